@@ -1,4 +1,5 @@
-//! Programs of peers in other languages or with libraries of their own, built when they are measured, if their tools are here.
+//! Programs of peers in other languages or with libraries of their own, built when they are
+//! measured, if their tools are here.
 //!
 //! Nothing is fetched.
 

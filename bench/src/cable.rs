@@ -1,4 +1,5 @@
-//! Hosts of xk joined by a cable within one process, composed from a graph file as a user's would be.
+//! Hosts of xk joined by a cable within one process, composed from a graph file as a user's would
+//! be.
 
 use crate::stack::{Bottom, BottomWire};
 use std::cell::{OnceCell, RefCell};

@@ -36,7 +36,8 @@ pub struct Sample {
     pub p50: Option<f64>,
     /// What 99 of 100 of them did not exceed.
     pub p99: Option<f64>,
-    /// What else the round found, such as what the sender sent beside what was received. The name states the unit.
+    /// What else the round found, such as what the sender sent beside what was received. The name
+    /// states the unit.
     pub also: Vec<(&'static str, f64)>,
 }
 
@@ -133,7 +134,8 @@ impl Case {
         }
     }
 
-    /// True if the operation can be done a given number of times, as counting instructions needs it.
+    /// True if the operation can be done a given number of times, as counting instructions needs
+    /// it.
     pub fn is_countable(&self) -> bool {
         !matches!(self.work, Work::Rounds(_))
     }
@@ -173,7 +175,8 @@ impl Case {
         self
     }
 
-    /// Compares it with a peer's figure of the same row. A goal set next that names a ratio is about it.
+    /// Compares it with a peer's figure of the same row. A goal set next that names a ratio is
+    /// about it.
     #[must_use]
     pub fn beside(mut self, system: &'static str) -> Self {
         self.against.push(Against { system, goal: None });

@@ -1,8 +1,9 @@
 //! What it costs to find the right one of many open sessions.
 //!
-//! A message of 64 octets goes from one host to another in the same process and comes back: two demultiplexings by UDP among
-//! as many sessions as are open. As in figure 6 of the first paper one session is used among all; besides, two in turn, so
-//! that no single last hit helps, and one at random, so that nothing of it is in a near cache.
+//! A message of 64 octets goes from one host to another in the same process and comes back: two
+//! demultiplexings by UDP among as many sessions as are open. As in figure 6 of the first paper one
+//! session is used among all; besides, two in turn, so that no single last hit helps, and one at
+//! random, so that nothing of it is in a near cache.
 
 use crate::case::{Benchmark, Case, Goal, Sample, Trouble};
 use crate::child;
@@ -126,7 +127,8 @@ fn sample(mean: f64, times: &[f64]) -> Sample {
     }
 }
 
-/// The row that the others of a choice are compared with: the fewest sessions that leave it a choice.
+/// The row that the others of a choice are compared with: the fewest sessions that leave it a
+/// choice.
 fn few(choice: Choice) -> usize {
     if choice == Choice::One { 1 } else { 10 }
 }

@@ -1,7 +1,7 @@
 //! How big the command is, how soon it answers, and what it takes while it has nothing to do.
 //!
-//! A host of five protocols over a TAP device (`xk run`, as in graphs/tap.kdl) runs in a network namespace of its own beside a
-//! process that pings it by Linux's own stack.
+//! A host of five protocols over a TAP device (`xk run`, as in graphs/tap.kdl) runs in a network
+//! namespace of its own beside a process that pings it by Linux's own stack.
 
 use crate::case::{Benchmark, Case, Goal, Trouble};
 use crate::child;
@@ -118,8 +118,8 @@ impl Drop for Running {
     }
 }
 
-/// Starts the command that the argument names behind the share of the usual effort, and watches it. Runs in a namespace of its
-/// own, started by [`child::ask_alone`].
+/// Starts the command that the argument names behind the share of the usual effort, and watches it.
+/// Runs in a namespace of its own, started by [`child::ask_alone`].
 pub(crate) fn measure(argument: &str) -> Result<Vec<f64>, String> {
     let (effort, command) = argument.split_once(' ').ok_or("no command is named")?;
     let effort: f64 = effort.parse().map_err(|_| "no effort is named")?;
@@ -139,7 +139,8 @@ fn watch(command: &str, graph: &Path, effort: f64) -> Result<Vec<f64>, String> {
     let child = Command::new(command)
         .args(["run", "--no-control"])
         .arg(graph)
-        // It links this crate too: left in, the variable would make it measure a footprint again, without end.
+        // It links this crate too: left in, the variable would make it measure a footprint again,
+        // without end.
         .env_remove(child::VARIABLE)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -234,7 +235,8 @@ impl Pings {
         Ok(Self { socket, request })
     }
 
-    /// Sends one and sees whether any was answered. Before the device is there, nothing can be sent.
+    /// Sends one and sees whether any was answered. Before the device is there, nothing can be
+    /// sent.
     fn are_answered(&self) -> bool {
         let to = SocketAddrV4::new(HOST, 0);
         let _ = sendto(&self.socket, &self.request, SendFlags::empty(), &to);

@@ -1,10 +1,12 @@
-//! Instruction counts: valgrind's callgrind counts a run of N operations and one of 2 N; the difference
-//! is N operations without set-up. The same figure comes out whatever else the machine does.
+//! Instruction counts: valgrind's callgrind counts a run of N operations and one of 2 N; the
+//! difference is N operations without set-up. The same figure comes out whatever else the machine
+//! does.
 
 use crate::case::Case;
 use std::process::{Command, Stdio};
 
-/// The environment variable that makes a program run one case and end: `BENCH|ROW|SYSTEM|OPERATIONS`.
+/// The environment variable that makes a program run one case and end:
+/// `BENCH|ROW|SYSTEM|OPERATIONS`.
 pub const VARIABLE: &str = "XK_BENCH_CASE";
 
 /// Operations of the shorter run.

@@ -1,10 +1,11 @@
 //! Benchmarks of xk, each beside its peers in one run.
 //!
-//! A [`Benchmark`] is a list of [`Case`]s: one row of one system. All cases of a benchmark are measured
-//! alternately, round by round, so that a noisy moment of the machine hits all of them; the table shows
-//! minimum, median and maximum over the rounds, and the ratio to the system that the row names. Beside
-//! the times stand instruction counts where valgrind is installed ([`instructions`]): those do not
-//! depend on what else the machine does. No test asserts any of these figures.
+//! A [`Benchmark`] is a list of [`Case`]s: one row of one system. All cases of a benchmark are
+//! measured alternately, round by round, so that a noisy moment of the machine hits all of them;
+//! the table shows minimum, median and maximum over the rounds, and the ratio to the system that
+//! the row names. Beside the times stand instruction counts where valgrind is installed
+//! ([`instructions`]): those do not depend on what else the machine does. No test asserts any of
+//! these figures.
 
 mod built;
 mod cable;
@@ -39,8 +40,9 @@ pub use record::{Ratio, Record};
 pub use report::{Options, run};
 pub use request::{Request, execute, list};
 
-/// What a program that links this crate calls first: if the environment asks for a part of a benchmark (one case under a counter of
-/// instructions, one end of two, what needs a process of its own), does that part and answers true.
+/// What a program that links this crate calls first: if the environment asks for a part of a
+/// benchmark (one case under a counter of instructions, one end of two, what needs a process of its
+/// own), does that part and answers true.
 pub fn run_if_asked() -> bool {
     child::run_if_asked() || net::run_if_asked() || instructions::run_if_asked()
 }

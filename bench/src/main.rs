@@ -1,5 +1,5 @@
-//! Runs the benchmarks named on the command line, or all: `cargo run --release -p xk-bench -- layer`.
-//! The command `xk bench` offers the same with options.
+//! Runs the benchmarks named on the command line, or all:
+//! `cargo run --release -p xk-bench -- layer`. The command `xk bench` offers the same with options.
 
 use std::process::ExitCode;
 

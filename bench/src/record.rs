@@ -45,11 +45,13 @@ pub struct Record {
     pub median: f64,
     /// The highest round.
     pub max: f64,
-    /// The rounds without the lowest and the highest quarter of them; `None` if the figure comes of others.
+    /// The rounds without the lowest and the highest quarter of them; `None` if the figure comes of
+    /// others.
     pub interval: Option<(f64, f64)>,
     /// How many rounds.
     pub runs: usize,
-    /// The middle one of the single operations, where they were timed one by one: the median over the rounds.
+    /// The middle one of the single operations, where they were timed one by one: the median over
+    /// the rounds.
     pub p50: Option<f64>,
     /// What 99 of 100 of them did not exceed: the median over the rounds.
     pub p99: Option<f64>,

@@ -1,9 +1,9 @@
 //! The simulator's own speed and memory.
 //!
-//! A *hop* is one frame sent into one link and handed to one host's interface, with all that the host does
-//! with it: here IP and UDP below an echo that sends every datagram back to where it came from, checksums on.
-//! Every host is one end of one such pair, so as many datagrams are on their way as there are pairs, and
-//! every hop is taken by another host than the one before.
+//! A *hop* is one frame sent into one link and handed to one host's interface, with all that the
+//! host does with it: here IP and UDP below an echo that sends every datagram back to where it came
+//! from, checksums on. Every host is one end of one such pair, so as many datagrams are on their
+//! way as there are pairs, and every hop is taken by another host than the one before.
 
 use crate::case::{Benchmark, Better, Case, Goal, Trouble};
 use crate::child;
@@ -81,7 +81,8 @@ fn cases() -> Vec<Case> {
     list
 }
 
-/// Hops among so many hosts that setting them up under valgrind would take long: their instructions are not counted.
+/// Hops among so many hosts that setting them up under valgrind would take long: their instructions
+/// are not counted.
 fn timed(hosts: usize) -> Case {
     let mut network = None;
     Case::measured(hop_row(hosts), move |effort| {
@@ -127,7 +128,8 @@ fn derived(records: &[Record]) -> Vec<Record> {
     HOSTS.into_iter().filter_map(per_second).collect()
 }
 
-/// A network in which every host has sent a datagram to its neighbour or got one, and none is ever lost.
+/// A network in which every host has sent a datagram to its neighbour or got one, and none is ever
+/// lost.
 struct Bouncing {
     world: World,
     pairs: u64,
@@ -155,7 +157,8 @@ impl Bouncing {
         Ok(network)
     }
 
-    /// Lets this many hops happen, or some more: those of whole turns, in each of which every pair has one.
+    /// Lets this many hops happen, or some more: those of whole turns, in each of which every pair
+    /// has one.
     fn run(&mut self, hops: u64) -> u64 {
         let before = self.world.stats().frames;
         let turns = hops.div_ceil(self.pairs);

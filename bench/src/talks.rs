@@ -1,4 +1,5 @@
-//! Many conversations between two hosts of one process: what `demux` and the paper's table II and figure 6 measure.
+//! Many conversations between two hosts of one process: what `demux` and the paper's table II and
+//! figure 6 measure.
 
 use crate::cable::{HEADROOM, Host, at};
 use crate::stack::Count;
@@ -132,7 +133,8 @@ impl Talks {
         self.received.get() - before
     }
 
-    /// How long each of so many took, in nanoseconds, in order of length; what the clock takes is taken off.
+    /// How long each of so many took, in nanoseconds, in order of length; what the clock takes is
+    /// taken off.
     pub(crate) fn times(&self, choice: Choice, trips: usize) -> Vec<f64> {
         let mut chooser = Chooser::new(choice, self.sessions.len());
         let clock = middle_ns(trips.min(1000), || {});

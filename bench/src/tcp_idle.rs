@@ -1,8 +1,9 @@
 //! What a TCP connection takes while it has nothing to do.
 //!
-//! Two hosts in a process of its own, joined by a cable. One opens connections to the other; each carries one octet there and
-//! back, and then nothing for as long as it takes until no timer is left. Both ends of each connection are of xk and lie in that
-//! process, so it holds twice as many as are opened.
+//! Two hosts in a process of its own, joined by a cable. One opens connections to the other; each
+//! carries one octet there and back, and then nothing for as long as it takes until no timer is
+//! left. Both ends of each connection are of xk and lie in that process, so it holds twice as many
+//! as are opened.
 
 use crate::cable::{HEADROOM, Host, at};
 use crate::case::{Benchmark, Case, Goal, Trouble};
@@ -77,10 +78,12 @@ fn cases() -> Vec<Case> {
 const PER_PORT: usize = 50_000;
 const CLIENT_PORT_FIRST: u16 = 10_000;
 const SERVER_PORT_FIRST: u16 = 1000;
-/// How much later it is with each connection (10,000 are opened a second), and while nothing is said.
+/// How much later it is with each connection (10,000 are opened a second), and while nothing is
+/// said.
 const STEP: Duration = Duration::from_micros(100);
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long nothing is said: longer than any acknowledgement, probe or retransmission waits on a connection that has been heard.
+/// How long nothing is said: longer than any acknowledgement, probe or retransmission waits on a
+/// connection that has been heard.
 const IDLE: Duration = Duration::from_secs(10);
 
 /// Sends one octet as soon as it is connected, and counts what comes.
@@ -200,8 +203,8 @@ impl Pair {
 /// Connections that say something again.
 const TRIPS: usize = 1000;
 
-/// Opens so many connections and measures them: octets of one end, MiB of all, microseconds to open one, and for an octet there and
-/// back on one of many.
+/// Opens so many connections and measures them: octets of one end, MiB of all, microseconds to open
+/// one, and for an octet there and back on one of many.
 pub(crate) fn measure(count: &str) -> Result<Vec<f64>, String> {
     let count: usize = count.parse().map_err(|_| "not a number of connections")?;
     // What the program itself needs is there after a few.

@@ -1,4 +1,5 @@
-//! The simulated part of `tcp-lossy`: streams from one host to another over a link that loses, in virtual time.
+//! The simulated part of `tcp-lossy`: streams from one host to another over a link that loses, in
+//! virtual time.
 
 use crate::case::{Sample, Trouble};
 use crate::net::FLOWS;

@@ -1,4 +1,5 @@
-//! Applications that several benchmarks put on a transport: one that counts what comes, one that sends it back.
+//! Applications that several benchmarks put on a transport: one that counts what comes, one that
+//! sends it back.
 
 use std::cell::Cell;
 use std::hint::black_box;

@@ -1,5 +1,5 @@
-//! The benchmarks between two processes, with next to no effort: the shape of the records, and that nothing is left
-//! behind. No figure is looked at but for its being one.
+//! The benchmarks between two processes, with next to no effort: the shape of the records, and that
+//! nothing is left behind. No figure is looked at but for its being one.
 
 use std::collections::BTreeSet;
 use std::os::unix::process::CommandExt as _;
@@ -43,7 +43,8 @@ fn records(name: &str, only: &[&str]) -> Vec<Record> {
     xk_bench::execute(&request).expect("a benchmark of that name")
 }
 
-/// What must not grow: children of ours, and devices of ours where others see them. The namespaces have no names.
+/// What must not grow: children of ours, and devices of ours where others see them. The namespaces
+/// have no names.
 fn surroundings() -> BTreeSet<String> {
     let mut list = BTreeSet::new();
     let devices = std::fs::read_dir("/sys/class/net").into_iter().flatten().flatten();

@@ -1,5 +1,6 @@
-//! The benchmarks of the papers' tables, of many sessions, of the simulator and of the command's footprint, each once with
-//! next to no effort: the shape of the records. No figure is looked at but for its being one, and shares for being shares.
+//! The benchmarks of the papers' tables, of many sessions, of the simulator and of the command's
+//! footprint, each once with next to no effort: the shape of the records. No figure is looked at
+//! but for its being one, and shares for being shares.
 
 use std::process::ExitCode;
 use xk_bench::{Options, Record, Request};
@@ -17,8 +18,9 @@ fn main() -> ExitCode {
     ])
 }
 
-/// Runs those rows of a benchmark that contain one of these words, or all, once. Every row has a figure, or says why not; between
-/// two processes an answer may also be late, for a test does not say how fast the machine is.
+/// Runs those rows of a benchmark that contain one of these words, or all, once. Every row has a
+/// figure, or says why not; between two processes an answer may also be late, for a test does not
+/// say how fast the machine is.
 fn some_records(name: &str, only: &[&str]) -> Vec<Record> {
     let request = Request {
         names: vec![name.into()],

@@ -1,7 +1,8 @@
 //! The one list of the protocols and wires that graphs can use.
 //!
-//! A protocol is in the list or it is not: there is no feature switch per protocol. `cargo xtask new-protocol NAME` adds a
-//! line; by hand, add the crate to this crate's manifest and its `ENTRY` between the markers.
+//! A protocol is in the list or it is not: there is no feature switch per protocol.
+//! `cargo xtask new-protocol NAME` adds a line; by hand, add the crate to this crate's manifest and
+//! its `ENTRY` between the markers.
 //!
 //! # Example
 //! ```
@@ -73,7 +74,8 @@ pub fn find(kind: &str) -> Option<&'static Entry> {
 /// The type numbers of the standard list, merged.
 ///
 /// # Errors
-/// [`CatalogError::Numbers`] if two entries contradict each other; a test keeps that from happening.
+/// [`CatalogError::Numbers`] if two entries contradict each other; a test keeps that from
+/// happening.
 pub fn numbers() -> Result<Numbers, CatalogError> {
     merge(PROTOCOLS)
 }
@@ -112,7 +114,8 @@ impl Catalog {
     /// The standard list.
     pub fn standard() -> Self {
         Self::new(PROTOCOLS).unwrap_or_else(|_| Self {
-            // A test forbids it; if it happens all the same, kinds still work and pairs without a number are reported.
+            // A test forbids it; if it happens all the same, kinds still work and pairs without a
+            // number are reported.
             entries: PROTOCOLS.to_vec(),
             numbers: Numbers::default(),
         })

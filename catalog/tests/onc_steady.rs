@@ -13,7 +13,8 @@ static COUNTED: CountingAllocator = CountingAllocator;
 
 type Ends = Rc<[RefCell<Option<SessionRef>>; 2]>;
 
-/// One end of a link that takes no time: what is pushed at one end is popped at the other before the push returns.
+/// One end of a link that takes no time: what is pushed at one end is popped at the other before
+/// the push returns.
 struct Link(Ends, usize);
 
 struct LinkSession(Ends, usize, ProtocolRef);

@@ -21,8 +21,8 @@ impl BuiltHost {
     }
 }
 
-/// Builds the host's protocols in `kernel`, bottom-up, and fills its table of type numbers. Nothing is started: protocols of
-/// the caller's own can be added before [`start`].
+/// Builds the host's protocols in `kernel`, bottom-up, and fills its table of type numbers. Nothing
+/// is started: protocols of the caller's own can be added before [`start`].
 ///
 /// # Errors
 /// The first protocol that could not be built, with its place in the file and the remedy.

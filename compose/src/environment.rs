@@ -6,9 +6,9 @@ use xk_lang::{Diagnostics, Host, Node, Severity};
 use crate::build::report;
 use crate::plan::{CheckedGraph, HostPlan, instance, params_of};
 
-/// Asks every protocol that needs something of the machine whether it is there: of the host called `host`, or of all.
-/// What is missing is reported with `severity`: an error before a run, a warning in a mere check, since the graph may be
-/// for another machine.
+/// Asks every protocol that needs something of the machine whether it is there: of the host called
+/// `host`, or of all. What is missing is reported with `severity`: an error before a run, a warning
+/// in a mere check, since the graph may be for another machine.
 pub fn check_environment(
     graph: &CheckedGraph,
     host: Option<&str>,
@@ -47,7 +47,8 @@ fn check_host(
     }
 }
 
-/// Reports what a probe found missing, at its place in the file: for programs that probe by themselves.
+/// Reports what a probe found missing, at its place in the file: for programs that probe by
+/// themselves.
 pub fn report_environment(
     diagnostics: &mut Diagnostics,
     severity: Severity,

@@ -1,9 +1,10 @@
 //! Checks graphs, draws them, and makes kernels and simulations of them.
 //!
-//! A graph file is read by `xk-lang`, which knows the language; this crate knows what the words mean: which protocols there
-//! are (the catalog), what each may stand on, and which parameters it has. [`check`] finds every mistake in one run and
-//! gives a [`CheckedGraph`], from which everything else is made: [`build`] and [`start`] a kernel, [`simulate`] a whole
-//! network in virtual time, [`draw_text`] and [`draw_svg`] a picture.
+//! A graph file is read by `xk-lang`, which knows the language; this crate knows what the words
+//! mean: which protocols there are (the catalog), what each may stand on, and which parameters it
+//! has. [`check`] finds every mistake in one run and gives a [`CheckedGraph`], from which
+//! everything else is made: [`build`] and [`start`] a kernel, [`simulate`] a whole network in
+//! virtual time, [`draw_text`] and [`draw_svg`] a picture.
 //!
 //! # Example
 //! ```

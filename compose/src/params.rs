@@ -16,7 +16,8 @@ pub(crate) struct Taker<'a> {
 }
 
 impl Taker<'_> {
-    /// Checks everything that is given, fills in what is not, and reports each mistake at its place.
+    /// Checks everything that is given, fills in what is not, and reports each mistake at its
+    /// place.
     pub(crate) fn take(
         &self,
         diagnostics: &mut Diagnostics,

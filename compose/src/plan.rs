@@ -10,11 +10,13 @@ use xk_sim::LinkConfig;
 
 use crate::params::Taker;
 
-/// A graph without mistakes: made by [`check`](crate::check), and all that building, drawing and simulating need.
+/// A graph without mistakes: made by [`check`](crate::check), and all that building, drawing and
+/// simulating need.
 pub struct CheckedGraph {
     pub(crate) graph: Graph,
     pub(crate) warnings: Diagnostics,
-    /// Nothing found yet: cloned for later mistakes, so that the source text is not copied each time.
+    /// Nothing found yet: cloned for later mistakes, so that the source text is not copied each
+    /// time.
     pub(crate) none: Diagnostics,
     pub(crate) plans: Vec<HostPlan>,
     pub(crate) links: Vec<LinkConfig>,
@@ -34,7 +36,8 @@ pub struct Place {
     pub(crate) entry: &'static Entry,
     pub(crate) lowers: Vec<usize>,
     pub(crate) above: Option<Family>,
-    /// Type numbers that the graph overrides, and those that follow from others: the lower protocol's place, and the number there.
+    /// Type numbers that the graph overrides, and those that follow from others: the lower
+    /// protocol's place, and the number there.
     pub(crate) numbers: Vec<(usize, u32)>,
     /// The parameters, if they are the same in all hosts alike.
     pub(crate) params: Option<Params>,
@@ -51,12 +54,14 @@ impl Place {
         &self.lowers
     }
 
-    /// The type numbers that the graph gives it, or that follow from others: the lower protocol's place, and the number there.
+    /// The type numbers that the graph gives it, or that follow from others: the lower protocol's
+    /// place, and the number there.
     pub fn numbers(&self) -> &[(usize, u32)] {
         &self.numbers
     }
 
-    /// The family of participants that it takes from above, looked up below where it passes them through.
+    /// The family of participants that it takes from above, looked up below where it passes them
+    /// through.
     pub fn above(&self) -> Option<Family> {
         self.above
     }

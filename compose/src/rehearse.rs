@@ -51,8 +51,8 @@ impl FrameDevice for Silent {
     }
 }
 
-/// Stands where a layer that looks on would, such as one that writes files, and passes on what it is
-/// asked; or where one would that has the system's ports, and notes whose they are.
+/// Stands where a layer that looks on would, such as one that writes files, and passes on what it
+/// is asked; or where one would that has the system's ports, and notes whose they are.
 struct StandIn {
     lower: Option<ProtocolRef>,
     enabled: RefCell<Vec<Participants>>,
@@ -162,7 +162,8 @@ fn stand_in(kernel: &Kernel, place: &Place, node: &Node, lowers: &[ProtocolRef])
     kernel.add_protocol(place.entry.kind, &node.name, StandIn { lower, enabled })
 }
 
-/// Builds a protocol, or what passes everything as it does; `None` if it is not known how it will be.
+/// Builds a protocol, or what passes everything as it does; `None` if it is not known how it will
+/// be.
 fn build_one(
     kernel: &Kernel,
     place: &Place,

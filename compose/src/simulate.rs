@@ -11,7 +11,8 @@ use xk_sim::{HostId, World};
 use crate::build::{build, failed_start};
 use crate::plan::{CheckedGraph, HostPlan};
 
-/// How many messages there may be at once: a broadcast to thousands of hosts is one buffer, but as many messages.
+/// How many messages there may be at once: a broadcast to thousands of hosts is one buffer, but as
+/// many messages.
 const DESCRIPTORS_MAX: u32 = 1 << 22;
 
 /// What a simulation is made of, besides the graph.
@@ -34,11 +35,12 @@ impl Default for SimulationConfig {
     }
 }
 
-/// A world with all hosts and links of the graph, built but not started: programs can add protocols of their own, then call
-/// [`start_world`].
+/// A world with all hosts and links of the graph, built but not started: programs can add protocols
+/// of their own, then call [`start_world`].
 ///
 /// # Errors
-/// The first protocol that could not be built, with its place in the file; wires that reach outside the simulation.
+/// The first protocol that could not be built, with its place in the file; wires that reach outside
+/// the simulation.
 pub fn simulate(graph: &CheckedGraph, config: SimulationConfig) -> Result<World, Box<Diagnostics>> {
     closed(graph)?;
     let sizes = PoolConfig {
@@ -86,9 +88,9 @@ fn kernel(
     Kernel::new(world.host_config(&host.name, shepherds, config.timers_max))
 }
 
-/// Builds a host of a world anew, in the place of one that was taken down by [`World::crash`]: on the same links, with the same
-/// addresses, under another boot id. Programs can add protocols of their own, then call [`World::start_host`]. `None` if there is no
-/// host of this name.
+/// Builds a host of a world anew, in the place of one that was taken down by [`World::crash`]: on
+/// the same links, with the same addresses, under another boot id. Programs can add protocols of
+/// their own, then call [`World::start_host`]. `None` if there is no host of this name.
 ///
 /// # Errors
 /// The first protocol that could not be built, with its place in the file.

@@ -22,7 +22,8 @@ const GRAPHS: u64 = 500;
 const LAYERS: (u64, u64) = (1, 8);
 /// How many messages or calls a client makes.
 const COUNT: u64 = 24;
-/// The largest message of a graph, in octets: where links pad, where a frame ends, where fragments begin.
+/// The largest message of a graph, in octets: where links pad, where a frame ends, where fragments
+/// begin.
 const SIZES: &[u64] = &[32, 1600, 16 << 10];
 /// Reasons for which every message of a graph may be refused: the message's size, and what the
 /// server asks of a client that has no credentials.
@@ -177,7 +178,8 @@ impl Drawn {
         }
     }
 
-    /// The host that an address resolver leads to: that of the first `ip` that stands on it, or by it.
+    /// The host that an address resolver leads to: that of the first `ip` that stands on it, or by
+    /// it.
     fn host(&self, at: usize, host: u64) -> String {
         let ip = |at: &usize| self.layers[*at].entry.kind == "ip";
         let above = (0..self.layers.len()).filter(ip).find(|up| self.reaches(*up, at));
@@ -232,7 +234,8 @@ impl Drawn {
             || layer.entry.above == Family::Inherit && below.is_some_and(|at| self.is_stream(*at))
     }
 
-    /// What stands on a layer on one of the hosts: the client on the first, the server on the second.
+    /// What stands on a layer on one of the hosts: the client on the first, the server on the
+    /// second.
     fn top(&self, at: usize, host: u64) -> String {
         let name = &self.layers[at].name;
         let server = self.participant(at, 2);

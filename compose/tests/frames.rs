@@ -1,6 +1,7 @@
-//! The law of frames: what sends again sends at most twice what is needed and what the network lost, and that grows linearly
-//! with the calls, their octets and their callers. For every stack with retransmission in it, under loss, duplication,
-//! reordering, jitter, and many callers at once.
+//! The law of frames: what sends again sends at most twice what is needed and what the network
+//! lost, and that grows linearly with the calls, their octets and their callers. For every stack
+//! with retransmission in it, under loss, duplication, reordering, jitter, and many callers at
+//! once.
 //!
 //! `XK_SEED=7` runs one seed, `XK_LONG=1` fifty of them.
 
@@ -126,7 +127,8 @@ struct Work {
 }
 
 impl Stack {
-    /// Frames for messages there and back; an empty acknowledgement of a datagram is a frame as well.
+    /// Frames for messages there and back; an empty acknowledgement of a datagram is a frame as
+    /// well.
     fn needed(&self, work: Work) -> u64 {
         let one = work.octets.div_ceil(self.payload);
         let empty = u64::from(self.name == "rdgram");
@@ -134,8 +136,9 @@ impl Stack {
         (frames * self.share).ceil() as u64
     }
 
-    /// Frames of every caller besides: two of ARP (each way), the handshake and end of a connection, a
-    /// challenge with the message that it makes go again, the last reply's acknowledgement.
+    /// Frames of every caller besides: two of ARP (each way), the handshake and end of a
+    /// connection, a challenge with the message that it makes go again, the last reply's
+    /// acknowledgement.
     fn besides(&self, work: Work) -> u64 {
         (12 + work.octets.div_ceil(self.payload)) * work.callers
     }

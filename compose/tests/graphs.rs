@@ -1,4 +1,5 @@
-//! The graphs of the repository: the good ones check, draw and run; the broken ones say what they should.
+//! The graphs of the repository: the good ones check, draw and run; the broken ones say what they
+//! should.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -220,8 +221,8 @@ fn said(name: &str, source: &str) -> String {
     mistakes.to_text()
 }
 
-/// Every broken graph has the text that `xk check` prints beside it. After a change that is meant, look at what
-/// `XK_BLESS=1 cargo test -p xk-compose` writes.
+/// Every broken graph has the text that `xk check` prints beside it. After a change that is meant,
+/// look at what `XK_BLESS=1 cargo test -p xk-compose` writes.
 #[test]
 fn broken_graphs_are_told_so() {
     let bless = std::env::var_os("XK_BLESS").is_some();
@@ -236,8 +237,9 @@ fn broken_graphs_are_told_so() {
     }
 }
 
-/// The drawings in the documentation are those of the graphs as they are now: NAME.svg that of rpc-NAME.kdl. After a change that is
-/// meant, look at what `XK_BLESS=1 cargo test -p xk-compose` draws.
+/// The drawings in the documentation are those of the graphs as they are now: NAME.svg that of
+/// rpc-NAME.kdl. After a change that is meant, look at what `XK_BLESS=1 cargo test -p xk-compose`
+/// draws.
 #[test]
 fn the_drawings_are_of_these_graphs() {
     let bless = std::env::var_os("XK_BLESS").is_some();

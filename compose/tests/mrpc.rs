@@ -1,4 +1,5 @@
-//! The graphs of monolithic Sprite RPC, run to their end on a lossy network: every call is answered, and executed once.
+//! The graphs of monolithic Sprite RPC, run to their end on a lossy network: every call is
+//! answered, and executed once.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Graphs with words left out, doubled and exchanged: whatever the file says, there is an answer and no panic.
+//! Graphs with words left out, doubled and exchanged: whatever the file says, there is an answer
+//! and no panic.
 
 use std::fs;
 use std::path::Path;

@@ -1,6 +1,7 @@
 //! The law of mutual calls: two hosts that call one another, with more calls at a time than either
-//! has channels, and servers that call back within the call. However they wait for each other, every
-//! call ends by its deadline, and once the load is over calls succeed. For every stack of calls.
+//! has channels, and servers that call back within the call. However they wait for each other,
+//! every call ends by its deadline, and once the load is over calls succeed. For every stack of
+//! calls.
 
 use std::time::Duration;
 use xk_catalog::Catalog;

@@ -1,5 +1,5 @@
-//! Graphs whose realms, addresses and numbers fit, and that could not run all the same: refused with the place, the cause and the
-//! remedy.
+//! Graphs whose realms, addresses and numbers fit, and that could not run all the same: refused
+//! with the place, the cause and the remedy.
 
 use xk_catalog::Catalog;
 use xk_compose::check;

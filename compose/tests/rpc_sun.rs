@@ -1,4 +1,5 @@
-//! ONC RPC in parts, as the graphs put it together: every call has its reply in spite of losses, over whatever stack.
+//! ONC RPC in parts, as the graphs put it together: every call has its reply in spite of losses,
+//! over whatever stack.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Virtual protocols where hosts change what they are: addresses that move to other stations, stations on several links, routers
-//! that answer for others, and lies about all of it.
+//! Virtual protocols where hosts change what they are: addresses that move to other stations,
+//! stations on several links, routers that answer for others, and lies about all of it.
 
 mod virtual_world;
 
@@ -39,7 +39,8 @@ fn a_station_that_becomes_another_host_speaks_for_that_one() {
     for lower in ["vip arp ip name=low", "vipaddr arp ip name=low"] {
         let mut net = Net::new(&renumbered(lower), 1, Some(1480));
         net.pass_ms(3_000);
-        // The first session of `vipaddr` on a shepherd that cannot wait goes by IP and finds the host.
+        // The first session of `vipaddr` on a shepherd that cannot wait goes by IP and finds the
+        // host.
         let first = net.open(1, "10.0.0.1").unwrap();
         net.push(1, &first, &message(0, 100)).unwrap();
         net.pass_ms(22_000);
@@ -211,7 +212,8 @@ fn directed_broadcasts_go_by_ip_to_all() {
     assert_eq!(got.len(), 1, "{got:?}");
 }
 
-/// Sprite RPC on `vip`, to a host that moves to another link 75 ms away; what the client sends in a second, and by which frames.
+/// Sprite RPC on `vip`, to a host that moves to another link 75 ms away; what the client sends in a
+/// second, and by which frames.
 #[test]
 fn timers_follow_where_a_peer_is() {
     let host = |name: &str, lan: &str, addresses: &str, gateway: &str, above: &str| {

@@ -1,4 +1,5 @@
-//! What the check knows of layers without a header that choose among those below, on a catalog of made-up protocols.
+//! What the check knows of layers without a header that choose among those below, on a catalog of
+//! made-up protocols.
 
 use xk_catalog::Catalog;
 use xk_compose::check;

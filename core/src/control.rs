@@ -1,7 +1,8 @@
 //! Control: typed questions to a protocol or session, answered by it or forwarded to the one below.
 //!
 //! A question is a struct: the fields put in are its arguments, the fields filled in its answer.
-//! The set is open; what several protocols share lies in `xk-kit`, what every object can be asked lies here.
+//! The set is open; what several protocols share lies in `xk-kit`, what every object can be asked
+//! lies here.
 
 use crate::map::{Key, MapStats};
 use crate::object::{ProtocolId, SessionRef, SessionTable};
@@ -55,8 +56,9 @@ impl<'a> Ask<'a> {
         Self { name: Q::NAME, is_upward: Q::UPWARD, question, passed_up_by: Vec::new() }
     }
 
-    /// For a layer that passes a question from below on to those above, under one name for all of its objects. False if it has
-    /// done so: then nobody above has understood the question, so that it came back down, and ends here.
+    /// For a layer that passes a question from below on to those above, under one name for all of
+    /// its objects. False if it has done so: then nobody above has understood the question, so that
+    /// it came back down, and ends here.
     #[must_use]
     pub fn goes_up_by(&mut self, layer: ProtocolId) -> bool {
         let is_first = !self.passed_up_by.contains(&layer);
@@ -160,12 +162,14 @@ impl Question for ListMaps {
     const NAME: &'static str = "list-maps";
 }
 
-/// Asked of an anchor at the top: what it has to tell a person (replies seen, losses, errors), as `name value` pairs.
+/// Asked of an anchor at the top: what it has to tell a person (replies seen, losses, errors), as
+/// `name value` pairs.
 #[derive(Default)]
 pub struct Report {
     /// The figures, in the order to print them.
     pub lines: Vec<(String, String)>,
-    /// True once the anchor has done all it was asked to do; an anchor that serves for ever says true from the start.
+    /// True once the anchor has done all it was asked to do; an anchor that serves for ever says
+    /// true from the start.
     pub finished: bool,
     /// False if what it was asked to do went wrong.
     pub failed: bool,

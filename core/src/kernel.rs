@@ -36,7 +36,8 @@ pub struct Config {
 const SECRETS: u64 = 0;
 const DRAWS: u64 = 1;
 
-/// How many timers one [`Kernel::run_due`] lets go off beyond those that were pending when it began.
+/// How many timers one [`Kernel::run_due`] lets go off beyond those that were pending when it
+/// began.
 const CHAIN_MAX: usize = 1024;
 
 /// Who is told when a timer goes off.
@@ -63,15 +64,16 @@ pub enum Cancel {
 }
 
 /// One running graph, single-threaded; nothing to do with the operating system's kernel.
-// What every message needs comes first, in one line of memory: among thousands of kernels each line is a miss.
+// What every message needs comes first, in one line of memory: among thousands of kernels each line
+// is a miss.
 #[repr(C)]
 pub struct Kernel {
     /// Not 0 while an observer looks on.
     gate: Cell<u8>,
     session_last: Cell<u64>,
     now: Cell<Time>,
-    /// No timer is due before this; [`Time::ZERO`] if that is not known. Saves the way into the wheel, which a
-    /// message alone never needs.
+    /// No timer is due before this; [`Time::ZERO`] if that is not known. Saves the way into the
+    /// wheel, which a message alone never needs.
     quiet_until: Cell<Time>,
     pool: Pool,
     shepherds: Shepherds,
@@ -143,7 +145,8 @@ impl Kernel {
         Secret::draw(&self.secrets)
     }
 
-    /// Names this boot to peers, who tell by it that what they knew of us is gone. Never 0, which stands for a boot not known.
+    /// Names this boot to peers, who tell by it that what they knew of us is gone. Never 0, which
+    /// stands for a boot not known.
     pub fn boot_id(&self) -> u32 {
         self.boot_id
     }
@@ -180,7 +183,8 @@ impl Kernel {
         SessionRef::new(SessionId(id), this.id(), upper.id(), opens, body)
     }
 
-    /// Sets a timer for a session: its `timeout` gets `token` after `delay`, unless it is closed by then.
+    /// Sets a timer for a session: its `timeout` gets `token` after `delay`, unless it is closed by
+    /// then.
     ///
     /// # Errors
     /// [`OpenError::Full`] if the bound on timers is reached.
@@ -305,8 +309,8 @@ impl Kernel {
         &self.shepherds
     }
 
-    /// The number that selects messages for the protocol `upper` on the protocol `lower`, or on what
-    /// lies below that if it passes numbers through.
+    /// The number that selects messages for the protocol `upper` on the protocol `lower`, or on
+    /// what lies below that if it passes numbers through.
     pub fn type_number(&self, upper: ProtocolId, lower: ProtocolId) -> Option<u32> {
         let protocols = self.protocols.borrow();
         let at = |id: ProtocolId| protocols.get(id.0 as usize);
@@ -374,7 +378,8 @@ impl Kernel {
         Ok(())
     }
 
-    /// Takes the graph down, top-down: every protocol lets go of what it holds, every timer is forgotten.
+    /// Takes the graph down, top-down: every protocol lets go of what it holds, every timer is
+    /// forgotten.
     pub fn stop(&self) {
         for protocol in self.protocols().iter().rev() {
             protocol.stop(self);
@@ -398,8 +403,8 @@ impl Kernel {
 
     /// Lets every timer go off that is due. Answers how many did.
     ///
-    /// Those that go off may set others that are due at once, without end: beyond a bound they are left to the next
-    /// call, so that the wires have their turn.
+    /// Those that go off may set others that are due at once, without end: beyond a bound they are
+    /// left to the next call, so that the wires have their turn.
     #[inline]
     pub fn run_due(&self) -> usize {
         if self.now() < self.quiet_until.get() {
@@ -445,7 +450,8 @@ impl Kernel {
         self.wheel.borrow().next_expiry()
     }
 
-    /// True if the caller's shepherd blocked and another one carries the loop on: leave the loop's body.
+    /// True if the caller's shepherd blocked and another one carries the loop on: leave the loop's
+    /// body.
     #[inline]
     pub fn must_leave(&self) -> bool {
         self.shepherds.current().is_some() && !self.shepherds.on_loop()
@@ -481,7 +487,8 @@ impl Kernel {
         *self.burst.borrow_mut() = Some(Rc::clone(slots));
     }
 
-    /// A wire has delivered its burst. The kernel may have another by now, if this one was set aside.
+    /// A wire has delivered its burst. The kernel may have another by now, if this one was set
+    /// aside.
     pub(crate) fn end_burst(&self, slots: &Rc<Slots>) {
         let mut burst = self.burst.borrow_mut();
         if burst.as_ref().is_some_and(|kept| Rc::ptr_eq(kept, slots)) {
@@ -489,7 +496,8 @@ impl Kernel {
         }
     }
 
-    /// The shepherd is about to block: what is left of the burst that it carries goes back to the wire, for the next one.
+    /// The shepherd is about to block: what is left of the burst that it carries goes back to the
+    /// wire, for the next one.
     #[cold]
     fn set_burst_aside(&self) {
         let burst = self.burst.take();

@@ -6,12 +6,12 @@
 //! (SipHash-1-3) with a secret drawn at boot, which leaves them no way to aim at
 //! one bucket, and the number of entries is bounded.
 //!
-//! In front of the table stand two caches: one of a single entry, since messages
-//! come in trains for the same session, and one of up to 16,384, for sessions in
-//! turn, unless there are more than 65,536. They remember *where* a key was found, not what: it is compared with
-//! the key in that very place, so no change of the map can leave them stale.
-//! The larger is by another hash, quicker and easier to guess: who aims at its
-//! places is searched for in the table, as if it were not there.
+//! In front of the table stand two caches: one of a single entry, since messages come in trains for
+//! the same session, and one of up to 16,384, for sessions in turn, unless there are more than
+//! 65,536. They remember *where* a key was found, not what: it is compared with the key in that
+//! very place, so no change of the map can leave them stale. The larger is by another hash, quicker
+//! and easier to guess: who aims at its places is searched for in the table, as if it were not
+//! there.
 
 mod key;
 mod lru;
@@ -167,7 +167,8 @@ impl<K: Key, V: Clone> Map<K, V> {
         self.look(key, |_| ()).is_some()
     }
 
-    /// What `see` makes of the value bound to `key`. Not counted as a lookup. `see` must not change the map.
+    /// What `see` makes of the value bound to `key`. Not counted as a lookup. `see` must not change
+    /// the map.
     pub(crate) fn look<R>(&self, key: &K, see: impl FnOnce(&V) -> R) -> Option<R> {
         let hash = hash(&self.hasher, key);
         let table = self.table.borrow();

@@ -1,7 +1,7 @@
 //! Type numbers as data: which number selects which upper protocol on which lower one.
 //!
-//! Protocols of the catalog bring the numbers that their standards assign, per pair of kinds; a graph
-//! may give a pair of its own protocols another one.
+//! Protocols of the catalog bring the numbers that their standards assign, per pair of kinds; a
+//! graph may give a pair of its own protocols another one.
 
 use crate::object::ProtocolId;
 use alloc::vec::Vec;
@@ -37,8 +37,9 @@ impl Numbers {
     /// Merges an entry.
     ///
     /// # Errors
-    /// [`Conflict`] if the pair has another number already. Two uppers may share a number (a client and
-    /// a server of one conversation do); whether both may stand on one protocol is the graph's matter.
+    /// [`Conflict`] if the pair has another number already. Two uppers may share a number (a client
+    /// and a server of one conversation do); whether both may stand on one protocol is the graph's
+    /// matter.
     pub fn add(&mut self, entry: Number) -> Result<(), Conflict> {
         let clash = |old: &&Number| {
             (old.lower, old.upper) == (entry.lower, entry.upper) && old.number != entry.number

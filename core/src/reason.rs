@@ -34,7 +34,8 @@ pub struct Reason {
 }
 
 impl Reason {
-    /// A reason of its own for a protocol: `static LOOPED: Reason = Reason::new("looped", Class::Bad);`.
+    /// A reason of its own for a protocol: `static LOOPED: Reason = Reason::new("looped",
+    /// Class::Bad);`.
     pub const fn new(name: &'static str, class: Class) -> Self {
         Self { name, class }
     }

@@ -1,8 +1,9 @@
 //! How long shepherds wait: one alarm for each, which stays from one wait to the next.
 //!
-//! Almost every wait is over before its time is, and the same shepherd begins another soon after. So no timer is set and cancelled
-//! for each: the alarm of the first wait stays where it is. If it goes off in a later wait, it is set anew to that one's end. Alarms
-//! of shepherds that do not wait are taken back when somebody asks what is pending.
+//! Almost every wait is over before its time is, and the same shepherd begins another soon after.
+//! So no timer is set and cancelled for each: the alarm of the first wait stays where it is. If it
+//! goes off in a later wait, it is set anew to that one's end. Alarms of shepherds that do not wait
+//! are taken back when somebody asks what is pending.
 
 use crate::event::Handle;
 use crate::shepherd::Ticket;
@@ -45,7 +46,8 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    /// A wait begins. True if its shepherd's alarm goes off early enough; else [`set`](Self::set) one.
+    /// A wait begins. True if its shepherd's alarm goes off early enough; else [`set`](Self::set)
+    /// one.
     #[inline]
     pub(crate) fn begin(&self, ticket: Ticket, until: Time) -> bool {
         let mut of = self.of.borrow_mut();
@@ -56,7 +58,8 @@ impl Waits {
         wait.alarm.is_some_and(|(at, _)| at <= until)
     }
 
-    /// Notes the alarm that was set for a wait; answers the one that it replaces, which is to be cancelled.
+    /// Notes the alarm that was set for a wait; answers the one that it replaces, which is to be
+    /// cancelled.
     #[cold]
     pub(crate) fn set(&self, ticket: Ticket, until: Time, alarm: Handle) -> Option<Handle> {
         let mut of = self.of.borrow_mut();
@@ -115,7 +118,8 @@ impl Waits {
         !self.left.borrow().is_empty()
     }
 
-    /// Next alarm of a shepherd that does not wait, which is to be cancelled; `None` when there is no more.
+    /// Next alarm of a shepherd that does not wait, which is to be cancelled; `None` when there is
+    /// no more.
     #[cold]
     pub(crate) fn take_left(&self) -> Option<Handle> {
         let mut of = self.of.borrow_mut();

@@ -15,8 +15,8 @@ use core::time::Duration;
 /// at. This crate knows no operating system: on Unix, `fd` is a `std::os::fd::OwnedFd`, and
 /// anything else is nothing to sleep on.
 pub trait Sleeper {
-    /// Ends the sleep each time that `fd` is signalled, whether or not anybody has read from it since, until it is removed.
-    /// False if the system refuses.
+    /// Ends the sleep each time that `fd` is signalled, whether or not anybody has read from it
+    /// since, until it is removed. False if the system refuses.
     fn add(&self, fd: &dyn Any) -> bool;
 
     /// Takes `fd` out again. It must still be open.
@@ -55,8 +55,9 @@ pub trait Wire {
         false
     }
 
-    /// The executor is about to sleep: whoever would send to this wire without a signal is told to signal. False if there is
-    /// something to do; then nobody sleeps, and [`woken`](Self::woken) follows all the same.
+    /// The executor is about to sleep: whoever would send to this wire without a signal is told to
+    /// signal. False if there is something to do; then nobody sleeps, and [`woken`](Self::woken)
+    /// follows all the same.
     fn rest(&self, cx: &Kernel, this: &ProtocolRef, sleeper: &dyn Sleeper) -> bool {
         let _ = (cx, this, sleeper);
         true
@@ -75,7 +76,8 @@ pub trait Wire {
         let _ = (cx, this);
     }
 
-    /// False if looking again and again keeps away what is looked for: the other side needs this processor to send.
+    /// False if looking again and again keeps away what is looked for: the other side needs this
+    /// processor to send.
     fn may_spin(&self) -> bool {
         true
     }

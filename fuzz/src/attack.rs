@@ -1,8 +1,9 @@
-//! A small simulated network of a router, a host and an attacker: frames and noise arrive, hosts talk, somebody asks every
-//! question there is, time passes. Whatever comes, the tables stay within their bounds, and nothing is left at the end.
+//! A small simulated network of a router, a host and an attacker: frames and noise arrive, hosts
+//! talk, somebody asks every question there is, time passes. Whatever comes, the tables stay within
+//! their bounds, and nothing is left at the end.
 //!
-//! An input is a sequence of operations, each an octet (the operation in its lower half, a place in its upper half), the
-//! length of its argument, and the argument.
+//! An input is a sequence of operations, each an octet (the operation in its lower half, a place in
+//! its upper half), the length of its argument, and the argument.
 
 use crate::frame::Ether;
 use crate::novelty;
@@ -163,7 +164,8 @@ impl Attack {
     fn operate(&mut self, operation: u8, place: u8, argument: &[u8]) {
         match operation & 7 {
             0 => {
-                // Addressed right, most of the time: else it would get no further than the first layer.
+                // Addressed right, most of the time: else it would get no further than the first
+                // layer.
                 let mut frame = argument.to_vec();
                 if place & 1 == 0
                     && let Some(to) = frame.first_chunk_mut()

@@ -1,5 +1,6 @@
-//! Which edges of the program's flow inputs have reached, where the compiler has been told to count them: `cargo xtask fuzz`
-//! does. Counters are the program's, not a thread's: one target runs at a time.
+//! Which edges of the program's flow inputs have reached, where the compiler has been told to count
+//! them: `cargo xtask fuzz` does. Counters are the program's, not a thread's: one target runs at a
+//! time.
 
 use crate::coverage_unsafe::words;
 use std::collections::BTreeSet;
@@ -23,7 +24,8 @@ pub fn clear() {
 pub struct Reached(Vec<u8>);
 
 impl Reached {
-    /// Adds what was counted since the counters were cleared, and clears them. Answers whether that was new.
+    /// Adds what was counted since the counters were cleared, and clears them. Answers whether that
+    /// was new.
     pub fn add(&mut self) -> bool {
         let all = words();
         self.0.resize(8 * all.len(), 0);

@@ -8,15 +8,18 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 static START: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
 static WORDS: AtomicUsize = AtomicUsize::new(0);
 
-/// Called by what the compiler has put into each object of an instrumented program, before `main` (LLVM, SanitizerCoverage,
-/// "Inline 8bit-counters"). All name the same counters: the linker has joined them.
+/// Called by what the compiler has put into each object of an instrumented program, before `main`
+/// (LLVM, SanitizerCoverage, "Inline 8bit-counters"). All name the same counters: the linker has
+/// joined them.
 ///
 /// # Safety
-/// `start` and `end` bound octets that live as long as the program and that nothing but the instrumentation touches.
+/// `start` and `end` bound octets that live as long as the program and that nothing but the
+/// instrumentation touches.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __sanitizer_cov_8bit_counters_init(start: *mut u8, end: *mut u8) {
     let before = start.align_offset(align_of::<AtomicU64>());
-    // What lies in front of the first whole word, or behind the last, is a handful of edges: they are not looked at.
+    // What lies in front of the first whole word, or behind the last, is a handful of edges: they
+    // are not looked at.
     let words = (end.addr() - start.addr()).saturating_sub(before) / size_of::<AtomicU64>();
     START.store(start.wrapping_add(before).cast(), Ordering::Relaxed);
     WORDS.store(words, Ordering::Relaxed);
@@ -28,9 +31,10 @@ pub(crate) fn words() -> &'static [AtomicU64] {
     if start.is_null() {
         return &[];
     }
-    // SAFETY: `start` is aligned, as the function above has made it, and so many words lie between it and the end that it was given;
-    // they live as long as the program, and are valid whatever is in them. The instrumentation adds to single octets without
-    // atomicity: that another thread's count may be lost or an octet read half way is of no concern, since any value is one.
+    // SAFETY: `start` is aligned, as the function above has made it, and so many words lie between
+    // it and the end that it was given; they live as long as the program, and are valid whatever is
+    // in them. The instrumentation adds to single octets without atomicity: that another thread's
+    // count may be lost or an octet read half way is of no concern, since any value is one.
     unsafe { slice::from_raw_parts(start, words) }
 }
 
@@ -44,7 +48,8 @@ mod tests {
     #[test]
     fn what_is_counted_is_new_once() {
         let counters = COUNTERS.as_ptr();
-        // SAFETY: the static lives as long as the program; both pointers lie in it or behind its end.
+        // SAFETY: the static lives as long as the program; both pointers lie in it or behind its
+        // end.
         unsafe {
             super::__sanitizer_cov_8bit_counters_init(
                 counters.cast_mut().cast(),

@@ -93,7 +93,8 @@ impl Ip<'_> {
     }
 }
 
-/// An ICMP message (RFC 792) of this type and code; `rest` begins with the second word of the header.
+/// An ICMP message (RFC 792) of this type and code; `rest` begins with the second word of the
+/// header.
 #[must_use]
 pub fn icmp(kind: u8, code: u8, rest: &[u8]) -> Vec<u8> {
     let mut octets = vec![kind, code, 0, 0];
@@ -122,8 +123,8 @@ pub fn udp(hosts: (Ipv4Addr, Ipv4Addr), ports: (u16, u16), payload: &[u8]) -> Ve
     octets
 }
 
-/// What a peer would answer to this frame: the ARP reply, the echo reply, or the datagram sent back. `None` if the
-/// frame is none that gets an answer.
+/// What a peer would answer to this frame: the ARP reply, the echo reply, or the datagram sent
+/// back. `None` if the frame is none that gets an answer.
 #[must_use]
 pub fn answer(frame: &[u8]) -> Option<Vec<u8>> {
     let (src, payload) = (frame.get(6..12)?.try_into().ok()?, frame.get(ETH_OCTETS..)?);
@@ -144,7 +145,8 @@ pub fn answer(frame: &[u8]) -> Option<Vec<u8>> {
             match protocol {
                 ICMP if fragment & 0x1fff == 0 => match body.get(..8)? {
                     [8, 0, ..] if fragment == 0 => body = icmp(0, 0, body.get(4..)?),
-                    // A change of type by eight in a fragment: the sum of the whole changes by as much.
+                    // A change of type by eight in a fragment: the sum of the whole changes by as
+                    // much.
                     [8, 0, high, low, ..] => {
                         let sum = u32::from(u16::from_be_bytes([*high, *low])) + 0x0800;
                         let sum = ((sum & 0xffff) + (sum >> 16)) as u16;

@@ -1,10 +1,12 @@
-//! The fuzz harness: everything that reads outside input is fed with anything, and must keep its laws.
+//! The fuzz harness: everything that reads outside input is fed with anything, and must keep its
+//! laws.
 //!
-//! A target is a function of octets that panics when something is wrong. The program `xk-fuzz` mutates the committed
-//! seeds under `fuzz/corpus` for a few seconds per target, as part of `cargo xtask test`. `cargo xtask fuzz` builds it, on the same
-//! stable toolchain, so that it counts the edges of the program's flow that an input reaches: what reaches a new one is
-//! mutated further, and with `--keep` becomes, shortened, part of the corpus. The crate in `fuzz/libfuzzer` hands the same
-//! targets to libFuzzer.
+//! A target is a function of octets that panics when something is wrong. The program `xk-fuzz`
+//! mutates the committed seeds under `fuzz/corpus` for a few seconds per target, as part of
+//! `cargo xtask test`. `cargo xtask fuzz` builds it, on the same stable toolchain, so that it
+//! counts the edges of the program's flow that an input reaches: what reaches a new one is mutated
+//! further, and with `--keep` becomes, shortened, part of the corpus. The crate in `fuzz/libfuzzer`
+//! hands the same targets to libFuzzer.
 //!
 //! ```text
 //! cargo xtask fuzz --seconds 600 --target tcp --keep yes
@@ -14,9 +16,10 @@
 //! cargo run -p xk-fuzz -- seeds
 //! ```
 //!
-//! Every choice comes from one seed, so that a run can be repeated. An input that fails is shortened, written to
-//! `fuzz/artifacts` (which git ignores), and the command that replays it is printed. Once the mistake is mended, the
-//! input belongs under `fuzz/corpus`, whose files `cargo test -p xk-fuzz` replays.
+//! Every choice comes from one seed, so that a run can be repeated. An input that fails is
+//! shortened, written to `fuzz/artifacts` (which git ignores), and the command that replays it is
+//! printed. Once the mistake is mended, the input belongs under `fuzz/corpus`, whose files
+//! `cargo test -p xk-fuzz` replays.
 
 pub mod attack;
 pub mod canary;

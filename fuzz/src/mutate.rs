@@ -197,7 +197,8 @@ fn steps(random: &Random, data: &mut Vec<u8>) {
     rearrange(random, data, (at, len), |data| 4 * below(random, data.len() / 4 + 1));
 }
 
-/// Takes an input as records, each behind an octet of its length, and doubles, removes or moves one.
+/// Takes an input as records, each behind an octet of its length, and doubles, removes or moves
+/// one.
 fn records(random: &Random, data: &mut Vec<u8>) {
     let begins = |data: &[u8]| {
         let mut all = vec![0];

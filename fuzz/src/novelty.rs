@@ -1,7 +1,8 @@
-//! What a target met while it ran, so that inputs that reach something new can be kept and mutated further.
+//! What a target met while it ran, so that inputs that reach something new can be kept and mutated
+//! further.
 //!
-//! This goes beyond coverage, and stands in for it where the program was built without counters: a target notes whatever tells
-//! one course of events from another, such as the reasons of its drops.
+//! This goes beyond coverage, and stands in for it where the program was built without counters: a
+//! target notes whatever tells one course of events from another, such as the reasons of its drops.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -24,7 +25,8 @@ pub fn note(what: &impl Hash) {
     });
 }
 
-/// Notes a text, such as that of a mistake; numbers and names in it are left out, or every one would be new.
+/// Notes a text, such as that of a mistake; numbers and names in it are left out, or every one
+/// would be new.
 pub fn note_text(text: &Option<impl AsRef<str>>) {
     let Some(text) = text else { return };
     let mut quoted = false;

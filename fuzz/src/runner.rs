@@ -39,7 +39,8 @@ pub struct Outcome {
     pub runs: u64,
     /// Inputs that met something new, behind the corpus.
     pub kept: Vec<Vec<u8>>,
-    /// How many edges all inputs have reached, and how many those of the corpus have, if edges are counted.
+    /// How many edges all inputs have reached, and how many those of the corpus have, if edges are
+    /// counted.
     pub edges: (usize, usize),
     /// The first input that failed, shortened, and how.
     pub failed: Option<(Vec<u8>, Failure)>,
@@ -61,7 +62,8 @@ thread_local! {
 
 static HOOK: Once = Once::new();
 
-/// Panics of this thread are noted instead of printed while a target runs; those of others go where they went.
+/// Panics of this thread are noted instead of printed while a target runs; those of others go where
+/// they went.
 fn hook() {
     HOOK.call_once(|| {
         let before = std::panic::take_hook();
@@ -183,7 +185,8 @@ fn edges_of(target: Target, input: &[u8]) -> BTreeSet<usize> {
     coverage::take()
 }
 
-/// Of these inputs those that reach edges which neither the corpus nor a shorter one reaches, shortened.
+/// Of these inputs those that reach edges which neither the corpus nor a shorter one reaches,
+/// shortened.
 #[must_use]
 pub fn distil(target: Target, corpus: &[Vec<u8>], inputs: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut known = BTreeSet::new();
@@ -195,7 +198,8 @@ pub fn distil(target: Target, corpus: &[Vec<u8>], inputs: &[Vec<u8>]) -> Vec<Vec
     let mut found = Vec::new();
     for input in inputs {
         let reached = edges_of(target, input);
-        // Some edges are reached once in a program's life, such as those of tables that are made when first needed.
+        // Some edges are reached once in a program's life, such as those of tables that are made
+        // when first needed.
         let again = edges_of(target, input);
         let new = reached.difference(&known).filter(|edge| again.contains(*edge));
         let new: BTreeSet<usize> = new.copied().collect();
@@ -270,7 +274,8 @@ impl Watch {
     }
 }
 
-/// The committed inputs of a target, by name, in the order of their names. A target without a folder has none.
+/// The committed inputs of a target, by name, in the order of their names. A target without a
+/// folder has none.
 ///
 /// # Errors
 /// A file that cannot be read.

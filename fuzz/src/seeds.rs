@@ -95,7 +95,8 @@ fn frames() -> Vec<(&'static str, Vec<u8>)> {
     let replies = frame::arp(2, (PEER, YOU), (OWN, ME));
     let echo = udp((YOU, ME), (1024, 7), b"hello");
     let long = ping(1480 + 1000);
-    // A router alert and padding; a recorded route of three places (RFC 791, section 3.1; RFC 2113).
+    // A router alert and padding; a recorded route of three places (RFC 791, section 3.1; RFC
+    // 2113).
     let alert = [0x94, 4, 0, 0, 1, 0];
     let record = [7, 15, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let about = ip(frame::UDP, 0, &[], &udp((ME, YOU), (5000, 7), b"lost"));
@@ -219,7 +220,8 @@ fn layers(seeds: &mut Vec<Seed>) {
     add(seeds, "arp", "resolve", &resolves.concat());
     let asks = [step(0, 0, &frame::arp(1, (PEER, YOU), ([0; 6], ME))), step(7, 0, &[9])];
     add(seeds, "arp", "asked", &asks.concat());
-    // A further type: spoken by a known host and a stranger, cut short, then said by a host of ours.
+    // A further type: spoken by a known host and a stranger, cut short, then said by a host of
+    // ours.
     let further = [
         step(2, 0, &[1]),
         step(3, 0, &[2]),

@@ -1,10 +1,12 @@
-//! The whole Internet stack over a recording wire, driven by octets read as a sequence of operations.
+//! The whole Internet stack over a recording wire, driven by octets read as a sequence of
+//! operations.
 //!
-//! The first octet chooses a graph: a host, or a router with two wires. Then follow operations, each an octet (the
-//! operation in its lower half, a place in its upper half), the length of its argument, and the argument. Frames
-//! arrive raw, or with headers and checksums set right so that they get far; sessions are opened, used and closed;
-//! time passes. After each operation the stack must be within its bounds, and every frame must have left a trace: a
-//! delivery, a reply, or a counted drop.
+//! The first octet chooses a graph: a host, or a router with two wires. Then follow operations,
+//! each an octet (the operation in its lower half, a place in its upper half), the length of its
+//! argument, and the argument. Frames arrive raw, or with headers and checksums set right so that
+//! they get far; sessions are opened, used and closed; time passes. After each operation the stack
+//! must be within its bounds, and every frame must have left a trace: a delivery, a reply, or a
+//! counted drop.
 
 pub mod operation;
 
@@ -207,7 +209,8 @@ impl Stack {
         for protocol in &self.protocols {
             let head = protocol.head();
             traces += head.drops().total();
-            // These three end what they get; what IP and UDP hand on is seen above, and what IP keeps, in the pool.
+            // These three end what they get; what IP and UDP hand on is seen above, and what IP
+            // keeps, in the pool.
             if matches!(protocol.head().kind(), "arp" | "icmp" | "echo" | "discard" | "probe") {
                 traces += head.received();
             }

@@ -1,4 +1,5 @@
-//! What the representation of values is fed with: octets of any type, from a slice and from a message in pieces.
+//! What the representation of values is fed with: octets of any type, from a slice and from a
+//! message in pieces.
 
 use crate::novelty;
 use std::fmt::Debug;
@@ -6,7 +7,8 @@ use xk_core::message::conformance::small_pool;
 use xk_core::message::{HeapArena, Message};
 use xk_xdr::{Array, Decoder, List, Opaque, Quadruple, Text, Xdr};
 
-/// Every kind of type, for the values that have no Rust types: `xk-rpcgen` reads and writes them by its model.
+/// Every kind of type, for the values that have no Rust types: `xk-rpcgen` reads and writes them by
+/// its model.
 const KINDS: &str = include_str!("../../lang/rpcgen/tests/x/kinds.x");
 /// Octets of the arena for messages.
 const ARENA_OCTETS: usize = 1 << 16;

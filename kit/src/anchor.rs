@@ -1,4 +1,5 @@
-//! What all wires have in common, but for the outside: a protocol on which one other stands, with one session.
+//! What all wires have in common, but for the outside: a protocol on which one other stands, with
+//! one session.
 
 use crate::control::{LinkType, MaxPacket, OptPacket};
 use crate::wire_end::WireEnd;
@@ -15,8 +16,8 @@ use xk_core::{
 /// The link type of Ethernet in captures (`LINKTYPE_ETHERNET`).
 pub const ETHERNET: u16 = 1;
 
-/// The outside of a wire: what [`Anchored`] makes a protocol and its session of. The operations are those of [`Protocol`] and
-/// [`Wire`] of the same names.
+/// The outside of a wire: what [`Anchored`] makes a protocol and its session of. The operations are
+/// those of [`Protocol`] and [`Wire`] of the same names.
 pub trait Anchor: Sized + 'static {
     /// The upper side.
     fn end(&self) -> &WireEnd;
@@ -27,14 +28,14 @@ pub trait Anchor: Sized + 'static {
     /// The link type of what passes, as in captures.
     fn link_type(&self) -> u16;
 
-    /// True if messages may come down with a checksum left open ([`offload`]); otherwise it is settled before
-    /// [`send`](Self::send).
+    /// True if messages may come down with a checksum left open ([`offload`]); otherwise it is
+    /// settled before [`send`](Self::send).
     fn takes_partial_checksums(&self) -> bool {
         false
     }
 
-    /// True if messages may come down that stand for a run of segments, their checksum open ([`segments`]); otherwise they
-    /// are cut before [`send`](Self::send).
+    /// True if messages may come down that stand for a run of segments, their checksum open
+    /// ([`segments`]); otherwise they are cut before [`send`](Self::send).
     fn takes_segments(&self) -> bool {
         false
     }
@@ -68,7 +69,8 @@ pub trait Anchor: Sized + 'static {
         Ok(())
     }
 
-    /// As [`Protocol::stop`], before the upper side is let go of. Last words, such as a farewell to peers, have been pushed.
+    /// As [`Protocol::stop`], before the upper side is let go of. Last words, such as a farewell to
+    /// peers, have been pushed.
     fn stop(&self, cx: &Kernel, this: &ProtocolRef);
 
     /// As [`Wire::poll`].
@@ -117,7 +119,8 @@ pub trait Anchor: Sized + 'static {
         self.end().deliver(cx, this, message, make);
     }
 
-    /// Passes up what waits, in bursts, at most `budget` messages. Answers how many: for [`poll`](Self::poll).
+    /// Passes up what waits, in bursts, at most `budget` messages. Answers how many: for
+    /// [`poll`](Self::poll).
     #[inline]
     fn deliver_all(
         self: &Rc<Self>,
@@ -261,7 +264,8 @@ impl<A> AnchorSession<A> {
 }
 
 impl<A: Anchor> AnchorSession<A> {
-    /// Sends a run of segments packet by packet. What becomes of the first that fails is the answer.
+    /// Sends a run of segments packet by packet. What becomes of the first that fails is the
+    /// answer.
     #[cold]
     fn push_run(&self, cx: &Kernel, this: &SessionRef, run: Message) -> Result<(), PushError> {
         let pieces = match segments::split(run) {

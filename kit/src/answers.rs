@@ -6,7 +6,8 @@
 //! Messages to many, and messages from ports that answer by themselves, get no answer
 //! ([`may_serve`]), and a loop of the same octets ends ([`Repeats`]).
 //!
-//! A peer that has returned something which we sent to it has proved that it is there: [`is_proved`].
+//! A peer that has returned something which we sent to it has proved that it is there:
+//! [`is_proved`].
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -18,7 +19,8 @@ use xk_core::{Kernel, Message, Secret, SessionRef};
 
 use crate::control::{PeerEther, PeerHost, PeerPort, PeerProved, ServesPort, SpecificDestination};
 
-/// How many times as long as a question its answer may be (RFC 9000, section 8, has the same for QUIC).
+/// How many times as long as a question its answer may be (RFC 9000, section 8, has the same for
+/// QUIC).
 pub const TIMES_MAX: usize = 3;
 
 /// An answer that a source has no allowance left for.
@@ -30,7 +32,8 @@ pub static SERVICE_PORT: Reason = Reason::new("from a service port", Class::NotM
 /// The same octets again and again: what we answer is answered.
 pub static LOOP: Reason = Reason::new("in a loop", Class::Exhausted);
 
-/// Ports below this one belong to services; some of them answer everything (echo, daytime, quote, chargen, time).
+/// Ports below this one belong to services; some of them answer everything (echo, daytime, quote,
+/// chargen, time).
 const RESERVED: u16 = 1024;
 
 /// Whether the peer of a session has shown that it gets what is sent to it, or is this host itself.
@@ -99,10 +102,10 @@ const NEIGHBOURS: usize = 256;
 const NEIGHBOURS_SHARE: u64 = 4;
 const ALL_SHARE: u64 = 64;
 
-/// How much may go to sources that have proved nothing: octets beyond [`TIMES_MAX`] times their own,
-/// or messages. The number of places is fixed, and a hash under a secret finds a source's: sources
-/// may share one, and then its allowance. Many forged sources use up what may go to all; none gives
-/// another more.
+/// How much may go to sources that have proved nothing: octets beyond [`TIMES_MAX`] times their
+/// own, or messages. The number of places is fixed, and a hash under a secret finds a source's:
+/// sources may share one, and then its allowance. Many forged sources use up what may go to all;
+/// none gives another more.
 ///
 /// What is left of a shared allowance would tell a source what others were sent: whether forged
 /// questions of theirs had answers, and so which ports and connections there are (CVE-2016-5696,
@@ -114,7 +117,8 @@ pub struct Allowance {
     cost: u64,
     /// Nanoseconds of arrears that are allowed.
     burst: u64,
-    /// When each place has been paid for, in nanoseconds: sources, neighbours, all. Made when it is first needed.
+    /// When each place has been paid for, in nanoseconds: sources, neighbours, all. Made when it is
+    /// first needed.
     paid: OnceCell<(Secret, Vec<Cell<u64>>)>,
 }
 

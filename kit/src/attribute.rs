@@ -51,9 +51,9 @@ impl Attribute for Peer {
     }
 }
 
-/// The two bits of the network header by which routers tell of congestion (RFC 3168, section 5). Set by TCP on what it sends,
-/// and taken off by the network layer, which never sends CE; set by the network layer on what arrives with CE, and on nothing
-/// else.
+/// The two bits of the network header by which routers tell of congestion (RFC 3168, section 5).
+/// Set by TCP on what it sends, and taken off by the network layer, which never sends CE; set by
+/// the network layer on what arrives with CE, and on nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ecn {
     /// ECT(1): whoever sent it can be told.
@@ -101,7 +101,8 @@ impl Attribute for Ecn {
     }
 }
 
-/// Set on a message: send it whole or not at all (RFC 791, section 2.3). The network layer takes it off.
+/// Set on a message: send it whole or not at all (RFC 791, section 2.3). The network layer takes it
+/// off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DontFragment;
 

@@ -1,5 +1,6 @@
-//! What the layers of authentication of ONC RPC have in common (RFC 5531, sections 8.2 and 9): a session above for each below,
-//! a credential and a verifier in front of requests, a verifier in front of accepted replies.
+//! What the layers of authentication of ONC RPC have in common (RFC 5531, sections 8.2 and 9): a
+//! session above for each below, a credential and a verifier in front of requests, a verifier in
+//! front of accepted replies.
 
 use crate::attribute::Peer;
 use crate::call::{BAD_CREDENTIALS, Caller, MyProcedure};
@@ -44,7 +45,8 @@ pub const SHORTHAND_OCTETS: usize = 32;
 /// Octets in front of an accepted reply, at most: a verifier with a shorthand.
 const VERIFIER_OCTETS_MAX: usize = AUTH_HEAD_OCTETS + SHORTHAND_OCTETS;
 
-/// Asked upwards by a layer that has taken a whole credential: give a shorthand for it, for the reply.
+/// Asked upwards by a layer that has taken a whole credential: give a shorthand for it, for the
+/// reply.
 #[derive(Clone, Copy, Debug)]
 pub struct IssueShorthand {
     /// The protocol asked: no other answers, wherever the question is forwarded to.
@@ -62,7 +64,8 @@ impl Question for IssueShorthand {
     const UPWARD: bool = true;
 }
 
-/// Asked of a session that sends whole credentials: the shorthand in the verifier of the latest reply. It is handed over.
+/// Asked of a session that sends whole credentials: the shorthand in the verifier of the latest
+/// reply. It is handed over.
 #[derive(Clone, Debug, Default)]
 pub struct TakeShorthand {
     /// Out: the shorthand; empty if there was none.
@@ -104,7 +107,8 @@ pub trait Flavor: 'static {
         request: &mut Message,
     ) -> Result<Option<Caller>, &'static Reason>;
 
-    /// Puts the verifier in front of a reply to `caller`. `issue` gives a shorthand for him if anybody above gives any.
+    /// Puts the verifier in front of a reply to `caller`. `issue` gives a shorthand for him if
+    /// anybody above gives any.
     ///
     /// # Errors
     /// [`NoBuffers`].
@@ -166,7 +170,8 @@ pub fn name_caller(request: &mut Message, caller: Option<Caller>) -> Result<(), 
 /// A layer of one flavor.
 pub struct Authentication<F>(F);
 
-/// The protocol object of a layer of `flavor` on `lower`, with so many sessions in either direction.
+/// The protocol object of a layer of `flavor` on `lower`, with so many sessions in either
+/// direction.
 #[must_use]
 pub fn layered<F: Flavor>(
     secret: Secret,

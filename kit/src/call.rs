@@ -1,10 +1,13 @@
-//! What the protocols of the rpc realm share: how a procedure is named, what a caller asks of a call, what a refusal means.
+//! What the protocols of the rpc realm share: how a procedure is named, what a caller asks of a
+//! call, what a refusal means.
 //!
-//! A session of the rpc realm stands for one procedure of one peer: its [`call`](xk_core::SessionRef::call) invokes it. The
-//! caller names it in the peer's participant, the procedure on top: `procedure3@10.0.0.2`, or
-//! `procedure3@version1@program536870913@port2049@10.0.0.2`. A server offers itself by `open_enable` with the same identifiers in the
-//! local participant, `*` for any procedure; a request reaches it by `call_demux` through a session which answers
-//! [`MyProcedure`]. It may block, and it may call others meanwhile.
+//! A session of the rpc realm stands for one procedure of one peer: its
+//! [`call`](xk_core::SessionRef::call) invokes it. The caller names it in the peer's participant,
+//! the procedure on top: `procedure3@10.0.0.2`, or
+//! `procedure3@version1@program536870913@port2049@10.0.0.2`. A server offers itself by
+//! `open_enable` with the same identifiers in the local participant, `*` for any procedure; a
+//! request reaches it by `call_demux` through a session which answers [`MyProcedure`]. It may
+//! block, and it may call others meanwhile.
 
 use core::time::Duration;
 use xk_core::control::Question;
@@ -48,8 +51,8 @@ impl Question for MyProcedure {
     const NAME: &'static str = "my-procedure";
 }
 
-/// Asked of a session of the rpc realm: how many calls it has under way at once, at most; others wait. One that does not answer
-/// takes any number.
+/// Asked of a session of the rpc realm: how many calls it has under way at once, at most; others
+/// wait. One that does not answer takes any number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallsAtOnce {
     /// How many.
@@ -60,8 +63,8 @@ impl Question for CallsAtOnce {
     const NAME: &'static str = "calls-at-once";
 }
 
-/// Asked upwards, of a protocol about to open one below: the largest message that it will ever push, in octets. One that does
-/// not answer may push any.
+/// Asked upwards, of a protocol about to open one below: the largest message that it will ever
+/// push, in octets. One that does not answer may push any.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LargestPush {
     /// Octets.
@@ -73,8 +76,9 @@ impl Question for LargestPush {
     const UPWARD: bool = true;
 }
 
-/// Asked upwards, of a protocol about to open one below: it takes the length of its messages, or more than hosts and its number,
-/// from the header of the layer below, so that it stands on no other.
+/// Asked upwards, of a protocol about to open one below: it takes the length of its messages, or
+/// more than hosts and its number, from the header of the layer below, so that it stands on no
+/// other.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NeedsPseudoHeader;
 
@@ -83,9 +87,9 @@ impl Question for NeedsPseudoHeader {
     const UPWARD: bool = true;
 }
 
-/// What a caller asks of one call. An attribute of the request; without it the layers' own timers decide alone, and nobody can
-/// take the call back. A layer of calls leaves it on packets for which the layer below may have to
-/// wait: those of more than one packet there.
+/// What a caller asks of one call. An attribute of the request; without it the layers' own timers
+/// decide alone, and nobody can take the call back. A layer of calls leaves it on packets for which
+/// the layer below may have to wait: those of more than one packet there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallOptions {
     /// When the caller stops waiting; [`Time::MAX`] for never.
@@ -133,8 +137,8 @@ impl Attribute for CallOptions {
 }
 
 /// Takes a call back: whoever waits for its reply stops waiting, with
-/// [`Cancelled`](xk_core::object::CallCause::Cancelled). Asked of the session that was called; each layer passes it on to those below
-/// on which it may wait.
+/// [`Cancelled`](xk_core::object::CallCause::Cancelled). Asked of the session that was called; each
+/// layer passes it on to those below on which it may wait.
 #[derive(Clone, Copy, Debug)]
 pub struct CancelCall {
     /// The [`CallOptions::tag`] of the call.
@@ -145,13 +149,15 @@ impl Question for CancelCall {
     const NAME: &'static str = "cancel-call";
 }
 
-/// A call to a peer that is many hosts ([`IsMany`](crate::control::IsMany)) for the replies of all of them (RFC 5531, section 8.4.2).
-/// An attribute of the request, beside [`CallOptions`] with a tag; the deadline there ends the gathering. The reply bears whose it is as
+/// A call to a peer that is many hosts ([`IsMany`](crate::control::IsMany)) for the replies of all
+/// of them (RFC 5531, section 8.4.2). An attribute of the request, beside [`CallOptions`] with a
+/// tag; the deadline there ends the gathering. The reply bears whose it is as
 /// [`Peer`](crate::attribute::Peer). Only for a session that answers [`GathersReplies`].
 ///
 /// What a single host answers may be no reply to the layers above: then the call fails with
-/// [`Rejected`](xk_core::object::CallCause::Rejected) or [`BadReply`](xk_core::object::CallCause::BadReply), and the next is to be asked
-/// for all the same. [`TimedOut`](xk_core::object::CallCause::TimedOut) says that there is none any more.
+/// [`Rejected`](xk_core::object::CallCause::Rejected) or
+/// [`BadReply`](xk_core::object::CallCause::BadReply), and the next is to be asked for all the
+/// same. [`TimedOut`](xk_core::object::CallCause::TimedOut) says that there is none any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gather {
     /// Send the request; the reply is that of the first host.
@@ -174,7 +180,8 @@ impl Attribute for Gather {
     }
 }
 
-/// Asked of a session of the rpc realm: it reaches many hosts and understands [`Gather`]. Answered only where that is so.
+/// Asked of a session of the rpc realm: it reaches many hosts and understands [`Gather`]. Answered
+/// only where that is so.
 #[derive(Clone, Copy, Debug)]
 pub struct GathersReplies;
 
@@ -182,7 +189,8 @@ impl Question for GathersReplies {
     const NAME: &'static str = "gathers-replies";
 }
 
-/// Who calls, as far as a credential says so (RFC 5531, section 8.2 and appendix A). An attribute of a request on its way up.
+/// Who calls, as far as a credential says so (RFC 5531, section 8.2 and appendix A). An attribute
+/// of a request on its way up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// The credential's flavor: 0 none, 1 AUTH_SYS, 2 AUTH_SHORT.
@@ -222,7 +230,8 @@ pub fn pop_definite(peer: &mut Participant, label: Label) -> Result<u32, Address
     u32::try_from(number).map_err(|_| AddressError::OutOfRange)
 }
 
-/// Pops the identifier with this label off a local participant, where it may be any, or be left out altogether.
+/// Pops the identifier with this label off a local participant, where it may be any, or be left out
+/// altogether.
 ///
 /// # Errors
 /// [`AddressError`] if it is beyond 32 bits.

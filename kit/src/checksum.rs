@@ -216,7 +216,8 @@ fn add_octets(sum: u64, octets: &[u8]) -> u64 {
     if octets.len() < LONG { add_short(sum, octets) } else { add_end_around(sum, sum_long(octets)) }
 }
 
-/// A sum and that of native words, by one chain of additions. Halving what is left of blocks takes fewer steps than a loop over words.
+/// A sum and that of native words, by one chain of additions. Halving what is left of blocks takes
+/// fewer steps than a loop over words.
 #[inline(always)]
 fn add_short(mut sum: u64, octets: &[u8]) -> u64 {
     let (blocks, mut rest) = octets.as_chunks::<64>();

@@ -1,4 +1,5 @@
-//! Questions that several protocols ask or answer. Forwarded down by default; a protocol answers what it knows.
+//! Questions that several protocols ask or answer. Forwarded down by default; a protocol answers
+//! what it knows.
 
 use core::net::Ipv4Addr;
 use xk_core::control::Question;
@@ -35,8 +36,9 @@ pub struct OptPacket {
 }
 question!(OptPacket, "opt-packet");
 
-/// The smallest message that arrives as it was sent, in octets: a shorter one may have octets added behind it. Whoever has a length in
-/// his own header takes them off; a layer that does not answer may be a link that adds.
+/// The smallest message that arrives as it was sent, in octets: a shorter one may have octets added
+/// behind it. Whoever has a length in his own header takes them off; a layer that does not answer
+/// may be a link that adds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MinPacket {
     /// Octets; 0 where nothing is ever added.
@@ -44,8 +46,8 @@ pub struct MinPacket {
 }
 question!(MinPacket, "min-packet");
 
-/// From now on, what a session is pushed goes whole or not at all, and its packets tell routers so (RFC 791, section 2.3; RFC 1191,
-/// section 3); what does not fit the path is refused as too big.
+/// From now on, what a session is pushed goes whole or not at all, and its packets tell routers so
+/// (RFC 791, section 2.3; RFC 1191, section 3); what does not fit the path is refused as too big.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KeepWhole;
 question!(KeepWhole, "keep-whole");
@@ -115,13 +117,14 @@ question!(PeerPort, "peer-port");
 pub struct PseudoHeader {
     /// For messages that arrive: the ones' complement sum so far, not folded.
     pub sum: u32,
-    /// For messages sent. It differs where those that arrive were sent to everybody or to a group: an
-    /// answer goes out from our own host.
+    /// For messages sent. It differs where those that arrive were sent to everybody or to a group:
+    /// an answer goes out from our own host.
     pub sum_sent: u32,
 }
 question!(PseudoHeader, "pseudo-header");
 
-/// The link type of what passes a wire or session, as in a pcapng interface block (1 is Ethernet, 228 IPv4).
+/// The link type of what passes a wire or session, as in a pcapng interface block (1 is Ethernet,
+/// 228 IPv4).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LinkType {
     /// The link type.
@@ -202,9 +205,9 @@ pub enum NetworkErrorKind {
 }
 
 impl NetworkErrorKind {
-    /// The meaning of a code of ICMP's "destination unreachable" (RFC 792; RFC 1122, section 3.2.2.1;
-    /// RFC 1812, section 5.2.7.1), with the octets of the next link's largest packet or 0; `None` if
-    /// the code is not known.
+    /// The meaning of a code of ICMP's "destination unreachable" (RFC 792; RFC 1122, section
+    /// 3.2.2.1; RFC 1812, section 5.2.7.1), with the octets of the next link's largest packet or 0;
+    /// `None` if the code is not known.
     #[must_use]
     pub const fn of_unreachable(code: u8, mtu: u32) -> Option<Self> {
         Some(match code {
@@ -223,9 +226,9 @@ impl NetworkErrorKind {
         })
     }
 
-    /// Whether trying again is of no use. The others, *soft* ones, may be over in a moment (RFC 1122,
-    /// section 4.2.3.9, for codes 0 to 5 of ICMP's "destination unreachable"; the later ones, which are
-    /// younger, as Linux has them).
+    /// Whether trying again is of no use. The others, *soft* ones, may be over in a moment (RFC
+    /// 1122, section 4.2.3.9, for codes 0 to 5 of ICMP's "destination unreachable"; the later ones,
+    /// which are younger, as Linux has them).
     #[must_use]
     pub const fn is_hard(self) -> bool {
         !matches!(
@@ -260,8 +263,9 @@ impl NetworkErrorKind {
     }
 }
 
-/// Asked upwards: the network reports an error about a message that this session, or one on it, has sent.
-/// The receiver finds its own session by the first octets of its header and passes the question on.
+/// Asked upwards: the network reports an error about a message that this session, or one on it, has
+/// sent. The receiver finds its own session by the first octets of its header and passes the
+/// question on.
 #[derive(Clone, Debug)]
 pub struct NetworkError {
     /// What went wrong.
@@ -270,15 +274,17 @@ pub struct NetworkError {
     pub reporter: Option<Ipv4Addr>,
     /// The session of the layer that passes the report on, through which the message went.
     pub session: Option<SessionRef>,
-    /// The first octets of the message as the receiver of this question had pushed it: its own header first.
+    /// The first octets of the message as the receiver of this question had pushed it: its own
+    /// header first.
     pub start: [u8; 16],
     /// How many of them are known; at least 8 (RFC 792).
     pub start_len: usize,
 }
 question!(NetworkError, "network-error", upward);
 
-/// Asked upwards by a network layer before it believes a report that anybody may have written (RFC 5927, section 4.1): is this the
-/// beginning of something that you have sent, and that nobody has acknowledged? Who cannot know does not answer.
+/// Asked upwards by a network layer before it believes a report that anybody may have written (RFC
+/// 5927, section 4.1): is this the beginning of something that you have sent, and that nobody has
+/// acknowledged? Who cannot know does not answer.
 #[derive(Clone, Debug)]
 pub struct IsOutstanding {
     /// The session of the asking layer that it went through.
@@ -349,8 +355,8 @@ pub struct RegisterErrorProtocol {
 }
 question!(RegisterErrorProtocol, "register-error-protocol");
 
-/// Answered by a session whose peer has shown that it gets what is sent to it, by returning something that only its receiver can know,
-/// or is this host itself.
+/// Answered by a session whose peer has shown that it gets what is sent to it, by returning
+/// something that only its receiver can know, or is this host itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PeerProved;
 question!(PeerProved, "peer-proved");
@@ -375,8 +381,8 @@ pub struct IsLocalHost {
 }
 question!(IsLocalHost, "is-local-host");
 
-/// Whether what is sent to this host goes to several: it is a broadcast of a network of ours, or a group. Nothing ever comes from it;
-/// who answers does so from a host of his own.
+/// Whether what is sent to this host goes to several: it is a broadcast of a network of ours, or a
+/// group. Nothing ever comes from it; who answers does so from a host of his own.
 #[derive(Clone, Copy, Debug)]
 pub struct IsMany {
     /// In: the host.
@@ -394,7 +400,8 @@ impl IsMany {
     }
 }
 
-/// The largest message that `session` takes without fragmentation, or `otherwise` if nobody below knows.
+/// The largest message that `session` takes without fragmentation, or `otherwise` if nobody below
+/// knows.
 pub fn opt_packet(cx: &Kernel, session: &SessionRef, otherwise: u32) -> u32 {
     session.ask(cx, OptPacket::default()).map_or(otherwise, |q| q.octets)
 }

@@ -6,8 +6,8 @@ use xk_core::{Message, Pool};
 /// Room in front of a damaged copy, in octets: as whoever makes a message reserves it.
 const HEADROOM: usize = 128;
 
-/// A copy of `message` in a buffer of its own, with one bit flipped: number `bit`, counted from the first octet's lowest.
-/// A bit behind the end flips nothing. The copy carries no attributes.
+/// A copy of `message` in a buffer of its own, with one bit flipped: number `bit`, counted from the
+/// first octet's lowest. A bit behind the end flips nothing. The copy carries no attributes.
 ///
 /// # Errors
 /// [`NoBuffers`], counted at the pool.

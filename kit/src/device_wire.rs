@@ -34,7 +34,8 @@ const LOSSES_AT_ONCE: u64 = 1 << 16;
 pub static DEVICE_FULL: Reason = Reason::new("device full", Class::Exhausted);
 /// The device failed: it is down, gone, or did not take this frame.
 pub static DEVICE_ERROR: Reason = Reason::new("device error", Class::Exhausted);
-/// The device dropped an arrival before it could be taken: its ring was full, or the frame did not fit.
+/// The device dropped an arrival before it could be taken: its ring was full, or the frame did not
+/// fit.
 pub static DEVICE_LOSS: Reason = Reason::new("lost in device", Class::Exhausted);
 
 /// A frame that a device did not take.
@@ -54,7 +55,8 @@ pub trait FrameDevice {
     /// Takes at most `budget` frames and puts them behind `arrivals`, in messages from `pool`.
     ///
     /// # Errors
-    /// Why frames were dropped and how many, or why the device cannot be read; frames in `arrivals` are good all the same.
+    /// Why frames were dropped and how many, or why the device cannot be read; frames in `arrivals`
+    /// are good all the same.
     fn receive(
         &mut self,
         pool: &Pool,
@@ -62,7 +64,8 @@ pub trait FrameDevice {
         arrivals: &mut VecDeque<Message>,
     ) -> Result<(), (&'static Reason, usize)>;
 
-    /// Offers the device a frame. A device that sends from the message's own octets keeps it until they have gone out.
+    /// Offers the device a frame. A device that sends from the message's own octets keeps it until
+    /// they have gone out.
     ///
     /// # Errors
     /// The frame, if the device does not take it.
@@ -76,14 +79,15 @@ pub trait FrameDevice {
         Ok(true)
     }
 
-    /// Whether it completes partial checksums, or carries them to a receiver who knows ([`crate::offload`]). For one that does
-    /// not, they are completed before it gets a frame.
+    /// Whether it completes partial checksums, or carries them to a receiver who knows
+    /// ([`crate::offload`]). For one that does not, they are completed before it gets a frame.
     fn takes_partial_checksums(&self) -> bool {
         false
     }
 
-    /// Whether it takes runs of TCP segments with partial checksums as one frame, however long, and has them cut
-    /// ([`crate::segments`]). For one that does not, they are cut before it gets a frame.
+    /// Whether it takes runs of TCP segments with partial checksums as one frame, however long, and
+    /// has them cut ([`crate::segments`]). For one that does not, they are cut before it gets a
+    /// frame.
     fn takes_segments(&self) -> bool {
         false
     }
@@ -225,7 +229,8 @@ impl<D: FrameDevice + 'static> DeviceWire<D> {
             match device.flush() {
                 Ok(all) => self.unflushed.set(!all),
                 Err(why) => {
-                    // What it holds is tried again behind the next frame; waiting for a failed device would only spin.
+                    // What it holds is tried again behind the next frame; waiting for a failed
+                    // device would only spin.
                     this.head().drops().count(why);
                     self.unflushed.set(false);
                 }

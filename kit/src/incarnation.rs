@@ -1,9 +1,11 @@
-//! At most once across reboots: which incarnation of a client a request is of, and which of a server answers.
+//! At most once across reboots: which incarnation of a client a request is of, and which of a
+//! server answers.
 //!
-//! The headers of Sprite RPC and of CHANNEL (paper 001, appendix) carry the boot id of their sender alone. So a server that has
-//! rebooted cannot tell a retransmission of what its predecessor executed from a new request, nor one that has forgotten a client
-//! the old duplicate of a dead incarnation from the first request of a new one. Therefore a client has to show a *ticket* with each
-//! request, which it has from the server that it calls now.
+//! The headers of Sprite RPC and of CHANNEL (paper 001, appendix) carry the boot id of their sender
+//! alone. So a server that has rebooted cannot tell a retransmission of what its predecessor
+//! executed from a new request, nor one that has forgotten a client the old duplicate of a dead
+//! incarnation from the first request of a new one. Therefore a client has to show a *ticket* with
+//! each request, which it has from the server that it calls now.
 //!
 //! ```text
 //!   client                                server
@@ -14,16 +16,19 @@
 //!     request, ticket t        ---->        the record's ticket: executed
 //! ```
 //!
-//! The ticket of a client without a record is a keyed hash and a generation, so a challenge costs the server no memory and nobody can
-//! forge the source of a request that he does not see answered. The generation moves on with every record made, replaced or forgotten:
-//! no ticket given to a dead incarnation is ever right again (until 32,767 such events of one share of the hosts later). The mark
-//! [`FIRST`] says that the ticket answers a challenge: only such a request makes a record. So a retransmission of an earlier call,
-//! whose ticket a predecessor gave, never does in a server that has rebooted, whatever its value; an old duplicate of the answer to a
-//! predecessor's challenge does once in 32,767 times. If it is of a dead incarnation of a client that calls now, that one's record gives
-//! way, and a call of which it has no reply yet may be executed again.
+//! The ticket of a client without a record is a keyed hash and a generation, so a challenge costs
+//! the server no memory and nobody can forge the source of a request that he does not see answered.
+//! The generation moves on with every record made, replaced or forgotten: no ticket given to a dead
+//! incarnation is ever right again (until 32,767 such events of one share of the hosts later). The
+//! mark [`FIRST`] says that the ticket answers a challenge: only such a request makes a record. So
+//! a retransmission of an earlier call, whose ticket a predecessor gave, never does in a server
+//! that has rebooted, whatever its value; an old duplicate of the answer to a predecessor's
+//! challenge does once in 32,767 times. If it is of a dead incarnation of a client that calls now,
+//! that one's record gives way, and a call of which it has no reply yet may be executed again.
 //!
-//! A server promises never to forget a client of whom it executes a call, or whose reply may still be asked for. Under this promise a
-//! client whose call is challenged by the server that it knows sends it again: it was not executed.
+//! A server promises never to forget a client of whom it executes a call, or whose reply may still
+//! be asked for. Under this promise a client whose call is challenged by the server that it knows
+//! sends it again: it was not executed.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -45,8 +50,8 @@ const SCAN_MAX: usize = 16;
 pub enum Admission {
     /// Of the incarnation that is known: go on.
     Known,
-    /// Of an incarnation not known before, and known from now on: forget all that is held of this host under another boot id, and
-    /// go on.
+    /// Of an incarnation not known before, and known from now on: forget all that is held of this
+    /// host under another boot id, and go on.
     Replaced,
     /// Execute nothing, answer with this ticket.
     Challenge(u16),
@@ -86,8 +91,8 @@ impl Clients {
         }
     }
 
-    /// Judges a request of `host` by the boot id and the ticket in its header. Where a record has to go for a new one,
-    /// `may_forget` says of a host whether nothing of it is executed or kept.
+    /// Judges a request of `host` by the boot id and the ticket in its header. Where a record has
+    /// to go for a new one, `may_forget` says of a host whether nothing of it is executed or kept.
     #[inline]
     pub fn admit(
         &self,
@@ -140,7 +145,8 @@ impl Clients {
 
     /// The ticket that an incarnation without a record gets now: never 0.
     fn stateless_ticket(&self, host: u32, boot: u32) -> u16 {
-        // Added and not hashed in, so that the tickets of one incarnation differ for sure from one generation to the next.
+        // Added and not hashed in, so that the tickets of one incarnation differ for sure from one
+        // generation to the next.
         let hash = self.tickets.hash(&[host.into(), boot.into()]);
         let sum = hash.wrapping_add(u64::from(self.generation(host).get()));
         (sum % u64::from(TICKET)) as u16 + 1
@@ -156,7 +162,8 @@ impl Clients {
         generation.set((generation.get() + 1) % TICKET);
     }
 
-    /// Drops the record of a host of which nothing is executed or kept any more: what comes of it later is challenged.
+    /// Drops the record of a host of which nothing is executed or kept any more: what comes of it
+    /// later is challenged.
     pub fn forget(&self, host: u32) {
         self.order.remove(&host);
         if self.records.unbind(&host).is_some() {
@@ -182,7 +189,8 @@ pub enum Verdict {
     Valid,
     /// The call was not executed: send it again, with the ticket known now.
     Resend,
-    /// The server has rebooted since the call was sent, which may have been executed: the call fails.
+    /// The server has rebooted since the call was sent, which may have been executed: the call
+    /// fails.
     Rebooted,
     /// Nobody can have executed the call yet, so this is no answer to it: drop it.
     Stray,
@@ -208,7 +216,8 @@ impl Server {
     /// The ticket to send a call with, first or again; 0 if none is known.
     ///
     /// # Errors
-    /// [`Verdict::Rebooted`] if others have learned meanwhile that the server to which the call was sent is no more.
+    /// [`Verdict::Rebooted`] if others have learned meanwhile that the server to which the call was
+    /// sent is no more.
     #[inline]
     pub fn ticket_for(&self, call: &mut SentUnder) -> Result<u16, Verdict> {
         let (boot, ticket) = (self.boot.get(), self.ticket.get());
@@ -253,7 +262,8 @@ impl Server {
         if boot == 0 || ticket == 0 {
             return Verdict::Stray;
         }
-        // Whoever learned otherwise after this call was sent knows better than a challenge that may be old.
+        // Whoever learned otherwise after this call was sent knows better than a challenge that may
+        // be old.
         if call.boot == 0 || call.boot == self.boot.get() {
             self.boot.set(boot);
             self.ticket.set(ticket | FIRST);
@@ -297,7 +307,8 @@ impl Servers {
         self.servers.get(&host)
     }
 
-    /// What is known of `host`, for all who call it. Whoever keeps it keeps what he knows, whether it is still in the table or not.
+    /// What is known of `host`, for all who call it. Whoever keeps it keeps what he knows, whether
+    /// it is still in the table or not.
     pub fn of(&self, host: u32) -> Rc<Server> {
         if let Some(server) = self.servers.get(&host) {
             self.order.touch(&host);

@@ -1,15 +1,18 @@
-//! What a layer that keeps copies of the messages that it sends, to send parts of them again, is told and asked by those above it.
+//! What a layer that keeps copies of the messages that it sends, to send parts of them again, is
+//! told and asked by those above it.
 //!
-//! It says how a message is called there ([`LastKept`]); whoever knows that it arrived may release the copy early ([`FreeKept`]),
-//! and whoever is about to send it all again may ask whether that is needed ([`AskKept`]). A layer that keeps none answers none of
-//! these, and forwards them.
+//! It says how a message is called there ([`LastKept`]); whoever knows that it arrived may release
+//! the copy early ([`FreeKept`]), and whoever is about to send it all again may ask whether that is
+//! needed ([`AskKept`]). A layer that keeps none answers none of these, and forwards them.
 
 use xk_core::control::Question;
 
-/// How the message that was last pushed into this session is called by the layer below that keeps it. Asked right after the push.
+/// How the message that was last pushed into this session is called by the layer below that keeps
+/// it. Asked right after the push.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LastKept {
-    /// Out: its name for [`FreeKept`] and [`AskKept`]; 0 if no copy of it was kept, as of one that went whole.
+    /// Out: its name for [`FreeKept`] and [`AskKept`]; 0 if no copy of it was kept, as of one that
+    /// went whole.
     pub ticket: u32,
 }
 

@@ -1,5 +1,6 @@
-//! What layers above a link want to know of the hosts on it, beyond their addresses: how a host is reached, who is behind an
-//! address, when that changes, and what hosts say of themselves in packets of address resolution.
+//! What layers above a link want to know of the hosts on it, beyond their addresses: how a host is
+//! reached, who is behind an address, when that changes, and what hosts say of themselves in
+//! packets of address resolution.
 
 use core::net::Ipv4Addr;
 use xk_core::control::Question;
@@ -40,7 +41,8 @@ impl Question for HostAt {
     const NAME: &'static str = "host-at";
 }
 
-/// Asked of the layer above a link: from now on tell me by [`HostChanged`] whenever more or less is known of one of its hosts.
+/// Asked of the layer above a link: from now on tell me by [`HostChanged`] whenever more or less is
+/// known of one of its hosts.
 #[derive(Clone, Debug)]
 pub struct WatchHosts {
     /// Who wants to be told.
@@ -51,8 +53,9 @@ impl Question for WatchHosts {
     const NAME: &'static str = "watch-hosts";
 }
 
-/// Asked upwards of whoever watches: the address of this host on the link has become known or has changed, is not known any more,
-/// or the host has said something of itself. What holds now is to be asked for.
+/// Asked upwards of whoever watches: the address of this host on the link has become known or has
+/// changed, is not known any more, or the host has said something of itself. What holds now is to
+/// be asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct HostChanged {
     /// The host.
@@ -63,8 +66,8 @@ impl Question for HostChanged {
     const NAME: &'static str = "host-changed";
 }
 
-/// Asked of address resolution: packets of this protocol type (RFC 826) are for this protocol, by [`Heard`]; it is told of every
-/// exchange of ordinary ones by [`Exchanged`].
+/// Asked of address resolution: packets of this protocol type (RFC 826) are for this protocol, by
+/// [`Heard`]; it is told of every exchange of ordinary ones by [`Exchanged`].
 #[derive(Clone, Debug)]
 pub struct TakeType {
     /// The protocol type; not IPv4's.
@@ -77,12 +80,14 @@ impl Question for TakeType {
     const NAME: &'static str = "take-type";
 }
 
-/// Asked of address resolution: sends a reply of a protocol type in the name of our hosts on the link.
+/// Asked of address resolution: sends a reply of a protocol type in the name of our hosts on the
+/// link.
 #[derive(Clone, Copy, Debug)]
 pub struct Say {
     /// In: the protocol type.
     pub protocol_type: u16,
-    /// In: one host of ours and the station and host it is for; `None` for all stations, once for each host of ours.
+    /// In: one host of ours and the station and host it is for; `None` for all stations, once for
+    /// each host of ours.
     pub to: Option<(Ipv4Addr, [u8; 6], Ipv4Addr)>,
     /// Out: how many packets were sent: none before a host is ours.
     pub sent: usize,
@@ -107,7 +112,8 @@ impl Question for Heard {
     const NAME: &'static str = "heard";
 }
 
-/// Asked upwards of who takes a protocol type: one of our hosts has just answered this host's request, or had its own answered.
+/// Asked upwards of who takes a protocol type: one of our hosts has just answered this host's
+/// request, or had its own answered.
 #[derive(Clone, Copy, Debug)]
 pub struct Exchanged {
     /// Ours.
@@ -122,8 +128,9 @@ impl Question for Exchanged {
     const NAME: &'static str = "exchanged";
 }
 
-/// Whether a host on the link takes messages of virtual protocols in frames of their own (paper 001, section 3.1). Answered by
-/// what keeps a table of such hosts; where nobody does, all are taken to.
+/// Whether a host on the link takes messages of virtual protocols in frames of their own (paper
+/// 001, section 3.1). Answered by what keeps a table of such hosts; where nobody does, all are
+/// taken to.
 #[derive(Clone, Copy, Debug)]
 pub struct RunsVirtual {
     /// In: the host.
@@ -138,8 +145,9 @@ impl Question for RunsVirtual {
     const NAME: &'static str = "runs-virtual";
 }
 
-/// Asked of a session: whether its peer is on the link itself, and answers as soon as a link lets it. Answered by what chooses
-/// between a link and a network; it holds for the moment, since hosts move.
+/// Asked of a session: whether its peer is on the link itself, and answers as soon as a link lets
+/// it. Answered by what chooses between a link and a network; it holds for the moment, since hosts
+/// move.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PeerOnLink {
     /// Out.
@@ -150,7 +158,8 @@ impl Question for PeerOnLink {
     const NAME: &'static str = "peer-on-link";
 }
 
-/// Asked upwards by what chooses once, when a session is opened: a session opened to this host now may go another way.
+/// Asked upwards by what chooses once, when a session is opened: a session opened to this host now
+/// may go another way.
 #[derive(Clone, Copy, Debug)]
 pub struct WayChanged {
     /// The host.
@@ -171,8 +180,8 @@ pub fn is_far(cx: &Kernel, session: &SessionRef) -> bool {
     }
 }
 
-/// The host that a session made by a message leads to: as the participants of its `open_done` name it; if they name a station,
-/// as `link`, the layer above the Ethernet, knows it.
+/// The host that a session made by a message leads to: as the participants of its `open_done` name
+/// it; if they name a station, as `link`, the layer above the Ethernet, knows it.
 ///
 /// # Errors
 /// [`UNKNOWN_STATION`].

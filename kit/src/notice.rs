@@ -7,7 +7,8 @@ use xk_core::Kernel;
 /// Takes notices, a line each; put beside the kernel by whoever can show them.
 pub struct Notices(pub Box<dyn Fn(&str)>);
 
-/// Tells whoever runs the graph, if anybody listens. Not for what a peer can make happen without end.
+/// Tells whoever runs the graph, if anybody listens. Not for what a peer can make happen without
+/// end.
 pub fn notice(cx: &Kernel, text: impl FnOnce() -> String) {
     if let Some(notices) = cx.surroundings::<Notices>() {
         (notices.0)(&text());

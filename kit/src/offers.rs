@@ -1,4 +1,5 @@
-//! Enables that several above share: a layer that tells its uppers apart by itself enables below once for each participant.
+//! Enables that several above share: a layer that tells its uppers apart by itself enables below
+//! once for each participant.
 
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -19,7 +20,8 @@ struct Offer {
 pub struct Offers(RefCell<Vec<Offer>>);
 
 impl Offers {
-    /// Enables `this` on `lower` with this participant, unless it is already; once more for each time it is asked for.
+    /// Enables `this` on `lower` with this participant, unless it is already; once more for each
+    /// time it is asked for.
     ///
     /// # Errors
     /// What `lower` answers, or [`OpenError::Full`].

@@ -1,10 +1,12 @@
-//! Transport checksums that somebody else computes or has verified: the attribute, the question, and the completion.
+//! Transport checksums that somebody else computes or has verified: the attribute, the question,
+//! and the completion.
 //!
-//! A wire whose other end is memory, or a device that sums by itself, says so when asked ([`Offloads`]). A transport then
-//! leaves the sum over its pseudo-header in the checksum's field and says by [`TransportChecksum::Partial`] where the sum
-//! goes. Nothing depends on the answer being right for every message: a wire that does not do it completes what comes
-//! to it all the same ([`complete`]), so a packet forwarded from one that does to one that does not is whole, and so does
-//! who cuts a message ([`complete`] before fragmenting) or damages it ([`settle`]).
+//! A wire whose other end is memory, or a device that sums by itself, says so when asked
+//! ([`Offloads`]). A transport then leaves the sum over its pseudo-header in the checksum's field
+//! and says by [`TransportChecksum::Partial`] where the sum goes. Nothing depends on the answer
+//! being right for every message: a wire that does not do it completes what comes to it all the
+//! same ([`complete`]), so a packet forwarded from one that does to one that does not is whole, and
+//! so does who cuts a message ([`complete`] before fragmenting) or damages it ([`settle`]).
 
 use crate::Checksum;
 use xk_core::control::Question;
@@ -17,9 +19,11 @@ use xk_core::{Kernel, Message, Pool, ProtocolRef, SessionRef};
 pub enum TransportChecksum {
     /// It arrived and was found right, by a device or because it never left this machine's memory.
     Verified,
-    /// The field holds the sum over the pseudo-header, not complemented, and nobody has added the rest.
+    /// The field holds the sum over the pseudo-header, not complemented, and nobody has added the
+    /// rest.
     Partial {
-        /// Octets from the first one to be summed to the end of the message: the same whatever headers are in front.
+        /// Octets from the first one to be summed to the end of the message: the same whatever
+        /// headers are in front.
         segment: u32,
         /// Where in the segment the field of two octets is.
         field: u16,
@@ -60,7 +64,8 @@ pub struct Place {
     pub field: usize,
 }
 
-/// Where the sum of a partial checksum goes; `None` if there is none, or none that fits the message.
+/// Where the sum of a partial checksum goes; `None` if there is none, or none that fits the
+/// message.
 #[must_use]
 pub fn place(message: &Message) -> Option<Place> {
     let TransportChecksum::Partial { segment, field } = message.attribute()? else {
@@ -86,7 +91,8 @@ pub fn sum(message: &Message, place: Place) -> u16 {
         }
     }
     match sum.finish() {
-        // RFC 768: zero says that there is none. In TCP's header it is what the sum comes to (RFC 1624, section 3).
+        // RFC 768: zero says that there is none. In TCP's header it is what the sum comes to (RFC
+        // 1624, section 3).
         0 if place.field == UDP_FIELD => 0xffff,
         sum => sum,
     }
@@ -95,8 +101,8 @@ pub fn sum(message: &Message, place: Place) -> u16 {
 /// Where UDP's header has its checksum, in octets (RFC 768); TCP's has it at 16.
 const UDP_FIELD: usize = 6;
 
-/// Takes the attribute off and, if the checksum is partial, completes it, without touching octets that another message
-/// sees.
+/// Takes the attribute off and, if the checksum is partial, completes it, without touching octets
+/// that another message sees.
 ///
 /// # Errors
 /// [`NoBuffers`], counted at the pool; the message is not fit for sending then.
@@ -119,7 +125,8 @@ pub fn complete(pool: &Pool, message: &mut Message) -> Result<(), NoBuffers> {
     Ok(())
 }
 
-/// The same for a message that arrives where it cannot be trusted further: afterwards a receiver verifies it.
+/// The same for a message that arrives where it cannot be trusted further: afterwards a receiver
+/// verifies it.
 ///
 /// # Errors
 /// As for [`complete`].
@@ -136,9 +143,10 @@ const FRAME_HEADER_OCTETS: usize = 14;
 const FRAME_TYPE_AT: usize = 12;
 const IPV4: [u8; 2] = [0x08, 0x00];
 
-/// Notes on a frame that arrived what its sender left open, as the device below tells it: the sum over the octets from
-/// `start` on belongs at `field` behind it. A frame whose end is not its IPv4 packet's (padded, tagged, or something
-/// else) is completed at once, since layers above cut the end off.
+/// Notes on a frame that arrived what its sender left open, as the device below tells it: the sum
+/// over the octets from `start` on belongs at `field` behind it. A frame whose end is not its IPv4
+/// packet's (padded, tagged, or something else) is completed at once, since layers above cut the
+/// end off.
 ///
 /// # Errors
 /// [`NoBuffers`], counted at the pool.
@@ -166,15 +174,16 @@ pub fn note_partial(
 
 /// What the way down does for a transport. Asked of a protocol or session.
 ///
-/// A layer that knows nothing of the question forwards it, as it does with every other, and might change messages all the
-/// same: so the question names whom it is put to, and who finds another name there answers that nothing is done.
+/// A layer that knows nothing of the question forwards it, as it does with every other, and might
+/// change messages all the same: so the question names whom it is put to, and who finds another
+/// name there answers that nothing is done.
 #[derive(Clone, Copy, Debug)]
 pub struct Offloads {
     to: ProtocolId,
     /// Partial checksums are completed, or carried to a receiver who knows.
     pub tx_checksum: bool,
-    /// Runs of TCP segments ([`crate::segments`]) with a partial checksum are cut by the wire's device, or carried to a receiver
-    /// who knows.
+    /// Runs of TCP segments ([`crate::segments`]) with a partial checksum are cut by the wire's
+    /// device, or carried to a receiver who knows.
     pub tx_segments: bool,
 }
 
@@ -227,7 +236,8 @@ mod tests {
     use proptest::prelude::*;
     use xk_core::message::PoolConfig;
 
-    /// A transport header of eight octets with the field at 6, in front of `payload`, behind `front` octets.
+    /// A transport header of eight octets with the field at 6, in front of `payload`, behind
+    /// `front` octets.
     fn packet(front: usize, payload: &[u8], pseudo: u16) -> Vec<u8> {
         let mut octets = alloc::vec![0xaa; front];
         octets.extend([0x13, 0x88, 0, 7]);

@@ -1,8 +1,9 @@
-//! What the layers of ONC RPC share (RFC 5531): how a procedure is named in participants, credentials and verifiers, and why a
-//! server does not take them.
+//! What the layers of ONC RPC share (RFC 5531): how a procedure is named in participants,
+//! credentials and verifiers, and why a server does not take them.
 //!
-//! The layers, from above: the table of programs, authentication, selection, matching of replies to requests. One of
-//! authentication may be left out. It is chosen by the flavor of a credential, which is its type number on the layer of selection.
+//! The layers, from above: the table of programs, authentication, selection, matching of replies to
+//! requests. One of authentication may be left out. It is chosen by the flavor of a credential,
+//! which is its type number on the layer of selection.
 
 use crate::call::{BAD_CREDENTIALS, PROCEDURE, PROGRAM, VERSION, pop_definite, pop_local};
 use crate::control::{MyHost, MyPort, PeerHost, PeerPort};
@@ -18,7 +19,8 @@ use xk_core::{Kernel, Message, Part, Participant, Participants, Reason, SessionR
 pub const AUTH_NONE: u32 = 0;
 /// The flavor of a Unix user's credential (RFC 5531, appendix A).
 pub const AUTH_SYS: u32 = 1;
-/// The flavor of a shorthand that a server has given for a longer credential (RFC 5531, appendix A).
+/// The flavor of a shorthand that a server has given for a longer credential (RFC 5531, appendix
+/// A).
 pub const AUTH_SHORT: u32 = 2;
 /// Octets of the body of a credential or verifier, at most (RFC 5531, section 8.2).
 pub const BODY_MAX: usize = 400;
@@ -30,7 +32,8 @@ pub static REJECTED_CREDENTIALS: Reason =
 pub static BAD_VERIFIER: Reason = Reason::new("bad verifier", Class::Prohibited);
 /// The verifier has expired, or came before (AUTH_REJECTEDVERF).
 pub static REJECTED_VERIFIER: Reason = Reason::new("verifier expired", Class::Prohibited);
-/// Nobody at the server knows credentials of this flavor, or the server wants better ones (AUTH_TOOWEAK).
+/// Nobody at the server knows credentials of this flavor, or the server wants better ones
+/// (AUTH_TOOWEAK).
 pub static TOO_WEAK: Reason = Reason::new("credentials too weak", Class::Prohibited);
 /// The peer speaks another version of ONC RPC (RPC_MISMATCH).
 pub static WRONG_RPC_VERSION: Reason = Reason::new("wrong RPC version", Class::Bad);
@@ -81,7 +84,8 @@ pub struct Offered {
 }
 
 impl Offered {
-    /// Pops the procedure, version and program off a server's participant, as far as they are there.
+    /// Pops the procedure, version and program off a server's participant, as far as they are
+    /// there.
     ///
     /// # Errors
     /// [`AddressError`].
@@ -97,8 +101,8 @@ impl Offered {
 }
 
 impl ProcedureName {
-    /// Pops the procedure, version and program off the peer's participant, `procedure3@version1@program536870913@...`, and off
-    /// the local one as far as they are there.
+    /// Pops the procedure, version and program off the peer's participant,
+    /// `procedure3@version1@program536870913@...`, and off the local one as far as they are there.
     ///
     /// # Errors
     /// [`AddressError`].
@@ -163,8 +167,9 @@ impl Question for MyProgram {
     const NAME: &'static str = "my-program";
 }
 
-/// Asked upwards, of a protocol that opens or enables: it writes credential and verifier itself and reads them itself. For one
-/// that does not answer, the layer of selection writes empty ones and takes them off.
+/// Asked upwards, of a protocol that opens or enables: it writes credential and verifier itself and
+/// reads them itself. For one that does not answer, the layer of selection writes empty ones and
+/// takes them off.
 #[derive(Clone, Copy, Debug)]
 pub struct CarriesCredentials {
     /// The protocol asked: no other answers, wherever the question is forwarded to.
@@ -191,7 +196,8 @@ pub const AUTH_HEAD_OCTETS: usize = 8;
 pub const EMPTY_AUTH: [u8; AUTH_HEAD_OCTETS] = [0; AUTH_HEAD_OCTETS];
 
 impl AuthHead {
-    /// Takes flavor and length off the front of a message, and then `read` sees the body, which goes with its padding.
+    /// Takes flavor and length off the front of a message, and then `read` sees the body, which
+    /// goes with its padding.
     ///
     /// # Errors
     /// [`AuthError`]; of the message as much is gone as was read.

@@ -1,8 +1,9 @@
-//! The base of layers that fit any edge of a graph and leave addresses alone: fault, tracer, capture.
+//! The base of layers that fit any edge of a graph and leave addresses alone: fault, tracer,
+//! capture.
 //!
-//! A [`PassThrough`] receives from below what its upper protocol would receive, under that protocol's
-//! number ([`Upper::through`]), and wraps every session of the lower protocol into one of its own. What
-//! it does with the messages is a [`Filter`]'s business.
+//! A [`PassThrough`] receives from below what its upper protocol would receive, under that
+//! protocol's number ([`Upper::through`]), and wraps every session of the lower protocol into one
+//! of its own. What it does with the messages is a [`Filter`]'s business.
 
 mod table;
 
@@ -106,8 +107,8 @@ pub trait Filter: 'static {
         forward(ask)
     }
 
-    /// True if every message goes on as it came, so that what the layer below does for transports ([`Offloads`]) is done
-    /// for those above as well.
+    /// True if every message goes on as it came, so that what the layer below does for transports
+    /// ([`Offloads`]) is done for those above as well.
     fn leaves_alone(&self) -> bool {
         false
     }
@@ -172,8 +173,8 @@ impl KeptHop {
         Hop { this: &self.this, lower: &self.lower, upper: &self.upper }
     }
 
-    /// Passes a message on that was held back. Nobody is left to hear of an error: a message for a closed session is
-    /// counted here, any other at who refuses it.
+    /// Passes a message on that was held back. Nobody is left to hear of an error: a message for a
+    /// closed session is counted here, any other at who refuses it.
     pub fn go_on(&self, cx: &Kernel, direction: Direction, message: Message) {
         if self.this.head().is_closed() {
             self.this.discard(cx, message, &reason::CLOSED);
@@ -190,8 +191,8 @@ impl KeptHop {
 struct Port {
     receiver: ProtocolRef,
     selector: ProtocolId,
-    /// The layer itself for the first, for each further one an object of its own, since an `open_done` from below names
-    /// only its receiver.
+    /// The layer itself for the first, for each further one an object of its own, since an
+    /// `open_done` from below names only its receiver.
     object: ProtocolRef,
 }
 

@@ -1,5 +1,5 @@
-//! What layers with ports have in common: their participants, who takes what comes to a port, and what they learn of the
-//! session below.
+//! What layers with ports have in common: their participants, who takes what comes to a port, and
+//! what they learn of the session below.
 
 use crate::Checksum;
 use crate::attribute::LinkCast;

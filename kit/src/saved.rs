@@ -2,15 +2,17 @@
 
 use xk_core::message::{Message, NoBuffers, Pool};
 
-/// So many octets are copied rather than shared. Two messages on one buffer cost each its headroom and the room behind it, and
-/// with that a buffer for the next header, or for Ethernet's padding: more than the copy.
+/// So many octets are copied rather than shared. Two messages on one buffer cost each its headroom
+/// and the room behind it, and with that a buffer for the next header, or for Ethernet's padding:
+/// more than the copy.
 const SHORT_MAX: usize = 64;
 /// Octets free in front of a message made anew.
 const HEADROOM: usize = 128;
 /// In place of a length: nothing is kept as octets.
 const NONE: u8 = u8::MAX;
 
-/// A message kept to be sent again: a copy of a short one's octets, another reference to a long one's.
+/// A message kept to be sent again: a copy of a short one's octets, another reference to a long
+/// one's.
 pub struct Saved {
     octets: [u8; SHORT_MAX],
     len: u8,
@@ -92,7 +94,8 @@ impl Saved {
         }
     }
 
-    /// Gives up what is kept, as a message; `None` if nothing is, or there is no buffer for it, which is counted.
+    /// Gives up what is kept, as a message; `None` if nothing is, or there is no buffer for it,
+    /// which is counted.
     pub fn take(&mut self, pool: &Pool) -> Option<Message> {
         let kept = match self.whole.take() {
             Some(whole) => Some(whole),

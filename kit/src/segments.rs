@@ -1,10 +1,12 @@
-//! Messages that stand for a run of segments: the payload of several packets behind one set of headers, as devices and
-//! systems join what arrives (receive coalescing) and cut what is sent (segmentation offload).
+//! Messages that stand for a run of segments: the payload of several packets behind one set of
+//! headers, as devices and systems join what arrives (receive coalescing) and cut what is sent
+//! (segmentation offload).
 //!
-//! [`Segments`] marks such a message. A transport that knows of it takes the whole run as one segment; what a layer carries at
-//! most holds for each packet of the run ([`longest`]). Nothing depends on a wire's doing the cutting: the base of all wires
-//! does it for those that do not ([`split`]), and so does who treats packets one by one, such as a fault. The payload is
-//! never copied for it.
+//! [`Segments`] marks such a message. A transport that knows of it takes the whole run as one
+//! segment; what a layer carries at most holds for each packet of the run ([`longest`]). Nothing
+//! depends on a wire's doing the cutting: the base of all wires does it for those that do not
+//! ([`split`]), and so does who treats packets one by one, such as a fault. The payload is never
+//! copied for it.
 
 use crate::checksum::{Checksum, checksum};
 use crate::offload::TransportChecksum;
@@ -18,7 +20,8 @@ use xk_core::{Message, Pool};
 /// A message stands for a run of segments with the same headers, but for what counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segments {
-    /// Octets from the transport's header to the end of the message: the same whatever headers are in front.
+    /// Octets from the transport's header to the end of the message: the same whatever headers are
+    /// in front.
     pub segment: u32,
     /// Octets of the transport's header.
     pub header: u16,
@@ -63,7 +66,8 @@ pub fn of(message: &Message) -> Option<Segments> {
     if message.has_attributes() { message.attribute() } else { None }
 }
 
-/// Octets of the longest packet that a message stands for, with all headers: its length, unless it is a run.
+/// Octets of the longest packet that a message stands for, with all headers: its length, unless it
+/// is a run.
 #[inline]
 #[must_use]
 pub fn longest(message: &Message) -> usize {
@@ -130,7 +134,8 @@ fn put(octets: &mut [u8], at: usize, value: u16) {
     }
 }
 
-/// The headers of an IPv4 packet of TCP or UDP at `packet`, in a message of `len` octets that ends with it.
+/// The headers of an IPv4 packet of TCP or UDP at `packet`, in a message of `len` octets that ends
+/// with it.
 fn layout(octets: &[u8], packet: usize, len: usize) -> Option<Layout> {
     let header = octets.get(packet..)?;
     let first = *header.first()?;
@@ -165,8 +170,8 @@ fn front(message: &Message) -> ([u8; HEADERS_MAX], usize) {
     (octets, count)
 }
 
-/// Marks an Ethernet frame as a run of segments of `size` octets each, with its checksum left open, as `checksum` says it is;
-/// the answer tells whether it is TCP's, without a VLAN tag.
+/// Marks an Ethernet frame as a run of segments of `size` octets each, with its checksum left open,
+/// as `checksum` says it is; the answer tells whether it is TCP's, without a VLAN tag.
 fn mark(frame: &mut Message, size: u16, checksum: bool) -> Option<bool> {
     let (octets, count) = front(frame);
     let octets = octets.get(..count)?;
@@ -191,8 +196,9 @@ fn sum_at(protocol: u8) -> usize {
     if protocol == TCP { TCP_SUM_AT } else { UDP_SUM_AT }
 }
 
-/// Takes in an Ethernet frame that arrived as a run of segments of `size` octets each, its checksum left open if `open` says
-/// so, else there: a run of TCP's goes on whole, anything else packet by packet.
+/// Takes in an Ethernet frame that arrived as a run of segments of `size` octets each, its checksum
+/// left open if `open` says so, else there: a run of TCP's goes on whole, anything else packet by
+/// packet.
 ///
 /// # Errors
 /// Why it was dropped.
@@ -220,8 +226,9 @@ const PIECE_OCTETS: usize = 16 << 10;
 /// Octets of a buffer for what is left of it.
 const SMALL_OCTETS: usize = 2 << 10;
 
-/// Makes room for an arrival of `octets` octets in buffers that it fills at least half, whatever its length: puts messages into
-/// `pieces`, of which the first has `headroom`, to be filled and [joined](join).
+/// Makes room for an arrival of `octets` octets in buffers that it fills at least half, whatever
+/// its length: puts messages into `pieces`, of which the first has `headroom`, to be filled and
+/// [joined](join).
 ///
 /// # Errors
 /// [`NoBuffers`], counted at the pool; then `pieces` is empty.
@@ -252,7 +259,8 @@ pub fn room(
     Ok(())
 }
 
-/// A message that fills less than half of its buffer of `buffer_octets` octets, copied into smaller ones if there are any.
+/// A message that fills less than half of its buffer of `buffer_octets` octets, copied into smaller
+/// ones if there are any.
 #[must_use]
 pub fn compact(pool: &Pool, message: Message, buffer_octets: usize) -> Message {
     let octets = message.len();
@@ -287,8 +295,9 @@ pub fn is_long(frame: &Message, mtu: usize) -> bool {
     frame.len() > LINK_OCTETS + TAG_OCTETS + mtu
 }
 
-/// Takes in an Ethernet frame that is longer than its link's MTU of `mtu` octets allows, so that it can only be a run, from a
-/// wire that does not say of what: TCP's, of segments as long as the link carries; of another's the ends are lost.
+/// Takes in an Ethernet frame that is longer than its link's MTU of `mtu` octets allows, so that it
+/// can only be a run, from a wire that does not say of what: TCP's, of segments as long as the link
+/// carries; of another's the ends are lost.
 ///
 /// # Errors
 /// Why it was dropped.
@@ -314,14 +323,16 @@ pub fn arrive_long(
     arrive(pool, frame, (size, is_open), arrivals)
 }
 
-/// Whether the checksum's field of a packet that ends with a message of `len` octets holds the sum over the pseudo-header alone.
+/// Whether the checksum's field of a packet that ends with a message of `len` octets holds the sum
+/// over the pseudo-header alone.
 fn is_begun(octets: &[u8], at: &Layout, len: usize) -> bool {
     let begun = !pseudo(octets, at, len - at.transport).finish();
     word(octets, at.transport + sum_at(at.protocol)) == Some(begun)
 }
 
-/// Notes on an Ethernet frame that its sender has only begun the transport checksum, for the wire to go on from, if that is what the
-/// field looks like: where nobody tells. One whose right checksum happens to be the same number loses nothing by it.
+/// Notes on an Ethernet frame that its sender has only begun the transport checksum, for the wire
+/// to go on from, if that is what the field looks like: where nobody tells. One whose right
+/// checksum happens to be the same number loses nothing by it.
 ///
 /// # Errors
 /// [`NoBuffers`], counted at the pool.
@@ -365,9 +376,10 @@ pub struct Split {
     rest: Option<Message>,
 }
 
-/// Cuts a message that stands for a run of segments into its packets, each a message with headers of its own: lengths, IPv4
-/// identification, sequence numbers and flags as if they had been sent singly, transport checksums left open
-/// ([`TransportChecksum::Partial`]), payload by reference. In front of the IPv4 header may be that of Ethernet, or nothing.
+/// Cuts a message that stands for a run of segments into its packets, each a message with headers
+/// of its own: lengths, IPv4 identification, sequence numbers and flags as if they had been sent
+/// singly, transport checksums left open ([`TransportChecksum::Partial`]), payload by reference. In
+/// front of the IPv4 header may be that of Ethernet, or nothing.
 ///
 /// # Errors
 /// Why it cannot be cut, for counting.

@@ -3,8 +3,8 @@
 use xk_core::graph::{Build, BuildError};
 use xk_core::{Part, Participant};
 
-/// The participant that a graph's parameters `port` and `local` name: the port, else the participant, else any.
-/// `expected` tells a person what `local` may be.
+/// The participant that a graph's parameters `port` and `local` name: the port, else the
+/// participant, else any. `expected` tells a person what `local` may be.
 ///
 /// # Errors
 /// [`BuildError::Param`] if `local` is no participant.

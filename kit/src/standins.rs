@@ -1,5 +1,6 @@
-//! What layers without a header have in common that receive from several lower protocols for several uppers: an object of their
-//! own to receive for each upper, and marks by which a lower session leads to the session above it.
+//! What layers without a header have in common that receive from several lower protocols for
+//! several uppers: an object of their own to receive for each upper, and marks by which a lower
+//! session leads to the session above it.
 
 use crate::call::{LargestPush, NeedsPseudoHeader};
 use crate::control::{PseudoHeader, SpecificDestination};
@@ -21,8 +22,8 @@ pub struct StandIn {
     pub receiver: ProtocolRef,
     /// Whose number selects it.
     pub selector: ProtocolId,
-    /// Receives for it: the layer itself for the first, for each further one an object of its own, since an `open_done` from
-    /// below names only its receiver.
+    /// Receives for it: the layer itself for the first, for each further one an object of its own,
+    /// since an `open_done` from below names only its receiver.
     pub object: ProtocolRef,
 }
 
@@ -38,7 +39,8 @@ impl StandIn {
 pub struct StandIns(RefCell<Vec<StandIn>>);
 
 impl StandIns {
-    /// The place of `upper`, entered if it is new; `make` makes the object for a place behind the first.
+    /// The place of `upper`, entered if it is new; `make` makes the object for a place behind the
+    /// first.
     ///
     /// # Errors
     /// [`OpenError::Full`].
@@ -76,7 +78,8 @@ impl StandIns {
         self.0.borrow().get(at).cloned()
     }
 
-    /// Whether a question from below may be passed on to one of those above; not if it was, and came back from there.
+    /// Whether a question from below may be passed on to one of those above; not if it was, and
+    /// came back from there.
     #[must_use]
     pub fn may_ask_above(&self, ask: &mut Ask<'_>) -> bool {
         let first = self.0.borrow().first().map(|first| first.object.id());
@@ -100,7 +103,8 @@ impl StandIns {
     }
 }
 
-/// What holds of a layer that chooses between a link, its first lower, and what reaches all, its second (paper 001, sections 3.1 and 5).
+/// What holds of a layer that chooses between a link, its first lower, and what reaches all, its
+/// second (paper 001, sections 3.1 and 5).
 pub const LINK_OR_NET: StackingRules = StackingRules {
     derived: &[DerivedNumber { on: "eth", from: "ip", base: "ether_base", below: 256 }],
     ways: &[
@@ -110,11 +114,12 @@ pub const LINK_OR_NET: StackingRules = StackingRules {
     ..StackingRules::NONE
 };
 
-/// Refuses who depends on IP itself (paper 001, section 5) above a layer that chooses between a link and `net`.
+/// Refuses who depends on IP itself (paper 001, section 5) above a layer that chooses between a
+/// link and `net`.
 ///
 /// # Errors
-/// [`OpenError::NoTypeNumber`] if `net` knows no number for it: told now, and not when that way is needed.
-/// [`OpenError::NotSupported`] if it cannot go over the link.
+/// [`OpenError::NoTypeNumber`] if `net` knows no number for it: told now, and not when that way is
+/// needed. [`OpenError::NotSupported`] if it cannot go over the link.
 pub fn admit(cx: &Kernel, net: &ProtocolRef, upper: Upper<'_>) -> Result<(), OpenError> {
     let number = cx.type_number(upper.selector, net.id());
     let kind = net.head().kind();
@@ -129,8 +134,8 @@ pub fn admit(cx: &Kernel, net: &ProtocolRef, upper: Upper<'_>) -> Result<(), Ope
     Ok(())
 }
 
-/// Whether a question has no one answer where messages go several ways, or is put to those above: nobody below is asked. What
-/// is done for transports on one way is not done on another.
+/// Whether a question has no one answer where messages go several ways, or is put to those above:
+/// nobody below is asked. What is done for transports on one way is not done on another.
 pub fn has_no_answer(ask: &mut Ask<'_>) -> bool {
     ask.get::<LargestPush>().is_some()
         || ask.get::<NeedsPseudoHeader>().is_some()
@@ -139,8 +144,8 @@ pub fn has_no_answer(ask: &mut Ask<'_>) -> bool {
         || ask.get::<SpecificDestination>().is_some()
 }
 
-/// Octets of the shortest message that a link of a layer which chooses among several takes as it is: an Ethernet's. Those above
-/// cannot know which way each goes.
+/// Octets of the shortest message that a link of a layer which chooses among several takes as it
+/// is: an Ethernet's. Those above cannot know which way each goes.
 pub const LINK_MIN: u32 = 46;
 
 /// How many bits of a mark count its place; those above tell the users of one place apart.
@@ -152,7 +157,8 @@ struct Slot {
     session: Option<SessionRef>,
 }
 
-/// Sessions by the mark that their lower ones bear ([`SessionHead::set_tag`](xk_core::object::SessionHead::set_tag)).
+/// Sessions by the mark that their lower ones bear
+/// ([`SessionHead::set_tag`](xk_core::object::SessionHead::set_tag)).
 #[derive(Default)]
 pub struct Marks {
     slots: RefCell<Vec<Slot>>,
@@ -175,7 +181,8 @@ impl Marks {
             None => return None,
         };
         let slot = slots.get_mut(place as usize - 1)?;
-        // A lower session that still bears the mark of the former user does not lead to the new one.
+        // A lower session that still bears the mark of the former user does not lead to the new
+        // one.
         let user = (slot.mark >> PLACE_BITS).wrapping_add(1);
         slot.mark = user << PLACE_BITS | place;
         slot.session = Some(session.clone());

@@ -1,11 +1,13 @@
-//! Streams: what a protocol that carries a stream of octets (TCP) and whoever stands on it agree on.
+//! Streams: what a protocol that carries a stream of octets (TCP) and whoever stands on it agree
+//! on.
 //!
-//! `open` answers at once with a session that is still connecting; [`StreamEvent::Connected`] or [`StreamEvent::Failed`] follows.
-//! A passive session is told by `open_done` once it is connected, before its first octets; whether there is room for one is asked
-//! before ([`StreamRoom`]). `push` takes all of a message or
-//! nothing, so whoever has much to send asks [`StreamSpace`] first and goes on at [`StreamEvent::Writable`]. Octets that have
-//! arrived come up by `demux` in order; the receiver has consumed them with that, unless it asked for
-//! [`StreamSetting::ManualWindow`]. To close the last handle sends what was pushed, then the end of the stream, in the background;
+//! `open` answers at once with a session that is still connecting; [`StreamEvent::Connected`] or
+//! [`StreamEvent::Failed`] follows. A passive session is told by `open_done` once it is connected,
+//! before its first octets; whether there is room for one is asked before ([`StreamRoom`]). `push`
+//! takes all of a message or nothing, so whoever has much to send asks [`StreamSpace`] first and
+//! goes on at [`StreamEvent::Writable`]. Octets that have arrived come up by `demux` in order; the
+//! receiver has consumed them with that, unless it asked for [`StreamSetting::ManualWindow`]. To
+//! close the last handle sends what was pushed, then the end of the stream, in the background;
 //! [`StreamAbort`] breaks the stream off.
 
 use crate::control::NetworkErrorKind;
@@ -71,9 +73,10 @@ pub struct StreamNotice {
 }
 question!(StreamNotice, "stream-notice", upward);
 
-/// Asked upwards, of a protocol that has enabled a port: does it take one peer more there? Asked before a peer is answered, and
-/// again before it is connected: where there is no room nothing is said to the peer, which tries again. A protocol above that
-/// does not know the question always has room.
+/// Asked upwards, of a protocol that has enabled a port: does it take one peer more there? Asked
+/// before a peer is answered, and again before it is connected: where there is no room nothing is
+/// said to the peer, which tries again. A protocol above that does not know the question always has
+/// room.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamRoom {
     /// The host that the peer has turned to, if the layer below knows of hosts.
@@ -87,8 +90,8 @@ pub struct StreamRoom {
 }
 question!(StreamRoom, "stream-room", upward);
 
-/// Asked of a session: how many octets a push takes now. If it is fewer than there may ever be, [`StreamEvent::Writable`]
-/// follows when there are at least half of those.
+/// Asked of a session: how many octets a push takes now. If it is fewer than there may ever be,
+/// [`StreamEvent::Writable`] follows when there are at least half of those.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StreamSpace {
     /// Octets.
@@ -106,7 +109,8 @@ question!(StreamShutdown, "stream-shutdown");
 pub struct StreamAbort;
 question!(StreamAbort, "stream-abort");
 
-/// Told to a session under [`StreamSetting::ManualWindow`]: the receiver has consumed so many more octets.
+/// Told to a session under [`StreamSetting::ManualWindow`]: the receiver has consumed so many more
+/// octets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StreamConsumed {
     /// Octets.
@@ -134,9 +138,11 @@ pub enum StreamSetting {
     Cork(bool),
     /// Probe a silent peer, or do not.
     KeepAlive(Option<KeepAlive>),
-    /// How long octets may stay unacknowledged before the stream is broken (RFC 5482); the usual time if `None`.
+    /// How long octets may stay unacknowledged before the stream is broken (RFC 5482); the usual
+    /// time if `None`.
     UserTimeout(Option<Duration>),
-    /// Announce the user timeout to the peer, and heed the peer's unless one was set here (RFC 5482).
+    /// Announce the user timeout to the peer, and heed the peer's unless one was set here (RFC
+    /// 5482).
     AnnounceUserTimeout(bool),
     /// The receiver tells by [`StreamConsumed`] what it has consumed.
     ManualWindow(bool),
@@ -160,15 +166,15 @@ pub struct StreamSet {
 }
 question!(StreamSet, "stream-set");
 
-/// Told to a protocol: the session that the next `open` makes has this setting, and no other has it for that. What a SYN announces has
-/// to be known before.
+/// Told to a protocol: the session that the next `open` makes has this setting, and no other has it
+/// for that. What a SYN announces has to be known before.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamSetNext(pub StreamSet);
 question!(StreamSetNext, "stream-set-next");
 
-/// Asked of a session: what the network has said against the stream that does not break it, being no proof (RFC 1122, section
-/// 4.2.3.9; RFC 5927): why it makes no progress, as far as anybody knows, and why it will have failed if it does fail. What is
-/// acknowledged since takes it back.
+/// Asked of a session: what the network has said against the stream that does not break it, being
+/// no proof (RFC 1122, section 4.2.3.9; RFC 5927): why it makes no progress, as far as anybody
+/// knows, and why it will have failed if it does fail. What is acknowledged since takes it back.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StreamSoftError {
     /// What it said.
@@ -218,8 +224,9 @@ pub struct StreamInfo {
 }
 question!(StreamInfo, "stream-info");
 
-/// Asked of a session: what is pushed into it is a record, which arrives whole or, if the stream breaks, not at all; the protocol
-/// above is told by [`StreamNotice`] that it broke. Nothing needs to be sent twice meanwhile.
+/// Asked of a session: what is pushed into it is a record, which arrives whole or, if the stream
+/// breaks, not at all; the protocol above is told by [`StreamNotice`] that it broke. Nothing needs
+/// to be sent twice meanwhile.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CarriesRecords;
 question!(CarriesRecords, "carries-records");

@@ -1,9 +1,10 @@
 //! Who sent what was dropped: a bounded table of the sources with the most drops.
 //!
-//! It is fed where something is dropped, never on the way of a message that goes on. Strangers choose the sources, so the
-//! table has few places: a new source takes that of the one with the fewest drops and inherits its count as what it may
-//! have had at most ("Space-Saving": Metwally, Agrawal and El Abbadi, "Efficient computation of frequent and top-k
-//! elements in data streams", 2005, section 3). A source with more than its share of all drops is always found in it.
+//! It is fed where something is dropped, never on the way of a message that goes on. Strangers
+//! choose the sources, so the table has few places: a new source takes that of the one with the
+//! fewest drops and inherits its count as what it may have had at most ("Space-Saving": Metwally,
+//! Agrawal and El Abbadi, "Efficient computation of frequent and top-k elements in data streams",
+//! 2005, section 3). A source with more than its share of all drops is always found in it.
 
 use crate::control::PeerHost;
 use alloc::vec::Vec;

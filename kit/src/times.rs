@@ -1,4 +1,5 @@
-//! Round-trip times, as applications at the top of a graph report them: extremes, average, and a histogram for the median.
+//! Round-trip times, as applications at the top of a graph report them: extremes, average, and a
+//! histogram for the median.
 
 use alloc::boxed::Box;
 use alloc::format;

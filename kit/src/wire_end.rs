@@ -10,7 +10,8 @@ use xk_core::{
 
 /// What every wire keeps of the layer above: who it is, and the wire's only session.
 ///
-/// The upper protocol opens the session, or enables, or both; without an open, the first arrival makes the session.
+/// The upper protocol opens the session, or enables, or both; without an open, the first arrival
+/// makes the session.
 #[derive(Default)]
 pub struct WireEnd {
     upper: RefCell<Option<ProtocolRef>>,
@@ -35,7 +36,8 @@ impl WireEnd {
         self.enabled.get() != 0
     }
 
-    /// Takes the wire from a protocol that neither enables any more nor holds the session which its enable once made.
+    /// Takes the wire from a protocol that neither enables any more nor holds the session which its
+    /// enable once made.
     fn evict_idle(&self, cx: &Kernel, receiver: &ProtocolRef) {
         let session = self.session().filter(|_| !self.is_enabled());
         if let Some(idle) = session
@@ -86,8 +88,8 @@ impl WireEnd {
         Ok(Enable(self.enabled.get()))
     }
 
-    /// Withdraws the offer, if this is the one in force: one withdrawn before withdraws nothing of who came after. A
-    /// session that it made stays until another protocol opens the wire.
+    /// Withdraws the offer, if this is the one in force: one withdrawn before withdraws nothing of
+    /// who came after. A session that it made stays until another protocol opens the wire.
     pub fn open_disable(&self, enable: Enable) {
         if !self.is_enabled() || enable.0 != self.enabled.get() {
             return;
@@ -98,7 +100,8 @@ impl WireEnd {
         }
     }
 
-    /// Passes an arrival up, making the session if need be. A refusal ends here: the refuser has counted it.
+    /// Passes an arrival up, making the session if need be. A refusal ends here: the refuser has
+    /// counted it.
     pub fn deliver<S: Session + 'static>(
         &self,
         cx: &Kernel,
@@ -127,8 +130,9 @@ impl WireEnd {
         }
     }
 
-    /// Passes up what waits, in bursts, but for a first arrival that makes the session. Takes at most `budget` messages, and stops
-    /// when the shepherd that carries them no longer leads the loop. Answers how many it took: for the wire's `poll`.
+    /// Passes up what waits, in bursts, but for a first arrival that makes the session. Takes at
+    /// most `budget` messages, and stops when the shepherd that carries them no longer leads the
+    /// loop. Answers how many it took: for the wire's `poll`.
     pub fn deliver_all<S: Session + 'static>(
         &self,
         cx: &Kernel,

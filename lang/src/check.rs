@@ -1,4 +1,5 @@
-//! What can be checked without knowing a protocol: names that must differ, names that must exist, `{n}` in strings.
+//! What can be checked without knowing a protocol: names that must differ, names that must exist,
+//! `{n}` in strings.
 
 use std::collections::{HashMap, HashSet};
 

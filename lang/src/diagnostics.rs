@@ -86,8 +86,9 @@ impl Diagnostic {
     }
 }
 
-/// The candidate most like `name`, if any is like enough to be worth a question: at most a third of the longer name's
-/// letters differ (Damerau-Levenshtein distance, so that two swapped letters count once), or one letter of a short one.
+/// The candidate most like `name`, if any is like enough to be worth a question: at most a third of
+/// the longer name's letters differ (Damerau-Levenshtein distance, so that two swapped letters
+/// count once), or one letter of a short one.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let folded = name.to_lowercase();
     let letters = folded.chars().count();
@@ -149,7 +150,8 @@ impl Diagnostics {
         self.push(Diagnostic::new(Severity::Warning, span, what))
     }
 
-    /// Adds a mistake. The same one (place, words) is not kept twice; beyond [`DIAGNOSTICS_MAX`] it is only counted.
+    /// Adds a mistake. The same one (place, words) is not kept twice; beyond [`DIAGNOSTICS_MAX`] it
+    /// is only counted.
     pub fn push(&mut self, diagnostic: Diagnostic) -> &mut Diagnostic {
         let same = |kept: &Diagnostic| kept.span == diagnostic.span && kept.what == diagnostic.what;
         if let Some(at) = self.items.iter().position(same) {

@@ -26,8 +26,9 @@ pub enum EditError {
     Unclear,
 }
 
-/// A graph file without errors: its text and what it says. Every edit is one replacement in the text, checked by
-/// reading the whole text again: it succeeds with a right file, or changes nothing.
+/// A graph file without errors: its text and what it says. Every edit is one replacement in the
+/// text, checked by reading the whole text again: it succeeds with a right file, or changes
+/// nothing.
 #[derive(Debug, Clone)]
 pub struct Document {
     file: String,
@@ -61,7 +62,8 @@ impl Document {
         &self.text
     }
 
-    /// Sets a node's property: replaces its value, or adds it behind the last one. `name` renames the node.
+    /// Sets a node's property: replaces its value, or adds it behind the last one. `name` renames
+    /// the node.
     pub fn set_param(
         &mut self,
         host: &str,
@@ -172,7 +174,8 @@ impl Document {
         })
     }
 
-    /// Removes a node, with its line if it stands alone on it. Fails when another node stands on it.
+    /// Removes a node, with its line if it stands alone on it. Fails when another node stands on
+    /// it.
     pub fn remove_node(&mut self, host: &str, node: &str) -> Result<(), EditError> {
         let count = self.host(host)?.nodes.len();
         let span = self.node(host, node)?.span;

@@ -5,8 +5,8 @@ use crate::{Document, Value, parse};
 /// Reads `data` as a graph file and does with it all that can be done.
 ///
 /// # Panics
-/// When a law is broken: a place lies outside the text, an unchanged document does not print as it was read, or an
-/// edit that succeeded left a file that does not read.
+/// When a law is broken: a place lies outside the text, an unchanged document does not print as it
+/// was read, or an edit that succeeded left a file that does not read.
 pub fn fuzz_graph(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (graph, diagnostics) = parse("fuzz", &text);

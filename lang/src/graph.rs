@@ -32,7 +32,8 @@ impl Graph {
 pub struct Host {
     /// The host's name; of a host with `count` its template.
     pub name: Spanned<String>,
-    /// How many hosts alike this is, 1 to [`HOSTS_MAX`](crate::HOSTS_MAX); `None` if no `count` was written.
+    /// How many hosts alike this is, 1 to [`HOSTS_MAX`](crate::HOSTS_MAX); `None` if no `count` was
+    /// written.
     pub count: Option<Spanned<u32>>,
     /// Properties other than `count`.
     pub params: Vec<Param>,
@@ -81,8 +82,9 @@ impl Node {
         self.children.iter().filter(move |block| *block.name == name)
     }
 
-    /// The type numbers that `number LOWER=N` children give this node, with the lower's name. A number that is none is
-    /// reported; whether the lower is right, and the range on it, is the caller's to check.
+    /// The type numbers that `number LOWER=N` children give this node, with the lower's name. A
+    /// number that is none is reported; whether the lower is right, and the range on it, is the
+    /// caller's to check.
     pub fn numbers(&self, diagnostics: &mut Diagnostics) -> Vec<(Spanned<String>, Spanned<u64>)> {
         let mut numbers = Vec::new();
         for block in self.blocks("number") {

@@ -1,14 +1,15 @@
-//! The graph language of xk: what a graph file may say, its one parser, its one printer, and how mistakes are shown.
+//! The graph language of xk: what a graph file may say, its one parser, its one printer, and how
+//! mistakes are shown.
 //!
-//! A graph file describes hosts, the protocols on each host with their parameters and who stands on whom, and the
-//! links between hosts. This crate knows the language and no protocol: it checks what can be checked from the file
-//! alone, and the composer goes on with the same [`Diagnostics`].
+//! A graph file describes hosts, the protocols on each host with their parameters and who stands on
+//! whom, and the links between hosts. This crate knows the language and no protocol: it checks what
+//! can be checked from the file alone, and the composer goes on with the same [`Diagnostics`].
 //!
-//! The language is described in `docs/graph.md`, which `xk help graph` prints. Of KDL, type annotations
-//! and strings over several lines are no part of it. In the terms of this crate: type numbers are
-//! [`Node::numbers`], `count=N` makes a [`Template`], units are those of [`parse_duration`],
-//! [`parse_rate`], [`parse_octets`] and [`parse_fraction`], and the bounds are [`SOURCE_OCTETS_MAX`],
-//! [`DEPTH_MAX`], [`HOSTS_MAX`] and [`NODES_MAX`].
+//! The language is described in `docs/graph.md`, which `xk help graph` prints. Of KDL, type
+//! annotations and strings over several lines are no part of it. In the terms of this crate: type
+//! numbers are [`Node::numbers`], `count=N` makes a [`Template`], units are those of
+//! [`parse_duration`], [`parse_rate`], [`parse_octets`] and [`parse_fraction`], and the bounds are
+//! [`SOURCE_OCTETS_MAX`], [`DEPTH_MAX`], [`HOSTS_MAX`] and [`NODES_MAX`].
 //!
 //! # Example
 //! ```
@@ -84,7 +85,8 @@ pub use value::Value;
 
 /// The most octets a graph file may have.
 pub const SOURCE_OCTETS_MAX: usize = 1 << 20;
-/// How deep blocks may nest. The language itself needs three or four; the limit keeps the parser's stack small.
+/// How deep blocks may nest. The language itself needs three or four; the limit keeps the parser's
+/// stack small.
 pub const DEPTH_MAX: usize = 8;
 /// How deep blocks that are commented out with `/-` may nest: the parser's time doubles with each.
 pub const COMMENTED_DEPTH_MAX: usize = 3;

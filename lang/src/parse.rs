@@ -1,4 +1,5 @@
-//! From text to [`Graph`]: the words by `scan`, the grammar by `kdl`, the meaning of the top level here.
+//! From text to [`Graph`]: the words by `scan`, the grammar by `kdl`, the meaning of the top level
+//! here.
 
 use std::collections::HashMap;
 
@@ -15,12 +16,12 @@ use crate::{HOSTS_MAX, NODES_MAX, SOURCE_OCTETS_MAX};
 /// What may stand at the top of a file.
 const TOP: [&str; 3] = ["title", "host", "link"];
 
-/// Reads a graph file. The graph holds all that could be understood; it is whole only if the diagnostics hold no
-/// errors. What a mistake made unreadable is left out of the graph or is [`Value::Bad`] there, so that whoever goes on
-/// with checking reports nothing twice.
+/// Reads a graph file. The graph holds all that could be understood; it is whole only if the
+/// diagnostics hold no errors. What a mistake made unreadable is left out of the graph or is
+/// [`Value::Bad`] there, so that whoever goes on with checking reports nothing twice.
 ///
-/// `file` is the name shown in the diagnostics. Time and memory are linear in the text, which may have
-/// [`SOURCE_OCTETS_MAX`] octets.
+/// `file` is the name shown in the diagnostics. Time and memory are linear in the text, which may
+/// have [`SOURCE_OCTETS_MAX`] octets.
 pub fn parse(file: &str, source: &str) -> (Graph, Diagnostics) {
     let mut diagnostics = Diagnostics::new(file, source);
     if source.len() > SOURCE_OCTETS_MAX {
@@ -65,7 +66,8 @@ impl Reader<'_> {
         for found in &error.diagnostics {
             let end = self.source.len();
             let mut span = Span::new(self.base + found.span.offset(), found.span.len());
-            // Places end with the source (closing braces may have been added) and hold no space at the end.
+            // Places end with the source (closing braces may have been added) and hold no space at
+            // the end.
             span.offset = span.offset.min(end);
             span.len = span.len.min(end - span.offset);
             span.len = span.of(self.source).trim_end().len();

@@ -1,4 +1,5 @@
-//! Two ways to show mistakes: plain text that never changes its form, and miette's drawing for terminals.
+//! Two ways to show mistakes: plain text that never changes its form, and miette's drawing for
+//! terminals.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -12,8 +13,9 @@ use crate::span::Span;
 const LINE_CHARS_MAX: usize = 120;
 
 impl Diagnostics {
-    /// All mistakes as plain text, sorted by place: `file:line:column: error: what`, the source line, a line of carets,
-    /// then what was expected and the help. Empty when there are none. The form is stable; tests may compare it.
+    /// All mistakes as plain text, sorted by place: `file:line:column: error: what`, the source
+    /// line, a line of carets, then what was expected and the help. Empty when there are none. The
+    /// form is stable; tests may compare it.
     pub fn to_text(&self) -> String {
         let mut out = String::new();
         for diagnostic in self.sorted() {
@@ -48,7 +50,8 @@ impl Diagnostics {
         }
     }
 
-    /// The source line of `span` and a line that marks the place. A long line is cut around the place.
+    /// The source line of `span` and a line that marks the place. A long line is cut around the
+    /// place.
     fn excerpt(&self, out: &mut String, width: usize, span: Span, mark: char, words: &str) {
         let (line, start) = self.line_start(span.offset);
         let (_, column) = self.line_column(span.offset);
@@ -77,7 +80,8 @@ impl Diagnostics {
             if colours { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
         let handler = GraphicalReportHandler::new_themed(theme).with_width(width).with_links(false);
         let mut out = String::new();
-        // Characters that steer a terminal are replaced by as many octets, so that places stay right.
+        // Characters that steer a terminal are replaced by as many octets, so that places stay
+        // right.
         let shown: String = (self.source().chars())
             .flat_map(|c| {
                 let times = if steers(c) { c.len_utf8() } else { 1 };

@@ -1,10 +1,11 @@
 //! The words of a file, before its grammar is looked at.
 //!
-//! The grammar is the `kdl` crate's business, but that parser recurses for every brace, for every star in a comment and
-//! for every brace too many, and starts over where something is commented out. So its input is made harmless first:
-//! comments become spaces, strings become plain words of the same length (their values are kept here), words that are
-//! none are reported and become plain words too, braces are balanced and nest at most [`DEPTH_MAX`] deep. Because every
-//! replacement has the length of what it replaces, places stay right.
+//! The grammar is the `kdl` crate's business, but that parser recurses for every brace, for every
+//! star in a comment and for every brace too many, and starts over where something is commented
+//! out. So its input is made harmless first: comments become spaces, strings become plain words of
+//! the same length (their values are kept here), words that are none are reported and become plain
+//! words too, braces are balanced and nest at most [`DEPTH_MAX`] deep. Because every replacement
+//! has the length of what it replaces, places stay right.
 
 use crate::chars::{
     continues_line, ends_word, escape, is_forbidden, is_newline, is_space, newline_len,
@@ -32,7 +33,8 @@ pub(crate) struct Scan {
     literals: Vec<(usize, Literal)>,
     /// Opening and closing brace of each block, in order of the closing one.
     braces: Vec<(usize, usize)>,
-    /// Where top-level nodes are cut apart, and whether what ends there can be given to the grammar.
+    /// Where top-level nodes are cut apart, and whether what ends there can be given to the
+    /// grammar.
     cuts: Vec<(usize, bool)>,
 }
 
@@ -49,7 +51,8 @@ impl Scan {
         self.braces.get(at).map(|(open, _)| *open)
     }
 
-    /// The top-level pieces, each with its offset: whole nodes, so that a mistake in one hides none in the next.
+    /// The top-level pieces, each with its offset: whole nodes, so that a mistake in one hides none
+    /// in the next.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = (usize, &str)> {
         let starts = std::iter::once(0).chain(self.cuts.iter().map(|(at, _)| *at));
         starts.zip(&self.cuts).filter_map(|(start, (end, sound))| {
@@ -114,8 +117,8 @@ struct Scanner<'a, 'd> {
     fresh: bool,
     /// The last word, if only space came after it.
     last: Last,
-    /// Whether the current top-level piece can be given to the grammar, which loses its way (and with many of them its
-    /// stack) where two nodes touch.
+    /// Whether the current top-level piece can be given to the grammar, which loses its way (and
+    /// with many of them its stack) where two nodes touch.
     sound: bool,
     /// Whether the current top-level piece holds a word that is not commented out.
     word_in_piece: bool,
@@ -147,7 +150,8 @@ impl<'a> Scanner<'a, '_> {
         self.word_seen();
     }
 
-    /// A word ends the search of a `/-` unless it is a node's name: then its block is commented out, too.
+    /// A word ends the search of a `/-` unless it is a node's name: then its block is commented
+    /// out, too.
     fn word_seen(&mut self) {
         self.fresh = false;
         if self.open.is_empty() && self.commented.is_none() {
@@ -155,7 +159,8 @@ impl<'a> Scanner<'a, '_> {
         }
     }
 
-    /// Whether a `#` is a comment of other languages: one that stands alone, or where a node begins.
+    /// Whether a `#` is a comment of other languages: one that stands alone, or where a node
+    /// begins.
     fn means_comment(&self, rest: &str) -> bool {
         let word = rest.trim_start_matches('#');
         let keyword = ["true", "false", "null"].iter().any(|k| word.starts_with(k));
@@ -517,7 +522,8 @@ impl<'a> Scanner<'a, '_> {
             self.diagnostics
                 .error(Span::new(self.at, 0), "a space is missing behind this string")
                 .expected("a space between two values");
-            // The two words touch in what the grammar sees and become one, which is reported only here.
+            // The two words touch in what the grammar sees and become one, which is reported only
+            // here.
         }
     }
 

@@ -40,8 +40,8 @@ impl From<Range<usize>> for Span {
     }
 }
 
-/// A value together with the place it was written at. It reads like the value itself (`Deref`), and two of them are
-/// equal when their values are, wherever they stand.
+/// A value together with the place it was written at. It reads like the value itself (`Deref`), and
+/// two of them are equal when their values are, wherever they stand.
 #[derive(Debug, Clone, Default)]
 pub struct Spanned<T> {
     /// What was written.

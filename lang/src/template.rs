@@ -35,9 +35,10 @@ enum Piece {
     Number { operations: Vec<(u8, u32)>, width: usize, zeros: bool, hexadecimal: bool },
 }
 
-/// A string with placeholders: `{n}` is the host's index, from 0. Operations (`+ - * / %` and a number below 2^32, at
-/// most 8) are done from left to right: `{n/250%250+1}`. A format may follow a colon: `{n%256:02x}` writes at least two
-/// hexadecimal digits, `{n:4}` at least four characters. `{{` and `}}` stand for braces.
+/// A string with placeholders: `{n}` is the host's index, from 0. Operations (`+ - * / %` and a
+/// number below 2^32, at most 8) are done from left to right: `{n/250%250+1}`. A format may follow
+/// a colon: `{n%256:02x}` writes at least two hexadecimal digits, `{n:4}` at least four characters.
+/// `{{` and `}}` stand for braces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     pieces: Vec<Piece>,
@@ -144,11 +145,12 @@ pub(crate) fn looks_like_one(text: &str) -> bool {
     text.contains("{n") && Template::compile(text).is_ok()
 }
 
-/// One host of a graph whose counts are written out. It borrows from the graph and is made on demand.
+/// One host of a graph whose counts are written out. It borrows from the graph and is made on
+/// demand.
 #[derive(Debug, Clone)]
 pub struct HostInstance<'g> {
-    /// The name: the template's with its placeholders filled, or with the index behind it when there are none; for a
-    /// host without a count its name.
+    /// The name: the template's with its placeholders filled, or with the index behind it when
+    /// there are none; for a host without a count its name.
     pub name: Cow<'g, str>,
     /// The index among the hosts alike, from 0.
     pub index: u32,
@@ -176,8 +178,8 @@ impl<'g> HostInstance<'g> {
 }
 
 impl Graph {
-    /// All hosts with the counts written out, in the file's order. Names are made here, nodes only on demand, so that
-    /// ten thousand hosts cost ten thousand short strings.
+    /// All hosts with the counts written out, in the file's order. Names are made here, nodes only
+    /// on demand, so that ten thousand hosts cost ten thousand short strings.
     pub fn expand(&self) -> Vec<HostInstance<'_>> {
         let mut all = Vec::new();
         for template in &self.hosts {

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// Splits `1.5ms` into 1.5 (as a numerator and a denominator that is a power of ten) and `ms`. At most 20 digits.
+/// Splits `1.5ms` into 1.5 (as a numerator and a denominator that is a power of ten) and `ms`. At
+/// most 20 digits.
 fn number_and_unit(text: &str) -> Option<(u128, u128, &str)> {
     let end =
         text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(text.len());
@@ -27,8 +28,8 @@ fn whole(numerator: u128, denominator: u128, scale: u128) -> Option<u64> {
     (product % denominator == 0).then(|| u64::try_from(product / denominator).ok()).flatten()
 }
 
-/// Reads a time with a unit (`ns`, `us`, `µs`, `ms`, `s`, `min`, `h`); it must be a whole number of nanoseconds, at most
-/// 2^64.
+/// Reads a time with a unit (`ns`, `us`, `µs`, `ms`, `s`, `min`, `h`); it must be a whole number of
+/// nanoseconds, at most 2^64.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let (numerator, denominator, unit) = number_and_unit(text)?;
     let scale = match unit {
@@ -43,8 +44,8 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
     whole(numerator, denominator, scale).map(Duration::from_nanos)
 }
 
-/// Reads a rate with a unit (`bit`, `kbit`, `Mbit`, `Gbit`, `Tbit`, each a thousand of the one before; `/s` may follow).
-/// Bits per second, at least 1.
+/// Reads a rate with a unit (`bit`, `kbit`, `Mbit`, `Gbit`, `Tbit`, each a thousand of the one
+/// before; `/s` may follow). Bits per second, at least 1.
 pub fn parse_rate(text: &str) -> Option<u64> {
     let (numerator, denominator, unit) = number_and_unit(text)?;
     let scale = match unit.strip_suffix("/s").unwrap_or(unit) {
@@ -58,7 +59,8 @@ pub fn parse_rate(text: &str) -> Option<u64> {
     whole(numerator, denominator, scale).filter(|rate| *rate > 0)
 }
 
-/// Reads a size: a plain number of octets, or with `B`, `kB`, `MB`, `GB` (thousands) or `KiB`, `MiB`, `GiB` (1024).
+/// Reads a size: a plain number of octets, or with `B`, `kB`, `MB`, `GB` (thousands) or `KiB`,
+/// `MiB`, `GiB` (1024).
 pub fn parse_octets(text: &str) -> Option<u64> {
     let (numerator, denominator, unit) = number_and_unit(text)?;
     let scale = match unit {

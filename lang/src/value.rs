@@ -1,4 +1,5 @@
-//! Values, and what they mean to whoever asks: numbers in a range, times, rates, parts, sizes, addresses.
+//! Values, and what they mean to whoever asks: numbers in a range, times, rates, parts, sizes,
+//! addresses.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -76,8 +77,8 @@ impl fmt::Display for Value {
     }
 }
 
-/// Typed access. Each answers `None` after adding an error at the value's place, except that a value which is
-/// [`Value::Bad`] was reported before.
+/// Typed access. Each answers `None` after adding an error at the value's place, except that a
+/// value which is [`Value::Bad`] was reported before.
 impl Spanned<Value> {
     fn wrong<T>(&self, diagnostics: &mut Diagnostics, expected: &str) -> Option<T> {
         if self.value != Value::Bad {
@@ -103,8 +104,8 @@ impl Spanned<Value> {
         }
     }
 
-    /// A whole number in `range`, of any integer type. A string that is a whole number counts, too, so that
-    /// placeholders can make numbers.
+    /// A whole number in `range`, of any integer type. A string that is a whole number counts, too,
+    /// so that placeholders can make numbers.
     pub fn integer<T>(&self, diagnostics: &mut Diagnostics, range: RangeInclusive<T>) -> Option<T>
     where
         T: TryFrom<i128> + PartialOrd + fmt::Display,

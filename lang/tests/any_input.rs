@@ -55,7 +55,8 @@ proptest! {
     }
 }
 
-/// The grammar's parser recurses and starts over on many of these when it gets them as they are: each must end, soon.
+/// The grammar's parser recurses and starts over on many of these when it gets them as they are:
+/// each must end, soon.
 #[test]
 fn repetitions() {
     let units = [

@@ -6,7 +6,8 @@ fn text_of(source: &str) -> String {
     parse("net.kdl", source).1.to_text()
 }
 
-/// Compares with `tests/NAME.txt`; with `UPDATE_EXPECTED=1` in the environment it writes that file instead.
+/// Compares with `tests/NAME.txt`; with `UPDATE_EXPECTED=1` in the environment it writes that file
+/// instead.
 #[track_caller]
 fn same(found: &str, name: &str) {
     let path = format!("{}/tests/{name}.txt", env!("CARGO_MANIFEST_DIR"));

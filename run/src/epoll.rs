@@ -33,7 +33,8 @@ impl Epoll {
         Ok(())
     }
 
-    /// Adds a descriptor, to be reported as `number` each time that it is signalled, whether or not it was read from.
+    /// Adds a descriptor, to be reported as `number` each time that it is signalled, whether or not
+    /// it was read from.
     pub(crate) fn add_edge(&self, fd: BorrowedFd<'_>, number: u64) -> io::Result<()> {
         let flags = EventFlags::IN | EventFlags::ET;
         epoll::add(&self.set, fd, EventData::new_u64(number), flags)?;

@@ -1,13 +1,16 @@
 //! Arenas that other processes can map: sealed memory files.
 //!
-//! One process makes a [`MemfdArena`], keeps its message pool in it and hands the file descriptor to others (over a
-//! Unix socket, or by inheritance). They map it as a [`MemfdView`] and read octets by position and length, as they
-//! stand in a descriptor ring ([`xk_core::message::Slice::offset`]); the addresses differ between processes.
+//! One process makes a [`MemfdArena`], keeps its message pool in it and hands the file descriptor
+//! to others (over a Unix socket, or by inheritance). They map it as a [`MemfdView`] and read
+//! octets by position and length, as they stand in a descriptor ring
+//! ([`xk_core::message::Slice::offset`]); the addresses differ between processes.
 //!
-//! Once a pool has the arena, the file is out of reach: duplicate the descriptor first (`as_fd().try_clone_to_owned()`).
+//! Once a pool has the arena, the file is out of reach: duplicate the descriptor first
+//! (`as_fd().try_clone_to_owned()`).
 //!
-//! The file is sealed: nobody can shrink it under the feet of a process that reads it, nor take the seals off. With
-//! [`Peers::Read`], the usual choice, the kernel also refuses every later mapping for writing, and every write.
+//! The file is sealed: nobody can shrink it under the feet of a process that reads it, nor take the
+//! seals off. With [`Peers::Read`], the usual choice, the kernel also refuses every later mapping
+//! for writing, and every write.
 
 use core::ptr::NonNull;
 use std::ffi::c_void;
@@ -23,7 +26,8 @@ use xk_core::message::Arena;
 pub enum Peers {
     /// Read it. What lies in the arena is changed by this process alone.
     Read,
-    /// Read and write it. Octets that a peer may be writing are to be copied first and checked then.
+    /// Read and write it. Octets that a peer may be writing are to be copied first and checked
+    /// then.
     ReadWrite,
 }
 
@@ -48,8 +52,8 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         let base = self.base.as_ptr().cast::<c_void>();
-        // SAFETY: this is the mapping that `new` made, of this size; nothing borrows from it beyond its life.
-        // It fails only for addresses and sizes that `mmap` did not give.
+        // SAFETY: this is the mapping that `new` made, of this size; nothing borrows from it beyond
+        // its life. It fails only for addresses and sizes that `mmap` did not give.
         let _ = unsafe { rustix::mm::munmap(base, self.octets) };
     }
 }
@@ -67,8 +71,8 @@ impl MemfdArena {
     /// Pages are claimed when they are first touched.
     ///
     /// # Errors
-    /// What the system answers: no descriptors left (`EMFILE`), no memory (`ENOMEM`), a size of 0 or a name with a
-    /// NUL (`EINVAL`), a kernel before Linux 5.1 with [`Peers::Read`] (`EINVAL`).
+    /// What the system answers: no descriptors left (`EMFILE`), no memory (`ENOMEM`), a size of 0
+    /// or a name with a NUL (`EINVAL`), a kernel before Linux 5.1 with [`Peers::Read`] (`EINVAL`).
     pub fn create(name: &str, octets: usize, peers: Peers) -> Result<Self, Errno> {
         let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::ftruncate(&fd, octets as u64)?;
@@ -91,8 +95,9 @@ impl AsFd for MemfdArena {
     }
 }
 
-// SAFETY: the file is new, so it is zero and no one else in this program has it mapped for writing (a `MemfdView` reads
-// through volatile copies); the mapping is page-aligned, stays in place until drop, and the seals keep its size.
+// SAFETY: the file is new, so it is zero and no one else in this program has it mapped for writing
+// (a `MemfdView` reads through volatile copies); the mapping is page-aligned, stays in place until
+// drop, and the seals keep its size.
 unsafe impl Arena for MemfdArena {
     fn base(&self) -> NonNull<u8> {
         self.mapping.base
@@ -163,13 +168,15 @@ impl MemfdView {
         self.len() == 0
     }
 
-    /// Copies the octets from `offset` on into `to`; false, and nothing is copied, if they do not all lie inside.
+    /// Copies the octets from `offset` on into `to`; false, and nothing is copied, if they do not
+    /// all lie inside.
     #[must_use]
     pub fn copy_to(&self, offset: usize, to: &mut [u8]) -> bool {
         let inside = offset.checked_add(to.len()).is_some_and(|end| end <= self.len());
         if inside {
             let from = self.mapping.base.as_ptr().wrapping_add(offset);
-            // The owner may be writing. A call the compiler cannot look into reads each octet once, whatever it finds.
+            // The owner may be writing. A call the compiler cannot look into reads each octet once,
+            // whatever it finds.
             copy_shared(from, to);
         }
         inside
@@ -182,7 +189,8 @@ fn copy_shared(from: *const u8, to: &mut [u8]) {
     let (words, octets) = to.as_chunks_mut::<WORD>();
     for (at, word) in words.iter_mut().enumerate() {
         let from = from.wrapping_add(at * WORD).cast::<[u8; WORD]>();
-        // SAFETY: the caller has seen that all octets lie inside the mapping; an array of octets needs no alignment.
+        // SAFETY: the caller has seen that all octets lie inside the mapping; an array of octets
+        // needs no alignment.
         *word = unsafe { from.read_volatile() };
     }
     let from = from.wrapping_add(words.len() * WORD);

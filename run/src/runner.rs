@@ -1,9 +1,10 @@
 //! The poll loop of a real host.
 //!
-//! One turn: look at the clock, take what the wires have, let due timers go off, send what was queued. While
-//! messages come the loop turns without a pause; when none come it spins for a bounded time that adapts
-//! to how soon the next one came after earlier pauses, and then sleeps in epoll. Waking costs 60 to 80
-//! microseconds a round trip across cores, a turn well under one, so the bound is in that range.
+//! One turn: look at the clock, take what the wires have, let due timers go off, send what was
+//! queued. While messages come the loop turns without a pause; when none come it spins for a
+//! bounded time that adapts to how soon the next one came after earlier pauses, and then sleeps in
+//! epoll. Waking costs 60 to 80 microseconds a round trip across cores, a turn well under one, so
+//! the bound is in that range.
 
 use crate::clock::HostClock;
 use crate::epoll::Epoll;
@@ -57,11 +58,13 @@ pub struct RunnerStats {
 
 /// Arrivals taken from one wire in a turn.
 const BUDGET: usize = 64;
-/// Looks at the wires between two looks at the clock, while nothing comes: reading the clock takes as long as several looks.
+/// Looks at the wires between two looks at the clock, while nothing comes: reading the clock takes
+/// as long as several looks.
 const LOOKS: usize = 8;
 /// How long one sleep lasts at most, so that a missed wake-up cannot hang the loop.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
-/// How often whoever waits at the end is interrupted: a shepherd that waits even then is left alone.
+/// How often whoever waits at the end is interrupted: a shepherd that waits even then is left
+/// alone.
 const INTERRUPTS_MAX: usize = 16;
 /// Number of the descriptors that wires bring and take away; nobody needs to know whose it was.
 const SIGNAL: u64 = WATCHED - 1;
@@ -190,7 +193,8 @@ impl Runner {
         self.inner.stats.get()
     }
 
-    /// Calls `ready` from the loop whenever `fd` is readable. Answers a number for [`Runner::unwatch`].
+    /// Calls `ready` from the loop whenever `fd` is readable. Answers a number for
+    /// [`Runner::unwatch`].
     ///
     /// # Errors
     /// If the descriptor cannot be slept on.
@@ -231,7 +235,8 @@ impl Runner {
         self.inner.flush();
     }
 
-    /// Turns until `finished` says so, `limit` is over, [`Runner::stop`] is called or a signal asks for the end.
+    /// Turns until `finished` says so, `limit` is over, [`Runner::stop`] is called or a signal asks
+    /// for the end.
     ///
     /// # Errors
     /// If no shepherd can be made.
@@ -280,8 +285,8 @@ impl Sleeper for Epoll {
 
 impl Drop for Runner {
     fn drop(&mut self) {
-        // Shepherds still suspended end their waits with an error, so that their stacks are given back. Some wait again,
-        // or are ready without an interrupt.
+        // Shepherds still suspended end their waits with an error, so that their stacks are given
+        // back. Some wait again, or are ready without an interrupt.
         let shepherds = self.inner.kernel.shepherds();
         for _ in 0..INTERRUPTS_MAX {
             if shepherds.stats().suspended == 0 {
@@ -301,7 +306,8 @@ impl Inner {
         let now = self.clock.now();
         kernel.set_now(now);
         let mut arrivals = self.poll();
-        // Nothing can be due between looks so close to each other that would not be due a moment later.
+        // Nothing can be due between looks so close to each other that would not be due a moment
+        // later.
         for _ in 1..self.looks.get() {
             if arrivals > 0 || kernel.must_leave() {
                 break;
@@ -355,8 +361,8 @@ impl Inner {
         arrivals
     }
 
-    /// Adapts the spinning: longer if a sleep ended so soon that spinning would have caught the message,
-    /// shorter if it did not.
+    /// Adapts the spinning: longer if a sleep ended so soon that spinning would have caught the
+    /// message, shorter if it did not.
     fn note_arrival(&self, now: Time) {
         if let (Idle::Adaptive { spin_max }, true) = (self.idle, self.slept.replace(false)) {
             let pause = now.since(self.busy_last.get());

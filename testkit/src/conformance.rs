@@ -1,8 +1,8 @@
 //! The laws that every protocol keeps, as tests: one suite for all of them.
 //!
-//! A protocol's own test names itself by a [`Fixture`], and [`all`] puts it between a [`Bottom`] that captures and injects
-//! and a [`Top`] that records, twice, so that two instances talk to each other. Every law is a function of its own and can be
-//! run alone.
+//! A protocol's own test names itself by a [`Fixture`], and [`all`] puts it between a [`Bottom`]
+//! that captures and injects and a [`Top`] that records, twice, so that two instances talk to each
+//! other. Every law is a function of its own and can be run alone.
 //!
 //! | law | function |
 //! | --- | --- |
@@ -26,7 +26,8 @@
 //! | what is for many is not for one | [`hosts::tells_one_from_many`] |
 //! | calls are for the rpc realm alone | [`rpc::takes_no_calls`] |
 //!
-//! Wires, which stand on nothing, have laws of their own: [`mod@wire`]. So have protocols of the rpc realm: [`mod@calls`].
+//! Wires, which stand on nothing, have laws of their own: [`mod@wire`]. So have protocols of the
+//! rpc realm: [`mod@calls`].
 //!
 //! # Example
 //! ```ignore
@@ -129,7 +130,8 @@ pub trait Fixture {
         true
     }
 
-    /// A number by which it selects the protocol above; `None` if it has other means, such as ports.
+    /// A number by which it selects the protocol above; `None` if it has other means, such as
+    /// ports.
     fn number(&self) -> Option<u32> {
         None
     }
@@ -145,7 +147,8 @@ pub trait Fixture {
         build(self, cx, side, bottom)
     }
 
-    /// Does what the protocols above do once both instances have started, such as claiming addresses.
+    /// Does what the protocols above do once both instances have started, such as claiming
+    /// addresses.
     fn started(&self, world: &World<'_>) {
         let _ = world;
     }
@@ -165,7 +168,8 @@ pub trait Fixture {
         1024
     }
 
-    /// How many messages it took for itself or holds back, so far: requests that it answered, fragments that it keeps.
+    /// How many messages it took for itself or holds back, so far: requests that it answered,
+    /// fragments that it keeps.
     fn taken(&self, node: &Node) -> u64 {
         let _ = node;
         0
@@ -207,13 +211,15 @@ pub trait Fixture {
         None
     }
 
-    /// True if it stands on nothing of the graph: the system carries what one instance sends to the other. Then nothing can
-    /// be captured or injected below it, and the laws that need that are skipped.
+    /// True if it stands on nothing of the graph: the system carries what one instance sends to the
+    /// other. Then nothing can be captured or injected below it, and the laws that need that are
+    /// skipped.
     fn is_anchor(&self) -> bool {
         false
     }
 
-    /// Lets the system carry what the instances of an anchor have sent; gives how many messages arrived.
+    /// Lets the system carry what the instances of an anchor have sent; gives how many messages
+    /// arrived.
     fn carry(&self, world: &World<'_>) -> usize {
         let _ = world;
         0
@@ -241,7 +247,8 @@ fn readdress(checksum: &mut [u8], from: Ipv4Addr, to: Ipv4Addr) {
     checksum.copy_from_slice(&changed.to_be_bytes());
 }
 
-/// Builds the fixture's protocol on `bottom` as its entry says: what [`Fixture::build`] does unless told otherwise.
+/// Builds the fixture's protocol on `bottom` as its entry says: what [`Fixture::build`] does unless
+/// told otherwise.
 ///
 /// # Panics
 /// If the parameters do not build it.

@@ -1,4 +1,5 @@
-//! A kernel under virtual time, and protocols that stand below and above the one under test and remember what they saw.
+//! A kernel under virtual time, and protocols that stand below and above the one under test and
+//! remember what they saw.
 //!
 //! # Example
 //! ```
@@ -77,7 +78,8 @@ impl TestKernel {
         Self::with_parts(seed, pool, switch)
     }
 
-    /// A kernel whose shepherds have stacks: calls may block, in what [`TestKernel::run_tasks`] runs.
+    /// A kernel whose shepherds have stacks: calls may block, in what [`TestKernel::run_tasks`]
+    /// runs.
     ///
     /// # Panics
     /// If the machine has no memory for the pool.
@@ -102,7 +104,8 @@ impl TestKernel {
         Rc::clone(&self.kernel)
     }
 
-    /// Lets virtual time pass: every timer due meanwhile goes off at its own time. Answers how many did.
+    /// Lets virtual time pass: every timer due meanwhile goes off at its own time. Answers how many
+    /// did.
     pub fn advance(&self, by: Duration) -> usize {
         let end = self.now().after(by);
         let mut fired = self.run_due();

@@ -1,7 +1,8 @@
 //! What tests need of their surroundings.
 //!
-//! Most tests of this project run in virtual time and need nothing. Some meet the world: the operating system's own stack,
-//! its devices, its tools. This crate gives those a place of their own and an honest way to say that they could not run.
+//! Most tests of this project run in virtual time and need nothing. Some meet the world: the
+//! operating system's own stack, its devices, its tools. This crate gives those a place of their
+//! own and an honest way to say that they could not run.
 //!
 //! | module | what it gives |
 //! | --- | --- |

@@ -1,8 +1,9 @@
 //! What a test needs that a machine may lack, and how it says so.
 //!
-//! A test asks at its beginning, by [`needs_root!`](crate::needs_root) or [`needs_program!`](crate::needs_program). When the
-//! thing is missing, one line naming the test and the remedy is printed and the test returns; [`crate::peer`] then counts it
-//! as skipped. Under the standard harness, which has no such count, it passes and the line is in its output.
+//! A test asks at its beginning, by [`needs_root!`](crate::needs_root) or
+//! [`needs_program!`](crate::needs_program). When the thing is missing, one line naming the test
+//! and the remedy is printed and the test returns; [`crate::peer`] then counts it as skipped. Under
+//! the standard harness, which has no such count, it passes and the line is in its output.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -21,7 +22,8 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Where `program` is found along `PATH` (and in the `sbin` folders, which users' paths often lack).
+/// Where `program` is found along `PATH` (and in the `sbin` folders, which users' paths often
+/// lack).
 #[must_use]
 pub fn program(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -34,7 +36,8 @@ pub fn program(program: &str) -> Option<PathBuf> {
         })
 }
 
-/// The reason to skip for want of root, or nothing. The macro [`needs_root!`](crate::needs_root) is the usual way in.
+/// The reason to skip for want of root, or nothing. The macro [`needs_root!`](crate::needs_root) is
+/// the usual way in.
 #[must_use]
 pub fn root_missing() -> Option<String> {
     if !is_root() {
@@ -53,7 +56,8 @@ pub fn root_missing() -> Option<String> {
     })
 }
 
-/// The reason to skip for want of `name`, or nothing. The macro [`needs_program!`](crate::needs_program) is the usual way in.
+/// The reason to skip for want of `name`, or nothing. The macro
+/// [`needs_program!`](crate::needs_program) is the usual way in.
 #[must_use]
 pub fn program_missing(name: &str) -> Option<String> {
     program(name).is_none().then(|| {
@@ -82,7 +86,8 @@ fn package(program: &str) -> &str {
     }
 }
 
-/// Records that the test on this thread is skipped, and prints `SKIPPED <name>: <reason>`. The test must return at once.
+/// Records that the test on this thread is skipped, and prints `SKIPPED <name>: <reason>`. The test
+/// must return at once.
 pub fn skip(reason: &str) {
     println!("SKIPPED {}: {reason}", test_name());
     SKIPPED.with_borrow_mut(|slot| *slot = Some(reason.to_owned()));
@@ -98,7 +103,8 @@ pub(crate) fn set_test_name(name: &str) {
     NAME.with_borrow_mut(|slot| *slot = Some(name.to_owned()));
 }
 
-/// The running test's name: the peer runner's, or the standard harness's, which names its threads after tests.
+/// The running test's name: the peer runner's, or the standard harness's, which names its threads
+/// after tests.
 fn test_name() -> String {
     NAME.with_borrow(Clone::clone)
         .or_else(|| std::thread::current().name().map(str::to_owned))

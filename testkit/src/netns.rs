@@ -1,11 +1,14 @@
 //! Network namespaces that live as long as the value that made them.
 //!
-//! A [`Net`] owns [`Space`]s: namespaces named `xkt-<pid>-<n>-<pids>-<run>`, joined by veth pairs. Dropping the net stops the programs it
-//! started and whatever else runs in its namespaces, such as their children, and removes the namespaces, and with them every device inside. Namespaces that a killed test left
-//! behind are removed by the next `Net::new`: their name holds the process that made them.
+//! A [`Net`] owns [`Space`]s: namespaces named `xkt-<pid>-<n>-<pids>-<run>`, joined by veth pairs.
+//! Dropping the net stops the programs it started and whatever else runs in its namespaces, such as
+//! their children, and removes the namespaces, and with them every device inside. Namespaces that a
+//! killed test left behind are removed by the next `Net::new`: their name holds the process that
+//! made them.
 //!
-//! IPv6 is off in every space, so that no router solicitation disturbs a capture. Everything here needs root and the program
-//! `ip`; a test says so first, by `needs_root!()` and `needs_program!("ip")`.
+//! IPv6 is off in every space, so that no router solicitation disturbs a capture. Everything here
+//! needs root and the program `ip`; a test says so first, by `needs_root!()` and
+//! `needs_program!("ip")`.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -31,7 +34,8 @@ const DRAIN: Duration = Duration::from_secs(1);
 /// Numbers namespaces within this process.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// Why a namespace could not be made or used. `Debug` prints the same as `Display`, so that `unwrap` in a test reads well.
+/// Why a namespace could not be made or used. `Debug` prints the same as `Display`, so that
+/// `unwrap` in a test reads well.
 #[derive(thiserror::Error)]
 pub enum NetError {
     /// A program could not be started at all.
@@ -97,7 +101,8 @@ pub struct Net {
 }
 
 impl Net {
-    /// An empty net. `label` stands in its errors. Namespaces of dead processes are removed on the way.
+    /// An empty net. `label` stands in its errors. Namespaces of dead processes are removed on the
+    /// way.
     ///
     /// # Errors
     /// The program `ip` cannot be run.
@@ -138,7 +143,8 @@ impl Net {
 
     /// Joins two spaces by a veth pair, `one` in the first and `two` in the second, both up.
     ///
-    /// Checksum and segmentation offloads stay as the system sets them (on): see [`Space::offload_off`].
+    /// Checksum and segmentation offloads stay as the system sets them (on): see
+    /// [`Space::offload_off`].
     ///
     /// # Errors
     /// A name is taken or longer than 15 octets.
@@ -183,7 +189,8 @@ impl Drop for Net {
         }
         for name in self.names.get_mut().drain(..) {
             stop_inside(&name);
-            // A failure here leaves a namespace that the next net removes once this process is dead.
+            // A failure here leaves a namespace that the next net removes once this process is
+            // dead.
             let _left =
                 Command::new("ip").args(["netns", "del", &name]).stderr(Stdio::null()).status();
         }
@@ -237,7 +244,8 @@ impl Space {
         self.ip(&["route", "add", destination, "via", via])
     }
 
-    /// Adds a fixed entry to the neighbour table of `device`: `address` lives at the hardware address `mac`.
+    /// Adds a fixed entry to the neighbour table of `device`: `address` lives at the hardware
+    /// address `mac`.
     ///
     /// # Errors
     /// No such device, or a malformed address.
@@ -268,7 +276,8 @@ impl Space {
 
     /// Switches checksum, segmentation and merging offloads of `device` off.
     ///
-    /// A veth pair otherwise hands frames across whose checksums nobody has computed and which may exceed the MTU.
+    /// A veth pair otherwise hands frames across whose checksums nobody has computed and which may
+    /// exceed the MTU.
     ///
     /// # Errors
     /// No such device, or no root.
@@ -280,7 +289,8 @@ impl Space {
     /// Runs a program inside until it ends and gives its standard output.
     ///
     /// # Errors
-    /// It cannot be started, or it ends with another status than 0; the error holds both its outputs.
+    /// It cannot be started, or it ends with another status than 0; the error holds both its
+    /// outputs.
     pub fn exec(&self, command: &[&str]) -> Result<String, NetError> {
         run(&self.label, self.command(command))
     }
@@ -295,8 +305,8 @@ impl Space {
         Ok(running)
     }
 
-    /// Runs `work` on a fresh thread inside this namespace: sockets and devices it opens belong here and keep belonging here.
-    /// A panic of `work` goes on in the caller.
+    /// Runs `work` on a fresh thread inside this namespace: sockets and devices it opens belong
+    /// here and keep belonging here. A panic of `work` goes on in the caller.
     ///
     /// # Errors
     /// The namespace cannot be entered.
@@ -413,8 +423,9 @@ impl Running {
         self.output()
     }
 
-    /// Waits until what an ended program left in the pipes is gathered: the threads that read them hold `written` until then.
-    /// A child that it left behind may hold its pipes for ever, so it ends after [`DRAIN`] in any case.
+    /// Waits until what an ended program left in the pipes is gathered: the threads that read them
+    /// hold `written` until then. A child that it left behind may hold its pipes for ever, so it
+    /// ends after [`DRAIN`] in any case.
     fn drain(&self) {
         let begun = Instant::now();
         while Arc::strong_count(&self.written) > 1 && begun.elapsed() < DRAIN {
@@ -485,7 +496,8 @@ fn numbering() -> u64 {
     std::fs::metadata("/proc/self/ns/pid").map_or(0, |file| file.ino())
 }
 
-/// The run of all tests that this one is of, as `cargo xtask test` numbers them; 0 for a test alone.
+/// The run of all tests that this one is of, as `cargo xtask test` numbers them; 0 for a test
+/// alone.
 fn run_mark() -> u32 {
     let mark = std::env::var("XK_TEST_RUN").ok();
     mark.and_then(|mark| mark.parse().ok()).unwrap_or(0)

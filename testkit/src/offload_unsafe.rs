@@ -7,8 +7,8 @@ use std::os::fd::AsFd;
 
 use rustix::ioctl::{Opcode, Updater, ioctl};
 
-/// `ETHTOOL_STXCSUM`, `ETHTOOL_STSO`, `ETHTOOL_SGSO`, `ETHTOOL_SGRO`, in the order to switch them off: segmentation hangs on
-/// checksums.
+/// `ETHTOOL_STXCSUM`, `ETHTOOL_STSO`, `ETHTOOL_SGSO`, `ETHTOOL_SGRO`, in the order to switch them
+/// off: segmentation hangs on checksums.
 const SWITCHES: [(u32, &str); 4] = [
     (0x1f, "tcp segmentation"),
     (0x24, "segmentation"),
@@ -23,8 +23,8 @@ struct Value {
     data: u32,
 }
 
-/// Switches checksum, segmentation and merging offloads of `device` off, so that every frame on it is whole and within its
-/// MTU. Needs root. The error names the switch that failed.
+/// Switches checksum, segmentation and merging offloads of `device` off, so that every frame on it
+/// is whole and within its MTU. Needs root. The error names the switch that failed.
 pub(crate) fn offload_off(device: &str) -> io::Result<()> {
     let socket = rustix::net::socket(
         rustix::net::AddressFamily::INET,
@@ -49,7 +49,8 @@ fn switch_off(socket: impl AsFd, device: &str, command: u32) -> io::Result<()> {
     }
     let mut value = Value { command, data: 0 };
     request.ifr_ifru.ifru_data = std::ptr::from_mut(&mut value).cast();
-    // SAFETY: SIOCETHTOOL with these commands reads one `ethtool_value` behind `ifru_data`, which outlives the call.
+    // SAFETY: SIOCETHTOOL with these commands reads one `ethtool_value` behind `ifru_data`, which
+    // outlives the call.
     unsafe {
         let request = Updater::<{ libc::SIOCETHTOOL as Opcode }, libc::ifreq>::new(&mut request);
         ioctl(socket, request)?;

@@ -1,13 +1,15 @@
 //! A runner for tests that meet peers outside this process.
 //!
-//! The standard harness cannot report at run time that a test was skipped, so tests that need root or a program live in test
-//! programs of their own (`harness = false`), whose `main` calls [`main`]. They run one after another, in the order given,
-//! since they share the machine; those that do not mind company may run beside one another, by [`main_with_company`]. The
-//! output has the standard harness's form, so that tools that read the one read the other.
+//! The standard harness cannot report at run time that a test was skipped, so tests that need root
+//! or a program live in test programs of their own (`harness = false`), whose `main` calls
+//! [`main`]. They run one after another, in the order given, since they share the machine; those
+//! that do not mind company may run beside one another, by [`main_with_company`]. The output has
+//! the standard harness's form, so that tools that read the one read the other.
 //!
-//! Arguments understood: words (a test runs when its name contains one of them), `--exact`, `--skip WORD`, `--list`,
-//! `--test-threads N` (at most so many beside one another). Other options of the standard harness are accepted and change
-//! nothing, for `cargo test` hands them to every test program.
+//! Arguments understood: words (a test runs when its name contains one of them), `--exact`,
+//! `--skip WORD`, `--list`, `--test-threads N` (at most so many beside one another). Other options
+//! of the standard harness are accepted and change nothing, for `cargo test` hands them to every
+//! test program.
 
 use std::io::Write as _;
 use std::num::NonZeroUsize;
@@ -31,14 +33,16 @@ const STACK_OCTETS: usize = 8 << 20;
 /// The exit code of the standard harness when a test failed.
 const FAILED: u8 = 101;
 
-/// Runs the tests that the program's arguments select and gives the exit code: 0, or 101 when one failed.
+/// Runs the tests that the program's arguments select and gives the exit code: 0, or 101 when one
+/// failed.
 #[must_use]
 pub fn main(tests: &[Test]) -> ExitCode {
     main_with_company(&[], tests)
 }
 
-/// The same with tests before them, `company`, that have nothing to do with one another and do not mind a busy machine. They
-/// mostly wait, so twice as many run at a time as it has processors, within reason.
+/// The same with tests before them, `company`, that have nothing to do with one another and do not
+/// mind a busy machine. They mostly wait, so twice as many run at a time as it has processors,
+/// within reason.
 #[must_use]
 pub fn main_with_company(company: &[Test], alone: &[Test]) -> ExitCode {
     let plan = Plan::from_arguments(std::env::args().skip(1));

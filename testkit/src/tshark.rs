@@ -1,7 +1,8 @@
 //! A second opinion on a capture, from the program `tshark`.
 //!
-//! Three things count as problems: packets the dissectors call malformed, wrong IPv4, UDP, TCP or ICMP checksums, and expert
-//! remarks above *note* (warnings and errors). A scenario that means to provoke one names it in its allow-list.
+//! Three things count as problems: packets the dissectors call malformed, wrong IPv4, UDP, TCP or
+//! ICMP checksums, and expert remarks above *note* (warnings and errors). A scenario that means to
+//! provoke one names it in its allow-list.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -105,8 +106,9 @@ pub enum CheckError {
 /// What is read above UDP and TCP: calls, and Ethernet in UDP.
 const READ: &[&str] = &["rpc", "vxlan"];
 
-/// The protocols that `tshark` finds in the text of a datagram or stream because its octets look like theirs, or because one of its
-/// ports has been given to them. Octets without meaning sometimes do look so, and a port is whatever the system chose: 639 is MSDP's.
+/// The protocols that `tshark` finds in the text of a datagram or stream because its octets look
+/// like theirs, or because one of its ports has been given to them. Octets without meaning
+/// sometimes do look so, and a port is whatever the system chose: 639 is MSDP's.
 fn guesses() -> &'static BTreeSet<String> {
     static GUESSES: OnceLock<BTreeSet<String>> = OnceLock::new();
     GUESSES.get_or_init(|| {
@@ -132,7 +134,8 @@ fn guesses() -> &'static BTreeSet<String> {
     })
 }
 
-/// `tshark` that reads `file` without regard to the user's settings, to the ports and to what octets look like, and judges checksums.
+/// `tshark` that reads `file` without regard to the user's settings, to the ports and to what
+/// octets look like, and judges checksums.
 pub fn reader(file: &Path) -> Command {
     let mut command = Command::new("tshark");
     command.env("WIRESHARK_CONFIG_DIR", "/nonexistent");
@@ -148,8 +151,8 @@ pub fn reader(file: &Path) -> Command {
     command
 }
 
-/// Lets `tshark` read `file` and lists what it complains about. A remark that contains one of the texts of `allow` is counted
-/// and left out.
+/// Lets `tshark` read `file` and lists what it complains about. A remark that contains one of the
+/// texts of `allow` is counted and left out.
 ///
 /// # Errors
 /// The program is missing, refuses the file, or answers in an unexpected form.

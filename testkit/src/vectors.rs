@@ -3,8 +3,8 @@
 /// The messages of `vectors/onc-rpc.txt`, which says what they are.
 const ONC_RPC: &str = include_str!("../vectors/onc-rpc.txt");
 
-/// An ONC RPC message of libtirpc or rpcbind: `onc_rpc("add", "call")`, `onc_rpc("pmap-getport", "reply")`. The names are in
-/// `vectors/onc-rpc.txt`.
+/// An ONC RPC message of libtirpc or rpcbind: `onc_rpc("add", "call")`,
+/// `onc_rpc("pmap-getport", "reply")`. The names are in `vectors/onc-rpc.txt`.
 ///
 /// # Panics
 /// If there is none of this name and kind.

@@ -1,4 +1,5 @@
-//! Calls of many hosts at once: three servers on a link that loses and doubles, and who gets which of their replies.
+//! Calls of many hosts at once: three servers on a link that loses and doubles, and who gets which
+//! of their replies.
 
 use core::net::Ipv4Addr;
 use core::time::Duration;
@@ -34,7 +35,8 @@ const SERVED: &str = "version1@program536870913@port2049";
 /// The tag of the calls.
 const TAG: u64 = 7;
 
-/// A link of these properties with a client and three servers, each with `layers`, at 10.0.0.1 and behind; who serves what.
+/// A link of these properties with a client and three servers, each with `layers`, at 10.0.0.1 and
+/// behind; who serves what.
 struct Net {
     world: World,
     seed: u64,
@@ -84,7 +86,8 @@ impl Net {
         opened.expect("a host").expect("a session")
     }
 
-    /// Has the client call `peer` and take all replies; runs until it has been told that there are no more.
+    /// Has the client call `peer` and take all replies; runs until it has been told that there are
+    /// no more.
     fn gather(&mut self, peer: &str, time: Duration) -> Gathered {
         let session = self.open(peer);
         self.gather_on(&session, time)

@@ -1,4 +1,5 @@
-//! The laws of the rpc realm, checked for every layer of it that stands on messages, and for those of ONC RPC.
+//! The laws of the rpc realm, checked for every layer of it that stands on messages, and for those
+//! of ONC RPC.
 //!
 //! SELECT and the layer that forwards check themselves, in their own folders.
 
@@ -187,7 +188,8 @@ impl CallFixture for Programs {
         (self.0 == "sunselect").then_some(0)
     }
 
-    /// The table stands on the layer that names what it looks for, or on layers of authentication between.
+    /// The table stands on the layer that names what it looks for, or on layers of authentication
+    /// between.
     fn build(&self, cx: &Kernel, side: Side, bottom: &ProtocolRef, params: &Params) -> ProtocolRef {
         let number = entry("sunselect").numbers[0].1;
         let select = on(cx, side, "sunselect", &[bottom], params);

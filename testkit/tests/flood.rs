@@ -1,5 +1,5 @@
-//! A host under attack in the simulator: its memory stays within bounds, others are served meanwhile, and nothing is left
-//! behind. All frames come from one seed, which a failure names.
+//! A host under attack in the simulator: its memory stays within bounds, others are served
+//! meanwhile, and nothing is left behind. All frames come from one seed, which a failure names.
 
 use std::time::Duration;
 use xk_arp::ArpTable;
@@ -17,13 +17,15 @@ static COUNTED: CountingAllocator = CountingAllocator;
 
 /// What all frames and the simulation depend on.
 const SEED: u64 = 20_261_121;
-/// How long a ping may take at most, in virtual time: there and back over a link of 50 microseconds whose queues the flood
-/// fills.
+/// How long a ping may take at most, in virtual time: there and back over a link of 50 microseconds
+/// whose queues the flood fills.
 const RTT_MAX_US: f64 = 5000.0;
-/// How much of the heap all hosts together may take beyond what they had before the flood, in octets: tables of sessions at
-/// their bounds (4096 each on Ethernet and IP, 8192 on UDP), each session with its header, its entry and its layers' state.
+/// How much of the heap all hosts together may take beyond what they had before the flood, in
+/// octets: tables of sessions at their bounds (4096 each on Ethernet and IP, 8192 on UDP), each
+/// session with its header, its entry and its layers' state.
 const HEAP_OCTETS_MAX: i64 = 12 << 20;
-/// How many messages may be in use at a time in the whole simulation: those in flight, and what fragments and ARP keep.
+/// How many messages may be in use at a time in the whole simulation: those in flight, and what
+/// fragments and ARP keep.
 const DESCRIPTORS_LIVE_MAX: u32 = 12_000;
 
 /// Bounds of the victim's tables.
@@ -125,7 +127,8 @@ impl Attack {
         assert_eq!(pool.failures, 0, "{what}: the pool was exhausted");
     }
 
-    /// Runs up to `until`, looking every tenth of a second. Answers the most octets of heap that were seen.
+    /// Runs up to `until`, looking every tenth of a second. Answers the most octets of heap that
+    /// were seen.
     fn run(&mut self, until: Time) -> i64 {
         let mut most = 0;
         while self.world.now() < until {

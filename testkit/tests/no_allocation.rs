@@ -1,4 +1,5 @@
-//! In a steady conversation no message costs an allocation, through all layers of two hosts and the network between.
+//! In a steady conversation no message costs an allocation, through all layers of two hosts and the
+//! network between.
 
 use core::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -104,7 +105,8 @@ fn world() -> World {
     world
 }
 
-/// How often there is an allocation while [`STEADY`] datagrams of so many octets go there and come back.
+/// How often there is an allocation while [`STEADY`] datagrams of so many octets go there and come
+/// back.
 fn counted(octets: usize) -> u64 {
     let mut world = world();
     let asks = world.find("asks").expect("the host");

@@ -1,4 +1,5 @@
-//! Ten thousand calls at one time on one kernel: what their shepherds take, and what happens beyond the bound.
+//! Ten thousand calls at one time on one kernel: what their shepherds take, and what happens beyond
+//! the bound.
 
 use xk_catalog::Catalog;
 use xk_compose::{SimulationConfig, check, simulate, start_world};
@@ -9,9 +10,11 @@ use xk_core::shepherd::{Limits, Stats};
 /// Calls at one time: in the ordinary run, and in the long one.
 const CALLS: u32 = 1_000;
 const CALLS_LONG: u32 = 10_000;
-/// Octets of a stack that lie in memory, at most: what is touched when it is made, and a page for a deeper call.
+/// Octets of a stack that lie in memory, at most: what is touched when it is made, and a page for a
+/// deeper call.
 const STACK_MAX: usize = 20 * 1024;
-/// Octets that a call keeps besides stacks, at most: channels and sessions of both sides, request and reply.
+/// Octets that a call keeps besides stacks, at most: channels and sessions of both sides, request
+/// and reply.
 const BESIDES_MAX: usize = 8 * 1024;
 
 /// Client and server on one kernel, on the loopback link: `CALLS` calls of a procedure that sleeps.
@@ -60,8 +63,9 @@ fn figure(lines: &[(String, String)], name: &str) -> u64 {
     found.map_or(0, |(_, value)| value.parse().unwrap())
 }
 
-/// Each call has two shepherds here, the client's and the server's, since both live on one kernel. What they take at worst is
-/// bounded by their number and the size of a stack, `Limits::stack_octets`; what they take here is stated in `docs/rpc.md`.
+/// Each call has two shepherds here, the client's and the server's, since both live on one kernel.
+/// What they take at worst is bounded by their number and the size of a stack,
+/// `Limits::stack_octets`; what they take here is stated in `docs/rpc.md`.
 fn wait_at_one_time(calls: u32) {
     let (lines, stats, octets) = run(calls, "100us", 2 * calls + 16);
     assert_eq!(figure(&lines, "replies"), u64::from(calls), "{lines:?}");

@@ -14,8 +14,8 @@ const FILES: [(&str, &str); 2] =
 /// The list of what was installed, below the prefix.
 const LIST: &str = "lib/xk/installed";
 
-/// Builds the command and the library of `xk exec`, and puts them below `prefix` with manual pages and
-/// completions; without one below /usr/local for root, and below the user's ~/.local otherwise.
+/// Builds the command and the library of `xk exec`, and puts them below `prefix` with manual pages
+/// and completions; without one below /usr/local for root, and below the user's ~/.local otherwise.
 pub(crate) fn run(root: &Path, prefix: Option<&str>) -> io::Result<bool> {
     let prefix = match prefix {
         Some(prefix) => std::path::absolute(prefix)?,
@@ -67,7 +67,8 @@ fn place(made: &Path, prefix: &Path) -> io::Result<()> {
     fs::write(prefix.join(LIST), list)
 }
 
-/// Removes what was installed below `prefix`, by default where [`run`] puts it; false if that is nothing.
+/// Removes what was installed below `prefix`, by default where [`run`] puts it; false if that is
+/// nothing.
 pub(crate) fn remove(prefix: Option<&str>) -> io::Result<bool> {
     let prefix = prefix.map_or_else(usual, |prefix| Ok(prefix.into()))?;
     let Ok(list) = fs::read_to_string(prefix.join(LIST)) else {

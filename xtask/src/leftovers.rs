@@ -1,11 +1,12 @@
-//! Whoever runs the tests finds the machine afterwards as it was: none of the run's namespaces, with the
-//! devices in them, and none of its processes is left. What others made meanwhile is theirs.
+//! Whoever runs the tests finds the machine afterwards as it was: none of the run's namespaces,
+//! with the devices in them, and none of its processes is left. What others made meanwhile is
+//! theirs.
 
 use std::fs;
 use std::time::Duration;
 
-/// The variable by which a process of this run is known, wherever it went, and which the names of its
-/// namespaces end with (`xk_testkit::netns`).
+/// The variable by which a process of this run is known, wherever it went, and which the names of
+/// its namespaces end with (`xk_testkit::netns`).
 pub(crate) const MARK: &str = "XK_TEST_RUN";
 /// The variable by which `.ci/run` says which mark it looks for.
 const GIVEN: &str = "XK_CI_RUN";
@@ -14,8 +15,8 @@ const GIVEN: &str = "XK_CI_RUN";
 const GRACE: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(250);
 
-/// What is left of the run with this mark, each in words with what removes it; waits a little for what
-/// is about to go.
+/// What is left of the run with this mark, each in words with what removes it; waits a little for
+/// what is about to go.
 pub(crate) fn left(mark: &str) -> Vec<String> {
     let polls = GRACE.as_millis() / POLL.as_millis();
     for _ in 0..polls {
@@ -71,8 +72,9 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    /// The marked processes, as soon as there is one: a new program runs before the kernel shows its environment
-    /// (the parent goes on when the old memory is given up, the new environment is set later in the same exec).
+    /// The marked processes, as soon as there is one: a new program runs before the kernel shows
+    /// its environment (the parent goes on when the old memory is given up, the new environment is
+    /// set later in the same exec).
     fn await_environment(mark: &str) -> Vec<(u32, String)> {
         let polls = GRACE.as_millis() / POLL.as_millis();
         for _ in 0..polls {

@@ -1,6 +1,7 @@
 //! `cargo xtask`: the repository's own commands.
 //!
-//! They need nothing but cargo, so that the same line works on a developer's machine and in `.ci/run`.
+//! They need nothing but cargo, so that the same line works on a developer's machine and in
+//! `.ci/run`.
 
 mod fuzz;
 mod install;

@@ -24,7 +24,8 @@ pub(crate) fn create(root: &Path, template: &str, name: &str) -> io::Result<Stri
             "protocols/{name} exists already; nothing was changed"
         )));
     }
-    // Read and change everything before the first file is written, so that a refusal leaves the tree as it was.
+    // Read and change everything before the first file is written, so that a refusal leaves the
+    // tree as it was.
     let source = root.join("catalog/src/lib.rs");
     let manifest = root.join("catalog/Cargo.toml");
     let new_source =
@@ -108,7 +109,8 @@ fn title(name: &str) -> String {
         .map_or_else(String::new, |first| first.to_ascii_uppercase().to_string() + chars.as_str())
 }
 
-/// Adds the protocol between the markers of `catalog/src/lib.rs`, in the form of the line that is there for another.
+/// Adds the protocol between the markers of `catalog/src/lib.rs`, in the form of the line that is
+/// there for another.
 fn list_in_source(source: &str, name: &str) -> Result<String, String> {
     let mut lines: Vec<String> = source.lines().map(str::to_owned).collect();
     let is_marker = |line: &String| line.trim_start().starts_with("//") && line.contains(MARKER);
@@ -138,7 +140,8 @@ fn crate_named(line: &str) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-/// Adds the dependency under `[dependencies]`, in its sorted place and in the form of the protocols that are there.
+/// Adds the dependency under `[dependencies]`, in its sorted place and in the form of the protocols
+/// that are there.
 fn list_in_manifest(manifest: &str, name: &str, shared: bool) -> Result<String, String> {
     let line = if shared {
         format!("xk-{name}.workspace = true")
@@ -149,7 +152,8 @@ fn list_in_manifest(manifest: &str, name: &str, shared: bool) -> Result<String, 
         .ok_or_else(|| "catalog/Cargo.toml has no [dependencies]".into())
 }
 
-/// Adds the path under `[workspace.dependencies]`, when the protocols' paths stand there; `None` when they do not.
+/// Adds the path under `[workspace.dependencies]`, when the protocols' paths stand there; `None`
+/// when they do not.
 fn list_in_workspace(manifest: &str, name: &str) -> Option<String> {
     let shared =
         manifest.lines().any(|l| l.starts_with("xk-") && l.contains("path = \"protocols/"));
@@ -157,7 +161,8 @@ fn list_in_workspace(manifest: &str, name: &str) -> Option<String> {
     insert_in_section(manifest, "[workspace.dependencies]", &line).filter(|_| shared)
 }
 
-/// Puts `line` before the first line of ours (`xk-...`) in the section that is greater, or behind the last of them.
+/// Puts `line` before the first line of ours (`xk-...`) in the section that is greater, or behind
+/// the last of them.
 fn insert_in_section(manifest: &str, section: &str, line: &str) -> Option<String> {
     let mut lines: Vec<&str> = manifest.lines().collect();
     let start = lines.iter().position(|l| l.trim() == section)? + 1;

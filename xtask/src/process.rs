@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::report::{Counts, Outcome};
 
-/// Words with which cargo starts a line for every crate; one such line now and then shows that it is alive.
+/// Words with which cargo starts a line for every crate; one such line now and then shows that it
+/// is alive.
 const CHATTER: &[&str] = &[
     "Compiling",
     "Checking",
@@ -27,14 +28,16 @@ const CHATTER_EVERY: Duration = Duration::from_secs(10);
 /// How long to wait for a line before looking whether the program still runs.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Runs `command`, printing what matters of its output: the runners' closing lines, warnings and failures.
+/// Runs `command`, printing what matters of its output: the runners' closing lines, warnings and
+/// failures.
 pub(crate) fn run(command: &mut Command) -> io::Result<Outcome> {
     println!("    $ {}", shown(command));
     io::stdout().flush()?;
     let (reader, writer) = io::pipe()?;
     command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
     let mut child = command.spawn()?;
-    // Our own copies of the writing end live in `command`; while they are open, the reading end sees no end of file.
+    // Our own copies of the writing end live in `command`; while they are open, the reading end
+    // sees no end of file.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let lines = lines_of(reader);
     let mut counts = Counts::default();
@@ -49,7 +52,8 @@ pub(crate) fn run(command: &mut Command) -> io::Result<Outcome> {
                 filter.show(&line);
             }
             Err(RecvTimeoutError::Disconnected) => break,
-            // A process that outlives the program may hold its output open for ever; the step `leftovers` names it.
+            // A process that outlives the program may hold its output open for ever; the step
+            // `leftovers` names it.
             Err(RecvTimeoutError::Timeout) if ended.is_some() => break,
             Err(RecvTimeoutError::Timeout) => ended = child.try_wait()?,
         }

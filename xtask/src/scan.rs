@@ -1,8 +1,9 @@
 //! A Rust file cut into what the compiler reads and what people read.
 //!
-//! Rules about tokens (`unsafe`, `todo!`) must not stumble over the same word in a comment or a string, and the rule
-//! about safety comments must see comments alone. A full parser would cost a dependency; this scanner knows just
-//! enough of the lexical grammar: nested block comments, strings, raw strings, characters and lifetimes.
+//! Rules about tokens (`unsafe`, `todo!`) must not stumble over the same word in a comment or a
+//! string, and the rule about safety comments must see comments alone. A full parser would cost a
+//! dependency; this scanner knows just enough of the lexical grammar: nested block comments,
+//! strings, raw strings, characters and lifetimes.
 
 /// One line of a Rust file, its two halves padded with spaces so that columns stay.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -48,7 +49,8 @@ pub(crate) fn scan(source: &str) -> Vec<Line> {
     lines
 }
 
-/// Consumes the next characters of `rest` (never past a line's end, except for a two-character token).
+/// Consumes the next characters of `rest` (never past a line's end, except for a two-character
+/// token).
 fn step(state: State, rest: &[char], before: Option<char>, line: &mut Line) -> (State, usize) {
     let two = |a, b| rest[0] == a && rest.get(1) == Some(&b);
     match state {

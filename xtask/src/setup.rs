@@ -4,7 +4,8 @@ use std::io;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A program that a test starts, or a file that it compiles with, and the Debian package that brings it.
+/// A program that a test starts, or a file that it compiles with, and the Debian package that
+/// brings it.
 const PROGRAMS: &[(&str, &str)] = &[
     ("ip", "iproute2"),
     ("ping", "iputils-ping"),
@@ -85,7 +86,8 @@ fn effective_user(status: &str) -> Option<u32> {
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Where `program` is, on the search path or in the system's own folders; an absolute path is itself.
+/// Where `program` is, on the search path or in the system's own folders; an absolute path is
+/// itself.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let dirs = std::env::split_paths(&path).chain(SYSTEM_DIRS.iter().map(PathBuf::from));

@@ -1,4 +1,5 @@
-//! `cargo xtask test`: everything that must pass before a merge, in the order in which it fails soonest.
+//! `cargo xtask test`: everything that must pass before a merge, in the order in which it fails
+//! soonest.
 
 use std::fs;
 use std::io;
@@ -17,12 +18,13 @@ const PEERS: &str = "xk-peers";
 /// How long every fuzz target runs.
 const SMOKE_SECONDS: &str = "3";
 
-/// Tests of thousands of random operations or octets: minutes each under Miri, and the ordinary run has them.
+/// Tests of thousands of random operations or octets: minutes each under Miri, and the ordinary run
+/// has them.
 const MIRI_SKIPS: &[&str] =
     &["agree", "does_what_a_vector_does", "sleeping_until", "long_contents", "heap_arena_conforms"];
 
-/// The borrows that Miri keeps of what lives long are swept often: without that a kernel of some hundred sessions takes
-/// it minutes.
+/// The borrows that Miri keeps of what lives long are swept often: without that a kernel of some
+/// hundred sessions takes it minutes.
 const MIRI_FLAGS: &str = "-Zmiri-disable-isolation -Zmiri-provenance-gc=500";
 
 /// Seconds after which Miri is stopped; far more than it takes on two cores.
@@ -246,7 +248,8 @@ fn step_advisories(world: &World) -> io::Result<Outcome> {
     let Some(deny) = deny(world) else {
         return Ok(Outcome::Skipped("no cargo-deny (cargo install --locked cargo-deny)".into()));
     };
-    // The database is a public git repository; without a way to it there is nothing to compare with.
+    // The database is a public git repository; without a way to it there is nothing to compare
+    // with.
     let reach = world
         .program("timeout")
         .args([
@@ -298,15 +301,17 @@ fn step_tests(world: &World) -> io::Result<Outcome> {
 
 /// Builds and runs the test programs of these names.
 ///
-/// They are chosen from the whole workspace, not by package: cargo gives third parties' crates the features that the chosen
-/// packages want together, and with any other choice than that of the step `tests` builds nearly everything once more.
+/// They are chosen from the whole workspace, not by package: cargo gives third parties' crates the
+/// features that the chosen packages want together, and with any other choice than that of the step
+/// `tests` builds nearly everything once more.
 fn tests_of(world: &World, names: &[&str]) -> Command {
     let mut command = world.tests();
     command.args(["test", "--workspace"]).args(names.iter().flat_map(|name| ["--test", name]));
     command
 }
 
-/// Builds a program, as a companion of one of its package's tests, which makes the same choice as [`tests_of`].
+/// Builds a program, as a companion of one of its package's tests, which makes the same choice as
+/// [`tests_of`].
 fn build_beside(world: &World, test: &str) -> io::Result<Outcome> {
     process::run(tests_of(world, &[test]).args(["--quiet", "--no-run"]))
 }
@@ -430,7 +435,8 @@ fn in_copy(world: &World, copy: &Path) -> io::Result<Outcome> {
         return Ok(verdict(false, "a new protocol is not tidy"));
     }
     let mut counts = Counts::default();
-    // The new ones whole; of the catalog what looks at its list, not what runs its protocols on one another.
+    // The new ones whole; of the catalog what looks at its list, not what runs its protocols on one
+    // another.
     for tested in [&["-p", "xk-demo", "-p", "xk-calldemo"][..], &["-p", "xk-catalog", "--lib"]] {
         let mut command = world.tests();
         // What others wrote is built already, where the other steps have it.

@@ -28,7 +28,8 @@ pub(crate) struct Dependency {
 
 /// The root of this checkout: the folder above this crate's own.
 pub(crate) fn root() -> PathBuf {
-    // Cargo sets the variable for `cargo run`; the built-in value serves a binary that is started by hand.
+    // Cargo sets the variable for `cargo run`; the built-in value serves a binary that is started
+    // by hand.
     let own = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     own.parent().map_or_else(|| own.clone(), Path::to_path_buf)
@@ -81,7 +82,8 @@ fn parse_metadata(metadata: &Value) -> Option<Vec<Crate>> {
     Some(crates)
 }
 
-/// Every file of the tree that git does not ignore, relative to `root`, sorted. A tree without git is walked.
+/// Every file of the tree that git does not ignore, relative to `root`, sorted. A tree without git
+/// is walked.
 pub(crate) fn files(root: &Path) -> io::Result<Vec<String>> {
     let mut files = if root.join(".git").exists() {
         let output = Command::new("git")

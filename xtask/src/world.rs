@@ -37,8 +37,8 @@ impl World {
 
     /// Cargo, to run tests with.
     ///
-    /// A commit's property tests have the same cases whenever it is tested, and another commit's have others: so what fails can be
-    /// seen again, and yet new cases are tried every day.
+    /// A commit's property tests have the same cases whenever it is tested, and another commit's
+    /// have others: so what fails can be seen again, and yet new cases are tried every day.
     pub(crate) fn tests(&self) -> Command {
         let mut command = self.cargo();
         command.envs(self.seed.as_ref().map(|seed| (SEED, seed)));

@@ -18,11 +18,12 @@ const REFUSED: u8 = 3;
 /// The exit code if there was no reply.
 const SILENT: u8 = 4;
 
-/// Call a procedure of a remote service: its name or number, then its arguments as JSON; prints the reply as JSON
+/// Call a procedure of a remote service: its name or number, then its arguments as JSON; prints the
+/// reply as JSON
 ///
-/// The file of the RPC language (--x) says what the procedures and their types are. Exit codes: 0 replied, 1 something is wrong with
-/// the graph, the machine or the reply, 2 the command line or the arguments make no sense, 3 the peer refused the call, 4 no
-/// reply came.
+/// The file of the RPC language (--x) says what the procedures and their types are. Exit codes: 0
+/// replied, 1 something is wrong with the graph, the machine or the reply, 2 the command line or
+/// the arguments make no sense, 3 the peer refused the call, 4 no reply came.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -36,23 +37,27 @@ Arguments: one stands alone, several stand in an array; none are left out. `-` r
 are names, unions {\"case\": ..., \"NAME\": ...}, opaque data hexadecimal digits or {\"base64\": ...} or {\"text\": ...}, optional
 data null or the value; numbers of 64 bits may be strings of digits.")]
 pub(crate) struct Args {
-    /// GRAPH [SERVICE] PROCEDURE [JSON]; without GRAPH if --over names the layers. SERVICE is a program's name or number
+    /// GRAPH [SERVICE] PROCEDURE [JSON]; without GRAPH if --over names the layers. SERVICE is a
+    /// program's name or number
     #[arg(
         required = true,
         value_name = "GRAPH|SERVICE|PROCEDURE|JSON",
         allow_negative_numbers = true
     )]
     words: Vec<String>,
-    /// The layers to call over instead of a graph: `sun` for ONC RPC over this machine's UDP, or the nodes of a host as in a graph
+    /// The layers to call over instead of a graph: `sun` for ONC RPC over this machine's UDP, or
+    /// the nodes of a host as in a graph
     #[arg(long, value_name = "STACK")]
     over: Option<String>,
     /// The file of the RPC language that says what the service offers
     #[arg(long, value_name = "FILE.x", required_unless_present = "raw")]
     x: Option<PathBuf>,
-    /// The peer: `10.0.0.2`, with its port for programs over UDP: `port2049@10.0.0.2`; not needed on a link with one other end
+    /// The peer: `10.0.0.2`, with its port for programs over UDP: `port2049@10.0.0.2`; not needed
+    /// on a link with one other end
     #[arg(long, value_name = "PARTICIPANT", default_value = "")]
     to: String,
-    /// Which version of the program, by name or number; the highest that has the procedure if not given
+    /// Which version of the program, by name or number; the highest that has the procedure if not
+    /// given
     #[arg(long, value_name = "VERSION")]
     version: Option<String>,
     /// Which host of the graph; not needed if it has only one
@@ -67,8 +72,9 @@ pub(crate) struct Args {
     /// Call so often, and say how long it took
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
-    /// Call all hosts of a network: --to is a broadcast or a group, `port2049@10.0.0.255`, or `port0@10.0.0.255` for the port that the
-    /// program has on each. Prints a line for each host that replies
+    /// Call all hosts of a network: --to is a broadcast or a group, `port2049@10.0.0.255`, or
+    /// `port0@10.0.0.255` for the port that the program has on each. Prints a line for each host
+    /// that replies
     #[arg(long, conflicts_with_all = ["deadline", "repeat"])]
     broadcast: bool,
     /// How long replies to a broadcast are waited for
@@ -76,7 +82,8 @@ pub(crate) struct Args {
     time: Duration,
     #[command(flatten)]
     user: user::UserArgs,
-    /// Without a file: the procedure's number, arguments and reply as hexadecimal digits; SERVICE is the program's number
+    /// Without a file: the procedure's number, arguments and reply as hexadecimal digits; SERVICE
+    /// is the program's number
     #[arg(long, conflicts_with = "x")]
     raw: bool,
 }
@@ -165,7 +172,8 @@ fn words<'a>(args: &'a Args, model: Option<&Model>) -> Result<Words<'a>, Failure
     let mut all = args.words.iter().map(String::as_str);
     let graph = if args.over.is_some() { None } else { all.next() };
     let rest: Vec<&str> = all.collect();
-    // Without a file, programs come first where there must be one. What is neither is a procedure with a mistake.
+    // Without a file, programs come first where there must be one. What is neither is a procedure
+    // with a mistake.
     let is_procedure = |name: &str| match model {
         Some(model) => {
             model.procedure(name, args.version.as_deref()).is_ok() || !model.has_program(name)

@@ -5,7 +5,8 @@ use crate::{file, output};
 use std::path::{Path, PathBuf};
 use xk_lang::Severity;
 
-/// Check graph files: report every mistake with its place, what was expected and the nearest right name
+/// Check graph files: report every mistake with its place, what was expected and the nearest right
+/// name
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Graph files; `-` for the standard input

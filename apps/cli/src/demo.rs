@@ -20,10 +20,12 @@ const PATIENCE: Duration = Duration::from_secs(9);
 /// How many folders are tried before giving up.
 const FOLDERS_MAX: u32 = 1000;
 
-/// See it work: two local networks, a router, five per cent of the frames lost; needs no privilege and no device
+/// See it work: two local networks, a router, five per cent of the frames lost; needs no privilege
+/// and no device
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Where to put the drawing and the captures; a new folder among the temporary files if not given
+    /// Where to put the drawing and the captures; a new folder among the temporary files if not
+    /// given
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
     /// All chance comes from this number

@@ -14,8 +14,8 @@ pub(crate) fn become_theirs() {
     }
 }
 
-/// Waits for the child `first` and then for all that it has left behind: how the first one ended. Says
-/// `has_ended` when it has. They all end with the child `stack`, which is not waited for.
+/// Waits for the child `first` and then for all that it has left behind: how the first one ended.
+/// Says `has_ended` when it has. They all end with the child `stack`, which is not waited for.
 pub(crate) fn wait(first: Pid, stack: Pid, has_ended: impl Fn()) -> io::Result<ExitStatus> {
     let mut status = None;
     loop {

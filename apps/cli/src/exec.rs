@@ -37,7 +37,8 @@ const LD_PRELOAD: &str = "LD_PRELOAD";
 /// How long what was written is still sent behind the program's end.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// Run a program with its TCP and UDP on a graph: addresses of the graph are reached through it, all others through Linux
+/// Run a program with its TCP and UDP on a graph: addresses of the graph are reached through it,
+/// all others through Linux
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The graph file
@@ -69,7 +70,8 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let folder = Folder::make().map_err(failed)?;
     let pid = std::process::id();
     let serve = |folder, line: &UnixStream| {
-        // Before it becomes another user, as for `xk run`. That there is no place for it is none of the program's standard error.
+        // Before it becomes another user, as for `xk run`. That there is no place for it is none of
+        // the program's standard error.
         let server = args.control.serve(user, pid, |_| {})?.map(Arc::new);
         if let Some(server) = &server {
             let path = server.path().display();
@@ -91,7 +93,8 @@ fn failed(error: std::io::Error) -> Failure {
     Failure::new(error.to_string().trim_end())
 }
 
-/// The process that has the stack. This one keeps the program's user, and reads nothing that comes from a network.
+/// The process that has the stack. This one keeps the program's user, and reads nothing that comes
+/// from a network.
 struct StackProcess {
     /// Closed to make it end.
     line: UnixStream,
@@ -144,7 +147,8 @@ impl StackProcess {
     }
 }
 
-/// What the stack's thread does once its devices are open: it keeps no right, and lets itself be looked into.
+/// What the stack's thread does once its devices are open: it keeps no right, and lets itself be
+/// looked into.
 fn opened(
     server: Option<&Arc<Server>>,
     args: &Args,
@@ -278,7 +282,8 @@ fn code(status: ExitStatus) -> u8 {
     u8::try_from(status.code().unwrap_or_else(signal)).unwrap_or(1)
 }
 
-/// The library lies beside this program, where cargo builds it, or where `cargo xtask install` puts it.
+/// The library lies beside this program, where cargo builds it, or where `cargo xtask install` puts
+/// it.
 fn library() -> Result<OsString, Failure> {
     let own = std::env::current_exe()
         .map_err(|error| Failure::new(format!("cannot find this program: {error}")))?;

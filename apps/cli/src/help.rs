@@ -83,7 +83,8 @@ fn text(entry: &Entry, catalog: &Catalog) -> String {
     text
 }
 
-/// The manual for a reader of graphs: headings in capitals, examples of programs left out, links without their targets.
+/// The manual for a reader of graphs: headings in capitals, examples of programs left out, links
+/// without their targets.
 fn manual(source: &str) -> String {
     let mut text = String::new();
     let mut fence = None;

@@ -20,7 +20,8 @@ use xk_tracer::TraceLines;
 /// The bound of all messages together, in octets.
 const POOL_OCTETS_MAX: usize = 256 << 20;
 
-/// A kernel with the host's protocols, not started: callers may add their own on top. Files and sockets are `user`'s.
+/// A kernel with the host's protocols, not started: callers may add their own on top. Files and
+/// sockets are `user`'s.
 pub(crate) fn build(
     graph: &CheckedGraph,
     host: &HostInstance<'_>,

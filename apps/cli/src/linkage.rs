@@ -1,5 +1,5 @@
-//! Whether a program can be given the sockets of a graph: by the library that the loader takes in, and that stands in
-//! front of the C library's functions.
+//! Whether a program can be given the sockets of a graph: by the library that the loader takes in,
+//! and that stands in front of the C library's functions.
 
 use object::{Object, ReadCache};
 use std::ffi::OsStr;
@@ -8,10 +8,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Bits of a mode by which a program changes its user or group: the loader takes in no library of others then.
+/// Bits of a mode by which a program changes its user or group: the loader takes in no library of
+/// others then.
 const CHANGES_USER: u32 = 0o6000;
 
-/// Why the sockets of a program are going to be Linux's; `None` if they are the graph's, or it is no program.
+/// Why the sockets of a program are going to be Linux's; `None` if they are the graph's, or it is
+/// no program.
 pub(crate) fn stays_linux(program: &OsStr) -> Option<&'static str> {
     let path = found(program)?;
     let file = File::open(path).ok()?;

@@ -33,8 +33,8 @@ impl Screen {
         output::print(&out);
     }
 
-    /// Runs a simulation at `speed` seconds of virtual time a second, with a picture every now and then; at full speed after
-    /// `patience`. Ctrl-C ends it.
+    /// Runs a simulation at `speed` seconds of virtual time a second, with a picture every now and
+    /// then; at full speed after `patience`. Ctrl-C ends it.
     pub(crate) fn follow(
         &mut self,
         simulation: &mut Simulation,

@@ -26,8 +26,8 @@ const LINES_MAX: u64 = 6;
 /// How much is said, on the standard error.
 #[derive(clap::Args, Clone, Copy)]
 pub(crate) struct Verbosity {
-    /// Say which devices are open, the user, sessions that peers open, and drops with layer and reason: a few lines a second;
-    /// given twice, every line
+    /// Say which devices are open, the user, sessions that peers open, and drops with layer and
+    /// reason: a few lines a second; given twice, every line
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
     /// No warnings
@@ -117,7 +117,8 @@ struct Log {
     more: Cell<u64>,
     looks: Cell<u32>,
     session_last: Cell<SessionId>,
-    /// The drops said already: for each protocol those of each reason, in the order of their first occurrence.
+    /// The drops said already: for each protocol those of each reason, in the order of their first
+    /// occurrence.
     drops: RefCell<Vec<Vec<u64>>>,
 }
 

@@ -1,7 +1,7 @@
 //! The command `xk`: one subcommand per file.
 //!
-//! Exit codes: 0 done, 1 something is wrong with the graph, the run or the machine, 2 the command line makes no sense;
-//! `xk call` has two more.
+//! Exit codes: 0 done, 1 something is wrong with the graph, the run or the machine, 2 the command
+//! line makes no sense; `xk call` has two more.
 
 mod bench;
 mod call;

@@ -31,8 +31,8 @@ pub(crate) fn steer(text: &str) {
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// The text with characters that would steer a terminal written out, but for headings: names and reports may come from
-/// anybody.
+/// The text with characters that would steer a terminal written out, but for headings: names and
+/// reports may come from anybody.
 pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     if !text.contains(steers) {
         return text.into();

@@ -6,7 +6,8 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use xk_rpcgen::{Compiled, Options, SOURCE_OCTETS_MAX, compile, to_rust};
 
-/// Compile a file of the RPC language (RFC 5531, section 12) to Rust: types, a trait and a server for each version of a program, and a client
+/// Compile a file of the RPC language (RFC 5531, section 12) to Rust: types, a trait and a server
+/// for each version of a program, and a client
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The file, usually called `NAME.x`; `-` for the standard input

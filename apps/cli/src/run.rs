@@ -28,7 +28,8 @@ pub(crate) struct Args {
     /// Which host of the graph; not needed if it has only one
     #[arg(long)]
     host: Option<String>,
-    /// How long; without it, until what the graph asks for is done, or until Ctrl-C if it asks for nothing
+    /// How long; without it, until what the graph asks for is done, or until Ctrl-C if it asks for
+    /// nothing
     #[arg(long = "for", value_name = "TIME", value_parser = file::duration)]
     limit: Option<Duration>,
     /// Never sleep: the lowest latency for a whole core

@@ -35,7 +35,8 @@ pub(crate) fn hold_back() -> Before {
     Before(before)
 }
 
-/// Waits for the next of those signals: which it is, and whether a terminal has sent it, to the child as well.
+/// Waits for the next of those signals: which it is, and whether a terminal has sent it, to the
+/// child as well.
 pub(crate) fn next() -> Option<(Signal, bool)> {
     /// The sender of a terminal's signals: the system itself.
     const SI_KERNEL: libc::c_int = 0x80;
@@ -48,10 +49,11 @@ pub(crate) fn next() -> Option<(Signal, bool)> {
     Some((signal, info.si_code == SI_KERNEL))
 }
 
-/// Has the command find signals as they were, and end when this process ends without it, however that comes.
+/// Has the command find signals as they were, and end when this process ends without it, however
+/// that comes.
 pub(crate) fn ends_with_us(command: &mut Command, before: Before) {
-    // SAFETY: between fork and exec only two system calls are made, which allocate nothing and take no lock; the set is the
-    // closure's own.
+    // SAFETY: between fork and exec only two system calls are made, which allocate nothing and take
+    // no lock; the set is the closure's own.
     unsafe {
         command.pre_exec(move || {
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before.0, std::ptr::null_mut());

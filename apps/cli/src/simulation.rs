@@ -83,7 +83,8 @@ impl Simulation {
         &mut self.world
     }
 
-    /// Runs until everybody has done what was asked, at most up to `until`. True if nothing more is to be done.
+    /// Runs until everybody has done what was asked, at most up to `until`. True if nothing more is
+    /// to be done.
     pub(crate) fn run(&mut self, until: Time) -> bool {
         // Every slice begins with a look at all hosts: the more there are, the longer it is.
         let step = SLICE * u32::try_from(1 + self.world.len() / 1000).unwrap_or(u32::MAX);
@@ -104,7 +105,8 @@ impl Simulation {
         self.captures.as_ref().map_or(Ok(Vec::new()), |captures| captures.finish())
     }
 
-    /// A line for each host: what it sent and received on its wires, what it dropped, how far its anchors are.
+    /// A line for each host: what it sent and received on its wires, what it dropped, how far its
+    /// anchors are.
     pub(crate) fn live(&self) -> String {
         let mut table = Table::new(&["host", "sent", "received", "dropped", "report"]);
         for at in 0..self.world.len().min(ROWS_MAX) {

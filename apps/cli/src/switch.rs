@@ -10,7 +10,8 @@ use xk_shm::{Geometry, Options, PortCounters, Switch};
 /// Octets of an Ethernet header.
 const HEADER_OCTETS: u32 = 14;
 
-/// Switch frames between processes that share memory: each graph with a wire `shm` of this path is a party
+/// Switch frames between processes that share memory: each graph with a wire `shm` of this path is
+/// a party
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Where the parties meet: the `path` of their wires

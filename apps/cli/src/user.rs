@@ -15,7 +15,8 @@ const PASSWD: &str = "/etc/passwd";
 /// On the command line.
 #[derive(clap::Args)]
 pub(crate) struct UserArgs {
-    /// The user to become once devices are open, a name or a number; if root has started it, by default sudo's user or nobody
+    /// The user to become once devices are open, a name or a number; if root has started it, by
+    /// default sudo's user or nobody
     #[arg(long, value_name = "USER")]
     user: Option<String>,
 }
@@ -84,9 +85,9 @@ pub(crate) fn shed() -> io::Result<()> {
 }
 
 impl User {
-    /// Becomes the user as far as files and sockets are concerned; what devices take stays until [`User::settle`]. Of
-    /// what this process starts from now on, nothing gains a right (`PR_SET_NO_NEW_PRIVS`). To be called before there is another
-    /// thread that opens devices.
+    /// Becomes the user as far as files and sockets are concerned; what devices take stays until
+    /// [`User::settle`]. Of what this process starts from now on, nothing gains a right
+    /// (`PR_SET_NO_NEW_PRIVS`). To be called before there is another thread that opens devices.
     pub(crate) fn begin(self) -> Result<(), Failure> {
         self.half().map_err(|error| self.failed(&error))
     }

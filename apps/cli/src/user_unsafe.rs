@@ -1,4 +1,5 @@
-//! Becoming another user. The C library does it for all threads; the system's own calls are for one.
+//! Becoming another user. The C library does it for all threads; the system's own calls are for
+//! one.
 
 use rustix::fs::{Gid, Uid};
 use std::io;
@@ -29,7 +30,8 @@ pub(crate) fn become_user(real: Uid, effective: Uid, saved: Uid) -> io::Result<(
 /// A second process, in which only this thread goes on (fork(2)): its number, or none in itself.
 ///
 /// # Errors
-/// If the system has no room for it, or there are other threads, whose locks nobody would ever open there.
+/// If the system has no room for it, or there are other threads, whose locks nobody would ever open
+/// there.
 pub(crate) fn fork() -> io::Result<Option<libc::pid_t>> {
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::other("a process with threads cannot be divided"));

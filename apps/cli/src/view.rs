@@ -90,7 +90,8 @@ fn of_protocol(
         "sessions": described,
     });
     if let Some(maps) = maps_of(kernel, protocol) {
-        // A question that a protocol does not answer goes to the one below: those are not its own maps.
+        // A question that a protocol does not answer goes to the one below: those are not its own
+        // maps.
         let forwarded = |lower: &Value| {
             below.iter().any(|name| lower["name"] == name.as_str())
                 && (lower["maps"] == maps || lower["maps_below"] == maps)

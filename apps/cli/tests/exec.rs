@@ -1,4 +1,5 @@
-//! `xk exec` as a user has it: what it says when something is wrong, and whose exit code and signals there are.
+//! `xk exec` as a user has it: what it says when something is wrong, and whose exit code and
+//! signals there are.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -72,7 +73,8 @@ fn a_graph_without_a_transport_is_refused() {
 #[test]
 fn a_missing_program_is_named() {
     let graph = Graph::new("program", ALONE);
-    // As shells have it: not there, and there but no program (POSIX, Shell Command Language, 2.8.2).
+    // As shells have it: not there, and there but no program (POSIX, Shell Command Language,
+    // 2.8.2).
     for (program, wanted) in [("/nonexistent/program", 127), ("/etc/passwd", 126), ("/", 126)] {
         let (code, _, said) = graph.run(&[program]);
         assert_eq!(code, Some(wanted), "{said}");

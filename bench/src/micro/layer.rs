@@ -1,8 +1,8 @@
 //! What a layer costs: stacks of 1 to 10 `null` layers.
 //!
-//! The bottom passes what is pushed up again at once, so a message crosses every layer twice: once by
-//! `push`, once by `demux` and `pop`. A crossing is the slope of the whole over the number of layers,
-//! divided by two, which leaves allocation and both ends out.
+//! The bottom passes what is pushed up again at once, so a message crosses every layer twice: once
+//! by `push`, once by `demux` and `pop`. A crossing is the slope of the whole over the number of
+//! layers, divided by two, which leaves allocation and both ends out.
 
 use crate::case::{Benchmark, Case, Goal};
 use crate::record::Record;

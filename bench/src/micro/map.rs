@@ -23,8 +23,8 @@ fn key(n: u64) -> Key {
     (n.wrapping_mul(0x9e37_79b9_7f4a_7c15), n as u32)
 }
 
-/// Steps a generator of full period and answers the entry it points to: an order that visits all entries and
-/// that no prefetcher follows.
+/// Steps a generator of full period and answers the entry it points to: an order that visits all
+/// entries and that no prefetcher follows.
 fn next(state: &mut u64, entries: u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     (*state >> 33) % entries

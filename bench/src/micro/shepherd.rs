@@ -48,7 +48,8 @@ fn run_body(
     }
 }
 
-/// Odd messages wait, even ones signal: the first blocks, the second makes it ready, the loop resumes it.
+/// Odd messages wait, even ones signal: the first blocks, the second makes it ready, the loop
+/// resumes it.
 pub(crate) fn block_and_resume() -> Case {
     Case::new("one block and resume (two dispatches)", 200_000, || {
         let shepherds = shepherds();

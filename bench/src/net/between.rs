@@ -1,5 +1,6 @@
-//! The wire with faults between two ends: a graph of xk with two packet sockets, a `fault` on each, and a protocol that hands frames
-//! from either to the other. Whoever stands at the ends, xk or Linux, has the same.
+//! The wire with faults between two ends: a graph of xk with two packet sockets, a `fault` on each,
+//! and a protocol that hands frames from either to the other. Whoever stands at the ends, xk or
+//! Linux, has the same.
 
 use super::end::End;
 use super::space::BETWEEN;

@@ -1,4 +1,5 @@
-//! The user of a measured graph of RPC: calls, one call after the other, from a shepherd of its own, or executes what is called.
+//! The user of a measured graph of RPC: calls, one call after the other, from a shepherd of its
+//! own, or executes what is called.
 
 use super::end::{End, Task};
 use super::exchange::{PATIENCE, Trips};
@@ -12,7 +13,8 @@ use std::time::Duration;
 use xk_core::object::{OpenError, Refused};
 use xk_core::{Kernel, Message, Participants, Protocol, ProtocolRef, Reason, SessionRef, Upper};
 
-/// How long the first call may take: who is asked for an address too early is asked again after seconds.
+/// How long the first call may take: who is asked for an address too early is asked again after
+/// seconds.
 const PATIENCE_FIRST: Duration = Duration::from_secs(4);
 /// From one try to open or to reach the server to the next.
 const PAUSE: Duration = Duration::from_millis(20);

@@ -10,7 +10,8 @@ use xk_run::interrupt_unsafe::is_requested;
 
 /// Something that carries messages to one peer and back.
 pub(super) trait Line {
-    /// Takes a message to send. False if there is no room now; it may be offered again after [`Line::flush`].
+    /// Takes a message to send. False if there is no room now; it may be offered again after
+    /// [`Line::flush`].
     ///
     /// # Errors
     /// It will never go.
@@ -24,8 +25,9 @@ pub(super) trait Line {
         Ok(())
     }
 
-    /// Shows what has arrived and gives how many messages. A line that spins comes back at once if there are none, another
-    /// waits for some, but no longer than [`WAIT`], and not beyond a signal.
+    /// Shows what has arrived and gives how many messages. A line that spins comes back at once if
+    /// there are none, another waits for some, but no longer than [`WAIT`], and not beyond a
+    /// signal.
     ///
     /// # Errors
     /// Nothing more will come.
@@ -42,7 +44,8 @@ pub(super) trait Line {
 pub(super) const WAIT: Duration = Duration::from_millis(50);
 /// How long an answer may be under way, and the first message.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
-/// The same for the first that comes: a request of ARP or a SYN that gets lost is repeated after a second, and the next after more.
+/// The same for the first that comes: a request of ARP or a SYN that gets lost is repeated after a
+/// second, and the next after more.
 const PATIENCE_FIRST: Duration = Duration::from_secs(5);
 /// From one try to reach the peer to the next, at the beginning.
 pub(super) const KNOCK: Duration = Duration::from_millis(20);

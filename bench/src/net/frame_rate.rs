@@ -22,7 +22,8 @@ const TIME: Duration = Duration::from_millis(200);
 /// Octets of a frame with its header.
 const SIZES: [usize; 2] = [64, 1514];
 
-/// The wires, and what the end of the graph's side does. The other side of a TAP device is Linux's: a packet socket.
+/// The wires, and what the end of the graph's side does. The other side of a TAP device is Linux's:
+/// a packet socket.
 const WAYS: [(Wire, &str, [Task; 2]); 6] = [
     (Wire::Shm, "shm", [Task::Send, Task::Receive]),
     (Wire::Xdp, "xdp", [Task::Send, Task::Receive]),

@@ -24,7 +24,8 @@ pub(super) fn address_of(side: usize) -> [u8; 6] {
     [2, 0, 0, 0, 0x77, side as u8 + 1]
 }
 
-/// The header of a frame to the other side: an EtherType for experiments (IEEE 802), which Linux passes over.
+/// The header of a frame to the other side: an EtherType for experiments (IEEE 802), which Linux
+/// passes over.
 pub(super) fn header(side: usize) -> [u8; HEADER_OCTETS] {
     let mut header = [0; HEADER_OCTETS];
     header[..6].copy_from_slice(&address_of(1 - side));
@@ -154,7 +155,8 @@ impl Line for Tap {
     }
 }
 
-/// One end makes the device; the other, behind it in time, takes part on the host's side of it by a packet socket.
+/// One end makes the device; the other, behind it in time, takes part on the host's side of it by a
+/// packet socket.
 pub(super) fn tap(end: &End) -> Result<Value, Trouble> {
     if end.side == 1 {
         return host_of_tap(end);

@@ -1,4 +1,5 @@
-//! The bare exchange through shared memory: a mailbox each way for questions and answers, a ring one way for a stream.
+//! The bare exchange through shared memory: a mailbox each way for questions and answers, a ring
+//! one way for a stream.
 
 use super::child::failed;
 use super::end::{End, Task};
@@ -39,7 +40,8 @@ fn wake(word: &AtomicU32) {
     let _ = futex::wake(word, futex::Flags::empty(), 1);
 }
 
-/// One message each way: its number, by which it is known to be new, and behind it in the same cache line its octets.
+/// One message each way: its number, by which it is known to be new, and behind it in the same
+/// cache line its octets.
 struct Mailboxes {
     memory: Mapped,
     side: usize,
@@ -104,7 +106,8 @@ impl Line for Mailboxes {
     }
 }
 
-/// Many messages one way. A slot's number says whose it is: the sender's until it is stored, then the receiver's.
+/// Many messages one way. A slot's number says whose it is: the sender's until it is stored, then
+/// the receiver's.
 struct Ring {
     memory: Mapped,
     stride: usize,

@@ -52,8 +52,8 @@ impl Mapped {
     #[inline]
     pub(super) fn word(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4) && offset + 4 <= self.octets);
-        // SAFETY: the word lies inside the mapping, which lives as long as `self` and begins at a page; it is aligned; both
-        // processes use it as an atomic only.
+        // SAFETY: the word lies inside the mapping, which lives as long as `self` and begins at a
+        // page; it is aligned; both processes use it as an atomic only.
         unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(offset).cast()) }
     }
 
@@ -64,8 +64,8 @@ impl Mapped {
     #[inline]
     pub(super) fn put(&self, offset: usize, octets: &[u8]) {
         assert!(offset + octets.len() <= self.octets);
-        // SAFETY: the octets lie inside the mapping, which `octets` is no part of; the two processes are of one program and
-        // take turns by acquire and release on a word.
+        // SAFETY: the octets lie inside the mapping, which `octets` is no part of; the two
+        // processes are of one program and take turns by acquire and release on a word.
         unsafe {
             let to = self.base.as_ptr().add(offset);
             to.copy_from_nonoverlapping(octets.as_ptr(), octets.len());
@@ -89,7 +89,8 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: this is the mapping that `open` made, of this size; what borrowed from it borrowed `self`.
+        // SAFETY: this is the mapping that `open` made, of this size; what borrowed from it
+        // borrowed `self`.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.octets) };
     }
 }

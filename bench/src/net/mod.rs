@@ -1,8 +1,8 @@
-//! Benchmarks between two processes, and what they need: namespaces with a veth pair between them, and this program started
-//! twice more as the two ends.
+//! Benchmarks between two processes, and what they need: namespaces with a veth pair between them,
+//! and this program started twice more as the two ends.
 //!
-//! A round of a case starts both ends, lets them exchange messages for a bounded time and ends them; so nothing of one system
-//! runs while another is measured.
+//! A round of a case starts both ends, lets them exchange messages for a bounded time and ends
+//! them; so nothing of one system runs while another is measured.
 
 mod between;
 mod call_user;
@@ -47,15 +47,16 @@ pub(crate) fn benchmarks() -> Vec<Benchmark> {
     list
 }
 
-/// Octets that a bare frame carries in place of a datagram of this size: the headers of IP and UDP, and no less than Ethernet
-/// wants (IEEE 802.3).
+/// Octets that a bare frame carries in place of a datagram of this size: the headers of IP and UDP,
+/// and no less than Ethernet wants (IEEE 802.3).
 fn octets_of_frame(octets: usize) -> usize {
     const IP_AND_UDP_OCTETS: usize = 28;
     const PAYLOAD_OCTETS_MIN: usize = 46;
     (IP_AND_UDP_OCTETS + octets).max(PAYLOAD_OCTETS_MIN)
 }
 
-/// What arrived per second; beside it the payload's rate, what was sent, and how much of it was lost.
+/// What arrived per second; beside it the payload's rate, what was sent, and how much of it was
+/// lost.
 fn rate(found: &(Value, Value), octets: usize) -> Result<Sample, Trouble> {
     let (received, sent) = found;
     let per_second =
@@ -74,7 +75,8 @@ fn rate(found: &(Value, Value), octets: usize) -> Result<Sample, Trouble> {
     })
 }
 
-/// Times messages of so many octets there and, whole or as one octet, back; what is found is in microseconds.
+/// Times messages of so many octets there and, whole or as one octet, back; what is found is in
+/// microseconds.
 ///
 /// # Errors
 /// [`Trouble`], the machine's or an end's.

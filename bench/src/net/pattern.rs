@@ -2,7 +2,8 @@
 
 /// Octets that a sender hands over at once.
 pub(super) const WRITE_OCTETS: usize = 65_536;
-/// The pattern repeats after so many octets: a prime, so that it meets no boundary of segments or buffers again soon.
+/// The pattern repeats after so many octets: a prime, so that it meets no boundary of segments or
+/// buffers again soon.
 const PERIOD: usize = 251;
 
 /// Any part of the stream as one slice.

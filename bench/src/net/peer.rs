@@ -1,6 +1,7 @@
 //! The parent's side of the two processes of a measurement: this program, started twice more.
 //!
-//! Every wait is bounded. A child that does not do its part in time is killed, and so is one whose parent ends.
+//! Every wait is bounded. A child that does not do its part in time is killed, and so is one whose
+//! parent ends.
 
 use super::end::{End, Task};
 use crate::case::Trouble;
@@ -122,8 +123,8 @@ impl Drop for Peer {
     }
 }
 
-/// Runs both ends: that of side `first` is started first. The one that asks or receives says when it is over. Answers what that
-/// one found, then what the other did.
+/// Runs both ends: that of side `first` is started first. The one that asks or receives says when
+/// it is over. Answers what that one found, then what the other did.
 ///
 /// # Errors
 /// What either says, or that it said nothing.

@@ -98,7 +98,8 @@ impl Stage {
         Self { mtu_octets: Some(mtu_octets), ..Self::default() }
     }
 
-    /// Runs one round of a case. Answers what the end found that asks or receives, then what the other did.
+    /// Runs one round of a case. Answers what the end found that asks or receives, then what the
+    /// other did.
     ///
     /// # Errors
     /// [`Trouble`], the machine's or an end's.
@@ -131,7 +132,8 @@ impl Stage {
             }
             System::XkTcp(Wire::Shm | Wire::Host) | System::XkTcpLarge => return Ok(None),
             System::Rpc(_, Wire::Shm | Wire::HostUdp) => return Ok(None),
-            // Ports and their range are its own there; without the right to one, those of the machine do.
+            // Ports and their range are its own there; without the right to one, those of the
+            // machine do.
             System::LinuxTcpLoopback => {
                 let scene = self.scene.get_or_init(|| Scene::new(self.mtu_octets));
                 return Ok(scene.as_ref().ok().map(|scene| scene.path(0)));
@@ -181,7 +183,8 @@ impl Stage {
     }
 }
 
-/// Two ends and, in a space of its own between them, a process that carries frames from one to the other and loses some.
+/// Two ends and, in a space of its own between them, a process that carries frames from one to the
+/// other and loses some.
 fn faulty() -> Result<(Scene, Peer), Trouble> {
     let (scene, between) = Scene::with_space_between()?;
     let end = End {
@@ -201,7 +204,8 @@ fn faulty() -> Result<(Scene, Peer), Trouble> {
     Ok((scene, peer))
 }
 
-/// The side that is started first: who makes a device that the other needs, or else who answers or receives.
+/// The side that is started first: who makes a device that the other needs, or else who answers or
+/// receives.
 fn first(setting: &Setting) -> usize {
     match setting.system {
         System::XkFrames(Wire::Tap) | System::Bare(Wire::Tap) => 0,
@@ -209,7 +213,8 @@ fn first(setting: &Setting) -> usize {
     }
 }
 
-/// The first of two ports that runs at the same time on one machine hardly share: below those that Linux gives by itself.
+/// The first of two ports that runs at the same time on one machine hardly share: below those that
+/// Linux gives by itself.
 fn port() -> u16 {
     10_000 + (std::process::id() % 10_000) as u16 * 2
 }

@@ -1,4 +1,5 @@
-//! UDP sockets of Linux: one system call a message, or one for as many as segmentation offload takes.
+//! UDP sockets of Linux: one system call a message, or one for as many as segmentation offload
+//! takes.
 
 use super::child::failed;
 use super::end::{End, System, Task, Wire};

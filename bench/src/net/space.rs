@@ -1,5 +1,6 @@
-//! Network namespaces without names: they, their devices and addresses live as long as this process holds them, and the system
-//! takes them back however it ends. So nothing is left behind by a panic, Ctrl-C or `kill -9`.
+//! Network namespaces without names: they, their devices and addresses live as long as this process
+//! holds them, and the system takes them back however it ends. So nothing is left behind by a
+//! panic, Ctrl-C or `kill -9`.
 
 use super::space_unsafe;
 use crate::case::Trouble;
@@ -24,7 +25,8 @@ fn aside<T: Send>(work: impl FnOnce() -> Result<T, Trouble> + Send) -> Result<T,
 }
 
 impl Space {
-    /// A namespace whose loopback device is up, with IPv6 off so that nobody but the benchmark sends.
+    /// A namespace whose loopback device is up, with IPv6 off so that nobody but the benchmark
+    /// sends.
     fn new() -> Result<Self, Trouble> {
         let link = aside(|| {
             space_unsafe::leave_for_a_fresh_one().map_err(|error| {
@@ -136,8 +138,8 @@ impl Scene {
         Ok(Self { spaces, _between: None })
     }
 
-    /// Makes both with a third between them, which holds the other ends of their devices; answers its path as well. Nothing is left to
-    /// devices.
+    /// Makes both with a third between them, which holds the other ends of their devices; answers
+    /// its path as well. Nothing is left to devices.
     ///
     /// # Errors
     /// As for [`Scene::new`].

@@ -4,6 +4,7 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 /// Moves the calling thread into a fresh network namespace.
 pub(super) fn leave_for_a_fresh_one() -> rustix::io::Result<()> {
-    // SAFETY: the table of open files, which is what makes this function unsafe, is not asked to be parted.
+    // SAFETY: the table of open files, which is what makes this function unsafe, is not asked to be
+    // parted.
     unsafe { unshare_unsafe(UnshareFlags::NEWNET) }
 }

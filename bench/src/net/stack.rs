@@ -81,7 +81,8 @@ fn participants(end: &End, mine: &str, other: &str) -> Participants {
     }
 }
 
-/// The number of the user on ETH: the first EtherType for local experiments (IEEE 802-2014 section 9.2.4).
+/// The number of the user on ETH: the first EtherType for local experiments (IEEE 802-2014 section
+/// 9.2.4).
 const ETHER_TYPE: u32 = 0x88b5;
 /// The number of the user on IP: the first for experiments (RFC 3692 section 2.1).
 pub(super) const IP_PROTOCOL: u8 = 253;
@@ -241,7 +242,8 @@ pub(super) fn run_under<T: Top + 'static>(
         let what = format!("the catalog has no `{kind}`");
         return Err(Trouble::Skipped(what));
     }
-    // The first line of what is said to a person; the rest shows the place in a file that there is none of.
+    // The first line of what is said to a person; the rest shows the place in a file that there is
+    // none of.
     let wrong =
         |mistakes: String| Trouble::Failed(mistakes.lines().next().unwrap_or_default().to_owned());
     let graph = xk_compose::check(text, "bench.kdl", &catalog).map_err(|d| wrong(d.to_text()))?;

@@ -20,7 +20,8 @@ use xk_run::interrupt_unsafe::is_requested;
 /// Octets that one reading call takes.
 const READ_OCTETS: usize = 256 * 1024;
 
-/// Octets of small buffers, of which Linux makes twice as many and gives half of those as window (tcp(7)).
+/// Octets of small buffers, of which Linux makes twice as many and gives half of those as window
+/// (tcp(7)).
 const SMALL_OCTETS: usize = 4096;
 
 /// The congestion control of who sends.

@@ -1,6 +1,8 @@
-//! The user of a measured graph with TCP at its top: a protocol that asks, answers, sends, receives, or connects again and again.
+//! The user of a measured graph with TCP at its top: a protocol that asks, answers, sends,
+//! receives, or connects again and again.
 //!
-//! What arrives is copied into memory of the user's, as `read` would, and what it sends comes from there.
+//! What arrives is copied into memory of the user's, as `read` would, and what it sends comes from
+//! there.
 
 use super::end::{End, Task};
 use super::exchange::{KNOCK, PATIENCE, Trips, Window};
@@ -21,7 +23,8 @@ use xk_kit::stream::{StreamEvent, StreamNotice, StreamSpace};
 
 /// Room for the headers of TCP, IP and Ethernet, in octets.
 const HEADROOM: usize = 128;
-/// The ports that connections are opened from, one after the other, so that one that waits for late segments is not met soon.
+/// The ports that connections are opened from, one after the other, so that one that waits for late
+/// segments is not met soon.
 const PORT_FIRST: u16 = 20_000;
 const PORT_COUNT: u32 = 40_000;
 
@@ -134,7 +137,8 @@ impl Inner {
         }
     }
 
-    /// Takes octets in, as a program would; checks them as long as nothing is measured yet. Answers how many.
+    /// Takes octets in, as a program would; checks them as long as nothing is measured yet. Answers
+    /// how many.
     fn read(&self, message: &Message) -> usize {
         let mut buffer = self.buffer.borrow_mut();
         let mut offset = 0;
@@ -210,7 +214,8 @@ impl Protocol for StreamUser {
             let local = Participants::local(Part::port(inner.port));
             let _stands = inner.lower.open_enable(cx, Upper::new(this), local)?;
         } else {
-            // A wire may have to find its peer first; a SYN that goes too early is repeated after a second.
+            // A wire may have to find its peer first; a SYN that goes too early is repeated after a
+            // second.
             let _ = cx.schedule_protocol(this, KNOCK, 0);
         }
         Ok(())
@@ -292,7 +297,8 @@ impl Top for StreamUser {
         }
         match inner.task {
             Task::Ask | Task::Connect => {
-                // Before the first answer a lost SYN, and a lost question for an address, may each take a second.
+                // Before the first answer a lost SYN, and a lost question for an address, may each
+                // take a second.
                 let patience = if inner.answered.get() { 1 } else { 2 } * PATIENCE;
                 now.since(inner.heard.get()) > patience
             }

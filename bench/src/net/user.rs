@@ -1,4 +1,5 @@
-//! The user of a measured graph: a protocol at its top that sends the next message from where the last one arrives.
+//! The user of a measured graph: a protocol at its top that sends the next message from where the
+//! last one arrives.
 
 use super::end::{End, Task};
 use super::exchange::{BURST, KNOCK, PATIENCE, Trips, Window, sent};
@@ -93,7 +94,8 @@ impl Top for User {
         let Some(begun) = inner.begun.get() else {
             inner.begun.set(Some(now));
             inner.heard.set(now);
-            // A wire may have to find its peer first; who asks for an address too early waits for a second.
+            // A wire may have to find its peer first; who asks for an address too early waits for a
+            // second.
             let _ = cx.schedule_protocol(this, KNOCK, 0);
             return false;
         };
@@ -165,7 +167,8 @@ impl Inner {
         message.is_some_and(|message| session.push(cx, message).is_ok())
     }
 
-    /// Sends a burst: one message behind one that did not go, twice as many each time that all went.
+    /// Sends a burst: one message behind one that did not go, twice as many each time that all
+    /// went.
     fn send_some(&self, cx: &Kernel) {
         let session = self.session.borrow();
         let Some(session) = &*session else {

@@ -48,7 +48,8 @@ fn cases() -> Vec<Case> {
             }
         });
         list.extend([ours.beside(LINUX), theirs.of(LINUX)]);
-        // Table III says what one port costs, and the text what forty cost more: nothing, and a tenth.
+        // Table III says what one port costs, and the text what forty cost more: nothing, and a
+        // tenth.
         let unix = match ports {
             1 => Some(5360.0),
             40 => Some(5896.0),

@@ -1,8 +1,10 @@
 //! The tables and figures of the first two papers, each with the paper's column, Linux's and ours.
 //!
-//! Hutchinson and Peterson, "The x-Kernel: An Architecture for Implementing Network Protocols", IEEE Transactions on Software
-//! Engineering 17(1), January 1991, section IV. Its machines were two Sun 3/75 (68020, 16.67 MHz) on a 10 Mbit/s Ethernet;
-//! its Unix was SunOS 4.0.3. The second paper is named where its tables are. Their figures stand beside ours to compare proportions within a column, not speeds across.
+//! Hutchinson and Peterson, "The x-Kernel: An Architecture for Implementing Network Protocols",
+//! IEEE Transactions on Software Engineering 17(1), January 1991, section IV. Its machines were two
+//! Sun 3/75 (68020, 16.67 MHz) on a 10 Mbit/s Ethernet; its Unix was SunOS 4.0.3. The second paper
+//! is named where its tables are. Their figures stand beside ours to compare proportions within a
+//! column, not speeds across.
 
 mod figure_6;
 pub(crate) mod linux;

@@ -1,9 +1,10 @@
 //! The tables of the second paper, and the first one's of RPC.
 //!
-//! Hutchinson, Peterson, Abbott and O'Malley, "RPC in the x-Kernel: Evaluating New Design Techniques", Proceedings of the Twelfth ACM
-//! Symposium on Operating Systems Principles, December 1989, section 4: two Sun 3/75 on a 10 Mbit/s Ethernet, kernel to kernel.
-//! A call without arguments is the latency; one of 16 kilobytes that answers nothing gives the throughput, and against one
-//! of a kilobyte what each further kilobyte costs.
+//! Hutchinson, Peterson, Abbott and O'Malley, "RPC in the x-Kernel: Evaluating New Design
+//! Techniques", Proceedings of the Twelfth ACM Symposium on Operating Systems Principles, December
+//! 1989, section 4: two Sun 3/75 on a 10 Mbit/s Ethernet, kernel to kernel. A call without
+//! arguments is the latency; one of 16 kilobytes that answers nothing gives the throughput, and
+//! against one of a kilobyte what each further kilobyte costs.
 
 use super::{X_KERNEL, quoted};
 use crate::case::{Benchmark, Better, Case, Goal, Sample, Trouble};
@@ -38,7 +39,8 @@ const SIXTEEN: &str = "16 KiB";
 const THROUGHPUT: &str = "throughput";
 const INCREMENTAL: &str = "each further KiB";
 
-/// A line of the paper's tables: milliseconds, kilobytes a second, milliseconds for each further kilobyte.
+/// A line of the paper's tables: milliseconds, kilobytes a second, milliseconds for each further
+/// kilobyte.
 type Line = (&'static str, &'static str, [f64; 3]);
 const TABLE_1: [Line; 4] = [
     ("N.RPC", SPRITE, [2.6, 700.0, 1.2]),

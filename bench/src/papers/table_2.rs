@@ -1,8 +1,9 @@
 //! Table II: which part of a UDP round trip is spent where.
 //!
-//! Valgrind's callgrind counts the instructions of so many round trips of one octet through UDP, IP and ETH in one process,
-//! and of twice as many; the difference is theirs alone. Each instruction belongs to the source file that it comes from; one
-//! from a library belongs to the function that it was inlined into. So the shares sum to the whole.
+//! Valgrind's callgrind counts the instructions of so many round trips of one octet through UDP, IP
+//! and ETH in one process, and of twice as many; the difference is theirs alone. Each instruction
+//! belongs to the source file that it comes from; one from a library belongs to the function that
+//! it was inlined into. So the shares sum to the whole.
 
 use super::{X_KERNEL, quoted};
 use crate::case::{Benchmark, Case, Trouble};
@@ -188,8 +189,9 @@ fn number(
     component
 }
 
-/// So many round trips of one octet, each frame dispatched to a shepherd as the real poll loop does. The argument may name
-/// besides among how many open sessions each is through one at random: for profiles.
+/// So many round trips of one octet, each frame dispatched to a shepherd as the real poll loop
+/// does. The argument may name besides among how many open sessions each is through one at random:
+/// for profiles.
 pub(crate) fn round_trips(argument: &str) -> Result<Vec<f64>, String> {
     let mut words = argument.split(' ').map(str::parse);
     let trips: u64 = words.next().and_then(Result::ok).ok_or("not a number of round trips")?;

@@ -1,5 +1,6 @@
-//! Tables III, IV and V and figure 5: latency by stack, what each protocol adds, throughput, and latency by size; between two
-//! processes on the two ends of a veth pair, xk over packet sockets beside Linux's own sockets.
+//! Tables III, IV and V and figure 5: latency by stack, what each protocol adds, throughput, and
+//! latency by size; between two processes on the two ends of a veth pair, xk over packet sockets
+//! beside Linux's own sockets.
 
 use super::{SUN_OS, X_KERNEL, quoted};
 use crate::case::{Benchmark, Case, Sample};
@@ -224,7 +225,8 @@ fn cases_5() -> Vec<Case> {
 const SMALL_WINDOW: &str = "TCP, packets of 1 kilobyte, a window of 4";
 const LARGE_WINDOW: &str = "TCP, packets of 1 kilobyte, any window";
 
-/// TCP's rows: a kilobyte a write, and as the paper had it a window of four, so that the sender stops and waits.
+/// TCP's rows: a kilobyte a write, and as the paper had it a window of four, so that the sender
+/// stops and waits.
 fn streams_5() -> Vec<Case> {
     let kilobyte = Stage::with_mtu(MTU_OF_KILOBYTE);
     let pairs = [

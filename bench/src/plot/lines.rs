@@ -16,8 +16,8 @@ const AXIS: i32 = 48;
 /// Space for the axis left of it.
 const LEFT: i32 = 70;
 
-/// The first number in a row's name with its place, as in `1,400 octets`, `16 Ki octets` and `0.5 s`. What stands in
-/// parentheses explains, and counts for nothing.
+/// The first number in a row's name with its place, as in `1,400 octets`, `16 Ki octets` and
+/// `0.5 s`. What stands in parentheses explains, and counts for nothing.
 fn number(row: &str) -> Option<(f64, std::ops::Range<usize>)> {
     let row = row.split('(').next().unwrap_or(row);
     let from = row.find(|c: char| c.is_ascii_digit())?;

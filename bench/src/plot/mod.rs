@@ -17,8 +17,9 @@ pub enum Plot {
     /// A bar for each row and system: the median, with a whisker from minimum to maximum.
     #[default]
     Bars,
-    /// A line for each system over the number in the row's name, such as `1,400 octets`. Rows without a number are left out;
-    /// rows that differ in more than the number make lines of their own.
+    /// A line for each system over the number in the row's name, such as `1,400 octets`. Rows
+    /// without a number are left out; rows that differ in more than the number make lines of their
+    /// own.
     Lines {
         /// What the number is.
         x: &'static str,

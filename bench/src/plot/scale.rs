@@ -13,8 +13,8 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// An axis from the place `from` to the place `to` for all of `figures`: logarithmic if they span decades, else beginning
-    /// at zero.
+    /// An axis from the place `from` to the place `to` for all of `figures`: logarithmic if they
+    /// span decades, else beginning at zero.
     pub(super) fn over(figures: impl Iterator<Item = f64>, from: i32, to: i32) -> Self {
         let (mut least, mut high, mut signed) = (f64::INFINITY, 0.0_f64, 0.0_f64);
         for figure in figures.filter(|x| x.is_finite()) {

@@ -1,5 +1,5 @@
-//! The same by others: gRPC (tonic), tarpc and ONC RPC (libtirpc), each a server and a client over the loopback device, built when they
-//! are measured, if their tools are here.
+//! The same by others: gRPC (tonic), tarpc and ONC RPC (libtirpc), each a server and a client over
+//! the loopback device, built when they are measured, if their tools are here.
 
 use crate::built::{Built, Files, numbers};
 use crate::case::{Sample, Trouble};
@@ -72,7 +72,8 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    /// Calls a procedure that takes so many octets and answers nothing, one call after the other; in microseconds.
+    /// Calls a procedure that takes so many octets and answers nothing, one call after the other;
+    /// in microseconds.
     ///
     /// # Errors
     /// [`Trouble`]: tools that are missing, or what goes wrong.
@@ -150,7 +151,8 @@ fn build_rust() -> Result<Built, Trouble> {
     let what =
         "cargo and the peers' crates in its cache (cd bench/peers/rpc && cargo fetch --locked)";
     for package in ["rpc-peer-grpc", "rpc-peer-tarpc"] {
-        // What is not in the cache is not fetched. Where other builds put theirs is no concern of this one.
+        // What is not in the cache is not fetched. Where other builds put theirs is no concern of
+        // this one.
         let mut cargo = Command::new("cargo");
         cargo.args(["build", "--release", "--locked", "--offline", "--quiet"]);
         cargo.args(["--target-dir", "target", "--package", package]);

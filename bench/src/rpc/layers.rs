@@ -1,4 +1,5 @@
-//! `rpc-inprocess`: an empty call between two kernels of one thread, by configuration; differences are what a layer costs.
+//! `rpc-inprocess`: an empty call between two kernels of one thread, by configuration; differences
+//! are what a layer costs.
 
 use super::pair::Pair;
 use super::stacks::Stack;

@@ -1,5 +1,5 @@
-//! Calls of a procedure that answers nothing, one after the other, between two processes: `rpc-null` with no arguments, `rpc-16k`
-//! with sixteen kilobytes of them.
+//! Calls of a procedure that answers nothing, one after the other, between two processes:
+//! `rpc-null` with no arguments, `rpc-16k` with sixteen kilobytes of them.
 
 pub(crate) mod foreign;
 mod layers;
@@ -60,7 +60,8 @@ fn null() -> Benchmark {
     )
 }
 
-/// The row in which ours spin and the others sleep on one core, where they are fastest but for spinning.
+/// The row in which ours spin and the others sleep on one core, where they are fastest but for
+/// spinning.
 const SPINNING_AGAINST_SLEEPING: &str = "spinning, others one core";
 
 fn null_cases() -> Vec<Case> {
@@ -87,7 +88,8 @@ fn null_cases() -> Vec<Case> {
     list
 }
 
-/// Compared with libtirpc over UDP, which both are on the same wire; two cores wake each other, at a cost of their own.
+/// Compared with libtirpc over UDP, which both are on the same wire; two cores wake each other, at
+/// a cost of their own.
 fn beside_tirpc(case: Case, mode: Mode) -> Case {
     let case = case.beside(Foreign::OncUdp.name());
     match mode {

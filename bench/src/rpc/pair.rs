@@ -1,5 +1,5 @@
-//! Two kernels of one thread with a cable between them: a shepherd of the first calls, the loop that its waits leave to another
-//! carries the frames.
+//! Two kernels of one thread with a cable between them: a shepherd of the first calls, the loop
+//! that its waits leave to another carries the frames.
 
 use super::stacks::{Stack, USERS};
 use super::users::{Asker, Procedure, call, request};

@@ -1,20 +1,23 @@
-//! The configurations of protocols whose calls are measured, each as lines of a graph file and what its user opens.
+//! The configurations of protocols whose calls are measured, each as lines of a graph file and what
+//! its user opens.
 
 use std::net::Ipv4Addr;
 use xk_catalog::PROTOCOLS;
 use xk_core::{Part, Participant, Participants};
 use xk_kit::call::{PROCEDURE, PROGRAM, VERSION};
 
-/// The procedure that answers nothing; of a program of ONC RPC too, whose layers answer procedure 0 by themselves (RFC 5531, section
-/// 12.1).
+/// The procedure that answers nothing; of a program of ONC RPC too, whose layers answer procedure 0
+/// by themselves (RFC 5531, section 12.1).
 const NULL: u64 = 1;
-/// A program from those for whoever likes (RFC 5531, section 14), and a port below those that Linux gives by itself.
+/// A program from those for whoever likes (RFC 5531, section 14), and a port below those that Linux
+/// gives by itself.
 const SUN_PROGRAM: u64 = 0x2000_1991;
 const SUN_VERSION: u64 = 1;
 const SUN_PORT: u16 = 20_491;
 
-/// A configuration, named as in the paper: "RPC in the x-Kernel: Evaluating New Design Techniques", sections 3 and 4. Packets are the
-/// paper's, of 1500 octets, for both kinds: `mrpc` fills them as `fragment` does.
+/// A configuration, named as in the paper: "RPC in the x-Kernel: Evaluating New Design Techniques",
+/// sections 3 and 4. Packets are the paper's, of 1500 octets, for both kinds: `mrpc` fills them as
+/// `fragment` does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stack {
     MonolithicEth,
@@ -201,7 +204,8 @@ impl Stack {
     }
 }
 
-/// The numbers of the users, which the catalog's protocols do not know: those for experiments (RFC 3692, section 2.1), and the
-/// same on what carries IP's numbers; on Ethernet the one that `vip` derives.
+/// The numbers of the users, which the catalog's protocols do not know: those for experiments (RFC
+/// 3692, section 2.1), and the same on what carries IP's numbers; on Ethernet the one that `vip`
+/// derives.
 pub(crate) const USERS: [(&str, u32); 5] =
     [("eth", 0x3900 + 253), ("ip", 253), ("vip", 253), ("fragment", 253), ("channel", 253)];

@@ -1,5 +1,5 @@
-//! A connection opened, one octet there and back on it, and closed by the client; and octets there and back on one that stays.
-//! Both in one process.
+//! A connection opened, one octet there and back on it, and closed by the client; and octets there
+//! and back on one that stays. Both in one process.
 
 use crate::cable::{HEADROOM, Host, at};
 use crate::uppers::Server;
@@ -16,7 +16,8 @@ use xk_kit::stream::{StreamEvent, StreamNotice};
 
 /// How much later it is with each connection.
 const STEP: Duration = Duration::from_micros(100);
-/// The client's ports, one after the other; those that were used wait for late segments, and make room.
+/// The client's ports, one after the other; those that were used wait for late segments, and make
+/// room.
 const PORT_FIRST: u16 = 20_000;
 const PORTS: u64 = 10_000;
 /// Connections that there may be, those that wait included.

@@ -1,6 +1,8 @@
-//! The same with stacks in other languages: a program for each, built when it is measured, if its tools are here.
+//! The same with stacks in other languages: a program for each, built when it is measured, if its
+//! tools are here.
 //!
-//! Nothing is fetched. Each program prints the nanoseconds of a segment, and how many frames came back for each that went.
+//! Nothing is fetched. Each program prints the nanoseconds of a segment, and how many frames came
+//! back for each that went.
 
 use super::{OPERATIONS, ROW};
 use crate::built::{Built, Files, numbers};
@@ -15,7 +17,8 @@ pub(super) const GVISOR: &str = "gVisor";
 
 /// How long a round may take.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Frames back for each there that an acknowledgement of every second segment makes, with some grace for what both sides begin with.
+/// Frames back for each there that an acknowledgement of every second segment makes, with some
+/// grace for what both sides begin with.
 const ANSWERED_MIN: f64 = 0.45;
 /// gVisor takes so many times as long as others: its rounds are shorter.
 const GVISOR_SHARE: f64 = 0.25;

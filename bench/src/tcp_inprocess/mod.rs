@@ -1,8 +1,9 @@
 //! TCP over IP over Ethernet in one process: a stream from one host to the other.
 //!
-//! Two hosts, a cable between them for packets of 1500 octets. One operation sends the octets of one segment: they are copied into
-//! the sender's memory, cut into segments, carried over, checked, acknowledged at least every second segment, and taken by an
-//! application that counts them. All checksums are computed and verified on both sides of the comparison.
+//! Two hosts, a cable between them for packets of 1500 octets. One operation sends the octets of
+//! one segment: they are copied into the sender's memory, cut into segments, carried over, checked,
+//! acknowledged at least every second segment, and taken by an application that counts them. All
+//! checksums are computed and verified on both sides of the comparison.
 
 mod connects;
 mod foreign;
@@ -21,8 +22,8 @@ const WRITE: usize = 16 * 1024;
 /// Octets of a measurement, in segments.
 const OPERATIONS: u64 = 40_000;
 const ROW: &str = "one segment";
-/// An octet there and back, and a connection's whole life, for their instructions; between processes `tcp-rtt` and `tcp-connect`
-/// measure them.
+/// An octet there and back, and a connection's whole life, for their instructions; between
+/// processes `tcp-rtt` and `tcp-connect` measure them.
 const CONNECTION: &str = "one connection, an octet there and back";
 const CONNECTIONS: u64 = 10_000;
 const TRIP: &str = "one octet there and back";

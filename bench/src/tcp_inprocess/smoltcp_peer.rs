@@ -66,7 +66,8 @@ impl Pair {
         pair
     }
 
-    /// The sender writes and sends; the receiver gets two frames at a time, takes what they bring, and acknowledges.
+    /// The sender writes and sends; the receiver gets two frames at a time, takes what they bring,
+    /// and acknowledges.
     fn turn(&mut self) {
         self.now += TURN;
         let (a, b) = (&mut self.a, &mut self.b);

@@ -1,8 +1,9 @@
 //! UDP over IP over Ethernet in one process: send, and receive at the other end.
 //!
-//! Two hosts, a cable between them. One operation makes a message of the given size, pushes it through UDP,
-//! IP, ARP's session and ETH onto the cable, and passes the frame up through the other host's ETH, IP and UDP to
-//! the application, which counts it. All checksums are computed and verified on both sides of the comparison.
+//! Two hosts, a cable between them. One operation makes a message of the given size, pushes it
+//! through UDP, IP, ARP's session and ETH onto the cable, and passes the frame up through the other
+//! host's ETH, IP and UDP to the application, which counts it. All checksums are computed and
+//! verified on both sides of the comparison.
 
 mod ours;
 mod smoltcp_peer;

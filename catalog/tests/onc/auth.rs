@@ -179,7 +179,8 @@ fn a_shorthand_takes_the_place_of_the_credential_until_it_is_too_old() {
     assert_eq!([0, 2, 4].map(flavor), [1, 2, 2]);
     // The reply to the whole credential brought it, in its verifier.
     assert_eq!(net.wire.borrow()[1].1[8 + 12..8 + 28], words(&[2, 32, 2, 24]));
-    // Too old: the server rejects it, the client says again who he is, and the caller notices nothing.
+    // Too old: the server rejects it, the client says again who he is, and the caller notices
+    // nothing.
     net.cx.advance(Duration::from_secs(3600));
     assert_eq!(net.call(&session, b"abcd"), Ok(b"abcd".to_vec()));
     assert_eq!(net.drops("authshort-server", &REJECTED_CREDENTIALS), 1);
@@ -232,8 +233,9 @@ fn a_client_without_credentials_is_told_that_they_are_wanted() {
     net.finish();
 }
 
-/// Calls once while the network carries nothing, and gives the client these replies, in words behind number and type, each to one
-/// request after the other. What the call brought, and the requests in order, from the flavor of the credential on.
+/// Calls once while the network carries nothing, and gives the client these replies, in words
+/// behind number and type, each to one request after the other. What the call brought, and the
+/// requests in order, from the flavor of the credential on.
 fn answered(
     net: &Rc<Net>,
     session: &SessionRef,
@@ -282,7 +284,8 @@ fn whatever_a_server_says_of_a_shorthand_the_client_says_again_who_he_is() {
     let empty: &[u32] = &[0, 0, 0, 0, 43];
     let mut by_shorthand = words(&[2, 8, 0x0102_0304, 0x0506_0708, 0, 0]);
     by_shorthand.extend(b"args");
-    // Rejected, and what servers say that know nothing of shorthands any more: no such flavor, too weak, bad, anything.
+    // Rejected, and what servers say that know nothing of shorthands any more: no such flavor, too
+    // weak, bad, anything.
     for stat in [2, 5, 1, 13] {
         let net = Net::new(7, &short);
         let session = net.open(1);

@@ -1,4 +1,5 @@
-//! A network that loses, repeats and delays: zero or more executions, at least one for each reply, and no reply to another call.
+//! A network that loses, repeats and delays: zero or more executions, at least one for each reply,
+//! and no reply to another call.
 
 use crate::net::{Faults, Net, over};
 use core::cell::{Cell, RefCell};

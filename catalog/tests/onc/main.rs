@@ -1,4 +1,5 @@
-//! The whole stack, from the table of programs down to datagrams: against the octets of the standard, and against itself.
+//! The whole stack, from the table of programs down to datagrams: against the octets of the
+//! standard, and against itself.
 
 mod auth;
 mod calls;

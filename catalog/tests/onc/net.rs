@@ -1,4 +1,5 @@
-//! Two hosts in one kernel, in virtual time, each with a whole stack, and a network between them that loses, repeats and delays.
+//! Two hosts in one kernel, in virtual time, each with a whole stack, and a network between them
+//! that loses, repeats and delays.
 
 use core::cell::{Cell, RefCell};
 use core::net::Ipv4Addr;
@@ -34,8 +35,8 @@ pub(crate) struct Faults {
 /// What a server does with a request.
 type Act = Rc<dyn Fn(&Kernel, u32, &Message) -> Option<&'static Reason>>;
 
-/// A server: procedure 1 gives back what it got, 2 takes nothing and refuses anything else, 3 waits for ten milliseconds;
-/// others there are not.
+/// A server: procedure 1 gives back what it got, 2 takes nothing and refuses anything else, 3 waits
+/// for ten milliseconds; others there are not.
 pub(crate) struct Server {
     lower: ProtocolRef,
     local: String,
@@ -305,7 +306,8 @@ impl Net {
         }
     }
 
-    /// Lets a datagram with this payload arrive at the server from port 1023 of host 1, and gives the payload of the answer.
+    /// Lets a datagram with this payload arrive at the server from port 1023 of host 1, and gives
+    /// the payload of the answer.
     pub(crate) fn datagram(self: &Rc<Self>, payload: &[u8]) -> Option<Vec<u8>> {
         self.datagram_from(1023, payload)
     }

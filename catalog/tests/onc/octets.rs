@@ -74,7 +74,8 @@ fn the_client_sends_the_standard_s_octets() {
     net.finish();
 }
 
-/// NFS version 3 GETATTR in Wireshark's test capture nfs.pcap, from port 1023, and its reply. The credential is of AUTH_SYS.
+/// NFS version 3 GETATTR in Wireshark's test capture nfs.pcap, from port 1023, and its reply. The
+/// credential is of AUTH_SYS.
 pub(crate) fn real() -> (Vec<u8>, Vec<u8>) {
     let call = [
         0x7b55_8aeb,

@@ -1,4 +1,5 @@
-//! The port mapper in the stack: ports found at the first call, mappings as long as they are served, calls on behalf of others.
+//! The port mapper in the stack: ports found at the first call, mappings as long as they are
+//! served, calls on behalf of others.
 
 use crate::net::{Faults, Net, PORT, PROGRAM, classic, host, words};
 use core::cell::RefCell;

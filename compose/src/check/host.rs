@@ -54,13 +54,14 @@ impl<'a> Site<'a> {
         self.uppers.get(at).map_or(&[], |uppers| uppers)
     }
 
-    /// True if the node has no header of its own: whoever stands on it is known below by its own number.
+    /// True if the node has no header of its own: whoever stands on it is known below by its own
+    /// number.
     pub(super) fn is_virtual(&self, at: usize) -> bool {
         self.entry(at).is_some_and(is_virtual) && !self.lowers[at].is_empty()
     }
 
-    /// True for a layer of calls that has a header but passes addresses and numbers through: it has no number anywhere, and nobody
-    /// has one on it.
+    /// True for a layer of calls that has a header but passes addresses and numbers through: it has
+    /// no number anywhere, and nobody has one on it.
     pub(super) fn is_unnumbered(&self, entry: &Entry) -> bool {
         let of_it = |n: &Number| n.lower == entry.kind || n.upper == entry.kind;
         entry.realm == Realm::Rpc

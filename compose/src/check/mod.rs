@@ -1,7 +1,8 @@
 //! The check: every mistake of a graph in one run, each at its place, before anything is built.
 //!
-//! The language's own check comes first (syntax, names that must differ, names that must exist); this one goes on from there
-//! with the catalog. Hosts alike are checked once, with the first and the last index filled in.
+//! The language's own check comes first (syntax, names that must differ, names that must exist);
+//! this one goes on from there with the catalog. Hosts alike are checked once, with the first and
+//! the last index filled in.
 
 mod host;
 mod links;
@@ -23,8 +24,8 @@ use crate::rehearse;
 /// Checks the graph file `source`, called `file` in messages, against `catalog`.
 ///
 /// # Errors
-/// All mistakes that were found, warnings included, if one of them is an error. Warnings alone do not fail; see
-/// [`CheckedGraph::warnings`].
+/// All mistakes that were found, warnings included, if one of them is an error. Warnings alone do
+/// not fail; see [`CheckedGraph::warnings`].
 pub fn check(
     source: &str,
     file: &str,

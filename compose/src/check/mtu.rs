@@ -13,8 +13,9 @@ struct Pile {
     names: Vec<String>,
 }
 
-/// Compares every `mtu` with the headers of the tallest tower above it. An MTU counts what a frame carries behind the
-/// hardware header; for a layer other than a link's own it counts the layer's own header as well.
+/// Compares every `mtu` with the headers of the tallest tower above it. An MTU counts what a frame
+/// carries behind the hardware header; for a layer other than a link's own it counts the layer's
+/// own header as well.
 pub(super) fn check(
     site: &Site<'_>,
     order: &[usize],
@@ -80,8 +81,8 @@ fn with_own(site: &Site<'_>, at: usize, piles: &[Pile]) -> Pile {
     pile
 }
 
-/// The MTU that the graph gives a node, by a parameter or by the link it hangs on, and the one or two places where the
-/// graph says so.
+/// The MTU that the graph gives a node, by a parameter or by the link it hangs on, and the one or
+/// two places where the graph says so.
 fn mtu_of(site: &Site<'_>, at: usize, links: Links<'_>) -> Option<(usize, Span, Option<Span>)> {
     let node = site.node(at);
     if let Some(param) = node.param("mtu") {

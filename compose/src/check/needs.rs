@@ -1,4 +1,5 @@
-//! What a protocol needs on some layers and not on others: a parameter, and its lowers in a certain order.
+//! What a protocol needs on some layers and not on others: a parameter, and its lowers in a certain
+//! order.
 
 use xk_core::graph::{Needed, NeededOn};
 use xk_lang::{Diagnostics, Span};
@@ -88,8 +89,9 @@ fn passes(site: &Site<'_>, upper: usize, lower: usize) -> bool {
     upper != lower && before.contains(&lower) && !before.iter().any(is_end)
 }
 
-/// Refuses lowers of which an earlier one goes through a later one: that one carries by itself whatever goes to the earlier, in one
-/// packet as well. Where `block` says what goes to a place, the graph knows better.
+/// Refuses lowers of which an earlier one goes through a later one: that one carries by itself
+/// whatever goes to the earlier, in one packet as well. Where `block` says what goes to a place,
+/// the graph knows better.
 fn rising(site: &Site<'_>, at: usize, block: &str, diagnostics: &mut Diagnostics) {
     let node = site.node(at);
     let lowers: Vec<(usize, usize)> = site.known_lowers(at).collect();

@@ -23,7 +23,8 @@ pub(super) struct Edge {
     pub(super) span: Span,
 }
 
-/// Checks the numbers of all nodes; answers for each node those that the graph overrides, and those that follow from others.
+/// Checks the numbers of all nodes; answers for each node those that the graph overrides, and those
+/// that follow from others.
 pub(super) fn check(
     site: &Site<'_>,
     order: &[usize],
@@ -71,8 +72,8 @@ pub(super) fn check(
     overrides
 }
 
-/// For each node, the protocols that messages from above reach it by number at: itself, or what lies below it if it passes
-/// numbers through.
+/// For each node, the protocols that messages from above reach it by number at: itself, or what
+/// lies below it if it passes numbers through.
 fn all_targets(site: &Site<'_>, order: &[usize]) -> Vec<Vec<Target>> {
     let mut targets: Vec<Vec<Target>> = vec![Vec::new(); site.lowers.len()];
     for &at in order {

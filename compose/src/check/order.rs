@@ -4,8 +4,9 @@ use xk_lang::Diagnostics;
 
 use super::host::Site;
 
-/// How many layers may stand one on another. A message and the answer to it pass them on the stack of
-/// one shepherd, 64 KiB: `fault`, the largest, takes 2.3 KiB there and back without optimization.
+/// How many layers may stand one on another. A message and the answer to it pass them on the stack
+/// of one shepherd, 64 KiB: `fault`, the largest, takes 2.3 KiB there and back without
+/// optimization.
 const LAYERS_MAX: usize = 24;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -15,14 +16,14 @@ enum Mark {
     Done,
 }
 
-/// The indices of the nodes in an order to build them, without those that a cycle keeps from being built. Each cycle is
-/// reported once.
+/// The indices of the nodes in an order to build them, without those that a cycle keeps from being
+/// built. Each cycle is reported once.
 pub(super) fn check(site: &Site<'_>, diagnostics: &mut Diagnostics) -> Vec<usize> {
     let count = site.lowers.len();
     let mut marks = vec![Mark::New; count];
     let mut order = Vec::with_capacity(count);
-    // A path of nodes, each with the number of lowers already looked at: no recursion, so that a tower of a million nodes
-    // does not exhaust the stack.
+    // A path of nodes, each with the number of lowers already looked at: no recursion, so that a
+    // tower of a million nodes does not exhaust the stack.
     let mut path: Vec<(usize, usize)> = Vec::new();
     let mut cyclic = vec![false; count];
     for start in 0..count {
@@ -81,7 +82,8 @@ pub(super) fn depths(site: &Site<'_>, order: &[usize], diagnostics: &mut Diagnos
     }
 }
 
-/// `cycle` holds each node once, in the order of standing on each other; the last stands on the first.
+/// `cycle` holds each node once, in the order of standing on each other; the last stands on the
+/// first.
 fn report(site: &Site<'_>, cycle: &[usize], diagnostics: &mut Diagnostics) {
     let mut names: Vec<String> =
         cycle.iter().map(|n| format!("`{}`", site.node(*n).name)).collect();

@@ -7,7 +7,8 @@ use xk_lang::Diagnostics;
 use super::host::{Site, is_transparent};
 use super::suggest;
 
-/// Checks one node against its lowers, which are checked already, and notes what it takes from above.
+/// Checks one node against its lowers, which are checked already, and notes what it takes from
+/// above.
 pub(super) fn check(site: &mut Site<'_>, at: usize, diagnostics: &mut Diagnostics) {
     let Some(entry) = site.entry(at) else { return };
     count(site, at, entry, diagnostics);

@@ -13,7 +13,8 @@ const BETWEEN_MAX: usize = 3;
 /// What a layer takes from above, and what it guarantees there.
 type Gives = (Family, Guarantees);
 
-/// The shortest tower of catalog kinds that `upper` can stand on and that can stand on the node `lower`, as help.
+/// The shortest tower of catalog kinds that `upper` can stand on and that can stand on the node
+/// `lower`, as help.
 pub(super) fn between(site: &Site<'_>, upper: &'static Entry, lower: usize) -> Option<String> {
     let bottom = site.entry(lower)?;
     let name = site.node(lower).name.as_str();
@@ -80,7 +81,8 @@ pub(super) fn is_numbered(site: &Site<'_>, upper: &Entry, lower: usize) -> bool 
     false
 }
 
-/// `upper` has a type number on the first of these, from the top, that tells its uppers apart by one.
+/// `upper` has a type number on the first of these, from the top, that tells its uppers apart by
+/// one.
 fn numbered<'a>(site: &Site<'_>, upper: &Entry, below: impl Iterator<Item = &'a Entry>) -> bool {
     let numbers = site.catalog.numbers();
     for lower in below {

@@ -105,8 +105,8 @@ fn one_host(
     }
 }
 
-/// Whether a partition of the link keeps one of these hosts from the others for a time: then one may
-/// take over from the other.
+/// Whether a partition of the link keeps one of these hosts from the others for a time: then one
+/// may take over from the other.
 fn apart(graph: &CheckedGraph, link: &str, hosts: [&str; 2]) -> bool {
     let links = graph.graph.links.iter().filter(|l| *l.name == *link);
     let partitions = links.flat_map(|link| link.blocks("partition"));
@@ -151,8 +151,8 @@ fn own_addresses<'n>(plan: &HostPlan, nodes: &'n [Node], at: usize, host: &str) 
     property.chain(blocks).collect()
 }
 
-/// The links of the wires that lie below a node, through its lower `first` alone if that is given. A link of the graph has its name;
-/// one behind a device, that of host and wire.
+/// The links of the wires that lie below a node, through its lower `first` alone if that is given.
+/// A link of the graph has its name; one behind a device, that of host and wire.
 fn links_below(
     plan: &HostPlan,
     nodes: &[Node],

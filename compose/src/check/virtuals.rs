@@ -1,4 +1,5 @@
-//! Layers without a header that choose among those below: how their uppers are known there, and who cannot stand on them.
+//! Layers without a header that choose among those below: how their uppers are known there, and who
+//! cannot stand on them.
 
 use xk_core::graph::{DerivedNumber, Exclusion, Way};
 use xk_lang::{Diagnostics, Span};
@@ -34,7 +35,8 @@ pub(super) fn rule(site: &Site<'_>, at: usize, target: usize) -> Option<Derived>
     Some(Derived { rule, base, by: at })
 }
 
-/// Adds the numbers of one node that follow from others to its own, `numbers`. Edges about which all is said are taken out.
+/// Adds the numbers of one node that follow from others to its own, `numbers`. Edges about which
+/// all is said are taken out.
 pub(super) fn derive(
     site: &Site<'_>,
     edges: &mut Vec<Edge>,
@@ -94,7 +96,8 @@ fn too_large(
         ));
 }
 
-/// Refuses a node that stands, perhaps through others without a header, on a layer that cannot carry its kind. True if so.
+/// Refuses a node that stands, perhaps through others without a header, on a layer that cannot
+/// carry its kind. True if so.
 pub(super) fn refuse(site: &Site<'_>, at: usize, diagnostics: &mut Diagnostics) -> bool {
     let Some(entry) = site.entry(at) else {
         return false;
@@ -125,7 +128,8 @@ pub(super) fn refuse(site: &Site<'_>, at: usize, diagnostics: &mut Diagnostics) 
     refused
 }
 
-/// The first layer from `lower` downwards, among those without a header, that excludes uppers of this kind.
+/// The first layer from `lower` downwards, among those without a header, that excludes uppers of
+/// this kind.
 fn excluded(site: &Site<'_>, lower: usize, upper: &str) -> Option<(usize, &'static Exclusion)> {
     let mut seen = vec![false; site.lowers.len()];
     let mut stack = vec![lower];
@@ -145,7 +149,8 @@ fn excluded(site: &Site<'_>, lower: usize, upper: &str) -> Option<(usize, &'stat
     None
 }
 
-/// Refuses a lower in a place where the layer wants another, as far as that is known: the two of `vip` the wrong way round.
+/// Refuses a lower in a place where the layer wants another, as far as that is known: the two of
+/// `vip` the wrong way round.
 pub(super) fn ways(
     site: &Site<'_>,
     at: usize,

@@ -1,7 +1,9 @@
-//! A layered layout: who stands on whom becomes rows of boxes with straight or once-bent lines between neighbouring rows.
+//! A layered layout: who stands on whom becomes rows of boxes with straight or once-bent lines
+//! between neighbouring rows.
 //!
-//! The steps are those of Sugiyama, Tagawa and Toda (1981): rows by the longest way down, a point on every row that a line
-//! passes, an order in each row by the mean place of the neighbours, and then places as near as possible to the neighbours'.
+//! The steps are those of Sugiyama, Tagawa and Toda (1981): rows by the longest way down, a point
+//! on every row that a line passes, an order in each row by the mean place of the neighbours, and
+//! then places as near as possible to the neighbours'.
 
 /// A box, or a point where a line passes a row.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,8 +39,8 @@ pub(super) struct Layout {
 /// Rounds of ordering and placing; more change nothing that is visible.
 const ROUNDS: usize = 12;
 
-/// Lays out nodes of these widths that stand on each other; `order` names each node after all that it stands on. Boxes of a
-/// row are `gap` apart.
+/// Lays out nodes of these widths that stand on each other; `order` names each node after all that
+/// it stands on. Boxes of a row are `gap` apart.
 pub(super) fn layout(widths: &[i64], lowers: &[&[usize]], order: &[usize], gap: i64) -> Layout {
     let mut layout = rows(widths, lowers, order);
     for _ in 0..ROUNDS {
@@ -140,7 +142,8 @@ fn pack(layout: &mut Layout, gap: i64) {
     }
 }
 
-/// Moves the cells of every row as near as possible to the middle of their neighbours, without changing their order.
+/// Moves the cells of every row as near as possible to the middle of their neighbours, without
+/// changing their order.
 fn place(layout: &mut Layout, gap: i64, above: bool) {
     let neighbours = neighbours(layout, above);
     let count = layout.rows.len();
@@ -176,7 +179,8 @@ fn place(layout: &mut Layout, gap: i64, above: bool) {
     }
 }
 
-/// The sequence nearest to `wanted`, in squares, that does not fall: neighbours that would are drawn together to their mean.
+/// The sequence nearest to `wanted`, in squares, that does not fall: neighbours that would are
+/// drawn together to their mean.
 fn not_falling(wanted: Vec<f64>) -> Vec<f64> {
     let mut blocks: Vec<(f64, usize)> = Vec::new();
     for value in wanted {

@@ -1,6 +1,7 @@
 //! Pictures of graphs: as text for a terminal, as SVG for everything else.
 //!
-//! Both use one layered layout ([`layout`]): wires at the bottom, every protocol above all that it stands on.
+//! Both use one layered layout ([`layout`]): wires at the bottom, every protocol above all that it
+//! stands on.
 
 mod label;
 mod layout;
@@ -14,8 +15,8 @@ use xk_lang::Host;
 /// Hosts with more protocols than this are named and not drawn: nobody could read it.
 const NODES_DRAWN_MAX: usize = 500;
 
-/// The graph as text with box-drawing characters, at most `columns` wide where the hosts allow it; of the host called
-/// `host`, or of all. Hosts alike are drawn once.
+/// The graph as text with box-drawing characters, at most `columns` wide where the hosts allow it;
+/// of the host called `host`, or of all. Hosts alike are drawn once.
 pub fn draw_text(graph: &CheckedGraph, host: Option<&str>, columns: usize) -> String {
     text::draw(graph, &chosen(graph, host), columns)
 }

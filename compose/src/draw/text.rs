@@ -280,8 +280,8 @@ fn lines(canvas: &mut Canvas, layout: &Layout, row: usize, top: usize) -> usize 
     height
 }
 
-/// On which row of text each bent line runs sideways: lines that share an end may share a row, others only if they do not
-/// touch.
+/// On which row of text each bent line runs sideways: lines that share an end may share a row,
+/// others only if they do not touch.
 fn tracks(layout: &Layout, bent: &[(usize, usize)]) -> Vec<usize> {
     let span = |&(upper, lower): &(usize, usize)| {
         let (a, b) = (layout.cells[upper].middle(), layout.cells[lower].middle());

@@ -1,4 +1,5 @@
-//! Hosts with virtual protocols on two simulated links and a router, a small upper protocol on each, and whatever passes the links.
+//! Hosts with virtual protocols on two simulated links and a router, a small upper protocol on
+//! each, and whatever passes the links.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::cell::{Cell, RefCell};
@@ -98,7 +99,8 @@ pub(crate) struct Net {
 }
 
 impl Net {
-    /// Builds and starts a graph; upper protocols stand on the node `low` of each host, and may push `largest` octets.
+    /// Builds and starts a graph; upper protocols stand on the node `low` of each host, and may
+    /// push `largest` octets.
     pub(crate) fn new(source: &str, seed: u64, largest: Option<u32>) -> Self {
         let graph = check(source, "g", &Catalog::standard()).unwrap_or_else(|m| panic!("{m}"));
         let config = SimulationConfig { seed, ..SimulationConfig::default() };
@@ -171,7 +173,8 @@ impl Net {
         self.states[at].3.got.take()
     }
 
-    /// The types of the frames that this host sent since the last look, ARP's left out; all are forgotten.
+    /// The types of the frames that this host sent since the last look, ARP's left out; all are
+    /// forgotten.
     pub(crate) fn sent(&self, host: &str) -> Vec<u16> {
         let frames = self.frames.0.take();
         let own = frames.into_iter().filter(|(who, ..)| who == host);

@@ -1,8 +1,8 @@
 //! What layers guarantee to those above them, and need of those below.
 //!
 //! Guarantees are computed from the wires upwards: a layer gives what its lowers give all of them,
-//! as far as it [keeps](Service::keeps) that, and what it [adds](Service::adds). A graph is sound if
-//! each layer [needs](super::Below::needs) no more than every one of its lowers gives.
+//! as far as it [keeps](Service::keeps) that, and what it [adds](Service::adds). A graph is sound
+//! if each layer [needs](super::Below::needs) no more than every one of its lowers gives.
 
 /// A set of guarantees about messages, or requests and replies, between the two ends of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -52,7 +52,8 @@ impl fmt::Display for Realm {
 /// upper supplies and the lower pops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
-    /// No identifier: whatever is sent goes to whoever is at the other end (a wire, a point-to-point link).
+    /// No identifier: whatever is sent goes to whoever is at the other end (a wire, a
+    /// point-to-point link).
     Link,
     /// A hardware address, `02:00:00:00:00:01`.
     Ether,
@@ -100,8 +101,9 @@ pub struct Below {
 /// One protocol below, of which nothing is said yet.
 const ONE: Below = Below { min: 1, max: 1, realms: &[], families: &[], needs: Guarantees::NONE };
 
-/// What realm, addresses and numbers do not say of who goes together: who cannot stand on a layer, and what it needs on another; and of
-/// one without a header that chooses among several below, how its uppers are known there, where each way leads, and in which order.
+/// What realm, addresses and numbers do not say of who goes together: who cannot stand on a layer,
+/// and what it needs on another; and of one without a header that chooses among several below, how
+/// its uppers are known there, where each way leads, and in which order.
 #[derive(Clone, Copy, Debug)]
 pub struct StackingRules {
     /// Numbers that follow from others.
@@ -112,8 +114,8 @@ pub struct StackingRules {
     pub ways: &'static [Way],
     /// Parameters without which it cannot stand on some layers.
     pub needed: &'static [Needed],
-    /// If its lowers must be in the order of the messages that they carry, the smallest first: the block that says by itself, for
-    /// each in this order, what goes there.
+    /// If its lowers must be in the order of the messages that they carry, the smallest first: the
+    /// block that says by itself, for each in this order, what goes there.
     pub rising: Option<&'static str>,
     /// The parameter or block that gives it an address of its own: nobody else's on the same link.
     pub own_address: Option<&'static str>,
@@ -136,8 +138,9 @@ impl StackingRules {
         waits: false,
     };
 
-    /// Gives every kind that has a number to follow from by now, and none that follows, the latter, for programs that compose
-    /// without a graph file. `base` is what is added. The check of a graph does the same for each node that stands on such a layer.
+    /// Gives every kind that has a number to follow from by now, and none that follows, the latter,
+    /// for programs that compose without a graph file. `base` is what is added. The check of a
+    /// graph does the same for each node that stands on such a layer.
     pub fn derive(&self, numbers: &mut Numbers, base: u32) {
         for rule in self.derived {
             let is_excluded = |kind| self.excluded.iter().any(|e| e.upper == kind);
@@ -159,7 +162,8 @@ impl StackingRules {
     }
 }
 
-/// An upper's number on one lower kind follows from its number on another, unless the table has one.
+/// An upper's number on one lower kind follows from its number on another, unless the table has
+/// one.
 #[derive(Clone, Copy, Debug)]
 pub struct DerivedNumber {
     /// The lower kind whose number follows.
@@ -212,7 +216,8 @@ pub struct Needed {
 pub enum NeededOn {
     /// Those that take these addresses from above.
     Family(Family),
-    /// Those of a kind, perhaps below others without a header, on which nobody stands who says the same.
+    /// Those of a kind, perhaps below others without a header, on which nobody stands who says the
+    /// same.
     Kind {
         /// The kind below.
         kind: &'static str,
@@ -278,8 +283,8 @@ pub struct Entry {
     pub header_octets: usize,
     /// Its standards' type numbers: the lower kind, and what that one's header says for this.
     pub numbers: &'static [(&'static str, u32)],
-    /// Who cannot stand on it, and what it needs below; of a layer without a header also how its uppers are known there, and where its
-    /// ways lead.
+    /// Who cannot stand on it, and what it needs below; of a layer without a header also how its
+    /// uppers are known there, and where its ways lead.
     pub stacking_rules: Option<&'static StackingRules>,
     /// Its scalar parameters.
     pub parameters: &'static [ParamSpec],
@@ -287,8 +292,8 @@ pub struct Entry {
     pub blocks: &'static [BlockSpec],
     /// The questions that it answers itself.
     pub questions: &'static [QuestionInfo],
-    /// Looks at its parameters, and whether this machine has what it needs: devices, privileges. Says what is missing and what
-    /// to do.
+    /// Looks at its parameters, and whether this machine has what it needs: devices, privileges.
+    /// Says what is missing and what to do.
     pub probe: Option<Probe>,
     /// Makes it.
     pub build: Builder,
@@ -490,7 +495,8 @@ impl Build<'_> {
     /// The lower protocol at this place.
     ///
     /// # Errors
-    /// [`BuildError::Lower`] if the graph gives none there; the composer has checked the entry's count.
+    /// [`BuildError::Lower`] if the graph gives none there; the composer has checked the entry's
+    /// count.
     pub fn lower(&self, at: usize) -> Result<ProtocolRef, BuildError> {
         self.lowers.get(at).cloned().ok_or(BuildError::Lower { at })
     }

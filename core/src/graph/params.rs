@@ -28,7 +28,8 @@ pub enum ParamKind {
     Octets,
     /// `#true` or `#false`.
     Bool,
-    /// Text of the protocol's own form; the string says which, for messages: "an IPv4 address and prefix, such as 10.0.0.1/24".
+    /// Text of the protocol's own form; the string says which, for messages: "an IPv4 address and
+    /// prefix, such as 10.0.0.1/24".
     Text(&'static str),
     /// One of these words.
     Word(&'static [&'static str]),

@@ -10,12 +10,13 @@ use super::config::{BUFFER_ALIGN, PoolError};
 /// # Safety
 /// While the arena lives, at whatever place it is moved to:
 /// - [`base`](Self::base) and [`len`](Self::len) answer the same as before,
-/// - the `len` octets from `base` on can be read and written, were zero (initialised) when the arena was made, and
-///   `base` is a multiple of [`BUFFER_ALIGN`],
-/// - nobody in this program reads or writes them except through the one pool that the arena was given to.
+/// - the `len` octets from `base` on can be read and written, were zero (initialised) when the
+///   arena was made, and `base` is a multiple of [`BUFFER_ALIGN`],
+/// - nobody in this program reads or writes them except through the one pool that the arena was
+///   given to.
 ///
-/// Another process may have the same memory mapped. Where it may also write, whoever hands it octets must not look at
-/// them again as if they could not change: it copies first, then checks.
+/// Another process may have the same memory mapped. Where it may also write, whoever hands it
+/// octets must not look at them again as if they could not change: it copies first, then checks.
 pub unsafe trait Arena {
     /// The first octet.
     fn base(&self) -> NonNull<u8>;
@@ -29,8 +30,8 @@ pub unsafe trait Arena {
     }
 }
 
-/// An arena on the heap of this process, which begins at a page. Its pages are the operating system's zero pages until they
-/// are first used: an idle pool costs address space and no memory.
+/// An arena on the heap of this process, which begins at a page. Its pages are the operating
+/// system's zero pages until they are first used: an idle pool costs address space and no memory.
 #[derive(Debug)]
 pub struct HeapArena {
     block: NonNull<u8>,
@@ -39,8 +40,8 @@ pub struct HeapArena {
     octets: usize,
 }
 
-/// An alignment for which allocators hand out zero pages as they are. For a greater one Rust's system allocator
-/// writes every octet itself, so the arena aligns its base within the block.
+/// An alignment for which allocators hand out zero pages as they are. For a greater one Rust's
+/// system allocator writes every octet itself, so the arena aligns its base within the block.
 const BLOCK_ALIGN: usize = 16;
 
 /// Octets of a page: devices that share the arena want whole ones, with nothing else in them.
@@ -75,8 +76,8 @@ impl Drop for HeapArena {
     }
 }
 
-// SAFETY: the block is allocated zeroed, `octets` from the aligned base on lie in it, it stays where it is until drop,
-// and its address is handed out through this trait alone.
+// SAFETY: the block is allocated zeroed, `octets` from the aligned base on lie in it, it stays
+// where it is until drop, and its address is handed out through this trait alone.
 unsafe impl Arena for HeapArena {
     fn base(&self) -> NonNull<u8> {
         self.base

@@ -10,15 +10,18 @@ pub const ATTRIBUTE_OCTETS: usize = 16;
 
 /// A fact that travels with a message, keyed by its type.
 ///
-/// The encoded form holds values only, never addresses, so an attribute means the same in another address space.
+/// The encoded form holds values only, never addresses, so an attribute means the same in another
+/// address space.
 pub trait Attribute: Copy + 'static {
-    /// The key under which the attribute is kept: [`attribute_key`] of a name that no other attribute has.
+    /// The key under which the attribute is kept: [`attribute_key`] of a name that no other
+    /// attribute has.
     const KEY: u32;
 
     /// The attribute as it is kept and carried across address spaces.
     fn encode(self) -> [u8; ATTRIBUTE_OCTETS];
 
-    /// The attribute again, from what [`encode`](Self::encode) made (or, across domains, from what a peer wrote).
+    /// The attribute again, from what [`encode`](Self::encode) made (or, across domains, from what
+    /// a peer wrote).
     fn decode(octets: [u8; ATTRIBUTE_OCTETS]) -> Self;
 }
 

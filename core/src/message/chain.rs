@@ -1,4 +1,5 @@
-//! What changes the chain of slices: split, join, clone, and the slow halves of the daily operations.
+//! What changes the chain of slices: split, join, clone, and the slow halves of the daily
+//! operations.
 
 use core::mem::ManuallyDrop;
 
@@ -85,7 +86,8 @@ impl Message {
         }
     }
 
-    /// Sees to it that the next [`push_header`](Self::push_header) calls of `n` octets together take no buffer.
+    /// Sees to it that the next [`push_header`](Self::push_header) calls of `n` octets together
+    /// take no buffer.
     ///
     /// # Errors
     /// [`NoBuffers`], counted; the message is unchanged.
@@ -95,8 +97,9 @@ impl Message {
         Ok(())
     }
 
-    /// The message with this head, for the slow halves below. They take the head by value and not the message by
-    /// reference: one whose address goes nowhere stays in a register, and a layer's call to the next can be a jump.
+    /// The message with this head, for the slow halves below. They take the head by value and not
+    /// the message by reference: one whose address goes nowhere stays in a register, and a layer's
+    /// call to the next can be a jump.
     #[inline]
     fn lent(head: DescRef) -> ManuallyDrop<Message> {
         ManuallyDrop::new(Message { head })
@@ -123,7 +126,8 @@ impl Message {
         self.join_behind(old);
     }
 
-    /// If this head has no octets but the next slice has, drops the head's slice (and with it its headroom).
+    /// If this head has no octets but the next slice has, drops the head's slice (and with it its
+    /// headroom).
     #[inline(never)]
     pub(super) fn pass_empty_head(head: DescRef) {
         if head.len() == 0 {
@@ -162,8 +166,9 @@ impl Message {
         true
     }
 
-    /// The descriptor in whose slice the octet `at` lies or behind whose slice it would be the next, and the position
-    /// in that slice (from 1 on, or from 0 on in the head). `at` is at most the length.
+    /// The descriptor in whose slice the octet `at` lies or behind whose slice it would be the
+    /// next, and the position in that slice (from 1 on, or from 0 on in the head). `at` is at most
+    /// the length.
     fn find(&self, at: usize) -> (DescRef, usize) {
         let mut desc = self.head;
         let mut within = at;
@@ -176,7 +181,8 @@ impl Message {
         (desc, within)
     }
 
-    /// Makes `desc`, of this chain, the last; everything behind it is the caller's. `len` octets are kept.
+    /// Makes `desc`, of this chain, the last; everything behind it is the caller's. `len` octets
+    /// are kept.
     fn end_at(&mut self, desc: DescRef, len: usize) -> Option<DescRef> {
         let behind = desc.next.replace(None);
         self.head.tail.set(Some(desc));
@@ -198,9 +204,9 @@ impl Message {
         }
     }
 
-    /// Keeps the first `at` octets and answers the others, as a message of their own on the same buffers. Both carry
-    /// the attributes. The front part keeps the headroom; the back part gets none as long as the front part, or a
-    /// clone, holds the buffer.
+    /// Keeps the first `at` octets and answers the others, as a message of their own on the same
+    /// buffers. Both carry the attributes. The front part keeps the headroom; the back part gets
+    /// none as long as the front part, or a clone, holds the buffer.
     ///
     /// # Errors
     /// [`SplitError`]; the message is unchanged.
@@ -229,8 +235,9 @@ impl Message {
         Ok(Message { head: back })
     }
 
-    /// Takes the first `n` octets off and answers them, as a message of their own on the same buffers. Both carry the
-    /// attributes; the headroom goes with the answer. See [`split_off`](Self::split_off).
+    /// Takes the first `n` octets off and answers them, as a message of their own on the same
+    /// buffers. Both carry the attributes; the headroom goes with the answer. See
+    /// [`split_off`](Self::split_off).
     ///
     /// # Errors
     /// [`SplitError`]; the message is unchanged.
@@ -256,8 +263,8 @@ impl Message {
         Ok(shared)
     }
 
-    /// Another message of the same octets, on the same buffers, with the same attributes. The headroom stays with
-    /// this one; the clone gets none as long as this one holds the buffer.
+    /// Another message of the same octets, on the same buffers, with the same attributes. The
+    /// headroom stays with this one; the clone gets none as long as this one holds the buffer.
     ///
     /// # Errors
     /// [`NoBuffers`], counted.
@@ -281,8 +288,8 @@ impl Message {
         Ok(clone)
     }
 
-    /// Another message of the `len` octets from `at` on, on the same buffers, without attributes. See
-    /// [`try_clone`](Self::try_clone), which it is like in all else.
+    /// Another message of the `len` octets from `at` on, on the same buffers, without attributes.
+    /// See [`try_clone`](Self::try_clone), which it is like in all else.
     ///
     /// # Errors
     /// [`SplitError`]; the message is unchanged.
@@ -322,8 +329,8 @@ impl Message {
         Ok(clone)
     }
 
-    /// Puts `other` behind this message, in constant time. This message's attributes stay, `other`'s are dropped.
-    /// Slices that are neighbours in the same buffer become one again.
+    /// Puts `other` behind this message, in constant time. This message's attributes stay,
+    /// `other`'s are dropped. Slices that are neighbours in the same buffer become one again.
     #[inline]
     pub fn join(&mut self, other: Message) {
         if self.is_empty() && self.headroom() == 0 && !other.is_empty() {
@@ -358,8 +365,8 @@ impl Message {
         first.release();
     }
 
-    /// Brings the first `n` octets together, so that [`peek_slice`](Self::peek_slice) shows them: copies them into a
-    /// buffer of their own unless they lie together already.
+    /// Brings the first `n` octets together, so that [`peek_slice`](Self::peek_slice) shows them:
+    /// copies them into a buffer of their own unless they lie together already.
     ///
     /// # Errors
     /// [`PullUpError`]; the message is unchanged.

@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 
 /// Alignment, in octets, of every arena and of every buffer in it.
 ///
-/// A copy between unaligned buffers whose distance is a few octets modulo the page size is many times slower.
+/// A copy between unaligned buffers whose distance is a few octets modulo the page size is many
+/// times slower.
 pub const BUFFER_ALIGN: usize = 64;
 
 /// Most size classes of one pool.
@@ -16,28 +17,32 @@ pub const CLASSES_MAX: usize = 8;
 pub struct SizeClass {
     /// Octets of one buffer, headroom included: a multiple of [`BUFFER_ALIGN`], not 0.
     pub octets: usize,
-    /// Octets of the arena that this class may take, so that one class cannot starve the others for good.
+    /// Octets of the arena that this class may take, so that one class cannot starve the others for
+    /// good.
     pub octets_max: usize,
 }
 
 /// The sizes and bounds of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolConfig {
-    /// Octets of the arena: the bound of all buffers together. The memory is claimed as address space at once and
-    /// used piece by piece.
+    /// Octets of the arena: the bound of all buffers together. The memory is claimed as address
+    /// space at once and used piece by piece.
     pub octets_max: usize,
-    /// Most descriptors (a message takes one, and one more per further slice). Each takes 192 octets of heap.
+    /// Most descriptors (a message takes one, and one more per further slice). Each takes 192
+    /// octets of heap.
     pub descriptors_max: u32,
     /// The sizes of buffers, in rising order, one to [`CLASSES_MAX`] of them.
     pub classes: Vec<SizeClass>,
 }
 
-/// Headroom, in octets, that the two large default classes have beside 16 KiB and 64 KiB of content.
+/// Headroom, in octets, that the two large default classes have beside 16 KiB and 64 KiB of
+/// content.
 pub const LARGE_HEADROOM: usize = 256;
 
 impl PoolConfig {
-    /// The default classes in an arena of `octets_max` octets: 256, 2048, 16 KiB and 64 KiB, the last two with
-    /// [`LARGE_HEADROOM`]. The smallest class may take a quarter of the arena, each other one half.
+    /// The default classes in an arena of `octets_max` octets: 256, 2048, 16 KiB and 64 KiB, the
+    /// last two with [`LARGE_HEADROOM`]. The smallest class may take a quarter of the arena, each
+    /// other one half.
     pub fn with_octets_max(octets_max: usize) -> Self {
         let half = octets_max / 2;
         Self {
@@ -74,8 +79,8 @@ impl Default for PoolConfig {
 /// Why no pool could be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolError {
-    /// No size class, more than [`CLASSES_MAX`], a size that is not a multiple of [`BUFFER_ALIGN`], or not in rising
-    /// order.
+    /// No size class, more than [`CLASSES_MAX`], a size that is not a multiple of [`BUFFER_ALIGN`],
+    /// or not in rising order.
     BadClasses,
     /// The machine has no memory for it.
     OutOfMemory,
@@ -95,7 +100,8 @@ impl core::fmt::Display for PoolError {
 
 impl core::error::Error for PoolError {}
 
-/// The pool is exhausted: the message could not be made. The pool has counted it (see [`PoolStats::failures`]).
+/// The pool is exhausted: the message could not be made. The pool has counted it (see
+/// [`PoolStats::failures`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoBuffers;
 

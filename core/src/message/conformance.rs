@@ -1,7 +1,7 @@
 //! What every [`Arena`] must pass: one suite, called by the tests of each implementation.
 //!
-//! Part of it is [`run_script`], which compares messages with plain vectors of octets under any sequence of
-//! operations; property tests and fuzzers drive it with scripts of their own.
+//! Part of it is [`run_script`], which compares messages with plain vectors of octets under any
+//! sequence of operations; property tests and fuzzers drive it with scripts of their own.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -157,8 +157,9 @@ struct Script<'a> {
     stamp: u8,
 }
 
-/// Reads `script` as a sequence of operations on several messages of `pool`, does each on the messages and on plain
-/// vectors, and compares all of them after each. In the end everything must be back in the pool.
+/// Reads `script` as a sequence of operations on several messages of `pool`, does each on the
+/// messages and on plain vectors, and compares all of them after each. In the end everything must
+/// be back in the pool.
 ///
 /// # Panics
 /// At the first difference.
@@ -339,7 +340,8 @@ impl Script<'_> {
         pair
     }
 
-    /// Splits, keeps a clone of one part, and joins the parts again: one slice, part of which another message sees.
+    /// Splits, keeps a clone of one part, and joins the parts again: one slice, part of which
+    /// another message sees.
     fn split_and_rejoin(&mut self, mut pair: Pair) -> Pair {
         let at = self.up_to(pair.octets.len());
         let Ok(message) = pair.message.split_off(at) else {

@@ -9,22 +9,24 @@ use super::pool_unsafe::Pool;
 
 /// Octets on their way through the layers: one pointer wide, moved and never shared.
 ///
-/// Behind it lies a chain of counted slices of pooled buffers. Taking headers off the front and putting them on,
-/// cutting at both ends, splitting, joining and cloning copy no octets.
+/// Behind it lies a chain of counted slices of pooled buffers. Taking headers off the front and
+/// putting them on, cutting at both ends, splitting, joining and cloning copy no octets.
 ///
 /// ```compile_fail,E0277
 /// fn needs_send<T: Send>() {}
 /// needs_send::<xk_core::message::Message>();
 /// ```
 pub struct Message {
-    /// First of the chain. This message owns the whole chain: no other message refers to any node of it.
+    /// First of the chain. This message owns the whole chain: no other message refers to any node
+    /// of it.
     pub(super) head: DescRef,
 }
 
 const _: () = assert!(size_of::<Option<Message>>() == size_of::<usize>());
 
 impl Message {
-    /// A message in one buffer of `pool`, `start` octets behind the buffer's first. Counts no failure.
+    /// A message in one buffer of `pool`, `start` octets behind the buffer's first. Counts no
+    /// failure.
     #[inline]
     pub(super) fn in_one_buffer(pool: CoreRef, start: usize, len: usize) -> Option<Self> {
         let (head, octets) = pool.take_both(start.checked_add(len)?)?;
@@ -38,7 +40,8 @@ impl Message {
         Some(Self { head })
     }
 
-    /// A message of `len` octets at the end of a buffer of `pool`: all that is left over is headroom.
+    /// A message of `len` octets at the end of a buffer of `pool`: all that is left over is
+    /// headroom.
     pub(super) fn at_buffer_end(pool: CoreRef, len: usize) -> Option<Self> {
         let message = Self::in_one_buffer(pool, 0, len)?;
         let head = message.head;
@@ -59,7 +62,8 @@ impl Message {
         self.len() == 0
     }
 
-    /// Octets that [`push_header`](Self::push_header) can still put in front without taking a buffer.
+    /// Octets that [`push_header`](Self::push_header) can still put in front without taking a
+    /// buffer.
     #[inline]
     pub fn headroom(&self) -> usize {
         let head = self.head;
@@ -69,8 +73,9 @@ impl Message {
         if head.owns_room() { head.room() } else { 0 }
     }
 
-    /// Puts `n` octets in front of the message, for the caller to fill: all of them, for they hold what lay there
-    /// before. Lies in the headroom if that is large enough and this message's alone, else in a fresh buffer.
+    /// Puts `n` octets in front of the message, for the caller to fill: all of them, for they hold
+    /// what lay there before. Lies in the headroom if that is large enough and this message's
+    /// alone, else in a fresh buffer.
     ///
     /// # Errors
     /// [`NoBuffers`], counted; the message is unchanged.
@@ -83,8 +88,9 @@ impl Message {
         let start = head.data.get().wrapping_sub(n);
         head.data.set(start);
         head.len.set(head.len.get() + n as u32);
-        // SAFETY: `start..start+n` is initialised memory inside the head's buffer, and this descriptor alone may see
-        // or write it (Desc's invariant, tested above or made true by `reserve`); the message is borrowed for as long.
+        // SAFETY: `start..start+n` is initialised memory inside the head's buffer, and this
+        // descriptor alone may see or write it (Desc's invariant, tested above or made true by
+        // `reserve`); the message is borrowed for as long.
         Ok(unsafe { core::slice::from_raw_parts_mut(start, n) })
     }
 
@@ -98,8 +104,9 @@ impl Message {
         Ok(())
     }
 
-    /// Puts `octets` in front of the message if there is room for them; false, and nothing is changed, if that would
-    /// take a buffer: then [`push_array`](Self::push_array) does it. For the way that almost every message takes.
+    /// Puts `octets` in front of the message if there is room for them; false, and nothing is
+    /// changed, if that would take a buffer: then [`push_array`](Self::push_array) does it. For the
+    /// way that almost every message takes.
     #[inline]
     #[must_use]
     pub fn push_in_place<const N: usize>(&mut self, octets: &[u8; N]) -> bool {
@@ -113,7 +120,8 @@ impl Message {
         n <= self.head.room() && self.head.owns_room()
     }
 
-    /// The same with `N` octets that `fill` writes: all of them, for they hold what lay there before.
+    /// The same with `N` octets that `fill` writes: all of them, for they hold what lay there
+    /// before.
     #[inline]
     #[must_use]
     pub fn fill_in_place<const N: usize>(&mut self, fill: impl FnOnce(&mut [u8; N])) -> bool {
@@ -124,8 +132,9 @@ impl Message {
         let start = head.data.get().wrapping_sub(N);
         head.data.set(start);
         head.len.set(head.len.get() + N as u32);
-        // SAFETY: as in `push_header`: `start..start+N` is initialised memory inside the head's buffer, which this
-        // descriptor alone may see or write, and the message is borrowed for as long.
+        // SAFETY: as in `push_header`: `start..start+N` is initialised memory inside the head's
+        // buffer, which this descriptor alone may see or write, and the message is borrowed for as
+        // long.
         fill(unsafe { &mut *start.cast::<[u8; N]>() });
         true
     }
@@ -144,9 +153,9 @@ impl Message {
     /// The octets of one slice of the chain.
     #[inline]
     pub(super) fn octets_of(&self, desc: DescRef) -> &[u8] {
-        // SAFETY: `desc` is of this message's chain, so its slice is initialised memory inside a buffer that it counts
-        // (Desc's invariant). Nobody writes what a descriptor sees except through `&mut self` of its only message,
-        // and only while no other descriptor sees it.
+        // SAFETY: `desc` is of this message's chain, so its slice is initialised memory inside a
+        // buffer that it counts (Desc's invariant). Nobody writes what a descriptor sees except
+        // through `&mut self` of its only message, and only while no other descriptor sees it.
         unsafe { core::slice::from_raw_parts(desc.data.get(), desc.len()) }
     }
 
@@ -174,7 +183,8 @@ impl Message {
         }
     }
 
-    /// The first octets, as many as lie together, for writing; none if another message sees the same buffer.
+    /// The first octets, as many as lie together, for writing; none if another message sees the
+    /// same buffer.
     #[inline]
     pub fn front_mut(&mut self) -> Option<&mut [u8]> {
         let front = self.front();
@@ -187,8 +197,8 @@ impl Message {
         if desc.buf.get().refs.get() != 1 {
             return None;
         }
-        // SAFETY: `desc` is of this message's chain (see `octets_of`) and the only one that refers to the buffer; the
-        // message is borrowed mutably for as long.
+        // SAFETY: `desc` is of this message's chain (see `octets_of`) and the only one that refers
+        // to the buffer; the message is borrowed mutably for as long.
         Some(unsafe { core::slice::from_raw_parts_mut(desc.data.get(), desc.len()) })
     }
 
@@ -201,15 +211,16 @@ impl Message {
         self.front_slice().first_chunk()
     }
 
-    /// The first `N` octets if the first slice, be it empty, has them; [`peek`](Self::peek) finds them in more cases.
-    /// For the way that almost every message takes.
+    /// The first `N` octets if the first slice, be it empty, has them; [`peek`](Self::peek) finds
+    /// them in more cases. For the way that almost every message takes.
     #[inline]
     pub fn peek_in_place<const N: usize>(&self) -> Option<&[u8; N]> {
         if self.head.len() < N {
             return None;
         }
         let start = self.head.data.get();
-        // SAFETY: a slice with octets lies in a buffer, so its start is not null; for the rest see `octets_of`.
+        // SAFETY: a slice with octets lies in a buffer, so its start is not null; for the rest see
+        // `octets_of`.
         unsafe {
             core::hint::assert_unchecked(!start.is_null());
             Some(&*start.cast::<[u8; N]>())
@@ -236,8 +247,9 @@ impl Message {
         self.front_slice().get(..n)
     }
 
-    /// Takes the first `n` octets off and shows them, if they lie together (else see [`pull_up`](Self::pull_up));
-    /// otherwise the message is unchanged. Their room is headroom again, as far as no other message sees it.
+    /// Takes the first `n` octets off and shows them, if they lie together (else see
+    /// [`pull_up`](Self::pull_up)); otherwise the message is unchanged. Their room is headroom
+    /// again, as far as no other message sees it.
     #[inline]
     pub fn pop_header(&mut self, n: usize) -> Option<&[u8]> {
         if n > self.head.len() {
@@ -249,8 +261,9 @@ impl Message {
         let head = self.head;
         let start = head.data.get();
         head.skip(n);
-        // SAFETY: `start..start+n` was in the head's slice until now (see `octets_of`). The head still holds the buffer,
-        // even when its slice is empty now, and the message is borrowed for as long, so nobody writes there.
+        // SAFETY: `start..start+n` was in the head's slice until now (see `octets_of`). The head
+        // still holds the buffer, even when its slice is empty now, and the message is borrowed for
+        // as long, so nobody writes there.
         Some(unsafe { core::slice::from_raw_parts(start, n) })
     }
 
@@ -271,8 +284,8 @@ impl Message {
         Self::strip_slow(self.head, n)
     }
 
-    /// Drops the first `n` octets if the first slice has them; false, and nothing is changed, if it has not. Goes with
-    /// [`peek_in_place`](Self::peek_in_place).
+    /// Drops the first `n` octets if the first slice has them; false, and nothing is changed, if it
+    /// has not. Goes with [`peek_in_place`](Self::peek_in_place).
     #[inline]
     pub fn strip_in_place(&mut self, n: usize) -> bool {
         let seen = n <= self.head.len();
@@ -282,8 +295,9 @@ impl Message {
         seen
     }
 
-    /// Puts zeros behind the message until it has `len` octets, if its only buffer has room for them and no other message
-    /// sees that; false, and nothing is changed, otherwise: then [`join`](Self::join) does it. True if it is as long already.
+    /// Puts zeros behind the message until it has `len` octets, if its only buffer has room for
+    /// them and no other message sees that; false, and nothing is changed, otherwise: then
+    /// [`join`](Self::join) does it. True if it is as long already.
     #[inline]
     #[must_use]
     pub fn pad_in_place(&mut self, len: usize) -> bool {
@@ -295,15 +309,17 @@ impl Message {
             return self.len() >= len;
         }
         if have < len {
-            // SAFETY: `have..len` behind the slice's start lies inside its buffer, of which this descriptor holds the only
-            // reference (Desc's invariant: then it may write everything); the message is borrowed mutably.
+            // SAFETY: `have..len` behind the slice's start lies inside its buffer, of which this
+            // descriptor holds the only reference (Desc's invariant: then it may write everything);
+            // the message is borrowed mutably.
             unsafe { core::ptr::write_bytes(head.end(), 0, len - have) };
             head.len.set(len as u32);
         }
         true
     }
 
-    /// Keeps the first `n` octets and drops what is behind them; does nothing if there are not so many.
+    /// Keeps the first `n` octets and drops what is behind them; does nothing if there are not so
+    /// many.
     #[inline]
     pub fn truncate(&mut self, n: usize) {
         if self.head.next.get().is_none() {

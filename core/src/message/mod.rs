@@ -1,9 +1,9 @@
 //! The message tool: octets on their way through the layers, without a copy.
 //!
-//! A [`Message`] is one pointer wide. Behind it lies a chain of slices of counted buffers, like a chain of mbufs; the
-//! nodes of the chain and the buffers come from a [`Pool`] and go back to it when they are dropped. The octets lie in
-//! an [`Arena`]: the heap, or memory that other processes see as well, where a buffer is known by its position
-//! ([`Slice::offset`]), never by its address.
+//! A [`Message`] is one pointer wide. Behind it lies a chain of slices of counted buffers, like a
+//! chain of mbufs; the nodes of the chain and the buffers come from a [`Pool`] and go back to it
+//! when they are dropped. The octets lie in an [`Arena`]: the heap, or memory that other processes
+//! see as well, where a buffer is known by its position ([`Slice::offset`]), never by its address.
 //!
 //! ```
 //! use xk_core::message::{Pool, PoolConfig};
@@ -24,15 +24,16 @@
 //! ```
 //!
 //! # Who may write what
-//! Clones and the parts of a split see the same buffer, yet no message ever writes octets that another can see. A
-//! header may be pushed into a buffer in two cases: this message holds the only reference to it; or this message is
-//! the one that owns the front of the buffer. The message made by the pool owns it; a clone and the back part of a
-//! split get none of it; and who owns it owns only what lies in front of everything that has been shared. In all
-//! other cases the header goes into a fresh small buffer, linked in front.
+//! Clones and the parts of a split see the same buffer, yet no message ever writes octets that
+//! another can see. A header may be pushed into a buffer in two cases: this message holds the only
+//! reference to it; or this message is the one that owns the front of the buffer. The message made
+//! by the pool owns it; a clone and the back part of a split get none of it; and who owns it owns
+//! only what lies in front of everything that has been shared. In all other cases the header goes
+//! into a fresh small buffer, linked in front.
 //!
 //! # Threads
-//! All counters are plain: messages and pools stay on their thread. Between threads and processes go octets in an
-//! arena, by position and length.
+//! All counters are plain: messages and pools stay on their thread. Between threads and processes
+//! go octets in an arena, by position and length.
 
 mod arena_unsafe;
 mod attribute;

@@ -1,8 +1,9 @@
 //! The nodes behind messages: descriptors and buffers, and references to them.
 //!
-//! Nodes lie in slabs that live as long as their pool, and a pool lives while one of its nodes is in use. So a
-//! reference to a node is never dangling while a message holds it; a freed node stays a node, on a free list.
-//! All fields that change are cells: nodes are only ever reached through shared references, on one thread.
+//! Nodes lie in slabs that live as long as their pool, and a pool lives while one of its nodes is
+//! in use. So a reference to a node is never dangling while a message holds it; a freed node stays
+//! a node, on a free list. All fields that change are cells: nodes are only ever reached through
+//! shared references, on one thread.
 
 use core::cell::Cell;
 use core::ops::Deref;
@@ -13,10 +14,10 @@ use super::pool_unsafe::PoolCore;
 
 /// One slice of a message, and, in the first of a chain, what belongs to the whole message.
 ///
-/// Invariants: `base <= data`, `data + len <= base + capacity` of `buf`; only the head of a chain may have `len == 0`.
-/// Of all descriptors on a buffer at most one has `room_end > base`, and no other sees an octet in `[base, room_end)`:
-/// there it may write what lies in front of its slice, if `data <= room_end`. A descriptor that holds the only reference
-/// to `buf` may write everything.
+/// Invariants: `base <= data`, `data + len <= base + capacity` of `buf`; only the head of a chain
+/// may have `len == 0`. Of all descriptors on a buffer at most one has `room_end > base`, and no
+/// other sees an octet in `[base, room_end)`: there it may write what lies in front of its slice,
+/// if `data <= room_end`. A descriptor that holds the only reference to `buf` may write everything.
 #[repr(C, align(64))]
 pub(super) struct Desc {
     /// First octet of the slice.
@@ -31,7 +32,8 @@ pub(super) struct Desc {
     pub(super) next: Cell<Option<DescRef>>,
     /// Head only: octets of all further slices.
     pub(super) rest: Cell<usize>,
-    /// Where the descriptor goes back to. Not always the pool of `buf`: messages of two pools may be joined.
+    /// Where the descriptor goes back to. Not always the pool of `buf`: messages of two pools may
+    /// be joined.
     pub(super) pool: CoreRef,
     /// Octets of the slice.
     pub(super) len: Cell<u32>,
@@ -91,7 +93,8 @@ impl Desc {
         }
     }
 
-    /// Gives up the ownership of everything from `limit` on, because another descriptor is about to see it.
+    /// Gives up the ownership of everything from `limit` on, because another descriptor is about to
+    /// see it.
     #[inline]
     pub(super) fn limit_room(&self, limit: *mut u8) {
         if self.room_end.get() > limit {
@@ -99,7 +102,8 @@ impl Desc {
         }
     }
 
-    /// Takes over the slice (not the place in the chain) of `from`, whose own reference passes on with it.
+    /// Takes over the slice (not the place in the chain) of `from`, whose own reference passes on
+    /// with it.
     pub(super) fn move_slice_from(&self, from: &Self) {
         self.data.set(from.data.get());
         self.base.set(from.base.get());
@@ -139,7 +143,8 @@ pub(super) struct DescRef(NonNull<Desc>);
 
 impl DescRef {
     /// # Safety
-    /// `node` is an initialised descriptor in a slab of a living pool, reached through shared references only.
+    /// `node` is an initialised descriptor in a slab of a living pool, reached through shared
+    /// references only.
     #[inline]
     pub(super) unsafe fn new(node: NonNull<Desc>) -> Self {
         Self(node)
@@ -170,7 +175,8 @@ impl Deref for DescRef {
 
     #[inline]
     fn deref(&self) -> &Desc {
-        // SAFETY: `new`'s contract; a pool outlives all references to its nodes (the module's first lines).
+        // SAFETY: `new`'s contract; a pool outlives all references to its nodes (the module's first
+        // lines).
         unsafe { self.0.as_ref() }
     }
 }
@@ -181,7 +187,8 @@ pub(super) struct BufRef(NonNull<Buf>);
 
 impl BufRef {
     /// # Safety
-    /// `node` is an initialised buffer in a slab of a living pool, reached through shared references only.
+    /// `node` is an initialised buffer in a slab of a living pool, reached through shared
+    /// references only.
     #[inline]
     pub(super) unsafe fn new(node: NonNull<Buf>) -> Self {
         Self(node)
@@ -216,7 +223,8 @@ impl Deref for BufRef {
 
     #[inline]
     fn deref(&self) -> &Buf {
-        // SAFETY: `new`'s contract; a pool outlives all references to its nodes (the module's first lines).
+        // SAFETY: `new`'s contract; a pool outlives all references to its nodes (the module's first
+        // lines).
         unsafe { self.0.as_ref() }
     }
 }

@@ -27,8 +27,8 @@ const ONE_DESC: u64 = 1;
 const ONE_BUF: u64 = 1 << 31;
 const HANDLES: u64 = 1 << 63;
 
-/// Nodes of a slab that have never been used. They are taken only when the free list is empty, so how many are gone
-/// is also the high water mark.
+/// Nodes of a slab that have never been used. They are taken only when the free list is empty, so
+/// how many are gone is also the high water mark.
 struct Fresh<T> {
     next: Cell<*mut T>,
     left: Cell<u32>,
@@ -57,8 +57,8 @@ impl<T> Fresh<T> {
 
 /// One size class.
 struct Class {
-    /// Descriptors given back together with their buffer, which they keep, with one reference: what the next message of this
-    /// size takes. Only the buffer's descriptor is looked at then.
+    /// Descriptors given back together with their buffer, which they keep, with one reference: what
+    /// the next message of this size takes. Only the buffer's descriptor is looked at then.
     pairs: Cell<Option<DescRef>>,
     /// Buffers without a descriptor.
     free: Cell<Option<BufRef>>,
@@ -167,16 +167,19 @@ impl PoolCore {
 impl Drop for PoolCore {
     fn drop(&mut self) {
         for (slab, layout) in self.slabs.get_mut().drain(..) {
-            // SAFETY: `slab` came from the allocator with this layout and is freed once, here. Nodes need no drop.
+            // SAFETY: `slab` came from the allocator with this layout and is freed once, here.
+            // Nodes need no drop.
             unsafe { alloc::alloc::dealloc(slab.as_ptr(), layout) };
         }
     }
 }
 
-// These take the reference by value: the last of the `put`s frees the pool, and then no borrow of it may be alive.
+// These take the reference by value: the last of the `put`s frees the pool, and then no borrow of
+// it may be alive.
 impl CoreRef {
-    /// A descriptor that holds a buffer of at least `octets` octets, with one reference, and the octets of the buffer. `base` of
-    /// the descriptor is the buffer's; the other fields of the slice, `next`, `rest` and the attributes are left to the caller.
+    /// A descriptor that holds a buffer of at least `octets` octets, with one reference, and the
+    /// octets of the buffer. `base` of the descriptor is the buffer's; the other fields of the
+    /// slice, `next`, `rest` and the attributes are left to the caller.
     #[inline]
     pub(super) fn take_both(self, octets: usize) -> Option<(DescRef, usize)> {
         let class = self.classes.iter().find(|class| octets <= class.octets)?;
@@ -204,7 +207,8 @@ impl CoreRef {
         Some((desc, buf.capacity as usize))
     }
 
-    /// A descriptor for `buf`, of which it takes a reference counted by the caller. The rest as above.
+    /// A descriptor for `buf`, of which it takes a reference counted by the caller. The rest as
+    /// above.
     #[inline]
     pub(super) fn take_desc(self, buf: BufRef) -> Option<DescRef> {
         let desc = self.unlist_desc(buf)?;
@@ -266,7 +270,8 @@ impl CoreRef {
             next_free: Cell::new(None),
             class: at as u32,
         };
-        // SAFETY: `place` is room for a node in a slab of this pool, not yet used, and initialised by the write.
+        // SAFETY: `place` is room for a node in a slab of this pool, not yet used, and initialised
+        // by the write.
         unsafe {
             place.write(buf);
             Some(BufRef::new(place))
@@ -275,7 +280,8 @@ impl CoreRef {
 
     /// Gives a class its next part of the arena.
     fn grow_class(self, class: &Class) -> Option<()> {
-        // Buffers of a power of two lie on its multiples within a page, as a device expects that shares the arena.
+        // Buffers of a power of two lie on its multiples within a page, as a device expects that
+        // shares the arena.
         let align = 1 << class.octets.trailing_zeros().min(PAGE_BITS);
         let begin = self.arena_used.get().next_multiple_of(align).min(self.arena_octets);
         let octets_free = (self.arena_octets - begin).min(class.octets_left.get());
@@ -298,7 +304,8 @@ impl CoreRef {
             self.desc_fresh.refill(slab, count);
         }
         let place = self.desc_fresh.take()?;
-        // SAFETY: `place` is room for a node in a slab of this pool, not yet used, and initialised by the write.
+        // SAFETY: `place` is room for a node in a slab of this pool, not yet used, and initialised
+        // by the write.
         unsafe {
             place.write(Desc::new(self, buf));
             Some(DescRef::new(place))
@@ -319,8 +326,8 @@ impl CoreRef {
         self.leave(ONE_DESC);
     }
 
-    /// Takes both back together: they stay so, and the counter is touched once. `desc` holds the only reference to `buf`, and
-    /// keeps it.
+    /// Takes both back together: they stay so, and the counter is touched once. `desc` holds the
+    /// only reference to `buf`, and keeps it.
     #[inline]
     pub(super) fn put_both(self, desc: DescRef, buf: BufRef) {
         let class = &self.classes[buf.class as usize % CLASSES_MAX];
@@ -354,16 +361,17 @@ impl CoreRef {
     #[cold]
     #[inline(never)]
     fn free(self) {
-        // SAFETY: the core came from `Box::into_raw`; with no handle and no node in use nobody refers to it, and no
-        // borrow of it is alive here (all callers hold it by value).
+        // SAFETY: the core came from `Box::into_raw`; with no handle and no node in use nobody
+        // refers to it, and no borrow of it is alive here (all callers hold it by value).
         drop(unsafe { Box::from_raw(self.as_ptr()) });
     }
 }
 
 /// Where messages come from and go back to: buffers of several sizes in one arena, and descriptors.
 ///
-/// A handle; cloning it is cheap. The memory is freed when the last handle and the last message are gone, in any
-/// order. Nothing here blocks, and exhaustion is an answer ([`NoBuffers`]), counted, never a panic.
+/// A handle; cloning it is cheap. The memory is freed when the last handle and the last message are
+/// gone, in any order. Nothing here blocks, and exhaustion is an answer ([`NoBuffers`]), counted,
+/// never a panic.
 pub struct Pool {
     core: CoreRef,
 }
@@ -389,7 +397,8 @@ impl Pool {
             alive: Cell::new(HANDLES),
             classes: core::array::from_fn(|at| Class::new(config.classes.get(at))),
             desc_fresh: Fresh::new(),
-            // The counters in `alive` have 31 bits each; the arena bounds the buffers, this the descriptors.
+            // The counters in `alive` have 31 bits each; the arena bounds the buffers, this the
+            // descriptors.
             desc_left: Cell::new(config.descriptors_max.min((ONE_BUF - 1) as u32)),
             handles: Cell::new(1),
             failures: Cell::new(0),
@@ -407,9 +416,9 @@ impl Pool {
 
     /// A message of `len` octets with at least `headroom` octets free in front of them.
     ///
-    /// The octets are initialised memory of no meaning (what lay there before): fill all of them, through
-    /// [`Message::front_mut`] or [`Message::copy_in`], before the message goes anywhere. A message that no single
-    /// buffer can hold consists of several slices.
+    /// The octets are initialised memory of no meaning (what lay there before): fill all of them,
+    /// through [`Message::front_mut`] or [`Message::copy_in`], before the message goes anywhere. A
+    /// message that no single buffer can hold consists of several slices.
     ///
     /// # Errors
     /// [`NoBuffers`], counted.
@@ -476,11 +485,12 @@ impl Pool {
         self.core.stats()
     }
 
-    /// The memory that all buffers lie in, and its size in octets: for telling a device that is to share it. Positions in it
-    /// are those of [`Slice::offset`](super::Slice::offset).
+    /// The memory that all buffers lie in, and its size in octets: for telling a device that is to
+    /// share it. Positions in it are those of [`Slice::offset`](super::Slice::offset).
     ///
-    /// It stays where it is as long as there is a handle or a message. Who writes to it may only write where a message lies
-    /// that it has to itself, and so has whoever it hands the memory on to.
+    /// It stays where it is as long as there is a handle or a message. Who writes to it may only
+    /// write where a message lies that it has to itself, and so has whoever it hands the memory on
+    /// to.
     pub fn region(&self) -> (NonNull<u8>, usize) {
         let base = self.core.arena_base;
         // An arena's base is not null; the answer for one that is has no octets.

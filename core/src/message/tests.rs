@@ -341,7 +341,8 @@ fn buffers_of_a_power_of_two_lie_on_its_multiples() {
     let (base, octets) = pool.region();
     assert_eq!((base.as_ptr().addr() % 4096, octets), (0, 4 << 20));
     let mut kept = Vec::new();
-    // A size in between leaves an odd place behind; each class comes to a second piece of the arena.
+    // A size in between leaves an odd place behind; each class comes to a second piece of the
+    // arena.
     const ROUNDS: usize = if cfg!(miri) { 70 } else { 300 };
     for round in 0..ROUNDS {
         for (len, align) in [(256, 256), (16_000, 64), (2048, 2048)] {

@@ -8,7 +8,8 @@ use super::node_unsafe::DescRef;
 /// One run of octets of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice<'a> {
-    /// Where the run begins in the arena of its pool, in octets: what a descriptor ring carries instead of an address.
+    /// Where the run begins in the arena of its pool, in octets: what a descriptor ring carries
+    /// instead of an address.
     pub offset: usize,
     /// The octets.
     pub octets: &'a [u8],
@@ -89,8 +90,8 @@ impl Message {
         done
     }
 
-    /// Overwrites the octets from `offset` on with `from`; answers how many it wrote. It stops at the end of the
-    /// message, and at the first slice whose buffer another reference sees.
+    /// Overwrites the octets from `offset` on with `from`; answers how many it wrote. It stops at
+    /// the end of the message, and at the first slice whose buffer another reference sees.
     pub fn copy_in(&mut self, offset: usize, from: &[u8]) -> usize {
         let mut skip = offset;
         let mut done = 0;

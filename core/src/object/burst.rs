@@ -1,13 +1,16 @@
 //! Bursts: several messages handed over at once, for the price of one indirect call a layer.
 //!
-//! A wire that finds more than one frame delivers them as a [`Burst`]. Every layer looks at the headers of the messages
-//! that wait in it, takes as many as belong to one session for a *run*, and hands the run up in one call, with the octets
-//! of its own header added to those that the receiver will not see ([`Burst::behind`]). Nothing is changed in the messages:
-//! whoever takes one ([`Burst::next`]) gets it with all those octets off. So whatever of a burst has not been taken can go
-//! back to its wire as it came. It does so when the shepherd that carries the burst blocks, and when the session that a run
-//! goes through is closed on the way; then it is delivered again, in order, by whoever leads the loop.
+//! A wire that finds more than one frame delivers them as a [`Burst`]. Every layer looks at the
+//! headers of the messages that wait in it, takes as many as belong to one session for a *run*, and
+//! hands the run up in one call, with the octets of its own header added to those that the receiver
+//! will not see ([`Burst::behind`]). Nothing is changed in the messages: whoever takes one
+//! ([`Burst::next`]) gets it with all those octets off. So whatever of a burst has not been taken
+//! can go back to its wire as it came. It does so when the shepherd that carries the burst blocks,
+//! and when the session that a run goes through is closed on the way; then it is delivered again,
+//! in order, by whoever leads the loop.
 //!
-//! Downwards a burst is an [`Outgoing`]: each layer puts its header in front of every message, and hands all of them on.
+//! Downwards a burst is an [`Outgoing`]: each layer puts its header in front of every message, and
+//! hands all of them on.
 
 use super::burst_slots_unsafe::{Glance, Slots};
 use super::{Refused, SessionRef};
@@ -24,9 +27,11 @@ pub const BURST_MAX: usize = 32;
 /// Messages on their way down together, first to last. See [`SessionRef::push_burst`].
 pub type Outgoing = ArrayVec<Message, BURST_MAX>;
 
-/// Messages on their way up together: a run of those that wait in a burst, less the headers of the layers below.
+/// Messages on their way up together: a run of those that wait in a burst, less the headers of the
+/// layers below.
 ///
-/// All views of a burst take from the same place: what the layer above has taken is gone for the layer below too.
+/// All views of a burst take from the same place: what the layer above has taken is gone for the
+/// layer below too.
 #[derive(Clone, Copy)]
 pub struct Burst<'a> {
     slots: &'a Slots,
@@ -49,9 +54,10 @@ impl<'a> Burst<'a> {
         self.slots.next() >= self.end
     }
 
-    /// True if messages are left that came through the session `lower`. If that was closed meanwhile (by whoever took the last
-    /// one, say), they go back to their wire, because each may belong to another session now. For the head of the loop
-    /// in which a protocol takes a burst apart.
+    /// True if messages are left that came through the session `lower`. If that was closed
+    /// meanwhile (by whoever took the last one, say), they go back to their wire, because each may
+    /// belong to another session now. For the head of the loop in which a protocol takes a burst
+    /// apart.
     #[inline(always)]
     pub fn goes_on(self, lower: &SessionRef) -> bool {
         if self.is_empty() {
@@ -87,7 +93,8 @@ impl<'a> Burst<'a> {
         Some(message)
     }
 
-    /// The same, if what is left came through the session `lower` all the same; see [`goes_on`](Self::goes_on).
+    /// The same, if what is left came through the session `lower` all the same; see
+    /// [`goes_on`](Self::goes_on).
     #[inline(always)]
     pub fn next_through(self, lower: &SessionRef) -> Option<Message> {
         if lower.head().is_closed() {
@@ -105,22 +112,25 @@ impl<'a> Burst<'a> {
         }
     }
 
-    /// Shows the first `N` octets of the message that is `nth` from the next one; `None` if there is none, or if they do
-    /// not lie together. What cannot be looked at here is for [`next`](Self::next) and the way of single messages.
+    /// Shows the first `N` octets of the message that is `nth` from the next one; `None` if there
+    /// is none, or if they do not lie together. What cannot be looked at here is for
+    /// [`next`](Self::next) and the way of single messages.
     #[inline(always)]
     pub fn peek<const N: usize>(self, nth: usize) -> Option<Glance<N>> {
         self.slots.peek(self.slots.next() + nth, self.front)
     }
 
-    /// How many messages from the next one on belong together: until one of which `fits` says false, being told how many there
-    /// were before it and what [`peek`](Self::peek) shows of it, or of which it shows nothing.
+    /// How many messages from the next one on belong together: until one of which `fits` says
+    /// false, being told how many there were before it and what [`peek`](Self::peek) shows of it,
+    /// or of which it shows nothing.
     #[inline(always)]
     pub fn count_while<const N: usize>(self, fits: impl FnMut(usize, Glance<N>) -> bool) -> usize {
         self.slots.count_while(self.end, self.front, fits)
     }
 
-    /// Shows a whole message, the `nth` from the next one, with the headers of the layers below still in front: so many
-    /// octets as the second argument says. It is not in the burst meanwhile.
+    /// Shows a whole message, the `nth` from the next one, with the headers of the layers below
+    /// still in front: so many octets as the second argument says. It is not in the burst
+    /// meanwhile.
     #[inline(always)]
     pub fn look<R>(self, nth: usize, see: impl FnOnce(&mut Message, usize) -> R) -> Option<R> {
         let at = self.slots.next() + nth;
@@ -149,8 +159,8 @@ impl<'a> Burst<'a> {
     }
 }
 
-/// What a wire has received and not delivered yet, in a queue that every shepherd sees: if one blocks in a delivery, the
-/// next goes on with what is left.
+/// What a wire has received and not delivered yet, in a queue that every shepherd sees: if one
+/// blocks in a delivery, the next goes on with what is left.
 #[derive(Default)]
 pub struct Arrivals {
     queue: Rc<RefCell<VecDeque<Message>>>,
@@ -185,8 +195,9 @@ impl Arrivals {
         drop(waiting);
     }
 
-    /// Passes up through the wire's session what waits, at most `count` messages and no more than one burst. Answers how many
-    /// were taken: 0 only if none waits. A refusal ends here; the refuser has counted it.
+    /// Passes up through the wire's session what waits, at most `count` messages and no more than
+    /// one burst. Answers how many were taken: 0 only if none waits. A refusal ends here; the
+    /// refuser has counted it.
     ///
     /// Whoever calls it in a loop leaves that once [`Kernel::must_leave`] says so.
     pub fn deliver(&self, cx: &Kernel, session: &SessionRef, count: usize) -> usize {

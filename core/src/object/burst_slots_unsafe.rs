@@ -17,8 +17,9 @@ pub struct Glance<const N: usize> {
     pub has_attributes: bool,
 }
 
-/// The messages of a burst. Those from `next` to `end` are there, the others are none. A place before `next` is nobody's any more,
-/// so that all views see the burst end when what is left goes back.
+/// The messages of a burst. Those from `next` to `end` are there, the others are none. A place
+/// before `next` is nobody's any more, so that all views see the burst end when what is left goes
+/// back.
 pub(crate) struct Slots {
     messages: [UnsafeCell<Option<Message>>; BURST_MAX],
     next: Cell<usize>,
@@ -64,16 +65,19 @@ impl Slots {
         self.next.get() - self.returned.get()
     }
 
-    /// Puts a message into its place, or none; answers what was there. A place that does not exist takes nothing.
+    /// Puts a message into its place, or none; answers what was there. A place that does not exist
+    /// takes nothing.
     #[inline(always)]
     pub(super) fn replace(&self, at: usize, message: Option<Message>) -> Option<Message> {
         let place = self.messages.get(at)?.get();
-        // SAFETY: references into the places live in this file alone, here and in `peek`, and neither runs anybody's code
-        // while one does. The cell stays on its thread (`UnsafeCell` is not Sync).
+        // SAFETY: references into the places live in this file alone, here and in `peek`, and
+        // neither runs anybody's code while one does. The cell stays on its thread (`UnsafeCell` is
+        // not Sync).
         unsafe { core::mem::replace(&mut *place, message) }
     }
 
-    /// How many messages from the next one on, up to the place `end`, are such that `fits` says so of what [`peek`](Self::peek) shows.
+    /// How many messages from the next one on, up to the place `end`, are such that `fits` says so
+    /// of what [`peek`](Self::peek) shows.
     #[inline(always)]
     pub(super) fn count_while<const N: usize>(
         &self,
@@ -95,7 +99,8 @@ impl Slots {
         count
     }
 
-    /// A copy of `N` octets of a message from `front` on, how many it has from there, and whether it has attributes.
+    /// A copy of `N` octets of a message from `front` on, how many it has from there, and whether
+    /// it has attributes.
     #[inline(always)]
     pub(super) fn peek<const N: usize>(&self, at: usize, front: usize) -> Option<Glance<N>> {
         Self::glance(self.messages.get(at)?, front)
@@ -107,7 +112,8 @@ impl Slots {
         front: usize,
     ) -> Option<Glance<N>> {
         let place = place.get();
-        // SAFETY: as in `replace`; `peek_behind`, `len` and `has_attributes` only read, and nothing borrowed leaves.
+        // SAFETY: as in `replace`; `peek_behind`, `len` and `has_attributes` only read, and nothing
+        // borrowed leaves.
         let message = unsafe { (*place).as_ref() }?;
         Some(Glance {
             octets: *message.peek_behind(front)?,

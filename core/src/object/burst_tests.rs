@@ -12,7 +12,8 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
-/// Notes the first octet of every message; refuses what begins with `r`, blocks (in vain) at `b`, closes at `c`.
+/// Notes the first octet of every message; refuses what begins with `r`, blocks (in vain) at `b`,
+/// closes at `c`.
 #[derive(Default)]
 struct Top {
     seen: Rc<RefCell<Vec<u8>>>,

@@ -10,8 +10,8 @@ use core::cell::RefCell;
 pub(super) struct Entry<K> {
     pub(super) key: K,
     pub(super) session: SessionRef,
-    /// Up to how many messages it may have received, and count as unused, when the hand comes: what it had when the
-    /// hand last passed. One that a message made has received that one.
+    /// Up to how many messages it may have received, and count as unused, when the hand comes: what
+    /// it had when the hand last passed. One that a message made has received that one.
     pub(super) received: u64,
 }
 
@@ -23,8 +23,8 @@ struct Clock<K> {
     passive: usize,
 }
 
-/// All clocks of a table: as many as upper protocols have had sessions there. Nothing is borrowed while a handle is
-/// dropped, for what that drops may come back.
+/// All clocks of a table: as many as upper protocols have had sessions there. Nothing is borrowed
+/// while a handle is dropped, for what that drops may come back.
 pub(super) struct Clocks<K>(RefCell<Vec<Clock<K>>>);
 
 impl<K> Default for Clocks<K> {
@@ -76,8 +76,8 @@ impl<K> Clocks<K> {
         });
     }
 
-    /// Notes that a session was unbound. Near either end it is taken out at once, and then the answer is true; elsewhere
-    /// the hand or a clean-up finds it.
+    /// Notes that a session was unbound. Near either end it is taken out at once, and then the
+    /// answer is true; elsewhere the hand or a clean-up finds it.
     pub(super) fn leave(&self, session: &SessionRef) -> bool {
         let gone = self.with(session.head().upper(), |clock| {
             if session.head().is_passive() {

@@ -95,8 +95,8 @@ pub enum CallCause {
     NoShepherds,
     /// The request could not be sent.
     Push(PushError),
-    /// The network says that nobody takes requests there: the peer's port is unreachable, or refuses streams. The request was not
-    /// executed when it was sent last.
+    /// The network says that nobody takes requests there: the peer's port is unreachable, or
+    /// refuses streams. The request was not executed when it was sent last.
     NobodyThere,
     /// This session is not of the rpc realm.
     NotSupported,
@@ -149,7 +149,8 @@ impl fmt::Display for CallCause {
 pub struct CallError {
     /// Why.
     pub cause: CallCause,
-    /// The protocol that gave up. [`SessionRef::call`](super::SessionRef::call) fills it in on the way up.
+    /// The protocol that gave up. [`SessionRef::call`](super::SessionRef::call) fills it in on the
+    /// way up.
     pub layer: Option<ProtocolId>,
 }
 

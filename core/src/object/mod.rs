@@ -2,8 +2,9 @@
 //!
 //! A [`Protocol`] is static, one per node of the graph: it creates sessions and demultiplexes. A
 //! [`Session`] is dynamic: one end of a conversation. Both have defaults for everything, so that a
-//! trivial protocol writes one or two operations. Callers never call the traits: they call the counted
-//! handles [`ProtocolRef`] and [`SessionRef`], which count, trace, and refuse for closed sessions.
+//! trivial protocol writes one or two operations. Callers never call the traits: they call the
+//! counted handles [`ProtocolRef`] and [`SessionRef`], which count, trace, and refuse for closed
+//! sessions.
 //!
 //! Every operation is handed `cx`, the running [`Kernel`], and `this`, the object's own handle.
 
@@ -73,8 +74,8 @@ pub trait Protocol {
         Err(OpenError::NotSupported)
     }
 
-    /// Notes that `upper` takes messages of this kind; at the first one the protocol makes a session
-    /// and tells `upper` by `open_done` (a passive open).
+    /// Notes that `upper` takes messages of this kind; at the first one the protocol makes a
+    /// session and tells `upper` by `open_done` (a passive open).
     ///
     /// # Errors
     /// [`OpenError`]; the default takes no offers.
@@ -94,8 +95,8 @@ pub trait Protocol {
         let _ = (cx, this, enable);
     }
 
-    /// A lower protocol made a session on this protocol's behalf; its first message follows by `demux`.
-    /// Whoever wants to keep the session takes a hold on it ([`SessionRef::hold`]).
+    /// A lower protocol made a session on this protocol's behalf; its first message follows by
+    /// `demux`. Whoever wants to keep the session takes a hold on it ([`SessionRef::hold`]).
     ///
     /// # Errors
     /// A reason not to want it; the lower protocol then refuses the message for it.
@@ -110,10 +111,12 @@ pub trait Protocol {
         Ok(())
     }
 
-    /// Takes a message coming up through the session `lower`, finds the session it belongs to and pops it there.
+    /// Takes a message coming up through the session `lower`, finds the session it belongs to and
+    /// pops it there.
     ///
     /// # Errors
-    /// The message, with the reason why nobody wants it. Refuse by [`ProtocolRef::refuse`], which counts.
+    /// The message, with the reason why nobody wants it. Refuse by [`ProtocolRef::refuse`], which
+    /// counts.
     fn demux(
         &self,
         cx: &Kernel,
@@ -125,12 +128,13 @@ pub trait Protocol {
         Err(this.refuse(message, &reason::NOT_SUPPORTED))
     }
 
-    /// Takes several messages that came up through the session `lower` one after the other. What is to be seen from outside
-    /// is the same as if each came alone, in this order; the default passes them to `demux` one by one.
+    /// Takes several messages that came up through the session `lower` one after the other. What is
+    /// to be seen from outside is the same as if each came alone, in this order; the default passes
+    /// them to `demux` one by one.
     ///
     /// # Errors
-    /// The first message that nobody wants, as `demux` gives it back. Those behind it are still in the burst, for the
-    /// caller to hand over again.
+    /// The first message that nobody wants, as `demux` gives it back. Those behind it are still in
+    /// the burst, for the caller to hand over again.
     fn demux_burst(
         &self,
         cx: &Kernel,
@@ -181,7 +185,8 @@ pub trait Protocol {
         let _ = (cx, this, token);
     }
 
-    /// The graph is being taken down: let go of sessions and protocols, so that nothing keeps itself alive.
+    /// The graph is being taken down: let go of sessions and protocols, so that nothing keeps
+    /// itself alive.
     fn stop(&self, cx: &Kernel, this: &ProtocolRef) {
         let _ = (cx, this);
     }
@@ -208,11 +213,12 @@ pub trait Session {
         Err(PushError::NotSupported)
     }
 
-    /// Takes several messages down towards the peer, all of them, in this order. What is to be seen from outside is the same
-    /// as if each came alone; the default pushes them one by one.
+    /// Takes several messages down towards the peer, all of them, in this order. What is to be seen
+    /// from outside is the same as if each came alone; the default pushes them one by one.
     ///
     /// # Errors
-    /// The first error. The messages behind it have been sent all the same, or dropped for a reason of their own.
+    /// The first error. The messages behind it have been sent all the same, or dropped for a reason
+    /// of their own.
     fn push_burst(
         &self,
         cx: &Kernel,
@@ -244,8 +250,8 @@ pub trait Session {
         Err(this.refuse(cx, message, &reason::NOT_SUPPORTED))
     }
 
-    /// Takes a request up that the protocol's `call_demux` found to belong here, and answers with the reply. May block the
-    /// shepherd.
+    /// Takes a request up that the protocol's `call_demux` found to belong here, and answers with
+    /// the reply. May block the shepherd.
     ///
     /// # Errors
     /// The request, with the reason why nobody above wants it.
@@ -281,8 +287,8 @@ pub trait Session {
         None
     }
 
-    /// The last holder above let go. The session unbinds itself and lets go of what it holds below, or
-    /// says that it stays.
+    /// The last holder above let go. The session unbinds itself and lets go of what it holds below,
+    /// or says that it stays.
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
         let _ = (cx, this);
         Closing::Done

@@ -99,7 +99,8 @@ impl fmt::Debug for ProtocolRef {
 /// On whose behalf a session is opened or an enable made.
 ///
 /// Who receives and whose type number selects it are two identities, so that a virtual protocol can
-/// slip in between: it receives, while the protocol above it is the one that the lower's header names.
+/// slip in between: it receives, while the protocol above it is the one that the lower's header
+/// names.
 #[derive(Clone, Copy)]
 pub struct Upper<'a> {
     /// Receives the messages.
@@ -274,7 +275,8 @@ impl ProtocolRef {
         let head = &self.0.head;
         head.received.set(head.received.get() + taken as u64);
         if taken == 0 && result.is_ok() {
-            // One that leaves messages lying gets them singly, so that every round of every caller makes progress.
+            // One that leaves messages lying gets them singly, so that every round of every caller
+            // makes progress.
             return self.demux_one_by_one(cx, lower, burst);
         }
         result
@@ -293,7 +295,8 @@ impl ProtocolRef {
         Ok(())
     }
 
-    /// Passes a request up to this protocol, as it came through the session `lower`, and answers with the reply.
+    /// Passes a request up to this protocol, as it came through the session `lower`, and answers
+    /// with the reply.
     ///
     /// # Errors
     /// The request, with the reason why nobody wants it.

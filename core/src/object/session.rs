@@ -13,7 +13,8 @@ use alloc::rc::{Rc, Weak};
 use core::cell::Cell;
 use core::fmt;
 
-/// Names a session within its kernel; never used twice: a billion a second would last for centuries.
+/// Names a session within its kernel; never used twice: a billion a second would last for
+/// centuries.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(pub u64);
 
@@ -30,7 +31,8 @@ pub enum Closing {
     Done,
     /// It stays bound as an idle one, for whoever opens it again or until its table needs the room.
     Idle,
-    /// It has things to finish with its peer (nothing comes from above any more) and retires by itself.
+    /// It has things to finish with its peer (nothing comes from above any more) and retires by
+    /// itself.
     Lingering,
 }
 
@@ -98,7 +100,8 @@ impl SessionHead {
         self.gate.get() & CLOSED != 0
     }
 
-    /// A number that the receiver above keeps on it, such as the index of an interface. Zero at first.
+    /// A number that the receiver above keeps on it, such as the index of an interface. Zero at
+    /// first.
     pub fn tag(&self) -> u32 {
         self.tag.get()
     }
@@ -121,8 +124,8 @@ impl SessionHead {
     }
 }
 
-/// The body is boxed so that a handle is one pointer wide and the head lies at a fixed place: an unsized
-/// tail would cost every crossing the computation of its offset from the vtable.
+/// The body is boxed so that a handle is one pointer wide and the head lies at a fixed place: an
+/// unsized tail would cost every crossing the computation of its offset from the vtable.
 struct SessionCell {
     head: SessionHead,
     body: Box<dyn Session>,
@@ -243,7 +246,8 @@ impl SessionRef {
     /// Sends several messages down, one behind the other, and leaves none in `burst`.
     ///
     /// # Errors
-    /// The first error; the messages behind it have been sent all the same, or dropped for a reason of their own.
+    /// The first error; the messages behind it have been sent all the same, or dropped for a reason
+    /// of their own.
     #[inline]
     pub fn push_burst(&self, cx: &Kernel, burst: &mut Outgoing) -> Result<(), PushError> {
         let head = &self.0.head;
@@ -263,8 +267,9 @@ impl SessionRef {
         result
     }
 
-    /// What a layer's `push_burst` does with its session below, this one: `prepare` puts the layer's header in front of a message,
-    /// or answers false and leaves it as it is; such a one is for `other`, by itself and behind those before it.
+    /// What a layer's `push_burst` does with its session below, this one: `prepare` puts the
+    /// layer's header in front of a message, or answers false and leaves it as it is; such a one is
+    /// for `other`, by itself and behind those before it.
     ///
     /// # Errors
     /// The first error, as of [`push_burst`](Self::push_burst).
@@ -384,7 +389,8 @@ impl SessionRef {
         if head.gate.get() & CLOSED | cx.gate() != 0 || burst.is_empty() {
             return self.pop_one_by_one(cx, burst);
         }
-        // The first counts at once, so that the session does not look idle; the others when it is known how many were taken.
+        // The first counts at once, so that the session does not look idle; the others when it is
+        // known how many were taken.
         head.received.set(head.received.get() + 1);
         let before = burst.taken();
         let result = self.0.body.pop_burst(cx, self, burst);
@@ -421,8 +427,8 @@ impl SessionRef {
         self.control(cx, &mut Ask::new(&mut question)).is_answered().then_some(question)
     }
 
-    /// Takes a hold on the session: it stays until as many [`SessionRef::close`] follow.
-    /// Protocols call it when `open` finds the session already there; uppers call it in `open_done`.
+    /// Takes a hold on the session: it stays until as many [`SessionRef::close`] follow. Protocols
+    /// call it when `open` finds the session already there; uppers call it in `open_done`.
     ///
     /// One that nobody held, such as one that a message made, holds the session below
     /// ([`Session::lower`]) from now on, until nobody holds it any more: a stranger's message pins
@@ -494,8 +500,8 @@ impl SessionRef {
         }
     }
 
-    /// Closes the session whatever holds it: for its own protocol, when it evicts an idle one, resets
-    /// it, or a lingering one has finished.
+    /// Closes the session whatever holds it: for its own protocol, when it evicts an idle one,
+    /// resets it, or a lingering one has finished.
     pub fn abort(&self, cx: &Kernel) {
         if !self.0.head.is_closed() {
             let _ = self.0.body.close(cx, self);

@@ -4,8 +4,8 @@ use super::SessionRef;
 use core::cell::UnsafeCell;
 use core::mem::ManuallyDrop;
 
-/// A cell with a session's handle, or none. Unlike a `RefCell` it keeps no account of borrows, for it lends nothing:
-/// the handle is cloned, or moved, in and out.
+/// A cell with a session's handle, or none. Unlike a `RefCell` it keeps no account of borrows, for
+/// it lends nothing: the handle is cloned, or moved, in and out.
 #[derive(Default)]
 pub struct SessionSlot(UnsafeCell<Option<SessionRef>>);
 
@@ -18,14 +18,16 @@ impl SessionSlot {
     /// The handle kept here, once more.
     #[inline]
     pub fn get(&self) -> Option<SessionRef> {
-        // SAFETY: no reference to the content leaves this file, and neither copying it nor cloning a handle runs
-        // anybody's code that could come back here meanwhile. The cell stays on its thread (`UnsafeCell` is not Sync).
-        // The copy is never dropped, and the original outlives it: cloned from a copy, the handle is loaded once.
+        // SAFETY: no reference to the content leaves this file, and neither copying it nor cloning
+        // a handle runs anybody's code that could come back here meanwhile. The cell stays on its
+        // thread (`UnsafeCell` is not Sync). The copy is never dropped, and the original outlives
+        // it: cloned from a copy, the handle is loaded once.
         let kept = unsafe { ManuallyDrop::new(core::ptr::read(self.0.get())) };
         (*kept).clone()
     }
 
-    /// Keeps another handle; answers what was kept, which the caller drops when that can do no harm.
+    /// Keeps another handle; answers what was kept, which the caller drops when that can do no
+    /// harm.
     #[inline]
     pub fn replace(&self, session: Option<SessionRef>) -> Option<SessionRef> {
         // SAFETY: as above; the old content is moved out, not dropped.
@@ -58,7 +60,8 @@ impl<K: Copy + Eq> KeyedSlot<K> {
     /// Whether a handle is kept under this key.
     #[inline(always)]
     pub(super) fn has(&self, key: &K) -> bool {
-        // SAFETY: as in `SessionSlot::get`. The key is copied out first, since comparing is the key's own code.
+        // SAFETY: as in `SessionSlot::get`. The key is copied out first, since comparing is the
+        // key's own code.
         let kept = unsafe { (*self.0.get()).as_ref().map(|(kept, _)| *kept) };
         kept.is_some_and(|kept| kept == *key)
     }
@@ -76,7 +79,8 @@ impl<K: Copy + Eq> KeyedSlot<K> {
         kept.map(|session| (*session).clone())
     }
 
-    /// Keeps another, or none; answers what was kept, which the caller drops when that can do no harm.
+    /// Keeps another, or none; answers what was kept, which the caller drops when that can do no
+    /// harm.
     pub(super) fn replace(&self, kept: Option<(K, SessionRef)>) -> Option<(K, SessionRef)> {
         // SAFETY: as in `SessionSlot::replace`.
         unsafe { core::mem::replace(&mut *self.0.get(), kept) }

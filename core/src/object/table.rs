@@ -20,13 +20,13 @@ const SCAN_MAX: usize = 64;
 /// `None` for one that stays.
 pub type Rank = fn(&Kernel, &SessionRef) -> Option<(u32, Time)>;
 
-/// Sessions by key, at most `max`. When it is full, an idle session (one that nobody above holds) is evicted, first of
-/// the upper protocol that has the most, so that a flood for one costs the others nothing: one that has received
-/// nothing since the last look, or but the message that made it. This is the clock algorithm, which costs the path of a
-/// message nothing. Where sources of messages have addresses
-/// ([`source`](super::SessionHead::source)), a network that has its share of the table makes room
-/// among its own: an eighth for 256 neighbours, a quarter for 65,536. The last quarter of the table
-/// is not for such.
+/// Sessions by key, at most `max`. When it is full, an idle session (one that nobody above holds)
+/// is evicted, first of the upper protocol that has the most, so that a flood for one costs the
+/// others nothing: one that has received nothing since the last look, or but the message that made
+/// it. This is the clock algorithm, which costs the path of a message nothing. Where sources of
+/// messages have addresses ([`source`](super::SessionHead::source)), a network that has its share
+/// of the table makes room among its own: an eighth for 256 neighbours, a quarter for 65,536. The
+/// last quarter of the table is not for such.
 pub struct SessionTable<K> {
     map: Map<K, SessionRef>,
     /// The last hit, with a handle of its own: an even shorter way than the map's cache.
@@ -60,7 +60,8 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         }
     }
 
-    /// The same, with a bound on the sessions that messages made for one upper protocol; 0 for none of its own.
+    /// The same, with a bound on the sessions that messages made for one upper protocol; 0 for none
+    /// of its own.
     #[must_use]
     pub fn with_passive_max(mut self, passive_max: usize) -> Self {
         if passive_max > 0 {
@@ -79,9 +80,9 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         self
     }
 
-    /// The same, for sessions that a peer loses by an eviction: of those that the clock's hand comes
-    /// to next the lowest by `rank` goes, held or not, however often the hand has passed since it
-    /// was used.
+    /// The same, for sessions that a peer loses by an eviction: of those that the clock's hand
+    /// comes to next the lowest by `rank` goes, held or not, however often the hand has passed
+    /// since it was used.
     #[must_use]
     pub fn with_rank(mut self, rank: Rank) -> Self {
         self.rank = Some(rank);
@@ -97,8 +98,9 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         }
     }
 
-    /// The session with this key if it is the one that was found last. `None` says nothing: [`SessionTable::get`]
-    /// knows. A `demux` that first asks here keeps the search out of the way of messages that come in trains.
+    /// The session with this key if it is the one that was found last. `None` says nothing:
+    /// [`SessionTable::get`] knows. A `demux` that first asks here keeps the search out of the way
+    /// of messages that come in trains.
     #[inline(always)]
     pub fn latest(&self, key: &K) -> Option<SessionRef> {
         let session = self.last.get(key)?;
@@ -135,7 +137,8 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         }
     }
 
-    /// Binds a session; if the table is full, or its upper protocol's share is, evicts an idle one first.
+    /// Binds a session; if the table is full, or its upper protocol's share is, evicts an idle one
+    /// first.
     ///
     /// # Errors
     /// [`reason::TABLE_FULL`] if the key is bound already, or the table is full of sessions in use.
@@ -201,8 +204,8 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
     /// by then one that was found holds that itself.
     ///
     /// # Errors
-    /// [`OpenError::InUse`] if the key is that of another protocol's session, [`OpenError::Full`] if
-    /// there is no room.
+    /// [`OpenError::InUse`] if the key is that of another protocol's session, [`OpenError::Full`]
+    /// if there is no room.
     pub fn open<S: Session + 'static>(
         &self,
         cx: &Kernel,
@@ -262,7 +265,8 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         uppers.into_iter().any(|upper| self.evict_from(cx, upper, crowd))
     }
 
-    /// Evicts one idle session of an upper protocol, if there is one within reach of the clock's hand.
+    /// Evicts one idle session of an upper protocol, if there is one within reach of the clock's
+    /// hand.
     fn evict_from(&self, cx: &Kernel, upper: ProtocolId, crowd: Option<Crowd>) -> bool {
         if let Some(rank) = self.rank {
             return self.evict_least(cx, upper, crowd, rank);
@@ -291,8 +295,8 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
             }
             self.clocks.put_back(upper, entry);
         }
-        // Everything near the hand was in use or active: take the first idle one all the same. Not one that is bound no
-        // more: by now its key may be another's.
+        // Everything near the hand was in use or active: take the first idle one all the same. Not
+        // one that is bound no more: by now its key may be another's.
         let is_idle = |e: &Entry<K>| {
             let head = e.session.head();
             head.opens() == 0 && is_meant(head) && self.is_bound(e)

@@ -1,8 +1,8 @@
 //! Participants: who takes part in a conversation, as a list of address stacks.
 //!
 //! Each participant is a stack of external identifiers, the highest layer's on top. A protocol pops
-//! what it understands and hands the rest to the layer below, so that no layer knows the addresses of
-//! another (paper 000, section III). By convention the first participant is the local one.
+//! what it understands and hands the rest to the layer below, so that no layer knows the addresses
+//! of another (paper 000, section III). By convention the first participant is the local one.
 //!
 //! Text form, top first: `port2005@10.0.0.2`; several participants are separated by `, `:
 //! `port7@10.0.0.1, port2005@10.0.0.2`. `*` at any place is a wildcard.
@@ -14,7 +14,8 @@ pub use text::ParseError;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use smallvec::SmallVec;
 
-/// A label of a numbered identifier, such as `port`: at most 12 ASCII letters, held inline so that it can cross a domain.
+/// A label of a numbered identifier, such as `port`: at most 12 ASCII letters, held inline so that
+/// it can cross a domain.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Label {
     octets: [u8; 12],

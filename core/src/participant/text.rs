@@ -10,7 +10,8 @@ use core::str::FromStr;
 pub enum ParseError {
     /// An identifier is empty: `port7@@10.0.0.1`.
     Empty,
-    /// An identifier has none of the forms `*`, `port7`, `10.0.0.2`, `02:00:00:00:00:01`, `[fe80::1]`.
+    /// An identifier has none of the forms `*`, `port7`, `10.0.0.2`, `02:00:00:00:00:01`,
+    /// `[fe80::1]`.
     Form,
     /// A host and a port as sockets have them: `10.0.0.1:7`.
     Socket(SocketAddrV4),

@@ -181,8 +181,8 @@ impl Shepherds {
         self.table.ready_count() != 0
     }
 
-    /// Whether a shepherd can ever be suspended. If not, what an executor would run by [`run`](Self::run) it may as
-    /// well call itself.
+    /// Whether a shepherd can ever be suspended. If not, what an executor would run by
+    /// [`run`](Self::run) it may as well call itself.
     #[inline]
     pub fn may_suspend(&self) -> bool {
         self.table.has_stacks()

@@ -31,7 +31,8 @@ pub trait Switch {
     /// when it is resumed again.
     fn suspend(&self, slot: u32);
 
-    /// Whether it has stacks to give. One that never has lets an executor spare the loop around what cannot wait.
+    /// Whether it has stacks to give. One that never has lets an executor spare the loop around
+    /// what cannot wait.
     fn has_stacks(&self) -> bool {
         true
     }

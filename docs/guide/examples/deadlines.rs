@@ -1,4 +1,5 @@
-//! Simulates the graph of chapter 10 with the layer `deadline` and without: `cargo run -p xk-guide --example deadlines [-- SEED]`.
+//! Simulates the graph of chapter 10 with the layer `deadline` and without:
+//! `cargo run -p xk-guide --example deadlines [-- SEED]`.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;

@@ -1,4 +1,5 @@
-//! Checks and simulates the guide's graph, or another: `cargo run -p xk-guide --example simulate [-- FILE [SEED]]`.
+//! Checks and simulates the guide's graph, or another:
+//! `cargo run -p xk-guide --example simulate [-- FILE [SEED]]`.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -17,7 +18,8 @@ pub(crate) fn catalog() -> Catalog {
     Catalog::new(&entries).expect("kinds and numbers do not clash")
 }
 
-/// Runs the graph until its anchors have finished, and tells what was counted; or what is wrong with it.
+/// Runs the graph until its anchors have finished, and tells what was counted; or what is wrong
+/// with it.
 pub(crate) fn run(source: &str, file: &str, seed: u64) -> Result<String, String> {
     let graph = check(source, file, &catalog()).map_err(|mistakes| mistakes.to_text())?;
     let config = SimulationConfig { seed, ..SimulationConfig::default() };

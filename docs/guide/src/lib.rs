@@ -19,15 +19,15 @@
 //! with one drawn by lot when the session is opened and counts from there.
 //!
 //! On arrival the type number finds the session, or the upper protocol that enabled it. A message
-//! shorter than it says is dropped as `bad length`; octets behind its length, as a link pads them, are
-//! cut off. The first number is believed. A message ahead of its turn is kept, if it is at most `hold`
-//! numbers ahead, until the ones before it have come or `wait` is over; then those are given up, and
-//! counted as missing. One that comes twice or after its turn is dropped as `stale`. A number that is
-//! more than 4096 away from the one whose turn it is comes from a peer that began again: what waits is
-//! handed up, and that number is believed.
+//! shorter than it says is dropped as `bad length`; octets behind its length, as a link pads them,
+//! are cut off. The first number is believed. A message ahead of its turn is kept, if it is at most
+//! `hold` numbers ahead, until the ones before it have come or `wait` is over; then those are given
+//! up, and counted as missing. One that comes twice or after its turn is dropped as `stale`. A
+//! number that is more than 4096 away from the one whose turn it is comes from a peer that began
+//! again: what waits is handed up, and that number is believed.
 //!
-//! Nothing is sent again: what the network loses stays lost. With `hold=0` nothing waits, and what comes
-//! late is dropped.
+//! Nothing is sent again: what the network loses stays lost. With `hold=0` nothing waits, and what
+//! comes late is dropped.
 //!
 //! # Control
 //! Answers `seq-tally` (messages missing, messages that came before their turn, messages kept now),
@@ -91,7 +91,8 @@ pub static ENTRY: Entry = Entry::layer("seq", include_str!("lib.rs"), build)
     .service(Service::adding(Guarantees::EXACT.and(Guarantees::ORDER)))
     .header_octets(wire::HEADER_OCTETS)
     .numbers(&[
-        // Local experimental EtherType 1 (IEEE 802), experimental protocol number 1 (RFC 3692 section 2.1).
+        // Local experimental EtherType 1 (IEEE 802), experimental protocol number 1 (RFC 3692
+        // section 2.1).
         ("eth", 0x88b5),
         ("ip", 253),
         ("seq", 1),

@@ -15,7 +15,8 @@ static COUNTED: CountingAllocator = CountingAllocator;
 /// How many sessions an instance holds: few, so that strangers reach the bound.
 const SESSIONS_MAX: usize = 256;
 
-/// Laws that lose a message on purpose and expect the next one at once: a layer that waits for the lost one breaks them.
+/// Laws that lose a message on purpose and expect the next one at once: a layer that waits for the
+/// lost one breaks them.
 const LOSING: &[&str] = &[
     "headers may lie in slices",
     "strangers do not make it grow",

@@ -33,7 +33,8 @@ pub(super) fn add_all(seeds: &mut Vec<Seed>) {
         octets.splice(0..0, [0, octets.len() as u8]);
         add(seeds, "mrpc", name, &octets.repeat(2));
     }
-    // A challenge, the request under its ticket, the same again, the next in two fragments, a minute later the third.
+    // A challenge, the request under its ticket, the same again, the next in two fragments, a
+    // minute later the third.
     let request = [1, 4, 0, 0, 0, 0, 10, 1];
     let known = [1, 0, 0, 0, 0, 0, 10, 1];
     let halves = [[1, 0, 4, 2, 0, 0, 10, 1], [1, 0, 4, 2, 1, 0, 10, 1]];

@@ -18,7 +18,8 @@ fn transactions(seeds: &mut Vec<Seed>) {
     let reply = message(Kind::Reply, 0x7b55_8aeb, b"reply");
     add(seeds, "reqrep-wire", "call", &call);
     add(seeds, "reqrep-wire", "reply", &reply);
-    // Each arrives behind its length. More calls than the cache holds replies; the first again, and one that is refused.
+    // Each arrives behind its length. More calls than the cache holds replies; the first again, and
+    // one that is refused.
     let others = (0..8).map(|xid| message(Kind::Call, xid, b"x"));
     let refused = message(Kind::Call, 99, b"");
     let unknown = [&[0, 0, 0, 9, 0, 0, 0, 2][..], b"neither"].concat();
@@ -27,7 +28,8 @@ fn transactions(seeds: &mut Vec<Seed>) {
     let script: Vec<u8> =
         all.flat_map(|message| [&[message.len() as u8][..], &message].concat()).collect();
     add(seeds, "reqrep", "calls", &script);
-    // The number 0 is that of the client's request to many. More hosts than it takes, by the last octet, and one that says it again.
+    // The number 0 is that of the client's request to many. More hosts than it takes, by the last
+    // octet, and one that says it again.
     let hosts = [1, 2, 3, 3, 4, 5, 6].map(|host| message(Kind::Reply, 0, &[b'y', host]));
     let script: Vec<u8> =
         hosts.iter().flat_map(|message| [&[message.len() as u8][..], message].concat()).collect();

@@ -13,7 +13,8 @@ pub mod code {
     pub const RAW: u8 = 0;
     /// The argument is the payload of a frame; the place chooses destination and type.
     pub const ETHERNET: u8 = 1;
-    /// Source, destination, protocol, fragment (2), time to live, number of option octets; options and payload.
+    /// Source, destination, protocol, fragment (2), time to live, number of option octets; options
+    /// and payload.
     pub const IP: u8 = 2;
     /// Source, destination, both ports by their index, then the payload.
     pub const UDP: u8 = 3;
@@ -25,7 +26,8 @@ pub mod code {
     pub const ANSWER: u8 = 6;
     /// The argument names participants; the place chooses the layer on which they are opened.
     pub const OPEN: u8 = 7;
-    /// The argument goes into the held session of this place, repeated as often as its first octet says.
+    /// The argument goes into the held session of this place, repeated as often as its first octet
+    /// says.
     pub const PUSH: u8 = 8;
     /// Closes the held session of this place.
     pub const CLOSE: u8 = 9;
@@ -35,7 +37,8 @@ pub mod code {
     pub const FAIL: u8 = 11;
     /// The application on top refuses messages, or sends them back, or neither.
     pub const MOOD: u8 = 12;
-    /// A datagram in fragments: source, destination, protocol, octets of a fragment by eight, and the order.
+    /// A datagram in fragments: source, destination, protocol, octets of a fragment by eight, and
+    /// the order.
     pub const FRAGMENTS: u8 = 13;
     /// The argument names participants, which are enabled on the layer of this place.
     pub const ENABLE: u8 = 14;
@@ -150,7 +153,8 @@ impl Stack {
         self.arrive(&frame::ethernet(to, PEER, number, payload), wire, place);
     }
 
-    /// A packet of these hosts and this protocol arrives; the place says whether it is cut into slices.
+    /// A packet of these hosts and this protocol arrives; the place says whether it is cut into
+    /// slices.
     fn hear(&self, wire: usize, place: usize, to: ((Ipv4Addr, Ipv4Addr), u8), payload: &[u8]) {
         let ip = Ip {
             src: to.0.0,
@@ -214,8 +218,8 @@ impl Stack {
         self.hear(wire, wire, ((host(10), us), ICMP), &message);
     }
 
-    /// The argument's rest, repeated up to what it asks for, in fragments: in order, backwards, the first twice, or
-    /// overlapping.
+    /// The argument's rest, repeated up to what it asks for, in fragments: in order, backwards, the
+    /// first twice, or overlapping.
     fn hear_fragments(&self, place: usize, argument: &[u8]) {
         let Some((&[src, dst, protocol, eights, times], rest)) = argument.split_first_chunk()
         else {

@@ -5,7 +5,8 @@
 pub(super) fn sum_long(octets: &[u8]) -> u64 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if core_detect::is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has AVX2, and the system saves its registers: both were asked just now.
+        // SAFETY: the processor has AVX2, and the system saves its registers: both were asked just
+        // now.
         return unsafe { avx2::sum(octets) };
     }
     super::sum_plain(octets)
@@ -23,11 +24,13 @@ mod avx2 {
     const VECTOR: usize = 32;
     /// Octets that the loop takes at a turn: four vectors, which wait for nothing of each other.
     const TURN: usize = 4 * VECTOR;
-    /// Octets after which the lanes are emptied: a vector changes each by 2^16 at most, so it stays below 2^29.
+    /// Octets after which the lanes are emptied: a vector changes each by 2^16 at most, so it stays
+    /// below 2^29.
     const ROUND: usize = 1 << 18;
 
-    /// Two multiplications by one and an addition take sixteen words together. They take words for signed numbers, so each is
-    /// made one by turning its highest bit, which takes 2^15 from it; that is added again at the end.
+    /// Two multiplications by one and an addition take sixteen words together. They take words for
+    /// signed numbers, so each is made one by turning its highest bit, which takes 2^15 from it;
+    /// that is added again at the end.
     #[target_feature(enable = "avx2")]
     pub(super) fn sum(octets: &[u8]) -> u64 {
         let mut total = 0_u64;

@@ -66,7 +66,8 @@ fn only_an_answer_to_a_challenge_makes_a_record() {
     let Admission::Challenge(ticket) = admit(&clients, HOST, BOOT, 0) else {
         panic!("a stranger was not challenged");
     };
-    // Such is the retransmission of a call that a predecessor executed, if the ticket happens to be the same.
+    // Such is the retransmission of a call that a predecessor executed, if the ticket happens to be
+    // the same.
     assert_eq!(admit(&clients, HOST, BOOT, ticket), Admission::Challenge(ticket));
     assert!(clients.is_empty());
 }
@@ -216,7 +217,8 @@ struct World {
     packets: Vec<Packet>,
     clients: Clients,
     server_boot: u32,
-    /// Of the client's present incarnation, as the server knows it: the last call's number, and whether its reply is acknowledged.
+    /// Of the client's present incarnation, as the server knows it: the last call's number, and
+    /// whether its reply is acknowledged.
     served: Option<(u32, bool)>,
     /// That call.
     served_call: u64,
@@ -226,7 +228,8 @@ struct World {
     number: u32,
     calls: u64,
     executed: HashMap<u64, u32>,
-    /// Those that a server took because its own ticket happened to be that of its predecessor, and those that it forgot for that.
+    /// Those that a server took because its own ticket happened to be that of its predecessor, and
+    /// those that it forgot for that.
     mistaken: HashSet<u64>,
     /// The servers and tickets of which that is so.
     right_by_chance: HashSet<(u32, u16)>,
@@ -289,7 +292,8 @@ impl World {
         let may_forget = self.served.is_none_or(|(_, acknowledged)| acknowledged);
         let admission = self.clients.admit(HOST, boot, ticket, |_| may_forget);
         if admission == Admission::Replaced && ticket_of != self.server_boot && !may_forget {
-            // A dead incarnation of the client in place of the one whose reply may still be asked for.
+            // A dead incarnation of the client in place of the one whose reply may still be asked
+            // for.
             self.mistaken.insert(self.served_call);
         }
         let challenge = match admission {
@@ -389,8 +393,9 @@ impl World {
     }
 }
 
-/// Seeds that do not change: what chance lets through is as rare as the length of a ticket makes it. Of a million worlds one in
-/// eight hundred has one such ticket, and one in a hundred thousand two.
+/// Seeds that do not change: what chance lets through is as rare as the length of a ticket makes
+/// it. Of a million worlds one in eight hundred has one such ticket, and one in a hundred thousand
+/// two.
 #[test]
 fn a_ticket_of_another_server_is_right_by_chance_alone() {
     let right = |seed| World::after_steps(seed).right_by_chance.len();
@@ -401,8 +406,8 @@ fn a_ticket_of_another_server_is_right_by_chance_alone() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever reboots, forgets, repeats or delays: no call is executed twice, and none that was answered not at all; but for those
-    /// whose ticket is also the next server's, one in 32,767.
+    /// Whatever reboots, forgets, repeats or delays: no call is executed twice, and none that was
+    /// answered not at all; but for those whose ticket is also the next server's, one in 32,767.
     #[test]
     fn a_call_is_executed_at_most_once(seed: u64) {
         let world = World::after_steps(seed);

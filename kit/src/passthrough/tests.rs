@@ -12,7 +12,8 @@ use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 use xk_core::{Part, Pool};
 
-/// A lower protocol: one octet of header names the selector, sessions exist per upper, and messages come from the test.
+/// A lower protocol: one octet of header names the selector, sessions exist per upper, and messages
+/// come from the test.
 #[derive(Default)]
 struct Lower {
     enables: RefCell<Vec<(ProtocolId, ProtocolRef)>>,
@@ -118,7 +119,8 @@ impl Session for LowerSession {
     }
 }
 
-/// An upper protocol that notes what it hears, holds sessions made for it if it is told to, and refuses ones.
+/// An upper protocol that notes what it hears, holds sessions made for it if it is told to, and
+/// refuses ones.
 #[derive(Default)]
 struct Upperside {
     heard: RefCell<Vec<String>>,

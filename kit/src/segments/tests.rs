@@ -7,7 +7,8 @@ fn pool() -> Pool {
     Pool::new(&PoolConfig::with_octets_max(4 << 20)).unwrap()
 }
 
-/// A ones' complement sum taken octet by octet, as RFC 1071, section 4.1, says it: nothing of it is ours.
+/// A ones' complement sum taken octet by octet, as RFC 1071, section 4.1, says it: nothing of it is
+/// ours.
 fn plain_sum(parts: &[&[u8]]) -> u16 {
     let all = parts.concat();
     let words = all.chunks(2).map(|pair| {

@@ -10,12 +10,14 @@ use arrayvec::ArrayVec;
 use core::fmt;
 use core::ops::{Deref, DerefMut};
 
-/// Elements of any number up to `MAX` (RFC 4506, section 4.13). More can be held, but neither written nor read.
+/// Elements of any number up to `MAX` (RFC 4506, section 4.13). More can be held, but neither
+/// written nor read.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Array<T, const MAX: u32 = { u32::MAX }>(pub Vec<T>);
 
-/// A linked list: optional data which end in the next optional data (RFC 4506, section 4.19), as the items in their order. On the wire
-/// each is preceded by true, and false ends them. Neither written nor read by recursion, so it may be as long as its octets.
+/// A linked list: optional data which end in the next optional data (RFC 4506, section 4.19), as
+/// the items in their order. On the wire each is preceded by true, and false ends them. Neither
+/// written nor read by recursion, so it may be as long as its octets.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct List<T>(pub Vec<T>);
 

@@ -18,7 +18,8 @@ pub const STACK_OCTETS_MAX: usize = 24 << 10;
 /// See [`DEPTH_MAX`].
 pub const DEPTH_OCTETS: usize = 128;
 
-/// How many elements of a type that takes no octets an array has at most: no length of the message bounds them.
+/// How many elements of a type that takes no octets an array has at most: no length of the message
+/// bounds them.
 pub const EMPTY_ELEMENTS_MAX: u32 = 1 << 10;
 
 /// Reads values from a slice or a message, one behind the other.
@@ -102,7 +103,8 @@ impl<'a> Decoder<'a> {
         self
     }
 
-    /// How deep values may lie within values: optional data and arrays count, whatever can be recursive.
+    /// How deep values may lie within values: optional data and arrays count, whatever can be
+    /// recursive.
     #[must_use]
     pub fn depth_max(mut self, depth: u32) -> Self {
         self.depth_left = depth;
@@ -219,7 +221,8 @@ impl<'a> Decoder<'a> {
         true
     }
 
-    /// The next length, at most `max`, of elements which take `octets_each` octets at least: no more than can follow.
+    /// The next length, at most `max`, of elements which take `octets_each` octets at least: no
+    /// more than can follow.
     ///
     /// # Errors
     /// [`DecodeError::TooLong`], [`DecodeError::Truncated`].

@@ -18,7 +18,8 @@ pub enum DecodeError {
     BadBool(u32),
     /// A number that the enumeration does not have (section 4.3).
     BadEnum(i32),
-    /// A discriminant for which the union has no arm (section 4.15); an unsigned one, by its 32 bits.
+    /// A discriminant for which the union has no arm (section 4.15); an unsigned one, by its 32
+    /// bits.
     BadDiscriminant(i32),
     /// An octet of padding is not zero; only a strict decoder looks.
     BadPadding,

@@ -1,4 +1,5 @@
-//! External data representation (XDR, RFC 4506): values to octets and back, over messages and slices.
+//! External data representation (XDR, RFC 4506): values to octets and back, over messages and
+//! slices.
 //!
 //! A type that has a representation is [`Xdr`]. Those of the language are:
 //!
@@ -12,7 +13,8 @@
 //! | `T *x` | `Option<Box<T>>`; a linked list [`List<T>`](List) | |
 //! | `void` | `()` | 0 |
 //!
-//! Structures, enumerations and unions are made by the compiler of the language (crate `xk-rpcgen`), or by hand:
+//! Structures, enumerations and unions are made by the compiler of the language (crate
+//! `xk-rpcgen`), or by hand:
 //!
 //! ```
 //! use xk_xdr::{DecodeError, Decoder, EncodeError, Sink, Text, Xdr};
@@ -47,18 +49,19 @@
 //! ```
 //!
 //! # Bounds
-//! A [`Decoder`] asks for nothing that the octets do not hold: a length is compared with the limit in the type and with the octets
-//! that are left before anything is allocated, and memory grows with what is decoded. A value of few octets may take more
-//! in memory: at most the size of the element's type for each [`OCTETS_MIN`](Xdr::OCTETS_MIN) octets. Types that contain themselves
-//! do so through `Option<Box<T>>` and [`Array`], which count how deep they are (RFC 4506, section 8): [`Decoder::depth_max`].
-//! They also see how much of the stack was taken, which a build without optimisation does by
-//! kilobytes: what would take more than [`STACK_OCTETS_MAX`] is refused as too deep.
-//! A [`List`] is not recursive at all.
+//! A [`Decoder`] asks for nothing that the octets do not hold: a length is compared with the limit
+//! in the type and with the octets that are left before anything is allocated, and memory grows
+//! with what is decoded. A value of few octets may take more in memory: at most the size of the
+//! element's type for each [`OCTETS_MIN`](Xdr::OCTETS_MIN) octets. Types that contain themselves do
+//! so through `Option<Box<T>>` and [`Array`], which count how deep they are (RFC 4506, section 8):
+//! [`Decoder::depth_max`]. They also see how much of the stack was taken, which a build without
+//! optimisation does by kilobytes: what would take more than [`STACK_OCTETS_MAX`] is refused as too
+//! deep. A [`List`] is not recursive at all.
 //!
 //! # Strictness
-//! A boolean is 0 or 1, an enumeration one of its values, always. Octets of padding are zero in everything that is written; those that
-//! are read are compared only by a [`Decoder::strict`] one. What follows a value is left to whoever decodes:
-//! [`Decoder::finish`] refuses it.
+//! A boolean is 0 or 1, an enumeration one of its values, always. Octets of padding are zero in
+//! everything that is written; those that are read are compared only by a [`Decoder::strict`] one.
+//! What follows a value is left to whoever decodes: [`Decoder::finish`] refuses it.
 #![no_std]
 
 extern crate alloc;
@@ -119,7 +122,8 @@ pub fn to_vec<T: Xdr>(value: &T) -> Result<Vec<u8>, EncodeError> {
     Ok(octets)
 }
 
-/// A message of the value's octets, with `headroom` octets free in front. Takes buffers of the pool and nothing else.
+/// A message of the value's octets, with `headroom` octets free in front. Takes buffers of the pool
+/// and nothing else.
 ///
 /// # Errors
 /// [`EncodeError`] if it has no representation, or the pool no buffers.
@@ -141,7 +145,8 @@ pub fn from_slice<T: Xdr>(octets: &[u8]) -> Result<T, DecodeError> {
     T::decode(&mut Decoder::new(octets))
 }
 
-/// The value at the front of this message, in however many slices it lies; what follows it is not looked at.
+/// The value at the front of this message, in however many slices it lies; what follows it is not
+/// looked at.
 ///
 /// # Errors
 /// [`DecodeError`] if there is none.

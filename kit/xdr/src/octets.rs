@@ -11,12 +11,14 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::{Deref, DerefMut};
 
-/// Octets of any number up to `MAX` (RFC 4506, section 4.10). Longer ones can be held, but neither written nor read.
+/// Octets of any number up to `MAX` (RFC 4506, section 4.10). Longer ones can be held, but neither
+/// written nor read.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Opaque<const MAX: u32 = { u32::MAX }>(pub Vec<u8>);
 
-/// Characters of any number of octets up to `MAX` (RFC 4506, section 4.11). The standard's are ASCII, the world's are not always:
-/// it holds the octets as they came. Longer ones can be held, but neither written nor read.
+/// Characters of any number of octets up to `MAX` (RFC 4506, section 4.11). The standard's are
+/// ASCII, the world's are not always: it holds the octets as they came. Longer ones can be held,
+/// but neither written nor read.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Text<const MAX: u32 = { u32::MAX }>(pub Vec<u8>);
 

@@ -5,7 +5,8 @@ use crate::decode::Decoder;
 use crate::encode::Sink;
 use crate::error::{DecodeError, EncodeError};
 
-/// Numbers whose octets, the most significant first, are their representation (RFC 4506, sections 4.1, 4.2, 4.5 to 4.7).
+/// Numbers whose octets, the most significant first, are their representation (RFC 4506, sections
+/// 4.1, 4.2, 4.5 to 4.7).
 macro_rules! number {
     ($($number:ty)*) => {$(
         impl Xdr for $number {
@@ -26,7 +27,8 @@ macro_rules! number {
 
 number!(i32 u32 i64 u64 f32 f64);
 
-/// A floating-point number of 128 bits (RFC 4506, section 4.8): its octets, with which nothing here calculates.
+/// A floating-point number of 128 bits (RFC 4506, section 4.8): its octets, with which nothing here
+/// calculates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Quadruple(pub [u8; 16]);
 
@@ -76,7 +78,8 @@ impl Xdr for () {
     }
 }
 
-/// Several values one behind the other, as the components of a structure (RFC 4506, section 4.14): the arguments of a procedure.
+/// Several values one behind the other, as the components of a structure (RFC 4506, section 4.14):
+/// the arguments of a procedure.
 macro_rules! tuple {
     ($($kind:ident $at:tt),*) => {
         impl<$($kind: Xdr),*> Xdr for ($($kind,)*) {

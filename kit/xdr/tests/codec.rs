@@ -25,7 +25,8 @@ fn octets(text: &str) -> Vec<u8> {
     digits.chunks(2).map(pair).collect()
 }
 
-/// One value has these octets, in both directions, in whatever pieces, and no prefix of them is a value.
+/// One value has these octets, in both directions, in whatever pieces, and no prefix of them is a
+/// value.
 fn is<T: Xdr + PartialEq + std::fmt::Debug>(value: &T, text: &str) {
     let expected = octets(text);
     round(value, &expected);

@@ -5,7 +5,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use xk_lang::Diagnostics;
 
-/// Why a build script's file did not become Rust. As text, and so as what a build script's `main` answers, it is what a person reads.
+/// Why a build script's file did not become Rust. As text, and so as what a build script's `main`
+/// answers, it is what a person reads.
 pub struct BuildError(String);
 
 impl fmt::Display for BuildError {
@@ -22,7 +23,8 @@ impl fmt::Debug for BuildError {
 
 impl std::error::Error for BuildError {}
 
-/// Compiles a file of the RPC language from a build script, to a file of the same name with `.rs` in cargo's `OUT_DIR`:
+/// Compiles a file of the RPC language from a build script, to a file of the same name with `.rs`
+/// in cargo's `OUT_DIR`:
 ///
 /// ```no_run
 /// // build.rs, with xk-rpcgen among the build dependencies
@@ -31,7 +33,8 @@ impl std::error::Error for BuildError {}
 /// }
 /// ```
 ///
-/// The program takes it in where it wants its types: `mod greeter { include!(concat!(env!("OUT_DIR"), "/greeter.rs")); }`.
+/// The program takes it in where it wants its types: `mod greeter {
+/// include!(concat!(env!("OUT_DIR"), "/greeter.rs")); }`.
 ///
 /// # Errors
 /// The mistakes of the file with their places, or what cannot be read or written.

@@ -5,7 +5,8 @@ use crate::{Model, Options, Procedure, compile, to_rust};
 /// Reads `data` as a file of the language and does with it all that can be done.
 ///
 /// # Panics
-/// When a law is broken: a mistake lies outside the text, or what is read from octets is not written as the same.
+/// When a law is broken: a mistake lies outside the text, or what is read from octets is not
+/// written as the same.
 pub fn fuzz_file(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     match compile("fuzz.x", &text) {

@@ -1,4 +1,5 @@
-//! From text to words. Lines for the C preprocessor are obeyed here as far as they decide what is read at all.
+//! From text to words. Lines for the C preprocessor are obeyed here as far as they decide what is
+//! read at all.
 
 use xk_lang::{Diagnostics, Span, Spanned};
 
@@ -40,7 +41,8 @@ pub(crate) struct Define {
 pub(crate) struct Words {
     pub(crate) tokens: Vec<Spanned<Token>>,
     pub(crate) defines: Vec<Define>,
-    /// Lines that were left out, and may have brought in types: the first one, and how many they are.
+    /// Lines that were left out, and may have brought in types: the first one, and how many they
+    /// are.
     pub(crate) left_out: Option<(Span, usize)>,
 }
 

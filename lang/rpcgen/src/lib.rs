@@ -1,4 +1,5 @@
-//! Compiler of the RPC language: what remote programs offer and how their data look (RFC 4506, section 6; RFC 5531, section 12).
+//! Compiler of the RPC language: what remote programs offer and how their data look (RFC 4506,
+//! section 6; RFC 5531, section 12).
 //!
 //! ```
 //! let text = "
@@ -23,17 +24,20 @@
 //! ```
 //!
 //! # The language
-//! That of the two standards, and what rpcgen reads besides: several arguments (as with its option `-N`), the integers of C (`long`,
-//! `u_int`, `uint32_t`, ...; those of less than 32 bits have 4 octets, as its library writes them), `struct NAME` for `NAME`, values of
-//! enumerations without a number. Lines that begin with `%` are C, and `#include` brings in other files: both are left out, with one
-//! warning, or with one error that names all that is missing for it. Of the C preprocessor `#ifdef`, `#ifndef`,
-//! `#if 0`, `#else`, `#endif` and `#define` are obeyed; what only a header or a server is to have (`RPC_HDR`, `RPC_SVC`) is not read.
+//! That of the two standards, and what rpcgen reads besides: several arguments (as with its option
+//! `-N`), the integers of C (`long`, `u_int`, `uint32_t`, ...; those of less than 32 bits have 4
+//! octets, as its library writes them), `struct NAME` for `NAME`, values of enumerations without a
+//! number. Lines that begin with `%` are C, and `#include` brings in other files: both are left
+//! out, with one warning, or with one error that names all that is missing for it. Of the C
+//! preprocessor `#ifdef`, `#ifndef`, `#if 0`, `#else`, `#endif` and `#define` are obeyed; what only
+//! a header or a server is to have (`RPC_HDR`, `RPC_SVC`) is not read.
 //!
 //! Arguments of a procedure may have names, as in C: generated Rust calls them so.
 //!
 //! # Lists
-//! A structure whose last component is a pointer to the next of its kind, and which is mentioned by pointers alone, is the node of a
-//! linked list: a [`Type::List`], which is read and written without recursion.
+//! A structure whose last component is a pointer to the next of its kind, and which is mentioned by
+//! pointers alone, is the node of a linked list: a [`Type::List`], which is read and written
+//! without recursion.
 //!
 //! # JSON
 //! | in the language | in JSON |

@@ -31,7 +31,8 @@ impl fmt::Display for LookupError {
 
 impl std::error::Error for LookupError {}
 
-/// Whether a name in the file is meant: letters of either case, with what the names around it begin with left out if one likes.
+/// Whether a name in the file is meant: letters of either case, with what the names around it begin
+/// with left out if one likes.
 fn fits(name: &str, number: u32, typed: &str) -> bool {
     if typed.parse() == Ok(number) {
         return true;
@@ -42,8 +43,9 @@ fn fits(name: &str, number: u32, typed: &str) -> bool {
 }
 
 impl Model {
-    /// The procedure of this name or number, in the highest version that has it, or in `version`, a name or a number as well. A name
-    /// may be in letters of either case, and without the prefix that names in C have: `null` for `NFSPROC3_NULL`.
+    /// The procedure of this name or number, in the highest version that has it, or in `version`, a
+    /// name or a number as well. A name may be in letters of either case, and without the prefix
+    /// that names in C have: `null` for `NFSPROC3_NULL`.
     ///
     /// # Errors
     /// None has it, or more than one program.

@@ -55,8 +55,8 @@ pub enum Kind {
     Alias(Type),
     /// Names for numbers.
     Enum(Vec<(String, i32)>),
-    /// Components one behind the other. Of a structure that is the node of a linked list the last one, the next node, is left out:
-    /// `is_node`, and it is mentioned by [`Type::List`] alone.
+    /// Components one behind the other. Of a structure that is the node of a linked list the last
+    /// one, the next node, is left out: `is_node`, and it is mentioned by [`Type::List`] alone.
     Struct {
         /// The components.
         fields: Vec<Field>,
@@ -83,7 +83,8 @@ pub struct Union {
     pub discriminant: Field,
     /// One for each `case`; what is declared for several, once for each.
     pub arms: Vec<Arm>,
-    /// What is there for any other value: a component, or nothing; the outer `None` if there can be no other value.
+    /// What is there for any other value: a component, or nothing; the outer `None` if there can be
+    /// no other value.
     pub default: Option<Option<Field>>,
 }
 

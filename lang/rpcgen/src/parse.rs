@@ -1,5 +1,6 @@
-//! From words to definitions (RFC 4506, section 6.3; RFC 5531, section 12.2), and what rpcgen allows besides: several arguments, the
-//! integers of C, `struct NAME` for a type that has this name.
+//! From words to definitions (RFC 4506, section 6.3; RFC 5531, section 12.2), and what rpcgen
+//! allows besides: several arguments, the integers of C, `struct NAME` for a type that has this
+//! name.
 
 use crate::ast::{
     Anonymous, Case, Declaration, Definition, EnumItem, Name, Procedure, Shape, Spec, UnionBody,
@@ -117,7 +118,8 @@ impl Parser<'_> {
         self.wrong(&format!("`{mark}`"))
     }
 
-    /// Goes behind the definition from `start` on that is not understood: behind the `;` outside all braces.
+    /// Goes behind the definition from `start` on that is not understood: behind the `;` outside
+    /// all braces.
     fn recover(&mut self, start: usize) {
         let read = self.tokens.get(start..self.at).unwrap_or_default();
         let mut depth = read.iter().fold(0u32, |depth, token| match token.value {
@@ -146,7 +148,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Whether a definition begins with this word, seen behind it: a `struct` in the middle of one has no body.
+    /// Whether a definition begins with this word, seen behind it: a `struct` in the middle of one
+    /// has no body.
     fn starts(&self, word: &str) -> bool {
         match word {
             "const" | "typedef" | "program" => true,

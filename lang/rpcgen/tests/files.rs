@@ -39,7 +39,8 @@ fn check(path: &Path) {
     let compiled = match compile(&name, &text) {
         Ok(compiled) => compiled,
         Err(found) => {
-            // The system's files lean on headers of C here and there; that they say so is all that can be asked.
+            // The system's files lean on headers of C here and there; that they say so is all that
+            // can be asked.
             let leans = |what: &str| {
                 what.starts_with("no constant") || what.contains("nothing else defines")
             };

@@ -1,4 +1,5 @@
-//! What is wrong with a file is said at its place; and no file takes longer to understand than it takes to read.
+//! What is wrong with a file is said at its place; and no file takes longer to understand than it
+//! takes to read.
 
 use xk_rpcgen::compile;
 

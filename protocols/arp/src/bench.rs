@@ -1,5 +1,5 @@
-//! The protocol between a link layer that keeps what it gets and an upper that notes what it is asked: for the tests and
-//! the fuzz target.
+//! The protocol between a link layer that keeps what it gets and an upper that notes what it is
+//! asked: for the tests and the fuzz target.
 
 use crate::protocol::Arp;
 use crate::shared::Config;

@@ -129,7 +129,8 @@ impl Shared {
         }
     }
 
-    /// The host is ours now: says so, the first of several times (RFC 5227, section 2.3), and asks for whom others wait.
+    /// The host is ours now: says so, the first of several times (RFC 5227, section 2.3), and asks
+    /// for whom others wait.
     fn announce(&self, cx: &Kernel, claim: &Claim) {
         claim.stage.set(Stage::Ours);
         claim.left.set(ANNOUNCE_COUNT);
@@ -183,7 +184,8 @@ impl Shared {
         }
     }
 
-    /// Looks whether a packet shows that a host of ours is used by its sender too, and sees to it. True if so.
+    /// Looks whether a packet shows that a host of ours is used by its sender too, and sees to it.
+    /// True if so.
     pub(crate) fn find_conflict(&self, cx: &Kernel, packet: &Packet) -> bool {
         let mine = self.mine.get();
         let found = self.claims.find(packet.sender_ip);
@@ -212,8 +214,9 @@ impl Shared {
         true
     }
 
-    /// Says again whose host it is, but not too often, so that two stations do not answer each other without end
-    /// (RFC 5227, section 2.4, case c: the graph gave the address, so it is never given up).
+    /// Says again whose host it is, but not too often, so that two stations do not answer each
+    /// other without end (RFC 5227, section 2.4, case c: the graph gave the address, so it is never
+    /// given up).
     fn defend(&self, cx: &Kernel, claim: &Claim) {
         let now = cx.now();
         let recent = |at: Time| now.since(at) < ms(DEFEND_INTERVAL_MS);
@@ -226,7 +229,8 @@ impl Shared {
     }
 }
 
-/// Whether an address can be one station's: none of 0/8, 127/8, groups, 240/4 (RFC 1122, section 3.2.1.3).
+/// Whether an address can be one station's: none of 0/8, 127/8, groups, 240/4 (RFC 1122, section
+/// 3.2.1.3).
 pub(crate) fn is_station(host: Ipv4) -> bool {
     matches!(host.octets()[0], 1..=126 | 128..=223)
 }

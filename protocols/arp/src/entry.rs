@@ -22,7 +22,8 @@ pub(crate) enum State {
     Asking,
     /// The address is known and was confirmed not long ago.
     Known,
-    /// The address is known, but old: it is asked itself whether it still holds. It is used meanwhile.
+    /// The address is known, but old: it is asked itself whether it still holds. It is used
+    /// meanwhile.
     Checking,
     /// Nobody answered. For a while nobody is asked.
     Failed,
@@ -65,7 +66,8 @@ pub(crate) enum Action {
 }
 
 impl State {
-    /// The next state, and what is to be done (RFC 826; RFC 1122, section 2.3.2.1: time-out and unicast poll).
+    /// The next state, and what is to be done (RFC 826; RFC 1122, section 2.3.2.1: time-out and
+    /// unicast poll).
     pub(crate) fn next(self, event: Event) -> (State, Action) {
         match (self, event) {
             (_, Event::Heard) => (State::Known, Action::Link),
@@ -120,8 +122,8 @@ pub(crate) struct Entry {
     pub(crate) asked: Cell<Option<Time>>,
     /// Whether anything was sent there since the last confirmation.
     pub(crate) used: Cell<bool>,
-    /// Up to how many messages its sessions may have sent, and count as unused, when an entry to give up is looked for: what
-    /// they had when somebody last looked, at first a single one.
+    /// Up to how many messages its sessions may have sent, and count as unused, when an entry to
+    /// give up is looked for: what they had when somebody last looked, at first a single one.
     pub(crate) sent_seen: Cell<u64>,
     pub(crate) timer: Cell<Option<Timer>>,
     /// What the sessions to this host share with it.
@@ -163,7 +165,8 @@ impl Entry {
         self.state.get().is_usable().then(|| self.eth.get())
     }
 
-    /// Whether nobody would miss it. One asked for just now is kept, so that it cannot be asked for again at once.
+    /// Whether nobody would miss it. One asked for just now is kept, so that it cannot be asked for
+    /// again at once.
     pub(crate) fn is_useless(&self, now: Time) -> bool {
         let asking = matches!(self.state.get(), State::Asking | State::Checking);
         !asking && !self.is_asked_recently(now) && self.paths.borrow().is_empty()

@@ -70,11 +70,12 @@ impl Protocol for Taker {
     }
 }
 
-/// Feeds the protocol with what `data` says: packets that arrive, hosts claimed, sessions opened and closed, messages
-/// sent, time that passes.
+/// Feeds the protocol with what `data` says: packets that arrive, hosts claimed, sessions opened
+/// and closed, messages sent, time that passes.
 ///
 /// # Panics
-/// If the cache or a queue outgrows its bound, something sent is no packet, or requests come faster than allowed.
+/// If the cache or a queue outgrows its bound, something sent is no packet, or requests come faster
+/// than allowed.
 pub fn fuzz_stack(mut data: &[u8]) {
     let config = Config {
         entries_max: ENTRIES_MAX,

@@ -13,7 +13,8 @@ use xk_core::{Kernel, Time};
 /// So many of the oldest entries are looked at for a useless one.
 const SCAN_MAX: usize = 64;
 
-/// Of so many hosts forgotten within a second after they were asked for it is remembered that they were.
+/// Of so many hosts forgotten within a second after they were asked for it is remembered that they
+/// were.
 const RECENT_MAX: usize = 256;
 
 /// Entries by host.
@@ -40,7 +41,8 @@ impl Hosts {
         self.map.get(&host.to_bits())
     }
 
-    /// The entry of a host, made if it is missing; in a full cache the oldest useless one gives way. `None` if none does.
+    /// The entry of a host, made if it is missing; in a full cache the oldest useless one gives
+    /// way. `None` if none does.
     pub(crate) fn get_or_make(&self, cx: &Kernel, host: Ipv4) -> Option<Rc<Entry>> {
         let key = host.to_bits();
         if let Some(entry) = self.map.get(&key) {
@@ -68,8 +70,8 @@ impl Hosts {
         found.map(|(_, at)| *at)
     }
 
-    /// The entry to give up in a full cache where all are needed: one without an address first, that was used longest ago;
-    /// then one to which nothing was sent since the last look.
+    /// The entry to give up in a full cache where all are needed: one without an address first,
+    /// that was used longest ago; then one to which nothing was sent since the last look.
     pub(crate) fn victim(&self, sent: impl Fn(&Entry) -> u64) -> Option<Rc<Entry>> {
         while let Some(key) = self.unknown.oldest() {
             self.unknown.remove(&key);

@@ -5,45 +5,55 @@
 //! async
 //!
 //! # Participants
-//! IPv4 hosts, `10.0.0.2`. The local one may be left open; else it must be a host of ours, in whose name the peer is
-//! asked for.
+//! IPv4 hosts, `10.0.0.2`. The local one may be left open; else it must be a host of ours, in whose
+//! name the peer is asked for.
 //!
 //! # Above
-//! Any protocol of the async realm that speaks of hosts and has a type number on the layer below, as `ip` has: `arp` puts
-//! no header of its own on messages.
+//! Any protocol of the async realm that speaks of hosts and has a type number on the layer below,
+//! as `ip` has: `arp` puts no header of its own on messages.
 //!
 //! # Below
 //! One protocol of the async realm that takes hardware addresses.
 //!
 //! # Behaviour
-//! A session leads to one host. While the host's address is known, a message goes straight to the session below, under
-//! the upper protocol's own type number; what the host sends comes up to the upper protocol from the layer below, not
-//! through `arp`. Of a session opened below for an upper protocol, that protocol is told by `open_done`; if it does not
-//! mark the session by a tag, the session gets the tag of the one above it. 255.255.255.255 maps onto the broadcast
-//! address, a group onto its group address; an upper protocol asks for 255.255.255.255 for any broadcast on the link.
+//! A session leads to one host. While the host's address is known, a message goes straight to the
+//! session below, under the upper protocol's own type number; what the host sends comes up to the
+//! upper protocol from the layer below, not through `arp`. Of a session opened below for an upper
+//! protocol, that protocol is told by `open_done`; if it does not mark the session by a tag, the
+//! session gets the tag of the one above it. 255.255.255.255 maps onto the broadcast address, a
+//! group onto its group address; an upper protocol asks for 255.255.255.255 for any broadcast on
+//! the link.
 //!
-//! If the address is not known, messages wait (`queue_max` per session and `waiting_max` in all, the oldest dropped as "queue full") and the host
-//! is asked for, at most once a second. When the last request stays unanswered they are dropped as "unresolved", the
-//! upper protocol gets each back by `send-error`, or is asked `network-error` if it does not take that, and for a while
-//! (`negative`) further ones fail at once. An address that was not confirmed for its `lifetime` is forgotten if nothing
-//! was sent there; else its station is asked directly, used meanwhile, and forgotten if it keeps silent.
+//! If the address is not known, messages wait (`queue_max` per session and `waiting_max` in all,
+//! the oldest dropped as "queue full") and the host is asked for, at most once a second. When the
+//! last request stays unanswered they are dropped as "unresolved", the upper protocol gets each
+//! back by `send-error`, or is asked `network-error` if it does not take that, and for a while
+//! (`negative`) further ones fail at once. An address that was not confirmed for its `lifetime` is
+//! forgotten if nothing was sent there; else its station is asked directly, used meanwhile, and
+//! forgotten if it keeps silent.
 //!
-//! What a packet says of its sender is believed if the sender is known or asked for already, or asks for a host of ours;
-//! everything else is of no use. When the cache is full, the entry goes that was used longest ago among those without
-//! sessions; if all have sessions, one without an address ("host evicted"), else one to which nothing was sent for long. Packets from group addresses or hosts that no station can have are a "bad source". A packet whose sender is
-//! not the station that sent the frame is taken (proxies do so, and RFC 826 does not compare them) and counted.
+//! What a packet says of its sender is believed if the sender is known or asked for already, or
+//! asks for a host of ours; everything else is of no use. When the cache is full, the entry goes
+//! that was used longest ago among those without sessions; if all have sessions, one without an
+//! address ("host evicted"), else one to which nothing was sent for long. Packets from group
+//! addresses or hosts that no station can have are a "bad source". A packet whose sender is not the
+//! station that sent the frame is taken (proxies do so, and RFC 826 does not compare them) and
+//! counted.
 //!
-//! A host claimed by the upper protocol is announced twice, two seconds apart, and from then on requests for it are
-//! answered. With `probe` others are asked first, for up to eight seconds in all, while messages that need a resolution
-//! wait; if one answers, the host is not ours and is tried again after a minute. Whoever else uses a host of ours is
-//! answered by an announcement, at most every ten seconds, and counted; the upper protocols are asked `host-conflict`.
+//! A host claimed by the upper protocol is announced twice, two seconds apart, and from then on
+//! requests for it are answered. With `probe` others are asked first, for up to eight seconds in
+//! all, while messages that need a resolution wait; if one answers, the host is not ours and is
+//! tried again after a minute. Whoever else uses a host of ours is answered by an announcement, at
+//! most every ten seconds, and counted; the upper protocols are asked `host-conflict`.
 //!
-//! Packets of further protocol types with IPv4 addresses in them are handed to who takes that type; they change nothing here.
+//! Packets of further protocol types with IPv4 addresses in them are handed to who takes that type;
+//! they change nothing here.
 //!
 //! # Control
-//! Answers `resolve`, `claim-host`, `my-host` (the first claimed one), `peer-host` and `peer-ether` (sessions),
-//! `host-at`, `watch-hosts` (the watcher is asked `host-changed` from then on), `take-type` (who takes a further protocol type is
-//! asked `heard` and `exchanged`), `say`, `arp-table`, `list-sessions`, `list-maps`, `list-talkers`, `describe`; forwards the rest.
+//! Answers `resolve`, `claim-host`, `my-host` (the first claimed one), `peer-host` and `peer-ether`
+//! (sessions), `host-at`, `watch-hosts` (the watcher is asked `host-changed` from then on),
+//! `take-type` (who takes a further protocol type is asked `heard` and `exchanged`), `say`,
+//! `arp-table`, `list-sessions`, `list-maps`, `list-talkers`, `describe`; forwards the rest.
 //!
 //! # Example
 //! ```kdl
@@ -56,8 +66,9 @@
 //! ```
 //!
 //! # Standard
-//! RFC 826 (all for IPv4 on Ethernet), RFC 1122 section 2.3.2, RFC 5227 sections 2.1 to 2.4, RFC 1112 section 6.4.
-//! Not covered: answering for others (RFC 1027), asking for one's own address (RFC 903).
+//! RFC 826 (all for IPv4 on Ethernet), RFC 1122 section 2.3.2, RFC 5227 sections 2.1 to 2.4, RFC
+//! 1112 section 6.4. Not covered: answering for others (RFC 1027), asking for one's own address
+//! (RFC 903).
 #![no_std]
 
 extern crate alloc;

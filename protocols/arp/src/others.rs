@@ -1,4 +1,5 @@
-//! Those beside the upper protocols who want to know of hosts: watchers, and who takes packets of further protocol types.
+//! Those beside the upper protocols who want to know of hosts: watchers, and who takes packets of
+//! further protocol types.
 
 use crate::shared::Shared;
 use crate::wire::{EthAddr, Ipv4, Operation, PROTOCOL_IPV4, Packet};

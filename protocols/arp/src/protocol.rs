@@ -39,7 +39,8 @@ pub struct Arp {
 /// Builds it from its place in a graph.
 ///
 /// # Errors
-/// [`BuildError::Lower`] if the graph gives it nothing to stand on, [`BuildError::Param`] if a time is out of range.
+/// [`BuildError::Lower`] if the graph gives it nothing to stand on, [`BuildError::Param`] if a time
+/// is out of range.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let config = Config::read(build.params)?;
     let key = build.cx.secret();
@@ -194,7 +195,8 @@ impl Arp {
 }
 
 impl Arp {
-    /// Takes in a packet of a further type: it says something of its sender, and nothing here changes by it.
+    /// Takes in a packet of a further type: it says something of its sender, and nothing here
+    /// changes by it.
     #[cold]
     fn receive_other(
         &self,
@@ -335,7 +337,8 @@ impl Protocol for Arp {
         if let Some(number) = other
             && let Some(receiver) = self.shared.others.of_type(number)
         {
-            // A packet in several slices is brought together; one that is not all there stays unread.
+            // A packet in several slices is brought together; one that is not all there stays
+            // unread.
             let _ = message.pull_up(PACKET_LEN);
             let taken = self.receive_other(cx, lower, (number, &receiver), &message);
             return taken.map_err(|(host, why)| {

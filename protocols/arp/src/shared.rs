@@ -265,7 +265,8 @@ impl Shared {
         if changed && before.is_usable() {
             self.moved.set(self.moved.get() + 1);
         }
-        // A timer that runs for a known entry goes on: it looks at the time of the confirmation itself.
+        // A timer that runs for a known entry goes on: it looks at the time of the confirmation
+        // itself.
         let armed = before == next || self.enter(cx, entry, next, self.config.lifetime);
         entry.since.set(cx.now());
         entry.used.set(false);
@@ -310,7 +311,8 @@ impl Shared {
         let head = lower.head();
         let fresh = head.opens() == 1 && head.sent() == 0 && head.received() == 0;
         if fresh {
-            // What arrives there goes to the receiver without passing here, so it must know the session.
+            // What arrives there goes to the receiver without passing here, so it must know the
+            // session.
             let mine = Part::Ether(self.mine.get().0);
             let both = Participants::pair(mine, Part::Ether(eth.0));
             if path.receiver.open_done(cx, &lower, both).is_err() {
@@ -346,8 +348,9 @@ impl Shared {
         }
     }
 
-    /// The entry of a host, made if it is missing. In a full cache where every entry is needed one of them gives way all
-    /// the same, with its sessions, which their holders open anew: else whoever fills the cache would keep all others out.
+    /// The entry of a host, made if it is missing. In a full cache where every entry is needed one
+    /// of them gives way all the same, with its sessions, which their holders open anew: else
+    /// whoever fills the cache would keep all others out.
     pub(crate) fn get_or_make(&self, cx: &Kernel, host: Ipv4) -> Option<Rc<Entry>> {
         if let Some(entry) = self.hosts.get_or_make(cx, host) {
             return Some(entry);
@@ -389,8 +392,8 @@ impl Shared {
         self.unlink(cx, entry);
     }
 
-    /// Drops what waits for a host, and tells above about each message (RFC 1122, section 2.4): gives it back to who tells
-    /// its sender, or shows its beginning to who does not know how.
+    /// Drops what waits for a host, and tells above about each message (RFC 1122, section 2.4):
+    /// gives it back to who tells its sender, or shows its beginning to who does not know how.
     pub(crate) fn drop_waiting(&self, cx: &Kernel, path: &Path) {
         for message in self.waiting.take(path) {
             self.count(&UNRESOLVED);
@@ -477,7 +480,8 @@ impl Shared {
         }
     }
 
-    /// The claim of a host has come to an end, one way or the other: asks for whom messages wait, or drops them.
+    /// The claim of a host has come to an end, one way or the other: asks for whom messages wait,
+    /// or drops them.
     pub(crate) fn resume_waiting(&self, cx: &Kernel) {
         for entry in self.hosts.list() {
             if entry.state.get() != State::Idle {

@@ -1,4 +1,5 @@
-//! The protocol under virtual time, between a link layer that keeps what it gets and an upper that notes what it is told.
+//! The protocol under virtual time, between a link layer that keeps what it gets and an upper that
+//! notes what it is told.
 
 use crate::bench::{Bench, Frame, ME, MINE, PEER, TYPE_ARP, TYPE_UPPER, YOU};
 use crate::shared::Config;

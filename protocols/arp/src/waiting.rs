@@ -1,4 +1,5 @@
-//! Messages that wait for an address: a bounded queue for each session, and a bound for all together.
+//! Messages that wait for an address: a bounded queue for each session, and a bound for all
+//! together.
 
 use crate::session::Path;
 use alloc::collections::VecDeque;
@@ -43,8 +44,9 @@ impl Waiting {
         Self { max, count: Cell::new(0), number_last: Cell::new(0), order: RefCell::default() }
     }
 
-    /// Puts a message behind those of its session, of which at most `queue_max` wait. Answers the message that gives way, if
-    /// one does: the session's oldest, else the oldest of all (RFC 1122, section 2.3.2.2: the youngest are kept).
+    /// Puts a message behind those of its session, of which at most `queue_max` wait. Answers the
+    /// message that gives way, if one does: the session's oldest, else the oldest of all (RFC 1122,
+    /// section 2.3.2.2: the youngest are kept).
     pub(crate) fn put(
         &self,
         path: &Rc<Path>,

@@ -5,23 +5,27 @@
 //! rpc
 //!
 //! # Participants
-//! Those of the layer below, passed through: `procedure3@version1@program536870913@port2049@10.0.0.2`.
+//! Those of the layer below, passed through:
+//! `procedure3@version1@program536870913@port2049@10.0.0.2`.
 //!
 //! # Above
-//! `sunprog`, or any other protocol of the rpc realm that takes programs; one that serves, any number that call.
+//! `sunprog`, or any other protocol of the rpc realm that takes programs; one that serves, any
+//! number that call.
 //!
 //! # Below
 //! `sunselect`.
 //!
 //! # Behaviour
-//! A call gets an empty credential and an empty verifier in front, an accepted reply an empty verifier. Of what comes the
-//! bodies are skipped. To leave the layer out, with `sunprog` right on `sunselect`, gives the same octets; it is for servers
-//! that stand on other layers of authentication besides.
+//! A call gets an empty credential and an empty verifier in front, an accepted reply an empty
+//! verifier. Of what comes the bodies are skipped. To leave the layer out, with `sunprog` right on
+//! `sunselect`, gives the same octets; it is for servers that stand on other layers of
+//! authentication besides.
 //!
 //! A body longer than 400 octets is refused as `bad credentials` or `bad verifier`.
 //!
 //! # Control
-//! Answers `list-sessions`, `list-maps`; forwards the rest. To the layer of selection it says that it carries credentials.
+//! Answers `list-sessions`, `list-maps`; forwards the rest. To the layer of selection it says that
+//! it carries credentials.
 //!
 //! # Example
 //! ```kdl

@@ -5,36 +5,40 @@
 //! rpc
 //!
 //! # Participants
-//! Those of the layer below, passed through: `procedure3@version1@program536870913@port2049@10.0.0.2`.
+//! Those of the layer below, passed through:
+//! `procedure3@version1@program536870913@port2049@10.0.0.2`.
 //!
 //! # Above
-//! `sunprog`, or any other protocol of the rpc realm that takes programs; one that serves, any number that call.
+//! `sunprog`, or any other protocol of the rpc realm that takes programs; one that serves, any
+//! number that call.
 //!
 //! # Below
-//! Two: `sunselect`, where it takes requests with shorthands, and `authsys` on the same `sunselect`, where it calls with whole
-//! credentials, and takes requests with them.
+//! Two: `sunselect`, where it takes requests with shorthands, and `authsys` on the same
+//! `sunselect`, where it calls with whole credentials, and takes requests with them.
 //!
 //! # Behaviour
-//! A client's first call goes through `authsys`. If the reply's verifier holds a shorthand, the next calls have that for their
-//! credential, 24 octets in place of up to 400; one that is longer than the credential itself is not used. If the server denies it,
-//! for whatever reason (it has started anew, perhaps without this layer, or the shorthand is too old), the call is made again
+//! A client's first call goes through `authsys`. If the reply's verifier holds a shorthand, the
+//! next calls have that for their credential, 24 octets in place of up to 400; one that is longer
+//! than the credential itself is not used. If the server denies it, for whatever reason (it has
+//! started anew, perhaps without this layer, or the shorthand is too old), the call is made again
 //! through `authsys`, at once, and the caller hears nothing of it.
 //!
-//! A server gives a shorthand with every reply to a whole credential whose user `authsys` accepts. It keeps none: the shorthand holds user, group and the time
-//! when it was given, with a hash under a secret of this boot over them and the client's host. What
-//! does not fit, or is older than
-//! `lifetime`, is refused as `credentials no longer valid`. A request with a whole credential passes as `authsys` took it.
+//! A server gives a shorthand with every reply to a whole credential whose user `authsys` accepts.
+//! It keeps none: the shorthand holds user, group and the time when it was given, with a hash under
+//! a secret of this boot over them and the client's host. What does not fit, or is older than
+//! `lifetime`, is refused as `credentials no longer valid`. A request with a whole credential
+//! passes as `authsys` took it.
 //!
-//! In a verifier the shorthand lies as a whole credential, which is what Sun's clients and those of libtirpc, BSD and Solaris want;
-//! the server takes what they send back, and what clients send back that take the verifier's octets as they are. The client
-//! understands both forms of servers.
+//! In a verifier the shorthand lies as a whole credential, which is what Sun's clients and those of
+//! libtirpc, BSD and Solaris want; the server takes what they send back, and what clients send back
+//! that take the verifier's octets as they are. The client understands both forms of servers.
 //!
-//! So `authshort` stands on `authsys` as well as beside it, and who leaves both out of a graph, or the upper one, loses nothing
-//! else.
+//! So `authshort` stands on `authsys` as well as beside it, and who leaves both out of a graph, or
+//! the upper one, loses nothing else.
 //!
 //! # Control
-//! Answers `list-sessions`, `list-maps`; forwards the rest. To the layer of selection it says that it carries credentials.
-//! To `authsys` it answers `issue-shorthand`.
+//! Answers `list-sessions`, `list-maps`; forwards the rest. To the layer of selection it says that
+//! it carries credentials. To `authsys` it answers `issue-shorthand`.
 //!
 //! # Example
 //! ```kdl

@@ -1,6 +1,6 @@
-//! The layer: stands beside the layer of whole credentials, and upon it. A session that calls sends a
-//! shorthand when it has one; one that serves takes requests with shorthands, or passes on those with
-//! whole credentials.
+//! The layer: stands beside the layer of whole credentials, and upon it. A session that calls sends
+//! a shorthand when it has one; one that serves takes requests with shorthands, or passes on those
+//! with whole credentials.
 
 use crate::wire::{Shorthand, returned};
 use alloc::collections::BTreeMap;
@@ -79,8 +79,8 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     Ok(add(build.cx, build.name, (select, whole), settings))
 }
 
-/// Adds one to a kernel, for programs that compose without a graph file. It stands on the layer of selection and that of whole
-/// credentials.
+/// Adds one to a kernel, for programs that compose without a graph file. It stands on the layer of
+/// selection and that of whole credentials.
 pub fn add(
     cx: &Kernel,
     name: &str,

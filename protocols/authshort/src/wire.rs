@@ -1,10 +1,13 @@
-//! A shorthand as this server makes it: nobody but its maker reads it; and how it lies in a verifier.
+//! A shorthand as this server makes it: nobody but its maker reads it; and how it lies in a
+//! verifier.
 //!
-//! RFC 5531, appendix A, has the bytes of the verifier "encode an opaque structure", and does not say which. To Sun's clients, and
-//! so to libtirpc and those of BSD and Solaris (`authunix_validate` in `auth_unix.c`), they are a whole credential in XDR:
-//! flavor, length, octets, sent as it stands in the next calls. Other clients send the bytes back in a credential of flavor
-//! AUTH_SHORT. This server puts a credential into the verifier and reads what either kind makes of it. This client takes the
-//! shorthand out of one that is a credential, and sends any other bytes as they are.
+//! RFC 5531, appendix A, has the bytes of the verifier "encode an opaque structure", and does not
+//! say which. To Sun's clients, and so to libtirpc and those of BSD and Solaris
+//! (`authunix_validate` in `auth_unix.c`), they are a whole credential in XDR: flavor, length,
+//! octets, sent as it stands in the next calls. Other clients send the bytes back in a credential
+//! of flavor AUTH_SHORT. This server puts a credential into the verifier and reads what either kind
+//! makes of it. This client takes the shorthand out of one that is a credential, and sends any
+//! other bytes as they are.
 
 use core::net::Ipv4Addr;
 use xk_core::Secret;
@@ -19,7 +22,8 @@ const HEAD: AuthHead = AuthHead { flavor: AUTH_SHORT, len: SEALED_OCTETS };
 /// Octets in front of a request with one of this server's shorthands, its empty verifier included.
 pub const HEADER_OCTETS: usize = 2 * AUTH_HEAD_OCTETS + SEALED_OCTETS;
 
-/// What a client sends back of the body of a verifier: what is in the credential, if the body is just one; else all of it.
+/// What a client sends back of the body of a verifier: what is in the credential, if the body is
+/// just one; else all of it.
 #[must_use]
 pub fn returned(body: &[u8]) -> &[u8] {
     let Some((head, inner)) = body.split_first_chunk() else {
@@ -69,7 +73,8 @@ impl Shorthand {
         octets
     }
 
-    /// Reads one that `peer` sent, with the head or without; `None` if it is not of this boot, or not for him.
+    /// Reads one that `peer` sent, with the head or without; `None` if it is not of this boot, or
+    /// not for him.
     #[must_use]
     pub fn parse(secret: &Secret, peer: Option<Ipv4Addr>, octets: &[u8]) -> Option<Self> {
         let octets = octets.strip_prefix(&HEAD.emit()).unwrap_or(octets);

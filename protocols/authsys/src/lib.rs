@@ -5,28 +5,31 @@
 //! rpc
 //!
 //! # Participants
-//! Those of the layer below, passed through: `procedure3@version1@program536870913@port2049@10.0.0.2`.
+//! Those of the layer below, passed through:
+//! `procedure3@version1@program536870913@port2049@10.0.0.2`.
 //!
 //! # Above
-//! `sunprog`, or any other protocol of the rpc realm that takes programs; one that serves, any number that call.
+//! `sunprog`, or any other protocol of the rpc realm that takes programs; one that serves, any
+//! number that call.
 //!
 //! # Below
 //! `sunselect`.
 //!
 //! # Behaviour
-//! A call gets a credential in front, with `machine`, `user`, `group` and `groups`, made once, and an empty verifier. A server
-//! reads the credential, and hands the request up with the attribute `caller`: the user and his first group. It believes what
-//! it reads; there is no proof in it.
+//! A call gets a credential in front, with `machine`, `user`, `group` and `groups`, made once, and
+//! an empty verifier. A server reads the credential, and hands the request up with the attribute
+//! `caller`: the user and his first group. It believes what it reads; there is no proof in it.
 //!
-//! With `accept` the server takes only these users; others are refused as `credentials too weak`, except for procedure 0,
-//! which is there for everybody whose credential can be read. A credential that cannot be read is refused as `bad credentials`:
-//! names longer than 255 octets, more than 16 groups, octets too few or too many, a body longer than 400 octets.
+//! With `accept` the server takes only these users; others are refused as `credentials too weak`,
+//! except for procedure 0, which is there for everybody whose credential can be read. A credential
+//! that cannot be read is refused as `bad credentials`: names longer than 255 octets, more than 16
+//! groups, octets too few or too many, a body longer than 400 octets.
 //!
 //! An accepted reply has an empty verifier, or a shorthand if the protocol above is `authshort`.
 //!
 //! # Control
-//! Answers `list-sessions`, `list-maps`; forwards the rest. To the layer of selection it says that it carries credentials.
-//! Sessions that call answer `take-shorthand`.
+//! Answers `list-sessions`, `list-maps`; forwards the rest. To the layer of selection it says that
+//! it carries credentials. Sessions that call answer `take-shorthand`.
 //!
 //! # Example
 //! ```kdl

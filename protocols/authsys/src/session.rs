@@ -1,4 +1,5 @@
-//! What a session does to a message: a Unix user's credential in front of requests, and what a server thinks of it.
+//! What a session does to a message: a Unix user's credential in front of requests, and what a
+//! server thinks of it.
 
 use crate::accept::Accept;
 use crate::wire::Credential;

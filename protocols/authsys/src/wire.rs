@@ -3,7 +3,8 @@
 use alloc::vec::Vec;
 use xk_kit::onc::{AUTH_HEAD_OCTETS, AUTH_SYS, AuthHead, BODY_MAX, EMPTY_AUTH};
 
-/// Octets in front of a request, at least: those of an empty machine name and no groups, and an empty verifier.
+/// Octets in front of a request, at least: those of an empty machine name and no groups, and an
+/// empty verifier.
 pub const HEADER_OCTETS: usize = 2 * AUTH_HEAD_OCTETS + 20;
 /// Octets of a machine's name, at most.
 pub const MACHINE_MAX: usize = 255;

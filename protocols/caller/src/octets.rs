@@ -5,7 +5,8 @@ use xk_core::{Kernel, Message};
 
 /// Room for the headers below, in octets.
 const HEADROOM: usize = 128;
-/// Octets of an XDR number, and what the octets of an `opaque<>` are filled up to a multiple of (RFC 4506, sections 3 and 4.2).
+/// Octets of an XDR number, and what the octets of an `opaque<>` are filled up to a multiple of
+/// (RFC 4506, sections 3 and 4.2).
 const UNIT: usize = 4;
 /// Octets of a pattern made at a time.
 const PIECE: usize = 256;

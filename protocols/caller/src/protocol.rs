@@ -21,7 +21,8 @@ static WRONG: Reason = Reason::new("wrong reply", Class::Bad);
 const NEXT: u64 = 0;
 /// The turn of a shepherd that makes one call after the other.
 const TURN: u64 = 1;
-/// The shortest delay of a timer: one of nothing would keep a kernel from ever looking at its wires.
+/// The shortest delay of a timer: one of nothing would keep a kernel from ever looking at its
+/// wires.
 const SHORTEST: Duration = Duration::from_nanos(1);
 /// From a call that failed to the next one of the same shepherd.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -152,8 +153,8 @@ fn wildcards(like: &Participant) -> Participant {
 }
 
 impl Caller {
-    /// A session that no call is using: opened if there is none. So a layer whose sessions take one call at a time is opened as
-    /// often as calls wait.
+    /// A session that no call is using: opened if there is none. So a layer whose sessions take one
+    /// call at a time is opened as often as calls wait.
     fn session(&self, cx: &Kernel, this: &ProtocolRef) -> Result<SessionRef, OpenError> {
         let idle = self.idle.borrow_mut().pop();
         if let Some(session) = idle {

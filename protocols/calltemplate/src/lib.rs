@@ -8,23 +8,26 @@
 //! Those of the layer below, passed through.
 //!
 //! # Above
-//! Any protocol that could stand on the layer below, under the type number that it has there; one that serves, any number that
-//! call.
+//! Any protocol that could stand on the layer below, under the type number that it has there; one
+//! that serves, any number that call.
 //!
 //! # Below
 //! One protocol of the rpc realm.
 //!
 //! # Behaviour
-//! A request gets four octets in front: the version (1) and three zeros. A reply gets four octets in front: the microseconds from
-//! the request's arrival to the reply, in network order, 2^32 - 1 at most. A client's session adds them up.
+//! A request gets four octets in front: the version (1) and three zeros. A reply gets four octets
+//! in front: the microseconds from the request's arrival to the reply, in network order, 2^32 - 1
+//! at most. A client's session adds them up.
 //!
-//! A request of another version is refused as `wrong version`, one that is shorter than four octets as `truncated`; a reply that is
-//! shorter is counted as that, and the call fails as a bad reply. Refusals pass as they are. Nothing waits here: deadlines and
-//! cancelled calls are the business of the layers below.
+//! A request of another version is refused as `wrong version`, one that is shorter than four octets
+//! as `truncated`; a reply that is shorter is counted as that, and the call fails as a bad reply.
+//! Refusals pass as they are. Nothing waits here: deadlines and cancelled calls are the business of
+//! the layers below.
 //!
 //! # Control
-//! Answers `calltemplate-server-time` (a session's calls, and the server's share of their time), `max-packet` and `opt-packet`
-//! (those of the layer below less four octets), `list-sessions`, `list-maps`, `describe`; forwards the rest.
+//! Answers `calltemplate-server-time` (a session's calls, and the server's share of their time),
+//! `max-packet` and `opt-packet` (those of the layer below less four octets), `list-sessions`,
+//! `list-maps`, `describe`; forwards the rest.
 //!
 //! # Example
 //! ```kdl

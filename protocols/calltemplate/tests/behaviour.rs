@@ -1,4 +1,5 @@
-//! What is this layer's own: the octets of requests and replies, the server's time, what is refused.
+//! What is this layer's own: the octets of requests and replies, the server's time, what is
+//! refused.
 
 use core::cell::RefCell;
 use core::time::Duration;

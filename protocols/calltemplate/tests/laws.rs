@@ -1,4 +1,5 @@
-//! The laws of the rpc realm, checked for this layer on one that carries one call at a time in each session.
+//! The laws of the rpc realm, checked for this layer on one that carries one call at a time in each
+//! session.
 
 use core::net::Ipv4Addr;
 use xk_core::{Entry, Part, Participants};

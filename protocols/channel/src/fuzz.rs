@@ -1,5 +1,5 @@
-//! Fuzz targets: of the codec (what parses must come out again as it went in), and of the layer between two others, where no call
-//! may be executed twice.
+//! Fuzz targets: of the codec (what parses must come out again as it went in), and of the layer
+//! between two others, where no call may be executed twice.
 
 use crate::Limits;
 use crate::wire::{HEADER_OCTETS, Header, Kind};
@@ -124,8 +124,9 @@ impl Protocol for Above {
 /// How many channels there are at most.
 const CHANNELS_MAX: usize = 6;
 
-/// Takes `data` as steps of four octets: a kind, a channel, a number, and how. A step lets a packet arrive, of a client that knows its
-/// ticket or not, or time pass, or the client makes a call. Then takes everything down.
+/// Takes `data` as steps of four octets: a kind, a channel, a number, and how. A step lets a packet
+/// arrive, of a client that knows its ticket or not, or time pass, or the client makes a call. Then
+/// takes everything down.
 ///
 /// # Panics
 /// If a call is executed twice, the bound on channels does not hold, or a message is left.
@@ -214,7 +215,8 @@ fn act(
         // One incarnation: the numbers of another would name other calls.
         boot: 77,
     };
-    // A client takes a number again only if the server has forgotten it, and then with another ticket.
+    // A client takes a number again only if the server has forgotten it, and then with another
+    // ticket.
     let (at, number) = (header.channel.to_be_bytes(), header.sequence.to_be_bytes());
     let shown = (ticket & TICKET).to_be_bytes();
     let body = [at[0], at[1], number[0], number[1], number[2], number[3], shown[0], shown[1]];

@@ -1,44 +1,52 @@
 //! # Synopsis
-//! `channel LOWER` — pairs requests with replies, one call at a time per channel, each executed at most once.
+//! `channel LOWER` — pairs requests with replies, one call at a time per channel, each executed at
+//! most once.
 //!
 //! # Realm
 //! rpc
 //!
 //! # Participants
-//! An IPv4 host, `10.0.0.2`, or nothing on a link; a channel number may lie on top: `channel3@10.0.0.2`. Without one, or with `*`,
-//! each open makes a session on the next free channel. The type number of the protocol above selects it.
+//! An IPv4 host, `10.0.0.2`, or nothing on a link; a channel number may lie on top:
+//! `channel3@10.0.0.2`. Without one, or with `*`, each open makes a session on the next free
+//! channel. The type number of the protocol above selects it.
 //!
 //! # Above
-//! Protocols of the rpc realm: `select`, which chooses channels and procedures, reliable datagrams, or an application that needs
-//! but one procedure.
+//! Protocols of the rpc realm: `select`, which chooses channels and procedures, reliable datagrams,
+//! or an application that needs but one procedure.
 //!
 //! # Below
-//! One protocol of the async realm: `fragment` for large messages, or what carries small ones (`ip`, `vip`, `vipsize`), or a link.
+//! One protocol of the async realm: `fragment` for large messages, or what carries small ones
+//! (`ip`, `vip`, `vipsize`), or a link.
 //!
 //! # Behaviour
-//! A session opened from above is a channel. Its `call` sends the request, keeps a reference to it, and waits for the reply; further calls on
-//! the session wait for their turn. Nothing but request and reply is sent if nothing is lost: a reply acknowledges its request, a
-//! request the reply before. A request that is not answered is sent again after 100 ms if it goes in one packet. For one that
-//! takes several packets below, the server is asked after 500 ms and 10 ms for each packet, by a packet without payload, and only if it says that it
-//! has not got the request, and is not still collecting, is it sent again. The wait doubles to 5 s. A server that works on it says so when asked. After eight
-//! tries without a sign of life the call has timed out; `call-options` may end it sooner, `cancel-call` at once.
+//! A session opened from above is a channel. Its `call` sends the request, keeps a reference to it,
+//! and waits for the reply; further calls on the session wait for their turn. Nothing but request
+//! and reply is sent if nothing is lost: a reply acknowledges its request, a request the reply
+//! before. A request that is not answered is sent again after 100 ms if it goes in one packet. For
+//! one that takes several packets below, the server is asked after 500 ms and 10 ms for each
+//! packet, by a packet without payload, and only if it says that it has not got the request, and is
+//! not still collecting, is it sent again. The wait doubles to 5 s. A server that works on it says
+//! so when asked. After eight tries without a sign of life the call has timed out; `call-options`
+//! may end it sooner, `cancel-call` at once.
 //!
-//! The server executes a request whose sequence number comes after the last one of the channel, and keeps a reference to the reply
-//! until the next request or an acknowledgement. It asks for one after 2, 4, 8 and 16 s and gives the reply up a minute later. A client that
-//! goes on to another call has abandoned the one before: its reply is suppressed. A refusal from above travels back as an error reply with its
-//! reason.
+//! The server executes a request whose sequence number comes after the last one of the channel, and
+//! keeps a reference to the reply until the next request or an acknowledgement. It asks for one
+//! after 2, 4, 8 and 16 s and gives the reply up a minute later. A client that goes on to another
+//! call has abandoned the one before: its reply is suppressed. A refusal from above travels back as
+//! an error reply with its reason.
 //!
-//! At most once holds across reboots of either side: each request bears a ticket of the server that is running now, without which it
-//! is not executed but answered by a challenge with the ticket. This costs one round trip at the first contact. A call that was sent
-//! to a server that has rebooted since fails with `rebooted`; nobody knows whether it was executed. Channels of the server's side that are idle
-//! may be evicted; the client is challenged again then.
+//! At most once holds across reboots of either side: each request bears a ticket of the server that
+//! is running now, without which it is not executed but answered by a challenge with the ticket.
+//! This costs one round trip at the first contact. A call that was sent to a server that has
+//! rebooted since fails with `rebooted`; nobody knows whether it was executed. Channels of the
+//! server's side that are idle may be evicted; the client is challenged again then.
 //!
-//! Flags have five free bits: where the layer below may add octets to a short packet, they hold the length of a payload of up to
-//! 30 octets.
+//! Flags have five free bits: where the layer below may add octets to a short packet, they hold the
+//! length of a payload of up to 30 octets.
 //!
 //! # Control
-//! Answers `max-packet` and `opt-packet` (those of the layer below less 18 octets), `peer-proved`, `cancel-call`, `channel-figures`,
-//! `list-sessions`, `list-maps`, `describe`; forwards the rest.
+//! Answers `max-packet` and `opt-packet` (those of the layer below less 18 octets), `peer-proved`,
+//! `cancel-call`, `channel-figures`, `list-sessions`, `list-maps`, `describe`; forwards the rest.
 //!
 //! # Example
 //! ```kdl
@@ -51,7 +59,8 @@
 //! ```
 //!
 //! # Standard
-//! Paper 001, sections 3.2 and 4.2, and its appendix for the header; tickets, marks and the codes of refusals are ours.
+//! Paper 001, sections 3.2 and 4.2, and its appendix for the header; tickets, marks and the codes
+//! of refusals are ours.
 #![no_std]
 
 extern crate alloc;

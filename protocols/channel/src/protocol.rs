@@ -105,7 +105,8 @@ fn key_of(cx: &Kernel, lower: &SessionRef, octets: &[u8; HEADER_OCTETS]) -> Key 
 }
 
 impl Channel {
-    /// A free channel to this peer: of those that were closed, or the next one. Answers its number and its last sequence number.
+    /// A free channel to this peer: of those that were closed, or the next one. Answers its number
+    /// and its last sequence number.
     fn choose(&self, peer: u32, number: u32) -> Result<(u16, u32), OpenError> {
         if let Some(woken) = self.table.wake(peer, number, None) {
             return Ok(woken);
@@ -268,7 +269,8 @@ impl Channel {
         Ok(session)
     }
 
-    /// A packet for a client that has no such channel: who asks for an acknowledgement gets it, for nobody waits.
+    /// A packet for a client that has no such channel: who asks for an acknowledgement gets it, for
+    /// nobody waits.
     fn demux_nobodys(
         &self,
         cx: &Kernel,

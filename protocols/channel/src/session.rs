@@ -1,4 +1,5 @@
-//! Sessions: channels of the client's side, which make calls, and of the server's side, which have them executed.
+//! Sessions: channels of the client's side, which make calls, and of the server's side, which have
+//! them executed.
 
 pub(crate) mod client;
 pub(crate) mod server;

@@ -25,7 +25,8 @@ const OPT_PACKET_UNKNOWN: u32 = 1500;
 /// In the number of a peer: it is none of a host, but of a session below that knows none.
 pub(crate) const NO_HOST: u32 = 0xf000_0000;
 
-/// The key that a packet is demultiplexed by: the peer, the type number, and the channel with [`SERVER_SIDE`].
+/// The key that a packet is demultiplexed by: the peer, the type number, and the channel with
+/// [`SERVER_SIDE`].
 pub(crate) type Key = (u32, u32, u32);
 /// In a key: the session is the server's.
 pub(crate) const SERVER_SIDE: u32 = 1 << 16;
@@ -139,8 +140,8 @@ impl Table {
         dormant.push_back((key, sequence));
     }
 
-    /// A channel to this peer for this upper that was closed: its number and the last sequence number. The one of this number, or
-    /// any that is free.
+    /// A channel to this peer for this upper that was closed: its number and the last sequence
+    /// number. The one of this number, or any that is free.
     pub(crate) fn wake(&self, peer: u32, number: u32, channel: Option<u16>) -> Option<(u16, u32)> {
         let mut dormant = self.dormant.borrow_mut();
         let place = dormant.iter().rposition(|(key, _)| {
@@ -202,8 +203,8 @@ impl Table {
     }
 }
 
-/// The number of the peer of a lower session: its host, or one that stands for the session. It is kept as the session's tag, which is the
-/// receiver's: ours.
+/// The number of the peer of a lower session: its host, or one that stands for the session. It is
+/// kept as the session's tag, which is the receiver's: ours.
 #[inline(always)]
 pub(crate) fn peer_of(cx: &Kernel, lower: &SessionRef) -> u32 {
     match lower.head().tag() {
@@ -262,7 +263,8 @@ impl Path {
     }
 }
 
-/// Sends a packet without payload; `from` is the protocol at which it is counted if there is no buffer for it.
+/// Sends a packet without payload; `from` is the protocol at which it is counted if there is no
+/// buffer for it.
 #[cold]
 pub(crate) fn send_header(
     cx: &Kernel,

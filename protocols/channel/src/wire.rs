@@ -5,8 +5,9 @@
 //!  | flags | channel | protocol_num | sequence_num | error | boot_id |
 //! ```
 //!
-//! The flags are those of Sprite RPC. The five highest bits, which that leaves free, hold the length of a short payload and one, where
-//! the layer below may add octets to a short packet (Ethernet does); 0 says that the payload is what came.
+//! The flags are those of Sprite RPC. The five highest bits, which that leaves free, hold the
+//! length of a short payload and one, where the layer below may add octets to a short packet
+//! (Ethernet does); 0 says that the payload is what came.
 
 use core::fmt;
 
@@ -41,7 +42,8 @@ pub enum Kind {
     Probe,
     /// For the client: it is executed. For the server: replies up to the one before are here.
     Ack,
-    /// For the client: the request is not here; with a ticket, it is to be sent with that. For the server: the reply is not here.
+    /// For the client: the request is not here; with a ticket, it is to be sent with that. For the
+    /// server: the reply is not here.
     Nack,
     /// A reply.
     Reply,
@@ -66,7 +68,8 @@ pub struct Header {
     pub number: u32,
     /// The call's.
     pub sequence: u32,
-    /// From the client: its ticket. From the server: why the call was refused, or the ticket to take.
+    /// From the client: its ticket. From the server: why the call was refused, or the ticket to
+    /// take.
     pub error: u16,
     /// The boot id of the sender.
     pub boot: u32,

@@ -1,4 +1,5 @@
-//! The headers: of a request the time that its client still waits, of a reply whether the request was begun.
+//! The headers: of a request the time that its client still waits, of a reply whether the request
+//! was begun.
 
 use core::time::Duration;
 
@@ -21,7 +22,8 @@ impl Left {
         }
     }
 
-    /// Writes the header: microseconds, rounded up, so that the server never gives up first. 71 minutes and more are for ever.
+    /// Writes the header: microseconds, rounded up, so that the server never gives up first. 71
+    /// minutes and more are for ever.
     #[must_use]
     pub fn emit(self) -> [u8; HEADER_OCTETS] {
         let us = self.0.map(|time| time.as_nanos().div_ceil(1000));

@@ -1,4 +1,5 @@
-//! What is this layer's own: the octets of requests and replies, the deadline at either end, what is not begun.
+//! What is this layer's own: the octets of requests and replies, the deadline at either end, what
+//! is not begun.
 
 use core::cell::RefCell;
 use core::time::Duration;

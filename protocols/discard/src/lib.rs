@@ -14,8 +14,8 @@
 //! One protocol of the async realm, or a link with one other end.
 //!
 //! # Behaviour
-//! It enables itself below and answers nothing. To take messages is its purpose, so they count as received and not as
-//! dropped. It serves for ever.
+//! It enables itself below and answers nothing. To take messages is its purpose, so they count as
+//! received and not as dropped. It serves for ever.
 //!
 //! # Control
 //! Answers `report`: `received`, `octets`; forwards the rest.

@@ -14,13 +14,15 @@
 //! One protocol of the async realm, or a link with one other end.
 //!
 //! # Behaviour
-//! It enables itself below. Each message goes back through the session that it came by, its octets unchanged. What
-//! the session does not take is lost, and counted there and here. It serves for ever.
+//! It enables itself below. Each message goes back through the session that it came by, its octets
+//! unchanged. What the session does not take is lost, and counted there and here. It serves for
+//! ever.
 //!
-//! It answers one peer at a time, and nobody who answers likewise, lest two of them go on for ever over one forged message:
-//! a message to a broadcast or a group is refused ("sent to many"), and so is, over datagrams with ports, one from a port below
-//! 1024 or from one that is served here ("from a service port"). Where there are no ports, the same octets are answered
-//! a thousand times at once and a hundred times a second ("in a loop").
+//! It answers one peer at a time, and nobody who answers likewise, lest two of them go on for ever
+//! over one forged message: a message to a broadcast or a group is refused ("sent to many"), and so
+//! is, over datagrams with ports, one from a port below 1024 or from one that is served here ("from
+//! a service port"). Where there are no ports, the same octets are answered a thousand times at
+//! once and a hundred times a second ("in a loop").
 //!
 //! # Control
 //! Answers `report`: `received`, `octets`, `sent back`, `failed`; forwards the rest.

@@ -1,4 +1,5 @@
-//! A station between a wire that keeps what it gets and uppers that note what they see: for the tests and the fuzz target.
+//! A station between a wire that keeps what it gets and uppers that note what they see: for the
+//! tests and the fuzz target.
 
 use crate::protocol::station;
 use crate::wire::EthAddr;

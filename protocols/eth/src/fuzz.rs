@@ -40,8 +40,8 @@ const SESSIONS_MAX: usize = 4;
 /// Sessions that the target itself holds open.
 const HELD_MAX: usize = 8;
 
-/// Feeds a station with what `data` says: frames that arrive, sessions opened and closed, messages sent, groups joined.
-/// Every frame that arrives is seen by an upper or counted as dropped.
+/// Feeds a station with what `data` says: frames that arrive, sessions opened and closed, messages
+/// sent, groups joined. Every frame that arrives is seen by an upper or counted as dropped.
 ///
 /// # Panics
 /// If a frame gets lost, or a frame sent is none.

@@ -5,31 +5,36 @@
 //! async
 //!
 //! # Participants
-//! The hardware address of one station or group, `02:00:00:00:00:01`. The local one may be left open.
+//! The hardware address of one station or group, `02:00:00:00:00:01`. The local one may be left
+//! open.
 //!
 //! # Above
-//! Any protocol of the async realm that has a type number on `eth`. Which encapsulation it gets follows from the number:
-//! from 0x600 to 0xffff it is the type of Ethernet II; from 0 to 0xff (without 0xaa) the LLC service access point of
-//! IEEE 802.3, the same at both ends; from 0x10000 on a SNAP protocol, with 0x10000 for Ethernet types (organisation
-//! zero), 0x20000 for Apple's, 0x30000 for those of IEEE 802.1 and 0x40000 for Cisco's protocols added to the protocol's
+//! Any protocol of the async realm that has a type number on `eth`. Which encapsulation it gets
+//! follows from the number: from 0x600 to 0xffff it is the type of Ethernet II; from 0 to 0xff
+//! (without 0xaa) the LLC service access point of IEEE 802.3, the same at both ends; from 0x10000
+//! on a SNAP protocol, with 0x10000 for Ethernet types (organisation zero), 0x20000 for Apple's,
+//! 0x30000 for those of IEEE 802.1 and 0x40000 for Cisco's protocols added to the protocol's
 //! number.
 //!
 //! # Below
 //! One wire that carries whole frames without frame check sequence.
 //!
 //! # Behaviour
-//! There is one session per peer and type number. A frame sent gets 14 octets in front (17 with LLC, 22 with SNAP) and
-//! zeros behind up to the least length of 60 octets. On arrival a frame is taken if it is addressed to this station, to
-//! all, or to a group that was joined; others are refused as "not mine". A frame with this station's address as its
-//! source has looped, or another station uses the address: it is dropped as "looped". A frame from a group address or
-//! from address zero has a "bad source". What was addressed to all or to a group bears the attribute `link-cast`.
-//! Padding is cut off where the frame says how long it is, in IEEE 802.3; in Ethernet II only the layer above can know.
-//! Of LLC only unnumbered information is taken (LLC type 1 without XID and TEST). Nothing is repeated or ordered.
+//! There is one session per peer and type number. A frame sent gets 14 octets in front (17 with
+//! LLC, 22 with SNAP) and zeros behind up to the least length of 60 octets. On arrival a frame is
+//! taken if it is addressed to this station, to all, or to a group that was joined; others are
+//! refused as "not mine". A frame with this station's address as its source has looped, or another
+//! station uses the address: it is dropped as "looped". A frame from a group address or from
+//! address zero has a "bad source". What was addressed to all or to a group bears the attribute
+//! `link-cast`. Padding is cut off where the frame says how long it is, in IEEE 802.3; in Ethernet
+//! II only the layer above can know. Of LLC only unnumbered information is taken (LLC type 1
+//! without XID and TEST). Nothing is repeated or ordered.
 //!
 //! # Control
-//! Answers `my-ether`, `peer-ether` (sessions), `max-packet` and `opt-packet` (those of the wire less the headers),
-//! `link-type` (sessions: that of the payload), `join-group`, `list-sessions`, `list-maps`, `list-talkers`, `describe`;
-//! forwards the rest to the wire. `join-group` is passed to the wire too.
+//! Answers `my-ether`, `peer-ether` (sessions), `max-packet` and `opt-packet` (those of the wire
+//! less the headers), `link-type` (sessions: that of the payload), `join-group`, `list-sessions`,
+//! `list-maps`, `list-talkers`, `describe`; forwards the rest to the wire. `join-group` is passed
+//! to the wire too.
 //!
 //! # Example
 //! ```kdl
@@ -42,8 +47,8 @@
 //! ```
 //!
 //! # Standard
-//! IEEE 802.3 section 3 (frames), IEEE 802.2 sections 3 and 5 (LLC), RFC 894 and RFC 1042 (IP on both), RFC 1122 section
-//! 2.3.3.
+//! IEEE 802.3 section 3 (frames), IEEE 802.2 sections 3 and 5 (LLC), RFC 894 and RFC 1042 (IP on
+//! both), RFC 1122 section 2.3.3.
 #![no_std]
 
 extern crate alloc;

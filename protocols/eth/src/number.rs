@@ -3,8 +3,8 @@
 
 use crate::wire::{EthAddr, EtherType, SAP_SNAP, Selector, Snap, TYPE_MIN};
 
-/// The organisations whose SNAP protocols have numbers. The place in the list is part of the number,
-/// so new ones go to the end.
+/// The organisations whose SNAP protocols have numbers. The place in the list is part of the
+/// number, so new ones go to the end.
 pub const ORGANISATIONS: [[u8; 3]; 4] = [
     // Ethernet types (RFC 1042).
     [0x00, 0x00, 0x00],

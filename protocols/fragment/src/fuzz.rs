@@ -1,4 +1,5 @@
-//! Fuzz targets: of the codec (what parses must come out again as it went in), and of the layer between two others.
+//! Fuzz targets: of the codec (what parses must come out again as it went in), and of the layer
+//! between two others.
 
 use crate::wire::{HEADER_OCTETS, Header, Kind};
 use crate::{FragmentFigures, Limits};
@@ -98,7 +99,8 @@ impl Session for BelowSession {
     }
 }
 
-/// An upper layer that sends everything back, sixteen times as long: what fits one packet comes back in several.
+/// An upper layer that sends everything back, sixteen times as long: what fits one packet comes
+/// back in several.
 struct Above(ProtocolRef);
 
 impl Protocol for Above {
@@ -128,8 +130,8 @@ impl Protocol for Above {
 /// How many messages are collected, and kept, at most.
 const BOUND: usize = 5;
 
-/// Lets `data` arrive as packets, each behind an octet of its length; a length of 0 lets as many hundredths of a second pass as the
-/// octet behind it says. Then takes everything down.
+/// Lets `data` arrive as packets, each behind an octet of its length; a length of 0 lets as many
+/// hundredths of a second pass as the octet behind it says. Then takes everything down.
 ///
 /// # Panics
 /// If a bound does not hold, or a message is left.

@@ -5,35 +5,41 @@
 //! async
 //!
 //! # Participants
-//! Those of the layer below: an IPv4 host, `10.0.0.2`, or nothing on a link. The type number of the protocol above selects it.
+//! Those of the layer below: an IPv4 host, `10.0.0.2`, or nothing on a link. The type number of the
+//! protocol above selects it.
 //!
 //! # Above
-//! Anything that pushes messages and can live with one that is lost, comes twice, or overtakes another: `channel`, which
-//! recovers by itself, or datagrams.
+//! Anything that pushes messages and can live with one that is lost, comes twice, or overtakes
+//! another: `channel`, which recovers by itself, or datagrams.
 //!
 //! # Below
 //! One protocol whose participants are IPv4 hosts, or a link with one other end.
 //!
 //! # Behaviour
-//! A message that fits one packet goes as it is: no copy is kept, no timer set. A larger one is cut into fragments as large as the
-//! layer below carries whole (`opt-packet`), up to 16 of them; a fragment is a reference to the message's own buffers. All are sent
-//! at once. The sender keeps the message for one second, and another second after each request for missing fragments; it never
+//! A message that fits one packet goes as it is: no copy is kept, no timer set. A larger one is cut
+//! into fragments as large as the layer below carries whole (`opt-packet`), up to 16 of them; a
+//! fragment is a reference to the message's own buffers. All are sent at once. The sender keeps the
+//! message for one second, and another second after each request for missing fragments; it never
 //! learns whether it arrived. Whoever sends it again sends a new message.
 //!
-//! A receiver that lacks fragments asks for them: first after 10 ms for each fragment that the message has, then after twice the
-//! time up to one second; three times in all. A fragment that comes after it was asked for without need doubles the session's
-//! time; every message that needs no question brings it a sixteenth nearer to 10 ms.
+//! A receiver that lacks fragments asks for them: first after 10 ms for each fragment that the
+//! message has, then after twice the time up to one second; three times in all. A fragment that
+//! comes after it was asked for without need doubles the session's time; every message that needs
+//! no question brings it a sixteenth nearer to 10 ms.
 //!
-//! Of an instance at most `outstanding_max` messages are kept; a push beyond blocks the shepherd until one is released. It fails
-//! with "queue full" by the deadline of a message that bears `call-options`, and at once where no shepherd can block.
-//! The protocol above may release a copy early, and ask whether the peer is still collecting.
+//! Of an instance at most `outstanding_max` messages are kept; a push beyond blocks the shepherd
+//! until one is released. It fails with "queue full" by the deadline of a message that bears
+//! `call-options`, and at once where no shepherd can block. The protocol above may release a copy
+//! early, and ask whether the peer is still collecting.
 //!
-//! A session collects at most `partial_per_peer` messages at a time, an instance `partial_max`; the oldest makes room. Fragments of
-//! a message that is complete, or for other hosts, or at odds with those that came before, are dropped and counted.
+//! A session collects at most `partial_per_peer` messages at a time, an instance `partial_max`; the
+//! oldest makes room. Fragments of a message that is complete, or for other hosts, or at odds with
+//! those that came before, are dropped and counted.
 //!
 //! # Control
-//! Answers `max-packet` (16 fragments), `opt-packet` (one), `min-packet` (0), `last-kept`, `free-kept`, `ask-kept`, `fragment-figures`,
-//! `list-sessions`, `list-maps`, `describe`; forwards the rest.
+//! Answers `max-packet` (16 fragments), `opt-packet` (one), `min-packet` (0), `last-kept`,
+//! `free-kept`, `ask-kept`, `fragment-figures`, `list-sessions`, `list-maps`, `describe`; forwards
+//! the rest.
 //!
 //! # Example
 //! ```kdl

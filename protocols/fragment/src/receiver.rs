@@ -12,7 +12,8 @@ use xk_core::object::Refused;
 use xk_core::reason::{self, Class, Reason};
 use xk_core::{Kernel, Message, SessionRef, Time};
 
-/// How long a session waits at first for each fragment that a message has, before it asks for those that are missing.
+/// How long a session waits at first for each fragment that a message has, before it asks for those
+/// that are missing.
 pub(crate) const PER_FRAGMENT: Duration = Duration::from_millis(10);
 /// The longest wait between two questions.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(1);
@@ -93,7 +94,8 @@ impl Partial {
 }
 
 impl FragmentSession {
-    /// A fragment of a message that has several came: its header is off, and what is behind its end.
+    /// A fragment of a message that has several came: its header is off, and what is behind its
+    /// end.
     #[cold]
     pub(crate) fn collect(
         &self,

@@ -13,7 +13,8 @@ use xk_kit::kept::KeptState;
 
 /// For how long a message is kept after it was sent, or was last asked for.
 pub(crate) const KEPT_FOR: Duration = Duration::from_secs(1);
-/// How often a message may be asked for: a receiver asks three times, and the network may double each.
+/// How often a message may be asked for: a receiver asks three times, and the network may double
+/// each.
 const NACKS_MAX: u8 = 8;
 
 /// In a timer's token: its place is one of these, and not of a message being collected.
@@ -100,8 +101,8 @@ impl FragmentSession {
             }
             return Err(PushError::QueueFull);
         }
-        // If not even the first one goes, the message is not under way. What becomes of the others is counted below, and the
-        // receiver will ask for them.
+        // If not even the first one goes, the message is not under way. What becomes of the others
+        // is counted below, and the receiver will ask for them.
         if let Err(error) = self.lower.push(cx, first) {
             drop(self.table.release_place(cx, place, false));
             return Err(error);
@@ -223,7 +224,8 @@ impl FragmentSession {
 }
 
 impl Table {
-    /// Lets go of a message that is kept. Whoever waits for the place gets it, unless `signals` says that the caller still has it.
+    /// Lets go of a message that is kept. Whoever waits for the place gets it, unless `signals`
+    /// says that the caller still has it.
     #[must_use]
     pub(crate) fn release_place(
         &self,

@@ -14,7 +14,8 @@ use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
 use xk_kit::control::{MaxPacket, MinPacket, OptPacket, opt_packet};
 use xk_kit::kept::{AskKept, FreeKept, LastKept};
 
-/// Of how many complete messages the sequence numbers are remembered, so that a late duplicate of one fragment does not begin it anew.
+/// Of how many complete messages the sequence numbers are remembered, so that a late duplicate of
+/// one fragment does not begin it anew.
 const COMPLETED: usize = 16;
 /// What a layer below carries whole that does not say, in octets.
 const OPT_PACKET_UNKNOWN: u32 = 1500;
@@ -94,7 +95,8 @@ impl FragmentSession {
             knows_hosts,
             template: header(hosts.0, hosts.1),
             expected: front(&header(hosts.1, hosts.0)),
-            // The length has 16 bits. A layer that carries next to nothing gets one octet at a time.
+            // The length has 16 bits. A layer that carries next to nothing gets one octet at a
+            // time.
             fragment_octets: below.saturating_sub(HEADER_OCTETS).clamp(1, u16::MAX as usize),
             // Not those of the boot before, whose fragments may still be under way, and none that
             // another peer knows.

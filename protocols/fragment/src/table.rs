@@ -13,7 +13,8 @@ use xk_core::shepherd::Semaphore;
 /// The key that a packet is demultiplexed by: the lower session and the type number.
 pub(crate) type Key = (u64, u32);
 
-/// Things in numbered places, which are used again; takes memory only when there are more than ever before.
+/// Things in numbered places, which are used again; takes memory only when there are more than ever
+/// before.
 pub(crate) struct Places<T> {
     list: RefCell<Vec<Option<T>>>,
     free: RefCell<Vec<u32>>,

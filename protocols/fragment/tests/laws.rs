@@ -22,7 +22,8 @@ fn params() -> Params {
     params
 }
 
-/// Fragments that a message being collected has taken, unless it was given up, which is counted as a drop.
+/// Fragments that a message being collected has taken, unless it was given up, which is counted as
+/// a drop.
 fn taken(node: &Node, cx: &xk_core::Kernel) -> u64 {
     let figures = node.protocol.ask(cx, FragmentFigures::default());
     let figures = figures.expect("its figures");

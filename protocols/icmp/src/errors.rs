@@ -19,7 +19,8 @@ use xk_kit::control::{
 const IP_HEADER_LEN: usize = 20;
 /// The longest IPv4 header, and the octets behind it that a report carries up.
 const QUOTED_LEN: usize = 60 + 16;
-/// The name of the reason by which the layer below refuses source routes. Reasons are compared by name.
+/// The name of the reason by which the layer below refuses source routes. Reasons are compared by
+/// name.
 const SOURCE_ROUTE: &str = "source route";
 
 /// What to tell the sender; `None` if such a thing is not told.

@@ -1,4 +1,5 @@
-//! Fuzz targets: of the codec (what parses must come out again as it went in), and of the layer between two others.
+//! Fuzz targets: of the codec (what parses must come out again as it went in), and of the layer
+//! between two others.
 
 use crate::reasons;
 use crate::wire::{self, HEADER_LEN, TIMES_LEN, echo_reply};
@@ -127,12 +128,14 @@ impl Protocol for Pinger {
     }
 }
 
-/// Does what `data` says to a layer with one pinging session: arrivals, refused packets, requests, time.
+/// Does what `data` says to a layer with one pinging session: arrivals, refused packets, requests,
+/// time.
 ///
 /// Each step is an octet that says what, one that says how much, and the octets it needs.
 ///
 /// # Panics
-/// If a message is neither answered, delivered, passed on nor counted, or one is left when the graph is taken down.
+/// If a message is neither answered, delivered, passed on nor counted, or one is left when the
+/// graph is taken down.
 pub fn fuzz_stack(data: &[u8]) {
     let Ok(pool) = Pool::new(&PoolConfig::with_octets_max(1 << 20)) else {
         return;

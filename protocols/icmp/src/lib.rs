@@ -1,6 +1,6 @@
 //! # Synopsis
-//! `icmp ip` — the Internet Control Message Protocol: answers pings, tells senders of errors, and passes on
-//! the errors that others report.
+//! `icmp ip` — the Internet Control Message Protocol: answers pings, tells senders of errors, and
+//! passes on the errors that others report.
 //!
 //! # Realm
 //! async
@@ -9,33 +9,37 @@
 //! `*, 10.0.0.2`: the local host or `*`, and the host to be pinged.
 //!
 //! # Above
-//! Any protocol of the async realm that wants to ping, such as `probe`. It needs no number. There is nothing
-//! to enable: nobody but this protocol answers an echo request.
+//! Any protocol of the async realm that wants to ping, such as `probe`. It needs no number. There
+//! is nothing to enable: nobody but this protocol answers an echo request.
 //!
 //! # Below
 //! One `ip`, or whatever takes IPv4 hosts.
 //!
 //! # Behaviour
-//! - A message pushed into a session goes as an echo request, with the session's own identifier and the
-//!   next sequence number; the payload of the matching reply comes up. Repetition is the upper's business.
-//! - Echo requests are answered, those to a broadcast or group only if `broadcast_echo` says so (RFC 1122,
-//!   section 3.2.2.6). Time stamp requests are answered if `timestamp` says so, with the time since the
-//!   start of the kernel, marked as not being the time of day (RFC 792).
-//! - It registers with the layer below as the one that tells senders: unreachable (net, host, protocol,
-//!   port, fragmentation needed with the next maximum, source route failed, prohibited), time exceeded
-//!   and parameter problem. The packet is quoted as far as 576 octets allow (RFC 1812, section 4.3.2.3).
-//! - Nobody is told about errors, fragments other than the first, broadcasts and groups, or sources that
-//!   are no single host (RFC 1122, section 3.2.2). Errors are limited in rate for each host (RFC 1812,
-//!   section 4.3.2.8), answers as well if the graph says so; what goes beyond is "rate limited". The neighbours
-//!   of a host (/24) get 4 times as much together, all hosts 64 times; how much that is varies by chance, so
-//!   that no host sees in its errors how many others get (`kit/src/answers.rs`).
-//! - Errors that arrive go down to the layer that sent the packet and from there to who stands above it.
-//!   Redirects and source quench are ignored (RFC 1812, section 5.2.7.2 for routers; RFC 6633).
+//! - A message pushed into a session goes as an echo request, with the session's own identifier and
+//!   the next sequence number; the payload of the matching reply comes up. Repetition is the
+//!   upper's business.
+//! - Echo requests are answered, those to a broadcast or group only if `broadcast_echo` says so
+//!   (RFC 1122, section 3.2.2.6). Time stamp requests are answered if `timestamp` says so, with the
+//!   time since the start of the kernel, marked as not being the time of day (RFC 792).
+//! - It registers with the layer below as the one that tells senders: unreachable (net, host,
+//!   protocol, port, fragmentation needed with the next maximum, source route failed, prohibited),
+//!   time exceeded and parameter problem. The packet is quoted as far as 576 octets allow (RFC
+//!   1812, section 4.3.2.3).
+//! - Nobody is told about errors, fragments other than the first, broadcasts and groups, or sources
+//!   that are no single host (RFC 1122, section 3.2.2). Errors are limited in rate for each host
+//!   (RFC 1812, section 4.3.2.8), answers as well if the graph says so; what goes beyond is "rate
+//!   limited". The neighbours of a host (/24) get 4 times as much together, all hosts 64 times; how
+//!   much that is varies by chance, so that no host sees in its errors how many others get
+//!   (`kit/src/answers.rs`).
+//! - Errors that arrive go down to the layer that sent the packet and from there to who stands
+//!   above it. Redirects and source quench are ignored (RFC 1812, section 5.2.7.2 for routers; RFC
+//!   6633).
 //!
 //! # Control
 //! A session answers `max-packet` and `opt-packet` (those of the layer below less eight octets) and
-//! `describe`, and forwards the rest. The protocol answers `send-error`, `network-error`, `icmp-figures`,
-//! `list-sessions`, `list-maps`, `list-talkers`, and forwards the rest.
+//! `describe`, and forwards the rest. The protocol answers `send-error`, `network-error`,
+//! `icmp-figures`, `list-sessions`, `list-maps`, `list-talkers`, and forwards the rest.
 //!
 //! # Example
 //! ```kdl

@@ -133,8 +133,8 @@ impl Shared {
             .find(|id| self.sessions.get(&(lower.id().0, *id)).is_none())
     }
 
-    /// Keeps a session below, opened for an error, open for a while: the next hop may still have to be
-    /// found, and the next error is likely to go the same way.
+    /// Keeps a session below, opened for an error, open for a while: the next hop may still have to
+    /// be found, and the next error is likely to go the same way.
     pub(crate) fn keep(&self, cx: &Kernel, session: SessionRef) {
         let spare = {
             let mut kept = self.kept.borrow_mut();
@@ -312,7 +312,8 @@ impl Icmp {
         }
     }
 
-    /// Sends an echo request back as a reply: its type and checksum change, the payload stays where it is.
+    /// Sends an echo request back as a reply: its type and checksum change, the payload stays where
+    /// it is.
     fn answer_echo(
         &self,
         cx: &Kernel,

@@ -357,7 +357,8 @@ pub fn echo_reply(octets: &mut [u8; HEADER_LEN]) -> Option<()> {
         return None;
     };
     *kind = 0;
-    // A reply may be all zeros, whose checksum is ones; of anything else, ones are as good as zero (RFC 1071).
+    // A reply may be all zeros, whose checksum is ones; of anything else, ones are as good as zero
+    // (RFC 1071).
     let sum = match checksum::update_u16(u16::from_be_bytes([*c0, *c1]), 0x0800, 0) {
         0 => 0xffff,
         sum => sum,

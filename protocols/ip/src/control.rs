@@ -14,7 +14,8 @@ pub struct RouteInfo {
     pub network: Cidr,
     /// The router on the way; `None` if the network is on the link.
     pub via: Option<Ipv4Addr>,
-    /// The name of the interface's protocol in the graph; empty for the one whose network `via` lies in.
+    /// The name of the interface's protocol in the graph; empty for the one whose network `via`
+    /// lies in.
     pub on: String,
     /// The least one wins among equal prefixes.
     pub metric: u32,
@@ -98,7 +99,8 @@ pub struct IpFigures {
     pub looped: u64,
     /// Errors passed on to the error protocol.
     pub errors_told: u64,
-    /// Packets refused above (and counted there) whose sender was not told, for want of an error protocol.
+    /// Packets refused above (and counted there) whose sender was not told, for want of an error
+    /// protocol.
     pub errors_untold: u64,
     /// Errors reported to us and passed up.
     pub errors_delivered: u64,

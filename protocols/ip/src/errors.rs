@@ -115,7 +115,8 @@ impl Ip {
         cause: SendErrorCause,
         link_broadcast: bool,
     ) -> bool {
-        // It becomes part of another message. Without a buffer its quotation has a sum that is not whole.
+        // It becomes part of another message. Without a buffer its quotation has a sum that is not
+        // whole.
         let _ = offload::settle(cx.pool(), &mut packet);
         let protocol = self.shared.error_protocol.borrow().clone();
         let Some(protocol) = protocol.filter(|protocol| protocol != this) else {
@@ -168,8 +169,8 @@ impl Ip {
         }
     }
 
-    /// The layer below reports that a next hop does not answer: all sessions of the packet's protocol over it
-    /// hear of it. What they had sent is not known.
+    /// The layer below reports that a next hop does not answer: all sessions of the packet's
+    /// protocol over it hear of it. What they had sent is not known.
     fn next_hop_failed(&self, cx: &Kernel, error: &NetworkError) {
         let Some(failed) = &error.session else {
             return;
@@ -197,8 +198,8 @@ impl Ip {
         }
     }
 
-    /// The layer below gives a packet back that could not go, and counted it: ours is reported above, another's to its
-    /// sender.
+    /// The layer below gives a packet back that could not go, and counted it: ours is reported
+    /// above, another's to its sender.
     fn send_failed(&self, cx: &Kernel, this: &ProtocolRef, question: &mut SendError) {
         let Some(mut packet) = question.packet.take() else {
             return;
@@ -346,7 +347,8 @@ impl Ip {
     }
 }
 
-/// Asked of a session of ours: whether its path goes over this session below, and it carries this protocol.
+/// Asked of a session of ours: whether its path goes over this session below, and it carries this
+/// protocol.
 pub(crate) struct OverSession {
     pub(crate) protocol: Option<u8>,
     pub(crate) lower: xk_core::object::SessionId,

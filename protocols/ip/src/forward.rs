@@ -107,7 +107,8 @@ impl Ip {
         if !self.shared.config.forward || arrival.cast {
             return Err(self.refuse(this, message, arrival.header.src, &reason::NOT_MINE));
         }
-        // RFC 3927, section 7; a packet of our own that we do not know the way for cannot come here.
+        // RFC 3927, section 7; a packet of our own that we do not know the way for cannot come
+        // here.
         let header = &arrival.header;
         if header.src.is_link_local() || header.dst.is_link_local() || arrival.looped {
             return Err(self.refuse(this, message, arrival.header.src, &reasons::MARTIAN));
@@ -176,7 +177,8 @@ impl Ip {
         if !fits && segments::of(&message).is_some() {
             return self.send_apart(cx, this, hop, message);
         }
-        // What its sender is told of it, should the next hop turn out unreachable: the message is gone then.
+        // What its sender is told of it, should the next hop turn out unreachable: the message is
+        // gone then.
         let mut start = [0; QUOTED_LEN];
         let start_len = message.copy_to(0, &mut start);
         if !message.strip(header.header_len()) {

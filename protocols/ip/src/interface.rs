@@ -90,8 +90,8 @@ impl Interfaces {
         self.groups.contains(&group)
     }
 
-    /// Whether a packet from outside may not come from this host (RFC 1122, section 3.2.1.3; RFC 1812,
-    /// section 5.3.7). 0.0.0.0 is for a host that asks for its address, by broadcast.
+    /// Whether a packet from outside may not come from this host (RFC 1122, section 3.2.1.3; RFC
+    /// 1812, section 5.3.7). 0.0.0.0 is for a host that asks for its address, by broadcast.
     pub(crate) fn is_bad_source(&self, source: Ipv4, to: Kind) -> bool {
         match self.kind(source) {
             Kind::Other => false,
@@ -100,8 +100,8 @@ impl Interfaces {
         }
     }
 
-    /// The host of ours that packets over this interface come from: the one in the next hop's network,
-    /// else the interface's first, else the first of all.
+    /// The host of ours that packets over this interface come from: the one in the next hop's
+    /// network, else the interface's first, else the first of all.
     pub(crate) fn source(&self, interface: usize, next_hop: Ipv4) -> Option<Ipv4> {
         let own = self.list.get(interface)?;
         own.addresses

@@ -5,45 +5,49 @@
 //! async
 //!
 //! # Participants
-//! `10.0.0.1, 10.0.0.2`: the local host or `*` (then the route to the peer chooses the source), and the
-//! peer's host: one host, a broadcast or a group. `open_enable` takes the local host or `*`.
+//! `10.0.0.1, 10.0.0.2`: the local host or `*` (then the route to the peer chooses the source), and
+//! the peer's host: one host, a broadcast or a group. `open_enable` takes the local host or `*`.
 //!
 //! # Above
 //! Any protocol of the async realm that has a type number on `ip`: the protocol number, 0 to 255.
 //!
 //! # Below
-//! 1 to 16 interfaces, in the graph's order: `arp` instances, or whatever takes IPv4 hosts, or links with
-//! one peer. Each is opened with the interface's own host and the next hop; a link with one peer needs
-//! neither and leaves them alone.
+//! 1 to 16 interfaces, in the graph's order: `arp` instances, or whatever takes IPv4 hosts, or
+//! links with one peer. Each is opened with the interface's own host and the next hop; a link with
+//! one peer needs neither and leaves them alone.
 //!
 //! # Behaviour
-//! - A datagram that fits the path goes down in one piece; a longer one goes in fragments, without a copy,
-//!   unless it must not be fragmented. Identifications count up per source, destination and protocol,
-//!   from a place that a secret of this boot gives each (RFC 6864, section 4.2; RFC 7739, section 5.3): nobody can
-//!   foretell those to another host, and none comes twice within 65,536 datagrams. A datagram that must
-//!   not be fragmented carries 0 (RFC 6864, section 4.1). Nothing is held back for being sent faster
-//!   than identifications allow.
-//! - Fragments are put together without a copy. Two that overlap spoil the whole datagram, as RFC 5722
-//!   demands for version 6. Memory, datagrams and fragments of each are bounded; the oldest incomplete
-//!   datagram makes room for the newest, that of the same source if the source has its share. Fragments of
-//!   at most 128 octets are copied, so as not to keep a frame's buffer each. The time limit is 60 s (RFC 1122, section 3.3.2: 60 to 120 s).
-//! - Routes are found by longest prefix, then least metric. The next hop is opened when a session is, and
-//!   again when the routes have changed since.
-//! - Hosts are weak (RFC 1122, section 3.3.4.2): what is addressed to any of its addresses is taken from
-//!   any interface. Packets to its own addresses and to 127/8 never leave it.
-//! - What a protocol above refuses, what cannot be forwarded and what is not reassembled in time goes to
-//!   the error protocol (`icmp`), if one has registered.
-//! - With `forward=#true`: time to live, options (record route, time stamp), fragmentation. Link-layer and
-//!   directed broadcasts are not forwarded (RFC 2644), nor are groups, link-local hosts and source routes.
-//!   Redirects are never sent.
-//! - A reported maximum of the path is remembered for 10 minutes (RFC 1191), and never below 68 octets.
+//! - A datagram that fits the path goes down in one piece; a longer one goes in fragments, without
+//!   a copy, unless it must not be fragmented. Identifications count up per source, destination and
+//!   protocol, from a place that a secret of this boot gives each (RFC 6864, section 4.2; RFC 7739,
+//!   section 5.3): nobody can foretell those to another host, and none comes twice within 65,536
+//!   datagrams. A datagram that must not be fragmented carries 0 (RFC 6864, section 4.1). Nothing
+//!   is held back for being sent faster than identifications allow.
+//! - Fragments are put together without a copy. Two that overlap spoil the whole datagram, as RFC
+//!   5722 demands for version 6. Memory, datagrams and fragments of each are bounded; the oldest
+//!   incomplete datagram makes room for the newest, that of the same source if the source has its
+//!   share. Fragments of at most 128 octets are copied, so as not to keep a frame's buffer each.
+//!   The time limit is 60 s (RFC 1122, section 3.3.2: 60 to 120 s).
+//! - Routes are found by longest prefix, then least metric. The next hop is opened when a session
+//!   is, and again when the routes have changed since.
+//! - Hosts are weak (RFC 1122, section 3.3.4.2): what is addressed to any of its addresses is taken
+//!   from any interface. Packets to its own addresses and to 127/8 never leave it.
+//! - What a protocol above refuses, what cannot be forwarded and what is not reassembled in time
+//!   goes to the error protocol (`icmp`), if one has registered.
+//! - With `forward=#true`: time to live, options (record route, time stamp), fragmentation.
+//!   Link-layer and directed broadcasts are not forwarded (RFC 2644), nor are groups, link-local
+//!   hosts and source routes. Redirects are never sent.
+//! - A reported maximum of the path is remembered for 10 minutes (RFC 1191), and never below 68
+//!   octets.
 //!
 //! # Control
-//! A session answers `my-host`, `peer-host`, `peer-proved` (of our own host), `specific-destination`, `max-packet`, `opt-packet`,
-//! `pseudo-header` and `describe`, and forwards the rest to the session below. The protocol answers `my-host`, `max-packet`, `opt-packet`,
-//! `is-local-host`, `is-many`, `host-route`, `deliver-error`, `register-error-protocol`, `add-route`, `remove-route`,
-//! `list-routes`, `list-interfaces`, `ip-figures`, `list-sessions`, `list-maps`, `list-talkers`; from below it takes
-//! `network-error`, `send-error` and `host-conflict`.
+//! A session answers `my-host`, `peer-host`, `peer-proved` (of our own host),
+//! `specific-destination`, `max-packet`, `opt-packet`, `pseudo-header` and `describe`, and forwards
+//! the rest to the session below. The protocol answers `my-host`, `max-packet`, `opt-packet`,
+//! `is-local-host`, `is-many`, `host-route`, `deliver-error`, `register-error-protocol`,
+//! `add-route`, `remove-route`, `list-routes`, `list-interfaces`, `ip-figures`, `list-sessions`,
+//! `list-maps`, `list-talkers`; from below it takes `network-error`, `send-error` and
+//! `host-conflict`.
 //!
 //! # Example
 //! ```kdl

@@ -125,8 +125,8 @@ impl PathMtus {
     }
 }
 
-/// The next lower maximum when a router says `reported` (0: nothing) of a path that carried `current`;
-/// `None` if the report is no news.
+/// The next lower maximum when a router says `reported` (0: nothing) of a path that carried
+/// `current`; `None` if the report is no news.
 pub(crate) fn lowered(current: u16, reported: u32) -> Option<u16> {
     let reported = match reported {
         0 => PLATEAUS.into_iter().find(|p| *p < current).unwrap_or(MTU_MIN as u16),
@@ -136,7 +136,8 @@ pub(crate) fn lowered(current: u16, reported: u32) -> Option<u16> {
 }
 
 impl Shared {
-    /// Takes a report that packets of `current` octets are too big for the path. Answers the new maximum.
+    /// Takes a report that packets of `current` octets are too big for the path. Answers the new
+    /// maximum.
     pub(crate) fn lower_path_mtu(
         &self,
         cx: &Kernel,

@@ -30,8 +30,8 @@ const MTU_UNKNOWN: u32 = 1500;
 /// Builds it from its place in a graph.
 ///
 /// # Errors
-/// [`BuildError::Param`] if an address, route or group does not do, [`BuildError::Lower`] if the graph gives
-/// it nothing to stand on.
+/// [`BuildError::Param`] if an address, route or group does not do, [`BuildError::Lower`] if the
+/// graph gives it nothing to stand on.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let interfaces = config::interfaces(build)?;
     let routes = config::routes(build, &interfaces)?;
@@ -315,11 +315,13 @@ impl Protocol for Ip {
 
 /// Tells the layer above that a router has marked this (RFC 3168, section 5).
 pub(crate) fn mark(message: &mut Message) {
-    // If a message is full of attributes, this mark is lost as a packet would be: nobody but its sender is the slower.
+    // If a message is full of attributes, this mark is lost as a packet would be: nobody but its
+    // sender is the slower.
     let _ = message.set_attribute(Ecn::Experienced);
 }
 
-/// The header of a packet, if that is a whole datagram to us alone and no longer than it says, with nothing to tell above.
+/// The header of a packet, if that is a whole datagram to us alone and no longer than it says, with
+/// nothing to tell above.
 #[inline(always)]
 fn plain(glance: &Glance<HEADER_LEN>) -> Option<Plain> {
     let header = Plain::of_whole(&glance.octets, glance.len)?;

@@ -1,4 +1,5 @@
-//! Putting fragments together (RFC 791, section 3.2; RFC 815 in spirit), without a copy and within bounds.
+//! Putting fragments together (RFC 791, section 3.2; RFC 815 in spirit), without a copy and within
+//! bounds.
 
 use crate::errors::Front;
 use crate::shared::reasons;
@@ -11,7 +12,8 @@ use xk_core::{Message, Time};
 use xk_kit::addr::Ipv4;
 use xk_kit::attribute::Ecn;
 
-/// What fragments have in common: source, destination, protocol, identification, and whether they never left us.
+/// What fragments have in common: source, destination, protocol, identification, and whether they
+/// never left us.
 pub(crate) type Key = (u32, u32, u8, u16, bool);
 
 /// What a fragment counts beside its octets: for the rest of the buffer that it holds.
@@ -248,8 +250,9 @@ impl Reassembly {
         self.datagrams.insert(key, datagram);
     }
 
-    /// The datagram to give up so that `octets` more fit, and one more datagram if `key` is a new one: the oldest of
-    /// the same source if that has its share, so that one source cannot have everybody's given up; else the oldest.
+    /// The datagram to give up so that `octets` more fit, and one more datagram if `key` is a new
+    /// one: the oldest of the same source if that has its share, so that one source cannot have
+    /// everybody's given up; else the oldest.
     fn surplus(&self, key: &Key, octets: usize) -> Option<Option<Key>> {
         let new = usize::from(!self.datagrams.contains_key(key));
         let limits = &self.limits;
@@ -301,7 +304,8 @@ impl Reassembly {
         self.fragments = self.fragments.saturating_sub(fragments);
     }
 
-    /// Drops what a datagram has, and remembers to drop what follows. Answers how many fragments it had.
+    /// Drops what a datagram has, and remembers to drop what follows. Answers how many fragments it
+    /// had.
     fn spoil(&mut self, key: &Key) -> usize {
         let Some(datagram) = self.datagrams.get_mut(key) else {
             return 0;

@@ -21,7 +21,8 @@ pub(crate) struct Arrival {
     pub(crate) front: Front,
     /// True if it never left us.
     pub(crate) looped: bool,
-    /// True if it was for more than one, on its link or by its destination: then nobody is told of errors.
+    /// True if it was for more than one, on its link or by its destination: then nobody is told of
+    /// errors.
     pub(crate) cast: bool,
     /// The octet at fault, if an option is malformed.
     pub(crate) bad_option: Option<u8>,
@@ -180,7 +181,8 @@ impl Ip {
         let why = if let Some(pointer) = arrival.bad_option {
             (&reasons::BAD_OPTION, SendErrorCause::Parameter { pointer })
         } else if arrival.source_route {
-            // RFC 1812, section 5.2.4.1 lets a router refuse them; who told the way would hear our answers.
+            // RFC 1812, section 5.2.4.1 lets a router refuse them; who told the way would hear our
+            // answers.
             (&reasons::SOURCE_ROUTE, SendErrorCause::Refused(&reasons::SOURCE_ROUTE))
         } else {
             return Some(message);
@@ -270,7 +272,8 @@ impl Ip {
             arrival.header.id,
             arrival.looped,
         );
-        // A short one would keep a buffer as long as the link's frames for the sake of a few octets.
+        // A short one would keep a buffer as long as the link's frames for the sake of a few
+        // octets.
         if message.len() <= COPIED_OCTETS_MAX
             && let Some(short) = copy(cx, &message)
         {
@@ -307,7 +310,8 @@ impl Ip {
         }
     }
 
-    /// Sets the timer for the oldest incomplete datagram. Without a timer nothing incomplete is kept.
+    /// Sets the timer for the oldest incomplete datagram. Without a timer nothing incomplete is
+    /// kept.
     fn arm_reassembly(&self, cx: &Kernel, this: &ProtocolRef) {
         let next = self.shared.reassembly.borrow().next_deadline();
         let Some(next) = next else { return };

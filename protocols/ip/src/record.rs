@@ -1,13 +1,13 @@
-//! Writing into a passing packet's record route and time stamp options (RFC 791, section 3.1; RFC 1812,
-//! sections 5.2.4.1 to 5.3.13).
+//! Writing into a passing packet's record route and time stamp options (RFC 791, section 3.1; RFC
+//! 1812, sections 5.2.4.1 to 5.3.13).
 
 use crate::wire::{HEADER_LEN, Ipv4};
 
 const RECORD_ROUTE: u8 = 7;
 const TIMESTAMP: u8 = 68;
 
-/// Writes our host and time where a header's options ask for them. The options are well formed; answers
-/// whether anything was written, so that the checksum is to be renewed.
+/// Writes our host and time where a header's options ask for them. The options are well formed;
+/// answers whether anything was written, so that the checksum is to be renewed.
 pub(crate) fn record(header: &mut [u8], own: Ipv4, now_ms: u32) -> bool {
     let mut rest = header.get_mut(HEADER_LEN..).unwrap_or_default();
     let mut written = false;

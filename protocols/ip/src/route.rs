@@ -19,7 +19,8 @@ pub(crate) struct Route {
 
 /// Routes by prefix. A lookup asks once per length of prefix that occurs, the longest first.
 pub(crate) struct Routes {
-    /// By length and network; the routes of one prefix by rising metric, equal ones as they were added.
+    /// By length and network; the routes of one prefix by rising metric, equal ones as they were
+    /// added.
     table: BTreeMap<(u8, u32), Vec<Route>>,
     /// How many prefixes there are of each length from 0 to 32.
     lengths: [u32; 33],
@@ -70,7 +71,8 @@ impl Routes {
         removed
     }
 
-    /// The route with the longest prefix that `to` lies in, and of those the one with the least metric.
+    /// The route with the longest prefix that `to` lies in, and of those the one with the least
+    /// metric.
     pub(crate) fn lookup(&self, to: Ipv4) -> Option<Route> {
         (0..=32u8)
             .rev()

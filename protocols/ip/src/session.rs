@@ -24,8 +24,9 @@ use xk_kit::segments;
 /// Octets of the largest message.
 pub(crate) const PAYLOAD_MAX: usize = DATAGRAM_LEN_MAX - HEADER_LEN;
 
-/// Octets of the smallest path on which nothing is fragmented for whoever asks so: a network that carries less is rarer than somebody who
-/// says so to do harm (RFC 5927, section 7.2, and Linux's `min_pmtu`).
+/// Octets of the smallest path on which nothing is fragmented for whoever asks so: a network that
+/// carries less is rarer than somebody who says so to do harm (RFC 5927, section 7.2, and Linux's
+/// `min_pmtu`).
 const WHOLE_MTU_MIN: usize = 552;
 
 pub(crate) struct IpSession {
@@ -187,7 +188,8 @@ impl IpSession {
             .map_err(|_| PushError::TooBig { max: PAYLOAD_MAX as u32 })
     }
 
-    /// Writes the header of a packet that goes straight to the next hop, as almost all do; false if this one does not.
+    /// Writes the header of a packet that goes straight to the next hop, as almost all do; false if
+    /// this one does not.
     #[inline(always)]
     fn prepare(&self, message: &mut Message) -> bool {
         let known = self.generation.get() == self.shared.generation.get();
@@ -243,7 +245,8 @@ impl IpSession {
         Err(error)
     }
 
-    /// Whatever does not go straight down: the first packet, those to ourselves, those that are too long.
+    /// Whatever does not go straight down: the first packet, those to ourselves, those that are too
+    /// long.
     #[cold]
     #[inline(never)]
     fn push_other(
@@ -262,7 +265,8 @@ impl IpSession {
         };
         let wishes = self.wishes(&message);
         let one = segments::longest(&message);
-        // Whoever keeps its messages whole follows the path down to this; below it the reported size is more likely a lie.
+        // Whoever keeps its messages whole follows the path down to this; below it the reported
+        // size is more likely a lie.
         let keeps_whole = self.keeps_whole.get() && (mtu >= WHOLE_MTU_MIN || one < message.len());
         let dont = message.attribute::<DontFragment>().is_some() || keeps_whole;
         fulfilled(&mut message);
@@ -418,7 +422,8 @@ impl Session for IpSession {
             let words = |host: Ipv4| (host.to_bits() >> 16) + (host.to_bits() & 0xffff);
             let others = words(self.peer()) + u32::from(self.key.protocol());
             if !self.shared.interfaces.is_own(self.local()) {
-                // Which of our hosts answers a broadcast is known when the way is. Without one nothing is sent.
+                // Which of our hosts answers a broadcast is known when the way is. Without one
+                // nothing is sent.
                 let _ = self.path(cx, this);
             }
             q.sum = words(self.local()) + others;

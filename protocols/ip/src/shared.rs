@@ -181,8 +181,9 @@ impl Shared {
         figures
     }
 
-    /// Queues a packet to ourselves; false, and it is dropped and counted, if the queue is full. It arrives by a timer of its own, so that nobody
-    /// is called while he still pushes, and a receiver that blocks holds up no other packet.
+    /// Queues a packet to ourselves; false, and it is dropped and counted, if the queue is full. It
+    /// arrives by a timer of its own, so that nobody is called while he still pushes, and a
+    /// receiver that blocks holds up no other packet.
     pub(crate) fn put_looped(&self, cx: &Kernel, this: &ProtocolRef, mut packet: Message) -> bool {
         packet.remove_attribute::<LinkCast>();
         let full = self.looped.borrow().len() >= self.config.loop_max;

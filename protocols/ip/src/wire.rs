@@ -397,7 +397,8 @@ impl Template {
     }
 }
 
-/// The header of a whole datagram without options, checked as by [`Header::parse`], and taken apart only where it is asked.
+/// The header of a whole datagram without options, checked as by [`Header::parse`], and taken apart
+/// only where it is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plain {
     /// The first eight octets and the next as numbers, then the receiver.
@@ -405,8 +406,8 @@ pub struct Plain {
 }
 
 impl Plain {
-    /// Reads the header if it is one of version 4, without options, of a whole datagram, of sound length and checksum; `None`
-    /// says that a closer look is needed.
+    /// Reads the header if it is one of version 4, without options, of a whole datagram, of sound
+    /// length and checksum; `None` says that a closer look is needed.
     #[inline]
     #[must_use]
     pub fn parse(octets: &[u8; HEADER_LEN]) -> Option<Self> {
@@ -430,7 +431,8 @@ impl Plain {
         let front = u64::from_be_bytes(*front);
         let middle = u64::from_be_bytes(*middle);
         let dst = u32::from_be_bytes(*dst);
-        // Version and header length; offset and "more fragments". The other flags may be as they like.
+        // Version and header length; offset and "more fragments". The other flags may be as they
+        // like.
         let common = front & 0xff00_0000_0000_3fff == 0x4500_0000_0000_0000;
         let mut sum = Checksum::new();
         sum.add_u64(front);

@@ -1,4 +1,5 @@
-//! Marks of congestion on their way up and down (RFC 3168, section 5), and what attributes cost a packet: nothing.
+//! Marks of congestion on their way up and down (RFC 3168, section 5), and what attributes cost a
+//! packet: nothing.
 
 mod common;
 
@@ -9,7 +10,8 @@ use xk_ip::wire::{Fragment, HEADER_LEN_MAX, OptionsBuf};
 use xk_kit::attribute::Ecn;
 use xk_testkit::kernel::octets;
 
-/// The two bits of a packet that goes with these attributes, whether it may be cut, and whether its header is in order.
+/// The two bits of a packet that goes with these attributes, whether it may be cut, and whether its
+/// header is in order.
 fn sent(host: &Host, mark: Option<Ecn>, dont: bool, len: usize) -> Vec<(u8, bool, usize)> {
     let session = host.open(PEER);
     let mut message = host.cx.message(&pattern(len));

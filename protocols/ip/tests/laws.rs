@@ -1,4 +1,5 @@
-//! The laws that every protocol keeps, checked for `ip` over a link and over a layer that takes hosts.
+//! The laws that every protocol keeps, checked for `ip` over a link and over a layer that takes
+//! hosts.
 
 use core::net::Ipv4Addr;
 use xk_core::graph::{Params, Value};
@@ -94,7 +95,8 @@ fn hosts(side: Side) -> Lower {
 /// It has hosts of its own: what it tells of them is in `host.rs`.
 const OF_LAYERS_ON_HOSTS: &str = "what is for many is not for one";
 
-/// Runs all laws but one. Where every frame is to have an outcome at once, fragments are not waited for.
+/// Runs all laws but one. Where every frame is to have an outcome at once, fragments are not waited
+/// for.
 fn keeps_the_laws(lower: fn(Side) -> Lower) {
     for (name, law) in LAWS.iter().filter(|(name, _)| *name != OF_LAYERS_ON_HOSTS) {
         let octets = if name.contains("damage") { 0 } else { 1 << 20 };

@@ -14,8 +14,8 @@
 //! Nothing.
 //!
 //! # Behaviour
-//! There is one session. A message pushed into it comes up from it after `delay`, in order, from a timer and so
-//! never within the push. At most `queue` messages are under way; one more is refused.
+//! There is one session. A message pushed into it comes up from it after `delay`, in order, from a
+//! timer and so never within the push. At most `queue` messages are under way; one more is refused.
 //!
 //! # Control
 //! Answers `max-packet` and `opt-packet`: `mtu`.

@@ -15,7 +15,8 @@ use xk_core::{
 use xk_kit::control::{MaxPacket, OptPacket};
 use xk_kit::wire_end::WireEnd;
 
-/// A delay of nothing would keep the kernel busy for ever with a message that two ends send to and fro.
+/// A delay of nothing would keep the kernel busy for ever with a message that two ends send to and
+/// fro.
 const DELAY_MIN: Duration = Duration::from_nanos(1);
 
 /// What it is like.
@@ -144,7 +145,8 @@ impl Protocol for Loop {
             let body = |upper| self.session(this, upper);
             self.0.end.deliver(cx, this, message, body);
         }
-        // The timer that has just gone off made room for this one; if not, the next push tries again.
+        // The timer that has just gone off made room for this one; if not, the next push tries
+        // again.
         let _ = self.0.arm(cx, this);
     }
 

@@ -219,8 +219,9 @@ impl Channels {
         (self.list.len(), busy, self.waits.get())
     }
 
-    /// A channel for a call to `host`: the one last used by the caller if it is free and was last used with that host; else another
-    /// one such; else one never used, else the one used longest ago. Waits if all are busy.
+    /// A channel for a call to `host`: the one last used by the caller if it is free and was last
+    /// used with that host; else another one such; else one never used, else the one used longest
+    /// ago. Waits if all are busy.
     #[inline]
     pub(crate) fn take(
         &self,
@@ -321,7 +322,8 @@ impl Channels {
         }
     }
 
-    /// Tells all calls of a session with this tag (any, if it is 0) that they are over. Answers whether there are any.
+    /// Tells all calls of a session with this tag (any, if it is 0) that they are over. Answers
+    /// whether there are any.
     #[cold]
     pub(crate) fn tell_calls(&self, cx: &Kernel, session: SessionId, tag: u64, event: u16) -> bool {
         let cause = match event {

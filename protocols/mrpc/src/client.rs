@@ -1,4 +1,5 @@
-//! The client half (Sprite, rpcClient.c and rpcCall.c): a call on its channel, and the packets that come for it.
+//! The client half (Sprite, rpcClient.c and rpcCall.c): a call on its channel, and the packets that
+//! come for it.
 
 use crate::channels::{
     ACKED, CANCELLED, CHALLENGED, CLOSED, Channel, FAILED, FRAGMENT, GAP, PARTIAL, REBOOTED,
@@ -73,7 +74,8 @@ impl MrpcSession {
         self.persist(cx, channel, (call, &kept), &mut retry, (waited, events))
     }
 
-    /// The header for the packets of a call sent now, under the ticket known now; notes what its reply will look like.
+    /// The header for the packets of a call sent now, under the ticket known now; notes what its
+    /// reply will look like.
     #[inline]
     fn stamp(&self, channel: &Channel, call: &Call) -> Result<Header, CallError> {
         let mut under = channel.sent_under.get();
@@ -114,7 +116,8 @@ impl MrpcSession {
                         let tries = retry.sent();
                         return Err(CallCause::TimedOut { tries }.into());
                     }
-                    // Every third time the request, by which a server that has rebooted shows itself.
+                    // Every third time the request, by which a server that has rebooted shows
+                    // itself.
                     if channel.partial.held() != 0 && !retry.sent().is_multiple_of(3) {
                         self.ask_missing(cx, channel, call);
                     } else {
@@ -178,8 +181,8 @@ impl MrpcSession {
         Some(Err(error))
     }
 
-    /// Which fragments to send when nothing was heard in time: the missing ones if the server has said what it has, else the last
-    /// alone, as a question.
+    /// Which fragments to send when nothing was heard in time: the missing ones if the server has
+    /// said what it has, else the last alone, as a question.
     fn unacknowledged(&self, channel: &Channel, call: &Call) -> u16 {
         let missing = call.cut.all() & !channel.delivered.get();
         if channel.delivered.get() == 0 || missing == 0 { call.cut.last() } else { missing }
@@ -229,7 +232,8 @@ impl MrpcSession {
 const CHALLENGES_MAX: u32 = 16;
 
 impl Shared {
-    /// The way of almost every reply: unfragmented, all in area 2, to the call that waits for it. The message otherwise.
+    /// The way of almost every reply: unfragmented, all in area 2, to the call that waits for it.
+    /// The message otherwise.
     #[inline(always)]
     pub(crate) fn reply_at_once(&self, octets: &[u8; HEADER_LEN]) -> Option<&Channel> {
         let channel = self.channels.get(crate::wire::u16_at::<10>(octets))?;

@@ -6,8 +6,8 @@ use xk_core::message::{Attribute, attribute_key};
 use xk_core::object::PushError;
 use xk_core::{Kernel, Message, SessionRef};
 
-/// How many octets at the front of a message are area 1, Sprite's parameters. An attribute of requests and replies, on their way
-/// down and up; without it all is area 2.
+/// How many octets at the front of a message are area 1, Sprite's parameters. An attribute of
+/// requests and replies, on their way down and up; without it all is area 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameters {
     /// Octets, at most 1024.
@@ -41,8 +41,8 @@ pub(crate) struct Cut {
 }
 
 impl Cut {
-    /// How a message of `len` octets, `area1` of them area 1, goes in packets of `usual` octets; of up to `max` octets if the
-    /// fragments would be too many otherwise. `None` if it is too big.
+    /// How a message of `len` octets, `area1` of them area 1, goes in packets of `usual` octets; of
+    /// up to `max` octets if the fragments would be too many otherwise. `None` if it is too big.
     #[inline]
     pub(crate) fn new(len: usize, area1: usize, (usual, max): (usize, usize)) -> Option<Self> {
         if len <= usual && area1 == 0 {
@@ -105,8 +105,9 @@ impl Cut {
         }
     }
 
-    /// Sends those fragments of a message that `mask` names, the last with `extra` flags; if it is not fragmented, the whole.
-    /// `None` stands for an empty message. Counts nothing: what does not go is sent again.
+    /// Sends those fragments of a message that `mask` names, the last with `extra` flags; if it is
+    /// not fragmented, the whole. `None` stands for an empty message. Counts nothing: what does not
+    /// go is sent again.
     pub(crate) fn send(
         &self,
         cx: &Kernel,
@@ -226,7 +227,8 @@ impl Partial {
         if self.held.get() == header.all() { Taken::Complete } else { Taken::New }
     }
 
-    /// The whole message and how much of it is area 1, if the fragments fit together; nothing is held then.
+    /// The whole message and how much of it is area 1, if the fragments fit together; nothing is
+    /// held then.
     pub(crate) fn join(&self) -> Option<(Message, u16)> {
         let (mut whole, mut ends): (Option<Message>, [u16; 2]) = (None, [0, 0]);
         let mut fits = true;

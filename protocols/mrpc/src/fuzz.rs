@@ -1,4 +1,5 @@
-//! Fuzz targets: of the header, and of the layer as server and client between two others, with time steps.
+//! Fuzz targets: of the header, and of the layer as server and client between two others, with time
+//! steps.
 
 use crate::wire::{ACK, ERROR, HEADER_LEN, Header, NACK, REPLY, REQUEST, SERVER};
 use crate::{Config, Parameters};
@@ -20,7 +21,8 @@ use xk_core::{
 use xk_kit::call::PROCEDURE;
 use xk_kit::control::{MyHost, PeerHost};
 
-/// Reads `data` as a header, writes it again and compares; says whether it is acceptable, and prints it.
+/// Reads `data` as a header, writes it again and compares; says whether it is acceptable, and
+/// prints it.
 ///
 /// # Panics
 /// If the codec does not keep what it reads.
@@ -68,7 +70,8 @@ struct Stage {
     ticket: Cell<u16>,
     /// How many calls were executed.
     executed: Cell<u64>,
-    /// The calls that were: boot id, ticket, channel and number. Under another ticket it is another incarnation's.
+    /// The calls that were: boot id, ticket, channel and number. Under another ticket it is another
+    /// incarnation's.
     known: RefCell<BTreeSet<(u32, u16, u16, u32)>>,
     /// How deep pushes are nested.
     depth: Cell<u32>,
@@ -271,8 +274,8 @@ fn call(cx: &Kernel, session: &SessionRef, script: &Script) {
     drop(session.call(cx, message));
 }
 
-/// Lets `data` be the script of what arrives, is called, and how time goes by, at a host with three procedures; then takes
-/// everything down.
+/// Lets `data` be the script of what arrives, is called, and how time goes by, at a host with three
+/// procedures; then takes everything down.
 ///
 /// # Panics
 /// If a call is executed twice, a packet sent is wrong, or a message is left.

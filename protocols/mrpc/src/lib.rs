@@ -1,6 +1,6 @@
 //! # Synopsis
-//! `mrpc LOWER` — monolithic Sprite RPC: calls between hosts, executed at most once, of up to 16 KiB each way, with channels,
-//! implicit acknowledgement and fragmentation in one header.
+//! `mrpc LOWER` — monolithic Sprite RPC: calls between hosts, executed at most once, of up to 16
+//! KiB each way, with channels, implicit acknowledgement and fragmentation in one header.
 //!
 //! # Realm
 //! rpc
@@ -8,45 +8,55 @@
 //! # Participants
 //! A procedure's number (16 bits, Sprite's command) on top of what the layer below needs.
 //!
-//! - `open`: peer `procedure3@10.0.0.2`, over a bare link `procedure3`; the local participant may be left open.
+//! - `open`: peer `procedure3@10.0.0.2`, over a bare link `procedure3`; the local participant may
+//!   be left open.
 //! - `open_enable`: `procedure3`, or `*` for every procedure that nobody else takes.
 //!
 //! # Above
 //! Whatever calls or is called. A session stands for one procedure of one peer.
 //!
 //! # Below
-//! One protocol whose participants are IPv4 hosts (arp, ip, vip), or a link with one other end, where hosts are 0.0.0.0. It is
-//! never pushed more than one packet of the layer below, at most 1500 octets, and says so to `largest-push`. Over arp without an
-//! ip, `address` says which host this one is.
+//! One protocol whose participants are IPv4 hosts (arp, ip, vip), or a link with one other end,
+//! where hosts are 0.0.0.0. It is never pushed more than one packet of the layer below, at most
+//! 1500 octets, and says so to `largest-push`. Over arp without an ip, `address` says which host
+//! this one is.
 //!
 //! # Behaviour
-//! A call takes one of the channels: the one that its session used last, else one last used with the same server, one never used,
-//! the one used longest ago. If all are busy it waits. The reply acknowledges the request, the next request on the channel the
-//! reply. What is not answered is sent again, after 100 ms (500 ms if a message is fragmented), doubled up to a second; over an
-//! internet after 500 ms (a second), up to four. After eight tries without a sign of life the call has timed out. A server that is
-//! at work on the call acknowledges it; then it is asked every five seconds at most, for as long as the caller wants. A server
-//! without a free process says so, and is asked again after two seconds, doubled up to fifteen; the eighth time the call is
-//! rejected as "server busy".
+//! A call takes one of the channels: the one that its session used last, else one last used with
+//! the same server, one never used, the one used longest ago. If all are busy it waits. The reply
+//! acknowledges the request, the next request on the channel the reply. What is not answered is
+//! sent again, after 100 ms (500 ms if a message is fragmented), doubled up to a second; over an
+//! internet after 500 ms (a second), up to four. After eight tries without a sign of life the call
+//! has timed out. A server that is at work on the call acknowledges it; then it is asked every five
+//! seconds at most, for as long as the caller wants. A server without a free process says so, and
+//! is asked again after two seconds, doubled up to fifteen; the eighth time the call is rejected as
+//! "server busy".
 //!
-//! Messages above the fragment's size go in up to sixteen fragments; only those that the peer says it lacks are sent again. What is
-//! sent again bears the number of its round, and what answers it the same: each round is answered once and each answer acted upon
-//! once, so packets that the network doubles or reorders multiply nothing. Where
-//! both areas of the header are wanted, the attribute `Parameters` says how much of a message is area 1, at most 1024 octets.
+//! Messages above the fragment's size go in up to sixteen fragments; only those that the peer says
+//! it lacks are sent again. What is sent again bears the number of its round, and what answers it
+//! the same: each round is answered once and each answer acted upon once, so packets that the
+//! network doubles or reorders multiply nothing. Where both areas of the header are wanted, the
+//! attribute `Parameters` says how much of a message is area 1, at most 1024 octets.
 //!
-//! Requests are executed on the arriving shepherd, and a procedure may block and call. Duplicates meanwhile are acknowledged, those
-//! behind the reply that ask for it get the saved reply again, a fragmented one's last fragment. A reply is kept until the client calls again on the channel or says that it has it,
-//! for which it is asked every two seconds; after three minutes it is dropped.
+//! Requests are executed on the arriving shepherd, and a procedure may block and call. Duplicates
+//! meanwhile are acknowledged, those behind the reply that ask for it get the saved reply again, a
+//! fragmented one's last fragment. A reply is kept until the client calls again on the channel or
+//! says that it has it, for which it is asked every two seconds; after three minutes it is dropped.
 //!
-//! A server executes calls of clients whose boot it knows alone. The first call of a boot of a client is challenged: the server
-//! answers with a ticket (a negative acknowledgement with the error flag, the ticket as the server process), and the client sends
-//! the call again with it. A client without a ticket sends of a fragmented call the last fragment alone. So neither a server that has rebooted nor one that has forgotten a client executes a call twice, nor an
-//! old duplicate. A client whose server rebooted in the middle of a call gets "rebooted", and does not know whether it was executed.
+//! A server executes calls of clients whose boot it knows alone. The first call of a boot of a
+//! client is challenged: the server answers with a ticket (a negative acknowledgement with the
+//! error flag, the ticket as the server process), and the client sends the call again with it. A
+//! client without a ticket sends of a fragmented call the last fragment alone. So neither a server
+//! that has rebooted nor one that has forgotten a client executes a call twice, nor an old
+//! duplicate. A client whose server rebooted in the middle of a call gets "rebooted", and does not
+//! know whether it was executed.
 //!
 //! An attribute `Echo` of the request has it answered by the peer's dispatcher, without a process.
 //!
 //! # Control
-//! Answers `my-procedure`, `peer-host`, `my-host`, `max-packet` (16384), `opt-packet` (sessions: the fragment's size), `peer-proved`, `cancel-call`,
-//! `largest-push` (1500), `describe`, `list-sessions`, `list-maps`; forwards the rest.
+//! Answers `my-procedure`, `peer-host`, `my-host`, `max-packet` (16384), `opt-packet` (sessions:
+//! the fragment's size), `peer-proved`, `cancel-call`, `largest-push` (1500), `describe`,
+//! `list-sessions`, `list-maps`; forwards the rest.
 //!
 //! # Example
 //! ```kdl
@@ -59,10 +69,12 @@
 //! ```
 //!
 //! # Standard
-//! Paper 001 (Hutchinson, Peterson, Abbott, O'Malley: RPC in the x-Kernel, 1989), section 3 and appendix; Welch, The Sprite Remote
-//! Procedure Call System; protocol number 90 by RFC 1700. Departures: requests bear tickets; call numbers begin anywhere; only
-//! later numbers than a channel's last are taken; three bits that only Sprite used number the rounds; a partial acknowledgement is answered at once; the eighth negative one ends the
-//! call. Not covered: broadcasts, a delay between fragments.
+//! Paper 001 (Hutchinson, Peterson, Abbott, O'Malley: RPC in the x-Kernel, 1989), section 3 and
+//! appendix; Welch, The Sprite Remote Procedure Call System; protocol number 90 by RFC 1700.
+//! Departures: requests bear tickets; call numbers begin anywhere; only later numbers than a
+//! channel's last are taken; three bits that only Sprite used number the rounds; a partial
+//! acknowledgement is answered at once; the eighth negative one ends the call. Not covered:
+//! broadcasts, a delay between fragments.
 #![no_std]
 
 extern crate alloc;

@@ -122,7 +122,8 @@ impl Process {
         self.bound.get()
     }
 
-    /// How a call's number lies to the one that it is at: `None` if it is another and older one (serial number arithmetic).
+    /// How a call's number lies to the one that it is at: `None` if it is another and older one
+    /// (serial number arithmetic).
     #[inline(always)]
     pub(crate) fn compare(&self, sequence: u32) -> Option<Age> {
         let Some(last) = self.sequence.get() else {
@@ -135,7 +136,8 @@ impl Process {
         }
     }
 
-    /// Whether a packet is of its client, whose headers look as they did last, and came the same way.
+    /// Whether a packet is of its client, whose headers look as they did last, and came the same
+    /// way.
     pub(crate) fn is_of(&self, header: &Header, lower: &SessionRef) -> bool {
         let known = self.header(0, 0);
         self.lower_id.get() == lower.id().0
@@ -248,8 +250,8 @@ impl Processes {
         self.map.get(&key)
     }
 
-    /// A new process. If there is no room, the one free for longest goes, of the same client if that has its share; its
-    /// host's number is told to `forget`. `None` if none is free.
+    /// A new process. If there is no room, the one free for longest goes, of the same client if
+    /// that has its share; its host's number is told to `forget`. `None` if none is free.
     pub(crate) fn make(
         &self,
         key: Key,

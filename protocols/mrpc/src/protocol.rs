@@ -29,7 +29,8 @@ pub struct Mrpc {
 /// Builds it from its place in a graph.
 ///
 /// # Errors
-/// [`BuildError::Lower`] if the graph gives it nothing to stand on, [`BuildError::Param`] for an address or timers that are none.
+/// [`BuildError::Lower`] if the graph gives it nothing to stand on, [`BuildError::Param`] for an
+/// address or timers that are none.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let config = read(build.params)?;
     Ok(add(build.cx, build.name, build.lower(0)?, config))
@@ -101,7 +102,8 @@ fn strip(message: &mut Message, size: usize) {
 }
 
 impl Mrpc {
-    /// The way of almost every request: unfragmented, new, on a channel of a client that is known. Its process and body's octets.
+    /// The way of almost every request: unfragmented, new, on a channel of a client that is known.
+    /// Its process and body's octets.
     #[inline(always)]
     fn request_at_once(
         &self,

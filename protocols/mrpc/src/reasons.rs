@@ -7,8 +7,8 @@ use xk_kit::call;
 
 /// Of another boot of the peer than the one that the conversation is with.
 pub static WRONG_BOOT: Reason = Reason::new("wrong boot id", Class::NotMine);
-/// A call older than the one that the channel is at, one already answered and acknowledged, or a packet
-/// that was there already and asks for nothing.
+/// A call older than the one that the channel is at, one already answered and acknowledged, or a
+/// packet that was there already and asks for nothing.
 pub static REPLAYED: Reason = Reason::new("replayed", Class::Bad);
 /// For a channel that the host does not have.
 pub static UNKNOWN_CHANNEL: Reason = Reason::new("unknown channel", Class::Bad);
@@ -39,7 +39,8 @@ pub(crate) fn of_wire(error: Error) -> &'static Reason {
     }
 }
 
-/// Sprite's codes, of which the header has room for the low 16 bits (rpcTypes.h), then those that Sprite does not know.
+/// Sprite's codes, of which the header has room for the low 16 bits (rpcTypes.h), then those that
+/// Sprite does not know.
 const CODES: [(u16, &Reason); 10] = [
     (0x0004, &call::SYSTEM_ERROR),
     (0x0000, &call::BAD_ARGUMENTS),
@@ -58,7 +59,8 @@ pub(crate) const NACK_CODE: u16 = 0x000b;
 
 static PARAMETERS_TOO_BIG: Reason = Reason::new("parameters too big", Class::Bad);
 
-/// The code by which a client is told a reason; Sprite's INTERNAL for what it would make nothing of.
+/// The code by which a client is told a reason; Sprite's INTERNAL for what it would make nothing
+/// of.
 pub(crate) fn code_of(reason: &Reason) -> u16 {
     let found = CODES.iter().find(|(_, known)| **known == *reason);
     found.map_or(CODES[0].0, |(code, _)| *code)

@@ -1,4 +1,5 @@
-//! The server half (Sprite, rpcServer.c and rpcDaemon.c): what a packet means in each state of its process.
+//! The server half (Sprite, rpcServer.c and rpcDaemon.c): what a packet means in each state of its
+//! process.
 //!
 //! | packet | state | action |
 //! | --- | --- | --- |
@@ -40,12 +41,14 @@ use xk_kit::incarnation::{Admission, FIRST};
 pub(crate) const PASS: Duration = Duration::from_secs(2);
 /// So many unanswered questions whether a channel is idle go out one per pass, later ones seldom.
 const PROBES: u64 = 10;
-/// A partial request that nothing was added to for so long is dropped: no client waits so long between two tries.
+/// A partial request that nothing was added to for so long is dropped: no client waits so long
+/// between two tries.
 const PARTIAL_KEPT: Duration = Duration::from_secs(30);
-/// A reply that was not acknowledged for so long is dropped. No client still asks for it: eight tries at most fifteen seconds apart
-/// are over by then.
+/// A reply that was not acknowledged for so long is dropped. No client still asks for it: eight
+/// tries at most fifteen seconds apart are over by then.
 const REPLY_KEPT: Duration = Duration::from_secs(180);
-/// A process that was not used for so long is given up, so that no number of its last call comes round again.
+/// A process that was not used for so long is given up, so that no number of its last call comes
+/// round again.
 const PROCESS_KEPT: Duration = Duration::from_secs(300);
 
 impl Shared {

@@ -20,8 +20,8 @@ use xk_kit::neighbour::is_far;
 /// The largest packet pushed below, in octets (paper 001, section 3.1).
 pub const PACKET_OCTETS_MAX: usize = 1500;
 
-/// Lets a request go no further than to the peer's dispatcher, which sends its octets back: a probe of the way alone. An
-/// attribute of the request.
+/// Lets a request go no further than to the peer's dispatcher, which sends its octets back: a probe
+/// of the way alone. An attribute of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echo;
 
@@ -130,7 +130,8 @@ impl MrpcSession {
         self.server.get_or_init(|| self.shared.servers.of(self.hosts.1))
     }
 
-    /// The waits that suit where the peer is now. Looked at again by each call that is not answered at once, since hosts move.
+    /// The waits that suit where the peer is now. Looked at again by each call that is not answered
+    /// at once, since hosts move.
     #[cold]
     pub(crate) fn look_at_timers(&self, cx: &Kernel) -> Timers {
         self.timers.set(timers(cx, &self.shared, &self.lower));

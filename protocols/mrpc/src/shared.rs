@@ -14,7 +14,8 @@ use xk_core::object::SessionTable;
 use xk_core::{Kernel, Message, ProtocolRef, SessionRef};
 use xk_kit::incarnation::{Clients, Servers};
 
-/// A session below, a procedure, and the protocol above that opened the session; [`PASSIVE`] if a request made it.
+/// A session below, a procedure, and the protocol above that opened the session; [`PASSIVE`] if a
+/// request made it.
 pub(crate) type Key = (u64, u32, u32);
 
 /// In the place of the protocol above.
@@ -111,7 +112,8 @@ impl Shared {
         self.sequence.get()
     }
 
-    /// Unbinds a session, if it is bound: one that found the table full is not, and another may have its key.
+    /// Unbinds a session, if it is bound: one that found the table full is not, and another may
+    /// have its key.
     pub(crate) fn unbind(&self, key: &Key, session: &SessionRef) {
         self.sessions.release(key, session);
     }

@@ -1,4 +1,5 @@
-//! The header (paper 001, appendix): 36 octets in network order without gaps, and what makes one acceptable.
+//! The header (paper 001, appendix): 36 octets in network order without gaps, and what makes one
+//! acceptable.
 
 use core::fmt;
 
@@ -19,7 +20,8 @@ pub const PLSACK: u16 = 0x0001;
 pub const LASTFRAG: u16 = 0x0002;
 /// With [`ACK`]: asks whether a channel is idle, or says so.
 pub const CLOSE: u16 = 0x0004;
-/// With [`REPLY`]: the call failed, the command is the code. With [`NACK`]: a challenge, the process is the ticket.
+/// With [`REPLY`]: the call failed, the command is the code. With [`NACK`]: a challenge, the
+/// process is the ticket.
 pub const ERROR: u16 = 0x0008;
 /// For the server half of the receiver; else for its client half.
 pub const SERVER: u16 = 0x0010;
@@ -40,9 +42,11 @@ pub const ROUND: u16 = 0x00e0;
 /// Bits that must be 0.
 const RESERVED: u16 = 0xe000;
 
-/// Where the octets from the client's host to the fragment count lie, by which a client knows a reply.
+/// Where the octets from the client's host to the fragment count lie, by which a client knows a
+/// reply.
 pub(crate) const REPLY_KEY: core::ops::Range<usize> = 2..20;
-/// Where the octets from the client's host to the server process lie, by which a server knows a channel.
+/// Where the octets from the client's host to the server process lie, by which a server knows a
+/// channel.
 pub(crate) const CHANNEL_KEY: core::ops::Range<usize> = 2..14;
 
 /// The header, as it lies in the packet.
@@ -83,7 +87,8 @@ pub enum Error {
     Flags,
     /// Beyond the limits of the areas.
     TooBig,
-    /// A fragment count above 16, a mask of data that is not one bit below the count, or offsets without fragments.
+    /// A fragment count above 16, a mask of data that is not one bit below the count, or offsets
+    /// without fragments.
     Fragment,
 }
 
@@ -181,7 +186,8 @@ impl Header {
         Round(self.flags & ROUND)
     }
 
-    /// Whether it is a whole message or the last packet of a batch, and so to be answered if no other is.
+    /// Whether it is a whole message or the last packet of a batch, and so to be answered if no
+    /// other is.
     pub(crate) fn is_last(&self) -> bool {
         self.fragments == 0 || self.flags & (LASTFRAG | PLSACK) != 0
     }

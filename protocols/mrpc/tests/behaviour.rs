@@ -1,4 +1,5 @@
-//! Calls between two hosts: what is lost, doubled, late, too much, and what a person would see of it.
+//! Calls between two hosts: what is lost, doubled, late, too much, and what a person would see of
+//! it.
 
 mod net;
 

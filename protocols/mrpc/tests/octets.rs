@@ -1,4 +1,5 @@
-//! The vectors of the header as they pass between two hosts, octet by octet, and packets that nobody should have sent.
+//! The vectors of the header as they pass between two hosts, octet by octet, and packets that
+//! nobody should have sent.
 
 mod net;
 

@@ -1,5 +1,6 @@
-//! At most once, against a model: two clients and a server on a network that loses, doubles, delays and splits, whose hosts crash
-//! and boot again. Every choice comes from one seed, which is printed when something is wrong.
+//! At most once, against a model: two clients and a server on a network that loses, doubles, delays
+//! and splits, whose hosts crash and boot again. Every choice comes from one seed, which is printed
+//! when something is wrong.
 //!
 //! `cargo test -p xk-mrpc --test simulation -- --ignored` runs 10,000 seeds; `XK_SEED=7` runs one.
 
@@ -202,7 +203,8 @@ impl Run {
         self.sums.crashes += 1;
         if at != 1 {
             for issued in self.issued.iter_mut().filter(|i| !i.outcome.is_there()) {
-                // Which client's it was does not matter: an orphan's outcome says nothing either way.
+                // Which client's it was does not matter: an orphan's outcome says nothing either
+                // way.
                 issued.orphaned = true;
             }
         }

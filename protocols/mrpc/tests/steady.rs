@@ -1,4 +1,5 @@
-//! Calls in steady state, over a pipe between two kernels' worth of layers in one kernel: nothing is allocated, and two packets go.
+//! Calls in steady state, over a pipe between two kernels' worth of layers in one kernel: nothing
+//! is allocated, and two packets go.
 
 use core::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -118,7 +119,8 @@ impl Protocol for Server {
     }
 }
 
-/// Makes so many calls of so many octets and a third more; answers the allocations of the last three quarters.
+/// Makes so many calls of so many octets and a third more; answers the allocations of the last
+/// three quarters.
 fn calls(count: u32, len: usize) -> (u64, u64) {
     let cx = TestKernel::with_switch(1, Box::new(CoroutineSwitch::new()));
     let (a, b) = (End::new(), End::new());
@@ -181,8 +183,8 @@ fn nothing_is_allocated_per_call() {
     }
 }
 
-/// Figures for a person: `cargo test --release -p xk-mrpc --test steady -- --ignored --nocapture`. With `XK_CALLS=1000` and
-/// `XK_OCTETS=0` just these calls, for a profiler.
+/// Figures for a person: `cargo test --release -p xk-mrpc --test steady -- --ignored --nocapture`.
+/// With `XK_CALLS=1000` and `XK_OCTETS=0` just these calls, for a profiler.
 #[test]
 #[ignore = "a measurement"]
 fn how_long_a_call_takes() {

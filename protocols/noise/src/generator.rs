@@ -122,7 +122,8 @@ pub struct Generator {
     random: Random,
     /// How many frames there were.
     count: u64,
-    /// A fragment to send next that overlaps or repeats the last one: identification, source, protocol.
+    /// A fragment to send next that overlaps or repeats the last one: identification, source,
+    /// protocol.
     second: Option<(u16, Ipv4Addr, u8)>,
     /// What others have sent to the target, one of each kind.
     heard: Vec<(replay::Sort, Vec<u8>)>,

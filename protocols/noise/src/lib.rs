@@ -1,5 +1,6 @@
 //! # Synopsis
-//! `noise WIRE to="10.0.0.1" ether="02:00:00:00:00:01"` — sends frames that nobody should send, to try what a host bears.
+//! `noise WIRE to="10.0.0.1" ether="02:00:00:00:00:01"` — sends frames that nobody should send, to
+//! try what a host bears.
 //!
 //! # Realm
 //! top (an anchor: no header, no sessions of its own)
@@ -14,26 +15,28 @@
 //! A wire that carries Ethernet frames, or a layer on one that lets them through, such as `pcap`.
 //!
 //! # Behaviour
-//! It sends `rate` frames a second, in groups of a thousandth of a second, all different, all from one seed. What they are
-//! `kind` says: `arp` (requests, replies, announcements and conflicts of forged hosts), `fragments` (tiny, overlapping,
-//! never complete, beyond the longest datagram, twice), `udp` (right and wrong, for the port and others), `icmp` (requests,
-//! errors with forged quotes, redirects, unknown types), `ip` (headers with any version, length, option, protocol and
-//! checksum), `ethernet` (headers of all kinds and octets of no kind), `sessions` (datagrams that are all right, each from a
-//! new peer), `pings` (the same for echo requests), `segments` (TCP's, right and wrong, with any flags and options), `syns` (SYNs
-//! for the port that are all right, each from a new peer), `calls` (of ONC RPC, by datagrams, each
-//! from a new peer), `connects` (SYNs as well, and the handshake is completed where the answer
-//! comes along the link), `replays` (what others have sent to the target along the link, each time
-//! in the name of another host, wherever the sender's address stands in it), or `mixed`: any of
-//! these but the last three.
+//! It sends `rate` frames a second, in groups of a thousandth of a second, all different, all from
+//! one seed. What they are `kind` says: `arp` (requests, replies, announcements and conflicts of
+//! forged hosts), `fragments` (tiny, overlapping, never complete, beyond the longest datagram,
+//! twice), `udp` (right and wrong, for the port and others), `icmp` (requests, errors with forged
+//! quotes, redirects, unknown types), `ip` (headers with any version, length, option, protocol and
+//! checksum), `ethernet` (headers of all kinds and octets of no kind), `sessions` (datagrams that
+//! are all right, each from a new peer), `pings` (the same for echo requests), `segments` (TCP's,
+//! right and wrong, with any flags and options), `syns` (SYNs for the port that are all right, each
+//! from a new peer), `calls` (of ONC RPC, by datagrams, each from a new peer), `connects` (SYNs as
+//! well, and the handshake is completed where the answer comes along the link), `replays` (what
+//! others have sent to the target along the link, each time in the name of another host, wherever
+//! the sender's address stands in it), or `mixed`: any of these but the last three.
 //!
-//! When the wire takes no more, the rest of the group waits for the next one. With `answers` it answers ARP requests for
-//! the hosts that it pretends to be, so that the victim's cache fills with confirmed entries.
+//! When the wire takes no more, the rest of the group waits for the next one. With `answers` it
+//! answers ARP requests for the hosts that it pretends to be, so that the victim's cache fills with
+//! confirmed entries.
 //!
 //! Use it against hosts that are yours.
 //!
 //! # Control
-//! Answers `report`: `sent`, `refused` (by the wire), `received`, `answered`. It has finished when `count` frames are sent;
-//! without a count from the start. Forwards the rest.
+//! Answers `report`: `sent`, `refused` (by the wire), `received`, `answered`. It has finished when
+//! `count` frames are sent; without a count from the start. Forwards the rest.
 //!
 //! # Example
 //! ```kdl

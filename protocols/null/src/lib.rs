@@ -1,6 +1,6 @@
 //! # Synopsis
-//! `"null" LOWER` — a layer with a four-octet header and nothing else, for measuring what a layer costs. The quotes are
-//! needed: null is a keyword of the graph language.
+//! `"null" LOWER` — a layer with a four-octet header and nothing else, for measuring what a layer
+//! costs. The quotes are needed: null is a keyword of the graph language.
 //!
 //! # Realm
 //! async
@@ -15,13 +15,13 @@
 //! One protocol of the async realm, or a wire.
 //!
 //! # Behaviour
-//! A message sent gets the type number of the upper protocol in front, four octets in network order; on
-//! arrival the number finds the session, or the upper protocol that enabled it. Nothing is checked,
-//! repeated or ordered.
+//! A message sent gets the type number of the upper protocol in front, four octets in network
+//! order; on arrival the number finds the session, or the upper protocol that enabled it. Nothing
+//! is checked, repeated or ordered.
 //!
 //! # Control
-//! Answers `max-packet` and `opt-packet` (those of the layer below less four octets), `list-sessions`,
-//! `list-maps`, `describe`; forwards the rest.
+//! Answers `max-packet` and `opt-packet` (those of the layer below less four octets),
+//! `list-sessions`, `list-maps`, `describe`; forwards the rest.
 //!
 //! # Example
 //! ```kdl
@@ -33,7 +33,8 @@
 //! ```
 //!
 //! # Standard
-//! None; the base protocol of paper 000, section IV.B ("one could imagine a simpler null protocol").
+//! None; the base protocol of paper 000, section IV.B ("one could imagine a simpler null
+//! protocol").
 #![no_std]
 
 extern crate alloc;

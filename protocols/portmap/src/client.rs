@@ -46,7 +46,8 @@ fn unopened(error: OpenError) -> CallError {
 }
 
 impl Client {
-    /// Opens a session to a procedure of the port mapper at `host`, which may say at which port it is.
+    /// Opens a session to a procedure of the port mapper at `host`, which may say at which port it
+    /// is.
     pub(crate) fn open(
         &self,
         cx: &Kernel,
@@ -63,7 +64,8 @@ impl Client {
         self.lower.open(cx, Upper::new(this), participants)
     }
 
-    /// Calls a procedure of the port mapper at `host`, which may say at which port it is. `see` gets our own end of the session.
+    /// Calls a procedure of the port mapper at `host`, which may say at which port it is. `see`
+    /// gets our own end of the session.
     fn call<A: Xdr, R: Xdr>(
         &self,
         cx: &Kernel,
@@ -130,7 +132,8 @@ impl Client {
         Ok((address.port != 0).then_some(address.port))
     }
 
-    /// Registers a program of this host with the port mapper at `host`, or takes it back; what that says.
+    /// Registers a program of this host with the port mapper at `host`, or takes it back; what that
+    /// says.
     pub(crate) fn register(
         &self,
         cx: &Kernel,

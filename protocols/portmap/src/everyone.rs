@@ -1,5 +1,5 @@
-//! A session to a program of many hosts: their port mappers call it, each at the port that it has there (RFC 1833, sections 2.2.1 and
-//! 3.2: `CALLIT`, `BCAST`). Who has no such program is silent.
+//! A session to a program of many hosts: their port mappers call it, each at the port that it has
+//! there (RFC 1833, sections 2.2.1 and 3.2: `CALLIT`, `BCAST`). Who has no such program is silent.
 
 use crate::protocol::Shared;
 use crate::session::Key;
@@ -17,7 +17,8 @@ use xk_xdr::{Decoder, Xdr};
 
 /// Octets in front of the arguments: program, version, procedure, length.
 const FRONT_OCTETS: usize = 16;
-/// Of a result, so many octets hold all that lies in front: a length, an address of 255 octets with padding, and one more length.
+/// Of a result, so many octets hold all that lies in front: a length, an address of 255 octets with
+/// padding, and one more length.
 const LOOK_OCTETS: usize = 4 + 256 + 4;
 
 pub(crate) struct Everyone {
@@ -46,7 +47,8 @@ impl Everyone {
         request.push_array(&front).map_err(|_| PushError::NoBuffers)
     }
 
-    /// Leaves of a reply the procedure's results, with the program's port in place of the port mapper's.
+    /// Leaves of a reply the procedure's results, with the program's port in place of the port
+    /// mapper's.
     fn unwrap(&self, reply: &mut Message) -> Option<()> {
         let mut octets = [0; LOOK_OCTETS];
         let count = reply.copy_to(0, &mut octets);

@@ -1,7 +1,9 @@
-//! Calls of procedures by way of this server (RFC 1833, sections 2.2 and 3.2: `CALLIT`, `BCAST`, `INDIRECT`).
+//! Calls of procedures by way of this server (RFC 1833, sections 2.2 and 3.2: `CALLIT`, `BCAST`,
+//! `INDIRECT`).
 //!
-//! They go to servers that stand on this very layer, and nowhere else: no datagram is sent on behalf of others. The server learns
-//! who really called, so that a stranger gains nothing by coming this way.
+//! They go to servers that stand on this very layer, and nowhere else: no datagram is sent on
+//! behalf of others. The server learns who really called, so that a stranger gains nothing by
+//! coming this way.
 
 use crate::protocol::Shared;
 use crate::serve::{HEADROOM, Refusal, Request};
@@ -12,7 +14,8 @@ use xk_core::{Answer, Ask, Kernel, Message, Session, SessionRef};
 use xk_kit::call::{MyProcedure, NO_PROCEDURE, NO_PROGRAM, SYSTEM_ERROR};
 use xk_kit::onc::{MyProgram, ProcedureName};
 
-/// The program that lets clients mount file systems: it trusts the address of whoever asks (RFC 1813, appendix I).
+/// The program that lets clients mount file systems: it trusts the address of whoever asks (RFC
+/// 1813, appendix I).
 const MOUNT: u32 = 100_005;
 
 /// What is called.

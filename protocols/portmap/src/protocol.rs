@@ -1,4 +1,5 @@
-//! The protocol object: the server's requests, and the layer between programs and the table of them.
+//! The protocol object: the server's requests, and the layer between programs and the table of
+//! them.
 
 use crate::client::Client;
 use crate::everyone::Everyone;
@@ -36,7 +37,8 @@ pub struct Settings {
     pub netids: Vec<Netid>,
     /// The version that others are asked in.
     pub version: u32,
-    /// The host whose port mapper is told what is served above, and its port if it is not the usual one.
+    /// The host whose port mapper is told what is served above, and its port if it is not the usual
+    /// one.
     pub register: Option<Participant>,
     /// Whether it calls procedures on behalf of others.
     pub indirect: bool,
@@ -114,8 +116,8 @@ struct Served {
 }
 
 impl Shared {
-    /// This protocol and the one above that serves a procedure: who offers just this one before who offers all. Procedure 0 is
-    /// there wherever the version is.
+    /// This protocol and the one above that serves a procedure: who offers just this one before who
+    /// offers all. Procedure 0 is there wherever the version is.
     pub(crate) fn server_of(&self, name: ProcedureName) -> Option<(ProtocolRef, ProtocolRef)> {
         let is_meant = |wild: Wild<u32>, number| wild.value().is_none_or(|is| is == number);
         let served = self.served.borrow();
@@ -171,7 +173,8 @@ pub struct Portmap {
 /// Builds it from its place in a graph.
 ///
 /// # Errors
-/// [`BuildError`] if the graph gives it nothing to stand on, or somebody to register with who is none.
+/// [`BuildError`] if the graph gives it nothing to stand on, or somebody to register with who is
+/// none.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let settings = Settings::read(build.params)?;
     Ok(add(build.cx, build.name, build.lower(0)?, settings))
@@ -205,7 +208,8 @@ fn own((program, version, netid, port): (u32, u32, Netid, u16)) -> Mapped {
     Mapped { program, version, netid, at: Universal { host, port }, owner: Owner::Graph }
 }
 
-/// Whether the port in this participant, what lies below the program, is yet to be found: 0, or any.
+/// Whether the port in this participant, what lies below the program, is yet to be found: 0, or
+/// any.
 fn pop_unknown_port(rest: &mut Participant) -> bool {
     match rest.top() {
         Some(Part::Number(label, 0)) if *label == PORT_LABEL => rest.pop().is_some(),

@@ -45,8 +45,8 @@ impl Registrar {
         }
     }
 
-    /// Notes that a program is served from now on, or no more; there are no more notes than enables. It is told by a timer,
-    /// for nobody may block here.
+    /// Notes that a program is served from now on, or no more; there are no more notes than
+    /// enables. It is told by a timer, for nobody may block here.
     pub(crate) fn note(&self, cx: &Kernel, this: &ProtocolRef, what: What, is_set: bool) {
         let mut acts = self.acts.borrow_mut();
         acts.retain(|act| act.what != what);

@@ -165,8 +165,9 @@ impl Shared {
         Ok(is_gone)
     }
 
-    /// Only this host establishes and deletes mappings (section 2.2.2), and of its users only those whom the system lets have a
-    /// reserved port: whom a credential names, anyone can say. A layer without ports has no users.
+    /// Only this host establishes and deletes mappings (section 2.2.2), and of its users only those
+    /// whom the system lets have a reserved port: whom a credential names, anyone can say. A layer
+    /// without ports has no users.
     fn require_local(&self, request: &Request<'_>) -> Result<(), Refusal> {
         let port = request.session.ask(request.cx, PeerPort::default());
         if port.is_some_and(|peer| peer.port >= RESERVED) {

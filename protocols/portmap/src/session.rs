@@ -1,4 +1,5 @@
-//! A session that finds the port of its program at the first call, and again after it was not there.
+//! A session that finds the port of its program at the first call, and again after it was not
+//! there.
 
 use crate::client::{Asking, procedure_at};
 use crate::protocol::Shared;

@@ -6,7 +6,8 @@ use crate::wire::{AddressCount, CallCount, Statistics, VERSIONS};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
-/// How many programs or procedures are counted apart in each list; those that come later are not in it.
+/// How many programs or procedures are counted apart in each list; those that come later are not in
+/// it.
 const COUNTED_MAX: usize = 64;
 
 /// The figures of all versions.

@@ -77,8 +77,9 @@ impl Table {
         Self { list: RefCell::default(), max }
     }
 
-    /// Establishes a mapping: refused if there is one already for the program, version and transport, unless it is the same, or if
-    /// the table is full. One of the graph takes the place of one that a call has made.
+    /// Establishes a mapping: refused if there is one already for the program, version and
+    /// transport, unless it is the same, or if the table is full. One of the graph takes the place
+    /// of one that a call has made.
     pub fn set(&self, mapped: Mapped) -> bool {
         let mut list = self.list.borrow_mut();
         let mut all = list.iter_mut();
@@ -96,7 +97,8 @@ impl Table {
         true
     }
 
-    /// Deletes the mappings of a program and version, on one transport or on all, as far as `caller` may; true if there were some.
+    /// Deletes the mappings of a program and version, on one transport or on all, as far as
+    /// `caller` may; true if there were some.
     pub fn unset(&self, program: u32, version: u32, netid: Option<Netid>, caller: Owner) -> bool {
         let mut list = self.list.borrow_mut();
         let before = list.len();
@@ -123,7 +125,8 @@ impl Table {
         list.iter().find(|m| m.is_of(program, version, netid)).copied()
     }
 
-    /// The same; in another version if it is not there in this one, for the call to be told which there are.
+    /// The same; in another version if it is not there in this one, for the call to be told which
+    /// there are.
     #[must_use]
     pub fn find(&self, program: u32, version: u32, netid: Netid) -> Option<Mapped> {
         self.exact(program, version, netid).or_else(|| {

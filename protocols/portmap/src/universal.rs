@@ -1,5 +1,6 @@
-//! Universal addresses: those of a transport as text. For UDP and TCP over IPv4 `h1.h2.h3.h4.p1.p2`, host and port octet by octet
-//! (RFC 5665, section 5.2.3.3; RFC 1833, section 2.1, leaves their form to the transport).
+//! Universal addresses: those of a transport as text. For UDP and TCP over IPv4
+//! `h1.h2.h3.h4.p1.p2`, host and port octet by octet (RFC 5665, section 5.2.3.3; RFC 1833, section
+//! 2.1, leaves their form to the transport).
 
 use alloc::format;
 use alloc::string::String;
@@ -81,8 +82,9 @@ impl Universal {
         format!("{self}")
     }
 
-    /// As the socket interface of most machines has it, `sockaddr_in`: the family 2 in the machine's order of octets, which is taken
-    /// to be the more common one; the port, the host, zeroes. RFC 1833 says only that it is specific to the transport.
+    /// As the socket interface of most machines has it, `sockaddr_in`: the family 2 in the
+    /// machine's order of octets, which is taken to be the more common one; the port, the host,
+    /// zeroes. RFC 1833 says only that it is specific to the transport.
     #[must_use]
     pub fn to_socket(self) -> [u8; SOCKET_OCTETS] {
         let mut octets = [0; SOCKET_OCTETS];

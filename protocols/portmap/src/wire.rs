@@ -12,7 +12,8 @@ pub const VERSION_PMAP: u32 = 2;
 pub const VERSION_RPCB: u32 = 3;
 /// The second.
 pub const VERSION_RPCB4: u32 = 4;
-/// The versions there are, in the order of their statistics (section 2.1, `RPCBVERS_2_STAT` and the others).
+/// The versions there are, in the order of their statistics (section 2.1, `RPCBVERS_2_STAT` and the
+/// others).
 pub const VERSIONS: [u32; 3] = [VERSION_PMAP, VERSION_RPCB, VERSION_RPCB4];
 
 /// The procedures (sections 2.1 and 3.1). Some are not in all versions.
@@ -23,7 +24,8 @@ pub mod procedure {
     pub const SET: u32 = 1;
     /// Deletes mappings.
     pub const UNSET: u32 = 2;
-    /// Where a program is: a port in version 2 (`GETPORT`), a universal address after that (`GETADDR`).
+    /// Where a program is: a port in version 2 (`GETPORT`), a universal address after that
+    /// (`GETADDR`).
     pub const GET: u32 = 3;
     /// All mappings.
     pub const DUMP: u32 = 4;
@@ -48,7 +50,8 @@ pub mod procedure {
 /// How many procedures the statistics have room for (section 2.1, `RPCBSTAT_HIGHPROC`).
 pub const PROCEDURES: usize = 13;
 
-/// Octets of an identifier, an address or an owner at most. The standard has no limit; longer ones are garbage here.
+/// Octets of an identifier, an address or an owner at most. The standard has no limit; longer ones
+/// are garbage here.
 pub const TEXT_MAX: u32 = 255;
 
 /// An identifier, an address or an owner.
@@ -93,7 +96,8 @@ structure! {
 }
 
 structure! {
-    /// What version 2 calls (section 3.1, `call_args`), and the others (section 2.1, `rpcb_rmtcallargs`).
+    /// What version 2 calls (section 3.1, `call_args`), and the others (section 2.1,
+    /// `rpcb_rmtcallargs`).
     CallArguments {
         /// The program.
         program: u32,

@@ -11,28 +11,31 @@
 //! Nothing.
 //!
 //! # Below
-//! One protocol of the async realm, or a link with one other end. On `icmp` it is ping; on `udp` a client of `echo`;
-//! on `eth`, `ip` and `null` it has the number of `echo`.
+//! One protocol of the async realm, or a link with one other end. On `icmp` it is ping; on `udp` a
+//! client of `echo`; on `eth`, `ip` and `null` it has the number of `echo`.
 //!
 //! # Behaviour
-//! It opens a session when `start` has passed and sends `count` messages, one every `interval`; with an interval of
-//! zero the next one as soon as the one before came back or timed out. Each message is expected back unchanged.
+//! It opens a session when `start` has passed and sends `count` messages, one every `interval`;
+//! with an interval of zero the next one as soon as the one before came back or timed out. Each
+//! message is expected back unchanged.
 //!
-//! A message begins with its sequence number, eight octets, and the time of sending in nanoseconds, eight octets, as
-//! far as its size allows; the rest is a pattern that follows from the number. One of less than eight octets is taken
-//! for the answer to the oldest message of its size; it is counted and not timed.
+//! A message begins with its sequence number, eight octets, and the time of sending in nanoseconds,
+//! eight octets, as far as its size allows; the rest is a pattern that follows from the number. One
+//! of less than eight octets is taken for the answer to the oldest message of its size; it is
+//! counted and not timed.
 //!
-//! A message that is not back after `timeout` is lost; if it comes later all the same it counts as late. At most
-//! 65536 messages are awaited at a time, the oldest one beyond that is given up.
+//! A message that is not back after `timeout` is lost; if it comes later all the same it counts as
+//! late. At most 65536 messages are awaited at a time, the oldest one beyond that is given up.
 //!
-//! On a stream (`tcp`) what comes back is cut into messages of the sizes that went, in their order. When it breaks, what is
-//! awaited is lost and nothing more is sent.
+//! On a stream (`tcp`) what comes back is cut into messages of the sizes that went, in their order.
+//! When it breaks, what is awaited is lost and nothing more is sent.
 //!
 //! # Control
-//! Answers `report`: `sent`, `received`, `lost`, `corrupt`, `duplicates`, `late`, what could not be sent and what the
-//! network reported by kind, why the stream broke, and `rtt min`, `rtt avg`, `rtt p50`, `rtt max`. It has finished when every
-//! message is answered, lost or failed; it has failed if then nothing came back, or anything came back corrupt, or if the
-//! stream broke. Takes `network-error` and `stream-notice`; forwards the rest.
+//! Answers `report`: `sent`, `received`, `lost`, `corrupt`, `duplicates`, `late`, what could not be
+//! sent and what the network reported by kind, why the stream broke, and `rtt min`, `rtt avg`,
+//! `rtt p50`, `rtt max`. It has finished when every message is answered, lost or failed; it has
+//! failed if then nothing came back, or anything came back corrupt, or if the stream broke. Takes
+//! `network-error` and `stream-notice`; forwards the rest.
 //!
 //! # Example
 //! ```kdl

@@ -33,7 +33,8 @@ const MARKER: usize = 16;
 /// What the times of sending and expiry are told apart by.
 const SEND: u64 = 0;
 const EXPIRE: u64 = 1;
-/// The shortest delay of a timer: one of nothing would keep a kernel from ever looking at its wires.
+/// The shortest delay of a timer: one of nothing would keep a kernel from ever looking at its
+/// wires.
 const SHORTEST: Duration = Duration::from_nanos(1);
 /// The largest message, in octets: more than any layer carries.
 const SIZE_MAX: usize = 1 << 24;
@@ -143,7 +144,8 @@ fn pattern_start(octets: usize) -> usize {
     }
 }
 
-/// Writes number and time of sending to the start of a message of `size` octets, as far as there is room.
+/// Writes number and time of sending to the start of a message of `size` octets, as far as there is
+/// room.
 fn put_marker(octets: &mut [u8; 256], sequence: u64, now: Time, size: usize) {
     if let Some(number) = octets.first_chunk_mut::<NUMBER>()
         && size >= NUMBER
@@ -177,7 +179,8 @@ fn wildcards(like: &Participant) -> Participant {
     participant
 }
 
-/// Whether all octets are as they were sent; one too small for a number says nothing of its pattern.
+/// Whether all octets are as they were sent; one too small for a number says nothing of its
+/// pattern.
 fn is_unchanged(message: &Message, sequence: u64) -> bool {
     let start = pattern_start(message.len());
     let mut rest = message.octets().enumerate().skip(start);

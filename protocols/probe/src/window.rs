@@ -85,7 +85,8 @@ impl Window {
         self.slots.get_mut(usize::try_from(at).ok()?)
     }
 
-    /// What the message with this number and size is that has just arrived; `sent` is the time that it carries.
+    /// What the message with this number and size is that has just arrived; `sent` is the time that
+    /// it carries.
     pub(crate) fn arrive(
         &mut self,
         now: Time,

@@ -11,7 +11,8 @@ use xk_kit::call::{BAD_ARGUMENTS, NO_PROCEDURE, SYSTEM_ERROR};
 
 /// Room for the headers below in front of a reply, in octets.
 const HEADROOM: usize = 128;
-/// Octets of an XDR number, and what the octets of an `opaque<>` are filled up to a multiple of (RFC 4506, sections 3 and 4.2).
+/// Octets of an XDR number, and what the octets of an `opaque<>` are filled up to a multiple of
+/// (RFC 4506, sections 3 and 4.2).
 const UNIT: usize = 4;
 
 /// The only argument of a request, an XDR `unsigned int` (RFC 4506, section 4.2).
@@ -65,7 +66,8 @@ impl Procedures {
         }
     }
 
-    /// An XDR `opaque<>` (RFC 4506, section 4.10): its length, then octets that count up, then zeros to a whole unit.
+    /// An XDR `opaque<>` (RFC 4506, section 4.10): its length, then octets that count up, then
+    /// zeros to a whole unit.
     fn source(&self, cx: &Kernel, request: &Message) -> Result<Message, &'static Reason> {
         let wanted = argument(request)?;
         let len = wanted as usize;

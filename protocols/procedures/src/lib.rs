@@ -14,7 +14,8 @@
 //! One protocol of the rpc realm.
 //!
 //! # Behaviour
-//! It enables itself below. Each request is executed on the shepherd that brought it, by the number of its procedure:
+//! It enables itself below. Each request is executed on the shepherd that brought it, by the number
+//! of its procedure:
 //!
 //! | number | procedure | does |
 //! | --- | --- | --- |
@@ -25,16 +26,17 @@
 //! | 4 | relay | calls `relay` with the request, and replies what that replies; without `relay` there is no such procedure |
 //! | 5 | sleep | blocks for as many milliseconds as the argument says, an XDR `unsigned int`; for `sleep_max` at most |
 //!
-//! Every other number is refused with "no such procedure", an argument that is none with "garbage arguments". When
-//! `concurrency` requests are being executed, the next one is refused with "server busy". What `relay` calls may refuse in its
-//! turn: then its reason is the reply, and "system error" if there was no answer.
+//! Every other number is refused with "no such procedure", an argument that is none with "garbage
+//! arguments". When `concurrency` requests are being executed, the next one is refused with "server
+//! busy". What `relay` calls may refuse in its turn: then its reason is the reply, and "system
+//! error" if there was no answer.
 //!
-//! `graphs/procedures.x` describes them as a program of ONC RPC. To echo, sink and relay all octets are the same, so that over any
-//! other stack they need not be XDR.
+//! `graphs/procedures.x` describes them as a program of ONC RPC. To echo, sink and relay all octets
+//! are the same, so that over any other stack they need not be XDR.
 //!
 //! # Control
-//! Answers `report`: how many requests of each procedure it executed, how many it refused by reason, `executing` and `executing
-//! at most`; forwards the rest.
+//! Answers `report`: how many requests of each procedure it executed, how many it refused by
+//! reason, `executing` and `executing at most`; forwards the rest.
 //!
 //! # Example
 //! ```kdl

@@ -36,7 +36,8 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// Any procedure, 65536 at a time, nobody to relay to, replies of 16 MiB and sleeps of ten seconds at most.
+    /// Any procedure, 65536 at a time, nobody to relay to, replies of 16 MiB and sleeps of ten
+    /// seconds at most.
     fn default() -> Self {
         Self {
             at: Participant::of(Part::Any),

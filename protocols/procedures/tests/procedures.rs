@@ -8,7 +8,8 @@ use xk_kit::call::{BAD_ARGUMENTS, BUSY, NO_PROCEDURE, SYSTEM_ERROR};
 use xk_procedures::{Settings, add, number};
 use xk_testkit::kernel::{CallBottom, CallTop, Lower, TestKernel, octets};
 
-/// A client and a server with one procedure: this bottom has none, so that the server's `procedure` says which.
+/// A client and a server with one procedure: this bottom has none, so that the server's `procedure`
+/// says which.
 struct Net {
     cx: TestKernel,
     top: CallTop,

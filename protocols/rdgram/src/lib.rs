@@ -11,28 +11,32 @@
 //! Any protocol of the async realm that has a type number on `rdgram`.
 //!
 //! # Below
-//! One protocol of the rpc realm whose participants are hosts: `channel`, where a datagram is delivered at most once, or
-//! `reqrep`, where it may be more than once.
+//! One protocol of the rpc realm whose participants are hosts: `channel`, where a datagram is
+//! delivered at most once, or `reqrep`, where it may be more than once.
 //!
 //! # Behaviour
-//! A message pushed gets the type number of the upper protocol in front, four octets, and is called through the session's
-//! channel. `push` returns when the empty reply is here, that is when the protocol above the peer has taken the message: its
-//! shepherd blocks. A session has one channel, so its messages arrive in the order in which they were pushed; whoever
-//! pushes while another does waits for his turn. Sessions do not wait for each other.
+//! A message pushed gets the type number of the upper protocol in front, four octets, and is called
+//! through the session's channel. `push` returns when the empty reply is here, that is when the
+//! protocol above the peer has taken the message: its shepherd blocks. A session has one channel,
+//! so its messages arrive in the order in which they were pushed; whoever pushes while another does
+//! waits for his turn. Sessions do not wait for each other.
 //!
-//! A push lasts `total` at most, and no longer than the deadline of a message that bears `call-options`: so two hosts whose
-//! deliveries wait for each other's come free. One that has not had its turn by then fails with "queue full", one that was
-//! called as any whose peer does not answer.
+//! A push lasts `total` at most, and no longer than the deadline of a message that bears
+//! `call-options`: so two hosts whose deliveries wait for each other's come free. One that has not
+//! had its turn by then fails with "queue full", one that was called as any whose peer does not
+//! answer.
 //!
-//! A push fails with what the layer below says of the call: a peer that does not answer, has rebooted, or refuses is
-//! "unreachable". Whether the message was delivered is then not known, except that a refused one was not.
+//! A push fails with what the layer below says of the call: a peer that does not answer, has
+//! rebooted, or refuses is "unreachable". Whether the message was delivered is then not known,
+//! except that a refused one was not.
 //!
-//! What arrives is passed to the session with this peer, or to the upper protocol that has enabled the number. A session made by
-//! an arriving message gets a channel when something is pushed into it.
+//! What arrives is passed to the session with this peer, or to the upper protocol that has enabled
+//! the number. A session made by an arriving message gets a channel when something is pushed into
+//! it.
 //!
 //! # Control
-//! Answers `max-packet` and `opt-packet` (those of the layer below less four octets), `peer-host`, `describe`, `list-sessions`,
-//! `list-maps`; forwards the rest.
+//! Answers `max-packet` and `opt-packet` (those of the layer below less four octets), `peer-host`,
+//! `describe`, `list-sessions`, `list-maps`; forwards the rest.
 //!
 //! # Example
 //! ```kdl

@@ -199,7 +199,8 @@ impl Protocol for Rdgram {
         lower: &SessionRef,
         mut request: Message,
     ) -> Result<Message, Refused> {
-        // A header that lies in several slices is brought together; one that is not all there stays unread.
+        // A header that lies in several slices is brought together; one that is not all there stays
+        // unread.
         let _ = request.pull_up(HEADER_OCTETS);
         let Some(octets) = request.pop_array::<HEADER_OCTETS>() else {
             return Err(this.refuse(request, &reason::TRUNCATED));

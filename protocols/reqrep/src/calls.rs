@@ -224,7 +224,8 @@ impl Calls {
         }
     }
 
-    /// Nobody at the peer takes the call with this number, or any of a session if it is not known which.
+    /// Nobody at the peer takes the call with this number, or any of a session if it is not known
+    /// which.
     pub(crate) fn refuse(&self, cx: &Kernel, session: SessionId, xid: Option<u32>) {
         self.finish(cx, session, State::Refused, |call| {
             xid.is_none_or(|xid| call.xid.get() == xid)

@@ -1,6 +1,8 @@
-//! The replies to the latest requests, for clients that did not get them: an option, for procedures that should not run twice.
+//! The replies to the latest requests, for clients that did not get them: an option, for procedures
+//! that should not run twice.
 //!
-//! Not at most once: what was pushed out by newer requests, or came to another boot, is executed again.
+//! Not at most once: what was pushed out by newer requests, or came to another boot, is executed
+//! again.
 
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -9,8 +11,8 @@ use xk_core::map::Map;
 use xk_core::{Kernel, Message};
 use xk_kit::saved::Saved;
 
-/// How many octets of a request count, besides its length. They hold program, version, procedure and the beginning of the
-/// credential.
+/// How many octets of a request count, besides its length. They hold program, version, procedure
+/// and the beginning of the credential.
 const LOOK_OCTETS: usize = 128;
 
 /// Who sent a request, its number, and a hash of what it says.
@@ -18,7 +20,8 @@ pub(crate) type Key = (u64, u32, u64);
 
 /// What is known of a request.
 pub(crate) enum Known {
-    /// Nothing: execute it, and tell by this place what came of it. `None` if there is no place for it.
+    /// Nothing: execute it, and tell by this place what came of it. `None` if there is no place for
+    /// it.
     New(Option<u32>),
     /// It is being executed.
     InProgress,
@@ -138,8 +141,8 @@ impl DupCache {
         }
     }
 
-    /// The request in this place was executed; `reply` is what was sent, `None` if nothing was. One larger than all replies may be
-    /// is not kept.
+    /// The request in this place was executed; `reply` is what was sent, `None` if nothing was. One
+    /// larger than all replies may be is not kept.
     pub(crate) fn end(&self, at: u32, reply: Option<&Message>) {
         let reply = reply.filter(|reply| reply.len() <= self.octets_max);
         self.make_room(reply.map_or(0, Message::len));

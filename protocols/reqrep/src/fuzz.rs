@@ -1,4 +1,5 @@
-//! Fuzz targets: of the codec, and of the layer between a server above and whatever comes from below.
+//! Fuzz targets: of the codec, and of the layer between a server above and whatever comes from
+//! below.
 
 use crate::wire::{HEADER_OCTETS, Header};
 use crate::{Settings, add};
@@ -75,8 +76,9 @@ impl Protocol for Below {
         Ok(Enable(0))
     }
 
-    /// A timer brings the messages that lie in the surroundings: one octet of length, then as many. From many they come with the number
-    /// of the latest request upon their own, and from as many hosts as an octet can name.
+    /// A timer brings the messages that lie in the surroundings: one octet of length, then as many.
+    /// From many they come with the number of the latest request upon their own, and from as many
+    /// hosts as an octet can name.
     fn timeout(&self, cx: &Kernel, _: &ProtocolRef, _: u64) {
         let (one, many) = (self.one.borrow().clone(), self.many.borrow().clone());
         let data = cx.surroundings::<Vec<u8>>().unwrap_or_default();
@@ -182,8 +184,8 @@ fn replies(cx: &Kernel, session: &SessionRef) -> u64 {
     count as u64
 }
 
-/// Lets `data` arrive as messages, each behind an octet of its length, at a server with a cache of few replies; and at a client that has
-/// called many.
+/// Lets `data` arrive as messages, each behind an octet of its length, at a server with a cache of
+/// few replies; and at a client that has called many.
 ///
 /// # Panics
 /// If a message disappears uncounted, one is left at the end, or one host counts as two.

@@ -1,7 +1,9 @@
-//! Calls to many hosts: one request, the replies of all that answer until the deadline (RFC 5531, section 8.4.2).
+//! Calls to many hosts: one request, the replies of all that answer until the deadline (RFC 5531,
+//! section 8.4.2).
 //!
-//! A gathering lives by itself from its first call to its deadline: its timer sends the request again, and replies wait here until they
-//! are asked for. Whoever asks too late, or never, finds it gone.
+//! A gathering lives by itself from its first call to its deadline: its timer sends the request
+//! again, and replies wait here until they are asked for. Whoever asks too late, or never, finds it
+//! gone.
 
 use crate::protocol::Settings;
 use crate::session::{NO_CALL, TOO_MANY_CALLS};

@@ -1,5 +1,6 @@
 //! # Synopsis
-//! `reqrep LOWER` — REQUEST.REPLY: matches replies to requests and repeats requests; the lowest part of ONC RPC.
+//! `reqrep LOWER` — REQUEST.REPLY: matches replies to requests and repeats requests; the lowest
+//! part of ONC RPC.
 //!
 //! # Realm
 //! rpc
@@ -11,43 +12,52 @@
 //! One protocol that serves, any number that call: `sunselect`. It needs no type number.
 //!
 //! # Below
-//! One protocol that carries messages: `udp` (what the rest of the world speaks), `rm` (records on a stream), `fragment`,
-//! a network layer, a link. Both ends must stand on the same.
+//! One protocol that carries messages: `udp` (what the rest of the world speaks), `rm` (records on
+//! a stream), `fragment`, a network layer, a link. Both ends must stand on the same.
 //!
 //! # Behaviour
-//! A request gets eight octets in front: a number (`xid`) and that it is a call. The number finds the reply, which must come
-//! from where the request went. Several calls may be under way in one session, in any order.
+//! A request gets eight octets in front: a number (`xid`) and that it is a call. The number finds
+//! the reply, which must come from where the request went. Several calls may be under way in one
+//! session, in any order.
 //!
-//! Where the layer below may add octets to a short message (`min-packet` is more than the header: `eth`, `vip`, `vipsize`), the upper
-//! bits of the word that says call or reply hold the length of the message, for nobody else speaks ONC RPC there.
+//! Where the layer below may add octets to a short message (`min-packet` is more than the header:
+//! `eth`, `vip`, `vipsize`), the upper bits of the word that says call or reply hold the length of
+//! the message, for nobody else speaks ONC RPC there.
 //!
-//! The same octets are sent again after `first_wait`, then after twice as long each time up to `wait_max`, until a reply comes
-//! or `total` has passed: zero or more executions, at least one if there is a reply. On a layer that carries records nothing is
-//! sent again unless the stream broke, and then at once, over a new one; if the peer refuses that, the call ends. A call obeys the attribute `call-options`. If the
-//! network says that nobody takes the request there (port or protocol unreachable), the call ends at once; if it says that there
-//! is no way just now, the request is sent again.
+//! The same octets are sent again after `first_wait`, then after twice as long each time up to
+//! `wait_max`, until a reply comes or `total` has passed: zero or more executions, at least one if
+//! there is a reply. On a layer that carries records nothing is sent again unless the stream broke,
+//! and then at once, over a new one; if the peer refuses that, the call ends. A call obeys the
+//! attribute `call-options`. If the network says that nobody takes the request there (port or
+//! protocol unreachable), the call ends at once; if it says that there is no way just now, the
+//! request is sent again.
 //!
-//! The server keeps nothing: every request goes up, those that came twice included, on the shepherd that brought it, and the
-//! reply goes back under its number. With `dupcache` it remembers the latest requests by source, number and contents: one that
-//! is being executed is dropped, to one that was executed the same reply goes again. What nobody above answers stays without
-//! a reply.
+//! The server keeps nothing: every request goes up, those that came twice included, on the shepherd
+//! that brought it, and the reply goes back under its number. With `dupcache` it remembers the
+//! latest requests by source, number and contents: one that is being executed is dropped, to one
+//! that was executed the same reply goes again. What nobody above answers stays without a reply.
 //!
-//! Whoever asks by datagrams has not shown that he is where his requests say. Replies more than three times as long as their
-//! requests go there at `unproved_rate` at most, to neighbours (the same host number but for eight bits) together at four times that, to
-//! all at 64 times; what is beyond is dropped as `answer to unproved source`. On `tcp`, on `channel`, and from this very host, all replies go.
+//! Whoever asks by datagrams has not shown that he is where his requests say. Replies more than
+//! three times as long as their requests go there at `unproved_rate` at most, to neighbours (the
+//! same host number but for eight bits) together at four times that, to all at 64 times; what is
+//! beyond is dropped as `answer to unproved source`. On `tcp`, on `channel`, and from this very
+//! host, all replies go.
 //!
-//! A peer may be many hosts: a broadcast or a group on `udp` or `host-udp`. A plain call there ends with the first reply. One with the
-//! attribute `gather` goes on: each further call for the next reply brings that of another host, until the deadline of the first or
-//! `total`. The request is sent again meanwhile, for those who did not get it; a host that replies once more is counted as
-//! `repeated reply`, one beyond `replies_max` as `too many replies`. What came in time may be asked for up to 10 s later. 64 such
-//! calls may be under way. Nobody is served through such a session.
+//! A peer may be many hosts: a broadcast or a group on `udp` or `host-udp`. A plain call there ends
+//! with the first reply. One with the attribute `gather` goes on: each further call for the next
+//! reply brings that of another host, until the deadline of the first or `total`. The request is
+//! sent again meanwhile, for those who did not get it; a host that replies once more is counted as
+//! `repeated reply`, one beyond `replies_max` as `too many replies`. What came in time may be asked
+//! for up to 10 s later. 64 such calls may be under way. Nobody is served through such a session.
 //!
-//! A number that nobody waits for is dropped as `no such call`, as is what is neither call nor reply (`malformed`), a call at a
-//! client (`not a server`), and a call that finds `requests_max` under way (`server busy`).
+//! A number that nobody waits for is dropped as `no such call`, as is what is neither call nor
+//! reply (`malformed`), a call at a client (`not a server`), and a call that finds `requests_max`
+//! under way (`server busy`).
 //!
 //! # Control
-//! Answers `max-packet` and `opt-packet` (those of the layer below less eight octets), `cancel-call`, `gathers-replies` (of many
-//! hosts), `list-sessions`, `list-maps`, `describe`; takes `stream-notice` and `network-error` from below; forwards the rest.
+//! Answers `max-packet` and `opt-packet` (those of the layer below less eight octets),
+//! `cancel-call`, `gathers-replies` (of many hosts), `list-sessions`, `list-maps`, `describe`;
+//! takes `stream-notice` and `network-error` from below; forwards the rest.
 //!
 //! # Example
 //! ```kdl

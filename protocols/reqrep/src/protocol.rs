@@ -43,7 +43,8 @@ pub struct Settings {
     pub dupcache_octets: usize,
     /// How many hosts' replies to one request to many are taken.
     pub replies_max: usize,
-    /// Octets in a second, to each peer that has proved nothing, of replies more than three times as long as their requests.
+    /// Octets in a second, to each peer that has proved nothing, of replies more than three times
+    /// as long as their requests.
     pub unproved_rate: usize,
     /// Octets of those at once.
     pub unproved_burst: usize,
@@ -284,7 +285,8 @@ impl Protocol for ReqRep {
 }
 
 impl ReqRep {
-    /// A message from a peer of which nothing is known: only a call makes a session, and only for whoever serves.
+    /// A message from a peer of which nothing is known: only a call makes a session, and only for
+    /// whoever serves.
     #[cold]
     fn demux_first(
         &self,
@@ -318,8 +320,9 @@ impl ReqRep {
         }
     }
 
-    /// The network reports an error about something that was sent. That nobody is there to take it ends the call at once; of
-    /// whatever else it says the next repetition may find otherwise (RFC 1122, sections 4.1.3.3 and 4.2.3.9).
+    /// The network reports an error about something that was sent. That nobody is there to take it
+    /// ends the call at once; of whatever else it says the next repetition may find otherwise (RFC
+    /// 1122, sections 4.1.3.3 and 4.2.3.9).
     fn network_error(&self, cx: &Kernel, error: &NetworkError) -> Answer {
         let Some(lower) = &error.session else {
             return Answer::Unknown;

@@ -1,4 +1,5 @@
-//! A session: the conversation with one peer, through one session below. It calls, or serves, or both.
+//! A session: the conversation with one peer, through one session below. It calls, or serves, or
+//! both.
 
 use crate::calls::{Call, State};
 use crate::dupcache::Known;
@@ -44,19 +45,23 @@ pub(crate) struct Line {
     shared: Rc<Shared>,
     lower: SessionRef,
     upper: ProtocolRef,
-    /// Names the peer for the cache of replies, beyond the life of the session below where it has a host.
+    /// Names the peer for the cache of replies, beyond the life of the session below where it has a
+    /// host.
     source: u64,
-    /// Names the peer for what may be sent to it; `None` if it has proved that it gets what is sent.
+    /// Names the peer for what may be sent to it; `None` if it has proved that it gets what is
+    /// sent.
     unproved: Option<u64>,
     /// The largest message that the layer below sends in one packet, in octets.
     whole_max: usize,
     /// The layer below repeats by itself what needs to be repeated.
     carries_records: bool,
-    /// The layer below may add octets to a short message, so that headers say how many are the message's.
+    /// The layer below may add octets to a short message, so that headers say how many are the
+    /// message's.
     marks: bool,
     /// The peer is many hosts.
     is_to_many: bool,
-    /// The calls under way have heard from the network that nobody is there; the layer below says so once more to the next push.
+    /// The calls under way have heard from the network that nobody is there; the layer below says
+    /// so once more to the next push.
     told: Cell<bool>,
 }
 
@@ -77,8 +82,8 @@ impl Line {
         }
     }
 
-    /// A conversation that was opened from above through `below`, or, without that, one that a message began: nobody sends from a host
-    /// that is many.
+    /// A conversation that was opened from above through `below`, or, without that, one that a
+    /// message began: nobody sends from a host that is many.
     pub(crate) fn new(
         cx: &Kernel,
         shared: &Rc<Shared>,
@@ -107,7 +112,8 @@ impl Line {
         }
     }
 
-    /// Pushes a request, or what is `kept` of it, if the layer below fails the first push for what is known already.
+    /// Pushes a request, or what is `kept` of it, if the layer below fails the first push for what
+    /// is known already.
     fn send(&self, cx: &Kernel, kept: &Saved, request: Message) -> Result<(), PushError> {
         let pushed = self.lower.push(cx, request);
         if !self.told.replace(false) || pushed != Err(PushError::Unreachable) {
@@ -131,7 +137,8 @@ impl Line {
         if let Some(options) = options
             && request.len() > self.whole_max
         {
-            // It may have to wait below, whenever it is sent. There is room: they were taken off it.
+            // It may have to wait below, whenever it is sent. There is room: they were taken off
+            // it.
             let _ = request.set_attribute(options);
         }
         let mut left = settings.total;
@@ -313,8 +320,8 @@ impl Line {
         Ok(())
     }
 
-    /// Sends the reply to a request of so many octets, if the peer may have it. If not, or who should have taken it did not, that is
-    /// counted, and the client asks again.
+    /// Sends the reply to a request of so many octets, if the peer may have it. If not, or who
+    /// should have taken it did not, that is counted, and the client asks again.
     fn reply(&self, cx: &Kernel, this: &SessionRef, asked: usize, reply: Message) {
         let allowance = &self.shared.unproved;
         let may =

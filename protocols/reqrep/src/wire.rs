@@ -1,4 +1,5 @@
-//! The header: a number that the client chose, and whether this is a call or a reply (RFC 5531, section 9).
+//! The header: a number that the client chose, and whether this is a call or a reply (RFC 5531,
+//! section 9).
 
 /// Octets of the header.
 pub const HEADER_OCTETS: usize = 8;
@@ -50,8 +51,8 @@ impl Header {
         Ok(Self { xid, kind })
     }
 
-    /// Reads a header for a layer below that may add octets: the upper bits of the kind, which RFC 5531 has no use for, say how
-    /// many octets of message follow. Answers them.
+    /// Reads a header for a layer below that may add octets: the upper bits of the kind, which RFC
+    /// 5531 has no use for, say how many octets of message follow. Answers them.
     ///
     /// # Errors
     /// [`UnknownKind`] if there is no such length.

@@ -95,7 +95,8 @@ pub(crate) struct Assembly {
     rest: Option<Message>,
     mark: [u8; MARK_OCTETS],
     mark_len: usize,
-    /// Octets that the present fragment still lacks, and whether it is the last; `None` between fragments.
+    /// Octets that the present fragment still lacks, and whether it is the last; `None` between
+    /// fragments.
     fragment: Option<(usize, bool)>,
     record: Gather,
 }

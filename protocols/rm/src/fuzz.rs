@@ -1,4 +1,5 @@
-//! The fuzz target of the assembly: any octets, cut anywhere, make records or none, and nothing is left.
+//! The fuzz target of the assembly: any octets, cut anywhere, make records or none, and nothing is
+//! left.
 
 use crate::assembly::Assembly;
 use crate::wire::{MARK_OCTETS, Mark};
@@ -7,8 +8,8 @@ use xk_core::message::{Pool, PoolConfig};
 /// Octets of a record, at most, here.
 const RECORD_MAX: usize = 2000;
 
-/// Reads `data` as a stream, in pieces as long as its first octet says, and once more in one piece: both must make the same
-/// records.
+/// Reads `data` as a stream, in pieces as long as its first octet says, and once more in one piece:
+/// both must make the same records.
 ///
 /// # Panics
 /// If they do not, or a message is left.

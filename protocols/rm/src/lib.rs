@@ -14,21 +14,24 @@
 //! One protocol that carries streams: `tcp`.
 //!
 //! # Behaviour
-//! A message becomes a record of one fragment: four octets in front say how long it is. What comes may have any number of
-//! fragments, cut anywhere; the message goes up when its last is there.
+//! A message becomes a record of one fragment: four octets in front say how long it is. What comes
+//! may have any number of fragments, cut anywhere; the message goes up when its last is there.
 //!
-//! The connection is opened by the first message, and again by the first after it broke; the protocol above is told that it
-//! broke. What has no room in the stream waits, `queue_max` octets at most. To open again between the same ends gives the same
-//! session; to close it closes the connection.
+//! The connection is opened by the first message, and again by the first after it broke; the
+//! protocol above is told that it broke. What has no room in the stream waits, `queue_max` octets
+//! at most. To open again between the same ends gives the same session; to close it closes the
+//! connection.
 //!
-//! Connections of peers make sessions. While a peer leaves its replies lying, nothing more of it is taken, so that it is held
-//! back by its window; one that does not read at all meets `queue_max`, and its connection is broken off. So it is with
-//! a record longer than `record_max`, of which no octet is kept. Small pieces are copied together, so that slow peers cost little
-//! more memory than they have sent.
+//! Connections of peers make sessions. While a peer leaves its replies lying, nothing more of it is
+//! taken, so that it is held back by its window; one that does not read at all meets `queue_max`,
+//! and its connection is broken off. So it is with a record longer than `record_max`, of which no
+//! octet is kept. Small pieces are copied together, so that slow peers cost little more memory than
+//! they have sent.
 //!
 //! # Control
-//! Answers `carries-records`, `max-packet` and `opt-packet` (`record_max`), `describe`, `list-sessions`, `list-maps`; takes
-//! `stream-notice` from below; forwards the rest to the connection.
+//! Answers `carries-records`, `max-packet` and `opt-packet` (`record_max`), `describe`,
+//! `list-sessions`, `list-maps`; takes `stream-notice` from below; forwards the rest to the
+//! connection.
 //!
 //! # Example
 //! ```kdl

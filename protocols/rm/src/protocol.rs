@@ -25,8 +25,8 @@ pub struct Settings {
     pub record_max: usize,
     /// Octets that wait to be sent on one connection, at most.
     pub queue_max: usize,
-    /// Octets that the connections of all peers together hold, at most: of records that are not whole, and of replies that are
-    /// not read. No less than one record and one queue.
+    /// Octets that the connections of all peers together hold, at most: of records that are not
+    /// whole, and of replies that are not read. No less than one record and one queue.
     pub held_max: usize,
     /// How many connections of peers it holds.
     pub sessions_max: usize,
@@ -53,8 +53,9 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// If peers' connections hold more than they may together, some are broken off, until a quarter is free: of those that hold
-    /// their share or more, those first of which nothing got done for longest.
+    /// If peers' connections hold more than they may together, some are broken off, until a quarter
+    /// is free: of those that hold their share or more, those first of which nothing got done for
+    /// longest.
     pub(crate) fn relieve(&self, cx: &Kernel) {
         let Settings { record_max, queue_max, held_max, .. } = self.settings;
         let max = held_max.max(record_max.saturating_add(queue_max));

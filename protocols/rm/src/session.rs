@@ -1,4 +1,5 @@
-//! A session: a stream of records to one peer, over one connection after the other where this side opens them.
+//! A session: a stream of records to one peer, over one connection after the other where this side
+//! opens them.
 
 use crate::assembly::{Assembly, Broken, Gather};
 use crate::protocol::Shared;
@@ -25,7 +26,8 @@ pub static RECORD_TOO_BIG: Reason = Reason::new("record too big", Class::Bad);
 /// Records that waited to be sent when their connection broke.
 pub static CONNECTION_LOST: Reason = Reason::new("connection lost", Class::Exhausted);
 
-/// Peers' connections held more than they may together, and this one its share or more, for longer than others.
+/// Peers' connections held more than they may together, and this one its share or more, for longer
+/// than others.
 pub static HELD_MOST: Reason = Reason::new("held most", Class::Exhausted);
 
 /// Who opens the connection.
@@ -230,7 +232,8 @@ impl Pipe {
                 }
             };
             self.since.set(cx.now());
-            // No borrow is held: this may block, and others go on meanwhile. Who refuses has counted it.
+            // No borrow is held: this may block, and others go on meanwhile. Who refuses has
+            // counted it.
             if let Err(refused) = self.upper.demux(cx, this, record) {
                 result = Err(refused);
             }

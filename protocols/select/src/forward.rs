@@ -1,5 +1,6 @@
 //! # Synopsis
-//! `forward LOWER { route 100 199 to="10.0.0.3"; }` — SELECT that calls some procedures at another host.
+//! `forward LOWER { route 100 199 to="10.0.0.3"; }` — SELECT that calls some procedures at another
+//! host.
 //!
 //! # Realm
 //! rpc
@@ -11,17 +12,19 @@
 //! Anything that calls procedures or serves them.
 //!
 //! # Below
-//! One protocol of the rpc realm whose participants are hosts and each of whose sessions carries one call at a time, as for
-//! `select`.
+//! One protocol of the rpc realm whose participants are hosts and each of whose sessions carries
+//! one call at a time, as for `select`.
 //!
 //! # Behaviour
-//! To its uppers and to its peers it is `select`: the same header, the same sessions, the same channels. But a request for a
-//! procedure of a `route` goes to nobody above: it is called at the host of the route, through the same layer below, and what comes
-//! back is the reply. The client sees no difference, and need not know who executes.
+//! To its uppers and to its peers it is `select`: the same header, the same sessions, the same
+//! channels. But a request for a procedure of a `route` goes to nobody above: it is called at the
+//! host of the route, through the same layer below, and what comes back is the reply. The client
+//! sees no difference, and need not know who executes.
 //!
-//! Octet 1 of the header counts how often a call was forwarded, which is no business of `select`. One that was forwarded eight
-//! times, or that would go back to whom it came from, is refused, counted as "forwarded in a circle". The client hears
-//! "system error", as of every call that could not be forwarded; what the executing host refuses for comes back as it is.
+//! Octet 1 of the header counts how often a call was forwarded, which is no business of `select`.
+//! One that was forwarded eight times, or that would go back to whom it came from, is refused,
+//! counted as "forwarded in a circle". The client hears "system error", as of every call that could
+//! not be forwarded; what the executing host refuses for comes back as it is.
 //!
 //! What is promised of a call's execution is what every hop promises: over `channel` at most once.
 //!
@@ -45,7 +48,8 @@
 //! ```
 //!
 //! # Standard
-//! Paper 001, section 3.2: a selection layer that forwards, instead of SELECT. How it does it is our own.
+//! Paper 001, section 3.2: a selection layer that forwards, instead of SELECT. How it does it is
+//! our own.
 
 use crate::protocol::build_forward;
 use crate::{CHANNELS, PROCEDURES, QUESTIONS, SESSIONS_MAX, wire};

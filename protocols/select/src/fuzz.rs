@@ -1,4 +1,5 @@
-//! Fuzz target of the codec: what parses must come out again as it went in, but for the octet that means nothing.
+//! Fuzz target of the codec: what parses must come out again as it went in, but for the octet that
+//! means nothing.
 
 use crate::wire::{HEADER_OCTETS, Header};
 

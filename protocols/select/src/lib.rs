@@ -7,33 +7,40 @@
 //! # Participants
 //! A procedure on top of what the layer below needs: `procedure3@10.0.0.2`.
 //!
-//! - `open`: peer `procedure3@10.0.0.2`, the procedure from 0 to 65535. The local participant may leave the procedure out.
+//! - `open`: peer `procedure3@10.0.0.2`, the procedure from 0 to 65535. The local participant may
+//!   leave the procedure out.
 //! - `open_enable`: `procedure3` or `*`, with or without a host.
 //!
 //! # Above
-//! Anything that calls procedures or serves them. The procedure selects it; it needs no type number.
+//! Anything that calls procedures or serves them. The procedure selects it; it needs no type
+//! number.
 //!
 //! # Below
-//! One protocol of the rpc realm whose participants are hosts and each of whose sessions carries one call at a time: `channel`,
-//! or `reqrep`.
+//! One protocol of the rpc realm whose participants are hosts and each of whose sessions carries
+//! one call at a time: `channel`, or `reqrep`.
 //!
 //! # Behaviour
-//! A client's session stands for one procedure of one peer; whoever opens the same gets the same. All sessions to a peer share
-//! its channels, `channels` of them at most. The first is opened with the first session, another one whenever a call finds all in
-//! use; they are kept until the last session to the peer is closed. When all are in use and no more may be opened, callers
-//! block: first come, first served, each until its deadline (`call-options`) or until it is taken back (`cancel-call`).
+//! A client's session stands for one procedure of one peer; whoever opens the same gets the same.
+//! All sessions to a peer share its channels, `channels` of them at most. The first is opened with
+//! the first session, another one whenever a call finds all in use; they are kept until the last
+//! session to the peer is closed. When all are in use and no more may be opened, callers block:
+//! first come, first served, each until its deadline (`call-options`) or until it is taken back
+//! (`cancel-call`).
 //!
-//! A call gets a header of six octets: type 1, the procedure, status 0. The reply has type 2, the same procedure and a status: 1 it
-//! was executed, 2 it failed, 3 no such procedure, 4 server busy, 5 garbage arguments, 6 no such program, 7 no such version,
-//! 8 bad credentials. Whatever else a server refuses for is status 2. The client's call fails with the reason that the
-//! status stands for. A reply to another procedure, or none at all, is counted, and the call fails as a bad reply.
+//! A call gets a header of six octets: type 1, the procedure, status 0. The reply has type 2, the
+//! same procedure and a status: 1 it was executed, 2 it failed, 3 no such procedure, 4 server busy,
+//! 5 garbage arguments, 6 no such program, 7 no such version, 8 bad credentials. Whatever else a
+//! server refuses for is status 2. The client's call fails with the reason that the status stands
+//! for. A reply to another procedure, or none at all, is counted, and the call fails as a bad
+//! reply.
 //!
-//! A request goes to who has enabled its procedure, else to who has enabled any. The first one through a channel makes
-//! a session, which answers `my-procedure`. It holds the channel below while somebody above holds it.
+//! A request goes to who has enabled its procedure, else to who has enabled any. The first one
+//! through a channel makes a session, which answers `my-procedure`. It holds the channel below
+//! while somebody above holds it.
 //!
 //! # Control
-//! Answers `my-procedure`, `cancel-call`, `max-packet` and `opt-packet` (those of the layer below less six octets),
-//! `describe`, `list-sessions`, `list-maps`; forwards the rest to a channel.
+//! Answers `my-procedure`, `cancel-call`, `max-packet` and `opt-packet` (those of the layer below
+//! less six octets), `describe`, `list-sessions`, `list-maps`; forwards the rest to a channel.
 //!
 //! # Example
 //! ```kdl

@@ -1,4 +1,5 @@
-//! The channels to one peer: a fixed number, opened when they are first needed and kept, and a queue before them.
+//! The channels to one peer: a fixed number, opened when they are first needed and kept, and a
+//! queue before them.
 
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
@@ -58,7 +59,8 @@ pub(crate) struct ChannelPool {
 }
 
 impl ChannelPool {
-    /// A pool with its first channel, so that a peer that cannot be had is known at once. It has one user.
+    /// A pool with its first channel, so that a peer that cannot be had is known at once. It has
+    /// one user.
     pub(crate) fn open(
         cx: &Kernel,
         lower: &ProtocolRef,
@@ -125,7 +127,8 @@ impl ChannelPool {
         drop(kept);
     }
 
-    /// Carries a request of the session `session` over a channel of its own and gives what comes back.
+    /// Carries a request of the session `session` over a channel of its own and gives what comes
+    /// back.
     #[inline(always)]
     pub(crate) fn call(
         &self,
@@ -270,7 +273,8 @@ impl ChannelPool {
         }
     }
 
-    /// A channel that is closed, or that nobody needs any more. Who waits longest may open another in its place.
+    /// A channel that is closed, or that nobody needs any more. Who waits longest may open another
+    /// in its place.
     #[cold]
     fn retire(&self, cx: &Kernel, channel: SessionRef) {
         if self.some.get().as_ref() == Some(&channel) {
@@ -288,7 +292,8 @@ impl ChannelPool {
         self.pass_on(cx, None);
     }
 
-    /// Takes back the call of `session` with this tag, whether it waits here or a channel carries it.
+    /// Takes back the call of `session` with this tag, whether it waits here or a channel carries
+    /// it.
     pub(crate) fn cancel(&self, cx: &Kernel, session: SessionId, tag: u64) -> Answer {
         let is_it =
             |waiter: &Rc<Waiter>| (waiter.session.get(), waiter.tag.get()) == (session, tag);

@@ -1,4 +1,5 @@
-//! The protocol object: opens procedures of peers, enables procedures, and finds who serves a request.
+//! The protocol object: opens procedures of peers, enables procedures, and finds who serves a
+//! request.
 
 use crate::pool::ChannelPool;
 use crate::routes::Routes;
@@ -194,7 +195,8 @@ impl Select {
         lower: &SessionRef,
         mut request: Message,
     ) -> Result<Message, Refused> {
-        // A header that lies in several slices is brought together; one that is not all there stays unread.
+        // A header that lies in several slices is brought together; one that is not all there stays
+        // unread.
         let _ = request.pull_up(HEADER_OCTETS);
         let Some(octets) = request.pop_array::<HEADER_OCTETS>().copied() else {
             return Err(this.refuse(request, &reason::TRUNCATED));
@@ -215,7 +217,8 @@ impl Select {
         }
     }
 
-    /// The first call of a procedure through a channel: makes the session that somebody has enabled.
+    /// The first call of a procedure through a channel: makes the session that somebody has
+    /// enabled.
     #[cold]
     fn call_demux_first(
         &self,

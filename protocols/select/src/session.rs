@@ -1,4 +1,5 @@
-//! Sessions: a client's stands for one procedure of one peer, a server's for one procedure called through one channel.
+//! Sessions: a client's stands for one procedure of one peer, a server's for one procedure called
+//! through one channel.
 
 use crate::pool::ChannelPool;
 use crate::protocol::Shared;
@@ -100,7 +101,8 @@ impl Session for ClientSession {
     }
 }
 
-/// A session through which calls go with their header as it is, and their replies come back so: for who forwards.
+/// A session through which calls go with their header as it is, and their replies come back so: for
+/// who forwards.
 pub(crate) struct WholeSession {
     pub(crate) shared: Rc<Shared>,
     pub(crate) pool: Rc<ChannelPool>,

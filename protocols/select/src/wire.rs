@@ -7,8 +7,9 @@
 //! +--------+--------+--------+--------+--------+--------+
 //! ```
 //!
-//! Paper 001, appendix, names the fields and says nothing of their values; octets 1 and 5 are the compiler's padding there.
-//! Octet 1 of a call counts how often it was forwarded, which is 0 for everybody who does not forward.
+//! Paper 001, appendix, names the fields and says nothing of their values; octets 1 and 5 are the
+//! compiler's padding there. Octet 1 of a call counts how often it was forwarded, which is 0 for
+//! everybody who does not forward.
 
 use core::fmt;
 use xk_core::Reason;
@@ -142,7 +143,8 @@ mod tests {
 
     #[test]
     fn a_null_call_and_its_replies() {
-        // The end of the whole null call that the sheet derives from paper 001, appendix: command 3.
+        // The end of the whole null call that the sheet derives from paper 001, appendix: command
+        // 3.
         let call = [1, 0, 0, 3, 0, 0];
         assert_eq!(Header::parse(&call), Ok(Header::call(3)));
         assert_eq!(Header::call(3).emit(), call);

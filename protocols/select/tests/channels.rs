@@ -1,4 +1,5 @@
-//! The pool of channels: how many there are, who waits and in what order, deadlines and cancels of those who wait; and routes.
+//! The pool of channels: how many there are, who waits and in what order, deadlines and cancels of
+//! those who wait; and routes.
 
 use core::cell::RefCell;
 use core::time::Duration;

@@ -1,5 +1,6 @@
 //! # Synopsis
-//! `sunprog LOWER` — the table of programs of ONC RPC: who serves which program, and how a call went.
+//! `sunprog LOWER` — the table of programs of ONC RPC: who serves which program, and how a call
+//! went.
 //!
 //! # Realm
 //! rpc
@@ -9,29 +10,32 @@
 //! `procedure3@version1@program536870913@port2049@10.0.0.2`.
 //!
 //! - `open`: passed through.
-//! - `open_enable`: the program definite, procedure and version `*` or left out for all of them: `version1@program5@port2049`.
-//!   Who offers just a procedure is before one who offers a version, and he before one who offers all versions.
+//! - `open_enable`: the program definite, procedure and version `*` or left out for all of them:
+//!   `version1@program5@port2049`. Who offers just a procedure is before one who offers a version,
+//!   and he before one who offers all versions.
 //!
 //! # Above
 //! Servers and clients of any programs. It needs no type numbers.
 //!
 //! # Below
-//! One to four protocols: `sunselect` right below for empty credentials (AUTH_NONE), or layers of authentication. It calls
-//! through the first and serves on all.
+//! One to four protocols: `sunselect` right below for empty credentials (AUTH_NONE), or layers of
+//! authentication. It calls through the first and serves on all.
 //!
 //! # Behaviour
-//! A call goes down as it is. An accepted reply has four octets in front, which say how it went; a client gets the results, or
-//! an error with the reason and, where only the version is wrong, those that there are.
+//! A call goes down as it is. An accepted reply has four octets in front, which say how it went; a
+//! client gets the results, or an error with the reason and, where only the version is wrong, those
+//! that there are.
 //!
-//! A request is for whoever serves its program, version and procedure. Procedure 0 of every version is answered here, with
-//! nothing. What nobody serves gets a reply that says what is missing: the program, the version (with the lowest and the highest
-//! that there are), the procedure. Refusals from above become `garbage arguments`, `no such procedure`, what is wrong
-//! with the credentials or, all others, `system error`; those of the class "not mine" remain without a reply. A broadcast gets no
-//! such reply.
+//! A request is for whoever serves its program, version and procedure. Procedure 0 of every version
+//! is answered here, with nothing. What nobody serves gets a reply that says what is missing: the
+//! program, the version (with the lowest and the highest that there are), the procedure. Refusals
+//! from above become `garbage arguments`, `no such procedure`, what is wrong with the credentials
+//! or, all others, `system error`; those of the class "not mine" remain without a reply. A
+//! broadcast gets no such reply.
 //!
 //! # Control
-//! Sessions answer `my-procedure`, `my-program`, `describe`, `max-packet` and `opt-packet`; the protocol `list-sessions` and
-//! `list-maps`; the rest is forwarded.
+//! Sessions answer `my-procedure`, `my-program`, `describe`, `max-packet` and `opt-packet`; the
+//! protocol `list-sessions` and `list-maps`; the rest is forwarded.
 //!
 //! # Example
 //! ```kdl

@@ -80,7 +80,8 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     Ok(add(build.cx, build.name, build.lowers, settings))
 }
 
-/// Adds one to a kernel, for programs that compose without a graph file. It calls through the first of `lowers` and serves on all.
+/// Adds one to a kernel, for programs that compose without a graph file. It calls through the first
+/// of `lowers` and serves on all.
 pub fn add(cx: &Kernel, name: &str, lowers: &[ProtocolRef], settings: Settings) -> ProtocolRef {
     let key = cx.secret();
     let shared = Rc::new(Shared {

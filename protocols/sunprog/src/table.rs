@@ -85,8 +85,8 @@ impl Table {
         }
     }
 
-    /// Who serves this: one who offers just this procedure before one who offers all of this version, before one who offers
-    /// all versions.
+    /// Who serves this: one who offers just this procedure before one who offers all of this
+    /// version, before one who offers all versions.
     pub(crate) fn find(&self, name: ProcedureName) -> Found {
         let list = self.list.borrow();
         let program = |served: &&Rc<Served>| served.program == name.program;
@@ -111,7 +111,8 @@ impl Table {
         }
     }
 
-    /// The lowest and the highest version in which a program is served; `None` if it is not, or in all.
+    /// The lowest and the highest version in which a program is served; `None` if it is not, or in
+    /// all.
     pub(crate) fn versions(&self, program: u32) -> Option<(u32, u32)> {
         let list = self.list.borrow();
         let all = list.iter().filter(|served| served.program == program);

@@ -1,5 +1,6 @@
 //! # Synopsis
-//! `sunselect LOWER` — SUN.SELECT: names program, version and procedure of a call and finds the layer of authentication.
+//! `sunselect LOWER` — SUN.SELECT: names program, version and procedure of a call and finds the
+//! layer of authentication.
 //!
 //! # Realm
 //! rpc
@@ -9,29 +10,34 @@
 //! `procedure3@version1@program536870913@port2049@10.0.0.2`.
 //!
 //! - `open`: the peer's all definite; the local participant may have them and may leave them out.
-//! - `open_enable`: they may be left out or be `*`: `port2049` will do. Which programs there are is a matter of `sunprog`.
+//! - `open_enable`: they may be left out or be `*`: `port2049` will do. Which programs there are is
+//!   a matter of `sunprog`.
 //!
 //! # Above
-//! Layers of authentication and, in place of all of them, `sunprog`. The type number of each is the flavor of its credentials
-//! (RFC 5531, section 8.2): `authnone` 0, `authsys` 1, `authshort` 2, `sunprog` 0 as well.
+//! Layers of authentication and, in place of all of them, `sunprog`. The type number of each is the
+//! flavor of its credentials (RFC 5531, section 8.2): `authnone` 0, `authsys` 1, `authshort` 2,
+//! `sunprog` 0 as well.
 //!
 //! # Below
-//! `reqrep` (what the rest of the world speaks) or `channel` (at most once, without number and type in front).
+//! `reqrep` (what the rest of the world speaks) or `channel` (at most once, without number and type
+//! in front).
 //!
 //! # Behaviour
-//! A call gets sixteen octets in front: the version of ONC RPC (2), program, version, procedure. Credential and verifier follow,
-//! which the layer above writes; for one that does not, two empty ones are written here and taken off. All procedures of one
-//! peer share a session below; where that has but one call under way, as many are opened as calls at once, `lines_max` at most,
-//! and more calls wait.
+//! A call gets sixteen octets in front: the version of ONC RPC (2), program, version, procedure.
+//! Credential and verifier follow, which the layer above writes; for one that does not, two empty
+//! ones are written here and taken off. All procedures of one peer share a session below; where
+//! that has but one call under way, as many are opened as calls at once, `lines_max` at most, and
+//! more calls wait.
 //!
-//! A request of another version of ONC RPC is denied with the version there is. The flavor of its credential then names the
-//! layer above; a flavor that nobody takes is denied as `credentials too weak`. What the layer of authentication refuses
-//! for one of its reasons is denied with that; an accepted reply gets four octets in front. A request too short for its header
-//! gets no reply, and neither does a broadcast that would be denied.
+//! A request of another version of ONC RPC is denied with the version there is. The flavor of its
+//! credential then names the layer above; a flavor that nobody takes is denied as
+//! `credentials too weak`. What the layer of authentication refuses for one of its reasons is
+//! denied with that; an accepted reply gets four octets in front. A request too short for its
+//! header gets no reply, and neither does a broadcast that would be denied.
 //!
 //! # Control
-//! Answers `my-procedure`, `my-program`, `max-packet` and `opt-packet` (those of the layer below less its header), `cancel-call`,
-//! `list-sessions`, `list-maps`, `describe`; forwards the rest.
+//! Answers `my-procedure`, `my-program`, `max-packet` and `opt-packet` (those of the layer below
+//! less its header), `cancel-call`, `list-sessions`, `list-maps`, `describe`; forwards the rest.
 //!
 //! # Example
 //! ```kdl

@@ -1,4 +1,5 @@
-//! The protocol object: opens, enables, and finds the layer of authentication that a request is for.
+//! The protocol object: opens, enables, and finds the layer of authentication that a request is
+//! for.
 
 use crate::session::{Calling, Serving, deny, template};
 
@@ -129,7 +130,8 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> P
     cx.add_protocol(crate::ENTRY.kind, name, body)
 }
 
-/// Whether an upper writes and reads credentials itself. It is the one whose number selects, whoever slips in between.
+/// Whether an upper writes and reads credentials itself. It is the one whose number selects,
+/// whoever slips in between.
 fn carries(cx: &Kernel, upper: Upper<'_>) -> bool {
     let who = upper.selector;
     let asked = cx.protocol(who);

@@ -1,7 +1,7 @@
 //! The sessions below that lead to one peer, shared by all procedures called there.
 //!
-//! A layer below that has any number of calls under way gives one session. Of a layer that has one at a time, such as
-//! `channel`, there are as many as calls that were under way at once.
+//! A layer below that has any number of calls under way gives one session. Of a layer that has one
+//! at a time, such as `channel`, there are as many as calls that were under way at once.
 
 use alloc::rc::Rc;
 use alloc::string::String;

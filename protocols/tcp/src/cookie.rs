@@ -1,7 +1,9 @@
-//! SYN cookies (RFC 4987, section 3.6): when the notes of those who sent a SYN are used up, what has to be known of another one goes
-//! into our initial sequence number and the low bits of our timestamp, and comes back with its acknowledgement.
+//! SYN cookies (RFC 4987, section 3.6): when the notes of those who sent a SYN are used up, what
+//! has to be known of another one goes into our initial sequence number and the low bits of our
+//! timestamp, and comes back with its acknowledgement.
 //!
-//! A cookie holds the largest segment, roughly; shift and SACK only for peers with timestamps. ECN is not offered.
+//! A cookie holds the largest segment, roughly; shift and SACK only for peers with timestamps. ECN
+//! is not offered.
 
 use crate::connection::Syn;
 use crate::isn::Secrets;
@@ -84,7 +86,8 @@ impl Cookies {
     }
 }
 
-/// Puts what the peer offered into our timestamp: never one later than our clock, or the next would be older.
+/// Puts what the peer offered into our timestamp: never one later than our clock, or the next would
+/// be older.
 pub(crate) fn mark(stamps: &mut Timestamps, peer: &Syn) {
     let mask = (1 << OFFER_BITS) - 1;
     let shift = peer.shift.map_or(NO_SHIFT, u32::from);

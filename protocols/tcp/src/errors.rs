@@ -30,8 +30,8 @@ impl Tcp {
             return Answer::Unknown;
         }
         if error.start_len < KNOWN_MIN {
-            // What was sent is not known: all connections through this session are meant, such as when the next hop does not
-            // answer.
+            // What was sent is not known: all connections through this session are meant, such as
+            // when the next hop does not answer.
             return self.network_error_to_all(cx, error, &lower);
         }
         let [a, b, c, d, e, f, g, h, ..] = error.start;
@@ -46,7 +46,8 @@ impl Tcp {
         }
     }
 
-    /// Whether a connection has sent a segment that begins so, and not heard of it (RFC 5927, section 4.1).
+    /// Whether a connection has sent a segment that begins so, and not heard of it (RFC 5927,
+    /// section 4.1).
     pub(crate) fn is_outstanding(&self, cx: &Kernel, about: &mut IsOutstanding) {
         let [a, b, c, d, e, f, g, h, ..] = about.start;
         let pair = ports(u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));

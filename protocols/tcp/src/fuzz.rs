@@ -1,4 +1,5 @@
-//! Fuzz targets: of the codec (what parses must come out again as it went in), and of the layer between two others.
+//! Fuzz targets: of the codec (what parses must come out again as it went in), and of the layer
+//! between two others.
 
 use crate::connection::Settings;
 use crate::wire::{CHECKSUM_AT, HEADER_LEN, HEADER_LEN_MAX, Header};
@@ -36,7 +37,8 @@ pub fn fuzz_wire(data: &[u8]) {
     assert_eq!(octets[..12], data[..12], "ports or numbers changed");
 }
 
-/// A lower layer that stands for IP: one session, which answers for addresses and swallows what is pushed.
+/// A lower layer that stands for IP: one session, which answers for addresses and swallows what is
+/// pushed.
 struct Below {
     session: Rc<RefCell<Option<SessionRef>>>,
     /// The last segment sent: sequence number and acknowledgement, for answers that fit.
@@ -84,7 +86,8 @@ impl Protocol for Below {
     }
 }
 
-/// A segment with a right checksum and, if it `answers`, numbers next to those of what was sent last.
+/// A segment with a right checksum and, if it `answers`, numbers next to those of what was sent
+/// last.
 fn fit(segment: &[u8], numbers: [u8; 8], answers: bool) -> Vec<u8> {
     let mut segment = segment.to_vec();
     let len = segment.len() as u32;
@@ -193,9 +196,10 @@ fn pass(cx: &Kernel, time: Duration) {
     cx.run_due();
 }
 
-/// Lets `data` arrive as segments, each behind an octet of its length (odd: with numbers that fit what was sent; 0: nothing arrives, and
-/// as many hundredths of a second pass as the next octet says), at a layer whose port 7 is enabled and that opens a connection from
-/// port 53; lets minutes pass, then takes everything down.
+/// Lets `data` arrive as segments, each behind an octet of its length (odd: with numbers that fit
+/// what was sent; 0: nothing arrives, and as many hundredths of a second pass as the next octet
+/// says), at a layer whose port 7 is enabled and that opens a connection from port 53; lets minutes
+/// pass, then takes everything down.
 ///
 /// # Panics
 /// If a message or a timer is left.

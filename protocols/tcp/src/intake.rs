@@ -10,17 +10,18 @@ use xk_kit::attribute::{Ecn, LinkCast};
 use xk_kit::offload::TransportChecksum;
 use xk_kit::segments::Segments;
 
-/// How many segments an acknowledgement may be for that stands for those before it: more would open the window less than each of them
-/// (RFC 3465, section 2.3).
+/// How many segments an acknowledgement may be for that stands for those before it: more would open
+/// the window less than each of them (RFC 3465, section 2.3).
 const SEGMENTS_MAX: u32 = 8;
 
-/// An acknowledgement that was checked and waits: one that comes right behind it says all that it says, and more.
+/// An acknowledgement that was checked and waits: one that comes right behind it says all that it
+/// says, and more.
 #[derive(Default)]
 pub(crate) struct Held(Option<Plain>);
 
 impl Held {
-    /// Whether a segment without data, if it is plain, acknowledges more than what is held: one that says the same again, or less, is to
-    /// be seen as such.
+    /// Whether a segment without data, if it is plain, acknowledges more than what is held: one
+    /// that says the same again, or less, is to be seen as such.
     #[inline]
     fn gives_way_to(&self, newer: Option<&Plain>) -> bool {
         self.0.zip(newer).is_some_and(|(held, newer)| newer.ack.after(held.ack))
@@ -42,8 +43,8 @@ fn acknowledge(connection: &mut Connection, now: Time, plain: &Plain) {
 }
 
 impl TcpSession {
-    /// Takes a segment in, its header in front. An acknowledgement may be held until the next, or until it is
-    /// [settled](Self::settle).
+    /// Takes a segment in, its header in front. An acknowledgement may be held until the next, or
+    /// until it is [settled](Self::settle).
     #[inline(always)]
     pub(crate) fn take(&self, cx: &Kernel, this: &SessionRef, message: Message, held: &mut Held) {
         let connection = &mut *self.connection.borrow_mut();

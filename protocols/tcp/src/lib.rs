@@ -1,5 +1,6 @@
 //! # Synopsis
-//! `tcp LOWER` — Transmission Control Protocol: streams of octets between ports, complete, in order and once.
+//! `tcp LOWER` — Transmission Control Protocol: streams of octets between ports, complete, in order
+//! and once.
 //!
 //! # Realm
 //! async
@@ -7,43 +8,51 @@
 //! # Participants
 //! A port on top of what the layer below needs: `port7@10.0.0.2`.
 //!
-//! - `open`: local `port5000@10.0.0.1`, where port and host may be `*` (an ephemeral port, the host that the
-//!   route gives); peer `port7@10.0.0.2`, both definite. Each opening is a connection of its own: ends in use are refused.
+//! - `open`: local `port5000@10.0.0.1`, where port and host may be `*` (an ephemeral port, the host
+//!   that the route gives); peer `port7@10.0.0.2`, both definite. Each opening is a connection of
+//!   its own: ends in use are refused.
 //! - `open_enable`: `port7`, `port7@*` or `port7@10.0.0.1`.
 //!
 //! # Above
-//! Anything that understands streams: octets arrive in order, but cut differently from how they were pushed. `open` answers
-//! at once; what happens then is told by `stream-notice`, as the kit's `stream` describes. Whoever does not know these
-//! questions can still send and receive: his stream ends when the peer's does, and if he holds no session, he gets no more
-//! octets than he could send back.
+//! Anything that understands streams: octets arrive in order, but cut differently from how they
+//! were pushed. `open` answers at once; what happens then is told by `stream-notice`, as the kit's
+//! `stream` describes. Whoever does not know these questions can still send and receive: his stream
+//! ends when the peer's does, and if he holds no session, he gets no more octets than he could send
+//! back.
 //!
 //! # Below
-//! One protocol whose participants are IPv4 hosts, a link with one other end, or one with ports, such as `host-udp`: then `local`
-//! says which port peers reach it at, and participants have that port as well, as in `port7@port9000@10.0.0.2`. All that is asked of it is a pseudo-header,
-//! the sizes of its packets and the two hosts; what it does not know is done without.
+//! One protocol whose participants are IPv4 hosts, a link with one other end, or one with ports,
+//! such as `host-udp`: then `local` says which port peers reach it at, and participants have that
+//! port as well, as in `port7@port9000@10.0.0.2`. All that is asked of it is a pseudo-header, the
+//! sizes of its packets and the two hosts; what it does not know is done without.
 //!
 //! # Behaviour
-//! A connection is found by the lower session and both ports. A SYN to a port that is enabled is answered from a small note
-//! in a bounded table, and without a note by a SYN cookie when that is full; the session is made when the peer answers, told by `open_done`, and
-//! belongs to the protocol that enabled. That is asked before both (`stream-room`): where it has no room, the SYN or the
-//! acknowledgement is dropped, and the peer tries again. What nobody takes is answered by a reset.
+//! A connection is found by the lower session and both ports. A SYN to a port that is enabled is
+//! answered from a small note in a bounded table, and without a note by a SYN cookie when that is
+//! full; the session is made when the peer answers, told by `open_done`, and belongs to the
+//! protocol that enabled. That is asked before both (`stream-room`): where it has no room, the SYN
+//! or the acknowledgement is dropped, and the peer tries again. What nobody takes is answered by a
+//! reset.
 //!
-//! Octets pushed stay in their buffers, of which each segment, and each that is sent again, is a reference. The receive buffer grows
-//! up to its maximum as fast as the peer fills it. Acknowledgements are delayed, but every second full segment has
-//! one. Lost segments are found by time and by selective acknowledgements and sent again; how much may be under way the congestion control
-//! says. Segments are sent whole; if they are too large for the path, they become smaller, and after a while a larger one is tried
-//! again.
+//! Octets pushed stay in their buffers, of which each segment, and each that is sent again, is a
+//! reference. The receive buffer grows up to its maximum as fast as the peer fills it.
+//! Acknowledgements are delayed, but every second full segment has one. Lost segments are found by
+//! time and by selective acknowledgements and sent again; how much may be under way the congestion
+//! control says. Segments are sent whole; if they are too large for the path, they become smaller,
+//! and after a while a larger one is tried again.
 //!
-//! When the last holder closes, what was pushed is still sent, then the end of the stream; what arrives then breaks the connection
-//! off. Small notes of ended connections remain for `time_wait`; a new connection takes their place when its numbers are
-//! clearly later.
+//! When the last holder closes, what was pushed is still sent, then the end of the stream; what
+//! arrives then breaks the connection off. Small notes of ended connections remain for `time_wait`;
+//! a new connection takes their place when its numbers are clearly later.
 //!
 //! Urgent data are ordinary data (RFC 6093): the pointer is ignored.
 //!
 //! # Control
-//! Answers `my-port`, `peer-port`, `peer-proved`, `max-packet` (the send buffer), `opt-packet` (data of a segment), `stream-space`,
-//! `stream-shutdown`, `stream-abort`, `stream-consumed`, `stream-set` (of the protocol: for sessions to come), `stream-info`, `stream-use`,
-//! `stream-soft-error`, `is-outstanding`, `needs-pseudo-header`, `describe`, `list-sessions`, `list-maps`, `list-talkers`; takes `network-error`; forwards the rest (`my-host`, `peer-host`).
+//! Answers `my-port`, `peer-port`, `peer-proved`, `max-packet` (the send buffer), `opt-packet`
+//! (data of a segment), `stream-space`, `stream-shutdown`, `stream-abort`, `stream-consumed`,
+//! `stream-set` (of the protocol: for sessions to come), `stream-info`, `stream-use`,
+//! `stream-soft-error`, `is-outstanding`, `needs-pseudo-header`, `describe`, `list-sessions`,
+//! `list-maps`, `list-talkers`; takes `network-error`; forwards the rest (`my-host`, `peer-host`).
 //!
 //! # Example
 //! ```kdl
@@ -58,7 +67,8 @@
 //! ```
 //!
 //! # Standard
-//! RFC 9293; 2018, 2883, 3168, 4821, 4987, 5482, 5681, 5927, 5961, 6093, 6191, 6298, 6528, 6582, 6691, 6928, 6937, 7323, 8985.
+//! RFC 9293; 2018, 2883, 3168, 4821, 4987, 5482, 5681, 5927, 5961, 6093, 6191, 6298, 6528, 6582,
+//! 6691, 6928, 6937, 7323, 8985.
 #![no_std]
 
 extern crate alloc;

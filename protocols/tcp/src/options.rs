@@ -1,4 +1,5 @@
-//! The options of a header: what they say, read and written (RFC 9293, section 3.2; RFC 7323; RFC 2018; RFC 5482).
+//! The options of a header: what they say, read and written (RFC 9293, section 3.2; RFC 7323; RFC
+//! 2018; RFC 5482).
 
 use crate::seq::Seq;
 use crate::wire::OPTIONS_LEN_MAX;
@@ -26,12 +27,14 @@ mod kind {
 pub struct Timestamps {
     /// The sender's clock.
     pub value: u32,
-    /// The receiver's clock, as the sender saw it last; means something only with an acknowledgement.
+    /// The receiver's clock, as the sender saw it last; means something only with an
+    /// acknowledgement.
     pub echo: u32,
 }
 
 impl Timestamps {
-    /// Writes the option to the start of `octets`, laid out as usual; answers how many octets it takes.
+    /// Writes the option to the start of `octets`, laid out as usual; answers how many octets it
+    /// takes.
     #[inline]
     fn emit(self, octets: &mut [u8]) -> usize {
         let Some(place) = octets.first_chunk_mut::<TIMESTAMPS_LEN>() else {
@@ -97,11 +100,13 @@ pub struct Options {
     pub timestamps: Option<Timestamps>,
     /// What has arrived out of order.
     pub sack: Blocks,
-    /// The sender's user timeout (RFC 5482), as in the field: the highest bit says minutes instead of seconds.
+    /// The sender's user timeout (RFC 5482), as in the field: the highest bit says minutes instead
+    /// of seconds.
     pub user_timeout: Option<u16>,
 }
 
-/// No-operation twice, kind and length of the timestamps: how nearly every sender lays them out (RFC 7323, appendix A).
+/// No-operation twice, kind and length of the timestamps: how nearly every sender lays them out
+/// (RFC 7323, appendix A).
 pub(crate) const ALIGNED_TIMESTAMPS: u32 =
     u32::from_be_bytes([kind::NOTHING, kind::NOTHING, kind::TIMESTAMPS, 10]);
 /// Octets of the option so laid out.
@@ -122,8 +127,8 @@ impl Options {
         user_timeout: None,
     };
 
-    /// Reads the options of a header; `None` if one contradicts the length of all. A known option of a wrong length is
-    /// skipped as an unknown one would be.
+    /// Reads the options of a header; `None` if one contradicts the length of all. A known option
+    /// of a wrong length is skipped as an unknown one would be.
     #[inline]
     #[must_use]
     pub fn parse(octets: &[u8]) -> Option<Self> {
@@ -179,8 +184,8 @@ impl Options {
         }
     }
 
-    /// Writes the options to the start of `octets`, filled up to a multiple of four; answers how many octets they take.
-    /// Of the SACK blocks as many are written as find room.
+    /// Writes the options to the start of `octets`, filled up to a multiple of four; answers how
+    /// many octets they take. Of the SACK blocks as many are written as find room.
     #[inline]
     pub fn emit(&self, octets: &mut [u8]) -> usize {
         if let Some(timestamps) = self.only_timestamps() {

@@ -9,7 +9,8 @@ use xk_kit::ports::Origin;
 /// Octets of the largest packet where nobody below knows.
 const PATH_UNKNOWN: u32 = 576;
 
-/// The sum over addresses and protocol number for segments that are sent; where the layer below has none they count as zero.
+/// The sum over addresses and protocol number for segments that are sent; where the layer below has
+/// none they count as zero.
 pub(crate) fn sent(origin: &Origin) -> Checksum {
     origin.pseudo.map_or(Checksum::new(), |p| p.sent)
 }
@@ -38,7 +39,8 @@ pub(crate) fn hosts_and_ports(cx: &Kernel, origin: &Origin, lower: &SessionRef) 
         ^ others.map_or(0, |q| of_port(q.port, 0xc2b2_ae3d_27d4_eb4f))
 }
 
-/// Whether the checksum of a segment is right or known to be, `pseudo` being the sum over addresses and protocol number.
+/// Whether the checksum of a segment is right or known to be, `pseudo` being the sum over addresses
+/// and protocol number.
 #[inline]
 pub(crate) fn is_intact(pseudo: Checksum, message: &Message) -> bool {
     if message.attribute::<TransportChecksum>().is_some() {

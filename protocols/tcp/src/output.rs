@@ -1,4 +1,5 @@
-//! Segments on their way down: header, checksum, and those that answer for nobody (RFC 9293, section 3.10.7.1).
+//! Segments on their way down: header, checksum, and those that answer for nobody (RFC 9293,
+//! section 3.10.7.1).
 
 use crate::connection::Out;
 use crate::origin::{add_octets, sent};
@@ -96,7 +97,8 @@ pub(crate) fn seal(
     Ok(message)
 }
 
-/// The same for what a connection gives, be it a run of segments that somebody below cuts, with what a router may do to it.
+/// The same for what a connection gives, be it a run of segments that somebody below cuts, with
+/// what a router may do to it.
 #[inline]
 pub(crate) fn seal_out(cx: &Kernel, how: Seal, out: Out) -> Result<Message, NoBuffers> {
     let data = out.payload.as_ref().map_or(0, Message::len);
@@ -132,7 +134,8 @@ pub(crate) fn forget_origin(message: &mut Message) {
     }
 }
 
-/// Sends a segment without data through a session below that no connection stands on; false if it could not go.
+/// Sends a segment without data through a session below that no connection stands on; false if it
+/// could not go.
 pub(crate) fn send_alone(
     cx: &Kernel,
     lower: &SessionRef,

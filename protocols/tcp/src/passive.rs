@@ -197,8 +197,9 @@ impl Tcp {
         self.establish(cx, this, (lower, *origin), (pending, note), message)
     }
 
-    /// Our SYN is acknowledged: makes the session, tells the protocol above, and lets it have the segment. Where there is no room
-    /// the segment is dropped and the note stays, be it one that the peer keeps: our SYN and the peer's data go again.
+    /// Our SYN is acknowledged: makes the session, tells the protocol above, and lets it have the
+    /// segment. Where there is no room the segment is dropped and the note stays, be it one that
+    /// the peer keeps: our SYN and the peer's data go again.
     #[cold]
     fn establish(
         &self,
@@ -285,7 +286,8 @@ impl Tcp {
                 // The peer's next segment finds a new one.
                 continue;
             }
-            // Sent with the first answer, these are as many octets as may always go; a peer that is there asks again.
+            // Sent with the first answer, these are as many octets as may always go; a peer that is
+            // there asks again.
             let is_free = usize::from(note.retries) < answers::TIMES_MAX;
             let source = answers::source(cx, &note.lower);
             if !is_free && !self.table.unproved.take(cx, source, SYN_OCTETS) {

@@ -1,5 +1,5 @@
-//! Those who have sent a SYN and not answered ours: a small note each, in a bounded table (RFC 4987, section 3.2). When it
-//! is full, others get cookies.
+//! Those who have sent a SYN and not answered ours: a small note each, in a bounded table (RFC
+//! 4987, section 3.2). When it is full, others get cookies.
 
 use crate::connection::{Ends, Syn};
 use crate::seq::Seq;
@@ -13,10 +13,12 @@ use xk_core::{ProtocolRef, SessionRef, Time};
 /// Both hosts, and both ports. Not the lower session: under a flood that is evicted and made anew.
 pub(crate) type PendingKey = (u64, u32);
 
-/// How long our SYN waits for its answer before it is sent again; doubled each time (RFC 6298, section 2).
+/// How long our SYN waits for its answer before it is sent again; doubled each time (RFC 6298,
+/// section 2).
 const RETRY: Duration = Duration::from_secs(1);
-/// How often our SYN is sent again: for three minutes at least (RFC 9293, section 3.8.3). A peer whose part of the handshake is done
-/// may be cut off as long; under a flood the oldest note goes all the same.
+/// How often our SYN is sent again: for three minutes at least (RFC 9293, section 3.8.3). A peer
+/// whose part of the handshake is done may be cut off as long; under a flood the oldest note goes
+/// all the same.
 const RETRIES_MAX: u8 = 7;
 /// How often the notes are looked through.
 pub(crate) const TICK: Duration = Duration::from_millis(500);
@@ -29,7 +31,8 @@ pub(crate) struct Note {
     pub(crate) ends: Ends,
     pub(crate) lower: SessionRef,
     pub(crate) upper: ProtocolRef,
-    /// When our SYN went first: if it went again, what that measures is too long rather than too short.
+    /// When our SYN went first: if it went again, what that measures is too long rather than too
+    /// short.
     pub(crate) sent: Time,
     due: Time,
     pub(crate) retries: u8,

@@ -276,7 +276,8 @@ impl Tcp {
         let key = key(lower, pair);
         let mut iss = self.table.secrets.sequence(hosts, pair, cx.now());
         if let Some(old) = sessions.get(&key) {
-            // A connection that only waits for late segments makes room for a new one (RFC 9293, section 3.4.1, and RFC 6191).
+            // A connection that only waits for late segments makes room for a new one (RFC 9293,
+            // section 3.4.1, and RFC 6191).
             let Some(after) = can_be_replaced(cx, &old) else {
                 return Err(OpenError::InUse);
             };

@@ -6,8 +6,8 @@ use core::ops::{Add, AddAssign, Sub};
 
 /// A position in one direction of a stream, modulo 2^32.
 ///
-/// There is no order over all of them, so `Ord` is absent: two numbers compare as long as they lie less than 2^31 apart, which
-/// windows of at most 2^30 octets ensure (RFC 7323, section 2.3).
+/// There is no order over all of them, so `Ord` is absent: two numbers compare as long as they lie
+/// less than 2^31 apart, which windows of at most 2^30 octets ensure (RFC 7323, section 2.3).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Seq(pub u32);
 

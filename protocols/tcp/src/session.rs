@@ -34,7 +34,8 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// The way through `lower`, which is asked not to cut segments: how large they may be is found out.
+    /// The way through `lower`, which is asked not to cut segments: how large they may be is found
+    /// out.
     pub(crate) fn new(cx: &Kernel, lower: &SessionRef, origin: Origin) -> Self {
         let _ = lower.ask(cx, KeepWhole);
         Self { lower: lower.clone(), origin, offloads: Offloads::of_session(cx, lower) }
@@ -48,7 +49,8 @@ pub(crate) struct TcpSession {
     upper: ProtocolRef,
     pub(crate) connection: RefCell<Connection>,
     timer: Cell<Option<(Timer, Time)>>,
-    /// Somebody hands octets up: whoever comes meanwhile leaves that to him, so that they stay in order.
+    /// Somebody hands octets up: whoever comes meanwhile leaves that to him, so that they stay in
+    /// order.
     is_delivering: Cell<bool>,
     /// Somebody hands segments down: the same.
     is_sending: Cell<bool>,
@@ -96,7 +98,8 @@ pub(crate) fn start(cx: &Kernel, session: &SessionRef) {
     let _ = session.ask(cx, Start);
 }
 
-/// Where the sequence numbers of a connection that takes the place of `session` begin; `None` if that is in use.
+/// Where the sequence numbers of a connection that takes the place of `session` begin; `None` if
+/// that is in use.
 pub(crate) fn can_be_replaced(cx: &Kernel, session: &SessionRef) -> Option<Seq> {
     if session.head().is_closed() {
         return Some(Seq(0));
@@ -180,8 +183,8 @@ impl TcpSession {
     fn next_message(&self, this: &SessionRef) -> Option<Message> {
         let connection = &mut *self.connection.borrow_mut();
         let octets = connection.next_len()?;
-        // Whoever holds no session keeps no account of it either, and may want to send back what it gets (an echo does): it
-        // gets no more than there is room for then.
+        // Whoever holds no session keeps no account of it either, and may want to send back what it
+        // gets (an echo does): it gets no more than there is room for then.
         let is_unattended = this.head().opens() == 0 && connection.state().takes_data();
         if is_unattended {
             let (space, buffer) = (connection.space() as usize, connection.buffer() as usize);
@@ -307,7 +310,8 @@ impl TcpSession {
             return;
         };
         if let Some((timer, at)) = self.timer.get() {
-            // One that goes off early finds nothing to do and is set anew: that is cheaper than to move it each time.
+            // One that goes off early finds nothing to do and is set anew: that is cheaper than to
+            // move it each time.
             if at <= deadline {
                 return;
             }
@@ -375,8 +379,8 @@ impl TcpSession {
         self.work(cx, this);
     }
 
-    /// Tells above what does not break a connection, as long as nobody has answered: whoever is above may not want to wait
-    /// (RFC 9293, section 3.9.2.2; RFC 5461, section 4.1).
+    /// Tells above what does not break a connection, as long as nobody has answered: whoever is
+    /// above may not want to wait (RFC 9293, section 3.9.2.2; RFC 5461, section 4.1).
     fn pass_on(&self, cx: &Kernel, this: &SessionRef, kind: NetworkErrorKind) {
         let is_meant = {
             let connection = self.connection.borrow();
@@ -481,7 +485,8 @@ impl Session for TcpSession {
         Ok(())
     }
 
-    /// All segments are taken in before anything is handed up, and acknowledged on the way as if they had come alone.
+    /// All segments are taken in before anything is handed up, and acknowledged on the way as if
+    /// they had come alone.
     fn pop_burst(&self, cx: &Kernel, this: &SessionRef, burst: Burst<'_>) -> Result<(), Refused> {
         if self.is_sending.get() || self.connection.borrow().state() == State::TimeWait {
             while let Some(message) = burst.next_through(this) {

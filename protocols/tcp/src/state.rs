@@ -1,9 +1,11 @@
-//! The states of a connection and the ways between them: RFC 9293's diagram (section 3.3.2) as a table.
+//! The states of a connection and the ways between them: RFC 9293's diagram (section 3.3.2) as a
+//! table.
 
 use alloc::string::String;
 use core::fmt::{self, Write};
 
-/// The state of a connection (RFC 9293, section 3.3.2). LISTEN is no state of a connection here: whoever listens has an enable.
+/// The state of a connection (RFC 9293, section 3.3.2). LISTEN is no state of a connection here:
+/// whoever listens has an enable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
     /// Nothing is known of the peer any more.

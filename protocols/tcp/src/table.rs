@@ -15,7 +15,8 @@ use xk_kit::ports::{Origins, Takers};
 use xk_kit::stream::StreamUse;
 use xk_kit::talkers::{PARAMETER, SOURCES_MAX, Talkers};
 
-/// The key that a segment is demultiplexed by: the lower session, and the peer's port (the upper half) with the local port.
+/// The key that a segment is demultiplexed by: the lower session, and the peer's port (the upper
+/// half) with the local port.
 pub(crate) type Key = (u64, u32);
 
 #[inline]
@@ -100,8 +101,8 @@ pub(crate) fn settings(params: &Params) -> Settings {
     }
 }
 
-/// Octets in a second, and at once, of answers to SYNs that are sent to one host more often than three times: the peer may be
-/// forged. Twenty handshakes that are lost in a second get them all.
+/// Octets in a second, and at once, of answers to SYNs that are sent to one host more often than
+/// three times: the peer may be forged. Twenty handshakes that are lost in a second get them all.
 const REPEATED_RATE: u64 = 1 << 10;
 const REPEATED_BURST: u64 = 8 << 10;
 
@@ -127,7 +128,8 @@ pub(crate) struct Table {
     /// How the session is to behave that the next open makes, if otherwise.
     pub(crate) next: RefCell<Option<Rc<Settings>>>,
     pub(crate) secrets: Secrets,
-    /// What may go to hosts whose segments belong to no connection: resets, and challenges (RFC 5961, section 7).
+    /// What may go to hosts whose segments belong to no connection: resets, and challenges (RFC
+    /// 5961, section 7).
     pub(crate) unfit: Allowance,
 }
 

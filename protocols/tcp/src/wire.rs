@@ -106,8 +106,8 @@ pub struct Header {
 /// Octets of a header whose only option are the timestamps, as nearly every segment's is.
 pub const PLAIN_LEN: usize = HEADER_LEN + TIMESTAMPS_LEN;
 
-/// The header of a segment with nothing unusual: an acknowledgement, perhaps pushed, with the timestamps for its only option, laid out
-/// as nearly every sender does (RFC 7323, appendix A).
+/// The header of a segment with nothing unusual: an acknowledgement, perhaps pushed, with the
+/// timestamps for its only option, laid out as nearly every sender does (RFC 7323, appendix A).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plain {
     /// As of [`Header`].
@@ -124,7 +124,8 @@ impl Plain {
     /// Data offset and reserved bits of such a header.
     const OFFSET: u8 = (PLAIN_LEN as u8 / 4) << 4;
 
-    /// Reads such a header; `None` if this is another one. Says nothing of ports, checksum and data.
+    /// Reads such a header; `None` if this is another one. Says nothing of ports, checksum and
+    /// data.
     #[inline]
     #[must_use]
     pub fn parse(octets: &[u8; PLAIN_LEN]) -> Option<Self> {
@@ -178,7 +179,8 @@ impl Header {
         Ok(length)
     }
 
-    /// Reads the header at the start of `octets`, and how many octets it has; says nothing of checksum and data.
+    /// Reads the header at the start of `octets`, and how many octets it has; says nothing of
+    /// checksum and data.
     ///
     /// # Errors
     /// [`Error`].
@@ -224,8 +226,8 @@ impl Header {
         length
     }
 
-    /// The reset that answers such a segment, with `data` octets, if it belongs to no connection (RFC 9293, section 3.10.7.1); `None` if
-    /// it is a reset itself.
+    /// The reset that answers such a segment, with `data` octets, if it belongs to no connection
+    /// (RFC 9293, section 3.10.7.1); `None` if it is a reset itself.
     #[must_use]
     pub fn answering_reset(&self, data: usize) -> Option<Self> {
         if self.flags.has(Flags::RST) {
@@ -239,7 +241,8 @@ impl Header {
         })
     }
 
-    /// Sequence numbers that the segment takes with `data` octets: one for each, and for SYN and FIN.
+    /// Sequence numbers that the segment takes with `data` octets: one for each, and for SYN and
+    /// FIN.
     #[inline]
     #[must_use]
     pub fn span(&self, data: usize) -> u32 {
@@ -247,8 +250,8 @@ impl Header {
     }
 }
 
-/// The checksum of a segment of `len` octets in all between these hosts, whose octets add up to `sum`; zero if they
-/// contain the right one.
+/// The checksum of a segment of `len` octets in all between these hosts, whose octets add up to
+/// `sum`; zero if they contain the right one.
 #[must_use]
 pub fn checksum(src: Ipv4, dst: Ipv4, len: u16, sum: Checksum) -> u16 {
     let mut whole = Checksum::pseudo_header(src, dst, IP_PROTOCOL, len);

@@ -1,5 +1,6 @@
-//! The report which sections of which standards the packet scripts cover: `docs/tcp-coverage.md`. The test says when it is
-//! not current; `XK_WRITE=1 cargo test -p xk-tcp --test coverage` writes it anew.
+//! The report which sections of which standards the packet scripts cover: `docs/tcp-coverage.md`.
+//! The test says when it is not current; `XK_WRITE=1 cargo test -p xk-tcp --test coverage` writes
+//! it anew.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

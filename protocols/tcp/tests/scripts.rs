@@ -1,5 +1,6 @@
-//! Packet scripts by section of the standards. `XK_SCRIPT=TEXT` runs those whose title or `file.pkt:line` contains the text, and
-//! prints what happened: `XK_SCRIPT=close.pkt:12 cargo test -p xk-tcp --test scripts -- --nocapture`.
+//! Packet scripts by section of the standards. `XK_SCRIPT=TEXT` runs those whose title or
+//! `file.pkt:line` contains the text, and prints what happened: `XK_SCRIPT=close.pkt:12 cargo test
+//! -p xk-tcp --test scripts -- --nocapture`.
 
 use std::path::Path;
 use xk_testkit::script::{load, run_file};

@@ -1,5 +1,5 @@
-//! Random networks and applications against the model of a stream. `XK_SEED=N` replays one seed; all ten thousand:
-//! `cargo test --profile demo -p xk-tcp --test simulation -- --ignored`.
+//! Random networks and applications against the model of a stream. `XK_SEED=N` replays one seed;
+//! all ten thousand: `cargo test --profile demo -p xk-tcp --test simulation -- --ignored`.
 
 use xk_core::graph::{Params, Value};
 use xk_core::random::Random;

@@ -1,4 +1,5 @@
-//! A stream that runs allocates nothing: neither per segment, nor per acknowledgement, nor per loss.
+//! A stream that runs allocates nothing: neither per segment, nor per acknowledgement, nor per
+//! loss.
 
 use core::time::Duration;
 use xk_core::message::PoolConfig;

@@ -14,14 +14,15 @@
 //! One protocol of the async realm, or a wire.
 //!
 //! # Behaviour
-//! A message sent gets four octets in front, in network order: the type number of the protocol above
-//! and the length of the message in octets, two each. On arrival the type number finds the session, or
-//! the upper protocol that enabled it. A message shorter than it says is dropped as `bad length`;
-//! octets behind its length, as a link pads them, are cut off. Nothing is repeated or ordered.
+//! A message sent gets four octets in front, in network order: the type number of the protocol
+//! above and the length of the message in octets, two each. On arrival the type number finds the
+//! session, or the upper protocol that enabled it. A message shorter than it says is dropped as
+//! `bad length`; octets behind its length, as a link pads them, are cut off. Nothing is repeated or
+//! ordered.
 //!
 //! # Control
-//! Answers `max-packet` and `opt-packet` (those of the layer below less four octets, 65535 at most),
-//! `list-sessions`, `list-maps`, `describe`; forwards the rest.
+//! Answers `max-packet` and `opt-packet` (those of the layer below less four octets, 65535 at
+//! most), `list-sessions`, `list-maps`, `describe`; forwards the rest.
 //!
 //! # Example
 //! ```kdl

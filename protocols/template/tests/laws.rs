@@ -13,7 +13,8 @@ static COUNTED: CountingAllocator = CountingAllocator;
 /// How many sessions an instance holds: few, so that strangers reach the bound.
 const SESSIONS_MAX: usize = 256;
 
-/// The protocol on a layer whose sessions lead to hosts, so that the suite can send from many of them.
+/// The protocol on a layer whose sessions lead to hosts, so that the suite can send from many of
+/// them.
 struct OverHosts;
 
 fn host(side: Side) -> Ipv4Addr {

@@ -1,4 +1,5 @@
-//! Fuzz targets: of the codec (what parses must come out again as it went in), and of the layer between two others.
+//! Fuzz targets: of the codec (what parses must come out again as it went in), and of the layer
+//! between two others.
 
 use crate::wire::{Datagram, HEADER_LEN};
 use alloc::boxed::Box;
@@ -36,7 +37,8 @@ pub fn fuzz_wire(data: &[u8]) {
     assert_eq!(datagram.payload, &data[HEADER_LEN..end], "the payload changed");
 }
 
-/// A lower layer that stands for IP: one session, which answers for addresses and swallows what is pushed.
+/// A lower layer that stands for IP: one session, which answers for addresses and swallows what is
+/// pushed.
 struct Below {
     session: RefCell<Option<SessionRef>>,
 }
@@ -145,8 +147,8 @@ impl Protocol for Above {
     }
 }
 
-/// Lets `data` arrive as datagrams, each behind an octet of its length, at a layer whose ports 7 (enabled) and 53
-/// (unconnected) are taken; then takes everything down.
+/// Lets `data` arrive as datagrams, each behind an octet of its length, at a layer whose ports 7
+/// (enabled) and 53 (unconnected) are taken; then takes everything down.
 ///
 /// # Panics
 /// If a datagram is neither delivered nor counted, or a message is left.

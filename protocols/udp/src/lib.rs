@@ -1,5 +1,6 @@
 //! # Synopsis
-//! `udp LOWER` — User Datagram Protocol: datagrams between ports, checked but neither repeated nor ordered.
+//! `udp LOWER` — User Datagram Protocol: datagrams between ports, checked but neither repeated nor
+//! ordered.
 //!
 //! # Realm
 //! async
@@ -7,37 +8,41 @@
 //! # Participants
 //! A port on top of what the layer below needs: `port7@10.0.0.2`.
 //!
-//! - `open`: local `port5000@10.0.0.1`, where port and host may be `*` (an ephemeral port, the host that the
-//!   route gives); peer `port7@10.0.0.2`, both definite. A peer of `*` alone opens an unconnected session, and so does the port of a
-//!   broadcast or a group.
+//! - `open`: local `port5000@10.0.0.1`, where port and host may be `*` (an ephemeral port, the host
+//!   that the route gives); peer `port7@10.0.0.2`, both definite. A peer of `*` alone opens an
+//!   unconnected session, and so does the port of a broadcast or a group.
 //! - `open_enable`: `port7`, `port7@*` or `port7@10.0.0.1`.
 //!
 //! # Above
 //! Anything that sends datagrams. The port selects it; it needs no type number.
 //!
 //! # Below
-//! One protocol whose participants are IPv4 hosts, or a link with one other end. Without a pseudo-header from below
-//! datagrams carry no checksum.
+//! One protocol whose participants are IPv4 hosts, or a link with one other end. Without a
+//! pseudo-header from below datagrams carry no checksum.
 //!
 //! # Behaviour
-//! A session belongs to one peer: it is found by the lower session and both ports. Next come unconnected sessions and
-//! enables, for the local host first and for any host then; an enable makes a session for each new peer. Who wants to
-//! keep such a session takes a hold on it when he is told of it; one that nobody holds has none on the session below
-//! either, and goes when its table or that below needs the room, those with a single datagram first.
+//! A session belongs to one peer: it is found by the lower session and both ports. Next come
+//! unconnected sessions and enables, for the local host first and for any host then; an enable
+//! makes a session for each new peer. Who wants to keep such a session takes a hold on it when he
+//! is told of it; one that nobody holds has none on the session below either, and goes when its
+//! table or that below needs the room, those with a single datagram first.
 //!
-//! An unconnected session receives from everybody who has no session of his own; each message carries its sender
-//! as the attribute `peer`. It sends each message to the peer in that attribute, without one to the broadcast or group that it was
-//! opened to, and keeps the lower sessions of the last 64 hosts.
+//! An unconnected session receives from everybody who has no session of his own; each message
+//! carries its sender as the attribute `peer`. It sends each message to the peer in that attribute,
+//! without one to the broadcast or group that it was opened to, and keeps the lower sessions of the
+//! last 64 hosts.
 //!
-//! Checksums are verified whenever the sender computed one. Octets behind the length field's end are cut off. A
-//! datagram for a port that nobody takes is refused with its header in front, so that the layer below can tell the
-//! sender; one that came as a broadcast is dropped. After a report that the peer's port is unreachable, the next
-//! push into a session that somebody holds fails once.
+//! Checksums are verified whenever the sender computed one. Octets behind the length field's end
+//! are cut off. A datagram for a port that nobody takes is refused with its header in front, so
+//! that the layer below can tell the sender; one that came as a broadcast is dropped. After a
+//! report that the peer's port is unreachable, the next push into a session that somebody holds
+//! fails once.
 //!
 //! # Control
-//! Answers `my-port`, `peer-port` (sessions that have a peer), `serves-port`, `max-packet` and `opt-packet` (those of the layer below less
-//! eight octets), `needs-pseudo-header`, `describe`, `list-sessions`, `list-maps`, `list-talkers`; passes `network-error` on to the session's upper protocol;
-//! forwards the rest (`my-host`, `peer-host`).
+//! Answers `my-port`, `peer-port` (sessions that have a peer), `serves-port`, `max-packet` and
+//! `opt-packet` (those of the layer below less eight octets), `needs-pseudo-header`, `describe`,
+//! `list-sessions`, `list-maps`, `list-talkers`; passes `network-error` on to the session's upper
+//! protocol; forwards the rest (`my-host`, `peer-host`).
 //!
 //! # Example
 //! ```kdl
@@ -52,7 +57,8 @@
 //! ```
 //!
 //! # Standard
-//! RFC 768; RFC 1122 section 4.1 (its specific destination: section 4.1.3.5); ports by RFC 6335 section 6 and RFC 6056 section 3.3.1.
+//! RFC 768; RFC 1122 section 4.1 (its specific destination: section 4.1.3.5); ports by RFC 6335
+//! section 6 and RFC 6056 section 3.3.1.
 #![no_std]
 
 extern crate alloc;

@@ -42,9 +42,10 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     build.add(Vip::new(shared))
 }
 
-/// Adds one to a kernel, for programs that compose without a graph file: on `link`, which takes the hosts of a link, and `net`,
-/// which takes all. Every protocol that has a number on IP by then, and none on Ethernet, gets one there: that on IP more
-/// than `ether_base`, as the check of a graph does for each that stands on it.
+/// Adds one to a kernel, for programs that compose without a graph file: on `link`, which takes the
+/// hosts of a link, and `net`, which takes all. Every protocol that has a number on IP by then, and
+/// none on Ethernet, gets one there: that on IP more than `ether_base`, as the check of a graph
+/// does for each that stands on it.
 pub fn add(
     cx: &Kernel,
     name: &str,
@@ -89,7 +90,8 @@ impl Vip {
         }
     }
 
-    /// The session that a message's peer has with the upper protocol of this object, made if there is none.
+    /// The session that a message's peer has with the upper protocol of this object, made if there
+    /// is none.
     fn session_for(
         &self,
         cx: &Kernel,
@@ -142,7 +144,8 @@ impl Vip {
         Ok(session)
     }
 
-    /// A message through a session below that leads nowhere: its peer was forgotten, or has become another.
+    /// A message through a session below that leads nowhere: its peer was forgotten, or has become
+    /// another.
     #[cold]
     #[inline(never)]
     fn demux_lost(
@@ -198,7 +201,8 @@ impl Vip {
 /// Beside a place: the session of a peer's messages to a broadcast or a group.
 const TO_MANY: u32 = 1 << 31;
 
-/// The host of ours that the participants of a passive open name; unspecified if that is none that answers can come from.
+/// The host of ours that the participants of a passive open name; unspecified if that is none that
+/// answers can come from.
 fn local_host(participants: &Participants) -> Ipv4 {
     match participants.iter().next().and_then(|local| local.top()) {
         Some(Part::Host(host)) if !is_cast(*host) => *host,

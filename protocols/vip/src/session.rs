@@ -1,4 +1,5 @@
-//! A session: one upper protocol's end of the traffic with one host, over the link, by IP, or either.
+//! A session: one upper protocol's end of the traffic with one host, over the link, by IP, or
+//! either.
 
 use crate::shared::{ItsPath, Key, Shared, is_cast};
 use alloc::format;
@@ -16,7 +17,8 @@ use xk_kit::control::{
 use xk_kit::neighbour::PeerOnLink;
 use xk_kit::standins::{self, StandIn};
 
-/// How many stations' sessions lead to one session: as many as a host has addresses at a time, and a few.
+/// How many stations' sessions lead to one session: as many as a host has addresses at a time, and
+/// a few.
 const HEARD_MAX: usize = 8;
 
 /// What a session shares with the protocol.
@@ -97,7 +99,8 @@ impl Path {
         !self.heard.borrow().is_empty()
     }
 
-    /// Lets go of stations that are another host by now: the next message through one finds out anew whose it is.
+    /// Lets go of stations that are another host by now: the next message through one finds out
+    /// anew whose it is.
     pub(crate) fn unhear(&self, is_other: impl Fn(&SessionRef) -> bool) {
         let heard = self.heard.take();
         let (gone, kept): (Vec<_>, Vec<_>) =
@@ -106,7 +109,8 @@ impl Path {
         self.unmark(&gone);
     }
 
-    /// Sessions of the link layer lead nowhere now: the next message through one finds out anew whose it is.
+    /// Sessions of the link layer lead nowhere now: the next message through one finds out anew
+    /// whose it is.
     pub(crate) fn forget_heard(&self) {
         self.unmark(&self.heard.take());
     }
@@ -209,8 +213,8 @@ impl VipSession {
         asked.map(|asked| asked.host)
     }
 
-    /// What a checksum that covers both hosts begins with. From now on this end is one host of ours, by whichever way: frames
-    /// do not say which, and the peer sums up what it takes us for.
+    /// What a checksum that covers both hosts begins with. From now on this end is one host of
+    /// ours, by whichever way: frames do not say which, and the peer sums up what it takes us for.
     fn pseudo_sum(&self, cx: &Kernel) -> Option<u32> {
         let (shared, path) = (&self.shared, &*self.path);
         let number = cx.type_number(path.stand_in.selector, shared.net.id())?;

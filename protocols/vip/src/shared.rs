@@ -132,7 +132,8 @@ impl Shared {
         path.is_cast() || is_on_link(cx, &self.net, &self.link, path.host())
     }
 
-    /// Whether the peer would know us by the host of ours that the session is for: in frames we are that of the link.
+    /// Whether the peer would know us by the host of ours that the session is for: in frames we are
+    /// that of the link.
     fn is_known_by_frames(&self, cx: &Kernel, path: &Path) -> bool {
         let Part::Host(local) = path.local_part() else {
             return true;
@@ -158,7 +159,8 @@ impl Shared {
             let address = ether(lower);
             match (address, known) {
                 (Some(address), Some(known)) => address != known,
-                // A host whose address is forgotten may speak until the station is known to be another.
+                // A host whose address is forgotten may speak until the station is known to be
+                // another.
                 (Some(address), None) => {
                     let found = self.link.ask(cx, HostAt { address, host });
                     found.is_some_and(|found| found.host != path.host())
@@ -168,7 +170,8 @@ impl Shared {
         });
     }
 
-    /// Opens the way over the link if the host is there, lets go of it if not, and finds out whether it can be used.
+    /// Opens the way over the link if the host is there, lets go of it if not, and finds out
+    /// whether it can be used.
     pub(crate) fn settle(&self, cx: &Kernel, path: &Path) {
         if path.is_closed.get() {
             return;
@@ -244,7 +247,8 @@ impl Shared {
         if self.asked.len() >= ASKED_MAX {
             self.asked.retain(|_, until| now < *until);
         }
-        // In a full map of hosts asked for just now this one may be asked for again; no harm is done.
+        // In a full map of hosts asked for just now this one may be asked for again; no harm is
+        // done.
         let _ = self.asked.replace(key, now.after(NEGATIVE));
         let address = None;
         let known = self.link.ask(cx, Resolve { host, address });

@@ -1,4 +1,5 @@
-//! The laws that every protocol keeps, checked for `vip` where all hosts are reached by the layer that reaches all.
+//! The laws that every protocol keeps, checked for `vip` where all hosts are reached by the layer
+//! that reaches all.
 
 use core::net::Ipv4Addr;
 use xk_core::graph::{Build, Params};

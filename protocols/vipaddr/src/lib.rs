@@ -1,5 +1,6 @@
 //! # Synopsis
-//! `vipaddr LINK NET` — hosts, reached over the link or by IP as is decided once, when a session is opened; no header, and no sessions.
+//! `vipaddr LINK NET` — hosts, reached over the link or by IP as is decided once, when a session is
+//! opened; no header, and no sessions.
 //!
 //! # Realm
 //! async; virtual: it has no header and no sessions.
@@ -8,31 +9,35 @@
 //! IPv4 hosts, as on `ip`: `10.0.0.2`. The local one may be left open.
 //!
 //! # Above
-//! As for `vip`: any protocol of the async realm that has a type number on `ip` and depends on IP for nothing but delivery;
-//! `vipsize` or `fragment`, usually.
+//! As for `vip`: any protocol of the async realm that has a type number on `ip` and depends on IP
+//! for nothing but delivery; `vipsize` or `fragment`, usually.
 //!
 //! # Below
-//! Two protocols of the async realm that take hosts: first the one above the link, `arp`, or `vipadv` above that; then the one
-//! that reaches all, `ip`.
+//! Two protocols of the async realm that take hosts: first the one above the link, `arp`, or
+//! `vipadv` above that; then the one that reaches all, `ip`.
 //!
 //! # Behaviour
-//! `open` gives the session of the layer below: the link's if the host is on the link, answers for its address, and runs
-//! virtual protocols as far as that is known; else IP's. What the upper protocol sends does not pass here. While the host is
-//! being asked for, `open` waits, at most `wait`; a shepherd that cannot wait, and whoever asks again for a host that was not
-//! there less than 20 seconds ago, gets IP's session. An upper protocol that may push more than a frame carries (`largest-push`)
-//! gets IP's as well.
+//! `open` gives the session of the layer below: the link's if the host is on the link, answers for
+//! its address, and runs virtual protocols as far as that is known; else IP's. What the upper
+//! protocol sends does not pass here. While the host is being asked for, `open` waits, at most
+//! `wait`; a shepherd that cannot wait, and whoever asks again for a host that was not there less
+//! than 20 seconds ago, gets IP's session. An upper protocol that may push more than a frame
+//! carries (`largest-push`) gets IP's as well.
 //!
-//! An offer is made to both layers. Ethernet knows stations and not hosts, so what arrives over the link passes here once, to be
-//! shown to the upper protocol as coming through the session to the host. What comes from a station of which it is not known
-//! which host it is, is refused ("unknown station").
+//! An offer is made to both layers. Ethernet knows stations and not hosts, so what arrives over the
+//! link passes here once, to be shown to the upper protocol as coming through the session to the
+//! host. What comes from a station of which it is not known which host it is, is refused ("unknown
+//! station").
 //!
-//! A session stays what it is: a host that moves off the link is reached again by a session opened after that. The upper protocol is
-//! told (`way-changed`) whenever more or less is known of a host, and may open anew; `vipsize` does. Where that does not do,
-//! `vip` does. A station that becomes another host is shown as that one from then on.
+//! A session stays what it is: a host that moves off the link is reached again by a session opened
+//! after that. The upper protocol is told (`way-changed`) whenever more or less is known of a host,
+//! and may open anew; `vipsize` does. Where that does not do, `vip` does. A station that becomes
+//! another host is shown as that one from then on.
 //!
 //! # Control
-//! The protocol answers `list-maps` and forwards the rest to `ip`; from below it takes `host-changed`, asks `way-changed` above, and passes `network-error`
-//! and `is-outstanding` on to the upper protocol. It refuses upper protocols that answer `needs-pseudo-header`.
+//! The protocol answers `list-maps` and forwards the rest to `ip`; from below it takes
+//! `host-changed`, asks `way-changed` above, and passes `network-error` and `is-outstanding` on to
+//! the upper protocol. It refuses upper protocols that answer `needs-pseudo-header`.
 //!
 //! # Example
 //! ```kdl

@@ -1,4 +1,5 @@
-//! The protocol object: decides at open, and shows the upper protocols hosts where the link knows stations.
+//! The protocol object: decides at open, and shows the upper protocols hosts where the link knows
+//! stations.
 
 use crate::shared::{Known, Shared};
 use alloc::rc::Rc;
@@ -41,7 +42,8 @@ struct Latest {
 }
 
 impl Latest {
-    /// Who receives what comes through `lower`, and through which session it is shown, if nothing has changed since.
+    /// Who receives what comes through `lower`, and through which session it is shown, if nothing
+    /// has changed since.
     #[inline]
     fn get(&self, lower: &SessionRef, changes: u64) -> Option<(ProtocolRef, SessionRef)> {
         if self.lower.get() != lower.id().0 || self.checked.get() != changes {
@@ -76,9 +78,10 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     build.add(VipAddr::new(shared))
 }
 
-/// Adds one to a kernel, for programs that compose without a graph file: on `link`, which takes the hosts of a link, and `net`,
-/// which takes all. Every protocol that has a number on IP by then, and none on Ethernet, gets one there: that on IP more
-/// than `ether_base`, as the check of a graph does for each that stands on it.
+/// Adds one to a kernel, for programs that compose without a graph file: on `link`, which takes the
+/// hosts of a link, and `net`, which takes all. Every protocol that has a number on IP by then, and
+/// none on Ethernet, gets one there: that on IP more than `ether_base`, as the check of a graph
+/// does for each that stands on it.
 pub fn add(
     cx: &Kernel,
     name: &str,
@@ -111,8 +114,9 @@ impl VipAddr {
         Ok((place as u32, stand_in))
     }
 
-    /// Shows what comes through a session of the link layer as coming from the host that the station is. Answers the host's
-    /// session, and whether the upper protocol has been told of it just now.
+    /// Shows what comes through a session of the link layer as coming from the host that the
+    /// station is. Answers the host's session, and whether the upper protocol has been told of it
+    /// just now.
     fn adopt(
         &self,
         cx: &Kernel,

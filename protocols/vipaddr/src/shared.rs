@@ -22,7 +22,8 @@ const GRACE: Duration = Duration::from_millis(100);
 const ABSENT_MAX: usize = 1024;
 /// How many may wait at a time.
 const WAITERS_MAX: usize = 256;
-/// How many sessions of the link layer lead to hosts' sessions: more than the link layer has by itself.
+/// How many sessions of the link layer lead to hosts' sessions: more than the link layer has by
+/// itself.
 const HEARD_MAX: usize = 16_384;
 
 /// A session of the link layer, and that of the layer above it which it is shown as.
@@ -53,7 +54,8 @@ pub(crate) struct Shared {
     pub(crate) heard: Map<u64, Heard>,
     /// By host and place of the upper protocol.
     pub(crate) known: Map<(u32, u32), Known>,
-    /// While a session over the link is being opened: those of the link layer that were made for it.
+    /// While a session over the link is being opened: those of the link layer that were made for
+    /// it.
     pub(crate) opening: RefCell<Option<Vec<SessionRef>>>,
     pub(crate) waiters: RefCell<Vec<(Ipv4, Rc<Semaphore>)>>,
     pub(crate) absent: Map<u32, Time>,
@@ -208,8 +210,8 @@ impl Shared {
         let _ = self.heard.replace(lower.id().0, heard);
     }
 
-    /// Whether the station behind `lower` is still the host that it is shown as. One whose address is forgotten may speak until the
-    /// station is known to be another.
+    /// Whether the station behind `lower` is still the host that it is shown as. One whose address
+    /// is forgotten may speak until the station is known to be another.
     pub(crate) fn is_still(&self, cx: &Kernel, lower: &SessionRef, shown: &SessionRef) -> bool {
         let host = Ipv4::UNSPECIFIED;
         let ether = |session: &SessionRef| session.ask(cx, PeerEther::default());

@@ -51,7 +51,8 @@ impl Protocol for Watcher {
     }
 }
 
-/// Feeds the protocol with what `data` says: hosts that speak, exchanges of addresses, time that passes.
+/// Feeds the protocol with what `data` says: hosts that speak, exchanges of addresses, time that
+/// passes.
 ///
 /// # Panics
 /// If the table outgrows its bound, keeps a host for too long, or contradicts itself.

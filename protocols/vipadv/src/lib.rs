@@ -1,5 +1,6 @@
 //! # Synopsis
-//! `vipadv ARP` — tells the hosts on a link that this one runs virtual protocols, and remembers which of them do.
+//! `vipadv ARP` — tells the hosts on a link that this one runs virtual protocols, and remembers
+//! which of them do.
 //!
 //! # Realm
 //! async; virtual: it has no header and no sessions.
@@ -14,20 +15,24 @@
 //! One `arp`, perhaps below layers that only look on.
 //!
 //! # Behaviour
-//! Whatever is opened or enabled here is opened or enabled below, in the name of the protocol above: messages do not pass.
+//! Whatever is opened or enabled here is opened or enabled below, in the name of the protocol
+//! above: messages do not pass.
 //!
-//! That this host runs virtual protocols is said in replies of address resolution whose protocol type is not IPv4's but
-//! `protocol_type`: to all when the graph starts and every `interval` (a tenth more or less), and to one station whenever one of
-//! our hosts has answered it, or it one of ours, so that both know after one exchange. Hosts that do not know the type ignore
-//! such packets, as RFC 826 demands (4.3BSD negotiated trailers this way).
+//! That this host runs virtual protocols is said in replies of address resolution whose protocol
+//! type is not IPv4's but `protocol_type`: to all when the graph starts and every `interval` (a
+//! tenth more or less), and to one station whenever one of our hosts has answered it, or it one of
+//! ours, so that both know after one exchange. Hosts that do not know the type ignore such packets,
+//! as RFC 826 demands (4.3BSD negotiated trailers this way).
 //!
-//! A host that says so is remembered with its hardware address for `lifetime`; what another station says in its name replaces
-//! that. When the table is full, the host goes that was heard longest ago, of those that nobody has asked about if there are any.
-//! Whoever watches is told of each change.
+//! A host that says so is remembered with its hardware address for `lifetime`; what another station
+//! says in its name replaces that. When the table is full, the host goes that was heard longest
+//! ago, of those that nobody has asked about if there are any. Whoever watches is told of each
+//! change.
 //!
 //! # Control
-//! Answers `runs-virtual`, `watch-hosts` (what the layer below tells is passed on), `host-at` (from its table, else below),
-//! `vip-table`, `list-maps`; from below it takes `heard`, `exchanged` and `host-changed`; forwards the rest.
+//! Answers `runs-virtual`, `watch-hosts` (what the layer below tells is passed on), `host-at` (from
+//! its table, else below), `vip-table`, `list-maps`; from below it takes `heard`, `exchanged` and
+//! `host-changed`; forwards the rest.
 //!
 //! # Example
 //! ```kdl
@@ -44,8 +49,8 @@
 //! ```
 //!
 //! # Standard
-//! Paper 001, section 3.1 ("a more general solution"); the packet of RFC 826; the manner of negotiating that RFC 1122, section
-//! 2.3.1 names for trailers (RFC 893).
+//! Paper 001, section 3.1 ("a more general solution"); the packet of RFC 826; the manner of
+//! negotiating that RFC 1122, section 2.3.1 names for trailers (RFC 893).
 #![no_std]
 
 extern crate alloc;
@@ -63,7 +68,8 @@ use xk_core::Entry;
 use xk_core::control::question;
 use xk_core::graph::{Family, Guarantees, Realm, StackingRules, Way, duration, int, word};
 
-/// The protocol type unless the graph says otherwise: the number on Ethernet from which those of virtual protocols' uppers count.
+/// The protocol type unless the graph says otherwise: the number on Ethernet from which those of
+/// virtual protocols' uppers count.
 pub const PROTOCOL_TYPE: u16 = 0x3900;
 
 /// What the catalog knows of it.

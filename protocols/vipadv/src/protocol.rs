@@ -1,4 +1,5 @@
-//! The protocol object: passes everything through, says that we run virtual protocols, and hears who does.
+//! The protocol object: passes everything through, says that we run virtual protocols, and hears
+//! who does.
 
 use crate::table::{Table, VipHost};
 use alloc::vec::Vec;
@@ -94,7 +95,8 @@ pub struct VipAdv {
 /// Builds it from its place in a graph.
 ///
 /// # Errors
-/// [`BuildError::Lower`] if the graph gives it nothing to stand on, [`BuildError::Param`] if a time is out of range.
+/// [`BuildError::Lower`] if the graph gives it nothing to stand on, [`BuildError::Param`] if a time
+/// is out of range.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let usual = Settings::default();
     let time = |name, usual| {
@@ -153,7 +155,8 @@ impl VipAdv {
         let interval = self.settings.interval;
         let next = match self.say(cx, None) {
             0 => RETRY.min(interval),
-            // A tenth more or less, so that stations that started together do not speak together for ever.
+            // A tenth more or less, so that stations that started together do not speak together
+            // for ever.
             _ => {
                 let tenth = interval / 10;
                 let span = (2 * tenth).as_micros() as u64 + 1;

@@ -25,7 +25,8 @@ pub(crate) struct Gone {
     pub(crate) was_needed: bool,
 }
 
-/// By host; the one heard longest ago first in `order`, and in `unneeded` of those that nobody has asked about.
+/// By host; the one heard longest ago first in `order`, and in `unneeded` of those that nobody has
+/// asked about.
 pub(crate) struct Table {
     hosts: Map<u32, VipHost>,
     order: Lru<u32>,
@@ -53,8 +54,9 @@ impl Table {
         self.unneeded.remove(&host.to_bits());
     }
 
-    /// Takes in what a host says. Answers whether that is news, and which other host had to go for it: one that nobody has asked
-    /// about if there is one, or else whoever makes up many hosts would drive out those that are spoken to.
+    /// Takes in what a host says. Answers whether that is news, and which other host had to go for
+    /// it: one that nobody has asked about if there is one, or else whoever makes up many hosts
+    /// would drive out those that are spoken to.
     pub(crate) fn hear(&self, said: VipHost) -> (bool, Option<Gone>) {
         let key = said.host.to_bits();
         let before = self.hosts.get(&key);

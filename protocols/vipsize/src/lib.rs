@@ -8,28 +8,34 @@
 //! IPv4 hosts: those of the layers below.
 //!
 //! # Above
-//! Any protocol of the async realm that has a type number on each protocol below, or below those of them that have no header. It
-//! must bear messages that overtake one another, since several ways lead to one peer.
+//! Any protocol of the async realm that has a type number on each protocol below, or below those of
+//! them that have no header. It must bear messages that overtake one another, since several ways
+//! lead to one peer.
 //!
 //! # Below
-//! Two to eight protocols of the async realm that take hosts, from the one for the smallest messages to the one for the largest:
-//! `vipaddr fragment`, so that only messages that are too long for a frame are taken apart. One that stands on another comes behind it,
-//! unless a `cutoff` says what goes there.
+//! Two to eight protocols of the async realm that take hosts, from the one for the smallest
+//! messages to the one for the largest: `vipaddr fragment`, so that only messages that are too long
+//! for a frame are taken apart. One that stands on another comes behind it, unless a `cutoff` says
+//! what goes there.
 //!
 //! # Behaviour
-//! `open` opens a session on each protocol below, and fails if one of them fails. A message goes to the first whose `cutoff` it
-//! does not exceed, and to the last if it exceeds all. The cutoff of a layer is the largest message that goes whole there
-//! (`opt-packet`, asked when it is opened), or what the graph says.
+//! `open` opens a session on each protocol below, and fails if one of them fails. A message goes to
+//! the first whose `cutoff` it does not exceed, and to the last if it exceeds all. The cutoff of a
+//! layer is the largest message that goes whole there (`opt-packet`, asked when it is opened), or
+//! what the graph says.
 //!
-//! An offer is made to all layers below, and messages are taken by whichever way they come; one peer has one session. After the
-//! first message from a peer the ways back are opened when the first answer goes. When a layer below says that a host may be reached
-//! another way now (`vipaddr` does), all ways to it are opened anew for the next message.
+//! An offer is made to all layers below, and messages are taken by whichever way they come; one
+//! peer has one session. After the first message from a peer the ways back are opened when the
+//! first answer goes. When a layer below says that a host may be reached another way now (`vipaddr`
+//! does), all ways to it are opened anew for the next message.
 //!
 //! # Control
-//! A session answers `peer-host`, `peer-on-link`, `opt-packet` (the largest cutoff, or the last layer's own), `describe`; asks the way that the
-//! last message went for `last-kept`, and all ways for `free-kept` and `ask-kept`; and forwards the rest to the last layer's session
-//! (so `max-packet` is that one's). The protocol answers `list-sessions`, `list-maps`, and forwards the rest
-//! to the last layer; from below it takes `way-changed`, and passes `network-error` and `is-outstanding` on to the session's upper protocol.
+//! A session answers `peer-host`, `peer-on-link`, `opt-packet` (the largest cutoff, or the last
+//! layer's own), `describe`; asks the way that the last message went for `last-kept`, and all ways
+//! for `free-kept` and `ask-kept`; and forwards the rest to the last layer's session (so
+//! `max-packet` is that one's). The protocol answers `list-sessions`, `list-maps`, and forwards the
+//! rest to the last layer; from below it takes `way-changed`, and passes `network-error` and
+//! `is-outstanding` on to the session's upper protocol.
 //!
 //! # Example
 //! ```kdl

@@ -48,8 +48,8 @@ pub struct VipSize {
 /// Builds it from its place in a graph.
 ///
 /// # Errors
-/// [`BuildError::Lower`] if the graph gives it too little to stand on, [`BuildError::Param`] if a cutoff is one too many, or is
-/// less than the one before.
+/// [`BuildError::Lower`] if the graph gives it too little to stand on, [`BuildError::Param`] if a
+/// cutoff is one too many, or is less than the one before.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     build.lower(1)?;
     let cutoffs: Vec<usize> =
@@ -60,11 +60,13 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     build.add(made)
 }
 
-/// Adds one to a kernel, for programs that compose without a graph file: on `lowers`, two to eight, from the one for the smallest
-/// messages to the one for the largest; `cutoffs` may be fewer, and each that is missing is asked for.
+/// Adds one to a kernel, for programs that compose without a graph file: on `lowers`, two to eight,
+/// from the one for the smallest messages to the one for the largest; `cutoffs` may be fewer, and
+/// each that is missing is asked for.
 ///
 /// # Errors
-/// [`BuildError::Lower`] if there are too few or too many layers below, [`BuildError::Param`] as for [`build`].
+/// [`BuildError::Lower`] if there are too few or too many layers below, [`BuildError::Param`] as
+/// for [`build`].
 pub fn add(
     cx: &Kernel,
     name: &str,

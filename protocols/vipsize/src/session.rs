@@ -139,8 +139,9 @@ impl SizeSession {
         lower.get()
     }
 
-    /// Questions about copies of what was sent (`xk_kit::kept`) are for the way that it went. Any way may have kept it that is asked
-    /// for by name: names are numbers that the instances count by themselves, from anywhere.
+    /// Questions about copies of what was sent (`xk_kit::kept`) are for the way that it went. Any
+    /// way may have kept it that is asked for by name: names are numbers that the instances count
+    /// by themselves, from anywhere.
     fn answer_kept(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Option<Answer> {
         let path = &*self.path;
         if let Some(question) = ask.get::<LastKept>() {
@@ -162,7 +163,8 @@ impl SizeSession {
         Some(Answer::Answered)
     }
 
-    /// The first message of a session that a message made, and the first after a way was closed by others.
+    /// The first message of a session that a message made, and the first after a way was closed by
+    /// others.
     #[cold]
     #[inline(never)]
     fn push_first(

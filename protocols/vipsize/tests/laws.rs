@@ -1,4 +1,5 @@
-//! The laws that every protocol keeps, checked for `vipsize` where the cutoff lets all messages go to one of the layers.
+//! The laws that every protocol keeps, checked for `vipsize` where the cutoff lets all messages go
+//! to one of the layers.
 
 use core::net::Ipv4Addr;
 use xk_core::graph::{Build, Params, Value};
@@ -60,7 +61,8 @@ impl Fixture for BySize {
     }
 }
 
-/// All layers below are opened at once, and refuse who has no number there; those of the suite take anybody.
+/// All layers below are opened at once, and refuse who has no number there; those of the suite take
+/// anybody.
 const OF_THE_LAYERS_BELOW: [&str; 1] = ["no type number, no session"];
 
 #[test]

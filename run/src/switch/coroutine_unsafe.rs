@@ -13,7 +13,8 @@ use super::overflow_unsafe::{self, Watch};
 
 type Suspender = Yielder<(), ()>;
 
-/// Octets of a stack that are touched when it is made: a call through ten layers, both ways, takes less.
+/// Octets of a stack that are touched when it is made: a call through ten layers, both ways, takes
+/// less.
 const TOUCHED_OCTETS: usize = 16 * 1024;
 
 /// Every shepherd a coroutine of its own, on a stack with a guard page below.
@@ -97,8 +98,9 @@ impl CoroutineSwitch {
         Rc::clone(&seats[index])
     }
 
-    /// A stack with its guard page lowest, and its upper part touched: the page faults of what nearly every message needs come
-    /// here and not under it. A stack that waits deeper pays for the further pages once, and ten thousand that do not take a third.
+    /// A stack with its guard page lowest, and its upper part touched: the page faults of what
+    /// nearly every message needs come here and not under it. A stack that waits deeper pays for
+    /// the further pages once, and ten thousand that do not take a third.
     fn new_stack(&self, stack_octets: usize) -> Result<DefaultStack, StackError> {
         if stack_octets > isize::MAX as usize / 2 {
             return Err(StackError::NoMemory);

@@ -1,4 +1,5 @@
-//! Two stacks in one process, joined by shared memory: one driven by this thread, one by a thread of its own.
+//! Two stacks in one process, joined by shared memory: one driven by this thread, one by a thread
+//! of its own.
 //!
 //! `cargo run -p xk-net --example pair`
 

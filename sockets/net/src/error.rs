@@ -78,8 +78,8 @@ pub(crate) fn invalid(text: &str) -> io::Error {
 mod tests {
     use super::*;
 
-    /// Linux's numbers for the codes of ICMP's "destination unreachable", and whether they are fatal
-    /// (`icmp_err_convert`).
+    /// Linux's numbers for the codes of ICMP's "destination unreachable", and whether they are
+    /// fatal (`icmp_err_convert`).
     const ON_LINUX: [(Errno, bool); 16] = [
         (Errno::NETUNREACH, false),
         (Errno::HOSTUNREACH, false),

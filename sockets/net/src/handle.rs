@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// A socket and how to reach it. Clones of a socket share it, options and all, as duplicates of a descriptor do.
+/// A socket and how to reach it. Clones of a socket share it, options and all, as duplicates of a
+/// descriptor do.
 pub(crate) struct Handle<D: Driver> {
     /// Before the driver, so that it is closed first.
     pub(crate) socket: D::Socket,

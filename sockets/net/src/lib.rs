@@ -1,7 +1,8 @@
 //! Sockets over a graph, with the names, the semantics and the errors of `std::net`.
 //!
-//! A [`Stack`] is one host of a graph file, running. [`TcpListener`], [`TcpStream`] and [`UdpSocket`] are made on it and are
-//! then used as those of the standard library are; errors carry the numbers that Linux would give.
+//! A [`Stack`] is one host of a graph file, running. [`TcpListener`], [`TcpStream`] and
+//! [`UdpSocket`] are made on it and are then used as those of the standard library are; errors
+//! carry the numbers that Linux would give.
 //!
 //! ```
 //! use xk_net::{Stack, UdpSocket};
@@ -21,22 +22,25 @@
 //! ```
 //!
 //! # Who drives the stack
-//! A graph runs only while somebody turns its loop. There are two ways, and everything is the same in both but for this:
+//! A graph runs only while somebody turns its loop. There are two ways, and everything is the same
+//! in both but for this:
 //!
-//! - [`Here`], made by [`Stack::from_file`], [`Stack::from_text`] or [`Setup::here`]: the calling thread. A call that has to
-//!   wait turns the loop meanwhile, so a message goes from the wire into the caller's buffer without a switch of threads. All
-//!   handles stay on that thread, and while the program does something else nothing is answered or repeated: for clients and
-//!   servers whose work is the network. [`Stack::run_for`] lends it a moment.
-//! - [`Thread`], made by [`Setup::thread`]: a thread of the stack's own. The handles are `Send` and `Sync`; octets go through
-//!   bounded buffers, and whoever waits sleeps.
+//! - [`Here`], made by [`Stack::from_file`], [`Stack::from_text`] or [`Setup::here`]: the calling
+//!   thread. A call that has to wait turns the loop meanwhile, so a message goes from the wire into
+//!   the caller's buffer without a switch of threads. All handles stay on that thread, and while
+//!   the program does something else nothing is answered or repeated: for clients and servers whose
+//!   work is the network. [`Stack::run_for`] lends it a moment.
+//! - [`Thread`], made by [`Setup::thread`]: a thread of the stack's own. The handles are `Send` and
+//!   `Sync`; octets go through bounded buffers, and whoever waits sleeps.
 //!
 //! # Readiness
-//! [`Poller`] waits for many sockets at once, by level or by edge; [`Source::watch`] is what it is made of, for programs with
-//! a loop of their own.
+//! [`Poller`] waits for many sockets at once, by level or by edge; [`Source::watch`] is what it is
+//! made of, for programs with a loop of their own.
 //!
 //! # What is not there
-//! IPv6 addresses answer `EAFNOSUPPORT`. Names are not looked up by the stack: what `ToSocketAddrs` needs a resolver for goes to
-//! the system's. Groups cannot be joined, and the time to live is the graph's.
+//! IPv6 addresses answer `EAFNOSUPPORT`. Names are not looked up by the stack: what `ToSocketAddrs`
+//! needs a resolver for goes to the system's. Groups cannot be joined, and the time to live is the
+//! graph's.
 
 mod address;
 mod driver;

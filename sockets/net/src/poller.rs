@@ -30,8 +30,8 @@ pub struct Event {
     pub ready: Ready,
 }
 
-/// Waits for many sockets of one stack at once. A socket is registered under a key of the program's choice; one that is dropped
-/// must be taken out before.
+/// Waits for many sockets of one stack at once. A socket is registered under a key of the program's
+/// choice; one that is dropped must be taken out before.
 pub struct Poller<D: Driver = Here> {
     driver: D,
     set: Arc<Set>,
@@ -176,8 +176,8 @@ impl<D: Driver> Poller<D> {
         Ok(())
     }
 
-    /// Waits until a socket is ready, or until `timeout` is over, and puts what it finds into `events` in place of what was there;
-    /// answers how many. No time only looks.
+    /// Waits until a socket is ready, or until `timeout` is over, and puts what it finds into
+    /// `events` in place of what was there; answers how many. No time only looks.
     ///
     /// # Errors
     /// If the stack cannot run.

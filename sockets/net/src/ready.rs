@@ -81,8 +81,9 @@ impl Not for Ready {
     }
 }
 
-/// Whoever is told that a socket has become ready. It is told again whenever more of the same comes, so an edge is not
-/// missed; it may be told for nothing. It is called from the middle of the stack and must not use a socket itself.
+/// Whoever is told that a socket has become ready. It is told again whenever more of the same
+/// comes, so an edge is not missed; it may be told for nothing. It is called from the middle of the
+/// stack and must not use a socket itself.
 pub trait Watch: Send + Sync {
     /// What the socket is ready for now.
     fn notify(&self, now: Ready);

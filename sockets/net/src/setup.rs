@@ -127,8 +127,9 @@ impl Setup {
         self
     }
 
-    /// What the stack's thread does once its devices are open and before its loop turns, such as to give up what it took to
-    /// open them, or to watch the loop of this host; if that fails, there is no stack.
+    /// What the stack's thread does once its devices are open and before its loop turns, such as to
+    /// give up what it took to open them, or to watch the loop of this host; if that fails, there
+    /// is no stack.
     #[must_use]
     pub fn once_open<F>(mut self, work: F) -> Self
     where
@@ -205,7 +206,8 @@ impl Setup {
         }
     }
 
-    /// The node of this name, or the only one of this kind; none if there is none and none was named.
+    /// The node of this name, or the only one of this kind; none if there is none and none was
+    /// named.
     fn node(
         &self,
         kernel: &Kernel,

@@ -8,14 +8,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One host of a graph, running; clones are the same one. It ends with its last handle and its last socket.
+/// One host of a graph, running; clones are the same one. It ends with its last handle and its last
+/// socket.
 #[derive(Clone)]
 pub struct Stack<D: Driver = Here> {
     pub(crate) driver: D,
 }
 
 impl Stack<Here> {
-    /// The only host of the graph in a file, driven by the calling thread; [`Setup`] has more to choose from.
+    /// The only host of the graph in a file, driven by the calling thread; [`Setup`] has more to
+    /// choose from.
     ///
     /// # Errors
     /// If the file cannot be read, the mistakes of the graph, or what this machine lacks for it.
@@ -31,7 +33,8 @@ impl Stack<Here> {
         Setup::from_text(text).here()
     }
 
-    /// Turns the loop for a while, with nothing to wait for: what arrives is taken and answered. One turn if it is no time.
+    /// Turns the loop for a while, with nothing to wait for: what arrives is taken and answered.
+    /// One turn if it is no time.
     ///
     /// # Errors
     /// If the loop cannot run.
@@ -41,9 +44,10 @@ impl Stack<Here> {
 }
 
 impl Stack<Thread> {
-    /// Ends the stack with this handle, if it is the last and no socket is left, and waits until its thread has taken the graph
-    /// down, at most `limit` long; true if it has. A program that ends without waiting takes the thread along: what wires
-    /// keep back to the end, as captures do, is lost then.
+    /// Ends the stack with this handle, if it is the last and no socket is left, and waits until
+    /// its thread has taken the graph down, at most `limit` long; true if it has. A program that
+    /// ends without waiting takes the thread along: what wires keep back to the end, as captures
+    /// do, is lost then.
     pub fn end(self, limit: Duration) -> bool {
         self.driver.end(limit)
     }
@@ -54,9 +58,10 @@ impl<D: Driver> Stack<D> {
         Self { driver }
     }
 
-    /// Waits until what was written into sockets that are closed by now has arrived and their peers have ended, too, at most
-    /// `limit` long; true if all have. Beside a stack with a thread of its own peers that have all of it have a second to end.
-    /// Without it the last handle waits for a second.
+    /// Waits until what was written into sockets that are closed by now has arrived and their peers
+    /// have ended, too, at most `limit` long; true if all have. Beside a stack with a thread of its
+    /// own peers that have all of it have a second to end. Without it the last handle waits for a
+    /// second.
     ///
     /// # Errors
     /// If the loop cannot run.

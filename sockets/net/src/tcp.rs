@@ -21,8 +21,9 @@ const BACKLOG: usize = 128;
 
 /// One end of a stream: as `std::net::TcpStream`.
 ///
-/// When the last handle of it is dropped, what was written is sent in the background and the stream ends; if something that
-/// arrived was not read, or [`set_linger`](Self::set_linger) says so, it is broken off.
+/// When the last handle of it is dropped, what was written is sent in the background and the stream
+/// ends; if something that arrived was not read, or [`set_linger`](Self::set_linger) says so, it is
+/// broken off.
 pub struct TcpStream<D: Driver = Here>(Arc<Handle<D>>);
 
 impl<D: Driver> TcpStream<D> {
@@ -58,9 +59,9 @@ impl<D: Driver> TcpStream<D> {
         Self::connect_until(stack, Some(v4(local)?), v4(peer)?, None)
     }
 
-    /// Begins to connect, and answers at once. The stream is [`Ready::WRITABLE`] once it stands or has failed;
-    /// [`take_error`](Self::take_error) says which. The settings `before` hold from the first segment on, which
-    /// announces some of them.
+    /// Begins to connect, and answers at once. The stream is [`Ready::WRITABLE`] once it stands or
+    /// has failed; [`take_error`](Self::take_error) says which. The settings `before` hold from the
+    /// first segment on, which announces some of them.
     ///
     /// # Errors
     /// What is known at once, such as that there is no way.
@@ -181,8 +182,8 @@ impl<D: Driver> TcpStream<D> {
         Ok(self.0.nodelay.load(Ordering::Relaxed))
     }
 
-    /// What becomes of octets not yet sent when the last handle is dropped: no time throws them away and resets the connection;
-    /// anything else sends them in the background, as without it.
+    /// What becomes of octets not yet sent when the last handle is dropped: no time throws them
+    /// away and resets the connection; anything else sends them in the background, as without it.
     ///
     /// # Errors
     /// None.
@@ -208,7 +209,8 @@ impl<D: Driver> TcpStream<D> {
         self.0.set(Setting::Stream(StreamSetting::KeepAlive(times)))
     }
 
-    /// Sets what has no name of its own in the standard library: congestion control, buffers, the user timeout.
+    /// Sets what has no name of its own in the standard library: congestion control, buffers, the
+    /// user timeout.
     ///
     /// # Errors
     /// `EINVAL` for values out of bounds; `ENOPROTOOPT` if the layer below does not know of it.
@@ -341,8 +343,8 @@ impl<D: Driver> fmt::Debug for TcpStream<D> {
 pub struct TcpListener<D: Driver = Here>(Arc<Handle<D>>);
 
 impl<D: Driver> TcpListener<D> {
-    /// Listens at the first of these addresses that can be had; port 0 is any free one. Connections of an earlier listener that
-    /// are still about to end are not in the way.
+    /// Listens at the first of these addresses that can be had; port 0 is any free one. Connections
+    /// of an earlier listener that are still about to end are not in the way.
     ///
     /// # Errors
     /// `EADDRINUSE`, `EADDRNOTAVAIL`.
@@ -350,7 +352,8 @@ impl<D: Driver> TcpListener<D> {
         each(local, |local| Self::listen(stack, local.into(), BACKLOG))
     }
 
-    /// The same with the number of peers that may wait to be accepted, one at least. Others are not answered, and try again.
+    /// The same with the number of peers that may wait to be accepted, one at least. Others are not
+    /// answered, and try again.
     ///
     /// # Errors
     /// As for [`bind`](Self::bind).
@@ -370,8 +373,8 @@ impl<D: Driver> TcpListener<D> {
         Ok(Self(Handle::new(&stack.driver, socket)))
     }
 
-    /// From now on so many peers may wait to be accepted. `None` listens no longer: those who wait are turned away, and the
-    /// address is kept.
+    /// From now on so many peers may wait to be accepted. `None` listens no longer: those who wait
+    /// are turned away, and the address is kept.
     ///
     /// # Errors
     /// `EADDRINUSE` if others of the graph listen there.
@@ -389,7 +392,8 @@ impl<D: Driver> TcpListener<D> {
         Ok(self.0.driver.set(&self.0.socket, Setting::Share(sharing))?)
     }
 
-    /// Peers that connect from now on are told of no larger segments, in octets of data, and sent none.
+    /// Peers that connect from now on are told of no larger segments, in octets of data, and sent
+    /// none.
     ///
     /// # Errors
     /// If the stack has ended.

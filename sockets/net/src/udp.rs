@@ -15,7 +15,8 @@ use std::time::Duration;
 
 /// A socket for datagrams: as `std::net::UdpSocket`.
 ///
-/// What a program does not read in time is dropped, and counted at the node `sockets`, once 208 KiB wait.
+/// What a program does not read in time is dropped, and counted at the node `sockets`, once 208 KiB
+/// wait.
 pub struct UdpSocket<D: Driver = Here>(Arc<Handle<D>>);
 
 impl<D: Driver> UdpSocket<D> {
@@ -30,8 +31,8 @@ impl<D: Driver> UdpSocket<D> {
         })
     }
 
-    /// The same at a port that others may have, too. Sockets that are connected hear their peers, and
-    /// of the others all hear what was sent to several hosts.
+    /// The same at a port that others may have, too. Sockets that are connected hear their peers,
+    /// and of the others all hear what was sent to several hosts.
     ///
     /// # Errors
     /// As for [`bind`](Self::bind).
@@ -46,8 +47,8 @@ impl<D: Driver> UdpSocket<D> {
         })
     }
 
-    /// From now on hears one peer only, and sends to it by [`send`](Self::send). What that peer's host reports is told by the
-    /// next call.
+    /// From now on hears one peer only, and sends to it by [`send`](Self::send). What that peer's
+    /// host reports is told by the next call.
     ///
     /// # Errors
     /// `ENETUNREACH` if there is no way.
@@ -98,7 +99,8 @@ impl<D: Driver> UdpSocket<D> {
         Ok(self.fetch(&mut [IoSliceMut::new(buffer)], true)?.octets)
     }
 
-    /// Receives a datagram into several buffers: how many octets were stored, how many it had, and who sent it (recvmsg(2)).
+    /// Receives a datagram into several buffers: how many octets were stored, how many it had, and
+    /// who sent it (recvmsg(2)).
     ///
     /// # Errors
     /// As for [`recv_from`](Self::recv_from).
@@ -114,7 +116,8 @@ impl<D: Driver> UdpSocket<D> {
     /// Sends a datagram to the first of these addresses.
     ///
     /// # Errors
-    /// `EMSGSIZE`, `ENETUNREACH`, `EACCES` for a broadcast that was not allowed; what the network has reported.
+    /// `EMSGSIZE`, `ENETUNREACH`, `EACCES` for a broadcast that was not allowed; what the network
+    /// has reported.
     pub fn send_to(&self, octets: &[u8], peer: impl ToSocketAddrs) -> io::Result<usize> {
         match peer.to_socket_addrs()?.next() {
             Some(peer) => self.send_vectored(&[IoSlice::new(octets)], Some(peer)),
@@ -228,7 +231,8 @@ impl<D: Driver> UdpSocket<D> {
         Ok(self.0.broadcast.load(Ordering::Relaxed))
     }
 
-    /// How many octets of datagrams may wait to be read (`SO_RCVBUF`); each counts 256 more than it has.
+    /// How many octets of datagrams may wait to be read (`SO_RCVBUF`); each counts 256 more than it
+    /// has.
     ///
     /// # Errors
     /// None.

@@ -1,4 +1,5 @@
-//! Linux as the peer: sockets of the standard library in a name space, ours on a TAP device beside it.
+//! Linux as the peer: sockets of the standard library in a name space, ours on a TAP device beside
+//! it.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;

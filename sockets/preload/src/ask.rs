@@ -19,8 +19,8 @@ const TRIES: usize = 3;
 
 static TICKET: OnceLock<Option<Ticket>> = OnceLock::new();
 
-/// The ticket to the stack, if this process belongs to one. It is read when the library is loaded: later a program may have
-/// changed its environment, or be in a signal's handler.
+/// The ticket to the stack, if this process belongs to one. It is read when the library is loaded:
+/// later a program may have changed its environment, or be in a signal's handler.
 pub(crate) fn ticket() -> Option<&'static Ticket> {
     TICKET.get_or_init(|| std::env::var(VARIABLE).ok()?.parse().ok()).as_ref()
 }

@@ -1,5 +1,5 @@
-//! Memory for this library: programs may call what it stands in front of in a signal's handler, where the C library's
-//! functions for memory may not be called (signal-safety(7)).
+//! Memory for this library: programs may call what it stands in front of in a signal's handler,
+//! where the C library's functions for memory may not be called (signal-safety(7)).
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use std::alloc::{GlobalAlloc, Layout};
@@ -13,8 +13,8 @@ const BLOCKS: usize = u64::BITS as usize;
 #[repr(align(64))]
 struct Block(UnsafeCell<[u8; BLOCK_OCTETS]>);
 
-/// A few blocks of its own, and pages of the system's for what is larger, or if all are taken. No lock, and no state that
-/// a fork could leave half changed.
+/// A few blocks of its own, and pages of the system's for what is larger, or if all are taken. No
+/// lock, and no state that a fork could leave half changed.
 struct Heap {
     blocks: [Block; BLOCKS],
     /// A bit for each block that is taken.
@@ -58,7 +58,8 @@ fn fits(octets: usize, layout: Layout) -> bool {
     octets <= BLOCK_OCTETS && layout.align() <= align_of::<Block>()
 }
 
-// SAFETY: a block is as large and aligned as `fits` says and given to one caller at a time; pages are the system's.
+// SAFETY: a block is as large and aligned as `fits` says and given to one caller at a time; pages
+// are the system's.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if fits(layout.size(), layout)
@@ -67,7 +68,8 @@ unsafe impl GlobalAlloc for Heap {
             return block;
         }
         let (rights, private) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-        // SAFETY: the system chooses a place where nothing is. Pages are aligned more than anything asks for.
+        // SAFETY: the system chooses a place where nothing is. Pages are aligned more than anything
+        // asks for.
         let pages = unsafe { mmap_anonymous(std::ptr::null_mut(), layout.size(), rights, private) };
         pages.map_or(std::ptr::null_mut(), <*mut _>::cast)
     }
@@ -93,7 +95,8 @@ unsafe impl GlobalAlloc for Heap {
         // SAFETY: the caller says that it is not zero.
         let new = unsafe { self.alloc(wanted) };
         if !new.is_null() {
-            // SAFETY: both are as long as what is copied, and different; the old one is used no more.
+            // SAFETY: both are as long as what is copied, and different; the old one is used no
+            // more.
             unsafe {
                 std::ptr::copy_nonoverlapping(memory, new, octets.min(layout.size()));
                 self.dealloc(memory, layout);

@@ -1,10 +1,11 @@
 //! The library that `xk exec` loads into unmodified programs (`LD_PRELOAD`).
 //!
-//! It stands in front of a few functions of the C library and holds no state that a fork, an exec or a second thread could
-//! hurt. A socket stays Linux's own until it is bound, connected or sent from to an address of the graph; then a socket of the
-//! system takes its place under the same descriptor, whose other end the relay (`xk-relay`) joins to the stack. Everything else
-//! (poll, select, epoll, fcntl, dup, close, shutdown, sendfile, fork) is the system's work as before. The names of those sockets
-//! carry the addresses of both ends.
+//! It stands in front of a few functions of the C library and holds no state that a fork, an exec
+//! or a second thread could hurt. A socket stays Linux's own until it is bound, connected or sent
+//! from to an address of the graph; then a socket of the system takes its place under the same
+//! descriptor, whose other end the relay (`xk-relay`) joins to the stack. Everything else (poll,
+//! select, epoll, fcntl, dup, close, shutdown, sendfile, fork) is the system's work as before. The
+//! names of those sockets carry the addresses of both ends.
 //!
 //! | function | what is done here |
 //! | --- | --- |
@@ -18,8 +19,10 @@
 //! | `epoll_ctl` | notes registrations, so that they outlive the change of a socket |
 //!
 //! # What it cannot do
-//! Loopback addresses (127/8) and those of version 6 are Linux's; what is bound for any host serves both. Programs that make system calls by themselves (statically linked ones, Go) are not
-//! reached. A close never waits (`SO_LINGER`), urgent data (`MSG_OOB`) and ancillary data of datagrams (`IP_PKTINFO`) stay away.
+//! Loopback addresses (127/8) and those of version 6 are Linux's; what is bound for any host serves
+//! both. Programs that make system calls by themselves (statically linked ones, Go) are not
+//! reached. A close never waits (`SO_LINGER`), urgent data (`MSG_OOB`) and ancillary data of
+//! datagrams (`IP_PKTINFO`) stay away.
 
 mod ask;
 mod heap_unsafe;

@@ -1,4 +1,5 @@
-//! The C library's own functions, of those that programs call in place of: they are where threads can be cancelled.
+//! The C library's own functions, of those that programs call in place of: they are where threads
+//! can be cancelled.
 
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, sockaddr, socklen_t, ssize_t, timespec};
 use std::ffi::CStr;
@@ -37,7 +38,8 @@ fn find(place: usize) -> *mut c_void {
     found
 }
 
-/// Finds all of them: later it may be in a signal's handler, where the dynamic linker may not be asked.
+/// Finds all of them: later it may be in a signal's handler, where the dynamic linker may not be
+/// asked.
 pub(crate) fn find_all() {
     for place in 0..NAMES.len() {
         find(place);
@@ -53,7 +55,8 @@ macro_rules! next {
             /// As for the C library's.
             pub(crate) unsafe fn $rust($($argument: $type),*) -> $result {
                 let found = find(const { place($c) });
-                // SAFETY: a pointer to a function, or null, is an optional function; the C library has it of this form.
+                // SAFETY: a pointer to a function, or null, is an optional function; the C library
+                // has it of this form.
                 let function = unsafe {
                     std::mem::transmute::<
                         *mut c_void,

@@ -97,7 +97,8 @@ fn error_of(fd: c_int, socket: &Name) -> c_int {
     why(socket.id).unwrap_or(own)
 }
 
-/// Why a stream is over, or what was reported to a socket for datagrams, if the relay has not told it yet.
+/// Why a stream is over, or what was reported to a socket for datagrams, if the relay has not told
+/// it yet.
 pub(crate) fn why(id: u64) -> Option<c_int> {
     match ask(&Request::Status(id)) {
         Reply::Errno(0 | libc::EINPROGRESS | libc::ENOTCONN) => None,

@@ -1,7 +1,7 @@
 //! The functions of the C library that programs call in place of its own: receiving.
 //!
-//! What arrives is the system's business. What is done here: the names of senders become addresses, and the end of a stream that
-//! broke becomes the error it was.
+//! What arrives is the system's business. What is done here: the names of senders become addresses,
+//! and the end of a stream that broke becomes the error it was.
 
 use crate::ask::is_under_exec;
 use crate::next_unsafe;
@@ -10,7 +10,8 @@ use crate::socket_unsafe::{Place, errno, ours, set_errno};
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, sockaddr, socklen_t, ssize_t, timespec};
 use xk_request::{Kind, Name};
 
-/// What a program is told of the end of a stream, or of an error, which the system cannot know in full.
+/// What a program is told of the end of a stream, or of an error, which the system cannot know in
+/// full.
 fn revised(fd: c_int, result: ssize_t) -> ssize_t {
     if result > 0 {
         return result;

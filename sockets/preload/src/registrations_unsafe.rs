@@ -1,4 +1,5 @@
-//! Which Internet sockets are registered with which epoll sets, so that another socket put in such a place is registered as well.
+//! Which Internet sockets are registered with which epoll sets, so that another socket put in such
+//! a place is registered as well.
 
 use crate::socket_unsafe::KeptErrno;
 use arrayvec::ArrayVec;
@@ -6,7 +7,8 @@ use libc::{c_int, epoll_event};
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-/// More descriptors than this are not remembered; programs that connect before they register do not need it.
+/// More descriptors than this are not remembered; programs that connect before they register do not
+/// need it.
 const REMEMBERED_MAX: usize = 1 << 16;
 
 /// Nor is it, if a descriptor is in more sets than this.
@@ -56,7 +58,8 @@ pub(crate) fn renew(fd: c_int) {
     };
     let _kept = KeptErrno::new();
     for (set, mut event) in list.unwrap_or_default() {
-        // SAFETY: the event is on this stack. A set that is gone, or a registration that is still there, is an error without harm.
+        // SAFETY: the event is on this stack. A set that is gone, or a registration that is still
+        // there, is an error without harm.
         unsafe {
             libc::syscall(libc::SYS_epoll_ctl, set, libc::EPOLL_CTL_ADD, fd, &raw mut event);
         }

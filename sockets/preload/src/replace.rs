@@ -24,7 +24,8 @@ pub(crate) enum Done {
     Errno(i32),
 }
 
-/// Where datagrams for no host in particular go from a socket of ours: to its own host, as on Linux.
+/// Where datagrams for no host in particular go from a socket of ours: to its own host, as on
+/// Linux.
 pub(crate) fn definite(ours: &Name, peer: SocketAddrV4) -> SocketAddrV4 {
     let host = match (peer.ip().is_unspecified(), ours.family) {
         (false, _) => *peer.ip(),
@@ -35,7 +36,8 @@ pub(crate) fn definite(ours: &Name, peer: SocketAddrV4) -> SocketAddrV4 {
     SocketAddrV4::new(host, peer.port())
 }
 
-/// Options that go with a socket into its new life, and what Linux has them at from the beginning. The relay has the same.
+/// Options that go with a socket into its new life, and what Linux has them at from the beginning.
+/// The relay has the same.
 const CARRIED: [(i32, i32, i32); 21] = [
     (libc::IPPROTO_TCP, libc::TCP_NODELAY, 0),
     (libc::IPPROTO_TCP, libc::TCP_CORK, 0),
@@ -114,8 +116,8 @@ pub(crate) fn bind(fd: BorrowedFd<'_>, kind: Kind, family: Family, local: Socket
     }
 }
 
-/// Has a socket listen that is the graph's, or is not bound yet: then at a free port of any host, as on Linux. The system's
-/// own listens behind that.
+/// Has a socket listen that is the graph's, or is not bound yet: then at a free port of any host,
+/// as on Linux. The system's own listens behind that.
 pub(crate) fn listen(fd: BorrowedFd<'_>, ours: Option<&Name>, backlog: i32) -> Done {
     let Some(name) = ours else {
         let family = match number(fd, libc::SOL_SOCKET, libc::SO_DOMAIN) {
@@ -172,7 +174,8 @@ pub(crate) fn connect_outside(fd: BorrowedFd<'_>, bound: &Name) -> Done {
     of(outside(fd, Some(bound)))
 }
 
-/// Puts a stream of Linux's own, which came packed in one of ours, in its place, with the flags of accept4(2).
+/// Puts a stream of Linux's own, which came packed in one of ours, in its place, with the flags of
+/// accept4(2).
 pub(crate) fn unpacked(fd: i32, flags: i32) -> bool {
     let Some(place) = borrow(fd) else {
         return false;
@@ -192,7 +195,8 @@ pub(crate) fn unpacked(fd: i32, flags: i32) -> bool {
     unpack().is_ok()
 }
 
-/// What is bound in the graph for any host becomes Linux's again when it turns to an address of Linux.
+/// What is bound in the graph for any host becomes Linux's again when it turns to an address of
+/// Linux.
 fn outside(fd: BorrowedFd<'_>, bound: Option<&Name>) -> io::Result<Done> {
     let Some(name) = bound else {
         return Ok(Done::Outside);
@@ -338,7 +342,8 @@ fn to_be_sent_from(
     Ok(Err(Done::Outside))
 }
 
-/// Hosts to which the stack had no way when it was asked last, so that not every datagram to them costs a question.
+/// Hosts to which the stack had no way when it was asked last, so that not every datagram to them
+/// costs a question.
 static KNOWN_OUTSIDE: [AtomicU32; 64] = [const { AtomicU32::new(0) }; 64];
 
 fn place_of_host(host: u32) -> usize {
@@ -352,7 +357,8 @@ pub(crate) fn is_known_outside(host: Ipv4Addr) -> bool {
     known && host != 0 || is_of_linux(Ipv4Addr::from_bits(host))
 }
 
-/// Where a socket for datagrams is to send what is for `peer`; an Internet socket is made the graph's by it.
+/// Where a socket for datagrams is to send what is for `peer`; an Internet socket is made the
+/// graph's by it.
 ///
 /// # Errors
 /// What came of it instead.

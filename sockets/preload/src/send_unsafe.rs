@@ -1,6 +1,7 @@
 //! The functions of the C library that programs call in place of its own: sending.
 //!
-//! What is sent is the system's business. What is done here: addresses become names, and a broken stream says why.
+//! What is sent is the system's business. What is done here: addresses become names, and a broken
+//! stream says why.
 
 use crate::ask::is_under_exec;
 use crate::next_unsafe;
@@ -17,7 +18,8 @@ use xk_request::{Family, Kind, Name};
 /// The largest datagram's payload, in octets (RFC 768 on RFC 791).
 const DATAGRAM_OCTETS_MAX: usize = 65_507;
 
-/// What a program is told that can write no more, or of whose datagrams the network has reported something.
+/// What a program is told that can write no more, or of whose datagrams the network has reported
+/// something.
 fn revised(fd: c_int, result: ssize_t) -> ssize_t {
     if result >= 0 {
         return result;
@@ -39,8 +41,8 @@ fn revised(fd: c_int, result: ssize_t) -> ssize_t {
     result
 }
 
-/// The same for calls that may have been told to keep still: the signal of a broken stream comes only if it is not the first
-/// that the program hears of it.
+/// The same for calls that may have been told to keep still: the signal of a broken stream comes
+/// only if it is not the first that the program hears of it.
 fn revised_with_signal(fd: c_int, result: ssize_t, flags: c_int) -> ssize_t {
     let result = revised(fd, result);
     if result < 0 && errno() == libc::EPIPE && flags & libc::MSG_NOSIGNAL == 0 {
@@ -51,7 +53,8 @@ fn revised_with_signal(fd: c_int, result: ssize_t, flags: c_int) -> ssize_t {
     result
 }
 
-/// Whether so many octets are too many for a datagram of the graph, though not for one of the system's.
+/// Whether so many octets are too many for a datagram of the graph, though not for one of the
+/// system's.
 fn is_too_long(fd: c_int, octets: usize) -> bool {
     let ours = || ours(fd).is_some_and(|name| name.kind == Kind::Datagrams);
     octets > DATAGRAM_OCTETS_MAX && is_under_exec() && ours()
@@ -118,7 +121,8 @@ enum To {
     Said,
     /// To where the socket is connected.
     Connected,
-    /// To the socket at this path; what is known of the program's own, and what the program has said.
+    /// To the socket at this path; what is known of the program's own, and what the program has
+    /// said.
     Path(String, Option<Name>, Family, SocketAddrV4),
     /// Nowhere, with this number.
     Nowhere(c_int),
@@ -243,7 +247,8 @@ pub unsafe extern "C" fn sendto(
             message.msg_namelen = length;
             message.msg_iov = &raw mut slice;
             message.msg_iovlen = 1;
-            // SAFETY: the slice is on this stack, and what it points to is readable, as the program says.
+            // SAFETY: the slice is on this stack, and what it points to is readable, as the program
+            // says.
             unsafe { send_to(fd, &message, quiet, to_whom) }
         }
     };

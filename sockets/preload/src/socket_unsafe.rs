@@ -11,13 +11,15 @@ pub(crate) fn borrow(fd: c_int) -> Option<BorrowedFd<'static>> {
     if fd < 0 {
         return None;
     }
-    // SAFETY: it is not -1; whether it is open the system says at each use, and the program keeps it open during its own call.
+    // SAFETY: it is not -1; whether it is open the system says at each use, and the program keeps
+    // it open during its own call.
     Some(unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
 /// The place of a descriptor, to put another file there. The caller must not close it.
 pub(crate) fn place_of(fd: c_int) -> OwnedFd {
-    // SAFETY: the caller gives it up again by `into_raw_fd`, so that the program still owns it alone.
+    // SAFETY: the caller gives it up again by `into_raw_fd`, so that the program still owns it
+    // alone.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
@@ -27,8 +29,8 @@ pub(crate) fn set_errno(number: c_int) {
     unsafe { *libc::__errno_location() = number };
 }
 
-/// Keeps the program's `errno` as it is while this library asks the system something for itself: a call that succeeds
-/// leaves it alone.
+/// Keeps the program's `errno` as it is while this library asks the system something for itself: a
+/// call that succeeds leaves it alone.
 pub(crate) struct KeptErrno(c_int);
 
 impl KeptErrno {
@@ -43,7 +45,8 @@ impl Drop for KeptErrno {
     }
 }
 
-/// Reads an Internet address that the program gives: which family it is of, and its value as one of version 4. None for all else.
+/// Reads an Internet address that the program gives: which family it is of, and its value as one of
+/// version 4. None for all else.
 ///
 /// # Safety
 /// `address` is null or points to `length` readable octets.
@@ -55,7 +58,8 @@ pub(crate) unsafe fn internet(
     if address.is_null() || length < size_of::<sockaddr_in>() {
         return None;
     }
-    // SAFETY: at least as many octets as `sockaddr_in` has are readable, as the caller says; any octets make one.
+    // SAFETY: at least as many octets as `sockaddr_in` has are readable, as the caller says; any
+    // octets make one.
     let four = unsafe { address.cast::<sockaddr_in>().read_unaligned() };
     match c_int::from(four.sin_family) {
         libc::AF_INET => {
@@ -139,8 +143,9 @@ pub(crate) unsafe fn give(
             size_of::<sockaddr_in6>()
         }
     };
-    // SAFETY: the caller says that `length` is valid, and that so many octets may be written at `to`; no more than the storage
-    // has are copied, and the two do not overlap, since one is on this stack.
+    // SAFETY: the caller says that `length` is valid, and that so many octets may be written at
+    // `to`; no more than the storage has are copied, and the two do not overlap, since one is on
+    // this stack.
     unsafe {
         let room = (*length as usize).min(size);
         std::ptr::copy_nonoverlapping(octets.cast::<u8>(), to.cast::<u8>(), room);
@@ -202,8 +207,8 @@ fn name(fd: c_int, end: End) -> Option<Name> {
     name_of(&address, length as usize)
 }
 
-/// What is known of a socket of ours. Its own name says whether it is one, for the relay or the program itself has
-/// given it; only then is the other end the relay's, whose name tells more.
+/// What is known of a socket of ours. Its own name says whether it is one, for the relay or the
+/// program itself has given it; only then is the other end the relay's, whose name tells more.
 pub(crate) fn ours(fd: c_int) -> Option<Name> {
     crate::ask::ticket()?;
     let own = name(fd, End::Own)?;
@@ -219,8 +224,8 @@ pub(crate) fn may_be_ours(fd: c_int) -> Option<Kind> {
     (local.port() == 0).then_some(kind)
 }
 
-/// The port of a socket for datagrams that may become one of ours to be sent from; zero if Linux has not bound it yet,
-/// others only if it is for any host and has no peer.
+/// The port of a socket for datagrams that may become one of ours to be sent from; zero if Linux
+/// has not bound it yet, others only if it is for any host and has no peer.
 pub(crate) fn may_send_as_ours(fd: c_int) -> Option<u16> {
     let (kind, local) = internet_socket(fd)?;
     let is_free = local.port() == 0 || local.ip().is_unspecified();
@@ -278,8 +283,9 @@ impl Place {
         &mut self.length
     }
 
-    /// Gives it to the program, as an Internet address if it is the name of a socket of ours and has come through one of ours,
-    /// `fd`: elsewhere such a name could be anybody's. Streams name no sender, as TCP does not.
+    /// Gives it to the program, as an Internet address if it is the name of a socket of ours and
+    /// has come through one of ours, `fd`: elsewhere such a name could be anybody's. Streams name
+    /// no sender, as TCP does not.
     ///
     /// # Safety
     /// As for [`give`].
@@ -298,7 +304,8 @@ impl Place {
             None => {
                 let from = (&raw const self.address).cast::<u8>();
                 let count = self.length as usize;
-                // SAFETY: the caller says that so many octets may be written; no more than the address has are copied.
+                // SAFETY: the caller says that so many octets may be written; no more than the
+                // address has are copied.
                 unsafe {
                     let room = (*length as usize).min(count).min(size_of::<sockaddr_un>());
                     std::ptr::copy_nonoverlapping(from, to.cast::<u8>(), room);
@@ -327,8 +334,8 @@ pub(crate) fn option(fd: c_int, level: c_int, option: c_int) -> Option<c_int> {
     octets.get(..4)?.try_into().ok().map(c_int::from_ne_bytes)
 }
 
-/// Sets an option of one socket on another, of those that are the socket's and not its protocol's. It is the same number that
-/// is answered and set, but for buffers, which Linux doubles.
+/// Sets an option of one socket on another, of those that are the socket's and not its protocol's.
+/// It is the same number that is answered and set, but for buffers, which Linux doubles.
 pub(crate) fn copy_option(from: c_int, to: c_int, option: c_int) {
     let level = libc::SOL_SOCKET;
     let Some(mut value) = option_octets(from, level, option) else {
@@ -338,7 +345,8 @@ pub(crate) fn copy_option(from: c_int, to: c_int, option: c_int) {
         value = (c_int::from_ne_bytes(octets) / 2).to_ne_bytes().into();
     }
     let _kept = KeptErrno::new();
-    // SAFETY: as many octets as the length says are readable. If the other socket does not take it, it goes without.
+    // SAFETY: as many octets as the length says are readable. If the other socket does not take it,
+    // it goes without.
     unsafe {
         libc::syscall(
             libc::SYS_setsockopt,

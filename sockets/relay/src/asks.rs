@@ -282,8 +282,8 @@ impl Inner {
         }
     }
 
-    /// Has a socket for datagrams that is bound for any host have Linux's side, for all hosts there if it is to be wide. True
-    /// if that is new.
+    /// Has a socket for datagrams that is bound for any host have Linux's side, for all hosts there
+    /// if it is to be wide. True if that is new.
     fn has_outside(&mut self, id: u64, is_wide: bool) -> bool {
         let made = self.with_datagrams(id, |inner, datagrams, _| {
             let gone = datagrams.outside_numbers().to_vec();
@@ -367,7 +367,8 @@ fn v4(address: SocketAddr) -> io::Result<SocketAddrV4> {
     }
 }
 
-/// An address that cannot be bound may be Linux's, as may be all if the stack has no such transport.
+/// An address that cannot be bound may be Linux's, as may be all if the stack has no such
+/// transport.
 fn of_bind(error: io::Error) -> Reply {
     let foreign = error.kind() == io::ErrorKind::AddrNotAvailable
         || Errno::from_io_error(&error) == Some(Errno::PROTONOSUPPORT);
@@ -381,7 +382,8 @@ fn of(result: io::Result<Reply>) -> Reply {
     })
 }
 
-/// Answers, and hands a descriptor over. An asker that is gone does not want to know; what it does not take is closed.
+/// Answers, and hands a descriptor over. An asker that is gone does not want to know; what it does
+/// not take is closed.
 pub(crate) fn answer(asker: &OwnedFd, reply: &Reply, socket: Option<&OwnedFd>) {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);

@@ -1,7 +1,8 @@
 //! A socket of the stack for datagrams, joined to one of the system that a program has.
 //!
-//! Each peer is a socket here, a *stand-in*, whose name says whom it stands for. The program sends to it and hears from it, so
-//! it finds senders, boundaries and its connected peer by the system's own means.
+//! Each peer is a socket here, a *stand-in*, whose name says whom it stands for. The program sends
+//! to it and hears from it, so it finds senders, boundaries and its connected peer by the system's
+//! own means.
 
 use crate::folder::{Folder, Place};
 use crate::joined::{Next, SCRATCH, TURNS, blocks};
@@ -133,8 +134,8 @@ impl Datagrams {
         outside.map_or(&[], |(_, numbers)| numbers)
     }
 
-    /// Has Linux's side, if it is bound for any host and hears everybody; a wide one in the place of one that is not. True if
-    /// that is new.
+    /// Has Linux's side, if it is bound for any host and hears everybody; a wide one in the place
+    /// of one that is not. True if that is new.
     pub(crate) fn widen(
         &mut self,
         is_wide: bool,
@@ -218,8 +219,8 @@ impl Datagrams {
         self.place.is_alive()
     }
 
-    /// Has a stand-in for a peer; if `only`, hears no other from now on. Answers with the numbers of those that
-    /// are no longer needed.
+    /// Has a stand-in for a peer; if `only`, hears no other from now on. Answers with the numbers
+    /// of those that are no longer needed.
     ///
     /// # Errors
     /// `ENETUNREACH` if there is no way, `EACCES` for a broadcast that was not allowed.
@@ -437,7 +438,8 @@ impl Datagrams {
                 },
             };
             if self.stand_in(from, is_outside, gone, &mut *watch).is_err() {
-                // The program is gone, or has not taken its name yet; or there is no descriptor left.
+                // The program is gone, or has not taken its name yet; or there is no descriptor
+                // left.
                 self.lost.fetch_add(1, Ordering::Relaxed);
                 return if self.is_alive() { Next::Wait } else { Next::Over(None) };
             }
@@ -480,8 +482,9 @@ impl Datagrams {
     }
 }
 
-/// Has the next call of the program's socket fail, which is connected to the stand-in. A socket for datagrams is told
-/// that its peer has turned away when that leaves something unread; so there is something to read first.
+/// Has the next call of the program's socket fail, which is connected to the stand-in. A socket for
+/// datagrams is told that its peer has turned away when that leaves something unread; so there is
+/// something to read first.
 fn alarm(peer: &StandIn, place: &Place) -> io::Result<()> {
     let (unix, program) = (&peer.unix, place.way()?);
     let other = unnamed()?;

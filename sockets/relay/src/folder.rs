@@ -1,7 +1,9 @@
-//! Where the sockets of a stack and of its programs have their names: a directory that strangers cannot search.
+//! Where the sockets of a stack and of its programs have their names: a directory that strangers
+//! cannot search.
 //!
-//! A name is bound, and its file is removed or hidden before the socket can do anything, so that nothing is left
-//! that could be connected to or taken. What is to be found again, the relay finds by a descriptor of the file.
+//! A name is bound, and its file is removed or hidden before the socket can do anything, so that
+//! nothing is left that could be connected to or taken. What is to be found again, the relay finds
+//! by a descriptor of the file.
 
 use rustix::fs::{AtFlags, FlockOperation, Gid, Mode, OFlags, Uid, fchmod, fchown, flock};
 use rustix::io::Errno;
@@ -35,8 +37,8 @@ pub struct Folder {
 /// The file of a socket that has no name any more: the relay's own way to it.
 pub(crate) struct Place(OwnedFd);
 
-/// The directory in which this user's sockets may lie, and nobody else can put or take away any: `XDG_RUNTIME_DIR`,
-/// or what the system has in its place; root has one of its own.
+/// The directory in which this user's sockets may lie, and nobody else can put or take away any:
+/// `XDG_RUNTIME_DIR`, or what the system has in its place; root has one of its own.
 ///
 /// # Errors
 /// If there is none, or it is not this user's alone.
@@ -84,7 +86,8 @@ fn open(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
-/// Removes directories of processes that were killed: theirs are locked by nobody, for some time already.
+/// Removes directories of processes that were killed: theirs are locked by nobody, for some time
+/// already.
 fn sweep(own: &Path) {
     let is_old = |path: &Path| {
         let changed = std::fs::symlink_metadata(path).and_then(|found| found.modified());
@@ -111,8 +114,9 @@ fn sweep(own: &Path) {
 }
 
 impl Folder {
-    /// A new directory. Programs of root become other users, who are to reach it: they can if they know its name,
-    /// which has 128 random bits and cannot be listed. All others have it for themselves.
+    /// A new directory. Programs of root become other users, who are to reach it: they can if they
+    /// know its name, which has 128 random bits and cannot be listed. All others have it for
+    /// themselves.
     ///
     /// # Errors
     /// If the system refuses.
@@ -155,7 +159,8 @@ impl Folder {
         self.user.is_root() || user == 0 || user == self.user.as_raw()
     }
 
-    /// The way to a file in it. It names no path, so that those who see the sockets of all do not see it.
+    /// The way to a file in it. It names no path, so that those who see the sockets of all do not
+    /// see it.
     pub(crate) fn way(&self, file: &str) -> io::Result<SocketAddrUnix> {
         let way = in_directory(self.directory.as_raw_fd(), file);
         Ok(SocketAddrUnix::new(way)?)

@@ -119,7 +119,8 @@ impl Joined {
         if self.is_broken_off() {
             return self.abandoned();
         }
-        // Nobody reads any more who would find it; behind the peer's end there is nobody to write to (as Linux has it).
+        // Nobody reads any more who would find it; behind the peer's end there is nobody to write
+        // to (as Linux has it).
         if self.to_program.ended
             && self.to_program.rest.is_empty()
             && let Ok(Some(error)) = self.stream.take_error()
@@ -186,8 +187,9 @@ impl Joined {
         Next::Again
     }
 
-    /// Whether the program has closed its end and wants the stream broken off by that (`SO_LINGER` of no time): a reset and no
-    /// end before it, or the peer would take what it has for all (RFC 9293, section 3.10.5).
+    /// Whether the program has closed its end and wants the stream broken off by that (`SO_LINGER`
+    /// of no time): a reset and no end before it, or the peer would take what it has for all (RFC
+    /// 9293, section 3.10.5).
     fn is_broken_off(&self) -> bool {
         if !self.options.breaks_off() {
             return false;
@@ -198,7 +200,8 @@ impl Joined {
         self.gone || asked.is_ok() && polled[0].revents().contains(PollFlags::HUP)
     }
 
-    /// The program is gone and has not read what came, or breaks the stream off: the peer is told by a reset, as by any system.
+    /// The program is gone and has not read what came, or breaks the stream off: the peer is told
+    /// by a reset, as by any system.
     fn abandoned(&self) -> Next {
         let _ = self.stream.set_linger(Some(Duration::ZERO));
         Next::Over(None)
@@ -253,8 +256,8 @@ impl Joined {
     }
 }
 
-/// Fills the program's end until it is not ready to be written any more, for an edge-triggered epoll, too; answers
-/// with how many octets.
+/// Fills the program's end until it is not ready to be written any more, for an edge-triggered
+/// epoll, too; answers with how many octets.
 pub(crate) fn stuff(socket: &OwnedFd) -> io::Result<usize> {
     let stuffing = [0; 32 << 10];
     let mut octets = 0;

@@ -1,8 +1,9 @@
-//! Joins the sockets of unmodified programs to a stack: the part of `xk exec` that runs beside the stack.
+//! Joins the sockets of unmodified programs to a stack: the part of `xk exec` that runs beside the
+//! stack.
 //!
-//! Programs below `xk exec` have `xk-preload` loaded. It turns their sockets for addresses of the graph into sockets of the system
-//! (unix(7)) whose other ends are held here, one thread's loop moving octets between those and the stack. The words
-//! spoken are those of `xk-request`.
+//! Programs below `xk exec` have `xk-preload` loaded. It turns their sockets for addresses of the
+//! graph into sockets of the system (unix(7)) whose other ends are held here, one thread's loop
+//! moving octets between those and the stack. The words spoken are those of `xk-request`.
 
 mod asks;
 mod bell;
@@ -56,8 +57,8 @@ impl Relay {
         &self.ticket
     }
 
-    /// How many datagrams were lost between the stack and programs: those that could not be sent, and those for programs that
-    /// had gone, or for which no descriptor was left.
+    /// How many datagrams were lost between the stack and programs: those that could not be sent,
+    /// and those for programs that had gone, or for which no descriptor was left.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }

@@ -81,7 +81,8 @@ impl Listening {
         }
     }
 
-    /// Listens for so many peers, no longer if that is none; gives the program a new socket if the one it has was shut down.
+    /// Listens for so many peers, no longer if that is none; gives the program a new socket if the
+    /// one it has was shut down.
     ///
     /// # Errors
     /// `EADDRINUSE` if others of the graph listen there.

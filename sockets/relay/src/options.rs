@@ -1,5 +1,6 @@
-//! Options of a socket, in the numbers of Linux (tcp(7), ip(7), socket(7)): kept here, so that they can be asked back and are
-//! inherited by accepted streams, and passed on to the stack where it has the like.
+//! Options of a socket, in the numbers of Linux (tcp(7), ip(7), socket(7)): kept here, so that they
+//! can be asked back and are inherited by accepted streams, and passed on to the stack where it has
+//! the like.
 
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -263,7 +264,8 @@ impl Options {
     }
 
     fn apply_linger(&self, stream: Option<&TcpStream<Thread>>) -> Result<(), Errno> {
-        // A close never waits here; what is not sent goes in the background, unless there is no time at all.
+        // A close never waits here; what is not sent goes in the background, unless there is no
+        // time at all.
         apply(stream, |stream| stream.set_linger(self.breaks_off().then_some(Duration::ZERO)))
     }
 
@@ -321,7 +323,8 @@ impl Options {
             (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => self.user_timeout_ms as i32,
             (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => {
                 let info = stream.map(TcpStream::info).and_then(Result::ok);
-                // Without a connection what is set, else what every host takes (RFC 9293, section 3.7.1).
+                // Without a connection what is set, else what every host takes (RFC 9293, section
+                // 3.7.1).
                 let before = self.segment_max.map_or(536, i32::from);
                 info.map_or(before, |info| info.segment as i32)
             }
@@ -366,7 +369,8 @@ fn set_buffer(stream: Option<&TcpStream<Thread>>, option: i32, octets: i32) -> R
     Ok(())
 }
 
-/// The octets of `struct tcp_info` (tcp(7)) as far as the stack knows its members; the others are zero.
+/// The octets of `struct tcp_info` (tcp(7)) as far as the stack knows its members; the others are
+/// zero.
 fn tcp_info(info: &StreamInfo) -> Vec<u8> {
     /// Up to and with `tcpi_notsent_bytes`.
     const OCTETS: usize = 148;

@@ -1,4 +1,5 @@
-//! Linux's side of what a program has bound for any host: its loopback addresses, and for datagrams all that the graph has no way to.
+//! Linux's side of what a program has bound for any host: its loopback addresses, and for datagrams
+//! all that the graph has no way to.
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
@@ -39,8 +40,8 @@ fn bound(kind: SocketType, at: SocketAddr, sharing: Sharing) -> io::Result<Owned
     Ok(socket)
 }
 
-/// Linux's listeners at its loopback addresses. A port that another process has there, or that the relay's user may not have,
-/// is left out.
+/// Linux's listeners at its loopback addresses. A port that another process has there, or that the
+/// relay's user may not have, is left out.
 pub(crate) fn listeners(family: Family, port: u16, sharing: Sharing) -> Vec<TcpListener> {
     let listen = |host: &IpAddr| {
         let socket = bound(SocketType::STREAM, SocketAddr::new(*host, port), sharing)?;

@@ -124,7 +124,8 @@ impl Inner {
         })
     }
 
-    /// Serves until the bell says that it is over, and then until what programs have written is sent.
+    /// Serves until the bell says that it is over, and then until what programs have written is
+    /// sent.
     pub(crate) fn run(&mut self) {
         let mut events: Vec<Event> = Vec::with_capacity(256);
         let mut until = None;
@@ -433,7 +434,8 @@ impl Inner {
         }
     }
 
-    /// Lets go of some of the bound sockets whose programs have: each has its turn, however many there are.
+    /// Lets go of some of the bound sockets whose programs have: each has its turn, however many
+    /// there are.
     fn look(&mut self) {
         for _ in 0..LOOKS.max(self.bound.len() / LOOK_ROUNDS).min(self.bound.len()) {
             let Some(id) = self.bound.pop_front() else {

@@ -1,12 +1,13 @@
-//! What signals do to requests. A process of its own: one that starts others meanwhile lends them the sockets that it is
-//! just about to hand over, until they are the other program.
+//! What signals do to requests. A process of its own: one that starts others meanwhile lends them
+//! the sockets that it is just about to hand over, until they are the other program.
 
 mod common;
 
 use common::{relay, run};
 use xk_testkit::needs_program;
 
-/// Signals that interrupt whatever the library does: a request that was made twice would find its own address taken.
+/// Signals that interrupt whatever the library does: a request that was made twice would find its
+/// own address taken.
 const INTERRUPTED: &str = r"
 import ctypes, signal, socket
 libc = ctypes.CDLL(None, use_errno=True)

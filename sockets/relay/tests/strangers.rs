@@ -6,7 +6,8 @@ use common::{relay, run, start, start_as};
 use std::process::{Command, Stdio};
 use xk_testkit::{needs_program, needs_root};
 
-/// A program that speaks to itself through the stack all the time, and believes only what it has said itself.
+/// A program that speaks to itself through the stack all the time, and believes only what it has
+/// said itself.
 const HONEST: &str = r"
 import socket, sys, threading, time
 until = time.monotonic() + float(sys.argv[1])
@@ -57,7 +58,8 @@ fn another_user_gets_nothing() {
     assert_eq!(String::from_utf8_lossy(&honest.stdout), "served True\n");
 }
 
-/// A user whom the relay lets in, with the path that programs have, who comes again and again and never asks.
+/// A user whom the relay lets in, with the path that programs have, who comes again and again and
+/// never asks.
 const SILENT: &str = r"
 import os, resource, socket, sys, time
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

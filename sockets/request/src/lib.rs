@@ -1,12 +1,13 @@
 //! What an unmodified program under `xk exec` says to the stack, in words.
 //!
-//! The stack runs in a process of `xk exec`. Every process of the program speaks to it over a sequenced-packet
-//! socket (unix(7)) in a directory that strangers cannot search: one connection for each request, so threads
-//! and forks need no care. What is bound or connected is answered with a descriptor (`SCM_RIGHTS`): a socket of
-//! the system whose *name* carries the addresses of its ends; so reading, writing, polling, duplicating and
-//! inheriting it is the system's own business. A name is never a way to a socket: the relay removes it from the
-//! directory before the socket can be connected to. The exceptions are stand-ins, the relay's sockets for each peer of
-//! a socket for datagrams, which the program sends to at [`Ticket::stand_in`].
+//! The stack runs in a process of `xk exec`. Every process of the program speaks to it over a
+//! sequenced-packet socket (unix(7)) in a directory that strangers cannot search: one connection
+//! for each request, so threads and forks need no care. What is bound or connected is answered with
+//! a descriptor (`SCM_RIGHTS`): a socket of the system whose *name* carries the addresses of its
+//! ends; so reading, writing, polling, duplicating and inheriting it is the system's own business.
+//! A name is never a way to a socket: the relay removes it from the directory before the socket can
+//! be connected to. The exceptions are stand-ins, the relay's sockets for each peer of a socket for
+//! datagrams, which the program sends to at [`Ticket::stand_in`].
 //!
 //! A request is a line of words, and so is the answer; see [`Request`] and [`Reply`].
 
@@ -20,11 +21,13 @@ pub const VARIABLE: &str = "XK_EXEC";
 pub const WORDS_MAX: usize = 2048;
 /// Octets of an option's value at most.
 pub const VALUE_OCTETS_MAX: usize = 512;
-/// The longest path of a stack's directory, in octets: the longest name in it still fits `sun_path` (unix(7)).
+/// The longest path of a stack's directory, in octets: the longest name in it still fits `sun_path`
+/// (unix(7)).
 pub const FOLDER_OCTETS_MAX: usize = 64;
 /// How many peers may wait to be accepted at most, whatever a program says (Linux's `somaxconn`).
 const BACKLOG_MAX: u32 = 4096;
-/// What the relay's names begin with, followed by the number of a descriptor of its own and a slash.
+/// What the relay's names begin with, followed by the number of a descriptor of its own and a
+/// slash.
 const OWN_DESCRIPTORS: &str = "/proc/self/fd/";
 
 /// The host `::1` where all addresses are of version 4: its last four octets. No host has it as an
@@ -36,7 +39,8 @@ pub fn is_of_linux(host: Ipv4Addr) -> bool {
     host.is_loopback() || host == LOOPBACK_6
 }
 
-/// What a program needs to speak to a stack. Its environment has it, which the system shows to its own user alone.
+/// What a program needs to speak to a stack. Its environment has it, which the system shows to its
+/// own user alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticket {
     /// Which stack; part of all names.
@@ -59,10 +63,12 @@ impl Ticket {
     }
 }
 
-/// The parts of a `listen(backlog)`: how many peers wait in the stack, and the backlog of the program's own socket.
+/// The parts of a `listen(backlog)`: how many peers wait in the stack, and the backlog of the
+/// program's own socket.
 ///
-/// Linux lets one more wait than the number says. The program's socket does, too, and the relay holds one that the program's socket has
-/// no room for, so that all together are `backlog + 1`, but three at least.
+/// Linux lets one more wait than the number says. The program's socket does, too, and the relay
+/// holds one that the program's socket has no room for, so that all together are `backlog + 1`, but
+/// three at least.
 pub fn backlogs(backlog: i32) -> (u32, i32) {
     // A negative number is a large one (listen(2)).
     let all = (backlog as u32).min(BACKLOG_MAX);
@@ -130,23 +136,27 @@ pub enum Request {
     /// Take a local address, and pass on what comes there, with others as `SO_REUSEADDR` and
     /// `SO_REUSEPORT` (in this order) have it. Answered by [`Reply::Made`].
     Bind(Kind, Family, SocketAddrV4, bool, bool),
-    /// Connect to a peer, from a bound socket if there is one. Answered by [`Reply::Made`] at once; if true,
-    /// a second answer follows when it is known what has come of it ([`Reply::Errno`]). If false, the socket is
-    /// not ready to be written until then. With what is set on it, for its first segment announces some of that.
+    /// Connect to a peer, from a bound socket if there is one. Answered by [`Reply::Made`] at once;
+    /// if true, a second answer follows when it is known what has come of it ([`Reply::Errno`]). If
+    /// false, the socket is not ready to be written until then. With what is set on it, for its
+    /// first segment announces some of that.
     Connect(Family, Option<u64>, SocketAddrV4, bool, Vec<Setting>),
-    /// Listen at a bound socket, for so many peers; no longer if that is none. [`Reply::Made`] if another socket is to take
-    /// the place of one that listened before, or [`Reply::Errno`].
+    /// Listen at a bound socket, for so many peers; no longer if that is none. [`Reply::Made`] if
+    /// another socket is to take the place of one that listened before, or [`Reply::Errno`].
     Listen(u64, Option<u32>),
-    /// How a stream stands: [`Reply::Errno`], zero if it is connected and `EINPROGRESS` if it is in the making;
-    /// told once. Of one for datagrams: what the network has reported.
+    /// How a stream stands: [`Reply::Errno`], zero if it is connected and `EINPROGRESS` if it is in
+    /// the making; told once. Of one for datagrams: what the network has reported.
     Status(u64),
-    /// What a further connect of a stream is answered ([`Reply::Errno`]); `ENOTCONN` if it is over and was said to be.
+    /// What a further connect of a stream is answered ([`Reply::Errno`]); `ENOTCONN` if it is over
+    /// and was said to be.
     Again(u64),
-    /// Stand for a peer of a socket for datagrams; if true, from now on for no other ([`Reply::Errno`]).
+    /// Stand for a peer of a socket for datagrams; if true, from now on for no other
+    /// ([`Reply::Errno`]).
     Peer(u64, SocketAddrV4, bool),
     /// Hear everybody's datagrams again.
     Alone(u64),
-    /// Have a socket for datagrams that is bound for any host of the graph hear those of Linux as well: it was Linux's.
+    /// Have a socket for datagrams that is bound for any host of the graph hear those of Linux as
+    /// well: it was Linux's.
     Widen(u64),
     /// Forget a socket that is bound: it is going to be Linux's own.
     Forget(u64),
@@ -281,7 +291,8 @@ impl FromStr for Family {
     }
 }
 
-/// The way to the file that is open in this process as `descriptor` (proc(5)). Others see nothing of its path.
+/// The way to the file that is open in this process as `descriptor` (proc(5)). Others see nothing
+/// of its path.
 pub fn own_descriptor(descriptor: i32) -> String {
     format!("{OWN_DESCRIPTORS}{descriptor}")
 }

@@ -85,8 +85,8 @@ impl Client {
         Self { target: Arc::new(target), deadline }
     }
 
-    /// One that calls this version of this program of the same peer. A stack that names procedures by number alone leaves program
-    /// and version out.
+    /// One that calls this version of this program of the same peer. A stack that names procedures
+    /// by number alone leaves program and version out.
     #[must_use]
     pub fn program(&self, program: u32, version: u32) -> Self {
         let target = &self.target;
@@ -94,15 +94,17 @@ impl Client {
         Self::of(&target.stack, target.peer.clone(), program, self.deadline)
     }
 
-    /// One whose calls take at most this long each, instead of [`Client::DEADLINE`]. As long a call also waits for a peer that is not
-    /// there yet: a server that is about to start, or a link that is about to come up.
+    /// One whose calls take at most this long each, instead of [`Client::DEADLINE`]. As long a call
+    /// also waits for a peer that is not there yet: a server that is about to start, or a link that
+    /// is about to come up.
     #[must_use]
     pub fn with_deadline(&self, deadline: Duration) -> Self {
         Self { target: Arc::clone(&self.target), deadline: Some(deadline) }
     }
 
-    /// One whose calls take as long as they take: the timers of the layers decide whether there is a server, and nobody how long it may
-    /// work, nor how long a peer is waited for that is not there.
+    /// One whose calls take as long as they take: the timers of the layers decide whether there is
+    /// a server, and nobody how long it may work, nor how long a peer is waited for that is not
+    /// there.
     #[must_use]
     pub fn without_deadline(&self) -> Self {
         Self { target: Arc::clone(&self.target), deadline: None }
@@ -119,16 +121,18 @@ impl Client {
     /// Calls a procedure with this value, and waits for its reply: what generated clients do.
     ///
     /// # Errors
-    /// As for [`Client::call`], or if the value has no representation, or the reply is none of its type.
+    /// As for [`Client::call`], or if the value has no representation, or the reply is none of its
+    /// type.
     pub fn invoke<A: Xdr, R: Xdr>(&self, procedure: u32, arguments: &A) -> Result<R, Error> {
         let arguments = xk_xdr::to_vec(arguments).map_err(ErrorKind::Arguments)?;
         let reply = self.call(procedure, &arguments)?;
         Ok(xk_xdr::from_slice(&reply).map_err(ErrorKind::Reply)?)
     }
 
-    /// Calls a procedure of all hosts of a network, or of a group: of a client whose peer is a broadcast, `port2049@10.0.0.255`, or
-    /// `port0@10.0.0.255` on `portmap`, which has the hosts' port mappers find the program. The replies come one by one until the deadline;
-    /// servers do not tell a broadcast what they refuse (RFC 5531, section 8.4.2).
+    /// Calls a procedure of all hosts of a network, or of a group: of a client whose peer is a
+    /// broadcast, `port2049@10.0.0.255`, or `port0@10.0.0.255` on `portmap`, which has the hosts'
+    /// port mappers find the program. The replies come one by one until the deadline; servers do
+    /// not tell a broadcast what they refuse (RFC 5531, section 8.4.2).
     ///
     /// ```no_run
     /// # fn main() -> Result<(), xk_rpc::Error> {
@@ -146,7 +150,8 @@ impl Client {
         Replies::new(self.clone(), call, self.begun())
     }
 
-    /// Begins a call and does not wait for its reply; only for room, where thousands of other calls wait to be made.
+    /// Begins a call and does not wait for its reply; only for room, where thousands of other calls
+    /// wait to be made.
     ///
     /// # Errors
     /// The stack has ended, or no room came before the deadline.
@@ -333,7 +338,8 @@ impl Drop for Pending {
     }
 }
 
-/// Takes a call back: whoever waits for it gets [`CallCause::Cancelled`](crate::CallCause::Cancelled).
+/// Takes a call back: whoever waits for it gets
+/// [`CallCause::Cancelled`](crate::CallCause::Cancelled).
 #[derive(Clone)]
 pub struct Canceller {
     state: Arc<State>,

@@ -1,9 +1,10 @@
 //! Where threads come into a stack: a bounded queue of calls, one of other jobs, and a bell.
 //!
-//! To the stack the entrance is a wire: its loop polls it with the others, and announces here that it is about to sleep. Only
-//! then is the bell rung, so no system call is made while the stack is awake. A job may block: then its shepherd waits, and the
-//! loop goes on with the next one. Calls are let in as long as there are shepherds to wait for their replies; what ends a call or a
-//! wait never stands behind them.
+//! To the stack the entrance is a wire: its loop polls it with the others, and announces here that
+//! it is about to sleep. Only then is the bell rung, so no system call is made while the stack is
+//! awake. A job may block: then its shepherd waits, and the loop goes on with the next one. Calls
+//! are let in as long as there are shepherds to wait for their replies; what ends a call or a wait
+//! never stands behind them.
 
 use crate::inside::Inside;
 use rustix::event::EventfdFlags;
@@ -44,7 +45,8 @@ pub(crate) struct Entrance {
 
 #[derive(Default)]
 struct Queue {
-    /// What is done at once. Each belongs to something that the program holds: a call, a client, a server, a promise.
+    /// What is done at once. Each belongs to something that the program holds: a call, a client, a
+    /// server, a promise.
     jobs: VecDeque<Job>,
     calls: VecDeque<Job>,
     ended: bool,
@@ -107,8 +109,8 @@ impl Entrance {
         Entry::Taken
     }
 
-    /// The same from the thread that turns the loop, which must not wait for itself; nor has a service's call to wait for others that
-    /// may wait for this service.
+    /// The same from the thread that turns the loop, which must not wait for itself; nor has a
+    /// service's call to wait for others that may wait for this service.
     pub(crate) fn post_call_here(&self, call: Job) -> Entry {
         let mut queue = lock(&self.queue);
         if queue.ended {
@@ -133,7 +135,8 @@ impl Entrance {
         self.leaving.load(Ordering::SeqCst)
     }
 
-    /// The stack has ended: nothing is taken any more, and who waits for a job finds that it is gone.
+    /// The stack has ended: nothing is taken any more, and who waits for a job finds that it is
+    /// gone.
     pub(crate) fn end(&self) {
         let mut queue = lock(&self.queue);
         queue.ended = true;
@@ -172,7 +175,8 @@ impl Entrance {
         Some(job)
     }
 
-    /// There is room for a call where none was: called by the stack itself, which looks again before it sleeps.
+    /// There is room for a call where none was: called by the stack itself, which looks again
+    /// before it sleeps.
     pub(crate) fn look_again(&self) {
         self.pending.store(true, Ordering::SeqCst);
     }
@@ -214,7 +218,8 @@ impl Wire for Door {
     fn woken(&self, _: &Kernel, _: &ProtocolRef) {
         self.entrance.asleep.store(false, Ordering::SeqCst);
         if self.entrance.rung.swap(false, Ordering::SeqCst) {
-            // Empty it for the next sleep; somebody may be about to ring, which costs one sleep cut short.
+            // Empty it for the next sleep; somebody may be about to ring, which costs one sleep cut
+            // short.
             let _ = rustix::io::read(&self.entrance.bell, &mut [0; 8]);
         }
     }

@@ -31,7 +31,8 @@ pub enum ErrorKind {
     Full,
     /// The deadline is over, and the stack's thread does not say so itself: something keeps it.
     Stuck,
-    /// The graph has mistakes, the machine lacks what it needs, or what is asked does not fit the graph.
+    /// The graph has mistakes, the machine lacks what it needs, or what is asked does not fit the
+    /// graph.
     Graph(String),
 }
 

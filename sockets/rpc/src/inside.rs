@@ -1,4 +1,5 @@
-//! What this crate is within a stack: the protocol above the calls, its sessions, and those who wait.
+//! What this crate is within a stack: the protocol above the calls, its sessions, and those who
+//! wait.
 
 use crate::client::Target;
 use crate::entrance::{Door, Entrance};
@@ -23,7 +24,8 @@ use xk_kit::call::{CallOptions, CancelCall, Gather, GathersReplies, PROCEDURE, P
 pub(crate) const HEADROOM: usize = 128;
 /// How many sessions are kept for the next call of one procedure.
 const IDLE_MAX: usize = 64;
-/// How long a call waits before it tries a peer again that was not there; doubled each time, up to the second.
+/// How long a call waits before it tries a peer again that was not there; doubled each time, up to
+/// the second.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 /// See [`PAUSE_MIN`].
 const PAUSE_MAX: Duration = Duration::from_millis(64);
@@ -96,7 +98,8 @@ pub(crate) struct Inside {
     waiters: RefCell<HashMap<u64, Rc<Semaphore>>>,
     next_waiter: Cell<u64>,
     services: RefCell<HashMap<ProtocolId, (ProtocolRef, Place)>>,
-    /// Protocol objects whose services have ended, for the next ones: a kernel keeps what it has once been given.
+    /// Protocol objects whose services have ended, for the next ones: a kernel keeps what it has
+    /// once been given.
     spare: RefCell<Vec<(ProtocolRef, Place)>>,
 }
 
@@ -163,13 +166,15 @@ impl Inside {
         Ok(all)
     }
 
-    /// How many more calls from other threads may come in: half of the shepherds are for those who serve.
+    /// How many more calls from other threads may come in: half of the shepherds are for those who
+    /// serve.
     pub(crate) fn room(&self, cx: &Kernel) -> usize {
         let max = cx.shepherds().limits().shepherds_max as usize / 2;
         max.max(1).saturating_sub(self.calls.get())
     }
 
-    /// Makes a call on this shepherd, which waits for the reply; and until the deadline for the peer, if that is not there yet.
+    /// Makes a call on this shepherd, which waits for the reply; and until the deadline for the
+    /// peer, if that is not there yet.
     pub(crate) fn call(&self, cx: &Kernel, request: &Request<'_>) -> Result<Answered, Error> {
         self.calls.set(self.calls.get() + 1);
         let result = self.call_until_there(cx, request);
@@ -194,7 +199,8 @@ impl Inside {
             }
             let result = self.call_once(cx, request);
             match result.as_ref().err().and_then(Error::cause) {
-                // The layers of calls at most once say so of what was not executed: another try executes nothing twice.
+                // The layers of calls at most once say so of what was not executed: another try
+                // executes nothing twice.
                 Some(CallCause::Push(PushError::Unreachable) | CallCause::NobodyThere) => {
                     absent = result.err();
                 }
@@ -368,7 +374,8 @@ impl Inside {
         object
     }
 
-    /// Lets go of a service that is not offered any more. What is being executed holds it to its end.
+    /// Lets go of a service that is not offered any more. What is being executed holds it to its
+    /// end.
     pub(crate) fn drop_service(&self, id: ProtocolId) {
         let Some((object, place)) = self.services.borrow_mut().remove(&id) else {
             return;

@@ -30,8 +30,9 @@ impl HostReply {
     }
 }
 
-/// The replies to [`Client::broadcast`], one of each host, in the order in which they come. It ends at the client's deadline, or with an
-/// error if the call could not be made or goes on no more; dropping it ends the call. The request goes out when the first is asked for.
+/// The replies to [`Client::broadcast`], one of each host, in the order in which they come. It ends
+/// at the client's deadline, or with an error if the call could not be made or goes on no more;
+/// dropping it ends the call. The request goes out when the first is asked for.
 #[must_use]
 pub struct Replies {
     client: Client,

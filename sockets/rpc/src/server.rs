@@ -23,9 +23,10 @@ use xk_xdr::{DecodeError, Decoder, EncodeError, Xdr};
 
 /// Executes calls: a generated server, a closure, or one of your own.
 ///
-/// All is executed on the stack's thread, on the shepherd that brought the request. It may call others through a
-/// [`Client`](crate::Client) of any stack of this thread: then only its shepherd waits. Anything else that takes long keeps the
-/// stack from all other work: hand it over by [`Call::elsewhere`]. A shepherd's stack has 64 KiB.
+/// All is executed on the stack's thread, on the shepherd that brought the request. It may call
+/// others through a [`Client`](crate::Client) of any stack of this thread: then only its shepherd
+/// waits. Anything else that takes long keeps the stack from all other work: hand it over by
+/// [`Call::elsewhere`]. A shepherd's stack has 64 KiB.
 pub trait Service: Send + 'static {
     /// Program and version, for stacks that name them.
     fn program(&self) -> Option<(u32, u32)> {
@@ -165,7 +166,8 @@ impl Call<'_> {
         self.caller
     }
 
-    /// How long the caller still waits, where a layer such as `deadline` says so: what to give the calls that this one makes.
+    /// How long the caller still waits, where a layer such as `deadline` says so: what to give the
+    /// calls that this one makes.
     pub fn left(&self) -> Option<Duration> {
         let deadline = self.request.attribute::<CallOptions>()?.deadline;
         (!deadline.is_never()).then(|| deadline - self.cx.now())
@@ -187,7 +189,8 @@ impl Call<'_> {
         Ok(T::decode(&mut Decoder::of_message(self.request))?)
     }
 
-    /// Has long work done by a thread of its own. Only this call waits for it; the stack goes on meanwhile.
+    /// Has long work done by a thread of its own. Only this call waits for it; the stack goes on
+    /// meanwhile.
     ///
     /// # Errors
     /// The work panicked, or the stack ends.
@@ -203,8 +206,8 @@ impl Call<'_> {
         later.wait()
     }
 
-    /// A value that another thread will bring: give it the [`Promise`], and [`Later::wait`] for it. For work that threads of the
-    /// program's own do.
+    /// A value that another thread will bring: give it the [`Promise`], and [`Later::wait`] for it.
+    /// For work that threads of the program's own do.
     pub fn later<T: Send + 'static>(&self) -> (Promise<T>, Later<'_, T>) {
         let value = Arc::new(Mutex::new(None));
         let waiter = self.inside.new_waiter();
@@ -272,8 +275,9 @@ const ONE_SERVICE: &str = "a service is offered here already, and procedures are
 /// A service as long as it is offered.
 pub(crate) type Place = Rc<RefCell<Option<Rc<dyn Service>>>>;
 
-/// The protocol object of one service, and of the next one when that has ended. The layer below leads nobody to it in between: what
-/// it remembers of who called goes with the offer, or knows procedures by their numbers alone.
+/// The protocol object of one service, and of the next one when that has ended. The layer below
+/// leads nobody to it in between: what it remembers of who called goes with the offer, or knows
+/// procedures by their numbers alone.
 pub(crate) struct Offer {
     service: Place,
     inside: Rc<Inside>,
@@ -370,7 +374,8 @@ impl Protocol for Offer {
     }
 }
 
-/// A service that is offered; it ends when this is dropped. Calls that are being executed go on to their end.
+/// A service that is offered; it ends when this is dropped. Calls that are being executed go on to
+/// their end.
 #[must_use]
 pub struct Server {
     stack: Stack,

@@ -21,7 +21,8 @@ use xk_run::{Idle, Runner, real_kernel};
 /// The bound of all messages together, in octets.
 const POOL_OCTETS_MAX: usize = 256 << 20;
 
-/// What a stack is made of: a graph, one of its hosts, the node that is called, and how its loop rests.
+/// What a stack is made of: a graph, one of its hosts, the node that is called, and how its loop
+/// rests.
 #[derive(Clone, Debug)]
 pub struct Setup {
     text: String,
@@ -78,7 +79,8 @@ impl Setup {
         self
     }
 
-    /// Which node is called and serves; not needed if the host has one at the top of its RPC layers.
+    /// Which node is called and serves; not needed if the host has one at the top of its RPC
+    /// layers.
     #[must_use]
     pub fn node(mut self, name: impl Into<String>) -> Self {
         self.node = Some(name.into());

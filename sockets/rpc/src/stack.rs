@@ -112,16 +112,17 @@ impl Local {
     }
 }
 
-/// A handle of a running stack; clones are of the same one. It may go to other threads. A stack with a thread of its own ends with its
-/// last handle, client and server; one that is driven [`Here`] with that.
+/// A handle of a running stack; clones are of the same one. It may go to other threads. A stack
+/// with a thread of its own ends with its last handle, client and server; one that is driven
+/// [`Here`] with that.
 #[derive(Clone)]
 pub struct Stack {
     pub(crate) shared: Arc<Shared>,
 }
 
 impl Stack {
-    /// A client of this peer: what the stack's participants need below the procedure, `10.0.0.2`, or `port2049@10.0.0.2` for programs
-    /// over UDP. Nothing, for a link that has one other end.
+    /// A client of this peer: what the stack's participants need below the procedure, `10.0.0.2`,
+    /// or `port2049@10.0.0.2` for programs over UDP. Nothing, for a link that has one other end.
     ///
     /// # Errors
     /// The text is no participant.
@@ -129,7 +130,8 @@ impl Stack {
         Ok(Client::new(self, participant(peer)?))
     }
 
-    /// Serves: a generated server, or a closure. If it names a program the stack offers that; else any procedure.
+    /// Serves: a generated server, or a closure. If it names a program the stack offers that; else
+    /// any procedure.
     ///
     /// # Errors
     /// Somebody else serves it, or the stack does not take it.
@@ -150,7 +152,8 @@ impl Stack {
         Ok(Server::new(self.clone(), offered))
     }
 
-    /// Has something done in the stack: at once on the thread that turns its loop, so that what comes next there finds it done.
+    /// Has something done in the stack: at once on the thread that turns its loop, so that what
+    /// comes next there finds it done.
     pub(crate) fn post(&self, work: impl FnOnce(&Kernel, &Rc<Inside>) + Send + 'static) {
         if let Some(local) = self.shared.local() {
             work(&local.kernel, &local.inside);
@@ -171,8 +174,8 @@ fn participant(text: &str) -> Result<Participant, Error> {
     })
 }
 
-/// A stack that the thread which made it drives: its loop turns while that thread waits for a call, and while it runs here. It ends when
-/// this is dropped.
+/// A stack that the thread which made it drives: its loop turns while that thread waits for a call,
+/// and while it runs here. It ends when this is dropped.
 pub struct Here {
     stack: Stack,
     local: Rc<Local>,
@@ -236,7 +239,8 @@ impl Drop for Here {
 }
 
 impl Stack {
-    /// The only host of the graph in a file, with a thread of its own; [`Setup`] has more to choose from.
+    /// The only host of the graph in a file, with a thread of its own; [`Setup`] has more to choose
+    /// from.
     ///
     /// # Errors
     /// The file cannot be read, the mistakes of the graph, or what this machine lacks for it.

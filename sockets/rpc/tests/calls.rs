@@ -11,7 +11,8 @@ const GRAPH: &str = r#"host alone {
 }"#;
 const PEER: &str = "port2051@10.0.0.1";
 const PROGRAM: u32 = 0x2000_0042;
-/// A procedure that takes so long is not over when the test is, on however busy a machine; nobody waits for its end.
+/// A procedure that takes so long is not over when the test is, on however busy a machine; nobody
+/// waits for its end.
 const LONG_MS: u32 = 20_000;
 
 fn program<F: Fn(&Call<'_>) -> Result<Reply, Refusal> + Send + 'static>(execute: F) -> Program<F> {

@@ -1,4 +1,5 @@
-//! A stack that waits, for whatever it is, leaves the processor alone. In a process of its own, whose time is this test's.
+//! A stack that waits, for whatever it is, leaves the processor alone. In a process of its own,
+//! whose time is this test's.
 
 use std::time::Duration;
 use xk_rpc::{Call, Refusal, Reply, Stack};

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use xk_rpc::{Call, CallCause, Client, Error, Refusal, Reply, Stack};
 use xk_rpcgen::{Options, compile, to_rust};
 
-/// What takes so long is not over when a deadline is, on a busy machine as well; a channel takes its next call behind that.
+/// What takes so long is not over when a deadline is, on a busy machine as well; a channel takes
+/// its next call behind that.
 const LONG_MS: u32 = 2_000;
 
 /// 1 echoes, 2 sleeps elsewhere, 3 says for how many milliseconds the caller waits, if it knows.

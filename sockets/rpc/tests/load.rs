@@ -1,4 +1,5 @@
-//! Many calls at once, callers that leave, services that stall, peers that are not there: everything ends.
+//! Many calls at once, callers that leave, services that stall, peers that are not there:
+//! everything ends.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -164,7 +165,8 @@ fn shared(name: &str, path: &std::path::Path) -> Result<Stack, Error> {
     Stack::from_text(format!("host {name} {{ shm path=\"{path}\"; channel shm; select channel; }}"))
 }
 
-/// Who comes first waits for the other; who is alone says so at the deadline; who comes back is found again.
+/// Who comes first waits for the other; who is alone says so at the deadline; who comes back is
+/// found again.
 #[test]
 fn a_client_waits_for_its_server() {
     let path = std::env::temp_dir().join(format!("xk-rpc-load-{}.sock", std::process::id()));

@@ -1,4 +1,5 @@
-//! hyper over a graph, server and client in one process: two hosts on shared memory, each a stack of its own.
+//! hyper over a graph, server and client in one process: two hosts on shared memory, each a stack
+//! of its own.
 //!
 //! `cargo run -p xk-tokio --example http`
 

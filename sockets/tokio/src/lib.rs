@@ -1,7 +1,9 @@
-//! The sockets of `xk-net` for tokio: the same names and errors, but a task waits instead of a thread.
+//! The sockets of `xk-net` for tokio: the same names and errors, but a task waits instead of a
+//! thread.
 //!
-//! They stand on a stack with a thread of its own ([`xk_net::Setup::thread`]), which wakes the tasks; tokio's own reactor takes no
-//! part, so any runtime does. What is not here is reached through [`TcpStream::get_ref`] and its like.
+//! They stand on a stack with a thread of its own ([`xk_net::Setup::thread`]), which wakes the
+//! tasks; tokio's own reactor takes no part, so any runtime does. What is not here is reached
+//! through [`TcpStream::get_ref`] and its like.
 //!
 //! ```
 //! use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -21,13 +21,13 @@ fn grow(octets: i64) {
     let _ = OCTETS.try_with(|live| live.set(live.get() + octets));
 }
 
-/// The system's allocator, counting. A test binary that checks "no allocation per message" installs it:
-/// `#[global_allocator] static COUNTED: CountingAllocator = CountingAllocator;`
+/// The system's allocator, counting. A test binary that checks "no allocation per message" installs
+/// it: `#[global_allocator] static COUNTED: CountingAllocator = CountingAllocator;`
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CountingAllocator;
 
-// SAFETY: every operation is the system allocator's, given on unchanged; counting touches a number of this thread alone
-// and neither allocates nor panics.
+// SAFETY: every operation is the system allocator's, given on unchanged; counting touches a number
+// of this thread alone and neither allocates nor panics.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
@@ -37,7 +37,8 @@ unsafe impl GlobalAlloc for CountingAllocator {
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         grow(-(layout.size() as i64));
-        // SAFETY: the caller gives back what `alloc`, `alloc_zeroed` or `realloc` above gave: the system's.
+        // SAFETY: the caller gives back what `alloc`, `alloc_zeroed` or `realloc` above gave: the
+        // system's.
         unsafe { System.dealloc(place, layout) }
     }
 
@@ -50,7 +51,8 @@ unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(size);
         grow(-(layout.size() as i64));
-        // SAFETY: the caller gives what `alloc`, `alloc_zeroed` or `realloc` above gave, and keeps `realloc`'s contract.
+        // SAFETY: the caller gives what `alloc`, `alloc_zeroed` or `realloc` above gave, and keeps
+        // `realloc`'s contract.
         unsafe { System.realloc(place, layout, size) }
     }
 }
@@ -61,8 +63,8 @@ pub fn allocations() -> u64 {
     COUNT.with(Cell::get)
 }
 
-/// How many octets this thread has taken and not given back, if a [`CountingAllocator`] is installed. What one thread takes
-/// and another gives back makes both wrong.
+/// How many octets this thread has taken and not given back, if a [`CountingAllocator`] is
+/// installed. What one thread takes and another gives back makes both wrong.
 #[must_use]
 pub fn octets_live() -> i64 {
     OCTETS.with(Cell::get)

@@ -1,4 +1,5 @@
-//! Law 5 of DESIGN section 3, for several messages at once: a burst is nothing but its messages, one after the other.
+//! Law 5 of DESIGN section 3, for several messages at once: a burst is nothing but its messages,
+//! one after the other.
 
 use super::hostile::damaged;
 use super::messages::pattern;
@@ -75,9 +76,9 @@ fn first_difference<T: PartialEq>(one: &[T], many: &[T]) -> Option<usize> {
     (0..one.len().max(many.len())).find(|at| one.get(*at) != many.get(*at))
 }
 
-/// Whatever is sent and received in bursts looks the same as if it came one by one: what is sent, delivered and answered, in
-/// which order, and what is counted. With frames among them that are damaged or lie in slices, and with a protocol above
-/// that refuses, answers, or closes.
+/// Whatever is sent and received in bursts looks the same as if it came one by one: what is sent,
+/// delivered and answered, in which order, and what is counted. With frames among them that are
+/// damaged or lie in slices, and with a protocol above that refuses, answers, or closes.
 ///
 /// # Panics
 /// If the law is broken.
@@ -130,7 +131,8 @@ fn observe(fixture: &dyn Fixture, size: usize, above: Above) -> Seen {
         }
     }
     let arrivals = arrivals(&world, &sent);
-    // Looked for again each time: whoever closed the last session above may have closed this one too.
+    // Looked for again each time: whoever closed the last session above may have closed this one
+    // too.
     while let Some(wire) = wire(&world, &like)
         && arrivals.deliver(&world.cx, &wire, size) > 0
     {}
@@ -147,7 +149,8 @@ fn observe(fixture: &dyn Fixture, size: usize, above: Above) -> Seen {
     }
 }
 
-/// Sends messages of several sizes, some of which have no room for headers, and answers what left A.
+/// Sends messages of several sizes, some of which have no room for headers, and answers what left
+/// A.
 fn send(world: &World<'_>, session: &SessionRef, size: usize) -> Vec<Vec<u8>> {
     let message = |number: usize| {
         let given = pattern(46 + number * 5 % 300, number as u8);
@@ -218,7 +221,8 @@ fn counts(world: &World<'_>) -> (u64, u64) {
         .fold(folded, |sum, s| (sum.0 + s.head().sent(), sum.1 + s.head().received()))
 }
 
-/// If the protocol above blocks in the middle of a burst, the messages behind are delivered meanwhile, in order.
+/// If the protocol above blocks in the middle of a burst, the messages behind are delivered
+/// meanwhile, in order.
 ///
 /// # Panics
 /// If the law is broken.

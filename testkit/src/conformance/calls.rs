@@ -1,8 +1,9 @@
 //! The laws of the rpc realm: what every protocol keeps whose sessions take calls.
 //!
-//! A protocol's own test names itself by a [`CallFixture`], and [`all`] puts two instances of it between a bottom and a top:
-//! [`Bottom`](crate::kernel::Bottom) if it stands on layers of messages, [`CallBottom`](crate::kernel::CallBottom) if it stands on
-//! others of its realm. Time is virtual, and whoever calls may block.
+//! A protocol's own test names itself by a [`CallFixture`], and [`all`] puts two instances of it
+//! between a bottom and a top: [`Bottom`](crate::kernel::Bottom) if it stands on layers of
+//! messages, [`CallBottom`](crate::kernel::CallBottom) if it stands on others of its realm. Time is
+//! virtual, and whoever calls may block.
 //!
 //! | law | function |
 //! | --- | --- |
@@ -74,7 +75,8 @@ pub trait CallFixture {
         Participants::local(Part::Any)
     }
 
-    /// A number by which it selects the protocol above; `None` if it has other means, such as procedures.
+    /// A number by which it selects the protocol above; `None` if it has other means, such as
+    /// procedures.
     fn number(&self) -> Option<u32> {
         None
     }

@@ -18,8 +18,8 @@ impl Question for Unheard {
     const NAME: &'static str = "unheard";
 }
 
-/// Every question that the entry lists is answered, by a session or by the protocol; one that nobody knows is
-/// `Unknown`; one that only the lowest layer knows reaches it through a session.
+/// Every question that the entry lists is answered, by a session or by the protocol; one that
+/// nobody knows is `Unknown`; one that only the lowest layer knows reaches it through a session.
 ///
 /// # Panics
 /// If the law is broken.
@@ -30,7 +30,8 @@ pub fn answers(fixture: &dyn Fixture) -> Verdict {
     for question in fixture.entry().questions {
         let name = question.name;
         let answer = fixture.ask(&world, name).or_else(|| ask(&world, &session, name));
-        // What needs circumstances (an error under way, a packet refused) is for the protocol's own tests.
+        // What needs circumstances (an error under way, a packet refused) is for the protocol's own
+        // tests.
         if let Some(answer) = answer {
             assert!(answer.is_answered(), "law 9: the entry lists `{name}`, so it is answered");
         }
@@ -51,8 +52,8 @@ pub fn answers(fixture: &dyn Fixture) -> Verdict {
     Verdict::Holds
 }
 
-/// What the layer below asks or tells goes up to the protocol above at most once: that one may not understand it, and pass it
-/// down again as it does with all that it does not understand.
+/// What the layer below asks or tells goes up to the protocol above at most once: that one may not
+/// understand it, and pass it down again as it does with all that it does not understand.
 ///
 /// # Panics
 /// If the law is broken.
@@ -95,7 +96,8 @@ pub fn goes_up_once(fixture: &dyn Fixture) -> Verdict {
     Verdict::Holds
 }
 
-/// Asks a session, then the protocol, one of the shared questions; `None` if the name is none of these.
+/// Asks a session, then the protocol, one of the shared questions; `None` if the name is none of
+/// these.
 fn ask(world: &World<'_>, session: &SessionRef, name: &str) -> Option<Answer> {
     fn put<Q: Question>(
         world: &World<'_>,

@@ -20,8 +20,8 @@ fn accounted(world: &World<'_>) -> u64 {
     of(&world.b)
 }
 
-/// A frame cut short, with flipped bits, with octets at random, or with octets too many never panics, and is delivered,
-/// dropped and counted, or taken: exactly one of these.
+/// A frame cut short, with flipped bits, with octets at random, or with octets too many never
+/// panics, and is delivered, dropped and counted, or taken: exactly one of these.
 ///
 /// # Panics
 /// If the law is broken.
@@ -116,8 +116,8 @@ fn survives_after(world: &World<'_>) -> Verdict {
     Verdict::Holds
 }
 
-/// 100 000 strangers with one frame each leave no more sessions than the bound says and no message in the pool, and who
-/// talked before goes on.
+/// 100 000 strangers with one frame each leave no more sessions than the bound says and no message
+/// in the pool, and who talked before goes on.
 ///
 /// # Panics
 /// If the law is broken.
@@ -209,8 +209,8 @@ pub fn pins_nothing(fixture: &dyn Fixture) -> Verdict {
     Verdict::Holds
 }
 
-/// Sessions that layers above hold do not shut a layer to strangers, and strangers do not take their
-/// places: these layers bound them.
+/// Sessions that layers above hold do not shut a layer to strangers, and strangers do not take
+/// their places: these layers bound them.
 ///
 /// # Panics
 /// If the law is broken.

@@ -12,10 +12,11 @@ use xk_kit::control::SpecificDestination;
 const MANY: [Ipv4Addr; 2] = [Ipv4Addr::BROADCAST, Ipv4Addr::new(224, 0, 0, 9)];
 
 /// Law 9: the specific destination of an arriving message (RFC 1122, section 4.1.3.5) selects who
-/// receives it: an enable for our own host gets nothing that was sent to a broadcast or a group, one for
-/// a broadcast or a group gets that and nothing else, one for any host gets all; a layer between hosts
-/// and ports passes the destination on. Nothing sent to many is answered by the layer itself (RFC 1122,
-/// section 3.2.2), and connections are between two hosts (RFC 9293, section 3.9.2.3).
+/// receives it: an enable for our own host gets nothing that was sent to a broadcast or a group,
+/// one for a broadcast or a group gets that and nothing else, one for any host gets all; a layer
+/// between hosts and ports passes the destination on. Nothing sent to many is answered by the layer
+/// itself (RFC 1122, section 3.2.2), and connections are between two hosts (RFC 9293, section
+/// 3.9.2.3).
 ///
 /// # Panics
 /// If the law is broken.
@@ -74,8 +75,8 @@ pub fn tells_one_from_many(fixture: &dyn Fixture) -> Verdict {
     Verdict::Holds
 }
 
-/// A layer without ports: who is above learns the destination, unless messages to several come through
-/// one session, which then has no answer.
+/// A layer without ports: who is above learns the destination, unless messages to several come
+/// through one session, which then has no answer.
 fn passes_it_on(fixture: &dyn Fixture) {
     for many in MANY {
         let world = World::new(fixture);

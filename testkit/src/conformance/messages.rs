@@ -31,8 +31,9 @@ fn places(message: &Message) -> Vec<(usize, usize)> {
     runs
 }
 
-/// Laws 1 and 7: what one instance sends the other delivers: each message once, in order, octets unchanged, in the very
-/// buffers that it was given in. Sizes from 0 to the largest that the session says it takes.
+/// Laws 1 and 7: what one instance sends the other delivers: each message once, in order, octets
+/// unchanged, in the very buffers that it was given in. Sizes from 0 to the largest that the
+/// session says it takes.
 ///
 /// # Panics
 /// If the law is broken.
@@ -125,7 +126,8 @@ pub fn takes_slices(fixture: &dyn Fixture) -> Verdict {
     Verdict::Holds
 }
 
-/// Law 6: a copy that the sender keeps is never altered by sending the original, and can be sent in its turn.
+/// Law 6: a copy that the sender keeps is never altered by sending the original, and can be sent in
+/// its turn.
 ///
 /// # Panics
 /// If the law is broken.
@@ -182,7 +184,8 @@ pub fn allocates_nothing(fixture: &dyn Fixture) -> Verdict {
         Some(selector) => drop(world.b.bottom.inject_for(cx, peer, selector, message)),
         None => drop(world.b.bottom.inject(cx, peer, message)),
     };
-    // Every frame must be one that a fresh conversation would accept: numbers that must differ are those of the protocol.
+    // Every frame must be one that a fresh conversation would accept: numbers that must differ are
+    // those of the protocol.
     let mut frames: Vec<Vec<u8>> = Vec::new();
     world.a.bottom.keep(true);
     for _ in 0..2 * STEADY {

@@ -1,4 +1,5 @@
-//! Calls, which only protocols of the rpc realm take: everybody else says so, and neither waits nor forgets to count.
+//! Calls, which only protocols of the rpc realm take: everybody else says so, and neither waits nor
+//! forgets to count.
 
 use super::messages::pattern;
 use super::{Fixture, Side, Verdict, World};
@@ -6,8 +7,8 @@ use xk_core::graph::Realm;
 use xk_core::object::CallCause;
 use xk_core::reason;
 
-/// A session whose protocol has no calls answers `NotSupported`, a closed one `Closed`, at once; a request from below is
-/// refused and counted; and the conversation goes on.
+/// A session whose protocol has no calls answers `NotSupported`, a closed one `Closed`, at once; a
+/// request from below is refused and counted; and the conversation goes on.
 ///
 /// # Panics
 /// If the law is broken.

@@ -16,8 +16,8 @@ fn octets() -> Vec<u8> {
     pattern(64, 3)
 }
 
-/// Law 2 and 5: `open` makes a session with one holder, `close` ends it, a closed session takes nothing and answers
-/// nothing, and the same participants open again.
+/// Law 2 and 5: `open` makes a session with one holder, `close` ends it, a closed session takes
+/// nothing and answers nothing, and the same participants open again.
 ///
 /// # Panics
 /// If the law is broken.
@@ -59,7 +59,8 @@ pub fn opens_and_closes(fixture: &dyn Fixture) -> Verdict {
     Verdict::Holds
 }
 
-/// A closed session takes nothing, from above or below, and answers nothing; what it refuses is counted.
+/// A closed session takes nothing, from above or below, and answers nothing; what it refuses is
+/// counted.
 fn refuses_all(world: &World<'_>, session: &SessionRef) {
     let drops = world.a.drops();
     let cx = &world.cx;
@@ -83,8 +84,9 @@ fn refuses_all(world: &World<'_>, session: &SessionRef) {
     assert_eq!(world.a.drops(), drops + 3, "law 8: what a closed session refuses is counted");
 }
 
-/// Law 2 and 5: opening twice for the same upper gives one session held twice; another upper with the same participants
-/// gets a session of its own or is refused, and never hears what is not for it.
+/// Law 2 and 5: opening twice for the same upper gives one session held twice; another upper with
+/// the same participants gets a session of its own or is refused, and never hears what is not for
+/// it.
 ///
 /// # Panics
 /// If the law is broken.
@@ -131,8 +133,9 @@ pub fn is_found_again(fixture: &dyn Fixture) -> Verdict {
     Verdict::Holds
 }
 
-/// Law 2: without an enable a first message is refused and counted; with one it makes a session, told by `open_done`
-/// before its first message; `open_disable` withdraws the offer and leaves the sessions made.
+/// Law 2: without an enable a first message is refused and counted; with one it makes a session,
+/// told by `open_done` before its first message; `open_disable` withdraws the offer and leaves the
+/// sessions made.
 ///
 /// # Panics
 /// If the law is broken.
@@ -196,7 +199,8 @@ fn unwanted(world: &World<'_>, session: &SessionRef, when: &str) {
     assert_eq!(world.b.top.take_events(), [], "law 2: {when} nobody hears of a message");
     assert_eq!(
         world.b.drops(),
-        // Below an anchor the system itself refuses what nobody has enabled, and may tell the sender.
+        // Below an anchor the system itself refuses what nobody has enabled, and may tell the
+        // sender.
         drops + u64::from(!world.fixture.is_anchor()),
         "law 8: {when} the message is counted once under a reason"
     );
@@ -206,8 +210,8 @@ fn unwanted(world: &World<'_>, session: &SessionRef, when: &str) {
     }
 }
 
-/// Law 2 and 8: what the upper refuses, by `open_done` or `demux`, is counted once and leaves no session behind that
-/// nobody wanted; later messages are offered anew.
+/// Law 2 and 8: what the upper refuses, by `open_done` or `demux`, is counted once and leaves no
+/// session behind that nobody wanted; later messages are offered anew.
 ///
 /// # Panics
 /// If the law is broken.
@@ -300,7 +304,8 @@ pub fn lets_a_layer_between(fixture: &dyn Fixture) -> Verdict {
     Verdict::Holds
 }
 
-/// Law 4: an upper that the number table does not know gets neither session nor enable, and nothing stays held below.
+/// Law 4: an upper that the number table does not know gets neither session nor enable, and nothing
+/// stays held below.
 ///
 /// # Panics
 /// If the law is broken.
@@ -330,7 +335,8 @@ pub fn wants_a_type_number(fixture: &dyn Fixture) -> Verdict {
     Verdict::Holds
 }
 
-/// Law 5 and 8: after `stop` no message, no timer and no session is left, in the middle of whatever was going on.
+/// Law 5 and 8: after `stop` no message, no timer and no session is left, in the middle of whatever
+/// was going on.
 ///
 /// # Panics
 /// If the law is broken.

@@ -43,7 +43,8 @@ enum Fault {
     LetsGoBelow,
 }
 
-/// Every fault, and the law that it breaks. None is of law 6: a shared buffer cannot be written to at all.
+/// Every fault, and the law that it breaks. None is of law 6: a shared buffer cannot be written to
+/// at all.
 const FAULTS: &[(Fault, &str)] = &[
     (Fault::ClosesNothing, "law 5"),
     (Fault::SharesSessions, "law 3"),

@@ -1,4 +1,5 @@
-//! The fixture for layers that let everything through: they fit any edge, so one fixture serves them all.
+//! The fixture for layers that let everything through: they fit any edge, so one fixture serves
+//! them all.
 
 use core::net::Ipv4Addr;
 
@@ -49,13 +50,15 @@ impl Fixture for Through {
     }
 
     fn sessions_max(&self) -> usize {
-        // Of the layer below it wraps 4096, and lets go of closed ones when they have become as many.
+        // Of the layer below it wraps 4096, and lets go of closed ones when they have become as
+        // many.
         2 * 4096 + 64
     }
 }
 
-/// Checks a pass-through layer with these parameters on a link and on a layer that takes hosts. The laws that it
-/// cannot break are left out: it has no type number, and on a link there are no strangers.
+/// Checks a pass-through layer with these parameters on a link and on a layer that takes hosts. The
+/// laws that it cannot break are left out: it has no type number, and on a link there are no
+/// strangers.
 ///
 /// # Panics
 /// If it breaks a law.

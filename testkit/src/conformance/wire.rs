@@ -1,7 +1,7 @@
 //! The laws of wires: one upper protocol, one session, every frame accounted for.
 //!
-//! A wire stands on nothing, so its own test says how a frame comes to it from outside, by a [`WireFixture`], and [`all`]
-//! stands a [`Top`] on it.
+//! A wire stands on nothing, so its own test says how a frame comes to it from outside, by a
+//! [`WireFixture`], and [`all`] stands a [`Top`] on it.
 
 use super::messages::pattern;
 use crate::kernel::{Event, HEADROOM, Top};
@@ -56,7 +56,8 @@ fn drops(fixture: &impl WireFixture) -> u64 {
     fixture.wire().head().drops().total()
 }
 
-/// Laws 2 and 3: who opens or enables first has the wire; it is the receiver that counts, not the selector.
+/// Laws 2 and 3: who opens or enables first has the wire; it is the receiver that counts, not the
+/// selector.
 fn has_one_upper(fixture: &impl WireFixture) {
     let cx = fixture.cx();
     let (top, other) = (Top::add(cx, "top"), Top::add(cx, "other"));
@@ -112,7 +113,8 @@ fn keeps_to_max_packet(fixture: &impl WireFixture) {
     );
 }
 
-/// Law 5: the last holder's `close` gives the wire free; a closed session takes and answers nothing.
+/// Law 5: the last holder's `close` gives the wire free; a closed session takes and answers
+/// nothing.
 fn closes(fixture: &impl WireFixture) {
     let cx = fixture.cx();
     let (top, other) = (Top::add(cx, "top"), Top::add(cx, "other"));
@@ -151,7 +153,8 @@ fn closes(fixture: &impl WireFixture) {
     assert!(next.head().is_closed(), "law 5: `abort` closes");
 }
 
-/// Laws 2 and 8: an enable makes the session at the first frame; what is refused is counted once and leaves nothing.
+/// Laws 2 and 8: an enable makes the session at the first frame; what is refused is counted once
+/// and leaves nothing.
 fn enables(fixture: &impl WireFixture) {
     let cx = fixture.cx();
     let top = Top::add(cx, "top");
@@ -190,7 +193,8 @@ fn enables(fixture: &impl WireFixture) {
     counted("after the enable and the session a frame is counted", 1);
 }
 
-/// Laws 2 and 5: an enable withdrawn gives the wire free, at the latest when another protocol opens it.
+/// Laws 2 and 5: an enable withdrawn gives the wire free, at the latest when another protocol opens
+/// it.
 fn is_given_free(fixture: &impl WireFixture) {
     let cx = fixture.cx();
     let any = || Participants::local(Part::Any);

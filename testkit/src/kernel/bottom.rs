@@ -77,7 +77,8 @@ impl Lower {
         Self { ether: Some(ether), link_type: Some(1), ..Self::link(1514) }
     }
 
-    /// What an Ethernet layer looks like from above: participants are hardware addresses, 1500 octets.
+    /// What an Ethernet layer looks like from above: participants are hardware addresses, 1500
+    /// octets.
     #[must_use]
     pub fn ether(own: [u8; 6]) -> Self {
         Self {
@@ -88,8 +89,8 @@ impl Lower {
         }
     }
 
-    /// What an IPv4 layer looks like from above: participants are hosts, 65515 octets, 1480 without fragments.
-    /// `protocol` is the number that counts in its pseudo-header.
+    /// What an IPv4 layer looks like from above: participants are hosts, 65515 octets, 1480 without
+    /// fragments. `protocol` is the number that counts in its pseudo-header.
     #[must_use]
     pub fn host(own: Ipv4Addr, protocol: u8) -> Self {
         Self {
@@ -139,7 +140,8 @@ impl Lower {
     }
 }
 
-/// A question that only a [`Bottom`] answers: who gets an answer forwards questions that it does not know.
+/// A question that only a [`Bottom`] answers: who gets an answer forwards questions that it does
+/// not know.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReachedBottom;
 
@@ -196,7 +198,8 @@ struct State {
     failure: Cell<Option<PushError>>,
 }
 
-/// The lowest protocol of a test: captures every push, and passes up what [`Bottom::inject`] is given.
+/// The lowest protocol of a test: captures every push, and passes up what [`Bottom::inject`] is
+/// given.
 #[derive(Clone)]
 pub struct Bottom {
     state: Rc<State>,
@@ -264,7 +267,8 @@ impl Bottom {
         self.state.failure.set(failure);
     }
 
-    /// From now on this is the largest message that it says goes without being fragmented, in octets.
+    /// From now on this is the largest message that it says goes without being fragmented, in
+    /// octets.
     pub fn set_opt_packet(&self, octets: u32) {
         self.state.opt_packet.set(octets);
     }
@@ -295,14 +299,15 @@ impl Bottom {
         self.state.enables.borrow().len()
     }
 
-    /// Lets a message arrive from `peer` (`None` on a link) for the first protocol that enabled or opened.
-    /// A refusal from above is dropped here: who refused has counted it. False if it was refused.
+    /// Lets a message arrive from `peer` (`None` on a link) for the first protocol that enabled or
+    /// opened. A refusal from above is dropped here: who refused has counted it. False if it was
+    /// refused.
     pub fn inject(&self, cx: &Kernel, peer: Option<Part>, message: Message) -> bool {
         self.deliver(cx, (peer, None), None, message).is_ok()
     }
 
-    /// The same for a message that was sent to `many`, a broadcast or a group. Its pseudo-header counts
-    /// as if it had been sent to this host alone.
+    /// The same for a message that was sent to `many`, a broadcast or a group. Its pseudo-header
+    /// counts as if it had been sent to this host alone.
     ///
     /// # Errors
     /// What the layers above refused.
@@ -343,7 +348,8 @@ impl Bottom {
         }
     }
 
-    /// The session that a message from `peer` comes through: the one there is, or a new one, of which the layer above is told.
+    /// The session that a message from `peer` comes through: the one there is, or a new one, of
+    /// which the layer above is told.
     ///
     /// # Errors
     /// Why there is none.

@@ -1,5 +1,5 @@
-//! Calls under virtual time: a lower protocol of the rpc realm that carries requests to another like it, an upper one that serves
-//! them, and a loop that lets tasks block.
+//! Calls under virtual time: a lower protocol of the rpc realm that carries requests to another
+//! like it, an upper one that serves them, and a loop that lets tasks block.
 //!
 //! # Example
 //! ```
@@ -44,8 +44,8 @@ const CALLS_LIMIT: Duration = Duration::from_secs(600);
 const INTERRUPTS_MAX: usize = 1000;
 
 impl TestKernel {
-    /// Does each task on a shepherd and lets virtual time pass until all have ended, for `limit` at most. `carry` moves what
-    /// waits below, and answers how much. False if not all have ended.
+    /// Does each task on a shepherd and lets virtual time pass until all have ended, for `limit` at
+    /// most. `carry` moves what waits below, and answers how much. False if not all have ended.
     ///
     /// # Panics
     /// If there is no stack for the first shepherd.
@@ -82,7 +82,8 @@ impl TestKernel {
         left.get() == 0
     }
 
-    /// Makes all these calls at the same time, each on a shepherd of its own, and gives what they ended in.
+    /// Makes all these calls at the same time, each on a shepherd of its own, and gives what they
+    /// ended in.
     ///
     /// # Panics
     /// If one does not end in ten minutes of virtual time.

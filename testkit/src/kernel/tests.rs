@@ -104,8 +104,9 @@ impl Protocol for Signals {
     }
 }
 
-/// Shepherds wait again and again, each time with another limit, and are signalled in time or not at all: each wait ends at its
-/// own time, whatever alarm the shepherd had from the waits before, and in the end nothing is pending.
+/// Shepherds wait again and again, each time with another limit, and are signalled in time or not
+/// at all: each wait ends at its own time, whatever alarm the shepherd had from the waits before,
+/// and in the end nothing is pending.
 #[test]
 fn every_wait_ends_in_its_own_time() {
     const WAITERS: u64 = 7;

@@ -51,7 +51,8 @@ struct State {
 /// So many questions are passed down at most: one that goes round and round comes to an end.
 const PASSED_DOWN_MAX: u32 = 16;
 
-/// Called for every message that reaches a [`Top`], with its number from 1 on; may block, and may refuse the message.
+/// Called for every message that reaches a [`Top`], with its number from 1 on; may block, and may
+/// refuse the message.
 pub type OnDemux = Rc<dyn Fn(&Kernel, &SessionRef, u64) -> Result<(), &'static Reason>>;
 
 /// The highest protocol of a test.
@@ -93,7 +94,8 @@ impl Top {
         lower.open(cx, Upper::new(&self.protocol), participants)
     }
 
-    /// Opens a session on `lower` under the number of `selector`, as a virtual protocol below `selector` does.
+    /// Opens a session on `lower` under the number of `selector`, as a virtual protocol below
+    /// `selector` does.
     ///
     /// # Errors
     /// What `lower` answers.
@@ -108,7 +110,8 @@ impl Top {
         lower.open(cx, upper, participants)
     }
 
-    /// Passes every question on to this protocol from now on, as layers do with what they do not understand.
+    /// Passes every question on to this protocol from now on, as layers do with what they do not
+    /// understand.
     pub fn pass_down(&self, to: &ProtocolRef) {
         *self.state.down.borrow_mut() = Some(to.clone());
         self.state.passed_down.set(0);
@@ -133,7 +136,8 @@ impl Top {
         lower.open_enable(cx, Upper::new(&self.protocol), participants)
     }
 
-    /// Enables on `lower` under the number of `selector`, as a virtual protocol below `selector` does.
+    /// Enables on `lower` under the number of `selector`, as a virtual protocol below `selector`
+    /// does.
     ///
     /// # Errors
     /// What `lower` answers.

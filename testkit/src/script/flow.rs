@@ -162,7 +162,8 @@ impl Flow {
                 OptionSpec::Kind(_) => {}
             }
         }
-        // Once both sides have agreed, every segment carries a timestamp, unless the script says otherwise.
+        // Once both sides have agreed, every segment carries a timestamp, unless the script says
+        // otherwise.
         if !spoken && !is_syn && self.peer_clock.is_some() && self.own_times.is_some() {
             options.push(TcpOption::Times(self.peer_time(now), self.echo(None)));
         }
@@ -201,7 +202,8 @@ impl Flow {
         for (place, octet) in tcp.payload.iter().enumerate() {
             let place = seq.wrapping_add(place as u32);
             let at = u64::from(place.wrapping_sub(1));
-            // What is acknowledged may be sent as a probe, and is nobody's data then (RFC 9293, section 3.8.4).
+            // What is acknowledged may be sent as a probe, and is nobody's data then (RFC 9293,
+            // section 3.8.4).
             if place < self.acked {
                 continue;
             }

@@ -1,8 +1,10 @@
-//! Packet scripts: what arrives, what must be sent, what the application does and is told, and when, in virtual time.
+//! Packet scripts: what arrives, what must be sent, what the application does and is told, and
+//! when, in virtual time.
 //!
-//! A script stands below and above the protocol under test: below as a lower protocol that takes host participants and answers
-//! what such layers are asked, above as an application that speaks `xk_kit::stream`. Sequence numbers are relative to the first
-//! ones of each side; every checksum and every octet of data is checked without a word in the script. A folder's scripts go twice:
+//! A script stands below and above the protocol under test: below as a lower protocol that takes
+//! host participants and answers what such layers are asked, above as an application that speaks
+//! `xk_kit::stream`. Sequence numbers are relative to the first ones of each side; every checksum
+//! and every octet of data is checked without a word in the script. A folder's scripts go twice:
 //! the second time segments that arrive right behind each other come as one burst.
 //!
 //! ```text
@@ -18,9 +20,9 @@
 //! +1000 quiet                          # and nothing more until then
 //! ```
 //!
-//! A line begins with a time in milliseconds: from the beginning, or with `+` from the line before (from when the segment was
-//! seen, behind an expectation), or a range for an expectation; without one it happens at once. A file's `define NAME` ... is
-//! inserted by `use NAME`.
+//! A line begins with a time in milliseconds: from the beginning, or with `+` from the line before
+//! (from when the segment was seen, behind an expectation), or a range for an expectation; without
+//! one it happens at once. A file's `define NAME` ... is inserted by `use NAME`.
 //!
 //! | line | meaning |
 //! | --- | --- |
@@ -35,11 +37,12 @@
 //! | `flow N`, `new [N]` | from here on another connection; the same ports begin anew, the peer's first number N further on |
 //! | `mtu N`, `error KIND [seq N]` | the path changes; the network reports an error about a segment |
 //!
-//! Flags are `S F R P U E W A` and `.` for ACK; `P` counts only where it is written, and `~` says that ACK may be
-//! there or not. Options are `mss N`, `ws N`, `sack_ok`,
-//! `sack A:B C:D`, `ts VALUE ECHO`, `uto N`, `nop`, `eol`, `raw HEX`; `!NAME` for one that must be absent, `...` for any others.
-//! A bound is `5`, `>=5`, `<=5`, `5..9` or `*`. Timestamps of the protocol under test count from its first one; once both sides
-//! have agreed on them, arriving segments carry them by themselves, unless their options say `ts V E` or `!ts`.
+//! Flags are `S F R P U E W A` and `.` for ACK; `P` counts only where it is written, and `~` says
+//! that ACK may be there or not. Options are `mss N`, `ws N`, `sack_ok`, `sack A:B C:D`,
+//! `ts VALUE ECHO`, `uto N`, `nop`, `eol`, `raw HEX`; `!NAME` for one that must be absent, `...`
+//! for any others. A bound is `5`, `>=5`, `<=5`, `5..9` or `*`. Timestamps of the protocol under
+//! test count from its first one; once both sides have agreed on them, arriving segments carry them
+//! by themselves, unless their options say `ts V E` or `!ts`.
 
 mod acts;
 mod app;

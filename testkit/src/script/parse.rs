@@ -29,7 +29,8 @@ impl std::error::Error for ParseError {}
 /// Names of runs of lines that several scripts begin with.
 pub type Definitions = BTreeMap<String, Vec<(usize, String)>>;
 
-/// Reads all scripts of a file; its definitions are added to `definitions`, which holds those of files read before.
+/// Reads all scripts of a file; its definitions are added to `definitions`, which holds those of
+/// files read before.
 ///
 /// # Errors
 /// The first line that makes no sense.

@@ -77,8 +77,8 @@ pub(super) struct Run<'a> {
     trace: Vec<String>,
 }
 
-/// Runs one script against the protocol of this entry; the answer is what happened. With `bursts`, segments that arrive right
-/// behind each other do so as one burst.
+/// Runs one script against the protocol of this entry; the answer is what happened. With `bursts`,
+/// segments that arrive right behind each other do so as one burst.
 ///
 /// # Errors
 /// [`Failure`]: the first line that did not go as written.

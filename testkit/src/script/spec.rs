@@ -147,7 +147,8 @@ pub enum Act {
     Listen,
     /// It takes the enable back.
     Unlisten,
-    /// It has room for one peer more, which is told of segments with at most so many octets, or has not.
+    /// It has room for one peer more, which is told of segments with at most so many octets, or has
+    /// not.
     Room(Option<u16>),
     /// It opens a connection.
     Connect,

@@ -19,7 +19,8 @@ pub struct File {
     pub cases: Vec<Case>,
 }
 
-/// Reads all files `*.pkt` of a folder, in the order of their names; definitions of `common.pkt` hold for all.
+/// Reads all files `*.pkt` of a folder, in the order of their names; definitions of `common.pkt`
+/// hold for all.
 ///
 /// # Errors
 /// A file that cannot be read, or the first line that makes no sense, with its file.
@@ -47,8 +48,8 @@ pub fn load(folder: &Path) -> Result<Vec<File>, String> {
     names.into_iter().map(file).collect()
 }
 
-/// Runs the scripts of a file whose title, or line as `FILE:LINE`, contains `filter`: each twice, with segments one by one, and in
-/// bursts as they come right behind each other.
+/// Runs the scripts of a file whose title, or line as `FILE:LINE`, contains `filter`: each twice,
+/// with segments one by one, and in bursts as they come right behind each other.
 ///
 /// # Errors
 /// What every script that did not go as written has to say.

@@ -1,4 +1,5 @@
-//! TCP segments as octets, written apart from the protocol under test so that each checks the other (RFC 9293, section 3.1).
+//! TCP segments as octets, written apart from the protocol under test so that each checks the other
+//! (RFC 9293, section 3.1).
 
 use xk_kit::checksum::Checksum;
 

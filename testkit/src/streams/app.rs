@@ -183,7 +183,8 @@ impl Side {
         self.agenda.keys().next().map(|(at, _)| *at)
     }
 
-    /// How much each stream was given, and whether that is all. One that was broken off has no end that the peer may see.
+    /// How much each stream was given, and whether that is all. One that was broken off has no end
+    /// that the peer may see.
     pub(super) fn pushed(&self) -> Vec<(u64, bool)> {
         self.ends.iter().map(|end| (end.pushed, end.ended)).collect()
     }

@@ -1,11 +1,14 @@
-//! Streams in a random network against a model: everything arrives once and in order, or the connection says why not.
+//! Streams in a random network against a model: everything arrives once and in order, or the
+//! connection says why not.
 //!
-//! One seed makes a network (delay, jitter, loss, duplication, corruption, partitions, a peer that dies), two sides with random
-//! parameters, and applications that write in random pieces, read slowly, end one direction, close early or break off. The
-//! model of a stream is a counter: octet `n` has one value, and nothing else may come up in its place. Whoever
-//! is told that the stream ended well must have had all of it delivered at the other side, and one that was broken off never ends
-//! well. The side that is opened may have no room for a while, which breaks no stream. A connection may fail only
-//! where the network or an application gives it a reason, and each must end in bounded time.
+//! One seed makes a network (delay, jitter, loss, duplication, corruption, partitions, a peer that
+//! dies), two sides with random parameters, and applications that write in random pieces, read
+//! slowly, end one direction, close early or break off. The model of a stream is a counter: octet
+//! `n` has one value, and nothing else may come up in its place. Whoever is told that the stream
+//! ended well must have had all of it delivered at the other side, and one that was broken off
+//! never ends well. The side that is opened may have no room for a while, which breaks no stream. A
+//! connection may fail only where the network or an application gives it a reason, and each must
+//! end in bounded time.
 //!
 //! [`sweep`] runs a range of seeds; [`simulate`] replays one.
 
@@ -44,7 +47,8 @@ pub struct Outcome {
     pub whole: u32,
     /// Connections that broke, for a reason.
     pub broken: u32,
-    /// Of those, how many broke though both applications were orderly: a bad network or a dead peer.
+    /// Of those, how many broke though both applications were orderly: a bad network or a dead
+    /// peer.
     pub excused: u32,
     /// Octets delivered.
     pub octets: u64,
@@ -83,7 +87,8 @@ pub fn simulate(entry: &'static Entry, configure: Configure, seed: u64) -> Resul
 /// Runs all these seeds.
 ///
 /// # Panics
-/// If something did not hold: with what the first such seed has to say, and the numbers of some others.
+/// If something did not hold: with what the first such seed has to say, and the numbers of some
+/// others.
 pub fn sweep(entry: &'static Entry, configure: Configure, seeds: Range<u64>) -> Outcome {
     let mut sum = Outcome::default();
     let mut failures = Vec::new();

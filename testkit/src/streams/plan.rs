@@ -25,7 +25,8 @@ pub(super) struct EndPlan {
     pub(super) piece_max: u64,
     /// The longest pause between two pieces.
     pub(super) pause: Duration,
-    /// Octets that it reads at a time and the longest pause between two reads; `None` if it takes all at once.
+    /// Octets that it reads at a time and the longest pause between two reads; `None` if it takes
+    /// all at once.
     pub(super) reads: Option<(u32, Duration)>,
     /// Small segments go at once.
     pub(super) no_delay: bool,

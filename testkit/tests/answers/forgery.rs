@@ -1,4 +1,5 @@
-//! A graph, what its hosts say to each other, and what one of them says to a stranger who repeats it.
+//! A graph, what its hosts say to each other, and what one of them says to a stranger who repeats
+//! it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -273,7 +274,8 @@ impl Scene {
         found
     }
 
-    /// What the victim sends to the forged source when the message comes `times` times, from as many ports, a hundred in a second.
+    /// What the victim sends to the forged source when the message comes `times` times, from as
+    /// many ports, a hundred in a second.
     pub(crate) fn answers(&self, forgery: &Forgery, times: usize) -> Vec<Frame> {
         let (mut world, watch) = self.world();
         if world.start_host(forgery.victim).is_err() {
@@ -333,7 +335,8 @@ impl Scene {
         own.map(|frame| frame.octets()).collect()
     }
 
-    /// What all hosts, alive, send in the last second of twenty, after one of them has sent these frames.
+    /// What all hosts, alive, send in the last second of twenty, after one of them has sent these
+    /// frames.
     pub(crate) fn rest(&self, sender: &str, frames: &[Frame]) -> Vec<Frame> {
         let (mut world, watch) = self.world();
         start_world(&self.graph, &mut world).unwrap_or_else(|e| panic!("{e}"));

@@ -1,9 +1,11 @@
-//! Nobody is made to send much to who has not asked: whatever a stranger sends, with a forged source, brings that source at most
-//! three times as many octets, all repetitions included, or only as many as an allowance lets; and hosts that serve do
-//! not go on for ever about one forged message.
+//! Nobody is made to send much to who has not asked: whatever a stranger sends, with a forged
+//! source, brings that source at most three times as many octets, all repetitions included, or only
+//! as many as an allowance lets; and hosts that serve do not go on for ever about one forged
+//! message.
 //!
-//! The strangers' messages are those of honest clients, recorded in one world and sent in another of the same graph, in which only
-//! the host that they go to lives. Its keys are others there, so that no recorded proof holds.
+//! The strangers' messages are those of honest clients, recorded in one world and sent in another
+//! of the same graph, in which only the host that they go to lives. Its keys are others there, so
+//! that no recorded proof holds.
 
 mod forgery;
 
@@ -14,8 +16,8 @@ const TIMES_MAX: usize = 3;
 /// How many frames of each client are tried, from the first on.
 const FRAMES_MAX: usize = if cfg!(debug_assertions) { 12 } else { 24 };
 
-/// The runnable graphs whose hosts meet on simulated Ethernets: not the one that has links of another kind, nor the one whose
-/// hosts are only many, nor the one that writes a file.
+/// The runnable graphs whose hosts meet on simulated Ethernets: not the one that has links of
+/// another kind, nor the one whose hosts are only many, nor the one that writes a file.
 fn graphs() -> Vec<(String, String)> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../graphs");
     let entries = std::fs::read_dir(folder).unwrap();
@@ -37,7 +39,8 @@ fn graphs() -> Vec<(String, String)> {
     found
 }
 
-/// Two hosts of the same layers: `{layers}` below, and above them a client on one and a server on the other.
+/// Two hosts of the same layers: `{layers}` below, and above them a client on one and a server on
+/// the other.
 fn pair(layers: &str, client: &str, server: &str) -> String {
     let host = |n: u32, app: &str| {
         let layers = layers.replace("{n}", &n.to_string());
@@ -120,7 +123,8 @@ fn served_twice(name: &str) -> String {
     format!("{text}host h3 {{\n sim link=lan\n}}\n")
 }
 
-/// What stands on both hosts of each: the server on one, on the other what is made of client and server.
+/// What stands on both hosts of each: the server on one, on the other what is made of client and
+/// server.
 fn scenes(other: fn(&'static str, &'static str) -> &'static str) -> Vec<(String, String)> {
     let scene = |(name, layers, client, server): &(&str, &str, &'static str, &'static str)| {
         let layers = format!("{IP}{layers}");
@@ -137,7 +141,8 @@ fn octets(frames: &[Frame]) -> usize {
 
 /// How often the ones that bring more come, at most a hundred times in a second.
 const TIMES: usize = 4000;
-/// What may go to one host beyond three times the octets: at once, and in a second. Of calls, and of TCP's repetitions.
+/// What may go to one host beyond three times the octets: at once, and in a second. Of calls, and
+/// of TCP's repetitions.
 const CALLS: (usize, usize) = (128 << 10, 64 << 10);
 const SYNS: (usize, usize) = (8 << 10, 1 << 10);
 /// How long there are answers: while questions come, or until TCP gives up.
@@ -153,7 +158,8 @@ struct Judged {
 }
 
 impl Judged {
-    /// Judges forgeries of what goes to those who only serve: who sends by itself is a client, and has asked.
+    /// Judges forgeries of what goes to those who only serve: who sends by itself is a client, and
+    /// has asked.
     fn add<'a>(
         &mut self,
         scene: &Scene,
@@ -271,7 +277,8 @@ fn hosts_that_serve_come_to_rest_after_a_forged_message() {
 fn who_serves_one_does_not_answer_what_is_sent_to_many() {
     let mut tried = 0;
     for (name, text) in servers() {
-        // The port mapper's calls are made for it (RFC 1833, section 2.2.1), and so are ONC RPC's in general.
+        // The port mapper's calls are made for it (RFC 1833, section 2.2.1), and so are ONC RPC's
+        // in general.
         if name.starts_with("port mapper") || name.starts_with("procedures on udp") {
             continue;
         }

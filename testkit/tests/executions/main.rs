@@ -1,17 +1,19 @@
-//! At most once, exactly once, at least once: stacks of the rpc realm in a bad network, whose hosts crash and come back under new
-//! boot ids, against a model that counts executions.
+//! At most once, exactly once, at least once: stacks of the rpc realm in a bad network, whose hosts
+//! crash and come back under new boot ids, against a model that counts executions.
 //!
-//! One seed makes a plan: what the link does to frames, partitions, when server and clients crash and for how long, and calls
-//! of many sizes to a procedure that takes a while. Every call has a number of its own, which the request carries and the
-//! model knows. The server notes each execution. What must hold, at the end of every seed:
+//! One seed makes a plan: what the link does to frames, partitions, when server and clients crash
+//! and for how long, and calls of many sizes to a procedure that takes a while. Every call has a
+//! number of its own, which the request carries and the model knows. The server notes each
+//! execution. What must hold, at the end of every seed:
 //!
 //! - over a stack of at most once, no call was executed twice, whatever crashed;
-//! - a call that brought a reply was executed, over such a stack exactly once, and the reply is the one to this call;
+//! - a call that brought a reply was executed, over such a stack exactly once, and the reply is the
+//!   one to this call;
 //! - every call of a client that lives has come to an end;
 //! - once nothing fails any more, a call gets through.
 //!
-//! The ordinary run takes some hundred seeds; ten thousand: `cargo test --release -p xk-testkit --test executions -- --ignored`.
-//! `XK_SEED=N` replays one, `XK_SEEDS=N` takes so many.
+//! The ordinary run takes some hundred seeds; ten thousand: `cargo test --release -p xk-testkit
+//! --test executions -- --ignored`. `XK_SEED=N` replays one, `XK_SEEDS=N` takes so many.
 
 mod apps;
 mod model;

@@ -69,13 +69,15 @@ fn octet(call: u64, salt: u64, at: usize) -> u8 {
     (call.wrapping_mul(7).wrapping_add(salt.wrapping_mul(101)) as usize).wrapping_add(at) as u8
 }
 
-/// The request (`salt` 1) or reply (`salt` 2) of a call, `size` octets behind the mark, which says how many come back.
+/// The request (`salt` 1) or reply (`salt` 2) of a call, `size` octets behind the mark, which says
+/// how many come back.
 pub(crate) fn message(call: u64, salt: u64, size: usize, back: usize) -> Vec<u8> {
     let mark = call.to_be_bytes().into_iter().chain((back as u64).to_be_bytes());
     mark.chain((0..size).map(|at| octet(call, salt, at))).collect()
 }
 
-/// The number of the call that octets belong to and the size of its reply, if they are what [`message`] makes.
+/// The number of the call that octets belong to and the size of its reply, if they are what
+/// [`message`] makes.
 pub(crate) fn read(octets: &[u8], salt: u64) -> Option<(u64, usize)> {
     let (mark, rest) = octets.split_first_chunk::<MARK>()?;
     let (call, back) = mark.split_first_chunk::<8>()?;

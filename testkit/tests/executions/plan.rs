@@ -18,7 +18,8 @@ pub(crate) enum Promise {
 pub(crate) enum Form {
     /// Request and reply.
     Call,
-    /// A message that is pushed; that it arrived is all that comes back. The protocol above has this type number.
+    /// A message that is pushed; that it arrived is all that comes back. The protocol above has
+    /// this type number.
     Datagram(u32),
 }
 
@@ -26,7 +27,8 @@ pub(crate) enum Form {
 pub(crate) struct Stack {
     /// The test's name.
     pub(crate) name: &'static str,
-    /// The graph: hosts `one`, `two` (clients) and `server`, and the link `lan`, whose properties are the plan's.
+    /// The graph: hosts `one`, `two` (clients) and `server`, and the link `lan`, whose properties
+    /// are the plan's.
     pub(crate) graph: String,
     /// The node that the applications stand on.
     pub(crate) lower: &'static str,
@@ -97,7 +99,8 @@ pub(crate) fn sun_fragment() -> Stack {
     }
 }
 
-/// With credentials and shorthands, which a server that has crashed knows no more, on a port that the client asks for.
+/// With credentials and shorthands, which a server that has crashed knows no more, on a port that
+/// the client asks for.
 pub(crate) fn sun_auth_portmap() -> Stack {
     Stack {
         name: "sun_auth_portmap",

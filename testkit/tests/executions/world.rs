@@ -22,7 +22,8 @@ use xk_testkit::kernel::{HEADROOM, octets};
 const PATIENCE: Duration = Duration::from_secs(600);
 /// How many calls may fail at the end, in a network that is mild by then.
 const TRIES: u64 = 5;
-/// How long after one that fails the next is made: a host that did not answer an address request is not asked for 20 seconds.
+/// How long after one that fails the next is made: a host that did not answer an address request is
+/// not asked for 20 seconds.
 const BETWEEN_TRIES: Duration = Duration::from_secs(6);
 /// The number of the first of those.
 const FINAL: u64 = 1_000_000;
@@ -223,7 +224,8 @@ impl Run<'_> {
                 to,
                 |cx, session, message| match form {
                     Form::Call => session.call(cx, message).map(|reply| octets(&reply)),
-                    // Of a datagram nothing comes back: what the model awaits is what this would be.
+                    // Of a datagram nothing comes back: what the model awaits is what this would
+                    // be.
                     Form::Datagram(_) => session
                         .push(cx, message)
                         .map(|()| crate::model::message(number, 2, back, 0))

@@ -1,4 +1,5 @@
-//! Graphs against programs that none of us wrote: the Linux kernel and its tools, in network namespaces.
+//! Graphs against programs that none of us wrote: the Linux kernel and its tools, in network
+//! namespaces.
 //!
 //! The tests are in `tests/peers`; here is what they stand on.
 //!
@@ -7,15 +8,16 @@
 //! | [`stack`] | a graph running on a thread of its own inside a namespace |
 //! | [`scene`] | namespaces, a link to Linux (TAP, or veth with `packet`), and captures that `tshark` judges |
 //!
-//! Besides, `tests/smoltcp.rs` has smoltcp as the peer in virtual time, and `tests/carriers.rs` TCP over the system's UDP, bare links
-//! and layers that pass things on; neither needs privilege.
+//! Besides, `tests/smoltcp.rs` has smoltcp as the peer in virtual time, and `tests/carriers.rs` TCP
+//! over the system's UDP, bare links and layers that pass things on; neither needs privilege.
 //!
-//! The long forms of the tests of streams, up to a gigabyte each way and a hundred thousand connections, as root:
-//! `XK_LONG=1 cargo test -p xk-peers --test peers -- streams:: paths:: many::`; of the flood of SYNs, a million at full speed:
-//! `XK_SYN_FRAMES=1000000 XK_SYN_RATE=10000000 cargo test -p xk-peers --test peers -- flood_of_syns`.
+//! The long forms of the tests of streams, up to a gigabyte each way and a hundred thousand
+//! connections, as root: `XK_LONG=1 cargo test -p xk-peers --test peers -- streams:: paths::
+//! many::`; of the flood of SYNs, a million at full speed: `XK_SYN_FRAMES=1000000
+//! XK_SYN_RATE=10000000 cargo test -p xk-peers --test peers -- flood_of_syns`.
 //!
-//! Run them with `cargo xtask test --only peers`, or, as root, `cargo test -p xk-peers`. Captures stay in `target/tmp/peers` until
-//! the next run.
+//! Run them with `cargo xtask test --only peers`, or, as root, `cargo test -p xk-peers`. Captures
+//! stay in `target/tmp/peers` until the next run.
 
 pub mod scene;
 pub mod stack;

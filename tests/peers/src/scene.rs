@@ -1,4 +1,5 @@
-//! Where a test takes place: namespaces, links between Linux and a stack of ours, and captures that `tshark` judges.
+//! Where a test takes place: namespaces, links between Linux and a stack of ours, and captures that
+//! `tshark` judges.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -31,11 +32,14 @@ pub enum Wire {
     Veth,
     /// The same, but Linux leaves checksums to the wire, as it does by default.
     VethOffload,
-    /// `host-eth` and a VXLAN device of Linux, over a veth pair that carries their datagrams. Linux computes all checksums.
+    /// `host-eth` and a VXLAN device of Linux, over a veth pair that carries their datagrams. Linux
+    /// computes all checksums.
     Vxlan,
-    /// The same, but Linux leaves checksums and cutting into segments to the wire, as it does by default.
+    /// The same, but Linux leaves checksums and cutting into segments to the wire, as it does by
+    /// default.
     VxlanOffload,
-    /// `xdp` in generic mode on one end of a veth pair, Linux on the other, which leaves checksums to the wire.
+    /// `xdp` in generic mode on one end of a veth pair, Linux on the other, which leaves checksums
+    /// to the wire.
     XdpGeneric,
     /// The same in native mode.
     XdpNative,
@@ -176,8 +180,9 @@ impl Scene {
         self.captures.borrow_mut().push((file, Some(running)));
     }
 
-    /// Ends all captures and lets `tshark` judge them. What the scenario intends is in `intended`: a part of the remark, and
-    /// why it is meant to be there. The graphs must have ended, so that their captures are whole.
+    /// Ends all captures and lets `tshark` judge them. What the scenario intends is in `intended`:
+    /// a part of the remark, and why it is meant to be there. The graphs must have ended, so that
+    /// their captures are whole.
     ///
     /// # Panics
     /// If a capture is empty, or `tshark` finds something else wrong with it.
@@ -267,14 +272,15 @@ impl Lan {
         Self { scene, linux, ours, wire }
     }
 
-    /// Starts a host with `icmp`, `udp`, and `uppers` on them, lines of a graph. `ip` are further parameters of `ip`. What
-    /// crosses the wire is captured on our side, and on Linux's if `both`.
+    /// Starts a host with `icmp`, `udp`, and `uppers` on them, lines of a graph. `ip` are further
+    /// parameters of `ip`. What crosses the wire is captured on our side, and on Linux's if `both`.
     #[must_use]
     pub fn start(&self, ip: &str, uppers: &str) -> Stack {
         self.start_over("", "wire", ip, uppers)
     }
 
-    /// The same, with further lines of a graph between wire and capture, of which `last` is the last node.
+    /// The same, with further lines of a graph between wire and capture, of which `last` is the
+    /// last node.
     #[must_use]
     pub fn start_over(&self, below: &str, last: &str, ip: &str, uppers: &str) -> Stack {
         let file = self.scene.capture_file("ours");
@@ -316,8 +322,8 @@ impl Lan {
     }
 }
 
-/// Joins two namespaces by a link with room for frames of 1500 octets in datagrams, and gives the first the end of a
-/// VXLAN network in them.
+/// Joins two namespaces by a link with room for frames of 1500 octets in datagrams, and gives the
+/// first the end of a VXLAN network in them.
 fn under_vxlan(net: &Net, linux: &Space, ours: &Space) {
     net.veth(linux, "u0", ours, "u1").unwrap();
     for (space, device, address) in [(linux, "u0", "192.0.2.1/24"), (ours, "u1", "192.0.2.2/24")] {
@@ -331,7 +337,8 @@ fn under_vxlan(net: &Net, linux: &Space, ours: &Space) {
     linux.up(DEVICE).unwrap();
 }
 
-/// Two hosts of Linux with a stack of ours between them as router: `10.9.1.1` - `10.9.1.254 10.9.2.254` - `10.9.2.1`.
+/// Two hosts of Linux with a stack of ours between them as router: `10.9.1.1` -
+/// `10.9.1.254 10.9.2.254` - `10.9.2.1`.
 pub struct Routed {
     /// The namespaces and captures.
     pub scene: Scene,
@@ -356,7 +363,8 @@ impl Routed {
         Self { scene, left, right, ours, wire }
     }
 
-    /// Starts the router, with an MTU of `right_mtu` octets on the right link, and joins both hosts to it.
+    /// Starts the router, with an MTU of `right_mtu` octets on the right link, and joins both hosts
+    /// to it.
     ///
     /// # Panics
     /// If a link cannot be made.

@@ -62,7 +62,8 @@ impl Stack {
     /// Builds and starts the only host of the graph `source` inside `space`, and runs it.
     ///
     /// # Panics
-    /// If the graph has a mistake or cannot be built there; the message is the one that a user would see.
+    /// If the graph has a mistake or cannot be built there; the message is the one that a user
+    /// would see.
     #[must_use]
     pub fn start(space: &Space, source: &str) -> Self {
         Self::begin(Some(space.clone()), source)

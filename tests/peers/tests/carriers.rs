@@ -1,4 +1,5 @@
-//! TCP over what is no network layer: the operating system's UDP, bare links, and layers that only pass things on.
+//! TCP over what is no network layer: the operating system's UDP, bare links, and layers that only
+//! pass things on.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,8 @@ fn assert_all_back(report: &TopReport, count: u64) {
     assert_eq!(report.figure("received"), count, "{report:#?}");
 }
 
-/// Two hosts of ours on ports of the system, with `below` between them and TCP, of which `last` is the last node.
+/// Two hosts of ours on ports of the system, with `below` between them and TCP, of which `last` is
+/// the last node.
 fn over_host_udp(port: u16, (below, last): (&str, &str), count: u64) {
     let host = |local: u16, top: &str| {
         format!(
@@ -109,7 +111,8 @@ fn tcp_stands_on_layers_that_pass_things_on() {
     }
 }
 
-/// A link with one other end has no hosts, no pseudo-header, and one session: ports alone tell connections apart.
+/// A link with one other end has no hosts, no pseudo-header, and one session: ports alone tell
+/// connections apart.
 #[test]
 fn tcp_stands_on_a_bare_link() {
     for (layers, last) in

@@ -1,4 +1,5 @@
-//! smoltcp as the peer of `tcp`, on the `sim` wire and in virtual time, in both roles and over bad links. A seed replays.
+//! smoltcp as the peer of `tcp`, on the `sim` wire and in virtual time, in both roles and over bad
+//! links. A seed replays.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -1,5 +1,6 @@
 //! # Synopsis
-//! `fault LOWER loss="5%"` — a layer for any edge that loses, repeats, reorders, damages, delays and slows down messages.
+//! `fault LOWER loss="5%"` — a layer for any edge that loses, repeats, reorders, damages, delays
+//! and slows down messages.
 //!
 //! # Realm
 //! async; calls of the rpc realm pass unharmed
@@ -14,16 +15,18 @@
 //! Any protocol or wire.
 //!
 //! # Behaviour
-//! For each message of the chosen direction, in this order: one larger than `mtu` is refused (going down) or dropped
-//! (going up); one is dropped with probability `loss`; one bit of it is flipped, in a private copy, with probability
-//! `corrupt`; an Internet packet, with or without an Ethernet header, whose sender can be told of congestion (RFC 3168) gets the
-//! mark of a router that has it, with probability `mark`; it goes on twice with probability `duplicate`. With a `rate`, messages take their turns on a line of that
-//! speed, one for each direction. Then each waits for `delay`, and with probability `reorder` for `reorder_delay` more, so
-//! that later ones overtake it.
+//! For each message of the chosen direction, in this order: one larger than `mtu` is refused (going
+//! down) or dropped (going up); one is dropped with probability `loss`; one bit of it is flipped,
+//! in a private copy, with probability `corrupt`; an Internet packet, with or without an Ethernet
+//! header, whose sender can be told of congestion (RFC 3168) gets the mark of a router that has it,
+//! with probability `mark`; it goes on twice with probability `duplicate`. With a `rate`, messages
+//! take their turns on a line of that speed, one for each direction. Then each waits for `delay`,
+//! and with probability `reorder` for `reorder_delay` more, so that later ones overtake it.
 //!
-//! At most `queue` messages are held back; more are dropped, and refused to who sends them. All chance comes from the kernel's
-//! seed and the layer's name. Every fault is counted among the layer's drops under its own reason: `lost`, `corrupted`,
-//! `marked`, `duplicated`, `reordered`, `queue full`, `too big`.
+//! At most `queue` messages are held back; more are dropped, and refused to who sends them. All
+//! chance comes from the kernel's seed and the layer's name. Every fault is counted among the
+//! layer's drops under its own reason: `lost`, `corrupted`, `marked`, `duplicated`, `reordered`,
+//! `queue full`, `too big`.
 //!
 //! # Control
 //! Answers `max-packet` and `opt-packet` (no more than `mtu`); forwards the rest.

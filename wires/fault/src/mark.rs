@@ -1,4 +1,5 @@
-//! Marks of congestion, as a router leaves them on Internet packets instead of dropping them (RFC 3168, section 5).
+//! Marks of congestion, as a router leaves them on Internet packets instead of dropping them (RFC
+//! 3168, section 5).
 
 use xk_core::message::NoBuffers;
 use xk_core::{Message, Pool};
@@ -28,7 +29,8 @@ fn header_at(message: &Message) -> Option<usize> {
     (first >> 4 == 4).then_some(at)
 }
 
-/// A copy of `message` with the mark, and without attributes; `None` if it is no packet whose sender could be told.
+/// A copy of `message` with the mark, and without attributes; `None` if it is no packet whose
+/// sender could be told.
 ///
 /// # Errors
 /// [`NoBuffers`], counted at the pool.

@@ -165,7 +165,8 @@ impl Fault {
         direction: Direction,
         mut message: Message,
     ) -> Outcome {
-        // A checksum that somebody takes for verified, or computes behind the damage, would hide it.
+        // A checksum that somebody takes for verified, or computes behind the damage, would hide
+        // it.
         if offload::settle(cx.pool(), &mut message).is_err() {
             hop.this.discard(cx, message, &reason::NO_BUFFERS);
             return Outcome::Full(PushError::NoBuffers);
@@ -285,7 +286,8 @@ impl Fault {
     }
 }
 
-/// The packets of a run of segments, each of which suffers by itself; why there are none is counted.
+/// The packets of a run of segments, each of which suffers by itself; why there are none is
+/// counted.
 fn apart(cx: &Kernel, hop: Hop<'_>, run: Message) -> impl Iterator<Item = Message> {
     let pieces = match segments::split(run) {
         Ok(pieces) => Some(pieces),

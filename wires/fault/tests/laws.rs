@@ -1,4 +1,5 @@
-//! The laws that every protocol keeps, checked for `fault` on a link and on a layer that takes hosts.
+//! The laws that every protocol keeps, checked for `fault` on a link and on a layer that takes
+//! hosts.
 
 use xk_core::graph::Params;
 use xk_testkit::conformance::{CountingAllocator, through};

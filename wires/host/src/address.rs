@@ -35,8 +35,8 @@ pub(crate) fn encode(address: SocketAddr, name: &mut Name) -> usize {
     }
 }
 
-/// The address in the first octets; `None` if there is none, or of another family. One of IPv4 mapped into IPv6 is
-/// given as what it is.
+/// The address in the first octets; `None` if there is none, or of another family. One of IPv4
+/// mapped into IPv6 is given as what it is.
 pub(crate) fn decode(octets: &[u8]) -> Option<SocketAddr> {
     let family = u16::from_ne_bytes(*octets.first_chunk()?);
     let port = u16::from_be_bytes(*octets.get(2..)?.first_chunk()?);

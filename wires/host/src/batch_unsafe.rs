@@ -49,8 +49,8 @@ pub(crate) fn option(socket: BorrowedFd<'_>, level: i32, option: i32) -> io::Res
     if result == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
 }
 
-/// How many arrivals a socket has lost since it was opened (`SO_MEMINFO`, socket(7); `SK_MEMINFO_DROPS` of
-/// `include/uapi/linux/sock_diag.h`).
+/// How many arrivals a socket has lost since it was opened (`SO_MEMINFO`, socket(7);
+/// `SK_MEMINFO_DROPS` of `include/uapi/linux/sock_diag.h`).
 pub(crate) fn losses(socket: BorrowedFd<'_>) -> io::Result<u32> {
     const DROPS: usize = 8;
     let mut values = [0_u32; DROPS + 1];
@@ -94,14 +94,16 @@ pub(crate) enum Received {
     Unusable,
 }
 
-/// Where one datagram goes: most fit the first buffer, long ones and joined ones go on in the second.
+/// Where one datagram goes: most fit the first buffer, long ones and joined ones go on in the
+/// second.
 #[derive(Default)]
 struct Place {
     first: Option<Message>,
     second: Option<Message>,
 }
 
-/// Receives batches. Its buffers are messages of the pool, so that an arrival is a message without a copy.
+/// Receives batches. Its buffers are messages of the pool, so that an arrival is a message without
+/// a copy.
 ///
 /// Buffers are kept from one call to the next; [`Receiver::release`] gives them back.
 pub(crate) struct Receiver {
@@ -184,8 +186,8 @@ impl Receiver {
     /// it waits for the first, as long as the socket does.
     ///
     /// # Errors
-    /// What the system says, such as `WouldBlock`, or an error about a datagram sent before; `OutOfMemory` if the
-    /// pool has no buffer.
+    /// What the system says, such as `WouldBlock`, or an error about a datagram sent before;
+    /// `OutOfMemory` if the pool has no buffer.
     pub(crate) fn receive(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -200,9 +202,10 @@ impl Receiver {
         let flags = if waits { 0 } else { libc::MSG_DONTWAIT };
         let fd = socket.as_raw_fd();
         let headers = self.headers.as_mut_ptr();
-        // SAFETY: the first `ready` headers were prepared now or by an earlier call and not used since: each points to a
-        // name, two slices and control data in boxes of `self`, and the slices to the octets of two messages that
-        // `self.places` has held since and that nobody else sees (`front_mut` gives only such).
+        // SAFETY: the first `ready` headers were prepared now or by an earlier call and not used
+        // since: each points to a name, two slices and control data in boxes of `self`, and the
+        // slices to the octets of two messages that `self.places` has held since and that nobody
+        // else sees (`front_mut` gives only such).
         let count = unsafe {
             if ready == 1 {
                 libc::recvmsg(fd, &raw mut (*headers).msg_hdr, flags)
@@ -259,8 +262,8 @@ fn slice_of(octets: &mut [u8]) -> libc::iovec {
     libc::iovec { iov_base: octets.as_mut_ptr().cast(), iov_len: octets.len() }
 }
 
-/// Takes the next report about a datagram sent before, with the address that it was sent to, its first octets, and what
-/// the system notes; `None` if there is none.
+/// Takes the next report about a datagram sent before, with the address that it was sent to, its
+/// first octets, and what the system notes; `None` if there is none.
 ///
 /// # Errors
 /// What the system says.
@@ -280,7 +283,8 @@ pub(crate) fn take_report(
     header.msg_control = (&raw mut control).cast();
     header.msg_controllen = CONTROL_OCTETS;
     let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-    // SAFETY: the header points to a name, a slice and control data that live on this stack, of the sizes given.
+    // SAFETY: the header points to a name, a slice and control data that live on this stack, of the
+    // sizes given.
     let count = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags) };
     let Ok(count) = usize::try_from(count) else {
         let error = io::Error::last_os_error();
@@ -402,9 +406,9 @@ impl<'a> Filling<'a> {
         }
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         let fd = socket.as_raw_fd();
-        // SAFETY: the first `count` headers were filled above: each points to a name in a box, to its own part of
-        // `slices` and to its parcel's control data, none of which moves before the call returns; the slices point to
-        // octets borrowed for `'a`, which the system only reads.
+        // SAFETY: the first `count` headers were filled above: each points to a name in a box, to
+        // its own part of `slices` and to its parcel's control data, none of which moves before the
+        // call returns; the slices point to octets borrowed for `'a`, which the system only reads.
         let taken = unsafe {
             if count == 1 {
                 // The call for many takes longer for one.

@@ -24,7 +24,8 @@ enum HostError {
     Other { local: String, what: String },
 }
 
-/// The error as the composer shows it: what is missing, and what to do about it. `param` names the address.
+/// The error as the composer shows it: what is missing, and what to do about it. `param` names the
+/// address.
 pub(crate) fn environment(param: &'static str, local: &str, error: &io::Error) -> BuildError {
     let local = local.to_owned();
     let error = match error.kind() {

@@ -9,7 +9,8 @@ use xk_core::{Message, Pool, ProtocolRef};
 use crate::batch_unsafe::{Arrival, Received, Receiver};
 use crate::socket::{Complaint, DEVICE_ERROR, OVERFLOW, Socket, reason_of};
 
-/// Room in front of an arrival, in octets, so that it can be answered or forwarded with longer headers.
+/// Room in front of an arrival, in octets, so that it can be answered or forwarded with longer
+/// headers.
 const HEADROOM: usize = 128;
 /// How many complaints one look takes; the rest wait for the next.
 const COMPLAINTS_MAX: usize = 64;
@@ -78,7 +79,8 @@ pub(crate) fn receive(
     Ok(false)
 }
 
-/// Takes a run of datagrams of `segment` octets each apart, without copying; 0 stands for a single one.
+/// Takes a run of datagrams of `segment` octets each apart, without copying; 0 stands for a single
+/// one.
 pub(crate) fn split(
     this: &ProtocolRef,
     message: Message,
@@ -102,7 +104,8 @@ pub(crate) fn split(
     each(left);
 }
 
-/// Shows what the socket complains about, after `error`, to `each`, and counts every datagram that did not reach its peer.
+/// Shows what the socket complains about, after `error`, to `each`, and counts every datagram that
+/// did not reach its peer.
 pub(crate) fn complaints(
     socket: &Socket,
     this: &ProtocolRef,

@@ -1,6 +1,6 @@
 //! # Synopsis
-//! `host-eth local="..." peer="..."` — Ethernet in UDP: frames cross any network in datagrams of the operating system's own
-//! sockets, without privilege.
+//! `host-eth local="..." peer="..."` — Ethernet in UDP: frames cross any network in datagrams of
+//! the operating system's own sockets, without privilege.
 //!
 //! # Realm
 //! wire (an anchor)
@@ -15,33 +15,39 @@
 //! Nothing: the system's UDP. For ports without frames see `host-udp`.
 //!
 //! # Behaviour
-//! Each frame is one datagram. With `vni` it has a VXLAN header in front: then `ip link add ... type vxlan id VNI dstport PORT`
-//! on Linux is a peer like any other, and peers are told by their host, since such ends send from any port. Without, the
-//! datagram is the frame, and peers are told by host and port. Linux leaves checksums inside a tunnel to the device outside;
-//! where that is memory (a veth pair, a bridge of containers) they never get computed, and UDP drops what comes so as "bad
-//! checksum": `ethtool -K vxlan7 tx off` at Linux's end prevents it.
+//! Each frame is one datagram. With `vni` it has a VXLAN header in front: then
+//! `ip link add ... type vxlan id VNI dstport PORT` on Linux is a peer like any other, and peers
+//! are told by their host, since such ends send from any port. Without, the datagram is the frame,
+//! and peers are told by host and port. Linux leaves checksums inside a tunnel to the device
+//! outside; where that is memory (a veth pair, a bridge of containers) they never get computed, and
+//! UDP drops what comes so as "bad checksum": `ethtool -K vxlan7 tx off` at Linux's end prevents
+//! it.
 //!
-//! Datagrams from others than the peers are dropped as "bad source", unless `learn` makes whoever sends a peer, to be
-//! forgotten after five silent minutes; 256 peers at most, the most silent of those learned gives way. With one peer every
-//! frame goes there. With several the wire learns which station is behind which, for five minutes; frames for groups and
-//! for stations not heard of go to all. What one peer sends is not passed on to another: all are to know all.
+//! Datagrams from others than the peers are dropped as "bad source", unless `learn` makes whoever
+//! sends a peer, to be forgotten after five silent minutes; 256 peers at most, the most silent of
+//! those learned gives way. With one peer every frame goes there. With several the wire learns
+//! which station is behind which, for five minutes; frames for groups and for stations not heard of
+//! go to all. What one peer sends is not passed on to another: all are to know all.
 //!
-//! Arrivals are read into message memory, 16 at a time, and where the system joins datagrams of one length (UDP GRO) they
-//! are taken apart without copying. What is pushed waits for the end of the turn, or for 128 frames, and goes in batches of
-//! 16, runs of one length to one peer as one (UDP GSO), unless the system refuses such runs. 1024 frames wait at most for a
-//! full socket; then they are dropped as "device full".
+//! Arrivals are read into message memory, 16 at a time, and where the system joins datagrams of one
+//! length (UDP GRO) they are taken apart without copying. What is pushed waits for the end of the
+//! turn, or for 128 frames, and goes in batches of 16, runs of one length to one peer as one (UDP
+//! GSO), unless the system refuses such runs. 1024 frames wait at most for a full socket; then they
+//! are dropped as "device full".
 //!
-//! With a `vni` the peer may be this system's own VXLAN device, which leaves checksums, and cutting runs of TCP segments, to the
-//! interface below; if that is memory too, nobody does it. Then frames of up to 64 KiB arrive, and a checksum that is only begun
-//! counts as verified. Such a socket has a receive buffer of 4 MiB if it may, unless `buffer` says otherwise.
+//! With a `vni` the peer may be this system's own VXLAN device, which leaves checksums, and cutting
+//! runs of TCP segments, to the interface below; if that is memory too, nobody does it. Then frames
+//! of up to 64 KiB arrive, and a checksum that is only begun counts as verified. Such a socket has
+//! a receive buffer of 4 MiB if it may, unless `buffer` says otherwise.
 //!
-//! A datagram longer than the way takes is dropped as "too big", unless `fragment` lets the system fragment it. What the
-//! network reports about datagrams sent before, such as that no program listens there, is counted ("unreachable") and ends
-//! nothing: the peer may come back. Arrivals that the socket had no room for count as "socket buffer full".
+//! A datagram longer than the way takes is dropped as "too big", unless `fragment` lets the system
+//! fragment it. What the network reports about datagrams sent before, such as that no program
+//! listens there, is counted ("unreachable") and ends nothing: the peer may come back. Arrivals
+//! that the socket had no room for count as "socket buffer full".
 //!
 //! # Control
-//! Answers `max-packet` and `opt-packet` (MTU and Ethernet header), `my-ether`, `link-type` (1), `join-group` (it takes all
-//! groups), `describe`, `list-sessions`.
+//! Answers `max-packet` and `opt-packet` (MTU and Ethernet header), `my-ether`, `link-type` (1),
+//! `join-group` (it takes all groups), `describe`, `list-sessions`.
 //!
 //! # Example
 //! ```kdl
@@ -55,8 +61,8 @@
 //! ```
 //!
 //! # Standard
-//! RFC 7348 sections 4 and 5: no VLAN tags are removed, no multicast outside. Linux: udp(7), ip(7) (`IP_RECVERR`,
-//! `IP_MTU_DISCOVER`).
+//! RFC 7348 sections 4 and 5: no VLAN tags are removed, no multicast outside. Linux: udp(7), ip(7)
+//! (`IP_RECVERR`, `IP_MTU_DISCOVER`).
 
 mod address;
 mod batch_unsafe;

@@ -32,8 +32,8 @@ pub(crate) struct Outbox {
     waiting: VecDeque<Outgoing>,
     /// Octets in front of every datagram.
     prefix: Box<[u8]>,
-    /// Datagrams of more octets do not go in runs: the system refused them, since the way carries no such frame or
-    /// the device no such work.
+    /// Datagrams of more octets do not go in runs: the system refused them, since the way carries
+    /// no such frame or the device no such work.
     run_datagram_max: usize,
 }
 
@@ -121,7 +121,8 @@ impl Outbox {
         match error.raw_os_error() {
             Some(libc::EINTR) => Remedy::Again,
             Some(libc::EAGAIN) => Remedy::Wait,
-            // As a run it does not go: the way is too narrow, or the device lacks something. Then one by one.
+            // As a run it does not go: the way is too narrow, or the device lacks something. Then
+            // one by one.
             Some(libc::EINVAL | libc::EMSGSIZE) if run > 1 => {
                 self.run_datagram_max = octets.saturating_sub(1);
                 Remedy::Again
@@ -158,7 +159,8 @@ impl Outbox {
             filling.parcel(first.to);
             self.put(filling, first);
             let (mut run, mut octets) = (1, segment);
-            // Each but the last of a run has the same length; an empty one cannot be told from none.
+            // Each but the last of a run has the same length; an empty one cannot be told from
+            // none.
             while run < RUN_MAX
                 && 0 < segment
                 && segment <= self.run_datagram_max

@@ -32,9 +32,10 @@ pub(crate) struct Setup {
     pub(crate) buffer_octets: usize,
     /// Receive runs of datagrams joined.
     pub(crate) join: bool,
-    /// Frames of the system's own tunnels arrive, with segments of its TCP: up to 64 KiB at once. Then the buffer is larger unless
-    /// its size is given, and losses are asked for: in the control data of such an arrival the count of losses is what a hardened
-    /// kernel (up to 6.18 at least) takes for an exposure of its own memory, and ends the thread.
+    /// Frames of the system's own tunnels arrive, with segments of its TCP: up to 64 KiB at once.
+    /// Then the buffer is larger unless its size is given, and losses are asked for: in the control
+    /// data of such an arrival the count of losses is what a hardened kernel (up to 6.18 at least)
+    /// takes for an exposure of its own memory, and ends the thread.
     pub(crate) tunnel: bool,
 }
 
@@ -156,7 +157,8 @@ impl Socket {
         set.is_ok()
     }
 
-    /// How many arrivals it lost since the last look, as an arrival's notes tell; of very many a part at a time.
+    /// How many arrivals it lost since the last look, as an arrival's notes tell; of very many a
+    /// part at a time.
     pub(crate) fn lost(&self, notes: &Notes) -> u32 {
         notes.overflows.map_or(0, |overflows| self.news(overflows))
     }
@@ -209,7 +211,8 @@ pub(crate) struct Way {
 /// # Errors
 /// There is none.
 pub(crate) fn way_to(local: IpAddr, peer: SocketAddr) -> io::Result<Way> {
-    // Connecting sends nothing; without the option to a broadcast it is refused, so that one is known.
+    // Connecting sends nothing; without the option to a broadcast it is refused, so that one is
+    // known.
     let socket = UdpSocket::bind((local, 0))?;
     let is_broadcast = match socket.connect(peer) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {

@@ -25,7 +25,8 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 }
 
 impl Loopback {
-    /// The protocol object of a wire for messages of at most `mtu` octets, of which `queue_max` wait at most.
+    /// The protocol object of a wire for messages of at most `mtu` octets, of which `queue_max`
+    /// wait at most.
     pub fn new(mtu: usize, queue_max: usize) -> Anchored<Self> {
         Anchored::new(Self { end: WireEnd::default(), queue: Arrivals::default(), queue_max, mtu })
     }
@@ -76,7 +77,8 @@ impl Anchor for Loopback {
     }
 
     fn poll(self: &Rc<Self>, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
-        // No more than what waits now: an upper protocol that answers everything could keep this busy for ever.
+        // No more than what waits now: an upper protocol that answers everything could keep this
+        // busy for ever.
         let count = self.queue.len().min(budget);
         self.deliver_all(cx, this, &self.queue, count)
     }

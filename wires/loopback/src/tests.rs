@@ -14,7 +14,8 @@ use xk_core::{
 };
 use xk_kit::control::{LinkType, MaxPacket};
 
-/// Answers each message with one an octet shorter, and notes whether it was called from within its own push.
+/// Answers each message with one an octet shorter, and notes whether it was called from within its
+/// own push.
 #[derive(Default)]
 struct Shrink {
     lengths: RefCell<Vec<usize>>,

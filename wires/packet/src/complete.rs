@@ -1,4 +1,5 @@
-//! Where the checksum is that a sender left to a wire which is memory: the ring tells that there is one, and not where.
+//! Where the checksum is that a sender left to a wire which is memory: the ring tells that there is
+//! one, and not where.
 
 /// Offsets in an Ethernet header (IEEE 802.3) and an IPv4 header (RFC 791 section 3.1).
 const TYPE_AT: usize = 12;
@@ -11,8 +12,8 @@ const IPV4: u16 = 0x0800;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// Where the sum goes that the sender of a frame left open: the first octet to be summed, and the field's place from there on.
-/// `None` if the frame is no whole IPv4 packet of TCP or UDP.
+/// Where the sum goes that the sender of a frame left open: the first octet to be summed, and the
+/// field's place from there on. `None` if the frame is no whole IPv4 packet of TCP or UDP.
 pub(crate) fn find(frame: &[u8]) -> Option<(usize, usize)> {
     let mut packet_at = TYPE_AT + 2;
     let mut kind = word(frame, TYPE_AT)?;
@@ -52,7 +53,8 @@ mod tests {
     use xk_core::message::PoolConfig;
     use xk_kit::{Checksum, offload};
 
-    /// A UDP packet of 10.0.0.1 to 10.0.0.2 in a frame, with the sum over the pseudo-header in the checksum's place.
+    /// A UDP packet of 10.0.0.1 to 10.0.0.2 in a frame, with the sum over the pseudo-header in the
+    /// checksum's place.
     fn frame(tagged: bool) -> (Vec<u8>, usize) {
         let mut frame = vec![2; 12];
         if tagged {

@@ -13,10 +13,11 @@ use crate::socket_unsafe::{self, Interface};
 
 /// Octets of an Ethernet header (IEEE 802.3).
 const HEADER_OCTETS: usize = 14;
-/// What the system puts before a received frame at most: its header and address, aligned, room for a VLAN tag, and the slack
-/// that aligns the network header (`tpacket_rcv`).
+/// What the system puts before a received frame at most: its header and address, aligned, room for
+/// a VLAN tag, and the slack that aligns the network header (`tpacket_rcv`).
 const RX_BEFORE_OCTETS: usize = 128;
-/// The longest frame that stands for a run of segments: an IPv4 packet of any length, and its header.
+/// The longest frame that stands for a run of segments: an IPv4 packet of any length, and its
+/// header.
 const RUN_OCTETS_MAX: usize = u16::MAX as usize + HEADER_OCTETS;
 /// The smallest slot; longer ones are powers of two, so that slots fill blocks without rest.
 const SLOT_OCTETS_MIN: usize = 2048;
@@ -30,8 +31,9 @@ const RING_OCTETS_MAX: usize = 1 << 25;
 /// How an interface is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Slots of the receiving ring: 1 to 65,536, rounded up to whole blocks of 64 KiB. A slot has 2 KiB, or more where the MTU
-    /// needs it; the ring has fewer slots where so many would exceed 32 MiB.
+    /// Slots of the receiving ring: 1 to 65,536, rounded up to whole blocks of 64 KiB. A slot has 2
+    /// KiB, or more where the MTU needs it; the ring has fewer slots where so many would exceed 32
+    /// MiB.
     pub rx_slots: usize,
     /// Slots of the sending ring: likewise.
     pub tx_slots: usize,
@@ -39,16 +41,18 @@ pub struct Options {
     pub promiscuous: bool,
     /// Hand frames to the interface's driver at once, past the host's queueing disciplines.
     pub bypass_queues: bool,
-    /// Let the interface, or the host on its behalf, complete transport checksums and cut runs of segments: see
-    /// [`PacketDevice::transmit_open`] and [`PacketDevice::transmit_run`].
+    /// Let the interface, or the host on its behalf, complete transport checksums and cut runs of
+    /// segments: see [`PacketDevice::transmit_open`] and [`PacketDevice::transmit_run`].
     pub offload: bool,
-    /// Memory, in octets as the system counts them, for arrivals that are longer than a slot, such as runs of segments. Without the
-    /// privilege to have more, it is what everybody may have (`net.core.rmem_max`).
+    /// Memory, in octets as the system counts them, for arrivals that are longer than a slot, such
+    /// as runs of segments. Without the privilege to have more, it is what everybody may have
+    /// (`net.core.rmem_max`).
     pub long_octets: usize,
 }
 
 impl Default for Options {
-    /// 1024 and 256 slots, not promiscuous, past the queues, all checksums complete, 4 MiB for long arrivals.
+    /// 1024 and 256 slots, not promiscuous, past the queues, all checksums complete, 4 MiB for long
+    /// arrivals.
     fn default() -> Self {
         Self {
             rx_slots: 1024,
@@ -183,8 +187,9 @@ impl PacketDevice {
         self.interface.hardware_address
     }
 
-    /// Hands out frames that have arrived, from at most `budget` slots, and gives the number of slots. A frame is valid during the call of `each`
-    /// only: its slot goes back to the system behind it. One that is longer than a slot is put together first.
+    /// Hands out frames that have arrived, from at most `budget` slots, and gives the number of
+    /// slots. A frame is valid during the call of `each` only: its slot goes back to the system
+    /// behind it. One that is longer than a slot is put together first.
     pub fn receive(&mut self, budget: usize, mut each: impl FnMut(&[u8], FrameInfo)) -> usize {
         let mut scratch = std::mem::take(&mut self.scratch);
         let count = self.receive_frames(budget, |frame| {
@@ -233,11 +238,13 @@ impl PacketDevice {
         frames
     }
 
-    /// Writes a frame, whose octets are those of the parts in order, into the ring. [`Self::flush`] sends it. Should the MTU
-    /// shrink while the device is open, the system drops what no longer fits.
+    /// Writes a frame, whose octets are those of the parts in order, into the ring. [`Self::flush`]
+    /// sends it. Should the MTU shrink while the device is open, the system drops what no longer
+    /// fits.
     ///
     /// # Errors
-    /// The frame can never be sent here: it is shorter than 14 octets, or longer than the MTU and its header allow.
+    /// The frame can never be sent here: it is shorter than 14 octets, or longer than the MTU and
+    /// its header allow.
     pub fn transmit(&mut self, parts: &[&[u8]]) -> Result<Transmitted, TransmitError> {
         self.transmit_open(parts, None)
     }
@@ -275,11 +282,13 @@ impl PacketDevice {
         Ok(Transmitted::Queued)
     }
 
-    /// Sends a frame that stands for a run of segments, each of which fits the MTU, behind all that is in the ring: the interface
-    /// cuts it, or the system, or a receiver on this machine takes it as it is. Only with [`Options::offload`].
+    /// Sends a frame that stands for a run of segments, each of which fits the MTU, behind all that
+    /// is in the ring: the interface cuts it, or the system, or a receiver on this machine takes it
+    /// as it is. Only with [`Options::offload`].
     ///
     /// # Errors
-    /// The run can never be sent here: it is longer than 65,549 octets, or nothing was agreed on, or the interface is gone.
+    /// The run can never be sent here: it is longer than 65,549 octets, or nothing was agreed on,
+    /// or the interface is gone.
     pub fn transmit_run(
         &mut self,
         parts: &[&[u8]],
@@ -303,8 +312,8 @@ impl PacketDevice {
         }
     }
 
-    /// Hands every frame in the ring to the interface and gives how many the system left for the next flush, which it does when
-    /// it lacks buffers. Without frames it does nothing.
+    /// Hands every frame in the ring to the interface and gives how many the system left for the
+    /// next flush, which it does when it lacks buffers. Without frames it does nothing.
     ///
     /// # Errors
     /// The interface is down (`ENETDOWN`) or gone (`ENXIO`); the frames stay in the ring.
@@ -313,7 +322,8 @@ impl PacketDevice {
             return Ok(0);
         }
         let outcome = rustix::net::send(&self.socket, &[], SendFlags::DONTWAIT);
-        // The system takes slots in order: what it left begins at the oldest still waiting, and mostly there is none.
+        // The system takes slots in order: what it left begins at the oldest still waiting, and
+        // mostly there is none.
         let waits = |back: &usize| self.rings.tx_is_waiting(self.tx_at.wrapping_sub(*back));
         let left = if waits(&1) { (1..=self.tx_waiting).rev().find(waits) } else { None };
         self.tx_waiting = left.unwrap_or(0);
@@ -336,8 +346,8 @@ impl PacketDevice {
         Ok(self.statistics)
     }
 
-    /// Takes the error that the socket holds, if any: a wait on the descriptor returns at once until it is taken. `ENETDOWN`
-    /// tells that the interface went down.
+    /// Takes the error that the socket holds, if any: a wait on the descriptor returns at once
+    /// until it is taken. `ENETDOWN` tells that the interface went down.
     ///
     /// # Errors
     /// The question itself fails.
@@ -345,7 +355,8 @@ impl PacketDevice {
         Ok(rustix::net::sockopt::socket_error(&self.socket)?.err().map(io::Error::from))
     }
 
-    /// The descriptor, to wait for readiness on: readable while a received frame waits, writable while a sending slot is free.
+    /// The descriptor, to wait for readiness on: readable while a received frame waits, writable
+    /// while a sending slot is free.
     #[must_use]
     pub fn fd(&self) -> &OwnedFd {
         &self.socket
@@ -381,7 +392,8 @@ fn set_options(socket: BorrowedFd<'_>, options: &Options) -> io::Result<()> {
         libc::tpacket_versions::TPACKET_V2 as libc::c_int,
     )?;
     socket_unsafe::set_number(socket, libc::PACKET_RESERVE, VLAN_OCTETS as libc::c_int)?;
-    // A frame that the system finds malformed is passed over; otherwise the ring would stand still at it.
+    // A frame that the system finds malformed is passed over; otherwise the ring would stand still
+    // at it.
     socket_unsafe::set_number(socket, libc::PACKET_LOSS, 1)?;
     socket_unsafe::set_number(socket, libc::PACKET_IGNORE_OUTGOING, 1)?;
     socket_unsafe::set_number(

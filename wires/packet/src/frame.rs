@@ -11,7 +11,8 @@ use crate::ring_unsafe::{ADDRESSES_OCTETS, NOTE_OCTETS, Received, VLAN_OCTETS};
 /// The most parts that a frame is read into, those for its header counted.
 const PARTS_MAX: usize = 24;
 
-/// Of the header in front of a frame (Virtio 1.2, section 5.1.6): its checksum is open, or verified; the run's kind.
+/// Of the header in front of a frame (Virtio 1.2, section 5.1.6): its checksum is open, or
+/// verified; the run's kind.
 const NEEDS_SUM: u8 = 1;
 const TCP_RUN: u8 = 1;
 const UDP_RUN: u8 = 5;
@@ -24,12 +25,13 @@ pub struct FrameInfo {
     pub wire_octets: usize,
     /// It did not fit a slot, nor the queue behind it, and its end is missing.
     pub truncated: bool,
-    /// Nobody has computed its transport checksum, for its sender is on this machine; the field holds a partial sum.
+    /// Nobody has computed its transport checksum, for its sender is on this machine; the field
+    /// holds a partial sum.
     pub checksum_not_ready: bool,
     /// The interface has found its transport checksum right.
     pub checksum_valid: bool,
-    /// It stands for a run of TCP segments or UDP datagrams with so many octets of payload each, joined by the interface or left
-    /// so by a sender on this machine; 0 if it is a single frame.
+    /// It stands for a run of TCP segments or UDP datagrams with so many octets of payload each,
+    /// joined by the interface or left so by a sender on this machine; 0 if it is a single frame.
     pub segment_octets: u16,
     /// When it came, in nanoseconds since 1970.
     pub time_ns: u64,
@@ -70,7 +72,8 @@ pub struct Run {
     pub header_octets: u16,
     /// Octets of payload in each segment but the last.
     pub segment_octets: u16,
-    /// The first segment alone says that the sender has reduced its window (RFC 3168, section 6.1.2).
+    /// The first segment alone says that the sender has reduced its window (RFC 3168, section
+    /// 6.1.2).
     pub reduced: bool,
 }
 
@@ -145,8 +148,9 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Writes its octets, [`FrameInfo::wire_octets`] of them unless it was truncated, into the parts, one behind the other, of which the
-    /// first has 16 octets at least. False if it cannot be read, or they are too short or too many (24).
+    /// Writes its octets, [`FrameInfo::wire_octets`] of them unless it was truncated, into the
+    /// parts, one behind the other, of which the first has 16 octets at least. False if it cannot
+    /// be read, or they are too short or too many (24).
     #[must_use]
     pub fn read(self, parts: &mut [&mut [u8]]) -> bool {
         match self.source {

@@ -20,17 +20,20 @@ use crate::device::{Options, PacketDevice, Transmitted};
 use crate::error::{PacketError, TransmitError};
 use crate::frame::{Frame, FrameInfo, Open, Run};
 
-/// Room in front of an arrival, in octets, so that it can be answered or forwarded with longer headers.
+/// Room in front of an arrival, in octets, so that it can be answered or forwarded with longer
+/// headers.
 const HEADROOM: usize = 128;
 /// Octets of the longest arrival: an IPv4 packet of any length behind its header, with a VLAN tag.
 const LONG_OCTETS_MAX: usize = u16::MAX as usize + 18;
-/// The octet of a TCP header that holds the flags, and the one that says that the window was reduced (RFC 3168, section 6.1).
+/// The octet of a TCP header that holds the flags, and the one that says that the window was
+/// reduced (RFC 3168, section 6.1).
 const TCP_FLAGS_AT: usize = 13;
 const CWR: u8 = 0x80;
 /// How many slices of a message go to the ring without another allocation.
 const PARTS: usize = 16;
 
-/// After how many looks without an arrival the socket is asked for an error: a system call that a spinning loop should not pay.
+/// After how many looks without an arrival the socket is asked for an error: a system call that a
+/// spinning loop should not pay.
 const EMPTY_LOOKS: u32 = 64;
 
 /// The interface went down; arrivals go on when it is up again.
@@ -111,8 +114,8 @@ fn address(params: &Params) -> Result<Address, BuildError> {
     }
 }
 
-/// An address of our own beside the interface's: locally administered, one station (IEEE 802-2014 section 8.2.2), and another
-/// one than any that counting upwards from the interface's gives soon.
+/// An address of our own beside the interface's: locally administered, one station (IEEE 802-2014
+/// section 8.2.2), and another one than any that counting upwards from the interface's gives soon.
 fn derived([first, b, c, d, e, last]: [u8; 6]) -> EthAddr {
     EthAddr([(first | 2) & !1, b ^ 0x78, c ^ 0x6b, d, e, last])
 }

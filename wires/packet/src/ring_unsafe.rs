@@ -1,11 +1,13 @@
 //! The two rings in mapped memory: slots of one size, each with a header that says whose it is.
 //!
-//! A slot belongs to one side at a time. Its first word, the status, says to which, and is the only word that both sides may
-//! touch at once: it is read with *acquire* and written with *release*. Everything else in a slot is touched only while the
-//! status gives the slot to us. The numbers in a header are the system's; they are copied once, checked against the slot, and
-//! never lead outside it.
+//! A slot belongs to one side at a time. Its first word, the status, says to which, and is the only
+//! word that both sides may touch at once: it is read with *acquire* and written with *release*.
+//! Everything else in a slot is touched only while the status gives the slot to us. The numbers in
+//! a header are the system's; they are copied once, checked against the slot, and never lead
+//! outside it.
 //!
-//! Source: Linux `include/uapi/linux/if_packet.h` (`struct tpacket2_hdr`), `Documentation/networking/packet_mmap.rst`.
+//! Source: Linux `include/uapi/linux/if_packet.h` (`struct tpacket2_hdr`),
+//! `Documentation/networking/packet_mmap.rst`.
 
 use std::ffi::c_void;
 use std::io;
@@ -18,11 +20,14 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 /// What begins every slot.
 pub(crate) const HEADER_OCTETS: usize = size_of::<tpacket2_hdr>();
-/// Where the system looks for the frame in a slot to send: behind the header, aligned (`tpacket_snd`).
+/// Where the system looks for the frame in a slot to send: behind the header, aligned
+/// (`tpacket_snd`).
 pub(crate) const TX_DATA_OFFSET: usize = HEADER_OCTETS.next_multiple_of(libc::TPACKET_ALIGNMENT);
-/// Octets of the header in front of a frame: `struct virtio_net_hdr` of `include/uapi/linux/virtio_net.h`.
+/// Octets of the header in front of a frame: `struct virtio_net_hdr` of
+/// `include/uapi/linux/virtio_net.h`.
 pub(crate) const NOTE_OCTETS: usize = 10;
-/// Octets that a VLAN tag needs (IEEE 802.1Q, section 9.3), and where it stands: behind both hardware addresses.
+/// Octets that a VLAN tag needs (IEEE 802.1Q, section 9.3), and where it stands: behind both
+/// hardware addresses.
 pub(crate) const VLAN_OCTETS: usize = 4;
 pub(crate) const ADDRESSES_OCTETS: usize = 12;
 /// The tag protocol identifier where the system does not give one: IEEE 802.1Q.
@@ -64,8 +69,8 @@ pub(crate) struct Rings {
     tx: Shape,
 }
 
-// SAFETY: the mapping belongs to this value alone, and every access goes through `&mut self` or touches only status words, which
-// are atomic; nothing is tied to a thread.
+// SAFETY: the mapping belongs to this value alone, and every access goes through `&mut self` or
+// touches only status words, which are atomic; nothing is tied to a thread.
 unsafe impl Send for Rings {}
 
 impl Rings {
@@ -90,8 +95,9 @@ impl Rings {
         Ok(Self { base, octets, rx, tx })
     }
 
-    /// Shows `each` the frame in receiving slot `at`, or that the slot's words do not fit together, and gives the slot back to the
-    /// system. `None`, and nothing done, when the slot is the system's.
+    /// Shows `each` the frame in receiving slot `at`, or that the slot's words do not fit together,
+    /// and gives the slot back to the system. `None`, and nothing done, when the slot is the
+    /// system's.
     pub(crate) fn rx<T>(
         &mut self,
         at: usize,
@@ -106,9 +112,10 @@ impl Rings {
         // Given back even if `each` panics: putting the VLAN tag back twice would spoil the frame.
         let _release = Release(status);
         let octets = self.rx.slot_octets;
-        // SAFETY: the slot has `octets` octets within the mapping and is ours by its status, read with acquire, until `_release`
-        // gives it back, which happens after the last use of both values. It is aligned to 16, as the header needs, and any
-        // octets are a valid header. The slice begins behind the header, so it does not hold the status word.
+        // SAFETY: the slot has `octets` octets within the mapping and is ours by its status, read
+        // with acquire, until `_release` gives it back, which happens after the last use of both
+        // values. It is aligned to 16, as the header needs, and any octets are a valid header. The
+        // slice begins behind the header, so it does not hold the status word.
         let (header, data) = unsafe {
             let header = slot.cast::<tpacket2_hdr>().read();
             let data = std::slice::from_raw_parts_mut(
@@ -131,8 +138,8 @@ impl Rings {
         status(self.slot(self.tx, at)).load(Ordering::Acquire) & libc::TP_STATUS_SEND_REQUEST != 0
     }
 
-    /// Fills sending slot `at` with `header` and the parts of a frame and gives it to the system. False, and nothing done, when the slot is
-    /// not free or too small.
+    /// Fills sending slot `at` with `header` and the parts of a frame and gives it to the system.
+    /// False, and nothing done, when the slot is not free or too small.
     pub(crate) fn tx_fill(&mut self, at: usize, header: &[u8], parts: &[&[u8]]) -> bool {
         let total = header.len() + parts.iter().map(|part| part.len()).sum::<usize>();
         if !self.tx_is_free(at) || total > self.tx.slot_octets - TX_DATA_OFFSET {
@@ -140,8 +147,9 @@ impl Rings {
         }
         let slot = self.slot(self.tx, at);
         let octets = self.tx.slot_octets - TX_DATA_OFFSET;
-        // SAFETY: as for `rx`: within the mapping, aligned, and ours since its status, read with acquire, says so; the slice
-        // begins behind the header, so it holds no word that the system may touch meanwhile.
+        // SAFETY: as for `rx`: within the mapping, aligned, and ours since its status, read with
+        // acquire, says so; the slice begins behind the header, so it holds no word that the system
+        // may touch meanwhile.
         let data =
             unsafe { std::slice::from_raw_parts_mut(slot.as_ptr().add(TX_DATA_OFFSET), octets) };
         let mut rest = data;
@@ -165,14 +173,16 @@ impl Rings {
     /// Where slot `at` of a ring begins. Whatever `at` is, the result lies in the ring.
     fn slot(&self, ring: Shape, at: usize) -> NonNull<u8> {
         let offset = ring.offset + (at % ring.slots) * ring.slot_octets;
-        // SAFETY: the slot lies within the mapping, whose length `map` computed from the same shapes.
+        // SAFETY: the slot lies within the mapping, whose length `map` computed from the same
+        // shapes.
         unsafe { self.base.add(offset) }
     }
 }
 
 impl Drop for Rings {
     fn drop(&mut self) {
-        // SAFETY: base and length are those of the mapping made by `map`; no borrow of a slot outlives this value.
+        // SAFETY: base and length are those of the mapping made by `map`; no borrow of a slot
+        // outlives this value.
         let _never_fails = unsafe { munmap(self.base.as_ptr().cast::<c_void>(), self.octets) };
     }
 }
@@ -192,8 +202,9 @@ impl Drop for Release<'_> {
 
 /// The status word of a slot.
 fn status<'a>(slot: NonNull<u8>) -> &'a AtomicU32 {
-    // SAFETY: the callers give the beginning of a slot, which is aligned to 16 and mapped for as long as the reference is used
-    // (it never leaves this module); its first word is touched through atomics only, except for the copy of a header that is ours.
+    // SAFETY: the callers give the beginning of a slot, which is aligned to 16 and mapped for as
+    // long as the reference is used (it never leaves this module); its first word is touched
+    // through atomics only, except for the copy of a header that is ours.
     unsafe { AtomicU32::from_ptr(slot.as_ptr().cast()) }
 }
 

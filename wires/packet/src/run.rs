@@ -21,8 +21,9 @@ pub(crate) struct RunSender(OwnedFd);
 impl RunSender {
     /// Makes `socket`, a fresh packet socket, send runs out of the interface `index`.
     ///
-    /// They go through the interface's queues: past those (`PACKET_QDISC_BYPASS`) Linux drops what it has to cut itself, as for a device
-    /// without segmentation (`__dev_direct_xmit` in its net/core/dev.c).
+    /// They go through the interface's queues: past those (`PACKET_QDISC_BYPASS`) Linux drops what
+    /// it has to cut itself, as for a device without segmentation (`__dev_direct_xmit` in its
+    /// net/core/dev.c).
     pub(crate) fn open(socket: OwnedFd, index: libc::c_int) -> io::Result<Self> {
         let fd = socket.as_fd();
         socket_unsafe::set_number(fd, libc::PACKET_VNET_HDR, 1)?;

@@ -1,4 +1,5 @@
-//! The system calls on packet sockets that rustix lacks: binding, options, and questions about an interface.
+//! The system calls on packet sockets that rustix lacks: binding, options, and questions about an
+//! interface.
 //!
 //! Source: packet(7), netdevice(7).
 
@@ -25,7 +26,8 @@ pub(crate) fn interface(socket: BorrowedFd<'_>, name: &str) -> io::Result<Interf
     let index = ask::<{ libc::SIOCGIFINDEX as Opcode }>(socket, name)?;
     let mtu = ask::<{ libc::SIOCGIFMTU as Opcode }>(socket, name)?;
     let hardware = ask::<{ libc::SIOCGIFHWADDR as Opcode }>(socket, name)?;
-    // SAFETY: each of the three questions fills the member read here, in the order of the questions.
+    // SAFETY: each of the three questions fills the member read here, in the order of the
+    // questions.
     let (index, mtu, hardware) = unsafe {
         (index.ifr_ifru.ifru_ifindex, mtu.ifr_ifru.ifru_mtu, hardware.ifr_ifru.ifru_hwaddr)
     };
@@ -49,12 +51,14 @@ fn ask<const OPCODE: Opcode>(socket: BorrowedFd<'_>, name: &str) -> io::Result<l
     for (slot, octet) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *slot = octet as libc::c_char;
     }
-    // SAFETY: the callers' codes are questions of netdevice(7), which take and give one `ifreq` without pointers.
+    // SAFETY: the callers' codes are questions of netdevice(7), which take and give one `ifreq`
+    // without pointers.
     unsafe { ioctl(socket, Updater::<OPCODE, libc::ifreq>::new(&mut request)) }?;
     Ok(request)
 }
 
-/// Takes part in what interface `index` receives of the EtherType `kind`, or nothing if that is 0, and sends through it.
+/// Takes part in what interface `index` receives of the EtherType `kind`, or nothing if that is 0,
+/// and sends through it.
 pub(crate) fn bind(socket: BorrowedFd<'_>, index: libc::c_int, kind: u16) -> io::Result<()> {
     // SAFETY: `sockaddr_ll` is plain data in which all zeroes are valid.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
@@ -97,18 +101,21 @@ pub(crate) fn set_ring(
 fn set<T: Copy>(socket: BorrowedFd<'_>, option: libc::c_int, value: &T) -> io::Result<()> {
     let octets = size_of::<T>() as libc::socklen_t;
     let value = std::ptr::from_ref(value).cast();
-    // SAFETY: the pointer and the length are those of one `T`, which outlives the call; the system only reads it.
+    // SAFETY: the pointer and the length are those of one `T`, which outlives the call; the system
+    // only reads it.
     let answer =
         unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, option, value, octets) };
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Frames seen and frames dropped since the last question (`PACKET_STATISTICS`); the first number holds the second.
+/// Frames seen and frames dropped since the last question (`PACKET_STATISTICS`); the first number
+/// holds the second.
 pub(crate) fn statistics(socket: impl AsFd) -> io::Result<(u32, u32)> {
     let mut answer = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
     let mut octets = size_of_val(&answer) as libc::socklen_t;
     let (fd, option) = (socket.as_fd().as_raw_fd(), libc::PACKET_STATISTICS);
-    // SAFETY: the pointer and the length are those of one `tpacket_stats`, which outlives the call; any octets are valid there.
+    // SAFETY: the pointer and the length are those of one `tpacket_stats`, which outlives the call;
+    // any octets are valid there.
     let outcome = unsafe {
         libc::getsockopt(fd, libc::SOL_PACKET, option, (&raw mut answer).cast(), &raw mut octets)
     };

@@ -198,7 +198,8 @@ fn a_reused_slot_spoils_no_frame() {
     pair.right.address("v1", "10.93.0.2/24").unwrap();
     let mut left = open(&pair.left, "v0", &Options { tx_slots: 1, ..Options::default() });
     let there = open(&pair.right, "v1", &Options::default()).hardware_address();
-    // A reader that comes late: each of the 32 slots is used twice while the frames wait in its queue, which has room for 64.
+    // A reader that comes late: each of the 32 slots is used twice while the frames wait in its
+    // queue, which has room for 64.
     let socket = pair.right.enter(|| UdpSocket::bind("10.93.0.2:7001").unwrap()).unwrap();
     socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
     for mark in 0..64u8 {

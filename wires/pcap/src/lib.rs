@@ -14,17 +14,21 @@
 //! Any protocol or wire.
 //!
 //! # Behaviour
-//! Passes everything on unchanged, and writes each message of either direction to the file, with its time, its direction,
-//! and the edge's name (`eth > tap`) as a comment. The link type is that of the wire below, IPv4 (228) for what `ip` sends, and else
-//! `USER0` (147), with the reason in the interface's description; messages of different link types have interfaces of their own.
-//! Times are the kernel's: virtual in a simulation, so that one seed gives the same octets twice; in a real run, since 1970, if
-//! whoever runs the kernel has put an [`EpochOffset`](xk_kit::passthrough::EpochOffset) beside it.
+//! Passes everything on unchanged, and writes each message of either direction to the file, with
+//! its time, its direction, and the edge's name (`eth > tap`) as a comment. The link type is that
+//! of the wire below, IPv4 (228) for what `ip` sends, and else `USER0` (147), with the reason in
+//! the interface's description; messages of different link types have interfaces of their own.
+//! Times are the kernel's: virtual in a simulation, so that one seed gives the same octets twice;
+//! in a real run, since 1970, if whoever runs the kernel has put an
+//! [`EpochOffset`](xk_kit::passthrough::EpochOffset) beside it.
 //!
-//! What is written is buffered, and flushed when the graph is taken down. After the first error nothing more is written, and
-//! each message that is missing is counted as "not captured"; it goes on its way all the same.
+//! What is written is buffered, and flushed when the graph is taken down. After the first error
+//! nothing more is written, and each message that is missing is counted as "not captured"; it goes
+//! on its way all the same.
 //!
-//! The [`Writer`] serves by itself, too. Every operation of it writes whole blocks to the given [`std::io::Write`] and keeps nothing
-//! but the number of interfaces. Its octets depend on nothing but what is written: no host name, no time of day.
+//! The [`Writer`] serves by itself, too. Every operation of it writes whole blocks to the given
+//! [`std::io::Write`] and keeps nothing but the number of interfaces. Its octets depend on nothing
+//! but what is written: no host name, no time of day.
 //!
 //! # Control
 //! Forwards everything.
@@ -50,8 +54,9 @@
 //! ```
 //!
 //! # Standard
-//! draft-ietf-opsawg-pcapng, sections 3 (blocks and options), 4.1 (section header), 4.2 (interface description) and 4.3
-//! (enhanced packet); link types from the registry of draft-ietf-opsawg-pcaplinktype.
+//! draft-ietf-opsawg-pcapng, sections 3 (blocks and options), 4.1 (section header), 4.2 (interface
+//! description) and 4.3 (enhanced packet); link types from the registry of
+//! draft-ietf-opsawg-pcaplinktype.
 
 mod protocol;
 mod writer;

@@ -57,7 +57,8 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 }
 
 impl Capture {
-    /// A filter that writes to `out`, as the interface `name`, at most `snap_octets` of each message (0 for all).
+    /// A filter that writes to `out`, as the interface `name`, at most `snap_octets` of each
+    /// message (0 for all).
     pub fn new(name: &str, snap_octets: u32, out: Box<dyn Write>) -> Self {
         Self {
             name: name.into(),
@@ -142,8 +143,8 @@ struct Edge<'a> {
     link_type: Option<LinkType>,
 }
 
-/// The link type of what `upper` pushes into `lower`: that of a wire, or of a protocol whose packets
-/// have one of their own; `None` where the registry has none.
+/// The link type of what `upper` pushes into `lower`: that of a wire, or of a protocol whose
+/// packets have one of their own; `None` where the registry has none.
 pub fn link_type(cx: &Kernel, upper: &ProtocolRef, lower: &ProtocolRef) -> Option<LinkType> {
     if upper.head().kind() == "ip" {
         return Some(LinkType::IPV4);
@@ -157,7 +158,8 @@ pub fn link_type(cx: &Kernel, upper: &ProtocolRef, lower: &ProtocolRef) -> Optio
     asked.map(|answer| LinkType(answer.number))
 }
 
-/// A copy with the checksum that a device further down will fill in; `None` if there is nothing to fill in.
+/// A copy with the checksum that a device further down will fill in; `None` if there is nothing to
+/// fill in.
 fn completed(cx: &Kernel, message: &Message) -> Option<Message> {
     offload::place(message)?;
     let mut copy = message.try_clone().ok()?;

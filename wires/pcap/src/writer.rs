@@ -25,7 +25,8 @@ const NANOSECONDS: u8 = 9;
 const BLOCK_OVERHEAD: usize = 12;
 /// What an option's 16-bit length can say, section 3.5.
 const OPTION_OCTETS_MAX: usize = u16::MAX as usize;
-/// Blocks beyond this are refused: readers take longer ones for damage (Wireshark reads at most 16 MiB).
+/// Blocks beyond this are refused: readers take longer ones for damage (Wireshark reads at most 16
+/// MiB).
 const BLOCK_OCTETS_MAX: usize = 16 << 20;
 
 /// What a frame begins with: a number of the registry of link types.
@@ -97,7 +98,8 @@ pub struct Frame<'a> {
     pub time_ns: u64,
     /// Which way.
     pub direction: Direction,
-    /// A remark shown with the frame, usually the name of the edge; left out of the file when empty.
+    /// A remark shown with the frame, usually the name of the edge; left out of the file when
+    /// empty.
     pub comment: &'a str,
     /// How long the frame was, in octets, when `parts` hold less than all of it; otherwise 0.
     pub wire_octets: usize,
@@ -184,8 +186,8 @@ impl<W: Write> Writer<W> {
     /// Writes a frame.
     ///
     /// # Errors
-    /// `InvalidInput` when the interface is another writer's or the frame has more than 16 MiB, and nothing is written then;
-    /// otherwise what the output gives.
+    /// `InvalidInput` when the interface is another writer's or the frame has more than 16 MiB, and
+    /// nothing is written then; otherwise what the output gives.
     pub fn write(&mut self, interface: InterfaceId, frame: &Frame<'_>) -> io::Result<()> {
         let snap =
             usize::try_from(interface.0).ok().and_then(|at| self.snap_octets.get(at)).copied();
@@ -245,8 +247,8 @@ impl<W: Write> Writer<W> {
         write_all(&mut self.out, &mut parts)
     }
 
-    /// Writes an enhanced packet: the first `before` octets of `self.block`, the first `kept` octets of the frame, the rest of
-    /// `self.block`.
+    /// Writes an enhanced packet: the first `before` octets of `self.block`, the first `kept`
+    /// octets of the frame, the rest of `self.block`.
     fn put_packet(&mut self, before: usize, parts: &[&[u8]], kept: usize) -> io::Result<()> {
         let octets = ((self.block.len() + kept + BLOCK_OVERHEAD) as u32).to_le_bytes();
         let (head, tail) = self.block.split_at(before);
@@ -290,7 +292,8 @@ fn put_option(block: &mut Vec<u8>, code: u16, value: &[u8]) {
     block.extend(std::iter::repeat_n(0, padding(value.len())));
 }
 
-/// Appends an option of text, cut between two characters when it is too long, left out when it is empty.
+/// Appends an option of text, cut between two characters when it is too long, left out when it is
+/// empty.
 fn put_text(block: &mut Vec<u8>, code: u16, text: &str) {
     let fits = text.floor_char_boundary(OPTION_OCTETS_MAX);
     match text.get(..fits) {

@@ -1,9 +1,11 @@
 //! How one side wakes the other: a pipe for each direction.
 //!
-//! The side that wakes makes the pipe, keeps the end for writing to itself and lends the other end away. So nobody but it can
-//! change how its end behaves: a write never waits, whatever the other side does. (An eventfd has one state for both sides,
-//! and either could make the other's write wait for ever.) The sleeper sleeps on the reading end edge-triggered, by which
-//! each write is reported and nothing has to be read; only now and then the pipe is emptied, before it can be full.
+//! The side that wakes makes the pipe, keeps the end for writing to itself and lends the other end
+//! away. So nobody but it can change how its end behaves: a write never waits, whatever the other
+//! side does. (An eventfd has one state for both sides, and either could make the other's write
+//! wait for ever.) The sleeper sleeps on the reading end edge-triggered, by which each write is
+//! reported and nothing has to be read; only now and then the pipe is emptied, before it can be
+//! full.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -30,15 +32,17 @@ pub(crate) fn pipe() -> Result<(Ringer, OwnedFd), Errno> {
 }
 
 impl Ringer {
-    /// Wakes whoever sleeps at the other end. If the pipe is full or nobody is there, nothing happens.
+    /// Wakes whoever sleeps at the other end. If the pipe is full or nobody is there, nothing
+    /// happens.
     pub(crate) fn ring(&self) {
         let _ = rustix::io::write(&self.0, &[1]);
     }
 }
 
 impl Bell {
-    /// Takes the end that the other side gave, if it is one of a pipe. Only a pipe answers this question; any other file
-    /// could be of a file system in user space, which can keep whoever asks it something waiting.
+    /// Takes the end that the other side gave, if it is one of a pipe. Only a pipe answers this
+    /// question; any other file could be of a file system in user space, which can keep whoever
+    /// asks it something waiting.
     pub(crate) fn accept(fd: Foreign) -> Option<Self> {
         rustix::pipe::fcntl_getpipe_size(&fd).ok()?;
         Some(Self(fd.into_own()))

@@ -21,7 +21,8 @@ pub struct Peer {
 pub fn peer_of(socket: impl AsFd) -> io::Result<Peer> {
     let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut octets = size_of_val(&peer) as libc::socklen_t;
-    // SAFETY: pointer and length are those of one `ucred`, which outlives the call; any octets are valid there.
+    // SAFETY: pointer and length are those of one `ucred`, which outlives the call; any octets are
+    // valid there.
     let answer = unsafe {
         libc::getsockopt(
             socket.as_fd().as_raw_fd(),

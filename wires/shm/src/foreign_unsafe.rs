@@ -14,9 +14,9 @@ const STACK_OCTETS: usize = 64 << 10;
 
 static CLOSING: AtomicUsize = AtomicUsize::new(0);
 
-/// A descriptor that another process has sent, or a socket in which unread ones may lie. To close one takes as long as
-/// its sender likes: a socket may linger (`SO_LINGER`, socket(7)), and a file may be of a file system in user
-/// space. So a thread of its own closes it.
+/// A descriptor that another process has sent, or a socket in which unread ones may lie. To close
+/// one takes as long as its sender likes: a socket may linger (`SO_LINGER`, socket(7)), and a file
+/// may be of a file system in user space. So a thread of its own closes it.
 #[derive(Debug)]
 pub(crate) struct Foreign(ManuallyDrop<OwnedFd>);
 
@@ -27,7 +27,8 @@ impl Foreign {
 
     /// The descriptor, of which it is known by now that to close it takes no time.
     pub(crate) fn into_own(mut self) -> OwnedFd {
-        // SAFETY: it is taken once: `self` is forgotten at once, so that its drop does not take it again.
+        // SAFETY: it is taken once: `self` is forgotten at once, so that its drop does not take it
+        // again.
         let fd = unsafe { ManuallyDrop::take(&mut self.0) };
         std::mem::forget(self);
         fd

@@ -9,7 +9,8 @@ const SLOTS: u32 = 8;
 /// The longest frame: long enough for buffers.
 const FRAME_OCTETS_MAX: usize = 200;
 
-/// What the honest side met, each counted in powers of two: for a harness that looks for something new.
+/// What the honest side met, each counted in powers of two: for a harness that looks for something
+/// new.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Met {
     /// Frames taken; those that were cut; those longer than a slot.
@@ -39,10 +40,12 @@ impl Counters {
     }
 }
 
-/// Lets a peer write into the shared memory what `data` says, between the operations of the other side that it says.
+/// Lets a peer write into the shared memory what `data` says, between the operations of the other
+/// side that it says.
 ///
 /// # Panics
-/// If the honest side takes more than a ring holds, a frame longer than the link carries, or more than it should.
+/// If the honest side takes more than a ring holds, a frame longer than the link carries, or more
+/// than it should.
 pub fn fuzz_ring(mut data: &[u8]) -> Met {
     let mut counters = Counters::default();
     let Some(geometry) = Geometry::new(SLOTS, FRAME_OCTETS_MAX as u32) else {

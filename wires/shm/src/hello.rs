@@ -10,8 +10,8 @@
 //! | 16..20 | why it refuses |
 //! | 20..32 | zero |
 //!
-//! With a request comes one descriptor, the reading end of the pipe by which the sender of the message wakes the other; with a
-//! grant come two, the memory and such a pipe.
+//! With a request comes one descriptor, the reading end of the pipe by which the sender of the
+//! message wakes the other; with a grant come two, the memory and such a pipe.
 
 use crate::error::Refusal;
 use crate::layout::Geometry;

@@ -9,7 +9,8 @@
 //!                buffers of what side 1 sends
 //! ```
 //!
-//! Both sides compute this from the two figures of the hello; nothing of it is read from the memory.
+//! Both sides compute this from the two figures of the hello; nothing of it is read from the
+//! memory.
 
 /// Octets of a slot: two cache lines, which processors like to fetch together.
 pub(crate) const SLOT_OCTETS: usize = 128;
@@ -29,14 +30,16 @@ pub(crate) const CONSUMED_AT: usize = 128;
 const SLOTS_AT: usize = 4096;
 /// Buffers lie at multiples of this, so that a copy from or to a message is aligned with it.
 const BUFFER_ALIGN: usize = 64;
-/// Octets of a page. Buffers a multiple of it apart would all compete for the same few places of a cache.
+/// Octets of a page. Buffers a multiple of it apart would all compete for the same few places of a
+/// cache.
 const PAGE_OCTETS: usize = 4096;
 
 /// Fewest slots a direction.
 pub const SLOTS_MIN: u32 = 8;
 /// Most slots a direction.
 pub const SLOTS_MAX: u32 = 1 << 15;
-/// The least that the longest frame may be, in octets: the shortest Ethernet frame, without check sequence.
+/// The least that the longest frame may be, in octets: the shortest Ethernet frame, without check
+/// sequence.
 pub const FRAME_OCTETS_LEAST: u32 = 60;
 /// The most that the longest frame may be, in octets: an Ethernet header and 64 KiB.
 pub const FRAME_OCTETS_MOST: u32 = 65_536 + 14;
@@ -49,8 +52,9 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// A link of `slots` frames a direction (a power of two, [`SLOTS_MIN`] to [`SLOTS_MAX`]), each of at most
-    /// `frame_octets_max` octets ([`FRAME_OCTETS_LEAST`] to [`FRAME_OCTETS_MOST`]); none if a figure is out of range.
+    /// A link of `slots` frames a direction (a power of two, [`SLOTS_MIN`] to [`SLOTS_MAX`]), each
+    /// of at most `frame_octets_max` octets ([`FRAME_OCTETS_LEAST`] to [`FRAME_OCTETS_MOST`]); none
+    /// if a figure is out of range.
     pub fn new(slots: u32, frame_octets_max: u32) -> Option<Self> {
         let fits = slots.is_power_of_two()
             && (SLOTS_MIN..=SLOTS_MAX).contains(&slots)

@@ -14,40 +14,47 @@
 //! Nothing.
 //!
 //! # Behaviour
-//! Two processes whose graphs name the same socket are linked. The line is the same on both sides: whoever comes first listens
-//! at the socket, the other connects, in either order and as often as wanted. Three and more meet at a switch: start
-//! `xk switch PATH` first, and each `shm` that names
+//! Two processes whose graphs name the same socket are linked. The line is the same on both sides:
+//! whoever comes first listens at the socket, the other connects, in either order and as often as
+//! wanted. Three and more meet at a switch: start `xk switch PATH` first, and each `shm` that names
 //! this path gets a port.
 //!
-//! Each link has sealed memory of its own (a memfd) with a ring of slots per direction. A frame of up to 120 octets lies in its slot, whose
-//! first eight octets also say that it is there, so a small frame costs the receiver one or two cache lines; a longer one
-//! lies in a buffer beside. A frame is copied in when it is sent and out into a message of the receiver's own pool when it
-//! arrives, and nothing else is copied. While both sides are awake no system call is made, but one every ten milliseconds that
-//! looks whether the peer is still there. A side that is about to sleep says so in the memory; the other then wakes it
-//! through a pipe, once per flush at most.
+//! Each link has sealed memory of its own (a memfd) with a ring of slots per direction. A frame of
+//! up to 120 octets lies in its slot, whose first eight octets also say that it is there, so a
+//! small frame costs the receiver one or two cache lines; a longer one lies in a buffer beside. A
+//! frame is copied in when it is sent and out into a message of the receiver's own pool when it
+//! arrives, and nothing else is copied. While both sides are awake no system call is made, but one
+//! every ten milliseconds that looks whether the peer is still there. A side that is about to sleep
+//! says so in the memory; the other then wakes it through a pipe, once per flush at most.
 //!
-//! Neither side trusts the other. What is read from the memory is copied, then checked, then used. A peer that writes what it
-//! likes wherever it likes can send any frames, as any station can, or break its own link, and nothing else.
+//! Neither side trusts the other. What is read from the memory is copied, then checked, then used.
+//! A peer that writes what it likes wherever it likes can send any frames, as any station can, or
+//! break its own link, and nothing else.
 //!
-//! - A peer that goes away, by `kill -9` too, is seen at once by a sleeper and within ten milliseconds otherwise. What it
-//!   sent before is still taken; then the memory is given back, the loss is counted as "peer gone" and told to whoever runs the
-//!   graph, and the peer is sought again, at first after 2 milliseconds, then in growing pauses of a second at most.
-//! - A peer that writes what cannot be loses its link in the same way, counted as "peer broke the link".
-//! - Frames sent while there is no peer are dropped as "link down"; frames for which the ring has no room as "queue full". The
-//!   sender is told.
-//! - A socket file that a dead process left is taken over, under a lock on the file of that name with `.lock` behind it.
-//!   Both files go when the listening side ends.
-//! - Only processes of the same user are let in, or those of `peer_uid`. What they send is closed by a thread of its own if
-//!   that could take time, so that nobody hangs the graph by a descriptor.
-//! - If both sides may run on one and the same processor only, the loop does not spin, for that would keep the other from
-//!   answering: they hand over to each other by sleeping.
+//! - A peer that goes away, by `kill -9` too, is seen at once by a sleeper and within ten
+//!   milliseconds otherwise. What it sent before is still taken; then the memory is given back, the
+//!   loss is counted as "peer gone" and told to whoever runs the graph, and the peer is sought
+//!   again, at first after 2 milliseconds, then in growing pauses of a second at most.
+//! - A peer that writes what cannot be loses its link in the same way, counted as "peer broke the
+//!   link".
+//! - Frames sent while there is no peer are dropped as "link down"; frames for which the ring has
+//!   no room as "queue full". The sender is told.
+//! - A socket file that a dead process left is taken over, under a lock on the file of that name
+//!   with `.lock` behind it. Both files go when the listening side ends.
+//! - Only processes of the same user are let in, or those of `peer_uid`. What they send is closed
+//!   by a thread of its own if that could take time, so that nobody hangs the graph by a
+//!   descriptor.
+//! - If both sides may run on one and the same processor only, the loop does not spin, for that
+//!   would keep the other from answering: they hand over to each other by sleeping.
 //!
-//! Programs may use a link without a graph, as [`Link`], two threads of a process as [`Link::pair`], and the rings alone, without
-//! the operating system, as [`End`]. The switch is [`Switch`].
+//! Programs may use a link without a graph, as [`Link`], two threads of a process as
+//! [`Link::pair`], and the rings alone, without the operating system, as [`End`]. The switch is
+//! [`Switch`].
 //!
 //! # Control
-//! Answers `max-packet` and `opt-packet` (MTU and Ethernet header), `my-ether`, `link-type` (1), `join-group` (every
-//! frame arrives), `describe` (the peer, how many links there were, and what went wrong last), `list-sessions`.
+//! Answers `max-packet` and `opt-packet` (MTU and Ethernet header), `my-ether`, `link-type` (1),
+//! `join-group` (every frame arrives), `describe` (the peer, how many links there were, and what
+//! went wrong last), `list-sessions`.
 //!
 //! # Example
 //! ```kdl
@@ -61,8 +68,8 @@
 //! ```
 //!
 //! # Standard
-//! None for the memory: `docs/decisions/0012-shm-wire.md` tells its form. Frames as on an Ethernet (IEEE 802.3) without check
-//! sequence. memfd_create(2), fcntl(2), unix(7), epoll(7).
+//! None for the memory: `docs/decisions/0012-shm-wire.md` tells its form. Frames as on an Ethernet
+//! (IEEE 802.3) without check sequence. memfd_create(2), fcntl(2), unix(7), epoll(7).
 
 mod bell;
 mod credentials_unsafe;

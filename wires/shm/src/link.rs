@@ -1,4 +1,5 @@
-//! A link: one end of the rings, the pipes that wake, and the socket that tells when the other side is gone.
+//! A link: one end of the rings, the pipes that wake, and the socket that tells when the other side
+//! is gone.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -19,7 +20,8 @@ use crate::memory_unsafe::Memory;
 use crate::ring::{Broken, End, SendError};
 use crate::socket::{self, Received};
 
-/// After how many sleeps the pipe is emptied: long before it can be full, for a peer rings once a sleep.
+/// After how many sleeps the pipe is emptied: long before it can be full, for a peer rings once a
+/// sleep.
 const SLEEPS_AN_EMPTYING: u32 = 1024;
 
 /// Why a link is over.
@@ -67,7 +69,8 @@ impl Link {
         link
     }
 
-    /// Meets another program at the socket `path`, for at most `limit`: who comes first listens, the other connects.
+    /// Meets another program at the socket `path`, for at most `limit`: who comes first listens,
+    /// the other connects.
     ///
     /// # Errors
     /// [`ShmError`]: the path will not do, the other side is refused or refuses, or nobody came in time.
@@ -99,7 +102,8 @@ impl Link {
         }
     }
 
-    /// Both ends of a link within one process, as two processes have them: for tests, and for two threads.
+    /// Both ends of a link within one process, as two processes have them: for tests, and for two
+    /// threads.
     ///
     /// # Errors
     /// What the system refuses.
@@ -156,7 +160,8 @@ impl Link {
         self.peer
     }
 
-    /// See [`End::send`]. The other side may see the frame at once, but may sleep: see [`flush`](Self::flush).
+    /// See [`End::send`]. The other side may see the frame at once, but may sleep: see
+    /// [`flush`](Self::flush).
     ///
     /// # Errors
     /// [`SendError`].
@@ -230,7 +235,8 @@ impl Link {
         self.socket.as_fd()
     }
 
-    /// Sleeps until a frame comes or for at most `limit`. Returns at once if one is there. It may return without one.
+    /// Sleeps until a frame comes or for at most `limit`. Returns at once if one is there. It may
+    /// return without one.
     ///
     /// # Errors
     /// [`Lost`]: the link is over; frames may be left in the ring.
@@ -273,7 +279,8 @@ pub(crate) fn timespec(time: Duration) -> Timespec {
     }
 }
 
-/// The processors on which the calling thread may run, a bit each; 0 if that cannot be said in 64 bits.
+/// The processors on which the calling thread may run, a bit each; 0 if that cannot be said in 64
+/// bits.
 fn processors() -> u64 {
     let Ok(set) = rustix::thread::sched_getaffinity(None) else {
         return 0;

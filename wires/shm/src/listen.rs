@@ -132,8 +132,8 @@ impl Listener {
         self.error.take()
     }
 
-    /// Takes connections and hears hellos; answers the first link granted, whose socket stays in the set. Without `room` all
-    /// are sent away.
+    /// Takes connections and hears hellos; answers the first link granted, whose socket stays in
+    /// the set. Without `room` all are sent away.
     pub(crate) fn step(
         &mut self,
         now: Instant,
@@ -265,7 +265,8 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // We hold the lock, so both files are ours. The lock goes last: who waits for it finds no socket then.
+        // We hold the lock, so both files are ours. The lock goes last: who waits for it finds no
+        // socket then.
         let _ = rustix::fs::unlink(&self.path);
         let _ = rustix::fs::unlink(lock_path(&self.path));
     }
@@ -316,7 +317,8 @@ fn lock(path: &Path, others: bool) -> Result<Option<File>, ShmError> {
             Err(Errno::WOULDBLOCK | Errno::INTR) => return Ok(None),
             Err(errno) => return Err(ShmError::system("lock a file")(errno)),
         }
-        // Who had it before may have removed it meanwhile: then this lock is on a file that nobody else finds.
+        // Who had it before may have removed it meanwhile: then this lock is on a file that nobody
+        // else finds.
         let ours = file.metadata().map(|m| (m.dev(), m.ino())).ok();
         let there = std::fs::symlink_metadata(&lock).map(|m| (m.dev(), m.ino())).ok();
         if ours.is_some() && ours == there {

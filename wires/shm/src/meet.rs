@@ -1,8 +1,9 @@
-//! How two sides find each other at the path of a socket, again and again, without one of them being the server.
+//! How two sides find each other at the path of a socket, again and again, without one of them
+//! being the server.
 //!
-//! Each connects first. Who finds nobody takes the lock beside the socket, removes a socket that a dead process left, and
-//! listens; who finds the lock taken tries again a little later. The lock belongs to the open file, so a process that dies
-//! gives it back whatever way it dies.
+//! Each connects first. Who finds nobody takes the lock beside the socket, removes a socket that a
+//! dead process left, and listens; who finds the lock taken tries again a little later. The lock
+//! belongs to the open file, so a process that dies gives it back whatever way it dies.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -36,7 +37,8 @@ const GOOD: Duration = Duration::from_secs(2);
 /// What both sides must agree on, and whom to let in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// The longest frame, the same on both sides, and the most slots: the smaller figure of both is taken.
+    /// The longest frame, the same on both sides, and the most slots: the smaller figure of both is
+    /// taken.
     pub geometry: Geometry,
     /// The only user whose processes may be at the other end.
     pub peer_uid: u32,
@@ -94,7 +96,8 @@ impl Meeting {
         })
     }
 
-    /// A descriptor that is readable when a step is worth taking, or when the link is to be checked ([`Link::check`]).
+    /// A descriptor that is readable when a step is worth taking, or when the link is to be checked
+    /// ([`Link::check`]).
     pub fn set(&self) -> &OwnedFd {
         &self.set
     }
@@ -131,8 +134,8 @@ impl Meeting {
         matches!(self.state, State::Listening(_))
     }
 
-    /// Does what can be done now without waiting. Answers a link when there is one; as long as it lasts, others who come
-    /// are sent away.
+    /// Does what can be done now without waiting. Answers a link when there is one; as long as it
+    /// lasts, others who come are sent away.
     pub fn step(&mut self, now: Instant) -> Option<Link> {
         match std::mem::replace(&mut self.state, State::Connected) {
             State::Paused(until) if now < until => self.state = State::Paused(until),
@@ -304,7 +307,8 @@ pub(crate) fn known(socket: &Foreign, options: &Options) -> Result<Peer, ShmErro
     }
 }
 
-/// Octets of a socket's path at most (`sun_path` of unix(7), less the zero at its end), with `.lock` behind it.
+/// Octets of a socket's path at most (`sun_path` of unix(7), less the zero at its end), with
+/// `.lock` behind it.
 const PATH_OCTETS_MAX: usize = 107;
 
 /// Looks whether a socket can have this path.

@@ -1,8 +1,9 @@
 //! The shared memory itself, and the only code that touches it.
 //!
-//! Another process may write any octet at any time. So no reference to plain data in it is ever made: words are
-//! atomics of one size, and the octets of a long frame are copied from and to raw pointers, each octet once, by code that gets along with
-//! whatever it finds. What a copy finds is believed only after it has been copied out.
+//! Another process may write any octet at any time. So no reference to plain data in it is ever
+//! made: words are atomics of one size, and the octets of a long frame are copied from and to raw
+//! pointers, each octet once, by code that gets along with whatever it finds. What a copy finds is
+//! believed only after it has been copied out.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -24,8 +25,8 @@ use crate::layout::{
 const PAGE_OCTETS: usize = 4096;
 /// The seals that keep the file's size as it is.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
-/// The kind of file system of a memory file (`TMPFS_MAGIC` of `include/uapi/linux/magic.h`). One of huge pages has another,
-/// and may have no page when it is touched.
+/// The kind of file system of a memory file (`TMPFS_MAGIC` of `include/uapi/linux/magic.h`). One of
+/// huge pages has another, and may have no page when it is touched.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
 /// Why a file that the other side sent is not taken.
@@ -57,10 +58,11 @@ pub(crate) struct Memory {
     heap: Option<Layout>,
 }
 
-// SAFETY: the memory is reached through atomics and raw copies alone, as code that shares it with another process must do, and
-// it belongs to no thread.
+// SAFETY: the memory is reached through atomics and raw copies alone, as code that shares it with
+// another process must do, and it belongs to no thread.
 unsafe impl Send for Memory {}
-// SAFETY: as above. Which side may copy where is a matter of `Lane`, of which each side has one per direction.
+// SAFETY: as above. Which side may copy where is a matter of `Lane`, of which each side has one per
+// direction.
 unsafe impl Sync for Memory {}
 
 impl Memory {
@@ -75,8 +77,8 @@ impl Memory {
 
     /// Maps the file that the other side made, if nothing about it can hurt.
     ///
-    /// The seals come first: only memory files answer the question about them, and every other question to a file of a file
-    /// system in user space could be kept waiting for ever.
+    /// The seals come first: only memory files answer the question about them, and every other
+    /// question to a file of a file system in user space could be kept waiting for ever.
     pub(crate) fn accept(fd: BorrowedFd<'_>, octets: usize) -> Result<Self, MemoryError> {
         let seals = rustix::fs::fcntl_get_seals(fd).unwrap_or(SealFlags::empty());
         if !seals.contains(SEALS) || seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE) {
@@ -121,7 +123,8 @@ impl Memory {
     pub(crate) fn poke(&self, at: usize, value: u64) {
         let at = at & !7;
         if at.checked_add(8).is_some_and(|end| end <= self.octets) {
-            // SAFETY: the word lies inside, as was just seen, and is aligned, since the base is aligned to a page.
+            // SAFETY: the word lies inside, as was just seen, and is aligned, since the base is
+            // aligned to a page.
             let word = unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(at).cast()) };
             word.store(value, Ordering::Relaxed);
         }
@@ -132,10 +135,12 @@ impl Drop for Memory {
     fn drop(&mut self) {
         let base = self.base.as_ptr();
         match self.heap {
-            // SAFETY: `heap` allocated it with this layout; who refers to it holds the `Arc` that is gone now.
+            // SAFETY: `heap` allocated it with this layout; who refers to it holds the `Arc` that
+            // is gone now.
             Some(layout) => unsafe { dealloc(base, layout) },
             None => {
-                // SAFETY: this is the mapping that `map` made, of this size; who refers to it holds the `Arc` that is gone.
+                // SAFETY: this is the mapping that `map` made, of this size; who refers to it holds
+                // the `Arc` that is gone.
                 let _ = unsafe { rustix::mm::munmap(base.cast::<c_void>(), self.octets) };
             }
         }
@@ -159,7 +164,8 @@ impl SideLines {
     /// Whether the side sleeps.
     #[inline]
     pub(crate) fn state(&self) -> &AtomicU64 {
-        // SAFETY: `new` has seen that the lines lie inside the memory, which the handle keeps; their places are aligned.
+        // SAFETY: `new` has seen that the lines lie inside the memory, which the handle keeps;
+        // their places are aligned.
         unsafe { AtomicU64::from_ptr(self.memory.base.as_ptr().add(self.at + STATE_AT).cast()) }
     }
 
@@ -233,8 +239,8 @@ impl Lane {
     /// The word in front of a slot.
     #[inline]
     pub(crate) fn header(&self, position: u32) -> &AtomicU64 {
-        // SAFETY: the mask keeps the slot inside the slots, which `new` has seen to lie inside the memory, which the lane
-        // keeps; slots are aligned to 128 octets.
+        // SAFETY: the mask keeps the slot inside the slots, which `new` has seen to lie inside the
+        // memory, which the lane keeps; slots are aligned to 128 octets.
         unsafe { AtomicU64::from_ptr(self.slot(position).cast()) }
     }
 
@@ -253,7 +259,8 @@ impl Lane {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         {
             use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: a hint about an address inside the memory; it reads nothing that the program can see.
+            // SAFETY: a hint about an address inside the memory; it reads nothing that the program
+            // can see.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(self.slot(position).cast::<i8>()) };
         }
         #[cfg(not(all(target_arch = "x86_64", not(miri))))]
@@ -294,22 +301,25 @@ impl Lane {
         }
     }
 
-    /// Puts a part of a long frame into the slot's buffer, from octet `at` on. What does not fit is cut.
+    /// Puts a part of a long frame into the slot's buffer, from octet `at` on. What does not fit is
+    /// cut.
     #[inline]
     pub(crate) fn write_buffer(&self, position: u32, at: usize, part: &[u8]) {
         let at = at.min(self.stride);
         let octets = part.len().min(self.stride - at);
-        // SAFETY: the buffer has `stride` octets and lies inside the memory (see `header`), so `at..at + octets` does; `part`
-        // has as many and cannot overlap it, since no reference to shared memory exists.
+        // SAFETY: the buffer has `stride` octets and lies inside the memory (see `header`), so
+        // `at..at + octets` does; `part` has as many and cannot overlap it, since no reference to
+        // shared memory exists.
         unsafe { copy(part.as_ptr(), self.buffer(position).wrapping_add(at), octets) };
     }
 
-    /// Copies the first octets of the slot's buffer out: as many as `to` takes, at most what the buffer has.
+    /// Copies the first octets of the slot's buffer out: as many as `to` takes, at most what the
+    /// buffer has.
     #[inline]
     pub(crate) fn read_buffer(&self, position: u32, to: &mut [u8]) {
         let octets = to.len().min(self.stride);
-        // SAFETY: as for `write_buffer`. The peer may write meanwhile: then octets of no meaning are copied, and any octets
-        // are valid in `to`.
+        // SAFETY: as for `write_buffer`. The peer may write meanwhile: then octets of no meaning
+        // are copied, and any octets are valid in `to`.
         unsafe { copy(self.buffer(position), to.as_mut_ptr(), octets) };
     }
 
@@ -329,8 +339,9 @@ const PIECE_OCTETS: usize = 128;
 
 /// Copies octets from or to shared memory.
 ///
-/// A forward copy is many times slower if its destination lies 1 to 63 octets behind its source modulo the page size: each
-/// load then seems to depend on a store still under way. Pieces from the end backwards avoid that.
+/// A forward copy is many times slower if its destination lies 1 to 63 octets behind its source
+/// modulo the page size: each load then seems to depend on a store still under way. Pieces from the
+/// end backwards avoid that.
 ///
 /// # Safety
 /// Both places have `octets` octets, and do not overlap.

@@ -26,7 +26,8 @@ use crate::link::{Link, Lost};
 use crate::meet::{Meeting, Options, check_path};
 use crate::ring::{Arrival, SendError};
 
-/// Room in front of an arrival, in octets, so that it can be answered or forwarded with longer headers.
+/// Room in front of an arrival, in octets, so that it can be answered or forwarded with longer
+/// headers.
 const HEADROOM: usize = 128;
 /// Octets of an Ethernet header without tag (IEEE 802.3).
 const HEADER_OCTETS: usize = 14;
@@ -129,7 +130,8 @@ pub(crate) struct ShmWire {
     arrivals: Arrivals,
     /// The executor sleeps on the link's pipe.
     registered: Cell<bool>,
-    /// The peer is gone; so many frames are taken out of the ring at most before the link is dropped.
+    /// The peer is gone; so many frames are taken out of the ring at most before the link is
+    /// dropped.
     last_frames: Cell<Option<u32>>,
     /// When to look after the peer at the latest.
     look_at: Cell<Time>,
@@ -182,7 +184,8 @@ impl ShmWire {
         format!("{}, {state}, {links} links so far{last}", self.address)
     }
 
-    /// Copies at most `budget` frames out of the ring and gives their slots back. Answers how many it saw.
+    /// Copies at most `budget` frames out of the ring and gives their slots back. Answers how many
+    /// it saw.
     #[inline]
     fn fetch(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
         let (mut count, mut lost, mut no_buffers) = (0, false, 0);
@@ -264,7 +267,8 @@ impl ShmWire {
         });
     }
 
-    /// The link is over: its memory goes at once, its pipe when the executor no longer sleeps on it.
+    /// The link is over: its memory goes at once, its pipe when the executor no longer sleeps on
+    /// it.
     #[cold]
     fn lose(&self, cx: &Kernel, this: &ProtocolRef, why: Lost) {
         let Some(link) = self.link.borrow_mut().take() else {

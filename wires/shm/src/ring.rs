@@ -1,8 +1,9 @@
 //! The ring of each direction, and both directions as one end of a link.
 //!
-//! The sender fills slots in turn and marks each with its place in the sequence; the receiver knows which mark the next slot
-//! must bear, so it needs to look at that slot alone: a short frame costs it one cache line. The sender reads nothing to send
-//! but how far the receiver is, and that only when its last knowledge says that the ring is full.
+//! The sender fills slots in turn and marks each with its place in the sequence; the receiver knows
+//! which mark the next slot must bear, so it needs to look at that slot alone: a short frame costs
+//! it one cache line. The sender reads nothing to send but how far the receiver is, and that only
+//! when its last knowledge says that the ring is full.
 
 use std::io;
 use std::sync::Arc;
@@ -15,7 +16,8 @@ use crate::memory_unsafe::{Lane, Memory, SideLines};
 const AWAKE: u64 = 0;
 /// A side sleeps, or is about to, and is to be woken.
 const ASLEEP: u64 = 1;
-/// Octets in front of a header's mark: the frame's length in 24 bits, and eight flags of which none is defined.
+/// Octets in front of a header's mark: the frame's length in 24 bits, and eight flags of which none
+/// is defined.
 const MARK_SHIFT: u32 = 32;
 
 /// Why a frame was not sent.
@@ -32,7 +34,8 @@ pub enum SendError {
     Broken(#[from] Broken),
 }
 
-/// The other side has written something impossible into the shared memory: the link is to be dropped.
+/// The other side has written something impossible into the shared memory: the link is to be
+/// dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Broken {
     /// A frame longer than the link carries, or with flags that are not defined.
@@ -135,15 +138,16 @@ impl Arrival<'_> {
         self.octets
     }
 
-    /// How many octets [`copy_to`](Self::copy_to) writes at best: the length, rounded up to words for a short frame, since
-    /// whole words are copied quicker.
+    /// How many octets [`copy_to`](Self::copy_to) writes at best: the length, rounded up to words
+    /// for a short frame, since whole words are copied quicker.
     #[inline]
     pub fn octets_rounded(&self) -> usize {
         if self.octets <= INLINE_OCTETS { self.octets.next_multiple_of(8) } else { self.octets }
     }
 
-    /// Copies the frame out and consumes it. `to` may be shorter, then the frame is cut, or longer: then up to seven octets
-    /// behind the frame are overwritten as well. Answers how many octets of the frame `to` has now.
+    /// Copies the frame out and consumes it. `to` may be shorter, then the frame is cut, or longer:
+    /// then up to seven octets behind the frame are overwritten as well. Answers how many octets of
+    /// the frame `to` has now.
     #[inline]
     pub fn copy_to(self, to: &mut [u8]) -> usize {
         let Self { receiver, octets } = self;
@@ -167,8 +171,8 @@ impl Arrival<'_> {
 
 /// One end of a link: all that it does in memory, without the operating system.
 ///
-/// Neither of two ends trusts the other. What the other one writes can be a frame of no meaning or an error
-/// ([`Broken`]), after which the end is to be dropped; nothing else.
+/// Neither of two ends trusts the other. What the other one writes can be a frame of no meaning or
+/// an error ([`Broken`]), after which the end is to be dropped; nothing else.
 pub struct End {
     sender: Sender,
     receiver: Receiver,
@@ -224,8 +228,8 @@ impl End {
         self.sender.lane.slots()
     }
 
-    /// Puts a frame into the ring, where the other side can see it at once. [`must_wake`](Self::must_wake) tells whether it
-    /// has to be woken for that.
+    /// Puts a frame into the ring, where the other side can see it at once.
+    /// [`must_wake`](Self::must_wake) tells whether it has to be woken for that.
     ///
     /// # Errors
     /// [`SendError`]; nothing is sent.
@@ -243,8 +247,8 @@ impl End {
         Ok(())
     }
 
-    /// The same with a frame of `octets` octets in parts; what the parts lack is filled with whatever lies there, and what they
-    /// have more is cut.
+    /// The same with a frame of `octets` octets in parts; what the parts lack is filled with
+    /// whatever lies there, and what they have more is cut.
     ///
     /// # Errors
     /// [`SendError`]; nothing is sent.
@@ -285,7 +289,8 @@ impl End {
         Ok(found.map(|octets| Arrival { receiver, octets }))
     }
 
-    /// Copies the next frame out, cut to what `to` takes. Answers its length; `None` if there is none.
+    /// Copies the next frame out, cut to what `to` takes. Answers its length; `None` if there is
+    /// none.
     ///
     /// # Errors
     /// [`Broken`]: drop the link.
@@ -294,7 +299,8 @@ impl End {
         Ok(self.arrival()?.map(|arrival| arrival.copy_to(to)))
     }
 
-    /// Gives the slots of all consumed frames back. To be called once after several frames: until then the sender keeps them.
+    /// Gives the slots of all consumed frames back. To be called once after several frames: until
+    /// then the sender keeps them.
     #[inline]
     pub fn release(&mut self) {
         let receiver = &mut self.receiver;
@@ -306,18 +312,21 @@ impl End {
         }
     }
 
-    /// After frames were sent: true if the other side sleeps and is to be woken. True once only for each of its sleeps.
+    /// After frames were sent: true if the other side sleeps and is to be woken. True once only for
+    /// each of its sleeps.
     #[inline]
     pub fn must_wake(&mut self) -> bool {
         if !core::mem::take(&mut self.unflushed) {
             return false;
         }
-        // An exchange on either side puts both in one order: if it comes before the sleeper's, the sleeper's look into
-        // the ring sees the frame; if after, this one sees that it sleeps. The line stays with the sender while nobody sleeps.
+        // An exchange on either side puts both in one order: if it comes before the sleeper's, the
+        // sleeper's look into the ring sees the frame; if after, this one sees that it sleeps. The
+        // line stays with the sender while nobody sleeps.
         self.peer.state().swap(AWAKE, Ordering::AcqRel) == ASLEEP
     }
 
-    /// Tells the other side that this one is about to sleep. False if it must not: a frame, or something impossible, is there.
+    /// Tells the other side that this one is about to sleep. False if it must not: a frame, or
+    /// something impossible, is there.
     #[must_use]
     pub fn doze(&mut self) -> bool {
         self.release();
@@ -334,20 +343,22 @@ impl End {
         self.own.state().store(AWAKE, Ordering::Relaxed);
     }
 
-    /// Tells the other side on which processors this one may run, a bit each; 0 if that cannot be said in 64 bits.
+    /// Tells the other side on which processors this one may run, a bit each; 0 if that cannot be
+    /// said in 64 bits.
     pub fn set_processors(&mut self, mask: u64) {
         self.processors = mask;
         self.own.processors().store(mask, Ordering::Relaxed);
     }
 
-    /// True if both sides can only ever run on one and the same processor, as far as they have said: then whoever spins keeps
-    /// the other from answering.
+    /// True if both sides can only ever run on one and the same processor, as far as they have
+    /// said: then whoever spins keeps the other from answering.
     pub fn shares_processor(&self) -> bool {
         let own = self.processors;
         own.count_ones() == 1 && own == self.peer.processors().load(Ordering::Relaxed)
     }
 
-    /// Writes a word anywhere in the shared memory, as a hostile peer can: for tests of the other end.
+    /// Writes a word anywhere in the shared memory, as a hostile peer can: for tests of the other
+    /// end.
     pub fn poke(&self, at: usize, value: u64) {
         self.sender.lane.poke(at, value);
     }

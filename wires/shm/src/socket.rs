@@ -14,7 +14,8 @@ use rustix::net::{
 
 /// Descriptors that go with one message at most.
 const DESCRIPTORS_MAX: usize = 2;
-/// Descriptors that may come with one message (`SCM_MAX_FD`, unix(7)): what is not taken the system closes while we wait.
+/// Descriptors that may come with one message (`SCM_MAX_FD`, unix(7)): what is not taken the system
+/// closes while we wait.
 const DESCRIPTORS_CAME_MAX: usize = 253;
 
 /// A new socket that keeps messages apart and never waits.

@@ -1,7 +1,8 @@
 //! A small Ethernet switch for more than two parties at one socket.
 //!
-//! Each party has memory of its own with the switch and none with the others, so no party can reach another but by
-//! frames. A frame is copied out of its sender's ring once, looked at, and copied into the ring of each receiver.
+//! Each party has memory of its own with the switch and none with the others, so no party can reach
+//! another but by frames. A frame is copied out of its sender's ring once, looked at, and copied
+//! into the ring of each receiver.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -19,10 +20,11 @@ use crate::ring::SendError;
 
 /// Most ports of a switch.
 pub const PORTS_MAX: usize = 256;
-/// Addresses that are known of one port, at most; the one heard longest ago gives way. The bound is per port, so that no party
-/// can make the switch forget the others' addresses.
+/// Addresses that are known of one port, at most; the one heard longest ago gives way. The bound is
+/// per port, so that no party can make the switch forget the others' addresses.
 pub const ADDRESSES_A_PORT: usize = 64;
-/// How long an address is known without being heard (the default of IEEE 802.1Q-2018, section 8.8.3).
+/// How long an address is known without being heard (the default of IEEE 802.1Q-2018, section
+/// 8.8.3).
 pub const AGEING: Duration = Duration::from_secs(300);
 /// Frames taken from one port before the next one has its turn.
 const BUDGET: usize = 64;
@@ -66,7 +68,8 @@ pub struct SwitchCounters {
     pub broken: u64,
     /// Parties that were refused: no port left, or a hello that will not do.
     pub refused: u64,
-    /// Frames that went to all other ports: for everybody, for a group, or for an address that is not known.
+    /// Frames that went to all other ports: for everybody, for a group, or for an address that is
+    /// not known.
     pub flooded: u64,
 }
 
@@ -79,10 +82,11 @@ struct Port {
     last_frames: Option<u32>,
 }
 
-/// A learning switch. Parties come and go by themselves; each `shm` wire that names its path is one.
+/// A learning switch. Parties come and go by themselves; each `shm` wire that names its path is
+/// one.
 ///
-/// An address belongs to the port that used it first until that party goes or is silent for [`AGEING`]: no party can
-/// take frames from another by using its address.
+/// An address belongs to the port that used it first until that party goes or is silent for
+/// [`AGEING`]: no party can take frames from another by using its address.
 pub struct Switch {
     listener: Listener,
     options: Options,

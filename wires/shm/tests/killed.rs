@@ -1,7 +1,8 @@
-//! Two processes at one path, of which one is killed again and again: the other says so, carries on, and loses nothing
-//! that it would miss in the end.
+//! Two processes at one path, of which one is killed again and again: the other says so, carries
+//! on, and loses nothing that it would miss in the end.
 //!
-//! Each party is this test program started anew. `XK_SHM_ROUNDS` sets how often one is killed; 10 is the default.
+//! Each party is this test program started anew. `XK_SHM_ROUNDS` sets how often one is killed; 10
+//! is the default.
 
 use std::cell::Cell;
 use std::io::{BufRead, BufReader, Write};
@@ -26,7 +27,8 @@ const EVERY: Duration = Duration::from_millis(2);
 /// More than any step needs, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Asks the other party now and then, answers it, and says when it got its first answer over a link.
+/// Asks the other party now and then, answers it, and says when it got its first answer over a
+/// link.
 struct Party {
     wire: ProtocolRef,
     session: Cell<Option<SessionRef>>,

@@ -1,4 +1,5 @@
-//! The wire between a kernel and another program's link: the laws of wires, and peers that come, go and misbehave.
+//! The wire between a kernel and another program's link: the laws of wires, and peers that come, go
+//! and misbehave.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;

@@ -123,7 +123,8 @@ impl LinkConfig {
     /// A link as parameters checked against [`LINK_PARAMETERS`] and [`LINK_BLOCKS`] describe it.
     ///
     /// # Errors
-    /// [`BuildError::Param`] if a value does not do: an unknown kind, a partition that ends before it begins.
+    /// [`BuildError::Param`] if a value does not do: an unknown kind, a partition that ends before
+    /// it begins.
     pub fn from_params(name: &str, params: &Params) -> Result<Self, BuildError> {
         let kind = params.text("kind").map_or(Some(LinkKind::default()), LinkKind::from_word);
         let kind = kind.ok_or_else(|| wrong("kind", 0, "hub, switch or pointtopoint"))?;

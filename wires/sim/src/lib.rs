@@ -14,29 +14,34 @@
 //! Nothing.
 //!
 //! # Behaviour
-//! A [`World`] holds hosts, each a kernel, and a [`Network`] of links between them. It knows no clock: time jumps from one
-//! event to the next, and one seed replays a run to the bit, captures included.
+//! A [`World`] holds hosts, each a kernel, and a [`Network`] of links between them. It knows no
+//! clock: time jumps from one event to the next, and one seed replays a run to the bit, captures
+//! included.
 //!
-//! A link is one of three kinds. All carry a frame of `n` octets in `8 n / rate` seconds, without preamble, gap and check
-//! sequence, or in no time if they have no rate; a frame that waits for its turn takes one of the port's `queue` places, and
-//! if there is none it is dropped and counted as "queue full".
+//! A link is one of three kinds. All carry a frame of `n` octets in `8 n / rate` seconds, without
+//! preamble, gap and check sequence, or in no time if they have no rate; a frame that waits for its
+//! turn takes one of the port's `queue` places, and if there is none it is dropped and counted as
+//! "queue full".
 //!
-//! - `switch`: every port is a full-duplex line to a switch, which stores each frame, learns where its source is (at most
-//!   `addresses` stations, for `ageing`), and sends it out of the destination's port, or of all others if it knows none or
-//!   the destination is a group. At each port out, frames wait for their turn again.
-//! - `hub`: one medium for all; one frame at a time, first come first served. Everybody else hears it.
+//! - `switch`: every port is a full-duplex line to a switch, which stores each frame, learns where
+//!   its source is (at most `addresses` stations, for `ageing`), and sends it out of the
+//!   destination's port, or of all others if it knows none or the destination is a group. At each
+//!   port out, frames wait for their turn again.
+//! - `hub`: one medium for all; one frame at a time, first come first served. Everybody else hears
+//!   it.
 //! - `pointtopoint`: two ports, one line each way.
 //!
-//! A frame arrives `delay` after its last bit was sent. Then chance decides, for each receiver: a partition in force, `loss`,
-//! `corrupt` (one bit flipped, in a private copy), `duplicate`, and a later delivery by `jitter` (an even share of it, each time
-//! anew, so frames may overtake) and `reorder` (a share of the frames comes `reorder_delay` later). All of it
-//! comes from one stream of random numbers per link, which depends on the seed and the link's name alone.
+//! A frame arrives `delay` after its last bit was sent. Then chance decides, for each receiver: a
+//! partition in force, `loss`, `corrupt` (one bit flipped, in a private copy), `duplicate`, and a
+//! later delivery by `jitter` (an even share of it, each time anew, so frames may overtake) and
+//! `reorder` (a share of the frames comes `reorder_delay` later). All of it comes from one stream
+//! of random numbers per link, which depends on the seed and the link's name alone.
 //!
 //! Attributes do not cross a link, buffers do: no octet is copied.
 //!
 //! # Control
-//! Answers `max-packet` and `opt-packet` (MTU and Ethernet header), `my-ether`, `link-type` (1), `join-group` (it takes all
-//! groups), `list-sessions`.
+//! Answers `max-packet` and `opt-packet` (MTU and Ethernet header), `my-ether`, `link-type` (1),
+//! `join-group` (it takes all groups), `list-sessions`.
 //!
 //! # Example
 //! ```kdl

@@ -19,8 +19,8 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// Gives a frame its turn on a line that is free at `free_at`: when its last bit leaves. `None` if as many as `max` wait
-    /// behind the one that is being sent.
+    /// Gives a frame its turn on a line that is free at `free_at`: when its last bit leaves. `None`
+    /// if as many as `max` wait behind the one that is being sent.
     pub(crate) fn take_turn(
         &mut self,
         now: Time,

@@ -13,7 +13,8 @@ use xk_core::random::Random;
 /// Octets of an Ethernet header, which the MTU leaves out.
 pub(crate) const HEADER_OCTETS: usize = 14;
 
-/// What every frame needs comes first and in this order: with thousands of links each line of memory is a miss.
+/// What every frame needs comes first and in this order: with thousands of links each line of
+/// memory is a miss.
 #[repr(C, align(64))]
 pub(crate) struct Link {
     kind: LinkKind,
@@ -87,7 +88,8 @@ impl Link {
         self.config.mtu_octets.saturating_add(HEADER_OCTETS)
     }
 
-    /// When a frame that a host sends now arrives at the other side; `None` if the port's queue is full.
+    /// When a frame that a host sends now arrives at the other side; `None` if the port's queue is
+    /// full.
     pub(crate) fn send(&mut self, now: Time, ends: &mut Ends, octets: usize) -> Option<Time> {
         let Some(rate) = self.rate_bit_s else {
             return Some(now + self.delay);
@@ -101,8 +103,8 @@ impl Link {
         Some(departure + self.delay)
     }
 
-    /// When a frame that the link has now reaches a receiver: at once, but out of a switch when its turn has come; `None` if
-    /// the port's queue is full.
+    /// When a frame that the link has now reaches a receiver: at once, but out of a switch when its
+    /// turn has come; `None` if the port's queue is full.
     pub(crate) fn leave(&self, now: Time, ends: &mut Ends, octets: usize) -> Option<Time> {
         match (self.kind, self.rate_bit_s) {
             (LinkKind::Switch, Some(rate)) => {

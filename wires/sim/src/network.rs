@@ -129,7 +129,8 @@ pub(crate) struct Spreading {
     message: Option<Message>,
     from: PortId,
     link: u32,
-    /// The receiver that the frame goes to, if a switch knows; else the place of the next one on the link.
+    /// The receiver that the frame goes to, if a switch knows; else the place of the next one on
+    /// the link.
     to: Target,
     /// A second delivery to the same port.
     again: Option<(PortId, Message)>,
@@ -140,7 +141,8 @@ enum Target {
     All(usize),
 }
 
-/// A stable number for a name (64-bit FNV-1a), so that chance does not depend on the order of links and hosts.
+/// A stable number for a name (64-bit FNV-1a), so that chance does not depend on the order of links
+/// and hosts.
 pub(crate) fn label(kind: &str, name: &str) -> u64 {
     let octets = kind.bytes().chain([b':']).chain(name.bytes());
     octets.fold(0xcbf2_9ce4_8422_2325, |hash, octet| {
@@ -149,7 +151,8 @@ pub(crate) fn label(kind: &str, name: &str) -> u64 {
 }
 
 impl Network {
-    /// A network without links. All chance comes from `seed`; damaged frames are copied into `pool`.
+    /// A network without links. All chance comes from `seed`; damaged frames are copied into
+    /// `pool`.
     pub fn new(seed: u64, pool: Pool) -> Rc<Self> {
         let state = State {
             links: Vec::new(),
@@ -262,7 +265,8 @@ impl Network {
         drop(interface);
     }
 
-    /// Takes every interface of a host down, and forgets that it had any: what it attaches next has the addresses of the first.
+    /// Takes every interface of a host down, and forgets that it had any: what it attaches next has
+    /// the addresses of the first.
     pub(crate) fn detach_host(&self, host: HostId) {
         let ports = {
             let mut state = self.state.borrow_mut();
@@ -314,7 +318,8 @@ impl Network {
         Ok(())
     }
 
-    /// The octets of a message alone: attributes do not cross a link. The message, if the pool is exhausted.
+    /// The octets of a message alone: attributes do not cross a link. The message, if the pool is
+    /// exhausted.
     fn without_attributes(&self, message: Message) -> Result<Message, Message> {
         if !message.has_attributes() {
             return Ok(message);
@@ -376,7 +381,8 @@ impl Network {
         }
     }
 
-    /// The next receiver of an arrived frame, and what it gets. Deliveries that come later are put back into the queue.
+    /// The next receiver of an arrived frame, and what it gets. Deliveries that come later are put
+    /// back into the queue.
     pub(crate) fn spread(
         &self,
         spreading: &mut Spreading,
@@ -440,7 +446,8 @@ impl State {
         }
     }
 
-    /// Lets chance and the switch's port decide about one delivery. Answers it if it happens at once.
+    /// Lets chance and the switch's port decide about one delivery. Answers it if it happens at
+    /// once.
     fn decide(
         &mut self,
         pool: &Pool,

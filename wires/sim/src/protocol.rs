@@ -12,7 +12,8 @@ use xk_kit::anchor::{Anchor, Anchored, ETHERNET};
 use xk_kit::control::{JoinGroup, MyEther};
 use xk_kit::wire_end::WireEnd;
 
-/// Which host of the world a kernel is; put beside the kernel by [`World::add_host`](crate::World::add_host).
+/// Which host of the world a kernel is; put beside the kernel by
+/// [`World::add_host`](crate::World::add_host).
 #[derive(Debug)]
 pub struct HostSeat {
     /// Its number.
@@ -21,7 +22,8 @@ pub struct HostSeat {
     pub name: Rc<str>,
 }
 
-/// What the wire, its session and the network know of one interface; what every frame needs comes first.
+/// What the wire, its session and the network know of one interface; what every frame needs comes
+/// first.
 #[repr(C)]
 pub(crate) struct SimPort {
     /// Its port, while it is attached.
@@ -66,7 +68,8 @@ impl SimPort {
         let (port, ordinal) = attached.map_err(|_| OpenError::Full)?;
         if self.address.get() == EthAddr::ZERO {
             let [a, b, c, d] = seat.id.0.wrapping_add(1).to_be_bytes();
-            // Locally administered, one station: IEEE 802-2014 section 8.2.2. 64 interfaces a host are told apart.
+            // Locally administered, one station: IEEE 802-2014 section 8.2.2. 64 interfaces a host
+            // are told apart.
             self.address.set(EthAddr([(ordinal << 2) | 2, 0, a, b, c, d]));
         }
         self.id.set(Some(port));

@@ -60,8 +60,9 @@ impl PartialEq for Event {
 
 impl Eq for Event {}
 
-/// A queue by time. Links of one delay and rate give times that mostly grow, so most events go behind the last one of
-/// a *lane*, a run in order, at constant cost and with neighbours in memory; what fits behind none goes into a heap.
+/// A queue by time. Links of one delay and rate give times that mostly grow, so most events go
+/// behind the last one of a *lane*, a run in order, at constant cost and with neighbours in memory;
+/// what fits behind none goes into a heap.
 #[derive(Default)]
 pub(crate) struct Queue {
     lanes: [VecDeque<Event>; LANES],
@@ -100,7 +101,8 @@ impl Queue {
         }
     }
 
-    /// The lane whose last event is the closest before `at`; an empty one, or the heap, if there is none.
+    /// The lane whose last event is the closest before `at`; an empty one, or the heap, if there is
+    /// none.
     fn lane_for(&self, at: Time) -> usize {
         let mut best = HEAP;
         let mut best_at = None;
@@ -140,7 +142,8 @@ mod tests {
     use xk_core::message::PoolConfig;
     use xk_core::random::Random;
 
-    /// Whatever is pushed in whatever order comes out by time, and by the order of pushing where times are equal.
+    /// Whatever is pushed in whatever order comes out by time, and by the order of pushing where
+    /// times are equal.
     #[test]
     fn events_come_in_the_order_of_time_and_of_pushing() {
         let pool = Pool::new(&PoolConfig::default()).unwrap();

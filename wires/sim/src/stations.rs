@@ -40,7 +40,8 @@ impl Stations {
         Some(*hint as usize)
     }
 
-    /// Notes where a station is. False if the table is full; group addresses are no stations (section 7.8).
+    /// Notes where a station is. False if the table is full; group addresses are no stations
+    /// (section 7.8).
     pub(crate) fn learn(
         &mut self,
         now: Time,

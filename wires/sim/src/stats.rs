@@ -19,7 +19,8 @@ pub struct LinkStats {
     pub corrupted: u64,
     /// Deliveries that a partition prevented.
     pub partitioned: u64,
-    /// Frames dropped because a port's queue was full: on the way into the link, or out of a switch.
+    /// Frames dropped because a port's queue was full: on the way into the link, or out of a
+    /// switch.
     pub queue_full: u64,
     /// Frames dropped because too many were in flight in the whole network.
     pub in_flight_full: u64,

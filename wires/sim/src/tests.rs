@@ -24,7 +24,8 @@ const ALL: u8 = 0xff;
 /// What a station has seen: when, and the first 16 octets.
 type Log = Rc<RefCell<Vec<(u64, Vec<u8>)>>>;
 
-/// A protocol that opens its wire, notes what comes, and answers each frame with `answers` hops left.
+/// A protocol that opens its wire, notes what comes, and answers each frame with `answers` hops
+/// left.
 struct Station {
     lower: ProtocolRef,
     session: RefCell<Option<SessionRef>>,

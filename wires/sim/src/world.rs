@@ -71,7 +71,8 @@ struct Host {
     kernel: Rc<Kernel>,
     /// When the host is woken for its timers; `MAX` for never.
     wake_at: Time,
-    /// Nothing can wait on it and it has no wires of other kinds: it needs no loop. False before its first run.
+    /// Nothing can wait on it and it has no wires of other kinds: it needs no loop. False before
+    /// its first run.
     is_plain: bool,
     inbox: Inbox,
     /// What the shepherds run.
@@ -91,7 +92,8 @@ struct Watcher {
 
 /// Hosts on a simulated network, in virtual time, on one thread.
 ///
-/// What happens at one time happens in this order: arrivals as they were scheduled, then timers by the number of the host.
+/// What happens at one time happens in this order: arrivals as they were scheduled, then timers by
+/// the number of the host.
 pub struct World {
     network: Rc<Network>,
     pool: Pool,
@@ -128,10 +130,11 @@ impl World {
         &self.network
     }
 
-    /// What the next kernel of the host `name` is to be made of: the common pool, and a seed that depends on the world's, the
-    /// name and how often the host was built before.
+    /// What the next kernel of the host `name` is to be made of: the common pool, and a seed that
+    /// depends on the world's, the name and how often the host was built before.
     pub fn host_config(&self, name: &str, shepherds: Shepherds, timers_max: usize) -> Config {
-        // The next boot of a host has other chance, and another name to its peers, than the one before.
+        // The next boot of a host has other chance, and another name to its peers, than the one
+        // before.
         let boot = self.find(name).and_then(|id| self.hosts.get(id.0 as usize));
         let random = self.chance.fork(label("host", name));
         Config {
@@ -145,8 +148,8 @@ impl World {
         }
     }
 
-    /// Adds a host and tells its kernel of the network and its place in the world. Its graph may be built before (if the
-    /// network was put beside the kernel) or after; it is to be started after.
+    /// Adds a host and tells its kernel of the network and its place in the world. Its graph may be
+    /// built before (if the network was put beside the kernel) or after; it is to be started after.
     pub fn add_host(&mut self, name: &str, kernel: impl Into<Rc<Kernel>>) -> HostId {
         let id = HostId(self.hosts.len() as u32);
         let name: Rc<str> = name.into();
@@ -187,8 +190,8 @@ impl World {
         Ok(())
     }
 
-    /// The kernel of a host. After calling into it from outside, [`World::enter`] is what makes the world see new timers at
-    /// once; every run looks at all hosts when it begins.
+    /// The kernel of a host. After calling into it from outside, [`World::enter`] is what makes the
+    /// world see new timers at once; every run looks at all hosts when it begins.
     pub fn kernel(&self, host: HostId) -> Option<&Rc<Kernel>> {
         self.hosts.get(host.0 as usize).map(|h| &h.kernel)
     }
@@ -243,7 +246,8 @@ impl World {
         }
     }
 
-    /// Does something on a host now, outside of any shepherd: what must wait does not. `None` if there is no such host.
+    /// Does something on a host now, outside of any shepherd: what must wait does not. `None` if
+    /// there is no such host.
     pub fn enter<R>(&mut self, host: HostId, what: impl FnOnce(&Kernel) -> R) -> Option<R> {
         let at = host.0 as usize;
         let found = self.hosts.get_mut(at)?;
@@ -257,7 +261,8 @@ impl World {
         Some(result)
     }
 
-    /// Does something on a host now, on one of its shepherds, where it may block. False if there is no such host.
+    /// Does something on a host now, on one of its shepherds, where it may block. False if there is
+    /// no such host.
     pub fn spawn(&mut self, host: HostId, what: impl FnOnce(&Kernel) + 'static) -> bool {
         let at = host.0 as usize;
         let Some(found) = self.hosts.get(at) else {
@@ -284,7 +289,8 @@ impl World {
         self.run(limit, false)
     }
 
-    /// Runs until every anchor that can be asked for a [`Report`] says that it has finished, at most up to `limit`.
+    /// Runs until every anchor that can be asked for a [`Report`] says that it has finished, at
+    /// most up to `limit`.
     pub fn run_until_finished(&mut self, limit: Time) -> Ended {
         self.run(limit, true)
     }
@@ -303,7 +309,8 @@ impl World {
             match self.next_event() {
                 None if finish && self.all_finished() => return Ended::Finished,
                 None => return Ended::Idle,
-                // Before a pause it is looked as well, so that nobody waits for what comes after it.
+                // Before a pause it is looked as well, so that nobody waits for what comes after
+                // it.
                 Some(at) if finish && at.since(self.now) >= PAUSE && self.all_finished() => {
                     return Ended::Finished;
                 }
@@ -501,7 +508,8 @@ fn body(
 ) -> Rc<dyn Fn() -> Flow> {
     Rc::new(move || {
         let shepherds = kernel.shepherds();
-        // Who blocked on the way no longer leads the loop and leaves; without switching, nobody ever blocks.
+        // Who blocked on the way no longer leads the loop and leaves; without switching, nobody
+        // ever blocks.
         let leads = || shepherds.current().is_none() || shepherds.on_loop();
         loop {
             let next = inbox.borrow_mut().pop_front();

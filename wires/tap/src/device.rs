@@ -15,12 +15,15 @@ use crate::error::TapError;
 const DRIVER: &str = "/dev/net/tun";
 /// Octets of an Ethernet header with one VLAN tag (IEEE 802.3, 802.1Q).
 const HEADER_OCTETS_MAX: usize = 18;
-/// The smallest and largest MTU that Linux gives a TAP device (`ETH_MIN_MTU`, and `MAX_MTU` of `drivers/net/tun.c`).
+/// The smallest and largest MTU that Linux gives a TAP device (`ETH_MIN_MTU`, and `MAX_MTU` of
+/// `drivers/net/tun.c`).
 pub(crate) const MTU_MIN: usize = 68;
 pub(crate) const MTU_MAX: usize = 65_521;
-/// The most parts that a frame is read into, with the header in front and what shows that it is too long.
+/// The most parts that a frame is read into, with the header in front and what shows that it is too
+/// long.
 const PARTS_MAX: usize = 16;
-/// How many frames too long for the caller are passed over in one call, so that a flood of them cannot hold it.
+/// How many frames too long for the caller are passed over in one call, so that a flood of them
+/// cannot hold it.
 const OVERSIZED_AT_ONCE: usize = 64;
 
 /// How a device is opened and set up.
@@ -36,11 +39,12 @@ pub struct Options {
     pub mtu: Option<usize>,
     /// Bring the host's end up. A device that is down carries nothing.
     pub up: bool,
-    /// Leave transport checksums open where the receiver knows: frames from the host may have them open, and those given
-    /// to it may. See [`TapDevice::receive_noted`] and [`TapDevice::transmit_noted`].
+    /// Leave transport checksums open where the receiver knows: frames from the host may have them
+    /// open, and those given to it may. See [`TapDevice::receive_noted`] and
+    /// [`TapDevice::transmit_noted`].
     pub offload: bool,
-    /// With `offload`: the host may give frames that stand for runs of TCP segments ([`Note::Run`]), of up to
-    /// [`RUN_OCTETS_MAX`] octets. Given to it they may be all the same.
+    /// With `offload`: the host may give frames that stand for runs of TCP segments
+    /// ([`Note::Run`]), of up to [`RUN_OCTETS_MAX`] octets. Given to it they may be all the same.
     pub runs: bool,
 }
 
@@ -87,15 +91,18 @@ pub enum Note {
         header_octets: u16,
         /// Octets of payload in each segment but the last.
         segment_octets: u16,
-        /// The first segment alone says that the sender has reduced its window (RFC 3168, section 6.1.2).
+        /// The first segment alone says that the sender has reduced its window (RFC 3168, section
+        /// 6.1.2).
         reduced: bool,
     },
 }
 
-/// Octets of the longest frame that stands for a run of segments: an IPv4 packet of any length behind its header.
+/// Octets of the longest frame that stands for a run of segments: an IPv4 packet of any length
+/// behind its header.
 pub const RUN_OCTETS_MAX: usize = u16::MAX as usize + HEADER_OCTETS_MAX;
 
-/// Of a header in front of a frame: the checksum is open; it is verified (Virtio 1.2, section 5.1.6).
+/// Of a header in front of a frame: the checksum is open; it is verified (Virtio 1.2, section
+/// 5.1.6).
 const NEEDS_SUM: u8 = 1;
 const SUM_VALID: u8 = 2;
 /// What kind of run it stands for: TCP over IPv4; its first segment has the flag CWR.
@@ -157,7 +164,8 @@ pub struct TapDevice {
 }
 
 impl TapDevice {
-    /// Opens the device `name` and sets it up. An empty name, together with [`Options::create`], lets the system choose one.
+    /// Opens the device `name` and sets it up. An empty name, together with [`Options::create`],
+    /// lets the system choose one.
     ///
     /// # Errors
     /// [`TapError`], each with a remedy in its text.
@@ -217,8 +225,9 @@ impl TapDevice {
         self.host_hardware_address
     }
 
-    /// A hardware address for the graph's end: the host's with its last bit turned over, marked as locally administered and
-    /// as no group (IEEE 802, section 8.2). The same device gives the same address.
+    /// A hardware address for the graph's end: the host's with its last bit turned over, marked as
+    /// locally administered and as no group (IEEE 802, section 8.2). The same device gives the same
+    /// address.
     #[must_use]
     pub fn hardware_address(&self) -> [u8; 6] {
         let [first, b, c, d, e, last] = self.host_hardware_address;
@@ -237,8 +246,8 @@ impl TapDevice {
         self.noted
     }
 
-    /// Takes the next frame that the host sent; `None` when there is none now. With [`Options::offload`] its checksum may
-    /// be open: [`TapDevice::receive_noted`] tells.
+    /// Takes the next frame that the host sent; `None` when there is none now. With
+    /// [`Options::offload`] its checksum may be open: [`TapDevice::receive_noted`] tells.
     ///
     /// # Errors
     /// The device is gone or failed.
@@ -259,7 +268,8 @@ impl TapDevice {
     /// # Errors
     /// The device is gone or failed, or there are too many parts (`InvalidInput`).
     pub fn receive_parts(&mut self, frame: &mut [&mut [u8]]) -> io::Result<Option<(usize, Note)>> {
-        // The driver cuts a long frame without a word; one octet behind the caller's buffer shows it.
+        // The driver cuts a long frame without a word; one octet behind the caller's buffer shows
+        // it.
         let room = frame.iter().map(|part| part.len()).sum::<usize>();
         let mut spill = [0];
         if frame.len() + 2 > PARTS_MAX {
@@ -293,8 +303,8 @@ impl TapDevice {
     /// [`Self::frame_octets_max`], in at most 1024 parts.
     ///
     /// # Errors
-    /// The frame is too short, too long or in too many parts (`InvalidInput`), or the host's end is down (`EIO`), or the
-    /// device is gone.
+    /// The frame is too short, too long or in too many parts (`InvalidInput`), or the host's end is
+    /// down (`EIO`), or the device is gone.
     pub fn transmit(&mut self, parts: &[IoSlice<'_>]) -> io::Result<Transmitted> {
         let octets_max = self.frame_octets_max();
         if !self.noted {
@@ -306,11 +316,12 @@ impl TapDevice {
         self.write(&all, NOTE_OCTETS + octets_max)
     }
 
-    /// The same with [`Options::offload`]: `note` tells what is left open, and the first of the parts is empty, for the
-    /// header that says so. Without, [`Note::Nothing`] alone is possible.
+    /// The same with [`Options::offload`]: `note` tells what is left open, and the first of the
+    /// parts is empty, for the header that says so. Without, [`Note::Nothing`] alone is possible.
     ///
     /// # Errors
-    /// As for [`TapDevice::transmit`]; also if something is left open that the host is not told of (`InvalidInput`).
+    /// As for [`TapDevice::transmit`]; also if something is left open that the host is not told of
+    /// (`InvalidInput`).
     pub fn transmit_noted<'a>(
         &mut self,
         parts: &mut [IoSlice<'a>],
@@ -359,7 +370,8 @@ impl TapDevice {
         &self.tun
     }
 
-    /// Brings the device into the state asked for. What is so already is left alone: that needs no privilege.
+    /// Brings the device into the state asked for. What is so already is left alone: that needs no
+    /// privilege.
     fn set_up(&self, socket: BorrowedFd<'_>, options: &Options) -> Result<(), TapError> {
         let name = &self.name;
         if options.offload {
@@ -465,7 +477,8 @@ fn attach_error(name: &str, source: io::Error) -> TapError {
     let name = name.to_owned();
     match source.kind() {
         io::ErrorKind::ResourceBusy => TapError::Busy { name, source },
-        // The name is valid, so it is taken by an interface of another kind, or by a device of this kind with other flags.
+        // The name is valid, so it is taken by an interface of another kind, or by a device of this
+        // kind with other flags.
         io::ErrorKind::InvalidInput => TapError::NotTap { name, source },
         _ => {
             let remedy = format!("sudo ip tuntap add dev {name} mode tap user $USER");

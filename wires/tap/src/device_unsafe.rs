@@ -1,4 +1,5 @@
-//! The system calls that rustix lacks: `TUNSETIFF`, and reading and setting an interface's properties.
+//! The system calls that rustix lacks: `TUNSETIFF`, and reading and setting an interface's
+//! properties.
 //!
 //! Source: Linux `include/uapi/linux/if_tun.h`, netdevice(7).
 
@@ -9,8 +10,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use libc::ifreq;
 use rustix::ioctl::{IntegerSetter, Opcode, Setter, Updater, ioctl};
 
-/// Attaches an opened `/dev/net/tun` to the TAP device `name`, which is made if there is none. An empty name lets the system
-/// choose. With `headers` each frame has a [`NOTE_OCTETS`] header in front. Gives the device's name.
+/// Attaches an opened `/dev/net/tun` to the TAP device `name`, which is made if there is none. An
+/// empty name lets the system choose. With `headers` each frame has a [`NOTE_OCTETS`] header in
+/// front. Gives the device's name.
 pub(crate) fn attach(tun: BorrowedFd<'_>, name: &str, headers: bool) -> io::Result<String> {
     let mut request = request(name)?;
     let noted = if headers { libc::IFF_VNET_HDR } else { 0 };
@@ -26,7 +28,8 @@ pub(crate) fn attach(tun: BorrowedFd<'_>, name: &str, headers: bool) -> io::Resu
     Ok(String::from_utf8_lossy(&octets).into_owned())
 }
 
-/// Octets of the header in front of a frame: `struct virtio_net_hdr` of `include/uapi/linux/virtio_net.h`.
+/// Octets of the header in front of a frame: `struct virtio_net_hdr` of
+/// `include/uapi/linux/virtio_net.h`.
 pub const NOTE_OCTETS: usize = 10;
 
 /// Sets the length of the headers in front of frames.
@@ -37,7 +40,8 @@ pub(crate) fn set_header_octets(tun: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the host may give frames whose transport checksum nobody has computed, and such that stand for runs of TCP segments.
+/// Whether the host may give frames whose transport checksum nobody has computed, and such that
+/// stand for runs of TCP segments.
 pub(crate) fn set_offloads(tun: BorrowedFd<'_>, checksums: bool, runs: bool) -> io::Result<()> {
     let mut offloads = if checksums { libc::TUN_F_CSUM } else { 0 };
     if checksums && runs {
@@ -131,7 +135,8 @@ pub(crate) fn set_address(
 
 /// Asks a question about, or a change of, the interface named in `request`.
 fn ask<const OPCODE: Opcode>(socket: impl AsFd, mut request: ifreq) -> io::Result<ifreq> {
-    // SAFETY: every caller's code is one of netdevice(7), and all of these take and give one `ifreq` without pointers.
+    // SAFETY: every caller's code is one of netdevice(7), and all of these take and give one
+    // `ifreq` without pointers.
     unsafe { ioctl(socket, Updater::<OPCODE, ifreq>::new(&mut request)) }?;
     Ok(request)
 }
@@ -164,7 +169,8 @@ fn with_ipv4(name: &str, address: Ipv4Addr) -> io::Result<ifreq> {
 
 /// The IPv4 address in an answer that holds a `sockaddr_in`.
 fn ipv4(answer: &ifreq) -> Ipv4Addr {
-    // SAFETY: the callers' questions are answered in `ifru_addr`, and any octets are a valid `sockaddr`.
+    // SAFETY: the callers' questions are answered in `ifru_addr`, and any octets are a valid
+    // `sockaddr`.
     let [_, _, a, b, c, d, ..] =
         unsafe { answer.ifr_ifru.ifru_addr }.sa_data.map(|octet| octet as u8);
     Ipv4Addr::new(a, b, c, d)

@@ -1,5 +1,6 @@
 //! # Synopsis
-//! `tap` — a TAP device: the graph becomes a machine on an Ethernet whose other machine is the host.
+//! `tap` — a TAP device: the graph becomes a machine on an Ethernet whose other machine is the
+//! host.
 //!
 //! # Realm
 //! wire (an anchor)
@@ -14,23 +15,27 @@
 //! Nothing.
 //!
 //! # Behaviour
-//! The device is made if there is none, and goes with the program then. Its other end is an interface of the host with a
-//! hardware address of its own; `host_address` gives it an IPv4 address. Frames are Ethernet II without preamble, padding and
-//! check sequence. Since the host's memory is all that is between, transport checksums stay open both ways (virtio-net header,
-//! `TUN_F_CSUM`): UDP sums neither what it sends nor what it gets, and who captures on the host sees them open. What goes on
-//! over another wire is completed there. Runs of TCP segments, too, pass as one frame of up to 64 KiB both ways (`TUN_F_TSO4`).
-//! `offload=#false` has all checksums complete, and all segments single, both ways.
+//! The device is made if there is none, and goes with the program then. Its other end is an
+//! interface of the host with a hardware address of its own; `host_address` gives it an IPv4
+//! address. Frames are Ethernet II without preamble, padding and check sequence. Since the host's
+//! memory is all that is between, transport checksums stay open both ways (virtio-net header,
+//! `TUN_F_CSUM`): UDP sums neither what it sends nor what it gets, and who captures on the host
+//! sees them open. What goes on over another wire is completed there. Runs of TCP segments, too,
+//! pass as one frame of up to 64 KiB both ways (`TUN_F_TSO4`). `offload=#false` has all checksums
+//! complete, and all segments single, both ways.
 //!
-//! Frames are read straight into message memory and written straight from it. A frame that the host has no room for waits among
-//! at most 256, then is dropped as "device full". Frames longer than the MTU allows are counted as "lost in device", never cut.
-//! What the system refuses is counted as "device error"; the wire goes on.
+//! Frames are read straight into message memory and written straight from it. A frame that the host
+//! has no room for waits among at most 256, then is dropped as "device full". Frames longer than
+//! the MTU allows are counted as "lost in device", never cut. What the system refuses is counted as
+//! "device error"; the wire goes on.
 //!
-//! Making a device, or changing one, needs `CAP_NET_ADMIN`; opening one that somebody made for this user needs nothing. What is
-//! already as asked is not set again, so that `sudo ip tuntap add dev xk0 mode tap user $USER` and a few `ip` commands, once,
-//! let every later run do without. Each error names the command for its case.
+//! Making a device, or changing one, needs `CAP_NET_ADMIN`; opening one that somebody made for this
+//! user needs nothing. What is already as asked is not set again, so that
+//! `sudo ip tuntap add dev xk0 mode tap user $USER` and a few `ip` commands, once, let every later
+//! run do without. Each error names the command for its case.
 //!
-//! Programs may use the device without a graph, as [`TapDevice`]: [`TapDevice::receive`] takes a frame that the host sent,
-//! [`TapDevice::transmit`] gives the host one, and neither blocks.
+//! Programs may use the device without a graph, as [`TapDevice`]: [`TapDevice::receive`] takes a
+//! frame that the host sent, [`TapDevice::transmit`] gives the host one, and neither blocks.
 //!
 //! ```no_run
 //! use std::io::IoSlice;
@@ -47,8 +52,8 @@
 //! ```
 //!
 //! # Control
-//! Answers `max-packet` and `opt-packet` (MTU and Ethernet header), `my-ether`, `link-type` (1), `join-group` (it takes all
-//! groups), `describe`, `list-sessions`.
+//! Answers `max-packet` and `opt-packet` (MTU and Ethernet header), `my-ether`, `link-type` (1),
+//! `join-group` (it takes all groups), `describe`, `list-sessions`.
 //!
 //! # Example
 //! ```kdl
@@ -62,8 +67,8 @@
 //! ```
 //!
 //! # Standard
-//! Linux, `Documentation/networking/tuntap.rst`; netdevice(7) for the interface's settings. Virtio 1.2, section 5.1.6, for the header
-//! in front of frames.
+//! Linux, `Documentation/networking/tuntap.rst`; netdevice(7) for the interface's settings. Virtio
+//! 1.2, section 5.1.6, for the header in front of frames.
 
 mod device;
 mod device_unsafe;

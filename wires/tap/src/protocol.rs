@@ -19,12 +19,14 @@ use crate::device::{MTU_MAX, MTU_MIN, Note, Options, RUN_OCTETS_MAX, TapDevice, 
 use crate::device_unsafe::NOTE_OCTETS;
 use crate::error::TapError;
 
-/// Room in front of an arrival, in octets, so that it can be answered or forwarded with longer headers.
+/// Room in front of an arrival, in octets, so that it can be answered or forwarded with longer
+/// headers.
 const HEADROOM: usize = 128;
 /// Octets of a buffer for a run of segments, and how many there are for the longest one.
 const RUN_PIECE_OCTETS: usize = 16 << 10;
 const RUN_PIECES: usize = RUN_OCTETS_MAX.div_ceil(RUN_PIECE_OCTETS);
-/// The octet of a TCP header that holds the flags, and the one that says that the window was reduced (RFC 3168, section 6.1).
+/// The octet of a TCP header that holds the flags, and the one that says that the window was
+/// reduced (RFC 3168, section 6.1).
 const TCP_FLAGS_AT: usize = 13;
 const CWR: u8 = 0x80;
 /// How many slices of a message go to the device without another allocation.
@@ -147,7 +149,8 @@ struct TapWire {
     device: TapDevice,
     /// That for a usual frame.
     usual: Option<Message>,
-    /// Those behind it, for a run of segments, the last of them first. What a frame does not reach serves the next.
+    /// Those behind it, for a run of segments, the last of them first. What a frame does not reach
+    /// serves the next.
     others: Vec<Message>,
 }
 
@@ -188,7 +191,8 @@ impl TapWire {
         pool: &Pool,
         arrivals: &mut VecDeque<Message>,
     ) -> Result<bool, &'static Reason> {
-        // Without a buffer the frame stays with the host, which has a queue of its own; the pool counts the failure.
+        // Without a buffer the frame stays with the host, which has a queue of its own; the pool
+        // counts the failure.
         if !self.prepare(pool) {
             return Ok(false);
         }

@@ -14,9 +14,9 @@
 //! Any protocol or wire.
 //!
 //! # Behaviour
-//! Passes everything on unchanged, and notes each crossing: when, which way, how long, through which session, and its first
-//! octets. It keeps the last `ring` of them. If whoever runs the kernel has put a [`TraceLines`] beside it, that gets
-//! a line of text for each as well.
+//! Passes everything on unchanged, and notes each crossing: when, which way, how long, through
+//! which session, and its first octets. It keeps the last `ring` of them. If whoever runs the
+//! kernel has put a [`TraceLines`] beside it, that gets a line of text for each as well.
 //!
 //! # Control
 //! Answers `trace-log` (the crossings, oldest first); forwards the rest.

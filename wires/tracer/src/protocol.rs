@@ -72,7 +72,8 @@ impl Question for TraceLog {
     const NAME: &'static str = "trace-log";
 }
 
-/// Put beside a kernel, gets a line of text for each crossing: the tracer's name and the [`Crossing`].
+/// Put beside a kernel, gets a line of text for each crossing: the tracer's name and the
+/// [`Crossing`].
 pub struct TraceLines(pub Box<dyn Fn(&str)>);
 
 /// The tracer's filter.
@@ -91,7 +92,8 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 }
 
 impl Tracer {
-    /// A tracer that remembers `ring_max` crossings and `octets` octets of each, [`FIRST_OCTETS_MAX`] at most.
+    /// A tracer that remembers `ring_max` crossings and `octets` octets of each,
+    /// [`FIRST_OCTETS_MAX`] at most.
     pub fn new(name: &str, ring_max: usize, octets: usize) -> Self {
         Self {
             name: name.into(),

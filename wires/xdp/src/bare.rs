@@ -15,7 +15,8 @@ use crate::queue::{
 /// How frames pass between driver and socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// The first of the following that the driver does. It is never given up for another once the socket is open.
+    /// The first of the following that the driver does. It is never given up for another once the
+    /// socket is open.
     #[default]
     Auto,
     /// The driver puts frames into our memory and sends them from there.
@@ -44,7 +45,8 @@ pub struct Options {
     pub mode: Mode,
     /// The queue of the interface, from 0. Frames of other queues go to the host.
     pub queue: u32,
-    /// Entries of each ring, and chunks of 2048 octets for each direction: 1 to 16,384, rounded up to a power of two.
+    /// Entries of each ring, and chunks of 2048 octets for each direction: 1 to 16,384, rounded up
+    /// to a power of two.
     pub frames: u32,
     /// Which arriving frames are ours.
     pub share: Share,
@@ -62,8 +64,8 @@ impl Default for Options {
 pub enum Fate {
     /// Its memory goes back to the system.
     Done,
-    /// Its first so many octets are sent from where they lie, with the next [`XdpSocket::flush`]. If there is no room, or they
-    /// are no frame, it is as if done, and counted.
+    /// Its first so many octets are sent from where they lie, with the next [`XdpSocket::flush`].
+    /// If there is no room, or they are no frame, it is as if done, and counted.
     Return(usize),
 }
 
@@ -82,8 +84,8 @@ pub struct Statistics {
     pub losses: Losses,
 }
 
-/// One queue of an interface, as close to it as a program can get: bursts from and to rings in shared memory, and a system
-/// call only when the system asks for one.
+/// One queue of an interface, as close to it as a program can get: bursts from and to rings in
+/// shared memory, and a system call only when the system asks for one.
 ///
 /// None of its methods blocks. For the wire of a graph see the crate's first page.
 ///
@@ -117,7 +119,8 @@ pub struct XdpSocket {
 }
 
 impl XdpSocket {
-    /// Opens queue [`Options::queue`] of the interface `name`, which must carry Ethernet frames and be up.
+    /// Opens queue [`Options::queue`] of the interface `name`, which must carry Ethernet frames and
+    /// be up.
     ///
     /// # Errors
     /// [`XdpError`], each with a remedy in its text.
@@ -167,8 +170,8 @@ impl XdpSocket {
         self.interface.hardware_address
     }
 
-    /// Shows `each` at most `budget` frames that have arrived, where the system put them, and gives their number. With nothing
-    /// there it costs one load.
+    /// Shows `each` at most `budget` frames that have arrived, where the system put them, and gives
+    /// their number. With nothing there it costs one load.
     #[inline]
     pub fn receive(&mut self, budget: usize, mut each: impl FnMut(&mut [u8]) -> Fate) -> usize {
         let mut count = 0;
@@ -236,8 +239,8 @@ impl XdpSocket {
         if self.queue.departures.has_room() { self.free.pop() } else { None }
     }
 
-    /// Puts a copy of a frame into the ring, to go out with the next [`Self::flush`]. False, and nothing done, if there is no
-    /// room, or it is shorter than 14 or longer than 1792 octets.
+    /// Puts a copy of a frame into the ring, to go out with the next [`Self::flush`]. False, and
+    /// nothing done, if there is no room, or it is shorter than 14 or longer than 1792 octets.
     #[inline]
     #[must_use]
     pub fn transmit(&mut self, frame: &[u8]) -> bool {
@@ -284,8 +287,8 @@ impl XdpSocket {
         self.queue.done.release();
     }
 
-    /// Whether the program in the system takes a frame of at least 14 octets for ours that arrives at queue 0, if that is this
-    /// socket's: runs it on the frame, without any effect.
+    /// Whether the program in the system takes a frame of at least 14 octets for ours that arrives
+    /// at queue 0, if that is this socket's: runs it on the frame, without any effect.
     ///
     /// # Errors
     /// What the system gives, as for a frame that is too short.

@@ -48,13 +48,15 @@ pub enum Object {
 /// A part of `union bpf_attr`.
 ///
 /// # Safety
-/// The type has the layout of the beginning of the command's part of the union, without padding; its addresses are 0 or
-/// point to as much memory as the command reads or writes, which stays valid during the call.
+/// The type has the layout of the beginning of the command's part of the union, without padding;
+/// its addresses are 0 or point to as much memory as the command reads or writes, which stays valid
+/// during the call.
 unsafe trait Attributes {}
 
 /// Does one command. The answer is not negative.
 fn bpf<A: Attributes>(command: c_int, attributes: &mut A) -> io::Result<c_long> {
-    // SAFETY: by the trait's contract the system finds what the command needs and writes only where it may.
+    // SAFETY: by the trait's contract the system finds what the command needs and writes only where
+    // it may.
     let answer = unsafe {
         libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attributes), size_of::<A>())
     };
@@ -121,7 +123,8 @@ struct MapUpdate {
     flags: u64,
 }
 
-// SAFETY: laid out as the union's second part; `set_socket` gives addresses of four octets each, as the map was made.
+// SAFETY: laid out as the union's second part; `set_socket` gives addresses of four octets each, as
+// the map was made.
 unsafe impl Attributes for MapUpdate {}
 
 /// Enters the socket of a queue.
@@ -157,8 +160,8 @@ struct ProgramLoad {
     attach_type: u32,
 }
 
-// SAFETY: laid out as the union's part for loading; `load` gives the instructions' address with their count, a string that
-// ends with a zero, and a buffer with its length.
+// SAFETY: laid out as the union's part for loading; `load` gives the instructions' address with
+// their count, a string that ends with a zero, and a buffer with its length.
 unsafe impl Attributes for ProgramLoad {}
 
 /// Loads a program.
@@ -233,11 +236,12 @@ struct ProgramRun {
     duration_ns: u32,
 }
 
-// SAFETY: laid out as the union's part for test runs; `run` gives the address of the frame with its length, and takes
-// nothing back.
+// SAFETY: laid out as the union's part for test runs; `run` gives the address of the frame with its
+// length, and takes nothing back.
 unsafe impl Attributes for ProgramRun {}
 
-/// Runs a program on a frame that arrives at queue 0, without any effect, and gives its verdict (`enum xdp_action`).
+/// Runs a program on a frame that arrives at queue 0, without any effect, and gives its verdict
+/// (`enum xdp_action`).
 pub(crate) fn run(program: BorrowedFd<'_>, frame: &[u8]) -> io::Result<u32> {
     let mut attributes = ProgramRun {
         program: program.as_raw_fd() as u32,
@@ -270,7 +274,8 @@ struct GetInfo {
     info: u64,
 }
 
-// SAFETY: laid out as the union's part for information; `info` gives a buffer's address with its length.
+// SAFETY: laid out as the union's part for information; `info` gives a buffer's address with its
+// length.
 unsafe impl Attributes for GetInfo {}
 
 /// An object that the system has.

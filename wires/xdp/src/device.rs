@@ -1,8 +1,9 @@
 //! The interface below a graph: its frames lie where messages lie.
 //!
-//! The whole memory of the message pool is made known to each socket. Buffers of the pool are lent to the system, as messages
-//! that are kept in a table by their place; a frame that arrives in one is that message. A frame that is sent is the message
-//! given to send, kept in the same table until the system has done with it.
+//! The whole memory of the message pool is made known to each socket. Buffers of the pool are lent
+//! to the system, as messages that are kept in a table by their place; a frame that arrives in one
+//! is that message. A frame that is sent is the message given to send, kept in the same table until
+//! the system has done with it.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -29,13 +30,15 @@ use crate::queue::{
     Sizes, descriptor,
 };
 
-/// Messages in the system's hands are found by their place in the pool's memory, in units of so many octets: the smallest
-/// buffers of usual pools.
+/// Messages in the system's hands are found by their place in the pool's memory, in units of so
+/// many octets: the smallest buffers of usual pools.
 const UNIT_OCTETS: usize = 256;
-/// Room in front of an arrival from the group socket, in octets. Others have [`crate::queue::HEADROOM_OCTETS`].
+/// Room in front of an arrival from the group socket, in octets. Others have
+/// [`crate::queue::HEADROOM_OCTETS`].
 const HEADROOM: usize = 128;
-/// Buffers lent at first. The system takes them in turn, so each arrival comes into the one that was longest out of use: more
-/// than so many (half a MiB) are more than a processor's own cache holds.
+/// Buffers lent at first. The system takes them in turn, so each arrival comes into the one that
+/// was longest out of use: more than so many (half a MiB) are more than a processor's own cache
+/// holds.
 const LENT_MIN: u32 = 256;
 /// After how many calm looks in a row fewer are lent.
 const CALM_LOOKS: u32 = 4096;
@@ -45,8 +48,9 @@ const PAGE: usize = 4096;
 const POOL_SHARE: usize = 4;
 /// Frames that are taken from the group socket in one look.
 const GROUPS_AT_ONCE: usize = 16;
-/// After how many looks without an arrival the socket is asked for an error, a queue without a buffer tries again to get one,
-/// and the group socket is looked at: what a spinning loop should not pay each time.
+/// After how many looks without an arrival the socket is asked for an error, a queue without a
+/// buffer tries again to get one, and the group socket is looked at: what a spinning loop should
+/// not pay each time.
 const LOOKS_FOR_ERROR: u32 = 1024;
 const LOOKS_FOR_GROUPS: u32 = 128;
 
@@ -114,14 +118,16 @@ struct Lane {
 impl Drop for Lane {
     fn drop(&mut self) {
         if self.queue.is_zero_copy {
-            // The driver stops some time after the socket is closed: until then it may write into what it was lent.
+            // The driver stops some time after the socket is closed: until then it may write into
+            // what it was lent.
             self.kept.drain(..).flatten().for_each(std::mem::forget);
         }
     }
 }
 
 impl Lane {
-    /// Lends the system buffers until it has as many as it may. Each is a message of one whole chunk.
+    /// Lends the system buffers until it has as many as it may. Each is a message of one whole
+    /// chunk.
     fn refill(&mut self, pool: &Pool) {
         while self.lent < self.lent_max {
             let Ok(message) = pool.alloc(0, CHUNK_OCTETS) else {
@@ -142,7 +148,8 @@ impl Lane {
         self.queue.wake_for_fill();
     }
 
-    /// Sees to how many buffers are lent: more when half of them were filled at one look, fewer after a long calm.
+    /// Sees to how many buffers are lent: more when half of them were filled at one look, fewer
+    /// after a long calm.
     #[inline]
     fn adapt(&mut self, found: u32) {
         if found >= self.lent_max / 2 {

@@ -152,7 +152,8 @@ impl XdpError {
         }
     }
 
-    /// There is no interface of this name: tells which there are, in this thread's network namespace.
+    /// There is no interface of this name: tells which there are, in this thread's network
+    /// namespace.
     pub(crate) fn no_interface(name: &str) -> Self {
         let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
         let names = table.lines().skip(2).filter_map(|line| line.split_once(':'));

@@ -1,7 +1,9 @@
-//! What an interface's checksum offload would have done, for frames whose sender left it to a wire that is memory.
+//! What an interface's checksum offload would have done, for frames whose sender left it to a wire
+//! that is memory.
 //!
-//! Such a sender puts the sum over the pseudo-header into the field, for the interface to go on from. The socket is not told,
-//! so the sum itself is looked for. A frame whose right checksum happens to be the same number comes out unchanged.
+//! Such a sender puts the sum over the pseudo-header into the field, for the interface to go on
+//! from. The socket is not told, so the sum itself is looked for. A frame whose right checksum
+//! happens to be the same number comes out unchanged.
 
 use xk_kit::Ipv4;
 use xk_kit::checksum::{Checksum, checksum};
@@ -19,8 +21,8 @@ const IPV4: u16 = 0x0800;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// Computes the transport checksum of a frame whose sender has begun it and left the rest to the wire; any other frame is left
-/// alone. True if it did.
+/// Computes the transport checksum of a frame whose sender has begun it and left the rest to the
+/// wire; any other frame is left alone. True if it did.
 pub(crate) fn finish(frame: &mut [u8]) -> bool {
     finish_in(frame).is_some()
 }

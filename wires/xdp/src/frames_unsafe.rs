@@ -15,7 +15,8 @@ pub(crate) struct Frames {
     lent: Vec<bool>,
 }
 
-// SAFETY: the mapping belongs to this value alone and is reached through `&mut self`; nothing is tied to a thread.
+// SAFETY: the mapping belongs to this value alone and is reached through `&mut self`; nothing is
+// tied to a thread.
 unsafe impl Send for Frames {}
 
 impl Frames {
@@ -43,7 +44,8 @@ impl Frames {
         }
     }
 
-    /// Marks a chunk of ours as the system's; `None` if it is none of ours. Answers the position of its first octet.
+    /// Marks a chunk of ours as the system's; `None` if it is none of ours. Answers the position of
+    /// its first octet.
     #[inline]
     pub(crate) fn lend(&mut self, chunk: usize) -> Option<u64> {
         let lent = self.lent.get_mut(chunk).filter(|lent| !**lent)?;
@@ -51,7 +53,8 @@ impl Frames {
         Some((chunk * CHUNK_OCTETS) as u64)
     }
 
-    /// Takes back the chunk that holds the octet at `position`; `None` if the system does not have it.
+    /// Takes back the chunk that holds the octet at `position`; `None` if the system does not have
+    /// it.
     #[inline]
     pub(crate) fn take_back(&mut self, position: u64) -> Option<usize> {
         let chunk = usize::try_from(position).ok()? / CHUNK_OCTETS;
@@ -72,8 +75,9 @@ impl Frames {
         if !ours || offset.checked_add(count)? > CHUNK_OCTETS {
             return None;
         }
-        // SAFETY: chunk, offset and count have been compared, so the octets lie in the mapping; they were zero when made. By
-        // `lent` the system does not touch this chunk, and nobody else of ours while `self` is borrowed.
+        // SAFETY: chunk, offset and count have been compared, so the octets lie in the mapping;
+        // they were zero when made. By `lent` the system does not touch this chunk, and nobody else
+        // of ours while `self` is borrowed.
         Some(unsafe {
             let first = self.base.add(chunk * CHUNK_OCTETS + offset);
             std::slice::from_raw_parts_mut(first.as_ptr(), count)
@@ -84,8 +88,8 @@ impl Frames {
 impl Drop for Frames {
     fn drop(&mut self) {
         let octets = self.lent.len() * CHUNK_OCTETS;
-        // SAFETY: base and length are those of the mapping made by `new`; no borrow of it outlives this value. What the
-        // system still has pinned stays its own until it lets go.
+        // SAFETY: base and length are those of the mapping made by `new`; no borrow of it outlives
+        // this value. What the system still has pinned stays its own until it lets go.
         let _never_fails = unsafe { munmap(self.base.as_ptr().cast::<c_void>(), octets) };
     }
 }

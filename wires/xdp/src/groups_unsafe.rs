@@ -1,7 +1,8 @@
-//! Frames for all and for groups, which the host's stack gets and we get as well: a packet socket that hears nothing else.
+//! Frames for all and for groups, which the host's stack gets and we get as well: a packet socket
+//! that hears nothing else.
 //!
-//! The redirect program gives a frame to one side only. So it leaves these to the host, and this socket sees them on their
-//! way there.
+//! The redirect program gives a frame to one side only. So it leaves these to the host, and this
+//! socket sees them on their way there.
 //!
 //! Source: packet(7); Linux `Documentation/networking/filter.rst`.
 
@@ -23,8 +24,8 @@ const fn code(code: u32, if_so: u8, if_not: u8, k: u32) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt: if_so, jf: if_not, k }
 }
 
-/// Takes a frame whose first octet has the group bit (IEEE 802, section 8.2), unless it had a VLAN tag: the system has taken
-/// that off, so it would look like another frame.
+/// Takes a frame whose first octet has the group bit (IEEE 802, section 8.2), unless it had a VLAN
+/// tag: the system has taken that off, so it would look like another frame.
 const GROUPS: [libc::sock_filter; 6] = {
     use libc::{BPF_ABS, BPF_B, BPF_JEQ, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET};
     let tag_present = (libc::SKF_AD_OFF + libc::SKF_AD_VLAN_TAG_PRESENT) as u32;
@@ -39,7 +40,8 @@ const GROUPS: [libc::sock_filter; 6] = {
 };
 
 impl Groups {
-    /// Opens the socket. It hears something if `listens`, and lets frames for every hardware address in if `promiscuous`.
+    /// Opens the socket. It hears something if `listens`, and lets frames for every hardware
+    /// address in if `promiscuous`.
     pub(crate) fn open(
         interface: &Interface,
         listens: bool,
@@ -69,7 +71,8 @@ impl Groups {
         Ok(Self { socket })
     }
 
-    /// Puts the next frame there is into `room`, and gives its length, which may be greater than the room.
+    /// Puts the next frame there is into `room`, and gives its length, which may be greater than
+    /// the room.
     ///
     /// # Errors
     /// Such as that the interface went down, once.
@@ -100,12 +103,13 @@ fn bind(socket: &OwnedFd, index: libc::c_int) -> io::Result<()> {
     outcome(answer)
 }
 
-/// Sets an option. The callers give the structure that the option takes; the filter's points to its instructions.
+/// Sets an option. The callers give the structure that the option takes; the filter's points to its
+/// instructions.
 fn set<T>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
     let octets = size_of::<T>() as libc::socklen_t;
     let value = std::ptr::from_ref(value).cast();
-    // SAFETY: the pointer and the length are those of one `T`, which outlives the call, as do the instructions that a filter
-    // points to; the system only reads them.
+    // SAFETY: the pointer and the length are those of one `T`, which outlives the call, as do the
+    // instructions that a filter points to; the system only reads them.
     let answer = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value, octets) };
     outcome(answer)
 }

@@ -37,7 +37,8 @@ impl Interface {
         let mtu = ask::<{ libc::SIOCGIFMTU as Opcode }>(socket, name)?;
         let hardware = ask::<{ libc::SIOCGIFHWADDR as Opcode }>(socket, name)?;
         let flags = ask::<{ libc::SIOCGIFFLAGS as Opcode }>(socket, name)?;
-        // SAFETY: each of the four questions fills the member read here, in the order of the questions.
+        // SAFETY: each of the four questions fills the member read here, in the order of the
+        // questions.
         let (index, mtu, hardware, flags) = unsafe {
             (
                 index.ifr_ifru.ifru_ifindex,
@@ -76,7 +77,8 @@ fn question(name: &str) -> io::Result<libc::ifreq> {
 /// Asks one question about an interface.
 fn ask<const OPCODE: Opcode>(socket: BorrowedFd<'_>, name: &str) -> io::Result<libc::ifreq> {
     let mut request = question(name)?;
-    // SAFETY: the callers' codes are questions of netdevice(7), which take and give one `ifreq` without pointers.
+    // SAFETY: the callers' codes are questions of netdevice(7), which take and give one `ifreq`
+    // without pointers.
     unsafe { ioctl(socket, Updater::<OPCODE, libc::ifreq>::new(&mut request)) }?;
     Ok(request)
 }
@@ -97,7 +99,8 @@ fn driver(socket: BorrowedFd<'_>, name: &str) -> io::Result<String> {
     let mut request = question(name)?;
     request.ifr_ifru.ifru_data = (&raw mut info).cast();
     const ETHTOOL: Opcode = libc::SIOCETHTOOL as Opcode;
-    // SAFETY: the question takes an `ifreq` that points to a `struct ethtool_drvinfo` of 196 octets, which it fills.
+    // SAFETY: the question takes an `ifreq` that points to a `struct ethtool_drvinfo` of 196
+    // octets, which it fills.
     unsafe { ioctl(socket, Updater::<ETHTOOL, libc::ifreq>::new(&mut request)) }?;
     let name = info.driver.iter().take_while(|octet| **octet != 0);
     Ok(name.map(|octet| char::from(*octet)).collect())

@@ -1,23 +1,27 @@
-//! The redirect program: which arriving frames go to our sockets, and which on to the host's own stack.
+//! The redirect program: which arriving frames go to our sockets, and which on to the host's own
+//! stack.
 //!
-//! It runs in the system for each frame that arrives. Its instructions are written out here; the system's verifier proves
-//! them harmless before it takes them.
+//! It runs in the system for each frame that arrives. Its instructions are written out here; the
+//! system's verifier proves them harmless before it takes them.
 //!
-//! Source: RFC 9669 (instruction set); Linux `include/uapi/linux/bpf.h` (`struct xdp_md`, `bpf_redirect_map`).
+//! Source: RFC 9669 (instruction set); Linux `include/uapi/linux/bpf.h` (`struct xdp_md`,
+//! `bpf_redirect_map`).
 
 use std::net::Ipv4Addr;
 
 /// Most EtherTypes and most hosts of one [`Share`].
 pub const MATCHES_MAX: usize = 16;
 
-/// Which arriving frames are ours. The others go on to the host's own stack. With nothing set, all are ours.
+/// Which arriving frames are ours. The others go on to the host's own stack. With nothing set, all
+/// are ours.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Share {
     /// Only frames for this hardware address.
     pub address: Option<[u8; 6]>,
     /// Only frames of these EtherTypes, or with IPv4 packets for one of `hosts`.
     pub ether_types: Vec<u16>,
-    /// Only IPv4 packets for these hosts, and ARP packets whose target they are (RFC 826), or frames of `ether_types`.
+    /// Only IPv4 packets for these hosts, and ARP packets whose target they are (RFC 826), or
+    /// frames of `ether_types`.
     pub hosts: Vec<Ipv4Addr>,
 }
 
@@ -29,7 +33,8 @@ impl Share {
     }
 }
 
-/// One instruction (RFC 9669, section 3): code, registers (source in the upper half), offset, immediate value.
+/// One instruction (RFC 9669, section 3): code, registers (source in the upper half), offset,
+/// immediate value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Instruction {
@@ -108,7 +113,8 @@ impl Assembler {
         self.labels.push((label, self.program.len()));
     }
 
-    /// Passes the frame unless it has `octets` octets: register 2 points to the first, 3 behind the last.
+    /// Passes the frame unless it has `octets` octets: register 2 points to the first, 3 behind the
+    /// last.
     fn need(&mut self, octets: i32) {
         self.add(MOVE_REGISTER, 4, 2, 0, 0);
         self.add(ADD, 4, 0, 0, octets);

@@ -34,7 +34,8 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 /// Looks whether the interface is there and this process may use it, without touching it.
 ///
 /// # Errors
-/// [`BuildError`] as [`build`] would give it; that another program has the interface shows only there.
+/// [`BuildError`] as [`build`] would give it; that another program has the interface shows only
+/// there.
 pub(crate) fn probe(params: &Params, look: Look) -> Result<(), BuildError> {
     let wanted = Wanted::read(params)?;
     if look == Look::Parameters {
@@ -186,8 +187,8 @@ fn ether_type(word: &str) -> Option<u16> {
     (number >= 0x0600).then_some(number)
 }
 
-/// An address of our own beside the interface's: locally administered, one station (IEEE 802-2014, section 8.2.2), and another
-/// one than any that counting upwards from the interface's gives soon.
+/// An address of our own beside the interface's: locally administered, one station (IEEE 802-2014,
+/// section 8.2.2), and another one than any that counting upwards from the interface's gives soon.
 fn derived([first, b, c, d, e, last]: [u8; 6]) -> EthAddr {
     EthAddr([(first | 2) & !1, b ^ 0x78, c ^ 0x6b, d, e, last])
 }

@@ -1,5 +1,5 @@
-//! One queue of an interface: a socket with its four rings, over memory that its user provides; and the program that sends
-//! frames to the sockets.
+//! One queue of an interface: a socket with its four rings, over memory that its user provides; and
+//! the program that sends frames to the sockets.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,7 +20,8 @@ use crate::interface_unsafe::Interface;
 use crate::program::{MATCHES_MAX, Share, assemble};
 use crate::ring_unsafe::{Consumer, Producer};
 
-/// Octets of a chunk: what one frame is put into, with the room that the system leaves in front of it.
+/// Octets of a chunk: what one frame is put into, with the room that the system leaves in front of
+/// it.
 pub(crate) const CHUNK_OCTETS: usize = 2048;
 /// Room that the system leaves in front of a frame (`XDP_PACKET_HEADROOM`).
 pub(crate) const HEADROOM_OCTETS: usize = 256;
@@ -33,7 +34,8 @@ pub(crate) const HEADER_OCTETS: usize = 14;
 /// Most entries of a ring.
 pub(crate) const RING_MAX: u32 = 1 << 14;
 
-/// How long opening waits for an earlier user of the interface, whose end the system works off in the background.
+/// How long opening waits for an earlier user of the interface, whose end the system works off in
+/// the background.
 const BUSY_MAX: Duration = Duration::from_secs(2);
 const BUSY_PAUSE_MIN: Duration = Duration::from_millis(1);
 const BUSY_PAUSE_MAX: Duration = Duration::from_millis(64);
@@ -82,9 +84,10 @@ pub(crate) fn descriptor(address: u64, octets: usize) -> XdpDesc {
 }
 
 impl Queue {
-    /// Opens a socket on a queue of an interface. The system writes nothing before chunks are put into `fill`; from then on it
-    /// writes into those, until they come back as arrivals or this value is dropped. Unless frames come `whole`, the generic way
-    /// puts a longer one into several chunks, if the system can.
+    /// Opens a socket on a queue of an interface. The system writes nothing before chunks are put
+    /// into `fill`; from then on it writes into those, until they come back as arrivals or this
+    /// value is dropped. Unless frames come `whole`, the generic way puts a longer one into several
+    /// chunks, if the system can.
     pub(crate) fn open(
         interface: &Interface,
         queue: u32,
@@ -164,7 +167,8 @@ impl Queue {
         })
     }
 
-    /// Has the system send what was put into `departures`, if it waits for being told. True if it has taken all.
+    /// Has the system send what was put into `departures`, if it waits for being told. True if it
+    /// has taken all.
     ///
     /// # Errors
     /// The interface is down or gone.
@@ -227,7 +231,8 @@ fn settle<T>(sent: Result<T, Errno>) -> io::Result<()> {
     }
 }
 
-/// Whether this process may do what opening takes, as far as that shows without touching the interface.
+/// Whether this process may do what opening takes, as far as that shows without touching the
+/// interface.
 pub(crate) fn may_open(interface: &Interface, queues: u32, share: &Share) -> Result<(), XdpError> {
     let name = &interface.name;
     let _sockets = rustix::net::socket(AddressFamily::XDP, SocketType::RAW, None)
@@ -274,7 +279,8 @@ fn while_busy<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
-/// The loaded program, attached to an interface for as long as this value lives. Nothing of it outlasts the process.
+/// The loaded program, attached to an interface for as long as this value lives. Nothing of it
+/// outlasts the process.
 pub(crate) struct Redirect {
     _attached: OwnedFd,
     program: OwnedFd,
@@ -313,7 +319,8 @@ impl Redirect {
         Ok(Self { _attached: attached, program, sockets, is_native })
     }
 
-    /// Whether the program, run on a frame as if it had arrived at queue 0, gives it to the socket of that queue.
+    /// Whether the program, run on a frame as if it had arrived at queue 0, gives it to the socket
+    /// of that queue.
     pub(crate) fn would_take(&self, frame: &[u8]) -> io::Result<bool> {
         const REDIRECT: u32 = 4;
         Ok(bpf_unsafe::run(self.program.as_fd(), frame)? == REDIRECT)
@@ -350,7 +357,8 @@ fn load(name: &str, queues: u32, share: &Share) -> Result<(OwnedFd, OwnedFd), Xd
     Ok((sockets, program))
 }
 
-/// Whether a driver refuses a program as such: it takes none, none for this MTU, or none with these queues.
+/// Whether a driver refuses a program as such: it takes none, none for this MTU, or none with these
+/// queues.
 fn is_refusal(error: &io::Error) -> bool {
     let refusals = [libc::EOPNOTSUPP, libc::ERANGE, libc::ENOSPC, libc::EINVAL, libc::E2BIG];
     error.raw_os_error().is_some_and(|number| refusals.contains(&number))

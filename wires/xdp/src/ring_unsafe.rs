@@ -1,9 +1,10 @@
-//! The four rings that a socket shares with the system: producer and consumer numbers, and a power of two of entries.
+//! The four rings that a socket shares with the system: producer and consumer numbers, and a power
+//! of two of entries.
 //!
-//! Each number is written by one side alone. The producer fills entries and then stores its number with *release*; the
-//! consumer loads it with *acquire*, copies the entries out and then stores its own. Both keep what they last saw of the
-//! other's, so that a burst costs one load and one store. The numbers run over and are masked; whatever the other side
-//! stores, no access leaves the ring.
+//! Each number is written by one side alone. The producer fills entries and then stores its number
+//! with *release*; the consumer loads it with *acquire*, copies the entries out and then stores its
+//! own. Both keep what they last saw of the other's, so that a burst costs one load and one store.
+//! The numbers run over and are masked; whatever the other side stores, no access leaves the ring.
 //!
 //! Source: Linux `include/uapi/linux/if_xdp.h`, `Documentation/networking/af_xdp.rst` (Rings).
 
@@ -44,7 +45,8 @@ struct Ring<T> {
     _owns: PhantomData<T>,
 }
 
-// SAFETY: the memory belongs to this value alone; shared words are atomic, entries are touched through `&mut self`.
+// SAFETY: the memory belongs to this value alone; shared words are atomic, entries are touched
+// through `&mut self`.
 unsafe impl<T: Entry> Send for Ring<T> {}
 
 impl<T: Entry> Ring<T> {
@@ -71,8 +73,8 @@ impl<T: Entry> Ring<T> {
     }
 
     /// # Safety
-    /// `octets` is [`Self::octets`] of the same arguments; that many from `base` on, aligned to 8, can be read and written
-    /// by this value until it is dropped, and are a mapping if `is_mapped`.
+    /// `octets` is [`Self::octets`] of the same arguments; that many from `base` on, aligned to 8,
+    /// can be read and written by this value until it is dropped, and are a mapping if `is_mapped`.
     unsafe fn new(
         base: NonNull<u8>,
         octets: usize,
@@ -96,14 +98,16 @@ impl<T: Entry> Ring<T> {
 
     #[inline]
     fn word(&self, place: NonNull<AtomicU32>) -> &AtomicU32 {
-        // SAFETY: `place` is one of the three words, mapped while `self` lives and touched through atomics alone.
+        // SAFETY: `place` is one of the three words, mapped while `self` lives and touched through
+        // atomics alone.
         unsafe { place.as_ref() }
     }
 
     /// The place of entry number `at`, whatever it is.
     #[inline]
     fn entry(&self, at: u32) -> NonNull<T> {
-        // SAFETY: masked, the number is below the size, and `new`'s contract says that all entries lie in the mapping.
+        // SAFETY: masked, the number is below the size, and `new`'s contract says that all entries
+        // lie in the mapping.
         unsafe { self.entries.add((at & self.mask) as usize) }
     }
 }
@@ -112,7 +116,8 @@ impl<T> Drop for Ring<T> {
     fn drop(&mut self) {
         if self.is_mapped {
             let (base, octets) = self.mapping;
-            // SAFETY: base and length are those of the mapping made by `map`; no borrow of it outlives this value.
+            // SAFETY: base and length are those of the mapping made by `map`; no borrow of it
+            // outlives this value.
             let _never_fails = unsafe { munmap(base.as_ptr().cast::<c_void>(), octets) };
         }
     }
@@ -159,8 +164,8 @@ impl<T: Entry> Producer<T> {
         if !self.has_room() {
             return false;
         }
-        // SAFETY: the place lies in the ring; its entry has been consumed (seen with acquire) and not been shown again, so
-        // nobody else touches it.
+        // SAFETY: the place lies in the ring; its entry has been consumed (seen with acquire) and
+        // not been shown again, so nobody else touches it.
         unsafe { self.ring.entry(self.next).write(entry) };
         self.next = self.next.wrapping_add(1);
         true
@@ -223,14 +228,15 @@ impl<T: Entry> Consumer<T> {
                 return None;
             }
         }
-        // SAFETY: the place lies in the ring and was filled before the producer's number, read with acquire, passed it;
-        // the other side writes it again only after `release`.
+        // SAFETY: the place lies in the ring and was filled before the producer's number, read with
+        // acquire, passed it; the other side writes it again only after `release`.
         let entry = unsafe { self.ring.entry(self.next).read() };
         self.next = self.next.wrapping_add(1);
         Some(entry)
     }
 
-    /// How many entries are known to wait: those that were there when all before them had been taken.
+    /// How many entries are known to wait: those that were there when all before them had been
+    /// taken.
     #[inline]
     pub(crate) fn known(&self) -> u32 {
         self.produced.wrapping_sub(self.next)
@@ -258,7 +264,8 @@ mod tests {
         let octets = Ring::<u64>::octets(&AT, size).unwrap();
         memory.resize(octets / 8, 0);
         let base = NonNull::new(memory.as_mut_ptr().cast()).unwrap();
-        // SAFETY: the vector has `octets` octets aligned to 8 and is not touched while the ends live, in one thread.
+        // SAFETY: the vector has `octets` octets aligned to 8 and is not touched while the ends
+        // live, in one thread.
         let ring = || unsafe { Ring::new(base, octets, &AT, size, false) };
         let (mut producer, mut consumer) = (Producer::of(ring()), Consumer::of(ring()));
         for word in [producer.ring.producer, producer.ring.consumer] {

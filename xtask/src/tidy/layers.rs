@@ -24,14 +24,16 @@ enum Layer {
     Wire,
     Run,
     Lang,
-    /// Compilers of other languages: their mistakes are shown as those of graphs are, and what they make is of the codecs.
+    /// Compilers of other languages: their mistakes are shown as those of graphs are, and what they
+    /// make is of the codecs.
     Generator,
     Catalog,
     Compose,
     Share,
     Sockets,
     Testkit,
-    /// Programs, benchmarks, the fuzz harness, the guide's examples, this crate: nothing of ours stands on them.
+    /// Programs, benchmarks, the fuzz harness, the guide's examples, this crate: nothing of ours
+    /// stands on them.
     Top,
 }
 
@@ -87,7 +89,8 @@ impl Layer {
             Catalog => &[Core, Kit, Protocol, Wire],
             Compose => &[Core, Kit, Protocol, Wire, Run, Lang, Catalog],
             Share => &[Core, Kit, Protocol, Wire, Run, Lang, Catalog, Compose],
-            // One crate there holds the sockets; the others bring them to tokio and to unmodified programs.
+            // One crate there holds the sockets; the others bring them to tokio and to unmodified
+            // programs.
             Sockets => &[Core, Kit, Protocol, Wire, Run, Lang, Catalog, Compose, Share, Sockets],
             Testkit => {
                 &[Core, Kit, Protocol, Wire, Run, Lang, Catalog, Compose, Share, Sockets, Testkit]
@@ -99,7 +102,8 @@ impl Layer {
         }
     }
 
-    /// What its tests may use besides: anything that is not a program, but still no sibling of a protocol.
+    /// What its tests may use besides: anything that is not a program, but still no sibling of a
+    /// protocol.
     fn tests_may_use(self, other: Self) -> bool {
         other != Top && !(self == Protocol && other == Protocol)
     }

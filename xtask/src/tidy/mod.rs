@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: the repository's own rules, each with its reason.
 //!
-//! A rule that matters is a test. Every violation is listed at once, with its file, its line and what to do about
-//! it; after each rule's violations stands why the rule is there.
+//! A rule that matters is a test. Every violation is listed at once, with its file, its line and
+//! what to do about it; after each rule's violations stands why the rule is there.
 
 mod layers;
 mod length;

@@ -1,4 +1,5 @@
-//! Rules about Rust sources: no world in the pure layers, `unsafe` in its own files, nothing left undone.
+//! Rules about Rust sources: no world in the pure layers, `unsafe` in its own files, nothing left
+//! undone.
 
 use super::{File, Rule, Tree, Violation};
 use crate::scan::{Line, find_word, has_word, scan};
@@ -57,7 +58,8 @@ pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {
     }
 }
 
-/// Whether the file is compiled into core, kit or a protocol. Their tests are not: they may time themselves.
+/// Whether the file is compiled into core, kit or a protocol. Their tests are not: they may time
+/// themselves.
 fn is_pure(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
     let inside = match parts.as_slice() {
@@ -149,7 +151,8 @@ fn needs_argument(lines: &[Line], index: usize, at: usize) -> bool {
     after.starts_with('{') || after.starts_with("impl") || foreign
 }
 
-/// Whether a comment with `SAFETY:` stands on the line or directly above the statement that holds it.
+/// Whether a comment with `SAFETY:` stands on the line or directly above the statement that holds
+/// it.
 fn has_argument(lines: &[Line], index: usize) -> bool {
     if lines[index].comment.contains("SAFETY:") {
         return true;

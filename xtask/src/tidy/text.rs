@@ -1,4 +1,5 @@
-//! Rules about every text file: no machine's own paths or hosts, and white space that no diff trips over.
+//! Rules about every text file: no machine's own paths or hosts, and white space that no diff trips
+//! over.
 
 use super::{File, Rule, Tree, Violation};
 
@@ -35,7 +36,8 @@ pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {
     }
 }
 
-/// Files that a tool writes in its own form, and what a test feeds in or expects, where each octet is meant.
+/// Files that a tool writes in its own form, and what a test feeds in or expects, where each octet
+/// is meant.
 fn is_generated(path: &str) -> bool {
     let endings =
         [".snap", ".lock", ".svg", ".patch", ".proptest-regressions", "package-lock.json"];

@@ -54,7 +54,8 @@ pub(crate) struct TraceArgs {
 pub(crate) struct CaptureArgs {
     #[command(flatten)]
     target: Target,
-    /// `UPPER>LOWER` by their names in the graph, such as "eth>tap", or LOWER for all edges above it
+    /// `UPPER>LOWER` by their names in the graph, such as "eth>tap", or LOWER for all edges above
+    /// it
     edge: String,
     /// The file to write; `-` for the standard output
     file: PathBuf,
@@ -159,7 +160,8 @@ impl Connection {
         Ok(answer["ok"].take())
     }
 
-    /// Copies what follows, until the other side ends, `limit` is over or Ctrl-C. Answers how many octets.
+    /// Copies what follows, until the other side ends, `limit` is over or Ctrl-C. Answers how many
+    /// octets.
     fn copy(&mut self, out: &mut dyn Write, limit: Option<Duration>) -> std::io::Result<u64> {
         self.reader.get_ref().set_read_timeout(Some(LOOK_EVERY))?;
         let begun = Instant::now();

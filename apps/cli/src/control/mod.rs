@@ -1,11 +1,13 @@
 //! The control socket: how other commands look into a running graph.
 //!
-//! Requests and answers are lines of JSON. `{"ask":"dump"}` is answered by `{"ok":{...}}`; `{"error":"..."}` says what is wrong
-//! and ends the conversation. Behind the answer to `{"ask":"capture","edge":"ip>eth"}` follows a pcapng file, until either side
-//! hangs up. The socket is the user's own, in a folder in which others can put nothing; who looks in asks the system whose
-//! process answers.
+//! Requests and answers are lines of JSON. `{"ask":"dump"}` is answered by `{"ok":{...}}`;
+//! `{"error":"..."}` says what is wrong and ends the conversation. Behind the answer to
+//! `{"ask":"capture","edge":"ip>eth"}` follows a pcapng file, until either side hangs up. The
+//! socket is the user's own, in a folder in which others can put nothing; who looks in asks the
+//! system whose process answers.
 //!
-//! A thread for each client does the waiting; what concerns the graph is done by its own loop, which waits for nobody.
+//! A thread for each client does the waiting; what concerns the graph is done by its own loop,
+//! which waits for nobody.
 
 pub(crate) mod client;
 mod request;
@@ -45,8 +47,8 @@ pub(crate) struct ServerArgs {
 }
 
 impl ServerArgs {
-    /// The control socket of the process `pid`, which becomes `user`; none if it is not wanted, or, as
-    /// `without` is told, if the system has no place for it.
+    /// The control socket of the process `pid`, which becomes `user`; none if it is not wanted, or,
+    /// as `without` is told, if the system has no place for it.
     pub(crate) fn serve(
         &self,
         user: User,
@@ -64,7 +66,8 @@ impl ServerArgs {
     }
 }
 
-/// Where the socket of the process `pid` lies if nothing else is said. It becomes `user`, who is to be able to remove it.
+/// Where the socket of the process `pid` lies if nothing else is said. It becomes `user`, who is to
+/// be able to remove it.
 fn own_path(user: User, pid: u32) -> Result<PathBuf, Failure> {
     let made = own_folder().and_then(|folder| match rustix::process::geteuid().is_root() {
         true => folder_of(&folder, user.uid, user.gid),
@@ -74,7 +77,8 @@ fn own_path(user: User, pid: u32) -> Result<PathBuf, Failure> {
         .map_err(|error| Failure::new(format!("there is no place for a control socket: {error}")))
 }
 
-/// The folder for those of root's processes that become a user: others can neither write to it nor look into it.
+/// The folder for those of root's processes that become a user: others can neither write to it nor
+/// look into it.
 fn folder_of(folder: &Path, user: Uid, group: Gid) -> io::Result<PathBuf> {
     let path = folder.join(user.as_raw().to_string());
     match std::fs::DirBuilder::new().mode(0o700).create(&path) {

@@ -48,14 +48,16 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// A socket at `path`, for this user's eyes, by which the graph of the process `pid` is looked into.
+    /// A socket at `path`, for this user's eyes, by which the graph of the process `pid` is looked
+    /// into.
     pub(super) fn new(path: PathBuf, pid: u32) -> Result<Self, Failure> {
         let failed = |error: io::Error| {
             Failure::file("cannot make the control socket", &path, error)
                 .help("choose another place by --control PATH, or none by --no-control")
         };
         remove_stale(&path);
-        // The user's own from its first moment; no other thread makes files meanwhile, for this is the first.
+        // The user's own from its first moment; no other thread makes files meanwhile, for this is
+        // the first.
         let mask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
         let bound = UnixListener::bind(&path);
         rustix::process::umask(mask);

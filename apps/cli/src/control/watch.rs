@@ -1,6 +1,7 @@
 //! Looking on: traces and captures of a running graph.
 //!
-//! A kernel has one observer at most. This one is set while anybody looks, and shares what it sees among all who do.
+//! A kernel has one observer at most. This one is set while anybody looks, and shares what it sees
+//! among all who do.
 
 use super::server::{Answers, send_line};
 use crate::view::Lowers;
@@ -254,7 +255,8 @@ fn find_edge(
         let found = lowers.iter().find(|(n, _)| n == name);
         found.map_or(&[][..], |(_, below)| below.as_slice())
     };
-    // A virtual protocol such as arp hands its upper the sessions of the layer below: that edge exists, too.
+    // A virtual protocol such as arp hands its upper the sessions of the layer below: that edge
+    // exists, too.
     let below = stands(upper.name());
     let near =
         below.iter().any(|n| n == lower.name() || stands(n).iter().any(|n| n == lower.name()));

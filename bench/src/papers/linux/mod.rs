@@ -19,7 +19,8 @@ fn stay_on_one_core() -> Result<(), Trouble> {
     sched_setaffinity(None, &one).map_err(failed)
 }
 
-/// Runs `asks` and `answers` on two threads of one core; the first says when it has finished and how long it took.
+/// Runs `asks` and `answers` on two threads of one core; the first says when it has finished and
+/// how long it took.
 fn two_threads(
     asks: impl FnOnce() -> Result<Sample, Trouble> + Send,
     answers: impl FnOnce() + Send,
@@ -54,7 +55,8 @@ enum Turn {
     Over,
 }
 
-/// Nanoseconds from one thread to another of the same process and core, by a condition variable: half a round trip.
+/// Nanoseconds from one thread to another of the same process and core, by a condition variable:
+/// half a round trip.
 pub(super) fn thread_switch(trips: u64) -> Result<Sample, Trouble> {
     let (turn, changed) = (Mutex::new(Turn::Asks), Condvar::new());
     let poisoned = || Trouble::Failed("a thread panicked".into());
@@ -92,8 +94,8 @@ pub(super) fn thread_switch(trips: u64) -> Result<Sample, Trouble> {
     two_threads(asks, answers)
 }
 
-/// Nanoseconds until a process that waits in `read` runs after a `write` of another one on the same core: half a round
-/// trip through two pipes.
+/// Nanoseconds until a process that waits in `read` runs after a `write` of another one on the same
+/// core: half a round trip through two pipes.
 pub(super) fn wake_reader(trips: u64) -> Result<Sample, Trouble> {
     let pipe = || std::io::pipe().map_err(|error| Trouble::Failed(format!("no pipe: {error}")));
     let ((mut from_asks, mut to_answers), (mut from_answers, mut to_asks)) = (pipe()?, pipe()?);

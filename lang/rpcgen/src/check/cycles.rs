@@ -1,5 +1,5 @@
-//! Types that contain themselves: only through optional data and arrays of any length, which may be empty (RFC 4506, sections
-//! 4.13 and 4.19). And what decides a union.
+//! Types that contain themselves: only through optional data and arrays of any length, which may be
+//! empty (RFC 4506, sections 4.13 and 4.19). And what decides a union.
 
 use super::Checker;
 use crate::model::{Kind, Model, Type, Union};

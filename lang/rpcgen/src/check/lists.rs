@@ -1,5 +1,6 @@
-//! Linked lists: structures whose last component is the next one of their kind, and which are mentioned as optional data alone.
-//! They are lists, then, however long, and nobody recurses over them (RFC 4506, section 8).
+//! Linked lists: structures whose last component is the next one of their kind, and which are
+//! mentioned as optional data alone. They are lists, then, however long, and nobody recurses over
+//! them (RFC 4506, section 8).
 
 use super::Checker;
 use crate::model::{Field, Kind, Model, Type};

@@ -90,7 +90,8 @@ impl Checker<'_> {
         }
     }
 
-    /// A type that is declared within another: its name is that of the way to it, made different if it is taken.
+    /// A type that is declared within another: its name is that of the way to it, made different if
+    /// it is taken.
     fn nested(&mut self, name: &Name, kind: Kind) -> Type {
         let free = |names: &HashMap<String, _>, name: &str| !names.contains_key(name);
         let mut own = name.value.clone();

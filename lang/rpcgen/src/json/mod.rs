@@ -98,7 +98,8 @@ impl Model {
         Ok(octets)
     }
 
-    /// The octets of a procedure's arguments: nothing or `null` for none, the value itself for a single one, an array for several.
+    /// The octets of a procedure's arguments: nothing or `null` for none, the value itself for a
+    /// single one, an array for several.
     ///
     /// # Errors
     /// What does not fit their types.
@@ -154,7 +155,8 @@ impl Model {
         self.decode(&procedure.result, octets, "result")
     }
 
-    /// Whether what stands for a value of the type may be `null`, so that "none of these" needs another form.
+    /// Whether what stands for a value of the type may be `null`, so that "none of these" needs
+    /// another form.
     fn may_be_null(&self, ty: &Type) -> bool {
         matches!(self.resolve(ty), Type::Optional(_) | Type::Void)
     }

@@ -16,7 +16,8 @@ pub struct Options {
     pub file: String,
     /// Only types: no services and clients, and nothing of `xk_rpc`.
     pub types_only: bool,
-    /// It goes where `include!` stands, which takes no attributes of a module; a file for `mod` has some.
+    /// It goes where `include!` stands, which takes no attributes of a module; a file for `mod` has
+    /// some.
     pub included: bool,
 }
 
@@ -31,7 +32,8 @@ const ALLOWED: &str = "
 #![allow(dead_code, unreachable_pub, clippy::all, reason = \"generated\")]
 ";
 
-/// The Rust source: a module for `mod` or `include!`. It needs `xk-rpc`, or `xk-xdr` if it has types alone.
+/// The Rust source: a module for `mod` or `include!`. It needs `xk-rpc`, or `xk-xdr` if it has
+/// types alone.
 pub fn to_rust(model: &Model, options: &Options) -> String {
     let mut rust = Rust {
         model,
@@ -98,7 +100,8 @@ struct Rust<'a> {
     out: String,
 }
 
-/// Octets of an array from which on it lies on the heap: the stack of whoever decodes it may be small.
+/// Octets of an array from which on it lies on the heap: the stack of whoever decodes it may be
+/// small.
 const INLINE_OCTETS_MAX: u64 = 256;
 
 impl Rust<'_> {

@@ -33,7 +33,8 @@ const TAKEN: &[&str] = &[
     "S",
 ];
 
-/// Modules of these names would hide what generated code means: crates, a module and the types that Rust has itself.
+/// Modules of these names would hide what generated code means: crates, a module and the types that
+/// Rust has itself.
 const MODULES_TAKEN: &[&str] =
     &["xdr", "xk_rpc", "xk_xdr", "bool", "f32", "f64", "i32", "i64", "u32", "u64", "u8"];
 

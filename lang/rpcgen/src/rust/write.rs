@@ -7,7 +7,8 @@ const CALL_MAX: usize = 60;
 /// Columns of arguments that are so short that several stand on each line.
 const SHORT_MAX: usize = 10;
 
-/// A function's head: `front(parameters) -> result end`, on one line or with a line for each parameter.
+/// A function's head: `front(parameters) -> result end`, on one line or with a line for each
+/// parameter.
 pub(super) fn head(indent: usize, front: &str, parameters: &[String], end: &str) -> String {
     let pad = " ".repeat(indent);
     let one = format!("{pad}{front}({}){end}", parameters.join(", "));

@@ -32,7 +32,8 @@ pub(crate) const WAIT_PER_PACKET: Duration = Duration::from_millis(10);
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(5);
 /// How often a request is sent, or asked about, without a sign of life.
 pub(crate) const TRIES_MAX: u32 = 8;
-/// How often one call is sent again because the server asked for it, by a challenge or because it is not there.
+/// How often one call is sent again because the server asked for it, by a challenge or because it
+/// is not there.
 const RESENDS_MAX: u8 = 32;
 
 /// An answer that nobody who was called can have given.
@@ -74,7 +75,8 @@ pub(crate) struct ClientSession {
     tag: Cell<u64>,
     /// Those of calls that wait for their turn.
     queued: RefCell<Vec<u64>>,
-    /// That of such a call which is taken back, and how many were woken for it that have not looked yet.
+    /// That of such a call which is taken back, and how many were woken for it that have not looked
+    /// yet.
     cancelled: Cell<(u64, u32)>,
 }
 
@@ -207,7 +209,8 @@ impl ClientSession {
         if let Some(options) = options
             && len > self.path.whole_max
         {
-            // It may have to wait below, whenever it is sent. There is room: they were taken off it.
+            // It may have to wait below, whenever it is sent. There is room: they were taken off
+            // it.
             let _ = request.set_attribute(options);
         }
         let saved = self.request.borrow_mut().save(&request);
@@ -263,7 +266,8 @@ impl ClientSession {
         len: usize,
         options: Option<CallOptions>,
     ) -> Outcome {
-        // A step function (paper 001, section 3.2): the layer below may need time for the pieces of a large message.
+        // A step function (paper 001, section 3.2): the layer below may need time for the pieces of
+        // a large message.
         let packets = self.path.packets(len);
         let mut wait = match packets {
             1 => WAIT_SHORT,
@@ -337,7 +341,8 @@ impl ClientSession {
         }
     }
 
-    /// The server has not got the request: sends it again, unless it is still collecting its pieces.
+    /// The server has not got the request: sends it again, unless it is still collecting its
+    /// pieces.
     #[cold]
     fn send_missing(&self, cx: &Kernel, this: &SessionRef) {
         let kept = self.kept.get();

@@ -1,4 +1,5 @@
-//! The server's side: one channel of one client, the call that is executed on it, the reply that it may ask for again.
+//! The server's side: one channel of one client, the call that is executed on it, the reply that it
+//! may ask for again.
 
 use super::state::{Phase, State, forget_others};
 use super::{LATE, less_header};
@@ -20,14 +21,16 @@ use xk_kit::control::PeerProved;
 use xk_kit::incarnation::{Admission, TICKET};
 use xk_kit::kept::{AskKept, FreeKept, KeptState, LastKept};
 
-/// After which time without a sign of the client its acknowledgement is asked for; doubled with each question.
+/// After which time without a sign of the client its acknowledgement is asked for; doubled with
+/// each question.
 const PROBE_AFTER: Duration = Duration::from_secs(2);
 /// How often it is asked for.
 const PROBES_MAX: u8 = 4;
-/// How long after the last question the reply is kept. Longer than any client waits without a sign of life (eight times five
-/// seconds), so that whoever still wants it gets it.
+/// How long after the last question the reply is kept. Longer than any client waits without a sign
+/// of life (eight times five seconds), so that whoever still wants it gets it.
 const KEPT_FOR: Duration = Duration::from_secs(60);
-/// How many requests of one channel may be executed at a time: the last one, and one that the client gave up.
+/// How many requests of one channel may be executed at a time: the last one, and one that the
+/// client gave up.
 const RUNNING_MAX: u8 = 2;
 
 /// A request of a client that has to show a ticket first.
@@ -286,7 +289,8 @@ impl ServerSession {
         }
     }
 
-    /// Sends the reply again. What takes several packets goes only if the client says that it is missing.
+    /// Sends the reply again. What takes several packets goes only if the client says that it is
+    /// missing.
     #[cold]
     fn reply_again(&self, cx: &Kernel, is_missing: bool) {
         let state = &self.state;
@@ -311,7 +315,8 @@ impl ServerSession {
         }
     }
 
-    /// Whether the layer below has heard the client ask for pieces of the reply since it was last asked.
+    /// Whether the layer below has heard the client ask for pieces of the reply since it was last
+    /// asked.
     fn is_collecting(&self, cx: &Kernel) -> bool {
         let kept = self.state.kept.get();
         if kept == 0 {
@@ -321,7 +326,8 @@ impl ServerSession {
         asked.is_some_and(|asked| asked.state == KeptState::Collecting)
     }
 
-    /// The sweep came by: asks a client that says nothing for its acknowledgement, and in the end gives up. True if a reply is kept.
+    /// The sweep came by: asks a client that says nothing for its acknowledgement, and in the end
+    /// gives up. True if a reply is kept.
     fn look_after(&self, cx: &Kernel, this: &SessionRef) -> bool {
         let state = &self.state;
         if state.phase.get() != Phase::Replied {
@@ -345,7 +351,8 @@ impl ServerSession {
         false
     }
 
-    /// Judges a packet whose boot id or ticket is not the one known here. `Ok` if it is of the client all the same.
+    /// Judges a packet whose boot id or ticket is not the one known here. `Ok` if it is of the
+    /// client all the same.
     #[cold]
     fn admit(
         &self,
@@ -460,7 +467,8 @@ impl ServerSession {
         self.take(cx, this, &header, message)
     }
 
-    /// The client was heard through another lower session than before: replies go there from now on.
+    /// The client was heard through another lower session than before: replies go there from now
+    /// on.
     fn move_to(&self, cx: &Kernel, lower: &SessionRef) {
         if self.lower.get().is_some_and(|before| before == *lower) {
             return;
@@ -590,7 +598,8 @@ impl Session for ServerSession {
         self.table.leave(&self.state);
         self.free_reply(cx);
         if !self.state.is_fresh.get() {
-            // What comes of this client on this channel later could not be told from what was executed: it is challenged.
+            // What comes of this client on this channel later could not be told from what was
+            // executed: it is challenged.
             self.table.clients.forget(self.state.key.0);
         }
         self.ease_lower(cx);

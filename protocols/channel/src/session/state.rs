@@ -72,7 +72,8 @@ impl State {
         self.is_fresh.get() || is_newer(sequence, self.sequence.get())
     }
 
-    /// Keeps the channel of an incarnation that is not this one from being mistaken for its own: forgets all. True if it was busy.
+    /// Keeps the channel of an incarnation that is not this one from being mistaken for its own:
+    /// forgets all. True if it was busy.
     pub(crate) fn forget_unless(&self, boot: u32) -> bool {
         if self.boot.get() == boot {
             return false;

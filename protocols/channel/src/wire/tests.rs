@@ -68,7 +68,8 @@ fn every_set_of_flags_is_a_packet_or_malformed() {
             good += 1;
         }
     }
-    // Requests, replies and refusals, each with and without a question; two probes, two acks, two nacks.
+    // Requests, replies and refusals, each with and without a question; two probes, two acks, two
+    // nacks.
     assert_eq!(good, (2 + 2 + 2 + 2 + 2 + 2) * 32);
 }
 

@@ -1,4 +1,5 @@
-//! Calls over a test bottom, over FRAGMENT and over a link: what goes over the wire, and what survives its loss.
+//! Calls over a test bottom, over FRAGMENT and over a link: what goes over the wire, and what
+//! survives its loss.
 
 use crate::world::{Below, Way, World, is_too_big, losing, pattern};
 use core::time::Duration;
@@ -56,7 +57,8 @@ fn the_header_is_the_sheets() {
     let number =
         |octets: &[u8]| u32::from_be_bytes(*octets[32..].first_chunk().expect("four octets"));
     world.call(&session, b"first").expect("a reply");
-    // The first of all may be any: a late reply to the boot before shall not be taken for one to this.
+    // The first of all may be any: a late reply to the boot before shall not be taken for one to
+    // this.
     let first = number(&seen.take().expect("a request"));
     world.call(&session, &[1, 0, 0, 3, 0, 0]).expect("a reply");
     let octets = seen.take().expect("a request");
@@ -308,7 +310,8 @@ fn deadlines_and_cancelling_end_the_wait() {
         deadline: if ms == 0 { Time::MAX } else { now.after(Duration::from_millis(ms)) },
         tag,
     };
-    // The first is given up, the second is still in its queue then, the third is cancelled in the queue, the fourth executed.
+    // The first is given up, the second is still in its queue then, the third is cancelled in the
+    // queue, the fourth executed.
     let (late, cancelled) = (session.clone(), world.client().cx.share());
     world
         .client()

@@ -1,4 +1,5 @@
-//! Channels on a client and a server with a network between them: each alone over a test bottom, over FRAGMENT and over a link.
+//! Channels on a client and a server with a network between them: each alone over a test bottom,
+//! over FRAGMENT and over a link.
 
 mod calls;
 mod simulation;

@@ -1,5 +1,6 @@
-//! Calls in a random network against a model: no call is executed twice, and none that was answered not at all, whatever is lost,
-//! repeated, delayed, and whenever the server reboots. One seed replays all of it.
+//! Calls in a random network against a model: no call is executed twice, and none that was answered
+//! not at all, whatever is lost, repeated, delayed, and whenever the server reboots. One seed
+//! replays all of it.
 
 use crate::world::{Below, World, pattern};
 use core::time::Duration;

@@ -180,7 +180,8 @@ fn every_truncation_and_flipped_bit_is_counted_and_executes_nothing() {
         world.inject(Way::ToClient, &octets[..len]);
         assert_eq!(client.channel.head().drops().total(), before + 1);
     }
-    // A duplicate is answered, everything else is none of this conversation: flags, channel, protocol, an older number, ticket, boot id.
+    // A duplicate is answered, everything else is none of this conversation: flags, channel,
+    // protocol, an older number, ticket, boot id.
     for bit in 0..18 * 8 {
         let mut octets = octets.clone();
         octets[bit / 8] ^= 0x80 >> (bit % 8);

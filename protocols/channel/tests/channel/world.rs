@@ -1,4 +1,5 @@
-//! A client and a server, each on a kernel of its own, and a network between them that does what a test says.
+//! A client and a server, each on a kernel of its own, and a network between them that does what a
+//! test says.
 
 use core::cell::{Cell, RefCell};
 use core::net::Ipv4Addr;

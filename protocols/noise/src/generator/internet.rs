@@ -188,8 +188,8 @@ impl Generator {
         self.end(out);
     }
 
-    /// Unreachable, source quench, redirect, time exceeded or parameter problem, about a packet that the target may have
-    /// sent.
+    /// Unreachable, source quench, redirect, time exceeded or parameter problem, about a packet
+    /// that the target may have sent.
     fn icmp_error(&self, out: &mut Octets<'_>) {
         let kind = *self.pick(&[3, 3, 3, 4, 5, 11, 12]);
         let code = match kind {
@@ -296,8 +296,8 @@ impl Generator {
         }
     }
 
-    /// Options (RFC 791, section 3.1): record route, time stamps, source routes, router alert, and what looks like some.
-    /// Answers how many octets they take, a multiple of four.
+    /// Options (RFC 791, section 3.1): record route, time stamps, source routes, router alert, and
+    /// what looks like some. Answers how many octets they take, a multiple of four.
     fn options(&self, out: &mut Octets<'_>) -> usize {
         let end = out.len() + 4 * (1 + self.below(10) as usize);
         let start = out.len();

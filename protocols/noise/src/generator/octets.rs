@@ -43,7 +43,8 @@ impl<'a> Octets<'a> {
         }
     }
 
-    /// Sets the checksum at `at` of the octets from `from` on, with those of `pseudo`; wrong if `wrong` says so.
+    /// Sets the checksum at `at` of the octets from `from` on, with those of `pseudo`; wrong if
+    /// `wrong` says so.
     pub(super) fn seal(&mut self, from: usize, at: usize, pseudo: &[u8], wrong: bool) {
         self.set_u16(at, 0);
         let mut sum = xk_kit::Checksum::new();

@@ -10,7 +10,8 @@ const SYN: u8 = 2;
 /// Where a header has its data offset.
 const OFFSET_AT: usize = 12;
 
-/// What every sender of today offers on a SYN: segments of 1460 octets, SACK, timestamps, windows in units of 128 octets.
+/// What every sender of today offers on a SYN: segments of 1460 octets, SACK, timestamps, windows
+/// in units of 128 octets.
 const OFFER: [u8; 20] = [2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7];
 
 impl Generator {
@@ -41,7 +42,8 @@ impl Generator {
         self.segment_end(out, from, false);
     }
 
-    /// A segment, right or wrong: any flags, options and data, some with an offset or sum that is not theirs.
+    /// A segment, right or wrong: any flags, options and data, some with an offset or sum that is
+    /// not theirs.
     pub(super) fn segment(&self, out: &mut Octets<'_>) {
         let packet = self.packet(TCP);
         let from = self.begin(out, &packet);

@@ -28,7 +28,8 @@ pub(crate) struct Serving {
     pub(crate) carries: bool,
 }
 
-/// The reply that denies a request, if it may have one: a broadcast gets none. The request goes back with the `reason` if not.
+/// The reply that denies a request, if it may have one: a broadcast gets none. The request goes
+/// back with the `reason` if not.
 #[cold]
 pub(crate) fn deny(
     cx: &Kernel,

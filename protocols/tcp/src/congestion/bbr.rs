@@ -1,8 +1,10 @@
-//! A congestion control after BBR: it models the path by its bandwidth and round trip, instead of filling queues until losses tell.
+//! A congestion control after BBR: it models the path by its bandwidth and round trip, instead of
+//! filling queues until losses tell.
 //!
-//! The four states, their gains and the filters are those of the IETF draft on BBR's first version; from the later versions it has the bound on what may be in
-//! flight, which is found when more than two in a hundred octets of a round trip are lost or packets are marked, and the gentler probe of the
-//! round trip. All in integers.
+//! The four states, their gains and the filters are those of the IETF draft on BBR's first version;
+//! from the later versions it has the bound on what may be in flight, which is found when more than
+//! two in a hundred octets of a round trip are lost or packets are marked, and the gentler probe of
+//! the round trip. All in integers.
 
 use super::{Congestion, Sample, Trouble, WINDOW_MAX, initial_window_octets};
 use crate::loss::Extreme;
@@ -56,7 +58,8 @@ enum State {
     Drain,
     /// Cycles through [`PROBE_GAINS`]; the phase, and since when.
     ProbeBandwidth(usize, Time),
-    /// Keeps little in flight to see the path without queues; until when, once little is in flight, and the round after that ended.
+    /// Keeps little in flight to see the path without queues; until when, once little is in flight,
+    /// and the round after that ended.
     ProbeRtt(Option<Time>, bool),
 }
 
@@ -125,7 +128,8 @@ impl Bbr {
         }
     }
 
-    /// What the path holds at the estimated bandwidth, times `gain`; without an estimate the initial window.
+    /// What the path holds at the estimated bandwidth, times `gain`; without an estimate the
+    /// initial window.
     fn path_octets(&self, gain: u64) -> u32 {
         let (Some(bandwidth), Some(min_rtt)) = (self.bandwidth.get(), self.min_rtt) else {
             return initial_window_octets(self.mss);
@@ -185,7 +189,8 @@ impl Bbr {
         }
     }
 
-    /// More than the path bears was in flight: seven tenths are the bound, but what it surely holds is allowed.
+    /// More than the path bears was in flight: seven tenths are the bound, but what it surely holds
+    /// is allowed.
     fn bound_flight(&mut self, in_flight: u32) {
         self.is_answered = true;
         self.flight_max_before = self.flight_max;

@@ -1,17 +1,20 @@
-//! CUBIC: the window follows a cubic function of the time since the last reduction (RFC 9438), after a slow start by HyStart++ (RFC 9406).
+//! CUBIC: the window follows a cubic function of the time since the last reduction (RFC 9438),
+//! after a slow start by HyStart++ (RFC 9406).
 //!
-//! All in integers: times in milliseconds, windows in octets. The constant C is 0.4 segments a second cubed (section 5.1), and the
-//! multiplicative decrease 0.7 (section 4.6).
+//! All in integers: times in milliseconds, windows in octets. The constant C is 0.4 segments a
+//! second cubed (section 5.1), and the multiplicative decrease 0.7 (section 4.6).
 
 use super::hystart::{Growth, HyStart};
 use super::{Congestion, Sample, Trouble, WINDOW_MAX, initial_window_octets, window_after_idle};
 use core::time::Duration;
 use xk_core::Time;
 
-/// Times beyond this from the curve's middle are not told apart, in milliseconds; so products fit 64 bits.
+/// Times beyond this from the curve's middle are not told apart, in milliseconds; so products fit
+/// 64 bits.
 const OFFSET_MS_MAX: i64 = 1 << 19;
 
-/// Segments by which one acknowledgment may open the window in slow start (L of RFC 9406, section 4.3, without pacing).
+/// Segments by which one acknowledgment may open the window in slow start (L of RFC 9406, section
+/// 4.3, without pacing).
 const SLOW_START_SEGMENTS_MAX: u32 = 8;
 
 /// A congestion avoidance stage (RFC 9438, section 4.1.2).
@@ -90,7 +93,8 @@ impl Cubic {
             None => 1,
         };
         let segments_max = if self.timed_out { 1 } else { SLOW_START_SEGMENTS_MAX };
-        // What blocks tell of does not open the window (RFC 9406, section 4.2; RFC 5681, section 3.2).
+        // What blocks tell of does not open the window (RFC 9406, section 4.2; RFC 5681, section
+        // 3.2).
         let octets = sample.acked_octets.min(self.mss.saturating_mul(segments_max)) / divisor;
         let opened = octets.min(state.threshold.saturating_sub(state.window));
         state.window = state.window.saturating_add(opened).min(WINDOW_MAX);
@@ -128,7 +132,8 @@ impl Cubic {
         let mut next = window + epoch.grown / window;
         epoch.grown %= window;
 
-        // RFC 9438, section 4.3: alpha is 3 (1 - beta) / (1 + beta) = 9/17, and 1 from the former window on.
+        // RFC 9438, section 4.3: alpha is 3 (1 - beta) / (1 + beta) = 9/17, and 1 from the former
+        // window on.
         let reached = epoch.w_est >= u64::from(self.state.window_prior);
         let alpha_17ths = if reached { 17 } else { 9 };
         epoch.est_grown += octets * u64::from(self.mss) * alpha_17ths;
@@ -258,7 +263,8 @@ fn tenths(value: u32, count: u64) -> u32 {
     u32::try_from(u64::from(value) * count / 10).unwrap_or(u32::MAX)
 }
 
-/// How long the curve takes to climb `octets` up to where it is flat (RFC 9438, section 4.2, figure 2), in milliseconds.
+/// How long the curve takes to climb `octets` up to where it is flat (RFC 9438, section 4.2, figure
+/// 2), in milliseconds.
 fn k_ms(octets: u32, mss: u32) -> i64 {
     // The cube root of segments / 0.4, in seconds; times 10^9 under the root gives milliseconds.
     let cubed = u64::from(octets) * 2_500_000_000 / u64::from(mss.max(1));

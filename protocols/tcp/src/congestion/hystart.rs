@@ -38,7 +38,8 @@ pub(super) struct HyStart {
 }
 
 impl HyStart {
-    /// An acknowledgment in slow start, which measured `rtt`; `round` says that a round trip ended with it.
+    /// An acknowledgment in slow start, which measured `rtt`; `round` says that a round trip ended
+    /// with it.
     pub(super) fn on_ack(&mut self, rtt: Option<Duration>, round: bool) -> Growth {
         if round {
             self.last_round = self.this_round.take();

@@ -1,7 +1,9 @@
-//! Congestion control: how much may be in the network, and how fast it may go there (RFC 5681, RFC 9438, BBR).
+//! Congestion control: how much may be in the network, and how fast it may go there (RFC 5681, RFC
+//! 9438, BBR).
 //!
-//! An algorithm sees what acknowledgments told ([`Sample`]) and what went wrong ([`Trouble`]) and answers with a window, a threshold and, if
-//! it has an opinion, a pacing rate. It knows no segment, no timer and no clock; [`loss::Recovery`](crate::loss::Recovery) tells it all.
+//! An algorithm sees what acknowledgments told ([`Sample`]) and what went wrong ([`Trouble`]) and
+//! answers with a window, a threshold and, if it has an opinion, a pacing rate. It knows no
+//! segment, no timer and no clock; [`loss::Recovery`](crate::loss::Recovery) tells it all.
 
 mod bbr;
 mod cubic;
@@ -21,7 +23,8 @@ use xk_core::Time;
 /// Segments in the initial window (RFC 6928, section 2).
 pub const INITIAL_SEGMENTS: u32 = 10;
 
-/// The largest window an algorithm may have, in octets: what the largest scaled receive window admits (RFC 7323, section 2.3).
+/// The largest window an algorithm may have, in octets: what the largest scaled receive window
+/// admits (RFC 7323, section 2.3).
 pub const WINDOW_MAX: u32 = 1 << 30;
 
 /// What one acknowledgment told.
@@ -29,7 +32,8 @@ pub const WINDOW_MAX: u32 = 1 << 30;
 pub struct Sample {
     /// When it came.
     pub now: Time,
-    /// Octets by which it advanced: what windows grow by that count acknowledged octets (RFC 3465, section 2.1).
+    /// Octets by which it advanced: what windows grow by that count acknowledged octets (RFC 3465,
+    /// section 2.1).
     pub acked_octets: u32,
     /// Octets that are delivered now and were not before, cumulatively or selectively.
     pub delivered_octets: u32,
@@ -47,11 +51,14 @@ pub struct Sample {
     pub min_rtt: Option<Duration>,
     /// The rate of delivery, if this acknowledgment gives one.
     pub rate: Option<RateSample>,
-    /// Whether a round trip ended: what was sent after the last such moment begins to be acknowledged.
+    /// Whether a round trip ended: what was sent after the last such moment begins to be
+    /// acknowledged.
     pub round: bool,
-    /// Whether the window, not the application or the receiver, was what held the sender up in this round.
+    /// Whether the window, not the application or the receiver, was what held the sender up in this
+    /// round.
     pub window_limited: bool,
-    /// Whether losses are being repaired, in fast recovery or after a timeout, or the acknowledgment echoes a mark.
+    /// Whether losses are being repaired, in fast recovery or after a timeout, or the
+    /// acknowledgment echoes a mark.
     pub recovering: bool,
 }
 
@@ -60,13 +67,15 @@ pub struct Sample {
 pub struct Trouble {
     /// When it was noticed.
     pub now: Time,
-    /// Octets sent and not acknowledged cumulatively, before anything was resent (FlightSize of RFC 5681, section 2).
+    /// Octets sent and not acknowledged cumulatively, before anything was resent (FlightSize of RFC
+    /// 5681, section 2).
     pub outstanding_octets: u32,
     /// Octets believed to be in the network.
     pub in_flight_octets: u32,
     /// Octets believed lost.
     pub lost_octets: u32,
-    /// Whether this is a repeated timeout, with no progress since the last (RFC 5681, section 3.1: the threshold stays).
+    /// Whether this is a repeated timeout, with no progress since the last (RFC 5681, section 3.1:
+    /// the threshold stays).
     pub again: bool,
 }
 
@@ -77,10 +86,12 @@ pub trait Congestion: fmt::Debug {
     /// The name by which [`by_name`] finds it.
     fn name(&self) -> &'static str;
 
-    /// Sets the largest segment, in octets; windows of whole segments keep their number of segments only while nothing was sent.
+    /// Sets the largest segment, in octets; windows of whole segments keep their number of segments
+    /// only while nothing was sent.
     fn set_mss(&mut self, mss_octets: u32);
 
-    /// Begins anew with a window of `window_octets`: the connection is established (RFC 5681, section 3.1).
+    /// Begins anew with a window of `window_octets`: the connection is established (RFC 5681,
+    /// section 3.1).
     fn start(&mut self, window_octets: u32, now: Time);
 
     /// Something was acknowledged.
@@ -92,7 +103,8 @@ pub trait Congestion: fmt::Debug {
     /// The retransmission timer expired.
     fn on_timeout(&mut self, trouble: &Trouble);
 
-    /// The network marked a packet instead of dropping it (RFC 3168, section 6.1.2); told at most once a window.
+    /// The network marked a packet instead of dropping it (RFC 3168, section 6.1.2); told at most
+    /// once a window.
     fn on_ecn(&mut self, trouble: &Trouble);
 
     /// All that was outstanding when recovery began is acknowledged.
@@ -101,13 +113,15 @@ pub trait Congestion: fmt::Debug {
     /// The last reduction was wrong: nothing had been lost.
     fn undo(&mut self, now: Time);
 
-    /// The sender starts again after `idle` without anything in flight; `rto` is its retransmission timeout (RFC 5681, section 4.1).
+    /// The sender starts again after `idle` without anything in flight; `rto` is its retransmission
+    /// timeout (RFC 5681, section 4.1).
     fn after_idle(&mut self, now: Time, idle: Duration, rto: Duration);
 
     /// How much may be in the network, in octets.
     fn window(&self) -> u32;
 
-    /// Below this window the sender is in slow start, in octets; fast recovery aims at it (RFC 6937, section 3).
+    /// Below this window the sender is in slow start, in octets; fast recovery aims at it (RFC
+    /// 6937, section 3).
     fn threshold(&self) -> u32;
 
     /// The rate to send at, in octets a second; `None` leaves it to the window.
@@ -115,7 +129,8 @@ pub trait Congestion: fmt::Debug {
         None
     }
 
-    /// Whether [`window`](Congestion::window) rules in fast recovery too, instead of proportional rate reduction.
+    /// Whether [`window`](Congestion::window) rules in fast recovery too, instead of proportional
+    /// rate reduction.
     fn rules_recovery(&self) -> bool {
         false
     }
@@ -126,7 +141,8 @@ pub const NAMES: &[&str] = &["cubic", "newreno", "bbr"];
 /// The one that is used unless the graph says otherwise.
 pub const DEFAULT: &str = NAMES[0];
 
-/// A fresh algorithm for a connection whose largest segment has `mss_octets`; `None` for a name that is not in [`NAMES`].
+/// A fresh algorithm for a connection whose largest segment has `mss_octets`; `None` for a name
+/// that is not in [`NAMES`].
 #[must_use]
 pub fn by_name(name: &str, mss_octets: u32) -> Option<Box<dyn Congestion>> {
     match name {
@@ -144,7 +160,8 @@ pub fn initial_window_octets(mss_octets: u32) -> u32 {
     segments.min(mss_octets.saturating_mul(2).max(14_600))
 }
 
-/// The window after `idle`: halved once for each timeout that passed, down to the restart window (RFC 5681, section 4.1; RFC 2861).
+/// The window after `idle`: halved once for each timeout that passed, down to the restart window
+/// (RFC 5681, section 4.1; RFC 2861).
 #[must_use]
 fn window_after_idle(window: u32, mss: u32, idle: Duration, rto: Duration) -> u32 {
     let restart = initial_window_octets(mss).min(window);

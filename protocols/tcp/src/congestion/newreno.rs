@@ -1,4 +1,5 @@
-//! NewReno: additive increase, multiplicative decrease (RFC 5681, RFC 6582), counting octets (RFC 3465).
+//! NewReno: additive increase, multiplicative decrease (RFC 5681, RFC 6582), counting octets (RFC
+//! 3465).
 
 use super::{Congestion, Sample, Trouble, WINDOW_MAX, initial_window_octets, window_after_idle};
 use core::time::Duration;
@@ -13,11 +14,13 @@ pub struct NewReno {
     mss: u32,
     window: u32,
     threshold: u32,
-    /// Octets acknowledged in congestion avoidance towards the next segment (RFC 3465, section 2.1).
+    /// Octets acknowledged in congestion avoidance towards the next segment (RFC 3465, section
+    /// 2.1).
     counted: u32,
     /// Window and threshold before the last reduction.
     before: Option<(u32, u32)>,
-    /// Whether a timeout's slow start is on, in which one acknowledgment counts for one segment (RFC 3465, section 2.3).
+    /// Whether a timeout's slow start is on, in which one acknowledgment counts for one segment
+    /// (RFC 3465, section 2.3).
     timed_out: bool,
 }
 

@@ -36,7 +36,8 @@ const CHALLENGES_MAX: u32 = 10;
 const TIMESTAMPS_VALID: Duration = Duration::from_secs(24 * 24 * 3600);
 
 impl Connection {
-    /// Takes a segment in. `payload` is what follows its header; `congested` says that a router marked it (RFC 3168).
+    /// Takes a segment in. `payload` is what follows its header; `congested` says that a router
+    /// marked it (RFC 3168).
     ///
     /// # Errors
     /// Why it was dropped, wholly or but for its acknowledgement.
@@ -178,7 +179,8 @@ impl Connection {
         Ok(())
     }
 
-    /// RFC 7323, section 4.3, 2, as RFC 9293 has it: only what covers the last acknowledgement counts.
+    /// RFC 7323, section 4.3, 2, as RFC 9293 has it: only what covers the last acknowledgement
+    /// counts.
     fn note_timestamps(&mut self, now: Time, header: &Header) {
         if self.timestamps
             && let Some(stamps) = header.options.timestamps
@@ -190,7 +192,8 @@ impl Connection {
         }
     }
 
-    /// The first check: what of the segment lies in the window (RFC 9293, section 3.4). Gives its data, cut to that.
+    /// The first check: what of the segment lies in the window (RFC 9293, section 3.4). Gives its
+    /// data, cut to that.
     fn check_sequence(
         &mut self,
         now: Time,
@@ -201,7 +204,8 @@ impl Connection {
         let (seq, span) = (header.seq, header.span(octets));
         let (nxt, window) = (self.receive.rcv_nxt, self.receive.window());
         let begins = seq.at_or_after(nxt) && seq.before(nxt + window.max(1));
-        // The last of it, or of what came before: an old segment that ends at the next octet has nothing new.
+        // The last of it, or of what came before: an old segment that ends at the next octet has
+        // nothing new.
         let last = seq + span.saturating_sub(1);
         let ends = span > 0
             && last.at_or_after(nxt)
@@ -224,7 +228,8 @@ impl Connection {
         Ok(Some(payload))
     }
 
-    /// A segment outside of the window. With a window of zero its acknowledgement counts all the same.
+    /// A segment outside of the window. With a window of zero its acknowledgement counts all the
+    /// same.
     fn take_unacceptable(
         &mut self,
         now: Time,
@@ -272,7 +277,8 @@ impl Connection {
         Err(&OUT_OF_WINDOW)
     }
 
-    /// Answers a segment that does not belong with what is expected; if it is empty only so often, lest two sides answer each other for ever.
+    /// Answers a segment that does not belong with what is expected; if it is empty only so often,
+    /// lest two sides answer each other for ever.
     fn acknowledge_stranger(&mut self, now: Time, is_empty: bool) {
         if is_empty {
             self.challenge(now);
@@ -439,7 +445,8 @@ impl Connection {
         }
     }
 
-    /// The send window (RFC 9293, section 3.10.7.4, fifth): from the latest segment, and of those of the latest acknowledgement.
+    /// The send window (RFC 9293, section 3.10.7.4, fifth): from the latest segment, and of those
+    /// of the latest acknowledgement.
     #[inline]
     pub(super) fn take_window(&mut self, seq: Seq, ack: Seq, window: u32) {
         let send = &self.send;
@@ -534,7 +541,8 @@ impl Connection {
         self.note_next(now, octets);
     }
 
-    /// Octets have come in order: every second full segment is acknowledged at once (RFC 9293, section 3.8.6.3).
+    /// Octets have come in order: every second full segment is acknowledged at once (RFC 9293,
+    /// section 3.8.6.3).
     #[inline]
     fn note_next(&mut self, now: Time, octets: u32) {
         self.unacked = self.unacked.saturating_add(octets);

@@ -1,4 +1,5 @@
-//! What a SYN tells, and the SYN that answers it (RFC 9293, section 3.10.7; RFC 7323, section 2; RFC 3168, section 6.1.1).
+//! What a SYN tells, and the SYN that answers it (RFC 9293, section 3.10.7; RFC 7323, section 2;
+//! RFC 3168, section 6.1.1).
 
 use super::settings::{SEGMENT_MIN, Settings};
 use crate::options::{Options, Timestamps};
@@ -80,7 +81,8 @@ impl Syn {
     }
 }
 
-/// The SYN of this side; with what `peer` offered if that is known, and then with its acknowledgement.
+/// The SYN of this side; with what `peer` offered if that is known, and then with its
+/// acknowledgement.
 #[must_use]
 pub fn syn(settings: &Settings, ends: &Ends, iss: Seq, peer: Option<&Syn>, now: Time) -> Header {
     let mut header = Header::new(ends.local, ends.peer, iss, Seq(0), Flags::SYN);

@@ -1,9 +1,10 @@
-//! The transmission control block as a machine of its own: segments, calls and time go in, segments, octets and events come
-//! out. It knows no kernel, so that it can be tested alone.
+//! The transmission control block as a machine of its own: segments, calls and time go in,
+//! segments, octets and events come out. It knows no kernel, so that it can be tested alone.
 //!
-//! What comes out is pulled, because whoever takes it may call back: after everything that goes in, its owner takes
-//! [`deliver`](Connection::deliver), [`event`](Connection::event) and [`transmit`](Connection::transmit) until all are empty, and calls
-//! [`timer`](Connection::timer) at [`deadline`](Connection::deadline).
+//! What comes out is pulled, because whoever takes it may call back: after everything that goes in,
+//! its owner takes [`deliver`](Connection::deliver), [`event`](Connection::event) and
+//! [`transmit`](Connection::transmit) until all are empty, and calls [`timer`](Connection::timer)
+//! at [`deadline`](Connection::deadline).
 
 mod arrive;
 mod handshake;
@@ -85,7 +86,8 @@ pub struct Connection {
     timestamps: bool,
     sack: bool,
     ecn: bool,
-    /// The peer's clock as of the last segment in order, and when that came (RFC 7323, section 4.3).
+    /// The peer's clock as of the last segment in order, and when that came (RFC 7323, section
+    /// 4.3).
     ts_recent: u32,
     ts_recent_at: Time,
     /// What the last segment sent acknowledged.
@@ -164,7 +166,8 @@ impl Connection {
         connection
     }
 
-    /// A passive open whose SYN was answered already, at `sent`; the peer's acknowledgement is the first segment to arrive.
+    /// A passive open whose SYN was answered already, at `sent`; the peer's acknowledgement is the
+    /// first segment to arrive.
     #[must_use]
     pub fn answered(settings: Rc<Settings>, ends: Ends, iss: Seq, peer: &Syn, sent: Time) -> Self {
         let mut connection = Self::new(settings, ends, iss, peer.irs, sent);
@@ -272,8 +275,9 @@ impl Connection {
     /// Takes a message to send.
     ///
     /// # Errors
-    /// [`PushError::Closed`] if nothing goes this way any more, [`PushError::TooBig`] if it would never fit the send buffer,
-    /// [`PushError::QueueFull`] if it does not fit now; then [`StreamEvent::Writable`] follows.
+    /// [`PushError::Closed`] if nothing goes this way any more, [`PushError::TooBig`] if it would
+    /// never fit the send buffer, [`PushError::QueueFull`] if it does not fit now; then
+    /// [`StreamEvent::Writable`] follows.
     pub fn send(&mut self, message: Message) -> Result<(), PushError> {
         if !self.state.takes_data() || self.send.is_shut {
             return Err(PushError::Closed);
@@ -296,7 +300,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Octets that [`send`](Self::send) takes now. If it is fewer than ever, [`StreamEvent::Writable`] follows.
+    /// Octets that [`send`](Self::send) takes now. If it is fewer than ever,
+    /// [`StreamEvent::Writable`] follows.
     pub fn space(&mut self) -> u32 {
         if !self.state.takes_data() || self.send.is_shut {
             return 0;
@@ -306,7 +311,8 @@ impl Connection {
         space
     }
 
-    /// Nothing more will be sent: our FIN follows what was (the user's CLOSE of RFC 9293, section 3.10.4).
+    /// Nothing more will be sent: our FIN follows what was (the user's CLOSE of RFC 9293, section
+    /// 3.10.4).
     pub fn shut(&mut self) {
         if self.send.is_shut {
             return;
@@ -321,8 +327,8 @@ impl Connection {
         }
     }
 
-    /// Nobody is there above any more: like [`shut`](Self::shut), and what still arrives breaks the connection off (RFC 9293,
-    /// section 3.6.1).
+    /// Nobody is there above any more: like [`shut`](Self::shut), and what still arrives breaks the
+    /// connection off (RFC 9293, section 3.6.1).
     pub fn close(&mut self, now: Time) {
         self.is_deaf = true;
         if self.state == State::SynSent && self.send.unsent() == 0 {
@@ -330,7 +336,8 @@ impl Connection {
             return;
         }
         if self.receive.ready_octets() > 0 {
-            // What was acknowledged and never read is lost: the peer should not think otherwise (RFC 2525, section 2.17).
+            // What was acknowledged and never read is lost: the peer should not think otherwise
+            // (RFC 2525, section 2.17).
             self.abort(now);
             return;
         }
@@ -521,7 +528,8 @@ impl Connection {
         }
     }
 
-    /// The network says about what was sent at `seq` (`None`: about everything) that it did not arrive.
+    /// The network says about what was sent at `seq` (`None`: about everything) that it did not
+    /// arrive.
     pub fn unreachable(&mut self, kind: NetworkErrorKind, seq: Option<Seq>) {
         let is_ours = seq.is_none_or(|seq| {
             let una = self.snd_una();
@@ -535,15 +543,18 @@ impl Connection {
             NetworkErrorKind::ProtocolUnreachable => (StreamError::Network(kind), true),
             _ => (StreamError::Network(kind), false),
         };
-        // RFC 5927, section 6: a connection that stands is not broken by what anybody could have written.
+        // RFC 5927, section 6: a connection that stands is not broken by what anybody could have
+        // written.
         match self.state {
-            // Nobody there is an answer; no way there may be another in a moment (RFC 9293, section 3.9.2.2).
+            // Nobody there is an answer; no way there may be another in a moment (RFC 9293, section
+            // 3.9.2.2).
             State::SynSent if seq.is_some() && is_answer => self.fail(error),
             _ => self.soft_error = Some(error),
         }
     }
 
-    /// Whether the network may speak of a segment at `seq`: it is outstanding (RFC 5927, section 4.1).
+    /// Whether the network may speak of a segment at `seq`: it is outstanding (RFC 5927, section
+    /// 4.1).
     #[must_use]
     pub fn is_outstanding(&self, seq: Seq) -> bool {
         seq.at_or_after(self.snd_una()) && seq.before(self.snd_nxt())

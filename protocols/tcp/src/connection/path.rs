@@ -1,6 +1,7 @@
-//! The largest packet on the path, found without anybody's help (RFC 4821, section 7; RFC 8899, section 5): when large segments vanish
-//! without a report, smaller ones go; and after a while a larger one is tried, with data that is to be sent anyway. A probe that gets
-//! lost is no sign of congestion.
+//! The largest packet on the path, found without anybody's help (RFC 4821, section 7; RFC 8899,
+//! section 5): when large segments vanish without a report, smaller ones go; and after a while a
+//! larger one is tried, with data that is to be sent anyway. A probe that gets lost is no sign of
+//! congestion.
 
 use super::{Connection, HEADER};
 use crate::loss::Phase;
@@ -9,8 +10,8 @@ use crate::seq::Seq;
 use core::time::Duration;
 use xk_core::Time;
 
-/// How long a smaller path is believed before a larger one is tried (RFC 1191, section 6.3; PMTU_RAISE_TIMER of RFC 8899, section
-/// 5.1.1): a little longer than a network layer does.
+/// How long a smaller path is believed before a larger one is tried (RFC 1191, section 6.3;
+/// PMTU_RAISE_TIMER of RFC 8899, section 5.1.1): a little longer than a network layer does.
 const RAISE_AFTER: Duration = Duration::from_secs(610);
 /// How long after a black hole was found the search for what does pass begins.
 const SEARCH_AFTER: Duration = Duration::from_secs(1);
@@ -27,7 +28,8 @@ struct Probe {
     path: u32,
 }
 
-/// The search for a larger path than the one believed in; all in octets as `path` counts, without the header below.
+/// The search for a larger path than the one believed in; all in octets as `path` counts, without
+/// the header below.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PathSearch {
     /// What the path was before it became smaller; 0 if it did not.

@@ -1,4 +1,5 @@
-//! How long octets may stay unacknowledged: the user timeout, and the option by which both sides agree on one (RFC 5482).
+//! How long octets may stay unacknowledged: the user timeout, and the option by which both sides
+//! agree on one (RFC 5482).
 
 use super::{AckDue, Connection, Settings};
 use core::time::Duration;
@@ -10,7 +11,8 @@ const ADOPTED_MAX: Duration = Duration::from_secs(3600);
 /// The bit that makes minutes of seconds (RFC 5482, section 3.3).
 const MINUTES: u16 = 1 << 15;
 
-/// A timeout as the option has it: never less, and not 0, which is reserved (RFC 5482, sections 3.3 and 3.4).
+/// A timeout as the option has it: never less, and not 0, which is reserved (RFC 5482, sections 3.3
+/// and 3.4).
 fn field(time: Duration) -> u16 {
     let part = u64::from(time.subsec_nanos() > 0);
     let seconds = time.as_secs().saturating_add(part);
@@ -36,8 +38,8 @@ impl Settings {
 }
 
 impl Connection {
-    /// How long octets may stay unacknowledged: what the application has set, or else the longest of both sides' (RFC 5482,
-    /// section 3.1).
+    /// How long octets may stay unacknowledged: what the application has set, or else the longest
+    /// of both sides' (RFC 5482, section 3.1).
     pub(super) fn patience(&self) -> Duration {
         let own = self.settings.timeout();
         match self.peer_timeout {

@@ -1,5 +1,6 @@
-//! The segments that nearly all are: the next data in order, or an acknowledgement of new data, on a connection where nothing is amiss.
-//! What they change is little, and found without the steps that the others take (V. Jacobson's header prediction).
+//! The segments that nearly all are: the next data in order, or an acknowledgement of new data, on
+//! a connection where nothing is amiss. What they change is little, and found without the steps
+//! that the others take (V. Jacobson's header prediction).
 
 use super::Connection;
 use crate::loss::Ack;
@@ -18,8 +19,8 @@ pub enum Predicted {
 }
 
 impl Connection {
-    /// Whether a segment of `octets` octets of data is one that [`predicted`](Self::predicted) may take; if not, it is for
-    /// [`segment`](Self::segment).
+    /// Whether a segment of `octets` octets of data is one that [`predicted`](Self::predicted) may
+    /// take; if not, it is for [`segment`](Self::segment).
     #[inline]
     #[must_use]
     pub fn predict(&self, plain: &Plain, octets: usize) -> Option<Predicted> {
@@ -52,7 +53,8 @@ impl Connection {
         self.recovery.takes_few()
     }
 
-    /// Takes in what [`predict`](Self::predict) has told to be so: data if there are some, and what it acknowledges.
+    /// Takes in what [`predict`](Self::predict) has told to be so: data if there are some, and what
+    /// it acknowledges.
     #[inline(always)]
     pub fn predicted(&mut self, now: Time, plain: &Plain, data: Option<Message>) {
         let una = self.snd_una();

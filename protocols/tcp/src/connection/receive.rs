@@ -1,4 +1,5 @@
-//! The receive side: what has arrived, in order and out of it, and the window (RFC 9293, sections 3.8.6 and 3.10.7.4).
+//! The receive side: what has arrived, in order and out of it, and the window (RFC 9293, sections
+//! 3.8.6 and 3.10.7.4).
 
 use crate::options::{BLOCKS_MAX, Block, Blocks};
 use crate::seq::Seq;
@@ -13,9 +14,11 @@ pub(crate) static TOO_MANY_PIECES: Reason = Reason::new("too many pieces", Class
 /// All of it had arrived before.
 pub(crate) static DUPLICATE: Reason = Reason::new("duplicate", Class::Bad);
 
-/// How many runs of octets are kept out of order: more cost a flood of pieces nothing but its sender's time.
+/// How many runs of octets are kept out of order: more cost a flood of pieces nothing but its
+/// sender's time.
 const RUNS_MAX: usize = 128;
-/// How many segments are kept out of order for each octet of a window: one of less than so many is no honest one.
+/// How many segments are kept out of order for each octet of a window: one of less than so many is
+/// no honest one.
 const SEGMENT_OCTETS_MIN: u32 = 256;
 /// How many small segments are kept out of order all the same.
 const SMALL_SEGMENTS: u32 = 64;
@@ -119,8 +122,8 @@ impl Receive {
         self.buffer.saturating_sub(self.ready_octets).saturating_sub(self.unconsumed)
     }
 
-    /// The window to announce now, in octets: what there is room for, unless that is hardly more than what was announced
-    /// before (RFC 9293, section 3.8.6.2.2), and never less than that.
+    /// The window to announce now, in octets: what there is room for, unless that is hardly more
+    /// than what was announced before (RFC 9293, section 3.8.6.2.2), and never less than that.
     pub(crate) fn window_next(&self, segment: u32) -> u32 {
         let (room, announced) = (self.room(), self.window());
         if room >= announced.saturating_add(segment.min(self.buffer / 2).max(1)) {
@@ -190,8 +193,8 @@ impl Receive {
         self.ready.push_back(octets);
     }
 
-    /// The octets fill (a part of) the first gap: runs that follow come in order with them. It is one run nearly always, for runs do
-    /// not touch each other.
+    /// The octets fill (a part of) the first gap: runs that follow come in order with them. It is
+    /// one run nearly always, for runs do not touch each other.
     fn fill(&mut self, octets: Message) {
         self.append(octets);
         let end = self.rcv_nxt;
@@ -239,8 +242,9 @@ impl Receive {
         }
     }
 
-    /// Sees to it that one more segment can be kept; false if it is not to be. What lies farther off makes room for what is
-    /// nearer (RFC 2018, section 8): or else a full place would be no use to what is needed first.
+    /// Sees to it that one more segment can be kept; false if it is not to be. What lies farther
+    /// off makes room for what is nearer (RFC 2018, section 8): or else a full place would be no
+    /// use to what is needed first.
     fn make_room(&mut self, start: Seq) -> bool {
         let segments_max = SMALL_SEGMENTS + self.buffer / SEGMENT_OCTETS_MIN;
         while self.run_segments >= segments_max || self.runs.len() >= RUNS_MAX {
@@ -321,7 +325,8 @@ impl Receive {
         !self.runs.is_empty()
     }
 
-    /// The blocks to tell the sender: what came twice, then the runs that segments came to last (RFC 2018, section 4).
+    /// The blocks to tell the sender: what came twice, then the runs that segments came to last
+    /// (RFC 2018, section 4).
     pub(crate) fn blocks(&mut self, max: usize) -> Blocks {
         let mut blocks = Blocks::NONE;
         if let Some(duplicate) = self.duplicate.take() {
@@ -358,7 +363,8 @@ impl Receive {
         self.ready.front().map(Message::len)
     }
 
-    /// At most so many octets of the next message to deliver; all of it if it cannot be split for want of memory.
+    /// At most so many octets of the next message to deliver; all of it if it cannot be split for
+    /// want of memory.
     pub(crate) fn deliver_at_most(&mut self, octets: usize) -> Option<Message> {
         let next = self.ready.front_mut()?;
         if octets < next.len()
@@ -422,8 +428,9 @@ impl Receive {
         self.tuned_octets >= self.buffer / 2 && self.buffer < self.buffer_max
     }
 
-    /// Lets the buffer grow with what arrives: if more than half of it came within a round trip, the window is what limits the
-    /// sender (dynamic right-sizing). A sender's pauses are no reason to shrink.
+    /// Lets the buffer grow with what arrives: if more than half of it came within a round trip,
+    /// the window is what limits the sender (dynamic right-sizing). A sender's pauses are no reason
+    /// to shrink.
     pub(crate) fn tune(&mut self, now: Time, round_trip: Option<Duration>) {
         if !self.is_to_tune() {
             return;

@@ -1,4 +1,5 @@
-//! Data in several segments at once: full ones, which differ in their numbers alone; in a message each, or all in one.
+//! Data in several segments at once: full ones, which differ in their numbers alone; in a message
+//! each, or all in one.
 
 use super::timers::LOWER_HEADER;
 use super::{Connection, State};
@@ -37,8 +38,9 @@ impl Connection {
         self.runs.are_cut = are_cut;
     }
 
-    /// The next segment to be taken in stands for a run of segments of `size` octets each: acknowledgements are counted by those
-    /// (RFC 9293, section 3.8.6.3: at least every second full-sized one).
+    /// The next segment to be taken in stands for a run of segments of `size` octets each:
+    /// acknowledgements are counted by those (RFC 9293, section 3.8.6.3: at least every second
+    /// full-sized one).
     pub fn expect_run(&mut self, size: u16) {
         self.runs.arriving = size;
     }
@@ -53,7 +55,8 @@ impl Connection {
         self.peer_full = self.peer_full.max(full);
     }
 
-    /// How much new data go at once, where `octets` would fill a segment: as many whole ones as may, if somebody below cuts them.
+    /// How much new data go at once, where `octets` would fill a segment: as many whole ones as
+    /// may, if somebody below cuts them.
     pub(super) fn run_octets(&self, octets: u32, room: u32, allowed: u32) -> u32 {
         let is_narrow = self.ends.path < PATH_OCTETS_MIN;
         if !self.runs.are_cut || octets != room || is_narrow {
@@ -64,7 +67,8 @@ impl Connection {
         octets * count.max(1)
     }
 
-    /// Records what is sent as segments of `one` octets each: they are lost, and sent again, singly.
+    /// Records what is sent as segments of `one` octets each: they are lost, and sent again,
+    /// singly.
     pub(super) fn record_sent(&mut self, (octets, one): (u32, u32), has_fin: bool, now: Time) {
         let mut left = octets;
         // There is room: `may_send` was more than nothing, and a run has been measured.
@@ -78,8 +82,9 @@ impl Connection {
         let _ = self.recovery.sent(left + u32::from(has_fin), now);
     }
 
-    /// Puts the data of the next full segments behind those in `payloads`, as many as may go now; nothing if that is not more than
-    /// one, or if something else goes first, or somebody below cuts more than these: then [`transmit`](Self::transmit) knows what.
+    /// Puts the data of the next full segments behind those in `payloads`, as many as may go now;
+    /// nothing if that is not more than one, or if something else goes first, or somebody below
+    /// cuts more than these: then [`transmit`](Self::transmit) knows what.
     #[inline]
     pub fn transmit_run(&mut self, now: Time, payloads: &mut Outgoing) -> Option<Run> {
         let octets = u32::from(self.segment);
@@ -117,7 +122,8 @@ impl Connection {
         })
     }
 
-    /// Whether new data go as they come: nothing was lost, nothing else is due, nothing is searched for.
+    /// Whether new data go as they come: nothing was lost, nothing else is due, nothing is searched
+    /// for.
     #[inline]
     fn is_steady(&self, now: Time) -> bool {
         matches!(self.state, State::Established | State::CloseWait)

@@ -1,14 +1,16 @@
-//! The send side: octets that were pushed, as references to the buffers that they were pushed in (RFC 9293, section 3.3.1).
+//! The send side: octets that were pushed, as references to the buffers that they were pushed in
+//! (RFC 9293, section 3.3.1).
 //!
-//! What was pushed stays as it is until all of it is acknowledged. A segment is a reference to a part of it, whether it goes for the
-//! first time or once more.
+//! What was pushed stays as it is until all of it is acknowledged. A segment is a reference to a
+//! part of it, whether it goes for the first time or once more.
 
 use crate::seq::Seq;
 use alloc::collections::VecDeque;
 use xk_core::Message;
 use xk_core::message::{NoBuffers, SplitError};
 
-/// How many messages may wait to be sent or acknowledged, of whatever size: each takes a buffer, be it for one octet.
+/// How many messages may wait to be sent or acknowledged, of whatever size: each takes a buffer, be
+/// it for one octet.
 const PUSHES_MAX: usize = 16_384;
 
 /// What was pushed, in one slice.
@@ -41,7 +43,8 @@ pub(crate) struct Send {
     pieces: VecDeque<Piece>,
     /// The piece that the next new segment begins in.
     current: usize,
-    /// Where what was pushed ends, where what was sent of it ends, and where what was acknowledged of it ends.
+    /// Where what was pushed ends, where what was sent of it ends, and where what was acknowledged
+    /// of it ends.
     end: Seq,
     sent: Seq,
     una: Seq,
@@ -115,7 +118,8 @@ impl Send {
         }
     }
 
-    /// Takes the next `octets` octets for their first transmission; the message has the headroom of what was pushed if it is all of that.
+    /// Takes the next `octets` octets for their first transmission; the message has the headroom of
+    /// what was pushed if it is all of that.
     #[inline]
     pub(crate) fn cut(&mut self, octets: u32) -> Result<Message, NoBuffers> {
         let (from, upto) = (self.sent, self.sent + octets);

@@ -7,8 +7,8 @@ use xk_kit::stream::{KeepAlive, StreamSetting};
 pub const BUFFER_MIN: u32 = 2048;
 /// See [`BUFFER_MIN`].
 pub const BUFFER_MAX: u32 = 1 << 30;
-/// Octets of data in the smallest segment that can be set, and that a peer or router can push us down to: less would be an
-/// attack (RFC 9293, section 3.7.1).
+/// Octets of data in the smallest segment that can be set, and that a peer or router can push us
+/// down to: less would be an attack (RFC 9293, section 3.7.1).
 pub const SEGMENT_MIN: u16 = 64;
 
 /// How a connection is to behave.
@@ -30,7 +30,8 @@ pub struct Settings {
     pub keep_alive: Option<KeepAlive>,
     /// How long octets may stay unacknowledged; [`USER_TIMEOUT`](Self::USER_TIMEOUT) if `None`.
     pub user_timeout: Option<Duration>,
-    /// The application has set that itself: then the peer's does not count (CHANGEABLE of RFC 5482, section 3.1).
+    /// The application has set that itself: then the peer's does not count (CHANGEABLE of RFC 5482,
+    /// section 3.1).
     pub is_timeout_own: bool,
     /// Announce the user timeout, and heed the peer's (ENABLED of RFC 5482, section 3.1).
     pub announce_user_timeout: bool,
@@ -46,16 +47,19 @@ pub struct Settings {
     pub ecn: bool,
     /// The congestion control, by name.
     pub congestion: &'static str,
-    /// How long an acknowledgement may wait for company (RFC 9293, section 3.8.6.3: less than half a second).
+    /// How long an acknowledgement may wait for company (RFC 9293, section 3.8.6.3: less than half
+    /// a second).
     pub delayed_ack: Duration,
     /// How long a connection stays in TIME-WAIT: twice a segment's lifetime.
     pub time_wait: Duration,
-    /// How often a SYN is sent again before the open fails (RFC 9293, section 3.8.3: three minutes at least).
+    /// How often a SYN is sent again before the open fails (RFC 9293, section 3.8.3: three minutes
+    /// at least).
     pub syn_retries_max: u32,
 }
 
 impl Settings {
-    /// How long octets may stay unacknowledged if nobody says otherwise (RFC 9293, section 3.8.3: R2 of 100 seconds at least).
+    /// How long octets may stay unacknowledged if nobody says otherwise (RFC 9293, section 3.8.3:
+    /// R2 of 100 seconds at least).
     pub const USER_TIMEOUT: Duration = Duration::from_secs(300);
     /// How long the peer of a connection that nobody holds any more may take to end its direction.
     pub const ORPHAN_TIMEOUT: Duration = Duration::from_secs(60);

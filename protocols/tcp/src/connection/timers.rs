@@ -16,9 +16,11 @@ const QUIET: Duration = Duration::from_millis(100);
 const CORK_MAX: Duration = Duration::from_millis(200);
 /// The longest time between two window probes.
 const PERSIST_MAX: Duration = Duration::from_secs(60);
-/// After so many timeouts in a row large segments may be what does not pass (RFC 4821, section 7.7; RFC 2923, section 2.1).
+/// After so many timeouts in a row large segments may be what does not pass (RFC 4821, section 7.7;
+/// RFC 2923, section 2.1).
 const BLACK_HOLE_TIMEOUTS: u32 = 2;
-/// Octets of a packet that passes nearly everywhere (RFC 8899, section 5.1.2), and of one that must (RFC 9293, section 3.7.1).
+/// Octets of a packet that passes nearly everywhere (RFC 8899, section 5.1.2), and of one that must
+/// (RFC 9293, section 3.7.1).
 const PATHS_BELOW: [u32; 2] = [1200, 576];
 
 /// Octets of the header of the layer below that a path's size counts besides ours.
@@ -126,8 +128,8 @@ impl Connection {
         }
     }
 
-    /// Whether a SYN with this header may begin a new connection in place of this one (RFC 6191, section 2; RFC 9293, section
-    /// 3.6.1): it can be told from every segment of this one.
+    /// Whether a SYN with this header may begin a new connection in place of this one (RFC 6191,
+    /// section 2; RFC 9293, section 3.6.1): it can be told from every segment of this one.
     #[must_use]
     pub fn gives_way_to(&self, header: &Header) -> bool {
         if self.state != State::TimeWait
@@ -144,7 +146,8 @@ impl Connection {
         }
     }
 
-    /// Where a new connection between the same ends may begin, if this one only waits for late segments.
+    /// Where a new connection between the same ends may begin, if this one only waits for late
+    /// segments.
     #[must_use]
     pub fn replacement(&self) -> Option<Seq> {
         // Behind everything that the peer could still take for ours (RFC 9293, section 3.4.1).
@@ -178,8 +181,8 @@ impl Connection {
         }
     }
 
-    /// The peer's window is closed, or too small, and nothing is under way that would make it speak; or a cork holds back what it
-    /// would take.
+    /// The peer's window is closed, or too small, and nothing is under way that would make it
+    /// speak; or a cork holds back what it would take.
     pub(super) fn watch_window(&mut self, now: Time) {
         let is_live = self.state.is_synchronized() && self.state != State::TimeWait;
         let waits = is_live && self.send.unsent() > 0;
@@ -208,7 +211,8 @@ impl Connection {
         self.persist_at = Some(now + self.persist_delay());
         if self.is_waiting() {
             self.force = true;
-            // A window that stays small has a small buffer behind it by now: not each piece waits for this timer.
+            // A window that stays small has a small buffer behind it by now: not each piece waits
+            // for this timer.
             let send = &mut self.send;
             send.max_snd_wnd = (send.max_snd_wnd / 2).max(send.snd_wnd);
         } else {

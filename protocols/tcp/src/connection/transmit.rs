@@ -1,4 +1,5 @@
-//! What goes next: resets, SYNs, what was lost, new data, our end, probes, acknowledgements (RFC 9293, sections 3.8 and 3.10).
+//! What goes next: resets, SYNs, what was lost, new data, our end, probes, acknowledgements (RFC
+//! 9293, sections 3.8 and 3.10).
 
 use super::{AckDue, Connection, syn};
 use crate::options::Options;
@@ -51,7 +52,8 @@ impl Connection {
         self.transmit_ack(now)
     }
 
-    /// Whether an established connection has nothing to send, as most calls find: saves the longer look.
+    /// Whether an established connection has nothing to send, as most calls find: saves the longer
+    /// look.
     #[inline]
     #[must_use]
     pub fn is_quiet(&self, now: Time) -> bool {
@@ -193,7 +195,8 @@ impl Connection {
         let from = from.max(una);
         let fin = self.send.fin.filter(|fin| fin.before(end) && fin.at_or_after(from));
         let data_end = fin.unwrap_or(end);
-        // Should a SYN be asked for here, its number is behind us: nothing is sent but an acknowledgement.
+        // Should a SYN be asked for here, its number is behind us: nothing is sent but an
+        // acknowledgement.
         let mut header = self.header(now, from, Flags::NONE);
         let octets = data_end.since(from).min(self.room_behind(&header.options));
         let upto = from + octets;
@@ -201,7 +204,8 @@ impl Connection {
             0 => None,
             octets => {
                 let Some(payload) = self.send.again(from, octets) else {
-                    // Nothing went, so nothing was acknowledged either; there will be another occasion.
+                    // Nothing went, so nothing was acknowledged either; there will be another
+                    // occasion.
                     self.ack_due = AckDue::Now;
                     self.again = Some((from, end));
                     return None;
@@ -237,7 +241,8 @@ impl Connection {
         self.send.is_shut && self.send.fin.is_none() && self.send.unsent() == 0
     }
 
-    /// How much new data go in one segment now: none if that would be silly (RFC 9293, sections 3.7.4 and 3.8.6.2.1).
+    /// How much new data go in one segment now: none if that would be silly (RFC 9293, sections
+    /// 3.7.4 and 3.8.6.2.1).
     fn sensible(&self, room: u32) -> u32 {
         let (unsent, usable) = (self.send.unsent(), self.usable());
         let octets = unsent.min(usable).min(room);
@@ -327,8 +332,8 @@ impl Connection {
         self.stuck_since.get_or_insert(now);
     }
 
-    /// A segment that provokes an acknowledgement: one octet behind the peer's closed window if data wait, else none with an old number
-    /// (RFC 9293, sections 3.8.4 and 3.8.6.1).
+    /// A segment that provokes an acknowledgement: one octet behind the peer's closed window if
+    /// data wait, else none with an old number (RFC 9293, sections 3.8.4 and 3.8.6.1).
     fn poke(&mut self, now: Time) -> Out {
         let nxt = self.snd_nxt();
         let octet = self.send.first_octet();

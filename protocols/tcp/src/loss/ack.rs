@@ -32,8 +32,8 @@ pub(super) struct Step<'a> {
 }
 
 impl Recovery {
-    /// Takes an acknowledgment in. Afterwards ask [`next_lost`](Recovery::next_lost), [`may_send`](Recovery::may_send) and
-    /// [`timer`](Recovery::timer) again.
+    /// Takes an acknowledgment in. Afterwards ask [`next_lost`](Recovery::next_lost),
+    /// [`may_send`](Recovery::may_send) and [`timer`](Recovery::timer) again.
     pub fn acknowledge(&mut self, ack: &Ack<'_>, now: Time) -> Acked {
         self.now = now;
         if self.board.is_empty() && ack.sack.is_empty() && !ack.ece {
@@ -96,7 +96,8 @@ impl Recovery {
         }
     }
 
-    /// The first block, if it reports a duplicate: it lies before the acknowledgment, or in the second block (RFC 2883, section 4).
+    /// The first block, if it reports a duplicate: it lies before the acknowledgment, or in the
+    /// second block (RFC 2883, section 4).
     fn find_dsack(&self, ack: &Ack<'_>) -> Option<SackBlock> {
         let first = *ack.sack.first().filter(|_| self.is_sack)?;
         let octets = first.end.since(first.start);
@@ -141,8 +142,8 @@ impl Recovery {
         }
     }
 
-    /// Takes a round trip from what was delivered (RFC 6298, section 3; RFC 7323, section 4.1): from segments sent once, else by the
-    /// echoed timestamp.
+    /// Takes a round trip from what was delivered (RFC 6298, section 3; RFC 7323, section 4.1):
+    /// from segments sent once, else by the echoed timestamp.
     fn measure(&mut self, step: &Step<'_>) -> Option<Duration> {
         let newly = &step.newly;
         let now = step.now;
@@ -150,7 +151,8 @@ impl Recovery {
         let is_fresh = !newly.resent && step.dsack.is_none();
         let by_clock = match (newly.acked, newly.sacked) {
             (Some((first, last)), _) if is_fresh => Some((now.since(first), now.since(last))),
-            // Blocks tell again what an acknowledgment that got lost had told; the latest is the likeliest to be news.
+            // Blocks tell again what an acknowledgment that got lost had told; the latest is the
+            // likeliest to be news.
             (None, Some((_, last))) if is_fresh && self.phase != Phase::Timeout => {
                 Some((now.since(last), now.since(last)))
             }
@@ -160,7 +162,8 @@ impl Recovery {
             let echoed = step.ack.echoed.filter(|_| newly.acked_octets > 0)?;
             let is_told = step.dsack.is_none()
                 && newly.resent_at.is_none_or(|resent| {
-                    // An old echo that comes a round trip after the repair was made long ago, and only told again now.
+                    // An old echo that comes a round trip after the repair was made long ago, and
+                    // only told again now.
                     !newly.echoes_before(resent)
                         || now.since(resent) < self.rtt_min().unwrap_or_default()
                 });
@@ -183,7 +186,8 @@ impl Recovery {
         Some(last)
     }
 
-    /// Without SACK each duplicate acknowledgment tells that some segment arrived (RFC 5681, section 3.2; RFC 6582).
+    /// Without SACK each duplicate acknowledgment tells that some segment arrived (RFC 5681,
+    /// section 3.2; RFC 6582).
     fn count_duplicates(&mut self, step: &Step<'_>) {
         if self.is_sack {
             return;
@@ -213,7 +217,8 @@ impl Recovery {
         }
     }
 
-    /// Loss detection by time (RFC 8985, section 6.2, step 5), for peers with SACK. Octets newly believed lost.
+    /// Loss detection by time (RFC 8985, section 6.2, step 5), for peers with SACK. Octets newly
+    /// believed lost.
     pub(super) fn detect(&mut self, now: Time) -> u32 {
         if !self.is_sack {
             return 0;
@@ -224,7 +229,8 @@ impl Recovery {
         lost
     }
 
-    /// Loss detection by duplicate and partial acknowledgments, for peers without SACK (RFC 6582, section 3.2).
+    /// Loss detection by duplicate and partial acknowledgments, for peers without SACK (RFC 6582,
+    /// section 3.2).
     fn detect_without_sack(&mut self, step: &Step<'_>) -> u32 {
         if self.is_sack {
             return 0;
@@ -240,7 +246,8 @@ impl Recovery {
         if partial || third { self.board.lose_first() } else { 0 }
     }
 
-    /// Begins fast recovery if something is lost that no phase answers for yet (RFC 6675, section 5; RFC 6582).
+    /// Begins fast recovery if something is lost that no phase answers for yet (RFC 6675, section
+    /// 5; RFC 6582).
     pub(super) fn enter_recovery_if_lost(&mut self, now: Time) {
         if self.phase != Phase::Open || self.board.lost_octets() == 0 {
             return;
@@ -296,13 +303,15 @@ impl Recovery {
         {
             prr.on_ack(delivered, in_flight, mss, acked > 0 && lost_octets == 0);
             if !self.is_sack && acked > 0 && lost_octets > 0 {
-                // A partial acknowledgment has the next hole filled at once (RFC 6582, section 3.2, step 3).
+                // A partial acknowledgment has the next hole filled at once (RFC 6582, section 3.2,
+                // step 3).
                 prr.allow(in_flight, mss);
             }
         }
     }
 
-    /// The peer echoes a mark: answers at most once a window (RFC 3168, section 6.1.2). Whether CWR is to be sent.
+    /// The peer echoes a mark: answers at most once a window (RFC 3168, section 6.1.2). Whether CWR
+    /// is to be sent.
     fn on_echo(&mut self, now: Time) -> bool {
         let una = self.board.una();
         if self.ecn_until.is_some_and(|until| una.at_or_after(until)) {
@@ -348,7 +357,8 @@ impl Recovery {
             rate,
             round,
             window_limited: self.is_window_limited(),
-            // What ends recovery, or echoes a mark (RFC 3168, section 6.1.2), does not open the window as well.
+            // What ends recovery, or echoes a mark (RFC 3168, section 6.1.2), does not open the
+            // window as well.
             recovering: step.was_recovering || self.phase != Phase::Open || step.ack.ece,
         };
         self.congestion.on_ack(&sample);
@@ -357,8 +367,9 @@ impl Recovery {
         }
     }
 
-    /// Whether the window was used up in this or the last round trip: only then has it proved itself (RFC 7661, section 4.1). In slow
-    /// start half of it is enough, as it doubles before that shows.
+    /// Whether the window was used up in this or the last round trip: only then has it proved
+    /// itself (RFC 7661, section 4.1). In slow start half of it is enough, as it doubles before
+    /// that shows.
     pub(super) fn is_window_limited(&self) -> bool {
         let peak = self.peak_octets[0].max(self.peak_octets[1]);
         let window = self.congestion.window();

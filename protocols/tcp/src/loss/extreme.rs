@@ -1,7 +1,8 @@
 //! The largest or smallest of recent values, in constant space.
 //!
-//! Three candidates are kept: the best of the window, the best since that one, and the best since that. Each stands for a later part of the
-//! window, so that when the first grows old the next best is at hand (Kathleen Nichols' way, used by Linux and BBR).
+//! Three candidates are kept: the best of the window, the best since that one, and the best since
+//! that. Each stands for a later part of the window, so that when the first grows old the next best
+//! is at hand (Kathleen Nichols' way, used by Linux and BBR).
 
 /// A value and the moment it was seen, in any unit that grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -10,7 +11,8 @@ struct Seen {
     at: u64,
 }
 
-/// The best value of the last `window`, by the order that [`max`](Extreme::max) or [`min`](Extreme::min) chose.
+/// The best value of the last `window`, by the order that [`max`](Extreme::max) or
+/// [`min`](Extreme::min) chose.
 #[derive(Clone, Debug)]
 pub struct Extreme {
     window: u64,

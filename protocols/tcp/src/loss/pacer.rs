@@ -6,8 +6,8 @@ use xk_core::Time;
 /// What may go out at once: what the rate gives in this time, but at least two segments.
 const BURST: Duration = Duration::from_millis(1);
 
-/// The longest wait behind a send: a rate that asks for more is a poor estimate, and a better one that follows does not shorten a wait
-/// that has begun.
+/// The longest wait behind a send: a rate that asks for more is a poor estimate, and a better one
+/// that follows does not shorten a wait that has begun.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// A bucket that fills at a rate; sends empty it, and may go on as long as it is not overdrawn.

@@ -13,7 +13,8 @@ pub struct Prr {
 }
 
 impl Prr {
-    /// Recovery begins with `outstanding_octets` sent and not acknowledged, and shall end at `threshold_octets`.
+    /// Recovery begins with `outstanding_octets` sent and not acknowledged, and shall end at
+    /// `threshold_octets`.
     #[must_use]
     pub fn new(outstanding_octets: u32, threshold_octets: u32) -> Prr {
         Prr {
@@ -25,8 +26,9 @@ impl Prr {
         }
     }
 
-    /// An acknowledgment delivered `delivered_octets`, and `in_flight_octets` are out now. It is a safe one if it advances and tells of no
-    /// further loss: only then may slow start make up for what was lost beyond the reduction.
+    /// An acknowledgment delivered `delivered_octets`, and `in_flight_octets` are out now. It is a
+    /// safe one if it advances and tells of no further loss: only then may slow start make up for
+    /// what was lost beyond the reduction.
     pub fn on_ack(&mut self, delivered_octets: u32, in_flight_octets: u32, mss: u32, safe: bool) {
         self.delivered += u64::from(delivered_octets);
         let in_flight = u64::from(in_flight_octets);
@@ -69,8 +71,8 @@ mod tests {
 
     const MSS: u32 = 1000;
 
-    /// RFC 6937, section 4, its first example: one of twenty is lost, and for every two that arrive one goes out. Counting octets, the
-    /// second whole one is due when four have arrived.
+    /// RFC 6937, section 4, its first example: one of twenty is lost, and for every two that arrive
+    /// one goes out. Counting octets, the second whole one is due when four have arrived.
     #[test]
     fn half_the_flight_goes_out_while_the_other_half_arrives() {
         let mut prr = Prr::new(20 * MSS, 10 * MSS);
@@ -90,8 +92,9 @@ mod tests {
         assert!((9 * MSS..=10 * MSS).contains(&in_flight), "{in_flight}");
     }
 
-    /// RFC 6937, section 4, its second example: sixteen of twenty are lost. What is in flight is below the target, and grows by
-    /// slow start only as long as acknowledgments advance without further losses.
+    /// RFC 6937, section 4, its second example: sixteen of twenty are lost. What is in flight is
+    /// below the target, and grows by slow start only as long as acknowledgments advance without
+    /// further losses.
     #[test]
     fn many_losses_are_repaired_by_slow_start_at_most() {
         let mut prr = Prr::new(20 * MSS, 10 * MSS);

@@ -1,11 +1,13 @@
-//! Loss detection by time: a segment is lost if one sent sufficiently later was delivered (RFC 8985, section 6).
+//! Loss detection by time: a segment is lost if one sent sufficiently later was delivered (RFC
+//! 8985, section 6).
 
 use super::scoreboard::{Newly, Scoreboard, Sending};
 use crate::Seq;
 use core::time::Duration;
 use xk_core::Time;
 
-/// Sacked segments that begin fast recovery while no reordering was seen (RFC 8985, section 6.2, step 4).
+/// Sacked segments that begin fast recovery while no reordering was seen (RFC 8985, section 6.2,
+/// step 4).
 pub(super) const DUP_THRESHOLD: u32 = 3;
 
 /// Recoveries for which a widened reordering window stays (RFC 8985, section 6.2, step 4).
@@ -75,12 +77,14 @@ impl Rack {
         self.reordering_seen |= newly.reordered;
     }
 
-    /// The latest transmission that was delivered was not the one that was thought; waits for the next.
+    /// The latest transmission that was delivered was not the one that was thought; waits for the
+    /// next.
     pub(super) fn forget_newest(&mut self) {
         self.newest = None;
     }
 
-    /// Adapts the reordering window to duplicates that the peer reports (RFC 8985, section 6.2, step 4).
+    /// Adapts the reordering window to duplicates that the peer reports (RFC 8985, section 6.2,
+    /// step 4).
     pub fn adapt(&mut self, dsack: bool, una: Seq, nxt: Seq) {
         if self.dsack_round.is_some_and(|round| una.at_or_after(round)) {
             self.dsack_round = None;
@@ -100,7 +104,8 @@ impl Rack {
         }
     }
 
-    /// How long a segment may be overtaken before it counts as lost (RFC 8985, section 6.2, step 4).
+    /// How long a segment may be overtaken before it counts as lost (RFC 8985, section 6.2, step
+    /// 4).
     #[must_use]
     pub fn reordering_window(&self, board: &Scoreboard, situation: Situation) -> Duration {
         if !self.reordering_seen
@@ -112,7 +117,8 @@ impl Rack {
         wide.min(situation.srtt.unwrap_or_default())
     }
 
-    /// Finds what is lost (RFC 8985, section 6.2, step 5): the octets newly believed lost, and when to look again.
+    /// Finds what is lost (RFC 8985, section 6.2, step 5): the octets newly believed lost, and when
+    /// to look again.
     pub fn detect(
         &self,
         board: &mut Scoreboard,
@@ -137,8 +143,9 @@ impl Rack {
         (lost, again)
     }
 
-    /// After a timeout: the first outstanding segment is lost, and all that were sent long enough ago (RFC 8985, section 6.3);
-    /// `patience_max` is enough at any rate, should the round trip have been told by an acknowledgment that came long after. Octets.
+    /// After a timeout: the first outstanding segment is lost, and all that were sent long enough
+    /// ago (RFC 8985, section 6.3); `patience_max` is enough at any rate, should the round trip
+    /// have been told by an acknowledgment that came long after. Octets.
     pub fn lose_on_timeout(
         &self,
         board: &mut Scoreboard,

@@ -1,7 +1,9 @@
-//! The rate of delivery, measured by what each acknowledgment delivers (the IETF draft on delivery rate estimation; BBR builds on it).
+//! The rate of delivery, measured by what each acknowledgment delivers (the IETF draft on delivery
+//! rate estimation; BBR builds on it).
 //!
-//! Each transmission notes how much was delivered by then. When it is acknowledged, what was delivered meanwhile, over the time that took,
-//! is a rate that the network did bear. The time is the longer of that between the sends and that between the acknowledgments, so that
+//! Each transmission notes how much was delivered by then. When it is acknowledged, what was
+//! delivered meanwhile, over the time that took, is a rate that the network did bear. The time is
+//! the longer of that between the sends and that between the acknowledgments, so that
 //! acknowledgments that come all at once do not make it too large.
 
 use super::scoreboard::Newly;
@@ -25,7 +27,8 @@ pub struct RateSample {
     pub delivered_octets: u64,
     /// How long that took; never zero.
     pub interval: Duration,
-    /// Whether the application had too little to send to fill the window: the network may bear more.
+    /// Whether the application had too little to send to fill the window: the network may bear
+    /// more.
     pub app_limited: bool,
     /// Octets that were delivered in all when the segment was sent that this is about.
     pub prior_delivered_octets: u64,
@@ -50,9 +53,11 @@ pub struct Rate {
     delivered_at: Time,
     /// When the segment was sent that was acknowledged last: the interval of sends begins here.
     first_sent: Time,
-    /// Samples of what was sent before this much is delivered are limited by the application; zero if none are.
+    /// Samples of what was sent before this much is delivered are limited by the application; zero
+    /// if none are.
     app_limited_until_octets: u64,
-    /// A round trip ends when a segment is acknowledged that was sent after this much had been delivered.
+    /// A round trip ends when a segment is acknowledged that was sent after this much had been
+    /// delivered.
     round_ends_octets: u64,
 }
 
@@ -90,14 +95,16 @@ impl Rate {
         }
     }
 
-    /// The application has nothing more to send, with `in_flight_octets` out and the window not used up.
+    /// The application has nothing more to send, with `in_flight_octets` out and the window not
+    /// used up.
     pub fn on_app_limited(&mut self, in_flight_octets: u32) {
         self.app_limited_until_octets =
             self.delivered_octets.saturating_add(u64::from(in_flight_octets)).max(1);
     }
 
-    /// Takes in what an acknowledgment delivered. The sample, if it gives one, and whether a round trip ended. An interval shorter than
-    /// `rtt_min` is none: the acknowledgment is about a retransmission that was not needed.
+    /// Takes in what an acknowledgment delivered. The sample, if it gives one, and whether a round
+    /// trip ended. An interval shorter than `rtt_min` is none: the acknowledgment is about a
+    /// retransmission that was not needed.
     pub fn on_ack(
         &mut self,
         newly: &Newly,

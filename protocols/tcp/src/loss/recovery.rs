@@ -26,11 +26,14 @@ pub struct Config {
     pub rto: RtoBounds,
     /// One tick of the clock behind the timestamp option.
     pub timestamp_tick: Duration,
-    /// Segments that may be outstanding at once; the memory of a connection is bounded by it (64 octets each).
+    /// Segments that may be outstanding at once; the memory of a connection is bounded by it (64
+    /// octets each).
     pub segments_max: u32,
-    /// How long a peer may wait before it acknowledges (TLP.max_ack_delay of RFC 8985, section 7.2).
+    /// How long a peer may wait before it acknowledges (TLP.max_ack_delay of RFC 8985, section
+    /// 7.2).
     pub ack_delay_max: Duration,
-    /// Whether to spread sends over the round trip with algorithms that have no pacing rate of their own.
+    /// Whether to spread sends over the round trip with algorithms that have no pacing rate of
+    /// their own.
     pub pacing: bool,
     /// Whether to send loss probes (RFC 8985, section 7); they need selective acknowledgments.
     pub tail_probe: bool,
@@ -50,16 +53,19 @@ impl Default for Config {
     }
 }
 
-/// One arriving acknowledgment, already found acceptable: `ack` lies between the oldest unacknowledged and the next new number.
+/// One arriving acknowledgment, already found acceptable: `ack` lies between the oldest
+/// unacknowledged and the next new number.
 #[derive(Clone, Copy, Debug)]
 pub struct Ack<'a> {
     /// The acknowledgment number.
     pub ack: Seq,
     /// The blocks of its SACK option, in the option's order.
     pub sack: &'a [SackBlock],
-    /// When, by this kernel's clock rounded down to the tick, the timestamp was made that the peer echoes; `None` without one.
+    /// When, by this kernel's clock rounded down to the tick, the timestamp was made that the peer
+    /// echoes; `None` without one.
     pub echoed: Option<Time>,
-    /// Whether it may be a duplicate (RFC 5681, section 2): no payload, no SYN, no FIN, the same window as before.
+    /// Whether it may be a duplicate (RFC 5681, section 2): no payload, no SYN, no FIN, the same
+    /// window as before.
     pub duplicate: bool,
     /// Whether it carries ECE on a connection that negotiated ECN (RFC 3168, section 6.1).
     pub ece: bool,
@@ -103,8 +109,8 @@ pub struct Acked {
 pub struct Lost {
     /// Where it begins.
     pub start: Seq,
-    /// The sequence numbers that it takes. More than the largest segment if that shrank since: then it goes out in pieces, and counts as
-    /// one segment all the same.
+    /// The sequence numbers that it takes. More than the largest segment if that shrank since: then
+    /// it goes out in pieces, and counts as one segment all the same.
     pub octets: u32,
 }
 
@@ -132,7 +138,8 @@ pub enum Due {
     SendProbe,
     /// Send this segment again as a loss probe, and say so by [`Recovery::resent`].
     ResendProbe(Lost),
-    /// The retransmission timer expired, for the so manieth time without progress; send lost segments.
+    /// The retransmission timer expired, for the so manieth time without progress; send lost
+    /// segments.
     Timeout(u32),
 }
 
@@ -207,7 +214,8 @@ pub struct Recovery {
     pub(super) phase: Phase,
     /// The phase ends when all before this is acknowledged.
     pub(super) recover: Seq,
-    /// Before this is acknowledged, duplicates may be echoes of what a timeout sent again (RFC 6582, section 3.2, step 2).
+    /// Before this is acknowledged, duplicates may be echoes of what a timeout sent again (RFC
+    /// 6582, section 3.2, step 2).
     pub(super) timed_out_to: Option<Seq>,
     pub(super) frto: Frto,
     pub(super) undo: Option<Undo>,
@@ -227,7 +235,8 @@ pub struct Recovery {
     pub(super) rto_at: Option<Time>,
     pub(super) reorder_at: Option<Time>,
     pub(super) probe_at: Option<Time>,
-    /// Where a segment begins that finds out whether the path bears so large ones: its loss says nothing of congestion.
+    /// Where a segment begins that finds out whether the path bears so large ones: its loss says
+    /// nothing of congestion.
     pub(super) path_probe: Option<Seq>,
     /// Marks are answered again when this is acknowledged.
     pub(super) ecn_until: Option<Seq>,
@@ -286,8 +295,9 @@ impl Recovery {
         }
     }
 
-    /// The handshake is done: `mss_octets` is the largest segment that both sides and the path bear, `is_sack` whether selective
-    /// acknowledgments were agreed. The window begins anew, with one segment if the SYN had to be repeated (RFC 5681, section 3.1).
+    /// The handshake is done: `mss_octets` is the largest segment that both sides and the path
+    /// bear, `is_sack` whether selective acknowledgments were agreed. The window begins anew, with
+    /// one segment if the SYN had to be repeated (RFC 5681, section 3.1).
     pub fn established(&mut self, mss_octets: u32, is_sack: bool, now: Time) {
         self.config.mss_octets = mss_octets.clamp(1, MSS_OCTETS_MAX);
         self.congestion.set_mss(self.config.mss_octets);
@@ -317,8 +327,9 @@ impl Recovery {
         self.prr = None;
     }
 
-    /// The path bears larger or smaller segments now. With `lost`, larger ones in flight are known not to have arrived (RFC 1191,
-    /// section 6.5): they are resent, and the window stays, as this is no congestion.
+    /// The path bears larger or smaller segments now. With `lost`, larger ones in flight are known
+    /// not to have arrived (RFC 1191, section 6.5): they are resent, and the window stays, as this
+    /// is no congestion.
     pub fn set_mss(&mut self, mss_octets: u32, lost: bool) {
         self.config.mss_octets = mss_octets.clamp(1, MSS_OCTETS_MAX);
         self.congestion.set_mss(self.config.mss_octets);
@@ -330,8 +341,8 @@ impl Recovery {
         }
     }
 
-    /// The next segment, which begins at `start`, is larger than is known to pass: if it alone gets lost, that is no sign of congestion
-    /// (RFC 4821, section 7.5).
+    /// The next segment, which begins at `start`, is larger than is known to pass: if it alone gets
+    /// lost, that is no sign of congestion (RFC 4821, section 7.5).
     pub fn path_probe(&mut self, start: Seq) {
         self.path_probe = Some(start);
     }
@@ -339,7 +350,8 @@ impl Recovery {
     /// Records that the next `octets` sequence numbers, SYN and FIN included, were sent now.
     ///
     /// # Errors
-    /// [`Full`] if no more segments may be outstanding; [`may_send`](Recovery::may_send) is zero before that happens.
+    /// [`Full`] if no more segments may be outstanding; [`may_send`](Recovery::may_send) is zero
+    /// before that happens.
     pub fn sent(&mut self, octets: u32, now: Time) -> Result<(), Full> {
         if !self.note_sent(octets, now) {
             return Err(Full);
@@ -353,8 +365,8 @@ impl Recovery {
         Ok(())
     }
 
-    /// Records that the next `count` segments of `octets` sequence numbers each were sent now, none of them a loss probe. The caller
-    /// has seen to it that there is room.
+    /// Records that the next `count` segments of `octets` sequence numbers each were sent now, none
+    /// of them a loss probe. The caller has seen to it that there is room.
     pub fn sent_run(&mut self, count: u32, octets: u32, now: Time) {
         for _ in 0..count {
             let _ = self.note_sent(octets, now);
@@ -370,7 +382,8 @@ impl Recovery {
         self.board.sent(octets, now, stamp)
     }
 
-    /// Records that the segment that begins at `start` was sent again now. `false` if no such segment is lost or in flight.
+    /// Records that the segment that begins at `start` was sent again now. `false` if no such
+    /// segment is lost or in flight.
     pub fn resent(&mut self, start: Seq, now: Time) -> bool {
         let stamp = self.rate.on_sent(0, self.board.in_flight_octets(), now);
         let Some(octets) = self.board.resent(start, now, stamp) else {
@@ -414,7 +427,8 @@ impl Recovery {
         (self.room(now) > 0).then_some(Lost { start, octets })
     }
 
-    /// How many octets of new data may go now. Lost segments go first. The peer's window is the caller's to heed.
+    /// How many octets of new data may go now. Lost segments go first. The peer's window is the
+    /// caller's to heed.
     pub fn may_send(&mut self, now: Time) -> u32 {
         if self.board.is_full() {
             return 0;
@@ -429,7 +443,8 @@ impl Recovery {
         self.room(now)
     }
 
-    /// What the windows and the pace leave, in octets; when nothing is in flight at least one segment, and its FIN.
+    /// What the windows and the pace leave, in octets; when nothing is in flight at least one
+    /// segment, and its FIN.
     fn room(&self, now: Time) -> u32 {
         let in_flight = self.in_flight_octets();
         let mut room = self.window().saturating_sub(in_flight).max(self.extra_octets);
@@ -442,7 +457,8 @@ impl Recovery {
         }
     }
 
-    /// The sender has nothing more to send though it might: measurements and the window shall not be misled.
+    /// The sender has nothing more to send though it might: measurements and the window shall not
+    /// be misled.
     pub fn limited_by_application(&mut self) {
         let in_flight = self.in_flight_octets();
         if self.board.lost_octets() == 0 && in_flight < self.window() {
@@ -476,7 +492,8 @@ impl Recovery {
         }
         let rtt_ns = self.rtt.smoothed()?.as_nanos().max(1);
         let window = u128::from(self.congestion.window());
-        // Twice the window a round trip while that doubles, a little more than it while it grows by a segment.
+        // Twice the window a round trip while that doubles, a little more than it while it grows by
+        // a segment.
         let tenths = if self.congestion.window() < self.congestion.threshold() { 20 } else { 12 };
         let rate = window * tenths * 100_000_000 / rtt_ns;
         Some(u64::try_from(rate).unwrap_or(u64::MAX).max(1))
@@ -516,8 +533,9 @@ impl Recovery {
         &*self.congestion
     }
 
-    /// Whether one acknowledgement does the work of several that came with it: not while the window opens by no more than a little for
-    /// each, as in slow start if it is what limits, nor while it matters which of them tells what.
+    /// Whether one acknowledgement does the work of several that came with it: not while the window
+    /// opens by no more than a little for each, as in slow start if it is what limits, nor while it
+    /// matters which of them tells what.
     #[inline]
     #[must_use]
     pub fn takes_few(&self) -> bool {

@@ -7,8 +7,8 @@ use core::time::Duration;
 pub struct RtoBounds {
     /// Before the first measurement (RFC 6298, section 2.1).
     pub initial: Duration,
-    /// Smallest. RFC 6298, section 2.4, advises one second for clocks as coarse as half of that; with the finer clocks of today 200 ms
-    /// are usual, and spurious timeouts are found and undone.
+    /// Smallest. RFC 6298, section 2.4, advises one second for clocks as coarse as half of that;
+    /// with the finer clocks of today 200 ms are usual, and spurious timeouts are found and undone.
     pub min: Duration,
     /// Largest (RFC 6298, section 2.5).
     pub max: Duration,
@@ -59,10 +59,12 @@ impl Rtt {
         }
     }
 
-    /// Takes a measurement in, and ends the back-off. `expected` says how many measurements a round trip gives, at least one: so many
-    /// share the weight that one would have (RFC 7323, appendix G), except where the variation grows.
+    /// Takes a measurement in, and ends the back-off. `expected` says how many measurements a round
+    /// trip gives, at least one: so many share the weight that one would have (RFC 7323, appendix
+    /// G), except where the variation grows.
     ///
-    /// By Karn's rule (RFC 6298, section 3) a segment sent twice gives none, unless a timestamp tells which one was answered.
+    /// By Karn's rule (RFC 6298, section 3) a segment sent twice gives none, unless a timestamp
+    /// tells which one was answered.
     pub fn sample(&mut self, rtt: Duration, expected: u32) {
         let measured = u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX / 8).min(u64::MAX / 8);
         let expected = u64::from(expected.max(1));
@@ -76,7 +78,8 @@ impl Rtt {
             // RFC 6298, section 2.3: beta is a quarter, alpha an eighth.
             Some(srtt) => {
                 let error = srtt.abs_diff(measured);
-                // A queue that fills within a round trip must show in the timeout before the round trip is over.
+                // A queue that fills within a round trip must show in the timeout before the round
+                // trip is over.
                 let share = if error > self.rttvar_ns { 1 } else { expected };
                 self.rttvar_ns = towards(self.rttvar_ns, error, 4 * share);
                 towards(srtt, measured, 8 * expected)
@@ -125,13 +128,15 @@ impl Rtt {
         self.back_offs = self.back_offs.saturating_add(1).min(BACK_OFFS_MAX);
     }
 
-    /// Ends the back-off without a measurement: new data was acknowledged, or the timeout was spurious.
+    /// Ends the back-off without a measurement: new data was acknowledged, or the timeout was
+    /// spurious.
     pub fn end_back_off(&mut self) {
         self.back_offs = 0;
     }
 
-    /// Leaves one doubling at most: something was acknowledged, though which transmission cannot be told. Where acknowledgments get lost as
-    /// well that happens again and again, and each would wait longer than the last.
+    /// Leaves one doubling at most: something was acknowledged, though which transmission cannot be
+    /// told. Where acknowledgments get lost as well that happens again and again, and each would
+    /// wait longer than the last.
     pub fn soften_back_off(&mut self) {
         self.back_offs = self.back_offs.min(1);
     }

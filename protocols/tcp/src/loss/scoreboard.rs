@@ -1,9 +1,12 @@
-//! The outstanding segments: sent, and not acknowledged cumulatively (RFC 2018, RFC 6675, RFC 8985).
+//! The outstanding segments: sent, and not acknowledged cumulatively (RFC 2018, RFC 6675, RFC
+//! 8985).
 //!
-//! Segments stand in sequence order in one ring. Each is *in flight*, *lost* or *sacked*; two lists run through the ring by links, those in
-//! flight in the order of their last transmission, those lost in the order in which they shall be resent. So each acknowledgment costs a
-//! search for each of its blocks and constant work for each segment whose state it changes, whatever order the peer chooses: sacked
-//! segments remember how many behind them are sacked as well, and these are skipped.
+//! Segments stand in sequence order in one ring. Each is *in flight*, *lost* or *sacked*; two lists
+//! run through the ring by links, those in flight in the order of their last transmission, those
+//! lost in the order in which they shall be resent. So each acknowledgment costs a search for each
+//! of its blocks and constant work for each segment whose state it changes, whatever order the peer
+//! chooses: sacked segments remember how many behind them are sacked as well, and these are
+//! skipped.
 
 mod newly;
 mod ring;
@@ -23,7 +26,8 @@ use xk_core::Time;
 /// More than this is never outstanding: the largest window (RFC 7323, section 2.3).
 const OUTSTANDING_OCTETS_MAX: u32 = 1 << 30;
 
-/// A block of a SACK option: `start` is in it, `end` is the first that is not (RFC 2018, section 3).
+/// A block of a SACK option: `start` is in it, `end` is the first that is not (RFC 2018, section
+/// 3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SackBlock {
     /// The first octet.
@@ -42,8 +46,9 @@ enum State {
 
 /// A transmission: its moment, and its turn among all of a connection.
 ///
-/// RFC 8985, section 6.2, tells transmissions of one moment apart by sequence numbers; turns do so also for a repair that went right
-/// after new data, which would count as lost as soon as these are delivered.
+/// RFC 8985, section 6.2, tells transmissions of one moment apart by sequence numbers; turns do so
+/// also for a repair that went right after new data, which would count as lost as soon as these are
+/// delivered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sending {
     /// When it was.
@@ -71,8 +76,8 @@ struct Segment {
     stamp: Stamp,
     /// The turn of its last transmission among all of the connection, modulo 2^32.
     turn: u32,
-    /// Neighbours in its list; its own number stands for none. If sacked it is in no list, and so many segments from this one on are
-    /// known to be sacked as `next` says.
+    /// Neighbours in its list; its own number stands for none. If sacked it is in no list, and so
+    /// many segments from this one on are known to be sacked as `next` says.
     previous: u32,
     next: u32,
     state: State,
@@ -118,7 +123,8 @@ impl Scoreboard {
     /// Memory that an outstanding segment takes, in octets.
     pub const SEGMENT_OCTETS: usize = size_of::<Segment>();
 
-    /// Nothing outstanding; the next segment begins at `next`. At most `segments_max` may stand here at once.
+    /// Nothing outstanding; the next segment begins at `next`. At most `segments_max` may stand
+    /// here at once.
     #[must_use]
     pub fn new(next: Seq, segments_max: u32) -> Scoreboard {
         Scoreboard {
@@ -211,13 +217,15 @@ impl Scoreboard {
         self.flight.head.map(|id| self.ring.at(id).sent)
     }
 
-    /// Whether the oldest outstanding segment is sacked: then the peer has forgotten what it told (RFC 2018, section 8).
+    /// Whether the oldest outstanding segment is sacked: then the peer has forgotten what it told
+    /// (RFC 2018, section 8).
     #[must_use]
     pub fn has_reneged(&self) -> bool {
         self.ring.front().is_some_and(|s| s.state == State::Sacked)
     }
 
-    /// Records the next `octets` as sent now. `false`, and nothing recorded, if there is no room or there are no octets.
+    /// Records the next `octets` as sent now. `false`, and nothing recorded, if there is no room or
+    /// there are no octets.
     pub(super) fn sent(&mut self, octets: u32, now: Time, stamp: Stamp) -> bool {
         if self.is_full()
             || octets == 0
@@ -262,7 +270,8 @@ impl Scoreboard {
         (segment.state == State::InFlight).then_some((segment.start, segment.octets))
     }
 
-    /// Records that the segment that begins at `start`, lost or in flight, was resent now; its octets, or `None` if there is none.
+    /// Records that the segment that begins at `start`, lost or in flight, was resent now; its
+    /// octets, or `None` if there is none.
     pub(super) fn resent(&mut self, start: Seq, now: Time, stamp: Stamp) -> Option<u32> {
         let id = match self.lost.head {
             Some(id) if self.ring.at(id).start == start => id,
@@ -286,8 +295,9 @@ impl Scoreboard {
         Some(octets)
     }
 
-    /// Takes a cumulative acknowledgment in; what it delivers is told to `newly`. The caller has checked that it lies between
-    /// [`una`](Scoreboard::una) and [`nxt`](Scoreboard::nxt); anything else changes nothing.
+    /// Takes a cumulative acknowledgment in; what it delivers is told to `newly`. The caller has
+    /// checked that it lies between [`una`](Scoreboard::una) and [`nxt`](Scoreboard::nxt); anything
+    /// else changes nothing.
     pub fn acknowledge(&mut self, ack: Seq, newly: &mut Newly) {
         let advance = ack.since(self.una);
         if advance == 0 || advance > self.outstanding_octets() {
@@ -336,8 +346,8 @@ impl Scoreboard {
         newly.delivered_octets += octets;
     }
 
-    /// Takes a selective acknowledgment in: segments that lie in it wholly are sacked. `false` if the block lies outside of what is
-    /// outstanding, or is none.
+    /// Takes a selective acknowledgment in: segments that lie in it wholly are sacked. `false` if
+    /// the block lies outside of what is outstanding, or is none.
     pub fn sack(&mut self, block: SackBlock, newly: &mut Newly) -> bool {
         let outstanding = self.outstanding_octets();
         let (from, to) = (block.start.since(self.una), block.end.since(self.una));
@@ -382,8 +392,8 @@ impl Scoreboard {
         self.sacked_segments += 1;
     }
 
-    /// Believes lost all in flight, oldest transmission first, for which `judge` says so; stops at the first for which it does not.
-    /// `judge` gets the segment's last transmission. Octets.
+    /// Believes lost all in flight, oldest transmission first, for which `judge` says so; stops at
+    /// the first for which it does not. `judge` gets the segment's last transmission. Octets.
     pub fn lose_while(&mut self, mut judge: impl FnMut(Sending) -> bool) -> u32 {
         let before = self.lost_octets;
         while let Some(id) = self.flight.head {
@@ -470,7 +480,8 @@ impl Scoreboard {
         }
     }
 
-    /// Forgets all selective acknowledgments: the peer has (RFC 2018, section 8). What was sacked is lost.
+    /// Forgets all selective acknowledgments: the peer has (RFC 2018, section 8). What was sacked
+    /// is lost.
     pub fn renege(&mut self) {
         for index in 0..self.ring.len() {
             let segment = self.ring.at_mut(self.ring.id_of(index));

@@ -1,4 +1,5 @@
-//! What time does: the retransmission timeout, the reordering window's end, loss probes (RFC 6298; RFC 8985, sections 6 to 8).
+//! What time does: the retransmission timeout, the reordering window's end, loss probes (RFC 6298;
+//! RFC 8985, sections 6 to 8).
 
 use super::recovery::{Due, Lost, Phase, Probe, Recovery, Timer};
 use super::undo::Undo;
@@ -8,13 +9,14 @@ use xk_core::Time;
 /// The time for a probe while no round trip was measured (RFC 8985, section 7.2).
 const PROBE_AFTER: Duration = Duration::from_secs(1);
 
-/// No probe goes sooner: a peer on the same machine answers within microseconds, but whoever runs it may pause for longer. Linux waits
-/// two ticks of its clock at least.
+/// No probe goes sooner: a peer on the same machine answers within microseconds, but whoever runs
+/// it may pause for longer. Linux waits two ticks of its clock at least.
 const PROBE_AFTER_MIN: Duration = Duration::from_millis(1);
 
 impl Recovery {
-    /// The next moment at which something is to be done, and why; `None` if nothing is outstanding. `waiting` says whether data waits that
-    /// the peer's window has room for: then the pace counts too.
+    /// The next moment at which something is to be done, and why; `None` if nothing is outstanding.
+    /// `waiting` says whether data waits that the peer's window has room for: then the pace counts
+    /// too.
     #[must_use]
     pub fn timer(&self, waiting: bool) -> Option<(Timer, Time)> {
         let mut first = None;
@@ -37,7 +39,8 @@ impl Recovery {
         first
     }
 
-    /// A timer expired, or may have: does what is due. Harmless when nothing is. `waiting` as for [`timer`](Recovery::timer).
+    /// A timer expired, or may have: does what is due. Harmless when nothing is. `waiting` as for
+    /// [`timer`](Recovery::timer).
     pub fn on_timer(&mut self, now: Time, waiting: bool) -> Due {
         self.now = now;
         if self.reorder_at.is_some_and(|at| at <= now) {
@@ -91,7 +94,8 @@ impl Recovery {
         self.reorder_at = None;
         self.dup_acks = 0;
         self.dup_octets = 0;
-        // What the timer is for goes out in any case, even if the window is full of what was sent since.
+        // What the timer is for goes out in any case, even if the window is full of what was sent
+        // since.
         self.extra_octets = self.config.mss_octets.saturating_add(1);
         self.pacer.reset();
         self.rtt.back_off();

@@ -1,4 +1,5 @@
-//! Finding out that nothing had been lost (RFC 5682 F-RTO, RFC 3522 Eifel, RFC 2883), and taking the reduction back.
+//! Finding out that nothing had been lost (RFC 5682 F-RTO, RFC 3522 Eifel, RFC 2883), and taking
+//! the reduction back.
 
 use super::ack::Step;
 use super::recovery::{Phase, Recovery};
@@ -25,7 +26,8 @@ impl Frto {
         matches!(self, Frto::Waiting | Frto::Probing)
     }
 
-    /// Asks, unless losses were being repaired; asks again if nothing came since the last timeout (RFC 5682, section 3.1).
+    /// Asks, unless losses were being repaired; asks again if nothing came since the last timeout
+    /// (RFC 5682, section 3.1).
     pub(super) fn on_timeout(self, was_repairing: bool) -> Frto {
         match self {
             Frto::Armed | Frto::Waiting => Frto::Armed,
@@ -46,8 +48,8 @@ pub(super) struct Undo {
     marker: Seq,
     /// When the first segment was resent.
     first_resent: Option<Time>,
-    /// Octets resent, less those that the peer had twice: blocks tell of octets, not of segments, and one may cover several
-    /// (RFC 2883, section 4).
+    /// Octets resent, less those that the peer had twice: blocks tell of octets, not of segments,
+    /// and one may cover several (RFC 2883, section 4).
     needed: i64,
     /// After this it is too late; `None` while the recovery lasts.
     until: Option<Time>,
@@ -78,7 +80,8 @@ impl Undo {
 }
 
 impl Recovery {
-    /// Looks whether this acknowledgment shows that nothing had been lost, and undoes the reduction then.
+    /// Looks whether this acknowledgment shows that nothing had been lost, and undoes the reduction
+    /// then.
     pub(super) fn judge_spurious(&mut self, step: &Step<'_>) -> bool {
         let spurious = self.is_spurious(step);
         if spurious {
@@ -91,7 +94,8 @@ impl Recovery {
 
     fn is_spurious(&mut self, step: &Step<'_>) -> bool {
         let newly = &step.newly;
-        // RFC 5682, section 3.1, step 3b: what was never resent came before what was sent after the timeout.
+        // RFC 5682, section 3.1, step 3b: what was never resent came before what was sent after the
+        // timeout.
         if self.frto == Frto::Probing && newly.original && newly.fack.at_or_before(self.recover) {
             return true;
         }
@@ -146,7 +150,8 @@ impl Recovery {
         self.congestion.undo(now);
         self.rtt.end_back_off();
         if self.phase != Phase::Open {
-            // What was delivered of the retransmissions says nothing about the segments that were only late.
+            // What was delivered of the retransmissions says nothing about the segments that were
+            // only late.
             self.rack.forget_newest();
             self.board.find_lost();
             self.leave_phase(now);

@@ -1,7 +1,8 @@
 //! Where other threads come into a stack: a bounded queue of commands and a bell.
 //!
-//! To the stack the entrance is a wire: its loop polls it with the others, and announces here that it is about to sleep. Only
-//! then is the bell rung, so no system call is made while the stack is awake.
+//! To the stack the entrance is a wire: its loop polls it with the others, and announces here that
+//! it is about to sleep. Only then is the bell rung, so no system call is made while the stack is
+//! awake.
 
 use super::port::Port;
 use super::pump::Inside;
@@ -187,7 +188,8 @@ impl Wire for Door {
     fn woken(&self, _: &Kernel, _: &ProtocolRef) {
         self.entrance.asleep.store(false, Ordering::SeqCst);
         if self.entrance.rung.swap(false, Ordering::SeqCst) {
-            // Empty it for the next sleep; somebody may be about to ring, which costs one sleep cut short.
+            // Empty it for the next sleep; somebody may be about to ring, which costs one sleep cut
+            // short.
             let _ = rustix::io::read(&self.entrance.bell, &mut [0; 8]);
         }
     }

@@ -20,7 +20,8 @@ use xk_kit::stream::StreamSetting;
 pub trait Driver: Drive {}
 
 mod drive {
-    //! What a driver does for a handle: no call waits, but for [`Drive::wait`] and [`Drive::settle`].
+    //! What a driver does for a handle: no call waits, but for [`Drive::wait`] and
+    //! [`Drive::settle`].
 
     use crate::layer::{Received, Sharing};
     use crate::ready::{Condition, Status};

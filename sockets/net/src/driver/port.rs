@@ -1,4 +1,5 @@
-//! The place where the program's threads and the stack's thread meet for one socket: bounded buffers under a lock.
+//! The place where the program's threads and the stack's thread meet for one socket: bounded
+//! buffers under a lock.
 
 use super::drive::Scatter;
 use crate::layer::{DATAGRAM_OCTETS_MAX, Received};

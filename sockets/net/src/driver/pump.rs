@@ -1,4 +1,5 @@
-//! The stack's side of the ports: moves octets between them and the socket layer, on the stack's own thread.
+//! The stack's side of the ports: moves octets between them and the socket layer, on the stack's
+//! own thread.
 
 use super::entrance::Entrance;
 use super::port::{Kind, Port, STREAM_OCTETS_MAX, State, drain};
@@ -87,8 +88,8 @@ impl Inside {
         self.layer.close(cx, socket);
     }
 
-    /// Breaks off the streams that wait in a listener's port, as those that the layer has not handed out yet (RFC 9293, section
-    /// 3.10.4).
+    /// Breaks off the streams that wait in a listener's port, as those that the layer has not
+    /// handed out yet (RFC 9293, section 3.10.4).
     pub(super) fn turn_away(&self, port: &Arc<Port>) {
         let mut state = lock(&port.state);
         let (waiting, unaccepted) = (std::mem::take(&mut state.accepted), state.unaccepted.clone());

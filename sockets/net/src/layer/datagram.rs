@@ -119,8 +119,8 @@ impl Datagrams {
         Ok(())
     }
 
-    /// Passes the octets of the next datagram to `take`, slice by slice, at most `octets_max` of them; the rest is lost with
-    /// it, unless it is but a `peek`.
+    /// Passes the octets of the next datagram to `take`, slice by slice, at most `octets_max` of
+    /// them; the rest is lost with it, unless it is but a `peek`.
     ///
     /// # Errors
     /// `EAGAIN` if there is none; what the network has reported.
@@ -194,7 +194,8 @@ impl Datagrams {
         };
         let mut result = push();
         if result == Err(PushError::Unreachable) {
-            // The layer below tells by it what was reported of an earlier datagram, and so does the socket: once.
+            // The layer below tells by it what was reported of an earlier datagram, and so does the
+            // socket: once.
             result = match socket.take_error() {
                 Some(error) => return Err(error),
                 None => push(),
@@ -325,8 +326,8 @@ impl Layer {
     }
 
     /// A datagram has arrived for an address that several sockets have. As on Linux those that are
-    /// not connected hear it: all of them what was sent to several hosts; else the newest, or the one
-    /// that a hash of the peer's address names among those that share peers.
+    /// not connected hear it: all of them what was sent to several hosts; else the newest, or the
+    /// one that a hash of the peer's address names among those that share peers.
     #[cold]
     pub(super) fn spread(
         &self,

@@ -32,7 +32,8 @@ pub(crate) struct Listener {
     backlog: Cell<usize>,
     /// Octets of data in the largest segment that peers are told of.
     segment_max: Cell<u16>,
-    /// Peers that have connected and that no program has been given, be they here or on their way to it.
+    /// Peers that have connected and that no program has been given, be they here or on their way
+    /// to it.
     unaccepted: Arc<AtomicUsize>,
     waiting: RefCell<VecDeque<Arrived>>,
 }
@@ -48,7 +49,8 @@ impl Listener {
         drop(self.waiting.take());
     }
 
-    /// How many peers wait for a program that has its own place for them: whoever takes one from there says so here.
+    /// How many peers wait for a program that has its own place for them: whoever takes one from
+    /// there says so here.
     pub(crate) fn unaccepted(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.unaccepted)
     }
@@ -61,7 +63,8 @@ impl Listener {
         self.unaccepted.load(Ordering::Relaxed) >= self.backlog.get()
     }
 
-    /// The peer that has waited longest. It counts as one that waits until [`unaccepted`](Self::unaccepted) says otherwise.
+    /// The peer that has waited longest. It counts as one that waits until
+    /// [`unaccepted`](Self::unaccepted) says otherwise.
     ///
     /// # Errors
     /// `EAGAIN` if none waits.
@@ -76,7 +79,8 @@ impl Listener {
 }
 
 impl Layer {
-    /// Keeps the port of `local`; a free one if that is zero. Nobody is answered there yet. Others may share it.
+    /// Keeps the port of `local`; a free one if that is zero. Nobody is answered there yet. Others
+    /// may share it.
     ///
     /// # Errors
     /// Why not.
@@ -109,7 +113,8 @@ impl Layer {
         added
     }
 
-    /// Listens at a port that is kept, for so many peers; no longer if that is `None`: whoever waits is turned away.
+    /// Listens at a port that is kept, for so many peers; no longer if that is `None`: whoever
+    /// waits is turned away.
     ///
     /// # Errors
     /// `EADDRINUSE` if others of the graph listen there.
@@ -193,8 +198,8 @@ impl Layer {
         Err(Errno::ADDRINUSE)
     }
 
-    /// The socket that listens at `local` and has room: of several the one that a hash of the peer's
-    /// address names. Without room the first.
+    /// The socket that listens at `local` and has room: of several the one that a hash of the
+    /// peer's address names. Without room the first.
     fn listener_at(&self, local: SocketAddrV4, peer: Option<Peer>) -> Option<Rc<Socket>> {
         let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, local.port());
         let listeners = self.listeners.borrow();

@@ -1,7 +1,8 @@
 //! The socket layer: a protocol on top of a graph whose sessions' other end is a program.
 //!
-//! Nothing here waits and nothing here turns the loop: whatever cannot be done now answers `EAGAIN`, and the socket's
-//! [`Status`] says when to come again. Who drives the stack and who waits for what is the drivers' business.
+//! Nothing here waits and nothing here turns the loop: whatever cannot be done now answers
+//! `EAGAIN`, and the socket's [`Status`] says when to come again. Who drives the stack and who
+//! waits for what is the drivers' business.
 
 mod datagram;
 mod listener;
@@ -194,7 +195,8 @@ impl Layer {
         socket.status.raise(gone | Ready::READABLE | Ready::WRITABLE | Ready::SETTLED);
     }
 
-    /// True once no stream has anything left to send or to hear: what was closed has ended in order, or failed.
+    /// True once no stream has anything left to send or to hear: what was closed has ended in
+    /// order, or failed.
     pub(crate) fn is_quiet(&self, cx: &Kernel) -> bool {
         self.all_are(cx, |state| matches!(state, "TIME-WAIT" | "CLOSED"))
     }

@@ -15,8 +15,8 @@ pub(crate) enum Transport {
 /// With which others a socket may have its port, as the options of socket(7) say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sharing {
-    /// With others that have this, too (`SO_REUSEADDR`): the newest of them hears what is not sent to
-    /// several hosts. Of those for streams one may listen.
+    /// With others that have this, too (`SO_REUSEADDR`): the newest of them hears what is not sent
+    /// to several hosts. Of those for streams one may listen.
     pub address: bool,
     /// With others that have this, too (`SO_REUSEPORT`): a hash of the peer's address says which of
     /// them hears.

@@ -150,8 +150,9 @@ impl Stream {
         socket.error.set(Some(error::of_network(kind)));
     }
 
-    /// Lets go of the session: what was written goes out in the background, unless something unread is thrown away with the
-    /// stream or the program wants it broken off (RFC 9293, section 3.6.1; RFC 2525, section 2.17).
+    /// Lets go of the session: what was written goes out in the background, unless something unread
+    /// is thrown away with the stream or the program wants it broken off (RFC 9293, section 3.6.1;
+    /// RFC 2525, section 2.17).
     pub(super) fn close(&self, cx: &Kernel) {
         let Some(session) = self.session.take() else {
             return;
@@ -171,7 +172,8 @@ impl Stream {
         }
     }
 
-    /// Passes at most `octets_max` octets that have arrived to `take`, slice by slice; they stay if it is but a `peek`.
+    /// Passes at most `octets_max` octets that have arrived to `take`, slice by slice; they stay if
+    /// it is but a `peek`.
     ///
     /// # Errors
     /// `EAGAIN` if there are none yet; whatever has broken the stream.
@@ -382,7 +384,8 @@ pub(super) fn reads_by_hand(cx: &Kernel, session: &SessionRef) {
 }
 
 impl Layer {
-    /// Begins to connect to `peer`, with these settings where they can be had; the socket is ready to be written once the stream stands or has failed.
+    /// Begins to connect to `peer`, with these settings where they can be had; the socket is ready
+    /// to be written once the stream stands or has failed.
     ///
     /// # Errors
     /// Why not.

@@ -21,7 +21,8 @@ fn thread() -> Stack<Thread> {
     Setup::from_text(ALONE).thread().unwrap()
 }
 
-/// Makes two tests of each function: with the calling thread as the driver, and with a thread of its own.
+/// Makes two tests of each function: with the calling thread as the driver, and with a thread of
+/// its own.
 macro_rules! on_both {
     ($($name:ident),* $(,)?) => {
         mod here {

@@ -1,7 +1,8 @@
-//! A service and who calls it, by the Rust that `xk rpcgen` makes of a file: `cargo run -p xk-rpc --example greeter`
+//! A service and who calls it, by the Rust that `xk rpcgen` makes of a file:
+//! `cargo run -p xk-rpc --example greeter`
 //!
-//! Both are on one host here. Between two programs each has a stack of its own, from a graph with another link below, and nothing
-//! else changes.
+//! Both are on one host here. Between two programs each has a stack of its own, from a graph with
+//! another link below, and nothing else changes.
 
 // Written by: xk rpcgen greeter.x --out service.rs
 mod service;

@@ -13,7 +13,8 @@ fn says(number: u32) -> impl Fn(&Call<'_>) -> Result<Reply, Refusal> + Send + 's
     move |_: &Call<'_>| Reply::of(&number)
 }
 
-/// Serves and ends a thousand times, and calls each; how many protocol objects there are more than after the first.
+/// Serves and ends a thousand times, and calls each; how many protocol objects there are more than
+/// after the first.
 fn rounds<S: Service>(
     graph: &str,
     (peer, local): (&str, &str),

@@ -1,4 +1,5 @@
-//! What the compiler makes of its own test file compiles, says the same as its run-time model, and carries calls.
+//! What the compiler makes of its own test file compiles, says the same as its run-time model, and
+//! carries calls.
 
 // Not `kinds.rs`: nobody writes it, so it may be long.
 #[path = "kinds.txt"]

@@ -141,8 +141,8 @@ pub fn gives_back(fixture: &dyn CallFixture) -> Verdict {
     Verdict::Holds
 }
 
-/// A session that the server's side makes for a request and that the protocol above does not want is
-/// as if it had never been: the next request is heard.
+/// A session that the server's side makes for a request and that the protocol above does not want
+/// is as if it had never been: the next request is heard.
 ///
 /// # Panics
 /// If the law is broken.
@@ -186,7 +186,8 @@ fn right(end: CallEnd, wanted: &[u8]) {
     }
 }
 
-/// What the procedure gets is what was sent, and what comes back is what it replied, whatever the size.
+/// What the procedure gets is what was sent, and what comes back is what it replied, whatever the
+/// size.
 ///
 /// # Panics
 /// If the law is broken.
@@ -372,7 +373,8 @@ pub fn keeps_calls_apart(fixture: &dyn CallFixture) -> Verdict {
     Verdict::Holds
 }
 
-/// A request with options, for a call whose procedure takes `serving` long; what `meanwhile` does 10 ms later; how it ended, and when.
+/// A request with options, for a call whose procedure takes `serving` long; what `meanwhile` does
+/// 10 ms later; how it ended, and when.
 fn with_options(
     fixture: &dyn CallFixture,
     deadline: Option<Duration>,
@@ -492,7 +494,8 @@ pub fn allocates_nothing(fixture: &dyn CallFixture) -> Verdict {
     Verdict::Holds
 }
 
-/// Whatever arrives, from a peer or from a network that harms frames, nothing panics, no call hangs, and nothing is left.
+/// Whatever arrives, from a peer or from a network that harms frames, nothing panics, no call
+/// hangs, and nothing is left.
 ///
 /// # Panics
 /// If the law is broken.

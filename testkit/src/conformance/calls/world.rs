@@ -141,7 +141,8 @@ impl<'f> CallWorld<'f> {
         }
     }
 
-    /// Does each task on a shepherd, carries frames, and lets time pass until all have ended, for `limit` at most.
+    /// Does each task on a shepherd, carries frames, and lets time pass until all have ended, for
+    /// `limit` at most.
     pub fn run(&self, limit: Duration, tasks: Vec<Task>) -> bool {
         self.cx.run_tasks(limit, tasks, self.carrier(Harm::None))
     }
@@ -162,8 +163,8 @@ impl<'f> CallWorld<'f> {
         self.cx.call_all_carried(calls, self.carrier(Harm::Any))
     }
 
-    /// Moves what lies below both instances to the other one. Whoever takes a message may block; what is still under way then
-    /// is the next one's to carry.
+    /// Moves what lies below both instances to the other one. Whoever takes a message may block;
+    /// what is still under way then is the next one's to carry.
     pub(super) fn carrier(&self, harm: Harm) -> impl Fn(&Kernel) -> usize + 'static {
         let (nodes, way) = (self.nodes.clone(), Rc::clone(&self.way));
         move |cx| {

@@ -55,8 +55,9 @@ struct State {
     waiting_last: Cell<u64>,
 }
 
-/// The lowest protocol of a test of the rpc realm: carries each request, as a copy, to the one of the other bottoms that has the
-/// peer's address, on the shepherd of the caller. Each `open` makes a session of its own, which carries one call at a time.
+/// The lowest protocol of a test of the rpc realm: carries each request, as a copy, to the one of
+/// the other bottoms that has the peer's address, on the shepherd of the caller. Each `open` makes
+/// a session of its own, which carries one call at a time.
 #[derive(Clone)]
 pub struct CallBottom {
     state: Rc<State>,
@@ -64,7 +65,8 @@ pub struct CallBottom {
 }
 
 impl CallBottom {
-    /// Adds one to a kernel. Its kind is `channel`, unless `lower` says another than those of its own constructors.
+    /// Adds one to a kernel. Its kind is `channel`, unless `lower` says another than those of its
+    /// own constructors.
     pub fn add(cx: &Kernel, name: &str, lower: Lower) -> Self {
         let kind = match lower.kind {
             "ip" | "eth" | "bottom" => "channel",
@@ -146,7 +148,8 @@ impl CallBottom {
         drop(self.state.on_call.replace(on_call));
     }
 
-    /// Whether calls wait before they are carried: until [`CallBottom::release`], their deadline, or a `cancel-call`.
+    /// Whether calls wait before they are carried: until [`CallBottom::release`], their deadline,
+    /// or a `cancel-call`.
     pub fn hold(&self, holds: bool) {
         self.state.holds.set(holds);
     }
@@ -171,8 +174,8 @@ impl CallBottom {
         self.state.waiting.borrow().len()
     }
 
-    /// Lets a request arrive from `peer` (`None` on a link) for whoever enabled under `number`, as if through the session
-    /// `channel` of the bottom `client`, and gives the reply.
+    /// Lets a request arrive from `peer` (`None` on a link) for whoever enabled under `number`, as
+    /// if through the session `channel` of the bottom `client`, and gives the reply.
     ///
     /// # Errors
     /// What the layers above refused.
@@ -326,7 +329,8 @@ impl State {
         waiting.finish(cx, end.unwrap_or_else(|| Err(CallCause::Closed.into())));
     }
 
-    /// Has a call carried by another shepherd and waits for the reply, until its deadline or until it is taken back.
+    /// Has a call carried by another shepherd and waits for the reply, until its deadline or until
+    /// it is taken back.
     fn wait(
         &self,
         cx: &Kernel,
@@ -418,7 +422,8 @@ impl BottomSession {
             peers.iter().find(is_peer).cloned()
         };
         let peer = peer.ok_or(CallCause::TimedOut { tries: 1 })?;
-        // As on every real way, what arrives is no reference to what the sender has, and bears no attributes.
+        // As on every real way, what arrives is no reference to what the sender has, and bears no
+        // attributes.
         let arriving = copied(cx, &request)?;
         drop(request);
         let from = (this.head().protocol().0, this.id().0);

@@ -22,7 +22,8 @@ struct TopState {
     forgets: Cell<bool>,
 }
 
-/// The highest protocol of a test of the rpc realm: replies to every request with its octets, unless told otherwise.
+/// The highest protocol of a test of the rpc realm: replies to every request with its octets,
+/// unless told otherwise.
 #[derive(Clone)]
 pub struct CallTop {
     state: Rc<TopState>,
@@ -87,7 +88,8 @@ impl CallTop {
         self.state.serving_most.get()
     }
 
-    /// The sessions made on its behalf since the last look, with the procedure that each stands for.
+    /// The sessions made on its behalf since the last look, with the procedure that each stands
+    /// for.
     #[must_use]
     pub fn take_opened(&self) -> Vec<(SessionRef, Option<u32>)> {
         self.state.opened.take()

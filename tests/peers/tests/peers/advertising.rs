@@ -1,4 +1,5 @@
-//! Hosts that say by packets of address resolution that they run virtual protocols, beside Linux, which runs none.
+//! Hosts that say by packets of address resolution that they run virtual protocols, beside Linux,
+//! which runs none.
 
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};

@@ -76,7 +76,8 @@ pub(crate) fn finds_a_host_that_moved(wire: Wire) {
     let lan = Lan::new("host_moved", wire);
     let stack = lan.start("", "");
     assert_no_loss(&ping(&lan));
-    // Another hardware address for the same host: Linux's own announcement tells (RFC 826 merges what is known already).
+    // Another hardware address for the same host: Linux's own announcement tells (RFC 826 merges
+    // what is known already).
     let moved = "02:12:34:56:78:9a";
     lan.linux.ip(&["link", "set", DEVICE, "down"]).unwrap();
     lan.linux.ip(&["link", "set", DEVICE, "address", moved]).unwrap();

@@ -1,7 +1,7 @@
 //! Streams between sockets of ours and of Linux's, and what goes through them.
 //!
-//! `XK_LONG=1` makes the tests that stand on this as long as they are meant to be: up to a gigabyte, and a hundred thousand
-//! connections. Without it they take seconds.
+//! `XK_LONG=1` makes the tests that stand on this as long as they are meant to be: up to a
+//! gigabyte, and a hundred thousand connections. Without it they take seconds.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -95,7 +95,8 @@ impl Gate {
     }
 }
 
-/// Reads to the end of the stream, and compares: the first `octets` of the content, and nothing else.
+/// Reads to the end of the stream, and compares: the first `octets` of the content, and nothing
+/// else.
 pub(crate) fn receive(mut from: impl Read, octets: u64, mut rest: Rest<'_>) -> io::Result<()> {
     let mut piece = vec![0; PIECE];
     let mut at = 0;
@@ -125,8 +126,8 @@ pub(crate) fn receive(mut from: impl Read, octets: u64, mut rest: Rest<'_>) -> i
     }
 }
 
-/// The graph of our side: `below` are lines between wire and Ethernet of which `last` is the last node, `tcp` its parameters,
-/// `uppers` lines above.
+/// The graph of our side: `below` are lines between wire and Ethernet of which `last` is the last
+/// node, `tcp` its parameters, `uppers` lines above.
 pub(crate) fn graph(lan: &Lan, (below, last): (&str, &str), tcp: &str, uppers: &str) -> String {
     format!(
         "host xk {{\n{}\n{below}eth {last}\narp eth\n\
@@ -184,8 +185,9 @@ impl Ends {
         }
     }
 
-    /// Sends `up` octets from us to Linux and `down` back, at the same time, and compares them. Each side ends its direction. The
-    /// readers rest as they are told: Linux's, and ours. Gives how our end stood when all was written.
+    /// Sends `up` octets from us to Linux and `down` back, at the same time, and compares them.
+    /// Each side ends its direction. The readers rest as they are told: Linux's, and ours. Gives
+    /// how our end stood when all was written.
     pub(crate) fn exchange(
         &self,
         up: u64,

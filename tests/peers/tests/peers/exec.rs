@@ -1,4 +1,5 @@
-//! Unmodified programs on the sockets of a graph (`xk exec`), each against the same programs on Linux's.
+//! Unmodified programs on the sockets of a graph (`xk exec`), each against the same programs on
+//! Linux's.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,8 @@ use crate::tcp::DAMAGE;
 /// Octets of the file that goes to and fro.
 const CONTENT: usize = 1_000_003;
 
-/// What programs do that `tshark` remarks on, besides what a busy machine does: rings and captures overflow.
+/// What programs do that `tshark` remarks on, besides what a busy machine does: rings and captures
+/// overflow.
 const HABITS: [(&str, &str); 3] = [
     ("packet legnth", "tshark stops short in an answer of ssh's key exchange"),
     ("Keep-Alive", "a program asks for it"),
@@ -97,7 +99,8 @@ impl Bed {
         }
     }
 
-    /// Asserts that a program prints the same on the graph and then on Linux, more lines than these.
+    /// Asserts that a program prints the same on the graph and then on Linux, more lines than
+    /// these.
     fn assert_same(&self, program: &[&str], lines_min: usize) {
         let ours = self.ours(program);
         let space = self.lan.ours();
@@ -163,7 +166,8 @@ pub(crate) fn sockets_are_those_of_linux(wire: Wire) {
     bed.assert_same(&subject, 60);
 }
 
-/// What a program may do in a signal's handler it may do there in both worlds, and no call that succeeds touches `errno`.
+/// What a program may do in a signal's handler it may do there in both worlds, and no call that
+/// succeeds touches `errno`.
 pub(crate) fn signals_are_those_of_linux(wire: Wire) {
     needs_exec!();
     needs_program!("ip", "cc");
@@ -277,7 +281,8 @@ pub(crate) fn redis_answers(wire: Wire) {
     bed.judge();
 }
 
-/// Three workers for a file on port 80, and for what Linux has on port 81, with more lines of configuration.
+/// Three workers for a file on port 80, and for what Linux has on port 81, with more lines of
+/// configuration.
 fn configure_nginx(bed: &Bed, more: &str) -> String {
     let folder = bed.path("");
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]

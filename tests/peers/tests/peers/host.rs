@@ -10,7 +10,8 @@ use xk_ip::IpFigures;
 use xk_peers::scene::{DEVICE, LINUX, Lan, OURS, PATIENCE, Wire};
 use xk_testkit::{needs_program, needs_root};
 
-/// Octets of payload: the usual ones, the most that fit a frame, a few fragments, nearly the most there is.
+/// Octets of payload: the usual ones, the most that fit a frame, a few fragments, nearly the most
+/// there is.
 const PING_SIZES: [&str; 4] = ["56", "1472", "8000", "65000"];
 /// Nothing that `tshark` remarks on is meant to be there.
 const NONE: &[(&str, &str)] = &[];
@@ -182,8 +183,8 @@ pub(crate) fn keeps_silent_towards_broadcasts(wire: Wire) {
     needs_program!("ip", "ping", "tshark");
     let lan = Lan::new("keeps_silent", wire);
     let stack = lan.start("", "");
-    // RFC 1122, section 3.2.2.6: a host may keep silent; ours does unless told otherwise. And nobody tells a broadcast's
-    // sender that a port is closed (section 3.2.2).
+    // RFC 1122, section 3.2.2.6: a host may keep silent; ours does unless told otherwise. And
+    // nobody tells a broadcast's sender that a port is closed (section 3.2.2).
     for group in ["10.9.0.255", "255.255.255.255", "224.0.0.1"] {
         let command = ["ping", "-c", "2", "-i", "0.05", "-W", "0.3", "-b", "-I", DEVICE, group];
         let said = lan.linux.exec(&command).unwrap_err().to_string();

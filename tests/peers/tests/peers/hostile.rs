@@ -1,14 +1,15 @@
-//! The command `xk` under attack: frames that nobody should send, and the programs that scan and provoke hosts. It must not
-//! fall over, its memory must not grow, and it must go on answering pings.
+//! The command `xk` under attack: frames that nobody should send, and the programs that scan and
+//! provoke hosts. It must not fall over, its memory must not grow, and it must go on answering
+//! pings.
 //!
 //! No capture is judged here: what is sent is meant to be wrong.
 //!
 //! `XK_LONG=1` has strangers begin ten million conversations under 131,072 forged addresses; a
 //! flood of SYNs and noise have variables of their own.
 //!
-//! `XK_SYN_FRAMES` and `XK_SYN_RATE` do the same for the flood of SYNs: 1000000 at a rate of 10000000.
-//! `XK_NOISE_FRAMES` and `XK_NOISE_RATE` make the noise longer and faster: 10000000 frames at a rate of 10000000 a second are
-//! as many as the machine can.
+//! `XK_SYN_FRAMES` and `XK_SYN_RATE` do the same for the flood of SYNs: 1000000 at a rate of
+//! 10000000. `XK_NOISE_FRAMES` and `XK_NOISE_RATE` make the noise longer and faster: 10000000
+//! frames at a rate of 10000000 a second are as many as the machine can.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -27,11 +28,12 @@ use crate::program::command;
 
 /// Our station's address.
 const STATION: &str = "02:00:00:00:00:77";
-/// By how much the memory in use may grow once the tables have been filled, in KiB. What is read from the system is exact to
-/// a page, but the allocator may keep some.
+/// By how much the memory in use may grow once the tables have been filled, in KiB. What is read
+/// from the system is exact to a page, but the allocator may keep some.
 const GROWTH_KIB_MAX: u64 = 8 * 1024;
-/// How many pings of a hundred must be answered while noise comes at a rate that a busy machine of two cores bears. The ring
-/// or queue in front of us belongs to all senders: what it loses, it loses of everybody's.
+/// How many pings of a hundred must be answered while noise comes at a rate that a busy machine of
+/// two cores bears. The ring or queue in front of us belongs to all senders: what it loses, it
+/// loses of everybody's.
 const ANSWERED_PERCENT_MIN: u64 = 50;
 
 fn number_of(variable: &str, otherwise: u64) -> u64 {

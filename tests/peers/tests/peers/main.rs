@@ -1,7 +1,7 @@
 //! Graphs against the Linux kernel and its tools.
 //!
-//! Every test captures what passes its links and ends by letting `tshark` judge it; what it may find is named with the
-//! reason.
+//! Every test captures what passes its links and ends by letting `tshark` judge it; what it may
+//! find is named with the reason.
 
 mod advertising;
 mod arp;
@@ -108,8 +108,8 @@ const COMPANY: &[Test] = tests! {
     paths::are_marked over Veth;
 };
 
-/// What keeps the machine busy by itself, what looks at this process's own memory and descriptors, and what takes an answer that
-/// is later than a loss probe (a D-SACK in a capture) for a mistake.
+/// What keeps the machine busy by itself, what looks at this process's own memory and descriptors,
+/// and what takes an answer that is later than a loss probe (a D-SACK in a capture) for a mistake.
 const ALONE: &[Test] = tests! {
     rpc::programs_understand_each_other over Veth;
     rpc::serves_c_programs over Tap VethOffload XdpGeneric;

@@ -32,7 +32,8 @@ fn asks(space: &Space, port: u16, host: &str) {
     space.enter(ask).unwrap();
 }
 
-/// Joins `linux` to a host behind it by a link over which Linux completes all checksums, and has that link captured.
+/// Joins `linux` to a host behind it by a link over which Linux completes all checksums, and has
+/// that link captured.
 fn third_link(scene: &Scene, linux: &Space) -> Space {
     linux.sysctl("net/ipv4/ip_forward", "1").unwrap();
     let behind = scene.linux();
@@ -48,7 +49,8 @@ fn third_link(scene: &Scene, linux: &Space) -> Space {
     behind
 }
 
-/// Linux routes between our wire and a link that sums: what crosses the second one is whole, both ways.
+/// Linux routes between our wire and a link that sums: what crosses the second one is whole, both
+/// ways.
 pub(crate) fn open_checksums_are_whole_on_a_third_link(wire: Wire) {
     needs_root!();
     needs_program!("ip", "tcpdump", "tshark");
@@ -67,8 +69,9 @@ pub(crate) fn open_checksums_are_whole_on_a_third_link(wire: Wire) {
     }
 }
 
-/// A router of ours between a TAP device that leaves checksums and segmentation to us, and a VXLAN in datagrams, which knows of
-/// neither; Linux on either side, `10.9.0.1` and `10.9.2.1`. What goes over the VXLAN is captured as `outer`.
+/// A router of ours between a TAP device that leaves checksums and segmentation to us, and a VXLAN
+/// in datagrams, which knows of neither; Linux on either side, `10.9.0.1` and `10.9.2.1`. What goes
+/// over the VXLAN is captured as `outer`.
 struct Between {
     scene: Scene,
     left: Space,
@@ -137,7 +140,8 @@ pub(crate) fn a_router_completes_what_another_wire_does_not(_: Wire) {
 /// Octets of a stream that goes through a router.
 const STREAM_OCTETS: usize = 1 << 20;
 
-/// What TCP may show behind a router that cuts runs: the first window is longer than the VXLAN's socket has room for on a busy machine.
+/// What TCP may show behind a router that cuts runs: the first window is longer than the VXLAN's
+/// socket has room for on a busy machine.
 const LOST: [(&str, &str); 6] = [
     ("etransmission", "a full queue on the way"),
     ("uplicate ACK", "a full queue on the way"),

@@ -1,4 +1,5 @@
-//! Streams over paths that are narrower on the way, with and without reports of it, and marked for congestion on the way.
+//! Streams over paths that are narrower on the way, with and without reports of it, and marked for
+//! congestion on the way.
 
 use std::time::Duration;
 
@@ -16,8 +17,8 @@ const FAR: &str = "10.8.0.2";
 /// Octets of a packet on the link between the routers.
 const NARROW: usize = 1400;
 
-/// Linux as router next to us, another one behind it over a link that can become narrower, and behind that a host that
-/// knows nothing of it.
+/// Linux as router next to us, another one behind it over a link that can become narrower, and
+/// behind that a host that knows nothing of it.
 struct Way<'a> {
     near: &'a Space,
     middle: Space,
@@ -182,7 +183,8 @@ pub(crate) fn are_marked(wire: Wire) {
         assert!(count(capable) > 100, "{from}");
         let bare = format!("ip.src == {from} && tcp.len == 0 && ip.dsfield.ecn != 0");
         assert_eq!(count(bare), 0, "{from}: RFC 3168, section 6.1.4");
-        // What is marked on its way from one is echoed by the other, and the first says that it has heard.
+        // What is marked on its way from one is echoed by the other, and the first says that it has
+        // heard.
         let echo = format!("ip.src == {to} && tcp.flags.ece == 1 && tcp.flags.syn == 0");
         let heard = format!("ip.src == {from} && tcp.flags.cwr == 1 && tcp.flags.syn == 0");
         let (echo, heard) = (count(echo), count(heard));

@@ -112,8 +112,8 @@ pub(crate) fn carries_a_stream_of_datagrams(wire: Wire) {
     assert!(status.success() && said.contains("receiver"), "{said}");
     assert!(server.wait(PATIENCE).unwrap().success());
     stack.assert_drops_only(&[]);
-    // The total says how many were lost of how many. The router has dropped none: some may be lost in Linux's queues before
-    // it, on a machine that does not let it run for a while.
+    // The total says how many were lost of how many. The router has dropped none: some may be lost
+    // in Linux's queues before it, on a machine that does not let it run for a while.
     let received = said.lines().find(|line| line.ends_with("receiver"));
     let lost_percent = received
         .and_then(|line| line.split_once('(')?.1.split_once("%)"))
@@ -129,7 +129,8 @@ pub(crate) fn tells_what_it_cannot_deliver(wire: Wire) {
     needs_program!("ip", "ping", "tshark");
     let net = Routed::new("tells", wire);
     let stack = net.start(1500, "");
-    // No route; a host that does not answer; a port that nobody has, behind us; and our own closed port.
+    // No route; a host that does not answer; a port that nobody has, behind us; and our own closed
+    // port.
     let command = ["ping", "-c", "1", "-W", "5", "10.200.0.1"];
     let said = net.left.exec(&command).unwrap_err().to_string();
     assert!(said.contains(HOP) && said.contains("Unreachable"), "{said}");

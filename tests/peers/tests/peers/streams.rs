@@ -1,4 +1,5 @@
-//! Streams between Linux's sockets and ours: of all sizes, over bad links, into small and closed windows.
+//! Streams between Linux's sockets and ours: of all sizes, over bad links, into small and closed
+//! windows.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,8 +15,9 @@ use crate::tcp::DAMAGE;
 
 /// No exchange may take longer.
 const LIMIT: Duration = Duration::from_secs(60);
-/// How long nothing may come over a lossy link. The timeout doubles with each loss: where one packet in five is lost, one stream of
-/// three thousand rests for a minute, and one of several hundred thousand for ten.
+/// How long nothing may come over a lossy link. The timeout doubles with each loss: where one
+/// packet in five is lost, one stream of three thousand rests for a minute, and one of several
+/// hundred thousand for ten.
 const LOSSY_LIMIT: Duration = Duration::from_secs(600);
 
 fn both_ways(lan: &Lan, stack: &Stack<Thread>, sizes: &[u64], limit: Duration) {
@@ -48,7 +50,8 @@ pub(crate) fn carries_all_sizes(wire: Wire) {
     settle(stack);
 }
 
-/// What a link does to frames, and how many octets go each way, in the short form and in the long one.
+/// What a link does to frames, and how many octets go each way, in the short form and in the long
+/// one.
 const FAULTS: &[(&str, u64, u64)] = &[
     ("loss=\"0%\"", 1 << 20, 256 << 20),
     ("loss=\"1%\"", 1 << 20, 64 << 20),

@@ -10,14 +10,17 @@ use xk_testkit::{needs_program, needs_root};
 
 use crate::host::pattern;
 
-/// Octets of a stream: one, a segment, one more, several windows, and as many as a second or two takes.
+/// Octets of a stream: one, a segment, one more, several windows, and as many as a second or two
+/// takes.
 const SIZES: [usize; 5] = [1, 1448, 1449, 300_000, 4 << 20];
 
-/// What a capture of a link may show whose ends are on one machine, where either side may have left sums to the wire.
+/// What a capture of a link may show whose ends are on one machine, where either side may have left
+/// sums to the wire.
 const OPEN_SUMS: (&str, &str) =
     ("hecksum", "Linux's own capture shows sums that either side has left to the wire");
 
-/// What `socat` does with a peer that sends everything back while it still writes: neither side reads for a while.
+/// What `socat` does with a peer that sends everything back while it still writes: neither side
+/// reads for a while.
 const FULL: [(&str, &str); 2] = [
     ("completely full", "whoever sends everything back takes no more than it gets rid of"),
     ("Zero Window", "the same"),
@@ -41,7 +44,8 @@ pub(crate) const DAMAGE: &[(&str, &str)] = &[
 /// What is longer than a segment of its link.
 const RUNS: &str = "tcp.len > 1460";
 
-/// Sends `octets` through `socat` to the peer, which sends them back; `socat` ends its direction, then the peer its own.
+/// Sends `octets` through `socat` to the peer, which sends them back; `socat` ends its direction,
+/// then the peer its own.
 fn there_and_back(lan: &Lan, folder: &Path, octets: usize, limit: Duration) {
     let sent = pattern(octets);
     let (from, to) = (folder.join("sent"), folder.join(format!("back-{octets}")));
@@ -66,7 +70,8 @@ pub(crate) fn echoes_streams_of_all_sizes(wire: Wire) {
     for octets in SIZES {
         there_and_back(&lan, lan.scene.folder(), octets, PATIENCE);
     }
-    // Linux looks now and then whether a closed window has opened; on a busy machine a ring may overflow.
+    // Linux looks now and then whether a closed window has opened; on a busy machine a ring may
+    // overflow.
     stack.assert_drops_only(&[
         "tcp: out of window",
         "wire: lost in device",
@@ -74,7 +79,8 @@ pub(crate) fn echoes_streams_of_all_sizes(wire: Wire) {
     ]);
     drop(stack);
     lan.scene.judge(DAMAGE);
-    // Where Linux leaves cutting to the wire, which is memory, its runs of segments come as they are.
+    // Where Linux leaves cutting to the wire, which is memory, its runs of segments come as they
+    // are.
     let is_joined = matches!(
         wire,
         Wire::TapOffload | Wire::VethOffload | Wire::VxlanOffload | Wire::XdpGeneric
@@ -93,7 +99,8 @@ pub(crate) fn asks_a_server(wire: Wire) {
             "socat",
             "-d",
             "-d",
-            // No more than a pipe takes once it says that it does: a larger write could wait for the reader, which is the same socat.
+            // No more than a pipe takes once it says that it does: a larger write could wait for
+            // the reader, which is the same socat.
             "-b",
             "4096",
             "TCP4-LISTEN:5007,fork,reuseaddr",

@@ -130,8 +130,9 @@ pub(crate) fn uses_several_queues(wire: Wire) {
     needs_root!();
     needs_program!("ip");
     let link = link("queues", wire, 2);
-    // Linux chooses among the sending queues, each of which leads to a receiving queue, by the processor that sends if it is told to
-    // and by the flow otherwise (Documentation/networking/scaling.rst, XPS).
+    // Linux chooses among the sending queues, each of which leads to a receiving queue, by the
+    // processor that sends if it is told to and by the flow otherwise
+    // (Documentation/networking/scaling.rst, XPS).
     let processors = processors();
     for (queue, processor) in processors.iter().enumerate().take(2) {
         let mask = format!("{:x}", 1_u32.checked_shl(*processor).unwrap_or(0));
@@ -171,7 +172,8 @@ pub(crate) fn uses_several_queues(wire: Wire) {
     }
 }
 
-/// The first and the last processor that this process may use, if they are two that a mask of 32 bits can name.
+/// The first and the last processor that this process may use, if they are two that a mask of 32
+/// bits can name.
 fn processors() -> Vec<u32> {
     let allowed = sched_getaffinity(None).unwrap();
     let mut all: Vec<u32> = (0..32).filter(|at| allowed.is_set(*at as usize)).collect();
@@ -236,8 +238,8 @@ fn belongings(process: u32, known: &[u32]) -> Vec<String> {
     found
 }
 
-/// The graph of the repository, in a process that is killed again and again; a stack of ours asks it all the while. So often
-/// by default; `XK_KILLS=100` for the full length.
+/// The graph of the repository, in a process that is killed again and again; a stack of ours asks
+/// it all the while. So often by default; `XK_KILLS=100` for the full length.
 pub(crate) fn leaves_nothing_behind(wire: Wire) {
     needs_root!();
     needs_program!("ip");

@@ -112,8 +112,9 @@ fn peers(params: &Params, local: SocketAddr) -> Result<Vec<SocketAddr>, BuildErr
     Ok(peers)
 }
 
-/// A hardware address for this end: locally administered, one station (IEEE 802, section 8.2), the same after a restart
-/// and another one for every end of a network: it follows from the host and port that peers see.
+/// A hardware address for this end: locally administered, one station (IEEE 802, section 8.2), the
+/// same after a restart and another one for every end of a network: it follows from the host and
+/// port that peers see.
 fn derived(local: SocketAddr, peers: &[SocketAddr]) -> EthAddr {
     let seen = peers
         .first()

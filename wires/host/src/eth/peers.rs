@@ -9,8 +9,8 @@ use xk_core::{Kernel, Time};
 
 /// How many peers there may be, configured and met.
 pub(crate) const PEERS_MAX: usize = 256;
-/// How long a station is believed to live where it was last heard, and a stranger to be there (as bridges have it:
-/// IEEE 802.1Q, section 8.8.3).
+/// How long a station is believed to live where it was last heard, and a stranger to be there (as
+/// bridges have it: IEEE 802.1Q, section 8.8.3).
 const AGE_MAX: Duration = Duration::from_secs(300);
 /// How old an entry is before hearing the station again renews it.
 const AGE_RENEWED: Duration = Duration::from_secs(10);
@@ -45,7 +45,8 @@ pub(crate) struct Peers {
     peers: RefCell<Vec<Peer>>,
     /// Whoever sends becomes a peer.
     learn: bool,
-    /// Where peers are sent to: at this port whatever port they send from; `None` for the one they send from.
+    /// Where peers are sent to: at this port whatever port they send from; `None` for the one they
+    /// send from.
     port: Option<u16>,
     stations: Map<Station, Home>,
     order: Lru<Station>,
@@ -80,7 +81,8 @@ impl Peers {
         self.peers.borrow().get(at).map(|peer| peer.address)
     }
 
-    /// The address of the peer that sends from `from`; `None` for a stranger, unless they are welcome.
+    /// The address of the peer that sends from `from`; `None` for a stranger, unless they are
+    /// welcome.
     pub(crate) fn who(&self, now: Time, from: SocketAddr) -> Option<SocketAddr> {
         let mut peers = self.peers.borrow_mut();
         let is_from = |peer: &&mut Peer| match self.port {

@@ -58,7 +58,8 @@ struct HostEth {
 pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let config = Config::read(build.params)?;
     let socket = config.open()?;
-    // Other ends of such a network send from any port, and are sent to at the one that is configured.
+    // Other ends of such a network send from any port, and are sent to at the one that is
+    // configured.
     let port = config.vni.map(|_| config.local.port());
     let prefix = config.vni.map(vxlan::emit);
     build.add(Anchored::new(HostEth {
@@ -128,7 +129,8 @@ impl HostEth {
         let mut station = [0; 6];
         frame.copy_to(6, &mut station);
         self.peers.heard(cx.now(), station, peer);
-        // A sender on this machine leaves sums, and cutting into segments, to the interface below, which is memory.
+        // A sender on this machine leaves sums, and cutting into segments, to the interface below,
+        // which is memory.
         if self.vni.is_some() && segments::note_begun(cx.pool(), &mut frame).is_err() {
             return this.discard(frame, &reason::NO_BUFFERS);
         }

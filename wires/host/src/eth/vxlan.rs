@@ -14,8 +14,8 @@ pub fn emit(vni: u32) -> [u8; HEADER_LEN] {
     [VALID, 0, 0, 0, a, b, c, 0]
 }
 
-/// The network that a frame behind this header belongs to; `None` if the header names none. Reserved bits are ignored,
-/// as the standard has it.
+/// The network that a frame behind this header belongs to; `None` if the header names none.
+/// Reserved bits are ignored, as the standard has it.
 #[must_use]
 pub fn parse(octets: &[u8; HEADER_LEN]) -> Option<u32> {
     let [flags, _, _, _, a, b, c, _] = *octets;

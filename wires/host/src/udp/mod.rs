@@ -1,6 +1,6 @@
 //! # Synopsis
-//! `host-udp` — datagrams between ports, carried by the operating system's own UDP: to its uppers what `udp` is, without
-//! privilege.
+//! `host-udp` — datagrams between ports, carried by the operating system's own UDP: to its uppers
+//! what `udp` is, without privilege.
 //!
 //! # Realm
 //! async (an anchor: it stands on nothing of the graph)
@@ -8,9 +8,9 @@
 //! # Participants
 //! A port on top of an IPv4 host: `port7@10.0.0.2`.
 //!
-//! - `open`: local `port5000@10.0.0.1`, where port and host may be `*` (a port that the system gives; the host that its
-//!   routes give); peer `port7@10.0.0.2`, both definite. A peer of `*` alone opens an unconnected session, and so does
-//!   the port of a broadcast or a group.
+//! - `open`: local `port5000@10.0.0.1`, where port and host may be `*` (a port that the system
+//!   gives; the host that its routes give); peer `port7@10.0.0.2`, both definite. A peer of `*`
+//!   alone opens an unconnected session, and so does the port of a broadcast or a group.
 //! - `open_enable`: `port7`, `port7@*` or `port7@10.0.0.1`.
 //!
 //! # Above
@@ -20,27 +20,32 @@
 //! Nothing: the system's UDP. For whole frames see `host-eth`.
 //!
 //! # Behaviour
-//! Each local port in use is one socket of the system, bound to `local`; it is closed with the last session and enable on it.
-//! Messages find their session by our host and port and the peer's. Next come unconnected sessions and enables, for the
-//! local host first and for any host then; an enable makes a session for each new peer. A session answers from the host
-//! that its peer spoke to.
+//! Each local port in use is one socket of the system, bound to `local`; it is closed with the last
+//! session and enable on it. Messages find their session by our host and port and the peer's. Next
+//! come unconnected sessions and enables, for the local host first and for any host then; an enable
+//! makes a session for each new peer. A session answers from the host that its peer spoke to.
 //!
-//! An unconnected session receives from everybody who has no session of his own; each message carries its sender as the
-//! attribute `peer`, and goes to the peer in that attribute, without one to the broadcast or group that it was opened to.
+//! An unconnected session receives from everybody who has no session of his own; each message
+//! carries its sender as the attribute `peer`, and goes to the peer in that attribute, without one
+//! to the broadcast or group that it was opened to.
 //!
-//! The system computes and verifies checksums and fragments what is longer than the way takes, unless `fragment` forbids it.
-//! What the network says about a datagram goes up as `network-error` to whose session sent it; after a report that the
-//! peer's port is unreachable, the next push into a session that somebody holds fails once. Who sends to a port that has
-//! no socket hears so from the system; a message for a host or peer that nobody takes is dropped as "no port".
+//! The system computes and verifies checksums and fragments what is longer than the way takes,
+//! unless `fragment` forbids it. What the network says about a datagram goes up as `network-error`
+//! to whose session sent it; after a report that the peer's port is unreachable, the next push into
+//! a session that somebody holds fails once. Who sends to a port that has no socket hears so from
+//! the system; a message for a host or peer that nobody takes is dropped as "no port".
 //!
 //! Arrivals are read into message memory, one by one, or 16 at a time where they come faster than
 //! that; where the system joins datagrams (UDP GRO) they are taken apart without copying. A stack
-//! with one socket and nothing else to sleep on sleeps in the call that takes the arrival. What is pushed waits for the end of the turn, or for 128 messages on one port, and goes in batches of
-//! 16, runs of one length to one peer as one (UDP GSO). 1024 messages wait at most on one port for a full socket.
+//! with one socket and nothing else to sleep on sleeps in the call that takes the arrival. What is
+//! pushed waits for the end of the turn, or for 128 messages on one port, and goes in batches of
+//! 16, runs of one length to one peer as one (UDP GSO). 1024 messages wait at most on one port for
+//! a full socket.
 //!
 //! # Control
-//! Answers `my-port`, `my-host`, `peer-port`, `peer-host`, `peer-proved`, `serves-port`, `max-packet` (65507 octets, or what the way takes if `fragment` is
-//! off), `opt-packet` (what the way took when the session was made), `is-many`, `describe`, `list-sessions`, `list-maps`; passes
+//! Answers `my-port`, `my-host`, `peer-port`, `peer-host`, `peer-proved`, `serves-port`,
+//! `max-packet` (65507 octets, or what the way takes if `fragment` is off), `opt-packet` (what the
+//! way took when the session was made), `is-many`, `describe`, `list-sessions`, `list-maps`; passes
 //! `network-error` up.
 //!
 //! # Example
@@ -52,7 +57,8 @@
 //! ```
 //!
 //! # Standard
-//! RFC 768; RFC 1122 section 4.1, as far as the system obeys it. Linux: udp(7), ip(7) (`IP_RECVERR`, `IP_PKTINFO`).
+//! RFC 768; RFC 1122 section 4.1, as far as the system obeys it. Linux: udp(7), ip(7)
+//! (`IP_RECVERR`, `IP_PKTINFO`).
 
 mod ports;
 mod protocol;

@@ -17,7 +17,8 @@ use crate::batch_unsafe::Batch;
 use crate::outbox::{COALESCED_MAX, Flushed, Outbox, Outgoing};
 use crate::socket::{DEVICE_FULL, Setup, Socket};
 
-/// With no more sockets than this each is asked at every look; with more, first which have something.
+/// With no more sockets than this each is asked at every look; with more, first which have
+/// something.
 const ASKED_EACH: usize = 4;
 /// How many of many sockets one look serves.
 const READY_MAX: usize = 16;
@@ -57,7 +58,8 @@ pub(crate) struct Ports {
     setup: Setup,
     max: usize,
     list: RefCell<Vec<Rc<Port>>>,
-    /// Becomes readable when one of many sockets has something, or one that was full takes something.
+    /// Becomes readable when one of many sockets has something, or one that was full takes
+    /// something.
     epoll: OwnedFd,
     /// There were once so many that `epoll` watches them all.
     are_many: Cell<bool>,

@@ -164,8 +164,8 @@ impl Session for Connected {
     }
 }
 
-/// A session that receives from everybody on one port and sends to the peer that each message names, or else to the many hosts that it
-/// was opened to.
+/// A session that receives from everybody on one port and sends to the peer that each message
+/// names, or else to the many hosts that it was opened to.
 pub(crate) struct Unconnected {
     pub(crate) table: Rc<Table>,
     pub(crate) port: Rc<Port>,

@@ -5,7 +5,8 @@ use xk_testkit::{needs_program, needs_root};
 
 use crate::{EXPERIMENT, frames, open, pair, send};
 
-/// A run of TCP segments from one socket to another: the interface of memory between carries it as it is.
+/// A run of TCP segments from one socket to another: the interface of memory between carries it as
+/// it is.
 pub(crate) fn cross_whole() {
     needs_root!();
     needs_program!("ip");

@@ -243,7 +243,8 @@ proptest! {
         let mut room = [0; 200];
         let geometry = Geometry::new(8, 200).unwrap();
         for (at, value, kind) in pokes {
-            // A word anywhere, a mark that fits with a length that may, or a figure of its own lines.
+            // A word anywhere, a mark that fits with a length that may, or a figure of its own
+            // lines.
             match kind {
                 0 => peer.poke(at % peer.memory_octets(), value),
                 1 => peer.poke(geometry.slots_at(1) + at % 8 * 128, header((at % 16) as u32, (value % 210) as usize)),

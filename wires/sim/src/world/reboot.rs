@@ -6,8 +6,9 @@ use std::rc::Rc;
 use xk_core::{Kernel, Time};
 
 impl World {
-    /// Takes a host down as a crash does, at this moment: it sends nothing any more and hears nothing, and all that it knew is
-    /// gone. What it sent before is still on its way. False if there is no such host.
+    /// Takes a host down as a crash does, at this moment: it sends nothing any more and hears
+    /// nothing, and all that it knew is gone. What it sent before is still on its way. False if
+    /// there is no such host.
     pub fn crash(&mut self, host: HostId) -> bool {
         let Some(found) = self.hosts.get_mut(host.0 as usize) else {
             return false;
@@ -21,8 +22,9 @@ impl World {
         true
     }
 
-    /// Puts a new kernel in the place of a host that crashed, made of [`World::host_config`]. Its graph is to be built and then
-    /// started, by [`World::start_host`]. False if there is no such host.
+    /// Puts a new kernel in the place of a host that crashed, made of [`World::host_config`]. Its
+    /// graph is to be built and then started, by [`World::start_host`]. False if there is no such
+    /// host.
     pub fn reboot(&mut self, host: HostId, kernel: impl Into<Rc<Kernel>>) -> bool {
         let at = host.0 as usize;
         let Some(before) = self.hosts.get(at) else {

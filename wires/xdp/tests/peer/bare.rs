@@ -102,7 +102,8 @@ pub(crate) fn frames_return_from_their_place() {
     }
 }
 
-/// A frame for this hardware address, of this EtherType, with zeroes and an IPv4 address at a place.
+/// A frame for this hardware address, of this EtherType, with zeroes and an IPv4 address at a
+/// place.
 fn frame(to: [u8; 6], ether_type: u16, host_at: usize, host: Ipv4Addr) -> Vec<u8> {
     let mut frame = [&to[..], &[2; 6], &ether_type.to_be_bytes(), &[0; 50]].concat();
     frame[host_at..host_at + 4].copy_from_slice(&host.octets());

@@ -1,11 +1,12 @@
 //! A server and a client of one procedure that takes octets and answers nothing.
 //!
 //! `PROGRAM serve CORE SPINS` prints `ready PORT` and serves until its parent ends.
-//! `PROGRAM call CORE SPINS PORT OCTETS TIME_US` calls one after the other and prints, in nanoseconds, the p50 and the p99 of a call,
-//! then how many calls there were and how long all took.
+//! `PROGRAM call CORE SPINS PORT OCTETS TIME_US` calls one after the other and prints, in
+//! nanoseconds, the p50 and the p99 of a call, then how many calls there were and how long all
+//! took.
 //!
-//! Both ends run tokio's executor of one thread. It spins, if it is to, by a task that always yields: the executor then
-//! asks for events after each turn and never sleeps.
+//! Both ends run tokio's executor of one thread. It spins, if it is to, by a task that always
+//! yields: the executor then asks for events after each turn and never sleeps.
 
 mod trips;
 

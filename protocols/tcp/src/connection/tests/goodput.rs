@@ -6,7 +6,8 @@ use crate::congestion::NAMES;
 use crate::loss::Counters;
 use core::time::Duration;
 
-/// Moves `octets` while so many of a million segments get lost: the time it takes, in milliseconds, and what recovery had to do.
+/// Moves `octets` while so many of a million segments get lost: the time it takes, in milliseconds,
+/// and what recovery had to do.
 fn transfer(congestion: &'static str, seed: u64, loss: u32, octets: usize) -> (u128, Counters) {
     let settings = Settings { congestion, ..Settings::default() };
     let faults = Faults { loss, ..Faults::default() };
@@ -22,7 +23,8 @@ fn transfer(congestion: &'static str, seed: u64, loss: u32, octets: usize) -> (u
     (channel.now.since(begin).as_millis(), counters)
 }
 
-/// MSS / RTT * sqrt(3/2) / sqrt(p) is 1.77 MB/s at 10 ms (Mathis et al., 1997); nothing is sent again that arrived.
+/// MSS / RTT * sqrt(3/2) / sqrt(p) is 1.77 MB/s at 10 ms (Mathis et al., 1997); nothing is sent
+/// again that arrived.
 #[test]
 fn one_loss_in_a_hundred_is_repaired_without_waste() {
     for congestion in NAMES {

@@ -10,7 +10,8 @@ use xk_core::Time;
 #[derive(Clone, Copy, Debug)]
 pub struct Newly {
     now: Time,
-    /// When the segment was sent that the peer echoes the timestamp of, if it does; the clock's ticks are rounded down.
+    /// When the segment was sent that the peer echoes the timestamp of, if it does; the clock's
+    /// ticks are rounded down.
     echoed: Option<Time>,
     /// No round trip is shorter.
     rtt_min: Option<Duration>,
@@ -42,11 +43,13 @@ pub struct Newly {
     pub(crate) stamp: Option<(Sending, Stamp)>,
     /// The highest sequence number that was ever acknowledged in any way.
     pub(crate) fack: Seq,
-    /// Whether a segment sent once came behind one with higher numbers (RFC 8985, section 6.2, step 3).
+    /// Whether a segment sent once came behind one with higher numbers (RFC 8985, section 6.2, step
+    /// 3).
     pub reordered: bool,
     /// Up to here segments count for `original`.
     pub(crate) recover: Option<Seq>,
-    /// Whether a segment sent once, from before `recover`, is among them (RFC 5682, section 3.1, step 3).
+    /// Whether a segment sent once, from before `recover`, is among them (RFC 5682, section 3.1,
+    /// step 3).
     pub(crate) original: bool,
 }
 
@@ -129,7 +132,8 @@ impl Newly {
         }
     }
 
-    /// Whether the acknowledgment answers the last transmission, as far as can be told (RFC 8985, section 6.2, step 2).
+    /// Whether the acknowledgment answers the last transmission, as far as can be told (RFC 8985,
+    /// section 6.2, step 2).
     fn is_about_last_transmission(&self, segment: &Segment) -> bool {
         segment.is_original()
             || (!self.echoes_before(segment.sent)

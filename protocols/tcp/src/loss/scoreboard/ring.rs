@@ -1,6 +1,7 @@
 //! The ring of outstanding segments, and the lists that run through it.
 //!
-//! A segment is named by a number that counts on for each new one, modulo 2^32, so that names stay good while older segments leave.
+//! A segment is named by a number that counts on for each new one, modulo 2^32, so that names stay
+//! good while older segments leave.
 
 use super::Segment;
 use crate::Seq;
@@ -41,7 +42,8 @@ impl Ring {
         self.base.wrapping_add(index)
     }
 
-    /// The segment of that number. Numbers come from this ring and its lists alone, never from a peer.
+    /// The segment of that number. Numbers come from this ring and its lists alone, never from a
+    /// peer.
     #[inline]
     pub(super) fn at(&self, id: u32) -> &Segment {
         &self.segments[id.wrapping_sub(self.base) as usize]
@@ -71,7 +73,8 @@ impl Ring {
         self.segments.partition_point(|s| s.start.before(start)) as u32
     }
 
-    /// All of `first..end` are sacked: lets each that a walk touches point to the end, so that the next walk is short. The steps that this one took.
+    /// All of `first..end` are sacked: lets each that a walk touches point to the end, so that the
+    /// next walk is short. The steps that this one took.
     pub(super) fn compress(&mut self, first: u32, end: u32) -> u32 {
         let (mut index, mut steps) = (first, 0);
         while index < end {

@@ -1,4 +1,5 @@
-//! Whatever a path does, all octets are acknowledged in the end, and the scoreboard's books balance after each step.
+//! Whatever a path does, all octets are acknowledged in the end, and the scoreboard's books balance
+//! after each step.
 
 use super::path::{Path, Wish, World};
 use core::time::Duration;

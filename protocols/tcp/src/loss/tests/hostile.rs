@@ -1,4 +1,5 @@
-//! A peer that says anything at all: nothing panics, the books balance, and there is always something to wait for.
+//! A peer that says anything at all: nothing panics, the books balance, and there is always
+//! something to wait for.
 
 use super::MSS;
 use crate::Seq;

@@ -1,4 +1,5 @@
-//! A path with one bottleneck, and senders and receivers at its ends: enough of TCP to see loss recovery and congestion control at work.
+//! A path with one bottleneck, and senders and receivers at its ends: enough of TCP to see loss
+//! recovery and congestion control at work.
 
 use crate::Seq;
 use crate::congestion::by_name;

@@ -33,7 +33,8 @@ fn limited_transmit() {
     }
 }
 
-/// RFC 6582, section 3.2: the third duplicate begins fast recovery, and each partial acknowledgment shows the next hole.
+/// RFC 6582, section 3.2: the third duplicate begins fast recovery, and each partial acknowledgment
+/// shows the next hole.
 #[test]
 fn newreno_repairs_one_hole_a_round_trip() {
     let mut recovery = connected(false);
@@ -73,7 +74,8 @@ fn duplicates_after_a_timeout_are_no_loss() {
     assert_eq!(recovery.phase(), Phase::Open);
 }
 
-/// RFC 8985, section 6.2: before reordering was seen, fewer than three sacked segments wait a quarter of the round trip.
+/// RFC 8985, section 6.2: before reordering was seen, fewer than three sacked segments wait a
+/// quarter of the round trip.
 #[test]
 fn the_reordering_window_ends_by_timer() {
     let mut recovery = connected(true);
@@ -86,8 +88,8 @@ fn the_reordering_window_ends_by_timer() {
     assert_eq!(recovery.next_lost(at(225)).map(|lost| lost.start), Some(seq(0)));
 }
 
-/// RFC 8985, section 6.2, steps 3 and 4: once reordering was seen three sacked segments decide nothing, and each round trip with
-/// reported duplicates widens the window.
+/// RFC 8985, section 6.2, steps 3 and 4: once reordering was seen three sacked segments decide
+/// nothing, and each round trip with reported duplicates widens the window.
 #[test]
 fn reordering_makes_patient() {
     let mut recovery = connected(true);
@@ -151,7 +153,8 @@ fn a_probe_carries_new_data() {
     assert_eq!(recovery.timer(true), Some((Timer::Retransmission, at(600))));
 }
 
-/// RFC 8985, section 7.4.2: a loss that the probe itself repaired is one all the same, unless the peer had both.
+/// RFC 8985, section 7.4.2: a loss that the probe itself repaired is one all the same, unless the
+/// peer had both.
 #[test]
 fn what_a_probe_repaired_is_answered() {
     for (reported, window) in [(false, 5), (true, 11)] {
@@ -175,7 +178,8 @@ fn what_a_probe_repaired_is_answered() {
     }
 }
 
-/// RFC 5682, section 3.1: after a timeout the acknowledgments of originals show that they were only late.
+/// RFC 5682, section 3.1: after a timeout the acknowledgments of originals show that they were only
+/// late.
 #[test]
 fn a_spurious_timeout_is_undone() {
     for is_sack in [false, true] {
@@ -340,7 +344,8 @@ fn nonsense_is_counted() {
     assert!(!recovery.resent(seq(9), at(200)));
 }
 
-/// A repair that goes right behind new data of the same moment is not lost when these are acknowledged first.
+/// A repair that goes right behind new data of the same moment is not lost when these are
+/// acknowledged first.
 #[test]
 fn transmissions_of_one_moment_have_an_order() {
     let mut recovery = connected(true);
@@ -355,7 +360,8 @@ fn transmissions_of_one_moment_have_an_order() {
     assert_eq!(recovery.counters().resent, 1);
 }
 
-/// RFC 6298, section 5.4: the first segment goes again, though the window is full of what was sent just before.
+/// RFC 6298, section 5.4: the first segment goes again, though the window is full of what was sent
+/// just before.
 #[test]
 fn a_timeout_always_resends() {
     let mut recovery = connected(true);
@@ -372,7 +378,8 @@ fn a_timeout_always_resends() {
     assert_eq!(recovery.next_lost(when).map(|lost| lost.start), Some(seq(0)));
 }
 
-/// An acknowledgment that answers a needless repair echoes what was echoed long ago: no round trip took so long.
+/// An acknowledgment that answers a needless repair echoes what was echoed long ago: no round trip
+/// took so long.
 #[test]
 fn an_echo_told_again_is_no_round_trip() {
     let mut recovery = connected(true);

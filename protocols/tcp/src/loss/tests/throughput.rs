@@ -28,7 +28,8 @@ fn all_fill_a_clean_path() {
     }
 }
 
-/// Mathis et al. (1997): MSS / RTT * sqrt(3/2) / sqrt(p), less for delayed acknowledgments; RFC 9438, section 5, for CUBIC.
+/// Mathis et al. (1997): MSS / RTT * sqrt(3/2) / sqrt(p), less for delayed acknowledgments; RFC
+/// 9438, section 5, for CUBIC.
 #[test]
 fn one_loss_in_a_hundred_costs_what_the_formulas_say() {
     // 1448 octets * 12.2 segments / 40 ms is 3.5 Mb/s.
@@ -71,7 +72,8 @@ fn equals_share_equally() {
     }
 }
 
-/// RFC 8985: losses of a segment and of its repair are found without the timer, and tails by probes.
+/// RFC 8985: losses of a segment and of its repair are found without the timer, and tails by
+/// probes.
 #[test]
 fn timeouts_are_rare() {
     let path = Path::new(10, 40).loss_percent(2);

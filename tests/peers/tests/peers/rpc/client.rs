@@ -119,7 +119,8 @@ pub(crate) fn learns_ports_of_rpcbind(wire: Wire) {
     lan.scene.judge(&[]);
 }
 
-/// All hosts of a link are called at once: their rpcbinds themselves, and by way of those a program that each has at another port.
+/// All hosts of a link are called at once: their rpcbinds themselves, and by way of those a program
+/// that each has at another port.
 pub(crate) fn finds_servers_by_broadcast(_: Wire) {
     needs_rpc!("rpcbind", "rpcinfo");
     let scene = Scene::new("rpc-many");
@@ -180,7 +181,8 @@ pub(crate) fn finds_servers_by_broadcast(_: Wire) {
     drop(stack);
     scene.judge(&[]);
     let asked = scene.count("ours.pcapng", "portmap && rpc.msgtyp == 0 && ip.dst == 10.9.0.255");
-    // What others have executed rpcbind sends from a port of its own, which is not taken for ONC RPC here.
+    // What others have executed rpcbind sends from a port of its own, which is not taken for ONC
+    // RPC here.
     let answered = scene.count("ours.pcapng", "udp && ip.dst == 10.9.0.2");
     assert!(asked >= 4 && answered >= 8, "{asked} {answered}");
     for (_, binder, server) in &servers {
@@ -188,7 +190,8 @@ pub(crate) fn finds_servers_by_broadcast(_: Wire) {
     }
 }
 
-/// What we serve is registered with rpcbind, which takes it from other hosts if it is told to, and refuses it else.
+/// What we serve is registered with rpcbind, which takes it from other hosts if it is told to, and
+/// refuses it else.
 pub(crate) fn is_registered_with_rpcbind(wire: Wire) {
     needs_rpc!("rpcbind", "rpcinfo");
     let lan = Lan::new("rpc-register", wire);

@@ -1,4 +1,5 @@
-//! ONC RPC (RFC 5531) with what Debian has of it: programs made by rpcgen with libtirpc, rpcbind and rpcinfo.
+//! ONC RPC (RFC 5531) with what Debian has of it: programs made by rpcgen with libtirpc, rpcbind
+//! and rpcinfo.
 
 mod client;
 mod server;
@@ -127,8 +128,8 @@ pub(crate) fn call(space: &Space, transport: &str, host: &str, port: u16, calls:
     assert_eq!(said, meant, "over {transport}");
 }
 
-/// Starts rpcbind in `space`, with a folder `/run` of its own. `options` are its. Whoever ends it may start another one: its
-/// port is free then.
+/// Starts rpcbind in `space`, with a folder `/run` of its own. `options` are its. Whoever ends it
+/// may start another one: its port is free then.
 pub(crate) fn rpcbind(space: &Space, options: &str) -> Running {
     let script = format!(
         "mount -t tmpfs tmpfs /run && rpcbind -f {options} & binder=$!; trap 'kill $binder; wait $binder' TERM; \

@@ -8,7 +8,8 @@ use super::{BAD, GOOD, KNOWN, TRIAL, call, needs_rpc, trial};
 /// Where the trial is.
 const PORT: u16 = 2049;
 
-/// ONC RPC on `udp`, with credentials of users and shorthands, and on `tcp`, with credentials of users.
+/// ONC RPC on `udp`, with credentials of users and shorthands, and on `tcp`, with credentials of
+/// users.
 const LAYERS: &str = "reqrep udp\nsunselect reqrep\nauthsys sunselect\nauthshort sunselect authsys\n\
     tcp ip\nrm tcp\nreqrep rm name=reqrep-tcp\nsunselect reqrep-tcp name=sunselect-tcp\n\
     authsys sunselect-tcp name=authsys-tcp\n\
@@ -44,8 +45,8 @@ pub(crate) fn serves_c_programs(wire: Wire) {
     assert_eq!(strange, 0);
 }
 
-/// What our server refuses and libtirpc's does not: it sees where a datagram ends, and has another name for what it
-/// has never heard of (AUTH_TOOWEAK).
+/// What our server refuses and libtirpc's does not: it sees where a datagram ends, and has another
+/// name for what it has never heard of (AUTH_TOOWEAK).
 const BEYOND: &[(&str, &str)] = &[
     ("short", "RPC: Server can't decode arguments"),
     ("flavor:77", "RPC: Authentication error (5)"),
@@ -89,7 +90,8 @@ fn rpcinfo_is_answered(lan: &Lan) {
     assert!(unknown.is_err(), "{unknown:?}");
 }
 
-/// Who calls, by a shorthand from the second call on; after a pause the shorthand is too old, and libtirpc says again who calls.
+/// Who calls, by a shorthand from the second call on; after a pause the shorthand is too old, and
+/// libtirpc says again who calls.
 const BY_SHORTHAND: &[(&str, &str)] = &[
     ("sys:1000:100", "set"),
     ("who", "flavor 1 user 1000 group 100"),
