@@ -242,7 +242,8 @@ impl Kernel {
     /// Blocks this shepherd on a semaphore, for ever or for at most `timeout`.
     ///
     /// # Errors
-    /// [`WaitError`]: no signal in time, the semaphore closed, or no shepherd left to go on meanwhile.
+    /// [`WaitError`]: no signal in time, the semaphore closed, or no shepherd left to go on
+    /// meanwhile.
     pub fn wait(&self, semaphore: &Semaphore, timeout: Option<Duration>) -> Result<(), WaitError> {
         if semaphore.try_wait() {
             return Ok(());

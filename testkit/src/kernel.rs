@@ -9,7 +9,8 @@
 //! let cx = TestKernel::new(1);
 //! let bottom = Bottom::add(&cx, "wire", Lower::link(1500));
 //! let top = Top::add(&cx, "top");
-//! let session = bottom.protocol().open(&cx, Upper::new(top.protocol()), Participants::default()).unwrap();
+//! let upper = Upper::new(top.protocol());
+//! let session = bottom.protocol().open(&cx, upper, Participants::default()).unwrap();
 //! session.push(&cx, cx.message(b"hello")).unwrap();
 //! assert!(bottom.take_sent()[0].message.eq_octets(b"hello"));
 //! ```

@@ -10,7 +10,9 @@
 //! use xk_tokio::{Stack, UdpSocket};
 //!
 //! # async fn run() -> std::io::Result<()> {
-//! let graph = r#"host alone { loopback; ip loopback { address "10.0.0.1/24"; }; icmp ip; udp ip; }"#;
+//! let graph = r#"host alone {
+//!     loopback; ip loopback { address "10.0.0.1/24"; }; icmp ip; udp ip
+//! }"#;
 //! let stack: Stack = xk_net::Setup::from_text(graph).thread()?;
 //! let one = UdpSocket::bind(&stack, "10.0.0.1:0")?;
 //! let other = UdpSocket::bind(&stack, "10.0.0.1:0")?;

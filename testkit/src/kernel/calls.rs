@@ -7,7 +7,8 @@
 //! use xk_testkit::kernel::{CallBottom, CallTop, Lower, TestKernel};
 //!
 //! let cx = TestKernel::with_stacks(1);
-//! let bottoms = [1, 2].map(|n| CallBottom::add(&cx, "channel", Lower::host([10, 0, 0, n].into(), 0)));
+//! let host = |n| Lower::host([10, 0, 0, n].into(), 0);
+//! let bottoms = [1, 2].map(|n| CallBottom::add(&cx, "channel", host(n)));
 //! CallBottom::join(&bottoms);
 //! let tops = [1, 2].map(|_| CallTop::add(&cx, "top"));
 //! tops[1].enable(&cx, bottoms[1].protocol(), Participants::local(Part::Any)).unwrap();

@@ -54,7 +54,9 @@
 //! use xk_packet::{Options, PacketDevice};
 //!
 //! let mut device = PacketDevice::open("eth0", &Options::default())?;
-//! let seen = device.receive(64, |frame, info| println!("{} of {} octets", frame.len(), info.wire_octets));
+//! let seen = device.receive(64, |frame, info| {
+//!     println!("{} of {} octets", frame.len(), info.wire_octets);
+//! });
 //! device.transmit(&[&[0xff; 6], &device.hardware_address(), &[0x88, 0xb5], b"hello"])?;
 //! device.flush()?;
 //! println!("{seen} frames, {:?}", device.statistics()?);

@@ -73,7 +73,8 @@ impl Link {
     /// the other connects.
     ///
     /// # Errors
-    /// [`ShmError`]: the path will not do, the other side is refused or refuses, or nobody came in time.
+    /// [`ShmError`]: the path will not do, the other side is refused or refuses, or did not come in
+    /// time.
     pub fn meet(path: &Path, options: &Options, limit: Option<Duration>) -> Result<Self, ShmError> {
         let until = limit.and_then(|limit| Instant::now().checked_add(limit));
         let mut meeting = Meeting::new(path, options)?;

@@ -41,7 +41,8 @@
 //! use std::io::IoSlice;
 //! use xk_tap::{Options, TapDevice};
 //!
-//! let options = Options { host_address: Some(("10.0.5.1".parse()?, 24)), up: true, ..Options::create() };
+//! let host_address = Some(("10.0.5.1".parse()?, 24));
+//! let options = Options { host_address, up: true, ..Options::create() };
 //! let mut tap = TapDevice::open("xk0", &options)?;
 //! let mut frame = vec![0; tap.frame_octets_max()];
 //! while let Some(octets) = tap.receive(&mut frame)? {

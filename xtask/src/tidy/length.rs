@@ -1,4 +1,4 @@
-//! No file is longer than a reader's patience.
+//! No file and no line is longer than a reader can take in.
 
 use super::{File, Rule, Tree, Violation};
 
@@ -6,6 +6,14 @@ static LENGTH: Rule = Rule {
     name: "file-length",
     reason: "a file is read whole; beyond 800 lines it holds several things that deserve a home of their own",
 };
+
+static COLUMNS: Rule = Rule {
+    name: "columns",
+    reason: "two versions are read side by side; rustfmt holds code to 100 columns, not comments",
+};
+
+/// Columns that a line of comment may have, as rustfmt.toml has them for code.
+const COLUMNS_MAX: usize = 100;
 
 /// Lines that a source file may have.
 const LINES_MAX: usize = 800;
@@ -30,6 +38,13 @@ pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {
             ));
         }
     }
+    for file in tree.files.iter().filter(|f| f.path.ends_with(".rs")) {
+        for (index, _) in file.text.lines().enumerate().filter(|(_, line)| is_wide(line)) {
+            let remedy = "break it between two words";
+            let what = format!("a comment beyond {COLUMNS_MAX} columns");
+            found.push(file.violation(&COLUMNS, index + 1, what, remedy));
+        }
+    }
     for exception in &exceptions {
         let what = match tree.file(exception.path).map(|f| f.text.lines().count()) {
             None => format!("`{}` is gone", exception.path),
@@ -46,6 +61,14 @@ pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {
             remedy: "delete this line: the list only shrinks".into(),
         });
     }
+}
+
+/// Is it a line of comment that is too wide and could be broken? Rows of tables cannot.
+fn is_wide(line: &str) -> bool {
+    let comment = line.trim_start();
+    comment.starts_with("//")
+        && !comment.trim_start_matches(['/', '!', ' ']).starts_with('|')
+        && line.chars().count() > COLUMNS_MAX
 }
 
 struct Exception<'a> {
@@ -92,6 +115,13 @@ mod tests {
         let (long, short) = ("x\n".repeat(801), "x\n".repeat(800));
         let files = tree(&[("a/long.rs", &long), ("a/short.rs", &short), ("a/long.md", &long)]);
         assert_eq!(found(check, &files), ["file-length a/long.rs:801"]);
+    }
+
+    #[test]
+    fn wide_comments_are_named() {
+        let [wide, table] = ["x ".repeat(60), "| ".repeat(60)];
+        let files = tree(&[("a.rs", &format!("// short\n/// {wide}\n//! {table}\n"))]);
+        assert_eq!(found(check, &files), ["columns a.rs:2"]);
     }
 
     #[test]
