@@ -64,8 +64,8 @@ impl Layer {
         Some(match dir.split('/').next()? {
             "core" => Core,
             "kit" => Kit,
-            "protocols" => Protocol,
-            "wires" => Wire,
+            "protocols" | "tools" => Protocol,
+            "wires" | "filters" => Wire,
             "run" => Run,
             "lang" if dir == "lang" => Lang,
             "lang" => Generator,

@@ -32,7 +32,8 @@ pub(super) const HEADINGS: &[&str] = &[
 ];
 
 pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {
-    for member in tree.crates.iter().filter(|c| c.dir.starts_with("protocols/")) {
+    let described = |dir: &str| ["protocols/", "tools/"].iter().any(|room| dir.starts_with(room));
+    for member in tree.crates.iter().filter(|c| described(&c.dir)) {
         let lib = format!("{}/src/lib.rs", member.dir);
         let Some(lib) = tree.file(&lib) else {
             found.push(missing(lib, "start from `cargo xtask new-protocol`"));

@@ -63,7 +63,7 @@ pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {
 fn is_pure(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
     let inside = match parts.as_slice() {
-        ["core" | "kit", rest @ ..] | ["protocols", _, rest @ ..] => rest,
+        ["core" | "kit", rest @ ..] | ["protocols" | "tools", _, rest @ ..] => rest,
         _ => return false,
     };
     inside.first() == Some(&"src")
