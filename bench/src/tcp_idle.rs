@@ -19,7 +19,7 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, Pool, Protocol, ProtocolRef, SessionRef,
     Time, Upper,
 };
-use xk_kit::stream::{StreamEvent, StreamInfo, StreamNotice};
+use xk_kit::net::stream::{StreamEvent, StreamInfo, StreamNotice};
 
 pub(crate) fn benchmark() -> Benchmark {
     Benchmark::new(

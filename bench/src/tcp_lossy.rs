@@ -13,7 +13,7 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
     SessionRef, Time, Upper,
 };
-use xk_kit::stream::{StreamEvent, StreamNotice, StreamSpace};
+use xk_kit::net::stream::{StreamEvent, StreamNotice, StreamSpace};
 use xk_sim::{HostId, World};
 
 /// Room for the headers of TCP, IP and Ethernet, in octets.

@@ -8,7 +8,7 @@ use xk_core::object::{Burst, Refused};
 use xk_core::{
     Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, SessionRef,
 };
-use xk_kit::stream::{StreamEvent, StreamNotice};
+use xk_kit::net::stream::{StreamEvent, StreamNotice};
 
 /// Counts the octets that come, and holds the sessions that are made for it.
 #[derive(Clone, Default)]

@@ -4,7 +4,7 @@ use core::cell::RefCell;
 use std::rc::Rc;
 use xk_core::object::{Enable, OpenError, PushError, Refused};
 use xk_core::{Kernel, Message, Participants, Protocol, ProtocolRef, Session, SessionRef, Upper};
-use xk_kit::onc::{AUTH_NONE, AUTH_SYS};
+use xk_kit::rpc::onc::{AUTH_NONE, AUTH_SYS};
 use xk_testkit::conformance::{CountingAllocator, allocations, counts_allocations};
 use xk_testkit::kernel::TestKernel;
 

@@ -13,7 +13,7 @@ use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 use xk_core::{Kernel, Message, Participants, Pool, Reason};
 use xk_kit::EthAddr;
-use xk_kit::device_wire::{DeviceSettings, DeviceWire, FrameDevice, Untaken};
+use xk_kit::wire::device_wire::{DeviceSettings, DeviceWire, FrameDevice, Untaken};
 use xk_lang::{Diagnostics, Host, HostInstance, Node, Severity};
 
 use crate::build;

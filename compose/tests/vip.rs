@@ -380,7 +380,7 @@ fn what_it_does_not_know_goes_on_down() {
     let mut net = Net::new(&plain(), 1, None);
     let (id, _, low, _) = net.states[0].clone();
     let found = net.world.enter(id, |cx| {
-        let mut question = xk_kit::call::LargestPush::default();
+        let mut question = xk_kit::rpc::call::LargestPush::default();
         let asked = low.control(cx, &mut xk_core::Ask::new(&mut question));
         let host = std::net::Ipv4Addr::UNSPECIFIED;
         let mine = low.ask(cx, xk_kit::control::MyHost { host });

@@ -9,7 +9,7 @@ use virtual_world::{ETHER_TYPE, Net, graph, links};
 use xk_core::control::ListSessions;
 use xk_core::object::OpenError;
 use xk_core::{Part, Participants, SessionRef, Upper};
-use xk_kit::kept::{AskKept, FreeKept, KeptState, LastKept};
+use xk_kit::rpc::kept::{AskKept, FreeKept, KeptState, LastKept};
 
 const IP: u16 = 0x0800;
 /// Of `fragment`: 0x3900 and its number on IP.

@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 use virtual_world::{ETHER_TYPE, Net, add_route, graph, links};
 use xk_core::SessionRef;
 use xk_kit::control::ClaimHost;
-use xk_kit::neighbour::{Heard, is_far};
+use xk_kit::net::neighbour::{Heard, is_far};
 use xk_vipadv::VipTable;
 
 const IP: u16 = 0x0800;

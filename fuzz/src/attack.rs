@@ -19,7 +19,7 @@ use xk_kit::control::{
     MyHost, NetworkError, NetworkErrorKind, OptPacket, PeerHost, Resolve, SendError,
     SendErrorCause,
 };
-use xk_kit::talkers::ListTalkers;
+use xk_kit::net::talkers::ListTalkers;
 use xk_kit::{Cidr, EthAddr};
 use xk_noise::{FRAME_OCTETS_MAX, Generator, Kind, Target};
 use xk_sim::{HostId, World};

@@ -23,7 +23,7 @@ mod conversation;
 pub use conversation::Conversation;
 
 use crate::control::{MaxPacket, OptPacket, max_packet};
-use crate::offers::Offers;
+use crate::net::offers::Offers;
 use alloc::rc::Rc;
 use alloc::string::String;
 use core::ops::Deref;
@@ -662,7 +662,7 @@ impl<L: Layer<N>, const N: usize> Protocol for Layered<L, N> {
 fn less_header<L: Layer<N>, const N: usize>(answer: Answer, ask: &mut Ask<'_>) -> Answer {
     if answer.is_answered() {
         let max = u32::try_from(L::OCTETS_MAX).unwrap_or(u32::MAX);
-        crate::ports::less_header(ask, N);
+        crate::net::ports::less_header(ask, N);
         let _ = ask.answer::<MaxPacket>(|q| q.octets = q.octets.min(max));
         let _ = ask.answer::<OptPacket>(|q| q.octets = q.octets.min(max));
     }

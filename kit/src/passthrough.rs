@@ -8,8 +8,8 @@
 mod table;
 
 use crate::control::{IsOutstanding, NetworkError};
-use crate::offload::Offloads;
-use crate::stream::StreamNotice;
+use crate::net::stream::StreamNotice;
+use crate::wire::offload::Offloads;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::vec::Vec;

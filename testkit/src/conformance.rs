@@ -71,7 +71,7 @@ use core::fmt;
 use core::net::Ipv4Addr;
 use xk_core::graph::{Build, Params};
 use xk_core::{Answer, Entry, Kernel, Part, Participants, ProtocolRef};
-use xk_kit::checksum::Checksum;
+use xk_kit::net::checksum::Checksum;
 
 /// Which of the two instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

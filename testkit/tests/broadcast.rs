@@ -12,8 +12,8 @@ use xk_core::object::{CallCause, CallError};
 use xk_core::{
     Kernel, Message, Part, Participant, Participants, Protocol, Reason, SessionRef, Time, Upper,
 };
-use xk_kit::attribute::Peer;
-use xk_kit::call::{CallOptions, CancelCall, Gather, GathersReplies};
+use xk_kit::net::attribute::Peer;
+use xk_kit::rpc::call::{CallOptions, CancelCall, Gather, GathersReplies};
 use xk_reqrep::{NO_CALL, NOT_A_SERVER, REPEATED_REPLY, TOO_MANY_REPLIES};
 use xk_sim::{HostId, World};
 use xk_testkit::kernel::{HEADROOM, octets};

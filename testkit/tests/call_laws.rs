@@ -6,7 +6,7 @@
 use core::net::Ipv4Addr;
 use xk_core::graph::{Build, Params, Value};
 use xk_core::{Entry, Kernel, Part, Participant, Participants, ProtocolRef, Reason};
-use xk_kit::call::{BAD_ARGUMENTS, NO_PROCEDURE, PROCEDURE, PROGRAM, SYSTEM_ERROR, VERSION};
+use xk_kit::rpc::call::{BAD_ARGUMENTS, NO_PROCEDURE, PROCEDURE, PROGRAM, SYSTEM_ERROR, VERSION};
 use xk_testkit::conformance::calls::{self, CallFixture, LAWS};
 use xk_testkit::conformance::{CountingAllocator, Findings, Side};
 use xk_testkit::kernel::Lower;

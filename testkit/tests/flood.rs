@@ -8,7 +8,7 @@ use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::control::{ListSessions, Report};
 use xk_core::{Question, Time};
 use xk_ip::IpFigures;
-use xk_kit::talkers::ListTalkers;
+use xk_kit::net::talkers::ListTalkers;
 use xk_sim::{HostId, World};
 use xk_testkit::conformance::{CountingAllocator, counts_allocations, octets_live};
 

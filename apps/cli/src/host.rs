@@ -11,7 +11,7 @@ use xk_compose::CheckedGraph;
 use xk_core::{Kernel, ProtocolRef};
 use xk_kit::EthAddr;
 use xk_kit::control::{MyEther, MyHost};
-use xk_kit::notice::Notices;
+use xk_kit::net::notice::Notices;
 use xk_kit::passthrough::EpochOffset;
 use xk_lang::{HostInstance, Severity, Value};
 use xk_run::real_kernel;

@@ -15,7 +15,7 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, SessionRef, Upper,
 };
 use xk_kit::control::{NetworkError, NetworkErrorKind};
-use xk_kit::neighbour::HostRoute;
+use xk_kit::net::neighbour::HostRoute;
 
 /// Nobody waits for this reply: it came twice, or too late.
 static UNEXPECTED: Reason = Reason::new("unexpected reply", Class::NotMine);

@@ -5,7 +5,7 @@ use crate::table::Table;
 use serde_json::{Map, Value, json};
 use xk_core::control::{Describe, ListMaps, ListSessions, Report};
 use xk_core::{Kernel, ProtocolRef, SessionRef};
-use xk_kit::talkers::{DroppedFrom, ListTalkers};
+use xk_kit::net::talkers::{DroppedFrom, ListTalkers};
 
 /// How many sources of drops are shown of one protocol, as text.
 const TALKERS_SHOWN_MAX: usize = 5;

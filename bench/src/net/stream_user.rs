@@ -19,7 +19,7 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason,
     SessionRef, Time, Upper,
 };
-use xk_kit::stream::{StreamEvent, StreamNotice, StreamSpace};
+use xk_kit::net::stream::{StreamEvent, StreamNotice, StreamSpace};
 
 /// Room for the headers of TCP, IP and Ethernet, in octets.
 const HEADROOM: usize = 128;

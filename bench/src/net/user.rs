@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use xk_core::object::{OpenError, Outgoing, Refused};
 use xk_core::{Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Time, Upper};
-use xk_kit::attribute::LinkCast;
+use xk_kit::net::attribute::LinkCast;
 
 /// Room for the headers of UDP, IP and Ethernet, in octets.
 const HEADROOM: usize = 128;

@@ -4,7 +4,7 @@
 use std::net::Ipv4Addr;
 use xk_catalog::PROTOCOLS;
 use xk_core::{Part, Participant, Participants};
-use xk_kit::call::{PROCEDURE, PROGRAM, VERSION};
+use xk_kit::rpc::call::{PROCEDURE, PROGRAM, VERSION};
 
 /// The procedure that answers nothing; of a program of ONC RPC too, whose layers answer procedure 0
 /// by themselves (RFC 5531, section 12.1).

@@ -12,7 +12,7 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, Pool, Protocol, ProtocolRef, SessionRef,
     Time, Upper,
 };
-use xk_kit::stream::{StreamEvent, StreamNotice};
+use xk_kit::net::stream::{StreamEvent, StreamNotice};
 
 /// How much later it is with each connection.
 const STEP: Duration = Duration::from_micros(100);

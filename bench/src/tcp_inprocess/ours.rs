@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use xk_core::message::PoolConfig;
 use xk_core::{Part, Participants, Pool, SessionRef, Time, Upper};
-use xk_kit::stream::StreamSpace;
+use xk_kit::net::stream::StreamSpace;
 
 /// How much later it is at each turn.
 const TURN: Duration = Duration::from_micros(2);

@@ -7,9 +7,9 @@ use core::time::Duration;
 use std::rc::Rc;
 use xk_core::object::{CallCause, PushError, Rejection};
 use xk_core::{Kernel, ProtocolRef, SessionRef};
-use xk_kit::call::{BAD_CREDENTIALS, Caller};
 use xk_kit::control::MaxPacket;
-use xk_kit::onc::{REJECTED_CREDENTIALS, TOO_WEAK};
+use xk_kit::rpc::call::{BAD_CREDENTIALS, Caller};
+use xk_kit::rpc::onc::{REJECTED_CREDENTIALS, TOO_WEAK};
 use xk_testkit::kernel::Lower;
 
 /// The lower part of the stack.

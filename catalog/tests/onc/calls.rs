@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use xk_core::Time;
 use xk_core::object::{CallCause, Rejection};
-use xk_kit::call::{
+use xk_kit::rpc::call::{
     BAD_ARGUMENTS, CallOptions, CancelCall, NO_PROCEDURE, NO_PROGRAM, NO_VERSION, SYSTEM_ERROR,
 };
 

@@ -7,8 +7,8 @@ use core::time::Duration;
 use std::rc::Rc;
 use xk_core::object::{CallCause, PushError};
 use xk_core::{Kernel, ProtocolRef, Upper};
-use xk_kit::call::{CallOptions, CancelCall};
-use xk_kit::stream::{StreamAbort, StreamSpace};
+use xk_kit::net::stream::{StreamAbort, StreamSpace};
+use xk_kit::rpc::call::{CallOptions, CancelCall};
 use xk_testkit::kernel::Lower;
 
 fn on_tcp(cx: &Kernel, name: &str, below: ProtocolRef) -> ProtocolRef {

@@ -10,7 +10,7 @@ use xk_core::object::{CallError, Enable, OpenError, Refused};
 use xk_core::reason::Reason;
 use xk_core::shepherd::{Flow, Semaphore};
 use xk_core::{Kernel, Message, Part, Participants, Protocol, ProtocolRef, SessionRef, Upper};
-use xk_kit::call::{BAD_ARGUMENTS, MyProcedure, NO_PROCEDURE};
+use xk_kit::rpc::call::{BAD_ARGUMENTS, MyProcedure, NO_PROCEDURE};
 use xk_run::switch::CoroutineSwitch;
 use xk_testkit::kernel::{Bottom, Lower, TestKernel, octets};
 

@@ -3,8 +3,8 @@
 use crate::net::{Net, PORT, PROGRAM, classic, words};
 use xk_core::object::{CallCause, CallError};
 use xk_core::reason;
-use xk_kit::call::{BAD_CREDENTIALS, NO_PROGRAM};
-use xk_kit::onc::{TOO_WEAK, WRONG_RPC_VERSION};
+use xk_kit::rpc::call::{BAD_CREDENTIALS, NO_PROGRAM};
+use xk_kit::rpc::onc::{TOO_WEAK, WRONG_RPC_VERSION};
 
 const XID: u32 = 0x1122_3344;
 

@@ -9,7 +9,7 @@ use xk_core::object::{CallCause, Enable, OpenError};
 use xk_core::{
     Kernel, Message, Part, Participants, Protocol, ProtocolRef, SessionRef, Upper, object::Refused,
 };
-use xk_kit::call::{CallOptions, CancelCall};
+use xk_kit::rpc::call::{CallOptions, CancelCall};
 use xk_portmap::Mappings;
 use xk_portmap::universal::Netid;
 use xk_testkit::kernel::Lower;

@@ -14,7 +14,7 @@ use xk_core::{
     Time, Upper,
 };
 use xk_ip::{AddRoute, RouteInfo};
-use xk_kit::call::{LargestPush, NeedsPseudoHeader};
+use xk_kit::rpc::call::{LargestPush, NeedsPseudoHeader};
 use xk_sim::{HostId, Sighting, Tap, World};
 
 /// The number on IP of the upper protocol of these tests: Sprite RPC's.

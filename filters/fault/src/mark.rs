@@ -3,7 +3,7 @@
 
 use xk_core::message::NoBuffers;
 use xk_core::{Message, Pool};
-use xk_kit::checksum::update_u16;
+use xk_kit::net::checksum::update_u16;
 
 /// Octets of an Ethernet header.
 const ETHERNET: usize = 14;
@@ -67,7 +67,7 @@ mod tests {
         let packet = |class: u8| {
             let mut octets =
                 [0x45, class, 0, 20, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
-            let sum = xk_kit::checksum::checksum(&octets);
+            let sum = xk_kit::net::checksum::checksum(&octets);
             octets[10..12].copy_from_slice(&sum.to_be_bytes());
             octets.to_vec()
         };

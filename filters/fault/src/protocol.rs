@@ -11,10 +11,10 @@ use xk_core::random::Random;
 use xk_core::reason::Class;
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Reason, Time, reason};
 use xk_kit::control::{MaxPacket, OptPacket};
-use xk_kit::corrupt::copy_flipped;
-use xk_kit::offload;
 use xk_kit::passthrough::{Direction, Filter, Hop, KeptHop, PassThrough};
-use xk_kit::segments;
+use xk_kit::wire::corrupt::copy_flipped;
+use xk_kit::wire::offload;
+use xk_kit::wire::segments;
 
 /// Dropped by chance.
 pub static LOST: Reason = Reason::new("lost", Class::Bad);

@@ -11,8 +11,8 @@ use xk_core::object::{CallError, OpenError, PushError, Refused};
 use xk_core::reason::Class;
 use xk_core::{Kernel, Message, ProtocolRef, Reason};
 use xk_kit::control;
-use xk_kit::offload;
 use xk_kit::passthrough::{EpochOffset, Filter, Hop, PassThrough};
+use xk_kit::wire::offload;
 
 /// Not in the file, because writing has failed; the message went on its way.
 pub static NOT_CAPTURED: Reason = Reason::new("not captured", Class::Exhausted);

@@ -11,7 +11,7 @@ use core::cell::RefCell;
 use core::time::Duration;
 use xk_core::{Answer, Ask, Kernel, Protocol, ProtocolRef};
 use xk_kit::control::Resolve;
-use xk_kit::neighbour::{Exchanged, Heard, Say, TakeType};
+use xk_kit::net::neighbour::{Exchanged, Heard, Say, TakeType};
 
 /// Parses `data` as a packet, writes it again and compares.
 ///

@@ -124,7 +124,7 @@ pub static ENTRY: Entry = Entry::layer("arp", include_str!("lib.rs"), build)
         duration("negative", Duration::from_secs(5),
             "how long a host that did not answer is not asked for again, a second at least"),
         flag("probe", false, "whether a host is probed for before it is ours"),
-        xk_kit::talkers::PARAMETER,
+        xk_kit::net::talkers::PARAMETER,
     ])
     .questions(&[
         question("resolve", "the address of a host on the link"),

@@ -6,7 +6,7 @@ use crate::wire::{EthAddr, Ipv4, Operation, PROTOCOL_IPV4, Packet};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use xk_core::{Answer, Ask, Kernel, ProtocolRef};
-use xk_kit::neighbour::{Exchanged, Heard, HostAt, HostChanged, Say, TakeType, WatchHosts};
+use xk_kit::net::neighbour::{Exchanged, Heard, HostAt, HostChanged, Say, TakeType, WatchHosts};
 
 /// How many of each there may be.
 pub(crate) const OTHERS_MAX: usize = 16;

@@ -18,8 +18,8 @@ use xk_core::{
     Upper, reason,
 };
 use xk_kit::control::{MyEther, PeerEther};
-use xk_kit::offload::Offloads;
-use xk_kit::talkers::{PARAMETER, SOURCES_MAX, Source};
+use xk_kit::net::talkers::{PARAMETER, SOURCES_MAX, Source};
+use xk_kit::wire::offload::Offloads;
 
 /// Another station uses a host of ours (RFC 5227, section 2.4).
 pub static CONFLICT: Reason = Reason::new("host conflict", Class::Bad);

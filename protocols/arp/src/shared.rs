@@ -20,7 +20,7 @@ use xk_core::{Answer, Ask, Kernel, Part, Participants, ProtocolRef, Reason, Sess
 use xk_kit::control::{
     ClaimHost, MyHost, NetworkError, NetworkErrorKind, Resolve, SendError, SendErrorCause,
 };
-use xk_kit::talkers::Talkers;
+use xk_kit::net::talkers::Talkers;
 
 /// The host's address could not be found out.
 pub static UNRESOLVED: Reason = Reason::new("unresolved", Class::Exhausted);

@@ -3,7 +3,7 @@
 
 use core::fmt;
 
-pub use xk_kit::addr::{EthAddr, Ipv4};
+pub use xk_kit::net::addr::{EthAddr, Ipv4};
 
 /// Octets of a packet for IPv4 on Ethernet.
 pub const PACKET_LEN: usize = 28;

@@ -59,8 +59,8 @@ pub use protocol::{add, build};
 
 use xk_core::Entry;
 use xk_core::graph::{Family, Guarantees, Realm};
-use xk_kit::auth::QUESTIONS;
-use xk_kit::onc::SESSIONS_MAX;
+use xk_kit::rpc::auth::QUESTIONS;
+use xk_kit::rpc::onc::SESSIONS_MAX;
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
@@ -71,6 +71,6 @@ pub static ENTRY: Entry = Entry::calls("authnone", include_str!("lib.rs"), build
     .needs(Guarantees::SESSIONS)
     .header_octets(wire::HEADER_OCTETS)
     // The flavor of the credentials.
-    .numbers(&[("sunselect", xk_kit::onc::AUTH_NONE)])
+    .numbers(&[("sunselect", xk_kit::rpc::onc::AUTH_NONE)])
     .parameters(&[SESSIONS_MAX])
     .questions(QUESTIONS);

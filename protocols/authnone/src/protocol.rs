@@ -3,7 +3,7 @@
 use crate::session::Nobody;
 use xk_core::graph::{Build, BuildError};
 use xk_core::{Kernel, ProtocolRef};
-use xk_kit::auth;
+use xk_kit::rpc::auth;
 
 /// Builds it from its place in a graph.
 ///

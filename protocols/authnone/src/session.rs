@@ -3,9 +3,9 @@
 use crate::wire::{EMPTY, HEADER_OCTETS};
 use xk_core::message::NoBuffers;
 use xk_core::{Kernel, Message, Reason};
-use xk_kit::auth::{Asker, Flavor, SHORTHAND_OCTETS, pop_credential, pop_verifier};
-use xk_kit::call::Caller;
-use xk_kit::onc::EMPTY_AUTH;
+use xk_kit::rpc::auth::{Asker, Flavor, SHORTHAND_OCTETS, pop_credential, pop_verifier};
+use xk_kit::rpc::call::Caller;
+use xk_kit::rpc::onc::EMPTY_AUTH;
 
 /// AUTH_NONE.
 pub(crate) struct Nobody;

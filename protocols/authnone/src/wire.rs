@@ -1,6 +1,6 @@
 //! An empty credential and an empty verifier (RFC 5531, section 10.1).
 
-use xk_kit::onc::AUTH_HEAD_OCTETS;
+use xk_kit::rpc::onc::AUTH_HEAD_OCTETS;
 
 /// Octets of credential and verifier.
 pub const HEADER_OCTETS: usize = 2 * AUTH_HEAD_OCTETS;

@@ -72,8 +72,8 @@ pub use protocol::{AuthShort, Settings, add, build};
 use core::time::Duration;
 use xk_core::Entry;
 use xk_core::graph::{Family, Guarantees, Realm, duration};
-use xk_kit::auth::QUESTIONS;
-use xk_kit::onc::SESSIONS_MAX;
+use xk_kit::rpc::auth::QUESTIONS;
+use xk_kit::rpc::onc::SESSIONS_MAX;
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
@@ -85,7 +85,7 @@ pub static ENTRY: Entry = Entry::calls("authshort", include_str!("lib.rs"), buil
     .needs(Guarantees::SESSIONS)
     .header_octets(wire::HEADER_OCTETS)
     // The flavor of the credentials.
-    .numbers(&[("sunselect", xk_kit::onc::AUTH_SHORT)])
+    .numbers(&[("sunselect", xk_kit::rpc::onc::AUTH_SHORT)])
     .parameters(&[
         duration("lifetime", Duration::from_secs(3600), "how long a shorthand is good"),
         SESSIONS_MAX,

@@ -12,13 +12,13 @@ use xk_core::Secret;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{CallCause, CallError, Enable, OpenError, PushError, Refused};
 use xk_core::{Answer, Ask, Kernel, Message, Participants, ProtocolRef, Reason, SessionRef, Upper};
-use xk_kit::auth::{
+use xk_kit::rpc::auth::{
     IssueShorthand, TakeShorthand, carries_credentials, name_caller, peer, pop_credential,
     pop_verifier,
 };
-use xk_kit::call::{Caller, CancelCall};
-use xk_kit::call_layer::{CallLayer, CallLayered, Calling, Serving, bad_reply, reply_with};
-use xk_kit::onc::{
+use xk_kit::rpc::call::{Caller, CancelCall};
+use xk_kit::rpc::call_layer::{CallLayer, CallLayered, Calling, Serving, bad_reply, reply_with};
+use xk_kit::rpc::onc::{
     AUTH_HEAD_OCTETS, AUTH_SHORT, AuthHead, BODY_MAX, EMPTY_AUTH, REJECTED_CREDENTIALS, auth_stat,
 };
 

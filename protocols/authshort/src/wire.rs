@@ -11,8 +11,8 @@
 
 use core::net::Ipv4Addr;
 use xk_core::Secret;
-use xk_kit::auth::SHORTHAND_OCTETS;
-use xk_kit::onc::{AUTH_HEAD_OCTETS, AUTH_SHORT, AuthHead};
+use xk_kit::rpc::auth::SHORTHAND_OCTETS;
+use xk_kit::rpc::onc::{AUTH_HEAD_OCTETS, AUTH_SHORT, AuthHead};
 
 /// Octets of a shorthand without the head that it has in a verifier.
 const SEALED_OCTETS: usize = SHORTHAND_OCTETS - AUTH_HEAD_OCTETS;

@@ -66,8 +66,8 @@ pub use protocol::{Settings, add, build};
 
 use xk_core::Entry;
 use xk_core::graph::{Family, Guarantees, ParamKind, Realm, int, optional, text};
-use xk_kit::auth::QUESTIONS;
-use xk_kit::onc::SESSIONS_MAX;
+use xk_kit::rpc::auth::QUESTIONS;
+use xk_kit::rpc::onc::SESSIONS_MAX;
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
@@ -78,7 +78,7 @@ pub static ENTRY: Entry = Entry::calls("authsys", include_str!("lib.rs"), build)
     .needs(Guarantees::SESSIONS)
     .header_octets(wire::HEADER_OCTETS)
     // The flavor of the credentials.
-    .numbers(&[("sunselect", xk_kit::onc::AUTH_SYS)])
+    .numbers(&[("sunselect", xk_kit::rpc::onc::AUTH_SYS)])
     .parameters(&[
         text("machine", "a name of at most 255 octets", "xk", "the name of the caller's machine"),
         int("user", 0..=4_294_967_295, 65_534, "the number of the caller"),

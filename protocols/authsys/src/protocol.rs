@@ -7,7 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use xk_core::graph::{Build, BuildError};
 use xk_core::{Kernel, ProtocolRef};
-use xk_kit::auth;
+use xk_kit::rpc::auth;
 
 /// Who calls, and whom a server takes.
 #[derive(Clone, Debug)]

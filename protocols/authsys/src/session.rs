@@ -6,9 +6,9 @@ use crate::wire::Credential;
 use alloc::vec::Vec;
 use xk_core::message::NoBuffers;
 use xk_core::{Kernel, Message, Reason};
-use xk_kit::auth::{Asker, Flavor, SHORTHAND_OCTETS, pop_credential, pop_verifier};
-use xk_kit::call::{BAD_CREDENTIALS, Caller};
-use xk_kit::onc::{AUTH_HEAD_OCTETS, AUTH_SHORT, AUTH_SYS, AuthHead, EMPTY_AUTH, TOO_WEAK};
+use xk_kit::rpc::auth::{Asker, Flavor, SHORTHAND_OCTETS, pop_credential, pop_verifier};
+use xk_kit::rpc::call::{BAD_CREDENTIALS, Caller};
+use xk_kit::rpc::onc::{AUTH_HEAD_OCTETS, AUTH_SHORT, AUTH_SYS, AuthHead, EMPTY_AUTH, TOO_WEAK};
 
 /// AUTH_SYS.
 pub(crate) struct User {

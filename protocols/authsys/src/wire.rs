@@ -1,7 +1,7 @@
 //! The body of a credential: who calls, from which machine (RFC 5531, appendix A).
 
 use alloc::vec::Vec;
-use xk_kit::onc::{AUTH_HEAD_OCTETS, AUTH_SYS, AuthHead, BODY_MAX, EMPTY_AUTH};
+use xk_kit::rpc::onc::{AUTH_HEAD_OCTETS, AUTH_SYS, AuthHead, BODY_MAX, EMPTY_AUTH};
 
 /// Octets in front of a request, at least: those of an empty machine name and no groups, and an
 /// empty verifier.

@@ -9,7 +9,7 @@ use xk_core::control::Question;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{CallError, Refused};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, SessionRef};
-use xk_kit::call_layer::{
+use xk_kit::rpc::call_layer::{
     CallLayer, CallLayered, Calling, Serving, bad_reply, pop_header, prepend, reply_with,
 };
 

@@ -1,7 +1,7 @@
 //! Why a call was refused, as numbers in the `error` of a reply. Ours: paper 001 has none.
 
 use xk_core::reason::{self, Class, Reason};
-use xk_kit::call::{
+use xk_kit::rpc::call::{
     BAD_ARGUMENTS, BAD_CREDENTIALS, BUSY, NO_PROCEDURE, NO_PROGRAM, NO_VERSION, SYSTEM_ERROR,
 };
 

@@ -17,7 +17,7 @@ use xk_core::shepherd::{Limits as Shepherding, NoSwitch, Shepherds};
 use xk_core::{
     Kernel, Message, Part, Participants, Pool, Protocol, ProtocolRef, Session, SessionRef, Upper,
 };
-use xk_kit::incarnation::{FIRST, TICKET};
+use xk_kit::rpc::incarnation::{FIRST, TICKET};
 
 /// Parses `data` as a packet, writes its header again and compares.
 ///
@@ -113,7 +113,7 @@ impl Protocol for Above {
     ) -> Result<Message, Refused> {
         let (name, seen) = (request.peek::<8>().copied(), cx.surroundings::<Seen>());
         let (Some(name), Some(seen)) = (name, seen) else {
-            return Err(this.refuse(request, &xk_kit::call::BAD_ARGUMENTS));
+            return Err(this.refuse(request, &xk_kit::rpc::call::BAD_ARGUMENTS));
         };
         let is_first = seen.executed.borrow_mut().insert(name);
         assert!(is_first, "a call was executed twice: {name:?}");

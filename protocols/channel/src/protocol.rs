@@ -24,8 +24,8 @@ use xk_core::{
     SessionRef, Upper, reason,
 };
 use xk_kit::answers::is_for_one;
-use xk_kit::call::CHANNEL;
-use xk_kit::incarnation::Admission;
+use xk_kit::rpc::call::CHANNEL;
+use xk_kit::rpc::incarnation::Admission;
 
 /// How many upper protocols may enable it.
 const ENABLES_MAX: usize = 256;

@@ -12,7 +12,7 @@ use xk_core::control::Question;
 use xk_core::object::{ProtocolId, SessionTable};
 use xk_core::{Kernel, ProtocolRef, SessionRef, reason};
 use xk_kit::control::{MinPacket, OptPacket, PeerHost, max_packet};
-use xk_kit::incarnation::{Clients, Servers};
+use xk_kit::rpc::incarnation::{Clients, Servers};
 
 /// Of how many channels that were closed the last sequence number is remembered.
 const DORMANT_MAX: usize = 1024;

@@ -9,8 +9,8 @@ use xk_core::control::Question;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{CallCause, CallError, PushError, Refused};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, SessionRef, Time, reason};
-use xk_kit::call::CallOptions;
-use xk_kit::call_layer::{
+use xk_kit::rpc::call::CallOptions;
+use xk_kit::rpc::call_layer::{
     CallLayer, CallLayered, Calling, Serving, bad_reply, pop_header, prepend, reply_with,
 };
 

@@ -10,7 +10,7 @@ use xk_core::object::CallCause;
 use xk_core::shepherd::Semaphore;
 use xk_core::{Kernel, Part, Participants, ProtocolRef, Reason, SessionRef, Time, reason};
 use xk_deadline::{ENTRY, TOO_LATE, Tally};
-use xk_kit::call::{CallOptions, CancelCall};
+use xk_kit::rpc::call::{CallOptions, CancelCall};
 use xk_testkit::kernel::{CallBottom, CallEnd, CallTop, Lower, Task, TestKernel, octets};
 
 /// How long the procedure takes here.

@@ -17,10 +17,10 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, Pool, Protocol, ProtocolRef, Reason, Session,
     SessionRef, Upper, reason,
 };
-use xk_kit::attribute::LinkCast;
 use xk_kit::control::{JoinGroup, MaxPacket, MyEther};
 use xk_kit::layer::Bounds;
-use xk_kit::wire_end::WireEnd;
+use xk_kit::net::attribute::LinkCast;
+use xk_kit::wire::wire_end::WireEnd;
 
 /// The station's own address.
 pub(crate) const MINE: EthAddr = EthAddr([2, 0, 0, 0, 0, 1]);

@@ -92,7 +92,7 @@ pub static ENTRY: Entry = Entry::layer("eth", include_str!("lib.rs"), build)
             "from how many sessions on each that a frame makes takes the place of an idle one"),
         int("passive_max", 0..=16_777_216, 0,
             "how many sessions frames may make for one protocol above; 0: as many as it holds"),
-        xk_kit::talkers::PARAMETER,
+        xk_kit::net::talkers::PARAMETER,
     ])
     .questions(&[
         question("my-ether", "this station's address"),

@@ -18,12 +18,13 @@ use xk_core::reason::{self, Class, Reason};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, ProtocolRef, Secret, SessionRef, Upper,
 };
-use xk_kit::attribute::LinkCast;
 use xk_kit::control::{JoinGroup, LinkType, MaxPacket, MinPacket, MyEther, OptPacket, PeerEther};
 use xk_kit::layer::{Arrival, Bounds, Conversation, Layer, Layered, Receiver, Unsent};
-use xk_kit::offload::{self, Offloads};
-use xk_kit::talkers::{Source, Talkers};
-use xk_kit::{segments, standins};
+use xk_kit::net::attribute::LinkCast;
+use xk_kit::net::standins;
+use xk_kit::net::talkers::{Source, Talkers};
+use xk_kit::wire::offload::{self, Offloads};
+use xk_kit::wire::segments;
 
 /// A frame came back that this station had sent, or another station uses its address.
 pub(crate) static LOOPED: Reason = Reason::new("looped", Class::Bad);

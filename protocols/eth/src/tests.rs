@@ -10,8 +10,8 @@ use xk_core::control::{Describe, ListMaps, ListSessions};
 use xk_core::object::{OpenError, PushError};
 use xk_core::participant::AddressError;
 use xk_core::{Part, Participants, Reason, Upper, reason};
-use xk_kit::attribute::LinkCast;
 use xk_kit::control::{JoinGroup, LinkType, MaxPacket, MyEther, OptPacket, PeerEther};
+use xk_kit::net::attribute::LinkCast;
 
 const TYPED: usize = 0;
 const SAP: usize = 1;

@@ -6,7 +6,7 @@
 use core::fmt;
 use core::num::NonZeroU16;
 
-pub use xk_kit::addr::EthAddr;
+pub use xk_kit::net::addr::EthAddr;
 
 /// Octets of the header: two addresses and the type or length.
 pub const HEADER_LEN: usize = 14;

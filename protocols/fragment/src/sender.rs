@@ -8,8 +8,8 @@ use xk_core::kernel::Timer;
 use xk_core::object::{BURST_MAX, Outgoing, PushError};
 use xk_core::reason::{self, Class, Reason};
 use xk_core::{Kernel, Message, SessionRef};
-use xk_kit::call::CallOptions;
-use xk_kit::kept::KeptState;
+use xk_kit::rpc::call::CallOptions;
+use xk_kit::rpc::kept::KeptState;
 
 /// For how long a message is kept after it was sent, or was last asked for.
 pub(crate) const KEPT_FOR: Duration = Duration::from_secs(1);

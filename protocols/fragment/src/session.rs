@@ -12,7 +12,7 @@ use xk_core::object::{Closing, Outgoing, PushError, Refused};
 use xk_core::reason;
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
 use xk_kit::control::{MaxPacket, MinPacket, OptPacket, opt_packet};
-use xk_kit::kept::{AskKept, FreeKept, LastKept};
+use xk_kit::rpc::kept::{AskKept, FreeKept, LastKept};
 
 /// Of how many complete messages the sequence numbers are remembered, so that a late duplicate of
 /// one fragment does not begin it anew.

@@ -5,7 +5,7 @@ use xk_core::graph::{Params, Value};
 use xk_core::{Answer, Entry, Part, Participants};
 use xk_fragment::FragmentFigures;
 use xk_kit::control::MinPacket;
-use xk_kit::kept::{AskKept, FreeKept, LastKept};
+use xk_kit::rpc::kept::{AskKept, FreeKept, LastKept};
 use xk_testkit::conformance::{self, CountingAllocator, Fixture, LAWS, Node, Side, World};
 use xk_testkit::kernel::Lower;
 

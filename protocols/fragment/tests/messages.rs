@@ -10,7 +10,7 @@ use xk_core::random::Random;
 use xk_core::{Kernel, Part, Participants, ProtocolRef, SessionRef};
 use xk_fragment::wire::{HEADER_OCTETS, Header, Kind};
 use xk_fragment::{FragmentFigures, Limits};
-use xk_kit::kept::{AskKept, FreeKept, KeptState, LastKept};
+use xk_kit::rpc::kept::{AskKept, FreeKept, KeptState, LastKept};
 use xk_testkit::kernel::{Bottom, Lower, Task, TestKernel, Top, octets};
 
 /// Octets of payload in one fragment over hosts.

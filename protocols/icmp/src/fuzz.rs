@@ -199,7 +199,7 @@ fn mended(cx: &Kernel, octets: &[u8], message: Message) -> Message {
     let mut octets = octets.to_vec();
     if let Some(field) = octets.get_mut(2..4) {
         field.fill(0);
-        let sum = xk_kit::checksum::checksum(&octets).to_be_bytes();
+        let sum = xk_kit::net::checksum::checksum(&octets).to_be_bytes();
         octets[2..4].copy_from_slice(&sum);
     }
     cx.pool().copy_from(128, &octets).unwrap_or(message)

@@ -97,7 +97,7 @@ pub static ENTRY: Entry = Entry::layer("icmp", include_str!("lib.rs"), build)
         int("answers_burst", 1..=1_000_000, 1000,
             "how many it may answer at once after a quiet time, if not all"),
         int("sessions_max", 1..=65_536, 1024, "how many sessions it holds"),
-        xk_kit::talkers::PARAMETER,
+        xk_kit::net::talkers::PARAMETER,
     ])
     .questions(&[
         question("max-packet", "that of the layer below less eight octets"),

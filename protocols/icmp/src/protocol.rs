@@ -14,7 +14,7 @@ use xk_core::{Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef}
 use xk_core::{SessionRef, Upper};
 use xk_kit::answers::{self, Allowance};
 use xk_kit::control::{MyHost, NetworkError, PeerHost, RegisterErrorProtocol, SendError};
-use xk_kit::talkers::{Source, Talkers};
+use xk_kit::net::talkers::{Source, Talkers};
 
 /// Why it drops messages, besides the reasons that all protocols share.
 pub mod reasons {

@@ -8,7 +8,7 @@ use xk_core::control::Describe;
 use xk_core::object::{Closing, ProtocolId, PushError, Refused};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, reason};
 use xk_kit::Checksum;
-use xk_kit::ports::less_header;
+use xk_kit::net::ports::less_header;
 
 /// The key that replies are demultiplexed by: the session below and the identifier.
 pub(crate) type Key = (u64, u16);

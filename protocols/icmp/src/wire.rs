@@ -5,8 +5,9 @@
 use core::fmt;
 use core::num::NonZeroU16;
 
-use xk_kit::addr::Ipv4;
-use xk_kit::{Checksum, checksum};
+use xk_kit::Checksum;
+use xk_kit::net::addr::Ipv4;
+use xk_kit::net::checksum;
 
 /// Octets of what all messages begin with.
 pub const HEADER_LEN: usize = 8;

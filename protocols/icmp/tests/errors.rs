@@ -9,8 +9,8 @@ use xk_core::reason::{self, Class, Reason};
 use xk_core::{Part, Participants};
 use xk_icmp::reasons;
 use xk_icmp::wire::{self, Header, Query, Quoted, TimeExceeded, Unreachable};
-use xk_kit::checksum;
 use xk_kit::control::{NetworkErrorKind, OptPacket, SendError, SendErrorCause};
+use xk_kit::net::checksum;
 
 static SECRET: Reason = Reason::new("secret", Class::Prohibited);
 static BAD: Reason = Reason::new("bad", Class::Bad);

@@ -11,8 +11,8 @@ use xk_core::reason;
 use xk_core::{Part, Participants};
 use xk_icmp::reasons;
 use xk_icmp::wire::{self, Header, Query};
-use xk_kit::checksum;
 use xk_kit::control::{MaxPacket, OptPacket, RegisterErrorProtocol};
+use xk_kit::net::checksum;
 use xk_testkit::kernel::{Top, octets};
 
 #[test]

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use xk_core::control::Question;
 use xk_kit::Cidr;
-pub use xk_kit::attribute::DontFragment;
+pub use xk_kit::net::attribute::DontFragment;
 
 /// A way to a network.
 #[derive(Clone, Debug, PartialEq, Eq)]

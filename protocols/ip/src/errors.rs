@@ -16,13 +16,13 @@ use xk_core::control::{ListMaps, ListSessions};
 use xk_core::object::Refused;
 use xk_core::reason::{self, Class, Reason};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef};
-use xk_kit::addr::Ipv4;
 use xk_kit::control::{
     DeliverError, HostConflict, IsLocalHost, IsMany, IsOutstanding, MaxPacket, MyHost,
     NetworkError, NetworkErrorKind, OptPacket, RegisterErrorProtocol, SendError, SendErrorCause,
 };
-use xk_kit::neighbour::HostRoute;
-use xk_kit::offload;
+use xk_kit::net::addr::Ipv4;
+use xk_kit::net::neighbour::HostRoute;
+use xk_kit::wire::offload;
 
 /// The octets of a packet's header, for putting it back in front.
 #[derive(Clone, Copy)]

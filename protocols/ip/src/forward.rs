@@ -14,9 +14,9 @@ use xk_core::map::{Lru, Map};
 use xk_core::object::{PushError, Refused};
 use xk_core::reason;
 use xk_core::{Kernel, Message, ProtocolRef, SessionRef};
-use xk_kit::addr::Ipv4;
 use xk_kit::control::SendErrorCause;
-use xk_kit::segments;
+use xk_kit::net::addr::Ipv4;
+use xk_kit::wire::segments;
 
 /// What an error message quotes of a packet at least: its header and eight octets (RFC 792).
 const QUOTED_LEN: usize = HEADER_LEN_MAX + 8;
@@ -243,7 +243,7 @@ impl Ip {
         let now_ms = cx.now().as_ms() as u32 | 0x8000_0000;
         if record::record(octets, own.unwrap_or(Ipv4::UNSPECIFIED), now_ms) {
             octets[10..12].fill(0);
-            let sum = xk_kit::checksum::checksum(octets);
+            let sum = xk_kit::net::checksum::checksum(octets);
             octets[10..12].copy_from_slice(&sum.to_be_bytes());
         }
     }

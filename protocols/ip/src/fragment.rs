@@ -3,8 +3,8 @@
 use crate::wire::{Fragment, HEADER_LEN, HEADER_LEN_MAX, Header, Options};
 use xk_core::object::PushError;
 use xk_core::{Kernel, Message, SessionRef};
-use xk_kit::offload;
-use xk_kit::segments::Segments;
+use xk_kit::wire::offload;
+use xk_kit::wire::segments::Segments;
 
 /// How to cut.
 pub(crate) struct Cut<'a> {

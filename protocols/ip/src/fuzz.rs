@@ -202,7 +202,7 @@ impl Stack {
             header[0] = 0x45;
             header[2..4].copy_from_slice(&len.to_be_bytes());
             header[10..12].fill(0);
-            let sum = xk_kit::checksum::checksum(header);
+            let sum = xk_kit::net::checksum::checksum(header);
             header[10..12].copy_from_slice(&sum.to_be_bytes());
         }
         let asked = self.links[at].ask(&self.cx, LinkOf(None)).and_then(|q| q.0);

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 use xk_core::ProtocolRef;
 use xk_kit::Cidr;
-use xk_kit::addr::Ipv4;
+use xk_kit::net::addr::Ipv4;
 
 /// One interface: a protocol below.
 pub(crate) struct Interface {

@@ -155,7 +155,7 @@ pub static ENTRY: Entry = Entry::layer("ip", include_str!("lib.rs"), build)
         duration("reassembly_timeout", Duration::from_secs(60),
             "how long a datagram may stay incomplete"),
         int("fragments_max", 2..=8192, 128, "how many fragments a datagram may come in"),
-        xk_kit::talkers::PARAMETER,
+        xk_kit::net::talkers::PARAMETER,
     ])
     .blocks(&[
         block("address", 1..=256,

@@ -9,7 +9,7 @@ use xk_core::Secret;
 use xk_core::map::{Lru, Map};
 use xk_core::object::{OpenError, SessionRef};
 use xk_core::{Kernel, Part, Participants, ProtocolRef, Time, Upper};
-use xk_kit::addr::Ipv4;
+use xk_kit::net::addr::Ipv4;
 
 /// Which way packets to a peer go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

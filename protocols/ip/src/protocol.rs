@@ -15,9 +15,9 @@ use xk_core::object::{BURST_MAX, Burst, Enable, Glance, OpenError, Refused};
 use xk_core::participant::{AddressError, Wild};
 use xk_core::{Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef};
 use xk_core::{SessionRef, Upper};
-use xk_kit::addr::{EthAddr, Ipv4};
-use xk_kit::attribute::{Ecn, LinkCast};
 use xk_kit::control::{ClaimHost, JoinGroup, MaxPacket, OptPacket};
+use xk_kit::net::addr::{EthAddr, Ipv4};
+use xk_kit::net::attribute::{Ecn, LinkCast};
 
 /// One instance: one host.
 pub struct Ip {

@@ -9,8 +9,8 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use xk_core::reason::{self, Reason};
 use xk_core::{Message, Time};
-use xk_kit::addr::Ipv4;
-use xk_kit::attribute::Ecn;
+use xk_kit::net::addr::Ipv4;
+use xk_kit::net::attribute::Ecn;
 
 /// What fragments have in common: source, destination, protocol, identification, and whether they
 /// never left us.

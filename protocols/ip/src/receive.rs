@@ -10,10 +10,10 @@ use crate::wire::{Error, HEADER_LEN, Header, Ip4Option, Options};
 use xk_core::object::Refused;
 use xk_core::reason::{self, Reason};
 use xk_core::{Kernel, Message, Part, Participants, ProtocolRef, SessionRef};
-use xk_kit::addr::Ipv4;
-use xk_kit::attribute::{Ecn, LinkCast};
 use xk_kit::control::SendErrorCause;
-use xk_kit::offload::TransportChecksum;
+use xk_kit::net::addr::Ipv4;
+use xk_kit::net::attribute::{Ecn, LinkCast};
+use xk_kit::wire::offload::TransportChecksum;
 
 /// An arrival whose header has been read.
 pub(crate) struct Arrival {

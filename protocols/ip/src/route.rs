@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use xk_kit::Cidr;
-use xk_kit::addr::Ipv4;
+use xk_kit::net::addr::Ipv4;
 
 /// How many routes there may be.
 pub(crate) const ROUTES_MAX: usize = 65_536;

@@ -12,14 +12,14 @@ use core::cell::Cell;
 use xk_core::control::Describe;
 use xk_core::object::{Burst, Closing, OpenError, Outgoing, PushError, Refused, SessionSlot};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, reason};
-use xk_kit::addr::Ipv4;
-use xk_kit::attribute::Ecn;
 use xk_kit::control::{
     KeepWhole, MaxPacket, MinPacket, MyHost, OptPacket, PeerHost, PeerProved, PseudoHeader,
     SpecificDestination,
 };
-use xk_kit::offload::Offloads;
-use xk_kit::segments;
+use xk_kit::net::addr::Ipv4;
+use xk_kit::net::attribute::Ecn;
+use xk_kit::wire::offload::Offloads;
+use xk_kit::wire::segments;
 
 /// Octets of the largest message.
 pub(crate) const PAYLOAD_MAX: usize = DATAGRAM_LEN_MAX - HEADER_LEN;

@@ -15,9 +15,9 @@ use core::time::Duration;
 use xk_core::map::Map;
 use xk_core::object::SessionTable;
 use xk_core::{Kernel, Message, ProtocolRef, Reason, reason};
-use xk_kit::addr::Ipv4;
-use xk_kit::attribute::LinkCast;
-use xk_kit::talkers::{Source, Talkers};
+use xk_kit::net::addr::Ipv4;
+use xk_kit::net::attribute::LinkCast;
+use xk_kit::net::talkers::{Source, Talkers};
 
 /// Why it drops packets, besides the reasons that all protocols share.
 pub mod reasons {

@@ -5,9 +5,10 @@
 
 use core::fmt;
 
-pub use xk_kit::addr::Ipv4;
-use xk_kit::attribute::Ecn;
-use xk_kit::{Checksum, checksum};
+use xk_kit::Checksum;
+pub use xk_kit::net::addr::Ipv4;
+use xk_kit::net::attribute::Ecn;
+use xk_kit::net::checksum;
 
 mod options;
 pub use options::{Ip4Option, Options, OptionsBuf, OptionsFull, Route, Stamps};

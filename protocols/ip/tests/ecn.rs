@@ -7,7 +7,7 @@ use common::*;
 use xk_core::Message;
 use xk_ip::DontFragment;
 use xk_ip::wire::{Fragment, HEADER_LEN_MAX, OptionsBuf};
-use xk_kit::attribute::Ecn;
+use xk_kit::net::attribute::Ecn;
 use xk_testkit::kernel::octets;
 
 /// The two bits of a packet that goes with these attributes, whether it may be cut, and whether its

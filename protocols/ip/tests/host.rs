@@ -11,11 +11,11 @@ use xk_core::participant::AddressError;
 use xk_core::{Part, Participants, Pool, reason};
 use xk_ip::wire::Fragment;
 use xk_ip::{DontFragment, reasons};
-use xk_kit::attribute::LinkCast;
 use xk_kit::control::{
     IsLocalHost, KeepWhole, MaxPacket, MyHost, OptPacket, PeerHost, PseudoHeader,
     SpecificDestination,
 };
+use xk_kit::net::attribute::LinkCast;
 use xk_testkit::kernel::{Bottom, Event, Lower, TestKernel, octets};
 
 #[test]

@@ -57,7 +57,7 @@ impl Fixture for Over {
         let mut octets: Vec<u8> = sent.message.octets().collect();
         octets[12..16].copy_from_slice(&stranger.octets());
         octets[10..12].fill(0);
-        let sum = xk_kit::checksum::checksum(&octets[..20]);
+        let sum = xk_kit::net::checksum::checksum(&octets[..20]);
         octets[10..12].copy_from_slice(&sum.to_be_bytes());
         let below = self.lower(Side::B).own().map(|_| Part::Host(host(Side::A)));
         Ok((below, octets))

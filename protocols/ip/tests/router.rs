@@ -9,8 +9,8 @@ use xk_core::object::PushError;
 use xk_core::reason::{self, Class, Reason};
 use xk_ip::reasons;
 use xk_ip::wire::{Fragment, Ip4Option, Options};
-use xk_kit::attribute::LinkCast;
 use xk_kit::control::SendErrorCause;
+use xk_kit::net::attribute::LinkCast;
 use xk_testkit::kernel::octets;
 
 const THERE: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 7);
@@ -177,7 +177,7 @@ fn options_are_looked_at() {
 
 fn fix(octets: &mut [u8], header: usize) {
     octets[10..12].fill(0);
-    let sum = xk_kit::checksum::checksum(&octets[..header]);
+    let sum = xk_kit::net::checksum::checksum(&octets[..header]);
     octets[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 

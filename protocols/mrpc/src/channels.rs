@@ -9,8 +9,8 @@ use core::cell::{Cell, RefCell};
 use xk_core::object::{CallCause, SessionId};
 use xk_core::shepherd::Semaphore;
 use xk_core::{Kernel, Message, SessionRef, Time};
-use xk_kit::call::CallOptions;
-use xk_kit::incarnation::{SentUnder, Server};
+use xk_kit::rpc::call::CallOptions;
+use xk_kit::rpc::incarnation::{SentUnder, Server};
 
 /// The reply has come, or an error reply with the code in [`Channel::code`].
 pub(crate) const REPLIED: u16 = 1;

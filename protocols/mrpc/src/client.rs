@@ -18,9 +18,9 @@ use crate::wire::{
 use xk_core::object::{CallCause, CallError, PushError, Refused};
 use xk_core::shepherd::WaitError;
 use xk_core::{Kernel, Message, ProtocolRef, SessionRef, Time};
-use xk_kit::call::{self, CallOptions};
-use xk_kit::incarnation::{FIRST, Verdict};
-use xk_kit::saved::Saved;
+use xk_kit::rpc::call::{self, CallOptions};
+use xk_kit::rpc::incarnation::{FIRST, Verdict};
+use xk_kit::rpc::saved::Saved;
 
 impl MrpcSession {
     /// Does a call on a channel that is the caller's.

@@ -18,8 +18,8 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Pool, Protocol, ProtocolRef,
     Session, SessionRef, Upper, kernel,
 };
-use xk_kit::call::PROCEDURE;
 use xk_kit::control::{MyHost, PeerHost};
+use xk_kit::rpc::call::PROCEDURE;
 
 /// Reads `data` as a header, writes it again and compares; says whether it is acceptable, and
 /// prints it.
@@ -119,7 +119,7 @@ impl Stage {
     fn request(&self, cx: &Kernel) {
         let script = &self.script;
         let (choice, channel) = (script.next(), script.next());
-        let mark = if choice & 4 == 0 { 0 } else { xk_kit::incarnation::FIRST };
+        let mark = if choice & 4 == 0 { 0 } else { xk_kit::rpc::incarnation::FIRST };
         let like = Header {
             flags: if choice & 8 == 0 { REQUEST | SERVER } else { ACK | SERVER },
             client_host: PEER.to_bits(),
@@ -146,7 +146,7 @@ impl Stage {
             let like = Header {
                 flags: flags[usize::from(choice) % flags.len()],
                 process: match choice & 0x40 {
-                    0 => request.process & !xk_kit::incarnation::FIRST,
+                    0 => request.process & !xk_kit::rpc::incarnation::FIRST,
                     _ => 9,
                 },
                 // The same number, if the script leaves it alone.
@@ -220,7 +220,7 @@ impl Session for BelowSession {
         let result = self.0.demux(cx, this, message);
         if is_whole && self.1.executed.get() > before {
             let header = Header::parse(&octets);
-            let ticket = header.process & !xk_kit::incarnation::FIRST;
+            let ticket = header.process & !xk_kit::rpc::incarnation::FIRST;
             let call = (header.boot, ticket, header.channel, header.sequence);
             assert!(self.1.known.borrow_mut().insert(call), "executed twice: {header}");
         }
@@ -256,7 +256,7 @@ impl Protocol for Above {
     ) -> Result<Message, Refused> {
         self.1.executed.set(self.1.executed.get() + 1);
         if message.len() % 7 == 1 {
-            return Err(this.refuse(message, &xk_kit::call::BAD_ARGUMENTS));
+            return Err(this.refuse(message, &xk_kit::rpc::call::BAD_ARGUMENTS));
         }
         Ok(message)
     }

@@ -12,7 +12,7 @@ use xk_core::Secret;
 use xk_core::map::{Map, MapStats};
 use xk_core::object::SessionSlot;
 use xk_core::{Kernel, SessionRef, Time};
-use xk_kit::saved::Saved;
+use xk_kit::rpc::saved::Saved;
 
 /// Where a process stands (Sprite, rpcServer.c).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,8 +18,8 @@ use xk_core::{
     Upper, reason,
 };
 use xk_kit::answers::is_for_one;
-use xk_kit::call::{LargestPush, PROCEDURE, pop_definite, pop_local};
 use xk_kit::control::{ClaimHost, MaxPacket, MyHost, PeerHost};
+use xk_kit::rpc::call::{LargestPush, PROCEDURE, pop_definite, pop_local};
 
 /// One instance of the layer.
 pub struct Mrpc {

@@ -3,7 +3,7 @@
 use crate::wire::Error;
 use xk_core::Reason;
 use xk_core::reason::{self, Class};
-use xk_kit::call;
+use xk_kit::rpc::call;
 
 /// Of another boot of the peer than the one that the conversation is with.
 pub static WRONG_BOOT: Reason = Reason::new("wrong boot id", Class::NotMine);

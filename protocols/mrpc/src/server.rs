@@ -33,9 +33,9 @@ use xk_core::object::Refused;
 use xk_core::{
     Kernel, Message, Part, Participant, Participants, ProtocolRef, Reason, SessionRef, Time, reason,
 };
-use xk_kit::call::{self, PROCEDURE};
 use xk_kit::control::{MyHost, PeerHost};
-use xk_kit::incarnation::{Admission, FIRST};
+use xk_kit::rpc::call::{self, PROCEDURE};
+use xk_kit::rpc::incarnation::{Admission, FIRST};
 
 /// How often processes are looked after (Sprite, rpcDaemon.c).
 pub(crate) const PASS: Duration = Duration::from_secs(2);

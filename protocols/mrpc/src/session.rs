@@ -12,10 +12,10 @@ use xk_core::control::Describe;
 use xk_core::message::{Attribute, attribute_key};
 use xk_core::object::{CallCause, CallError, Closing, PushError, Refused};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
-use xk_kit::call::{CallOptions, CancelCall, MyProcedure};
 use xk_kit::control::{MaxPacket, MyHost, OptPacket, PeerHost, PeerProved, opt_packet};
-use xk_kit::incarnation::Server;
-use xk_kit::neighbour::is_far;
+use xk_kit::net::neighbour::is_far;
+use xk_kit::rpc::call::{CallOptions, CancelCall, MyProcedure};
+use xk_kit::rpc::incarnation::Server;
 
 /// The largest packet pushed below, in octets (paper 001, section 3.1).
 pub const PACKET_OCTETS_MAX: usize = 1500;

@@ -12,7 +12,7 @@ use xk_core::Secret;
 use xk_core::map::Map;
 use xk_core::object::SessionTable;
 use xk_core::{Kernel, Message, ProtocolRef, SessionRef};
-use xk_kit::incarnation::{Clients, Servers};
+use xk_kit::rpc::incarnation::{Clients, Servers};
 
 /// A session below, a procedure, and the protocol above that opened the session; [`PASSIVE`] if a
 /// request made it.

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use xk_core::object::{CallCause, CallError};
 use xk_core::shepherd::Semaphore;
 use xk_core::{Kernel, Time};
-use xk_kit::call::{self, CallOptions, CancelCall};
+use xk_kit::rpc::call::{self, CallOptions, CancelCall};
 use xk_mrpc::Config;
 use xk_mrpc::wire::{ACK, CLOSE, ERROR, PLSACK, REPLY, REQUEST, ROUND};
 

@@ -54,7 +54,7 @@ fn procedure(seed: u64, executed: &Executed) -> Procedure {
             let _ = cx.wait(&Semaphore::new(0), Some(Duration::from_millis(ms)));
         }
         let octets = reply(&octets);
-        cx.pool().copy_from(128, &octets).map_err(|_| &xk_kit::call::SYSTEM_ERROR)
+        cx.pool().copy_from(128, &octets).map_err(|_| &xk_kit::rpc::call::SYSTEM_ERROR)
     })
 }
 

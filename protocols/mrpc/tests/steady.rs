@@ -10,7 +10,7 @@ use xk_core::{
     Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Session, SessionRef,
     Upper,
 };
-use xk_kit::call::PROCEDURE;
+use xk_kit::rpc::call::PROCEDURE;
 use xk_mrpc::Config;
 use xk_run::switch::CoroutineSwitch;
 use xk_testkit::conformance::{CountingAllocator, allocations, counts_allocations};

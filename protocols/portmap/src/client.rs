@@ -8,7 +8,9 @@ use core::cell::RefCell;
 use xk_core::object::{CallCause, CallError, OpenError, PushError};
 use xk_core::participant::PORT as PORT_LABEL;
 use xk_core::{Kernel, Part, Participant, Participants, ProtocolRef, SessionRef, Upper};
-use xk_kit::call::{CallOptions, PROCEDURE as PROCEDURE_LABEL, PROGRAM as PROGRAM_LABEL, VERSION};
+use xk_kit::rpc::call::{
+    CallOptions, PROCEDURE as PROCEDURE_LABEL, PROGRAM as PROGRAM_LABEL, VERSION,
+};
 use xk_xdr::Xdr;
 
 /// How a port mapper is asked.

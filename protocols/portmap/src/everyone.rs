@@ -9,10 +9,10 @@ use alloc::rc::Rc;
 use xk_core::control::Describe;
 use xk_core::object::{CallCause, CallError, Closing, PushError};
 use xk_core::{Answer, Ask, Kernel, Message, Session, SessionRef};
-use xk_kit::attribute::Peer;
-use xk_kit::call::MyProcedure;
-use xk_kit::onc::{MyProgram, ProcedureName};
-use xk_kit::ports::less_header;
+use xk_kit::net::attribute::Peer;
+use xk_kit::net::ports::less_header;
+use xk_kit::rpc::call::MyProcedure;
+use xk_kit::rpc::onc::{MyProgram, ProcedureName};
 use xk_xdr::{Decoder, Xdr};
 
 /// Octets in front of the arguments: program, version, procedure, length.

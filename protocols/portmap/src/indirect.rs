@@ -11,8 +11,8 @@ use crate::table::Mapped;
 use crate::wire::{PROGRAM, procedure};
 use xk_core::control::Describe;
 use xk_core::{Answer, Ask, Kernel, Message, Session, SessionRef};
-use xk_kit::call::{MyProcedure, NO_PROCEDURE, NO_PROGRAM, SYSTEM_ERROR};
-use xk_kit::onc::{MyProgram, ProcedureName};
+use xk_kit::rpc::call::{MyProcedure, NO_PROCEDURE, NO_PROGRAM, SYSTEM_ERROR};
+use xk_kit::rpc::onc::{MyProgram, ProcedureName};
 
 /// The program that lets clients mount file systems: it trusts the address of whoever asks (RFC
 /// 1813, appendix I).

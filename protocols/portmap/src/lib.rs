@@ -97,7 +97,7 @@ use xk_core::reason::Class;
 use xk_core::{Entry, Reason};
 
 /// A request to establish or delete a mapping that does not come from this host.
-pub use xk_kit::onc::TOO_WEAK as NOT_FROM_HERE;
+pub use xk_kit::rpc::onc::TOO_WEAK as NOT_FROM_HERE;
 
 /// A call on behalf of others that failed, and of which nobody is told (RFC 1833, sections 2.2.1
 /// and 3.2).

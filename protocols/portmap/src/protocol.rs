@@ -24,9 +24,9 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
     SessionRef, Upper,
 };
-use xk_kit::call::{PROGRAM as PROGRAM_LABEL, VERSION};
 use xk_kit::control::IsMany;
-use xk_kit::onc::{Offered, ProcedureName};
+use xk_kit::rpc::call::{PROGRAM as PROGRAM_LABEL, VERSION};
+use xk_kit::rpc::onc::{Offered, ProcedureName};
 
 /// What a graph says of it.
 #[derive(Clone, Debug)]

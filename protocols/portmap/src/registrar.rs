@@ -7,7 +7,7 @@ use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::object::{CallCause, CallError};
 use xk_core::{Kernel, Participant, ProtocolRef};
-use xk_kit::notice::notice;
+use xk_kit::net::notice::notice;
 
 /// The wait before it tries again first, and at most.
 const WAIT: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];

@@ -15,11 +15,11 @@ use core::net::Ipv4Addr;
 use core::time::Duration;
 use xk_core::object::Refused;
 use xk_core::{Kernel, Message, ProtocolRef, Reason, SessionRef};
-use xk_kit::call::{BAD_ARGUMENTS, Caller, MyProcedure, NO_PROCEDURE, SYSTEM_ERROR};
 use xk_kit::control::{IsLocalHost, MyHost, PeerHost, PeerPort};
-use xk_kit::onc::{AUTH_SHORT, AUTH_SYS, MyProgram};
+use xk_kit::net::stream::CarriesRecords;
 use xk_kit::passthrough::EpochOffset;
-use xk_kit::stream::CarriesRecords;
+use xk_kit::rpc::call::{BAD_ARGUMENTS, Caller, MyProcedure, NO_PROCEDURE, SYSTEM_ERROR};
+use xk_kit::rpc::onc::{AUTH_SHORT, AUTH_SYS, MyProgram};
 use xk_xdr::{List, Xdr};
 
 /// Room in front of a reply for the headers of all layers.

@@ -11,8 +11,8 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, ProtocolRef, Session,
     SessionRef, Upper,
 };
-use xk_kit::call::{CallOptions, CancelCall, MyProcedure, NO_PROGRAM, NO_VERSION};
-use xk_kit::onc::{MyProgram, ProcedureName};
+use xk_kit::rpc::call::{CallOptions, CancelCall, MyProcedure, NO_PROGRAM, NO_VERSION};
+use xk_kit::rpc::onc::{MyProgram, ProcedureName};
 
 /// The protocol above, and a hash of both participants.
 pub(crate) type Key = (u32, u64, u64);

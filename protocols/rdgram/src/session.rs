@@ -14,8 +14,8 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Participants, ProtocolRef, Reason, Session, SessionRef, Upper,
     reason,
 };
-use xk_kit::call::CallOptions;
 use xk_kit::control::{MaxPacket, OptPacket, PeerHost};
+use xk_kit::rpc::call::CallOptions;
 
 /// No channel to the peer could be opened.
 static NO_CHANNEL: Reason = Reason::new("no channel", Class::NotMine);

@@ -7,8 +7,8 @@ use xk_core::object::{CallCause, PushError};
 use xk_core::reason::Class;
 use xk_core::shepherd::Semaphore;
 use xk_core::{Kernel, Part, Participants, ProtocolRef, Reason, SessionRef};
-use xk_kit::call::CallOptions;
 use xk_kit::control::{MaxPacket, PeerHost};
+use xk_kit::rpc::call::CallOptions;
 use xk_testkit::conformance::{CountingAllocator, allocations, counts_allocations};
 use xk_testkit::kernel::{CallBottom, Lower, Task, TestKernel, Top, octets};
 

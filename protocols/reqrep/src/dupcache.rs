@@ -9,7 +9,7 @@ use core::cell::{Cell, RefCell};
 use xk_core::Secret;
 use xk_core::map::Map;
 use xk_core::{Kernel, Message};
-use xk_kit::saved::Saved;
+use xk_kit::rpc::saved::Saved;
 
 /// How many octets of a request count, besides its length. They hold program, version, procedure
 /// and the beginning of the credential.

@@ -18,9 +18,9 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, Pool, Protocol, ProtocolRef, Session,
     SessionRef, Upper,
 };
-use xk_kit::attribute::Peer;
-use xk_kit::call::{CallOptions, Gather};
 use xk_kit::control::{IsMany, PeerHost};
+use xk_kit::net::attribute::Peer;
+use xk_kit::rpc::call::{CallOptions, Gather};
 
 /// Parses `data` as a header, writes it again and compares.
 ///

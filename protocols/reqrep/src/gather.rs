@@ -18,9 +18,9 @@ use xk_core::object::{CallCause, CallError, PushError, SessionId};
 use xk_core::reason::{Class, Reason};
 use xk_core::shepherd::{Semaphore, WaitError};
 use xk_core::{Kernel, Message, SessionRef, Time};
-use xk_kit::attribute::Peer;
-use xk_kit::call::CallOptions;
-use xk_kit::saved::Saved;
+use xk_kit::net::attribute::Peer;
+use xk_kit::rpc::call::CallOptions;
+use xk_kit::rpc::saved::Saved;
 
 /// A host has replied already: it got the request twice, or the network doubled the reply.
 pub static REPEATED_REPLY: Reason = Reason::new("repeated reply", Class::NotMine);

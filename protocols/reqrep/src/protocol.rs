@@ -18,9 +18,9 @@ use xk_core::{
 };
 use xk_kit::answers::Allowance;
 use xk_kit::control::{NetworkError, NetworkErrorKind};
-use xk_kit::offers::Offers;
-use xk_kit::ports::less_header;
-use xk_kit::stream::{CarriesRecords, StreamError, StreamEvent, StreamNotice, StreamSpace};
+use xk_kit::net::offers::Offers;
+use xk_kit::net::ports::less_header;
+use xk_kit::net::stream::{CarriesRecords, StreamError, StreamEvent, StreamNotice, StreamSpace};
 
 /// How it waits, and its bounds.
 #[derive(Clone, Copy, Debug)]

@@ -15,11 +15,11 @@ use xk_core::reason::{self, Class, Reason};
 use xk_core::shepherd::WaitError;
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Question, Session, SessionRef};
 use xk_kit::answers::{self, UNPROVED, is_proved};
-use xk_kit::call::{BUSY, CallOptions, CancelCall, Gather, GathersReplies};
 use xk_kit::control::{IsMany, MinPacket, OptPacket, PeerHost, PeerPort};
-use xk_kit::ports::less_header;
-use xk_kit::saved::Saved;
-use xk_kit::stream::CarriesRecords;
+use xk_kit::net::ports::less_header;
+use xk_kit::net::stream::CarriesRecords;
+use xk_kit::rpc::call::{BUSY, CallOptions, CancelCall, Gather, GathersReplies};
+use xk_kit::rpc::saved::Saved;
 
 /// A reply to a call that nobody waits for: it came twice, or late, or somebody guesses.
 pub static NO_CALL: Reason = Reason::new("no such call", Class::NotMine);

@@ -15,8 +15,8 @@ use xk_core::{
     SessionRef, Time, Upper, reason,
 };
 use xk_kit::control::{MaxPacket, OptPacket};
-use xk_kit::offers::Offers;
-use xk_kit::stream::{StreamNotice, StreamSpace, StreamUse};
+use xk_kit::net::offers::Offers;
+use xk_kit::net::stream::{StreamNotice, StreamSpace, StreamUse};
 
 /// Bounds.
 #[derive(Clone, Copy, Debug)]

@@ -16,7 +16,7 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Participants, ProtocolRef, Session, SessionRef, Time, Upper,
 };
 use xk_kit::control::{MaxPacket, MinPacket, OptPacket};
-use xk_kit::stream::{
+use xk_kit::net::stream::{
     CarriesRecords, StreamAbort, StreamConsumed, StreamError, StreamEvent, StreamNotice, StreamSet,
     StreamSetting, StreamSpace,
 };

@@ -9,7 +9,7 @@ use core::time::Duration;
 use xk_core::object::{CallCause, CallError, OpenError, PushError, SessionId, SessionSlot};
 use xk_core::shepherd::{Semaphore, WaitError};
 use xk_core::{Answer, Ask, Kernel, Message, Participants, ProtocolRef, SessionRef, Upper};
-use xk_kit::call::{CallOptions, CancelCall};
+use xk_kit::rpc::call::{CallOptions, CancelCall};
 
 /// What became of the wait of one call for a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

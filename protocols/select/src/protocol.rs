@@ -17,8 +17,8 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Reason, SessionRef,
     Upper, reason,
 };
-use xk_kit::call::{NO_PROCEDURE, PROCEDURE, pop_definite, pop_local};
-use xk_kit::ports::less_header;
+use xk_kit::net::ports::less_header;
+use xk_kit::rpc::call::{NO_PROCEDURE, PROCEDURE, pop_definite, pop_local};
 
 /// How many procedures may be enabled, and how many peers may have channels.
 const ENABLES_MAX: usize = 4096;

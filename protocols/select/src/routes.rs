@@ -11,8 +11,8 @@ use xk_core::reason::Class;
 use xk_core::{
     Kernel, Message, Part, Participant, Participants, ProtocolRef, Reason, SessionRef, reason,
 };
-use xk_kit::call::SYSTEM_ERROR;
 use xk_kit::control::PeerHost;
+use xk_kit::rpc::call::SYSTEM_ERROR;
 
 /// How often a call may be forwarded.
 pub const HOPS_MAX: u8 = 8;

@@ -8,9 +8,9 @@ use alloc::rc::Rc;
 use xk_core::control::Describe;
 use xk_core::object::{CallError, Closing, Refused};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, reason};
-use xk_kit::call::{CancelCall, MyProcedure};
-use xk_kit::call_layer::{bad_reply, pop_header, prepend, reply_with};
-use xk_kit::ports::less_header;
+use xk_kit::net::ports::less_header;
+use xk_kit::rpc::call::{CancelCall, MyProcedure};
+use xk_kit::rpc::call_layer::{bad_reply, pop_header, prepend, reply_with};
 
 /// What a client's session is found by: the pool, the procedure and the upper protocol.
 pub(crate) type ClientKey = (u64, u16, u32);

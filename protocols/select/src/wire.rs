@@ -14,7 +14,7 @@
 use core::fmt;
 use xk_core::Reason;
 use xk_core::reason::Class;
-use xk_kit::call::{
+use xk_kit::rpc::call::{
     BAD_ARGUMENTS, BAD_CREDENTIALS, BUSY, NO_PROCEDURE, NO_PROGRAM, NO_VERSION, SYSTEM_ERROR,
 };
 

@@ -8,7 +8,7 @@ use xk_core::graph::{Build, Params, Value};
 use xk_core::object::{CallCause, PushError, Rejection};
 use xk_core::shepherd::Semaphore;
 use xk_core::{Kernel, Participants, ProtocolRef, SessionRef, Time};
-use xk_kit::call::{CallOptions, CancelCall, NO_PROCEDURE, SYSTEM_ERROR};
+use xk_kit::rpc::call::{CallOptions, CancelCall, NO_PROCEDURE, SYSTEM_ERROR};
 use xk_select::Limits;
 use xk_testkit::kernel::{CallBottom, CallTop, Lower, Task, TestKernel, octets};
 

@@ -2,7 +2,7 @@
 
 use core::net::Ipv4Addr;
 use xk_core::{Entry, Part, Participant, Participants};
-use xk_kit::call::PROCEDURE;
+use xk_kit::rpc::call::PROCEDURE;
 use xk_testkit::conformance::calls::{self, CallFixture, LAWS};
 use xk_testkit::conformance::{CountingAllocator, Side};
 use xk_testkit::kernel::Lower;

@@ -81,9 +81,9 @@ pub static ENTRY: Entry = Entry::calls("sunprog", include_str!("lib.rs"), build)
     // In replies; a call has none.
     .header_octets(wire::STAT_OCTETS)
     // In place of a layer for it: the flavor AUTH_NONE.
-    .numbers(&[("sunselect", xk_kit::onc::AUTH_NONE)])
+    .numbers(&[("sunselect", xk_kit::rpc::onc::AUTH_NONE)])
     .parameters(&[
-        xk_kit::onc::SESSIONS_MAX,
+        xk_kit::rpc::onc::SESSIONS_MAX,
         int("programs_max", 1..=1_048_576, 1024,
             "how many programs, versions and procedures may be offered"),
     ])

@@ -15,10 +15,10 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Participant, Participants, Protocol, ProtocolRef, Reason,
     SessionRef, Upper, reason,
 };
-use xk_kit::attribute::LinkCast;
-use xk_kit::call::{MyProcedure, NO_PROCEDURE, NO_PROGRAM, NO_VERSION};
-use xk_kit::offers::Offers;
-use xk_kit::onc::{CarriesCredentials, MyProgram, Offered, ProcedureName};
+use xk_kit::net::attribute::LinkCast;
+use xk_kit::net::offers::Offers;
+use xk_kit::rpc::call::{MyProcedure, NO_PROCEDURE, NO_PROGRAM, NO_VERSION};
+use xk_kit::rpc::onc::{CarriesCredentials, MyProgram, Offered, ProcedureName};
 
 /// Room for the headers below, in octets, in replies made here.
 const HEADROOM: usize = 128;

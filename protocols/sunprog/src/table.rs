@@ -6,7 +6,7 @@ use core::cell::{Cell, RefCell};
 use xk_core::ProtocolRef;
 use xk_core::object::OpenError;
 use xk_core::participant::{AddressError, Wild};
-use xk_kit::onc::{Offered, ProcedureName};
+use xk_kit::rpc::onc::{Offered, ProcedureName};
 
 /// Somebody above who serves.
 pub(crate) struct Served {

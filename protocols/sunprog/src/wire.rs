@@ -1,7 +1,7 @@
 //! The header of accepted replies: how the call went (RFC 5531, section 9).
 
 use xk_core::Reason;
-use xk_kit::call::{BAD_ARGUMENTS, NO_PROCEDURE, NO_PROGRAM, NO_VERSION, SYSTEM_ERROR};
+use xk_kit::rpc::call::{BAD_ARGUMENTS, NO_PROCEDURE, NO_PROGRAM, NO_VERSION, SYSTEM_ERROR};
 
 /// Octets of `accept_stat`.
 pub const STAT_OCTETS: usize = 4;

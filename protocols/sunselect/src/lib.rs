@@ -83,7 +83,7 @@ pub static ENTRY: Entry = Entry::calls("sunselect", include_str!("lib.rs"), buil
     // Not assigned by anybody: beside that of `select`.
     .numbers(&[("channel", 0x67)])
     .parameters(&[
-        xk_kit::onc::SESSIONS_MAX,
+        xk_kit::rpc::onc::SESSIONS_MAX,
         int("lines_max", 1..=65_536, 8,
             "how many calls to one peer may be under way on a layer that has but one in each \
              session"),

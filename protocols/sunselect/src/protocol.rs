@@ -17,12 +17,12 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Participant, Participants, Protocol, ProtocolRef, SessionRef,
     Upper, reason,
 };
-use xk_kit::offers::Offers;
-use xk_kit::onc::{
+use xk_kit::net::offers::Offers;
+use xk_kit::net::ports::less_header;
+use xk_kit::rpc::onc::{
     AUTH_HEAD_OCTETS, CarriesCredentials, Offered, ProcedureName, TOO_WEAK, WRONG_RPC_VERSION,
     auth_stat,
 };
-use xk_kit::ports::less_header;
 
 /// Octets of a header and the flavor behind it.
 const LOOK_OCTETS: usize = CALL_OCTETS + 4;

@@ -10,7 +10,7 @@ use core::cell::{Cell, RefCell};
 use xk_core::object::{CallCause, CallError, OpenError};
 use xk_core::shepherd::{Semaphore, WaitError};
 use xk_core::{Answer, Ask, Kernel, Message, Participants, ProtocolRef, SessionRef, Upper};
-use xk_kit::call::{CallOptions, CallsAtOnce, CancelCall};
+use xk_kit::rpc::call::{CallOptions, CallsAtOnce, CancelCall};
 
 struct Line {
     session: SessionRef,

@@ -1,6 +1,6 @@
 //! The header of calls, and the words with which a server refuses them (RFC 5531, section 9).
 
-use xk_kit::onc::ProcedureName;
+use xk_kit::rpc::onc::ProcedureName;
 
 /// Octets of the header of a call: the version of ONC RPC, program, version, procedure.
 pub const CALL_OCTETS: usize = 16;

@@ -18,8 +18,8 @@ use xk_core::{
     Session, SessionRef, Upper,
 };
 use xk_kit::Checksum;
-use xk_kit::addr::Ipv4;
 use xk_kit::control::{MyHost, NetworkError, NetworkErrorKind, PeerHost, PseudoHeader};
+use xk_kit::net::addr::Ipv4;
 
 /// Parses `data` as a segment, writes its header again and compares.
 ///

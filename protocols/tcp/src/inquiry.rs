@@ -4,7 +4,7 @@ use crate::connection::Connection;
 use crate::seq::Seq;
 use xk_core::control::Question;
 use xk_core::{Ask, Kernel, SessionRef};
-use xk_kit::stream::{StreamInfo, StreamSoftError};
+use xk_kit::net::stream::{StreamInfo, StreamSoftError};
 
 /// Put to a session by its protocol: is what it sent at this number not acknowledged?
 struct Outstanding {

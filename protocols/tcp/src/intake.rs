@@ -6,9 +6,9 @@ use crate::session::{TcpSession, cx_count};
 use crate::state::State;
 use crate::wire::{HEADER_LEN, Header, PLAIN_LEN, Plain};
 use xk_core::{Kernel, Message, Reason, SessionRef, Time, reason};
-use xk_kit::attribute::{Ecn, LinkCast};
-use xk_kit::offload::TransportChecksum;
-use xk_kit::segments::Segments;
+use xk_kit::net::attribute::{Ecn, LinkCast};
+use xk_kit::wire::offload::TransportChecksum;
+use xk_kit::wire::segments::Segments;
 
 /// How many segments an acknowledgement may be for that stands for those before it: more would open
 /// the window less than each of them (RFC 3465, section 2.3).

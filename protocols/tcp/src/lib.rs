@@ -156,7 +156,7 @@ pub static ENTRY: Entry = Entry::layer("tcp", include_str!("lib.rs"), build)
         flag("announce_user_timeout", false, "whether the peer is told that, and its word heeded"),
         optional("local", ParamKind::Text("a participant, such as port9000"),
             "what it enables below; needed on a layer with ports"),
-        xk_kit::talkers::PARAMETER,
+        xk_kit::net::talkers::PARAMETER,
     ])
     .questions(&[
         question("my-port", "the local port of a session"),

@@ -3,8 +3,8 @@
 use xk_core::{Kernel, Message, SessionRef};
 use xk_kit::Checksum;
 use xk_kit::control::{MyPort, PeerPort, max_packet, opt_packet};
-use xk_kit::offload::TransportChecksum;
-use xk_kit::ports::Origin;
+use xk_kit::net::ports::Origin;
+use xk_kit::wire::offload::TransportChecksum;
 
 /// Octets of the largest packet where nobody below knows.
 const PATH_UNKNOWN: u32 = 576;

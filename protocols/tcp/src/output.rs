@@ -8,11 +8,11 @@ use crate::wire::{CHECKSUM_AT, FLAGS_AT, Flags, HEADER_LEN_MAX, Header, SEQ_AT};
 use xk_core::message::NoBuffers;
 use xk_core::{Kernel, Message, SessionRef};
 use xk_kit::Checksum;
-use xk_kit::attribute::{Ecn, LinkCast};
-use xk_kit::checksum::LONG;
-use xk_kit::offload::TransportChecksum;
-use xk_kit::ports::Origin;
-use xk_kit::segments::Segments;
+use xk_kit::net::attribute::{Ecn, LinkCast};
+use xk_kit::net::checksum::LONG;
+use xk_kit::net::ports::Origin;
+use xk_kit::wire::offload::TransportChecksum;
+use xk_kit::wire::segments::Segments;
 
 /// Room for the headers of this layer and those below, in octets.
 pub(crate) const HEADROOM: usize = 128;

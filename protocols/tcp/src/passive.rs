@@ -12,8 +12,8 @@ use xk_core::object::Refused;
 use xk_core::reason::{self, Class, Reason};
 use xk_core::{Kernel, Message, ProtocolRef, SessionRef};
 use xk_kit::answers;
-use xk_kit::ports::{Origin, taker};
-use xk_kit::stream::StreamRoom;
+use xk_kit::net::ports::{Origin, taker};
+use xk_kit::net::stream::StreamRoom;
 
 /// A SYN that there was no room to note: it was answered by a cookie.
 pub(crate) static NOT_NOTED: Reason = Reason::new("SYN not noted", Class::Exhausted);

@@ -17,12 +17,12 @@ use xk_core::{
     SessionRef, Upper, reason,
 };
 use xk_kit::answers;
-use xk_kit::call::NeedsPseudoHeader;
 use xk_kit::control::{IsOutstanding, NetworkError};
-use xk_kit::ports::{
+use xk_kit::net::ports::{
     ANY_HOST, Origin, definite, enable_of, ephemeral, is_free, key_of, less_header, local_host,
 };
-use xk_kit::stream::{StreamNotice, StreamSet, StreamSetNext};
+use xk_kit::net::stream::{StreamNotice, StreamSet, StreamSetNext};
+use xk_kit::rpc::call::NeedsPseudoHeader;
 
 /// So many ports are looked at for one that was not used lately.
 const UNUSED_TRIES: u32 = 64;

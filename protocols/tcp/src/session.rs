@@ -18,12 +18,12 @@ use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, Ti
 use xk_kit::control::{
     KeepWhole, MaxPacket, MyPort, NetworkError, NetworkErrorKind, OptPacket, PeerPort, PeerProved,
 };
-use xk_kit::offload::Offloads;
-use xk_kit::ports::Origin;
-use xk_kit::stream::{
+use xk_kit::net::ports::Origin;
+use xk_kit::net::stream::{
     StreamAbort, StreamConsumed, StreamEvent, StreamNotice, StreamSet, StreamShutdown, StreamSpace,
     StreamUse,
 };
+use xk_kit::wire::offload::Offloads;
 
 /// The way down.
 pub(crate) struct Link {

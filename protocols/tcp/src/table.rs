@@ -11,9 +11,9 @@ use xk_core::graph::Params;
 use xk_core::object::SessionTable;
 use xk_core::{Kernel, ProtocolRef, SessionRef};
 use xk_kit::answers::Allowance;
-use xk_kit::ports::{Origins, Takers};
-use xk_kit::stream::StreamUse;
-use xk_kit::talkers::{PARAMETER, SOURCES_MAX, Talkers};
+use xk_kit::net::ports::{Origins, Takers};
+use xk_kit::net::stream::StreamUse;
+use xk_kit::net::talkers::{PARAMETER, SOURCES_MAX, Talkers};
 
 /// The key that a segment is demultiplexed by: the lower session, and the peer's port (the upper
 /// half) with the local port.

@@ -5,7 +5,7 @@ use crate::seq::Seq;
 use core::fmt;
 use core::ops::{BitOr, BitOrAssign};
 use xk_kit::Checksum;
-use xk_kit::addr::Ipv4;
+use xk_kit::net::addr::Ipv4;
 
 /// Octets of a header without options.
 pub const HEADER_LEN: usize = 20;

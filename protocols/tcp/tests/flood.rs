@@ -105,7 +105,7 @@ fn who_is_there_connects_during_a_flood() {
         assert_eq!(answer.options.window_scale.is_some(), options.window_scale.is_some());
         let (session, _) = net.top.take_opened().pop().unwrap();
         session.hold();
-        let told = session.ask(&net.cx, xk_kit::stream::StreamInfo::default()).unwrap();
+        let told = session.ask(&net.cx, xk_kit::net::stream::StreamInfo::default()).unwrap();
         let segment = if options.timestamps.is_some() { 1448 } else { 536 };
         assert_eq!((told.state, told.segment), ("ESTABLISHED", segment));
         // All notes go in time, and nothing is left.

@@ -5,7 +5,7 @@
 use core::net::Ipv4Addr;
 use xk_core::graph::{Params, Value};
 use xk_core::{Entry, Part, Participant, Participants};
-use xk_kit::checksum::Checksum;
+use xk_kit::net::checksum::Checksum;
 use xk_testkit::conformance::{
     CountingAllocator, Fixture, Side, Verdict, control, hostile, hosts, messages, sessions,
 };

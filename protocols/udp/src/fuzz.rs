@@ -16,8 +16,8 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, Pool, Protocol, ProtocolRef, Session,
     SessionRef, Upper,
 };
-use xk_kit::addr::Ipv4;
 use xk_kit::control::{NetworkError, NetworkErrorKind, PeerHost, PseudoHeader};
+use xk_kit::net::addr::Ipv4;
 
 /// Parses `data` as a datagram, writes it again and compares.
 ///

@@ -96,7 +96,7 @@ pub static ENTRY: Entry = Entry::layer("udp", include_str!("lib.rs"), build)
         int("enables_max", 1..=131_072, 16_384,
             "how many enables and unconnected sessions it holds"),
         flag("checksum", true, "whether datagrams are sent with a checksum"),
-        xk_kit::talkers::PARAMETER,
+        xk_kit::net::talkers::PARAMETER,
     ])
     .questions(&[
         question("needs-pseudo-header", "its checksum covers the hosts of the layer below"),

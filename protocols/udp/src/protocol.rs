@@ -16,16 +16,16 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, ProtocolRef, SessionRef, Upper,
 };
 use xk_kit::Checksum;
-use xk_kit::attribute::Peer;
-use xk_kit::checksum::LONG;
 use xk_kit::control::{
     IsMany, MaxPacket, MinPacket, MyHost, MyPort, NetworkError, NetworkErrorKind, PeerPort,
     ServesPort,
 };
 use xk_kit::layer::{Arrival, Bounds, Conversation, Layer, Layered, Receiver, Unsent};
-use xk_kit::offload::{Offloads, TransportChecksum};
-use xk_kit::ports::{ANY_HOST, Origins, definite, ephemeral, is_everybody, local_host};
-use xk_kit::talkers::{PARAMETER, SOURCES_MAX, Talkers};
+use xk_kit::net::attribute::Peer;
+use xk_kit::net::checksum::LONG;
+use xk_kit::net::ports::{ANY_HOST, Origins, definite, ephemeral, is_everybody, local_host};
+use xk_kit::net::talkers::{PARAMETER, SOURCES_MAX, Talkers};
+use xk_kit::wire::offload::{Offloads, TransportChecksum};
 
 /// No protocol of the peer takes this port, as the network said before.
 pub(crate) static UNREACHABLE: Reason = Reason::new("unreachable", Class::Bad);

@@ -13,11 +13,11 @@ use xk_core::reason::{self, Class, Reason};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, ProtocolRef, Session, SessionRef, Upper,
 };
-use xk_kit::attribute::Peer;
 use xk_kit::control::{IsMany, MaxPacket, MinPacket, MyHost, MyPort, PeerHost, PeerPort};
 use xk_kit::layer::Receiver;
-use xk_kit::offload::TransportChecksum;
-use xk_kit::ports::{ANY_HOST, Origin, Pseudo, ephemeral, less_header};
+use xk_kit::net::attribute::Peer;
+use xk_kit::net::ports::{ANY_HOST, Origin, Pseudo, ephemeral, less_header};
+use xk_kit::wire::offload::TransportChecksum;
 
 /// Of how many hosts an unconnected session keeps the lower session.
 pub const PEERS_MAX: usize = 64;

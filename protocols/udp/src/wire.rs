@@ -4,8 +4,8 @@ use core::fmt;
 use core::num::NonZeroU16;
 
 use xk_kit::Checksum;
-use xk_kit::addr::Ipv4;
-use xk_kit::ports::Pseudo;
+use xk_kit::net::addr::Ipv4;
+use xk_kit::net::ports::Pseudo;
 
 /// Octets of the header.
 pub const HEADER_LEN: usize = 8;

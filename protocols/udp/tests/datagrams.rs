@@ -5,10 +5,10 @@ use std::str::FromStr;
 use xk_core::object::{OpenError, PushError};
 use xk_core::participant::AddressError;
 use xk_core::{Message, Part, Participants, ProtocolRef, SessionRef, reason};
-use xk_kit::attribute::{LinkCast, Peer};
 use xk_kit::control::{
     MaxPacket, MyHost, MyPort, NetworkError, NetworkErrorKind, OptPacket, PeerHost, PeerPort,
 };
+use xk_kit::net::attribute::{LinkCast, Peer};
 use xk_testkit::kernel::{Bottom, Event, Lower, TestKernel, Top, octets};
 use xk_udp::wire::{Datagram, HEADER_LEN, Header, Length};
 

@@ -3,7 +3,7 @@
 use core::net::Ipv4Addr;
 use std::str::FromStr;
 use xk_core::{Message, Part, Participants, ProtocolRef, SessionRef, reason};
-use xk_kit::offload::{self, Offloads, TransportChecksum};
+use xk_kit::wire::offload::{self, Offloads, TransportChecksum};
 use xk_testkit::kernel::{Bottom, Lower, TestKernel, Top};
 
 const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);

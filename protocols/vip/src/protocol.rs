@@ -11,10 +11,10 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, SessionRef, Upper,
     reason,
 };
-use xk_kit::addr::Ipv4;
 use xk_kit::control::{HostConflict, IsOutstanding, NetworkError, SendError, SpecificDestination};
-use xk_kit::neighbour::{HostChanged, WatchHosts, peer_host};
-use xk_kit::standins::{self, UPPERS_MAX};
+use xk_kit::net::addr::Ipv4;
+use xk_kit::net::neighbour::{HostChanged, WatchHosts, peer_host};
+use xk_kit::net::standins::{self, UPPERS_MAX};
 
 /// How many sessions it holds unless the graph says otherwise.
 const SESSIONS_MAX: usize = 65_536;

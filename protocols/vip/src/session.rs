@@ -9,13 +9,13 @@ use core::cell::{Cell, RefCell};
 use xk_core::control::Describe;
 use xk_core::object::{Burst, Closing, Outgoing, PushError, Refused, SessionSlot, WeakSession};
 use xk_core::{Answer, Ask, Kernel, Message, Part, Session, SessionRef, reason};
-use xk_kit::addr::Ipv4;
 use xk_kit::control::{
     MaxPacket, MinPacket, MyHost, OptPacket, PeerHost, PseudoHeader, SpecificDestination,
     max_packet, opt_packet,
 };
-use xk_kit::neighbour::PeerOnLink;
-use xk_kit::standins::{self, StandIn};
+use xk_kit::net::addr::Ipv4;
+use xk_kit::net::neighbour::PeerOnLink;
+use xk_kit::net::standins::{self, StandIn};
 
 /// How many stations' sessions lead to one session: as many as a host has addresses at a time, and
 /// a few.

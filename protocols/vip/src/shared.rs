@@ -8,11 +8,11 @@ use core::time::Duration;
 use xk_core::map::Map;
 use xk_core::object::{Enable, OpenError, SessionTable};
 use xk_core::{Ask, Kernel, Part, Participants, ProtocolRef, Reason, SessionRef, Time};
-use xk_kit::addr::Ipv4;
-use xk_kit::call::LargestPush;
 use xk_kit::control::{MyHost, PeerEther, PeerHost, Resolve, max_packet};
-use xk_kit::neighbour::{HostAt, RunsVirtual, is_on_link};
-use xk_kit::standins::{Marks, StandIn, StandIns};
+use xk_kit::net::addr::Ipv4;
+use xk_kit::net::neighbour::{HostAt, RunsVirtual, is_on_link};
+use xk_kit::net::standins::{Marks, StandIn, StandIns};
+use xk_kit::rpc::call::LargestPush;
 
 /// How long a host that was asked for and did not answer is not asked for again by an open.
 pub(crate) const NEGATIVE: Duration = Duration::from_secs(20);

@@ -80,7 +80,7 @@ pub static ENTRY: Entry = Entry::layer("vipaddr", include_str!("lib.rs"), build)
     .lowers(2..=2)
     .needs(Guarantees::SESSIONS)
     .service(Service::adding(Guarantees::REPLY))
-    .stacking_rules(&StackingRules { waits: true, ..xk_kit::standins::LINK_OR_NET })
+    .stacking_rules(&StackingRules { waits: true, ..xk_kit::net::standins::LINK_OR_NET })
     .parameters(&[
         int("ether_base", 0x0600..=0xff00, 14_592,
             "the type number on Ethernet of the upper protocol whose number on `ip` is 0; those of \

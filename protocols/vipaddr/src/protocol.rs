@@ -12,10 +12,10 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Reason, SessionRef,
     Upper, reason,
 };
-use xk_kit::addr::Ipv4;
 use xk_kit::control::{HostConflict, IsOutstanding, NetworkError, PeerEther, PeerHost, SendError};
-use xk_kit::neighbour::{HostChanged, WatchHosts, WayChanged, peer_host};
-use xk_kit::standins::{self, StandIn, UPPERS_MAX};
+use xk_kit::net::addr::Ipv4;
+use xk_kit::net::neighbour::{HostChanged, WatchHosts, WayChanged, peer_host};
+use xk_kit::net::standins::{self, StandIn, UPPERS_MAX};
 
 /// How many offers it takes at a time.
 const OFFERS_MAX: usize = 4 * UPPERS_MAX;

@@ -8,11 +8,11 @@ use xk_core::map::Map;
 use xk_core::object::{Enable, OpenError, WeakSession};
 use xk_core::shepherd::{Semaphore, WaitError};
 use xk_core::{Kernel, Participants, ProtocolRef, Reason, SessionRef, Time, reason};
-use xk_kit::addr::Ipv4;
-use xk_kit::call::LargestPush;
 use xk_kit::control::{MaxPacket, PeerEther, PeerHost, Resolve};
-use xk_kit::neighbour::{HostAt, RunsVirtual, WayChanged, is_on_link};
-use xk_kit::standins::{StandIn, StandIns};
+use xk_kit::net::addr::Ipv4;
+use xk_kit::net::neighbour::{HostAt, RunsVirtual, WayChanged, is_on_link};
+use xk_kit::net::standins::{StandIn, StandIns};
+use xk_kit::rpc::call::LargestPush;
 
 /// How long nobody waits for a host that was not there.
 const NEGATIVE: Duration = Duration::from_secs(20);

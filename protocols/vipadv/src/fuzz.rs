@@ -10,8 +10,8 @@ use xk_core::message::PoolConfig;
 use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 use xk_core::{Answer, Ask, Kernel, Pool, Protocol, ProtocolRef};
-use xk_kit::addr::Ipv4;
-use xk_kit::neighbour::{
+use xk_kit::net::addr::Ipv4;
+use xk_kit::net::neighbour::{
     Exchanged, Heard, HostAt, HostChanged, RunsVirtual, Say, TakeType, WatchHosts,
 };
 

@@ -12,8 +12,8 @@ use xk_core::reason::Class;
 use xk_core::{
     Answer, Ask, Kernel, Participants, Protocol, ProtocolRef, Reason, SessionRef, Upper,
 };
-use xk_kit::addr::Ipv4;
-use xk_kit::neighbour::{
+use xk_kit::net::addr::Ipv4;
+use xk_kit::net::neighbour::{
     Exchanged, Heard, HostAt, HostChanged, RunsVirtual, Say, TakeType, WatchHosts,
 };
 

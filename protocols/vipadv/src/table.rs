@@ -5,7 +5,7 @@ use core::time::Duration;
 use xk_core::Secret;
 use xk_core::Time;
 use xk_core::map::{Lru, Map, MapStats};
-use xk_kit::addr::Ipv4;
+use xk_kit::net::addr::Ipv4;
 
 /// A host that runs virtual protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,11 +9,11 @@ use xk_core::object::{Burst, Closing, OpenError, PushError, Refused, SessionSlot
 use xk_core::{
     Answer, Ask, Kernel, Message, Participants, ProtocolRef, Question, Session, SessionRef,
 };
-use xk_kit::addr::Ipv4;
 use xk_kit::control::{MaxPacket, MinPacket, OptPacket, PeerHost, opt_packet};
-use xk_kit::kept::{AskKept, FreeKept, KeptState, LastKept};
-use xk_kit::neighbour::{PeerOnLink, is_far};
-use xk_kit::standins::{self, StandIn};
+use xk_kit::net::addr::Ipv4;
+use xk_kit::net::neighbour::{PeerOnLink, is_far};
+use xk_kit::net::standins::{self, StandIn};
+use xk_kit::rpc::kept::{AskKept, FreeKept, KeptState, LastKept};
 
 /// How many lower protocols there are at most.
 pub(crate) const LOWERS_MAX: usize = 8;
@@ -139,9 +139,9 @@ impl SizeSession {
         lower.get()
     }
 
-    /// Questions about copies of what was sent (`xk_kit::kept`) are for the way that it went. Any
-    /// way may have kept it that is asked for by name: names are numbers that the instances count
-    /// by themselves, from anywhere.
+    /// Questions about copies of what was sent (`xk_kit::rpc::kept`) are for the way that it went.
+    /// Any way may have kept it that is asked for by name: names are numbers that the instances
+    /// count by themselves, from anywhere.
     fn answer_kept(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Option<Answer> {
         let path = &*self.path;
         if let Some(question) = ask.get::<LastKept>() {

@@ -5,7 +5,7 @@ use std::io;
 use xk_core::object::{OpenError, PushError};
 use xk_core::participant::AddressError;
 use xk_kit::control::NetworkErrorKind;
-use xk_kit::stream::StreamError;
+use xk_kit::net::stream::StreamError;
 
 /// Why a stream broke.
 pub(crate) fn of_stream(error: StreamError) -> Errno {

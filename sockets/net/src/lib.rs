@@ -62,5 +62,5 @@ pub use setup::Setup;
 pub use stack::{Source, Stack};
 pub use tcp::{Incoming, TcpListener, TcpStream};
 pub use udp::UdpSocket;
-pub use xk_kit::stream::{KeepAlive, StreamInfo, StreamSetting};
+pub use xk_kit::net::stream::{KeepAlive, StreamInfo, StreamSetting};
 pub use xk_run::Idle;

@@ -14,7 +14,7 @@ use std::net::{Shutdown, SocketAddr, SocketAddrV4, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use xk_kit::stream::{KeepAlive, StreamInfo, StreamSetting};
+use xk_kit::net::stream::{KeepAlive, StreamInfo, StreamSetting};
 
 /// How many peers may wait to be accepted, as the standard library has it.
 const BACKLOG: usize = 128;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use xk_core::Participant;
-use xk_kit::call::Gather;
+use xk_kit::rpc::call::Gather;
 use xk_xdr::Xdr;
 
 /// Names calls and targets, in all stacks of the process.

@@ -17,8 +17,10 @@ use xk_core::wire::Wire;
 use xk_core::{
     Kernel, Part, Participant, Participants, Protocol, ProtocolRef, SessionRef, Time, Upper,
 };
-use xk_kit::attribute::Peer;
-use xk_kit::call::{CallOptions, CancelCall, Gather, GathersReplies, PROCEDURE, PROGRAM, VERSION};
+use xk_kit::net::attribute::Peer;
+use xk_kit::rpc::call::{
+    CallOptions, CancelCall, Gather, GathersReplies, PROCEDURE, PROGRAM, VERSION,
+};
 
 /// Room for the headers of the layers below, in octets.
 pub(crate) const HEADROOM: usize = 128;

@@ -73,6 +73,6 @@ pub use server::{Call, Later, Program, Promise, Refusal, Reply, Server, Service}
 pub use setup::Setup;
 pub use stack::{Here, Stack};
 pub use xk_core::object::{CallCause, OpenError, Rejection};
-pub use xk_kit::call::Caller;
+pub use xk_kit::rpc::call::Caller;
 pub use xk_run::Idle;
 pub use xk_xdr as xdr;

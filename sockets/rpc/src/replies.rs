@@ -5,8 +5,8 @@ use crate::error::{Error, ErrorKind};
 use crate::inside::Answered;
 use std::net::Ipv4Addr;
 use xk_core::object::CallCause;
-use xk_kit::attribute::Peer;
-use xk_kit::call::Gather;
+use xk_kit::net::attribute::Peer;
+use xk_kit::rpc::call::Gather;
 use xk_xdr::Xdr;
 
 /// What one of many hosts has replied.

@@ -15,7 +15,7 @@ use xk_core::object::{Enable, OpenError, ProtocolId, Refused};
 use xk_core::{
     Kernel, Message, Participant, Participants, Protocol, ProtocolRef, Reason, SessionRef, Upper,
 };
-use xk_kit::call::{
+use xk_kit::rpc::call::{
     BAD_ARGUMENTS, BAD_CREDENTIALS, BUSY, CallOptions, Caller, MyProcedure, NO_PROCEDURE,
     SYSTEM_ERROR,
 };

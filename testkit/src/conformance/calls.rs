@@ -56,7 +56,7 @@ use super::{Findings, Side, Verdict};
 use crate::kernel::Lower;
 use xk_core::graph::{Build, Params, Realm};
 use xk_core::{Entry, Kernel, Part, Participants, ProtocolRef, Reason};
-use xk_kit::call::{BAD_ARGUMENTS, BUSY, NO_PROCEDURE, SYSTEM_ERROR};
+use xk_kit::rpc::call::{BAD_ARGUMENTS, BUSY, NO_PROCEDURE, SYSTEM_ERROR};
 
 /// A protocol of the rpc realm under test, and what the suite cannot know of it.
 pub trait CallFixture {

@@ -16,7 +16,7 @@ use xk_kit::control::{
     ClaimHost, IsLocalHost, IsMany, JoinGroup, LinkType, MaxPacket, MyEther, MyHost, OptPacket,
     PeerEther, PeerHost, PseudoHeader, SpecificDestination,
 };
-use xk_kit::offload::Offloads;
+use xk_kit::wire::offload::Offloads;
 
 /// How many sessions a [`Bottom`] holds, and from how many on idle ones make room for new ones: as
 /// many as `ip`.

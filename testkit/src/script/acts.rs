@@ -6,7 +6,7 @@ use super::spec::{Act, Told};
 use core::time::Duration;
 use xk_core::{Part, Participant, Participants, SessionRef, Upper};
 use xk_kit::control::{NetworkError, NetworkErrorKind};
-use xk_kit::stream::{
+use xk_kit::net::stream::{
     StreamAbort, StreamConsumed, StreamInfo, StreamSet, StreamSetNext, StreamSetting,
     StreamShutdown, StreamSoftError, StreamSpace,
 };

@@ -8,7 +8,7 @@ use xk_core::object::{Refused, SessionId};
 use xk_core::{
     Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, SessionRef,
 };
-use xk_kit::stream::{StreamEvent, StreamNotice, StreamRoom};
+use xk_kit::net::stream::{StreamEvent, StreamNotice, StreamRoom};
 
 #[derive(Default)]
 struct State {

@@ -3,9 +3,9 @@
 //!
 //! A script stands below and above the protocol under test: below as a lower protocol that takes
 //! host participants and answers what such layers are asked, above as an application that speaks
-//! `xk_kit::stream`. Sequence numbers are relative to the first ones of each side; every checksum
-//! and every octet of data is checked without a word in the script. A folder's scripts go twice:
-//! the second time segments that arrive right behind each other come as one burst.
+//! `xk_kit::net::stream`. Sequence numbers are relative to the first ones of each side; every
+//! checksum and every octet of data is checked without a word in the script. A folder's scripts go
+//! twice: the second time segments that arrive right behind each other come as one burst.
 //!
 //! ```text
 //! case RFC 9293 3.5, RFC 9293 3.10.7.2: a SYN is answered and the connection stands

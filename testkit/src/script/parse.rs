@@ -7,7 +7,7 @@ use core::str::FromStr;
 use core::time::Duration;
 use std::collections::BTreeMap;
 use xk_kit::control::NetworkErrorKind;
-use xk_kit::stream::{KeepAlive, StreamError, StreamSetting};
+use xk_kit::net::stream::{KeepAlive, StreamError, StreamSetting};
 
 /// Text that is no script.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, VecDeque};
 use xk_core::graph::{Build, ParamKind, Params, Value};
 use xk_core::object::{Arrivals, BURST_MAX, Enable};
 use xk_core::{Entry, Part, ProtocolRef, SessionRef, Time};
-use xk_kit::attribute::Ecn;
-use xk_kit::stream::StreamAbort;
+use xk_kit::net::attribute::Ecn;
+use xk_kit::net::stream::StreamAbort;
 
 /// Our host and the peer's.
 const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);

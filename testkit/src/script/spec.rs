@@ -4,7 +4,7 @@ use super::wire::TcpOption;
 use core::fmt;
 use core::time::Duration;
 use xk_kit::control::NetworkErrorKind;
-use xk_kit::stream::{StreamError, StreamSetting};
+use xk_kit::net::stream::{StreamError, StreamSetting};
 
 /// A set of numbers that an expectation allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! TCP segments as octets, written apart from the protocol under test so that each checks the other
 //! (RFC 9293, section 3.1).
 
-use xk_kit::checksum::Checksum;
+use xk_kit::net::checksum::Checksum;
 
 /// A header without options, in octets.
 pub const HEADER_LEN: usize = 20;

@@ -13,7 +13,7 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason,
     SessionRef, Time, Upper, reason,
 };
-use xk_kit::stream::{
+use xk_kit::net::stream::{
     KeepAlive, StreamAbort, StreamConsumed, StreamError, StreamEvent, StreamInfo, StreamNotice,
     StreamRoom, StreamSet, StreamSetting, StreamShutdown, StreamSpace,
 };

@@ -8,7 +8,7 @@ use xk_core::shepherd::Semaphore;
 use xk_core::{
     Kernel, Message, Participant, Participants, Protocol, ProtocolRef, SessionRef, Upper, reason,
 };
-use xk_kit::call::SYSTEM_ERROR;
+use xk_kit::rpc::call::SYSTEM_ERROR;
 use xk_testkit::kernel::{HEADROOM, octets};
 
 /// How long each call's procedure takes, by its number.

@@ -12,7 +12,7 @@ use xk_core::reason::{Class, Reason};
 use xk_core::{
     Answer, Ask, Kernel, Part, Participant, Participants, Protocol, ProtocolRef, SessionRef, Upper,
 };
-use xk_kit::call::{CallOptions, PROCEDURE};
+use xk_kit::rpc::call::{CallOptions, PROCEDURE};
 
 /// Not what the procedure replies.
 static WRONG: Reason = Reason::new("wrong reply", Class::Bad);

@@ -7,7 +7,7 @@ use xk_core::control::Report;
 use xk_core::object::CallCause;
 use xk_core::shepherd::Semaphore;
 use xk_core::{Kernel, Message, Part, Participants, ProtocolRef, Reason, SessionRef};
-use xk_kit::call::NO_PROCEDURE;
+use xk_kit::rpc::call::NO_PROCEDURE;
 use xk_testkit::kernel::{CallBottom, CallTop, Lower, TestKernel, octets};
 
 struct Net {

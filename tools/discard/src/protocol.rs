@@ -9,7 +9,7 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Participant, Participants, Protocol, ProtocolRef, SessionRef,
     Upper,
 };
-use xk_kit::serve;
+use xk_kit::rpc::serve;
 
 /// One instance.
 pub struct Discard {

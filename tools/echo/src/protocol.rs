@@ -10,9 +10,9 @@ use xk_core::{
     SessionRef, Upper,
 };
 use xk_kit::answers::{LOOP, Repeats, TO_MANY, is_proved, may_serve};
-use xk_kit::attribute::LinkCast;
 use xk_kit::control::PeerPort;
-use xk_kit::serve;
+use xk_kit::net::attribute::LinkCast;
+use xk_kit::rpc::serve;
 
 /// One instance.
 pub struct Echo {

@@ -4,7 +4,7 @@ use xk_core::control::Report;
 use xk_core::object::PushError;
 use xk_core::{Part, Participant, ProtocolRef};
 use xk_kit::answers::{LOOP, TO_MANY};
-use xk_kit::attribute::LinkCast;
+use xk_kit::net::attribute::LinkCast;
 use xk_testkit::kernel::{Bottom, Lower, TestKernel};
 
 fn echo() -> (TestKernel, Bottom, ProtocolRef) {

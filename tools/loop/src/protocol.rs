@@ -13,7 +13,7 @@ use xk_core::{
     Upper, reason,
 };
 use xk_kit::control::{MaxPacket, OptPacket};
-use xk_kit::wire_end::WireEnd;
+use xk_kit::wire::wire_end::WireEnd;
 
 /// A delay of nothing would keep the kernel busy for ever with a message that two ends send to and
 /// fro.

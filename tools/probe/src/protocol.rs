@@ -15,7 +15,7 @@ use xk_core::{
     SessionRef, Time, Upper,
 };
 use xk_kit::control::NetworkError;
-use xk_kit::stream::{StreamEvent, StreamNotice, StreamSpace};
+use xk_kit::net::stream::{StreamEvent, StreamNotice, StreamSpace};
 
 /// Came back with other octets than it was sent with, or was never sent.
 static CORRUPT: Reason = Reason::new("corrupt", Class::Bad);

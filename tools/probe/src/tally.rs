@@ -7,7 +7,7 @@ use xk_core::Time;
 use xk_core::control::Report;
 use xk_core::object::{OpenError, PushError};
 use xk_kit::control::NetworkErrorKind;
-use xk_kit::stream::StreamError;
+use xk_kit::net::stream::StreamError;
 use xk_kit::times::{Figures, Times};
 
 /// Counts of one probe.

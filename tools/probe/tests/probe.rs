@@ -185,7 +185,7 @@ fn participants_are_those_given() {
 
 #[test]
 fn a_broken_stream_ends_it() {
-    use xk_kit::stream::{StreamError, StreamEvent, StreamNotice};
+    use xk_kit::net::stream::{StreamError, StreamEvent, StreamNotice};
     let net = net(Lower::link(1500), settings());
     net.cx.advance(MS);
     let sent = net.bottom.take_sent();

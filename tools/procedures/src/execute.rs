@@ -6,8 +6,8 @@ use core::time::Duration;
 use xk_core::object::{CallCause, Refused, Rejection};
 use xk_core::shepherd::{Semaphore, WaitError};
 use xk_core::{Kernel, Message, ProtocolRef, Reason, reason};
-use xk_kit::attribute::LinkCast;
-use xk_kit::call::{BAD_ARGUMENTS, NO_PROCEDURE, SYSTEM_ERROR};
+use xk_kit::net::attribute::LinkCast;
+use xk_kit::rpc::call::{BAD_ARGUMENTS, NO_PROCEDURE, SYSTEM_ERROR};
 
 /// Room for the headers below in front of a reply, in octets.
 const HEADROOM: usize = 128;

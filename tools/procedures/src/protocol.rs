@@ -13,7 +13,7 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason,
     SessionRef, Upper,
 };
-use xk_kit::call::{BUSY, MyProcedure, NO_PROCEDURE, SYSTEM_ERROR};
+use xk_kit::rpc::call::{BUSY, MyProcedure, NO_PROCEDURE, SYSTEM_ERROR};
 
 /// The procedures there are, by number.
 const NAMES: [&str; 6] = ["null", "echo", "sink", "source", "relay", "sleep"];

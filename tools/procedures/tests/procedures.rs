@@ -4,7 +4,7 @@ use core::time::Duration;
 use xk_core::control::Report;
 use xk_core::object::{CallCause, CallError, Rejection};
 use xk_core::{Part, Participants, ProtocolRef, Reason, SessionRef};
-use xk_kit::call::{BAD_ARGUMENTS, BUSY, NO_PROCEDURE, SYSTEM_ERROR};
+use xk_kit::rpc::call::{BAD_ARGUMENTS, BUSY, NO_PROCEDURE, SYSTEM_ERROR};
 use xk_procedures::{Settings, add, number};
 use xk_testkit::kernel::{CallBottom, CallTop, Lower, TestKernel, octets};
 

@@ -8,8 +8,8 @@ use xk_core::graph::{Build, BuildError, Params, Value};
 use xk_core::object::PushError;
 use xk_core::reason::{self, Reason};
 use xk_core::{Entry, Part, Participant, Participants, ProtocolRef, SessionRef};
-use xk_kit::attribute::Peer;
 use xk_kit::control::{MaxPacket, MyEther, MyHost, MyPort, NetworkErrorKind, OptPacket};
+use xk_kit::net::attribute::Peer;
 use xk_testkit::kernel::{Received, TestKernel, Top};
 
 /// How long something that must come may take.

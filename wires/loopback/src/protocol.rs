@@ -4,9 +4,9 @@ use std::rc::Rc;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{Arrivals, PushError};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, SessionRef, Time, reason};
-use xk_kit::anchor::{Anchor, Anchored};
 use xk_kit::control::JoinGroup;
-use xk_kit::wire_end::WireEnd;
+use xk_kit::wire::anchor::{Anchor, Anchored};
+use xk_kit::wire::wire_end::WireEnd;
 
 /// The link type of octets without a known form: `LINKTYPE_USER0`.
 const USER0: u16 = 147;

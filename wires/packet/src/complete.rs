@@ -51,7 +51,8 @@ mod tests {
     use super::*;
     use xk_core::Pool;
     use xk_core::message::PoolConfig;
-    use xk_kit::{Checksum, offload};
+    use xk_kit::Checksum;
+    use xk_kit::wire::offload;
 
     /// A UDP packet of 10.0.0.1 to 10.0.0.2 in a frame, with the sum over the pseudo-header in the
     /// checksum's place.

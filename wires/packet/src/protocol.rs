@@ -9,11 +9,11 @@ use xk_core::message::NoBuffers;
 use xk_core::reason::{self, Class};
 use xk_core::{Message, Pool, ProtocolRef, Reason};
 use xk_kit::EthAddr;
-use xk_kit::device_wire::{
+use xk_kit::wire::device_wire::{
     DEVICE_ERROR, DeviceSettings, DeviceWire, FrameDevice, Untaken, interface_name,
 };
-use xk_kit::offload::{self, TransportChecksum};
-use xk_kit::segments::{self, Segments};
+use xk_kit::wire::offload::{self, TransportChecksum};
+use xk_kit::wire::segments::{self, Segments};
 
 use crate::complete;
 use crate::device::{Options, PacketDevice, Transmitted};

@@ -15,10 +15,10 @@ use xk_core::reason::{self, Class};
 use xk_core::wire::Sleeper;
 use xk_core::{Answer, Ask, Kernel, Message, Pool, ProtocolRef, Reason, SessionRef, Time};
 use xk_kit::EthAddr;
-use xk_kit::anchor::{Anchor, Anchored, ETHERNET};
 use xk_kit::control::{JoinGroup, MyEther};
-use xk_kit::notice::notice;
-use xk_kit::wire_end::WireEnd;
+use xk_kit::net::notice::notice;
+use xk_kit::wire::anchor::{Anchor, Anchored, ETHERNET};
+use xk_kit::wire::wire_end::WireEnd;
 
 use crate::error::ShmError;
 use crate::layout::Geometry;

@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal
 use xk_core::graph::{Build, Params, Value};
 use xk_core::object::{OpenError, Refused};
 use xk_core::{Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Upper};
-use xk_kit::notice::Notices;
+use xk_kit::net::notice::Notices;
 use xk_run::{Idle, Runner, real_kernel};
 use xk_shm::ENTRY;
 

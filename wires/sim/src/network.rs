@@ -13,7 +13,7 @@ use xk_core::object::PushError;
 use xk_core::random::Random;
 use xk_core::reason::{self, Class};
 use xk_core::{Message, Pool, Reason, Time};
-use xk_kit::corrupt::copy_flipped;
+use xk_kit::wire::corrupt::copy_flipped;
 
 /// How many frames may be in flight in one network, if nothing else is said.
 pub const IN_FLIGHT_MAX: usize = 1 << 20;

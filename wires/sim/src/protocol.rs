@@ -8,9 +8,9 @@ use xk_core::graph::{Build, BuildError};
 use xk_core::object::{OpenError, PushError};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Reason, SessionRef, reason};
 use xk_kit::EthAddr;
-use xk_kit::anchor::{Anchor, Anchored, ETHERNET};
 use xk_kit::control::{JoinGroup, MyEther};
-use xk_kit::wire_end::WireEnd;
+use xk_kit::wire::anchor::{Anchor, Anchored, ETHERNET};
+use xk_kit::wire::wire_end::WireEnd;
 
 /// Which host of the world a kernel is; put beside the kernel by
 /// [`World::add_host`](crate::World::add_host).

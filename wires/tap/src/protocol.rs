@@ -9,11 +9,12 @@ use xk_core::graph::{Build, BuildError, Look, Params};
 use xk_core::message::NoBuffers;
 use xk_core::reason;
 use xk_core::{Message, Pool, ProtocolRef, Reason};
-use xk_kit::device_wire::{
+use xk_kit::wire::device_wire::{
     DEVICE_ERROR, DeviceSettings, DeviceWire, FrameDevice, Untaken, interface_name,
 };
-use xk_kit::offload::{self, TransportChecksum};
-use xk_kit::{Cidr, EthAddr, segments};
+use xk_kit::wire::offload::{self, TransportChecksum};
+use xk_kit::wire::segments;
+use xk_kit::{Cidr, EthAddr};
 
 use crate::device::{MTU_MAX, MTU_MIN, Note, Options, RUN_OCTETS_MAX, TapDevice, Transmitted};
 use crate::device_unsafe::NOTE_OCTETS;

@@ -15,8 +15,8 @@ use rustix::event::epoll;
 use rustix::net::xdp::{XdpDesc, XdpDescOptions};
 use xk_core::reason::Class;
 use xk_core::{Message, Pool, Reason};
-use xk_kit::device_wire::{DEVICE_ERROR, FrameDevice, Untaken};
-use xk_kit::segments;
+use xk_kit::wire::device_wire::{DEVICE_ERROR, FrameDevice, Untaken};
+use xk_kit::wire::segments;
 
 use crate::bare::{Mode, effective, working};
 use crate::error::XdpError;

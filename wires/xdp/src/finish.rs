@@ -6,7 +6,7 @@
 //! happens to be the same number comes out unchanged.
 
 use xk_kit::Ipv4;
-use xk_kit::checksum::{Checksum, checksum};
+use xk_kit::net::checksum::{Checksum, checksum};
 
 /// Offsets in an Ethernet header (IEEE 802.3) and an IPv4 header (RFC 791, section 3.1).
 const TYPE_AT: usize = 12;

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use xk_core::ProtocolRef;
 use xk_core::graph::{Build, BuildError, Look, Params, Value};
 use xk_kit::EthAddr;
-use xk_kit::device_wire::{DeviceSettings, DeviceWire, interface_name};
+use xk_kit::wire::device_wire::{DeviceSettings, DeviceWire, interface_name};
 
 use crate::bare::{Mode, find, ring_entries};
 use crate::device::{Settings, XdpDevice};

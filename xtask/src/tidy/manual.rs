@@ -6,7 +6,7 @@ static FOLDER: Rule = Rule {
     name: "protocol-folder",
     reason: "every protocol is laid out alike, so that who has read one finds the way in all: the header in wire.rs, \
              the object that opens and demultiplexes in protocol.rs, the conversation in session.rs unless it is one of \
-             xk_kit::layer or xk_kit::call_layer",
+             xk_kit::layer or xk_kit::rpc::call_layer",
 };
 
 static MANUAL: Rule = Rule {

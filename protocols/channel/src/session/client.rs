@@ -17,10 +17,10 @@ use xk_core::object::{CallCause, CallError, Closing, PushError, Refused};
 use xk_core::reason::{self, Class, Reason};
 use xk_core::shepherd::{Semaphore, WaitError};
 use xk_core::{Answer, Ask, Kernel, Session, SessionRef};
-use xk_kit::call::{CallOptions, CallsAtOnce, CancelCall};
-use xk_kit::incarnation::{SentUnder, Server, Verdict};
-use xk_kit::kept::{AskKept, FreeKept, KeptState, LastKept};
-use xk_kit::saved::Saved;
+use xk_kit::rpc::call::{CallOptions, CallsAtOnce, CancelCall};
+use xk_kit::rpc::incarnation::{SentUnder, Server, Verdict};
+use xk_kit::rpc::kept::{AskKept, FreeKept, KeptState, LastKept};
+use xk_kit::rpc::saved::Saved;
 
 /// The first wait for a request that goes in one packet.
 pub(crate) const WAIT_SHORT: Duration = Duration::from_millis(100);

@@ -16,10 +16,10 @@ use xk_core::control::Describe;
 use xk_core::object::{Closing, PushError, Refused, SessionSlot};
 use xk_core::reason::{self, Class, Reason};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Question, Session, SessionRef};
-use xk_kit::call::{BUSY, SYSTEM_ERROR};
 use xk_kit::control::PeerProved;
-use xk_kit::incarnation::{Admission, TICKET};
-use xk_kit::kept::{AskKept, FreeKept, KeptState, LastKept};
+use xk_kit::rpc::call::{BUSY, SYSTEM_ERROR};
+use xk_kit::rpc::incarnation::{Admission, TICKET};
+use xk_kit::rpc::kept::{AskKept, FreeKept, KeptState, LastKept};
 
 /// After which time without a sign of the client its acknowledgement is asked for; doubled with
 /// each question.

@@ -5,8 +5,8 @@ use crate::table::{Key, Table};
 use crate::wire::is_newer;
 use core::cell::{Cell, RefCell};
 use xk_core::{Kernel, Time};
-use xk_kit::incarnation::TICKET;
-use xk_kit::saved::Saved;
+use xk_kit::rpc::incarnation::TICKET;
+use xk_kit::rpc::saved::Saved;
 
 /// What the channel does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use xk_core::object::{CallCause, Rejection};
 use xk_core::shepherd::Semaphore;
 use xk_core::{Kernel, Time};
-use xk_kit::call::{BAD_ARGUMENTS, CallOptions, CancelCall, NO_PROCEDURE};
+use xk_kit::rpc::call::{BAD_ARGUMENTS, CallOptions, CancelCall, NO_PROCEDURE};
 
 /// Serves after so long; waits on the client's kernel, on whose shepherd it runs.
 fn slow(world: &World, time: Duration) {

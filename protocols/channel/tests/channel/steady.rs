@@ -222,7 +222,7 @@ fn idle_channels_make_room_and_their_duplicates_are_challenged() {
     let others: Vec<_> = (0..4)
         .map(|n| {
             let to = xk_core::Participant::of(xk_core::Part::Host(crate::world::SERVER))
-                .with(xk_core::Part::Number(xk_kit::call::CHANNEL, 100 + n));
+                .with(xk_core::Part::Number(xk_kit::rpc::call::CHANNEL, 100 + n));
             let to = xk_core::Participants::pair(xk_core::Part::Any, to);
             world.client().top.open(&client, &world.client().channel, to)
         })
@@ -251,7 +251,7 @@ fn a_full_server_says_that_it_is_busy() {
     let client = world.client().cx.clone();
     for n in 0..3_u64 {
         let to = xk_core::Participant::of(xk_core::Part::Host(crate::world::SERVER))
-            .with(xk_core::Part::Number(xk_kit::call::CHANNEL, n));
+            .with(xk_core::Part::Number(xk_kit::rpc::call::CHANNEL, n));
         let to = xk_core::Participants::pair(xk_core::Part::Any, to);
         let opened = world.client().top.open(&client, &world.client().channel, to);
         let session = opened.expect("a channel");
@@ -265,7 +265,7 @@ fn a_full_server_says_that_it_is_busy() {
             world.set_network(crate::world::perfect());
         } else {
             let error = result.expect_err("busy");
-            let busy = xk_core::object::Rejection::new(&xk_kit::call::BUSY);
+            let busy = xk_core::object::Rejection::new(&xk_kit::rpc::call::BUSY);
             assert_eq!(error.cause, xk_core::object::CallCause::Rejected(busy));
             // It asks, and learns that nobody waits for the replies.
             world.pass(Duration::from_secs(4));

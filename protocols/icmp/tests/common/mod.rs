@@ -7,7 +7,7 @@ use xk_core::graph::{Build, Params, Value};
 use xk_core::{Part, Participants, ProtocolRef, Reason, SessionRef};
 use xk_icmp::IcmpFigures;
 use xk_icmp::wire::{self, Header};
-use xk_kit::checksum;
+use xk_kit::net::checksum;
 use xk_testkit::kernel::{Bottom, Lower, TestKernel, Top, octets};
 
 pub(crate) const A: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);

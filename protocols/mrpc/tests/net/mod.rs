@@ -13,7 +13,7 @@ use xk_core::{
     Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason, SessionRef,
     Time, Upper,
 };
-use xk_kit::call::{MyProcedure, PROCEDURE};
+use xk_kit::rpc::call::{MyProcedure, PROCEDURE};
 use xk_mrpc::Config;
 use xk_mrpc::wire::{HEADER_LEN, Header};
 use xk_run::switch::CoroutineSwitch;
@@ -400,7 +400,7 @@ pub(crate) fn echo(count: &Rc<Cell<u32>>) -> Procedure {
 
 /// Serves nothing.
 pub(crate) fn nothing() -> Procedure {
-    Rc::new(|_, _, _| Err(&xk_kit::call::NO_PROCEDURE))
+    Rc::new(|_, _, _| Err(&xk_kit::rpc::call::NO_PROCEDURE))
 }
 
 /// A client and a server that gives requests back; how often it did.

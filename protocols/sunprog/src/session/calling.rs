@@ -5,7 +5,7 @@ use crate::wire::{Accepted, FAILED_OCTETS_MAX, STAT_OCTETS};
 use alloc::rc::Rc;
 use xk_core::object::{CallCause, CallError, Closing, Rejection};
 use xk_core::{Answer, Ask, Kernel, Message, Session, SessionRef, reason};
-use xk_kit::call_layer::bad_reply;
+use xk_kit::rpc::call_layer::bad_reply;
 
 /// The session below and the protocol above.
 pub(crate) type Key = (u64, u32);

@@ -9,10 +9,10 @@ use xk_core::control::Describe;
 use xk_core::object::{Closing, Refused};
 use xk_core::reason::Class;
 use xk_core::{Answer, Ask, Kernel, Message, Session, SessionRef, reason};
-use xk_kit::call::MyProcedure;
-use xk_kit::call_layer::reply_with;
-use xk_kit::onc::{MyProgram, ProcedureName, auth_stat};
-use xk_kit::ports::less_header;
+use xk_kit::net::ports::less_header;
+use xk_kit::rpc::call::MyProcedure;
+use xk_kit::rpc::call_layer::reply_with;
+use xk_kit::rpc::onc::{MyProgram, ProcedureName, auth_stat};
 
 pub(crate) struct Serving {
     pub(crate) shared: Rc<Shared>,

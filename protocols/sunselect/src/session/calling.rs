@@ -7,11 +7,11 @@ use alloc::rc::Rc;
 use xk_core::control::Describe;
 use xk_core::object::{CallCause, CallError, Closing, PushError, Rejection};
 use xk_core::{Answer, Ask, Kernel, Message, Reason, Session, SessionRef, reason};
-use xk_kit::auth::pop_verifier;
-use xk_kit::call::{CancelCall, MyProcedure};
-use xk_kit::call_layer::{bad_reply, pop_header};
-use xk_kit::onc::{AUTH_HEAD_OCTETS, MyProgram, WRONG_RPC_VERSION, auth_reason};
-use xk_kit::ports::less_header;
+use xk_kit::net::ports::less_header;
+use xk_kit::rpc::auth::pop_verifier;
+use xk_kit::rpc::call::{CancelCall, MyProcedure};
+use xk_kit::rpc::call_layer::{bad_reply, pop_header};
+use xk_kit::rpc::onc::{AUTH_HEAD_OCTETS, MyProgram, WRONG_RPC_VERSION, auth_reason};
 
 /// Octets of the header and two empty credentials.
 pub(crate) const FULL_OCTETS: usize = CALL_OCTETS + 2 * AUTH_HEAD_OCTETS;

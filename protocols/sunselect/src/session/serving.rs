@@ -7,10 +7,10 @@ use alloc::rc::Rc;
 use xk_core::control::Describe;
 use xk_core::object::{Closing, Refused};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Reason, Session, SessionRef, reason};
-use xk_kit::attribute::LinkCast;
-use xk_kit::call::{BAD_CREDENTIALS, MyProcedure};
-use xk_kit::onc::{AUTH_HEAD_OCTETS, AuthError, AuthHead, MyProgram, auth_stat};
-use xk_kit::ports::less_header;
+use xk_kit::net::attribute::LinkCast;
+use xk_kit::net::ports::less_header;
+use xk_kit::rpc::call::{BAD_CREDENTIALS, MyProcedure};
+use xk_kit::rpc::onc::{AUTH_HEAD_OCTETS, AuthError, AuthHead, MyProgram, auth_stat};
 
 /// Room for the headers below, in octets, in replies made here.
 const HEADROOM: usize = 128;

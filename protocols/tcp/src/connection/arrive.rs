@@ -11,7 +11,7 @@ use alloc::boxed::Box;
 use core::time::Duration;
 use xk_core::reason::{Class, Reason};
 use xk_core::{Message, Time};
-use xk_kit::stream::StreamError;
+use xk_kit::net::stream::StreamError;
 
 /// Its timestamp is older than one that came before (RFC 7323, section 5).
 pub static OLD_TIMESTAMP: Reason = Reason::new("old timestamp", Class::Bad);

@@ -2,7 +2,7 @@
 
 use super::Connection;
 use alloc::string::String;
-use xk_kit::stream::{StreamError, StreamInfo};
+use xk_kit::net::stream::{StreamError, StreamInfo};
 
 impl Connection {
     /// How the connection stands.

@@ -44,7 +44,7 @@ use core::time::Duration;
 use xk_core::object::PushError;
 use xk_core::{Message, Reason, Time};
 use xk_kit::control::NetworkErrorKind;
-use xk_kit::stream::{StreamError, StreamEvent, StreamSetting};
+use xk_kit::net::stream::{StreamError, StreamEvent, StreamSetting};
 
 /// How many segments may be outstanding.
 const SEGMENTS_MAX: u32 = 1 << 15;

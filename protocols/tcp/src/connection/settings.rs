@@ -1,7 +1,7 @@
 //! How connections are to behave: what can be set, with its usual values.
 
 use core::time::Duration;
-use xk_kit::stream::{KeepAlive, StreamSetting};
+use xk_kit::net::stream::{KeepAlive, StreamSetting};
 
 /// Octets of the smallest and the largest buffer that can be set.
 pub const BUFFER_MIN: u32 = 2048;

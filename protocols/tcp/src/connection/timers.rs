@@ -8,7 +8,7 @@ use crate::wire::{Flags, Header};
 use alloc::boxed::Box;
 use core::time::Duration;
 use xk_core::Time;
-use xk_kit::stream::StreamError;
+use xk_kit::net::stream::StreamError;
 
 /// A connection that has heard nothing for so long is idle.
 const QUIET: Duration = Duration::from_millis(100);

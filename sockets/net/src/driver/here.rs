@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use xk_core::Kernel;
-use xk_kit::stream::{StreamInfo, StreamSetting};
+use xk_kit::net::stream::{StreamInfo, StreamSetting};
 use xk_run::{Runner, interrupt_unsafe};
 
 /// How long the last handle of a stack waits for what was closed before.

@@ -14,7 +14,7 @@ pub(crate) use drive::{Drive, Setting};
 use crate::layer::{Body, Layer, Socket};
 use rustix::io::Errno;
 use xk_core::Kernel;
-use xk_kit::stream::StreamSetting;
+use xk_kit::net::stream::StreamSetting;
 
 /// Who drives a stack: [`Here`] or [`Thread`].
 pub trait Driver: Drive {}
@@ -30,7 +30,7 @@ mod drive {
     use std::net::{Shutdown, SocketAddrV4};
     use std::sync::Arc;
     use std::time::{Duration, Instant};
-    use xk_kit::stream::{StreamInfo, StreamSetting};
+    use xk_kit::net::stream::{StreamInfo, StreamSetting};
 
     /// What can be set on a socket.
     #[derive(Clone, Copy, Debug)]

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use xk_core::{Kernel, Time};
-use xk_kit::stream::{StreamInfo, StreamSetting};
+use xk_kit::net::stream::{StreamInfo, StreamSetting};
 
 /// From one look whether all has ended to the next.
 const SETTLE_EVERY: Duration = Duration::from_millis(1);

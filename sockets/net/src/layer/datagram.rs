@@ -16,8 +16,8 @@ use xk_core::object::{PushError, Refused};
 use xk_core::{
     Kernel, Message, Part, Participant, Participants, ProtocolRef, SessionRef, Upper, reason,
 };
-use xk_kit::attribute::{LinkCast, Peer};
 use xk_kit::control::{IsMany, MyPort, NetworkErrorKind};
+use xk_kit::net::attribute::{LinkCast, Peer};
 
 /// The largest datagram's payload, in octets (RFC 768 on RFC 791).
 pub(crate) const DATAGRAM_OCTETS_MAX: usize = 65_507;

@@ -16,9 +16,9 @@ use xk_core::object::Enable;
 use xk_core::{
     Kernel, Part, Participant, Participants, ProtocolRef, Reason, SessionRef, Upper, reason,
 };
-use xk_kit::attribute::Peer;
-use xk_kit::ports::ephemerals;
-use xk_kit::stream::StreamRoom;
+use xk_kit::net::attribute::Peer;
+use xk_kit::net::ports::ephemerals;
+use xk_kit::net::stream::StreamRoom;
 
 /// A stream that a peer has opened, and the peer's address.
 type Arrived = (Rc<Socket>, SocketAddrV4);

@@ -32,9 +32,9 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason,
     Secret, SessionRef, reason,
 };
-use xk_kit::attribute::Peer;
 use xk_kit::control::{IsLocalHost, MyHost, MyPort, NetworkError, PeerHost, PeerPort};
-use xk_kit::stream::{StreamInfo, StreamNotice, StreamRoom};
+use xk_kit::net::attribute::Peer;
+use xk_kit::net::stream::{StreamInfo, StreamNotice, StreamRoom};
 
 /// Room for the headers of the layers below, in octets.
 pub(crate) const HEADROOM: usize = 128;

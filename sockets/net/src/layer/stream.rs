@@ -16,7 +16,7 @@ use std::time::Duration;
 use xk_core::object::PushError;
 use xk_core::{Kernel, Message, Participants, SessionRef, Upper};
 use xk_kit::control::NetworkErrorKind;
-use xk_kit::stream::{
+use xk_kit::net::stream::{
     StreamAbort, StreamConsumed, StreamError, StreamEvent, StreamInfo, StreamSet, StreamSetNext,
     StreamSetting, StreamShutdown, StreamSpace,
 };

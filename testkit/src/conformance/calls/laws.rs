@@ -14,7 +14,7 @@ use xk_core::shepherd::Semaphore;
 use xk_core::{
     Entry, Kernel, Message, Participants, ProtocolRef, Reason, SessionRef, Upper, reason,
 };
-use xk_kit::call::{CallOptions, CancelCall, MyProcedure};
+use xk_kit::rpc::call::{CallOptions, CancelCall, MyProcedure};
 
 const PROCEDURE: u32 = 3;
 /// Longer than any call of these laws takes, in virtual time.
@@ -327,7 +327,7 @@ pub fn nests(fixture: &dyn CallFixture) -> Verdict {
     let back = world.open(Side::B, PROCEDURE + 1);
     let relay: OnServe = Rc::new(move |cx, _, request| {
         let reply = back.call(cx, request);
-        reply.map_err(|_| &xk_kit::call::SYSTEM_ERROR)
+        reply.map_err(|_| &xk_kit::rpc::call::SYSTEM_ERROR)
     });
     world.node(Side::B).top.on_serve(Some(relay));
     let first = &world.node(Side::A).top;

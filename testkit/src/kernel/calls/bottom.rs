@@ -12,8 +12,8 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Question, Session,
     SessionRef, Upper, reason,
 };
-use xk_kit::call::{CallOptions, CallsAtOnce, CancelCall};
 use xk_kit::control::{MaxPacket, MyHost, OptPacket, PeerHost};
+use xk_kit::rpc::call::{CallOptions, CallsAtOnce, CancelCall};
 
 /// Called with every request before it is carried to the peer; may block, and may end the call.
 pub type OnCall = Rc<dyn Fn(&Kernel, &SessionRef, &Message) -> Result<(), CallError>>;

@@ -6,7 +6,7 @@ use xk_core::object::{Enable, OpenError, Refused};
 use xk_core::{
     Kernel, Message, Participants, Protocol, ProtocolRef, Reason, SessionRef, Upper, reason,
 };
-use xk_kit::call::MyProcedure;
+use xk_kit::rpc::call::MyProcedure;
 
 /// Serves a request; may block. The reply, or why there is none.
 pub type OnServe = Rc<dyn Fn(&Kernel, &SessionRef, Message) -> Result<Message, &'static Reason>>;

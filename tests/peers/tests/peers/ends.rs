@@ -8,7 +8,7 @@ use std::net::{Shutdown, SocketAddr};
 use std::sync::{Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
-use xk_kit::stream::StreamInfo;
+use xk_kit::net::stream::StreamInfo;
 use xk_net::{Setup, Stack, TcpListener, TcpStream, Thread};
 use xk_peers::scene::{LINUX, Lan, OURS};
 

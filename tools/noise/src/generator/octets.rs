@@ -1,6 +1,6 @@
 //! A frame under construction.
 
-use xk_kit::checksum::checksum;
+use xk_kit::net::checksum::checksum;
 
 /// The largest frame, in octets: an Ethernet frame without check sequence.
 pub const FRAME_OCTETS_MAX: usize = 1514;

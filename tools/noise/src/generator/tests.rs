@@ -44,7 +44,7 @@ fn pings_and_sessions_are_right() {
             let packet = &frame[14..len];
             let length = usize::from(u16::from_be_bytes([packet[2], packet[3]]));
             assert_eq!((packet[9], length), (protocol, packet.len()));
-            assert_eq!(xk_kit::checksum::checksum(&packet[..20]), 0);
+            assert_eq!(xk_kit::net::checksum::checksum(&packet[..20]), 0);
             let mut sum = xk_kit::Checksum::new();
             if protocol != 1 {
                 sum.add(&packet[12..20]);

@@ -12,10 +12,10 @@ use xk_core::object::{Arrivals, PushError};
 use xk_core::reason::{self, Class};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Reason, SessionRef, Time};
 use xk_kit::EthAddr;
-use xk_kit::anchor::{Anchor, Anchored, ETHERNET};
 use xk_kit::control::{JoinGroup, MyEther};
-use xk_kit::segments;
-use xk_kit::wire_end::WireEnd;
+use xk_kit::wire::anchor::{Anchor, Anchored, ETHERNET};
+use xk_kit::wire::segments;
+use xk_kit::wire::wire_end::WireEnd;
 
 use super::config::{Config, FRAME_HEADER_OCTETS};
 use super::peers::{Destination, Peers};

@@ -17,9 +17,9 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason,
     SessionRef, Time, Upper,
 };
-use xk_kit::attribute::{LinkCast, Peer};
 use xk_kit::control::{IsMany, MaxPacket, MyHost, NetworkError};
-use xk_kit::ports::{Takers, definite, enable_of, is_everybody, key_of, local_host, taker};
+use xk_kit::net::attribute::{LinkCast, Peer};
+use xk_kit::net::ports::{Takers, definite, enable_of, is_everybody, key_of, local_host, taker};
 
 use super::ports::{Port, Ports};
 use super::session::{Connected, PAYLOAD_MAX, Unconnected, peer_of, unreachable_port};

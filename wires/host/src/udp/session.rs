@@ -8,12 +8,12 @@ use xk_core::control::{Describe, Question};
 use xk_core::object::{Closing, PushError, Refused};
 use xk_core::reason::{self, Class};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Reason, Session, SessionRef};
-use xk_kit::attribute::Peer;
 use xk_kit::control::{
     MaxPacket, MyHost, MyPort, NetworkErrorKind, OptPacket, PeerHost, PeerPort, PeerProved,
     ServesPort,
 };
-use xk_kit::ports::taker;
+use xk_kit::net::attribute::Peer;
+use xk_kit::net::ports::taker;
 
 use super::ports::Port;
 use super::protocol::{Table, Taker, key};

@@ -7,7 +7,7 @@ use crate::options::{Options, Timestamps};
 use alloc::vec::Vec;
 use xk_core::Pool;
 use xk_core::message::PoolConfig;
-use xk_kit::stream::KeepAlive;
+use xk_kit::net::stream::KeepAlive;
 
 const ISS: Seq = Seq(u32::MAX - 5);
 const IRS: Seq = Seq(7000);

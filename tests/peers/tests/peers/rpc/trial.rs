@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use xk_core::object::{CallCause, OpenError, Refused};
 use xk_core::{Kernel, Message, Part, Participants, Protocol, ProtocolRef, SessionRef, Upper};
-use xk_kit::attribute::Peer;
-use xk_kit::call::{
+use xk_kit::net::attribute::Peer;
+use xk_kit::rpc::call::{
     BAD_ARGUMENTS, CallOptions, Caller, CancelCall, Gather, GathersReplies, MyProcedure,
     NO_PROCEDURE,
 };
-use xk_kit::onc::{AUTH_SHORT, AUTH_SYS, MyProgram, TOO_WEAK};
+use xk_kit::rpc::onc::{AUTH_SHORT, AUTH_SYS, MyProgram, TOO_WEAK};
 use xk_peers::stack::Stack;
 use xk_xdr::{Opaque, Text, Xdr};
 

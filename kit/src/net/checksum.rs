@@ -7,14 +7,14 @@
 //! carry, long ones in a loop of vectors.
 //!
 //! ```
-//! use xk_kit::checksum;
+//! use xk_kit::net::checksum;
 //! let octets = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
 //! assert_eq!(checksum::checksum(&octets), !0xddf2);
 //! ```
 
 mod wide_unsafe;
 
-use crate::addr::Ipv4;
+use crate::net::addr::Ipv4;
 
 /// Slices from here on (in octets) take the vector loop: below, setting it up
 /// costs more than it saves. Whoever adds shorter ones only, calls nothing.

@@ -2,11 +2,11 @@
 //! session above for each below, a credential and a verifier in front of requests, a verifier in
 //! front of accepted replies.
 
-use crate::attribute::Peer;
-use crate::call::{BAD_CREDENTIALS, Caller, MyProcedure};
-use crate::call_layer::{CallLayer, CallLayered, Calling, Serving, bad_reply};
 use crate::control::PeerHost;
-use crate::onc::{AUTH_HEAD_OCTETS, AuthError, AuthHead, BAD_VERIFIER, CarriesCredentials};
+use crate::net::attribute::Peer;
+use crate::rpc::call::{BAD_CREDENTIALS, Caller, MyProcedure};
+use crate::rpc::call_layer::{CallLayer, CallLayered, Calling, Serving, bad_reply};
+use crate::rpc::onc::{AUTH_HEAD_OCTETS, AuthError, AuthHead, BAD_VERIFIER, CarriesCredentials};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::net::Ipv4Addr;

@@ -2,9 +2,9 @@
 //! several uppers: an object of their own to receive for each upper, and marks by which a lower
 //! session leads to the session above it.
 
-use crate::call::{LargestPush, NeedsPseudoHeader};
 use crate::control::{PseudoHeader, SpecificDestination};
-use crate::offload::Offloads;
+use crate::rpc::call::{LargestPush, NeedsPseudoHeader};
+use crate::wire::offload::Offloads;
 use alloc::format;
 use alloc::vec::Vec;
 use core::cell::RefCell;

@@ -5,8 +5,8 @@
 //! requests. One of authentication may be left out. It is chosen by the flavor of a credential,
 //! which is its type number on the layer of selection.
 
-use crate::call::{BAD_CREDENTIALS, PROCEDURE, PROGRAM, VERSION, pop_definite, pop_local};
 use crate::control::{MyHost, MyPort, PeerHost, PeerPort};
+use crate::rpc::call::{BAD_CREDENTIALS, PROCEDURE, PROGRAM, VERSION, pop_definite, pop_local};
 use core::net::Ipv4Addr;
 use xk_core::control::Question;
 use xk_core::graph::{ParamSpec, int};
@@ -154,7 +154,7 @@ pub const SESSIONS_MAX: ParamSpec = int("sessions_max", 1..=16_777_216, 16_384,
      ones");
 
 /// Asked of a session of ONC RPC: which program and version it is about. Its procedure answers
-/// [`MyProcedure`](crate::call::MyProcedure).
+/// [`MyProcedure`](crate::rpc::call::MyProcedure).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MyProgram {
     /// The program.

@@ -2,8 +2,8 @@
 //! one session.
 
 use crate::control::{LinkType, MaxPacket, OptPacket};
-use crate::wire_end::WireEnd;
-use crate::{offload, segments};
+use crate::wire::wire_end::WireEnd;
+use crate::wire::{offload, segments};
 use alloc::rc::Rc;
 use core::any::Any;
 use xk_core::object::{Arrivals, Burst, Closing, Enable, OpenError, PushError, Refused};

@@ -2,8 +2,8 @@
 //! what they learn of the session below.
 
 use crate::Checksum;
-use crate::attribute::LinkCast;
 use crate::control::{MaxPacket, MyHost, OptPacket, PeerHost, PseudoHeader, SpecificDestination};
+use crate::net::attribute::LinkCast;
 use core::net::Ipv4Addr;
 use xk_core::Secret;
 use xk_core::map::{Map, MapStats};

@@ -17,7 +17,7 @@
 //! call_pop     CallLayer::serve -> Serving::next -> [upper.call_demux]
 //! ```
 
-use crate::ports::less_header;
+use crate::net::ports::less_header;
 use alloc::rc::Rc;
 use alloc::string::String;
 use core::cell::{Cell, RefCell};

@@ -1,10 +1,10 @@
 //! A wire over a device that carries whole Ethernet frames: all that such wires have in common.
 
 use crate::EthAddr;
-use crate::anchor::{Anchor, Anchored, ETHERNET};
 use crate::control::{JoinGroup, MyEther};
-use crate::offload::Offloads;
-use crate::wire_end::WireEnd;
+use crate::wire::anchor::{Anchor, Anchored, ETHERNET};
+use crate::wire::offload::Offloads;
+use crate::wire::wire_end::WireEnd;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -80,14 +80,15 @@ pub trait FrameDevice {
     }
 
     /// Whether it completes partial checksums, or carries them to a receiver who knows
-    /// ([`crate::offload`]). For one that does not, they are completed before it gets a frame.
+    /// ([`crate::wire::offload`]). For one that does not, they are completed before it gets a
+    /// frame.
     fn takes_partial_checksums(&self) -> bool {
         false
     }
 
     /// Whether it takes runs of TCP segments with partial checksums as one frame, however long, and
-    /// has them cut ([`crate::segments`]). For one that does not, they are cut before it gets a
-    /// frame.
+    /// has them cut ([`crate::wire::segments`]). For one that does not, they are cut before it gets
+    /// a frame.
     fn takes_segments(&self) -> bool {
         false
     }

@@ -182,8 +182,8 @@ pub struct Offloads {
     to: ProtocolId,
     /// Partial checksums are completed, or carried to a receiver who knows.
     pub tx_checksum: bool,
-    /// Runs of TCP segments ([`crate::segments`]) with a partial checksum are cut by the wire's
-    /// device, or carried to a receiver who knows.
+    /// Runs of TCP segments ([`crate::wire::segments`]) with a partial checksum are cut by the
+    /// wire's device, or carried to a receiver who knows.
     pub tx_segments: bool,
 }
 

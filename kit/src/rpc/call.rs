@@ -152,7 +152,7 @@ impl Question for CancelCall {
 /// A call to a peer that is many hosts ([`IsMany`](crate::control::IsMany)) for the replies of all
 /// of them (RFC 5531, section 8.4.2). An attribute of the request, beside [`CallOptions`] with a
 /// tag; the deadline there ends the gathering. The reply bears whose it is as
-/// [`Peer`](crate::attribute::Peer). Only for a session that answers [`GathersReplies`].
+/// [`Peer`](crate::net::attribute::Peer). Only for a session that answers [`GathersReplies`].
 ///
 /// What a single host answers may be no reply to the layers above: then the call fails with
 /// [`Rejected`](xk_core::object::CallCause::Rejected) or

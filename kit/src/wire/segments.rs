@@ -8,9 +8,10 @@
 //! ([`split`]), and so does who treats packets one by one, such as a fault. The payload is never
 //! copied for it.
 
-use crate::checksum::{Checksum, checksum};
-use crate::offload::TransportChecksum;
-use crate::{Ipv4, offload};
+use crate::Ipv4;
+use crate::net::checksum::{Checksum, checksum};
+use crate::wire::offload;
+use crate::wire::offload::TransportChecksum;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use xk_core::message::{Attribute, NoBuffers, attribute_key};

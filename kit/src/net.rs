@@ -1,0 +1,13 @@
+//! What network protocols share: addresses, checksums, attributes of messages, ports, neighbours,
+//! receivers, streams.
+
+pub mod addr;
+pub mod attribute;
+pub mod checksum;
+pub mod neighbour;
+pub mod notice;
+pub mod offers;
+pub mod ports;
+pub mod standins;
+pub mod stream;
+pub mod talkers;

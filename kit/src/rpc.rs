@@ -1,0 +1,11 @@
+//! What layers of calls share: the skeleton of a layer, calls and their control questions,
+//! credentials, kept requests, incarnations of peers, ONC RPC.
+
+pub mod auth;
+pub mod call;
+pub mod call_layer;
+pub mod incarnation;
+pub mod kept;
+pub mod onc;
+pub mod saved;
+pub mod serve;

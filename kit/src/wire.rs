@@ -1,0 +1,8 @@
+//! What wires share: one object for a device, offloads of checksums and segments, corruption.
+
+pub mod anchor;
+pub mod corrupt;
+pub mod device_wire;
+pub mod offload;
+pub mod segments;
+pub mod wire_end;
