@@ -19,6 +19,8 @@ pub(super) struct Entry<K> {
 struct Clock<K> {
     upper: ProtocolId,
     entries: VecDeque<Entry<K>>,
+    /// Those that the hand found in use. They are out of its way until they are looked at again.
+    in_use: VecDeque<Entry<K>>,
     /// How many sessions are bound that messages made.
     passive: usize,
 }
@@ -33,13 +35,20 @@ impl<K> Default for Clocks<K> {
     }
 }
 
+impl<K> Clock<K> {
+    fn len(&self) -> usize {
+        self.entries.len() + self.in_use.len()
+    }
+}
+
 impl<K> Clocks<K> {
     fn with<R>(&self, upper: ProtocolId, act: impl FnOnce(&mut Clock<K>) -> R) -> R {
         let mut clocks = self.0.borrow_mut();
         let at = match clocks.iter().position(|clock| clock.upper == upper) {
             Some(at) => at,
             None => {
-                clocks.push(Clock { upper, entries: VecDeque::new(), passive: 0 });
+                let (entries, in_use) = (VecDeque::new(), VecDeque::new());
+                clocks.push(Clock { upper, entries, in_use, passive: 0 });
                 clocks.len() - 1
             }
         };
@@ -55,13 +64,13 @@ impl<K> Clocks<K> {
 
     /// How many entries there are, those of sessions unbound since included.
     pub(super) fn len(&self) -> usize {
-        self.0.borrow().iter().map(|c| c.entries.len()).sum()
+        self.0.borrow().iter().map(Clock::len).sum()
     }
 
     /// The upper protocols, that with the most entries first.
     pub(super) fn by_size(&self) -> Vec<ProtocolId> {
         let clocks = self.0.borrow();
-        let mut sizes: Vec<_> = clocks.iter().map(|c| (c.entries.len(), c.upper)).collect();
+        let mut sizes: Vec<_> = clocks.iter().map(|c| (c.len(), c.upper)).collect();
         sizes.sort_unstable_by_key(|size| core::cmp::Reverse(*size));
         sizes.into_iter().map(|(_, upper)| upper).collect()
     }
@@ -84,13 +93,11 @@ impl<K> Clocks<K> {
                 clock.passive = clock.passive.saturating_sub(1);
             }
             let is = |entry: &Entry<K>| entry.session == *session;
-            if clock.entries.back().is_some_and(is) {
-                clock.entries.pop_back()
-            } else if clock.entries.front().is_some_and(is) {
-                clock.entries.pop_front()
-            } else {
-                None
-            }
+            let ends = |entries: &mut VecDeque<Entry<K>>| match entries.back().is_some_and(is) {
+                true => entries.pop_back(),
+                false => entries.pop_front_if(|entry| is(entry)),
+            };
+            ends(&mut clock.entries).or_else(|| ends(&mut clock.in_use))
         });
         gone.is_some()
     }
@@ -103,6 +110,21 @@ impl<K> Clocks<K> {
     /// Puts one back, behind all others.
     pub(super) fn put_back(&self, upper: ProtocolId, entry: Entry<K>) {
         self.with(upper, |clock| clock.entries.push_back(entry));
+    }
+
+    /// Puts one that is in use out of the hand's way.
+    pub(super) fn set_aside(&self, upper: ProtocolId, entry: Entry<K>) {
+        self.with(upper, |clock| clock.in_use.push_back(entry));
+    }
+
+    /// Of the entries that were set aside the one whose last look is the longest ago, taken out.
+    pub(super) fn pop_set_aside(&self, upper: ProtocolId) -> Option<Entry<K>> {
+        self.with(upper, |clock| clock.in_use.pop_front())
+    }
+
+    /// How many entries are set aside.
+    pub(super) fn set_aside_len(&self, upper: ProtocolId) -> usize {
+        self.with(upper, |clock| clock.in_use.len())
     }
 
     /// Takes out the first of the next `scan_max` entries that `fits`.
@@ -122,8 +144,10 @@ impl<K> Clocks<K> {
     #[cold]
     pub(super) fn meets(&self, scan_max: usize, crowd: Crowd) -> bool {
         let clocks = self.0.borrow();
-        let mut next = clocks.iter().flat_map(|clock| clock.entries.iter().take(scan_max));
-        next.any(|entry| crowd.has(entry.session.head().source()))
+        let near = |entries: &VecDeque<Entry<K>>| {
+            entries.iter().take(scan_max).any(|entry| crowd.has(entry.session.head().source()))
+        };
+        clocks.iter().any(|clock| near(&clock.entries) || near(&clock.in_use))
     }
 
     /// Takes the entries out that are not to be kept.
@@ -131,10 +155,12 @@ impl<K> Clocks<K> {
     pub(super) fn clean(&self, keep: impl Fn(&Entry<K>) -> bool) {
         let mut gone = Vec::new();
         for clock in self.0.borrow_mut().iter_mut() {
-            let entries = core::mem::take(&mut clock.entries);
-            let (kept, left): (VecDeque<_>, VecDeque<_>) = entries.into_iter().partition(&keep);
-            clock.entries = kept;
-            gone.push(left);
+            for entries in [&mut clock.entries, &mut clock.in_use] {
+                let all = core::mem::take(entries);
+                let (kept, left): (VecDeque<_>, VecDeque<_>) = all.into_iter().partition(&keep);
+                *entries = kept;
+                gone.push(left);
+            }
         }
         // The last handles of some may be among them, and what they drop may come back here.
         drop(gone);

@@ -13,8 +13,10 @@ use crate::time::Time;
 use alloc::vec::Vec;
 use core::cell::Cell;
 
-/// How many entries one `bind` looks at for an idle session to evict.
-const SCAN_MAX: usize = 64;
+/// How many entries one `bind` looks at for an idle session to evict, those in use not counted.
+pub(super) const SCAN_MAX: usize = 64;
+/// How many of the entries that were in use one eviction looks at again.
+const RECHECK: usize = 4;
 
 /// How much a session was used and when last, for a table that breaks off the one used least;
 /// `None` for one that stays.
@@ -23,7 +25,11 @@ pub type Rank = fn(&Kernel, &SessionRef) -> Option<(u32, Time)>;
 /// Sessions by key, at most `max`. When it is full, an idle session (one that nobody above holds)
 /// is evicted, first of the upper protocol that has the most, so that a flood for one costs the
 /// others nothing: one that has received nothing since the last look, or but the message that made
-/// it. This is the clock algorithm, which costs the path of a message nothing. Where sources of
+/// it. This is the clock algorithm, which costs the path of a message nothing. Sessions that the
+/// clock's hand finds in use are set aside and looked at again a few at a time, or, if there is no
+/// other to evict, as many as those before have left over: 64 for each that was bound to a full
+/// table. So however many are held, an idle one is found, unless all were looked at in vain just
+/// before, and a session bound costs a fixed number of looks on average. Where sources of
 /// messages have addresses ([`source`](super::SessionHead::source)), a network that has its share
 /// of the table makes room among its own: an eighth for 256 neighbours, a quarter for 65,536. The
 /// last quarter of the table is not for such.
@@ -40,6 +46,8 @@ pub struct SessionTable<K> {
     /// How many sessions that messages made one upper protocol may have.
     passive_max: usize,
     rank: Option<Rank>,
+    /// How many entries that were in use may be looked at again.
+    looks: Cell<usize>,
     evicted: Cell<u64>,
 }
 
@@ -56,6 +64,7 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
             idle_max: max.max(1),
             passive_max: usize::MAX,
             rank: None,
+            looks: Cell::new(0),
             evicted: Cell::new(0),
         }
     }
@@ -160,6 +169,7 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         let crowded = crowds().next().is_some() && len >= self.max - self.max / 4;
         let share_full = passive && self.clocks.passive(head.upper()) >= self.passive_max;
         if full || share_full || crowded || passive && len >= self.idle_max {
+            self.looks.set((self.looks.get() + SCAN_MAX).min(self.clocks.len()));
             // What goes from a full share makes room in a full table as well.
             let evict = |crowd| match share_full {
                 true => self.evict_from(cx, head.upper(), crowd),
@@ -266,27 +276,76 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
     }
 
     /// Evicts one idle session of an upper protocol, if there is one within reach of the clock's
-    /// hand.
+    /// hand, or among those that were in use when it passed.
     fn evict_from(&self, cx: &Kernel, upper: ProtocolId, crowd: Option<Crowd>) -> bool {
-        if let Some(rank) = self.rank {
-            return self.evict_least(cx, upper, crowd, rank);
-        }
-        let is_meant = |head: &SessionHead| crowd.is_none_or(|crowd| crowd.has(head.source()));
-        for _ in 0..SCAN_MAX {
-            let Some(mut entry) = self.clocks.pop(upper) else {
-                return false;
+        let evict = || match self.rank {
+            Some(rank) => self.evict_least(cx, upper, crowd, rank),
+            None => self.evict_idle(cx, upper, crowd),
+        };
+        self.recheck(cx, upper, RECHECK);
+        evict() || self.recheck(cx, upper, usize::MAX) && evict()
+    }
+
+    /// Looks again at so many of the entries that were in use, or as many as may be looked at; true
+    /// if one is back in the hand's way.
+    fn recheck(&self, cx: &Kernel, upper: ProtocolId, most: usize) -> bool {
+        let most = self.clocks.set_aside_len(upper).min(most).min(self.looks.get());
+        self.looks.set(self.looks.get() - most);
+        let mut is_any = false;
+        for _ in 0..most {
+            let Some(entry) = self.clocks.pop_set_aside(upper) else {
+                break;
             };
-            let head = entry.session.head();
             if !self.is_bound(&entry) {
                 continue;
             }
+            match self.is_in_use(cx, &entry.session) {
+                true => self.clocks.set_aside(upper, entry),
+                false => {
+                    self.clocks.put_back(upper, entry);
+                    is_any = true;
+                }
+            }
+        }
+        is_any
+    }
+
+    /// Whether a session is to stay, for whichever other.
+    fn is_in_use(&self, cx: &Kernel, session: &SessionRef) -> bool {
+        let head = session.head();
+        // One that is closed but was left bound is not, nor one that nothing reaches any more.
+        let is_over = head.is_closed() || session.is_stranded();
+        !is_over
+            && match self.rank {
+                Some(rank) => rank(cx, session).is_none(),
+                None => head.opens() > 0,
+            }
+    }
+
+    /// The next entry under an upper protocol's hand that is bound and not in use, taken out.
+    fn next(&self, cx: &Kernel, upper: ProtocolId) -> Option<Entry<K>> {
+        while let Some(entry) = self.clocks.pop(upper) {
+            if !self.is_bound(&entry) {
+                continue;
+            }
+            if !self.is_in_use(cx, &entry.session) {
+                return Some(entry);
+            }
+            self.clocks.set_aside(upper, entry);
+        }
+        None
+    }
+
+    fn evict_idle(&self, cx: &Kernel, upper: ProtocolId, crowd: Option<Crowd>) -> bool {
+        let is_meant = |head: &SessionHead| crowd.is_none_or(|crowd| crowd.has(head.source()));
+        for _ in 0..SCAN_MAX {
+            let Some(mut entry) = self.next(cx, upper) else {
+                return false;
+            };
+            let (head, is_stranded) = (entry.session.head(), entry.session.is_stranded());
             let received = head.received();
-            let is_idle = head.opens() == 0 && is_meant(head);
-            // One that is closed but was left bound is in nobody's use either, nor one that nothing
-            // reaches any more.
-            if head.is_closed()
-                || is_idle && (entry.received >= received || entry.session.is_stranded())
-            {
+            let is_idle = is_meant(head) && (entry.received >= received || is_stranded);
+            if head.is_closed() || is_idle {
                 self.expel(cx, &entry);
                 return true;
             }
@@ -295,8 +354,8 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
             }
             self.clocks.put_back(upper, entry);
         }
-        // Everything near the hand was in use or active: take the first idle one all the same. Not
-        // one that is bound no more: by now its key may be another's.
+        // Everything near the hand was active: take the first one that is not in use all the same.
+        // Not one that is bound no more: by now its key may be another's.
         let is_idle = |e: &Entry<K>| {
             let head = e.session.head();
             head.opens() == 0 && is_meant(head) && self.is_bound(e)
@@ -320,12 +379,9 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         let is_meant = |head: &SessionHead| crowd.is_none_or(|crowd| crowd.has(head.source()));
         let mut least: Option<((u32, Time), Entry<K>)> = None;
         for _ in 0..SCAN_MAX {
-            let Some(entry) = self.clocks.pop(upper) else {
+            let Some(entry) = self.next(cx, upper) else {
                 break;
             };
-            if !self.is_bound(&entry) {
-                continue;
-            }
             let head = entry.session.head();
             let is_over = head.is_closed() || head.opens() == 0 && entry.session.is_stranded();
             let ranked = match is_meant(head) {

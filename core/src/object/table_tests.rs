@@ -1,5 +1,6 @@
 //! What strangers may take: holds that follow, and shares of networks.
 
+use super::table::SCAN_MAX;
 use super::*;
 use crate::kernel::Config;
 use crate::message::{Pool, PoolConfig, SizeClass};
@@ -12,6 +13,7 @@ use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::Cell;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use proptest::prelude::*;
 use std::collections::HashMap;
 
@@ -197,6 +199,59 @@ fn the_least_goes_held_or_not_however_often_the_hand_has_passed() {
         bind(key, 0).unwrap();
     }
     assert!(bind(107, 1).is_err(), "all stay");
+}
+
+#[test]
+fn an_idle_one_is_found_behind_however_many_that_are_held() {
+    let bench = kernel();
+    let table = SessionTable::<u32>::new(SECRET, 2 * MANY as usize);
+    let held: Vec<_> = (0..2 * MANY).map(|_| from(&bench, 0)).collect();
+    for (n, session) in (0..).zip(&held) {
+        if n < MANY {
+            session.hold();
+        }
+        table.bind(&bench.0, n, session.clone()).unwrap();
+    }
+    // For each that is idle one newcomer, which is held.
+    for n in 2 * MANY..3 * MANY {
+        let session = from(&bench, 0);
+        session.hold();
+        assert_eq!(table.bind(&bench.0, n, session), Ok(()), "{n}");
+    }
+    assert_eq!(table.bind(&bench.0, 9999, from(&bench, 0)), Err(&reason::TABLE_FULL));
+    // One that was passed as it was held is found when it is no more.
+    for n in [0, MANY / 2, MANY - 1] {
+        held[n as usize].ease(&bench.0);
+        let refused = (0..MANY).take_while(|_| {
+            let bound = table.bind(&bench.0, 9999, from(&bench, 0));
+            bound.is_err()
+        });
+        assert!(refused.count() <= 2 * MANY as usize / SCAN_MAX + 1, "of {}", 2 * MANY);
+        assert!(table.get(&n).is_none() && table.get(&9999).is_some());
+        table.get(&9999).unwrap().hold();
+        let kept = table.unbind(&9999).unwrap();
+        table.bind(&bench.0, 10_000 + n, kept).unwrap();
+    }
+}
+
+#[test]
+fn looking_for_one_to_evict_has_a_bound_on_average() {
+    static LOOKS: AtomicUsize = AtomicUsize::new(0);
+    let rank: Rank = |_, _| {
+        LOOKS.fetch_add(1, Relaxed);
+        None
+    };
+    let bench = kernel();
+    let table = SessionTable::<u32>::new(SECRET, MANY as usize).with_rank(rank);
+    for n in 0..MANY {
+        table.bind(&bench.0, n, from(&bench, 0)).unwrap();
+    }
+    for n in MANY..3 * MANY {
+        assert_eq!(table.bind(&bench.0, n, from(&bench, 0)), Err(&reason::TABLE_FULL));
+    }
+    let looks = LOOKS.load(Relaxed);
+    let most = MANY as usize + 2 * MANY as usize * SCAN_MAX;
+    assert!(looks <= most, "{looks} looks for {} sessions, of {most}", 2 * MANY);
 }
 
 /// Has a hold on another session.
