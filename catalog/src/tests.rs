@@ -40,6 +40,16 @@ fn entries_speak_for_themselves() {
     }
 }
 
+#[test]
+fn no_two_questions_share_a_key() {
+    let mut keys = std::collections::BTreeMap::new();
+    for question in Catalog::standard().entries().iter().flat_map(|entry| entry.questions) {
+        let first = *keys.entry(xk_core::name_key(question.name)).or_insert(question.name);
+        assert_eq!(first, question.name, "two names of one key: one of them needs another name");
+    }
+    assert!(keys.len() > 50, "only {} questions", keys.len());
+}
+
 const fn entry(kind: &'static str) -> Entry {
     Entry::layer(kind, "", |_| Err(BuildError::Lower { at: 0 }))
 }

@@ -5,6 +5,7 @@
 //! lies here.
 
 use crate::map::{Key, MapStats};
+use crate::name_key;
 use crate::object::{ProtocolId, SessionRef, SessionTable};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,6 +15,8 @@ use core::any::Any;
 pub trait Question: Any {
     /// Its name, as `xk` lists it.
     const NAME: &'static str;
+    /// Its name as a number: what another address space knows it by.
+    const KEY: u32 = name_key(Self::NAME);
     /// True if layers ask it of those above them: a layer that fits any edge passes it up.
     const UPWARD: bool = false;
 }

@@ -3,6 +3,7 @@
 //! The set is open: a protocol defines reasons of its own as `static` items. No message disappears
 //! without one (DESIGN law 8).
 
+use crate::name_key;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::fmt;
@@ -24,26 +25,32 @@ pub enum Class {
     NotMine,
 }
 
-/// Why a message was refused or dropped. Compared by name.
+/// Why a message was refused or dropped. Two of one name are one reason.
 #[derive(Clone, Copy, Debug)]
 pub struct Reason {
     /// A short name in the field's words, shown by `xk dump`.
     pub name: &'static str,
     /// What it means to the layer below.
     pub class: Class,
+    key: u32,
 }
 
 impl Reason {
     /// A reason of its own for a protocol: `static LOOPED: Reason = Reason::new("looped",
     /// Class::Bad);`.
     pub const fn new(name: &'static str, class: Class) -> Self {
-        Self { name, class }
+        Self { name, class, key: name_key(name) }
+    }
+
+    /// Its name as a number: what counters compare, and what another address space knows it by.
+    pub const fn key(&self) -> u32 {
+        self.key
     }
 }
 
 impl PartialEq for Reason {
     fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
+        self.key == other.key
     }
 }
 

@@ -13,8 +13,8 @@ pub const ATTRIBUTE_OCTETS: usize = 16;
 /// The encoded form holds values only, never addresses, so an attribute means the same in another
 /// address space.
 pub trait Attribute: Copy + 'static {
-    /// The key under which the attribute is kept: [`attribute_key`] of a name that no other
-    /// attribute has.
+    /// The key under which the attribute is kept: [`name_key`](crate::name_key) of a name that no
+    /// other attribute has.
     const KEY: u32;
 
     /// The attribute as it is kept and carried across address spaces.
@@ -23,18 +23,6 @@ pub trait Attribute: Copy + 'static {
     /// The attribute again, from what [`encode`](Self::encode) made (or, across domains, from what
     /// a peer wrote).
     fn decode(octets: [u8; ATTRIBUTE_OCTETS]) -> Self;
-}
-
-/// The key of an attribute called `name`: its 32-bit FNV-1a hash.
-pub const fn attribute_key(name: &str) -> u32 {
-    let octets = name.as_bytes();
-    let mut hash = 0x811c_9dc5_u32;
-    let mut at = 0;
-    while at < octets.len() {
-        hash = (hash ^ octets[at] as u32).wrapping_mul(0x0100_0193);
-        at += 1;
-    }
-    hash
 }
 
 /// The message already carries [`ATTRIBUTES_MAX`] other attributes.

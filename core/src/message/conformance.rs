@@ -132,7 +132,7 @@ pub fn random_octets(seed: u64, count: usize) -> Vec<u8> {
 struct Mark(u32);
 
 impl Attribute for Mark {
-    const KEY: u32 = super::attribute_key("xk.conformance.mark");
+    const KEY: u32 = crate::name_key("xk.conformance.mark");
 
     fn encode(self) -> [u8; 16] {
         (u128::from(self.0)).to_be_bytes()

@@ -48,7 +48,7 @@ mod tests;
 mod view;
 
 pub use arena_unsafe::{Arena, HeapArena};
-pub use attribute::{ATTRIBUTE_OCTETS, ATTRIBUTES_MAX, Attribute, AttributesFull, attribute_key};
+pub use attribute::{ATTRIBUTE_OCTETS, ATTRIBUTES_MAX, Attribute, AttributesFull};
 pub use chain::{PULL_UP_OCTETS_MAX, PullUpError, SplitError};
 pub use config::{
     BUFFER_ALIGN, CLASSES_MAX, ClassStats, LARGE_HEADROOM, NoBuffers, PoolConfig, PoolError,

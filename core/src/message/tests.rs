@@ -21,7 +21,7 @@ macro_rules! attribute {
         #[derive(Clone, Copy, Debug, PartialEq)]
         struct $name(u64);
         impl Attribute for $name {
-            const KEY: u32 = attribute_key($key);
+            const KEY: u32 = crate::name_key($key);
             fn encode(self) -> [u8; 16] {
                 u128::from(self.0).to_le_bytes()
             }

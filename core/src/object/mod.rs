@@ -204,7 +204,8 @@ pub trait Session {
         None
     }
 
-    /// Takes a message down towards the peer.
+    /// Takes a message down towards the peer; `Ok` says that it was taken
+    /// ([`SessionRef::push`]).
     ///
     /// # Errors
     /// [`PushError`]; the default sends nothing.

@@ -215,10 +215,12 @@ impl SessionRef {
         self.0.head.id
     }
 
-    /// Sends a message down.
+    /// Sends a message down. `Ok` means that it was taken, not that it has left the host: a layer
+    /// below may wait, queue or lie in another address space, and drop it then, counted.
     ///
     /// # Errors
-    /// [`PushError`], the message being gone.
+    /// [`PushError`], the message being gone. Where a layer below answers later than it takes, the
+    /// error may be of a message pushed before.
     #[inline(always)]
     pub fn push(&self, cx: &Kernel, message: Message) -> Result<(), PushError> {
         let head = &self.0.head;

@@ -5,7 +5,7 @@ use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use std::collections::BTreeMap;
 use xk_core::graph::{Build, BuildError};
-use xk_core::message::{NoBuffers, attribute_key};
+use xk_core::message::NoBuffers;
 use xk_core::object::{PushError, Refused};
 use xk_core::random::Random;
 use xk_core::reason::Class;
@@ -120,7 +120,7 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         mtu_octets: params.get("mtu").map(|_| params.octets("mtu", usize::MAX)),
         held_max: params.number("queue", none.held_max),
     };
-    let random = build.cx.random().fork(u64::from(attribute_key(build.name)));
+    let random = build.cx.random().fork(u64::from(xk_core::name_key(build.name)));
     build.add(PassThrough::new(build.lower(0)?, Fault::new(faults, random)))
 }
 

@@ -1,7 +1,7 @@
 //! Attributes that several protocols set on or read from messages.
 
 use core::net::Ipv4Addr;
-use xk_core::message::{Attribute, attribute_key};
+use xk_core::message::Attribute;
 
 /// How a frame was addressed on its link, if not to us alone. Set by the link layer on arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub enum LinkCast {
 }
 
 impl Attribute for LinkCast {
-    const KEY: u32 = attribute_key("link-cast");
+    const KEY: u32 = xk_core::name_key("link-cast");
 
     fn encode(self) -> [u8; 16] {
         let mut octets = [0; 16];
@@ -36,7 +36,7 @@ pub struct Peer {
 }
 
 impl Attribute for Peer {
-    const KEY: u32 = attribute_key("peer");
+    const KEY: u32 = xk_core::name_key("peer");
 
     fn encode(self) -> [u8; 16] {
         let mut octets = [0; 16];
@@ -88,7 +88,7 @@ impl Ecn {
 }
 
 impl Attribute for Ecn {
-    const KEY: u32 = attribute_key("ecn");
+    const KEY: u32 = xk_core::name_key("ecn");
 
     fn encode(self) -> [u8; 16] {
         let mut octets = [0; 16];
@@ -107,7 +107,7 @@ impl Attribute for Ecn {
 pub struct DontFragment;
 
 impl Attribute for DontFragment {
-    const KEY: u32 = attribute_key("dont-fragment");
+    const KEY: u32 = xk_core::name_key("dont-fragment");
 
     fn encode(self) -> [u8; 16] {
         [0; 16]

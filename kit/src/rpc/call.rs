@@ -11,7 +11,7 @@
 
 use core::time::Duration;
 use xk_core::control::Question;
-use xk_core::message::{Attribute, attribute_key};
+use xk_core::message::Attribute;
 use xk_core::participant::{AddressError, Label, Wild};
 use xk_core::reason::Class;
 use xk_core::{Message, Part, Participant, Reason, Time};
@@ -118,7 +118,7 @@ impl CallOptions {
 }
 
 impl Attribute for CallOptions {
-    const KEY: u32 = attribute_key("call-options");
+    const KEY: u32 = xk_core::name_key("call-options");
 
     fn encode(self) -> [u8; 16] {
         let mut octets = [0; 16];
@@ -167,7 +167,7 @@ pub enum Gather {
 }
 
 impl Attribute for Gather {
-    const KEY: u32 = attribute_key("gather");
+    const KEY: u32 = xk_core::name_key("gather");
 
     fn encode(self) -> [u8; 16] {
         let mut octets = [0; 16];
@@ -202,7 +202,7 @@ pub struct Caller {
 }
 
 impl Attribute for Caller {
-    const KEY: u32 = attribute_key("caller");
+    const KEY: u32 = xk_core::name_key("caller");
 
     fn encode(self) -> [u8; 16] {
         let mut octets = [0; 16];

@@ -10,7 +10,7 @@
 
 use crate::Checksum;
 use xk_core::control::Question;
-use xk_core::message::{Attribute, NoBuffers, attribute_key};
+use xk_core::message::{Attribute, NoBuffers};
 use xk_core::object::ProtocolId;
 use xk_core::{Kernel, Message, Pool, ProtocolRef, SessionRef};
 
@@ -31,7 +31,7 @@ pub enum TransportChecksum {
 }
 
 impl Attribute for TransportChecksum {
-    const KEY: u32 = attribute_key("transport-checksum");
+    const KEY: u32 = xk_core::name_key("transport-checksum");
 
     fn encode(self) -> [u8; 16] {
         let mut octets = [0; 16];

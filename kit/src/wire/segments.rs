@@ -14,7 +14,7 @@ use crate::wire::offload;
 use crate::wire::offload::TransportChecksum;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use xk_core::message::{Attribute, NoBuffers, attribute_key};
+use xk_core::message::{Attribute, NoBuffers};
 use xk_core::reason::{self, Reason};
 use xk_core::{Message, Pool};
 
@@ -40,7 +40,7 @@ impl Segments {
 }
 
 impl Attribute for Segments {
-    const KEY: u32 = attribute_key("segments");
+    const KEY: u32 = xk_core::name_key("segments");
 
     fn encode(self) -> [u8; 16] {
         let mut octets = [0; 16];

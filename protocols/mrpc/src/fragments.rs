@@ -2,7 +2,7 @@
 
 use crate::wire::{AREA1_LEN_MAX, AREA2_LEN_MAX, FRAGMENTS_MAX, Header, LASTFRAG, all_of};
 use core::cell::Cell;
-use xk_core::message::{Attribute, attribute_key};
+use xk_core::message::Attribute;
 use xk_core::object::PushError;
 use xk_core::{Kernel, Message, SessionRef};
 
@@ -15,7 +15,7 @@ pub struct Parameters {
 }
 
 impl Attribute for Parameters {
-    const KEY: u32 = attribute_key("mrpc-parameters");
+    const KEY: u32 = xk_core::name_key("mrpc-parameters");
 
     fn encode(self) -> [u8; 16] {
         let mut octets = [0; 16];

@@ -9,7 +9,7 @@ use alloc::rc::Rc;
 use core::cell::{Cell, OnceCell};
 use core::net::Ipv4Addr;
 use xk_core::control::Describe;
-use xk_core::message::{Attribute, attribute_key};
+use xk_core::message::Attribute;
 use xk_core::object::{CallCause, CallError, Closing, PushError, Refused};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
 use xk_kit::control::{MaxPacket, MyHost, OptPacket, PeerHost, PeerProved, opt_packet};
@@ -26,7 +26,7 @@ pub const PACKET_OCTETS_MAX: usize = 1500;
 pub struct Echo;
 
 impl Attribute for Echo {
-    const KEY: u32 = attribute_key("mrpc-echo");
+    const KEY: u32 = xk_core::name_key("mrpc-echo");
 
     fn encode(self) -> [u8; 16] {
         [0; 16]

@@ -5,7 +5,7 @@ use core::cell::{Cell, RefCell};
 use std::rc::Rc;
 use xk_core::graph::{Build, Params, Value};
 use xk_core::kernel::Config;
-use xk_core::message::{Attribute, PoolConfig, attribute_key};
+use xk_core::message::{Attribute, PoolConfig};
 use xk_core::object::{OpenError, PushError, Refused};
 use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
@@ -54,7 +54,7 @@ impl Protocol for Upperside {
 struct Mark;
 
 impl Attribute for Mark {
-    const KEY: u32 = attribute_key("mark");
+    const KEY: u32 = xk_core::name_key("mark");
 
     fn encode(self) -> [u8; 16] {
         [0; 16]
