@@ -50,6 +50,26 @@ pub enum Receiver {
     Session(SessionRef),
 }
 
+impl Receiver {
+    /// True if it is this protocol, or a session of its.
+    #[must_use]
+    pub fn is_of(&self, upper: &ProtocolRef) -> bool {
+        match self {
+            Self::Protocol(other) => other == upper,
+            Self::Session(session) => session.head().upper() == upper.id(),
+        }
+    }
+
+    /// The session, if it is one.
+    #[must_use]
+    pub fn session(self) -> Option<SessionRef> {
+        match self {
+            Self::Protocol(_) => None,
+            Self::Session(session) => Some(session),
+        }
+    }
+}
+
 /// Where a message arrives: at the protocol `this`, through the session `lower`.
 #[derive(Clone, Copy)]
 pub struct Arrival<'a> {
@@ -511,7 +531,8 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
         Ok(())
     }
 
-    fn conversation(
+    /// The body of a conversation on `lower`, whose hold stays the caller's; not bound.
+    pub fn conversation(
         &self,
         cx: &Kernel,
         upper: &ProtocolRef,

@@ -1,14 +1,17 @@
-//! What layers with ports have in common: their participants, who takes what comes to a port, and
-//! what they learn of the session below.
+//! What layers with ports have in common: their participants, which receiver has a port, and what
+//! they learn of the session below.
 
 use crate::Checksum;
-use crate::control::{MaxPacket, MyHost, OptPacket, PeerHost, PseudoHeader, SpecificDestination};
+use crate::control::{
+    MaxPacket, MyHost, MyPort, OptPacket, PeerHost, PeerPort, PseudoHeader, SpecificDestination,
+};
 use crate::net::attribute::LinkCast;
 use core::net::Ipv4Addr;
 use xk_core::Secret;
 use xk_core::map::{Map, MapStats};
-use xk_core::object::{Enable, OpenError};
+use xk_core::object::OpenError;
 use xk_core::participant::{AddressError, Wild};
+use xk_core::reason::{Class, Reason};
 use xk_core::{Ask, Kernel, Message, Part, Participant, Participants, SessionRef};
 
 /// Any host of ours.
@@ -20,32 +23,93 @@ const EPHEMERAL_COUNT: u16 = 16_384;
 /// Of how many lower sessions it is remembered what they answered.
 const ORIGINS_MAX: usize = 256;
 
-/// A local port and host; [`ANY_HOST`] for any.
-pub type TakerKey = (u16, u32);
+/// The peer wants no reply: it sent from port zero.
+pub static NO_REPLY: Reason = Reason::new("no reply wanted", Class::Bad);
+/// A message to send that names no peer.
+pub static NO_PEER: Reason = Reason::new("no peer", Class::Bad);
+/// No protocol of the peer takes this port, as the network said before.
+pub static UNREACHABLE: Reason = Reason::new("unreachable", Class::Bad);
+/// A message that has no room for one more attribute.
+pub static ATTRIBUTES_FULL: Reason = Reason::new("attributes full", Class::Exhausted);
 
-/// Who takes what comes from a new peer.
-pub type Takers<T> = Map<TakerKey, T>;
-
-/// Who takes what comes to this port and host, which may be a broadcast or a group.
-pub fn taker<T: Clone>(takers: &Takers<T>, port: u16, local: Option<Ipv4Addr>) -> Option<T> {
-    local
-        .and_then(|host| takers.get(&(port, u32::from(host))))
-        .or_else(|| takers.get(&(port, ANY_HOST)))
+/// The number of the offer of a local port and host; [`ANY_HOST`] for any. It is that of the
+/// [`Enable`](xk_core::object::Enable), too.
+pub fn offer(port: u16, host: u32) -> u64 {
+    u64::from(port) << 32 | u64::from(host)
 }
 
-/// True if nobody takes what comes to this port and host.
-pub fn is_free<T: Clone>(takers: &Takers<T>, port: u16, host: u32) -> bool {
-    !takers.contains(&(port, ANY_HOST)) && !takers.contains(&(port, host))
+/// The port of an offer.
+pub fn port_of(offer: u64) -> u16 {
+    (offer >> 32) as u16
 }
 
-/// The enable of who takes what comes to a port.
-pub fn enable_of((port, host): TakerKey) -> Enable {
-    Enable(u64::from(port) << 32 | u64::from(host))
+/// What takes messages to this port and host, which may be a broadcast or a group.
+pub fn receiver<T: Clone>(offers: &Map<u64, T>, port: u16, host: Option<Ipv4Addr>) -> Option<T> {
+    let at = |host| offers.get(&offer(port, host));
+    host.and_then(|host| at(host.into())).or_else(|| at(ANY_HOST))
 }
 
-/// The port and host that an enable is for.
-pub fn key_of(enable: Enable) -> TakerKey {
-    ((enable.0 >> 32) as u16, enable.0 as u32)
+/// True if all that takes messages to this port and host `fits`.
+pub fn is_free<T: Clone>(
+    offers: &Map<u64, T>,
+    (port, host): (u16, u32),
+    fits: impl Fn(&T) -> bool,
+) -> bool {
+    let at = |host| offers.get(&offer(port, host));
+    [ANY_HOST, host].into_iter().filter_map(at).all(|receiver| fits(&receiver))
+}
+
+/// Takes the ports off the participants of an active open: ours, 0 for any that is free, and the
+/// peer's, 0 if the peer is `*`, everybody. Where no local host is left any will do.
+///
+/// # Errors
+/// [`AddressError`] if a port is zero, or the peer's any.
+pub fn pop_ports(ends: &mut Participants) -> Result<(u16, u16), AddressError> {
+    let local = ends.local_mut()?;
+    let port = match local.pop_port()? {
+        Wild::Any => 0,
+        port => definite(port)?,
+    };
+    if local.is_empty() {
+        local.push(Part::Any);
+    }
+    let peer = ends.peer_mut()?;
+    match !peer.is_empty() && peer.parts().all(|part| *part == Part::Any) {
+        true => Ok((port, 0)),
+        false => Ok((port, definite(peer.pop_port()?)?)),
+    }
+}
+
+/// Takes the port off the participants of an `open_enable`; answers it with the host.
+///
+/// # Errors
+/// [`AddressError`] if the port is not definite, or what is left is no host.
+pub fn pop_offer(ends: &mut Participants) -> Result<(u16, u32), AddressError> {
+    let local = ends.local_mut()?;
+    let port = definite(local.pop_port()?)?;
+    Ok((port, local_host(local)?))
+}
+
+/// Answers `my-port`, `my-host`, `peer-port` and `peer-host` from what is known of both ends; true
+/// if it was one of them.
+pub fn answer(
+    ask: &mut Ask<'_>,
+    (port, host): (u16, Option<Ipv4Addr>),
+    peer: Option<(u16, Option<Ipv4Addr>)>,
+) -> bool {
+    let (peer_port, peer_host) = (peer.map(|peer| peer.0), peer.and_then(|peer| peer.1));
+    if let Some(question) = ask.get::<MyPort>() {
+        question.port = port;
+    } else if let (Some(question), Some(host)) = (ask.get::<MyHost>(), host) {
+        question.host = host;
+    } else if let (Some(question), Some(port)) = (ask.get::<PeerPort>(), peer_port) {
+        question.port = port;
+    } else if let (Some(question), Some(host)) = (ask.get::<PeerHost>(), peer_host) {
+        question.host = host;
+    } else {
+        return false;
+    }
+    true
 }
 
 /// The host that is left of a local participant once its port is popped.
@@ -65,16 +129,11 @@ pub fn local_host(rest: &Participant) -> Result<u32, AddressError> {
 ///
 /// # Errors
 /// [`AddressError`] if it is any, or zero.
-pub fn definite(port: Wild<u16>) -> Result<u16, AddressError> {
+fn definite(port: Wild<u16>) -> Result<u16, AddressError> {
     match port.definite()? {
         0 => Err(AddressError::OutOfRange),
         port => Ok(port),
     }
-}
-
-/// True for the peer `*`: everybody.
-pub fn is_everybody(peer: &Participant) -> bool {
-    !peer.is_empty() && peer.parts().all(|part| *part == Part::Any)
 }
 
 /// All ephemeral ports, from one on that nobody can foretell (RFC 6056, section 3.3.1).

@@ -55,6 +55,21 @@ impl Attribute for TransportChecksum {
     }
 }
 
+impl TransportChecksum {
+    /// Notes on a message, the transport's header of so many octets not yet in front, that its
+    /// checksum is completed below; its place in the header is at `field`. False if there is no
+    /// room for the note.
+    pub fn leave(message: &mut Message, header: usize, field: u16) -> bool {
+        let segment = (header + message.len()) as u32;
+        message.set_attribute(Self::Partial { segment, field }).is_ok()
+    }
+
+    /// Takes off what is known of an arriving message's checksum; true if that needs no look.
+    pub fn take(message: &mut Message) -> bool {
+        message.has_attributes() && message.remove_attribute::<Self>().is_some()
+    }
+}
+
 /// Where a sum goes in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -80,21 +95,21 @@ pub fn place(message: &Message) -> Option<Place> {
 #[must_use]
 pub fn sum(message: &Message, place: Place) -> u16 {
     let mut sum = Checksum::new();
-    let mut skip = place.start;
-    for slice in message.slices() {
-        match slice.octets.get(skip..) {
-            Some(octets) => {
-                sum.add(octets);
-                skip = 0;
-            }
-            None => skip -= slice.octets.len(),
-        }
-    }
+    add_behind(&mut sum, message, place.start);
     match sum.finish() {
         // RFC 768: zero says that there is none. In TCP's header it is what the sum comes to (RFC
         // 1624, section 3).
         0 if place.field == UDP_FIELD => 0xffff,
         sum => sum,
+    }
+}
+
+/// Adds the octets of a message behind the first `front`.
+pub fn add_behind(sum: &mut Checksum, message: &Message, mut front: usize) {
+    for slice in message.slices() {
+        let skipped = front.min(slice.octets.len());
+        front -= skipped;
+        sum.add(&slice.octets[skipped..]);
     }
 }
 

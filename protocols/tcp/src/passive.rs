@@ -12,7 +12,7 @@ use xk_core::object::Refused;
 use xk_core::reason::{self, Class, Reason};
 use xk_core::{Kernel, Message, ProtocolRef, SessionRef};
 use xk_kit::answers;
-use xk_kit::net::ports::{Origin, taker};
+use xk_kit::net::ports::{Origin, receiver};
 use xk_kit::net::stream::StreamRoom;
 
 /// A SYN that there was no room to note: it was answered by a cookie.
@@ -55,7 +55,7 @@ impl Tcp {
         }
         let is_first =
             header.flags.has(Flags::SYN) && !header.flags.any(Flags::ACK | Flags::RST | Flags::FIN);
-        match taker(&self.table.takers, header.dst, origin.local) {
+        match receiver(&self.table.offers, header.dst, origin.local) {
             Some(upper) if is_first => {
                 self.take_syn(cx, this, (lower, origin), (pending, &upper), header);
                 // Data on a SYN are not kept: the peer sends them again.

@@ -11,7 +11,7 @@ use xk_core::control::{ListMaps, ListSessions};
 use xk_core::graph::{Build, BuildError};
 use xk_core::message::PullUpError;
 use xk_core::object::{Burst, Enable, Glance, OpenError, Refused};
-use xk_core::participant::{AddressError, Wild};
+use xk_core::participant::AddressError;
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
     SessionRef, Upper, reason,
@@ -19,7 +19,7 @@ use xk_core::{
 use xk_kit::answers;
 use xk_kit::control::{IsOutstanding, NetworkError};
 use xk_kit::net::ports::{
-    ANY_HOST, Origin, definite, enable_of, ephemeral, is_free, key_of, less_header, local_host,
+    ANY_HOST, Origin, ephemeral, is_free, less_header, offer, pop_offer, pop_ports,
 };
 use xk_kit::net::stream::{StreamNotice, StreamSet, StreamSetNext};
 use xk_kit::rpc::call::NeedsPseudoHeader;
@@ -97,14 +97,9 @@ impl Protocol for Tcp {
     ) -> Result<SessionRef, OpenError> {
         let next = self.table.next.take();
         let settings = next.unwrap_or_else(|| Rc::clone(&self.table.settings.borrow()));
-        let local = participants.local_mut()?.pop_port()?;
-        if local == Wild::Is(0) {
-            return Err(AddressError::OutOfRange.into());
-        }
-        let peer = definite(participants.peer_mut()?.pop_port()?)?;
-        let host = participants.local_mut()?;
-        if host.is_empty() {
-            host.push(Part::Any);
+        let (local, peer) = pop_ports(&mut participants)?;
+        if peer == 0 {
+            return Err(AddressError::Wildcard.into());
         }
         let lower = self.lower.open(cx, Upper::new(this), participants)?;
         let opened = self.open_on(cx, this, upper, &lower, (local, peer), settings);
@@ -121,15 +116,14 @@ impl Protocol for Tcp {
         upper: Upper<'_>,
         mut participants: Participants,
     ) -> Result<Enable, OpenError> {
-        let local = participants.local_mut()?;
-        let port = definite(local.pop_port()?)?;
-        let key = (port, local_host(local)?);
-        self.table.takers.bind(key, upper.receiver.clone())?;
-        Ok(enable_of(key))
+        let (port, host) = pop_offer(&mut participants)?;
+        let offer = offer(port, host);
+        self.table.offers.bind(offer, upper.receiver.clone())?;
+        Ok(Enable(offer))
     }
 
-    fn open_disable(&self, _: &Kernel, _: &ProtocolRef, enable: Enable) {
-        self.table.takers.unbind(&key_of(enable));
+    fn open_disable(&self, _: &Kernel, _: &ProtocolRef, Enable(offer): Enable) {
+        self.table.offers.unbind(&offer);
     }
 
     #[inline]
@@ -179,7 +173,7 @@ impl Protocol for Tcp {
         if let Some(question) = ask.get::<ListMaps>() {
             let maps = &mut question.maps;
             maps.push(("active", self.table.sessions.stats()));
-            maps.push(("passive", self.table.takers.stats()));
+            maps.push(("passive", self.table.offers.stats()));
             maps.push(("pending", self.table.pending.stats()));
             maps.push(("origins", self.table.origins.stats()));
             return Answer::Answered;
@@ -249,18 +243,18 @@ impl Tcp {
         this: &ProtocolRef,
         upper: Upper<'_>,
         lower: &SessionRef,
-        (local, peer): (Wild<u16>, u16),
+        (local, peer): (u16, u16),
         settings: Rc<Settings>,
     ) -> Result<SessionRef, OpenError> {
         let sessions = &self.table.sessions;
         let origin = self.table.origins.of(cx, lower);
         let hosts = self.hosts(cx, &origin, lower);
         let local = match local {
-            Wild::Is(port) => port,
-            Wild::Any => {
+            port @ 1.. => port,
+            0 => {
                 let host = origin.local.map_or(ANY_HOST, u32::from);
                 let old = |port| sessions.get(&key(lower, ports(port, peer)));
-                let may_open = |port| is_free(&self.table.takers, port, host);
+                let may_open = |port| is_free(&self.table.offers, (port, host), |_| false);
                 let is_over = |old| can_be_replaced(cx, &old).is_some();
                 let tries = Cell::new(0);
                 // Where nearly all are in use, some only wait for late segments.

@@ -16,9 +16,9 @@ use xk_core::kernel::Timer;
 use xk_core::object::{Burst, Closing, Outgoing, PushError, Refused, SessionId};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, Time, reason};
 use xk_kit::control::{
-    KeepWhole, MaxPacket, MyPort, NetworkError, NetworkErrorKind, OptPacket, PeerPort, PeerProved,
+    KeepWhole, MaxPacket, NetworkError, NetworkErrorKind, OptPacket, PeerProved,
 };
-use xk_kit::net::ports::Origin;
+use xk_kit::net::ports::{self, Origin};
 use xk_kit::net::stream::{
     StreamAbort, StreamConsumed, StreamEvent, StreamNotice, StreamSet, StreamShutdown, StreamSpace,
     StreamUse,
@@ -523,10 +523,8 @@ impl Session for TcpSession {
                 self.link.lower,
                 self.connection.borrow().describe()
             );
-        } else if let Some(question) = ask.get::<MyPort>() {
-            question.port = ends.local;
-        } else if let Some(question) = ask.get::<PeerPort>() {
-            question.port = ends.peer;
+        } else if ports::answer(ask, (ends.local, None), Some((ends.peer, None))) {
+            return Answer::Answered;
         } else if ask.get::<PeerProved>().is_some() {
             if !self.connection.borrow().state().is_synchronized() {
                 return Answer::Unknown;

@@ -8,10 +8,11 @@ use alloc::rc::Rc;
 use core::cell::RefCell;
 use core::time::Duration;
 use xk_core::graph::Params;
+use xk_core::map::Map;
 use xk_core::object::SessionTable;
 use xk_core::{Kernel, ProtocolRef, SessionRef};
 use xk_kit::answers::Allowance;
-use xk_kit::net::ports::{Origins, Takers};
+use xk_kit::net::ports::Origins;
 use xk_kit::net::stream::StreamUse;
 use xk_kit::net::talkers::{PARAMETER, SOURCES_MAX, Talkers};
 
@@ -112,7 +113,8 @@ const UNFIT_RATE: u64 = 1000;
 /// What protocol and sessions share.
 pub(crate) struct Table {
     pub(crate) sessions: SessionTable<Key>,
-    pub(crate) takers: Takers<ProtocolRef>,
+    /// The protocols that listen, by [`offer`](xk_kit::net::ports::offer).
+    pub(crate) offers: Map<u64, ProtocolRef>,
     /// Those who have sent a SYN and nothing more.
     pub(crate) pending: Pending,
     /// What stands for notes when there is no room for more.
@@ -140,7 +142,7 @@ impl Table {
             sessions: SessionTable::new(secret, limits.sessions_max)
                 .with_passive_max(limits.passive_max)
                 .with_rank(|cx, session| session.ask(cx, StreamUse::default())?.rank),
-            takers: Takers::new(secret, limits.enables_max),
+            offers: Map::new(secret, limits.enables_max),
             pending: Pending::new(secret, limits.pending_max),
             cookies: Cookies::default(),
             origins: Origins::new(secret),
@@ -165,7 +167,7 @@ impl Table {
     /// Lets go of everything; for the protocol's `stop`.
     pub(crate) fn clear(&self) {
         self.sessions.clear();
-        self.takers.clear();
+        self.offers.clear();
         self.pending.clear();
         self.origins.clear();
         self.talkers.clear();

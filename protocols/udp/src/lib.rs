@@ -29,8 +29,8 @@
 //!
 //! An unconnected session receives from everybody who has no session of his own; each message
 //! carries its sender as the attribute `peer`. It sends each message to the peer in that attribute,
-//! without one to the broadcast or group that it was opened to, and keeps the lower sessions of the
-//! last 64 hosts.
+//! without one to the broadcast or group that it was opened to, and keeps what it needs for the
+//! last 64 peers.
 //!
 //! Checksums are verified whenever the sender computed one. Octets behind the length field's end
 //! are cut off. A datagram for a port that nobody takes is refused with its header in front, so

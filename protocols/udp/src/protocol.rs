@@ -2,53 +2,40 @@
 //! its hosts.
 
 use crate::unconnected::Unconnected;
-use crate::wire::{HEADER_LEN, Header, Template, length_of, ports_of};
+use crate::wire::{CHECKSUM_AT, HEADER_LEN, Header, Template};
 use alloc::string::String;
 use core::cell::Cell;
 use core::net::Ipv4Addr;
-use core::num::NonZeroU16;
 use xk_core::control::ListMaps;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{OpenError, PushError, Refused};
-use xk_core::participant::{AddressError, Wild};
-use xk_core::reason::{self, Class, Reason};
-use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participant, Participants, ProtocolRef, SessionRef, Upper,
-};
-use xk_kit::Checksum;
+use xk_core::reason::{self, Reason};
+use xk_core::{Answer, Ask, Kernel, Message, Part, Participants, ProtocolRef, SessionRef, Upper};
 use xk_kit::control::{
-    IsMany, MaxPacket, MinPacket, MyHost, MyPort, NetworkError, NetworkErrorKind, PeerPort,
-    ServesPort,
+    IsMany, MaxPacket, MinPacket, MyHost, NetworkError, NetworkErrorKind, ServesPort,
 };
 use xk_kit::layer::{Arrival, Bounds, Conversation, Layer, Layered, Receiver, Unsent};
 use xk_kit::net::attribute::Peer;
 use xk_kit::net::checksum::LONG;
-use xk_kit::net::ports::{ANY_HOST, Origins, definite, ephemeral, is_everybody, local_host};
-use xk_kit::net::talkers::{PARAMETER, SOURCES_MAX, Talkers};
-use xk_kit::wire::offload::{Offloads, TransportChecksum};
+use xk_kit::net::ports::{self, Origins};
+use xk_kit::net::talkers::Talkers;
+use xk_kit::wire::offload::{self, Offloads, TransportChecksum};
 
-/// No protocol of the peer takes this port, as the network said before.
-pub(crate) static UNREACHABLE: Reason = Reason::new("unreachable", Class::Bad);
-/// The peer sent from port zero: it wants no reply.
-pub(crate) static NO_REPLY: Reason = Reason::new("no reply wanted", Class::Bad);
-
-/// Where in a datagram the checksum is.
-const CHECKSUM_AT: u16 = 6;
 /// Offers that a layer takes unless the graph says otherwise.
 const OFFERS_MAX: usize = 16_384;
 
 /// One instance of the layer.
 pub struct Udp {
     /// Whether datagrams are sent with a checksum.
-    pub(crate) checksum: bool,
-    pub(crate) origins: Origins,
+    checksum: bool,
+    origins: Origins,
     /// The peers whose datagrams were dropped.
     talkers: Talkers,
 }
 
 /// The protocol object.
 pub(crate) type Ports = Layered<Udp, HEADER_LEN>;
-type Connected = Conversation<Udp, HEADER_LEN>;
+pub(crate) type Connected = Conversation<Udp, HEADER_LEN>;
 
 /// What a conversation keeps.
 pub struct State {
@@ -80,9 +67,8 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         ..Bounds::sessions(params.number("sessions_max", 65_536))
     };
     let checksum = params.get("checksum").is_none() || params.flag("checksum");
-    let sources = params.number(PARAMETER.name, SOURCES_MAX);
     let lower = build.lower(0)?;
-    build.add(layered(build.cx, lower, bounds, (checksum, sources)))
+    build.add(layered(build.cx, lower, bounds, checksum, Talkers::read(params)))
 }
 
 /// Adds one to a kernel, for programs that compose without a graph file.
@@ -94,7 +80,7 @@ pub fn add(
     checksum: bool,
 ) -> ProtocolRef {
     let bounds = Bounds { offers: OFFERS_MAX, ..Bounds::sessions(sessions_max) };
-    let layer = layered(cx, lower, bounds, (checksum, SOURCES_MAX));
+    let layer = layered(cx, lower, bounds, checksum, Talkers::default());
     cx.add_protocol(crate::ENTRY.kind, name, layer)
 }
 
@@ -102,16 +88,16 @@ fn layered(
     cx: &Kernel,
     lower: ProtocolRef,
     bounds: Bounds,
-    (checksum, sources): (bool, usize),
+    checksum: bool,
+    talkers: Talkers,
 ) -> Ports {
     let secret = cx.secret();
-    let udp = Udp { checksum, origins: Origins::new(secret), talkers: Talkers::new(sources) };
-    Layered::new(secret, lower, bounds, udp)
+    Layered::new(secret, lower, bounds, Udp { checksum, origins: Origins::new(secret), talkers })
 }
 
-/// The number of an offer for a local port and host; [`ANY_HOST`] for any.
-pub(crate) fn offer_of(port: u16, host: u32) -> u64 {
-    u64::from(port) << 32 | u64::from(host)
+/// The key of a conversation: the peer's port in the upper half, ours in the lower.
+pub(crate) fn key_of(local: u16, peer: u16) -> u32 {
+    u32::from(peer) << 16 | u32::from(local)
 }
 
 /// A key's two ports: ours, the peer's.
@@ -119,56 +105,49 @@ fn ports_in(key: u32) -> (u16, u16) {
     (key as u16, (key >> 16) as u16)
 }
 
+/// Opens a session below. Nothing is sent from a broadcast or a group (RFC 1122, section 3.2.1.3).
+pub(crate) fn open_below(
+    all: &Ports,
+    cx: &Kernel,
+    this: &ProtocolRef,
+    mut ends: Participants,
+) -> Result<SessionRef, OpenError> {
+    let local = ends.local_mut()?;
+    if let Some(Part::Host(many)) = local.top()
+        && IsMany::ask(cx, &all.lower, Some(*many))
+    {
+        *local = Part::Any.into();
+    }
+    all.lower.open(cx, Upper::new(this), ends)
+}
+
 /// The header for any payload.
-pub(crate) fn header_of(template: &Template, payload: &Message) -> [u8; HEADER_LEN] {
-    let sum = template.sum_sent(payload.len());
-    template.header(payload.len(), sum.map(|sum| with_payload(sum, payload, 0)))
+fn header_of(template: &Template, payload: &Message) -> Header {
+    let mut sum = template.sum_sent(payload.len());
+    if let Some(sum) = &mut sum {
+        offload::add_behind(sum, payload, 0);
+    }
+    template.header(payload.len(), sum)
 }
 
-/// True if the checksum of a datagram is right or absent, its payload behind `front` octets.
-fn is_intact(
+/// Cuts a datagram, its payload behind `front` octets, to its length; its checksum is to be right,
+/// absent or known to be right.
+fn examine(
     template: &Template,
-    header: &[u8; HEADER_LEN],
-    message: &Message,
+    header: Header,
+    message: &mut Message,
     front: usize,
-) -> bool {
-    let sum = template.sum_received(header, message.len() - front);
-    sum.is_none_or(|sum| with_payload(sum, message, front).is_valid())
-}
-
-/// A sum with the octets of a message behind the first `front`.
-fn with_payload(mut sum: Checksum, message: &Message, mut front: usize) -> Checksum {
-    if let Some(payload) = message.single_slice().and_then(|octets| octets.get(front..)) {
-        sum.add(payload);
-        return sum;
+) -> Result<(), &'static Reason> {
+    let payload = header.payload(message.len() - front).ok_or(&reason::BAD_LENGTH)?;
+    message.truncate(front + payload);
+    if message.has_attributes() && message.attribute::<TransportChecksum>().is_some() {
+        return Ok(());
     }
-    for slice in message.slices() {
-        let skipped = front.min(slice.octets.len());
-        front -= skipped;
-        sum.add(&slice.octets[skipped..]);
-    }
-    sum
-}
-
-/// The receiver of what comes to this port and host, which may be a broadcast or a group.
-fn receiver(all: &Ports, port: u16, host: Option<Ipv4Addr>) -> Option<Receiver> {
-    let at = |host| all.offers.get(&offer_of(port, host));
-    host.and_then(|host| at(host.into())).or_else(|| at(ANY_HOST))
-}
-
-/// True if what comes to this port is taken by `upper` alone, or not at all.
-fn may_use(all: &Ports, port: u16, host: u32, upper: &ProtocolRef) -> bool {
-    let at = |host| all.offers.get(&offer_of(port, host));
-    [ANY_HOST, host].into_iter().filter_map(at).all(|receiver| match receiver {
-        Receiver::Protocol(other) => other == *upper,
-        Receiver::Session(session) => session.head().upper() == upper.id(),
-    })
-}
-
-/// True if this port is offered to no one.
-pub(crate) fn is_free(all: &Ports, port: u16, host: u32) -> bool {
-    let is_taken = |host| all.offers.contains(&offer_of(port, host));
-    !is_taken(ANY_HOST) && !is_taken(host)
+    let is_intact = template.sum_received(header).is_none_or(|mut sum| {
+        offload::add_behind(&mut sum, message, front);
+        sum.is_valid()
+    });
+    if is_intact { Ok(()) } else { Err(&reason::BAD_CHECKSUM) }
 }
 
 impl Layer<HEADER_LEN> for Udp {
@@ -180,26 +159,6 @@ impl Layer<HEADER_LEN> for Udp {
     const NO_RECEIVER: &'static Reason = &reason::NO_PORT;
     const OCTETS_MAX: usize = u16::MAX as usize - HEADER_LEN;
 
-    fn key(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        _: Upper<'_>,
-        ends: &mut Participants,
-    ) -> Result<u32, OpenError> {
-        let local = match ends.local_mut()?.pop_port()? {
-            Wild::Is(0) => return Err(AddressError::OutOfRange.into()),
-            Wild::Is(port) => port,
-            Wild::Any => 0,
-        };
-        let peer = definite(ends.peer_mut()?.pop_port()?)?;
-        let host = ends.local_mut()?;
-        if host.is_empty() {
-            host.push(Part::Any);
-        }
-        Ok(u32::from(peer) << 16 | u32::from(local))
-    }
-
     fn offer(
         &self,
         _: &Kernel,
@@ -207,18 +166,17 @@ impl Layer<HEADER_LEN> for Udp {
         _: Upper<'_>,
         ends: &mut Participants,
     ) -> Result<u64, OpenError> {
-        let local = ends.local_mut()?;
-        let port = definite(local.pop_port()?)?;
-        Ok(offer_of(port, local_host(local)?))
+        let (port, host) = ports::pop_offer(ends)?;
+        Ok(ports::offer(port, host))
     }
 
     #[inline(always)]
     fn key_of(header: &[u8; HEADER_LEN]) -> u32 {
-        ports_of(header)
+        Header::parse(header).ports()
     }
 
     fn offer_for(key: u32) -> u64 {
-        offer_of(ports_in(key).0, ANY_HOST)
+        ports::offer(ports_in(key).0, ports::ANY_HOST)
     }
 
     fn begin(&self, cx: &Kernel, lower: &SessionRef, key: u32) -> State {
@@ -250,7 +208,7 @@ impl Layer<HEADER_LEN> for Udp {
         if let Some(sum) = &mut sum {
             sum.add(payload);
         }
-        Some(template.header(octets, sum))
+        Some(template.header(octets, sum).octets())
     }
 
     fn examine_sent(
@@ -269,15 +227,18 @@ impl Layer<HEADER_LEN> for Udp {
             }
             Sends::Unreachable => {
                 sends.set(Sends::Freely);
-                return Err((PushError::Unreachable, &UNREACHABLE));
+                return Err((PushError::Unreachable, &ports::UNREACHABLE));
             }
-            Sends::NoPeer => return Err((PushError::NotSupported, &NO_REPLY)),
+            Sends::NoPeer => return Err((PushError::NotSupported, &ports::NO_REPLY)),
         }
-        let left = match *leaves_sums && octets >= LONG {
-            true => leave_sum(template, message),
-            false => None,
-        };
-        Ok(left.unwrap_or_else(|| header_of(template, message)))
+        if *leaves_sums
+            && octets >= LONG
+            && let Some(header) = template.partial_header(octets)
+            && TransportChecksum::leave(message, HEADER_LEN, CHECKSUM_AT)
+        {
+            return Ok(header.octets());
+        }
+        Ok(header_of(template, message).octets())
     }
 
     #[inline(always)]
@@ -291,15 +252,16 @@ impl Layer<HEADER_LEN> for Udp {
         let Some(octets) = message.single_slice() else {
             return false;
         };
+        let header = Header::parse(header);
         let payload = octets.get(front + HEADER_LEN..).unwrap_or_default();
         // A single message has nothing in front: what is summed by a call is for `examine`.
-        if length_of(header) != payload.len() + HEADER_LEN
+        if header.length() != payload.len() + HEADER_LEN
             || message.has_attributes()
             || front == 0 && payload.len() >= LONG
         {
             return false;
         }
-        match own.state.template.sum_received(header, payload.len()) {
+        match own.state.template.sum_received(header) {
             None => true,
             Some(mut sum) => {
                 sum.add(payload);
@@ -314,15 +276,9 @@ impl Layer<HEADER_LEN> for Udp {
         header: &[u8; HEADER_LEN],
         message: &mut Message,
     ) -> Result<(), &'static Reason> {
-        let payload = length_of(header).checked_sub(HEADER_LEN);
-        let payload = payload.filter(|octets| *octets <= message.len());
-        message.truncate(payload.ok_or(&reason::BAD_LENGTH)?);
-        let is_verified =
-            message.has_attributes() && message.remove_attribute::<TransportChecksum>().is_some();
-        match is_verified || is_intact(&own.state.template, header, message, 0) {
-            true => Ok(()),
-            false => Err(&reason::BAD_CHECKSUM),
-        }
+        examine(&own.state.template, Header::parse(header), message, 0)?;
+        message.remove_attribute::<TransportChecksum>();
+        Ok(())
     }
 
     fn describe(&self, own: &Connected) -> String {
@@ -338,23 +294,13 @@ impl Layer<HEADER_LEN> for Udp {
         mut ends: Participants,
     ) -> Result<SessionRef, OpenError> {
         let from = (this, upper.receiver);
-        if is_everybody(ends.peer_mut()?) {
-            let local = ends.local_mut()?;
-            let port = match local.pop_port()? {
-                Wild::Is(0) => return Err(AddressError::OutOfRange.into()),
-                port => port,
-            };
-            return Unconnected::open(all, cx, from, (port, local_host(local)?), None);
+        let (local, peer) = ports::pop_ports(&mut ends)?;
+        if peer == 0 {
+            let host = ports::local_host(ends.local_mut()?)?;
+            return Unconnected::open(all, cx, from, (local, host), None);
         }
-        let key = all.layer.key(cx, this, upper, &mut ends)?;
-        if let Some(Part::Host(many)) = ends.local_mut()?.top()
-            && IsMany::ask(cx, &all.lower, Some(*many))
-        {
-            // Nothing is sent from there (RFC 1122, section 3.2.1.3).
-            *ends.local_mut()? = Participant::of(Part::Any);
-        }
-        let lower = all.lower.open(cx, Upper::new(this), ends)?;
-        let opened = all.layer.open_through(all, cx, from, &lower, key);
+        let lower = open_below(all, cx, this, ends)?;
+        let opened = all.layer.open_through(all, cx, from, &lower, (local, peer));
         opened.inspect_err(|_| lower.close(cx))
     }
 
@@ -365,27 +311,26 @@ impl Layer<HEADER_LEN> for Udp {
         octets: &[u8; HEADER_LEN],
         mut message: Message,
     ) -> Result<(), Refused> {
-        let length = length_of(octets);
-        if length < HEADER_LEN || length > message.len() {
-            return all.refuse(at, Some(octets), message, &reason::BAD_LENGTH);
-        }
-        message.truncate(length);
-        let Ok(header) = Header::parse(octets) else {
-            return all.refuse(at, Some(octets), message, &reason::MALFORMED);
-        };
-        let origin = all.layer.origins.of(at.cx, at.lower);
-        let key = ports_of(octets);
+        let header = Header::parse(octets);
+        let (origin, key) = (all.layer.origins.of(at.cx, at.lower), header.ports());
         let template = Template::new(ports_in(key), origin.pseudo, true);
-        let is_verified = message.attribute::<TransportChecksum>().is_some();
-        if !is_verified && !is_intact(&template, octets, &message, HEADER_LEN) {
-            return all.refuse(at, Some(octets), message, &reason::BAD_CHECKSUM);
+        let examined = match examine(&template, header, &mut message, HEADER_LEN) {
+            Ok(()) if header.dst() == 0 => Err(&reason::MALFORMED),
+            examined => examined,
+        };
+        if let Err(why) = examined {
+            return all.refuse(at, Some(octets), message, why);
         }
-        match receiver(all, header.dst.get(), origin.destination_of(&message)) {
+        match ports::receiver(&all.offers, header.dst(), origin.destination_of(&message)) {
             Some(Receiver::Protocol(upper)) => all.accept(at, &upper, key, message),
             Some(Receiver::Session(session)) => {
-                let port = header.src.map_or(0, NonZeroU16::get);
-                let peer = origin.peer.map(|host| Peer { host, port });
-                Unconnected::pop_from(at.cx, &session, peer, message)
+                message.remove_attribute::<TransportChecksum>();
+                let peer = origin.peer.map(|host| Peer { host, port: header.src() });
+                match peer.map(|peer| message.set_attribute(peer)) {
+                    None => Err(session.refuse(at.cx, message, &reason::NOT_SUPPORTED)),
+                    Some(Ok(())) => session.pop(at.cx, message),
+                    Some(Err(_)) => Err(session.refuse(at.cx, message, &ports::ATTRIBUTES_FULL)),
+                }
             }
             None if origin.is_for_many(&message) => {
                 // The sender of a broadcast is not told (RFC 1122, section 3.2.2).
@@ -414,16 +359,15 @@ impl Layer<HEADER_LEN> for Udp {
 
     fn session_control(own: &Connected, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         let (local, peer) = ports_in(own.key);
-        if let Some(question) = ask.get::<MyPort>() {
-            question.port = local;
-        } else if let Some(question) = ask.get::<PeerPort>() {
-            question.port = peer;
-        } else if let Some(question) = ask.get::<MaxPacket>() {
+        if ports::answer(ask, (local, None), Some((peer, None))) {
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<MaxPacket>() {
             question.octets = own.octets_max as u32;
         } else if let Some(question) = ask.get::<ServesPort>() {
             let host = own.lower.ask(cx, MyHost { host: Ipv4Addr::UNSPECIFIED });
             let host = host.map(|q| q.host);
-            let found = receiver(&own.all, question.port, host);
+            let found = ports::receiver(&own.all.offers, question.port, host);
             question.served = matches!(found, Some(Receiver::Protocol(_)));
         } else if let Some(question) = ask.get::<MinPacket>() {
             question.octets = 0;
@@ -434,7 +378,7 @@ impl Layer<HEADER_LEN> for Udp {
     }
 
     fn dropped(&self, at: Arrival<'_>, header: Option<&[u8; HEADER_LEN]>, why: &'static Reason) {
-        let port = header.map_or(0, |header| (ports_of(header) >> 16) as u16);
+        let port = header.map_or(0, |header| Header::parse(header).src());
         self.talkers.blame(at.cx, at.lower, port, why);
     }
 
@@ -442,16 +386,6 @@ impl Layer<HEADER_LEN> for Udp {
         self.talkers.clear();
         self.origins.clear();
     }
-}
-
-/// The header for a payload whose sum a layer below completes; `None` if it is to be summed here.
-#[inline(never)]
-fn leave_sum(template: &Template, message: &mut Message) -> Option<[u8; HEADER_LEN]> {
-    let payload = message.len();
-    let header = template.partial_header(payload)?;
-    let partial =
-        TransportChecksum::Partial { segment: (payload + HEADER_LEN) as u32, field: CHECKSUM_AT };
-    message.set_attribute(partial).is_ok().then_some(header)
 }
 
 impl Udp {
@@ -463,15 +397,15 @@ impl Udp {
         cx: &Kernel,
         (this, upper): (&ProtocolRef, &ProtocolRef),
         lower: &SessionRef,
-        key: u32,
+        (local, peer): (u16, u16),
     ) -> Result<SessionRef, OpenError> {
         let origin = self.origins.of(cx, lower);
-        let host = origin.local.map_or(ANY_HOST, u32::from);
-        let (local, peer) = ports_in(key);
-        let may_use = |port| may_use(all, port, host, upper);
+        let host = origin.local.map_or(ports::ANY_HOST, u32::from);
+        let may_use = |port| {
+            port == 0 || ports::is_free(&all.offers, (port, host), |taken| taken.is_of(upper))
+        };
         if let Some(many) = origin.peer.filter(|_| IsMany::ask(cx, &all.lower, origin.peer)) {
-            let local = if local == 0 { Wild::Any } else { Wild::Is(local) };
-            if matches!(local, Wild::Is(port) if !may_use(port)) {
+            if !may_use(local) {
                 return Err(OpenError::InUse);
             }
             let to = Peer { host: many, port: peer };
@@ -480,16 +414,15 @@ impl Udp {
             lower.close(cx);
             return Ok(opened);
         }
-        let with = |local: u16| u32::from(peer) << 16 | u32::from(local);
-        let is_bound = |port| all.find(lower, with(port)).is_some();
+        let is_bound = |port| all.find(lower, key_of(port, peer)).is_some();
+        let is_free =
+            |port| ports::is_free(&all.offers, (port, host), |_| false) && !is_bound(port);
         let port = match local {
-            0 => ephemeral(cx, |port| is_free(all, port, host) && !is_bound(port))?,
-            port => port,
+            0 => ports::ephemeral(cx, is_free)?,
+            port if is_bound(port) || may_use(port) => port,
+            _ => return Err(OpenError::InUse),
         };
-        if !is_bound(port) && !may_use(port) {
-            return Err(OpenError::InUse);
-        }
-        all.open_on(cx, this, upper, lower, with(port))
+        all.open_on(cx, this, upper, lower, key_of(port, peer))
     }
 }
 
@@ -507,13 +440,9 @@ fn network_error(all: &Ports, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>
     }
     let [a, b, c, d, ..] = error.start;
     let (local, peer) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
-    let connected = all.find(&lower, u32::from(peer) << 16 | u32::from(local));
-    let found = connected.or_else(|| {
+    let found = all.find(&lower, key_of(local, peer)).or_else(|| {
         let host = all.layer.origins.of(cx, &lower).local;
-        match receiver(all, local, host) {
-            Some(Receiver::Session(session)) => Some(session),
-            _ => None,
-        }
+        ports::receiver(&all.offers, local, host)?.session()
     });
     let Some(session) = found else {
         return Answer::Unknown;

@@ -9,34 +9,34 @@ use std::time::Duration;
 
 use xk_core::control::{ListMaps, ListSessions};
 use xk_core::graph::{Build, BuildError, Look, Params};
+use xk_core::map::Map;
 use xk_core::object::{Enable, OpenError, SessionTable};
-use xk_core::participant::{AddressError, Wild};
-use xk_core::reason::{self, Class};
+use xk_core::participant::AddressError;
+use xk_core::reason;
 use xk_core::wire::{Sleeper, Wire};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason,
+    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
     SessionRef, Time, Upper,
 };
-use xk_kit::control::{IsMany, MaxPacket, MyHost, NetworkError};
+use xk_kit::control::{IsMany, MaxPacket, MyHost, NetworkError, NetworkErrorKind};
+use xk_kit::layer::Receiver;
 use xk_kit::net::attribute::{LinkCast, Peer};
-use xk_kit::net::ports::{Takers, definite, enable_of, is_everybody, key_of, local_host, taker};
+use xk_kit::net::ports;
 
 use super::ports::{Port, Ports};
-use super::session::{Connected, PAYLOAD_MAX, Unconnected, peer_of, unreachable_port};
+use super::session::{Connected, PAYLOAD_MAX, Unconnected};
 use crate::address::Notes;
-use crate::batch_unsafe::{Arrival, Receiver};
+use crate::batch_unsafe::{self, Arrival};
 use crate::error::environment;
 use crate::inbox::{self, Take};
 use crate::socket::{Complaint, Setup, Socket, meaning, way_to};
 
 /// How many enables and unconnected sessions there may be.
-const TAKERS_MAX: usize = 16_384;
+const OFFERS_MAX: usize = 16_384;
 /// The MTU that is taken for granted until the way is known: Ethernet's.
 const MTU: usize = 1500;
 /// The port of a host that it is asked about, where any will do: that of discard (RFC 863).
 const PORT_ASKED: u16 = 9;
-/// A message that has no room for one more attribute.
-static ATTRIBUTES_FULL: Reason = Reason::new("attributes full", Class::Exhausted);
 
 /// What a message is demultiplexed by: our host and port, the peer's.
 pub(crate) type Key = u128;
@@ -47,18 +47,11 @@ pub(crate) fn key(port: u16, local: Ipv4Addr, peer: SocketAddrV4) -> Key {
     u128::from(hosts) << 32 | u128::from(ports)
 }
 
-#[derive(Clone)]
-pub(crate) enum Taker {
-    /// Gets a session for each peer.
-    Enabled(ProtocolRef, Rc<Port>),
-    /// Takes from every peer.
-    Unconnected(SessionRef),
-}
-
 /// What protocol and sessions share.
 pub(crate) struct Table {
     pub(crate) sessions: SessionTable<Key>,
-    pub(crate) takers: Takers<Taker>,
+    /// What takes messages from new peers, by [`ports::offer`], and the socket that it has.
+    pub(crate) offers: Map<u64, (Receiver, Rc<Port>)>,
     pub(crate) ports: Ports,
     /// Whether the system may fragment.
     pub(crate) fragment: bool,
@@ -75,7 +68,7 @@ struct Taken {
 /// One instance.
 struct HostUdp {
     table: Rc<Table>,
-    receiver: RefCell<Receiver>,
+    receiver: RefCell<batch_unsafe::Receiver>,
     /// Shared by all shepherds: if one blocks in a delivery, the next goes on.
     arrivals: RefCell<VecDeque<Taken>>,
     complaints: RefCell<Vec<(u16, Complaint)>>,
@@ -123,13 +116,13 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let secret = build.cx.secret();
     let table = Table {
         sessions: SessionTable::new(secret, build.params.number("sessions_max", 65_536)),
-        takers: Takers::new(secret, TAKERS_MAX),
+        offers: Map::new(secret, OFFERS_MAX),
         ports,
         fragment: setup.fragment,
     };
     build.add(HostUdp {
         table: Rc::new(table),
-        receiver: RefCell::new(Receiver::new()),
+        receiver: RefCell::new(batch_unsafe::Receiver::new()),
         arrivals: RefCell::default(),
         complaints: RefCell::default(),
         rests: Cell::new(false),
@@ -144,19 +137,13 @@ impl Protocol for HostUdp {
         upper: Upper<'_>,
         mut participants: Participants,
     ) -> Result<SessionRef, OpenError> {
-        let local = participants.local_mut()?;
-        let port = match local.pop_port()? {
-            Wild::Is(0) => return Err(AddressError::OutOfRange.into()),
-            Wild::Is(port) => port,
-            Wild::Any => 0,
-        };
-        let host = self.ours(local_host(local)?.into())?;
-        let peer = participants.peer_mut()?;
-        if is_everybody(peer) {
+        let (port, peer_port) = ports::pop_ports(&mut participants)?;
+        let host = self.ours(ports::local_host(participants.local_mut()?)?.into())?;
+        if peer_port == 0 {
             return self.open_unconnected(cx, this, upper, (port, host), None);
         }
-        let peer_port = definite(peer.pop_port()?)?;
-        let peer = SocketAddrV4::new(peer.pop_host()?.definite()?, peer_port);
+        let peer = participants.peer_mut()?.pop_host()?.definite()?;
+        let peer = SocketAddrV4::new(peer, peer_port);
         self.open_connected(cx, this, upper, (port, host), peer)
     }
 
@@ -167,23 +154,18 @@ impl Protocol for HostUdp {
         upper: Upper<'_>,
         mut participants: Participants,
     ) -> Result<Enable, OpenError> {
-        let local = participants.local_mut()?;
-        let number = definite(local.pop_port()?)?;
-        let host = self.ours(local_host(local)?.into())?;
+        let (number, host) = ports::pop_offer(&mut participants)?;
+        let offer = ports::offer(number, self.ours(host.into())?.into());
         let port = self.table.ports.hold(number)?;
-        let key = (number, u32::from(host));
-        let taker = Taker::Enabled(upper.receiver.clone(), Rc::clone(&port));
-        self.table
-            .takers
-            .bind(key, taker)
-            .inspect_err(|_| self.table.ports.release(&port, Some(this)))?;
-        Ok(enable_of(key))
+        let receiver = Receiver::Protocol(upper.receiver.clone());
+        let bound = self.table.offers.bind(offer, (receiver, Rc::clone(&port)));
+        bound.inspect_err(|_| self.table.ports.release(&port, Some(this)))?;
+        Ok(Enable(offer))
     }
 
-    fn open_disable(&self, _: &Kernel, this: &ProtocolRef, enable: Enable) {
-        let key = key_of(enable);
-        if let Some(Taker::Enabled(_, port)) = self.table.takers.get(&key) {
-            self.table.takers.unbind(&key);
+    fn open_disable(&self, _: &Kernel, this: &ProtocolRef, Enable(offer): Enable) {
+        if let Some((Receiver::Protocol(_), port)) = self.table.offers.get(&offer) {
+            self.table.offers.unbind(&offer);
             self.table.ports.release(&port, Some(this));
         }
     }
@@ -194,7 +176,7 @@ impl Protocol for HostUdp {
             self.list_sessions(question);
         } else if let Some(question) = ask.get::<ListMaps>() {
             question.maps.push(("active", table.sessions.stats()));
-            question.maps.push(("passive", table.takers.stats()));
+            question.maps.push(("passive", table.offers.stats()));
         } else if let Some(q) = ask.get::<MaxPacket>() {
             q.octets = PAYLOAD_MAX as u32;
         } else if let Some(q) = ask.get::<IsMany>() {
@@ -213,7 +195,7 @@ impl Protocol for HostUdp {
         // Last words, such as a farewell to peers, still go out.
         self.table.ports.flush(this);
         self.table.sessions.clear();
-        self.table.takers.clear();
+        self.table.offers.clear();
         self.table.ports.clear();
         self.receiver.borrow_mut().release();
         drop((self.arrivals.take(), self.complaints.take()));
@@ -280,16 +262,6 @@ impl HostUdp {
         }
     }
 
-    /// True if nobody but `upper` takes what comes to this port.
-    fn may_use(&self, port: u16, host: Ipv4Addr, upper: &ProtocolRef) -> bool {
-        let hosts = [0, u32::from(host)];
-        hosts.iter().all(|host| match self.table.takers.get(&(port, *host)) {
-            None => true,
-            Some(Taker::Enabled(other, _)) => other == *upper,
-            Some(Taker::Unconnected(session)) => session.head().upper() == upper.id(),
-        })
-    }
-
     fn open_connected(
         &self,
         cx: &Kernel,
@@ -304,16 +276,14 @@ impl HostUdp {
         let (IpAddr::V4(local), mtu) = (way.local, way.mtu) else {
             return Err(OpenError::NoRoute);
         };
-        if number != 0
-            && let Some(session) = table.sessions.get(&key(number, local, peer))
-        {
-            if session.head().upper() != upper.receiver.id() {
-                return Err(OpenError::InUse);
+        if number != 0 {
+            let found = table.sessions.found(&key(number, local, peer), upper.receiver)?;
+            if let Some(session) = found {
+                return Ok(session);
             }
-            session.hold();
-            return Ok(session);
         }
-        if !self.may_use(number, local, upper.receiver) {
+        let is_own = |taken: &(Receiver, _)| taken.0.is_of(upper.receiver);
+        if !ports::is_free(&table.offers, (number, local.into()), is_own) {
             return Err(OpenError::InUse);
         }
         if way.is_to_many {
@@ -322,12 +292,7 @@ impl HostUdp {
         let port = table.ports.hold(number)?;
         let key = key(port.number, local, peer);
         let body = self.session(upper.receiver, port, (local, peer), mtu);
-        let session = cx.new_session(this, upper.receiver, body);
-        if table.sessions.bind(cx, key, session.clone()).is_err() {
-            session.abort(cx);
-            return Err(OpenError::Full);
-        }
-        Ok(session)
+        table.sessions.open(cx, this, upper.receiver, key, body)
     }
 
     fn session(
@@ -357,28 +322,27 @@ impl HostUdp {
         (number, host): (u16, Ipv4Addr),
         to: Option<SocketAddrV4>,
     ) -> Result<SessionRef, OpenError> {
-        let key = (number, u32::from(host));
-        if let Some(Taker::Unconnected(session)) = self.table.takers.get(&key) {
-            if session.head().upper() != upper.receiver.id() || peer_of(cx, &session) != to {
+        let offer = |port| ports::offer(port, host.into());
+        if let Some((Receiver::Session(session), _)) = self.table.offers.get(&offer(number)) {
+            let is_same = |own: &Unconnected| own.to == to && own.upper == *upper.receiver;
+            if !session.body().is_some_and(is_same) {
                 return Err(OpenError::InUse);
             }
             session.hold();
             return Ok(session);
         }
         let port = self.table.ports.hold(number)?;
-        let key = (port.number, u32::from(host));
         let body = Unconnected {
             table: Rc::clone(&self.table),
-            port,
+            port: Rc::clone(&port),
             upper: upper.receiver.clone(),
             local: host,
             to,
         };
         let session = cx.new_session(this, upper.receiver, body);
-        self.table
-            .takers
-            .bind(key, Taker::Unconnected(session.clone()))
-            .inspect_err(|_| session.abort(cx))?;
+        let receiver = Receiver::Session(session.clone());
+        let bound = self.table.offers.bind(offer(port.number), (receiver, port));
+        bound.inspect_err(|_| session.abort(cx))?;
         Ok(session)
     }
 
@@ -445,21 +409,21 @@ impl HostUdp {
         if let Some(to) = notes.destination.filter(|to| *to != local) {
             let cast = if to.is_multicast() { LinkCast::Multicast } else { LinkCast::Broadcast };
             if message.set_attribute(cast).is_err() {
-                return this.discard(message, &ATTRIBUTES_FULL);
+                return this.discard(message, &ports::ATTRIBUTES_FULL);
             }
         }
         if let Some(session) = self.table.sessions.get(&key(port.number, local, from)) {
             return drop(session.pop(cx, message));
         }
-        match taker(&self.table.takers, port.number, Some(local)) {
-            Some(Taker::Unconnected(session)) => {
+        match ports::receiver(&self.table.offers, port.number, Some(local)) {
+            Some((Receiver::Session(session), _)) => {
                 let peer = Peer { host: *from.ip(), port: from.port() };
                 match message.set_attribute(peer) {
                     Ok(()) => drop(session.pop(cx, message)),
-                    Err(_) => this.discard(message, &ATTRIBUTES_FULL),
+                    Err(_) => this.discard(message, &ports::ATTRIBUTES_FULL),
                 }
             }
-            Some(Taker::Enabled(upper, _)) => {
+            Some((Receiver::Protocol(upper), _)) => {
                 self.deliver_first(cx, this, &upper, port.number, (local, from), message);
             }
             None => this.discard(message, &reason::NO_PORT),
@@ -501,8 +465,8 @@ impl HostUdp {
 
     fn list_sessions(&self, question: &mut ListSessions) {
         question.add(&self.table.sessions);
-        self.table.takers.for_each(|_, taker| {
-            if let Taker::Unconnected(session) = taker {
+        self.table.offers.for_each(|_, (receiver, _)| {
+            if let Receiver::Session(session) = receiver {
                 question.push(session);
             }
         });
@@ -517,12 +481,15 @@ impl HostUdp {
         let own = self.table.ports.host;
         let local = complaint.local.unwrap_or(own);
         let connected = self.table.sessions.get(&key(port, local, to));
-        let found = connected.or_else(|| match taker(&self.table.takers, port, Some(local)) {
-            Some(Taker::Unconnected(session)) => Some(session),
-            _ => None,
-        });
-        let Some(session) = found else { return };
-        unreachable_port(cx, &session, kind);
+        let unconnected = || ports::receiver(&self.table.offers, port, Some(local))?.0.session();
+        let Some(session) = connected.or_else(unconnected) else { return };
+        // A session that has no holder has no one to tell: it would only lose a message.
+        if kind == NetworkErrorKind::PortUnreachable
+            && session.head().opens() > 0
+            && let Some(own) = session.body::<Connected>()
+        {
+            own.unreachable.set(true);
+        }
         let reporter = match complaint.reported.offender {
             Some(IpAddr::V4(host)) if host != *to.ip() => Some(host),
             _ => None,

@@ -1,47 +1,28 @@
 //! Sessions: with one peer, and with everybody.
 
+use core::any::Any;
 use core::cell::Cell;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::rc::Rc;
 
-use xk_core::control::{Describe, Question};
+use xk_core::control::Describe;
 use xk_core::object::{Closing, PushError, Refused};
-use xk_core::reason::{self, Class};
-use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Reason, Session, SessionRef};
-use xk_kit::control::{
-    MaxPacket, MyHost, MyPort, NetworkErrorKind, OptPacket, PeerHost, PeerPort, PeerProved,
-    ServesPort,
-};
+use xk_core::reason;
+use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
+use xk_kit::control::{MaxPacket, OptPacket, PeerProved, ServesPort};
+use xk_kit::layer::Receiver;
 use xk_kit::net::attribute::Peer;
-use xk_kit::net::ports::taker;
+use xk_kit::net::ports;
 
 use super::ports::Port;
-use super::protocol::{Table, Taker, key};
+use super::protocol::{Table, key};
 use crate::outbox::{Outgoing, in_few_slices};
 use crate::socket::{DEVICE_FULL, UNREACHABLE};
 
-/// The peer sent from port zero: it wants no reply.
-static NO_REPLY: Reason = Reason::new("no reply wanted", Class::Bad);
-/// A message to send that names no peer.
-static NO_PEER: Reason = Reason::new("no peer", Class::Bad);
 /// Octets of the longest payload: an IPv4 packet's less both headers (RFC 791, RFC 768).
 pub(crate) const PAYLOAD_MAX: usize = 65_507;
 /// Octets of both headers.
 pub(crate) const HEADERS_OCTETS: usize = 28;
-
-/// Put to a session by its protocol: the peer's port is unreachable, tell the next push.
-pub(crate) struct PortUnreachable;
-
-impl Question for PortUnreachable {
-    const NAME: &'static str = "host-udp-port-unreachable";
-}
-
-/// Notes what the network said about `session`.
-pub(crate) fn unreachable_port(cx: &Kernel, session: &SessionRef, kind: NetworkErrorKind) {
-    if kind == NetworkErrorKind::PortUnreachable {
-        let _ = session.ask(cx, PortUnreachable);
-    }
-}
 
 /// The host that a datagram is to come from, where the socket leaves that open.
 fn source(table: &Table, local: Ipv4Addr) -> Option<Ipv4Addr> {
@@ -101,13 +82,17 @@ impl Connected {
 }
 
 impl Session for Connected {
+    fn any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+
     fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
         if self.unreachable.replace(false) {
             this.discard(cx, message, &UNREACHABLE);
             return Err(PushError::Unreachable);
         }
         if self.peer.port() == 0 {
-            this.discard(cx, message, &NO_REPLY);
+            this.discard(cx, message, &ports::NO_REPLY);
             return Err(PushError::NotSupported);
         }
         let way = (source(&self.table, self.local), self.peer);
@@ -120,34 +105,27 @@ impl Session for Connected {
         self.upper.demux(cx, this, message)
     }
 
-    fn control(&self, _: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+    fn control(&self, _: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(q) = ask.get::<Describe>() {
             let local = SocketAddrV4::new(self.local, self.port.number);
             q.text = format!("{local} with {}", self.peer);
-        } else if let Some(q) = ask.get::<MyPort>() {
-            q.port = self.port.number;
-        } else if let Some(q) = ask.get::<MyHost>() {
-            q.host = self.local;
-        } else if let Some(q) = ask.get::<PeerPort>() {
-            q.port = self.peer.port();
-        } else if let Some(q) = ask.get::<PeerHost>() {
-            q.host = *self.peer.ip();
+        } else if ports::answer(
+            ask,
+            (self.port.number, Some(self.local)),
+            Some((self.peer.port(), Some(*self.peer.ip()))),
+        ) {
+            return Answer::Answered;
         } else if let Some(q) = ask.get::<MaxPacket>() {
             q.octets = self.payload_max() as u32;
         } else if let Some(q) = ask.get::<OptPacket>() {
             q.octets = self.unfragmented() as u32;
         } else if let Some(q) = ask.get::<ServesPort>() {
-            let taker = taker(&self.table.takers, q.port, Some(self.local));
-            q.served = matches!(taker, Some(Taker::Enabled(..)));
+            let found = ports::receiver(&self.table.offers, q.port, Some(self.local));
+            q.served = matches!(found, Some((Receiver::Protocol(_), _)));
         } else if ask.get::<PeerProved>().is_some() {
             // The system lets nothing in from outside that says it comes from there.
             if !self.peer.ip().is_loopback() {
                 return Answer::Unknown;
-            }
-        } else if ask.get::<PortUnreachable>().is_some() {
-            // A session that nobody holds has nobody to tell: it would only lose a message.
-            if this.head().opens() > 0 {
-                self.unreachable.set(true);
             }
         } else {
             return Answer::Unknown;
@@ -176,20 +154,16 @@ pub(crate) struct Unconnected {
     pub(crate) to: Option<SocketAddrV4>,
 }
 
-/// Where a session sends what names no peer.
-pub(crate) fn peer_of(cx: &Kernel, session: &SessionRef) -> Option<SocketAddrV4> {
-    let host = Ipv4Addr::UNSPECIFIED;
-    let host = session.ask(cx, PeerHost { host })?.host;
-    let port = session.ask(cx, PeerPort::default())?.port;
-    Some(SocketAddrV4::new(host, port))
-}
-
 impl Session for Unconnected {
+    fn any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+
     fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
         let peer = message.remove_attribute::<Peer>();
         let named = peer.map(|peer| SocketAddrV4::new(peer.host, peer.port));
         let Some(to) = named.or(self.to).filter(|to| to.port() != 0) else {
-            this.discard(cx, message, &NO_PEER);
+            this.discard(cx, message, &ports::NO_PEER);
             return Err(PushError::NotSupported);
         };
         let way = (source(&self.table, self.local), to);
@@ -201,20 +175,17 @@ impl Session for Unconnected {
     }
 
     fn control(&self, _: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        let host = (!self.local.is_unspecified()).then_some(self.local);
+        let to = self.to.map(|to| (to.port(), Some(*to.ip())));
+        if ports::answer(ask, (self.port.number, host), to) {
+            return Answer::Answered;
+        }
         if let Some(q) = ask.get::<Describe>() {
             let local = SocketAddrV4::new(self.local, self.port.number);
             q.text = match self.to {
                 Some(to) => format!("{local} with {to}"),
                 None => format!("{local} with everybody"),
             };
-        } else if let Some(q) = ask.get::<MyPort>() {
-            q.port = self.port.number;
-        } else if let Some(q) = ask.get::<MyHost>().filter(|_| !self.local.is_unspecified()) {
-            q.host = self.local;
-        } else if let (Some(q), Some(to)) = (ask.get::<PeerPort>(), self.to) {
-            q.port = to.port();
-        } else if let (Some(q), Some(to)) = (ask.get::<PeerHost>(), self.to) {
-            q.host = *to.ip();
         } else if let Some(q) = ask.get::<MaxPacket>() {
             q.octets = PAYLOAD_MAX as u32;
         } else {
@@ -224,11 +195,11 @@ impl Session for Unconnected {
     }
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
-        let key = (self.port.number, u32::from(self.local));
-        if let Some(Taker::Unconnected(session)) = self.table.takers.get(&key)
+        let offer = ports::offer(self.port.number, self.local.into());
+        if let Some((Receiver::Session(session), _)) = self.table.offers.get(&offer)
             && session == *this
         {
-            self.table.takers.unbind(&key);
+            self.table.offers.unbind(&offer);
         }
         self.table.ports.release(&self.port, this.protocol(cx).as_ref());
         Closing::Done
