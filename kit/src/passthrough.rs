@@ -342,12 +342,9 @@ impl<F: Filter> Protocol for PassThrough<F> {
             lower.close(cx);
             return Err(OpenError::InUse);
         }
+        // Held, the session holds the lower one itself.
         session.hold();
-        // The lower one was opened once more; one hold on it is enough, and one that a message made
-        // takes that itself.
-        if session.head().is_passive() || joint.holds.replace(true) {
-            lower.close(cx);
-        }
+        lower.close(cx);
         Ok(session)
     }
 
@@ -504,10 +501,15 @@ impl<F: Filter> Session for PassSession<F> {
 
     fn close(&self, cx: &Kernel, _: &SessionRef) -> Closing {
         let lower = &self.joint.lower;
-        if self.joint.holds.replace(false) {
+        let is_over = if self.joint.holds.replace(false) {
             lower.close(cx);
-        }
-        if lower.head().is_closed() {
+            lower.head().is_closed()
+        } else {
+            // The hold that the session took itself goes with it, and may be the last.
+            let head = lower.head();
+            head.is_closed() || !head.is_passive() && head.opens() == 1
+        };
+        if is_over {
             let gone = self.shared.table.borrow_mut().remove(lower);
             drop(gone);
             return Closing::Done;
