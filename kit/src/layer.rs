@@ -437,20 +437,12 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
         lower: &SessionRef,
         key: L::Key,
     ) -> Result<SessionRef, OpenError> {
-        if let Some(session) = self.sessions.found(&(lower.id().0, key), upper)? {
-            // Held, the session holds the lower one itself.
-            lower.close(cx);
-            return Ok(session);
-        }
-        let session = cx.new_session(this, upper, self.conversation(cx, upper, lower, key));
-        let place = (lower.id().0, key);
-        let bound = self.sessions.bind(cx, place, session.clone());
-        // Marked closed without closing the lower one: that is the caller's again.
-        bound.map_err(|_| {
-            session.retire(cx);
-            OpenError::Full
-        })?;
-        Ok(session)
+        // Its hold is that of the session, which gives it back if there is no room for that.
+        lower.hold();
+        let body = self.conversation(cx, upper, lower, key);
+        let opened = self.sessions.open(cx, this, upper, (lower.id().0, key), body)?;
+        lower.close(cx);
+        Ok(opened)
     }
 
     /// Makes the session of a conversation that a message begins, and passes the message up

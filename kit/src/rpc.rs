@@ -9,3 +9,4 @@ pub mod kept;
 pub mod onc;
 pub mod saved;
 pub mod serve;
+pub mod server;

@@ -48,6 +48,13 @@ use crate::wire::Wire;
 pub struct Enable(pub u64);
 
 /// A protocol object: creates sessions, demultiplexes messages.
+///
+/// # What may block
+/// [`start`](Self::start), [`open`](Self::open), [`open_enable`](Self::open_enable),
+/// [`control`](Self::control), and a session's [`push`](Session::push), [`call`](Session::call) and
+/// [`control`](Session::control) may suspend the shepherd; other messages are carried meanwhile.
+/// So no borrow is held over one of them on another object, and what was looked up before is looked
+/// up again after it: [`SessionTable::open`] and [`SessionTable::accept`] do that for sessions.
 pub trait Protocol {
     /// Called once, bottom-up, when the whole graph is built: the place to `open_enable` below.
     ///

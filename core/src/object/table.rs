@@ -238,7 +238,8 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
     }
 
     /// The session with this body that a message begins, and that `upper` agrees to; `ends` are the
-    /// participants for its [`open_done`](crate::Protocol::open_done).
+    /// participants for its [`open_done`](crate::Protocol::open_done). If another message has made
+    /// the session while the body was, it is that.
     ///
     /// # Errors
     /// Why there is none: [`reason::TABLE_FULL`], or what `upper` says.
@@ -252,6 +253,10 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         ends: impl FnOnce() -> Participants,
     ) -> Result<SessionRef, &'static Reason> {
         let session = cx.new_passive_session(this, upper, body);
+        if let Some(found) = self.get(&key) {
+            session.retire(cx);
+            return Ok(found);
+        }
         self.bind(cx, key, session.clone()).inspect_err(|_| session.retire(cx))?;
         if let Err(unwanted) = upper.open_done(cx, &session, ends()) {
             // One whose `close` would leave it bound as an idle one goes too.

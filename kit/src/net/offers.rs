@@ -32,19 +32,31 @@ impl Offers {
         this: &ProtocolRef,
         local: &Participant,
     ) -> Result<(), OpenError> {
-        let is_same = |offer: &&mut Offer| offer.local == *local;
-        if let Some(offer) = self.0.borrow_mut().iter_mut().find(is_same) {
-            offer.count += 1;
+        if self.is_made_again(local) {
             return Ok(());
         }
         if self.0.borrow().len() >= OFFERS_MAX {
             return Err(OpenError::Full);
         }
-        // No borrow is held: whoever is below may ask back.
+        // No borrow is held: the layer below may ask back, and may block.
         let participants = Participants::local(local.clone());
-        let below = lower.open_enable(cx, Upper::new(this), participants)?;
-        self.0.borrow_mut().push(Offer { local: local.clone(), below, count: 1 });
+        let below = lower.open_enable(cx, Upper::new(this), participants);
+        if self.is_made_again(local) {
+            // Another protocol above was faster.
+            if let Ok(below) = below {
+                lower.open_disable(cx, below);
+            }
+            return Ok(());
+        }
+        self.0.borrow_mut().push(Offer { local: local.clone(), below: below?, count: 1 });
         Ok(())
+    }
+
+    /// Counts an enable that there is once more.
+    fn is_made_again(&self, local: &Participant) -> bool {
+        let mut list = self.0.borrow_mut();
+        let offer = list.iter_mut().find(|offer| offer.local == *local);
+        offer.map(|offer| offer.count += 1).is_some()
     }
 
     /// Takes one of them back; with the last of a participant its enable on `lower` goes.

@@ -2,9 +2,7 @@
 
 use crate::codes::code_of;
 use crate::session::client::ClientSession;
-use crate::session::server::{
-    CHALLENGED, HeardThrough, ServerSession, answer_without_session, busy,
-};
+use crate::session::server::{CHALLENGED, ServerSession, answer_without_session, busy};
 use crate::session::state::{State, forget_others, sweep};
 use crate::session::{LATE, less_header};
 use crate::table::{
@@ -121,20 +119,22 @@ impl Channel {
         Err(OpenError::Full)
     }
 
-    /// A client's session on a lower one, whose hold it takes over.
+    /// A client's session on a lower one, whose hold it takes over; an error leaves it the
+    /// caller's. Nothing of this blocks: a channel that is free when it is chosen is so when it is
+    /// bound.
     fn open_on(
         &self,
         cx: &Kernel,
-        this: &ProtocolRef,
-        upper: &ProtocolRef,
+        (this, upper): (&ProtocolRef, &ProtocolRef),
         (peer, number, channel): (u32, u32, Option<u16>),
-        lower: &SessionRef,
+        (lower, path): (&SessionRef, Path),
     ) -> Result<SessionRef, OpenError> {
+        let sessions = &self.table.sessions;
         let (channel, sequence) = match channel {
             None => self.choose(peer, number)?,
             Some(channel) => {
                 let key = (peer, number, u32::from(channel));
-                if let Some(session) = self.table.sessions.found(&key, upper)? {
+                if let Some(session) = sessions.found(&key, upper)? {
                     // Held, the session holds the lower one itself.
                     lower.close(cx);
                     return Ok(session);
@@ -144,16 +144,12 @@ impl Channel {
             }
         };
         let key = (peer, number, u32::from(channel));
-        let body = ClientSession::new(cx, &self.table, key, lower.clone(), sequence);
-        let session = cx.new_session(this, upper, body);
-        match self.table.sessions.bind(cx, key, session.clone()) {
-            Ok(()) => Ok(session),
-            // Marked closed without closing the lower one: that is the caller's again.
-            Err(_) => {
-                session.retire(cx);
-                Err(OpenError::Full)
-            }
-        }
+        // Its hold is that of the session, which gives it back if there is no room for that.
+        lower.hold();
+        let body = ClientSession::new(&self.table, key, (lower.clone(), path), sequence);
+        let opened = sessions.open(cx, this, upper, key, body)?;
+        lower.close(cx);
+        Ok(opened)
     }
 
     /// Takes any packet.
@@ -175,9 +171,10 @@ impl Channel {
         let Some(session) = self.table.sessions.get(&key) else {
             return self.demux_first(cx, this, lower, (key, octets), message);
         };
-        if self.table.last_lower.replace(lower.id().0) != lower.id().0 && key.2 & SERVER_SIDE != 0 {
-            let lower = lower.clone();
-            let _ = session.ask(cx, HeardThrough { lower });
+        if self.table.last_lower.replace(lower.id().0) != lower.id().0
+            && let Some(server) = session.body::<ServerSession>()
+        {
+            server.move_to(cx, lower);
         }
         session.pop(cx, message)
     }
@@ -249,22 +246,17 @@ impl Channel {
     ) -> Result<SessionRef, &'static xk_core::Reason> {
         let state = Rc::new(State::new(key, header.boot, header.error));
         let body = ServerSession::new(cx, &self.table, (this, upper), &state, lower);
-        let session = cx.new_passive_session(this, upper, body);
-        if let Err(full) = self.table.sessions.bind(cx, key, session.clone()) {
-            // It holds nothing below yet.
-            session.retire(cx);
-            return Err(full);
-        }
-        self.table.enter(&session, &state);
-        let mut peer = Participant::new();
-        if key.0 & NO_HOST != NO_HOST {
-            peer.push(Part::Host(core::net::Ipv4Addr::from(key.0)));
-        }
-        peer.push(Part::Number(CHANNEL, u64::from(header.channel)));
-        if let Err(unwanted) = upper.open_done(cx, &session, Participants::pair(Part::Any, peer)) {
-            self.table.sessions.unbind(&key);
-            session.abort(cx);
-            return Err(unwanted);
+        let ends = || {
+            let mut peer = Participant::new();
+            if key.0 & NO_HOST != NO_HOST {
+                peer.push(Part::Host(core::net::Ipv4Addr::from(key.0)));
+            }
+            peer.push(Part::Number(CHANNEL, u64::from(header.channel)));
+            Participants::pair(Part::Any, peer)
+        };
+        let session = self.table.sessions.accept(cx, this, upper, key, body, ends)?;
+        if session.body::<ServerSession>().is_some_and(|server| server.is_of(&state)) {
+            self.table.enter(&session, &state);
         }
         Ok(session)
     }
@@ -329,11 +321,9 @@ impl Protocol for Channel {
         }
         let lower = self.lower.open(cx, Upper::new(this), participants)?;
         let peer = name_peer(cx, &lower, host);
-        let opened = self.open_on(cx, this, upper.receiver, (peer, number, channel), &lower);
-        if opened.is_err() {
-            lower.close(cx);
-        }
-        opened
+        let (who, which) = ((this, upper.receiver), (peer, number, channel));
+        let opened = self.open_on(cx, who, which, (&lower, Path::of(cx, &lower)));
+        opened.inspect_err(|_| lower.close(cx))
     }
 
     fn open_enable(

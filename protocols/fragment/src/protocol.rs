@@ -139,17 +139,11 @@ impl Fragment {
             return Err(this.refuse(message, &reason::NO_PROTOCOL));
         };
         let body = self.session(cx, this, (&upper, number), lower.clone());
-        let session = cx.new_passive_session(this, &upper, body);
-        let key = (lower.id().0, number);
-        if let Err(full) = self.table.sessions.bind(cx, key, session.clone()) {
-            session.abort(cx);
-            return Err(this.refuse(message, full));
+        let (sessions, key) = (&self.table.sessions, (lower.id().0, number));
+        match sessions.accept(cx, this, &upper, key, body, Participants::default) {
+            Ok(session) => session.pop(cx, message),
+            Err(why) => Err(this.refuse(message, why)),
         }
-        if let Err(unwanted) = upper.open_done(cx, &session, Participants::default()) {
-            session.abort(cx);
-            return Err(this.refuse(message, unwanted));
-        }
-        session.pop(cx, message)
     }
 }
 
@@ -175,25 +169,8 @@ impl Protocol for Fragment {
         let number = upper.number_on(cx, this)?;
         let lower = self.lower.open(cx, Upper::new(this), participants)?;
         let key = (lower.id().0, number);
-        if let Some(session) = self.table.sessions.get(&key) {
-            if session.head().upper() != upper.receiver.id() {
-                lower.close(cx);
-                return Err(OpenError::InUse);
-            }
-            // Held, the session holds the lower one itself.
-            session.hold();
-            lower.close(cx);
-            return Ok(session);
-        }
         let body = self.session(cx, this, (upper.receiver, number), lower);
-        let session = cx.new_session(this, upper.receiver, body);
-        match self.table.sessions.bind(cx, key, session.clone()) {
-            Ok(()) => Ok(session),
-            Err(_) => {
-                session.close(cx);
-                Err(OpenError::Full)
-            }
-        }
+        self.table.sessions.open(cx, this, upper.receiver, key, body)
     }
 
     fn open_enable(

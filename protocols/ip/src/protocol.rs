@@ -202,23 +202,13 @@ impl Protocol for Ip {
         let local = participants.local_mut()?.pop_host()?;
         let (local, flags) = self.local_for(local, peer)?;
         let key = Key::new(local, peer, u16::from(number) | flags);
-        if let Some(session) = self.shared.sessions.get(&key) {
-            if session.head().upper() != upper.receiver.id() {
-                return Err(OpenError::InUse);
-            }
-            session.hold();
+        let sessions = &self.shared.sessions;
+        if let Some(session) = sessions.found(&key, upper.receiver)? {
             return Ok(session);
         }
         let body = IpSession::new(&self.shared, key, local, upper.receiver);
         body.resolve(cx, this)?;
-        let session = cx.new_session(this, upper.receiver, body);
-        match self.shared.sessions.bind(cx, key, session.clone()) {
-            Ok(()) => Ok(session),
-            Err(_) => {
-                session.close(cx);
-                Err(OpenError::Full)
-            }
-        }
+        sessions.open(cx, this, upper.receiver, key, body)
     }
 
     fn open_enable(

@@ -157,32 +157,19 @@ impl Mrpc {
     ) -> Result<SessionRef, OpenError> {
         let shared = &self.shared;
         let key = (lower.id().0, procedure, upper.receiver.id().0);
-        if let Some(session) = shared.sessions.get(&key) {
-            // It holds the lower one already.
-            lower.close(cx);
-            session.hold();
-            return Ok(session);
-        }
         let host = Ipv4Addr::UNSPECIFIED;
         let peer = lower.ask(cx, PeerHost { host }).map(|q| q.host);
         let own = shared.config.address;
         let own = own.or_else(|| lower.ask(cx, MyHost { host }).map(|q| q.host));
         if peer.is_some() && own.is_none() {
             // Servers could not tell us from others who do not know their address.
+            lower.close(cx);
             return Err(AddressError::Missing.into());
         }
         let hosts = (own.unwrap_or(host).to_bits(), peer.unwrap_or(host).to_bits());
         let suited = (Path::of(cx, shared, lower), timers(cx, shared, lower));
         let body = MrpcSession::new(shared, key, (lower, upper.receiver), hosts, suited);
-        let session = cx.new_session(this, upper.receiver, body);
-        match shared.sessions.bind(cx, key, session.clone()) {
-            Ok(()) => Ok(session),
-            // Marked closed without closing the lower one: that is the caller's again.
-            Err(_) => {
-                session.retire(cx);
-                Err(OpenError::Full)
-            }
-        }
+        shared.sessions.open(cx, this, upper.receiver, key, body)
     }
 }
 
@@ -212,11 +199,7 @@ impl Protocol for Mrpc {
             local.push(self.shared.config.address.map_or(Part::Any, Part::Host));
         }
         let lower = self.shared.lower.open(cx, Upper::new(this), participants)?;
-        let opened = self.open_on(cx, this, upper, &lower, procedure);
-        if opened.is_err() {
-            lower.close(cx);
-        }
-        opened
+        self.open_on(cx, this, upper, &lower, procedure)
     }
 
     fn open_enable(

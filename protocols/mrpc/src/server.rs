@@ -327,20 +327,20 @@ impl Shared {
         let key = (lower.id().0, procedure, PASSIVE);
         let suited = (process.path.get(), timers(cx, self, lower));
         let body = MrpcSession::new(self, key, (lower, &upper), hosts, suited);
-        let session = cx.new_passive_session(this, &upper, body);
-        if let Err(why) = self.sessions.bind(cx, key, session.clone()) {
-            session.retire(cx);
-            this.head().drops().count(why);
-            return Err(&call::BUSY);
-        }
         let part = |host| match host {
             0 => Participant::new(),
             host => Participant::of(Part::Host(Ipv4Addr::from_bits(host))),
         };
         let named = Part::Number(PROCEDURE, u64::from(procedure));
-        let participants = Participants::pair(part(hosts.0).with(named), part(hosts.1));
-        upper.open_done(cx, &session, participants).inspect_err(|_| session.abort(cx))?;
-        Ok(session)
+        let ends = || Participants::pair(part(hosts.0).with(named), part(hosts.1));
+        let accepted = self.sessions.accept(cx, this, &upper, key, body, ends);
+        accepted.map_err(|why| match *why == reason::TABLE_FULL {
+            true => {
+                this.head().drops().count(why);
+                &call::BUSY
+            }
+            false => why,
+        })
     }
 
     /// A call has been executed: its reply is kept and sent.

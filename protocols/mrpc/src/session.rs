@@ -253,7 +253,7 @@ impl Session for MrpcSession {
     }
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
-        self.shared.unbind(&self.key, this);
+        self.shared.sessions.release(&self.key, this);
         if !this.head().is_passive() {
             self.lower.close(cx);
         }

@@ -11,7 +11,7 @@ use core::net::Ipv4Addr;
 use xk_core::Secret;
 use xk_core::map::Map;
 use xk_core::object::SessionTable;
-use xk_core::{Kernel, Message, ProtocolRef, SessionRef};
+use xk_core::{Kernel, Message, ProtocolRef};
 use xk_kit::rpc::incarnation::{Clients, Servers};
 
 /// A session below, a procedure, and the protocol above that opened the session; [`PASSIVE`] if a
@@ -110,12 +110,6 @@ impl Shared {
     pub(crate) fn next_sequence(&self) -> u32 {
         self.sequence.set(self.sequence.get().wrapping_add(1));
         self.sequence.get()
-    }
-
-    /// Unbinds a session, if it is bound: one that found the table full is not, and another may
-    /// have its key.
-    pub(crate) fn unbind(&self, key: &Key, session: &SessionRef) {
-        self.sessions.release(key, session);
     }
 
     /// A line about both halves.

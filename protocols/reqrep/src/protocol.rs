@@ -3,24 +3,23 @@
 use crate::calls::Calls;
 use crate::dupcache::DupCache;
 use crate::gather::Gatherings;
-use crate::session::{Line, NO_CALL, NOT_A_SERVER, NobodyThere, may_add_octets};
+use crate::session::{Line, NO_CALL, NOT_A_SERVER, may_add_octets};
 use crate::wire::{HEADER_OCTETS, Header, Kind};
 use alloc::rc::Rc;
-use core::cell::{Cell, RefCell};
+use core::cell::Cell;
 use core::time::Duration;
 use xk_core::control::{ListMaps, ListSessions};
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{Enable, OpenError, Refused, SessionTable};
-use xk_core::participant::Participant;
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, SessionRef, Upper,
     reason,
 };
 use xk_kit::answers::Allowance;
 use xk_kit::control::{NetworkError, NetworkErrorKind};
-use xk_kit::net::offers::Offers;
 use xk_kit::net::ports::less_header;
 use xk_kit::net::stream::{CarriesRecords, StreamError, StreamEvent, StreamNotice, StreamSpace};
+use xk_kit::rpc::server::Server;
 
 /// How it waits, and its bounds.
 #[derive(Clone, Copy, Debug)]
@@ -87,18 +86,13 @@ pub(crate) struct Shared {
     pub(crate) unproved: Allowance,
     /// How many requests are being executed.
     pub(crate) executing: Cell<usize>,
-    /// Who serves.
-    pub(crate) server: RefCell<Option<ProtocolRef>>,
+    pub(crate) server: Server,
 }
 
 /// One instance of the layer.
 pub struct ReqRep {
     lower: ProtocolRef,
     shared: Rc<Shared>,
-    offers: Offers,
-    /// The participants that the protocol above has enabled, by the number of their enable.
-    enabled: RefCell<alloc::collections::BTreeMap<u64, Participant>>,
-    enables_made: Cell<u64>,
 }
 
 /// Builds it from its place in a graph.
@@ -143,16 +137,9 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> P
         dupcache,
         unproved: Allowance::new(settings.unproved_rate as u64, settings.unproved_burst as u64),
         executing: Cell::new(0),
-        server: RefCell::default(),
+        server: Server::default(),
     });
-    let body = ReqRep {
-        lower,
-        shared,
-        offers: Offers::default(),
-        enabled: RefCell::default(),
-        enables_made: Cell::new(0),
-    };
-    cx.add_protocol(crate::ENTRY.kind, name, body)
+    cx.add_protocol(crate::ENTRY.kind, name, ReqRep { lower, shared })
 }
 
 /// A stream without records keeps no message together.
@@ -190,27 +177,12 @@ impl Protocol for ReqRep {
         upper: Upper<'_>,
         mut participants: Participants,
     ) -> Result<Enable, OpenError> {
-        let server = self.shared.server.borrow().clone();
-        if server.is_some_and(|server| server != *upper.receiver) {
-            return Err(OpenError::InUse);
-        }
         let local = participants.local_mut()?;
-        self.offers.make(cx, &self.lower, this, local)?;
-        *self.shared.server.borrow_mut() = Some(upper.receiver.clone());
-        let number = self.enables_made.get();
-        self.enables_made.set(number + 1);
-        self.enabled.borrow_mut().insert(number, local.clone());
-        Ok(Enable(number))
+        self.shared.server.enable(cx, &self.lower, (this, upper.receiver), local)
     }
 
     fn open_disable(&self, cx: &Kernel, _: &ProtocolRef, enable: Enable) {
-        let gone = self.enabled.borrow_mut().remove(&enable.0);
-        if let Some(local) = gone {
-            self.offers.withdraw(cx, &self.lower, &local);
-        }
-        if self.enabled.borrow().is_empty() {
-            drop(self.shared.server.take());
-        }
+        self.shared.server.disable(cx, &self.lower, enable);
     }
 
     fn open_done(
@@ -275,9 +247,7 @@ impl Protocol for ReqRep {
         let shared = &self.shared;
         shared.sessions.clear();
         shared.gatherings.clear();
-        self.offers.clear();
-        self.enabled.borrow_mut().clear();
-        drop(shared.server.take());
+        shared.server.clear();
         if let Some(dupcache) = &shared.dupcache {
             dupcache.clear();
         }
@@ -308,7 +278,7 @@ impl ReqRep {
             Ok(Kind::Reply) => return Err(this.refuse(message, &NO_CALL)),
             Err(_) => return Err(this.refuse(message, &reason::MALFORMED)),
         }
-        let Some(upper) = self.shared.server.borrow().clone() else {
+        let Some(upper) = self.shared.server.upper() else {
             return Err(this.refuse(message, &NOT_A_SERVER));
         };
         let line = Line::new(cx, &self.shared, &upper, lower, None);
@@ -338,10 +308,10 @@ impl ReqRep {
         };
         let [a, b, c, d, ..] = error.start;
         let xid = (error.start_len >= 4).then(|| u32::from_be_bytes([a, b, c, d]));
-        match session.ask(cx, NobodyThere { xid }) {
-            Some(_) => Answer::Answered,
-            None => Answer::Unknown,
+        if let Some(line) = session.body::<Line>() {
+            line.nobody_there(cx, &session, xid);
         }
+        Answer::Answered
     }
 
     /// Something has happened to the stream below a session.

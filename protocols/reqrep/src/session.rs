@@ -6,6 +6,7 @@ use crate::dupcache::Known;
 use crate::protocol::Shared;
 use crate::wire::{HEADER_OCTETS, Header, Kind};
 use alloc::rc::Rc;
+use core::any::Any;
 use core::cell::Cell;
 use core::net::Ipv4Addr;
 use core::time::Duration;
@@ -13,7 +14,7 @@ use xk_core::control::Describe;
 use xk_core::object::{CallCause, CallError, Closing, PushError, Refused};
 use xk_core::reason::{self, Class, Reason};
 use xk_core::shepherd::WaitError;
-use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Question, Session, SessionRef};
+use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
 use xk_kit::answers::{self, UNPROVED, is_proved};
 use xk_kit::control::{IsMany, MinPacket, OptPacket, PeerHost, PeerPort};
 use xk_kit::net::ports::less_header;
@@ -29,16 +30,6 @@ pub static NOT_A_SERVER: Reason = Reason::new("not a server", Class::NotMine);
 pub static REPEATED: Reason = Reason::new("repeated request", Class::NotMine);
 /// As many calls wait as may.
 pub static TOO_MANY_CALLS: Reason = Reason::new("too many calls", Class::Exhausted);
-
-/// Asked of a session by its protocol, which the network has told that nobody takes what was sent.
-pub(crate) struct NobodyThere {
-    /// The number of the request that it says so of; `None` if that is not known: of all.
-    pub(crate) xid: Option<u32>,
-}
-
-impl Question for NobodyThere {
-    const NAME: &'static str = "reqrep-nobody-there";
-}
 
 /// One conversation.
 pub(crate) struct Line {
@@ -72,6 +63,13 @@ pub(crate) fn may_add_octets(cx: &Kernel, lower: &SessionRef) -> bool {
 }
 
 impl Line {
+    /// The network says that no protocol takes what was sent: the request with this number, or all
+    /// if that is not known.
+    pub(crate) fn nobody_there(&self, cx: &Kernel, this: &SessionRef, xid: Option<u32>) {
+        self.told.set(true);
+        self.shared.calls.refuse(cx, this.id(), xid);
+    }
+
     /// The header in front of a message of so many octets.
     #[inline]
     fn header(&self, xid: u32, kind: Kind, message_octets: usize) -> [u8; HEADER_OCTETS] {
@@ -255,7 +253,7 @@ impl Line {
         if self.is_to_many {
             return Err(this.refuse(cx, request, &NOT_A_SERVER));
         }
-        if !this.head().is_passive() && shared.server.borrow().as_ref() != Some(&self.upper) {
+        if !this.head().is_passive() && !shared.server.is(&self.upper) {
             return Err(this.refuse(cx, request, &NOT_A_SERVER));
         }
         if shared.executing.get() >= shared.settings.requests_max {
@@ -351,6 +349,10 @@ fn is_final(error: PushError) -> bool {
 }
 
 impl Session for Line {
+    fn any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+
     fn call(
         &self,
         cx: &Kernel,
@@ -427,11 +429,6 @@ impl Session for Line {
             let what = if this.head().is_passive() { "serves" } else { "calls" };
             let waiting = self.shared.calls.waiting() + self.shared.gatherings.len();
             question.text = alloc::format!("{what} on {:?}, {waiting} calls wait", self.lower);
-            return Answer::Answered;
-        }
-        if let Some(NobodyThere { xid }) = ask.get::<NobodyThere>() {
-            self.told.set(true);
-            self.shared.calls.refuse(cx, this.id(), *xid);
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<CancelCall>() {

@@ -1,6 +1,6 @@
 //! The protocol object: opens, enables, and finds the record stream that a connection belongs to.
 
-use crate::session::{Pipe, Role, Tell};
+use crate::session::{Pipe, Role};
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
@@ -11,12 +11,12 @@ use xk_core::graph::{Build, BuildError};
 use xk_core::map::Map;
 use xk_core::object::{Enable, OpenError, Refused, SessionTable};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason,
-    SessionRef, Time, Upper, reason,
+    Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Reason, SessionRef,
+    Time, Upper, reason,
 };
 use xk_kit::control::{MaxPacket, OptPacket};
-use xk_kit::net::offers::Offers;
 use xk_kit::net::stream::{StreamNotice, StreamSpace, StreamUse};
+use xk_kit::rpc::server::Server;
 
 /// Bounds.
 #[derive(Clone, Copy, Debug)]
@@ -63,11 +63,8 @@ impl Shared {
             return;
         }
         let holds = |session: SessionRef| {
-            let (octets, since) = (0, Time::ZERO);
-            match session.ask(cx, Tell::Holds { octets, since })? {
-                Tell::Holds { octets, since } if octets > 0 => Some((since, octets, session)),
-                _ => None,
-            }
+            let (octets, since) = session.body::<Pipe>()?.holds();
+            (octets > 0).then_some((since, octets, session))
         };
         let sessions = self.passive.sessions(usize::MAX).into_iter();
         let mut all: Vec<(Time, usize, SessionRef)> = sessions.filter_map(holds).collect();
@@ -78,7 +75,9 @@ impl Shared {
             if self.held.get() <= max / 4 * 3 {
                 return;
             }
-            let _ = session.ask(cx, Tell::HoldsMost);
+            if let Some(pipe) = session.body::<Pipe>() {
+                pipe.holds_most(cx, &session);
+            }
         }
     }
 }
@@ -86,10 +85,7 @@ impl Shared {
 /// One instance of the layer.
 pub struct RecordMarking {
     shared: Rc<Shared>,
-    offers: Offers,
-    server: RefCell<Option<ProtocolRef>>,
-    enabled: RefCell<BTreeMap<u64, Participant>>,
-    enables_made: Cell<u64>,
+    server: Server,
 }
 
 /// Builds it from its place in a graph.
@@ -129,13 +125,7 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> P
         opened: RefCell::default(),
         held: Cell::new(0),
     });
-    let body = RecordMarking {
-        shared,
-        offers: Offers::default(),
-        server: RefCell::default(),
-        enabled: RefCell::default(),
-        enables_made: Cell::new(0),
-    };
+    let body = RecordMarking { shared, server: Server::default() };
     cx.add_protocol(crate::ENTRY.kind, name, body)
 }
 
@@ -184,27 +174,12 @@ impl Protocol for RecordMarking {
         upper: Upper<'_>,
         mut participants: Participants,
     ) -> Result<Enable, OpenError> {
-        let server = self.server.borrow().clone();
-        if server.is_some_and(|server| server != *upper.receiver) {
-            return Err(OpenError::InUse);
-        }
         let local = participants.local_mut()?;
-        self.offers.make(cx, &self.shared.lower, this, local)?;
-        *self.server.borrow_mut() = Some(upper.receiver.clone());
-        let number = self.enables_made.get();
-        self.enables_made.set(number + 1);
-        self.enabled.borrow_mut().insert(number, local.clone());
-        Ok(Enable(number))
+        self.server.enable(cx, &self.shared.lower, (this, upper.receiver), local)
     }
 
     fn open_disable(&self, cx: &Kernel, _: &ProtocolRef, enable: Enable) {
-        let gone = self.enabled.borrow_mut().remove(&enable.0);
-        if let Some(local) = gone {
-            self.offers.withdraw(cx, &self.shared.lower, &local);
-        }
-        if self.enabled.borrow().is_empty() {
-            drop(self.server.take());
-        }
+        self.server.disable(cx, &self.shared.lower, enable);
     }
 
     /// A peer has connected.
@@ -215,7 +190,7 @@ impl Protocol for RecordMarking {
         lower: &SessionRef,
         participants: Participants,
     ) -> Result<(), &'static Reason> {
-        let upper = self.server.borrow().clone().ok_or(&reason::NO_PROTOCOL)?;
+        let upper = self.server.upper().ok_or(&reason::NO_PROTOCOL)?;
         if lower.ask(cx, StreamSpace::default()).is_none() {
             // Not a stream: messages are whole without marks.
             return Err(&reason::NOT_SUPPORTED);
@@ -224,8 +199,9 @@ impl Protocol for RecordMarking {
         let session = cx.new_passive_session(this, &upper, pipe);
         self.shared.passive.bind(cx, lower.id().0, session.clone())?;
         lower.hold();
-        let connection = lower.clone();
-        let _ = session.ask(cx, Tell::Connected { connection });
+        if let Some(pipe) = session.body::<Pipe>() {
+            pipe.connected(cx, lower);
+        }
         let done = upper.open_done(cx, &session, participants);
         if done.is_err() {
             self.shared.passive.unbind(&lower.id().0);
@@ -254,8 +230,10 @@ impl Protocol for RecordMarking {
                 return Answer::Unknown;
             }
             let event = notice.event;
-            if let Some(session) = self.session(&notice.session) {
-                let _ = session.ask(cx, Tell::Event { event });
+            if let Some(session) = self.session(&notice.session)
+                && let Some(pipe) = session.body::<Pipe>()
+            {
+                pipe.event(cx, &session, event);
             }
             return Answer::Answered;
         }
@@ -289,9 +267,7 @@ impl Protocol for RecordMarking {
         let opened = shared.opened.take();
         shared.passive.clear();
         shared.active.clear();
-        self.offers.clear();
-        self.enabled.borrow_mut().clear();
-        drop(self.server.take());
+        self.server.clear();
         drop(opened);
     }
 }

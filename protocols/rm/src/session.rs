@@ -8,8 +8,9 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::string::String;
+use core::any::Any;
 use core::cell::{Cell, RefCell};
-use xk_core::control::{Describe, Question};
+use xk_core::control::Describe;
 use xk_core::object::{Closing, OpenError, PushError, Refused};
 use xk_core::reason::{self, Class, Reason};
 use xk_core::{
@@ -41,33 +42,6 @@ pub(crate) enum Role {
     },
     /// The peer, once.
     Passive,
-}
-
-/// Told to a session by its protocol.
-pub(crate) enum Tell {
-    /// The peer has connected.
-    Connected {
-        /// The connection.
-        connection: SessionRef,
-    },
-    /// Something has happened to the connection.
-    Event {
-        /// What.
-        event: StreamEvent,
-    },
-    /// Asks what the connection holds.
-    Holds {
-        /// Out: octets.
-        octets: usize,
-        /// Out: when something of it got done last.
-        since: Time,
-    },
-    /// It holds as much as others or more, and there is too much.
-    HoldsMost,
-}
-
-impl Question for Tell {
-    const NAME: &'static str = "rm-tell";
 }
 
 /// Counts what was lost.
@@ -167,6 +141,23 @@ impl Pipe {
     }
 
     /// Takes a connection, which is held already.
+    /// The peer has connected.
+    pub(crate) fn connected(&self, cx: &Kernel, connection: &SessionRef) {
+        self.connected.set(true);
+        self.begin(cx, connection.clone());
+    }
+
+    /// Octets that the connection holds, and when something of it got done last.
+    pub(crate) fn holds(&self) -> (usize, Time) {
+        (self.counted.get(), self.since.get())
+    }
+
+    /// It holds as much as others or more, and there is too much.
+    pub(crate) fn holds_most(&self, cx: &Kernel, this: &SessionRef) {
+        count(cx, this, &HELD_MOST);
+        self.break_off(cx, this);
+    }
+
     fn begin(&self, cx: &Kernel, connection: SessionRef) {
         for setting in [StreamSetting::ManualWindow(true), StreamSetting::NoDelay(true)] {
             let taken = false;
@@ -303,7 +294,7 @@ impl Pipe {
         connection
     }
 
-    fn event(&self, cx: &Kernel, this: &SessionRef, event: StreamEvent) {
+    pub(crate) fn event(&self, cx: &Kernel, this: &SessionRef, event: StreamEvent) {
         match event {
             StreamEvent::Connected | StreamEvent::Writable => {
                 self.connected.set(true);
@@ -321,6 +312,10 @@ impl Pipe {
 }
 
 impl Session for Pipe {
+    fn any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+
     fn push(&self, cx: &Kernel, this: &SessionRef, mut record: Message) -> Result<(), PushError> {
         let settings = &self.shared.settings;
         if record.len() > settings.record_max {
@@ -372,26 +367,6 @@ impl Session for Pipe {
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(question) = ask.get::<MinPacket>() {
             question.octets = 0;
-            return Answer::Answered;
-        }
-        if let Some(tell) = ask.get::<Tell>() {
-            match tell {
-                Tell::Connected { connection } => {
-                    self.connected.set(true);
-                    self.begin(cx, connection.clone());
-                }
-                Tell::Event { event } => {
-                    let event = *event;
-                    self.event(cx, this, event);
-                }
-                Tell::Holds { octets, since } => {
-                    (*octets, *since) = (self.counted.get(), self.since.get());
-                }
-                Tell::HoldsMost => {
-                    count(cx, this, &HELD_MOST);
-                    self.break_off(cx, this);
-                }
-            }
             return Answer::Answered;
         }
         if ask.get::<StreamAbort>().is_some() {

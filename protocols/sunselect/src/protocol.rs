@@ -146,21 +146,52 @@ impl SunSelect {
         this: &ProtocolRef,
         participants: Participants,
     ) -> Result<Rc<Trunk>, OpenError> {
-        let ends = participants.to_string();
-        let known = self.shared.trunks.borrow().get(&ends).cloned();
-        let trunk = match known.filter(|trunk| !trunk.first().head().is_closed()) {
+        let trunk = match self.known(&participants.to_string()) {
             Some(trunk) => trunk,
-            None => {
-                let id = self.trunks_made.get();
-                self.trunks_made.set(id + 1);
-                let (lower, max) = (&self.shared.lower, self.settings.lines_max);
-                let trunk = Trunk::open(cx, this, lower, participants, (id, ends.clone()), max)?;
-                self.shared.trunks.borrow_mut().insert(ends, Rc::clone(&trunk));
-                trunk
-            }
+            None => self.open_trunk(cx, this, participants)?,
         };
         trunk.users.set(trunk.users.get() + 1);
         Ok(trunk)
+    }
+
+    fn known(&self, ends: &str) -> Option<Rc<Trunk>> {
+        let known = self.shared.trunks.borrow().get(ends).cloned();
+        known.filter(|trunk| !trunk.first().head().is_closed())
+    }
+
+    fn open_trunk(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        participants: Participants,
+    ) -> Result<Rc<Trunk>, OpenError> {
+        let ends = participants.to_string();
+        let id = self.trunks_made.get();
+        self.trunks_made.set(id + 1);
+        let (lower, max) = (&self.shared.lower, self.settings.lines_max);
+        let trunk = Trunk::open(cx, this, lower, participants, (id, ends.clone()), max)?;
+        if let Some(other) = self.known(&ends) {
+            // Opening blocked, and another call was faster.
+            trunk.close(cx);
+            return Ok(other);
+        }
+        self.shared.trunks.borrow_mut().insert(ends, Rc::clone(&trunk));
+        Ok(trunk)
+    }
+
+    /// A server of this flavor has one enable less; with the last it goes.
+    fn leave(&self, flavor: u32) {
+        let mut servers = self.servers.borrow_mut();
+        if let Some(at) = servers.iter().position(|server| server.flavor == flavor)
+            && let Some(server) = servers.get_mut(at)
+        {
+            server.enables -= 1;
+            if server.enables == 0 {
+                let gone = servers.swap_remove(at);
+                drop(servers);
+                drop(gone);
+            }
+        }
     }
 
     /// Who serves requests with credentials of this flavor, and whether he reads them.
@@ -272,12 +303,12 @@ impl Protocol for SunSelect {
         let local = participants.local_mut()?;
         // Which programs there are, the table above knows.
         Offered::pop(local)?;
+        let carries = carries(cx, upper);
         let other = self.server(flavor);
         if other.is_some_and(|(other, _)| other != *upper.receiver) {
             return Err(OpenError::InUse);
         }
-        self.offers.make(cx, &self.shared.lower, this, local)?;
-        let carries = carries(cx, upper);
+        // Before the layer below is told, which may block: a second protocol finds it in use.
         let mut servers = self.servers.borrow_mut();
         match servers.iter_mut().find(|server| server.flavor == flavor) {
             Some(server) => server.enables += 1,
@@ -285,6 +316,9 @@ impl Protocol for SunSelect {
                 servers.push(Server { flavor, upper: upper.receiver.clone(), carries, enables: 1 })
             }
         }
+        drop(servers);
+        let made = self.offers.make(cx, &self.shared.lower, this, local);
+        made.inspect_err(|_| self.leave(flavor))?;
         let number = self.enables_made.get();
         self.enables_made.set(number + 1);
         self.enabled.borrow_mut().insert(number, (flavor, local.clone()));
@@ -297,17 +331,7 @@ impl Protocol for SunSelect {
             return;
         };
         self.offers.withdraw(cx, &self.shared.lower, &local);
-        let mut servers = self.servers.borrow_mut();
-        if let Some(at) = servers.iter().position(|server| server.flavor == flavor)
-            && let Some(server) = servers.get_mut(at)
-        {
-            server.enables -= 1;
-            if server.enables == 0 {
-                let gone = servers.swap_remove(at);
-                drop(servers);
-                drop(gone);
-            }
-        }
+        self.leave(flavor);
     }
 
     #[inline]

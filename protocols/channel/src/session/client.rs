@@ -82,10 +82,9 @@ pub(crate) struct ClientSession {
 
 impl ClientSession {
     pub(crate) fn new(
-        cx: &Kernel,
         table: &Rc<Table>,
         key: Key,
-        lower: SessionRef,
+        (lower, path): (SessionRef, Path),
         sequence: u32,
     ) -> Self {
         let header = Header {
@@ -103,7 +102,7 @@ impl ClientSession {
             server: table.servers.of(key.0),
             table: Rc::clone(table),
             key,
-            path: Path::of(cx, &lower),
+            path,
             lower,
             template: header.emit(),
             sequence: Cell::new(sequence),

@@ -10,12 +10,13 @@ use crate::wire::{
     payload_of,
 };
 use alloc::rc::Rc;
+use core::any::Any;
 use core::cell::Cell;
 use core::time::Duration;
 use xk_core::control::Describe;
 use xk_core::object::{Closing, PushError, Refused, SessionSlot};
 use xk_core::reason::{self, Class, Reason};
-use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Question, Session, SessionRef};
+use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
 use xk_kit::control::PeerProved;
 use xk_kit::rpc::call::{BUSY, SYSTEM_ERROR};
 use xk_kit::rpc::incarnation::{Admission, TICKET};
@@ -41,16 +42,6 @@ static ABANDONED: Reason = Reason::new("abandoned call", Class::Bad);
 static IMPATIENT: Reason = Reason::new("too many abandoned calls", Class::Exhausted);
 /// A reply that nobody acknowledged.
 static UNACKNOWLEDGED: Reason = Reason::new("unacknowledged reply", Class::Bad);
-
-/// Put to a session by the sweep: look whether the client is still there.
-pub(crate) struct LookAfter {
-    /// Out: whether a reply is still kept.
-    pub(crate) keeps: bool,
-}
-
-impl Question for LookAfter {
-    const NAME: &'static str = "channel-look-after";
-}
 
 pub(crate) struct ServerSession {
     table: Rc<Table>,
@@ -96,6 +87,11 @@ impl ServerSession {
             path: Cell::new(Path::of(cx, lower)),
             template: header.emit(),
         }
+    }
+
+    /// Whether this is what is known of its channel.
+    pub(crate) fn is_of(&self, state: &Rc<State>) -> bool {
+        Rc::ptr_eq(&self.state, state)
     }
 
     #[inline(always)]
@@ -328,7 +324,7 @@ impl ServerSession {
 
     /// The sweep came by: asks a client that says nothing for its acknowledgement, and in the end
     /// gives up. True if a reply is kept.
-    fn look_after(&self, cx: &Kernel, this: &SessionRef) -> bool {
+    pub(crate) fn look_after(&self, cx: &Kernel, this: &SessionRef) -> bool {
         let state = &self.state;
         if state.phase.get() != Phase::Replied {
             return false;
@@ -469,7 +465,7 @@ impl ServerSession {
 
     /// The client was heard through another lower session than before: replies go there from now
     /// on.
-    fn move_to(&self, cx: &Kernel, lower: &SessionRef) {
+    pub(crate) fn move_to(&self, cx: &Kernel, lower: &SessionRef) {
         if self.lower.get().is_some_and(|before| before == *lower) {
             return;
         }
@@ -498,15 +494,6 @@ impl ServerSession {
             lower.ease(cx);
         }
     }
-}
-
-/// Put to a session by its protocol: the client is heard through this lower session.
-pub(crate) struct HeardThrough {
-    pub(crate) lower: SessionRef,
-}
-
-impl Question for HeardThrough {
-    const NAME: &'static str = "channel-heard-through";
 }
 
 /// What a host gets that is not told by a session.
@@ -538,6 +525,10 @@ pub(crate) fn busy() -> u16 {
 }
 
 impl Session for ServerSession {
+    fn any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+
     /// The header is still in front.
     #[inline]
     fn pop(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), Refused> {
@@ -560,13 +551,8 @@ impl Session for ServerSession {
         self.pop_other(cx, this, message)
     }
 
-    fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        if let Some(question) = ask.get::<LookAfter>() {
-            question.keeps = self.look_after(cx, this);
-        } else if let Some(question) = ask.get::<HeardThrough>() {
-            let lower = question.lower.clone();
-            self.move_to(cx, &lower);
-        } else if ask.get::<PeerProved>().is_some() {
+    fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        if ask.get::<PeerProved>().is_some() {
             // A request without our ticket makes no channel.
         } else if let Some(question) = ask.get::<Describe>() {
             question.text = alloc::format!(
@@ -594,7 +580,7 @@ impl Session for ServerSession {
             self.ease_lower(cx);
             return Closing::Idle;
         }
-        self.table.sessions.unbind(&self.state.key);
+        self.table.sessions.release(&self.state.key, this);
         self.table.leave(&self.state);
         self.free_reply(cx);
         if !self.state.is_fresh.get() {

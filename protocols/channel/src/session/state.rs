@@ -1,6 +1,6 @@
 //! What the server's side knows of a channel, and the walks through all of them.
 
-use super::server::LookAfter;
+use super::server::ServerSession;
 use crate::table::{Key, Table};
 use crate::wire::is_newer;
 use core::cell::{Cell, RefCell};
@@ -104,7 +104,8 @@ pub(crate) fn sweep(cx: &Kernel, table: &Table) -> bool {
     while let Some((session, state)) = table.state(place) {
         place += 1;
         if state.phase.get() == Phase::Replied {
-            keeps |= session.ask(cx, LookAfter { keeps: false }).is_some_and(|asked| asked.keeps);
+            let server = session.body::<ServerSession>();
+            keeps |= server.is_some_and(|server| server.look_after(cx, &session));
         }
     }
     keeps
