@@ -24,6 +24,11 @@
 //! | questions are answered as listed, others forwarded | [`control::answers`] |
 //! | a question from below goes up once, and ends if it comes back | [`control::goes_up_once`] |
 //! | what is for many is not for one | [`hosts::tells_one_from_many`] |
+//! | while layers below block, several opens make one session | [`blocking::opens_once`] |
+//! | so do several first messages | [`blocking::makes_one_session`] |
+//! | of several enables as many succeed as in turn | [`blocking::enables_once`] |
+//! | messages keep their order | [`blocking::keeps_order`] |
+//! | all is accounted for and given back | [`blocking::gives_back`] |
 //! | calls are for the rpc realm alone | [`rpc::takes_no_calls`] |
 //!
 //! Wires, which stand on nothing, have laws of their own: [`mod@wire`]. So have protocols of the
@@ -49,6 +54,7 @@
 //! ```
 
 mod allocator_unsafe;
+pub mod blocking;
 pub mod bursts;
 pub mod calls;
 pub mod control;
@@ -326,6 +332,11 @@ pub const LAWS: &[Law] = &[
     ("a question from below goes up once", control::goes_up_once),
     ("what is for many is not for one", hosts::tells_one_from_many),
     ("calls are for the rpc realm", rpc::takes_no_calls),
+    ("opened several times at once it is one session", blocking::opens_once),
+    ("of enables at one time as many succeed as in turn", blocking::enables_once),
+    ("first messages at one time make one session", blocking::makes_one_session),
+    ("messages keep their order while layers block", blocking::keeps_order),
+    ("what comes and goes at once is given back", blocking::gives_back),
     ("nothing is left after stop", sessions::stops),
 ];
 

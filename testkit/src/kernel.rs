@@ -17,6 +17,7 @@
 
 mod bottom;
 mod calls;
+mod pauses;
 mod top;
 
 pub use bottom::{Addressing, Bottom, Lower, ReachedBottom, Sent};

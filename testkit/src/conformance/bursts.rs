@@ -197,7 +197,7 @@ fn arrivals(world: &World<'_>, sent: &[Vec<u8>]) -> Arrivals {
 /// The session below B that frames from A come through.
 fn wire(world: &World<'_>, like: &Sent) -> Option<SessionRef> {
     let peer = world.a.bottom.lower().own();
-    let selector = world.selector(&world.a, &world.b, like.selector);
+    let selector = World::selector(&world.a, &world.b, like.selector);
     world.b.bottom.session(&world.cx, peer, selector).ok()
 }
 

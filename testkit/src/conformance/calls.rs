@@ -22,6 +22,9 @@
 //! | who has called pins nothing below | [`pins_nothing`] |
 //! | what is opened is given back | [`gives_back`] |
 //! | an unwanted session leaves nothing | [`forgets_the_unwanted`] |
+//! | while layers below block, opened at once is as opened in turn | [`blocking::opens_once`] |
+//! | so is enabled at once | [`blocking::enables_once`] |
+//! | and all is given back | [`blocking::comes_and_goes`] |
 //! | nothing is left after `stop` | [`stops`] |
 //!
 //! # Example
@@ -42,6 +45,7 @@
 //! }
 //! ```
 
+pub mod blocking;
 mod laws;
 mod world;
 
@@ -151,6 +155,9 @@ pub const LAWS: &[Law] = &[
     ("who has called pins nothing", pins_nothing),
     ("what is opened is given back", gives_back),
     ("an unwanted session leaves nothing", forgets_the_unwanted),
+    ("opened at one time it is as opened in turn", blocking::opens_once),
+    ("enabled at one time it is as enabled in turn", blocking::enables_once),
+    ("what comes and goes at once is given back", blocking::comes_and_goes),
     ("nothing is left after stop", stops),
 ];
 

@@ -280,7 +280,7 @@ fn comes_from_stranger(world: &World<'_>, frame: &Sent, n: u32) {
     let (peer, octets) = world.fixture.stranger(frame, n).expect("strangers");
     let (bottom, message) = (&world.b.bottom, world.cx.message(&octets));
     let before = world.b.drops();
-    match world.selector(&world.a, &world.b, frame.selector) {
+    match World::selector(&world.a, &world.b, frame.selector) {
         Some(selector) => drop(bottom.inject_for(&world.cx, peer, selector, message)),
         None => drop(bottom.inject(&world.cx, peer, message)),
     }

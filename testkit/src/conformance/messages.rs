@@ -179,7 +179,7 @@ pub fn allocates_nothing(fixture: &dyn Fixture) -> Verdict {
         session.push(cx, message).expect("law 5: a session sends");
     };
     let peer = world.a.bottom.lower().own();
-    let selector = world.selector(&world.a, &world.b, frame.selector);
+    let selector = World::selector(&world.a, &world.b, frame.selector);
     let receive = |message| match selector {
         Some(selector) => drop(world.b.bottom.inject_for(cx, peer, selector, message)),
         None => drop(world.b.bottom.inject(cx, peer, message)),

@@ -4,7 +4,7 @@ use super::{Fixture, Receiver, Side};
 use crate::kernel::{Addressing, Bottom, Lower, Received, Sent, TestKernel, Top};
 use xk_core::control::ListSessions;
 use xk_core::object::{OpenError, ProtocolId};
-use xk_core::{Part, ProtocolRef, SessionRef};
+use xk_core::{Kernel, Part, ProtocolRef, SessionRef};
 
 /// All chance of the suite comes from this.
 pub(super) const SEED: u64 = 0x6b65_726e_656c;
@@ -13,6 +13,7 @@ pub(super) const SEED: u64 = 0x6b65_726e_656c;
 const ROUNDS_MAX: usize = 256;
 
 /// One instance, with what stands below and above it.
+#[derive(Clone)]
 pub struct Node {
     /// Which one.
     pub side: Side,
@@ -63,6 +64,17 @@ impl<'f> World<'f> {
     /// If the protocol does not start.
     #[must_use]
     pub fn on(fixture: &'f dyn Fixture, cx: TestKernel) -> Self {
+        let world = Self::build(fixture, cx);
+        if let Err((protocol, error)) = world.cx.start() {
+            panic!("{protocol:?} does not start: {error}");
+        }
+        fixture.started(&world);
+        world.exchange();
+        world
+    }
+
+    /// Builds both instances on this kernel.
+    pub(super) fn build(fixture: &'f dyn Fixture, cx: TestKernel) -> Self {
         for number in fixture.entry().type_numbers() {
             cx.numbers_mut()
                 .add(number)
@@ -77,13 +89,7 @@ impl<'f> World<'f> {
             Node { side, bottom, protocol, top }
         };
         let (a, b) = (node(Side::A), node(Side::B));
-        if let Err((protocol, error)) = cx.start() {
-            panic!("{protocol:?} does not start: {error}");
-        }
-        let world = Self { cx, a, b, fixture };
-        fixture.started(&world);
-        world.exchange();
-        world
+        Self { cx, a, b, fixture }
     }
 
     /// The instance of this side.
@@ -186,25 +192,34 @@ impl<'f> World<'f> {
         let all = from.bottom.take_sent();
         let count = all.len();
         for sent in all {
-            if addressed_to(to.bottom.lower(), sent.peer) {
-                self.inject(from, to, sent);
-            }
+            Self::deliver(&self.cx, from, to, sent);
         }
         count
     }
 
+    /// Lets a frame captured below `from` arrive below `to`, if it is for that.
+    pub(super) fn deliver(cx: &Kernel, from: &Node, to: &Node, sent: Sent) {
+        if addressed_to(to.bottom.lower(), sent.peer) {
+            Self::inject_at(cx, from, to, sent);
+        }
+    }
+
     /// Lets a frame captured below `from` arrive below `to`. False if it was refused.
     pub fn inject(&self, from: &Node, to: &Node, sent: Sent) -> bool {
+        Self::inject_at(&self.cx, from, to, sent)
+    }
+
+    fn inject_at(cx: &Kernel, from: &Node, to: &Node, sent: Sent) -> bool {
         let peer = from.bottom.lower().own();
-        match self.selector(from, to, sent.selector) {
-            Some(selector) => to.bottom.inject_for(&self.cx, peer, selector, sent.message).is_ok(),
-            None => to.bottom.inject(&self.cx, peer, sent.message),
+        match Self::selector(from, to, sent.selector) {
+            Some(selector) => to.bottom.inject_for(cx, peer, selector, sent.message).is_ok(),
+            None => to.bottom.inject(cx, peer, sent.message),
         }
     }
 
     /// Who at `to` has the number under which `from` sent.
     #[must_use]
-    pub fn selector(&self, from: &Node, to: &Node, sender: ProtocolId) -> Option<ProtocolId> {
+    pub fn selector(from: &Node, to: &Node, sender: ProtocolId) -> Option<ProtocolId> {
         if sender == from.protocol.id() {
             Some(to.protocol.id())
         } else if sender == from.top.id() {

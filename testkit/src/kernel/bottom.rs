@@ -1,7 +1,9 @@
 //! A lower protocol that captures what is pushed and injects what a test wants to arrive.
 
+use super::pauses::Pauses;
 use core::cell::{Cell, RefCell};
 use core::net::Ipv4Addr;
+use core::time::Duration;
 use std::rc::Rc;
 use xk_core::control::{Describe, ListSessions};
 use xk_core::object::{
@@ -196,6 +198,7 @@ struct State {
     opens: Cell<u64>,
     closes: Cell<u64>,
     failure: Cell<Option<PushError>>,
+    pauses: Pauses,
 }
 
 /// The lowest protocol of a test: captures every push, and passes up what [`Bottom::inject`] is
@@ -222,6 +225,7 @@ impl Bottom {
             opens: Cell::new(0),
             closes: Cell::new(0),
             failure: Cell::new(None),
+            pauses: Pauses::default(),
         });
         let body = BottomProtocol(Rc::clone(&state));
         let protocol = cx.add_protocol(lower.kind, name, body);
@@ -265,6 +269,12 @@ impl Bottom {
     /// Lets every push fail in this way, or none.
     pub fn fail(&self, failure: Option<PushError>) {
         self.state.failure.set(failure);
+    }
+
+    /// From now on `open`, `open_enable`, `control` and `push` block for up to `most`, each for
+    /// another time, where a shepherd has a stack; at first they do not.
+    pub fn block(&self, most: Duration) {
+        self.state.pauses.set(most);
     }
 
     /// From now on this is the largest message that it says goes without being fragmented, in
@@ -436,6 +446,7 @@ impl Protocol for BottomProtocol {
     ) -> Result<SessionRef, OpenError> {
         let state = &self.0;
         let peer = state.lower.peer(participants)?;
+        state.pauses.pause(cx);
         state.opens.set(state.opens.get() + 1);
         state.note_user(upper);
         let ends = (peer, None);
@@ -452,25 +463,26 @@ impl Protocol for BottomProtocol {
             key,
         };
         let session = cx.new_session(this, upper.receiver, body);
-        match state.sessions.bind(cx, key, session.clone()) {
-            Ok(()) => Ok(session),
-            Err(_) => Err(OpenError::Full),
-        }
+        state.sessions.bind(cx, key, session.clone()).map_err(|_| OpenError::Full)?;
+        state.pauses.pause(cx);
+        Ok(session)
     }
 
     fn open_enable(
         &self,
-        _: &Kernel,
+        cx: &Kernel,
         _: &ProtocolRef,
         upper: Upper<'_>,
         _: Participants,
     ) -> Result<Enable, OpenError> {
         let state = &self.0;
+        state.pauses.pause(cx);
         state.note_user(upper);
         let number = state.enable_last.get() + 1;
         state.enable_last.set(number);
         let enable = (number, upper.receiver.clone(), upper.selector);
         state.enables.borrow_mut().push(enable);
+        state.pauses.pause(cx);
         Ok(Enable(number))
     }
 
@@ -479,7 +491,8 @@ impl Protocol for BottomProtocol {
         enables.retain(|(number, _, _)| *number != enable.0);
     }
 
-    fn control(&self, _: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+    fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        self.0.pauses.pause(cx);
         if let Some(question) = ask.get::<Offloads>() {
             question.answer_wire(this.id(), self.0.lower.partial_checksums, false);
             return Answer::Answered;
@@ -561,8 +574,9 @@ struct BottomSession {
 }
 
 impl Session for BottomSession {
-    fn push(&self, _: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
+    fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
         let state = &self.state;
+        state.pauses.pause(cx);
         if let Some(failure) = state.failure.get() {
             return Err(failure);
         }
@@ -590,7 +604,8 @@ impl Session for BottomSession {
         self.upper.demux_burst(cx, this, burst)
     }
 
-    fn control(&self, _: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+    fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        self.state.pauses.pause(cx);
         if let Some(question) = ask.get::<Offloads>() {
             question.answer_wire(this.head().protocol(), self.state.lower.partial_checksums, false);
             return Answer::Answered;

@@ -16,9 +16,9 @@ use xk_core::{
 };
 use xk_kit::rpc::call::{CallOptions, CancelCall, MyProcedure};
 
-const PROCEDURE: u32 = 3;
+pub(super) const PROCEDURE: u32 = 3;
 /// Longer than any call of these laws takes, in virtual time.
-const LONG: Duration = Duration::from_secs(600);
+pub(super) const LONG: Duration = Duration::from_secs(600);
 /// Calls before allocations are counted, and while they are.
 const WARM: u32 = 200;
 const STEADY: u32 = 500;
@@ -174,7 +174,7 @@ fn reverse(cx: &Kernel, request: &Message) -> Message {
 }
 
 #[track_caller]
-fn right(end: CallEnd, wanted: &[u8]) {
+pub(super) fn right(end: CallEnd, wanted: &[u8]) {
     match end {
         Ok(reply) => assert!(
             reply.eq_octets(wanted),

@@ -91,7 +91,16 @@ impl<'f> CallWorld<'f> {
     /// If the protocol does not start.
     #[must_use]
     pub fn new(fixture: &'f dyn CallFixture) -> Self {
-        let cx = TestKernel::with_stacks(SEED);
+        let world = Self::build(fixture, SEED);
+        if let Err((protocol, error)) = world.cx.start() {
+            panic!("{protocol:?} does not start: {error}");
+        }
+        world
+    }
+
+    /// Builds both instances.
+    pub(super) fn build(fixture: &'f dyn CallFixture, seed: u64) -> Self {
+        let cx = TestKernel::with_stacks(seed);
         for number in fixture.entry().type_numbers() {
             cx.numbers_mut()
                 .add(number)
@@ -103,10 +112,14 @@ impl<'f> CallWorld<'f> {
         {
             CallBottom::join(&[a.clone(), b.clone()]);
         }
-        if let Err((protocol, error)) = cx.start() {
-            panic!("{protocol:?} does not start: {error}");
-        }
         Self { cx, nodes, fixture, way: Way::default() }
+    }
+
+    /// Adds one more protocol above an instance, selected by the same number as the first.
+    pub(super) fn another_top(&self, side: Side, name: &str) -> CallTop {
+        let top = CallTop::add(&self.cx, name);
+        number(&self.cx, self.fixture, &top, &self.node(side).protocol);
+        top
     }
 
     /// Lets the protocol above a side serve every procedure.
@@ -210,10 +223,14 @@ fn node(cx: &TestKernel, fixture: &dyn CallFixture, side: Side) -> CallNode {
     let params = fixture.params(side);
     let protocol = fixture.build(cx, side, below.protocol(), &params);
     let top = CallTop::add(cx, &format!("top-{side:?}"));
+    number(cx, fixture, &top, &protocol);
+    CallNode { below, protocol, top, own: lower.own(), is_link: is_link(&lower) }
+}
+
+fn number(cx: &TestKernel, fixture: &dyn CallFixture, top: &CallTop, protocol: &ProtocolRef) {
     if let Some(number) = fixture.number() {
         cx.numbers_mut().override_pair(top.protocol().id(), protocol.id(), number);
     }
-    CallNode { below, protocol, top, own: lower.own(), is_link: is_link(&lower) }
 }
 
 fn is_link(lower: &Lower) -> bool {

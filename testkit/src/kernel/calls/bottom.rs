@@ -1,5 +1,6 @@
 //! A lower protocol of the rpc realm that carries requests to another like it.
 
+use crate::kernel::pauses::Pauses;
 use crate::kernel::{Addressing, CallEnd, HEADROOM, Lower, ReachedBottom};
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
@@ -53,6 +54,7 @@ struct State {
     /// Calls under way on another shepherd, by their number.
     waiting: RefCell<BTreeMap<u64, Rc<Waiting>>>,
     waiting_last: Cell<u64>,
+    pauses: Pauses,
 }
 
 /// The lowest protocol of a test of the rpc realm: carries each request, as a copy, to the one of
@@ -87,6 +89,7 @@ impl CallBottom {
             holds: Cell::new(false),
             waiting: RefCell::default(),
             waiting_last: Cell::new(0),
+            pauses: Pauses::default(),
         });
         let protocol = cx.add_protocol(kind, name, BottomProtocol(Rc::clone(&state)));
         Self { state, protocol }
@@ -146,6 +149,12 @@ impl CallBottom {
     /// Has something done with every request before it is carried.
     pub fn on_call(&self, on_call: Option<OnCall>) {
         drop(self.state.on_call.replace(on_call));
+    }
+
+    /// From now on `open`, `open_enable`, `control` and `call` block for up to `most`, each for
+    /// another time, where a shepherd has a stack; at first they do not.
+    pub fn block(&self, most: Duration) {
+        self.state.pauses.set(most);
     }
 
     /// Whether calls wait before they are carried: until [`CallBottom::release`], their deadline,
@@ -234,6 +243,7 @@ impl Protocol for BottomProtocol {
     ) -> Result<SessionRef, OpenError> {
         let state = &self.0;
         let peer = state.lower.peer(participants)?;
+        state.pauses.pause(cx);
         state.opens.set(state.opens.get() + 1);
         let body = BottomSession {
             state: Rc::clone(state),
@@ -244,6 +254,7 @@ impl Protocol for BottomProtocol {
         };
         let session = cx.new_session(this, upper.receiver, body);
         state.open.borrow_mut().push(session.clone());
+        state.pauses.pause(cx);
         Ok(session)
     }
 
@@ -255,11 +266,13 @@ impl Protocol for BottomProtocol {
         _: Participants,
     ) -> Result<Enable, OpenError> {
         let state = &self.0;
+        state.pauses.pause(cx);
         let last = state.enable_last.get() + 1;
         state.enable_last.set(last);
         let number = upper.number_on(cx, this).ok();
         let enable = (last, upper.receiver.clone(), number);
         state.enables.borrow_mut().push(enable);
+        state.pauses.pause(cx);
         Ok(Enable(last))
     }
 
@@ -268,7 +281,8 @@ impl Protocol for BottomProtocol {
         enables.retain(|(number, _, _)| *number != enable.0);
     }
 
-    fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        self.0.pauses.pause(cx);
         if let Some(list) = ask.get::<ListSessions>() {
             list.sessions = self.0.open.borrow().clone();
             list.total = list.sessions.len();
@@ -451,6 +465,7 @@ impl Session for BottomSession {
         state.calls.set(state.calls.get() + 1);
         state.calling.set(state.calling.get() + 1);
         state.calling_most.set(state.calling_most.get().max(state.calling.get()));
+        state.pauses.pause(cx);
         let result = self.start(cx, this, request);
         state.calling.set(state.calling.get() - 1);
         self.is_calling.set(false);
@@ -473,6 +488,7 @@ impl Session for BottomSession {
             }
             return Answer::Answered;
         }
+        self.state.pauses.pause(cx);
         if let Some(cancel) = ask.get::<CancelCall>() {
             let is_it =
                 |waiting: &&Rc<Waiting>| (&waiting.session, waiting.tag) == (this, cancel.tag);

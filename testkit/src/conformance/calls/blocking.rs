@@ -1,0 +1,196 @@
+//! Layers below may block in `open`, `open_enable`, `control`, `push` and `call`: whatever others
+//! do meanwhile, no session is made twice, every call ends as it should, and all is given back.
+
+use super::laws::{LONG, PROCEDURE, right};
+use super::world::Below;
+use super::{CallFixture, CallWorld};
+use crate::conformance::{Side, Verdict};
+use crate::kernel::{CallEnd, Task};
+use core::cell::RefCell;
+use core::time::Duration;
+use std::rc::Rc;
+use xk_core::object::{Enable, OpenError};
+use xk_core::shepherd::Semaphore;
+use xk_core::{Kernel, SessionRef};
+
+/// For how long an operation below blocks at most.
+const PAUSE_MAX: Duration = Duration::from_millis(1);
+/// How many shepherds do the same at one time.
+const AT_ONCE: usize = 4;
+/// By how many orders of events each law is checked.
+const SEEDS: u64 = 8;
+
+/// What came of opening at one time: different sessions, holds on them, and holds below.
+type Opened = (usize, u32, u32);
+
+/// Two instances on bottoms that block, started on a shepherd.
+fn world(fixture: &dyn CallFixture, seed: u64, pause: Duration) -> CallWorld<'_> {
+    let world = CallWorld::build(fixture, seed);
+    for node in &world.nodes {
+        match &node.below {
+            Below::Frames(bottom) => bottom.block(pause),
+            Below::Calls(bottom) => bottom.block(pause),
+        }
+    }
+    let kernel = world.cx.share();
+    let started = at_once(&world, 1, move |_, _| kernel.start());
+    assert!(started[0].is_ok(), "seed {seed}: it starts on layers that block: {started:?}");
+    world
+}
+
+/// What each of several shepherds answers that do this at one time.
+fn at_once<T: 'static>(
+    world: &CallWorld<'_>,
+    count: usize,
+    what: impl Fn(&Kernel, usize) -> T + 'static,
+) -> Vec<T> {
+    let (all, what): (Rc<RefCell<Vec<T>>>, _) = (Rc::default(), Rc::new(what));
+    let task = |n| {
+        let (all, what) = (Rc::clone(&all), Rc::clone(&what));
+        Box::new(move |cx: &Kernel| {
+            let answer = what(cx, n);
+            all.borrow_mut().push(answer);
+        }) as Task
+    };
+    assert!(world.run(LONG, (0..count).map(task).collect()), "what waits below goes on");
+    all.take()
+}
+
+fn sleep(cx: &Kernel, time: Duration) {
+    let _ = cx.wait(&Semaphore::new(0), Some(time));
+}
+
+/// How often A holds sessions below.
+fn holds(world: &CallWorld<'_>) -> u32 {
+    match &world.node(Side::A).below {
+        Below::Frames(bottom) => bottom.held().iter().map(|s| s.head().opens()).sum(),
+        Below::Calls(bottom) => bottom.open_sessions().len() as u32,
+    }
+}
+
+fn serve(world: &CallWorld<'_>) {
+    let (node, ends) = (world.node(Side::B).clone(), world.fixture.enable(Side::B));
+    let enabled =
+        at_once(world, 1, move |cx, _| node.top.enable(cx, &node.protocol, ends.clone()).map(drop));
+    assert_eq!(enabled, [Ok(())], "`open_enable` accepts valid participants");
+}
+
+/// Opens a procedure, on a shepherd.
+fn opener(
+    world: &CallWorld<'_>,
+) -> impl Fn(&Kernel) -> Result<SessionRef, OpenError> + Clone + 'static {
+    let (node, ends) = (world.node(Side::A).clone(), world.fixture.open(Side::A, PROCEDURE));
+    move |cx| node.top.open(cx, &node.protocol, ends.clone())
+}
+
+/// Calls with octets that the number tells apart.
+fn call(cx: &Kernel, session: &SessionRef, n: usize) -> CallEnd {
+    let request = cx.pool().copy_from(crate::kernel::HEADROOM, &octets(n));
+    session.call(cx, request.expect("a buffer for a test message"))
+}
+
+fn octets(n: usize) -> Vec<u8> {
+    vec![n as u8; 10 + n]
+}
+
+/// What several open at one time is what they open in turn, is used, and is given back.
+///
+/// # Panics
+/// If the law is broken.
+pub fn opens_once(fixture: &dyn CallFixture) -> Verdict {
+    for seed in 0..SEEDS {
+        let [still, blocks] = [Duration::ZERO, PAUSE_MAX].map(|pause| {
+            let world = world(fixture, seed, pause);
+            serve(&world);
+            let open = opener(&world);
+            let opened = at_once(&world, AT_ONCE, move |cx, _| open(cx));
+            opens(&world, opened.into_iter().map(|o| o.expect("an `open` among others")).collect())
+        });
+        assert_eq!(blocks, still, "seed {seed}: opened at one time, it is as opened in turn");
+    }
+    Verdict::Holds
+}
+
+fn opens(world: &CallWorld<'_>, sessions: Vec<SessionRef>) -> Opened {
+    let mut different: Vec<SessionRef> = Vec::new();
+    for session in &sessions {
+        if !different.contains(session) {
+            different.push(session.clone());
+        }
+    }
+    let opened = (different.len(), different.iter().map(|s| s.head().opens()).sum(), holds(world));
+    for (n, session) in different.iter().enumerate() {
+        let session = session.clone();
+        let mut ends = at_once(world, 1, move |cx, _| call(cx, &session, n));
+        right(ends.remove(0), &octets(n));
+    }
+    let _ = at_once(world, 1, move |cx, _| sessions.iter().for_each(|session| session.close(cx)));
+    assert_eq!(holds(world), 0, "what is closed holds nothing below");
+    opened
+}
+
+/// Of two protocols that enable the same at one time as many succeed as in turn.
+///
+/// # Panics
+/// If the law is broken.
+pub fn enables_once(fixture: &dyn CallFixture) -> Verdict {
+    for seed in 0..SEEDS {
+        let [still, blocks] = [Duration::ZERO, PAUSE_MAX].map(|pause| {
+            let world = world(fixture, seed, pause);
+            let node = world.node(Side::B).clone();
+            let tops = [node.top.clone(), world.another_top(Side::B, "other")];
+            let ends = fixture.enable(Side::B);
+            let enabled =
+                at_once(&world, 2, move |cx, n| tops[n].enable(cx, &node.protocol, ends.clone()));
+            let succeeded = enabled.iter().filter(|enabled| enabled.is_ok()).count();
+            let protocol = world.node(Side::B).protocol.clone();
+            let enables: Vec<Enable> = enabled.into_iter().flatten().collect();
+            let _ = at_once(&world, 1, move |cx, _| {
+                enables.iter().for_each(|enable| protocol.open_disable(cx, *enable));
+            });
+            // Taken back, it is to be had again.
+            serve(&world);
+            succeeded
+        });
+        assert_eq!(blocks, still, "seed {seed}: enabled at one time, it is as enabled in turn");
+    }
+    Verdict::Holds
+}
+
+/// Several open, call and close at any time: every call has its own reply, and in the end nothing
+/// is held.
+///
+/// # Panics
+/// If the law is broken.
+pub fn comes_and_goes(fixture: &dyn CallFixture) -> Verdict {
+    for seed in 0..SEEDS {
+        let world = world(fixture, seed, PAUSE_MAX);
+        serve(&world);
+        let (open, alone) = (opener(&world), !fixture.is_concurrent());
+        let ends = at_once(&world, AT_ONCE, move |cx, n| {
+            let mut ends = Vec::new();
+            for round in 0..AT_ONCE {
+                let session = open(cx).expect("an `open` among others");
+                let n = AT_ONCE * n + round;
+                // One that carries one call at a time is for one caller.
+                if !alone || session.head().opens() == 1 {
+                    let replied = call(cx, &session, n).map(|r| r.octets().collect::<Vec<_>>());
+                    ends.push((n, replied));
+                }
+                sleep(cx, Duration::from_nanos(cx.random().below(2_000_000)));
+                session.close(cx);
+            }
+            ends
+        });
+        for (n, replied) in ends.into_iter().flatten() {
+            match replied {
+                Ok(octets) => assert_eq!(octets, self::octets(n), "seed {seed}: its own reply"),
+                Err(error) => panic!("seed {seed}: a call among others fails: {error}"),
+            }
+        }
+        let _ = at_once(&world, 1, |cx, _| sleep(cx, LONG / 2));
+        assert_eq!(holds(&world), 0, "seed {seed}: what is closed holds nothing below");
+        world.finish();
+    }
+    Verdict::Holds
+}
