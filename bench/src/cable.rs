@@ -4,7 +4,8 @@
 use crate::stack::{Bottom, BottomWire};
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
-use xk_catalog::{Catalog, PROTOCOLS};
+use xk_catalog::PROTOCOLS;
+use xk_core::graph::Catalog;
 use xk_core::graph::{Build, BuildError};
 use xk_core::kernel::Config;
 use xk_core::object::Arrivals;

@@ -137,7 +137,7 @@ struct Bouncing {
 
 impl Bouncing {
     fn new(hosts: usize) -> Result<Self, String> {
-        let catalog = xk_catalog::Catalog::new(xk_catalog::PROTOCOLS).map_err(|e| e.to_string())?;
+        let catalog = xk_catalog::standard();
         let graph =
             xk_compose::check(&text(hosts), "sim.kdl", &catalog).map_err(|d| d.to_text())?;
         let config = SimulationConfig::default();

@@ -92,7 +92,7 @@ fn built(congestion: &str, seed: u64) -> Result<(World, Rc<Cell<u64>>), String> 
         )
     };
     let text = host("a", 1) + &host("b", 2) + "link lan delay=\"10ms\" loss=\"1%\"\n";
-    let catalog = xk_catalog::Catalog::new(xk_catalog::PROTOCOLS).map_err(|e| e.to_string())?;
+    let catalog = xk_catalog::standard();
     let graph = xk_compose::check(&text, "lossy.kdl", &catalog).map_err(|d| d.to_text())?;
     let config = SimulationConfig { seed, ..SimulationConfig::default() };
     let mut world = simulate(&graph, config).map_err(|d| d.to_text())?;

@@ -3,12 +3,13 @@
 //! A graph file is read by `xk-lang`, which knows the language; this crate knows what the words
 //! mean: which protocols there are (the catalog), what each may stand on, and which parameters it
 //! has. [`check`] finds every mistake in one run and gives a [`CheckedGraph`], from which
-//! everything else is made: [`build`] and [`start`] a kernel, [`simulate`] a whole network in
-//! virtual time, [`draw_text`] and [`draw_svg`] a picture.
+//! everything else is made: [`build`] and [`start`] a kernel, and what the features bring, `host` a
+//! [`HostSetup`] for one host on this machine, `simulate` a whole network in virtual time
+//! ([`simulate`](simulate())), `draw` pictures ([`draw_text`], [`draw_svg`]).
 //!
 //! # Example
 //! ```
-//! let catalog = xk_catalog::Catalog::standard();
+//! let catalog = xk_catalog::standard();
 //! let source = "host one {\n    sim link=lan\n    eth smi\n}\nlink lan\n";
 //! let Err(mistakes) = xk_compose::check(source, "one.kdl", &catalog) else { panic!() };
 //! assert!(mistakes.to_text().starts_with(
@@ -22,16 +23,24 @@
 
 mod build;
 mod check;
+#[cfg(feature = "draw")]
 mod draw;
 mod environment;
 mod params;
 mod plan;
 mod rehearse;
+#[cfg(feature = "host")]
+mod setup;
+#[cfg(feature = "simulate")]
 mod simulate;
 
 pub use build::{BuiltHost, build, start};
 pub use check::check;
+#[cfg(feature = "draw")]
 pub use draw::{draw_svg, draw_text};
 pub use environment::{check_environment, report_environment};
 pub use plan::{CheckedGraph, HostPlan, Place};
+#[cfg(feature = "host")]
+pub use setup::{HostSetup, OpenHost};
+#[cfg(feature = "simulate")]
 pub use simulate::{SimulationConfig, rebuild_host, simulate, start_world};

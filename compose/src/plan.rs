@@ -1,12 +1,10 @@
 //! What a check leaves behind: the graph, and for each host what stands on what.
 
 use std::borrow::Cow;
-use xk_catalog::Catalog;
 use xk_core::Entry;
-use xk_core::graph::{Family, Params};
+use xk_core::graph::{Catalog, Family, Params};
 use xk_core::numbers::Number;
 use xk_lang::{Diagnostics, Graph, Host, HostInstance, Node, Template};
-use xk_sim::LinkConfig;
 
 use crate::params::Taker;
 
@@ -19,7 +17,7 @@ pub struct CheckedGraph {
     /// time.
     pub(crate) none: Diagnostics,
     pub(crate) plans: Vec<HostPlan>,
-    pub(crate) links: Vec<LinkConfig>,
+    pub(crate) links: Vec<Params>,
     pub(crate) numbers: Vec<Number>,
 }
 
@@ -90,8 +88,8 @@ impl CheckedGraph {
         &self.warnings
     }
 
-    /// The links between the hosts.
-    pub fn links(&self) -> &[LinkConfig] {
+    /// The parameters of the links between the hosts, in the file's order.
+    pub fn links(&self) -> &[Params] {
         &self.links
     }
 

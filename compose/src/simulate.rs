@@ -6,7 +6,7 @@ use xk_core::shepherd::{Limits, NoSwitch, Shepherds, Switch};
 use xk_core::{Kernel, Pool};
 use xk_lang::{Diagnostics, HostInstance};
 use xk_run::switch::CoroutineSwitch;
-use xk_sim::{HostId, World};
+use xk_sim::{HostId, LinkConfig, World};
 
 use crate::build::{build, failed_start};
 use crate::plan::{CheckedGraph, HostPlan};
@@ -55,12 +55,15 @@ pub fn simulate(graph: &CheckedGraph, config: SimulationConfig) -> Result<World,
         Box::new(diagnostics)
     })?;
     let mut world = World::new(config.seed, pool);
-    for (link, written) in graph.links.iter().zip(&graph.graph.links) {
-        world.network().add_link(link.clone()).map_err(|error| {
+    for (params, written) in graph.links.iter().zip(&graph.graph.links) {
+        let wrong = |error: String| {
             let mut diagnostics = graph.diagnostics();
-            diagnostics.error(written.name.span, error.to_string());
+            diagnostics.error(written.name.span, error);
             Box::new(diagnostics)
-        })?;
+        };
+        let link = LinkConfig::from_params(&written.name, params);
+        let link = link.map_err(|error| wrong(error.to_string()))?;
+        world.network().add_link(link).map_err(|error| wrong(error.to_string()))?;
     }
     for host in graph.graph.expand() {
         let kernel = kernel(graph, &host, &world, config);

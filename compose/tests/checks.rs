@@ -1,7 +1,7 @@
 //! What the check finds, on a catalog of made-up protocols: each rule once, and all at once.
 
-use xk_catalog::Catalog;
 use xk_compose::check;
+use xk_core::graph::Catalog;
 use xk_core::graph::{
     Build, BuildError, Family, ParamKind, Realm, block, flag, int, optional, required,
 };

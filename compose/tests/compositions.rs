@@ -9,9 +9,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
-use xk_catalog::Catalog;
 use xk_compose::{CheckedGraph, SimulationConfig, check, simulate, start_world};
 use xk_core::control::Report;
+use xk_core::graph::Catalog;
 use xk_core::graph::{Entry, Family, Realm};
 use xk_core::random::Random;
 use xk_core::{Kernel, Time};
@@ -355,7 +355,7 @@ fn number(name: &str, default: u64) -> u64 {
 
 #[test]
 fn what_passes_the_check_works() {
-    let catalog = Catalog::standard();
+    let catalog = xk_catalog::standard();
     let seed = number("XK_SEED", 1);
     let one = std::env::var_os("XK_GRAPH").map(|_| number("XK_GRAPH", 0));
     let graphs = one.map_or(0..number("XK_GRAPHS", GRAPHS), |at| at..at + 1);

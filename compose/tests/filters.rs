@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
-use xk_catalog::Catalog;
 use xk_compose::{CheckedGraph, SimulationConfig, check, simulate, start_world};
 use xk_core::Time;
 use xk_core::control::Report;
@@ -104,7 +103,7 @@ fn difference(before: &Told, after: Result<Told, String>) -> Option<String> {
 
 #[test]
 fn a_filter_fits_every_edge() {
-    let catalog = Catalog::standard();
+    let catalog = xk_catalog::standard();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../graphs");
     let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
     let mut files: Vec<_> =

@@ -6,7 +6,6 @@
 //! `XK_SEED=7` runs one seed, `XK_LONG=1` fifty of them.
 
 use std::time::Duration;
-use xk_catalog::Catalog;
 use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::Time;
 use xk_core::control::Report;
@@ -171,7 +170,7 @@ struct Cost {
 
 fn run(stack: &Stack, work: Work, link: &str, seed: u64) -> Cost {
     let source = stack.graph(work, link);
-    let graph = check(&source, "g", &Catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
+    let graph = check(&source, "g", &xk_catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
     let config = SimulationConfig { seed, ..SimulationConfig::default() };
     let mut world = simulate(&graph, config).unwrap_or_else(|e| panic!("{e}"));
     start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{e}"));

@@ -4,7 +4,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use xk_catalog::Catalog;
 use xk_compose::{
     CheckedGraph, SimulationConfig, check, draw_svg, draw_text, report_environment, simulate,
     start_world,
@@ -36,7 +35,7 @@ fn files(name: &str) -> Vec<(String, String)> {
 }
 
 fn checked(name: &str, source: &str) -> CheckedGraph {
-    check(source, name, &Catalog::standard()).unwrap_or_else(|mistakes| panic!("{mistakes}"))
+    check(source, name, &xk_catalog::standard()).unwrap_or_else(|mistakes| panic!("{mistakes}"))
 }
 
 fn example(name: &str) -> CheckedGraph {
@@ -61,7 +60,7 @@ fn every_example_checks_and_draws() {
 
 /// The upper ends of all hosts, each with its host's name, its own and its report.
 fn reports(graph: &CheckedGraph, world: &World) -> Vec<(String, String, Report)> {
-    let catalog = Catalog::standard();
+    let catalog = xk_catalog::standard();
     let mut reports = Vec::new();
     for host in graph.graph().expand() {
         let kernel = world.find(&host.name).and_then(|id| world.kernel(id));
@@ -209,7 +208,7 @@ fn lacking(name: &str) -> Option<BuildError> {
 
 fn said(name: &str, source: &str) -> String {
     let Some(lacking) = lacking(name) else {
-        return match check(source, name, &Catalog::standard()) {
+        return match check(source, name, &xk_catalog::standard()) {
             Ok(_) => panic!("{name} has no mistake"),
             Err(mistakes) => mistakes.to_text(),
         };

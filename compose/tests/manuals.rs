@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use xk_catalog::{Catalog, PROTOCOLS};
+use xk_catalog::PROTOCOLS;
 use xk_compose::check;
 use xk_core::Entry;
 use xk_core::graph::{Guarantees, ParamKind, Realm, Service, Value};
@@ -28,7 +28,7 @@ fn examples(manual: &str) -> Vec<String> {
 
 #[test]
 fn every_manual_has_an_example_that_checks() {
-    let catalog = Catalog::standard();
+    let catalog = xk_catalog::standard();
     let mut wrong = String::new();
     for entry in PROTOCOLS {
         let examples = examples(&entry.manual_text());
@@ -54,7 +54,7 @@ fn the_graphs_on_the_page_of_the_language_check() {
     let examples = examples(&fs::read_to_string(page).unwrap());
     assert_eq!(examples.len(), 2);
     for example in examples {
-        let checked = check(&example, "graph.md", &Catalog::standard());
+        let checked = check(&example, "graph.md", &xk_catalog::standard());
         let graph = checked.unwrap_or_else(|mistakes| panic!("{mistakes}"));
         assert!(graph.warnings().is_empty(), "{}", graph.warnings());
     }
@@ -129,7 +129,7 @@ fn every_reason_of_the_rpc_realm_is_explained() {
             }
         }
     }
-    for name in ["call.rs", "onc.rs", "neighbour.rs"] {
+    for name in ["rpc/call.rs", "rpc/onc.rs", "net/neighbour.rs"] {
         reasons_of(&root.join("kit/src").join(name), &mut found);
     }
     assert!(found.len() > 40, "{found:?}");

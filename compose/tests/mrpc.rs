@@ -4,7 +4,6 @@
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
-use xk_catalog::Catalog;
 use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::Time;
 use xk_core::control::Report;
@@ -13,7 +12,7 @@ use xk_core::control::Report;
 fn run(name: &str) -> Vec<(String, Report)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../graphs").join(name);
     let source = fs::read_to_string(path).unwrap();
-    let graph = check(&source, name, &Catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
+    let graph = check(&source, name, &xk_catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
     let mut world = simulate(&graph, SimulationConfig::default()).unwrap_or_else(|e| panic!("{e}"));
     start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{e}"));
     world.run_until_finished(Time::ZERO + Duration::from_secs(120));

@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::path::Path;
-use xk_catalog::Catalog;
 use xk_compose::{
     CheckedGraph, SimulationConfig, check, draw_svg, draw_text, simulate, start_world,
 };
@@ -55,7 +54,7 @@ fn starts(graph: &CheckedGraph, source: &str) {
 
 #[test]
 fn any_graph_gets_an_answer() {
-    let catalog = Catalog::standard();
+    let catalog = xk_catalog::standard();
     let seed =
         std::env::var("XK_SEED").map_or(8, |seed| seed.parse().expect("XK_SEED is a number"));
     println!("seed {seed}");

@@ -4,7 +4,6 @@
 //! calls.
 
 use std::time::Duration;
-use xk_catalog::Catalog;
 use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::Time;
 use xk_core::control::Report;
@@ -147,7 +146,7 @@ impl Stack {
 /// What is wrong with a run.
 fn judge(stack: &Stack, load: Load, link: &str, seed: u64) -> Option<String> {
     let source = stack.graph(load, link);
-    let graph = check(&source, "g", &Catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
+    let graph = check(&source, "g", &xk_catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
     let config = SimulationConfig { seed, ..SimulationConfig::default() };
     let mut world = simulate(&graph, config).unwrap_or_else(|e| panic!("{e}"));
     start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{e}"));
@@ -203,7 +202,7 @@ fn calls_on_layers_that_wait_for_the_peer_are_refused() {
     let load = Load { calls: 1, octets: 100 };
     for stack in REFUSED {
         let source = stack.graph(load, "");
-        let mistakes = match check(&source, "g", &Catalog::standard()) {
+        let mistakes = match check(&source, "g", &xk_catalog::standard()) {
             Ok(_) => panic!("{} is accepted", stack.name),
             Err(mistakes) => mistakes.to_string(),
         };

@@ -1,13 +1,11 @@
 //! Graphs whose realms, addresses and numbers fit, and that could not run all the same: refused
 //! with the place, the cause and the remedy.
-
-use xk_catalog::Catalog;
 use xk_compose::check;
 
 /// What the check says of a host with these lines; nothing of one that may run.
 fn said(lines: &[&str]) -> String {
     let source = format!("host one {{\n{}\n}}\n", lines.join("\n"));
-    match check(&source, "g", &Catalog::standard()) {
+    match check(&source, "g", &xk_catalog::standard()) {
         Ok(graph) => graph.warnings().to_text(),
         Err(mistakes) => mistakes.to_text(),
     }

@@ -3,7 +3,6 @@
 
 use std::path::Path;
 use std::time::Duration;
-use xk_catalog::Catalog;
 use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::Time;
 use xk_core::control::Report;
@@ -16,7 +15,7 @@ fn source(name: &str) -> String {
 
 /// Runs a graph with this seed until its callers are done.
 fn run(name: &str, source: &str, seed: u64) -> World {
-    let graph = check(source, name, &Catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
+    let graph = check(source, name, &xk_catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
     let config = SimulationConfig { seed, ..SimulationConfig::default() };
     let mut world = simulate(&graph, config).unwrap_or_else(|e| panic!("{e}"));
     start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{e}"));

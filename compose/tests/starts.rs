@@ -1,7 +1,6 @@
 //! What passes the check starts: the hosts are started in its rehearsal.
 
 use std::time::Duration;
-use xk_catalog::Catalog;
 use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::Time;
 use xk_core::control::Report;
@@ -16,7 +15,7 @@ fn host(above: &str) -> String {
 
 #[test]
 fn what_cannot_start_is_refused() {
-    let catalog = Catalog::standard();
+    let catalog = xk_catalog::standard();
     for (above, why) in [
         ("icmp ip\necho icmp", "takes no enables"),
         ("udp ip\n\"null\" udp", "takes ports"),
@@ -65,7 +64,7 @@ fn tower(layers: usize) -> String {
 
 #[test]
 fn the_highest_tower_is_carried_and_a_higher_one_refused() {
-    let catalog = Catalog::standard();
+    let catalog = xk_catalog::standard();
     let Err(mistakes) = check(&tower(25), "g", &catalog) else {
         panic!("25 layers are accepted");
     };

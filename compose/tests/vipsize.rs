@@ -172,7 +172,7 @@ fn vipsize_takes_its_cutoffs_from_the_graph() {
         assert_eq!(net.got(1).len(), 1);
     }
     let wrong = sized().replace("name=low", "name=low { cutoff 500; cutoff 600; }");
-    let text = match xk_compose::check(&wrong, "g", &xk_catalog::Catalog::standard()) {
+    let text = match xk_compose::check(&wrong, "g", &xk_catalog::standard()) {
         Ok(_) => String::new(),
         Err(mistakes) => mistakes.to_text(),
     };

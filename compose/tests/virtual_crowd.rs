@@ -3,7 +3,6 @@
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
-use xk_catalog::Catalog;
 use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_sim::{HostId, World};
 use xk_vipadv::VipTable;
@@ -24,7 +23,7 @@ impl Crowd {
             "host \"h{{n}}\" count={HOSTS} {{\n sim link=lan\n eth sim\n arp eth\n vipadv arp interval=\"5s\" lifetime=\"15s\" {vipadv}\n \
              ip arp {{ address \"10.0.0.{{n+1}}/24\"; }}\n vip vipadv ip\n}}\nlink lan {link}\n"
         );
-        let graph = check(&source, "g", &Catalog::standard()).unwrap_or_else(|m| panic!("{m}"));
+        let graph = check(&source, "g", &xk_catalog::standard()).unwrap_or_else(|m| panic!("{m}"));
         let config = SimulationConfig { seed, ..SimulationConfig::default() };
         let mut world = simulate(&graph, config).unwrap_or_else(|m| panic!("{m}"));
         start_world(&graph, &mut world).unwrap_or_else(|m| panic!("{m}"));

@@ -1,9 +1,9 @@
 //! What the check knows of layers without a header that choose among those below, on a catalog of
 //! made-up protocols.
 
-use xk_catalog::Catalog;
 use xk_compose::check;
 use xk_core::Entry;
+use xk_core::graph::Catalog;
 use xk_core::graph::{
     DerivedNumber, Exclusion, Family, Needed, NeededOn, ParamKind, Realm, StackingRules, Way,
     block, int, optional, required,

@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
-use xk_catalog::Catalog;
 use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::Time;
 use xk_core::control::Report;
@@ -22,7 +21,7 @@ fn pair(above: &str, client: &str, server: &str) -> String {
 
 /// What the client of a graph says.
 fn report(source: &str) -> Report {
-    let graph = check(source, "g", &Catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
+    let graph = check(source, "g", &xk_catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
     let mut world = simulate(&graph, SimulationConfig::default()).unwrap_or_else(|e| panic!("{e}"));
     start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{e}"));
     world.run_until_finished(Time::ZERO + Duration::from_secs(60));
@@ -64,7 +63,7 @@ fn has_semaphore(folder: &Path) -> bool {
 fn who_waits_says_so() {
     let protocols = Path::new(env!("CARGO_MANIFEST_DIR")).join("../protocols");
     let mut waiting = Vec::new();
-    for entry in Catalog::standard().entries() {
+    for entry in xk_catalog::standard().entries() {
         let sources = protocols.join(entry.kind).join("src");
         let calls = entry.realm == Realm::Rpc || entry.below.realms == [Realm::Rpc];
         // A wire, or a second name of one of these, has no folder.

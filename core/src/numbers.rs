@@ -27,7 +27,7 @@ pub struct Conflict {
 }
 
 /// The merged table.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Numbers {
     kinds: Vec<Number>,
     overrides: Vec<(ProtocolId, ProtocolId, u32)>,

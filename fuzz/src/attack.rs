@@ -10,7 +10,6 @@ use crate::novelty;
 use core::net::Ipv4Addr;
 use core::time::Duration;
 use std::cell::RefCell;
-use xk_catalog::Catalog;
 use xk_compose::{CheckedGraph, SimulationConfig, simulate, start_world};
 use xk_core::control::{Describe, ListMaps, ListSessions, Report};
 use xk_core::{Kernel, Participants, ProtocolRef, SessionRef, reason};
@@ -82,7 +81,7 @@ link wan delay="20us" kind=pointtopoint mtu=600
 "#;
 
 thread_local! {
-    static CHECKED: CheckedGraph = xk_compose::check(GRAPH, "attack.kdl", &Catalog::standard())
+    static CHECKED: CheckedGraph = xk_compose::check(GRAPH, "attack.kdl", &xk_catalog::standard())
         .unwrap_or_else(|mistakes| panic!("{}", mistakes.to_text()));
 }
 

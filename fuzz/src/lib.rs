@@ -125,7 +125,7 @@ fn null_wire(data: &[u8]) {
 /// Checks text as a graph file; what passes is drawn.
 fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    let catalog = xk_catalog::Catalog::standard();
+    let catalog = xk_catalog::standard();
     match xk_compose::check(&text, "fuzz.kdl", &catalog) {
         Err(mistakes) => {
             assert!(mistakes.has_errors(), "refused without an error");

@@ -16,6 +16,7 @@ pub fn fuzz_graph(data: &[u8]) {
         assert!(diagnostic.span.end() <= text.len(), "a place outside the text: {diagnostic:?}");
     }
     assert_eq!(diagnostics.to_text().is_empty(), diagnostics.is_empty());
+    #[cfg(feature = "fancy")]
     if text.len() < 4096 {
         let _ = diagnostics.to_fancy(80, false);
     }

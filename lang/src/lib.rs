@@ -61,6 +61,8 @@ mod chars;
 mod check;
 mod diagnostics;
 mod document;
+#[cfg(feature = "fancy")]
+mod fancy;
 #[doc(hidden)]
 pub mod fuzz;
 mod graph;

@@ -2,11 +2,13 @@
 //!
 //! - [`switch`]: stacks for shepherds
 //! - [`Runner`]: the poll loop of a real host, which spins for a bounded time and then sleeps
+//! - [`Bell`]: how other threads wake that loop
 //! - [`HostClock`]: the host's monotonic clock
 //! - [`Recorder`]: who handed which message to whom, with nanoseconds per layer
 //! - [`interrupt_unsafe`]: Ctrl-C as a flag
 //! - [`MemfdArena`](memfd_unsafe::MemfdArena): message memory that another process can map
 
+mod bell;
 mod clock;
 mod epoll;
 pub mod interrupt_unsafe;
@@ -15,6 +17,7 @@ mod recorder;
 mod runner;
 pub mod switch;
 
+pub use bell::Bell;
 pub use clock::HostClock;
 pub use recorder::{Recorder, Span};
 pub use runner::{Idle, Runner, RunnerStats, real_kernel};

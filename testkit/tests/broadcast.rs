@@ -5,7 +5,6 @@ use core::net::Ipv4Addr;
 use core::time::Duration;
 use std::cell::RefCell;
 use std::rc::Rc;
-use xk_catalog::Catalog;
 use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::control::{Describe, ListSessions};
 use xk_core::object::{CallCause, CallError};
@@ -62,7 +61,7 @@ impl Net {
         let source =
             format!("{}{servers}link lan delay=\"1ms\" {link}\n", host("client", 1, "", ""));
         let source = source.replace("PARAMS-OF-PORTMAP", "").replace("PARAMS", "");
-        let graph = check(&source, "broadcast.kdl", &Catalog::standard());
+        let graph = check(&source, "broadcast.kdl", &xk_catalog::standard());
         let graph = graph.unwrap_or_else(|mistakes| panic!("{mistakes}"));
         let config = SimulationConfig { seed, ..SimulationConfig::default() };
         let mut world = simulate(&graph, config).unwrap_or_else(|e| panic!("{e}"));

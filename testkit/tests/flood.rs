@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 use xk_arp::ArpTable;
-use xk_catalog::Catalog;
 use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::control::{ListSessions, Report};
 use xk_core::{Question, Time};
@@ -78,7 +77,7 @@ impl Attack {
     fn new(kind: &str, rate: u64, count: u64, more: &str) -> Self {
         assert!(counts_allocations());
         let source = graph(kind, rate, count, more);
-        let checked = check(&source, "flood.kdl", &Catalog::standard());
+        let checked = check(&source, "flood.kdl", &xk_catalog::standard());
         let checked = checked.unwrap_or_else(|mistakes| panic!("{mistakes}"));
         let config = SimulationConfig { seed: SEED, ..SimulationConfig::default() };
         let mut world = simulate(&checked, config).unwrap_or_else(|e| panic!("{e}"));

@@ -3,7 +3,6 @@
 
 use core::cell::{Cell, RefCell};
 use std::rc::Rc;
-use xk_catalog::Catalog;
 use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::object::Refused;
 use xk_core::{
@@ -98,7 +97,7 @@ impl Protocol for Asker {
 }
 
 fn world() -> World {
-    let graph = check(GRAPH, "two.kdl", &Catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
+    let graph = check(GRAPH, "two.kdl", &xk_catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
     let config = SimulationConfig::default();
     let mut world = simulate(&graph, config).unwrap_or_else(|e| panic!("{e}"));
     start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{e}"));

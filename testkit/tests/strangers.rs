@@ -7,7 +7,6 @@
 //! every layer of the catalog that takes messages from below can be put in.
 
 use std::collections::BTreeSet;
-use xk_catalog::Catalog;
 use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::control::{ListSessions, Report};
 use xk_core::object::{SessionId, SessionRef};
@@ -240,7 +239,7 @@ link lan kind=hub delay="50us" rate="1Gbit" queue=1000
         attack.sources,
         attack.kind,
     );
-    let checked = check(&source, stack.name, &Catalog::standard());
+    let checked = check(&source, stack.name, &xk_catalog::standard());
     let checked = checked.unwrap_or_else(|mistakes| panic!("{what}: {mistakes}"));
     let config = SimulationConfig { seed: SEED, ..SimulationConfig::default() };
     let mut world = simulate(&checked, config).unwrap_or_else(|e| panic!("{what}: {e}"));

@@ -1,7 +1,5 @@
 //! Ten thousand calls at one time on one kernel: what their shepherds take, and what happens beyond
 //! the bound.
-
-use xk_catalog::Catalog;
 use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::Time;
 use xk_core::control::Report;
@@ -41,7 +39,8 @@ fn resident() -> usize {
 /// What the caller reports, by line.
 fn run(calls: u32, interval: &str, shepherds_max: u32) -> (Vec<(String, String)>, Stats, usize) {
     let source = graph(calls, interval);
-    let graph = check(&source, "calls.kdl", &Catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
+    let graph =
+        check(&source, "calls.kdl", &xk_catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
     let config = SimulationConfig { shepherds_max, ..SimulationConfig::default() };
     let mut world = simulate(&graph, config).unwrap_or_else(|e| panic!("{e}"));
     start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{e}"));

@@ -53,6 +53,36 @@ pub(crate) fn crates(root: &Path) -> io::Result<Vec<Crate>> {
     parse_metadata(&metadata).ok_or_else(|| io::Error::other("cargo metadata has an unknown form"))
 }
 
+/// The crates that a package links, by name, itself included.
+pub(crate) fn linked(root: &Path, package: &str) -> io::Result<Vec<String>> {
+    let output = Command::new(env_cargo())
+        .args([
+            "tree",
+            "--edges",
+            "normal",
+            "--prefix",
+            "none",
+            "--no-dedupe",
+            "--package",
+            package,
+        ])
+        .current_dir(root)
+        .output()?;
+    if !output.status.success() {
+        return Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    // Two versions of one crate are two.
+    let mut names: Vec<String> = text
+        .lines()
+        .map(|line| line.split(' ').take(2).collect::<Vec<_>>().join(" "))
+        .filter(|name| !name.is_empty())
+        .collect();
+    names.sort();
+    names.dedup();
+    Ok(names)
+}
+
 /// The cargo that runs us, or the one on the path.
 pub(crate) fn env_cargo() -> String {
     std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())

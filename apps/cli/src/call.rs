@@ -5,6 +5,7 @@ use crate::{file, output, rpcgen, user};
 use std::io::Read as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use xk_catalog::PROTOCOLS;
 use xk_core::object::PushError;
 use xk_rpc::{CallCause, Client, Error, ErrorKind, HostReply, OpenError, Setup};
 use xk_rpcgen::{Found, LookupError, Model};
@@ -274,13 +275,14 @@ fn setup(args: &Args, words: &Words<'_>) -> Result<Setup, Failure> {
         (Some("-"), _) => {
             return Err(Failure::usage("the graph cannot come from the standard input"));
         }
-        (Some(path), _) => Setup::from_file(path).map_err(failure)?,
+        (Some(path), _) => Setup::from_file(path, PROTOCOLS).map_err(failure)?,
         (None, Some(SUN)) => Setup::from_text(
             "host here { host-udp; reqrep host-udp; sunselect reqrep; sunprog sunselect; portmap sunprog serve=#false; }",
+            PROTOCOLS,
         ),
         (None, over) => {
             let nodes = over.unwrap_or_default();
-            Setup::from_text(format!("host here {{\n{nodes}\n}}\n"))
+            Setup::from_text(format!("host here {{\n{nodes}\n}}\n"), PROTOCOLS)
         }
     };
     if let Some(host) = &args.host {

@@ -6,7 +6,6 @@ use crate::output::{self, heading};
 use crate::simulation::Simulation;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use xk_catalog::Catalog;
 use xk_core::Time;
 
 /// The graph that is shown.
@@ -37,7 +36,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn main(args: &Args) -> Result<(), Failure> {
-    let graph = xk_compose::check(GRAPH, "internet.kdl", &Catalog::standard())?;
+    let graph = xk_compose::check(GRAPH, "internet.kdl", &xk_catalog::standard())?;
     let folder = folder(args.out.as_deref())?;
     let drawing = xk_compose::draw_text(&graph, None, output::width());
     output::print(&format!("{}\n\n{drawing}\n", heading("the graph, graphs/internet.kdl")));

@@ -60,7 +60,7 @@ pub(crate) struct Args {
 
 pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let library = library()?;
-    let read = Setup::from_file(&args.graph);
+    let read = Setup::from_file(&args.graph, xk_catalog::PROTOCOLS);
     let mut setup = read.map_err(|error| Failure::file("cannot read", &args.graph, error))?;
     if let Some(host) = &args.host {
         setup = setup.host(host);

@@ -4,7 +4,6 @@ use crate::failure::Failure;
 use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
-use xk_catalog::Catalog;
 use xk_compose::CheckedGraph;
 use xk_lang::{HostInstance, SOURCE_OCTETS_MAX, nearest};
 
@@ -15,7 +14,7 @@ const HOSTS_NAMED: usize = 12;
 pub(crate) fn load(path: &Path) -> Result<CheckedGraph, Failure> {
     let source = read(path)?;
     let name = path.display().to_string();
-    Ok(xk_compose::check(&source, &name, &Catalog::standard())?)
+    Ok(xk_compose::check(&source, &name, &xk_catalog::standard())?)
 }
 
 fn read(path: &Path) -> Result<String, Failure> {

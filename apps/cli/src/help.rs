@@ -4,8 +4,8 @@ use crate::failure::Failure;
 use crate::output::{heading, print};
 use crate::protocols::below;
 use crate::table::Table;
-use xk_catalog::Catalog;
 use xk_core::Entry;
+use xk_core::graph::Catalog;
 use xk_core::graph::{ParamKind, ParamSpec};
 use xk_lang::nearest;
 
@@ -29,7 +29,7 @@ pub(crate) fn main(args: &Args, command: &mut clap::Command) -> Result<(), Failu
         print(&manual(LANGUAGE));
         return Ok(());
     }
-    let catalog = Catalog::standard();
+    let catalog = xk_catalog::standard();
     command.build();
     let subcommand = command.find_subcommand_mut(topic);
     if let Some(entry) = catalog.find(topic) {

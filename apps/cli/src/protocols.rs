@@ -3,7 +3,6 @@
 use crate::failure::Failure;
 use crate::output;
 use crate::table::Table;
-use xk_catalog::Catalog;
 use xk_core::Entry;
 use xk_core::graph::{Below, Family, Realm};
 
@@ -12,7 +11,7 @@ use xk_core::graph::{Below, Family, Realm};
 pub(crate) struct Args {}
 
 pub(crate) fn main(_: &Args) -> Result<(), Failure> {
-    let catalog = Catalog::standard();
+    let catalog = xk_catalog::standard();
     let mut entries: Vec<&Entry> = catalog.entries().to_vec();
     entries.sort_by_key(|entry| (rank(entry.realm), entry.kind));
     let mut table = Table::new(&["kind", "realm", "takes from above", "stands on", "summary"]);

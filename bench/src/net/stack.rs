@@ -14,7 +14,6 @@ use serde_json::Value;
 use std::net::Ipv4Addr;
 use std::rc::Rc;
 use std::time::Duration;
-use xk_catalog::Catalog;
 use xk_core::numbers::Number;
 use xk_core::{Kernel, Part, Participant, Participants, Protocol, ProtocolRef};
 use xk_kit::EthAddr;
@@ -237,7 +236,7 @@ pub(super) fn run_under<T: Top + 'static>(
     make: impl FnOnce(ProtocolRef) -> T,
 ) -> Result<Value, Trouble> {
     let top = lower;
-    let catalog = Catalog::standard();
+    let catalog = xk_catalog::standard();
     if catalog.find(kind).is_none() {
         let what = format!("the catalog has no `{kind}`");
         return Err(Trouble::Skipped(what));

@@ -1,8 +1,8 @@
 //! One host: its protocols, their parameters, and who stands on whom.
 
 use std::collections::{HashMap, HashSet};
-use xk_catalog::Catalog;
 use xk_core::Entry;
+use xk_core::graph::Catalog;
 use xk_core::graph::{Family, Guarantees, Params, Realm};
 use xk_core::numbers::Number;
 use xk_lang::{Diagnostics, Host, Node, nearest};

@@ -1,47 +1,52 @@
 //! Links: their parameters, and that simulated wires hang on links that exist.
 
 use std::collections::HashMap;
-use xk_core::graph::BuildError;
+use xk_core::graph::{self, BuildError, Catalog, Params};
 use xk_lang::{Diagnostics, Graph, Host, Link, Span, Spanned, Template, Value, nearest};
-use xk_sim::{LINK_BLOCKS, LINK_PARAMETERS, LinkConfig, LinkKind};
 
 use crate::params::Taker;
 use crate::plan::count_of;
 
-/// The links of a file, as they are written and as the simulator wants them.
+/// The links of a file, as they are written and what they say.
 #[derive(Clone, Copy)]
 pub(super) struct Links<'a> {
     pub(super) written: &'a [Link],
-    pub(super) configs: &'a [LinkConfig],
+    pub(super) params: &'a [Params],
 }
 
-/// The links as the simulator wants them. A link with mistakes is as far like it as can be.
-pub(super) fn check(graph: &Graph, diagnostics: &mut Diagnostics) -> Vec<LinkConfig> {
-    let links: Vec<LinkConfig> = graph.links.iter().map(|link| config(link, diagnostics)).collect();
-    if links.iter().any(|link| !link.partitions.is_empty()) {
-        check_partitions(graph, diagnostics);
-    }
+/// The parameters of the links, as far as they are right.
+pub(super) fn check(
+    graph: &Graph,
+    catalog: &Catalog,
+    diagnostics: &mut Diagnostics,
+) -> Vec<Params> {
+    let Some(kind) = catalog.links() else {
+        if let Some(link) = graph.links.first() {
+            let what = "no wire that hangs on links is in this program's catalog";
+            diagnostics.error(link.name.span, what);
+        }
+        return Vec::new();
+    };
+    let links = graph.links.iter().map(|link| params_of(kind, link, diagnostics)).collect();
+    check_partitions(graph, diagnostics);
     links
 }
 
-fn config(link: &Link, diagnostics: &mut Diagnostics) -> LinkConfig {
+fn params_of(kind: &graph::Links, link: &Link, diagnostics: &mut Diagnostics) -> Params {
     let taker = Taker {
         what: "a link",
         span: link.name.span,
-        scalars: LINK_PARAMETERS,
-        blocks: LINK_BLOCKS,
+        scalars: kind.parameters,
+        blocks: kind.blocks,
     };
     let before = diagnostics.len();
     let params = taker.take(diagnostics, &link.params, &link.children);
-    match LinkConfig::from_params(&link.name, &params) {
-        Ok(config) => config,
-        Err(error) => {
-            if diagnostics.len() == before {
-                report(link, error, diagnostics);
-            }
-            LinkConfig::new(link.name.as_str(), LinkKind::default())
-        }
+    if let Err(error) = (kind.check)(&link.name, &params)
+        && diagnostics.len() == before
+    {
+        report(link, error, diagnostics);
     }
+    params
 }
 
 fn report(link: &Link, error: BuildError, diagnostics: &mut Diagnostics) {
@@ -57,6 +62,9 @@ fn report(link: &Link, error: BuildError, diagnostics: &mut Diagnostics) {
 
 /// The hosts that partitions name.
 fn check_partitions(graph: &Graph, diagnostics: &mut Diagnostics) {
+    if graph.links.iter().all(|link| link.blocks("partition").next().is_none()) {
+        return;
+    }
     let hosts = graph.expand();
     let names: Vec<&str> = hosts.iter().map(|host| host.name.as_ref()).collect();
     let known: std::collections::HashSet<&str> = names.iter().copied().collect();
@@ -88,10 +96,11 @@ struct Use<'a> {
 
 /// That every simulated wire hangs on a link of this file, that every link is used, and that two
 /// wires share a point-to-point link.
-pub(super) fn check_uses(graph: &Graph, diagnostics: &mut Diagnostics) {
+pub(super) fn check_uses(graph: &Graph, catalog: &Catalog, diagnostics: &mut Diagnostics) {
     let mut ends: HashMap<String, usize> = HashMap::new();
     for host in &graph.hosts {
-        let wires = host.nodes.iter().filter(|n| *n.kind == *xk_sim::ENTRY.kind);
+        let hangs = |kind: &str| catalog.find(kind).is_some_and(|entry| entry.links.is_some());
+        let wires = host.nodes.iter().filter(|node| hangs(&node.kind));
         for wire in wires {
             if let Some(param) = wire.param("link") {
                 let found = Use { host, name: &param.value };

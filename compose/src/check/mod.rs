@@ -15,7 +15,7 @@ mod suggest;
 mod unique;
 mod virtuals;
 
-use xk_catalog::Catalog;
+use xk_core::graph::Catalog;
 use xk_lang::{Diagnostics, Span, parse};
 
 use crate::plan::{CheckedGraph, numbers_of};
@@ -37,14 +37,14 @@ pub fn check(
             .error(Span::default(), "this graph has no host")
             .help("begin with `host NAME { ... }`; `xk help graph` shows how");
     }
-    let links = links::check(&graph, &mut diagnostics);
-    let site_links = links::Links { written: &graph.links, configs: &links };
+    let links = links::check(&graph, catalog, &mut diagnostics);
+    let site_links = links::Links { written: &graph.links, params: &links };
     let plans = graph
         .hosts
         .iter()
         .map(|host| host::check(host, catalog, site_links, &mut diagnostics))
         .collect();
-    links::check_uses(&graph, &mut diagnostics);
+    links::check_uses(&graph, catalog, &mut diagnostics);
     let mut checked = CheckedGraph {
         graph,
         none: Diagnostics::new(diagnostics.file(), diagnostics.source()),

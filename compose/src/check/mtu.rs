@@ -88,12 +88,11 @@ fn mtu_of(site: &Site<'_>, at: usize, links: Links<'_>) -> Option<(usize, Span, 
     if let Some(param) = node.param("mtu") {
         return Some((octets(&site.params[at])?, param.value.span, None));
     }
-    let link = node.param("link").filter(|_| *node.kind == *xk_sim::ENTRY.kind)?;
+    let link = node.param("link").filter(|_| site.entry(at).is_some_and(|e| e.links.is_some()))?;
     let name = site.params[at].text("link")?;
-    let config = links.configs.iter().find(|config| config.name == name)?;
-    let written = links.written.iter().find(|link| *link.name == name);
-    let also = written.and_then(|link| link.param("mtu")).map(|mtu| mtu.value.span);
-    Some((config.mtu_octets, link.value.span, also))
+    let index = links.written.iter().position(|link| *link.name == name)?;
+    let also = links.written[index].param("mtu").map(|mtu| mtu.value.span);
+    Some((octets(links.params.get(index)?)?, link.value.span, also))
 }
 
 fn octets(params: &Params) -> Option<usize> {

@@ -5,7 +5,6 @@
 use std::cell::{Cell, RefCell};
 use std::net::Ipv4Addr;
 use std::rc::Rc;
-use xk_catalog::Catalog;
 use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::numbers::Number;
 use xk_core::object::{Enable, OpenError, PushError, Refused};
@@ -102,7 +101,7 @@ impl Net {
     /// Builds and starts a graph; upper protocols stand on the node `low` of each host, and may
     /// push `largest` octets.
     pub(crate) fn new(source: &str, seed: u64, largest: Option<u32>) -> Self {
-        let graph = check(source, "g", &Catalog::standard()).unwrap_or_else(|m| panic!("{m}"));
+        let graph = check(source, "g", &xk_catalog::standard()).unwrap_or_else(|m| panic!("{m}"));
         let config = SimulationConfig { seed, ..SimulationConfig::default() };
         let mut world = simulate(&graph, config).unwrap_or_else(|m| panic!("{m}"));
         let frames = Rc::new(Frames::default());

@@ -3,9 +3,11 @@
 //! The composer checks a graph against these entries before anything runs; then it calls
 //! [`Entry::build`] for each node, bottom-up.
 
+mod catalog;
 mod guarantees;
 mod params;
 
+pub use catalog::{Catalog, CatalogError};
 pub use guarantees::{Guarantees, Service};
 pub use params::{
     BlockSpec, ParamKind, ParamSpec, Params, Value, block, duration, flag, fraction, int, octets,
@@ -226,6 +228,18 @@ pub enum NeededOn {
     },
 }
 
+/// The links of a graph file, on which instances of one kind of wire hang: each names one by its
+/// parameter `link`.
+#[derive(Clone, Copy)]
+pub struct Links {
+    /// The parameters of a link; `mtu` is the largest payload of a frame, in octets.
+    pub parameters: &'static [ParamSpec],
+    /// Its structured parameters.
+    pub blocks: &'static [BlockSpec],
+    /// Whether the parameters of the link of this name will do.
+    pub check: fn(&str, &Params) -> Result<(), BuildError>,
+}
+
 /// How far a look before the run goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
@@ -295,6 +309,8 @@ pub struct Entry {
     /// Looks at its parameters, and whether this machine has what it needs: devices, privileges.
     /// Says what is missing and what to do.
     pub probe: Option<Probe>,
+    /// The links that it hangs on, declared by the graph.
+    pub links: Option<&'static Links>,
     /// Makes it.
     pub build: Builder,
 }
@@ -325,6 +341,7 @@ impl Entry {
             blocks: &[],
             questions: &[],
             probe: None,
+            links: None,
             build,
         }
     }
@@ -451,6 +468,13 @@ impl Entry {
     #[must_use]
     pub const fn probe(mut self, probe: Probe) -> Self {
         self.probe = Some(probe);
+        self
+    }
+
+    /// The links that it hangs on, declared by the graph.
+    #[must_use]
+    pub const fn links(mut self, links: &'static Links) -> Self {
+        self.links = Some(links);
         self
     }
 

@@ -3,7 +3,6 @@
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
-use xk_catalog::Catalog;
 use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::Time;
 use xk_core::control::Report;
@@ -35,7 +34,7 @@ pub(crate) fn without(source: &str) -> String {
 /// Runs a graph until its callers have finished, or says what is wrong with it.
 pub(crate) fn run(source: &str, seed: u64) -> Result<Outcome, String> {
     let wrong = |mistakes: Box<Diagnostics>| mistakes.to_text();
-    let graph = check(source, "rpc-deadline.kdl", &Catalog::standard()).map_err(wrong)?;
+    let graph = check(source, "rpc-deadline.kdl", &xk_catalog::standard()).map_err(wrong)?;
     let config = SimulationConfig { seed, ..SimulationConfig::default() };
     let mut world = simulate(&graph, config).map_err(wrong)?;
     start_world(&graph, &mut world).map_err(wrong)?;

@@ -3,9 +3,9 @@
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
-use xk_catalog::Catalog;
 use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::control::{ListSessions, Report};
+use xk_core::graph::Catalog;
 use xk_core::{Kernel, Time};
 use xk_guide::Tally;
 use xk_sim::HostId;

@@ -9,8 +9,9 @@ use xk_net::{Setup, TcpListener, TcpStream};
 
 /// A host on an Ethernet of shared memory; both ends name the same path.
 fn host(path: &str, address: &str) -> Setup {
-    Setup::from_text(format!(
-        r#"
+    Setup::from_text(
+        format!(
+            r#"
         host one {{
             shm path="{path}"
             eth shm
@@ -20,7 +21,9 @@ fn host(path: &str, address: &str) -> Setup {
             tcp ip
         }}
         "#
-    ))
+        ),
+        xk_catalog::PROTOCOLS,
+    )
 }
 
 fn main() -> io::Result<()> {

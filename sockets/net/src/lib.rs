@@ -10,6 +10,7 @@
 //! # fn main() -> std::io::Result<()> {
 //! let stack = Stack::from_text(
 //!     r#"host alone { loopback; ip loopback { address "10.0.0.1/24"; }; icmp ip; udp ip; }"#,
+//!     xk_catalog::PROTOCOLS,
 //! )?;
 //! let one = UdpSocket::bind(&stack, "10.0.0.1:0")?;
 //! let other = UdpSocket::bind(&stack, "10.0.0.1:0")?;
@@ -20,6 +21,11 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Which protocols
+//! A graph names protocols by their kinds; the program says which it knows, by their entries. Here
+//! it is the list of all, and links all. A program of one stack names the six or so of its graph,
+//! `&[&xk_tap::ENTRY, &xk_eth::ENTRY, ...]`, and links no other: `docs/embed` is one.
 //!
 //! # Who drives the stack
 //! A graph runs only while somebody turns its loop. There are two ways, and everything is the same
@@ -62,5 +68,6 @@ pub use setup::Setup;
 pub use stack::{Source, Stack};
 pub use tcp::{Incoming, TcpListener, TcpStream};
 pub use udp::UdpSocket;
+pub use xk_core::Entry;
 pub use xk_kit::net::stream::{KeepAlive, StreamInfo, StreamSetting};
 pub use xk_run::Idle;

@@ -3,92 +3,61 @@
 use crate::driver::{Here, Thread};
 use crate::layer::{Layer, Limits, Places, Sockets};
 use crate::stack::Stack;
-use std::fmt::{self, Display};
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use xk_catalog::Catalog;
-use xk_compose::CheckedGraph;
-use xk_core::{Kernel, ProtocolRef};
-use xk_kit::passthrough::EpochOffset;
-use xk_lang::{HostInstance, SOURCE_OCTETS_MAX, Severity};
-use xk_run::{Idle, Runner, real_kernel};
+use xk_compose::{HostSetup, OpenHost};
+use xk_core::{Entry, Kernel, ProtocolRef};
+use xk_lang::HostInstance;
+use xk_run::{Idle, Runner};
 
-/// The bound of all messages together, in octets.
-const POOL_OCTETS_MAX: usize = 256 << 20;
-
-/// What a stack is made of: a graph, one of its hosts, and how its loop rests.
-#[derive(Clone, Debug)]
+/// What a stack is made of: a graph, the protocols that it may name, one of its hosts, and how its
+/// loop rests.
+#[derive(Clone)]
 pub struct Setup {
-    text: String,
-    name: String,
-    host: Option<String>,
+    host: HostSetup,
     tcp: Option<String>,
     udp: Option<String>,
-    idle: Idle,
-    pool_octets_max: usize,
     limits: Limits,
-    once_open: OnceOpen,
+    once_open: Arc<Work>,
 }
 
 type Work = dyn Fn(&Rc<Runner>, &HostInstance<'_>) -> io::Result<()> + Send + Sync;
-
-#[derive(Clone)]
-struct OnceOpen(Arc<Work>);
-
-impl fmt::Debug for OnceOpen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OnceOpen")
-    }
-}
-
-fn other(error: impl Display) -> io::Error {
-    io::Error::other(error.to_string())
-}
 
 fn refused(text: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
 impl Setup {
-    /// The graph in a file.
+    /// The graph in a file, of protocols of these entries: those that the program links, or the
+    /// whole list, `xk_catalog::PROTOCOLS`.
     ///
     /// # Errors
     /// If it cannot be read or is no UTF-8 text.
-    pub fn from_file(path: impl AsRef<Path>) -> io::Result<Self> {
-        let path = path.as_ref();
-        let mut text = String::new();
-        // One octet more than allowed, so that the parser says that it is too long.
-        let limit = SOURCE_OCTETS_MAX as u64 + 1;
-        std::fs::File::open(path)?.take(limit).read_to_string(&mut text)?;
-        Ok(Self::new(text, path.display().to_string()))
+    pub fn from_file(path: impl AsRef<Path>, entries: &[&'static Entry]) -> io::Result<Self> {
+        HostSetup::from_file(path, entries).map(Self::new)
     }
 
-    /// The graph in a text.
-    pub fn from_text(text: impl Into<String>) -> Self {
-        Self::new(text.into(), "graph".into())
+    /// The graph in a text, of protocols of these entries.
+    pub fn from_text(text: impl Into<String>, entries: &[&'static Entry]) -> Self {
+        Self::new(HostSetup::from_text(text, entries))
     }
 
-    fn new(text: String, name: String) -> Self {
+    fn new(host: HostSetup) -> Self {
         Self {
-            text,
-            name,
-            host: None,
+            host,
             tcp: None,
             udp: None,
-            idle: Idle::default(),
-            pool_octets_max: POOL_OCTETS_MAX,
             limits: Limits::default(),
-            once_open: OnceOpen(Arc::new(|_, _| Ok(()))),
+            once_open: Arc::new(|_, _| Ok(())),
         }
     }
 
     /// Which host of the graph; not needed if it has only one.
     #[must_use]
     pub fn host(mut self, name: impl Into<String>) -> Self {
-        self.host = Some(name.into());
+        self.host.host = Some(name.into());
         self
     }
 
@@ -109,14 +78,14 @@ impl Setup {
     /// What the stack does when nothing comes.
     #[must_use]
     pub fn idle(mut self, idle: Idle) -> Self {
-        self.idle = idle;
+        self.host.idle = idle;
         self
     }
 
     /// The bound of all messages together, in octets.
     #[must_use]
     pub fn pool_octets_max(mut self, octets: usize) -> Self {
-        self.pool_octets_max = octets;
+        self.host.pool_octets_max = octets;
         self
     }
 
@@ -135,7 +104,7 @@ impl Setup {
     where
         F: Fn(&Rc<Runner>, &HostInstance<'_>) -> io::Result<()> + Send + Sync + 'static,
     {
-        self.once_open = OnceOpen(Arc::new(work));
+        self.once_open = Arc::new(work);
         self
     }
 
@@ -161,49 +130,22 @@ impl Setup {
     }
 
     /// The kernel with `sockets` on top, started, and its loop.
-    pub(crate) fn make(&self, sockets: Sockets) -> io::Result<Made> {
-        let graph = xk_compose::check(&self.text, &self.name, &Catalog::standard())
-            .map_err(|mistakes| refused(mistakes.to_text()))?;
-        let host = self.pick(&graph)?;
-        let missing = xk_compose::check_environment(&graph, Some(&host.name), Severity::Error);
-        if missing.has_errors() {
-            return Err(other(missing.to_text()));
-        }
-        let kernel = Rc::new(real_kernel(self.pool_octets_max)?);
-        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
-        kernel.surround(Rc::new(EpochOffset(since_1970.unwrap_or(Duration::ZERO))));
-        xk_compose::build(&graph, &host, &kernel).map_err(|found| other(found.to_text()))?;
-        let places = Places {
-            tcp: self.node(&kernel, "tcp", self.tcp.as_deref())?,
-            udp: self.node(&kernel, "udp", self.udp.as_deref())?,
-        };
-        if places.tcp.is_none() && places.udp.is_none() {
-            return Err(refused(
-                "the host has neither `tcp` nor `udp` for sockets to stand on".into(),
-            ));
-        }
-        let layer = sockets.layer();
-        layer.stand(&kernel, sockets, places);
-        xk_compose::start(&graph, &host, &kernel).map_err(|found| other(found.to_text()))?;
-        let runner = Rc::new(Runner::new(Rc::clone(&kernel), self.idle)?);
-        (self.once_open.0)(&runner, &host)?;
-        Ok(Made { kernel, layer, runner })
-    }
-
-    /// The host that is meant.
-    fn pick<'g>(&self, graph: &'g CheckedGraph) -> io::Result<HostInstance<'g>> {
-        if let Some(name) = &self.host {
-            let none = || refused(format!("the graph has no host `{name}`"));
-            return graph.host(name).ok_or_else(none);
-        }
-        let mut all = graph.graph().expand();
-        match (all.pop(), all.len()) {
-            (Some(only), 0) => Ok(only),
-            (None, _) => Err(refused("the graph has no host".into())),
-            (Some(_), more) => {
-                Err(refused(format!("the graph has {} hosts: choose one by its name", more + 1)))
+    pub(crate) fn make(&self, sockets: Sockets) -> io::Result<OpenHost<Rc<Layer>>> {
+        let stand = |kernel: &Kernel, _: &HostInstance<'_>, _: &_| {
+            let places = Places {
+                tcp: self.node(kernel, "tcp", self.tcp.as_deref())?,
+                udp: self.node(kernel, "udp", self.udp.as_deref())?,
+            };
+            if places.tcp.is_none() && places.udp.is_none() {
+                return Err(refused(
+                    "the host has neither `tcp` nor `udp` for sockets to stand on".into(),
+                ));
             }
-        }
+            let layer = sockets.layer();
+            layer.stand(kernel, sockets, places);
+            Ok(layer)
+        };
+        self.host.open(stand, &*self.once_open)
     }
 
     /// The node of this name, or the only one of this kind; none if there is none and none was
@@ -230,11 +172,4 @@ impl Setup {
             ))),
         }
     }
-}
-
-/// A kernel with sockets on top, and its loop.
-pub(crate) struct Made {
-    pub(crate) kernel: Rc<Kernel>,
-    pub(crate) layer: Rc<Layer>,
-    pub(crate) runner: Rc<Runner>,
 }

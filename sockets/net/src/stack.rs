@@ -7,6 +7,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use xk_core::Entry;
 
 /// One host of a graph, running; clones are the same one. It ends with its last handle and its last
 /// socket.
@@ -16,21 +17,21 @@ pub struct Stack<D: Driver = Here> {
 }
 
 impl Stack<Here> {
-    /// The only host of the graph in a file, driven by the calling thread; [`Setup`] has more to
-    /// choose from.
+    /// The only host of the graph in a file, of protocols of these entries, driven by the calling
+    /// thread; [`Setup`] has more to choose from.
     ///
     /// # Errors
     /// If the file cannot be read, the mistakes of the graph, or what this machine lacks for it.
-    pub fn from_file(path: impl AsRef<Path>) -> io::Result<Self> {
-        Setup::from_file(path)?.here()
+    pub fn from_file(path: impl AsRef<Path>, entries: &[&'static Entry]) -> io::Result<Self> {
+        Setup::from_file(path, entries)?.here()
     }
 
-    /// The same with the graph in a text.
+    /// The only host of the graph in a text.
     ///
     /// # Errors
     /// As for [`Stack::from_file`].
-    pub fn from_text(text: impl Into<String>) -> io::Result<Self> {
-        Setup::from_text(text).here()
+    pub fn from_text(text: impl Into<String>, entries: &[&'static Entry]) -> io::Result<Self> {
+        Setup::from_text(text, entries).here()
     }
 
     /// Turns the loop for a while, with nothing to wait for: what arrives is taken and answered.

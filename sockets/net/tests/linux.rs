@@ -41,7 +41,7 @@ fn with_both(work: fn(Setup)) {
     needs_program!("ip");
     let net = Net::new("sockets-linux").unwrap();
     let space = net.space().unwrap();
-    space.enter(|| work(Setup::from_text(GRAPH))).unwrap();
+    space.enter(|| work(Setup::from_text(GRAPH, xk_catalog::PROTOCOLS))).unwrap();
 }
 
 /// Linux connects to us, sends much, and gets it back.

@@ -27,7 +27,7 @@ pub(crate) struct Target {
 impl Target {
     /// Another call may come in.
     pub(crate) fn look_again(&self) {
-        self.stack.entrance.look_again();
+        self.stack.entrance.bell.look_again();
     }
 }
 
@@ -136,7 +136,7 @@ impl Client {
     ///
     /// ```no_run
     /// # fn main() -> Result<(), xk_rpc::Error> {
-    /// let stack = xk_rpc::Stack::from_file("client.kdl")?;
+    /// let stack = xk_rpc::Stack::from_file("client.kdl", xk_catalog::PROTOCOLS)?;
     /// let everyone = stack.client("port0@10.0.0.255")?.program(0x2000_0007, 1);
     /// let everyone = everyone.with_deadline(std::time::Duration::from_secs(2));
     /// for reply in everyone.broadcast(0, b"") {

@@ -1,23 +1,19 @@
 //! Where threads come into a stack: a bounded queue of calls, one of other jobs, and a bell.
 //!
-//! To the stack the entrance is a wire: its loop polls it with the others, and announces here that
-//! it is about to sleep. Only then is the bell rung, so no system call is made while the stack is
-//! awake. A job may block: then its shepherd waits, and the loop goes on with the next one. Calls
-//! are let in as long as there are shepherds to wait for their replies; what ends a call or a wait
-//! never stands behind them.
+//! To the stack the entrance is a wire: its loop polls it with the others. A job may block: then
+//! its shepherd waits, and the loop goes on with the next one. Calls are let in as long as there
+//! are shepherds to wait for their replies; what ends a call or a wait never stands behind them.
 
 use crate::inside::Inside;
-use rustix::event::EventfdFlags;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use xk_core::wire::{Sleeper, Wire};
 use xk_core::{Kernel, ProtocolRef};
+use xk_run::Bell;
 
 /// How many calls wait to be let in at most; who comes then waits in turn.
 pub(crate) const CALLS_QUEUED_MAX: usize = 4096;
@@ -33,14 +29,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) struct Entrance {
     queue: Mutex<Queue>,
     room: Condvar,
-    /// There is something in the queue.
-    pending: AtomicBool,
-    /// The stack sleeps, or is about to.
-    asleep: AtomicBool,
-    rung: AtomicBool,
-    bell: OwnedFd,
-    /// The last handle is gone.
-    leaving: AtomicBool,
+    pub(crate) bell: Bell,
 }
 
 #[derive(Default)]
@@ -63,16 +52,7 @@ pub(crate) enum Entry {
 
 impl Entrance {
     pub(crate) fn new() -> io::Result<Self> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        Ok(Self {
-            queue: Mutex::default(),
-            room: Condvar::new(),
-            pending: AtomicBool::new(false),
-            asleep: AtomicBool::new(false),
-            rung: AtomicBool::new(false),
-            bell: rustix::event::eventfd(0, flags)?,
-            leaving: AtomicBool::new(false),
-        })
+        Ok(Self { queue: Mutex::default(), room: Condvar::new(), bell: Bell::new()? })
     }
 
     /// Has a job done in the stack; false if the stack has ended.
@@ -83,7 +63,7 @@ impl Entrance {
         }
         queue.jobs.push_back(job);
         drop(queue);
-        self.ring();
+        self.bell.ring();
         true
     }
 
@@ -105,7 +85,7 @@ impl Entrance {
         }
         queue.calls.push_back(call);
         drop(queue);
-        self.ring();
+        self.bell.ring();
         Entry::Taken
     }
 
@@ -121,18 +101,8 @@ impl Entrance {
         }
         queue.jobs.push_back(call);
         drop(queue);
-        self.ring();
+        self.bell.ring();
         Entry::Taken
-    }
-
-    /// No handle is left.
-    pub(crate) fn leave(&self) {
-        self.leaving.store(true, Ordering::SeqCst);
-        self.ring();
-    }
-
-    pub(crate) fn is_leaving(&self) -> bool {
-        self.leaving.load(Ordering::SeqCst)
     }
 
     /// The stack has ended: nothing is taken any more, and who waits for a job finds that it is
@@ -144,14 +114,6 @@ impl Entrance {
         drop(queue);
         self.room.notify_all();
         drop((jobs, calls));
-    }
-
-    fn ring(&self) {
-        self.pending.store(true, Ordering::SeqCst);
-        if self.asleep.load(Ordering::SeqCst) && !self.rung.swap(true, Ordering::SeqCst) {
-            // It fails only if the bell has been rung without end, and then it rings anyway.
-            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
-        }
     }
 
     /// The next one, if it may come in: a call if there is `room` for one.
@@ -170,15 +132,9 @@ impl Entrance {
         };
         if !queue.jobs.is_empty() || room > 0 && !queue.calls.is_empty() {
             // The job may block: whoever leads the loop then finds the others.
-            self.pending.store(true, Ordering::SeqCst);
+            self.bell.look_again();
         }
         Some(job)
-    }
-
-    /// There is room for a call where none was: called by the stack itself, which looks again
-    /// before it sleeps.
-    pub(crate) fn look_again(&self) {
-        self.pending.store(true, Ordering::SeqCst);
     }
 }
 
@@ -190,7 +146,7 @@ pub(crate) struct Door {
 
 impl Wire for Door {
     fn poll(&self, cx: &Kernel, _: &ProtocolRef, budget: usize) -> usize {
-        if !self.entrance.pending.swap(false, Ordering::SeqCst) {
+        if !self.entrance.bell.take() {
             return 0;
         }
         for done in 0..budget {
@@ -202,25 +158,19 @@ impl Wire for Door {
                 return done + 1;
             }
         }
-        self.entrance.pending.store(true, Ordering::SeqCst);
+        self.entrance.bell.look_again();
         budget
     }
 
     fn descriptor(&self, see: &mut dyn FnMut(&dyn Any)) {
-        see(&self.entrance.bell);
+        self.entrance.bell.descriptor(see);
     }
 
     fn rest(&self, _: &Kernel, _: &ProtocolRef, _: &dyn Sleeper) -> bool {
-        self.entrance.asleep.store(true, Ordering::SeqCst);
-        !self.entrance.pending.load(Ordering::SeqCst)
+        self.entrance.bell.rest()
     }
 
     fn woken(&self, _: &Kernel, _: &ProtocolRef) {
-        self.entrance.asleep.store(false, Ordering::SeqCst);
-        if self.entrance.rung.swap(false, Ordering::SeqCst) {
-            // Empty it for the next sleep; somebody may be about to ring, which costs one sleep cut
-            // short.
-            let _ = rustix::io::read(&self.entrance.bell, &mut [0; 8]);
-        }
+        self.entrance.bell.woken();
     }
 }

@@ -11,14 +11,14 @@
 //! # fn main() -> Result<(), xk_rpc::Error> {
 //! // One process serves, by number and octets,
 //! let host = r#"shm path="calls.sock"; channel shm; select channel"#;
-//! let stack = Stack::from_text(format!("host server {{ {host}; }}"))?;
+//! let stack = Stack::from_text(format!("host server {{ {host}; }}"), xk_catalog::PROTOCOLS)?;
 //! let server = stack.serve(|call: &Call<'_>| match call.procedure() {
 //!     1 => Ok(Reply::from(call.octets().to_ascii_uppercase())),
 //!     _ => Err(Refusal::NoProcedure),
 //! })?;
 //!
 //! // and another one calls.
-//! let stack = Stack::from_text(format!("host client {{ {host}; }}"))?;
+//! let stack = Stack::from_text(format!("host client {{ {host}; }}"), xk_catalog::PROTOCOLS)?;
 //! let client = stack.client("")?;
 //! assert_eq!(client.call(1, b"hello")?, b"HELLO");
 //! # Ok(())
@@ -72,6 +72,7 @@ pub use replies::{HostReply, Replies};
 pub use server::{Call, Later, Program, Promise, Refusal, Reply, Server, Service};
 pub use setup::Setup;
 pub use stack::{Here, Stack};
+pub use xk_core::Entry;
 pub use xk_core::object::{CallCause, OpenError, Rejection};
 pub use xk_kit::rpc::call::Caller;
 pub use xk_run::Idle;

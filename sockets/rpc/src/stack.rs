@@ -5,7 +5,7 @@ use crate::entrance::Entrance;
 use crate::error::{Error, ErrorKind};
 use crate::inside::Inside;
 use crate::server::{Offer, Server, Service};
-use crate::setup::{Made, Setup};
+use crate::setup::Setup;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -14,7 +14,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
-use xk_core::{Kernel, Participant};
+use xk_compose::OpenHost;
+use xk_core::{Entry, Kernel, Participant};
 use xk_run::Runner;
 
 /// What all handles of a stack share.
@@ -24,7 +25,7 @@ pub(crate) struct Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.entrance.leave();
+        self.entrance.bell.leave();
     }
 }
 
@@ -32,7 +33,7 @@ impl Drop for Shared {
 pub(crate) struct Local {
     kernel: Rc<Kernel>,
     inside: Rc<Inside>,
-    runner: Runner,
+    runner: Rc<Runner>,
     /// The loop turns: who calls now is on one of its shepherds.
     turning: Cell<bool>,
 }
@@ -190,11 +191,11 @@ impl Deref for Here {
 }
 
 impl Here {
-    pub(crate) fn new(entrance: Arc<Entrance>, made: Made) -> Self {
+    pub(crate) fn new(entrance: Arc<Entrance>, made: OpenHost<Rc<Inside>>) -> Self {
         let shared = Arc::new(Shared { entrance });
         let local = Rc::new(Local {
             kernel: made.kernel,
-            inside: made.inside,
+            inside: made.top,
             runner: made.runner,
             turning: Cell::new(false),
         });
@@ -239,21 +240,21 @@ impl Drop for Here {
 }
 
 impl Stack {
-    /// The only host of the graph in a file, with a thread of its own; [`Setup`] has more to choose
-    /// from.
+    /// The only host of the graph in a file, of protocols of these entries, with a thread of its
+    /// own; [`Setup`] has more to choose from.
     ///
     /// # Errors
     /// The file cannot be read, the mistakes of the graph, or what this machine lacks for it.
-    pub fn from_file(path: impl AsRef<Path>) -> Result<Self, Error> {
-        Setup::from_file(path)?.thread()
+    pub fn from_file(path: impl AsRef<Path>, entries: &[&'static Entry]) -> Result<Self, Error> {
+        Setup::from_file(path, entries)?.thread()
     }
 
-    /// The same with the graph in a text.
+    /// The only host of the graph in a text.
     ///
     /// # Errors
     /// As for [`Stack::from_file`].
-    pub fn from_text(text: impl Into<String>) -> Result<Self, Error> {
-        Setup::from_text(text).thread()
+    pub fn from_text(text: impl Into<String>, entries: &[&'static Entry]) -> Result<Self, Error> {
+        Setup::from_text(text, entries).thread()
     }
 
     pub(crate) fn spawn(setup: Setup) -> Result<Self, Error> {
@@ -274,7 +275,7 @@ impl Stack {
                         let _ = told.send(Ok(()));
                         let leaving = Arc::clone(&entrance);
                         // An interrupt of the process ends it, too.
-                        let _ = here.run_until(None, move |_| leaving.is_leaving());
+                        let _ = here.run_until(None, move |_| leaving.bell.is_leaving());
                     }
                 }
                 drop(ended);

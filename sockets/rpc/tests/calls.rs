@@ -49,7 +49,7 @@ fn execute(call: &Call<'_>) -> Result<Reply, Refusal> {
 
 #[test]
 fn octets_there_and_back_from_many_threads() {
-    let stack = Stack::from_text(GRAPH).expect("a stack");
+    let stack = Stack::from_text(GRAPH, xk_catalog::PROTOCOLS).expect("a stack");
     let _server = stack.serve_at("port2051", program(execute)).expect("taken");
     let client = client(&stack);
     let threads: Vec<_> = (0..8u8)
@@ -70,7 +70,7 @@ fn octets_there_and_back_from_many_threads() {
 
 #[test]
 fn long_work_keeps_nobody_else_waiting() {
-    let stack = Stack::from_text(GRAPH).expect("a stack");
+    let stack = Stack::from_text(GRAPH, xk_catalog::PROTOCOLS).expect("a stack");
     let _server = stack.serve_at("port2051", program(execute)).expect("taken");
     let client = client(&stack);
     let long = 300u32;
@@ -85,7 +85,7 @@ fn long_work_keeps_nobody_else_waiting() {
 
 #[test]
 fn errors_say_at_which_layer() {
-    let stack = Stack::from_text(GRAPH).expect("a stack");
+    let stack = Stack::from_text(GRAPH, xk_catalog::PROTOCOLS).expect("a stack");
     let _server = stack.serve_at("port2051", program(execute)).expect("taken");
     let client = client(&stack);
     let says = |procedure| client.call(procedure, &[]).unwrap_err().to_string();
@@ -107,7 +107,7 @@ fn errors_say_at_which_layer() {
 
 #[test]
 fn a_call_is_taken_back_from_another_thread_or_by_dropping_it() {
-    let stack = Stack::from_text(GRAPH).expect("a stack");
+    let stack = Stack::from_text(GRAPH, xk_catalog::PROTOCOLS).expect("a stack");
     let _server = stack.serve_at("port2051", program(execute)).expect("taken");
     let client = client(&stack);
     let pending = client.start(2, &LONG_MS.to_be_bytes()).expect("begun");
@@ -128,7 +128,7 @@ fn a_call_is_taken_back_from_another_thread_or_by_dropping_it() {
 /// A service that calls itself, by a client of the stack it runs on.
 #[test]
 fn a_service_may_call() {
-    let stack = Stack::from_text(GRAPH).expect("a stack");
+    let stack = Stack::from_text(GRAPH, xk_catalog::PROTOCOLS).expect("a stack");
     let own = client(&stack);
     let depth = Arc::new(AtomicU32::new(0));
     let deepest = Arc::clone(&depth);
@@ -155,7 +155,7 @@ fn a_service_may_call() {
 
 #[test]
 fn without_another_thread() {
-    let here = Setup::from_text(GRAPH).here().expect("a stack");
+    let here = Setup::from_text(GRAPH, xk_catalog::PROTOCOLS).here().expect("a stack");
     let _server = here.serve_at("port2051", program(execute)).expect("taken");
     let client = client(&here);
     assert_eq!(client.call(1, b"hello...").as_deref(), Ok(&b"hello..."[..]));
@@ -177,11 +177,11 @@ fn without_another_thread() {
 #[test]
 fn what_a_graph_lacks_is_said() {
     let text = "host alone { loopback; }";
-    let error = Stack::from_text(text).err().expect("no calls");
+    let error = Stack::from_text(text, xk_catalog::PROTOCOLS).err().expect("no calls");
     assert!(error.to_string().contains("no layer that takes calls"), "{error}");
-    let error = Stack::from_text("host a { nothing; }").err().expect("none");
+    let error = Stack::from_text("host a { nothing; }", xk_catalog::PROTOCOLS).err().expect("none");
     assert!(error.to_string().contains("nothing"), "{error}");
-    let stack = Stack::from_text(GRAPH).expect("a stack");
+    let stack = Stack::from_text(GRAPH, xk_catalog::PROTOCOLS).expect("a stack");
     let error = stack.client("no such thing").expect_err("no peer");
     assert!(error.to_string().contains("no participant"), "{error}");
     let error = stack.client(PEER).expect("a client").call(1, &[]).unwrap_err();
@@ -197,7 +197,7 @@ fn all_hosts_are_called_and_the_replies_come_one_by_one() {
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
     let port = socket.local_addr().expect("its number").port();
     drop(socket);
-    let serving = Stack::from_text(OVER_HOST).expect("a stack");
+    let serving = Stack::from_text(OVER_HOST, xk_catalog::PROTOCOLS).expect("a stack");
     let at = format!("port{port}");
     let server = serving.serve_at(&at, program(execute)).expect("taken");
     let to = format!("port{port}@127.255.255.255");
@@ -211,7 +211,7 @@ fn all_hosts_are_called_and_the_replies_come_one_by_one() {
         assert_eq!(reply.host, std::net::Ipv4Addr::LOCALHOST);
         assert_eq!((reply.port, &reply.octets[..]), (port, &b"hi!!"[..]));
     };
-    let stack = Stack::from_text(OVER_HOST).expect("a stack");
+    let stack = Stack::from_text(OVER_HOST, xk_catalog::PROTOCOLS).expect("a stack");
     let client = everyone(&stack);
     // Two at once, and one that nobody hears to its end.
     let mut both = [client.broadcast(1, b"hi!!"), client.broadcast(1, b"hi!!")];
@@ -226,7 +226,7 @@ fn all_hosts_are_called_and_the_replies_come_one_by_one() {
     // What is refused is refused in silence; the same from the thread that drives the stack.
     let brief = client.with_deadline(Duration::from_millis(100));
     assert!(brief.broadcast(9, b"").next().is_none());
-    let here = Setup::from_text(OVER_HOST).here().expect("a stack");
+    let here = Setup::from_text(OVER_HOST, xk_catalog::PROTOCOLS).here().expect("a stack");
     reply(&mut everyone(&here).broadcast(1, b"hi!!"));
     let brief = everyone(&here).with_deadline(Duration::from_millis(100));
     assert!(brief.broadcast(9, b"").next().is_none());

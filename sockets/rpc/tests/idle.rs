@@ -22,7 +22,10 @@ fn nobody_turns_idle() {
     let path = std::env::temp_dir().join(format!("xk-rpc-idle-{}.sock", std::process::id()));
     let host = |name: &str| {
         let shm = format!("shm path=\"{}\"", path.display());
-        Stack::from_text(format!("host {name} {{ {shm}; channel shm; select channel; }}"))
+        Stack::from_text(
+            format!("host {name} {{ {shm}; channel shm; select channel; }}"),
+            xk_catalog::PROTOCOLS,
+        )
     };
     let b = host("b").expect("a stack");
     let client = b.client("").expect("a client").without_deadline();

@@ -67,9 +67,12 @@ fn exercise(client: &Client, layer: &str, top: &str) {
 }
 
 fn alone(layers: &str) -> Result<(Stack, Client), Error> {
-    let stack = Stack::from_text(format!(
-        r#"host alone {{ loopback; ip loopback {{ address "10.0.0.1/24"; }}; icmp ip; {layers} }}"#
-    ))?;
+    let stack = Stack::from_text(
+        format!(
+            r#"host alone {{ loopback; ip loopback {{ address "10.0.0.1/24"; }}; icmp ip; {layers} }}"#
+        ),
+        xk_catalog::PROTOCOLS,
+    )?;
     let client = stack.client("10.0.0.1")?;
     Ok((stack, client))
 }
@@ -110,7 +113,10 @@ fn between_two_hosts_that_share_memory() {
     let path = std::env::temp_dir().join(format!("xk-rpc-test-{}.sock", std::process::id()));
     let host = |name: &str| {
         let shm = format!("shm path=\"{}\"", path.display());
-        Stack::from_text(format!("host {name} {{ {shm}; channel shm; select channel; }}"))
+        Stack::from_text(
+            format!("host {name} {{ {shm}; channel shm; select channel; }}"),
+            xk_catalog::PROTOCOLS,
+        )
     };
     let a = host("a").expect("a stack");
     let server = a.serve(execute).expect("taken");

@@ -57,7 +57,7 @@ fn client(stack: &Stack) -> Client {
 #[test]
 fn no_wake_up_is_lost() {
     let calls = std::env::var("XK_CALLS").map_or(CALLS, |calls| calls.parse().expect("a number"));
-    let stack = Stack::from_text(GRAPH).expect("a stack");
+    let stack = Stack::from_text(GRAPH, xk_catalog::PROTOCOLS).expect("a stack");
     let _server = stack.serve(service(&Gate::default())).expect("taken");
     let threads: Vec<_> = (0..THREADS)
         .map(|thread| {
@@ -83,7 +83,7 @@ fn no_wake_up_is_lost() {
 #[test]
 fn a_server_that_stalls_bounds_what_waits_for_it() {
     let gate = Gate::default();
-    let stack = Stack::from_text(GRAPH).expect("a stack");
+    let stack = Stack::from_text(GRAPH, xk_catalog::PROTOCOLS).expect("a stack");
     let _server = stack.serve(service(&gate)).expect("taken");
     let patient = client(&stack).with_deadline(Duration::from_secs(60));
     let mut waiting: Vec<_> = (0..4500).map(|_| patient.start(2, &[]).expect("begun")).collect();
@@ -107,7 +107,7 @@ fn a_server_that_stalls_bounds_what_waits_for_it() {
 #[test]
 fn a_deadline_holds_even_if_a_service_keeps_the_stack() {
     let gate = Gate::default();
-    let stack = Stack::from_text(GRAPH).expect("a stack");
+    let stack = Stack::from_text(GRAPH, xk_catalog::PROTOCOLS).expect("a stack");
     let _server = stack.serve(service(&gate)).expect("taken");
     let kept = client(&stack).without_deadline().start(3, &[]);
     let hasty = client(&stack).with_deadline(Duration::from_millis(50));
@@ -122,7 +122,7 @@ fn a_deadline_holds_even_if_a_service_keeps_the_stack() {
 
 #[test]
 fn a_deadline_may_have_passed_before_it_is_looked_at() {
-    let stack = Stack::from_text(GRAPH).expect("a stack");
+    let stack = Stack::from_text(GRAPH, xk_catalog::PROTOCOLS).expect("a stack");
     let served = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&served);
     let server = move |_: &Call<'_>| {
@@ -141,7 +141,7 @@ fn a_deadline_may_have_passed_before_it_is_looked_at() {
 #[test]
 fn a_stack_that_ends_ends_its_calls() {
     let gate = Gate::default();
-    let here = Setup::from_text(GRAPH).here().expect("a stack");
+    let here = Setup::from_text(GRAPH, xk_catalog::PROTOCOLS).here().expect("a stack");
     let _server = here.serve(service(&gate)).expect("taken");
     let client = client(&here).without_deadline();
     let other = client.clone();
@@ -162,7 +162,10 @@ fn a_stack_that_ends_ends_its_calls() {
 
 fn shared(name: &str, path: &std::path::Path) -> Result<Stack, Error> {
     let path = path.display();
-    Stack::from_text(format!("host {name} {{ shm path=\"{path}\"; channel shm; select channel; }}"))
+    Stack::from_text(
+        format!("host {name} {{ shm path=\"{path}\"; channel shm; select channel; }}"),
+        xk_catalog::PROTOCOLS,
+    )
 }
 
 /// Who comes first waits for the other; who is alone says so at the deadline; who comes back is

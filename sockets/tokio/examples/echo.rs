@@ -17,7 +17,7 @@ host alone {
 
 #[tokio::main]
 async fn main() -> io::Result<()> {
-    let stack = xk_net::Setup::from_text(GRAPH).thread()?;
+    let stack = xk_net::Setup::from_text(GRAPH, xk_catalog::PROTOCOLS).thread()?;
     let listener = TcpListener::bind(&stack, "10.0.0.1:7")?;
     tokio::spawn(async move {
         while let Ok((stream, peer)) = listener.accept().await {

@@ -27,7 +27,7 @@ fn host(path: &str, address: &str) -> std::io::Result<Stack> {
         }}
         "#
     );
-    Setup::from_text(graph).thread()
+    Setup::from_text(graph, xk_catalog::PROTOCOLS).thread()
 }
 
 async fn answer(

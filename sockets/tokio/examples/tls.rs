@@ -21,7 +21,7 @@ host alone {
 type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
 
 fn main() -> Outcome {
-    let stack = Setup::from_text(GRAPH).thread()?;
+    let stack = Setup::from_text(GRAPH, xk_catalog::PROTOCOLS).thread()?;
     let own = rcgen::generate_simple_self_signed(["xk.test".to_string()])?;
     let certificate = own.cert.der().clone();
     let key = PrivateKeyDer::try_from(own.signing_key.serialize_der())?;

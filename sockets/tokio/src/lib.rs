@@ -13,7 +13,7 @@
 //! let graph = r#"host alone {
 //!     loopback; ip loopback { address "10.0.0.1/24"; }; icmp ip; udp ip
 //! }"#;
-//! let stack: Stack = xk_net::Setup::from_text(graph).thread()?;
+//! let stack: Stack = xk_net::Setup::from_text(graph, xk_catalog::PROTOCOLS).thread()?;
 //! let one = UdpSocket::bind(&stack, "10.0.0.1:0")?;
 //! let other = UdpSocket::bind(&stack, "10.0.0.1:0")?;
 //! one.send_to(b"hello", other.local_addr()?).await?;

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
-use xk_catalog::Catalog;
 use xk_compose::{CheckedGraph, SimulationConfig, check, simulate, start_world};
 use xk_core::{Kernel, Participants, Protocol, ProtocolRef, Time, Upper};
 use xk_kit::control::MyEther;
@@ -217,7 +216,7 @@ pub(crate) struct Scene {
 
 impl Scene {
     pub(crate) fn new(name: &str, text: &str) -> Self {
-        let graph = check(text, name, &Catalog::standard());
+        let graph = check(text, name, &xk_catalog::standard());
         let graph = graph.unwrap_or_else(|mistakes| panic!("{mistakes}"));
         let seed = Cell::new(1);
         Self { graph, seed }

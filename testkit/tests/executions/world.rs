@@ -7,7 +7,6 @@ use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use xk_catalog::Catalog;
 use xk_compose::{
     CheckedGraph, SimulationConfig, check, rebuild_host, simulate as build, start_world,
 };
@@ -55,7 +54,8 @@ struct Run<'a> {
 pub(crate) fn simulate(stack: &Stack, seed: u64) -> Result<Counts, String> {
     let plan = Plan::new(seed, stack.octets_max);
     let source = format!("{}{}", stack.graph, plan.link);
-    let graph = check(&source, "executions.kdl", &Catalog::standard()).map_err(|e| e.to_text())?;
+    let graph =
+        check(&source, "executions.kdl", &xk_catalog::standard()).map_err(|e| e.to_text())?;
     let config = SimulationConfig { seed, ..SimulationConfig::default() };
     let world = build(&graph, config).map_err(|e| e.to_text())?;
     let takes: BTreeMap<u64, Duration> = (0..).zip(plan.calls.iter().map(|c| c.takes)).collect();

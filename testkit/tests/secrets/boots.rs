@@ -2,7 +2,6 @@
 //! peer different numbers. Kernels of one seed show the same.
 
 use std::net::Ipv4Addr;
-use xk_catalog::Catalog;
 use xk_compose::{build, check, start};
 use xk_core::{Kernel, Part, Participant, Participants, Protocol, Time, Upper};
 use xk_testkit::kernel::TestKernel;
@@ -31,7 +30,7 @@ impl Protocol for App {}
 /// The first two segments of a connection between two fixed ends at a fixed moment, a SYN and its
 /// answer.
 fn handshake(kernel: &Kernel) -> [Vec<u8>; 2] {
-    let checked = check(HOST, "boots.kdl", &Catalog::standard());
+    let checked = check(HOST, "boots.kdl", &xk_catalog::standard());
     let checked = checked.unwrap_or_else(|mistakes| panic!("{mistakes}"));
     let host = checked.host("one").unwrap();
     let built = build(&checked, &host, kernel).unwrap_or_else(|e| panic!("{e}"));

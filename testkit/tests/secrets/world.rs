@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::net::Ipv4Addr;
 use std::rc::Rc;
-use xk_catalog::Catalog;
 use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::Time;
 use xk_sim::{Sighting, Tap};
@@ -55,7 +54,7 @@ pub(crate) fn graph(hosts: &[(&str, &str, &str)]) -> String {
 
 /// All that the host sends in so many seconds of a world of this seed.
 pub(crate) fn run(source: &str, seed: u64, seconds: u64) -> Vec<Sent> {
-    let checked = check(source, "secrets.kdl", &Catalog::standard());
+    let checked = check(source, "secrets.kdl", &xk_catalog::standard());
     let checked = checked.unwrap_or_else(|mistakes| panic!("{mistakes}\n{source}"));
     let config = SimulationConfig { seed, ..SimulationConfig::default() };
     let mut world = simulate(&checked, config).unwrap_or_else(|e| panic!("{e}"));

@@ -8,8 +8,6 @@ use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-use xk_catalog::Catalog;
 use xk_compose::{build, check, start};
 use xk_core::Kernel;
 use xk_core::control::{Question, Report};
@@ -232,8 +230,8 @@ fn run(
 
 /// A started kernel in its poll loop, or what is wrong.
 fn prepare(source: &str) -> Result<Runner, String> {
-    let graph =
-        check(source, "test.kdl", &Catalog::standard()).map_err(|mistakes| mistakes.to_text())?;
+    let graph = check(source, "test.kdl", &xk_catalog::standard())
+        .map_err(|mistakes| mistakes.to_text())?;
     let [host] = graph.graph().expand().try_into().map_err(|hosts: Vec<_>| {
         format!("a graph of {} hosts, where one is wanted", hosts.len())
     })?;
@@ -248,7 +246,7 @@ fn prepare(source: &str) -> Result<Runner, String> {
 }
 
 fn reports(kernel: &Kernel) -> Vec<TopReport> {
-    let catalog = Catalog::standard();
+    let catalog = xk_catalog::standard();
     let mut found = Vec::new();
     for protocol in kernel.protocols() {
         // Others pass the question on.

@@ -2,8 +2,6 @@
 //! pass things on.
 
 use std::time::{Duration, Instant};
-
-use xk_catalog::Catalog;
 use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::Time;
 use xk_core::control::Report;
@@ -59,7 +57,7 @@ fn tcp_stands_on_the_systems_udp_over_a_bad_link() {
 
 /// Runs a simulation until the probe called `probe` of its first host has finished.
 fn simulated(graph: &str, seed: u64) -> Vec<(String, String)> {
-    let graph = check(graph, "carriers.kdl", &Catalog::standard())
+    let graph = check(graph, "carriers.kdl", &xk_catalog::standard())
         .unwrap_or_else(|mistakes| panic!("{}", mistakes.to_text()));
     let config = SimulationConfig { seed, ..SimulationConfig::default() };
     let mut world = simulate(&graph, config).unwrap_or_else(|m| panic!("{}", m.to_text()));

@@ -10,7 +10,6 @@ use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::socket::tcp;
 use smoltcp::time::Instant;
 use smoltcp::wire::{EthernetAddress, IpAddress, IpCidr};
-use xk_catalog::Catalog;
 use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::control::Report;
 use xk_core::kernel::Timer;
@@ -292,7 +291,7 @@ fn run(role: Role, link: &str, tcp: &str, seed: u64) -> Ran {
          host xk {{\nsim link=lan\neth sim\narp eth\nip arp {{ address \"10.0.0.2/24\"; }}\nicmp ip\ntcp ip {tcp}\n{top}\n}}\n\
          host peer {{\nsim link=lan\n}}\n"
     );
-    let graph = check(&graph, "smoltcp.kdl", &Catalog::standard())
+    let graph = check(&graph, "smoltcp.kdl", &xk_catalog::standard())
         .unwrap_or_else(|mistakes| panic!("{}", mistakes.to_text()));
     let config = SimulationConfig { seed, ..SimulationConfig::default() };
     let mut world = simulate(&graph, config).unwrap_or_else(|m| panic!("{}", m.to_text()));

@@ -3,8 +3,8 @@
 use core::time::Duration;
 use xk_core::Time;
 use xk_core::graph::{
-    BlockSpec, BuildError, ParamKind, ParamSpec, Params, block, duration, fraction, int, octets,
-    optional, required, word,
+    BlockSpec, BuildError, Links, ParamKind, ParamSpec, Params, block, duration, fraction, int,
+    octets, optional, required, word,
 };
 
 /// How many frames wait at a port, if nothing else is said.
@@ -99,7 +99,7 @@ pub struct LinkConfig {
 }
 
 impl LinkConfig {
-    /// A link as [`LINK_PARAMETERS`] has it by default.
+    /// A link as [`LINKS`] has it by default.
     pub fn new(name: impl Into<String>, kind: LinkKind) -> Self {
         Self {
             name: name.into(),
@@ -120,7 +120,7 @@ impl LinkConfig {
         }
     }
 
-    /// A link as parameters checked against [`LINK_PARAMETERS`] and [`LINK_BLOCKS`] describe it.
+    /// A link as parameters checked against [`LINKS`] describe it.
     ///
     /// # Errors
     /// [`BuildError::Param`] if a value does not do: an unknown kind, a partition that ends before
@@ -173,9 +173,15 @@ fn partition(index: usize, block: &Params) -> Result<Partition, BuildError> {
     Ok(Partition { from, until, between, and: names("and") })
 }
 
-/// The parameters of a link in a graph file.
+/// A link in a graph file.
+pub const LINKS: Links = Links {
+    parameters: PARAMETERS,
+    blocks: BLOCKS,
+    check: |name, params| LinkConfig::from_params(name, params).map(drop),
+};
+
 #[rustfmt::skip]
-pub const LINK_PARAMETERS: &[ParamSpec] = &[
+const PARAMETERS: &[ParamSpec] = &[
     word("kind", LinkKind::WORDS, "switch", "how it joins its ports"),
     duration("delay", Duration::from_micros(10), "from the last bit sent to the arrival"),
     duration("jitter", Duration::ZERO, "the most that one delivery comes later at random"),
@@ -191,9 +197,8 @@ pub const LINK_PARAMETERS: &[ParamSpec] = &[
     duration("ageing", Duration::from_secs(300), "how long it remembers one that it does not hear"),
 ];
 
-/// The children of a link in a graph file.
 #[rustfmt::skip]
-pub const LINK_BLOCKS: &[BlockSpec] = &[
+const BLOCKS: &[BlockSpec] = &[
     block("partition", 0..=1000,
         &[],
         &[

@@ -67,9 +67,7 @@ mod stations;
 mod stats;
 mod world;
 
-pub use config::{
-    LINK_BLOCKS, LINK_PARAMETERS, LinkConfig, LinkKind, Partition, QUEUE_FRAMES_DEFAULT,
-};
+pub use config::{LINKS, LinkConfig, LinkKind, Partition, QUEUE_FRAMES_DEFAULT};
 pub use network::{HostId, IN_FLIGHT_MAX, LinkError, LinkId, Network, Sighting, Tap};
 pub use protocol::HostSeat;
 pub use stats::{LinkStats, WorldStats};
@@ -83,6 +81,7 @@ use xk_core::graph::{ParamKind, StackingRules, optional, required};
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::wire("sim", include_str!("lib.rs"), protocol::build)
     .summary("an interface on a simulated link")
+    .links(&LINKS)
     .stacking_rules(&StackingRules { own_address: Some("address"), ..StackingRules::NONE })
     .parameters(&[
         required("link", ParamKind::Text("a link's name"), "the link that it hangs on"),

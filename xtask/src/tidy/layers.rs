@@ -5,9 +5,19 @@ use crate::workspace::{Crate, Dependency};
 
 static DIRECTION: Rule = Rule {
     name: "layers",
-    reason: "apps > sockets, share, compose > catalog > protocols, wires > kit > core; whoever points upward makes \
-             the lower part unusable alone, and a protocol that names a sibling can no longer stand on another",
+    reason: "apps > catalog, sockets > compose > kit > core, and catalog > protocols, wires > kit; what points upward \
+             makes the lower part unusable alone, a protocol that names a sibling can no longer stand on another, and \
+             sockets that name the catalog link every protocol into every program",
 };
+
+static EMBED: Rule = Rule {
+    name: "embed",
+    reason: "a program that embeds one stack pays for what it names: each further crate is one more to build, to \
+             audit and to keep",
+};
+
+/// How many crates a program with one stack links at most, this one's and others'.
+const EMBEDDED_MAX: usize = 40;
 
 static PURE: Rule = Rule {
     name: "pure-dependencies",
@@ -87,11 +97,11 @@ impl Layer {
             Generator => &[Core, Kit, Lang],
             Protocol | Wire | Run => &[Core, Kit],
             Catalog => &[Core, Kit, Protocol, Wire],
-            Compose => &[Core, Kit, Protocol, Wire, Run, Lang, Catalog],
-            Share => &[Core, Kit, Protocol, Wire, Run, Lang, Catalog, Compose],
+            Compose => &[Core, Kit, Protocol, Wire, Run, Lang],
+            Share => &[Core, Kit, Protocol, Wire, Run, Lang, Compose],
             // One crate there holds the sockets; the others bring them to tokio and to unmodified
             // programs.
-            Sockets => &[Core, Kit, Protocol, Wire, Run, Lang, Catalog, Compose, Share, Sockets],
+            Sockets => &[Core, Kit, Protocol, Wire, Run, Lang, Compose, Share, Sockets],
             Testkit => {
                 &[Core, Kit, Protocol, Wire, Run, Lang, Catalog, Compose, Share, Sockets, Testkit]
             }
@@ -131,6 +141,22 @@ pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {
                 found.push(Violation { rule, path: path.clone(), line, what, remedy });
             }
         }
+    }
+}
+
+/// That the example of a program with one stack links few crates.
+pub(super) fn check_embedded(tree: &Tree, found: &mut Vec<Violation>) {
+    let count = tree.embedded.len();
+    if count > EMBEDDED_MAX {
+        found.push(Violation {
+            rule: &EMBED,
+            path: "docs/embed/Cargo.toml".into(),
+            line: 0,
+            what: format!("xk-embed links {count} crates: {}", tree.embedded.join(", ")),
+            remedy: format!(
+                "at most {EMBEDDED_MAX}: put what only some programs need behind a feature, or into a crate above"
+            ),
+        });
     }
 }
 
@@ -232,6 +258,21 @@ mod tests {
         assert_eq!(judged(members), ["layers core/Cargo.toml:0"]);
         let members = vec![krate("xk-lang", "lang", &["xk-core"]), krate("xk-core", "core", &[])];
         assert_eq!(judged(members), ["layers lang/Cargo.toml:0"]);
+    }
+
+    #[test]
+    fn sockets_link_what_a_program_names() {
+        let catalog = krate("xk-catalog", "catalog", &[]);
+        let members = vec![krate("xk-net", "sockets/net", &["xk-catalog"]), catalog.clone()];
+        assert_eq!(judged(members), ["layers sockets/net/Cargo.toml:0"]);
+        assert!(
+            judged(vec![krate("xk-net", "sockets/net", &["dev:xk-catalog"]), catalog]).is_empty()
+        );
+        let mut tree = tree(&[]);
+        tree.embedded = vec![String::new(); EMBEDDED_MAX];
+        assert!(found(check_embedded, &tree).is_empty());
+        tree.embedded.push("xk-tcp v0.1.0".into());
+        assert_eq!(found(check_embedded, &tree), ["embed docs/embed/Cargo.toml:0"]);
     }
 
     #[test]

@@ -50,6 +50,8 @@ impl fmt::Display for Violation {
 pub(crate) struct Tree {
     pub(crate) crates: Vec<Crate>,
     pub(crate) files: Vec<File>,
+    /// The crates that the example of an embedded stack links.
+    pub(crate) embedded: Vec<String>,
 }
 
 /// One text file of the tree.
@@ -68,7 +70,8 @@ impl Tree {
                 Ok(_) | Err(_) => {}
             }
         }
-        Ok(Self { crates: workspace::crates(root)?, files })
+        let embedded = workspace::linked(root, "xk-embed")?;
+        Ok(Self { crates: workspace::crates(root)?, files, embedded })
     }
 
     pub(crate) fn file(&self, path: &str) -> Option<&File> {
@@ -101,6 +104,7 @@ pub(crate) fn check(root: &Path) -> io::Result<Vec<Violation>> {
     let mut found = Vec::new();
     for rules in [
         layers::check,
+        layers::check_embedded,
         manifest::check,
         source::check,
         length::check,
@@ -139,7 +143,7 @@ pub(crate) mod fixture {
     pub(crate) fn tree(files: &[(&str, &str)]) -> Tree {
         let files =
             files.iter().map(|(p, t)| File { path: (*p).into(), text: (*t).into() }).collect();
-        Tree { crates: Vec::new(), files }
+        Tree { crates: Vec::new(), files, embedded: Vec::new() }
     }
 
     /// A crate in `dir`; a dependency written `dev:name` is one of tests.

@@ -1,24 +1,21 @@
 //! Where other threads come into a stack: a bounded queue of commands and a bell.
 //!
-//! To the stack the entrance is a wire: its loop polls it with the others, and announces here that
-//! it is about to sleep. Only then is the bell rung, so no system call is made while the stack is
-//! awake.
+//! To the stack the entrance is a wire: its loop polls it with the others.
 
 use super::port::Port;
 use super::pump::Inside;
 use crate::ready::lock;
-use rustix::event::EventfdFlags;
 use rustix::io::Errno;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use xk_core::wire::{Sleeper, Wire};
 use xk_core::{Kernel, ProtocolRef};
+use xk_run::Bell;
 
 /// How many commands wait at most; who comes then waits in turn.
 const COMMANDS_MAX: usize = 4096;
@@ -36,14 +33,7 @@ enum Command {
 pub(super) struct Entrance {
     queue: Mutex<Queue>,
     room: Condvar,
-    /// There is something in the queue.
-    pending: AtomicBool,
-    /// The stack sleeps, or is about to.
-    asleep: AtomicBool,
-    rung: AtomicBool,
-    bell: OwnedFd,
-    /// The last handle is gone.
-    leaving: AtomicBool,
+    pub(super) bell: Bell,
 }
 
 #[derive(Default)]
@@ -55,16 +45,7 @@ struct Queue {
 
 impl Entrance {
     pub(super) fn new() -> io::Result<Self> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        Ok(Self {
-            queue: Mutex::default(),
-            room: Condvar::new(),
-            pending: AtomicBool::new(false),
-            asleep: AtomicBool::new(false),
-            rung: AtomicBool::new(false),
-            bell: rustix::event::eventfd(0, flags)?,
-            leaving: AtomicBool::new(false),
-        })
+        Ok(Self { queue: Mutex::default(), room: Condvar::new(), bell: Bell::new()? })
     }
 
     /// Has `job` done in the stack, and answers what it answers.
@@ -90,7 +71,7 @@ impl Entrance {
         queue.jobs += 1;
         queue.commands.push_back(Command::Run(job));
         drop(queue);
-        self.ring();
+        self.bell.ring();
         answered.recv().map_err(|_| Errno::NETDOWN)
     }
 
@@ -105,17 +86,7 @@ impl Entrance {
         }
         queue.commands.push_back(Command::Tend(Arc::clone(port)));
         drop(queue);
-        self.ring();
-    }
-
-    /// No handle is left.
-    pub(super) fn leave(&self) {
-        self.leaving.store(true, Ordering::SeqCst);
-        self.ring();
-    }
-
-    pub(super) fn is_leaving(&self) -> bool {
-        self.leaving.load(Ordering::SeqCst)
+        self.bell.ring();
     }
 
     /// The stack has ended: nothing is taken any more.
@@ -127,14 +98,6 @@ impl Entrance {
         self.room.notify_all();
         // Whoever waits for an answer finds that there is none.
         drop(commands);
-    }
-
-    fn ring(&self) {
-        self.pending.store(true, Ordering::SeqCst);
-        if self.asleep.load(Ordering::SeqCst) && !self.rung.swap(true, Ordering::SeqCst) {
-            // It fails only if the bell has been rung without end, and then it rings anyway.
-            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
-        }
     }
 
     fn next(&self) -> Option<Command> {
@@ -158,7 +121,7 @@ pub(super) struct Door {
 
 impl Wire for Door {
     fn poll(&self, cx: &Kernel, _: &ProtocolRef, budget: usize) -> usize {
-        if !self.entrance.pending.swap(false, Ordering::SeqCst) {
+        if !self.entrance.bell.take() {
             return 0;
         }
         for done in 0..budget {
@@ -172,25 +135,19 @@ impl Wire for Door {
                 }
             }
         }
-        self.entrance.pending.store(true, Ordering::SeqCst);
+        self.entrance.bell.look_again();
         budget
     }
 
     fn descriptor(&self, see: &mut dyn FnMut(&dyn Any)) {
-        see(&self.entrance.bell);
+        self.entrance.bell.descriptor(see);
     }
 
     fn rest(&self, _: &Kernel, _: &ProtocolRef, _: &dyn Sleeper) -> bool {
-        self.entrance.asleep.store(true, Ordering::SeqCst);
-        !self.entrance.pending.load(Ordering::SeqCst)
+        self.entrance.bell.rest()
     }
 
     fn woken(&self, _: &Kernel, _: &ProtocolRef) {
-        self.entrance.asleep.store(false, Ordering::SeqCst);
-        if self.entrance.rung.swap(false, Ordering::SeqCst) {
-            // Empty it for the next sleep; somebody may be about to ring, which costs one sleep cut
-            // short.
-            let _ = rustix::io::read(&self.entrance.bell, &mut [0; 8]);
-        }
+        self.entrance.bell.woken();
     }
 }

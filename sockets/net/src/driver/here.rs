@@ -3,7 +3,6 @@
 use super::drive::{Drive, Scatter, Setting};
 use crate::layer::{Body, Layer, Received, Sharing, Socket};
 use crate::ready::{Condition, Status};
-use crate::setup::Made;
 use rustix::io::Errno;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{Shutdown, SocketAddrV4};
@@ -11,6 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use xk_compose::OpenHost;
 use xk_core::Kernel;
 use xk_kit::net::stream::{StreamInfo, StreamSetting};
 use xk_run::{Runner, interrupt_unsafe};
@@ -39,10 +39,8 @@ pub struct Held {
 impl super::Driver for Here {}
 
 impl Here {
-    pub(crate) fn new(made: Made) -> Self {
-        Self {
-            inner: Rc::new(Inner { runner: made.runner, kernel: made.kernel, layer: made.layer }),
-        }
+    pub(crate) fn new(made: OpenHost<Rc<Layer>>) -> Self {
+        Self { inner: Rc::new(Inner { runner: made.runner, kernel: made.kernel, layer: made.top }) }
     }
 
     pub(crate) fn run_for(&self, time: Duration) -> io::Result<()> {

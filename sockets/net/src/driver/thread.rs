@@ -43,7 +43,7 @@ impl super::Driver for Thread {}
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.entrance.leave();
+        self.entrance.bell.leave();
     }
 }
 
@@ -156,7 +156,7 @@ fn run(setup: &Setup, entrance: &Arc<Entrance>, told: &SyncSender<io::Result<()>
     let _ = told.send(Ok(()));
     let (door, left) = (Arc::clone(entrance), std::cell::Cell::new(Time::MAX));
     let finished = move |cx: &Kernel| {
-        if !door.is_leaving() {
+        if !door.bell.is_leaving() {
             return false;
         }
         if left.get().is_never() {

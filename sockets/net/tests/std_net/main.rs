@@ -14,11 +14,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const A_MOMENT: Duration = Duration::from_millis(30);
 
 fn here() -> Stack<Here> {
-    Stack::from_text(ALONE).unwrap()
+    Stack::from_text(ALONE, xk_catalog::PROTOCOLS).unwrap()
 }
 
 fn thread() -> Stack<Thread> {
-    Setup::from_text(ALONE).thread().unwrap()
+    Setup::from_text(ALONE, xk_catalog::PROTOCOLS).thread().unwrap()
 }
 
 /// Makes two tests of each function: with the calling thread as the driver, and with a thread of

@@ -14,7 +14,7 @@ use xk_testkit::ALONE;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn relay() -> (Stack<Thread>, Relay) {
-    let stack = Setup::from_text(ALONE).thread().unwrap();
+    let stack = Setup::from_text(ALONE, xk_catalog::PROTOCOLS).thread().unwrap();
     let relay = Relay::start(stack.clone(), Folder::make().unwrap()).unwrap();
     (stack, relay)
 }

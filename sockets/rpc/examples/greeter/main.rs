@@ -49,7 +49,7 @@ impl Greeter1 for Greeter {
 
 /// Serves and calls.
 pub(crate) fn main() -> Result<(), Error> {
-    let stack = Stack::from_text(GRAPH)?;
+    let stack = Stack::from_text(GRAPH, xk_catalog::PROTOCOLS)?;
     let _server = stack.serve_at("port2049", Greeter1Server(Greeter::default()))?;
 
     let client = stack.client("port2049@10.0.0.1")?;

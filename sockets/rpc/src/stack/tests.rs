@@ -20,7 +20,7 @@ fn rounds<S: Service>(
     (peer, local): (&str, &str),
     service: impl Fn(u32) -> S,
 ) -> usize {
-    let here = Setup::from_text(graph).here().expect("a stack");
+    let here = Setup::from_text(graph, xk_catalog::PROTOCOLS).here().expect("a stack");
     let client = here.client(peer).expect("a client").program(0x2000_0001, 1);
     let mut first = None;
     for round in 0..1000 {
@@ -44,7 +44,7 @@ fn services_that_have_ended_leave_nothing() {
 /// Who is refused takes no object either, and the one that serves is not disturbed.
 #[test]
 fn services_that_are_refused_leave_nothing() {
-    let here = Setup::from_text(PROCEDURES).here().expect("a stack");
+    let here = Setup::from_text(PROCEDURES, xk_catalog::PROTOCOLS).here().expect("a stack");
     let _first = here.serve(says(1)).expect("taken");
     assert!(here.serve(says(2)).is_err(), "there is one already");
     let count = here.local.kernel.protocols().len();
@@ -59,7 +59,7 @@ fn services_that_are_refused_leave_nothing() {
 /// A service that follows on one of another program gets no calls of that one.
 #[test]
 fn another_program_gets_no_calls_of_the_one_before() {
-    let here = Setup::from_text(PROGRAMS).here().expect("a stack");
+    let here = Setup::from_text(PROGRAMS, xk_catalog::PROTOCOLS).here().expect("a stack");
     let serve = |program| {
         let execute = says(program);
         let version = 1;

@@ -206,6 +206,7 @@ fn calls_by_generated_code() {
             loopback; ip loopback { address "10.0.0.1/24"; }; icmp ip; udp ip
             reqrep udp; sunselect reqrep; sunprog sunselect
         }"#,
+        xk_catalog::PROTOCOLS,
     )
     .expect("a stack");
     let server = KindsVersionServer(Kinds);

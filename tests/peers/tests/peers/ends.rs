@@ -144,7 +144,7 @@ pub(crate) fn capture(lan: &Lan, under: &str) -> String {
 
 /// Our sockets, on a thread of their own in our name space.
 pub(crate) fn start(lan: &Lan, graph: &str) -> Stack<Thread> {
-    let setup = Setup::from_text(graph);
+    let setup = Setup::from_text(graph, xk_catalog::PROTOCOLS);
     let setup = setup.sockets_max(1 << 17);
     lan.ours().enter(|| setup.thread()).unwrap().unwrap()
 }

@@ -1,0 +1,97 @@
+//! A set of entries that graphs are checked against.
+
+use super::{Entry, Links};
+use crate::numbers::{Conflict, Numbers};
+use alloc::vec::Vec;
+use core::fmt;
+
+/// The entries of the protocols that a program knows: what its graphs can be made of.
+///
+/// A program names each protocol that it links:
+///
+/// ```
+/// # use xk_core::graph::{Build, BuildError, Catalog};
+/// # use xk_core::{Entry, ProtocolRef};
+/// # fn build(_: &mut Build<'_>) -> Result<ProtocolRef, BuildError> { unimplemented!() }
+/// static LOOPBACK: Entry = Entry::wire("loopback", "//! ...", build);
+/// static ECHO: Entry = Entry::top("echo", "//! ...", build).numbers(&[("loopback", 7)]);
+///
+/// let catalog = Catalog::new(&[&LOOPBACK, &ECHO])?;
+/// assert!(catalog.find("echo").is_some() && catalog.find("udp").is_none());
+/// # Ok::<(), xk_core::graph::CatalogError>(())
+/// ```
+#[derive(Clone)]
+pub struct Catalog {
+    entries: Vec<&'static Entry>,
+    numbers: Numbers,
+}
+
+/// Why a set of entries is no catalog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CatalogError {
+    /// Two entries have the same kind.
+    Kind(&'static str),
+    /// Two entries give one pair of protocols different type numbers.
+    Numbers(Conflict),
+}
+
+impl fmt::Display for CatalogError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kind(kind) => write!(f, "two entries of the catalog have the kind `{kind}`"),
+            Self::Numbers(Conflict { first, second }) => write!(
+                f,
+                "`{}` on `{}` has the type number {} in one entry and {} in another",
+                first.upper, first.lower, first.number, second.number
+            ),
+        }
+    }
+}
+
+impl core::error::Error for CatalogError {}
+
+impl fmt::Debug for Catalog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.entries.iter().map(|entry| entry.kind)).finish()
+    }
+}
+
+impl Catalog {
+    /// A catalog of these entries.
+    ///
+    /// # Errors
+    /// [`CatalogError`] if two of them contradict each other.
+    pub fn new(entries: &[&'static Entry]) -> Result<Self, CatalogError> {
+        let mut kinds: Vec<&str> = entries.iter().map(|entry| entry.kind).collect();
+        kinds.sort_unstable();
+        if let Some(pair) = kinds.windows(2).find(|pair| pair[0] == pair[1]) {
+            let twice = entries.iter().find(|entry| entry.kind == pair[0]);
+            return Err(CatalogError::Kind(twice.map_or("", |entry| entry.kind)));
+        }
+        let mut numbers = Numbers::default();
+        for number in entries.iter().flat_map(|entry| entry.type_numbers()) {
+            numbers.add(number).map_err(CatalogError::Numbers)?;
+        }
+        Ok(Self { entries: entries.to_vec(), numbers })
+    }
+
+    /// The entry of this kind.
+    pub fn find(&self, kind: &str) -> Option<&'static Entry> {
+        self.entries.iter().copied().find(|entry| entry.kind == kind)
+    }
+
+    /// All entries.
+    pub fn entries(&self) -> &[&'static Entry] {
+        &self.entries
+    }
+
+    /// The merged table of type numbers.
+    pub fn numbers(&self) -> &Numbers {
+        &self.numbers
+    }
+
+    /// What a graph's links are, if one of the entries hangs on links.
+    pub fn links(&self) -> Option<&'static Links> {
+        self.entries.iter().find_map(|entry| entry.links)
+    }
+}
