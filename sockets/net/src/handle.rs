@@ -141,3 +141,123 @@ impl<D: Driver> Handle<D> {
         self.driver.wait(&becomes, deadline)
     }
 }
+
+/// What every socket does by its handle.
+macro_rules! any_socket {
+    ($name:ident) => {
+        impl<D: Driver> $name<D> {
+            /// The local address, with the port that was found.
+            ///
+            /// # Errors
+            /// None.
+            pub fn local_addr(&self) -> io::Result<SocketAddr> {
+                Ok(self.0.local())
+            }
+
+            /// Another handle of this socket.
+            ///
+            /// # Errors
+            /// None.
+            pub fn try_clone(&self) -> io::Result<Self> {
+                Ok(Self(Arc::clone(&self.0)))
+            }
+
+            /// The error that waits, told once (`SO_ERROR`).
+            ///
+            /// # Errors
+            /// None.
+            pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+                Ok(self.0.take_error())
+            }
+
+            /// Whether calls answer `WouldBlock` instead of waiting.
+            ///
+            /// # Errors
+            /// None.
+            pub fn set_nonblocking(&self, on: bool) -> io::Result<()> {
+                self.0.set_nonblocking(on);
+                Ok(())
+            }
+        }
+
+        impl<D: Driver> Source for $name<D> {
+            fn status(&self) -> &Shown {
+                self.0.shown()
+            }
+        }
+
+        impl<D: Driver> fmt::Debug for $name<D> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let mut shown = f.debug_struct(stringify!($name));
+                shown.field("addr", &self.0.local());
+                if let Ok(peer) = self.0.peer() {
+                    shown.field("peer", &peer);
+                }
+                shown.finish()
+            }
+        }
+    };
+}
+
+/// What a socket does that octets go through, both ways.
+macro_rules! two_way_socket {
+    ($name:ident) => {
+        impl<D: Driver> $name<D> {
+            /// The peer's address.
+            ///
+            /// # Errors
+            /// `ENOTCONN` if there is none.
+            pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+                self.0.peer()
+            }
+
+            /// Ends one direction or both. Behind the last octet written the peer of a stream finds
+            /// its end.
+            ///
+            /// # Errors
+            /// `ENOTCONN` without a peer.
+            pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+                Ok(self.0.driver.shutdown(&self.0.socket, how)?)
+            }
+
+            /// How long a call waits for what arrives at most; then it fails with `WouldBlock`.
+            ///
+            /// # Errors
+            /// `InvalidInput` for no time.
+            pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+                self.0.read_timeout.set_timeout(timeout)
+            }
+
+            /// How long a call waits for room at most; then it fails with `WouldBlock`.
+            ///
+            /// # Errors
+            /// `InvalidInput` for no time.
+            pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+                self.0.write_timeout.set_timeout(timeout)
+            }
+
+            /// What [`set_read_timeout`](Self::set_read_timeout) has set.
+            ///
+            /// # Errors
+            /// None.
+            pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
+                Ok(self.0.read_timeout.get())
+            }
+
+            /// What [`set_write_timeout`](Self::set_write_timeout) has set.
+            ///
+            /// # Errors
+            /// None.
+            pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
+                Ok(self.0.write_timeout.get())
+            }
+
+            /// Octets that can be read at once: of datagrams, those of the first (`FIONREAD`).
+            pub fn unread(&self) -> usize {
+                self.0.driver.unread(&self.0.socket)
+            }
+        }
+    };
+}
+
+pub(crate) use {any_socket, two_way_socket};

@@ -3,7 +3,7 @@
 use crate::address::{each, v4};
 use crate::driver::{Driver, Here, Setting};
 use crate::error::invalid;
-use crate::handle::Handle;
+use crate::handle::{Handle, any_socket, two_way_socket};
 use crate::layer::Sharing;
 use crate::ready::Ready;
 use crate::stack::{Shown, Source, Stack};
@@ -25,6 +25,9 @@ const BACKLOG: usize = 128;
 /// ends; if something that arrived was not read, or [`set_linger`](Self::set_linger) says so, it is
 /// broken off.
 pub struct TcpStream<D: Driver = Here>(Arc<Handle<D>>);
+
+any_socket!(TcpStream);
+two_way_socket!(TcpStream);
 
 impl<D: Driver> TcpStream<D> {
     /// Connects to the first of these addresses that answers.
@@ -92,76 +95,12 @@ impl<D: Driver> TcpStream<D> {
         }
     }
 
-    /// The local address.
-    ///
-    /// # Errors
-    /// None.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.0.local())
-    }
-
-    /// The peer's address.
-    ///
-    /// # Errors
-    /// `ENOTCONN` if the stream does not stand.
-    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.0.peer()
-    }
-
-    /// Another handle of the same stream.
-    ///
-    /// # Errors
-    /// None.
-    pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self(Arc::clone(&self.0)))
-    }
-
-    /// Ends one direction or both. Behind the last octet written the peer finds the end.
-    ///
-    /// # Errors
-    /// `ENOTCONN` if the stream does not stand.
-    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        Ok(self.0.driver.shutdown(&self.0.socket, how)?)
-    }
-
     /// Reads without taking away.
     ///
     /// # Errors
     /// As for reading.
     pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.fetch(&mut [IoSliceMut::new(buffer)], true)
-    }
-
-    /// How long a read waits at most; then it fails with `WouldBlock`.
-    ///
-    /// # Errors
-    /// `InvalidInput` for no time.
-    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        self.0.read_timeout.set_timeout(timeout)
-    }
-
-    /// How long a write waits at most; then it fails with `WouldBlock`.
-    ///
-    /// # Errors
-    /// `InvalidInput` for no time.
-    pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        self.0.write_timeout.set_timeout(timeout)
-    }
-
-    /// What [`set_read_timeout`](Self::set_read_timeout) has set.
-    ///
-    /// # Errors
-    /// None.
-    pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
-        Ok(self.0.read_timeout.get())
-    }
-
-    /// What [`set_write_timeout`](Self::set_write_timeout) has set.
-    ///
-    /// # Errors
-    /// None.
-    pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
-        Ok(self.0.write_timeout.get())
     }
 
     /// Whether small segments go at once (Nagle's algorithm off).
@@ -229,28 +168,6 @@ impl<D: Driver> TcpStream<D> {
     /// `ENOPROTOOPT` if the layer below does not know.
     pub fn info(&self) -> io::Result<StreamInfo> {
         Ok(self.0.driver.info(&self.0.socket)?)
-    }
-
-    /// The error that waits, told once (`SO_ERROR`).
-    ///
-    /// # Errors
-    /// None.
-    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
-        Ok(self.0.take_error())
-    }
-
-    /// Whether calls answer `WouldBlock` instead of waiting.
-    ///
-    /// # Errors
-    /// None.
-    pub fn set_nonblocking(&self, on: bool) -> io::Result<()> {
-        self.0.set_nonblocking(on);
-        Ok(())
-    }
-
-    /// Octets that a read finds at once (`FIONREAD`).
-    pub fn unread(&self) -> usize {
-        self.0.driver.unread(&self.0.socket)
     }
 
     #[inline]
@@ -322,25 +239,10 @@ impl<D: Driver> Write for TcpStream<D> {
     }
 }
 
-impl<D: Driver> Source for TcpStream<D> {
-    fn status(&self) -> &Shown {
-        self.0.shown()
-    }
-}
-
-impl<D: Driver> fmt::Debug for TcpStream<D> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("TcpStream");
-        shown.field("addr", &self.0.local());
-        if let Ok(peer) = self.0.peer() {
-            shown.field("peer", &peer);
-        }
-        shown.finish()
-    }
-}
-
 /// One who listens: as `std::net::TcpListener`.
 pub struct TcpListener<D: Driver = Here>(Arc<Handle<D>>);
+
+any_socket!(TcpListener);
 
 impl<D: Driver> TcpListener<D> {
     /// Listens at the first of these addresses that can be had; port 0 is any free one. Connections
@@ -417,52 +319,6 @@ impl<D: Driver> TcpListener<D> {
     /// All who come, one after the other, without an end.
     pub fn incoming(&self) -> Incoming<'_, D> {
         Incoming { listener: self }
-    }
-
-    /// The address, with the port that was found.
-    ///
-    /// # Errors
-    /// None.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.0.local())
-    }
-
-    /// Another handle of the same listener.
-    ///
-    /// # Errors
-    /// None.
-    pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self(Arc::clone(&self.0)))
-    }
-
-    /// The error that waits, told once (`SO_ERROR`).
-    ///
-    /// # Errors
-    /// None.
-    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
-        Ok(self.0.take_error())
-    }
-
-    /// Whether [`accept`](Self::accept) answers `WouldBlock` instead of waiting.
-    ///
-    /// # Errors
-    /// None.
-    pub fn set_nonblocking(&self, on: bool) -> io::Result<()> {
-        self.0.set_nonblocking(on);
-        Ok(())
-    }
-}
-
-impl<D: Driver> Source for TcpListener<D> {
-    fn status(&self) -> &Shown {
-        self.0.shown()
-    }
-}
-
-impl<D: Driver> fmt::Debug for TcpListener<D> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("TcpListener");
-        shown.field("addr", &self.0.local()).finish()
     }
 }
 

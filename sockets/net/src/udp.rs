@@ -2,7 +2,7 @@
 
 use crate::address::{each, v4};
 use crate::driver::{Driver, Here, Setting};
-use crate::handle::Handle;
+use crate::handle::{Handle, any_socket, two_way_socket};
 use crate::layer::{Received, Sharing};
 use crate::ready::Ready;
 use crate::stack::{Shown, Source, Stack};
@@ -18,6 +18,9 @@ use std::time::Duration;
 /// What a program does not read in time is dropped, and counted at the node `sockets`, once 208 KiB
 /// wait.
 pub struct UdpSocket<D: Driver = Here>(Arc<Handle<D>>);
+
+any_socket!(UdpSocket);
+two_way_socket!(UdpSocket);
 
 impl<D: Driver> UdpSocket<D> {
     /// A socket at the first of these addresses that can be had; port 0 is any free one.
@@ -149,70 +152,6 @@ impl<D: Driver> UdpSocket<D> {
         })
     }
 
-    /// The local address.
-    ///
-    /// # Errors
-    /// None.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.0.local())
-    }
-
-    /// The connected peer.
-    ///
-    /// # Errors
-    /// `ENOTCONN` if there is none.
-    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.0.peer()
-    }
-
-    /// Another handle of the same socket.
-    ///
-    /// # Errors
-    /// None.
-    pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self(Arc::clone(&self.0)))
-    }
-
-    /// Ends one direction or both of a connected socket.
-    ///
-    /// # Errors
-    /// `ENOTCONN` without a peer.
-    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        Ok(self.0.driver.shutdown(&self.0.socket, how)?)
-    }
-
-    /// How long a call waits for a datagram at most; then it fails with `WouldBlock`.
-    ///
-    /// # Errors
-    /// `InvalidInput` for no time.
-    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        self.0.read_timeout.set_timeout(timeout)
-    }
-
-    /// How long a call waits for room at most; then it fails with `WouldBlock`.
-    ///
-    /// # Errors
-    /// `InvalidInput` for no time.
-    pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        self.0.write_timeout.set_timeout(timeout)
-    }
-
-    /// What [`set_read_timeout`](Self::set_read_timeout) has set.
-    ///
-    /// # Errors
-    /// None.
-    pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
-        Ok(self.0.read_timeout.get())
-    }
-
-    /// What [`set_write_timeout`](Self::set_write_timeout) has set.
-    ///
-    /// # Errors
-    /// None.
-    pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
-        Ok(self.0.write_timeout.get())
-    }
-
     /// Whether datagrams may go to everybody on the link.
     ///
     /// # Errors
@@ -248,50 +187,11 @@ impl<D: Driver> UdpSocket<D> {
         self.0.set(Setting::Share(sharing))
     }
 
-    /// The error that waits, told once (`SO_ERROR`).
-    ///
-    /// # Errors
-    /// None.
-    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
-        Ok(self.0.take_error())
-    }
-
-    /// Whether calls answer `WouldBlock` instead of waiting.
-    ///
-    /// # Errors
-    /// None.
-    pub fn set_nonblocking(&self, on: bool) -> io::Result<()> {
-        self.0.set_nonblocking(on);
-        Ok(())
-    }
-
-    /// Octets of the datagram that waits first (`FIONREAD`).
-    pub fn unread(&self) -> usize {
-        self.0.driver.unread(&self.0.socket)
-    }
-
     #[inline]
     fn fetch(&self, into: &mut [IoSliceMut<'_>], peek: bool) -> io::Result<Received> {
         let handle = &*self.0;
         handle.until(Ready::READABLE, &handle.read_timeout, || {
             handle.driver.receive(&handle.socket, into, peek)
         })
-    }
-}
-
-impl<D: Driver> Source for UdpSocket<D> {
-    fn status(&self) -> &Shown {
-        self.0.shown()
-    }
-}
-
-impl<D: Driver> fmt::Debug for UdpSocket<D> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("UdpSocket");
-        shown.field("addr", &self.0.local());
-        if let Ok(peer) = self.0.peer() {
-            shown.field("peer", &peer);
-        }
-        shown.finish()
     }
 }
