@@ -46,7 +46,7 @@ const WATCHED: Duration = Duration::from_millis(1000);
 /// How long its first answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The command: this program if it is it, or its neighbour.
+/// The command, which lies beside this program.
 fn command() -> Result<PathBuf, Trouble> {
     let this = std::env::current_exe()
         .map_err(|error| Trouble::Failed(format!("no path to this program: {error}")))?;
@@ -54,7 +54,9 @@ fn command() -> Result<PathBuf, Trouble> {
     if command.is_file() {
         return Ok(command);
     }
-    Err(Trouble::Skipped("needs the command: xk bench footprint".into()))
+    Err(Trouble::Skipped(
+        "needs the command beside this program (cargo build --release -p xk)".into(),
+    ))
 }
 
 fn cases() -> Vec<Case> {

@@ -40,9 +40,9 @@ pub use record::{Ratio, Record};
 pub use report::{Options, run};
 pub use request::{Request, execute, list};
 
-/// What a program that links this crate calls first: if the environment asks for a part of a
-/// benchmark (one case under a counter of instructions, one end of two, what needs a process of its
-/// own), does that part and answers true.
+/// What a program that measures calls first, `xk-bench` and this crate's tests: if the environment
+/// asks for a part of a benchmark (one case under a counter of instructions, one end of two, what
+/// needs a process of its own), does that part and answers true.
 pub fn run_if_asked() -> bool {
     child::run_if_asked() || net::run_if_asked() || instructions::run_if_asked()
 }

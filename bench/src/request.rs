@@ -9,6 +9,8 @@ use serde_json::Value;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+use tabled::builder::Builder;
+use tabled::settings::Style;
 
 /// What to measure, and where to write it.
 #[derive(Clone, Debug, Default)]
@@ -25,9 +27,14 @@ pub struct Request {
     pub plot: Option<PathBuf>,
 }
 
-/// The names and summaries of all benchmarks.
-pub fn list() -> Vec<(&'static str, &'static str)> {
-    crate::benchmarks().iter().map(|b| (b.name, b.summary)).collect()
+/// The names and summaries of all benchmarks, as a table.
+pub fn list() -> String {
+    let mut table = Builder::new();
+    table.push_record(["benchmark", "what it measures"]);
+    for benchmark in crate::benchmarks() {
+        table.push_record([benchmark.name, benchmark.summary]);
+    }
+    format!("{}\n", table.build().with(Style::empty()))
 }
 
 /// Measures what is asked for, prints the tables and writes the files.
@@ -136,6 +143,18 @@ fn table(benchmark: &Benchmark, records: &[Record]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_list_has_every_benchmark() {
+        let text = list();
+        assert_eq!(text.lines().count(), 1 + crate::benchmarks().len());
+        for benchmark in crate::benchmarks() {
+            assert!(text.lines().any(|line| {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                words[0] == benchmark.name && line.contains(benchmark.summary)
+            }));
+        }
+    }
 
     #[test]
     fn an_unknown_name_is_an_error_that_names_the_others() {

@@ -77,10 +77,6 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    // A benchmark has started this program again for a part of it.
-    if xk_bench::run_if_asked() {
-        return ExitCode::SUCCESS;
-    }
     let result = match Cli::parse().command {
         Command::Demo(args) => demo::main(&args),
         Command::Check(args) => check::main(&args),

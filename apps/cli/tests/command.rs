@@ -317,6 +317,29 @@ fn a_run_ends_in_time_and_counts() {
     assert!(told.contains("echo: ok"), "{told}");
 }
 
+/// The benchmarks are a program beside this one, which gets the words as they are.
+#[test]
+fn bench_starts_its_neighbour() {
+    let folder = Folder::new("bench");
+    let own = folder.path("xk");
+    std::fs::copy(env!("CARGO_BIN_EXE_xk"), &own).expect("a copy");
+    let bench = |words: &[&str]| Command::new(&own).arg("bench").args(words).output().unwrap();
+    let output = bench(&["list"]);
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("cargo build --release -p xk-bench"), "{told}");
+    let neighbour = folder.path("xk-bench");
+    std::fs::write(&neighbour, "#!/bin/sh\necho \"$@\"\nexit 2\n").expect("a program");
+    use std::os::unix::fs::PermissionsExt;
+    let all = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&neighbour, all).expect("a mode");
+    for words in [&["all", "--runs", "3", "--no-instructions"][..], &["--help"], &["list"]] {
+        let output = bench(words);
+        assert_eq!(text(&output.stdout), words.join(" ") + "\n");
+        assert_eq!(output.status.code(), Some(2));
+    }
+}
+
 #[test]
 fn nobody_listens_where_nothing_runs() {
     let folder = Folder::new("nobody");
