@@ -1,5 +1,5 @@
 //! `vipaddr`, and `vipsize` on it and on `fragment`, between hosts on a link and behind a router
-//! (paper 001, figure 4b).
+//! ("RPC in the x-Kernel", figure 4b).
 
 mod virtual_world;
 

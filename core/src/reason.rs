@@ -1,7 +1,7 @@
 //! Why a message was refused or dropped, and how often.
 //!
 //! The set is open: a protocol defines reasons of its own as `static` items. No message disappears
-//! without one (DESIGN law 8).
+//! without one (ARCHITECTURE.md, invariant 8).
 
 use crate::name_key;
 use alloc::vec::Vec;

@@ -57,7 +57,7 @@ fn nodes(host: &Host, diagnostics: &mut Diagnostics) {
                 diagnostics.error(lower.span, format!("`{lower}` stands on itself"));
             } else if !names.contains(lower.as_str()) {
                 let what = format!("host `{}` has no node called `{lower}`", host.name);
-                // Beyond what is kept, no time is spent on help that nobody sees.
+                // Beyond what is kept, no time is spent on help that is not shown.
                 let kept = diagnostics.left_out() == 0;
                 let found = diagnostics.error(lower.span, what);
                 if kept {

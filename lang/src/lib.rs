@@ -1,8 +1,8 @@
 //! The graph language of xk: what a graph file may say, its one parser, its one printer, and how
 //! mistakes are shown.
 //!
-//! A graph file describes hosts, the protocols on each host with their parameters and who stands on
-//! whom, and the links between hosts. This crate knows the language and no protocol: it checks what
+//! A graph file describes hosts, the protocols on each host with their parameters and order,
+//! and the links between hosts. This crate knows the language and no protocol: it checks what
 //! can be checked from the file alone, and the composer goes on with the same [`Diagnostics`].
 //!
 //! The language is described in `docs/graph.md`, which `xk help graph` prints. Of KDL, type
@@ -41,7 +41,7 @@
 //! assert_eq!((hosts[1000].name.as_ref(), hosts[1000].index), ("station999", 999));
 //! assert_eq!(hosts[1000].nodes()[2].children[0].args[0].value, Value::from("10.1.3.251/16"));
 //!
-//! // Values have meaning for whoever asks; mistakes are collected with their places.
+//! // Values have a meaning when asked; mistakes are collected with their places.
 //! let mut diagnostics = document.warnings().clone();
 //! let delay = &graph.links[0].param("delay").unwrap().value;
 //! assert_eq!(delay.duration(&mut diagnostics), Some(Duration::from_millis(1)));

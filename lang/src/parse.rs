@@ -18,7 +18,7 @@ const TOP: [&str; 3] = ["title", "host", "link"];
 
 /// Reads a graph file. The graph holds all that could be understood; it is whole only if the
 /// diagnostics hold no errors. What a mistake made unreadable is left out of the graph or is
-/// [`Value::Bad`] there, so that whoever goes on with checking reports nothing twice.
+/// [`Value::Bad`] there, so that later checks report nothing twice.
 ///
 /// `file` is the name shown in the diagnostics. Time and memory are linear in the text, which may
 /// have [`SOURCE_OCTETS_MAX`] octets.

@@ -1,4 +1,4 @@
-//! Values, and what they mean to whoever asks: numbers in a range, times, rates, parts, sizes,
+//! Values, and what they mean where they are asked: numbers in a range, times, rates, parts, sizes,
 //! addresses.
 
 use std::fmt;

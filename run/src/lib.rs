@@ -4,7 +4,7 @@
 //! - [`Runner`]: the poll loop of a real host, which spins for a bounded time and then sleeps
 //! - [`Bell`]: how other threads wake that loop
 //! - [`HostClock`]: the host's monotonic clock
-//! - [`Recorder`]: who handed which message to whom, with nanoseconds per layer
+//! - [`Recorder`]: every crossing of a message, with nanoseconds per layer
 //! - [`interrupt_unsafe`]: Ctrl-C as a flag
 //! - [`MemfdArena`](memfd_unsafe::MemfdArena): message memory that another process can map
 

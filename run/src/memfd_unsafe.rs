@@ -8,7 +8,7 @@
 //! Once a pool has the arena, the file is out of reach: duplicate the descriptor first
 //! (`as_fd().try_clone_to_owned()`).
 //!
-//! The file is sealed: nobody can shrink it under the feet of a process that reads it, nor take the
+//! The file is sealed: no process can shrink it while another reads it, nor take the
 //! seals off. With [`Peers::Read`], the usual choice, the kernel also refuses every later mapping
 //! for writing, and every write.
 

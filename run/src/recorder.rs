@@ -1,4 +1,4 @@
-//! Recording who handed which message to whom, and how long each layer took.
+//! Recording every crossing of a message, and how long each layer took.
 
 use std::cell::{Cell, RefCell};
 use std::time::Instant;

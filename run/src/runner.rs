@@ -63,10 +63,10 @@ const BUDGET: usize = 64;
 const LOOKS: usize = 8;
 /// How long one sleep lasts at most, so that a missed wake-up cannot hang the loop.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
-/// How often whoever waits at the end is interrupted: a shepherd that waits even then is left
+/// How often shepherds that wait at the end are interrupted: one that waits even then is left
 /// alone.
 const INTERRUPTS_MAX: usize = 16;
-/// Number of the descriptors that wires bring and take away; nobody needs to know whose it was.
+/// Number of the descriptors that wires bring and take away; their events all mean "look again".
 const SIGNAL: u64 = WATCHED - 1;
 /// Numbers of descriptors that are no wires begin here.
 const WATCHED: u64 = 1 << 32;
@@ -137,7 +137,7 @@ impl Runner {
         Self::with_clock(kernel, idle, HostClock::start())
     }
 
-    /// The same with a clock that others share.
+    /// A runner with a clock that others share.
     ///
     /// # Errors
     /// As for [`Runner::new`].

@@ -146,7 +146,7 @@ fn a_watched_descriptor_wakes_the_loop_and_can_be_left_alone() {
     let (another, _open) = UnixStream::pair().expect("a pair");
     let again = runner.watch(OwnedFd::from(another), Rc::new(|_: &Kernel| {}));
     assert_eq!(again.expect("watched"), number, "a free place is used again");
-    // Nobody holds the other end any more: unwatching has closed it.
+    // The other end has no holder any more: unwatching has closed it.
     assert!(ours.write_all(b"y").is_err());
     runner.run(Some(20 * MS), Rc::new(|_| false)).expect("ran");
     assert_eq!(calls.get(), 1);

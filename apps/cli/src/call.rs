@@ -147,7 +147,7 @@ impl Wanted<'_> {
     }
 }
 
-/// Calls all hosts and prints who replies what, a line of JSON for each.
+/// Calls all hosts and prints the replies with their senders, a line of JSON for each.
 fn broadcast(client: &Client, wanted: &Wanted<'_>) -> Result<(), Failure> {
     let mut count = 0;
     for reply in client.broadcast(wanted.number, &wanted.octets) {

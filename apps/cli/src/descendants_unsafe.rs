@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-/// From now on whoever below loses its parent becomes this process's child (prctl(2),
+/// From now on a descendant that loses its parent becomes this process's child (prctl(2),
 /// `PR_SET_CHILD_SUBREAPER`): a daemon can be waited for.
 pub(crate) fn become_theirs() {
     // SAFETY: this option takes one number and touches no memory.

@@ -34,7 +34,7 @@ impl Failure {
         Self::Other(what.into(), None, code)
     }
 
-    /// The same with what to do about it.
+    /// Adds what to do about it.
     #[must_use]
     pub(crate) fn help(self, help: impl Into<String>) -> Self {
         match self {

@@ -1,6 +1,6 @@
 //! What programs use of xk: sockets over protocol graphs.
 //!
-//! `xk::net` has the names of `std::net`: see [`net`]. Those who write protocols use the crates
+//! `xk::net` has the names of `std::net`: see [`net`]. Authors of protocols use the crates
 //! `xk-core` and `xk-kit`.
 
 pub use xk_net as net;

@@ -10,7 +10,7 @@ const WIDTH: usize = 100;
 /// What a heading begins and ends with on a terminal.
 const BOLD: [&str; 2] = ["\x1b[1m", "\x1b[0m"];
 
-/// Writes to the standard output, [`plain`]. If nobody reads it any more, that is no reason to end.
+/// Writes to the standard output, [`plain`]. A reader that has gone is no reason to end.
 pub(crate) fn print(text: &str) {
     draw(&plain(text));
 }
@@ -32,7 +32,7 @@ pub(crate) fn steer(text: &str) {
 }
 
 /// The text with characters that would steer a terminal written out, but for headings: names and
-/// reports may come from anybody.
+/// reports may come from a stranger.
 pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     if !text.contains(steers) {
         return text.into();

@@ -17,7 +17,7 @@ use xk_core::{
 use xk_kit::control::{NetworkError, NetworkErrorKind};
 use xk_kit::net::neighbour::HostRoute;
 
-/// Nobody waits for this reply: it came twice, or too late.
+/// No request waits for this reply: it came twice, or too late.
 static UNEXPECTED: Reason = Reason::new("unexpected reply", Class::NotMine);
 /// Octets of the number in front of a message.
 const NUMBER_OCTETS: usize = 8;
@@ -300,7 +300,7 @@ impl Protocol for Pinger {
         };
         self.tally.errors.set(self.tally.errors.get() + 1);
         let text = match (error.kind, error.reporter) {
-            // Only this host itself speaks without a name: nobody answered its ARP.
+            // Only this host itself speaks without a name: its ARP found no answer.
             (NetworkErrorKind::HostUnreachable, None) => self.unresolved(cx),
             _ => top::network_error(error).trim_end().to_owned(),
         };

@@ -94,7 +94,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// Says who and where the host is, and what to type to see it.
+/// Says the host's name and addresses, and what to type to see it.
 fn introduce(kernel: &Kernel, host: &HostInstance<'_>, server: Option<&Server>) {
     output::print(&format!("{}\n", heading(&format!("host {}", host.name))));
     let devices = host::devices(kernel, host);

@@ -78,7 +78,7 @@ impl Simulation {
         &self.world
     }
 
-    /// The same, for watching.
+    /// A simulation for watching.
     pub(crate) fn world_mut(&mut self) -> &mut World {
         &mut self.world
     }

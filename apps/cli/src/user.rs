@@ -7,9 +7,9 @@ use rustix::process::{getegid, geteuid};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 use std::io;
 
-/// The user of those who are nobody (Debian's base-passwd).
+/// The user without rights (Debian's base-passwd).
 const NOBODY: (u32, u32) = (65_534, 65_534);
-/// Who there is.
+/// The users of the system.
 const PASSWD: &str = "/etc/passwd";
 
 /// On the command line.
@@ -29,7 +29,7 @@ pub(crate) struct User {
 }
 
 impl UserArgs {
-    /// Who is meant.
+    /// The user that is meant.
     pub(crate) fn find(&self) -> Result<User, Failure> {
         let own = User { uid: geteuid(), gid: getegid() };
         let wanted = match &self.user {
@@ -48,7 +48,7 @@ fn user(uid: u32, gid: u32) -> User {
     User { uid: Uid::from_raw(uid), gid: Gid::from_raw(gid) }
 }
 
-/// The one who has called sudo(8), or nobody.
+/// The user that has called sudo(8), or nobody.
 fn by_default() -> User {
     let number = |name| std::env::var(name).ok()?.parse::<u32>().ok();
     match (number("SUDO_UID"), number("SUDO_GID")) {

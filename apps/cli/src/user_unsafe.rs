@@ -30,7 +30,7 @@ pub(crate) fn become_user(real: Uid, effective: Uid, saved: Uid) -> io::Result<(
 /// A second process, in which only this thread goes on (fork(2)): its number, or none in itself.
 ///
 /// # Errors
-/// If the system has no room for it, or there are other threads, whose locks nobody would ever open
+/// If the system has no room for it, or there are other threads, whose locks would stay closed
 /// there.
 pub(crate) fn fork() -> io::Result<Option<libc::pid_t>> {
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {

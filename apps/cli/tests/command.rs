@@ -40,7 +40,7 @@ impl Folder {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("xk-test-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&path).expect("a temporary folder");
-        // If root runs this, `xk run` becomes somebody else, who removes its socket.
+        // If root runs this, `xk run` becomes another user, which removes its socket.
         use std::os::unix::fs::PermissionsExt;
         let all = std::fs::Permissions::from_mode(0o777);
         std::fs::set_permissions(&path, all).expect("a mode");

@@ -102,7 +102,7 @@ with socket.create_server(('10.0.0.1', 80)) as server:
     client.sendall(b'served')
     print(server.accept()[0].recv(6).decode(), flush=True)
 ";
-    // The shell becomes the child of `xk` that tells who its parent is.
+    // The shell becomes the child of `xk` that tells its parent.
     let shell = "XK_PARENT=$PPID exec python3 -c \"$0\"";
     let (code, said, complaints) = graph.run(&["sh", "-c", shell, script]);
     assert_eq!(code, Some(7), "{complaints}");

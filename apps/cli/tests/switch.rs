@@ -68,7 +68,7 @@ fn three_parties_reach_each_other() {
     let name = format!("xk-test-switch-{}", std::process::id());
     let folder = Folder(std::env::temp_dir().join(name));
     std::fs::create_dir(&folder.0).expect("a folder");
-    // If root runs this, the parties become somebody else, who removes the socket.
+    // If root runs this, the parties become another user, which removes the socket.
     std::fs::set_permissions(&folder.0, Permissions::from_mode(0o777)).expect("a mode");
     let socket = folder.0.join("lab.sock");
     let mut switch = Running::start(&["switch", &socket.display().to_string(), "--ports", "4"]);

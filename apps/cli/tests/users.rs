@@ -183,7 +183,7 @@ fn files_are_open_before_rights_are_given_up() {
          probe icmp to=\"10.0.0.2\" count=3 interval=\"5ms\" timeout=\"1s\"\n}}\n"
     );
     let graph = folder.file("pcap.kdl", &text);
-    // Nobody answers, but what is asked crosses the edge.
+    // No host answers, but what is asked crosses the edge.
     let output = xk(&["run", &graph, "--no-control"]).output().unwrap();
     let told = String::from_utf8_lossy(&output.stderr);
     let found = fs::metadata(&path).unwrap();

@@ -1,4 +1,4 @@
-//! A layered layout: who stands on whom becomes rows of boxes with straight or once-bent lines
+//! A layered layout: the order of the layers becomes rows of boxes with straight or once-bent lines
 //! between neighbouring rows.
 //!
 //! The steps are those of Sugiyama, Tagawa and Toda (1981): rows by the longest way down, a point

@@ -12,7 +12,7 @@ mod text;
 use crate::plan::CheckedGraph;
 use xk_lang::Host;
 
-/// Hosts with more protocols than this are named and not drawn: nobody could read it.
+/// Hosts with more protocols than this are named and not drawn: the drawing could not be read.
 const NODES_DRAWN_MAX: usize = 500;
 
 /// The graph as text with box-drawing characters, at most `columns` wide where the hosts allow it;

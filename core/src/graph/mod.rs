@@ -23,7 +23,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::RangeInclusive;
 
-/// How a protocol is used (DESIGN section 1).
+/// How a protocol is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Realm {
     /// Messages go by `push` and `demux`.

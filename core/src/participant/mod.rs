@@ -2,7 +2,7 @@
 //!
 //! Each participant is a stack of external identifiers, the highest layer's on top. A protocol pops
 //! what it understands and hands the rest to the layer below, so that no layer knows the addresses
-//! of another (paper 000, section III). By convention the first participant is the local one.
+//! of another ("The x-Kernel", section III). By convention the first participant is the local one.
 //!
 //! Text form, top first: `port2005@10.0.0.2`; several participants are separated by `, `:
 //! `port7@10.0.0.1, port2005@10.0.0.2`. `*` at any place is a wildcard.

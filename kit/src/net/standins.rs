@@ -104,7 +104,7 @@ impl StandIns {
 }
 
 /// What holds of a layer that chooses between a link, its first lower, and what reaches all, its
-/// second (paper 001, sections 3.1 and 5).
+/// second ("RPC in the x-Kernel", sections 3.1 and 5).
 pub const LINK_OR_NET: StackingRules = StackingRules {
     derived: &[DerivedNumber { on: "eth", from: "ip", base: "ether_base", below: 256 }],
     ways: &[
@@ -114,8 +114,8 @@ pub const LINK_OR_NET: StackingRules = StackingRules {
     ..StackingRules::NONE
 };
 
-/// Refuses who depends on IP itself (paper 001, section 5) above a layer that chooses between a
-/// link and `net`.
+/// Refuses who depends on IP itself ("RPC in the x-Kernel", section 5) above a layer that chooses
+/// between a link and `net`.
 ///
 /// # Errors
 /// [`OpenError::NoTypeNumber`] if `net` knows no number for it: told now, and not when that way is

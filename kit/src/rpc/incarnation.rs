@@ -1,11 +1,11 @@
 //! At most once across reboots: which incarnation of a client a request is of, and which of a
 //! server answers.
 //!
-//! The headers of Sprite RPC and of CHANNEL (paper 001, appendix) carry the boot id of their sender
-//! alone. So a server that has rebooted cannot tell a retransmission of what its predecessor
-//! executed from a new request, nor one that has forgotten a client the old duplicate of a dead
-//! incarnation from the first request of a new one. Therefore a client has to show a *ticket* with
-//! each request, which it has from the server that it calls now.
+//! The headers of Sprite RPC and of CHANNEL ("RPC in the x-Kernel", appendix) carry the boot id of
+//! their sender alone. So a server that has rebooted cannot tell a retransmission of what its
+//! predecessor executed from a new request, nor one that has forgotten a client the old duplicate
+//! of a dead incarnation from the first request of a new one. Therefore a client has to show a
+//! *ticket* with each request, which it has from the server that it calls now.
 //!
 //! ```text
 //!   client                                server

@@ -52,7 +52,7 @@ pub fn build(file: impl AsRef<Path>) -> Result<(), BuildError> {
     Ok(())
 }
 
-/// The same into this folder; answers where the Rust lies, and what was left out.
+/// Writes into this folder; answers where the Rust lies, and what was left out.
 ///
 /// # Errors
 /// As for [`build`].

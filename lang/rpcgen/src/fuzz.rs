@@ -51,7 +51,7 @@ fn values(model: &Model, procedure: &Procedure, data: &[u8]) {
         let Ok(json) = model.decode_result(procedure, &data[..len]) else {
             continue;
         };
-        // What is nested deeper than JSON's reader goes is read by nobody.
+        // What is nested deeper than JSON's reader goes is not read.
         let Ok(value) = serde_json::from_str(&json) else {
             continue;
         };

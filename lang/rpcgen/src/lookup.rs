@@ -53,7 +53,7 @@ impl Model {
         self.procedure_of(None, name, version)
     }
 
-    /// The same within the program of this name or number.
+    /// Looks within the program of this name or number.
     ///
     /// # Errors
     /// As for [`Model::procedure`], or if there is no such program.

@@ -225,7 +225,7 @@ impl Model {
         }
     }
 
-    /// The same for the definition at this place.
+    /// The name of the definition at this place.
     pub(crate) fn size_of_kind(&self, kind: &Kind) -> Size {
         let field = |field: &Field| self.size(&field.ty);
         match kind {

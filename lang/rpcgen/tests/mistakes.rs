@@ -65,7 +65,7 @@ fn mistakes_have_a_place() {
     }
 }
 
-/// Each structure has twice what the one before it has: as many values as nobody could ever count.
+/// Each structure has twice what the one before it has: more values than can be counted.
 #[test]
 fn a_few_lines_that_mean_too_much() {
     for leaf in ["int x;", "opaque x[0];", "opaque x[4294967295];"] {

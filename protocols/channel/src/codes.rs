@@ -1,4 +1,5 @@
-//! Why a call was refused, as numbers in the `error` of a reply. Ours: paper 001 has none.
+//! Why a call was refused, as numbers in the `error` of a reply. Ours: "RPC in the x-Kernel" has
+//! none.
 
 use xk_core::reason::{self, Class, Reason};
 use xk_kit::rpc::call::{

@@ -1,4 +1,4 @@
-//! The header of CHANNEL (paper 001, appendix): 18 octets in network order.
+//! The header of CHANNEL ("RPC in the x-Kernel", appendix): 18 octets in network order.
 //!
 //! ```text
 //!  0       2         4              8              12      14        18

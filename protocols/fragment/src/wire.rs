@@ -1,4 +1,4 @@
-//! The header of FRAGMENT (paper 001, appendix): 24 octets in network order.
+//! The header of FRAGMENT ("RPC in the x-Kernel", appendix): 24 octets in network order.
 //!
 //! ```text
 //!  0      1      2          6         10             14             18        20         22     24

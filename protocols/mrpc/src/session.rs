@@ -17,7 +17,7 @@ use xk_kit::net::neighbour::is_far;
 use xk_kit::rpc::call::{CallOptions, CancelCall, MyProcedure};
 use xk_kit::rpc::incarnation::Server;
 
-/// The largest packet pushed below, in octets (paper 001, section 3.1).
+/// The largest packet pushed below, in octets ("RPC in the x-Kernel", section 3.1).
 pub const PACKET_OCTETS_MAX: usize = 1500;
 
 /// Lets a request go no further than to the peer's dispatcher, which sends its octets back: a probe

@@ -1,5 +1,5 @@
-//! The header (paper 001, appendix): 36 octets in network order without gaps, and what makes one
-//! acceptable.
+//! The header ("RPC in the x-Kernel", appendix): 36 octets in network order without gaps, and what
+//! makes one acceptable.
 
 use core::fmt;
 

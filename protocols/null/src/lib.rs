@@ -33,7 +33,7 @@
 //! ```
 //!
 //! # Standard
-//! None; the base protocol of paper 000, section IV.B ("one could imagine a simpler null
+//! None; the base protocol of "The x-Kernel", section IV.B ("one could imagine a simpler null
 //! protocol").
 #![no_std]
 

@@ -74,7 +74,8 @@
 //! ```
 //!
 //! # Standard
-//! RFC 5531, sections 4 and 9; the part of it that paper 001, section 5, calls REQUEST.REPLY.
+//! RFC 5531, sections 4 and 9; the part of it that "RPC in the x-Kernel", section 5, calls
+//! REQUEST.REPLY.
 #![no_std]
 
 extern crate alloc;

@@ -143,8 +143,8 @@ mod tests {
 
     #[test]
     fn a_null_call_and_its_replies() {
-        // The end of the whole null call that the sheet derives from paper 001, appendix: command
-        // 3.
+        // The end of the whole null call that the sheet derives from "RPC in the x-Kernel",
+        // appendix: command 3.
         let call = [1, 0, 0, 3, 0, 0];
         assert_eq!(Header::parse(&call), Ok(Header::call(3)));
         assert_eq!(Header::call(3).emit(), call);

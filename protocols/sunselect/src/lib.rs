@@ -54,7 +54,8 @@
 //! ```
 //!
 //! # Standard
-//! RFC 5531, sections 8 and 9; the part of it that paper 001, section 5, calls SUN.SELECT.
+//! RFC 5531, sections 8 and 9; the part of it that "RPC in the x-Kernel", section 5, calls
+//! SUN.SELECT.
 #![no_std]
 
 extern crate alloc;

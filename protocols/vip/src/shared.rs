@@ -227,7 +227,8 @@ impl Shared {
         };
         self.asked.unbind(&path.host().to_bits());
         let asked = RunsVirtual { host: path.host(), address: known.address, runs: false };
-        // Where nobody keeps a table all hosts are taken to run it (paper 001, section 3.1).
+        // Where nobody keeps a table all hosts are taken to run it ("RPC in the x-Kernel", section
+        // 3.1).
         match self.link.ask(cx, asked) {
             Some(answer) if !answer.runs => 0,
             _ => max,

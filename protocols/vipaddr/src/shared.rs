@@ -102,7 +102,8 @@ impl Shared {
             return Presence::Silent;
         };
         let asked = RunsVirtual { host, address, runs: false };
-        // Where nobody keeps a table all hosts are taken to run it (paper 001, section 3.1).
+        // Where nobody keeps a table all hosts are taken to run it ("RPC in the x-Kernel", section
+        // 3.1).
         match self.link.ask(cx, asked) {
             Some(answer) if !answer.runs => Presence::Answers,
             _ => Presence::Runs,

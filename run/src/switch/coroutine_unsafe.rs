@@ -78,7 +78,7 @@ impl CoroutineSwitch {
 
     #[inline]
     fn seat(&self, slot: u32) -> Option<&Seat> {
-        // SAFETY: the switch stays on one thread, and nobody writes to the
+        // SAFETY: the switch stays on one thread, and no code writes to the
         // vector meanwhile: `have_seat` alone does, and runs no other code.
         let seats = unsafe { &*self.seats.get() };
         // The seat itself never moves when the vector grows, and is counted
@@ -148,7 +148,7 @@ impl Switch for CoroutineSwitch {
             })
         };
         let live = Live { coroutine, _watch: watch };
-        // SAFETY: a vacant seat has none, and nobody refers to it.
+        // SAFETY: a vacant seat has none, and no reference to it exists.
         unsafe { *seat.live.get() = Some(live) };
         seat.state.set(State::Resting);
         Ok(())
@@ -164,8 +164,8 @@ impl Switch for CoroutineSwitch {
         }
         seat.state.set(State::Running);
         let over = Over(seat);
-        // SAFETY: the seat was resting, so nobody else refers to this value, and
-        // as long as it is running nobody else will: everyone asks the state.
+        // SAFETY: the seat was resting, so no other code refers to this value, and
+        // as long as it is running none will: all ask for the state first.
         let live = unsafe { &mut *seat.live.get() };
         let Some(live) = live else {
             return; // not so: a resting seat has one
@@ -213,7 +213,7 @@ impl Drop for CoroutineSwitch {
             if seat.state.replace(State::Vacant) != State::Resting {
                 continue;
             }
-            // SAFETY: a resting seat's value is referred to by nobody.
+            // SAFETY: a resting seat's value has no other reference.
             let live = unsafe { (*seat.live.get()).take() };
             if let Some(live) = live
                 && live.coroutine.started()
@@ -230,7 +230,7 @@ struct Over<'a>(&'a Seat);
 
 impl Drop for Over<'_> {
     fn drop(&mut self) {
-        // SAFETY: the seat is running, so the value is the resumer's, who is
+        // SAFETY: the seat is running, so the value is the resumer's, which is
         // done with it. The coroutine has ended, so dropping it frees a stack
         // and runs no code of others.
         let live = unsafe { (*self.0.live.get()).take() };

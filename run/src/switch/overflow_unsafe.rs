@@ -74,7 +74,7 @@ fn add_guard() -> &'static Guard {
     }));
     let mut first = GUARDS.load(Ordering::Acquire);
     loop {
-        // SAFETY: not published yet, so nobody else sees this node.
+        // SAFETY: not published yet, so no other thread sees this node.
         unsafe { (*node).next = first };
         match GUARDS.compare_exchange(first, node, Ordering::AcqRel, Ordering::Acquire) {
             // SAFETY: leaked, and from here on changed only through atomics.

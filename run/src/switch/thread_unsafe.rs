@@ -34,7 +34,7 @@ struct Seat {
 
 #[derive(Default)]
 enum Turn {
-    /// The shepherd sleeps, and who resumes it runs.
+    /// The shepherd sleeps, and its resumer runs.
     #[default]
     Resumer,
     Shepherd,
@@ -163,7 +163,7 @@ struct Carried(Box<dyn FnOnce()>);
 // shepherd's thread runs only between `resume` and `suspend` (or its end),
 // while the resumer sleeps, and every change of turn passes through the seat's
 // mutex, which orders all that was done before it. What is left, values bound
-// to one thread, do not pass: who made the switch has promised so.
+// to one thread, do not pass: the maker of the switch has promised so.
 unsafe impl Send for Carried {}
 
 impl Carried {

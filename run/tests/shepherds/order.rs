@@ -1,4 +1,4 @@
-//! Who runs when, and on which stack.
+//! Which shepherd runs when, and on which stack.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -121,7 +121,7 @@ pub(crate) fn a_shepherd_keeps_its_thread_and_stack(switch: NewSwitch<'_>) {
 }
 
 pub(crate) fn a_resumed_shepherd_may_block_again(switch: NewSwitch<'_>) {
-    // Two suffice: one who already waited needs nobody new to lead the loop.
+    // Two suffice: one that already waited needs no new one to lead the loop.
     let world = World::new(switch, 2);
     world.send(|world| {
         for round in 0..5 {

@@ -1,5 +1,5 @@
-//! Law 5 of DESIGN section 3, for several messages at once: a burst is nothing but its messages,
-//! one after the other.
+//! Invariant 5 of ARCHITECTURE.md, for several messages at once: a burst is nothing but its
+//! messages, one after the other.
 
 use super::hostile::damaged;
 use super::messages::pattern;

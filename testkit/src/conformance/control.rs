@@ -1,4 +1,4 @@
-//! Law 9 of DESIGN section 3: questions.
+//! Invariant 9 of ARCHITECTURE.md: questions.
 
 use super::{Fixture, Side, Verdict, World};
 use crate::kernel::ReachedBottom;

@@ -1,4 +1,5 @@
-//! Law 8 of DESIGN section 3: nothing from outside panics, disappears, or makes a protocol grow.
+//! Invariant 8 of ARCHITECTURE.md: nothing from outside panics, disappears, or makes a protocol
+//! grow.
 
 use super::world::SEED;
 use super::{Fixture, Node, Receiver, Verdict, World};

@@ -1,4 +1,4 @@
-//! Law 9 of DESIGN section 3 for layers on hosts: what was sent to many is not for one.
+//! Invariant 9 of ARCHITECTURE.md for layers on hosts: what was sent to many is not for one.
 
 use super::messages::pattern;
 use super::{Fixture, Side, Verdict, World};

@@ -1,4 +1,4 @@
-//! Laws 6, 7 and 9 of DESIGN section 3: what happens to messages.
+//! Invariants 6, 7 and 9 of ARCHITECTURE.md: what happens to messages.
 
 use super::{Fixture, Receiver, Verdict, World, allocations, counts_allocations};
 use crate::kernel::octets;

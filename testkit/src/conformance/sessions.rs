@@ -1,4 +1,4 @@
-//! Laws 2 to 5 of DESIGN section 3: how sessions come and go.
+//! Invariants 2 to 5 of ARCHITECTURE.md: how sessions come and go.
 
 use super::messages::pattern;
 use super::{Fixture, Side, Verdict, World};

@@ -77,7 +77,7 @@ pub static ENTRY: Entry = Entry::top("caller", include_str!("lib.rs"), build)
     .summary("calls a procedure of a peer again and again, counts and times the replies")
     .on(&[Realm::Rpc], &[Family::Any])
     .needs(Guarantees::OPEN)
-    // The number of `procedures`, on a layer that tells by number who is above.
+    // The number of `procedures`, on a layer that tells its uppers by number.
     .numbers(&[("channel", 253)])
     .parameters(&[
         optional("to", PARTICIPANT, "the peer"),

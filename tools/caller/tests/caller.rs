@@ -19,7 +19,7 @@ struct Net {
 
 fn net(settings: Settings) -> Net {
     let cx = TestKernel::with_stacks(1);
-    // On a link, what is left of the peer's participant is nobody's business.
+    // On a link, what is left of the peer's participant is not looked at.
     let bottoms = ["a", "b"].map(|name| CallBottom::add(&cx, name, Lower::link(1 << 20)));
     CallBottom::join(&bottoms);
     let server = CallTop::add(&cx, "server");

@@ -15,7 +15,7 @@
 //!
 //! # Behaviour
 //! It enables itself below and answers nothing. To take messages is its purpose, so they count as
-//! received and not as dropped. It serves for ever.
+//! received and not as dropped. It serves without end.
 //!
 //! # Control
 //! Answers `report`: `received`, `octets`; forwards the rest.

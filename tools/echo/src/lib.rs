@@ -18,11 +18,11 @@
 //! unchanged. What the session does not take is lost, and counted there and here. It serves for
 //! ever.
 //!
-//! It answers one peer at a time, and nobody who answers likewise, lest two of them go on for ever
-//! over one forged message: a message to a broadcast or a group is refused ("sent to many"), and so
-//! is, over datagrams with ports, one from a port below 1024 or from one that is served here ("from
-//! a service port"). Where there are no ports, the same octets are answered a thousand times at
-//! once and a hundred times a second ("in a loop").
+//! It answers one peer at a time, and none that answers likewise, lest two of them go on without
+//! end over one forged message: a message to a broadcast or a group is refused ("sent to many"),
+//! and so is, over datagrams with ports, one from a port below 1024 or from one that is served here
+//! ("from a service port"). Where there are no ports, the same octets are answered a thousand times
+//! at once and a hundred times a second ("in a loop").
 //!
 //! # Control
 //! Answers `report`: `received`, `octets`, `sent back`, `failed`; forwards the rest.

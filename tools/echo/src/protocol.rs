@@ -21,7 +21,7 @@ pub struct Echo {
     received: Cell<u64>,
     octets: Cell<u64>,
     failed: Cell<u64>,
-    /// Whether the layer below leaves open who asks and who answers: it has no ports, and its peers
+    /// Whether the layer below does not tell a client from a server: it has no ports, and its peers
     /// have proved nothing.
     is_even: Cell<bool>,
     repeats: Repeats,

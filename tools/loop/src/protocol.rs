@@ -15,8 +15,8 @@ use xk_core::{
 use xk_kit::control::{MaxPacket, OptPacket};
 use xk_kit::wire::wire_end::WireEnd;
 
-/// A delay of nothing would keep the kernel busy for ever with a message that two ends send to and
-/// fro.
+/// A delay of nothing would keep the kernel busy without end with a message that two ends send to
+/// and fro.
 const DELAY_MIN: Duration = Duration::from_nanos(1);
 
 /// What it is like.

@@ -28,7 +28,7 @@ pub enum Kind {
     Fragments,
     /// Datagrams from ever new peers: right ones and wrong ones, for the port and for others.
     Udp,
-    /// Echo and time stamp requests, errors with forged quotes, redirects, types that nobody knows.
+    /// Echo and time stamp requests, errors with forged quotes, redirects, unknown types.
     Icmp,
     /// IPv4 headers with any version, length, option, protocol and checksum.
     Ip,
@@ -102,14 +102,14 @@ impl Kind {
     }
 }
 
-/// Who is attacked, and in whose name.
+/// The host attacked, and the names used.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     /// The station.
     pub ether: EthAddr,
     /// The host.
     pub host: Ipv4Addr,
-    /// A port that somebody may take datagrams for.
+    /// A port that may be bound.
     pub port: u16,
     /// The network that forged sources lie in.
     pub sources: Cidr,
@@ -130,7 +130,7 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// A generator that starts anew for each seed.
+    /// A generator that starts afresh for each seed.
     #[must_use]
     pub fn new(target: Target, kind: Kind, seed: u64) -> Self {
         Self { target, kind, random: Random::new(seed), count: 0, second: None, heard: Vec::new() }

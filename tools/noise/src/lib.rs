@@ -1,5 +1,5 @@
 //! # Synopsis
-//! `noise WIRE to="10.0.0.1" ether="02:00:00:00:00:01"` — sends frames that nobody should send, to
+//! `noise WIRE to="10.0.0.1" ether="02:00:00:00:00:01"` — sends frames that no host should send, to
 //! try what a host bears.
 //!
 //! # Realm

@@ -116,7 +116,7 @@ impl Noise {
     }
 
     fn arm(&self, cx: &Kernel, this: &ProtocolRef, delay: Duration) {
-        // Without a timer it falls silent, as whoever attacks a machine from within may.
+        // Without a timer it falls silent, as an attacker within the machine may.
         let _ = cx.schedule_protocol(this, delay, 0);
     }
 

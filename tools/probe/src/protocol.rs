@@ -199,7 +199,7 @@ impl Probe {
         let participants = Participants::pair(local, to);
         let session = self.lower.open(cx, Upper::new(this), participants)?;
         *self.session.borrow_mut() = Some(session.clone());
-        // Whoever answers this carries a stream, which keeps no message together.
+        // A layer that answers this carries a stream, which keeps no message together.
         if session.ask(cx, StreamSpace::default()).is_some() {
             *self.cutter.borrow_mut() = Some(Cutter::default());
         }

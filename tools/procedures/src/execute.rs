@@ -103,7 +103,7 @@ impl Procedures {
         };
         session.call(cx, request).map_err(|error| {
             if session.head().is_closed() {
-                // Opened anew by the next one.
+                // Opened again by the next one.
                 drop(self.further.take());
             }
             let why = match error.cause {
@@ -120,7 +120,7 @@ impl Procedures {
         if time.is_zero() {
             return Ok(());
         }
-        // Nobody signals it.
+        // It is never signalled.
         match cx.wait(&Semaphore::new(0), Some(time)) {
             Err(WaitError::TimedOut) => Ok(()),
             _ => Err(&SYSTEM_ERROR),

@@ -90,7 +90,7 @@ pub static ENTRY: Entry = Entry::top("procedures", include_str!("lib.rs"), build
     .summary("serves the six procedures that tests and measurements of RPC call")
     .on(&[Realm::Rpc], &[Family::Any])
     .needs(Guarantees::ENABLE)
-    // The number of `caller`, on a layer that tells by number who is above.
+    // The number of `caller`, on a layer that tells its uppers by number.
     .numbers(&[("channel", 253)])
     .parameters(&[
         text("at", "a participant, such as procedure1@10.0.0.2", "*",

@@ -27,7 +27,7 @@ pub struct Settings {
     pub procedure: u32,
     /// How many requests it executes at a time.
     pub concurrency: u32,
-    /// Whom the procedure 4 calls; empty for nobody.
+    /// The host that procedure 4 calls; empty for none.
     pub relay: Participant,
     /// The largest reply of source, in octets.
     pub source_max: usize,
@@ -36,7 +36,7 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// Any procedure, 65536 at a time, nobody to relay to, replies of 16 MiB and sleeps of ten
+    /// Any procedure, 65536 at a time, no host to relay to, replies of 16 MiB and sleeps of ten
     /// seconds at most.
     fn default() -> Self {
         Self {

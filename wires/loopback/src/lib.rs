@@ -17,7 +17,7 @@
 //! A message sent waits in a queue until the executor polls, and then comes up through the wire's
 //! only session; never while the sender still sends. If the queue is full, it is dropped and
 //! counted as "queue full". One poll takes no more than what was queued when it began, so that an
-//! upper protocol that answers everything cannot keep it busy for ever.
+//! upper protocol that answers everything cannot keep it busy without end.
 //!
 //! The messages are the same buffers, without the attributes that were set on the way down.
 //! Checksums are computed and verified as on any network, so that what is tested and measured here

@@ -78,7 +78,7 @@ impl Anchor for Loopback {
 
     fn poll(self: &Rc<Self>, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
         // No more than what waits now: an upper protocol that answers everything could keep this
-        // busy for ever.
+        // busy without end.
         let count = self.queue.len().min(budget);
         self.deliver_all(cx, this, &self.queue, count)
     }

@@ -142,7 +142,7 @@ fn the_first_arrival_makes_the_session_for_who_enabled() {
     session.push(&net.cx, net.message(1)).unwrap();
     session.close(&net.cx);
     assert!(session.head().is_closed());
-    // Nobody wants it now.
+    // No protocol wants it now.
     assert_eq!(net.poll(1), 1);
     assert_eq!(net.wire.head().drops().of(&reason::NO_PROTOCOL), 1);
 

@@ -212,7 +212,7 @@ impl PacketDevice {
         count
     }
 
-    /// The same for a caller who has room of his own for long frames.
+    /// As `receive`, for a caller with room of its own for long frames.
     pub fn receive_frames(&mut self, budget: usize, mut each: impl FnMut(Frame<'_>)) -> usize {
         let mut frames = 0;
         for _ in 0..budget {
@@ -249,7 +249,7 @@ impl PacketDevice {
         self.transmit_open(parts, None)
     }
 
-    /// The same for a frame whose transport checksum is open. Only with [`Options::offload`].
+    /// As `transmit`, for a frame whose transport checksum is open. Only with [`Options::offload`].
     ///
     /// # Errors
     /// As for [`Self::transmit`]; also if nothing was agreed on.

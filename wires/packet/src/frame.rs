@@ -25,7 +25,7 @@ pub struct FrameInfo {
     pub wire_octets: usize,
     /// It did not fit a slot, nor the queue behind it, and its end is missing.
     pub truncated: bool,
-    /// Nobody has computed its transport checksum, for its sender is on this machine; the field
+    /// Its transport checksum has not been computed, for its sender is on this machine; the field
     /// holds a partial sum.
     pub checksum_not_ready: bool,
     /// The interface has found its transport checksum right.

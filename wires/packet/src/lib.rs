@@ -25,11 +25,11 @@
 //! out with one system call.
 //!
 //! - A VLAN tag that the interface took off is put back, so that the frame is the one on the wire.
-//! - A frame from a sender on the same machine may carry a transport checksum that nobody has
+//! - A frame from a sender on the same machine may carry a transport checksum that was not
 //!   computed, since the wire is memory; UDP takes it as verified, and whatever else passes it on
 //!   completes it. What the interface has verified is not verified again. What we send may have its
-//!   checksum left to the interface, or to the host on its behalf (`PACKET_VNET_HDR`): who captures
-//!   on this machine then sees it open. With `offload=#false` all checksums are computed here,
+//!   checksum left to the interface, or to the host on its behalf (`PACKET_VNET_HDR`): a capture
+//!   on this machine then shows it open. With `offload=#false` all checksums are computed here,
 //!   those of arrivals too.
 //! - A sender on this machine leaves cutting into segments to the wire as well, and interfaces join
 //!   segments that arrive. A run of TCP segments goes up as one message of up to 64 KiB, marked

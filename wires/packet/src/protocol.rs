@@ -147,7 +147,7 @@ fn take_note(
     offload: bool,
 ) -> Result<(), NoBuffers> {
     if info.checksum_not_ready {
-        // What has no known place stays as it is: whoever checks drops it, counted.
+        // What has no known place stays as it is: the layer that checks drops it, counted.
         if let Some(place) = complete::find(frame.front_slice()) {
             offload::note_partial(pool, frame, place)?;
         }

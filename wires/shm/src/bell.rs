@@ -1,9 +1,9 @@
 //! How one side wakes the other: a pipe for each direction.
 //!
 //! The side that wakes makes the pipe, keeps the end for writing to itself and lends the other end
-//! away. So nobody but it can change how its end behaves: a write never waits, whatever the other
+//! away. So it alone can change how its end behaves: a write never waits, whatever the other
 //! side does. (An eventfd has one state for both sides, and either could make the other's write
-//! wait for ever.) The sleeper sleeps on the reading end edge-triggered, by which each write is
+//! wait without end.) The sleeper sleeps on the reading end edge-triggered, by which each write is
 //! reported and nothing has to be read; only now and then the pipe is emptied, before it can be
 //! full.
 
@@ -22,7 +22,7 @@ pub(crate) struct Ringer(OwnedFd);
 #[derive(Debug)]
 pub(crate) struct Bell(OwnedFd);
 
-/// Octets that one emptying takes at most: what a pipe holds unless somebody made it larger.
+/// Octets that one emptying takes at most: what a pipe holds unless it was made larger.
 const EMPTYING_OCTETS: usize = 1 << 16;
 
 /// A new pipe: the end that wakes, and the one to be given away.
@@ -32,7 +32,7 @@ pub(crate) fn pipe() -> Result<(Ringer, OwnedFd), Errno> {
 }
 
 impl Ringer {
-    /// Wakes whoever sleeps at the other end. If the pipe is full or nobody is there, nothing
+    /// Wakes the sleeper at the other end. If the pipe is full or no sleeper is there, nothing
     /// happens.
     pub(crate) fn ring(&self) {
         let _ = rustix::io::write(&self.0, &[1]);
@@ -41,8 +41,8 @@ impl Ringer {
 
 impl Bell {
     /// Takes the end that the other side gave, if it is one of a pipe. Only a pipe answers this
-    /// question; any other file could be of a file system in user space, which can keep whoever
-    /// asks it something waiting.
+    /// question; any other file could be of a file system in user space, which can keep the
+    /// asker waiting.
     pub(crate) fn accept(fd: Foreign) -> Option<Self> {
         rustix::pipe::fcntl_getpipe_size(&fd).ok()?;
         Some(Self(fd.into_own()))
@@ -51,7 +51,7 @@ impl Bell {
     /// Empties the pipe, without waiting whatever the other side has made of its state.
     ///
     /// # Errors
-    /// If the system refuses; the pipe may be full then, and wake nobody.
+    /// If the system refuses; the pipe may be full then, and wake no sleeper.
     pub(crate) fn empty(&self) -> Result<(), Errno> {
         let nowhere =
             rustix::fs::open("/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;

@@ -1,4 +1,4 @@
-//! Who is at the other end of a socket.
+//! The process at the other end of a socket.
 //!
 //! Source: unix(7), `SO_PEERCRED`.
 
@@ -14,7 +14,7 @@ pub struct Peer {
     pub pid: i32,
 }
 
-/// Asks the system who is at the other end.
+/// Asks the system for the process at the other end.
 ///
 /// # Errors
 /// If the descriptor is no connected socket of unix(7).

@@ -48,7 +48,7 @@ pub enum ShmError {
         /// What was refused.
         action: &'static str,
     },
-    /// The process at the other end belongs to somebody else.
+    /// The process at the other end belongs to another user.
     #[error(
         "the peer runs as user {uid}, not {expected}; if it may take part, say so: peer_uid={uid}"
     )]
@@ -70,7 +70,7 @@ pub enum ShmError {
     /// The peer said nothing for too long.
     #[error("the peer does not answer")]
     Silent,
-    /// Nobody came within the time given.
+    /// No peer came within the time given.
     #[error("nobody came to {path:?}")]
     Nobody {
         /// The path.

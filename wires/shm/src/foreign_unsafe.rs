@@ -1,4 +1,4 @@
-//! What others have sent is closed where nobody waits for it.
+//! What others have sent is closed where nothing waits for it.
 
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown};
 
-/// How many descriptors may be closed at a time before no more are taken from anybody.
+/// How many descriptors may be closed at a time before no more are taken from any peer.
 const CLOSING_MAX: usize = 64;
 /// Octets of the stack of a thread that only closes.
 const STACK_OCTETS: usize = 64 << 10;
@@ -64,7 +64,7 @@ fn is_empty_socket(fd: &OwnedFd) -> bool {
 
 impl Drop for Foreign {
     fn drop(&mut self) {
-        // SAFETY: it is taken once: this is the drop, and who takes it otherwise forgets the value.
+        // SAFETY: it is taken once: this is the drop, and any other taker forgets the value.
         let fd = unsafe { ManuallyDrop::take(&mut self.0) };
         if is_unix(&fd) && is_empty_socket(&fd) {
             return;

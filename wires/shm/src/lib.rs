@@ -15,7 +15,7 @@
 //!
 //! # Behaviour
 //! Two processes whose graphs name the same socket are linked. The line is the same on both sides:
-//! whoever comes first listens at the socket, the other connects, in either order and as often as
+//! the first to come listens at the socket, the other connects, in either order and as often as
 //! wanted. Three and more meet at a switch: start `xk switch PATH` first, and each `shm` that names
 //! this path gets a port.
 //!
@@ -33,7 +33,7 @@
 //!
 //! - A peer that goes away, by `kill -9` too, is seen at once by a sleeper and within ten
 //!   milliseconds otherwise. What it sent before is still taken; then the memory is given back, the
-//!   loss is counted as "peer gone" and told to whoever runs the graph, and the peer is sought
+//!   loss is counted as "peer gone" and told to the runner of the graph, and the peer is sought
 //!   again, at first after 2 milliseconds, then in growing pauses of a second at most.
 //! - A peer that writes what cannot be loses its link in the same way, counted as "peer broke the
 //!   link".
@@ -42,7 +42,7 @@
 //! - A socket file that a dead process left is taken over, under a lock on the file of that name
 //!   with `.lock` behind it. Both files go when the listening side ends.
 //! - Only processes of the same user are let in, or those of `peer_uid`. What they send is closed
-//!   by a thread of its own if that could take time, so that nobody hangs the graph by a
+//!   by a thread of its own if that could take time, so that no peer hangs the graph by a
 //!   descriptor.
 //! - If both sides may run on one and the same processor only, the loop does not spin, for that
 //!   would keep the other from answering: they hand over to each other by sleeping.

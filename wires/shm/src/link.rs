@@ -41,7 +41,7 @@ pub enum Lost {
 /// use std::path::Path;
 /// use xk_shm::{Link, Options};
 ///
-/// // The same in both programs: who comes first listens.
+/// // The same line in both programs: the first to come listens.
 /// let mut link = Link::meet(Path::new("/run/user/1000/lab.sock"), &Options::default(), None)?;
 /// link.send(b"any frame")?;
 /// link.flush();
@@ -69,7 +69,7 @@ impl Link {
         link
     }
 
-    /// Meets another program at the socket `path`, for at most `limit`: who comes first listens,
+    /// Meets another program at the socket `path`, for at most `limit`: the first to come listens,
     /// the other connects.
     ///
     /// # Errors
@@ -156,7 +156,7 @@ impl Link {
         &mut self.end
     }
 
-    /// Who is at the other end.
+    /// The process at the other end.
     pub fn peer(&self) -> Peer {
         self.peer
     }
@@ -197,7 +197,7 @@ impl Link {
         match socket::receive(&self.socket, 1) {
             Received::Nothing => Ok(()),
             Received::Gone => Err(Lost::Gone),
-            // After the hello nobody has anything to say.
+            // After the hello there is nothing to say.
             Received::Message(..) | Received::TooMuch => Err(Lost::Broken),
         }
     }

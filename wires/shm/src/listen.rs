@@ -28,7 +28,7 @@ use crate::socket::{self, Received};
 const PENDING_MAX: usize = 8;
 /// Connections that the system keeps for us, at most.
 const BACKLOG: i32 = 8;
-/// How long nobody is heard when the system has no descriptors or memory left.
+/// How long no client is heard when the system has no descriptors or memory left.
 const OUT_OF_MEANS: Duration = Duration::from_millis(100);
 /// How often a lock file that is removed and made again under our hands is followed.
 const LOCK_TRIES: usize = 8;
@@ -52,7 +52,7 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Listens at `path`; `None` if somebody else does, or is about to.
+    /// Listens at `path`; `None` if another does, or is about to.
     pub(crate) fn bind(
         path: &Path,
         options: &Options,
@@ -72,7 +72,8 @@ impl Listener {
             }
         };
         let socket = socket::socket().map_err(ShmError::system("make a socket"))?;
-        // The socket file gets the mode of the socket: nobody can connect before the mode is right.
+        // The socket file gets the mode of the socket: no process can connect before the mode is
+        // right.
         let mode = if others { 0o666 } else { 0o600 };
         rustix::fs::fchmod(&socket, Mode::from_raw_mode(mode))
             .map_err(ShmError::system("set the mode of a socket"))?;
@@ -96,10 +97,10 @@ impl Listener {
         Ok(Some(listener))
     }
 
-    /// Hears nobody before this time; who has not said hello yet is sent away, to come again.
+    /// Hears no client before this time; one without a hello yet is sent away, to come again.
     pub(crate) fn pause(&mut self, until: Instant, set: &OwnedFd) {
         self.pending.clear();
-        // What nobody looks at must not be reported either.
+        // What is not looked at must not be reported either.
         if self.paused.replace(until).is_none() {
             let _ = epoll::delete(set, &self.socket);
         }
@@ -265,7 +266,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // We hold the lock, so both files are ours. The lock goes last: who waits for it finds no
+        // We hold the lock, so both files are ours. The lock goes last: a waiter then finds no
         // socket then.
         let _ = rustix::fs::unlink(&self.path);
         let _ = rustix::fs::unlink(lock_path(&self.path));
@@ -317,8 +318,8 @@ fn lock(path: &Path, others: bool) -> Result<Option<File>, ShmError> {
             Err(Errno::WOULDBLOCK | Errno::INTR) => return Ok(None),
             Err(errno) => return Err(ShmError::system("lock a file")(errno)),
         }
-        // Who had it before may have removed it meanwhile: then this lock is on a file that nobody
-        // else finds.
+        // Its last holder may have removed it meanwhile: then this lock is on a file that no
+        // process else finds.
         let ours = file.metadata().map(|m| (m.dev(), m.ino())).ok();
         let there = std::fs::symlink_metadata(&lock).map(|m| (m.dev(), m.ino())).ok();
         if ours.is_some() && ours == there {

@@ -1,9 +1,10 @@
 //! How two sides find each other at the path of a socket, again and again, without one of them
 //! being the server.
 //!
-//! Each connects first. Who finds nobody takes the lock beside the socket, removes a socket that a
-//! dead process left, and listens; who finds the lock taken tries again a little later. The lock
-//! belongs to the open file, so a process that dies gives it back whatever way it dies.
+//! Each connects first. One that finds no listener takes the lock beside the socket, removes a
+//! socket that a dead process left, and listens; one that finds the lock taken tries again a little
+//! later. The lock belongs to the open file, so a process that dies gives it back whatever way it
+//! dies.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -77,7 +78,7 @@ pub struct Meeting {
 }
 
 impl Meeting {
-    /// Nobody has been sought yet.
+    /// No peer has been sought yet.
     ///
     /// # Errors
     /// If the path cannot be a socket's, or the system refuses.
@@ -135,7 +136,7 @@ impl Meeting {
     }
 
     /// Does what can be done now without waiting. Answers a link when there is one; as long as it
-    /// lasts, others who come are sent away.
+    /// lasts, others that come are sent away.
     pub fn step(&mut self, now: Instant) -> Option<Link> {
         match std::mem::replace(&mut self.state, State::Connected) {
             State::Paused(until) if now < until => self.state = State::Paused(until),
@@ -180,7 +181,7 @@ impl Meeting {
         self.state = State::Paused(now + self.next_pause());
     }
 
-    /// Connects; if nobody listens, listens.
+    /// Connects; if there is no listener, listens.
     fn seek(&mut self, now: Instant) {
         match Attempt::begin(&self.path, &self.options, now) {
             Ok(attempt) => {
@@ -193,7 +194,7 @@ impl Meeting {
             }
             Err(Connect::Nobody) => match Listener::bind(&self.path, &self.options, &self.set) {
                 Ok(Some(listener)) => self.state = State::Listening(listener),
-                // Somebody else is just about to listen.
+                // Another is just about to listen.
                 Ok(None) => self.fail(None, now),
                 Err(error) => self.fail(Some(error), now),
             },
@@ -224,9 +225,9 @@ impl Meeting {
 
 /// Why a try to connect came to nothing.
 enum Connect {
-    /// Nobody listens.
+    /// There is no listener.
     Nobody,
-    /// Somebody listens and has no time.
+    /// The listener has no time.
     Later,
     Failed(ShmError),
 }
@@ -296,7 +297,7 @@ impl Attempt {
     }
 }
 
-/// Who is at the other end, if it may be.
+/// The process at the other end, if it may be there.
 pub(crate) fn known(socket: &Foreign, options: &Options) -> Result<Peer, ShmError> {
     let peer = peer_of(socket)
         .map_err(|source| ShmError::System { action: "ask who the peer is", source })?;

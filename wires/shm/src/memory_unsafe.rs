@@ -78,7 +78,7 @@ impl Memory {
     /// Maps the file that the other side made, if nothing about it can hurt.
     ///
     /// The seals come first: only memory files answer the question about them, and every other
-    /// question to a file of a file system in user space could be kept waiting for ever.
+    /// question to a file of a file system in user space could be kept waiting without end.
     pub(crate) fn accept(fd: BorrowedFd<'_>, octets: usize) -> Result<Self, MemoryError> {
         let seals = rustix::fs::fcntl_get_seals(fd).unwrap_or(SealFlags::empty());
         if !seals.contains(SEALS) || seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE) {
@@ -135,12 +135,12 @@ impl Drop for Memory {
     fn drop(&mut self) {
         let base = self.base.as_ptr();
         match self.heap {
-            // SAFETY: `heap` allocated it with this layout; who refers to it holds the `Arc` that
+            // SAFETY: `heap` allocated it with this layout; a reference to it holds the `Arc` that
             // is gone now.
             Some(layout) => unsafe { dealloc(base, layout) },
             None => {
-                // SAFETY: this is the mapping that `map` made, of this size; who refers to it holds
-                // the `Arc` that is gone.
+                // SAFETY: this is the mapping that `map` made, of this size; a reference to it
+                // holds the `Arc` that is gone.
                 let _ = unsafe { rustix::mm::munmap(base.cast::<c_void>(), self.octets) };
             }
         }

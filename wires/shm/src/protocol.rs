@@ -33,7 +33,7 @@ const HEADROOM: usize = 128;
 const HEADER_OCTETS: usize = 14;
 /// How often a loop that does not sleep looks whether the peer is still there: a system call.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// After how many looks the processors are told again: whoever runs the process may move it.
+/// After how many looks the processors are told again: the system may move the process.
 const LOOKS_A_TELLING: u32 = 100;
 
 /// There is no peer at present.

@@ -92,7 +92,7 @@ impl Sender {
 
     #[inline]
     fn finish(&mut self, octets: usize) {
-        // Release: whoever sees the mark sees the frame.
+        // Release: a reader that sees the mark sees the frame.
         self.lane.header(self.next).store(header(self.next, octets), Ordering::Release);
         self.next = self.next.wrapping_add(1);
     }
@@ -125,7 +125,7 @@ impl Receiver {
     }
 }
 
-/// A frame in the ring, not copied out yet. Whoever drops it without a copy finds it there again.
+/// A frame in the ring, not copied out yet. Dropped without a copy, it is found there again.
 pub struct Arrival<'a> {
     receiver: &'a mut Receiver,
     octets: usize,
@@ -247,7 +247,7 @@ impl End {
         Ok(())
     }
 
-    /// The same with a frame of `octets` octets in parts; what the parts lack is filled with
+    /// Sends a frame of `octets` octets in parts; what the parts lack is filled with
     /// whatever lies there, and what they have more is cut.
     ///
     /// # Errors
@@ -321,7 +321,7 @@ impl End {
         }
         // An exchange on either side puts both in one order: if it comes before the sleeper's, the
         // sleeper's look into the ring sees the frame; if after, this one sees that it sleeps. The
-        // line stays with the sender while nobody sleeps.
+        // line stays with the sender while neither sleeps.
         self.peer.state().swap(AWAKE, Ordering::AcqRel) == ASLEEP
     }
 
@@ -351,7 +351,7 @@ impl End {
     }
 
     /// True if both sides can only ever run on one and the same processor, as far as they have
-    /// said: then whoever spins keeps the other from answering.
+    /// said: then a side that spins keeps the other from answering.
     pub fn shares_processor(&self) -> bool {
         let own = self.processors;
         own.count_ones() == 1 && own == self.peer.processors().load(Ordering::Relaxed)

@@ -257,7 +257,7 @@ impl Switch {
                 };
                 if let Some(at) = port.addresses.iter().position(|(a, _)| *a == source) {
                     port.addresses[at].1 = now;
-                    // Who speaks again and again is found at once.
+                    // A station that speaks often is found at once.
                     port.addresses.swap(0, at);
                 }
                 true
@@ -329,7 +329,7 @@ impl Switch {
         }
     }
 
-    /// Looks who has come and who has gone.
+    /// Looks which parties have come and gone.
     fn look(&mut self, now: Instant) {
         self.look_at = now + LOOK_EVERY;
         for number in 0..self.ports.len() {

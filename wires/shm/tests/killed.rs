@@ -1,7 +1,7 @@
 //! Two processes at one path, of which one is killed again and again: the other says so, carries
 //! on, and loses nothing that it would miss in the end.
 //!
-//! Each party is this test program started anew. `XK_SHM_ROUNDS` sets how often one is killed; 10
+//! Each party is this test program, started again. `XK_SHM_ROUNDS` sets how often one is killed; 10
 //! is the default.
 
 use std::cell::Cell;

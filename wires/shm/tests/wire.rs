@@ -360,7 +360,7 @@ fn hellos_that_will_not_do_are_refused() {
         assert_eq!((refusal[6], refusal[16]), (3, *why), "case {at}");
         assert_eq!(answer(&scene, &socket), [], "case {at}: it hangs up");
     }
-    // Those who say nothing do not keep others out.
+    // Silent peers do not keep others out.
     let _silent = [(); 20].map(|()| {
         // Long enough that it looks: it keeps a few connections waiting, no more.
         std::thread::sleep(Duration::from_millis(11));
@@ -532,7 +532,7 @@ fn lingers() -> (std::net::TcpStream, std::net::TcpStream) {
     let mut sender = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (reader, _) = listener.accept().unwrap();
     sender.set_nonblocking(true).unwrap();
-    // Nobody reads it.
+    // It is never read.
     while std::io::Write::write(&mut sender, &[0; 1 << 16]).is_ok() {}
     sockopt::set_socket_linger(&sender, Some(Duration::from_secs(3600))).unwrap();
     (sender, reader)

@@ -94,7 +94,7 @@ pub struct LinkConfig {
     pub addresses_max: usize,
     /// How long it remembers one that it does not hear.
     pub ageing: Duration,
-    /// Who does not hear whom, and when.
+    /// Which hosts do not hear which, and when.
     pub partitions: Vec<Partition>,
 }
 

@@ -33,9 +33,9 @@
 //!
 //! A frame arrives `delay` after its last bit was sent. Then chance decides, for each receiver: a
 //! partition in force, `loss`, `corrupt` (one bit flipped, in a private copy), `duplicate`, and a
-//! later delivery by `jitter` (an even share of it, each time anew, so frames may overtake) and
-//! `reorder` (a share of the frames comes `reorder_delay` later). All of it comes from one stream
-//! of random numbers per link, which depends on the seed and the link's name alone.
+//! later delivery by `jitter` (an even share of it, drawn for each frame, so frames may overtake)
+//! and `reorder` (a share of the frames comes `reorder_delay` later). All of it comes from one
+//! stream of random numbers per link, which depends on the seed and the link's name alone.
 //!
 //! Attributes do not cross a link, buffers do: no octet is copied.
 //!

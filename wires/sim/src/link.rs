@@ -24,7 +24,7 @@ pub(crate) struct Link {
     delay: Duration,
     pub(crate) stations: Stations,
     pub(crate) stats: LinkStats,
-    /// Who hangs on it, in the order of attachment.
+    /// The wires on it, in the order of attachment.
     pub(crate) ports: Vec<PortId>,
     /// When the medium of a hub is free.
     medium_free_at: Time,

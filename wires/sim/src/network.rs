@@ -210,7 +210,7 @@ impl Network {
         self.state.borrow_mut().in_flight_max = frames;
     }
 
-    /// Lets somebody see every frame, or nobody.
+    /// Lets an observer see every frame, or none.
     pub fn set_tap(&self, tap: Option<Rc<dyn Tap>>) {
         *self.tap.borrow_mut() = tap;
     }
@@ -307,7 +307,7 @@ impl Network {
                 return not_taken(message, PushError::NoBuffers, &reason::NO_BUFFERS);
             }
         };
-        // A host that somebody calls from outside may have an older time.
+        // A host that is called from outside may have an older time.
         let Some(arrival) = link.send(now.max(state.now), &mut port.rest.ends, octets) else {
             link.stats.queue_full += 1;
             return not_taken(frame, PushError::QueueFull, &reason::QUEUE_FULL);

@@ -69,7 +69,7 @@ impl Stations {
         true
     }
 
-    /// Forgets who was not heard for long.
+    /// Forgets stations that were not heard for long.
     fn sweep(&mut self, now: Time) {
         let ageing = self.ageing;
         self.list.retain(|s| now.since(s.heard) < ageing);

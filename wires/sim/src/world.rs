@@ -80,7 +80,7 @@ struct Host {
     /// The wires that must be looked at: all but those of this crate. Found at the first run.
     wires: Rc<RefCell<Option<Vec<ProtocolRef>>>>,
     name: Rc<str>,
-    /// How often it was built anew.
+    /// How often it was built again.
     reboots: u32,
 }
 
@@ -104,7 +104,7 @@ pub struct World {
     stats: WorldStats,
     events_max: u64,
     watcher: Option<Watcher>,
-    /// Anchors that have not finished; `None` before anybody asked.
+    /// Anchors that have not finished; `None` before the first question.
     unfinished: Option<Vec<(usize, ProtocolRef)>>,
 }
 
@@ -309,8 +309,8 @@ impl World {
             match self.next_event() {
                 None if finish && self.all_finished() => return Ended::Finished,
                 None => return Ended::Idle,
-                // Before a pause it is looked as well, so that nobody waits for what comes after
-                // it.
+                // Before a pause it is looked as well, so that no shepherd waits for what comes
+                // after it.
                 Some(at) if finish && at.since(self.now) >= PAUSE && self.all_finished() => {
                     return Ended::Finished;
                 }
@@ -406,7 +406,7 @@ impl World {
             return;
         };
         if host.kernel.shepherds().run(Rc::clone(&host.body)).is_err() {
-            // The system gives no stack: what came has nobody to carry it.
+            // The system gives no stack: what came has no shepherd to carry it.
             for work in host.inbox.borrow_mut().drain(..) {
                 if let Work::Frame(port, message) = work {
                     port.discard(message, &NO_SHEPHERDS);
@@ -463,7 +463,7 @@ impl World {
         anchor.ask(&self.hosts.get(at)?.kernel, Report::default())
     }
 
-    /// Takes every host down: who waits is interrupted, then every graph is stopped.
+    /// Takes every host down: what waits is interrupted, then every graph is stopped.
     pub fn stop(&mut self) {
         for host in &self.hosts {
             take_down(host);
@@ -472,7 +472,7 @@ impl World {
     }
 }
 
-/// Interrupts who waits, then stops the graph.
+/// Interrupts shepherds that wait, then stops the graph.
 fn take_down(host: &Host) {
     let shepherds = host.kernel.shepherds();
     for _ in 0..INTERRUPTS_MAX {
@@ -508,8 +508,8 @@ fn body(
 ) -> Rc<dyn Fn() -> Flow> {
     Rc::new(move || {
         let shepherds = kernel.shepherds();
-        // Who blocked on the way no longer leads the loop and leaves; without switching, nobody
-        // ever blocks.
+        // A shepherd that blocked on the way no longer leads the loop and leaves; without switching
+        // none ever blocks.
         let leads = || shepherds.current().is_none() || shepherds.on_loop();
         loop {
             let next = inbox.borrow_mut().pop_front();

@@ -81,7 +81,7 @@ pub enum Note {
         /// Where the field of two octets is, from `start` on.
         field: u16,
     },
-    /// The same, and the frame stands for a run of TCP segments.
+    /// As `Partial`, where the frame stands for a run of TCP segments.
     Run {
         /// As above.
         start: u16,
@@ -255,7 +255,7 @@ impl TapDevice {
         Ok(self.receive_noted(frame)?.map(|(octets, _)| octets))
     }
 
-    /// The same, with what is known of the checksum.
+    /// As `receive`, with what is known of the checksum.
     ///
     /// # Errors
     /// The device is gone or failed.
@@ -263,7 +263,7 @@ impl TapDevice {
         self.receive_parts(&mut [frame])
     }
 
-    /// The same into several parts, one behind the other, of which there may be 14.
+    /// As `receive`, into several parts, one behind the other, of which there may be 14.
     ///
     /// # Errors
     /// The device is gone or failed, or there are too many parts (`InvalidInput`).
@@ -316,8 +316,9 @@ impl TapDevice {
         self.write(&all, NOTE_OCTETS + octets_max)
     }
 
-    /// The same with [`Options::offload`]: `note` tells what is left open, and the first of the
-    /// parts is empty, for the header that says so. Without, [`Note::Nothing`] alone is possible.
+    /// As `transmit`, with [`Options::offload`]: `note` tells what is left open, and the first of
+    /// the parts is empty, for the header that says so. Without, [`Note::Nothing`] alone is
+    /// possible.
     ///
     /// # Errors
     /// As for [`TapDevice::transmit`]; also if something is left open that the host is not told of

@@ -40,7 +40,7 @@ pub(crate) fn set_header_octets(tun: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the host may give frames whose transport checksum nobody has computed, and such that
+/// Whether the host may give frames whose transport checksum was not computed, and such that
 /// stand for runs of TCP segments.
 pub(crate) fn set_offloads(tun: BorrowedFd<'_>, checksums: bool, runs: bool) -> io::Result<()> {
     let mut offloads = if checksums { libc::TUN_F_CSUM } else { 0 };

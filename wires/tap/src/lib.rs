@@ -19,8 +19,8 @@
 //! interface of the host with a hardware address of its own; `host_address` gives it an IPv4
 //! address. Frames are Ethernet II without preamble, padding and check sequence. Since the host's
 //! memory is all that is between, transport checksums stay open both ways (virtio-net header,
-//! `TUN_F_CSUM`): UDP sums neither what it sends nor what it gets, and who captures on the host
-//! sees them open. What goes on over another wire is completed there. Runs of TCP segments, too,
+//! `TUN_F_CSUM`): UDP sums neither what it sends nor what it gets, and a capture on the host
+//! shows them open. What goes on over another wire is completed there. Runs of TCP segments, too,
 //! pass as one frame of up to 64 KiB both ways (`TUN_F_TSO4`). `offload=#false` has all checksums
 //! complete, and all segments single, both ways.
 //!
@@ -29,7 +29,7 @@
 //! the MTU allows are counted as "lost in device", never cut. What the system refuses is counted as
 //! "device error"; the wire goes on.
 //!
-//! Making a device, or changing one, needs `CAP_NET_ADMIN`; opening one that somebody made for this
+//! Making a device, or changing one, needs `CAP_NET_ADMIN`; opening one that was made for this
 //! user needs nothing. What is already as asked is not set again, so that
 //! `sudo ip tuntap add dev xk0 mode tap user $USER` and a few `ip` commands, once, let every later
 //! run do without. Each error names the command for its case.

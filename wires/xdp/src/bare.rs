@@ -247,7 +247,7 @@ impl XdpSocket {
         self.transmit_with(frame.len(), |room| room.copy_from_slice(frame))
     }
 
-    /// The same with a frame of `octets` octets that `write` puts there.
+    /// Sends a frame of `octets` octets that `write` puts there.
     #[inline]
     #[must_use]
     pub fn transmit_with(&mut self, octets: usize, write: impl FnOnce(&mut [u8])) -> bool {

@@ -76,7 +76,7 @@ impl Frames {
             return None;
         }
         // SAFETY: chunk, offset and count have been compared, so the octets lie in the mapping;
-        // they were zero when made. By `lent` the system does not touch this chunk, and nobody else
+        // they were zero when made. By `lent` the system does not touch this chunk, and no code
         // of ours while `self` is borrowed.
         Some(unsafe {
             let first = self.base.add(chunk * CHUNK_OCTETS + offset);

@@ -54,8 +54,8 @@
 //!   veth and tun it is computed here. It leaves cutting into segments to the wire as well, and the
 //!   system joins segments that arrive before it runs the program of mode `generic`: there a run of
 //!   TCP segments comes in several buffers (`XDP_USE_SG`, Linux 6.6), goes up as one message, and
-//!   counts as segments as long as the MTU allows, since nobody tells. In mode `native` the system
-//!   sees to it that a veth peer sends single segments. What we send is cut here.
+//!   counts as segments as long as the MTU allows, since the system does not tell. In mode `native`
+//!   the system sees to it that a veth peer sends single segments. What we send is cut here.
 //! - In mode `zero-copy` buffers that the driver still has when the wire ends are given up until
 //!   the process ends.
 //!

@@ -165,7 +165,7 @@ impl<T: Entry> Producer<T> {
             return false;
         }
         // SAFETY: the place lies in the ring; its entry has been consumed (seen with acquire) and
-        // not been shown again, so nobody else touches it.
+        // not been shown again, so the other side does not touch it.
         unsafe { self.ring.entry(self.next).write(entry) };
         self.next = self.next.wrapping_add(1);
         true

@@ -3,11 +3,11 @@
 //! Requests and answers are lines of JSON. `{"ask":"dump"}` is answered by `{"ok":{...}}`;
 //! `{"error":"..."}` says what is wrong and ends the conversation. Behind the answer to
 //! `{"ask":"capture","edge":"ip>eth"}` follows a pcapng file, until either side hangs up. The
-//! socket is the user's own, in a folder in which others can put nothing; who looks in asks the
+//! socket is the user's own, in a folder in which others can put nothing; a client asks the
 //! system whose process answers.
 //!
 //! A thread for each client does the waiting; what concerns the graph is done by its own loop,
-//! which waits for nobody.
+//! which never waits for a client.
 
 pub(crate) mod client;
 mod request;
@@ -66,8 +66,8 @@ impl ServerArgs {
     }
 }
 
-/// Where the socket of the process `pid` lies if nothing else is said. It becomes `user`, who is to
-/// be able to remove it.
+/// Where the socket of the process `pid` lies if nothing else is said. It becomes `user`, to be
+/// removable by that user.
 fn own_path(user: User, pid: u32) -> Result<PathBuf, Failure> {
     let made = own_folder().and_then(|folder| match rustix::process::geteuid().is_root() {
         true => folder_of(&folder, user.uid, user.gid),

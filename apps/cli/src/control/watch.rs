@@ -1,7 +1,7 @@
 //! Looking on: traces and captures of a running graph.
 //!
-//! A kernel has one observer at most. This one is set while anybody looks, and shares what it sees
-//! among all who do.
+//! A kernel has one observer at most. This one is set while a client looks, and shares what it sees
+//! among all that do.
 
 use super::server::{Answers, send_line};
 use crate::view::Lowers;

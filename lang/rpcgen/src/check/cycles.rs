@@ -153,7 +153,7 @@ impl Checker<'_> {
         if at != again {
             error.also(self.places[at], format!("by way of `{through}`"));
         }
-        // Whoever follows names comes to an end.
+        // Following names comes to an end.
         if let Kind::Alias(ty) = &mut self.model.types[again].kind {
             *ty = Type::Void;
         }

@@ -1,5 +1,5 @@
 //! Linked lists: structures whose last component is the next one of their kind, and which are
-//! mentioned as optional data alone. They are lists, then, however long, and nobody recurses over
+//! mentioned as optional data alone. They are lists, then, however long, and no code recurses over
 //! them (RFC 4506, section 8).
 
 use super::Checker;
@@ -62,7 +62,7 @@ fn each_type(model: &mut Model, show: &mut dyn FnMut(&mut Type)) {
     }
 }
 
-/// Whoever is there by value is no node alone.
+/// A type that is there by value is no node alone.
 fn disqualify(ty: &mut Type, nodes: &mut HashSet<usize>) {
     match ty {
         Type::Named(at) => {

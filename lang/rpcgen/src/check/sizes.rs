@@ -1,5 +1,5 @@
 //! How much a value of each type takes at least, once for each type: a few lines of structures
-//! within structures may mean more than any message holds, and more than anybody has time to count.
+//! within structures may mean more than any message holds, and more than can be counted in time.
 
 use super::Checker;
 use super::cycles::needs;

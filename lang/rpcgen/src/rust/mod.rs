@@ -27,7 +27,7 @@ impl Default for Options {
     }
 }
 
-/// Nobody has to use all that a file offers, nor to like how generated code looks.
+/// A program need not use all that a file offers; lints are for code by hand.
 const ALLOWED: &str = "
 #![allow(dead_code, unreachable_pub, clippy::all, reason = \"generated\")]
 ";
@@ -100,7 +100,7 @@ struct Rust<'a> {
     out: String,
 }
 
-/// Octets of an array from which on it lies on the heap: the stack of whoever decodes it may be
+/// Octets of an array from which on it lies on the heap: the decoder's stack may be
 /// small.
 const INLINE_OCTETS_MAX: u64 = 256;
 

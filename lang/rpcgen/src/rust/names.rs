@@ -71,7 +71,7 @@ impl Scope {
         own
     }
 
-    /// The same for types, whose names have no `_`.
+    /// A type's name, which has no `_`.
     pub(super) fn unique_type(&mut self, name: &str) -> String {
         if self.0.insert(name.to_owned()) {
             return name.to_owned();

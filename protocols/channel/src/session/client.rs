@@ -265,8 +265,8 @@ impl ClientSession {
         len: usize,
         options: Option<CallOptions>,
     ) -> Outcome {
-        // A step function (paper 001, section 3.2): the layer below may need time for the pieces of
-        // a large message.
+        // A step function ("RPC in the x-Kernel", section 3.2): the layer below may need time for
+        // the pieces of a large message.
         let packets = self.path.packets(len);
         let mut wait = match packets {
             1 => WAIT_SHORT,

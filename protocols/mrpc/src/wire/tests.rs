@@ -1,5 +1,5 @@
-//! The sheet's vectors (docs of the header: paper 001, appendix), both directions, and what is no
-//! packet.
+//! The sheet's vectors (docs of the header: "RPC in the x-Kernel", appendix), both directions, and
+//! what is no packet.
 
 use super::*;
 use std::string::ToString;

@@ -102,7 +102,7 @@ impl Generator {
         self.end(out);
     }
 
-    /// A call from a new peer: of program 0x20000001, version 1, procedure 0, by nobody.
+    /// A call from a new peer: of program 0x20000001, version 1, procedure 0, without credentials.
     pub(super) fn call(&self, out: &mut Octets<'_>) {
         const OCTETS: usize = 40;
         let packet = self.packet(UDP);
@@ -177,7 +177,7 @@ impl Generator {
                 self.garbage(out, 16);
             }
             3..=5 => self.icmp_error(out),
-            // A reply that nobody asked for.
+            // A reply without a request.
             6 => {
                 out.put(&[*self.pick(&[0, 14, 16, 18]), 0, 0, 0]);
                 self.garbage(out, 4 + self.below(64) as usize);
@@ -214,7 +214,7 @@ impl Generator {
         self.garbage(out, self.below(28) as usize);
     }
 
-    /// A fragment (RFC 791, section 3.2) that nobody will be able to use, or the next one.
+    /// A fragment (RFC 791, section 3.2) that can never be used, or the next one.
     pub(super) fn fragment(&mut self, out: &mut Octets<'_>) {
         let mut packet = self.packet(*self.pick(&[UDP, ICMP, UDP, 254]));
         let (mut offset, mut octets, mut more) = (0, 8, true);
@@ -236,7 +236,7 @@ impl Generator {
                     octets = 24;
                     self.second = Some((packet.id, packet.from, packet.protocol));
                 }
-                // Tiny, somewhere, for ever incomplete.
+                // Tiny, somewhere, never complete.
                 2 => offset = 8 * self.below(8000) as usize,
                 // Full frames of datagrams that never end.
                 3 => (offset, octets) = (1480 * self.below(40) as usize, 1480),
@@ -281,7 +281,7 @@ impl Generator {
         out.set_u16(ETH, u16::from_be_bytes([first, self.word() as u8]));
         out.set_u16(ETH + 2, (out.len() - ETH) as u16);
         if self.once_in(6) {
-            // To somebody else, or to nobody.
+            // To another host, or to none.
             let [a, b, c, d] = self.pick(&odd).octets();
             out.set_u16(ETH + 16, u16::from_be_bytes([a, b]));
             out.set_u16(ETH + 18, u16::from_be_bytes([c, d]));

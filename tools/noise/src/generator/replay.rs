@@ -130,7 +130,7 @@ impl Generator {
         out.put(&word(0)?.to_be_bytes());
         out.put(&number(8)?.to_be_bytes());
         out.put(&number(4)?.wrapping_add(1).to_be_bytes());
-        // Who has agreed on timestamps has one in each segment (RFC 7323, section 3.2).
+        // A peer that agreed on timestamps has one in each segment (RFC 7323, section 3.2).
         let times = timestamps_at(frame);
         let offset = if times.is_some() { 0x80 } else { 0x50 };
         out.put(&[offset, ACK, 0xfa, 0xf0, 0, 0, 0, 0]);

@@ -31,7 +31,7 @@ impl Scene {
     }
 
     fn turn(&mut self) -> usize {
-        // Each turn is late enough for a look at who came and went.
+        // Each turn is late enough for a look at comings and goings.
         self.skipped += LOOK_EVERY;
         let now = Instant::now() + self.skipped;
         let mut frames = 0;

@@ -83,7 +83,7 @@ fn a_switch_learns_and_forgets() {
     let seen = |net: &Net| [0, 1, 2].map(|host| net.times(host).len());
     assert_eq!(seen(&net), [1, 2, 1]);
     assert_eq!(net.stats().flooded, 1);
-    // The station was heard last in second 1, so in second 12 nobody knows it any more.
+    // The station was heard last in second 1, so in second 12 it is no longer known.
     net.world.run_until(Time::from_s(12));
     net.send(0, |cx| frame(cx, 2, 1, 0)).unwrap();
     net.world.run_until(Time::from_s(13));

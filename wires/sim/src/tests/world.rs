@@ -62,7 +62,7 @@ fn answers_go_to_and_fro_and_progress_is_told() {
     assert_eq!(net.world.run_until_idle(Time::MAX), Ended::Idle);
     assert_eq!(net.times(0).len() + net.times(1).len(), 100);
     assert_eq!(net.world.now(), Time::from_us(1_000));
-    // Nobody can be asked for a report, so everybody has finished.
+    // No object can be asked for a report, so all have finished.
     assert_eq!(net.world.run_until_finished(Time::MAX), Ended::Finished);
 }
 

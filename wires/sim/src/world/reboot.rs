@@ -13,7 +13,7 @@ impl World {
         let Some(found) = self.hosts.get_mut(host.0 as usize) else {
             return false;
         };
-        // First its wires, so that nobody who is interrupted has a last word.
+        // First its wires, so that no interrupted shepherd has a last word.
         self.network.detach_host(host);
         found.wake_at = Time::MAX;
         found.inbox.borrow_mut().clear();

@@ -181,8 +181,8 @@ pub(crate) fn arrivals_leave_the_pool_room() {
         let cx = &fixture.cx;
         let top = Top::add(cx, "top");
         let session = opened(&fixture, &top);
-        // Whoever keeps all that comes has 1024 buffers, of which up to 512 wait for arrivals; then
-        // frames are lost.
+        // A reader that keeps all that comes has 1024 buffers, of which up to 512 wait for
+        // arrivals; then frames are lost.
         for _ in 0..40 {
             for _ in 0..64 {
                 assert!(far.borrow_mut().transmit(&[1; 60]));
