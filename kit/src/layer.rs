@@ -13,9 +13,10 @@
 //! ```text
 //! open         Layer::open      -> key, [lower.open], Layered::open_on, begin
 //! open_enable  Layer::offer
+//! open_done    Layer::open_done
 //! demux        key_of, found: the session's pop; not found: Layer::first -> offers, accept, begin
 //! pop          is_plain, or else examine -> deliver -> the upper's demux
-//! push         fit, header, or else examine_sent -> the lower's push
+//! push         fit, header, or else examine_sent -> the lower's push, or unsent
 //! ```
 
 mod conversation;
@@ -185,6 +186,25 @@ pub trait Layer<const N: usize>: Sized + 'static {
         Err((PushError::TooBig { max }, &reason::TOO_BIG))
     }
 
+    /// Ends what becomes of a message that [`examine_sent`](Self::examine_sent) has no header for,
+    /// or no buffer is there for: by default it is dropped. A layer that has another way for it,
+    /// such as several packets, takes that.
+    ///
+    /// # Errors
+    /// As of [`push`](xk_core::Session::push).
+    #[cold]
+    fn unsent(
+        own: &Conversation<Self, N>,
+        cx: &Kernel,
+        this: &SessionRef,
+        message: Message,
+        (error, why): Unsent,
+    ) -> Result<(), PushError> {
+        let _ = own;
+        this.discard(cx, message, why);
+        Err(error)
+    }
+
     /// True if a message, whose header lies behind `front` octets, goes up as it is; false if it
     /// is for [`examine`](Self::examine). Decides for almost every message, and changes nothing.
     #[inline(always)]
@@ -283,6 +303,20 @@ pub trait Layer<const N: usize>: Sized + 'static {
         all.open_on(cx, this, upper.receiver, &lower, key).inspect_err(|_| lower.close(cx))
     }
 
+    /// The layer below made a session for a message to this layer; the message follows.
+    ///
+    /// # Errors
+    /// Why nothing is taken through it.
+    fn open_done(
+        &self,
+        cx: &Kernel,
+        lower: &SessionRef,
+        ends: Participants,
+    ) -> Result<(), &'static Reason> {
+        let _ = (cx, lower, ends);
+        Ok(())
+    }
+
     /// Takes a message of no session, its header still in front.
     ///
     /// # Errors
@@ -293,12 +327,7 @@ pub trait Layer<const N: usize>: Sized + 'static {
         header: &[u8; N],
         message: Message,
     ) -> Result<(), Refused> {
-        let key = Self::key_of(header);
-        match all.offers.get(&Self::offer_for(key)) {
-            Some(Receiver::Protocol(upper)) => all.accept(at, &upper, key, message),
-            Some(Receiver::Session(session)) => session.pop(at.cx, message),
-            None => all.refuse(at, Some(header), message, Self::NO_RECEIVER),
-        }
+        all.take_offered(at, header, message)
     }
 
     /// As [`Protocol::control`]; [`Layered::answer`] has the questions that all layers answer.
@@ -443,6 +472,24 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
         let opened = self.sessions.open(cx, this, upper, (lower.id().0, key), body)?;
         lower.close(cx);
         Ok(opened)
+    }
+
+    /// Hands a message of no session to the receiver that its key is offered to.
+    ///
+    /// # Errors
+    /// As of [`Protocol::demux`].
+    pub fn take_offered(
+        &self,
+        at: Arrival<'_>,
+        header: &[u8; N],
+        message: Message,
+    ) -> Result<(), Refused> {
+        let key = L::key_of(header);
+        match self.offers.get(&L::offer_for(key)) {
+            Some(Receiver::Protocol(upper)) => self.accept(at, &upper, key, message),
+            Some(Receiver::Session(session)) => session.pop(at.cx, message),
+            None => self.refuse(at, Some(header), message, L::NO_RECEIVER),
+        }
     }
 
     /// Makes the session of a conversation that a message begins, and passes the message up
@@ -614,6 +661,16 @@ impl<L: Layer<N>, const N: usize> Protocol for Layered<L, N> {
                 self.below.withdraw(cx, &self.lower, &local);
             }
         }
+    }
+
+    fn open_done(
+        &self,
+        cx: &Kernel,
+        _: &ProtocolRef,
+        lower: &SessionRef,
+        ends: Participants,
+    ) -> Result<(), &'static Reason> {
+        self.layer.open_done(cx, lower, ends)
     }
 
     #[inline]

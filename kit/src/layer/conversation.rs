@@ -71,7 +71,7 @@ impl<L: Layer<N>, const N: usize> Conversation<L, N> {
     ) -> Result<(), PushError> {
         match self.prepare_examined(cx, &mut message) {
             Ok(()) => self.lower.push(cx, message),
-            Err(why) => unsent(cx, this, message, why),
+            Err(why) => L::unsent(self, cx, this, message, why),
         }
     }
 
@@ -119,17 +119,6 @@ fn quote<L: Layer<N>, const N: usize>(
     Err(refused)
 }
 
-#[cold]
-fn unsent(
-    cx: &Kernel,
-    this: &SessionRef,
-    message: Message,
-    (error, why): Unsent,
-) -> Result<(), PushError> {
-    this.discard(cx, message, why);
-    Err(error)
-}
-
 impl<L: Layer<N>, const N: usize> Session for Conversation<L, N> {
     fn any(&self) -> Option<&dyn Any> {
         Some(self)
@@ -158,7 +147,7 @@ impl<L: Layer<N>, const N: usize> Session for Conversation<L, N> {
                     .is_ok()
         };
         let other = |message| match failed.take() {
-            Some(why) => unsent(cx, this, message, why),
+            Some(why) => L::unsent(self, cx, this, message, why),
             None => self.push_examined(cx, this, message),
         };
         self.lower.push_prepared(cx, burst, prepare, other)

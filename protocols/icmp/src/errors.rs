@@ -1,7 +1,6 @@
 //! Errors: telling senders, and passing on what others tell.
 
-use crate::protocol::{Icmp, reasons};
-use crate::session::put_header;
+use crate::protocol::{Pings, header_of, reasons};
 use crate::wire::{
     ERROR_DATAGRAM_LEN_MAX, HEADER_LEN, Header, IP_PROTOCOL, ParameterProblem,
     QUOTED_PAYLOAD_LEN_MIN, Quoted, TimeExceeded, Unreachable, is_error,
@@ -14,6 +13,7 @@ use xk_core::{Kernel, Message, Part, Participants, ProtocolRef, SessionRef, Uppe
 use xk_kit::control::{
     DeliverError, NetworkError, NetworkErrorKind, PeerHost, SendError, SendErrorCause,
 };
+use xk_kit::layer::Arrival;
 
 /// Octets of an IPv4 header without options, as an error goes out under.
 const IP_HEADER_LEN: usize = 20;
@@ -89,138 +89,122 @@ fn may_tell(packet: &mut Message) -> Option<(Ipv4Addr, Ipv4Addr)> {
     Some((quoted.src, quoted.dst))
 }
 
-impl Icmp {
-    /// Tells a packet's sender, if that is allowed.
-    pub(crate) fn send_error(&self, cx: &Kernel, this: &ProtocolRef, question: &mut SendError) {
-        let Some(mut packet) = question.packet.take() else {
-            return;
-        };
-        let told = match header_for(question.cause) {
-            Some(header) if !question.link_broadcast => may_tell(&mut packet).map(|t| (header, t)),
-            _ => None,
-        };
-        let Some((header, (src, dst))) = told else {
-            this.discard(packet, &reasons::NOT_TOLD);
-            return;
-        };
-        if !self.shared.limit.take(cx, u64::from(src.to_bits()), 1) {
-            this.discard(packet, &reasons::RATE_LIMITED);
-            return;
-        }
-        packet.truncate(ERROR_DATAGRAM_LEN_MAX - IP_HEADER_LEN - HEADER_LEN);
-        if put_header(&mut packet, header).is_err() {
-            this.discard(packet, &reason::NO_BUFFERS);
-            return;
-        }
-        // What was for us is answered from where it was sent to; the rest from the way back.
-        let open = |local: Part| {
-            let participants = Participants::pair(local, Part::Host(src));
-            self.shared.lower.open(cx, Upper::new(this), participants)
-        };
-        let session = match open(Part::Host(dst)) {
-            Ok(session) => Ok(session),
-            Err(_) => open(Part::Any),
-        };
-        let Ok(session) = session else {
-            this.discard(packet, &reasons::NOT_SENT);
-            return;
-        };
-        match session.push(cx, packet) {
-            Ok(()) => self.shared.figure(|f| f.errors_sent += 1),
-            Err(_) => this.head().drops().count(&reasons::NOT_SENT),
-        }
-        self.shared.keep(cx, session);
+/// Tells a packet's sender, if that is allowed.
+pub(crate) fn send_error(all: &Pings, cx: &Kernel, this: &ProtocolRef, question: &mut SendError) {
+    let icmp = &all.layer;
+    let Some(mut packet) = question.packet.take() else {
+        return;
+    };
+    let told = match header_for(question.cause) {
+        Some(header) if !question.link_broadcast => may_tell(&mut packet).map(|t| (header, t)),
+        _ => None,
+    };
+    let Some((header, (src, dst))) = told else {
+        this.discard(packet, &reasons::NOT_TOLD);
+        return;
+    };
+    if !icmp.limit.take(cx, u64::from(src.to_bits()), 1) {
+        this.discard(packet, &reasons::RATE_LIMITED);
+        return;
     }
+    packet.truncate(ERROR_DATAGRAM_LEN_MAX - IP_HEADER_LEN - HEADER_LEN);
+    if packet.push_array(&header_of(header, &packet)).is_err() {
+        this.discard(packet, &reason::NO_BUFFERS);
+        return;
+    }
+    // What was for us is answered from where it was sent to; the rest from the way back.
+    let open = |local: Part| {
+        let ends = Participants::pair(local, Part::Host(src));
+        all.lower.open(cx, Upper::new(this), ends)
+    };
+    let Ok(session) = open(Part::Host(dst)).or_else(|_| open(Part::Any)) else {
+        this.discard(packet, &reasons::NOT_SENT);
+        return;
+    };
+    match session.push(cx, packet) {
+        Ok(()) => icmp.figure(|f| f.errors_sent += 1),
+        Err(_) => this.head().drops().count(&reasons::NOT_SENT),
+    }
+    icmp.keep(cx, session);
+}
 
-    /// Takes an error message, checksum verified, and passes it on to who sent the packet.
-    pub(crate) fn take_error(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        header: Header,
-        mut message: Message,
-    ) -> Result<(), Refused> {
-        let Some(kind) = kind_of(header) else {
-            return Err(this.refuse(message, &reasons::IGNORED));
-        };
-        let len = message.len().min(HEADER_LEN + QUOTED_LEN);
-        if message.pull_up(len).is_err() {
-            return Err(this.refuse(message, &reason::NO_BUFFERS));
-        }
-        let body = message.peek_slice(len).and_then(|o| o.get(HEADER_LEN..));
-        let Some(Ok(quoted)) = body.map(Quoted::parse) else {
-            return Err(this.refuse(message, &reason::MALFORMED));
-        };
-        if quoted.fragment_offset != 0 {
-            return Err(this.refuse(message, &reasons::LATER_FRAGMENT));
-        }
-        if quoted.payload.len() < QUOTED_PAYLOAD_LEN_MIN {
-            return Err(this.refuse(message, &reason::TRUNCATED));
-        }
-        let mut start = [0; 16];
-        let start_len = quoted.payload.len().min(start.len());
-        start[..start_len].copy_from_slice(&quoted.payload[..start_len]);
-        let peer = PeerHost { host: Ipv4Addr::UNSPECIFIED };
-        let reporter = lower.ask(cx, peer).map(|q| q.host);
-        let question = DeliverError {
-            source: quoted.src,
-            destination: quoted.dst,
-            protocol: quoted.protocol,
-            error: NetworkError {
-                kind,
-                reporter: reporter.filter(|host| *host != quoted.dst),
-                session: None,
-                start,
-                start_len,
-            },
-        };
-        if self.shared.lower.ask(cx, question).is_none() {
-            return Err(this.refuse(message, &reasons::UNMATCHED_ERROR));
-        }
-        // If no session has sent such a packet, the layer below has counted it.
-        self.shared.figure(|f| f.errors_received += 1);
-        Ok(())
+/// Takes an error message, checksum verified, and passes it on to who sent the packet.
+pub(crate) fn take_error(
+    all: &Pings,
+    at: Arrival<'_>,
+    (octets, header): (&[u8; HEADER_LEN], Header),
+    mut message: Message,
+) -> Result<(), Refused> {
+    let Arrival { cx, lower, .. } = at;
+    let refuse = |message, why| all.refuse(at, Some(octets), message, why);
+    let Some(kind) = kind_of(header) else {
+        return refuse(message, &reasons::IGNORED);
+    };
+    let len = message.len().min(HEADER_LEN + QUOTED_LEN);
+    if message.pull_up(len).is_err() {
+        return refuse(message, &reason::NO_BUFFERS);
     }
+    let body = message.peek_slice(len).and_then(|o| o.get(HEADER_LEN..));
+    let Some(Ok(quoted)) = body.map(Quoted::parse) else {
+        return refuse(message, &reason::MALFORMED);
+    };
+    if quoted.fragment_offset != 0 {
+        return refuse(message, &reasons::LATER_FRAGMENT);
+    }
+    if quoted.payload.len() < QUOTED_PAYLOAD_LEN_MIN {
+        return refuse(message, &reason::TRUNCATED);
+    }
+    let mut start = [0; 16];
+    let start_len = quoted.payload.len().min(start.len());
+    start[..start_len].copy_from_slice(&quoted.payload[..start_len]);
+    let peer = PeerHost { host: Ipv4Addr::UNSPECIFIED };
+    let reporter = lower.ask(cx, peer).map(|q| q.host);
+    let question = DeliverError {
+        source: quoted.src,
+        destination: quoted.dst,
+        protocol: quoted.protocol,
+        error: NetworkError {
+            kind,
+            reporter: reporter.filter(|host| *host != quoted.dst),
+            session: None,
+            start,
+            start_len,
+        },
+    };
+    if all.lower.ask(cx, question).is_none() {
+        return refuse(message, &reasons::UNMATCHED_ERROR);
+    }
+    // If no session has sent such a packet, the layer below has counted it.
+    all.layer.figure(|f| f.errors_received += 1);
+    Ok(())
+}
 
-    /// The network reports an error about an echo request: tells who asked for it.
-    pub(crate) fn report_echo_error(&self, cx: &Kernel, error: &NetworkError) {
-        let Some(lower) = &error.session else {
-            return;
-        };
-        let [8, _, _, _, a, b, ..] = error.start else {
-            if error.start_len == 0 {
-                self.report_to_all(cx, lower, error);
-            }
-            return;
-        };
-        let key = (lower.id().0, u16::from_be_bytes([a, b]));
-        let known = error.start_len >= HEADER_LEN;
-        if let Some(session) = self.shared.sessions.get(&key).filter(|_| known) {
-            self.report(cx, session, error);
+/// The network reports an error about an echo request: tells who asked for it.
+pub(crate) fn report_echo_error(all: &Pings, cx: &Kernel, error: &NetworkError) {
+    let Some(lower) = &error.session else {
+        return;
+    };
+    let find = |id: u16| all.find(lower, id.into());
+    match error.start {
+        [8, _, _, _, a, b, ..] if error.start_len >= HEADER_LEN => {
+            find(u16::from_be_bytes([a, b])).iter().for_each(|s| report(cx, s, error));
         }
-    }
-
-    /// Which request failed is not known: every session that goes the same way hears of it.
-    fn report_to_all(&self, cx: &Kernel, lower: &SessionRef, error: &NetworkError) {
-        for session in self.shared.sessions.sessions(usize::MAX) {
-            let upper = session.head().upper();
-            let found = self.shared.owners.get(&crate::session::owner(lower, upper));
-            if found.as_ref() == Some(&session) {
-                self.report(cx, session, error);
-            }
+        // Which request failed is not known: every session that goes the same way hears of it.
+        _ if error.start_len == 0 => {
+            all.layer.ids_through(lower).filter_map(find).for_each(|s| report(cx, &s, error));
         }
+        _ => {}
     }
+}
 
-    fn report(&self, cx: &Kernel, session: SessionRef, error: &NetworkError) {
-        let Some(upper) = cx.protocol(session.head().upper()) else {
-            return;
-        };
-        let mut start = [0; 16];
-        let start_len = error.start_len.min(16).saturating_sub(HEADER_LEN);
-        start[..start_len].copy_from_slice(&error.start[HEADER_LEN..HEADER_LEN + start_len]);
-        let report = NetworkError { session: Some(session), start, start_len, ..error.clone() };
-        // Who does not understand it has no use for it.
-        let _ = upper.ask(cx, report);
-    }
+fn report(cx: &Kernel, session: &SessionRef, error: &NetworkError) {
+    let Some(upper) = cx.protocol(session.head().upper()) else {
+        return;
+    };
+    let mut start = [0; 16];
+    let start_len = error.start_len.min(16).saturating_sub(HEADER_LEN);
+    start[..start_len].copy_from_slice(&error.start[HEADER_LEN..HEADER_LEN + start_len]);
+    let session = Some(session.clone());
+    // Who does not understand it has no use for it.
+    let _ = upper.ask(cx, NetworkError { session, start, start_len, ..error.clone() });
 }

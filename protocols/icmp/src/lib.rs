@@ -65,7 +65,6 @@ mod errors;
 #[doc(hidden)]
 pub mod fuzz;
 mod protocol;
-mod session;
 pub mod wire;
 
 pub use protocol::{Icmp, IcmpFigures, build, reasons};

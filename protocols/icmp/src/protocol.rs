@@ -1,19 +1,21 @@
-//! The protocol object: opens, demultiplexes, answers requests.
+//! The layer: a conversation is one upper protocol's pings to one host; requests are answered.
 
-use crate::session::{EchoSession, Key, owner, put_header, sum};
-use crate::wire::{HEADER_LEN, Header, TIMES_LEN, Times, echo_reply};
+use crate::errors::{report_echo_error, send_error, take_error};
+use crate::wire::{HEADER_LEN, Header, Query, TIMES_LEN, Times, echo_reply};
 use alloc::collections::VecDeque;
-use alloc::rc::Rc;
+use alloc::string::String;
 use core::cell::{Cell, RefCell};
-use xk_core::control::{ListMaps, ListSessions, Question};
+use core::net::Ipv4Addr;
+use xk_core::control::{ListMaps, Question};
 use xk_core::graph::{Build, BuildError};
 use xk_core::map::Map;
-use xk_core::object::{OpenError, PushError, Refused, SessionTable};
+use xk_core::object::{OpenError, PushError, Refused};
 use xk_core::reason::{self, Reason};
-use xk_core::{Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef};
-use xk_core::{SessionRef, Upper};
+use xk_core::{Answer, Ask, Kernel, Message, Participants, ProtocolRef, SessionRef, Upper};
+use xk_kit::Checksum;
 use xk_kit::answers::{self, Allowance};
 use xk_kit::control::{MyHost, NetworkError, PeerHost, RegisterErrorProtocol, SendError};
+use xk_kit::layer::{Arrival, Bounds, Conversation, Layer, Layered};
 use xk_kit::net::talkers::{Source, Talkers};
 
 /// Why it drops messages, besides the reasons that all protocols share.
@@ -60,12 +62,10 @@ impl Question for IcmpFigures {
     const NAME: &'static str = "icmp-figures";
 }
 
-/// What protocol and sessions share.
-pub(crate) struct Shared {
-    pub(crate) lower: ProtocolRef,
-    pub(crate) sessions: SessionTable<Key>,
-    /// The session of each upper protocol on each session below.
-    pub(crate) owners: Map<(u64, u32), SessionRef>,
+/// One instance.
+pub struct Icmp {
+    /// The identifier of each upper protocol's pings through each session below.
+    owners: Map<(u64, u32), u16>,
     broadcast_echo: bool,
     timestamp: bool,
     /// How many errors may be sent to a host.
@@ -78,41 +78,286 @@ pub(crate) struct Shared {
     figures: Cell<IcmpFigures>,
 }
 
-/// One instance.
-pub struct Icmp {
-    pub(crate) shared: Rc<Shared>,
-}
+/// The protocol object.
+pub(crate) type Pings = Layered<Icmp, HEADER_LEN>;
+type Pinging = Conversation<Icmp, HEADER_LEN>;
 
 /// Builds it from its place in a graph.
 ///
 /// # Errors
 /// [`BuildError::Lower`] if the graph gives it nothing to stand on.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let (cx, params) = (build.cx, build.params);
-    let key = cx.secret();
+    let (secret, params) = (build.cx.secret(), build.params);
     let sessions_max = params.number("sessions_max", 1024usize).min(65_536);
     let limit =
         Allowance::new(params.number("errors_per_second", 16), params.number("errors_burst", 50));
     let per_second = params.number("answers_per_second", 0);
     let answers =
         (per_second > 0).then(|| Allowance::new(per_second, params.number("answers_burst", 1000)));
-    build.add(Icmp {
-        shared: Rc::new(Shared {
-            lower: build.lower(0)?,
-            sessions: SessionTable::new(key, sessions_max),
-            owners: Map::new(key, sessions_max),
-            broadcast_echo: params.flag("broadcast_echo"),
-            timestamp: params.flag("timestamp"),
-            limit,
-            answers,
-            talkers: Talkers::read(params),
-            kept: RefCell::default(),
-            figures: Cell::default(),
-        }),
+    let icmp = Icmp {
+        owners: Map::new(secret, sessions_max),
+        broadcast_echo: params.flag("broadcast_echo"),
+        timestamp: params.flag("timestamp"),
+        limit,
+        answers,
+        talkers: Talkers::read(params),
+        kept: RefCell::default(),
+        figures: Cell::default(),
+    };
+    let lower = build.lower(0)?;
+    build.add(Layered::new(secret, lower, Bounds::sessions(sessions_max), icmp))
+}
+
+/// The sum over a message.
+pub(crate) fn sum(message: &Message) -> Checksum {
+    let mut sum = Checksum::new();
+    for slice in message.slices() {
+        sum.add(slice.octets);
+    }
+    sum
+}
+
+/// The header of a message, checksum included.
+pub(crate) fn header_of(header: Header, message: &Message) -> [u8; HEADER_LEN] {
+    let mut octets = [0; HEADER_LEN];
+    header.emit(sum(message), &mut octets);
+    octets
+}
+
+impl Layer<HEADER_LEN> for Icmp {
+    /// Type, code and identifier as they lie in a message: of a reply type and code are 0, so that
+    /// the key of a session is its identifier.
+    type Key = u32;
+    /// The number of the last request.
+    type State = Cell<u16>;
+
+    const NO_RECEIVER: &'static Reason = &reasons::UNMATCHED_REPLY;
+
+    fn offer(
+        &self,
+        _: &Kernel,
+        _: &ProtocolRef,
+        _: Upper<'_>,
+        _: &mut Participants,
+    ) -> Result<u64, OpenError> {
+        // Requests are answered here.
+        Err(OpenError::NotSupported)
+    }
+
+    #[inline(always)]
+    fn key_of(&[kind, code, _, _, a, b, ..]: &[u8; HEADER_LEN]) -> u32 {
+        u32::from_be_bytes([kind, code, a, b])
+    }
+
+    fn offer_for(key: u32) -> u64 {
+        key.into()
+    }
+
+    fn begin(&self, _: &Kernel, _: &SessionRef, _: u32) -> Cell<u16> {
+        Cell::new(0)
+    }
+
+    fn header(&self, own: &Pinging, message: &Message) -> Option<[u8; HEADER_LEN]> {
+        let sequence = own.state.get().wrapping_add(1);
+        own.state.set(sequence);
+        let query = Query { id: own.key as u16, sequence };
+        Some(header_of(Header::EchoRequest(query), message))
+    }
+
+    /// The checksum is looked at in one place.
+    fn is_plain(&self, _: &Pinging, _: &[u8; HEADER_LEN], _: &Message, _: usize) -> bool {
+        false
+    }
+
+    fn examine(
+        &self,
+        _: &Pinging,
+        header: &[u8; HEADER_LEN],
+        message: &mut Message,
+    ) -> Result<(), &'static Reason> {
+        let mut whole = Checksum::new();
+        whole.add(header);
+        whole.join(sum(message));
+        if whole.is_valid() { Ok(()) } else { Err(&reason::BAD_CHECKSUM) }
+    }
+
+    fn end(own: &Pinging, _: &Kernel, _: &SessionRef) {
+        own.all.layer.owners.unbind(&(own.lower.id().0, own.upper.id().0));
+    }
+
+    fn describe(&self, own: &Pinging) -> String {
+        alloc::format!("echo id {}, last request {}", own.key, own.state.get())
+    }
+
+    fn start(all: &Pings, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        all.enable(cx, this)?;
+        // A lower layer that reports no errors has no use for it.
+        let _ = all.lower.ask(cx, RegisterErrorProtocol { protocol: this.clone() });
+        Ok(())
+    }
+
+    fn open(
+        all: &Pings,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        ends: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        let lower = all.lower.open(cx, Upper::new(this), ends)?;
+        let opened = open_through(all, cx, (this, upper.receiver), &lower);
+        opened.inspect_err(|_| lower.close(cx))
+    }
+
+    fn open_done(
+        &self,
+        cx: &Kernel,
+        lower: &SessionRef,
+        mut ends: Participants,
+    ) -> Result<(), &'static Reason> {
+        let local = ends.local_mut().ok().and_then(|p| p.pop_host().ok());
+        let own = lower.ask(cx, MyHost { host: Ipv4Addr::UNSPECIFIED }).map(|q| q.host);
+        // The local host of such a session is not the one that it sends from.
+        if let (Some(local), Some(own)) = (local.and_then(|l| l.value()), own)
+            && local != own
+        {
+            lower.head().set_tag(TAG_CAST);
+        }
+        Ok(())
+    }
+
+    fn first(
+        all: &Pings,
+        at: Arrival<'_>,
+        octets: &[u8; HEADER_LEN],
+        message: Message,
+    ) -> Result<(), Refused> {
+        let (icmp, lower) = (&all.layer, at.lower);
+        let refuse = |message, why| all.refuse(at, Some(octets), message, why);
+        if !sum(&message).is_valid() {
+            return refuse(message, &reason::BAD_CHECKSUM);
+        }
+        let cast = lower.head().tag() == TAG_CAST;
+        let header = Header::parse(octets);
+        let request = matches!(header, Ok(Header::EchoRequest(_) | Header::TimestampRequest(_)));
+        if request && !icmp.may_answer(at.cx, lower) {
+            return refuse(message, &reasons::RATE_LIMITED);
+        }
+        match header {
+            Ok(Header::EchoRequest(_)) if !cast || icmp.broadcast_echo => {
+                answer_echo(all, at, *octets, message)
+            }
+            Ok(Header::TimestampRequest(query)) if !cast && icmp.timestamp => {
+                answer_timestamp(all, at, (octets, Header::TimestampReply(query)), message)
+            }
+            Ok(Header::EchoReply(_)) => refuse(message, Self::NO_RECEIVER),
+            Ok(Header::EchoRequest(_) | Header::TimestampRequest(_)) if cast => {
+                refuse(message, &reasons::BROADCAST)
+            }
+            Ok(header) if header.is_error() => take_error(all, at, (octets, header), message),
+            Ok(_) => refuse(message, &reasons::IGNORED),
+            Err(_) => refuse(message, &reasons::UNKNOWN_TYPE),
+        }
+    }
+
+    fn control(all: &Pings, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        let icmp = &all.layer;
+        if icmp.talkers.answer(this, ask) {
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<SendError>() {
+            send_error(all, cx, this, question);
+        } else if let Some(question) = ask.get::<NetworkError>() {
+            report_echo_error(all, cx, question);
+        } else if let Some(question) = ask.get::<IcmpFigures>() {
+            *question = icmp.figures.get();
+        } else {
+            let answer = all.answer(cx, ask);
+            if let Some(question) = ask.get::<ListMaps>() {
+                question.maps.push(("owners", icmp.owners.stats()));
+            }
+            return answer;
+        }
+        Answer::Answered
+    }
+
+    fn dropped(&self, at: Arrival<'_>, _: Option<&[u8; HEADER_LEN]>, why: &'static Reason) {
+        if let Some(peer) = at.lower.ask(at.cx, PeerHost { host: Ipv4Addr::UNSPECIFIED }) {
+            self.talkers.count(Source::Host(peer.host), why);
+        }
+    }
+
+    fn stop(&self) {
+        self.owners.clear();
+        self.talkers.clear();
+        drop(self.kept.take());
+    }
+}
+
+/// The session of `upper` through `lower`, whose hold it takes over.
+fn open_through(
+    all: &Pings,
+    cx: &Kernel,
+    (this, upper): (&ProtocolRef, &ProtocolRef),
+    lower: &SessionRef,
+) -> Result<SessionRef, OpenError> {
+    let owners = &all.layer.owners;
+    let owner = (lower.id().0, upper.id().0);
+    if let Some(id) = owners.get(&owner) {
+        return all.open_on(cx, this, upper, lower, id.into());
+    }
+    // One that no session on `lower` has, and that no other peer can foretell.
+    let start = cx.random().next_u16();
+    let mut ids = (0..=u16::MAX).map(|n| start.wrapping_add(n));
+    let id = ids.find(|id| all.find(lower, u32::from(*id)).is_none()).ok_or(OpenError::Full)?;
+    owners.bind(owner, id)?;
+    let opened = all.open_on(cx, this, upper, lower, id.into());
+    opened.inspect_err(|_| {
+        owners.unbind(&owner);
     })
 }
 
-impl Shared {
+/// Sends an echo request back as a reply: its type and checksum change, the payload stays where it
+/// is.
+fn answer_echo(
+    all: &Pings,
+    at: Arrival<'_>,
+    mut octets: [u8; HEADER_LEN],
+    mut message: Message,
+) -> Result<(), Refused> {
+    if echo_reply(&mut octets).is_none() || !message.strip(HEADER_LEN) {
+        return all.refuse(at, Some(&octets), message, &reason::MALFORMED);
+    }
+    all.layer.answer_with(at, &octets, message);
+    Ok(())
+}
+
+fn answer_timestamp(
+    all: &Pings,
+    at: Arrival<'_>,
+    (octets, reply): (&[u8; HEADER_LEN], Header),
+    mut message: Message,
+) -> Result<(), Refused> {
+    let mut whole = [0; HEADER_LEN + TIMES_LEN];
+    let is_whole = message.copy_to(0, &mut whole) == whole.len();
+    let Some(times) = whole.last_chunk::<TIMES_LEN>().filter(|_| is_whole) else {
+        return all.refuse(at, Some(octets), message, &reason::TRUNCATED);
+    };
+    // RFC 792: the high bit says that this is not the time of day.
+    let now_ms = at.cx.now().as_ms() as u32 | 0x8000_0000;
+    let times = Times { receive_ms: now_ms, transmit_ms: now_ms, ..Times::parse(times) };
+    let mut emitted = [0; TIMES_LEN];
+    times.emit(&mut emitted);
+    // Nothing is left of the request but its attributes, and room for what goes in front.
+    message.truncate(whole.len());
+    if !message.strip(whole.len()) || message.push_array(&emitted).is_err() {
+        return all.refuse(at, Some(octets), message, &reason::NO_BUFFERS);
+    }
+    let header = header_of(reply, &message);
+    all.layer.answer_with(at, &header, message);
+    Ok(())
+}
+
+impl Icmp {
     pub(crate) fn figure(&self, change: impl FnOnce(&mut IcmpFigures)) {
         let mut figures = self.figures.get();
         change(&mut figures);
@@ -125,12 +370,24 @@ impl Shared {
         limit.is_none_or(|limit| limit.take(cx, answers::source(cx, lower), 1))
     }
 
-    /// An identifier that no session on `lower` has, and that no other peer can foretell.
-    fn free_id(&self, cx: &Kernel, lower: &SessionRef) -> Option<u16> {
-        let start = cx.random().next_u16();
-        (0..=u16::MAX)
-            .map(|n| start.wrapping_add(n))
-            .find(|id| self.sessions.get(&(lower.id().0, *id)).is_none())
+    /// Sends an answer back the way that the request came.
+    fn answer_with(&self, at: Arrival<'_>, header: &[u8; HEADER_LEN], mut message: Message) {
+        let sent = message
+            .push_array(header)
+            .map_err(|_| PushError::NoBuffers)
+            .and_then(|()| at.lower.push(at.cx, message));
+        match sent {
+            Ok(()) => self.figure(|f| f.requests_answered += 1),
+            Err(PushError::NoBuffers) => at.this.head().drops().count(&reason::NO_BUFFERS),
+            Err(_) => at.this.head().drops().count(&reasons::NOT_SENT),
+        }
+    }
+
+    /// The identifier of each session through `lower`.
+    pub(crate) fn ids_through(&self, lower: &SessionRef) -> impl Iterator<Item = u16> {
+        let through = lower.id().0;
+        let all = self.owners.snapshot().into_iter();
+        all.filter(move |((lower, _), _)| *lower == through).map(|(_, id)| id)
     }
 
     /// Keeps a session below, opened for an error, open for a while: the next hop may still have to
@@ -147,231 +404,6 @@ impl Shared {
         };
         if let Some(spare) = spare {
             spare.close(cx);
-        }
-    }
-}
-
-impl Protocol for Icmp {
-    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
-        let lower = &self.shared.lower;
-        let any = Participants::local(xk_core::Part::Any);
-        let _ = lower.open_enable(cx, Upper::new(this), any)?;
-        // A lower layer that reports no errors has no use for it.
-        let _ = lower.ask(cx, RegisterErrorProtocol { protocol: this.clone() });
-        Ok(())
-    }
-
-    fn open(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        upper: Upper<'_>,
-        participants: Participants,
-    ) -> Result<SessionRef, OpenError> {
-        let shared = &self.shared;
-        let lower = shared.lower.open(cx, Upper::new(this), participants)?;
-        let owner = owner(&lower, upper.receiver.id());
-        if let Some(session) = shared.owners.get(&owner) {
-            session.hold();
-            lower.close(cx);
-            return Ok(session);
-        }
-        let Some(id) = shared.free_id(cx, &lower) else {
-            lower.close(cx);
-            return Err(OpenError::Full);
-        };
-        let key = (lower.id().0, id);
-        let body = EchoSession {
-            shared: Rc::clone(shared),
-            key,
-            owner,
-            lower,
-            upper: upper.receiver.clone(),
-            sequence: Cell::new(0),
-        };
-        let session = shared.sessions.open(cx, this, upper.receiver, key, body)?;
-        let bound = shared.owners.bind(owner, session.clone());
-        bound.inspect_err(|_| session.close(cx))?;
-        Ok(session)
-    }
-
-    fn open_done(
-        &self,
-        cx: &Kernel,
-        _: &ProtocolRef,
-        lower: &SessionRef,
-        mut participants: Participants,
-    ) -> Result<(), &'static Reason> {
-        let local = participants.local_mut().ok().and_then(|p| p.pop_host().ok());
-        let own = MyHost { host: core::net::Ipv4Addr::UNSPECIFIED };
-        let own = lower.ask(cx, own).map(|q| q.host);
-        // The local host of such a session is not the one that it sends from.
-        if let (Some(local), Some(own)) = (local.and_then(|l| l.value()), own)
-            && local != own
-        {
-            lower.head().set_tag(TAG_CAST);
-        }
-        Ok(())
-    }
-
-    fn demux(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
-        self.take(cx, this, lower, message).inspect_err(|refused| {
-            let host = core::net::Ipv4Addr::UNSPECIFIED;
-            if let Some(peer) = lower.ask(cx, PeerHost { host }) {
-                let source = Source::Host(peer.host);
-                self.shared.talkers.count(source, refused.reason);
-            }
-        })
-    }
-
-    fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        let shared = &self.shared;
-        if shared.talkers.answer(this, ask) {
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<SendError>() {
-            self.send_error(cx, this, question);
-        } else if let Some(question) = ask.get::<NetworkError>() {
-            self.report_echo_error(cx, question);
-        } else if let Some(question) = ask.get::<IcmpFigures>() {
-            *question = shared.figures.get();
-        } else if let Some(question) = ask.get::<ListSessions>() {
-            question.add(&shared.sessions);
-        } else if let Some(question) = ask.get::<ListMaps>() {
-            question.maps.push(("active", shared.sessions.stats()));
-            question.maps.push(("owners", shared.owners.stats()));
-        } else {
-            return shared.lower.control(cx, ask);
-        }
-        Answer::Answered
-    }
-
-    fn lower(&self) -> Option<&ProtocolRef> {
-        Some(&self.shared.lower)
-    }
-
-    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
-        self.shared.sessions.clear();
-        self.shared.owners.clear();
-        self.shared.talkers.clear();
-        drop(self.shared.kept.take());
-    }
-}
-
-impl Icmp {
-    /// Takes a message that has arrived.
-    fn take(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        mut message: Message,
-    ) -> Result<(), Refused> {
-        if let Err(error) = message.pull_up(HEADER_LEN) {
-            return Err(this.refuse(message, error.into()));
-        }
-        if !sum(&message).is_valid() {
-            return Err(this.refuse(message, &reason::BAD_CHECKSUM));
-        }
-        let Some(octets) = message.peek::<HEADER_LEN>() else {
-            return Err(this.refuse(message, &reason::TRUNCATED));
-        };
-        let cast = lower.head().tag() == TAG_CAST;
-        let header = Header::parse(octets);
-        let request = matches!(header, Ok(Header::EchoRequest(_) | Header::TimestampRequest(_)));
-        if request && !self.shared.may_answer(cx, lower) {
-            return Err(this.refuse(message, &reasons::RATE_LIMITED));
-        }
-        match header {
-            Ok(Header::EchoRequest(_)) if !cast || self.shared.broadcast_echo => {
-                self.answer_echo(cx, this, lower, message)
-            }
-            Ok(Header::TimestampRequest(query)) if !cast && self.shared.timestamp => {
-                let header = Header::TimestampReply(query);
-                self.answer_timestamp(cx, this, lower, header, message)
-            }
-            Ok(Header::EchoReply(query)) => {
-                let session = self.shared.sessions.get(&(lower.id().0, query.id));
-                match session {
-                    Some(session) if message.strip(HEADER_LEN) => session.pop(cx, message),
-                    _ => Err(this.refuse(message, &reasons::UNMATCHED_REPLY)),
-                }
-            }
-            Ok(Header::EchoRequest(_) | Header::TimestampRequest(_)) if cast => {
-                Err(this.refuse(message, &reasons::BROADCAST))
-            }
-            Ok(header) if header.is_error() => self.take_error(cx, this, lower, header, message),
-            Ok(_) => Err(this.refuse(message, &reasons::IGNORED)),
-            Err(_) => Err(this.refuse(message, &reasons::UNKNOWN_TYPE)),
-        }
-    }
-
-    /// Sends an echo request back as a reply: its type and checksum change, the payload stays where
-    /// it is.
-    fn answer_echo(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        mut message: Message,
-    ) -> Result<(), Refused> {
-        let Some(octets) = message.peek::<HEADER_LEN>() else {
-            return Err(this.refuse(message, &reason::TRUNCATED));
-        };
-        let mut octets = *octets;
-        if echo_reply(&mut octets).is_none() || !message.strip(HEADER_LEN) {
-            return Err(this.refuse(message, &reason::MALFORMED));
-        }
-        let sent = message
-            .push_array(&octets)
-            .map_err(|_| PushError::NoBuffers)
-            .and_then(|()| lower.push(cx, message));
-        self.note_answer(this, sent);
-        Ok(())
-    }
-
-    fn answer_timestamp(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        header: Header,
-        mut message: Message,
-    ) -> Result<(), Refused> {
-        let mut octets = [0; HEADER_LEN + TIMES_LEN];
-        let whole = message.copy_to(0, &mut octets) == octets.len();
-        let Some(times) = octets.last_chunk::<TIMES_LEN>().filter(|_| whole) else {
-            return Err(this.refuse(message, &reason::TRUNCATED));
-        };
-        // RFC 792: the high bit says that this is not the time of day.
-        let now_ms = cx.now().as_ms() as u32 | 0x8000_0000;
-        let mut reply = [0; TIMES_LEN];
-        let times = Times { receive_ms: now_ms, transmit_ms: now_ms, ..Times::parse(times) };
-        times.emit(&mut reply);
-        message.truncate(octets.len());
-        if !message.strip(octets.len()) {
-            return Err(this.refuse(message, &reason::TRUNCATED));
-        }
-        let sent = message
-            .push_array(&reply)
-            .map_err(|_| PushError::NoBuffers)
-            .and_then(|()| put_header(&mut message, header))
-            .and_then(|()| lower.push(cx, message));
-        self.note_answer(this, sent);
-        Ok(())
-    }
-
-    fn note_answer(&self, this: &ProtocolRef, sent: Result<(), PushError>) {
-        match sent {
-            Ok(()) => self.shared.figure(|f| f.requests_answered += 1),
-            Err(PushError::NoBuffers) => this.head().drops().count(&reason::NO_BUFFERS),
-            Err(_) => this.head().drops().count(&reasons::NOT_SENT),
         }
     }
 }

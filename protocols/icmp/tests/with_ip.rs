@@ -89,6 +89,30 @@ fn each_session_has_its_own_replies() {
     assert!(mine.head().is_closed() && a.lower.held().is_empty());
 }
 
+/// A request may bear the identifier of a session to the host that sent it: it is answered all the
+/// same, and does not come up as a reply.
+#[test]
+fn the_peer_may_ping_back_with_the_same_identifier() {
+    let a = Host::simple(A);
+    let session = a.open(B);
+    a.push(&session, b"mine");
+    let sent = a.sent();
+    let Header::EchoRequest(query) = wire::Message::parse(&sent[0][20..]).unwrap().header else {
+        panic!("no request");
+    };
+    a.inject(&packet(B, A, 1, &message(Header::EchoRequest(query), b"theirs")));
+    let (_, _, answer) = told(&a);
+    assert_eq!(wire::Message::parse(&answer).unwrap().header, Header::EchoReply(query));
+    assert!(a.pinger.take_received().is_empty());
+    let mut reply = message(Header::EchoReply(query), b"odd");
+    a.inject(&packet(B, A, 1, &reply));
+    assert_eq!(octets(&a.pinger.take_received()[0].message), b"odd");
+    reply[9] ^= 1;
+    a.inject(&packet(B, A, 1, &reply));
+    assert!(a.pinger.take_received().is_empty());
+    assert_eq!(a.dropped(&reason::BAD_CHECKSUM), 1);
+}
+
 #[test]
 fn pinging_ourselves_works() {
     let a = Host::simple(A);
