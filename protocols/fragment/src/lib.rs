@@ -63,7 +63,6 @@ pub mod fuzz;
 mod protocol;
 mod receiver;
 mod sender;
-mod session;
 mod table;
 pub mod wire;
 

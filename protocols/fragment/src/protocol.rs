@@ -1,25 +1,34 @@
-//! The protocol object: opens, enables, demultiplexes.
+//! The layer: what goes in one packet, and what arrives in one. `sender` and `receiver` have the
+//! messages of several.
 
-use crate::receiver::LATE_FRAGMENT;
+use crate::receiver::{FORGED, LATE_FRAGMENT, PER_FRAGMENT};
 use crate::sender::{KEPT, LATE_NACK};
-use crate::session::FragmentSession;
-use crate::table::{FragmentFigures, Table};
-use crate::wire::{HEADER_OCTETS, Header, Kind};
+use crate::table::{FragmentFigures, Places};
+use crate::wire::{Error, FRAGMENTS_MAX, HEADER_OCTETS, Header, Kind};
+use crate::{receiver, sender};
 use alloc::rc::Rc;
+use alloc::string::String;
+use core::cell::Cell;
 use core::net::Ipv4Addr;
-use xk_core::control::{ListMaps, ListSessions};
+use core::time::Duration;
 use xk_core::graph::{Build, BuildError};
-use xk_core::map::Map;
-use xk_core::object::{Enable, OpenError, Refused};
+use xk_core::object::{PushError, Refused};
+use xk_core::shepherd::Semaphore;
 use xk_core::{
-    Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, SessionRef, Upper,
-    reason,
+    Answer, Ask, Kernel, Message, Participants, ProtocolRef, Reason, SessionRef, reason,
 };
 use xk_kit::answers::is_for_one;
-use xk_kit::control::{MaxPacket, MyHost, OptPacket, PeerHost};
+use xk_kit::control::{MaxPacket, MinPacket, MyHost, OptPacket, PeerHost, opt_packet};
+use xk_kit::layer::{Arrival, Bounds, Conversation, Layer, Layered, Unsent};
+use xk_kit::rpc::kept::{AskKept, FreeKept, LastKept};
 
-/// How many upper protocols may enable it.
-const ENABLES_MAX: usize = 256;
+/// Of how many complete messages the sequence numbers are remembered, so that a late duplicate of
+/// one fragment does not begin it anew.
+const COMPLETED: usize = 16;
+/// What a layer below carries whole that does not say, in octets.
+const OPT_PACKET_UNKNOWN: u32 = 1500;
+/// Number of fragments and mask in the header of a message that goes whole.
+const WHOLE: [u8; 4] = [0, 1, 0, 1];
 
 /// Our host and the peer's.
 pub(crate) type Hosts = ([u8; 4], [u8; 4]);
@@ -45,10 +54,42 @@ impl Default for Limits {
 
 /// One instance of the layer.
 pub struct Fragment {
-    lower: ProtocolRef,
-    table: Rc<Table>,
-    /// Type number to the protocol that takes messages with it.
-    enables: Map<u32, ProtocolRef>,
+    pub(crate) limits: Limits,
+    pub(crate) outstanding: Places<sender::Outstanding>,
+    /// Counts the places that are left for messages to be kept.
+    pub(crate) vacant: Semaphore,
+    pub(crate) partial: Places<receiver::Partial>,
+    pub(crate) figures: Cell<FragmentFigures>,
+}
+
+type Fragments = Layered<Fragment, HEADER_OCTETS>;
+/// The session object.
+pub(crate) type Fragmented = Conversation<Fragment, HEADER_OCTETS>;
+
+/// What a conversation keeps.
+pub struct State {
+    /// Ours and the peer's; zeros where the layer below has none.
+    pub(crate) hosts: Hosts,
+    /// Whether the layer below knows them, so that others are forged.
+    knows_hosts: bool,
+    /// The header of a message that goes whole, but for number and length.
+    template: [u8; HEADER_OCTETS],
+    /// How the header of such a message from the peer begins: type, hosts and number.
+    expected: [u8; 14],
+    /// Octets of payload in one packet.
+    pub(crate) fragment_octets: usize,
+    /// Of the message sent last.
+    sequence: Cell<u32>,
+    /// The name of the copy of the message pushed last, or 0.
+    pub(crate) last_kept: Cell<u32>,
+    /// How long it waits for each fragment.
+    pub(crate) per_fragment: Cell<Duration>,
+    /// How many messages it is collecting.
+    pub(crate) partials: Rc<Cell<usize>>,
+    /// Where the last one is.
+    pub(crate) last_partial: Cell<u32>,
+    completed: [Cell<u32>; COMPLETED],
+    completed_next: Cell<usize>,
 }
 
 /// Builds it from its place in a graph.
@@ -69,205 +110,288 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 
 /// Adds one to a kernel, for programs that compose without a graph file.
 pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, limits: Limits) -> ProtocolRef {
-    let body = Fragment {
-        lower,
-        table: Rc::new(Table::new(cx, limits)),
-        enables: Map::new(cx.secret(), ENABLES_MAX),
+    let fragment = Fragment {
+        limits,
+        outstanding: Places::default(),
+        vacant: Semaphore::new(limits.outstanding_max as u32),
+        partial: Places::default(),
+        figures: Cell::default(),
     };
-    cx.add_protocol(crate::ENTRY.kind, name, body)
+    let bounds = Bounds::sessions(limits.sessions_max);
+    let layer = Layered::new(cx.secret(), lower, bounds, fragment);
+    cx.add_protocol(crate::ENTRY.kind, name, layer)
 }
 
-impl Fragment {
-    fn session(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        above: (&ProtocolRef, u32),
-        lower: SessionRef,
-    ) -> FragmentSession {
-        let host = |host: Ipv4Addr| host.octets();
-        let mine = lower.ask(cx, MyHost { host: Ipv4Addr::UNSPECIFIED });
-        let peer = lower.ask(cx, PeerHost { host: Ipv4Addr::UNSPECIFIED });
-        let hosts = match (mine, peer) {
-            (Some(mine), Some(peer)) => Some((host(mine.host), host(peer.host))),
-            _ => None,
-        };
-        FragmentSession::new(cx, &self.table, this, above, lower, hosts)
+impl State {
+    /// The next sequence number; never 0.
+    #[inline(always)]
+    pub(crate) fn next_sequence(&self) -> u32 {
+        let next = self.sequence.get().wrapping_add(1).max(1);
+        self.sequence.set(next);
+        next
     }
 
-    /// Takes any packet.
-    #[inline(never)]
-    fn demux_other(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        mut message: Message,
-    ) -> Result<(), Refused> {
-        if let Err(error) = message.pull_up(HEADER_OCTETS) {
-            return Err(this.refuse(message, error.into()));
+    /// Octets of the largest message.
+    pub(crate) fn max(&self) -> u32 {
+        (self.fragment_octets * FRAGMENTS_MAX) as u32
+    }
+
+    /// Whether a message is one of those last completed.
+    pub(crate) fn was_completed(&self, sequence: u32) -> bool {
+        sequence != 0 && self.completed.iter().any(|c| c.get() == sequence)
+    }
+
+    pub(crate) fn note_completed(&self, sequence: u32) {
+        let at = self.completed_next.get();
+        self.completed_next.set((at + 1) % COMPLETED);
+        if let Some(place) = self.completed.get(at) {
+            place.set(sequence);
         }
-        let Some(octets) = message.peek::<HEADER_OCTETS>().copied() else {
-            return Err(this.refuse(message, &reason::TRUNCATED));
+    }
+}
+
+impl Layer<HEADER_OCTETS> for Fragment {
+    /// The type number of the protocol above.
+    type Key = u32;
+    type State = State;
+
+    /// The length has 16 bits.
+    const OCTETS_MAX: usize = u16::MAX as usize;
+
+    fn key_for(number: u32) -> Option<u32> {
+        Some(number)
+    }
+
+    #[inline(always)]
+    fn key_of(octets: &[u8; HEADER_OCTETS]) -> u32 {
+        u32::from_be_bytes([octets[10], octets[11], octets[12], octets[13]])
+    }
+
+    fn offer_for(number: u32) -> u64 {
+        number.into()
+    }
+
+    fn begin(&self, cx: &Kernel, lower: &SessionRef, number: u32) -> State {
+        let host = Ipv4Addr::UNSPECIFIED;
+        let mine = lower.ask(cx, MyHost { host }).map(|q| q.host.octets());
+        let peer = lower.ask(cx, PeerHost { host }).map(|q| q.host.octets());
+        let known = mine.zip(peer);
+        let hosts = known.unwrap_or_default();
+        let header = |client, server| {
+            let (sequence, len) = (0, 0);
+            let kind = Kind::Send;
+            Header { kind, client, server, number, sequence, count: 1, mask: 1, len }.emit()
         };
-        let number = number_of(&octets);
-        match self.table.sessions.get(&(lower.id().0, number)) {
-            Some(session) => session.pop(cx, message),
-            None => self.demux_first(cx, this, lower, (number, octets), message),
+        let mut expected = [0; 14];
+        expected.copy_from_slice(&header(hosts.1, hosts.0)[..14]);
+        let below = opt_packet(cx, lower, OPT_PACKET_UNKNOWN) as usize;
+        State {
+            hosts,
+            knows_hosts: known.is_some(),
+            template: header(hosts.0, hosts.1),
+            expected,
+            // A layer that carries next to nothing gets one octet at a time.
+            fragment_octets: below.saturating_sub(HEADER_OCTETS).clamp(1, Self::OCTETS_MAX),
+            // Not those of the boot before, whose fragments may still be under way, and none that
+            // another peer knows.
+            sequence: Cell::new(cx.random().next_u32()),
+            last_kept: Cell::new(0),
+            per_fragment: Cell::new(PER_FRAGMENT),
+            partials: Rc::default(),
+            last_partial: Cell::new(0),
+            completed: [const { Cell::new(0) }; COMPLETED],
+            completed_next: Cell::new(0),
         }
     }
 
-    /// The first packet of a conversation: makes the session that somebody has enabled.
-    #[cold]
-    fn demux_first(
-        &self,
+    /// The header of a message that goes whole.
+    #[inline(always)]
+    fn header(&self, own: &Fragmented, message: &Message) -> Option<[u8; HEADER_OCTETS]> {
+        let (state, len) = (&own.state, message.len());
+        state.last_kept.set(0);
+        if len > state.fragment_octets {
+            return None;
+        }
+        let mut octets = state.template;
+        octets[14..18].copy_from_slice(&state.next_sequence().to_be_bytes());
+        octets[22..].copy_from_slice(&(len as u16).to_be_bytes());
+        Some(octets)
+    }
+
+    fn unsent(
+        own: &Fragmented,
         cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        (number, octets): (u32, [u8; HEADER_OCTETS]),
+        this: &SessionRef,
+        message: Message,
+        (error, why): Unsent,
+    ) -> Result<(), PushError> {
+        if message.len() > own.state.fragment_octets {
+            return sender::push_large(own, cx, this, message);
+        }
+        this.discard(cx, message, why);
+        Err(error)
+    }
+
+    #[inline(always)]
+    fn is_plain(
+        &self,
+        own: &Fragmented,
+        octets: &[u8; HEADER_OCTETS],
+        message: &Message,
+        front: usize,
+    ) -> bool {
+        let len = usize::from(u16::from_be_bytes([octets[22], octets[23]]));
+        octets[..14] == own.state.expected
+            && octets[18..22] == WHOLE
+            && message.len() == front + HEADER_OCTETS + len
+    }
+
+    fn examine(
+        &self,
+        own: &Fragmented,
+        octets: &[u8; HEADER_OCTETS],
+        message: &mut Message,
+    ) -> Result<(), &'static Reason> {
+        let header = Header::parse(octets, message.len()).map_err(|error| match error {
+            Error::Malformed => &reason::MALFORMED,
+            Error::Length => &reason::BAD_LENGTH,
+        })?;
+        let said = match header.kind {
+            Kind::Nack => (header.client, header.server),
+            Kind::Send | Kind::Retransmit => (header.server, header.client),
+        };
+        if own.state.knows_hosts && said != own.state.hosts {
+            return Err(&FORGED);
+        }
+        // No peer keeps a message of one fragment to send it again.
+        if header.kind == Kind::Retransmit && header.count == 1 {
+            return Err(&reason::MALFORMED);
+        }
+        message.truncate(usize::from(header.len));
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn deliver(
+        own: &Fragmented,
+        cx: &Kernel,
+        this: &SessionRef,
+        octets: &[u8; HEADER_OCTETS],
         message: Message,
     ) -> Result<(), Refused> {
-        match Header::parse(&octets, message.len() - HEADER_OCTETS) {
-            Ok(header) if header.kind == Kind::Send => {}
-            Ok(header) if header.kind == Kind::Nack => {
-                return Err(this.refuse(message, &LATE_NACK));
-            }
-            Ok(_) => return Err(this.refuse(message, &LATE_FRAGMENT)),
-            Err(_) => return Err(this.refuse(message, &reason::MALFORMED)),
-        }
-        let Some(upper) = self.enables.get(&number) else {
-            return Err(this.refuse(message, &reason::NO_PROTOCOL));
-        };
-        let body = self.session(cx, this, (&upper, number), lower.clone());
-        let (sessions, key) = (&self.table.sessions, (lower.id().0, number));
-        match sessions.accept(cx, this, &upper, key, body, Participants::default) {
-            Ok(session) => session.pop(cx, message),
-            Err(why) => Err(this.refuse(message, why)),
-        }
-    }
-}
-
-/// The type number in a header.
-#[inline(always)]
-fn number_of(octets: &[u8; HEADER_OCTETS]) -> u32 {
-    u32::from_be_bytes([octets[10], octets[11], octets[12], octets[13]])
-}
-
-impl Protocol for Fragment {
-    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
-        let any = Participants::local(xk_core::Part::Any);
-        self.lower.open_enable(cx, Upper::new(this), any).map(drop)
-    }
-
-    fn open(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        upper: Upper<'_>,
-        participants: Participants,
-    ) -> Result<SessionRef, OpenError> {
-        let number = upper.number_on(cx, this)?;
-        let lower = self.lower.open(cx, Upper::new(this), participants)?;
-        let key = (lower.id().0, number);
-        let body = self.session(cx, this, (upper.receiver, number), lower);
-        self.table.sessions.open(cx, this, upper.receiver, key, body)
-    }
-
-    fn open_enable(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        upper: Upper<'_>,
-        _: Participants,
-    ) -> Result<Enable, OpenError> {
-        let number = upper.number_on(cx, this)?;
-        match self.enables.bind(number, upper.receiver.clone()) {
-            Ok(()) => Ok(Enable(u64::from(number))),
-            Err(_) => Err(OpenError::InUse),
+        match octets[18..22] == WHOLE {
+            true => own.upper.demux(cx, this, message),
+            false => take_part(own, cx, this, octets, message),
         }
     }
 
-    fn open_disable(&self, _: &Kernel, _: &ProtocolRef, enable: Enable) {
-        if let Ok(number) = u32::try_from(enable.0) {
-            self.enables.unbind(&number);
+    fn timeout(own: &Fragmented, cx: &Kernel, this: &SessionRef, token: u64) {
+        let place = token as u32;
+        match token & KEPT {
+            0 => receiver::ask_for_missing(own, cx, this, place),
+            _ => drop(own.all.layer.release_place(cx, place, true)),
         }
+    }
+
+    fn end(own: &Fragmented, cx: &Kernel, this: &SessionRef) {
+        own.all.layer.free_all(cx, this);
+        own.all.layer.give_up_all(cx, this);
+    }
+
+    fn describe(&self, own: &Fragmented) -> String {
+        alloc::format!("number {}, fragments of {} octets", own.key, own.state.fragment_octets)
     }
 
     fn open_done(
         &self,
         cx: &Kernel,
-        _: &ProtocolRef,
         lower: &SessionRef,
         _: Participants,
     ) -> Result<(), &'static Reason> {
         is_for_one(cx, lower)
     }
 
-    #[inline]
-    fn demux(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
+    /// Only what is sent for the first time begins a conversation.
+    fn first(
+        all: &Fragments,
+        at: Arrival<'_>,
+        octets: &[u8; HEADER_OCTETS],
         message: Message,
     ) -> Result<(), Refused> {
-        if let Some(octets) = message.peek_in_place::<HEADER_OCTETS>()
-            && let key = (lower.id().0, number_of(octets))
-            && let Some(session) = self.table.sessions.latest(&key)
-        {
-            return session.pop(cx, message);
-        }
-        self.demux_other(cx, this, lower, message)
+        let why = match Header::parse(octets, message.len() - HEADER_OCTETS).map(|h| h.kind) {
+            Ok(Kind::Send) => return all.take_offered(at, octets, message),
+            Ok(Kind::Nack) => &LATE_NACK,
+            Ok(Kind::Retransmit) => &LATE_FRAGMENT,
+            Err(_) => &reason::MALFORMED,
+        };
+        all.refuse(at, Some(octets), message, why)
     }
 
-    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        if let Some(question) = ask.get::<ListSessions>() {
-            question.add(&self.table.sessions);
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<ListMaps>() {
-            question.maps.push(("active", self.table.sessions.stats()));
-            question.maps.push(("passive", self.enables.stats()));
-            return Answer::Answered;
-        }
+    fn control(all: &Fragments, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(question) = ask.get::<FragmentFigures>() {
-            *question = self.table.figures();
+            *question = all.layer.figures();
             return Answer::Answered;
         }
-        let answer = self.lower.control(cx, ask);
+        let answer = all.answer(cx, ask);
         if answer.is_answered() {
-            let less = |octets: u32| {
-                let fragment = octets.saturating_sub(HEADER_OCTETS as u32);
-                fragment.clamp(1, u32::from(u16::MAX))
-            };
-            let _ = ask.answer::<OptPacket>(|q| q.octets = less(q.octets));
-            if ask.get::<MaxPacket>().is_some() {
-                let below = self.lower.ask(cx, OptPacket::default());
-                let _ = ask.answer::<MaxPacket>(|q| {
-                    let opt = below.map_or(q.octets, |below| below.octets);
-                    q.octets = less(opt) * crate::wire::FRAGMENTS_MAX as u32;
-                });
+            let _ = ask.answer::<OptPacket>(|q| q.octets = q.octets.max(1));
+            if let Some(question) = ask.get::<MaxPacket>() {
+                let below = all.lower.ask(cx, OptPacket::default()).map(|q| q.octets);
+                let one = below.map(|octets| octets.saturating_sub(HEADER_OCTETS as u32));
+                let one = one.unwrap_or(question.octets).clamp(1, Self::OCTETS_MAX as u32);
+                question.octets = one * FRAGMENTS_MAX as u32;
             }
         }
         answer
     }
 
-    fn lower(&self) -> Option<&ProtocolRef> {
-        Some(&self.lower)
-    }
-
-    /// The timer of a message that is kept or collected went off.
-    fn timeout(&self, cx: &Kernel, _: &ProtocolRef, token: u64) {
-        let place = token as u32;
-        if token & KEPT != 0 {
-            drop(self.table.release_place(cx, place, true));
+    fn session_control(
+        own: &Fragmented,
+        cx: &Kernel,
+        this: &SessionRef,
+        ask: &mut Ask<'_>,
+    ) -> Answer {
+        let fragment = &own.all.layer;
+        if let Some(question) = ask.get::<MaxPacket>() {
+            question.octets = own.state.max();
+        } else if let Some(question) = ask.get::<OptPacket>() {
+            question.octets = own.state.fragment_octets as u32;
+        } else if let Some(question) = ask.get::<MinPacket>() {
+            question.octets = 0;
+        } else if let Some(question) = ask.get::<LastKept>() {
+            question.ticket = own.state.last_kept.get();
+        } else if let Some(question) = ask.get::<AskKept>() {
+            question.state = fragment.ask_kept(this, question.ticket);
+        } else if let Some(question) = ask.get::<FreeKept>() {
+            let ticket = question.ticket;
+            fragment.free_kept(cx, this, ticket);
         } else {
-            self.table.partial_due(cx, place);
+            return own.answer(cx, ask);
         }
+        Answer::Answered
     }
 
-    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
-        self.table.clear();
-        self.enables.clear();
+    fn stop(&self) {
+        self.outstanding.clear();
+        self.partial.clear();
+    }
+}
+
+/// Takes a packet that is no whole message, examined.
+#[cold]
+fn take_part(
+    own: &Fragmented,
+    cx: &Kernel,
+    this: &SessionRef,
+    octets: &[u8; HEADER_OCTETS],
+    message: Message,
+) -> Result<(), Refused> {
+    match Header::parse(octets, message.len()) {
+        Ok(header) if header.kind == Kind::Nack => {
+            sender::nacked(own, cx, this, &header, message);
+            Ok(())
+        }
+        Ok(header) => receiver::collect(own, cx, this, &header, message),
+        Err(_) => Err(this.refuse(cx, message, &reason::MALFORMED)),
     }
 }

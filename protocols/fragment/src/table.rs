@@ -1,17 +1,9 @@
-//! What protocol and sessions share: sessions, kept messages, messages being collected.
+//! Where kept messages and those being collected are, and what happened to them.
 
-use crate::protocol::Limits;
-use crate::receiver::Partial;
-use crate::sender::Outstanding;
+use crate::protocol::Fragment;
 use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
-use xk_core::Kernel;
+use core::cell::RefCell;
 use xk_core::control::Question;
-use xk_core::object::SessionTable;
-use xk_core::shepherd::Semaphore;
-
-/// The key that a packet is demultiplexed by: the lower session and the type number.
-pub(crate) type Key = (u64, u32);
 
 /// Things in numbered places, which are used again; takes memory only when there are more than ever
 /// before.
@@ -112,29 +104,7 @@ impl Question for FragmentFigures {
 /// One of the figures.
 pub(crate) type Figure = fn(&mut FragmentFigures) -> &mut u64;
 
-/// What protocol and sessions share.
-pub(crate) struct Table {
-    pub(crate) limits: Limits,
-    pub(crate) sessions: SessionTable<Key>,
-    pub(crate) outstanding: Places<Outstanding>,
-    /// Counts the places that are left for messages to be kept.
-    pub(crate) vacant: Semaphore,
-    pub(crate) partial: Places<Partial>,
-    figures: Cell<FragmentFigures>,
-}
-
-impl Table {
-    pub(crate) fn new(cx: &Kernel, limits: Limits) -> Self {
-        Self {
-            limits,
-            sessions: SessionTable::new(cx.secret(), limits.sessions_max),
-            outstanding: Places::default(),
-            vacant: Semaphore::new(limits.outstanding_max as u32),
-            partial: Places::default(),
-            figures: Cell::default(),
-        }
-    }
-
+impl Fragment {
     pub(crate) fn count(&self, figure: Figure, by: u64) {
         let mut figures = self.figures.get();
         *figure(&mut figures) += by;
@@ -147,12 +117,5 @@ impl Table {
             partial: self.partial.len() as u64,
             ..self.figures.get()
         }
-    }
-
-    /// Lets go of everything.
-    pub(crate) fn clear(&self) {
-        self.outstanding.clear();
-        self.partial.clear();
-        self.sessions.clear();
     }
 }
