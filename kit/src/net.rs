@@ -1,5 +1,5 @@
 //! What network protocols share: addresses, checksums, attributes of messages, ports, neighbours,
-//! receivers, streams.
+//! receivers, streams, and the skeleton of layers that choose among others.
 
 pub mod addr;
 pub mod attribute;
@@ -11,3 +11,4 @@ pub mod ports;
 pub mod standins;
 pub mod stream;
 pub mod talkers;
+pub mod virtual_layer;

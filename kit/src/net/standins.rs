@@ -7,13 +7,15 @@ use crate::rpc::call::{LargestPush, NeedsPseudoHeader};
 use crate::wire::offload::Offloads;
 use alloc::format;
 use alloc::vec::Vec;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use xk_core::graph::{DerivedNumber, StackingRules, Way};
-use xk_core::object::{OpenError, ProtocolId};
-use xk_core::{Ask, Kernel, Protocol, ProtocolRef, SessionRef, Upper};
+use xk_core::object::{Enable, OpenError, ProtocolId};
+use xk_core::{Ask, Kernel, Participants, Protocol, ProtocolRef, SessionRef, Upper};
 
 /// How many pairs of receiver and selector may stand on one layer.
 pub const UPPERS_MAX: usize = 64;
+/// How many offers a layer takes at a time.
+const OFFERS_MAX: usize = 4 * UPPERS_MAX;
 
 /// One protocol that stands on the layer, and who receives for it from below.
 #[derive(Clone)]
@@ -34,13 +36,23 @@ impl StandIn {
     }
 }
 
-/// All who stand on a layer.
+/// All protocols that stand on a layer, and what they offered.
 #[derive(Default)]
-pub struct StandIns(RefCell<Vec<StandIn>>);
+pub struct StandIns {
+    all: RefCell<Vec<StandIn>>,
+    offers: RefCell<Vec<Offer>>,
+    offer_last: Cell<u64>,
+}
+
+/// What was offered to each layer below for one offer.
+struct Offer {
+    number: u64,
+    made: Vec<(ProtocolRef, Enable)>,
+}
 
 impl StandIns {
-    /// The place of `upper`, entered if it is new; `make` makes the object for a place behind the
-    /// first.
+    /// The place of `upper` and what stands there, entered if it is new; `make` makes the object
+    /// for a place behind the first.
     ///
     /// # Errors
     /// [`OpenError::Full`].
@@ -50,11 +62,11 @@ impl StandIns {
         this: &ProtocolRef,
         upper: Upper<'_>,
         make: impl FnOnce(usize) -> P,
-    ) -> Result<usize, OpenError> {
-        let same = |s: &StandIn| s.receiver == *upper.receiver && s.selector == upper.selector;
-        let at = self.0.borrow().len();
-        if let Some(known) = self.0.borrow().iter().position(same) {
-            return Ok(known);
+    ) -> Result<(usize, StandIn), OpenError> {
+        let same = |s: &&StandIn| s.receiver == *upper.receiver && s.selector == upper.selector;
+        let at = self.len();
+        if let Some((at, known)) = self.all.borrow().iter().enumerate().find(|(_, s)| same(s)) {
+            return Ok((at, known.clone()));
         }
         if at >= UPPERS_MAX {
             return Err(OpenError::Full);
@@ -65,30 +77,69 @@ impl StandIns {
             let name = format!("{}>{}", this.name(), upper.receiver.name());
             cx.add_protocol(this.head().kind(), &name, make(at))
         };
-        self.0.borrow_mut().push(StandIn {
-            receiver: upper.receiver.clone(),
-            selector: upper.selector,
-            object,
-        });
-        Ok(at)
+        let (receiver, selector) = (upper.receiver.clone(), upper.selector);
+        let new = StandIn { receiver, selector, object };
+        self.all.borrow_mut().push(new.clone());
+        Ok((at, new))
+    }
+
+    /// Offers to each of `lowers` what `offered` says for its place, for one offer from above.
+    ///
+    /// # Errors
+    /// [`OpenError`]; then nothing is offered.
+    pub fn offer(
+        &self,
+        cx: &Kernel,
+        stand_in: &StandIn,
+        lowers: &[ProtocolRef],
+        offered: impl Fn(usize) -> Participants,
+    ) -> Result<Enable, OpenError> {
+        if self.offers.borrow().len() >= OFFERS_MAX {
+            return Err(OpenError::Full);
+        }
+        let mut made = Vec::new();
+        for (at, lower) in lowers.iter().enumerate() {
+            match lower.open_enable(cx, stand_in.upper(), offered(at)) {
+                Ok(enable) => made.push((lower.clone(), enable)),
+                Err(error) => {
+                    made.into_iter().for_each(|(lower, enable)| lower.open_disable(cx, enable));
+                    return Err(error);
+                }
+            }
+        }
+        let number = self.offer_last.get() + 1;
+        self.offer_last.set(number);
+        self.offers.borrow_mut().push(Offer { number, made });
+        Ok(Enable(number))
+    }
+
+    /// Withdraws an offer from each layer below.
+    pub fn withdraw(&self, cx: &Kernel, enable: Enable) {
+        let mut offers = self.offers.borrow_mut();
+        let at = offers.iter().position(|offer| offer.number == enable.0);
+        let offer = at.map(|at| offers.swap_remove(at));
+        drop(offers);
+        for (lower, enable) in offer.into_iter().flat_map(|offer| offer.made) {
+            lower.open_disable(cx, enable);
+        }
     }
 
     /// Who stands at a place.
     pub fn get(&self, at: usize) -> Option<StandIn> {
-        self.0.borrow().get(at).cloned()
+        self.all.borrow().get(at).cloned()
     }
 
     /// Whether a question from below may be passed on to one of those above; not if it was, and
     /// came back from there.
     #[must_use]
     pub fn may_ask_above(&self, ask: &mut Ask<'_>) -> bool {
-        let first = self.0.borrow().first().map(|first| first.object.id());
+        let first = self.all.borrow().first().map(|first| first.object.id());
         first.is_some_and(|layer| ask.goes_up_by(layer))
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.0.borrow().len()
+        self.all.borrow().len()
     }
 
     /// True if nobody stands there yet.
@@ -98,8 +149,8 @@ impl StandIns {
 
     /// Forgets all; for the layer's `stop`.
     pub fn clear(&self) {
-        let all = self.0.take();
-        drop(all);
+        let (all, offers) = (self.all.take(), self.offers.take());
+        drop((all, offers));
     }
 }
 

@@ -71,10 +71,10 @@
 extern crate alloc;
 
 mod protocol;
-mod session;
-mod shared;
+mod ways;
 
-pub use protocol::{Vip, add, build};
+pub use protocol::{add, build};
+pub use ways::Vip;
 
 use xk_core::control::question;
 use xk_core::graph::{Family, Guarantees, Realm, Service, int};

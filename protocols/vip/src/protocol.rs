@@ -1,34 +1,24 @@
-//! The protocol object: opens, enables, and leads what arrives to its session.
+//! The layer: which way each message goes.
 
-use crate::session::Path;
-use crate::shared::{Offer, Shared, Unwanted, is_cast, path_of};
-use alloc::rc::Rc;
-use xk_core::control::{ListMaps, ListSessions};
+use crate::ways::{self, Vip, VipSession, Ways};
+use alloc::format;
+use alloc::string::String;
 use xk_core::graph::{Build, BuildError};
-use xk_core::object::{Burst, Enable, OpenError, Refused};
-use xk_core::participant::{AddressError, Wild};
+use xk_core::object::{OpenError, Outgoing, PushError};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, SessionRef, Upper,
+    Answer, Ask, Kernel, Message, Part, Participants, ProtocolRef, Reason, SessionRef, Upper,
     reason,
 };
-use xk_kit::control::{HostConflict, IsOutstanding, NetworkError, SendError, SpecificDestination};
+use xk_kit::control::{MaxPacket, MyHost, OptPacket, PseudoHeader, max_packet, opt_packet};
 use xk_kit::net::addr::Ipv4;
-use xk_kit::net::neighbour::{HostChanged, WatchHosts, peer_host};
-use xk_kit::net::standins::{self, UPPERS_MAX};
+use xk_kit::net::neighbour::{HostChanged, PeerOnLink, WatchHosts};
+use xk_kit::net::standins;
+use xk_kit::net::virtual_layer::{Virtual, VirtualLayer, local_host};
 
 /// How many sessions it holds unless the graph says otherwise.
 const SESSIONS_MAX: usize = 65_536;
 /// From how many sessions on each that a message makes takes the place of an idle one.
 const IDLE_MAX: usize = 4096;
-/// How many offers it takes at a time.
-const OFFERS_MAX: usize = 4 * UPPERS_MAX;
-
-/// One instance, or the object by which it receives for one of those above.
-pub struct Vip {
-    shared: Rc<Shared>,
-    /// For whom of those above this object receives.
-    place: usize,
-}
 
 /// Builds it from its place in a graph.
 ///
@@ -37,9 +27,8 @@ pub struct Vip {
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let sessions_max = build.params.number("sessions_max", SESSIONS_MAX);
     let idle_max = build.params.number("idle_max", IDLE_MAX);
-    let (link, net) = (build.lower(0)?, build.lower(1)?);
-    let shared = Shared::new(build.cx, link, net, (sessions_max, idle_max));
-    build.add(Vip::new(shared))
+    let lowers = (build.lower(0)?, build.lower(1)?);
+    build.add(layered(build.cx, lowers, (sessions_max, idle_max)))
 }
 
 /// Adds one to a kernel, for programs that compose without a graph file: on `link`, which takes the
@@ -49,327 +38,319 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 pub fn add(
     cx: &Kernel,
     name: &str,
-    (link, net): (ProtocolRef, ProtocolRef),
+    lowers: (ProtocolRef, ProtocolRef),
     ether_base: u32,
 ) -> ProtocolRef {
     standins::LINK_OR_NET.derive(&mut cx.numbers_mut(), ether_base);
-    let shared = Shared::new(cx, link, net, (SESSIONS_MAX, IDLE_MAX));
-    cx.add_protocol(crate::ENTRY.kind, name, Vip::new(shared))
+    let layer = layered(cx, lowers, (SESSIONS_MAX, IDLE_MAX));
+    cx.add_protocol(crate::ENTRY.kind, name, layer)
 }
 
-impl Vip {
-    fn new(shared: Shared) -> Self {
-        Self { shared: Rc::new(shared), place: 0 }
+fn layered(
+    cx: &Kernel,
+    (link, net): (ProtocolRef, ProtocolRef),
+    bounds: (usize, usize),
+) -> Virtual<Vip> {
+    let secret = cx.secret();
+    let lowers = [link.clone(), net.clone()].to_vec();
+    Virtual::new(secret, lowers, bounds, Vip::new(secret, link, net))
+}
+
+impl VirtualLayer for Vip {
+    type State = Ways;
+
+    fn admit(&self, cx: &Kernel, upper: Upper<'_>) -> Result<(), OpenError> {
+        standins::admit(cx, &self.net, upper)
     }
 
-    /// The place of an upper protocol.
-    fn place(&self, cx: &Kernel, this: &ProtocolRef, upper: Upper<'_>) -> Result<usize, OpenError> {
-        let shared = &self.shared;
-        shared.uppers.place(cx, this, upper, |place| Self { shared: Rc::clone(shared), place })
+    fn offered(at: usize, ends: &Participants) -> Participants {
+        if at == 0 { Participants::local(Part::Any) } else { ends.clone() }
     }
 
-    /// Finds the ways of a session that was opened from above.
-    fn connect(&self, cx: &Kernel, upper: Upper<'_>, path: &Path) -> Result<(), OpenError> {
-        let shared = &self.shared;
-        path.is_settled.set(true);
-        shared.settle(cx, path);
-        shared.resolve(cx, path);
-        let largest = Shared::largest(cx, upper.receiver) as usize;
-        if largest < path.limit.get() {
+    fn begin(
+        all: &Virtual<Self>,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        ends: &Participants,
+        _: bool,
+    ) -> Ways {
+        all.layer.look_later(cx, this);
+        Ways::new(local_host(ends))
+    }
+
+    fn connect(own: &VipSession, cx: &Kernel) -> Result<(), OpenError> {
+        own.state.is_settled.set(true);
+        ways::settle(own, cx);
+        ways::resolve(own, cx);
+        let largest = ways::largest(cx, &own.stand_in.receiver) as usize;
+        if largest < own.state.limit.get() {
             return Ok(());
         }
-        if path.is_cast() {
+        if ways::is_cast(own) {
             // Some of them would go to all on the link, the others to nobody.
             return Err(OpenError::NotSupported);
         }
-        match shared.open_net(cx, path) {
+        match ways::open_net(own, cx) {
             Ok(_) => Ok(()),
             // Nothing but the link leads there; long messages find that out.
-            Err(_) if path.limit.get() > 0 => Ok(()),
+            Err(_) if own.state.limit.get() > 0 => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// The session that a message's peer has with the upper protocol of this object, made if there
-    /// is none.
+    /// While a way over the link is being opened, what the link makes is for that session.
     fn session_for(
-        &self,
+        all: &Virtual<Self>,
         cx: &Kernel,
         this: &ProtocolRef,
         lower: &SessionRef,
-        participants: Participants,
-    ) -> Result<(SessionRef, Rc<Path>), Unwanted> {
-        let shared = &self.shared;
-        let stand_in = shared.uppers.get(self.place);
-        let stand_in = stand_in.ok_or(&reason::NO_PROTOCOL)?;
-        let local = local_host(&participants);
-        let host = peer_host(cx, &shared.link, lower, participants)?;
-        let sent_to = SpecificDestination { host: Ipv4::UNSPECIFIED, many: false };
-        let sent_to = lower.ask(cx, sent_to).filter(|to| to.many);
-        // What is sent to all is not for those who serve one at a time.
-        let is_to_many = u32::from(sent_to.is_some()) * TO_MANY;
-        let key = (host.to_bits(), self.place as u32 | is_to_many);
-        if let Some(session) = shared.sessions.get(&key)
-            && let Some(path) = path_of(cx, &session)
-        {
-            return Ok((session, path));
-        }
-        let upper = stand_in.receiver.clone();
-        let made = shared.make(cx, this, stand_in, (key, local, true));
-        let (session, path) = made.map_err(|_| &reason::TABLE_FULL)?;
-        path.sent_to.set(sent_to.map(|to| to.host));
-        let own = path.local_part();
-        let both = Participants::pair(own, Part::Host(host));
-        if let Err(unwanted) = upper.open_done(cx, &session, both) {
-            session.abort(cx);
-            return Err(unwanted);
-        }
-        Ok((session, path))
-    }
-
-    /// Leads a session below to the one above that it belongs to.
-    fn adopt(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        participants: Participants,
-    ) -> Result<SessionRef, Unwanted> {
-        let opening = self.shared.marks.get(self.shared.opening.get());
-        let (session, path) = match opening.and_then(|s| path_of(cx, &s).map(|path| (s, path))) {
-            Some(found) => found,
-            None => self.session_for(cx, this, lower, participants)?,
-        };
-        path.hear(lower);
-        Ok(session)
-    }
-
-    /// A message through a session below that leads nowhere: its peer was forgotten, or has become
-    /// another.
-    #[cold]
-    #[inline(never)]
-    fn demux_lost(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
-        let ether = lower.ask(cx, xk_kit::control::PeerEther::default());
-        let host = lower.ask(cx, xk_kit::control::PeerHost { host: Ipv4::UNSPECIFIED });
-        let peer = match (host, ether) {
-            (Some(host), _) => Part::Host(host.host),
-            (None, Some(ether)) => Part::Ether(ether.address),
-            (None, None) => return Err(this.refuse(message, &reason::NO_PROTOCOL)),
-        };
-        let both = Participants::pair(Part::Any, peer);
-        match self.adopt(cx, this, lower, both) {
-            Ok(session) => session.pop(cx, message),
-            Err(why) => Err(this.refuse(message, why)),
+        ends: Participants,
+    ) -> Result<SessionRef, &'static Reason> {
+        match all.marks.get(all.layer.opening.get()) {
+            Some(session) => Ok(session),
+            None => all.session_for(cx, this, lower, ends),
         }
     }
 
-    /// Passes a question from below about one of its sessions on to the protocol above that.
-    fn ask_above(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Option<Answer> {
-        let is_from_below =
-            ask.get::<NetworkError>().is_some() || ask.get::<IsOutstanding>().is_some();
-        if is_from_below && !self.shared.uppers.may_ask_above(ask) {
-            return Some(Answer::Unknown);
-        }
-        let find = |lower: &SessionRef| self.shared.marks.get(lower.head().tag());
-        let session = if let Some(error) = ask.get::<NetworkError>() {
-            let found = error.session.as_ref().and_then(find);
-            error.session.clone_from(&found);
-            found
-        } else if let Some(question) = ask.get::<IsOutstanding>() {
-            let found = find(&question.session);
-            if let Some(found) = &found {
-                question.session = found.clone();
-            }
-            found
-        } else if ask.get::<SendError>().is_some() || ask.get::<HostConflict>().is_some() {
-            // The packet's beginning follows, and IP is told of the conflict too.
-            None
-        } else {
-            return None;
-        };
-        let upper = session.and_then(|session| path_of(cx, &session));
-        Some(upper.map_or(Answer::Unknown, |path| path.stand_in.receiver.control(cx, ask)))
-    }
-}
-
-/// Beside a place: the session of a peer's messages to a broadcast or a group.
-const TO_MANY: u32 = 1 << 31;
-
-/// The host of ours that the participants of a passive open name; unspecified if that is none that
-/// answers can come from.
-fn local_host(participants: &Participants) -> Ipv4 {
-    match participants.iter().next().and_then(|local| local.top()) {
-        Some(Part::Host(host)) if !is_cast(*host) => *host,
-        _ => Ipv4::UNSPECIFIED,
-    }
-}
-
-impl Protocol for Vip {
-    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
-        if self.place == 0 {
-            let watcher = this.clone();
-            // One that does not tell knows of no changes.
-            let _ = self.shared.link.ask(cx, WatchHosts { watcher });
-        }
-        Ok(())
-    }
-
-    fn open(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        upper: Upper<'_>,
-        mut participants: Participants,
-    ) -> Result<SessionRef, OpenError> {
-        let shared = &self.shared;
-        standins::admit(cx, &shared.net, upper)?;
-        let host = participants.peer_mut()?.pop_host()?.definite()?;
-        let local = participants.local_mut()?.pop_host()?;
-        if host.is_unspecified() {
-            return Err(OpenError::Address(AddressError::OutOfRange));
-        }
-        let place = self.place(cx, this, upper)?;
-        let key = (host.to_bits(), place as u32);
-        if let Some(session) = shared.sessions.get(&key) {
-            session.hold();
-            return Ok(session);
-        }
-        let stand_in = shared.uppers.get(place).ok_or(OpenError::Full)?;
-        let local = match local {
-            Wild::Any => Ipv4::UNSPECIFIED,
-            Wild::Is(host) => host,
-        };
-        let (session, path) = shared.make(cx, this, stand_in, (key, local, false))?;
-        match self.connect(cx, upper, &path) {
-            Ok(()) => Ok(session),
-            Err(error) => {
-                session.abort(cx);
-                Err(error)
-            }
-        }
-    }
-
-    fn open_enable(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        upper: Upper<'_>,
-        participants: Participants,
-    ) -> Result<Enable, OpenError> {
-        let shared = &self.shared;
-        standins::admit(cx, &shared.net, upper)?;
-        let place = self.place(cx, this, upper)?;
-        let stand_in = shared.uppers.get(place).ok_or(OpenError::Full)?;
-        if shared.offers.borrow().len() >= OFFERS_MAX {
-            return Err(OpenError::Full);
-        }
-        let net = shared.net.open_enable(cx, stand_in.upper(), participants)?;
-        let any = Participants::local(Part::Any);
-        let link = match shared.link.open_enable(cx, stand_in.upper(), any) {
-            Ok(link) => link,
-            Err(error) => {
-                shared.net.open_disable(cx, net);
-                return Err(error);
-            }
-        };
-        let number = shared.offer_last.get() + 1;
-        shared.offer_last.set(number);
-        let offer = Offer { number, link, net };
-        shared.offers.borrow_mut().push(offer);
-        Ok(Enable(number))
-    }
-
-    fn open_disable(&self, cx: &Kernel, _: &ProtocolRef, enable: Enable) {
-        let mut offers = self.shared.offers.borrow_mut();
-        let at = offers.iter().position(|offer| offer.number == enable.0);
-        let offer = at.map(|at| offers.swap_remove(at));
-        drop(offers);
-        if let Some(offer) = offer {
-            self.shared.link.open_disable(cx, offer.link);
-            self.shared.net.open_disable(cx, offer.net);
-        }
-    }
-
-    fn open_done(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        participants: Participants,
-    ) -> Result<(), Unwanted> {
-        self.adopt(cx, this, lower, participants).map(drop)
+    fn heard(own: &VipSession, lower: &SessionRef) {
+        own.state.hear(own.mark.get(), lower);
     }
 
     #[inline]
-    fn demux(
-        &self,
+    fn push(
+        own: &VipSession,
         cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
+        this: &SessionRef,
         message: Message,
-    ) -> Result<(), Refused> {
-        match self.shared.marks.get(lower.head().tag()) {
-            Some(session) => session.pop(cx, message),
-            None => self.demux_lost(cx, this, lower, message),
+    ) -> Result<(), PushError> {
+        if message.len() < own.state.limit.get()
+            && let Some(link) = own.state.link.get()
+        {
+            let result = link.push(cx, message);
+            if result == Err(PushError::Closed) {
+                lose_link(own, cx);
+            }
+            return result;
         }
+        push_net(own, cx, this, message)
     }
 
-    fn demux_burst(
-        &self,
+    fn push_burst(
+        own: &VipSession,
         cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        burst: Burst<'_>,
-    ) -> Result<(), Refused> {
-        if let Some(session) = self.shared.marks.get(lower.head().tag()) {
-            return session.pop_burst(cx, burst);
+        this: &SessionRef,
+        burst: &mut Outgoing,
+    ) -> Result<(), PushError> {
+        let limit = own.state.limit.get();
+        let link = own.state.link.get().filter(|link| !link.head().is_closed());
+        match link.filter(|_| burst.iter().all(|message| message.len() < limit)) {
+            Some(link) => link.push_burst(cx, burst),
+            None => own.push_each(cx, this, burst),
         }
-        while let Some(message) = burst.next_through(lower) {
-            self.demux(cx, this, lower, message)?;
-        }
-        Ok(())
     }
 
-    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        let shared = &self.shared;
-        if let Some(question) = ask.get::<HostChanged>() {
-            shared.changed(cx, question.host);
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<ListSessions>() {
-            question.add(&shared.sessions);
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<ListMaps>() {
-            question.maps.push(("active", shared.sessions.stats()));
-            return Answer::Answered;
-        }
-        if standins::has_no_answer(ask) {
-            return Answer::Unknown;
-        }
-        if let Some(answer) = self.ask_above(cx, ask) {
-            return answer;
-        }
-        shared.net.control(cx, ask)
+    fn describe(own: &VipSession) -> String {
+        let way = match (own.state.limit.get(), own.state.net.is_some()) {
+            (0, _) => "by IP",
+            (_, false) => "over the link",
+            (_, true) => "over the link, long messages by IP",
+        };
+        format!("{}, {way}", own.host())
     }
 
-    fn lower(&self) -> Option<&ProtocolRef> {
-        Some(&self.shared.net)
-    }
-
-    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, _: u64) {
-        self.shared.look(cx, this);
-    }
-
-    fn stop(&self, cx: &Kernel, _: &ProtocolRef) {
-        if self.place == 0 {
-            self.shared.stop(cx);
+    fn session_control(own: &VipSession, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<MyHost>() {
+            let Some(host) = own_host(own, cx) else {
+                return Answer::Unknown;
+            };
+            question.host = host;
+        } else if let Some(question) = ask.get::<PseudoHeader>() {
+            let Some(sum) = pseudo_sum(own, cx) else {
+                return Answer::Unknown;
+            };
+            (question.sum, question.sum_sent) = (sum, sum);
+        } else if let Some(question) = ask.get::<PeerOnLink>() {
+            question.on_link = ways::is_on_link(own, cx);
+        } else if let Some(question) = ask.get::<MaxPacket>() {
+            question.octets = max_octets(own, cx);
+        } else if let Some(question) = ask.get::<OptPacket>() {
+            let Some(octets) = opt_octets(own, cx) else {
+                return own.answer(cx, current(own), ask);
+            };
+            question.octets = octets;
+        } else {
+            return own.answer(cx, current(own), ask);
         }
+        Answer::Answered
+    }
+
+    fn told(all: &Virtual<Self>, cx: &Kernel, ask: &mut Ask<'_>) -> bool {
+        let Some(question) = ask.get::<HostChanged>() else {
+            return false;
+        };
+        for place in 0..all.uppers.len() {
+            let session = all.sessions.get(&(question.host.to_bits(), place as u32));
+            if let Some(own) = session.as_ref().and_then(|s| s.body::<VipSession>()) {
+                ways::settle(own, cx);
+            }
+        }
+        true
+    }
+
+    fn end(own: &VipSession, cx: &Kernel) {
+        own.state.limit.set(0);
+        own.state.forget_heard(own.mark.get());
+        own.state.close_link(cx);
+        own.state.close_net(cx);
+    }
+
+    fn start(&self, cx: &Kernel, this: &ProtocolRef) {
+        let watcher = this.clone();
+        // One that does not tell knows of no changes.
+        let _ = self.link.ask(cx, WatchHosts { watcher });
+    }
+
+    /// Looks at all sessions again.
+    fn timeout(all: &Virtual<Self>, cx: &Kernel, this: &ProtocolRef) {
+        all.layer.looks.set(false);
+        for session in all.sessions.sessions(usize::MAX) {
+            match session.body::<VipSession>() {
+                Some(own) if own.state.is_settled.get() => ways::settle(own, cx),
+                // One that has not sent yet finds its ways when it does.
+                Some(own) => ways::unhear(own, cx),
+                None => {}
+            }
+        }
+        if !all.sessions.is_empty() {
+            all.layer.look_later(cx, this);
+        }
+    }
+
+    fn stop(&self) {
+        self.asked.clear();
+    }
+}
+
+/// Takes what does not go over the link, or not as it did.
+#[inline(never)]
+fn push_net(
+    own: &VipSession,
+    cx: &Kernel,
+    this: &SessionRef,
+    message: Message,
+) -> Result<(), PushError> {
+    if let Some(net) = own.state.net.get() {
+        let result = net.push(cx, message);
+        if result == Err(PushError::Closed) {
+            own.state.close_net(cx);
+        }
+        return result;
+    }
+    push_first(own, cx, this, message)
+}
+
+/// The first message, and the first that needs the other way.
+#[cold]
+#[inline(never)]
+fn push_first(
+    own: &VipSession,
+    cx: &Kernel,
+    this: &SessionRef,
+    message: Message,
+) -> Result<(), PushError> {
+    let state = &own.state;
+    if !state.is_settled.replace(true) {
+        ways::settle(own, cx);
+        if message.len() < state.limit.get()
+            && let Some(link) = state.link.get()
+        {
+            return link.push(cx, message);
+        }
+    }
+    if ways::is_cast(own) {
+        let max = (state.limit.get() as u32).saturating_sub(1);
+        this.discard(cx, message, &reason::TOO_BIG);
+        return Err(PushError::TooBig { max });
+    }
+    match ways::open_net(own, cx) {
+        Ok(net) => net.push(cx, message),
+        Err(_) => {
+            this.discard(cx, message, &crate::NO_WAY);
+            Err(PushError::NoRoute)
+        }
+    }
+}
+
+#[cold]
+fn lose_link(own: &VipSession, cx: &Kernel) {
+    own.state.limit.set(0);
+    ways::settle(own, cx);
+}
+
+/// The session that messages go by now, if there is one.
+fn current(own: &VipSession) -> Option<SessionRef> {
+    let state = &own.state;
+    let link = state.link.get();
+    link.filter(|_| state.limit.get() > 0).or_else(|| state.net.get()).or_else(|| state.link.get())
+}
+
+/// The host of ours that the peer knows by the way that is used now, if that has one.
+fn own_host(own: &VipSession, cx: &Kernel) -> Option<Ipv4> {
+    let host = Ipv4::UNSPECIFIED;
+    if let Part::Host(host) = own.state.local_part() {
+        return Some(host);
+    }
+    // On several links we are several hosts, and to a peer on this one that of its own.
+    let asked = match current(own) {
+        Some(lower) => lower.ask(cx, MyHost { host }),
+        None if own.state.has_heard() => own.all.layer.link.ask(cx, MyHost { host }),
+        None => own.all.layer.net.ask(cx, MyHost { host }),
+    };
+    asked.map(|asked| asked.host)
+}
+
+/// What a checksum that covers both hosts begins with. From now on this end is one host of ours, by
+/// whichever way: frames do not say which, and the peer sums up what it takes us for.
+fn pseudo_sum(own: &VipSession, cx: &Kernel) -> Option<u32> {
+    let state = &own.state;
+    let number = cx.type_number(own.stand_in.selector, own.all.layer.net.id())?;
+    let host = Ipv4::UNSPECIFIED;
+    let on_link = state.link.get().and_then(|link| link.ask(cx, MyHost { host }));
+    let mine = match (state.local_part(), on_link) {
+        (Part::Any, Some(on_link)) => Some(on_link.host),
+        _ => own_host(own, cx),
+    };
+    let mine = mine.filter(|mine| !mine.is_unspecified())?;
+    state.local.set(mine);
+    if let Some(net) = state.net.get()
+        && net.ask(cx, MyHost { host }).is_some_and(|net| net.host != mine)
+    {
+        state.close_net(cx);
+    }
+    let words = |host: Ipv4| (host.to_bits() >> 16) + (host.to_bits() & 0xffff);
+    Some(words(mine) + words(own.host()) + number)
+}
+
+/// Octets of the largest message that one of the ways takes.
+fn max_octets(own: &VipSession, cx: &Kernel) -> u32 {
+    let link_max = (own.state.limit.get() as u32).saturating_sub(1);
+    match own.state.net.get() {
+        _ if ways::is_cast(own) => link_max,
+        Some(net) => max_packet(cx, &net, link_max),
+        None => {
+            let net = own.all.layer.net.ask(cx, MaxPacket::default());
+            net.map_or(link_max, |net| net.octets.max(link_max))
+        }
+    }
+}
+
+/// Octets of the largest message that goes whole by the way that is used, if that is known.
+fn opt_octets(own: &VipSession, cx: &Kernel) -> Option<u32> {
+    if own.state.limit.get() > 0 {
+        return Some(own.state.limit.get() as u32 - 1);
+    }
+    match own.state.net.get() {
+        Some(net) => Some(opt_packet(cx, &net, 0)).filter(|octets| *octets > 0),
+        None => own.all.layer.net.ask(cx, OptPacket::default()).map(|q| q.octets),
     }
 }

@@ -15,10 +15,8 @@ use xk_core::{
 use xk_kit::control::{HostConflict, IsOutstanding, NetworkError, PeerEther, PeerHost, SendError};
 use xk_kit::net::addr::Ipv4;
 use xk_kit::net::neighbour::{HostChanged, WatchHosts, WayChanged, peer_host};
-use xk_kit::net::standins::{self, StandIn, UPPERS_MAX};
+use xk_kit::net::standins::{self, StandIn};
 
-/// How many offers it takes at a time.
-const OFFERS_MAX: usize = 4 * UPPERS_MAX;
 /// How long `open` waits for a host's address at most unless the graph says otherwise.
 const WAIT: Duration = Duration::from_secs(3);
 
@@ -103,15 +101,14 @@ impl VipAddr {
         cx: &Kernel,
         this: &ProtocolRef,
         upper: Upper<'_>,
-    ) -> Result<(u32, StandIn), OpenError> {
+    ) -> Result<(usize, StandIn), OpenError> {
         let shared = &self.shared;
-        let place = shared.uppers.place(cx, this, upper, |place| Self {
+        standins::admit(cx, &shared.net, upper)?;
+        shared.uppers.place(cx, this, upper, |place| Self {
             shared: Rc::clone(shared),
             place,
             latest: Latest::default(),
-        })?;
-        let stand_in = shared.uppers.get(place).ok_or(OpenError::Full)?;
-        Ok((place as u32, stand_in))
+        })
     }
 
     /// Shows what comes through a session of the link layer as coming from the host that the
@@ -223,13 +220,12 @@ impl Protocol for VipAddr {
         participants: Participants,
     ) -> Result<SessionRef, OpenError> {
         let shared = &self.shared;
-        standins::admit(cx, &shared.net, upper)?;
         let mut wanted = participants.clone();
         let host = wanted.peer_mut()?.pop_host()?.definite()?;
         let (place, stand_in) = self.place(cx, this, upper)?;
         if shared.goes_by_link(cx, upper.receiver, host) {
             let session = shared.open_link(cx, &stand_in, participants)?;
-            let key = (host.to_bits(), place);
+            let key = (host.to_bits(), place as u32);
             let is_known = shared.known(key).is_some_and(|known| known == session);
             let known = Known { session: session.clone(), held: false };
             if !is_known && shared.note(cx, key, known).is_err() {
@@ -249,35 +245,17 @@ impl Protocol for VipAddr {
         participants: Participants,
     ) -> Result<Enable, OpenError> {
         let shared = &self.shared;
-        standins::admit(cx, &shared.net, upper)?;
         let (_, stand_in) = self.place(cx, this, upper)?;
-        if shared.offers.borrow().len() >= OFFERS_MAX {
-            return Err(OpenError::Full);
-        }
-        let net = shared.net.open_enable(cx, stand_in.upper(), participants)?;
         let any = Participants::local(Part::Any);
-        let link = match shared.link.open_enable(cx, stand_in.upper(), any) {
-            Ok(link) => link,
-            Err(error) => {
-                shared.net.open_disable(cx, net);
-                return Err(error);
-            }
-        };
-        let number = shared.offer_last.get() + 1;
-        shared.offer_last.set(number);
-        shared.offers.borrow_mut().push((number, link, net));
-        Ok(Enable(number))
+        let lowers = [shared.link.clone(), shared.net.clone()];
+        shared.uppers.offer(cx, &stand_in, &lowers, |at| match at {
+            0 => any.clone(),
+            _ => participants.clone(),
+        })
     }
 
     fn open_disable(&self, cx: &Kernel, _: &ProtocolRef, enable: Enable) {
-        let mut offers = self.shared.offers.borrow_mut();
-        let at = offers.iter().position(|(number, ..)| *number == enable.0);
-        let offer = at.map(|at| offers.swap_remove(at));
-        drop(offers);
-        if let Some((_, link, net)) = offer {
-            self.shared.link.open_disable(cx, link);
-            self.shared.net.open_disable(cx, net);
-        }
+        self.shared.uppers.withdraw(cx, enable);
     }
 
     fn open_done(
@@ -352,7 +330,7 @@ impl Protocol for VipAddr {
         shared.known.clear();
         shared.uppers.clear();
         shared.absent.clear();
-        let (offers, waiters) = (shared.offers.take(), shared.waiters.take());
-        drop((offers, waiters));
+        let waiters = shared.waiters.take();
+        drop(waiters);
     }
 }

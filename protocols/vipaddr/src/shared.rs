@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::map::Map;
-use xk_core::object::{Enable, OpenError, WeakSession};
+use xk_core::object::{OpenError, WeakSession};
 use xk_core::shepherd::{Semaphore, WaitError};
 use xk_core::{Kernel, Participants, ProtocolRef, Reason, SessionRef, Time, reason};
 use xk_kit::control::{MaxPacket, PeerEther, PeerHost, Resolve};
@@ -59,8 +59,6 @@ pub(crate) struct Shared {
     pub(crate) opening: RefCell<Option<Vec<SessionRef>>>,
     pub(crate) waiters: RefCell<Vec<(Ipv4, Rc<Semaphore>)>>,
     pub(crate) absent: Map<u32, Time>,
-    pub(crate) offers: RefCell<Vec<(u64, Enable, Enable)>>,
-    pub(crate) offer_last: Cell<u64>,
 }
 
 /// How a host on the link is known now.
@@ -91,8 +89,6 @@ impl Shared {
             opening: RefCell::default(),
             waiters: RefCell::default(),
             absent: Map::new(key, ABSENT_MAX),
-            offers: RefCell::default(),
-            offer_last: Cell::new(0),
         }
     }
 

@@ -58,7 +58,6 @@
 extern crate alloc;
 
 mod protocol;
-mod session;
 
 pub use protocol::{VipSize, add, build};
 

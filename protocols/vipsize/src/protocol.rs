@@ -1,48 +1,46 @@
-//! The protocol object: opens and enables all below, and leads what arrives to its session.
+//! The layer: which way each message goes.
 
-use crate::session::{ItsPath, LOWERS_MAX, Path, SizeSession};
-use alloc::rc::Rc;
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
-use xk_core::control::{ListMaps, ListSessions};
+use core::cell::Cell;
 use xk_core::graph::{Build, BuildError};
-use xk_core::object::{Burst, Enable, OpenError, Refused, SessionTable};
+use xk_core::object::{OpenError, PushError, SessionSlot};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Reason, SessionRef,
-    Upper, reason,
+    Answer, Ask, Kernel, Message, Part, Participant, Participants, ProtocolRef, SessionRef,
 };
-use xk_kit::control::{HostConflict, IsOutstanding, NetworkError, SendError};
-use xk_kit::net::addr::Ipv4;
-use xk_kit::net::neighbour::{UNKNOWN_STATION, WayChanged, peer_host};
-use xk_kit::net::standins::{self, Marks, StandIn, StandIns, UPPERS_MAX};
+use xk_kit::control::{MaxPacket, OptPacket, opt_packet};
+use xk_kit::net::neighbour::{PeerOnLink, WayChanged, is_far};
+use xk_kit::net::virtual_layer::{Virtual, VirtualLayer, VirtualSession};
+use xk_kit::rpc::kept::{AskKept, FreeKept, KeptState, LastKept};
 
 /// How many sessions it holds unless the graph says otherwise.
 const SESSIONS_MAX: usize = 65_536;
 /// From how many sessions on each that a message makes takes the place of an idle one.
 const IDLE_MAX: usize = 4096;
-/// How many offers it takes at a time.
-const OFFERS_MAX: usize = 4 * UPPERS_MAX;
+/// How many lower protocols there are at most.
+const LOWERS_MAX: usize = 8;
 
-/// A session's key: the host, and place of the upper protocol.
-pub(crate) type Key = (u32, u32);
-
-pub(crate) struct Shared {
-    /// From that of small messages to that of large ones.
-    pub(crate) lowers: Vec<ProtocolRef>,
-    /// Octets of the largest message of each, where the graph says so.
-    pub(crate) cutoffs: Vec<usize>,
-    pub(crate) sessions: SessionTable<Key>,
-    pub(crate) marks: Marks,
-    uppers: StandIns,
-    offers: RefCell<Vec<(u64, Vec<Enable>)>>,
-    offer_last: Cell<u64>,
+/// One instance of the layer.
+pub struct VipSize {
+    /// Octets of the largest message of each layer below, where the graph says so.
+    cutoffs: Vec<usize>,
 }
 
-/// One instance, or the object by which it receives for one of those above.
-pub struct VipSize {
-    shared: Rc<Shared>,
-    /// For whom of those above this object receives.
-    place: usize,
+type SizeSession = VirtualSession<VipSize>;
+
+/// What a session keeps.
+pub struct Ways {
+    /// Both participants, as the lower protocols are opened with.
+    both: Participants,
+    /// The ways, from that of small messages on; none before they are needed.
+    lowers: [SessionSlot; LOWERS_MAX],
+    /// Octets of the largest message of each way but the last.
+    cutoffs: [Cell<usize>; LOWERS_MAX],
+    /// How many ways are open.
+    count: Cell<usize>,
+    /// By which the last message went.
+    last_used: Cell<usize>,
 }
 
 /// Builds it from its place in a graph.
@@ -56,7 +54,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         build.params.blocks("cutoff").map(|block| block.octets("octets", 0)).collect();
     let sessions_max = build.params.number("sessions_max", SESSIONS_MAX);
     let bounds = (sessions_max, build.params.number("idle_max", IDLE_MAX));
-    let made = VipSize::new(build.cx, build.lowers.to_vec(), cutoffs, bounds)?;
+    let made = layered(build.cx, build.lowers.to_vec(), cutoffs, bounds)?;
     build.add(made)
 }
 
@@ -73,342 +71,246 @@ pub fn add(
     lowers: Vec<ProtocolRef>,
     cutoffs: Vec<usize>,
 ) -> Result<ProtocolRef, BuildError> {
-    let made = VipSize::new(cx, lowers, cutoffs, (SESSIONS_MAX, IDLE_MAX))?;
+    let made = layered(cx, lowers, cutoffs, (SESSIONS_MAX, IDLE_MAX))?;
     Ok(cx.add_protocol(crate::ENTRY.kind, name, made))
 }
 
-fn path_of(cx: &Kernel, session: &SessionRef) -> Option<Rc<Path>> {
-    let mut question = ItsPath(None);
-    let answer = session.control(cx, &mut Ask::new(&mut question));
-    question.0.filter(|_| answer.is_answered())
-}
-
-impl Shared {
-    /// The layer for the largest messages.
-    pub(crate) fn last(&self) -> Option<&ProtocolRef> {
-        self.lowers.last()
+fn layered(
+    cx: &Kernel,
+    lowers: Vec<ProtocolRef>,
+    cutoffs: Vec<usize>,
+    bounds: (usize, usize),
+) -> Result<Virtual<VipSize>, BuildError> {
+    let count = lowers.len();
+    if count < 2 {
+        return Err(BuildError::Lower { at: count });
     }
-
-    fn make(
-        self: &Rc<Self>,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        (key, stand_in): (Key, StandIn),
-        (both, passive): (Participants, bool),
-    ) -> Result<(SessionRef, Rc<Path>), OpenError> {
-        let upper = stand_in.receiver.clone();
-        let path = Rc::new(Path::new(key, stand_in, both));
-        let body = SizeSession { shared: Rc::clone(self), path: Rc::clone(&path) };
-        let session = if passive {
-            cx.new_passive_session(this, &upper, body)
-        } else {
-            cx.new_session(this, &upper, body)
-        };
-        let bound = self.sessions.bind(cx, key, session.clone());
-        let mark = bound.ok().and_then(|()| self.marks.enter(&session));
-        let Some(mark) = mark else {
-            session.abort(cx);
-            return Err(OpenError::Full);
-        };
-        path.mark.set(mark);
-        Ok((session, path))
+    if count > LOWERS_MAX {
+        return Err(BuildError::Param {
+            name: "lowers",
+            index: LOWERS_MAX,
+            expected: "two to eight layers below".into(),
+        });
     }
-}
-
-impl VipSize {
-    fn new(
-        cx: &Kernel,
-        lowers: Vec<ProtocolRef>,
-        cutoffs: Vec<usize>,
-        (sessions_max, idle_max): (usize, usize),
-    ) -> Result<Self, BuildError> {
-        let count = lowers.len();
-        if count < 2 {
-            return Err(BuildError::Lower { at: count });
-        }
-        if count > LOWERS_MAX {
+    for (index, cutoff) in cutoffs.iter().enumerate() {
+        let before = index.checked_sub(1).and_then(|at| cutoffs.get(at));
+        let rises = before.is_none_or(|before| before < cutoff);
+        if !rises || index + 1 >= count {
             return Err(BuildError::Param {
-                name: "lowers",
-                index: LOWERS_MAX,
-                expected: "two to eight layers below".into(),
+                name: "cutoff",
+                index,
+                expected: "rising cutoffs, one for each layer but the last".into(),
             });
         }
-        for (index, cutoff) in cutoffs.iter().enumerate() {
-            let before = index.checked_sub(1).and_then(|at| cutoffs.get(at));
-            let rises = before.is_none_or(|before| before < cutoff);
-            if !rises || index + 1 >= count {
-                return Err(BuildError::Param {
-                    name: "cutoff",
-                    index,
-                    expected: "rising cutoffs, one for each layer but the last".into(),
-                });
+    }
+    Ok(Virtual::new(cx.secret(), lowers, bounds, VipSize { cutoffs }))
+}
+
+impl Ways {
+    fn last(&self) -> Option<SessionRef> {
+        let last = self.count.get().checked_sub(1)?;
+        self.lowers.get(last)?.get()
+    }
+
+    /// The ways that are open.
+    fn open(&self) -> impl Iterator<Item = SessionRef> {
+        let ways = self.lowers.iter().take(self.count.get());
+        ways.filter_map(SessionSlot::get)
+    }
+
+    /// The cutoffs of the ways that are open, but for the last.
+    fn cutoffs(&self) -> impl Iterator<Item = usize> {
+        self.cutoffs.iter().take(self.count.get().saturating_sub(1)).map(Cell::get)
+    }
+
+    /// The way of a message of so many octets.
+    #[inline]
+    fn of(&self, octets: usize) -> Option<SessionRef> {
+        let cutoffs = self.cutoffs.iter().take(self.count.get());
+        let mut ways = cutoffs.zip(&self.lowers).enumerate();
+        let (at, (_, lower)) = ways.find(|(_, (cutoff, _))| octets <= cutoff.get())?;
+        self.last_used.set(at);
+        lower.get()
+    }
+
+    /// Closes all ways; they are opened anew for the next message.
+    fn close(&self, cx: &Kernel) {
+        self.count.set(0);
+        for slot in &self.lowers {
+            if let Some(lower) = slot.take() {
+                lower.head().set_tag(0);
+                lower.close(cx);
             }
         }
-        let key = cx.secret();
-        let shared = Shared {
-            lowers,
-            cutoffs,
-            sessions: SessionTable::new(key, sessions_max.min(Marks::MAX)).with_idle_max(idle_max),
-            marks: Marks::default(),
-            uppers: StandIns::default(),
-            offers: RefCell::default(),
-            offer_last: Cell::new(0),
-        };
-        Ok(Self { shared: Rc::new(shared), place: 0 })
-    }
-
-    fn place(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        upper: Upper<'_>,
-    ) -> Result<(u32, StandIn), OpenError> {
-        let shared = &self.shared;
-        let place = shared
-            .uppers
-            .place(cx, this, upper, |place| Self { shared: Rc::clone(shared), place })?;
-        let stand_in = shared.uppers.get(place).ok_or(OpenError::Full)?;
-        Ok((place as u32, stand_in))
-    }
-
-    /// Leads a session below to the one above that it belongs to, made if there is none.
-    fn adopt(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        participants: Participants,
-    ) -> Result<SessionRef, &'static Reason> {
-        let shared = &self.shared;
-        let stand_in = shared.uppers.get(self.place);
-        let stand_in = stand_in.ok_or(&reason::NO_PROTOCOL)?;
-        let find = |below| peer_host(cx, below, lower, participants.clone()).ok();
-        let host = shared.lowers.iter().find_map(find);
-        let host = host.ok_or(&UNKNOWN_STATION)?;
-        let key = (host.to_bits(), self.place as u32);
-        let known = shared.sessions.get(&key);
-        let known = known.and_then(|session| path_of(cx, &session).map(|path| (session, path)));
-        if let Some((session, path)) = known {
-            lower.head().set_tag(path.mark.get());
-            return Ok(session);
-        }
-        let upper = stand_in.receiver.clone();
-        let both = Participants::pair(Part::Any, Part::Host(host));
-        let made = shared.make(cx, this, (key, stand_in), (both.clone(), true));
-        let (session, path) = made.map_err(|_| &reason::TABLE_FULL)?;
-        if let Err(unwanted) = upper.open_done(cx, &session, both) {
-            session.abort(cx);
-            return Err(unwanted);
-        }
-        lower.head().set_tag(path.mark.get());
-        Ok(session)
-    }
-
-    /// A message through a session below that leads nowhere.
-    #[cold]
-    #[inline(never)]
-    fn demux_lost(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
-        let host = Ipv4::UNSPECIFIED;
-        let peer = lower.ask(cx, xk_kit::control::PeerHost { host });
-        let ether = || lower.ask(cx, xk_kit::control::PeerEther::default());
-        let peer = match peer {
-            Some(peer) => Some(Part::Host(peer.host)),
-            None => ether().map(|ether| Part::Ether(ether.address)),
-        };
-        let Some(peer) = peer else {
-            return Err(this.refuse(message, &UNKNOWN_STATION));
-        };
-        let both = Participants::pair(Part::Any, peer);
-        match self.adopt(cx, this, lower, both) {
-            Ok(session) => session.pop(cx, message),
-            Err(why) => Err(this.refuse(message, why)),
-        }
-    }
-
-    /// Passes a question from below about one of its sessions on to the protocol above that.
-    fn ask_above(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Option<Answer> {
-        let is_from_below =
-            ask.get::<NetworkError>().is_some() || ask.get::<IsOutstanding>().is_some();
-        if is_from_below && !self.shared.uppers.may_ask_above(ask) {
-            return Some(Answer::Unknown);
-        }
-        let find = |lower: &SessionRef| self.shared.marks.get(lower.head().tag());
-        let session = if let Some(error) = ask.get::<NetworkError>() {
-            let found = error.session.as_ref().and_then(find);
-            error.session.clone_from(&found);
-            found
-        } else if let Some(question) = ask.get::<IsOutstanding>() {
-            let found = find(&question.session);
-            if let Some(found) = &found {
-                question.session = found.clone();
-            }
-            found
-        } else if ask.get::<SendError>().is_some() || ask.get::<HostConflict>().is_some() {
-            None
-        } else {
-            return None;
-        };
-        let path = session.and_then(|session| path_of(cx, &session));
-        Some(path.map_or(Answer::Unknown, |path| path.stand_in.receiver.control(cx, ask)))
     }
 }
 
-impl Protocol for VipSize {
-    fn open(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        upper: Upper<'_>,
-        participants: Participants,
-    ) -> Result<SessionRef, OpenError> {
-        let shared = &self.shared;
-        let host = participants.clone().peer_mut()?.pop_host()?.definite()?;
-        let (place, stand_in) = self.place(cx, this, upper)?;
-        let key = (host.to_bits(), place);
-        if let Some(session) = shared.sessions.get(&key) {
-            session.hold();
-            return Ok(session);
+impl VirtualLayer for VipSize {
+    type State = Ways;
+
+    fn begin(
+        _: &Virtual<Self>,
+        _: &Kernel,
+        _: &ProtocolRef,
+        ends: &Participants,
+        is_passive: bool,
+    ) -> Ways {
+        let mut both = ends.clone();
+        // Which host of ours answers is the layers' below, each of which may have another.
+        if is_passive && let Ok(local) = both.local_mut() {
+            *local = Participant::of(Part::Any);
         }
-        let made = shared.make(cx, this, (key, stand_in), (participants, false));
-        let (session, path) = made?;
-        match path.connect(cx, shared) {
-            Ok(()) => Ok(session),
-            Err(error) => {
-                session.abort(cx);
-                Err(error)
-            }
+        Ways {
+            both,
+            lowers: Default::default(),
+            cutoffs: Default::default(),
+            count: Cell::new(0),
+            last_used: Cell::new(0),
         }
     }
 
-    fn open_enable(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        upper: Upper<'_>,
-        participants: Participants,
-    ) -> Result<Enable, OpenError> {
-        let shared = &self.shared;
-        let (_, stand_in) = self.place(cx, this, upper)?;
-        if shared.offers.borrow().len() >= OFFERS_MAX {
-            return Err(OpenError::Full);
-        }
-        let mut made = Vec::new();
-        for lower in &shared.lowers {
-            match lower.open_enable(cx, stand_in.upper(), participants.clone()) {
-                Ok(enable) => made.push(enable),
-                Err(error) => {
-                    for (lower, enable) in shared.lowers.iter().zip(made) {
-                        lower.open_disable(cx, enable);
-                    }
-                    return Err(error);
+    /// Opens all ways.
+    fn connect(own: &SizeSession, cx: &Kernel) -> Result<(), OpenError> {
+        let (lowers, state) = (&own.all.lowers, &own.state);
+        for (at, lower) in lowers.iter().enumerate() {
+            let opened = lower.open(cx, own.stand_in.upper(), state.both.clone());
+            let session = opened.inspect_err(|_| state.close(cx))?;
+            session.head().set_tag(own.mark.get());
+            if let (Some(slot), Some(cutoff)) = (state.lowers.get(at), state.cutoffs.get(at)) {
+                let known = own.all.layer.cutoffs.get(at).copied();
+                let otherwise = || opt_packet(cx, &session, u32::MAX) as usize;
+                cutoff.set(known.unwrap_or_else(otherwise));
+                if let Some(old) = slot.replace(Some(session)) {
+                    old.close(cx);
                 }
             }
         }
-        let number = shared.offer_last.get() + 1;
-        shared.offer_last.set(number);
-        shared.offers.borrow_mut().push((number, made));
-        Ok(Enable(number))
-    }
-
-    fn open_disable(&self, cx: &Kernel, _: &ProtocolRef, enable: Enable) {
-        let mut offers = self.shared.offers.borrow_mut();
-        let at = offers.iter().position(|(number, _)| *number == enable.0);
-        let offer = at.map(|at| offers.swap_remove(at));
-        drop(offers);
-        for (lower, enable) in self.shared.lowers.iter().zip(offer.into_iter().flat_map(|o| o.1)) {
-            lower.open_disable(cx, enable);
+        // To the last one goes whatever is left.
+        if let Some(cutoff) = state.cutoffs.get(lowers.len().wrapping_sub(1)) {
+            cutoff.set(usize::MAX);
         }
-    }
-
-    fn open_done(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        participants: Participants,
-    ) -> Result<(), &'static Reason> {
-        self.adopt(cx, this, lower, participants).map(drop)
-    }
-
-    #[inline]
-    fn demux(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
-        match self.shared.marks.get(lower.head().tag()) {
-            Some(session) => session.pop(cx, message),
-            None => self.demux_lost(cx, this, lower, message),
-        }
-    }
-
-    fn demux_burst(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        burst: Burst<'_>,
-    ) -> Result<(), Refused> {
-        if let Some(session) = self.shared.marks.get(lower.head().tag()) {
-            return session.pop_burst(cx, burst);
-        }
-        while let Some(message) = burst.next_through(lower) {
-            self.demux(cx, this, lower, message)?;
+        state.count.set(lowers.len());
+        if own.is_closed.get() {
+            // While a layer below waited.
+            state.close(cx);
+            return Err(OpenError::NoLower);
         }
         Ok(())
     }
 
-    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        let shared = &self.shared;
-        if let Some(question) = ask.get::<ListSessions>() {
-            question.add(&shared.sessions);
-            return Answer::Answered;
+    #[inline]
+    fn push(
+        own: &SizeSession,
+        cx: &Kernel,
+        this: &SessionRef,
+        message: Message,
+    ) -> Result<(), PushError> {
+        let Some(way) = own.state.of(message.len()) else {
+            return push_first(own, cx, this, message);
+        };
+        let result = way.push(cx, message);
+        if result == Err(PushError::Closed) {
+            // All are opened anew for the next message.
+            own.state.close(cx);
         }
-        if let Some(question) = ask.get::<ListMaps>() {
-            question.maps.push(("active", shared.sessions.stats()));
-            return Answer::Answered;
-        }
-        if let Some(changed) = ask.get::<WayChanged>() {
-            let key = (changed.host.to_bits(), self.place as u32);
-            let session = shared.sessions.get(&key);
-            if let Some(path) = session.and_then(|session| path_of(cx, &session)) {
-                path.let_go(cx);
-            }
-            return Answer::Answered;
-        }
-        if standins::has_no_answer(ask) {
-            return Answer::Unknown;
-        }
-        if let Some(answer) = self.ask_above(cx, ask) {
+        result
+    }
+
+    fn describe(own: &SizeSession) -> String {
+        let cutoffs: Vec<usize> = own.state.cutoffs().collect();
+        format!("{}, cutoffs {cutoffs:?}", own.host())
+    }
+
+    fn session_control(own: &SizeSession, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
+        if let Some(answer) = answer_kept(own, cx, ask) {
             return answer;
         }
-        let last = shared.last();
-        last.map_or(Answer::Unknown, |last| last.control(cx, ask))
+        let last = own.state.last();
+        if let Some(question) = ask.get::<PeerOnLink>() {
+            let Some(last) = last else {
+                return Answer::Unknown;
+            };
+            question.on_link = !is_far(cx, &last);
+        } else if let Some(question) = ask.get::<OptPacket>() {
+            let Some(octets) = opt_octets(own, cx, last.as_ref()) else {
+                return Answer::Unknown;
+            };
+            question.octets = octets;
+        } else {
+            return own.answer(cx, last, ask);
+        }
+        Answer::Answered
     }
 
-    fn lower(&self) -> Option<&ProtocolRef> {
-        self.shared.last()
+    fn told(all: &Virtual<Self>, cx: &Kernel, ask: &mut Ask<'_>) -> bool {
+        let Some(changed) = ask.get::<WayChanged>() else {
+            return false;
+        };
+        let session = all.sessions.get(&(changed.host.to_bits(), all.place() as u32));
+        if let Some(own) = session.as_ref().and_then(|s| s.body::<SizeSession>()) {
+            own.state.close(cx);
+        }
+        true
     }
 
-    fn stop(&self, cx: &Kernel, _: &ProtocolRef) {
-        if self.place != 0 {
-            return;
-        }
-        let shared = &self.shared;
-        for session in shared.sessions.sessions(usize::MAX) {
-            session.abort(cx);
-        }
-        shared.sessions.clear();
-        shared.marks.clear();
-        shared.uppers.clear();
-        drop(shared.offers.take());
+    fn end(own: &SizeSession, cx: &Kernel) {
+        own.state.close(cx);
     }
+}
+
+/// The first message of a session that a message made, and the first after a way was closed by
+/// others.
+#[cold]
+#[inline(never)]
+fn push_first(
+    own: &SizeSession,
+    cx: &Kernel,
+    this: &SessionRef,
+    message: Message,
+) -> Result<(), PushError> {
+    let connected = VipSize::connect(own, cx);
+    let way = connected.ok().and_then(|()| own.state.of(message.len()));
+    let Some(way) = way else {
+        this.discard(cx, message, &crate::NO_WAY);
+        return Err(PushError::NoRoute);
+    };
+    way.push(cx, message)
+}
+
+/// Octets of the largest message that goes whole by some way.
+fn opt_octets(own: &SizeSession, cx: &Kernel, last: Option<&SessionRef>) -> Option<u32> {
+    let of = |lower: &ProtocolRef| lower.ask(cx, OptPacket::default()).map(|own| own.octets);
+    let by_last = match last {
+        Some(last) => last.ask(cx, OptPacket::default()).map(|own| own.octets),
+        // Before there are ways, what the layers say by themselves.
+        None => own.all.lowers.iter().filter_map(of).max(),
+    };
+    let whole = own.state.cutoffs().map(|cutoff| u32::try_from(cutoff).unwrap_or(u32::MAX));
+    let most = whole.chain(by_last).max()?;
+    let max = last.and_then(|last| last.ask(cx, MaxPacket::default()));
+    Some(max.map_or(most, |max| most.min(max.octets)))
+}
+
+/// Questions about copies of what was sent (`xk_kit::rpc::kept`) are for the way that it went.
+/// Any way may have kept it that is asked for by name: names are numbers that the instances
+/// count by themselves, from anywhere.
+fn answer_kept(own: &SizeSession, cx: &Kernel, ask: &mut Ask<'_>) -> Option<Answer> {
+    let state = &own.state;
+    if let Some(question) = ask.get::<LastKept>() {
+        let way = state.lowers.get(state.last_used.get());
+        let kept = way.and_then(SessionSlot::get);
+        let kept = kept.and_then(|way| way.ask(cx, LastKept::default()));
+        question.ticket = kept.map_or(0, |kept| kept.ticket);
+    } else if let Some(question) = ask.get::<FreeKept>() {
+        for way in state.open() {
+            let _ = way.ask(cx, *question);
+        }
+    } else {
+        let question = ask.get::<AskKept>()?;
+        let states = state.open().filter_map(|way| way.ask(cx, *question));
+        let mut states = states.map(|asked| asked.state);
+        let known = states.find(|state| *state != KeptState::Gone);
+        question.state = known.unwrap_or_default();
+    }
+    Some(Answer::Answered)
 }
