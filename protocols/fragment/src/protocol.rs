@@ -122,6 +122,12 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, limits: Limits) -> Proto
     cx.add_protocol(crate::ENTRY.kind, name, layer)
 }
 
+/// Octets of the payload behind a header.
+#[inline(always)]
+fn length_of(octets: &[u8; HEADER_OCTETS]) -> usize {
+    usize::from(u16::from_be_bytes([octets[22], octets[23]]))
+}
+
 impl State {
     /// The next sequence number; never 0.
     #[inline(always)]
@@ -157,6 +163,8 @@ impl Layer<HEADER_OCTETS> for Fragment {
 
     /// The length has 16 bits.
     const OCTETS_MAX: usize = u16::MAX as usize;
+    /// Each loses what a link added behind its end, and some wait for others.
+    const ONE_BY_ONE: bool = true;
 
     fn key_for(number: u32) -> Option<u32> {
         Some(number)
@@ -240,10 +248,9 @@ impl Layer<HEADER_OCTETS> for Fragment {
         message: &Message,
         front: usize,
     ) -> bool {
-        let len = usize::from(u16::from_be_bytes([octets[22], octets[23]]));
         octets[..14] == own.state.expected
             && octets[18..22] == WHOLE
-            && message.len() == front + HEADER_OCTETS + len
+            && message.len() >= front + HEADER_OCTETS + length_of(octets)
     }
 
     fn examine(
@@ -277,12 +284,14 @@ impl Layer<HEADER_OCTETS> for Fragment {
         cx: &Kernel,
         this: &SessionRef,
         octets: &[u8; HEADER_OCTETS],
-        message: Message,
+        mut message: Message,
     ) -> Result<(), Refused> {
-        match octets[18..22] == WHOLE {
-            true => own.upper.demux(cx, this, message),
-            false => take_part(own, cx, this, octets, message),
+        if octets[18..22] != WHOLE {
+            return take_part(own, cx, this, octets, message);
         }
+        // Ethernet adds octets behind a short one.
+        message.truncate(length_of(octets));
+        own.upper.demux(cx, this, message)
     }
 
     fn timeout(own: &Fragmented, cx: &Kernel, this: &SessionRef, token: u64) {

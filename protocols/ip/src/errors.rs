@@ -8,7 +8,7 @@ use crate::interface::Kind;
 use crate::path::Way;
 use crate::protocol::Ip;
 use crate::route::Route;
-use crate::session::PAYLOAD_MAX;
+use crate::session::{IpSession, PAYLOAD_MAX};
 use crate::shared::{FLAG_CAST, FLAG_LOOP, Key, reasons};
 use crate::wire::{HEADER_LEN, HEADER_LEN_MAX, Header};
 use alloc::string::String;
@@ -175,14 +175,11 @@ impl Ip {
         let Some(failed) = &error.session else {
             return;
         };
+        // The packet's own header tells which protocol's it was.
+        let protocol = (error.start_len > 9).then_some(error.start[9]);
         for session in self.shared.sessions.sessions(usize::MAX) {
-            let over = OverSession {
-                lower: failed.id(),
-                // The packet's own header tells which protocol's it was.
-                protocol: (error.start_len > 9).then_some(error.start[9]),
-                is: false,
-            };
-            if !session.ask(cx, over).is_some_and(|over| over.is) {
+            let own = session.body::<IpSession>();
+            if !own.is_some_and(|own| own.is_over(failed, protocol)) {
                 continue;
             }
             let upper = cx.protocol(session.head().upper());
@@ -345,16 +342,4 @@ impl Ip {
             metric: route.metric,
         }
     }
-}
-
-/// Asked of a session of ours: whether its path goes over this session below, and it carries this
-/// protocol.
-pub(crate) struct OverSession {
-    pub(crate) protocol: Option<u8>,
-    pub(crate) lower: xk_core::object::SessionId,
-    pub(crate) is: bool,
-}
-
-impl xk_core::Question for OverSession {
-    const NAME: &'static str = "ip-over-session";
 }

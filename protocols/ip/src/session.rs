@@ -1,13 +1,13 @@
 //! A session: one upper protocol's end of the traffic between two hosts.
 
 use crate::control::DontFragment;
-use crate::errors::OverSession;
 use crate::fragment::{self, Cut};
 use crate::identification::Series;
 use crate::path::Way;
 use crate::shared::{Key, Shared, reasons};
 use crate::wire::{DATAGRAM_LEN_MAX, Fragment, HEADER_LEN, Header, Options, Template};
 use alloc::rc::Rc;
+use core::any::Any;
 use core::cell::Cell;
 use xk_core::control::Describe;
 use xk_core::object::{Burst, Closing, OpenError, Outgoing, PushError, Refused, SessionSlot};
@@ -50,6 +50,13 @@ pub(crate) struct IpSession {
 }
 
 impl IpSession {
+    /// Whether its path goes over this session below, and it carries this protocol, if that is
+    /// known.
+    pub(crate) fn is_over(&self, lower: &SessionRef, protocol: Option<u8>) -> bool {
+        protocol.is_none_or(|protocol| protocol == self.key.protocol())
+            && self.lower.get().as_ref() == Some(lower)
+    }
+
     pub(crate) fn new(shared: &Rc<Shared>, key: Key, source: Ipv4, upper: &ProtocolRef) -> Self {
         let whole = match shared.config.dont_fragment {
             true => Fragment::DONT,
@@ -350,6 +357,10 @@ fn template(shared: &Shared, key: Key, source: Ipv4) -> Template {
 }
 
 impl Session for IpSession {
+    fn any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+
     #[inline]
     fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
         if self.prepare(&mut message) {
@@ -433,11 +444,6 @@ impl Session for IpSession {
             if let Some(lower) = self.lower.get().and_then(|lower| lower.protocol(cx)) {
                 q.answer(this.head().protocol(), || Offloads::of_protocol(cx, &lower));
             }
-        } else if let Some(q) = ask.get::<OverSession>() {
-            let lower = self.lower.get();
-            let number = q.protocol.unwrap_or(self.key.protocol());
-            q.is = self.key.protocol() == number
-                && lower.as_ref().is_some_and(|lower| lower.id() == q.lower);
         } else if let Some(q) = ask.get::<Describe>() {
             q.text = alloc::format!(
                 "{} > {}, protocol {}, path {}",

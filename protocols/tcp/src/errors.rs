@@ -1,9 +1,8 @@
 //! What the network reports about segments sent from here (RFC 9293, section 3.9.2.2; RFC 5927).
 
-use crate::inquiry::has_outstanding;
 use crate::protocol::Tcp;
 use crate::seq::Seq;
-use crate::session::report;
+use crate::session::{has_outstanding, is_over, report};
 use crate::table::{key, ports};
 use xk_core::{Answer, Ask, Kernel, ProtocolRef};
 use xk_kit::control::{IsOutstanding, NetworkError};
@@ -48,13 +47,13 @@ impl Tcp {
 
     /// Whether a connection has sent a segment that begins so, and not heard of it (RFC 5927,
     /// section 4.1).
-    pub(crate) fn is_outstanding(&self, cx: &Kernel, about: &mut IsOutstanding) {
+    pub(crate) fn is_outstanding(&self, about: &mut IsOutstanding) {
         let [a, b, c, d, e, f, g, h, ..] = about.start;
         let pair = ports(u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
         let seq = Seq(u32::from_be_bytes([e, f, g, h]));
         let session = self.table.sessions.get(&key(&about.session, pair));
         about.is = about.start_len >= KNOWN_MIN
-            && session.is_some_and(|session| has_outstanding(cx, &session, seq));
+            && session.is_some_and(|session| has_outstanding(&session, seq));
     }
 
     fn network_error_to_all(
@@ -65,7 +64,7 @@ impl Tcp {
     ) -> Answer {
         let mut found = Answer::Unknown;
         for session in self.table.sessions.sessions(usize::MAX) {
-            if crate::session::is_over(cx, &session, lower) {
+            if is_over(&session, lower) {
                 report(cx, &session, error.kind, None);
                 found = Answer::Answered;
             }

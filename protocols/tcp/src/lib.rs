@@ -81,7 +81,6 @@ mod cookie;
 mod errors;
 #[doc(hidden)]
 pub mod fuzz;
-mod inquiry;
 mod intake;
 mod isn;
 pub mod loss;

@@ -199,7 +199,7 @@ impl Protocol for Tcp {
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<IsOutstanding>() {
-            self.is_outstanding(cx, question);
+            self.is_outstanding(question);
             return Answer::Answered;
         }
         // One that comes back from above, where nobody understood it, ends here.
@@ -255,7 +255,7 @@ impl Tcp {
                 let host = origin.local.map_or(ANY_HOST, u32::from);
                 let old = |port| sessions.get(&key(lower, ports(port, peer)));
                 let may_open = |port| is_free(&self.table.offers, (port, host), |_| false);
-                let is_over = |old| can_be_replaced(cx, &old).is_some();
+                let is_over = |old| can_be_replaced(&old).is_some();
                 let tries = Cell::new(0);
                 // Where nearly all are in use, some only wait for late segments.
                 let may_take = |port| {
@@ -272,7 +272,7 @@ impl Tcp {
         if let Some(old) = sessions.get(&key) {
             // A connection that only waits for late segments makes room for a new one (RFC 9293,
             // section 3.4.1, and RFC 6191).
-            let Some(after) = can_be_replaced(cx, &old) else {
+            let Some(after) = can_be_replaced(&old) else {
                 return Err(OpenError::InUse);
             };
             iss = iss.max(after);

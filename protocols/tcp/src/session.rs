@@ -1,7 +1,6 @@
 //! A session: one connection, and its place between the layers.
 
 use crate::connection::{Connection, Run};
-use crate::inquiry;
 use crate::intake::Held;
 use crate::origin::sent;
 use crate::output::{Seal, Sealer, forget_origin, mark, seal_out};
@@ -10,18 +9,19 @@ use crate::state::State;
 use crate::table::{Key, Table};
 use crate::wire::Flags;
 use alloc::rc::Rc;
+use core::any::Any;
 use core::cell::{Cell, RefCell};
-use xk_core::control::{Describe, Question};
+use xk_core::control::Describe;
 use xk_core::kernel::Timer;
-use xk_core::object::{Burst, Closing, Outgoing, PushError, Refused, SessionId};
+use xk_core::object::{Burst, Closing, Outgoing, PushError, Refused};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, Time, reason};
 use xk_kit::control::{
     KeepWhole, MaxPacket, NetworkError, NetworkErrorKind, OptPacket, PeerProved,
 };
 use xk_kit::net::ports::{self, Origin};
 use xk_kit::net::stream::{
-    StreamAbort, StreamConsumed, StreamEvent, StreamNotice, StreamSet, StreamShutdown, StreamSpace,
-    StreamUse,
+    StreamAbort, StreamConsumed, StreamEvent, StreamInfo, StreamNotice, StreamSet, StreamShutdown,
+    StreamSoftError, StreamSpace, StreamUse,
 };
 use xk_kit::wire::offload::Offloads;
 
@@ -58,63 +58,42 @@ pub(crate) struct TcpSession {
     is_finished: Cell<bool>,
 }
 
-/// Put to a session by its protocol: send what is to be sent.
-struct Start;
-
-/// Put to a session by its protocol: may another connection take its place?
-#[derive(Default)]
-struct Replace {
-    /// Out: where the other one's sequence numbers may begin.
-    after: Option<Seq>,
-}
-
-/// Put to a session by its protocol: the network reports this.
-struct Report {
-    kind: NetworkErrorKind,
-    seq: Option<Seq>,
-}
-
-/// Put to a session by its protocol: does it stand on that one?
-struct Over(SessionId);
-
-impl Question for Start {
-    const NAME: &'static str = "tcp-start";
-}
-
-impl Question for Replace {
-    const NAME: &'static str = "tcp-replace";
-}
-
-impl Question for Report {
-    const NAME: &'static str = "tcp-report";
-}
-
-impl Question for Over {
-    const NAME: &'static str = "tcp-over";
+/// A session of this protocol that is not over.
+fn live(session: &SessionRef) -> Option<&TcpSession> {
+    session.body().filter(|_| !session.head().is_closed())
 }
 
 /// Has a new session send its first segment.
 pub(crate) fn start(cx: &Kernel, session: &SessionRef) {
-    let _ = session.ask(cx, Start);
+    if let Some(own) = live(session) {
+        own.work(cx, session);
+    }
 }
 
 /// Where the sequence numbers of a connection that takes the place of `session` begin; `None` if
 /// that is in use.
-pub(crate) fn can_be_replaced(cx: &Kernel, session: &SessionRef) -> Option<Seq> {
-    if session.head().is_closed() {
-        return Some(Seq(0));
+pub(crate) fn can_be_replaced(session: &SessionRef) -> Option<Seq> {
+    match live(session) {
+        Some(own) => own.connection.borrow().replacement(),
+        None => Some(Seq(0)),
     }
-    session.ask(cx, Replace::default())?.after
 }
 
 /// Tells `session` what the network says about the segment at `seq`, or all.
 pub(crate) fn report(cx: &Kernel, session: &SessionRef, kind: NetworkErrorKind, seq: Option<Seq>) {
-    let _ = session.ask(cx, Report { kind, seq });
+    if let Some(own) = live(session) {
+        own.report(cx, session, kind, seq);
+    }
 }
 
 /// Whether `session` stands on `lower`.
-pub(crate) fn is_over(cx: &Kernel, session: &SessionRef, lower: &SessionRef) -> bool {
-    session.ask(cx, Over(lower.id())).is_some()
+pub(crate) fn is_over(session: &SessionRef, lower: &SessionRef) -> bool {
+    live(session).is_some_and(|own| own.link.lower == *lower)
+}
+
+/// Whether what `session` sent at `seq` is not acknowledged.
+pub(crate) fn has_outstanding(session: &SessionRef, seq: Seq) -> bool {
+    live(session).is_some_and(|own| own.connection.borrow().is_outstanding(seq))
 }
 
 impl TcpSession {
@@ -361,9 +340,9 @@ impl TcpSession {
         self.table.sessions.get(&self.key).as_ref() == Some(this)
     }
 
-    fn report(&self, cx: &Kernel, this: &SessionRef, report: &Report) {
+    fn report(&self, cx: &Kernel, this: &SessionRef, kind: NetworkErrorKind, seq: Option<Seq>) {
         let connection = &self.connection;
-        match (report.kind, report.seq) {
+        match (kind, seq) {
             (NetworkErrorKind::PacketTooBig { .. }, Some(seq)) => {
                 if connection.borrow().is_outstanding(seq) {
                     let path = crate::origin::path(cx, &self.link.lower);
@@ -404,7 +383,12 @@ impl TcpSession {
             question.octets = self.connection.borrow_mut().space();
             return Answer::Answered;
         }
-        if inquiry::answer(&self.connection.borrow(), ask) {
+        if let Some(question) = ask.get::<StreamInfo>() {
+            *question = self.connection.borrow().info();
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<StreamSoftError>() {
+            question.error = self.connection.borrow().soft_error();
             return Answer::Answered;
         }
         if ask.get::<StreamShutdown>().is_some() {
@@ -415,10 +399,7 @@ impl TcpSession {
             self.connection.borrow_mut().consumed(question.octets);
         } else if let Some(question) = ask.get::<StreamSet>() {
             question.taken = self.connection.borrow_mut().set(question.setting, cx.now());
-        } else if let Some(question) = ask.get::<Report>() {
-            self.report(cx, this, question);
-            return Answer::Answered;
-        } else if ask.get::<Start>().is_none() {
+        } else {
             return Answer::Unknown;
         }
         self.work(cx, this);
@@ -435,6 +416,10 @@ pub(crate) fn cx_count(cx: &Kernel, this: &SessionRef, why: &'static xk_core::Re
 }
 
 impl Session for TcpSession {
+    fn any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+
     fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
         forget_origin(&mut message);
         let taken = self.connection.borrow_mut().send(message);
@@ -533,17 +518,10 @@ impl Session for TcpSession {
             question.octets = self.connection.borrow().buffer();
         } else if let Some(question) = ask.get::<OptPacket>() {
             question.octets = u32::from(self.connection.borrow().segment_octets());
-        } else if let Some(question) = ask.get::<Replace>() {
-            question.after = self.connection.borrow().replacement();
         } else if let Some(question) = ask.get::<StreamUse>() {
             // What this host opened stays while it is held.
             let may_go = this.head().is_passive() || this.head().opens() == 0;
             question.rank = may_go.then(|| self.connection.borrow().used(cx.now()));
-        } else if let Some(question) = ask.get::<Over>() {
-            return match question.0 == self.link.lower.id() {
-                true => Answer::Answered,
-                false => Answer::Unknown,
-            };
         } else if self.control_stream(cx, this, ask) == Answer::Unknown {
             return self.link.lower.control(cx, ask);
         }

@@ -6,7 +6,7 @@ static FOLDER: Rule = Rule {
     name: "protocol-folder",
     reason: "every protocol is laid out alike, so that who has read one finds the way in all: the header in wire.rs, \
              the object that opens and demultiplexes in protocol.rs, the conversation in session.rs unless it is one of \
-             xk_kit::layer or xk_kit::rpc::call_layer",
+             xk_kit's skeletons",
 };
 
 static MANUAL: Rule = Rule {
@@ -115,7 +115,7 @@ fn check_folder(tree: &Tree, dir: &str, lib: &File, found: &mut Vec<Violation>) 
     let excused = |words: &[&str]| words.iter().any(|word| realm.contains(word));
     let object = tree.file(&format!("{dir}/src/protocol.rs"));
     let is_layer = object.is_some_and(|file| {
-        let skeletons = ["Layer", "CallLayer"];
+        let skeletons = ["Layer", "CallLayer", "VirtualLayer"];
         skeletons.iter().any(|of| crate::scan::has_word(&file.text, of))
     });
     let wanted = [
@@ -128,7 +128,8 @@ fn check_folder(tree: &Tree, dir: &str, lib: &File, found: &mut Vec<Violation>) 
         (
             "session",
             is_layer || excused(&["control-only", "control only", "anchor", "no sessions"]),
-            "make protocol.rs a `Layer` or `CallLayer` of xk_kit, or put push, pop, control and close there",
+            "make protocol.rs a `Layer`, `CallLayer` or `VirtualLayer` of xk_kit, or put push, pop, control \
+             and close there",
         ),
     ];
     for (module, not_needed, remedy) in wanted {
