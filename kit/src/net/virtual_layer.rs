@@ -152,8 +152,7 @@ pub struct Parts<V> {
     pub lowers: Vec<ProtocolRef>,
     /// The protocols above.
     pub uppers: StandIns,
-    /// By host and place of the upper protocol.
-    pub sessions: SessionTable<(u32, u32)>,
+    sessions: SessionTable<Key>,
     /// By the mark of a lower session.
     pub marks: Marks,
 }
@@ -174,8 +173,9 @@ impl<V> Deref for Virtual<V> {
     }
 }
 
-/// Beside a place: the session of a peer's messages to a broadcast or a group.
-const TO_MANY: u32 = 1 << 31;
+/// The peer's host, the place of the upper protocol, and the broadcast or group that messages are
+/// sent to, or 0.
+type Key = (u32, u32, u32);
 
 /// The host of ours in these participants; unspecified if answers cannot come from it.
 pub fn local_host(ends: &Participants) -> Ipv4Addr {
@@ -210,9 +210,21 @@ impl<V: VirtualLayer> Virtual<V> {
         Self { parts: Rc::new(parts), place: 0 }
     }
 
-    /// The place of the upper protocol that this object receives for.
-    pub fn place(&self) -> usize {
-        self.place
+    /// Calls `see` with the session of each upper protocol to a host.
+    pub fn for_host(&self, host: Ipv4Addr, see: impl Fn(&VirtualSession<V>)) {
+        for place in 0..self.uppers.len() {
+            let session = self.sessions.get(&(host.to_bits(), place as u32, 0));
+            if let Some(own) = session.as_ref().and_then(SessionRef::body) {
+                see(own);
+            }
+        }
+    }
+
+    /// Calls `see` with each session; false if there is none.
+    pub fn for_each(&self, see: impl Fn(&VirtualSession<V>)) -> bool {
+        let all = self.sessions.sessions(usize::MAX);
+        all.iter().filter_map(SessionRef::body).for_each(see);
+        !all.is_empty()
     }
 
     fn stand_in(
@@ -230,7 +242,7 @@ impl<V: VirtualLayer> Virtual<V> {
         &self,
         cx: &Kernel,
         this: &ProtocolRef,
-        (key, stand_in): ((u32, u32), StandIn),
+        (key, stand_in): (Key, StandIn),
         ends: &Participants,
         (is_passive, sent_to): (bool, Option<Ipv4Addr>),
     ) -> Result<SessionRef, OpenError> {
@@ -282,8 +294,7 @@ impl<V: VirtualLayer> Virtual<V> {
         let host = self.lowers.iter().find_map(find).ok_or(&UNKNOWN_STATION)?;
         let sent_to = SpecificDestination { host: Ipv4Addr::UNSPECIFIED, many: false };
         let sent_to = lower.ask(cx, sent_to).filter(|to| to.many).map(|to| to.host);
-        let to_many = u32::from(sent_to.is_some()) * TO_MANY;
-        let key = (host.to_bits(), self.place as u32 | to_many);
+        let key = (host.to_bits(), self.place as u32, sent_to.map_or(0, Ipv4Addr::to_bits));
         if let Some(session) = self.sessions.get(&key) {
             return Ok(session);
         }
@@ -386,7 +397,7 @@ impl<V: VirtualLayer> Protocol for Virtual<V> {
             return Err(OpenError::Address(AddressError::OutOfRange));
         }
         let (place, stand_in) = self.stand_in(cx, this, upper)?;
-        let key = (host.to_bits(), place as u32);
+        let key = (host.to_bits(), place as u32, 0);
         if let Some(session) = self.sessions.found(&key, upper.receiver)? {
             return Ok(session);
         }
@@ -506,7 +517,7 @@ pub struct VirtualSession<V: VirtualLayer> {
     pub is_closed: Cell<bool>,
     /// What the layer keeps of it.
     pub state: V::State,
-    key: (u32, u32),
+    key: Key,
     /// The broadcast or group that its messages are sent to, if it is for those.
     sent_to: Option<Ipv4Addr>,
 }

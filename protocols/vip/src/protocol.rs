@@ -188,12 +188,7 @@ impl VirtualLayer for Vip {
         let Some(question) = ask.get::<HostChanged>() else {
             return false;
         };
-        for place in 0..all.uppers.len() {
-            let session = all.sessions.get(&(question.host.to_bits(), place as u32));
-            if let Some(own) = session.as_ref().and_then(|s| s.body::<VipSession>()) {
-                ways::settle(own, cx);
-            }
-        }
+        all.for_host(question.host, |own| ways::settle(own, cx));
         true
     }
 
@@ -213,15 +208,12 @@ impl VirtualLayer for Vip {
     /// Looks at all sessions again.
     fn timeout(all: &Virtual<Self>, cx: &Kernel, this: &ProtocolRef) {
         all.layer.looks.set(false);
-        for session in all.sessions.sessions(usize::MAX) {
-            match session.body::<VipSession>() {
-                Some(own) if own.state.is_settled.get() => ways::settle(own, cx),
-                // One that has not sent yet finds its ways when it does.
-                Some(own) => ways::unhear(own, cx),
-                None => {}
-            }
-        }
-        if !all.sessions.is_empty() {
+        let has_sessions = all.for_each(|own| match own.state.is_settled.get() {
+            true => ways::settle(own, cx),
+            // One that has not sent yet finds its ways when it does.
+            false => ways::unhear(own, cx),
+        });
+        if has_sessions {
             all.layer.look_later(cx, this);
         }
     }

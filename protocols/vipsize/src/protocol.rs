@@ -246,10 +246,7 @@ impl VirtualLayer for VipSize {
         let Some(changed) = ask.get::<WayChanged>() else {
             return false;
         };
-        let session = all.sessions.get(&(changed.host.to_bits(), all.place() as u32));
-        if let Some(own) = session.as_ref().and_then(|s| s.body::<SizeSession>()) {
-            own.state.close(cx);
-        }
+        all.for_host(changed.host, |own| own.state.close(cx));
         true
     }
 

@@ -4,7 +4,7 @@ use core::net::Ipv4Addr;
 use xk_core::graph::BuildError;
 use xk_core::numbers::Number;
 use xk_core::{Part, Participants, ProtocolRef};
-use xk_kit::control::{MaxPacket, OptPacket};
+use xk_kit::control::{MaxPacket, OptPacket, SpecificDestination};
 use xk_testkit::kernel::{Bottom, Lower, TestKernel, Top};
 
 const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
@@ -42,4 +42,37 @@ fn each_size_has_its_way() {
         let wrong = xk_vipsize::add(cx, "wrong", lowers.clone(), cutoffs);
         assert!(matches!(wrong, Err(BuildError::Param { name: "cutoff", .. })));
     }
+}
+
+/// What a peer sends to many hosts has a session of its own, which says so: an upper protocol that
+/// serves one peer at a time must be able to refuse it.
+#[test]
+fn what_is_for_many_is_known_as_such() {
+    let kernel = TestKernel::new(1);
+    let cx = &kernel;
+    let number = Number { upper: "top", lower: "ip", number: 90 };
+    cx.numbers_mut().add(number).expect("one number");
+    let bottoms = ["a", "b"].map(|name| Bottom::add(cx, name, Lower::host(OWN, 90)));
+    let lowers: Vec<ProtocolRef> = bottoms.iter().map(|b| b.protocol().clone()).collect();
+    let vipsize = xk_vipsize::add(cx, "vipsize", lowers, vec![]).expect("it fits");
+    let top = Top::add(cx, "top");
+    cx.start().expect("it starts");
+    let any = Participants::local(Part::Any);
+    let _ = top.enable(cx, &vipsize, any).expect("nobody else has it");
+    let peer = Some(Part::Host(PEER));
+    let many = Ipv4Addr::BROADCAST;
+    for bottom in &bottoms {
+        let _ = bottom.inject_cast(cx, peer.clone(), many, cx.message(b"to all"));
+        let _ = bottom.inject(cx, peer.clone(), cx.message(b"to one"));
+    }
+    let received = top.take_received();
+    let said = received.iter().map(|r| {
+        let asked = SpecificDestination { host: Ipv4Addr::UNSPECIFIED, many: false };
+        let asked = r.session.ask(cx, asked).filter(|to| to.many);
+        asked.map(|to| to.host)
+    });
+    let said: Vec<Option<Ipv4Addr>> = said.collect();
+    assert_eq!(said, [Some(many), None, Some(many), None]);
+    assert_eq!(received[0].session, received[2].session);
+    assert_eq!(received[1].session, received[3].session);
 }
