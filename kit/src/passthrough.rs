@@ -8,15 +8,14 @@
 mod table;
 
 use crate::control::{IsOutstanding, NetworkError};
+use crate::net::standins::{StandIn, StandIns};
 use crate::net::stream::StreamNotice;
 use crate::wire::offload::Offloads;
-use alloc::format;
 use alloc::rc::Rc;
-use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::control::ListSessions;
-use xk_core::object::{CallError, Closing, Enable, OpenError, ProtocolId, PushError, Refused};
+use xk_core::object::{CallError, Closing, Enable, OpenError, PushError, Refused};
 use xk_core::reason;
 use xk_core::{
     Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, Session, SessionRef,
@@ -27,8 +26,6 @@ use table::{Joint, Table};
 
 /// How many lower sessions one pass-through wraps at most.
 pub const SESSIONS_MAX: usize = 1 << 20;
-/// How many pairs of receiver and selector may stand on one pass-through.
-pub const UPPERS_MAX: usize = 64;
 
 /// How far the kernel's epoch lies from 1970, put beside a kernel that runs in real time.
 #[derive(Clone, Copy, Debug)]
@@ -187,19 +184,10 @@ impl KeptHop {
     }
 }
 
-/// One protocol that stands on the layer, and who receives for it from below.
-struct Port {
-    receiver: ProtocolRef,
-    selector: ProtocolId,
-    /// The layer itself for the first, for each further one an object of its own, since an
-    /// `open_done` from below names only its receiver.
-    object: ProtocolRef,
-}
-
 struct Shared<F> {
     lower: ProtocolRef,
     filter: F,
-    ports: RefCell<Vec<Port>>,
+    uppers: StandIns,
     table: RefCell<Table>,
 }
 
@@ -237,8 +225,8 @@ impl<F: Filter> Shared<F> {
     }
 
     /// A question from below goes up: one about a session to whom that belongs, any other to the
-    /// protocol that stands at the port it was asked of. What came back down ends here.
-    fn ask_above(&self, cx: &Kernel, port: usize, ask: &mut Ask<'_>) -> Answer {
+    /// protocol that the object receives for which it was asked of. What came back down ends here.
+    fn ask_above(&self, cx: &Kernel, place: usize, ask: &mut Ask<'_>) -> Answer {
         let mut found = None;
         let mut exchange = |session: &mut SessionRef| {
             found = self.find(session);
@@ -261,59 +249,36 @@ impl<F: Filter> Shared<F> {
         if names_session {
             return found.map_or(Answer::Unknown, |(_, joint)| joint.upper.control(cx, ask));
         }
-        let ports = self.ports.borrow();
-        let found = ports.first().zip(ports.get(port));
-        let Some((layer, receiver)) = found.map(|(l, p)| (l.object.id(), p.receiver.clone()))
-        else {
-            return Answer::Unknown;
-        };
-        drop(ports);
-        if !ask.goes_up_by(layer) {
-            return Answer::Unknown;
+        match self.uppers.get(place).filter(|_| self.uppers.may_ask_above(ask)) {
+            Some(stand_in) => stand_in.receiver.control(cx, ask),
+            None => Answer::Unknown,
         }
-        receiver.control(cx, ask)
     }
 }
 
 /// A pass-through layer as a protocol object.
 pub struct PassThrough<F> {
     shared: Rc<Shared<F>>,
-    /// Which of the ports this object receives for.
-    port: usize,
+    /// The place of the upper protocol that this object receives for.
+    place: usize,
 }
 
 impl<F: Filter> PassThrough<F> {
     /// A layer on `lower` that does with messages what `filter` says.
     pub fn new(lower: ProtocolRef, filter: F) -> Self {
-        let shared = Shared { lower, filter, ports: RefCell::default(), table: RefCell::default() };
-        Self { shared: Rc::new(shared), port: 0 }
+        let (uppers, table) = (StandIns::default(), RefCell::default());
+        Self { shared: Rc::new(Shared { lower, filter, uppers, table }), place: 0 }
     }
 
-    /// Who receives from below for `upper`.
-    fn port(
+    /// What receives from below for `upper`.
+    fn stand_in(
         &self,
         cx: &Kernel,
         this: &ProtocolRef,
         upper: Upper<'_>,
-    ) -> Result<ProtocolRef, OpenError> {
-        let same = |p: &&Port| p.receiver == *upper.receiver && p.selector == upper.selector;
-        let mut ports = self.shared.ports.borrow_mut();
-        if let Some(port) = ports.iter().find(same) {
-            return Ok(port.object.clone());
-        }
-        if ports.len() >= UPPERS_MAX {
-            return Err(OpenError::Full);
-        }
-        let object = if ports.is_empty() {
-            this.clone()
-        } else {
-            let name = format!("{}>{}", this.name(), upper.receiver.name());
-            let body = Self { shared: Rc::clone(&self.shared), port: ports.len() };
-            cx.add_protocol(this.head().kind(), &name, body)
-        };
-        let (receiver, selector) = (upper.receiver.clone(), upper.selector);
-        ports.push(Port { receiver, selector, object: object.clone() });
-        Ok(object)
+    ) -> Result<StandIn, OpenError> {
+        let object = |place| Self { shared: Rc::clone(&self.shared), place };
+        self.shared.uppers.place(cx, this, upper, object).map(|(_, stand_in)| stand_in)
     }
 }
 
@@ -329,8 +294,8 @@ impl<F: Filter> Protocol for PassThrough<F> {
         upper: Upper<'_>,
         participants: Participants,
     ) -> Result<SessionRef, OpenError> {
-        let port = self.port(cx, this, upper)?;
-        let lower = self.shared.lower.open(cx, upper.through(&port), participants)?;
+        let stand_in = self.stand_in(cx, this, upper)?;
+        let lower = self.shared.lower.open(cx, stand_in.upper(), participants)?;
         let Some((session, joint)) = self.shared.find(&lower) else {
             let wrapped = self.shared.wrap(cx, this, upper.receiver, &lower, true);
             return wrapped.map(|(session, _)| session).map_err(|_| {
@@ -355,8 +320,8 @@ impl<F: Filter> Protocol for PassThrough<F> {
         upper: Upper<'_>,
         participants: Participants,
     ) -> Result<Enable, OpenError> {
-        let port = self.port(cx, this, upper)?;
-        self.shared.lower.open_enable(cx, upper.through(&port), participants)
+        let stand_in = self.stand_in(cx, this, upper)?;
+        self.shared.lower.open_enable(cx, stand_in.upper(), participants)
     }
 
     fn open_disable(&self, cx: &Kernel, _: &ProtocolRef, enable: Enable) {
@@ -370,14 +335,11 @@ impl<F: Filter> Protocol for PassThrough<F> {
         lower: &SessionRef,
         participants: Participants,
     ) -> Result<(), &'static Reason> {
-        let found = {
-            let ports = self.shared.ports.borrow();
-            let port = ports.first().zip(ports.get(self.port));
-            port.map(|(first, port)| (first.object.clone(), port.receiver.clone()))
-        };
+        let uppers = &self.shared.uppers;
         // All sessions are the layer's own, whichever of its objects receives.
-        let (layer, upper) = found.ok_or(&reason::NO_PROTOCOL)?;
-        let (session, _) = self.shared.wrap(cx, &layer, &upper, lower, false)?;
+        let (layer, own) = uppers.get(0).zip(uppers.get(self.place)).ok_or(&reason::NO_PROTOCOL)?;
+        let upper = own.receiver;
+        let (session, _) = self.shared.wrap(cx, &layer.object, &upper, lower, false)?;
         upper.open_done(cx, &session, participants).inspect_err(|_| {
             self.shared.table.borrow_mut().remove(lower);
             session.abort(cx);
@@ -429,7 +391,7 @@ impl<F: Filter> Protocol for PassThrough<F> {
             return Answer::Answered;
         }
         if ask.is_upward() {
-            return self.shared.ask_above(cx, self.port, ask);
+            return self.shared.ask_above(cx, self.place, ask);
         }
         let forward = |ask: &mut Ask<'_>| self.shared.lower.control(cx, ask);
         self.shared.filter.control(cx, ask, &forward)
@@ -450,9 +412,9 @@ impl<F: Filter> Protocol for PassThrough<F> {
     fn stop(&self, cx: &Kernel, _: &ProtocolRef) {
         self.shared.filter.stop(cx);
         let table = self.shared.table.take();
-        let ports = self.shared.ports.take();
-        // Outside of the borrows: what is dropped may hold the last handle of something else.
-        drop((table, ports));
+        // Outside of the borrow: what is dropped may hold the last handle of something else.
+        drop(table);
+        self.shared.uppers.clear();
     }
 }
 

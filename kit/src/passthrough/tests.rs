@@ -2,6 +2,9 @@
 
 use super::table::SWEEP_MIN;
 use super::*;
+use alloc::format;
+use alloc::vec::Vec;
+use xk_core::object::ProtocolId;
 use crate::control::{MaxPacket, NetworkErrorKind};
 use alloc::boxed::Box;
 use alloc::string::String;
