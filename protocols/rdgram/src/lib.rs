@@ -34,6 +34,10 @@
 //! the number. A session made by an arriving message gets a channel when something is pushed into
 //! it.
 //!
+//! The skeletons of layers (`xk_kit`) do not fit: a session is found by the peer's host and not by
+//! the session below, of which it has none until something is pushed; what arrives is a request,
+//! and a push is a call that blocks.
+//!
 //! # Control
 //! Answers `max-packet` and `opt-packet` (those of the layer below less four octets), `peer-host`,
 //! `describe`, `list-sessions`, `list-maps`; forwards the rest.

@@ -1,10 +1,6 @@
 //! The protocol object: opens, enables, and takes what arrives as calls.
-//!
-//! The skeleton of layers (`xk_kit::layer`) does not fit: a session is found by the peer's host and
-//! not by the session below, of which it may have none until something is pushed; what arrives is a
-//! request, and a push is a call that blocks.
 
-use crate::session::{Key, RdgramSession, less_header};
+use crate::session::{Key, RdgramSession};
 use crate::wire::{HEADER_OCTETS, Header};
 use alloc::rc::Rc;
 use core::net::Ipv4Addr;
@@ -19,6 +15,7 @@ use xk_core::{
     SessionRef, Upper, reason,
 };
 use xk_kit::control::PeerHost;
+use xk_kit::net::ports::less_header;
 
 /// How many upper protocols may enable it.
 const ENABLES_MAX: usize = 256;
@@ -115,10 +112,7 @@ impl Rdgram {
         let upper = self.enables.get(&number).ok_or(&reason::NO_PROTOCOL)?;
         let both = Participants::pair(Part::Any, Part::Host(Ipv4Addr::from_bits(host)));
         let body = self.session(this, &upper, key, both.clone(), None);
-        let session = cx.new_passive_session(this, &upper, body);
-        self.sessions.bind(cx, key, session.clone()).inspect_err(|_| session.retire(cx))?;
-        upper.open_done(cx, &session, both).inspect_err(|_| session.abort(cx))?;
-        Ok(session)
+        self.sessions.accept(cx, this, &upper, key, body, || both)
     }
 }
 
@@ -138,11 +132,7 @@ impl Protocol for Rdgram {
         let number = upper.number_on(cx, this)?;
         let host = host_of(participants.peer_mut()?);
         let key = (host.to_bits(), number);
-        if let Some(session) = self.sessions.get(&key) {
-            if session.head().upper() != upper.receiver.id() {
-                return Err(OpenError::InUse);
-            }
-            session.hold();
+        if let Some(session) = self.sessions.found(&key, upper.receiver)? {
             return Ok(session);
         }
         // At once, so that a peer that cannot be had is known now.
@@ -150,14 +140,7 @@ impl Protocol for Rdgram {
         // The peer's own calls may come by the session that ours go by, as REQUEST.REPLY has it.
         channel.head().set_tag(key.0);
         let body = self.session(this, upper.receiver, key, participants, Some(channel));
-        let session = cx.new_session(this, upper.receiver, body);
-        match self.sessions.bind(cx, key, session.clone()) {
-            Ok(()) => Ok(session),
-            Err(_) => {
-                session.close(cx);
-                Err(OpenError::Full)
-            }
-        }
+        self.sessions.open(cx, this, upper.receiver, key, body)
     }
 
     fn open_enable(
@@ -234,7 +217,7 @@ impl Protocol for Rdgram {
         }
         let answer = self.lower.control(cx, ask);
         if answer.is_answered() {
-            less_header(ask);
+            less_header(ask, HEADER_OCTETS);
         }
         answer
     }

@@ -14,7 +14,8 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Participants, ProtocolRef, Reason, Session, SessionRef, Upper,
     reason,
 };
-use xk_kit::control::{MaxPacket, OptPacket, PeerHost};
+use xk_kit::control::PeerHost;
+use xk_kit::net::ports::less_header;
 use xk_kit::rpc::call::CallOptions;
 
 /// No channel to the peer could be opened.
@@ -22,13 +23,6 @@ static NO_CHANNEL: Reason = Reason::new("no channel", Class::NotMine);
 
 /// The key that a message is demultiplexed by: the peer's host and the type number.
 pub(crate) type Key = (u32, u32);
-
-/// The answer of the layer below, less our header.
-pub(crate) fn less_header(ask: &mut Ask<'_>) {
-    let header = HEADER_OCTETS as u32;
-    let _ = ask.answer::<MaxPacket>(|q| q.octets = q.octets.saturating_sub(header));
-    let _ = ask.answer::<OptPacket>(|q| q.octets = q.octets.saturating_sub(header));
-}
 
 pub(crate) struct RdgramSession {
     pub(crate) sessions: Rc<SessionTable<Key>>,
@@ -175,13 +169,13 @@ impl Session for RdgramSession {
             None => self.lower.control(cx, ask),
         };
         if answer.is_answered() {
-            less_header(ask);
+            less_header(ask, HEADER_OCTETS);
         }
         answer
     }
 
-    fn close(&self, cx: &Kernel, _: &SessionRef) -> Closing {
-        self.sessions.unbind(&self.key);
+    fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
+        self.sessions.release(&self.key, this);
         // While somebody pushes, the channel is his to close.
         if self.turn.count() > 0
             && let Some(channel) = self.channel.take()
