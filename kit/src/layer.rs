@@ -262,7 +262,8 @@ pub trait Layer<const N: usize>: Sized + 'static {
         let _ = (own, cx, this, token);
     }
 
-    /// The conversation is closed: what the layer keeps for it is given back.
+    /// The conversation is closed, or was never bound since another open was quicker: what the
+    /// layer keeps for it is given back.
     fn end(own: &Conversation<Self, N>, cx: &Kernel, this: &SessionRef) {
         let _ = (own, cx, this);
     }

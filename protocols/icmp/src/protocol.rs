@@ -181,8 +181,11 @@ impl Layer<HEADER_LEN> for Icmp {
         if whole.is_valid() { Ok(()) } else { Err(&reason::BAD_CHECKSUM) }
     }
 
-    fn end(own: &Pinging, _: &Kernel, _: &SessionRef) {
-        own.all.layer.owners.unbind(&(own.lower.id().0, own.upper.id().0));
+    fn end(own: &Pinging, _: &Kernel, this: &SessionRef) {
+        // One that another open was quicker than was never bound.
+        if own.all.find(&own.lower, own.key).as_ref() == Some(this) {
+            own.all.layer.owners.unbind(&(own.lower.id().0, own.upper.id().0));
+        }
     }
 
     fn describe(&self, own: &Pinging) -> String {
