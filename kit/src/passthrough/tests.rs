@@ -2,15 +2,15 @@
 
 use super::table::SWEEP_MIN;
 use super::*;
-use alloc::format;
-use alloc::vec::Vec;
-use xk_core::object::ProtocolId;
 use crate::control::{MaxPacket, NetworkErrorKind};
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 use std::vec;
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
+use xk_core::object::ProtocolId;
 use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 use xk_core::{Part, Pool};
