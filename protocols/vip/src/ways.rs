@@ -255,7 +255,7 @@ fn limit(own: &VipSession, cx: &Kernel) -> usize {
     };
     own.all.layer.asked.unbind(&own.host().to_bits());
     let asked = RunsVirtual { host: own.host(), address: known.address, runs: false };
-    // Where nobody keeps a table all hosts are taken to run it (paper 001, section 3.1).
+    // Where no table is kept all hosts are taken to run it ("RPC in the x-Kernel", section 3.1).
     match own.all.layer.link.ask(cx, asked) {
         Some(answer) if !answer.runs => 0,
         _ => max,
