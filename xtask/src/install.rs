@@ -100,7 +100,7 @@ fn usual() -> io::Result<PathBuf> {
     Ok(Path::new(&home).join(".local"))
 }
 
-/// Puts a file in place at once, whoever runs the one that was there.
+/// Puts a file in place at once, even if the one that was there is running.
 fn put(from: &Path, to: &Path) -> io::Result<()> {
     let failed = |error| io::Error::other(format!("{}: {error}", to.display()));
     let folder = to.parent().unwrap_or(to);

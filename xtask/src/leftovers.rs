@@ -1,4 +1,4 @@
-//! Whoever runs the tests finds the machine afterwards as it was: none of the run's namespaces,
+//! After the tests the machine is as it was: none of the run's namespaces,
 //! with the devices in them, and none of its processes is left. What others made meanwhile is
 //! theirs.
 

@@ -3,6 +3,7 @@
 //! They need nothing but cargo, so that the same line works on a developer's machine and in
 //! `.ci/run`.
 
+mod changed;
 mod fuzz;
 mod install;
 mod leftovers;
@@ -25,6 +26,9 @@ cargo xtask COMMAND
 
   test [--keep-going] [--only STEP]...   everything that must pass before a merge, step by step
                                          (--list names the steps)
+  test --changed [REV]                   what a change touches: tidy, format, clippy and tests of the crates
+                                         that differ from REV (or from where this left main), and of those
+                                         that depend on them directly
   tidy                                   the repository's own rules: layers, unsafe, manuals, file lengths
   quote                                  fills tables that quote figures from docs/benchmarks.md
   fuzz [--seconds N] [--target NAME]     the fuzz targets, guided by coverage; with `--keep yes` what
@@ -33,8 +37,8 @@ cargo xtask COMMAND
   install [--prefix FOLDER]              the command, the library of `xk exec`, manual pages and completions;
                                          below /usr/local for root, else ~/.local
   uninstall [--prefix FOLDER]            removes what was installed there
-  new-protocol NAME [--calls]            a new protocol from protocols/template, listed in the catalog;
-                                         with --calls a layer of the rpc realm, from protocols/calltemplate
+  new-protocol NAME [--calls]            a new protocol, listed in the catalog: a copy of the guide's;
+                                         with --calls a layer of the rpc realm, of protocols/deadline
   help                                   this text";
 
 fn main() -> ExitCode {
@@ -63,9 +67,9 @@ fn dispatch(words: &[&str]) -> io::Result<bool> {
         ["install", "--prefix", prefix] => install::run(&root, Some(prefix)),
         ["uninstall"] => install::remove(None),
         ["uninstall", "--prefix", prefix] => install::remove(Some(prefix)),
-        ["new-protocol", name] => new(&root, new_protocol::MESSAGES, name),
+        ["new-protocol", name] => new(&root, &new_protocol::MESSAGES, name),
         ["new-protocol", name, "--calls"] | ["new-protocol", "--calls", name] => {
-            new(&root, new_protocol::CALLS, name)
+            new(&root, &new_protocol::CALLS, name)
         }
         ["help" | "--help" | "-h"] | [] => {
             println!("{USAGE}");
@@ -75,7 +79,7 @@ fn dispatch(words: &[&str]) -> io::Result<bool> {
     }
 }
 
-fn new(root: &Path, template: &str, name: &str) -> io::Result<bool> {
-    println!("{}", new_protocol::create(root, template, name)?);
+fn new(root: &Path, model: &new_protocol::Model, name: &str) -> io::Result<bool> {
+    println!("{}", new_protocol::create(root, model, name)?);
     Ok(true)
 }

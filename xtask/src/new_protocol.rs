@@ -1,28 +1,42 @@
-//! `cargo xtask new-protocol NAME [--calls]`: a protocol that builds, from one of the templates.
+//! `cargo xtask new-protocol NAME [--calls]`: a protocol that builds, a copy of one of ours.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 use std::process::Command;
 
+use crate::scan::{find_word, has_word};
 use crate::workspace;
 
 /// The line that opens and the line that closes a list that the catalog keeps sorted.
 const MARKER: &str = "catalog:protocols";
 
-/// The template for layers of messages.
-pub(crate) const MESSAGES: &str = "template";
-/// The template for layers of calls.
-pub(crate) const CALLS: &str = "calltemplate";
+/// A finished protocol that new ones are copied from.
+pub(crate) struct Model {
+    /// Its folder.
+    pub(crate) folder: &'static str,
+    /// Its package without `xk-`.
+    package: &'static str,
+    /// Its kind in graphs; the type of its objects is the same with a capital.
+    kind: &'static str,
+}
 
-/// Copies this template to `protocols/NAME`, lists it in the catalog; gives back what to do next.
-pub(crate) fn create(root: &Path, template: &str, name: &str) -> io::Result<String> {
+/// A layer of messages: the protocol of the guide.
+pub(crate) const MESSAGES: Model = Model { folder: "docs/guide", package: "guide", kind: "seq" };
+/// A layer of calls: that of the guide's chapter about them.
+pub(crate) const CALLS: Model =
+    Model { folder: "protocols/deadline", package: "deadline", kind: "deadline" };
+
+/// Copies this model to `protocols/NAME`, lists it in the catalog; gives back what to do next.
+pub(crate) fn create(root: &Path, model: &Model, name: &str) -> io::Result<String> {
+    let files = workspace::files(root)?;
     validate(name).map_err(io::Error::other)?;
-    let dir = root.join("protocols").join(name);
-    if dir.exists() {
-        return Err(io::Error::other(format!(
-            "protocols/{name} exists already; nothing was changed"
-        )));
+    let package = format!("name = \"xk-{name}\"");
+    for manifest in files.iter().filter(|path| path.ends_with("Cargo.toml")) {
+        if fs::read_to_string(root.join(manifest))?.lines().any(|line| line == package) {
+            let what = format!("{manifest} names a package xk-{name}; nothing was changed");
+            return Err(io::Error::other(what));
+        }
     }
     // Read and change everything before the first file is written, so that a refusal leaves the
     // tree as it was.
@@ -36,22 +50,23 @@ pub(crate) fn create(root: &Path, template: &str, name: &str) -> io::Result<Stri
         list_in_manifest(&fs::read_to_string(&manifest)?, name, new_workspace.is_some());
     let new_manifest = new_manifest.map_err(io::Error::other)?;
 
-    let source_dir = root.join("protocols").join(template);
-    let prefix = format!("protocols/{template}/");
-    for path in workspace::files(root)? {
-        let Some(inner) = path.strip_prefix(&prefix) else {
-            continue;
-        };
-        let target = dir.join(rename(inner, template, name));
-        if let Some(parent) = target.parent() {
-            fs::create_dir_all(parent)?;
+    let mut copies = Vec::new();
+    for path in &files {
+        let inner = path.strip_prefix(model.folder).and_then(|path| path.strip_prefix('/'));
+        if let Some(inner) = inner.filter(|inner| is_copied(inner)) {
+            copies.push((inner, rename(&fs::read_to_string(root.join(path))?, model, name)));
         }
-        fs::write(target, rename(&fs::read_to_string(source_dir.join(inner))?, template, name))?;
     }
-    if !dir.exists() {
-        return Err(io::Error::other(format!(
-            "protocols/{template} holds no files; nothing was changed"
-        )));
+    prune(&mut copies);
+    if copies.is_empty() {
+        let what = format!("{} holds no files; nothing was changed", model.folder);
+        return Err(io::Error::other(what));
+    }
+    let dir = root.join("protocols").join(name);
+    for (inner, text) in copies {
+        let target = dir.join(inner);
+        fs::create_dir_all(target.parent().unwrap_or(&dir))?;
+        fs::write(target, text)?;
     }
     fs::write(source, new_source)?;
     fs::write(manifest, new_manifest)?;
@@ -60,9 +75,32 @@ pub(crate) fn create(root: &Path, template: &str, name: &str) -> io::Result<Stri
     }
     format(root, name)?;
     Ok(format!(
-        "protocols/{name} is a copy of protocols/{template}, and the catalog lists it.\n\
-         Write its manual in protocols/{name}/src/lib.rs first; then: cargo test -p xk-{name}"
+        "protocols/{name} is a copy of {}, and the catalog lists it.\n\
+         Write its manual in protocols/{name}/src/lib.rs first; then: cargo test -p xk-{name}",
+        model.folder
     ))
+}
+
+/// Whether a file of a model belongs to its protocol; the guide has chapters and examples besides.
+fn is_copied(inner: &str) -> bool {
+    inner.starts_with("src/")
+        || ["Cargo.toml", "tests/behaviour.rs", "tests/laws.rs"].contains(&inner)
+}
+
+/// Takes those crates out of the copied manifest that no copied file names.
+fn prune(copies: &mut [(&str, String)]) {
+    let (manifests, sources): (Vec<_>, Vec<_>) =
+        copies.iter_mut().partition(|(inner, _)| *inner == "Cargo.toml");
+    for (_, manifest) in manifests {
+        let (head, tests) = manifest.split_once("[dev-dependencies]\n").unwrap_or((manifest, ""));
+        let is_used = |line: &&str| {
+            let name = line.split(['.', ' ']).next().unwrap_or_default().replace('-', "_");
+            sources.iter().any(|(_, text)| has_word(text, &name))
+        };
+        let used: String =
+            tests.lines().filter(is_used).map(|line| line.to_owned() + "\n").collect();
+        *manifest = format!("{head}[dev-dependencies]\n{used}");
+    }
 }
 
 /// A name with another length wraps lines elsewhere.
@@ -80,25 +118,50 @@ fn format(root: &Path, name: &str) -> io::Result<()> {
 }
 
 fn validate(name: &str) -> Result<(), String> {
-    const RESERVED: &[&str] =
-        &[MESSAGES, CALLS, "core", "kit", "run", "lang", "compose", "catalog", "testkit", "sim"];
     let tail = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
     if !tail || !name.starts_with(|c: char| c.is_ascii_lowercase()) || name.len() > 24 {
         return Err(format!(
             "`{name}`: a name is a small letter, then up to 23 small letters and digits, as in `vip2`"
         ));
     }
-    if RESERVED.contains(&name) {
-        return Err(format!("`{name}` is a crate of ours already"));
-    }
     Ok(())
 }
 
-/// Replaces the template's name in its three spellings.
-fn rename(text: &str, template: &str, name: &str) -> String {
-    text.replace(&template.to_uppercase(), &name.to_uppercase())
-        .replace(&title(template), &title(name))
-        .replace(template, name)
+/// Replaces the model's package, type and kind. The kind is a word of English, too: it is replaced
+/// where it begins a string or a code span, and in the manual's example.
+fn rename(text: &str, model: &Model, name: &str) -> String {
+    let mut renamed = String::new();
+    let mut is_example = false;
+    for line in text.lines() {
+        if line.starts_with("//! ```") {
+            is_example = line.ends_with("```kdl");
+        }
+        let mut line = line.to_owned();
+        for prefix in ["xk-", "xk_"] {
+            let own = format!("{prefix}{name}");
+            line = replace_word(&line, &format!("{prefix}{}", model.package), &own);
+        }
+        line = replace_word(&line, &title(model.kind), &title(name));
+        if is_example {
+            line = replace_word(&line, model.kind, name);
+        }
+        for quote in ['"', '`'] {
+            let own = format!("{quote}{name}");
+            line = replace_word(&line, &format!("{quote}{}", model.kind), &own);
+        }
+        renamed += &(line + "\n");
+    }
+    renamed
+}
+
+/// Replaces `word` where it is not part of a longer one.
+fn replace_word(line: &str, word: &str, with: &str) -> String {
+    let (mut done, mut rest) = (String::new(), line);
+    while let Some(at) = find_word(rest, word) {
+        done += &format!("{}{with}", &rest[..at]);
+        rest = &rest[at + word.len()..];
+    }
+    done + rest
 }
 
 /// `udp` becomes `Udp`.
@@ -184,29 +247,28 @@ mod tests {
         for good in ["udp", "vip2", "demo"] {
             assert!(validate(good).is_ok(), "{good}");
         }
-        for bad in [
-            "",
-            "Udp",
-            "2udp",
-            "u-dp",
-            "u_dp",
-            "../x",
-            "template",
-            "core",
-            "a123456789012345678901234",
-        ] {
+        for bad in ["", "Udp", "2udp", "u-dp", "u_dp", "../x", "a123456789012345678901234"] {
             assert!(validate(bad).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn every_spelling_is_renamed() {
-        assert_eq!(
-            rename("xk-template Template TEMPLATE_MAX", MESSAGES, "udp"),
-            "xk-udp Udp UDP_MAX"
-        );
-        assert_eq!(rename("xk_calltemplate::Calltemplate", CALLS, "demo"), "xk_demo::Demo");
-        assert_eq!(rename("src/lib.rs", MESSAGES, "udp"), "src/lib.rs");
+        let text = "xk-guide xk_guide::Seq Sequence \"seq\" `seq-tally` seq sequence\n";
+        let renamed = "xk-udp xk_udp::Udp Sequence \"udp\" `udp-tally` seq sequence\n";
+        assert_eq!(rename(text, &MESSAGES, "udp"), renamed);
+        let text = "//! ```kdl\n//!     deadline select\n//! ```\n//! a deadline\n";
+        assert_eq!(rename(text, &CALLS, "x"), text.replace("deadline select", "x select"));
+    }
+
+    #[test]
+    fn crates_without_use_are_left_out() {
+        let manifest = "[dependencies]\nxk-core.workspace = true\n\n[dev-dependencies]\n";
+        let dev = "proptest.workspace = true\nxk-sim = { path = \"../sim\" }\n";
+        let source = ("tests/laws.rs", String::from("use proptest::prelude::*;\n"));
+        let mut copies = [("Cargo.toml", format!("{manifest}{dev}")), source];
+        prune(&mut copies);
+        assert_eq!(copies[0].1, format!("{manifest}proptest.workspace = true\n"));
     }
 
     #[test]

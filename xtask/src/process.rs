@@ -52,7 +52,7 @@ pub(crate) fn run(command: &mut Command) -> io::Result<Outcome> {
                 filter.show(&line);
             }
             Err(RecvTimeoutError::Disconnected) => break,
-            // A process that outlives the program may hold its output open for ever; the step
+            // A process that outlives the program may hold its output open without end; the step
             // `leftovers` names it.
             Err(RecvTimeoutError::Timeout) if ended.is_some() => break,
             Err(RecvTimeoutError::Timeout) => ended = child.try_wait()?,
@@ -65,7 +65,7 @@ pub(crate) fn run(command: &mut Command) -> io::Result<Outcome> {
     Ok(Outcome::Failed(counts, status.to_string()))
 }
 
-/// Reads lines on a thread of its own, so that whoever waits for them can stop waiting.
+/// Reads lines on a thread of its own, so that waiting for them can end.
 fn lines_of(reader: io::PipeReader) -> Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {

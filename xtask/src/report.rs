@@ -98,8 +98,8 @@ fn separator(counts: Counts) -> &'static str {
     if counts == Counts::default() { "" } else { "; " }
 }
 
-/// A step without tests of its own that fails or is left out counts as one: nobody overlooks it in
-/// the last line.
+/// A step without tests of its own that fails or is left out counts as one, so as not to be
+/// overlooked in the last line.
 fn in_total(outcome: &Outcome) -> Counts {
     match outcome {
         Outcome::Passed(counts) => *counts,

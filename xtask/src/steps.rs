@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::report::{Counts, Outcome, Row, summary};
 use crate::world::World;
-use crate::{leftovers, new_protocol, process, setup, tidy, workspace};
+use crate::{changed, leftovers, new_protocol, process, setup, tidy, workspace};
 
 /// The crate whose tests meet Linux and its tools.
 const PEERS: &str = "xk-peers";
@@ -67,7 +67,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "new-protocol",
-        about: "a fresh copy of each template builds and passes",
+        about: "a new protocol of each realm builds and passes",
         run: step_new_protocol,
     },
     Step {
@@ -77,6 +77,9 @@ const STEPS: &[Step] = &[
     },
 ];
 
+/// The steps that look at what a change touches.
+const QUICK: &[&str] = &["tidy", "format", "clippy", "tests"];
+
 /// Runs the steps that `options` choose; whether none failed.
 pub(crate) fn run(root: &Path, options: &[&str]) -> io::Result<bool> {
     let Some(options) = Options::parse(options)? else {
@@ -85,7 +88,10 @@ pub(crate) fn run(root: &Path, options: &[&str]) -> io::Result<bool> {
         }
         return Ok(true);
     };
-    let world = World::look(root)?;
+    let mut world = World::look(root)?;
+    if let Some(revision) = &options.changed {
+        world.limit(revision.as_deref())?;
+    }
     let chosen: Vec<&Step> = STEPS.iter().filter(|step| options.wants(step.name)).collect();
     let mut rows = Vec::new();
     let mut stopped = false;
@@ -128,17 +134,23 @@ fn word(outcome: &Outcome) -> String {
 struct Options {
     keep_going: bool,
     only: Vec<String>,
+    /// Against which revision, if one was named.
+    changed: Option<Option<String>>,
 }
 
 impl Options {
     /// `None` asks for the list of steps.
     fn parse(words: &[&str]) -> io::Result<Option<Self>> {
         let mut options = Self::default();
-        let mut words = words.iter();
+        let mut words = words.iter().peekable();
         while let Some(word) = words.next() {
             match *word {
                 "--list" => return Ok(None),
                 "--keep-going" => options.keep_going = true,
+                "--changed" => {
+                    let revision = words.next_if(|word| !word.starts_with("--"));
+                    options.changed = Some(revision.map(|word| (*word).to_owned()));
+                }
                 "--only" => {
                     let name = words.next().copied().unwrap_or_default();
                     if !STEPS.iter().any(|step| step.name == name) {
@@ -157,7 +169,8 @@ impl Options {
     }
 
     fn wants(&self, step: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|name| name == step)
+        let is_quick = self.changed.is_none() || QUICK.contains(&step);
+        is_quick && (self.only.is_empty() || self.only.iter().any(|name| name == step))
     }
 }
 
@@ -198,15 +211,17 @@ fn step_format(world: &World) -> io::Result<Outcome> {
 }
 
 fn step_clippy(world: &World) -> io::Result<Outcome> {
-    process::run(world.cargo().args([
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--quiet",
-        "--",
-        "-D",
-        "warnings",
-    ]))
+    let packages = match &world.touched {
+        None => vec!["--workspace"],
+        Some(touched) if touched.checked.is_empty() => return Ok(nothing()),
+        Some(touched) => changed::arguments(&touched.checked),
+    };
+    let rest = ["--all-targets", "--quiet", "--", "-D", "warnings"];
+    process::run(world.cargo().arg("clippy").args(packages).args(rest))
+}
+
+fn nothing() -> Outcome {
+    Outcome::Skipped("the change touches no crate".into())
 }
 
 fn step_deny(world: &World) -> io::Result<Outcome> {
@@ -220,7 +235,7 @@ fn step_deny(world: &World) -> io::Result<Outcome> {
         install.args(["install", "--locked", "cargo-deny", "--root"]).arg(&tools);
         install.env("CARGO_TARGET_DIR", tools.join("build"));
         let outcome = process::run(&mut install)?;
-        // Half a gigabyte that nobody needs again; that it cannot be removed harms nothing.
+        // Half a gigabyte that is not needed again; that it cannot be removed harms nothing.
         let _ = fs::remove_dir_all(tools.join("build"));
         if !matches!(outcome, Outcome::Passed(_)) {
             return Ok(outcome);
@@ -281,6 +296,15 @@ fn step_docs(world: &World) -> io::Result<Outcome> {
 }
 
 fn step_tests(world: &World) -> io::Result<Outcome> {
+    if let Some(touched) = &world.touched {
+        // The peers have a step of their own.
+        let tested: Vec<_> = touched.tested.iter().filter(|name| *name != PEERS).cloned().collect();
+        if tested.is_empty() {
+            return Ok(nothing());
+        }
+        let packages = changed::arguments(&tested);
+        return process::run(world.tests().args(["test", "--no-fail-fast"]).args(packages));
+    }
     // These have a step of their own, but for those that need no privilege.
     // All failures at once: a second run takes minutes.
     let others = ["test", "--workspace", "--no-fail-fast", "--exclude", PEERS];
@@ -390,13 +414,6 @@ fn step_peers(world: &World) -> io::Result<Outcome> {
 }
 
 fn step_new_protocol(world: &World) -> io::Result<Outcome> {
-    let is_there = |template: &str| {
-        let manifest = format!("protocols/{template}/Cargo.toml");
-        world.root.join(manifest).exists()
-    };
-    if !COPIES.iter().all(|(template, _)| is_there(template)) || !world.has("xk-catalog") {
-        return Ok(Outcome::Skipped("the tree lacks a template, or has no catalog".into()));
-    }
     let copy = world.target.join("new-protocol").join("tree");
     let outcome = in_copy(world, &copy);
     // The copy goes whatever happened; the crates built for it stay, so that the next run is short.
@@ -406,8 +423,8 @@ fn step_new_protocol(world: &World) -> io::Result<Outcome> {
     outcome
 }
 
-/// The templates, and what their copies are called.
-const COPIES: [(&str, &str); 2] =
+/// The models, and what their copies are called.
+const COPIES: [(new_protocol::Model, &str); 2] =
     [(new_protocol::MESSAGES, "demo"), (new_protocol::CALLS, "calldemo")];
 
 fn in_copy(world: &World, copy: &Path) -> io::Result<Outcome> {
@@ -421,9 +438,9 @@ fn in_copy(world: &World, copy: &Path) -> io::Result<Outcome> {
         }
         fs::copy(world.root.join(&path), target)?;
     }
-    for (template, name) in COPIES {
-        println!("    in a copy of the tree: a new protocol from protocols/{template}");
-        let created = new_protocol::create(copy, template, name)?;
+    for (model, name) in COPIES {
+        println!("    in a copy of the tree: a new protocol from {}", model.folder);
+        let created = new_protocol::create(copy, &model, name)?;
         println!("    {}", created.replace('\n', "\n    "));
     }
     // Only what is new is judged here; the step `tidy` has listed the rest.
@@ -472,7 +489,12 @@ mod tests {
         assert_eq!(Options::parse(&["--list"]).unwrap(), None);
         assert!(Options::parse(&["--only", "nothing"]).is_err());
         assert!(Options::parse(&["--fast"]).is_err());
-        assert!(Options::default().wants("tests"));
+        assert!(Options::default().wants("tests") && Options::default().wants("peers"));
+        for (words, revision) in [(&["--changed"][..], None), (&["--changed", "v1"], Some("v1"))] {
+            let options = Options::parse(words).unwrap().unwrap();
+            assert_eq!(options.changed, Some(revision.map(str::to_owned)));
+            assert!(options.wants("tests") && !options.wants("peers"));
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::changed::{self, Touched};
 use crate::leftovers;
 use crate::workspace::{self, Crate};
 
@@ -17,6 +18,8 @@ pub(crate) struct World {
     pub(crate) target: PathBuf,
     /// What the run's processes and namespaces are known by.
     pub(crate) mark: String,
+    /// What is looked at, if it is not the whole workspace.
+    pub(crate) touched: Option<Touched>,
     crates: Vec<Crate>,
     seed: Option<String>,
 }
@@ -28,11 +31,18 @@ impl World {
             root: root.to_owned(),
             target: workspace::target_dir(root),
             mark: leftovers::mark(),
+            touched: None,
             crates: workspace::crates(root)?,
             seed: std::env::var(SEED)
                 .ok()
                 .or_else(|| workspace::commit(root).as_deref().and_then(seed_of)),
         })
+    }
+
+    /// Looks only at what the tree changes against `revision`, or against where it left `main`.
+    pub(crate) fn limit(&mut self, revision: Option<&str>) -> io::Result<()> {
+        self.touched = Some(changed::since(&self.root, &self.crates, revision)?);
+        Ok(())
     }
 
     /// Cargo, to run tests with.

@@ -16,15 +16,15 @@ pub(crate) struct Outcome {
     pub(crate) far: u64,
     /// Replies to the caller whose calls go no further.
     pub(crate) near: u64,
-    /// How many requests bob refused because he was busy.
+    /// How many requests bob refused as too busy.
     pub(crate) busy: u64,
-    /// How many he executed at one time.
+    /// How many bob executed at one time.
     pub(crate) executing_most: u64,
-    /// How many calls of the second kind he executed.
+    /// How many calls of the second kind bob executed.
     pub(crate) executed: u64,
 }
 
-/// The same graph without the layer: whoever stood on it stands on `select`.
+/// The graph without the layer: what stood on it stands on `select`.
 pub(crate) fn without(source: &str) -> String {
     let others = source.lines().filter(|line| !line.trim_start().starts_with("deadline "));
     let text: String = others.map(|line| format!("{line}\n")).collect();

@@ -14,25 +14,25 @@
 //! One protocol of the async realm, or a wire.
 //!
 //! # Behaviour
-//! A message sent gets eight octets in front, in network order: the type number of the protocol
-//! above (two), the length of the message in octets (two), and a sequence number (four) that begins
-//! with one drawn by lot when the session is opened and counts from there.
+//! A message sent gets twelve octets in front, in network order: the type number of the protocol
+//! above (two), the length of the message in octets (two), and a sequence number (eight) that
+//! begins with a random one when the session is opened and counts from there.
 //!
 //! On arrival the type number finds the session, or the upper protocol that enabled it. A message
 //! shorter than it says is dropped as `bad length`; octets behind its length, as a link pads them,
-//! are cut off. The first number is believed. A message ahead of its turn is kept, if it is at most
-//! `hold` numbers ahead, until the ones before it have come or `wait` is over; then those are given
-//! up, and counted as missing. One that comes twice or after its turn is dropped as `stale`. A
-//! number that is more than 4096 away from the one whose turn it is comes from a peer that began
-//! again: what waits is handed up, and that number is believed.
+//! are cut off. A message that comes before its turn is kept until those before it have come,
+//! `wait` is over, or more than `hold` messages wait; then those that have not come are given up,
+//! and counted as missing. One that comes twice or after its turn is dropped as `stale`. A number
+//! that is more than 4096 away from the one whose turn it is comes from a peer that began again, as
+//! does the first: what waits is handed up, and that number is believed.
 //!
 //! Nothing is sent again: what the network loses stays lost. With `hold=0` nothing waits, and what
 //! comes late is dropped.
 //!
 //! # Control
-//! Answers `seq-tally` (messages missing, messages that came before their turn, messages kept now),
-//! `max-packet` and `opt-packet` (those of the layer below less eight octets, 65535 at most),
-//! `list-sessions`, `list-maps`, `describe`; forwards the rest.
+//! Answers `seq-tally` (messages missing, messages kept now), `max-packet` and `opt-packet` (those
+//! of the layer below less twelve octets, 65535 at most), `list-sessions`, `list-maps`, `describe`;
+//! forwards the rest.
 //!
 //! # Example
 //! ```kdl
@@ -48,15 +48,11 @@
 #![no_std]
 
 extern crate alloc;
-#[cfg(test)]
-extern crate std;
 
 mod protocol;
-mod window;
 pub mod wire;
 
 pub use protocol::{Seq, build};
-pub use window::JUMP;
 
 use core::time::Duration;
 use xk_core::control::{Question, question};
@@ -67,13 +63,14 @@ use xk_core::{Entry, Reason};
 /// Dropped: a message whose number has had its turn; a duplicate, or one later than `wait`.
 pub static STALE: Reason = Reason::new("stale", Class::Bad);
 
+/// A number farther than this from the one whose turn it is comes from a peer that began again.
+pub const JUMP: u64 = 4096;
+
 /// Asked of a session: what became of the peer's messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Messages that were given up: they never came, or came too late.
     pub missing: u64,
-    /// Messages that came before their turn and were kept.
-    pub reordered: u64,
     /// Messages kept at this moment.
     pub held: u64,
 }
@@ -98,15 +95,15 @@ pub static ENTRY: Entry = Entry::layer("seq", include_str!("lib.rs"), build)
         ("seq", 1),
     ])
     .parameters(&[
-        int("hold", 0..=4096, 32, "how many numbers ahead a message may be and is kept"),
+        int("hold", 0..=4096, 32, "how many messages wait at most"),
         duration("wait", Duration::from_millis(20), "how long a missing message is waited for"),
         int("sessions_max", 1..=16_777_216, 1024,
             "how many sessions it holds; idle ones are evicted for new ones"),
     ])
     .questions(&[
-        question("seq-tally", "messages missing, before their turn, kept now"),
-        question("max-packet", "that of the layer below less eight octets"),
-        question("opt-packet", "that of the layer below less eight octets"),
+        question("seq-tally", "messages missing, messages kept now"),
+        question("max-packet", "that of the layer below less twelve octets"),
+        question("opt-packet", "that of the layer below less twelve octets"),
         question("list-sessions", "one per upper protocol and session below"),
         question("list-maps", "active: session below and type number; passive: type number"),
         question("describe", "a session's type number and what it misses"),

@@ -1,9 +1,8 @@
 //! The layer: what it puts in front of a message, and when it hands one up.
 
-use crate::window::Window;
 use crate::wire::{HEADER_OCTETS, Header};
-use crate::{STALE, Tally};
-use alloc::string::String;
+use crate::{JUMP, STALE, Tally};
+use alloc::{collections::BTreeMap, string::String};
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::graph::{Build, BuildError};
@@ -14,19 +13,23 @@ use xk_kit::layer::{Bounds, Conversation, Layer, Layered};
 
 /// One instance of the layer: what the graph says of it.
 pub struct Seq {
-    /// How many numbers ahead a message may be and is kept.
+    /// How many messages wait at most.
     hold: usize,
-    /// How long a message that is missing is waited for.
+    /// How long a missing message is waited for.
     wait: Duration,
 }
 
 /// What a conversation keeps.
 pub struct State {
-    /// The sequence number of the next message sent.
-    next: Cell<u32>,
-    window: RefCell<Window<Message>>,
-    /// Runs while a message waits: then the first gap is given up.
+    /// The number of the next message sent.
+    next: Cell<u64>,
+    /// The number of the message whose turn it is to go up.
+    turn: Cell<u64>,
+    /// Messages that came before their turn, by number.
+    waiting: RefCell<BTreeMap<u64, Message>>,
+    /// Runs while a message waits; then those that are missing before it are given up.
     timer: Cell<Option<Timer>>,
+    missing: Cell<u64>,
 }
 
 type Own = Conversation<Seq, HEADER_OCTETS>;
@@ -36,8 +39,8 @@ type Own = Conversation<Seq, HEADER_OCTETS>;
 /// # Errors
 /// [`BuildError::Lower`] if the graph gives it nothing to stand on.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let (hold, wait) = (build.params.number("hold", 32), Duration::from_millis(20));
-    let wait = build.params.duration("wait", wait);
+    let hold = build.params.number("hold", 32);
+    let wait = build.params.duration("wait", Duration::from_millis(20));
     let bounds = Bounds::sessions(build.params.number("sessions_max", 1024));
     let lower = build.lower(0)?;
     build.add(Layered::new(build.cx.secret(), lower, bounds, Seq { hold, wait }))
@@ -60,19 +63,22 @@ impl Layer<HEADER_OCTETS> for Seq {
         Header::parse(header).number
     }
 
-    fn length(header: &[u8; HEADER_OCTETS]) -> Option<usize> {
-        Some(Header::parse(header).length.into())
-    }
-
     fn offer_for(number: u16) -> u64 {
         number.into()
     }
 
+    fn length(header: &[u8; HEADER_OCTETS]) -> Option<usize> {
+        Some(Header::parse(header).length.into())
+    }
+
     fn begin(&self, cx: &Kernel, _: &SessionRef, _: u16) -> State {
         State {
-            next: Cell::new(cx.random().next_u64() as u32),
-            window: RefCell::new(Window::new(self.hold as u32)),
-            timer: Cell::new(None),
+            // In the lower half of all numbers, so far from the first turn that it is believed.
+            next: Cell::new(cx.random().next_u64() >> 2),
+            turn: Cell::new(u64::MAX / 2),
+            waiting: RefCell::default(),
+            timer: Cell::default(),
+            missing: Cell::default(),
         }
     }
 
@@ -94,64 +100,80 @@ impl Layer<HEADER_OCTETS> for Seq {
         message: Message,
     ) -> Result<(), Refused> {
         let number = Header::parse(header).sequence;
-        let placed = own.state.window.borrow_mut().place(number, message);
-        match placed {
-            Ok(()) => hand_up(own, cx, this),
-            Err(message) => Err(this.refuse(cx, message, &STALE)),
+        let State { turn, waiting, .. } = &own.state;
+        if number.abs_diff(turn.get()) > JUMP {
+            // The peer began again. What waits goes up first; what is refused is counted above.
+            drop(hand_up(own, cx, this, 0));
+            turn.set(number);
         }
+        if number < turn.get() || waiting.borrow().contains_key(&number) {
+            return Err(this.refuse(cx, message, &STALE));
+        }
+        waiting.borrow_mut().insert(number, message);
+        hand_up(own, cx, this, own.all.layer.hold)
     }
 
     fn timeout(own: &Own, cx: &Kernel, this: &SessionRef, _: u64) {
         own.state.timer.set(None);
-        own.state.window.borrow_mut().skip();
-        // What is refused above is counted there; below, no one waits to hear of it.
-        drop(hand_up(own, cx, this));
+        let others = own.state.waiting.borrow().len().saturating_sub(1);
+        drop(hand_up(own, cx, this, others));
     }
 
     fn end(own: &Own, cx: &Kernel, this: &SessionRef) {
-        let State { window, timer, .. } = &own.state;
-        if let Some(timer) = timer.take() {
+        if let Some(timer) = own.state.timer.take() {
             cx.cancel(timer);
         }
-        let left = window.replace(Window::new(0)).into_messages();
+        let left = own.state.waiting.take().into_values();
         left.for_each(|message| this.discard(cx, message, &reason::CLOSED));
     }
 
     fn describe(&self, own: &Own) -> String {
-        let Tally { missing, held, .. } = own.state.window.borrow().tally();
+        let Tally { missing, held } = tally(own);
         alloc::format!("seq > {}, {missing} missing, {held} held", own.key)
     }
 
     fn session_control(own: &Own, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(question) = ask.get::<Tally>() {
-            *question = own.state.window.borrow().tally();
+            *question = tally(own);
             return Answer::Answered;
         }
         own.answer(cx, ask)
     }
 }
 
-/// Hands up the messages whose turn has come, and waits for what the first of the others lacks.
-/// The layer below hears of the first one that is refused above.
-fn hand_up(own: &Own, cx: &Kernel, this: &SessionRef) -> Result<(), Refused> {
-    let State { window, timer, .. } = &own.state;
+/// Hands up the messages whose turn has come, and the first of those that wait while they are more
+/// than `hold`. The layer below hears of the first one that is refused above.
+fn hand_up(own: &Own, cx: &Kernel, this: &SessionRef, hold: usize) -> Result<(), Refused> {
+    let State { turn, waiting, timer, missing, .. } = &own.state;
     // The borrow ends in here, before the message goes up: what is called there may call back.
-    let next = || window.borrow_mut().next();
+    let next = || {
+        let mut waiting = waiting.borrow_mut();
+        let number = *waiting.first_key_value()?.0;
+        if number != turn.get() && waiting.len() <= hold {
+            return None;
+        }
+        missing.set(missing.get() + number.saturating_sub(turn.get()));
+        turn.set(number.wrapping_add(1));
+        waiting.remove(&number)
+    };
     let mut taken = Ok(());
-    loop {
-        while let Some(message) = next() {
-            if let Some(timer) = timer.take() {
-                cx.cancel(timer);
-            }
-            taken = taken.and(own.upper.demux(cx, this, message));
+    while let Some(message) = next() {
+        if let Some(timer) = timer.take() {
+            cx.cancel(timer);
         }
-        if timer.get().is_some() || window.borrow().tally().held == 0 {
-            return taken;
-        }
+        taken = taken.and(own.upper.demux(cx, this, message));
+    }
+    if timer.get().is_none() && !waiting.borrow().is_empty() {
         match cx.schedule(this, own.all.layer.wait, 0) {
             Ok(set) => timer.set(Some(set)),
-            // No timer left: what is missing is given up at once.
-            Err(_) => drop(window.borrow_mut().skip()),
+            // No timer left: nothing waits.
+            Err(_) => taken = taken.and(hand_up(own, cx, this, 0)),
         }
     }
+    taken
+}
+
+fn tally(own: &Own) -> Tally {
+    let held = own.state.waiting.borrow().len() as u64;
+    Tally { missing: own.state.missing.get(), held }
 }

@@ -8,7 +8,7 @@ xk_kit::header! {
         /// Octets of the message behind the header.
         pub length: u16,
         /// The number of the message: one more than that of the message before.
-        pub sequence: u32,
+        pub sequence: u64,
     }
 }
 
@@ -21,7 +21,7 @@ mod tests {
 
     #[test]
     fn real_octets() {
-        let octets = [0, 7, 0x01, 0x02, 0, 0, 0, 9];
+        let octets = [0, 7, 0x01, 0x02, 0, 0, 0, 0, 0, 0, 0, 9];
         let header = Header { number: 7, length: 0x0102, sequence: 9 };
         assert_eq!(header.emit(), octets);
         assert_eq!(Header::parse(&octets), header);

@@ -1,6 +1,7 @@
 //! What is this protocol's own: order, duplicates, the timer, restarts, reasons.
 
 use core::time::Duration;
+use proptest::prelude::*;
 use xk_core::control::Describe;
 use xk_core::graph::{Build, Params, Value};
 use xk_core::object::{Enable, OpenError, PushError};
@@ -12,6 +13,8 @@ use xk_testkit::kernel::{Bottom, Lower, TestKernel, Top, octets};
 const NUMBER: u8 = 7;
 /// How long a gap is waited for here.
 const WAIT: Duration = Duration::from_millis(20);
+/// How many messages wait at most.
+const HOLD: u64 = 4;
 
 struct Stack {
     cx: TestKernel,
@@ -26,7 +29,7 @@ impl Stack {
         let bottom = Bottom::add(&cx, "bottom", Lower::link(1500));
         let mut params = Params::default();
         params.set("wait", Value::Duration(WAIT));
-        params.set("hold", Value::Integer(4));
+        params.set("hold", Value::Integer(HOLD as i64));
         let mut build = Build {
             cx: &cx,
             entry: &ENTRY,
@@ -51,7 +54,7 @@ impl Stack {
     }
 
     /// Lets a message with this number arrive, whose text is the number. False if it was refused.
-    fn arrive(&self, sequence: u32) -> bool {
+    fn arrive(&self, sequence: u64) -> bool {
         self.inject(&numbered(sequence))
     }
 
@@ -75,7 +78,7 @@ impl Stack {
 }
 
 /// A message of one octet with this number.
-fn numbered(sequence: u32) -> Vec<u8> {
+fn numbered(sequence: u64) -> Vec<u8> {
     let mut message = vec![0, NUMBER, 0, 1];
     message.extend(sequence.to_be_bytes());
     message.push(sequence as u8);
@@ -83,8 +86,8 @@ fn numbered(sequence: u32) -> Vec<u8> {
 }
 
 /// The sequence number in a message.
-fn sequence_of(octets: &[u8]) -> u32 {
-    u32::from_be_bytes(*octets[4..].first_chunk().unwrap())
+fn sequence_of(octets: &[u8]) -> u64 {
+    u64::from_be_bytes(*octets[4..].first_chunk().unwrap())
 }
 
 #[test]
@@ -97,11 +100,11 @@ fn the_octets_on_the_wire() {
     let sent = stack.bottom.take_sent();
     let sent: Vec<_> = sent.iter().map(|sent| octets(&sent.message)).collect();
     assert_eq!(sent[0][..4], *b"\x00\x07\x00\x05");
-    assert_eq!(sent[0][8..], *b"hello");
+    assert_eq!(sent[0][12..], *b"hello");
     assert_eq!(sent[1][..4], *b"\x00\x07\x00\x00");
     assert_eq!(sequence_of(&sent[1]), sequence_of(&sent[0]).wrapping_add(1));
-    let long = session.push(&stack.cx, stack.cx.message(&[0; 1493]));
-    assert_eq!(long, Err(PushError::TooBig { max: 1492 }));
+    let long = session.push(&stack.cx, stack.cx.message(&[0; 1489]));
+    assert_eq!(long, Err(PushError::TooBig { max: 1488 }));
 }
 
 #[test]
@@ -115,7 +118,7 @@ fn each_fault_is_counted_under_its_own_reason() {
     };
     assert!(!with(1, 8) && stack.drops(&reason::NO_PROTOCOL) == 1);
     assert!(!with(3, 2) && stack.drops(&reason::BAD_LENGTH) == 1);
-    assert!(!stack.inject(&numbered(0)[..7]) && stack.drops(&reason::TRUNCATED) == 1);
+    assert!(!stack.inject(&numbered(0)[..11]) && stack.drops(&reason::TRUNCATED) == 1);
     assert!(stack.arrive(0) && !stack.arrive(0) && stack.drops(&STALE) == 1);
     assert_eq!(stack.heard(), [0]);
 }
@@ -137,23 +140,70 @@ fn a_gap_is_filled_or_given_up() {
     assert!(!stack.arrive(3) && stack.drops(&STALE) == 1, "too late");
     stack.cx.advance(WAIT);
     assert_eq!(stack.heard(), [6], "each gap is waited for");
-    let tally = Tally { missing: 2, reordered: 3, held: 0 };
+    let tally = Tally { missing: 2, held: 0 };
     assert_eq!(stack.tally(&session), tally);
     let line = session.ask(&stack.cx, Describe::default()).unwrap().text;
     assert_eq!(line, "seq > 7, 2 missing, 0 held");
 }
 
 #[test]
-fn what_is_too_far_ahead_does_not_wait() {
+fn no_more_wait_than_are_held() {
     let stack = Stack::new();
     let _session = stack.open();
-    for number in [0, 2, 4, 9] {
+    for number in [0, 2, 4, 6, 8, 10] {
         assert!(stack.arrive(number));
     }
-    // 9 is more than four ahead of 1 and of 3; from 5 on there is room for it.
-    assert_eq!(stack.heard(), [0, 2, 4]);
+    // Four wait at most: for 10 the first of them went up.
+    assert_eq!(stack.heard(), [0, 2]);
     stack.cx.advance(WAIT);
-    assert_eq!(stack.heard(), [9]);
+    assert_eq!(stack.heard(), [4]);
+    assert!(stack.arrive(5) && stack.arrive(7));
+    assert_eq!(stack.heard(), [5, 6, 7, 8]);
+}
+
+#[test]
+fn numbers_come_out_in_order() {
+    // What arrives, what comes out, how many are missing, how many wait.
+    let cases: &[(&[u64], &[u8], u64, u64)] = &[
+        (&[5, 6, 7], &[5, 6, 7], 0, 0),
+        (&[5, 7, 6, 8], &[5, 6, 7, 8], 0, 0),
+        (&[5, 5, 6, 5, 7, 7], &[5, 6, 7], 0, 0),
+        (&[5, 8, 8, 7, 6], &[5, 6, 7, 8], 0, 0),
+        (&[5, 8], &[5], 0, 1),
+        (&[5, 4, 3], &[5], 0, 0),
+        (&[5, 7, 9, 11, 13, 15], &[5, 7], 1, 4),
+        (&[u64::MAX, 1, 0], &[255, 0, 1], 0, 0),
+    ];
+    for (numbers, expected, missing, held) in cases {
+        let stack = Stack::new();
+        let session = stack.open();
+        for number in *numbers {
+            let _ = stack.arrive(*number);
+        }
+        assert_eq!(stack.heard(), *expected, "{numbers:?}");
+        let tally = Tally { missing: *missing, held: *held };
+        assert_eq!(stack.tally(&session), tally, "{numbers:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn nothing_comes_twice_or_out_of_order(
+        numbers in prop::collection::vec(0..64_u64, 0..200),
+    ) {
+        let stack = Stack::new();
+        let session = stack.open();
+        for number in numbers {
+            let _ = stack.arrive(number);
+            prop_assert!(stack.tally(&session).held <= HOLD);
+        }
+        while stack.cx.timers() > 0 {
+            stack.cx.advance(WAIT);
+        }
+        let heard = stack.heard();
+        prop_assert!(heard.is_sorted_by(|a, b| a < b), "{heard:?}");
+        prop_assert_eq!(stack.tally(&session).held, 0);
+    }
 }
 
 #[test]

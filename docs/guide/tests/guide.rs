@@ -12,6 +12,9 @@ mod simulate;
 #[path = "../examples/deadlines.rs"]
 mod deadlines;
 
+/// Pages about what every protocol's author needs.
+const PAGES: [&str; 3] = ["../message.md", "../paths.md", "../embed.md"];
+
 /// The graph of chapter 10, and where the layer of chapter 10 lies.
 const CALLS: &str = "../../graphs/rpc-deadline.kdl";
 const LAYER: &str = "../../protocols/deadline";
@@ -53,7 +56,8 @@ fn trimmed(text: &str) -> Vec<String> {
 
 fn blocks() -> Vec<Block> {
     let mut found = Vec::new();
-    for path in files(".", "md") {
+    let pages = PAGES.map(|page| root().join(page));
+    for path in files(".", "md").into_iter().chain(pages) {
         let text = fs::read_to_string(&path).unwrap();
         let mut open: Option<Block> = None;
         for (at, line) in text.lines().enumerate() {
@@ -128,7 +132,7 @@ fn whatever_the_seed_who_waits_no_longer_keeps_nobody_busy() {
         // But for one now and then whose frames are lost too often to come in time.
         assert!(with.near >= 198, "calls that can be replied to are");
         assert!(without.busy > 20, "without the layer he has not");
-        // Carol is too far away for anybody who waits for 100 ms.
+        // Carol is too far away for a call of 100 ms.
         assert_eq!((with.far, without.far), (0, 0));
         assert!(without.near < 200);
         // At most once, and once for each reply, whatever is lost or doubled.
@@ -150,7 +154,7 @@ fn whatever_the_seed_nothing_comes_twice() {
         let out = simulate::run(&read("seq.kdl"), "seq.kdl", seed).unwrap();
         assert_eq!(figure(&out, "duplicates"), 0, "seed {seed}:\n{out}");
         assert_eq!(figure(&out, "corrupt"), 0, "seed {seed}:\n{out}");
-        // What a layer misses was lost on the link; a loss at the very end is missed by nobody.
+        // What a layer misses was lost on the link; a loss at the very end is not noticed.
         let missing: u64 = out.split("missing").skip(1).map(|rest| figure(rest, " ")).sum();
         assert!(missing <= figure(&out, ", lost"), "seed {seed}:\n{out}");
         assert_eq!(figure(&out, "probe: sent"), 1000, "seed {seed}");

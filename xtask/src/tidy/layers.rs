@@ -1,4 +1,4 @@
-//! Who may depend on whom.
+//! Which part may depend on which.
 
 use super::{Rule, Tree, Violation};
 use crate::workspace::{Crate, Dependency};
@@ -39,7 +39,6 @@ enum Layer {
     Generator,
     Catalog,
     Compose,
-    Share,
     Sockets,
     Testkit,
     /// Programs, benchmarks, the fuzz harness, the guide's examples, this crate: nothing of ours
@@ -48,7 +47,7 @@ enum Layer {
 }
 
 use Layer::{
-    Catalog, Compose, Core, Generator, Kit, Lang, Protocol, Run, Share, Sockets, Testkit, Top, Wire,
+    Catalog, Compose, Core, Generator, Kit, Lang, Protocol, Run, Sockets, Testkit, Top, Wire,
 };
 
 /// Crates of others that bring a clock, threads, I/O or randomness with them.
@@ -81,7 +80,6 @@ impl Layer {
             "lang" => Generator,
             "catalog" => Catalog,
             "compose" => Compose,
-            "share" => Share,
             "sockets" => Sockets,
             "testkit" => Testkit,
             "apps" | "bench" | "fuzz" | "docs" | "tests" | "xtask" => Top,
@@ -98,15 +96,14 @@ impl Layer {
             Protocol | Wire | Run => &[Core, Kit],
             Catalog => &[Core, Kit, Protocol, Wire],
             Compose => &[Core, Kit, Protocol, Wire, Run, Lang],
-            Share => &[Core, Kit, Protocol, Wire, Run, Lang, Compose],
             // One crate there holds the sockets; the others bring them to tokio and to unmodified
             // programs.
-            Sockets => &[Core, Kit, Protocol, Wire, Run, Lang, Compose, Share, Sockets],
+            Sockets => &[Core, Kit, Protocol, Wire, Run, Lang, Compose, Sockets],
             Testkit => {
-                &[Core, Kit, Protocol, Wire, Run, Lang, Catalog, Compose, Share, Sockets, Testkit]
+                &[Core, Kit, Protocol, Wire, Run, Lang, Catalog, Compose, Sockets, Testkit]
             }
             Top => &[
-                Core, Kit, Protocol, Wire, Run, Lang, Generator, Catalog, Compose, Share, Sockets,
+                Core, Kit, Protocol, Wire, Run, Lang, Generator, Catalog, Compose, Sockets,
                 Testkit, Top,
             ],
         }

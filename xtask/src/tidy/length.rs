@@ -21,7 +21,40 @@ const LINES_MAX: usize = 800;
 /// Where the exceptions stand: one a line, its path, its length when it was entered, and why.
 const EXCEPTIONS: &str = "xtask/long-files.txt";
 
+static BUDGET: Rule = Rule {
+    name: "budget",
+    reason: "what the least layers need is the measure of the skeleton: if they grow, it has lost something",
+};
+
+/// Lines of code that some folders may have: one a line, path and number.
+const BUDGETS: &str = "xtask/budgets.txt";
+
+/// Holds the folders of [`BUDGETS`] to their numbers. Comments, manuals and tests do not count.
+fn check_budgets(tree: &Tree, found: &mut Vec<Violation>) {
+    let Some(list) = tree.file(BUDGETS) else { return };
+    for (index, line) in list.text.lines().enumerate().filter(|(_, l)| !l.starts_with('#')) {
+        let Some((path, Ok(max))) = line.split_once(' ').map(|(p, n)| (p, n.parse::<usize>()))
+        else {
+            found.push(list.violation(&BUDGET, index + 1, "no number", "write `path lines`"));
+            continue;
+        };
+        let lines: usize = tree.under(path).filter(|f| f.path.ends_with(".rs")).map(code).sum();
+        if lines > max || lines == 0 {
+            let what = format!("`{path}` has {lines} lines of code, {max} are allowed");
+            let remedy = "move what other layers need, too, into kit";
+            found.push(list.violation(&BUDGET, index + 1, what, remedy));
+        }
+    }
+}
+
+/// Lines of code without tests.
+fn code(file: &File) -> usize {
+    let own = file.text.split("#[cfg(test)]").next().unwrap_or_default();
+    crate::scan::scan(own).iter().filter(|line| !line.code.trim().is_empty()).count()
+}
+
 pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {
+    check_budgets(tree, found);
     let list = tree.file(EXCEPTIONS);
     let exceptions: Vec<Exception<'_>> = list.map(|f| parse(f, found)).unwrap_or_default();
     for file in tree.files.iter().filter(|f| is_source(&f.path)) {
@@ -122,6 +155,14 @@ mod tests {
         let [wide, table] = ["x ".repeat(60), "| ".repeat(60)];
         let files = tree(&[("a.rs", &format!("// short\n/// {wide}\n//! {table}\n"))]);
         assert_eq!(found(check, &files), ["columns a.rs:2"]);
+    }
+
+    #[test]
+    fn a_budget_is_held() {
+        let file = ("a/src/x.rs", "//! Manual.\nfn f() {}\n\n#[cfg(test)]\nmod tests;\n");
+        let of = |max| tree(&[file, (BUDGETS, &format!("a/src {max}\n"))]);
+        assert!(found(check, &of(1)).is_empty());
+        assert_eq!(found(check, &of(0)), ["budget xtask/budgets.txt:1"]);
     }
 
     #[test]

@@ -17,6 +17,15 @@ static PRESENT: Rule = Rule {
     reason: "a reader looks for these files first, and a change without a line in CHANGELOG.md is not announced",
 };
 
+static TOOLCHAIN: Rule = Rule {
+    name: "toolchain",
+    reason: "a forge's run and a run at home judge a change alike only with one release of Rust",
+};
+
+/// What a forge runs, and what names the release.
+const FORGE: &str = ".github/workflows/ci.yml";
+const RELEASE: &str = "rust-toolchain.toml";
+
 const INHERITED: &[&str] = &["version", "edition", "rust-version", "license", "publish"];
 
 const REQUIRED: &[&str] = &[
@@ -39,6 +48,14 @@ pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {
             what: "the file is missing".into(),
             remedy: "write it, and commit it".into(),
         });
+    }
+    if let (Some(forge), Some(release)) = (tree.file(FORGE), tree.file(RELEASE)) {
+        let channel = release.text.lines().find_map(|line| line.strip_prefix("channel = "));
+        let channel = channel.unwrap_or_default().trim_matches('"');
+        if !forge.text.contains(&format!("rust:{channel}-")) {
+            let what = format!("the image is not of Rust {channel}");
+            found.push(forge.violation(&TOOLCHAIN, 0, what, format!("as {RELEASE} says")));
+        }
     }
     for member in &tree.crates {
         if let Some(file) = tree.file(&format!("{}/Cargo.toml", member.dir)) {
@@ -131,5 +148,13 @@ mod tests {
     #[test]
     fn missing_files_are_named() {
         assert_eq!(found(check, &tree(&[])).len(), REQUIRED.len());
+    }
+
+    #[test]
+    fn a_forge_has_our_release() {
+        let of = |image| tree(&[(FORGE, image), (RELEASE, "[toolchain]\nchannel = \"1.2.3\"\n")]);
+        let other = found(check, &of("image: rust:1.2.4-trixie\n"));
+        assert_eq!(other.len(), REQUIRED.len() + 1, "{other:?}");
+        assert_eq!(found(check, &of("image: rust:1.2.3-trixie\n")).len(), REQUIRED.len());
     }
 }

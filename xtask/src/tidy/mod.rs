@@ -10,6 +10,7 @@ mod manual;
 pub(crate) mod quotes;
 mod source;
 mod text;
+mod words;
 
 use std::fmt;
 use std::io;
@@ -111,6 +112,7 @@ pub(crate) fn check(root: &Path) -> io::Result<Vec<Violation>> {
         manual::check,
         quotes::check,
         text::check,
+        words::check,
     ] {
         rules(&tree, &mut found);
     }
