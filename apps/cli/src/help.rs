@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use crate::output::{heading, print};
 use crate::protocols::below;
 use crate::table::Table;
+use std::collections::BTreeMap;
 use xk_core::Entry;
 use xk_core::graph::Catalog;
 use xk_core::graph::{ParamKind, ParamSpec};
@@ -12,7 +13,8 @@ use xk_lang::nearest;
 /// Show the manual of a protocol or wire, or how to use xk
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// `graph` for the language of graph files; a kind, as `xk protocols` lists it; or a command
+    /// `graph` for the language of graph files; `questions` for what objects can be asked; a kind,
+    /// as `xk protocols` lists it; or a command
     #[arg(value_name = "TOPIC")]
     topic: Option<String>,
 }
@@ -30,6 +32,10 @@ pub(crate) fn main(args: &Args, command: &mut clap::Command) -> Result<(), Failu
         return Ok(());
     }
     let catalog = xk_catalog::standard();
+    if topic == "questions" {
+        print(&questions(&catalog));
+        return Ok(());
+    }
     command.build();
     let subcommand = command.find_subcommand_mut(topic);
     if let Some(entry) = catalog.find(topic) {
@@ -49,6 +55,32 @@ pub(crate) fn main(args: &Args, command: &mut clap::Command) -> Result<(), Failu
         Some(near) => format!("did you mean `{near}`?"),
         None => "`xk protocols` lists them".into(),
     }))
+}
+
+/// Every question of the catalog, once: the kinds that answer it themselves, and what the answer
+/// means at the first of them.
+fn questions(catalog: &Catalog) -> String {
+    let mut all: BTreeMap<&str, (Vec<&str>, &str)> = BTreeMap::new();
+    for entry in catalog.entries() {
+        for question in entry.questions {
+            all.entry(question.name).or_insert((Vec::new(), question.meaning)).0.push(entry.kind);
+        }
+    }
+    let mut table = Table::new(&["question", "answered by", "answer"]);
+    for (name, (kinds, meaning)) in all {
+        let first = kinds.first().copied().unwrap_or_default();
+        let by = match kinds.len() {
+            0..=4 => kinds.join(", "),
+            count => format!("{count} kinds"),
+        };
+        let meaning = if kinds.len() == 1 { meaning.into() } else { format!("{first}: {meaning}") };
+        table.row([name.into(), by, meaning]);
+    }
+    format!(
+        "Objects are asked by `control`; what one does not know it passes on to the layer below.\n\
+         `xk help KIND` says what each answer means there.\n\n{}",
+        table.render()
+    )
 }
 
 fn text(entry: &Entry, catalog: &Catalog) -> String {
