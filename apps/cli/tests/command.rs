@@ -117,6 +117,10 @@ fn manuals_are_complete() {
     }
     assert!(good(&["help"]).contains("Usage: xk"));
     assert!(good(&["help", "sim"]).contains("sim link=NAME"));
+    // Each question once, with the kinds that answer it.
+    let told = good(&["help", "questions"]);
+    let of = |name: &str| told.lines().filter(|line| line.starts_with(&format!("{name} "))).count();
+    assert_eq!((of("max-packet"), of("describe"), of("deadline-tally")), (1, 1, 1), "{told}");
     assert!(good(&["help", "capture"]).contains("Usage: xk capture"));
     let told = good(&["protocols"]);
     for kind in ["eth", "arp", "ip", "udp", "icmp", "tap", "packet"] {
