@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 
-use crate::scan::{find_word, has_word};
+use crate::scan::{find_word, has_word, scan};
 use crate::workspace;
 
 /// The line that opens and the line that closes a list that the catalog keeps sorted.
@@ -54,7 +54,12 @@ pub(crate) fn create(root: &Path, model: &Model, name: &str) -> io::Result<Strin
     for path in &files {
         let inner = path.strip_prefix(model.folder).and_then(|path| path.strip_prefix('/'));
         if let Some(inner) = inner.filter(|inner| is_copied(inner)) {
-            copies.push((inner, rename(&fs::read_to_string(root.join(path))?, model, name)));
+            let text = fs::read_to_string(root.join(path))?;
+            if inner.ends_with(".rs") && name != model.kind && names_type(&text, name) {
+                let what = format!("`{}` has another meaning in {path}", title(name));
+                return Err(io::Error::other(what + "; nothing was changed"));
+            }
+            copies.push((inner, rename(&text, model, name)));
         }
     }
     prune(&mut copies);
@@ -124,7 +129,16 @@ fn validate(name: &str) -> Result<(), String> {
             "`{name}`: a name is a small letter, then up to 23 small letters and digits, as in `vip2`"
         ));
     }
+    // Words of KDL: a graph would have to quote them.
+    if ["true", "false", "null", "inf", "nan"].contains(&name) {
+        return Err(format!("`{name}` is a word of the graph language"));
+    }
     Ok(())
+}
+
+/// Whether a source uses the name that the type of a protocol of this name would have.
+fn names_type(source: &str, name: &str) -> bool {
+    scan(source).iter().any(|line| has_word(&line.code, &title(name)))
 }
 
 /// Replaces the model's package, type and kind. The kind is a word of English, too: it is replaced
@@ -247,7 +261,7 @@ mod tests {
         for good in ["udp", "vip2", "demo"] {
             assert!(validate(good).is_ok(), "{good}");
         }
-        for bad in ["", "Udp", "2udp", "u-dp", "u_dp", "../x", "a123456789012345678901234"] {
+        for bad in ["", "Udp", "2udp", "u-dp", "u_dp", "../x", "a123456789012345678901234", "true"] {
             assert!(validate(bad).is_err(), "{bad}");
         }
     }
@@ -259,6 +273,13 @@ mod tests {
         assert_eq!(rename(text, &MESSAGES, "udp"), renamed);
         let text = "//! ```kdl\n//!     deadline select\n//! ```\n//! a deadline\n";
         assert_eq!(rename(text, &CALLS, "x"), text.replace("deadline select", "x select"));
+    }
+
+    #[test]
+    fn a_type_of_the_model_is_no_name() {
+        let source = "use xk_core::Message; // Order\nfn f() -> Self {}\n";
+        assert!(names_type(source, "message") && names_type(source, "self"));
+        assert!(!names_type(source, "order"));
     }
 
     #[test]

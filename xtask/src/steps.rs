@@ -228,11 +228,12 @@ fn step_deny(world: &World) -> io::Result<Outcome> {
     let tools = world.target.join("tools");
     if deny(world).is_none() {
         println!(
-            "    cargo-deny is missing; building it once into {} (about three minutes)",
+            "    cargo-deny is missing; building it once into {} (a minute or two)",
             tools.display()
         );
         let mut install = world.cargo();
-        install.args(["install", "--locked", "cargo-deny", "--root"]).arg(&tools);
+        // Unoptimised it is built in half the time, and a check takes it a second or two.
+        install.args(["install", "--debug", "--locked", "cargo-deny", "--root"]).arg(&tools);
         install.env("CARGO_TARGET_DIR", tools.join("build"));
         let outcome = process::run(&mut install)?;
         // Half a gigabyte that is not needed again; that it cannot be removed harms nothing.

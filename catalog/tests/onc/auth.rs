@@ -51,7 +51,7 @@ pub(crate) fn sys(cx: &Kernel, name: &str, below: ProtocolRef) -> ProtocolRef {
     prog(cx, name, &[sys, none])
 }
 
-/// The same with shorthands.
+/// As above, with shorthands.
 pub(crate) fn short(cx: &Kernel, name: &str, below: ProtocolRef) -> ProtocolRef {
     let select = select(cx, name, below);
     let sys = xk_authsys::add(cx, &format!("authsys-{name}"), select.clone(), sys_settings());
@@ -63,7 +63,7 @@ pub(crate) fn short(cx: &Kernel, name: &str, below: ProtocolRef) -> ProtocolRef 
     prog(cx, name, &[short])
 }
 
-/// Notes who calls.
+/// Notes the caller.
 fn callers(net: &Net) -> Rc<RefCell<Vec<Option<Caller>>>> {
     let callers = Rc::new(RefCell::new(Vec::new()));
     let to = Rc::clone(&callers);
@@ -156,7 +156,7 @@ fn users_who_are_not_accepted_are_told_so() {
         assert_eq!(answer, Some(words(&[7, 1, 1, 1, stat])), "{body:?}");
     }
     assert_eq!(net.drops("authsys-server", &BAD_CREDENTIALS), 3);
-    // Empty credentials are taken by the layer for them; others by nobody.
+    // Empty credentials are taken by the layer for them; others by none.
     let empty = words(&[7, 0, 2, PROGRAM, 1, 1, 0, 0, 0, 0]);
     assert_eq!(net.datagram(&empty), Some(words(&[7, 1, 0, 0, 0, 0])));
     let other = words(&[7, 0, 2, PROGRAM, 1, 1, 6, 0, 0, 0]);
@@ -179,7 +179,7 @@ fn a_shorthand_takes_the_place_of_the_credential_until_it_is_too_old() {
     assert_eq!([0, 2, 4].map(flavor), [1, 2, 2]);
     // The reply to the whole credential brought it, in its verifier.
     assert_eq!(net.wire.borrow()[1].1[8 + 12..8 + 28], words(&[2, 32, 2, 24]));
-    // Too old: the server rejects it, the client says again who he is, and the caller notices
+    // Too old: the server rejects it, the client sends its identity again, and the caller notices
     // nothing.
     net.cx.advance(Duration::from_secs(3600));
     assert_eq!(net.call(&session, b"abcd"), Ok(b"abcd".to_vec()));

@@ -56,7 +56,7 @@ fn a_program_withdrawn_is_gone() {
     assert!(net.call(&session, b"x").is_ok());
     let enable = net.server.enable.take().unwrap();
     net.tops[1].open_disable(&net.cx, enable);
-    // Nobody takes what comes to the port any more, but the peer's session lives on.
+    // What comes to the port finds no taker any more, but the peer's session lives on.
     assert_eq!(rejected(net.call(&session, b"x")), Rejection::new(&NO_PROGRAM));
     net.finish();
 }

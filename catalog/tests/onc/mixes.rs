@@ -206,7 +206,7 @@ fn replies_kept_take_no_more_memory_than_they_may() {
     net.finish();
 }
 
-/// The same, for as many connections as there are peers.
+/// As above, for as many connections as there are peers.
 fn on_tcp_of_many(cx: &Kernel, name: &str, below: ProtocolRef) -> ProtocolRef {
     let settings = xk_tcp::Settings::default();
     let tcp = xk_tcp::add(cx, &format!("tcp-{name}"), below, 64, settings);
@@ -261,7 +261,7 @@ fn records_that_never_end_take_no_more_memory_than_they_may_together() {
     let kept = in_use() - before;
     assert!((200_000..1_200_000).contains(&kept), "{kept}");
     assert!(net.drops("rm-server", &xk_rm::HELD_MOST) >= 16);
-    // Whoever sends whole records is served all the while.
+    // A peer that sends whole records is served all the while.
     let served = net.call(&session, &[7; 150_000]).map(|octets| octets.len());
     assert_eq!(served, Ok(150_000));
     for stream in raw {

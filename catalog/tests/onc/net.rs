@@ -115,7 +115,7 @@ pub(crate) struct Net {
     pub(crate) client: ProtocolRef,
     pub(crate) server: Rc<Server>,
     pub(crate) faults: Cell<Faults>,
-    /// Every message that was sent, with who sent it.
+    /// Every message that was sent, with its sender.
     pub(crate) wire: RefCell<Vec<(usize, Vec<u8>)>>,
     late: RefCell<VecDeque<(usize, Message)>>,
     jobs: RefCell<VecDeque<Job>>,
@@ -158,7 +158,7 @@ impl Net {
         Self::with(seed, build, [1, 2].map(|n| Lower::host(host(n), 17)), &local)
     }
 
-    /// The same with other things below, and a server of this participant.
+    /// As above, with other things below, and a server of this participant.
     pub(crate) fn with(seed: u64, build: &Build, below: [Lower; 2], local: &str) -> Rc<Self> {
         let cx = TestKernel::with_switch(seed, Box::new(CoroutineSwitch::new()));
         let [a, b] = below;
@@ -214,7 +214,7 @@ impl Net {
         }));
     }
 
-    /// The same, before everything else.
+    /// As above, before everything else.
     pub(crate) fn then_first(self: &Rc<Self>, job: impl FnOnce(&Net) + 'static) {
         self.then(job);
         self.jobs.borrow_mut().rotate_right(1);
@@ -252,7 +252,7 @@ impl Net {
         if self.carry() {
             return Flow::Continue;
         }
-        // Who goes on now does so before time passes.
+        // A shepherd that goes on now does so before time passes.
         if self.cx.shepherds().has_ready() {
             return Flow::Continue;
         }
@@ -316,12 +316,12 @@ impl Net {
         self.datagram_of(Part::Host(host(1)), (port, PORT), payload)
     }
 
-    /// The same at another port of the server.
+    /// As above, at another port of the server.
     pub(crate) fn datagram_at(self: &Rc<Self>, port: u16, payload: &[u8]) -> Option<Vec<u8>> {
         self.datagram_of(Part::Host(host(1)), (1023, port), payload)
     }
 
-    /// The same from any host.
+    /// As above, from any host.
     pub(crate) fn datagram_of(
         self: &Rc<Self>,
         peer: Part,

@@ -248,7 +248,7 @@ fn every_truncation_is_dropped_or_answered_and_never_executed() {
 #[test]
 fn bad_messages_are_counted() {
     let net = Net::new(6, &classic);
-    // Neither call nor reply, and a reply that nobody waits for.
+    // Neither call nor reply, and a reply that no call waits for.
     assert_eq!(net.datagram(&words(&[XID, 2, 2, PROGRAM, 1, 1, 0, 0, 0, 0])), None);
     assert_eq!(net.datagram(&words(&[XID, 1, 0, 0, 0, 0])), None);
     assert_eq!(net.drops("reqrep-server", &reason::MALFORMED), 1);

@@ -168,7 +168,7 @@ fn a_call_on_behalf_of_another_reaches_whoever_serves_the_procedure() {
         expected.extend(name);
         assert_eq!(reply, expected);
     }
-    // One that nobody serves: silence.
+    // One without a server: silence.
     assert_eq!(ask(&net, 5, &[PROGRAM, 2, 3, 0]), None);
     net.finish();
 }
@@ -177,7 +177,7 @@ fn a_call_on_behalf_of_another_reaches_whoever_serves_the_procedure() {
 fn what_the_graph_serves_is_in_the_table_whoever_was_there_before() {
     let below = [1, 2].map(|n| Lower::host(host(n), 17));
     let net = Net::with(6, &mapped, below, &format!("version1@program{PROGRAM}@port{PORT}"));
-    // From this very host: somebody takes the name before the graph's own server comes.
+    // From this very host: another takes the name before the graph's own server comes.
     let set = [PROGRAM, 2, 17, 9];
     let mut all = vec![7, 0, 2, 100_000, 2, 1, 0, 0, 0, 0];
     all.extend(set);
@@ -186,7 +186,7 @@ fn what_the_graph_serves_is_in_the_table_whoever_was_there_before() {
     assert_eq!(port(&net, 2), Some(9));
     let _for_good = offer(&net, "own", &format!("version2@program{PROGRAM}@port{PORT}")).unwrap();
     assert_eq!(port(&net, 2), Some(PORT));
-    // Nor any user of this host, whoever his credential says he is: only from a reserved port.
+    // Nor any user of this host, whatever its credential says: only from a reserved port.
     let taken =
         [vec![8, 0, 2, 100_000, 2, 1, 1, 24, 0, 0, 0, 0, 0, 0, 0, 0], vec![PROGRAM, 3, 17, 9]];
     for port in [1024, 40_000] {
@@ -194,7 +194,7 @@ fn what_the_graph_serves_is_in_the_table_whoever_was_there_before() {
         assert_eq!(denied, Some(words(&[8, 1, 1, 1, 5])), "port {port}");
     }
     assert_eq!(port(&net, 3), None);
-    // And from elsewhere nobody may.
+    // And from elsewhere none may.
     let denied = net.datagram_of(Part::Host(host(1)), (1023, 111), &words(&all));
     assert_eq!(denied, Some(words(&[7, 1, 1, 1, 5])));
     net.finish();

@@ -1,4 +1,4 @@
-//! What the network says about requests: that nobody is there ends the call, anything else does
+//! What the network says about requests: that there is no server ends the call, anything else does
 //! not.
 
 use crate::auth::{short, sys};
@@ -54,7 +54,7 @@ fn a_port_that_is_unreachable_ends_the_call_at_once_in_every_stack() {
             );
             assert_eq!(net.cx.now().since(begun), LATER);
             assert_eq!(net.wire.borrow().len(), 1, "sent once");
-            // When somebody has come, the next call finds him; that of the old error the layer
+            // When a server has come, the next call finds it; that of the old error the layer
             // below says again changes nothing.
             net.faults.set(Faults::default());
             assert_eq!(net.call(&session, b"y"), Ok(b"y".to_vec()));

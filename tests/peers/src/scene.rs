@@ -26,22 +26,22 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 pub enum Wire {
     /// A TAP device: Linux is the other end. All checksums are complete.
     Tap,
-    /// The same, and checksums stay open both ways, as by default.
+    /// As above, and checksums stay open both ways, as by default.
     TapOffload,
     /// `packet` on one end of a veth pair, Linux on the other, which computes all checksums.
     Veth,
-    /// The same, but Linux leaves checksums to the wire, as it does by default.
+    /// As above, but Linux leaves checksums to the wire, as it does by default.
     VethOffload,
     /// `host-eth` and a VXLAN device of Linux, over a veth pair that carries their datagrams. Linux
     /// computes all checksums.
     Vxlan,
-    /// The same, but Linux leaves checksums and cutting into segments to the wire, as it does by
+    /// As above, but Linux leaves checksums and cutting into segments to the wire, as it does by
     /// default.
     VxlanOffload,
     /// `xdp` in generic mode on one end of a veth pair, Linux on the other, which leaves checksums
     /// to the wire.
     XdpGeneric,
-    /// The same in native mode.
+    /// As above, in native mode.
     XdpNative,
 }
 
@@ -279,7 +279,7 @@ impl Lan {
         self.start_over("", "wire", ip, uppers)
     }
 
-    /// The same, with further lines of a graph between wire and capture, of which `last` is the
+    /// As above, with further lines of a graph between wire and capture, of which `last` is the
     /// last node.
     #[must_use]
     pub fn start_over(&self, below: &str, last: &str, ip: &str, uppers: &str) -> Stack {

@@ -67,7 +67,7 @@ impl Stack {
         Self::begin(Some(space.clone()), source)
     }
 
-    /// The same outside of all namespaces, for graphs that need no privilege.
+    /// As above, outside of all namespaces, for graphs that need no privilege.
     ///
     /// # Panics
     /// As [`Stack::start`].

@@ -72,7 +72,7 @@ fn assert_echo(lan: &Lan, octets: usize) {
     assert_eq!(lan.linux.enter(ask).unwrap(), sent);
 }
 
-/// Linux knows us by our address, and nobody else.
+/// Linux knows us by our address, and no other host.
 fn assert_neighbours(lan: &Lan, own: &str) {
     let said = lan.linux.exec(&["ip", "-4", "neigh", "show", "dev", DEVICE]).unwrap();
     let lines: Vec<&str> = said.lines().collect();
@@ -96,7 +96,7 @@ fn assert_probes(stack: &Stack) {
     }
 }
 
-/// Nobody has said that it runs virtual protocols: the session to Linux goes by IP.
+/// It was not said to run virtual protocols: the session to Linux goes by IP.
 fn assert_goes_by_ip(stack: &Stack) {
     assert_eq!(stack.ask("vipadv", VipTable::default()).total, 0);
     let text = stack.with(|cx| {

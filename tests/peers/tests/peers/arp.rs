@@ -19,7 +19,7 @@ pub(crate) fn answers_arping(wire: Wire) {
     // The first goes to everybody, the second to the station alone.
     assert!(said.contains(&format!("[{own}]")), "{said}");
     assert!(said.contains("Received 2 response(s)"), "{said}");
-    // One for nobody's address stays without an answer.
+    // One for a free address stays without an answer.
     let nobody = ["arping", "-c", "1", "-w", "1", "-I", DEVICE, "10.9.0.99"];
     assert!(lan.linux.exec(&nobody).is_err());
     drop(stack);
@@ -35,7 +35,7 @@ pub(crate) fn is_found_by_duplicate_detection(wire: Wire) {
         let command = ["arping", "-D", "-c", "2", "-w", "2", "-I", DEVICE, address];
         lan.linux.exec(&command)
     };
-    // Status 1: somebody has it (RFC 5227, section 2.1.1: a probe comes from 0.0.0.0).
+    // Status 1: another has it (RFC 5227, section 2.1.1: a probe comes from 0.0.0.0).
     assert!(detect(OURS).is_err());
     assert!(detect("10.9.0.99").is_ok());
     let conflicts = stack.ask("ip", IpFigures::default()).conflicts;
@@ -49,7 +49,7 @@ pub(crate) fn is_found_by_duplicate_detection(wire: Wire) {
 /// Says that `address` lives at Linux's own station.
 fn announce(linux: &Space, address: &str) {
     let command = ["arping", "-U", "-c", "1", "-w", "1", "-I", DEVICE, "-s", address, address];
-    // Its status tells whether somebody answered, which is not asked here.
+    // Its status tells whether there was an answer, which is not asked here.
     let _status = linux.exec(&command);
 }
 

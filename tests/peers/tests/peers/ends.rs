@@ -61,10 +61,10 @@ pub(crate) fn send(mut to: impl Write, octets: u64) -> io::Result<()> {
     to.flush()
 }
 
-/// How somebody reads: all at once, or with a rest at this octet.
+/// How an end reads: all at once, or with a rest at this octet.
 pub(crate) type Rest<'a> = Option<(u64, &'a (dyn Fn() + Sync))>;
 
-/// Where readers rest until somebody has done something.
+/// Where readers rest until the other end has done something.
 #[derive(Default)]
 pub(crate) struct Gate {
     /// How many have come, and whether they may go on.
@@ -149,7 +149,7 @@ pub(crate) fn start(lan: &Lan, graph: &str) -> Stack<Thread> {
     lan.ours().enter(|| setup.thread()).unwrap().unwrap()
 }
 
-/// Who opens a connection.
+/// The end that opens a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opener {
     Linux,

@@ -86,7 +86,7 @@ impl Bed {
         server
     }
 
-    /// Waits until somebody takes connections there, asked from Linux.
+    /// Waits until connections are taken there, asked from Linux.
     fn wait_for_server(&self, host: &str, port: u16) {
         let begun = Instant::now();
         let take = || {

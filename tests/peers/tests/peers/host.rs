@@ -184,7 +184,7 @@ pub(crate) fn keeps_silent_towards_broadcasts(wire: Wire) {
     let lan = Lan::new("keeps_silent", wire);
     let stack = lan.start("", "");
     // RFC 1122, section 3.2.2.6: a host may keep silent; ours does unless told otherwise. And
-    // nobody tells a broadcast's sender that a port is closed (section 3.2.2).
+    // no host tells a broadcast's sender that a port is closed (section 3.2.2).
     for group in ["10.9.0.255", "255.255.255.255", "224.0.0.1"] {
         let command = ["ping", "-c", "2", "-i", "0.05", "-W", "0.3", "-b", "-I", DEVICE, group];
         let said = lan.linux.exec(&command).unwrap_err().to_string();

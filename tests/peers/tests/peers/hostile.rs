@@ -1,4 +1,4 @@
-//! The command `xk` under attack: frames that nobody should send, and the programs that scan and
+//! The command `xk` under attack: frames that no host should send, and the programs that scan and
 //! provoke hosts. It must not fall over, its memory must not grow, and it must go on answering
 //! pings.
 //!
@@ -59,7 +59,7 @@ impl Victim {
         Self::start_with(test, wire, layers)
     }
 
-    /// The same, with other layers above IP and ICMP.
+    /// As above, with other layers above IP and ICMP.
     fn start_with(test: &str, wire: Wire, layers: &str) -> Option<Self> {
         let xk = command();
         if !xk.is_file() {
@@ -134,7 +134,7 @@ fn send_noise(victim: &Victim, kind: &str, frames: u64, rate: u64, seed: u64) ->
     attack(victim, &what, frames, rate, seed)
 }
 
-/// The same for noise with these parameters.
+/// As above, for noise with these parameters.
 fn attack(victim: &Victim, what: &str, frames: u64, rate: u64, seed: u64) -> Duration {
     let graph = format!(
         "host attacker {{\npacket device={} address=\"02:00:00:00:00:66\"\n\
@@ -391,7 +391,7 @@ fn add_places(victim: &mut Victim) {
         ip(&format!("link set {at_hub} master hub"));
     }
     ip(&format!("link set {DEVICE} master hub"));
-    // It learns where those who ask are, and nothing else: all others hear what is for the victim
+    // It learns where those that ask are, and nothing else: all others hear what is for the victim
     // and for forged stations, and no forged station draws off what is for others.
     for device in [DEVICE, "a0"] {
         ip(&format!("link set {device} type bridge_slave learning off"));

@@ -9,7 +9,7 @@ use xk_testkit::{needs_program, needs_root};
 
 use crate::host::pattern;
 
-/// Sizes that are summed by whoever sends, that are left open, and that go in fragments.
+/// Sizes that are summed by the sender, that are left open, and that go in fragments.
 const SIZES: [usize; 6] = [1, 200, 300, 1001, 1472, 4000];
 const BAD: &str = "udp.checksum.status == \"Bad\" || ip.checksum.status == \"Bad\"";
 const GOOD: &str = "udp.checksum.status == \"Good\"";

@@ -125,7 +125,7 @@ pub(crate) fn are_black_holes(wire: Wire) {
     needs_program!("ip", "tshark");
     let lan = Lan::new("black_hole", wire);
     let captured = capture(&lan, "wire");
-    // Who has no `icmp` hears of nothing.
+    // A host without `icmp` hears of nothing.
     let small = "send_buffer=131072";
     let graph = graph(&lan, (&captured, "pcap"), small, "").replace("icmp ip\n", "");
     let stack = start(&lan, &graph);
@@ -167,7 +167,7 @@ pub(crate) fn are_marked(wire: Wire) {
         let info = ends.exchange(500_000, 500_000, [None; 2], LIMIT);
         assert_eq!(info.retransmissions, 0, "{opener:?}");
     }
-    // Who offers nothing gets nothing.
+    // A peer that offers nothing gets nothing.
     lan.linux.sysctl("net/ipv4/tcp_ecn", "0").unwrap();
     let ends = Ends::open(&lan, &stack, Opener::Linux);
     ends.exchange(100_000, 100_000, [None; 2], LIMIT);

@@ -42,7 +42,7 @@ pub(crate) fn runs_a_graph_file(_: Wire) {
 }
 
 /// The graph's client finds its server, each a process of its own, over the loopback interface;
-/// nobody needs privilege.
+/// neither needs privilege.
 pub(crate) fn runs_two_hosts_without_privilege(_: Wire) {
     let command = command();
     if !command.is_file() {

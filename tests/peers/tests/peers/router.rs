@@ -129,7 +129,7 @@ pub(crate) fn tells_what_it_cannot_deliver(wire: Wire) {
     needs_program!("ip", "ping", "tshark");
     let net = Routed::new("tells", wire);
     let stack = net.start(1500, "");
-    // No route; a host that does not answer; a port that nobody has, behind us; and our own closed
+    // No route; a host that does not answer; a closed port behind us; and our own closed
     // port.
     let command = ["ping", "-c", "1", "-W", "5", "10.200.0.1"];
     let said = net.left.exec(&command).unwrap_err().to_string();

@@ -133,7 +133,7 @@ pub(crate) fn is_refused(wire: Wire) {
     needs_program!("ip", "socat", "tshark");
     let lan = Lan::new("is_refused", wire);
     let stack = lan.start("", "tcp ip\nprobe tcp to=\"port4@10.9.0.1\" count=1 timeout=\"5s\"");
-    // Nobody listens here: Linux is told at once.
+    // There is no listener here: Linux is told at once.
     let begun = Instant::now();
     let peer = format!("TCP:{OURS}:9");
     let said = lan.linux.exec(&["socat", "-u", "OPEN:/dev/null", &peer]);

@@ -105,7 +105,7 @@ pub(crate) fn learns_ports_of_rpcbind(wire: Wire) {
         }
         let _status = end(&server);
     }
-    // Nobody has unregistered it; what was never registered is another matter.
+    // It was not unregistered; what was never registered is another matter.
     let other = format!("procedure1@version1@program536871245@port0@{LINUX}");
     for layer in ["portmap2", "portmap3", "portmap4"] {
         assert_eq!(

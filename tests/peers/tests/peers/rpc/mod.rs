@@ -35,7 +35,7 @@ pub(crate) const GOOD: &[(&str, &str)] = &[
     ("shout:hello, world", "HELLO, WORLD"),
 ];
 
-/// The same with credentials.
+/// As above, with credentials.
 pub(crate) const KNOWN: &[(&str, &str)] = &[
     ("sys:1000:100", "set"),
     ("who", "flavor 1 user 1000 group 100"),
@@ -128,8 +128,8 @@ pub(crate) fn call(space: &Space, transport: &str, host: &str, port: u16, calls:
     assert_eq!(said, meant, "over {transport}");
 }
 
-/// Starts rpcbind in `space`, with a folder `/run` of its own. `options` are its. Whoever ends it
-/// may start another one: its port is free then.
+/// Starts rpcbind in `space`, with a folder `/run` of its own. `options` are its. After its end
+/// another may be started: its port is free then.
 pub(crate) fn rpcbind(space: &Space, options: &str) -> Running {
     let script = format!(
         "mount -t tmpfs tmpfs /run && rpcbind -f {options} & binder=$!; trap 'kill $binder; wait $binder' TERM; \

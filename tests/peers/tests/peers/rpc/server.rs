@@ -90,8 +90,8 @@ fn rpcinfo_is_answered(lan: &Lan) {
     assert!(unknown.is_err(), "{unknown:?}");
 }
 
-/// Who calls, by a shorthand from the second call on; after a pause the shorthand is too old, and
-/// libtirpc says again who calls.
+/// The caller's identity, by a shorthand from the second call on; after a pause the shorthand is
+/// too old, and libtirpc sends it whole again.
 const BY_SHORTHAND: &[(&str, &str)] = &[
     ("sys:1000:100", "set"),
     ("who", "flavor 1 user 1000 group 100"),
