@@ -261,7 +261,8 @@ mod tests {
         for good in ["udp", "vip2", "demo"] {
             assert!(validate(good).is_ok(), "{good}");
         }
-        for bad in ["", "Udp", "2udp", "u-dp", "u_dp", "../x", "a123456789012345678901234", "true"] {
+        for bad in ["", "Udp", "2udp", "u-dp", "u_dp", "../x", "a123456789012345678901234", "true"]
+        {
             assert!(validate(bad).is_err(), "{bad}");
         }
     }

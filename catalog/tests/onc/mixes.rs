@@ -1,4 +1,4 @@
-//! The same layers on other ones below: records on streams, a bare link, a layer with one call at a
+//! Those layers on other ones below: records on streams, a bare link, a layer with one call at a
 //! time.
 
 use crate::net::{Faults, Net, PORT, PROGRAM, host, over};
