@@ -99,9 +99,7 @@ impl Layer {
             // One crate there holds the sockets; the others bring them to tokio and to unmodified
             // programs.
             Sockets => &[Core, Kit, Protocol, Wire, Run, Lang, Compose, Sockets],
-            Testkit => {
-                &[Core, Kit, Protocol, Wire, Run, Lang, Catalog, Compose, Sockets, Testkit]
-            }
+            Testkit => &[Core, Kit, Protocol, Wire, Run, Lang, Catalog, Compose, Sockets, Testkit],
             Top => &[
                 Core, Kit, Protocol, Wire, Run, Lang, Generator, Catalog, Compose, Sockets,
                 Testkit, Top,
