@@ -155,15 +155,21 @@ pub trait Layer<const N: usize>: Sized + 'static {
     /// The offer that a conversation with this key belongs to.
     fn offer_for(key: Self::Key) -> u64;
 
+    /// Octets of the largest message from above that the session below takes with the header.
+    fn octets_max(&self, cx: &Kernel, lower: &SessionRef, key: Self::Key) -> usize {
+        let _ = key;
+        let below = max_packet(cx, lower, u32::MAX) as usize;
+        below.saturating_sub(N).min(Self::OCTETS_MAX)
+    }
+
     /// The state of a conversation that begins.
     fn begin(&self, cx: &Kernel, lower: &SessionRef, key: Self::Key) -> Self::State;
 
     /// Makes a message to be sent fit for [`header`](Self::header), such as by padding; false if
-    /// that is for [`examine_sent`](Self::examine_sent).
+    /// that is for [`examine_sent`](Self::examine_sent), such as one that is too long.
     #[inline(always)]
     fn fit(&self, own: &Conversation<Self, N>, message: &mut Message) -> bool {
-        let _ = (own, message);
-        true
+        message.len() <= own.octets_max
     }
 
     /// The header of a message to be sent; `None` if [`examine_sent`](Self::examine_sent) is to
@@ -448,12 +454,6 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
         self.sessions.get(&(lower.id().0, key))
     }
 
-    /// Octets of the largest message from above that a session below takes with the header.
-    pub fn octets_max(cx: &Kernel, lower: &SessionRef) -> usize {
-        let below = max_packet(cx, lower, u32::MAX) as usize;
-        below.saturating_sub(N).min(L::OCTETS_MAX)
-    }
-
     /// The session of `upper` with this key on `lower`, once more held or new. It takes over the
     /// hold on `lower`, unless there is an error.
     ///
@@ -580,7 +580,7 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
         key: L::Key,
     ) -> Conversation<L, N> {
         Conversation {
-            octets_max: Self::octets_max(cx, lower),
+            octets_max: self.layer.octets_max(cx, lower, key),
             all: self.clone(),
             key,
             lower: lower.clone(),

@@ -94,9 +94,7 @@ pub fn place(message: &Message) -> Option<Place> {
 /// The checksum that completes a partial one: what a device would write into the field.
 #[must_use]
 pub fn sum(message: &Message, place: Place) -> u16 {
-    let mut sum = Checksum::new();
-    add_behind(&mut sum, message, place.start);
-    match sum.finish() {
+    match with_behind(Checksum::new(), message, place.start).finish() {
         // RFC 768: zero says that there is none. In TCP's header it is what the sum comes to (RFC
         // 1624, section 3).
         0 if place.field == UDP_FIELD => 0xffff,
@@ -104,13 +102,19 @@ pub fn sum(message: &Message, place: Place) -> u16 {
     }
 }
 
-/// Adds the octets of a message behind the first `front`.
-pub fn add_behind(sum: &mut Checksum, message: &Message, mut front: usize) {
+/// A sum, with the octets of a message behind the first `front`.
+#[must_use]
+pub fn with_behind(mut sum: Checksum, message: &Message, mut front: usize) -> Checksum {
+    if let Some(octets) = message.single_slice().and_then(|octets| octets.get(front..)) {
+        sum.add(octets);
+        return sum;
+    }
     for slice in message.slices() {
         let skipped = front.min(slice.octets.len());
         front -= skipped;
         sum.add(&slice.octets[skipped..]);
     }
+    sum
 }
 
 /// Where UDP's header has its checksum, in octets (RFC 768); TCP's has it at 16.

@@ -18,7 +18,9 @@ use xk_core::reason::{self, Class, Reason};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, ProtocolRef, Secret, SessionRef, Upper,
 };
-use xk_kit::control::{JoinGroup, LinkType, MaxPacket, MinPacket, MyEther, OptPacket, PeerEther};
+use xk_kit::control::{
+    JoinGroup, LinkType, MaxPacket, MinPacket, MyEther, OptPacket, PeerEther, max_packet,
+};
 use xk_kit::layer::{Arrival, Bounds, Conversation, Layer, Layered, Receiver, Unsent};
 use xk_kit::net::attribute::LinkCast;
 use xk_kit::net::standins;
@@ -58,10 +60,6 @@ pub struct State {
     /// That of almost every frame that arrives; zeros, which no frame has that is taken, if the
     /// frames are IEEE 802.3's or the peer is a group.
     arriving: [u8; HEADER_LEN],
-    /// Octets of the longest message that fits the wire behind the headers.
-    payload_max: usize,
-    /// The most of them for frames that need nothing but the header; 0 if there are LLC headers.
-    plain_max: usize,
     /// What the frames carry.
     selector: Option<Selector>,
     /// The LLC and SNAP headers; `llc_octets` of them count, none in Ethernet II.
@@ -269,7 +267,16 @@ impl Layer<HEADER_LEN> for Eth {
         number_in(key).into()
     }
 
-    fn begin(&self, cx: &Kernel, lower: &SessionRef, key: Key) -> State {
+    fn octets_max(&self, cx: &Kernel, lower: &SessionRef, key: Key) -> usize {
+        let frame = max_packet(cx, lower, (HEADER_LEN + PAYLOAD_LEN_MAX) as u32) as usize;
+        let room = frame.saturating_sub(HEADER_LEN);
+        match Selector::from_number(number_in(key)) {
+            Some(Selector::Type(_)) | None => room,
+            Some(other) => room.min(PAYLOAD_LEN_MAX).saturating_sub(other.emit(&mut [0; SNAP_LEN])),
+        }
+    }
+
+    fn begin(&self, _: &Kernel, _: &SessionRef, key: Key) -> State {
         let (mine, peer) = (self.mine.get(), station_in(key));
         let selector = Selector::from_number(number_in(key));
         let kind = match selector {
@@ -279,25 +286,11 @@ impl Layer<HEADER_LEN> for Eth {
         let mut llc = [0; SNAP_LEN];
         let llc_octets = selector.map_or(0, |selector| selector.emit(&mut llc));
         let header = |dst, src| Header { dst, src, kind }.octets();
-        let frame_max = lower.ask(cx, MaxPacket::default());
-        let room = frame_max.map(|q| (q.octets as usize).saturating_sub(HEADER_LEN));
-        let mut room = room.unwrap_or(PAYLOAD_LEN_MAX);
-        let is_typed = matches!(kind, Kind::Type(_));
-        if !is_typed {
-            room = room.min(PAYLOAD_LEN_MAX);
-        }
-        State {
-            sent: header(peer, mine),
-            arriving: match is_typed && peer.is_unicast() {
-                true => header(mine, peer),
-                false => [0; HEADER_LEN],
-            },
-            payload_max: room.saturating_sub(llc_octets),
-            plain_max: if is_typed { room } else { 0 },
-            selector,
-            llc,
-            llc_octets,
-        }
+        let arriving = match kind {
+            Kind::Type(_) if peer.is_unicast() => header(mine, peer),
+            _ => [0; HEADER_LEN],
+        };
+        State { sent: header(peer, mine), arriving, selector, llc, llc_octets }
     }
 
     /// Almost every message is no longer than the wire takes, and behind a short one there is room
@@ -305,7 +298,7 @@ impl Layer<HEADER_LEN> for Eth {
     #[inline(always)]
     fn fit(&self, own: &Frames, message: &mut Message) -> bool {
         let octets = message.len();
-        if octets.max(PAYLOAD_LEN_MIN) > own.state.plain_max {
+        if octets > own.octets_max || own.state.llc_octets > 0 {
             return false;
         }
         // A checksum that is left open is found from the end: its frame is padded behind it.
@@ -326,15 +319,15 @@ impl Layer<HEADER_LEN> for Eth {
     ) -> Result<[u8; HEADER_LEN], Unsent> {
         let state = &own.state;
         let no_buffers = |_| (PushError::NoBuffers, &reason::NO_BUFFERS);
-        if segments::longest(message) > state.payload_max {
-            let max = state.payload_max as u32;
+        if segments::longest(message) > own.octets_max {
+            let max = own.octets_max as u32;
             return Err((PushError::TooBig { max }, &reason::TOO_BIG));
         }
         let mut header = state.sent;
         if state.llc_octets > 0 {
             let front = message.push_header(state.llc_octets).map_err(no_buffers)?;
             front.copy_from_slice(&state.llc[..state.llc_octets]);
-            // At most 1500: checked against `payload_max`.
+            // At most 1500: checked against `octets_max`.
             Kind::Length(Length::new(message.len() as u16).unwrap_or_default()).put(&mut header);
         }
         if message.len() < PAYLOAD_LEN_MIN {
@@ -440,7 +433,7 @@ impl Layer<HEADER_LEN> for Eth {
     }
 
     fn session_control(own: &Frames, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        let (state, max) = (&own.state, own.state.payload_max as u32);
+        let (state, max) = (&own.state, own.octets_max as u32);
         if let Some(question) = ask.get::<PeerEther>() {
             question.address = station_in(own.key).0;
         } else if let Some(question) = ask.get::<MinPacket>() {

@@ -187,12 +187,12 @@ impl IpSession {
 
     /// Writes the header.
     fn put_header(&self, message: &mut Message, wishes: Wishes) -> Result<(), PushError> {
-        let len = message.len();
+        let too_big = |_| PushError::TooBig { max: PAYLOAD_MAX as u32 };
+        let total = u16::try_from(message.len() + HEADER_LEN).map_err(too_big)?;
         let octets = message.push_header(HEADER_LEN).map_err(|_| PushError::NoBuffers)?;
         let octets = octets.first_chunk_mut().ok_or(PushError::NoBuffers)?;
-        self.template(wishes)
-            .emit(len, self.id(wishes), wishes.whole, octets)
-            .map_err(|_| PushError::TooBig { max: PAYLOAD_MAX as u32 })
+        self.template(wishes).emit(total, self.id(wishes), wishes.whole, octets);
+        Ok(())
     }
 
     /// Writes the header of a packet that goes straight to the next hop, as almost all do; false if
@@ -215,11 +215,11 @@ impl IpSession {
 
     #[inline(always)]
     fn prepare_as(&self, message: &mut Message, wishes: Wishes) -> bool {
-        let len = message.len();
+        // It fits the path.
+        let total = (message.len() + HEADER_LEN) as u16;
         message.fill_in_place(|header| {
-            // Cannot be too long: it fits the path.
             let id = self.id(wishes);
-            let _ = self.template(wishes).emit(len, id, wishes.whole, header);
+            self.template(wishes).emit(total, id, wishes.whole, header);
         })
     }
 

@@ -341,7 +341,7 @@ impl Header {
 #[derive(Clone, Copy, Debug)]
 pub struct Template {
     /// The first eight octets and the next as numbers, then the receiver.
-    words: (u64, u64, u32),
+    words: (u64, u64, [u8; 4]),
     /// The sum of the header's 16-bit words, at most nine of them.
     sum: u32,
 }
@@ -354,9 +354,11 @@ impl Template {
         let front = [0x45, header.traffic_class, 0, 0, 0, 0, 0, 0];
         let [a, b, c, d] = header.src.octets();
         let middle = [header.ttl, header.protocol, 0, 0, a, b, c, d];
-        let words = (u64::from_be_bytes(front), u64::from_be_bytes(middle), header.dst.to_bits());
+        let dst = header.dst.octets();
+        let words = (u64::from_be_bytes(front), u64::from_be_bytes(middle), dst);
         let halves = |word: u64| (0..4).map(move |at| (word >> (16 * at)) as u32 & 0xffff);
-        let sum = halves(words.0).chain(halves(words.1)).chain(halves(words.2.into())).sum();
+        let last = header.dst.to_bits().into();
+        let sum = halves(words.0).chain(halves(words.1)).chain(halves(last)).sum();
         Self { words, sum }
     }
 
@@ -370,20 +372,11 @@ impl Template {
         self
     }
 
-    /// Writes the header of a datagram or fragment with `payload` octets.
+    /// Writes the header of a datagram or fragment that has `total` octets with it.
     #[inline]
-    pub fn emit(
-        &self,
-        payload: usize,
-        id: u16,
-        fragment: Fragment,
-        octets: &mut [u8; HEADER_LEN],
-    ) -> Result<(), TooLong> {
-        if payload > DATAGRAM_LEN_MAX - HEADER_LEN {
-            return Err(TooLong);
-        }
+    pub fn emit(&self, total: u16, id: u16, fragment: Fragment, octets: &mut [u8; HEADER_LEN]) {
         // Total length, identification, and flags with fragment offset lie side by side.
-        let (len, id) = ((HEADER_LEN + payload) as u32, u32::from(id));
+        let (len, id) = (u32::from(total), u32::from(id));
         let part = u32::from(fragment.0);
         let sum = self.sum + len + id + part;
         // Twelve words: their carries, at most 11, cannot carry again twice.
@@ -393,8 +386,7 @@ impl Template {
         let middle = self.words.1 | u64::from(checksum) << 32;
         octets[..8].copy_from_slice(&front.to_be_bytes());
         octets[8..16].copy_from_slice(&middle.to_be_bytes());
-        octets[16..].copy_from_slice(&self.words.2.to_be_bytes());
-        Ok(())
+        octets[16..].copy_from_slice(&self.words.2);
     }
 }
 

@@ -38,7 +38,7 @@ pub fn fuzz_wire(data: &[u8]) {
     let sum = Checksum::pseudo_header(src, dst, IP_PROTOCOL, 0);
     let pseudo = Some(Pseudo { sent: sum, received: sum });
     let template = Template::new((header.src(), header.dst()), pseudo, true);
-    let is_intact = template.sum_received(header).is_none_or(|mut sum| {
+    let is_intact = template.sum_received(header, payload.len()).is_none_or(|mut sum| {
         sum.add(payload);
         sum.is_valid()
     });

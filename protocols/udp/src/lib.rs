@@ -74,18 +74,17 @@ pub mod wire;
 pub use protocol::{Udp, add, build};
 pub use unconnected::PEERS_MAX;
 
-use xk_core::Entry;
 use xk_core::control::question;
-use xk_core::graph::{Family, Guarantees, Realm, Service, flag, int};
+use xk_core::graph::{self, int};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
-pub static ENTRY: Entry = Entry::layer("udp", include_str!("lib.rs"), build)
+pub static ENTRY: graph::Entry = graph::Entry::layer("udp", include_str!("lib.rs"), build)
     .summary("User Datagram Protocol: datagrams between ports")
-    .above(Family::Port)
-    .on(&[Realm::Async, Realm::Wire], &[Family::Host, Family::Link])
-    .needs(Guarantees::SESSIONS.and(Guarantees::WHOLE).and(Guarantees::REPLY))
-    .service(Service::adding(Guarantees::EXACT))
+    .above(graph::Family::Port)
+    .on(&[graph::Realm::Async, graph::Realm::Wire], &[graph::Family::Host, graph::Family::Link])
+    .needs(graph::Guarantees::SESSIONS.and(graph::Guarantees::WHOLE).and(graph::Guarantees::REPLY))
+    .service(graph::Service::adding(graph::Guarantees::EXACT))
     .header_octets(wire::HEADER_LEN)
     .numbers(&[("ip", wire::IP_PROTOCOL as u32)])
     .parameters(&[
@@ -95,7 +94,7 @@ pub static ENTRY: Entry = Entry::layer("udp", include_str!("lib.rs"), build)
             "how many sessions datagrams may make for one protocol above; 0: as many as it holds"),
         int("enables_max", 1..=131_072, 16_384,
             "how many enables and unconnected sessions it holds"),
-        flag("checksum", true, "whether datagrams are sent with a checksum"),
+        graph::flag("checksum", true, "whether datagrams are sent with a checksum"),
         xk_kit::net::talkers::PARAMETER,
     ])
     .questions(&[

@@ -5,21 +5,18 @@ use crate::unconnected::Unconnected;
 use crate::wire::{CHECKSUM_AT, HEADER_LEN, Header, Template};
 use alloc::string::String;
 use core::cell::Cell;
-use core::net::Ipv4Addr;
 use xk_core::control::ListMaps;
-use xk_core::graph::{Build, BuildError};
 use xk_core::object::{OpenError, PushError, Refused};
-use xk_core::reason::{self, Reason};
-use xk_core::{Answer, Ask, Kernel, Message, Part, Participants, ProtocolRef, SessionRef, Upper};
-use xk_kit::control::{
-    IsMany, MaxPacket, MinPacket, MyHost, NetworkError, NetworkErrorKind, ServesPort,
+use xk_core::{
+    Answer, Ask, Kernel, Message, Part, Participants, ProtocolRef, SessionRef, Upper, graph, reason,
 };
+use xk_kit::control;
 use xk_kit::layer::{Arrival, Bounds, Conversation, Layer, Layered, Receiver, Unsent};
 use xk_kit::net::attribute::Peer;
 use xk_kit::net::checksum::LONG;
-use xk_kit::net::ports::{self, Origins};
+use xk_kit::net::ports;
 use xk_kit::net::talkers::Talkers;
-use xk_kit::wire::offload::{self, Offloads, TransportChecksum};
+use xk_kit::wire::offload;
 
 /// Offers that a layer takes unless the graph says otherwise.
 const OFFERS_MAX: usize = 16_384;
@@ -28,7 +25,7 @@ const OFFERS_MAX: usize = 16_384;
 pub struct Udp {
     /// Whether datagrams are sent with a checksum.
     checksum: bool,
-    origins: Origins,
+    origins: ports::Origins,
     /// The peers whose datagrams were dropped.
     talkers: Talkers,
 }
@@ -43,6 +40,8 @@ pub struct State {
     /// Whether the layers below complete checksums, so that long payloads need not be summed here.
     leaves_sums: bool,
     sends: Cell<Sends>,
+    /// Payloads of fewer octets go as they are; 0 until one went, and after a report.
+    quick: Cell<u8>,
 }
 
 /// Whether datagrams may be sent.
@@ -59,7 +58,7 @@ enum Sends {
 ///
 /// # Errors
 /// [`BuildError::Lower`] if the graph gives it nothing to stand on.
-pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+pub fn build(build: &mut graph::Build<'_>) -> Result<ProtocolRef, graph::BuildError> {
     let params = build.params;
     let bounds = Bounds {
         passive: params.number("passive_max", 0),
@@ -92,7 +91,12 @@ fn layered(
     talkers: Talkers,
 ) -> Ports {
     let secret = cx.secret();
-    Layered::new(secret, lower, bounds, Udp { checksum, origins: Origins::new(secret), talkers })
+    Layered::new(
+        secret,
+        lower,
+        bounds,
+        Udp { checksum, origins: ports::Origins::new(secret), talkers },
+    )
 }
 
 /// The key of a conversation: the peer's port in the upper half, ours in the lower.
@@ -114,7 +118,7 @@ pub(crate) fn open_below(
 ) -> Result<SessionRef, OpenError> {
     let local = ends.local_mut()?;
     if let Some(Part::Host(many)) = local.top()
-        && IsMany::ask(cx, &all.lower, Some(*many))
+        && control::IsMany::ask(cx, &all.lower, Some(*many))
     {
         *local = Part::Any.into();
     }
@@ -123,11 +127,8 @@ pub(crate) fn open_below(
 
 /// The header for any payload.
 fn header_of(template: &Template, payload: &Message) -> Header {
-    let mut sum = template.sum_sent(payload.len());
-    if let Some(sum) = &mut sum {
-        offload::add_behind(sum, payload, 0);
-    }
-    template.header(payload.len(), sum)
+    let sum = template.sum_sent(payload.len());
+    template.header(payload.len(), sum.map(|sum| offload::with_behind(sum, payload, 0)))
 }
 
 /// Cuts a datagram, its payload behind `front` octets, to its length; its checksum is to be right,
@@ -137,16 +138,14 @@ fn examine(
     header: Header,
     message: &mut Message,
     front: usize,
-) -> Result<(), &'static Reason> {
+) -> Result<(), &'static reason::Reason> {
     let payload = header.payload(message.len() - front).ok_or(&reason::BAD_LENGTH)?;
     message.truncate(front + payload);
-    if message.has_attributes() && message.attribute::<TransportChecksum>().is_some() {
+    if message.has_attributes() && message.attribute::<offload::TransportChecksum>().is_some() {
         return Ok(());
     }
-    let is_intact = template.sum_received(header).is_none_or(|mut sum| {
-        offload::add_behind(&mut sum, message, front);
-        sum.is_valid()
-    });
+    let sum = template.sum_received(header, payload);
+    let is_intact = sum.is_none_or(|sum| offload::with_behind(sum, message, front).is_valid());
     if is_intact { Ok(()) } else { Err(&reason::BAD_CHECKSUM) }
 }
 
@@ -156,7 +155,7 @@ impl Layer<HEADER_LEN> for Udp {
     type State = State;
 
     const QUOTES: bool = true;
-    const NO_RECEIVER: &'static Reason = &reason::NO_PORT;
+    const NO_RECEIVER: &'static reason::Reason = &reason::NO_PORT;
     const OCTETS_MAX: usize = u16::MAX as usize - HEADER_LEN;
 
     fn offer(
@@ -185,8 +184,9 @@ impl Layer<HEADER_LEN> for Udp {
         let sends = if peer == 0 { Sends::NoPeer } else { Sends::Freely };
         State {
             template: Template::new((local, peer), pseudo, self.checksum),
-            leaves_sums: Offloads::of_session(cx, lower).tx_checksum,
+            leaves_sums: offload::Offloads::of_session(cx, lower).tx_checksum,
             sends: Cell::new(sends),
+            quick: Cell::new(0),
         }
     }
 
@@ -195,13 +195,19 @@ impl Layer<HEADER_LEN> for Udp {
         self.origins.of(cx, lower).participants(local, peer)
     }
 
-    /// The header for a payload in one slice, below [`LONG`]: that is summed without a call.
+    /// [`header`](Layer::header) looks at the length.
+    #[inline(always)]
+    fn fit(&self, _: &Connected, _: &mut Message) -> bool {
+        true
+    }
+
+    /// The header for a payload in one slice that is summed without a call.
     #[inline(always)]
     fn header(&self, own: &Connected, message: &Message) -> Option<[u8; HEADER_LEN]> {
-        let State { template, sends, .. } = &own.state;
+        let State { template, quick, .. } = &own.state;
         let payload = message.single_slice()?;
         let octets = payload.len();
-        if octets >= LONG || octets > own.octets_max || sends.get() != Sends::Freely {
+        if octets >= quick.get().into() {
             return None;
         }
         let mut sum = template.sum_sent(octets);
@@ -217,10 +223,13 @@ impl Layer<HEADER_LEN> for Udp {
         own: &Connected,
         message: &mut Message,
     ) -> Result<[u8; HEADER_LEN], Unsent> {
-        let State { template, leaves_sums, sends } = &own.state;
+        let State { template, leaves_sums, sends, quick } = &own.state;
         let octets = message.len();
         match sends.get() {
-            Sends::Freely if octets <= own.octets_max => {}
+            Sends::Freely if octets <= own.octets_max => {
+                const { assert!(LONG > u8::MAX as usize) }
+                quick.set(u8::try_from(own.octets_max).unwrap_or(u8::MAX));
+            }
             Sends::Freely => {
                 let max = own.octets_max as u32;
                 return Err((PushError::TooBig { max }, &reason::TOO_BIG));
@@ -234,7 +243,7 @@ impl Layer<HEADER_LEN> for Udp {
         if *leaves_sums
             && octets >= LONG
             && let Some(header) = template.partial_header(octets)
-            && TransportChecksum::leave(message, HEADER_LEN, CHECKSUM_AT)
+            && offload::TransportChecksum::leave(message, HEADER_LEN, CHECKSUM_AT)
         {
             return Ok(header.octets());
         }
@@ -261,7 +270,7 @@ impl Layer<HEADER_LEN> for Udp {
         {
             return false;
         }
-        match own.state.template.sum_received(header) {
+        match own.state.template.sum_received(header, payload.len()) {
             None => true,
             Some(mut sum) => {
                 sum.add(payload);
@@ -275,9 +284,9 @@ impl Layer<HEADER_LEN> for Udp {
         own: &Connected,
         header: &[u8; HEADER_LEN],
         message: &mut Message,
-    ) -> Result<(), &'static Reason> {
+    ) -> Result<(), &'static reason::Reason> {
         examine(&own.state.template, Header::parse(header), message, 0)?;
-        message.remove_attribute::<TransportChecksum>();
+        message.remove_attribute::<offload::TransportChecksum>();
         Ok(())
     }
 
@@ -324,7 +333,7 @@ impl Layer<HEADER_LEN> for Udp {
         match ports::receiver(&all.offers, header.dst(), origin.destination_of(&message)) {
             Some(Receiver::Protocol(upper)) => all.accept(at, &upper, key, message),
             Some(Receiver::Session(session)) => {
-                message.remove_attribute::<TransportChecksum>();
+                message.remove_attribute::<offload::TransportChecksum>();
                 let peer = origin.peer.map(|host| Peer { host, port: header.src() });
                 match peer.map(|peer| message.set_attribute(peer)) {
                     None => Err(session.refuse(at.cx, message, &reason::NOT_SUPPORTED)),
@@ -347,7 +356,7 @@ impl Layer<HEADER_LEN> for Udp {
         if udp.talkers.answer(this, ask) {
             return Answer::Answered;
         }
-        if ask.get::<NetworkError>().is_some() {
+        if ask.get::<control::NetworkError>().is_some() {
             return network_error(all, cx, this, ask);
         }
         let answer = all.answer(cx, ask);
@@ -362,14 +371,13 @@ impl Layer<HEADER_LEN> for Udp {
         if ports::answer(ask, (local, None), Some((peer, None))) {
             return Answer::Answered;
         }
-        if let Some(question) = ask.get::<MaxPacket>() {
+        if let Some(question) = ask.get::<control::MaxPacket>() {
             question.octets = own.octets_max as u32;
-        } else if let Some(question) = ask.get::<ServesPort>() {
-            let host = own.lower.ask(cx, MyHost { host: Ipv4Addr::UNSPECIFIED });
-            let host = host.map(|q| q.host);
+        } else if let Some(question) = ask.get::<control::ServesPort>() {
+            let host = own.all.layer.origins.of(cx, &own.lower).local;
             let found = ports::receiver(&own.all.offers, question.port, host);
             question.served = matches!(found, Some(Receiver::Protocol(_)));
-        } else if let Some(question) = ask.get::<MinPacket>() {
+        } else if let Some(question) = ask.get::<control::MinPacket>() {
             question.octets = 0;
         } else {
             return own.answer(cx, ask);
@@ -377,7 +385,12 @@ impl Layer<HEADER_LEN> for Udp {
         Answer::Answered
     }
 
-    fn dropped(&self, at: Arrival<'_>, header: Option<&[u8; HEADER_LEN]>, why: &'static Reason) {
+    fn dropped(
+        &self,
+        at: Arrival<'_>,
+        header: Option<&[u8; HEADER_LEN]>,
+        why: &'static reason::Reason,
+    ) {
         let port = header.map_or(0, |header| Header::parse(header).src());
         self.talkers.blame(at.cx, at.lower, port, why);
     }
@@ -404,7 +417,9 @@ impl Udp {
         let may_use = |port| {
             port == 0 || ports::is_free(&all.offers, (port, host), |taken| taken.is_of(upper))
         };
-        if let Some(many) = origin.peer.filter(|_| IsMany::ask(cx, &all.lower, origin.peer)) {
+        if let Some(many) =
+            origin.peer.filter(|_| control::IsMany::ask(cx, &all.lower, origin.peer))
+        {
             if !may_use(local) {
                 return Err(OpenError::InUse);
             }
@@ -428,7 +443,7 @@ impl Udp {
 
 /// Passes a report about a datagram sent from here on to its session's protocol above.
 fn network_error(all: &Ports, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-    let Some(error) = ask.get::<NetworkError>() else {
+    let Some(error) = ask.get::<control::NetworkError>() else {
         return Answer::Unknown;
     };
     let Some(lower) = error.session.clone() else {
@@ -448,12 +463,13 @@ fn network_error(all: &Ports, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>
         return Answer::Unknown;
     };
     // A session that has no holder has no one to tell: it would only lose a message.
-    if error.kind == NetworkErrorKind::PortUnreachable
+    if error.kind == control::NetworkErrorKind::PortUnreachable
         && session.head().opens() > 0
         && let Some(own) = session.body::<Connected>()
         && own.state.sends.get() == Sends::Freely
     {
         own.state.sends.set(Sends::Unreachable);
+        own.state.quick.set(0);
     }
     error.start.copy_within(HEADER_LEN.., 0);
     error.start_len = error.start_len.min(error.start.len()) - HEADER_LEN;

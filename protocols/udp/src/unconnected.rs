@@ -7,11 +7,11 @@ use alloc::rc::Rc;
 use core::any::Any;
 use core::net::Ipv4Addr;
 use xk_core::control::Describe;
-use xk_core::map::{Lru, Map};
 use xk_core::object::{Closing, OpenError, PushError, Refused};
-use xk_core::reason::{self, Class, Reason};
-use xk_core::{Answer, Ask, Kernel, Message, Part, Participants, ProtocolRef, Session, SessionRef};
-use xk_kit::control::{self, MaxPacket};
+use xk_core::{
+    Answer, Ask, Kernel, Message, Part, Participants, ProtocolRef, Session, SessionRef, map, reason,
+};
+use xk_kit::control;
 use xk_kit::layer::Receiver;
 use xk_kit::net::attribute::Peer;
 use xk_kit::net::ports;
@@ -20,7 +20,7 @@ use xk_kit::net::ports;
 pub const PEERS_MAX: usize = 64;
 
 /// No lower session with this peer could be opened.
-pub(crate) static NO_ROUTE: Reason = Reason::new("no route", Class::Bad);
+pub(crate) static NO_ROUTE: reason::Reason = reason::Reason::new("no route", reason::Class::Bad);
 
 pub(crate) struct Unconnected {
     all: Ports,
@@ -33,8 +33,8 @@ pub(crate) struct Unconnected {
     /// The port of a broadcast or a group where messages go that name no peer.
     to: Option<Peer>,
     /// Conversations that only send, by the peer's host and port.
-    peers: Map<(u32, u16), Rc<Connected>>,
-    order: Lru<(u32, u16)>,
+    peers: map::Map<(u32, u16), Rc<Connected>>,
+    order: map::Lru<(u32, u16)>,
 }
 
 impl Unconnected {
@@ -68,8 +68,8 @@ impl Unconnected {
             port,
             host,
             to,
-            peers: Map::new(cx.secret(), PEERS_MAX),
-            order: Lru::new(cx.secret(), PEERS_MAX),
+            peers: map::Map::new(cx.secret(), PEERS_MAX),
+            order: map::Lru::new(cx.secret(), PEERS_MAX),
         };
         let session = cx.new_session(this, upper, body);
         let bound = all.offers.bind(offer, Receiver::Session(session.clone()));
@@ -170,7 +170,9 @@ impl Session for Unconnected {
         }
         match self.all.answer(cx, ask) {
             // What a layer says of itself may depend on the peer; the format's own limit does not.
-            Answer::Unknown => ask.answer::<MaxPacket>(|q| q.octets = PAYLOAD_LEN_MAX as u32),
+            Answer::Unknown => {
+                ask.answer::<control::MaxPacket>(|q| q.octets = PAYLOAD_LEN_MAX as u32)
+            }
             answered => answered,
         }
     }

@@ -2,7 +2,7 @@
 
 use core::fmt;
 use xk_kit::Checksum;
-use xk_kit::net::ports::Pseudo;
+use xk_kit::net::ports;
 
 /// Octets of the header.
 pub const HEADER_LEN: usize = 8;
@@ -104,7 +104,7 @@ impl Template {
     /// The template for our port and the peer's, over sums of the addresses. Without `checksum`
     /// datagrams are sent without one, and checked all the same.
     #[must_use]
-    pub fn new((local, peer): (u16, u16), pseudo: Option<Pseudo>, checksum: bool) -> Self {
+    pub fn new((local, peer): (u16, u16), pseudo: Option<ports::Pseudo>, checksum: bool) -> Self {
         let base = |mut sum: Checksum| {
             sum.add_u16(local);
             sum.add_u16(peer);
@@ -122,7 +122,7 @@ impl Template {
     #[inline(always)]
     #[must_use]
     pub fn sum_sent(&self, payload: usize) -> Option<Checksum> {
-        self.sent.map(|base| with_length(base, payload + HEADER_LEN))
+        self.sent.map(|base| with_length(base, payload))
     }
 
     /// The header for a payload of so many octets, over a sum of all, as
@@ -156,14 +156,14 @@ impl Template {
         Header(self.header | Header::new((0, 0), payload, checksum).0)
     }
 
-    /// The sum over all of an arriving datagram but its payload: with that it is valid if the
-    /// checksum is right. `None` if the datagram has no checksum (RFC 1122, section 4.1.3.4), or
-    /// the addresses are not known.
+    /// The sum over all of an arriving datagram but its payload, of as many octets as the header
+    /// says: with that it is valid if the checksum is right. `None` if the datagram has no checksum
+    /// (RFC 1122, section 4.1.3.4), or the addresses are not known.
     #[inline(always)]
     #[must_use]
-    pub fn sum_received(&self, header: Header) -> Option<Checksum> {
+    pub fn sum_received(&self, header: Header, payload: usize) -> Option<Checksum> {
         let checksum = header.checksum();
-        let mut sum = with_length(self.received.filter(|_| checksum != 0)?, header.length());
+        let mut sum = with_length(self.received.filter(|_| checksum != 0)?, payload);
         sum.add_u16(checksum);
         Some(sum)
     }
@@ -172,9 +172,9 @@ impl Template {
 /// The sum over pseudo-header and ports, and the length, which counts once in the pseudo-header and
 /// once in the header.
 #[inline(always)]
-fn with_length(base: u16, length: usize) -> Checksum {
+fn with_length(base: u16, payload: usize) -> Checksum {
     let mut sum = Checksum::resume(base);
-    sum.add_u32(2 * length as u32);
+    sum.add_u32(2 * (payload + HEADER_LEN) as u32);
     sum
 }
 

@@ -5,6 +5,7 @@ use std::string::ToString;
 use std::vec;
 use std::vec::Vec;
 use xk_kit::net::addr::Ipv4;
+use xk_kit::net::ports::Pseudo;
 
 const SRC: Ipv4 = Ipv4::new(192, 0, 2, 1);
 const DST: Ipv4 = Ipv4::new(192, 0, 2, 53);
@@ -25,7 +26,7 @@ fn read(octets: &[u8], src: Ipv4, dst: Ipv4) -> Option<(Header, &[u8])> {
     let (head, rest) = octets.split_first_chunk()?;
     let header = Header::parse(head);
     let payload = &rest[..header.payload(rest.len())?];
-    let sum = template((header.src(), header.dst()), src, dst).sum_received(header);
+    let sum = template((header.src(), header.dst()), src, dst).sum_received(header, payload.len());
     let is_intact = sum.is_none_or(|mut sum| {
         sum.add(payload);
         sum.is_valid()
