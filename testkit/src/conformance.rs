@@ -14,6 +14,8 @@
 //! | no type number, no session | [`sessions::wants_a_type_number`] |
 //! | nothing is left after `stop` | [`sessions::stops`] |
 //! | octets go in as they come out, in their own buffers | [`messages::carries`] |
+//! | the largest message that a refusal tells of is taken | [`messages::tells_what_it_takes`] |
+//! | a push that finds no buffer is counted | [`messages::counts_what_finds_no_buffer`] |
 //! | a header may lie in several slices | [`messages::takes_slices`] |
 //! | a kept copy is never altered | [`messages::leaves_copies_alone`] |
 //! | no allocation per message | [`messages::allocates_nothing`] |
@@ -319,6 +321,8 @@ pub const LAWS: &[Law] = &[
     ("a layer may slip between", sessions::lets_a_layer_between),
     ("no type number, no session", sessions::wants_a_type_number),
     ("octets arrive as they were sent", messages::carries),
+    ("what is too big is told what is not", messages::tells_what_it_takes),
+    ("what finds no buffer is counted", messages::counts_what_finds_no_buffer),
     ("headers may lie in slices", messages::takes_slices),
     ("kept copies are left alone", messages::leaves_copies_alone),
     ("no allocation per message", messages::allocates_nothing),

@@ -2,6 +2,7 @@
 
 use super::{Fixture, Receiver, Verdict, World, allocations, counts_allocations};
 use crate::kernel::octets;
+use xk_core::object::PushError;
 use xk_core::{Message, SessionRef};
 use xk_kit::control::MaxPacket;
 
@@ -90,6 +91,53 @@ fn keeps_order(world: &World<'_>, session: &SessionRef) {
             "law 7: over a link that keeps order, message {number} comes in its turn"
         );
     }
+}
+
+/// Law 8: a message that is refused as too big is told how much is not, and so much is taken by the
+/// next push.
+///
+/// # Panics
+/// If the law is broken.
+pub fn tells_what_it_takes(fixture: &dyn Fixture) -> Verdict {
+    let world = World::new(fixture);
+    let session = world.converse();
+    let push = |size: usize| session.push(&world.cx, world.cx.message(&pattern(size, 1)));
+    let known = session.ask(&world.cx, MaxPacket::default()).map(|q| q.octets);
+    let Some(known) = known.filter(|octets| *octets < OCTETS_MAX) else {
+        return Verdict::Skipped("nothing is too big for it");
+    };
+    if let Err(PushError::TooBig { max }) = push(known as usize + 1) {
+        assert!(max <= known, "law 8: {} octets are too big, {max} are not", known + 1);
+        let taken = push(max as usize);
+        assert_eq!(taken, Ok(()), "law 8: {max} octets, which it was told, are taken");
+    }
+    Verdict::Holds
+}
+
+/// Law 8: a push that finds no buffer says so, and what it refuses is counted.
+///
+/// # Panics
+/// If the law is broken.
+pub fn counts_what_finds_no_buffer(fixture: &dyn Fixture) -> Verdict {
+    if fixture.is_anchor() {
+        return Verdict::Skipped("it stands on nothing of the graph");
+    }
+    let world = World::new(fixture);
+    let session = world.converse();
+    // In front of it there is no room for a header.
+    let message = world.cx.pool().copy_from(0, &pattern(64, 1)).expect("a buffer");
+    let sizes = (0..=16).rev().map(|power| 1_usize << power);
+    let pool = world.cx.pool();
+    let all = sizes.flat_map(|size| core::iter::from_fn(move || pool.alloc(0, size).ok()));
+    let held: Vec<Message> = all.collect();
+    let before = world.a.drops();
+    let pushed = session.push(&world.cx, message);
+    if let Err(error) = pushed {
+        assert_eq!(error, PushError::NoBuffers, "law 8: a push without a buffer says so");
+        assert_eq!(world.a.drops(), before + 1, "law 8: what finds no buffer is counted");
+    }
+    drop(held);
+    Verdict::Holds
 }
 
 /// Law 1: a layer below may deliver a header in several slices; it is understood all the same.
