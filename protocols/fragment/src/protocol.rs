@@ -212,6 +212,12 @@ impl Layer<HEADER_OCTETS> for Fragment {
         }
     }
 
+    /// [`header`](Layer::header) looks at the length: a long message goes in several packets.
+    #[inline(always)]
+    fn fit(&self, _: &Fragmented, _: &mut Message) -> bool {
+        true
+    }
+
     /// The header of a message that goes whole.
     #[inline(always)]
     fn header(&self, own: &Fragmented, message: &Message) -> Option<[u8; HEADER_OCTETS]> {
