@@ -5,6 +5,8 @@
 //! another link below, and nothing else changes.
 
 // Written by: xk rpcgen greeter.x --out service.rs
+// As the compiler prints it.
+#[rustfmt::skip]
 mod service;
 
 use service::{Greeter1, Greeter1Client, Greeter1Server, Greeting};

@@ -26,7 +26,10 @@ impl Xdr for Greeting {
     }
 
     fn decode(decoder: &mut xdr::Decoder<'_>) -> Result<Self, xdr::DecodeError> {
-        Ok(Self { to: Xdr::decode(decoder)?, times: Xdr::decode(decoder)? })
+        Ok(Self {
+            to: Xdr::decode(decoder)?,
+            times: Xdr::decode(decoder)?,
+        })
     }
 }
 

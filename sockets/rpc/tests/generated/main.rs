@@ -2,11 +2,14 @@
 //! carries calls.
 
 // Not `kinds.rs`: nobody writes it, so it may be long.
+// It stands as the compiler prints it, which breaks lines as rustfmt does by default.
 #[path = "kinds.txt"]
+#[rustfmt::skip]
 mod kinds;
 
 // Compiled, which is all that is asked of it.
 #[path = "names.txt"]
+#[rustfmt::skip]
 mod names;
 
 use kinds::*;
