@@ -26,6 +26,7 @@ pub mod canary;
 pub mod coverage;
 mod coverage_unsafe;
 pub mod frame;
+mod harness;
 pub mod mutate;
 pub mod novelty;
 #[path = "../../apps/cli/src/control/request.rs"]
@@ -33,6 +34,7 @@ mod request;
 pub mod runner;
 pub mod seeds;
 pub mod stack;
+mod targets;
 mod xdr;
 
 use std::path::PathBuf;
@@ -76,51 +78,43 @@ const fn to(name: &'static str, about: &'static str, run: fn(&[u8])) -> Target {
 }
 
 static TARGETS: &[Target] = &[
-    to("eth-wire", "Ethernet headers", xk_eth::fuzz::fuzz_wire),
-    to("arp-wire", "ARP packets", xk_arp::fuzz::fuzz_wire),
-    to("ip-wire", "IPv4 headers", xk_ip::fuzz::fuzz_wire),
-    to("icmp-wire", "ICMP messages", xk_icmp::fuzz::fuzz_wire),
-    to("udp-wire", "UDP headers", xk_udp::fuzz::fuzz_wire),
-    to("tcp-wire", "TCP headers", xk_tcp::fuzz::fuzz_wire),
-    to("select-wire", "headers of SELECT", xk_select::fuzz::fuzz_wire),
-    to("portmap-wire", "what a port mapper is sent", xk_portmap::fuzz::fuzz_wire),
-    to("mrpc-wire", "headers of mrpc", xk_mrpc::fuzz::fuzz_wire),
-    to("reqrep-wire", "transactions of Sun RPC", xk_reqrep::fuzz::fuzz_wire),
-    to("authsys-wire", "credentials of Sun RPC", xk_authsys::fuzz::fuzz_wire),
-    to("null-wire", "headers of null", null_wire),
-    to("fragment-wire", "headers of FRAGMENT", xk_fragment::fuzz::fuzz_wire),
-    to("channel-wire", "headers of CHANNEL", xk_channel::fuzz::fuzz_wire),
-    to("eth", "one Ethernet station", xk_eth::fuzz::fuzz_stack),
-    to("arp", "ARP between two layers", xk_arp::fuzz::fuzz_stack),
-    to("ip", "IP between two layers", xk_ip::fuzz::fuzz_stack),
-    to("icmp", "ICMP between two layers", xk_icmp::fuzz::fuzz_stack),
-    to("udp", "UDP between two layers", xk_udp::fuzz::fuzz_stack),
-    to("tcp", "TCP between two layers", xk_tcp::fuzz::fuzz_stack),
-    to("fragment", "FRAGMENT between two layers", xk_fragment::fuzz::fuzz_stack),
-    to("channel", "CHANNEL between two layers", xk_channel::fuzz::fuzz_stack),
-    to("vipadv", "who runs virtual protocols, between two layers", xk_vipadv::fuzz::fuzz_stack),
-    to("mrpc", "Sprite RPC between two layers, both halves", xk_mrpc::fuzz::fuzz_stack),
-    to("reqrep", "REQUEST.REPLY between two layers", xk_reqrep::fuzz::fuzz_stack),
-    to("rm", "records in a stream", xk_rm::fuzz::fuzz_stack),
+    to("eth-wire", "Ethernet headers", targets::eth::wire),
+    to("arp-wire", "ARP packets", targets::arp::wire),
+    to("ip-wire", "IPv4 headers", targets::ip::wire),
+    to("icmp-wire", "ICMP messages", targets::icmp::wire),
+    to("udp-wire", "UDP headers", targets::udp::wire),
+    to("tcp-wire", "TCP headers", targets::tcp::wire),
+    to("select-wire", "headers of SELECT", targets::select::wire),
+    to("portmap-wire", "what a port mapper is sent", targets::portmap::wire),
+    to("mrpc-wire", "headers of mrpc", targets::mrpc::wire),
+    to("reqrep-wire", "transactions of Sun RPC", targets::reqrep::wire),
+    to("authsys-wire", "credentials of Sun RPC", targets::authsys::wire),
+    to("null-wire", "headers of null", targets::null::wire),
+    to("fragment-wire", "headers of FRAGMENT", targets::fragment::wire),
+    to("channel-wire", "headers of CHANNEL", targets::channel::wire),
+    to("eth", "one Ethernet station", targets::eth::stack),
+    to("arp", "ARP between two layers", targets::arp::stack),
+    to("ip", "IP between two layers", targets::ip::stack),
+    to("icmp", "ICMP between two layers", targets::icmp::stack),
+    to("udp", "UDP between two layers", targets::udp::stack),
+    to("tcp", "TCP between two layers", targets::tcp::stack),
+    to("fragment", "FRAGMENT between two layers", targets::fragment::stack),
+    to("channel", "CHANNEL between two layers", targets::channel::stack),
+    to("vipadv", "who runs virtual protocols, between two layers", targets::vipadv::stack),
+    to("mrpc", "Sprite RPC between two layers, both halves", targets::mrpc::stack),
+    to("reqrep", "REQUEST.REPLY between two layers", targets::reqrep::stack),
+    to("rm", "records in a stream", targets::rm::stack),
     to("stack", "the whole Internet stack, a host or a router", stack::run),
     to("attack", "a small network under attack, and questions to its hosts", attack::run),
     to("request", "what clients ask a running graph", request),
-    to("graph", "graph files, read", xk_lang::fuzz::fuzz_graph),
+    to("graph", "graph files, read", targets::graph::read),
     to("check", "graph files, checked against the catalog and drawn", check),
-    to("rpcgen", "files of the RPC language", xk_rpcgen::fuzz::fuzz_file),
+    to("rpcgen", "files of the RPC language", targets::rpcgen::file),
     to("xdr", "values of all types of the RPC language", xdr::run),
     to("message", "scripts of operations on messages", message),
     to("participants", "participants as text", participants),
-    to("shm-ring", "shared memory that a hostile peer writes into", shared_memory),
+    to("shm-ring", "shared memory that a hostile peer writes into", targets::shm::ring),
 ];
-
-fn null_wire(data: &[u8]) {
-    let Some(octets) = data.first_chunk() else {
-        return;
-    };
-    let header = xk_null::wire::Header::parse(octets);
-    assert_eq!(header.emit(), *octets, "the header changed");
-}
 
 /// Checks text as a graph file; what passes is drawn.
 fn check(data: &[u8]) {
@@ -159,10 +153,6 @@ fn request(data: &[u8]) {
         // What it names is the input's own.
         Err(what) => novelty::note_text(&what.split('`').next()),
     }
-}
-
-fn shared_memory(data: &[u8]) {
-    novelty::note(&xk_shm::fuzz::fuzz_ring(data));
 }
 
 /// Reads text as participants; what is read must print as something that reads the same.

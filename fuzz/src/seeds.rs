@@ -190,7 +190,7 @@ fn step(operation: u8, place: u8, argument: &[u8]) -> Vec<u8> {
     [&[operation | place << 4, len as u8][..], &argument[..len]].concat()
 }
 
-/// The layers alone read operations as their `fuzz.rs` says.
+/// The layers alone read operations as their targets say.
 fn layers(seeds: &mut Vec<Seed>) {
     let frames = frames();
     for (name, frame) in &frames {

@@ -2,6 +2,7 @@
 //! message in pieces.
 
 use crate::novelty;
+use crate::targets::rpcgen;
 use std::fmt::Debug;
 use xk_core::message::conformance::small_pool;
 use xk_core::message::{HeapArena, Message};
@@ -65,5 +66,5 @@ pub(crate) fn run(data: &[u8]) {
         let cut = xk_xdr::from_message::<Array<Text>>(&message);
         assert_eq!(whole, cut, "a message is read otherwise");
     }
-    xk_rpcgen::fuzz::fuzz_values(KINDS, octets);
+    rpcgen::all_values(KINDS, octets);
 }

@@ -63,8 +63,6 @@ mod diagnostics;
 mod document;
 #[cfg(feature = "fancy")]
 mod fancy;
-#[doc(hidden)]
-pub mod fuzz;
 mod graph;
 mod parse;
 mod render;

@@ -20,7 +20,7 @@ mod calls;
 mod pauses;
 mod top;
 
-pub use bottom::{Addressing, Bottom, Lower, ReachedBottom, Sent};
+pub use bottom::{Addressing, Bottom, Lower, OnPush, ReachedBottom, Sent};
 pub use calls::{CallBottom, CallEnd, CallTop, OnCall, OnServe, Task};
 pub use top::{Event, OnDemux, Received, Top};
 
@@ -31,7 +31,7 @@ use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
 use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds, Switch};
-use xk_core::{Kernel, Message, Pool};
+use xk_core::{Answer, Ask, Kernel, Message, Pool};
 use xk_run::switch::CoroutineSwitch;
 
 /// Room in front of every message made here, in octets: as whoever makes a message reserves it.
@@ -39,6 +39,10 @@ pub const HEADROOM: usize = 128;
 
 /// How many timers may be pending.
 const TIMERS_MAX: usize = 1 << 18;
+
+/// Called with every question that a protocol of a test, or a session of it, is asked: what is not
+/// answered here is answered as without it.
+pub type OnAsk = Rc<dyn Fn(&Kernel, &mut Ask<'_>) -> Answer>;
 
 /// A kernel whose clock moves only by [`TestKernel::advance`], and whose shepherds never switch.
 pub struct TestKernel {
@@ -67,7 +71,18 @@ impl TestKernel {
     /// A kernel with this pool.
     #[must_use]
     pub fn with_pool(seed: u64, pool: Pool) -> Self {
-        Self::with_parts(seed, pool, Box::new(NoSwitch))
+        Self::with_parts(seed, pool, Box::new(NoSwitch), TIMERS_MAX)
+    }
+
+    /// A kernel with little room: a pool of so many octets, and so many timers that may be pending.
+    ///
+    /// # Panics
+    /// If the machine has no memory for the pool.
+    #[must_use]
+    pub fn small(seed: u64, octets_max: usize, timers_max: usize) -> Self {
+        let pool = Pool::new(&PoolConfig::with_octets_max(octets_max));
+        let pool = pool.expect("memory for a message pool");
+        Self::with_parts(seed, pool, Box::new(NoSwitch), timers_max)
     }
 
     /// A kernel whose shepherds can block, inside [`Shepherds::run`].
@@ -77,7 +92,7 @@ impl TestKernel {
     #[must_use]
     pub fn with_switch(seed: u64, switch: Box<dyn Switch>) -> Self {
         let pool = Pool::new(&PoolConfig::default()).expect("memory for a message pool");
-        Self::with_parts(seed, pool, switch)
+        Self::with_parts(seed, pool, switch, TIMERS_MAX)
     }
 
     /// A kernel whose shepherds have stacks: calls may block, in what [`TestKernel::run_tasks`]
@@ -90,12 +105,12 @@ impl TestKernel {
         Self::with_switch(seed, Box::new(CoroutineSwitch::new()))
     }
 
-    fn with_parts(seed: u64, pool: Pool, switch: Box<dyn Switch>) -> Self {
+    fn with_parts(seed: u64, pool: Pool, switch: Box<dyn Switch>, timers_max: usize) -> Self {
         let kernel = Kernel::new(Config {
             random: Random::new(seed),
             pool,
             shepherds: Shepherds::new(switch, Limits::default()),
-            timers_max: TIMERS_MAX,
+            timers_max,
         });
         Self { kernel: Rc::new(kernel) }
     }

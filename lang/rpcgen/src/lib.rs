@@ -59,8 +59,6 @@
 mod ast;
 mod build;
 mod check;
-#[doc(hidden)]
-pub mod fuzz;
 mod json;
 mod lex;
 mod lookup;

@@ -75,12 +75,9 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-mod bench;
 mod claim;
 mod control;
 mod entry;
-#[doc(hidden)]
-pub mod fuzz;
 mod hosts;
 mod others;
 mod protocol;

@@ -1,10 +1,12 @@
 //! The protocol under virtual time, between a link layer that keeps what it gets and an upper that
 //! notes what it is told.
 
-use crate::bench::{Bench, Frame, ME, MINE, PEER, TYPE_ARP, TYPE_UPPER, YOU};
+mod bench;
+
 use crate::shared::Config;
 use crate::wire::{EthAddr, Ipv4, PACKET_LEN, Packet};
-use crate::{ArpTable, CONFLICT, LOOPED, UNRESOLVED, UNSOLICITED, fuzz};
+use crate::{ArpTable, CONFLICT, LOOPED, UNRESOLVED, UNSOLICITED};
+use bench::{Bench, Frame, ME, MINE, PEER, TYPE_ARP, TYPE_UPPER, YOU};
 use core::time::Duration;
 use proptest::prelude::*;
 use std::string::String;
@@ -479,11 +481,6 @@ fn a_tag_is_handed_down() {
 }
 
 proptest! {
-    #[test]
-    fn any_sequence_keeps_the_bounds(octets in prop::collection::vec(any::<u8>(), 0..400)) {
-        fuzz::fuzz_stack(&octets);
-    }
-
     #[test]
     fn any_packet_is_taken_or_counted(octets in prop::collection::vec(any::<u8>(), 0..64)) {
         let bench = bench();

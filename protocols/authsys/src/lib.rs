@@ -55,8 +55,6 @@ extern crate alloc;
 extern crate std;
 
 mod accept;
-#[doc(hidden)]
-pub mod fuzz;
 mod protocol;
 mod session;
 pub mod wire;

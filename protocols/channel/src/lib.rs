@@ -68,8 +68,6 @@ extern crate alloc;
 extern crate std;
 
 mod codes;
-#[doc(hidden)]
-pub mod fuzz;
 mod protocol;
 mod session;
 

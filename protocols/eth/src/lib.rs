@@ -55,9 +55,6 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-mod bench;
-#[doc(hidden)]
-pub mod fuzz;
 mod number;
 mod protocol;
 #[cfg(test)]

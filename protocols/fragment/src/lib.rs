@@ -58,8 +58,6 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-#[doc(hidden)]
-pub mod fuzz;
 mod protocol;
 mod receiver;
 mod sender;

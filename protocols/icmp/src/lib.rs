@@ -62,8 +62,6 @@ extern crate alloc;
 extern crate std;
 
 mod errors;
-#[doc(hidden)]
-pub mod fuzz;
 mod protocol;
 pub mod wire;
 

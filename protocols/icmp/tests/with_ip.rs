@@ -4,7 +4,6 @@ mod common;
 
 use common::*;
 use core::net::Ipv4Addr;
-use proptest::prelude::{Just, Strategy, any, prop_oneof, proptest};
 use xk_core::graph::{Params, Value};
 use xk_core::object::PushError;
 use xk_core::reason;
@@ -203,29 +202,4 @@ fn stopping_leaves_nothing() {
     assert!(a.ip.ask(&a.cx, question).is_some());
     a.cx.stop();
     assert_eq!(a.cx.live(), (0, 0));
-}
-
-/// Steps for the fuzz target: messages of all types, errors that quote, packets that were refused.
-fn step() -> impl Strategy<Value = Vec<u8>> {
-    let quoted = proptest::collection::vec(any::<u8>(), 0..20)
-        .prop_map(|payload| packet(A, B, [1, 17][payload.len() % 2], &payload));
-    let body = prop_oneof![quoted.clone(), proptest::collection::vec(any::<u8>(), 0..20)];
-    let kind = prop_oneof![Just(0u8), Just(3), Just(8), Just(11), Just(13), any::<u8>()];
-    let message =
-        (0u8..2, kind, 0u8..5, any::<u32>(), body).prop_map(|(what, kind, code, rest, body)| {
-            let message = [&[kind, code, 0, 0][..], &rest.to_be_bytes(), &body].concat();
-            [vec![what, message.len() as u8], message].concat()
-        });
-    let refused = (any::<bool>(), quoted).prop_map(|(cast, packet)| {
-        [vec![2 | u8::from(cast) << 2, packet.len() as u8], packet].concat()
-    });
-    let noise = proptest::collection::vec(any::<u8>(), 0..60);
-    prop_oneof![4 => message, 2 => refused, 1 => noise, 1 => Just(vec![3, 0])]
-}
-
-proptest! {
-    #[test]
-    fn fuzz_stack(steps in proptest::collection::vec(step(), 0..60)) {
-        xk_icmp::fuzz::fuzz_stack(&steps.concat());
-    }
 }

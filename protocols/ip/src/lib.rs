@@ -76,8 +76,6 @@ mod control;
 mod errors;
 mod forward;
 mod fragment;
-#[doc(hidden)]
-pub mod fuzz;
 mod identification;
 mod interface;
 mod path;

@@ -291,37 +291,3 @@ fn every_truncation_is_dropped() {
     }
     assert!(host.received().is_empty());
 }
-
-/// Steps for the fuzz target: mostly packets that nearly fit, fragments among them.
-fn step() -> impl Strategy<Value = Vec<u8>> {
-    let host = prop_oneof![
-        Just([10, 0, 0, 1]),
-        Just([10, 0, 1, 7]),
-        Just([10, 0, 0, 9]),
-        Just([192, 0, 2, 1]),
-        Just([255, 255, 255, 255]),
-        any::<[u8; 4]>(),
-    ];
-    let place = (0u8..4, any::<bool>());
-    let len = 0usize..60;
-    let packet = (0u8..4, host.clone(), host, place, 0u8..3, len).prop_map(
-        |(what, src, dst, (at, more), id, len)| {
-            let mut packet = vec![0x45, 0, 0, 0, 0, id, u8::from(more) * 0x20, at, 3, 17, 0, 0];
-            packet.extend_from_slice(&src);
-            packet.extend_from_slice(&dst);
-            packet.extend(pattern(len & !(7 * usize::from(more))));
-            [vec![what, packet.len() as u8], packet].concat()
-        },
-    );
-    let noise = proptest::collection::vec(any::<u8>(), 0..80);
-    let other =
-        (4u8..8, any::<[u8; 2]>()).prop_map(|(what, [high, much])| vec![what | high << 3, much]);
-    prop_oneof![6 => packet, 1 => noise, 2 => other]
-}
-
-proptest! {
-    #[test]
-    fn fuzz_stack(steps in proptest::collection::vec(step(), 0..60)) {
-        xk_ip::fuzz::fuzz_stack(&steps.concat());
-    }
-}

@@ -84,8 +84,6 @@ extern crate std;
 mod channels;
 mod client;
 mod fragments;
-#[doc(hidden)]
-pub mod fuzz;
 mod processes;
 mod protocol;
 mod reasons;

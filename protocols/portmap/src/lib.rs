@@ -75,8 +75,6 @@ extern crate std;
 
 mod client;
 mod everyone;
-#[doc(hidden)]
-pub mod fuzz;
 mod indirect;
 mod protocol;
 mod registrar;

@@ -84,8 +84,6 @@ extern crate std;
 
 mod calls;
 mod dupcache;
-#[doc(hidden)]
-pub mod fuzz;
 mod gather;
 mod protocol;
 mod session;

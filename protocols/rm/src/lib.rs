@@ -57,8 +57,6 @@ extern crate alloc;
 extern crate std;
 
 mod assembly;
-#[doc(hidden)]
-pub mod fuzz;
 mod protocol;
 mod session;
 pub mod wire;

@@ -65,8 +65,6 @@ extern crate alloc;
 extern crate std;
 
 mod forward;
-#[doc(hidden)]
-pub mod fuzz;
 mod pool;
 mod protocol;
 mod routes;

@@ -79,8 +79,6 @@ pub mod congestion;
 pub mod connection;
 mod cookie;
 mod errors;
-#[doc(hidden)]
-pub mod fuzz;
 mod intake;
 mod isn;
 pub mod loss;

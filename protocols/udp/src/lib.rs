@@ -65,8 +65,6 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-#[doc(hidden)]
-pub mod fuzz;
 mod protocol;
 mod unconnected;
 pub mod wire;

@@ -55,8 +55,6 @@
 
 extern crate alloc;
 
-#[doc(hidden)]
-pub mod fuzz;
 mod protocol;
 mod table;
 

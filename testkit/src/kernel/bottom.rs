@@ -1,5 +1,6 @@
 //! A lower protocol that captures what is pushed and injects what a test wants to arrive.
 
+use super::OnAsk;
 use super::pauses::Pauses;
 use core::cell::{Cell, RefCell};
 use core::net::Ipv4Addr;
@@ -19,6 +20,10 @@ use xk_kit::control::{
     PeerEther, PeerHost, PseudoHeader, SpecificDestination,
 };
 use xk_kit::wire::offload::Offloads;
+
+/// Called with every message that is pushed into a [`Bottom`], before it is kept; may let others
+/// arrive.
+pub type OnPush = Rc<dyn Fn(&Kernel, &Message)>;
 
 /// How many sessions a [`Bottom`] holds, and from how many on idle ones make room for new ones: as
 /// many as `ip`.
@@ -199,6 +204,8 @@ struct State {
     closes: Cell<u64>,
     failure: Cell<Option<PushError>>,
     pauses: Pauses,
+    on_push: RefCell<Option<OnPush>>,
+    on_ask: RefCell<Option<OnAsk>>,
 }
 
 /// The lowest protocol of a test: captures every push, and passes up what [`Bottom::inject`] is
@@ -226,6 +233,8 @@ impl Bottom {
             closes: Cell::new(0),
             failure: Cell::new(None),
             pauses: Pauses::default(),
+            on_push: RefCell::default(),
+            on_ask: RefCell::default(),
         });
         let body = BottomProtocol(Rc::clone(&state));
         let protocol = cx.add_protocol(lower.kind, name, body);
@@ -275,6 +284,16 @@ impl Bottom {
     /// another time, where a shepherd has a stack; at first they do not.
     pub fn block(&self, most: Duration) {
         self.state.pauses.set(most);
+    }
+
+    /// Has something done with every message that is pushed, before it is kept.
+    pub fn on_push(&self, on_push: OnPush) {
+        *self.state.on_push.borrow_mut() = Some(on_push);
+    }
+
+    /// Has questions to it and its sessions answered in another way first.
+    pub fn on_ask(&self, on_ask: OnAsk) {
+        *self.state.on_ask.borrow_mut() = Some(on_ask);
     }
 
     /// From now on this is the largest message that it says goes without being fragmented, in
@@ -493,6 +512,9 @@ impl Protocol for BottomProtocol {
 
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         self.0.pauses.pause(cx);
+        if self.0.answered_first(cx, ask) {
+            return Answer::Answered;
+        }
         if let Some(question) = ask.get::<Offloads>() {
             question.answer_wire(this.id(), self.0.lower.partial_checksums, false);
             return Answer::Answered;
@@ -511,11 +533,16 @@ impl Protocol for BottomProtocol {
         state.users.take();
         state.sessions.clear();
         // Outside of the borrows: what is dropped may hold the last handle of something else.
-        drop((enables, sent));
+        drop((enables, sent, state.on_push.take(), state.on_ask.take()));
     }
 }
 
 impl State {
+    fn answered_first(&self, cx: &Kernel, ask: &mut Ask<'_>) -> bool {
+        let on_ask = self.on_ask.borrow().clone();
+        on_ask.is_some_and(|on_ask| on_ask(cx, ask).is_answered())
+    }
+
     /// Answers what a layer of this kind knows, of itself or of a session with `peer`.
     fn answer(&self, ask: &mut Ask<'_>, (peer, many): Ends) -> Answer {
         let lower = &self.lower;
@@ -585,6 +612,10 @@ impl Session for BottomSession {
             return Err(PushError::TooBig { max });
         }
         state.sent_count.set(state.sent_count.get() + 1);
+        let on_push = state.on_push.borrow().clone();
+        if let Some(on_push) = on_push {
+            on_push(cx, &message);
+        }
         if state.keeps.get() {
             state.sent.borrow_mut().push(Sent {
                 session: this.clone(),
@@ -606,6 +637,9 @@ impl Session for BottomSession {
 
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         self.state.pauses.pause(cx);
+        if self.state.answered_first(cx, ask) {
+            return Answer::Answered;
+        }
         if let Some(question) = ask.get::<Offloads>() {
             question.answer_wire(this.head().protocol(), self.state.lower.partial_checksums, false);
             return Answer::Answered;

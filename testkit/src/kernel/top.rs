@@ -1,5 +1,6 @@
 //! An upper protocol that remembers what it is told, and refuses what a test wants refused.
 
+use super::OnAsk;
 use core::cell::{Cell, RefCell};
 use std::rc::Rc;
 use xk_core::object::{Enable, OpenError, ProtocolId, Refused, SessionId};
@@ -43,6 +44,7 @@ struct State {
     forgets: Cell<bool>,
     echoes: Cell<bool>,
     on_demux: RefCell<Option<OnDemux>>,
+    on_ask: RefCell<Option<OnAsk>>,
     down: RefCell<Option<ProtocolRef>>,
     /// How many questions it has passed down.
     passed_down: Cell<u32>,
@@ -214,6 +216,11 @@ impl Top {
         drop(before);
     }
 
+    /// Has questions to it answered in another way first.
+    pub fn on_ask(&self, on_ask: OnAsk) {
+        *self.state.on_ask.borrow_mut() = Some(on_ask);
+    }
+
     /// Drops all that it has kept.
     pub fn clear(&self) {
         self.state.clear();
@@ -231,7 +238,7 @@ impl State {
         let received = self.received.take();
         let opened = self.opened.take();
         let errors = self.errors.take();
-        let on_demux = (self.on_demux.take(), self.down.take());
+        let on_demux = (self.on_demux.take(), self.on_ask.take(), self.down.take());
         self.events.take();
         // Outside of the borrows: what is dropped may hold the last handle of something else.
         drop((received, opened, errors, on_demux));
@@ -292,6 +299,10 @@ impl Protocol for TopProtocol {
     }
 
     fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        let on_ask = self.0.on_ask.borrow().clone();
+        if on_ask.is_some_and(|on_ask| on_ask(cx, ask).is_answered()) {
+            return Answer::Answered;
+        }
         let down = self.0.down.borrow().clone();
         if let Some(down) = down {
             let passed = self.0.passed_down.get() + 1;

@@ -75,8 +75,6 @@ mod bell;
 mod credentials_unsafe;
 mod error;
 mod foreign_unsafe;
-pub mod fuzz;
-
 mod hello;
 mod layout;
 mod link;

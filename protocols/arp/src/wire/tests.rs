@@ -112,12 +112,4 @@ proptest! {
         prop_assert_eq!(Packet::parse(&octets), Ok(packet));
         prop_assert_eq!(Packet::parse(&to_etherparse(&packet).to_bytes()), Ok(packet));
     }
-
-    #[test]
-    fn fuzz(mut data in proptest::collection::vec(any::<u8>(), 0..40), valid: bool) {
-        if valid && data.len() > 8 {
-            data[..8].copy_from_slice(&REQUEST[..8]);
-        }
-        crate::fuzz::fuzz_wire(&data);
-    }
 }

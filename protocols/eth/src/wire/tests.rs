@@ -164,15 +164,4 @@ proptest! {
             }
         }
     }
-
-    #[test]
-    fn fuzz(mut data in proptest::collection::vec(any::<u8>(), 0..80), short: bool, snap: bool) {
-        if short && data.len() > 22 {
-            data[12] = 0;
-            if snap {
-                data[14..17].copy_from_slice(&[0xaa, 0xaa, 3]);
-            }
-        }
-        crate::fuzz::fuzz_wire(&data);
-    }
 }

@@ -184,19 +184,4 @@ proptest! {
         let back = peer::Icmpv4Packet::new_checked(&whole[..]).unwrap();
         prop_assert_eq!(peer::Icmpv4Repr::parse(&back, &Default::default()).unwrap(), repr);
     }
-
-    #[test]
-    fn fuzz(mut data in proptest::collection::vec(any::<u8>(), 8..60), header in headers(),
-        known: bool, quoted: bool) {
-        if known {
-            (data[0], data[1]) = (header.kind(), header.code());
-        }
-        if quoted && data.len() > 36 {
-            data[8..36].copy_from_slice(&QUOTED);
-        }
-        data[2..4].fill(0);
-        let sum = checksum::checksum(&data);
-        data[2..4].copy_from_slice(&sum.to_be_bytes());
-        crate::fuzz::fuzz_wire(&data);
-    }
 }

@@ -270,18 +270,4 @@ proptest! {
         template.emit(total, header.id, header.fragment, &mut two);
         prop_assert_eq!(one, two);
     }
-
-    #[test]
-    fn fuzz(mut data in proptest::collection::vec(any::<u8>(), 60..80), words in 5u8..16,
-        options in proptest::collection::vec(prop_oneof![
-            Just(0u8), Just(1), Just(3), Just(4), Just(7), Just(8), Just(68), Just(131), Just(148)], 40)) {
-        let len = usize::from(words) * 4;
-        data[0] = 0x40 | words;
-        data[2..4].copy_from_slice(&72u16.to_be_bytes());
-        data[20..60].copy_from_slice(&options);
-        data[10..12].fill(0);
-        let sum = checksum::checksum(&data[..len]);
-        data[10..12].copy_from_slice(&sum.to_be_bytes());
-        crate::fuzz::fuzz_wire(&data);
-    }
 }

@@ -1,13 +1,16 @@
-//! What the fuzz harness calls: any octets in, no panic, and some laws hold.
+//! Graph files, read: any octets in, no panic, and some laws hold.
 
-use crate::{Document, Value, parse};
+#[cfg(test)]
+mod tests;
+
+use xk_lang::{Document, Value, parse};
 
 /// Reads `data` as a graph file and does with it all that can be done.
 ///
 /// # Panics
 /// When a law is broken: a place lies outside the text, an unchanged document does not print as it
 /// was read, or an edit that succeeded left a file that does not read.
-pub fn fuzz_graph(data: &[u8]) {
+pub(crate) fn read(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (graph, diagnostics) = parse("fuzz", &text);
     for diagnostic in diagnostics.sorted() {
@@ -16,7 +19,6 @@ pub fn fuzz_graph(data: &[u8]) {
         assert!(diagnostic.span.end() <= text.len(), "a place outside the text: {diagnostic:?}");
     }
     assert_eq!(diagnostics.to_text().is_empty(), diagnostics.is_empty());
-    #[cfg(feature = "fancy")]
     if text.len() < 4096 {
         let _ = diagnostics.to_fancy(80, false);
     }

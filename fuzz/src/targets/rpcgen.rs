@@ -1,13 +1,14 @@
-//! What the fuzz harness calls: any octets in, no panic, and some laws hold.
+//! Files of the RPC language, and values of their types: any octets in, no panic, and some laws
+//! hold.
 
-use crate::{Model, Options, Procedure, compile, to_rust};
+use xk_rpcgen::{Model, Options, Procedure, compile, to_rust};
 
 /// Reads `data` as a file of the language and does with it all that can be done.
 ///
 /// # Panics
 /// When a law is broken: a mistake lies outside the text, or what is read from octets is not
 /// written as the same.
-pub fn fuzz_file(data: &[u8]) {
+pub(crate) fn file(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     match compile("fuzz.x", &text) {
         Err(found) => {
@@ -30,8 +31,8 @@ pub fn fuzz_file(data: &[u8]) {
 /// What the types of this text say about any octets.
 ///
 /// # Panics
-/// As for [`fuzz_file`], or if the text has mistakes.
-pub fn fuzz_values(text: &str, data: &[u8]) {
+/// As for [`file`], or if the text has mistakes.
+pub(crate) fn all_values(text: &str, data: &[u8]) {
     let Ok(compiled) = compile("fuzz.x", text) else {
         panic!("the text has mistakes");
     };

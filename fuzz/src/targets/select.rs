@@ -1,13 +1,9 @@
-//! Fuzz target of the codec: what parses must come out again as it went in, but for the octet that
-//! means nothing.
+//! SELECT: the codec.
 
-use crate::wire::{HEADER_OCTETS, Header};
+use xk_select::wire::{HEADER_OCTETS, Header};
 
-/// Parses `data` as a header, writes it again and compares.
-///
-/// # Panics
-/// If the codec does not keep what it reads.
-pub fn fuzz_wire(data: &[u8]) {
+/// Parses `data` as a header, writes it again and compares, but for the octet that means nothing.
+pub(crate) fn wire(data: &[u8]) {
     let Some(octets) = data.first_chunk::<HEADER_OCTETS>() else {
         return;
     };

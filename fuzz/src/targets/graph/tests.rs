@@ -1,7 +1,7 @@
 //! No input panics, whatever it is.
 
+use super::read;
 use proptest::prelude::*;
-use xk_lang::fuzz::fuzz_graph;
 
 const NET: &str = r##"title "Two LANs"
 host alice {
@@ -35,12 +35,12 @@ proptest! {
 
     #[test]
     fn octets(data in proptest::collection::vec(any::<u8>(), 0..300)) {
-        fuzz_graph(&data);
+        read(&data);
     }
 
     #[test]
     fn pieces(pieces in proptest::collection::vec(piece(), 0..60)) {
-        fuzz_graph(pieces.concat().as_bytes());
+        read(pieces.concat().as_bytes());
     }
 
     #[test]
@@ -51,7 +51,7 @@ proptest! {
             let end = (at + removed).min(text.len());
             text.splice(at..end, piece.bytes());
         }
-        fuzz_graph(&text);
+        read(&text);
     }
 }
 
@@ -122,7 +122,7 @@ fn repetitions() {
             format!("host a {{ b {{\n{} }}\n}}", unit.repeat(times)),
             format!("/* {}", unit.repeat(times)),
         ] {
-            fuzz_graph(text.as_bytes());
+            read(text.as_bytes());
         }
     }
 }

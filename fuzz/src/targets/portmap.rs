@@ -1,10 +1,10 @@
-//! Fuzz target of the codec: what is read of arguments and results comes out again as it went in.
+//! The port mapper: the codec.
 
-use crate::universal::Universal;
-use crate::wire::{
+use core::fmt::Debug;
+use xk_portmap::universal::Universal;
+use xk_portmap::wire::{
     Binding, CallArguments, CallResult, Entry, Mapping, Name, NetBuf, RemoteCallResult, Statistics,
 };
-use core::fmt::Debug;
 use xk_xdr::{Decoder, List, Xdr};
 
 fn keeps<T: Xdr + PartialEq + Debug>(octets: &[u8]) {
@@ -17,11 +17,9 @@ fn keeps<T: Xdr + PartialEq + Debug>(octets: &[u8]) {
     assert_eq!(Some(&*written), octets.get(..read), "{value:?}");
 }
 
-/// Reads `data` as everything that a port mapper is sent or sends.
-///
-/// # Panics
-/// If something read is written otherwise.
-pub fn fuzz_wire(data: &[u8]) {
+/// Reads `data` as everything that a port mapper is sent or sends: what is read is written as the
+/// same octets again.
+pub(crate) fn wire(data: &[u8]) {
     keeps::<Mapping>(data);
     keeps::<List<Mapping>>(data);
     keeps::<CallArguments>(data);

@@ -1,0 +1,134 @@
+//! TCP: the codec, and the layer between two others.
+
+use crate::harness::{Rig, Script, integers};
+use core::net::Ipv4Addr;
+use core::time::Duration;
+use xk_core::{Part, Participant, Participants};
+use xk_kit::Checksum;
+use xk_kit::control::PseudoHeader;
+use xk_tcp::wire::{CHECKSUM_AT, HEADER_LEN, HEADER_LEN_MAX, Header};
+use xk_testkit::kernel::{Lower, Top};
+
+const HOST: Ipv4Addr = Ipv4Addr::LOCALHOST;
+
+/// Parses `data` as a segment, writes its header again and compares.
+pub(crate) fn wire(data: &[u8]) {
+    let Ok((header, length)) = Header::parse(data) else {
+        return;
+    };
+    assert!(length <= data.len(), "the header lies in the segment");
+    let mut octets = [0; HEADER_LEN_MAX];
+    let written = header.emit(&mut octets);
+    let again = Header::parse(&octets[..written]);
+    assert_eq!(again, Ok((header, written)), "the header changed");
+    assert_eq!(octets[..12], data[..12], "ports or numbers changed");
+}
+
+/// A segment with a right checksum and, if it `answers`, numbers next to those of the segment sent
+/// last: sequence number and acknowledgement.
+fn fit(segment: &[u8], pseudo: u32, numbers: [u8; 8], answers: bool) -> Vec<u8> {
+    let mut segment = segment.to_vec();
+    let len = segment.len() as u32;
+    if let Some(fixed) = segment.first_chunk_mut::<HEADER_LEN>() {
+        let near = |at: usize, last: &[u8], more: u8| {
+            let last = last.get(at..at + 4).and_then(|four| four.first_chunk());
+            let last = u32::from_be_bytes(*last.unwrap_or(&[0; 4]));
+            (last.wrapping_add(u32::from(more & 15))).to_be_bytes()
+        };
+        if answers {
+            let (seq, ack) = (near(4, &numbers, fixed[7]), near(0, &numbers, fixed[11]));
+            fixed[4..8].copy_from_slice(&seq);
+            fixed[8..12].copy_from_slice(&ack);
+        }
+        fixed[CHECKSUM_AT..CHECKSUM_AT + 2].fill(0);
+    }
+    let mut sum = Checksum::new();
+    sum.add_u32(pseudo + len);
+    sum.add(&segment);
+    if let Some(field) = segment.get_mut(CHECKSUM_AT..CHECKSUM_AT + 2) {
+        field.copy_from_slice(&sum.finish().to_be_bytes());
+    }
+    segment
+}
+
+/// Lets `data` arrive as segments, each behind an octet of its length (odd: with numbers that fit
+/// what was sent; 0: nothing arrives, and as many hundredths of a second pass as the next octet
+/// says), at a layer whose port 7 is enabled and that opens a connection from port 53; lets minutes
+/// pass, then takes everything down: no message and no timer is left.
+pub(crate) fn stack(data: &[u8]) {
+    let params = integers(&[("sessions_max", 4)]);
+    let rig = Rig::new(Lower::host(HOST, 6), 64, &xk_tcp::ENTRY, &params);
+    let top = Top::add(&rig.cx, "top");
+    top.forget(true);
+    top.echo(true);
+    rig.start();
+    let local = Participants::local(Part::port(7));
+    assert!(top.enable(&rig.cx, &rig.layer, local).is_ok(), "port 7 is free");
+    let peer = Participant::of(Part::Host(HOST)).with(Part::port(9));
+    let pair = Participants::pair(Part::port(53), peer);
+    assert!(top.open(&rig.cx, &rig.layer, pair).is_ok(), "port 53 is free");
+    let from = Some(Part::Host(HOST));
+    let pseudo = rig.below(from).ask(&rig.cx, PseudoHeader::default()).map_or(0, |q| q.sum);
+    let mut numbers = [0; 8];
+    let script = Script::new(data);
+    while let Some(segment) = script.counted() {
+        if segment.is_empty() {
+            rig.cx.advance(Duration::from_millis(10) * u32::from(script.octet_or_zero()));
+            continue;
+        }
+        if let Some(last) = rig.bottom.take_sent().last() {
+            last.message.copy_to(4, &mut numbers);
+        }
+        let fitting = fit(segment, pseudo, numbers, segment.len() & 1 == 1);
+        rig.arrive(from, &fitting);
+        if segment.len() & 2 != 0 {
+            rig.report(from, &fitting);
+        }
+    }
+    rig.bottom.keep(false);
+    rig.cx.advance(Duration::from_secs(140));
+    let cx = rig.cx.share();
+    rig.stop();
+    assert_eq!(cx.timers(), 0, "timers are left");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use xk_core::random::Random;
+
+    #[test]
+    fn the_codec_takes_anything() {
+        let random = Random::new(5);
+        for _ in 0..5000 {
+            let mut data = vec![0; random.below(90) as usize];
+            random.fill(&mut data);
+            if let Some(offset) = data.get_mut(12) {
+                *offset |= 0x50;
+            }
+            wire(&data);
+        }
+    }
+
+    #[test]
+    fn the_layer_takes_anything() {
+        let random = Random::new(3);
+        for round in 0..600 {
+            let mut data = Vec::new();
+            for _ in 0..random.below(12) {
+                let mut segment = vec![0; random.below(100) as usize];
+                random.fill(&mut segment);
+                // Most of them with ports that are taken, and the flags of an ordinary segment.
+                if round % 4 != 0 && segment.len() >= 20 {
+                    let ports: [u8; 4] = [[0, 9, 0, 7], [0, 9, 0, 53]][(random.below(2)) as usize];
+                    segment[..4].copy_from_slice(&ports);
+                    segment[12] = 5 << 4;
+                    segment[13] = [2, 16, 16, 17, 24, 18][random.below(6) as usize];
+                }
+                data.push(segment.len() as u8);
+                data.extend(segment);
+            }
+            stack(&data);
+        }
+    }
+}
