@@ -98,9 +98,7 @@ fn a_sound_host_passes_in_any_order() {
 fn participants_that_do_not_fit_name_what_is_missing() {
     let text = said("wire\nframes wire\nports frames");
     assert!(
-        text.contains(
-            "`ports` opens `frames` with IPv4 hosts, but `frames` takes hardware addresses"
-        ),
+        text.contains("`ports` opens `frames` with hosts, but `frames` takes hardware addresses"),
         "{text}"
     );
     assert!(

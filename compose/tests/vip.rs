@@ -382,8 +382,7 @@ fn what_it_does_not_know_goes_on_down() {
     let found = net.world.enter(id, |cx| {
         let mut question = xk_kit::rpc::call::LargestPush::default();
         let asked = low.control(cx, &mut xk_core::Ask::new(&mut question));
-        let host = std::net::Ipv4Addr::UNSPECIFIED;
-        let mine = low.ask(cx, xk_kit::control::MyHost { host });
+        let mine = low.ask(cx, xk_kit::control::MyHost::default());
         (asked, mine.unwrap().host.to_string())
     });
     assert_eq!(found, Some((Answer::Unknown, "10.0.0.1".into())));

@@ -5,6 +5,7 @@ mod virtual_world;
 
 use std::net::Ipv4Addr;
 use virtual_world::{ETHER_TYPE, Net, add_route, graph, links};
+use xk_core::HostAddr;
 use xk_core::SessionRef;
 use xk_kit::control::ClaimHost;
 use xk_kit::net::neighbour::{Heard, is_far};
@@ -146,7 +147,7 @@ fn where_a_peer_is_can_be_asked_and_follows_it() {
 }
 
 /// What the table of a host's `vipadv` holds.
-fn table(net: &mut Net, host: &str) -> (usize, Vec<Ipv4Addr>) {
+fn table(net: &mut Net, host: &str) -> (usize, Vec<HostAddr>) {
     let id = net.world.find(host).unwrap();
     let asked = net.world.enter(id, |cx| {
         let vipadv = cx.find_protocol("vipadv").unwrap();
@@ -172,7 +173,7 @@ fn a_flood_of_hosts_that_nobody_needs_drives_out_none_that_is_spoken_to() {
             let [_, _, high, low] = n.to_be_bytes();
             let heard = Heard {
                 protocol_type: xk_vipadv::PROTOCOL_TYPE,
-                host: Ipv4Addr::new(10, 0, 7 + high, low),
+                host: [10, 0, 7 + high, low].into(),
                 address: [2, 7, 7, 7, high, low],
             };
             assert!(vipadv.ask(cx, heard).is_some());
@@ -187,7 +188,7 @@ fn a_flood_of_hosts_that_nobody_needs_drives_out_none_that_is_spoken_to() {
     net.pass_ms(50);
     assert_eq!(net.sent("a"), [ETHER_TYPE]);
     // A host that is new still gets in.
-    let last = Ipv4Addr::new(10, 0, 10, 231);
+    let last = HostAddr::from([10, 0, 10, 231]);
     assert!(hosts.contains(&last), "{hosts:?}");
 }
 

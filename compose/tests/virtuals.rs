@@ -231,9 +231,7 @@ fn who_has_a_header_can_exclude_as_well() {
 fn what_would_do_is_named() {
     let text = said("chooser net name=second");
     assert!(
-        text.contains(
-            "that takes IPv4 hosts: the one above the link, then the one that reaches all"
-        ),
+        text.contains("that takes hosts: the one above the link, then the one that reaches all"),
         "{text}"
     );
     let text = said("ports net\ncalls ports");

@@ -34,7 +34,7 @@ pub use kernel::Kernel;
 pub use key::name_key;
 pub use message::{Message, Pool};
 pub use object::{Protocol, ProtocolRef, Session, SessionRef, Upper};
-pub use participant::{Part, Participant, Participants};
+pub use participant::{HostAddr, Part, Participant, Participants};
 pub use reason::Reason;
 pub use secret::Secret;
 pub use time::Time;

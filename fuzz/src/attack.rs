@@ -12,7 +12,7 @@ use core::time::Duration;
 use std::cell::RefCell;
 use xk_compose::{CheckedGraph, SimulationConfig, simulate, start_world};
 use xk_core::control::{Describe, ListMaps, ListSessions, Report};
-use xk_core::{Kernel, Participants, ProtocolRef, SessionRef, reason};
+use xk_core::{HostAddr, Kernel, Participants, ProtocolRef, SessionRef, reason};
 use xk_kit::control::{
     ClaimHost, DeliverError, HostConflict, IsLocalHost, JoinGroup, LinkType, MaxPacket, MyEther,
     MyHost, NetworkError, NetworkErrorKind, OptPacket, PeerHost, Resolve, SendError,
@@ -302,7 +302,12 @@ impl Attack {
 }
 
 /// Asks a protocol one of the questions that there are.
-fn question(cx: &Kernel, to: &ProtocolRef, which: u8, host: Ipv4Addr, octets: &[u8]) {
+fn question(cx: &Kernel, to: &ProtocolRef, which: u8, v4: Ipv4Addr, octets: &[u8]) {
+    // Of either family: none has a reason to be of the protocol's own.
+    let host = match which < 0x80 {
+        true => HostAddr::v4(v4),
+        false => HostAddr::v6(v4.to_ipv6_compatible(), 0),
+    };
     let packet = || cx.pool().copy_from(128, octets).ok();
     let mut start = [0; 16];
     let start_len = octets.len().min(16);
@@ -346,12 +351,13 @@ fn question(cx: &Kernel, to: &ProtocolRef, which: u8, host: Ipv4Addr, octets: &[
             drop(to.ask(cx, SendError { packet, cause, link_broadcast }));
         }
         15 => drop(to.ask(cx, error)),
-        16 => drop(
-            to.ask(cx, DeliverError { source: VICTIM, destination: host, protocol: 17, error }),
-        ),
+        16 => drop(to.ask(
+            cx,
+            DeliverError { source: VICTIM.into(), destination: host, protocol: 17, error },
+        )),
         17 => drop(to.ask(cx, xk_arp::ArpTable::default())),
         18 => {
-            let Ok(network) = Cidr::new(host, octets[0] % 33) else {
+            let Ok(network) = Cidr::new(v4, octets[0] % 33) else {
                 return;
             };
             let route = xk_ip::RouteInfo { network, via: None, on: "arp".into(), metric: 1 };

@@ -12,10 +12,9 @@
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::{Cell, OnceCell};
-use core::net::Ipv4Addr;
 use core::time::Duration;
 use xk_core::reason::{Class, Reason};
-use xk_core::{Kernel, Message, Secret, SessionRef};
+use xk_core::{HostAddr, Kernel, Message, Secret, SessionRef};
 
 use crate::control::{PeerEther, PeerHost, PeerPort, PeerProved, ServesPort, SpecificDestination};
 
@@ -42,12 +41,12 @@ pub fn is_proved(cx: &Kernel, session: &SessionRef) -> bool {
     session.ask(cx, PeerProved).is_some()
 }
 
-/// The host, or else the station, behind a session, for [`Allowance`]; 0 if neither is known.
+/// The host, or else the station, behind a session, for [`Allowance`], as
+/// [`HostAddr::source`] counts them; 0 if neither is known.
 #[must_use]
 pub fn source(cx: &Kernel, session: &SessionRef) -> u64 {
-    let host = Ipv4Addr::UNSPECIFIED;
-    if let Some(peer) = session.ask(cx, PeerHost { host }) {
-        return u64::from(peer.host.to_bits());
+    if let Some(peer) = session.ask(cx, PeerHost::default()) {
+        return peer.host.source();
     }
     let station = session.ask(cx, PeerEther::default());
     station.map_or(0, |peer| {
@@ -62,7 +61,7 @@ pub fn source(cx: &Kernel, session: &SessionRef) -> u64 {
 /// # Errors
 /// That it was not.
 pub fn is_for_one(cx: &Kernel, session: &SessionRef) -> Result<(), &'static Reason> {
-    let (host, many) = (Ipv4Addr::UNSPECIFIED, false);
+    let (host, many) = (HostAddr::UNSPECIFIED, false);
     let sent_to = session.ask(cx, SpecificDestination { host, many });
     match sent_to {
         Some(SpecificDestination { many: true, .. }) => Err(&TO_MANY),

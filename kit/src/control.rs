@@ -1,10 +1,9 @@
 //! Questions that several protocols ask or answer. Forwarded down by default; a protocol answers
 //! what it knows.
 
-use core::net::Ipv4Addr;
 use xk_core::control::Question;
 use xk_core::object::{ProtocolRef, SessionRef};
-use xk_core::{Kernel, Message, Reason};
+use xk_core::{HostAddr, Kernel, Message, Reason};
 
 macro_rules! question {
     ($type:ty, $name:literal) => {
@@ -52,30 +51,30 @@ question!(MinPacket, "min-packet");
 pub struct KeepWhole;
 question!(KeepWhole, "keep-whole");
 
-/// The local IPv4 host of a session, or the first of a protocol.
-#[derive(Clone, Copy, Debug)]
+/// The local host of a session, or the first of a protocol.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct MyHost {
     /// The host.
-    pub host: Ipv4Addr,
+    pub host: HostAddr,
 }
 question!(MyHost, "my-host");
 
 /// The destination that messages arriving by a session bear: the specific destination of RFC 1122,
 /// section 4.1.3.5. It differs from [`MyHost`] where they are sent to a broadcast or a group.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct SpecificDestination {
     /// Out: the destination.
-    pub host: Ipv4Addr,
+    pub host: HostAddr,
     /// Out: true if that is a broadcast or a group.
     pub many: bool,
 }
 question!(SpecificDestination, "specific-destination");
 
-/// The peer's IPv4 host of a session.
-#[derive(Clone, Copy, Debug)]
+/// The peer's host of a session.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct PeerHost {
     /// The host.
-    pub host: Ipv4Addr,
+    pub host: HostAddr,
 }
 question!(PeerHost, "peer-host");
 
@@ -120,8 +119,25 @@ pub struct PseudoHeader {
     /// For messages sent. It differs where those that arrive were sent to everybody or to a group:
     /// an answer goes out from our own host.
     pub sum_sent: u32,
+    /// True if no message may go or come without a checksum, since nothing else guards these
+    /// addresses (RFC 8200, section 8.1).
+    pub is_required: bool,
 }
 question!(PseudoHeader, "pseudo-header");
+
+impl PseudoHeader {
+    /// Of messages from `peer` to `own`, of this protocol number; those sent are from `sender`.
+    #[must_use]
+    pub fn new([own, sender]: [HostAddr; 2], peer: HostAddr, number: u32) -> Self {
+        let words = |host: HostAddr| -> u32 {
+            let words = host.octets().as_chunks().0.iter();
+            words.map(|word| u32::from(u16::from_be_bytes(*word))).sum()
+        };
+        let others = words(peer) + number;
+        let is_required = peer.to_v4().is_none();
+        Self { sum: words(own) + others, sum_sent: words(sender) + others, is_required }
+    }
+}
 
 /// The link type of what passes a wire or session, as in a pcapng interface block (1 is Ethernet,
 /// 228 IPv4).
@@ -133,20 +149,20 @@ pub struct LinkType {
 question!(LinkType, "link-type");
 
 /// The hardware address of a host on the link, if it is known now; asking starts the resolution.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Resolve {
     /// In: the host.
-    pub host: Ipv4Addr,
+    pub host: HostAddr,
     /// Out: its address, or `None` while it is being asked for or after nobody answered.
     pub address: Option<[u8; 6]>,
 }
 question!(Resolve, "resolve");
 
 /// Tells the layer below that this host is ours on its link: answer for it and defend it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct ClaimHost {
     /// The host.
-    pub host: Ipv4Addr,
+    pub host: HostAddr,
 }
 question!(ClaimHost, "claim-host");
 
@@ -154,7 +170,7 @@ question!(ClaimHost, "claim-host");
 #[derive(Clone, Copy, Debug)]
 pub struct HostConflict {
     /// The host.
-    pub host: Ipv4Addr,
+    pub host: HostAddr,
     /// The other station.
     pub address: [u8; 6],
 }
@@ -271,7 +287,7 @@ pub struct NetworkError {
     /// What went wrong.
     pub kind: NetworkErrorKind,
     /// Who says so, if the reporter is not the peer itself.
-    pub reporter: Option<Ipv4Addr>,
+    pub reporter: Option<HostAddr>,
     /// The session of the layer that passes the report on, through which the message went.
     pub session: Option<SessionRef>,
     /// The first octets of the message as the receiver of this question had pushed it: its own
@@ -301,9 +317,9 @@ question!(IsOutstanding, "is-outstanding", upward);
 /// Asked of a network layer by its error protocol: an error arrived about a packet sent from here.
 pub struct DeliverError {
     /// The packet's source: ours.
-    pub source: Ipv4Addr,
+    pub source: HostAddr,
     /// The packet's destination.
-    pub destination: Ipv4Addr,
+    pub destination: HostAddr,
     /// The packet's protocol number.
     pub protocol: u8,
     /// The error, for the layer above; its `session` is filled in on the way.
@@ -372,10 +388,10 @@ pub struct ServesPort {
 question!(ServesPort, "serves-port");
 
 /// Whether a packet to this host would be delivered here.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct IsLocalHost {
     /// In: the host.
-    pub host: Ipv4Addr,
+    pub host: HostAddr,
     /// Out: true if it is one of ours, or a broadcast or group that we take.
     pub local: bool,
 }
@@ -383,10 +399,10 @@ question!(IsLocalHost, "is-local-host");
 
 /// Whether what is sent to this host goes to several: it is a broadcast of a network of ours, or a
 /// group. Nothing ever comes from it; who answers does so from a host of his own.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct IsMany {
     /// In: the host.
-    pub host: Ipv4Addr,
+    pub host: HostAddr,
     /// Out: true if it is several.
     pub many: bool,
 }
@@ -394,7 +410,7 @@ question!(IsMany, "is-many");
 
 impl IsMany {
     /// What `lower` and those below it say of a host, if they are asked of one.
-    pub fn ask(cx: &Kernel, lower: &ProtocolRef, host: Option<Ipv4Addr>) -> bool {
+    pub fn ask(cx: &Kernel, lower: &ProtocolRef, host: Option<HostAddr>) -> bool {
         let asked = host.and_then(|host| lower.ask(cx, Self { host, many: false }));
         asked.is_some_and(|answer| answer.many)
     }

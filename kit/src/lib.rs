@@ -15,5 +15,5 @@ pub mod rpc;
 pub mod times;
 pub mod wire;
 
-pub use net::addr::{Cidr, EthAddr, Ipv4};
+pub use net::addr::{Cidr, EthAddr};
 pub use net::checksum::Checksum;

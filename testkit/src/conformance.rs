@@ -76,9 +76,8 @@ use crate::kernel::{Addressing, Lower, Sent};
 #[expect(unused_imports, reason = "the documentation names them")]
 use crate::kernel::{Bottom, Top};
 use core::fmt;
-use core::net::Ipv4Addr;
 use xk_core::graph::{Build, Params};
-use xk_core::{Answer, Entry, Kernel, Part, Participants, ProtocolRef};
+use xk_core::{Answer, Entry, HostAddr, Kernel, Part, Participants, ProtocolRef};
 use xk_kit::net::checksum::Checksum;
 
 /// Which of the two instances.
@@ -128,7 +127,7 @@ pub trait Fixture {
     }
 
     /// The same for one host of ours, or a broadcast or group, alone; `None` if it has no ports.
-    fn enable_at(&self, side: Side, host: Ipv4Addr) -> Option<Participants> {
+    fn enable_at(&self, side: Side, host: HostAddr) -> Option<Participants> {
         let _ = (side, host);
         None
     }
@@ -203,7 +202,10 @@ pub trait Fixture {
                 Part::Ether([0x06, 0, a, b, c, d])
             }
             Addressing::Host(own) => {
-                let host = Ipv4Addr::from_bits(0x0b00_0000 + n);
+                let host = match own.to_v4() {
+                    Some(_) => HostAddr::from((0x0b00_0000 + n).to_be_bytes()),
+                    None => HostAddr::v6((0x2001_0db8_000b << 80 | u128::from(n)).into(), 0),
+                };
                 if let Some(at) = self.checksum_at() {
                     readdress(&mut octets[at..at + 2], own, host);
                 }
@@ -241,12 +243,12 @@ pub trait Fixture {
 }
 
 /// Counts the host `to` instead of `from` in an Internet checksum (RFC 1624, equation 3).
-fn readdress(checksum: &mut [u8], from: Ipv4Addr, to: Ipv4Addr) {
+fn readdress(checksum: &mut [u8], from: HostAddr, to: HostAddr) {
     let mut sum = Checksum::new();
     checksum.iter_mut().for_each(|octet| *octet = !*octet);
     sum.add(checksum);
-    sum.add_u32(!from.to_bits());
-    sum.add_u32(to.to_bits());
+    from.octets().iter().for_each(|octet| sum.add(&[!octet]));
+    sum.add(to.octets());
     // 0 is no checksum (RFC 768).
     let changed = match sum.finish() {
         0 => 0xffff,

@@ -20,7 +20,7 @@ mod calls;
 mod pauses;
 mod top;
 
-pub use bottom::{Addressing, Bottom, Lower, OnPush, ReachedBottom, Sent};
+pub use bottom::{Addressing, Bottom, Family, Lower, OnPush, ReachedBottom, Sent};
 pub use calls::{CallBottom, CallEnd, CallTop, OnCall, OnServe, Task};
 pub use top::{Event, OnDemux, Received, Top};
 

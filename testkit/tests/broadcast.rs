@@ -283,7 +283,7 @@ fn run(
     let client = net.host("client");
     net.world.spawn(client, move |cx| {
         let end = call(cx, &session, gather, deadline);
-        let end = end.map(|(peer, _)| peer.host).map_err(|e| e.cause);
+        let end = end.map(|(peer, _)| peer.host.to_v4().unwrap()).map_err(|e| e.cause);
         *told.borrow_mut() = Some(end);
     });
     ended

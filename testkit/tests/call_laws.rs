@@ -3,13 +3,12 @@
 //!
 //! SELECT and the layer that forwards check themselves, in their own folders.
 
-use core::net::Ipv4Addr;
 use xk_core::graph::{Build, Params, Value};
 use xk_core::{Entry, Kernel, Part, Participant, Participants, ProtocolRef, Reason};
 use xk_kit::rpc::call::{BAD_ARGUMENTS, NO_PROCEDURE, PROCEDURE, PROGRAM, SYSTEM_ERROR, VERSION};
 use xk_testkit::conformance::calls::{self, CallFixture, LAWS};
 use xk_testkit::conformance::{CountingAllocator, Findings, Side};
-use xk_testkit::kernel::Lower;
+use xk_testkit::kernel::{Family, Lower};
 
 /// Counts, so that the law "no allocation per call" can be checked.
 #[global_allocator]
@@ -24,13 +23,9 @@ fn entry(kind: &str) -> &'static Entry {
     xk_catalog::find(kind).expect("a protocol of the catalog")
 }
 
-fn host(side: Side) -> Ipv4Addr {
-    Ipv4Addr::new(10, 0, 0, 1 + side as u8)
-}
-
 /// The host of the other side with these parts on top, and as many open ones of our own.
-fn both(side: Side, parts: &[Part]) -> Participants {
-    let mut to = Participant::of(Part::Host(host(side.other())));
+fn both(family: Family, side: Side, parts: &[Part]) -> Participants {
+    let mut to = Participant::of(Part::Host(family.host(1 + side.other() as u32)));
     let mut own = Participant::of(Part::Any);
     for part in parts {
         to.push(*part);
@@ -46,7 +41,7 @@ fn keeps(fixture: &dyn CallFixture) -> Findings {
 }
 
 /// One call at a time in a session, no procedures.
-struct Channel;
+struct Channel(Family);
 
 impl CallFixture for Channel {
     fn entry(&self) -> &'static Entry {
@@ -54,11 +49,11 @@ impl CallFixture for Channel {
     }
 
     fn lower(&self, side: Side) -> Lower {
-        Lower::host(host(side), 102)
+        Lower::host(self.0.host(1 + side as u32), 102)
     }
 
     fn open(&self, side: Side, _: u32) -> Participants {
-        both(side, &[])
+        both(self.0, side, &[])
     }
 
     fn number(&self) -> Option<u32> {
@@ -76,12 +71,14 @@ impl CallFixture for Channel {
 
 #[test]
 fn channel_keeps_the_laws() {
-    let findings = keeps(&Channel);
-    assert_eq!(findings.held.len(), LAWS.len() - 1, "all but that of procedures");
+    for family in Family::ALL {
+        let findings = keeps(&Channel(family));
+        assert_eq!(findings.held.len(), LAWS.len() - 1, "all but that of procedures");
+    }
 }
 
 /// Everything in one layer.
-struct Mrpc;
+struct Mrpc(Family);
 
 impl CallFixture for Mrpc {
     fn entry(&self) -> &'static Entry {
@@ -89,11 +86,11 @@ impl CallFixture for Mrpc {
     }
 
     fn lower(&self, side: Side) -> Lower {
-        Lower::host(host(side), 90)
+        Lower::host(self.0.host(1 + side as u32), 90)
     }
 
     fn open(&self, side: Side, procedure: u32) -> Participants {
-        both(side, &[Part::Number(PROCEDURE, procedure.into())])
+        both(self.0, side, &[Part::Number(PROCEDURE, procedure.into())])
     }
 
     fn params(&self, _: Side) -> Params {
@@ -110,12 +107,14 @@ impl CallFixture for Mrpc {
 
 #[test]
 fn mrpc_keeps_the_laws() {
-    let findings = keeps(&Mrpc);
-    assert_eq!(findings.held.len(), LAWS.len(), "every law applies");
+    for family in Family::ALL {
+        let findings = keeps(&Mrpc(family));
+        assert_eq!(findings.held.len(), LAWS.len(), "every law applies");
+    }
 }
 
 /// Replies to requests, no procedures; who is refused gets no reply.
-struct Reqrep;
+struct Reqrep(Family);
 
 impl CallFixture for Reqrep {
     fn entry(&self) -> &'static Entry {
@@ -123,11 +122,11 @@ impl CallFixture for Reqrep {
     }
 
     fn lower(&self, side: Side) -> Lower {
-        Lower::host(host(side), 103)
+        Lower::host(self.0.host(1 + side as u32), 103)
     }
 
     fn open(&self, side: Side, _: u32) -> Participants {
-        both(side, &[])
+        both(self.0, side, &[])
     }
 
     fn has_procedures(&self) -> bool {
@@ -141,12 +140,14 @@ impl CallFixture for Reqrep {
 
 #[test]
 fn reqrep_keeps_the_laws() {
-    let findings = keeps(&Reqrep);
-    assert_eq!(findings.held.len(), LAWS.len() - 1, "all but that of procedures");
+    for family in Family::ALL {
+        let findings = keeps(&Reqrep(family));
+        assert_eq!(findings.held.len(), LAWS.len() - 1, "all but that of procedures");
+    }
 }
 
 /// The layers of ONC RPC that name programs: `sunselect`, or others on it up to the one named.
-struct Programs(&'static str);
+struct Programs(Family, &'static str);
 
 /// Stands a layer on others.
 fn on(
@@ -164,18 +165,18 @@ fn on(
 
 impl CallFixture for Programs {
     fn entry(&self) -> &'static Entry {
-        entry(self.0)
+        entry(self.1)
     }
 
     fn lower(&self, side: Side) -> Lower {
-        Lower::host(host(side), 0)
+        Lower::host(self.0.host(1 + side as u32), 0)
     }
 
     fn open(&self, side: Side, procedure: u32) -> Participants {
         let program = Part::Number(PROGRAM, OFFERED);
         let version = Part::Number(VERSION, 1);
         let procedure = Part::Number(PROCEDURE, procedure.into());
-        both(side, &[program, version, procedure])
+        both(self.0, side, &[program, version, procedure])
     }
 
     fn enable(&self, _: Side) -> Participants {
@@ -185,7 +186,7 @@ impl CallFixture for Programs {
 
     /// Above `sunselect` the flavor of the credentials: none.
     fn number(&self) -> Option<u32> {
-        (self.0 == "sunselect").then_some(0)
+        (self.1 == "sunselect").then_some(0)
     }
 
     /// The table stands on the layer that names what it looks for, or on layers of authentication
@@ -198,7 +199,7 @@ impl CallFixture for Programs {
             numbers.override_pair(upper.id(), lower.id(), number);
         };
         set(&select, bottom, number);
-        if self.0 == "sunselect" {
+        if self.1 == "sunselect" {
             return select;
         }
         let auth = |kind: &str, lowers: &[&ProtocolRef]| {
@@ -206,7 +207,7 @@ impl CallFixture for Programs {
             set(&layer, &select, entry(kind).numbers[0].1);
             layer
         };
-        let under = match self.0 {
+        let under = match self.1 {
             "authnone" => auth("authnone", &[&select]),
             "authsys" => auth("authsys", &[&select]),
             "authshort" => {
@@ -231,20 +232,20 @@ impl CallFixture for Programs {
 
 #[test]
 fn sunselect_keeps_the_laws() {
-    let findings = keeps(&Programs("sunselect"));
+    let findings = keeps(&Programs(Family::V6, "sunselect"));
     assert_eq!(findings.held.len(), LAWS.len(), "every law applies");
 }
 
 #[test]
 fn sunprog_keeps_the_laws() {
-    let findings = keeps(&Programs("sunprog"));
+    let findings = keeps(&Programs(Family::V6, "sunprog"));
     assert_eq!(findings.held.len(), LAWS.len(), "every law applies");
 }
 
 #[test]
 fn the_layers_of_authentication_keep_the_laws() {
     for kind in ["authnone", "authsys", "authshort"] {
-        let findings = keeps(&Programs(kind));
+        let findings = keeps(&Programs(Family::V6, kind));
         assert_eq!(findings.held.len(), LAWS.len(), "every law applies");
     }
 }

@@ -4,11 +4,10 @@ use crate::failure::Failure;
 use crate::output;
 use crate::user::User;
 use crate::view::Lowers;
-use std::net::Ipv4Addr;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use xk_compose::CheckedGraph;
-use xk_core::{Kernel, ProtocolRef};
+use xk_core::{HostAddr, Kernel, ProtocolRef};
 use xk_kit::EthAddr;
 use xk_kit::control::{MyEther, MyHost};
 use xk_kit::net::notice::Notices;
@@ -63,11 +62,11 @@ pub(crate) struct Devices {
     /// A line for each.
     pub(crate) lines: Vec<String>,
     /// An address at which neighbours reach it over Linux's network.
-    pub(crate) pingable: Option<Ipv4Addr>,
+    pub(crate) pingable: Option<HostAddr>,
 }
 
-fn my_host(kernel: &Kernel, protocol: &ProtocolRef) -> Option<Ipv4Addr> {
-    let unknown = MyHost { host: Ipv4Addr::UNSPECIFIED };
+fn my_host(kernel: &Kernel, protocol: &ProtocolRef) -> Option<HostAddr> {
+    let unknown = MyHost::default();
     Some(protocol.ask(kernel, unknown)?.host)
 }
 

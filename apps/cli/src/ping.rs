@@ -5,14 +5,14 @@ use crate::top::{self, HEADROOM};
 use crate::{file, host, output, user};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use xk_core::object::{OpenError, Refused};
 use xk_core::reason::{Class, Reason};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, SessionRef, Upper,
+    Answer, Ask, HostAddr, Kernel, Message, Part, Participants, Protocol, ProtocolRef, SessionRef,
+    Upper,
 };
 use xk_kit::control::{NetworkError, NetworkErrorKind};
 use xk_kit::net::neighbour::HostRoute;
@@ -48,7 +48,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "OCTETS", default_value_t = 56)]
     size: usize,
     /// The host to ping, an IPv4 address
-    destination: Ipv4Addr,
+    destination: HostAddr,
     #[command(flatten)]
     user: user::UserArgs,
 }
@@ -129,7 +129,7 @@ impl Tally {
     }
 
     /// Why nothing came back.
-    fn why(&self, destination: Ipv4Addr) -> String {
+    fn why(&self, destination: HostAddr) -> String {
         match &*self.reported.borrow() {
             Some(report) => report.clone(),
             None => format!(
@@ -139,7 +139,7 @@ impl Tally {
         }
     }
 
-    fn summary(&self, destination: Ipv4Addr, took: Duration) -> String {
+    fn summary(&self, destination: HostAddr, took: Duration) -> String {
         let (sent, received) = (self.sent.get(), self.received.get());
         let lost = sent.saturating_sub(received);
         let share = if sent == 0 { 0.0 } else { lost as f64 * 100.0 / sent as f64 };
@@ -172,7 +172,7 @@ fn ms(time: Duration) -> String {
 /// The top that pings.
 struct Pinger {
     icmp: ProtocolRef,
-    destination: Ipv4Addr,
+    destination: HostAddr,
     interval: Duration,
     wait: Duration,
     size: usize,

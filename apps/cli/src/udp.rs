@@ -224,7 +224,7 @@ impl Protocol for End {
         lower: &SessionRef,
         message: Message,
     ) -> Result<(), Refused> {
-        let unknown = PeerHost { host: core::net::Ipv4Addr::UNSPECIFIED };
+        let unknown = PeerHost::default();
         let host = lower.ask(cx, unknown).map(|q| q.host);
         let port = lower.ask(cx, PeerPort::default()).map(|q| q.port);
         let from = match (host, port) {

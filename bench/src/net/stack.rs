@@ -11,11 +11,10 @@ use super::user::{Place, User};
 use crate::case::Trouble;
 use crate::rpc::stacks::{Stack, USERS};
 use serde_json::Value;
-use std::net::Ipv4Addr;
 use std::rc::Rc;
 use std::time::Duration;
 use xk_core::numbers::Number;
-use xk_core::{Kernel, Part, Participant, Participants, Protocol, ProtocolRef};
+use xk_core::{HostAddr, Kernel, Part, Participant, Participants, Protocol, ProtocolRef};
 use xk_kit::EthAddr;
 use xk_lang::Severity;
 use xk_run::{Idle, Runner, real_kernel};
@@ -71,7 +70,7 @@ pub(super) fn datagrams(end: &End, wire: Wire) -> Result<Value, Trouble> {
 /// Whom a user on UDP speaks to, or what it serves.
 fn participants(end: &End, mine: &str, other: &str) -> Participants {
     let at = |port, host: &str| {
-        let host: Ipv4Addr = host.parse().unwrap_or(Ipv4Addr::UNSPECIFIED);
+        let host = host.parse().unwrap_or(HostAddr::UNSPECIFIED);
         Participant::of(Part::Host(host)).with(Part::port(port))
     };
     match end.task.is_passive() {
@@ -110,7 +109,7 @@ pub(super) fn hosts(end: &End) -> Result<Value, Trouble> {
         address(end.side),
     );
     let host = |side| {
-        let host: Ipv4Addr = address(side).parse().unwrap_or(Ipv4Addr::UNSPECIFIED);
+        let host = address(side).parse().unwrap_or(HostAddr::UNSPECIFIED);
         Participant::of(Part::Host(host))
     };
     let participants = match end.task.is_passive() {
@@ -177,7 +176,7 @@ pub(super) fn streams(end: &End, wire: Wire) -> Result<Value, Trouble> {
         address(end.side),
     );
     let host = |side| -> Participant {
-        let host: Ipv4Addr = address(side).parse().unwrap_or(Ipv4Addr::UNSPECIFIED);
+        let host = address(side).parse().unwrap_or(HostAddr::UNSPECIFIED);
         Participant::of(Part::Host(host))
     };
     let is_server = end.task.is_passive();

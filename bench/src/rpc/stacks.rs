@@ -1,9 +1,8 @@
 //! The configurations of protocols whose calls are measured, each as lines of a graph file and what
 //! its user opens.
 
-use std::net::Ipv4Addr;
 use xk_catalog::PROTOCOLS;
-use xk_core::{Part, Participant, Participants};
+use xk_core::{HostAddr, Part, Participant, Participants};
 use xk_kit::rpc::call::{PROCEDURE, PROGRAM, VERSION};
 
 /// The procedure that answers nothing; of a program of ONC RPC too, whose layers answer procedure 0
@@ -189,7 +188,7 @@ impl Stack {
 
     /// What a caller opens, to call whoever has this address.
     pub(crate) fn calls(self, address: &str) -> Participants {
-        let host = Part::Host(address.parse().unwrap_or(Ipv4Addr::UNSPECIFIED));
+        let host = Part::Host(address.parse().unwrap_or(HostAddr::UNSPECIFIED));
         let peer = self.named(host);
         let mut local = Participant::new();
         for _ in peer.parts() {

@@ -261,7 +261,7 @@ fn answered(
             back.extend(&octets[8..12]);
             back.extend(words(&[1]));
             back.extend(reply);
-            let peer = Some(xk_core::Part::Host(host(2)));
+            let peer = Some(xk_core::Part::host(host(2)));
             net.ends[0].inject(&net.cx, peer, net.cx.message(&back));
         }
     });

@@ -313,12 +313,12 @@ impl Net {
     }
 
     pub(crate) fn datagram_from(self: &Rc<Self>, port: u16, payload: &[u8]) -> Option<Vec<u8>> {
-        self.datagram_of(Part::Host(host(1)), (port, PORT), payload)
+        self.datagram_of(Part::host(host(1)), (port, PORT), payload)
     }
 
     /// As above, at another port of the server.
     pub(crate) fn datagram_at(self: &Rc<Self>, port: u16, payload: &[u8]) -> Option<Vec<u8>> {
-        self.datagram_of(Part::Host(host(1)), (1023, port), payload)
+        self.datagram_of(Part::host(host(1)), (1023, port), payload)
     }
 
     /// As above, from any host.

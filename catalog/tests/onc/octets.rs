@@ -176,7 +176,7 @@ fn forged(rest: &[u32]) -> Result<Vec<u8>, CallError> {
         reply.extend((payload.len() as u16 + 8).to_be_bytes());
         reply.extend([0, 0]);
         reply.extend(&payload);
-        let peer = Some(xk_core::Part::Host(crate::net::host(2)));
+        let peer = Some(xk_core::Part::host(crate::net::host(2)));
         net.ends[0].inject(&net.cx, peer, net.cx.message(&reply));
     });
     // The call must be first.

@@ -181,7 +181,7 @@ fn what_the_graph_serves_is_in_the_table_whoever_was_there_before() {
     let set = [PROGRAM, 2, 17, 9];
     let mut all = vec![7, 0, 2, 100_000, 2, 1, 0, 0, 0, 0];
     all.extend(set);
-    let reply = net.datagram_of(Part::Host(host(2)), (1023, 111), &words(&all));
+    let reply = net.datagram_of(Part::host(host(2)), (1023, 111), &words(&all));
     assert_eq!(reply, Some(words(&[7, 1, 0, 0, 0, 0, 1])));
     assert_eq!(port(&net, 2), Some(9));
     let _for_good = offer(&net, "own", &format!("version2@program{PROGRAM}@port{PORT}")).unwrap();
@@ -190,12 +190,12 @@ fn what_the_graph_serves_is_in_the_table_whoever_was_there_before() {
     let taken =
         [vec![8, 0, 2, 100_000, 2, 1, 1, 24, 0, 0, 0, 0, 0, 0, 0, 0], vec![PROGRAM, 3, 17, 9]];
     for port in [1024, 40_000] {
-        let denied = net.datagram_of(Part::Host(host(2)), (port, 111), &words(&taken.concat()));
+        let denied = net.datagram_of(Part::host(host(2)), (port, 111), &words(&taken.concat()));
         assert_eq!(denied, Some(words(&[8, 1, 1, 1, 5])), "port {port}");
     }
     assert_eq!(port(&net, 3), None);
     // And from elsewhere none may.
-    let denied = net.datagram_of(Part::Host(host(1)), (1023, 111), &words(&all));
+    let denied = net.datagram_of(Part::host(host(1)), (1023, 111), &words(&all));
     assert_eq!(denied, Some(words(&[7, 1, 1, 1, 5])));
     net.finish();
 }

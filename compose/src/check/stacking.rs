@@ -98,7 +98,7 @@ fn how_many(min: usize, max: usize) -> String {
     }
 }
 
-/// What a protocol wants below: "of realm async or wire that takes IPv4 hosts".
+/// What a protocol wants below: "of realm async or wire that takes hosts".
 fn what_below(entry: &Entry) -> String {
     let realms: Vec<String> = entry.below.realms.iter().map(Realm::to_string).collect();
     let mut text = format!("of realm {}", realms.join(" or "));

@@ -55,9 +55,8 @@ impl Protocol for Small {
         lower: &SessionRef,
         message: Message,
     ) -> Result<(), Refused> {
-        let host = Ipv4Addr::UNSPECIFIED;
-        let peer = lower.ask(cx, xk_kit::control::PeerHost { host });
-        let peer = peer.expect("a session of hosts").host;
+        let peer = lower.ask(cx, xk_kit::control::PeerHost::default());
+        let peer = peer.expect("a session of hosts").host.to_v4().expect("of IPv4");
         // The first octet says how many follow: Ethernet pads.
         let octets: Vec<u8> = message.octets().collect();
         self.0.got.borrow_mut().push((peer, octets));

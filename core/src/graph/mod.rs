@@ -59,7 +59,7 @@ pub enum Family {
     Link,
     /// A hardware address, `02:00:00:00:00:01`.
     Ether,
-    /// An IPv4 host, `10.0.0.2`.
+    /// A host, `10.0.0.2`.
     Host,
     /// A port on top of what the layer below needs, `port7@10.0.0.2`.
     Port,
@@ -76,7 +76,7 @@ impl fmt::Display for Family {
         f.write_str(match self {
             Family::Link => "no addresses",
             Family::Ether => "hardware addresses",
-            Family::Host => "IPv4 hosts",
+            Family::Host => "hosts",
             Family::Port => "ports",
             Family::Other(name) => name,
             Family::Inherit => "the addresses of the layer below",

@@ -1,5 +1,6 @@
 //! What a map can be keyed by: values of fixed size, as octets.
 
+use crate::participant::HostAddr;
 use core::hash::Hasher;
 use core::num::{NonZeroU8, NonZeroU16, NonZeroU32, NonZeroU64};
 
@@ -84,6 +85,13 @@ impl<const N: usize> Key for [u8; N] {
         for one in rest {
             one.put(octets);
         }
+    }
+}
+
+impl Key for HostAddr {
+    #[inline]
+    fn put(&self, octets: &mut impl Hasher) {
+        self.to_parts().put(octets);
     }
 }
 

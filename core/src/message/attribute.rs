@@ -5,8 +5,8 @@ use core::cell::Cell;
 /// Most attributes one message carries.
 pub const ATTRIBUTES_MAX: usize = 4;
 
-/// Octets of one encoded attribute.
-pub const ATTRIBUTE_OCTETS: usize = 16;
+/// Octets of one encoded attribute: a host of any family and a port fit.
+pub const ATTRIBUTE_OCTETS: usize = 24;
 
 /// A fact that travels with a message, keyed by its type.
 ///

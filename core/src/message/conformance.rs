@@ -8,8 +8,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{
-    Arena, Attribute, BUFFER_ALIGN, Message, NoBuffers, Pool, PoolConfig, PullUpError, SizeClass,
-    SplitError,
+    ATTRIBUTE_OCTETS, Arena, Attribute, BUFFER_ALIGN, Message, NoBuffers, Pool, PoolConfig,
+    PullUpError, SizeClass, SplitError,
 };
 
 /// Most messages that a script keeps alive at one time.
@@ -134,12 +134,15 @@ struct Mark(u32);
 impl Attribute for Mark {
     const KEY: u32 = crate::name_key("xk.conformance.mark");
 
-    fn encode(self) -> [u8; 16] {
-        (u128::from(self.0)).to_be_bytes()
+    fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
+        let mut octets = [0; ATTRIBUTE_OCTETS];
+        octets[4..8].copy_from_slice(&self.0.to_be_bytes());
+        octets
     }
 
-    fn decode(octets: [u8; 16]) -> Self {
-        Self(u128::from_be_bytes(octets) as u32)
+    fn decode(octets: [u8; ATTRIBUTE_OCTETS]) -> Self {
+        let [_, _, _, _, a, b, c, d, ..] = octets;
+        Self(u32::from_be_bytes([a, b, c, d]))
     }
 }
 

@@ -22,11 +22,13 @@ macro_rules! attribute {
         struct $name(u64);
         impl Attribute for $name {
             const KEY: u32 = crate::name_key($key);
-            fn encode(self) -> [u8; 16] {
-                u128::from(self.0).to_le_bytes()
+            fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
+                let mut octets = [0; ATTRIBUTE_OCTETS];
+                octets[16..].copy_from_slice(&self.0.to_le_bytes());
+                octets
             }
-            fn decode(octets: [u8; 16]) -> Self {
-                Self(u128::from_le_bytes(octets) as u64)
+            fn decode(octets: [u8; ATTRIBUTE_OCTETS]) -> Self {
+                Self(u64::from_le_bytes(*octets.last_chunk().unwrap()))
             }
         }
     };

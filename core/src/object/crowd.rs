@@ -18,22 +18,23 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Whose sources are meant: those that agree with one in all bits but the lowest `shift`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Crowd {
-    prefix: u32,
+    prefix: u64,
     shift: u32,
 }
 
 impl Crowd {
-    fn of(source: u32, shift: u32) -> Self {
+    fn of(source: u64, shift: u32) -> Self {
         let prefix = source >> shift;
         Self { prefix, shift }
     }
 
-    pub(super) fn has(self, source: u32) -> bool {
+    pub(super) fn has(self, source: u64) -> bool {
         source != 0 && source >> self.shift == self.prefix
     }
 }
 
-/// Sessions that messages made, counted by the networks of their sources: by 24 bits, and by 16.
+/// Sessions that messages made, counted by the networks of their sources: without the lowest 8
+/// bits, and without 16.
 pub(super) struct Crowds {
     /// None before the first session with a source.
     counts: OnceCell<Box<[[Cell<u32>; 2]]>>,
@@ -53,11 +54,11 @@ impl Crowds {
     }
 
     fn place(&self, places: usize, crowd: Crowd) -> usize {
-        let mixed = (u64::from(crowd.prefix) + 1).wrapping_mul(self.key);
+        let mixed = crowd.prefix.wrapping_add(1).wrapping_mul(self.key);
         (mixed >> 40) as usize & (places - 1)
     }
 
-    fn change(&self, source: u32, by: impl Fn(u32) -> u32) {
+    fn change(&self, source: u64, by: impl Fn(u32) -> u32) {
         if source == 0 {
             return;
         }
@@ -73,16 +74,16 @@ impl Crowds {
         }
     }
 
-    pub(super) fn enter(&self, source: u32) {
+    pub(super) fn enter(&self, source: u64) {
         self.change(source, |count| count + 1);
     }
 
-    pub(super) fn leave(&self, source: u32) {
+    pub(super) fn leave(&self, source: u64) {
         self.change(source, |count| count.saturating_sub(1));
     }
 
     /// The networks of a source that have their share of the table or more, the smaller first.
-    pub(super) fn of(&self, source: u32) -> [Option<Crowd>; 2] {
+    pub(super) fn of(&self, source: u64) -> [Option<Crowd>; 2] {
         let Some(counts) = self.counts.get().filter(|_| source != 0) else {
             return [None; 2];
         };

@@ -3,6 +3,7 @@
 use super::{
     Burst, CallCause, CallError, Outgoing, ProtocolId, ProtocolRef, PushError, Refused, Session,
 };
+use crate::HostAddr;
 use crate::control::{Answer, Ask, Question};
 use crate::kernel::Kernel;
 use crate::message::Message;
@@ -56,7 +57,8 @@ pub struct SessionHead {
     protocol: ProtocolId,
     upper: ProtocolId,
     tag: Cell<u32>,
-    source: Cell<u32>,
+    peer: Cell<HostAddr>,
+    source: Cell<u64>,
 }
 
 impl SessionHead {
@@ -111,15 +113,26 @@ impl SessionHead {
         self.tag.set(tag);
     }
 
-    /// The 32-bit address of the peer whose message made it, neighbours' sharing their upper bits;
-    /// 0 where there is none. A session on one that has a source has it too.
-    pub fn source(&self) -> u32 {
+    /// The peer's host, as the receiver above has noted it; unspecified at first.
+    #[inline]
+    pub fn peer(&self) -> HostAddr {
+        self.peer.get()
+    }
+
+    /// Notes the peer's host, for the receiver above.
+    pub fn set_peer(&self, host: HostAddr) {
+        self.peer.set(host);
+    }
+
+    /// The [source](HostAddr::source) of the peer whose message made it, neighbours' sharing their
+    /// upper bits; 0 where there is none. A session on one that has a source has it too.
+    pub fn source(&self) -> u64 {
         self.source.get()
     }
 
     /// Sets the address that tables share out their room by; for the layer whose addresses they
     /// are.
-    pub fn set_source(&self, source: u32) {
+    pub fn set_source(&self, source: u64) {
         self.source.set(source);
     }
 }
@@ -186,6 +199,7 @@ impl SessionRef {
                 protocol,
                 upper,
                 tag: Cell::new(0),
+                peer: Cell::new(HostAddr::UNSPECIFIED),
                 source: Cell::new(source),
             },
             body: Box::new(body),

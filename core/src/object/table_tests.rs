@@ -56,7 +56,7 @@ fn passive(bench: &(Kernel, ProtocolRef), on: Option<&SessionRef>, closing: Clos
 }
 
 /// One that a message from `source` made.
-fn from(bench: &(Kernel, ProtocolRef), source: u32) -> SessionRef {
+fn from(bench: &(Kernel, ProtocolRef), source: u64) -> SessionRef {
     let session = passive(bench, None, Closing::Done);
     session.head().set_source(source);
     session
@@ -111,10 +111,10 @@ fn a_network_makes_room_among_its_own() {
     let bind = |key: u32, session: SessionRef| table.bind(&bench.0, key, session);
     // Each of a network of its own, and older than all of one network.
     for n in 0..MAX / 2 {
-        bind(n, from(&bench, 0x0b00_0001 + (n << 16))).unwrap();
+        bind(n, from(&bench, (0x0b00_0001 + (n << 16)).into())).unwrap();
     }
     for n in 0..10 * MAX {
-        bind(1000 + n, from(&bench, 0x0a01_0001 + n)).unwrap();
+        bind(1000 + n, from(&bench, (0x0a01_0001 + n).into())).unwrap();
     }
     for n in 0..MAX / 2 {
         assert!(table.get(&n).is_some(), "{n} went for a crowd");

@@ -7,11 +7,12 @@
 //! Text form, top first: `port2005@10.0.0.2`; several participants are separated by `, `:
 //! `port7@10.0.0.1, port2005@10.0.0.2`. `*` at any place is a wildcard.
 
+mod host;
 mod text;
 
+pub use host::{HostAddr, HostAddrError};
 pub use text::ParseError;
 
-use core::net::{Ipv4Addr, Ipv6Addr};
 use smallvec::SmallVec;
 
 /// A label of a numbered identifier, such as `port`: at most 12 ASCII letters, held inline so that
@@ -70,10 +71,8 @@ pub enum Part {
     Number(Label, u64),
     /// A hardware address of six octets, `02:00:00:00:00:01`.
     Ether([u8; 6]),
-    /// An IPv4 host, `10.0.0.2`.
-    Host(Ipv4Addr),
-    /// An IPv6 host, `[fe80::1]`.
-    Host6(Ipv6Addr),
+    /// A host, `10.0.0.2` or `[fe80::1%3]`.
+    Host(HostAddr),
 }
 
 /// The label of port numbers.
@@ -83,6 +82,11 @@ impl Part {
     /// A port number.
     pub const fn port(number: u16) -> Self {
         Part::Number(PORT, number as u64)
+    }
+
+    /// A host.
+    pub fn host(address: impl Into<HostAddr>) -> Self {
+        Part::Host(address.into())
     }
 }
 
@@ -229,11 +233,11 @@ impl Participant {
         }
     }
 
-    /// Pops an IPv4 host or wildcard.
+    /// Pops a host or wildcard.
     ///
     /// # Errors
     /// [`AddressError`] if the stack is empty or the top is another family's.
-    pub fn pop_host(&mut self) -> Result<Wild<Ipv4Addr>, AddressError> {
+    pub fn pop_host(&mut self) -> Result<Wild<HostAddr>, AddressError> {
         match self.pop() {
             Some(Part::Any) => Ok(Wild::Any),
             Some(Part::Host(h)) => Ok(Wild::Is(h)),

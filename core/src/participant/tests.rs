@@ -1,4 +1,5 @@
 use super::*;
+use core::net::Ipv4Addr;
 use core::str::FromStr;
 use proptest::prelude::*;
 use std::string::{String, ToString};
@@ -8,7 +9,7 @@ fn parses_and_prints_the_papers_path_name() {
     let mut p = Participant::from_str("port2005@10.0.0.2").unwrap();
     assert_eq!(p.to_string(), "port2005@10.0.0.2");
     assert_eq!(p.pop_port(), Ok(Wild::Is(2005)));
-    assert_eq!(p.pop_host(), Ok(Wild::Is(Ipv4Addr::new(10, 0, 0, 2))));
+    assert_eq!(p.pop_host(), Ok(Wild::Is(HostAddr::v4(Ipv4Addr::new(10, 0, 0, 2)))));
     assert_eq!(p.pop_host(), Err(AddressError::Missing));
 }
 
@@ -51,6 +52,10 @@ fn bad_text_is_an_error() {
         "port7x",
         "é7",
         "[::g]",
+        "[10.0.0.1]",
+        "[2001:db8::1%2]",
+        "fe80::1",
+        "[fe80::1]:7",
         "+:0",
         "port99999999999999999999",
     ] {
@@ -64,8 +69,10 @@ fn part() -> impl Strategy<Value = Part> {
     prop_oneof![
         Just(Part::Any),
         any::<[u8; 6]>().prop_map(Part::Ether),
-        any::<u32>().prop_map(|n| Part::Host(Ipv4Addr::from(n))),
-        any::<u128>().prop_map(|n| Part::Host6(Ipv6Addr::from(n))),
+        any::<u32>().prop_map(|n| Part::host(Ipv4Addr::from(n))),
+        (any::<u128>(), 0u32..9).prop_map(|(n, s)| Part::Host(HostAddr::v6(n.into(), s))),
+        any::<u64>()
+            .prop_map(|n| Part::Host(HostAddr::v6((0xfe80 << 112 | u128::from(n)).into(), 2))),
         ("[a-zA-Z]{1,12}", any::<u64>())
             .prop_map(|(l, n)| Part::Number(Label::parse(&l).unwrap(), n)),
     ]

@@ -1,8 +1,8 @@
 //! The text form of participants: parse and print.
 
-use super::{Label, PARTICIPANTS_MAX, PARTS_MAX, Part, Participant, Participants};
+use super::{HostAddr, Label, PARTICIPANTS_MAX, PARTS_MAX, Part, Participant, Participants};
 use core::fmt;
-use core::net::SocketAddrV4;
+use core::net::{Ipv4Addr, SocketAddr};
 use core::str::FromStr;
 
 /// Text that is no participant.
@@ -13,8 +13,8 @@ pub enum ParseError {
     /// An identifier has none of the forms `*`, `port7`, `10.0.0.2`, `02:00:00:00:00:01`,
     /// `[fe80::1]`.
     Form,
-    /// A host and a port as sockets have them: `10.0.0.1:7`.
-    Socket(SocketAddrV4),
+    /// A host and a port as sockets have them: `10.0.0.1:7`, `[fe80::1]:7`.
+    Socket(SocketAddr),
     /// More identifiers or participants than the bounds allow.
     TooMany,
 }
@@ -27,7 +27,8 @@ impl fmt::Display for ParseError {
                 "expected `*`, a labelled number such as `port7`, or a host or hardware address",
             ),
             Self::Socket(at) => {
-                write!(f, "write `port{}@{}`: the port comes first", at.port(), at.ip())
+                let host = Part::host(at.ip());
+                write!(f, "write `port{}@{host}`: the port comes first", at.port())
             }
             Self::TooMany => f.write_str("too many addresses"),
         }
@@ -44,8 +45,8 @@ impl fmt::Display for Part {
             Part::Ether([a, b, c, d, e, g]) => {
                 write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
             }
+            Part::Host(h) if h.to_v4().is_none() => write!(f, "[{h}]"),
             Part::Host(h) => h.fmt(f),
-            Part::Host6(h) => write!(f, "[{h}]"),
         }
     }
 }
@@ -95,10 +96,12 @@ impl FromStr for Part {
             return Ok(Part::Any);
         }
         if let Some(inner) = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')) {
-            return inner.parse().map(Part::Host6).map_err(|_| ParseError::Form);
+            let host: Option<HostAddr> = inner.parse().ok();
+            let host = host.filter(|_| inner.contains(':'));
+            return host.map(Part::Host).ok_or(ParseError::Form);
         }
-        if let Ok(host) = text.parse() {
-            return Ok(Part::Host(host));
+        if let Ok(host) = text.parse::<Ipv4Addr>() {
+            return Ok(Part::host(host));
         }
         parse_ether(text)
             .map(Part::Ether)

@@ -46,7 +46,7 @@ impl Fixture for OverHosts {
     }
 
     fn open(&self, side: Side) -> Participants {
-        Participants::pair(Part::Any, Part::Host(host(side.other())))
+        Participants::pair(Part::Any, Part::host(host(side.other())))
     }
 
     fn number(&self) -> Option<u32> {

@@ -83,9 +83,9 @@ pub(crate) fn stack(data: &[u8]) {
             _ if operation & 8 != 0 => scene.further((operation & 3, place), octets),
             0 => scene.arrive(PEER, octets),
             1 => scene.hear(octets, place),
-            2 => drop(rig.layer.ask(&rig.cx, ClaimHost { host: host(octets) })),
+            2 => drop(rig.layer.ask(&rig.cx, ClaimHost { host: host(octets).into() })),
             3 => {
-                let both = Participants::pair(Part::Host(ME), Part::Host(host(octets)));
+                let both = Participants::pair(Part::host(ME), Part::host(host(octets)));
                 if let Ok(session) = tops[place & 1].open(&rig.cx, &rig.layer, both) {
                     if held.len() < HELD_MAX {
                         held.push(session);
@@ -116,7 +116,7 @@ pub(crate) fn stack(data: &[u8]) {
                 }
             }
             _ => {
-                let (host, address) = (host(octets), None);
+                let (host, address) = (host(octets).into(), None);
                 let _ = rig.layer.ask(&rig.cx, Resolve { host, address });
             }
         }
@@ -169,7 +169,7 @@ impl Scene {
                 return Answer::Answered;
             }
             ask.answer::<Exchanged>(|told| {
-                assert!(is_station(told.host), "no station is {}", told.host);
+                assert!(told.host.to_v4().is_some_and(is_station), "no station is {}", told.host);
                 assert_ne!(told.address, OWN.0, "it exchanged with itself");
             })
         }));
@@ -230,7 +230,7 @@ impl Scene {
             // What is written over it may make one of IP's of it, and those are learned from.
             is_ips = Packet::parse(&octets_sent).is_ok();
         } else {
-            let to = (what == 3).then_some((ME, PEER.0, host(octets)));
+            let to = (what == 3).then_some((ME.into(), PEER.0, host(octets).into()));
             let sent = bottom.sent();
             let said = layer.ask(cx, Say { protocol_type: FURTHER, to, sent: 0 });
             let went = (bottom.sent() - sent) as usize;
@@ -239,7 +239,7 @@ impl Scene {
         for told in self.heard.take() {
             assert!(!is_ips, "IP's own is told of as another");
             assert_eq!(told.protocol_type, FURTHER, "another type");
-            assert!(is_station(told.host), "no station is {}", told.host);
+            assert!(told.host.to_v4().is_some_and(is_station), "no station is {}", told.host);
             assert_eq!(told.address, PEER.0, "the speaker is not the frame's sender");
         }
         let after = layer.ask(cx, all);

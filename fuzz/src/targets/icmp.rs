@@ -5,14 +5,14 @@ use core::net::Ipv4Addr;
 use core::time::Duration;
 use std::rc::Rc;
 use xk_core::graph::{Params, Value};
-use xk_core::{Answer, Part, Participants};
+use xk_core::{Answer, HostAddr, Part, Participants};
 use xk_icmp::wire::{self, HEADER_LEN, TIMES_LEN, echo_reply};
 use xk_icmp::{IcmpFigures, reasons};
 use xk_kit::control::{DeliverError, NetworkError, SendError, SendErrorCause};
 use xk_testkit::kernel::{Lower, Top};
 
 const OWN: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-const PEER: Part = Part::Host(Ipv4Addr::new(192, 0, 2, 2));
+const PEER: Part = Part::Host(HostAddr::v4(Ipv4Addr::new(192, 0, 2, 2)));
 
 /// Parses `data` as a message, writes it again and compares.
 pub(crate) fn wire(data: &[u8]) {

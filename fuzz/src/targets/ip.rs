@@ -141,7 +141,7 @@ fn arrive(rig: &Rig, link: &Bottom, octets: &[u8]) {
 
 /// Opens a session, sends, and closes it.
 fn send(rig: &Rig, top: &Top, peer: Ipv4Addr, len: usize) {
-    let pair = Participants::pair(Part::Any, Part::Host(peer));
+    let pair = Participants::pair(Part::Any, Part::host(peer));
     let Ok(session) = top.open(&rig.cx, &rig.layer, pair) else {
         return;
     };
@@ -155,7 +155,7 @@ fn send(rig: &Rig, top: &Top, peer: Ipv4Addr, len: usize) {
 fn report(rig: &Rig, destination: Ipv4Addr, mtu: u32) {
     let kind = NetworkErrorKind::PacketTooBig { mtu };
     let error = NetworkError { kind, reporter: None, session: None, start: [0; 16], start_len: 8 };
-    let source = Ipv4Addr::new(10, 0, 0, 1);
+    let (source, destination) = ([10, 0, 0, 1].into(), destination.into());
     let _ = rig.layer.ask(&rig.cx, DeliverError { source, destination, protocol: 17, error });
 }
 

@@ -193,8 +193,8 @@ pub(crate) fn stack(data: &[u8]) {
         let local = Participants::local(Part::Number(PROCEDURE, procedure));
         assert!(top.enable(&rig.cx, &rig.layer, local).is_ok(), "the procedure is free");
     }
-    *stage.session.borrow_mut() = Some(rig.below(Some(Part::Host(PEER))));
-    let peer = Participant::of(Part::Host(PEER)).with(Part::Number(PROCEDURE, 2));
+    *stage.session.borrow_mut() = Some(rig.below(Some(Part::host(PEER))));
+    let peer = Participant::of(Part::host(PEER)).with(Part::Number(PROCEDURE, 2));
     let session = top.open(&rig.cx, &rig.layer, Participants::pair(Part::Any, peer));
     let session = session.expect("a session opens");
     while let Some(what) = stage.script.octet() {

@@ -5,15 +5,15 @@ use core::cell::Cell;
 use core::net::Ipv4Addr;
 use core::time::Duration;
 use std::rc::Rc;
-use xk_core::{Kernel, Message, Part, Participants, SessionRef, reason};
+use xk_core::{HostAddr, Kernel, Message, Part, Participants, SessionRef, reason};
 use xk_kit::net::attribute::Peer;
 use xk_kit::rpc::call::{CallOptions, Gather};
 use xk_reqrep::wire::{HEADER_OCTETS, Header};
 use xk_testkit::kernel::{CallTop, Lower};
 
 const OWN: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-const CLIENT: Part = Part::Host(Ipv4Addr::new(192, 0, 2, 2));
-const MANY: Part = Part::Host(Ipv4Addr::BROADCAST);
+const CLIENT: Part = Part::Host(HostAddr::v4(Ipv4Addr::new(192, 0, 2, 2)));
+const MANY: Part = Part::Host(HostAddr::v4(Ipv4Addr::BROADCAST));
 /// How many hosts may reply.
 const REPLIES_MAX: usize = 5;
 
@@ -38,7 +38,7 @@ fn gathering(cx: &Kernel, what: Gather) -> Option<Message> {
 
 /// Takes the replies that have come and answers how many they are: each host's once.
 fn replies(cx: &Kernel, session: &SessionRef) -> u64 {
-    let mut hosts: Vec<Ipv4Addr> = Vec::new();
+    let mut hosts: Vec<HostAddr> = Vec::new();
     while let Some(next) = gathering(cx, Gather::Next)
         && let Ok(reply) = session.call(cx, next)
     {
@@ -91,7 +91,7 @@ pub(crate) fn stack(data: &[u8]) {
         for (octet, number) in answer.iter_mut().zip(xid.get()) {
             *octet ^= number;
         }
-        let host = Ipv4Addr::new(10, 0, 0, octets.last().copied().unwrap_or_default());
+        let host = HostAddr::from([10, 0, 0, octets.last().copied().unwrap_or_default()]);
         if let Some(mut message) = rig.message(&answer, usize::MAX)
             && message.set_attribute(Peer { host, port: 111 }).is_ok()
         {

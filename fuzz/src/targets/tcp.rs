@@ -64,10 +64,10 @@ pub(crate) fn stack(data: &[u8]) {
     rig.start();
     let local = Participants::local(Part::port(7));
     assert!(top.enable(&rig.cx, &rig.layer, local).is_ok(), "port 7 is free");
-    let peer = Participant::of(Part::Host(HOST)).with(Part::port(9));
+    let peer = Participant::of(Part::host(HOST)).with(Part::port(9));
     let pair = Participants::pair(Part::port(53), peer);
     assert!(top.open(&rig.cx, &rig.layer, pair).is_ok(), "port 53 is free");
-    let from = Some(Part::Host(HOST));
+    let from = Some(Part::host(HOST));
     let pseudo = rig.below(from).ask(&rig.cx, PseudoHeader::default()).map_or(0, |q| q.sum);
     let mut numbers = [0; 8];
     let script = Script::new(data);

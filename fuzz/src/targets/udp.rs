@@ -2,7 +2,7 @@
 
 use crate::harness::{Rig, Script, integers};
 use core::net::Ipv4Addr;
-use xk_core::{Part, Participants};
+use xk_core::{HostAddr, Part, Participants};
 use xk_kit::Checksum;
 use xk_kit::net::ports::{NO_PEER, NO_REPLY, Pseudo, UNREACHABLE};
 use xk_testkit::kernel::{Lower, Top};
@@ -11,7 +11,7 @@ use xk_udp::wire::{HEADER_LEN, Header, IP_PROTOCOL, Template};
 /// Both hosts count nothing in a checksum together: that of the corpus is over the protocol's
 /// number alone.
 const OWN: Ipv4Addr = Ipv4Addr::LOCALHOST;
-const PEER: Option<Part> = Some(Part::Host(Ipv4Addr::new(128, 255, 255, 254)));
+const PEER: Option<Part> = Some(Part::Host(HostAddr::v4(Ipv4Addr::new(128, 255, 255, 254))));
 
 /// Parses `data` as a datagram, writes its header again and compares.
 pub(crate) fn wire(data: &[u8]) {
@@ -25,7 +25,7 @@ pub(crate) fn wire(data: &[u8]) {
     };
     let (src, dst) = (Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(198, 51, 100, 2));
     let sum = Checksum::pseudo_header(src, dst, IP_PROTOCOL, 0);
-    let pseudo = Some(Pseudo { sent: sum, received: sum });
+    let pseudo = Some(Pseudo { sent: sum, received: sum, is_required: false });
     let template = Template::new((header.src(), header.dst()), pseudo, true);
     let is_intact = template.sum_received(header, payload.len()).is_none_or(|mut sum| {
         sum.add(payload);

@@ -3,10 +3,10 @@
 
 use crate::harness::{Rig, Script, integers};
 use core::cell::Cell;
-use core::net::Ipv4Addr;
 use core::time::Duration;
 use std::rc::Rc;
 use xk_core::Answer;
+use xk_core::HostAddr;
 use xk_kit::net::neighbour::{
     Exchanged, Heard, HostAt, HostChanged, RunsVirtual, Say, TakeType, WatchHosts,
 };
@@ -53,7 +53,7 @@ pub(crate) fn stack(data: &[u8]) {
     let _ = rig.layer.ask(&rig.cx, WatchHosts { watcher: watcher.protocol().clone() });
     let script = Script::new(data);
     while let Some(&[operation, host, address]) = script.take(3).first_chunk() {
-        let host = Ipv4Addr::new(10, 0, 0, host % 16);
+        let host = HostAddr::from([10, 0, 0, host % 16]);
         let address = [2, 0, 0, 0, 0, address % 8];
         match operation & 3 {
             0 => {
@@ -63,7 +63,7 @@ pub(crate) fn stack(data: &[u8]) {
                 assert_eq!(taken, operation >> 7 == 0, "one type is its own");
             }
             1 => {
-                let own = Ipv4Addr::new(10, 0, 0, 99);
+                let own = HostAddr::from([10, 0, 0, 99]);
                 let before = said.get();
                 let _ = rig.layer.ask(&rig.cx, Exchanged { own, host, address });
                 assert_eq!(said.get(), before + 1, "each exchange is answered once");

@@ -5,6 +5,17 @@ use core::fmt;
 use core::str::FromStr;
 
 pub use core::net::Ipv4Addr as Ipv4;
+use xk_core::HostAddr;
+use xk_core::participant::{AddressError, Wild};
+
+/// The IPv4 host that a participant names, for layers of that family; unspecified if it is left
+/// open.
+///
+/// # Errors
+/// [`AddressError::WrongFamily`].
+pub fn ipv4(host: Wild<HostAddr>) -> Result<Ipv4, AddressError> {
+    host.value().unwrap_or_default().to_v4().ok_or(AddressError::WrongFamily)
+}
 
 /// An Ethernet (EUI-48) address, its octets in the order of transmission
 /// (IEEE 802, section 8.2). Written `aa:bb:cc:dd:ee:ff`.

@@ -1,7 +1,7 @@
 //! Attributes that several protocols set on or read from messages.
 
-use core::net::Ipv4Addr;
-use xk_core::message::Attribute;
+use xk_core::HostAddr;
+use xk_core::message::{ATTRIBUTE_OCTETS, Attribute};
 
 /// How a frame was addressed on its link, if not to us alone. Set by the link layer on arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,13 +15,13 @@ pub enum LinkCast {
 impl Attribute for LinkCast {
     const KEY: u32 = xk_core::name_key("link-cast");
 
-    fn encode(self) -> [u8; 16] {
-        let mut octets = [0; 16];
+    fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
+        let mut octets = [0; ATTRIBUTE_OCTETS];
         octets[0] = self as u8;
         octets
     }
 
-    fn decode(octets: [u8; 16]) -> Self {
+    fn decode(octets: [u8; ATTRIBUTE_OCTETS]) -> Self {
         if octets[0] == 0 { LinkCast::Broadcast } else { LinkCast::Multicast }
     }
 }
@@ -30,7 +30,7 @@ impl Attribute for LinkCast {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// The peer's host.
-    pub host: Ipv4Addr,
+    pub host: HostAddr,
     /// The peer's port.
     pub port: u16,
 }
@@ -38,16 +38,20 @@ pub struct Peer {
 impl Attribute for Peer {
     const KEY: u32 = xk_core::name_key("peer");
 
-    fn encode(self) -> [u8; 16] {
-        let mut octets = [0; 16];
-        octets[..4].copy_from_slice(&self.host.octets());
-        octets[4..6].copy_from_slice(&self.port.to_be_bytes());
+    fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
+        let (host, scope) = self.host.to_parts();
+        let mut octets = [0; ATTRIBUTE_OCTETS];
+        octets[..16].copy_from_slice(&host);
+        octets[16..20].copy_from_slice(&scope.to_be_bytes());
+        octets[20..22].copy_from_slice(&self.port.to_be_bytes());
         octets
     }
 
-    fn decode(octets: [u8; 16]) -> Self {
-        let [a, b, c, d, e, f, ..] = octets;
-        Peer { host: Ipv4Addr::new(a, b, c, d), port: u16::from_be_bytes([e, f]) }
+    fn decode(octets: [u8; ATTRIBUTE_OCTETS]) -> Self {
+        let (host, rest) = octets.split_first_chunk().unwrap_or((&[0; 16], &[]));
+        let [a, b, c, d, e, f] = *rest.first_chunk().unwrap_or(&[0; 6]);
+        let host = HostAddr::from_parts((*host, u32::from_be_bytes([a, b, c, d])));
+        Peer { host, port: u16::from_be_bytes([e, f]) }
     }
 }
 
@@ -90,13 +94,13 @@ impl Ecn {
 impl Attribute for Ecn {
     const KEY: u32 = xk_core::name_key("ecn");
 
-    fn encode(self) -> [u8; 16] {
-        let mut octets = [0; 16];
+    fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
+        let mut octets = [0; ATTRIBUTE_OCTETS];
         octets[0] = self.bits();
         octets
     }
 
-    fn decode(octets: [u8; 16]) -> Self {
+    fn decode(octets: [u8; ATTRIBUTE_OCTETS]) -> Self {
         Ecn::from_bits(octets[0]).unwrap_or(Ecn::CapableZero)
     }
 }
@@ -109,11 +113,35 @@ pub struct DontFragment;
 impl Attribute for DontFragment {
     const KEY: u32 = xk_core::name_key("dont-fragment");
 
-    fn encode(self) -> [u8; 16] {
-        [0; 16]
+    fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
+        [0; ATTRIBUTE_OCTETS]
     }
 
-    fn decode(_: [u8; 16]) -> Self {
+    fn decode(_: [u8; ATTRIBUTE_OCTETS]) -> Self {
         DontFragment
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_peer_of_any_family_is_carried(octets: [u8; 16], scope: u32, v4: [u8; 4], port: u16) {
+            for host in [HostAddr::from_parts((octets, scope)), v4.into(), HostAddr::UNSPECIFIED] {
+                let peer = Peer { host, port };
+                prop_assert_eq!(Peer::decode(peer.encode()), peer);
+            }
+        }
+
+        #[test]
+        fn what_another_domain_wrote_is_some_peer(octets: [u8; 22]) {
+            let mut encoded = [0xff; ATTRIBUTE_OCTETS];
+            encoded[..22].copy_from_slice(&octets);
+            let peer = Peer::decode(encoded);
+            prop_assert_eq!(Peer::decode(peer.encode()), peer);
+        }
     }
 }

@@ -14,7 +14,7 @@
 
 mod wide_unsafe;
 
-use crate::net::addr::Ipv4;
+use xk_core::HostAddr;
 
 /// Slices from here on (in octets) take the vector loop: below, setting it up
 /// costs more than it saves. Whoever adds shorter ones only, calls nothing.
@@ -42,14 +42,21 @@ impl Checksum {
     }
 
     /// The sum over the pseudo-header of TCP and UDP (RFC 768, RFC 9293
-    /// section 3.1); `len` is the transport header and payload in octets.
+    /// section 3.1; of IPv6 RFC 8200 section 8.1); `len` is the transport
+    /// header and payload in octets.
     #[inline]
-    pub fn pseudo_header(src: Ipv4, dst: Ipv4, protocol: u8, len: u16) -> Self {
+    pub fn pseudo_header(
+        src: impl Into<HostAddr>,
+        dst: impl Into<HostAddr>,
+        protocol: u8,
+        len: u32,
+    ) -> Self {
         let mut sum = Self::new();
-        sum.add_u32(u32::from(src));
-        sum.add_u32(u32::from(dst));
+        for host in [src.into(), dst.into()] {
+            sum.add(host.octets());
+        }
         sum.add_u16(u16::from(protocol));
-        sum.add_u16(len);
+        sum.add_u32(len);
         sum
     }
 

@@ -2,11 +2,10 @@
 //! reached, who is behind an address, when that changes, and what hosts say of themselves in
 //! packets of address resolution.
 
-use core::net::Ipv4Addr;
 use xk_core::control::Question;
 use xk_core::object::{ProtocolRef, SessionRef};
 use xk_core::participant::{Part, Participants};
-use xk_core::{Kernel, Reason, reason::Class};
+use xk_core::{HostAddr, Kernel, Reason, reason::Class};
 
 use crate::control::PseudoHeader;
 
@@ -17,7 +16,7 @@ pub static UNKNOWN_STATION: Reason = Reason::new("unknown station", Class::NotMi
 #[derive(Clone, Debug)]
 pub struct HostRoute {
     /// In: the host.
-    pub host: Ipv4Addr,
+    pub host: HostAddr,
     /// Out: the protocol below over which it goes; `None` if it stays here or there is no way.
     pub over: Option<ProtocolRef>,
     /// Out: true if the host is on that link itself, and not behind a router.
@@ -34,7 +33,7 @@ pub struct HostAt {
     /// In: the address.
     pub address: [u8; 6],
     /// Out: the host; the lowest if the station is several.
-    pub host: Ipv4Addr,
+    pub host: HostAddr,
 }
 
 impl Question for HostAt {
@@ -59,7 +58,7 @@ impl Question for WatchHosts {
 #[derive(Clone, Copy, Debug)]
 pub struct HostChanged {
     /// The host.
-    pub host: Ipv4Addr,
+    pub host: HostAddr,
 }
 
 impl Question for HostChanged {
@@ -88,7 +87,7 @@ pub struct Say {
     pub protocol_type: u16,
     /// In: one host of ours and the station and host it is for; `None` for all stations, once for
     /// each host of ours.
-    pub to: Option<(Ipv4Addr, [u8; 6], Ipv4Addr)>,
+    pub to: Option<(HostAddr, [u8; 6], HostAddr)>,
     /// Out: how many packets were sent: none before a host is ours.
     pub sent: usize,
 }
@@ -103,7 +102,7 @@ pub struct Heard {
     /// The protocol type.
     pub protocol_type: u16,
     /// Who says it.
-    pub host: Ipv4Addr,
+    pub host: HostAddr,
     /// That host's hardware address, as it says itself and as the frame shows.
     pub address: [u8; 6],
 }
@@ -117,9 +116,9 @@ impl Question for Heard {
 #[derive(Clone, Copy, Debug)]
 pub struct Exchanged {
     /// Ours.
-    pub own: Ipv4Addr,
+    pub own: HostAddr,
     /// The other.
-    pub host: Ipv4Addr,
+    pub host: HostAddr,
     /// Its hardware address.
     pub address: [u8; 6],
 }
@@ -134,7 +133,7 @@ impl Question for Exchanged {
 #[derive(Clone, Copy, Debug)]
 pub struct RunsVirtual {
     /// In: the host.
-    pub host: Ipv4Addr,
+    pub host: HostAddr,
     /// In: the hardware address that it is known to have.
     pub address: [u8; 6],
     /// Out: whether it does, at that address.
@@ -163,7 +162,7 @@ impl Question for PeerOnLink {
 #[derive(Clone, Copy, Debug)]
 pub struct WayChanged {
     /// The host.
-    pub host: Ipv4Addr,
+    pub host: HostAddr,
 }
 
 impl Question for WayChanged {
@@ -190,12 +189,12 @@ pub fn peer_host(
     link: &ProtocolRef,
     lower: &SessionRef,
     mut participants: Participants,
-) -> Result<Ipv4Addr, &'static Reason> {
+) -> Result<HostAddr, &'static Reason> {
     let named = participants.peer_mut().ok().and_then(|peer| peer.pop());
     if let Some(Part::Host(host)) = named {
         return Ok(host);
     }
-    let host = Ipv4Addr::UNSPECIFIED;
+    let host = HostAddr::UNSPECIFIED;
     if let Some(Part::Ether(address)) = named {
         let found = link.ask(cx, HostAt { address, host });
         return found.map(|found| found.host).ok_or(&UNKNOWN_STATION);
@@ -205,7 +204,7 @@ pub fn peer_host(
 }
 
 /// Whether a host is on the link above which `link` is, as the network layer `net` sees it.
-pub fn is_on_link(cx: &Kernel, net: &ProtocolRef, link: &ProtocolRef, host: Ipv4Addr) -> bool {
+pub fn is_on_link(cx: &Kernel, net: &ProtocolRef, link: &ProtocolRef, host: HostAddr) -> bool {
     let asked = HostRoute { host, over: None, direct: false };
     let found = net.ask(cx, asked).filter(|route| route.direct);
     let Some(over) = found.and_then(|route| route.over) else {

@@ -6,16 +6,15 @@ use crate::control::{
     MaxPacket, MyHost, MyPort, OptPacket, PeerHost, PeerPort, PseudoHeader, SpecificDestination,
 };
 use crate::net::attribute::LinkCast;
-use core::net::Ipv4Addr;
 use xk_core::Secret;
 use xk_core::map::{Map, MapStats};
 use xk_core::object::OpenError;
 use xk_core::participant::{AddressError, Wild};
 use xk_core::reason::{Class, Reason};
-use xk_core::{Ask, Kernel, Message, Part, Participant, Participants, SessionRef};
+use xk_core::{Ask, HostAddr, Kernel, Message, Part, Participant, Participants, SessionRef};
 
 /// Any host of ours.
-pub const ANY_HOST: u32 = 0;
+pub const ANY_HOST: HostAddr = HostAddr::UNSPECIFIED;
 /// The first ephemeral port (RFC 6335, section 6); the last is 65535.
 const EPHEMERAL_FIRST: u16 = 49_152;
 /// How many ephemeral ports there are.
@@ -33,26 +32,42 @@ pub static UNREACHABLE: Reason = Reason::new("unreachable", Class::Bad);
 pub static ATTRIBUTES_FULL: Reason = Reason::new("attributes full", Class::Exhausted);
 
 /// The number of the offer of a local port and host; [`ANY_HOST`] for any. It is that of the
-/// [`Enable`](xk_core::object::Enable), too.
-pub fn offer(port: u16, host: u32) -> u64 {
-    u64::from(port) << 32 | u64::from(host)
+/// [`Enable`](xk_core::object::Enable), too. An IPv4 host has its bits in it, another a hash of 47
+/// bits: which hosts are ours strangers do not choose.
+#[must_use]
+pub fn offer(port: u16, host: HostAddr) -> u64 {
+    let number = match host.to_v4() {
+        Some(host) => host.to_bits().into(),
+        None => {
+            let mixed = host.words().into_iter().fold(0u64, |sum, word| {
+                // The finalizer of SplitMix64 (Steele, Lea and Flood, "Fast splittable
+                // pseudorandom number generators", 2014).
+                let mix = (sum ^ word).wrapping_add(0x9e37_79b9_7f4a_7c15);
+                let mix = (mix ^ mix >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+                let mix = (mix ^ mix >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+                mix ^ mix >> 31
+            });
+            1 << 47 | mixed >> 17
+        }
+    };
+    u64::from(port) << 48 | number
 }
 
 /// The port of an offer.
 pub fn port_of(offer: u64) -> u16 {
-    (offer >> 32) as u16
+    (offer >> 48) as u16
 }
 
 /// What takes messages to this port and host, which may be a broadcast or a group.
-pub fn receiver<T: Clone>(offers: &Map<u64, T>, port: u16, host: Option<Ipv4Addr>) -> Option<T> {
+pub fn receiver<T: Clone>(offers: &Map<u64, T>, port: u16, host: Option<HostAddr>) -> Option<T> {
     let at = |host| offers.get(&offer(port, host));
-    host.and_then(|host| at(host.into())).or_else(|| at(ANY_HOST))
+    host.and_then(at).or_else(|| at(ANY_HOST))
 }
 
 /// True if all that takes messages to this port and host `fits`.
 pub fn is_free<T: Clone>(
     offers: &Map<u64, T>,
-    (port, host): (u16, u32),
+    (port, host): (u16, HostAddr),
     fits: impl Fn(&T) -> bool,
 ) -> bool {
     let at = |host| offers.get(&offer(port, host));
@@ -84,7 +99,7 @@ pub fn pop_ports(ends: &mut Participants) -> Result<(u16, u16), AddressError> {
 ///
 /// # Errors
 /// [`AddressError`] if the port is not definite, or what is left is no host.
-pub fn pop_offer(ends: &mut Participants) -> Result<(u16, u32), AddressError> {
+pub fn pop_offer(ends: &mut Participants) -> Result<(u16, HostAddr), AddressError> {
     let local = ends.local_mut()?;
     let port = definite(local.pop_port()?)?;
     Ok((port, local_host(local)?))
@@ -94,8 +109,8 @@ pub fn pop_offer(ends: &mut Participants) -> Result<(u16, u32), AddressError> {
 /// if it was one of them.
 pub fn answer(
     ask: &mut Ask<'_>,
-    (port, host): (u16, Option<Ipv4Addr>),
-    peer: Option<(u16, Option<Ipv4Addr>)>,
+    (port, host): (u16, Option<HostAddr>),
+    peer: Option<(u16, Option<HostAddr>)>,
 ) -> bool {
     let (peer_port, peer_host) = (peer.map(|peer| peer.0), peer.and_then(|peer| peer.1));
     if let Some(question) = ask.get::<MyPort>() {
@@ -116,13 +131,13 @@ pub fn answer(
 ///
 /// # Errors
 /// [`AddressError`] if it is no host.
-pub fn local_host(rest: &Participant) -> Result<u32, AddressError> {
+pub fn local_host(rest: &Participant) -> Result<HostAddr, AddressError> {
     let mut rest = rest.clone();
     if rest.is_empty() {
         return Ok(ANY_HOST);
     }
     let host = rest.pop_host()?;
-    Ok(host.value().map_or(ANY_HOST, u32::from))
+    Ok(host.value().unwrap_or(ANY_HOST))
 }
 
 /// A definite port, which zero is not.
@@ -164,6 +179,8 @@ pub struct Pseudo {
     pub sent: Checksum,
     /// For those that arrive.
     pub received: Checksum,
+    /// True if none may go or come without a checksum.
+    pub is_required: bool,
 }
 
 /// What a lower session says of itself.
@@ -172,45 +189,45 @@ pub struct Origin {
     /// The sums over addresses and protocol number; `None` if the lower layer has none.
     pub pseudo: Option<Pseudo>,
     /// Our host.
-    pub local: Option<Ipv4Addr>,
+    pub local: Option<HostAddr>,
     /// Where messages that arrive were sent to: our host, a broadcast or a group.
-    pub destination: Option<Ipv4Addr>,
+    pub destination: Option<HostAddr>,
     /// True if messages that arrive were sent to a broadcast or a group.
     pub many: bool,
     /// The peer's host.
-    pub peer: Option<Ipv4Addr>,
+    pub peer: Option<HostAddr>,
 }
 
 impl Origin {
     /// Asks a lower session.
     pub fn ask(cx: &Kernel, lower: &SessionRef) -> Self {
-        let host = Ipv4Addr::UNSPECIFIED;
         let begun = |sum| {
             let mut begun = Checksum::new();
             begun.add_u32(sum);
             begun
         };
-        let pseudo = lower
-            .ask(cx, PseudoHeader::default())
-            .map(|q| Pseudo { sent: begun(q.sum_sent), received: begun(q.sum) });
-        let local = lower.ask(cx, MyHost { host }).map(|q| q.host);
-        let sent_to = lower.ask(cx, SpecificDestination { host, many: false });
+        let pseudo = lower.ask(cx, PseudoHeader::default()).map(|q| {
+            let (sent, received) = (begun(q.sum_sent), begun(q.sum));
+            Pseudo { sent, received, is_required: q.is_required }
+        });
+        let local = lower.ask(cx, MyHost::default()).map(|q| q.host);
+        let sent_to = lower.ask(cx, SpecificDestination::default());
         Self {
             pseudo,
             local,
             destination: sent_to.map(|q| q.host).or(local),
             many: sent_to.is_some_and(|q| q.many),
-            peer: lower.ask(cx, PeerHost { host }).map(|q| q.host),
+            peer: lower.ask(cx, PeerHost::default()).map(|q| q.host),
         }
     }
 
     /// Where this message that has arrived was sent to. What the link has cast for many without a
     /// layer that knows the destination was for everybody.
     #[must_use]
-    pub fn destination_of(&self, message: &Message) -> Option<Ipv4Addr> {
+    pub fn destination_of(&self, message: &Message) -> Option<HostAddr> {
         match self.many || !is_cast(message) {
             true => self.destination,
-            false => Some(Ipv4Addr::BROADCAST),
+            false => Some(HostAddr::BROADCAST),
         }
     }
 
@@ -223,7 +240,7 @@ impl Origin {
     /// Both ends of a conversation between these ports, for `open_done`.
     #[must_use]
     pub fn participants(&self, local: u16, peer: u16) -> Participants {
-        let participant = |host: Option<Ipv4Addr>, port| {
+        let participant = |host: Option<HostAddr>, port| {
             let host = host.map(|host| Participant::of(Part::Host(host)));
             host.unwrap_or_default().with(Part::port(port))
         };
@@ -268,5 +285,30 @@ impl Origins {
     /// Forgets all.
     pub fn clear(&self) {
         self.0.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_port_of_a_host_has_a_number_of_its_own(
+            hosts: [u128; 2], ports: [u16; 2], v4: [u32; 2], scope in 1u32..9,
+        ) {
+            let [a, b] = hosts.map(|bits| HostAddr::v6(bits.into(), 0));
+            let link = [0, scope].map(|scope| HostAddr::v6((0xfe80 << 112 | 1u128).into(), scope));
+            let v4 = v4.map(|bits| HostAddr::from(bits.to_be_bytes()));
+            let all = [a, b, link[0], link[1], v4[0], v4[1], ANY_HOST];
+            for (one, other) in all.iter().flat_map(|one| all.map(|other| (*one, other))) {
+                for to in ports {
+                    let is_same = one == other && ports[0] == to;
+                    let numbers = (offer(ports[0], one), offer(to, other));
+                    prop_assert_eq!(numbers.0 == numbers.1, is_same, "{} {}", one, other);
+                }
+            }
+        }
     }
 }

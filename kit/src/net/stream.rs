@@ -11,11 +11,10 @@
 //! [`StreamAbort`] breaks the stream off.
 
 use crate::control::NetworkErrorKind;
-use core::net::Ipv4Addr;
 use core::time::Duration;
-use xk_core::Time;
 use xk_core::control::Question;
 use xk_core::object::SessionRef;
+use xk_core::{HostAddr, Time};
 
 macro_rules! question {
     ($type:ty, $name:literal) => {
@@ -80,7 +79,7 @@ question!(StreamNotice, "stream-notice", upward);
 #[derive(Clone, Copy, Debug)]
 pub struct StreamRoom {
     /// The host that the peer has turned to, if the layer below knows of hosts.
-    pub host: Option<Ipv4Addr>,
+    pub host: Option<HostAddr>,
     /// The port that it has turned to.
     pub port: u16,
     /// Out: there is no room.

@@ -10,11 +10,10 @@ use crate::control::PeerHost;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::fmt;
-use core::net::Ipv4Addr;
 use xk_core::control::Question;
 use xk_core::graph::{ParamSpec, Params, int};
 use xk_core::object::ProtocolId;
-use xk_core::{Ask, Kernel, ProtocolRef, Reason, SessionRef};
+use xk_core::{Ask, HostAddr, Kernel, ProtocolRef, Reason, SessionRef};
 
 /// How many sources a table has room for, unless the graph says otherwise.
 pub const SOURCES_MAX: usize = 32;
@@ -32,9 +31,9 @@ pub enum Source {
     /// A station.
     Ether([u8; 6]),
     /// A host.
-    Host(Ipv4Addr),
+    Host(HostAddr),
     /// A port of a host.
-    Port(Ipv4Addr, u16),
+    Port(HostAddr, u16),
 }
 
 impl fmt::Display for Source {
@@ -123,10 +122,9 @@ impl Talkers {
     /// Counts a message of the peer's `port` through the session `lower` as dropped.
     #[cold]
     pub fn blame(&self, cx: &Kernel, lower: &SessionRef, port: u16, reason: &'static Reason) {
-        let host = Ipv4Addr::UNSPECIFIED;
-        let peer = lower.ask(cx, PeerHost { host });
+        let peer = lower.ask(cx, PeerHost::default());
         // On a link there is one peer.
-        let source = Source::Port(peer.map_or(host, |peer| peer.host), port);
+        let source = Source::Port(peer.unwrap_or_default().host, port);
         self.count(source, reason);
     }
 
@@ -191,7 +189,7 @@ mod tests {
     use xk_core::reason;
 
     fn host(n: u32) -> Source {
-        Source::Host(Ipv4Addr::from(n))
+        Source::Host(HostAddr::from(n.to_be_bytes()))
     }
 
     #[test]
@@ -214,7 +212,7 @@ mod tests {
 
     #[test]
     fn sources_read_as_participants_do() {
-        let host = Ipv4Addr::new(10, 0, 0, 9);
+        let host = HostAddr::from([10, 0, 0, 9]);
         assert_eq!(Source::Host(host).to_string(), "10.0.0.9");
         assert_eq!(Source::Port(host, 7).to_string(), "port7@10.0.0.9");
         assert_eq!(Source::Ether([2, 0, 0, 0, 0, 1]).to_string(), "02:00:00:00:00:01");

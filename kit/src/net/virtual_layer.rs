@@ -24,7 +24,6 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::Cell;
-use core::net::Ipv4Addr;
 use core::ops::Deref;
 use xk_core::control::{Describe, ListMaps, ListSessions};
 use xk_core::object::{
@@ -32,8 +31,8 @@ use xk_core::object::{
 };
 use xk_core::participant::AddressError;
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Reason, Secret,
-    Session, SessionRef, Upper, reason,
+    Answer, Ask, HostAddr, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Reason,
+    Secret, Session, SessionRef, Upper, reason,
 };
 
 /// A layer without a header above several others.
@@ -174,19 +173,20 @@ impl<V> Deref for Virtual<V> {
 }
 
 /// The peer's host, the place of the upper protocol, and the broadcast or group that messages are
-/// sent to, or 0.
-type Key = (u32, u32, u32);
+/// sent to, or
+/// none.
+type Key = (HostAddr, u32, HostAddr);
 
 /// The host of ours in these participants; unspecified if answers cannot come from it.
-pub fn local_host(ends: &Participants) -> Ipv4Addr {
+pub fn local_host(ends: &Participants) -> HostAddr {
     match ends.iter().next().and_then(|local| local.top()) {
-        Some(Part::Host(host)) if !host.is_broadcast() && !host.is_multicast() => *host,
-        _ => Ipv4Addr::UNSPECIFIED,
+        Some(Part::Host(host)) if !host.is_group() => *host,
+        _ => HostAddr::UNSPECIFIED,
     }
 }
 
 /// The part for a host that may be unspecified.
-pub fn part_of(host: Ipv4Addr) -> Part {
+pub fn part_of(host: HostAddr) -> Part {
     if host.is_unspecified() { Part::Any } else { Part::Host(host) }
 }
 
@@ -211,9 +211,9 @@ impl<V: VirtualLayer> Virtual<V> {
     }
 
     /// Calls `see` with the session of each upper protocol to a host.
-    pub fn for_host(&self, host: Ipv4Addr, see: impl Fn(&VirtualSession<V>)) {
+    pub fn for_host(&self, host: HostAddr, see: impl Fn(&VirtualSession<V>)) {
         for place in 0..self.uppers.len() {
-            let session = self.sessions.get(&(host.to_bits(), place as u32, 0));
+            let session = self.sessions.get(&(host, place as u32, HostAddr::UNSPECIFIED));
             if let Some(own) = session.as_ref().and_then(SessionRef::body) {
                 see(own);
             }
@@ -244,7 +244,7 @@ impl<V: VirtualLayer> Virtual<V> {
         this: &ProtocolRef,
         (key, stand_in): (Key, StandIn),
         ends: &Participants,
-        (is_passive, sent_to): (bool, Option<Ipv4Addr>),
+        (is_passive, sent_to): (bool, Option<HostAddr>),
     ) -> Result<SessionRef, OpenError> {
         let upper = stand_in.receiver.clone();
         let body = VirtualSession {
@@ -261,7 +261,7 @@ impl<V: VirtualLayer> Virtual<V> {
             false => cx.new_session(this, &upper, body),
         };
         if is_passive {
-            session.head().set_source(key.0);
+            session.head().set_source(key.0.source());
         }
         let bound = self.sessions.bind(cx, key, session.clone());
         let mark = bound.ok().and_then(|()| self.marks.enter(&session));
@@ -292,9 +292,9 @@ impl<V: VirtualLayer> Virtual<V> {
         let local = local_host(&ends);
         let find = |below| peer_host(cx, below, lower, ends.clone()).ok();
         let host = self.lowers.iter().find_map(find).ok_or(&UNKNOWN_STATION)?;
-        let sent_to = SpecificDestination { host: Ipv4Addr::UNSPECIFIED, many: false };
+        let sent_to = SpecificDestination::default();
         let sent_to = lower.ask(cx, sent_to).filter(|to| to.many).map(|to| to.host);
-        let key = (host.to_bits(), self.place as u32, sent_to.map_or(0, Ipv4Addr::to_bits));
+        let key = (host, self.place as u32, sent_to.unwrap_or_default());
         if let Some(session) = self.sessions.get(&key) {
             return Ok(session);
         }
@@ -332,7 +332,7 @@ impl<V: VirtualLayer> Virtual<V> {
         lower: &SessionRef,
         message: Message,
     ) -> Result<(), Refused> {
-        let host = lower.ask(cx, PeerHost { host: Ipv4Addr::UNSPECIFIED });
+        let host = lower.ask(cx, PeerHost::default());
         let peer = match host {
             Some(host) => Some(Part::Host(host.host)),
             None => lower.ask(cx, PeerEther::default()).map(|ether| Part::Ether(ether.address)),
@@ -397,7 +397,7 @@ impl<V: VirtualLayer> Protocol for Virtual<V> {
             return Err(OpenError::Address(AddressError::OutOfRange));
         }
         let (place, stand_in) = self.stand_in(cx, this, upper)?;
-        let key = (host.to_bits(), place as u32, 0);
+        let key = (host, place as u32, HostAddr::UNSPECIFIED);
         if let Some(session) = self.sessions.found(&key, upper.receiver)? {
             return Ok(session);
         }
@@ -519,13 +519,13 @@ pub struct VirtualSession<V: VirtualLayer> {
     pub state: V::State,
     key: Key,
     /// The broadcast or group that its messages are sent to, if it is for those.
-    sent_to: Option<Ipv4Addr>,
+    sent_to: Option<HostAddr>,
 }
 
 impl<V: VirtualLayer> VirtualSession<V> {
     /// The host at the other end.
-    pub fn host(&self) -> Ipv4Addr {
-        Ipv4Addr::from_bits(self.key.0)
+    pub fn host(&self) -> HostAddr {
+        self.key.0
     }
 
     /// Pushes the messages of a burst one by one.

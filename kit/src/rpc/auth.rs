@@ -9,12 +9,13 @@ use crate::rpc::call_layer::{CallLayer, CallLayered, Calling, Serving, bad_reply
 use crate::rpc::onc::{AUTH_HEAD_OCTETS, AuthError, AuthHead, BAD_VERIFIER, CarriesCredentials};
 use alloc::vec::Vec;
 use core::cell::RefCell;
-use core::net::Ipv4Addr;
 use xk_core::Secret;
 use xk_core::control::{Question, QuestionInfo, question};
 use xk_core::message::NoBuffers;
 use xk_core::object::{CallError, ProtocolId, PushError, Refused};
-use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Reason, SessionRef, Upper, reason};
+use xk_core::{
+    Answer, Ask, HostAddr, Kernel, Message, ProtocolRef, Reason, SessionRef, Upper, reason,
+};
 
 /// The questions that every layer of authentication answers.
 #[rustfmt::skip]
@@ -34,9 +35,8 @@ pub fn carries_credentials(this: &ProtocolRef, ask: &mut Ask<'_>) -> Option<Answ
 }
 
 /// The host at the other end of a session, if the layers below know.
-pub fn peer(cx: &Kernel, lower: &SessionRef) -> Option<Ipv4Addr> {
-    let host = Ipv4Addr::UNSPECIFIED;
-    lower.ask(cx, PeerHost { host }).map(|q| q.host)
+pub fn peer(cx: &Kernel, lower: &SessionRef) -> Option<HostAddr> {
+    lower.ask(cx, PeerHost::default()).map(|q| q.host)
 }
 
 /// Octets of the shorthands that a server gives, as they lie in a verifier.
@@ -54,7 +54,7 @@ pub struct IssueShorthand {
     /// Whom it stands for.
     pub caller: Caller,
     /// Who may use it.
-    pub peer: Option<Ipv4Addr>,
+    pub peer: Option<HostAddr>,
     /// Out: the shorthand.
     pub octets: [u8; SHORTHAND_OCTETS],
 }
@@ -80,7 +80,7 @@ impl Question for TakeShorthand {
 #[derive(Clone, Copy, Debug)]
 pub struct Asker {
     /// Who sent it, if the layers below know.
-    pub peer: Option<Ipv4Addr>,
+    pub peer: Option<HostAddr>,
     /// It is for the null procedure, which is there for everybody whose credential can be read.
     pub is_null: bool,
 }

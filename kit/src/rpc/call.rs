@@ -11,7 +11,7 @@
 
 use core::time::Duration;
 use xk_core::control::Question;
-use xk_core::message::Attribute;
+use xk_core::message::{ATTRIBUTE_OCTETS, Attribute};
 use xk_core::participant::{AddressError, Label, Wild};
 use xk_core::reason::Class;
 use xk_core::{Message, Part, Participant, Reason, Time};
@@ -120,14 +120,14 @@ impl CallOptions {
 impl Attribute for CallOptions {
     const KEY: u32 = xk_core::name_key("call-options");
 
-    fn encode(self) -> [u8; 16] {
-        let mut octets = [0; 16];
+    fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
+        let mut octets = [0; ATTRIBUTE_OCTETS];
         octets[..8].copy_from_slice(&self.deadline.as_ns().to_le_bytes());
-        octets[8..].copy_from_slice(&self.tag.to_le_bytes());
+        octets[8..16].copy_from_slice(&self.tag.to_le_bytes());
         octets
     }
 
-    fn decode(octets: [u8; 16]) -> Self {
+    fn decode(octets: [u8; ATTRIBUTE_OCTETS]) -> Self {
         let [deadline, tag] = [0, 8].map(|at| {
             let part = octets.get(at..at + 8).and_then(|o| o.first_chunk());
             u64::from_le_bytes(*part.unwrap_or(&[0; 8]))
@@ -169,13 +169,13 @@ pub enum Gather {
 impl Attribute for Gather {
     const KEY: u32 = xk_core::name_key("gather");
 
-    fn encode(self) -> [u8; 16] {
-        let mut octets = [0; 16];
+    fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
+        let mut octets = [0; ATTRIBUTE_OCTETS];
         octets[0] = self as u8;
         octets
     }
 
-    fn decode(octets: [u8; 16]) -> Self {
+    fn decode(octets: [u8; ATTRIBUTE_OCTETS]) -> Self {
         if octets[0] == 0 { Gather::First } else { Gather::Next }
     }
 }
@@ -204,15 +204,15 @@ pub struct Caller {
 impl Attribute for Caller {
     const KEY: u32 = xk_core::name_key("caller");
 
-    fn encode(self) -> [u8; 16] {
-        let mut octets = [0; 16];
+    fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
+        let mut octets = [0; ATTRIBUTE_OCTETS];
         for (at, word) in [self.flavor, self.user, self.group].into_iter().enumerate() {
             octets[4 * at..4 * at + 4].copy_from_slice(&word.to_le_bytes());
         }
         octets
     }
 
-    fn decode(octets: [u8; 16]) -> Self {
+    fn decode(octets: [u8; ATTRIBUTE_OCTETS]) -> Self {
         let [flavor, user, group] = [0, 4, 8].map(|at| {
             let part = octets.get(at..at + 4).and_then(|o| o.first_chunk());
             u32::from_le_bytes(*part.unwrap_or(&[0; 4]))

@@ -34,7 +34,7 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::Cell;
 use xk_core::map::{Lru, Map};
-use xk_core::{Kernel, Secret};
+use xk_core::{HostAddr, Kernel, Secret};
 
 /// In a request: the ticket answers a challenge.
 pub const FIRST: u16 = 0x8000;
@@ -71,8 +71,8 @@ pub struct Clients {
     tickets: Secret,
     /// What says which share of the hosts one is in.
     shares: Secret,
-    records: Map<u32, Record>,
-    order: Lru<u32>,
+    records: Map<HostAddr, Record>,
+    order: Lru<HostAddr>,
     generations: Vec<Cell<u16>>,
     clients_max: usize,
 }
@@ -96,10 +96,10 @@ impl Clients {
     #[inline]
     pub fn admit(
         &self,
-        host: u32,
+        host: HostAddr,
         boot: u32,
         ticket: u16,
-        may_forget: impl FnMut(u32) -> bool,
+        may_forget: impl FnMut(HostAddr) -> bool,
     ) -> Admission {
         match self.records.get(&host) {
             Some(record) if record.boot == boot => {
@@ -116,10 +116,10 @@ impl Clients {
     #[cold]
     fn admit_other(
         &self,
-        host: u32,
+        host: HostAddr,
         (boot, ticket): (u32, u16),
         is_known: bool,
-        mut may_forget: impl FnMut(u32) -> bool,
+        mut may_forget: impl FnMut(HostAddr) -> bool,
     ) -> Admission {
         let right = self.stateless_ticket(host, boot);
         if ticket != right | FIRST {
@@ -144,27 +144,28 @@ impl Clients {
     }
 
     /// The ticket that an incarnation without a record gets now: never 0.
-    fn stateless_ticket(&self, host: u32, boot: u32) -> u16 {
+    fn stateless_ticket(&self, host: HostAddr, boot: u32) -> u16 {
         // Added and not hashed in, so that the tickets of one incarnation differ for sure from one
         // generation to the next.
-        let hash = self.tickets.hash(&[host.into(), boot.into()]);
+        let [a, b, c] = host.words();
+        let hash = self.tickets.hash(&[a, b, c, boot.into()]);
         let sum = hash.wrapping_add(u64::from(self.generation(host).get()));
         (sum % u64::from(TICKET)) as u16 + 1
     }
 
-    fn generation(&self, host: u32) -> &Cell<u16> {
-        let share = self.shares.hash(&[host.into()]) as usize % SHARES;
+    fn generation(&self, host: HostAddr) -> &Cell<u16> {
+        let share = self.shares.hash(&host.words()) as usize % SHARES;
         &self.generations[share]
     }
 
-    fn move_on(&self, host: u32) {
+    fn move_on(&self, host: HostAddr) {
         let generation = self.generation(host);
         generation.set((generation.get() + 1) % TICKET);
     }
 
     /// Drops the record of a host of which nothing is executed or kept any more: what comes of it
     /// later is challenged.
-    pub fn forget(&self, host: u32) {
+    pub fn forget(&self, host: HostAddr) {
         self.order.remove(&host);
         if self.records.unbind(&host).is_some() {
             self.move_on(host);
@@ -288,8 +289,8 @@ impl Server {
 
 /// The servers that a client knows, bounded: the one used longest ago goes first.
 pub struct Servers {
-    servers: Map<u32, Rc<Server>>,
-    order: Lru<u32>,
+    servers: Map<HostAddr, Rc<Server>>,
+    order: Lru<HostAddr>,
 }
 
 impl Servers {
@@ -303,18 +304,18 @@ impl Servers {
     }
 
     /// What is known of `host`, if anything is.
-    pub fn known(&self, host: u32) -> Option<Rc<Server>> {
+    pub fn known(&self, host: HostAddr) -> Option<Rc<Server>> {
         self.servers.get(&host)
     }
 
     /// What is known of `host`, for all who call it. Whoever keeps it keeps what he knows, whether
     /// it is still in the table or not.
-    pub fn of(&self, host: u32) -> Rc<Server> {
+    pub fn of(&self, host: HostAddr) -> Rc<Server> {
         if let Some(server) = self.servers.get(&host) {
             self.order.touch(&host);
             return server;
         }
-        let is_free = |h: &u32| {
+        let is_free = |h: &HostAddr| {
             // One in the table and one that is looked at here.
             self.servers.get(h).is_none_or(|s| Rc::strong_count(&s) <= 2)
         };

@@ -7,13 +7,12 @@
 
 use crate::control::{MyHost, MyPort, PeerHost, PeerPort};
 use crate::rpc::call::{BAD_CREDENTIALS, PROCEDURE, PROGRAM, VERSION, pop_definite, pop_local};
-use core::net::Ipv4Addr;
 use xk_core::control::Question;
 use xk_core::graph::{ParamSpec, int};
 use xk_core::object::ProtocolId;
 use xk_core::participant::{AddressError, Wild};
 use xk_core::reason::Class;
-use xk_core::{Kernel, Message, Part, Participant, Participants, Reason, SessionRef};
+use xk_core::{HostAddr, Kernel, Message, Part, Participant, Participants, Reason, SessionRef};
 
 /// The flavor of an empty credential or verifier (RFC 5531, section 8.2).
 pub const AUTH_NONE: u32 = 0;
@@ -121,13 +120,12 @@ impl ProcedureName {
     /// Both ends of a conversation about this procedure through `lower`, for `open_done`.
     #[must_use]
     pub fn participants(&self, cx: &Kernel, lower: &SessionRef) -> Participants {
-        let host = Ipv4Addr::UNSPECIFIED;
         let local = participant(
-            lower.ask(cx, MyHost { host }).map(|q| q.host),
+            lower.ask(cx, MyHost::default()).map(|q| q.host),
             lower.ask(cx, MyPort::default()).map(|q| q.port),
         );
         let peer = participant(
-            lower.ask(cx, PeerHost { host }).map(|q| q.host),
+            lower.ask(cx, PeerHost::default()).map(|q| q.host),
             lower.ask(cx, PeerPort::default()).map(|q| q.port),
         );
         let number = |label, n: u32| Part::Number(label, u64::from(n));
@@ -139,8 +137,8 @@ impl ProcedureName {
     }
 }
 
-fn participant(host: Option<Ipv4Addr>, port: Option<u16>) -> Participant {
-    let mut made = host.map(|host| Participant::of(Part::Host(host)));
+fn participant(host: Option<HostAddr>, port: Option<u16>) -> Participant {
+    let mut made = host.map(|host| Participant::of(Part::host(host)));
     if let Some(port) = port {
         made = Some(made.unwrap_or_default().with(Part::port(port)));
     }

@@ -10,7 +10,7 @@
 
 use crate::Checksum;
 use xk_core::control::Question;
-use xk_core::message::{Attribute, NoBuffers};
+use xk_core::message::{ATTRIBUTE_OCTETS, Attribute, NoBuffers};
 use xk_core::object::ProtocolId;
 use xk_core::{Kernel, Message, Pool, ProtocolRef, SessionRef};
 
@@ -33,8 +33,8 @@ pub enum TransportChecksum {
 impl Attribute for TransportChecksum {
     const KEY: u32 = xk_core::name_key("transport-checksum");
 
-    fn encode(self) -> [u8; 16] {
-        let mut octets = [0; 16];
+    fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
+        let mut octets = [0; ATTRIBUTE_OCTETS];
         if let TransportChecksum::Partial { segment, field } = self {
             octets[0] = 1;
             octets[2..4].copy_from_slice(&field.to_be_bytes());
@@ -43,7 +43,7 @@ impl Attribute for TransportChecksum {
         octets
     }
 
-    fn decode(octets: [u8; 16]) -> Self {
+    fn decode(octets: [u8; ATTRIBUTE_OCTETS]) -> Self {
         let [kind, _, a, b, c, d, e, f, ..] = octets;
         if kind == 0 {
             return TransportChecksum::Verified;

@@ -8,13 +8,13 @@
 //! ([`split`]), and so does who treats packets one by one, such as a fault. The payload is never
 //! copied for it.
 
-use crate::Ipv4;
+use crate::net::addr::Ipv4;
 use crate::net::checksum::{Checksum, checksum};
 use crate::wire::offload;
 use crate::wire::offload::TransportChecksum;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use xk_core::message::{Attribute, NoBuffers};
+use xk_core::message::{ATTRIBUTE_OCTETS, Attribute, NoBuffers};
 use xk_core::reason::{self, Reason};
 use xk_core::{Message, Pool};
 
@@ -42,15 +42,15 @@ impl Segments {
 impl Attribute for Segments {
     const KEY: u32 = xk_core::name_key("segments");
 
-    fn encode(self) -> [u8; 16] {
-        let mut octets = [0; 16];
+    fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
+        let mut octets = [0; ATTRIBUTE_OCTETS];
         octets[..4].copy_from_slice(&self.segment.to_be_bytes());
         octets[4..6].copy_from_slice(&self.header.to_be_bytes());
         octets[6..8].copy_from_slice(&self.size.to_be_bytes());
         octets
     }
 
-    fn decode(octets: [u8; 16]) -> Self {
+    fn decode(octets: [u8; ATTRIBUTE_OCTETS]) -> Self {
         let [a, b, c, d, e, f, g, h, ..] = octets;
         Self {
             segment: u32::from_be_bytes([a, b, c, d]),
@@ -358,7 +358,7 @@ fn pseudo(octets: &[u8], at: &Layout, segment: usize) -> Checksum {
         host.map_or(Ipv4::UNSPECIFIED, Ipv4::from)
     };
     let (from, to) = (host(SOURCE_AT), host(DESTINATION_AT));
-    Checksum::pseudo_header(from, to, at.protocol, segment as u16)
+    Checksum::pseudo_header(from, to, at.protocol, segment as u32)
 }
 
 /// Takes a run apart: see [`split`].

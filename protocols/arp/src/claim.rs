@@ -207,7 +207,7 @@ impl Shared {
             Stage::Lost => {}
         }
         self.conflicts.set(self.conflicts.get() + 1);
-        let (host, address) = (claim.host, packet.sender_eth.0);
+        let (host, address) = (claim.host.into(), packet.sender_eth.0);
         for upper in self.uppers() {
             let _ = upper.ask(cx, HostConflict { host, address });
         }

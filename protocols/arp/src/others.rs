@@ -57,7 +57,7 @@ impl Shared {
         let watchers = self.others.watchers.borrow().clone();
         for watcher in watchers {
             // Nobody has to care.
-            let _ = watcher.ask(cx, HostChanged { host });
+            let _ = watcher.ask(cx, HostChanged { host: host.into() });
         }
     }
 
@@ -66,8 +66,8 @@ impl Shared {
         let types = self.others.types.borrow().clone();
         for (_, receiver) in types {
             let exchanged = Exchanged {
-                own: packet.target_ip,
-                host: packet.sender_ip,
+                own: packet.target_ip.into(),
+                host: packet.sender_ip.into(),
                 address: packet.sender_eth.0,
             };
             let _ = receiver.ask(cx, exchanged);
@@ -80,7 +80,8 @@ impl Shared {
         (protocol_type, receiver): (u16, &ProtocolRef),
         packet: &Packet,
     ) -> bool {
-        let heard = Heard { protocol_type, host: packet.sender_ip, address: packet.sender_eth.0 };
+        let (host, address) = (packet.sender_ip.into(), packet.sender_eth.0);
+        let heard = Heard { protocol_type, host, address };
         receiver.ask(cx, heard).is_some()
     }
 
@@ -95,7 +96,9 @@ impl Shared {
             target_ip,
         };
         if let Some((own, station, host)) = say.to {
-            if self.claims.is_ours(own) {
+            if let (Some(own), Some(host)) = (own.to_v4(), host.to_v4())
+                && self.claims.is_ours(own)
+            {
                 let station = EthAddr(station);
                 let packet = reply(own, station, host);
                 self.send_as(cx, say.protocol_type, station, &packet);
@@ -119,7 +122,7 @@ impl Shared {
     pub(crate) fn control_others(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Option<Answer> {
         let done = if let Some(question) = ask.get::<HostAt>() {
             let host = self.host_at(question.address);
-            question.host = host.unwrap_or(question.host);
+            question.host = host.map_or(question.host, Into::into);
             host.is_some()
         } else if let Some(question) = ask.get::<WatchHosts>() {
             self.others.watch(&question.watcher)

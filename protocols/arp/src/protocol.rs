@@ -11,13 +11,14 @@ use xk_core::Secret;
 use xk_core::control::{ListMaps, ListSessions};
 use xk_core::graph::{Build, BuildError, Params};
 use xk_core::object::{Enable, OpenError, Refused, SessionSlot};
-use xk_core::participant::AddressError;
+use xk_core::participant::{AddressError, Wild};
 use xk_core::reason::Class;
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Reason, SessionRef,
     Upper, reason,
 };
 use xk_kit::control::{MyEther, PeerEther};
+use xk_kit::net::addr::ipv4;
 use xk_kit::net::talkers::{PARAMETER, SOURCES_MAX, Source};
 use xk_kit::wire::offload::Offloads;
 
@@ -109,7 +110,7 @@ impl Arp {
     fn local(participants: &mut Participants) -> Result<Ipv4, AddressError> {
         match participants.local_mut()?.pop() {
             None | Some(Part::Any) => Ok(Ipv4::UNSPECIFIED),
-            Some(Part::Host(host)) => Ok(host),
+            Some(Part::Host(host)) => ipv4(Wild::Is(host)),
             Some(_) => Err(AddressError::WrongFamily),
         }
     }
@@ -271,7 +272,7 @@ impl Protocol for Arp {
     ) -> Result<SessionRef, OpenError> {
         let shared = &self.shared;
         let local = Self::local(&mut participants)?;
-        let host = participants.peer_mut()?.pop_host()?.definite()?;
+        let host = ipv4(Wild::Is(participants.peer_mut()?.pop_host()?.definite()?))?;
         let key = (host.to_bits(), upper.receiver.id().0, upper.selector.0);
         if let Some(session) = shared.sessions.get(&key) {
             session.hold();
@@ -342,7 +343,7 @@ impl Protocol for Arp {
             let _ = message.pull_up(PACKET_LEN);
             let taken = self.receive_other(cx, lower, (number, &receiver), &message);
             return taken.map_err(|(host, why)| {
-                self.shared.talkers.count(Source::Host(host), why);
+                self.shared.talkers.count(Source::Host(host.into()), why);
                 this.refuse(message, why)
             });
         }
@@ -353,7 +354,7 @@ impl Protocol for Arp {
         match self.receive(cx, lower, &packet) {
             Ok(()) => Ok(()),
             Err(why) => {
-                let source = Source::Host(packet.sender_ip);
+                let source = Source::Host(packet.sender_ip.into());
                 self.shared.talkers.count(source, why);
                 Err(this.refuse(message, why))
             }

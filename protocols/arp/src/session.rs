@@ -113,13 +113,13 @@ impl Session for ArpSession {
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         let path = &*self.path;
         if let Some(question) = ask.get::<PeerHost>() {
-            question.host = path.entry.host;
+            question.host = path.entry.host.into();
             return Answer::Answered;
         }
         if !path.local.is_unspecified()
             && let Some(question) = ask.get::<MyHost>()
         {
-            question.host = path.local;
+            question.host = path.local.into();
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<PeerEther>() {

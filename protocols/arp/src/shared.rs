@@ -548,18 +548,19 @@ impl Shared {
     /// What protocol and sessions answer alike; `None` if it is another question.
     pub(crate) fn control(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Option<Answer> {
         if let Some(question) = ask.get::<Resolve>() {
-            question.address = self.resolve(cx, question.host).map(|eth| eth.0);
+            question.address =
+                question.host.to_v4().and_then(|host| self.resolve(cx, host)).map(|eth| eth.0);
             return Some(Answer::Answered);
         }
         if let Some(question) = ask.get::<ClaimHost>() {
-            return Some(match self.claim(cx, question.host) {
+            return Some(match question.host.to_v4().is_some_and(|host| self.claim(cx, host)) {
                 true => Answer::Answered,
                 false => Answer::Unknown,
             });
         }
         if let Some(question) = ask.get::<MyHost>() {
             let host = self.claims.first()?;
-            question.host = host;
+            question.host = host.into();
             return Some(Answer::Answered);
         }
         if let Some(table) = ask.get::<ArpTable>() {

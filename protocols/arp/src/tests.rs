@@ -86,7 +86,7 @@ impl Bench {
     }
 
     fn resolve(&self, host: Ipv4) -> Option<[u8; 6]> {
-        let question = Resolve { host, address: None };
+        let question = Resolve { host: host.into(), address: None };
         self.arp.ask(&self.cx, question).unwrap().address
     }
 }
@@ -382,7 +382,7 @@ fn opens_are_checked() {
     assert_eq!(open(wild), Err(OpenError::Address(AddressError::Wildcard)));
     let ether = Participants::pair(Part::Any, Part::Ether(PEER.0));
     assert_eq!(open(ether), Err(OpenError::Address(AddressError::WrongFamily)));
-    let both = Participants::pair(Part::Any, Part::Host(YOU));
+    let both = Participants::pair(Part::Any, Part::host(YOU));
     let answer = bench.arp.open(&bench.cx, Upper::new(&bench.arp), both.clone());
     assert!(answer.is_ok(), "it has a number itself");
     let one = open(both.clone()).unwrap();
@@ -447,12 +447,10 @@ fn questions_are_answered() {
     assert_eq!(bench.resolve(Ipv4::BROADCAST), Some([255; 6]));
     assert_eq!(bench.resolve(Ipv4::new(224, 0, 0, 1)), Some([1, 0, 0x5e, 0, 0, 1]));
     assert_eq!(bench.resolve(Ipv4::LOCALHOST), None);
-    let host = |host| MyHost { host };
-    let unknown = Ipv4::UNSPECIFIED;
-    assert_eq!(bench.arp.ask(cx, host(unknown)).unwrap().host, ME);
+    assert_eq!(bench.arp.ask(cx, MyHost::default()).unwrap().host, ME);
     let session = bench.open(YOU).unwrap();
-    assert_eq!(session.ask(cx, host(unknown)).unwrap().host, ME);
-    let peer = session.ask(cx, PeerHost { host: unknown }).unwrap();
+    assert_eq!(session.ask(cx, MyHost::default()).unwrap().host, ME);
+    let peer = session.ask(cx, PeerHost::default()).unwrap();
     assert_eq!(peer.host, YOU);
     let max = session.ask(cx, MaxPacket::default()).unwrap();
     assert_eq!(max.octets, 1500);

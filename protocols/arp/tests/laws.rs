@@ -34,7 +34,7 @@ impl Fixture for OnEthernet {
     }
 
     fn open(&self, side: Side) -> Participants {
-        Participants::pair(Part::Host(host(side)), Part::Host(host(side.other())))
+        Participants::pair(Part::host(host(side)), Part::host(host(side.other())))
     }
 
     fn number(&self) -> Option<u32> {
@@ -56,7 +56,7 @@ impl Fixture for OnEthernet {
 
     fn started(&self, world: &World<'_>) {
         for node in [&world.a, &world.b] {
-            let host = host(node.side);
+            let host = host(node.side).into();
             let claim = ClaimHost { host };
             assert!(node.protocol.ask(&world.cx, claim).is_some());
         }
@@ -72,7 +72,7 @@ impl Fixture for OnEthernet {
             world.a.protocol.control(&world.cx, &mut ask)
         }
         // The peer's host, which the suite would name, is not to be claimed.
-        let host = host(Side::A);
+        let host = host(Side::A).into();
         Some(match name {
             ClaimHost::NAME => put(world, ClaimHost { host }),
             ArpTable::NAME => put(world, ArpTable::default()),

@@ -6,12 +6,13 @@ use crate::wire::{Shorthand, returned};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use core::net::Ipv4Addr;
 use core::time::Duration;
 use xk_core::Secret;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{CallCause, CallError, Enable, OpenError, PushError, Refused};
-use xk_core::{Answer, Ask, Kernel, Message, Participants, ProtocolRef, Reason, SessionRef, Upper};
+use xk_core::{
+    Answer, Ask, HostAddr, Kernel, Message, Participants, ProtocolRef, Reason, SessionRef, Upper,
+};
 use xk_kit::rpc::auth::{
     IssueShorthand, TakeShorthand, carries_credentials, name_caller, peer, pop_credential,
     pop_verifier,
@@ -62,7 +63,7 @@ pub struct Serves {
     /// Requests come with shorthands, not through the layer of whole credentials.
     is_short: bool,
     /// The host that sends them, if the layers below know.
-    peer: Option<Ipv4Addr>,
+    peer: Option<HostAddr>,
 }
 
 /// Builds it from its place in a graph.
@@ -144,7 +145,7 @@ impl AuthShort {
     fn judge(
         &self,
         cx: &Kernel,
-        peer: Option<Ipv4Addr>,
+        peer: Option<HostAddr>,
         request: &mut Message,
     ) -> Result<(), &'static Reason> {
         let read = pop_credential(request, |_, body| Shorthand::parse(&self.seals, peer, body));

@@ -9,7 +9,7 @@
 //! makes of it. This client takes the shorthand out of one that is a credential, and sends any
 //! other bytes as they are.
 
-use core::net::Ipv4Addr;
+use xk_core::HostAddr;
 use xk_core::Secret;
 use xk_kit::rpc::auth::SHORTHAND_OCTETS;
 use xk_kit::rpc::onc::{AUTH_HEAD_OCTETS, AUTH_SHORT, AuthHead};
@@ -54,16 +54,16 @@ pub struct Shorthand {
 
 impl Shorthand {
     /// What nobody can say who does not know the secret of this boot.
-    fn seal(self, secret: &Secret, peer: Option<Ipv4Addr>) -> u64 {
+    fn seal(self, secret: &Secret, peer: Option<HostAddr>) -> u64 {
         let Self { user, group, given_ms } = self;
-        let peer = peer.map_or(u64::MAX, |host| u64::from(host.to_bits()));
+        let [a, b, c] = peer.map_or([u64::MAX; 3], |host| host.words());
         let ids = u64::from(user) << 32 | u64::from(group);
-        secret.hash(&[peer, ids, given_ms])
+        secret.hash(&[a, b, c, ids, given_ms])
     }
 
     /// Writes it for a verifier, for use by `peer` alone.
     #[must_use]
-    pub fn emit(self, secret: &Secret, peer: Option<Ipv4Addr>) -> [u8; SHORTHAND_OCTETS] {
+    pub fn emit(self, secret: &Secret, peer: Option<HostAddr>) -> [u8; SHORTHAND_OCTETS] {
         let mut octets = [0; SHORTHAND_OCTETS];
         octets[..8].copy_from_slice(&HEAD.emit());
         octets[8..12].copy_from_slice(&self.user.to_be_bytes());
@@ -76,7 +76,7 @@ impl Shorthand {
     /// Reads one that `peer` sent, with the head or without; `None` if it is not of this boot, or
     /// not for him.
     #[must_use]
-    pub fn parse(secret: &Secret, peer: Option<Ipv4Addr>, octets: &[u8]) -> Option<Self> {
+    pub fn parse(secret: &Secret, peer: Option<HostAddr>, octets: &[u8]) -> Option<Self> {
         let octets = octets.strip_prefix(&HEAD.emit()).unwrap_or(octets);
         let octets: &[u8; SEALED_OCTETS] = octets.try_into().ok()?;
         let [ids, given_ms, seal] = [0, 8, 16].map(|at| {
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn only_its_maker_and_whom_it_was_given_to_can_use_it() {
         let [secret, other] = [1, 2].map(|key| Secret::known([key, 0]));
-        let peer = Some(Ipv4Addr::new(10, 0, 0, 1));
+        let peer = Some([10, 0, 0, 1].into());
         let shorthand = Shorthand { user: 1000, group: 100, given_ms: 7 };
         let whole = shorthand.emit(&secret, peer);
         assert_eq!(whole[..8], [0, 0, 0, 2, 0, 0, 0, 24]);
@@ -104,6 +104,9 @@ mod tests {
         assert_eq!(returned(&whole), octets);
         assert_eq!(Shorthand::parse(&secret, peer, &octets), Some(shorthand));
         assert_eq!(Shorthand::parse(&secret, None, &octets), None);
+        // Nor one with the same bits elsewhere.
+        let other_peer = Some("::10.0.0.1".parse().unwrap());
+        assert_eq!(Shorthand::parse(&secret, other_peer, &octets), None);
         assert_eq!(Shorthand::parse(&other, peer, &octets), None);
         for at in 0..octets.len() {
             let mut wrong = octets;

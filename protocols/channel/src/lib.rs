@@ -6,7 +6,7 @@
 //! rpc
 //!
 //! # Participants
-//! An IPv4 host, `10.0.0.2`, or nothing on a link; a channel number may lie on top:
+//! A host, `10.0.0.2`, or nothing on a link; a channel number may lie on top:
 //! `channel3@10.0.0.2`. Without one, or with `*`, each open makes a session on the next free
 //! channel. The type number of the protocol above selects it.
 //!

@@ -6,8 +6,7 @@ use crate::session::server::{CHALLENGED, ServerSession, answer_without_session, 
 use crate::session::state::{State, forget_others, sweep};
 use crate::session::{LATE, less_header};
 use crate::table::{
-    ChannelFigures, Key, NO_HOST, Path, SERVER_SIDE, SWEEP, Table, count, name_peer, peer_of,
-    send_header,
+    ChannelFigures, Key, Path, SERVER_SIDE, SWEEP, Table, count, name_peer, peer_of, send_header,
 };
 use crate::wire::{HEADER_OCTETS, Header, Kind, SERVER, flags_of, names_of};
 use alloc::rc::Rc;
@@ -18,8 +17,8 @@ use xk_core::map::Map;
 use xk_core::object::{Enable, OpenError, Refused};
 use xk_core::participant::AddressError;
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason,
-    SessionRef, Upper, reason,
+    Answer, Ask, HostAddr, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
+    Reason, SessionRef, Upper, reason,
 };
 use xk_kit::answers::is_for_one;
 use xk_kit::rpc::call::CHANNEL;
@@ -105,7 +104,7 @@ fn key_of(cx: &Kernel, lower: &SessionRef, octets: &[u8; HEADER_OCTETS]) -> Key 
 impl Channel {
     /// A free channel to this peer: of those that were closed, or the next one. Answers its number
     /// and its last sequence number.
-    fn choose(&self, peer: u32, number: u32) -> Result<(u16, u32), OpenError> {
+    fn choose(&self, peer: HostAddr, number: u32) -> Result<(u16, u32), OpenError> {
         if let Some(woken) = self.table.wake(peer, number, None) {
             return Ok(woken);
         }
@@ -126,7 +125,7 @@ impl Channel {
         &self,
         cx: &Kernel,
         (this, upper): (&ProtocolRef, &ProtocolRef),
-        (peer, number, channel): (u32, u32, Option<u16>),
+        (peer, number, channel): (HostAddr, u32, Option<u16>),
         (lower, path): (&SessionRef, Path),
     ) -> Result<SessionRef, OpenError> {
         let sessions = &self.table.sessions;
@@ -248,8 +247,8 @@ impl Channel {
         let body = ServerSession::new(cx, &self.table, (this, upper), &state, lower);
         let ends = || {
             let mut peer = Participant::new();
-            if key.0 & NO_HOST != NO_HOST {
-                peer.push(Part::Host(core::net::Ipv4Addr::from(key.0)));
+            if !key.0.is_unspecified() {
+                peer.push(Part::Host(key.0));
             }
             peer.push(Part::Number(CHANNEL, u64::from(header.channel)));
             Participants::pair(Part::Any, peer)
@@ -316,7 +315,7 @@ impl Protocol for Channel {
         if let Ok(peer) = participants.peer_mut() {
             channel = pop_channel(peer)?.or(channel);
             if let Some(Part::Host(address)) = peer.top() {
-                host = Some(u32::from(*address));
+                host = Some(*address);
             }
         }
         let lower = self.lower.open(cx, Upper::new(this), participants)?;

@@ -10,7 +10,7 @@ use core::time::Duration;
 use xk_core::Secret;
 use xk_core::control::Question;
 use xk_core::object::{ProtocolId, SessionTable};
-use xk_core::{Kernel, ProtocolRef, SessionRef, reason};
+use xk_core::{HostAddr, Kernel, ProtocolRef, SessionRef, reason};
 use xk_kit::control::{MinPacket, OptPacket, PeerHost, max_packet};
 use xk_kit::rpc::incarnation::{Clients, Servers};
 
@@ -22,12 +22,13 @@ pub(crate) const SWEEP: Duration = Duration::from_secs(1);
 const HEADROOM_OCTETS: usize = 128;
 /// What a layer below carries whole that does not say, in octets.
 const OPT_PACKET_UNKNOWN: u32 = 1500;
-/// In the number of a peer: it is none of a host, but of a session below that knows none.
-pub(crate) const NO_HOST: u32 = 0xf000_0000;
+/// In the scope of an address that stands for a session below that knows no host: then what
+/// follows is the session's number.
+const NAMELESS: u32 = 1 << 31;
 
-/// The key that a packet is demultiplexed by: the peer, the type number, and the channel with
-/// [`SERVER_SIDE`].
-pub(crate) type Key = (u32, u32, u32);
+/// The key that a packet is demultiplexed by: the peer, as [`peer_of`] names it, the type number,
+/// and the channel with [`SERVER_SIDE`].
+pub(crate) type Key = (HostAddr, u32, u32);
 /// In a key: the session is the server's.
 pub(crate) const SERVER_SIDE: u32 = 1 << 16;
 
@@ -142,7 +143,12 @@ impl Table {
 
     /// A channel to this peer for this upper that was closed: its number and the last sequence
     /// number. The one of this number, or any that is free.
-    pub(crate) fn wake(&self, peer: u32, number: u32, channel: Option<u16>) -> Option<(u16, u32)> {
+    pub(crate) fn wake(
+        &self,
+        peer: HostAddr,
+        number: u32,
+        channel: Option<u16>,
+    ) -> Option<(u16, u32)> {
         let mut dormant = self.dormant.borrow_mut();
         let place = dormant.iter().rposition(|(key, _)| {
             let is_it = channel.is_none_or(|channel| key.2 == u32::from(channel));
@@ -157,15 +163,15 @@ impl Table {
     }
 
     /// Behind which number a channel to this peer begins that nothing is known of.
-    pub(crate) fn floor(&self, peer: u32) -> u32 {
+    pub(crate) fn floor(&self, peer: HostAddr) -> u32 {
         self.floor.get().wrapping_add(self.begin_at(peer))
     }
 
     /// Where the numbers for a peer begin: in each boot anywhere, else a late reply to the boot
     /// before this one, which names the server alone, could be that of a call of this one; and for
     /// each peer elsewhere, so that none knows those for another.
-    fn begin_at(&self, peer: u32) -> u32 {
-        self.begins.hash(&[peer.into()]) as u32
+    fn begin_at(&self, peer: HostAddr) -> u32 {
+        self.begins.hash(&peer.words()) as u32
     }
 
     /// Enters a session of the server's side.
@@ -203,28 +209,26 @@ impl Table {
     }
 }
 
-/// The number of the peer of a lower session: its host, or one that stands for the session. It is
-/// kept as the session's tag, which is the receiver's: ours.
+/// The peer of a lower session: its host, or an address of nobody that stands for the session. It
+/// is noted on the session.
 #[inline(always)]
-pub(crate) fn peer_of(cx: &Kernel, lower: &SessionRef) -> u32 {
-    match lower.head().tag() {
-        0 => name_peer(cx, lower, None),
-        tag => tag,
-    }
+pub(crate) fn peer_of(cx: &Kernel, lower: &SessionRef) -> HostAddr {
+    let peer = lower.head().peer();
+    if peer == HostAddr::UNSPECIFIED { name_peer(cx, lower, None) } else { peer }
 }
 
 /// Names the peer of a lower session; `host` is who it was opened to, if that is known.
 #[cold]
-pub(crate) fn name_peer(cx: &Kernel, lower: &SessionRef, host: Option<u32>) -> u32 {
+pub(crate) fn name_peer(cx: &Kernel, lower: &SessionRef, host: Option<HostAddr>) -> HostAddr {
     let head = lower.head();
-    // Once named, it stays so: what is known of a peer is known under this number.
-    if head.tag() == 0 {
-        let asked = PeerHost { host: core::net::Ipv4Addr::UNSPECIFIED };
-        let asked = lower.ask(cx, asked).map(|q| u32::from(q.host));
-        let known = asked.or(host).filter(|host| *host != 0);
-        head.set_tag(known.unwrap_or(NO_HOST | (lower.id().0 as u32 & !NO_HOST)));
+    // Once named, it stays so: what is known of a peer is known under this name.
+    if head.peer() == HostAddr::UNSPECIFIED {
+        let asked = lower.ask(cx, PeerHost::default()).map(|q| q.host);
+        let known = asked.or(host).filter(|host| !host.is_unspecified());
+        let session = lower.id().0 as u32 | NAMELESS;
+        head.set_peer(known.unwrap_or(HostAddr::from_parts(([0; 16], session))));
     }
-    head.tag()
+    head.peer()
 }
 
 /// What a session must know of the layers below it.

@@ -37,7 +37,7 @@ struct Pair {
 impl Pair {
     fn new() -> Self {
         let cx = TestKernel::with_stacks(1);
-        let host = |n| Lower::host([10, 0, 0, n].into(), 0);
+        let host = |n| Lower::host([10, 0, 0, n], 0);
         let bottoms = [1, 2].map(|n| CallBottom::add(&cx, "bottom", host(n)));
         CallBottom::join(&bottoms);
         let mut params = Params::default();

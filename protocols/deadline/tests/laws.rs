@@ -27,7 +27,7 @@ impl CallFixture for OnChannels {
     }
 
     fn open(&self, side: Side, _: u32) -> Participants {
-        Participants::pair(Part::Any, Part::Host(host(side.other())))
+        Participants::pair(Part::Any, Part::host(host(side.other())))
     }
 
     fn has_procedures(&self) -> bool {

@@ -5,7 +5,7 @@
 //! async
 //!
 //! # Participants
-//! Those of the layer below: an IPv4 host, `10.0.0.2`, or nothing on a link. The type number of the
+//! Those of the layer below: a host, `10.0.0.2`, or nothing on a link. The type number of the
 //! protocol above selects it.
 //!
 //! # Above
@@ -13,7 +13,7 @@
 //! another: `channel`, which recovers by itself, or datagrams.
 //!
 //! # Below
-//! One protocol whose participants are IPv4 hosts, or a link with one other end.
+//! One protocol whose participants are hosts, or a link with one other end.
 //!
 //! # Behaviour
 //! A message that fits one packet goes as it is: no copy is kept, no timer set. A larger one is cut

@@ -9,7 +9,6 @@ use crate::{receiver, sender};
 use alloc::rc::Rc;
 use alloc::string::String;
 use core::cell::Cell;
-use core::net::Ipv4Addr;
 use core::time::Duration;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{PushError, Refused};
@@ -30,7 +29,7 @@ const OPT_PACKET_UNKNOWN: u32 = 1500;
 /// Number of fragments and mask in the header of a message that goes whole.
 const WHOLE: [u8; 4] = [0, 1, 0, 1];
 
-/// Our host and the peer's.
+/// Our host and the peer's, as the header has them: [folded](xk_core::HostAddr::folded).
 pub(crate) type Hosts = ([u8; 4], [u8; 4]);
 
 /// Bounds.
@@ -180,9 +179,8 @@ impl Layer<HEADER_OCTETS> for Fragment {
     }
 
     fn begin(&self, cx: &Kernel, lower: &SessionRef, number: u32) -> State {
-        let host = Ipv4Addr::UNSPECIFIED;
-        let mine = lower.ask(cx, MyHost { host }).map(|q| q.host.octets());
-        let peer = lower.ask(cx, PeerHost { host }).map(|q| q.host.octets());
+        let mine = lower.ask(cx, MyHost::default()).map(|q| q.host.folded().to_be_bytes());
+        let peer = lower.ask(cx, PeerHost::default()).map(|q| q.host.folded().to_be_bytes());
         let known = mine.zip(peer);
         let hosts = known.unwrap_or_default();
         let header = |client, server| {

@@ -1,20 +1,15 @@
 //! The laws that every protocol keeps, checked for `fragment` over hosts and over a link.
 
-use core::net::Ipv4Addr;
 use xk_core::graph::{Params, Value};
 use xk_core::{Answer, Entry, Part, Participants};
 use xk_fragment::FragmentFigures;
 use xk_kit::control::MinPacket;
 use xk_kit::rpc::kept::{AskKept, FreeKept, LastKept};
 use xk_testkit::conformance::{self, CountingAllocator, Fixture, LAWS, Node, Side, World};
-use xk_testkit::kernel::Lower;
+use xk_testkit::kernel::{Family, Lower};
 
 #[global_allocator]
 static COUNTED: CountingAllocator = CountingAllocator;
-
-fn host(side: Side) -> Ipv4Addr {
-    Ipv4Addr::new(10, 0, 0, 1 + side as u8)
-}
 
 fn params() -> Params {
     let mut params = Params::default();
@@ -64,7 +59,7 @@ fn remembered(node: &Node) -> u64 {
     kernel.map_or(0, |cx| taken(node, &cx))
 }
 
-struct OverHosts;
+struct OverHosts(Family);
 
 impl Fixture for OverHosts {
     fn entry(&self) -> &'static Entry {
@@ -72,7 +67,7 @@ impl Fixture for OverHosts {
     }
 
     fn lower(&self, side: Side) -> Lower {
-        Lower::host(host(side), 101)
+        Lower::host(self.0.host(1 + side as u32), 101)
     }
 
     fn number(&self) -> Option<u32> {
@@ -80,7 +75,7 @@ impl Fixture for OverHosts {
     }
 
     fn open(&self, side: Side) -> Participants {
-        Participants::pair(Part::Any, Part::Host(host(side.other())))
+        Participants::pair(Part::Any, Part::Host(self.0.host(1 + side.other() as u32)))
     }
 
     fn params(&self, _: Side) -> Params {
@@ -105,9 +100,9 @@ impl Fixture for OverHosts {
         sent: &xk_testkit::kernel::Sent,
         n: u32,
     ) -> Result<(Option<Part>, Vec<u8>), &'static str> {
-        let peer = Ipv4Addr::from_bits(0x0b00_0000 + n);
+        let peer = self.0.host(0x0b_0000 + n);
         let mut octets: Vec<u8> = sent.message.octets().collect();
-        octets[2..6].copy_from_slice(&peer.octets());
+        octets[2..6].copy_from_slice(&peer.folded().to_be_bytes());
         Ok((Some(Part::Host(peer)), octets))
     }
 
@@ -154,9 +149,11 @@ impl Fixture for OverLink {
 
 #[test]
 fn over_hosts() {
-    let findings = conformance::all(&OverHosts);
-    println!("{findings}");
-    assert_eq!(findings.held.len(), LAWS.len(), "every law applies");
+    for family in Family::ALL {
+        let findings = conformance::all(&OverHosts(family));
+        println!("{family:?}: {findings}");
+        assert_eq!(findings.held.len(), LAWS.len(), "every law applies");
+    }
 }
 
 #[test]

@@ -56,7 +56,7 @@ impl World {
         cx.start().expect("it starts");
         let any = Participants::local(Part::Any);
         let _ = b.top.enable(&cx, &b.fragment, any).expect("enabled");
-        let to = Participants::pair(Part::Any, Part::Host(host(2)));
+        let to = Participants::pair(Part::Any, Part::host(host(2)));
         let session = a.top.open(&cx, &a.fragment, to).expect("a session");
         Self { cx, a, b, session }
     }
@@ -77,7 +77,7 @@ impl World {
 
     fn inject(&self, to: &Node, from: u8, octets: &[u8]) {
         // What is refused is counted by who refused it.
-        let from = Some(Part::Host(host(from)));
+        let from = Some(Part::host(host(from)));
         let _ = to.bottom.inject(&self.cx, from, self.cx.message(octets));
     }
 

@@ -114,10 +114,10 @@ pub(crate) fn send_error(all: &Pings, cx: &Kernel, this: &ProtocolRef, question:
     }
     // What was for us is answered from where it was sent to; the rest from the way back.
     let open = |local: Part| {
-        let ends = Participants::pair(local, Part::Host(src));
+        let ends = Participants::pair(local, Part::host(src));
         all.lower.open(cx, Upper::new(this), ends)
     };
-    let Ok(session) = open(Part::Host(dst)).or_else(|_| open(Part::Any)) else {
+    let Ok(session) = open(Part::host(dst)).or_else(|_| open(Part::Any)) else {
         this.discard(packet, &reasons::NOT_SENT);
         return;
     };
@@ -157,11 +157,10 @@ pub(crate) fn take_error(
     let mut start = [0; 16];
     let start_len = quoted.payload.len().min(start.len());
     start[..start_len].copy_from_slice(&quoted.payload[..start_len]);
-    let peer = PeerHost { host: Ipv4Addr::UNSPECIFIED };
-    let reporter = lower.ask(cx, peer).map(|q| q.host);
+    let reporter = lower.ask(cx, PeerHost::default()).map(|q| q.host);
     let question = DeliverError {
-        source: quoted.src,
-        destination: quoted.dst,
+        source: quoted.src.into(),
+        destination: quoted.dst.into(),
         protocol: quoted.protocol,
         error: NetworkError {
             kind,

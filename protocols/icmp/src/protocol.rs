@@ -5,7 +5,6 @@ use crate::wire::{HEADER_LEN, Header, Query, TIMES_LEN, Times, echo_reply};
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use core::cell::{Cell, RefCell};
-use core::net::Ipv4Addr;
 use xk_core::control::{ListMaps, Question};
 use xk_core::graph::{Build, BuildError};
 use xk_core::map::Map;
@@ -218,7 +217,7 @@ impl Layer<HEADER_LEN> for Icmp {
         mut ends: Participants,
     ) -> Result<(), &'static Reason> {
         let local = ends.local_mut().ok().and_then(|p| p.pop_host().ok());
-        let own = lower.ask(cx, MyHost { host: Ipv4Addr::UNSPECIFIED }).map(|q| q.host);
+        let own = lower.ask(cx, MyHost::default()).map(|q| q.host);
         // The local host of such a session is not the one that it sends from.
         if let (Some(local), Some(own)) = (local.and_then(|l| l.value()), own)
             && local != own
@@ -284,7 +283,7 @@ impl Layer<HEADER_LEN> for Icmp {
     }
 
     fn dropped(&self, at: Arrival<'_>, _: Option<&[u8; HEADER_LEN]>, why: &'static Reason) {
-        if let Some(peer) = at.lower.ask(at.cx, PeerHost { host: Ipv4Addr::UNSPECIFIED }) {
+        if let Some(peer) = at.lower.ask(at.cx, PeerHost::default()) {
             self.talkers.count(Source::Host(peer.host), why);
         }
     }

@@ -124,7 +124,7 @@ fn error_about(host: &Host, header: Header, reporter: Ipv4Addr, sent: &[u8]) {
 #[test]
 fn every_error_reaches_who_has_sent_the_packet() {
     let a = Host::simple(A);
-    let pair = Participants::pair(Part::Any, Part::Host(FAR));
+    let pair = Participants::pair(Part::Any, Part::host(FAR));
     let session = a.top.open(&a.cx, &a.ip, pair).unwrap();
     a.push(&session, b"0123456789abcdefgh");
     let sent = a.sent().remove(0);
@@ -154,7 +154,7 @@ fn every_error_reaches_who_has_sent_the_packet() {
         error_about(&a, header, B, &sent);
         let errors = a.top.take_errors();
         assert_eq!(errors.len(), 1, "{header}");
-        assert_eq!((errors[0].kind, errors[0].reporter), (kind, Some(B)));
+        assert_eq!((errors[0].kind, errors[0].reporter), (kind, Some(B.into())));
         assert_eq!(errors[0].session.as_ref(), Some(&session));
         assert_eq!((&errors[0].start, errors[0].start_len), (b"0123456789abcdef", 16));
     }
@@ -168,7 +168,7 @@ fn every_error_reaches_who_has_sent_the_packet() {
 #[test]
 fn errors_that_nobody_can_use_are_dropped() {
     let a = Host::simple(A);
-    let pair = Participants::pair(Part::Any, Part::Host(FAR));
+    let pair = Participants::pair(Part::Any, Part::host(FAR));
     let session = a.top.open(&a.cx, &a.ip, pair).unwrap();
     a.push(&session, b"0123456789abcdefgh");
     let sent = a.sent().remove(0);
@@ -210,7 +210,7 @@ fn an_error_about_a_ping_reaches_the_pinger() {
     assert_eq!(errors[0].session.as_ref(), Some(&session));
     assert_eq!((&errors[0].start[..8], errors[0].start_len), (&b"payload "[..], 8));
     // A host that has no such protocol: from refusal to report.
-    let pair = Participants::pair(Part::Any, Part::Host(B));
+    let pair = Participants::pair(Part::Any, Part::host(B));
     let udp = a.top.open(&a.cx, &a.ip, pair).unwrap();
     b.top.refuse(Some(&reason::NO_PORT));
     a.push(&udp, b"to a port that nobody has");

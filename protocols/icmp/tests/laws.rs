@@ -25,7 +25,7 @@ impl Fixture for OverHosts {
     }
 
     fn open(&self, side: Side) -> Participants {
-        Participants::pair(Part::Any, Part::Host(host(side.other())))
+        Participants::pair(Part::Any, Part::host(host(side.other())))
     }
 
     fn enable(&self, _: Side) -> Option<Participants> {

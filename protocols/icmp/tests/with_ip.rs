@@ -59,7 +59,7 @@ fn each_session_has_its_own_replies() {
     let other = Top::add(&a.cx, "other");
     let mine = a.open(B);
     assert_eq!(a.open(B), mine);
-    let pair = Participants::pair(Part::Any, Part::Host(B));
+    let pair = Participants::pair(Part::Any, Part::host(B));
     let theirs = other.open(&a.cx, &a.icmp, pair).unwrap();
     assert_ne!(mine, theirs);
     for session in [&mine, &theirs, &mine] {

@@ -129,7 +129,9 @@ impl Ip {
 
     /// An error about a packet of ours has arrived: finds who sent it.
     fn deliver_error(&self, cx: &Kernel, this: &ProtocolRef, question: &DeliverError) {
-        let (source, to) = (question.source, question.destination);
+        // Of another family nothing was sent from here.
+        let (source, to) = (question.source.to_v4(), question.destination.to_v4());
+        let (source, to) = (source.unwrap_or(Ipv4::UNSPECIFIED), to.unwrap_or(Ipv4::UNSPECIFIED));
         let mut error = question.error.clone();
         let key = |flags| {
             let number = u16::from(question.protocol) | flags;
@@ -216,8 +218,8 @@ impl Ip {
         let mut start = [0; 16];
         let start_len = packet.copy_to(0, &mut start);
         let report = DeliverError {
-            source: header.src,
-            destination: header.dst,
+            source: header.src.into(),
+            destination: header.dst.into(),
             protocol: header.protocol,
             error: NetworkError {
                 kind: NetworkErrorKind::HostUnreachable,
@@ -247,13 +249,13 @@ impl Ip {
         } else if ask.get::<HostConflict>().is_some() {
             shared.figure(|f| f.conflicts += 1);
         } else if let Some(q) = ask.get::<IsLocalHost>() {
-            q.local = match shared.interfaces.kind(q.host) {
+            q.local = q.host.to_v4().is_some_and(|host| match shared.interfaces.kind(host) {
                 Kind::Own | Kind::Loopback | Kind::Broadcast => true,
-                Kind::Group => shared.interfaces.is_joined(q.host),
+                Kind::Group => shared.interfaces.is_joined(host),
                 Kind::Nobody | Kind::Other => false,
-            };
+            });
         } else if let Some(q) = ask.get::<IsMany>() {
-            q.many = shared.interfaces.is_many(q.host);
+            q.many = q.host.to_v4().is_some_and(|host| shared.interfaces.is_many(host));
         } else if let Some(q) = ask.get::<MaxPacket>() {
             q.octets = PAYLOAD_MAX as u32;
         } else if let Some(q) = ask.get::<OptPacket>() {
@@ -277,14 +279,14 @@ impl Ip {
         let shared = &self.shared;
         if let Some(q) = ask.get::<MyHost>() {
             match shared.interfaces.first() {
-                Some(host) => q.host = host,
+                Some(host) => q.host = host.into(),
                 None => return Answer::Unknown,
             }
         } else if let Some(q) = ask.get::<HostRoute>() {
-            (q.over, q.direct) = match shared.way(None, q.host) {
+            (q.over, q.direct) = match q.host.to_v4().and_then(|host| shared.way(None, host)) {
                 Some(Way::Out { interface, next_hop }) => {
                     let over = shared.interfaces.list.get(interface);
-                    (over.map(|i| i.lower.clone()), next_hop == q.host)
+                    (over.map(|i| i.lower.clone()), q.host == next_hop)
                 }
                 Some(Way::Loop) | None => (None, false),
             };

@@ -59,7 +59,7 @@ impl Shared {
         let own = self.interfaces.list.get(interface).ok_or(OpenError::NoRoute)?;
         let source = self.interfaces.source(interface, next_hop);
         let source = source.unwrap_or(Ipv4::UNSPECIFIED);
-        let participants = Participants::pair(Part::Host(source), Part::Host(next_hop));
+        let participants = Participants::pair(Part::host(source), Part::host(next_hop));
         let lower = own.lower.open(cx, Upper::new(this), participants)?;
         Ok((lower, own.mtu.get()))
     }

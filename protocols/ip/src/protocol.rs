@@ -16,7 +16,7 @@ use xk_core::participant::{AddressError, Wild};
 use xk_core::{Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef};
 use xk_core::{SessionRef, Upper};
 use xk_kit::control::{ClaimHost, JoinGroup, MaxPacket, OptPacket};
-use xk_kit::net::addr::{EthAddr, Ipv4};
+use xk_kit::net::addr::{EthAddr, Ipv4, ipv4};
 use xk_kit::net::attribute::{Ecn, LinkCast};
 
 /// One instance: one host.
@@ -60,7 +60,7 @@ impl Ip {
         interface.mtu.set(configured.min(mtu));
         for address in &interface.addresses {
             // A link with one peer has no use for it.
-            let host = address.addr();
+            let host = address.addr().into();
             let _ = lower.ask(cx, ClaimHost { host });
         }
         for group in &self.shared.interfaces.groups {
@@ -198,8 +198,11 @@ impl Protocol for Ip {
         mut participants: Participants,
     ) -> Result<SessionRef, OpenError> {
         let number = number_on(cx, this, upper)?;
-        let peer = participants.peer_mut()?.pop_host()?.definite()?;
-        let local = participants.local_mut()?.pop_host()?;
+        let peer = ipv4(Wild::Is(participants.peer_mut()?.pop_host()?.definite()?))?;
+        let local = match participants.local_mut()?.pop_host()? {
+            Wild::Any => Wild::Any,
+            host => Wild::Is(ipv4(host)?),
+        };
         let (local, flags) = self.local_for(local, peer)?;
         let key = Key::new(local, peer, u16::from(number) | flags);
         let sessions = &self.shared.sessions;
@@ -219,11 +222,7 @@ impl Protocol for Ip {
         mut participants: Participants,
     ) -> Result<Enable, OpenError> {
         let number = number_on(cx, this, upper)?;
-        let host = match participants.local_mut()?.pop_host()? {
-            Wild::Any => Ipv4::UNSPECIFIED,
-            Wild::Is(host) => host,
-        };
-        let host = host.to_bits();
+        let host = ipv4(participants.local_mut()?.pop_host()?)?.to_bits();
         self.shared.enables.bind((host, number), upper.receiver.clone())?;
         Ok(Enable(u64::from(host) << 8 | u64::from(number)))
     }

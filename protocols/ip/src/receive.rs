@@ -238,12 +238,12 @@ impl Ip {
         let key = key_of(&arrival.header, arrival.flags());
         let body = IpSession::new(&self.shared, key, dst, &upper);
         let session = cx.new_passive_session(this, &upper, body);
-        session.head().set_source(src.to_bits());
+        session.head().set_source(src.to_bits().into());
         if let Err(full) = self.shared.sessions.bind(cx, key, session.clone()) {
             session.abort(cx);
             return Err((full, false));
         }
-        let participants = Participants::pair(Part::Host(dst), Part::Host(src));
+        let participants = Participants::pair(Part::host(dst), Part::host(src));
         if let Err(unwanted) = upper.open_done(cx, &session, participants) {
             session.abort(cx);
             return Err((unwanted, false));

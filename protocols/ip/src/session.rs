@@ -404,12 +404,12 @@ impl Session for IpSession {
             if !self.shared.interfaces.is_own(self.source.get()) {
                 let _ = self.path(cx, this);
             }
-            q.host = self.source.get();
+            q.host = self.source.get().into();
         } else if let Some(q) = ask.get::<SpecificDestination>() {
-            q.host = self.local();
-            q.many = self.shared.interfaces.is_many(q.host);
+            q.host = self.local().into();
+            q.many = self.shared.interfaces.is_many(self.local());
         } else if let Some(q) = ask.get::<PeerHost>() {
-            q.host = self.peer();
+            q.host = self.peer().into();
         } else if let Some(q) = ask.get::<MaxPacket>() {
             q.octets = PAYLOAD_MAX as u32;
         } else if let Some(q) = ask.get::<OptPacket>() {
@@ -430,15 +430,13 @@ impl Session for IpSession {
             self.whole.set(Fragment::DONT);
             self.keeps_whole.set(true);
         } else if let Some(q) = ask.get::<PseudoHeader>() {
-            let words = |host: Ipv4| (host.to_bits() >> 16) + (host.to_bits() & 0xffff);
-            let others = words(self.peer()) + u32::from(self.key.protocol());
             if !self.shared.interfaces.is_own(self.local()) {
                 // Which of our hosts answers a broadcast is known when the way is. Without one
                 // nothing is sent.
                 let _ = self.path(cx, this);
             }
-            q.sum = words(self.local()) + others;
-            q.sum_sent = words(self.source.get()) + others;
+            let (own, number) = ([self.local(), self.source.get()], self.key.protocol().into());
+            *q = PseudoHeader::new(own.map(Into::into), self.peer().into(), number);
         } else if let Some(q) = ask.get::<Offloads>() {
             let _ = self.path(cx, this);
             if let Some(lower) = self.lower.get().and_then(|lower| lower.protocol(cx)) {

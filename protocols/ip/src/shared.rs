@@ -216,6 +216,6 @@ impl Shared {
     /// Notes whose packet is being dropped.
     #[cold]
     pub(crate) fn blame(&self, source: Ipv4, why: &'static Reason) {
-        self.talkers.count(Source::Host(source), why);
+        self.talkers.count(Source::Host(source.into()), why);
     }
 }

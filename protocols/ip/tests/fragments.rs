@@ -152,8 +152,8 @@ fn overlaps_are_dropped_whole() {
 
 fn too_big(host: &Host, to: Ipv4Addr, mtu: u32) {
     let question = DeliverError {
-        source: OWN,
-        destination: to,
+        source: OWN.into(),
+        destination: to.into(),
         protocol: NUMBER,
         error: NetworkError {
             kind: NetworkErrorKind::PacketTooBig { mtu },
@@ -239,7 +239,7 @@ fn a_report_about_what_is_not_under_way_changes_no_path() {
     for is_under_way in [false, true] {
         let host = Host::simple();
         let upper = host.cx.add_protocol("udp", "above", Knowing(is_under_way));
-        let pair = Participants::pair(Part::Any, Part::Host(FAR));
+        let pair = Participants::pair(Part::Any, Part::host(FAR));
         let session = host.ip.open(&host.cx, Upper::new(&upper), pair).expect("it opens");
         too_big(&host, FAR, 600);
         let path = session.ask(&host.cx, OptPacket::default()).unwrap().octets + 20;

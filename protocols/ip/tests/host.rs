@@ -56,8 +56,8 @@ fn a_first_packet_makes_the_session_and_padding_is_trimmed() {
         [Event::OpenDone(id), Event::Demux(id, 5), Event::Demux(id, 5)]
     );
     let (_, mut participants) = host.top.take_opened().remove(0);
-    assert_eq!(participants.local_mut().unwrap().pop(), Some(Part::Host(OWN)));
-    assert_eq!(participants.peer_mut().unwrap().pop(), Some(Part::Host(PEER)));
+    assert_eq!(participants.local_mut().unwrap().pop(), Some(Part::host(OWN)));
+    assert_eq!(participants.peer_mut().unwrap().pop(), Some(Part::host(PEER)));
     received[0].session.push(&host.cx, host.cx.message(b"back")).unwrap();
     let back = header(&host.sent(0)[0]);
     assert_eq!((back.src, back.dst), (OWN, PEER));
@@ -90,7 +90,7 @@ fn opening_chooses_source_and_next_hop() {
         let sent = header(sent.last().expect("it goes out there"));
         assert_eq!((sent.src, sent.dst), (source, peer));
         assert_eq!(sent.ttl, if peer.is_multicast() { 1 } else { 64 });
-        let asked = session.ask(&host.cx, MyHost { host: PEER }).unwrap().host;
+        let asked = session.ask(&host.cx, MyHost::default()).unwrap().host;
         assert_eq!(asked, source);
         let opt = session.ask(&host.cx, OptPacket::default()).unwrap().octets;
         assert_eq!(opt, [1480, 980][at]);
@@ -154,14 +154,14 @@ fn wrong_opens_are_refused() {
         host.top.open(&host.cx, &host.ip, pair).map(drop)
     };
     let address = |error| Err(OpenError::Address(error));
-    assert_eq!(open(Part::Any, Part::Host(FAR)), Err(OpenError::NoRoute));
+    assert_eq!(open(Part::Any, Part::host(FAR)), Err(OpenError::NoRoute));
     assert_eq!(open(Part::Any, Part::Any), address(AddressError::Wildcard));
-    assert_eq!(open(Part::port(1), Part::Host(PEER)), address(AddressError::WrongFamily));
-    assert_eq!(open(Part::Host(FAR), Part::Host(PEER)), address(AddressError::OutOfRange));
-    let nobody = Part::Host(Ipv4Addr::new(0, 0, 0, 1));
+    assert_eq!(open(Part::port(1), Part::host(PEER)), address(AddressError::WrongFamily));
+    assert_eq!(open(Part::host(FAR), Part::host(PEER)), address(AddressError::OutOfRange));
+    let nobody = Part::host(Ipv4Addr::new(0, 0, 0, 1));
     assert_eq!(open(Part::Any, nobody), Err(OpenError::NoRoute));
     let unnumbered = xk_testkit::kernel::Top::add_kind(&host.cx, "stranger", "stranger");
-    let pair = Participants::pair(Part::Any, Part::Host(PEER));
+    let pair = Participants::pair(Part::Any, Part::host(PEER));
     assert_eq!(unnumbered.open(&host.cx, &host.ip, pair).map(drop), Err(OpenError::NoTypeNumber));
     host.enable();
     let again = host.top.enable(&host.cx, &host.ip, Participants::local(Part::Any));
@@ -192,7 +192,9 @@ fn what_the_graph_says_wrongly_is_named() {
 fn questions_are_answered() {
     let host = Host::simple();
     let session = host.open(FAR);
-    let ask = |host_asked| host.ip.ask(&host.cx, IsLocalHost { host: host_asked, local: false });
+    let ask = |host_asked: Ipv4Addr| {
+        host.ip.ask(&host.cx, IsLocalHost { host: host_asked.into(), local: false })
+    };
     for (asked, local) in [
         (OWN, true),
         (PEER, false),
@@ -204,11 +206,11 @@ fn questions_are_answered() {
     ] {
         assert_eq!(ask(asked).unwrap().local, local, "{asked}");
     }
-    assert_eq!(session.ask(&host.cx, PeerHost { host: OWN }).unwrap().host, FAR);
+    assert_eq!(session.ask(&host.cx, PeerHost::default()).unwrap().host, FAR);
     assert_eq!(session.ask(&host.cx, MaxPacket::default()).unwrap().octets, 65515);
     let sum = session.ask(&host.cx, PseudoHeader::default()).unwrap().sum;
     assert_eq!(sum, 0x0a00 + 0x0001 + 0xc000 + 0x0209 + 17);
-    assert_eq!(host.ip.ask(&host.cx, MyHost { host: FAR }).unwrap().host, OWN);
+    assert_eq!(host.ip.ask(&host.cx, MyHost::default()).unwrap().host, OWN);
 }
 
 #[test]
@@ -302,16 +304,16 @@ fn broadcasts_and_groups_are_taken_and_answered_from_our_own_host() {
         first.session.push(&host.cx, host.cx.message(b"me")).unwrap();
         let answer = header(&host.sent(0)[0]);
         assert_eq!((answer.src, answer.dst), (OWN, PEER));
-        let own = first.session.ask(&host.cx, MyHost { host: PEER }).unwrap();
+        let own = first.session.ask(&host.cx, MyHost::default()).unwrap();
         assert_eq!(own.host, OWN);
-        let sent_to = SpecificDestination { host: PEER, many: false };
+        let sent_to = SpecificDestination::default();
         let sent_to = first.session.ask(&host.cx, sent_to).unwrap();
-        assert_eq!((sent_to.host, sent_to.many), (dst, true));
+        assert_eq!((sent_to.host, sent_to.many), (dst.into(), true));
     }
     host.inject(0, &Packet::new(PEER, OWN, b"one").octets());
-    let asked = SpecificDestination { host: PEER, many: true };
+    let asked = SpecificDestination::default();
     let sent_to = host.received()[0].session.ask(&host.cx, asked).unwrap();
-    assert_eq!((sent_to.host, sent_to.many), (OWN, false));
+    assert_eq!((sent_to.host, sent_to.many), (OWN.into(), false));
     assert_eq!(host.dropped(&reason::NOT_MINE), 1);
     let mut message = host.cx.message(&Packet::new(PEER, OWN, b"all").octets());
     message.set_attribute(LinkCast::Broadcast).unwrap();
@@ -401,7 +403,7 @@ fn idle_sessions_make_room_and_busy_ones_do_not() {
         assert!(host.inject(0, &Packet::new(peer, OWN, b"x").octets()));
     }
     let held: Vec<_> = (2..6).map(|n| host.open(Ipv4Addr::new(10, 0, 0, n))).collect();
-    let fifth = Participants::pair(Part::Any, Part::Host(Ipv4Addr::new(10, 0, 0, 99)));
+    let fifth = Participants::pair(Part::Any, Part::host(Ipv4Addr::new(10, 0, 0, 99)));
     let refused = host.top.open(&host.cx, &host.ip, fifth);
     assert_eq!(refused.map(drop), Err(OpenError::Full));
     assert_eq!(host.lowers[0].held()[0].head().opens(), 4);
@@ -422,7 +424,7 @@ fn an_exhausted_pool_is_reported() {
         .add(xk_core::numbers::Number { upper: "udp", lower: "ip", number: 17 })
         .unwrap();
     cx.start().unwrap();
-    let pair = Participants::pair(Part::Any, Part::Host(PEER));
+    let pair = Participants::pair(Part::Any, Part::host(PEER));
     let session = top.open(&cx, &ip, pair).unwrap();
     assert_eq!(session.push(&cx, cx.message(&[0; 8000])), Err(PushError::NoBuffers));
     drop(lower[0].take_sent());

@@ -34,7 +34,7 @@ impl Fixture for Over {
     }
 
     fn open(&self, side: Side) -> Participants {
-        Participants::pair(Part::Any, Part::Host(host(side.other())))
+        Participants::pair(Part::Any, Part::host(host(side.other())))
     }
 
     fn params(&self, side: Side) -> Params {
@@ -59,7 +59,7 @@ impl Fixture for Over {
         octets[10..12].fill(0);
         let sum = xk_kit::net::checksum::checksum(&octets[..20]);
         octets[10..12].copy_from_slice(&sum.to_be_bytes());
-        let below = self.lower(Side::B).own().map(|_| Part::Host(host(Side::A)));
+        let below = self.lower(Side::B).own().map(|_| Part::host(host(Side::A)));
         Ok((below, octets))
     }
 

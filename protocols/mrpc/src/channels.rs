@@ -8,7 +8,7 @@ use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
 use xk_core::object::{CallCause, SessionId};
 use xk_core::shepherd::Semaphore;
-use xk_core::{Kernel, Message, SessionRef, Time};
+use xk_core::{HostAddr, Kernel, Message, SessionRef, Time};
 use xk_kit::rpc::call::CallOptions;
 use xk_kit::rpc::incarnation::{SentUnder, Server};
 
@@ -68,7 +68,7 @@ pub(crate) struct Channel {
     pub(crate) code: Cell<u16>,
     pub(crate) sequence: Cell<u32>,
     /// The server's host.
-    pub(crate) host: Cell<u32>,
+    pub(crate) host: Cell<HostAddr>,
     pub(crate) server: RefCell<Option<Rc<Server>>>,
     pub(crate) sent_under: Cell<SentUnder>,
     pub(crate) ticket: Cell<u16>,
@@ -97,7 +97,7 @@ impl Channel {
             reply: Cell::new(None),
             code: Cell::new(0),
             sequence: Cell::new(0),
-            host: Cell::new(0),
+            host: Cell::default(),
             server: RefCell::new(None),
             sent_under: Cell::default(),
             ticket: Cell::new(0),
@@ -226,7 +226,7 @@ impl Channels {
     pub(crate) fn take(
         &self,
         cx: &Kernel,
-        (hint, host): (u16, u32),
+        (hint, host): (u16, HostAddr),
         session: &SessionRef,
         options: Option<CallOptions>,
     ) -> Result<&Channel, CallCause> {
@@ -246,7 +246,7 @@ impl Channels {
     fn choose(
         &self,
         cx: &Kernel,
-        host: u32,
+        host: HostAddr,
         session: &SessionRef,
         options: Option<CallOptions>,
     ) -> Result<&Channel, CallCause> {

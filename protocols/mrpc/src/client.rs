@@ -263,7 +263,7 @@ impl Shared {
         let Some(channel) = self.channels.get(header.channel) else {
             return Err(this.refuse(message, &UNKNOWN_CHANNEL));
         };
-        let is_ours = channel.active.get() && channel.host.get() == header.server_host;
+        let is_ours = channel.active.get() && channel.host.get().folded() == header.server_host;
         if header.flags & (ACK | CLOSE) == ACK | CLOSE {
             if !is_ours {
                 self.answer_probe(cx, lower, header);

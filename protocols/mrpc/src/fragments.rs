@@ -2,7 +2,7 @@
 
 use crate::wire::{AREA1_LEN_MAX, AREA2_LEN_MAX, FRAGMENTS_MAX, Header, LASTFRAG, all_of};
 use core::cell::Cell;
-use xk_core::message::Attribute;
+use xk_core::message::{ATTRIBUTE_OCTETS, Attribute};
 use xk_core::object::PushError;
 use xk_core::{Kernel, Message, SessionRef};
 
@@ -17,13 +17,13 @@ pub struct Parameters {
 impl Attribute for Parameters {
     const KEY: u32 = xk_core::name_key("mrpc-parameters");
 
-    fn encode(self) -> [u8; 16] {
-        let mut octets = [0; 16];
+    fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
+        let mut octets = [0; ATTRIBUTE_OCTETS];
         octets[..2].copy_from_slice(&self.octets.to_le_bytes());
         octets
     }
 
-    fn decode([a, b, ..]: [u8; 16]) -> Self {
+    fn decode([a, b, ..]: [u8; ATTRIBUTE_OCTETS]) -> Self {
         Self { octets: u16::from_le_bytes([a, b]) }
     }
 }

@@ -16,7 +16,7 @@
 //! Whatever calls or is called. A session stands for one procedure of one peer.
 //!
 //! # Below
-//! One protocol whose participants are IPv4 hosts (arp, ip, vip), or a link with one other end,
+//! One protocol whose participants are hosts (arp, ip, vip), or a link with one other end,
 //! where hosts are 0.0.0.0. It is never pushed more than one packet of the layer below, at most
 //! 1500 octets, and says so to `largest-push`. Over arp without an ip, `address` says which host
 //! this one is.
@@ -150,7 +150,7 @@ pub static ENTRY: Entry = Entry::calls("mrpc", include_str!("lib.rs"), build)
         int("sessions_max", 1..=16_777_216, 4096,
             "how many sessions it holds; idle ones are evicted for new ones"),
         int("enables_max", 1..=65_537, 4096, "how many enables it holds"),
-        optional("address", ParamKind::Text("an IPv4 host, such as 10.0.0.1"),
+        optional("address", ParamKind::Text("a host, such as 10.0.0.1"),
             "our host, where the layer below does not know it; over `arp` it is claimed"),
     ])
     .questions(&[

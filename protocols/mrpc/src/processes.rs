@@ -11,7 +11,8 @@ use core::fmt;
 use xk_core::Secret;
 use xk_core::map::{Map, MapStats};
 use xk_core::object::SessionSlot;
-use xk_core::{Kernel, SessionRef, Time};
+use xk_core::{HostAddr, Kernel, SessionRef, Time};
+use xk_kit::control::PeerHost;
 use xk_kit::rpc::saved::Saved;
 
 /// Where a process stands (Sprite, rpcServer.c).
@@ -50,11 +51,25 @@ pub(crate) fn channel_key(octets: &[u8; HEADER_LEN]) -> ChannelKey {
 }
 
 /// The key of a process: the client's host and channel.
-pub(crate) type Key = u64;
+pub(crate) type Key = (HostAddr, u16);
 
+/// The host that a packet's client is: that of the session below, or what its header says where
+/// that knows none.
 #[inline(always)]
-pub(crate) fn key(host: u32, channel: u16) -> Key {
-    u64::from(host) << 16 | u64::from(channel)
+pub(crate) fn client_of(cx: &Kernel, lower: &SessionRef, header: &Header) -> HostAddr {
+    let peer = lower.head().peer();
+    if peer == HostAddr::UNSPECIFIED { ask_client(cx, lower, header) } else { peer }
+}
+
+#[cold]
+fn ask_client(cx: &Kernel, lower: &SessionRef, header: &Header) -> HostAddr {
+    match lower.ask(cx, PeerHost::default()) {
+        Some(peer) => {
+            lower.head().set_peer(peer.host);
+            peer.host
+        }
+        None => header.client_host.to_be_bytes().into(),
+    }
 }
 
 /// One process.
@@ -112,8 +127,8 @@ impl Process {
     }
 
     /// The client's host.
-    pub(crate) fn host(&self) -> u32 {
-        (self.key >> 16) as u32
+    pub(crate) fn host(&self) -> HostAddr {
+        self.key.0
     }
 
     /// Whether it still is the process of its channel.
@@ -143,7 +158,7 @@ impl Process {
         self.lower_id.get() == lower.id().0
             && self.boot.get() == header.boot
             && known.process == header.process
-            && known.server_host == header.server_host
+            && (known.client_host, known.server_host) == (header.client_host, header.server_host)
     }
 
     /// Notes what the headers of its client look like now, and where they come from.
@@ -256,9 +271,9 @@ impl Processes {
         &self,
         key: Key,
         path: Path,
-        forget: impl FnOnce(u32),
+        forget: impl FnOnce(HostAddr),
     ) -> Option<Rc<Process>> {
-        let host = (key >> 16) as u32;
+        let host = key.0;
         let all = self.all.borrow();
         let share = all.iter().filter(|p| p.host() == host).count();
         let (own, full) = (share >= self.client_max, all.len() >= self.max);
@@ -290,7 +305,7 @@ impl Processes {
     }
 
     /// Takes all processes off their channels that serve another boot of this host.
-    pub(crate) fn remove_others(&self, host: u32, boot: u32) {
+    pub(crate) fn remove_others(&self, host: HostAddr, boot: u32) {
         for process in self.list() {
             if process.host() == host && process.boot.get() != boot {
                 self.remove(&process);
@@ -299,7 +314,7 @@ impl Processes {
     }
 
     /// Whether nothing of a client is executed or kept.
-    pub(crate) fn is_idle(&self, host: u32) -> bool {
+    pub(crate) fn is_idle(&self, host: HostAddr) -> bool {
         let all = self.all.borrow();
         all.iter().all(|p| p.host() != host || p.state.get() == State::Free)
     }

@@ -1,6 +1,6 @@
 //! The protocol object: opens, enables, demultiplexes.
 
-use crate::processes::{Age, Process, State, channel_key, key};
+use crate::processes::{Age, Process, State, channel_key};
 use crate::reasons::of_wire;
 use crate::session::{MrpcSession, PACKET_OCTETS_MAX, Path, timers};
 use crate::shared::{ANY_PROCEDURE, Config, Shared};
@@ -8,14 +8,13 @@ use crate::timers::{ETHERNET, INTERNET};
 use crate::wire::{AREA2_LEN_MAX, HEADER_LEN, Header, REPLY, REQUEST, SERVER, u16_at, u32_at};
 use alloc::rc::Rc;
 use alloc::string::String;
-use core::net::Ipv4Addr;
 use xk_core::control::{Describe, ListMaps, ListSessions};
 use xk_core::graph::{Build, BuildError, Params};
 use xk_core::object::{Enable, OpenError, Refused};
 use xk_core::participant::{AddressError, Wild};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Reason, SessionRef,
-    Upper, reason,
+    Answer, Ask, HostAddr, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Reason,
+    SessionRef, Upper, reason,
 };
 use xk_kit::answers::is_for_one;
 use xk_kit::control::{ClaimHost, MaxPacket, MyHost, PeerHost};
@@ -55,10 +54,10 @@ fn read(params: &Params) -> Result<Config, BuildError> {
         Some("internet") => Some(INTERNET),
         Some(_) => return Err(wrong("timers", "\"auto\", \"ethernet\" or \"internet\"")),
     };
-    let address = match params.text("address").map(str::parse::<Ipv4Addr>) {
+    let address = match params.text("address").map(str::parse::<HostAddr>) {
         None => None,
         Some(Ok(address)) if !address.is_unspecified() => Some(address),
-        Some(_) => return Err(wrong("address", "an IPv4 host, such as 10.0.0.1")),
+        Some(_) => return Err(wrong("address", "a host, such as 10.0.0.1")),
     };
     Ok(Config {
         channels: params.number("channels", usual.channels),
@@ -112,7 +111,7 @@ impl Mrpc {
         lower: &SessionRef,
     ) -> Option<(Rc<Process>, usize)> {
         let size = plain_body(octets, message)?;
-        let process = self.shared.processes.get(key(u32_at::<2>(octets), u16_at::<10>(octets)))?;
+        let process = self.shared.processes.get((lower.head().peer(), u16_at::<10>(octets)))?;
         let is_new = matches!(process.state.get(), State::Waiting | State::Free)
             && process.compare(u32_at::<14>(octets)) == Some(Age::New);
         let is_its = process.channel.get() == channel_key(octets)
@@ -157,16 +156,15 @@ impl Mrpc {
     ) -> Result<SessionRef, OpenError> {
         let shared = &self.shared;
         let key = (lower.id().0, procedure, upper.receiver.id().0);
-        let host = Ipv4Addr::UNSPECIFIED;
-        let peer = lower.ask(cx, PeerHost { host }).map(|q| q.host);
+        let peer = lower.ask(cx, PeerHost::default()).map(|q| q.host);
         let own = shared.config.address;
-        let own = own.or_else(|| lower.ask(cx, MyHost { host }).map(|q| q.host));
+        let own = own.or_else(|| lower.ask(cx, MyHost::default()).map(|q| q.host));
         if peer.is_some() && own.is_none() {
             // Servers could not tell us from others who do not know their address.
             lower.close(cx);
             return Err(AddressError::Missing.into());
         }
-        let hosts = (own.unwrap_or(host).to_bits(), peer.unwrap_or(host).to_bits());
+        let hosts = (own.unwrap_or_default(), peer.unwrap_or_default());
         let suited = (Path::of(cx, shared, lower), timers(cx, shared, lower));
         let body = MrpcSession::new(shared, key, (lower, upper.receiver), hosts, suited);
         shared.sessions.open(cx, this, upper.receiver, key, body)

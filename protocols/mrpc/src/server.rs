@@ -16,7 +16,7 @@
 //! Each round of a client is answered once, however often the network has doubled its packets.
 
 use crate::fragments::{Cut, Parameters, Taken, empty, mark, push};
-use crate::processes::{Age, Process, State, key};
+use crate::processes::{Age, Process, State, client_of};
 use crate::reasons::{
     CHALLENGED, FORGED_FRAGMENT, INCOMPLETE, NACK_CODE, NO_CALL, NO_PROCESS, REPLAYED, STUCK,
     SUPPRESSED, WRONG_BOOT, code_of,
@@ -27,13 +27,13 @@ use crate::wire::{
     ACK, AREA2_LEN_MAX, CLOSE, ECHO, ERROR, Header, LASTFRAG, NACK, PLSACK, REPLY, REQUEST,
 };
 use alloc::rc::Rc;
-use core::net::Ipv4Addr;
 use core::time::Duration;
 use xk_core::object::Refused;
 use xk_core::{
-    Kernel, Message, Part, Participant, Participants, ProtocolRef, Reason, SessionRef, Time, reason,
+    HostAddr, Kernel, Message, Part, Participant, Participants, ProtocolRef, Reason, SessionRef,
+    Time, reason,
 };
-use xk_kit::control::{MyHost, PeerHost};
+use xk_kit::control::MyHost;
 use xk_kit::rpc::call::{self, PROCEDURE};
 use xk_kit::rpc::incarnation::{Admission, FIRST};
 
@@ -62,7 +62,7 @@ impl Shared {
         header: &Header,
         message: Message,
     ) -> Result<(), Refused> {
-        let known = self.processes.get(key(header.client_host, header.channel));
+        let known = self.processes.get((client_of(cx, lower, header), header.channel));
         if let Some(process) = &known
             && header.flags & (REQUEST | ECHO) == REQUEST
             && process.is_of(header, lower)
@@ -75,7 +75,7 @@ impl Shared {
         }
         match header.flags & (REQUEST | ACK | ECHO) {
             REQUEST => {}
-            ACK => return self.acknowledged(cx, this, header, message),
+            ACK => return self.acknowledged(cx, this, lower, header, message),
             flags if flags & ECHO != 0 => {
                 self.echo(cx, this, lower, header, message);
                 return Ok(());
@@ -86,7 +86,7 @@ impl Shared {
         let is_known = |p: &Rc<Process>| p.boot.get() == header.boot && p.ticket() == ticket;
         if !known.as_ref().is_some_and(is_known) {
             let may_forget = |host| self.processes.is_idle(host);
-            let host = header.client_host;
+            let host = client_of(cx, lower, header);
             match self.clients.admit(host, header.boot, header.process, may_forget) {
                 Admission::Known => {}
                 Admission::Replaced => self.processes.remove_others(host, header.boot),
@@ -114,17 +114,14 @@ impl Shared {
         lower: &SessionRef,
         header: &Header,
     ) -> Option<&'static Reason> {
-        let host = Ipv4Addr::UNSPECIFIED;
-        if let Some(peer) = lower.ask(cx, PeerHost { host })
-            && peer.host.to_bits() != header.client_host
-        {
+        if client_of(cx, lower, header).folded() != header.client_host {
             return Some(&reason::BAD_SOURCE);
         }
         let own = match self.config.address {
             Some(address) => Some(address),
-            None => lower.ask(cx, MyHost { host }).map(|q| q.host),
+            None => lower.ask(cx, MyHost::default()).map(|q| q.host),
         };
-        let is_ours = own.is_none_or(|own| own.to_bits() == header.server_host);
+        let is_ours = own.is_none_or(|own| own.folded() == header.server_host);
         (!is_ours).then_some(&reason::NOT_MINE)
     }
 
@@ -136,7 +133,7 @@ impl Shared {
         lower: &SessionRef,
         header: &Header,
     ) -> Option<Rc<Process>> {
-        let key = key(header.client_host, header.channel);
+        let key = (client_of(cx, lower, header), header.channel);
         let path = || Path::of(cx, self, lower);
         let process = match self.processes.get(key) {
             Some(process) => process,
@@ -247,10 +244,12 @@ impl Shared {
         &self,
         cx: &Kernel,
         this: &ProtocolRef,
+        lower: &SessionRef,
         header: &Header,
         message: Message,
     ) -> Result<(), Refused> {
-        let Some(process) = self.processes.get(key(header.client_host, header.channel)) else {
+        let Some(process) = self.processes.get((client_of(cx, lower, header), header.channel))
+        else {
             return Err(this.refuse(message, &NO_CALL));
         };
         if process.boot.get() != header.boot {
@@ -322,14 +321,16 @@ impl Shared {
         let upper = self.enables.get(&procedure);
         let upper = upper.or_else(|| self.enables.get(&ANY_PROCEDURE));
         let upper = upper.ok_or(&call::NO_PROCEDURE)?;
-        let header = process.header(0, 0);
-        let hosts = (header.server_host, header.client_host);
+        let own = self.config.address;
+        let own = own.or_else(|| lower.ask(cx, MyHost::default()).map(|q| q.host));
+        let said = process.header(0, 0).server_host.to_be_bytes();
+        let hosts = (own.unwrap_or(said.into()), process.host());
         let key = (lower.id().0, procedure, PASSIVE);
         let suited = (process.path.get(), timers(cx, self, lower));
         let body = MrpcSession::new(self, key, (lower, &upper), hosts, suited);
-        let part = |host| match host {
-            0 => Participant::new(),
-            host => Participant::of(Part::Host(Ipv4Addr::from_bits(host))),
+        let part = |host: HostAddr| match host.is_unspecified() {
+            true => Participant::new(),
+            false => Participant::of(Part::Host(host)),
         };
         let named = Part::Number(PROCEDURE, u64::from(procedure));
         let ends = || Participants::pair(part(hosts.0).with(named), part(hosts.1));

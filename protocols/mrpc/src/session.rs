@@ -7,11 +7,10 @@ use crate::timers::{ETHERNET, INTERNET, Timers};
 use crate::wire::{AREA2_LEN_MAX, HEADER_LEN, Header, REQUEST, SERVER};
 use alloc::rc::Rc;
 use core::cell::{Cell, OnceCell};
-use core::net::Ipv4Addr;
 use xk_core::control::Describe;
-use xk_core::message::Attribute;
+use xk_core::message::{ATTRIBUTE_OCTETS, Attribute};
 use xk_core::object::{CallCause, CallError, Closing, PushError, Refused};
-use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
+use xk_core::{Answer, Ask, HostAddr, Kernel, Message, ProtocolRef, Session, SessionRef};
 use xk_kit::control::{MaxPacket, MyHost, OptPacket, PeerHost, PeerProved, opt_packet};
 use xk_kit::net::neighbour::is_far;
 use xk_kit::rpc::call::{CallOptions, CancelCall, MyProcedure};
@@ -28,11 +27,11 @@ pub struct Echo;
 impl Attribute for Echo {
     const KEY: u32 = xk_core::name_key("mrpc-echo");
 
-    fn encode(self) -> [u8; 16] {
-        [0; 16]
+    fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
+        [0; ATTRIBUTE_OCTETS]
     }
 
-    fn decode(_: [u8; 16]) -> Self {
+    fn decode(_: [u8; ATTRIBUTE_OCTETS]) -> Self {
         Self
     }
 }
@@ -71,8 +70,8 @@ pub(crate) struct MrpcSession {
     pub(crate) key: Key,
     pub(crate) lower: SessionRef,
     pub(crate) upper: ProtocolRef,
-    /// Our host and the peer's; 0 where the layer below has none.
-    pub(crate) hosts: (u32, u32),
+    /// Our host and the peer's; unspecified where the layer below has none.
+    pub(crate) hosts: (HostAddr, HostAddr),
     /// Where the numbers of calls to the peer begin.
     pub(crate) begin_at: u32,
     pub(crate) path: Path,
@@ -100,7 +99,7 @@ impl MrpcSession {
         shared: &Rc<Shared>,
         key: Key,
         (lower, upper): (&SessionRef, &ProtocolRef),
-        hosts: (u32, u32),
+        hosts: (HostAddr, HostAddr),
         (path, timers): (Path, Timers),
     ) -> Self {
         Self {
@@ -143,8 +142,8 @@ impl MrpcSession {
     pub(crate) fn template(&self, flags: u16, channel: u16, ticket: u16, sequence: u32) -> Header {
         Header {
             flags,
-            client_host: self.hosts.0,
-            server_host: self.hosts.1,
+            client_host: self.hosts.0.folded(),
+            server_host: self.hosts.1.folded(),
             channel,
             process: ticket,
             sequence,
@@ -216,9 +215,9 @@ impl Session for MrpcSession {
         if let Some(question) = ask.get::<MyProcedure>() {
             question.number = self.key.1;
         } else if let Some(question) = ask.get::<PeerHost>() {
-            question.host = Ipv4Addr::from_bits(peer);
+            question.host = peer;
         } else if let Some(question) = ask.get::<MyHost>() {
-            question.host = Ipv4Addr::from_bits(own);
+            question.host = own;
         } else if ask.get::<PeerProved>().is_some() {
             // A request without our ticket makes no session.
             if !this.head().is_passive() {
@@ -238,7 +237,7 @@ impl Session for MrpcSession {
             question.text = alloc::format!(
                 "procedure {} {side} {}, fragments of {}, server hung {} times",
                 self.key.1,
-                Ipv4Addr::from_bits(peer),
+                peer,
                 self.path.payload.0,
                 self.hung.get()
             );

@@ -7,11 +7,10 @@ use crate::wire::{HEADER_LEN, Header};
 use alloc::string::String;
 use core::cell::Cell;
 use core::fmt::Write;
-use core::net::Ipv4Addr;
 use xk_core::Secret;
 use xk_core::map::Map;
 use xk_core::object::SessionTable;
-use xk_core::{Kernel, Message, ProtocolRef};
+use xk_core::{HostAddr, Kernel, Message, ProtocolRef};
 use xk_kit::rpc::incarnation::{Clients, Servers};
 
 /// A session below, a procedure, and the protocol above that opened the session; [`PASSIVE`] if a
@@ -44,7 +43,7 @@ pub struct Config {
     /// How many enables there may be.
     pub enables_max: usize,
     /// Our host, if the layer below does not know it.
-    pub address: Option<Ipv4Addr>,
+    pub address: Option<HostAddr>,
 }
 
 impl Default for Config {
@@ -101,8 +100,8 @@ impl Shared {
     /// Where the numbers of calls to a server begin. Sprite begins with 1. From anywhere, an answer
     /// to what an earlier boot asked meets no call of this one; and no server knows those of
     /// another.
-    pub(crate) fn begin_at(&self, server: u32) -> u32 {
-        self.begins.hash(&[server.into()]) as u32
+    pub(crate) fn begin_at(&self, server: HostAddr) -> u32 {
+        self.begins.hash(&server.words()) as u32
     }
 
     /// The number of the next call, from where those to its server begin.

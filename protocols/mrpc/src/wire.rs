@@ -2,6 +2,7 @@
 //! makes one acceptable.
 
 use core::fmt;
+use xk_core::HostAddr;
 
 /// Octets of the header.
 pub const HEADER_LEN: usize = 36;
@@ -54,9 +55,10 @@ pub(crate) const CHANNEL_KEY: core::ops::Range<usize> = 2..14;
 pub struct Header {
     /// What the packet is.
     pub flags: u16,
-    /// The IPv4 host of the client, in replies as well.
+    /// The host of the client, in replies as well: an IPv4 address, or another
+    /// [folded](HostAddr::folded).
     pub client_host: u32,
-    /// The IPv4 host of the server.
+    /// The host of the server.
     pub server_host: u32,
     /// The client's channel.
     pub channel: u16,
@@ -234,7 +236,7 @@ impl fmt::Display for Header {
             (SERVER, "server"),
         ];
         let [client, server] =
-            [self.client_host, self.server_host].map(core::net::Ipv4Addr::from_bits);
+            [self.client_host, self.server_host].map(|host| HostAddr::from(host.to_be_bytes()));
         write!(f, "{client} {} {server}: RPC", if self.flags & SERVER != 0 { ">" } else { "<" })?;
         for (_, name) in NAMES.iter().filter(|(bit, _)| self.flags & bit != 0) {
             write!(f, " {name}")?;

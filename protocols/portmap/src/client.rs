@@ -167,7 +167,7 @@ impl Client {
         Binding {
             program,
             version,
-            netid: self.netid.name().into(),
+            netid: self.netid.over(host).name().into(),
             address: Universal { host, port }.emit().into(),
             owner: Name::default(),
         }

@@ -7,24 +7,23 @@ use crate::registrar::Registrar;
 use crate::session::{Key, Resolver};
 use crate::stats::Stats;
 use crate::table::{Mapped, Owner, Table};
-use crate::universal::{NETIDS, Netid, Universal};
+use crate::universal::{Netid, Universal};
 use crate::wire::{PORT, PROGRAM, VERSIONS, procedure};
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use core::net::Ipv4Addr;
 use xk_core::Secret;
 use xk_core::control::{ListMaps, ListSessions, Question};
 use xk_core::graph::{Build, BuildError, Params};
 use xk_core::object::{Enable, OpenError, Refused, SessionTable};
 use xk_core::participant::{PORT as PORT_LABEL, Wild};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
+    Answer, Ask, HostAddr, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
     SessionRef, Upper,
 };
-use xk_kit::control::IsMany;
+use xk_kit::control::{IsMany, MyHost};
 use xk_kit::rpc::call::{PROGRAM as PROGRAM_LABEL, VERSION};
 use xk_kit::rpc::onc::{Offered, ProcedureName};
 
@@ -70,7 +69,7 @@ impl Settings {
         let usual = Self::default();
         let netids = match params.text("transports") {
             Some("tcp") => [Netid::Tcp].into(),
-            Some("both") => NETIDS.into(),
+            Some("both") => [Netid::Udp, Netid::Tcp].into(),
             _ => usual.netids,
         };
         let version = params.text("version").and_then(|text| text.parse().ok());
@@ -202,9 +201,17 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> P
     cx.add_protocol(crate::ENTRY.kind, name, body)
 }
 
+impl Shared {
+    /// The transports of the settings over the family of our hosts.
+    fn netids(&self, cx: &Kernel) -> impl Iterator<Item = Netid> {
+        let here = self.client.lower.ask(cx, MyHost::default()).unwrap_or_default().host;
+        self.settings.netids.iter().map(move |netid| netid.over(here))
+    }
+}
+
 /// A mapping of the graph's own.
 fn own((program, version, netid, port): (u32, u32, Netid, u16)) -> Mapped {
-    let host = Ipv4Addr::UNSPECIFIED;
+    let host = HostAddr::UNSPECIFIED;
     Mapped { program, version, netid, at: Universal { host, port }, owner: Owner::Graph }
 }
 
@@ -236,8 +243,8 @@ impl Portmap {
     fn map(&self, cx: &Kernel, this: &ProtocolRef, what: (u32, u32, u16)) -> Vec<Mapped> {
         let (program, version, port) = what;
         let mut made = Vec::new();
-        for netid in &self.shared.settings.netids {
-            let mapped = own((program, version, *netid, port));
+        for netid in self.shared.netids(cx) {
+            let mapped = own((program, version, netid, port));
             if self.shared.table.set(mapped) {
                 made.push(mapped);
             }
@@ -269,8 +276,8 @@ impl Protocol for Portmap {
             let local = Participants::local(local);
             // Stands as long as this does.
             let _for_good = shared.client.lower.open_enable(cx, Upper::new(this), local)?;
-            for netid in &shared.settings.netids {
-                if !shared.table.set(own((PROGRAM, version, *netid, PORT))) {
+            for netid in shared.netids(cx) {
+                if !shared.table.set(own((PROGRAM, version, netid, PORT))) {
                     return Err(OpenError::Full);
                 }
             }

@@ -4,17 +4,16 @@ use crate::indirect::Indirect;
 use crate::protocol::Shared;
 use crate::stats::Asked;
 use crate::table::{Mapped, Owner};
-use crate::universal::{NETIDS, Netid, SOCKET_OCTETS, Universal};
+use crate::universal::{NETIDS, Netid, Universal};
 use crate::wire::{
     Binding, CallArguments, CallResult, Entry, Mapping, NetBuf, RemoteCallResult, VERSION_PMAP,
     VERSION_RPCB4, procedure,
 };
 use crate::{NOT_FROM_HERE, SILENT};
 use alloc::vec::Vec;
-use core::net::Ipv4Addr;
 use core::time::Duration;
 use xk_core::object::Refused;
-use xk_core::{Kernel, Message, ProtocolRef, Reason, SessionRef};
+use xk_core::{HostAddr, Kernel, Message, ProtocolRef, Reason, SessionRef};
 use xk_kit::control::{IsLocalHost, MyHost, PeerHost, PeerPort};
 use xk_kit::net::stream::CarriesRecords;
 use xk_kit::passthrough::EpochOffset;
@@ -43,16 +42,16 @@ pub(crate) struct Request<'a> {
 
 /// The transport that a session of ONC RPC stands on.
 pub(crate) fn netid_of(cx: &Kernel, session: &SessionRef) -> Netid {
-    match session.ask(cx, CarriesRecords) {
+    let netid = match session.ask(cx, CarriesRecords) {
         Some(_) => Netid::Tcp,
         None => Netid::Udp,
-    }
+    };
+    netid.over(here(cx, session))
 }
 
 /// Our host as the peer of this session has addressed it.
-pub(crate) fn here(cx: &Kernel, session: &SessionRef) -> Ipv4Addr {
-    let host = Ipv4Addr::UNSPECIFIED;
-    session.ask(cx, MyHost { host }).map_or(host, |q| q.host)
+pub(crate) fn here(cx: &Kernel, session: &SessionRef) -> HostAddr {
+    session.ask(cx, MyHost::default()).unwrap_or_default().host
 }
 
 impl Shared {
@@ -120,7 +119,7 @@ impl Shared {
                 program: wanted.program,
                 version: wanted.version,
                 netid,
-                at: Universal { host: Ipv4Addr::UNSPECIFIED, port },
+                at: Universal { host: HostAddr::UNSPECIFIED, port },
                 owner: request.caller,
             })
         } else {
@@ -173,8 +172,7 @@ impl Shared {
         if port.is_some_and(|peer| peer.port >= RESERVED) {
             return Err(&NOT_FROM_HERE);
         }
-        let host = Ipv4Addr::UNSPECIFIED;
-        let peer = request.session.ask(request.cx, PeerHost { host });
+        let peer = request.session.ask(request.cx, PeerHost::default());
         let is_local = peer.is_some_and(|peer| {
             let host = peer.host;
             let local = false;
@@ -216,12 +214,9 @@ impl Shared {
             .map(|m| Entry {
                 address: request.address(&m),
                 netid: m.netid.name().into(),
-                semantics: match m.netid {
-                    Netid::Udp => 1,
-                    Netid::Tcp => 3,
-                },
-                family: "inet".into(),
-                protocol: m.netid.name().into(),
+                semantics: if m.netid.is_stream() { 3 } else { 1 },
+                family: if m.netid.is_v6() { "inet6" } else { "inet" }.into(),
+                protocol: if m.netid.is_stream() { "tcp" } else { "udp" }.into(),
             })
             .collect()
     }
@@ -243,7 +238,7 @@ impl Shared {
             program: m.program,
             version: m.version,
             netid: m.netid.name().into(),
-            address: m.at.emit().into(),
+            address: m.text().into(),
             owner: m.owner.name().into(),
         })
         .collect()
@@ -309,11 +304,8 @@ fn seconds(cx: &Kernel) -> u32 {
 }
 
 fn to_transport(text: Text) -> NetBuf {
-    let octets = Universal::parse(&text).map_or_else(Vec::new, |at| at.to_socket().into());
-    NetBuf {
-        octets_max: if octets.is_empty() { 0 } else { SOCKET_OCTETS as u32 },
-        octets: octets.into(),
-    }
+    let octets = Universal::parse(&text).map_or_else(Vec::new, Universal::to_socket);
+    NetBuf { octets_max: octets.len() as u32, octets: octets.into() }
 }
 
 fn to_universal(address: &NetBuf) -> Text {

@@ -3,7 +3,7 @@
 use crate::universal::{Netid, Universal};
 use alloc::vec::Vec;
 use core::cell::RefCell;
-use core::net::Ipv4Addr;
+use xk_core::HostAddr;
 
 /// Who may delete a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,9 +57,19 @@ impl Mapped {
         (self.program, self.version, self.netid) == (program, version, netid)
     }
 
+    /// Its address as text; of any host of ours as the transport's family writes that.
+    #[must_use]
+    pub fn text(&self) -> alloc::string::String {
+        let text = self.at.emit();
+        match text.strip_prefix("0.0.0.0") {
+            Some(port) if self.netid.is_v6() => alloc::format!("::{port}"),
+            _ => text,
+        }
+    }
+
     /// Its address for a client that has reached the server at `here`.
     #[must_use]
-    pub fn seen_from(&self, here: Ipv4Addr) -> Universal {
+    pub fn seen_from(&self, here: HostAddr) -> Universal {
         if self.at.host.is_unspecified() { Universal { host: here, ..self.at } } else { self.at }
     }
 }
@@ -157,7 +167,7 @@ mod tests {
             program,
             version,
             netid,
-            at: Universal { host: Ipv4Addr::UNSPECIFIED, port },
+            at: Universal { host: HostAddr::UNSPECIFIED, port },
             owner: Owner::Anybody,
         }
     }
@@ -210,10 +220,10 @@ mod tests {
 
     #[test]
     fn any_host_is_the_one_that_was_asked() {
-        let here = Ipv4Addr::new(10, 0, 0, 2);
+        let here = HostAddr::from([10, 0, 0, 2]);
         let one = mapped(1, 1, Netid::Udp, 7);
         assert_eq!(one.seen_from(here).host, here);
-        let host = Ipv4Addr::new(10, 0, 0, 9);
+        let host = HostAddr::from([10, 0, 0, 9]);
         let at = Universal { host, port: 7 };
         assert_eq!(Mapped { at, ..one }.seen_from(here).host, host);
     }

@@ -3,7 +3,6 @@
 use crate::session::{Key, RdgramSession};
 use crate::wire::{HEADER_OCTETS, Header};
 use alloc::rc::Rc;
-use core::net::Ipv4Addr;
 use core::time::Duration;
 use xk_core::control::{ListMaps, ListSessions};
 use xk_core::graph::{Build, BuildError};
@@ -11,8 +10,8 @@ use xk_core::map::Map;
 use xk_core::object::{Enable, OpenError, Refused, SessionSlot, SessionTable};
 use xk_core::shepherd::Semaphore;
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason,
-    SessionRef, Upper, reason,
+    Answer, Ask, HostAddr, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
+    Reason, SessionRef, Upper, reason,
 };
 use xk_kit::control::PeerHost;
 use xk_kit::net::ports::less_header;
@@ -69,12 +68,12 @@ pub fn add(
 }
 
 /// The host that a participant ends in; that of a link without hosts is 0.0.0.0.
-fn host_of(peer: &Participant) -> Ipv4Addr {
+fn host_of(peer: &Participant) -> HostAddr {
     let host = |part: &Part| match part {
         Part::Host(host) => Some(*host),
         _ => None,
     };
-    peer.parts().find_map(host).unwrap_or(Ipv4Addr::UNSPECIFIED)
+    peer.parts().find_map(host).unwrap_or(HostAddr::UNSPECIFIED)
 }
 
 impl Rdgram {
@@ -110,7 +109,7 @@ impl Rdgram {
     ) -> Result<SessionRef, &'static Reason> {
         let (host, number) = key;
         let upper = self.enables.get(&number).ok_or(&reason::NO_PROTOCOL)?;
-        let both = Participants::pair(Part::Any, Part::Host(Ipv4Addr::from_bits(host)));
+        let both = Participants::pair(Part::Any, Part::Host(host));
         let body = self.session(this, &upper, key, both.clone(), None);
         self.sessions.accept(cx, this, &upper, key, body, || both)
     }
@@ -131,14 +130,14 @@ impl Protocol for Rdgram {
     ) -> Result<SessionRef, OpenError> {
         let number = upper.number_on(cx, this)?;
         let host = host_of(participants.peer_mut()?);
-        let key = (host.to_bits(), number);
+        let key = (host, number);
         if let Some(session) = self.sessions.found(&key, upper.receiver)? {
             return Ok(session);
         }
         // At once, so that a peer that cannot be had is known now.
         let channel = self.lower.open(cx, Upper::new(this), participants.clone())?;
         // The peer's own calls may come by the session that ours go by, as REQUEST.REPLY has it.
-        channel.head().set_tag(key.0);
+        channel.head().set_peer(key.0);
         let body = self.session(this, upper.receiver, key, participants, Some(channel));
         self.sessions.open(cx, this, upper.receiver, key, body)
     }
@@ -169,9 +168,8 @@ impl Protocol for Rdgram {
         lower: &SessionRef,
         _: Participants,
     ) -> Result<(), &'static Reason> {
-        let host = Ipv4Addr::UNSPECIFIED;
-        let peer = lower.ask(cx, PeerHost { host });
-        lower.head().set_tag(peer.map_or(host, |q| q.host).to_bits());
+        let peer = lower.ask(cx, PeerHost::default()).unwrap_or_default();
+        lower.head().set_peer(peer.host);
         Ok(())
     }
 
@@ -188,7 +186,7 @@ impl Protocol for Rdgram {
         let Some(octets) = request.pop_array::<HEADER_OCTETS>() else {
             return Err(this.refuse(request, &reason::TRUNCATED));
         };
-        let key = (lower.head().tag(), Header::parse(octets).number);
+        let key = (lower.head().peer(), Header::parse(octets).number);
         let found = match self.sessions.get(&key) {
             Some(session) => Ok(session),
             None => self.passive_session(cx, this, key),

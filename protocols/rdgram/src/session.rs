@@ -2,7 +2,6 @@
 
 use crate::wire::{HEADER_OCTETS, Header};
 use alloc::rc::Rc;
-use core::net::Ipv4Addr;
 use core::time::Duration;
 use xk_core::control::Describe;
 use xk_core::object::{
@@ -11,8 +10,8 @@ use xk_core::object::{
 use xk_core::reason::Class;
 use xk_core::shepherd::{Semaphore, WaitError};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Participants, ProtocolRef, Reason, Session, SessionRef, Upper,
-    reason,
+    Answer, Ask, HostAddr, Kernel, Message, Participants, ProtocolRef, Reason, Session, SessionRef,
+    Upper, reason,
 };
 use xk_kit::control::PeerHost;
 use xk_kit::net::ports::less_header;
@@ -22,7 +21,7 @@ use xk_kit::rpc::call::CallOptions;
 static NO_CHANNEL: Reason = Reason::new("no channel", Class::NotMine);
 
 /// The key that a message is demultiplexed by: the peer's host and the type number.
-pub(crate) type Key = (u32, u32);
+pub(crate) type Key = (HostAddr, u32);
 
 pub(crate) struct RdgramSession {
     pub(crate) sessions: Rc<SessionTable<Key>>,
@@ -89,7 +88,7 @@ impl RdgramSession {
             OpenError::Full => PushError::QueueFull,
             _ => PushError::NoRoute,
         })?;
-        channel.head().set_tag(self.key.0);
+        channel.head().set_peer(self.key.0);
         drop(self.channel.replace(Some(channel.clone())));
         Ok(channel)
     }
@@ -157,11 +156,11 @@ impl Session for RdgramSession {
         let (host, _) = self.key;
         if let Some(question) = ask.get::<Describe>() {
             let header = Header::parse(&self.template);
-            question.text = alloc::format!("{header} to {}", Ipv4Addr::from_bits(host));
+            question.text = alloc::format!("{header} to {}", host);
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<PeerHost>() {
-            question.host = Ipv4Addr::from_bits(host);
+            question.host = host;
             return Answer::Answered;
         }
         let answer = match self.channel.get() {

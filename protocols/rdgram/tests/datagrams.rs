@@ -34,7 +34,7 @@ fn net() -> Net {
         cx.numbers_mut().add(number).unwrap();
     }
     let bottoms = [1, 2].map(|n| {
-        let lower = Lower::host([10, 0, 0, n].into(), 0);
+        let lower = Lower::host([10, 0, 0, n], 0);
         CallBottom::add(&cx, &format!("channel{n}"), lower)
     });
     CallBottom::join(&bottoms);
@@ -112,8 +112,7 @@ fn both_ends_are_one_conversation() {
     let session = net.open(0);
     assert_eq!(net.push_all(&session, &[b"there"]), [Ok(())]);
     let (made, _) = net.tops[1].take_opened().remove(0);
-    let host = core::net::Ipv4Addr::UNSPECIFIED;
-    let peer = made.ask(&net.cx, PeerHost { host }).unwrap().host;
+    let peer = made.ask(&net.cx, PeerHost::default()).unwrap().host;
     assert_eq!(peer, core::net::Ipv4Addr::new(10, 0, 0, 1));
     assert_eq!(net.open(1), made, "opened, it is the same");
     assert_eq!(net.bottoms[1].opens(), 0, "it has sent nothing yet");

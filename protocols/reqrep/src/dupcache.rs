@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use xk_core::Secret;
 use xk_core::map::Map;
-use xk_core::{Kernel, Message};
+use xk_core::{HostAddr, Kernel, Message};
 use xk_kit::rpc::saved::Saved;
 
 /// How many octets of a request count, besides its length. They hold program, version, procedure
@@ -16,7 +16,9 @@ use xk_kit::rpc::saved::Saved;
 const LOOK_OCTETS: usize = 128;
 
 /// Who sent a request, its number, and a hash of what it says.
-pub(crate) type Key = (u64, u32, u64);
+pub(crate) type Key = (Source, u32, u64);
+/// Who asks: a host and its port, or none and the number of a session below.
+pub(crate) type Source = (HostAddr, u64);
 
 /// What is known of a request.
 pub(crate) enum Known {
@@ -76,7 +78,7 @@ impl DupCache {
     }
 
     /// A request from `source` has come.
-    pub(crate) fn begin(&self, cx: &Kernel, source: u64, xid: u32, request: &Message) -> Known {
+    pub(crate) fn begin(&self, cx: &Kernel, source: Source, xid: u32, request: &Message) -> Known {
         let key = (source, xid, digest(&self.digests, request));
         if let Some(at) = self.map.get(&key)
             && let Some(place) = self.places.borrow().get(at as usize)

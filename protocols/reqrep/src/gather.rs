@@ -12,12 +12,11 @@ use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use core::net::Ipv4Addr;
 use core::time::Duration;
 use xk_core::object::{CallCause, CallError, PushError, SessionId};
 use xk_core::reason::{Class, Reason};
 use xk_core::shepherd::{Semaphore, WaitError};
-use xk_core::{Kernel, Message, SessionRef, Time};
+use xk_core::{HostAddr, Kernel, Message, SessionRef, Time};
 use xk_kit::net::attribute::Peer;
 use xk_kit::rpc::call::CallOptions;
 use xk_kit::rpc::saved::Saved;
@@ -43,7 +42,7 @@ pub(crate) struct Gathering {
     tries: Cell<u32>,
     request: RefCell<Saved>,
     /// Who has replied.
-    hosts: RefCell<Vec<Ipv4Addr>>,
+    hosts: RefCell<Vec<HostAddr>>,
     /// Those replies that nobody has asked for yet.
     replies: RefCell<VecDeque<Message>>,
     /// Signalled for each reply; closed at the end.

@@ -2,19 +2,18 @@
 //! both.
 
 use crate::calls::{Call, State};
-use crate::dupcache::Known;
+use crate::dupcache::{Known, Source};
 use crate::protocol::Shared;
 use crate::wire::{HEADER_OCTETS, Header, Kind};
 use alloc::rc::Rc;
 use core::any::Any;
 use core::cell::Cell;
-use core::net::Ipv4Addr;
 use core::time::Duration;
 use xk_core::control::Describe;
 use xk_core::object::{CallCause, CallError, Closing, PushError, Refused};
 use xk_core::reason::{self, Class, Reason};
 use xk_core::shepherd::WaitError;
-use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
+use xk_core::{Answer, Ask, HostAddr, Kernel, Message, ProtocolRef, Session, SessionRef};
 use xk_kit::answers::{self, UNPROVED, is_proved};
 use xk_kit::control::{IsMany, MinPacket, OptPacket, PeerHost, PeerPort};
 use xk_kit::net::ports::less_header;
@@ -38,7 +37,7 @@ pub(crate) struct Line {
     upper: ProtocolRef,
     /// Names the peer for the cache of replies, beyond the life of the session below where it has a
     /// host.
-    source: u64,
+    source: Source,
     /// Names the peer for what may be sent to it; `None` if it has proved that it gets what is
     /// sent.
     unproved: Option<u64>,
@@ -89,12 +88,11 @@ impl Line {
         lower: &SessionRef,
         below: Option<&ProtocolRef>,
     ) -> Self {
-        let host = Ipv4Addr::UNSPECIFIED;
-        let host = lower.ask(cx, PeerHost { host }).map(|q| q.host);
+        let host = lower.ask(cx, PeerHost::default()).map(|q| q.host);
         let port = lower.ask(cx, PeerPort::default()).map_or(0, |q| q.port);
         let source = match host {
-            Some(host) => u64::from(host.to_bits()) << 16 | u64::from(port),
-            None => 1 << 63 | lower.id().0,
+            Some(host) => (host, u64::from(port)),
+            None => (HostAddr::UNSPECIFIED, lower.id().0),
         };
         Self {
             shared: Rc::clone(shared),

@@ -9,7 +9,8 @@ use xk_core::graph::{BuildError, Params};
 use xk_core::object::{CallCause, PushError, Refused, SessionSlot};
 use xk_core::reason::Class;
 use xk_core::{
-    Kernel, Message, Part, Participant, Participants, ProtocolRef, Reason, SessionRef, reason,
+    HostAddr, Kernel, Message, Part, Participant, Participants, ProtocolRef, Reason, SessionRef,
+    reason,
 };
 use xk_kit::control::PeerHost;
 use xk_kit::rpc::call::SYSTEM_ERROR;
@@ -83,7 +84,7 @@ impl Routes {
 }
 
 /// Whether two participants end in the same host.
-fn is_host(to: &Participant, host: core::net::Ipv4Addr) -> bool {
+fn is_host(to: &Participant, host: HostAddr) -> bool {
     to.parts().any(|part| *part == Part::Host(host))
 }
 
@@ -99,7 +100,7 @@ impl Select {
         header: Header,
         mut request: Message,
     ) -> Result<Message, Refused> {
-        let came_from = lower.ask(cx, PeerHost { host: core::net::Ipv4Addr::UNSPECIFIED });
+        let came_from = lower.ask(cx, PeerHost::default());
         let goes_back = came_from.is_some_and(|peer| is_host(&route.to, peer.host));
         if header.hops >= HOPS_MAX || goes_back {
             return Err(this.refuse(request, &LOOPED));

@@ -32,7 +32,7 @@ fn net(channels: usize, routes: &[&[(i64, i64, &str)]]) -> Net {
     }
     let (mut bottoms, mut selects, mut tops) = (Vec::new(), Vec::new(), Vec::new());
     for (n, routes) in (1..).zip(routes) {
-        let lower = Lower::host([10, 0, 0, n].into(), 0);
+        let lower = Lower::host([10, 0, 0, n], 0);
         let bottom = CallBottom::add(&cx, &format!("channel{n}"), lower);
         let name = format!("select{n}");
         let select = match routes.is_empty() {

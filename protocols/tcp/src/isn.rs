@@ -10,11 +10,13 @@ pub(crate) struct Secrets {
     sequence: Secret,
     clock: Secret,
     cookie: Secret,
+    /// What hosts that do not fit into a number are hashed with.
+    pub(crate) hosts: Secret,
 }
 
 impl Secrets {
     pub(crate) fn of(cx: &Kernel) -> Self {
-        Self { sequence: cx.secret(), clock: cx.secret(), cookie: cx.secret() }
+        Self { sequence: cx.secret(), clock: cx.secret(), cookie: cx.secret(), hosts: cx.secret() }
     }
 
     /// The initial sequence number of a connection: a secret place for each pair, and a clock of
@@ -45,8 +47,8 @@ mod tests {
 
     #[test]
     fn each_pair_has_its_place_and_the_clock_goes_on() {
-        let [sequence, clock, cookie] = [1, 2, 3].map(|key| Secret::known([key, 0]));
-        let secrets = Secrets { sequence, clock, cookie };
+        let [sequence, clock, cookie, hosts] = [1, 2, 3, 4].map(|key| Secret::known([key, 0]));
+        let secrets = Secrets { sequence, clock, cookie, hosts };
         let at = |hosts, ports, s| secrets.sequence(hosts, ports, Time::from_s(s));
         assert_eq!(at(1, 2, 1).since(at(1, 2, 0)), 250_000);
         assert_ne!(at(1, 2, 0), at(1, 3, 0));

@@ -21,7 +21,7 @@
 //! back.
 //!
 //! # Below
-//! One protocol whose participants are IPv4 hosts, a link with one other end, or one with ports,
+//! One protocol whose participants are hosts, a link with one other end, or one with ports,
 //! such as `host-udp`: then `local` says which port peers reach it at, and participants have that
 //! port as well, as in `port7@port9000@10.0.0.2`. All that is asked of it is a pseudo-header, the
 //! sizes of its packets and the two hosts; what it does not know is done without.

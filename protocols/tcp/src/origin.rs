@@ -1,6 +1,6 @@
 //! What a lower session says of itself, as TCP wants it.
 
-use xk_core::{Kernel, Message, SessionRef};
+use xk_core::{Kernel, Message, Secret, SessionRef};
 use xk_kit::Checksum;
 use xk_kit::control::{MyPort, PeerPort, max_packet, opt_packet};
 use xk_kit::net::ports::Origin;
@@ -20,21 +20,35 @@ pub(crate) fn received(origin: &Origin) -> Checksum {
     origin.pseudo.map_or(Checksum::new(), |p| p.received)
 }
 
-/// Both hosts as one number; that of the session where it has none.
-pub(crate) fn hosts(origin: &Origin, lower: &SessionRef) -> u64 {
+/// Both hosts as one number; that of the session where it has none. Hosts that do not fit are
+/// hashed with `secret`, so that strangers cannot find others with the same number.
+pub(crate) fn hosts(secret: &Secret, origin: &Origin, lower: &SessionRef) -> u64 {
     match (origin.local, origin.peer) {
-        (Some(local), Some(peer)) => u64::from(u32::from(peer)) << 32 | u64::from(u32::from(local)),
+        (Some(local), Some(peer)) => match (local.to_v4(), peer.to_v4()) {
+            (Some(local), Some(peer)) => {
+                u64::from(peer.to_bits()) << 32 | u64::from(local.to_bits())
+            }
+            _ => {
+                let ([a, b, c], [d, e, f]) = (local.words(), peer.words());
+                secret.hash(&[a, b, c, d, e, f])
+            }
+        },
         _ => lower.id().0,
     }
 }
 
 /// The same where the layer below has ports as well.
-pub(crate) fn hosts_and_ports(cx: &Kernel, origin: &Origin, lower: &SessionRef) -> u64 {
+pub(crate) fn hosts_and_ports(
+    cx: &Kernel,
+    secret: &Secret,
+    origin: &Origin,
+    lower: &SessionRef,
+) -> u64 {
     // An odd factor keeps different ports apart.
     let of_port = |port: u16, factor: u64| u64::from(port).wrapping_mul(factor);
     let mine = lower.ask(cx, MyPort::default());
     let others = lower.ask(cx, PeerPort::default());
-    hosts(origin, lower)
+    hosts(secret, origin, lower)
         ^ mine.map_or(0, |q| of_port(q.port, 0x9e37_79b9_7f4a_7c15))
         ^ others.map_or(0, |q| of_port(q.port, 0xc2b2_ae3d_27d4_eb4f))
 }

@@ -230,9 +230,9 @@ impl Tcp {
     /// What stands for both hosts, and for both ports below where there are such.
     pub(crate) fn hosts(&self, cx: &Kernel, origin: &Origin, lower: &SessionRef) -> u64 {
         if self.enables.top() == Some(&Part::Any) {
-            hosts(origin, lower)
+            hosts(&self.table.secrets.hosts, origin, lower)
         } else {
-            hosts_and_ports(cx, origin, lower)
+            hosts_and_ports(cx, &self.table.secrets.hosts, origin, lower)
         }
     }
 
@@ -252,7 +252,7 @@ impl Tcp {
         let local = match local {
             port @ 1.. => port,
             0 => {
-                let host = origin.local.map_or(ANY_HOST, u32::from);
+                let host = origin.local.unwrap_or(ANY_HOST);
                 let old = |port| sessions.get(&key(lower, ports(port, peer)));
                 let may_open = |port| is_free(&self.table.offers, (port, host), |_| false);
                 let is_over = |old| can_be_replaced(&old).is_some();

@@ -4,8 +4,8 @@ use crate::options::{ALIGNED_TIMESTAMPS, Options, TIMESTAMPS_LEN, Timestamps};
 use crate::seq::Seq;
 use core::fmt;
 use core::ops::{BitOr, BitOrAssign};
+use xk_core::HostAddr;
 use xk_kit::Checksum;
-use xk_kit::net::addr::Ipv4;
 
 /// Octets of a header without options.
 pub const HEADER_LEN: usize = 20;
@@ -253,8 +253,13 @@ impl Header {
 /// The checksum of a segment of `len` octets in all between these hosts, whose octets add up to
 /// `sum`; zero if they contain the right one.
 #[must_use]
-pub fn checksum(src: Ipv4, dst: Ipv4, len: u16, sum: Checksum) -> u16 {
-    let mut whole = Checksum::pseudo_header(src, dst, IP_PROTOCOL, len);
+pub fn checksum(
+    src: impl Into<HostAddr>,
+    dst: impl Into<HostAddr>,
+    len: u16,
+    sum: Checksum,
+) -> u16 {
+    let mut whole = Checksum::pseudo_header(src, dst, IP_PROTOCOL, len.into());
     whole.join(sum);
     whole.finish()
 }

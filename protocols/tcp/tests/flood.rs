@@ -41,7 +41,7 @@ impl Net {
         let sum = checksum(from, OWN, segment.len() as u16, sum);
         segment[CHECKSUM_AT..CHECKSUM_AT + 2].copy_from_slice(&sum.to_be_bytes());
         let message = self.cx.message(&segment);
-        self.ip.inject(&self.cx, Some(Part::Host(from)), message);
+        self.ip.inject(&self.cx, Some(Part::host(from)), message);
     }
 
     /// The last segment that went.

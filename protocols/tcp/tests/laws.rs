@@ -2,21 +2,16 @@
 //! that are about messages, of which a stream knows nothing (that each arrives as it was cut and
 //! can be lost, that the first one makes a session, that what the upper refuses is offered anew).
 
-use core::net::Ipv4Addr;
 use xk_core::graph::{Params, Value};
-use xk_core::{Entry, Part, Participant, Participants};
+use xk_core::{Entry, HostAddr, Part, Participant, Participants};
 use xk_kit::net::checksum::Checksum;
 use xk_testkit::conformance::{
     CountingAllocator, Fixture, Side, Verdict, control, hostile, hosts, messages, sessions,
 };
-use xk_testkit::kernel::{Lower, Sent};
+use xk_testkit::kernel::{Family, Lower, Sent};
 
 #[global_allocator]
 static COUNTED: CountingAllocator = CountingAllocator;
-
-fn host(side: Side) -> Ipv4Addr {
-    Ipv4Addr::new(10, 0, 0, 1 + side as u8)
-}
 
 /// The port that the protocol above enables on each side.
 fn port(side: Side) -> Part {
@@ -30,7 +25,7 @@ fn params() -> Params {
     params
 }
 
-struct OverHosts;
+struct OverHosts(Family);
 
 impl Fixture for OverHosts {
     fn entry(&self) -> &'static Entry {
@@ -38,11 +33,12 @@ impl Fixture for OverHosts {
     }
 
     fn lower(&self, side: Side) -> Lower {
-        Lower::host(host(side), 6)
+        Lower::host(self.0.host(1 + side as u32), 6)
     }
 
     fn open(&self, side: Side) -> Participants {
-        let peer = Participant::of(Part::Host(host(side.other()))).with(port(side.other()));
+        let peer = Participant::of(Part::Host(self.0.host(1 + side.other() as u32)))
+            .with(port(side.other()));
         Participants::pair(port(side), peer)
     }
 
@@ -50,18 +46,18 @@ impl Fixture for OverHosts {
         Some(Participants::local(port(side)))
     }
 
-    fn enable_at(&self, side: Side, host: Ipv4Addr) -> Option<Participants> {
+    fn enable_at(&self, side: Side, host: HostAddr) -> Option<Participants> {
         let local = Participant::of(Part::Host(host)).with(port(side));
         Some(Participants::local(local))
     }
 
     /// A SYN of this host.
     fn stranger(&self, sent: &Sent, n: u32) -> Result<(Option<Part>, Vec<u8>), &'static str> {
-        let peer = Ipv4Addr::from_bits(0x0b00_0000 + n);
+        let peer = self.0.host(0x0b_0000 + n);
         let mut octets: Vec<u8> = sent.message.octets().take(20).collect();
         // No acknowledgement, a header of five words, SYN, a window, no checksum yet.
         octets[8..18].copy_from_slice(&[0, 0, 0, 0, 0x50, 0x02, 0xff, 0xff, 0, 0]);
-        let mut sum = Checksum::pseudo_header(peer, host(Side::B), 6, 20);
+        let mut sum = Checksum::pseudo_header(peer, self.0.host(2), 6, 20);
         sum.add(&octets);
         octets[16..18].copy_from_slice(&sum.finish().to_be_bytes());
         Ok((Some(Part::Host(peer)), octets))
@@ -100,7 +96,7 @@ impl Fixture for OverLink {
     }
 
     fn enable(&self, side: Side) -> Option<Participants> {
-        OverHosts.enable(side)
+        OverHosts(Family::V4).enable(side)
     }
 
     fn params(&self, _: Side) -> Params {
@@ -113,7 +109,8 @@ impl Fixture for OverLink {
 }
 
 fn both(law: fn(&dyn Fixture) -> Verdict) {
-    for fixture in [&OverHosts as &dyn Fixture, &OverLink] {
+    let [v4, v6] = Family::ALL.map(OverHosts);
+    for fixture in [&v4 as &dyn Fixture, &v6, &OverLink] {
         assert_eq!(law(fixture), Verdict::Holds);
     }
 }
@@ -145,7 +142,9 @@ fn questions_are_answered_as_listed() {
 
 #[test]
 fn strangers_pin_nothing_below() {
-    assert_eq!(hostile::pins_nothing(&OverHosts), Verdict::Holds);
+    for family in Family::ALL {
+        assert_eq!(hostile::pins_nothing(&OverHosts(family)), Verdict::Holds);
+    }
 }
 
 #[test]
@@ -155,5 +154,7 @@ fn nothing_is_left_after_stop() {
 
 #[test]
 fn what_is_for_many_is_not_for_one() {
-    assert_eq!(hosts::tells_one_from_many(&OverHosts), Verdict::Holds);
+    for family in Family::ALL {
+        assert_eq!(hosts::tells_one_from_many(&OverHosts(family)), Verdict::Holds);
+    }
 }

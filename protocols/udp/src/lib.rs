@@ -17,8 +17,10 @@
 //! Anything that sends datagrams. The port selects it; it needs no type number.
 //!
 //! # Below
-//! One protocol whose participants are IPv4 hosts, or a link with one other end. Without a
-//! pseudo-header from below datagrams carry no checksum.
+//! One protocol whose participants are hosts, or a link with one other end. Without a
+//! pseudo-header from below datagrams carry no checksum. Over hosts of IPv6 every datagram has one
+//! (RFC 8200, section 8.1): none is sent without, whatever `checksum` says, and one that arrives
+//! without is dropped.
 //!
 //! # Behaviour
 //! A session belongs to one peer: it is found by the lower session and both ports. Next come

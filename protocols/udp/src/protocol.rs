@@ -132,7 +132,7 @@ fn header_of(template: &Template, payload: &Message) -> Header {
 }
 
 /// Cuts a datagram, its payload behind `front` octets, to its length; its checksum is to be right,
-/// absent or known to be right.
+/// known to be right, or absent where it may be.
 fn examine(
     template: &Template,
     header: Header,
@@ -144,8 +144,10 @@ fn examine(
     if message.has_attributes() && message.attribute::<offload::TransportChecksum>().is_some() {
         return Ok(());
     }
-    let sum = template.sum_received(header, payload);
-    let is_intact = sum.is_none_or(|sum| offload::with_behind(sum, message, front).is_valid());
+    let is_intact = match template.sum_received(header, payload) {
+        None => !template.is_required,
+        Some(sum) => offload::with_behind(sum, message, front).is_valid(),
+    };
     if is_intact { Ok(()) } else { Err(&reason::BAD_CHECKSUM) }
 }
 
@@ -271,7 +273,7 @@ impl Layer<HEADER_LEN> for Udp {
             return false;
         }
         match own.state.template.sum_received(header, payload.len()) {
-            None => true,
+            None => !own.state.template.is_required,
             Some(mut sum) => {
                 sum.add(payload);
                 sum.is_valid()
@@ -413,7 +415,7 @@ impl Udp {
         (local, peer): (u16, u16),
     ) -> Result<SessionRef, OpenError> {
         let origin = self.origins.of(cx, lower);
-        let host = origin.local.map_or(ports::ANY_HOST, u32::from);
+        let host = origin.local.unwrap_or(ports::ANY_HOST);
         let may_use = |port| {
             port == 0 || ports::is_free(&all.offers, (port, host), |taken| taken.is_of(upper))
         };

@@ -5,11 +5,11 @@ use crate::protocol::{Connected, Ports, key_of, open_below};
 use crate::wire::{HEADER_LEN, PAYLOAD_LEN_MAX};
 use alloc::rc::Rc;
 use core::any::Any;
-use core::net::Ipv4Addr;
 use xk_core::control::Describe;
 use xk_core::object::{Closing, OpenError, PushError, Refused};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participants, ProtocolRef, Session, SessionRef, map, reason,
+    Answer, Ask, HostAddr, Kernel, Message, Part, Participants, ProtocolRef, Session, SessionRef,
+    map, reason,
 };
 use xk_kit::control;
 use xk_kit::layer::Receiver;
@@ -29,12 +29,12 @@ pub(crate) struct Unconnected {
     upper: ProtocolRef,
     /// Our port and host, [`ports::ANY_HOST`] for any.
     port: u16,
-    host: u32,
+    host: HostAddr,
     /// The port of a broadcast or a group where messages go that name no peer.
     to: Option<Peer>,
     /// Conversations that only send, by the peer's host and port.
-    peers: map::Map<(u32, u16), Rc<Connected>>,
-    order: map::Lru<(u32, u16)>,
+    peers: map::Map<(HostAddr, u16), Rc<Connected>>,
+    order: map::Lru<(HostAddr, u16)>,
 }
 
 impl Unconnected {
@@ -44,7 +44,7 @@ impl Unconnected {
         all: &Ports,
         cx: &Kernel,
         (this, upper): (&ProtocolRef, &ProtocolRef),
-        (local, host): (u16, u32),
+        (local, host): (u16, HostAddr),
         to: Option<Peer>,
     ) -> Result<SessionRef, OpenError> {
         let is_free = |port| ports::is_free(&all.offers, (port, host), |_| false);
@@ -79,7 +79,7 @@ impl Unconnected {
 
     /// The conversation with a peer: the one kept, or a new one.
     fn conversation(&self, cx: &Kernel, peer: Peer) -> Result<Rc<Connected>, OpenError> {
-        let place = (peer.host.into(), peer.port);
+        let place = (peer.host, peer.port);
         if let Some(known) = self.peers.get(&place) {
             if !known.lower.head().is_closed() {
                 self.order.touch(&place);
@@ -89,7 +89,7 @@ impl Unconnected {
         }
         let local = match self.host {
             ports::ANY_HOST => Part::Any,
-            host => Part::Host(host.into()),
+            host => Part::Host(host),
         };
         let ends = Participants::pair(local, Part::Host(peer.host));
         let lower = open_below(&self.all, cx, &self.udp, ends)?;
@@ -105,7 +105,7 @@ impl Unconnected {
         Ok(fresh)
     }
 
-    fn forget(&self, cx: &Kernel, place: (u32, u16)) {
+    fn forget(&self, cx: &Kernel, place: (HostAddr, u16)) {
         self.order.remove(&place);
         if let Some(known) = self.peers.unbind(&place) {
             known.lower.close(cx);
@@ -151,13 +151,13 @@ impl Session for Unconnected {
     }
 
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        let host = (self.host != ports::ANY_HOST).then(|| Ipv4Addr::from(self.host));
+        let host = Some(self.host).filter(|host| *host != ports::ANY_HOST);
         let to = self.to.map(|to| (to.port, Some(to.host)));
         if ports::answer(ask, (self.port, host), to) {
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<Describe>() {
-            let (port, host) = (self.port, Ipv4Addr::from(self.host));
+            let (port, host) = (self.port, self.host);
             question.text = match self.to {
                 Some(to) => alloc::format!("port {port} of {host} with {}:{}", to.host, to.port),
                 None => alloc::format!("port {port} of {host} with everybody"),

@@ -98,11 +98,13 @@ pub struct Template {
     sent: Option<u16>,
     /// The sum over them of what arrives, folded; `None` if nothing is known of the hosts.
     received: Option<u16>,
+    /// Whether what arrives must have a checksum (RFC 8200, section 8.1).
+    pub is_required: bool,
 }
 
 impl Template {
     /// The template for our port and the peer's, over sums of the addresses. Without `checksum`
-    /// datagrams are sent without one, and checked all the same.
+    /// datagrams are sent without one where that is allowed, and checked all the same.
     #[must_use]
     pub fn new((local, peer): (u16, u16), pseudo: Option<ports::Pseudo>, checksum: bool) -> Self {
         let base = |mut sum: Checksum| {
@@ -112,8 +114,9 @@ impl Template {
         };
         Self {
             header: u64::from(local) << 48 | u64::from(peer) << 32,
-            sent: pseudo.filter(|_| checksum).map(|p| base(p.sent)),
+            sent: pseudo.filter(|p| checksum || p.is_required).map(|p| base(p.sent)),
             received: pseudo.map(|p| base(p.received)),
+            is_required: pseudo.is_some_and(|p| p.is_required),
         }
     }
 

@@ -5,12 +5,12 @@ use etherparse::UdpHeader;
 use std::str::FromStr;
 use xk_core::object::{OpenError, PushError};
 use xk_core::participant::AddressError;
-use xk_core::{Message, Part, Participants, ProtocolRef, SessionRef, reason};
+use xk_core::{HostAddr, Message, Part, Participants, ProtocolRef, SessionRef, reason};
 use xk_kit::control::{
     MaxPacket, MyHost, MyPort, NetworkError, NetworkErrorKind, OptPacket, PeerHost, PeerPort,
 };
 use xk_kit::net::attribute::{LinkCast, Peer};
-use xk_testkit::kernel::{Bottom, Event, Lower, TestKernel, Top, octets};
+use xk_testkit::kernel::{Bottom, Event, Family, Lower, TestKernel, Top, octets};
 use xk_udp::wire::HEADER_LEN;
 
 const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
@@ -54,7 +54,7 @@ impl Net {
 
     fn inject(&self, ports: (u16, u16), payload: &[u8]) -> bool {
         let message = self.datagram(PEER, ports, payload);
-        self.ip.inject(&self.cx, Some(Part::Host(PEER)), message)
+        self.ip.inject(&self.cx, Some(Part::host(PEER)), message)
     }
 
     fn drops(&self, reason: &xk_core::Reason) -> u64 {
@@ -62,9 +62,20 @@ impl Net {
     }
 }
 
-fn frame(src: Ipv4Addr, dst: Ipv4Addr, ports: (u16, u16), payload: &[u8]) -> Vec<u8> {
+fn frame(
+    src: impl Into<HostAddr>,
+    dst: impl Into<HostAddr>,
+    ports: (u16, u16),
+    payload: &[u8],
+) -> Vec<u8> {
     let header = UdpHeader::without_ipv4_checksum(ports.0, ports.1, payload.len()).unwrap();
-    let sum = header.calc_checksum_ipv4_raw(src.octets(), dst.octets(), payload);
+    let (src, dst) = (src.into(), dst.into());
+    let sum = match (src.to_v4(), dst.to_v4()) {
+        (Some(src), Some(dst)) => {
+            header.calc_checksum_ipv4_raw(src.octets(), dst.octets(), payload)
+        }
+        _ => header.calc_checksum_ipv6_raw(src.to_parts().0, dst.to_parts().0, payload),
+    };
     let header = UdpHeader { checksum: sum.unwrap(), ..header };
     [&header.to_bytes()[..], payload].concat()
 }
@@ -144,9 +155,8 @@ fn sessions_answer_for_themselves() {
     assert_eq!(session.ask(cx, MaxPacket::default()).unwrap().octets, 65507);
     assert_eq!(session.ask(cx, OptPacket::default()).unwrap().octets, 1472);
     assert_eq!(net.udp.ask(cx, MaxPacket::default()).unwrap().octets, 65507);
-    let host = Ipv4Addr::UNSPECIFIED;
-    assert_eq!(session.ask(cx, MyHost { host }).unwrap().host, OWN);
-    assert_eq!(session.ask(cx, PeerHost { host }).unwrap().host, PEER);
+    assert_eq!(session.ask(cx, MyHost::default()).unwrap().host, OWN);
+    assert_eq!(session.ask(cx, PeerHost::default()).unwrap().host, PEER);
     let big = cx.message(&[0; 65508]);
     assert_eq!(session.push(cx, big), Err(PushError::TooBig { max: 65507 }));
     assert_eq!(net.drops(&reason::TOO_BIG), 1);
@@ -194,7 +204,7 @@ fn bad_datagrams_are_counted_by_reason() {
     let good = frame(PEER, OWN, (5000, 7), b"12345678");
     let inject = |octets: &[u8]| {
         let message = net.cx.message(octets);
-        net.ip.inject(&net.cx, Some(Part::Host(PEER)), message)
+        net.ip.inject(&net.cx, Some(Part::host(PEER)), message)
     };
     for connected in [false, true] {
         for len in 0..good.len() {
@@ -232,7 +242,7 @@ fn a_datagram_in_pieces_is_the_same() {
     for cut in 1..whole.len() {
         let mut message = net.cx.message(&whole[..cut]);
         message.join(net.cx.message(&whole[cut..]));
-        assert!(net.ip.inject(&net.cx, Some(Part::Host(PEER)), message));
+        assert!(net.ip.inject(&net.cx, Some(Part::host(PEER)), message));
         assert!(net.top.take_received()[0].message.eq_octets(b"payload"));
     }
 }
@@ -243,7 +253,7 @@ fn refusals_carry_the_header() {
     let whole = frame(PEER, OWN, (5000, 7), b"payload");
     let refused = || {
         let message = net.cx.message(&whole);
-        let peer = Some(Part::Host(PEER));
+        let peer = Some(Part::host(PEER));
         net.ip.inject_for(&net.cx, peer, net.udp.id(), message)
     };
     let nobody = refused().unwrap_err();
@@ -259,7 +269,7 @@ fn refusals_carry_the_header() {
     assert!(unwanted.message.eq_octets(&whole));
     let mut broadcast = net.datagram(PEER, (5000, 9), b"x");
     broadcast.set_attribute(LinkCast::Broadcast).unwrap();
-    assert!(net.ip.inject(&net.cx, Some(Part::Host(PEER)), broadcast), "dropped, not refused");
+    assert!(net.ip.inject(&net.cx, Some(Part::host(PEER)), broadcast), "dropped, not refused");
     assert_eq!(net.drops(&reason::NO_PORT), 2);
 }
 
@@ -272,15 +282,15 @@ fn an_unconnected_session_talks_with_everybody() {
     let host = |n| Ipv4Addr::new(10, 0, 1, n);
     for n in 1..=100 {
         let message = net.datagram(host(n), (1000, 53), &[n]);
-        assert!(net.ip.inject(&net.cx, Some(Part::Host(host(n))), message));
+        assert!(net.ip.inject(&net.cx, Some(Part::host(host(n))), message));
     }
     for (received, n) in net.top.take_received().into_iter().zip(1..) {
         assert_eq!(received.session, session);
         let peer = received.message.attribute::<Peer>().unwrap();
-        assert_eq!((peer.host, peer.port), (host(n), 1000));
+        assert_eq!((peer.host, peer.port), (host(n).into(), 1000));
         session.push(&net.cx, received.message).unwrap();
         let sent = &net.ip.take_sent()[0];
-        assert_eq!(sent.peer, Some(Part::Host(host(n))));
+        assert_eq!(sent.peer, Some(Part::host(host(n))));
         assert!(sent.message.eq_octets(&frame(OWN, host(n), (53, 1000), &[n])));
     }
     assert_eq!(net.ip.held().len(), xk_udp::PEERS_MAX);
@@ -300,21 +310,21 @@ fn many_hosts_answer_one_session() {
     let net = Net::new();
     for to in [Ipv4Addr::BROADCAST, Ipv4Addr::new(224, 0, 1, 7)] {
         let session = net.open(&format!("port53, port111@{to}")).unwrap();
-        let peer = session.ask(&net.cx, PeerHost { host: OWN }).unwrap().host;
+        let peer = session.ask(&net.cx, PeerHost::default()).unwrap().host;
         let port = session.ask(&net.cx, PeerPort::default()).unwrap().port;
-        assert_eq!((peer, port), (to, 111));
+        assert_eq!((peer, port), (to.into(), 111));
         session.push(&net.cx, net.cx.message(b"who?")).unwrap();
         let sent = &net.ip.take_sent()[0];
-        assert_eq!(sent.peer, Some(Part::Host(to)));
+        assert_eq!(sent.peer, Some(Part::host(to)));
         assert!(sent.message.eq_octets(&frame(OWN, to, (53, 111), b"who?")));
         for n in 2..5 {
             let host = Ipv4Addr::new(10, 0, 0, n);
             let message = net.datagram(host, (111, 53), &[n]);
-            assert!(net.ip.inject(&net.cx, Some(Part::Host(host)), message));
+            assert!(net.ip.inject(&net.cx, Some(Part::host(host)), message));
             let received = net.top.take_received().swap_remove(0);
             assert_eq!(received.session, session);
             let from = received.message.attribute::<Peer>().unwrap();
-            assert_eq!((from.host, from.port), (host, 111));
+            assert_eq!((from.host, from.port), (host.into(), 111));
         }
         // The same for the same, and the port for nobody else.
         assert_eq!(net.open(&format!("port53, port111@{to}")).unwrap(), session);
@@ -413,4 +423,43 @@ fn a_session_holds_the_one_below_while_somebody_holds_it() {
     assert!(!session.head().is_closed());
     session.close(&net.cx);
     assert_eq!((net.ip.held().len(), below[0].head().opens()), (0, 0));
+}
+
+/// An unconnected session tells peers of IPv6 apart by their scope, too, and every datagram of its
+/// has a checksum, though the graph wants none (RFC 8200, section 8.1).
+#[test]
+fn hosts_of_ipv6_are_peers_as_others_are() {
+    let own = Family::V6.host(1);
+    let net = Net::with(Lower::host(own, 17), 8, false);
+    let session = net.open("port53, *").unwrap();
+    let link = |scope| HostAddr::v6("fe80::9".parse().unwrap(), scope);
+    let global = "2001:db8::9".parse().unwrap();
+    for host in [link(1), link(2), global] {
+        let message = net.cx.message(&frame(host, own, (1000, 53), b"ask"));
+        assert!(net.ip.inject(&net.cx, Some(Part::Host(host)), message));
+        let received = net.top.take_received().pop().unwrap();
+        assert_eq!(received.message.attribute(), Some(Peer { host, port: 1000 }));
+        session.push(&net.cx, received.message).unwrap();
+        let sent = net.ip.take_sent().pop().unwrap();
+        assert_eq!(sent.peer, Some(Part::Host(host)));
+        let octets = octets(&sent.message);
+        assert_eq!(octets, frame(own, host, (53, 1000), b"ask"));
+    }
+    let mut octets = frame(global, own, (1000, 53), b"ask");
+    octets[6..8].fill(0);
+    assert!(!net.ip.inject(&net.cx, Some(Part::Host(global)), net.cx.message(&octets)));
+    assert_eq!(net.drops(&reason::BAD_CHECKSUM), 1);
+    // The same on a session with one peer.
+    let text = "port54, port1000@[2001:db8::9]";
+    let connected = net.open(text).unwrap();
+    assert_eq!(connected.ask(&net.cx, PeerHost::default()).unwrap().host, global);
+    octets[2..4].copy_from_slice(&54u16.to_be_bytes());
+    assert!(!net.ip.inject(&net.cx, Some(Part::Host(global)), net.cx.message(&octets)));
+    assert_eq!(net.drops(&reason::BAD_CHECKSUM), 2);
+    let served = net.enable(&format!("port55@[{own}]")).unwrap();
+    let message = net.cx.message(&frame(global, own, (1000, 55), b"ask"));
+    assert!(net.ip.inject(&net.cx, Some(Part::Host(global)), message));
+    assert!(net.enable(&format!("port55@[{own}]")).is_err(), "it is taken");
+    net.udp.open_disable(&net.cx, served);
+    assert!(net.enable(&format!("port55@[{own}]")).is_ok());
 }

@@ -1,17 +1,12 @@
 //! The laws that every protocol keeps, checked for `udp` over hosts and over a link.
 
-use core::net::Ipv4Addr;
 use xk_core::graph::{Params, Value};
-use xk_core::{Entry, Part, Participant, Participants};
+use xk_core::{Entry, HostAddr, Part, Participant, Participants};
 use xk_testkit::conformance::{self, CountingAllocator, Fixture, LAWS, Side};
-use xk_testkit::kernel::Lower;
+use xk_testkit::kernel::{Family, Lower};
 
 #[global_allocator]
 static COUNTED: CountingAllocator = CountingAllocator;
-
-fn host(side: Side) -> Ipv4Addr {
-    Ipv4Addr::new(10, 0, 0, 1 + side as u8)
-}
 
 /// The port that the protocol above enables on each side.
 fn port(side: Side) -> Part {
@@ -24,7 +19,7 @@ fn params() -> Params {
     params
 }
 
-struct OverHosts;
+struct OverHosts(Family);
 
 impl Fixture for OverHosts {
     fn entry(&self) -> &'static Entry {
@@ -32,11 +27,12 @@ impl Fixture for OverHosts {
     }
 
     fn lower(&self, side: Side) -> Lower {
-        Lower::host(host(side), 17)
+        Lower::host(self.0.host(1 + side as u32), 17)
     }
 
     fn open(&self, side: Side) -> Participants {
-        let peer = Participant::of(Part::Host(host(side.other()))).with(port(side.other()));
+        let peer = Participant::of(Part::Host(self.0.host(1 + side.other() as u32)))
+            .with(port(side.other()));
         Participants::pair(port(side), peer)
     }
 
@@ -48,7 +44,7 @@ impl Fixture for OverHosts {
         Some(6)
     }
 
-    fn enable_at(&self, side: Side, host: Ipv4Addr) -> Option<Participants> {
+    fn enable_at(&self, side: Side, host: HostAddr) -> Option<Participants> {
         let local = Participant::of(Part::Host(host)).with(port(side));
         Some(Participants::local(local))
     }
@@ -78,7 +74,7 @@ impl Fixture for OverLink {
     }
 
     fn enable(&self, side: Side) -> Option<Participants> {
-        OverHosts.enable(side)
+        OverHosts(Family::V4).enable(side)
     }
 
     fn params(&self, _: Side) -> Params {
@@ -92,9 +88,11 @@ impl Fixture for OverLink {
 
 #[test]
 fn over_hosts() {
-    let findings = conformance::all(&OverHosts);
-    println!("{findings}");
-    assert!(findings.held.len() + 1 >= LAWS.len(), "only type numbers do not apply");
+    for family in Family::ALL {
+        let findings = conformance::all(&OverHosts(family));
+        println!("{family:?}: {findings}");
+        assert!(findings.held.len() + 1 >= LAWS.len(), "only type numbers do not apply");
+    }
 }
 
 #[test]

@@ -42,7 +42,7 @@ impl Net {
     fn inject(&self, octets: &[u8], known: TransportChecksum) {
         let mut message = self.cx.message(octets);
         message.set_attribute(known).unwrap();
-        self.ip.inject(&self.cx, Some(Part::Host(PEER)), message);
+        self.ip.inject(&self.cx, Some(Part::host(PEER)), message);
     }
 }
 
@@ -96,7 +96,7 @@ fn what_is_known_of_arrivals_is_believed_and_goes_no_further() {
             assert_eq!(got.session, session);
         }
         let message = net.cx.message(&octets);
-        net.ip.inject(&net.cx, Some(Part::Host(PEER)), message);
+        net.ip.inject(&net.cx, Some(Part::host(PEER)), message);
     }
     assert_eq!(net.udp.head().drops().of(&reason::BAD_CHECKSUM), 3);
 }

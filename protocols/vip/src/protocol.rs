@@ -6,11 +6,10 @@ use alloc::string::String;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{OpenError, Outgoing, PushError};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participants, ProtocolRef, Reason, SessionRef, Upper,
-    reason,
+    Answer, Ask, HostAddr, Kernel, Message, Part, Participants, ProtocolRef, Reason, SessionRef,
+    Upper, reason,
 };
 use xk_kit::control::{MaxPacket, MyHost, OptPacket, PseudoHeader, max_packet, opt_packet};
-use xk_kit::net::addr::Ipv4;
 use xk_kit::net::neighbour::{HostChanged, PeerOnLink, WatchHosts};
 use xk_kit::net::standins;
 use xk_kit::net::virtual_layer::{Virtual, VirtualLayer, local_host};
@@ -165,10 +164,10 @@ impl VirtualLayer for Vip {
             };
             question.host = host;
         } else if let Some(question) = ask.get::<PseudoHeader>() {
-            let Some(sum) = pseudo_sum(own, cx) else {
+            let Some(sums) = pseudo_header(own, cx) else {
                 return Answer::Unknown;
             };
-            (question.sum, question.sum_sent) = (sum, sum);
+            *question = sums;
         } else if let Some(question) = ask.get::<PeerOnLink>() {
             question.on_link = ways::is_on_link(own, cx);
         } else if let Some(question) = ask.get::<MaxPacket>() {
@@ -287,27 +286,25 @@ fn current(own: &VipSession) -> Option<SessionRef> {
 }
 
 /// The host of ours that the peer knows by the way that is used now, if that has one.
-fn own_host(own: &VipSession, cx: &Kernel) -> Option<Ipv4> {
-    let host = Ipv4::UNSPECIFIED;
+fn own_host(own: &VipSession, cx: &Kernel) -> Option<HostAddr> {
     if let Part::Host(host) = own.state.local_part() {
         return Some(host);
     }
     // On several links we are several hosts, and to a peer on this one that of its own.
     let asked = match current(own) {
-        Some(lower) => lower.ask(cx, MyHost { host }),
-        None if own.state.has_heard() => own.all.layer.link.ask(cx, MyHost { host }),
-        None => own.all.layer.net.ask(cx, MyHost { host }),
+        Some(lower) => lower.ask(cx, MyHost::default()),
+        None if own.state.has_heard() => own.all.layer.link.ask(cx, MyHost::default()),
+        None => own.all.layer.net.ask(cx, MyHost::default()),
     };
     asked.map(|asked| asked.host)
 }
 
 /// What a checksum that covers both hosts begins with. From now on this end is one host of ours, by
 /// whichever way: frames do not say which, and the peer sums up what it takes us for.
-fn pseudo_sum(own: &VipSession, cx: &Kernel) -> Option<u32> {
+fn pseudo_header(own: &VipSession, cx: &Kernel) -> Option<PseudoHeader> {
     let state = &own.state;
     let number = cx.type_number(own.stand_in.selector, own.all.layer.net.id())?;
-    let host = Ipv4::UNSPECIFIED;
-    let on_link = state.link.get().and_then(|link| link.ask(cx, MyHost { host }));
+    let on_link = state.link.get().and_then(|link| link.ask(cx, MyHost::default()));
     let mine = match (state.local_part(), on_link) {
         (Part::Any, Some(on_link)) => Some(on_link.host),
         _ => own_host(own, cx),
@@ -315,12 +312,11 @@ fn pseudo_sum(own: &VipSession, cx: &Kernel) -> Option<u32> {
     let mine = mine.filter(|mine| !mine.is_unspecified())?;
     state.local.set(mine);
     if let Some(net) = state.net.get()
-        && net.ask(cx, MyHost { host }).is_some_and(|net| net.host != mine)
+        && net.ask(cx, MyHost::default()).is_some_and(|net| net.host != mine)
     {
         state.close_net(cx);
     }
-    let words = |host: Ipv4| (host.to_bits() >> 16) + (host.to_bits() & 0xffff);
-    Some(words(mine) + words(own.host()) + number)
+    Some(PseudoHeader::new([mine; 2], own.host(), number))
 }
 
 /// Octets of the largest message that one of the ways takes.

@@ -5,9 +5,8 @@ use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::map::Map;
 use xk_core::object::{OpenError, SessionSlot, WeakSession};
-use xk_core::{Kernel, Part, Participants, ProtocolRef, Secret, SessionRef, Time};
+use xk_core::{HostAddr, Kernel, Part, Participants, ProtocolRef, Secret, SessionRef, Time};
 use xk_kit::control::{MyHost, PeerEther, PeerHost, Resolve, max_packet};
-use xk_kit::net::addr::Ipv4;
 use xk_kit::net::neighbour::{self, HostAt, RunsVirtual};
 use xk_kit::net::virtual_layer::{VirtualSession, part_of};
 use xk_kit::rpc::call::LargestPush;
@@ -36,7 +35,7 @@ pub struct Vip {
     /// Whether the timer for the next look at the routes is set.
     pub(crate) looks: Cell<bool>,
     /// Until when a host is not asked for again.
-    pub(crate) asked: Map<u32, Time>,
+    pub(crate) asked: Map<HostAddr, Time>,
 }
 
 /// The session object.
@@ -51,7 +50,7 @@ pub struct Ways {
     /// The way by IP, once it was needed.
     pub(crate) net: SessionSlot,
     /// The host of ours at this end; unspecified if left open.
-    pub(crate) local: Cell<Ipv4>,
+    pub(crate) local: Cell<HostAddr>,
     /// Whether the ways have been looked for.
     pub(crate) is_settled: Cell<bool>,
     /// Sessions of the link layer that bear the mark.
@@ -75,7 +74,7 @@ impl Vip {
 }
 
 impl Ways {
-    pub(crate) fn new(local: Ipv4) -> Self {
+    pub(crate) fn new(local: HostAddr) -> Self {
         Self {
             limit: Cell::new(0),
             link: SessionSlot::default(),
@@ -154,7 +153,7 @@ impl Ways {
 
 /// Whether the peer is everybody on the link, or a group of them.
 pub(crate) fn is_cast(own: &VipSession) -> bool {
-    own.host().is_broadcast() || own.host().is_multicast()
+    own.host().is_group()
 }
 
 /// The largest message that an upper protocol will ever push, in octets.
@@ -174,8 +173,7 @@ fn is_known_by_frames(own: &VipSession, cx: &Kernel) -> bool {
     let Part::Host(local) = own.state.local_part() else {
         return true;
     };
-    let host = Ipv4::UNSPECIFIED;
-    let own = own.all.layer.link.ask(cx, MyHost { host });
+    let own = own.all.layer.link.ask(cx, MyHost::default());
     own.is_none_or(|own| own.host == local)
 }
 
@@ -187,8 +185,7 @@ pub(crate) fn unhear(own: &VipSession, cx: &Kernel) {
     };
     let known = own.state.link.get().and_then(|link| ether(&link));
     own.state.unhear(own.mark.get(), |lower| {
-        let host = Ipv4::UNSPECIFIED;
-        if lower.ask(cx, PeerHost { host }).is_some() {
+        if lower.ask(cx, PeerHost::default()).is_some() {
             // The way by IP: it knows hosts itself.
             return false;
         }
@@ -198,7 +195,8 @@ pub(crate) fn unhear(own: &VipSession, cx: &Kernel) {
             // A host whose address is forgotten may speak until the station is known to be
             // another.
             (Some(address), None) => {
-                let found = own.all.layer.link.ask(cx, HostAt { address, host });
+                let found =
+                    own.all.layer.link.ask(cx, HostAt { address, host: HostAddr::UNSPECIFIED });
                 found.is_some_and(|found| found.host != own.host())
             }
             (None, _) => true,
@@ -253,7 +251,7 @@ fn limit(own: &VipSession, cx: &Kernel) -> usize {
     let Some(known) = link.ask(cx, PeerEther::default()) else {
         return 0;
     };
-    own.all.layer.asked.unbind(&own.host().to_bits());
+    own.all.layer.asked.unbind(&own.host());
     let asked = RunsVirtual { host: own.host(), address: known.address, runs: false };
     // Where no table is kept all hosts are taken to run it ("RPC in the x-Kernel", section 3.1).
     match own.all.layer.link.ask(cx, asked) {
@@ -268,7 +266,7 @@ pub(crate) fn resolve(own: &VipSession, cx: &Kernel) {
         return;
     }
     let (host, now) = (own.host(), cx.now());
-    let key = host.to_bits();
+    let key = host;
     if own.all.layer.asked.get(&key).is_some_and(|until| now < until) {
         return;
     }

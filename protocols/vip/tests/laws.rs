@@ -30,7 +30,7 @@ impl Fixture for ByIp {
     }
 
     fn open(&self, side: Side) -> Participants {
-        Participants::pair(Part::Any, Part::Host(host(side.other())))
+        Participants::pair(Part::Any, Part::host(host(side.other())))
     }
 
     fn number(&self) -> Option<u32> {

@@ -6,7 +6,7 @@
 //! async; virtual: it has no header and no sessions.
 //!
 //! # Participants
-//! IPv4 hosts, as on `ip`: `10.0.0.2`. The local one may be left open.
+//! Hosts, as on `ip`: `10.0.0.2`. The local one may be left open.
 //!
 //! # Above
 //! As for `vip`: any protocol of the async realm that has a type number on `ip` and depends on IP

@@ -13,7 +13,6 @@ use xk_core::{
     Upper, reason,
 };
 use xk_kit::control::{HostConflict, IsOutstanding, NetworkError, PeerEther, PeerHost, SendError};
-use xk_kit::net::addr::Ipv4;
 use xk_kit::net::neighbour::{HostChanged, WatchHosts, WayChanged, peer_host};
 use xk_kit::net::standins::{self, StandIn};
 
@@ -124,7 +123,7 @@ impl VipAddr {
         let stand_in = shared.uppers.get(self.place);
         let stand_in = stand_in.ok_or(&reason::NO_PROTOCOL)?;
         let host = peer_host(cx, &shared.link, lower, participants)?;
-        let key = (host.to_bits(), self.place as u32);
+        let key = (host, self.place as u32);
         if let Some(session) = shared.known(key) {
             shared.show(cx, lower, &session);
             return Ok(session);
@@ -173,8 +172,7 @@ impl VipAddr {
             self.shared.show(cx, lower, &shown);
             return stand_in.receiver.demux(cx, &shown, message);
         }
-        let host = Ipv4::UNSPECIFIED;
-        let by_host = lower.ask(cx, PeerHost { host });
+        let by_host = lower.ask(cx, PeerHost::default());
         let Some(ether) = lower.ask(cx, PeerEther::default()).filter(|_| by_host.is_none()) else {
             return stand_in.receiver.demux(cx, lower, message);
         };
@@ -225,7 +223,7 @@ impl Protocol for VipAddr {
         let (place, stand_in) = self.place(cx, this, upper)?;
         if shared.goes_by_link(cx, upper.receiver, host) {
             let session = shared.open_link(cx, &stand_in, participants)?;
-            let key = (host.to_bits(), place as u32);
+            let key = (host, place as u32);
             let is_known = shared.known(key).is_some_and(|known| known == session);
             let known = Known { session: session.clone(), held: false };
             if !is_known && shared.note(cx, key, known).is_err() {

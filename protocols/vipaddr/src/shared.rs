@@ -7,9 +7,8 @@ use core::time::Duration;
 use xk_core::map::Map;
 use xk_core::object::{OpenError, WeakSession};
 use xk_core::shepherd::{Semaphore, WaitError};
-use xk_core::{Kernel, Participants, ProtocolRef, Reason, SessionRef, Time, reason};
+use xk_core::{HostAddr, Kernel, Participants, ProtocolRef, Reason, SessionRef, Time, reason};
 use xk_kit::control::{MaxPacket, PeerEther, PeerHost, Resolve};
-use xk_kit::net::addr::Ipv4;
 use xk_kit::net::neighbour::{HostAt, RunsVirtual, WayChanged, is_on_link};
 use xk_kit::net::standins::{StandIn, StandIns};
 use xk_kit::rpc::call::LargestPush;
@@ -53,12 +52,12 @@ pub(crate) struct Shared {
     /// By the id of the link layer's session.
     pub(crate) heard: Map<u64, Heard>,
     /// By host and place of the upper protocol.
-    pub(crate) known: Map<(u32, u32), Known>,
+    pub(crate) known: Map<(HostAddr, u32), Known>,
     /// While a session over the link is being opened: those of the link layer that were made for
     /// it.
     pub(crate) opening: RefCell<Option<Vec<SessionRef>>>,
-    pub(crate) waiters: RefCell<Vec<(Ipv4, Rc<Semaphore>)>>,
-    pub(crate) absent: Map<u32, Time>,
+    pub(crate) waiters: RefCell<Vec<(HostAddr, Rc<Semaphore>)>>,
+    pub(crate) absent: Map<HostAddr, Time>,
 }
 
 /// How a host on the link is known now.
@@ -92,7 +91,7 @@ impl Shared {
         }
     }
 
-    pub(crate) fn look(&self, cx: &Kernel, host: Ipv4) -> Presence {
+    pub(crate) fn look(&self, cx: &Kernel, host: HostAddr) -> Presence {
         let asked = Resolve { host, address: None };
         let Some(address) = self.link.ask(cx, asked).and_then(|known| known.address) else {
             return Presence::Silent;
@@ -107,7 +106,7 @@ impl Shared {
     }
 
     /// Whether a session to this host goes over the link; waits for its address.
-    pub(crate) fn goes_by_link(&self, cx: &Kernel, upper: &ProtocolRef, host: Ipv4) -> bool {
+    pub(crate) fn goes_by_link(&self, cx: &Kernel, upper: &ProtocolRef, host: HostAddr) -> bool {
         let link_max = self.link.ask(cx, MaxPacket::default()).map(|q| q.octets);
         let largest = upper.ask(cx, LargestPush::default()).map(|q| q.octets);
         if let (Some(max), Some(largest)) = (link_max, largest)
@@ -115,13 +114,13 @@ impl Shared {
         {
             return false;
         }
-        if host == Ipv4::BROADCAST || host.is_multicast() {
+        if host.is_group() {
             return true;
         }
         if !is_on_link(cx, &self.net, &self.link, host) {
             return false;
         }
-        let key = host.to_bits();
+        let key = host;
         let now = cx.now();
         let is_absent = self.absent.get(&key).is_some_and(|until| now < until);
         let mut end = if is_absent { now } else { now.after(self.wait) };
@@ -153,7 +152,7 @@ impl Shared {
     }
 
     /// Waits until more is known of a host; false if waiting is over, or not possible.
-    pub(crate) fn wait_for(&self, cx: &Kernel, host: Ipv4, left: Duration) -> bool {
+    pub(crate) fn wait_for(&self, cx: &Kernel, host: HostAddr, left: Duration) -> bool {
         if self.waiters.borrow().len() >= WAITERS_MAX {
             return false;
         }
@@ -169,7 +168,7 @@ impl Shared {
     }
 
     /// More or less is known of a host: whoever waits for it looks again.
-    pub(crate) fn wake(&self, cx: &Kernel, host: Ipv4) {
+    pub(crate) fn wake(&self, cx: &Kernel, host: HostAddr) {
         let waiters = self.waiters.borrow();
         let of_host = waiters.iter().filter(|(other, _)| *other == host);
         let of_host: Vec<_> = of_host.map(|(_, s)| Rc::clone(s)).collect();
@@ -210,7 +209,6 @@ impl Shared {
     /// Whether the station behind `lower` is still the host that it is shown as. One whose address
     /// is forgotten may speak until the station is known to be another.
     pub(crate) fn is_still(&self, cx: &Kernel, lower: &SessionRef, shown: &SessionRef) -> bool {
-        let host = Ipv4::UNSPECIFIED;
         let ether = |session: &SessionRef| session.ask(cx, PeerEther::default());
         let Some(address) = ether(lower).map(|asked| asked.address) else {
             return false;
@@ -218,13 +216,13 @@ impl Shared {
         if let Some(known) = ether(shown) {
             return known.address == address;
         }
-        let found = self.link.ask(cx, HostAt { address, host });
-        let own = shown.ask(cx, PeerHost { host });
+        let found = self.link.ask(cx, HostAt { address, host: HostAddr::UNSPECIFIED });
+        let own = shown.ask(cx, PeerHost::default());
         found.is_none_or(|found| own.is_some_and(|own| own.host == found.host))
     }
 
     /// More or less is known of a host: those above may have to open their sessions to it anew.
-    pub(crate) fn changed(&self, cx: &Kernel, host: Ipv4) {
+    pub(crate) fn changed(&self, cx: &Kernel, host: HostAddr) {
         self.changes.set(self.changes.get() + 1);
         self.wake(cx, host);
         for place in 0..self.uppers.len() {
@@ -261,7 +259,7 @@ impl Shared {
     }
 
     /// The session to a host over the link that is in use, if there is one.
-    pub(crate) fn known(&self, key: (u32, u32)) -> Option<SessionRef> {
+    pub(crate) fn known(&self, key: (HostAddr, u32)) -> Option<SessionRef> {
         let known = self.known.get(&key)?;
         (!known.session.head().is_closed()).then_some(known.session)
     }
@@ -269,7 +267,7 @@ impl Shared {
     pub(crate) fn note(
         &self,
         cx: &Kernel,
-        key: (u32, u32),
+        key: (HostAddr, u32),
         known: Known,
     ) -> Result<(), &'static Reason> {
         if self.known.len() >= HEARD_MAX {

@@ -26,7 +26,7 @@ fn the_session_is_the_layers_own() {
     let top = Top::add(cx, "top");
     let stranger = Top::add_kind(cx, "stranger", "stranger");
     cx.start().expect("it starts");
-    let both = || Participants::pair(Part::Any, Part::Host(PEER));
+    let both = || Participants::pair(Part::Any, Part::host(PEER));
     let session = top.open(cx, &vipaddr, both()).expect("a session");
     assert_eq!(session.head().protocol(), net.protocol().id());
     assert!(top.open(cx, &vipaddr, both()).expect("it is there") == session);

@@ -6,7 +6,7 @@
 //! async; virtual: it has no header and no sessions.
 //!
 //! # Participants
-//! IPv4 hosts: those of the layer below, passed through.
+//! Hosts: those of the layer below, passed through.
 //!
 //! # Above
 //! `vip` or `vipaddr`; or any protocol that stands on `arp`, which notices nothing.

@@ -10,9 +10,8 @@ use xk_core::graph::{Build, BuildError};
 use xk_core::object::{Enable, OpenError};
 use xk_core::reason::Class;
 use xk_core::{
-    Answer, Ask, Kernel, Participants, Protocol, ProtocolRef, Reason, SessionRef, Upper,
+    Answer, Ask, HostAddr, Kernel, Participants, Protocol, ProtocolRef, Reason, SessionRef, Upper,
 };
-use xk_kit::net::addr::Ipv4;
 use xk_kit::net::neighbour::{
     Exchanged, Heard, HostAt, HostChanged, RunsVirtual, Say, TakeType, WatchHosts,
 };
@@ -136,7 +135,7 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> P
 
 impl VipAdv {
     /// Tells whoever watches that more or less is known of a host now.
-    fn tell(&self, cx: &Kernel, host: Ipv4) {
+    fn tell(&self, cx: &Kernel, host: HostAddr) {
         let watchers = self.watchers.borrow().clone();
         for watcher in watchers {
             // Nobody has to care.
@@ -145,7 +144,7 @@ impl VipAdv {
     }
 
     /// Says that we run virtual protocols, to one or to all. Answers in how many packets.
-    fn say(&self, cx: &Kernel, to: Option<(Ipv4, [u8; 6], Ipv4)>) -> usize {
+    fn say(&self, cx: &Kernel, to: Option<(HostAddr, [u8; 6], HostAddr)>) -> usize {
         let say = Say { protocol_type: self.settings.protocol_type, to, sent: 0 };
         self.lower.ask(cx, say).map_or(0, |say| say.sent)
     }
@@ -217,7 +216,7 @@ impl VipAdv {
         }
     }
 
-    fn runs(&self, now: xk_core::Time, host: Ipv4, address: [u8; 6]) -> bool {
+    fn runs(&self, now: xk_core::Time, host: HostAddr, address: [u8; 6]) -> bool {
         match self.settings.assume {
             Assume::All => true,
             Assume::None => false,

@@ -2,16 +2,16 @@
 
 use alloc::vec::Vec;
 use core::time::Duration;
+use xk_core::HostAddr;
 use xk_core::Secret;
 use xk_core::Time;
 use xk_core::map::{Lru, Map, MapStats};
-use xk_kit::net::addr::Ipv4;
 
 /// A host that runs virtual protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VipHost {
     /// The host.
-    pub host: Ipv4,
+    pub host: HostAddr,
     /// The hardware address from which it said so.
     pub address: [u8; 6],
     /// When it did last.
@@ -20,7 +20,7 @@ pub struct VipHost {
 
 /// A host that had to go for another.
 pub(crate) struct Gone {
-    pub(crate) host: Ipv4,
+    pub(crate) host: HostAddr,
     /// Whether it had been asked about.
     pub(crate) was_needed: bool,
 }
@@ -28,9 +28,9 @@ pub(crate) struct Gone {
 /// By host; the one heard longest ago first in `order`, and in `unneeded` of those that nobody has
 /// asked about.
 pub(crate) struct Table {
-    hosts: Map<u32, VipHost>,
-    order: Lru<u32>,
-    unneeded: Lru<u32>,
+    hosts: Map<HostAddr, VipHost>,
+    order: Lru<HostAddr>,
+    unneeded: Lru<HostAddr>,
     lifetime: Duration,
 }
 
@@ -45,20 +45,20 @@ impl Table {
     }
 
     /// What is known of a host.
-    pub(crate) fn get(&self, host: Ipv4) -> Option<VipHost> {
-        self.hosts.get(&host.to_bits())
+    pub(crate) fn get(&self, host: HostAddr) -> Option<VipHost> {
+        self.hosts.get(&host)
     }
 
     /// Notes that somebody wants to know of a host.
-    pub(crate) fn need(&self, host: Ipv4) {
-        self.unneeded.remove(&host.to_bits());
+    pub(crate) fn need(&self, host: HostAddr) {
+        self.unneeded.remove(&host);
     }
 
     /// Takes in what a host says. Answers whether that is news, and which other host had to go for
     /// it: one that nobody has asked about if there is one, or else whoever makes up many hosts
     /// would drive out those that are spoken to.
     pub(crate) fn hear(&self, said: VipHost) -> (bool, Option<Gone>) {
-        let key = said.host.to_bits();
+        let key = said.host;
         let before = self.hosts.get(&key);
         let is_full = self.hosts.len() >= self.hosts.entries_max();
         let gone = match before {
@@ -83,17 +83,17 @@ impl Table {
         let unneeded = self.unneeded.oldest();
         let key = unneeded.or_else(|| self.order.oldest())?;
         self.forget(key);
-        Some(Gone { host: Ipv4::from_bits(key), was_needed: unneeded.is_none() })
+        Some(Gone { host: key, was_needed: unneeded.is_none() })
     }
 
-    fn forget(&self, key: u32) {
+    fn forget(&self, key: HostAddr) {
         self.order.remove(&key);
         self.unneeded.remove(&key);
         self.hosts.unbind(&key);
     }
 
     /// Forgets those that have been silent for too long; answers them.
-    pub(crate) fn expire(&self, now: Time) -> Vec<Ipv4> {
+    pub(crate) fn expire(&self, now: Time) -> Vec<HostAddr> {
         let mut gone = Vec::new();
         while let Some(key) = self.order.oldest() {
             let known = self.hosts.get(&key);
@@ -102,7 +102,7 @@ impl Table {
                 break;
             }
             self.forget(key);
-            gone.push(Ipv4::from_bits(key));
+            gone.push(key);
         }
         gone
     }
@@ -114,8 +114,8 @@ impl Table {
     }
 
     /// The lowest host that said so from this address.
-    pub(crate) fn find_by_address(&self, address: [u8; 6]) -> Option<Ipv4> {
-        let mut found = None::<Ipv4>;
+    pub(crate) fn find_by_address(&self, address: [u8; 6]) -> Option<HostAddr> {
+        let mut found = None::<HostAddr>;
         self.hosts.for_each(|_, known| {
             if known.address == address {
                 found = Some(found.map_or(known.host, |host| host.min(known.host)));

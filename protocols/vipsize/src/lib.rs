@@ -5,7 +5,7 @@
 //! async; virtual: it has no header.
 //!
 //! # Participants
-//! IPv4 hosts: those of the layers below.
+//! Hosts: those of the layers below.
 //!
 //! # Above
 //! Any protocol of the async realm that has a type number on each protocol below, or below those of

@@ -3,7 +3,7 @@
 use core::net::Ipv4Addr;
 use xk_core::graph::BuildError;
 use xk_core::numbers::Number;
-use xk_core::{Part, Participants, ProtocolRef};
+use xk_core::{HostAddr, Part, Participants, ProtocolRef};
 use xk_kit::control::{MaxPacket, OptPacket, SpecificDestination};
 use xk_testkit::kernel::{Bottom, Lower, TestKernel, Top};
 
@@ -21,7 +21,7 @@ fn each_size_has_its_way() {
     let vipsize = xk_vipsize::add(cx, "vipsize", lowers.clone(), vec![10, 100]).expect("it fits");
     let top = Top::add(cx, "top");
     cx.start().expect("it starts");
-    let both = Participants::pair(Part::Any, Part::Host(PEER));
+    let both = Participants::pair(Part::Any, Part::host(PEER));
     let session = top.open(cx, &vipsize, both).expect("a session");
     for (len, way) in [(0, 0), (10, 0), (11, 1), (100, 1), (101, 2), (1400, 2)] {
         session.push(cx, cx.message(&vec![7; len])).expect("it goes");
@@ -59,19 +59,19 @@ fn what_is_for_many_is_known_as_such() {
     cx.start().expect("it starts");
     let any = Participants::local(Part::Any);
     let _ = top.enable(cx, &vipsize, any).expect("nobody else has it");
-    let peer = Some(Part::Host(PEER));
-    let many = Ipv4Addr::BROADCAST;
+    let peer = Some(Part::host(PEER));
+    let many = HostAddr::BROADCAST;
     for bottom in &bottoms {
         let _ = bottom.inject_cast(cx, peer.clone(), many, cx.message(b"to all"));
         let _ = bottom.inject(cx, peer.clone(), cx.message(b"to one"));
     }
     let received = top.take_received();
     let said = received.iter().map(|r| {
-        let asked = SpecificDestination { host: Ipv4Addr::UNSPECIFIED, many: false };
+        let asked = SpecificDestination::default();
         let asked = r.session.ask(cx, asked).filter(|to| to.many);
         asked.map(|to| to.host)
     });
-    let said: Vec<Option<Ipv4Addr>> = said.collect();
+    let said: Vec<Option<HostAddr>> = said.collect();
     assert_eq!(said, [Some(many), None, Some(many), None]);
     assert_eq!(received[0].session, received[2].session);
     assert_eq!(received[1].session, received[3].session);

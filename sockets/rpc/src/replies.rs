@@ -3,7 +3,7 @@
 use crate::client::{Begun, Client};
 use crate::error::{Error, ErrorKind};
 use crate::inside::Answered;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use xk_core::object::CallCause;
 use xk_kit::net::attribute::Peer;
 use xk_kit::rpc::call::Gather;
@@ -13,7 +13,7 @@ use xk_xdr::Xdr;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostReply {
     /// The host.
-    pub host: Ipv4Addr,
+    pub host: IpAddr,
     /// The port that the program has there.
     pub port: u16,
     /// The octets of the reply.
@@ -73,7 +73,7 @@ impl Iterator for Replies {
         while !self.over {
             let error = match self.wait() {
                 Ok(Answered { octets, from: Some(Peer { host, port }) }) => {
-                    return Some(Ok(HostReply { host, port, octets }));
+                    return Some(Ok(HostReply { host: host.into(), port, octets }));
                 }
                 // Nobody's: every layer passes on whose it is.
                 Ok(Answered { from: None, .. }) => CallCause::BadReply.into(),

@@ -2,9 +2,8 @@
 
 use super::{Fixture, Side, Verdict, World};
 use crate::kernel::ReachedBottom;
-use core::net::Ipv4Addr;
 use xk_core::control::{Describe, ListMaps, ListSessions, Question, Report};
-use xk_core::{Answer, Ask, Part, SessionRef};
+use xk_core::{Answer, Ask, HostAddr, Part, SessionRef};
 use xk_kit::control::{
     ClaimHost, HostConflict, IsLocalHost, IsOutstanding, JoinGroup, LinkType, MaxPacket, MyEther,
     MyHost, MyPort, NetworkError, NetworkErrorKind, OptPacket, PeerEther, PeerHost, PeerPort,
@@ -81,7 +80,7 @@ pub fn goes_up_once(fixture: &dyn Fixture) -> Verdict {
         start,
         start_len,
     };
-    let conflict = HostConflict { host: Ipv4Addr::new(10, 0, 0, 1), address: [2, 0, 0, 0, 0, 9] };
+    let conflict = HostConflict { host: [10, 0, 0, 1].into(), address: [2, 0, 0, 0, 0, 9] };
     let went_up = |ask: &mut Ask<'_>, what: &str| {
         node.top.pass_down(&node.protocol);
         let _ = receiver.control(cx, ask);
@@ -140,12 +139,12 @@ fn ask(world: &World<'_>, session: &SessionRef, name: &str) -> Option<Answer> {
 }
 
 /// The first host that A's participants name for B, or any.
-fn peer_host(world: &World<'_>) -> Ipv4Addr {
+fn peer_host(world: &World<'_>) -> HostAddr {
     let participants = world.fixture.open(Side::A);
     let mut parts = participants.iter().skip(1).flat_map(|peer| peer.parts());
     let host = parts.find_map(|part| match part {
         Part::Host(host) => Some(*host),
         _ => None,
     });
-    host.unwrap_or(Ipv4Addr::new(192, 0, 2, 1))
+    host.unwrap_or([192, 0, 2, 1].into())
 }

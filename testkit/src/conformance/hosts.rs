@@ -3,13 +3,20 @@
 use super::messages::pattern;
 use super::{Fixture, Side, Verdict, World};
 use crate::kernel::{Addressing, Top};
-use core::net::Ipv4Addr;
+use xk_core::HostAddr;
 use xk_core::Question;
 use xk_core::object::Enable;
 use xk_kit::control::SpecificDestination;
 
-/// Everybody on the link, and a group.
-const MANY: [Ipv4Addr; 2] = [Ipv4Addr::BROADCAST, Ipv4Addr::new(224, 0, 0, 9)];
+/// Everybody on the link, and a group, of the same family as `own`.
+fn several(own: HostAddr) -> [HostAddr; 2] {
+    match own.to_v4() {
+        Some(_) => [HostAddr::BROADCAST, [224, 0, 0, 9].into()],
+        None => {
+            [0xff02 << 112 | 1, 0xff0e << 112 | 9].map(|bits: u128| HostAddr::v6(bits.into(), 0))
+        }
+    }
+}
 
 /// Law 9: the specific destination of an arriving message (RFC 1122, section 4.1.3.5) selects who
 /// receives it: an enable for our own host gets nothing that was sent to a broadcast or a group,
@@ -32,10 +39,10 @@ pub fn tells_one_from_many(fixture: &dyn Fixture) -> Verdict {
         return Verdict::Skipped("it has hosts of its own");
     }
     let Some(_) = fixture.enable_at(Side::B, own) else {
-        passes_it_on(fixture);
+        passes_it_on(fixture, own);
         return Verdict::Holds;
     };
-    for many in MANY {
+    for many in several(own) {
         let world = World::new(fixture);
         assert_silent(&world, many, "with nobody at the port");
         let (alone, enable) = enabled(&world, "alone", own);
@@ -61,7 +68,7 @@ pub fn tells_one_from_many(fixture: &dyn Fixture) -> Verdict {
         );
         world.b.protocol.open_disable(&world.cx, enable);
     }
-    for many in MANY {
+    for many in several(own) {
         let world = World::new(fixture);
         world.enable(Side::B);
         arrives(&world, many);
@@ -77,15 +84,13 @@ pub fn tells_one_from_many(fixture: &dyn Fixture) -> Verdict {
 
 /// A layer without ports: the one above learns the destination of each message, though one peer
 /// sends to several.
-fn passes_it_on(fixture: &dyn Fixture) {
+fn passes_it_on(fixture: &dyn Fixture, own: HostAddr) {
     let world = World::new(fixture);
     world.enable(Side::B);
-    for many in MANY {
+    for many in several(own) {
         arrives(&world, many);
-        let host = Ipv4Addr::UNSPECIFIED;
         for received in world.b.top.take_received() {
-            let asked = SpecificDestination { host, many: false };
-            let said = received.session.ask(&world.cx, asked);
+            let said = received.session.ask(&world.cx, SpecificDestination::default());
             assert!(
                 said.as_ref().is_some_and(|said| said.many && said.host == many),
                 "law 9: the layer above learns that a message was sent to {many}, not: {said:?}"
@@ -95,7 +100,7 @@ fn passes_it_on(fixture: &dyn Fixture) {
 }
 
 /// One more protocol above B, which enables the fixture's port at a host.
-fn enabled(world: &World<'_>, name: &str, host: Ipv4Addr) -> (Top, Enable) {
+fn enabled(world: &World<'_>, name: &str, host: HostAddr) -> (Top, Enable) {
     let top = world.another_top(Side::B, name);
     let participants = world.fixture.enable_at(Side::B, host).expect("as before");
     let enable = top.enable(&world.cx, &world.b.protocol, participants);
@@ -106,7 +111,7 @@ fn enabled(world: &World<'_>, name: &str, host: Ipv4Addr) -> (Top, Enable) {
 }
 
 /// Lets what A sends first arrive at B as sent to `many`; gives how many of them B has dropped.
-fn arrives(world: &World<'_>, many: Ipv4Addr) -> u64 {
+fn arrives(world: &World<'_>, many: HostAddr) -> u64 {
     let session = world.open(Side::A);
     // A connection that is not yet there takes nothing: then its first message is its own.
     let _ = session.push(&world.cx, world.cx.message(&pattern(64, 3)));
@@ -123,7 +128,7 @@ fn arrives(world: &World<'_>, many: Ipv4Addr) -> u64 {
 }
 
 /// What arrives for many, and for nobody here, is counted once and answered by nothing.
-fn assert_silent(world: &World<'_>, many: Ipv4Addr, when: &str) {
+fn assert_silent(world: &World<'_>, many: HostAddr, when: &str) {
     let dropped = arrives(world, many);
     assert_eq!(dropped, 1, "law 8: {when}, what was sent to {many} is counted once");
     let answers = world.b.bottom.take_sent().len();

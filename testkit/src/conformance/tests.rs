@@ -356,12 +356,12 @@ impl Fixture for Faulty {
     }
 
     fn lower(&self, side: Side) -> Lower {
-        Lower::host([10, 0, 0, 1 + side as u8].into(), 253)
+        Lower::host([10, 0, 0, 1 + side as u8], 253)
     }
 
     fn open(&self, side: Side) -> Participants {
-        let peer = [10, 0, 0, 1 + side.other() as u8].into();
-        Participants::pair(Part::Any, Part::Host(peer))
+        let peer = [10, 0, 0, 1 + side.other() as u8];
+        Participants::pair(Part::Any, Part::host(peer))
     }
 
     fn number(&self) -> Option<u32> {

@@ -45,7 +45,7 @@ impl Fixture for Through {
     fn open(&self, side: Side) -> Participants {
         match self.edge {
             Edge::Link => Participants::default(),
-            Edge::Hosts => Participants::pair(Part::Any, Part::Host(host(side.other()))),
+            Edge::Hosts => Participants::pair(Part::Any, Part::host(host(side.other()))),
         }
     }
 

@@ -266,9 +266,7 @@ fn number(cx: &TestKernel, fixture: &dyn Fixture, top: &Top, protocol: &Protocol
 fn addressed_to(lower: &Lower, peer: Option<Part>) -> bool {
     match (lower.addressing, peer) {
         (Addressing::Ether(own), Some(Part::Ether(to))) => own == to || to[0] & 1 != 0,
-        (Addressing::Host(own), Some(Part::Host(to))) => {
-            own == to || to.is_multicast() || to.is_broadcast()
-        }
+        (Addressing::Host(own), Some(Part::Host(to))) => own == to || to.is_group(),
         _ => true,
     }
 }

@@ -3,7 +3,6 @@
 use super::OnAsk;
 use super::pauses::Pauses;
 use core::cell::{Cell, RefCell};
-use core::net::Ipv4Addr;
 use core::time::Duration;
 use std::rc::Rc;
 use xk_core::control::{Describe, ListSessions};
@@ -12,8 +11,8 @@ use xk_core::object::{
 };
 use xk_core::participant::{AddressError, Wild};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Question,
-    Reason, Session, SessionRef, Upper, reason,
+    Answer, Ask, HostAddr, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
+    Question, Reason, Session, SessionRef, Upper, reason,
 };
 use xk_kit::control::{
     ClaimHost, IsLocalHost, IsMany, JoinGroup, LinkType, MaxPacket, MyEther, MyHost, OptPacket,
@@ -30,6 +29,29 @@ pub type OnPush = Rc<dyn Fn(&Kernel, &Message)>;
 const SESSIONS_MAX: usize = 65_536;
 const IDLE_MAX: usize = 4096;
 
+/// A family of hosts, for tests that hold for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4: 10.0.0.0/8.
+    V4,
+    /// IPv6: of one link, so that the scope counts too.
+    V6,
+}
+
+impl Family {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::V4, Self::V6];
+
+    /// Host number `n` of a network that all are in; below 2^24.
+    #[must_use]
+    pub fn host(self, n: u32) -> HostAddr {
+        match self {
+            Self::V4 => HostAddr::from((0x0a00_0000 | n).to_be_bytes()),
+            Self::V6 => HostAddr::v6((0xfe80 << 112 | 0xa5 << 56 | u128::from(n)).into(), 3),
+        }
+    }
+}
+
 /// Whom a [`Bottom`]'s sessions lead to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Addressing {
@@ -37,8 +59,8 @@ pub enum Addressing {
     Link,
     /// A hardware address; holds our own.
     Ether([u8; 6]),
-    /// An IPv4 host; holds our own.
-    Host(Ipv4Addr),
+    /// A host; holds our own.
+    Host(HostAddr),
 }
 
 /// What a [`Bottom`] is like.
@@ -96,13 +118,13 @@ impl Lower {
         }
     }
 
-    /// What an IPv4 layer looks like from above: participants are hosts, 65515 octets, 1480 without
-    /// fragments. `protocol` is the number that counts in its pseudo-header.
+    /// What an internet layer looks like from above: participants are hosts, 65515 octets, 1480
+    /// without fragments. `protocol` is the number that counts in its pseudo-header.
     #[must_use]
-    pub fn host(own: Ipv4Addr, protocol: u8) -> Self {
+    pub fn host(own: impl Into<HostAddr>, protocol: u8) -> Self {
         Self {
             kind: "ip",
-            addressing: Addressing::Host(own),
+            addressing: Addressing::Host(own.into()),
             opt_packet: 1480,
             protocol,
             ..Self::link(65515)
@@ -169,23 +191,25 @@ pub struct Sent {
     pub message: Message,
 }
 
-/// The peer, the receiver above, the selector and the destination that is not our own host.
-type Key = ((u8, u64), u32, u32, u32);
+/// The peer, its host and the destination that is not our own host, the receiver above, the
+/// selector.
+type Key = ((u8, u64), (HostAddr, HostAddr), u32, u32);
 
 /// Whom a session is of: the peer, and the broadcast or group that messages of it were sent to.
-type Ends = (Option<Part>, Option<Ipv4Addr>);
+type Ends = (Option<Part>, Option<HostAddr>);
 
 fn key((peer, many): Ends, receiver: ProtocolId, selector: ProtocolId) -> Key {
+    let (mut host, none) = (HostAddr::UNSPECIFIED, (0, 0));
     let peer = match peer {
-        None | Some(Part::Any) => (0, 0),
-        Some(Part::Host(host)) => (1, u64::from(host.to_bits())),
+        None | Some(Part::Any) => none,
+        Some(Part::Host(peer)) => {
+            host = peer;
+            (1, 0)
+        }
         Some(Part::Ether([a, b, c, d, e, f])) => (2, u64::from_be_bytes([0, 0, a, b, c, d, e, f])),
         Some(Part::Number(_, number)) => (3, number),
-        // Folded: two hosts that share a key share a session, which no test needs to tell apart.
-        Some(Part::Host6(host)) => (4, host.to_bits() as u64 ^ (host.to_bits() >> 64) as u64),
     };
-    let many = many.map_or(0, Ipv4Addr::to_bits);
-    (peer, receiver.0, selector.0, many)
+    (peer, (host, many.unwrap_or_default()), receiver.0, selector.0)
 }
 
 struct State {
@@ -344,7 +368,7 @@ impl Bottom {
         &self,
         cx: &Kernel,
         peer: Option<Part>,
-        many: Ipv4Addr,
+        many: HostAddr,
         message: Message,
     ) -> Result<(), Refused> {
         self.deliver(cx, (peer, Some(many)), None, message)
@@ -569,7 +593,7 @@ impl State {
         Answer::Answered
     }
 
-    fn answer_host(&self, ask: &mut Ask<'_>, own: Ipv4Addr, (peer, many): Ends) -> Answer {
+    fn answer_host(&self, ask: &mut Ask<'_>, own: HostAddr, (peer, many): Ends) -> Answer {
         if let Some(q) = ask.get::<MyHost>() {
             q.host = own;
         } else if let Some(q) = ask.get::<SpecificDestination>() {
@@ -578,13 +602,11 @@ impl State {
         } else if let Some(q) = ask.get::<IsLocalHost>() {
             q.local = q.host == own;
         } else if let Some(q) = ask.get::<IsMany>() {
-            q.many = q.host.is_broadcast() || q.host.is_multicast();
+            q.many = q.host.is_group();
         } else if let (Some(q), Some(Part::Host(host))) = (ask.get::<PeerHost>(), peer) {
             q.host = host;
         } else if let (Some(q), Some(Part::Host(host))) = (ask.get::<PseudoHeader>(), peer) {
-            let halves = |host: Ipv4Addr| (host.to_bits() >> 16) + (host.to_bits() & 0xffff);
-            q.sum = halves(own) + halves(host) + u32::from(self.lower.protocol);
-            q.sum_sent = q.sum;
+            *q = PseudoHeader::new([own; 2], host, self.lower.protocol.into());
         } else {
             return Answer::Unknown;
         }

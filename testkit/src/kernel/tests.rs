@@ -57,7 +57,7 @@ fn hosts_have_a_session_each() {
     let bottom = Bottom::add(&cx, "ip", Lower::host(own, 17));
     let top = Top::add(&cx, "top");
     let open = |peer| {
-        let participants = Participants::pair(Part::Any, Part::Host(peer));
+        let participants = Participants::pair(Part::Any, Part::host(peer));
         bottom.protocol().open(&cx, Upper::new(top.protocol()), participants).unwrap()
     };
     let sessions = peers.map(open);
@@ -66,9 +66,8 @@ fn hosts_have_a_session_each() {
     assert_eq!(sessions[0].head().opens(), 2);
     let asked = sessions[1].ask(&cx, PseudoHeader::default()).unwrap();
     assert_eq!(asked.sum, 2 * 0x0a00 + 1 + 3 + 17);
-    let host = Ipv4Addr::UNSPECIFIED;
-    assert_eq!(bottom.protocol().ask(&cx, MyHost { host }).unwrap().host, own);
-    assert!(!bottom.inject(&cx, Some(Part::Host(own)), cx.message(b"?")));
+    assert_eq!(bottom.protocol().ask(&cx, MyHost::default()).unwrap().host, own);
+    assert!(!bottom.inject(&cx, Some(Part::host(own)), cx.message(b"?")));
     assert_eq!(bottom.protocol().head().drops().of(&reason::NO_PROTOCOL), 1);
     sessions[0].close(&cx);
     sessions[0].close(&cx);

@@ -32,7 +32,7 @@ impl Run<'_> {
                 Ok(())
             }
             Act::Connect => {
-                let peer = Participant::of(Part::Host(PEER)).with(Part::port(self.flow().port));
+                let peer = Participant::of(Part::host(PEER)).with(Part::port(self.flow().port));
                 let participants = Participants::pair(Part::port(OWN_PORT), peer);
                 let upper = Upper::new(&self.app.protocol);
                 let session = self.under_test.open(&self.cx, upper, participants);

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 use xk_core::graph::{Build, ParamKind, Params, Value};
 use xk_core::object::{Arrivals, BURST_MAX, Enable};
 use xk_core::{Entry, Part, ProtocolRef, SessionRef, Time};
+use xk_kit::control::PseudoHeader;
 use xk_kit::net::attribute::Ecn;
 use xk_kit::net::stream::StreamAbort;
 
@@ -304,7 +305,7 @@ impl<'a> Run<'a> {
         if goes_on {
             return Ok(());
         }
-        match self.bottom.session(&self.cx, Some(Part::Host(PEER)), None) {
+        match self.bottom.session(&self.cx, Some(Part::host(PEER)), None) {
             Ok(session) => while self.arrivals.deliver(&self.cx, &session, BURST_MAX) > 0 {},
             Err(why) => {
                 self.arrivals.clear();
@@ -438,6 +439,5 @@ fn since(time: Time) -> String {
 }
 
 fn pseudo() -> u32 {
-    let halves = |host: Ipv4Addr| (host.to_bits() >> 16) + (host.to_bits() & 0xffff);
-    halves(OWN) + halves(PEER) + u32::from(NUMBER)
+    PseudoHeader::new([OWN.into(); 2], PEER.into(), NUMBER.into()).sum
 }

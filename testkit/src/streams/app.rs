@@ -352,7 +352,7 @@ impl Side {
         let client = Part::port(CLIENT + n as u16);
         let server = Part::port(SERVER);
         let (local, peer) = if self.place == 0 { (client, server) } else { (server, client) };
-        let peer = Participant::of(Part::Host(host(1 - self.place))).with(peer);
+        let peer = Participant::of(Part::host(host(1 - self.place))).with(peer);
         let participants = Participants::pair(local, peer);
         match self.protocol.open(cx, Upper::new(&self.app), participants) {
             Ok(session) => {

@@ -37,7 +37,7 @@ fn handshake(kernel: &Kernel) -> [Vec<u8>; 2] {
     let app = kernel.add_protocol("app", "app", App);
     kernel.set_now(Time::from_s(100));
     start(&checked, &host, kernel).unwrap_or_else(|e| panic!("{e}"));
-    let here = Part::Host(Ipv4Addr::new(10, 0, 0, 1));
+    let here = Part::host(Ipv4Addr::new(10, 0, 0, 1));
     let end = |port| Participant::of(here).with(Part::port(port));
     let tcp = built.find("tcp").unwrap();
     let ends = Participants::pair(end(PORT), end(7));

@@ -20,7 +20,7 @@ struct Net {
 fn net(settings: Settings) -> Net {
     let cx = TestKernel::with_stacks(1);
     let bottoms = [1, 2, 3].map(|n| {
-        let lower = Lower::host([10, 0, 0, n].into(), 0);
+        let lower = Lower::host([10, 0, 0, n], 0);
         CallBottom::add(&cx, &format!("bottom{n}"), lower)
     });
     CallBottom::join(&bottoms);

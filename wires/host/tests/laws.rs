@@ -68,7 +68,7 @@ impl Fixture for HostUdp {
     }
 
     fn open(&self, side: Side) -> Participants {
-        let other = Participant::of(Part::Host(self.host(side.other())));
+        let other = Participant::of(Part::host(self.host(side.other())));
         Participants::pair(Self::port(side), other.with(Self::port(side.other())))
     }
 

@@ -1,6 +1,6 @@
 //! Both entries against sockets of the system, over the loopback interface: no privilege is needed.
 
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -94,13 +94,12 @@ impl Stand {
         let SocketAddr::V4(to) = to else {
             panic!("IPv4 is meant");
         };
-        let peer = Participant::of(Part::Host(*to.ip())).with(Part::port(to.port()));
+        let peer = Participant::of(Part::host(*to.ip())).with(Part::port(to.port()));
         self.top.open(&self.cx, &self.wire, Participants::pair(local, peer)).unwrap()
     }
 
     fn address(&self, session: &SessionRef) -> SocketAddr {
-        let host = Ipv4Addr::UNSPECIFIED;
-        let host = session.ask(&self.cx, MyHost { host }).unwrap().host;
+        let host = session.ask(&self.cx, MyHost::default()).unwrap().host;
         let port = session.ask(&self.cx, MyPort::default()).unwrap().port;
         (host, port).into()
     }
@@ -210,10 +209,10 @@ fn an_unconnected_session_speaks_with_everybody() {
     let everybody = Participants::pair(Part::Any, Part::Any);
     let session = stand.top.open(&stand.cx, &stand.wire, everybody).unwrap();
     let port = session.ask(&stand.cx, MyPort::default()).unwrap().port;
-    let MyHost { host } = stand.wire.ask(&stand.cx, MyHost { host: Ipv4Addr::LOCALHOST }).unwrap();
+    let MyHost { host } = stand.wire.ask(&stand.cx, MyHost::default()).unwrap();
     for _ in 0..2 {
         let (peer, address) = socket();
-        peer.send_to(b"ask", (host, port)).unwrap();
+        peer.send_to(b"ask", (IpAddr::from(host), port)).unwrap();
         let got = stand.receive(1).pop().unwrap();
         let from = got.message.attribute::<Peer>().unwrap();
         assert_eq!(SocketAddr::from((from.host, from.port)), address);
@@ -246,7 +245,7 @@ fn many_ports_are_all_served() {
     let (_one, _two) = (full.open(Part::Any, address), full.open(Part::Any, address));
     let third = Participants::pair(
         Part::Any,
-        Participant::of(Part::Host(Ipv4Addr::LOCALHOST)).with(Part::port(9)),
+        Participant::of(Part::host(Ipv4Addr::LOCALHOST)).with(Part::port(9)),
     );
     assert!(full.top.open(&full.cx, &full.wire, third).is_err());
 }

@@ -77,7 +77,7 @@ impl Stand {
     }
 
     fn open(&self, to: SocketAddr) -> SessionRef {
-        let peer = Participant::of(Part::Host(Ipv4Addr::LOCALHOST)).with(Part::port(to.port()));
+        let peer = Participant::of(Part::host(Ipv4Addr::LOCALHOST)).with(Part::port(to.port()));
         let participants = Participants::pair(Part::Any, peer);
         self.top.open(&self.kernel, &self.wire, participants).unwrap()
     }

@@ -5,7 +5,7 @@ use core::cell::{Cell, RefCell};
 use std::rc::Rc;
 use xk_core::graph::{Build, Params, Value};
 use xk_core::kernel::Config;
-use xk_core::message::{Attribute, PoolConfig};
+use xk_core::message::{ATTRIBUTE_OCTETS, Attribute, PoolConfig};
 use xk_core::object::{OpenError, PushError, Refused};
 use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
@@ -56,11 +56,11 @@ struct Mark;
 impl Attribute for Mark {
     const KEY: u32 = xk_core::name_key("mark");
 
-    fn encode(self) -> [u8; 16] {
-        [0; 16]
+    fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
+        [0; ATTRIBUTE_OCTETS]
     }
 
-    fn decode(_: [u8; 16]) -> Self {
+    fn decode(_: [u8; ATTRIBUTE_OCTETS]) -> Self {
         Mark
     }
 }

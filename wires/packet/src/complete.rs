@@ -71,8 +71,7 @@ mod tests {
         let length = 8 + payload.len() as u16;
         frame.extend([0x30, 0x39, 0, 7]);
         frame.extend(length.to_be_bytes());
-        let partial =
-            Checksum::pseudo_header([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), UDP, length);
+        let partial = Checksum::pseudo_header([10, 0, 0, 1], [10, 0, 0, 2], UDP, length.into());
         frame.extend((!partial.finish()).to_be_bytes());
         frame.extend(payload);
         frame.resize(frame.len().max(60), 0);
@@ -90,8 +89,7 @@ mod tests {
             offload::note_partial(&pool, &mut message, (udp_at, 6)).unwrap();
             let mut octets = vec![0; octets.len()];
             message.copy_to(0, &mut octets);
-            let mut sum =
-                Checksum::pseudo_header([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), UDP, 13);
+            let mut sum = Checksum::pseudo_header([10, 0, 0, 1], [10, 0, 0, 2], UDP, 13);
             sum.add(&octets[udp_at..udp_at + 13]);
             assert!(sum.is_valid());
         }

@@ -5,7 +5,7 @@
 //! from. The socket is not told, so the sum itself is looked for. A frame whose right checksum
 //! happens to be the same number comes out unchanged.
 
-use xk_kit::Ipv4;
+use xk_kit::net::addr::Ipv4;
 use xk_kit::net::checksum::{Checksum, checksum};
 
 /// Offsets in an Ethernet header (IEEE 802.3) and an IPv4 header (RFC 791, section 3.1).
@@ -47,7 +47,7 @@ fn finish_in(frame: &mut [u8]) -> Option<()> {
     let (source, destination) = (host(packet, SOURCE_AT)?, host(packet, DESTINATION_AT)?);
     let segment = packet.get_mut(header_octets..total)?;
     let octets = u16::try_from(segment.len()).ok()?;
-    let begun = !Checksum::pseudo_header(source, destination, protocol, octets).finish();
+    let begun = !Checksum::pseudo_header(source, destination, protocol, octets.into()).finish();
     if word(segment, field_at)? != begun {
         return None;
     }

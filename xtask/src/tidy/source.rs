@@ -16,6 +16,12 @@ static NO_WORLD: Rule = Rule {
              to the bit",
 };
 
+static FAMILIES: Rule = Rule {
+    name: "one-host-address",
+    reason: "a layer that holds hosts as `HostAddr` works over every family of them: another family is \
+             then new folders, and no change of these",
+};
+
 static UNSAFE_FILES: Rule = Rule {
     name: "unsafe-files",
     reason: "whoever audits memory safety reads the files named `*_unsafe.rs`, and nothing else",
@@ -45,6 +51,22 @@ const WORLD: &[&str] = &[
     "rand::",
     "extern crate rand",
     "getrandom",
+];
+
+/// The addresses of one family.
+const ONE_FAMILY: &[&str] =
+    &["Ipv4Addr", "Ipv4", "Ipv6Addr", "Ipv6", "SocketAddrV4", "SocketAddrV6"];
+
+/// Where they are known: the type that is of any family and its text, the protocols of one, and
+/// what reads or writes packets of one.
+const KIN: &[&str] = &[
+    "core/src/participant/",
+    "kit/src/net/addr.rs",
+    "kit/src/wire/",
+    "protocols/arp/",
+    "protocols/icmp/",
+    "protocols/ip/",
+    "tools/noise/",
 ];
 
 pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {
@@ -109,6 +131,15 @@ fn check_pure(file: &File, lines: &[Line], found: &mut Vec<Violation>) {
                 index + 1,
                 format!("`{}` is mentioned", name.trim_end_matches("::")),
                 "ask the Kernel for the time, for an event or for random bits",
+            ));
+        }
+        let is_kin = KIN.iter().any(|kin| file.path.starts_with(kin));
+        for name in ONE_FAMILY.iter().filter(|name| !is_kin && has_word(&line.code, name)) {
+            found.push(file.violation(
+                &FAMILIES,
+                index + 1,
+                format!("`{name}` is mentioned"),
+                "take a `HostAddr`",
             ));
         }
     }
@@ -225,6 +256,17 @@ mod tests {
         );
         assert!(one("protocols/ip/tests/a.rs", "use std::time::Duration;").is_empty());
         assert!(one("run/src/clock.rs", "use std::time::Instant;").is_empty());
+    }
+
+    #[test]
+    fn hosts_are_of_any_family() {
+        let source = "use core::net::Ipv4Addr;\n/// An Ipv4Addr.\nstruct Ipv4Header;\n";
+        let broken = ["one-host-address protocols/udp/src/a.rs:1"];
+        assert_eq!(one("protocols/udp/src/a.rs", source), broken);
+        assert!(one("protocols/udp/tests/a.rs", source).is_empty());
+        for kin in ["protocols/ip/src/a.rs", "kit/src/wire/a.rs", "core/src/participant/host.rs"] {
+            assert!(one(kin, source).is_empty(), "{kin}");
+        }
     }
 
     #[test]

@@ -80,7 +80,8 @@ fn every_length_agrees_with_naive() {
 
 #[test]
 fn pseudo_header_is_the_sum_of_its_octets() {
-    let (src, dst) = (Ipv4::new(192, 0, 2, 1), Ipv4::new(198, 51, 100, 77));
+    let (src, dst) =
+        (core::net::Ipv4Addr::new(192, 0, 2, 1), core::net::Ipv4Addr::new(198, 51, 100, 77));
     let octets = [192, 0, 2, 1, 198, 51, 100, 77, 0, 17, 0x12, 0x34];
     let sum = Checksum::pseudo_header(src, dst, 17, 0x1234);
     assert_eq!(sum.finish(), naive(&octets));

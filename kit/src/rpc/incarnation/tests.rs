@@ -9,6 +9,14 @@ use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 
 const HOST: u32 = 0x0a00_0001;
+
+/// Hosts of either family, by number.
+fn host(number: u32) -> HostAddr {
+    match number % 2 {
+        0 => HostAddr::from(number.to_be_bytes()),
+        _ => HostAddr::v6((0x2001_0db8 << 96 | u128::from(number)).into(), 0),
+    }
+}
 const BOOT: u32 = 0x2a00_0001;
 
 fn kernel(seed: u64) -> Kernel {
@@ -25,7 +33,7 @@ fn clients(clients_max: usize) -> Clients {
 }
 
 fn admit(clients: &Clients, host: u32, boot: u32, ticket: u16) -> Admission {
-    clients.admit(host, boot, ticket, |_| true)
+    clients.admit(self::host(host), boot, ticket, |_| true)
 }
 
 /// Makes a record by answering the challenge, and gives its ticket.
@@ -80,7 +88,7 @@ fn the_old_incarnation_is_dead_for_good() {
     for _ in 0..1000 {
         let answer = admit(&clients, HOST, BOOT, old | FIRST);
         assert!(matches!(answer, Admission::Challenge(_)));
-        clients.forget(HOST);
+        clients.forget(host(HOST));
         introduce(&clients, HOST, BOOT + 1);
     }
 }
@@ -102,10 +110,10 @@ fn the_idle_client_seen_longest_ago_makes_room() {
     let clients = clients(2);
     let tickets = [1, 2].map(|host| introduce(&clients, host, BOOT));
     // The first may not go.
-    let Admission::Challenge(third) = clients.admit(3, BOOT, 0, |_| true) else {
+    let Admission::Challenge(third) = clients.admit(host(3), BOOT, 0, |_| true) else {
         panic!("a stranger was not challenged");
     };
-    let answer = clients.admit(3, BOOT, third | FIRST, |host| host != 1);
+    let answer = clients.admit(host(3), BOOT, third | FIRST, |other| other != host(1));
     assert_eq!(answer, Admission::Replaced);
     assert_eq!(clients.len(), 2);
     assert_eq!(admit(&clients, 1, BOOT, tickets[0]), Admission::Known);
@@ -115,7 +123,7 @@ fn the_idle_client_seen_longest_ago_makes_room() {
     let Admission::Challenge(again) = forgotten else {
         return;
     };
-    let answer = clients.admit(2, BOOT, again | FIRST, |_| false);
+    let answer = clients.admit(host(2), BOOT, again | FIRST, |_| false);
     assert_eq!(answer, Admission::Full);
     assert_eq!(clients.len(), 2);
 }
@@ -169,13 +177,13 @@ fn a_reply_of_another_server_ends_the_call_and_the_ticket() {
 #[test]
 fn servers_are_shared_and_bounded() {
     let servers = Servers::new(&kernel(1), 2);
-    let kept = servers.of(1);
-    assert!(Rc::ptr_eq(&kept, &servers.of(1)));
-    for host in 2..100 {
-        servers.of(host);
+    let kept = servers.of(host(1));
+    assert!(Rc::ptr_eq(&kept, &servers.of(host(1))));
+    for number in 2..100 {
+        servers.of(host(number));
         assert_eq!(servers.servers.len(), 2);
     }
-    assert!(Rc::ptr_eq(&kept, &servers.of(1)), "one in use stays");
+    assert!(Rc::ptr_eq(&kept, &servers.of(host(1))), "one in use stays");
 }
 
 #[test]
@@ -290,7 +298,7 @@ impl World {
     fn serve(&mut self, request: Request) {
         let Request { boot, ticket, call, number, ticket_of } = request;
         let may_forget = self.served.is_none_or(|(_, acknowledged)| acknowledged);
-        let admission = self.clients.admit(HOST, boot, ticket, |_| may_forget);
+        let admission = self.clients.admit(host(HOST), boot, ticket, |_| may_forget);
         if admission == Admission::Replaced && ticket_of != self.server_boot && !may_forget {
             // A dead incarnation of the client in place of the one whose reply may still be asked
             // for.
@@ -363,7 +371,7 @@ impl World {
                 self.server = Server::default();
             }
             2 if self.served.is_none_or(|(_, acknowledged)| acknowledged) => {
-                self.clients.forget(HOST);
+                self.clients.forget(host(HOST));
                 self.served = None;
             }
             3..20 if self.calling.is_none() => {

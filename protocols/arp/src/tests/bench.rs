@@ -236,7 +236,7 @@ impl Protocol for TestUpper {
             return if taken { Answer::Answered } else { Answer::Unknown };
         }
         ask.answer::<HostConflict>(|q| {
-            let line = (q.host, EthAddr(q.address));
+            let line = (q.host.to_v4().expect("a host of ours"), EthAddr(q.address));
             self.0.conflicts.borrow_mut().push(line);
         })
     }
@@ -296,7 +296,7 @@ impl Bench {
 
     /// Makes a host ours; false if that was refused.
     pub(crate) fn claim(&self, host: Ipv4) -> bool {
-        self.arp.ask(&self.cx, ClaimHost { host }).is_some()
+        self.arp.ask(&self.cx, ClaimHost { host: host.into() }).is_some()
     }
 
     /// Opens a session of an upper to a host, in the name of [`ME`].
@@ -305,7 +305,7 @@ impl Bench {
         upper: &ProtocolRef,
         host: Ipv4,
     ) -> Result<SessionRef, OpenError> {
-        let both = Participants::pair(Part::Host(ME), Part::Host(host));
+        let both = Participants::pair(Part::host(ME), Part::host(host));
         self.arp.open(&self.cx, Upper::new(upper), both)
     }
 

@@ -574,7 +574,6 @@ impl Session for ClientSession {
         } else if let Some(question) = ask.get::<Describe>() {
             let state = if self.waits.get() { "waits" } else { "free" };
             let (host, number, channel) = self.key;
-            let host = core::net::Ipv4Addr::from(host);
             let sequence = self.sequence.get();
             question.text = alloc::format!(
                 "channel {channel} to {host}, number {number}, call {sequence}, {state}"

@@ -558,7 +558,7 @@ impl Session for ServerSession {
             question.text = alloc::format!(
                 "channel {} of {}, number {}, call {}, {:?}",
                 self.state.key.2 as u16,
-                core::net::Ipv4Addr::from(self.state.key.0),
+                self.state.key.0,
                 self.state.key.1,
                 self.state.sequence.get(),
                 self.state.phase.get()

@@ -153,7 +153,7 @@ fn a_flood_of_strangers_makes_no_state() {
     server.bottom.keep(false);
     for n in 0..20_000_u32 {
         let peer = core::net::Ipv4Addr::from_bits(0x0b00_0000 + n);
-        let peer = Some(xk_core::Part::Host(peer));
+        let peer = Some(xk_core::Part::host(peer));
         let _ = server.bottom.inject(&server.cx, peer, server.cx.message(&octets));
     }
     assert_eq!((sessions(&world), server.top.served()), before);
@@ -221,7 +221,7 @@ fn idle_channels_make_room_and_their_duplicates_are_challenged() {
     world.pass(Duration::from_secs(1));
     let others: Vec<_> = (0..4)
         .map(|n| {
-            let to = xk_core::Participant::of(xk_core::Part::Host(crate::world::SERVER))
+            let to = xk_core::Participant::of(xk_core::Part::host(crate::world::SERVER))
                 .with(xk_core::Part::Number(xk_kit::rpc::call::CHANNEL, 100 + n));
             let to = xk_core::Participants::pair(xk_core::Part::Any, to);
             world.client().top.open(&client, &world.client().channel, to)
@@ -250,7 +250,7 @@ fn a_full_server_says_that_it_is_busy() {
     let world = World::with(5, Below::Hosts, limits);
     let client = world.client().cx.clone();
     for n in 0..3_u64 {
-        let to = xk_core::Participant::of(xk_core::Part::Host(crate::world::SERVER))
+        let to = xk_core::Participant::of(xk_core::Part::host(crate::world::SERVER))
             .with(xk_core::Part::Number(xk_kit::rpc::call::CHANNEL, n));
         let to = xk_core::Participants::pair(xk_core::Part::Any, to);
         let opened = world.client().top.open(&client, &world.client().channel, to);

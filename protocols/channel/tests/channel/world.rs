@@ -197,7 +197,7 @@ impl World {
         let client = &self.0.client;
         let to = match self.0.below {
             Below::Link => Participants::default(),
-            _ => Participants::pair(Part::Any, Part::Host(SERVER)),
+            _ => Participants::pair(Part::Any, Part::host(SERVER)),
         };
         let opened = client.top.open(&client.cx, &client.channel, to);
         opened.expect("a channel")
@@ -294,7 +294,7 @@ impl World {
             Way::ToServer => (&server, CLIENT),
             Way::ToClient => (&self.0.client, SERVER),
         };
-        let peer = (self.0.below != Below::Link).then_some(Part::Host(from));
+        let peer = (self.0.below != Below::Link).then_some(Part::host(from));
         // What is refused is counted by who refused it.
         let _ = node.bottom.inject(&node.cx, peer, node.cx.message(octets));
     }

@@ -65,7 +65,7 @@ impl Host {
     }
 
     pub(crate) fn open(&self, peer: Ipv4Addr) -> SessionRef {
-        let pair = Participants::pair(Part::Any, Part::Host(peer));
+        let pair = Participants::pair(Part::Any, Part::host(peer));
         self.pinger.open(&self.cx, &self.icmp, pair).expect("it opens")
     }
 

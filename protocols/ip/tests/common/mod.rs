@@ -121,7 +121,7 @@ impl Host {
     }
 
     pub(crate) fn open(&self, peer: Ipv4Addr) -> SessionRef {
-        let pair = Participants::pair(Part::Any, Part::Host(peer));
+        let pair = Participants::pair(Part::Any, Part::host(peer));
         self.top.open(&self.cx, &self.ip, pair).expect("it opens")
     }
 

@@ -87,7 +87,7 @@ impl Host {
             cx.numbers_mut().add(number).unwrap();
         }
         let address = match lower.addressing {
-            xk_testkit::kernel::Addressing::Host(own) => own,
+            xk_testkit::kernel::Addressing::Host(own) => own.to_v4().expect("of IPv4"),
             _ => Ipv4Addr::UNSPECIFIED,
         };
         let bottom = Bottom::add(&cx, "bottom", lower);
@@ -114,7 +114,7 @@ impl Host {
     pub(crate) fn open(&self, procedure: u32, server: Ipv4Addr) -> SessionRef {
         let peer = match server.is_unspecified() {
             true => Participant::new(),
-            false => Participant::of(Part::Host(server)),
+            false => Participant::of(Part::host(server)),
         };
         let peer = peer.with(Part::Number(PROCEDURE, procedure.into()));
         let both = Participants::pair(Participant::new(), peer);
@@ -174,7 +174,7 @@ fn body(
                 Some(Work::Frame(from, frame)) => {
                     let peer = match from {
                         0 => None,
-                        from => Some(Part::Host(Ipv4Addr::from_bits(from))),
+                        from => Some(Part::host(Ipv4Addr::from_bits(from))),
                     };
                     let message = cx.pool().copy_from(128, &frame).unwrap();
                     bottom.inject(&cx, peer, message);
@@ -285,7 +285,7 @@ impl Net {
         for from in 0..self.hosts.len() {
             for sent in self.hosts[from].bottom.take_sent() {
                 let to = match sent.peer {
-                    Some(Part::Host(to)) => self.hosts.iter().position(|h| h.address == to),
+                    Some(Part::Host(to)) => self.hosts.iter().position(|h| to == h.address),
                     _ => Some(1 - from),
                 };
                 let Some(to) = to else { continue };

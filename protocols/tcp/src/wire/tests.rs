@@ -1,6 +1,7 @@
 use super::*;
 use crate::options::{Blocks, SHIFT_MAX, Timestamps};
 use alloc::vec::Vec;
+use core::net::Ipv4Addr;
 use proptest::prelude::*;
 use std::string::ToString;
 
@@ -92,7 +93,7 @@ fn a_syn_of_linux_is_read() {
 
 #[test]
 fn sums_agree_with_a_known_segment() {
-    let (src, dst) = (Ipv4::new(192, 0, 2, 1), Ipv4::new(192, 0, 2, 2));
+    let (src, dst) = (Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2));
     let header = Header::new(5000, 7, Seq(1), Seq(0), Flags::SYN);
     let mut octets = [0; HEADER_LEN_MAX];
     let length = header.emit(&mut octets);

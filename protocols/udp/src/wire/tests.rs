@@ -1,9 +1,11 @@
 use super::*;
+use core::net::Ipv6Addr;
 use proptest::prelude::*;
 use smoltcp::wire as peer;
 use std::string::ToString;
 use std::vec;
 use std::vec::Vec;
+use xk_core::HostAddr;
 use xk_kit::net::addr::Ipv4;
 use xk_kit::net::ports::Pseudo;
 
@@ -15,27 +17,41 @@ const QUERY: [u8; 25] = [
     0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0x00, 0x01,
 ];
 
-fn template(ports: (u16, u16), src: Ipv4, dst: Ipv4) -> Template {
-    let sum = Checksum::pseudo_header(src, dst, IP_PROTOCOL, 0);
-    Template::new(ports, Some(Pseudo { sent: sum, received: sum }), true)
+fn template(ports: (u16, u16), src: impl Into<HostAddr>, dst: impl Into<HostAddr>) -> Template {
+    let dst = dst.into();
+    let (sum, is_required) =
+        (Checksum::pseudo_header(src, dst, IP_PROTOCOL, 0), dst.to_v4().is_none());
+    Template::new(ports, Some(Pseudo { sent: sum, received: sum, is_required }), !is_required)
 }
 
 /// The header and payload of a datagram between two hosts; `None` if its length or checksum is
 /// wrong.
-fn read(octets: &[u8], src: Ipv4, dst: Ipv4) -> Option<(Header, &[u8])> {
+fn read(
+    octets: &[u8],
+    src: impl Into<HostAddr>,
+    dst: impl Into<HostAddr>,
+) -> Option<(Header, &[u8])> {
     let (head, rest) = octets.split_first_chunk()?;
     let header = Header::parse(head);
     let payload = &rest[..header.payload(rest.len())?];
-    let sum = template((header.src(), header.dst()), src, dst).sum_received(header, payload.len());
-    let is_intact = sum.is_none_or(|mut sum| {
-        sum.add(payload);
-        sum.is_valid()
-    });
+    let template = template((header.src(), header.dst()), src, dst);
+    let is_intact = match template.sum_received(header, payload.len()) {
+        None => !template.is_required,
+        Some(mut sum) => {
+            sum.add(payload);
+            sum.is_valid()
+        }
+    };
     is_intact.then_some((header, payload))
 }
 
 /// The header of a datagram.
-fn write(ports: (u16, u16), payload: &[u8], src: Ipv4, dst: Ipv4) -> [u8; HEADER_LEN] {
+fn write(
+    ports: (u16, u16),
+    payload: &[u8],
+    src: impl Into<HostAddr>,
+    dst: impl Into<HostAddr>,
+) -> [u8; HEADER_LEN] {
     let template = template(ports, src, dst);
     let mut sum = template.sum_sent(payload.len()).unwrap();
     sum.add(payload);
@@ -84,6 +100,19 @@ fn a_sum_left_open_is_completed_by_the_rest() {
     assert_eq!(partial.octets()[..6], whole[..6]);
 }
 
+/// RFC 8200, section 8.1: over IPv6 a checksum is not optional. The template is made as for a graph
+/// that wants none.
+#[test]
+fn over_ipv6_a_checksum_is_required() {
+    let [src, dst] = [1, 53].map(|n| Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, n));
+    let head = write((50_000, 53), &QUERY[8..], src, dst);
+    let mut octets = [&head[..], &QUERY[8..]].concat();
+    assert_eq!(read(&octets, src, dst).unwrap().1, &QUERY[8..]);
+    octets[6..8].fill(0);
+    assert_eq!(read(&octets, src, dst), None);
+    assert_eq!(read(&octets, SRC, DST).unwrap().1, &QUERY[8..]);
+}
+
 #[test]
 fn every_wrong_field_and_truncation() {
     let reads = |at: usize, value: u8| {
@@ -122,6 +151,20 @@ proptest! {
         prop_assert_eq!((theirs.source_port, theirs.destination_port), (src, dst));
         prop_assert_eq!(usize::from(theirs.length), octets.len());
         let checksum = theirs.calc_checksum_ipv4_raw(from.octets(), to.octets(), rest).unwrap();
+        prop_assert_eq!(theirs.checksum, checksum);
+    }
+
+    #[test]
+    fn an_oracle_reads_what_we_write_over_ipv6(
+        src: u16, dst in 1u16.., payload: Vec<u8>, from: u128, to: u128,
+    ) {
+        // What stands for an IPv4 address is one (RFC 4291, section 2.5.5.2).
+        let (from, to) = (Ipv6Addr::from_bits(from | 1 << 127), Ipv6Addr::from_bits(to | 1 << 127));
+        let mut octets = write((src, dst), &payload, from, to).to_vec();
+        octets.extend_from_slice(&payload);
+        prop_assert_eq!(read(&octets, from, to).unwrap().1, &payload[..]);
+        let (theirs, rest) = etherparse::UdpHeader::from_slice(&octets).unwrap();
+        let checksum = theirs.calc_checksum_ipv6_raw(from.octets(), to.octets(), rest).unwrap();
         prop_assert_eq!(theirs.checksum, checksum);
     }
 

@@ -102,7 +102,10 @@ impl Datagrams {
             Some(_) if self.one.borrow().is_some() => {
                 return Err(this.refuse(message, &reason::NO_PORT));
             }
-            Some(peer) => SocketAddrV4::new(peer.host, peer.port),
+            Some(peer) => match peer.host.to_v4() {
+                Some(host) => SocketAddrV4::new(host, peer.port),
+                None => return Err(this.refuse(message, &reason::BAD_SOURCE)),
+            },
             None => match &*self.one.borrow() {
                 Some((one, peer)) if one == lower => *peer,
                 _ => return Err(this.refuse(message, &reason::NOT_MINE)),
@@ -186,7 +189,7 @@ impl Datagrams {
         let push = || {
             let mut message = gather(cx, from, 0, length).map_err(|_| PushError::NoBuffers)?;
             if let Some(peer) = peer {
-                let (host, port) = (*peer.ip(), peer.port());
+                let (host, port) = ((*peer.ip()).into(), peer.port());
                 let named = message.set_attribute(Peer { host, port });
                 named.map_err(|_| PushError::NoBuffers)?;
             }
@@ -445,7 +448,8 @@ impl Layer {
         let Some(peer) = peer else {
             return Ok(());
         };
-        let is_broadcast = !peer.ip().is_multicast() && IsMany::ask(cx, &udp, Some(*peer.ip()));
+        let is_broadcast =
+            !peer.ip().is_multicast() && IsMany::ask(cx, &udp, Some((*peer.ip()).into()));
         if is_broadcast && !datagrams.broadcast.get() {
             return Err(Errno::ACCESS);
         }

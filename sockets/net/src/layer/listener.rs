@@ -173,7 +173,7 @@ impl Layer {
         let port = Part::port(local.port());
         let offer = match local.ip().is_unspecified() {
             true => Participant::of(port),
-            false => Participant::of(Part::Host(*local.ip())).with(port),
+            false => Participant::of(Part::host(*local.ip())).with(port),
         };
         let enabled = tcp.open_enable(cx, Upper::new(this), Participants::local(offer));
         enabled.map_err(|error| error::of_open(error, true))
@@ -220,7 +220,7 @@ impl Layer {
 
     /// Whether there is room for one peer more, and what that is told.
     pub(super) fn answer_room(&self, room: &mut StreamRoom) {
-        let host = room.host.unwrap_or(Ipv4Addr::UNSPECIFIED);
+        let host = room.host.and_then(|host| host.to_v4()).unwrap_or(Ipv4Addr::UNSPECIFIED);
         room.full = !self.has_place();
         let socket = self.listener_at(SocketAddrV4::new(host, room.port), None);
         if let Some(Body::Listener(listener)) = socket.as_ref().map(|socket| &socket.body) {
@@ -232,7 +232,7 @@ impl Layer {
     /// A peer has connected.
     pub(super) fn arrive(&self, cx: &Kernel, session: &SessionRef) -> Result<(), &'static Reason> {
         let (local, peer) = ends(cx, session);
-        let (host, port) = (*peer.ip(), peer.port());
+        let (host, port) = ((*peer.ip()).into(), peer.port());
         let Some(socket) = self.listener_at(local, Some(Peer { host, port })) else {
             return Err(&reason::NO_PORT);
         };

@@ -29,8 +29,8 @@ use xk_core::control::{ListSessions, Report};
 use xk_core::object::Refused;
 use xk_core::wire::Wire;
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason,
-    Secret, SessionRef, reason,
+    Answer, Ask, HostAddr, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
+    Reason, Secret, SessionRef, reason,
 };
 use xk_kit::control::{IsLocalHost, MyHost, MyPort, NetworkError, PeerHost, PeerPort};
 use xk_kit::net::attribute::Peer;
@@ -226,7 +226,7 @@ impl Layer {
         if host.is_unspecified() {
             return Ok(());
         }
-        match below.ask(cx, IsLocalHost { host, local: false }) {
+        match below.ask(cx, IsLocalHost { host: host.into(), local: false }) {
             Some(answer) if !answer.local => Err(Errno::ADDRNOTAVAIL),
             _ => Ok(()),
         }
@@ -234,17 +234,18 @@ impl Layer {
 
     /// Which of so many sockets a peer is for.
     fn place_among(&self, count: usize, peer: Peer) -> usize {
-        let words = [u64::from(peer.host.to_bits()), peer.port.into()];
+        let [a, b, c] = peer.host.words();
+        let words = [a, b, c, peer.port.into()];
         let hash = self.secret.get().map_or(0, |secret| secret.hash(&words));
         (((hash >> 32) * count as u64) >> 32) as usize
     }
 
     /// Where a connection to nowhere goes: to this host, as on Linux.
     fn definite(cx: &Kernel, below: &ProtocolRef, peer: SocketAddrV4) -> SocketAddrV4 {
-        let mine = MyHost { host: Ipv4Addr::UNSPECIFIED };
+        let mine = MyHost::default();
         match peer.ip().is_unspecified() {
-            true => match below.ask(cx, mine) {
-                Some(found) => SocketAddrV4::new(found.host, peer.port()),
+            true => match below.ask(cx, mine).and_then(|found| found.host.to_v4()) {
+                Some(host) => SocketAddrV4::new(host, peer.port()),
                 None => peer,
             },
             false => peer,
@@ -256,7 +257,7 @@ impl Layer {
 fn participant(address: SocketAddrV4) -> Participant {
     let host = match address.ip().is_unspecified() {
         true => Part::Any,
-        false => Part::Host(*address.ip()),
+        false => Part::host(*address.ip()),
     };
     let port = match address.port() {
         0 => Part::Any,
@@ -267,9 +268,9 @@ fn participant(address: SocketAddrV4) -> Participant {
 
 /// Both ends of a session, as far as it knows them.
 fn ends(cx: &Kernel, session: &SessionRef) -> (SocketAddrV4, SocketAddrV4) {
-    let host = Ipv4Addr::UNSPECIFIED;
-    let mine = session.ask(cx, MyHost { host }).map_or(host, |q| q.host);
-    let theirs = session.ask(cx, PeerHost { host }).map_or(host, |q| q.host);
+    let v4 = |host: HostAddr| host.to_v4().unwrap_or(Ipv4Addr::UNSPECIFIED);
+    let mine = v4(session.ask(cx, MyHost::default()).unwrap_or_default().host);
+    let theirs = v4(session.ask(cx, PeerHost::default()).unwrap_or_default().host);
     let port = session.ask(cx, MyPort::default()).map_or(0, |q| q.port);
     let peer = session.ask(cx, PeerPort::default()).map_or(0, |q| q.port);
     (SocketAddrV4::new(mine, port), SocketAddrV4::new(theirs, peer))

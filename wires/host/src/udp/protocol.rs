@@ -11,7 +11,7 @@ use xk_core::control::{ListMaps, ListSessions};
 use xk_core::graph::{Build, BuildError, Look, Params};
 use xk_core::map::Map;
 use xk_core::object::{Enable, OpenError, SessionTable};
-use xk_core::participant::AddressError;
+use xk_core::participant::{AddressError, Wild};
 use xk_core::reason;
 use xk_core::wire::{Sleeper, Wire};
 use xk_core::{
@@ -20,6 +20,7 @@ use xk_core::{
 };
 use xk_kit::control::{IsMany, MaxPacket, MyHost, NetworkError, NetworkErrorKind};
 use xk_kit::layer::Receiver;
+use xk_kit::net::addr::ipv4;
 use xk_kit::net::attribute::{LinkCast, Peer};
 use xk_kit::net::ports;
 
@@ -138,11 +139,11 @@ impl Protocol for HostUdp {
         mut participants: Participants,
     ) -> Result<SessionRef, OpenError> {
         let (port, peer_port) = ports::pop_ports(&mut participants)?;
-        let host = self.ours(ports::local_host(participants.local_mut()?)?.into())?;
+        let host = self.ours(ipv4(Wild::Is(ports::local_host(participants.local_mut()?)?))?)?;
         if peer_port == 0 {
             return self.open_unconnected(cx, this, upper, (port, host), None);
         }
-        let peer = participants.peer_mut()?.pop_host()?.definite()?;
+        let peer = ipv4(Wild::Is(participants.peer_mut()?.pop_host()?.definite()?))?;
         let peer = SocketAddrV4::new(peer, peer_port);
         self.open_connected(cx, this, upper, (port, host), peer)
     }
@@ -155,7 +156,7 @@ impl Protocol for HostUdp {
         mut participants: Participants,
     ) -> Result<Enable, OpenError> {
         let (number, host) = ports::pop_offer(&mut participants)?;
-        let offer = ports::offer(number, self.ours(host.into())?.into());
+        let offer = ports::offer(number, self.ours(ipv4(Wild::Is(host))?)?.into());
         let port = self.table.ports.hold(number)?;
         let receiver = Receiver::Protocol(upper.receiver.clone());
         let bound = self.table.offers.bind(offer, (receiver, Rc::clone(&port)));
@@ -180,11 +181,11 @@ impl Protocol for HostUdp {
         } else if let Some(q) = ask.get::<MaxPacket>() {
             q.octets = PAYLOAD_MAX as u32;
         } else if let Some(q) = ask.get::<IsMany>() {
-            let to = SocketAddrV4::new(q.host, PORT_ASKED);
-            let way = way_to(table.ports.host.into(), to.into());
+            let to = SocketAddr::new(q.host.into(), PORT_ASKED);
+            let way = way_to(table.ports.host.into(), to);
             q.many = way.is_ok_and(|way| way.is_to_many);
         } else if let Some(q) = ask.get::<MyHost>().filter(|_| !table.ports.host.is_unspecified()) {
-            q.host = table.ports.host;
+            q.host = table.ports.host.into();
         } else {
             return Answer::Unknown;
         }
@@ -415,9 +416,9 @@ impl HostUdp {
         if let Some(session) = self.table.sessions.get(&key(port.number, local, from)) {
             return drop(session.pop(cx, message));
         }
-        match ports::receiver(&self.table.offers, port.number, Some(local)) {
+        match ports::receiver(&self.table.offers, port.number, Some(local.into())) {
             Some((Receiver::Session(session), _)) => {
-                let peer = Peer { host: *from.ip(), port: from.port() };
+                let peer = Peer { host: (*from.ip()).into(), port: from.port() };
                 match message.set_attribute(peer) {
                     Ok(()) => drop(session.pop(cx, message)),
                     Err(_) => this.discard(message, &ports::ATTRIBUTES_FULL),
@@ -446,14 +447,14 @@ impl HostUdp {
         };
         let body = self.session(upper, port, (local, peer), MTU);
         let session = cx.new_passive_session(this, upper, body);
-        session.head().set_source(peer.ip().to_bits());
+        session.head().set_source(peer.ip().to_bits().into());
         let key = key(number, local, peer);
         if let Err(full) = self.table.sessions.bind(cx, key, session.clone()) {
             session.abort(cx);
             return this.discard(message, full);
         }
         let participant =
-            |host: Ipv4Addr, port| Participant::of(Part::Host(host)).with(Part::port(port));
+            |host: Ipv4Addr, port| Participant::of(Part::host(host)).with(Part::port(port));
         let participants =
             Participants::pair(participant(local, number), participant(*peer.ip(), peer.port()));
         if let Err(unwanted) = upper.open_done(cx, &session, participants) {
@@ -481,7 +482,8 @@ impl HostUdp {
         let own = self.table.ports.host;
         let local = complaint.local.unwrap_or(own);
         let connected = self.table.sessions.get(&key(port, local, to));
-        let unconnected = || ports::receiver(&self.table.offers, port, Some(local))?.0.session();
+        let unconnected =
+            || ports::receiver(&self.table.offers, port, Some(local.into()))?.0.session();
         let Some(session) = connected.or_else(unconnected) else { return };
         // A session that has no holder has no one to tell: it would only lose a message.
         if kind == NetworkErrorKind::PortUnreachable
@@ -491,7 +493,7 @@ impl HostUdp {
             own.unreachable.set(true);
         }
         let reporter = match complaint.reported.offender {
-            Some(IpAddr::V4(host)) if host != *to.ip() => Some(host),
+            Some(IpAddr::V4(host)) if host != *to.ip() => Some(host.into()),
             _ => None,
         };
         let mut error = NetworkError {

@@ -111,8 +111,8 @@ impl Session for Connected {
             q.text = format!("{local} with {}", self.peer);
         } else if ports::answer(
             ask,
-            (self.port.number, Some(self.local)),
-            Some((self.peer.port(), Some(*self.peer.ip()))),
+            (self.port.number, Some(self.local.into())),
+            Some((self.peer.port(), Some((*self.peer.ip()).into()))),
         ) {
             return Answer::Answered;
         } else if let Some(q) = ask.get::<MaxPacket>() {
@@ -120,7 +120,7 @@ impl Session for Connected {
         } else if let Some(q) = ask.get::<OptPacket>() {
             q.octets = self.unfragmented() as u32;
         } else if let Some(q) = ask.get::<ServesPort>() {
-            let found = ports::receiver(&self.table.offers, q.port, Some(self.local));
+            let found = ports::receiver(&self.table.offers, q.port, Some(self.local.into()));
             q.served = matches!(found, Some((Receiver::Protocol(_), _)));
         } else if ask.get::<PeerProved>().is_some() {
             // The system lets nothing in from outside that says it comes from there.
@@ -161,7 +161,11 @@ impl Session for Unconnected {
 
     fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
         let peer = message.remove_attribute::<Peer>();
-        let named = peer.map(|peer| SocketAddrV4::new(peer.host, peer.port));
+        // A host of another family is none that these sockets reach.
+        let named = peer.map(|peer| match peer.host.to_v4() {
+            Some(host) => SocketAddrV4::new(host, peer.port),
+            None => SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
+        });
         let Some(to) = named.or(self.to).filter(|to| to.port() != 0) else {
             this.discard(cx, message, &ports::NO_PEER);
             return Err(PushError::NotSupported);
@@ -175,8 +179,8 @@ impl Session for Unconnected {
     }
 
     fn control(&self, _: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        let host = (!self.local.is_unspecified()).then_some(self.local);
-        let to = self.to.map(|to| (to.port(), Some(*to.ip())));
+        let host = (!self.local.is_unspecified()).then(|| self.local.into());
+        let to = self.to.map(|to| (to.port(), Some((*to.ip()).into())));
         if ports::answer(ask, (self.port.number, host), to) {
             return Answer::Answered;
         }
