@@ -103,6 +103,7 @@ pub fn sum(message: &Message, place: Place) -> u16 {
 }
 
 /// A sum, with the octets of a message behind the first `front`.
+#[inline]
 #[must_use]
 pub fn with_behind(mut sum: Checksum, message: &Message, mut front: usize) -> Checksum {
     if let Some(octets) = message.single_slice().and_then(|octets| octets.get(front..)) {
