@@ -62,8 +62,8 @@ fn what_is_for_many_is_known_as_such() {
     let peer = Some(Part::host(PEER));
     let many = HostAddr::BROADCAST;
     for bottom in &bottoms {
-        let _ = bottom.inject_cast(cx, peer.clone(), many, cx.message(b"to all"));
-        let _ = bottom.inject(cx, peer.clone(), cx.message(b"to one"));
+        let _ = bottom.inject_cast(cx, peer, many, cx.message(b"to all"));
+        let _ = bottom.inject(cx, peer, cx.message(b"to one"));
     }
     let received = top.take_received();
     let said = received.iter().map(|r| {
