@@ -70,17 +70,17 @@ impl HostAddr {
     /// The IPv4 address; `0.0.0.0` for the unspecified one.
     #[inline]
     #[must_use]
-    pub fn to_v4(&self) -> Option<Ipv4Addr> {
+    pub fn to_v4(self) -> Option<Ipv4Addr> {
         match self.octets {
             [.., a, b, c, d] if self.is_v4() => Some(Ipv4Addr::new(a, b, c, d)),
-            _ => (*self == Self::UNSPECIFIED).then_some(Ipv4Addr::UNSPECIFIED),
+            _ => (self == Self::UNSPECIFIED).then_some(Ipv4Addr::UNSPECIFIED),
         }
     }
 
     /// The IPv6 address; `::` for the unspecified one.
     #[inline]
     #[must_use]
-    pub fn to_v6(&self) -> Option<Ipv6Addr> {
+    pub fn to_v6(self) -> Option<Ipv6Addr> {
         (!self.is_v4()).then_some(Ipv6Addr::from_octets(self.octets))
     }
 
