@@ -35,7 +35,7 @@ mod setup;
 mod simulate;
 
 pub use build::{BuiltHost, build, start};
-pub use check::check;
+pub use check::{check, check_text};
 #[cfg(feature = "draw")]
 pub use draw::{draw_svg, draw_text};
 pub use environment::{check_environment, report_environment};

@@ -5,7 +5,7 @@
 use core::any::Any;
 use core::cell::RefCell;
 use std::collections::VecDeque;
-use xk_core::graph::{Build, BuildError, Family, Look};
+use xk_core::graph::{Build, BuildError, Look, Realm, Shape};
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
 use xk_core::object::{Enable, OpenError, Protocol, ProtocolRef, SessionRef, Upper};
@@ -177,17 +177,15 @@ fn build_one(
     if let Some(Err(error)) = found {
         build::report(diagnostics, Severity::Error, node, &error);
     }
-    // Wires touch the outside, and so may layers that only look on, such as a capture's.
-    let is_wire = place.entry.below.max == 0;
-    let outside = is_wire || place.entry.above == Family::Inherit;
-    if outside && place.entry.numbers.is_empty() {
-        if is_wire && place.entry.above == Family::Link {
+    // Wires touch the outside, and so may filters, such as a capture's.
+    if let shape @ (Shape::Wire | Shape::Filter) = place.entry.shape {
+        if place.entry.realm == Realm::Wire {
             let address = EthAddr([2, 0, 0, 0, 0, 1]);
             let takes_groups = true;
             let settings = DeviceSettings { address, takes_groups };
             return Some(kernel.add_protocol(kind, name, DeviceWire::new(Silent, settings)));
         }
-        return (!is_wire).then(|| stand_in(kernel, place, node, lowers));
+        return (shape == Shape::Filter).then(|| stand_in(kernel, place, node, lowers));
     }
     let result = (place.entry.build)(&mut Build {
         cx: kernel,

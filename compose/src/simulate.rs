@@ -1,6 +1,6 @@
 //! A whole graph as hosts of a simulated network.
 
-use xk_core::graph::Realm;
+use xk_core::graph::Shape;
 use xk_core::message::PoolConfig;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds, Switch};
 use xk_core::{Kernel, Pool};
@@ -117,11 +117,7 @@ pub fn rebuild_host(
 /// Whether anything on the host may wait: only then it needs stacks of its own. Hosts without are
 /// simulated twice as fast.
 fn blocks(plan: &HostPlan) -> bool {
-    plan.places.iter().map(|place| place.entry).any(|entry| {
-        let calls = entry.realm == Realm::Rpc
-            || entry.below.max > 0 && entry.below.realms.iter().all(|realm| *realm == Realm::Rpc);
-        calls || entry.stacking_rules.is_some_and(|rules| rules.waits)
-    })
+    plan.places.iter().any(|place| place.entry.may_wait())
 }
 
 /// That no wire reaches outside, where time is another.
@@ -130,7 +126,7 @@ fn closed(graph: &CheckedGraph) -> Result<(), Box<Diagnostics>> {
     for (host, plan) in graph.graph.hosts.iter().zip(&graph.plans) {
         for (node, place) in host.nodes.iter().zip(&plan.places) {
             // `host-udp` is no wire to its uppers, and all the same asks the machine.
-            if place.entry.below.max == 0 && place.entry.probe.is_some() {
+            if place.entry.shape == Shape::Wire && place.entry.probe.is_some() {
                 let what = format!("`{}` reaches outside the simulation", node.name);
                 diagnostics
                     .error(node.kind.span, what)

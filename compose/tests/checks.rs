@@ -3,7 +3,7 @@
 use xk_compose::check;
 use xk_core::graph::Catalog;
 use xk_core::graph::{
-    Build, BuildError, Family, ParamKind, Realm, block, flag, int, optional, required,
+    Build, BuildError, Family, ParamKind, Realm, Shape, block, flag, int, optional, required,
 };
 use xk_core::object::Protocol;
 use xk_core::{Entry, ProtocolRef};
@@ -34,10 +34,11 @@ static WIRE: Entry = Entry::wire("wire", "", build).parameters(&[optional(
     ParamKind::Octets,
     "the largest payload",
 )]);
-static SPY: Entry = layer("spy").on(LOW, &[Family::Inherit]);
+static SPY: Entry = Entry::filter("spy", "", build);
 static FRAMES: Entry =
     layer("frames").above(Family::Ether).on(&[Realm::Wire], &[Family::Link]).header_octets(14);
 static FINDER: Entry = layer("finder")
+    .shape(Shape::Virtual)
     .above(Family::Host)
     .on(&[Realm::Async], &[Family::Ether])
     .numbers(&[("frames", 0x806)]);

@@ -5,7 +5,7 @@ use std::path::Path;
 use xk_catalog::PROTOCOLS;
 use xk_compose::check;
 use xk_core::Entry;
-use xk_core::graph::{Guarantees, ParamKind, Realm, Service, Value};
+use xk_core::graph::{Guarantees, ParamKind, Realm, Shape, Value};
 use xk_lang::{Diagnostics, Span, Spanned, Value as Written};
 
 /// The fragments in ```kdl fences of a manual.
@@ -139,8 +139,8 @@ fn every_reason_of_the_rpc_realm_is_explained() {
 
 /// Kinds of protocols whose entries are so, wires in one word; most of all as all but the others.
 fn kinds(is_so: impl Fn(&Entry) -> bool) -> String {
-    let is_wire = |entry: &Entry| entry.service == Service::WIRE;
-    let is_layer = |entry: &&Entry| entry.service != Service::TOP && !is_wire(entry);
+    let is_wire = |entry: &Entry| entry.shape == Shape::Wire;
+    let is_layer = |entry: &&Entry| entry.shape != Shape::Top && !is_wire(entry);
     let named = |of: &[&Entry]| of.iter().map(|e| format!("`{}`", e.kind)).collect::<Vec<_>>();
     let (are, others): (Vec<&Entry>, Vec<&Entry>) = PROTOCOLS.iter().partition(|e| is_so(e));
     let others: Vec<_> = others.into_iter().filter(is_layer).collect();
@@ -173,13 +173,18 @@ fn the_page_of_the_language_says_who_lacks_and_who_needs_a_guarantee() {
         ("promptness", Guarantees::PROMPT),
         ("a stream", Guarantees::STREAM),
         ("neighbours", Guarantees::NEIGHBOURS),
+        ("routes", Guarantees::ROUTES),
         ("addresses", Guarantees::RESOLVER),
+        ("names", Guarantees::NAMES),
+        ("credentials", Guarantees::CREDENTIALS),
+        ("instant", Guarantees::INSTANT),
     ] {
         let lacks = kinds(|entry| {
-            entry.service != Service::TOP && !entry.service.over(Guarantees::ALL).has(one)
+            entry.shape != Shape::Top && !entry.service.over(Guarantees::ALL).has(one)
         });
         let adds = kinds(|entry| entry.service.adds.has(one));
-        let needs = kinds(|entry| entry.below.needs.has(one));
+        let needs =
+            kinds(|entry| (0..entry.below.max.min(9)).any(|at| entry.below.needs_at(at).has(one)));
         let columns = format!("| {lacks} | {adds} | {needs} |");
         let is_row = |row: &str| row.starts_with(&format!("| {name}: ")) && row.ends_with(&columns);
         if !page.lines().any(is_row) {

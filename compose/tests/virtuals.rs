@@ -5,8 +5,8 @@ use xk_compose::check;
 use xk_core::Entry;
 use xk_core::graph::Catalog;
 use xk_core::graph::{
-    DerivedNumber, Exclusion, Family, Needed, NeededOn, ParamKind, Realm, StackingRules, Way,
-    block, int, optional, required,
+    DerivedNumber, Family, Guarantees, Needed, NeededOn, ParamKind, Realm, Service, Shape,
+    StackingRules, block, int, optional, required,
 };
 use xk_core::object::Protocol;
 
@@ -23,30 +23,28 @@ const fn layer(kind: &'static str, above: Family, below: &'static [Family]) -> E
 const HOST: &[Family] = &[Family::Host];
 
 static WIRE: Entry = Entry::wire("wire", "", |build| build.add(Nothing));
-static SPY: Entry = layer("spy", Family::Inherit, &[Family::Inherit]);
+static SPY: Entry = Entry::filter("spy", "", |build| build.add(Nothing));
 static FRAMES: Entry = layer("frames", Family::Ether, &[Family::Link]).header_octets(14);
-static FINDER: Entry =
-    layer("finder", Family::Host, &[Family::Ether]).numbers(&[("frames", 0x806)]);
-static NET: Entry =
-    layer("net", Family::Host, HOST).lowers(1..=4).header_octets(20).numbers(&[("frames", 0x800)]);
+static FINDER: Entry = layer("finder", Family::Host, &[Family::Ether])
+    .shape(Shape::Virtual)
+    .numbers(&[("frames", 0x806)]);
+static NET: Entry = layer("net", Family::Host, HOST)
+    .lowers(1..=4)
+    .service(Service::changing(Guarantees::ROUTES, Guarantees::NEIGHBOURS))
+    .header_octets(20)
+    .numbers(&[("frames", 0x800)]);
 static CHOOSER: Entry = layer("chooser", Family::Host, HOST)
+    .shape(Shape::Virtual)
     .lowers(2..=2)
+    .needs_each(&[Guarantees::NEIGHBOURS, Guarantees::ROUTES])
     .stacking_rules(&StackingRules {
         derived: &[DerivedNumber { on: "frames", from: "net", base: "base", below: 256 }],
-        excluded: &[Exclusion {
-            upper: "ports",
-            why: "its two ports do not map onto one number",
-            instead: "let it stand on `net`",
-        }],
-        ways: &[
-            Way { on: "frames", straight: true, is: "the one above the link" },
-            Way { on: "frames", straight: false, is: "the one that reaches all" },
-        ],
         ..StackingRules::NONE
     })
     .parameters(&[int("base", 0..=65280, 14592, "what is added")]);
 /// Chooses among several, without rules for numbers.
 static SIZER: Entry = layer("sizer", Family::Host, HOST)
+    .shape(Shape::Virtual)
     .lowers(2..=8)
     .stacking_rules(&StackingRules { rising: Some("limit"), ..StackingRules::NONE })
     .blocks(&[block("limit", 0..=7, &[required("octets", ParamKind::Octets, "")], &[], "")]);
@@ -54,18 +52,9 @@ static CUTTER: Entry =
     layer("cutter", Family::Host, HOST).header_octets(25).numbers(&[("net", 101)]);
 static CALLS: Entry =
     layer("calls", Family::Host, HOST).header_octets(36).numbers(&[("net", 90), ("cutter", 7)]);
-static PORTS: Entry = layer("ports", Family::Port, HOST)
-    .header_octets(8)
-    .numbers(&[("net", 17)])
-    .stacking_rules(&StackingRules {
-        excluded: &[Exclusion {
-            upper: "records",
-            why: "it keeps none",
-            instead: "put one between",
-        }],
-        ..StackingRules::NONE
-    });
-static RECORDS: Entry = layer("records", Family::Port, &[Family::Port]).header_octets(4);
+static PORTS: Entry = layer("ports", Family::Port, HOST).header_octets(8).numbers(&[("net", 17)]);
+static RECORDS: Entry =
+    layer("records", Family::Port, &[Family::Port]).needs(Guarantees::STREAM).header_octets(4);
 /// Must be told who it is, and where it is found.
 static WHO: Entry = layer("who", Family::Other("names"), &[Family::Host, Family::Port])
     .header_octets(4)
@@ -175,40 +164,20 @@ fn without_a_number_none_follows() {
 }
 
 #[test]
-fn who_cannot_stand_there_is_told_why() {
-    let text = said("ports chooser");
-    assert!(
-        text.contains(
-            "g:7:7: error: `ports` cannot stand on `chooser`: its two ports do not map onto one number"
-        ),
-        "{text}"
-    );
-    assert!(text.contains("help: let it stand on `net`"), "{text}");
-    assert_eq!(text.matches("error").count(), 1, "{text}");
-    let text = said("spy chooser\nspy spy name=s2\nports s2");
-    assert!(text.contains("`ports` cannot stand on `chooser`, which lies below `s2`"), "{text}");
-    // Through one that has a header it can.
-    assert!(!said("cutter chooser\nsizer chooser cutter\nports sizer").is_empty());
-    assert_eq!(said("ports net"), "");
-}
-
-#[test]
-fn ways_have_their_places() {
+fn lowers_have_their_places() {
     let text = said("chooser net finder name=second\ncalls second");
-    assert!(
-        text.contains(
-            "g:7:9: error: `second` wants the one above the link in this place, and `net` is not that"
-        ),
-        "{text}"
-    );
+    let wrong = "g:7:9: error: `second` cannot stand on `net` in this place: it leads to hosts by \
+                 its own routes";
+    assert!(text.contains(wrong), "{text}");
+    assert!(text.contains("`finder` in this place: it leads to hosts on its link alone"), "{text}");
     assert!(text.contains("help: write `chooser finder net`"), "{text}");
-    assert_eq!(text.matches("error").count(), 1, "{text}");
+    assert_eq!(text.matches("error").count(), 2, "{text}");
     // Through layers that only look on.
     let spied =
         "spy finder\nspy net name=s2\nchooser spy s2 name=second\ncalls second { number net=91; }";
     assert_eq!(said(spied), "");
     let text = said("spy net\nchooser spy finder name=second");
-    assert!(text.contains("`spy` is not that"), "{text}");
+    assert!(text.contains("`second` cannot stand on `spy` in this place"), "{text}");
     let text = said("net finder name=n2\nchooser net n2 name=second");
     assert!(text.contains("help: write `chooser finder net`"), "{text}");
     let text = said("chooser finder finder name=second");
@@ -217,23 +186,19 @@ fn ways_have_their_places() {
 }
 
 #[test]
-fn who_has_a_header_can_exclude_as_well() {
+fn a_guarantee_is_missed_through_a_filter_as_well() {
+    let lack = "it does not carry a stream, which opens and ends";
     let text = said("ports net\nrecords ports");
-    assert!(text.contains("`records` cannot stand on `ports`: it keeps none"), "{text}");
+    assert!(text.contains(&format!("`records` cannot stand on `ports`: {lack}")), "{text}");
     let text = said("ports net\nspy ports\nrecords spy");
-    assert!(
-        text.contains("`records` cannot stand on `ports`, which lies below `spy`: it keeps none"),
-        "{text}"
-    );
+    assert!(text.contains(&format!("`records` cannot stand on `spy`: {lack}")), "{text}");
 }
 
 #[test]
 fn what_would_do_is_named() {
     let text = said("chooser net name=second");
-    assert!(
-        text.contains("that takes hosts: the one above the link, then the one that reaches all"),
-        "{text}"
-    );
+    assert!(text.contains("2 protocols below, of realm async or wire that takes"), "{text}");
+    assert!(text.contains("help: write `chooser finder net`"), "{text}");
     let text = said("ports net\ncalls ports");
     assert!(text.contains("help: let it stand on `net`"), "{text}");
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::Time;
 use xk_core::control::Report;
-use xk_core::graph::Realm;
+use xk_core::graph::Shape;
 
 /// Two hosts, `above` on IP on both, and on top of it a client or a server.
 fn pair(above: &str, client: &str, server: &str) -> String {
@@ -65,14 +65,13 @@ fn who_waits_says_so() {
     let mut waiting = Vec::new();
     for entry in xk_catalog::standard().entries() {
         let sources = protocols.join(entry.kind).join("src");
-        let calls = entry.realm == Realm::Rpc || entry.below.realms == [Realm::Rpc];
+        let calls = entry.shape == Shape::Calls;
         // A wire, or a second name of one of these, has no folder.
         if calls || !sources.exists() || !has_semaphore(&sources) {
             continue;
         }
         waiting.push(entry.kind);
-        let says = entry.stacking_rules.is_some_and(|rules| rules.waits);
-        assert!(says, "`{}` waits, and its entry does not say so", entry.kind);
+        assert!(entry.may_wait(), "`{}` waits, and its entry does not say so", entry.kind);
     }
-    assert_eq!(waiting, ["fragment", "vipaddr"]);
+    assert_eq!(waiting, ["fragment", "rdgram", "vipaddr"]);
 }

@@ -86,6 +86,7 @@ fn questions(catalog: &Catalog) -> String {
 fn text(entry: &Entry, catalog: &Catalog) -> String {
     let mut text = format!("{} - {}\n\n", heading(entry.kind), entry.summary);
     text.push_str(&manual(&entry.manual_text()));
+    text.push_str(&format!("\n{}\n{}\n", heading("SHAPE"), entry.shape));
     text.push_str(&format!("\n{}\n", heading("STANDS ON")));
     text.push_str(&format!("{}\n", below(&entry.below)));
     let parameters = parameters(entry);

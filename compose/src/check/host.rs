@@ -3,8 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use xk_core::Entry;
 use xk_core::graph::Catalog;
-use xk_core::graph::{Family, Guarantees, Params, Realm};
-use xk_core::numbers::Number;
+use xk_core::graph::{Family, Guarantees, Params, Shape};
 use xk_lang::{Diagnostics, Host, Node, nearest};
 
 use super::links::Links;
@@ -54,36 +53,16 @@ impl<'a> Site<'a> {
         self.uppers.get(at).map_or(&[], |uppers| uppers)
     }
 
-    /// True if the node has no header of its own: whoever stands on it is known below by its own
-    /// number.
-    pub(super) fn is_virtual(&self, at: usize) -> bool {
-        self.entry(at).is_some_and(is_virtual) && !self.lowers[at].is_empty()
+    /// True for a node that looks on: its edges are those of what it stands on.
+    pub(super) fn is_filter(&self, at: usize) -> bool {
+        self.entry(at).is_some_and(|entry| entry.shape == Shape::Filter)
     }
 
-    /// True for a layer of calls that has a header but passes addresses and numbers through: it has
-    /// no number anywhere, and nobody has one on it.
-    pub(super) fn is_unnumbered(&self, entry: &Entry) -> bool {
-        let of_it = |n: &Number| n.lower == entry.kind || n.upper == entry.kind;
-        entry.realm == Realm::Rpc
-            && entry.above == Family::Inherit
-            && !self.catalog.numbers().kinds().iter().any(of_it)
+    /// True if what stands on the node reaches the layers below as itself.
+    pub(super) fn is_headless(&self, at: usize) -> bool {
+        let is = |entry: &Entry| matches!(entry.shape, Shape::Virtual | Shape::Filter);
+        self.entry(at).is_some_and(is)
     }
-
-    /// True if whoever stands on the node is known below by its own number.
-    pub(super) fn passes_numbers(&self, at: usize) -> bool {
-        let unnumbered = self.entry(at).is_some_and(|e| self.is_unnumbered(e));
-        self.is_virtual(at) || unnumbered
-    }
-}
-
-/// True for a protocol without a header that stands on others.
-pub(super) fn is_virtual(entry: &Entry) -> bool {
-    entry.header_octets == 0 && entry.below.max > 0 && entry.realm != Realm::Top
-}
-
-/// True for a layer that passes the participants of the layer below through, and has no header.
-pub(super) fn is_transparent(entry: &Entry) -> bool {
-    is_virtual(entry) && entry.above == Family::Inherit
 }
 
 pub(super) fn check(

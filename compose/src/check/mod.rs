@@ -31,6 +31,19 @@ pub fn check(
     file: &str,
     catalog: &Catalog,
 ) -> Result<CheckedGraph, Box<Diagnostics>> {
+    rehearse::rehearse(check_text(source, file, catalog)?)
+}
+
+/// As [`check`], without the rehearsal: no protocol is built, so whether the hosts start is not
+/// known.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_text(
+    source: &str,
+    file: &str,
+    catalog: &Catalog,
+) -> Result<CheckedGraph, Box<Diagnostics>> {
     let (graph, mut diagnostics) = parse(file, source);
     if graph.hosts.is_empty() && !diagnostics.has_errors() {
         diagnostics
@@ -62,5 +75,5 @@ pub fn check(
     if checked.warnings.has_errors() {
         return Err(Box::new(checked.warnings));
     }
-    rehearse::rehearse(checked)
+    Ok(checked)
 }

@@ -1,9 +1,9 @@
 //! Whether a maximum packet leaves room for the headers above it.
 
-use xk_core::graph::{Family, Params, Realm, Value};
+use xk_core::graph::{Family, Params, Shape, Value};
 use xk_lang::{Diagnostics, Span};
 
-use super::host::{Site, is_transparent};
+use super::host::Site;
 use super::links::Links;
 
 /// Octets of headers that pile up above a node, and the nodes that they belong to.
@@ -29,10 +29,10 @@ pub(super) fn check(
         piles[at] = tallest(uppers.iter().map(|&upper| with_own(site, upper, &piles)));
         let above_wire = |upper: &usize| match site.entry(*upper) {
             // The hardware header is not part of the MTU.
-            _ if site.above[*upper] == Some(Family::Ether) && !transparent(site, *upper) => {
+            _ if site.above[*upper] == Some(Family::Ether) && !site.is_filter(*upper) => {
                 piles[*upper].clone()
             }
-            _ if transparent(site, *upper) => framed[*upper].clone(),
+            _ if site.is_filter(*upper) => framed[*upper].clone(),
             _ => with_own(site, *upper, &piles),
         };
         framed[at] = tallest(uppers.iter().map(above_wire));
@@ -41,7 +41,7 @@ pub(super) fn check(
         };
         let is_link = site.above[at] == Some(Family::Ether);
         let pile = match site.entry(at) {
-            Some(entry) if entry.realm == Realm::Wire => framed[at].clone(),
+            Some(entry) if entry.shape == Shape::Wire => framed[at].clone(),
             Some(_) if is_link => piles[at].clone(),
             _ => with_own(site, at, &piles),
         };
@@ -59,10 +59,6 @@ pub(super) fn check(
             }
         }
     }
-}
-
-fn transparent(site: &Site<'_>, at: usize) -> bool {
-    site.entry(at).is_some_and(is_transparent)
 }
 
 fn tallest(piles: impl Iterator<Item = Pile>) -> Pile {

@@ -51,12 +51,12 @@ fn is_needed(site: &Site<'_>, at: usize, needed: &Needed, lower: usize) -> bool 
                 is(node, unless)
                     || is(node, own) && site.node(node).param(needed.parameter).is_some()
             };
-            let layers = below(site, lower, |node| site.is_virtual(node));
+            let layers = below(site, lower, |node| site.is_headless(node));
             let mut these = layers.into_iter().filter(|&layer| is(layer, kind));
             these.any(|layer| {
                 let stands = |node: usize| {
                     let mut lowers = site.known_lowers(node).map(|(_, lower)| lower);
-                    lowers.any(|lower| below(site, lower, |n| site.is_virtual(n)).contains(&layer))
+                    lowers.any(|lower| below(site, lower, |n| site.is_headless(n)).contains(&layer))
                 };
                 !(0..site.lowers.len()).any(|node| says(node) && stands(node))
             })

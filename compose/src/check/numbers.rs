@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use xk_lang::{Diagnostics, Span, Spanned};
 
-use super::host::{Site, is_transparent};
+use super::host::Site;
 use super::{suggest, virtuals};
 
 /// A protocol that tells its uppers apart by number, as it is reached from above.
@@ -36,16 +36,10 @@ pub(super) fn check(
     for &at in order {
         let mut edges = edges(site, at, &targets);
         overrides[at] = own_numbers(site, at, &edges, diagnostics);
-        if virtuals::refuse(site, at, diagnostics) {
-            // Nothing else needs saying about what it stands on.
-            continue;
-        }
         let Some(entry) = site.entry(at) else {
             continue;
         };
-        virtuals::ways(site, at, &targets, diagnostics);
-        let is_skipped = is_transparent(entry) || site.is_unnumbered(entry);
-        if is_skipped || site.is_virtual(at) && entry.stacking_rules.is_some() {
+        if !entry.has_number() {
             continue;
         }
         virtuals::derive(site, &mut edges, &mut overrides[at], diagnostics);
@@ -84,7 +78,7 @@ fn all_targets(site: &Site<'_>, order: &[usize]) -> Vec<Vec<Target>> {
         if kinds.iter().any(|number| number.lower == entry.kind) {
             let derived = None;
             targets[at] = vec![Target { node: at, derived }];
-        } else if site.passes_numbers(at) {
+        } else if entry.passes_numbers() {
             let mut below: Vec<Target> = Vec::new();
             for (_, lower) in site.known_lowers(at) {
                 for &target in &targets[lower] {

@@ -1,10 +1,10 @@
 //! Whether a protocol may stand on another: how many, of which realm, with which participants.
 
 use xk_core::Entry;
-use xk_core::graph::{Family, Guarantees, Realm};
+use xk_core::graph::{Family, Guarantees, Realm, Shape};
 use xk_lang::Diagnostics;
 
-use super::host::{Site, is_transparent};
+use super::host::Site;
 use super::suggest;
 
 /// Checks one node against its lowers, which are checked already, and notes what it takes from
@@ -54,28 +54,36 @@ fn count(site: &Site<'_>, at: usize, entry: &Entry, diagnostics: &mut Diagnostic
         };
         let error = diagnostics.error(node.kind.span, what);
         error.expected(format!("{}, {}", how_many(min, max), what_below(entry)));
-        let near = (0..site.lowers.len()).filter(|&other| {
-            !site.lowers[at].contains(&Some(other)) && could_stand(site, at, other)
-        });
-        let given = node.lowers.iter().map(|lower| lower.value.as_str());
-        let missing = near.map(|other| site.node(other).name.as_str());
-        let names: Vec<&str> = given.chain(missing).take(min).collect();
-        if names.len() == min && ways(entry).is_none() {
-            error.help(format!("write `{} {}`", node.kind, names.join(" ")));
+        if let Some(help) = arranged(site, at) {
+            error.help(help);
         }
     }
 }
 
-/// Whether the node `at` could stand on `other`, as far as that one is checked.
-pub(super) fn could_stand(site: &Site<'_>, at: usize, other: usize) -> bool {
+/// Lowers in the places where they fit, those that were given first, as help.
+fn arranged(site: &Site<'_>, at: usize) -> Option<String> {
+    let below = site.entry(at)?.below;
+    let given = site.lowers[at].iter().flatten().copied();
+    let all: Vec<usize> = given.chain(0..site.lowers.len()).collect();
+    let mut found: Vec<usize> = Vec::new();
+    for place in 0..below.min.max(below.each.len()) {
+        let fits = |other: &&usize| !found.contains(other) && could_stand(site, at, place, **other);
+        found.push(*all.iter().find(fits)?);
+    }
+    let names: Vec<&str> = found.iter().map(|lower| site.node(*lower).name.as_str()).collect();
+    Some(format!("write `{} {}`", site.node(at).kind, names.join(" ")))
+}
+
+/// Whether the node `at` could stand on `other` in this place, as far as that one is checked.
+fn could_stand(site: &Site<'_>, at: usize, place: usize, other: usize) -> bool {
     let entry = site.entry(at);
     let above = site.lowers.get(other).is_some_and(|lowers| lowers.contains(&Some(at)));
     let is_taken = on_wire(site, other) && site.uppers(other).iter().any(|upper| *upper != at);
-    other != at && !above && !is_taken && entry.is_some_and(|entry| fits(site, entry, other))
+    other != at && !above && !is_taken && entry.is_some_and(|entry| fits(site, entry, place, other))
 }
 
 /// Whether a protocol of this kind could stand on that node, as far as the node is checked.
-fn fits(site: &Site<'_>, upper: &Entry, lower: usize) -> bool {
+fn fits(site: &Site<'_>, upper: &Entry, place: usize, lower: usize) -> bool {
     let Some(entry) = site.entry(lower) else {
         return false;
     };
@@ -85,7 +93,7 @@ fn fits(site: &Site<'_>, upper: &Entry, lower: usize) -> bool {
     });
     realm_fits(site, upper, lower)
         && above.is_some_and(|family| family_fits(upper, family))
-        && site.gives[lower].has(upper.below.needs)
+        && site.gives[lower].has(upper.below.needs_at(place))
 }
 
 fn how_many(min: usize, max: usize) -> String {
@@ -106,21 +114,11 @@ fn what_below(entry: &Entry) -> String {
     if !entry.below.families.iter().any(open) && !entry.below.families.is_empty() {
         text += &format!(" that takes {}", families(entry.below.families));
     }
-    if let Some(ways) = ways(entry) {
-        text += &format!(": {ways}");
-    }
     text
 }
 
-/// Where each lower of a layer must lead, in their order, if that differs.
-fn ways(entry: &Entry) -> Option<String> {
-    let ways = entry.stacking_rules?.ways;
-    let each: Vec<&str> = ways.iter().map(|way| way.is).collect();
-    (!each.is_empty()).then(|| each.join(", then "))
-}
-
 /// A node that would do in place of `lower`, as help: the nearest below that, then any.
-fn instead(site: &Site<'_>, at: usize, lower: usize) -> Option<String> {
+fn instead(site: &Site<'_>, at: usize, (place, lower): (usize, usize)) -> Option<String> {
     let mut below = vec![lower];
     let mut seen = 0;
     while let Some(&next) = below.get(seen) {
@@ -134,7 +132,7 @@ fn instead(site: &Site<'_>, at: usize, lower: usize) -> Option<String> {
     let entry = site.entry(at)?;
     let mut would_do = all.filter(|&other| {
         let is_taken = site.lowers[at].contains(&Some(other));
-        !is_taken && could_stand(site, at, other) && suggest::is_numbered(site, entry, other)
+        !is_taken && could_stand(site, at, place, other) && suggest::is_numbered(site, entry, other)
     });
     let other = would_do.next()?;
     Some(format!("let it stand on `{}`", site.node(other).name))
@@ -179,9 +177,9 @@ fn realm_fits(site: &Site<'_>, upper: &Entry, lower: usize) -> bool {
         let Some(entry) = site.entry(at) else {
             return true;
         };
-        if !is_transparent(entry) || site.lowers[at].is_empty() {
-            let any = upper.below.realms.is_empty() || is_transparent(upper);
-            return any && entry.realm != Realm::Top || upper.below.realms.contains(&entry.realm);
+        if !site.is_filter(at) || site.lowers[at].is_empty() {
+            let any = upper.below.realms.is_empty() || upper.shape == Shape::Filter;
+            return any && entry.shape != Shape::Top || upper.below.realms.contains(&entry.realm);
         }
         match site.known_lowers(at).next() {
             Some((_, below)) => at = below,
@@ -212,7 +210,7 @@ fn realm(
     let Some(spanned) = site.node(at).lowers.get(place) else {
         return false;
     };
-    let help = suggest::between(site, upper, lower).or_else(|| instead(site, at, lower));
+    let help = suggest::between(site, upper, lower).or_else(|| instead(site, at, (place, lower)));
     let error = diagnostics.error(spanned.span, what);
     error.expected(format!("a protocol {}", what_below(upper)));
     if let Some(help) = help {
@@ -249,7 +247,7 @@ fn family(
     };
     let (kind, name) = (upper.kind, &spanned.value);
     let what = format!("`{kind}` opens `{name}` with {}, but `{name}` takes {taken}", opens(upper));
-    let help = suggest::between(site, upper, lower).or_else(|| instead(site, at, lower));
+    let help = suggest::between(site, upper, lower).or_else(|| instead(site, at, (place, lower)));
     let error = diagnostics.error(spanned.span, what);
     error.expected(format!("a protocol {}", what_below(upper)));
     if let Some(help) = help {
@@ -273,14 +271,18 @@ fn guarantees(
         // One too many: that is told already.
         return true;
     }
-    let needs = upper.below.needs;
+    let needs = upper.below.needs_at(place);
     let (Some(lack), Some(spanned)) =
         (site.gives[lower].lack(needs), site.node(at).lowers.get(place))
     else {
         return true;
     };
-    let what = format!("`{}` cannot stand on `{spanned}`: {lack}", site.node(at).name);
-    let help = instead(site, at, lower).or_else(|| suggest::between(site, upper, lower));
+    let here = if upper.below.each.is_empty() { "" } else { " in this place" };
+    let what = format!("`{}` cannot stand on `{spanned}`{here}: {lack}", site.node(at).name);
+    let help = match upper.below.each {
+        [] => instead(site, at, (place, lower)).or_else(|| suggest::between(site, upper, lower)),
+        _ => arranged(site, at),
+    };
     let error = diagnostics.error(spanned.span, what);
     if let Some(help) = help {
         error.help(help);
@@ -298,7 +300,7 @@ pub(super) fn check_wires(site: &Site<'_>, diagnostics: &mut Diagnostics) {
         };
         let node = site.node(at);
         let uppers = site.uppers(at);
-        if entry.realm == Realm::Wire && uppers.is_empty() && clear && names(site, at) {
+        if entry.shape == Shape::Wire && uppers.is_empty() && clear && names(site, at) {
             diagnostics
                 .warning(node.name.span, format!("nothing stands on `{}`", node.name))
                 .help("it will drop whatever arrives");
@@ -335,7 +337,7 @@ fn on_wire(site: &Site<'_>, at: usize) -> bool {
     for _ in 0..=site.lowers.len() {
         match site.entry(at) {
             Some(entry) if entry.realm == Realm::Wire => return true,
-            Some(entry) if is_transparent(entry) => {}
+            _ if site.is_filter(at) => {}
             _ => return false,
         }
         match site.known_lowers(at).next() {

@@ -2,9 +2,9 @@
 
 use std::collections::{HashMap, VecDeque};
 use xk_core::Entry;
-use xk_core::graph::{Family, Guarantees, Realm};
+use xk_core::graph::{Family, Guarantees, Shape};
 
-use super::host::{Site, is_transparent, is_virtual};
+use super::host::Site;
 use super::stacking::family_fits;
 
 /// How many protocols may have to go between.
@@ -34,7 +34,7 @@ pub(super) fn between(site: &Site<'_>, upper: &'static Entry, lower: usize) -> O
         }
         for next in site.catalog.entries() {
             let one_below = next.below.max > 0 && next.below.min <= 1;
-            let ordinary = next.realm != Realm::Top && !is_transparent(next) && one_below;
+            let ordinary = !matches!(next.shape, Shape::Top | Shape::Filter) && one_below;
             if !ordinary
                 || next.above == Family::Inherit
                 || next.kind == upper.kind
@@ -64,6 +64,9 @@ fn stands(upper: &Entry, lower: &Entry, (taken, gives): Gives) -> bool {
 /// `upper` would have a type number on the node `lower`, or need none.
 pub(super) fn is_numbered(site: &Site<'_>, upper: &Entry, lower: usize) -> bool {
     let mut at = lower;
+    if !upper.has_number() {
+        return true;
+    }
     // As many steps as there are nodes: enough for any tower, and an end in any circle.
     for _ in 0..=site.lowers.len() {
         let Some(entry) = site.entry(at) else {
@@ -74,7 +77,7 @@ pub(super) fn is_numbered(site: &Site<'_>, upper: &Entry, lower: usize) -> bool 
             return numbers.find_kinds(upper.kind, entry.kind).is_some();
         }
         match site.known_lowers(at).next() {
-            Some((_, below)) if is_virtual(entry) => at = below,
+            Some((_, below)) if entry.passes_numbers() => at = below,
             _ => return true,
         }
     }
@@ -85,11 +88,14 @@ pub(super) fn is_numbered(site: &Site<'_>, upper: &Entry, lower: usize) -> bool 
 /// one.
 fn numbered<'a>(site: &Site<'_>, upper: &Entry, below: impl Iterator<Item = &'a Entry>) -> bool {
     let numbers = site.catalog.numbers();
+    if !upper.has_number() {
+        return true;
+    }
     for lower in below {
         if numbers.kinds().iter().any(|n| n.lower == lower.kind) {
             return numbers.find_kinds(upper.kind, lower.kind).is_some();
         }
-        if !is_virtual(lower) {
+        if !lower.passes_numbers() {
             return true;
         }
     }

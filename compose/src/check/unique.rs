@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
-use xk_core::graph::Realm;
+use xk_core::graph::Shape;
 use xk_lang::{Diagnostics, Host, Node, Span, Value};
 
 use super::host::Site;
@@ -75,7 +75,7 @@ fn one_host(
         for own in own_addresses(plan, &nodes, at, &instance.name) {
             for link in own.links {
                 // Who is at the other end of a device is another host, the system.
-                let is_system = plan.places[at].entry.realm == Realm::Wire && link.contains('/');
+                let is_system = plan.places[at].entry.shape == Shape::Wire && link.contains('/');
                 let owner = match is_system {
                     true => format!("{}'s system", instance.name),
                     false => instance.name.to_string(),
@@ -173,7 +173,7 @@ fn links_below(
             // What lies there is inside of somebody else's packets.
             continue;
         }
-        if place.entry.realm == Realm::Wire {
+        if place.entry.shape == Shape::Wire {
             let link = nodes[at].param("link").map(|link| &link.value.value);
             links.push(match link {
                 Some(Value::Text(name)) => name.clone(),

@@ -1,12 +1,10 @@
-//! Layers without a header that choose among those below: how their uppers are known there, and who
-//! cannot stand on them.
+//! Layers without a header that choose among those below: how their uppers are known there.
 
-use xk_core::graph::{DerivedNumber, Exclusion, Way};
-use xk_lang::{Diagnostics, Span};
+use xk_core::graph::DerivedNumber;
+use xk_lang::Diagnostics;
 
 use super::host::Site;
-use super::numbers::{Edge, Target};
-use super::stacking;
+use super::numbers::Edge;
 
 /// A number that follows from another.
 #[derive(Clone, Copy)]
@@ -94,100 +92,4 @@ fn too_large(
             site.node(edge.target.node).name,
             upper.name
         ));
-}
-
-/// Refuses a node that stands, perhaps through others without a header, on a layer that cannot
-/// carry its kind. True if so.
-pub(super) fn refuse(site: &Site<'_>, at: usize, diagnostics: &mut Diagnostics) -> bool {
-    let Some(entry) = site.entry(at) else {
-        return false;
-    };
-    let mut refused = false;
-    for (place, lower) in site.known_lowers(at) {
-        let Some((by, exclusion)) = excluded(site, lower, entry.kind) else {
-            continue;
-        };
-        if site.misfits.contains(&(at, lower)) {
-            continue;
-        }
-        let node = site.node(at);
-        let span = node.lowers.get(place).map_or(Span::default(), |l| l.span);
-        let layer = &site.node(by).name;
-        let what = match by == lower {
-            true => format!("`{}` cannot stand on `{layer}`: {}", node.name, exclusion.why),
-            false => format!(
-                "`{}` cannot stand on `{layer}`, which lies below `{}`: {}",
-                node.name,
-                site.node(lower).name,
-                exclusion.why
-            ),
-        };
-        diagnostics.error(span, what).help(exclusion.instead);
-        refused = true;
-    }
-    refused
-}
-
-/// The first layer from `lower` downwards, among those without a header, that excludes uppers of
-/// this kind.
-fn excluded(site: &Site<'_>, lower: usize, upper: &str) -> Option<(usize, &'static Exclusion)> {
-    let mut seen = vec![false; site.lowers.len()];
-    let mut stack = vec![lower];
-    while let Some(at) = stack.pop() {
-        if std::mem::replace(&mut seen[at], true) {
-            continue;
-        }
-        let rules = site.entry(at).and_then(|entry| entry.stacking_rules);
-        let found = rules.and_then(|r| r.excluded.iter().find(|e| e.upper == upper));
-        if let Some(found) = found {
-            return Some((at, found));
-        }
-        if site.is_virtual(at) {
-            stack.extend(site.known_lowers(at).map(|(_, below)| below));
-        }
-    }
-    None
-}
-
-/// Refuses a lower in a place where the layer wants another, as far as that is known: the two of
-/// `vip` the wrong way round.
-pub(super) fn ways(
-    site: &Site<'_>,
-    at: usize,
-    targets: &[Vec<Target>],
-    diagnostics: &mut Diagnostics,
-) {
-    let rules = site.entry(at).and_then(|entry| entry.stacking_rules);
-    let ways = rules.map_or(&[][..], |rules| rules.ways);
-    let leads = |node: usize, way: &Way| {
-        let ends = targets.get(node).map_or(&[][..], Vec::as_slice);
-        let on = |target: &Target| site.entry(target.node).is_some_and(|e| e.kind == way.on);
-        ends.is_empty() || ends.iter().all(on) == way.straight
-    };
-    let lowers = &site.lowers[at];
-    let wrong = ways.iter().zip(lowers).enumerate().find(|(_, (way, lower))| {
-        lower.is_some_and(|lower| !site.misfits.contains(&(at, lower)) && !leads(lower, way))
-    });
-    let Some((place, (way, Some(lower)))) = wrong else {
-        return;
-    };
-    let node = site.node(at);
-    let span = node.lowers.get(place).map_or(Span::default(), |l| l.span);
-    let lower = &site.node(*lower).name;
-    let what = format!("`{}` wants {} in this place, and `{lower}` is not that", node.name, way.is);
-    let error = diagnostics.error(span, what);
-    // Those that were given go first, then whatever the host has.
-    let fitting = |way: &Way| {
-        let fits = |other: &usize| {
-            let has_ends = targets.get(*other).is_some_and(|ends| !ends.is_empty());
-            has_ends && leads(*other, way) && stacking::could_stand(site, at, *other)
-        };
-        let given = lowers.iter().flatten().copied();
-        given.chain(0..site.lowers.len()).find(fits)
-    };
-    let names: Option<Vec<&str>> =
-        ways.iter().map(|way| Some(site.node(fitting(way)?).name.as_str())).collect();
-    if let Some(names) = names {
-        error.help(format!("write `{} {}`", node.kind, names.join(" ")));
-    }
 }

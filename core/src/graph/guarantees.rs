@@ -15,12 +15,16 @@ const LACKS: &[(Guarantees, &str)] = &[
     (Guarantees::EXACT, "it delivers short messages with octets behind them that were not sent"),
     (Guarantees::STREAM, "it does not carry a stream, which opens and ends"),
     (Guarantees::NEIGHBOURS, "it leads to hosts by its own routes, and is no link to neighbours"),
+    (Guarantees::ROUTES, "it leads to hosts on its link alone"),
     (Guarantees::RESOLVER, "it resolves no addresses"),
     (Guarantees::WHOLE, "it carries a stream, which does not keep messages apart"),
     (Guarantees::ORDER, "messages may overtake each other on it"),
     (Guarantees::RELIABLE, "messages may be lost on it"),
     (Guarantees::REPLY, "what comes up from it names no session that leads back to the sender"),
     (Guarantees::PROMPT, "sending on it waits for the peer, who may be waiting for us"),
+    (Guarantees::INSTANT, "sending or opening on it may wait"),
+    (Guarantees::NAMES, "credentials are looked for right behind the header of `sunselect`"),
+    (Guarantees::CREDENTIALS, "no credentials go with a call on it"),
 ];
 
 impl Guarantees {
@@ -50,8 +54,18 @@ impl Guarantees {
     pub const NEIGHBOURS: Self = Self(1 << 9);
     /// It resolves addresses, and takes packets of other protocols that resolve some.
     pub const RESOLVER: Self = Self(1 << 10);
+    /// It reaches hosts that are on no link of ours.
+    pub const ROUTES: Self = Self(1 << 11);
+    /// Neither a push nor an open waits for anything: shepherds need no stacks for it.
+    pub const INSTANT: Self = Self(1 << 12);
+    /// It names the procedure of a call, and what stands on it puts credentials right behind.
+    pub const NAMES: Self = Self(1 << 13);
+    /// Credentials go with a call.
+    pub const CREDENTIALS: Self = Self(1 << 14);
     /// All of them.
-    pub const ALL: Self = Self((1 << 11) - 1);
+    pub const ALL: Self = Self((1 << 15) - 1);
+    /// What is said of the layer right below, and not kept by one of its own that stands on it.
+    const OWN: Self = Self::RESOLVER.and(Self::NAMES).and(Self::CREDENTIALS);
 
     /// These and those.
     #[must_use]
@@ -105,7 +119,8 @@ impl Service {
             .without(Guarantees::ORDER)
             .without(Guarantees::RELIABLE)
             .without(Guarantees::STREAM)
-            .without(Guarantees::RESOLVER),
+            .without(Guarantees::ROUTES)
+            .without(Guarantees::OWN),
         keeps: Guarantees::NONE,
     };
 
@@ -115,7 +130,7 @@ impl Service {
     /// A layer of its own: these by itself, all others as the layers below but for those lost.
     #[must_use]
     pub const fn changing(adds: Guarantees, lost: Guarantees) -> Self {
-        Self { adds, keeps: Guarantees::ALL.without(lost).without(Guarantees::RESOLVER) }
+        Self { adds, keeps: Guarantees::ALL.without(lost).without(Guarantees::OWN) }
     }
 
     /// A layer of its own: these by itself, all others as the layers below.

@@ -50,6 +50,38 @@ impl fmt::Display for Realm {
     }
 }
 
+/// What a layer is in a graph: by this the check, the rehearsal and the simulator know how to treat
+/// it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// The lower end of a graph: it stands on nothing, and may reach outside of the program.
+    Wire,
+    /// It puts a header in front of each message.
+    Header,
+    /// It has no header, and chooses among the layers below: what stands on it is known there by
+    /// its own numbers.
+    Virtual,
+    /// It passes messages, calls, addresses and numbers as they are, and fits any edge.
+    Filter,
+    /// A layer of calls: it puts a header in front of requests and replies, and waits for replies.
+    Calls,
+    /// The upper end of a graph: an application.
+    Top,
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Shape::Wire => "a wire: the lower end of a graph",
+            Shape::Header => "a layer with a header of its own",
+            Shape::Virtual => "a virtual layer: without a header, it chooses among those below",
+            Shape::Filter => "a filter: it fits any edge of a graph",
+            Shape::Calls => "a layer of calls",
+            Shape::Top => "an application: the upper end of a graph",
+        })
+    }
+}
+
 /// What the participants of a protocol look like to its neighbours: the topmost identifier that the
 /// upper supplies and the lower pops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,22 +130,27 @@ pub struct Below {
     pub families: &'static [Family],
     /// What each of them must guarantee.
     pub needs: Guarantees,
+    /// What the lower in each place must guarantee besides, if that differs.
+    pub each: &'static [Guarantees],
+}
+
+impl Below {
+    /// What the lower protocol in this place must guarantee.
+    pub fn needs_at(&self, place: usize) -> Guarantees {
+        let besides = self.each.get(place).copied().unwrap_or(Guarantees::NONE);
+        self.needs.and(besides)
+    }
 }
 
 /// One protocol below, of which nothing is said yet.
-const ONE: Below = Below { min: 1, max: 1, realms: &[], families: &[], needs: Guarantees::NONE };
+const ONE: Below =
+    Below { min: 1, max: 1, realms: &[], families: &[], needs: Guarantees::NONE, each: &[] };
 
-/// What realm, addresses and numbers do not say of who goes together: who cannot stand on a layer,
-/// and what it needs on another; and of one without a header that chooses among several below, how
-/// its uppers are known there, where each way leads, and in which order.
+/// What shape, addresses, numbers and guarantees do not say of a layer's place in a graph.
 #[derive(Clone, Copy, Debug)]
 pub struct StackingRules {
     /// Numbers that follow from others.
     pub derived: &'static [DerivedNumber],
-    /// Who cannot stand on it.
-    pub excluded: &'static [Exclusion],
-    /// Where its lowers lead, in their order; empty if that is all one.
-    pub ways: &'static [Way],
     /// Parameters without which it cannot stand on some layers.
     pub needed: &'static [Needed],
     /// If its lowers must be in the order of the messages that they carry, the smallest first: the
@@ -123,32 +160,19 @@ pub struct StackingRules {
     pub own_address: Option<&'static str>,
     /// The parameter that names what only one of its kind on a host can have: a device, a file.
     pub sole: Option<&'static str>,
-    /// True if a push or an open may wait in it. That calls wait needs no saying.
-    pub waits: bool,
 }
 
 impl StackingRules {
     /// None of them, for those who have one or two.
-    pub const NONE: Self = Self {
-        derived: &[],
-        excluded: &[],
-        ways: &[],
-        needed: &[],
-        rising: None,
-        own_address: None,
-        sole: None,
-        waits: false,
-    };
+    pub const NONE: Self =
+        Self { derived: &[], needed: &[], rising: None, own_address: None, sole: None };
 
     /// Gives every kind that has a number to follow from by now, and none that follows, the latter,
     /// for programs that compose without a graph file. `base` is what is added. The check of a
     /// graph does the same for each node that stands on such a layer.
     pub fn derive(&self, numbers: &mut Numbers, base: u32) {
         for rule in self.derived {
-            let is_excluded = |kind| self.excluded.iter().any(|e| e.upper == kind);
-            let follows = |n: &&Number| {
-                n.lower == rule.from && n.number < rule.below && !is_excluded(n.upper)
-            };
+            let follows = |n: &&Number| n.lower == rule.from && n.number < rule.below;
             let from: Vec<Number> = numbers.kinds().iter().filter(follows).copied().collect();
             for known in from {
                 if numbers.find_kinds(known.upper, rule.on).is_none() {
@@ -176,28 +200,6 @@ pub struct DerivedNumber {
     pub base: &'static str,
     /// The numbers from which one can follow are below this.
     pub below: u32,
-}
-
-/// Where one of a layer's lowers leads.
-#[derive(Clone, Copy, Debug)]
-pub struct Way {
-    /// A kind that tells its uppers apart by number.
-    pub on: &'static str,
-    /// True if messages must get there by such numbers straight, false if not.
-    pub straight: bool,
-    /// What it is, for the person who gave another.
-    pub is: &'static str,
-}
-
-/// A kind that cannot stand on a layer, though realm and addresses fit.
-#[derive(Clone, Copy, Debug)]
-pub struct Exclusion {
-    /// The kind above.
-    pub upper: &'static str,
-    /// Why, for the person who tried.
-    pub why: &'static str,
-    /// What to do instead.
-    pub instead: &'static str,
 }
 
 /// A parameter that may be left out, but on some layers.
@@ -277,6 +279,7 @@ pub type Probe = fn(&Params, Look) -> Result<(), BuildError>;
 ///     .questions(&[question("my-port", "the local port of a session")]);
 /// assert_eq!(ENTRY.parameters[1].default.unwrap().to_string(), "#true");
 /// ```
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct Entry {
     /// The name under which graphs use it.
@@ -285,6 +288,8 @@ pub struct Entry {
     pub summary: &'static str,
     /// The source of its `lib.rs`, whose crate documentation is the manual.
     pub manual: &'static str,
+    /// What it is in a graph.
+    pub shape: Shape,
     /// How it is used.
     pub realm: Realm,
     /// The family of participants that it takes from above.
@@ -297,8 +302,7 @@ pub struct Entry {
     pub header_octets: usize,
     /// Its standards' type numbers: the lower kind, and what that one's header says for this.
     pub numbers: &'static [(&'static str, u32)],
-    /// Who cannot stand on it, and what it needs below; of a layer without a header also how its
-    /// uppers are known there, and where its ways lead.
+    /// What nothing else says of its place in a graph.
     pub stacking_rules: Option<&'static StackingRules>,
     /// Its scalar parameters.
     pub parameters: &'static [ParamSpec],
@@ -321,7 +325,7 @@ pub type Builder = fn(&mut Build<'_>) -> Result<ProtocolRef, BuildError>;
 impl Entry {
     const fn new(
         (kind, manual): (&'static str, &'static str),
-        (realm, above): (Realm, Family),
+        (shape, realm, above): (Shape, Realm, Family),
         below: Below,
         service: Service,
         build: Builder,
@@ -330,6 +334,7 @@ impl Entry {
             kind,
             summary: "",
             manual,
+            shape,
             realm,
             above,
             below,
@@ -348,8 +353,9 @@ impl Entry {
 
     /// The lower end of a graph: it stands on nothing, takes no addresses, and may lose messages.
     pub const fn wire(kind: &'static str, manual: &'static str, build: Builder) -> Self {
-        let below = Below { min: 0, max: 0, realms: &[], families: &[], needs: Guarantees::NONE };
-        Self::new((kind, manual), (Realm::Wire, Family::Link), below, Service::WIRE, build)
+        let place = (Shape::Wire, Realm::Wire, Family::Link);
+        let below = Below { min: 0, max: 0, ..ONE };
+        Self::new((kind, manual), place, below, Service::WIRE, build)
     }
 
     /// What fits any edge of a graph and changes neither addresses nor guarantees.
@@ -358,23 +364,33 @@ impl Entry {
             .on(&[Realm::Async, Realm::Rpc, Realm::Wire], &[Family::Inherit])
             .needs(Guarantees::OPEN)
             .service(Service::SAME)
+            .shape(Shape::Filter)
     }
 
-    /// A layer of messages, which takes the addresses of the layer below unless it says otherwise.
+    /// A layer of messages with a header, which takes the addresses of the layer below unless it
+    /// says otherwise.
     pub const fn layer(kind: &'static str, manual: &'static str, build: Builder) -> Self {
-        let place = (Realm::Async, Family::Inherit);
+        let place = (Shape::Header, Realm::Async, Family::Inherit);
         Self::new((kind, manual), place, ONE, Service::LAYER, build)
     }
 
     /// A layer of calls, which takes the addresses of the layer below unless it says otherwise.
     pub const fn calls(kind: &'static str, manual: &'static str, build: Builder) -> Self {
-        let place = (Realm::Rpc, Family::Inherit);
+        let place = (Shape::Calls, Realm::Rpc, Family::Inherit);
         Self::new((kind, manual), place, ONE, Service::LAYER, build)
     }
 
     /// The upper end of a graph: an application, which takes its addresses from a parameter.
     pub const fn top(kind: &'static str, manual: &'static str, build: Builder) -> Self {
-        Self::new((kind, manual), (Realm::Top, Family::Any), ONE, Service::TOP, build)
+        let place = (Shape::Top, Realm::Top, Family::Any);
+        Self::new((kind, manual), place, ONE, Service::TOP, build)
+    }
+
+    /// What it is in a graph, if the constructor does not say.
+    #[must_use]
+    pub const fn shape(mut self, shape: Shape) -> Self {
+        self.shape = shape;
+        self
     }
 
     /// One line about it.
@@ -412,6 +428,13 @@ impl Entry {
     #[must_use]
     pub const fn needs(mut self, guarantees: Guarantees) -> Self {
         self.below.needs = guarantees;
+        self
+    }
+
+    /// What the lower in each place must guarantee besides, if that differs.
+    #[must_use]
+    pub const fn needs_each(mut self, guarantees: &'static [Guarantees]) -> Self {
+        self.below.each = guarantees;
         self
     }
 
@@ -476,6 +499,27 @@ impl Entry {
     pub const fn links(mut self, links: &'static Links) -> Self {
         self.links = Some(links);
         self
+    }
+
+    /// Whether what stands on it is known below by its own numbers. Of the layers of calls these
+    /// are the ones that have neither addresses nor a number themselves.
+    pub fn passes_numbers(&self) -> bool {
+        match self.shape {
+            Shape::Virtual | Shape::Filter => true,
+            Shape::Calls => self.above == Family::Inherit && self.numbers.is_empty(),
+            Shape::Wire | Shape::Header | Shape::Top => false,
+        }
+    }
+
+    /// Whether it is known by a number of its own on layers that tell their uppers apart.
+    pub fn has_number(&self) -> bool {
+        !self.passes_numbers() || !self.numbers.is_empty()
+    }
+
+    /// Whether an operation of it may wait, so that its host needs stacks for shepherds.
+    pub fn may_wait(&self) -> bool {
+        let is_prompt = self.service.over(Guarantees::ALL).has(Guarantees::INSTANT);
+        self.shape == Shape::Calls || self.shape != Shape::Top && !is_prompt
     }
 
     /// Its type numbers as entries of the table.

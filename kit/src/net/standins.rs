@@ -8,7 +8,7 @@ use crate::wire::offload::Offloads;
 use alloc::format;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use xk_core::graph::{DerivedNumber, StackingRules, Way};
+use xk_core::graph::{DerivedNumber, Guarantees, StackingRules};
 use xk_core::object::{Enable, OpenError, ProtocolId};
 use xk_core::{Ask, Kernel, Participants, Protocol, ProtocolRef, SessionRef, Upper};
 
@@ -158,12 +158,11 @@ impl StandIns {
 /// second ("RPC in the x-Kernel", sections 3.1 and 5).
 pub const LINK_OR_NET: StackingRules = StackingRules {
     derived: &[DerivedNumber { on: "eth", from: "ip", base: "ether_base", below: 256 }],
-    ways: &[
-        Way { on: "eth", straight: true, is: "the layer above the link, such as `arp`" },
-        Way { on: "eth", straight: false, is: "the layer that reaches all, such as `ip`" },
-    ],
     ..StackingRules::NONE
 };
+
+/// What such a layer needs of the first and of the second.
+pub const LINK_AND_NET: &[Guarantees] = &[Guarantees::NEIGHBOURS, Guarantees::ROUTES];
 
 /// Refuses who depends on IP itself ("RPC in the x-Kernel", section 5) above a layer that chooses
 /// between a link and `net`.

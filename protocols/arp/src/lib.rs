@@ -96,7 +96,7 @@ pub use shared::{EVICTED, UNRESOLVED};
 use core::time::Duration;
 use xk_core::Entry;
 use xk_core::control::question;
-use xk_core::graph::{Family, Guarantees, Realm, Service, duration, flag, int};
+use xk_core::graph::{Family, Guarantees, Realm, Service, Shape, duration, flag, int};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
@@ -106,6 +106,8 @@ pub static ENTRY: Entry = Entry::layer("arp", include_str!("lib.rs"), build)
     .on(&[Realm::Async], &[Family::Ether])
     .needs(Guarantees::SESSIONS.and(Guarantees::WHOLE))
     .service(Service::changing(Guarantees::RESOLVER, Guarantees::REPLY))
+    // Packets of its own have a header; messages of those above have none.
+    .shape(Shape::Virtual)
     .numbers(&[("eth", 0x0806)])
     .parameters(&[
         int("entries_max", 1..=1_048_576, 1024, "how many hosts it remembers"),

@@ -58,7 +58,7 @@ pub mod wire;
 pub use protocol::{add, build};
 
 use xk_core::Entry;
-use xk_core::graph::{Family, Guarantees, Realm};
+use xk_core::graph::{Family, Guarantees, Realm, Service};
 use xk_kit::rpc::auth::QUESTIONS;
 use xk_kit::rpc::onc::SESSIONS_MAX;
 
@@ -67,8 +67,9 @@ use xk_kit::rpc::onc::SESSIONS_MAX;
 pub static ENTRY: Entry = Entry::calls("authnone", include_str!("lib.rs"), build)
     .summary("empty credentials of ONC RPC: nobody says who calls")
     .above(Family::Other("credentials"))
-    .on(&[Realm::Rpc], &[Family::Other("credentials")])
-    .needs(Guarantees::SESSIONS)
+    .on(&[Realm::Rpc], &[Family::Inherit])
+    .needs(Guarantees::SESSIONS.and(Guarantees::NAMES))
+    .service(Service::adding(Guarantees::CREDENTIALS))
     .header_octets(wire::HEADER_OCTETS)
     // The flavor of the credentials.
     .numbers(&[("sunselect", xk_kit::rpc::onc::AUTH_NONE)])

@@ -71,7 +71,7 @@ pub use protocol::{AuthShort, Settings, add, build};
 
 use core::time::Duration;
 use xk_core::Entry;
-use xk_core::graph::{Family, Guarantees, Realm, duration};
+use xk_core::graph::{Family, Guarantees, Realm, Service, duration};
 use xk_kit::rpc::auth::QUESTIONS;
 use xk_kit::rpc::onc::SESSIONS_MAX;
 
@@ -80,9 +80,11 @@ use xk_kit::rpc::onc::SESSIONS_MAX;
 pub static ENTRY: Entry = Entry::calls("authshort", include_str!("lib.rs"), build)
     .summary("shorthands for credentials of ONC RPC")
     .above(Family::Other("credentials"))
-    .on(&[Realm::Rpc], &[Family::Other("credentials")])
+    .on(&[Realm::Rpc], &[Family::Inherit])
     .lowers(2..=2)
     .needs(Guarantees::SESSIONS)
+    .needs_each(&[Guarantees::NAMES, Guarantees::CREDENTIALS])
+    .service(Service::adding(Guarantees::CREDENTIALS))
     .header_octets(wire::HEADER_OCTETS)
     // The flavor of the credentials.
     .numbers(&[("sunselect", xk_kit::rpc::onc::AUTH_SHORT)])

@@ -63,7 +63,7 @@ pub use accept::Accept;
 pub use protocol::{Settings, add, build};
 
 use xk_core::Entry;
-use xk_core::graph::{Family, Guarantees, ParamKind, Realm, int, optional, text};
+use xk_core::graph::{Family, Guarantees, ParamKind, Realm, Service, int, optional, text};
 use xk_kit::rpc::auth::QUESTIONS;
 use xk_kit::rpc::onc::SESSIONS_MAX;
 
@@ -72,8 +72,9 @@ use xk_kit::rpc::onc::SESSIONS_MAX;
 pub static ENTRY: Entry = Entry::calls("authsys", include_str!("lib.rs"), build)
     .summary("credentials of Unix users for ONC RPC: anybody's word for who calls")
     .above(Family::Other("credentials"))
-    .on(&[Realm::Rpc], &[Family::Other("credentials")])
-    .needs(Guarantees::SESSIONS)
+    .on(&[Realm::Rpc], &[Family::Inherit])
+    .needs(Guarantees::SESSIONS.and(Guarantees::NAMES))
+    .service(Service::adding(Guarantees::CREDENTIALS))
     .header_octets(wire::HEADER_OCTETS)
     // The flavor of the credentials.
     .numbers(&[("sunselect", xk_kit::rpc::onc::AUTH_SYS)])

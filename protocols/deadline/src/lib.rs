@@ -66,7 +66,7 @@ pub use protocol::{Deadline, Tally, build};
 
 use core::time::Duration;
 use xk_core::control::question;
-use xk_core::graph::{Exclusion, Family, Guarantees, Realm, StackingRules, duration, int};
+use xk_core::graph::{Family, Guarantees, Realm, duration, int};
 use xk_core::reason::Class;
 use xk_core::{Entry, Reason};
 
@@ -80,10 +80,6 @@ pub static ENTRY: Entry = Entry::calls("deadline", include_str!("lib.rs"), build
     .on(&[Realm::Rpc], &[Family::Inherit])
     .needs(Guarantees::SESSIONS)
     .header_octets(wire::HEADER_OCTETS)
-    .stacking_rules(&StackingRules {
-        excluded: &[is_below("authnone"), is_below("authsys"), is_below("authshort")],
-        ..StackingRules::NONE
-    })
     // No number: what stands on it is known below by its own.
     .parameters(&[
         duration("wait_max", Duration::ZERO,
@@ -102,12 +98,3 @@ pub static ENTRY: Entry = Entry::calls("deadline", include_str!("lib.rs"), build
         question("list-maps", "calling: session below and protocol above; serving: session below"),
         question("describe", "a session's tally"),
     ]);
-
-const fn is_below(upper: &'static str) -> Exclusion {
-    Exclusion {
-        upper,
-        why: "`sunselect` looks for credentials right behind its own header, and this layer's \
-                would be there",
-        instead: "let it stand on the layer of authentication",
-    }
-}

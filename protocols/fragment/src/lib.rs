@@ -69,7 +69,7 @@ pub use table::FragmentFigures;
 
 use xk_core::Entry;
 use xk_core::control::question;
-use xk_core::graph::{Family, Guarantees, Realm, Service, StackingRules, int};
+use xk_core::graph::{Family, Guarantees, Realm, Service, int};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
@@ -78,9 +78,8 @@ pub static ENTRY: Entry = Entry::layer("fragment", include_str!("lib.rs"), build
     .above(Family::Host)
     .on(&[Realm::Async, Realm::Wire], &[Family::Host, Family::Link])
     .needs(Guarantees::SESSIONS.and(Guarantees::WHOLE).and(Guarantees::REPLY))
-    .service(Service::adding(Guarantees::EXACT))
+    .service(Service::changing(Guarantees::EXACT, Guarantees::INSTANT))
     .header_octets(wire::HEADER_OCTETS)
-    .stacking_rules(&StackingRules { waits: true, ..StackingRules::NONE })
     .numbers(&[("ip", 101), ("null", 101)])
     .parameters(&[
         int("sessions_max", 1..=16_777_216, 1024,

@@ -115,7 +115,8 @@ pub static ENTRY: Entry = Entry::layer("ip", include_str!("lib.rs"), build)
     .on(&[Realm::Async, Realm::Wire], &[Family::Host, Family::Link])
     .lowers(1..=16)
     .needs(Guarantees::SESSIONS.and(Guarantees::WHOLE).and(Guarantees::NEIGHBOURS))
-    .service(Service::changing(Guarantees::EXACT.and(Guarantees::REPLY), Guarantees::NEIGHBOURS))
+    .service(Service::changing(
+        Guarantees::EXACT.and(Guarantees::REPLY).and(Guarantees::ROUTES), Guarantees::NEIGHBOURS))
     .header_octets(wire::HEADER_LEN)
     .stacking_rules(&StackingRules { own_address: Some("address"), ..StackingRules::NONE })
     .numbers(&[

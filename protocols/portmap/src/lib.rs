@@ -89,7 +89,7 @@ pub use protocol::{Mappings, Portmap, Settings, add, build};
 
 use xk_core::control::question;
 use xk_core::graph::{
-    Family, Guarantees, ParamKind, Realm, block, flag, int, optional, required, word,
+    Family, Guarantees, ParamKind, Realm, Shape, block, flag, int, optional, required, word,
 };
 use xk_core::reason::Class;
 use xk_core::{Entry, Reason};
@@ -113,6 +113,7 @@ pub static ENTRY: Entry = Entry::calls("portmap", include_str!("lib.rs"), build)
     .above(Family::Other("programs"))
     .on(&[Realm::Rpc], &[Family::Other("programs")])
     .needs(Guarantees::SESSIONS)
+    .shape(Shape::Virtual)
     .parameters(&[
         flag("serve", true, "whether it serves the program 100000"),
         word("transports", &["udp", "tcp", "both"], "udp",

@@ -82,7 +82,8 @@ pub static ENTRY: Entry = Entry::layer("rdgram", include_str!("lib.rs"), build)
     .above(Family::Host)
     .on(&[Realm::Rpc], &[Family::Host, Family::Link])
     .needs(Guarantees::SESSIONS)
-    .service(Service::changing(Guarantees::RELIABLE, Guarantees::PROMPT))
+    .service(Service::changing(
+        Guarantees::RELIABLE, Guarantees::PROMPT.and(Guarantees::INSTANT)))
     .header_octets(wire::HEADER_OCTETS)
     .numbers(&[("channel", 0x66)])
     .parameters(&[

@@ -63,7 +63,7 @@ const PROCEDURE: ParamKind = ParamKind::integer(0..=65_535);
 pub static FORWARD_ENTRY: Entry = Entry::calls("forward", include_str!("forward.rs"), build_forward)
     .summary("SELECT that calls some procedures at another host")
     .above(PROCEDURES)
-    .on(&[Realm::Rpc], &[Family::Host, Family::Link])
+    .on(&[Realm::Rpc], &[Family::Host, Family::Link, PROCEDURES])
     .needs(Guarantees::SESSIONS)
     .header_octets(wire::HEADER_OCTETS)
     // Those of `select`, which its peers take it for.

@@ -107,7 +107,7 @@ const QUESTIONS: &[QuestionInfo] = &[
 pub static ENTRY: Entry = Entry::calls("select", include_str!("lib.rs"), build)
     .summary("SELECT: which procedure of which peer, over a fixed pool of channels")
     .above(PROCEDURES)
-    .on(&[Realm::Rpc], &[Family::Host, Family::Link])
+    .on(&[Realm::Rpc], &[Family::Host, Family::Link, PROCEDURES])
     .needs(Guarantees::SESSIONS)
     .header_octets(wire::HEADER_OCTETS)
     .numbers(&[("channel", 0x65)])

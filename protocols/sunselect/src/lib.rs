@@ -71,7 +71,7 @@ pub use protocol::{Settings, SunSelect, add, build};
 
 use xk_core::Entry;
 use xk_core::control::question;
-use xk_core::graph::{Family, Guarantees, Realm, int};
+use xk_core::graph::{Family, Guarantees, Realm, Service, int};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
@@ -80,6 +80,7 @@ pub static ENTRY: Entry = Entry::calls("sunselect", include_str!("lib.rs"), buil
     .above(Family::Other("credentials"))
     .on(&[Realm::Rpc], &[Family::Port, Family::Host, Family::Ether, Family::Link])
     .needs(Guarantees::SESSIONS)
+    .service(Service::adding(Guarantees::NAMES))
     .header_octets(wire::CALL_OCTETS)
     // Not assigned by anybody: beside that of `select`.
     .numbers(&[("channel", 0x67)])

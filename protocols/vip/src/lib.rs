@@ -77,7 +77,7 @@ pub use protocol::{add, build};
 pub use ways::Vip;
 
 use xk_core::control::question;
-use xk_core::graph::{Family, Guarantees, Realm, Service, int};
+use xk_core::graph::{Family, Guarantees, Realm, Service, Shape, int};
 use xk_core::reason::Class;
 use xk_core::{Entry, Reason};
 
@@ -95,6 +95,8 @@ pub static ENTRY: Entry = Entry::layer("vip", include_str!("lib.rs"), build)
     .on(&[Realm::Async], &[Family::Host])
     .lowers(2..=2)
     .needs(Guarantees::SESSIONS)
+    .needs_each(xk_kit::net::standins::LINK_AND_NET)
+    .shape(Shape::Virtual)
     .service(Service::adding(Guarantees::REPLY))
     .stacking_rules(&xk_kit::net::standins::LINK_OR_NET)
     .parameters(&[

@@ -69,7 +69,7 @@ pub const ETHER_BASE: u32 = 0x3900;
 use core::time::Duration;
 use xk_core::Entry;
 use xk_core::control::question;
-use xk_core::graph::{Family, Guarantees, Realm, Service, StackingRules, duration, int};
+use xk_core::graph::{Family, Guarantees, Realm, Service, Shape, duration, int};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
@@ -79,8 +79,10 @@ pub static ENTRY: Entry = Entry::layer("vipaddr", include_str!("lib.rs"), build)
     .on(&[Realm::Async], &[Family::Host])
     .lowers(2..=2)
     .needs(Guarantees::SESSIONS)
-    .service(Service::adding(Guarantees::REPLY))
-    .stacking_rules(&StackingRules { waits: true, ..xk_kit::net::standins::LINK_OR_NET })
+    .needs_each(xk_kit::net::standins::LINK_AND_NET)
+    .service(Service::changing(Guarantees::REPLY, Guarantees::INSTANT))
+    .shape(Shape::Virtual)
+    .stacking_rules(&xk_kit::net::standins::LINK_OR_NET)
     .parameters(&[
         int("ether_base", 0x0600..=0xff00, 14_592,
             "the type number on Ethernet of the upper protocol whose number on `ip` is 0; those of \

@@ -64,7 +64,7 @@ pub use table::VipHost;
 use core::time::Duration;
 use xk_core::Entry;
 use xk_core::control::question;
-use xk_core::graph::{Family, Guarantees, Realm, StackingRules, Way, duration, int, word};
+use xk_core::graph::{Family, Guarantees, Realm, Shape, duration, int, word};
 
 /// The protocol type unless the graph says otherwise: the number on Ethernet from which those of
 /// virtual protocols' uppers count.
@@ -80,16 +80,7 @@ pub static ENTRY: Entry = Entry::layer("vipadv", include_str!("lib.rs"), build)
     .above(Family::Host)
     .on(&[Realm::Async], &[Family::Host])
     .needs(Guarantees::OPEN.and(Guarantees::RESOLVER))
-    .stacking_rules(&StackingRules {
-        ways: &[
-            Way {
-                on: "eth",
-                straight: true,
-                is: "the layer above the link, `arp`",
-            },
-        ],
-        ..StackingRules::NONE
-    })
+    .shape(Shape::Virtual)
     .parameters(&[
         word("assume", &["table", "all", "none"], "table",
             "which hosts are taken to run virtual protocols: those of the table that it keeps, all \

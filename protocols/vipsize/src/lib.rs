@@ -63,7 +63,7 @@ pub use protocol::{VipSize, add, build};
 
 use xk_core::control::question;
 use xk_core::graph::{
-    Family, Guarantees, ParamKind, Realm, Service, StackingRules, block, int, required,
+    Family, Guarantees, ParamKind, Realm, Service, Shape, StackingRules, block, int, required,
 };
 use xk_core::reason::Class;
 use xk_core::{Entry, Reason};
@@ -80,6 +80,7 @@ pub static ENTRY: Entry = Entry::layer("vipsize", include_str!("lib.rs"), build)
     .lowers(2..=8)
     .needs(Guarantees::SESSIONS)
     .service(Service::adding(Guarantees::REPLY))
+    .shape(Shape::Virtual)
     .stacking_rules(&StackingRules { rising: Some("cutoff"), ..StackingRules::NONE })
     .parameters(&[
         int("sessions_max", 1..=1_048_575, 65_536, "how many sessions it holds"),

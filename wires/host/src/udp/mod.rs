@@ -66,7 +66,7 @@ mod session;
 
 use xk_core::Entry;
 use xk_core::control::question;
-use xk_core::graph::{Family, Service, flag, int, text};
+use xk_core::graph::{Family, Service, Shape, flag, int, text};
 
 /// What the catalog knows of datagrams over the system's UDP.
 #[rustfmt::skip]
@@ -74,6 +74,7 @@ pub static UDP_ENTRY: Entry = Entry::layer("host-udp", include_str!("mod.rs"), p
     .summary("datagrams between ports over the operating system's UDP, without privilege")
     .above(Family::Port)
     .lowers(0..=0)
+    .shape(Shape::Wire)
     .service(Service::WIRE)
     .parameters(&[
         text("local", "an IPv4 address of this machine, or 0.0.0.0 for all", "0.0.0.0",
