@@ -5,6 +5,9 @@
 //!
 //! `XK_SEED=7` runs one seed, `XK_LONG=1` fifty of them.
 
+mod common;
+
+use common::seeds;
 use std::time::Duration;
 use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::Time;
@@ -222,14 +225,6 @@ fn judge(stack: &Stack, work: Work, link: &str, seed: u64) -> Cost {
     cost
 }
 
-fn seeds() -> Vec<u64> {
-    if let Some(seed) = std::env::var("XK_SEED").ok().and_then(|s| s.parse().ok()) {
-        return vec![seed];
-    }
-    let count = if std::env::var_os("XK_LONG").is_some() { 50 } else { 2 };
-    (1..=count).collect()
-}
-
 fn sizes(stack: &Stack) -> impl Iterator<Item = u64> {
     [SMALL, LARGE].into_iter().filter(|octets| *octets <= stack.octets_max)
 }
@@ -267,7 +262,7 @@ fn a_bad_network_costs_twice_the_needed_and_the_lost() {
     for stack in STACKS {
         for octets in sizes(stack) {
             for link in links {
-                for seed in seeds() {
+                for seed in seeds(2) {
                     judge(stack, Work { callers: 1, count: 30, octets }, link, seed);
                 }
             }

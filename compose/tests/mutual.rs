@@ -3,6 +3,9 @@
 //! every call ends by its deadline, and once the load is over calls succeed. For every stack of
 //! calls.
 
+mod common;
+
+use common::seeds;
 use std::time::Duration;
 use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::Time;
@@ -170,14 +173,6 @@ fn judge(stack: &Stack, load: Load, link: &str, seed: u64) -> Option<String> {
     (!wrong.is_empty()).then(|| format!("{about}: {}", wrong.join("; ")))
 }
 
-fn seeds() -> Vec<u64> {
-    if let Some(seed) = std::env::var("XK_SEED").ok().and_then(|s| s.parse().ok()) {
-        return vec![seed];
-    }
-    let count = if std::env::var_os("XK_LONG").is_some() { 50 } else { 1 };
-    (1..=count).collect()
-}
-
 #[test]
 fn mutual_calls_end_by_their_deadline() {
     let links = ["delay=\"1ms\"", "delay=\"1ms\" rate=\"10Mbit\" loss=\"5%\""];
@@ -186,7 +181,7 @@ fn mutual_calls_end_by_their_deadline() {
         for octets in [100, 16_000] {
             for calls in [4, 24, 200] {
                 for link in links {
-                    for seed in seeds() {
+                    for seed in seeds(1) {
                         wrong.extend(judge(stack, Load { calls, octets }, link, seed));
                     }
                 }

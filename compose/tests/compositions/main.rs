@@ -1,0 +1,346 @@
+//! The laws of composition. Random hosts are drawn from the whole catalog.
+//!
+//! What the check accepts works: a client and a server exchange messages of 0 to 16 KiB over a
+//! network that loses nothing. All of it starts, every message arrives unchanged or is refused with
+//! a reason to its sender, and some arrive.
+//!
+//! What the check refuses does not work: the least part that is refused is built by a catalog in
+//! which no layer asks anything of those below, and run in the same way. It must not start, or
+//! lose, change or refuse messages; where a number or a wire is why, a second statement of that
+//! rule must agree.
+//!
+//! Each commit draws graphs of its own. `XK_SEED=7` draws those of another seed, `XK_GRAPHS=100000`
+//! more of them; `XK_GRAPH=123` draws that one alone and prints it.
+
+mod drawn;
+
+use drawn::{COUNT, Drawn, SIZES};
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::time::Duration;
+use xk_compose::{CheckedGraph, SimulationConfig, check, check_text, simulate, start_world};
+use xk_core::control::Report;
+use xk_core::graph::{Catalog, Entry, Guarantees, Shape};
+use xk_core::numbers::Numbers;
+use xk_core::random::Random;
+use xk_core::{Kernel, Time};
+
+/// How many graphs a run draws, unless `XK_GRAPHS` says.
+const GRAPHS: u64 = 500;
+/// Reasons for which every message of a graph may be refused: its size.
+const REASONS: &[&str] = &["too big", "larger than"];
+/// Guarantees that messages between one client and one server do not show the want of, and why.
+const UNSEEN: &[(Guarantees, &str)] = &[
+    (Guarantees::PROMPT, "who waits for a peer that waits for it has no other that calls it here"),
+    (Guarantees::NAMES, "credentials that nothing looks for are carried like anything else"),
+];
+/// How long a conversation may last, in virtual time.
+const TIME_MAX: Duration = Duration::from_secs(600);
+
+/// What a client says at the end.
+#[derive(Default)]
+struct Outcome {
+    arrived: u64,
+    refused: u64,
+    wrong: Vec<String>,
+}
+
+fn outcome(kernel: &Kernel) -> Outcome {
+    let mut outcome = Outcome::default();
+    for protocol in kernel.protocols() {
+        let kind = protocol.head().kind();
+        if !matches!(kind, "caller" | "probe") {
+            continue;
+        }
+        let Some(report) = protocol.ask(kernel, Report::default()) else {
+            outcome.wrong.push(format!("{kind} has no report"));
+            continue;
+        };
+        let (mut own, mut good) = (0, 0);
+        for (name, value) in &report.lines {
+            let count: u64 = value.parse().unwrap_or(0);
+            match name.as_str() {
+                "received" | "replies" => own += count,
+                "lost" | "corrupt" | "duplicates" | "late" | "wrong" | "waiting" if count > 0 => {
+                    outcome.wrong.push(format!("{name}: {count}"));
+                }
+                "sent" | "calls" | "octets" | "waiting at most" => {}
+                name if name.starts_with("rtt") => {}
+                name if name.contains("no answer") || name.contains("timed out") => {
+                    outcome.wrong.push(format!("{name}: {count}"));
+                }
+                name => {
+                    outcome.refused += count.max(1);
+                    if REASONS.iter().any(|reason| name.contains(reason)) {
+                        good += count;
+                    }
+                }
+            }
+        }
+        outcome.arrived += own;
+        if own == 0 && good < COUNT && outcome.wrong.is_empty() {
+            outcome.wrong.push(format!("nothing arrives: {:?}", report.lines));
+        }
+    }
+    outcome
+}
+
+/// Runs a graph that passed the check; what the law forbids.
+fn run(graph: &CheckedGraph, seed: u64) -> Result<Outcome, String> {
+    let config = SimulationConfig { seed, ..SimulationConfig::default() };
+    let mut world = simulate(graph, config).map_err(|e| format!("not built: {e}"))?;
+    start_world(graph, &mut world).map_err(|e| format!("not started: {e}"))?;
+    world.run_until_finished(Time::ZERO + TIME_MAX);
+    let client = world.find("h1").and_then(|id| world.kernel(id)).expect("a client");
+    let outcome = outcome(client);
+    world.stop();
+    match outcome.wrong.is_empty() {
+        true => Ok(outcome),
+        false => Err(outcome.wrong.join(", ")),
+    }
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
+}
+
+/// The first digits of the commit: every one draws graphs of its own. 1 if there is none.
+fn commit() -> u64 {
+    let git = Command::new("git").args(["rev-parse", "--short=8", "HEAD"]).output();
+    let text = git.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    text.ok().and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).unwrap_or(1)
+}
+
+/// The graphs of a run, with the seed that draws them.
+fn drawn(catalog: &Catalog) -> impl Iterator<Item = (u64, Drawn)> {
+    let seed = number("XK_SEED", commit());
+    let one = std::env::var_os("XK_GRAPH").map(|_| number("XK_GRAPH", 0));
+    let graphs = one.map_or(0..number("XK_GRAPHS", GRAPHS), |at| at..at + 1);
+    println!("seed {seed}");
+    graphs.map(move |at| {
+        let random = Random::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ at);
+        let drawn = Drawn::draw(catalog, &random);
+        if one.is_some() {
+            println!("{}", drawn.source());
+        }
+        (at, drawn)
+    })
+}
+
+/// What was found, by stack: in which graph first, how often, and what.
+#[derive(Default)]
+struct Faults(BTreeMap<String, (u64, usize, String)>);
+
+impl Faults {
+    fn add(&mut self, stack: String, at: u64, fault: &str) {
+        let first = fault.lines().next().unwrap_or_default().to_owned();
+        self.0.entry(stack).or_insert((at, 0, first)).1 += 1;
+    }
+
+    fn assert_none(&self) {
+        for (stack, (at, count, fault)) in &self.0 {
+            println!("{count} x {stack}: XK_GRAPH={at}: {fault}");
+        }
+        assert!(self.0.is_empty(), "{} stacks", self.0.len());
+    }
+}
+
+#[test]
+fn what_passes_the_check_works() {
+    let catalog = xk_catalog::standard();
+    let (mut total, mut accepted, mut arrived, mut refused) = (0, 0, 0, 0);
+    let mut faults = Faults::default();
+    for (at, drawn) in drawn(&catalog) {
+        total += 1;
+        let Ok(graph) = check(&drawn.source(), "drawn", &catalog) else {
+            continue;
+        };
+        accepted += 1;
+        match run(&graph, at) {
+            Ok(outcome) => {
+                arrived += outcome.arrived;
+                refused += outcome.refused;
+            }
+            Err(fault) => faults.add(drawn.kinds(), at, &fault),
+        }
+    }
+    println!(
+        "{accepted} of {total} graphs pass the check; \
+         {arrived} messages arrive, {refused} are refused"
+    );
+    faults.assert_none();
+}
+
+/// The catalog as it would be if no layer asked anything of those below: what is checked against
+/// it can be run, and so shows whether the layer asks too much.
+fn undemanding(catalog: &Catalog) -> Catalog {
+    let entries: Vec<&'static Entry> = catalog
+        .entries()
+        .iter()
+        .map(|entry| {
+            let mut entry = (*entry).clone();
+            entry.below.realms = &[];
+            entry.below.families = &[];
+            entry.below.needs = Guarantees::NONE;
+            entry.below.each = &[];
+            &*Box::leak(Box::new(entry))
+        })
+        .collect();
+    Catalog::new(&entries).expect("as consistent as before")
+}
+
+/// What the check says of numbers and wires, stated a second time, by walking down from every layer
+/// and from what is on top.
+struct Conflicts<'a> {
+    drawn: &'a Drawn,
+    numbers: &'a Numbers,
+}
+
+impl<'a> Conflicts<'a> {
+    fn tells(&self, at: usize) -> bool {
+        let kind = self.drawn.layers[at].entry.kind;
+        self.numbers.kinds().iter().any(|number| number.lower == kind)
+    }
+
+    /// What is known by a number where it stands, with the layers that know it by one.
+    fn users(&self) -> Vec<(&'a str, Vec<usize>)> {
+        let layers = self.drawn.layers.iter().filter(|layer| layer.entry.has_number());
+        let layers = layers.map(|layer| (layer.entry.kind, layer.lowers.clone()));
+        let client = |top: &usize| if self.drawn.is_rpc(*top) { "caller" } else { "probe" };
+        let tops = self.drawn.tops.iter().map(|top| (client(top), vec![*top]));
+        let known = |(kind, mut below): (&'a str, Vec<usize>)| {
+            let mut seen = 0;
+            while let Some(&at) = below.get(seen) {
+                seen += 1;
+                let layer = &self.drawn.layers[at];
+                if !self.tells(at) && layer.entry.passes_numbers() {
+                    for lower in &layer.lowers {
+                        if !below.contains(lower) {
+                            below.push(*lower);
+                        }
+                    }
+                }
+            }
+            below.retain(|at| self.tells(*at));
+            (kind, below)
+        };
+        layers.chain(tops).map(known).collect()
+    }
+
+    fn number(&self, kind: &str, lower: usize) -> Option<u32> {
+        self.numbers.find_kinds(kind, self.drawn.layers[lower].entry.kind)
+    }
+
+    fn no_number(&self) -> bool {
+        let lacks = |(kind, below): &(&str, Vec<usize>)| {
+            below.iter().any(|lower| self.number(kind, *lower).is_none())
+        };
+        self.users().iter().any(lacks)
+    }
+
+    fn one_number_twice(&self) -> bool {
+        let mut taken = Vec::new();
+        self.users().iter().any(|(kind, below)| {
+            let own = below.iter().filter_map(|at| Some((*at, self.number(kind, *at)?)));
+            let own: Vec<(usize, u32)> = own.collect();
+            let is_taken = own.iter().any(|one| taken.contains(one));
+            taken.extend(own);
+            is_taken
+        })
+    }
+
+    fn two_on_a_wire(&self) -> bool {
+        let layers = &self.drawn.layers;
+        let mut wires = vec![false; layers.len()];
+        for at in 0..layers.len() {
+            let looks_on = layers[at].entry.shape == Shape::Filter && wires[layers[at].lowers[0]];
+            wires[at] = looks_on || layers[at].entry.shape == Shape::Wire;
+        }
+        let all = layers.iter().flat_map(|layer| &layer.lowers).chain(&self.drawn.tops);
+        let all: Vec<&usize> = all.filter(|at| wires[**at]).collect();
+        (0..all.len()).any(|n| all[n + 1..].contains(&all[n]))
+    }
+
+    /// No `ip` tells the layers above `arp` which host this one is.
+    fn is_nameless(&self) -> bool {
+        self.drawn.layers.iter().all(|layer| layer.entry.kind != "ip")
+    }
+
+    /// Whether what is said is so.
+    fn agree(&self, text: &str) -> bool {
+        text.contains("has no type number on") && self.no_number()
+            || text.contains("has the same type number on") && self.one_number_twice()
+            || text.contains("a second protocol stands on the wire") && self.two_on_a_wire()
+            || text.contains("nobody there says which host") && self.is_nameless()
+    }
+}
+
+/// What of the graph is refused by itself, a client and a server on top: the least layer that
+/// cannot stand where it does, or else one on which they cannot.
+fn least(drawn: &Drawn, catalog: &Catalog) -> Option<Drawn> {
+    let refused = |part: &Drawn| check(&part.source(), "part", catalog).is_err();
+    let bare = |part: &Drawn| refused(&Drawn { tops: Vec::new(), ..part.clone() });
+    let mut parts = (0..drawn.layers.len()).map(|top| drawn.closure(top));
+    if let Some(part) = parts.find(bare) {
+        return Some(part.alone().into_iter().find(bare).unwrap_or(part));
+    }
+    drawn.tops.iter().map(|top| drawn.closure(*top)).find(refused)
+}
+
+/// What the check refuses does not work: without the demands of the layers, the stack does not
+/// start, or messages are lost, changed, or all refused.
+#[test]
+fn what_the_check_refuses_does_not_work() {
+    let catalog = xk_catalog::standard();
+    let lenient = undemanding(&catalog);
+    let mut known: BTreeMap<String, ()> = BTreeMap::new();
+    let mut faults = Faults::default();
+    let (mut refused, mut by_demand, mut by_conflict, mut by_start, mut unseen) = (0, 0, 0, 0, 0);
+    for (at, drawn) in drawn(&catalog) {
+        if check(&drawn.source(), "drawn", &catalog).is_ok() {
+            continue;
+        }
+        refused += 1;
+        let part = least(&drawn, &catalog).unwrap_or(drawn);
+        if known.insert(part.kinds(), ()).is_some() {
+            continue;
+        }
+        let source = part.source();
+        let Err(mistakes) = check(&source, "part", &catalog) else {
+            unreachable!("it is refused");
+        };
+        let text = mistakes.to_text();
+        let works = |octets_max: &u64, catalog: &Catalog| {
+            let source = Drawn { octets_max: *octets_max, ..part.clone() }.source();
+            check_text(&source, "part", catalog).is_ok_and(|graph| run(&graph, at).is_ok())
+        };
+        let lacks = |(one, _): &(Guarantees, &str)| Guarantees::NONE.lack(*one);
+        let is_unseen = UNSEEN.iter().filter_map(lacks).any(|lack| text.contains(lack));
+        // It may well work while the peer is where the right one of the lowers leads.
+        let chooses = part.layers.last().is_some_and(|layer| layer.entry.below.min > 1);
+        let is_wrong = if check_text(&source, "part", &catalog).is_ok() {
+            by_start += 1;
+            works(&part.octets_max, &catalog)
+        } else if is_unseen || chooses {
+            unseen += 1;
+            false
+        } else if let Err(mistakes) = check_text(&source, "part", &lenient) {
+            by_conflict += 1;
+            let conflicts = Conflicts { drawn: &part, numbers: catalog.numbers() };
+            !conflicts.agree(&mistakes.to_text())
+        } else {
+            by_demand += 1;
+            SIZES.iter().all(|octets_max| works(octets_max, &lenient))
+        };
+        if is_wrong {
+            faults.add(part.kinds(), at, &text);
+        }
+    }
+    println!(
+        "{refused} graphs are refused for {} stacks: {by_demand} by what a layer asks, \
+         {by_conflict} by numbers and wires, {by_start} since they do not start; \
+         {unseen} are not run",
+        known.len()
+    );
+    faults.assert_none();
+}
