@@ -57,7 +57,7 @@ enum Sends {
 /// Builds it from its place in a graph.
 ///
 /// # Errors
-/// [`BuildError::Lower`] if the graph gives it nothing to stand on.
+/// [`graph::BuildError::Lower`] if the graph gives it nothing to stand on.
 pub fn build(build: &mut graph::Build<'_>) -> Result<ProtocolRef, graph::BuildError> {
     let params = build.params;
     let bounds = Bounds {
