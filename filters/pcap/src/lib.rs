@@ -47,7 +47,8 @@
 //! let mut writer = Writer::new(Vec::new(), "xk")?;
 //! let wire = writer.add_interface(&Interface::new("client/eth", LinkType::ETHERNET))?;
 //! let (header, payload) = ([0; 14], [0; 46]);
-//! let frame = Frame::new(1_500, &[&header, &payload]);
+//! let slices: [&[u8]; 2] = [&header, &payload];
+//! let frame = Frame::new(1_500, &slices);
 //! writer.write(wire, &frame.direction(Direction::Outbound).comment("client: ip > eth"))?;
 //! let octets = writer.into_inner();
 //! assert_eq!(octets.get(..4), Some([0x0a, 0x0d, 0x0d, 0x0a].as_slice()));

@@ -15,10 +15,10 @@ fn files_of(folder: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// What rustfmt makes of a source; `None` if there is no rustfmt.
+/// What rustfmt makes of a source by its default settings; `None` if there is no rustfmt.
 fn formatted(source: &str) -> Option<String> {
     let mut child = Command::new("rustfmt")
-        .args(["--edition", "2024"])
+        .args(["--edition", "2024", "--config", "use_small_heuristics=Default"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -31,7 +31,7 @@ fn formatted(source: &str) -> Option<String> {
     output.status.success().then(|| String::from_utf8(output.stdout).expect("text"))
 }
 
-/// The file compiles, and rustfmt would write the same.
+/// The file compiles, and rustfmt by its default settings would write the same.
 fn check(path: &Path) {
     let octets = std::fs::read(path).expect("a file");
     let text = String::from_utf8_lossy(&octets);

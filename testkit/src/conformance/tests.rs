@@ -41,6 +41,8 @@ enum Fault {
     KnowsOneHost,
     BreaksWhatIsHeld,
     LetsGoBelow,
+    CountsItsHeader,
+    FindsNoBufferInSilence,
 }
 
 /// Every fault, and the law that it breaks. None is of law 6: a shared buffer cannot be written to
@@ -66,6 +68,8 @@ const FAULTS: &[(Fault, &str)] = &[
     (Fault::KnowsOneHost, "law 8: stranger number 0 is heard"),
     (Fault::BreaksWhatIsHeld, "law 8: a session that is held"),
     (Fault::LetsGoBelow, "law 8: a session that is held"),
+    (Fault::CountsItsHeader, "are too big, "),
+    (Fault::FindsNoBufferInSilence, "law 8: what finds no buffer is counted"),
     (Fault::TurnsBurstsRound, "law 5: bursts of"),
     (Fault::HoardsBursts, "law 5"),
 ];
@@ -300,14 +304,24 @@ impl Session for LayerSession {
         }
     }
 
-    fn push(&self, cx: &Kernel, _: &SessionRef, mut message: Message) -> Result<(), PushError> {
+    fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
         if self.fault == Fault::CopiesPayload {
             let octets = crate::kernel::octets(&message);
             message = cx.pool().copy_from(64, &octets).map_err(|_| PushError::NoBuffers)?;
         }
         let header = [self.number as u8, 0];
-        message.push_array(&header).map_err(|_| PushError::NoBuffers)?;
-        self.lower.push(cx, message)
+        if message.push_array(&header).is_err() {
+            if self.fault != Fault::FindsNoBufferInSilence {
+                this.discard(cx, message, &reason::NO_BUFFERS);
+            }
+            return Err(PushError::NoBuffers);
+        }
+        self.lower.push(cx, message).map_err(|error| match error {
+            PushError::TooBig { max } if self.fault != Fault::CountsItsHeader => {
+                PushError::TooBig { max: max - 2 }
+            }
+            error => error,
+        })
     }
 
     fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {

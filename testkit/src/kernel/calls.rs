@@ -7,7 +7,7 @@
 //! use xk_testkit::kernel::{CallBottom, CallTop, Lower, TestKernel};
 //!
 //! let cx = TestKernel::with_stacks(1);
-//! let host = |n| Lower::host([10, 0, 0, n].into(), 0);
+//! let host = |n: u8| Lower::host([10, 0, 0, n], 0);
 //! let bottoms = [1, 2].map(|n| CallBottom::add(&cx, "channel", host(n)));
 //! CallBottom::join(&bottoms);
 //! let tops = [1, 2].map(|_| CallTop::add(&cx, "top"));
