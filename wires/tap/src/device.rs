@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 use rustix::fs::{Mode, OFlags};
@@ -25,6 +26,10 @@ const PARTS_MAX: usize = 16;
 /// How many frames too long for the caller are passed over in one call, so that a flood of them
 /// cannot hold it.
 const OVERSIZED_AT_ONCE: usize = 64;
+
+/// How long a device that this process has just closed may stay in use: where another thread starts
+/// a program meanwhile, its process has a copy of the descriptor until its `exec`.
+const FREED_WITHIN: Duration = Duration::from_millis(250);
 
 /// How a device is opened and set up.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -183,7 +188,7 @@ impl TapDevice {
             return Err(TapError::NoDevice { name: name.to_owned(), existing: existing() });
         }
         let tun = open_driver()?;
-        let name = device_unsafe::attach(tun.as_fd(), name, options.offload)
+        let name = attach(tun.as_fd(), name, options.offload)
             .map_err(|error| attach_error(name, error))?;
         let device = Self {
             tun,
@@ -471,6 +476,22 @@ fn open_driver() -> Result<OwnedFd, TapError> {
         },
         _ => TapError::NoDriver { source: errno.into() },
     })
+}
+
+/// Attaches the descriptor to the device; one that is in use is tried again for a while.
+fn attach(tun: BorrowedFd<'_>, name: &str, headers: bool) -> io::Result<String> {
+    let begun = Instant::now();
+    loop {
+        match device_unsafe::attach(tun, name, headers) {
+            Err(error)
+                if error.kind() == io::ErrorKind::ResourceBusy
+                    && begun.elapsed() < FREED_WITHIN =>
+            {
+                std::thread::sleep(FREED_WITHIN / 50);
+            }
+            result => return result,
+        }
+    }
 }
 
 /// Sorts a failure of attaching.
