@@ -1,8 +1,9 @@
-//! What wires share: one object for a device, offloads of checksums and segments, corruption.
+//! What wires share: one object for a wire, offloads of checksums and segments, corruption.
 
 pub mod anchor;
 pub mod corrupt;
 pub mod device_wire;
+pub mod entry;
 pub mod offload;
 pub mod segments;
-pub mod wire_end;
+pub mod virtio;

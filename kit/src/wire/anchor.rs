@@ -1,32 +1,39 @@
 //! What all wires have in common, but for the outside: a protocol on which one other stands, with
 //! one session.
 
-use crate::control::{LinkType, MaxPacket, OptPacket};
-use crate::wire::wire_end::WireEnd;
-use crate::wire::{offload, segments};
-use alloc::rc::Rc;
-use core::any::Any;
+use crate::EthAddr;
+use crate::control::{JoinGroup, LinkType, MaxPacket, MyEther, OptPacket};
+use crate::wire::offload::{self, Offloads};
+use crate::wire::segments;
+use alloc::rc::{Rc, Weak};
+use alloc::string::String;
+use core::cell::{Cell, RefCell};
+use xk_core::control::{Describe, ListSessions};
 use xk_core::object::{Arrivals, Burst, Closing, Enable, OpenError, PushError, Refused};
-use xk_core::wire::{Sleeper, Wire};
+use xk_core::wire::Wire;
 use xk_core::{
     Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, Session, SessionRef,
-    Time, Upper, reason,
+    Upper, reason,
 };
 
 /// The link type of Ethernet in captures (`LINKTYPE_ETHERNET`).
 pub const ETHERNET: u16 = 1;
+/// The link type of octets without a known form: `LINKTYPE_USER0`.
+pub const USER0: u16 = 147;
 
-/// The outside of a wire: what [`Anchored`] makes a protocol and its session of. The operations are
-/// those of [`Protocol`] and [`Wire`] of the same names.
-pub trait Anchor: Sized + 'static {
+/// The outside of a wire: what [`Anchored`] makes a protocol and its session of. How the executor
+/// looks after it is its [`Wire`].
+pub trait Anchor: Wire + Sized + 'static {
     /// The upper side.
-    fn end(&self) -> &WireEnd;
+    fn end(&self) -> &WireEnd<Self>;
 
     /// The longest message, in octets, link header included.
     fn frame_octets_max(&self) -> usize;
 
     /// The link type of what passes, as in captures.
-    fn link_type(&self) -> u16;
+    fn link_type(&self) -> u16 {
+        ETHERNET
+    }
 
     /// True if messages may come down with a checksum left open ([`offload`]); otherwise it is
     /// settled before [`send`](Self::send).
@@ -44,20 +51,21 @@ pub trait Anchor: Sized + 'static {
     ///
     /// # Errors
     /// [`PushError`]; the message is gone, and counted.
-    fn send(
-        self: &Rc<Self>,
-        cx: &Kernel,
-        this: &SessionRef,
-        message: Message,
-    ) -> Result<(), PushError>;
+    fn send(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError>;
 
-    /// Answers a question that is not about the sizes and the kind of link.
-    fn answer(&self, ask: &mut Ask<'_>) -> Answer;
+    /// Our hardware address, on a link that has such addresses.
+    fn address(&self) -> Option<EthAddr> {
+        None
+    }
 
-    /// Answers a question put to the protocol and not to the session.
-    fn answer_protocol(&self, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        let _ = (this, ask);
-        Answer::Unknown
+    /// True if frames for every group arrive without being asked for.
+    fn takes_groups(&self) -> bool {
+        true
+    }
+
+    /// What it is like, for [`Describe`].
+    fn describe(&self) -> Option<String> {
+        None
     }
 
     /// As [`Protocol::start`].
@@ -69,98 +77,160 @@ pub trait Anchor: Sized + 'static {
         Ok(())
     }
 
-    /// As [`Protocol::stop`], before the upper side is let go of. Last words, such as a farewell to
-    /// peers, have been pushed.
+    /// As [`Protocol::timeout`].
+    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, token: u64) {
+        let _ = (cx, this, token);
+    }
+
+    /// As [`Protocol::stop`], before arrivals and the upper side are let go of. Last words, such as
+    /// a farewell to peers, have been pushed.
     fn stop(&self, cx: &Kernel, this: &ProtocolRef);
-
-    /// As [`Wire::poll`].
-    fn poll(self: &Rc<Self>, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize;
-
-    /// As [`Wire::flush`].
-    fn flush(&self, cx: &Kernel, this: &ProtocolRef) {
-        let _ = (cx, this);
-    }
-
-    /// As [`Wire::descriptor`].
-    fn descriptor(&self, see: &mut dyn FnMut(&dyn Any)) {
-        let _ = see;
-    }
-
-    /// As [`Wire::next_poll`].
-    fn next_poll(&self) -> Option<Time> {
-        None
-    }
-
-    /// As [`Wire::wants_writable`].
-    fn wants_writable(&self) -> bool {
-        false
-    }
-
-    /// As [`Wire::rest`].
-    fn rest(&self, cx: &Kernel, this: &ProtocolRef, sleeper: &dyn Sleeper) -> bool {
-        let _ = (cx, this, sleeper);
-        true
-    }
-
-    /// As [`Wire::woken`].
-    fn woken(&self, cx: &Kernel, this: &ProtocolRef) {
-        let _ = (cx, this);
-    }
-
-    /// As [`Wire::may_spin`].
-    fn may_spin(&self) -> bool {
-        true
-    }
-
-    /// Passes one arrival up, making the session if need be.
-    #[inline]
-    fn deliver(self: &Rc<Self>, cx: &Kernel, this: &ProtocolRef, message: Message) {
-        let make = |upper| AnchorSession::new(self, upper);
-        self.end().deliver(cx, this, message, make);
-    }
-
-    /// Passes up what waits, in bursts, at most `budget` messages. Answers how many: for
-    /// [`poll`](Self::poll).
-    #[inline]
-    fn deliver_all(
-        self: &Rc<Self>,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        arrivals: &Arrivals,
-        budget: usize,
-    ) -> usize {
-        let make = |upper| AnchorSession::new(self, upper);
-        self.end().deliver_all(cx, this, arrivals, budget, make)
-    }
 }
 
-/// The sizes and the kind of link, and what else the wire knows.
-fn answer(anchor: &impl Anchor, ask: &mut Ask<'_>) -> Answer {
-    let octets = u32::try_from(anchor.frame_octets_max()).unwrap_or(u32::MAX);
+/// The sizes and the kind of link, and what else is known of the wire.
+fn answer(wire: &impl Anchor, ask: &mut Ask<'_>) -> Answer {
+    let octets = u32::try_from(wire.frame_octets_max()).unwrap_or(u32::MAX);
     if let Some(q) = ask.get::<MaxPacket>() {
         q.octets = octets;
     } else if let Some(q) = ask.get::<OptPacket>() {
         q.octets = octets;
     } else if let Some(q) = ask.get::<LinkType>() {
-        q.number = anchor.link_type();
-    } else {
-        return anchor.answer(ask);
+        q.number = wire.link_type();
+    } else if let (Some(q), Some(address)) = (ask.get::<MyEther>(), wire.address()) {
+        q.address = address.0;
+    } else if let Some(q) = ask.get::<Describe>() {
+        match wire.describe() {
+            Some(text) => q.text = text,
+            None => return Answer::Unknown,
+        }
+    } else if ask.get::<JoinGroup>().is_none() || !wire.takes_groups() {
+        return Answer::Unknown;
     }
     Answer::Answered
+}
+
+/// The upper side of a wire: the protocol above, the only session, and what has arrived for it.
+///
+/// The upper protocol opens the session, or enables, or both; without an open, the first arrival
+/// makes the session.
+pub struct WireEnd<A> {
+    wire: Weak<A>,
+    arrivals: Arrivals,
+    upper: RefCell<Option<ProtocolRef>>,
+    /// The number of the enable in force; 0 if there is none.
+    enabled: Cell<u64>,
+    /// That of the last one.
+    enable_last: Cell<u64>,
+    session: RefCell<Option<SessionRef>>,
+}
+
+impl<A: Anchor> WireEnd<A> {
+    fn claim(&self, receiver: &ProtocolRef) -> Result<(), OpenError> {
+        match &*self.upper.borrow() {
+            Some(upper) if upper != receiver => return Err(OpenError::InUse),
+            _ => {}
+        }
+        *self.upper.borrow_mut() = Some(receiver.clone());
+        Ok(())
+    }
+
+    fn is_enabled(&self) -> bool {
+        self.enabled.get() != 0
+    }
+
+    /// Takes the wire from a protocol that neither enables any more nor holds the session which its
+    /// enable once made.
+    fn evict_idle(&self, cx: &Kernel, receiver: &ProtocolRef) {
+        let session = self.session().filter(|_| !self.is_enabled());
+        if let Some(idle) = session
+            && idle.head().opens() == 0
+            && idle.head().upper() != receiver.id()
+        {
+            idle.abort(cx);
+        }
+    }
+
+    /// The session, if there is one.
+    pub fn session(&self) -> Option<SessionRef> {
+        self.session.borrow().clone()
+    }
+
+    /// What has arrived and has not been delivered yet.
+    pub fn arrivals(&self) -> &Arrivals {
+        &self.arrivals
+    }
+
+    /// Passes an arrival up, making the session if need be. A refusal ends here: the refuser has
+    /// counted it.
+    pub fn deliver(&self, cx: &Kernel, this: &ProtocolRef, message: Message) {
+        if let Some(session) = self.session() {
+            drop(session.pop(cx, message));
+            return;
+        }
+        let upper = self.upper.borrow().clone().filter(|_| self.is_enabled());
+        let (Some(upper), Some(wire)) = (upper, self.wire.upgrade()) else {
+            this.discard(message, &reason::NO_PROTOCOL);
+            return;
+        };
+        let body = WireSession { wire, upper: upper.clone() };
+        let session = cx.new_passive_session(this, &upper, body);
+        *self.session.borrow_mut() = Some(session.clone());
+        match upper.open_done(cx, &session, Participants::default()) {
+            Ok(()) => drop(session.pop(cx, message)),
+            Err(why) => {
+                self.session.take();
+                session.retire(cx);
+                this.discard(message, why);
+            }
+        }
+    }
+
+    /// Passes up what has arrived, in bursts, but for a first arrival that makes the session. Takes
+    /// at most `budget` messages, and stops when the shepherd that carries them no longer leads the
+    /// loop. Answers how many it took: for the wire's `poll`.
+    pub fn deliver_all(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
+        let mut count = 0;
+        while count < budget && !cx.must_leave() {
+            let taken = match self.session() {
+                Some(session) => self.arrivals.deliver(cx, &session, budget - count),
+                None => match self.arrivals.pop_front() {
+                    Some(message) => {
+                        self.deliver(cx, this, message);
+                        1
+                    }
+                    None => 0,
+                },
+            };
+            if taken == 0 {
+                break;
+            }
+            count += taken;
+        }
+        count
+    }
 }
 
 /// A wire as a protocol object. One protocol stands on it.
 pub struct Anchored<A>(Rc<A>);
 
 impl<A: Anchor> Anchored<A> {
-    /// The protocol object of this wire.
-    pub fn new(anchor: A) -> Self {
-        Self(Rc::new(anchor))
+    /// The protocol object of the wire that `make` makes around its upper side.
+    pub fn new(make: impl FnOnce(WireEnd<A>) -> A) -> Self {
+        Self(Rc::new_cyclic(|wire| {
+            make(WireEnd {
+                wire: wire.clone(),
+                arrivals: Arrivals::default(),
+                upper: RefCell::default(),
+                enabled: Cell::new(0),
+                enable_last: Cell::new(0),
+                session: RefCell::default(),
+            })
+        }))
     }
 
-    /// The same, of a wire that others know as well.
-    pub fn of(anchor: Rc<A>) -> Self {
-        Self(anchor)
+    /// The wire, for what makes messages arrive on its own.
+    pub fn wire(&self) -> &Rc<A> {
+        &self.0
     }
 }
 
@@ -176,10 +246,20 @@ impl<A: Anchor> Protocol for Anchored<A> {
         upper: Upper<'_>,
         _: Participants,
     ) -> Result<SessionRef, OpenError> {
-        let make = |upper| AnchorSession::new(&self.0, upper);
-        self.0.end().open(cx, this, upper, make)
+        let end = self.0.end();
+        end.evict_idle(cx, upper.receiver);
+        end.claim(upper.receiver)?;
+        if let Some(session) = end.session() {
+            session.hold();
+            return Ok(session);
+        }
+        let body = WireSession { wire: Rc::clone(&self.0), upper: upper.receiver.clone() };
+        let session = cx.new_session(this, upper.receiver, body);
+        *end.session.borrow_mut() = Some(session.clone());
+        Ok(session)
     }
 
+    /// Enabled once more, a protocol has one enable all the same.
     fn open_enable(
         &self,
         _: &Kernel,
@@ -187,83 +267,67 @@ impl<A: Anchor> Protocol for Anchored<A> {
         upper: Upper<'_>,
         _: Participants,
     ) -> Result<Enable, OpenError> {
-        self.0.end().open_enable(upper)
+        let end = self.0.end();
+        end.claim(upper.receiver)?;
+        if !end.is_enabled() {
+            end.enable_last.set(end.enable_last.get() + 1);
+            end.enabled.set(end.enable_last.get());
+        }
+        Ok(Enable(end.enabled.get()))
     }
 
+    /// An enable withdrawn before withdraws nothing of a later one. A session that it made stays
+    /// until another protocol opens the wire.
     fn open_disable(&self, _: &Kernel, _: &ProtocolRef, enable: Enable) {
-        self.0.end().open_disable(enable);
+        let end = self.0.end();
+        if !end.is_enabled() || enable.0 != end.enabled.get() {
+            return;
+        }
+        end.enabled.set(0);
+        if end.session.borrow().is_none() {
+            drop(end.upper.take());
+        }
     }
 
     fn control(&self, _: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        if self.0.end().control(ask).is_answered()
-            || self.0.answer_protocol(this, ask).is_answered()
-        {
-            return Answer::Answered;
+        let wire = &*self.0;
+        if let Some(list) = ask.get::<ListSessions>() {
+            list.sessions.extend(wire.end().session());
+            list.total = list.sessions.len();
+        } else if let Some(question) = ask.get::<Offloads>() {
+            let (sums, segments) = (wire.takes_partial_checksums(), wire.takes_segments());
+            question.answer_wire(this.id(), sums, segments);
+        } else {
+            return answer(wire, ask);
         }
-        answer(&*self.0, ask)
+        Answer::Answered
+    }
+
+    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, token: u64) {
+        self.0.timeout(cx, this, token);
     }
 
     fn stop(&self, cx: &Kernel, this: &ProtocolRef) {
         self.0.stop(cx, this);
-        self.0.end().stop();
+        let end = self.0.end();
+        end.arrivals.clear();
+        end.enabled.set(0);
+        drop(end.session.take());
+        drop(end.upper.take());
     }
 
     fn wire(&self) -> Option<&dyn Wire> {
-        Some(self)
-    }
-}
-
-impl<A: Anchor> Wire for Anchored<A> {
-    #[inline]
-    fn poll(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
-        self.0.poll(cx, this, budget)
-    }
-
-    #[inline]
-    fn flush(&self, cx: &Kernel, this: &ProtocolRef) {
-        self.0.flush(cx, this);
-    }
-
-    fn descriptor(&self, see: &mut dyn FnMut(&dyn Any)) {
-        self.0.descriptor(see);
-    }
-
-    fn next_poll(&self) -> Option<Time> {
-        self.0.next_poll()
-    }
-
-    #[inline]
-    fn wants_writable(&self) -> bool {
-        self.0.wants_writable()
-    }
-
-    fn rest(&self, cx: &Kernel, this: &ProtocolRef, sleeper: &dyn Sleeper) -> bool {
-        self.0.rest(cx, this, sleeper)
-    }
-
-    fn woken(&self, cx: &Kernel, this: &ProtocolRef) {
-        self.0.woken(cx, this);
-    }
-
-    fn may_spin(&self) -> bool {
-        self.0.may_spin()
+        Some(&*self.0)
     }
 }
 
 /// The wire's only session.
-struct AnchorSession<A> {
-    anchor: Rc<A>,
+struct WireSession<A> {
+    wire: Rc<A>,
     upper: ProtocolRef,
 }
 
-impl<A> AnchorSession<A> {
-    fn new(anchor: &Rc<A>, upper: ProtocolRef) -> Self {
-        let anchor = Rc::clone(anchor);
-        Self { anchor, upper }
-    }
-}
-
-impl<A: Anchor> AnchorSession<A> {
+impl<A: Anchor> WireSession<A> {
     /// Sends a run of segments packet by packet. What becomes of the first that fails is the
     /// answer.
     #[cold]
@@ -298,23 +362,23 @@ fn count(cx: &Kernel, this: &SessionRef, why: &'static Reason) {
     }
 }
 
-impl<A: Anchor> Session for AnchorSession<A> {
+impl<A: Anchor> Session for WireSession<A> {
     fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
-        let anchor = &self.anchor;
-        if !anchor.takes_segments() && segments::of(&message).is_some() {
+        let wire = &self.wire;
+        if !wire.takes_segments() && segments::of(&message).is_some() {
             return self.push_run(cx, this, message);
         }
-        if !anchor.takes_partial_checksums() && offload::settle(cx.pool(), &mut message).is_err() {
+        if !wire.takes_partial_checksums() && offload::settle(cx.pool(), &mut message).is_err() {
             this.discard(cx, message, &reason::NO_BUFFERS);
             return Err(PushError::NoBuffers);
         }
-        let octets_max = anchor.frame_octets_max();
+        let octets_max = wire.frame_octets_max();
         if segments::longest(&message) > octets_max {
             this.discard(cx, message, &reason::TOO_BIG);
             let max = u32::try_from(octets_max).unwrap_or(u32::MAX);
             return Err(PushError::TooBig { max });
         }
-        anchor.send(cx, this, message)
+        wire.send(cx, this, message)
     }
 
     #[inline]
@@ -328,10 +392,16 @@ impl<A: Anchor> Session for AnchorSession<A> {
     }
 
     fn control(&self, _: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        answer(&*self.anchor, ask)
+        answer(&*self.wire, ask)
     }
 
     fn close(&self, _: &Kernel, _: &SessionRef) -> Closing {
-        self.anchor.end().close()
+        let end = self.wire.end();
+        if end.is_enabled() {
+            return Closing::Idle;
+        }
+        drop(end.session.take());
+        drop(end.upper.take());
+        Closing::Done
     }
 }

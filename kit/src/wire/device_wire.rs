@@ -1,28 +1,18 @@
 //! A wire over a device that carries whole Ethernet frames: all that such wires have in common.
 
 use crate::EthAddr;
-use crate::control::{JoinGroup, MyEther};
-use crate::wire::anchor::{Anchor, Anchored, ETHERNET};
-use crate::wire::offload::Offloads;
-use crate::wire::wire_end::WireEnd;
+use crate::wire::anchor::{Anchor, Anchored, WireEnd};
+use crate::wire::entry::HEADER_OCTETS;
 use alloc::collections::VecDeque;
-use alloc::rc::Rc;
 use alloc::string::String;
 use core::any::Any;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
-use xk_core::control::Describe;
-use xk_core::graph::{BuildError, Params};
-use xk_core::object::{Arrivals, PushError};
+use xk_core::object::PushError;
 use xk_core::reason::Class;
-use xk_core::{Answer, Ask, Kernel, Message, Pool, ProtocolRef, Reason, SessionRef, Time};
+use xk_core::wire::Wire;
+use xk_core::{Kernel, Message, Pool, ProtocolRef, Reason, SessionRef, Time};
 
-/// Octets of an Ethernet header without tag (IEEE 802.3).
-const HEADER_OCTETS: usize = 14;
-/// Octets of the longest name of an interface (Linux, `IFNAMSIZ` less the end mark).
-const INTERFACE_NAME_OCTETS_MAX: usize = 15;
-const INTERFACE_NAME: &str =
-    "the name of an interface, such as xk0: 1 to 15 octets without `/`, `:`, `%` and spaces";
 /// How many frames wait for a device that takes none.
 const BACKLOG_MAX: usize = 256;
 /// How often the device is asked for what it lost by itself.
@@ -102,31 +92,10 @@ pub trait FrameDevice {
     /// [`Sleeper`](xk_core::wire::Sleeper).
     fn descriptor(&self) -> &dyn Any;
 
-    /// Adds what the device is like, for [`Describe`], to our hardware address in `text`.
+    /// Adds what the device is like, for [`Anchor::describe`], to our hardware address in `text`.
     fn describe(&self, text: &mut String) {
         let _ = text;
     }
-}
-
-/// The interface that the parameter `device` names; `None` if it is not given.
-///
-/// # Errors
-/// [`BuildError::Param`] for what names no interface: Linux takes 1 to 15 octets, none of them a
-/// space, `/` or `:`, and takes `%` for a wish (`dev_valid_name`, `dev_alloc_name`).
-pub fn interface_name(params: &Params) -> Result<Option<&str>, BuildError> {
-    let Some(name) = params.text("device") else {
-        return Ok(None);
-    };
-    let strange = |octet: u8| octet <= b' ' || matches!(octet, b'/' | b':' | b'%' | 0x7f);
-    let is_long = !(1..=INTERFACE_NAME_OCTETS_MAX).contains(&name.len());
-    if is_long || matches!(name, "." | "..") || name.bytes().any(strange) {
-        return Err(BuildError::Param {
-            name: "device",
-            index: 0,
-            expected: INTERFACE_NAME.into(),
-        });
-    }
-    Ok(Some(name))
 }
 
 /// What a device wire is like.
@@ -143,15 +112,13 @@ pub struct DeviceWire<D> {
     device: RefCell<D>,
     settings: DeviceSettings,
     frame_octets_max: usize,
-    end: WireEnd,
+    end: WireEnd<Self>,
     /// Frames may go to the device with partial checksums.
     partial_checksums: bool,
     /// Frames may be runs of segments.
     segments: bool,
     /// Frames that the device had no room for.
     backlog: RefCell<VecDeque<Message>>,
-    /// Frames taken from the device and not delivered yet.
-    arrivals: Arrivals,
     /// The device holds frames that have not gone out.
     unflushed: Cell<bool>,
     losses: Cell<u64>,
@@ -162,15 +129,14 @@ impl<D: FrameDevice + 'static> DeviceWire<D> {
     /// The protocol object of a wire over an opened device.
     pub fn new(device: D, settings: DeviceSettings) -> Anchored<Self> {
         let frame_octets_max = device.mtu() + HEADER_OCTETS;
-        Anchored::new(Self {
+        Anchored::new(|end| Self {
             partial_checksums: device.takes_partial_checksums(),
             segments: device.takes_segments(),
             device: RefCell::new(device),
             settings,
             frame_octets_max,
-            end: WireEnd::default(),
+            end,
             backlog: RefCell::default(),
-            arrivals: Arrivals::default(),
             unflushed: Cell::new(false),
             losses: Cell::new(0),
             losses_at: Cell::new(Time::ZERO),
@@ -256,16 +222,12 @@ impl<D: FrameDevice + 'static> DeviceWire<D> {
 }
 
 impl<D: FrameDevice + 'static> Anchor for DeviceWire<D> {
-    fn end(&self) -> &WireEnd {
+    fn end(&self) -> &WireEnd<Self> {
         &self.end
     }
 
     fn frame_octets_max(&self) -> usize {
         self.frame_octets_max
-    }
-
-    fn link_type(&self) -> u16 {
-        ETHERNET
     }
 
     fn takes_partial_checksums(&self) -> bool {
@@ -277,42 +239,35 @@ impl<D: FrameDevice + 'static> Anchor for DeviceWire<D> {
     }
 
     #[inline]
-    fn send(
-        self: &Rc<Self>,
-        cx: &Kernel,
-        this: &SessionRef,
-        message: Message,
-    ) -> Result<(), PushError> {
+    fn send(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
         self.offer(cx, this, message)
     }
 
-    fn answer(&self, ask: &mut Ask<'_>) -> Answer {
-        if let Some(q) = ask.get::<MyEther>() {
-            q.address = self.settings.address.0;
-        } else if let Some(q) = ask.get::<Describe>() {
-            q.text = alloc::format!("{}", self.settings.address);
-            self.device.borrow().describe(&mut q.text);
-        } else if ask.get::<JoinGroup>().is_none() || !self.settings.takes_groups {
-            return Answer::Unknown;
-        }
-        Answer::Answered
+    fn address(&self) -> Option<EthAddr> {
+        Some(self.settings.address)
     }
 
-    fn answer_protocol(&self, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        ask.answer::<Offloads>(|question| {
-            question.answer_wire(this.id(), self.partial_checksums, self.segments);
-        })
+    fn takes_groups(&self) -> bool {
+        self.settings.takes_groups
+    }
+
+    fn describe(&self) -> Option<String> {
+        let mut text = alloc::format!("{}", self.settings.address);
+        self.device.borrow().describe(&mut text);
+        Some(text)
     }
 
     fn stop(&self, _: &Kernel, this: &ProtocolRef) {
         self.empty(this);
         drop(self.backlog.take());
-        self.arrivals.clear();
     }
+}
 
-    fn poll(self: &Rc<Self>, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
-        if self.arrivals.is_empty() {
-            let arrivals = &mut *self.arrivals.queue_mut();
+impl<D: FrameDevice + 'static> Wire for DeviceWire<D> {
+    fn poll(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
+        let arrivals = self.end.arrivals();
+        if arrivals.is_empty() {
+            let arrivals = &mut *arrivals.queue_mut();
             let outcome = self.device.borrow_mut().receive(cx.pool(), budget, arrivals);
             if let Err((why, count)) = outcome {
                 for _ in 0..count {
@@ -320,7 +275,7 @@ impl<D: FrameDevice + 'static> Anchor for DeviceWire<D> {
                 }
             }
         }
-        let count = self.deliver_all(cx, this, &self.arrivals, budget);
+        let count = self.end.deliver_all(cx, this, budget);
         self.count_losses(cx, this);
         count
     }

@@ -18,7 +18,8 @@
 //! timer and so never within the push. At most `queue` messages are under way; one more is refused.
 //!
 //! # Control
-//! Answers `max-packet` and `opt-packet`: `mtu`.
+//! Answers `max-packet` and `opt-packet` (`mtu`), `link-type` (147: no known form), `join-group`
+//! (nothing to do), `describe`, `list-sessions`.
 //!
 //! # Example
 //! ```kdl
@@ -56,4 +57,6 @@ pub static ENTRY: Entry = Entry::wire("loop", include_str!("lib.rs"), build)
     .questions(&[
         question("max-packet", "the mtu"),
         question("opt-packet", "the mtu"),
+        question("link-type", "147: no known form"),
+        question("join-group", "nothing to do"),
     ]);

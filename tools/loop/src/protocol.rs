@@ -1,19 +1,14 @@
-//! The protocol object, its session, and the messages under way.
+//! The wire, and the messages under way.
 
 use alloc::collections::VecDeque;
-use alloc::rc::Rc;
+use alloc::string::String;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
-use xk_core::control::Describe;
 use xk_core::graph::{Build, BuildError};
-use xk_core::object::{Closing, Enable, OpenError, PushError, Refused};
+use xk_core::object::{OpenError, PushError};
 use xk_core::wire::Wire;
-use xk_core::{
-    Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Session, SessionRef, Time,
-    Upper, reason,
-};
-use xk_kit::control::{MaxPacket, OptPacket};
-use xk_kit::wire::wire_end::WireEnd;
+use xk_core::{Kernel, Message, ProtocolRef, SessionRef, Time, reason};
+use xk_kit::wire::anchor::{Anchor, Anchored, USER0, WireEnd};
 
 /// A delay of nothing would keep the kernel busy without end with a message that two ends send to
 /// and fro.
@@ -36,18 +31,15 @@ impl Default for Settings {
     }
 }
 
-/// What protocol and session share.
-struct Shared {
+/// One instance.
+pub struct Loop {
     settings: Settings,
-    end: WireEnd,
+    end: WireEnd<Self>,
     /// Messages under way and when each arrives, in that order.
     under_way: RefCell<VecDeque<(Time, Message)>>,
     /// True while a timer is set for the first of them.
     armed: Cell<bool>,
 }
-
-/// One instance.
-pub struct Loop(Rc<Shared>);
 
 /// Builds it from its place in a graph.
 ///
@@ -66,25 +58,12 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 
 /// Adds one to a kernel, for programs that compose without a graph file.
 pub fn add(cx: &Kernel, name: &str, settings: Settings) -> ProtocolRef {
-    let shared = Shared {
-        settings,
-        end: WireEnd::default(),
-        under_way: RefCell::default(),
-        armed: Cell::new(false),
-    };
-    cx.add_protocol(crate::ENTRY.kind, name, Loop(Rc::new(shared)))
+    let (under_way, armed) = (RefCell::default(), Cell::new(false));
+    let wire = Anchored::new(|end| Loop { settings, end, under_way, armed });
+    cx.add_protocol(crate::ENTRY.kind, name, wire)
 }
 
-impl Shared {
-    /// Sizes, for protocol and session alike.
-    fn control(&self, ask: &mut Ask<'_>) -> Answer {
-        let mtu = self.settings.mtu;
-        if ask.answer::<MaxPacket>(|q| q.octets = mtu).is_answered() {
-            return Answer::Answered;
-        }
-        ask.answer::<OptPacket>(|q| q.octets = mtu)
-    }
-
+impl Loop {
     /// Sets the timer for the first message under way, unless it is set.
     fn arm(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
         let first = self.under_way.borrow().front().map(|(at, _)| *at);
@@ -103,92 +82,31 @@ impl Shared {
     }
 }
 
-impl Loop {
-    fn session(&self, this: &ProtocolRef, upper: ProtocolRef) -> LoopSession {
-        LoopSession { shared: Rc::clone(&self.0), protocol: this.clone(), upper }
-    }
-}
-
-impl Protocol for Loop {
-    fn open(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        upper: Upper<'_>,
-        _: Participants,
-    ) -> Result<SessionRef, OpenError> {
-        let body = |upper| self.session(this, upper);
-        self.0.end.open(cx, this, upper, body)
+impl Anchor for Loop {
+    fn end(&self) -> &WireEnd<Self> {
+        &self.end
     }
 
-    fn open_enable(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        upper: Upper<'_>,
-        _: Participants,
-    ) -> Result<Enable, OpenError> {
-        self.0.end.open_enable(upper)
+    fn frame_octets_max(&self) -> usize {
+        self.settings.mtu as usize
     }
 
-    fn open_disable(&self, _: &Kernel, _: &ProtocolRef, enable: Enable) {
-        self.0.end.open_disable(enable);
+    fn link_type(&self) -> u16 {
+        USER0
     }
 
-    fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        self.0.control(ask)
-    }
-
-    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, _: u64) {
-        self.0.armed.set(false);
-        while let Some(message) = self.0.take_due(cx.now()) {
-            let body = |upper| self.session(this, upper);
-            self.0.end.deliver(cx, this, message, body);
-        }
-        // The timer that has just gone off made room for this one; if not, the next push tries
-        // again.
-        let _ = self.0.arm(cx, this);
-    }
-
-    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
-        drop(self.0.under_way.take());
-        self.0.end.stop();
-    }
-
-    fn wire(&self) -> Option<&dyn Wire> {
-        Some(self)
-    }
-}
-
-impl Wire for Loop {
-    /// Everything arrives by timers.
-    fn poll(&self, _: &Kernel, _: &ProtocolRef, _: usize) -> usize {
-        0
-    }
-}
-
-struct LoopSession {
-    shared: Rc<Shared>,
-    protocol: ProtocolRef,
-    upper: ProtocolRef,
-}
-
-impl Session for LoopSession {
-    fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
-        let Settings { delay, queue, mtu } = self.shared.settings;
-        if message.len() > mtu as usize {
-            this.discard(cx, message, &reason::TOO_BIG);
-            return Err(PushError::TooBig { max: mtu });
-        }
-        let waiting = self.shared.under_way.borrow().len();
+    fn send(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
+        let Settings { delay, queue, .. } = self.settings;
+        let waiting = self.under_way.borrow().len();
         if waiting >= queue {
             this.discard(cx, message, &reason::QUEUE_FULL);
             return Err(PushError::QueueFull);
         }
         let at = cx.now().after(delay.max(DELAY_MIN));
-        self.shared.under_way.borrow_mut().push_back((at, message));
-        if self.shared.arm(cx, &self.protocol).is_err() {
-            let unsent = self.shared.under_way.borrow_mut().pop_back();
+        self.under_way.borrow_mut().push_back((at, message));
+        let armed = this.protocol(cx).map(|protocol| self.arm(cx, &protocol));
+        if armed.is_none_or(|armed| armed.is_err()) {
+            let unsent = self.under_way.borrow_mut().pop_back();
             if let Some((_, message)) = unsent {
                 this.discard(cx, message, &reason::QUEUE_FULL);
             }
@@ -197,20 +115,28 @@ impl Session for LoopSession {
         Ok(())
     }
 
-    fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
-        self.upper.demux(cx, this, message)
+    fn describe(&self) -> Option<String> {
+        Some(alloc::format!("{} messages under way", self.under_way.borrow().len()))
     }
 
-    fn control(&self, _: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        if let Some(question) = ask.get::<Describe>() {
-            let waiting = self.shared.under_way.borrow().len();
-            question.text = alloc::format!("{waiting} messages under way");
-            return Answer::Answered;
+    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, _: u64) {
+        self.armed.set(false);
+        while let Some(message) = self.take_due(cx.now()) {
+            self.end.deliver(cx, this, message);
         }
-        self.shared.control(ask)
+        // The timer that has just gone off made room for this one; if not, the next push tries
+        // again.
+        let _ = self.arm(cx, this);
     }
 
-    fn close(&self, _: &Kernel, _: &SessionRef) -> Closing {
-        self.shared.end.close()
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        drop(self.under_way.take());
+    }
+}
+
+impl Wire for Loop {
+    /// Everything arrives by timers.
+    fn poll(&self, _: &Kernel, _: &ProtocolRef, _: usize) -> usize {
+        0
     }
 }

@@ -34,7 +34,5 @@ pub(crate) fn environment(param: &'static str, local: &str, error: &io::Error) -
         io::ErrorKind::PermissionDenied => HostError::NotPermitted { local },
         _ => HostError::Other { local, what: error.to_string() },
     };
-    let text = error.to_string();
-    let (what, help) = text.split_once("; ").unwrap_or((&text, ""));
-    BuildError::Environment { param: Some(param), what: what.into(), help: help.into() }
+    xk_kit::wire::entry::environment(param, &error)
 }

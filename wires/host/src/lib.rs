@@ -78,12 +78,12 @@ pub use socket::{DEVICE_ERROR, DEVICE_FULL, OVERFLOW, UNREACHABLE};
 pub use udp::UDP_ENTRY;
 
 use xk_core::Entry;
-use xk_core::control::question;
 use xk_core::graph::{ParamKind, ParamSpec, StackingRules, flag, int, optional, required};
+use xk_kit::wire::entry::{address, ethernet};
 
 /// What the catalog knows of Ethernet in UDP.
 #[rustfmt::skip]
-pub static ENTRY: Entry = Entry::wire("host-eth", include_str!("lib.rs"), eth::build)
+pub static ENTRY: Entry = ethernet("host-eth", include_str!("lib.rs"), eth::build)
     .summary("Ethernet in UDP (VXLAN): frames across any network, without privilege")
     .stacking_rules(&StackingRules { sole: Some("local"), ..StackingRules::NONE })
     .parameters(&[
@@ -95,22 +95,14 @@ pub static ENTRY: Entry = Entry::wire("host-eth", include_str!("lib.rs"), eth::b
         optional("vni", ParamKind::integer(0..=vxlan::VNI_MAX as i64),
             "the number of the VXLAN network; if not given, there is no header before the frame"),
         flag("learn", false, "whether whoever sends becomes a peer"),
-        optional("address", ParamKind::Text("a hardware address, such as 02:00:00:00:00:01"),
-            "our hardware address; if not given, one that follows from `local` and from the host \
-             that the first peer sees"),
+        address("our hardware address; if not given, one that follows from `local` and from the \
+             host that the first peer sees"),
         optional("mtu", ParamKind::Octets,
             "the most octets behind a frame's header; if not given, as many as make an IP packet \
              of 1500"),
         flag("fragment", false, "whether the system may fragment datagrams"),
         int("stations_max", 1..=65_536, 1024, "how many stations are remembered"),
         BUFFER,
-    ])
-    .questions(&[
-        question("max-packet", "the MTU and 14 octets of Ethernet header"),
-        question("opt-packet", "the MTU and 14 octets of Ethernet header"),
-        question("my-ether", "our hardware address"),
-        question("link-type", "1: Ethernet"),
-        question("join-group", "nothing to do: it takes all groups"),
     ])
     .probe(eth::probe);
 

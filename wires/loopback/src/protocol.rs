@@ -1,20 +1,14 @@
 //! The wire.
 
-use std::rc::Rc;
 use xk_core::graph::{Build, BuildError};
-use xk_core::object::{Arrivals, PushError};
-use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, SessionRef, Time, reason};
-use xk_kit::control::JoinGroup;
-use xk_kit::wire::anchor::{Anchor, Anchored};
-use xk_kit::wire::wire_end::WireEnd;
-
-/// The link type of octets without a known form: `LINKTYPE_USER0`.
-const USER0: u16 = 147;
+use xk_core::object::PushError;
+use xk_core::wire::Wire;
+use xk_core::{Kernel, Message, ProtocolRef, SessionRef, Time, reason};
+use xk_kit::wire::anchor::{Anchor, Anchored, USER0, WireEnd};
 
 /// The wire.
 pub struct Loopback {
-    end: WireEnd,
-    queue: Arrivals,
+    end: WireEnd<Self>,
     queue_max: usize,
     mtu: usize,
 }
@@ -28,12 +22,12 @@ impl Loopback {
     /// The protocol object of a wire for messages of at most `mtu` octets, of which `queue_max`
     /// wait at most.
     pub fn new(mtu: usize, queue_max: usize) -> Anchored<Self> {
-        Anchored::new(Self { end: WireEnd::default(), queue: Arrivals::default(), queue_max, mtu })
+        Anchored::new(|end| Self { end, queue_max, mtu })
     }
 }
 
 impl Anchor for Loopback {
-    fn end(&self) -> &WireEnd {
+    fn end(&self) -> &WireEnd<Self> {
         &self.end
     }
 
@@ -45,13 +39,9 @@ impl Anchor for Loopback {
         USER0
     }
 
-    fn send(
-        self: &Rc<Self>,
-        cx: &Kernel,
-        this: &SessionRef,
-        message: Message,
-    ) -> Result<(), PushError> {
-        if self.queue.len() >= self.queue_max {
+    fn send(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
+        let arrivals = self.end.arrivals();
+        if arrivals.len() >= self.queue_max {
             this.discard(cx, message, &reason::QUEUE_FULL);
             return Err(PushError::QueueFull);
         }
@@ -61,29 +51,22 @@ impl Anchor for Loopback {
             return Err(PushError::NoBuffers);
         };
         arrival.join(message);
-        self.queue.queue_mut().push_back(arrival);
+        arrivals.queue_mut().push_back(arrival);
         Ok(())
     }
 
-    fn answer(&self, ask: &mut Ask<'_>) -> Answer {
-        match ask.get::<JoinGroup>() {
-            Some(_) => Answer::Answered,
-            None => Answer::Unknown,
-        }
-    }
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {}
+}
 
-    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
-        self.queue.clear();
-    }
-
-    fn poll(self: &Rc<Self>, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
+impl Wire for Loopback {
+    fn poll(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
         // No more than what waits now: an upper protocol that answers everything could keep this
         // busy without end.
-        let count = self.queue.len().min(budget);
-        self.deliver_all(cx, this, &self.queue, count)
+        let count = self.end.arrivals().len().min(budget);
+        self.end.deliver_all(cx, this, count)
     }
 
     fn next_poll(&self) -> Option<Time> {
-        (!self.queue.is_empty()).then_some(Time::ZERO)
+        (!self.end.arrivals().is_empty()).then_some(Time::ZERO)
     }
 }

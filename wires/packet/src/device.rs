@@ -6,8 +6,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 
 use crate::error::{PacketError, TransmitError};
-use crate::frame::{Frame, FrameInfo, Open, Run, note};
-use crate::ring_unsafe::{Inconsistent, NOTE_OCTETS, Rings, Shape, TX_DATA_OFFSET, VLAN_OCTETS};
+use xk_kit::wire::virtio::{NOTE_OCTETS, Note};
+
+use crate::frame::{Frame, FrameInfo};
+use crate::ring_unsafe::{Inconsistent, Rings, Shape, TX_DATA_OFFSET, VLAN_OCTETS};
 use crate::run::RunSender;
 use crate::socket_unsafe::{self, Interface};
 
@@ -42,7 +44,7 @@ pub struct Options {
     /// Hand frames to the interface's driver at once, past the host's queueing disciplines.
     pub bypass_queues: bool,
     /// Let the interface, or the host on its behalf, complete transport checksums and cut runs of
-    /// segments: see [`PacketDevice::transmit_open`] and [`PacketDevice::transmit_run`].
+    /// segments: see [`PacketDevice::transmit_noted`].
     pub offload: bool,
     /// Memory, in octets as the system counts them, for arrivals that are longer than a slot, such
     /// as runs of segments. Without the privilege to have more, it is what everybody may have
@@ -246,20 +248,27 @@ impl PacketDevice {
     /// The frame can never be sent here: it is shorter than 14 octets, or longer than the MTU and
     /// its header allow.
     pub fn transmit(&mut self, parts: &[&[u8]]) -> Result<Transmitted, TransmitError> {
-        self.transmit_open(parts, None)
+        self.transmit_noted(parts, Note::Nothing)
     }
 
-    /// As `transmit`, for a frame whose transport checksum is open. Only with [`Options::offload`].
+    /// As `transmit`, for a frame of which `note` tells what is left open, if [`Options::offload`]
+    /// was agreed on. One that stands for a run of segments ([`Note::Run`]), each of which fits the
+    /// MTU, is sent behind all that is in the ring: the interface cuts it, or the system, or a
+    /// receiver on this machine takes it as it is.
     ///
     /// # Errors
-    /// As for [`Self::transmit`]; also if nothing was agreed on.
-    pub fn transmit_open(
+    /// As for [`Self::transmit`]; also if nothing was agreed on, if a run is longer than 65,549
+    /// octets, or if the interface is gone.
+    pub fn transmit_noted(
         &mut self,
         parts: &[&[u8]],
-        open: Option<Open>,
+        note: Note,
     ) -> Result<Transmitted, TransmitError> {
-        if open.is_some() && self.runs.is_none() {
+        if note != Note::Nothing && self.runs.is_none() {
             return Err(TransmitError::Open);
+        }
+        if let Note::Run { .. } = note {
+            return self.transmit_run(parts, note);
         }
         let octets: usize = parts.iter().map(|part| part.len()).sum();
         if octets < HEADER_OCTETS {
@@ -273,7 +282,7 @@ impl PacketDevice {
         if octets > octets_max {
             return Err(TransmitError::TooLong { octets, octets_max });
         }
-        if !self.rings.tx_fill(self.tx_at, &note(open), parts) {
+        if !self.rings.tx_fill(self.tx_at, &note.emit(), parts) {
             return Ok(Transmitted::Full);
         }
         self.tx_at = self.tx_at.wrapping_add(1);
@@ -282,18 +291,7 @@ impl PacketDevice {
         Ok(Transmitted::Queued)
     }
 
-    /// Sends a frame that stands for a run of segments, each of which fits the MTU, behind all that
-    /// is in the ring: the interface cuts it, or the system, or a receiver on this machine takes it
-    /// as it is. Only with [`Options::offload`].
-    ///
-    /// # Errors
-    /// The run can never be sent here: it is longer than 65,549 octets, or nothing was agreed on,
-    /// or the interface is gone.
-    pub fn transmit_run(
-        &mut self,
-        parts: &[&[u8]],
-        run: Run,
-    ) -> Result<Transmitted, TransmitError> {
+    fn transmit_run(&mut self, parts: &[&[u8]], run: Note) -> Result<Transmitted, TransmitError> {
         let octets: usize = parts.iter().map(|part| part.len()).sum();
         if octets > RUN_OCTETS_MAX {
             let octets_max = RUN_OCTETS_MAX;

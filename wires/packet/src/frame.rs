@@ -6,17 +6,12 @@ use std::os::fd::BorrowedFd;
 
 use arrayvec::ArrayVec;
 
-use crate::ring_unsafe::{ADDRESSES_OCTETS, NOTE_OCTETS, Received, VLAN_OCTETS};
+use xk_kit::wire::virtio::{NOTE_OCTETS, run_of};
+
+use crate::ring_unsafe::{ADDRESSES_OCTETS, Received, VLAN_OCTETS};
 
 /// The most parts that a frame is read into, those for its header counted.
 const PARTS_MAX: usize = 24;
-
-/// Of the header in front of a frame (Virtio 1.2, section 5.1.6): its checksum is open, or
-/// verified; the run's kind.
-const NEEDS_SUM: u8 = 1;
-const TCP_RUN: u8 = 1;
-const UDP_RUN: u8 = 5;
-const ECN: u8 = 0x80;
 
 /// What is known of a received frame beside its octets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -39,62 +34,17 @@ pub struct FrameInfo {
 
 impl FrameInfo {
     pub(crate) fn of(slot: &Received<'_>) -> Self {
-        let [flags, kind, _, _, a, b, ..] = slot.note;
-        let is_run = matches!(kind & !ECN, TCP_RUN | UDP_RUN);
+        let (is_open, segment_octets) = run_of(slot.note);
         let is_queued = slot.status & libc::TP_STATUS_COPY != 0;
         Self {
             wire_octets: slot.wire_octets,
             truncated: slot.frame.len() < slot.wire_octets && !is_queued,
-            checksum_not_ready: slot.status & libc::TP_STATUS_CSUMNOTREADY != 0
-                || flags & NEEDS_SUM != 0,
+            checksum_not_ready: slot.status & libc::TP_STATUS_CSUMNOTREADY != 0 || is_open,
             checksum_valid: slot.status & libc::TP_STATUS_CSUM_VALID != 0,
-            segment_octets: if is_run { u16::from_ne_bytes([a, b]) } else { 0 },
+            segment_octets,
             time_ns: slot.time_ns,
         }
     }
-}
-
-/// What becomes of a frame's transport checksum behind the sender.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Open {
-    /// The first octet of the frame to be summed; all behind it are.
-    pub start: u16,
-    /// Where the field of two octets is, from `start` on. It holds what is to be added.
-    pub field: u16,
-}
-
-/// A frame that stands for a run of TCP segments.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Run {
-    /// Its checksum.
-    pub open: Open,
-    /// Octets of all headers.
-    pub header_octets: u16,
-    /// Octets of payload in each segment but the last.
-    pub segment_octets: u16,
-    /// The first segment alone says that the sender has reduced its window (RFC 3168, section
-    /// 6.1.2).
-    pub reduced: bool,
-}
-
-/// The header in front of a single frame, whose checksum may be open.
-pub(crate) fn note(open: Option<Open>) -> [u8; NOTE_OCTETS] {
-    let mut octets = [0; NOTE_OCTETS];
-    if let Some(Open { start, field }) = open {
-        octets[0] = NEEDS_SUM;
-        octets[6..8].copy_from_slice(&start.to_ne_bytes());
-        octets[8..10].copy_from_slice(&field.to_ne_bytes());
-    }
-    octets
-}
-
-/// The header in front of a run.
-pub(crate) fn note_run(run: Run) -> [u8; NOTE_OCTETS] {
-    let mut octets = note(Some(run.open));
-    octets[1] = TCP_RUN | if run.reduced { ECN } else { 0 };
-    octets[2..4].copy_from_slice(&run.header_octets.to_ne_bytes());
-    octets[4..6].copy_from_slice(&run.segment_octets.to_ne_bytes());
-    octets
 }
 
 /// A frame that has arrived.
@@ -201,6 +151,7 @@ impl Queued<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use xk_kit::wire::virtio::Note;
 
     fn slot(note: [u8; NOTE_OCTETS], status: u32) -> Received<'static> {
         Received { frame: &[7; 40], status, wire_octets: 50, time_ns: 3, note, tag: None }
@@ -208,23 +159,24 @@ mod tests {
 
     #[test]
     fn a_run_is_told_from_a_frame() {
-        let run = Run {
-            open: Open { start: 34, field: 16 },
+        let run = Note::Run {
+            start: 34,
+            field: 16,
             header_octets: 66,
             segment_octets: 1448,
             reduced: true,
         };
-        let info = FrameInfo::of(&slot(note_run(run), libc::TP_STATUS_COPY));
+        let info = FrameInfo::of(&slot(run.emit(), libc::TP_STATUS_COPY));
         assert_eq!(info.segment_octets, 1448);
         assert!(info.checksum_not_ready && !info.truncated);
-        let info = FrameInfo::of(&slot(note(None), 0));
+        let info = FrameInfo::of(&slot(Note::Nothing.emit(), 0));
         assert_eq!((info.segment_octets, info.truncated), (0, true));
         assert!(!info.checksum_not_ready);
     }
 
     #[test]
     fn a_slot_is_read_into_parts() {
-        let here = slot(note(None), 0);
+        let here = slot(Note::Nothing.emit(), 0);
         let null = std::fs::File::open("/dev/null").unwrap();
         let socket = std::os::fd::AsFd::as_fd(&null);
         let (mut a, mut b) = ([0; 16], [0; 24]);
@@ -232,7 +184,7 @@ mod tests {
         assert_eq!((a, b), ([7; 16], [7; 24]));
         assert!(!Frame::new(&here, socket).read(&mut [&mut a]));
         // A device that gives nothing: the frame cannot be read.
-        let queued = slot(note(None), libc::TP_STATUS_COPY);
+        let queued = slot(Note::Nothing.emit(), libc::TP_STATUS_COPY);
         assert!(!Frame::new(&queued, socket).read(&mut [&mut a, &mut b]));
     }
 }

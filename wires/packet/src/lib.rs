@@ -93,23 +93,21 @@ mod socket_unsafe;
 
 pub use device::{Options, PacketDevice, Statistics, Transmitted};
 pub use error::{PacketError, TransmitError};
-pub use frame::{Frame, FrameInfo, Open, Run};
+pub use frame::{Frame, FrameInfo};
+pub use xk_kit::wire::virtio::Note;
 
 use xk_core::Entry;
-use xk_core::control::question;
 use xk_core::graph::{ParamKind, flag, octets, optional, required};
+use xk_kit::wire::entry::{ADDRESS_OR_OWN, ethernet};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
-pub static ENTRY: Entry = Entry::wire("packet", include_str!("lib.rs"), protocol::build)
+pub static ENTRY: Entry = ethernet("packet", include_str!("lib.rs"), protocol::build)
     .summary("an existing network interface, through AF_PACKET")
     .parameters(&[
         required("device", ParamKind::Text("an interface's name, such as eth0"),
             "the interface's name"),
-        optional("address",
-            ParamKind::Text("a hardware address, such as 02:00:00:00:00:01, or own"),
-            "our hardware address, or `own` for the interface's; if not given, one that depends on \
-             the interface's"),
+        ADDRESS_OR_OWN,
         optional("promiscuous", ParamKind::Bool,
             "receive frames for every hardware address; the default is to do so if ours is not the \
              interface's"),
@@ -120,12 +118,5 @@ pub static ENTRY: Entry = Entry::wire("packet", include_str!("lib.rs"), protocol
             "room for arrivals that are longer than a slot, such as runs of segments, in octets as \
              the system counts them; what exceeds `net.core.rmem_max` needs `CAP_NET_ADMIN`, and \
              is not had without"),
-    ])
-    .questions(&[
-        question("max-packet", "the interface's MTU and 14 octets of Ethernet header"),
-        question("opt-packet", "the interface's MTU and 14 octets of Ethernet header"),
-        question("my-ether", "our hardware address"),
-        question("link-type", "1: Ethernet"),
-        question("join-group", "while it is promiscuous, nothing to do: it takes all groups"),
     ])
     .probe(protocol::probe);

@@ -8,27 +8,16 @@ use xk_core::graph::{Build, BuildError, Look, Params, Value};
 use xk_core::message::NoBuffers;
 use xk_core::reason::{self, Class};
 use xk_core::{Message, Pool, ProtocolRef, Reason};
-use xk_kit::EthAddr;
-use xk_kit::wire::device_wire::{
-    DEVICE_ERROR, DeviceSettings, DeviceWire, FrameDevice, Untaken, interface_name,
-};
+use xk_kit::wire::device_wire::{DEVICE_ERROR, DeviceSettings, DeviceWire, FrameDevice, Untaken};
+use xk_kit::wire::entry::{Address, HEADROOM, environment, interface_name};
 use xk_kit::wire::offload::{self, TransportChecksum};
-use xk_kit::wire::segments::{self, Segments};
+use xk_kit::wire::segments;
+use xk_kit::wire::virtio::{Note, RUN_OCTETS_MAX};
 
 use crate::complete;
 use crate::device::{Options, PacketDevice, Transmitted};
-use crate::error::{PacketError, TransmitError};
-use crate::frame::{Frame, FrameInfo, Open, Run};
+use crate::frame::{Frame, FrameInfo};
 
-/// Room in front of an arrival, in octets, so that it can be answered or forwarded with longer
-/// headers.
-const HEADROOM: usize = 128;
-/// Octets of the longest arrival: an IPv4 packet of any length behind its header, with a VLAN tag.
-const LONG_OCTETS_MAX: usize = u16::MAX as usize + 18;
-/// The octet of a TCP header that holds the flags, and the one that says that the window was
-/// reduced (RFC 3168, section 6.1).
-const TCP_FLAGS_AT: usize = 13;
-const CWR: u8 = 0x80;
 /// How many slices of a message go to the ring without another allocation.
 const PARTS: usize = 16;
 
@@ -39,23 +28,13 @@ const EMPTY_LOOKS: u32 = 64;
 /// The interface went down; arrivals go on when it is up again.
 static DEVICE_DOWN: Reason = Reason::new("device down", Class::Exhausted);
 
-/// Which hardware address is ours.
-#[derive(Clone, Copy)]
-enum Address {
-    /// One that depends on the interface's.
-    Derived,
-    /// The interface's own.
-    Own,
-    Given(EthAddr),
-}
-
 /// Builds the wire from its place in a graph.
 ///
 /// # Errors
 /// [`BuildError`] if a parameter does not do, or the interface cannot be opened.
 pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let params = build.params;
-    let address = address(params)?;
+    let address = Address::read(params)?;
     let promiscuous = match params.get("promiscuous") {
         Some(Value::Bool(wanted)) => *wanted,
         _ => !matches!(address, Address::Own),
@@ -66,16 +45,10 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         long_octets: params.octets("long_queue", Options::default().long_octets),
         ..Options::default()
     };
-    let device = PacketDevice::open(name(params)?, &options).map_err(environment)?;
+    let device = PacketDevice::open(name(params)?, &options)
+        .map_err(|error| environment("device", &error))?;
     let own = device.hardware_address();
-    let settings = DeviceSettings {
-        address: match address {
-            Address::Derived => derived(own),
-            Address::Own => EthAddr(own),
-            Address::Given(address) => address,
-        },
-        takes_groups: promiscuous,
-    };
+    let settings = DeviceSettings { address: address.beside(own), takes_groups: promiscuous };
     let wire =
         PacketWire { device, offload: options.offload, scrapped: 0, pieces: Vec::new(), empty: 0 };
     build.add(DeviceWire::new(wire, settings))
@@ -86,7 +59,7 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 /// # Errors
 /// [`BuildError`] as [`build`] would give it.
 pub(crate) fn probe(params: &Params, look: Look) -> Result<(), BuildError> {
-    address(params)?;
+    Address::read(params)?;
     let name = name(params)?;
     if look == Look::Parameters {
         return Ok(());
@@ -94,37 +67,12 @@ pub(crate) fn probe(params: &Params, look: Look) -> Result<(), BuildError> {
     let small = Options { rx_slots: 1, tx_slots: 1, ..Options::default() };
     match PacketDevice::open(name, &small) {
         Ok(_) => Ok(()),
-        Err(error) => Err(environment(error)),
+        Err(error) => Err(environment("device", &error)),
     }
 }
 
 fn name(params: &Params) -> Result<&str, BuildError> {
     Ok(interface_name(params)?.unwrap_or_default())
-}
-
-fn address(params: &Params) -> Result<Address, BuildError> {
-    let wanted = "the address of one station, such as 02:00:00:00:00:01, or own";
-    match params.text("address") {
-        None => Ok(Address::Derived),
-        Some("own") => Ok(Address::Own),
-        Some(text) => match text.parse::<EthAddr>() {
-            Ok(address) if address.is_unicast() => Ok(Address::Given(address)),
-            _ => Err(BuildError::Param { name: "address", index: 0, expected: wanted.into() }),
-        },
-    }
-}
-
-/// An address of our own beside the interface's: locally administered, one station (IEEE 802-2014
-/// section 8.2.2), and another one than any that counting upwards from the interface's gives soon.
-fn derived([first, b, c, d, e, last]: [u8; 6]) -> EthAddr {
-    EthAddr([(first | 2) & !1, b ^ 0x78, c ^ 0x6b, d, e, last])
-}
-
-/// The error as the composer shows it: what is missing, and what to do about it.
-fn environment(error: PacketError) -> BuildError {
-    let text = error.to_string();
-    let (what, help) = text.split_once("; ").unwrap_or((&text, ""));
-    BuildError::Environment { param: Some("device"), what: what.into(), help: help.into() }
 }
 
 /// The device, and what it handed out that could not be used.
@@ -174,7 +122,7 @@ fn take(
         return pool.copy_from(HEADROOM, octets).map(Some);
     }
     let octets = frame.info.wire_octets;
-    if octets > LONG_OCTETS_MAX {
+    if octets > RUN_OCTETS_MAX {
         return Ok(None);
     }
     segments::room(pool, HEADROOM, octets, pieces)?;
@@ -218,19 +166,6 @@ fn arrive(
         }
     }
     Ok(())
-}
-
-/// How a frame that stands for a run of segments is to be cut; `None` if the system could not.
-fn run_of(frame: &Message, segments: Segments, open: Option<Open>) -> Option<Run> {
-    let open = open?;
-    let mut flags = [0];
-    frame.copy_to(usize::from(open.start) + TCP_FLAGS_AT, &mut flags);
-    Some(Run {
-        open,
-        header_octets: open.start.checked_add(segments.header)?,
-        segment_octets: segments.size,
-        reduced: flags[0] & CWR != 0,
-    })
 }
 
 impl FrameDevice for PacketWire {
@@ -279,10 +214,9 @@ impl FrameDevice for PacketWire {
     }
 
     fn transmit(&mut self, frame: Message) -> Result<(), Untaken> {
-        let open = offload::place(&frame).and_then(|place| {
-            Some(Open { start: place.start.try_into().ok()?, field: place.field.try_into().ok()? })
-        });
-        let run = segments::of(&frame);
+        let Some(note) = Note::of(&frame) else {
+            return Err(Untaken::Never(frame));
+        };
         let mut parts = ArrayVec::<&[u8], PARTS>::new();
         let many: Vec<&[u8]>;
         let fits = frame.slices().all(|slice| parts.try_push(slice.octets).is_ok());
@@ -292,13 +226,7 @@ impl FrameDevice for PacketWire {
             many = frame.slices().map(|slice| slice.octets).collect();
             &*many
         };
-        let queued = match run {
-            None => self.device.transmit_open(gathered, open),
-            Some(segments) => match run_of(&frame, segments, open) {
-                Some(run) => self.device.transmit_run(gathered, run),
-                None => Err(TransmitError::Open),
-            },
-        };
+        let queued = self.device.transmit_noted(gathered, note);
         drop(parts);
         match queued {
             Ok(Transmitted::Queued) => Ok(()),

@@ -17,15 +17,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::tpacket2_hdr;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use xk_kit::wire::virtio::NOTE_OCTETS;
 
 /// What begins every slot.
 pub(crate) const HEADER_OCTETS: usize = size_of::<tpacket2_hdr>();
 /// Where the system looks for the frame in a slot to send: behind the header, aligned
 /// (`tpacket_snd`).
 pub(crate) const TX_DATA_OFFSET: usize = HEADER_OCTETS.next_multiple_of(libc::TPACKET_ALIGNMENT);
-/// Octets of the header in front of a frame: `struct virtio_net_hdr` of
-/// `include/uapi/linux/virtio_net.h`.
-pub(crate) const NOTE_OCTETS: usize = 10;
 /// Octets that a VLAN tag needs (IEEE 802.1Q, section 9.3), and where it stands: behind both
 /// hardware addresses.
 pub(crate) const VLAN_OCTETS: usize = 4;

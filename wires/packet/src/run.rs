@@ -6,7 +6,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use arrayvec::ArrayVec;
 use rustix::io::Errno;
 
-use crate::frame::{Run, note_run};
+use xk_kit::wire::virtio::Note;
+
 use crate::socket_unsafe;
 
 /// Octets of the queue of runs that were sent and that the interface has not taken.
@@ -37,8 +38,8 @@ impl RunSender {
     }
 
     /// Sends a run; false if there is no room now.
-    pub(crate) fn send(&self, parts: &[&[u8]], run: Run) -> io::Result<bool> {
-        let note = note_run(run);
+    pub(crate) fn send(&self, parts: &[&[u8]], run: Note) -> io::Result<bool> {
+        let note = run.emit();
         let all = || [&note[..]].into_iter().chain(parts.iter().copied());
         let slices: ArrayVec<IoSlice<'_>, PARTS>;
         let many: Vec<IoSlice<'_>>;

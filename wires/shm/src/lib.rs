@@ -99,19 +99,18 @@ pub use ring::{Arrival, Broken, End, SendError};
 pub use switch::{ADDRESSES_A_PORT, AGEING, PORTS_MAX, PortCounters, Switch, SwitchCounters};
 
 use xk_core::Entry;
-use xk_core::control::question;
 use xk_core::graph::{ParamKind, int, octets, optional, required};
+use xk_kit::wire::entry::{address, ethernet};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
-pub static ENTRY: Entry = Entry::wire("shm", include_str!("lib.rs"), protocol::build)
+pub static ENTRY: Entry = ethernet("shm", include_str!("lib.rs"), protocol::build)
     .summary("shared memory to another process on this machine")
     .parameters(&[
         required("path", ParamKind::Text("the path of a socket, such as /run/user/1000/lab.sock"),
             "the path of the socket where both sides meet, at most 107 octets, in a folder that \
              exists"),
-        optional("address", ParamKind::Text("a hardware address, such as 02:00:00:00:00:01"),
-            "our hardware address; if not given, a random one of local administration"),
+        address("our hardware address; if not given, a random one of local administration"),
         octets("mtu", 1500,
             "the largest packet, in octets without the Ethernet header: 46 to 65536, the same on \
              both sides"),
@@ -121,12 +120,5 @@ pub static ENTRY: Entry = Entry::wire("shm", include_str!("lib.rs"), protocol::b
         optional("peer_uid", ParamKind::integer(0..=u32::MAX as i64 - 1),
             "the number of the user whose processes may be at the other end; if not given, our \
              own"),
-    ])
-    .questions(&[
-        question("max-packet", "the MTU and 14 octets of Ethernet header"),
-        question("opt-packet", "the MTU and 14 octets of Ethernet header"),
-        question("my-ether", "our hardware address"),
-        question("link-type", "1: Ethernet"),
-        question("join-group", "nothing to do: every frame arrives"),
     ])
     .probe(protocol::probe);

@@ -5,32 +5,23 @@ use core::time::Duration;
 use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::rc::Rc;
 use std::time::Instant;
 
-use xk_core::control::Describe;
 use xk_core::graph::{Build, BuildError, Look, Params};
-use xk_core::object::{Arrivals, PushError};
+use xk_core::object::PushError;
 use xk_core::reason::{self, Class};
-use xk_core::wire::Sleeper;
-use xk_core::{Answer, Ask, Kernel, Message, Pool, ProtocolRef, Reason, SessionRef, Time};
+use xk_core::wire::{Sleeper, Wire};
+use xk_core::{Kernel, Message, Pool, ProtocolRef, Reason, SessionRef, Time};
 use xk_kit::EthAddr;
-use xk_kit::control::{JoinGroup, MyEther};
 use xk_kit::net::notice::notice;
-use xk_kit::wire::anchor::{Anchor, Anchored, ETHERNET};
-use xk_kit::wire::wire_end::WireEnd;
+use xk_kit::wire::anchor::{Anchor, Anchored, WireEnd};
+use xk_kit::wire::entry::{HEADER_OCTETS, HEADROOM, environment, station};
 
-use crate::error::ShmError;
 use crate::layout::Geometry;
 use crate::link::{Link, Lost};
 use crate::meet::{Meeting, Options, check_path};
 use crate::ring::{Arrival, SendError};
 
-/// Room in front of an arrival, in octets, so that it can be answered or forwarded with longer
-/// headers.
-const HEADROOM: usize = 128;
-/// Octets of an Ethernet header without tag (IEEE 802.3).
-const HEADER_OCTETS: usize = 14;
 /// How often a loop that does not sleep looks whether the peer is still there: a system call.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// After how many looks the processors are told again: the system may move the process.
@@ -50,12 +41,13 @@ pub static LINK_BROKEN: Reason = Reason::new("peer broke the link", Class::Bad);
 pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let params = build.params;
     let options = options(params)?;
-    let address = match address(params)? {
+    let address = match station(params)? {
         Some(address) => address,
         None => random_address(build.cx),
     };
-    let meeting = Meeting::new(path(params), &options).map_err(environment)?;
-    build.add(Anchored::new(ShmWire::new(meeting, options.geometry, address)))
+    let meeting =
+        Meeting::new(path(params), &options).map_err(|error| environment("path", &error))?;
+    build.add(Anchored::new(|end| ShmWire::new(end, meeting, options.geometry, address)))
 }
 
 /// Looks whether the parameters will do on this machine.
@@ -64,11 +56,11 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 /// [`BuildError`] as [`build`] would give it.
 pub(crate) fn probe(params: &Params, look: Look) -> Result<(), BuildError> {
     options(params)?;
-    address(params)?;
+    station(params)?;
     if look == Look::Parameters {
         return Ok(());
     }
-    check_path(path(params)).map_err(environment)
+    check_path(path(params)).map_err(|error| environment("path", &error))
 }
 
 fn path(params: &Params) -> &Path {
@@ -90,15 +82,6 @@ fn options(params: &Params) -> Result<Options, BuildError> {
     Ok(Options { geometry, peer_uid: params.number("peer_uid", own.peer_uid) })
 }
 
-fn address(params: &Params) -> Result<Option<EthAddr>, BuildError> {
-    let expected = "the address of one station, such as 02:00:00:00:00:01";
-    let address = params.parse::<EthAddr>("address", expected)?;
-    if address.is_some_and(|address| !address.is_unicast()) {
-        return Err(BuildError::Param { name: "address", index: 0, expected: expected.into() });
-    }
-    Ok(address)
-}
-
 /// A random address, locally administered, of one station (IEEE 802-2014, section 8.2.2).
 fn random_address(cx: &Kernel) -> EthAddr {
     let mut octets = [0; 6];
@@ -107,27 +90,18 @@ fn random_address(cx: &Kernel) -> EthAddr {
     EthAddr(octets)
 }
 
-/// The error as the composer shows it: what is missing, and what to do about it.
-fn environment(error: ShmError) -> BuildError {
-    let text = error.to_string();
-    let (what, help) = text.split_once("; ").unwrap_or((&text, ""));
-    BuildError::Environment { param: Some("path"), what: what.into(), help: help.into() }
-}
-
 /// A pipe that the executor may still sleep on though its link is gone.
 type Leftover = Option<OwnedFd>;
 
 /// Shared memory as a wire.
 pub(crate) struct ShmWire {
-    end: WireEnd,
+    end: WireEnd<Self>,
     address: EthAddr,
     frame_octets_max: usize,
     link: RefCell<Option<Link>>,
     /// None after the end.
     meeting: RefCell<Option<Meeting>>,
     leftover: RefCell<Leftover>,
-    /// Frames copied out and not delivered yet.
-    arrivals: Arrivals,
     /// The executor sleeps on the link's pipe.
     registered: Cell<bool>,
     /// The peer is gone; so many frames are taken out of the ring at most before the link is
@@ -147,15 +121,14 @@ pub(crate) struct ShmWire {
 }
 
 impl ShmWire {
-    fn new(meeting: Meeting, geometry: Geometry, address: EthAddr) -> Self {
+    fn new(end: WireEnd<Self>, meeting: Meeting, geometry: Geometry, address: EthAddr) -> Self {
         Self {
-            end: WireEnd::default(),
+            end,
             address,
             frame_octets_max: geometry.frame_octets_max() as usize,
             link: RefCell::new(None),
             meeting: RefCell::new(Some(meeting)),
             leftover: RefCell::new(None),
-            arrivals: Arrivals::default(),
             registered: Cell::new(false),
             last_frames: Cell::new(None),
             look_at: Cell::new(Time::ZERO),
@@ -167,7 +140,7 @@ impl ShmWire {
         }
     }
 
-    fn describe(&self) -> String {
+    fn state(&self) -> String {
         let state = match (&*self.link.borrow(), &*self.meeting.borrow()) {
             (Some(link), _) => {
                 let peer = link.peer();
@@ -194,7 +167,7 @@ impl ShmWire {
             while count < budget {
                 match end.arrival() {
                     Ok(Some(arrival)) => match to_message(cx.pool(), arrival) {
-                        Some(message) => self.arrivals.queue_mut().push_back(message),
+                        Some(message) => self.end.arrivals().queue_mut().push_back(message),
                         None => no_buffers += 1,
                     },
                     Ok(None) => break,
@@ -340,7 +313,7 @@ fn to_message(pool: &Pool, arrival: Arrival<'_>) -> Option<Message> {
 }
 
 impl Anchor for ShmWire {
-    fn end(&self) -> &WireEnd {
+    fn end(&self) -> &WireEnd<Self> {
         &self.end
     }
 
@@ -348,16 +321,7 @@ impl Anchor for ShmWire {
         self.frame_octets_max
     }
 
-    fn link_type(&self) -> u16 {
-        ETHERNET
-    }
-
-    fn send(
-        self: &Rc<Self>,
-        cx: &Kernel,
-        this: &SessionRef,
-        message: Message,
-    ) -> Result<(), PushError> {
+    fn send(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
         let (why, error) = match self.put(&message) {
             Ok(()) => return Ok(()),
             Err(SendError::TooLong) => {
@@ -379,35 +343,33 @@ impl Anchor for ShmWire {
         Err(error)
     }
 
-    fn answer(&self, ask: &mut Ask<'_>) -> Answer {
-        if let Some(q) = ask.get::<MyEther>() {
-            q.address = self.address.0;
-        } else if let Some(q) = ask.get::<Describe>() {
-            q.text = self.describe();
-        } else if ask.get::<JoinGroup>().is_none() {
-            return Answer::Unknown;
-        }
-        Answer::Answered
+    fn address(&self) -> Option<EthAddr> {
+        Some(self.address)
+    }
+
+    fn describe(&self) -> Option<String> {
+        Some(self.state())
     }
 
     fn stop(&self, cx: &Kernel, this: &ProtocolRef) {
         self.flush(cx, this);
         drop(self.link.take());
         drop(self.meeting.take());
-        self.arrivals.clear();
     }
+}
 
-    fn poll(self: &Rc<Self>, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
+impl Wire for ShmWire {
+    fn poll(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
         if cx.now() >= self.look_at.get() {
             self.look(cx, this);
         }
-        let fetched = if self.arrivals.is_empty() {
+        let fetched = if self.end.arrivals().is_empty() {
             self.fetch(cx, this, budget)
         } else {
             // What another shepherd has left is delivered first.
             0
         };
-        let count = self.deliver_all(cx, this, &self.arrivals, budget);
+        let count = self.end.deliver_all(cx, this, budget);
         if count == 0 && self.slept.take() {
             // Not for a frame, so for the peer.
             self.look(cx, this);
@@ -442,7 +404,7 @@ impl Anchor for ShmWire {
         if let Some(bell) = self.leftover.borrow_mut().take() {
             sleeper.remove(&bell);
         }
-        if !self.arrivals.is_empty() {
+        if !self.end.arrivals().is_empty() {
             return false;
         }
         let mut link = self.link.borrow_mut();

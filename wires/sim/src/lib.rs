@@ -74,29 +74,21 @@ pub use stats::{LinkStats, WorldStats};
 pub use world::{Ended, Progress, World};
 
 use xk_core::Entry;
-use xk_core::control::question;
 use xk_core::graph::{ParamKind, StackingRules, optional, required};
+use xk_kit::wire::entry::{address, ethernet};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
-pub static ENTRY: Entry = Entry::wire("sim", include_str!("lib.rs"), protocol::build)
+pub static ENTRY: Entry = ethernet("sim", include_str!("lib.rs"), protocol::build)
     .summary("an interface on a simulated link")
     .links(&LINKS)
     .stacking_rules(&StackingRules { own_address: Some("address"), ..StackingRules::NONE })
     .parameters(&[
         required("link", ParamKind::Text("a link's name"), "the link that it hangs on"),
-        optional("address", ParamKind::Text("a hardware address, such as 02:00:00:00:00:01"),
-            "its hardware address; if not given, one made of the host's number and how many \
+        address("its hardware address; if not given, one made of the host's number and how many \
              interfaces it has"),
         optional("mtu", ParamKind::Octets,
             "the largest payload of a frame, in octets; never more than the link's"),
-    ])
-    .questions(&[
-        question("max-packet", "the MTU and 14 octets of Ethernet header"),
-        question("opt-packet", "the MTU and 14 octets of Ethernet header"),
-        question("my-ether", "the interface's hardware address"),
-        question("link-type", "1: Ethernet"),
-        question("join-group", "nothing to do: it takes all groups"),
     ]);
 
 #[cfg(test)]

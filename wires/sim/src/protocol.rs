@@ -6,11 +6,11 @@ use core::cell::{Cell, RefCell};
 use std::rc::Rc;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{OpenError, PushError};
-use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Reason, SessionRef, reason};
+use xk_core::wire::Wire;
+use xk_core::{Kernel, Message, ProtocolRef, Reason, SessionRef, reason};
 use xk_kit::EthAddr;
-use xk_kit::control::{JoinGroup, MyEther};
-use xk_kit::wire::anchor::{Anchor, Anchored, ETHERNET};
-use xk_kit::wire::wire_end::WireEnd;
+use xk_kit::wire::anchor::{Anchor, Anchored, WireEnd};
+use xk_kit::wire::entry::station;
 
 /// Which host of the world a kernel is; put beside the kernel by
 /// [`World::add_host`](crate::World::add_host).
@@ -30,7 +30,7 @@ pub(crate) struct SimPort {
     id: Cell<Option<PortId>>,
     frame_octets_max: usize,
     network: Rc<Network>,
-    end: WireEnd,
+    end: WireEnd<Self>,
     link: LinkId,
     address: Cell<EthAddr>,
     /// The wire's handle, while it is attached.
@@ -39,7 +39,7 @@ pub(crate) struct SimPort {
 
 impl SimPort {
     /// Passes an arrived frame up.
-    pub(crate) fn arrive(self: &Rc<Self>, cx: &Kernel, message: Message) {
+    pub(crate) fn arrive(&self, cx: &Kernel, message: Message) {
         // One that was taken down has none.
         if let Some(session) = self.end.session() {
             drop(session.pop(cx, message));
@@ -47,7 +47,7 @@ impl SimPort {
         }
         let this = self.this.borrow().clone();
         if let Some(this) = this {
-            Anchor::deliver(self, cx, &this, message);
+            self.end.deliver(cx, &this, message);
         }
     }
 
@@ -90,24 +90,20 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         index: 0,
         expected: "the name of a link of this file".into(),
     })?;
-    let wanted = "the address of one station, such as 02:00:00:00:00:01";
-    let address = build.params.parse::<EthAddr>("address", wanted)?;
-    if address.is_some_and(|address| !address.is_unicast()) {
-        let expected = wanted.into();
-        return Err(BuildError::Param { name: "address", index: 0, expected });
-    }
+    let address = station(build.params)?;
     let link_octets_max = network.frame_octets_max(link);
     let mtu = build.params.octets("mtu", usize::MAX);
-    let port = Rc::new(SimPort {
+    let wire = Anchored::new(|end| SimPort {
         id: Cell::new(None),
         frame_octets_max: mtu.saturating_add(HEADER_OCTETS).min(link_octets_max),
         network,
-        end: WireEnd::default(),
+        end,
         link,
         address: Cell::new(address.unwrap_or(EthAddr::ZERO)),
         this: RefCell::default(),
     });
-    let this = build.add(Anchored::of(Rc::clone(&port)))?;
+    let port = Rc::clone(wire.wire());
+    let this = build.add(wire)?;
     // Before the host has its place in the world, `start` is early enough.
     match port.attach(build.cx, &this) {
         Ok(()) | Err(OpenError::NoLower) => Ok(this),
@@ -116,7 +112,7 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 }
 
 impl Anchor for SimPort {
-    fn end(&self) -> &WireEnd {
+    fn end(&self) -> &WireEnd<Self> {
         &self.end
     }
 
@@ -124,20 +120,11 @@ impl Anchor for SimPort {
         self.frame_octets_max
     }
 
-    fn link_type(&self) -> u16 {
-        ETHERNET
-    }
-
     fn start(self: &Rc<Self>, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
         self.attach(cx, this)
     }
 
-    fn send(
-        self: &Rc<Self>,
-        cx: &Kernel,
-        this: &SessionRef,
-        message: Message,
-    ) -> Result<(), PushError> {
+    fn send(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
         let Some(at) = self.id.get() else {
             this.discard(cx, message, &reason::CLOSED);
             return Err(PushError::Closed);
@@ -148,13 +135,8 @@ impl Anchor for SimPort {
         })
     }
 
-    fn answer(&self, ask: &mut Ask<'_>) -> Answer {
-        if let Some(q) = ask.get::<MyEther>() {
-            q.address = self.address.get().0;
-        } else if ask.get::<JoinGroup>().is_none() {
-            return Answer::Unknown;
-        }
-        Answer::Answered
+    fn address(&self) -> Option<EthAddr> {
+        Some(self.address.get())
     }
 
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
@@ -164,9 +146,11 @@ impl Anchor for SimPort {
         }
         drop(this);
     }
+}
 
+impl Wire for SimPort {
     /// Frames come from the world, not by polling.
-    fn poll(self: &Rc<Self>, _: &Kernel, _: &ProtocolRef, _: usize) -> usize {
+    fn poll(&self, _: &Kernel, _: &ProtocolRef, _: usize) -> usize {
         0
     }
 }

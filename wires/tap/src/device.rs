@@ -9,7 +9,9 @@ use arrayvec::ArrayVec;
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketType, netdevice};
 
-use crate::device_unsafe::{self, NOTE_OCTETS};
+use xk_kit::wire::virtio::{NOTE_OCTETS, Note, RUN_OCTETS_MAX};
+
+use crate::device_unsafe;
 use crate::error::TapError;
 
 /// The driver's device file.
@@ -69,91 +71,6 @@ pub enum Transmitted {
     Sent,
     /// There is no room now; it may be offered again when the device is writable.
     WouldBlock,
-}
-
-/// What is known of a frame's transport checksum.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Note {
-    /// Nothing: it is there, and not verified.
-    #[default]
-    Nothing,
-    /// The host has found it right.
-    Verified,
-    /// The field holds the sum over the pseudo-header; the rest is to be added.
-    Partial {
-        /// The first octet of the frame to be summed; all behind it are.
-        start: u16,
-        /// Where the field of two octets is, from `start` on.
-        field: u16,
-    },
-    /// As `Partial`, where the frame stands for a run of TCP segments.
-    Run {
-        /// As above.
-        start: u16,
-        /// As above.
-        field: u16,
-        /// Octets of all headers.
-        header_octets: u16,
-        /// Octets of payload in each segment but the last.
-        segment_octets: u16,
-        /// The first segment alone says that the sender has reduced its window (RFC 3168, section
-        /// 6.1.2).
-        reduced: bool,
-    },
-}
-
-/// Octets of the longest frame that stands for a run of segments: an IPv4 packet of any length
-/// behind its header.
-pub const RUN_OCTETS_MAX: usize = u16::MAX as usize + HEADER_OCTETS_MAX;
-
-/// Of a header in front of a frame: the checksum is open; it is verified (Virtio 1.2, section
-/// 5.1.6).
-const NEEDS_SUM: u8 = 1;
-const SUM_VALID: u8 = 2;
-/// What kind of run it stands for: TCP over IPv4; its first segment has the flag CWR.
-const TCP_RUN: u8 = 1;
-const ECN: u8 = 0x80;
-
-impl Note {
-    fn emit(self) -> [u8; NOTE_OCTETS] {
-        let mut octets = [0; NOTE_OCTETS];
-        let (start, field) = match self {
-            Note::Partial { start, field } | Note::Run { start, field, .. } => (start, field),
-            Note::Nothing | Note::Verified => return octets,
-        };
-        octets[0] = NEEDS_SUM;
-        octets[6..8].copy_from_slice(&start.to_ne_bytes());
-        octets[8..10].copy_from_slice(&field.to_ne_bytes());
-        if let Note::Run { header_octets, segment_octets, reduced, .. } = self {
-            octets[1] = TCP_RUN | if reduced { ECN } else { 0 };
-            octets[2..4].copy_from_slice(&header_octets.to_ne_bytes());
-            octets[4..6].copy_from_slice(&segment_octets.to_ne_bytes());
-        }
-        octets
-    }
-
-    /// `None` for a frame that stands for others than was agreed on.
-    fn parse(octets: [u8; NOTE_OCTETS]) -> Option<Self> {
-        let [flags, joined, a, b, c, d, e, f, g, h] = octets;
-        let (start, field) = (u16::from_ne_bytes([e, f]), u16::from_ne_bytes([g, h]));
-        let is_open = flags & NEEDS_SUM != 0;
-        if joined != 0 {
-            return (joined & !ECN == TCP_RUN && is_open).then_some(Note::Run {
-                start,
-                field,
-                header_octets: u16::from_ne_bytes([a, b]),
-                segment_octets: u16::from_ne_bytes([c, d]),
-                reduced: joined & ECN != 0,
-            });
-        }
-        Some(if is_open {
-            Note::Partial { start, field }
-        } else if flags & SUM_VALID != 0 {
-            Note::Verified
-        } else {
-            Note::Nothing
-        })
-    }
 }
 
 /// An open TAP device.

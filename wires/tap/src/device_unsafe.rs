@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use libc::ifreq;
 use rustix::ioctl::{IntegerSetter, Opcode, Setter, Updater, ioctl};
+use xk_kit::wire::virtio::NOTE_OCTETS;
 
 /// Attaches an opened `/dev/net/tun` to the TAP device `name`, which is made if there is none. An
 /// empty name lets the system choose. With `headers` each frame has a [`NOTE_OCTETS`] header in
@@ -27,10 +28,6 @@ pub(crate) fn attach(tun: BorrowedFd<'_>, name: &str, headers: bool) -> io::Resu
         .collect();
     Ok(String::from_utf8_lossy(&octets).into_owned())
 }
-
-/// Octets of the header in front of a frame: `struct virtio_net_hdr` of
-/// `include/uapi/linux/virtio_net.h`.
-pub const NOTE_OCTETS: usize = 10;
 
 /// Sets the length of the headers in front of frames.
 pub(crate) fn set_header_octets(tun: BorrowedFd<'_>) -> io::Result<()> {

@@ -76,17 +76,17 @@ mod device_unsafe;
 mod error;
 mod protocol;
 
-pub use device::{Note, Options, RUN_OCTETS_MAX, TapDevice, Transmitted};
-pub use device_unsafe::NOTE_OCTETS;
+pub use device::{Options, TapDevice, Transmitted};
 pub use error::TapError;
+pub use xk_kit::wire::virtio::{NOTE_OCTETS, Note, RUN_OCTETS_MAX};
 
 use xk_core::Entry;
-use xk_core::control::question;
 use xk_core::graph::{ParamKind, StackingRules, flag, optional, text};
+use xk_kit::wire::entry::{address, ethernet};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
-pub static ENTRY: Entry = Entry::wire("tap", include_str!("lib.rs"), protocol::build)
+pub static ENTRY: Entry = ethernet("tap", include_str!("lib.rs"), protocol::build)
     .summary("a TAP device: an Ethernet between the graph and the host")
     .stacking_rules(&StackingRules {
         own_address: Some("host_address"),
@@ -98,18 +98,10 @@ pub static ENTRY: Entry = Entry::wire("tap", include_str!("lib.rs"), protocol::b
             "the device's name; it is made if there is none"),
         optional("host_address", ParamKind::Text("an IPv4 address and prefix, such as 10.9.0.1/24"),
             "the host's IPv4 address on this Ethernet, with the length of its prefix"),
-        optional("address", ParamKind::Text("a hardware address, such as 02:00:00:00:00:01"),
-            "our hardware address; if not given, one that depends on the host's"),
+        address("our hardware address; if not given, one that depends on the host's"),
         optional("mtu", ParamKind::Octets, "sets the device's MTU, 68 to 65521 octets"),
         flag("offload", true,
             "whether transport checksums stay open between the host and us, and runs of TCP \
              segments whole"),
-    ])
-    .questions(&[
-        question("max-packet", "the device's MTU and 14 octets of Ethernet header"),
-        question("opt-packet", "the device's MTU and 14 octets of Ethernet header"),
-        question("my-ether", "our hardware address"),
-        question("link-type", "1: Ethernet"),
-        question("join-group", "nothing to do: it takes all groups"),
     ])
     .probe(protocol::probe);

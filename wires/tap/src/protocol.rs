@@ -9,27 +9,18 @@ use xk_core::graph::{Build, BuildError, Look, Params};
 use xk_core::message::NoBuffers;
 use xk_core::reason;
 use xk_core::{Message, Pool, ProtocolRef, Reason};
-use xk_kit::wire::device_wire::{
-    DEVICE_ERROR, DeviceSettings, DeviceWire, FrameDevice, Untaken, interface_name,
-};
+use xk_kit::wire::device_wire::{DEVICE_ERROR, DeviceSettings, DeviceWire, FrameDevice, Untaken};
+use xk_kit::wire::entry::{HEADROOM, environment, interface_name, station};
 use xk_kit::wire::offload::{self, TransportChecksum};
 use xk_kit::wire::segments;
+use xk_kit::wire::virtio::{NOTE_OCTETS, Note, RUN_OCTETS_MAX};
 use xk_kit::{Cidr, EthAddr};
 
-use crate::device::{MTU_MAX, MTU_MIN, Note, Options, RUN_OCTETS_MAX, TapDevice, Transmitted};
-use crate::device_unsafe::NOTE_OCTETS;
-use crate::error::TapError;
+use crate::device::{MTU_MAX, MTU_MIN, Options, TapDevice, Transmitted};
 
-/// Room in front of an arrival, in octets, so that it can be answered or forwarded with longer
-/// headers.
-const HEADROOM: usize = 128;
 /// Octets of a buffer for a run of segments, and how many there are for the longest one.
 const RUN_PIECE_OCTETS: usize = 16 << 10;
 const RUN_PIECES: usize = RUN_OCTETS_MAX.div_ceil(RUN_PIECE_OCTETS);
-/// The octet of a TCP header that holds the flags, and the one that says that the window was
-/// reduced (RFC 3168, section 6.1).
-const TCP_FLAGS_AT: usize = 13;
-const CWR: u8 = 0x80;
 /// How many slices of a message go to the device without another allocation.
 const PARTS: usize = 16;
 
@@ -39,8 +30,8 @@ const PARTS: usize = 16;
 /// [`BuildError`] if a parameter does not do, or the device cannot be opened.
 pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let (name, options) = options(build.params)?;
-    let address = address(build.params)?;
-    let device = TapDevice::open(name, &options).map_err(environment)?;
+    let address = station(build.params)?;
+    let device = TapDevice::open(name, &options).map_err(|error| environment("device", &error))?;
     let settings = DeviceSettings {
         address: address.unwrap_or(EthAddr(device.hardware_address())),
         takes_groups: true,
@@ -55,14 +46,14 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 /// [`BuildError`] as [`build`] would give it, settings that need privilege excepted.
 pub(crate) fn probe(params: &Params, look: Look) -> Result<(), BuildError> {
     let (name, options) = options(params)?;
-    address(params)?;
+    station(params)?;
     if look == Look::Parameters {
         return Ok(());
     }
     let bare = Options { create: options.create, ..Options::default() };
     match TapDevice::open(name, &bare) {
         Ok(_) => Ok(()),
-        Err(error) => Err(environment(error)),
+        Err(error) => Err(environment("device", &error)),
     }
 }
 
@@ -89,22 +80,6 @@ fn options(params: &Params) -> Result<(&str, Options), BuildError> {
     Ok((interface_name(params)?.unwrap_or("xk0"), options))
 }
 
-fn address(params: &Params) -> Result<Option<EthAddr>, BuildError> {
-    let wanted = "the address of one station, such as 02:00:00:00:00:01";
-    let address = params.parse::<EthAddr>("address", wanted)?;
-    if address.is_some_and(|address| !address.is_unicast()) {
-        return Err(BuildError::Param { name: "address", index: 0, expected: wanted.into() });
-    }
-    Ok(address)
-}
-
-/// The error as the composer shows it: what is missing, and what to do about it.
-fn environment(error: TapError) -> BuildError {
-    let text = error.to_string();
-    let (what, help) = text.split_once("; ").unwrap_or((&text, ""));
-    BuildError::Environment { param: Some("device"), what: what.into(), help: help.into() }
-}
-
 /// Notes on an arrival what the host says of its checksum.
 fn take_note(pool: &Pool, frame: &mut Message, note: Note) -> Result<(), NoBuffers> {
     match note {
@@ -120,29 +95,6 @@ fn take_note(pool: &Pool, frame: &mut Message, note: Note) -> Result<(), NoBuffe
         // Taken in elsewhere.
         Note::Run { .. } => Ok(()),
     }
-}
-
-/// What the host is to know of a frame's checksum; `None` if it cannot be told.
-fn note_of(frame: &Message) -> Option<Note> {
-    let place = offload::place(frame);
-    let run = segments::of(frame);
-    let Some(place) = place else {
-        return run.is_none().then_some(Note::Nothing);
-    };
-    let start = u16::try_from(place.start).ok()?;
-    let field = u16::try_from(place.field).ok()?;
-    let Some(run) = run else {
-        return Some(Note::Partial { start, field });
-    };
-    let mut flags = [0];
-    frame.copy_to(place.start + TCP_FLAGS_AT, &mut flags);
-    Some(Note::Run {
-        start,
-        field,
-        header_octets: start.checked_add(run.header)?,
-        segment_octets: run.size,
-        reduced: flags[0] & CWR != 0,
-    })
 }
 
 /// The device, and the buffers that its next frame comes into.
@@ -242,7 +194,7 @@ impl FrameDevice for TapWire {
 
     fn transmit(&mut self, frame: Message) -> Result<(), Untaken> {
         let mut header = [0; NOTE_OCTETS];
-        let Some(note) = note_of(&frame) else {
+        let Some(note) = Note::of(&frame) else {
             return Err(Untaken::Never(frame));
         };
         let note = (note, &mut header);

@@ -103,12 +103,12 @@ pub use program::{MATCHES_MAX, Share};
 pub use queue::Losses;
 
 use xk_core::Entry;
-use xk_core::control::question;
 use xk_core::graph::{ParamKind, StackingRules, int, optional, required, word};
+use xk_kit::wire::entry::{ADDRESS_OR_OWN, ethernet};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
-pub static ENTRY: Entry = Entry::wire("xdp", include_str!("lib.rs"), protocol::build)
+pub static ENTRY: Entry = ethernet("xdp", include_str!("lib.rs"), protocol::build)
     .summary("an existing network interface, through AF_XDP")
     .stacking_rules(&StackingRules { sole: Some("device"), ..StackingRules::NONE })
     .parameters(&[
@@ -122,10 +122,7 @@ pub static ENTRY: Entry = Entry::wire("xdp", include_str!("lib.rs"), protocol::b
         int("frames", 64..=16384, 1024,
             "arrivals that may wait in each queue, and frames that may wait to be sent; rounded up \
              to a power of two"),
-        optional("address",
-            ParamKind::Text("a hardware address, such as 02:00:00:00:00:01, or own"),
-            "our hardware address, or `own` for the interface's; if not given, one that depends on \
-             the interface's"),
+        ADDRESS_OR_OWN,
         optional("share",
             ParamKind::Text("address, nothing, or a list such as \"10.0.0.2,0x88b5\""),
             "which frames are ours and not the host's: those for our hardware address, all, or of \
@@ -137,12 +134,5 @@ pub static ENTRY: Entry = Entry::wire("xdp", include_str!("lib.rs"), protocol::b
         optional("finish_checksums", ParamKind::Bool,
             "compute checksums that a sender on this machine has left open; the default is to do \
              so on interfaces whose driver is veth or tun"),
-    ])
-    .questions(&[
-        question("max-packet", "the interface's MTU and 14 octets of Ethernet header"),
-        question("opt-packet", "the interface's MTU and 14 octets of Ethernet header"),
-        question("my-ether", "our hardware address"),
-        question("link-type", "1: Ethernet"),
-        question("join-group", "while it is promiscuous, nothing to do: it takes all groups"),
     ])
     .probe(protocol::probe);

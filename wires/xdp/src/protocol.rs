@@ -5,7 +5,8 @@ use std::net::Ipv4Addr;
 use xk_core::ProtocolRef;
 use xk_core::graph::{Build, BuildError, Look, Params, Value};
 use xk_kit::EthAddr;
-use xk_kit::wire::device_wire::{DeviceSettings, DeviceWire, interface_name};
+use xk_kit::wire::device_wire::{DeviceSettings, DeviceWire};
+use xk_kit::wire::entry::{Address, environment, interface_name};
 
 use crate::bare::{Mode, find, ring_entries};
 use crate::device::{Settings, XdpDevice};
@@ -23,10 +24,10 @@ const DRIVERS_IN_MEMORY: [&str; 2] = ["veth", "tun"];
 /// [`BuildError`] if a parameter does not do, or the interface cannot be opened.
 pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let wanted = Wanted::read(build.params)?;
-    let interface = find(wanted.name).map_err(environment)?;
-    let address = wanted.address(&interface);
-    let settings = wanted.settings(&interface, address).map_err(environment)?;
-    let device = XdpDevice::open(interface, &settings, build.cx.pool()).map_err(environment)?;
+    let interface = find(wanted.name).map_err(unopened)?;
+    let address = wanted.address.beside(interface.hardware_address);
+    let settings = wanted.settings(&interface, address).map_err(unopened)?;
+    let device = XdpDevice::open(interface, &settings, build.cx.pool()).map_err(unopened)?;
     let settings = DeviceSettings { address, takes_groups: settings.promiscuous };
     build.add(DeviceWire::new(device, settings))
 }
@@ -41,20 +42,10 @@ pub(crate) fn probe(params: &Params, look: Look) -> Result<(), BuildError> {
     if look == Look::Parameters {
         return Ok(());
     }
-    let interface = find(wanted.name).map_err(environment)?;
-    let settings = wanted.settings(&interface, wanted.address(&interface));
-    let settings = settings.map_err(environment)?;
-    may_open(&interface, settings.queues, &settings.share).map_err(environment)
-}
-
-/// Which hardware address is ours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Address {
-    /// One that depends on the interface's.
-    Derived,
-    /// The interface's own.
-    Own,
-    Given(EthAddr),
+    let interface = find(wanted.name).map_err(unopened)?;
+    let settings = wanted.settings(&interface, wanted.address.beside(interface.hardware_address));
+    let settings = settings.map_err(unopened)?;
+    may_open(&interface, settings.queues, &settings.share).map_err(unopened)
 }
 
 /// Which frames are ours.
@@ -87,7 +78,7 @@ impl<'a> Wanted<'a> {
             Some(Value::Bool(wanted)) => Some(*wanted),
             _ => None,
         };
-        let address = address(params)?;
+        let address = Address::read(params)?;
         Ok(Self {
             name: interface_name(params)?.unwrap_or_default(),
             mode: match params.text("mode") {
@@ -103,15 +94,6 @@ impl<'a> Wanted<'a> {
             promiscuous: flag("promiscuous"),
             finishes: flag("finish_checksums"),
         })
-    }
-
-    fn address(&self, interface: &Interface) -> EthAddr {
-        let own = interface.hardware_address;
-        match self.address {
-            Address::Derived => derived(own),
-            Address::Own => EthAddr(own),
-            Address::Given(address) => address,
-        }
     }
 
     fn settings(&self, interface: &Interface, ours: EthAddr) -> Result<Settings, XdpError> {
@@ -134,18 +116,6 @@ impl<'a> Wanted<'a> {
             finishes: self.finishes.unwrap_or_else(in_memory),
             share,
         })
-    }
-}
-
-fn address(params: &Params) -> Result<Address, BuildError> {
-    let wanted = "the address of one station, such as 02:00:00:00:00:01, or own";
-    match params.text("address") {
-        None => Ok(Address::Derived),
-        Some("own") => Ok(Address::Own),
-        Some(text) => match text.parse::<EthAddr>() {
-            Ok(address) if address.is_unicast() => Ok(Address::Given(address)),
-            _ => Err(BuildError::Param { name: "address", index: 0, expected: wanted.into() }),
-        },
     }
 }
 
@@ -187,17 +157,8 @@ fn ether_type(word: &str) -> Option<u16> {
     (number >= 0x0600).then_some(number)
 }
 
-/// An address of our own beside the interface's: locally administered, one station (IEEE 802-2014,
-/// section 8.2.2), and another one than any that counting upwards from the interface's gives soon.
-fn derived([first, b, c, d, e, last]: [u8; 6]) -> EthAddr {
-    EthAddr([(first | 2) & !1, b ^ 0x78, c ^ 0x6b, d, e, last])
-}
-
-/// The error as the composer shows it: what is missing, and what to do about it.
-fn environment(error: XdpError) -> BuildError {
-    let text = error.to_string();
-    let (what, help) = text.split_once("; ").unwrap_or((&text, ""));
-    BuildError::Environment { param: Some("device"), what: what.into(), help: help.into() }
+fn unopened(error: XdpError) -> BuildError {
+    environment("device", &error)
 }
 
 #[cfg(test)]
@@ -238,12 +199,5 @@ mod tests {
             let refused = read(pairs);
             assert!(matches!(refused, Err(BuildError::Param { .. })), "{pairs:?}");
         }
-    }
-
-    #[test]
-    fn our_address_is_one_station_of_our_own() {
-        let ours = derived([0x02, 0, 0, 0, 0, 1]);
-        assert!(ours.is_unicast() && ours.0 != [0x02, 0, 0, 0, 0, 1]);
-        assert!(derived([0xff; 6]).is_unicast());
     }
 }

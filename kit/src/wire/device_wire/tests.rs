@@ -1,6 +1,7 @@
 use super::*;
-use crate::control::MaxPacket;
+use crate::control::{JoinGroup, MaxPacket, MyEther};
 use alloc::boxed::Box;
+use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::any::Any;

@@ -10,17 +10,17 @@ use core::cell::{Cell, RefCell};
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
 use xk_core::numbers::Number;
-use xk_core::object::{Closing, Enable, OpenError, PushError, Refused};
+use xk_core::object::{OpenError, PushError, Refused};
 use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
+use xk_core::wire::Wire;
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participants, Pool, Protocol, ProtocolRef, Reason, Session,
-    SessionRef, Upper, reason,
+    Kernel, Message, Part, Participants, Pool, Protocol, ProtocolRef, Reason, SessionRef, Upper,
+    reason,
 };
-use xk_kit::control::{JoinGroup, MaxPacket, MyEther};
 use xk_kit::layer::Bounds;
 use xk_kit::net::attribute::LinkCast;
-use xk_kit::wire::wire_end::WireEnd;
+use xk_kit::wire::anchor::{Anchor, Anchored, WireEnd};
 
 /// The station's own address.
 pub(crate) const MINE: EthAddr = EthAddr([2, 0, 0, 0, 0, 1]);
@@ -35,71 +35,45 @@ pub(crate) const UPPERS: [(&str, u32); 3] = [("typed", 0x0800), ("sap", 0x42), (
 type Sent = Rc<RefCell<Vec<Vec<u8>>>>;
 
 struct Tray {
-    end: Rc<WireEnd>,
+    end: WireEnd<Self>,
     sent: Sent,
     joined: Rc<Cell<u32>>,
 }
 
-struct TraySession {
-    upper: ProtocolRef,
-    end: Rc<WireEnd>,
-    sent: Sent,
-}
-
-impl Protocol for Tray {
-    fn open(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        upper: Upper<'_>,
-        _: Participants,
-    ) -> Result<SessionRef, OpenError> {
-        let (end, sent) = (Rc::clone(&self.end), Rc::clone(&self.sent));
-        self.end.open(cx, this, upper, |upper| TraySession { upper, end, sent })
+impl Anchor for Tray {
+    fn end(&self) -> &WireEnd<Self> {
+        &self.end
     }
 
-    fn open_enable(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        upper: Upper<'_>,
-        _: Participants,
-    ) -> Result<Enable, OpenError> {
-        self.end.open_enable(upper)
+    fn frame_octets_max(&self) -> usize {
+        FRAME_MAX as usize
     }
 
-    fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        if ask.get::<JoinGroup>().is_some() {
-            self.joined.set(self.joined.get() + 1);
-            return Answer::Answered;
-        }
-        match ask.answer::<MaxPacket>(|q| q.octets = FRAME_MAX) {
-            Answer::Unknown => ask.answer::<MyEther>(|q| q.address = MINE.0),
-            answered => answered,
-        }
+    fn takes_partial_checksums(&self) -> bool {
+        true
     }
 
-    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
-        self.end.stop();
-    }
-}
-
-impl Session for TraySession {
-    fn push(&self, _: &Kernel, _: &SessionRef, message: Message) -> Result<(), PushError> {
+    fn send(&self, _: &Kernel, _: &SessionRef, message: Message) -> Result<(), PushError> {
         self.sent.borrow_mut().push(message.octets().collect());
         Ok(())
     }
 
-    fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
-        self.upper.demux(cx, this, message)
+    fn address(&self) -> Option<EthAddr> {
+        Some(MINE)
     }
 
-    fn control(&self, _: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        ask.answer::<MaxPacket>(|q| q.octets = FRAME_MAX)
+    /// Asked once for each group that is joined.
+    fn takes_groups(&self) -> bool {
+        self.joined.set(self.joined.get() + 1);
+        true
     }
 
-    fn close(&self, _: &Kernel, _: &SessionRef) -> Closing {
-        self.end.close()
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {}
+}
+
+impl Wire for Tray {
+    fn poll(&self, _: &Kernel, _: &ProtocolRef, _: usize) -> usize {
+        0
     }
 }
 
@@ -164,7 +138,7 @@ impl Protocol for TestUpper {
 /// The station and its surroundings.
 pub(crate) struct Bench {
     pub(crate) cx: Kernel,
-    end: Rc<WireEnd>,
+    wire: Rc<Tray>,
     tray: ProtocolRef,
     pub(crate) eth: ProtocolRef,
     pub(crate) uppers: Vec<ProtocolRef>,
@@ -183,9 +157,9 @@ impl Bench {
             shepherds: Shepherds::new(Box::new(NoSwitch), Limits::default()),
             timers_max: 16,
         });
-        let (end, sent, joined) = (Rc::default(), Sent::default(), Rc::default());
-        let tray =
-            Tray { end: Rc::clone(&end), sent: Rc::clone(&sent), joined: Rc::clone(&joined) };
+        let (sent, joined) = (Sent::default(), Rc::<Cell<u32>>::default());
+        let tray = Anchored::new(|end| Tray { end, sent: sent.clone(), joined: joined.clone() });
+        let wire = Rc::clone(tray.wire());
         let tray = cx.add_protocol("tray", "tray", tray);
         let bounds = Bounds::sessions(sessions_max);
         let eth = station(cx.secret(), tray.clone(), bounds, None, Default::default());
@@ -204,7 +178,7 @@ impl Bench {
             let any = Participants::local(Part::Any);
             let _ = eth.open_enable(&cx, Upper::new(upper), any).ok()?;
         }
-        Some(Self { cx, end, tray, eth, uppers, sent, notes, joined })
+        Some(Self { cx, wire, tray, eth, uppers, sent, notes, joined })
     }
 
     /// Lets a frame arrive, cut in two slices at `cut`.
@@ -227,8 +201,7 @@ impl Bench {
     }
 
     pub(crate) fn arrive_message(&self, message: Message) {
-        let (end, sent) = (Rc::clone(&self.end), Rc::clone(&self.sent));
-        self.end.deliver(&self.cx, &self.tray, message, |upper| TraySession { upper, end, sent });
+        self.wire.end.deliver(&self.cx, &self.tray, message);
     }
 
     /// Opens a session to `peer` for the upper at this place of [`UPPERS`].

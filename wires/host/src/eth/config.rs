@@ -4,14 +4,13 @@ use std::net::{IpAddr, SocketAddr};
 
 use xk_core::graph::{BuildError, Look, Params};
 use xk_kit::EthAddr;
+use xk_kit::wire::entry::{HEADER_OCTETS, station};
 
 use super::peers::PEERS_MAX;
 use super::vxlan;
 use crate::error::environment;
 use crate::socket::{Setup, Socket, way_to};
 
-/// Octets of an Ethernet header without tag (IEEE 802.3).
-pub(super) const FRAME_HEADER_OCTETS: usize = 14;
 /// The MTU of the way between peers that is taken for granted: Ethernet's.
 const OUTER_MTU: usize = 1500;
 /// Octets of a UDP header (RFC 768).
@@ -40,7 +39,7 @@ fn mistake(name: &'static str, expected: impl Into<String>) -> BuildError {
 fn overhead(local: SocketAddr, vni: Option<u32>) -> usize {
     let ip = if local.is_ipv4() { 20 } else { 40 };
     let vxlan = vni.map_or(0, |_| vxlan::HEADER_LEN);
-    ip + UDP_OCTETS + vxlan + FRAME_HEADER_OCTETS
+    ip + UDP_OCTETS + vxlan + HEADER_OCTETS
 }
 
 impl Config {
@@ -59,13 +58,8 @@ impl Config {
         if !(MTU_MIN..=most).contains(&mtu) {
             return Err(mistake("mtu", format!("{MTU_MIN} to {most} octets")));
         }
-        let wanted = "the address of one station, such as 02:00:00:00:00:01";
-        let address = params.parse::<EthAddr>("address", wanted)?;
-        if address.is_some_and(|address| !address.is_unicast()) {
-            return Err(mistake("address", wanted));
-        }
         Ok(Self {
-            address: address.unwrap_or_else(|| derived(local, &peers)),
+            address: station(params)?.unwrap_or_else(|| derived(local, &peers)),
             local,
             peers,
             vni,

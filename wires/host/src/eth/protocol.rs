@@ -4,20 +4,18 @@ use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use std::any::Any;
 use std::net::SocketAddr;
-use std::rc::Rc;
 
-use xk_core::control::Describe;
 use xk_core::graph::{Build, BuildError};
-use xk_core::object::{Arrivals, PushError};
+use xk_core::object::PushError;
 use xk_core::reason::{self, Class};
-use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Reason, SessionRef, Time};
+use xk_core::wire::Wire;
+use xk_core::{Kernel, Message, ProtocolRef, Reason, SessionRef, Time};
 use xk_kit::EthAddr;
-use xk_kit::control::{JoinGroup, MyEther};
-use xk_kit::wire::anchor::{Anchor, Anchored, ETHERNET};
+use xk_kit::wire::anchor::{Anchor, Anchored, WireEnd};
+use xk_kit::wire::entry::HEADER_OCTETS;
 use xk_kit::wire::segments;
-use xk_kit::wire::wire_end::WireEnd;
 
-use super::config::{Config, FRAME_HEADER_OCTETS};
+use super::config::Config;
 use super::peers::{Destination, Peers};
 use super::vxlan;
 use crate::batch_unsafe::{Arrival, Batch, Receiver};
@@ -35,7 +33,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The wire.
 struct HostEth {
-    end: WireEnd,
+    end: WireEnd<Self>,
     local: SocketAddr,
     vni: Option<u32>,
     address: EthAddr,
@@ -45,8 +43,6 @@ struct HostEth {
     receiver: RefCell<Receiver>,
     outbox: RefCell<Outbox>,
     batch: RefCell<Batch>,
-    /// Frames taken and not delivered yet.
-    arrivals: Arrivals,
     blocked: Cell<bool>,
     look_at: Cell<Time>,
 }
@@ -62,18 +58,17 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     // configured.
     let port = config.vni.map(|_| config.local.port());
     let prefix = config.vni.map(vxlan::emit);
-    build.add(Anchored::new(HostEth {
-        end: WireEnd::default(),
+    build.add(Anchored::new(|end| HostEth {
+        end,
         local: socket.local().unwrap_or(config.local),
         vni: config.vni,
         address: config.address,
-        frame_octets_max: config.mtu + FRAME_HEADER_OCTETS,
+        frame_octets_max: config.mtu + HEADER_OCTETS,
         peers: Peers::new(build.cx, &config.peers, (config.learn, port), config.stations_max),
         socket,
         receiver: RefCell::new(Receiver::new()),
         outbox: RefCell::new(Outbox::new(prefix.as_ref().map_or(&[], |p| p.as_slice()))),
         batch: RefCell::new(Batch::new()),
-        arrivals: Arrivals::default(),
         blocked: Cell::new(false),
         look_at: Cell::new(Time::ZERO),
     }))
@@ -123,7 +118,7 @@ impl HostEth {
                 Some(_) => {}
             }
         }
-        if frame.len() < FRAME_HEADER_OCTETS {
+        if frame.len() < HEADER_OCTETS {
             return this.discard(frame, &reason::TRUNCATED);
         }
         let mut station = [0; 6];
@@ -134,8 +129,9 @@ impl HostEth {
         if self.vni.is_some() && segments::note_begun(cx.pool(), &mut frame).is_err() {
             return this.discard(frame, &reason::NO_BUFFERS);
         }
-        let mtu = self.frame_octets_max - FRAME_HEADER_OCTETS;
-        let taken = segments::arrive_long(cx.pool(), frame, mtu, &mut self.arrivals.queue_mut());
+        let mtu = self.frame_octets_max - HEADER_OCTETS;
+        let taken =
+            segments::arrive_long(cx.pool(), frame, mtu, &mut self.end.arrivals().queue_mut());
         if let Err(why) = taken {
             this.head().drops().count(why);
         }
@@ -197,7 +193,7 @@ impl HostEth {
 }
 
 impl Anchor for HostEth {
-    fn end(&self) -> &WireEnd {
+    fn end(&self) -> &WireEnd<Self> {
         &self.end
     }
 
@@ -205,17 +201,8 @@ impl Anchor for HostEth {
         self.frame_octets_max
     }
 
-    fn link_type(&self) -> u16 {
-        ETHERNET
-    }
-
-    /// Sends a frame to whom it is for.
-    fn send(
-        self: &Rc<Self>,
-        cx: &Kernel,
-        this: &SessionRef,
-        frame: Message,
-    ) -> Result<(), PushError> {
+    /// Sends a frame to its station's peer.
+    fn send(&self, cx: &Kernel, this: &SessionRef, frame: Message) -> Result<(), PushError> {
         let frame = match in_few_slices(cx.pool(), frame) {
             Ok(frame) => frame,
             Err(frame) => {
@@ -231,33 +218,29 @@ impl Anchor for HostEth {
         }
     }
 
-    fn answer(&self, ask: &mut Ask<'_>) -> Answer {
-        if let Some(q) = ask.get::<MyEther>() {
-            q.address = self.address.0;
-        } else if let Some(q) = ask.get::<Describe>() {
-            let (peers, stations) = self.peers.counts();
-            q.text = format!(
-                "{} at {}, {peers} peers, {stations} stations behind them",
-                self.address, self.local
-            );
-        } else if ask.get::<JoinGroup>().is_none() {
-            return Answer::Unknown;
-        }
-        Answer::Answered
+    fn address(&self) -> Option<EthAddr> {
+        Some(self.address)
+    }
+
+    fn describe(&self) -> Option<String> {
+        let (peers, stations) = self.peers.counts();
+        let (address, local) = (self.address, self.local);
+        Some(format!("{address} at {local}, {peers} peers, {stations} stations behind them"))
     }
 
     fn stop(&self, _: &Kernel, this: &ProtocolRef) {
         self.empty_outbox(this);
         self.outbox.borrow_mut().clear();
         self.receiver.borrow_mut().release();
-        self.arrivals.clear();
     }
+}
 
-    fn poll(self: &Rc<Self>, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
-        if self.arrivals.is_empty() {
+impl Wire for HostEth {
+    fn poll(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
+        if self.end.arrivals().is_empty() {
             self.receive(cx, this, budget);
         }
-        let count = self.deliver_all(cx, this, &self.arrivals, budget);
+        let count = self.end.deliver_all(cx, this, budget);
         if cx.now() >= self.look_at.get() {
             self.look_at.set(cx.now().after(LOOK_EVERY));
             self.peers.forget_silent(cx.now());
@@ -275,7 +258,7 @@ impl Anchor for HostEth {
 
     fn next_poll(&self) -> Option<Time> {
         // Joined datagrams may be more than one turn's.
-        (!self.arrivals.is_empty()).then_some(Time::ZERO)
+        (!self.end.arrivals().is_empty()).then_some(Time::ZERO)
     }
 
     fn wants_writable(&self) -> bool {

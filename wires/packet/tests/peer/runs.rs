@@ -1,6 +1,6 @@
 //! Frames that stand for runs of segments.
 
-use xk_packet::{Open, Options, Run, TransmitError, Transmitted};
+use xk_packet::{Note, Options, TransmitError, Transmitted};
 use xk_testkit::{needs_program, needs_root};
 
 use crate::{EXPERIMENT, frames, open, pair, send};
@@ -19,15 +19,11 @@ pub(crate) fn cross_whole() {
     headers.extend((40 + payload.len() as u16).to_be_bytes());
     headers.extend([0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
     headers.extend([0, 7, 0, 9, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 9, 9, 0, 0, 0, 0]);
-    let run = Run {
-        open: Open { start: 34, field: 16 },
-        header_octets: 54,
-        segment_octets: 1446,
-        reduced: false,
-    };
+    let run =
+        Note::Run { start: 34, field: 16, header_octets: 54, segment_octets: 1446, reduced: false };
     for _ in 0..3 {
         send(&mut left, &[&[0xff; 12], &EXPERIMENT, b"before"]);
-        let sent = left.transmit_run(&[&headers, &payload], run).unwrap();
+        let sent = left.transmit_noted(&[&headers, &payload], run).unwrap();
         assert_eq!(sent, Transmitted::Queued);
         send(&mut left, &[&[0xff; 12], &EXPERIMENT, b"behind"]);
         let found = frames(&mut right, 3);
@@ -39,8 +35,8 @@ pub(crate) fn cross_whole() {
         assert_eq!(found[2].0[14..], *b"behind");
     }
     let long = vec![0; 65_536];
-    let refused = left.transmit_run(&[&headers, &long], run).unwrap_err();
+    let refused = left.transmit_noted(&[&headers, &long], run).unwrap_err();
     assert!(matches!(refused, TransmitError::TooLong { .. }));
-    let refused = right.transmit_run(&[&headers, &payload], run);
+    let refused = right.transmit_noted(&[&headers, &payload], run);
     assert_eq!(refused.unwrap_err(), TransmitError::Open);
 }
