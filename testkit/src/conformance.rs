@@ -29,6 +29,7 @@
 //! | while layers below block, several opens make one session | [`blocking::opens_once`] |
 //! | so do several first messages | [`blocking::makes_one_session`] |
 //! | of several enables as many succeed as in turn | [`blocking::enables_once`] |
+//! | copies and damaged frames at one time harm nothing | [`blocking::bears_copies`] |
 //! | messages keep their order | [`blocking::keeps_order`] |
 //! | all is accounted for and given back | [`blocking::gives_back`] |
 //! | calls are for the rpc realm alone | [`rpc::takes_no_calls`] |
@@ -168,6 +169,12 @@ pub trait Fixture {
     /// The smallest message that arrives as it was sent, in octets: more than 0 where a link pads.
     fn message_octets_min(&self) -> usize {
         0
+    }
+
+    /// Whether what arrives is cut differently from how it was sent, and is never lost: then octets
+    /// count, and not messages.
+    fn is_stream(&self) -> bool {
+        false
     }
 
     /// How many sessions an instance holds at most.
@@ -341,6 +348,7 @@ pub const LAWS: &[Law] = &[
     ("opened several times at once it is one session", blocking::opens_once),
     ("of enables at one time as many succeed as in turn", blocking::enables_once),
     ("first messages at one time make one session", blocking::makes_one_session),
+    ("copies and damage at one time harm nothing", blocking::bears_copies),
     ("messages keep their order while layers block", blocking::keeps_order),
     ("what comes and goes at once is given back", blocking::gives_back),
     ("nothing is left after stop", sessions::stops),

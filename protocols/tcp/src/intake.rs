@@ -47,15 +47,17 @@ impl TcpSession {
     /// until it is [settled](Self::settle).
     #[inline(always)]
     pub(crate) fn take(&self, cx: &Kernel, this: &SessionRef, message: Message, held: &mut Held) {
-        let connection = &mut *self.connection.borrow_mut();
-        let plain = message.peek_in_place().and_then(Plain::parse);
-        let newer = plain.as_ref().filter(|_| message.len() == PLAIN_LEN);
-        if !held.gives_way_to(newer) {
-            held.settle(connection, cx.now());
-        }
-        let taken = match plain {
-            Some(plain) => self.take_plain(cx, connection, (message, &plain), held),
-            None => self.take_any(cx, connection, message),
+        let taken = {
+            let connection = &mut *self.connection.borrow_mut();
+            let plain = message.peek_in_place().and_then(Plain::parse);
+            let newer = plain.as_ref().filter(|_| message.len() == PLAIN_LEN);
+            if !held.gives_way_to(newer) {
+                held.settle(connection, cx.now());
+            }
+            match plain {
+                Some(plain) => self.take_plain(cx, connection, (message, &plain), held),
+                None => self.take_any(cx, connection, message),
+            }
         };
         if let Err(why) = taken {
             cx_count(cx, this, why);

@@ -2,6 +2,7 @@
 
 use crate::connection::{Connection, Syn, syn};
 use crate::cookie;
+use crate::origin::path;
 use crate::output::send_alone;
 use crate::pending::{Note, PendingKey, TICK};
 use crate::protocol::Tcp;
@@ -43,6 +44,9 @@ impl Tcp {
     ) -> Result<(), Refused> {
         let pair = ports(header.dst, header.src);
         let pending = (self.hosts(cx, origin, lower), pair);
+        if let Some(session) = self.made_meanwhile(lower, pair) {
+            return session.pop(cx, message);
+        }
         if let Some(note) = self.table.pending.get(&pending) {
             return self.demux_pending(
                 cx,
@@ -78,7 +82,13 @@ impl Tcp {
         Ok(())
     }
 
-    /// A first SYN to somebody who listens: it is noted and answered.
+    /// The session that another segment has made while this one waited for an answer from below.
+    fn made_meanwhile(&self, lower: &SessionRef, ports: u32) -> Option<SessionRef> {
+        let session = self.table.sessions.get(&key(lower, ports));
+        session.filter(|session| !session.head().is_closed())
+    }
+
+    /// A first SYN to a port that is enabled: it is noted and answered.
     fn take_syn(
         &self,
         cx: &Kernel,
@@ -93,10 +103,18 @@ impl Tcp {
             self.turn_away(cx, this, lower, header.src, &reason::QUEUE_FULL);
             return;
         }
-        let ends = self.ends(cx, lower, pending.0, (header.dst, header.src));
+        let path = path(cx, lower);
+        if self.made_meanwhile(lower, pending.1).is_some() {
+            return;
+        }
+        let known = table.pending.get(&pending);
+        if let Some(note) = known.as_ref().filter(|note| note.syn.irs == header.seq) {
+            return self.answer_syn(cx, origin, note, lower);
+        }
+        let ends = self.ends(path, pending.0, (header.dst, header.src));
         let settings = table.settings_within(room.segment_max);
         let first = Syn::of(header);
-        if table.pending.is_full() && table.pending.get(&pending).is_none() {
+        if table.pending.is_full() && known.is_none() {
             this.head().drops().count(&NOT_NOTED);
             let iss = table.cookies.bake(&table.secrets, pending, &first, now);
             let known = cookie::offer(&first);
@@ -129,7 +147,7 @@ impl Tcp {
         }
         let (table, now) = (&self.table, cx.now());
         let (iss, first) = table.cookies.taste(&table.secrets, pending, header, now)?;
-        let ends = self.ends(cx, lower, pending.0, (header.dst, header.src));
+        let ends = self.ends(path(cx, lower), pending.0, (header.dst, header.src));
         let who = (lower.clone(), upper.clone());
         Some(Note::new(now, who, (iss, first, ends)))
     }
@@ -220,6 +238,9 @@ impl Tcp {
         let connection = Connection::answered(settings, note.ends, note.iss, &note.syn, note.sent);
         let key = key(lower, ports(local, peer));
         let link = Link::new(cx, lower, origin);
+        if let Some(session) = self.made_meanwhile(lower, key.1) {
+            return session.pop(cx, message);
+        }
         let body = TcpSession::new(&self.table, link, key, &note.upper, connection);
         let session = cx.new_passive_session(this, &note.upper, body);
         lower.hold();

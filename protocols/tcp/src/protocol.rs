@@ -2,7 +2,7 @@
 
 use crate::connection::{Connection, Ends, Settings};
 use crate::origin::{hosts, hosts_and_ports, is_intact, path, received};
-use crate::session::{Link, TcpSession, can_be_replaced, start};
+use crate::session::{Link, TcpSession, can_be_replaced, replace, start};
 use crate::table::{Limits, Table, key, ports, settings};
 use crate::wire::{HEADER_LEN, Header};
 use alloc::rc::Rc;
@@ -249,6 +249,9 @@ impl Tcp {
         let sessions = &self.table.sessions;
         let origin = self.table.origins.of(cx, lower);
         let hosts = self.hosts(cx, &origin, lower);
+        let path = path(cx, lower);
+        let link = Link::new(cx, lower, origin);
+        // All questions are asked: nothing blocks between the choice of the ports and their use.
         let local = match local {
             port @ 1.. => port,
             0 => {
@@ -276,12 +279,11 @@ impl Tcp {
                 return Err(OpenError::InUse);
             };
             iss = iss.max(after);
-            old.abort(cx);
+            replace(cx, &old);
             sessions.unbind(&key);
         }
-        let ends = self.ends(cx, lower, hosts, (local, peer));
+        let ends = self.ends(path, hosts, (local, peer));
         let connection = Connection::open(settings, ends, iss, cx.now());
-        let link = Link::new(cx, lower, origin);
         let body = TcpSession::new(&self.table, link, key, upper.receiver, connection);
         let session = cx.new_session(this, upper.receiver, body);
         if sessions.bind(cx, key, session.clone()).is_err() {
@@ -293,19 +295,9 @@ impl Tcp {
         Ok(session)
     }
 
-    pub(crate) fn ends(
-        &self,
-        cx: &Kernel,
-        lower: &SessionRef,
-        hosts: u64,
-        (local, peer): (u16, u16),
-    ) -> Ends {
-        Ends {
-            local,
-            peer,
-            path: path(cx, lower),
-            clock_offset: self.table.secrets.clock_offset(hosts, ports(local, peer)),
-        }
+    pub(crate) fn ends(&self, path: u32, hosts: u64, (local, peer): (u16, u16)) -> Ends {
+        let clock_offset = self.table.secrets.clock_offset(hosts, ports(local, peer));
+        Ends { local, peer, path, clock_offset }
     }
 
     /// A segment whose header lies in pieces, or of no session.

@@ -79,6 +79,13 @@ pub(crate) fn can_be_replaced(session: &SessionRef) -> Option<Seq> {
     }
 }
 
+/// Ends a session that only waits for late segments.
+pub(crate) fn replace(cx: &Kernel, session: &SessionRef) {
+    if let Some(own) = live(session) {
+        own.finish(cx, session);
+    }
+}
+
 /// Tells `session` what the network says about the segment at `seq`, or all.
 pub(crate) fn report(cx: &Kernel, session: &SessionRef, kind: NetworkErrorKind, seq: Option<Seq>) {
     if let Some(own) = live(session) {

@@ -6,7 +6,8 @@ use xk_core::graph::{Params, Value};
 use xk_core::{Entry, HostAddr, Part, Participant, Participants};
 use xk_kit::net::checksum::Checksum;
 use xk_testkit::conformance::{
-    CountingAllocator, Fixture, Side, Verdict, control, hostile, hosts, messages, sessions,
+    CountingAllocator, Fixture, Side, Verdict, blocking, control, hostile, hosts, messages,
+    sessions,
 };
 use xk_testkit::kernel::{Family, Lower, Sent};
 
@@ -71,6 +72,10 @@ impl Fixture for OverHosts {
         false
     }
 
+    fn is_stream(&self) -> bool {
+        true
+    }
+
     fn params(&self, _: Side) -> Params {
         params()
     }
@@ -101,6 +106,10 @@ impl Fixture for OverLink {
 
     fn params(&self, _: Side) -> Params {
         params()
+    }
+
+    fn is_stream(&self) -> bool {
+        true
     }
 
     fn sessions_max(&self) -> usize {
@@ -157,4 +166,34 @@ fn what_is_for_many_is_not_for_one() {
     for family in Family::ALL {
         assert_eq!(hosts::tells_one_from_many(&OverHosts(family)), Verdict::Holds);
     }
+}
+
+#[test]
+fn opened_several_times_at_once_it_is_one_session() {
+    both(blocking::opens_once);
+}
+
+#[test]
+fn of_enables_at_one_time_as_many_succeed_as_in_turn() {
+    both(blocking::enables_once);
+}
+
+#[test]
+fn first_segments_at_one_time_make_one_session() {
+    both(blocking::makes_one_session);
+}
+
+#[test]
+fn octets_keep_their_order_while_layers_block() {
+    both(blocking::keeps_order);
+}
+
+#[test]
+fn what_comes_and_goes_at_once_is_given_back() {
+    both(blocking::gives_back);
+}
+
+#[test]
+fn copies_and_damage_at_one_time_harm_nothing() {
+    both(blocking::bears_copies);
 }

@@ -3,14 +3,14 @@
 
 use super::messages::pattern;
 use super::{Fixture, Node, Receiver, Side, Verdict, World};
-use crate::kernel::{Event, Sent, Task, TestKernel};
+use crate::kernel::{Sent, Task, TestKernel};
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use xk_core::object::OpenError;
 use xk_core::shepherd::Semaphore;
-use xk_core::{Kernel, SessionRef};
+use xk_core::{Kernel, Message, SessionRef};
 
 /// For how long an operation below blocks at most.
 const PAUSE_MAX: Duration = Duration::from_millis(1);
@@ -27,6 +27,9 @@ type Held = (Option<usize>, u32);
 
 /// What came of messages sent: sessions made, octets of each, and messages dropped.
 type Outcome = (usize, Vec<usize>, u64);
+
+/// Makes a message that arrives beside another.
+type Beside = fn(&Kernel, &Message) -> Option<Message>;
 
 /// Checks a law with several orders of events.
 fn each_seed(fixture: &dyn Fixture, law: impl Fn(u64)) -> Verdict {
@@ -61,12 +64,24 @@ fn block(world: &World<'_>, pause: Duration) {
 }
 
 /// Does each task on a shepherd while frames are carried, until all is still.
-fn run(world: &World<'_>, mut tasks: Vec<Task>) {
+fn run(world: &World<'_>, tasks: Vec<Task>) {
+    run_with(world, tasks, |_, _| None);
+}
+
+/// As [`run`]; before each frame arrives what `beside` makes of its message.
+fn run_with(world: &World<'_>, mut tasks: Vec<Task>, beside: Beside) {
     let nodes = [world.a.clone(), world.b.clone()];
     let way: RefCell<VecDeque<(usize, Sent)>> = RefCell::default();
     let carry = move |cx: &Kernel| {
         for (side, node) in nodes.iter().enumerate() {
-            node.bottom.drain_sent(|sent| way.borrow_mut().push_back((side, sent)));
+            node.bottom.drain_sent(|sent| {
+                let mut way = way.borrow_mut();
+                if let Some(message) = beside(cx, &sent.message) {
+                    let beside = Sent { message, session: sent.session.clone(), ..sent };
+                    way.push_back((side, beside));
+                }
+                way.push_back((side, sent));
+            });
         }
         let mut carried = 0;
         loop {
@@ -91,6 +106,19 @@ fn sleep(cx: &Kernel, time: Duration) {
 fn held(world: &World<'_>, node: &Node) -> Held {
     let below = node.bottom.held();
     (world.sessions(node), below.iter().map(|session| session.head().opens()).sum())
+}
+
+/// A copy of a message.
+fn copied(_: &Kernel, message: &Message) -> Option<Message> {
+    message.try_clone().ok()
+}
+
+/// A copy of a message with one octet damaged.
+fn damaged(cx: &Kernel, message: &Message) -> Option<Message> {
+    let mut octets: Vec<u8> = message.octets().collect();
+    let at = cx.random().below(octets.len().max(1) as u64) as usize;
+    *octets.get_mut(at)? ^= 1 << cx.random().below(8);
+    cx.pool().copy_from(crate::kernel::HEADROOM, &octets).ok()
 }
 
 /// Opens the same session several times at one time.
@@ -195,16 +223,22 @@ fn enables_at_once(fixture: &dyn Fixture, seed: u64) {
     );
 }
 
+/// The octets of message number `n`.
+fn octets_of(fixture: &dyn Fixture, n: usize) -> Vec<u8> {
+    pattern(fixture.message_octets_min().max(64) + n, n as u8)
+}
+
+fn push(cx: &Kernel, session: &SessionRef, octets: &[u8]) {
+    let message = cx.pool().copy_from(crate::kernel::HEADROOM, octets);
+    let sent = session.push(cx, message.expect("a buffer for a test message"));
+    assert_eq!(sent, Ok(()), "a session that is open sends");
+}
+
 fn send(world: &World<'_>, session: &SessionRef, count: usize) {
     let session = session.clone();
-    let least = world.fixture.message_octets_min().max(64);
+    let messages: Vec<Vec<u8>> = (0..count).map(|n| octets_of(world.fixture, n)).collect();
     let task: Task = Box::new(move |cx| {
-        for n in 0..count {
-            let octets = pattern(least + n, 7);
-            let message = cx.pool().copy_from(crate::kernel::HEADROOM, &octets);
-            let sent = session.push(cx, message.expect("a buffer for a test message"));
-            assert_eq!(sent, Ok(()), "a session that is open sends");
-        }
+        messages.iter().for_each(|octets| push(cx, &session, octets));
     });
     run(world, vec![task]);
 }
@@ -226,19 +260,61 @@ pub fn makes_one_session(fixture: &dyn Fixture) -> Verdict {
 fn first_messages(fixture: &dyn Fixture, seed: u64, pause: Duration) -> Outcome {
     let world = world(fixture, seed, pause);
     world.enable(Side::B);
-    let Ok(session) = open_at_once(&world).remove(0) else {
-        panic!("seed {seed}: the first `open` succeeds");
-    };
+    let session = open_at_once(&world).into_iter().find_map(Result::ok);
+    let session = session.unwrap_or_else(|| panic!("seed {seed}: one `open` succeeds"));
     let before = world.a.drops() + world.b.drops();
     // All of them are under way before B sees one.
     world.a.bottom.block(Duration::ZERO);
     send(&world, &session, AT_ONCE);
-    let mut octets: Vec<usize> =
-        world.end().top.take_received().iter().map(|received| received.message.len()).collect();
+    let received = world.end().top.take_received();
+    let mut octets: Vec<usize> = received.iter().map(|received| received.message.len()).collect();
     octets.sort_unstable();
+    if fixture.is_stream() {
+        octets = vec![octets.into_iter().sum()];
+    }
     let made = world.b.top.take_opened();
     let drops = world.a.drops() + world.b.drops() - before;
     (made.len(), octets, drops)
+}
+
+/// Frames that arrive twice at one time make as many sessions as those that arrive once, and
+/// damaged ones beside them harm nothing: a stream delivers its octets all the same.
+///
+/// # Panics
+/// If the law is broken.
+pub fn bears_copies(fixture: &dyn Fixture) -> Verdict {
+    each_seed(fixture, |seed| {
+        let (made, missing) = bears(fixture, seed, copied);
+        assert!(made <= 1, "seed {seed}: frames that come twice make one session, not {made}");
+        assert_eq!(missing, None, "seed {seed}: what arrives twice is delivered");
+        // What a damaged header without a checksum says is another matter.
+        let (_, missing) = bears(fixture, seed, damaged);
+        let missing = missing.filter(|_| fixture.is_stream());
+        assert_eq!(missing, None, "seed {seed}: a stream bears damaged segments");
+    })
+}
+
+/// How many sessions messages make that arrive with others beside them, and which of them is
+/// missing.
+fn bears(fixture: &dyn Fixture, seed: u64, beside: Beside) -> (usize, Option<Vec<u8>>) {
+    let world = world(fixture, seed, PAUSE_MAX);
+    world.enable(Side::B);
+    let (node, ends) = (world.a.clone(), fixture.open(Side::A));
+    let mut sent: Vec<Vec<u8>> = (0..AT_ONCE).map(|n| octets_of(fixture, n)).collect();
+    let messages = sent.clone();
+    let task: Task = Box::new(move |cx| {
+        let session = node.top.open(cx, &node.protocol, ends).expect("an `open` succeeds");
+        messages.iter().for_each(|octets| push(cx, &session, octets));
+    });
+    run_with(&world, vec![task], beside);
+    let received = world.end().top.take_received();
+    let mut received: Vec<Vec<u8>> =
+        received.iter().map(|received| received.message.octets().collect()).collect();
+    if fixture.is_stream() {
+        (received, sent) = (vec![received.concat()], vec![sent.concat()]);
+    }
+    let missing = sent.into_iter().find(|octets| !received.contains(octets));
+    (world.end().top.take_opened().len(), missing)
 }
 
 /// Messages of a conversation come up in the order in which they went down.
@@ -255,23 +331,23 @@ pub fn keeps_order(fixture: &dyn Fixture) -> Verdict {
 fn sends_in_order(fixture: &dyn Fixture, seed: u64) {
     let world = world(fixture, seed, PAUSE_MAX);
     world.enable(Side::B);
-    let Ok(session) = open_at_once(&world).remove(0) else {
-        panic!("seed {seed}: the first `open` succeeds");
-    };
+    let session = open_at_once(&world).into_iter().find_map(Result::ok);
+    let session = session.unwrap_or_else(|| panic!("seed {seed}: one `open` succeeds"));
     send(&world, &session, 1);
-    drop((world.end().top.take_events(), world.end().top.take_received()));
+    drop(world.end().top.take_received());
     send(&world, &session, 2 * AT_ONCE);
-    let received = world.end().top.take_events();
-    let octets: Vec<usize> = received
+    let mut received: Vec<Vec<u8>> = world
+        .end()
+        .top
+        .take_received()
         .iter()
-        .filter_map(|event| match event {
-            Event::Demux(_, octets) => Some(*octets),
-            _ => None,
-        })
+        .map(|received| received.message.octets().collect())
         .collect();
-    let least = fixture.message_octets_min().max(64);
-    let sent: Vec<usize> = (0..2 * AT_ONCE).map(|n| least + n).collect();
-    assert_eq!(octets, sent, "seed {seed}: messages of a conversation keep their order");
+    let mut sent: Vec<Vec<u8>> = (0..2 * AT_ONCE).map(|n| octets_of(fixture, n)).collect();
+    if fixture.is_stream() {
+        (received, sent) = (vec![received.concat()], vec![sent.concat()]);
+    }
+    assert!(received == sent, "seed {seed}: messages of a conversation keep their order");
 }
 
 /// Sessions are opened, used and closed by several at any time: every message arrives or is
@@ -288,7 +364,7 @@ fn comes_and_goes(fixture: &dyn Fixture, seed: u64) {
     world.enable(Side::B);
     let before = held(&world, &world.a);
     let dropped = world.a.drops() + world.b.drops();
-    let sent = Rc::new(Cell::new(0));
+    let (sent, is_stream) = (Rc::new(Cell::new(0)), fixture.is_stream());
     let task = |_| {
         let (node, sent) = (world.a.clone(), Rc::clone(&sent));
         let ends = fixture.open(Side::A);
@@ -300,10 +376,8 @@ fn comes_and_goes(fixture: &dyn Fixture, seed: u64) {
                     Err(error) => panic!("seed {seed}: an `open` among others fails: {error}"),
                 };
                 let octets = pattern(100 + n, 7);
-                let message = cx.pool().copy_from(crate::kernel::HEADROOM, &octets);
-                let pushed = session.push(cx, message.expect("a buffer for a test message"));
-                assert_eq!(pushed, Ok(()), "seed {seed}: who holds a session can send");
-                sent.set(sent.get() + 1);
+                push(cx, &session, &octets);
+                sent.set(sent.get() + if is_stream { octets.len() as u64 } else { 1 });
                 sleep(cx, Duration::from_nanos(cx.random().below(2_000_000)));
                 session.close(cx);
             }
@@ -311,7 +385,11 @@ fn comes_and_goes(fixture: &dyn Fixture, seed: u64) {
     };
     run(&world, (0..AT_ONCE).map(task).collect());
     assert_eq!(held(&world, &world.a), before, "seed {seed}: what is closed is given back");
-    if world.fixture.receiver() == Receiver::Upper {
+    if is_stream {
+        let received = world.end().top.take_received();
+        let octets: usize = received.iter().map(|received| received.message.len()).sum();
+        assert_eq!(octets as u64, sent.get(), "seed {seed}: a stream loses nothing");
+    } else if world.fixture.receiver() == Receiver::Upper {
         let received = world.end().top.received();
         let dropped = world.a.drops() + world.b.drops() - dropped;
         assert_eq!(received + dropped, sent.get(), "seed {seed}: what was sent is accounted for");
