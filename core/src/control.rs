@@ -2,7 +2,15 @@
 //!
 //! A question is a struct: the fields put in are its arguments, the fields filled in its answer.
 //! The set is open; what several protocols share lies in `xk-kit`, what every object can be asked
-//! lies here.
+//! lies here. [`question!`](crate::question) makes one of a struct: it says the question's name,
+//! how it crosses to another address space ([`Kind`]), and which fields go there and back.
+
+mod field;
+mod word;
+
+pub use crate::{fields, question};
+pub use field::{Field, Handles, Kind, LIST_MAX, QuestionType, Reader, Received, TEXT_MAX, Writer};
+pub use word::Word;
 
 use crate::map::{Key, MapStats};
 use crate::name_key;
@@ -12,13 +20,41 @@ use alloc::vec::Vec;
 use core::any::Any;
 
 /// A question that objects can be asked.
-pub trait Question: Any {
+pub trait Question: Any + Field {
     /// Its name, as `xk` lists it.
     const NAME: &'static str;
     /// Its name as a number: what another address space knows it by.
     const KEY: u32 = name_key(Self::NAME);
+    /// How it crosses to another address space.
+    const KIND: Kind;
     /// True if layers ask it of those above them: a layer that fits any edge passes it up.
     const UPWARD: bool = false;
+}
+
+/// Makes a struct of fields that cross ([`Field`]) a [`Question`]: its name, its [`Kind`], and
+/// `upward` if layers ask it of those above.
+///
+/// ```
+/// # extern crate alloc;
+/// /// The largest message that can be pushed.
+/// #[derive(Default)]
+/// pub struct MaxPacket {
+///     /// Octets.
+///     pub octets: u32,
+/// }
+/// xk_core::question!(MaxPacket { octets }, "max-packet", Fact);
+/// ```
+#[macro_export]
+macro_rules! question {
+    ($type:ident { $($field:ident),* }, $name:literal, $kind:ident $(, $upward:ident)?) => {
+        $crate::fields!($type { $($field),* });
+        impl $crate::control::Question for $type {
+            const NAME: &'static str = $name;
+            const KIND: $crate::control::Kind = $crate::control::Kind::$kind;
+            $( const UPWARD: bool = $crate::question!($upward); )?
+        }
+    };
+    (upward) => { true };
 }
 
 /// Whether the question was understood.
@@ -46,8 +82,7 @@ impl Answer {
 /// }
 /// ```
 pub struct Ask<'a> {
-    name: &'static str,
-    is_upward: bool,
+    kind: &'static QuestionType,
     question: &'a mut dyn Any,
     /// The layers that have passed it up.
     passed_up_by: Vec<ProtocolId>,
@@ -56,7 +91,7 @@ pub struct Ask<'a> {
 impl<'a> Ask<'a> {
     /// Puts a question.
     pub fn new<Q: Question>(question: &'a mut Q) -> Self {
-        Self { name: Q::NAME, is_upward: Q::UPWARD, question, passed_up_by: Vec::new() }
+        Self { kind: const { &QuestionType::of::<Q>() }, question, passed_up_by: Vec::new() }
     }
 
     /// For a layer that passes a question from below on to those above, under one name for all of
@@ -73,12 +108,17 @@ impl<'a> Ask<'a> {
 
     /// The question's name.
     pub fn name(&self) -> &'static str {
-        self.name
+        self.kind.name
+    }
+
+    /// What is known of its kind.
+    pub fn kind(&self) -> &'static QuestionType {
+        self.kind
     }
 
     /// Whether it is one that layers ask of those above them.
     pub fn is_upward(&self) -> bool {
-        self.is_upward
+        self.kind.is_upward
     }
 
     /// The question, if it is a `Q`.
@@ -105,11 +145,18 @@ pub struct QuestionInfo {
     pub name: &'static str,
     /// What the answer means here.
     pub meaning: &'static str,
+    /// What is known of it if it is this protocol's own.
+    pub own: Option<&'static QuestionType>,
 }
 
-/// A question for the list of an entry.
+/// A question for the list of an entry, by its name; one of those that protocols share.
 pub const fn question(name: &'static str, meaning: &'static str) -> QuestionInfo {
-    QuestionInfo { name, meaning }
+    QuestionInfo { name, meaning, own: None }
+}
+
+/// A question for the list of an entry that is this protocol's own.
+pub const fn own_question<Q: Question>(meaning: &'static str) -> QuestionInfo {
+    QuestionInfo { name: Q::NAME, meaning, own: Some(const { &QuestionType::of::<Q>() }) }
 }
 
 /// Asked of any session: a line about its participants and state, for `xk dump`.
@@ -119,9 +166,7 @@ pub struct Describe {
     pub text: String,
 }
 
-impl Question for Describe {
-    const NAME: &'static str = "describe";
-}
+question!(Describe { text }, "describe", Ask);
 
 /// Asked of any protocol: its sessions (at most `max`), for `xk dump`.
 pub struct ListSessions {
@@ -150,19 +195,22 @@ impl ListSessions {
     }
 }
 
-impl Question for ListSessions {
-    const NAME: &'static str = "list-sessions";
-}
+question!(ListSessions { max, sessions, total }, "list-sessions", Ask);
 
 /// Asked of any protocol: its maps and how they are used, for `xk dump`.
 #[derive(Default)]
 pub struct ListMaps {
     /// Name and figures of each map.
-    pub maps: Vec<(&'static str, MapStats)>,
+    pub maps: Vec<(Word, MapStats)>,
 }
 
-impl Question for ListMaps {
-    const NAME: &'static str = "list-maps";
+question!(ListMaps { maps }, "list-maps", Ask);
+
+impl ListMaps {
+    /// Adds one.
+    pub fn add(&mut self, name: &'static str, stats: MapStats) {
+        self.maps.push((name.into(), stats));
+    }
 }
 
 /// Asked of an anchor at the top: what it has to tell a person (replies seen, losses, errors), as
@@ -178,27 +226,25 @@ pub struct Report {
     pub failed: bool,
 }
 
-impl Question for Report {
-    const NAME: &'static str = "report";
-}
+question!(Report { lines, finished, failed }, "report", Ask);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    struct Colour(u8);
-    impl Question for Colour {
-        const NAME: &'static str = "colour";
+    struct Colour {
+        hue: u8,
     }
+    question!(Colour { hue }, "colour", Fact);
 
     #[test]
     fn only_its_own_type_is_answered() {
-        let mut colour = Colour(0);
+        let mut colour = Colour { hue: 0 };
         let mut ask = Ask::new(&mut colour);
         assert_eq!(ask.answer::<Describe>(|d| d.text.clear()), Answer::Unknown);
-        assert_eq!(ask.answer::<Colour>(|c| c.0 = 7), Answer::Answered);
+        assert_eq!(ask.answer::<Colour>(|c| c.hue = 7), Answer::Answered);
         assert_eq!(ask.name(), "colour");
-        assert_eq!(colour.0, 7);
+        assert_eq!(colour.hue, 7);
     }
 
     #[test]

@@ -91,6 +91,8 @@ pub struct MapStats {
     pub cache_hits: u64,
 }
 
+crate::fields!(MapStats { entries, lookups, cache_hits });
+
 impl<K: Key, V: Clone> Map<K, V> {
     /// An empty map of at most `entries_max` entries, which allocates nothing
     /// until the first is bound.

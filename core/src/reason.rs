@@ -93,6 +93,25 @@ pub static TOO_BIG: Reason = Reason::new("too big", Class::Bad);
 /// Forbidden here.
 pub static PROHIBITED: Reason = Reason::new("prohibited", Class::Prohibited);
 
+/// The reasons of this module.
+pub static COMMON: [&Reason; 15] = [
+    &TRUNCATED,
+    &MALFORMED,
+    &BAD_CHECKSUM,
+    &BAD_LENGTH,
+    &BAD_SOURCE,
+    &NO_PORT,
+    &NO_PROTOCOL,
+    &NOT_MINE,
+    &CLOSED,
+    &NO_BUFFERS,
+    &TABLE_FULL,
+    &QUEUE_FULL,
+    &NOT_SUPPORTED,
+    &TOO_BIG,
+    &PROHIBITED,
+];
+
 /// How often an object dropped or refused, per reason. Grows by one entry per distinct reason only.
 #[derive(Default)]
 pub struct DropCounters(RefCell<Vec<(&'static Reason, Cell<u64>)>>);

@@ -109,6 +109,7 @@ static TARGETS: &[Target] = &[
     to("request", "what clients ask a running graph", request),
     to("graph", "graph files, read", targets::graph::read),
     to("check", "graph files, checked against the catalog and drawn", check),
+    to("question", "questions from another address space", targets::question::question),
     to("rpcgen", "files of the RPC language", targets::rpcgen::file),
     to("xdr", "values of all types of the RPC language", xdr::run),
     to("message", "scripts of operations on messages", message),

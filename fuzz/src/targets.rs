@@ -11,6 +11,7 @@ pub(crate) mod ip;
 pub(crate) mod mrpc;
 pub(crate) mod null;
 pub(crate) mod portmap;
+pub(crate) mod question;
 pub(crate) mod reqrep;
 pub(crate) mod rm;
 pub(crate) mod rpcgen;

@@ -1,23 +1,8 @@
 //! Questions that several protocols ask or answer. Forwarded down by default; a protocol answers
 //! what it knows.
 
-use xk_core::control::Question;
 use xk_core::object::{ProtocolRef, SessionRef};
-use xk_core::{HostAddr, Kernel, Message, Reason};
-
-macro_rules! question {
-    ($type:ty, $name:literal) => {
-        impl Question for $type {
-            const NAME: &'static str = $name;
-        }
-    };
-    ($type:ty, $name:literal, upward) => {
-        impl Question for $type {
-            const NAME: &'static str = $name;
-            const UPWARD: bool = true;
-        }
-    };
-}
+use xk_core::{HostAddr, Kernel, Message, Reason, fields, question};
 
 /// The largest message that can be pushed, in octets, fragmentation below included.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,7 +10,7 @@ pub struct MaxPacket {
     /// Octets.
     pub octets: u32,
 }
-question!(MaxPacket, "max-packet");
+question!(MaxPacket { octets }, "max-packet", Fact);
 
 /// The largest message that goes without being fragmented below, in octets.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,7 +18,7 @@ pub struct OptPacket {
     /// Octets.
     pub octets: u32,
 }
-question!(OptPacket, "opt-packet");
+question!(OptPacket { octets }, "opt-packet", Fact);
 
 /// The smallest message that arrives as it was sent, in octets: a shorter one may have octets added
 /// behind it. Whoever has a length in his own header takes them off; a layer that does not answer
@@ -43,13 +28,13 @@ pub struct MinPacket {
     /// Octets; 0 where nothing is ever added.
     pub octets: u32,
 }
-question!(MinPacket, "min-packet");
+question!(MinPacket { octets }, "min-packet", Fact);
 
 /// From now on, what a session is pushed goes whole or not at all, and its packets tell routers so
 /// (RFC 791, section 2.3; RFC 1191, section 3); what does not fit the path is refused as too big.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KeepWhole;
-question!(KeepWhole, "keep-whole");
+question!(KeepWhole {}, "keep-whole", Tell);
 
 /// The local host of a session, or the first of a protocol.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,7 +42,7 @@ pub struct MyHost {
     /// The host.
     pub host: HostAddr,
 }
-question!(MyHost, "my-host");
+question!(MyHost { host }, "my-host", Fact);
 
 /// The destination that messages arriving by a session bear: the specific destination of RFC 1122,
 /// section 4.1.3.5. It differs from [`MyHost`] where they are sent to a broadcast or a group.
@@ -68,7 +53,7 @@ pub struct SpecificDestination {
     /// Out: true if that is a broadcast or a group.
     pub many: bool,
 }
-question!(SpecificDestination, "specific-destination");
+question!(SpecificDestination { host, many }, "specific-destination", Fact);
 
 /// The peer's host of a session.
 #[derive(Clone, Copy, Debug, Default)]
@@ -76,7 +61,7 @@ pub struct PeerHost {
     /// The host.
     pub host: HostAddr,
 }
-question!(PeerHost, "peer-host");
+question!(PeerHost { host }, "peer-host", Fact);
 
 /// The local hardware address.
 #[derive(Clone, Copy, Debug, Default)]
@@ -84,7 +69,7 @@ pub struct MyEther {
     /// The address.
     pub address: [u8; 6],
 }
-question!(MyEther, "my-ether");
+question!(MyEther { address }, "my-ether", Fact);
 
 /// The peer's hardware address of a session.
 #[derive(Clone, Copy, Debug, Default)]
@@ -92,7 +77,7 @@ pub struct PeerEther {
     /// The address.
     pub address: [u8; 6],
 }
-question!(PeerEther, "peer-ether");
+question!(PeerEther { address }, "peer-ether", Fact);
 
 /// The local port of a session.
 #[derive(Clone, Copy, Debug, Default)]
@@ -100,7 +85,7 @@ pub struct MyPort {
     /// The port.
     pub port: u16,
 }
-question!(MyPort, "my-port");
+question!(MyPort { port }, "my-port", Fact);
 
 /// The peer's port of a session.
 #[derive(Clone, Copy, Debug, Default)]
@@ -108,7 +93,7 @@ pub struct PeerPort {
     /// The port.
     pub port: u16,
 }
-question!(PeerPort, "peer-port");
+question!(PeerPort { port }, "peer-port", Fact);
 
 /// What a session contributes to the checksum of the layer above: the sum over the pseudo-header's
 /// addresses and protocol number, without the length (RFC 768, RFC 9293 section 3.1).
@@ -123,7 +108,7 @@ pub struct PseudoHeader {
     /// addresses (RFC 8200, section 8.1).
     pub is_required: bool,
 }
-question!(PseudoHeader, "pseudo-header");
+question!(PseudoHeader { sum, sum_sent, is_required }, "pseudo-header", Fact);
 
 impl PseudoHeader {
     /// Of messages from `peer` to `own`, of this protocol number; those sent are from `sender`.
@@ -146,7 +131,7 @@ pub struct LinkType {
     /// The link type.
     pub number: u16,
 }
-question!(LinkType, "link-type");
+question!(LinkType { number }, "link-type", Fact);
 
 /// The hardware address of a host on the link, if it is known now; asking starts the resolution.
 #[derive(Clone, Copy, Debug, Default)]
@@ -156,7 +141,7 @@ pub struct Resolve {
     /// Out: its address, or `None` while it is being asked for or after nobody answered.
     pub address: Option<[u8; 6]>,
 }
-question!(Resolve, "resolve");
+question!(Resolve { host, address }, "resolve", Ask);
 
 /// Tells the layer below that this host is ours on its link: answer for it and defend it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -164,7 +149,7 @@ pub struct ClaimHost {
     /// The host.
     pub host: HostAddr,
 }
-question!(ClaimHost, "claim-host");
+question!(ClaimHost { host }, "claim-host", Tell);
 
 /// Asked upwards: another station on the link uses a host that is ours (RFC 5227 section 2.4).
 #[derive(Clone, Copy, Debug)]
@@ -174,7 +159,7 @@ pub struct HostConflict {
     /// The other station.
     pub address: [u8; 6],
 }
-question!(HostConflict, "host-conflict", upward);
+question!(HostConflict { host, address }, "host-conflict", Tell, upward);
 
 /// Tells the wire or link layer to take frames for this group address as well.
 #[derive(Clone, Copy, Debug)]
@@ -182,7 +167,7 @@ pub struct JoinGroup {
     /// The hardware group address.
     pub address: [u8; 6],
 }
-question!(JoinGroup, "join-group");
+question!(JoinGroup { address }, "join-group", Tell);
 
 /// What the network says about a message sent before: each of ICMP's reports keeps its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -219,6 +204,23 @@ pub enum NetworkErrorKind {
     /// The peer or a router finds a field wrong.
     ParameterProblem,
 }
+
+fields!(enum NetworkErrorKind {
+    NetUnreachable = 0,
+    HostUnreachable = 1,
+    ProtocolUnreachable = 2,
+    PortUnreachable = 3,
+    PacketTooBig { mtu } = 4,
+    SourceRouteFailed = 5,
+    NetUnknown = 6,
+    HostUnknown = 7,
+    SourceIsolated = 8,
+    NetProhibited = 9,
+    Prohibited = 10,
+    TimeExceeded = 11,
+    ReassemblyTimeExceeded = 12,
+    ParameterProblem = 13,
+});
 
 impl NetworkErrorKind {
     /// The meaning of a code of ICMP's "destination unreachable" (RFC 792; RFC 1122, section
@@ -296,7 +298,12 @@ pub struct NetworkError {
     /// How many of them are known; at least 8 (RFC 792).
     pub start_len: usize,
 }
-question!(NetworkError, "network-error", upward);
+question!(
+    NetworkError { kind, reporter, session, start, start_len },
+    "network-error",
+    Tell,
+    upward
+);
 
 /// Asked upwards by a network layer before it believes a report that anybody may have written (RFC
 /// 5927, section 4.1): is this the beginning of something that you have sent, and that nobody has
@@ -312,7 +319,7 @@ pub struct IsOutstanding {
     /// Out: whether it is.
     pub is: bool,
 }
-question!(IsOutstanding, "is-outstanding", upward);
+question!(IsOutstanding { session, start, start_len, is }, "is-outstanding", Ask, upward);
 
 /// Asked of a network layer by its error protocol: an error arrived about a packet sent from here.
 pub struct DeliverError {
@@ -325,7 +332,7 @@ pub struct DeliverError {
     /// The error, for the layer above; its `session` is filled in on the way.
     pub error: NetworkError,
 }
-question!(DeliverError, "deliver-error");
+question!(DeliverError { source, destination, protocol, error }, "deliver-error", Tell);
 
 /// What makes a network layer tell the sender of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -352,6 +359,16 @@ pub enum SendErrorCause {
     },
 }
 
+fields!(enum SendErrorCause {
+    Refused(reason) = 0,
+    NoRoute = 1,
+    HostUnreachable = 2,
+    TimeToLive = 3,
+    Reassembly = 4,
+    TooBig { mtu } = 5,
+    Parameter { pointer } = 6,
+});
+
 /// Asked of the error protocol by its network layer: tell the sender of this packet.
 /// It decides whether that is allowed (RFC 1122 section 3.2.2) and may be done now (rate limit).
 pub struct SendError {
@@ -362,20 +379,20 @@ pub struct SendError {
     /// True if the packet came as a link-layer broadcast or multicast: then nobody is told.
     pub link_broadcast: bool,
 }
-question!(SendError, "send-error", upward);
+question!(SendError { packet, cause, link_broadcast }, "send-error", Ask, upward);
 
 /// Asked of a network layer by its error protocol: put these questions to me from now on.
 pub struct RegisterErrorProtocol {
     /// Who takes [`SendError`].
     pub protocol: ProtocolRef,
 }
-question!(RegisterErrorProtocol, "register-error-protocol");
+question!(RegisterErrorProtocol { protocol }, "register-error-protocol", Tell);
 
 /// Answered by a session whose peer has shown that it gets what is sent to it, by returning
 /// something that only its receiver can know, or is this host itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PeerProved;
-question!(PeerProved, "peer-proved");
+question!(PeerProved {}, "peer-proved", Ask);
 
 /// Asked of a session: whether this port, too, is served at its local host.
 #[derive(Clone, Copy, Debug, Default)]
@@ -385,7 +402,7 @@ pub struct ServesPort {
     /// Out: true if somebody has enabled it.
     pub served: bool,
 }
-question!(ServesPort, "serves-port");
+question!(ServesPort { port, served }, "serves-port", Ask);
 
 /// Whether a packet to this host would be delivered here.
 #[derive(Clone, Copy, Debug, Default)]
@@ -395,7 +412,7 @@ pub struct IsLocalHost {
     /// Out: true if it is one of ours, or a broadcast or group that we take.
     pub local: bool,
 }
-question!(IsLocalHost, "is-local-host");
+question!(IsLocalHost { host, local }, "is-local-host", Ask);
 
 /// Whether what is sent to this host goes to several: it is a broadcast of a network of ours, or a
 /// group. Nothing ever comes from it; who answers does so from a host of his own.
@@ -406,7 +423,7 @@ pub struct IsMany {
     /// Out: true if it is several.
     pub many: bool,
 }
-question!(IsMany, "is-many");
+question!(IsMany { host, many }, "is-many", Ask);
 
 impl IsMany {
     /// What `lower` and those below it say of a host, if they are asked of one.

@@ -549,9 +549,8 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<ListMaps>() {
-            let maps = &mut question.maps;
-            maps.push(("active", self.sessions.stats()));
-            maps.push(("passive", self.offers.stats()));
+            question.add("active", self.sessions.stats());
+            question.add("passive", self.offers.stats());
             return Answer::Answered;
         }
         less_header::<L, N>(self.lower.control(cx, ask), ask)

@@ -11,6 +11,7 @@ mod header;
 pub mod layer;
 pub mod net;
 pub mod passthrough;
+pub mod questions;
 pub mod rpc;
 pub mod times;
 pub mod wire;

@@ -15,6 +15,7 @@ use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::control::ListSessions;
+use xk_core::fields;
 use xk_core::object::{CallError, Closing, Enable, OpenError, PushError, Refused};
 use xk_core::reason;
 use xk_core::{
@@ -39,6 +40,13 @@ pub enum Direction {
     /// Towards the application.
     Up,
 }
+
+fields!(
+    enum Direction {
+        Down = 0,
+        Up = 1,
+    }
+);
 
 impl Direction {
     /// `down` or `up`.

@@ -61,6 +61,7 @@ pub mod blocking;
 pub mod bursts;
 pub mod calls;
 pub mod control;
+mod crossing;
 pub mod hostile;
 pub mod hosts;
 pub mod messages;

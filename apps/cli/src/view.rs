@@ -140,7 +140,7 @@ fn of_session(kernel: &Kernel, session: &SessionRef) -> Value {
 fn maps_of(kernel: &Kernel, protocol: &ProtocolRef) -> Option<Value> {
     let list = protocol.ask(kernel, ListMaps::default())?;
     let maps = list.maps.into_iter().map(|(name, stats)| {
-        json!({"name": name, "entries": stats.entries, "lookups": stats.lookups, "cache_hits": stats.cache_hits})
+        json!({"name": &*name, "entries": stats.entries, "lookups": stats.lookups, "cache_hits": stats.cache_hits})
     });
     Some(Value::Array(maps.collect()))
 }

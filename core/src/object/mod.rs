@@ -118,6 +118,12 @@ pub trait Protocol {
         Ok(())
     }
 
+    /// The session `lower`, which this protocol watches ([`SessionRef::watch`]), has ended:
+    /// evicted, reset, or taken down with what it stood on. It answers nothing any more.
+    fn gone(&self, cx: &Kernel, this: &ProtocolRef, lower: &SessionRef) {
+        let _ = (cx, this, lower);
+    }
+
     /// Takes a message coming up through the session `lower`, finds the session it belongs to and
     /// pops it there.
     ///

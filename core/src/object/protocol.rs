@@ -222,6 +222,11 @@ impl ProtocolRef {
         Ok(())
     }
 
+    /// See [`Protocol::gone`].
+    pub(crate) fn gone(&self, cx: &Kernel, lower: &SessionRef) {
+        self.0.body.gone(cx, self, lower);
+    }
+
     /// Passes a message up to this protocol, as it came through the session `lower`.
     ///
     /// # Errors

@@ -50,6 +50,8 @@ pub struct SessionHead {
     passive: bool,
     /// True while it holds the session below because somebody holds it.
     follows: Cell<bool>,
+    /// True if the protocol above is told of its end.
+    is_watched: Cell<bool>,
     opens: Cell<u32>,
     sent: Cell<u64>,
     received: Cell<u64>,
@@ -192,6 +194,7 @@ impl SessionRef {
                 gate: Cell::new(0),
                 passive: opens == 0,
                 follows: Cell::new(false),
+                is_watched: Cell::new(false),
                 opens: Cell::new(opens),
                 sent: Cell::new(0),
                 received: Cell::new(0),
@@ -499,6 +502,12 @@ impl SessionRef {
         }
     }
 
+    /// From now on the protocol above is told by [`Protocol::gone`](super::Protocol::gone) when the
+    /// session ends, unless it ends itself by giving back its last hold.
+    pub fn watch(&self) {
+        self.0.head.is_watched.set(true);
+    }
+
     /// Lets go of the session. With the last hold it closes; see [`Closing`].
     pub fn close(&self, cx: &Kernel) {
         let head = &self.0.head;
@@ -510,7 +519,7 @@ impl SessionRef {
             return;
         }
         match self.0.body.close(cx, self) {
-            Closing::Done => self.retire(cx),
+            Closing::Done => drop(self.end(cx)),
             Closing::Idle => self.unfollow(cx),
             Closing::Lingering => head.gate.set(head.gate.get() | RELEASED),
         }
@@ -528,11 +537,24 @@ impl SessionRef {
     /// Marks it closed: from now on it answers nothing.
     pub fn retire(&self, cx: &Kernel) {
         let head = &self.0.head;
-        if !head.is_closed() {
-            head.gate.set(CLOSED | RELEASED);
-            cx.fold_counts(head.protocol, head.sent.get(), head.received.get());
-            self.unfollow(cx);
+        if self.end(cx)
+            && head.is_watched.get()
+            && let Some(upper) = cx.protocol(head.upper)
+        {
+            upper.gone(cx, self);
         }
+    }
+
+    /// Marks it closed; false if it is.
+    fn end(&self, cx: &Kernel) -> bool {
+        let head = &self.0.head;
+        if head.is_closed() {
+            return false;
+        }
+        head.gate.set(CLOSED | RELEASED);
+        cx.fold_counts(head.protocol, head.sent.get(), head.received.get());
+        self.unfollow(cx);
+        true
     }
 
     /// Counts a refusal at the session's protocol and makes it.

@@ -473,3 +473,40 @@ fn an_upper_protocol_has_its_share_of_passive_sessions() {
     table.unbind(&45);
     assert!(table.bind(&bench.cx, 60, bench.idle(60)).is_ok());
 }
+
+/// Notes the sessions whose end it is told of.
+struct Watcher(Rc<RefCell<Vec<SessionId>>>);
+
+impl Protocol for Watcher {
+    fn gone(&self, _: &Kernel, _: &ProtocolRef, lower: &SessionRef) {
+        assert!(lower.head().is_closed(), "it has ended by then");
+        self.0.borrow_mut().push(lower.id());
+    }
+}
+
+#[test]
+fn who_watches_a_session_is_told_once_of_its_end() {
+    let bench = Bench::new(4);
+    let told = Rc::new(RefCell::default());
+    let watcher = bench.cx.add_protocol("watcher", "watcher", Watcher(Rc::clone(&told)));
+    let session = |key, closing| {
+        let session = bench.cx.new_session(&bench.protocol, &watcher, bench.body(key, closing));
+        session.watch();
+        session
+    };
+    // Given back from above: the watcher knows.
+    session(1, Closing::Done).close(&bench.cx);
+    assert!(told.borrow().is_empty());
+    let aborted = session(2, Closing::Done);
+    aborted.abort(&bench.cx);
+    aborted.abort(&bench.cx);
+    // It lingers, and ends by itself.
+    let lingers = session(3, Closing::Lingering);
+    lingers.close(&bench.cx);
+    assert_eq!(*told.borrow(), [aborted.id()]);
+    lingers.retire(&bench.cx);
+    assert_eq!(*told.borrow(), [aborted.id(), lingers.id()]);
+    // One that is not watched says nothing.
+    bench.cx.new_session(&bench.protocol, &watcher, bench.body(4, Closing::Done)).abort(&bench.cx);
+    assert_eq!(told.borrow().len(), 2);
+}

@@ -1,5 +1,6 @@
 //! The address of a host, of any family.
 
+use crate::control::{Field, Reader, Writer};
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::str::FromStr;
@@ -20,6 +21,39 @@ pub struct HostAddr {
 
 /// The first twelve octets of an IPv4 address as it is kept.
 const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
+
+/// Octets of the address, 4 or 16, then these; of IPv6 the zone, too.
+impl Field for HostAddr {
+    fn put(&self, out: &mut Writer<'_>) {
+        match self.to_v4() {
+            Some(address) => (4u8, address.octets()).put(out),
+            None => (16u8, self.octets, self.scope).put(out),
+        }
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        match u8::take(from)? {
+            4 => <[u8; 4]>::take(from).map(|octets| Self::v4(octets.into())),
+            16 => {
+                let (octets, scope) = <([u8; 16], u32)>::take(from)?;
+                let host = Self { octets, scope };
+                // One address has one form.
+                (host == Self::v6(octets.into(), scope)).then_some(host)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Field for Ipv4Addr {
+    fn put(&self, out: &mut Writer<'_>) {
+        self.octets().put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        <[u8; 4]>::take(from).map(Self::from)
+    }
+}
 
 impl HostAddr {
     /// No host: `0.0.0.0` and `::`.

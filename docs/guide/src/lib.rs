@@ -55,7 +55,7 @@ pub mod wire;
 pub use protocol::{Seq, build};
 
 use core::time::Duration;
-use xk_core::control::{Question, question};
+use xk_core::control::{own_question, question};
 use xk_core::graph::{Family, Guarantees, Realm, Service, duration, int};
 use xk_core::reason::Class;
 use xk_core::{Entry, Reason};
@@ -75,9 +75,7 @@ pub struct Tally {
     pub held: u64,
 }
 
-impl Question for Tally {
-    const NAME: &'static str = "seq-tally";
-}
+question!(Tally { missing, held }, "seq-tally", Ask);
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
@@ -101,7 +99,7 @@ pub static ENTRY: Entry = Entry::layer("seq", include_str!("lib.rs"), build)
             "how many sessions it holds; idle ones are evicted for new ones"),
     ])
     .questions(&[
-        question("seq-tally", "messages missing, messages kept now"),
+        own_question::<Tally>("messages missing, messages kept now"),
         question("max-packet", "that of the layer below less twelve octets"),
         question("opt-packet", "that of the layer below less twelve octets"),
         question("list-sessions", "one per upper protocol and session below"),

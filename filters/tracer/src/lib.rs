@@ -41,7 +41,7 @@ mod protocol;
 pub use protocol::{Crossing, FIRST_OCTETS_MAX, TraceLines, TraceLog, Tracer};
 
 use xk_core::Entry;
-use xk_core::control::question;
+use xk_core::control::own_question;
 use xk_core::graph::int;
 
 /// What the catalog knows of it.
@@ -53,7 +53,7 @@ pub static ENTRY: Entry = Entry::filter("tracer", include_str!("lib.rs"), protoc
         int("octets", 0..=FIRST_OCTETS_MAX as i64, 16,
             "how many of a message's first octets it keeps, at most 64"),
     ])
-    .questions(&[question("trace-log", "the last crossings, oldest first")]);
+    .questions(&[own_question::<TraceLog>("the last crossings, oldest first")]);
 
 #[cfg(test)]
 mod tests;

@@ -3,10 +3,10 @@
 use core::cell::{Cell, RefCell};
 use core::fmt;
 use std::collections::VecDeque;
-use xk_core::control::Question;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{CallError, OpenError, PushError, Refused, SessionId};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Time};
+use xk_core::{fields, question};
 use xk_kit::passthrough::{Direction, Filter, Hop, PassThrough};
 
 /// Most octets of one message that are kept.
@@ -26,6 +26,8 @@ pub struct Crossing {
     first: [u8; FIRST_OCTETS_MAX],
     first_len: u8,
 }
+
+fields!(Crossing { time, direction, session, len, first, first_len });
 
 impl Crossing {
     /// The message's first octets.
@@ -68,9 +70,7 @@ impl Default for TraceLog {
     }
 }
 
-impl Question for TraceLog {
-    const NAME: &'static str = "trace-log";
-}
+question!(TraceLog { max, crossings, total }, "trace-log", Ask);
 
 /// Put beside a kernel, gets a line of text for each crossing: the tracer's name and the
 /// [`Crossing`].

@@ -6,6 +6,7 @@ use core::str::FromStr;
 
 pub use core::net::Ipv4Addr as Ipv4;
 use xk_core::HostAddr;
+use xk_core::control::{Field, Reader, Writer};
 use xk_core::participant::{AddressError, Wild};
 
 /// The IPv4 host that a participant names, for layers of that family; unspecified if it is left
@@ -209,6 +210,18 @@ impl Cidr {
             Some(mask) => mask,
             None => 0,
         }
+    }
+}
+
+impl Field for Cidr {
+    fn put(&self, out: &mut Writer<'_>) {
+        self.addr.put(out);
+        self.prefix.put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        let (addr, prefix) = Field::take(from)?;
+        Self::new(addr, prefix).ok()
     }
 }
 

@@ -2,10 +2,9 @@
 //! reached, who is behind an address, when that changes, and what hosts say of themselves in
 //! packets of address resolution.
 
-use xk_core::control::Question;
 use xk_core::object::{ProtocolRef, SessionRef};
 use xk_core::participant::{Part, Participants};
-use xk_core::{HostAddr, Kernel, Reason, reason::Class};
+use xk_core::{HostAddr, Kernel, Reason, question, reason::Class};
 
 use crate::control::PseudoHeader;
 
@@ -23,9 +22,7 @@ pub struct HostRoute {
     pub direct: bool,
 }
 
-impl Question for HostRoute {
-    const NAME: &'static str = "host-route";
-}
+question!(HostRoute { host, over, direct }, "host-route", Ask);
 
 /// Which host a hardware address belongs to, as far as it is known now.
 #[derive(Clone, Copy, Debug)]
@@ -36,9 +33,7 @@ pub struct HostAt {
     pub host: HostAddr,
 }
 
-impl Question for HostAt {
-    const NAME: &'static str = "host-at";
-}
+question!(HostAt { address, host }, "host-at", Ask);
 
 /// Asked of the layer above a link: from now on tell me by [`HostChanged`] whenever more or less is
 /// known of one of its hosts.
@@ -48,9 +43,7 @@ pub struct WatchHosts {
     pub watcher: ProtocolRef,
 }
 
-impl Question for WatchHosts {
-    const NAME: &'static str = "watch-hosts";
-}
+question!(WatchHosts { watcher }, "watch-hosts", Tell);
 
 /// Asked upwards of whoever watches: the address of this host on the link has become known or has
 /// changed, is not known any more, or the host has said something of itself. What holds now is to
@@ -61,9 +54,7 @@ pub struct HostChanged {
     pub host: HostAddr,
 }
 
-impl Question for HostChanged {
-    const NAME: &'static str = "host-changed";
-}
+question!(HostChanged { host }, "host-changed", Tell);
 
 /// Asked of address resolution: packets of this protocol type (RFC 826) are for this protocol, by
 /// [`Heard`]; it is told of every exchange of ordinary ones by [`Exchanged`].
@@ -75,9 +66,7 @@ pub struct TakeType {
     pub receiver: ProtocolRef,
 }
 
-impl Question for TakeType {
-    const NAME: &'static str = "take-type";
-}
+question!(TakeType { protocol_type, receiver }, "take-type", Tell);
 
 /// Asked of address resolution: sends a reply of a protocol type in the name of our hosts on the
 /// link.
@@ -92,9 +81,7 @@ pub struct Say {
     pub sent: usize,
 }
 
-impl Question for Say {
-    const NAME: &'static str = "say";
-}
+question!(Say { protocol_type, to, sent }, "say", Ask);
 
 /// Asked upwards of who takes a protocol type: a reply of that type came.
 #[derive(Clone, Copy, Debug)]
@@ -107,9 +94,7 @@ pub struct Heard {
     pub address: [u8; 6],
 }
 
-impl Question for Heard {
-    const NAME: &'static str = "heard";
-}
+question!(Heard { protocol_type, host, address }, "heard", Tell);
 
 /// Asked upwards of who takes a protocol type: one of our hosts has just answered this host's
 /// request, or had its own answered.
@@ -123,9 +108,7 @@ pub struct Exchanged {
     pub address: [u8; 6],
 }
 
-impl Question for Exchanged {
-    const NAME: &'static str = "exchanged";
-}
+question!(Exchanged { own, host, address }, "exchanged", Tell);
 
 /// Whether a host on the link takes messages of virtual protocols in frames of their own (paper
 /// 001, section 3.1). Answered by what keeps a table of such hosts; where nobody does, all are
@@ -140,9 +123,7 @@ pub struct RunsVirtual {
     pub runs: bool,
 }
 
-impl Question for RunsVirtual {
-    const NAME: &'static str = "runs-virtual";
-}
+question!(RunsVirtual { host, address, runs }, "runs-virtual", Ask);
 
 /// Asked of a session: whether its peer is on the link itself, and answers as soon as a link lets
 /// it. Answered by what chooses between a link and a network; it holds for the moment, since hosts
@@ -153,9 +134,7 @@ pub struct PeerOnLink {
     pub on_link: bool,
 }
 
-impl Question for PeerOnLink {
-    const NAME: &'static str = "peer-on-link";
-}
+question!(PeerOnLink { on_link }, "peer-on-link", Ask);
 
 /// Asked upwards by what chooses once, when a session is opened: a session opened to this host now
 /// may go another way.
@@ -165,10 +144,7 @@ pub struct WayChanged {
     pub host: HostAddr,
 }
 
-impl Question for WayChanged {
-    const NAME: &'static str = "way-changed";
-    const UPWARD: bool = true;
-}
+question!(WayChanged { host }, "way-changed", Tell, upward);
 
 /// Whether the peer of a session may be behind routers, so that an answer takes long.
 pub fn is_far(cx: &Kernel, session: &SessionRef) -> bool {

@@ -12,23 +12,9 @@
 
 use crate::control::NetworkErrorKind;
 use core::time::Duration;
-use xk_core::control::Question;
+use xk_core::control::Word;
 use xk_core::object::SessionRef;
-use xk_core::{HostAddr, Time};
-
-macro_rules! question {
-    ($type:ty, $name:literal) => {
-        impl Question for $type {
-            const NAME: &'static str = $name;
-        }
-    };
-    ($type:ty, $name:literal, upward) => {
-        impl Question for $type {
-            const NAME: &'static str = $name;
-            const UPWARD: bool = true;
-        }
-    };
-}
+use xk_core::{HostAddr, Time, fields, question};
 
 /// Why a stream broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,6 +33,17 @@ pub enum StreamError {
     NoBuffers,
 }
 
+fields!(
+    enum StreamError {
+        Refused = 0,
+        Reset = 1,
+        TimedOut = 2,
+        Network(kind) = 3,
+        Aborted = 4,
+        NoBuffers = 5,
+    }
+);
+
 /// What has happened to a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamEvent {
@@ -62,6 +59,16 @@ pub enum StreamEvent {
     Closed,
 }
 
+fields!(
+    enum StreamEvent {
+        Connected = 0,
+        Writable = 1,
+        EndOfStream = 2,
+        Failed(error) = 3,
+        Closed = 4,
+    }
+);
+
 /// Told upwards, to the protocol above: something has happened to a stream of its.
 #[derive(Clone, Debug)]
 pub struct StreamNotice {
@@ -70,7 +77,7 @@ pub struct StreamNotice {
     /// What has happened.
     pub event: StreamEvent,
 }
-question!(StreamNotice, "stream-notice", upward);
+question!(StreamNotice { session, event }, "stream-notice", Tell, upward);
 
 /// Asked upwards, of a protocol that has enabled a port: does it take one peer more there? Asked
 /// before a peer is answered, and again before it is connected: where there is no room nothing is
@@ -87,7 +94,7 @@ pub struct StreamRoom {
     /// Out: announce no larger segments to that peer, in octets of data, and send none.
     pub segment_max: u16,
 }
-question!(StreamRoom, "stream-room", upward);
+question!(StreamRoom { host, port, full, segment_max }, "stream-room", Ask, upward);
 
 /// Asked of a session: how many octets a push takes now. If it is fewer than there may ever be,
 /// [`StreamEvent::Writable`] follows when there are at least half of those.
@@ -96,17 +103,17 @@ pub struct StreamSpace {
     /// Octets.
     pub octets: u32,
 }
-question!(StreamSpace, "stream-space");
+question!(StreamSpace { octets }, "stream-space", Ask);
 
 /// Told to a session: nothing more will be pushed. The end of the stream follows what was.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StreamShutdown;
-question!(StreamShutdown, "stream-shutdown");
+question!(StreamShutdown {}, "stream-shutdown", Tell);
 
 /// Told to a session: break it off at once (with a reset), whatever is under way is lost.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StreamAbort;
-question!(StreamAbort, "stream-abort");
+question!(StreamAbort {}, "stream-abort", Tell);
 
 /// Told to a session under [`StreamSetting::ManualWindow`]: the receiver has consumed so many more
 /// octets.
@@ -115,7 +122,7 @@ pub struct StreamConsumed {
     /// Octets.
     pub octets: u32,
 }
-question!(StreamConsumed, "stream-consumed");
+question!(StreamConsumed { octets }, "stream-consumed", Tell);
 
 /// When a silent peer is probed (RFC 9293, section 3.8.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +134,8 @@ pub struct KeepAlive {
     /// How many unanswered probes break the stream.
     pub probes_max: u32,
 }
+
+fields!(KeepAlive { idle, interval, probes_max });
 
 /// What can be set on a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,10 +159,25 @@ pub enum StreamSetting {
     /// The largest send buffer, in octets.
     SendBuffer(u32),
     /// The congestion control, by its name as in a graph file.
-    Congestion(&'static str),
+    Congestion(Word),
     /// Do not announce or send segments with more octets of data than so many.
     SegmentMax(u16),
 }
+
+fields!(
+    enum StreamSetting {
+        NoDelay(on) = 0,
+        Cork(on) = 1,
+        KeepAlive(times) = 2,
+        UserTimeout(limit) = 3,
+        AnnounceUserTimeout(on) = 4,
+        ManualWindow(on) = 5,
+        ReceiveBuffer(octets) = 6,
+        SendBuffer(octets) = 7,
+        Congestion(name) = 8,
+        SegmentMax(octets) = 9,
+    }
+);
 
 /// Told to a session, or to a protocol for all sessions to come.
 #[derive(Clone, Copy, Debug)]
@@ -163,13 +187,16 @@ pub struct StreamSet {
     /// Out: false if the value is out of bounds.
     pub taken: bool,
 }
-question!(StreamSet, "stream-set");
+question!(StreamSet { setting, taken }, "stream-set", Ask);
 
 /// Told to a protocol: the session that the next `open` makes has this setting, and no other has it
 /// for that. What a SYN announces has to be known before.
 #[derive(Clone, Copy, Debug)]
-pub struct StreamSetNext(pub StreamSet);
-question!(StreamSetNext, "stream-set-next");
+pub struct StreamSetNext {
+    /// The setting.
+    pub set: StreamSet,
+}
+question!(StreamSetNext { set }, "stream-set-next", Ask);
 
 /// Asked of a session: what the network has said against the stream that does not break it, being
 /// no proof (RFC 1122, section 4.2.3.9; RFC 5927): why it makes no progress, as far as anybody
@@ -179,7 +206,7 @@ pub struct StreamSoftError {
     /// What it said.
     pub error: Option<StreamError>,
 }
-question!(StreamSoftError, "stream-soft-error");
+question!(StreamSoftError { error }, "stream-soft-error", Ask);
 
 /// Asked of a session: how much its peer uses the stream, for a table that breaks off the one used
 /// least.
@@ -189,13 +216,13 @@ pub struct StreamUse {
     /// opened and holds.
     pub rank: Option<(u32, Time)>,
 }
-question!(StreamUse, "stream-use");
+question!(StreamUse { rank }, "stream-use", Ask);
 
 /// Asked of a session: how the stream stands (as `TCP_INFO` of Linux).
 #[derive(Clone, Debug, Default)]
 pub struct StreamInfo {
     /// The state's name in the standard, such as `ESTABLISHED`.
-    pub state: &'static str,
+    pub state: Word,
     /// Octets of data in a segment to the peer.
     pub segment: u32,
     /// Smoothed round trip time and its variation (RFC 6298); `None` before the first measurement.
@@ -203,7 +230,7 @@ pub struct StreamInfo {
     /// The retransmission timeout.
     pub timeout: Duration,
     /// The congestion control, by its name as in a graph file.
-    pub congestion: &'static str,
+    pub congestion: Word,
     /// The congestion window, in octets.
     pub congestion_window: u32,
     /// The slow-start threshold, in octets.
@@ -221,11 +248,29 @@ pub struct StreamInfo {
     /// Octets delivered above since the beginning.
     pub delivered: u64,
 }
-question!(StreamInfo, "stream-info");
+question!(
+    StreamInfo {
+        state,
+        segment,
+        round_trip,
+        timeout,
+        congestion,
+        congestion_window,
+        threshold,
+        peer_window,
+        in_flight,
+        unsent,
+        retransmissions,
+        acknowledged,
+        delivered
+    },
+    "stream-info",
+    Ask
+);
 
 /// Asked of a session: what is pushed into it is a record, which arrives whole or, if the stream
 /// breaks, not at all; the protocol above is told by [`StreamNotice`] that it broke. Nothing needs
 /// to be sent twice meanwhile.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CarriesRecords;
-question!(CarriesRecords, "carries-records");
+question!(CarriesRecords {}, "carries-records", Fact);

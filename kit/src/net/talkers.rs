@@ -10,10 +10,10 @@ use crate::control::PeerHost;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::fmt;
-use xk_core::control::Question;
 use xk_core::graph::{ParamSpec, Params, int};
 use xk_core::object::ProtocolId;
 use xk_core::{Ask, HostAddr, Kernel, ProtocolRef, Reason, SessionRef};
+use xk_core::{fields, question};
 
 /// How many sources a table has room for, unless the graph says otherwise.
 pub const SOURCES_MAX: usize = 32;
@@ -35,6 +35,14 @@ pub enum Source {
     /// A port of a host.
     Port(HostAddr, u16),
 }
+
+fields!(
+    enum Source {
+        Ether(address) = 0,
+        Host(host) = 1,
+        Port(host, port) = 2,
+    }
+);
 
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -81,6 +89,8 @@ pub struct DroppedFrom {
     pub reasons: Vec<(&'static Reason, u64)>,
 }
 
+fields!(DroppedFrom { source, count, count_max, reasons });
+
 /// Asked of a protocol: whose messages it dropped, the most first.
 #[derive(Default)]
 pub struct ListTalkers {
@@ -90,9 +100,7 @@ pub struct ListTalkers {
     pub sources: Vec<DroppedFrom>,
 }
 
-impl Question for ListTalkers {
-    const NAME: &'static str = "list-talkers";
-}
+question!(ListTalkers { by, sources }, "list-talkers", Ask);
 
 /// The table of one layer.
 pub struct Talkers {

@@ -472,7 +472,7 @@ impl<V: VirtualLayer> Protocol for Virtual<V> {
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<ListMaps>() {
-            question.maps.push(("active", self.sessions.stats()));
+            question.add("active", self.sessions.stats());
             return Answer::Answered;
         }
         if has_no_answer(ask) {

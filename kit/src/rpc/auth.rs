@@ -10,7 +10,7 @@ use crate::rpc::onc::{AUTH_HEAD_OCTETS, AuthError, AuthHead, BAD_VERIFIER, Carri
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use xk_core::Secret;
-use xk_core::control::{Question, QuestionInfo, question};
+use xk_core::control::{QuestionInfo, question};
 use xk_core::message::NoBuffers;
 use xk_core::object::{CallError, ProtocolId, PushError, Refused};
 use xk_core::{
@@ -59,10 +59,7 @@ pub struct IssueShorthand {
     pub octets: [u8; SHORTHAND_OCTETS],
 }
 
-impl Question for IssueShorthand {
-    const NAME: &'static str = "issue-shorthand";
-    const UPWARD: bool = true;
-}
+question!(IssueShorthand { who, caller, peer, octets }, "issue-shorthand", Ask, upward);
 
 /// Asked of a session that sends whole credentials: the shorthand in the verifier of the latest
 /// reply. It is handed over.
@@ -72,9 +69,7 @@ pub struct TakeShorthand {
     pub octets: Vec<u8>,
 }
 
-impl Question for TakeShorthand {
-    const NAME: &'static str = "take-shorthand";
-}
+question!(TakeShorthand { octets }, "take-shorthand", Ask);
 
 /// What is known of a request besides its octets.
 #[derive(Clone, Copy, Debug)]

@@ -10,11 +10,11 @@
 //! block, and it may call others meanwhile.
 
 use core::time::Duration;
-use xk_core::control::Question;
 use xk_core::message::{ATTRIBUTE_OCTETS, Attribute};
 use xk_core::participant::{AddressError, Label, Wild};
 use xk_core::reason::Class;
 use xk_core::{Message, Part, Participant, Reason, Time};
+use xk_core::{fields, question};
 
 /// The label of procedure numbers, and of Sprite's commands.
 pub const PROCEDURE: Label = Label::new("procedure");
@@ -47,9 +47,7 @@ pub struct MyProcedure {
     pub number: u32,
 }
 
-impl Question for MyProcedure {
-    const NAME: &'static str = "my-procedure";
-}
+question!(MyProcedure { number }, "my-procedure", Fact);
 
 /// Asked of a session of the rpc realm: how many calls it has under way at once, at most; others
 /// wait. One that does not answer takes any number.
@@ -59,9 +57,7 @@ pub struct CallsAtOnce {
     pub calls: u32,
 }
 
-impl Question for CallsAtOnce {
-    const NAME: &'static str = "calls-at-once";
-}
+question!(CallsAtOnce { calls }, "calls-at-once", Fact);
 
 /// Asked upwards, of a protocol about to open one below: the largest message that it will ever
 /// push, in octets. One that does not answer may push any.
@@ -71,10 +67,7 @@ pub struct LargestPush {
     pub octets: u32,
 }
 
-impl Question for LargestPush {
-    const NAME: &'static str = "largest-push";
-    const UPWARD: bool = true;
-}
+question!(LargestPush { octets }, "largest-push", Fact, upward);
 
 /// Asked upwards, of a protocol about to open one below: it takes the length of its messages, or
 /// more than hosts and its number, from the header of the layer below, so that it stands on no
@@ -82,10 +75,7 @@ impl Question for LargestPush {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NeedsPseudoHeader;
 
-impl Question for NeedsPseudoHeader {
-    const NAME: &'static str = "needs-pseudo-header";
-    const UPWARD: bool = true;
-}
+question!(NeedsPseudoHeader {}, "needs-pseudo-header", Fact, upward);
 
 /// What a caller asks of one call. An attribute of the request; without it the layers' own timers
 /// decide alone, and nobody can take the call back. A layer of calls leaves it on packets for which
@@ -145,9 +135,7 @@ pub struct CancelCall {
     pub tag: u64,
 }
 
-impl Question for CancelCall {
-    const NAME: &'static str = "cancel-call";
-}
+question!(CancelCall { tag }, "cancel-call", Tell);
 
 /// A call to a peer that is many hosts ([`IsMany`](crate::control::IsMany)) for the replies of all
 /// of them (RFC 5531, section 8.4.2). An attribute of the request, beside [`CallOptions`] with a
@@ -185,9 +173,7 @@ impl Attribute for Gather {
 #[derive(Clone, Copy, Debug)]
 pub struct GathersReplies;
 
-impl Question for GathersReplies {
-    const NAME: &'static str = "gathers-replies";
-}
+question!(GathersReplies {}, "gathers-replies", Fact);
 
 /// Who calls, as far as a credential says so (RFC 5531, section 8.2 and appendix A). An attribute
 /// of a request on its way up.
@@ -200,6 +186,8 @@ pub struct Caller {
     /// His first group.
     pub group: u32,
 }
+
+fields!(Caller { flavor, user, group });
 
 impl Attribute for Caller {
     const KEY: u32 = xk_core::name_key("caller");

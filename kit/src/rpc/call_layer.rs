@@ -283,9 +283,8 @@ impl<L: CallLayer> CallLayered<L> {
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<ListMaps>() {
-            let maps = &mut question.maps;
-            maps.push(("calling", self.calling.stats()));
-            maps.push(("serving", self.serving.stats()));
+            question.add("calling", self.calling.stats());
+            question.add("serving", self.serving.stats());
             return Answer::Answered;
         }
         less(self.lower.control(cx, ask), ask, self.layer.request_octets())

@@ -5,7 +5,7 @@
 //! the copy early ([`FreeKept`]), and whoever is about to send it all again may ask whether that is
 //! needed ([`AskKept`]). A layer that keeps none answers none of these, and forwards them.
 
-use xk_core::control::Question;
+use xk_core::{fields, question};
 
 /// How the message that was last pushed into this session is called by the layer below that keeps
 /// it. Asked right after the push.
@@ -16,9 +16,7 @@ pub struct LastKept {
     pub ticket: u32,
 }
 
-impl Question for LastKept {
-    const NAME: &'static str = "last-kept";
-}
+question!(LastKept { ticket }, "last-kept", Ask);
 
 /// The message has arrived: its copy may go.
 #[derive(Clone, Copy, Debug)]
@@ -27,9 +25,7 @@ pub struct FreeKept {
     pub ticket: u32,
 }
 
-impl Question for FreeKept {
-    const NAME: &'static str = "free-kept";
-}
+question!(FreeKept { ticket }, "free-kept", Tell);
 
 /// How a message that was sent in parts fares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +38,14 @@ pub enum KeptState {
     /// Nothing was heard of it since this was last asked.
     Silent,
 }
+
+fields!(
+    enum KeptState {
+        Gone = 0,
+        Collecting = 1,
+        Silent = 2,
+    }
+);
 
 /// How the message fares.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +63,4 @@ impl AskKept {
     }
 }
 
-impl Question for AskKept {
-    const NAME: &'static str = "ask-kept";
-}
+question!(AskKept { ticket, state }, "ask-kept", Ask);

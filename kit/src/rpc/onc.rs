@@ -7,10 +7,10 @@
 
 use crate::control::{MyHost, MyPort, PeerHost, PeerPort};
 use crate::rpc::call::{BAD_CREDENTIALS, PROCEDURE, PROGRAM, VERSION, pop_definite, pop_local};
-use xk_core::control::Question;
 use xk_core::graph::{ParamSpec, int};
 use xk_core::object::ProtocolId;
 use xk_core::participant::{AddressError, Wild};
+use xk_core::question;
 use xk_core::reason::Class;
 use xk_core::{HostAddr, Kernel, Message, Part, Participant, Participants, Reason, SessionRef};
 
@@ -161,9 +161,7 @@ pub struct MyProgram {
     pub version: u32,
 }
 
-impl Question for MyProgram {
-    const NAME: &'static str = "my-program";
-}
+question!(MyProgram { program, version }, "my-program", Fact);
 
 /// Asked upwards, of a protocol that opens or enables: it writes credential and verifier itself and
 /// reads them itself. For one that does not answer, the layer of selection writes empty ones and
@@ -174,10 +172,7 @@ pub struct CarriesCredentials {
     pub who: ProtocolId,
 }
 
-impl Question for CarriesCredentials {
-    const NAME: &'static str = "carries-credentials";
-    const UPWARD: bool = true;
-}
+question!(CarriesCredentials { who }, "carries-credentials", Fact, upward);
 
 /// What one credential or verifier is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,9 +9,9 @@
 //! so does who cuts a message ([`complete`] before fragmenting) or damages it ([`settle`]).
 
 use crate::Checksum;
-use xk_core::control::Question;
 use xk_core::message::{ATTRIBUTE_OCTETS, Attribute, NoBuffers};
 use xk_core::object::ProtocolId;
+use xk_core::question;
 use xk_core::{Kernel, Message, Pool, ProtocolRef, SessionRef};
 
 /// What is known of a message's transport checksum.
@@ -207,9 +207,7 @@ pub struct Offloads {
     pub tx_segments: bool,
 }
 
-impl Question for Offloads {
-    const NAME: &'static str = "offloads";
-}
+question!(Offloads { to, tx_checksum, tx_segments }, "offloads", Fact);
 
 impl Offloads {
     fn none(to: ProtocolId) -> Self {

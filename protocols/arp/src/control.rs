@@ -3,7 +3,8 @@
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use core::time::Duration;
-use xk_core::control::Question;
+use xk_core::control::Word;
+use xk_core::{fields, question};
 
 /// What is known of one host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,12 +14,14 @@ pub struct ArpEntry {
     /// Its hardware address, if it is known.
     pub address: Option<[u8; 6]>,
     /// `idle`, `asking`, `known`, `checking` or `failed`.
-    pub state: &'static str,
+    pub state: Word,
     /// How long ago the address was confirmed, or the state was entered.
     pub age: Duration,
     /// Messages that wait for the address.
     pub waiting: usize,
 }
+
+fields!(ArpEntry { host, address, state, age, waiting });
 
 /// The cache (at most `max` entries, by host), for `xk dump`.
 #[derive(Clone, Debug, Default)]
@@ -37,6 +40,4 @@ pub struct ArpTable {
     pub mismatched: u64,
 }
 
-impl Question for ArpTable {
-    const NAME: &'static str = "arp-table";
-}
+question!(ArpTable { max, entries, total, conflicts, moved, mismatched }, "arp-table", Ask);

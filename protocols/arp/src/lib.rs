@@ -95,7 +95,7 @@ pub use shared::{EVICTED, UNRESOLVED};
 
 use core::time::Duration;
 use xk_core::Entry;
-use xk_core::control::question;
+use xk_core::control::{own_question, question};
 use xk_core::graph::{Family, Guarantees, Realm, Service, Shape, duration, flag, int};
 
 /// What the catalog knows of it.
@@ -135,5 +135,5 @@ pub static ENTRY: Entry = Entry::layer("arp", include_str!("lib.rs"), build)
         question("watch-hosts", "tells of every change"),
         question("take-type", "packets of a further protocol type"),
         question("say", "sends replies of a further protocol type"),
-        question("arp-table", "the hosts it knows or asks for"),
+        own_question::<ArpTable>("the hosts it knows or asks for"),
     ]);

@@ -375,9 +375,8 @@ impl Protocol for Arp {
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<ListMaps>() {
-            let maps = &mut question.maps;
-            maps.push(("active", shared.sessions.stats()));
-            maps.push(("hosts", shared.hosts.stats()));
+            question.add("active", shared.sessions.stats());
+            question.add("hosts", shared.hosts.stats());
             return Answer::Answered;
         }
         shared.control(cx, ask).unwrap_or_else(|| shared.eth.control(cx, ask))

@@ -535,7 +535,7 @@ impl Shared {
         let lines = list.iter().take(table.max).map(|entry| ArpEntry {
             host: entry.host,
             address: entry.address().map(|eth| eth.0),
-            state: entry.state.get().name(),
+            state: entry.state.get().name().into(),
             age: cx.now().since(entry.since.get()),
             waiting: entry.paths().iter().map(|p| p.waiting.len()).sum(),
         });

@@ -80,9 +80,9 @@ impl Bench {
         self.arp.ask(&self.cx, table).unwrap()
     }
 
-    fn state(&self, host: Ipv4) -> Option<&'static str> {
+    fn state(&self, host: Ipv4) -> Option<String> {
         let table = self.table();
-        table.entries.iter().find(|e| e.host == host).map(|e| e.state)
+        table.entries.iter().find(|e| e.host == host).map(|e| String::from(&*e.state))
     }
 
     fn resolve(&self, host: Ipv4) -> Option<[u8; 6]> {
@@ -189,10 +189,10 @@ fn a_failure_is_forgiven() {
     let session = bench.open(NOBODY).unwrap();
     bench.push(&session, &[1]).unwrap();
     bench.pass(4 * SECOND);
-    assert_eq!(bench.state(NOBODY), Some("failed"));
+    assert_eq!(bench.state(NOBODY).as_deref(), Some("failed"));
     bench.take_sent();
     bench.pass(5 * SECOND);
-    assert_eq!(bench.state(NOBODY), Some("idle"));
+    assert_eq!(bench.state(NOBODY).as_deref(), Some("idle"));
     bench.push(&session, &[2]).unwrap();
     assert_eq!(bench.take_sent(), [ask_all(NOBODY)]);
     // A host that appears after all is heard at once.
@@ -215,18 +215,18 @@ fn an_address_in_use_is_confirmed_by_asking_its_station() {
     bench.pass(30 * SECOND);
     let poll = sent(PEER, Packet::request(MINE, ME, YOU));
     assert_eq!(bench.take_sent(), core::slice::from_ref(&poll));
-    assert_eq!(bench.state(YOU), Some("checking"));
+    assert_eq!(bench.state(YOU).as_deref(), Some("checking"));
     bench.push(&session, &[3]).unwrap();
     assert_eq!(bench.take_sent(), [data(PEER, &[3])], "used meanwhile");
     bench.hear(&reply_of(PEER, YOU));
-    assert_eq!(bench.state(YOU), Some("known"));
+    assert_eq!(bench.state(YOU).as_deref(), Some("known"));
     // Now it keeps silent.
     bench.push(&session, &[4]).unwrap();
     bench.take_sent();
     bench.pass(60 * SECOND + 3 * SECOND + SECOND / 2);
     assert_eq!(bench.take_sent(), [&poll, &poll, &poll, &poll].map(Clone::clone));
     bench.pass(SECOND);
-    assert_eq!(bench.state(YOU), Some("idle"));
+    assert_eq!(bench.state(YOU).as_deref(), Some("idle"));
     bench.push(&session, &[5]).unwrap();
     assert_eq!(bench.take_sent(), [ask_all(YOU)]);
 }
@@ -235,13 +235,13 @@ fn an_address_in_use_is_confirmed_by_asking_its_station() {
 fn an_address_out_of_use_is_forgotten() {
     let bench = bench();
     bench.hear(&Packet::request(PEER, YOU, ME));
-    assert_eq!(bench.state(YOU), Some("known"));
+    assert_eq!(bench.state(YOU).as_deref(), Some("known"));
     bench.take_sent();
     bench.pass(30 * SECOND);
     // Heard again: it counts from here.
     bench.hear(&Packet::announcement(PEER, YOU));
     bench.pass(59 * SECOND);
-    assert_eq!(bench.state(YOU), Some("known"));
+    assert_eq!(bench.state(YOU).as_deref(), Some("known"));
     assert_eq!(bench.table().entries[0].age, 59 * SECOND);
     bench.pass(SECOND);
     assert_eq!(bench.state(YOU), None);
@@ -431,7 +431,7 @@ fn without_timers_nothing_waits_for_ever() {
     let session = bench.open(YOU).unwrap();
     assert_eq!(bench.push(&session, &[1]), Err(PushError::Unreachable));
     bench.hear(&Packet::request(PEER, YOU, ME));
-    assert_eq!(bench.state(YOU), Some("idle"));
+    assert_eq!(bench.state(YOU).as_deref(), Some("idle"));
     assert_eq!(bench.push(&session, &[1]), Err(PushError::Unreachable));
 }
 

@@ -78,7 +78,7 @@ pub use protocol::{Channel, Limits, add, build};
 pub use table::ChannelFigures;
 
 use xk_core::Entry;
-use xk_core::control::question;
+use xk_core::control::{own_question, question};
 use xk_core::graph::{Family, Guarantees, Realm, Service, int};
 
 /// What the catalog knows of it.
@@ -103,6 +103,5 @@ pub static ENTRY: Entry = Entry::calls("channel", include_str!("lib.rs"), build)
         question("opt-packet", "that of the layer below less 18 octets"),
         question("peer-proved", "of a session that serves: the client has returned our ticket"),
         question("cancel-call", "takes back the call of this name"),
-        question("channel-figures",
-            "calls, resends, probes, acknowledgements, challenges, executions"),
+        own_question::<ChannelFigures>("calls, resends, probes, acknowledgements, challenges, executions"),
     ]);

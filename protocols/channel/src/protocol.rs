@@ -379,8 +379,8 @@ impl Protocol for Channel {
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<ListMaps>() {
-            question.maps.push(("active", self.table.sessions.stats()));
-            question.maps.push(("passive", self.enables.stats()));
+            question.add("active", self.table.sessions.stats());
+            question.add("passive", self.enables.stats());
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<ChannelFigures>() {

@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::Secret;
-use xk_core::control::Question;
 use xk_core::object::{ProtocolId, SessionTable};
+use xk_core::question;
 use xk_core::{HostAddr, Kernel, ProtocolRef, SessionRef, reason};
 use xk_kit::control::{MinPacket, OptPacket, PeerHost, max_packet};
 use xk_kit::rpc::incarnation::{Clients, Servers};
@@ -53,9 +53,11 @@ pub struct ChannelFigures {
     pub replies_again: u64,
 }
 
-impl Question for ChannelFigures {
-    const NAME: &'static str = "channel-figures";
-}
+question!(
+    ChannelFigures { calls, resends, probes, acks, challenges, executed, abandoned, replies_again },
+    "channel-figures",
+    Ask
+);
 
 /// The figures as they are counted, each by itself.
 #[derive(Default)]

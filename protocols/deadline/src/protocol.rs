@@ -5,9 +5,9 @@ use crate::wire::{HEADER_OCTETS, Left, Status};
 use alloc::string::String;
 use core::cell::Cell;
 use core::time::Duration;
-use xk_core::control::Question;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{CallCause, CallError, PushError, Refused};
+use xk_core::question;
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, SessionRef, Time, reason};
 use xk_kit::rpc::call::CallOptions;
 use xk_kit::rpc::call_layer::{
@@ -34,9 +34,7 @@ pub struct Tally {
     pub not_begun: u64,
 }
 
-impl Question for Tally {
-    const NAME: &'static str = "deadline-tally";
-}
+question!(Tally { calls, late, not_begun }, "deadline-tally", Ask);
 
 impl Tally {
     fn describe(self, what: &str) -> String {

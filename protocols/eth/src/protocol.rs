@@ -419,7 +419,7 @@ impl Layer<HEADER_LEN> for Eth {
         }
         let answer = all.answer(cx, ask);
         if let Some(question) = ask.get::<ListMaps>() {
-            question.maps.push(("groups", eth.groups.stats()));
+            question.add("groups", eth.groups.stats());
         }
         if answer.is_answered() {
             return answer;

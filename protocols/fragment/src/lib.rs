@@ -68,7 +68,7 @@ pub use protocol::{Fragment, Limits, add, build};
 pub use table::FragmentFigures;
 
 use xk_core::Entry;
-use xk_core::control::question;
+use xk_core::control::{own_question, question};
 use xk_core::graph::{Family, Guarantees, Realm, Service, int};
 
 /// What the catalog knows of it.
@@ -97,5 +97,5 @@ pub static ENTRY: Entry = Entry::layer("fragment", include_str!("lib.rs"), build
         question("last-kept", "the name of the copy of the last message"),
         question("free-kept", "releases a copy early"),
         question("ask-kept", "whether the peer is still collecting"),
-        question("fragment-figures", "what was kept, asked for, collected"),
+        own_question::<FragmentFigures>("what was kept, asked for, collected"),
     ]);

@@ -3,7 +3,7 @@
 use crate::protocol::Fragment;
 use alloc::vec::Vec;
 use core::cell::RefCell;
-use xk_core::control::Question;
+use xk_core::question;
 
 /// Things in numbered places, which are used again; takes memory only when there are more than ever
 /// before.
@@ -97,9 +97,21 @@ pub struct FragmentFigures {
     pub partial: u64,
 }
 
-impl Question for FragmentFigures {
-    const NAME: &'static str = "fragment-figures";
-}
+question!(
+    FragmentFigures {
+        messages_sent,
+        messages_delivered,
+        fragments_held,
+        messages_given_up,
+        nacks_sent,
+        nacks_answered,
+        retransmits,
+        outstanding,
+        partial
+    },
+    "fragment-figures",
+    Ask
+);
 
 /// One of the figures.
 pub(crate) type Figure = fn(&mut FragmentFigures) -> &mut u64;

@@ -68,7 +68,7 @@ pub mod wire;
 pub use protocol::{Icmp, IcmpFigures, build, reasons};
 
 use xk_core::Entry;
-use xk_core::control::question;
+use xk_core::control::{own_question, question};
 use xk_core::graph::{Family, Guarantees, Realm, Service, flag, int};
 
 /// What the catalog knows of it.
@@ -101,5 +101,5 @@ pub static ENTRY: Entry = Entry::layer("icmp", include_str!("lib.rs"), build)
         question("opt-packet", "that of the layer below less eight octets"),
         question("send-error", "tells the sender of a packet"),
         question("network-error", "from below: about an echo request"),
-        question("icmp-figures", "what it has answered, sent and been told"),
+        own_question::<IcmpFigures>("what it has answered, sent and been told"),
     ]);

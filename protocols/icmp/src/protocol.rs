@@ -5,10 +5,11 @@ use crate::wire::{HEADER_LEN, Header, Query, TIMES_LEN, Times, echo_reply};
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use core::cell::{Cell, RefCell};
-use xk_core::control::{ListMaps, Question};
+use xk_core::control::ListMaps;
 use xk_core::graph::{Build, BuildError};
 use xk_core::map::Map;
 use xk_core::object::{OpenError, PushError, Refused};
+use xk_core::question;
 use xk_core::reason::{self, Reason};
 use xk_core::{Answer, Ask, Kernel, Message, Participants, ProtocolRef, SessionRef, Upper};
 use xk_kit::Checksum;
@@ -57,9 +58,7 @@ pub struct IcmpFigures {
     pub errors_received: u64,
 }
 
-impl Question for IcmpFigures {
-    const NAME: &'static str = "icmp-figures";
-}
+question!(IcmpFigures { requests_answered, errors_sent, errors_received }, "icmp-figures", Ask);
 
 /// One instance.
 pub struct Icmp {
@@ -275,7 +274,7 @@ impl Layer<HEADER_LEN> for Icmp {
         } else {
             let answer = all.answer(cx, ask);
             if let Some(question) = ask.get::<ListMaps>() {
-                question.maps.push(("owners", icmp.owners.stats()));
+                question.add("owners", icmp.owners.stats());
             }
             return answer;
         }

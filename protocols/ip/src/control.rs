@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
-use xk_core::control::Question;
+use xk_core::{fields, question};
 use xk_kit::Cidr;
 pub use xk_kit::net::attribute::DontFragment;
 
@@ -21,6 +21,8 @@ pub struct RouteInfo {
     pub metric: u32,
 }
 
+fields!(RouteInfo { network, via, on, metric });
+
 /// Adds a route. What goes from now on, goes by it.
 #[derive(Clone, Debug)]
 pub struct AddRoute {
@@ -30,9 +32,7 @@ pub struct AddRoute {
     pub added: bool,
 }
 
-impl Question for AddRoute {
-    const NAME: &'static str = "add-route";
-}
+question!(AddRoute { route, added }, "add-route", Ask);
 
 /// Removes the routes to a network.
 #[derive(Clone, Debug)]
@@ -45,9 +45,7 @@ pub struct RemoveRoute {
     pub removed: usize,
 }
 
-impl Question for RemoveRoute {
-    const NAME: &'static str = "remove-route";
-}
+question!(RemoveRoute { network, via, removed }, "remove-route", Ask);
 
 /// All routes, longest prefix first.
 #[derive(Clone, Debug, Default)]
@@ -56,9 +54,7 @@ pub struct ListRoutes {
     pub routes: Vec<RouteInfo>,
 }
 
-impl Question for ListRoutes {
-    const NAME: &'static str = "list-routes";
-}
+question!(ListRoutes { routes }, "list-routes", Ask);
 
 /// An interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +67,8 @@ pub struct InterfaceInfo {
     pub mtu: u16,
 }
 
+fields!(InterfaceInfo { name, addresses, mtu });
+
 /// All interfaces, in the graph's order.
 #[derive(Clone, Debug, Default)]
 pub struct ListInterfaces {
@@ -78,9 +76,7 @@ pub struct ListInterfaces {
     pub interfaces: Vec<InterfaceInfo>,
 }
 
-impl Question for ListInterfaces {
-    const NAME: &'static str = "list-interfaces";
-}
+question!(ListInterfaces { interfaces }, "list-interfaces", Ask);
 
 /// What it has done besides taking and sending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,6 +104,19 @@ pub struct IpFigures {
     pub conflicts: u64,
 }
 
-impl Question for IpFigures {
-    const NAME: &'static str = "ip-figures";
-}
+question!(
+    IpFigures {
+        forwarded,
+        fragments_sent,
+        reassembled,
+        fragments_joined,
+        fragments_held,
+        looped,
+        errors_told,
+        errors_untold,
+        errors_delivered,
+        conflicts
+    },
+    "ip-figures",
+    Ask
+);

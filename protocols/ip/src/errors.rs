@@ -264,8 +264,8 @@ impl Ip {
         } else if let Some(q) = ask.get::<ListSessions>() {
             q.add(&shared.sessions);
         } else if let Some(q) = ask.get::<ListMaps>() {
-            q.maps.push(("active", shared.sessions.stats()));
-            q.maps.push(("passive", shared.enables.stats()));
+            q.add("active", shared.sessions.stats());
+            q.add("passive", shared.enables.stats());
         } else if let Some(q) = ask.get::<IpFigures>() {
             *q = shared.figures();
         } else {

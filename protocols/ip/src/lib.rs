@@ -97,7 +97,7 @@ pub use shared::reasons;
 
 use core::time::Duration;
 use xk_core::Entry;
-use xk_core::control::question;
+use xk_core::control::{own_question, question};
 use xk_core::graph::{
     Family, Guarantees, ParamKind, ParamSpec, Realm, Service, StackingRules, block, duration, flag,
     int, octets, optional, required,
@@ -201,11 +201,11 @@ pub static ENTRY: Entry = Entry::layer("ip", include_str!("lib.rs"), build)
         question("host-route", "over which layer a host is reached, and whether directly"),
         question("deliver-error", "passes an error on to who sent the packet"),
         question("register-error-protocol", "who tells senders of errors"),
-        question("add-route", "adds a way to a network"),
-        question("remove-route", "removes a way to a network"),
-        question("list-routes", "all routes, longest prefix first"),
-        question("list-interfaces", "all interfaces with their hosts"),
-        question("ip-figures", "what it has forwarded, cut and put together"),
+        own_question::<AddRoute>("adds a way to a network"),
+        own_question::<RemoveRoute>("removes a way to a network"),
+        own_question::<ListRoutes>("all routes, longest prefix first"),
+        own_question::<ListInterfaces>("all interfaces with their hosts"),
+        own_question::<IpFigures>("what it has forwarded, cut and put together"),
         question("network-error", "from below: the next hop does not answer"),
         question("send-error", "from below: a packet that could not go"),
         question("host-conflict", "from below: another station has our host"),

@@ -57,9 +57,16 @@ pub(crate) type Key = (HostAddr, u16);
 /// that knows none.
 #[inline(always)]
 pub(crate) fn client_of(cx: &Kernel, lower: &SessionRef, header: &Header) -> HostAddr {
-    let peer = lower.head().peer();
-    if peer == HostAddr::UNSPECIFIED { ask_client(cx, lower, header) } else { peer }
+    let head = lower.head();
+    match head.peer() {
+        HostAddr::UNSPECIFIED if head.tag() == NO_HOST => header.client_host.to_be_bytes().into(),
+        HostAddr::UNSPECIFIED => ask_client(cx, lower, header),
+        peer => peer,
+    }
 }
+
+/// The tag of a session below that has been asked for its peer's host and knows none.
+const NO_HOST: u32 = 1;
 
 #[cold]
 fn ask_client(cx: &Kernel, lower: &SessionRef, header: &Header) -> HostAddr {
@@ -68,7 +75,10 @@ fn ask_client(cx: &Kernel, lower: &SessionRef, header: &Header) -> HostAddr {
             lower.head().set_peer(peer.host);
             peer.host
         }
-        None => header.client_host.to_be_bytes().into(),
+        None => {
+            lower.head().set_tag(NO_HOST);
+            header.client_host.to_be_bytes().into()
+        }
     }
 }
 

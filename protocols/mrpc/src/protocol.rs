@@ -280,10 +280,9 @@ impl Protocol for Mrpc {
         } else if let Some(question) = ask.get::<ListSessions>() {
             question.add(&shared.sessions);
         } else if let Some(question) = ask.get::<ListMaps>() {
-            let maps = &mut question.maps;
-            maps.push(("active", shared.sessions.stats()));
-            maps.push(("passive", shared.enables.stats()));
-            maps.push(("processes", shared.processes.stats()));
+            question.add("active", shared.sessions.stats());
+            question.add("passive", shared.enables.stats());
+            question.add("processes", shared.processes.stats());
         } else if let Some(question) = ask.get::<Describe>() {
             question.text = shared.describe();
         } else {

@@ -87,7 +87,7 @@ pub mod wire;
 
 pub use protocol::{Mappings, Portmap, Settings, add, build};
 
-use xk_core::control::question;
+use xk_core::control::{own_question, question};
 use xk_core::graph::{
     Family, Guarantees, ParamKind, Realm, Shape, block, flag, int, optional, required, word,
 };
@@ -138,7 +138,7 @@ pub static ENTRY: Entry = Entry::calls("portmap", include_str!("lib.rs"), build)
             "a mapping that is there from the beginning"),
     ])
     .questions(&[
-        question("mappings", "its mappings, and how registering with another went"),
+        own_question::<Mappings>("its mappings, and how registering with another went"),
         question("list-sessions", "those that find their port"),
         question("list-maps", "resolvers: protocol above and both ends"),
         question("my-procedure", "of a session that finds its port, the procedure"),

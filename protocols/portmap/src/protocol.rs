@@ -15,10 +15,11 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use xk_core::Secret;
-use xk_core::control::{ListMaps, ListSessions, Question};
+use xk_core::control::{ListMaps, ListSessions};
 use xk_core::graph::{Build, BuildError, Params};
 use xk_core::object::{Enable, OpenError, Refused, SessionTable};
 use xk_core::participant::{PORT as PORT_LABEL, Wild};
+use xk_core::question;
 use xk_core::{
     Answer, Ask, HostAddr, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
     SessionRef, Upper,
@@ -156,9 +157,7 @@ pub struct Mappings {
     pub refused: u64,
 }
 
-impl Question for Mappings {
-    const NAME: &'static str = "mappings";
-}
+question!(Mappings { mappings, accepted, refused }, "mappings", Ask);
 
 /// One instance.
 pub struct Portmap {
@@ -406,7 +405,7 @@ impl Protocol for Portmap {
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<ListMaps>() {
-            question.maps.push(("resolvers", shared.sessions.stats()));
+            question.add("resolvers", shared.sessions.stats());
             return Answer::Answered;
         }
         shared.client.lower.control(cx, ask)

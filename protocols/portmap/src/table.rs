@@ -3,7 +3,7 @@
 use crate::universal::{Netid, Universal};
 use alloc::vec::Vec;
 use core::cell::RefCell;
-use xk_core::HostAddr;
+use xk_core::{HostAddr, fields};
 
 /// Who may delete a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +15,14 @@ pub enum Owner {
     /// Whoever calls from this host.
     Anybody,
 }
+
+fields!(
+    enum Owner {
+        Graph = 0,
+        User(user) = 1,
+        Anybody = 2,
+    }
+);
 
 impl Owner {
     /// As `DUMP` tells it.
@@ -51,6 +59,8 @@ pub struct Mapped {
     /// Who made the mapping.
     pub owner: Owner,
 }
+
+fields!(Mapped { program, version, netid, at, owner });
 
 impl Mapped {
     fn is_of(&self, program: u32, version: u32, netid: Netid) -> bool {

@@ -7,7 +7,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
-use xk_core::HostAddr;
+use xk_core::{HostAddr, fields};
 
 /// A transport that programs can be reached by, over one family of hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,15 @@ pub enum Netid {
     /// A stream over IPv6.
     Tcp6,
 }
+
+fields!(
+    enum Netid {
+        Udp = 0,
+        Tcp = 1,
+        Udp6 = 2,
+        Tcp6 = 3,
+    }
+);
 
 /// All of them.
 pub const NETIDS: [Netid; 4] = [Netid::Udp, Netid::Tcp, Netid::Udp6, Netid::Tcp6];
@@ -87,6 +96,8 @@ pub struct Universal {
     /// The port.
     pub port: u16,
 }
+
+fields!(Universal { host, port });
 
 impl Universal {
     /// Reads the text.

@@ -209,8 +209,8 @@ impl Protocol for Rdgram {
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<ListMaps>() {
-            question.maps.push(("active", self.sessions.stats()));
-            question.maps.push(("passive", self.enables.stats()));
+            question.add("active", self.sessions.stats());
+            question.add("passive", self.enables.stats());
             return Answer::Answered;
         }
         let answer = self.lower.control(cx, ask);

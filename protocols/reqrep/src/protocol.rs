@@ -219,7 +219,7 @@ impl Protocol for ReqRep {
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<ListMaps>() {
-            question.maps.push(("sessions", shared.sessions.stats()));
+            question.add("sessions", shared.sessions.stats());
             return Answer::Answered;
         }
         if let Some(notice) = ask.get::<StreamNotice>() {

@@ -245,8 +245,8 @@ impl Protocol for RecordMarking {
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<ListMaps>() {
-            question.maps.push(("passive", shared.passive.stats()));
-            question.maps.push(("active", shared.active.stats()));
+            question.add("passive", shared.passive.stats());
+            question.add("active", shared.active.stats());
             return Answer::Answered;
         }
         let octets = shared.settings.record_max as u32;

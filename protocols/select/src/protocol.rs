@@ -329,9 +329,9 @@ impl Protocol for Select {
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<ListMaps>() {
-            question.maps.push(("active", shared.clients.stats()));
-            question.maps.push(("passive", shared.servers.stats()));
-            question.maps.push(("enables", self.enables.stats()));
+            question.add("active", shared.clients.stats());
+            question.add("passive", shared.servers.stats());
+            question.add("enables", self.enables.stats());
             return Answer::Answered;
         }
         let answer = self.lower.control(cx, ask);

@@ -242,8 +242,8 @@ impl Protocol for SunProg {
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<ListMaps>() {
-            question.maps.push(("calling", shared.calling.stats()));
-            question.maps.push(("serving", shared.serving.stats()));
+            question.add("calling", shared.calling.stats());
+            question.add("serving", shared.serving.stats());
             return Answer::Answered;
         }
         if ask.get::<CarriesCredentials>().is_some() {

@@ -171,11 +171,10 @@ impl Protocol for Tcp {
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<ListMaps>() {
-            let maps = &mut question.maps;
-            maps.push(("active", self.table.sessions.stats()));
-            maps.push(("passive", self.table.offers.stats()));
-            maps.push(("pending", self.table.pending.stats()));
-            maps.push(("origins", self.table.origins.stats()));
+            question.add("active", self.table.sessions.stats());
+            question.add("passive", self.table.offers.stats());
+            question.add("pending", self.table.pending.stats());
+            question.add("origins", self.table.origins.stats());
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<StreamSet>() {
@@ -183,7 +182,7 @@ impl Protocol for Tcp {
             question.taken = Rc::make_mut(&mut settings).set(question.setting);
             return Answer::Answered;
         }
-        if let Some(StreamSetNext(question)) = ask.get::<StreamSetNext>() {
+        if let Some(StreamSetNext { set: question }) = ask.get::<StreamSetNext>() {
             let mut next = self.table.next.borrow_mut();
             let settings = next.get_or_insert_with(|| Rc::clone(&self.table.settings.borrow()));
             question.taken = Rc::make_mut(settings).set(question.setting);

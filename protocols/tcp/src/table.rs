@@ -80,7 +80,6 @@ pub(crate) fn settings(params: &Params) -> Settings {
     };
     let receive_buffer_max = octets("receive_buffer", usual.receive_buffer_max);
     let named = params.text("congestion");
-    let known = crate::congestion::NAMES.iter().copied();
     Settings {
         receive_buffer: usual.receive_buffer.min(receive_buffer_max),
         receive_buffer_max,
@@ -91,7 +90,7 @@ pub(crate) fn settings(params: &Params) -> Settings {
         sack: flag("sack", usual.sack),
         ecn: flag("ecn", usual.ecn),
         segment_max: params.number("segment_max", usual.segment_max),
-        congestion: known.clone().find(|name| Some(*name) == named).unwrap_or(usual.congestion),
+        congestion: named.and_then(crate::congestion::known).unwrap_or(usual.congestion),
         time_wait: params.duration("time_wait", usual.time_wait),
         user_timeout: params
             .get("user_timeout")

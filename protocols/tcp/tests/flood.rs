@@ -107,7 +107,7 @@ fn who_is_there_connects_during_a_flood() {
         session.hold();
         let told = session.ask(&net.cx, xk_kit::net::stream::StreamInfo::default()).unwrap();
         let segment = if options.timestamps.is_some() { 1448 } else { 536 };
-        assert_eq!((told.state, told.segment), ("ESTABLISHED", segment));
+        assert_eq!((told.state, told.segment), ("ESTABLISHED".into(), segment));
         // All notes go in time, and nothing is left.
         net.cx.advance(Duration::from_secs(120));
         drop(net.ip.take_sent());

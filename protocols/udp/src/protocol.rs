@@ -363,7 +363,7 @@ impl Layer<HEADER_LEN> for Udp {
         }
         let answer = all.answer(cx, ask);
         if let Some(question) = ask.get::<ListMaps>() {
-            question.maps.push(("origins", udp.origins.stats()));
+            question.add("origins", udp.origins.stats());
         }
         answer
     }

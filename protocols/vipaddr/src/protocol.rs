@@ -297,7 +297,7 @@ impl Protocol for VipAddr {
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<ListMaps>() {
-            question.maps.push(("heard", shared.heard.stats()));
+            question.add("heard", shared.heard.stats());
             return Answer::Answered;
         }
         if ask.get::<WayChanged>().is_some() || standins::has_no_answer(ask) {

@@ -63,7 +63,7 @@ pub use table::VipHost;
 
 use core::time::Duration;
 use xk_core::Entry;
-use xk_core::control::question;
+use xk_core::control::{own_question, question};
 use xk_core::graph::{Family, Guarantees, Realm, Shape, duration, int, word};
 
 /// The protocol type unless the graph says otherwise: the number on Ethernet from which those of
@@ -96,6 +96,6 @@ pub static ENTRY: Entry = Entry::layer("vipadv", include_str!("lib.rs"), build)
         question("runs-virtual", "whether a host runs virtual protocols"),
         question("watch-hosts", "tells of every change"),
         question("host-at", "the host that a hardware address belongs to"),
-        question("vip-table", "the hosts that run virtual protocols"),
+        own_question::<VipTable>("the hosts that run virtual protocols"),
         question("list-maps", "hosts: those that run virtual protocols"),
     ]);

@@ -5,9 +5,10 @@ use crate::table::{Table, VipHost};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
-use xk_core::control::{ListMaps, Question};
+use xk_core::control::ListMaps;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{Enable, OpenError};
+use xk_core::question;
 use xk_core::reason::Class;
 use xk_core::{
     Answer, Ask, HostAddr, Kernel, Participants, Protocol, ProtocolRef, Reason, SessionRef, Upper,
@@ -77,9 +78,7 @@ pub struct VipTable {
     pub total: usize,
 }
 
-impl Question for VipTable {
-    const NAME: &'static str = "vip-table";
-}
+question!(VipTable { max, hosts, total }, "vip-table", Ask);
 
 /// One instance, for one link.
 pub struct VipAdv {
@@ -297,7 +296,7 @@ impl Protocol for VipAdv {
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<ListMaps>() {
-            question.maps.push(("hosts", self.table.stats()));
+            question.add("hosts", self.table.stats());
             return Answer::Answered;
         }
         self.lower.control(cx, ask)

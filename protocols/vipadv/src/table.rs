@@ -5,6 +5,7 @@ use core::time::Duration;
 use xk_core::HostAddr;
 use xk_core::Secret;
 use xk_core::Time;
+use xk_core::fields;
 use xk_core::map::{Lru, Map, MapStats};
 
 /// A host that runs virtual protocols.
@@ -17,6 +18,8 @@ pub struct VipHost {
     /// When it did last.
     pub heard: Time,
 }
+
+fields!(VipHost { host, address, heard });
 
 /// A host that had to go for another.
 pub(crate) struct Gone {

@@ -247,7 +247,7 @@ impl Options {
             }
         }
         if let Some(at) = self.congestion {
-            let setting = StreamSetting::Congestion(CONGESTION[at].1);
+            let setting = StreamSetting::Congestion(CONGESTION[at].1.into());
             let _ = apply(stream, |stream| stream.set(setting));
         }
     }
@@ -285,7 +285,7 @@ impl Options {
             |(linux, ours): &(&str, &str)| [linux.as_bytes(), ours.as_bytes()].contains(&name);
         let at = CONGESTION.iter().position(known).ok_or(Errno::NOENT)?;
         self.congestion = Some(at);
-        let setting = StreamSetting::Congestion(CONGESTION[at].1);
+        let setting = StreamSetting::Congestion(CONGESTION[at].1.into());
         apply(stream, |stream| stream.set(setting))
     }
 
@@ -307,8 +307,8 @@ impl Options {
             }
             (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => {
                 let info = stream.map(TcpStream::info).and_then(Result::ok);
-                let ours = info.map_or("", |info| info.congestion);
-                let runs = CONGESTION.iter().position(|(_, name)| *name == ours);
+                let ours = info.unwrap_or_default().congestion;
+                let runs = CONGESTION.iter().position(|(_, name)| ours == *name);
                 let at = runs.or(self.congestion).unwrap_or(0);
                 let mut name = CONGESTION[at].0.as_bytes().to_vec();
                 name.resize(CONGESTION_NAME_OCTETS, 0);
@@ -375,7 +375,7 @@ fn tcp_info(info: &StreamInfo) -> Vec<u8> {
     /// Up to and with `tcpi_notsent_bytes`.
     const OCTETS: usize = 148;
     let mut octets = vec![0; OCTETS];
-    octets[0] = state_number(info.state);
+    octets[0] = state_number(&info.state);
     let us = |time: Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
     let segment = info.segment.max(1);
     let (rtt, variation) = info.round_trip.unwrap_or_default();

@@ -1,8 +1,9 @@
 //! Invariant 9 of ARCHITECTURE.md: questions.
 
+use super::crossing::put_across;
 use super::{Fixture, Side, Verdict, World};
 use crate::kernel::ReachedBottom;
-use xk_core::control::{Describe, ListMaps, ListSessions, Question, Report};
+use xk_core::control::{Describe, ListMaps, ListSessions, Question, Report, question};
 use xk_core::{Answer, Ask, HostAddr, Part, SessionRef};
 use xk_kit::control::{
     ClaimHost, HostConflict, IsLocalHost, IsOutstanding, JoinGroup, LinkType, MaxPacket, MyEther,
@@ -13,12 +14,11 @@ use xk_kit::control::{
 /// A question that nobody has heard of.
 struct Unheard;
 
-impl Question for Unheard {
-    const NAME: &'static str = "unheard";
-}
+question!(Unheard {}, "unheard", Ask);
 
 /// Every question that the entry lists is answered, by a session or by the protocol; one that
-/// nobody knows is `Unknown`; one that only the lowest layer knows reaches it through a session.
+/// nobody knows is `Unknown`; one that only the lowest layer knows reaches it through a session;
+/// one that comes as octets from another address space is answered alike.
 ///
 /// # Panics
 /// If the law is broken.
@@ -103,13 +103,12 @@ fn ask(world: &World<'_>, session: &SessionRef, name: &str) -> Option<Answer> {
         session: &SessionRef,
         mut make: impl FnMut() -> Q,
     ) -> Answer {
-        let mut question = make();
-        let answer = session.control(&world.cx, &mut Ask::new(&mut question));
+        let cx = &world.cx;
+        let answer = put_across(cx, &mut make, &|ask| session.control(cx, ask));
         if answer.is_answered() {
             return answer;
         }
-        question = make();
-        world.a.protocol.control(&world.cx, &mut Ask::new(&mut question))
+        put_across(cx, &mut make, &|ask| world.a.protocol.control(cx, ask))
     }
     let host = peer_host(world);
     let address = [0x01, 0, 0x5e, 0, 0, 1];

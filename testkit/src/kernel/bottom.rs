@@ -10,9 +10,10 @@ use xk_core::object::{
     Burst, Closing, Enable, OpenError, ProtocolId, PushError, Refused, SessionTable,
 };
 use xk_core::participant::{AddressError, Wild};
+use xk_core::question;
 use xk_core::{
     Answer, Ask, HostAddr, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
-    Question, Reason, Session, SessionRef, Upper, reason,
+    Reason, Session, SessionRef, Upper, reason,
 };
 use xk_kit::control::{
     ClaimHost, IsLocalHost, IsMany, JoinGroup, LinkType, MaxPacket, MyEther, MyHost, OptPacket,
@@ -174,9 +175,7 @@ impl Lower {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReachedBottom;
 
-impl Question for ReachedBottom {
-    const NAME: &'static str = "reached-bottom";
-}
+question!(ReachedBottom {}, "reached-bottom", Ask);
 
 /// A message that reached the bottom.
 #[derive(Debug)]

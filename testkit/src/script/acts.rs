@@ -120,9 +120,9 @@ impl Run<'_> {
 
     fn set_next(&self, setting: StreamSetting) -> Result<(), String> {
         let taken = false;
-        let question = StreamSetNext(StreamSet { setting, taken });
+        let question = StreamSetNext { set: StreamSet { setting, taken } };
         let answer = self.under_test.ask(&self.cx, question);
-        check(answer.is_some_and(|answer| answer.0.taken), || "it is not taken".to_owned())
+        check(answer.is_some_and(|answer| answer.set.taken), || "it is not taken".to_owned())
     }
 
     fn set(&mut self, setting: StreamSetting, taken: bool) -> Result<(), String> {
@@ -140,7 +140,7 @@ impl Run<'_> {
             return "CLOSED".to_owned();
         };
         let info = session.ask(&self.cx, StreamInfo::default());
-        info.map_or("CLOSED", |info| info.state).to_owned()
+        info.map_or("CLOSED".to_owned(), |info| info.state.to_string())
     }
 
     fn event(&mut self, expected: Told) -> Result<(), String> {

@@ -261,10 +261,10 @@ fn set(text: &str) -> Result<StreamSetting, String> {
         ["receive_buffer", octets] => StreamSetting::ReceiveBuffer(number(octets)?),
         ["send_buffer", octets] => StreamSetting::SendBuffer(number(octets)?),
         ["segment_max", octets] => StreamSetting::SegmentMax(number(octets)?),
-        ["congestion", "newreno"] => StreamSetting::Congestion("newreno"),
-        ["congestion", "cubic"] => StreamSetting::Congestion("cubic"),
-        ["congestion", "bbr"] => StreamSetting::Congestion("bbr"),
-        ["congestion", "nonsense"] => StreamSetting::Congestion("nonsense"),
+        ["congestion", "newreno"] => StreamSetting::Congestion("newreno".into()),
+        ["congestion", "cubic"] => StreamSetting::Congestion("cubic".into()),
+        ["congestion", "bbr"] => StreamSetting::Congestion("bbr".into()),
+        ["congestion", "nonsense"] => StreamSetting::Congestion("nonsense".into()),
         _ => return Err(format!("`{text}` is no setting of a stream")),
     })
 }

@@ -138,6 +138,11 @@ pub trait Congestion: fmt::Debug {
 
 /// The names that [`by_name`] knows.
 pub const NAMES: &[&str] = &["cubic", "newreno", "bbr"];
+/// This name as [`NAMES`] has it; `None` if it is none of them.
+pub fn known(name: &str) -> Option<&'static str> {
+    NAMES.iter().copied().find(|known| *known == name)
+}
+
 /// The one that is used unless the graph says otherwise.
 pub const DEFAULT: &str = NAMES[0];
 

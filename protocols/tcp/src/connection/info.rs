@@ -10,11 +10,11 @@ impl Connection {
     pub fn info(&self) -> StreamInfo {
         let (rtt, congestion) = (self.recovery.rtt(), self.recovery.congestion());
         StreamInfo {
-            state: self.state.name(),
+            state: self.state.name().into(),
             segment: u32::from(self.segment),
             round_trip: rtt.smoothed().map(|srtt| (srtt, rtt.variation())),
             timeout: rtt.rto(),
-            congestion: congestion.name(),
+            congestion: congestion.name().into(),
             congestion_window: congestion.window(),
             threshold: congestion.threshold(),
             peer_window: self.send.snd_wnd,

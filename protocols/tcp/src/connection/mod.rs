@@ -441,7 +441,7 @@ impl Connection {
             StreamSetting::SendBuffer(octets) => self.send.buffer = octets,
             StreamSetting::Congestion(name) => {
                 let segment = u32::from(self.segment);
-                if let Some(chosen) = crate::congestion::by_name(name, segment) {
+                if let Some(chosen) = crate::congestion::by_name(&name, segment) {
                     self.recovery.set_congestion(chosen, now);
                 }
             }

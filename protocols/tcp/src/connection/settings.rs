@@ -86,10 +86,10 @@ impl Settings {
             }
             StreamSetting::SendBuffer(octets) if is_buffer(octets) => self.send_buffer = octets,
             StreamSetting::Congestion(name) => {
-                if crate::congestion::by_name(name, 536).is_none() {
+                let Some(known) = crate::congestion::known(&name) else {
                     return false;
-                }
-                self.congestion = name;
+                };
+                self.congestion = known;
             }
             StreamSetting::SegmentMax(octets) if octets >= SEGMENT_MIN => {
                 self.segment_max = octets;

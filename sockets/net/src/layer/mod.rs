@@ -216,7 +216,7 @@ impl Layer {
         };
         let rests = |session: &SessionRef| {
             let info = session.ask(cx, StreamInfo::default());
-            info.is_none_or(|info| fits(info.state))
+            info.is_none_or(|info| fits(&info.state))
         };
         found.sessions.iter().all(rests)
     }

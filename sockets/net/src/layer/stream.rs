@@ -412,7 +412,7 @@ impl Layer {
         }
         for setting in before {
             let (setting, taken) = (*setting, true);
-            let _ = tcp.ask(cx, StreamSetNext(StreamSet { setting, taken }));
+            let _ = tcp.ask(cx, StreamSetNext { set: StreamSet { setting, taken } });
         }
         let opened = tcp.open(cx, Upper::new(&this), participants);
         if bound {

@@ -4,14 +4,15 @@ use crate::kernel::pauses::Pauses;
 use crate::kernel::{Addressing, CallEnd, HEADROOM, Lower, ReachedBottom};
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use xk_core::control::ListSessions;
 use xk_core::object::{CallCause, CallError, Closing, Enable, OpenError, PushError, Refused};
 use xk_core::shepherd::{Semaphore, WaitError};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Question, Session,
-    SessionRef, Upper, reason,
+    Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Session, SessionRef,
+    Upper, reason,
 };
 use xk_kit::control::{MaxPacket, MyHost, OptPacket, PeerHost};
 use xk_kit::rpc::call::{CallOptions, CallsAtOnce, CancelCall};
@@ -338,9 +339,11 @@ impl State {
         let Some(waiting) = waiting else { return };
         let request = waiting.request.take();
         let Some(request) = request else { return };
-        let reached = waiting.session.ask(cx, Carry::new(request));
-        let end = reached.and_then(|carry| carry.end);
-        waiting.finish(cx, end.unwrap_or_else(|| Err(CallCause::Closed.into())));
+        let end = match waiting.session.body::<BottomSession>() {
+            Some(bottom) => bottom.carry(cx, &waiting.session, request),
+            None => Err(CallCause::Closed.into()),
+        };
+        waiting.finish(cx, end);
     }
 
     /// Has a call carried by another shepherd and waits for the reply, until its deadline or until
@@ -381,22 +384,6 @@ impl State {
             }
         }
     }
-}
-
-/// Asked of a bottom's session by its own protocol: carry this request now.
-struct Carry {
-    request: Option<Message>,
-    end: Option<CallEnd>,
-}
-
-impl Carry {
-    fn new(request: Message) -> Self {
-        Self { request: Some(request), end: None }
-    }
-}
-
-impl Question for Carry {
-    const NAME: &'static str = "call-bottom-carry";
 }
 
 struct BottomSession {
@@ -459,6 +446,10 @@ fn copied(cx: &Kernel, message: &Message) -> Result<Message, CallError> {
 }
 
 impl Session for BottomSession {
+    fn any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+
     fn call(&self, cx: &Kernel, this: &SessionRef, request: Message) -> Result<Message, CallError> {
         assert!(!self.is_calling.replace(true), "two calls at a time on one session below");
         let state = &self.state;
@@ -482,12 +473,6 @@ impl Session for BottomSession {
     }
 
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        if let Some(carry) = ask.get::<Carry>() {
-            if let Some(request) = carry.request.take() {
-                carry.end = Some(self.carry(cx, this, request));
-            }
-            return Answer::Answered;
-        }
         self.state.pauses.pause(cx);
         if let Some(cancel) = ask.get::<CancelCall>() {
             let is_it =

@@ -176,8 +176,8 @@ impl Protocol for HostUdp {
         if let Some(question) = ask.get::<ListSessions>() {
             self.list_sessions(question);
         } else if let Some(question) = ask.get::<ListMaps>() {
-            question.maps.push(("active", table.sessions.stats()));
-            question.maps.push(("passive", table.offers.stats()));
+            question.add("active", table.sessions.stats());
+            question.add("passive", table.offers.stats());
         } else if let Some(q) = ask.get::<MaxPacket>() {
             q.octets = PAYLOAD_MAX as u32;
         } else if let Some(q) = ask.get::<IsMany>() {

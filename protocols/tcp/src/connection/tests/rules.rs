@@ -505,7 +505,7 @@ fn ends_and_errors_of_a_caller() {
     let message = lone.pool.copy_from(0, b"x").unwrap();
     assert_eq!(lone.machine.send(message), Err(PushError::Closed));
     assert!(!lone.machine.set(StreamSetting::SegmentMax(1), lone.now));
-    assert!(!lone.machine.set(StreamSetting::Congestion("none"), lone.now));
+    assert!(!lone.machine.set(StreamSetting::Congestion("none".into()), lone.now));
     lone.machine.abort(lone.now);
     let error = StreamError::Aborted;
     assert_eq!(lone.machine.event(), Some(StreamEvent::Failed(error)));

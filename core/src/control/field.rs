@@ -1,0 +1,634 @@
+//! Questions as octets: how one crosses to another address space and its answer comes back.
+//!
+//! Integers are little-endian; a length or count is two octets; an `Option` is one octet, then the
+//! value; handles of objects are numbers that both sides have agreed on ([`Handles`]). Lists and
+//! texts have a bound: what is beyond it is left out, and questions that list things say the total.
+//! What cannot be read back makes the whole question unreadable; nothing else can go wrong, and
+//! reading allocates no more than the octets it was given account for.
+
+use super::{Ask, Question};
+use crate::message::{Message, Pool};
+use crate::object::{ProtocolId, ProtocolRef, SessionId, SessionRef};
+use crate::reason::{self, Class, Reason};
+use crate::time::Time;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::fmt;
+use core::time::Duration;
+
+/// The most elements that a list carries; those behind them are left out.
+pub const LIST_MAX: usize = 1024;
+/// The most octets of a text or a message; those behind them are left out.
+pub const TEXT_MAX: usize = 8192;
+
+/// What crosses by name: objects and reasons are known on both sides by numbers.
+pub trait Handles {
+    /// The number of a session for the other side; `None` if it may not know it.
+    fn number(&self, session: &SessionRef) -> Option<u64>;
+    /// The session that the other side calls by this number.
+    fn session(&self, number: u64) -> Option<SessionRef>;
+    /// The protocol of this number, which is one for all address spaces of a host.
+    fn protocol(&self, id: ProtocolId) -> Option<ProtocolRef>;
+    /// The reason of this key, if one of that name is known here.
+    fn reason(&self, key: u32) -> Option<&'static Reason>;
+    /// Where messages are made.
+    fn pool(&self) -> &Pool;
+}
+
+/// Takes fields as octets.
+pub struct Writer<'a> {
+    octets: Vec<u8>,
+    handles: &'a dyn Handles,
+    is_whole: bool,
+}
+
+impl<'a> Writer<'a> {
+    /// An empty one.
+    pub fn new(handles: &'a dyn Handles) -> Self {
+        Self { octets: Vec::new(), handles, is_whole: true }
+    }
+
+    /// Writes a text, as much of it as goes.
+    pub(super) fn put_text(&mut self, text: &str) {
+        let text = &text[..text.floor_char_boundary(TEXT_MAX)];
+        (text.len() as u16).put(self);
+        self.octets.extend_from_slice(text.as_bytes());
+    }
+
+    /// The octets; `None` if something could not be expressed for the other side.
+    pub fn finish(self) -> Option<Vec<u8>> {
+        self.is_whole.then_some(self.octets)
+    }
+}
+
+/// Gives fields out of octets.
+pub struct Reader<'a> {
+    octets: &'a [u8],
+    handles: &'a dyn Handles,
+}
+
+impl<'a> Reader<'a> {
+    /// Of these octets.
+    pub fn new(octets: &'a [u8], handles: &'a dyn Handles) -> Self {
+        Self { octets, handles }
+    }
+
+    fn octets(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.octets.split_at_checked(count)?;
+        self.octets = rest;
+        Some(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.octets(N)?.first_chunk().copied()
+    }
+
+    /// A text of at most `max` octets.
+    pub(super) fn text(&mut self, max: usize) -> Option<&'a str> {
+        let len = usize::from(u16::take(self)?);
+        let octets = self.octets(len).filter(|_| len <= max)?;
+        core::str::from_utf8(octets).ok()
+    }
+
+    /// True if nothing is left.
+    pub fn is_empty(&self) -> bool {
+        self.octets.is_empty()
+    }
+}
+
+/// A value that crosses: a field of a question.
+pub trait Field: Sized {
+    /// Writes it.
+    fn put(&self, out: &mut Writer<'_>);
+    /// Reads it; `None` if the octets are no such value.
+    fn take(from: &mut Reader<'_>) -> Option<Self>;
+}
+
+macro_rules! integers {
+    ($($type:ty),*) => { $(
+        impl Field for $type {
+            fn put(&self, out: &mut Writer<'_>) {
+                out.octets.extend_from_slice(&self.to_le_bytes());
+            }
+
+            fn take(from: &mut Reader<'_>) -> Option<Self> {
+                from.array().map(Self::from_le_bytes)
+            }
+        }
+    )* };
+}
+integers!(u8, u16, u32, u64);
+
+impl Field for usize {
+    fn put(&self, out: &mut Writer<'_>) {
+        (*self as u64).put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        u64::take(from)?.try_into().ok()
+    }
+}
+
+impl Field for bool {
+    fn put(&self, out: &mut Writer<'_>) {
+        u8::from(*self).put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        match u8::take(from)? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    }
+}
+
+impl<const N: usize> Field for [u8; N] {
+    fn put(&self, out: &mut Writer<'_>) {
+        out.octets.extend_from_slice(self);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        from.array()
+    }
+}
+
+impl<T: Field> Field for Option<T> {
+    fn put(&self, out: &mut Writer<'_>) {
+        self.is_some().put(out);
+        if let Some(value) = self {
+            value.put(out);
+        }
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        if bool::take(from)? { T::take(from).map(Some) } else { Some(None) }
+    }
+}
+
+impl<A: Field, B: Field> Field for (A, B) {
+    fn put(&self, out: &mut Writer<'_>) {
+        self.0.put(out);
+        self.1.put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        Some((A::take(from)?, B::take(from)?))
+    }
+}
+
+impl<A: Field, B: Field, C: Field> Field for (A, B, C) {
+    fn put(&self, out: &mut Writer<'_>) {
+        self.0.put(out);
+        self.1.put(out);
+        self.2.put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        Some((A::take(from)?, B::take(from)?, C::take(from)?))
+    }
+}
+
+impl<T: Field> Field for Vec<T> {
+    fn put(&self, out: &mut Writer<'_>) {
+        let count = self.len().min(LIST_MAX);
+        (count as u16).put(out);
+        self.iter().take(count).for_each(|element| element.put(out));
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        let count = usize::from(u16::take(from)?);
+        // An element takes an octet at least, so that the octets bound the list.
+        if count > LIST_MAX.min(from.octets.len()) {
+            return None;
+        }
+        let mut list = Vec::new();
+        for _ in 0..count {
+            list.push(T::take(from)?);
+        }
+        Some(list)
+    }
+}
+
+impl Field for String {
+    fn put(&self, out: &mut Writer<'_>) {
+        out.put_text(self);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        from.text(TEXT_MAX).map(Self::from)
+    }
+}
+
+impl Field for Duration {
+    fn put(&self, out: &mut Writer<'_>) {
+        self.as_secs().put(out);
+        self.subsec_nanos().put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        let (seconds, nanos) = Field::take(from)?;
+        (nanos < 1_000_000_000).then(|| Self::new(seconds, nanos))
+    }
+}
+
+impl Field for Time {
+    fn put(&self, out: &mut Writer<'_>) {
+        self.as_ns().put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        u64::take(from).map(Self::from_ns)
+    }
+}
+
+impl Field for ProtocolId {
+    fn put(&self, out: &mut Writer<'_>) {
+        self.0.put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        u32::take(from).map(Self)
+    }
+}
+
+impl Field for SessionId {
+    fn put(&self, out: &mut Writer<'_>) {
+        self.0.put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        u64::take(from).map(Self)
+    }
+}
+
+impl Field for ProtocolRef {
+    fn put(&self, out: &mut Writer<'_>) {
+        self.id().put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        let id = ProtocolId::take(from)?;
+        from.handles.protocol(id)
+    }
+}
+
+impl Field for SessionRef {
+    fn put(&self, out: &mut Writer<'_>) {
+        let number = out.handles.number(self);
+        out.is_whole &= number.is_some();
+        number.unwrap_or(0).put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        let number = u64::take(from)?;
+        from.handles.session(number)
+    }
+}
+
+/// For a reason that is not known here: what is left of it is its class.
+static UNKNOWN: [Reason; 6] = [
+    Reason::new("bad, for a reason unknown here", Class::Bad),
+    Reason::new("no port, for a reason unknown here", Class::NoPort),
+    Reason::new("no protocol, for a reason unknown here", Class::NoProtocol),
+    Reason::new("prohibited, for a reason unknown here", Class::Prohibited),
+    Reason::new("exhausted, for a reason unknown here", Class::Exhausted),
+    Reason::new("not mine, for a reason unknown here", Class::NotMine),
+];
+
+impl Field for &'static Reason {
+    fn put(&self, out: &mut Writer<'_>) {
+        self.key().put(out);
+        (self.class as u8).put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        let (key, class) = <(u32, u8)>::take(from)?;
+        let unknown = UNKNOWN.get(usize::from(class))?;
+        let common = reason::COMMON.iter().copied().find(|reason| reason.key() == key);
+        let known = common.or_else(|| from.handles.reason(key));
+        Some(known.filter(|reason| reason.class == unknown.class).unwrap_or(unknown))
+    }
+}
+
+impl Field for Message {
+    /// Its octets, as far as they go, without attributes.
+    fn put(&self, out: &mut Writer<'_>) {
+        let len = self.len().min(TEXT_MAX);
+        (len as u16).put(out);
+        let at = out.octets.len();
+        out.octets.resize(at + len, 0);
+        self.copy_to(0, &mut out.octets[at..]);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        let len = usize::from(u16::take(from)?);
+        let octets = from.octets(len).filter(|_| len <= TEXT_MAX)?;
+        from.handles.pool().copy_from(0, octets).ok()
+    }
+}
+
+/// The fields of a type that crosses: of a struct `fields!(Route { network, metric })`, of an enum
+/// with the number of each variant `fields!(enum State { Idle = 0, Busy { since } = 1 })`.
+#[macro_export]
+macro_rules! fields {
+    ($type:ident { $($field:ident),* $(,)? }) => {
+        impl $crate::control::Field for $type {
+            fn put(&self, out: &mut $crate::control::Writer<'_>) {
+                let Self { $($field),* } = self;
+                $( $crate::control::Field::put($field, out); )*
+                let _ = out;
+            }
+
+            fn take(from: &mut $crate::control::Reader<'_>) -> Option<Self> {
+                $( let $field = $crate::control::Field::take(from)?; )*
+                let _ = from;
+                Some(Self { $($field),* })
+            }
+        }
+    };
+    (enum $type:ident { $(
+        $variant:ident $( { $($field:ident),* } )? $( ( $($value:ident),* ) )? = $number:literal
+    ),* $(,)? }) => {
+        impl $crate::control::Field for $type {
+            fn put(&self, out: &mut $crate::control::Writer<'_>) {
+                match self { $(
+                    Self::$variant $( { $($field),* } )? $( ( $($value),* ) )? => {
+                        $crate::control::Field::put(&($number as u8), out);
+                        $( $( $crate::control::Field::put($field, out); )* )?
+                        $( $( $crate::control::Field::put($value, out); )* )?
+                    }
+                )* }
+            }
+
+            fn take(from: &mut $crate::control::Reader<'_>) -> Option<Self> {
+                Some(match <u8 as $crate::control::Field>::take(from)? {
+                    $( $number => {
+                        $( $( let $field = $crate::control::Field::take(from)?; )* )?
+                        $( $( let $value = $crate::control::Field::take(from)?; )* )?
+                        Self::$variant $( { $($field),* } )? $( ( $($value),* ) )?
+                    } )*
+                    _ => return None,
+                })
+            }
+        }
+    };
+}
+
+/// What is known of one kind of question: how it is called, crosses, and is put again on the other
+/// side.
+pub struct QuestionType {
+    /// Its name ([`Question::NAME`]).
+    pub name: &'static str,
+    /// Its name as a number ([`Question::KEY`]).
+    pub key: u32,
+    /// How it crosses.
+    pub kind: Kind,
+    /// True if layers ask it of those above them.
+    pub is_upward: bool,
+    put: fn(&dyn Any, &mut Writer<'_>),
+    fill: fn(&mut dyn Any, &mut Reader<'_>) -> bool,
+    take: fn(&mut Reader<'_>) -> Option<Box<dyn Any>>,
+}
+
+/// How a question crosses to another address space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Its answer does not change while the object lives: told once, and known on both sides.
+    Fact,
+    /// It is answered: the asker waits.
+    Ask,
+    /// It has no answer: nobody waits.
+    Tell,
+}
+
+impl fmt::Debug for QuestionType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl QuestionType {
+    /// That of `Q`.
+    pub const fn of<Q: Question>() -> Self {
+        Self {
+            name: Q::NAME,
+            key: Q::KEY,
+            kind: Q::KIND,
+            is_upward: Q::UPWARD,
+            put: |question, out| {
+                if let Some(question) = question.downcast_ref::<Q>() {
+                    question.put(out);
+                }
+            },
+            fill: |question, from| {
+                let Some(answered) = Q::take(from).filter(|_| from.is_empty()) else {
+                    return false;
+                };
+                let Some(question) = question.downcast_mut::<Q>() else {
+                    return false;
+                };
+                *question = answered;
+                true
+            },
+            take: |from| {
+                let question = Q::take(from).filter(|_| from.is_empty())?;
+                Some(Box::new(question))
+            },
+        }
+    }
+
+    /// A question of this kind that came as `octets`; `None` if it is not whole, or more than
+    /// whole.
+    pub fn read(&'static self, octets: &[u8], handles: &dyn Handles) -> Option<Received> {
+        let question = (self.take)(&mut Reader::new(octets, handles))?;
+        Some(Received { kind: self, question })
+    }
+}
+
+/// A question that came from another address space.
+pub struct Received {
+    kind: &'static QuestionType,
+    question: Box<dyn Any>,
+}
+
+impl Received {
+    /// The question, to be put here; `passed_up_by` are the layers that have passed it up.
+    pub fn ask(&mut self, passed_up_by: Vec<ProtocolId>) -> Ask<'_> {
+        Ask { kind: self.kind, question: &mut *self.question, passed_up_by }
+    }
+}
+
+impl Ask<'_> {
+    /// The question with what is filled in, for another address space; `None` if something in it
+    /// must not be known there.
+    pub fn write(&self, handles: &dyn Handles) -> Option<Vec<u8>> {
+        let mut out = Writer::new(handles);
+        (self.kind.put)(self.question, &mut out);
+        out.finish()
+    }
+
+    /// Takes the answer that came as `octets`; false if it is none.
+    #[must_use]
+    pub fn fill(&mut self, octets: &[u8], handles: &dyn Handles) -> bool {
+        (self.kind.fill)(self.question, &mut Reader::new(octets, handles))
+    }
+
+    /// The layers that have passed it up.
+    pub fn passed_up_by(&self) -> &[ProtocolId] {
+        &self.passed_up_by
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::HostAddr;
+    use crate::control::Word;
+    use crate::message::PoolConfig;
+    use crate::reason::NO_PORT;
+    use alloc::string::ToString;
+    use alloc::vec;
+
+    static OWN: Reason = Reason::new("a reason of its own", Class::Exhausted);
+
+    struct Lone {
+        pool: Pool,
+        knows_own: bool,
+    }
+
+    impl Handles for Lone {
+        fn number(&self, _session: &SessionRef) -> Option<u64> {
+            None
+        }
+
+        fn session(&self, _number: u64) -> Option<SessionRef> {
+            None
+        }
+
+        fn protocol(&self, _id: ProtocolId) -> Option<ProtocolRef> {
+            None
+        }
+
+        fn reason(&self, key: u32) -> Option<&'static Reason> {
+            (self.knows_own && key == OWN.key()).then_some(&OWN)
+        }
+
+        fn pool(&self) -> &Pool {
+            &self.pool
+        }
+    }
+
+    fn lone(knows_own: bool) -> Lone {
+        Lone { pool: Pool::new(&PoolConfig::default()).unwrap(), knows_own }
+    }
+
+    #[derive(Clone, Debug, PartialEq)]
+    enum Fruit {
+        Apple,
+        Pear { seeds: u8 },
+        Mix(u16, bool),
+    }
+
+    fields!(enum Fruit { Apple = 0, Pear { seeds } = 1, Mix(count, ripe) = 7 });
+
+    #[derive(Clone, Debug, PartialEq)]
+    struct All {
+        number: u64,
+        size: usize,
+        station: [u8; 6],
+        hosts: Vec<HostAddr>,
+        pair: (u8, Option<bool>),
+        fruit: Vec<Fruit>,
+        text: String,
+        word: Word,
+        age: Duration,
+        since: Time,
+        by: ProtocolId,
+        reasons: Vec<(&'static Reason, u64)>,
+    }
+
+    crate::question!(
+        All { number, size, station, hosts, pair, fruit, text, word, age, since, by, reasons },
+        "all",
+        Ask
+    );
+    static ALL: QuestionType = QuestionType::of::<All>();
+
+    fn all() -> All {
+        All {
+            number: u64::MAX,
+            size: 7,
+            station: [1, 2, 3, 4, 5, 6],
+            hosts: vec![[10, 0, 0, 1].into(), "fe80::1%3".parse().unwrap()],
+            pair: (9, Some(true)),
+            fruit: vec![Fruit::Apple, Fruit::Pear { seeds: 4 }, Fruit::Mix(300, false)],
+            text: "grüße".to_string(),
+            word: "SYN-RECEIVED".into(),
+            age: Duration::new(3, 999_999_999),
+            since: Time::from_ns(5),
+            by: ProtocolId(4),
+            reasons: vec![(&NO_PORT, 2), (&OWN, 1)],
+        }
+    }
+
+    fn written(question: &mut All) -> Vec<u8> {
+        Ask::new(question).write(&lone(true)).unwrap()
+    }
+
+    fn read(octets: &[u8], handles: &Lone) -> Option<All> {
+        let mut there = ALL.read(octets, handles)?;
+        there.ask(Vec::new()).get::<All>().cloned()
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let octets = written(&mut all());
+        assert_eq!(read(&octets, &lone(true)), Some(all()));
+        // Of a reason that is not known there its class is left.
+        let unknown = read(&octets, &lone(false)).unwrap().reasons;
+        assert_eq!(*unknown[0].0, NO_PORT);
+        assert!(*unknown[1].0 != OWN && unknown[1].0.class == Class::Exhausted);
+    }
+
+    #[test]
+    fn nothing_but_the_whole_is_read() {
+        let octets = written(&mut all());
+        for end in 0..octets.len() {
+            assert_eq!(read(&octets[..end], &lone(true)), None, "{end} octets");
+        }
+        let longer: Vec<u8> = octets.iter().copied().chain([0]).collect();
+        assert_eq!(read(&longer, &lone(true)), None);
+        let mut question = all();
+        assert!(!Ask::new(&mut question).fill(&longer, &lone(true)));
+    }
+
+    /// What can be read at all is written again as it was: each value has one form.
+    #[test]
+    fn changed_octets_are_refused_or_another_value() {
+        let octets = written(&mut all());
+        for at in 0..octets.len() {
+            for change in [1, 0x80, 0xff] {
+                let mut changed = octets.clone();
+                changed[at] ^= change;
+                if let Some(mut value) = read(&changed, &lone(true)) {
+                    let unknown = value.reasons.iter().any(|(r, _)| r.name.contains("unknown"));
+                    assert!(unknown || written(&mut value) == changed, "octet {at}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn lists_and_texts_are_bounded() {
+        let mut long = all();
+        long.hosts = vec![HostAddr::LOCALHOST; LIST_MAX + 5];
+        long.text = "ü".repeat(TEXT_MAX);
+        let back = read(&written(&mut long), &lone(true)).unwrap();
+        assert_eq!((back.hosts.len(), back.text.len()), (LIST_MAX, TEXT_MAX));
+        // A count that the octets cannot hold allocates nothing.
+        assert_eq!(Vec::<u8>::take(&mut Reader::new(&[0, 4, 1], &lone(true))), None);
+    }
+}

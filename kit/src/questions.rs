@@ -1,0 +1,105 @@
+//! The questions that several protocols share, as a table: what an address space looks a question
+//! up in that came from another one.
+
+use crate::control::{
+    ClaimHost, DeliverError, HostConflict, IsLocalHost, IsMany, IsOutstanding, JoinGroup,
+    KeepWhole, LinkType, MaxPacket, MinPacket, MyEther, MyHost, MyPort, NetworkError, OptPacket,
+    PeerEther, PeerHost, PeerPort, PeerProved, PseudoHeader, RegisterErrorProtocol, Resolve,
+    SendError, ServesPort, SpecificDestination,
+};
+use crate::net::neighbour::{
+    Exchanged, Heard, HostAt, HostChanged, HostRoute, PeerOnLink, RunsVirtual, Say, TakeType,
+    WatchHosts, WayChanged,
+};
+use crate::net::stream::{
+    CarriesRecords, StreamAbort, StreamConsumed, StreamInfo, StreamNotice, StreamRoom, StreamSet,
+    StreamSetNext, StreamShutdown, StreamSoftError, StreamSpace, StreamUse,
+};
+use crate::net::talkers::ListTalkers;
+use crate::rpc::auth::{IssueShorthand, TakeShorthand};
+use crate::rpc::call::{
+    CallsAtOnce, CancelCall, GathersReplies, LargestPush, MyProcedure, NeedsPseudoHeader,
+};
+use crate::rpc::kept::{AskKept, FreeKept, LastKept};
+use crate::rpc::onc::{CarriesCredentials, MyProgram};
+use crate::wire::offload::Offloads;
+use xk_core::control::{Describe, ListMaps, ListSessions, QuestionType, Report};
+
+macro_rules! table {
+    ($($type:ident),* $(,)?) => {
+        /// Every question of `xk-core` and of this crate. Those of one protocol alone are in its
+        /// entry ([`own_question`](xk_core::control::own_question)).
+        pub static SHARED: &[QuestionType] = &[$( QuestionType::of::<$type>() ),*];
+    };
+}
+
+table![
+    Describe,
+    ListMaps,
+    ListSessions,
+    Report,
+    ClaimHost,
+    DeliverError,
+    HostConflict,
+    IsLocalHost,
+    IsMany,
+    IsOutstanding,
+    JoinGroup,
+    KeepWhole,
+    LinkType,
+    MaxPacket,
+    MinPacket,
+    MyEther,
+    MyHost,
+    MyPort,
+    NetworkError,
+    OptPacket,
+    PeerEther,
+    PeerHost,
+    PeerPort,
+    PeerProved,
+    PseudoHeader,
+    RegisterErrorProtocol,
+    Resolve,
+    SendError,
+    ServesPort,
+    SpecificDestination,
+    Exchanged,
+    Heard,
+    HostAt,
+    HostChanged,
+    HostRoute,
+    PeerOnLink,
+    RunsVirtual,
+    Say,
+    TakeType,
+    WatchHosts,
+    WayChanged,
+    CarriesRecords,
+    StreamAbort,
+    StreamConsumed,
+    StreamInfo,
+    StreamNotice,
+    StreamRoom,
+    StreamSet,
+    StreamSetNext,
+    StreamShutdown,
+    StreamSoftError,
+    StreamSpace,
+    StreamUse,
+    ListTalkers,
+    IssueShorthand,
+    TakeShorthand,
+    CallsAtOnce,
+    CancelCall,
+    GathersReplies,
+    LargestPush,
+    MyProcedure,
+    NeedsPseudoHeader,
+    AskKept,
+    FreeKept,
+    LastKept,
+    CarriesCredentials,
+    MyProgram,
+    Offloads,
+];
