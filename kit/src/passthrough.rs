@@ -69,36 +69,28 @@ pub trait Filter: 'static {
         Ok(())
     }
 
+    /// A message crosses the layer in this direction, a request or reply of the rpc realm too: for
+    /// a filter that looks at messages and lets them go on as they are.
+    fn seen(&self, cx: &Kernel, hop: Hop<'_>, direction: Direction, message: &Message) {
+        let _ = (cx, hop, direction, message);
+    }
+
     /// A message goes down.
     ///
     /// # Errors
     /// [`PushError`].
     fn down(&self, cx: &Kernel, hop: Hop<'_>, message: Message) -> Result<(), PushError> {
+        self.seen(cx, hop, Direction::Down, &message);
         hop.push(cx, message)
     }
 
     /// A message goes up.
     ///
     /// # Errors
-    /// The message, with the reason why nobody above wants it.
+    /// The message, with the reason why nothing above wants it.
     fn up(&self, cx: &Kernel, hop: Hop<'_>, message: Message) -> Result<(), Refused> {
+        self.seen(cx, hop, Direction::Up, &message);
         hop.deliver(cx, message)
-    }
-
-    /// A request of the rpc realm goes down.
-    ///
-    /// # Errors
-    /// [`CallError`].
-    fn call(&self, cx: &Kernel, hop: Hop<'_>, message: Message) -> Result<Message, CallError> {
-        hop.lower.call(cx, message)
-    }
-
-    /// A request of the rpc realm goes up.
-    ///
-    /// # Errors
-    /// The request, with the reason why nobody above wants it.
-    fn call_up(&self, cx: &Kernel, hop: Hop<'_>, message: Message) -> Result<Message, Refused> {
-        hop.upper.call_demux(cx, hop.this, message)
     }
 
     /// A question, of the layer or one of its sessions; `forward` asks the layer below.
@@ -379,8 +371,12 @@ impl<F: Filter> Protocol for PassThrough<F> {
         let Some((session, joint)) = self.shared.find(lower) else {
             return Err(this.refuse(message, &reason::CLOSED));
         };
-        let hop = Hop { this: &session, lower, upper: &joint.upper };
-        self.shared.filter.call_up(cx, hop, message)
+        let (hop, filter) =
+            (Hop { this: &session, lower, upper: &joint.upper }, &self.shared.filter);
+        filter.seen(cx, hop, Direction::Up, &message);
+        let reply = joint.upper.call_demux(cx, &session, message)?;
+        filter.seen(cx, hop, Direction::Down, &reply);
+        Ok(reply)
     }
 
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
@@ -445,7 +441,11 @@ impl<F: Filter> Session for PassSession<F> {
     }
 
     fn call(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<Message, CallError> {
-        self.shared.filter.call(cx, self.hop(this), message)
+        let (hop, filter) = (self.hop(this), &self.shared.filter);
+        filter.seen(cx, hop, Direction::Down, &message);
+        let reply = hop.lower.call(cx, message)?;
+        filter.seen(cx, hop, Direction::Up, &reply);
+        Ok(reply)
     }
 
     #[inline]

@@ -130,14 +130,21 @@ fn count(cx: &Kernel, hop: Hop<'_>, reason: &'static Reason) {
     }
 }
 
-/// `message` with the octets of `copy` in place of its own; without a copy it comes back as it was.
-fn replaced(mut message: Message, copy: Result<Message, NoBuffers>) -> Result<Message, Message> {
+/// `message` with the octets of `copy` in place of its own, counted; without a copy it is dropped.
+fn replaced(
+    cx: &Kernel,
+    hop: Hop<'_>,
+    mut message: Message,
+    (copy, why): (Result<Message, NoBuffers>, &'static Reason),
+) -> Result<Message, Outcome> {
     let Ok(copy) = copy else {
-        return Err(message);
+        hop.this.discard(cx, message, &reason::NO_BUFFERS);
+        return Err(Outcome::Full(PushError::NoBuffers));
     };
     // The attributes stay with what is left of the message.
     message.truncate(0);
     message.join(copy);
+    count(cx, hop, why);
     Ok(message)
 }
 
@@ -157,6 +164,37 @@ impl Fault {
         share > 0.0 && self.random.chance(share)
     }
 
+    /// Passes a message on by `go`, if chance and its size let it; what keeps it, `stopped` makes
+    /// an answer of.
+    fn treat<E>(
+        &self,
+        cx: &Kernel,
+        hop: Hop<'_>,
+        (direction, message): (Direction, Message),
+        go: &dyn Fn(Message) -> Result<(), E>,
+        stopped: &dyn Fn(PushError) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if segments::of(&message).is_some() {
+            let treat = |piece| self.treat(cx, hop, (direction, piece), go, stopped);
+            return apart(cx, hop, message).map(treat).fold(Ok(()), Result::and);
+        }
+        if let Some(max) = self.too_big(&message) {
+            hop.this.discard(cx, message, &reason::TOO_BIG);
+            return stopped(PushError::TooBig { max });
+        }
+        match self.suffer(cx, hop, direction, message) {
+            Outcome::Now(first, second) => {
+                let result = go(first);
+                if let Some(second) = second {
+                    hop.keep().go_on(cx, direction, second);
+                }
+                result
+            }
+            Outcome::Done => Ok(()),
+            Outcome::Full(error) => stopped(error),
+        }
+    }
+
     /// Lets chance decide about a message that is not too large.
     fn suffer(
         &self,
@@ -165,8 +203,7 @@ impl Fault {
         direction: Direction,
         mut message: Message,
     ) -> Outcome {
-        // A checksum that somebody takes for verified, or computes behind the damage, would hide
-        // it.
+        // A checksum taken for verified, or computed behind the damage, would hide it.
         if offload::settle(cx.pool(), &mut message).is_err() {
             hop.this.discard(cx, message, &reason::NO_BUFFERS);
             return Outcome::Full(PushError::NoBuffers);
@@ -178,26 +215,18 @@ impl Fault {
         if !message.is_empty() && self.hits(self.faults.corrupt) {
             let bit = self.random.below(message.len() as u64 * 8) as usize;
             let copy = copy_flipped(cx.pool(), &message, bit);
-            message = match replaced(message, copy) {
+            message = match replaced(cx, hop, message, (copy, &CORRUPTED)) {
                 Ok(message) => message,
-                Err(message) => {
-                    hop.this.discard(cx, message, &reason::NO_BUFFERS);
-                    return Outcome::Full(PushError::NoBuffers);
-                }
+                Err(full) => return full,
             };
-            count(cx, hop, &CORRUPTED);
         }
         if self.hits(self.faults.mark)
             && let Some(copy) = copy_marked(cx.pool(), &message)
         {
-            message = match replaced(message, copy) {
+            message = match replaced(cx, hop, message, (copy, &MARKED)) {
                 Ok(message) => message,
-                Err(message) => {
-                    hop.this.discard(cx, message, &reason::NO_BUFFERS);
-                    return Outcome::Full(PushError::NoBuffers);
-                }
+                Err(full) => return full,
             };
-            count(cx, hop, &MARKED);
         }
         let second = self.hits(self.faults.duplicate).then(|| message.try_clone());
         let Some(second) = second else {
@@ -302,59 +331,19 @@ fn apart(cx: &Kernel, hop: Hop<'_>, run: Message) -> impl Iterator<Item = Messag
 
 impl Filter for Fault {
     fn down(&self, cx: &Kernel, hop: Hop<'_>, message: Message) -> Result<(), PushError> {
-        if !self.faults.down {
-            return hop.push(cx, message);
-        }
-        if segments::of(&message).is_some() {
-            let mut result = Ok(());
-            for piece in apart(cx, hop, message) {
-                let pushed = self.down(cx, hop, piece);
-                result = result.and(pushed);
-            }
-            return result;
-        }
-        if let Some(max) = self.too_big(&message) {
-            hop.this.discard(cx, message, &reason::TOO_BIG);
-            return Err(PushError::TooBig { max });
-        }
-        match self.suffer(cx, hop, Direction::Down, message) {
-            Outcome::Now(first, second) => {
-                let result = hop.push(cx, first);
-                if let Some(second) = second {
-                    hop.keep().go_on(cx, Direction::Down, second);
-                }
-                result
-            }
-            Outcome::Done => Ok(()),
-            Outcome::Full(error) => Err(error),
+        let go = |message| hop.push(cx, message);
+        match self.faults.down {
+            true => self.treat(cx, hop, (Direction::Down, message), &go, &Err),
+            false => go(message),
         }
     }
 
     fn up(&self, cx: &Kernel, hop: Hop<'_>, message: Message) -> Result<(), Refused> {
-        if !self.faults.up {
-            return hop.deliver(cx, message);
+        let go = |message| hop.deliver(cx, message);
+        match self.faults.up {
+            true => self.treat(cx, hop, (Direction::Up, message), &go, &|_| Ok(())),
+            false => go(message),
         }
-        if segments::of(&message).is_some() {
-            // Whoever refuses has counted it.
-            let mut result = Ok(());
-            for piece in apart(cx, hop, message) {
-                let delivered = self.up(cx, hop, piece);
-                result = result.and(delivered);
-            }
-            return result;
-        }
-        if self.too_big(&message).is_some() {
-            hop.this.discard(cx, message, &reason::TOO_BIG);
-            return Ok(());
-        }
-        if let Outcome::Now(first, second) = self.suffer(cx, hop, Direction::Up, message) {
-            let result = hop.deliver(cx, first);
-            if let Some(second) = second {
-                hop.keep().go_on(cx, Direction::Up, second);
-            }
-            return result;
-        }
-        Ok(())
     }
 
     fn control(

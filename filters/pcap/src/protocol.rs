@@ -1,17 +1,17 @@
 //! The layer that captures what crosses it.
 
-use crate::writer::{Direction, Frame, Interface, InterfaceId, LinkType, Writer};
+use crate::writer::{self, Frame, Interface, InterfaceId, LinkType, Writer};
 use core::cell::{Cell, RefCell};
 use core::fmt::Write as _;
 use core::time::Duration;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use xk_core::graph::{Build, BuildError};
-use xk_core::object::{CallError, OpenError, PushError, Refused};
+use xk_core::object::OpenError;
 use xk_core::reason::Class;
 use xk_core::{Kernel, Message, ProtocolRef, Reason};
 use xk_kit::control;
-use xk_kit::passthrough::{EpochOffset, Filter, Hop, PassThrough};
+use xk_kit::passthrough::{Direction, EpochOffset, Filter, Hop, PassThrough};
 use xk_kit::wire::offload;
 
 /// Not in the file, because writing has failed; the message went on its way.
@@ -71,8 +71,8 @@ impl Capture {
     }
 
     /// The interface for messages of one link type, entered with the first of them.
-    fn interface(&self, output: &mut Output, edge: Edge<'_>) -> io::Result<InterfaceId> {
-        let Edge { upper, below, link_type: known } = edge;
+    fn interface(&self, output: &mut Output, edge: &Edge<'_>) -> io::Result<InterfaceId> {
+        let Edge { upper, below, link_type: known } = *edge;
         let link_type = known.unwrap_or(LinkType::USER0);
         let entered = output.interfaces.iter().find(|(of, _)| *of == link_type);
         if let Some((_, interface)) = entered {
@@ -88,51 +88,49 @@ impl Capture {
         Ok(interface)
     }
 
-    fn note(&self, cx: &Kernel, hop: Hop<'_>, direction: Direction, message: &Message) {
-        // The file shows what a network would: without a buffer for it, what is there.
-        let completed = completed(cx, message);
-        let message = completed.as_ref().unwrap_or(message);
+    /// Writes a message; false if that is not possible any more.
+    fn write(&self, cx: &Kernel, hop: Hop<'_>, direction: Direction, message: &Message) -> bool {
+        let below = hop.lower.protocol(cx);
+        let link_type = below.as_ref().and_then(|below| link_type(cx, hop.upper, below));
+        let edge = Edge {
+            upper: hop.upper.name(),
+            below: below.as_ref().map_or("", |below| below.name()),
+            link_type,
+        };
         let mut output = self.output.borrow_mut();
-        let written = output.as_mut().is_some_and(|output| {
-            let below = hop.lower.protocol(cx);
-            let link_type = below.as_ref().and_then(|l| link_type(cx, hop.upper, l));
-            let below = below.as_ref().map_or("", |below| below.name());
-            let upper = hop.upper.name();
-            let edge = Edge { upper, below, link_type };
-            let Ok(interface) = self.interface(output, edge) else {
-                return false;
-            };
-            let Output { writer, comment, .. } = output;
-            comment.clear();
-            // Writing to a string does not fail.
-            let _ = write!(comment, "{upper} > {below}");
-            let mut few = [[].as_slice(); PARTS_FEW];
-            let many: Vec<&[u8]>;
-            let count = message.slices().count();
-            let parts = match few.get_mut(..count) {
-                Some(parts) => {
-                    for (part, slice) in parts.iter_mut().zip(message.slices()) {
-                        *part = slice.octets;
-                    }
-                    &*parts
+        let Some(output) = output.as_mut() else {
+            return false;
+        };
+        let Ok(interface) = self.interface(output, &edge) else {
+            return false;
+        };
+        let Output { writer, comment, .. } = output;
+        comment.clear();
+        // Writing to a string does not fail.
+        let _ = write!(comment, "{} > {}", edge.upper, edge.below);
+        let mut few = [[].as_slice(); PARTS_FEW];
+        let many: Vec<&[u8]>;
+        let count = message.slices().count();
+        let parts = match few.get_mut(..count) {
+            Some(parts) => {
+                for (part, slice) in parts.iter_mut().zip(message.slices()) {
+                    *part = slice.octets;
                 }
-                None => {
-                    many = message.slices().map(|slice| slice.octets).collect();
-                    &many
-                }
-            };
-            let time = self.epoch.get().saturating_add(Duration::from_nanos(cx.now().as_ns()));
-            let time_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-            let frame = Frame::new(time_ns, parts).direction(direction).comment(comment);
-            writer.write(interface, &frame).is_ok()
-        });
-        if !written {
-            // Behind half a block nothing can be read.
-            *output = None;
-            if let Some(this) = &*self.this.borrow() {
-                this.head().drops().count(&NOT_CAPTURED);
+                &*parts
             }
-        }
+            None => {
+                many = message.slices().map(|slice| slice.octets).collect();
+                &many
+            }
+        };
+        let time = self.epoch.get().saturating_add(Duration::from_nanos(cx.now().as_ns()));
+        let time_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let direction = match direction {
+            Direction::Down => writer::Direction::Outbound,
+            Direction::Up => writer::Direction::Inbound,
+        };
+        let frame = Frame::new(time_ns, parts).direction(direction).comment(comment);
+        writer.write(interface, &frame).is_ok()
     }
 }
 
@@ -188,28 +186,17 @@ impl Filter for Capture {
         Ok(())
     }
 
-    fn down(&self, cx: &Kernel, hop: Hop<'_>, message: Message) -> Result<(), PushError> {
-        self.note(cx, hop, Direction::Outbound, &message);
-        hop.push(cx, message)
-    }
-
-    fn up(&self, cx: &Kernel, hop: Hop<'_>, message: Message) -> Result<(), Refused> {
-        self.note(cx, hop, Direction::Inbound, &message);
-        hop.deliver(cx, message)
-    }
-
-    fn call(&self, cx: &Kernel, hop: Hop<'_>, message: Message) -> Result<Message, CallError> {
-        self.note(cx, hop, Direction::Outbound, &message);
-        let reply = hop.lower.call(cx, message)?;
-        self.note(cx, hop, Direction::Inbound, &reply);
-        Ok(reply)
-    }
-
-    fn call_up(&self, cx: &Kernel, hop: Hop<'_>, message: Message) -> Result<Message, Refused> {
-        self.note(cx, hop, Direction::Inbound, &message);
-        let reply = hop.upper.call_demux(cx, hop.this, message)?;
-        self.note(cx, hop, Direction::Outbound, &reply);
-        Ok(reply)
+    fn seen(&self, cx: &Kernel, hop: Hop<'_>, direction: Direction, message: &Message) {
+        // The file shows what a network would: without a buffer for it, what is there.
+        let completed = completed(cx, message);
+        let written = self.write(cx, hop, direction, completed.as_ref().unwrap_or(message));
+        if !written {
+            // Behind half a block nothing can be read.
+            self.output.take();
+            if let Some(this) = &*self.this.borrow() {
+                this.head().drops().count(&NOT_CAPTURED);
+            }
+        }
     }
 
     fn stop(&self, _: &Kernel) {

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use xk_core::graph::{Params, Value};
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
+use xk_core::object::Refused;
 use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 use xk_core::{Participants, Pool, Protocol, SessionRef, Time, Upper};

@@ -4,7 +4,7 @@ use core::cell::{Cell, RefCell};
 use core::fmt;
 use std::collections::VecDeque;
 use xk_core::graph::{Build, BuildError};
-use xk_core::object::{CallError, OpenError, PushError, Refused, SessionId};
+use xk_core::object::{OpenError, SessionId};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Time};
 use xk_core::{fields, question};
 use xk_kit::passthrough::{Direction, Filter, Hop, PassThrough};
@@ -103,8 +103,22 @@ impl Tracer {
             total: Cell::new(0),
         }
     }
+}
 
-    fn note(&self, cx: &Kernel, hop: Hop<'_>, direction: Direction, message: &Message) {
+impl Filter for Tracer {
+    fn leaves_alone(&self) -> bool {
+        true
+    }
+
+    fn start(&self, _: &Kernel, _: &ProtocolRef, _: &ProtocolRef) -> Result<(), OpenError> {
+        let mut ring = self.ring.borrow_mut();
+        ring.clear();
+        // All at once, so that a message that crosses allocates nothing.
+        ring.reserve_exact(self.ring_max);
+        Ok(())
+    }
+
+    fn seen(&self, cx: &Kernel, hop: Hop<'_>, direction: Direction, message: &Message) {
         let mut first = [0; FIRST_OCTETS_MAX];
         let kept = first.get_mut(..self.octets).unwrap_or_default();
         let crossing = Crossing {
@@ -124,44 +138,6 @@ impl Tracer {
             ring.pop_front();
         }
         ring.push_back(crossing);
-    }
-}
-
-impl Filter for Tracer {
-    fn leaves_alone(&self) -> bool {
-        true
-    }
-
-    fn start(&self, _: &Kernel, _: &ProtocolRef, _: &ProtocolRef) -> Result<(), OpenError> {
-        let mut ring = self.ring.borrow_mut();
-        ring.clear();
-        // All at once, so that a message that crosses allocates nothing.
-        ring.reserve_exact(self.ring_max);
-        Ok(())
-    }
-
-    fn down(&self, cx: &Kernel, hop: Hop<'_>, message: Message) -> Result<(), PushError> {
-        self.note(cx, hop, Direction::Down, &message);
-        hop.push(cx, message)
-    }
-
-    fn up(&self, cx: &Kernel, hop: Hop<'_>, message: Message) -> Result<(), Refused> {
-        self.note(cx, hop, Direction::Up, &message);
-        hop.deliver(cx, message)
-    }
-
-    fn call(&self, cx: &Kernel, hop: Hop<'_>, message: Message) -> Result<Message, CallError> {
-        self.note(cx, hop, Direction::Down, &message);
-        let reply = hop.lower.call(cx, message)?;
-        self.note(cx, hop, Direction::Up, &reply);
-        Ok(reply)
-    }
-
-    fn call_up(&self, cx: &Kernel, hop: Hop<'_>, message: Message) -> Result<Message, Refused> {
-        self.note(cx, hop, Direction::Up, &message);
-        let reply = hop.upper.call_demux(cx, hop.this, message)?;
-        self.note(cx, hop, Direction::Down, &reply);
-        Ok(reply)
     }
 
     fn control(
