@@ -1,5 +1,5 @@
 //! The rehearsal: every host is built and started once on stand-in wires, so that what only the
-//! protocols themselves can tell (addresses, routes, participants, who wants what another has) is
+//! protocols themselves can tell (addresses, routes, participants, what is wanted twice) is
 //! checked with the rest. Nothing outside is touched, and no time passes.
 
 use core::any::Any;
@@ -98,7 +98,7 @@ impl Protocol for StandIn {
 }
 
 /// Builds and starts the first and the last of all hosts alike, and reports the parameters that do
-/// not do, and who wants what another one has.
+/// not do, and what two of them want.
 pub(crate) fn rehearse(mut graph: CheckedGraph) -> Result<CheckedGraph, Box<Diagnostics>> {
     let Ok(pool) = Pool::new(&PoolConfig::with_octets_max(POOL_OCTETS)) else {
         // Without memory for it the run will tell; the check says what it knows.

@@ -91,7 +91,7 @@ fn kernel(
     Kernel::new(world.host_config(&host.name, shepherds, config.timers_max))
 }
 
-/// Builds a host of a world anew, in the place of one that was taken down by [`World::crash`]: on
+/// Builds a host of a world again, in the place of one that was taken down by [`World::crash`]: on
 /// the same links, with the same addresses, under another boot id. Programs can add protocols of
 /// their own, then call [`World::start_host`]. `None` if there is no host of this name.
 ///

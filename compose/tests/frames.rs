@@ -13,7 +13,7 @@ use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::Time;
 use xk_core::control::Report;
 
-/// A stack above the hosts' layer, and who asks and answers on it.
+/// A stack above the hosts' layer, and what asks and answers on it.
 struct Stack {
     name: &'static str,
     layers: &'static str,

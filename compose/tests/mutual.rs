@@ -89,7 +89,7 @@ const STACKS: &[Stack] = &[
     ),
 ];
 
-/// Stacks in which what is sent waits for the peer to deliver it, who may be calling meanwhile.
+/// Stacks in which what is sent waits for the peer to deliver it, which may be calling meanwhile.
 const REFUSED: &[Stack] = &[
     stack(
         "select on rdgram",

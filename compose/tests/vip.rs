@@ -174,7 +174,7 @@ fn a_peer_that_vanishes_and_comes_back() {
     // A message every second, for two minutes.
     for n in 0..120 {
         net.frames.0.take();
-        // Who waits for an address in vain is told.
+        // A message that waits for an address in vain is refused.
         let _ = net.push(0, &session, &message(n, 100));
         net.pass_ms(1_000);
         kinds.push(net.sent("a"));

@@ -85,10 +85,10 @@ fn vipaddr_waits_for_nobody_for_ever() {
     net.pass_ms(3_000);
     let nobody = open_waiting(&mut net, 0, "10.0.0.77", 2_100).unwrap();
     assert_eq!(kind(&mut net, 0, &nobody), "ip");
-    // For a while nobody waits again.
+    // For a while no call waits again.
     let again = open_waiting(&mut net, 0, "10.0.0.77", 1).unwrap();
     assert!(again == nobody);
-    // Where nobody can wait, IP's session is given.
+    // Where no call can wait, IP's session is given.
     let source = graph("vipaddr arp ip name=low", "") + &links("");
     let mut net = Net::new(&source, 1, None);
     net.pass_ms(3_000);
@@ -184,7 +184,7 @@ fn push_waiting(net: &mut Net, at: usize, session: &SessionRef, octets: Vec<u8>)
     let (id, session) = (net.states[at].0, session.clone());
     net.world.spawn(id, move |cx| {
         let message = cx.pool().copy_from(128, &octets).unwrap();
-        // Whoever waits for an address in vain is told.
+        // A call that waits for an address in vain fails.
         let _ = session.push(cx, message);
     });
 }

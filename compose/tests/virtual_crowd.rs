@@ -1,5 +1,5 @@
-//! `vipadv` where many hosts share a link: all learn of all, forget who is gone, and keep no more
-//! than they may.
+//! `vipadv` where many hosts share a link: all learn of all, forget those that are gone, and keep
+//! no more than they may.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;

@@ -138,7 +138,7 @@ fn where_a_peer_is_can_be_asked_and_follows_it() {
         let session = session.clone();
         net.world.enter(id, |cx| is_far(cx, &session)).unwrap()
     };
-    // From the first, before anybody has answered for an address.
+    // From the first, before a host has answered for an address.
     assert_eq!((ask(&mut net, &near), ask(&mut net, &far)), (false, true));
     net.pass_ms(3_000);
     assert_eq!((ask(&mut net, &near), ask(&mut net, &far)), (false, true));

@@ -55,7 +55,7 @@ static CALLS: Entry =
 static PORTS: Entry = layer("ports", Family::Port, HOST).header_octets(8).numbers(&[("net", 17)]);
 static RECORDS: Entry =
     layer("records", Family::Port, &[Family::Port]).needs(Guarantees::STREAM).header_octets(4);
-/// Must be told who it is, and where it is found.
+/// Must be told its own name, and where it is found.
 static WHO: Entry = layer("who", Family::Other("names"), &[Family::Host, Family::Port])
     .header_octets(4)
     .numbers(&[("net", 77), ("frames", 0x77)])
@@ -260,7 +260,7 @@ fn who_carries_larger_messages_comes_behind() {
     assert!(text.contains("help: write `sizer chooser net spy`"), "{text}");
     // Of `chooser` only a part goes through `net`.
     assert_eq!(said("sizer chooser net"), "");
-    // Who says what goes where may do so in any order, but for the others.
+    // What goes where may be said in any order, but for the others.
     let own = |blocks| format!("cutter chooser\nsizer cutter chooser {{ {blocks} }}");
     assert_eq!(said(&own("limit 100")), "");
     let three = "cutter net\nspy net\nsizer spy cutter net { limit 100; }";

@@ -35,7 +35,7 @@ fn line<'r>(report: &'r Report, name: &str) -> Option<&'r str> {
     found.map(|(_, value)| &**value)
 }
 
-/// `fragment` keeps so many messages: who has more to send waits until one of them may go.
+/// `fragment` keeps so many messages: a sender of more waits until one of them may go.
 #[test]
 fn messages_wait_for_a_place_without_a_layer_of_calls() {
     let source = pair(

@@ -95,8 +95,8 @@ impl<'a> Ask<'a> {
     }
 
     /// For a layer that passes a question from below on to those above, under one name for all of
-    /// its objects. False if it has done so: then nobody above has understood the question, so that
-    /// it came back down, and ends here.
+    /// its objects. False if it has done so: then no layer above has understood the question, so
+    /// that it came back down, and ends here.
     #[must_use]
     pub fn goes_up_by(&mut self, layer: ProtocolId) -> bool {
         let is_first = !self.passed_up_by.contains(&layer);
@@ -219,7 +219,7 @@ impl ListMaps {
 pub struct Report {
     /// The figures, in the order to print them.
     pub lines: Vec<(String, String)>,
-    /// True once the anchor has done all it was asked to do; an anchor that serves for ever says
+    /// True once the anchor has done all it was asked to do; an anchor that serves without end says
     /// true from the start.
     pub finished: bool,
     /// False if what it was asked to do went wrong.

@@ -26,7 +26,7 @@ pub struct Config {
     pub random: Random,
     /// Where messages come from; kernels of one thread may share a pool.
     pub pool: Pool,
-    /// Who carries messages.
+    /// The shepherds that carry messages.
     pub shepherds: Shepherds,
     /// How many timers may be pending.
     pub timers_max: usize,
@@ -40,7 +40,7 @@ const DRAWS: u64 = 1;
 /// began.
 const CHAIN_MAX: usize = 1024;
 
-/// Who is told when a timer goes off.
+/// The object that is told when a timer goes off.
 enum Alarm {
     Session(SessionRef, u64),
     Protocol(ProtocolRef, u64),
@@ -135,7 +135,7 @@ impl Kernel {
         &self.pool
     }
 
-    /// A new secret: a key for one purpose that nobody outside knows, and that no other tells
+    /// A new secret: a key for one purpose that is not known outside, and that no other tells
     /// anything of.
     ///
     /// A number that others see must not be one that they can foretell: not from what they were
@@ -145,7 +145,7 @@ impl Kernel {
         Secret::draw(&self.secrets)
     }
 
-    /// Names this boot to peers, who tell by it that what they knew of us is gone. Never 0, which
+    /// Names this boot to peers, which tell by it that what they knew of us is gone. Never 0, which
     /// stands for a boot not known.
     pub fn boot_id(&self) -> u32 {
         self.boot_id
@@ -161,7 +161,7 @@ impl Kernel {
         self.make_session(this, upper, 1, body)
     }
 
-    /// Makes a session of the protocol `this` because a message arrived; nobody holds it yet.
+    /// Makes a session of the protocol `this` because a message arrived; it has no holder yet.
     pub fn new_passive_session<S: Session + 'static>(
         &self,
         this: &ProtocolRef,
@@ -239,7 +239,7 @@ impl Kernel {
         }
     }
 
-    /// Blocks this shepherd on a semaphore, for ever or for at most `timeout`.
+    /// Blocks this shepherd on a semaphore, without end or for at most `timeout`.
     ///
     /// # Errors
     /// [`WaitError`]: no signal in time, the semaphore closed, or no shepherd left to go on
@@ -305,7 +305,7 @@ impl Kernel {
         semaphore.signal(&self.shepherds);
     }
 
-    /// Who carries messages.
+    /// The shepherds that carry messages.
     pub fn shepherds(&self) -> &Shepherds {
         &self.shepherds
     }
@@ -328,7 +328,7 @@ impl Kernel {
         }
     }
 
-    /// Something that whoever runs the kernel has put beside it, such as a simulated network.
+    /// Something that the executor of the kernel has put beside it, such as a simulated network.
     pub fn surroundings<T: 'static>(&self) -> Option<Rc<T>> {
         let list = self.surroundings.borrow();
         let (_, found) = list.iter().find(|(id, _)| *id == TypeId::of::<T>())?;
@@ -390,7 +390,7 @@ impl Kernel {
         let wheel = self.wheel.replace(Wheel::new(0));
         self.waits.clear();
         self.quiet_until.set(Time::ZERO);
-        // Outside of the borrows: what is dropped may be somebody's last handle.
+        // Outside of the borrows: what is dropped may be a last handle.
         drop((protocols, observer, wheel));
     }
 
@@ -526,7 +526,7 @@ impl Kernel {
         }
     }
 
-    /// Lets somebody look on at every crossing, or nobody.
+    /// Sets the observer that sees every crossing, or none.
     pub fn set_observer(&self, observer: Option<Rc<dyn Observer>>) {
         self.gate.set(u8::from(observer.is_some()));
         drop(self.observer.replace(observer));

@@ -10,7 +10,7 @@
 //! the same session, and one of up to 16,384, for sessions in turn, unless there are more than
 //! 65,536. They remember *where* a key was found, not what: it is compared with the key in that
 //! very place, so no change of the map can leave them stale. The larger is by another hash, quicker
-//! and easier to guess: who aims at its places is searched for in the table, as if it were not
+//! and easier to guess: a key aimed at its places is searched for in the table, as if it were not
 //! there.
 
 mod key;
@@ -35,7 +35,7 @@ use siphasher::sip::SipHasher13;
 ///
 /// Every operation takes constant time, growing apart: when the table is full
 /// it doubles, and all entries are moved. No borrow is held when an operation
-/// returns or runs a closure, so whoever is called may use the map again. The
+/// returns or runs a closure, so what is called may use the map again. The
 /// one exception is `V::clone`, which must not: it is meant for counted
 /// references and small values.
 pub struct Map<K, V> {
@@ -97,7 +97,7 @@ impl<K: Key, V: Clone> Map<K, V> {
     /// An empty map of at most `entries_max` entries, which allocates nothing
     /// until the first is bound.
     ///
-    /// `secret` must be unknown to those who choose the keys.
+    /// `secret` must be unknown to the source of the keys.
     #[must_use]
     pub fn new(secret: Secret, entries_max: usize) -> Map<K, V> {
         Map {

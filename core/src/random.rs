@@ -2,7 +2,7 @@
 //!
 //! The generator is ChaCha with twenty rounds (RFC 8439, section 2.3, with 64 bits of counter and
 //! 64 of nonce, as in Bernstein's "ChaCha, a variant of Salsa20"). However much of its output is
-//! seen, the rest of it cannot be told from chance by those who do not know the key. So a number
+//! seen, the rest of it cannot be told from chance without the key. So a number
 //! drawn here may go onto the wire as it is, and there is no second, weaker generator to be taken
 //! by mistake.
 //!
@@ -33,7 +33,7 @@ impl Random {
         Random::from_key(key)
     }
 
-    /// A generator whose output can be foretold by those alone who know `key`.
+    /// A generator whose output can be foretold only with `key`.
     #[must_use]
     pub fn from_key(key: [u8; 32]) -> Random {
         Random { stream: RefCell::new(ChaCha20Rng::from_seed(key)) }
@@ -106,7 +106,7 @@ impl Random {
     }
 }
 
-/// Without key and position, which are nobody's business.
+/// Without key and position, which stay secret.
 impl fmt::Debug for Random {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Random").finish_non_exhaustive()

@@ -13,9 +13,9 @@ use core::fmt;
 pub enum Class {
     /// The message itself is bad; the sender is not told.
     Bad,
-    /// Nobody here takes messages for this port (RFC 1122 section 3.2.2.1).
+    /// No protocol here takes messages for this port (RFC 1122 section 3.2.2.1).
     NoPort,
-    /// Nobody here takes messages of this type (RFC 1122 section 3.2.2.1).
+    /// No protocol here takes messages of this type (RFC 1122 section 3.2.2.1).
     NoProtocol,
     /// The receiver is forbidden to take it.
     Prohibited,
@@ -76,7 +76,7 @@ pub static BAD_SOURCE: Reason = Reason::new("bad source", Class::Bad);
 pub static NO_PORT: Reason = Reason::new("no port", Class::NoPort);
 /// No session and no enable for this type.
 pub static NO_PROTOCOL: Reason = Reason::new("no protocol", Class::NoProtocol);
-/// Addressed to somebody else.
+/// Addressed to another host.
 pub static NOT_MINE: Reason = Reason::new("not mine", Class::NotMine);
 /// The session or enable is closed.
 pub static CLOSED: Reason = Reason::new("closed", Class::NoPort);

@@ -1,4 +1,4 @@
-//! Secrets: keys that nobody outside can know, and what is made with them.
+//! Secrets: keys that cannot be known outside, and what is made with them.
 
 use crate::random::Random;
 use core::fmt;
@@ -19,13 +19,13 @@ impl Secret {
         Self(key)
     }
 
-    /// The next secret of a generator whose other output nobody sees.
+    /// The next secret of a generator whose other output is not seen.
     pub(crate) fn draw(random: &Random) -> Self {
         Self([random.next_u64(), random.next_u64()])
     }
 
     /// The hash of `words` under this key, for what is shown to others: SipHash-2-4 (Aumasson and
-    /// Bernstein, "SipHash: a fast short-input PRF"). Those who have seen it of any other words
+    /// Bernstein, "SipHash: a fast short-input PRF"). One that has seen it of any other words
     /// cannot say what it is of these.
     #[must_use]
     pub fn hash(&self, words: &[u64]) -> u64 {
@@ -37,7 +37,7 @@ impl Secret {
         hasher.finish()
     }
 
-    /// What a map places its keys by, which is shown to nobody.
+    /// What a map places its keys by, which is never shown.
     pub(crate) fn hasher(&self) -> SipHasher13 {
         SipHasher13::new_with_keys(self.0[0], self.0[1])
     }

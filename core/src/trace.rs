@@ -1,4 +1,4 @@
-//! Trace points: who handed which message to whom. One predictable branch when off.
+//! Trace points: which object handed which message to which. One predictable branch when off.
 
 use crate::kernel::Kernel;
 use crate::message::Message;

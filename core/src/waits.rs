@@ -2,8 +2,8 @@
 //!
 //! Almost every wait is over before its time is, and the same shepherd begins another soon after.
 //! So no timer is set and cancelled for each: the alarm of the first wait stays where it is. If it
-//! goes off in a later wait, it is set anew to that one's end. Alarms of shepherds that do not wait
-//! are taken back when somebody asks what is pending.
+//! goes off in a later wait, it is set to that one's end. Alarms of shepherds that do not wait
+//! are taken back when it is asked what is pending.
 
 use crate::event::Handle;
 use crate::shepherd::Ticket;
@@ -33,7 +33,7 @@ pub(crate) enum Rang {
     Over(Ticket),
     /// Its time is not over before this: the alarm is to be set again.
     Early(Time),
-    /// Nobody waits.
+    /// No shepherd waits.
     Idle,
 }
 

@@ -15,7 +15,7 @@ use core::time::Duration;
 /// at. This crate knows no operating system: on Unix, `fd` is a `std::os::fd::OwnedFd`, and
 /// anything else is nothing to sleep on.
 pub trait Sleeper {
-    /// Ends the sleep each time that `fd` is signalled, whether or not anybody has read from it
+    /// Ends the sleep each time that `fd` is signalled, whether or not it was read from
     /// since, until it is removed. False if the system refuses.
     fn add(&self, fd: &dyn Any) -> bool;
 
@@ -55,9 +55,9 @@ pub trait Wire {
         false
     }
 
-    /// The executor is about to sleep: whoever would send to this wire without a signal is told to
-    /// signal. False if there is something to do; then nobody sleeps, and [`woken`](Self::woken)
-    /// follows all the same.
+    /// The executor is about to sleep: a sender to this wire that gives no signal is told to
+    /// signal. False if there is something to do; then the executor does not sleep, and
+    /// [`woken`](Self::woken) follows all the same.
     fn rest(&self, cx: &Kernel, this: &ProtocolRef, sleeper: &dyn Sleeper) -> bool {
         let _ = (cx, this, sleeper);
         true

@@ -1,4 +1,4 @@
-//! One host: its protocols, their parameters, and who stands on whom.
+//! One host: its protocols, their parameters, and which stands on which.
 
 use std::collections::{HashMap, HashSet};
 use xk_core::Entry;
@@ -16,7 +16,7 @@ pub(super) struct Site<'a> {
     pub(super) catalog: &'a Catalog,
     /// What the catalog knows of each node's kind.
     pub(super) entries: Vec<Option<&'static Entry>>,
-    /// For each node the indices of its lowers; `None` for a name that is nobody's.
+    /// For each node the indices of its lowers; `None` for a name that no node has.
     pub(super) lowers: Vec<Vec<Option<usize>>>,
     /// For each node those that stand on it.
     uppers: Vec<Vec<usize>>,
@@ -24,7 +24,8 @@ pub(super) struct Site<'a> {
     pub(super) above: Vec<Option<Family>>,
     /// For each node what it guarantees to those above it; of what is not known yet, everything.
     pub(super) gives: Vec<Guarantees>,
-    /// Who cannot stand on whom, as reported: nothing more needs saying about such a pair.
+    /// Pairs that cannot stand on each other, as reported: nothing more needs saying about such a
+    /// pair.
     pub(super) misfits: HashSet<(usize, usize)>,
     /// For each node its parameters, of the first host alike.
     pub(super) params: Vec<Params>,
@@ -114,7 +115,7 @@ pub(super) fn check(
     plan(site, order, overrides)
 }
 
-/// From who stands on whom to who carries whom.
+/// From the lowers of each to the uppers of each.
 fn turn_round(lowers: &[Vec<Option<usize>>]) -> Vec<Vec<usize>> {
     let mut uppers = vec![Vec::new(); lowers.len()];
     for (upper, lowers) in lowers.iter().enumerate() {
@@ -166,7 +167,7 @@ fn plan(site: Site<'_>, order: Vec<usize>, overrides: Vec<Vec<(usize, u32)>>) ->
     let mut places = Vec::with_capacity(site.entries.len());
     let nodes = site.host.nodes.iter().zip(site.params).zip(overrides);
     for (at, ((node, params), numbers)) in nodes.enumerate() {
-        // Without an entry the check has failed, and nobody sees the plan.
+        // Without an entry the check has failed, and the plan is not used.
         let Some(entry) = site.entries[at] else {
             break;
         };

@@ -292,7 +292,7 @@ fn guarantees(
 
 /// A wire carries one protocol; a wire that carries none is probably forgotten.
 pub(super) fn check_wires(site: &Site<'_>, diagnostics: &mut Diagnostics) {
-    // A name that is nobody's may have meant the wire.
+    // A name that no node has may have meant the wire.
     let clear = site.lowers.iter().flatten().all(Option::is_some);
     for at in 0..site.lowers.len() {
         let Some(entry) = site.entry(at) else {

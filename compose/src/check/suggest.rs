@@ -19,7 +19,7 @@ pub(super) fn between(site: &Site<'_>, upper: &'static Entry, lower: usize) -> O
     let bottom = site.entry(lower)?;
     let name = site.node(lower).name.as_str();
     let taken = site.above[lower]?;
-    // Backwards from the bottom: whoever is found first needs the fewest steps.
+    // Backwards from the bottom: what is found first needs the fewest steps.
     let first = (vec![], (taken, site.gives[lower]));
     let mut queue: VecDeque<(Vec<&'static Entry>, Gives)> = VecDeque::from([first]);
     let mut seen: HashMap<&str, ()> = HashMap::new();

@@ -74,7 +74,7 @@ fn one_host(
     for at in 0..nodes.len() {
         for own in own_addresses(plan, &nodes, at, &instance.name) {
             for link in own.links {
-                // Who is at the other end of a device is another host, the system.
+                // At the other end of a device is another host, the system.
                 let is_system = plan.places[at].entry.shape == Shape::Wire && link.contains('/');
                 let owner = match is_system {
                     true => format!("{}'s system", instance.name),
@@ -170,7 +170,7 @@ fn links_below(
         seen += 1;
         let place = &plan.places[at];
         if place.entry.kind == kind && at != top {
-            // What lies there is inside of somebody else's packets.
+            // What lies there is inside of another layer's packets.
             continue;
         }
         if place.entry.shape == Shape::Wire {

@@ -74,7 +74,7 @@ impl Protocol for Small {
     }
 }
 
-/// A frame that passed a link: who sent it, its type, its octets.
+/// A frame that passed a link: its sender, its type, its octets.
 pub(crate) type Frame = (String, u16, Vec<u8>);
 
 #[derive(Default)]

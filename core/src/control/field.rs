@@ -400,7 +400,7 @@ pub enum Kind {
     Fact,
     /// It is answered: the asker waits.
     Ask,
-    /// It has no answer: nobody waits.
+    /// It has no answer: the asker does not wait.
     Tell,
 }
 

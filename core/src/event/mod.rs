@@ -165,7 +165,7 @@ impl<T> Wheel<T> {
             self.advance(tick_of(now));
         }
         // Nothing is due, so an expiry that has come was the beginning of a
-        // span, and whoever sleeps by it must hear of a later one.
+        // span, and an executor that sleeps by it must hear of a later one.
         if self.expiry.get().is_some_and(|expiry| expiry <= now) {
             self.expiry.set(None);
         }

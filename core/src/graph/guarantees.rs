@@ -8,7 +8,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guarantees(u16);
 
-/// Each guarantee by itself: what a layer that lacks it does, for the person who wanted it.
+/// Each guarantee by itself: what a layer that lacks it does, for the author of the graph.
 const LACKS: &[(Guarantees, &str)] = &[
     (Guarantees::OPEN, "nothing can stand on it"),
     (Guarantees::ENABLE, "nothing can be served on it: it takes no enables"),

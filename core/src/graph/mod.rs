@@ -86,7 +86,7 @@ impl fmt::Display for Shape {
 /// upper supplies and the lower pops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
-    /// No identifier: whatever is sent goes to whoever is at the other end (a wire, a
+    /// No identifier: what is sent goes to all at the other end (a wire, a
     /// point-to-point link).
     Link,
     /// A hardware address, `02:00:00:00:00:01`.
@@ -156,14 +156,14 @@ pub struct StackingRules {
     /// If its lowers must be in the order of the messages that they carry, the smallest first: the
     /// block that says by itself, for each in this order, what goes there.
     pub rising: Option<&'static str>,
-    /// The parameter or block that gives it an address of its own: nobody else's on the same link.
+    /// The parameter or block that gives it an address of its own: no other's on the same link.
     pub own_address: Option<&'static str>,
     /// The parameter that names what only one of its kind on a host can have: a device, a file.
     pub sole: Option<&'static str>,
 }
 
 impl StackingRules {
-    /// None of them, for those who have one or two.
+    /// None of them, to add one or two to.
     pub const NONE: Self =
         Self { derived: &[], needed: &[], rising: None, own_address: None, sole: None };
 
@@ -209,7 +209,7 @@ pub struct Needed {
     pub parameter: &'static str,
     /// On which layers it must be given.
     pub on: NeededOn,
-    /// Why, for the person who left it out.
+    /// Why, for the author of the graph.
     pub why: &'static str,
     /// What to write.
     pub instead: &'static str,
@@ -220,8 +220,8 @@ pub struct Needed {
 pub enum NeededOn {
     /// Those that take these addresses from above.
     Family(Family),
-    /// Those of a kind, perhaps below others without a header, on which nobody stands who says the
-    /// same.
+    /// Those of a kind, perhaps below others without a header, on which no protocol stands that
+    /// says the same.
     Kind {
         /// The kind below.
         kind: &'static str,
@@ -459,7 +459,7 @@ impl Entry {
         self
     }
 
-    /// Who cannot stand on it, and what it needs below.
+    /// What cannot stand on it, and what it needs below.
     #[must_use]
     pub const fn stacking_rules(mut self, rules: &'static StackingRules) -> Self {
         self.stacking_rules = Some(rules);

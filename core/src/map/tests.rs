@@ -124,7 +124,7 @@ fn keys_are_hashed_as_siphash_1_3_of_their_octets() {
 }
 
 /// Keys such as a stranger may choose: those of a scan, of ports in steps, of what differs in few
-/// bits. The first word is a session's name, which he does not choose.
+/// bits. The first word is a session's name, which the attacker does not choose.
 fn chosen(pattern: u32, n: u32) -> (u64, u32) {
     match pattern {
         0 => (7, n),

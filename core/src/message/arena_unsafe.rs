@@ -12,11 +12,11 @@ use super::config::{BUFFER_ALIGN, PoolError};
 /// - [`base`](Self::base) and [`len`](Self::len) answer the same as before,
 /// - the `len` octets from `base` on can be read and written, were zero (initialised) when the
 ///   arena was made, and `base` is a multiple of [`BUFFER_ALIGN`],
-/// - nobody in this program reads or writes them except through the one pool that the arena was
+/// - nothing in this program reads or writes them except through the one pool that the arena was
 ///   given to.
 ///
-/// Another process may have the same memory mapped. Where it may also write, whoever hands it
-/// octets must not look at them again as if they could not change: it copies first, then checks.
+/// Another process may have the same memory mapped. Where it may also write, the program that hands
+/// it octets must not look at them again as if they could not change: it copies first, then checks.
 pub unsafe trait Arena {
     /// The first octet.
     fn base(&self) -> NonNull<u8>;

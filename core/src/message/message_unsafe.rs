@@ -120,7 +120,7 @@ impl Message {
         n <= self.head.room() && self.head.owns_room()
     }
 
-    /// The same with `N` octets that `fill` writes: all of them, for they hold what lay there
+    /// Puts `N` octets in front that `fill` writes: all of them, for they hold what lay there
     /// before.
     #[inline]
     #[must_use]
@@ -139,7 +139,7 @@ impl Message {
         true
     }
 
-    /// Has the processor fetch the first octets, for somebody who reads them soon. Changes nothing.
+    /// Has the processor fetch the first octets, for a layer that reads them soon. Changes nothing.
     #[inline]
     pub fn prefetch(&self) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -154,7 +154,7 @@ impl Message {
     #[inline]
     pub(super) fn octets_of(&self, desc: DescRef) -> &[u8] {
         // SAFETY: `desc` is of this message's chain, so its slice is initialised memory inside a
-        // buffer that it counts (Desc's invariant). Nobody writes what a descriptor sees except
+        // buffer that it counts (Desc's invariant). Nothing writes what a descriptor sees except
         // through `&mut self` of its only message, and only while no other descriptor sees it.
         unsafe { core::slice::from_raw_parts(desc.data.get(), desc.len()) }
     }
@@ -263,7 +263,7 @@ impl Message {
         head.skip(n);
         // SAFETY: `start..start+n` was in the head's slice until now (see `octets_of`). The head
         // still holds the buffer, even when its slice is empty now, and the message is borrowed for
-        // as long, so nobody writes there.
+        // as long, so nothing writes there.
         Some(unsafe { core::slice::from_raw_parts(start, n) })
     }
 
@@ -386,7 +386,8 @@ impl Message {
         self.head.attributes.set(key, value)
     }
 
-    /// Whether all octets lie in buffers of `pool`, so that whoever shares its arena can find them.
+    /// Whether all octets lie in buffers of `pool`, so that a process that shares its arena can
+    /// find them.
     pub fn lies_in(&self, pool: &Pool) -> bool {
         self.descs().all(|desc| desc.buf.get().pool == pool.core())
     }

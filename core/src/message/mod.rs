@@ -23,11 +23,11 @@
 //! # }
 //! ```
 //!
-//! # Who may write what
+//! # What may be written
 //! Clones and the parts of a split see the same buffer, yet no message ever writes octets that
 //! another can see. A header may be pushed into a buffer in two cases: this message holds the only
 //! reference to it; or this message is the one that owns the front of the buffer. The message made
-//! by the pool owns it; a clone and the back part of a split get none of it; and who owns it owns
+//! by the pool owns it; a clone and the back part of a split get none of it; and its owner owns
 //! only what lies in front of everything that has been shared. In all other cases the header goes
 //! into a fresh small buffer, linked in front.
 //!

@@ -84,7 +84,7 @@ impl Desc {
         self.data.get() <= self.room_end.get()
     }
 
-    /// Owns the whole buffer again if nobody else refers to it any more.
+    /// Owns the whole buffer again if no other refers to it any more.
     #[inline]
     pub(super) fn refresh_room(&self) {
         let buf = self.buf.get();
@@ -250,7 +250,7 @@ impl Deref for CoreRef {
 
     #[inline]
     fn deref(&self) -> &PoolCore {
-        // SAFETY: `new`'s contract: whoever has such a reference is a handle or a node in use.
+        // SAFETY: `new`'s contract: each such reference is held by a handle or a node in use.
         unsafe { self.0.as_ref() }
     }
 }

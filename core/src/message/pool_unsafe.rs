@@ -312,7 +312,7 @@ impl CoreRef {
         }
     }
 
-    /// Takes a buffer back that nobody refers to any more.
+    /// Takes a buffer back without references.
     #[inline]
     pub(super) fn put_buf(self, buf: BufRef) {
         self.list_buf(buf);
@@ -361,7 +361,7 @@ impl CoreRef {
     #[cold]
     #[inline(never)]
     fn free(self) {
-        // SAFETY: the core came from `Box::into_raw`; with no handle and no node in use nobody
+        // SAFETY: the core came from `Box::into_raw`; with no handle and no node in use nothing
         // refers to it, and no borrow of it is alive here (all callers hold it by value).
         drop(unsafe { Box::from_raw(self.as_ptr()) });
     }
@@ -488,9 +488,9 @@ impl Pool {
     /// The memory that all buffers lie in, and its size in octets: for telling a device that is to
     /// share it. Positions in it are those of [`Slice::offset`](super::Slice::offset).
     ///
-    /// It stays where it is as long as there is a handle or a message. Who writes to it may only
-    /// write where a message lies that it has to itself, and so has whoever it hands the memory on
-    /// to.
+    /// It stays where it is as long as there is a handle or a message. A writer to it may only
+    /// write where a message lies that it has to itself, and so must one that it hands the memory
+    /// on to.
     pub fn region(&self) -> (NonNull<u8>, usize) {
         let base = self.core.arena_base;
         // An arena's base is not null; the answer for one that is has no octets.

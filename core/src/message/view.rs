@@ -48,7 +48,7 @@ impl Message {
         Slices { message: self, next: Some(self.head) }
     }
 
-    /// The octets of the slices, from the front, for whoever does not ask where they lie.
+    /// The octets of the slices, from the front, for a reader that does not ask where they lie.
     #[inline]
     pub fn octet_slices(&self) -> impl Iterator<Item = &[u8]> + '_ {
         let mut next = Some(self.head);

@@ -3,11 +3,11 @@
 //! A wire that finds more than one frame delivers them as a [`Burst`]. Every layer looks at the
 //! headers of the messages that wait in it, takes as many as belong to one session for a *run*, and
 //! hands the run up in one call, with the octets of its own header added to those that the receiver
-//! will not see ([`Burst::behind`]). Nothing is changed in the messages: whoever takes one
+//! will not see ([`Burst::behind`]). Nothing is changed in the messages: a layer that takes one
 //! ([`Burst::next`]) gets it with all those octets off. So whatever of a burst has not been taken
 //! can go back to its wire as it came. It does so when the shepherd that carries the burst blocks,
 //! and when the session that a run goes through is closed on the way; then it is delivered again,
-//! in order, by whoever leads the loop.
+//! in order, by the shepherd that leads the loop.
 //!
 //! Downwards a burst is an [`Outgoing`]: each layer puts its header in front of every message, and
 //! hands all of them on.
@@ -55,7 +55,7 @@ impl<'a> Burst<'a> {
     }
 
     /// True if messages are left that came through the session `lower`. If that was closed
-    /// meanwhile (by whoever took the last one, say), they go back to their wire, because each may
+    /// meanwhile (by the taker of the last one, say), they go back to their wire, because each may
     /// belong to another session now. For the head of the loop in which a protocol takes a burst
     /// apart.
     #[inline(always)]
@@ -87,13 +87,13 @@ impl<'a> Burst<'a> {
         self.slots.set_next(at + 1);
         let mut message = self.slots.replace(at, None)?;
         if !message.strip_in_place(self.front) {
-            // Whoever went behind a header has seen it.
+            // A layer that went behind a header has seen it.
             let _ = message.strip(self.front);
         }
         Some(message)
     }
 
-    /// The same, if what is left came through the session `lower` all the same; see
+    /// The next message, if what is left came through the session `lower` all the same; see
     /// [`goes_on`](Self::goes_on).
     #[inline(always)]
     pub fn next_through(self, lower: &SessionRef) -> Option<Message> {
@@ -150,7 +150,7 @@ impl<'a> Burst<'a> {
         Self { end, ..self }
     }
 
-    /// The same messages without their first `octets` octets, which all of them have.
+    /// These messages without their first `octets` octets, which all of them have.
     #[inline(always)]
     #[must_use]
     pub fn behind(self, octets: usize) -> Self {
@@ -199,7 +199,7 @@ impl Arrivals {
     /// one burst. Answers how many were taken: 0 only if none waits. A refusal ends here; the
     /// refuser has counted it.
     ///
-    /// Whoever calls it in a loop leaves that once [`Kernel::must_leave`] says so.
+    /// A loop that calls it ends once [`Kernel::must_leave`] says so.
     pub fn deliver(&self, cx: &Kernel, session: &SessionRef, count: usize) -> usize {
         let count = count.min(self.len());
         if count == 0 {
@@ -213,7 +213,7 @@ impl Arrivals {
 
     #[inline(never)]
     fn deliver_burst(&self, cx: &Kernel, session: &SessionRef, count: usize) -> usize {
-        // One who looks on sees every message by itself.
+        // An observer sees every message by itself.
         if cx.gate() != 0 || cx.carries_burst() || session.head().is_closed() {
             return self.deliver_one(cx, session);
         }

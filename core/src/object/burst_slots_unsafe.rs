@@ -18,7 +18,7 @@ pub struct Glance<const N: usize> {
 }
 
 /// The messages of a burst. Those from `next` to `end` are there, the others are none. A place
-/// before `next` is nobody's any more, so that all views see the burst end when what is left goes
+/// before `next` is taken, so that all views see the burst end when what is left goes
 /// back.
 pub(crate) struct Slots {
     messages: [UnsafeCell<Option<Message>>; BURST_MAX],
@@ -41,7 +41,7 @@ impl Slots {
         }
     }
 
-    /// The place of the first message that nobody has taken.
+    /// The place of the first message that is not taken.
     #[inline(always)]
     pub(super) fn next(&self) -> usize {
         self.next.get()
@@ -71,7 +71,7 @@ impl Slots {
     pub(super) fn replace(&self, at: usize, message: Option<Message>) -> Option<Message> {
         let place = self.messages.get(at)?.get();
         // SAFETY: references into the places live in this file alone, here and in `peek`, and
-        // neither runs anybody's code while one does. The cell stays on its thread (`UnsafeCell` is
+        // neither runs any other code while one does. The cell stays on its thread (`UnsafeCell` is
         // not Sync).
         unsafe { core::mem::replace(&mut *place, message) }
     }
@@ -135,7 +135,7 @@ impl Slots {
         self.returned.set(0);
     }
 
-    /// Sends what nobody has taken back to where it came from, to be delivered again.
+    /// Sends what was not taken back to where it came from, to be delivered again.
     #[cold]
     pub(crate) fn give_back(&self) {
         let (next, end) = (self.next.get(), self.end.get());

@@ -12,7 +12,7 @@ static NO_PROCEDURE: Reason = Reason::new("no such procedure", reason::Class::No
 struct Still;
 impl Protocol for Still {}
 
-/// Gives the request back as the reply; an empty one finds nobody.
+/// Gives the request back as the reply; an empty one finds no session.
 struct Echo;
 
 impl Session for Echo {

@@ -78,14 +78,14 @@ impl core::error::Error for PushError {}
 pub enum CallCause {
     /// The session was closed, before or during the call.
     Closed,
-    /// Whoever called took it back.
+    /// The caller took it back.
     Cancelled,
     /// No sign of life from the peer, or no reply before the call's deadline.
     TimedOut {
         /// How often the request was sent.
         tries: u32,
     },
-    /// The peer has started anew since the request was sent: whether it was executed is not known.
+    /// The peer has rebooted since the request was sent: whether it was executed is not known.
     Rebooted,
     /// The peer refused the call; it was not executed, or not to its end.
     Rejected(Rejection),
@@ -95,7 +95,7 @@ pub enum CallCause {
     NoShepherds,
     /// The request could not be sent.
     Push(PushError),
-    /// The network says that nobody takes requests there: the peer's port is unreachable, or
+    /// The network says that nothing takes requests there: the peer's port is unreachable, or
     /// refuses streams. The request was not executed when it was sent last.
     NobodyThere,
     /// This session is not of the rpc realm.
@@ -155,7 +155,7 @@ pub struct CallError {
 }
 
 impl CallError {
-    /// The same, as the protocol `layer` says, unless one below has said so.
+    /// This error, with `layer` as the protocol that says so, unless one below has said so.
     #[cold]
     #[must_use]
     pub fn at(self, layer: ProtocolId) -> Self {
@@ -195,7 +195,7 @@ impl From<NoBuffers> for CallError {
 }
 
 impl From<WaitError> for CallError {
-    /// How a wait without its signal ended; a timeout, by whoever does not count his tries.
+    /// How a wait without its signal ended; a timeout, for a layer that does not count its tries.
     fn from(error: WaitError) -> Self {
         match error {
             WaitError::TimedOut => CallCause::TimedOut { tries: 1 },
@@ -224,7 +224,7 @@ pub enum OpenError {
     Address(AddressError),
     /// The number table has no number for the upper protocol on this lower one.
     NoTypeNumber,
-    /// The participants are taken by somebody else.
+    /// The participants are taken by another.
     InUse,
     /// No way to the peer.
     NoRoute,

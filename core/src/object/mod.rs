@@ -103,7 +103,7 @@ pub trait Protocol {
     }
 
     /// A lower protocol made a session on this protocol's behalf; its first message follows by
-    /// `demux`. Whoever wants to keep the session takes a hold on it ([`SessionRef::hold`]).
+    /// `demux`. To keep the session it takes a hold on it ([`SessionRef::hold`]).
     ///
     /// # Errors
     /// A reason not to want it; the lower protocol then refuses the message for it.
@@ -128,7 +128,7 @@ pub trait Protocol {
     /// pops it there.
     ///
     /// # Errors
-    /// The message, with the reason why nobody wants it. Refuse by [`ProtocolRef::refuse`], which
+    /// The message, with the reason why it is refused. Refuse by [`ProtocolRef::refuse`], which
     /// counts.
     fn demux(
         &self,
@@ -146,7 +146,7 @@ pub trait Protocol {
     /// them to `demux` one by one.
     ///
     /// # Errors
-    /// The first message that nobody wants, as `demux` gives it back. Those behind it are still in
+    /// The first message that is refused, as `demux` gives it back. Those behind it are still in
     /// the burst, for the caller to hand over again.
     fn demux_burst(
         &self,
@@ -258,7 +258,7 @@ pub trait Session {
     /// Takes a message up that the protocol's `demux` found to belong here.
     ///
     /// # Errors
-    /// The message, with the reason why nobody above wants it.
+    /// The message, with the reason why it is refused above.
     fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
         let _ = cx;
         Err(this.refuse(cx, message, &reason::NOT_SUPPORTED))
@@ -268,7 +268,7 @@ pub trait Session {
     /// the reply. May block the shepherd.
     ///
     /// # Errors
-    /// The request, with the reason why nobody above wants it.
+    /// The request, with the reason why it is refused above.
     fn call_pop(
         &self,
         cx: &Kernel,
@@ -282,7 +282,7 @@ pub trait Session {
     /// [`Protocol::demux_burst`]; the default pops them one by one.
     ///
     /// # Errors
-    /// The first message that nobody above wants; those behind it are still in the burst.
+    /// The first message that is refused above; those behind it are still in the burst.
     fn pop_burst(&self, cx: &Kernel, this: &SessionRef, burst: Burst<'_>) -> Result<(), Refused> {
         while let Some(message) = burst.next_through(this) {
             self.pop(cx, this, message)?;

@@ -98,9 +98,9 @@ impl fmt::Debug for ProtocolRef {
 
 /// On whose behalf a session is opened or an enable made.
 ///
-/// Who receives and whose type number selects it are two identities, so that a virtual protocol can
-/// slip in between: it receives, while the protocol above it is the one that the lower's header
-/// names.
+/// The receiver and the one whose type number selects it are two identities, so that a virtual
+/// protocol can slip in between: it receives, while the protocol above it is the one that the
+/// lower's header names.
 #[derive(Clone, Copy)]
 pub struct Upper<'a> {
     /// Receives the messages.
@@ -230,7 +230,7 @@ impl ProtocolRef {
     /// Passes a message up to this protocol, as it came through the session `lower`.
     ///
     /// # Errors
-    /// The message, with the reason why nobody wants it.
+    /// The message, with the reason why it is refused.
     #[inline(always)]
     pub fn demux(&self, cx: &Kernel, lower: &SessionRef, message: Message) -> Result<(), Refused> {
         let head = &self.0.head;
@@ -263,7 +263,7 @@ impl ProtocolRef {
     /// Passes several messages up to this protocol, as they came through the session `lower`.
     ///
     /// # Errors
-    /// The first message that nobody wants; those behind it are still in the burst.
+    /// The first message that is refused; those behind it are still in the burst.
     #[inline]
     pub fn demux_burst(
         &self,
@@ -304,7 +304,7 @@ impl ProtocolRef {
     /// with the reply.
     ///
     /// # Errors
-    /// The request, with the reason why nobody wants it.
+    /// The request, with the reason why it is refused.
     #[inline]
     pub fn call_demux(
         &self,

@@ -30,7 +30,7 @@ impl fmt::Debug for SessionId {
 pub enum Closing {
     /// It is unbound and gone.
     Done,
-    /// It stays bound as an idle one, for whoever opens it again or until its table needs the room.
+    /// It stays bound as an idle one, until it is opened again or its table needs the room.
     Idle,
     /// It has things to finish with its peer (nothing comes from above any more) and retires by
     /// itself.
@@ -48,7 +48,7 @@ pub struct SessionHead {
     gate: Cell<u8>,
     /// True if a message made it.
     passive: bool,
-    /// True while it holds the session below because somebody holds it.
+    /// True while it holds the session below because it is held itself.
     follows: Cell<bool>,
     /// True if the protocol above is told of its end.
     is_watched: Cell<bool>,
@@ -94,7 +94,7 @@ impl SessionHead {
         self.opens.get()
     }
 
-    /// True if a message made it, and nobody above who opened it; whoever holds it now.
+    /// True if a message made it, and not an `open` from above; whatever holds it now.
     pub fn is_passive(&self) -> bool {
         self.passive
     }
@@ -345,7 +345,7 @@ impl SessionRef {
     /// Passes a request up into the session; used by its own protocol's `call_demux`.
     ///
     /// # Errors
-    /// The request, with the reason why nobody above wants it.
+    /// The request, with the reason why it is refused above.
     #[inline]
     pub fn call_pop(&self, cx: &Kernel, message: Message) -> Result<Message, Refused> {
         let head = &self.0.head;
@@ -373,7 +373,7 @@ impl SessionRef {
     /// Passes a message up into the session; used by its own protocol's `demux`.
     ///
     /// # Errors
-    /// The message, with the reason why nobody above wants it.
+    /// The message, with the reason why it is refused above.
     #[inline(always)]
     pub fn pop(&self, cx: &Kernel, message: Message) -> Result<(), Refused> {
         let head = &self.0.head;
@@ -401,7 +401,7 @@ impl SessionRef {
     /// Passes several messages up into the session; used by its own protocol's `demux_burst`.
     ///
     /// # Errors
-    /// The first message that nobody above wants; those behind it are still in the burst.
+    /// The first message that is refused above; those behind it are still in the burst.
     #[inline]
     pub fn pop_burst(&self, cx: &Kernel, burst: Burst<'_>) -> Result<(), Refused> {
         let head = &self.0.head;
@@ -449,8 +449,8 @@ impl SessionRef {
     /// Takes a hold on the session: it stays until as many [`SessionRef::close`] follow. Protocols
     /// call it when `open` finds the session already there; uppers call it in `open_done`.
     ///
-    /// One that nobody held, such as one that a message made, holds the session below
-    /// ([`Session::lower`]) from now on, until nobody holds it any more: a stranger's message pins
+    /// One without a holder, such as one that a message made, holds the session below
+    /// ([`Session::lower`]) from now on, until its last holder lets go: a stranger's message pins
     /// nothing. What a protocol opens itself is its own to close.
     #[inline]
     pub fn hold(&self) {
@@ -488,7 +488,7 @@ impl SessionRef {
         lower.is_some_and(|lower| lower.head().is_closed())
     }
 
-    /// Takes back a [`hold`](Self::hold) that was there only so that nobody evicts the session
+    /// Takes back a [`hold`](Self::hold) that was there only so that no table evicts the session
     /// meanwhile. One that a message made is then as idle as before; another closes with its last
     /// hold.
     #[inline]

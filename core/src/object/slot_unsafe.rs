@@ -19,7 +19,7 @@ impl SessionSlot {
     #[inline]
     pub fn get(&self) -> Option<SessionRef> {
         // SAFETY: no reference to the content leaves this file, and neither copying it nor cloning
-        // a handle runs anybody's code that could come back here meanwhile. The cell stays on its
+        // a handle runs any code that could come back here meanwhile. The cell stays on its
         // thread (`UnsafeCell` is not Sync). The copy is never dropped, and the original outlives
         // it: cloned from a copy, the handle is loaded once.
         let kept = unsafe { ManuallyDrop::new(core::ptr::read(self.0.get())) };
@@ -48,7 +48,7 @@ impl SessionSlot {
     }
 }
 
-/// The same for one handle and the key that it was found by.
+/// A [`SessionSlot`] of one handle, with the key that it was found by.
 pub(super) struct KeyedSlot<K>(UnsafeCell<Option<(K, SessionRef)>>);
 
 impl<K: Copy + Eq> KeyedSlot<K> {

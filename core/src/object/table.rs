@@ -22,7 +22,7 @@ const RECHECK: usize = 4;
 /// `None` for one that stays.
 pub type Rank = fn(&Kernel, &SessionRef) -> Option<(u32, Time)>;
 
-/// Sessions by key, at most `max`. When it is full, an idle session (one that nobody above holds)
+/// Sessions by key, at most `max`. When it is full, an idle session (one without a holder above)
 /// is evicted, first of the upper protocol that has the most, so that a flood for one costs the
 /// others nothing: one that has received nothing since the last look, or but the message that made
 /// it. This is the clock algorithm, which costs the path of a message nothing. Sessions that the
@@ -69,7 +69,7 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         }
     }
 
-    /// The same, with a bound on the sessions that messages made for one upper protocol; 0 for none
+    /// A table with a bound on the sessions that messages made for one upper protocol; 0 for none
     /// of its own.
     #[must_use]
     pub fn with_passive_max(mut self, passive_max: usize) -> Self {
@@ -79,7 +79,7 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         self
     }
 
-    /// The same, for a layer whose sessions those of other tables hold: from `idle_max` sessions
+    /// A table for a layer whose sessions those of other tables hold: from `idle_max` sessions
     /// on, each that a message makes takes the place of an idle one. If there is none within reach,
     /// they are held, and bounded, by the tables above, and it finds room up to the table's `max`.
     #[must_use]
@@ -89,7 +89,7 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         self
     }
 
-    /// The same, for sessions that a peer loses by an eviction: of those that the clock's hand
+    /// A table for sessions that a peer loses by an eviction: of those that the clock's hand
     /// comes to next the lowest by `rank` goes, held or not, however often the hand has passed
     /// since it was used.
     #[must_use]
@@ -153,14 +153,14 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
     /// [`reason::TABLE_FULL`] if the key is bound already, or the table is full of sessions in use.
     pub fn bind(&self, cx: &Kernel, key: K, session: SessionRef) -> Result<(), &'static Reason> {
         if self.map.contains(&key) {
-            // Nobody is evicted for one that cannot be bound.
+            // No session is evicted for one that cannot be bound.
             return Err(&reason::TABLE_FULL);
         }
         let head = session.head();
         let (passive, len) = (head.is_passive(), self.map.len());
         let full = len >= self.max;
-        // Only strangers share out what there is. The last quarter is for those who have less than
-        // their share.
+        // Only strangers share out what there is. The last quarter is for sources that have less
+        // than their share.
         let crowds = match passive && len >= self.idle_max.min(self.max - self.max / 4) {
             true => self.crowds.of(head.source()),
             false => [None; 2],

@@ -113,7 +113,7 @@ impl Bench {
         self.cx.new_session(&self.protocol, &self.protocol, body)
     }
 
-    /// A session that nobody holds.
+    /// A session without a holder.
     fn idle(&self, key: u32) -> SessionRef {
         let body = self.body(key, Closing::Done);
         self.cx.new_passive_session(&self.protocol, &self.protocol, body)
@@ -318,7 +318,7 @@ fn a_closed_session_gets_no_timer() {
     assert_eq!(bench.log.timeouts.get(), 1);
 }
 
-/// Sets its timer anew, to go off at once.
+/// Sets its timer again, to go off at once.
 struct Restless;
 
 impl Protocol for Restless {

@@ -1,4 +1,4 @@
-//! Participants: who takes part in a conversation, as a list of address stacks.
+//! Participants: the ends of a conversation, as a list of address stacks.
 //!
 //! Each participant is a stack of external identifiers, the highest layer's on top. A protocol pops
 //! what it understands and hands the rest to the layer below, so that no layer knows the addresses
@@ -177,7 +177,7 @@ impl Participant {
         self.parts.push(part);
     }
 
-    /// The same with an identifier on top, for building in one expression.
+    /// The participant with an identifier on top, for building in one expression.
     #[must_use]
     pub fn with(mut self, part: Part) -> Self {
         self.push(part);
@@ -297,7 +297,7 @@ impl Participants {
         self.list.len()
     }
 
-    /// True if nobody takes part.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }

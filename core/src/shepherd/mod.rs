@@ -1,6 +1,6 @@
 //! Shepherds: the light-weight processes that carry messages through the graph.
 //!
-//! A message runs to completion on the stack of whoever found it. The executor's
+//! A message runs to completion on the stack of the shepherd that found it. The executor's
 //! poll loop itself runs on a shepherd, so a message that never blocks costs a
 //! function call and no switch. Only where code deep inside has to wait (a
 //! `call` for its reply, on a [`Semaphore`]) is its shepherd suspended, and the

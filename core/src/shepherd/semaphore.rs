@@ -42,17 +42,17 @@ impl core::error::Error for WaitError {}
 /// A counting semaphore for the shepherds of one kernel.
 ///
 /// Waiters are served first come, first served, and a signal goes to the waiter
-/// itself: none who comes later can take it. Once a wait is decided (signalled,
+/// itself: none that comes later can take it. Once a wait is decided (signalled,
 /// timed out, interrupted, closed) it stays so; a signal that finds its waiter
 /// timed out goes to the next, or is kept.
 ///
 /// # Panics
 /// Operations panic when two different [`Shepherds`] are used on one semaphore
-/// while somebody waits on it.
+/// while a shepherd waits on it.
 pub struct Semaphore {
-    /// Signals kept for those who come.
+    /// Signals kept for waits to come.
     count: Cell<u32>,
-    /// Slots of the first and the last who wait.
+    /// Slots of the first and the last shepherd that waits.
     head: Cell<u32>,
     tail: Cell<u32>,
     closed: Cell<bool>,
@@ -128,7 +128,7 @@ impl Semaphore {
         }
     }
 
-    /// Gives one signal: to the first who waits, who becomes ready, or else it
+    /// Gives one signal: to the first that waits, which becomes ready, or else it
     /// is kept. At most `u32::MAX` signals are kept. True if a waiter got it.
     /// Never switches; may be called from anywhere on the thread.
     #[inline]
@@ -190,7 +190,7 @@ impl Semaphore {
         }
     }
 
-    /// Called only while somebody waits.
+    /// Called only while a shepherd waits.
     #[inline]
     fn check_owner(&self, table: &Rc<Table>) {
         let own = self.owner.get() == Rc::as_ptr(table);

@@ -27,7 +27,7 @@ pub trait Switch {
     /// stack is given back. A panic of `main` goes on in the caller.
     fn resume(&self, slot: u32);
 
-    /// Called on `slot` itself: goes back to whoever resumed it, and returns
+    /// Called on `slot` itself: goes back to the one that resumed it, and returns
     /// when it is resumed again.
     fn suspend(&self, slot: u32);
 

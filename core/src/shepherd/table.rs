@@ -1,4 +1,4 @@
-//! The table of shepherds: who runs the loop, who is idle, ready or waiting.
+//! The table of shepherds: which runs the loop, which are idle, ready or waiting.
 
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -43,7 +43,7 @@ pub(super) struct Slot {
     wait: Cell<u64>,
     /// Next unmade, idle or ready slot; a slot is only ever one of these.
     next: Cell<u32>,
-    /// Who resumed it last, if a shepherd did: the leader of that time.
+    /// The shepherd that resumed it last, if one did: the leader of that time.
     resumer: Cell<u32>,
     pub(super) place: Place,
 }
@@ -289,7 +289,7 @@ impl Table {
 
     /// Resumes those that were ready when the batch was begun; those that
     /// become so meanwhile are for the next turn, that the wires get theirs.
-    /// The batch is the table's: who takes the loop over finishes it.
+    /// The batch is the table's: the shepherd that takes the loop over finishes it.
     fn resume_batch(&self) -> Flow {
         loop {
             let left = self.batch.get();
@@ -358,7 +358,7 @@ impl Table {
         true
     }
 
-    /// The new leader, idle or in reserve so far, first resumes all who are ready.
+    /// The new leader, idle or in reserve so far, first resumes all that are ready.
     #[inline]
     fn set_leader(&self, slot: u32) {
         self.leader.set(slot);
@@ -392,7 +392,7 @@ impl Table {
     // ---- waiting
 
     /// The caller's slot, if the caller may block: it is on a shepherd, and
-    /// somebody can lead the loop meanwhile.
+    /// another can lead the loop meanwhile.
     #[inline]
     pub(super) fn may_block(self: &Rc<Self>) -> Result<(u32, &Slot), WaitError> {
         let slot = self.current.get();
@@ -541,7 +541,7 @@ impl Drop for RunEnd<'_> {
 }
 
 /// The end of a [`Table::resume`] by a panic: that shepherd has no stack any
-/// more, and the panic goes on, through those in reserve, to whoever called
+/// more, and the panic goes on, through those in reserve, to the caller of
 /// [`Table::run`].
 struct Unwound<'a> {
     table: &'a Table,
