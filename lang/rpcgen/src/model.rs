@@ -88,6 +88,16 @@ pub struct Union {
     pub default: Option<Option<Field>>,
 }
 
+impl Union {
+    /// What this value of the discriminant brings: a component, or nothing; the outer `None` if
+    /// there can be no such value.
+    pub(crate) fn field(&self, value: i64) -> Option<Option<&Field>> {
+        let arm = self.arms.iter().find(|arm| arm.value == value);
+        let default = || self.default.as_ref().map(Option::as_ref);
+        arm.map(|arm| arm.field.as_ref()).or_else(default)
+    }
+}
+
 /// What is there for one value of the discriminant.
 #[derive(Clone, Debug)]
 pub struct Arm {

@@ -4,7 +4,7 @@ use super::{Path, Step, octets};
 use crate::json::JsonError;
 use crate::model::{Field, Kind, Model, Type, Union};
 use serde_json::{Map, Value};
-use xk_xdr::{Sink as _, Xdr as _};
+use xk_xdr::{EncodeError, Sink as _, Xdr};
 
 type Result<T = ()> = std::result::Result<T, JsonError>;
 
@@ -23,309 +23,279 @@ fn describe(value: &Value) -> String {
     }
 }
 
-/// A value that there is a representation for, written. A vector takes all.
-fn put(result: std::result::Result<(), xk_xdr::EncodeError>, path: &Path<'_>) -> Result {
-    result.map_err(|error| path.error(error.to_string()))
+/// The octets of what has been taken, and the place in the value.
+pub(super) struct Writer<'a> {
+    pub(super) model: &'a Model,
+    pub(super) path: Path<'a>,
+    pub(super) to: Vec<u8>,
 }
 
-pub(super) fn value<'a>(
-    model: &'a Model,
-    ty: &'a Type,
-    value: &'a Value,
-    path: &mut Path<'a>,
-    to: &mut Vec<u8>,
-) -> Result {
-    let ty = model.resolve(ty);
-    match ty {
-        Type::Void => match value {
-            Value::Null => Ok(()),
-            other => Err(path.wrong(describe(other), "null")),
-        },
-        Type::Int => put(whole::<i32>(value, path)?.encode(to), path),
-        Type::Unsigned => put(whole::<u32>(value, path)?.encode(to), path),
-        Type::Hyper => put(whole::<i64>(value, path)?.encode(to), path),
-        Type::UnsignedHyper => put(whole::<u64>(value, path)?.encode(to), path),
-        Type::Float => put(single(value, path)?.encode(to), path),
-        Type::Double => put(floating(value, path)?.encode(to), path),
-        Type::Bool => match value {
-            Value::Bool(value) => put(value.encode(to), path),
-            other => Err(path.wrong(describe(other), "true or false")),
-        },
-        Type::Quadruple => fixed_octets(value, 16, path, to),
-        Type::FixedOpaque(len) => fixed_octets(value, *len as usize, path, to),
-        Type::Opaque(max) => {
-            let octets = opaque(value, path)?;
-            bounded(octets.len(), *max, "octets", path)?;
-            put(to.put_len(octets.len(), *max), path)?;
-            put(to.put_padded(&octets), path)
+impl<'a> Writer<'a> {
+    /// A value that there is a representation for, written. A vector takes all.
+    fn told(&self, written: std::result::Result<(), EncodeError>) -> Result {
+        written.map_err(|error| self.path.error(error.to_string()))
+    }
+
+    fn put(&mut self, value: &impl Xdr) -> Result {
+        let written = value.encode(&mut self.to);
+        self.told(written)
+    }
+
+    fn put_len(&mut self, len: usize, max: u32, what: &str) -> Result {
+        if len > max as usize {
+            return Err(self.path.wrong(format!("{len} {what}"), format!("at most {max}")));
         }
-        Type::Text(max) => {
-            let octets = match value {
-                Value::String(text) => text.as_bytes().to_vec(),
-                Value::Object(_) => opaque(value, path)?,
-                other => return Err(path.wrong(describe(other), "a string")),
-            };
-            bounded(octets.len(), *max, "octets", path)?;
-            put(to.put_len(octets.len(), *max), path)?;
-            put(to.put_padded(&octets), path)
-        }
-        Type::Fixed(element, count) => {
-            let items = array(value, path)?;
-            if items.len() != *count as usize {
-                return Err(path.wrong(describe(value), format!("an array of {count}")));
+        let written = self.to.put_len(len, max);
+        self.told(written)
+    }
+
+    fn put_padded(&mut self, octets: &[u8]) -> Result {
+        let written = self.to.put_padded(octets);
+        self.told(written)
+    }
+
+    fn wrong<T>(&self, value: &Value, expected: impl Into<String>) -> Result<T> {
+        Err(self.path.wrong(describe(value), expected))
+    }
+
+    /// What `inside` does one step further on.
+    fn enter(&mut self, step: Step<'a>, inside: impl FnOnce(&mut Self) -> Result) -> Result {
+        self.path.push(step)?;
+        inside(self)?;
+        self.path.pop();
+        Ok(())
+    }
+
+    pub(super) fn value(&mut self, ty: &'a Type, value: &'a Value) -> Result {
+        match self.model.resolve(ty) {
+            Type::Void if value.is_null() => Ok(()),
+            Type::Void => self.wrong(value, "null"),
+            Type::Int => self.whole::<i32>(value),
+            Type::Unsigned => self.whole::<u32>(value),
+            Type::Hyper => self.whole::<i64>(value),
+            Type::UnsignedHyper => self.whole::<u64>(value),
+            Type::Float => {
+                let number = self.single(value)?;
+                self.put(&number)
             }
-            elements(model, element, items, path, to)
-        }
-        Type::Array(element, max) => {
-            let items = array(value, path)?;
-            bounded(items.len(), *max, "elements", path)?;
-            put(to.put_len(items.len(), *max), path)?;
-            elements(model, element, items, path, to)
-        }
-        Type::List(at) => {
-            for (place, item) in array(value, path)?.iter().enumerate() {
-                put(true.encode(to), path)?;
-                path.enter(Step::Element(place), |path| named(model, *at, item, path, to))?;
+            Type::Double => {
+                let number = self.floating(value)?;
+                self.put(&number)
             }
-            put(false.encode(to), path)
-        }
-        Type::Optional(inner) => optional(model, inner, value, path, to),
-        Type::Named(at) => named(model, *at, value, path, to),
-    }
-}
-
-fn optional<'a>(
-    model: &'a Model,
-    inner: &'a Type,
-    value: &'a Value,
-    path: &mut Path<'a>,
-    to: &mut Vec<u8>,
-) -> Result {
-    put((!value.is_null()).encode(to), path)?;
-    if value.is_null() {
-        return Ok(());
-    }
-    if !model.may_be_null(inner) {
-        return path
-            .enter(Step::Field("*"), |path| super::encode::value(model, inner, value, path, to));
-    }
-    match array(value, path)? {
-        [only] => {
-            path.enter(Step::Element(0), |path| super::encode::value(model, inner, only, path, to))
-        }
-        _ => Err(path.wrong(describe(value), "null, or an array of one")),
-    }
-}
-
-fn named<'a>(
-    model: &'a Model,
-    at: usize,
-    value: &'a Value,
-    path: &mut Path<'a>,
-    to: &mut Vec<u8>,
-) -> Result {
-    match model.types.get(at).map(|def| &def.kind) {
-        Some(Kind::Enum(values)) => {
-            let number = enumerated(values, value, path)?;
-            put(number.encode(to), path)
-        }
-        Some(Kind::Struct { fields, .. }) => {
-            let object = object(value, path)?;
-            only_known(object, path, &|name| fields.iter().any(|f| f.name == name), || {
-                fields.iter().map(|f| f.name.as_str()).collect()
-            })?;
-            for field in fields {
-                component(model, field, object, path, to)?;
+            Type::Bool => match value {
+                Value::Bool(value) => self.put(value),
+                other => self.wrong(other, "true or false"),
+            },
+            Type::Quadruple => self.fixed_octets(value, 16),
+            Type::FixedOpaque(len) => self.fixed_octets(value, *len as usize),
+            Type::Opaque(max) => {
+                let octets = self.opaque(value)?;
+                self.put_len(octets.len(), *max, "octets")?;
+                self.put_padded(&octets)
             }
-            Ok(())
+            Type::Text(max) => {
+                let octets = match value {
+                    Value::String(text) => text.as_bytes().to_vec(),
+                    Value::Object(_) => self.opaque(value)?,
+                    other => return self.wrong(other, "a string"),
+                };
+                self.put_len(octets.len(), *max, "octets")?;
+                self.put_padded(&octets)
+            }
+            Type::Fixed(element, count) => {
+                let items = self.array(value)?;
+                if items.len() != *count as usize {
+                    return self.wrong(value, format!("an array of {count}"));
+                }
+                self.elements(element, items)
+            }
+            Type::Array(element, max) => {
+                let items = self.array(value)?;
+                self.put_len(items.len(), *max, "elements")?;
+                self.elements(element, items)
+            }
+            Type::List(at) => {
+                for (place, item) in self.array(value)?.iter().enumerate() {
+                    self.put(&true)?;
+                    self.enter(Step::Element(place), |writer| writer.named(*at, item))?;
+                }
+                self.put(&false)
+            }
+            Type::Optional(inner) => self.optional(inner, value),
+            Type::Named(at) => self.named(*at, value),
         }
-        Some(Kind::Union(union)) => chosen(model, union, value, path, to),
-        Some(Kind::Alias(_)) | None => Err(path.error("the type has no meaning")),
     }
-}
 
-fn component<'a>(
-    model: &'a Model,
-    field: &'a Field,
-    object: &'a Map<String, Value>,
-    path: &mut Path<'a>,
-    to: &mut Vec<u8>,
-) -> Result {
-    static NULL: Value = Value::Null;
-    let given = match object.get(&field.name) {
-        Some(given) => given,
-        // What may be absent may be left out.
-        None if model.may_be_null(&field.ty) => &NULL,
-        None => {
-            let expected = format!("it, of the type `{}`", model.describe(&field.ty));
-            return Err(path.wrong(format!("`{}` is missing", field.name), expected));
+    fn optional(&mut self, inner: &'a Type, value: &'a Value) -> Result {
+        self.put(&!value.is_null())?;
+        if value.is_null() {
+            return Ok(());
         }
-    };
-    path.enter(Step::Field(&field.name), |path| value(model, &field.ty, given, path, to))
-}
+        if !self.model.may_be_null(inner) {
+            return self.enter(Step::Field("*"), |writer| writer.value(inner, value));
+        }
+        match self.array(value)? {
+            [only] => self.enter(Step::Element(0), |writer| writer.value(inner, only)),
+            _ => self.wrong(value, "null, or an array of one"),
+        }
+    }
 
-fn only_known<'n>(
-    object: &Map<String, Value>,
-    path: &Path<'_>,
-    is_known: &dyn Fn(&str) -> bool,
-    known: impl Fn() -> Vec<&'n str>,
-) -> Result {
-    let Some(odd) = object.keys().find(|name| !is_known(name)) else {
-        return Ok(());
-    };
-    let known = known();
-    let what = format!("there is no component `{odd}`");
-    Err(match xk_lang::nearest(odd, known.iter().copied()) {
-        Some(near) => path.wrong(what, format!("`{near}`")),
-        None => path.wrong(what, known.join(", ")),
-    })
-}
+    fn named(&mut self, at: usize, value: &'a Value) -> Result {
+        match self.model.types.get(at).map(|def| &def.kind) {
+            Some(Kind::Enum(values)) => {
+                let number = self.enumerated(values, value)?;
+                self.put(&number)
+            }
+            Some(Kind::Struct { fields, .. }) => {
+                let object = self.object(value)?;
+                let names: Vec<_> = fields.iter().map(|f| f.name.as_str()).collect();
+                self.only_known(object, &names)?;
+                fields.iter().try_for_each(|field| self.component(field, object))
+            }
+            Some(Kind::Union(union)) => self.chosen(union, value),
+            Some(Kind::Alias(_)) | None => Err(self.path.error("the type has no meaning")),
+        }
+    }
 
-fn chosen<'a>(
-    model: &'a Model,
-    union: &'a Union,
-    given: &'a Value,
-    path: &mut Path<'a>,
-    to: &mut Vec<u8>,
-) -> Result {
-    let object = object(given, path)?;
-    let Some(case) = object.get("case") else {
-        let expected = r#"{"case": ..., ...}"#;
-        return Err(path.wrong("`case` is missing, which decides the union", expected));
-    };
-    let start = to.len();
-    path.enter(Step::Field("case"), |path| value(model, &union.discriminant.ty, case, path, to))?;
-    let word: [u8; 4] =
-        to.get(start..).and_then(|octets| octets.first_chunk().copied()).unwrap_or_default();
-    let number = match model.resolve(&union.discriminant.ty) {
-        Type::Unsigned => i64::from(u32::from_be_bytes(word)),
-        _ => i64::from(i32::from_be_bytes(word)),
-    };
-    let arm = union.arms.iter().find(|arm| arm.value == number);
-    let field = match (arm, &union.default) {
-        (Some(arm), _) => arm.field.as_ref(),
-        (None, Some(default)) => default.as_ref(),
-        (None, None) => {
+    fn component(&mut self, field: &'a Field, object: &'a Map<String, Value>) -> Result {
+        static NULL: Value = Value::Null;
+        let given = match object.get(&field.name) {
+            Some(given) => given,
+            // What may be absent may be left out.
+            None if self.model.may_be_null(&field.ty) => &NULL,
+            None => {
+                let expected = format!("it, of the type `{}`", self.model.describe(&field.ty));
+                return Err(self.path.wrong(format!("`{}` is missing", field.name), expected));
+            }
+        };
+        self.enter(Step::Field(&field.name), |writer| writer.value(&field.ty, given))
+    }
+
+    fn only_known(&self, object: &Map<String, Value>, known: &[&str]) -> Result {
+        let Some(odd) = object.keys().find(|name| !known.contains(&name.as_str())) else {
+            return Ok(());
+        };
+        let what = format!("there is no component `{odd}`");
+        Err(match xk_lang::nearest(odd, known.iter().copied()) {
+            Some(near) => self.path.wrong(what, format!("`{near}`")),
+            None => self.path.wrong(what, known.join(", ")),
+        })
+    }
+
+    fn chosen(&mut self, union: &'a Union, given: &'a Value) -> Result {
+        let object = self.object(given)?;
+        let Some(case) = object.get("case") else {
+            let expected = r#"{"case": ..., ...}"#;
+            return Err(self.path.wrong("`case` is missing, which decides the union", expected));
+        };
+        let start = self.to.len();
+        self.enter(Step::Field("case"), |writer| writer.value(&union.discriminant.ty, case))?;
+        let word = self.to.get(start..).and_then(|octets| octets.first_chunk().copied());
+        let number = match self.model.resolve(&union.discriminant.ty) {
+            Type::Unsigned => i64::from(u32::from_be_bytes(word.unwrap_or_default())),
+            _ => i64::from(i32::from_be_bytes(word.unwrap_or_default())),
+        };
+        let Some(field) = union.field(number) else {
             let labels: Vec<_> = union.arms.iter().map(|arm| arm.label.as_str()).collect();
-            return Err(path.wrong(
-                format!("the union has nothing for {}", describe(case)),
-                labels.join(", "),
-            ));
-        }
-    };
-    let name = field.map(|field| field.name.as_str());
-    only_known(object, path, &|key| key == "case" || Some(key) == name, || {
-        std::iter::once("case").chain(name).collect()
-    })?;
-    match field {
-        Some(field) => component(model, field, object, path, to),
-        None => Ok(()),
+            let what = format!("the union has nothing for {}", describe(case));
+            return Err(self.path.wrong(what, labels.join(", ")));
+        };
+        let known: Vec<_> =
+            std::iter::once("case").chain(field.map(|field| field.name.as_str())).collect();
+        self.only_known(object, &known)?;
+        field.map_or(Ok(()), |field| self.component(field, object))
     }
-}
 
-fn enumerated(values: &[(String, i32)], value: &Value, path: &Path<'_>) -> Result<i32> {
-    let found = match value {
-        Value::String(typed) => values.iter().find(|(name, _)| name == typed),
-        Value::Number(number) => {
-            values.iter().find(|(_, value)| number.as_i64() == Some((*value).into()))
+    fn enumerated(&self, values: &[(String, i32)], value: &Value) -> Result<i32> {
+        let found = match value {
+            Value::String(typed) => values.iter().find(|(name, _)| name == typed),
+            Value::Number(number) => {
+                values.iter().find(|(_, value)| number.as_i64() == Some((*value).into()))
+            }
+            _ => None,
+        };
+        if let Some((_, number)) = found {
+            return Ok(*number);
         }
-        _ => None,
-    };
-    if let Some((_, number)) = found {
-        return Ok(*number);
+        let names: Vec<_> = values.iter().map(|(name, _)| name.as_str()).collect();
+        let near = value.as_str().and_then(|typed| xk_lang::nearest(typed, names.iter().copied()));
+        match near {
+            Some(near) => self.wrong(value, format!("perhaps `{near}`")),
+            None => self.wrong(value, format!("one of {}", names.join(", "))),
+        }
     }
-    let names: Vec<_> = values.iter().map(|(name, _)| name.as_str()).collect();
-    let near = value.as_str().and_then(|typed| xk_lang::nearest(typed, names.iter().copied()));
-    let expected = match near {
-        Some(near) => format!("perhaps `{near}`"),
-        None => format!("one of {}", names.join(", ")),
-    };
-    Err(path.wrong(describe(value), expected))
-}
 
-/// A whole number that fits, or its digits in a string.
-fn whole<T: TryFrom<i128>>(value: &Value, path: &Path<'_>) -> Result<T> {
-    let number = match value {
-        Value::Number(number) => {
-            number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
+    /// A whole number that fits, or its digits in a string.
+    fn whole<T: TryFrom<i128> + Xdr>(&mut self, value: &Value) -> Result {
+        let number = match value {
+            Value::Number(number) => {
+                number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
+            }
+            Value::String(digits) => digits.parse().ok(),
+            _ => None,
+        };
+        if let Some(number) = number.and_then(|n| T::try_from(n).ok()) {
+            return self.put(&number);
         }
-        Value::String(digits) => digits.parse().ok(),
-        _ => None,
-    };
-    number.and_then(|n| T::try_from(n).ok()).ok_or_else(|| {
         let bits = size_of::<T>() * 8;
         let sign = if T::try_from(-1).is_ok() { " with a sign" } else { ", not negative" };
-        path.wrong(describe(value), format!("a whole number of {bits} bits{sign}"))
-    })
-}
+        self.wrong(value, format!("a whole number of {bits} bits{sign}"))
+    }
 
-fn floating(value: &Value, path: &Path<'_>) -> Result<f64> {
-    let number = match value {
-        Value::Number(number) => number.as_f64(),
-        Value::String(text) => match text.as_str() {
-            "NaN" => Some(f64::NAN),
-            "Infinity" => Some(f64::INFINITY),
-            "-Infinity" => Some(f64::NEG_INFINITY),
+    fn floating(&self, value: &Value) -> Result<f64> {
+        let number = match value {
+            Value::Number(number) => number.as_f64(),
+            Value::String(text) => match text.as_str() {
+                "NaN" => Some(f64::NAN),
+                "Infinity" => Some(f64::INFINITY),
+                "-Infinity" => Some(f64::NEG_INFINITY),
+                _ => None,
+            },
             _ => None,
-        },
-        _ => None,
-    };
-    let expected = r#"a number, "NaN", "Infinity" or "-Infinity""#;
-    number.ok_or_else(|| path.wrong(describe(value), expected))
-}
-
-/// The nearest number of 32 bits, if there is one.
-fn single(value: &Value, path: &Path<'_>) -> Result<f32> {
-    let number = floating(value, path)?;
-    #[allow(clippy::cast_possible_truncation, reason = "the nearest is what is meant")]
-    let nearest = number as f32;
-    if nearest.is_infinite() && number.is_finite() {
-        let expected = "a number of 32 bits, at most 3.4028235e38";
-        return Err(path.wrong(describe(value), expected));
+        };
+        let expected = r#"a number, "NaN", "Infinity" or "-Infinity""#;
+        number.map_or_else(|| self.wrong(value, expected), Ok)
     }
-    Ok(nearest)
-}
 
-fn opaque(value: &Value, path: &Path<'_>) -> Result<Vec<u8>> {
-    let expected = r#"a string of hexadecimal digits, {"base64": "..."} or {"text": "..."}"#;
-    octets::read(value).ok_or_else(|| path.wrong(describe(value), expected))
-}
-
-fn fixed_octets(value: &Value, len: usize, path: &Path<'_>, to: &mut Vec<u8>) -> Result {
-    let octets = opaque(value, path)?;
-    if octets.len() != len {
-        let what = format!("{} octets", octets.len());
-        return Err(path.wrong(what, format!("{len} octets, two hexadecimal digits each")));
+    /// The nearest number of 32 bits, if there is one.
+    fn single(&self, value: &Value) -> Result<f32> {
+        let number = self.floating(value)?;
+        #[allow(clippy::cast_possible_truncation, reason = "the nearest is what is meant")]
+        let nearest = number as f32;
+        if nearest.is_infinite() && number.is_finite() {
+            return self.wrong(value, "a number of 32 bits, at most 3.4028235e38");
+        }
+        Ok(nearest)
     }
-    put(to.put_padded(&octets), path)
-}
 
-fn bounded(len: usize, max: u32, what: &str, path: &Path<'_>) -> Result {
-    if len <= max as usize {
-        return Ok(());
+    fn opaque(&self, value: &Value) -> Result<Vec<u8>> {
+        let expected = r#"a string of hexadecimal digits, {"base64": "..."} or {"text": "..."}"#;
+        octets::read(value).map_or_else(|| self.wrong(value, expected), Ok)
     }
-    Err(path.wrong(format!("{len} {what}"), format!("at most {max}")))
-}
 
-fn array<'a>(value: &'a Value, path: &Path<'_>) -> Result<&'a [Value]> {
-    let items = value.as_array().map(Vec::as_slice);
-    items.ok_or_else(|| path.wrong(describe(value), "an array"))
-}
-
-fn object<'a>(value: &'a Value, path: &Path<'_>) -> Result<&'a Map<String, Value>> {
-    let object = value.as_object();
-    object.ok_or_else(|| path.wrong(describe(value), "an object"))
-}
-
-fn elements<'a>(
-    model: &'a Model,
-    element: &'a Type,
-    items: &'a [Value],
-    path: &mut Path<'a>,
-    to: &mut Vec<u8>,
-) -> Result {
-    for (at, item) in items.iter().enumerate() {
-        path.enter(Step::Element(at), |path| value(model, element, item, path, to))?;
+    fn fixed_octets(&mut self, value: &Value, len: usize) -> Result {
+        let octets = self.opaque(value)?;
+        if octets.len() != len {
+            let what = format!("{} octets", octets.len());
+            let expected = format!("{len} octets, two hexadecimal digits each");
+            return Err(self.path.wrong(what, expected));
+        }
+        self.put_padded(&octets)
     }
-    Ok(())
+
+    fn array(&self, value: &'a Value) -> Result<&'a [Value]> {
+        let items = value.as_array().map(Vec::as_slice);
+        items.map_or_else(|| self.wrong(value, "an array"), Ok)
+    }
+
+    fn object(&self, value: &'a Value) -> Result<&'a Map<String, Value>> {
+        value.as_object().map_or_else(|| self.wrong(value, "an object"), Ok)
+    }
+
+    fn elements(&mut self, element: &'a Type, items: &'a [Value]) -> Result {
+        for (at, item) in items.iter().enumerate() {
+            self.enter(Step::Element(at), |writer| writer.value(element, item))?;
+        }
+        Ok(())
+    }
 }

@@ -5,6 +5,8 @@ mod encode;
 mod octets;
 
 use crate::model::{Model, Procedure, Type};
+use decode::Reader;
+use encode::Writer;
 use serde_json::Value;
 use std::fmt;
 use xk_xdr::Decoder;
@@ -72,18 +74,16 @@ impl<'a> Path<'a> {
     }
 
     /// Goes one step further, unless it is too deep.
-    fn enter<T>(
-        &mut self,
-        step: Step<'a>,
-        inside: impl FnOnce(&mut Self) -> Result<T, JsonError>,
-    ) -> Result<T, JsonError> {
+    fn push(&mut self, step: Step<'a>) -> Result<(), JsonError> {
         if self.0.len() >= DEPTH_MAX {
             return Err(self.error("values within values are too deep"));
         }
         self.0.push(step);
-        let result = inside(self);
+        Ok(())
+    }
+
+    fn pop(&mut self) {
         self.0.pop();
-        result
     }
 }
 
@@ -93,9 +93,9 @@ impl Model {
     /// # Errors
     /// What does not fit the type.
     pub fn encode(&self, ty: &Type, value: &Value, root: &str) -> Result<Vec<u8>, JsonError> {
-        let mut octets = Vec::new();
-        encode::value(self, ty, value, &mut Path::new(root), &mut octets)?;
-        Ok(octets)
+        let mut writer = Writer { model: self, path: Path::new(root), to: Vec::new() };
+        writer.value(ty, value)?;
+        Ok(writer.to)
     }
 
     /// The octets of a procedure's arguments: nothing or `null` for none, the value itself for a
@@ -138,12 +138,12 @@ impl Model {
     /// # Errors
     /// What is wrong with the octets.
     pub fn decode(&self, ty: &Type, octets: &[u8], root: &str) -> Result<String, JsonError> {
-        let mut json = String::new();
-        let mut decoder = Decoder::new(octets);
-        decode::value(self, ty, &mut decoder, &mut Path::new(root), &mut json)?;
-        match decoder.left() {
-            0 => Ok(json),
-            left => Err(Path::new(root).error(format!("{left} octets follow the value"))),
+        let (from, path) = (Decoder::new(octets), Path::new(root));
+        let mut reader = Reader { model: self, from, path, to: String::new() };
+        reader.value(ty)?;
+        match reader.from.left() {
+            0 => Ok(reader.to),
+            left => Err(reader.path.error(format!("{left} octets follow the value"))),
         }
     }
 

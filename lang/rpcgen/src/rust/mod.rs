@@ -1,13 +1,11 @@
-//! From what a file means to Rust source that rustfmt leaves alone.
+//! From what a file means to Rust source, which `prettyplease` lays out.
 
 mod names;
 mod program;
 mod types;
-mod write;
 
 use crate::model::{Kind, Model, Type};
 use names::Names;
-use std::fmt::Write as _;
 
 /// What is written.
 #[derive(Clone, Debug)]
@@ -28,9 +26,8 @@ impl Default for Options {
 }
 
 /// A program need not use all that a file offers; lints are for code by hand.
-const ALLOWED: &str = "
-#![allow(dead_code, unreachable_pub, clippy::all, reason = \"generated\")]
-";
+const ALLOWED: &str =
+    "#![allow(dead_code, unreachable_pub, clippy::all, reason = \"generated\")]\n";
 
 /// The Rust source: a module for `mod` or `include!`. It needs `xk-rpc`, or `xk-xdr` if it has
 /// types alone.
@@ -105,20 +102,6 @@ struct Rust<'a> {
 const INLINE_OCTETS_MAX: u64 = 256;
 
 impl Rust<'_> {
-    /// One line.
-    fn line(&mut self, text: impl AsRef<str>) {
-        self.out.push_str(text.as_ref());
-        self.out.push('\n');
-    }
-
-    /// An item's first line: with an empty one before.
-    fn item(&mut self, text: impl AsRef<str>) {
-        if !self.out.is_empty() {
-            self.out.push('\n');
-        }
-        self.line(text);
-    }
-
     fn constant(&mut self, name: &str, value: i128) {
         let ty = match value {
             v if u32::try_from(v).is_ok() => "u32",
@@ -127,8 +110,7 @@ impl Rust<'_> {
             _ => "u64",
         };
         let rust = self.names.constant(name);
-        self.item(format!("/// `{name}`."));
-        self.line(format!("pub const {rust}: {ty} = {value};"));
+        self.out += &format!("/// `{name}`.\npub const {rust}: {ty} = {value};\n");
     }
 
     /// How Rust calls a type.
@@ -171,29 +153,48 @@ impl Rust<'_> {
     /// The whole file.
     fn finish(self, options: &Options) -> String {
         let body = self.out;
-        let mut all =
-            format!("// Made by `xk rpcgen` from {}: change that instead.\n", options.file);
-        if !options.included {
-            all.push_str(ALLOWED);
-        }
-        let uses_xdr = body.contains("xdr::");
-        let uses_trait = body.contains("impl Xdr for");
         let calls = body.contains("impl<T: ");
-        let root = if calls { "xk_rpc::xdr" } else { "xk_xdr" };
-        let plain = if calls { "self" } else { "self as xdr" };
-        let _ = match (uses_xdr, uses_trait) {
-            (true, true) => writeln!(all, "\nuse {root}::{{{plain}, Xdr}};"),
-            (true, false) if calls => writeln!(all, "\nuse {root};"),
-            (true, false) => writeln!(all, "\nuse {root} as xdr;"),
-            (false, _) => writeln!(all),
+        let (root, plain) = match calls {
+            true => ("xk_rpc::xdr", "self"),
+            false => ("xk_xdr", "self as xdr"),
+        };
+        let mut all = if options.included { String::new() } else { ALLOWED.to_owned() };
+        all += &match (body.contains("xdr::"), body.contains("impl Xdr for")) {
+            (true, true) => format!("use {root}::{{{plain}, Xdr}};\n"),
+            (true, false) if calls => format!("use {root};\n"),
+            (true, false) => format!("use {root} as xdr;\n"),
+            (false, _) => String::new(),
         };
         if calls {
-            all.push_str("use xk_rpc::{Call, Client, Error, Refusal, Reply, Service};\n");
+            all += "use xk_rpc::{Call, Client, Error, Refusal, Reply, Service};\n";
         }
-        if uses_xdr || calls {
+        all += &body;
+        let first = format!("// Made by `xk rpcgen` from {}: change that instead.\n", options.file);
+        match syn::parse_file(&all) {
+            Ok(file) => first + &spaced(&prettyplease::unparse(&file)),
+            // Only a mistake of this crate's can bring it here; rustc says which.
+            Err(_) => first + &all,
+        }
+    }
+}
+
+/// The source with an empty line between items, and between the functions of one.
+fn spaced(source: &str) -> String {
+    let mut all = String::from("\n");
+    let mut last = "";
+    for line in source.lines() {
+        let is_end = line.trim_start().starts_with('}');
+        let ends_item = last == "}" || last == "    }" && line.starts_with("    ");
+        let is_item = line.starts_with("///") || line.starts_with("impl");
+        let begins_item = is_item && last.ends_with([';', ']']);
+        let begins_uses = line.starts_with("use ") && !last.starts_with("use ");
+        let splits = !is_end && ends_item || begins_item || begins_uses;
+        if splits && !last.is_empty() {
             all.push('\n');
         }
-        all.push_str(&body);
-        all
+        all.push_str(line);
+        all.push('\n');
+        last = line;
     }
+    all
 }

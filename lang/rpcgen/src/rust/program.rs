@@ -2,7 +2,6 @@
 
 use super::Rust;
 use super::names::{Scope, VersionNames, snake};
-use super::write;
 use crate::model::{Procedure, Program, Type, Version};
 
 /// How many values one tuple has; more are tuples within a tuple, whose octets are the same.
@@ -49,169 +48,167 @@ impl Rust<'_> {
         let Some(names) = self.names.program(at) else {
             return;
         };
-        let (constant, versions) = (names.constant.clone(), names.versions.clone());
-        self.item(format!("/// The program `{}`.", program.name));
-        self.line(format!("pub const {constant}: u32 = {};", program.number));
-        for (version, own) in program.versions.iter().zip(&versions) {
-            let procedures = self.names_of(version);
+        let constant = &names.constant;
+        let mut text = format!(
+            "/// The program `{}`.\npub const {constant}: u32 = {};\n",
+            program.name, program.number
+        );
+        for (version, own) in program.versions.iter().zip(&names.versions) {
+            let procedures = procedures(version);
             let said = format!("version {} of the program `{}`", version.number, program.name);
-            self.numbers(version, own, &procedures, &said);
-            self.service(version, own, &procedures, &said);
-            self.server(version, own, &procedures, &constant);
-            self.client(version, own, &procedures, &constant, &said);
+            text += &self.numbers(version, own, &procedures, &said);
+            text += &self.service(version, own, &procedures, &said);
+            text += &server(version, own, &procedures, constant);
+            text += &self.client(version, own, &procedures, constant, &said);
         }
-    }
-
-    fn names_of(&self, version: &Version) -> Vec<Names> {
-        let mut methods = Scope::of(&["new", "client"]);
-        let mut constants = Scope::of(&["VERSION"]);
-        let procedures = version.procedures.iter();
-        let names = procedures.map(|procedure| Names {
-            method: methods.unique(&snake(&procedure.name)),
-            constant: constants.unique(&procedure.name.to_uppercase()),
-            arguments: arguments(procedure),
-        });
-        names.collect()
+        self.out += &text;
     }
 
     /// What stands above a procedure.
-    fn document(&mut self, procedure: &Procedure, indent: &str) {
-        let said = self.model.describe_procedure(procedure);
-        self.line(format!("{indent}/// `{said}`."));
+    fn document(&self, procedure: &Procedure) -> String {
+        format!("/// `{}`.\n", self.model.describe_procedure(procedure))
     }
 
-    fn numbers(&mut self, version: &Version, own: &VersionNames, names: &[Names], said: &str) {
-        self.item(format!("/// Numbers: of {said}, and of its procedures."));
-        self.line(format!("pub mod {} {{", own.module));
-        self.line("    /// The version.");
-        self.line(format!("    pub const VERSION: u32 = {};", version.number));
+    fn numbers(
+        &self,
+        version: &Version,
+        own: &VersionNames,
+        names: &[Names],
+        said: &str,
+    ) -> String {
+        let mut all = String::new();
         for (procedure, names) in version.procedures.iter().zip(names) {
-            self.document(procedure, "    ");
             let (constant, number) = (&names.constant, procedure.number);
-            self.line(format!("    pub const {constant}: u32 = {number};"));
+            all += &self.document(procedure);
+            all += &format!("pub const {constant}: u32 = {number};");
         }
-        self.line("}");
+        format!(
+            "/// Numbers: of {said}, and of its procedures.
+            pub mod {} {{
+                /// The version.
+                pub const VERSION: u32 = {};
+                {all}
+            }}\n",
+            own.module, version.number
+        )
     }
 
-    fn parameters(&self, procedure: &Procedure, names: &Names) -> Vec<String> {
+    /// The parameters of a procedure behind `self` and, of a service's method, `call`.
+    fn parameters(&self, procedure: &Procedure, names: &Names) -> String {
         let all = names.arguments.iter().zip(&procedure.arguments);
-        all.map(|(name, ty)| format!("{name}: {}", self.ty(ty))).collect()
+        all.map(|(name, ty)| format!(", {name}: {}", self.ty(ty))).collect()
     }
 
-    fn service(&mut self, version: &Version, own: &VersionNames, names: &[Names], said: &str) {
-        self.item(format!("/// What a server of {said} offers."));
-        self.line(format!("pub trait {} {{", own.service));
-        for (at, (procedure, names)) in version.procedures.iter().zip(names).enumerate() {
-            if at > 0 {
-                self.line("");
-            }
-            self.document(procedure, "    ");
-            let mut parameters = vec!["&self".into(), "call: &Call<'_>".into()];
-            parameters.extend(self.parameters(procedure, names));
-            let front = format!("fn {}", names.method);
-            let result = self.ty(&procedure.result);
-            if is_null(procedure) {
-                let head = write::head(4, &front, &parameters, " -> Result<(), Refusal> {");
-                self.line(head);
-                self.line("        let _ = call;\n        Ok(())\n    }");
-            } else {
-                let end = format!(" -> Result<{result}, Refusal>;");
-                let head = write::head(4, &front, &parameters, &end);
-                self.line(head);
-            }
-        }
-        self.line("}");
-    }
-
-    fn server(&mut self, version: &Version, own: &VersionNames, names: &[Names], program: &str) {
-        let VersionNames { service, server, module, .. } = own;
-        self.item(format!("/// Serves a [`{service}`]."));
-        self.line("#[derive(Clone, Debug)]");
-        self.line(format!("pub struct {server}<T>(pub T);"));
-        self.item(format!("impl<T: {service} + Send + 'static> Service for {server}<T> {{"));
-        self.line("    fn program(&self) -> Option<(u32, u32)> {");
-        self.line(format!("        Some(({program}, {module}::VERSION))"));
-        self.line("    }\n");
-        self.line("    fn call(&self, call: &Call<'_>) -> Result<Reply, Refusal> {");
-        self.line("        match call.procedure() {");
+    fn service(
+        &self,
+        version: &Version,
+        own: &VersionNames,
+        names: &[Names],
+        said: &str,
+    ) -> String {
+        let mut all = String::new();
         for (procedure, names) in version.procedures.iter().zip(names) {
-            self.line(format!("            {module}::{} => {{", names.constant));
-            let pattern = names.tuple();
-            self.line(format!("                let {pattern} = call.arguments()?;"));
-            for (at, part) in names.numbered_parts() {
-                self.line(format!("                let {part} = part{at};"));
-            }
-            let mut arguments = vec!["&self.0".into(), "call".into()];
-            arguments.extend(names.arguments.iter().cloned());
-            let (front, end) = match procedure.result {
-                Type::Void => (format!("T::{}", names.method), "?;"),
-                _ => (format!("let result = T::{}", names.method), "?;"),
-            };
-            let call = write::call(16, &front, &arguments, end);
-            self.line(call);
-            self.line(match procedure.result {
-                Type::Void => "                Ok(Reply::empty())",
-                _ => "                Reply::of(&result)",
-            });
-            self.line("            }");
+            let result = self.ty(&procedure.result);
+            let (method, parameters) = (&names.method, self.parameters(procedure, names));
+            all += &self.document(procedure);
+            all += &format!("fn {method}(&self, call: &Call<'_>{parameters})");
+            all += &format!(" -> Result<{result}, Refusal>");
+            all += if is_null(procedure) { "{ let _ = call; Ok(()) }" } else { ";" };
         }
-        if !version.procedures.iter().any(|p| p.number == 0) {
-            self.line("            0 => Ok(Reply::empty()),");
-        }
-        self.line("            _ => Err(Refusal::NoProcedure),");
-        self.line("        }\n    }\n}");
+        let service = &own.service;
+        format!("/// What a server of {said} offers.\npub trait {service} {{ {all} }}\n")
     }
 
     fn client(
-        &mut self,
+        &self,
         version: &Version,
         own: &VersionNames,
         names: &[Names],
         program: &str,
         said: &str,
-    ) {
+    ) -> String {
         let VersionNames { client, module, .. } = own;
-        self.item(format!("/// Calls {said}."));
-        self.line("#[derive(Clone, Debug)]");
-        self.line(format!("pub struct {client}(Client);"));
-        self.item(format!("impl {client} {{"));
-        self.line("    /// Calls whomever `client` calls.");
-        self.line("    pub fn new(client: &Client) -> Self {");
-        let arguments = [program.to_owned(), format!("{module}::VERSION")];
-        let inner = write::call(8, "Self(client.program", &arguments, ")");
-        self.line(inner);
-        self.line("    }\n");
-        self.line("    /// The client without types.");
-        self.line("    pub fn client(&self) -> &Client {\n        &self.0\n    }");
+        let mut all = String::new();
         for (procedure, names) in version.procedures.iter().zip(names) {
-            self.line("");
-            self.document(procedure, "    ");
-            let mut parameters = vec!["&self".into()];
-            parameters.extend(self.parameters(procedure, names));
-            let front = format!("pub fn {}", names.method);
-            let end = format!(" -> Result<{}, Error> {{", self.ty(&procedure.result));
-            let head = write::head(4, &front, &parameters, &end);
-            self.line(head);
-            for (at, part) in names.numbered_parts() {
-                self.line(format!("        let part{at} = {part};"));
-            }
-            let number = format!("{module}::{}", names.constant);
+            let (method, parameters) = (&names.method, self.parameters(procedure, names));
+            let result = self.ty(&procedure.result);
+            let parts = names.numbered_parts().map(|(at, part)| format!("let part{at} = {part};"));
+            let parts: String = parts.collect();
             let arguments = match names.arguments.as_slice() {
-                [only] => format!("&{only}"),
-                _ => format!("&{}", names.tuple()),
+                [only] => only.clone(),
+                _ => names.tuple(),
             };
-            let short = format!("self.0.invoke({number}, {arguments})");
-            if short.len() <= 60 {
-                self.line(format!("        {short}"));
-            } else {
-                let arguments = ["&self.0".to_owned(), number, arguments];
-                let call = write::call(8, "Client::invoke", &arguments, "");
-                self.line(call);
-            }
-            self.line("    }");
+            all += &self.document(procedure);
+            all += &format!(
+                "pub fn {method}(&self{parameters}) -> Result<{result}, Error> {{
+                    {parts} self.0.invoke({module}::{}, &{arguments})
+                }}",
+                names.constant
+            );
         }
-        self.line("}");
+        format!(
+            "/// Calls {said}.
+            #[derive(Clone, Debug)]
+            pub struct {client}(Client);
+            impl {client} {{
+                /// Calls whomever `client` calls.
+                pub fn new(client: &Client) -> Self {{
+                    Self(client.program({program}, {module}::VERSION))
+                }}
+                /// The client without types.
+                pub fn client(&self) -> &Client {{ &self.0 }}
+                {all}
+            }}\n"
+        )
     }
+}
+
+fn procedures(version: &Version) -> Vec<Names> {
+    let mut methods = Scope::of(&["new", "client"]);
+    let mut constants = Scope::of(&["VERSION"]);
+    let procedures = version.procedures.iter();
+    let names = procedures.map(|procedure| Names {
+        method: methods.unique(&snake(&procedure.name)),
+        constant: constants.unique(&procedure.name.to_uppercase()),
+        arguments: arguments(procedure),
+    });
+    names.collect()
+}
+
+fn server(version: &Version, own: &VersionNames, names: &[Names], program: &str) -> String {
+    let VersionNames { service, server, module, .. } = own;
+    let mut arms = String::new();
+    for (procedure, names) in version.procedures.iter().zip(names) {
+        let (pattern, method) = (names.tuple(), &names.method);
+        let parts = names.numbered_parts().map(|(at, part)| format!("let {part} = part{at};"));
+        let parts: String = parts.collect();
+        let arguments: String = names.arguments.iter().map(|name| format!(", {name}")).collect();
+        let call = format!("T::{method}(&self.0, call{arguments})?;");
+        let reply = match procedure.result {
+            Type::Void => format!("{call} Ok(Reply::empty())"),
+            _ => format!("let result = {call} Reply::of(&result)"),
+        };
+        let constant = &names.constant;
+        arms += &format!(
+            "{module}::{constant} => {{ let {pattern} = call.arguments()?; {parts} {reply} }}"
+        );
+    }
+    if !version.procedures.iter().any(|p| p.number == 0) {
+        arms += "0 => Ok(Reply::empty()),";
+    }
+    format!(
+        "/// Serves a [`{service}`].
+        #[derive(Clone, Debug)]
+        pub struct {server}<T>(pub T);
+        impl<T: {service} + Send + 'static> Service for {server}<T> {{
+            fn program(&self) -> Option<(u32, u32)> {{
+                Some(({program}, {module}::VERSION))
+            }}
+            fn call(&self, call: &Call<'_>) -> Result<Reply, Refusal> {{
+                match call.procedure() {{ {arms} _ => Err(Refusal::NoProcedure), }}
+            }}
+        }}\n"
+    )
 }
 
 /// What the arguments are called: as in the file, or by their places.

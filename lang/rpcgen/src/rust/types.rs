@@ -2,7 +2,6 @@
 
 use super::Rust;
 use super::names::{Scope, camel, snake};
-use super::write;
 use crate::model::{Field, Kind, Type, Union};
 
 /// How a union's discriminant looks in Rust.
@@ -20,19 +19,6 @@ enum DeciderKind {
     Enum(Vec<(String, i64)>),
 }
 
-/// One variant of a union.
-struct Variant {
-    name: String,
-    value: i64,
-    label: String,
-    field: Option<Field>,
-}
-
-const ENCODE: &str =
-    "    fn encode<S: xdr::Sink>(&self, sink: &mut S) -> Result<(), xdr::EncodeError> {";
-const DECODE: &str =
-    "    fn decode(decoder: &mut xdr::Decoder<'_>) -> Result<Self, xdr::DecodeError> {";
-
 /// The names of an enumeration's variants.
 fn variants(values: &[(String, i32)]) -> Vec<(String, i64)> {
     let mut scope = Scope::of(&["Self"]);
@@ -41,107 +27,94 @@ fn variants(values: &[(String, i32)]) -> Vec<(String, i64)> {
     named.collect()
 }
 
+/// The implementation of `Xdr` by these two bodies.
+fn implement(name: &str, octets_min: u64, encode: &str, decode: &str) -> String {
+    format!(
+        "impl Xdr for {name} {{
+            const OCTETS_MIN: usize = {octets_min};
+            fn encode<S: xdr::Sink>(&self, sink: &mut S) -> Result<(), xdr::EncodeError> {{
+                {encode}
+            }}
+            fn decode(decoder: &mut xdr::Decoder<'_>) -> Result<Self, xdr::DecodeError> {{
+                {decode}
+            }}
+        }}\n"
+    )
+}
+
+fn enumeration(name: &str, said: &str, values: &[(String, i32)]) -> String {
+    let named = variants(values);
+    let mut shown = String::new();
+    let mut decode = String::new();
+    for ((variant, value), (said, _)) in named.iter().zip(values) {
+        shown += &format!("/// `{said}`.\n{variant} = {value},\n");
+        decode += &format!("{value} => Ok(Self::{variant}),");
+    }
+    let decode = format!(
+        "match i32::decode(decoder)? {{ {decode}
+            other => Err(xdr::DecodeError::BadEnum(other)), }}"
+    );
+    format!(
+        "/// `enum {said}`.
+        #[allow(clippy::enum_variant_names, reason = \"they are the file's\")]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(i32)]
+        pub enum {name} {{ {shown} }}
+        {}",
+        implement(name, 4, "(*self as i32).encode(sink)", &decode)
+    )
+}
+
 impl Rust<'_> {
     pub(super) fn type_def(&mut self, at: usize) {
         let model = self.model;
         let Some(def) = model.types.get(at) else {
             return;
         };
-        let name = self.names.ty(at).to_owned();
-        let said = &def.name;
-        match &def.kind {
+        let (name, said) = (self.names.ty(at), &def.name);
+        let text = match &def.kind {
             Kind::Alias(ty) => {
-                self.item(format!("/// `{said}`: `{}`.", model.describe(ty)));
-                let front = format!("pub type {name}");
-                let line = write::definition(&front, &self.ty(ty));
-                self.line(line);
+                let (described, ty) = (model.describe(ty), self.ty(ty));
+                format!("/// `{said}`: `{described}`.\npub type {name} = {ty};\n")
             }
-            Kind::Enum(values) => self.enumeration(&name, said, values),
+            Kind::Enum(values) => enumeration(name, said, values),
             Kind::Struct { fields, is_node } => {
                 let what = if *is_node { ", an item of a list" } else { "" };
-                self.item(format!("/// `struct {said}`{what}."));
-                self.structure(at, &name, fields);
+                format!("/// `struct {said}`{what}.\n{}", self.structure(at, name, fields))
             }
-            Kind::Union(union) => {
-                self.item(format!("/// `union {said}`."));
-                self.union(at, &name, union);
-            }
+            Kind::Union(union) => format!("/// `union {said}`.\n{}", self.union(at, name, union)),
+        };
+        self.out += &text;
+    }
+
+    fn derive(&self, at: usize) -> &'static str {
+        match self.inexact[at] {
+            true => "#[derive(Clone, Debug, PartialEq)]",
+            false => "#[derive(Clone, Debug, PartialEq, Eq, Hash)]",
         }
     }
 
-    fn derive(&mut self, at: usize) {
-        let eq = if self.inexact[at] { "" } else { ", Eq, Hash" };
-        self.line(format!("#[derive(Clone, Debug, PartialEq{eq})]"));
-    }
-
-    /// The head of an implementation.
-    fn implement(&mut self, name: &str, octets_min: u64) {
-        self.item(format!("impl Xdr for {name} {{"));
-        self.line(format!("    const OCTETS_MIN: usize = {octets_min};\n"));
-    }
-
-    fn enumeration(&mut self, name: &str, said: &str, values: &[(String, i32)]) {
-        let named = variants(values);
-        self.item(format!("/// `enum {said}`."));
-        self.line("#[allow(clippy::enum_variant_names, reason = \"they are the file's\")]");
-        self.line("#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]");
-        self.line("#[repr(i32)]");
-        self.line(format!("pub enum {name} {{"));
-        for ((variant, value), (said, _)) in named.iter().zip(values) {
-            self.line(format!("    /// `{said}`."));
-            self.line(format!("    {variant} = {value},"));
-        }
-        self.line("}");
-        self.implement(name, 4);
-        self.line(ENCODE);
-        self.line("        (*self as i32).encode(sink)");
-        self.line("    }\n");
-        self.line(DECODE);
-        self.line("        match i32::decode(decoder)? {");
-        for (variant, value) in &named {
-            self.line(format!("            {value} => Ok(Self::{variant}),"));
-        }
-        self.line("            other => Err(xdr::DecodeError::BadEnum(other)),");
-        self.line("        }\n    }\n}");
-    }
-
-    fn structure(&mut self, at: usize, name: &str, fields: &[Field]) {
+    fn structure(&self, at: usize, name: &str, fields: &[Field]) -> String {
         let model = self.model;
         let mut scope = Scope::default();
-        let named: Vec<(String, &Field)> =
-            fields.iter().map(|field| (scope.unique(&snake(&field.name)), field)).collect();
-        self.derive(at);
+        let (mut shown, mut encode, mut decode) = (String::new(), String::new(), String::new());
+        for (place, field) in fields.iter().enumerate() {
+            let own = scope.unique(&snake(&field.name));
+            let (ty, said) = (self.ty(&field.ty), model.describe(&field.ty));
+            shown += &format!("/// `{}`: `{said}`.\npub {own}: {ty},\n", field.name);
+            let more = if place + 1 < fields.len() { "?;" } else { "" };
+            encode += &format!("self.{own}.encode(sink){more}");
+            decode += &format!("{own}: Xdr::decode(decoder)?,");
+        }
+        let mut decode = format!("Ok(Self {{ {decode} }})");
         if fields.is_empty() {
-            self.line(format!("pub struct {name} {{}}"));
-        } else {
-            self.line(format!("pub struct {name} {{"));
-            for (own, field) in &named {
-                let (ty, said) = (self.ty(&field.ty), model.describe(&field.ty));
-                self.line(format!("    /// `{}`: `{said}`.", field.name));
-                self.line(format!("    pub {own}: {ty},"));
-            }
-            self.line("}");
+            encode = "let _ = sink; Ok(())".into();
+            decode.insert_str(0, "let _ = decoder;");
         }
-        self.implement(name, model.octets_min(&Type::Named(at)));
-        if fields.is_empty() {
-            self.line(ENCODE.replace("sink:", "_:"));
-            self.line("        Ok(())\n    }\n");
-            self.line(DECODE.replace("decoder:", "_:"));
-            self.line("        Ok(Self {})\n    }\n}");
-            return;
-        }
-        self.line(ENCODE);
-        for (place, (own, _)) in named.iter().enumerate() {
-            let more = if place + 1 < named.len() { "?;" } else { "" };
-            self.line(format!("        self.{own}.encode(sink){more}"));
-        }
-        self.line("    }\n");
-        self.line(DECODE);
-        self.line("        Ok(Self {");
-        for (own, _) in &named {
-            self.line(format!("            {own}: Xdr::decode(decoder)?,"));
-        }
-        self.line("        })\n    }\n}");
+        let derive = self.derive(at);
+        let octets_min = model.octets_min(&Type::Named(at));
+        let implementation = implement(name, octets_min, &encode, &decode);
+        format!("{derive}\npub struct {name} {{ {shown} }}\n{implementation}")
     }
 
     fn decider(&self, ty: &Type) -> Decider {
@@ -156,128 +129,76 @@ impl Rust<'_> {
         Decider { ty: self.ty(ty), kind }
     }
 
-    fn union(&mut self, at: usize, name: &str, union: &Union) {
+    fn union(&self, at: usize, name: &str, union: &Union) -> String {
         let model = self.model;
         let decider = self.decider(&union.discriminant.ty);
         let mut scope = Scope::of(&["Self"]);
-        let arms = union.arms.iter();
-        let arms: Vec<Variant> = arms
-            .map(|arm| Variant {
-                name: scope.unique_type(&decider.variant(&arm.label, arm.value)),
-                value: arm.value,
-                label: arm.label.clone(),
-                field: arm.field.clone(),
-            })
-            .collect();
-        let default = union.default.clone().filter(|_| !decider.is_covered(&arms));
-        let default = default.map(|field| (scope.unique_type("Default"), field));
-        self.line("#[allow(clippy::large_enum_variant, reason = \"they are the file's\")]");
-        self.derive(at);
-        self.line(format!("pub enum {name} {{"));
-        for arm in &arms {
-            let component = match &arm.field {
-                Some(field) => format!(": `{}`, `{}`", field.name, model.describe(&field.ty)),
-                None => String::new(),
+        let (mut shown, mut encode, mut decode) = (String::new(), String::new(), String::new());
+        let mut others = Vec::new();
+        for arm in &union.arms {
+            let own = scope.unique_type(&decider.variant(&arm.label, arm.value));
+            let (case, pattern) = (decider.value(arm.value), decider.pattern(arm.value));
+            let label = &arm.label;
+            match &arm.field {
+                Some(field) => {
+                    let (ty, said) = (self.ty(&field.ty), model.describe(&field.ty));
+                    let component = &field.name;
+                    shown +=
+                        &format!("/// `case {label}`: `{component}`, `{said}`.\n{own}({ty}),\n");
+                    encode += &format!(
+                        "Self::{own}(value) => {{ {case}.encode(sink)?; value.encode(sink) }}"
+                    );
+                    decode += &format!("{pattern} => Ok(Self::{own}(Xdr::decode(decoder)?)),");
+                }
+                None => {
+                    shown += &format!("/// `case {label}`.\n{own},\n");
+                    encode += &format!("Self::{own} => {case}.encode(sink),");
+                    decode += &format!("{pattern} => Ok(Self::{own}),");
+                }
+            }
+            others.push(pattern);
+        }
+        let is_covered = decider.is_covered(others.len());
+        if let Some(field) = union.default.as_ref().filter(|_| !is_covered) {
+            let own = scope.unique_type("Default");
+            let bad = format!("xdr::EncodeError::BadDiscriminant({})", decider.number("*case"));
+            let is_other = match others.as_slice() {
+                // Of a bool, which has no third value.
+                [one] if one == "true" => "*case".to_owned(),
+                [one] if one == "false" => "!*case".to_owned(),
+                several => format!("matches!(case, {})", several.join(" | ")),
             };
-            self.line(format!("    /// `case {}`{component}.", arm.label));
-            let held = arm.field.as_ref().map(|field| self.ty(&field.ty));
-            let held = held.map_or(String::new(), |ty| format!("({ty})"));
-            self.line(format!("    {}{held},", arm.name));
-        }
-        if let Some((own, field)) = &default {
-            self.line("    /// `default`: any other case.");
-            let held = field.as_ref().map(|field| self.ty(&field.ty));
-            let held = held.map_or(String::new(), |ty| format!(", {ty}"));
-            self.line(format!("    {own}({}{held}),", decider.ty));
-        }
-        self.line("}");
-        self.implement(name, model.octets_min(&Type::Named(at)));
-        self.encode_union(&decider, &arms, default.as_ref());
-        self.decode_union(&decider, &arms, default.as_ref());
-    }
-
-    fn encode_union(
-        &mut self,
-        decider: &Decider,
-        arms: &[Variant],
-        default: Option<&(String, Option<Field>)>,
-    ) {
-        self.line(ENCODE);
-        self.line("        match self {");
-        for arm in arms {
-            let case = decider.value(arm.value);
-            let name = &arm.name;
-            if arm.field.is_none() {
-                let pattern = format!("Self::{name}");
-                let line = write::arm(12, &pattern, &format!("{case}.encode(sink)"));
-                self.line(line);
-                continue;
-            }
-            self.line(format!("            Self::{name}(value) => {{"));
-            self.line(format!("                {case}.encode(sink)?;"));
-            self.line("                value.encode(sink)\n            }");
-        }
-        if let Some((own, field)) = default {
-            let value = if field.is_some() { ", value" } else { "" };
-            self.line(format!("            Self::{own}(case{value}) => {{"));
-            if !arms.is_empty() {
-                let others = arms.iter().map(|arm| decider.pattern(arm.value));
-                let others: Vec<_> = others.collect();
-                let is_other = match others.as_slice() {
-                    // Of a bool, which has no third value.
-                    [one] if one == "true" => "*case".to_owned(),
-                    [one] if one == "false" => "!*case".to_owned(),
-                    several => format!("matches!(case, {})", several.join(" | ")),
-                };
-                self.line(format!("                if {is_other} {{"));
-                let number = decider.number("*case");
-                let error = format!("xdr::EncodeError::BadDiscriminant({number})");
-                self.line(format!("                    return Err({error});"));
-                self.line("                }");
-            }
-            if field.is_some() {
-                self.line("                case.encode(sink)?;");
-                self.line("                value.encode(sink)");
-            } else {
-                self.line("                case.encode(sink)");
-            }
-            self.line("            }");
-        }
-        self.line("        }\n    }\n");
-    }
-
-    fn decode_union(
-        &mut self,
-        decider: &Decider,
-        arms: &[Variant],
-        default: Option<&(String, Option<Field>)>,
-    ) {
-        self.line(DECODE);
-        self.line(format!("        match {}::decode(decoder)? {{", decider.ty));
-        for arm in arms {
-            let value = match arm.field {
-                Some(_) => format!("Ok(Self::{}(Xdr::decode(decoder)?))", arm.name),
-                None => format!("Ok(Self::{})", arm.name),
+            let check = match others.is_empty() {
+                true => String::new(),
+                false => format!("if {is_other} {{ return Err({bad}); }}"),
             };
-            let line = write::arm(12, &decider.pattern(arm.value), &value);
-            self.line(line);
+            let ty = &decider.ty;
+            let (held, value, more, read) = match field {
+                Some(field) => (
+                    format!("{ty}, {}", self.ty(&field.ty)),
+                    "case, value",
+                    "?; value.encode(sink)",
+                    "other, Xdr::decode(decoder)?",
+                ),
+                None => (ty.clone(), "case", "", "other"),
+            };
+            shown += &format!("/// `default`: any other case.\n{own}({held}),\n");
+            encode += &format!("Self::{own}({value}) => {{ {check} case.encode(sink){more} }}");
+            decode += &format!("other => Ok(Self::{own}({read})),");
+        } else if !is_covered {
+            let number = decider.number("other");
+            decode += &format!("other => Err(xdr::DecodeError::BadDiscriminant({number})),");
         }
-        match default {
-            Some((own, Some(_))) => {
-                let value = format!("Ok(Self::{own}(other, Xdr::decode(decoder)?))");
-                self.line(write::arm(12, "other", &value));
-            }
-            Some((own, None)) => {
-                self.line(format!("            other => Ok(Self::{own}(other)),"));
-            }
-            None if decider.is_covered(arms) => {}
-            None => {
-                let number = decider.number("other");
-                let value = format!("Err(xdr::DecodeError::BadDiscriminant({number}))");
-                self.line(format!("            other => {value},"));
-            }
-        }
-        self.line("        }\n    }\n}");
+        let encode = format!("match self {{ {encode} }}");
+        let decode = format!("match {}::decode(decoder)? {{ {decode} }}", decider.ty);
+        let implementation = implement(name, model.octets_min(&Type::Named(at)), &encode, &decode);
+        let derive = self.derive(at);
+        format!(
+            "#[allow(clippy::large_enum_variant, reason = \"they are the file's\")]
+            {derive}
+            pub enum {name} {{ {shown} }}
+            {implementation}"
+        )
     }
 }
 
@@ -336,10 +257,10 @@ impl Decider {
     }
 
     /// Whether there is an arm for whatever the discriminant may be.
-    fn is_covered(&self, arms: &[Variant]) -> bool {
+    fn is_covered(&self, arms: usize) -> bool {
         match &self.kind {
-            DeciderKind::Bool => arms.len() == 2,
-            DeciderKind::Enum(values) => arms.len() == values.len(),
+            DeciderKind::Bool => arms == 2,
+            DeciderKind::Enum(values) => arms == values.len(),
             DeciderKind::Int | DeciderKind::Unsigned => false,
         }
     }

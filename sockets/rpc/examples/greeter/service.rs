@@ -19,7 +19,6 @@ pub struct Greeting {
 
 impl Xdr for Greeting {
     const OCTETS_MIN: usize = 8;
-
     fn encode<S: xdr::Sink>(&self, sink: &mut S) -> Result<(), xdr::EncodeError> {
         self.to.encode(sink)?;
         self.times.encode(sink)
@@ -50,7 +49,6 @@ pub mod greeter_1 {
 pub trait Greeter1 {
     /// `string<> GREET(greeting)`.
     fn greet(&self, call: &Call<'_>, argument: Greeting) -> Result<xdr::Text, Refusal>;
-
     /// `unsigned hyper COUNT(void)`.
     fn count(&self, call: &Call<'_>) -> Result<u64, Refusal>;
 }

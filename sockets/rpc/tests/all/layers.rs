@@ -137,7 +137,7 @@ fn between_two_hosts_that_share_memory() {
     let _ = std::fs::remove_file(&path);
 }
 
-#[path = "../examples/greeter/main.rs"]
+#[path = "../../examples/greeter/main.rs"]
 mod greeter;
 
 #[test]

@@ -18,8 +18,8 @@ use xk_rpc::xdr::{self, Xdr};
 use xk_rpc::{Call, CallCause, Refusal, Stack};
 use xk_rpcgen::{Options, compile, to_rust};
 
-const FILE: &str = include_str!("../../../../lang/rpcgen/tests/x/kinds.x");
-const NAMES: &str = include_str!("../../../../lang/rpcgen/tests/x/names.x");
+const FILE: &str = include_str!("../../../../../lang/rpcgen/tests/x/kinds.x");
+const NAMES: &str = include_str!("../../../../../lang/rpcgen/tests/x/names.x");
 
 /// `XK_BLESS=1` writes them anew.
 #[test]
@@ -28,7 +28,7 @@ fn the_sources_are_what_the_compiler_makes() {
         let options = Options { file: format!("{name}.x"), types_only: false, included: false };
         let compiled = compile(&options.file, file).expect("no mistakes");
         let made = to_rust(&compiled.model, &options);
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/generated");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/generated");
         let path = folder.join(format!("{name}.txt"));
         if std::env::var_os("XK_BLESS").is_some() {
             std::fs::write(&path, &made).expect("written");

@@ -1,0 +1,6 @@
+//! All tests of this crate that need no process of their own: one program, linked once.
+
+mod calls;
+mod generated;
+mod layers;
+mod load;
