@@ -58,7 +58,7 @@ impl Host {
         Self::with_timers(pool, number, top, 1 << 12)
     }
 
-    /// The same with room for so many timers.
+    /// A host with room for so many timers.
     pub(crate) fn with_timers(pool: &Pool, number: u8, top: &str, timers_max: usize) -> Self {
         let limits = Limits { shepherds_max: 1, ..Limits::default() };
         let config = Config {
@@ -88,7 +88,7 @@ impl Host {
         let find = |name: &str| built.find(name).cloned();
         let top = find(top).expect("the graph has it");
         let cable = find("cable").expect("the graph has a cable");
-        // Whoever stands on the cable opens it; if there is ETH it is ETH.
+        // The layer on the cable opens it; if there is ETH it is ETH.
         let eth = find("eth");
         xk_compose::start(&graph, &host, &cx).map_err(|d| d.to_text()).expect("started");
         let kept = end.kept.borrow().clone().expect("the cable was built");
@@ -102,7 +102,7 @@ impl Host {
     /// The cable's session.
     #[inline]
     fn wire(&self) -> &SessionRef {
-        // The cable has one session, whose receiver is whoever opened it first.
+        // The cable has one session, whose receiver is the first layer that opened it.
         self.wire.get_or_init(|| opened(&self.cx, &self.cable, &self.cable))
     }
 

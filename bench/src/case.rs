@@ -168,7 +168,7 @@ impl Case {
         Ok((ns / operations as f64 / self.divisor).into())
     }
 
-    /// The same row of a peer.
+    /// The row as measured on a peer.
     #[must_use]
     pub fn of(mut self, system: &'static str) -> Self {
         self.system = system;

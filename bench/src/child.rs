@@ -1,8 +1,10 @@
-//! Measurements in a process of their own: what one needs whose memory nobody else has used.
+//! Measurements in a process of their own: what one needs whose memory is its own from the start.
 
-use crate::case::Trouble;
+use crate::case::{Case, Goal, Trouble};
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::rc::Rc;
 
 /// The environment variable that makes a program run one measurement and end: `NAME|ARGUMENT`.
 pub(crate) const VARIABLE: &str = "XK_BENCH_CHILD";
@@ -12,7 +14,7 @@ const ANSWER: &str = "xk-bench-answer ";
 /// Something to measure: takes its argument, answers numbers, or why it cannot.
 type Work = fn(&str) -> Result<Vec<f64>, String>;
 
-/// Who can be asked for.
+/// What can be asked for.
 const WORKS: &[(&str, Work)] = &[
     ("sim-memory", crate::sim::memory),
     ("demux-memory", crate::demux::memory),
@@ -20,6 +22,35 @@ const WORKS: &[(&str, Work)] = &[
     ("footprint", crate::footprint::measure),
     ("tcp-idle", crate::tcp_idle::measure),
 ];
+
+/// The rows of one measurement, each with its unit and goal, in the order of its answer: the first
+/// row measures, the others tell what was found besides.
+pub(crate) fn rows(
+    rows: impl IntoIterator<Item = (String, &'static str, Option<Goal>)>,
+    measure: impl Fn(f64) -> Result<Vec<f64>, Trouble> + 'static,
+) -> Vec<Case> {
+    let (found, measure) = (Rc::new(RefCell::new(None)), Rc::new(measure));
+    let case = |(at, (row, unit, goal)): (usize, (String, _, _))| {
+        let (found, measure) = (Rc::clone(&found), Rc::clone(&measure));
+        let case = Case::measured(row, move |effort| {
+            let mut found = found.borrow_mut();
+            if at == 0 || found.is_none() {
+                *found = Some(measure(effort));
+            }
+            match &*found {
+                Some(Ok(figures)) => Ok(figures.get(at).copied().unwrap_or(f64::NAN).into()),
+                Some(Err(trouble)) => Err(trouble.clone()),
+                None => Err(Trouble::Failed("nothing ran".into())),
+            }
+        });
+        let case = case.unit(unit);
+        match goal {
+            Some(goal) => case.goal(goal),
+            None => case,
+        }
+    };
+    rows.into_iter().enumerate().map(case).collect()
+}
 
 /// Runs one of the works in a fresh process of this program and waits for its answer.
 ///
@@ -30,7 +61,7 @@ pub(crate) fn ask(name: &str, argument: &str) -> Result<Vec<f64>, Trouble> {
     answer_of(&mut command, name, argument)
 }
 
-/// The same under valgrind's callgrind, which writes what it counts to `path`.
+/// Asks for it under valgrind's callgrind, which writes what it counts to `path`.
 ///
 /// # Errors
 /// [`Trouble::Skipped`] without valgrind.
@@ -47,7 +78,7 @@ pub(crate) fn ask_under_callgrind(name: &str, argument: &str, path: &Path) -> Re
     answer_of(&mut command, name, argument).map(drop)
 }
 
-/// The same in a network namespace that nobody else is in.
+/// Asks for it in a network namespace of its own.
 ///
 /// # Errors
 /// [`Trouble::Skipped`] without root, or without the program `unshare`.

@@ -5,8 +5,8 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use tempfile::{Builder, TempDir};
 
-/// A new folder that only this user can look into, under a name that nobody can know before; it
-/// goes with the value.
+/// A new folder that only this user can look into, under a name that cannot be known
+/// before; it goes with the value.
 ///
 /// # Errors
 /// There is no place for it.

@@ -10,13 +10,11 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrV4, SocketFlags, SocketType, ipproto, recvfrom,
     sendto, socket_with,
 };
-use std::cell::RefCell;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::rc::Rc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use xk_kit::Checksum;
@@ -64,28 +62,10 @@ fn cases() -> Vec<Case> {
         Case::measured("binary as built", |_| Ok(size_kib(&command()?)?.into())),
         Case::measured("binary stripped", |_| Ok(stripped_kib(&command()?)?.into())),
     ];
-    // The first row runs the host; the others tell what was found besides.
-    let found = Rc::new(RefCell::new(None));
-    for (at, (row, unit, goal)) in ROWS.into_iter().enumerate() {
-        let found = Rc::clone(&found);
-        let case = Case::measured(row, move |effort| {
-            let mut found = found.borrow_mut();
-            if at == 0 || found.is_none() {
-                let argument = format!("{} {}", effort, command()?.display());
-                *found = Some(child::ask_alone("footprint", &argument));
-            }
-            match &*found {
-                Some(Ok(figures)) => Ok(figures.get(at).copied().unwrap_or(f64::NAN).into()),
-                Some(Err(trouble)) => Err(trouble.clone()),
-                None => Err(Trouble::Failed("nothing ran".into())),
-            }
-        });
-        let case = case.unit(unit);
-        list.push(match goal {
-            Some(goal) => case.goal(goal),
-            None => case,
-        });
-    }
+    let rows = ROWS.map(|(row, unit, goal)| (row.to_owned(), unit, goal));
+    list.extend(child::rows(rows, |effort| {
+        child::ask_alone("footprint", &format!("{effort} {}", command()?.display()))
+    }));
     list
 }
 

@@ -3,33 +3,13 @@
 
 use crate::cable::{HEADROOM, Host, at};
 use crate::stack::Count;
+use crate::uppers::Echo;
 use std::cell::Cell;
 use std::hint::black_box;
 use std::rc::Rc;
 use std::time::Instant;
 use xk_core::message::PoolConfig;
-use xk_core::object::Refused;
-use xk_core::{
-    Kernel, Message, Part, Participants, Pool, Protocol, ProtocolRef, SessionRef, Upper,
-};
-
-/// Sends back what comes.
-struct Back;
-
-impl Protocol for Back {
-    #[inline]
-    fn demux(
-        &self,
-        cx: &Kernel,
-        _: &ProtocolRef,
-        lower: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
-        // One that does not go is missed by whoever asked.
-        let _ = lower.push(cx, message);
-        Ok(())
-    }
-}
+use xk_core::{Part, Participants, Pool, SessionRef, Upper};
 
 /// How many conversations share a port of the answering host.
 const PER_PORT: usize = 1024;
@@ -64,7 +44,7 @@ impl Talks {
         Self::on(count, PER_PORT)
     }
 
-    /// The same with a port of its own for each on the answering host.
+    /// Opens so many, each with a port of its own on the answering host.
     ///
     /// # Errors
     /// What could not be opened, and why.
@@ -77,7 +57,7 @@ impl Talks {
         let udp = format!("udp ip sessions_max={}", count.max(16));
         let host = |number| Host::new(&pool, number, &udp);
         let (a, b) = (host(1), host(2));
-        let back = b.cx.add_protocol("count", "back", Back);
+        let back = b.cx.add_protocol("count", "back", Echo { holds: false });
         for port in 0..count.div_ceil(per_port) {
             let port = Part::port(PORT_FIRST + port as u16);
             let enabled = b.top.open_enable(&b.cx, Upper::new(&back), Participants::local(port));

@@ -6,10 +6,10 @@
 //! as are opened.
 
 use crate::cable::{HEADROOM, Host, at};
-use crate::case::{Benchmark, Case, Goal, Trouble};
+use crate::case::{Benchmark, Case, Goal};
 use crate::child;
-use crate::uppers::Server;
-use std::cell::{Cell, RefCell};
+use crate::uppers::Echo;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use xk_core::control::ListSessions;
@@ -32,7 +32,7 @@ pub(crate) fn benchmark() -> Benchmark {
     .why(include_str!("why/tcp-idle.md"))
 }
 
-/// Connections, if nobody asks for another number by [`VARIABLE`].
+/// Connections, unless [`VARIABLE`] asks for another number.
 const USUAL: usize = 20_000;
 /// The environment variable for another number.
 const VARIABLE: &str = "XK_IDLE";
@@ -40,38 +40,20 @@ const VARIABLE: &str = "XK_IDLE";
 fn cases() -> Vec<Case> {
     let asked = std::env::var(VARIABLE).ok().and_then(|n| n.parse().ok());
     let count: usize = asked.unwrap_or(USUAL);
-    let found = Rc::new(RefCell::new(None));
     let rows: [(&str, &str, Option<Goal>); 4] = [
         ("memory", "octets", Some(Goal::AtMost(2048.0))),
         ("memory of all", "MiB", None),
         ("to open, one octet there and back", "us", None),
         ("one octet there and back among them", "us", None),
     ];
-    let mut list = Vec::new();
-    for (at, (what, unit, goal)) in rows.into_iter().enumerate() {
-        let found = Rc::clone(&found);
-        let row = format!("{} idle ends, {what}", 2 * count);
-        let case = Case::measured(row, move |effort| {
-            let mut found = found.borrow_mut();
-            if at == 0 || found.is_none() {
-                // One that was asked for is not to be told of as another.
-                let share = if asked.is_some() { 1.0 } else { effort };
-                let some = ((count as f64 * share) as usize).max(100);
-                *found = Some(child::ask("tcp-idle", &some.to_string()));
-            }
-            match &*found {
-                Some(Ok(figures)) => Ok(figures.get(at).copied().unwrap_or(f64::NAN).into()),
-                Some(Err(trouble)) => Err(trouble.clone()),
-                None => Err(Trouble::Failed("nothing ran".into())),
-            }
-        });
-        let case = case.unit(unit);
-        list.push(match goal {
-            Some(goal) => case.goal(goal),
-            None => case,
-        });
-    }
-    list
+    let rows =
+        rows.map(|(what, unit, goal)| (format!("{} idle ends, {what}", 2 * count), unit, goal));
+    child::rows(rows, move |effort| {
+        // One that was asked for is not to be told of as another.
+        let share = if asked.is_some() { 1.0 } else { effort };
+        let some = ((count as f64 * share) as usize).max(100);
+        child::ask("tcp-idle", &some.to_string())
+    })
 }
 
 /// Client ports in use for one port of the server.
@@ -135,7 +117,7 @@ impl Pair {
         let tcp = format!("tcp ip sessions_max={}", (count / 3 * 4).max(16) + 16);
         let host = |number| Host::with_timers(&pool, number, &tcp, count + 64);
         let (a, b) = (host(1), host(2));
-        let server = b.cx.add_protocol("server", "server", Server);
+        let server = b.cx.add_protocol("server", "server", Echo { holds: true });
         for port in 0..count.div_ceil(PER_PORT) {
             let local = Participants::local(Part::port(SERVER_PORT_FIRST + port as u16));
             let enabled = b.top.open_enable(&b.cx, Upper::new(&server), local);

@@ -1,12 +1,13 @@
 //! Applications that several benchmarks put on a transport: one that counts what comes, one that
 //! sends it back.
 
+use crate::cable::HEADROOM;
 use std::cell::Cell;
 use std::hint::black_box;
 use std::rc::Rc;
 use xk_core::object::{Burst, Refused};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, SessionRef,
+    Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, SessionRef, reason,
 };
 use xk_kit::net::stream::{StreamEvent, StreamNotice};
 
@@ -62,10 +63,14 @@ impl Protocol for Taker {
     }
 }
 
-/// Sends back what comes, holds its end, and closes when the peer does.
-pub(crate) struct Server;
+/// Sends back what comes, and closes what it holds when the peer does. Calls are answered with
+/// nothing.
+pub(crate) struct Echo {
+    /// Whether it holds the sessions that are made for it.
+    pub(crate) holds: bool,
+}
 
-impl Protocol for Server {
+impl Protocol for Echo {
     fn open_done(
         &self,
         _: &Kernel,
@@ -73,10 +78,13 @@ impl Protocol for Server {
         lower: &SessionRef,
         _: Participants,
     ) -> Result<(), &'static Reason> {
-        lower.hold();
+        if self.holds {
+            lower.hold();
+        }
         Ok(())
     }
 
+    #[inline]
     fn demux(
         &self,
         cx: &Kernel,
@@ -84,9 +92,26 @@ impl Protocol for Server {
         lower: &SessionRef,
         message: Message,
     ) -> Result<(), Refused> {
-        // One that does not go is missed by whoever asked.
+        // A reply that does not go is missed by its asker.
         let _ = lower.push(cx, message);
         Ok(())
+    }
+
+    #[inline]
+    fn call_demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        _: &SessionRef,
+        message: Message,
+    ) -> Result<Message, Refused> {
+        if message.is_empty() {
+            return Ok(message);
+        }
+        match cx.pool().alloc(HEADROOM, 0) {
+            Ok(reply) => Ok(reply),
+            Err(_) => Err(this.refuse(message, &reason::NO_BUFFERS)),
+        }
     }
 
     fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {

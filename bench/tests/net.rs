@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use xk_bench::{Options, Record, Request};
 use xk_testkit::{needs_program, needs_root, peer};
 
-/// The environment variable under which this program is started as somebody without rights.
+/// The environment variable under which this program is started as a user without rights.
 const UNPRIVILEGED: &str = "XK_BENCH_TEST_UNPRIVILEGED";
-/// Nobody, as Linux numbers users.
+/// The user without rights, as Linux numbers users.
 const NOBODY: u32 = 65_534;
 
 fn main() -> ExitCode {
@@ -63,7 +63,7 @@ fn run_whole(name: &str, check: impl Fn(&Record)) {
     run_some(name, &[], check);
 }
 
-/// The same with the rows that contain one of these words.
+/// Runs the rows of a benchmark that contain one of these words, and looks at their records.
 fn run_some(name: &str, only: &[&str], check: impl Fn(&Record)) {
     let before = surroundings();
     let records = records(name, only);
@@ -126,7 +126,7 @@ fn counted(record: &Record) {
     }
 }
 
-/// Started as somebody without rights: what needs none is measured, the rest says what it needs.
+/// Started as a user without rights: what needs none is measured, the rest says what it needs.
 fn unprivileged() {
     for record in records("udp-rtt", &["1 octet, one core, Linux", "1 octet, spinning, bare"]) {
         let alone = ["Linux loopback", "bare shm"].contains(&record.system);

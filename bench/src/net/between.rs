@@ -1,6 +1,6 @@
 //! The wire with faults between two ends: a graph of xk with two packet sockets, a `fault` on each,
-//! and a protocol that hands frames from either to the other. Whoever stands at the ends, xk or
-//! Linux, has the same.
+//! and a protocol that hands frames from either to the other. Both systems at
+//! the ends, xk and Linux, have this one.
 
 use super::end::End;
 use super::space::BETWEEN;
@@ -16,7 +16,7 @@ use xk_core::{Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, 
 /// What each frame suffers, once: the share lost, and half of the round trip.
 const LOSS: &str = "1%";
 const DELAY: &str = "10ms";
-/// How long it carries at most, if nobody ends it.
+/// How long it carries at most, if it is not ended.
 const LIMIT: Duration = Duration::from_secs(3600);
 
 /// Hands frames over; clones are the same one.

@@ -5,7 +5,8 @@ use super::end::{End, Task};
 use super::exchange::{PATIENCE, Trips};
 use super::stack::Top;
 use crate::case::Trouble;
-use crate::rpc::users::{Procedure, call};
+use crate::rpc::users::call;
+use crate::uppers::Echo;
 use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -13,8 +14,8 @@ use std::time::Duration;
 use xk_core::object::{OpenError, Refused};
 use xk_core::{Kernel, Message, Participants, Protocol, ProtocolRef, Reason, SessionRef, Upper};
 
-/// How long the first call may take: who is asked for an address too early is asked again after
-/// seconds.
+/// How long the first call may take: a question for an address that goes too early is repeated
+/// after seconds.
 const PATIENCE_FIRST: Duration = Duration::from_secs(4);
 /// From one try to open or to reach the server to the next.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -138,7 +139,7 @@ impl Protocol for CallUser {
         lower: &SessionRef,
         participants: Participants,
     ) -> Result<(), &'static Reason> {
-        Procedure.open_done(cx, this, lower, participants)
+        Echo { holds: true }.open_done(cx, this, lower, participants)
     }
 
     #[inline]
@@ -149,7 +150,7 @@ impl Protocol for CallUser {
         lower: &SessionRef,
         message: Message,
     ) -> Result<Message, Refused> {
-        Procedure.call_demux(cx, this, lower, message)
+        Echo { holds: true }.call_demux(cx, this, lower, message)
     }
 
     fn timeout(&self, cx: &Kernel, this: &ProtocolRef, _: u64) {

@@ -33,14 +33,14 @@ impl Wire {
     }
 }
 
-/// Who exchanges messages.
+/// What exchanges messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum System {
     /// A graph of xk with UDP at its top, over a wire.
     Xk(Wire),
     /// A graph of xk with ETH at its top, over a packet socket.
     XkEth,
-    /// The same with IP at its top.
+    /// A graph of xk with IP at its top, over a packet socket.
     XkIp,
     /// Raw IP sockets of Linux over the veth pair.
     LinuxIp,
@@ -54,14 +54,14 @@ pub(crate) enum System {
     LinuxVeth,
     /// UDP sockets of Linux over the loopback device.
     LinuxLoopback,
-    /// The same two with segmentation offload: many messages a call.
+    /// These two with segmentation offload: many messages a call.
     LinuxVethJoined,
     LinuxLoopbackJoined,
     /// smoltcp over a packet socket.
     Smoltcp,
     /// A graph of xk with TCP at its top, over a wire.
     XkTcp(Wire),
-    /// The same over shared memory whose frames bear 65,535 octets.
+    /// Such a graph over shared memory whose frames bear 65,535 octets.
     XkTcpLarge,
     /// xk's TCP over a packet socket to the wire with faults.
     XkTcpCubic,
@@ -75,7 +75,7 @@ pub(crate) enum System {
     LinuxTcpSmall,
     /// TCP sockets of Linux over the veth pair.
     LinuxTcpVeth,
-    /// The same without any offload: the devices get frames of 1514 octets with their checksums.
+    /// These without any offload: the devices get frames of 1514 octets with their checksums.
     LinuxTcpVethPlain,
     /// TCP sockets of Linux over the loopback device.
     LinuxTcpLoopback,
@@ -125,6 +125,16 @@ impl System {
         (Self::LinuxTcpVethPlain, "Linux tcp veth, no offloads"),
         (Self::LinuxTcpLoopback, "Linux tcp loopback"),
     ];
+
+    /// The wire that it stands on, if that is said.
+    pub(super) fn wire(self) -> Option<Wire> {
+        match self {
+            Self::Xk(wire) | Self::XkFrames(wire) | Self::Bare(wire) => Some(wire),
+            Self::XkTcp(wire) | Self::Rpc(_, wire) => Some(wire),
+            Self::XkTcpLarge => Some(Wire::Shm),
+            _ => None,
+        }
+    }
 
     /// How many connections send at once.
     pub(super) fn flows(self) -> u32 {

@@ -44,8 +44,8 @@ pub(super) trait Line {
 pub(super) const WAIT: Duration = Duration::from_millis(50);
 /// How long an answer may be under way, and the first message.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
-/// The same for the first that comes: a request of ARP or a SYN that gets lost is repeated after a
-/// second, and the next after more.
+/// How long the first that comes may be under way: a request of ARP or a SYN that gets lost is
+/// repeated after a second, and the next after more.
 const PATIENCE_FIRST: Duration = Duration::from_secs(5);
 /// From one try to reach the peer to the next, at the beginning.
 pub(super) const KNOCK: Duration = Duration::from_millis(20);
@@ -61,7 +61,7 @@ const WARM: u32 = 5;
 /// Runs one end over a line.
 ///
 /// # Errors
-/// What the line says, or that nobody answers.
+/// What the line says, or that no answer comes.
 pub(super) fn run(end: &End, mut line: impl Line) -> Result<Value, Trouble> {
     ready();
     match end.task {

@@ -19,7 +19,7 @@ pub(super) const TAP: &str = "xkb-tap";
 /// Frames taken at a time.
 const BURST: usize = 64;
 
-/// The hardware address of a side: one that nobody else on the pair has.
+/// The hardware address of a side: one that no other end of the pair has.
 pub(super) fn address_of(side: usize) -> [u8; 6] {
     [2, 0, 0, 0, 0x77, side as u8 + 1]
 }

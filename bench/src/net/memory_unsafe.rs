@@ -57,7 +57,7 @@ impl Mapped {
         unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(offset).cast()) }
     }
 
-    /// Copies octets in. The caller's words say whose turn it is: nobody else uses them meanwhile.
+    /// Copies octets in. The caller's words say whose turn it is: the other end leaves them alone.
     ///
     /// # Panics
     /// If they do not fit.

@@ -21,7 +21,7 @@ const TIME: Duration = Duration::from_millis(80);
 const SIZES: [usize; 2] = [1, 1400];
 const MODES: [Mode; 3] = [Mode::Spinning, Mode::OneCore, Mode::TwoCores];
 
-/// Who takes part. The bare ones are limits: no stack, the same octets on the wire.
+/// What takes part. The bare ones are limits: no stack, the same octets on the wire.
 const SYSTEMS: [System; 11] = [
     System::Xk(Wire::Shm),
     System::Xk(Wire::Xdp),

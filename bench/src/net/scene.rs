@@ -35,7 +35,7 @@ impl Mode {
     }
 }
 
-/// One case: who exchanges what, and how.
+/// One case: which systems exchange what, and how.
 #[derive(Clone, Copy)]
 pub(super) struct Setting {
     pub(super) system: System,
@@ -53,7 +53,7 @@ pub(crate) struct Stage {
     /// The largest payload of a frame on the veth pair; if not given, Ethernet's.
     mtu_octets: Option<u16>,
     scene: Rc<OnceCell<Result<Scene, Trouble>>>,
-    /// The same without offloads.
+    /// The pair without offloads.
     plain: Rc<OnceCell<Result<Scene, Trouble>>>,
     /// A pair with a wire with faults between its ends, and what carries it.
     faulty: Rc<OnceCell<Result<(Scene, Peer), Trouble>>>,
@@ -77,11 +77,7 @@ impl Meeting {
                 meeting.path = Some(memory.path());
                 meeting._memory = Some(memory);
             }
-            System::Xk(Wire::Shm)
-            | System::XkFrames(Wire::Shm)
-            | System::XkTcp(Wire::Shm)
-            | System::Rpc(_, Wire::Shm)
-            | System::XkTcpLarge => {
+            system if system.wire() == Some(Wire::Shm) => {
                 let folder = folder::own()?;
                 meeting.path = Some(folder.path().join("meeting").display().to_string());
                 meeting._folder = Some(folder);
@@ -126,41 +122,18 @@ impl Stage {
 
     /// The namespace for a side of a system, if it needs one.
     fn space(&self, system: System, side: usize) -> Result<Option<String>, Trouble> {
-        let side = match system {
-            System::LinuxLoopback | System::LinuxLoopbackJoined | System::XkHost => {
-                return Ok(None);
-            }
-            System::XkTcp(Wire::Shm | Wire::Host) | System::XkTcpLarge => return Ok(None),
-            System::Rpc(_, Wire::Shm | Wire::HostUdp) => return Ok(None),
+        let side = match (system, system.wire()) {
+            (System::LinuxLoopback | System::LinuxLoopbackJoined | System::XkHost, _)
+            | (_, Some(Wire::Shm | Wire::Host | Wire::HostUdp)) => return Ok(None),
             // Ports and their range are its own there; without the right to one, those of the
             // machine do.
-            System::LinuxTcpLoopback => {
+            (System::LinuxTcpLoopback, _) => {
                 let scene = self.scene.get_or_init(|| Scene::new(self.mtu_octets));
                 return Ok(scene.as_ref().ok().map(|scene| scene.path(0)));
             }
-            System::Xk(Wire::Shm | Wire::Host | Wire::HostUdp) => return Ok(None),
-            System::XkFrames(Wire::Shm | Wire::Host | Wire::HostUdp) => return Ok(None),
-            System::Bare(Wire::Shm | Wire::Host | Wire::HostUdp) => return Ok(None),
             // The device has both ends in one namespace.
-            System::Xk(Wire::Tap) | System::XkFrames(Wire::Tap) | System::Bare(Wire::Tap) => 0,
-            System::Xk(Wire::Packet | Wire::Xdp)
-            | System::XkFrames(Wire::Packet | Wire::Xdp)
-            | System::Bare(Wire::Packet | Wire::Xdp)
-            | System::XkEth
-            | System::XkIp
-            | System::LinuxIp
-            | System::LinuxVeth
-            | System::LinuxVethJoined
-            | System::XkTcp(_)
-            | System::XkTcpSmall
-            | System::XkTcpCubic
-            | System::LinuxTcpCubic
-            | System::Between
-            | System::LinuxTcpVeth
-            | System::LinuxTcpVethPlain
-            | System::LinuxTcpSmall
-            | System::Rpc(..)
-            | System::Smoltcp => side,
+            (_, Some(Wire::Tap)) => 0,
+            _ => side,
         };
         if system.flows() > 1 {
             return match self.faulty.get_or_init(faulty) {
@@ -204,8 +177,8 @@ fn faulty() -> Result<(Scene, Peer), Trouble> {
     Ok((scene, peer))
 }
 
-/// The side that is started first: who makes a device that the other needs, or else who answers or
-/// receives.
+/// The side that is started first: the maker of a device that the other needs, or else the side
+/// that answers or receives.
 fn first(setting: &Setting) -> usize {
     match setting.system {
         System::XkFrames(Wire::Tap) | System::Bare(Wire::Tap) => 0,

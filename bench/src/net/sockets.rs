@@ -25,7 +25,7 @@ struct Sockets {
     socket: UdpSocket,
     /// How much of what comes is sent back, in octets.
     answered_octets: usize,
-    /// To whom messages go: whoever sent last, at the end that answers.
+    /// Where messages go: to the last sender, at the end that answers.
     peer: SocketAddr,
     buffer: Vec<u8>,
 }
@@ -81,7 +81,7 @@ impl Sockets {
     }
 }
 
-/// Nothing came in time, a signal did, or an earlier message found nobody.
+/// Nothing came in time, a signal did, or an earlier message found no socket.
 fn is_pause(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -119,7 +119,7 @@ impl Line for Sockets {
     }
 }
 
-/// The same with many messages of one length in each call: the system cuts and joins.
+/// Sockets with many messages of one length in each call: the system cuts and joins.
 struct Joined {
     sockets: Sockets,
     octets: usize,

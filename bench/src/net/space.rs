@@ -25,7 +25,7 @@ fn aside<T: Send>(work: impl FnOnce() -> Result<T, Trouble> + Send) -> Result<T,
 }
 
 impl Space {
-    /// A namespace whose loopback device is up, with IPv6 off so that nobody but the benchmark
+    /// A namespace whose loopback device is up, with IPv6 off so that the benchmark alone
     /// sends.
     fn new() -> Result<Self, Trouble> {
         let link = aside(|| {

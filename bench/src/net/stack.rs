@@ -201,7 +201,7 @@ pub(super) fn calls(end: &End, stack: Stack, wire: Wire) -> Result<Value, Troubl
         _ => address,
     };
     let lines = stack.lines("wire", address(end.side));
-    // Who has no fragments needs frames for whole messages.
+    // A stack without fragments needs frames for whole messages.
     let frames = match end.octets > FRAME_OCTETS && !stack.has_fragments() {
         true => format!(" mtu={}", end.octets + HEADERS_OCTETS),
         false => String::new(),

@@ -21,7 +21,7 @@ pub(super) fn benchmark() -> Benchmark {
 const TIME: Duration = Duration::from_millis(250);
 const SIZES: [usize; 3] = [64, 1472, 16_384];
 
-/// Who takes part, and whether messages of 16 Ki octets can go: a frame is smaller, smoltcp's
+/// What takes part, and whether messages of 16 Ki octets can go: a frame is smaller, smoltcp's
 /// buffer for fragments, and what segmentation offload cuts.
 const SYSTEMS: [(System, bool); 13] = [
     (System::Xk(Wire::Shm), true),

@@ -24,7 +24,7 @@ const READ_OCTETS: usize = 256 * 1024;
 /// (tcp(7)).
 const SMALL_OCTETS: usize = 4096;
 
-/// The congestion control of who sends.
+/// The congestion control of the sender.
 const CONGESTION: &str = "cubic";
 /// How often a receiver of many connections looks at its clock.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
@@ -47,7 +47,7 @@ fn ended() -> io::Error {
     io::Error::new(ErrorKind::Interrupted, "told to end")
 }
 
-/// One connection; whoever spins never sleeps in a call.
+/// One connection; one that spins never sleeps in a call.
 struct Stream(TcpStream);
 
 impl Stream {
@@ -141,7 +141,7 @@ impl Door {
         }
     }
 
-    /// Sleeps until somebody comes, but not for long.
+    /// Sleeps until a connection comes, but not for long.
     fn wait(&self) -> io::Result<()> {
         let mut list = [rustix::event::PollFd::new(&self.listener, rustix::event::PollFlags::IN)];
         let limit = rustix::event::Timespec { tv_sec: 0, tv_nsec: WAIT.as_nanos() as i64 };

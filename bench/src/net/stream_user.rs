@@ -254,7 +254,7 @@ impl Protocol for StreamUser {
                 inner.heard.set(cx.now());
                 inner.read(&message);
             }
-            // An answer that does not go is missed by whoever asked.
+            // An answer that does not go is missed by its asker.
             Task::Answer | Task::Accept => {
                 let _ = lower.push(cx, message);
             }

@@ -94,8 +94,8 @@ impl Top for User {
         let Some(begun) = inner.begun.get() else {
             inner.begun.set(Some(now));
             inner.heard.set(now);
-            // A wire may have to find its peer first; who asks for an address too early waits for a
-            // second.
+            // A wire may have to find its peer first; a question for an address that goes too early
+            // is repeated after a second.
             let _ = cx.schedule_protocol(this, KNOCK, 0);
             return false;
         };
@@ -248,7 +248,7 @@ impl Protocol for User {
                 if self.0.task == Task::Acknowledge {
                     message.truncate(self.0.at + 1);
                 }
-                // One that does not go is missed by whoever asked.
+                // An answer that does not go is missed by its asker.
                 let _ = lower.push(cx, message);
             }
             Task::Send | Task::Connect | Task::Accept | Task::Call | Task::Execute => {}
@@ -256,7 +256,7 @@ impl Protocol for User {
         Ok(())
     }
 
-    /// Knocks until somebody answers.
+    /// Knocks until an answer comes.
     fn timeout(&self, cx: &Kernel, this: &ProtocolRef, _: u64) {
         let inner = &*self.0;
         let knocks = match inner.task {

@@ -85,7 +85,7 @@ fn calls(stage: &Stage, row: String, stack: Stack, wire: Wire, octets: usize) ->
     case.of(system.name())
 }
 
-/// The same in one process.
+/// One system's calls of so many octets in one process.
 fn calls_in_process(row: String, stack: Stack, octets: usize) -> Case {
     let pair: Rc<OnceCell<Pair>> = Rc::default();
     let case = Case::measured(row, move |effort| {

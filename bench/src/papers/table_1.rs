@@ -135,7 +135,7 @@ impl Protocol for Shelf {
 }
 
 /// What stands for the boundary where there is none: the call through a handle from an application
-/// into the graph, and the one back. Whoever is called keeps the message, which is taken back from
+/// into the graph, and the one back. The callee keeps the message, which is taken back from
 /// there.
 fn boundary() -> Vec<Case> {
     let enter = Case::new(ENTER, 300_000, || {

@@ -1,5 +1,5 @@
-//! The same by others: gRPC (tonic), tarpc and ONC RPC (libtirpc), each a server and a client over
-//! the loopback device, built when they are measured, if their tools are here.
+//! Calls by systems of others: gRPC (tonic), tarpc and ONC RPC (libtirpc), each a server and a
+//! client over the loopback device, built when they are measured, if their tools are here.
 
 use crate::built::{Built, Files, numbers};
 use crate::case::{Sample, Trouble};
@@ -129,7 +129,7 @@ impl Server {
         let (sender, lines) = channel();
         std::thread::spawn(move || {
             let line = output.and_then(|output| BufReader::new(output).lines().next());
-            // Whoever waited may have given up.
+            // The waiting side may have given up.
             let _ = sender.send(line.and_then(Result::ok).unwrap_or_default());
         });
         let line = lines.recv_timeout(PATIENCE).unwrap_or_default();
@@ -188,7 +188,7 @@ fn build_c() -> Result<Built, Trouble> {
 mod tests {
     use super::*;
 
-    /// The others take long to build: whoever runs the benchmark builds them.
+    /// The others take long to build: a run of the benchmark builds them.
     #[test]
     fn libtirpc_is_measured_or_says_what_it_needs() {
         let programs = Programs::default();

@@ -2,8 +2,10 @@
 //! that its waits leave to another carries the frames.
 
 use super::stacks::{Stack, USERS};
-use super::users::{Asker, Procedure, call, request};
+use super::users::{call, request};
 use crate::cable::Host;
+use crate::stack::Count;
+use crate::uppers::Echo;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -66,13 +68,13 @@ impl Pair {
     pub(crate) fn new(stack: Stack) -> Self {
         let pool = Pool::new(&PoolConfig::default()).expect("memory for a pool");
         let (a, b) = (host(&pool, 1, stack), Rc::new(host(&pool, 2, stack)));
-        let procedure = b.cx.add_protocol("user", "user", Procedure);
+        let procedure = b.cx.add_protocol("user", "user", Echo { holds: true });
         let enabled = b.top.open_enable(&b.cx, Upper::new(&procedure), stack.serves());
         let _ = enabled.expect("the procedure is free");
-        let asker = Asker::default();
+        let asker = Count::default();
         let inner = Rc::new(Inner {
             stack,
-            answered: Rc::clone(&asker.0),
+            answered: Rc::clone(&asker.messages),
             user: a.cx.add_protocol("user", "user", asker),
             a,
             b,
@@ -89,7 +91,7 @@ impl Pair {
         pair
     }
 
-    /// The same with requests of so many octets.
+    /// A pair whose requests have so many octets.
     pub(crate) fn with_octets(stack: Stack, octets: usize) -> Self {
         let pair = Self::new(stack);
         *pair.inner.octets.borrow_mut() = vec![0x5a; octets].into();
@@ -164,7 +166,7 @@ impl Inner {
         (self.b.sent() - before) as usize
     }
 
-    /// Nothing is under way: time goes on, until somebody sends something again.
+    /// Nothing is under way: time goes on, until something is sent again.
     #[cold]
     fn wait_a_little(&self) {
         self.idle.set(self.idle.get() + 1);

@@ -8,7 +8,7 @@ use xk_kit::rpc::call::{PROCEDURE, PROGRAM, VERSION};
 /// The procedure that answers nothing; of a program of ONC RPC too, whose layers answer procedure 0
 /// by themselves (RFC 5531, section 12.1).
 const NULL: u64 = 1;
-/// A program from those for whoever likes (RFC 5531, section 14), and a port below those that Linux
+/// A program from those for any use (RFC 5531, section 14), and a port below those that Linux
 /// gives by itself.
 const SUN_PROGRAM: u64 = 0x2000_1991;
 const SUN_VERSION: u64 = 1;
@@ -32,13 +32,13 @@ pub(crate) enum Stack {
     /// The monolithic and the layered one right on a wire between two.
     MonolithicLink,
     LayeredLink,
-    /// The same without SELECT.
+    /// CHANNEL alone, without SELECT.
     ChannelLink,
     /// Sun RPC in layers over UDP.
     SunUdp,
-    /// The same over the machine's UDP.
+    /// Sun RPC in layers over the machine's UDP.
     SunHostUdp,
-    /// The same on CHANNEL and FRAGMENT.
+    /// Sun RPC in layers on CHANNEL and FRAGMENT.
     SunChannelVip,
 }
 
@@ -186,7 +186,7 @@ impl Stack {
         }
     }
 
-    /// What a caller opens, to call whoever has this address.
+    /// What a caller opens, to call the host of this address.
     pub(crate) fn calls(self, address: &str) -> Participants {
         let host = Part::Host(address.parse().unwrap_or(HostAddr::UNSPECIFIED));
         let peer = self.named(host);

@@ -1,74 +1,8 @@
-//! Who stands on the measured protocols in one process: a caller, and a procedure.
+//! Requests of these octets, and calls with them.
 
 use crate::cable::HEADROOM;
-use std::cell::Cell;
-use std::rc::Rc;
-use xk_core::object::{CallError, Refused};
-use xk_core::{Kernel, Message, Participants, Protocol, ProtocolRef, Reason, SessionRef, reason};
-
-/// The procedure that answers nothing, and sends back what is no call.
-pub(crate) struct Procedure;
-
-impl Protocol for Procedure {
-    fn open_done(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        lower: &SessionRef,
-        _: Participants,
-    ) -> Result<(), &'static Reason> {
-        lower.hold();
-        Ok(())
-    }
-
-    #[inline]
-    fn demux(
-        &self,
-        cx: &Kernel,
-        _: &ProtocolRef,
-        lower: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
-        // One that does not go is missed by whoever asked.
-        let _ = lower.push(cx, message);
-        Ok(())
-    }
-
-    #[inline]
-    fn call_demux(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        _: &SessionRef,
-        message: Message,
-    ) -> Result<Message, Refused> {
-        if message.is_empty() {
-            return Ok(message);
-        }
-        match cx.pool().alloc(HEADROOM, 0) {
-            Ok(reply) => Ok(reply),
-            Err(_) => Err(this.refuse(message, &reason::NO_BUFFERS)),
-        }
-    }
-}
-
-/// Counts what comes back that is no reply.
-#[derive(Clone, Default)]
-pub(crate) struct Asker(pub(crate) Rc<Cell<u64>>);
-
-impl Protocol for Asker {
-    #[inline]
-    fn demux(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        _: &SessionRef,
-        _: Message,
-    ) -> Result<(), Refused> {
-        self.0.set(self.0.get() + 1);
-        Ok(())
-    }
-}
+use xk_core::object::CallError;
+use xk_core::{Kernel, Message, SessionRef};
 
 /// A request of these octets.
 #[inline]

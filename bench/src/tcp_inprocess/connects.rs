@@ -2,7 +2,7 @@
 //! and back on one that stays. Both in one process.
 
 use crate::cable::{HEADROOM, Host, at};
-use crate::uppers::Server;
+use crate::uppers::Echo;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -78,7 +78,7 @@ impl Pair {
         let tcp = format!("tcp ip no_delay=#true sessions_max={SESSIONS_MAX}");
         let host = |number| Host::with_timers(&pool, number, &tcp, 2 * SESSIONS_MAX);
         let (a, b) = (host(1), host(2));
-        let server = b.cx.add_protocol("server", "server", Server);
+        let server = b.cx.add_protocol("server", "server", Echo { holds: true });
         let local = Participants::local(Part::port(7));
         let enabled = b.top.open_enable(&b.cx, Upper::new(&server), local);
         let _ = enabled.expect("the port is free");
@@ -129,7 +129,7 @@ pub(super) fn trips() -> impl FnMut(u64) {
     trips_counted(Rc::default())
 }
 
-/// The same; counts the frames of both hosts.
+/// Sends octets there and back as [`trips`] does, and counts the frames of both hosts.
 fn trips_counted(frames: Rc<Cell<u64>>) -> impl FnMut(u64) {
     let mut pair = Pair::new();
     pair.body.stays.set(true);

@@ -1,5 +1,5 @@
-//! The same with stacks in other languages: a program for each, built when it is measured, if its
-//! tools are here.
+//! TCP in one process by stacks in other languages: a program for each, built when it is measured,
+//! if its tools are here.
 //!
 //! Nothing is fetched. Each program prints the nanoseconds of a segment, and how many frames came
 //! back for each that went.

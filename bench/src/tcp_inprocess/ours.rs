@@ -1,4 +1,4 @@
-//! The same by xk.
+//! TCP in one process by xk.
 
 use super::{BUFFER, SEGMENT, WRITE};
 use crate::cable::{HEADROOM, Host, at};

@@ -1,4 +1,4 @@
-//! The same with smoltcp.
+//! TCP in one process by smoltcp.
 
 use super::{BUFFER, SEGMENT, WRITE};
 use crate::smoltcp_cable::{self, Host};

@@ -1,4 +1,4 @@
-//! The same by xk.
+//! UDP in one process by xk.
 
 use crate::cable::{HEADROOM, Host, at};
 use crate::stack::Count;

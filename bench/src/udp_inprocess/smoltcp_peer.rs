@@ -1,4 +1,5 @@
-//! The same with smoltcp: two interfaces, a queue of frames each way, UDP sockets, checksums on.
+//! UDP in one process by smoltcp: two interfaces, a queue of frames each way, UDP sockets,
+//! checksums on.
 
 use crate::smoltcp_cable::{self, Host};
 use smoltcp::iface::{SocketHandle, SocketSet};
