@@ -1,5 +1,5 @@
 //! A small simulated network of a router, a host and an attacker: frames and noise arrive, hosts
-//! talk, somebody asks every question there is, time passes. Whatever comes, the tables stay within
+//! talk, every question there is gets asked, time passes. Whatever comes, the tables stay within
 //! their bounds, and nothing is left at the end.
 //!
 //! An input is a sequence of operations, each an octet (the operation in its lower half, a place in

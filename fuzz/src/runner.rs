@@ -327,7 +327,7 @@ pub fn command(name: &str, path: &Path) -> String {
     format!("cargo run -p xk-fuzz -- replay {name} {}", path.display())
 }
 
-/// The closing line of cargo's own test runner, so that whoever counts tests counts targets.
+/// The closing line of cargo's own test runner, so that a count of tests counts targets.
 #[must_use]
 pub fn closing_line(passed: usize, failed: usize, took: Duration) -> String {
     let word = if failed == 0 { "ok" } else { "FAILED" };

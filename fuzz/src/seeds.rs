@@ -1,4 +1,4 @@
-//! The committed seeds, made anew by `cargo run -p xk-fuzz -- seeds`.
+//! The committed seeds, made by `cargo run -p xk-fuzz -- seeds`.
 //!
 //! Their names begin with `seed-`; other files of the corpus are inputs that failed once, and stay.
 

@@ -230,7 +230,7 @@ impl Stack {
         // A slice that holds nothing but headers may go while the rest is kept.
         let slices = message.slices().count() as u32;
         let (traces, live) = (self.traces(), self.cx.live());
-        // A refusal is counted by who refused.
+        // A refusal is counted by the layer that refused.
         bottom.inject(&self.cx, None, message);
         let (traces_now, live_now) = (self.traces(), self.cx.live());
         assert!(

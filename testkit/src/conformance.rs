@@ -10,7 +10,7 @@
 //! | one conversation, one session; another upper gets none of it | [`sessions::is_found_again`] |
 //! | an enable makes a session at the first message | [`sessions::enables`] |
 //! | a refusal comes back, and leaves nothing | [`sessions::refuses`] |
-//! | who receives and whose number selects are two identities | [`sessions::lets_a_layer_between`] |
+//! | the receiver and the protocol whose number selects are two identities | [`sessions::lets_a_layer_between`] |
 //! | no type number, no session | [`sessions::wants_a_type_number`] |
 //! | nothing is left after `stop` | [`sessions::stops`] |
 //! | octets go in as they come out, in their own buffers | [`messages::carries`] |
@@ -102,7 +102,7 @@ impl Side {
     }
 }
 
-/// Who takes what A sends.
+/// Which instance takes what A sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receiver {
     /// The protocol above B.
@@ -128,13 +128,14 @@ pub trait Fixture {
         Some(Participants::local(Part::Any))
     }
 
-    /// The same for one host of ours, or a broadcast or group, alone; `None` if it has no ports.
+    /// The participants of an enable for one host of ours, or a broadcast or group, alone; `None`
+    /// if it has no ports.
     fn enable_at(&self, side: Side, host: HostAddr) -> Option<Participants> {
         let _ = (side, host);
         None
     }
 
-    /// Whether what was sent to a broadcast or a group is for anybody: not where connections are.
+    /// Whether what was sent to a broadcast or a group is taken at all: not where connections are.
     fn takes_many(&self) -> bool {
         true
     }
@@ -162,7 +163,7 @@ pub trait Fixture {
         let _ = world;
     }
 
-    /// Who takes what A sends.
+    /// Which instance takes what A sends.
     fn receiver(&self) -> Receiver {
         Receiver::Upper
     }

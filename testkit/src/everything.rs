@@ -69,7 +69,7 @@ pub const ELSEWHERE: &[(&str, &str)] = &[
     ("xdp", "a wire"),
 ];
 
-/// Who asks: the layer, its name, and which server.
+/// An asker: the layer, its name, and which server.
 const ASKERS: &[(&str, &str, &str)] = &[
     ("probe icmp", "pings", ""),
     ("probe udp", "datagrams", "port7@"),
@@ -84,12 +84,12 @@ const ASKERS: &[(&str, &str, &str)] = &[
     ("caller mrpc", "sprite", "procedure1@"),
 ];
 
-/// The names of those who ask, in the graph of [`askers`].
+/// The names of the askers in the graph of [`askers`].
 pub fn asker_names() -> impl Iterator<Item = &'static str> {
     ASKERS.iter().map(|(_, name, _)| *name)
 }
 
-/// The lines of those who ask all servers of the host `to`, each with `prefix` before its name and
+/// The lines of askers of all servers of the host `to`, each with `prefix` before its name and
 /// `times`, parameters such as `count=10 interval="50ms"`.
 #[must_use]
 pub fn askers(to: &str, prefix: &str, times: &str) -> String {

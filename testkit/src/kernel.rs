@@ -16,13 +16,15 @@
 //! ```
 
 mod bottom;
+mod call_bottom;
 mod calls;
 mod pauses;
 mod top;
 
 pub use bottom::{Addressing, Bottom, Family, Lower, OnPush, ReachedBottom, Sent};
-pub use calls::{CallBottom, CallEnd, CallTop, OnCall, OnServe, Task};
-pub use top::{Event, OnDemux, Received, Top};
+pub use call_bottom::{CallBottom, OnCall};
+pub use calls::{CallEnd, Task};
+pub use top::{Event, OnDemux, OnServe, Received, Top};
 
 use core::ops::Deref;
 use core::time::Duration;
@@ -34,7 +36,7 @@ use xk_core::shepherd::{Limits, NoSwitch, Shepherds, Switch};
 use xk_core::{Answer, Ask, Kernel, Message, Pool};
 use xk_run::switch::CoroutineSwitch;
 
-/// Room in front of every message made here, in octets: as whoever makes a message reserves it.
+/// Room in front of every message made here, in octets: as much as an application reserves.
 pub const HEADROOM: usize = 128;
 
 /// How many timers may be pending.

@@ -13,7 +13,7 @@
 //! | [`needs`] | `needs_root!()` and `needs_program!("tshark")`: a test that lacks something says so by name and is counted as skipped |
 //! | [`peer`] | a runner for test programs with `harness = false` that counts skipped tests, which the standard one cannot |
 //! | [`script`] | packet scripts: segments, acts of an application and times, for a protocol of streams |
-//! | [`signals_unsafe`] | programs that find their signals as a person would have them, whoever runs the tests |
+//! | [`signals_unsafe`] | programs that find their signals as a person would have them, however the tests were started |
 //! | [`streams`] | streams in a random network against a model, by seed |
 //! | [`tshark`] | a second opinion on a capture: malformed packets, wrong checksums, the dissectors' warnings |
 //! | [`vectors`] | messages that programs of others have sent, octet for octet |

@@ -276,7 +276,7 @@ impl Space {
 
     /// Switches checksum, segmentation and merging offloads of `device` off.
     ///
-    /// A veth pair otherwise hands frames across whose checksums nobody has computed and which may
+    /// A veth pair otherwise hands frames across whose checksums are not computed and which may
     /// exceed the MTU.
     ///
     /// # Errors
@@ -424,7 +424,7 @@ impl Running {
     }
 
     /// Waits until what an ended program left in the pipes is gathered: the threads that read them
-    /// hold `written` until then. A child that it left behind may hold its pipes for ever, so it
+    /// hold `written` until then. A child that it left behind may hold its pipes without end, so it
     /// ends after [`DRAIN`] in any case.
     fn drain(&self) {
         let begun = Instant::now();
@@ -480,7 +480,7 @@ fn stale_names(names: &Path, processes: &Path) -> Vec<String> {
 }
 
 /// The process whose namespace this is: the first number of `xkt-<pid>-<n>-<pids>-<run>`. `None` if
-/// its processes are numbered by another than `pids`: then nobody here sees whether it lives.
+/// its processes are numbered by another than `pids`: then it is not seen here whether it lives.
 fn owner(name: &str, pids: u64) -> Option<u32> {
     let mut numbers = name.strip_prefix(PREFIX)?.splitn(4, '-');
     let pid = numbers.next()?.parse().ok()?;

@@ -40,9 +40,9 @@ pub fn main(tests: &[Test]) -> ExitCode {
     main_with_company(&[], tests)
 }
 
-/// The same with tests before them, `company`, that have nothing to do with one another and do not
-/// mind a busy machine. They mostly wait, so twice as many run at a time as it has processors,
-/// within reason.
+/// Runs tests as [`main`] does, and before them `company`: tests that have nothing to do with one
+/// another and do not mind a busy machine. They mostly wait, so twice as many run at a time as it
+/// has processors, within reason.
 #[must_use]
 pub fn main_with_company(company: &[Test], alone: &[Test]) -> ExitCode {
     let plan = Plan::from_arguments(std::env::args().skip(1));

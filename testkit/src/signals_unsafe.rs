@@ -3,7 +3,7 @@
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Those that ask for an end, and that whoever started the tests may have ignored: `nohup` SIGHUP,
+/// Those that ask for an end, and that the tests may have inherited as ignored: `nohup` SIGHUP,
 /// a shell SIGINT and SIGQUIT of what it starts in the background (signal(7): the ignored stay so).
 const ENDS: [libc::c_int; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
 

@@ -10,7 +10,7 @@ use xk_core::control::ListSessions;
 use xk_core::{Part, Participants, SessionRef};
 use xk_kit::rpc::call::BAD_ARGUMENTS;
 use xk_kit::rpc::incarnation::{FIRST, TICKET};
-use xk_testkit::kernel::{CallTop, Lower};
+use xk_testkit::kernel::{Lower, Top};
 
 /// Parses `data` as a packet, writes its header again and compares.
 pub(crate) fn wire(data: &[u8]) {
@@ -32,7 +32,7 @@ pub(crate) fn stack(data: &[u8]) {
     let params = integers(&[("channels_max", CHANNELS_MAX as i64), ("hosts_max", 2)]);
     let rig = Rig::new(Lower::link(1500), 64, &xk_channel::ENTRY, &params);
     number(&rig.cx, "top", "channel", 7);
-    let top = CallTop::add(&rig.cx, "top");
+    let top = Top::add(&rig.cx, "top");
     top.forget(true);
     // Requests name themselves in their first octets.
     let executed = RefCell::<BTreeSet<[u8; 8]>>::default();

@@ -11,7 +11,7 @@ use xk_kit::rpc::call::{BAD_ARGUMENTS, PROCEDURE};
 use xk_kit::rpc::incarnation::FIRST;
 use xk_mrpc::wire::{ACK, ERROR, HEADER_LEN, Header, NACK, REPLY, REQUEST, SERVER};
 use xk_mrpc::{PACKET_OCTETS_MAX, Parameters};
-use xk_testkit::kernel::{CallTop, HEADROOM, Lower};
+use xk_testkit::kernel::{HEADROOM, Lower, Top};
 
 const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
@@ -156,10 +156,10 @@ impl Stage {
 
 /// The layer with a server of three procedures above, and below a lower layer that notes tickets
 /// and has the script answer.
-fn rig(stage: &Rc<Stage>) -> (Rig, CallTop) {
+fn rig(stage: &Rc<Stage>) -> (Rig, Top) {
     let params = integers(&[("processes_max", 2)]);
     let rig = Rig::new(Lower::host(OWN, 90), 16, &xk_mrpc::ENTRY, &params);
-    let top = CallTop::add(&rig.cx, "top");
+    let top = Top::add(&rig.cx, "top");
     top.forget(true);
     let counted = Rc::clone(stage);
     top.on_serve(Some(Rc::new(move |_, _, request| {

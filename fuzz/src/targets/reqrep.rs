@@ -9,7 +9,7 @@ use xk_core::{HostAddr, Kernel, Message, Part, Participants, SessionRef, reason}
 use xk_kit::net::attribute::Peer;
 use xk_kit::rpc::call::{CallOptions, Gather};
 use xk_reqrep::wire::{HEADER_OCTETS, Header};
-use xk_testkit::kernel::{CallTop, Lower};
+use xk_testkit::kernel::{Lower, Top};
 
 const OWN: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const CLIENT: Part = Part::Host(HostAddr::v4(Ipv4Addr::new(192, 0, 2, 2)));
@@ -59,7 +59,7 @@ pub(crate) fn stack(data: &[u8]) {
     let params =
         integers(&[("dupcache", 4), ("sessions_max", 4), ("replies_max", REPLIES_MAX as i64)]);
     let rig = Rig::new(Lower::host(OWN, 103), 16, &xk_reqrep::ENTRY, &params);
-    let (server, client) = (CallTop::add(&rig.cx, "server"), CallTop::add(&rig.cx, "client"));
+    let (server, client) = (Top::add(&rig.cx, "server"), Top::add(&rig.cx, "client"));
     server.forget(true);
     server.on_serve(Some(Rc::new(|_, _, request| match request.is_empty() {
         true => Err(&reason::TRUNCATED),

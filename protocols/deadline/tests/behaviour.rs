@@ -11,7 +11,7 @@ use xk_core::shepherd::Semaphore;
 use xk_core::{Kernel, Part, Participants, ProtocolRef, Reason, SessionRef, Time, reason};
 use xk_deadline::{ENTRY, TOO_LATE, Tally};
 use xk_kit::rpc::call::{CallOptions, CancelCall};
-use xk_testkit::kernel::{CallBottom, CallEnd, CallTop, Lower, Task, TestKernel, octets};
+use xk_testkit::kernel::{CallBottom, CallEnd, Lower, Task, TestKernel, Top, octets};
 
 /// How long the procedure takes here.
 const WORK: Duration = Duration::from_millis(20);
@@ -29,7 +29,7 @@ struct Pair {
     cx: TestKernel,
     bottoms: [CallBottom; 2],
     layers: [ProtocolRef; 2],
-    tops: [CallTop; 2],
+    tops: [Top; 2],
     /// The deadlines that the procedure saw.
     seen: Rc<RefCell<Vec<Option<CallOptions>>>>,
 }
@@ -53,7 +53,7 @@ impl Pair {
             };
             (ENTRY.build)(&mut build).unwrap()
         });
-        let tops = [1, 2].map(|_| CallTop::add(&cx, "top"));
+        let tops = [1, 2].map(|_| Top::add(&cx, "top"));
         cx.start().unwrap();
         let any = Participants::local(Part::Any);
         let _ = tops[1].enable(&cx, &layers[1], any).unwrap();

@@ -12,7 +12,7 @@ thread_local! {
 }
 
 fn count(octets: usize) {
-    // Fails only while the thread ends, when nobody asks any more.
+    // Fails only while the thread ends, when the count is not asked for.
     let _ = COUNT.try_with(|count| count.set(count.get() + 1));
     grow(octets as i64);
 }

@@ -2,24 +2,22 @@
 //! carried meanwhile, and what comes of all of them is what comes of them one by one.
 
 use super::messages::pattern;
+use super::world::{Harm, Way, at_once, carrier};
 use super::{Fixture, Node, Receiver, Side, Verdict, World};
 use crate::kernel::{Sent, Task, TestKernel};
-use core::cell::{Cell, RefCell};
 use core::time::Duration;
-use std::collections::VecDeque;
-use std::rc::Rc;
 use xk_core::object::OpenError;
 use xk_core::shepherd::Semaphore;
 use xk_core::{Kernel, Message, SessionRef};
 
 /// For how long an operation below blocks at most.
-const PAUSE_MAX: Duration = Duration::from_millis(1);
+pub(super) const PAUSE_MAX: Duration = Duration::from_millis(1);
 /// Longer than anything takes that a law does at one time.
 const LONG: Duration = Duration::from_secs(600);
 /// How many shepherds do the same at one time, and how many messages one sends.
-const AT_ONCE: usize = 4;
+pub(super) const AT_ONCE: usize = 4;
 /// By how many orders of events each law is checked.
-const SEEDS: u64 = 8;
+pub(super) const SEEDS: u64 = 8;
 
 /// How many sessions of an instance there are, and how often sessions below are held: what is given
 /// back is as before.
@@ -27,9 +25,6 @@ type Held = (Option<usize>, u32);
 
 /// What came of messages sent: sessions made, octets of each, and messages dropped.
 type Outcome = (usize, Vec<usize>, u64);
-
-/// Makes a message that arrives beside another.
-type Beside = fn(&Kernel, &Message) -> Option<Message>;
 
 /// Checks a law with several orders of events.
 fn each_seed(fixture: &dyn Fixture, law: impl Fn(u64)) -> Verdict {
@@ -43,97 +38,64 @@ fn each_seed(fixture: &dyn Fixture, law: impl Fn(u64)) -> Verdict {
 /// Two instances on bottoms that block, started on a shepherd.
 fn world(fixture: &dyn Fixture, seed: u64, pause: Duration) -> World<'_> {
     let world = World::build(fixture, TestKernel::with_stacks(seed));
-    block(&world, pause);
-    let kernel = world.cx.share();
-    let started = Rc::new(RefCell::new(None));
-    let result = Rc::clone(&started);
-    run(&world, vec![Box::new(move |_| *result.borrow_mut() = Some(kernel.start()))]);
-    match started.take() {
-        Some(Ok(())) => {}
-        other => panic!("seed {seed}: it starts on layers that block, not: {other:?}"),
+    for node in [&world.a, &world.b] {
+        node.block(pause);
     }
+    let kernel = world.cx.share();
+    let started = at_once(1, move |_, _| kernel.start(), |tasks| run(&world, tasks));
+    assert!(started[0].is_ok(), "seed {seed}: it starts on layers that block: {started:?}");
     fixture.started(&world);
     run(&world, Vec::new());
     world
 }
 
-fn block(world: &World<'_>, pause: Duration) {
-    for node in [&world.a, &world.b] {
-        node.bottom.block(pause);
-    }
-}
-
 /// Does each task on a shepherd while frames are carried, until all is still.
 fn run(world: &World<'_>, tasks: Vec<Task>) {
-    run_with(world, tasks, |_, _| None);
+    run_with(world, tasks, None);
 }
 
-/// As [`run`]; before each frame arrives what `beside` makes of its message.
-fn run_with(world: &World<'_>, mut tasks: Vec<Task>, beside: Beside) {
-    let nodes = [world.a.clone(), world.b.clone()];
-    let way: RefCell<VecDeque<(usize, Sent)>> = RefCell::default();
-    let carry = move |cx: &Kernel| {
-        for (side, node) in nodes.iter().enumerate() {
-            node.bottom.drain_sent(|sent| {
-                let mut way = way.borrow_mut();
-                if let Some(message) = beside(cx, &sent.message) {
-                    let beside = Sent { message, session: sent.session.clone(), ..sent };
-                    way.push_back((side, beside));
-                }
-                way.push_back((side, sent));
-            });
-        }
-        let mut carried = 0;
-        loop {
-            let next = way.borrow_mut().pop_front();
-            let Some((side, sent)) = next else { break };
-            carried += 1;
-            World::deliver(cx, &nodes[side], &nodes[1 - side], sent);
-            if cx.must_leave() {
-                break;
-            }
-        }
-        carried
-    };
+/// As [`run`]; frames come to harm on the way.
+fn run_with(world: &World<'_>, mut tasks: Vec<Task>, harm: Harm) {
+    let carry = carrier([world.a.clone(), world.b.clone()], Way::default(), harm);
     tasks.push(Box::new(|cx| sleep(cx, LONG / 2)));
     assert!(world.cx.run_tasks(LONG, tasks, carry), "what waits below goes on");
 }
 
-fn sleep(cx: &Kernel, time: Duration) {
+pub(super) fn sleep(cx: &Kernel, time: Duration) {
     let _ = cx.wait(&Semaphore::new(0), Some(time));
 }
 
 fn held(world: &World<'_>, node: &Node) -> Held {
-    let below = node.bottom.held();
-    (world.sessions(node), below.iter().map(|session| session.head().opens()).sum())
+    (world.sessions(node), node.holds())
 }
 
-/// A copy of a message.
-fn copied(_: &Kernel, message: &Message) -> Option<Message> {
-    message.try_clone().ok()
+/// A frame, and before it what `copy` makes of its message.
+fn doubled(sent: Sent, copy: impl FnOnce(&Message) -> Option<Message>) -> Vec<Sent> {
+    let before =
+        copy(&sent.message).map(|message| Sent { message, session: sent.session.clone(), ..sent });
+    before.into_iter().chain([sent]).collect()
 }
 
-/// A copy of a message with one octet damaged.
-fn damaged(cx: &Kernel, message: &Message) -> Option<Message> {
-    let mut octets: Vec<u8> = message.octets().collect();
-    let at = cx.random().below(octets.len().max(1) as u64) as usize;
-    *octets.get_mut(at)? ^= 1 << cx.random().below(8);
-    cx.pool().copy_from(crate::kernel::HEADROOM, &octets).ok()
+/// A frame behind a copy of it.
+fn copied(_: &Kernel, sent: Sent) -> Vec<Sent> {
+    doubled(sent, |message| message.try_clone().ok())
+}
+
+/// A frame behind a copy of it with one octet damaged.
+fn damaged(cx: &Kernel, sent: Sent) -> Vec<Sent> {
+    doubled(sent, |message| {
+        let mut octets: Vec<u8> = message.octets().collect();
+        let at = cx.random().below(octets.len().max(1) as u64) as usize;
+        *octets.get_mut(at)? ^= 1 << cx.random().below(8);
+        cx.pool().copy_from(crate::kernel::HEADROOM, &octets).ok()
+    })
 }
 
 /// Opens the same session several times at one time.
 fn open_at_once(world: &World<'_>) -> Vec<Result<SessionRef, OpenError>> {
-    let opened: Rc<RefCell<Vec<_>>> = Rc::default();
-    let task = |_| {
-        let (node, ends) = (world.a.clone(), world.fixture.open(Side::A));
-        let opened = Rc::clone(&opened);
-        Box::new(move |cx: &Kernel| {
-            let result = node.top.open(cx, &node.protocol, ends);
-            opened.borrow_mut().push(result);
-        }) as Task
-    };
-    run(world, (0..AT_ONCE).map(task).collect());
-    opened.take()
+    let (node, ends) = (world.a.clone(), world.fixture.open(Side::A));
+    let open = move |cx: &Kernel, _| node.top.open(cx, &node.protocol, ends.clone());
+    at_once(AT_ONCE, open, |tasks| run(world, tasks))
 }
 
 /// What several open at one time is one session, held as often, and is given back.
@@ -196,17 +158,10 @@ fn enables_at_once(fixture: &dyn Fixture, seed: u64) {
         let other = world.another_top(Side::B, "other");
         let tops = [world.b.top.clone(), other];
         let before = world.b.bottom.enables();
-        let enables: Rc<RefCell<Vec<_>>> = Rc::default();
-        let task = |top| {
-            let (protocol, ends) = (world.b.protocol.clone(), fixture.enable(Side::B));
-            let enables = Rc::clone(&enables);
-            Box::new(move |cx: &Kernel| {
-                let result = crate::kernel::Top::enable(&top, cx, &protocol, ends.unwrap());
-                enables.borrow_mut().push(result);
-            }) as Task
-        };
-        run(&world, tops.into_iter().map(task).collect());
-        let (got, refused): (Vec<_>, Vec<_>) = enables.take().into_iter().partition(Result::is_ok);
+        let (protocol, ends) = (world.b.protocol.clone(), fixture.enable(Side::B).unwrap());
+        let enable = move |cx: &Kernel, n: usize| tops[n].enable(cx, &protocol, ends.clone());
+        let enables = at_once(2, enable, |tasks| run(&world, tasks));
+        let (got, refused): (Vec<_>, Vec<_>) = enables.into_iter().partition(Result::is_ok);
         let why: Vec<_> = refused.into_iter().filter_map(Result::err).collect();
         let count = got.len();
         let (b, cx) = (world.b.protocol.clone(), &world.cx);
@@ -284,11 +239,11 @@ fn first_messages(fixture: &dyn Fixture, seed: u64, pause: Duration) -> Outcome 
 /// If the law is broken.
 pub fn bears_copies(fixture: &dyn Fixture) -> Verdict {
     each_seed(fixture, |seed| {
-        let (made, missing) = bears(fixture, seed, copied);
+        let (made, missing) = bears(fixture, seed, Some(copied));
         assert!(made <= 1, "seed {seed}: frames that come twice make one session, not {made}");
         assert_eq!(missing, None, "seed {seed}: what arrives twice is delivered");
         // What a damaged header without a checksum says is another matter.
-        let (_, missing) = bears(fixture, seed, damaged);
+        let (_, missing) = bears(fixture, seed, Some(damaged));
         let missing = missing.filter(|_| fixture.is_stream());
         assert_eq!(missing, None, "seed {seed}: a stream bears damaged segments");
     })
@@ -296,7 +251,7 @@ pub fn bears_copies(fixture: &dyn Fixture) -> Verdict {
 
 /// How many sessions messages make that arrive with others beside them, and which of them is
 /// missing.
-fn bears(fixture: &dyn Fixture, seed: u64, beside: Beside) -> (usize, Option<Vec<u8>>) {
+fn bears(fixture: &dyn Fixture, seed: u64, harm: Harm) -> (usize, Option<Vec<u8>>) {
     let world = world(fixture, seed, PAUSE_MAX);
     world.enable(Side::B);
     let (node, ends) = (world.a.clone(), fixture.open(Side::A));
@@ -306,7 +261,7 @@ fn bears(fixture: &dyn Fixture, seed: u64, beside: Beside) -> (usize, Option<Vec
         let session = node.top.open(cx, &node.protocol, ends).expect("an `open` succeeds");
         messages.iter().for_each(|octets| push(cx, &session, octets));
     });
-    run_with(&world, vec![task], beside);
+    run_with(&world, vec![task], harm);
     let received = world.end().top.take_received();
     let mut received: Vec<Vec<u8>> =
         received.iter().map(|received| received.message.octets().collect()).collect();
@@ -364,34 +319,33 @@ fn comes_and_goes(fixture: &dyn Fixture, seed: u64) {
     world.enable(Side::B);
     let before = held(&world, &world.a);
     let dropped = world.a.drops() + world.b.drops();
-    let (sent, is_stream) = (Rc::new(Cell::new(0)), fixture.is_stream());
-    let task = |_| {
-        let (node, sent) = (world.a.clone(), Rc::clone(&sent));
-        let ends = fixture.open(Side::A);
-        Box::new(move |cx: &Kernel| {
-            for n in 0..AT_ONCE {
-                let session = match node.top.open(cx, &node.protocol, ends.clone()) {
-                    Ok(session) => session,
-                    Err(OpenError::InUse) => continue,
-                    Err(error) => panic!("seed {seed}: an `open` among others fails: {error}"),
-                };
-                let octets = pattern(100 + n, 7);
-                push(cx, &session, &octets);
-                sent.set(sent.get() + if is_stream { octets.len() as u64 } else { 1 });
-                sleep(cx, Duration::from_nanos(cx.random().below(2_000_000)));
-                session.close(cx);
-            }
-        }) as Task
+    let is_stream = fixture.is_stream();
+    let (node, ends) = (world.a.clone(), fixture.open(Side::A));
+    let come_and_go = move |cx: &Kernel, _| {
+        let mut sent = 0;
+        for n in 0..AT_ONCE {
+            let session = match node.top.open(cx, &node.protocol, ends.clone()) {
+                Ok(session) => session,
+                Err(OpenError::InUse) => continue,
+                Err(error) => panic!("seed {seed}: an `open` among others fails: {error}"),
+            };
+            let octets = pattern(100 + n, 7);
+            push(cx, &session, &octets);
+            sent += if is_stream { octets.len() as u64 } else { 1 };
+            sleep(cx, Duration::from_nanos(cx.random().below(2_000_000)));
+            session.close(cx);
+        }
+        sent
     };
-    run(&world, (0..AT_ONCE).map(task).collect());
+    let sent: u64 = at_once(AT_ONCE, come_and_go, |tasks| run(&world, tasks)).iter().sum();
     assert_eq!(held(&world, &world.a), before, "seed {seed}: what is closed is given back");
     if is_stream {
         let received = world.end().top.take_received();
         let octets: usize = received.iter().map(|received| received.message.len()).sum();
-        assert_eq!(octets as u64, sent.get(), "seed {seed}: a stream loses nothing");
+        assert_eq!(octets as u64, sent, "seed {seed}: a stream loses nothing");
     } else if world.fixture.receiver() == Receiver::Upper {
         let received = world.end().top.received();
         let dropped = world.a.drops() + world.b.drops() - dropped;
-        assert_eq!(received + dropped, sent.get(), "seed {seed}: what was sent is accounted for");
+        assert_eq!(received + dropped, sent, "seed {seed}: what was sent is accounted for");
     }
 }

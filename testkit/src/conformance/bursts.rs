@@ -18,7 +18,7 @@ use xk_run::switch::CoroutineSwitch;
 
 /// How many messages are sent.
 const MESSAGES: usize = 3 * BURST_MAX + 5;
-/// How many messages a shepherd may wait for before the law says that it waits for ever.
+/// How many messages a shepherd may wait for before the law says that it never ends.
 const TURNS_MAX: usize = 10_000;
 
 /// What the protocol above does with what it gets.
@@ -131,7 +131,7 @@ fn observe(fixture: &dyn Fixture, size: usize, above: Above) -> Seen {
         }
     }
     let arrivals = arrivals(&world, &sent);
-    // Looked for again each time: whoever closed the last session above may have closed this one
+    // Looked for again each time: closing the last session above may have closed this one
     // too.
     while let Some(wire) = wire(&world, &like)
         && arrivals.deliver(&world.cx, &wire, size) > 0
@@ -289,7 +289,7 @@ pub fn pass_who_waits(fixture: &dyn Fixture) -> Verdict {
     Verdict::Holds
 }
 
-/// Runs a loop as an executor does until nothing arrives and nobody waits any more.
+/// Runs a loop as an executor does until nothing arrives and no shepherd waits.
 fn run(world: &World<'_>, arrivals: &Rc<Arrivals>, wire: SessionRef) {
     let (cx, arrivals, turns) = (world.cx.share(), Rc::clone(arrivals), Cell::new(0));
     let shepherds = world.cx.shepherds();

@@ -3,7 +3,7 @@
 //! A protocol's own test names itself by a [`CallFixture`], and [`all`] puts two instances of it
 //! between a bottom and a top: [`Bottom`](crate::kernel::Bottom) if it stands on layers of
 //! messages, [`CallBottom`](crate::kernel::CallBottom) if it stands on others of its realm. Time is
-//! virtual, and whoever calls may block.
+//! virtual, and a call may block.
 //!
 //! | law | function |
 //! | --- | --- |
@@ -11,7 +11,7 @@
 //! | request and reply may lie in slices | [`takes_slices`] |
 //! | both ends know the procedure | [`names_procedures`] |
 //! | a refusal comes back with its reason | [`refuses`] |
-//! | where nobody serves, a call ends | [`ends_where_nobody_serves`] |
+//! | where no protocol serves, a call ends | [`ends_where_nobody_serves`] |
 //! | a closed session takes no call, and can be opened again | [`closes`] |
 //! | a procedure may call | [`nests`] |
 //! | calls at one time do not meet | [`keeps_calls_apart`] |
@@ -19,7 +19,7 @@
 //! | a call ends when it is taken back | [`obeys_cancels`] |
 //! | no allocation per call | [`allocates_nothing`] |
 //! | no damage panics | [`survives_damage`] |
-//! | who has called pins nothing below | [`pins_nothing`] |
+//! | a caller pins nothing below | [`pins_nothing`] |
 //! | what is opened is given back | [`gives_back`] |
 //! | an unwanted session leaves nothing | [`forgets_the_unwanted`] |
 //! | while layers below block, opened at once is as opened in turn | [`blocking::opens_once`] |
@@ -54,7 +54,7 @@ pub use laws::{
     keeps_calls_apart, names_procedures, nests, obeys_cancels, obeys_deadlines, pins_nothing,
     refuses, stops, survives_damage, takes_slices,
 };
-pub use world::{CallNode, CallWorld};
+pub use world::CallWorld;
 
 use super::{Findings, Side, Verdict};
 use crate::kernel::Lower;

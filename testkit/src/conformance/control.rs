@@ -11,13 +11,13 @@ use xk_kit::control::{
     PseudoHeader, Resolve,
 };
 
-/// A question that nobody has heard of.
+/// A question that no layer has heard of.
 struct Unheard;
 
 question!(Unheard {}, "unheard", Ask);
 
 /// Every question that the entry lists is answered, by a session or by the protocol; one that
-/// nobody knows is `Unknown`; one that only the lowest layer knows reaches it through a session;
+/// no layer knows is `Unknown`; one that only the lowest layer knows reaches it through a session;
 /// one that comes as octets from another address space is answered alike.
 ///
 /// # Panics

@@ -118,7 +118,7 @@ fn survives_after(world: &World<'_>) -> Verdict {
 }
 
 /// 100 000 strangers with one frame each leave no more sessions than the bound says and no message
-/// in the pool, and who talked before goes on.
+/// in the pool, and an earlier conversation goes on.
 ///
 /// # Panics
 /// If the law is broken.
@@ -174,7 +174,7 @@ pub fn survives_a_flood(fixture: &dyn Fixture) -> Verdict {
     Verdict::Holds
 }
 
-/// A session that a stranger's message made holds nothing below, unless somebody above holds it,
+/// A session that a stranger's message made holds nothing below, unless a layer above holds it,
 /// and then as long: what lies below may be evicted for others, however large the tables above are.
 ///
 /// # Panics

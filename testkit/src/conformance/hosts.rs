@@ -18,8 +18,8 @@ fn several(own: HostAddr) -> [HostAddr; 2] {
     }
 }
 
-/// Law 9: the specific destination of an arriving message (RFC 1122, section 4.1.3.5) selects who
-/// receives it: an enable for our own host gets nothing that was sent to a broadcast or a group,
+/// Law 9: the specific destination of an arriving message (RFC 1122, section 4.1.3.5) selects the
+/// receiver: an enable for our own host gets nothing that was sent to a broadcast or a group,
 /// one for a broadcast or a group gets that and nothing else, one for any host gets all; a layer
 /// between hosts and ports passes the destination on. Nothing sent to many is answered by the layer
 /// itself (RFC 1122, section 3.2.2), and connections are between two hosts (RFC 9293, section
@@ -127,7 +127,7 @@ fn arrives(world: &World<'_>, many: HostAddr) -> u64 {
     world.b.drops() - drops
 }
 
-/// What arrives for many, and for nobody here, is counted once and answered by nothing.
+/// What arrives for many, and for no protocol here, is counted once and answered by nothing.
 fn assert_silent(world: &World<'_>, many: HostAddr, when: &str) {
     let dropped = arrives(world, many);
     assert_eq!(dropped, 1, "law 8: {when}, what was sent to {many} is counted once");

@@ -8,7 +8,7 @@ use xk_kit::control::MaxPacket;
 
 /// The largest message tried, in octets.
 const OCTETS_MAX: u32 = 65_535;
-/// The largest message tried where nobody answers `max-packet`, in octets.
+/// The largest message tried where `max-packet` has no answer, in octets.
 const OCTETS_UNASKED: u32 = 1400;
 /// How many messages go before, and while, allocations are counted.
 const STEADY: usize = 256;
@@ -267,7 +267,7 @@ pub fn allocates_nothing(fixture: &dyn Fixture) -> Verdict {
     Verdict::Holds
 }
 
-/// The same for an anchor: there and back through the system.
+/// No allocation by an anchor: there and back through the system.
 fn allocates_nothing_on_the_system(world: &World<'_>, session: &SessionRef) -> Verdict {
     let given = pattern(64, 1);
     for node in [&world.a, &world.b] {

@@ -189,7 +189,7 @@ pub fn enables(fixture: &dyn Fixture) -> Verdict {
     Verdict::Holds
 }
 
-/// A message to B that nobody there wants.
+/// A message to B that no protocol there wants.
 fn unwanted(world: &World<'_>, session: &SessionRef, when: &str) {
     let drops = world.b.drops();
     session
@@ -199,7 +199,7 @@ fn unwanted(world: &World<'_>, session: &SessionRef, when: &str) {
     assert_eq!(world.b.top.take_events(), [], "law 2: {when} nobody hears of a message");
     assert_eq!(
         world.b.drops(),
-        // Below an anchor the system itself refuses what nobody has enabled, and may tell the
+        // Below an anchor the system itself refuses what is not enabled, and may tell the
         // sender.
         drops + u64::from(!world.fixture.is_anchor()),
         "law 8: {when} the message is counted once under a reason"
@@ -211,7 +211,7 @@ fn unwanted(world: &World<'_>, session: &SessionRef, when: &str) {
 }
 
 /// Law 2 and 8: what the upper refuses, by `open_done` or `demux`, is counted once and leaves no
-/// session behind that nobody wanted; later messages are offered anew.
+/// session behind that was not wanted; later messages are offered again.
 ///
 /// # Panics
 /// If the law is broken.

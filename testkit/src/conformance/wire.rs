@@ -56,7 +56,7 @@ fn drops(fixture: &impl WireFixture) -> u64 {
     fixture.wire().head().drops().total()
 }
 
-/// Laws 2 and 3: who opens or enables first has the wire; it is the receiver that counts, not the
+/// Laws 2 and 3: the first to open or enable has the wire; it is the receiver that counts, not the
 /// selector.
 fn has_one_upper(fixture: &impl WireFixture) {
     let cx = fixture.cx();

@@ -1,10 +1,14 @@
 //! Two instances of the protocol under test, and what carries frames between them.
 
 use super::{Fixture, Receiver, Side};
-use crate::kernel::{Addressing, Bottom, Lower, Received, Sent, TestKernel, Top};
+use crate::kernel::{Addressing, Bottom, CallBottom, Lower, Received, Sent, Task, TestKernel, Top};
+use core::cell::RefCell;
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::rc::Rc;
 use xk_core::control::ListSessions;
 use xk_core::object::{OpenError, ProtocolId};
-use xk_core::{Kernel, Part, ProtocolRef, SessionRef};
+use xk_core::{Entry, Kernel, Part, ProtocolRef, SessionRef};
 
 /// All chance of the suite comes from this.
 pub(super) const SEED: u64 = 0x6b65_726e_656c;
@@ -19,6 +23,8 @@ pub struct Node {
     pub side: Side,
     /// What stands below.
     pub bottom: Bottom,
+    /// What stands below in its place if the instance is a layer on calls.
+    pub calls: Option<CallBottom>,
     /// The protocol under test.
     pub protocol: ProtocolRef,
     /// What stands above.
@@ -26,13 +32,53 @@ pub struct Node {
 }
 
 impl Node {
+    /// Adds what stands below, what `build` puts on it, and a top that it selects by `number`.
+    pub(super) fn new(
+        cx: &TestKernel,
+        side: Side,
+        (lower, is_on_calls): (Lower, bool),
+        number: Option<u32>,
+        build: impl FnOnce(&ProtocolRef) -> ProtocolRef,
+    ) -> Self {
+        let bottom = Bottom::add(cx, &format!("bottom-{side:?}"), lower);
+        let calls = is_on_calls.then(|| CallBottom::add(cx, &format!("calls-{side:?}"), lower));
+        let protocol = build(calls.as_ref().map_or(bottom.protocol(), CallBottom::protocol));
+        let node =
+            Self { side, bottom, calls, protocol, top: Top::add(cx, &format!("top-{side:?}")) };
+        node.number(cx, number, &node.top);
+        node
+    }
+
+    /// Binds the number by which the protocol selects a top.
+    pub(super) fn number(&self, cx: &TestKernel, number: Option<u32>, top: &Top) {
+        if let Some(number) = number {
+            cx.numbers_mut().override_pair(top.id(), self.protocol.id(), number);
+        }
+    }
+
+    /// Lets what stands below block for up to `most`.
+    pub(super) fn block(&self, most: Duration) {
+        self.bottom.block(most);
+        self.calls.iter().for_each(|calls| calls.block(most));
+    }
+
+    /// The sessions below that what arrived has made and a layer above holds.
+    pub(super) fn held(&self) -> Vec<SessionRef> {
+        self.calls.as_ref().map_or_else(|| self.bottom.held(), CallBottom::held)
+    }
+
+    /// How often the instance holds sessions below that it opened.
+    pub(super) fn holds(&self) -> u32 {
+        let frames: u32 = self.bottom.held().iter().map(|s| s.head().opens()).sum();
+        frames + self.calls.as_ref().map_or(0, |calls| calls.open_sessions().len() as u32)
+    }
+
     /// How many messages the instance, or what stands below it, dropped or refused.
     #[must_use]
     pub fn drops(&self) -> u64 {
-        [&self.protocol, self.bottom.protocol(), self.top.protocol()]
-            .iter()
-            .map(|protocol| protocol.head().drops().total())
-            .sum()
+        let calls = self.calls.iter().map(CallBottom::protocol);
+        let all = [&self.protocol, self.bottom.protocol(), self.top.protocol()];
+        all.into_iter().chain(calls).map(|protocol| protocol.head().drops().total()).sum()
     }
 }
 
@@ -75,18 +121,11 @@ impl<'f> World<'f> {
 
     /// Builds both instances on this kernel.
     pub(super) fn build(fixture: &'f dyn Fixture, cx: TestKernel) -> Self {
-        for number in fixture.entry().type_numbers() {
-            cx.numbers_mut()
-                .add(number)
-                .expect("a protocol's numbers do not contradict each other");
-        }
+        add_numbers(&cx, fixture.entry());
         let node = |side| {
-            let lower = fixture.lower(side);
-            let bottom = Bottom::add(&cx, &format!("bottom-{side:?}"), lower);
-            let protocol = fixture.build(&cx, side, bottom.protocol());
-            let top = Top::add(&cx, &format!("top-{side:?}"));
-            number(&cx, fixture, &top, &protocol);
-            Node { side, bottom, protocol, top }
+            let lower = (fixture.lower(side), false);
+            let build = |below: &ProtocolRef| fixture.build(&cx, side, below);
+            Node::new(&cx, side, lower, fixture.number(), build)
         };
         let (a, b) = (node(Side::A), node(Side::B));
         Self { cx, a, b, fixture }
@@ -105,7 +144,7 @@ impl<'f> World<'f> {
     #[must_use]
     pub fn another_top(&self, side: Side, name: &str) -> Top {
         let top = Top::add(&self.cx, name);
-        number(&self.cx, self.fixture, &top, &self.node(side).protocol);
+        self.node(side).number(&self.cx, self.fixture.number(), &top);
         top
     }
 
@@ -217,7 +256,7 @@ impl<'f> World<'f> {
         }
     }
 
-    /// Who at `to` has the number under which `from` sent.
+    /// Which protocol at `to` has the number under which `from` sent.
     #[must_use]
     pub fn selector(from: &Node, to: &Node, sender: ProtocolId) -> Option<ProtocolId> {
         if sender == from.protocol.id() {
@@ -256,13 +295,70 @@ impl<'f> World<'f> {
     }
 }
 
-fn number(cx: &TestKernel, fixture: &dyn Fixture, top: &Top, protocol: &ProtocolRef) {
-    if let Some(number) = fixture.number() {
-        cx.numbers_mut().override_pair(top.id(), protocol.id(), number);
+/// Frames under way, each with the side that sent it.
+pub(super) type Way = Rc<RefCell<VecDeque<(usize, Sent)>>>;
+
+/// What becomes of a frame on the way, if it is not carried as it is.
+pub(super) type Harm = Option<fn(&Kernel, Sent) -> Vec<Sent>>;
+
+/// Moves what lies below both instances to the other one, and answers how many frames. What takes a
+/// message may block; what is still under way then is the next call's to carry.
+pub(super) fn carrier(
+    nodes: [Node; 2],
+    way: Way,
+    harm: Harm,
+) -> impl Fn(&Kernel) -> usize + 'static {
+    move |cx| {
+        for (side, node) in nodes.iter().enumerate() {
+            let mut way = way.borrow_mut();
+            node.bottom.drain_sent(|sent| match harm {
+                None => way.push_back((side, sent)),
+                Some(harm) => way.extend(harm(cx, sent).into_iter().map(|sent| (side, sent))),
+            });
+        }
+        let mut carried = 0;
+        loop {
+            let next = way.borrow_mut().pop_front();
+            let Some((side, sent)) = next else { break };
+            carried += 1;
+            World::deliver(cx, &nodes[side], &nodes[1 - side], sent);
+            if cx.must_leave() {
+                break;
+            }
+        }
+        carried
     }
 }
 
-/// Whether a message for `peer` reaches who is at `lower`.
+/// What each of several shepherds answers that `run` lets do this at one time.
+pub(super) fn at_once<T: 'static>(
+    count: usize,
+    what: impl Fn(&Kernel, usize) -> T + 'static,
+    run: impl FnOnce(Vec<Task>),
+) -> Vec<T> {
+    let (all, what): (Rc<RefCell<Vec<T>>>, _) = (Rc::default(), Rc::new(what));
+    let task = |n| {
+        let (all, what) = (Rc::clone(&all), Rc::clone(&what));
+        Box::new(move |cx: &Kernel| {
+            let answer = what(cx, n);
+            all.borrow_mut().push(answer);
+        }) as Task
+    };
+    run((0..count).map(task).collect());
+    all.take()
+}
+
+/// Adds the type numbers of a protocol under test.
+///
+/// # Panics
+/// If they contradict each other.
+pub(super) fn add_numbers(cx: &TestKernel, entry: &Entry) {
+    for number in entry.type_numbers() {
+        cx.numbers_mut().add(number).expect("a protocol's numbers do not contradict each other");
+    }
+}
+
+/// Whether a message for `peer` reaches the host of `lower`.
 fn addressed_to(lower: &Lower, peer: Option<Part>) -> bool {
     match (lower.addressing, peer) {
         (Addressing::Ether(own), Some(Part::Ether(to))) => own == to || to[0] & 1 != 0,

@@ -56,7 +56,7 @@ impl Family {
 /// Whom a [`Bottom`]'s sessions lead to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Addressing {
-    /// Whoever is at the other end, as on a wire: one session, participants are ignored.
+    /// The other end, as on a wire: one session, participants are ignored.
     Link,
     /// A hardware address; holds our own.
     Ether([u8; 6]),
@@ -170,8 +170,8 @@ impl Lower {
     }
 }
 
-/// A question that only a [`Bottom`] answers: who gets an answer forwards questions that it does
-/// not know.
+/// A question that only a [`Bottom`] answers: a layer that gives an answer forwards questions that
+/// it does not know.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReachedBottom;
 
@@ -218,7 +218,7 @@ struct State {
     sessions: SessionTable<Key>,
     enables: RefCell<Vec<(u64, ProtocolRef, ProtocolId)>>,
     enable_last: Cell<u64>,
-    /// Receiver and selector of everybody who has opened or enabled.
+    /// Receiver and selector of every protocol that has opened or enabled.
     users: RefCell<Vec<(ProtocolId, ProtocolId)>>,
     sent: RefCell<Vec<Sent>>,
     sent_count: Cell<u64>,
@@ -282,7 +282,7 @@ impl Bottom {
         self.state.sent.take()
     }
 
-    /// The same one by one, in the order in which they were pushed: allocates nothing.
+    /// Hands out what was pushed one by one, in its order: allocates nothing.
     pub fn drain_sent(&self, each: impl FnMut(Sent)) {
         self.state.sent.borrow_mut().drain(..).for_each(each);
     }
@@ -337,7 +337,7 @@ impl Bottom {
         self.state.closes.get()
     }
 
-    /// The sessions that somebody above holds.
+    /// The sessions that a layer above holds.
     #[must_use]
     pub fn held(&self) -> Vec<SessionRef> {
         let mut all = self.state.sessions.sessions(usize::MAX);
@@ -352,13 +352,13 @@ impl Bottom {
     }
 
     /// Lets a message arrive from `peer` (`None` on a link) for the first protocol that enabled or
-    /// opened. A refusal from above is dropped here: who refused has counted it. False if it was
-    /// refused.
+    /// opened. A refusal from above is dropped here: the refusing layer has counted it. False if
+    /// it was refused.
     pub fn inject(&self, cx: &Kernel, peer: Option<Part>, message: Message) -> bool {
         self.deliver(cx, (peer, None), None, message).is_ok()
     }
 
-    /// The same for a message that was sent to `many`, a broadcast or a group. Its pseudo-header
+    /// Lets a message arrive that was sent to `many`, a broadcast or a group. Its pseudo-header
     /// counts as if it had been sent to this host alone.
     ///
     /// # Errors
@@ -442,7 +442,7 @@ impl Bottom {
         Ok(session)
     }
 
-    /// Who takes what arrives.
+    /// The protocol that takes what arrives.
     fn enabled(&self, selector: Option<ProtocolId>) -> Option<(ProtocolRef, ProtocolId)> {
         let enables = self.state.enables.borrow();
         let mut all = enables.iter();

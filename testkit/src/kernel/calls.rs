@@ -4,25 +4,19 @@
 //! # Example
 //! ```
 //! use xk_core::{Part, Participant, Participants, Upper};
-//! use xk_testkit::kernel::{CallBottom, CallTop, Lower, TestKernel};
+//! use xk_testkit::kernel::{CallBottom, Top, Lower, TestKernel};
 //!
 //! let cx = TestKernel::with_stacks(1);
 //! let host = |n: u8| Lower::host([10, 0, 0, n], 0);
 //! let bottoms = [1, 2].map(|n| CallBottom::add(&cx, "channel", host(n)));
 //! CallBottom::join(&bottoms);
-//! let tops = [1, 2].map(|_| CallTop::add(&cx, "top"));
+//! let tops = [1, 2].map(|_| Top::add(&cx, "top"));
 //! tops[1].enable(&cx, bottoms[1].protocol(), Participants::local(Part::Any)).unwrap();
 //! let to = Participants::pair(Part::Any, Part::Host([10, 0, 0, 2].into()));
 //! let session = tops[0].open(&cx, bottoms[0].protocol(), to).unwrap();
 //! let replies = cx.call_all(vec![(session, cx.message(b"hello"))]);
 //! assert!(replies[0].as_ref().unwrap().eq_octets(b"hello"));
 //! ```
-
-mod bottom;
-mod top;
-
-pub use bottom::{CallBottom, OnCall};
-pub use top::{CallTop, OnServe};
 
 use super::TestKernel;
 use core::cell::{Cell, RefCell};
@@ -41,7 +35,7 @@ pub type CallEnd = Result<Message, CallError>;
 
 /// How long the calls of [`TestKernel::call_all`] may take, in virtual time.
 const CALLS_LIMIT: Duration = Duration::from_secs(600);
-/// How often who waits at the end is interrupted.
+/// How often what waits at the end is interrupted.
 const INTERRUPTS_MAX: usize = 1000;
 
 impl TestKernel {
@@ -92,7 +86,7 @@ impl TestKernel {
         self.call_all_carried(calls, |_| 0)
     }
 
-    /// The same, where something must be moved below.
+    /// Makes calls as [`TestKernel::call_all`] does, where something must be moved below.
     ///
     /// # Panics
     /// If one does not end in ten minutes of virtual time.
@@ -115,7 +109,8 @@ impl TestKernel {
         ends.take().into_iter().flatten().collect()
     }
 
-    /// Interrupts whoever still waits, so that nothing keeps itself alive, and stops the graph.
+    /// Interrupts shepherds that still wait, so that nothing keeps itself alive, and stops the
+    /// graph.
     pub fn finish(&self) {
         for _ in 0..INTERRUPTS_MAX {
             if self.shepherds().stats().suspended == 0 {

@@ -1,4 +1,5 @@
-//! An upper protocol that remembers what it is told, and refuses what a test wants refused.
+//! An upper protocol that remembers what it is told, serves calls, and refuses what a test wants
+//! refused.
 
 use super::OnAsk;
 use core::cell::{Cell, RefCell};
@@ -6,9 +7,10 @@ use std::rc::Rc;
 use xk_core::object::{Enable, OpenError, ProtocolId, Refused, SessionId};
 use xk_core::{
     Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, SessionRef, Time,
-    Upper,
+    Upper, reason,
 };
 use xk_kit::control::NetworkError;
+use xk_kit::rpc::call::MyProcedure;
 
 /// What a [`Top`] was told, in its order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +40,11 @@ struct State {
     received: RefCell<Vec<Received>>,
     received_count: Cell<u64>,
     opened: RefCell<Vec<(SessionRef, Participants)>>,
+    procedures: RefCell<Vec<u32>>,
+    served: Cell<u64>,
+    serving: Cell<u32>,
+    serving_most: Cell<u32>,
+    on_serve: RefCell<Option<OnServe>>,
     errors: RefCell<Vec<NetworkError>>,
     refuse_open: Cell<Option<&'static Reason>>,
     refuse: Cell<Option<&'static Reason>>,
@@ -57,7 +64,11 @@ const PASSED_DOWN_MAX: u32 = 16;
 /// refuse the message.
 pub type OnDemux = Rc<dyn Fn(&Kernel, &SessionRef, u64) -> Result<(), &'static Reason>>;
 
-/// The highest protocol of a test.
+/// Serves a request; may block. The reply, or why there is none.
+pub type OnServe = Rc<dyn Fn(&Kernel, &SessionRef, Message) -> Result<Message, &'static Reason>>;
+
+/// The highest protocol of a test: keeps messages, and replies to every request with its octets,
+/// unless told otherwise.
 #[derive(Clone)]
 pub struct Top {
     state: Rc<State>,
@@ -184,6 +195,30 @@ impl Top {
         self.state.opened.take()
     }
 
+    /// The procedures that sessions made on its behalf since the last look stand for.
+    #[must_use]
+    pub fn take_procedures(&self) -> Vec<u32> {
+        self.state.procedures.take()
+    }
+
+    /// How many requests reached it.
+    #[must_use]
+    pub fn served(&self) -> u64 {
+        self.state.served.get()
+    }
+
+    /// How many requests it serves now.
+    #[must_use]
+    pub fn serving(&self) -> u32 {
+        self.state.serving.get()
+    }
+
+    /// The most requests that it served at one time.
+    #[must_use]
+    pub fn serving_most(&self) -> u32 {
+        self.state.serving_most.get()
+    }
+
     /// The errors reported to it since the last look.
     #[must_use]
     pub fn take_errors(&self) -> Vec<NetworkError> {
@@ -216,6 +251,11 @@ impl Top {
         drop(before);
     }
 
+    /// Serves requests in another way, or as at first.
+    pub fn on_serve(&self, on_serve: Option<OnServe>) {
+        drop(self.state.on_serve.replace(on_serve));
+    }
+
     /// Has questions to it answered in another way first.
     pub fn on_ask(&self, on_ask: OnAsk) {
         *self.state.on_ask.borrow_mut() = Some(on_ask);
@@ -238,10 +278,12 @@ impl State {
         let received = self.received.take();
         let opened = self.opened.take();
         let errors = self.errors.take();
-        let on_demux = (self.on_demux.take(), self.on_ask.take(), self.down.take());
+        let calls = (self.on_demux.take(), self.on_ask.take(), self.on_serve.take());
+        let down = self.down.take();
         self.events.take();
+        self.procedures.take();
         // Outside of the borrows: what is dropped may hold the last handle of something else.
-        drop((received, opened, errors, on_demux));
+        drop((received, opened, errors, calls, down));
     }
 }
 
@@ -250,7 +292,7 @@ struct TopProtocol(Rc<State>);
 impl Protocol for TopProtocol {
     fn open_done(
         &self,
-        _: &Kernel,
+        cx: &Kernel,
         _: &ProtocolRef,
         lower: &SessionRef,
         participants: Participants,
@@ -262,6 +304,8 @@ impl Protocol for TopProtocol {
         state.note(Event::OpenDone(lower.id()));
         if !state.forgets.get() {
             state.opened.borrow_mut().push((lower.clone(), participants));
+            let procedure = lower.ask(cx, MyProcedure::default());
+            state.procedures.borrow_mut().extend(procedure.map(|answer| answer.number));
         }
         Ok(())
     }
@@ -286,7 +330,7 @@ impl Protocol for TopProtocol {
             return Err(this.refuse(message, reason));
         }
         if state.echoes.get() {
-            // What cannot be sent is counted by who did not take it.
+            // What cannot be sent is counted by the layer that did not take it.
             let _ = lower.push(cx, message);
         } else if !state.forgets.get() {
             state.received.borrow_mut().push(Received {
@@ -296,6 +340,29 @@ impl Protocol for TopProtocol {
             });
         }
         Ok(())
+    }
+
+    fn call_demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        request: Message,
+    ) -> Result<Message, Refused> {
+        let state = &self.0;
+        state.served.set(state.served.get() + 1);
+        let on_serve = state.on_serve.borrow().clone();
+        let Some(on_serve) = on_serve else {
+            return Ok(request);
+        };
+        let Ok(rest) = cx.pool().empty(0) else {
+            return Err(this.refuse(request, &reason::NO_BUFFERS));
+        };
+        state.serving.set(state.serving.get() + 1);
+        state.serving_most.set(state.serving_most.get().max(state.serving.get()));
+        let reply = on_serve(cx, lower, request);
+        state.serving.set(state.serving.get() - 1);
+        reply.map_err(|why| this.refuse(rest, why))
     }
 
     fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {

@@ -15,8 +15,8 @@ struct State {
     told: RefCell<VecDeque<(SessionId, Told)>>,
     octets: RefCell<Vec<(SessionId, Vec<u8>)>>,
     accepted: RefCell<Vec<(SessionRef, u16)>>,
-    /// What those who connect find; no room if it is `None`, else the largest segment that they are
-    /// told of, in octets.
+    /// What connections find; no room if it is `None`, else the largest segment that they are told
+    /// of, in octets.
     room: Cell<Option<u16>>,
 }
 

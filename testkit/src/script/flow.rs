@@ -74,7 +74,7 @@ impl Flow {
         }
     }
 
-    /// Begins anew with another first sequence number of the peer.
+    /// Begins again with another first sequence number of the peer.
     pub(super) fn renew(&mut self, further: u32) {
         let number = self.port.wrapping_sub(PEER_PORT);
         let clock = self.peer_clock;
@@ -202,7 +202,7 @@ impl Flow {
         for (place, octet) in tcp.payload.iter().enumerate() {
             let place = seq.wrapping_add(place as u32);
             let at = u64::from(place.wrapping_sub(1));
-            // What is acknowledged may be sent as a probe, and is nobody's data then (RFC 9293,
+            // What is acknowledged may be sent as a probe, and is no data then (RFC 9293,
             // section 3.8.4).
             if place < self.acked {
                 continue;

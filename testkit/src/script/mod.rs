@@ -34,7 +34,7 @@
 //! | `set NAME VALUE`, `set NAME VALUE fails` | a setting of the stream; before there is one, of the protocol |
 //! | `next NAME VALUE` | a setting of the stream that the next `connect` opens |
 //! | `read N`, `event E`, `state NAME`, `info FIGURE BOUND`, `soft ERROR`, `space BOUND`, `drops REASON BOUND` | what it must see |
-//! | `flow N`, `new [N]` | from here on another connection; the same ports begin anew, the peer's first number N further on |
+//! | `flow N`, `new [N]` | from here on another connection; the same ports begin again, the peer's first number N further on |
 //! | `mtu N`, `error KIND [seq N]` | the path changes; the network reports an error about a segment |
 //!
 //! Flags are `S F R P U E W A` and `.` for ACK; `P` counts only where it is written, and `~` says

@@ -182,7 +182,7 @@ pub enum Act {
     Drops(String, Bound),
     /// From here on the script speaks of another connection, by number.
     Flow(u16),
-    /// The connection begins anew; the peer's first sequence number moves on by so much.
+    /// The connection begins again; the peer's first sequence number moves on by so much.
     New(u32),
     /// The path's largest packet is now this, in octets.
     Mtu(u32),

@@ -22,7 +22,7 @@ use xk_kit::net::stream::{
 const SERVER: u16 = 7;
 /// The port of the first stream of the side that opens.
 const CLIENT: u16 = 40_000;
-/// So that the death of a peer is noticed by who only reads.
+/// So that the death of a peer is noticed by a side that only reads.
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { idle: Duration::from_secs(60), interval: Duration::from_secs(10), probes_max: 12 };
 /// How many sessions without a stream it takes before that is an error.
@@ -232,7 +232,7 @@ impl Side {
                 }
                 let n = usize::from(port.wrapping_sub(CLIENT));
                 if n >= self.ends.len() || self.ends[n].session.is_some() {
-                    // A duplicate of a SYN made it. Nobody speaks there, and nobody answers.
+                    // A duplicate of a SYN made it. Nothing is said there, and nothing answered.
                     let _ = session.ask(cx, StreamAbort);
                     session.close(cx);
                     self.strangers.push(session);

@@ -4,11 +4,11 @@
 //! One seed makes a network (delay, jitter, loss, duplication, corruption, partitions, a peer that
 //! dies), two sides with random parameters, and applications that write in random pieces, read
 //! slowly, end one direction, close early or break off. The model of a stream is a counter: octet
-//! `n` has one value, and nothing else may come up in its place. Whoever is told that the stream
-//! ended well must have had all of it delivered at the other side, and one that was broken off
-//! never ends well. The side that is opened may have no room for a while, which breaks no stream. A
-//! connection may fail only where the network or an application gives it a reason, and each must
-//! end in bounded time.
+//! `n` has one value, and nothing else may come up in its place. A side that is told that the
+//! stream ended well must have had all of it delivered at the other side, and one that was broken
+//! off never ends well. The side that is opened may have no room for a while, which breaks no
+//! stream. A connection may fail only where the network or an application gives it a reason, and
+//! each must end in bounded time.
 //!
 //! [`sweep`] runs a range of seeds; [`simulate`] replays one.
 

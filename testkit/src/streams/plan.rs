@@ -37,7 +37,7 @@ pub(super) struct EndPlan {
 /// Both ends of a stream.
 #[derive(Clone, Debug)]
 pub(super) struct StreamPlan {
-    /// Who opens (0), and who is opened (1) or opens as well.
+    /// The side that opens (0), and the one that is opened (1) or opens as well.
     pub(super) ends: [EndPlan; 2],
     /// Both open.
     pub(super) both_open: bool,

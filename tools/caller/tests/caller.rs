@@ -8,12 +8,12 @@ use xk_core::object::CallCause;
 use xk_core::shepherd::Semaphore;
 use xk_core::{Kernel, Message, Part, Participants, ProtocolRef, Reason, SessionRef};
 use xk_kit::rpc::call::NO_PROCEDURE;
-use xk_testkit::kernel::{CallBottom, CallTop, Lower, TestKernel, octets};
+use xk_testkit::kernel::{CallBottom, Lower, TestKernel, Top, octets};
 
 struct Net {
     cx: TestKernel,
     bottoms: [CallBottom; 2],
-    server: CallTop,
+    server: Top,
     caller: ProtocolRef,
 }
 
@@ -22,7 +22,7 @@ fn net(settings: Settings) -> Net {
     // On a link, what is left of the peer's participant is not looked at.
     let bottoms = ["a", "b"].map(|name| CallBottom::add(&cx, name, Lower::link(1 << 20)));
     CallBottom::join(&bottoms);
-    let server = CallTop::add(&cx, "server");
+    let server = Top::add(&cx, "server");
     let caller = add(&cx, "caller", bottoms[0].protocol().clone(), settings);
     for (upper, lower) in [(server.protocol(), &bottoms[1]), (&caller, &bottoms[0])] {
         cx.numbers_mut().override_pair(upper.id(), lower.protocol().id(), 253);

@@ -6,13 +6,13 @@ use xk_core::object::{CallCause, CallError, Rejection};
 use xk_core::{Part, Participants, ProtocolRef, Reason, SessionRef};
 use xk_kit::rpc::call::{BAD_ARGUMENTS, BUSY, NO_PROCEDURE, SYSTEM_ERROR};
 use xk_procedures::{Settings, add, number};
-use xk_testkit::kernel::{CallBottom, CallTop, Lower, TestKernel, octets};
+use xk_testkit::kernel::{CallBottom, Lower, TestKernel, Top, octets};
 
 /// A client and a server with one procedure: this bottom has none, so that the server's `procedure`
 /// says which.
 struct Net {
     cx: TestKernel,
-    top: CallTop,
+    top: Top,
     bottoms: [CallBottom; 3],
     server: ProtocolRef,
 }
@@ -27,7 +27,7 @@ fn net(settings: Settings) -> Net {
     let server = add(&cx, "server", bottoms[1].protocol().clone(), settings);
     let further = Settings::default();
     let third = add(&cx, "further", bottoms[2].protocol().clone(), further);
-    let top = CallTop::add(&cx, "top");
+    let top = Top::add(&cx, "top");
     for (upper, lower) in [(&server, 1), (&third, 2), (top.protocol(), 0)] {
         let lower: &CallBottom = &bottoms[lower];
         cx.numbers_mut().override_pair(upper.id(), lower.protocol().id(), 253);

@@ -11,7 +11,7 @@ use xk_core::{
     Kernel, Message, Part, Participants, Protocol, ProtocolRef, Session, SessionRef, Upper,
 };
 use xk_testkit::conformance::allocations;
-use xk_testkit::kernel::{CallTop, TestKernel};
+use xk_testkit::kernel::{TestKernel, Top};
 
 /// One end of a pipe: what is pushed comes up at the other, at once.
 struct Pipe {
@@ -94,7 +94,7 @@ fn calls_allocate_nothing() {
             let [here, there] = [here, there].map(|n: usize| Rc::clone(&slots[n]));
             let pipe = cx.add_protocol("pipe", "pipe", Pipe { here, there });
             let channel = xk_channel::add(&cx, "channel", pipe, Limits::default());
-            (CallTop::add(&cx, "top"), channel)
+            (Top::add(&cx, "top"), channel)
         })
         .collect();
     cx.start().expect("it starts");

@@ -12,7 +12,7 @@ use xk_core::kernel::Timer;
 use xk_core::numbers::Number;
 use xk_core::object::{CallError, PushError};
 use xk_core::{Kernel, Message, Part, Participants, Protocol, ProtocolRef, SessionRef};
-use xk_testkit::kernel::{Bottom, CallTop, Lower, TestKernel, octets};
+use xk_testkit::kernel::{Bottom, Lower, TestKernel, Top, octets};
 
 /// What stands below the channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub(crate) struct Node {
     pub(crate) cx: Rc<TestKernel>,
     pub(crate) bottom: Bottom,
     pub(crate) channel: ProtocolRef,
-    pub(crate) top: CallTop,
+    pub(crate) top: Top,
 }
 
 impl Node {
@@ -82,7 +82,7 @@ impl Node {
         });
         let lower = fragment.as_ref().unwrap_or(bottom.protocol()).clone();
         let channel = xk_channel::add(&cx, "channel", lower, limits);
-        let top = CallTop::add(&cx, "top");
+        let top = Top::add(&cx, "top");
         cx.start().expect("it starts");
         let _ = top.enable(&cx, &channel, Participants::local(Part::Any)).expect("it is enabled");
         Self { cx, bottom, channel, top }

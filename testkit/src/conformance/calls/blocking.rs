@@ -2,35 +2,22 @@
 //! do meanwhile, no session is made twice, every call ends as it should, and all is given back.
 
 use super::laws::{LONG, PROCEDURE, right};
-use super::world::Below;
 use super::{CallFixture, CallWorld};
-use crate::conformance::{Side, Verdict};
-use crate::kernel::{CallEnd, Task};
-use core::cell::RefCell;
+use crate::conformance::blocking::{AT_ONCE, PAUSE_MAX, SEEDS, sleep};
+use crate::conformance::{Side, Verdict, world};
+use crate::kernel::CallEnd;
 use core::time::Duration;
-use std::rc::Rc;
 use xk_core::object::{Enable, OpenError};
-use xk_core::shepherd::Semaphore;
 use xk_core::{Kernel, SessionRef};
-
-/// For how long an operation below blocks at most.
-const PAUSE_MAX: Duration = Duration::from_millis(1);
-/// How many shepherds do the same at one time.
-const AT_ONCE: usize = 4;
-/// By how many orders of events each law is checked.
-const SEEDS: u64 = 8;
 
 /// What came of opening at one time: different sessions, holds on them, and holds below.
 type Opened = (usize, u32, u32);
 
 /// Two instances on bottoms that block, started on a shepherd.
-fn world(fixture: &dyn CallFixture, seed: u64, pause: Duration) -> CallWorld<'_> {
+fn blocking(fixture: &dyn CallFixture, seed: u64, pause: Duration) -> CallWorld<'_> {
     let world = CallWorld::build(fixture, seed);
     for node in &world.nodes {
-        match &node.below {
-            Below::Frames(bottom) => bottom.block(pause),
-            Below::Calls(bottom) => bottom.block(pause),
-        }
+        node.block(pause);
     }
     let kernel = world.cx.share();
     let started = at_once(&world, 1, move |_, _| kernel.start());
@@ -44,28 +31,9 @@ fn at_once<T: 'static>(
     count: usize,
     what: impl Fn(&Kernel, usize) -> T + 'static,
 ) -> Vec<T> {
-    let (all, what): (Rc<RefCell<Vec<T>>>, _) = (Rc::default(), Rc::new(what));
-    let task = |n| {
-        let (all, what) = (Rc::clone(&all), Rc::clone(&what));
-        Box::new(move |cx: &Kernel| {
-            let answer = what(cx, n);
-            all.borrow_mut().push(answer);
-        }) as Task
-    };
-    assert!(world.run(LONG, (0..count).map(task).collect()), "what waits below goes on");
-    all.take()
-}
-
-fn sleep(cx: &Kernel, time: Duration) {
-    let _ = cx.wait(&Semaphore::new(0), Some(time));
-}
-
-/// How often A holds sessions below.
-fn holds(world: &CallWorld<'_>) -> u32 {
-    match &world.node(Side::A).below {
-        Below::Frames(bottom) => bottom.held().iter().map(|s| s.head().opens()).sum(),
-        Below::Calls(bottom) => bottom.open_sessions().len() as u32,
-    }
+    world::at_once(count, what, |tasks| {
+        assert!(world.run(LONG, tasks), "what waits below goes on");
+    })
 }
 
 fn serve(world: &CallWorld<'_>) {
@@ -100,7 +68,7 @@ fn octets(n: usize) -> Vec<u8> {
 pub fn opens_once(fixture: &dyn CallFixture) -> Verdict {
     for seed in 0..SEEDS {
         let [still, blocks] = [Duration::ZERO, PAUSE_MAX].map(|pause| {
-            let world = world(fixture, seed, pause);
+            let world = blocking(fixture, seed, pause);
             serve(&world);
             let open = opener(&world);
             let opened = at_once(&world, AT_ONCE, move |cx, _| open(cx));
@@ -118,14 +86,18 @@ fn opens(world: &CallWorld<'_>, sessions: Vec<SessionRef>) -> Opened {
             different.push(session.clone());
         }
     }
-    let opened = (different.len(), different.iter().map(|s| s.head().opens()).sum(), holds(world));
+    let opened = (
+        different.len(),
+        different.iter().map(|s| s.head().opens()).sum(),
+        world.node(Side::A).holds(),
+    );
     for (n, session) in different.iter().enumerate() {
         let session = session.clone();
         let mut ends = at_once(world, 1, move |cx, _| call(cx, &session, n));
         right(ends.remove(0), &octets(n));
     }
     let _ = at_once(world, 1, move |cx, _| sessions.iter().for_each(|session| session.close(cx)));
-    assert_eq!(holds(world), 0, "what is closed holds nothing below");
+    assert_eq!(world.node(Side::A).holds(), 0, "what is closed holds nothing below");
     opened
 }
 
@@ -136,7 +108,7 @@ fn opens(world: &CallWorld<'_>, sessions: Vec<SessionRef>) -> Opened {
 pub fn enables_once(fixture: &dyn CallFixture) -> Verdict {
     for seed in 0..SEEDS {
         let [still, blocks] = [Duration::ZERO, PAUSE_MAX].map(|pause| {
-            let world = world(fixture, seed, pause);
+            let world = blocking(fixture, seed, pause);
             let node = world.node(Side::B).clone();
             let tops = [node.top.clone(), world.another_top(Side::B, "other")];
             let ends = fixture.enable(Side::B);
@@ -164,7 +136,7 @@ pub fn enables_once(fixture: &dyn CallFixture) -> Verdict {
 /// If the law is broken.
 pub fn comes_and_goes(fixture: &dyn CallFixture) -> Verdict {
     for seed in 0..SEEDS {
-        let world = world(fixture, seed, PAUSE_MAX);
+        let world = blocking(fixture, seed, PAUSE_MAX);
         serve(&world);
         let (open, alone) = (opener(&world), !fixture.is_concurrent());
         let ends = at_once(&world, AT_ONCE, move |cx, n| {
@@ -189,7 +161,11 @@ pub fn comes_and_goes(fixture: &dyn CallFixture) -> Verdict {
             }
         }
         let _ = at_once(&world, 1, |cx, _| sleep(cx, LONG / 2));
-        assert_eq!(holds(&world), 0, "seed {seed}: what is closed holds nothing below");
+        assert_eq!(
+            world.node(Side::A).holds(),
+            0,
+            "seed {seed}: what is closed holds nothing below"
+        );
         world.finish();
     }
     Verdict::Holds

@@ -1,10 +1,9 @@
 //! The laws themselves.
 
-use super::world::Below;
 use super::{CallFixture, CallWorld};
 use crate::conformance::messages::pattern;
 use crate::conformance::{Side, Verdict, allocations, counts_allocations};
-use crate::kernel::{CallEnd, CallTop, Lower, OnServe, Task, octets};
+use crate::kernel::{CallEnd, Lower, OnServe, Task, Top, octets};
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use std::rc::Rc;
@@ -37,8 +36,8 @@ fn serves(
     Some(Rc::new(move |cx, _, request| what(cx, request)))
 }
 
-/// A server's session holds nothing below once its calls are over and nobody asks for their replies
-/// any more.
+/// A server's session holds nothing below once its calls are over and no peer asks for their
+/// replies any more.
 ///
 /// # Panics
 /// If the law is broken.
@@ -50,10 +49,7 @@ pub fn pins_nothing(fixture: &dyn CallFixture) -> Verdict {
         let _ = cx.wait(&Semaphore::new(0), Some(LONG));
     });
     world.run(LONG, vec![asleep]);
-    let mut held = match &world.node(Side::B).below {
-        Below::Frames(bottom) => bottom.held(),
-        Below::Calls(bottom) => bottom.held(),
-    };
+    let mut held = world.node(Side::B).held();
     held.retain(|session| session.head().is_passive());
     assert!(held.is_empty(), "what the caller came through is held for good: {held:?}");
     world.finish();
@@ -112,10 +108,7 @@ pub fn gives_back(fixture: &dyn CallFixture) -> Verdict {
     let world = CallWorld::new(&small);
     world.serve(Side::B);
     let node = world.node(Side::A);
-    let holds = || match &node.below {
-        Below::Frames(bottom) => bottom.held().iter().map(|s| s.head().opens()).sum(),
-        Below::Calls(bottom) => bottom.open_sessions().len() as u32,
-    };
+    let holds = || node.holds();
     let mut sessions = Vec::new();
     for procedure in [PROCEDURE, PROCEDURE, PROCEDURE + 1, PROCEDURE + 2] {
         let before: u32 = holds();
@@ -242,11 +235,8 @@ pub fn names_procedures(fixture: &dyn CallFixture) -> Verdict {
         let answer = session.ask(&world.cx, MyProcedure::default());
         assert_eq!(answer.map(|a| a.number), Some(number), "a client's session");
         right(world.call(&session, b"x"), b"x");
-        let opened = world.node(Side::B).top.take_opened();
-        assert!(
-            opened.iter().any(|(_, made)| *made == Some(number)),
-            "a server's session names {number}"
-        );
+        let named = world.node(Side::B).top.take_procedures();
+        assert!(named.contains(&number), "a server's session names {number}");
     }
     world.finish();
     Verdict::Holds
@@ -275,7 +265,7 @@ pub fn refuses(fixture: &dyn CallFixture) -> Verdict {
     Verdict::Holds
 }
 
-/// A call to a side that has enabled nothing ends all the same, and nobody executes it.
+/// A call to a side that has enabled nothing ends all the same, and is not executed.
 ///
 /// # Panics
 /// If the law is broken.
@@ -317,7 +307,7 @@ pub fn closes(fixture: &dyn CallFixture) -> Verdict {
     Verdict::Holds
 }
 
-/// A procedure may itself call, even whoever called it.
+/// A procedure may itself call, even its caller.
 ///
 /// # Panics
 /// If the law is broken.
@@ -529,13 +519,13 @@ fn survives_bad_frames(fixture: &dyn CallFixture) {
 fn survives_bad_calls(fixture: &dyn CallFixture) {
     let (world, session) = conversation(fixture);
     right(world.call(&session, b"sound"), b"sound");
-    let Below::Calls(bottom) = &world.nodes[1].below else {
+    let Some(bottom) = &world.nodes[1].calls else {
         return;
     };
     // What a sound request looks like below.
     let seen: Rc<RefCell<Vec<u8>>> = Rc::default();
     let kept = Rc::clone(&seen);
-    let Below::Calls(first) = &world.nodes[0].below else {
+    let Some(first) = &world.nodes[0].calls else {
         return;
     };
     first.on_call(Some(Rc::new(move |_, _, request| {
@@ -544,7 +534,7 @@ fn survives_bad_calls(fixture: &dyn CallFixture) {
     })));
     right(world.call(&session, b"seen"), b"seen");
     let sound = seen.borrow().clone();
-    let own = world.nodes[0].own();
+    let own = world.nodes[0].bottom.lower().own();
     let number = Upper::new(&world.nodes[1].protocol).number_on(&world.cx, bottom.protocol()).ok();
     for n in 0..sound.len() * 9 {
         let mut bad = sound.clone();
@@ -572,11 +562,11 @@ fn dropped(cx: &Kernel) -> u64 {
 
 fn survives_bad_replies(fixture: &dyn CallFixture) {
     let world = CallWorld::new(fixture);
-    let Below::Calls(bottom) = &world.nodes[1].below else {
+    let Some(bottom) = &world.nodes[1].calls else {
         return;
     };
-    // In the place of B stands somebody who replies anything, under B's number.
-    let liar = CallTop::add(&world.cx, "liar");
+    // In the place of B stands a liar that replies anything, under B's number.
+    let liar = Top::add(&world.cx, "liar");
     let as_b = Upper::new(&world.nodes[1].protocol).through(liar.protocol());
     bottom.withdraw_all();
     let enabled = bottom.protocol().open_enable(&world.cx, as_b, fixture.enable(Side::B));

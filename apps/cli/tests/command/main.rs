@@ -1,0 +1,7 @@
+//! All tests of this crate that need no process of their own: one program, linked once.
+
+mod call;
+mod commands;
+mod exec;
+mod switch;
+mod users;

@@ -1,0 +1,96 @@
+//! A network that loses, repeats and delays: zero or more executions, at least one for each reply,
+//! and no reply to another call.
+
+use crate::onc::net::{Faults, Net, over};
+use core::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use xk_core::object::CallCause;
+use xk_core::{Kernel, ProtocolRef};
+
+fn stack(cx: &Kernel, name: &str, below: ProtocolRef, dupcache: usize) -> ProtocolRef {
+    let udp = xk_udp::add(cx, &format!("udp-{name}"), below, 1024, true);
+    let settings = xk_reqrep::Settings { dupcache, ..xk_reqrep::Settings::default() };
+    over(cx, name, udp, settings)
+}
+
+/// How often each call was executed, and which had a reply.
+#[derive(Default)]
+struct Model {
+    executed: RefCell<HashMap<u32, u32>>,
+    replies: Cell<u32>,
+    timeouts: Cell<u32>,
+}
+
+fn run(seed: u64, dupcache: usize, faults: Faults) -> Rc<Model> {
+    let build = move |cx: &Kernel, name: &str, below: ProtocolRef| stack(cx, name, below, dupcache);
+    let net = Net::new(seed, &build);
+    net.faults.set(faults);
+    let model = Rc::new(Model::default());
+    let noted = Rc::clone(&model);
+    net.server.act.replace(Some(Rc::new(move |_, _, request| {
+        let mut number = [0; 4];
+        request.copy_to(0, &mut number);
+        let number = u32::from_be_bytes(number);
+        *noted.executed.borrow_mut().entry(number).or_default() += 1;
+        None
+    })));
+    let sessions = [net.open(1), net.open(3)];
+    for n in 0..20u32 {
+        let (model, session) = (Rc::clone(&model), sessions[n as usize % 2].clone());
+        net.then(move |net| {
+            let octets = n.to_be_bytes();
+            match session.call(&net.cx, net.cx.message(&octets)) {
+                Ok(reply) => {
+                    assert!(reply.eq_octets(&octets), "seed {seed}: another's reply");
+                    let count = model.executed.borrow().get(&n).copied();
+                    assert!(count >= Some(1), "seed {seed}: a reply, but no execution");
+                    model.replies.set(model.replies.get() + 1);
+                }
+                Err(error) => {
+                    let is_time = matches!(error.cause, CallCause::TimedOut { .. });
+                    assert!(is_time, "seed {seed}: {error}");
+                    model.timeouts.set(model.timeouts.get() + 1);
+                }
+            }
+        });
+    }
+    net.run();
+    drop(sessions);
+    net.finish();
+    model
+}
+
+/// How many seeds: some by default, as many as `XK_SEEDS` says for a long run.
+fn seeds() -> u64 {
+    let given = std::env::var("XK_SEEDS").ok();
+    given.and_then(|given| given.parse().ok()).unwrap_or(60)
+}
+
+#[test]
+fn zero_or_more_executions_and_at_least_one_for_a_reply() {
+    let (mut replies, mut twice, mut timeouts) = (0, 0, 0);
+    for seed in 0..seeds() {
+        let faults = Faults {
+            loss: [0, 100, 300, 600][seed as usize % 4],
+            duplicate: [0, 100, 300][seed as usize % 3],
+            late: 200,
+        };
+        let model = run(seed, 0, faults);
+        replies += model.replies.get();
+        timeouts += model.timeouts.get();
+        twice += model.executed.borrow().values().filter(|n| **n > 1).count();
+    }
+    assert!(replies > 0 && timeouts > 0, "{replies} and {timeouts}");
+    assert!(twice > 0, "requests that came twice are executed twice");
+}
+
+#[test]
+fn with_a_cache_that_holds_them_all_none_is_executed_twice() {
+    for seed in 0..seeds() {
+        let faults = Faults { loss: [0, 100, 300][seed as usize % 3], duplicate: 300, late: 200 };
+        let model = run(seed, 64, faults);
+        let executed = model.executed.borrow();
+        assert!(executed.values().all(|n| *n == 1), "seed {seed}: {executed:?}");
+    }
+}

@@ -1,0 +1,22 @@
+//! All tests of this crate that need no process of their own: one program, linked once.
+
+mod checks;
+mod common;
+mod compositions;
+mod filters;
+mod frames;
+mod graphs;
+mod manuals;
+mod mrpc;
+mod mutations;
+mod mutual;
+mod refusals;
+mod rpc_sun;
+mod starts;
+mod vip;
+mod vipsize;
+mod virtual_crowd;
+mod virtual_moves;
+mod virtual_world;
+mod virtuals;
+mod waits;

@@ -1,0 +1,44 @@
+//! Random networks and applications against the model of a stream. `XK_SEED=N` replays one seed;
+//! all ten thousand: `cargo test --profile demo -p xk-tcp --test all simulation -- --ignored`.
+
+use xk_core::graph::{Params, Value};
+use xk_core::random::Random;
+use xk_testkit::streams::{simulate, sweep};
+
+/// Parameters of one side.
+fn configure(chance: &Random) -> Params {
+    let mut params = Params::default();
+    let flag = |p: f64| Value::Bool(chance.chance(p));
+    let congestion = ["newreno", "cubic", "bbr"][chance.below(3) as usize];
+    params.set("congestion", Value::Text(congestion.into()));
+    params.set("window_scale", flag(0.8));
+    params.set("timestamps", flag(0.8));
+    params.set("sack", flag(0.8));
+    params.set("ecn", flag(0.3));
+    params.set("receive_buffer", Value::Octets(2048 << chance.below(12)));
+    params.set("send_buffer", Value::Octets(2048 << chance.below(10)));
+    params
+}
+
+#[test]
+fn some_hundred_seeds_hold() {
+    if let Ok(seed) = std::env::var("XK_SEED") {
+        let seed = seed.parse().expect("XK_SEED is a number");
+        let outcome = simulate(&xk_tcp::ENTRY, configure, seed);
+        println!("{:?}", outcome.unwrap_or_else(|what| panic!("{what}")));
+        return;
+    }
+    println!("{:?}", sweep(&xk_tcp::ENTRY, configure, 0..300));
+}
+
+#[test]
+#[ignore = "takes minutes: the long form of the test above"]
+fn ten_thousand_seeds_hold() {
+    println!("{:?}", sweep(&xk_tcp::ENTRY, configure, 0..10_000));
+}
+
+#[test]
+fn a_seed_replays() {
+    let run = || format!("{:?}", simulate(&xk_tcp::ENTRY, configure, 5));
+    assert_eq!(run(), run());
+}

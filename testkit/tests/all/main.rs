@@ -1,0 +1,16 @@
+//! All tests of this crate that need no process of their own: one program, linked once.
+
+mod answers;
+mod broadcast;
+mod call_laws;
+mod executions;
+mod flood;
+mod no_allocation;
+mod secrets;
+mod strangers;
+mod ten_thousand_calls;
+
+use xk_testkit::conformance::CountingAllocator;
+
+#[global_allocator]
+static COUNTED: CountingAllocator = CountingAllocator;
