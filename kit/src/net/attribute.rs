@@ -1,5 +1,6 @@
 //! Attributes that several protocols set on or read from messages.
 
+use core::net::SocketAddr;
 use xk_core::HostAddr;
 use xk_core::message::{ATTRIBUTE_OCTETS, Attribute};
 
@@ -27,12 +28,32 @@ impl Attribute for LinkCast {
 }
 
 /// The peer of a message on an unconnected session: where it is to go, or where it came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Peer {
     /// The peer's host.
     pub host: HostAddr,
     /// The peer's port.
     pub port: u16,
+}
+
+impl From<SocketAddr> for Peer {
+    fn from(address: SocketAddr) -> Self {
+        let host = match address {
+            SocketAddr::V4(address) => (*address.ip()).into(),
+            SocketAddr::V6(address) => HostAddr::v6(*address.ip(), address.scope_id()),
+        };
+        Self { host, port: address.port() }
+    }
+}
+
+impl From<Peer> for SocketAddr {
+    fn from(peer: Peer) -> Self {
+        let mut address = SocketAddr::new(peer.host.into(), peer.port);
+        if let SocketAddr::V6(address) = &mut address {
+            address.set_scope_id(peer.host.scope());
+        }
+        address
+    }
 }
 
 impl Attribute for Peer {

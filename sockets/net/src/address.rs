@@ -1,34 +1,23 @@
 //! Addresses that programs give.
 
-use rustix::io::Errno;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs};
+use std::net::ToSocketAddrs;
+use xk_core::HostAddr;
+
+/// A host and a port; an unspecified host and port zero stand for any.
+pub(crate) use xk_kit::net::attribute::Peer as Endpoint;
 
 /// Any host, any port.
-pub(crate) const ANY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
-
-/// An address of version 4.
-///
-/// # Errors
-/// `EAFNOSUPPORT` for any other.
-pub(crate) fn v4(address: SocketAddr) -> io::Result<SocketAddrV4> {
-    match address {
-        SocketAddr::V4(address) => Ok(address),
-        SocketAddr::V6(address) => match address.ip().to_ipv4_mapped() {
-            Some(host) => Ok(SocketAddrV4::new(host, address.port())),
-            None => Err(Errno::AFNOSUPPORT.into()),
-        },
-    }
-}
+pub(crate) const ANY: Endpoint = Endpoint { host: HostAddr::UNSPECIFIED, port: 0 };
 
 /// Tries each address in turn, until one does; otherwise the last error counts.
 pub(crate) fn each<T>(
     addresses: impl ToSocketAddrs,
-    mut attempt: impl FnMut(SocketAddrV4) -> io::Result<T>,
+    mut attempt: impl FnMut(Endpoint) -> io::Result<T>,
 ) -> io::Result<T> {
     let mut last = None;
     for address in addresses.to_socket_addrs()? {
-        match v4(address).and_then(&mut attempt) {
+        match attempt(address.into()) {
             Ok(done) => return Ok(done),
             Err(error) => last = Some(error),
         }

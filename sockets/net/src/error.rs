@@ -29,6 +29,7 @@ pub(crate) fn of_open(error: OpenError, passive: bool) -> Errno {
         // As for a connect that finds no free port (connect(2)).
         OpenError::Full => Errno::ADDRNOTAVAIL,
         OpenError::Address(AddressError::OutOfRange) => Errno::ADDRNOTAVAIL,
+        OpenError::Address(AddressError::WrongFamily) => Errno::AFNOSUPPORT,
         OpenError::Address(_) => Errno::INVAL,
         OpenError::NotSupported | OpenError::NoTypeNumber | OpenError::NoLower => {
             Errno::PROTONOSUPPORT

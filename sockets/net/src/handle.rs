@@ -6,7 +6,7 @@ use crate::ready::{Becomes, Condition, Ready};
 use crate::stack::Shown;
 use rustix::io::Errno;
 use std::io;
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -98,8 +98,8 @@ impl<D: Driver> Handle<D> {
     }
 
     pub(crate) fn peer(&self) -> io::Result<SocketAddr> {
-        let peer: Option<SocketAddrV4> = self.driver.addresses(&self.socket).1;
-        peer.map(SocketAddr::V4).ok_or(Errno::NOTCONN.into())
+        let peer = self.driver.addresses(&self.socket).1;
+        peer.map(SocketAddr::from).ok_or(Errno::NOTCONN.into())
     }
 
     pub(crate) fn set(&self, setting: Setting) -> io::Result<()> {

@@ -1,6 +1,6 @@
 //! Streams.
 
-use crate::address::{each, v4};
+use crate::address::{Endpoint, each};
 use crate::driver::{Driver, Here, Setting};
 use crate::error::invalid;
 use crate::handle::{Handle, any_socket, two_way_socket};
@@ -10,7 +10,7 @@ use crate::stack::{Shown, Source, Stack};
 use rustix::io::Errno;
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::net::{Shutdown, SocketAddr, SocketAddrV4, ToSocketAddrs};
+use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ impl<D: Driver> TcpStream<D> {
     /// # Errors
     /// That of the last address: `ECONNREFUSED`, `ETIMEDOUT`, `EHOSTUNREACH` and the like.
     pub fn connect(stack: &Stack<D>, peer: impl ToSocketAddrs) -> io::Result<Self> {
-        each(peer, |peer| Self::connect_until(stack, None, peer, None))
+        each(peer, |peer| Self::connect_until(stack, None, peer.into(), None))
     }
 
     /// Connects to one address within a time.
@@ -51,7 +51,7 @@ impl<D: Driver> TcpStream<D> {
             return Err(invalid("cannot set a 0 duration timeout"));
         }
         let deadline = Instant::now().checked_add(timeout);
-        Self::connect_until(stack, None, v4(*peer)?, deadline)
+        Self::connect_until(stack, None, *peer, deadline)
     }
 
     /// Connects from a local address; a zero in it stands for any.
@@ -59,7 +59,7 @@ impl<D: Driver> TcpStream<D> {
     /// # Errors
     /// As for [`connect`](Self::connect); `EADDRINUSE` and `EADDRNOTAVAIL`.
     pub fn connect_from(stack: &Stack<D>, local: SocketAddr, peer: SocketAddr) -> io::Result<Self> {
-        Self::connect_until(stack, Some(v4(local)?), v4(peer)?, None)
+        Self::connect_until(stack, Some(local), peer, None)
     }
 
     /// Begins to connect, and answers at once. The stream is [`Ready::WRITABLE`] once it stands or
@@ -74,18 +74,18 @@ impl<D: Driver> TcpStream<D> {
         peer: SocketAddr,
         before: &[StreamSetting],
     ) -> io::Result<Self> {
-        let local = local.map(v4).transpose()?;
-        let socket = stack.driver.connect(local, v4(peer)?, before)?;
+        let local = local.map(Endpoint::from);
+        let socket = stack.driver.connect(local, peer.into(), before)?;
         Ok(Self(Handle::new(&stack.driver, socket)))
     }
 
     fn connect_until(
         stack: &Stack<D>,
-        local: Option<SocketAddrV4>,
-        peer: SocketAddrV4,
+        local: Option<SocketAddr>,
+        peer: SocketAddr,
         deadline: Option<Instant>,
     ) -> io::Result<Self> {
-        let stream = Self::begin_connect(stack, local.map(SocketAddr::V4), peer.into(), &[])?;
+        let stream = Self::begin_connect(stack, local, peer, &[])?;
         if !stream.0.wait(Ready::SETTLED, deadline)? {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "connection timed out"));
         }
@@ -271,7 +271,7 @@ impl<D: Driver> TcpListener<D> {
     /// # Errors
     /// As for [`bind`](Self::bind).
     pub fn reserve(stack: &Stack<D>, local: SocketAddr, sharing: Sharing) -> io::Result<Self> {
-        let socket = stack.driver.reserve(v4(local)?, sharing)?;
+        let socket = stack.driver.reserve(local.into(), sharing)?;
         Ok(Self(Handle::new(&stack.driver, socket)))
     }
 

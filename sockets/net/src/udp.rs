@@ -1,6 +1,6 @@
 //! Datagrams.
 
-use crate::address::{each, v4};
+use crate::address::{Endpoint, each};
 use crate::driver::{Driver, Here, Setting};
 use crate::handle::{Handle, any_socket, two_way_socket};
 use crate::layer::{Received, Sharing};
@@ -146,7 +146,7 @@ impl<D: Driver> UdpSocket<D> {
         peer: Option<SocketAddr>,
     ) -> io::Result<usize> {
         let handle = &*self.0;
-        let peer = peer.map(v4).transpose()?;
+        let peer = peer.map(Endpoint::from);
         handle.until(Ready::WRITABLE, &handle.write_timeout, || {
             handle.driver.send(&handle.socket, octets, peer)
         })

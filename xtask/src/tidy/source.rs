@@ -77,6 +77,10 @@ pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {
         if is_pure(&file.path) {
             check_pure(file, &lines, found);
         }
+        let is_kin = KIN.iter().any(|kin| file.path.starts_with(kin));
+        if !is_kin && (is_pure(&file.path) || file.path.starts_with("sockets/net/src/")) {
+            check_families(file, &lines, found);
+        }
     }
 }
 
@@ -133,8 +137,13 @@ fn check_pure(file: &File, lines: &[Line], found: &mut Vec<Violation>) {
                 "ask the Kernel for the time, for an event or for random bits",
             ));
         }
-        let is_kin = KIN.iter().any(|kin| file.path.starts_with(kin));
-        for name in ONE_FAMILY.iter().filter(|name| !is_kin && has_word(&line.code, name)) {
+    }
+}
+
+fn check_families(file: &File, lines: &[Line], found: &mut Vec<Violation>) {
+    let in_tests = test_lines(lines);
+    for (index, line) in lines.iter().enumerate().filter(|(index, _)| !in_tests[*index]) {
+        for name in ONE_FAMILY.iter().filter(|name| has_word(&line.code, name)) {
             found.push(file.violation(
                 &FAMILIES,
                 index + 1,
@@ -263,6 +272,10 @@ mod tests {
         let source = "use core::net::Ipv4Addr;\n/// An Ipv4Addr.\nstruct Ipv4Header;\n";
         let broken = ["one-host-address protocols/udp/src/a.rs:1"];
         assert_eq!(one("protocols/udp/src/a.rs", source), broken);
+        assert_eq!(
+            one("sockets/net/src/a.rs", source),
+            ["one-host-address sockets/net/src/a.rs:1"]
+        );
         assert!(one("protocols/udp/tests/a.rs", source).is_empty());
         for kin in ["protocols/ip/src/a.rs", "kit/src/wire/a.rs", "core/src/participant/host.rs"] {
             assert!(one(kin, source).is_empty(), "{kin}");

@@ -1,11 +1,12 @@
 //! The calling thread drives the stack.
 
 use super::drive::{Drive, Scatter, Setting};
+use crate::address::Endpoint;
 use crate::layer::{Body, Layer, Received, Sharing, Socket};
 use crate::ready::{Condition, Status};
 use rustix::io::Errno;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::net::{Shutdown, SocketAddrV4};
+use std::net::Shutdown;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -86,20 +87,20 @@ impl Drive for Here {
 
     fn connect(
         &self,
-        local: Option<SocketAddrV4>,
-        peer: SocketAddrV4,
+        local: Option<Endpoint>,
+        peer: Endpoint,
         before: &[StreamSetting],
     ) -> Result<Held, Errno> {
         let inner = &self.inner;
         self.held(inner.layer.connect(&inner.kernel, local, peer, before))
     }
 
-    fn reserve(&self, local: SocketAddrV4, sharing: Sharing) -> Result<Held, Errno> {
+    fn reserve(&self, local: Endpoint, sharing: Sharing) -> Result<Held, Errno> {
         let inner = &self.inner;
         self.held(inner.layer.reserve(&inner.kernel, local, sharing))
     }
 
-    fn datagrams(&self, local: SocketAddrV4, sharing: Sharing) -> Result<Held, Errno> {
+    fn datagrams(&self, local: Endpoint, sharing: Sharing) -> Result<Held, Errno> {
         let inner = &self.inner;
         self.held(inner.layer.datagrams(&inner.kernel, local, sharing))
     }
@@ -108,7 +109,7 @@ impl Drive for Here {
         &socket.socket.status
     }
 
-    fn accept(&self, socket: &Held) -> Result<(Held, SocketAddrV4), Errno> {
+    fn accept(&self, socket: &Held) -> Result<(Held, Endpoint), Errno> {
         let Body::Listener(listener) = &socket.socket.body else {
             return Err(Errno::INVAL);
         };
@@ -160,7 +161,7 @@ impl Drive for Here {
         &self,
         socket: &Held,
         from: &[IoSlice<'_>],
-        to: Option<SocketAddrV4>,
+        to: Option<Endpoint>,
     ) -> Result<usize, Errno> {
         let Body::Datagrams(datagrams) = &socket.socket.body else {
             return Err(Errno::OPNOTSUPP);
@@ -170,7 +171,7 @@ impl Drive for Here {
         result
     }
 
-    fn connect_datagrams(&self, socket: &Held, peer: Option<SocketAddrV4>) -> Result<(), Errno> {
+    fn connect_datagrams(&self, socket: &Held, peer: Option<Endpoint>) -> Result<(), Errno> {
         let layer = &self.inner.layer;
         layer.connect_datagrams(&self.inner.kernel, &socket.socket, peer)
     }
@@ -199,7 +200,7 @@ impl Drive for Here {
         }
     }
 
-    fn addresses(&self, socket: &Held) -> (SocketAddrV4, Option<SocketAddrV4>) {
+    fn addresses(&self, socket: &Held) -> (Endpoint, Option<Endpoint>) {
         socket.socket.addresses()
     }
 

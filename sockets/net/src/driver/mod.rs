@@ -23,11 +23,12 @@ mod drive {
     //! What a driver does for a handle: no call waits, but for [`Drive::wait`] and
     //! [`Drive::settle`].
 
+    use crate::address::Endpoint;
     use crate::layer::{Received, Sharing};
     use crate::ready::{Condition, Status};
     use rustix::io::Errno;
     use std::io::{self, IoSlice, IoSliceMut};
-    use std::net::{Shutdown, SocketAddrV4};
+    use std::net::Shutdown;
     use std::sync::Arc;
     use std::time::{Duration, Instant};
     use xk_kit::net::stream::{StreamInfo, StreamSetting};
@@ -59,16 +60,16 @@ mod drive {
 
         fn connect(
             &self,
-            local: Option<SocketAddrV4>,
-            peer: SocketAddrV4,
+            local: Option<Endpoint>,
+            peer: Endpoint,
             before: &[StreamSetting],
         ) -> Result<Self::Socket, Errno>;
-        fn reserve(&self, local: SocketAddrV4, sharing: Sharing) -> Result<Self::Socket, Errno>;
-        fn datagrams(&self, local: SocketAddrV4, sharing: Sharing) -> Result<Self::Socket, Errno>;
+        fn reserve(&self, local: Endpoint, sharing: Sharing) -> Result<Self::Socket, Errno>;
+        fn datagrams(&self, local: Endpoint, sharing: Sharing) -> Result<Self::Socket, Errno>;
 
         fn status(socket: &Self::Socket) -> &Arc<Status>;
         /// The peer that has waited longest, and its address.
-        fn accept(&self, socket: &Self::Socket) -> Result<(Self::Socket, SocketAddrV4), Errno>;
+        fn accept(&self, socket: &Self::Socket) -> Result<(Self::Socket, Endpoint), Errno>;
         fn read(
             &self,
             socket: &Self::Socket,
@@ -86,17 +87,17 @@ mod drive {
             &self,
             socket: &Self::Socket,
             from: &[IoSlice<'_>],
-            to: Option<SocketAddrV4>,
+            to: Option<Endpoint>,
         ) -> Result<usize, Errno>;
         fn connect_datagrams(
             &self,
             socket: &Self::Socket,
-            peer: Option<SocketAddrV4>,
+            peer: Option<Endpoint>,
         ) -> Result<(), Errno>;
         fn shutdown(&self, socket: &Self::Socket, how: Shutdown) -> Result<(), Errno>;
         fn set(&self, socket: &Self::Socket, setting: Setting) -> Result<(), Errno>;
         fn info(&self, socket: &Self::Socket) -> Result<StreamInfo, Errno>;
-        fn addresses(&self, socket: &Self::Socket) -> (SocketAddrV4, Option<SocketAddrV4>);
+        fn addresses(&self, socket: &Self::Socket) -> (Endpoint, Option<Endpoint>);
         fn take_error(&self, socket: &Self::Socket) -> Option<Errno>;
         /// Octets that a read finds at once.
         fn unread(&self, socket: &Self::Socket) -> usize;

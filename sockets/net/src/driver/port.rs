@@ -2,12 +2,13 @@
 //! buffers under a lock.
 
 use super::drive::Scatter;
+use crate::address::Endpoint;
 use crate::layer::{DATAGRAM_OCTETS_MAX, Received};
 use crate::ready::{Ready, Status, lock};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
-use std::net::{Shutdown, SocketAddrV4};
+use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -42,7 +43,7 @@ pub(super) struct Port {
 /// What has passed and what waits.
 #[derive(Default)]
 pub(super) struct State {
-    pub(super) addresses: Option<(SocketAddrV4, Option<SocketAddrV4>)>,
+    pub(super) addresses: Option<(Endpoint, Option<Endpoint>)>,
     /// Octets that have arrived.
     pub(super) arrived: VecDeque<u8>,
     /// Octets to be sent.
@@ -50,7 +51,7 @@ pub(super) struct State {
     pub(super) datagrams_arrived: Datagrams,
     pub(super) datagrams_leaving: Datagrams,
     /// Peers that have connected, and how many those are, as the stack counts them.
-    pub(super) accepted: VecDeque<(Arc<Port>, SocketAddrV4)>,
+    pub(super) accepted: VecDeque<(Arc<Port>, Endpoint)>,
     pub(super) unaccepted: Option<Arc<AtomicUsize>>,
     /// The stream stands.
     pub(super) connected: bool,
@@ -76,7 +77,7 @@ pub(super) struct State {
 /// Datagrams that wait, with their peers.
 #[derive(Default)]
 pub(super) struct Datagrams {
-    pub(super) list: VecDeque<(Box<[u8]>, Option<SocketAddrV4>)>,
+    pub(super) list: VecDeque<(Box<[u8]>, Option<Endpoint>)>,
     octets: usize,
 }
 
@@ -85,7 +86,7 @@ impl Datagrams {
         self.list.is_empty() || self.octets + octets + OVERHEAD_OCTETS <= DATAGRAMS_OCTETS_MAX
     }
 
-    pub(super) fn push(&mut self, datagram: Box<[u8]>, peer: Option<SocketAddrV4>) {
+    pub(super) fn push(&mut self, datagram: Box<[u8]>, peer: Option<Endpoint>) {
         self.octets += datagram.len() + OVERHEAD_OCTETS;
         self.list.push_back((datagram, peer));
     }
@@ -289,11 +290,7 @@ impl Port {
     }
 
     /// Sends a datagram as soon as the stack comes to it.
-    pub(super) fn send(
-        &self,
-        from: &[IoSlice<'_>],
-        to: Option<SocketAddrV4>,
-    ) -> Result<usize, Errno> {
+    pub(super) fn send(&self, from: &[IoSlice<'_>], to: Option<Endpoint>) -> Result<usize, Errno> {
         let length = from.iter().map(|slice| slice.len()).sum::<usize>();
         let mut state = lock(&self.state);
         if let Some(error) = self.take_error(&mut state) {
@@ -304,7 +301,7 @@ impl Port {
             _ if state.write_shut => return Err(Errno::PIPE),
             _ if length > DATAGRAM_OCTETS_MAX => return Err(Errno::MSGSIZE),
             None if !connected => return Err(Errno::DESTADDRREQ),
-            Some(to) if to.port() == 0 => return Err(Errno::INVAL),
+            Some(to) if to.port == 0 => return Err(Errno::INVAL),
             _ => {}
         }
         if !state.datagrams_leaving.has_room(length) {
@@ -320,7 +317,7 @@ impl Port {
     }
 
     /// Takes the peer that has waited longest.
-    pub(super) fn accept(&self) -> Result<(Arc<Self>, SocketAddrV4), Errno> {
+    pub(super) fn accept(&self) -> Result<(Arc<Self>, Endpoint), Errno> {
         let mut state = lock(&self.state);
         let first = state.accepted.pop_front();
         if state.accepted.is_empty() {

@@ -5,12 +5,13 @@ use super::entrance::{Door, Entrance};
 use super::here::FAREWELL;
 use super::port::{Kind, Port};
 use super::pump::Inside;
+use crate::address::Endpoint;
 use crate::layer::{Body, Received, Sharing, Socket, Sockets};
 use crate::ready::{Condition, Status, lock};
 use crate::setup::Setup;
 use rustix::io::Errno;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::net::{Shutdown, SocketAddrV4};
+use std::net::Shutdown;
 use std::rc::Rc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -178,19 +179,19 @@ impl Drive for Thread {
 
     fn connect(
         &self,
-        local: Option<SocketAddrV4>,
-        peer: SocketAddrV4,
+        local: Option<Endpoint>,
+        peer: Endpoint,
         before: &[StreamSetting],
     ) -> Result<Client, Errno> {
         let before = before.to_vec();
         self.open(move |cx, inside| inside.layer.connect(cx, local, peer, &before))
     }
 
-    fn reserve(&self, local: SocketAddrV4, sharing: Sharing) -> Result<Client, Errno> {
+    fn reserve(&self, local: Endpoint, sharing: Sharing) -> Result<Client, Errno> {
         self.open(move |cx, inside| inside.layer.reserve(cx, local, sharing))
     }
 
-    fn datagrams(&self, local: SocketAddrV4, sharing: Sharing) -> Result<Client, Errno> {
+    fn datagrams(&self, local: Endpoint, sharing: Sharing) -> Result<Client, Errno> {
         self.open(move |cx, inside| inside.layer.datagrams(cx, local, sharing))
     }
 
@@ -198,7 +199,7 @@ impl Drive for Thread {
         &socket.port.status
     }
 
-    fn accept(&self, socket: &Client) -> Result<(Client, SocketAddrV4), Errno> {
+    fn accept(&self, socket: &Client) -> Result<(Client, Endpoint), Errno> {
         if socket.port.kind != Kind::Listener {
             return Err(Errno::INVAL);
         }
@@ -247,7 +248,7 @@ impl Drive for Thread {
         &self,
         socket: &Client,
         from: &[IoSlice<'_>],
-        to: Option<SocketAddrV4>,
+        to: Option<Endpoint>,
     ) -> Result<usize, Errno> {
         if socket.port.kind != Kind::Datagrams {
             return Err(Errno::OPNOTSUPP);
@@ -257,7 +258,7 @@ impl Drive for Thread {
         Ok(octets)
     }
 
-    fn connect_datagrams(&self, socket: &Client, peer: Option<SocketAddrV4>) -> Result<(), Errno> {
+    fn connect_datagrams(&self, socket: &Client, peer: Option<Endpoint>) -> Result<(), Errno> {
         self.with(socket, move |cx, inside, socket| {
             inside.layer.connect_datagrams(cx, socket, peer)
         })
@@ -289,7 +290,7 @@ impl Drive for Thread {
         })
     }
 
-    fn addresses(&self, socket: &Client) -> (SocketAddrV4, Option<SocketAddrV4>) {
+    fn addresses(&self, socket: &Client) -> (Endpoint, Option<Endpoint>) {
         let addresses = lock(&socket.port.state).addresses;
         addresses.unwrap_or((crate::address::ANY, None))
     }

@@ -3,21 +3,23 @@
 use super::ports::{Sharing, Transport};
 use super::socket::gather;
 use super::{Body, Layer, Socket, ends, participant};
+use crate::address::{ANY, Endpoint};
 use crate::error;
 use crate::ready::{Ready, Status};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io::IoSlice;
-use std::net::{Ipv4Addr, Shutdown, SocketAddrV4};
+use std::net::Shutdown;
 use std::rc::Rc;
 use std::sync::Arc;
 use xk_core::object::{PushError, Refused};
 use xk_core::{
-    Kernel, Message, Part, Participant, Participants, ProtocolRef, SessionRef, Upper, reason,
+    HostAddr, Kernel, Message, Part, Participant, Participants, ProtocolRef, SessionRef, Upper,
+    reason,
 };
 use xk_kit::control::{IsMany, MyPort, NetworkErrorKind};
-use xk_kit::net::attribute::{LinkCast, Peer};
+use xk_kit::net::attribute::LinkCast;
 
 /// The largest datagram's payload, in octets (RFC 768 on RFC 791).
 pub(crate) const DATAGRAM_OCTETS_MAX: usize = 65_507;
@@ -34,7 +36,7 @@ pub(crate) struct Received {
     /// Octets of the whole datagram.
     pub(crate) length: usize,
     /// Who sent it.
-    pub(crate) from: SocketAddrV4,
+    pub(crate) from: Endpoint,
 }
 
 /// The sockets that have one address together; most are alone.
@@ -47,13 +49,13 @@ pub(super) struct Group {
 
 /// One port that datagrams come to.
 pub(crate) struct Datagrams {
-    local: Cell<SocketAddrV4>,
-    bound: SocketAddrV4,
+    local: Cell<Endpoint>,
+    bound: Endpoint,
     sharing: Cell<Sharing>,
     group: Rc<Group>,
     /// The one peer, if the socket is connected.
-    one: RefCell<Option<(SessionRef, SocketAddrV4)>>,
-    arrived: RefCell<VecDeque<(Message, SocketAddrV4)>>,
+    one: RefCell<Option<(SessionRef, Endpoint)>>,
+    arrived: RefCell<VecDeque<(Message, Endpoint)>>,
     arrived_octets: Cell<usize>,
     octets_max: Cell<usize>,
     broadcast: Cell<bool>,
@@ -79,7 +81,7 @@ impl Datagrams {
         self.group.members.borrow().len() > 1
     }
 
-    pub(super) fn addresses(&self) -> (SocketAddrV4, Option<SocketAddrV4>) {
+    pub(super) fn addresses(&self) -> (Endpoint, Option<Endpoint>) {
         let peer = self.one.borrow().as_ref().map(|(_, peer)| *peer);
         (self.local.get(), peer)
     }
@@ -97,15 +99,12 @@ impl Datagrams {
         status: &Arc<Status>,
         mut message: Message,
     ) -> Result<(), Refused> {
-        let from = match message.remove_attribute::<Peer>() {
+        let from = match message.remove_attribute::<Endpoint>() {
             // Whoever is connected hears nobody else.
             Some(_) if self.one.borrow().is_some() => {
                 return Err(this.refuse(message, &reason::NO_PORT));
             }
-            Some(peer) => match peer.host.to_v4() {
-                Some(host) => SocketAddrV4::new(host, peer.port),
-                None => return Err(this.refuse(message, &reason::BAD_SOURCE)),
-            },
+            Some(peer) => peer,
             None => match &*self.one.borrow() {
                 Some((one, peer)) if one == lower => *peer,
                 _ => return Err(this.refuse(message, &reason::NOT_MINE)),
@@ -140,7 +139,7 @@ impl Datagrams {
         let mut arrived = self.arrived.borrow_mut();
         let Some((message, from)) = arrived.front() else {
             if self.read_shut.get() {
-                let from = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+                let from = ANY;
                 return Ok(Received { octets: 0, length: 0, from });
             }
             socket.status.lower(Ready::READABLE);
@@ -173,7 +172,7 @@ impl Datagrams {
         cx: &Kernel,
         socket: &Socket,
         from: &[IoSlice<'_>],
-        to: Option<SocketAddrV4>,
+        to: Option<Endpoint>,
     ) -> Result<usize, Errno> {
         if let Some(error) = socket.take_error() {
             return Err(error);
@@ -189,8 +188,7 @@ impl Datagrams {
         let push = || {
             let mut message = gather(cx, from, 0, length).map_err(|_| PushError::NoBuffers)?;
             if let Some(peer) = peer {
-                let (host, port) = ((*peer.ip()).into(), peer.port());
-                let named = message.set_attribute(Peer { host, port });
+                let named = message.set_attribute(peer);
                 named.map_err(|_| PushError::NoBuffers)?;
             }
             session.push(cx, message)
@@ -211,16 +209,16 @@ impl Datagrams {
     }
 
     /// The session that a datagram goes through, and the peer to name in it.
-    fn way(&self, to: Option<SocketAddrV4>) -> Result<(SessionRef, Option<SocketAddrV4>), Errno> {
+    fn way(&self, to: Option<Endpoint>) -> Result<(SessionRef, Option<Endpoint>), Errno> {
         let Some(to) = to else {
             let one = self.one.borrow();
             let (session, _) = one.as_ref().ok_or(Errno::DESTADDRREQ)?;
             return Ok((session.clone(), None));
         };
-        if to.port() == 0 {
+        if to.port == 0 {
             return Err(Errno::INVAL);
         }
-        if to.ip().is_broadcast() && !self.broadcast.get() {
+        if to.host == HostAddr::BROADCAST && !self.broadcast.get() {
             return Err(Errno::ACCESS);
         }
         Ok((self.group.session.clone(), Some(to)))
@@ -276,11 +274,11 @@ impl Layer {
     pub(crate) fn datagrams(
         &self,
         cx: &Kernel,
-        local: SocketAddrV4,
+        local: Endpoint,
         sharing: Sharing,
     ) -> Result<Rc<Socket>, Errno> {
         let udp = self.udp()?;
-        self.check_local(cx, &udp, *local.ip())?;
+        self.check_local(cx, &udp, local.host)?;
         let (bound, group) = self.bind_datagrams(cx, &udp, local, sharing)?;
         let added = self.add(Body::Datagrams(Datagrams {
             local: Cell::new(bound),
@@ -311,7 +309,7 @@ impl Layer {
     }
 
     /// A group without members gives its port back; else the newest of those left hears.
-    fn leave(&self, cx: &Kernel, group: &Group, bound: SocketAddrV4) {
+    fn leave(&self, cx: &Kernel, group: &Group, bound: Endpoint) {
         match group.members.borrow().last() {
             Some(newest) => group.session.head().set_tag(newest + 1),
             None => {
@@ -362,7 +360,7 @@ impl Layer {
             }
         } else if shares_peers(newest) {
             members.retain(shares_peers);
-            let peer = message.attribute::<Peer>();
+            let peer = message.attribute::<Endpoint>();
             let at = peer.map_or(0, |peer| self.place_among(members.len(), peer));
             members.swap(0, at);
         }
@@ -384,13 +382,13 @@ impl Layer {
         &self,
         cx: &Kernel,
         udp: &ProtocolRef,
-        local: SocketAddrV4,
+        local: Endpoint,
         sharing: Sharing,
-    ) -> Result<(SocketAddrV4, Rc<Group>), Errno> {
+    ) -> Result<(Endpoint, Rc<Group>), Errno> {
         let this = self.this()?;
-        let tries = if local.port() == 0 { TRIES } else { 1 };
+        let tries = if local.port == 0 { TRIES } else { 1 };
         for _ in 0..tries {
-            if local.port() != 0 {
+            if local.port != 0 {
                 self.ports.bind(Transport::Udp, local, sharing)?;
                 if let Some(group) = self.groups.borrow().get(&local) {
                     return Ok((local, Rc::clone(group)));
@@ -406,11 +404,11 @@ impl Layer {
                     return Err(error::of_open(error, true));
                 }
             };
-            if local.port() != 0 {
+            if local.port != 0 {
                 return Ok((local, self.group(local, session)));
             }
             let port = session.ask(cx, MyPort::default()).map_or(0, |q| q.port);
-            let bound = SocketAddrV4::new(*local.ip(), port);
+            let bound = Endpoint { host: local.host, port };
             // A port that is free shares nothing yet.
             let alone = Sharing::default();
             if self.ports.bind(Transport::Udp, bound, alone).is_ok() {
@@ -422,7 +420,7 @@ impl Layer {
         Err(Errno::ADDRINUSE)
     }
 
-    fn group(&self, bound: SocketAddrV4, session: SessionRef) -> Rc<Group> {
+    fn group(&self, bound: Endpoint, session: SessionRef) -> Rc<Group> {
         let group = Rc::new(Group { session, members: RefCell::default() });
         self.groups.borrow_mut().insert(bound, Rc::clone(&group));
         group
@@ -436,7 +434,7 @@ impl Layer {
         &self,
         cx: &Kernel,
         socket: &Socket,
-        peer: Option<SocketAddrV4>,
+        peer: Option<Endpoint>,
     ) -> Result<(), Errno> {
         let Body::Datagrams(datagrams) = &socket.body else {
             return Err(Errno::INVAL);
@@ -448,8 +446,8 @@ impl Layer {
         let Some(peer) = peer else {
             return Ok(());
         };
-        let is_broadcast =
-            !peer.ip().is_multicast() && IsMany::ask(cx, &udp, Some((*peer.ip()).into()));
+        let is_multicast = peer.host.is_group() && peer.host != HostAddr::BROADCAST;
+        let is_broadcast = !is_multicast && IsMany::ask(cx, &udp, Some(peer.host));
         if is_broadcast && !datagrams.broadcast.get() {
             return Err(Errno::ACCESS);
         }
@@ -460,7 +458,7 @@ impl Layer {
             .map_err(|error| error::of_open(error, false))?;
         session.head().set_tag(socket.tag());
         let (local, _) = ends(cx, &session);
-        datagrams.local.set(SocketAddrV4::new(*local.ip(), datagrams.bound.port()));
+        datagrams.local.set(Endpoint { host: local.host, port: datagrams.bound.port });
         *datagrams.one.borrow_mut() = Some((session, peer));
         Ok(())
     }

@@ -3,29 +3,29 @@
 use super::ports::{Sharing, Transport};
 use super::stream::{Stream, reads_by_hand};
 use super::{Body, Layer, Socket, ends};
+use crate::address::Endpoint;
 use crate::error;
 use crate::ready::Ready;
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::net::{Ipv4Addr, SocketAddrV4};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use xk_core::object::Enable;
 use xk_core::{
-    Kernel, Part, Participant, Participants, ProtocolRef, Reason, SessionRef, Upper, reason,
+    HostAddr, Kernel, Part, Participant, Participants, ProtocolRef, Reason, SessionRef, Upper,
+    reason,
 };
-use xk_kit::net::attribute::Peer;
 use xk_kit::net::ports::ephemerals;
 use xk_kit::net::stream::StreamRoom;
 
 /// A stream that a peer has opened, and the peer's address.
-type Arrived = (Rc<Socket>, SocketAddrV4);
+type Arrived = (Rc<Socket>, Endpoint);
 
 /// One who listens.
 pub(crate) struct Listener {
-    pub(crate) local: SocketAddrV4,
+    pub(crate) local: Endpoint,
     sharing: Cell<Sharing>,
     /// False while the port is only kept.
     listens: Cell<bool>,
@@ -87,11 +87,11 @@ impl Layer {
     pub(crate) fn reserve(
         &self,
         cx: &Kernel,
-        local: SocketAddrV4,
+        local: Endpoint,
         sharing: Sharing,
     ) -> Result<Rc<Socket>, Errno> {
-        self.check_local(cx, &self.tcp()?, *local.ip())?;
-        let local = match local.port() {
+        self.check_local(cx, &self.tcp()?, local.host)?;
+        let local = match local.port {
             0 => self.free_port(cx, local, sharing)?,
             _ => {
                 self.ports.bind(Transport::Tcp, local, sharing)?;
@@ -168,26 +168,21 @@ impl Layer {
         cx: &Kernel,
         tcp: &ProtocolRef,
         this: &ProtocolRef,
-        local: SocketAddrV4,
+        local: Endpoint,
     ) -> Result<Enable, Errno> {
-        let port = Part::port(local.port());
-        let offer = match local.ip().is_unspecified() {
+        let port = Part::port(local.port);
+        let offer = match local.host.is_unspecified() {
             true => Participant::of(port),
-            false => Participant::of(Part::host(*local.ip())).with(port),
+            false => Participant::of(Part::host(local.host)).with(port),
         };
         let enabled = tcp.open_enable(cx, Upper::new(this), Participants::local(offer));
         enabled.map_err(|error| error::of_open(error, true))
     }
 
     /// A free port, kept from now on.
-    fn free_port(
-        &self,
-        cx: &Kernel,
-        local: SocketAddrV4,
-        sharing: Sharing,
-    ) -> Result<SocketAddrV4, Errno> {
+    fn free_port(&self, cx: &Kernel, local: Endpoint, sharing: Sharing) -> Result<Endpoint, Errno> {
         for port in ephemerals(cx) {
-            let local = SocketAddrV4::new(*local.ip(), port);
+            let local = Endpoint { host: local.host, port };
             // A port that is free shares nothing yet.
             let alone = Sharing::default();
             if self.ports.bind(Transport::Tcp, local, alone).is_ok() {
@@ -200,8 +195,8 @@ impl Layer {
 
     /// The socket that listens at `local` and has room: of several the one that a hash of the
     /// peer's address names. Without room the first.
-    fn listener_at(&self, local: SocketAddrV4, peer: Option<Peer>) -> Option<Rc<Socket>> {
-        let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, local.port());
+    fn listener_at(&self, local: Endpoint, peer: Option<Endpoint>) -> Option<Rc<Socket>> {
+        let any = Endpoint { host: HostAddr::UNSPECIFIED, ..local };
         let listeners = self.listeners.borrow();
         let found = listeners.get(&local).or_else(|| listeners.get(&any))?;
         let has_room = |socket: &&Rc<Socket>| match &socket.body {
@@ -220,9 +215,9 @@ impl Layer {
 
     /// Whether there is room for one peer more, and what that is told.
     pub(super) fn answer_room(&self, room: &mut StreamRoom) {
-        let host = room.host.and_then(|host| host.to_v4()).unwrap_or(Ipv4Addr::UNSPECIFIED);
+        let host = room.host.unwrap_or_default();
         room.full = !self.has_place();
-        let socket = self.listener_at(SocketAddrV4::new(host, room.port), None);
+        let socket = self.listener_at(Endpoint { host, port: room.port }, None);
         if let Some(Body::Listener(listener)) = socket.as_ref().map(|socket| &socket.body) {
             room.full |= listener.is_full();
             room.segment_max = listener.segment_max.get();
@@ -232,8 +227,7 @@ impl Layer {
     /// A peer has connected.
     pub(super) fn arrive(&self, cx: &Kernel, session: &SessionRef) -> Result<(), &'static Reason> {
         let (local, peer) = ends(cx, session);
-        let (host, port) = ((*peer.ip()).into(), peer.port());
-        let Some(socket) = self.listener_at(local, Some(Peer { host, port })) else {
+        let Some(socket) = self.listener_at(local, Some(peer)) else {
             return Err(&reason::NO_PORT);
         };
         let Body::Listener(listener) = &socket.body else {
@@ -270,7 +264,7 @@ impl Layer {
     }
 
     /// Forgets those at an address that do not listen any more.
-    fn stop_listening(&self, cx: &Kernel, local: SocketAddrV4) {
+    fn stop_listening(&self, cx: &Kernel, local: Endpoint) {
         let mut listeners = self.listeners.borrow_mut();
         let Some(together) = listeners.get_mut(&local) else {
             return;

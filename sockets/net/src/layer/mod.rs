@@ -16,6 +16,7 @@ pub use ports::Sharing;
 pub(crate) use socket::{Body, Socket};
 pub(crate) use stream::Stream;
 
+use crate::address::Endpoint;
 use crate::ready::Ready;
 use datagram::Group;
 use listener::Listeners;
@@ -23,7 +24,6 @@ use ports::Ports;
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::net::{Ipv4Addr, SocketAddrV4};
 use std::rc::Rc;
 use xk_core::control::{ListSessions, Report};
 use xk_core::object::Refused;
@@ -33,7 +33,6 @@ use xk_core::{
     Reason, Secret, SessionRef, reason,
 };
 use xk_kit::control::{IsLocalHost, MyHost, MyPort, NetworkError, PeerHost, PeerPort};
-use xk_kit::net::attribute::Peer;
 use xk_kit::net::stream::{StreamInfo, StreamNotice, StreamRoom};
 
 /// Room for the headers of the layers below, in octets.
@@ -67,8 +66,8 @@ pub(crate) struct Layer {
     table: RefCell<Vec<Option<Rc<Socket>>>>,
     free: RefCell<Vec<u32>>,
     ports: Ports,
-    listeners: RefCell<HashMap<SocketAddrV4, Listeners>>,
-    groups: RefCell<HashMap<SocketAddrV4, Rc<Group>>>,
+    listeners: RefCell<HashMap<Endpoint, Listeners>>,
+    groups: RefCell<HashMap<Endpoint, Rc<Group>>>,
     /// For what spreads peers over sockets that share a port.
     secret: Cell<Option<Secret>>,
 }
@@ -222,18 +221,22 @@ impl Layer {
     }
 
     /// Whether an address may be bound.
-    fn check_local(&self, cx: &Kernel, below: &ProtocolRef, host: Ipv4Addr) -> Result<(), Errno> {
+    fn check_local(&self, cx: &Kernel, below: &ProtocolRef, host: HostAddr) -> Result<(), Errno> {
         if host.is_unspecified() {
             return Ok(());
         }
-        match below.ask(cx, IsLocalHost { host: host.into(), local: false }) {
-            Some(answer) if !answer.local => Err(Errno::ADDRNOTAVAIL),
+        match below.ask(cx, IsLocalHost { host, local: false }) {
+            Some(answer) if !answer.local => {
+                let mine = below.ask(cx, MyHost::default()).map_or(host, |found| found.host);
+                let is_of_another_family = mine.is_v4() != host.is_v4();
+                Err(if is_of_another_family { Errno::AFNOSUPPORT } else { Errno::ADDRNOTAVAIL })
+            }
             _ => Ok(()),
         }
     }
 
     /// Which of so many sockets a peer is for.
-    fn place_among(&self, count: usize, peer: Peer) -> usize {
+    fn place_among(&self, count: usize, peer: Endpoint) -> usize {
         let [a, b, c] = peer.host.words();
         let words = [a, b, c, peer.port.into()];
         let hash = self.secret.get().map_or(0, |secret| secret.hash(&words));
@@ -241,25 +244,23 @@ impl Layer {
     }
 
     /// Where a connection to nowhere goes: to this host, as on Linux.
-    fn definite(cx: &Kernel, below: &ProtocolRef, peer: SocketAddrV4) -> SocketAddrV4 {
-        let mine = MyHost::default();
-        match peer.ip().is_unspecified() {
-            true => match below.ask(cx, mine).and_then(|found| found.host.to_v4()) {
-                Some(host) => SocketAddrV4::new(host, peer.port()),
-                None => peer,
-            },
+    fn definite(cx: &Kernel, below: &ProtocolRef, peer: Endpoint) -> Endpoint {
+        match peer.host.is_unspecified() {
+            true => {
+                Endpoint { host: below.ask(cx, MyHost::default()).unwrap_or_default().host, ..peer }
+            }
             false => peer,
         }
     }
 }
 
 /// A host and a port as a participant; zero stands for any.
-fn participant(address: SocketAddrV4) -> Participant {
-    let host = match address.ip().is_unspecified() {
+fn participant(address: Endpoint) -> Participant {
+    let host = match address.host.is_unspecified() {
         true => Part::Any,
-        false => Part::host(*address.ip()),
+        false => Part::Host(address.host),
     };
-    let port = match address.port() {
+    let port = match address.port {
         0 => Part::Any,
         port => Part::port(port),
     };
@@ -267,13 +268,12 @@ fn participant(address: SocketAddrV4) -> Participant {
 }
 
 /// Both ends of a session, as far as it knows them.
-fn ends(cx: &Kernel, session: &SessionRef) -> (SocketAddrV4, SocketAddrV4) {
-    let v4 = |host: HostAddr| host.to_v4().unwrap_or(Ipv4Addr::UNSPECIFIED);
-    let mine = v4(session.ask(cx, MyHost::default()).unwrap_or_default().host);
-    let theirs = v4(session.ask(cx, PeerHost::default()).unwrap_or_default().host);
+fn ends(cx: &Kernel, session: &SessionRef) -> (Endpoint, Endpoint) {
+    let mine = session.ask(cx, MyHost::default()).unwrap_or_default().host;
+    let theirs = session.ask(cx, PeerHost::default()).unwrap_or_default().host;
     let port = session.ask(cx, MyPort::default()).map_or(0, |q| q.port);
     let peer = session.ask(cx, PeerPort::default()).map_or(0, |q| q.port);
-    (SocketAddrV4::new(mine, port), SocketAddrV4::new(theirs, peer))
+    (Endpoint { host: mine, port }, Endpoint { host: theirs, port: peer })
 }
 
 impl Protocol for Sockets {

@@ -1,9 +1,10 @@
 //! Which ports are bound by whom, as bind(2) has it.
 
+use crate::address::Endpoint;
 use rustix::io::Errno;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use xk_core::HostAddr;
 
 /// Which transport a port is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,13 +31,13 @@ impl Sharing {
 
 /// One who has a port.
 struct Kept {
-    host: Ipv4Addr,
+    host: HostAddr,
     sharing: Sharing,
     listens: bool,
 }
 
 impl Kept {
-    fn overlaps(&self, host: Ipv4Addr) -> bool {
+    fn overlaps(&self, host: HostAddr) -> bool {
         host == self.host || host.is_unspecified() || self.host.is_unspecified()
     }
 
@@ -58,12 +59,12 @@ impl Ports {
     pub(crate) fn bind(
         &self,
         transport: Transport,
-        address: SocketAddrV4,
+        address: Endpoint,
         sharing: Sharing,
     ) -> Result<(), Errno> {
-        let host = *address.ip();
+        let host = address.host;
         let mut ports = self.0.borrow_mut();
-        let all = ports.entry((transport, address.port())).or_default();
+        let all = ports.entry((transport, address.port)).or_default();
         let is_in_the_way = |kept: &Kept| kept.overlaps(host) && !kept.is_shared(sharing);
         if all.iter().any(is_in_the_way) {
             return Err(Errno::ADDRINUSE);
@@ -78,13 +79,13 @@ impl Ports {
     /// `EADDRINUSE` if another does that does not share it.
     pub(crate) fn listen(
         &self,
-        address: SocketAddrV4,
+        address: Endpoint,
         sharing: Sharing,
         on: bool,
     ) -> Result<(), Errno> {
-        let host = *address.ip();
+        let host = address.host;
         let mut ports = self.0.borrow_mut();
-        let all = ports.entry((Transport::Tcp, address.port())).or_default();
+        let all = ports.entry((Transport::Tcp, address.port)).or_default();
         let is_in_the_way =
             |kept: &Kept| kept.listens && kept.overlaps(host) && !kept.is_shared(sharing);
         if on && all.iter().any(is_in_the_way) {
@@ -102,24 +103,24 @@ impl Ports {
     pub(crate) fn share(
         &self,
         transport: Transport,
-        address: SocketAddrV4,
+        address: Endpoint,
         (before, now): (Sharing, Sharing),
     ) {
         let mut ports = self.0.borrow_mut();
-        let all = ports.entry((transport, address.port())).or_default();
-        let is_it = |kept: &&mut Kept| (kept.host, kept.sharing) == (*address.ip(), before);
+        let all = ports.entry((transport, address.port)).or_default();
+        let is_it = |kept: &&mut Kept| (kept.host, kept.sharing) == (address.host, before);
         if let Some(kept) = all.iter_mut().find(is_it) {
             kept.sharing = now;
         }
     }
 
     /// Gives it back; a socket that listened does not any more.
-    pub(crate) fn unbind(&self, transport: Transport, address: SocketAddrV4, sharing: Sharing) {
+    pub(crate) fn unbind(&self, transport: Transport, address: Endpoint, sharing: Sharing) {
         let mut ports = self.0.borrow_mut();
-        let key = (transport, address.port());
+        let key = (transport, address.port);
         if let Some(all) = ports.get_mut(&key) {
             let is_it = |kept: &Kept| {
-                (kept.host, kept.sharing, kept.listens) == (*address.ip(), sharing, false)
+                (kept.host, kept.sharing, kept.listens) == (address.host, sharing, false)
             };
             if let Some(place) = all.iter().position(is_it) {
                 all.swap_remove(place);
@@ -134,6 +135,7 @@ impl Ports {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::SocketAddr;
 
     const ALONE: Sharing = Sharing { address: false, port: false };
     const ADDRESS: Sharing = Sharing { address: true, port: false };
@@ -142,7 +144,7 @@ mod tests {
     #[test]
     fn one_port_may_be_bound_for_several_hosts_but_not_for_any_besides() {
         let ports = Ports::default();
-        let at = |text: &str| text.parse::<SocketAddrV4>().unwrap();
+        let at = |text: &str| Endpoint::from(text.parse::<SocketAddr>().unwrap());
         assert_eq!(ports.bind(Transport::Tcp, at("10.0.0.1:80"), ALONE), Ok(()));
         assert_eq!(ports.bind(Transport::Tcp, at("10.0.0.2:80"), ALONE), Ok(()));
         assert_eq!(ports.bind(Transport::Udp, at("0.0.0.0:80"), ALONE), Ok(()));
@@ -158,7 +160,7 @@ mod tests {
     #[test]
     fn those_who_share_a_port_have_it_together_until_one_listens() {
         let ports = Ports::default();
-        let at: SocketAddrV4 = "10.0.0.1:80".parse().unwrap();
+        let at = Endpoint::from(SocketAddr::from(([10, 0, 0, 1], 80)));
         let taken = Err(Errno::ADDRINUSE);
         assert_eq!(ports.bind(Transport::Tcp, at, ADDRESS), Ok(()));
         assert_eq!(ports.bind(Transport::Tcp, at, ADDRESS), Ok(()));
@@ -177,7 +179,7 @@ mod tests {
     #[test]
     fn those_who_share_peers_listen_together() {
         let ports = Ports::default();
-        let at: SocketAddrV4 = "10.0.0.1:80".parse().unwrap();
+        let at = Endpoint::from(SocketAddr::from(([10, 0, 0, 1], 80)));
         let taken = Err(Errno::ADDRINUSE);
         assert_eq!(ports.bind(Transport::Tcp, at, PORT), Ok(()));
         assert_eq!(ports.listen(at, PORT, true), Ok(()));

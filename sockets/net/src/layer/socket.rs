@@ -3,11 +3,11 @@
 use super::datagram::Datagrams;
 use super::listener::Listener;
 use super::stream::Stream;
+use crate::address::Endpoint;
 use crate::ready::{Ready, Status};
 use rustix::io::Errno;
 use std::cell::Cell;
 use std::io::IoSlice;
-use std::net::SocketAddrV4;
 use std::sync::Arc;
 use xk_core::message::NoBuffers;
 use xk_core::{Kernel, Message, SessionRef};
@@ -77,7 +77,7 @@ impl Socket {
     }
 
     /// The local and the peer's address.
-    pub(crate) fn addresses(&self) -> (SocketAddrV4, Option<SocketAddrV4>) {
+    pub(crate) fn addresses(&self) -> (Endpoint, Option<Endpoint>) {
         match &self.body {
             Body::Stream(stream) => stream.addresses(),
             Body::Listener(listener) => (listener.local, None),

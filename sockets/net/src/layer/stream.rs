@@ -3,13 +3,14 @@
 use super::ports::{Sharing, Transport};
 use super::socket::gather;
 use super::{Body, Layer, Socket, ends, participant};
+use crate::address::{ANY, Endpoint};
 use crate::error;
 use crate::ready::{Ready, Status};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io::IoSlice;
-use std::net::{Ipv4Addr, Shutdown, SocketAddrV4};
+use std::net::Shutdown;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,8 +38,8 @@ enum Phase {
 pub(crate) struct Stream {
     session: RefCell<Option<SessionRef>>,
     phase: Cell<Phase>,
-    local: Cell<SocketAddrV4>,
-    peer: Cell<SocketAddrV4>,
+    local: Cell<Endpoint>,
+    peer: Cell<Endpoint>,
     /// What has arrived and has not been read.
     arrived: RefCell<VecDeque<Message>>,
     arrived_octets: Cell<usize>,
@@ -51,7 +52,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    fn new(session: SessionRef, phase: Phase, ends: (SocketAddrV4, SocketAddrV4)) -> Self {
+    fn new(session: SessionRef, phase: Phase, ends: (Endpoint, Endpoint)) -> Self {
         Self {
             session: RefCell::new(Some(session)),
             phase: Cell::new(phase),
@@ -71,7 +72,7 @@ impl Stream {
         Self::new(session.clone(), Phase::Open, ends(cx, session))
     }
 
-    pub(super) fn addresses(&self) -> (SocketAddrV4, Option<SocketAddrV4>) {
+    pub(super) fn addresses(&self) -> (Endpoint, Option<Endpoint>) {
         let stands = self.phase.get() == Phase::Open;
         (self.local.get(), stands.then(|| self.peer.get()))
     }
@@ -392,20 +393,20 @@ impl Layer {
     pub(crate) fn connect(
         &self,
         cx: &Kernel,
-        local: Option<SocketAddrV4>,
-        peer: SocketAddrV4,
+        local: Option<Endpoint>,
+        peer: Endpoint,
         before: &[StreamSetting],
     ) -> Result<Rc<Socket>, Errno> {
         let (tcp, this) = (self.tcp()?, self.this()?);
-        let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+        let any = ANY;
         let local = local.unwrap_or(any);
-        if peer.port() == 0 {
+        if peer.port == 0 {
             return Err(Errno::CONNREFUSED);
         }
-        self.check_local(cx, &tcp, *local.ip())?;
+        self.check_local(cx, &tcp, local.host)?;
         let peer = Self::definite(cx, &tcp, peer);
         let participants = Participants::pair(participant(local), participant(peer));
-        let bound = local.port() != 0;
+        let bound = local.port != 0;
         if bound {
             // Others may be bound there as well, if they do not listen.
             self.ports.bind(Transport::Tcp, local, Sharing::ANY)?;

@@ -4,7 +4,7 @@ use crate::{A_MOMENT, PATIENCE, on_both};
 use std::io::{ErrorKind, IoSlice, IoSliceMut};
 use std::net::{Shutdown, SocketAddr};
 use std::time::{Duration, Instant};
-use xk_net::{Driver, Sharing, Source, Stack, UdpSocket};
+use xk_net::{Driver, Sharing, Source, Stack, TcpStream, UdpSocket};
 
 on_both!(
     a_datagram_arrives_with_its_sender,
@@ -82,6 +82,13 @@ fn version_6_is_not_there<D: Driver>(stack: &Stack<D>) {
     assert_eq!(errno(UdpSocket::bind(stack, "[::1]:0")), Some(97));
     let mapped = UdpSocket::bind(stack, "[::ffff:10.0.0.1]:0").unwrap();
     assert!(mapped.local_addr().unwrap().is_ipv4());
+    for peer in ["[2001:db8::1]:9", "[fe80::1%3]:9", "[ff02::1]:9"] {
+        assert_eq!(errno(mapped.connect(peer)), Some(97), "{peer}");
+        // Beside a stack with a thread of its own the next call tells.
+        let refused = mapped.send_to(b"x", peer).and_then(|_| mapped.recv(&mut [0]));
+        assert!(errno(refused).is_some(), "{peer}");
+        assert_eq!(errno(TcpStream::connect(stack, peer)), Some(97), "{peer}");
+    }
 }
 
 fn what_does_not_fit_is_lost_and_peeking_takes_nothing<D: Driver>(stack: &Stack<D>) {
