@@ -19,11 +19,13 @@ mod bottom;
 mod call_bottom;
 mod calls;
 mod pauses;
+mod stations;
 mod top;
 
 pub use bottom::{Addressing, Bottom, Family, Lower, OnPush, ReachedBottom, Sent};
 pub use call_bottom::{CallBottom, OnCall};
 pub use calls::{CallEnd, Task};
+pub use stations::Stations;
 pub use top::{Event, OnDemux, OnServe, Received, Top};
 
 use core::ops::Deref;

@@ -2,7 +2,7 @@
 //! several uppers: an object of their own to receive for each upper, and marks by which a lower
 //! session leads to the session above it.
 
-use crate::control::{PseudoHeader, SpecificDestination};
+use crate::control::{PeerEther, PseudoHeader, Resolve, SpecificDestination};
 use crate::rpc::call::{LargestPush, NeedsPseudoHeader};
 use crate::wire::offload::Offloads;
 use alloc::format;
@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use xk_core::graph::{DerivedNumber, Guarantees, StackingRules};
 use xk_core::object::{Enable, OpenError, ProtocolId};
-use xk_core::{Ask, Kernel, Participants, Protocol, ProtocolRef, SessionRef, Upper};
+use xk_core::{Ask, HostAddr, Kernel, Participants, Protocol, ProtocolRef, SessionRef, Upper};
 
 /// How many pairs of receiver and selector may stand on one layer.
 pub const UPPERS_MAX: usize = 64;
@@ -197,6 +197,48 @@ pub fn has_no_answer(ask: &mut Ask<'_>) -> bool {
 /// Octets of the shortest message that a link of a layer which chooses among several takes as it
 /// is: an Ethernet's. Those above cannot know which way each goes.
 pub const LINK_MIN: u32 = 46;
+
+/// What is being opened over a link, by host: what the link layer makes meanwhile is for that.
+pub struct Openings<T> {
+    open: RefCell<Vec<(u64, HostAddr, T)>>,
+    last: Cell<u64>,
+}
+
+impl<T> Default for Openings<T> {
+    fn default() -> Self {
+        Self { open: RefCell::default(), last: Cell::new(0) }
+    }
+}
+
+impl<T: Clone> Openings<T> {
+    /// What `open` answers, which opens a session to `host` for `whom`.
+    pub fn during<R>(&self, host: HostAddr, whom: T, open: impl FnOnce() -> R) -> R {
+        let number = self.last.get() + 1;
+        self.last.set(number);
+        self.open.borrow_mut().push((number, host, whom));
+        let opened = open();
+        self.open.borrow_mut().retain(|(other, ..)| *other != number);
+        opened
+    }
+
+    /// For whom the layer above `link` has opened this session of the link layer; `None` if a
+    /// message made it, or nothing is being opened. Of several it is the one whose host has the
+    /// session's address.
+    pub fn of(&self, cx: &Kernel, link: &ProtocolRef, lower: &SessionRef) -> Option<T> {
+        if lower.head().is_passive() {
+            return None;
+        }
+        let mut all = self.open.borrow().clone();
+        if all.len() > 1 {
+            let address = lower.ask(cx, PeerEther::default())?.address;
+            all.retain(|(_, host, _)| {
+                let asked = link.ask(cx, Resolve { host: *host, address: None });
+                asked.is_some_and(|asked| asked.address == Some(address))
+            });
+        }
+        all.pop().map(|(.., whom)| whom)
+    }
+}
 
 /// How many bits of a mark count its place; those above tell the users of one place apart.
 const PLACE_BITS: u32 = 20;

@@ -105,7 +105,8 @@ impl VirtualLayer for Vip {
         lower: &SessionRef,
         ends: Participants,
     ) -> Result<SessionRef, &'static Reason> {
-        match all.marks.get(all.layer.opening.get()) {
+        let opening = all.layer.openings.of(cx, &all.layer.link, lower);
+        match opening.and_then(|mark| all.marks.get(mark)) {
             Some(session) => Ok(session),
             None => all.session_for(cx, this, lower, ends),
         }

@@ -8,6 +8,7 @@ use xk_core::object::{OpenError, SessionSlot, WeakSession};
 use xk_core::{HostAddr, Kernel, Part, Participants, ProtocolRef, Secret, SessionRef, Time};
 use xk_kit::control::{MyHost, PeerEther, PeerHost, Resolve, max_packet};
 use xk_kit::net::neighbour::{self, HostAt, RunsVirtual};
+use xk_kit::net::standins::Openings;
 use xk_kit::net::virtual_layer::{VirtualSession, part_of};
 use xk_kit::rpc::call::LargestPush;
 
@@ -30,8 +31,8 @@ pub struct Vip {
     pub(crate) link: ProtocolRef,
     /// The layer that takes all hosts.
     pub(crate) net: ProtocolRef,
-    /// The mark of the session whose way over the link is being opened; 0 for none.
-    pub(crate) opening: Cell<u32>,
+    /// The marks of the sessions whose ways over the link are being opened.
+    pub(crate) openings: Openings<u32>,
     /// Whether the timer for the next look at the routes is set.
     pub(crate) looks: Cell<bool>,
     /// Until when a host is not asked for again.
@@ -60,7 +61,7 @@ pub struct Ways {
 impl Vip {
     pub(crate) fn new(secret: Secret, link: ProtocolRef, net: ProtocolRef) -> Self {
         let asked = Map::new(secret, ASKED_MAX);
-        Self { link, net, opening: Cell::new(0), looks: Cell::new(false), asked }
+        Self { link, net, openings: Openings::default(), looks: Cell::new(false), asked }
     }
 
     /// Sets the timer for the next look at the routes.
@@ -227,11 +228,9 @@ pub(crate) fn settle(own: &VipSession, cx: &Kernel) {
 }
 
 fn open_link(own: &VipSession, cx: &Kernel) -> Result<(), OpenError> {
-    let before = own.all.layer.opening.replace(own.mark.get());
     let both = Participants::pair(own.state.local_part(), Part::Host(own.host()));
-    let opened = own.all.layer.link.open(cx, own.stand_in.upper(), both);
-    own.all.layer.opening.set(before);
-    let link = opened?;
+    let open = || own.all.layer.link.open(cx, own.stand_in.upper(), both);
+    let link = own.all.layer.openings.during(own.host(), own.mark.get(), open)?;
     link.head().set_tag(own.mark.get());
     if let Some(twice) = own.state.link.replace(Some(link)) {
         twice.close(cx);

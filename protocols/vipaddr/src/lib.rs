@@ -29,6 +29,11 @@
 //! host. What comes from a station of which it is not known which host it is, is refused ("unknown
 //! station").
 //!
+//! The skeleton of virtual layers (`xk_kit::net::virtual_layer`) does not fit: it makes a session
+//! of the layer's own for each host, through which every message passes, and the point of this
+//! layer is that it has none. It shares the objects that receive for each upper protocol. Messages
+//! that come while it is asked whose a station is wait for the answer, in their order.
+//!
 //! A session stays what it is: a host that moves off the link is reached again by a session opened
 //! after that. The upper protocol is told (`way-changed`) whenever more or less is known of a host,
 //! and may open anew; `vipsize` does. Where that does not do, `vip` does. A station that becomes
@@ -53,7 +58,8 @@
 //! ```
 //!
 //! # Standard
-//! Paper 001, section 4.3.
+//! Hutchinson, Peterson, Abbott and O'Malley, "RPC in the x-Kernel: Evaluating New Design
+//! Techniques" (SOSP 1989), section 4.3.
 #![no_std]
 
 extern crate alloc;

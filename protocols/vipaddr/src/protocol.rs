@@ -8,6 +8,7 @@ use core::time::Duration;
 use xk_core::control::ListMaps;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{Enable, OpenError, Refused, SessionSlot};
+use xk_core::shepherd::{Semaphore, WaitError};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Reason, SessionRef,
     Upper, reason,
@@ -129,7 +130,7 @@ impl VipAddr {
             return Ok(session);
         }
         let both = Participants::pair(Part::Any, Part::Host(host));
-        let opened = shared.open_link(cx, &stand_in, both.clone());
+        let opened = shared.open_link(cx, &stand_in, (host, both.clone()));
         let session = opened.map_err(|_| &reason::TABLE_FULL)?;
         let held = true;
         let known = Known { session: session.clone(), held };
@@ -144,7 +145,7 @@ impl VipAddr {
         Ok(session)
     }
 
-    /// A message through another session of the link layer than the one before.
+    /// A message through another session than the one before.
     #[inline(never)]
     fn demux_other(
         &self,
@@ -156,30 +157,66 @@ impl VipAddr {
         let Some(stand_in) = self.shared.uppers.get(self.place) else {
             return Err(this.refuse(message, &reason::NO_PROTOCOL));
         };
-        let changes = self.shared.changes.get();
-        let heard = self.shared.heard.get(&lower.id().0);
-        let heard = heard.filter(|heard| !heard.shown.head().is_closed());
-        if let Some(heard) = &heard
-            && heard.checked == changes
-        {
-            let (receiver, shown) = (&stand_in.receiver, &heard.shown);
-            self.latest.set(lower, changes, receiver, shown);
-            return receiver.demux(cx, shown, message);
+        let receiver = &stand_in.receiver;
+        if lower.head().protocol() == self.shared.net.id() {
+            return receiver.demux(cx, lower, message);
         }
-        // Its host may be another by now, or was forgotten, or it needs no showing.
-        let shown = heard.map(|heard| heard.shown);
-        if let Some(shown) = shown.filter(|shown| self.shared.is_still(cx, lower, shown)) {
+        match self.shown(cx, lower) {
+            Ok(shown) => {
+                self.latest.set(lower, self.shared.changes.get(), receiver, &shown);
+                receiver.demux(cx, &shown, message)
+            }
+            Err(why) => Err(this.refuse(message, why)),
+        }
+    }
+
+    /// The session that what comes through `lower` is shown as coming through. Of several messages
+    /// one finds that out, and the others wait for it, so that they keep their order.
+    fn shown(&self, cx: &Kernel, lower: &SessionRef) -> Result<SessionRef, &'static Reason> {
+        let shared = &self.shared;
+        let id = lower.id().0;
+        let before = loop {
+            let heard = shared.heard.get(&id).filter(|heard| !heard.shown.head().is_closed());
+            if let Some(heard) = &heard
+                && heard.checked == shared.changes.get()
+            {
+                return Ok(heard.shown.clone());
+            }
+            let turns = shared.turns.borrow();
+            let turn = turns.iter().find(|(of, _)| *of == id).map(|(_, turn)| Rc::clone(turn));
+            drop(turns);
+            let waited = turn.map(|turn| cx.wait(&turn, None));
+            if waited != Some(Err(WaitError::Closed)) {
+                break heard.map(|heard| heard.shown);
+            }
+        };
+        let turn = Rc::new(Semaphore::new(0));
+        shared.turns.borrow_mut().push((id, Rc::clone(&turn)));
+        let found = self.find_shown(cx, lower, before);
+        shared.turns.borrow_mut().retain(|(_, other)| !Rc::ptr_eq(other, &turn));
+        turn.close(cx.shepherds());
+        found
+    }
+
+    /// Finds out whether `lower` is still to be shown as before: its host may be another by now, or
+    /// was forgotten, or it needs no showing.
+    fn find_shown(
+        &self,
+        cx: &Kernel,
+        lower: &SessionRef,
+        before: Option<SessionRef>,
+    ) -> Result<SessionRef, &'static Reason> {
+        if let Some(shown) = before.filter(|shown| self.shared.is_still(cx, lower, shown)) {
             self.shared.show(cx, lower, &shown);
-            return stand_in.receiver.demux(cx, &shown, message);
+            return Ok(shown);
         }
         let by_host = lower.ask(cx, PeerHost::default());
-        let Some(ether) = lower.ask(cx, PeerEther::default()).filter(|_| by_host.is_none()) else {
-            return stand_in.receiver.demux(cx, lower, message);
-        };
-        let both = Participants::pair(Part::Any, Part::Ether(ether.address));
-        match self.adopt(cx, lower, both) {
-            Ok(shown) => stand_in.receiver.demux(cx, &shown, message),
-            Err(why) => Err(this.refuse(message, why)),
+        match lower.ask(cx, PeerEther::default()).filter(|_| by_host.is_none()) {
+            Some(ether) => {
+                let both = Participants::pair(Part::Any, Part::Ether(ether.address));
+                self.adopt(cx, lower, both)
+            }
+            None => Ok(lower.clone()),
         }
     }
 
@@ -222,7 +259,7 @@ impl Protocol for VipAddr {
         let host = wanted.peer_mut()?.pop_host()?.definite()?;
         let (place, stand_in) = self.place(cx, this, upper)?;
         if shared.goes_by_link(cx, upper.receiver, host) {
-            let session = shared.open_link(cx, &stand_in, participants)?;
+            let session = shared.open_link(cx, &stand_in, (host, participants))?;
             let key = (host, place as u32);
             let is_known = shared.known(key).is_some_and(|known| known == session);
             let known = Known { session: session.clone(), held: false };
@@ -263,8 +300,8 @@ impl Protocol for VipAddr {
         lower: &SessionRef,
         participants: Participants,
     ) -> Result<(), &'static Reason> {
-        if let Some(made) = &mut *self.shared.opening.borrow_mut() {
-            made.push(lower.clone());
+        if let Some(made) = self.shared.openings.of(cx, &self.shared.link, lower) {
+            made.borrow_mut().push(lower.clone());
             return Ok(());
         }
         let peer = participants.iter().nth(1).and_then(|peer| peer.top());
@@ -328,7 +365,6 @@ impl Protocol for VipAddr {
         shared.known.clear();
         shared.uppers.clear();
         shared.absent.clear();
-        let waiters = shared.waiters.take();
-        drop(waiters);
+        drop((shared.waiters.take(), shared.turns.take()));
     }
 }

@@ -10,7 +10,7 @@ use xk_core::shepherd::{Semaphore, WaitError};
 use xk_core::{HostAddr, Kernel, Participants, ProtocolRef, Reason, SessionRef, Time, reason};
 use xk_kit::control::{MaxPacket, PeerEther, PeerHost, Resolve};
 use xk_kit::net::neighbour::{HostAt, RunsVirtual, WayChanged, is_on_link};
-use xk_kit::net::standins::{StandIn, StandIns};
+use xk_kit::net::standins::{Openings, StandIn, StandIns};
 use xk_kit::rpc::call::LargestPush;
 
 /// How long nobody waits for a host that was not there.
@@ -53,9 +53,12 @@ pub(crate) struct Shared {
     pub(crate) heard: Map<u64, Heard>,
     /// By host and place of the upper protocol.
     pub(crate) known: Map<(HostAddr, u32), Known>,
-    /// While a session over the link is being opened: those of the link layer that were made for
-    /// it.
-    pub(crate) opening: RefCell<Option<Vec<SessionRef>>>,
+    /// While sessions over the link are being opened: those of the link layer that were made for
+    /// each.
+    pub(crate) openings: Openings<Rc<RefCell<Vec<SessionRef>>>>,
+    /// By the id of the link layer's session: messages wait until another has found out how it is
+    /// shown.
+    pub(crate) turns: RefCell<Vec<(u64, Rc<Semaphore>)>>,
     pub(crate) waiters: RefCell<Vec<(HostAddr, Rc<Semaphore>)>>,
     pub(crate) absent: Map<HostAddr, Time>,
 }
@@ -85,7 +88,8 @@ impl Shared {
             changes: Cell::new(0),
             heard: Map::new(key, HEARD_MAX),
             known: Map::new(key, HEARD_MAX),
-            opening: RefCell::default(),
+            openings: Openings::default(),
+            turns: RefCell::default(),
             waiters: RefCell::default(),
             absent: Map::new(key, ABSENT_MAX),
         }
@@ -183,13 +187,12 @@ impl Shared {
         &self,
         cx: &Kernel,
         stand_in: &StandIn,
-        both: Participants,
+        (host, both): (HostAddr, Participants),
     ) -> Result<SessionRef, OpenError> {
-        let before = self.opening.replace(Some(Vec::new()));
-        let opened = self.link.open(cx, stand_in.upper(), both);
-        let made = self.opening.replace(before);
-        let session = opened?;
-        for lower in made.unwrap_or_default() {
+        let made = Rc::default();
+        let open = || self.link.open(cx, stand_in.upper(), both);
+        let session = self.openings.during(host, Rc::clone(&made), open)?;
+        for lower in made.take() {
             self.show(cx, &lower, &session);
         }
         Ok(session)

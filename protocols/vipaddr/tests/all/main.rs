@@ -1,4 +1,5 @@
 //! All tests of this crate that need no process of their own: one program, linked once.
 
 mod laws;
+mod openings;
 mod sessions;

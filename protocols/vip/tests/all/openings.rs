@@ -1,0 +1,74 @@
+//! Sessions to several hosts that are opened at one time over a link: each leads to its own, and
+//! what others send meanwhile or afterwards comes through neither.
+
+use core::time::Duration;
+use std::cell::RefCell;
+use std::rc::Rc;
+use xk_core::numbers::Number;
+use xk_core::{HostAddr, Kernel, Part, Participants, SessionRef};
+use xk_kit::control::PeerHost;
+use xk_testkit::kernel::{Bottom, Lower, Stations, Task, TestKernel, Top};
+
+const OWN: [u8; 4] = [10, 0, 0, 1];
+
+fn host(n: u8) -> HostAddr {
+    HostAddr::from([10, 0, 0, n])
+}
+
+fn peer(cx: &Kernel, session: &SessionRef) -> Option<HostAddr> {
+    session.ask(cx, PeerHost::default()).map(|asked| asked.host)
+}
+
+fn opens_at_once(seed: u64) {
+    let cx = TestKernel::with_stacks(seed);
+    let link = Stations::add(&cx, "link");
+    let net = Bottom::add(&cx, "ip", Lower::host(HostAddr::from(OWN), 90));
+    let route = link.clone();
+    net.on_ask(Rc::new(move |_, ask| route.route(ask)));
+    for (lower, number) in [("ip", 90), ("eth", 0x395a)] {
+        let number = Number { upper: "top", lower, number };
+        cx.numbers_mut().add(number).expect("one number");
+    }
+    let lowers = (link.protocol().clone(), net.protocol().clone());
+    let layer = xk_vip::add(&cx, "vip", lowers, xk_vip::ETHER_BASE);
+    let top = Top::add(&cx, "top");
+    cx.start().expect("it starts");
+    let _ = top.enable(&cx, &layer, Participants::local(Part::Any)).expect("an enable");
+    link.block(Duration::from_millis(1));
+    let opened: Rc<RefCell<Vec<(HostAddr, SessionRef)>>> = Rc::default();
+    let open = |n| {
+        let (top, layer, opened) = (top.clone(), layer.clone(), Rc::clone(&opened));
+        Box::new(move |cx: &Kernel| {
+            let both = Participants::pair(Part::Any, Part::Host(host(n)));
+            let session = top.open(cx, &layer, both).expect("a session");
+            opened.borrow_mut().push((host(n), session));
+        }) as Task
+    };
+    let hear = |n| {
+        let link = link.clone();
+        Box::new(move |cx: &Kernel| {
+            let message = cx.pool().copy_from(64, &[n; 64]).expect("a buffer");
+            assert!(link.inject(cx, host(n), message).is_ok(), "host {n} is heard");
+        }) as Task
+    };
+    let ran = |tasks| assert!(cx.run_tasks(Duration::from_secs(9), tasks, |_| 0), "all ends");
+    // Host 5 speaks while two are being opened, host 6 afterwards.
+    ran(vec![open(2), open(3), hear(5)]);
+    ran(vec![hear(2), hear(3), hear(6)]);
+    for (host, session) in opened.take() {
+        assert_eq!(peer(&cx, &session), Some(host), "seed {seed}: a session leads to its host");
+    }
+    let received = top.take_received();
+    assert_eq!(received.len(), 4, "seed {seed}");
+    for received in received {
+        let from = received.message.octets().next().map(host);
+        let shown = peer(&cx, &received.session);
+        assert_eq!(shown, from, "seed {seed}: what a host sends comes through its session");
+    }
+    cx.finish();
+}
+
+#[test]
+fn each_host_has_its_own_session() {
+    (0..16).for_each(opens_at_once);
+}
