@@ -2,7 +2,7 @@
 //!
 //! - [`switch`]: stacks for shepherds
 //! - [`Runner`]: the poll loop of a real host, which spins for a bounded time and then sleeps
-//! - [`Bell`]: how other threads wake that loop
+//! - [`Bell`]: how other threads wake that loop, and [`CommandQueue`]: what they have done there
 //! - [`HostClock`]: the host's monotonic clock
 //! - [`Recorder`]: every crossing of a message, with nanoseconds per layer
 //! - [`interrupt_unsafe`]: Ctrl-C as a flag
@@ -10,6 +10,7 @@
 
 mod bell;
 mod clock;
+mod commands;
 mod epoll;
 pub mod interrupt_unsafe;
 pub mod memfd_unsafe;
@@ -19,5 +20,6 @@ pub mod switch;
 
 pub use bell::Bell;
 pub use clock::HostClock;
+pub use commands::{CALLS_QUEUED_MAX, CommandQueue, CommandWire, Executor, Posted, lock};
 pub use recorder::{Recorder, Span};
 pub use runner::{Idle, Runner, RunnerStats, real_kernel};

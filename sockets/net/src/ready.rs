@@ -4,6 +4,7 @@ use std::ops::{BitAnd, BitOr, BitOrAssign, Not};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+pub(crate) use xk_run::lock;
 
 /// What can be done with a socket without waiting: a set of the constants below.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -117,11 +118,6 @@ struct Watches {
 /// One who watches a socket; give it back to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatchId(u64);
-
-/// A lock that a panic elsewhere does not spoil: what it guards is right at every moment.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Status {
     /// The readiness now.

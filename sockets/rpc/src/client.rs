@@ -1,16 +1,17 @@
 //! Calls from a program.
 
-use crate::entrance::{Entry, lock};
 use crate::error::{Error, ErrorKind};
-use crate::inside::{Answered, Request};
+use crate::reactor::{Answered, Reactor, Request};
 use crate::replies::Replies;
 use crate::stack::{Shared, Stack};
 use std::fmt;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use xk_core::Participant;
 use xk_kit::rpc::call::Gather;
+use xk_run::{Posted, lock};
 use xk_xdr::Xdr;
 
 /// Names calls and targets, in all stacks of the process.
@@ -27,18 +28,18 @@ pub(crate) struct Target {
 impl Target {
     /// Another call may come in.
     pub(crate) fn look_again(&self) {
-        self.stack.entrance.bell.look_again();
+        self.stack.commands.bell().look_again();
     }
 }
 
 impl Drop for Target {
     fn drop(&mut self) {
         let id = self.id;
-        let job = Box::new(move |cx: &_, inside: &std::rc::Rc<crate::inside::Inside>| {
-            inside.forget(cx, id);
+        let job = Box::new(move |cx: &_, reactor: &Rc<Reactor>| {
+            reactor.forget(cx, id);
         });
         // A stack that has ended has forgotten.
-        let _ = self.stack.entrance.post(job);
+        let _ = self.stack.commands.post(job);
     }
 }
 
@@ -178,7 +179,7 @@ impl Client {
         let job = {
             let end = End(Arc::clone(&state));
             let target = Arc::clone(&self.target);
-            Box::new(move |cx: &_, inside: &std::rc::Rc<crate::inside::Inside>| {
+            Box::new(move |cx: &_, reactor: &Rc<Reactor>| {
                 let request = Request {
                     target: &target,
                     procedure,
@@ -188,21 +189,21 @@ impl Client {
                     gather,
                     cancelled: &end.0.cancelled,
                 };
-                let waiter = end.0.finish(inside.call(cx, &request));
+                let waiter = end.0.finish(reactor.call(cx, &request));
                 if let Some(waiter) = waiter {
-                    inside.wake(cx, waiter);
+                    reactor.wake(cx, waiter);
                 }
             })
         };
         let stack = &self.target.stack;
-        let entry = match stack.is_here() {
-            true => stack.entrance.post_call_here(job),
-            false => stack.entrance.post_call(job, due),
+        let posted = match stack.is_here() {
+            true => stack.commands.post_call_here(job),
+            false => stack.commands.post_call(job, due),
         };
-        match entry {
-            Entry::Taken => {}
-            Entry::Full => return Err(ErrorKind::Full.into()),
-            Entry::Ended => return Err(ErrorKind::Ended.into()),
+        match posted {
+            Posted::Taken => {}
+            Posted::Full => return Err(ErrorKind::Full.into()),
+            Posted::Ended => return Err(ErrorKind::Ended.into()),
         }
         Ok(Pending { canceller: Canceller { state, tag, stack: Arc::clone(stack) }, due })
     }
@@ -210,11 +211,11 @@ impl Client {
     /// Nobody wants the further replies to a call to many hosts.
     pub(crate) fn end_broadcast(&self, procedure: u32, tag: u64) {
         let key = (self.target.id, procedure);
-        let job = Box::new(move |cx: &_, inside: &std::rc::Rc<crate::inside::Inside>| {
-            inside.end_broadcast(cx, key, tag);
+        let job = Box::new(move |cx: &_, reactor: &Rc<Reactor>| {
+            reactor.end_broadcast(cx, key, tag);
         });
         // With a stack that has ended the call has, too.
-        let _ = self.target.stack.entrance.post(job);
+        let _ = self.target.stack.commands.post(job);
     }
 }
 
@@ -354,10 +355,10 @@ impl Canceller {
             return;
         }
         let tag = self.tag;
-        let job = Box::new(move |cx: &_, inside: &std::rc::Rc<crate::inside::Inside>| {
-            inside.cancel(cx, tag);
+        let job = Box::new(move |cx: &_, reactor: &Rc<Reactor>| {
+            reactor.cancel(cx, tag);
         });
         // With a stack that has ended the call has, too.
-        let _ = self.stack.entrance.post(job);
+        let _ = self.stack.commands.post(job);
     }
 }

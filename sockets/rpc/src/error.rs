@@ -1,8 +1,8 @@
 //! Why a call, a service or a stack did not come about.
 
-use crate::entrance::CALLS_QUEUED_MAX;
 use std::fmt;
 use xk_core::object::{CallCause, OpenError, PushError};
+use xk_run::CALLS_QUEUED_MAX;
 use xk_xdr::{DecodeError, EncodeError};
 
 /// What went wrong, and which layer says so.

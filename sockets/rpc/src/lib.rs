@@ -58,9 +58,8 @@
 //! error to its caller.
 
 mod client;
-mod entrance;
 mod error;
-mod inside;
+mod reactor;
 mod replies;
 mod server;
 mod setup;

@@ -2,7 +2,7 @@
 
 use crate::client::{Begun, Client};
 use crate::error::{Error, ErrorKind};
-use crate::inside::Answered;
+use crate::reactor::Answered;
 use std::net::IpAddr;
 use xk_core::object::CallCause;
 use xk_kit::net::attribute::Peer;

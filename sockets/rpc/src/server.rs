@@ -1,8 +1,7 @@
 //! Services.
 
-use crate::entrance::{Entrance, lock};
 use crate::error::{Error, ErrorKind};
-use crate::inside::{HEADROOM, Inside, Naming};
+use crate::reactor::{CommandQueue, HEADROOM, Naming, Reactor};
 use crate::stack::Stack;
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -19,6 +18,7 @@ use xk_kit::rpc::call::{
     BAD_ARGUMENTS, BAD_CREDENTIALS, BUSY, CallOptions, Caller, MyProcedure, NO_PROCEDURE,
     SYSTEM_ERROR,
 };
+use xk_run::lock;
 use xk_xdr::{DecodeError, Decoder, EncodeError, Xdr};
 
 /// Executes calls: a generated server, a closure, or one of your own.
@@ -148,8 +148,8 @@ impl From<Vec<u8>> for Reply {
 /// A call that is being executed.
 pub struct Call<'a> {
     cx: &'a Kernel,
-    inside: &'a Rc<Inside>,
-    entrance: &'a Arc<Entrance>,
+    reactor: &'a Rc<Reactor>,
+    commands: &'a Arc<CommandQueue>,
     procedure: u32,
     caller: Option<Caller>,
     request: &'a Message,
@@ -210,10 +210,10 @@ impl Call<'_> {
     /// For work that threads of the program's own do.
     pub fn later<T: Send + 'static>(&self) -> (Promise<T>, Later<'_, T>) {
         let value = Arc::new(Mutex::new(None));
-        let waiter = self.inside.new_waiter();
+        let waiter = self.reactor.new_waiter();
         let promise =
-            Promise { value: Arc::clone(&value), waiter, entrance: Arc::clone(self.entrance) };
-        let later = Later { value, waiter, cx: self.cx, inside: self.inside };
+            Promise { value: Arc::clone(&value), waiter, commands: Arc::clone(self.commands) };
+        let later = Later { value, waiter, cx: self.cx, reactor: self.reactor };
         (promise, later)
     }
 }
@@ -223,7 +223,7 @@ impl Call<'_> {
 pub struct Promise<T> {
     value: Arc<Mutex<Option<T>>>,
     waiter: u64,
-    entrance: Arc<Entrance>,
+    commands: Arc<CommandQueue>,
 }
 
 impl<T> Promise<T> {
@@ -236,9 +236,9 @@ impl<T> Promise<T> {
 impl<T> Drop for Promise<T> {
     fn drop(&mut self) {
         let waiter = self.waiter;
-        let wake = Box::new(move |cx: &Kernel, inside: &Rc<Inside>| inside.wake(cx, waiter));
+        let wake = Box::new(move |cx: &Kernel, reactor: &Rc<Reactor>| reactor.wake(cx, waiter));
         // In a stack that has ended nobody waits.
-        let _ = self.entrance.post(wake);
+        let _ = self.commands.post(wake);
     }
 }
 
@@ -248,7 +248,7 @@ pub struct Later<'a, T> {
     value: Arc<Mutex<Option<T>>>,
     waiter: u64,
     cx: &'a Kernel,
-    inside: &'a Rc<Inside>,
+    reactor: &'a Rc<Reactor>,
 }
 
 impl<T> Later<'_, T> {
@@ -257,14 +257,14 @@ impl<T> Later<'_, T> {
     /// # Errors
     /// There will be none, or the stack ends.
     pub fn wait(self) -> Result<T, Refusal> {
-        self.inside.wait(self.cx, self.waiter)?;
+        self.reactor.wait(self.cx, self.waiter)?;
         lock(&self.value).take().ok_or(Refusal::SystemError)
     }
 }
 
 impl<T> Drop for Later<'_, T> {
     fn drop(&mut self) {
-        self.inside.forget_waiter(self.waiter);
+        self.reactor.forget_waiter(self.waiter);
     }
 }
 
@@ -280,8 +280,8 @@ pub(crate) type Place = Rc<RefCell<Option<Rc<dyn Service>>>>;
 /// procedures by their numbers alone.
 pub(crate) struct Offer {
     service: Place,
-    inside: Rc<Inside>,
-    entrance: Arc<Entrance>,
+    reactor: Rc<Reactor>,
+    commands: Arc<CommandQueue>,
 }
 
 /// A service that the layer below has taken.
@@ -295,24 +295,24 @@ impl Offer {
     /// Makes the object and offers it below.
     pub(crate) fn stand(
         cx: &Kernel,
-        inside: &Rc<Inside>,
-        entrance: &Arc<Entrance>,
+        reactor: &Rc<Reactor>,
+        commands: &Arc<CommandQueue>,
         local: Participant,
         service: Box<dyn Service>,
     ) -> Result<Offered, Error> {
-        let (below, naming) = inside.below()?;
-        let local = inside.participant(&local, service.program(), None)?;
-        let this = inside.keep_service(Rc::from(service), |place| {
+        let (below, naming) = reactor.below()?;
+        let local = reactor.participant(&local, service.program(), None)?;
+        let this = reactor.keep_service(Rc::from(service), |place| {
             let offer = Self {
                 service: Rc::clone(place),
-                inside: Rc::clone(inside),
-                entrance: Arc::clone(entrance),
+                reactor: Rc::clone(reactor),
+                commands: Arc::clone(commands),
             };
             cx.add_protocol("service", "service", offer)
         });
         let enabled = below.open_enable(cx, Upper::new(&this), Participants::local(local));
         let enable = enabled.map_err(|error| {
-            inside.drop_service(this.id());
+            reactor.drop_service(this.id());
             Error {
                 kind: match (error, naming) {
                     (OpenError::InUse, Naming::Procedures) => ErrorKind::Graph(ONE_SERVICE.into()),
@@ -351,8 +351,8 @@ impl Protocol for Offer {
         };
         let call = Call {
             cx,
-            inside: &self.inside,
-            entrance: &self.entrance,
+            reactor: &self.reactor,
+            commands: &self.commands,
             procedure: lower.head().tag(),
             caller: request.attribute(),
             request: &request,
@@ -391,11 +391,11 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         let Offered { this, enable } = self.offered;
-        self.stack.post(move |cx, inside| {
-            if let Ok((below, _)) = inside.below() {
+        self.stack.post(move |cx, reactor| {
+            if let Ok((below, _)) = reactor.below() {
                 below.open_disable(cx, enable);
             }
-            inside.drop_service(this);
+            reactor.drop_service(this);
         });
     }
 }

@@ -1,8 +1,7 @@
 //! From the text of a graph to the stack of one of its hosts.
 
-use crate::entrance::Entrance;
 use crate::error::{Error, ErrorKind};
-use crate::inside::{Inside, Naming};
+use crate::reactor::{CommandQueue, Naming, Reactor};
 use crate::stack::{Here, Stack};
 use std::fmt::Display;
 use std::io;
@@ -79,9 +78,9 @@ impl Setup {
     /// # Errors
     /// The mistakes of the graph, or what this machine lacks for it.
     pub fn here(&self) -> Result<Here, Error> {
-        let entrance = Arc::new(Entrance::new().map_err(refused)?);
-        let made = self.make(&entrance)?;
-        Ok(Here::new(entrance, made))
+        let commands = Arc::new(CommandQueue::new().map_err(refused)?);
+        let made = self.make(&commands)?;
+        Ok(Here::new(commands, made))
     }
 
     /// A stack with a thread of its own.
@@ -93,11 +92,14 @@ impl Setup {
     }
 
     /// The kernel with the calls on top, started, and its loop.
-    pub(crate) fn make(&self, entrance: &Arc<Entrance>) -> Result<OpenHost<Rc<Inside>>, Error> {
+    pub(crate) fn make(
+        &self,
+        commands: &Arc<CommandQueue>,
+    ) -> Result<OpenHost<Rc<Reactor>>, Error> {
         let stand = |kernel: &Kernel, host: &HostInstance<'_>, catalog: &Catalog| {
-            let inside = Rc::new(Inside::default());
-            self.stand((host, catalog), kernel, &inside, entrance).map_err(io::Error::other)?;
-            Ok(inside)
+            let reactor = Rc::new(Reactor::default());
+            self.stand((host, catalog), kernel, &reactor, commands).map_err(io::Error::other)?;
+            Ok(reactor)
         };
         self.host.open(stand, |_, _| Ok(())).map_err(refused)
     }
@@ -107,8 +109,8 @@ impl Setup {
         &self,
         (host, catalog): (&HostInstance<'_>, &Catalog),
         kernel: &Kernel,
-        inside: &Rc<Inside>,
-        entrance: &Arc<Entrance>,
+        reactor: &Rc<Reactor>,
+        commands: &Arc<CommandQueue>,
     ) -> Result<(), Error> {
         let name = match &self.node {
             Some(name) => name.clone(),
@@ -120,7 +122,7 @@ impl Setup {
             let what = format!("`{name}` takes no calls by procedures or programs");
             return Err(refused(what));
         };
-        inside.stand(kernel, entrance, node, naming);
+        reactor.stand(kernel, commands, node, naming);
         Ok(())
     }
 }

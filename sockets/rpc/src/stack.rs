@@ -1,9 +1,8 @@
 //! One host of a graph, running.
 
 use crate::client::{Client, State};
-use crate::entrance::Entrance;
 use crate::error::{Error, ErrorKind};
-use crate::inside::Inside;
+use crate::reactor::{CommandQueue, Reactor};
 use crate::server::{Offer, Server, Service};
 use crate::setup::Setup;
 use std::cell::{Cell, RefCell};
@@ -20,19 +19,19 @@ use xk_run::Runner;
 
 /// What all handles of a stack share.
 pub(crate) struct Shared {
-    pub(crate) entrance: Arc<Entrance>,
+    pub(crate) commands: Arc<CommandQueue>,
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.entrance.bell.leave();
+        self.commands.bell().leave();
     }
 }
 
 /// A stack on the thread that turns its loop.
 pub(crate) struct Local {
     kernel: Rc<Kernel>,
-    inside: Rc<Inside>,
+    reactor: Rc<Reactor>,
     runner: Rc<Runner>,
     /// The loop turns: who calls now is on one of its shepherds.
     turning: Cell<bool>,
@@ -45,7 +44,7 @@ thread_local! {
 
 impl Shared {
     fn key(&self) -> usize {
-        Arc::as_ptr(&self.entrance) as usize
+        Arc::as_ptr(&self.commands) as usize
     }
 
     fn local(&self) -> Option<Rc<Local>> {
@@ -66,9 +65,9 @@ impl Shared {
             return Ok(false);
         };
         if local.turning.get() {
-            let waiter = local.inside.new_waiter();
+            let waiter = local.reactor.new_waiter();
             if state.set_waiter(waiter) {
-                local.inside.wait(&local.kernel, waiter)?;
+                local.reactor.wait(&local.kernel, waiter)?;
             }
             return Ok(true);
         }
@@ -80,22 +79,20 @@ impl Shared {
     /// Has something done in the stack, and waits for it.
     fn within<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Kernel, &Rc<Inside>) -> T + Send + 'static,
+        work: impl FnOnce(&Kernel, &Rc<Reactor>) -> T + Send + 'static,
     ) -> Result<T, Error> {
         if let Some(local) = self.local() {
-            let result = work(&local.kernel, &local.inside);
+            let result = work(&local.kernel, &local.reactor);
             local.runner.flush();
             return Ok(result);
         }
-        let (answer, answered) = sync_channel(1);
-        let job = Box::new(move |cx: &Kernel, inside: &Rc<Inside>| {
-            // Nobody may be left to hear it.
-            let _ = answer.send(work(cx, inside));
+        let answer = self.commands.ask(|answer| {
+            Box::new(move |cx: &Kernel, reactor: &Rc<Reactor>| {
+                // The thread that waits for it may be gone.
+                let _ = answer.send(work(cx, reactor));
+            })
         });
-        if !self.entrance.post(job) {
-            return Err(ErrorKind::Ended.into());
-        }
-        answered.recv().map_err(|_| ErrorKind::Ended.into())
+        answer.ok_or(ErrorKind::Ended.into())
     }
 }
 
@@ -146,22 +143,22 @@ impl Stack {
     /// As for [`Stack::serve`], or if the text is no participant.
     pub fn serve_at(&self, local: &str, service: impl Service) -> Result<Server, Error> {
         let local = participant(local)?;
-        let entrance = Arc::clone(&self.shared.entrance);
-        let offered = self.shared.within(move |cx, inside| {
-            Offer::stand(cx, inside, &entrance, local, Box::new(service))
+        let commands = Arc::clone(&self.shared.commands);
+        let offered = self.shared.within(move |cx, reactor| {
+            Offer::stand(cx, reactor, &commands, local, Box::new(service))
         })??;
         Ok(Server::new(self.clone(), offered))
     }
 
     /// Has something done in the stack: at once on the thread that turns its loop, so that what
     /// comes next there finds it done.
-    pub(crate) fn post(&self, work: impl FnOnce(&Kernel, &Rc<Inside>) + Send + 'static) {
+    pub(crate) fn post(&self, work: impl FnOnce(&Kernel, &Rc<Reactor>) + Send + 'static) {
         if let Some(local) = self.shared.local() {
-            work(&local.kernel, &local.inside);
+            work(&local.kernel, &local.reactor);
             return local.runner.flush();
         }
         // A stack that has ended needs nothing done.
-        let _ = self.shared.entrance.post(Box::new(work));
+        let _ = self.shared.commands.post(Box::new(work));
     }
 }
 
@@ -191,11 +188,11 @@ impl Deref for Here {
 }
 
 impl Here {
-    pub(crate) fn new(entrance: Arc<Entrance>, made: OpenHost<Rc<Inside>>) -> Self {
-        let shared = Arc::new(Shared { entrance });
+    pub(crate) fn new(commands: Arc<CommandQueue>, made: OpenHost<Rc<Reactor>>) -> Self {
+        let shared = Arc::new(Shared { commands });
         let local = Rc::new(Local {
             kernel: made.kernel,
-            inside: made.top,
+            reactor: made.top,
             runner: made.runner,
             turning: Cell::new(false),
         });
@@ -234,7 +231,7 @@ impl Here {
 impl Drop for Here {
     fn drop(&mut self) {
         LOCAL.with_borrow_mut(|all| all.remove(&self.stack.shared.key()));
-        self.stack.shared.entrance.end();
+        self.stack.shared.commands.end();
         self.local.kernel.stop();
     }
 }
@@ -259,23 +256,23 @@ impl Stack {
 
     pub(crate) fn spawn(setup: Setup) -> Result<Self, Error> {
         let graph = |error: std::io::Error| Error::from(ErrorKind::Graph(error.to_string()));
-        let entrance = Arc::new(Entrance::new().map_err(graph)?);
+        let commands = Arc::new(CommandQueue::new().map_err(graph)?);
         let (told, is_made) = sync_channel(1);
-        let shared = Arc::new(Shared { entrance: Arc::clone(&entrance) });
+        let shared = Arc::new(Shared { commands: Arc::clone(&commands) });
         std::thread::Builder::new()
             .name("xk-rpc".into())
             .spawn(move || {
-                let made = setup.make(&entrance);
-                let ended = Ended(Arc::clone(&entrance));
+                let made = setup.make(&commands);
+                let ended = Ended(Arc::clone(&commands));
                 match made {
                     Err(error) => drop(told.send(Err(error))),
                     Ok(made) => {
-                        let here = Here::new(Arc::clone(&entrance), made);
+                        let here = Here::new(Arc::clone(&commands), made);
                         // If nobody waits for it any more, nobody has a handle either.
                         let _ = told.send(Ok(()));
-                        let leaving = Arc::clone(&entrance);
+                        let leaving = Arc::clone(&commands);
                         // An interrupt of the process ends it, too.
-                        let _ = here.run_until(None, move |_| leaving.bell.is_leaving());
+                        let _ = here.run_until(None, move |_| leaving.bell().is_leaving());
                     }
                 }
                 drop(ended);
@@ -289,7 +286,7 @@ impl Stack {
 }
 
 /// Tells whoever waits that the stack has ended, however it did.
-struct Ended(Arc<Entrance>);
+struct Ended(Arc<CommandQueue>);
 
 impl Drop for Ended {
     fn drop(&mut self) {

@@ -1,6 +1,6 @@
 //! How a handle reaches its stack.
 
-mod entrance;
+mod commands;
 mod here;
 mod port;
 mod pump;

@@ -1,7 +1,7 @@
 //! The stack's side of the ports: moves octets between them and the socket layer, on the stack's
 //! own thread.
 
-use super::entrance::Entrance;
+use super::commands::{CommandQueue, tend};
 use super::port::{Kind, Port, STREAM_OCTETS_MAX, State, drain};
 use crate::layer::{Body, DATAGRAM_OCTETS_MAX, Datagrams, Layer, Listener, Socket, Stream};
 use crate::ready::{Ready, Watch, lock};
@@ -19,9 +19,9 @@ use xk_core::Kernel;
 type Held = (Arc<Port>, Rc<Socket>);
 
 /// What the stack's thread knows of the ports.
-pub(super) struct Inside {
+pub(super) struct Reactor {
     pub(super) layer: Rc<Layer>,
-    entrance: Arc<Entrance>,
+    commands: Arc<CommandQueue>,
     /// By the sockets' places in the layer.
     ports: RefCell<Vec<Option<Held>>>,
 }
@@ -29,20 +29,20 @@ pub(super) struct Inside {
 /// Tells the stack's thread that a socket of the layer has something to move.
 struct Mark {
     port: Weak<Port>,
-    entrance: Arc<Entrance>,
+    commands: Arc<CommandQueue>,
 }
 
 impl Watch for Mark {
     fn notify(&self, _: Ready) {
         if let Some(port) = self.port.upgrade() {
-            self.entrance.tend(&port);
+            tend(&self.commands, &port);
         }
     }
 }
 
-impl Inside {
-    pub(super) fn new(layer: Rc<Layer>, entrance: Arc<Entrance>) -> Self {
-        Self { layer, entrance, ports: RefCell::default() }
+impl Reactor {
+    pub(super) fn new(layer: Rc<Layer>, commands: Arc<CommandQueue>) -> Self {
+        Self { layer, commands, ports: RefCell::default() }
     }
 
     /// A port for a new socket of the layer.
@@ -59,7 +59,7 @@ impl Inside {
         let _ = port.place.set(socket.place);
         socket.status.watch(Arc::new(Mark {
             port: Arc::downgrade(&port),
-            entrance: Arc::clone(&self.entrance),
+            commands: Arc::clone(&self.commands),
         }));
         let place = socket.place as usize;
         let mut ports = self.ports.borrow_mut();
@@ -107,7 +107,7 @@ impl Inside {
             let mut state = lock(&waiting.state);
             (state.closing, state.abandoned) = (true, true);
             drop(state);
-            self.entrance.tend(&waiting);
+            tend(&self.commands, &waiting);
         }
     }
 
@@ -129,7 +129,7 @@ impl Inside {
 
     /// The stack has ended: whoever waits is told.
     pub(super) fn end(&self) {
-        self.entrance.end();
+        self.commands.end();
         for (port, _) in self.ports.take().into_iter().flatten() {
             let mut state = lock(&port.state);
             state.error = Some(Errno::NETDOWN);
@@ -151,7 +151,7 @@ impl Inside {
                 let (news, again) = tend_datagrams(cx, &socket, datagrams, &mut state);
                 if again {
                     // A queue below is full: in the next turn it may not be.
-                    self.entrance.tend(port);
+                    tend(&self.commands, port);
                 }
                 news
             }

@@ -1,10 +1,10 @@
 //! A thread of its own drives the stack.
 
+use super::commands::{CommandQueue, call, tend};
 use super::drive::{Drive, Setting};
-use super::entrance::{Door, Entrance};
 use super::here::FAREWELL;
 use super::port::{Kind, Port};
-use super::pump::Inside;
+use super::pump::Reactor;
 use crate::address::Endpoint;
 use crate::layer::{Body, Received, Sharing, Socket, Sockets};
 use crate::ready::{Condition, Status, lock};
@@ -19,6 +19,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use xk_core::{Kernel, Time};
 use xk_kit::net::stream::{StreamInfo, StreamSetting};
+use xk_run::CommandWire;
 
 /// From one look whether all has ended to the next.
 const SETTLE_EVERY: Duration = Duration::from_millis(1);
@@ -30,33 +31,33 @@ pub struct Thread {
 }
 
 struct Inner {
-    entrance: Arc<Entrance>,
+    commands: Arc<CommandQueue>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// A socket of such a stack.
 pub struct Client {
     port: Arc<Port>,
-    entrance: Arc<Entrance>,
+    commands: Arc<CommandQueue>,
 }
 
 impl super::Driver for Thread {}
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.entrance.bell.leave();
+        self.commands.bell().leave();
     }
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
         lock(&self.port.state).closing = true;
-        self.entrance.tend(&self.port);
+        tend(&self.commands, &self.port);
     }
 }
 
 /// Tells whoever waits that the stack has ended, however it did.
-struct Ended(Rc<Inside>);
+struct Ended(Rc<Reactor>);
 
 impl Drop for Ended {
     fn drop(&mut self) {
@@ -66,13 +67,13 @@ impl Drop for Ended {
 
 impl Thread {
     pub(crate) fn spawn(setup: Setup) -> io::Result<Self> {
-        let entrance = Arc::new(Entrance::new()?);
+        let commands = Arc::new(CommandQueue::new()?);
         let (made, is_made) = sync_channel(1);
-        let door = Arc::clone(&entrance);
+        let theirs = Arc::clone(&commands);
         let thread = std::thread::Builder::new()
             .name("xk-stack".into())
-            .spawn(move || run(&setup, &door, &made))?;
-        let inner = Inner { entrance, thread: Mutex::new(Some(thread)) };
+            .spawn(move || run(&setup, &theirs, &made))?;
+        let inner = Inner { commands, thread: Mutex::new(Some(thread)) };
         match is_made.recv() {
             Ok(result) => result.map(|()| Self { inner: Arc::new(inner) }),
             Err(_) => Err(io::Error::other("the stack's thread has ended")),
@@ -97,18 +98,18 @@ impl Thread {
     }
 
     fn client(&self, port: Arc<Port>) -> Client {
-        Client { port, entrance: Arc::clone(&self.inner.entrance) }
+        Client { port, commands: Arc::clone(&self.inner.commands) }
     }
 
     /// Has a socket made in the stack.
     fn open(
         &self,
-        make: impl FnOnce(&Kernel, &Inside) -> Result<Rc<Socket>, Errno> + Send + 'static,
+        make: impl FnOnce(&Kernel, &Reactor) -> Result<Rc<Socket>, Errno> + Send + 'static,
     ) -> Result<Client, Errno> {
-        let port = self
-            .inner
-            .entrance
-            .call(move |cx, inside| make(cx, inside).map(|socket| inside.open(cx, socket)))??;
+        let open = |cx: &Kernel, reactor: &Reactor| {
+            make(cx, reactor).map(|socket| reactor.open(cx, socket))
+        };
+        let port = call(&self.inner.commands, open)??;
         Ok(self.client(port))
     }
 
@@ -116,36 +117,36 @@ impl Thread {
     fn with<T: Send + 'static>(
         &self,
         client: &Client,
-        work: impl FnOnce(&Kernel, &Inside, &Rc<Socket>) -> Result<T, Errno> + Send + 'static,
+        work: impl FnOnce(&Kernel, &Reactor, &Rc<Socket>) -> Result<T, Errno> + Send + 'static,
     ) -> Result<T, Errno> {
         let port = Arc::clone(&client.port);
-        self.inner.entrance.call(move |cx, inside| {
-            let socket = inside.socket(&port).ok_or(Errno::BADF)?;
-            let result = work(cx, inside, &socket);
-            inside.tend(cx, &port);
+        call(&self.inner.commands, move |cx, reactor| {
+            let socket = reactor.socket(&port).ok_or(Errno::BADF)?;
+            let result = work(cx, reactor, &socket);
+            reactor.tend(cx, &port);
             result
         })?
     }
 
     fn tend_if(&self, client: &Client, hungry: bool) {
         if hungry {
-            self.inner.entrance.tend(&client.port);
+            tend(&self.inner.commands, &client.port);
         }
     }
 }
 
 /// The thread's work: the stack, until no handle is left and what was closed has ended.
-fn run(setup: &Setup, entrance: &Arc<Entrance>, told: &SyncSender<io::Result<()>>) {
+fn run(setup: &Setup, commands: &Arc<CommandQueue>, told: &SyncSender<io::Result<()>>) {
     let mut kept = None;
-    let sockets = Sockets::with_entrance(setup.limits(), |layer| {
-        let inside = Rc::new(Inside::new(layer, Arc::clone(entrance)));
-        kept = Some(Rc::clone(&inside));
-        Box::new(Door { entrance: Arc::clone(entrance), inside })
+    let sockets = Sockets::with_commands(setup.limits(), |layer| {
+        let reactor = Rc::new(Reactor::new(layer, Arc::clone(commands)));
+        kept = Some(Rc::clone(&reactor));
+        Box::new(CommandWire::new(Arc::clone(commands), reactor))
     });
-    let Some(inside) = kept else {
+    let Some(reactor) = kept else {
         return;
     };
-    let ended = Ended(Rc::clone(&inside));
+    let ended = Ended(Rc::clone(&reactor));
     let made = match setup.make(sockets) {
         Ok(made) => made,
         Err(error) => {
@@ -155,15 +156,15 @@ fn run(setup: &Setup, entrance: &Arc<Entrance>, told: &SyncSender<io::Result<()>
     };
     // If nobody waits for it any more, nobody has a handle either.
     let _ = told.send(Ok(()));
-    let (door, left) = (Arc::clone(entrance), std::cell::Cell::new(Time::MAX));
+    let (theirs, left) = (Arc::clone(commands), std::cell::Cell::new(Time::MAX));
     let finished = move |cx: &Kernel| {
-        if !door.bell.is_leaving() {
+        if !theirs.bell().is_leaving() {
             return false;
         }
         if left.get().is_never() {
             left.set(cx.now());
         }
-        inside.is_quiet(cx) || cx.now() > left.get() + FAREWELL
+        reactor.is_quiet(cx) || cx.now() > left.get() + FAREWELL
     };
     let finished: Rc<dyn Fn(&Kernel) -> bool> = Rc::new(finished);
     // An interrupt of the process ends it, too.
@@ -184,15 +185,15 @@ impl Drive for Thread {
         before: &[StreamSetting],
     ) -> Result<Client, Errno> {
         let before = before.to_vec();
-        self.open(move |cx, inside| inside.layer.connect(cx, local, peer, &before))
+        self.open(move |cx, reactor| reactor.layer.connect(cx, local, peer, &before))
     }
 
     fn reserve(&self, local: Endpoint, sharing: Sharing) -> Result<Client, Errno> {
-        self.open(move |cx, inside| inside.layer.reserve(cx, local, sharing))
+        self.open(move |cx, reactor| reactor.layer.reserve(cx, local, sharing))
     }
 
     fn datagrams(&self, local: Endpoint, sharing: Sharing) -> Result<Client, Errno> {
-        self.open(move |cx, inside| inside.layer.datagrams(cx, local, sharing))
+        self.open(move |cx, reactor| reactor.layer.datagrams(cx, local, sharing))
     }
 
     fn status(socket: &Client) -> &Arc<Status> {
@@ -259,8 +260,8 @@ impl Drive for Thread {
     }
 
     fn connect_datagrams(&self, socket: &Client, peer: Option<Endpoint>) -> Result<(), Errno> {
-        self.with(socket, move |cx, inside, socket| {
-            inside.layer.connect_datagrams(cx, socket, peer)
+        self.with(socket, move |cx, reactor, socket| {
+            reactor.layer.connect_datagrams(cx, socket, peer)
         })
     }
 
@@ -275,11 +276,11 @@ impl Drive for Thread {
             lock(&socket.port.state).abandoned = linger == Some(Duration::ZERO);
         }
         let port = Arc::clone(&socket.port);
-        self.with(socket, move |cx, inside, socket| {
+        self.with(socket, move |cx, reactor, socket| {
             if let Setting::Backlog(None) = setting {
-                inside.turn_away(&port);
+                reactor.turn_away(&port);
             }
-            super::drive_set(&inside.layer, cx, socket, setting)
+            super::drive_set(&reactor.layer, cx, socket, setting)
         })
     }
 
@@ -314,8 +315,9 @@ impl Drive for Thread {
         let deadline = Instant::now().checked_add(limit);
         let mut sent = None;
         loop {
-            let state = |cx: &Kernel, inside: &Inside| (inside.is_quiet(cx), inside.has_sent(cx));
-            let (is_quiet, has_sent) = self.inner.entrance.call(state)?;
+            let state =
+                |cx: &Kernel, reactor: &Reactor| (reactor.is_quiet(cx), reactor.has_sent(cx));
+            let (is_quiet, has_sent) = call(&self.inner.commands, state)?;
             if is_quiet {
                 return Ok(true);
             }

@@ -75,22 +75,23 @@ pub(crate) struct Layer {
 /// The protocol object.
 pub(crate) struct Sockets {
     layer: Rc<Layer>,
-    /// Where programs of other threads come in.
-    entrance: Option<Box<dyn Wire>>,
+    /// What programs of other threads have done.
+    commands: Option<Box<dyn Wire>>,
 }
 
 impl Sockets {
     pub(crate) fn new(limits: Limits) -> Self {
-        Self { layer: Rc::new(Layer::new(limits)), entrance: None }
+        Self { layer: Rc::new(Layer::new(limits)), commands: None }
     }
 
-    /// The same, with an entrance for other threads, which the loop polls like any wire.
-    pub(crate) fn with_entrance(
+    /// Those of a stack to which other threads send commands, by a queue that the loop polls like
+    /// any wire.
+    pub(crate) fn with_commands(
         limits: Limits,
-        entrance: impl FnOnce(Rc<Layer>) -> Box<dyn Wire>,
+        commands: impl FnOnce(Rc<Layer>) -> Box<dyn Wire>,
     ) -> Self {
         let layer = Rc::new(Layer::new(limits));
-        Self { entrance: Some(entrance(Rc::clone(&layer))), layer }
+        Self { commands: Some(commands(Rc::clone(&layer))), layer }
     }
 
     pub(crate) fn layer(&self) -> Rc<Layer> {
@@ -361,6 +362,6 @@ impl Protocol for Sockets {
     }
 
     fn wire(&self) -> Option<&dyn Wire> {
-        self.entrance.as_deref()
+        self.commands.as_deref()
     }
 }

@@ -1,8 +1,7 @@
-//! What this crate is within a stack: the protocol above the calls, its sessions, and those who
-//! wait.
+//! What this crate is within a stack: the protocol above the calls, its sessions, and the shepherds
+//! that wait.
 
 use crate::client::Target;
-use crate::entrance::{Door, Entrance};
 use crate::error::{Error, ErrorKind};
 use crate::server::{Place, Service};
 use std::cell::{Cell, RefCell};
@@ -21,6 +20,7 @@ use xk_kit::net::attribute::Peer;
 use xk_kit::rpc::call::{
     CallOptions, CancelCall, Gather, GathersReplies, PROCEDURE, PROGRAM, VERSION,
 };
+use xk_run::{CommandWire, Executor};
 
 /// Room for the headers of the layers below, in octets.
 pub(crate) const HEADROOM: usize = 128;
@@ -88,7 +88,7 @@ impl Request<'_> {
 
 /// The part of this crate that lives in the stack.
 #[derive(Default)]
-pub(crate) struct Inside {
+pub(crate) struct Reactor {
     below: RefCell<Option<(ProtocolRef, Naming)>>,
     this: RefCell<Option<ProtocolRef>>,
     idle: RefCell<Idle>,
@@ -105,38 +105,55 @@ pub(crate) struct Inside {
     spare: RefCell<Vec<(ProtocolRef, Place)>>,
 }
 
-/// The protocol object above the calls.
-struct Calls {
-    door: Door,
+/// What other threads have done in the stack.
+pub(crate) type Job = Box<dyn FnOnce(&Kernel, &Rc<Reactor>) + Send>;
+/// How they have it done.
+pub(crate) type CommandQueue = xk_run::CommandQueue<Job>;
+
+impl Executor for Reactor {
+    type Command = Job;
+
+    /// Half of the shepherds are for those that serve.
+    fn room(&self, cx: &Kernel) -> usize {
+        let max = cx.shepherds().limits().shepherds_max as usize / 2;
+        max.max(1).saturating_sub(self.calls.get())
+    }
+
+    fn execute(self: &Rc<Self>, cx: &Kernel, job: Job) {
+        job(cx, self);
+    }
 }
+
+/// The protocol object above the calls.
+struct Calls(CommandWire<Reactor>);
 
 impl Protocol for Calls {
     fn wire(&self) -> Option<&dyn Wire> {
-        Some(&self.door)
+        Some(&self.0)
     }
 
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
-        let inside = &self.door.inside;
-        drop(inside.idle.take());
-        drop(inside.below.take());
-        drop(inside.this.take());
-        drop(inside.services.take());
-        drop(inside.spare.take());
+        let reactor = self.0.executor();
+        drop(reactor.idle.take());
+        drop(reactor.below.take());
+        drop(reactor.this.take());
+        drop(reactor.services.take());
+        drop(reactor.spare.take());
     }
 }
 
-impl Inside {
+impl Reactor {
     /// Puts the protocol on top of the graph.
     pub(crate) fn stand(
         self: &Rc<Self>,
         cx: &Kernel,
-        entrance: &Arc<Entrance>,
+        commands: &Arc<CommandQueue>,
         below: ProtocolRef,
         naming: Naming,
     ) {
-        let door = Door { entrance: Arc::clone(entrance), inside: Rc::clone(self) };
+        let calls = Calls(CommandWire::new(Arc::clone(commands), Rc::clone(self)));
         *self.below.borrow_mut() = Some((below, naming));
-        *self.this.borrow_mut() = Some(cx.add_protocol("rpc", "rpc", Calls { door }));
+        *self.this.borrow_mut() = Some(cx.add_protocol("rpc", "rpc", calls));
     }
 
     pub(crate) fn below(&self) -> Result<(ProtocolRef, Naming), Error> {
@@ -166,13 +183,6 @@ impl Inside {
             None => Part::Any,
         });
         Ok(all)
-    }
-
-    /// How many more calls from other threads may come in: half of the shepherds are for those who
-    /// serve.
-    pub(crate) fn room(&self, cx: &Kernel) -> usize {
-        let max = cx.shepherds().limits().shepherds_max as usize / 2;
-        max.max(1).saturating_sub(self.calls.get())
     }
 
     /// Makes a call on this shepherd, which waits for the reply; and until the deadline for the

@@ -1,0 +1,63 @@
+//! What other threads have done in a stack.
+
+use super::port::Port;
+use super::pump::Reactor;
+use rustix::io::Errno;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use xk_core::Kernel;
+use xk_run::Executor;
+
+type Job = Box<dyn FnOnce(&Kernel, &Reactor) + Send>;
+
+/// What the stack's thread is to do.
+pub(super) enum Command {
+    /// This.
+    Run(Job),
+    /// Look after this port; each is in the queue once at most.
+    Tend(Arc<Port>),
+}
+
+/// How it is told.
+pub(super) type CommandQueue = xk_run::CommandQueue<Command>;
+
+/// Has `job` done in the stack, and answers what it answers.
+///
+/// # Errors
+/// `ENETDOWN` if the stack has ended.
+pub(super) fn call<T: Send + 'static>(
+    commands: &CommandQueue,
+    job: impl FnOnce(&Kernel, &Reactor) -> T + Send + 'static,
+) -> Result<T, Errno> {
+    let answer = commands.ask(|answer| {
+        Command::Run(Box::new(move |cx: &Kernel, reactor: &Reactor| {
+            // The thread that waits for it may be gone.
+            let _ = answer.send(job(cx, reactor));
+        }))
+    });
+    answer.ok_or(Errno::NETDOWN)
+}
+
+/// Has the stack look after a port.
+pub(super) fn tend(commands: &CommandQueue, port: &Arc<Port>) {
+    if !port.queued.swap(true, Ordering::SeqCst) {
+        // With a stack that has ended there is nothing to look after.
+        let _ = commands.post(Command::Tend(Arc::clone(port)));
+    }
+}
+
+impl Executor for Reactor {
+    type Command = Command;
+
+    fn execute(self: &Rc<Self>, cx: &Kernel, command: Command) {
+        match command {
+            Command::Run(job) => job(cx, self),
+            Command::Tend(port) => {
+                // Before it is looked at: what comes meanwhile has it looked at again.
+                port.queued.store(false, Ordering::SeqCst);
+                self.tend(cx, &port);
+            }
+        }
+    }
+}
