@@ -437,7 +437,11 @@ fn in_copy(world: &World, copy: &Path) -> io::Result<Outcome> {
         if let Some(parent) = target.parent() {
             fs::create_dir_all(parent)?;
         }
-        fs::copy(world.root.join(&path), target)?;
+        let source = world.root.join(&path);
+        fs::copy(&source, &target)?;
+        // As old as the original: cargo then finds what it built of that.
+        let modified = fs::metadata(source)?.modified()?;
+        fs::File::options().append(true).open(target)?.set_modified(modified)?;
     }
     for (model, name) in COPIES {
         println!("    in a copy of the tree: a new protocol from {}", model.folder);
