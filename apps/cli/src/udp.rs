@@ -51,7 +51,7 @@ struct Place {
 struct SendArgs {
     #[command(flatten)]
     place: Place,
-    /// To whom, such as port7@10.0.0.1
+    /// The receiver, such as port7@10.0.0.1
     #[arg(long, value_name = "PEER")]
     to: Participant,
     /// From which local port; any free one without it

@@ -27,8 +27,8 @@
 //! it is the list of all, and links all. A program of one stack names the six or so of its graph,
 //! `&[&xk_tap::ENTRY, &xk_eth::ENTRY, ...]`, and links no other: `docs/embed` is one.
 //!
-//! # Who drives the stack
-//! A graph runs only while somebody turns its loop. There are two ways, and everything is the same
+//! # What drives the stack
+//! A graph runs only while a thread turns its loop. There are two ways, and everything is the same
 //! in both but for this:
 //!
 //! - [`Here`], made by [`Stack::from_file`], [`Stack::from_text`] or [`Setup::here`]: the calling
@@ -37,7 +37,7 @@
 //!   the program does something else nothing is answered or repeated: for clients and servers whose
 //!   work is the network. [`Stack::run_for`] lends it a moment.
 //! - [`Thread`], made by [`Setup::thread`]: a thread of the stack's own. The handles are `Send` and
-//!   `Sync`; octets go through bounded buffers, and whoever waits sleeps.
+//!   `Sync`; octets go through bounded buffers, and a thread that waits sleeps.
 //!
 //! # Readiness
 //! [`Poller`] waits for many sockets at once, by level or by edge; [`Source::watch`] is what it is

@@ -1,4 +1,4 @@
-//! Readiness: what can be done with a socket without waiting, and who is told when that changes.
+//! Readiness: what can be done with a socket without waiting, and what is told when that changes.
 
 use std::ops::{BitAnd, BitOr, BitOrAssign, Not};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -82,7 +82,7 @@ impl Not for Ready {
     }
 }
 
-/// Whoever is told that a socket has become ready. It is told again whenever more of the same
+/// What is told that a socket has become ready. It is told again whenever more of the same
 /// comes, so an edge is not missed; it may be told for nothing. It is called from the middle of the
 /// stack and must not use a socket itself.
 pub trait Watch: Send + Sync {
@@ -90,7 +90,7 @@ pub trait Watch: Send + Sync {
     fn notify(&self, now: Ready);
 }
 
-/// What somebody may wait for.
+/// What a thread may wait for.
 pub(crate) trait Condition: Send + Sync {
     /// Whether it has come.
     fn holds(&self) -> bool;
@@ -99,7 +99,7 @@ pub(crate) trait Condition: Send + Sync {
     fn block(&self, deadline: Option<Instant>);
 }
 
-/// The readiness of one socket: set by the stack, seen by whoever waits.
+/// The readiness of one socket: set by the stack, seen by the threads that wait.
 #[derive(Default)]
 pub(crate) struct Status {
     ready: AtomicU32,
@@ -115,7 +115,7 @@ struct Watches {
     last: u64,
 }
 
-/// One who watches a socket; give it back to stop.
+/// The number of a watch on a socket; give it back to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatchId(u64);
 

@@ -155,7 +155,7 @@ impl<D: Driver> TcpStream<D> {
     /// `EINVAL` for values out of bounds; `ENOPROTOOPT` if the layer below does not know of it.
     pub fn set(&self, setting: StreamSetting) -> io::Result<()> {
         match setting {
-            // Who reads when is this layer's own business.
+            // What is read when is this layer's own business.
             StreamSetting::ManualWindow(_) => Err(Errno::NOPROTOOPT.into()),
             StreamSetting::NoDelay(on) => self.set_nodelay(on),
             setting => self.0.set(Setting::Stream(setting)),
@@ -239,7 +239,7 @@ impl<D: Driver> Write for TcpStream<D> {
     }
 }
 
-/// One who listens: as `std::net::TcpListener`.
+/// A socket that listens: as `std::net::TcpListener`.
 pub struct TcpListener<D: Driver = Here>(Arc<Handle<D>>);
 
 any_socket!(TcpListener);
@@ -254,8 +254,8 @@ impl<D: Driver> TcpListener<D> {
         each(local, |local| Self::listen(stack, local.into(), BACKLOG))
     }
 
-    /// The same with the number of peers that may wait to be accepted, one at least. Others are not
-    /// answered, and try again.
+    /// Listens at this address, for so many peers that wait to be accepted, one at least. Others
+    /// are not answered, and try again.
     ///
     /// # Errors
     /// As for [`bind`](Self::bind).
@@ -275,8 +275,8 @@ impl<D: Driver> TcpListener<D> {
         Ok(Self(Handle::new(&stack.driver, socket)))
     }
 
-    /// From now on so many peers may wait to be accepted. `None` listens no longer: those who wait
-    /// are turned away, and the address is kept.
+    /// From now on so many peers may wait to be accepted. `None` listens no longer: those that
+    /// wait are turned away, and the address is kept.
     ///
     /// # Errors
     /// `EADDRINUSE` if others of the graph listen there.
@@ -316,13 +316,13 @@ impl<D: Driver> TcpListener<D> {
         Ok((TcpStream(Handle::new(&handle.driver, socket)), peer.into()))
     }
 
-    /// All who come, one after the other, without an end.
+    /// All peers that come, one after the other, without an end.
     pub fn incoming(&self) -> Incoming<'_, D> {
         Incoming { listener: self }
     }
 }
 
-/// All who connect; made by [`TcpListener::incoming`].
+/// All peers that connect; made by [`TcpListener::incoming`].
 #[derive(Debug)]
 pub struct Incoming<'l, D: Driver = Here> {
     listener: &'l TcpListener<D>,

@@ -34,7 +34,7 @@ impl<D: Driver> UdpSocket<D> {
         })
     }
 
-    /// The same at a port that others may have, too. Sockets that are connected hear their peers,
+    /// A socket at a port that others may have, too. Sockets that are connected hear their peers,
     /// and of the others all hear what was sent to several hosts.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl<D: Driver> UdpSocket<D> {
         Ok((received.octets, received.from.into()))
     }
 
-    /// The same without taking it away.
+    /// Looks at the next datagram without taking it away.
     ///
     /// # Errors
     /// As for [`recv_from`](Self::recv_from).
@@ -86,7 +86,7 @@ impl<D: Driver> UdpSocket<D> {
         Ok((received.octets, received.from.into()))
     }
 
-    /// Receives a datagram of the connected peer, or of anybody.
+    /// Receives a datagram of the connected peer, or of any.
     ///
     /// # Errors
     /// As for [`recv_from`](Self::recv_from).
@@ -94,7 +94,7 @@ impl<D: Driver> UdpSocket<D> {
         Ok(self.fetch(&mut [IoSliceMut::new(buffer)], false)?.octets)
     }
 
-    /// The same without taking it away.
+    /// Looks at the next datagram of the connected peer, or of any, without taking it away.
     ///
     /// # Errors
     /// As for [`recv_from`](Self::recv_from).
@@ -103,7 +103,7 @@ impl<D: Driver> UdpSocket<D> {
     }
 
     /// Receives a datagram into several buffers: how many octets were stored, how many it had, and
-    /// who sent it (recvmsg(2)).
+    /// its sender (recvmsg(2)).
     ///
     /// # Errors
     /// As for [`recv_from`](Self::recv_from).

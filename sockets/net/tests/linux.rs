@@ -73,7 +73,7 @@ fn serve<D: Driver>(stack: &Stack<D>) {
     assert!(linux.join().unwrap());
 }
 
-/// We connect to Linux; half a close each way; nobody there; a reset.
+/// We connect to Linux; half a close each way; no listener there; a reset.
 fn ask<D: Driver>(stack: &Stack<D>) {
     let listener = std::net::TcpListener::bind((LINUX, 0)).unwrap();
     let to = listener.local_addr().unwrap();

@@ -136,7 +136,7 @@ pub(crate) fn ask(request: &Request) -> Reply {
     ask_for_socket(request).0
 }
 
-/// The same with what [`Reply::Made`] brings along.
+/// Asks, and takes what [`Reply::Made`] brings along.
 pub(crate) fn ask_for_socket(request: &Request) -> (Reply, Option<OwnedFd>) {
     let heard = Conversation::begin(request).and_then(|conversation| conversation.hear());
     heard.unwrap_or((Reply::Errno(Errno::NETDOWN.raw_os_error()), None))

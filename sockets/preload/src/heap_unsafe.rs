@@ -27,11 +27,11 @@ static HEAP: Heap = Heap {
     taken: AtomicU64::new(0),
 };
 
-// SAFETY: a block is used by nobody but by who has set its bit.
+// SAFETY: a block is used by the caller alone that has set its bit.
 unsafe impl Sync for Heap {}
 
 impl Heap {
-    /// A block that nobody has, from now on taken.
+    /// A free block, from now on taken.
     fn take(&self) -> Option<*mut u8> {
         let mut taken = self.taken.load(Ordering::Relaxed);
         loop {

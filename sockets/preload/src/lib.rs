@@ -10,7 +10,7 @@
 //! | function | what is done here |
 //! | --- | --- |
 //! | `bind`, `connect` | addresses of the graph go to the relay, all others to Linux |
-//! | `listen` | the relay is told; before it a bound socket answers nobody |
+//! | `listen` | the relay is told; before it a bound socket answers no peer |
 //! | `accept`, `accept4`, `getsockname`, `getpeername` | names become addresses |
 //! | `getsockopt`, `setsockopt` | options of TCP, UDP and IP, and those of the socket that concern the stack |
 //! | `send`, `sendto`, `sendmsg`, `sendmmsg`, `write`, `writev` | addresses become names; a broken stream says why |

@@ -50,7 +50,7 @@ pub(crate) fn note(set: c_int, operation: c_int, fd: c_int, event: Option<epoll_
     }
 }
 
-/// Registers anew what lies in the place of `fd` now.
+/// Registers again what lies in the place of `fd` now.
 pub(crate) fn renew(fd: c_int) {
     let list = match REGISTERED.try_lock() {
         Ok(mut registered) => registered.as_mut().and_then(|r| r.remove(&fd)),

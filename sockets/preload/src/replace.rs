@@ -145,7 +145,7 @@ pub(crate) fn listen(fd: BorrowedFd<'_>, ours: Option<&Name>, backlog: i32) -> D
     }
 }
 
-/// Whether a listener was shut down, of which the system's says only that nobody waits.
+/// Whether a listener was shut down, of which the system's says only that no peer waits.
 pub(crate) fn is_shut(fd: i32) -> bool {
     let Some(place) = borrow(fd) else {
         return false;

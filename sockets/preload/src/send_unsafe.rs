@@ -41,7 +41,7 @@ fn revised(fd: c_int, result: ssize_t) -> ssize_t {
     result
 }
 
-/// The same for calls that may have been told to keep still: the signal of a broken stream comes
+/// [`revised`] for calls that may have been told to keep still: the signal of a broken stream comes
 /// only if it is not the first that the program hears of it.
 fn revised_with_signal(fd: c_int, result: ssize_t, flags: c_int) -> ssize_t {
     let result = revised(fd, result);
@@ -202,7 +202,7 @@ unsafe fn send_to(fd: c_int, message: &msghdr, flags: c_int, to: To) -> ssize_t 
             let Some(ours) = ours.filter(|_| is_new) else {
                 return sent;
             };
-            // Nobody stands in for this peer yet.
+            // This peer has no stand-in yet.
             set_errno(before);
             (message.msg_name, message.msg_namelen) = said;
             let to = way(fd, family, Some(&ours), peer);

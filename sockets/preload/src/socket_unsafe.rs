@@ -81,7 +81,7 @@ pub(crate) unsafe fn internet(
     }
 }
 
-/// True for the address of no family, by which a socket is connected to nobody again (connect(2)).
+/// True for the address of no family, by which a socket is connected to no peer again (connect(2)).
 ///
 /// # Safety
 /// As for [`internet`].
@@ -284,8 +284,8 @@ impl Place {
     }
 
     /// Gives it to the program, as an Internet address if it is the name of a socket of ours and
-    /// has come through one of ours, `fd`: elsewhere such a name could be anybody's. Streams name
-    /// no sender, as TCP does not.
+    /// has come through one of ours, `fd`: elsewhere such a name could be any process's. Streams
+    /// name no sender, as TCP does not.
     ///
     /// # Safety
     /// As for [`give`].

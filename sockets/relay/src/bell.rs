@@ -34,7 +34,7 @@ impl Bell {
         })
     }
 
-    /// One who tells of the socket `id`.
+    /// What tells of the socket `id`.
     pub(crate) fn teller(self: &Arc<Self>, id: u64) -> Arc<Teller> {
         let teller = Arc::new(Teller {
             id,

@@ -1,6 +1,6 @@
 //! A socket of the stack for datagrams, joined to one of the system that a program has.
 //!
-//! Each peer is a socket here, a *stand-in*, whose name says whom it stands for. The program sends
+//! Each peer is a socket here, a *stand-in*, whose name says which it stands for. The program sends
 //! to it and hears from it, so it finds senders, boundaries and its connected peer by the system's
 //! own means.
 
@@ -407,7 +407,7 @@ impl Datagrams {
         Ok(())
     }
 
-    /// What has arrived next, in the graph or outside, from whom, and whether outside.
+    /// What has arrived next, in the graph or outside: its sender, octets, and whether outside.
     fn next(&self, scratch: &mut [u8]) -> io::Result<(SocketAddrV4, usize, bool)> {
         match (self.socket.recv_from(scratch), &self.outside) {
             (Ok((octets, std::net::SocketAddr::V4(from))), _) => Ok((from, octets, false)),
@@ -460,7 +460,7 @@ impl Datagrams {
                 Err(Errno::CONNREFUSED | Errno::NOTCONN | Errno::CONNRESET) if !self.is_alive() => {
                     return Next::Over(None);
                 }
-                // A stand-in that has lost the program is made anew next time.
+                // A stand-in that has lost the program is made again next time.
                 Err(_) => {
                     self.lost.fetch_add(1, Ordering::Relaxed);
                     gone.extend(self.peers.remove(&from).map(|old| old.number));

@@ -29,7 +29,7 @@ const SETTLED: Duration = Duration::from_secs(60);
 pub struct Folder {
     path: PathBuf,
     directory: OwnedFd,
-    /// Who made it: the user of the programs.
+    /// Its maker: the user of the programs.
     user: Uid,
     maker: u32,
 }
@@ -37,7 +37,7 @@ pub struct Folder {
 /// The file of a socket that has no name any more: the relay's own way to it.
 pub(crate) struct Place(OwnedFd);
 
-/// The directory in which this user's sockets may lie, and nobody else can put or take away any:
+/// The directory in which this user's sockets may lie, and no other user can put or take away any:
 /// `XDG_RUNTIME_DIR`, or what the system has in its place; root has one of its own.
 ///
 /// # Errors
@@ -86,8 +86,7 @@ fn open(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
-/// Removes directories of processes that were killed: theirs are locked by nobody, for some time
-/// already.
+/// Removes directories of processes that were killed: theirs have not been locked for some time.
 fn sweep(own: &Path) {
     let is_old = |path: &Path| {
         let changed = std::fs::symlink_metadata(path).and_then(|found| found.modified());
@@ -114,8 +113,8 @@ fn sweep(own: &Path) {
 }
 
 impl Folder {
-    /// A new directory. Programs of root become other users, who are to reach it: they can if they
-    /// know its name, which has 128 random bits and cannot be listed. All others have it for
+    /// A new directory. Programs of root become other users, which are to reach it: they can if
+    /// they know its name, which has 128 random bits and cannot be listed. All others have it for
     /// themselves.
     ///
     /// # Errors
@@ -154,13 +153,14 @@ impl Folder {
         &self.path
     }
 
-    /// Who may ask here: the user of the programs and root. Programs of root may become anybody.
+    /// Whether a user may ask here: that of the programs and root may. Programs of root may become
+    /// any user.
     pub(crate) fn lets_in(&self, user: u32) -> bool {
         self.user.is_root() || user == 0 || user == self.user.as_raw()
     }
 
-    /// The way to a file in it. It names no path, so that those who see the sockets of all do not
-    /// see it.
+    /// The way to a file in it. It names no path, so that processes which see the sockets of all do
+    /// not see it.
     pub(crate) fn way(&self, file: &str) -> io::Result<SocketAddrUnix> {
         let way = in_directory(self.directory.as_raw_fd(), file);
         Ok(SocketAddrUnix::new(way)?)
@@ -230,7 +230,7 @@ impl Place {
 impl Drop for Folder {
     fn drop(&mut self) {
         if self.maker == std::process::id() {
-            // What cannot be removed is empty, and nobody's way to anything.
+            // What cannot be removed is empty, and leads to nothing.
             let _ = std::fs::remove_dir_all(&self.path);
         }
     }

@@ -49,7 +49,7 @@ pub(crate) struct Joined {
     to_peer: Half,
     /// The program has closed its end altogether.
     pub(crate) gone: bool,
-    /// Who waits to hear whether it stands.
+    /// What waits to hear whether it stands.
     pub(crate) waiting: Option<OwnedFd>,
     /// The program has heard by a call of its own that it stands.
     pub(crate) confirmed: bool,
@@ -119,8 +119,8 @@ impl Joined {
         if self.is_broken_off() {
             return self.abandoned();
         }
-        // Nobody reads any more who would find it; behind the peer's end there is nobody to write
-        // to (as Linux has it).
+        // The program reads no more and would not find it; behind the peer's end there is nothing
+        // to write to (as Linux has it).
         if self.to_program.ended
             && self.to_program.rest.is_empty()
             && let Ok(Some(error)) = self.stream.take_error()

@@ -27,7 +27,7 @@ pub(crate) struct Listening {
     outside: Vec<TcpOutside>,
     numbers: Vec<u64>,
     waiting_outside: Option<(TcpStreamOutside, SocketAddr)>,
-    /// Who could not be handed over yet.
+    /// The peer that could not be handed over yet.
     pub(crate) waiting: Option<(TcpStream<Thread>, SocketAddr)>,
     /// Those of the streams to come.
     pub(crate) options: Options,
@@ -50,7 +50,7 @@ pub(crate) enum Handed {
     Over(TcpStream<Thread>, OwnedFd),
     /// One of Linux's own streams.
     Outside,
-    /// Nobody waits.
+    /// No peer waits.
     Nobody,
     /// The program does not take any now.
     Later,
@@ -227,7 +227,7 @@ impl Listening {
         Ok(unix)
     }
 
-    /// Who has waited longest.
+    /// The peer that has waited longest.
     fn next(&mut self) -> Option<(TcpStream<Thread>, SocketAddr)> {
         self.waiting.take().or_else(|| self.listener.accept().ok())
     }

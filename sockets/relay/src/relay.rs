@@ -83,7 +83,7 @@ pub(crate) struct Inner {
     pub(crate) again: VecDeque<u64>,
     /// Listeners whose programs had no room.
     later: Vec<u64>,
-    /// Why streams are over, for those who ask later.
+    /// Why streams are over, for requests that come later.
     pub(crate) epitaphs: VecDeque<(u64, i32)>,
     /// Datagrams that neither side got.
     pub(crate) lost: Arc<AtomicU64>,
@@ -188,7 +188,7 @@ impl Inner {
         }
     }
 
-    /// Lets in those who may ask.
+    /// Lets in the processes that may ask.
     fn welcome(&mut self) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         for _ in 0..WELCOMES {
@@ -203,7 +203,7 @@ impl Inner {
         self.again.push_back(DOOR);
     }
 
-    /// Who is not let in finds the socket closed.
+    /// A process that is not let in finds the socket closed.
     fn let_in(&mut self, socket: OwnedFd) {
         let Ok(peer) = peer_of(&socket) else { return };
         let askers = self.askers.get(&peer.uid).copied().unwrap_or(0);
@@ -413,7 +413,7 @@ impl Inner {
         }
     }
 
-    /// Sends those away who do not ask.
+    /// Closes connections on which nothing is asked.
     fn dismiss(&mut self) {
         let is_late = |(id, thing): (&u64, &Thing)| match thing {
             Thing::Asker(asker) if asker.came.elapsed() > ASK_LIMIT => Some(*id),

@@ -1,4 +1,4 @@
-//! Another user of the machine gets nothing of a program under a relay, and nobody exhausts it.
+//! Another user of the machine gets nothing of a program under a relay, and no user exhausts it.
 
 mod common;
 
@@ -58,8 +58,8 @@ fn another_user_gets_nothing() {
     assert_eq!(String::from_utf8_lossy(&honest.stdout), "served True\n");
 }
 
-/// A user whom the relay lets in, with the path that programs have, who comes again and again and
-/// never asks.
+/// A user that the relay lets in, with the path that programs have, and that comes again and again
+/// and never asks.
 const SILENT: &str = r"
 import os, resource, socket, sys, time
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

@@ -115,7 +115,7 @@ pub struct Name {
     pub family: Family,
     /// Our end.
     pub local: SocketAddrV4,
-    /// The other end, unless the socket listens, or hears datagrams of anybody.
+    /// The other end, unless the socket listens, or hears datagrams of all peers.
     pub peer: Option<SocketAddrV4>,
 }
 
@@ -160,7 +160,7 @@ pub enum Request {
     Widen(u64),
     /// Forget a socket that is bound: it is going to be Linux's own.
     Forget(u64),
-    /// Look whether anybody still has a socket: a program has closed it ([`Reply::Errno`]).
+    /// Look whether any process still has a socket: a program has closed it ([`Reply::Errno`]).
     Look(u64),
     /// Set options, in order, up to the first that is not taken.
     Set(u64, Vec<Setting>),

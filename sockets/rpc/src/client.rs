@@ -17,7 +17,7 @@ use xk_xdr::Xdr;
 /// Names calls and targets, in all stacks of the process.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// Whom a client calls.
+/// What a client calls.
 pub(crate) struct Target {
     pub(crate) id: u64,
     pub(crate) peer: Participant,
@@ -104,7 +104,7 @@ impl Client {
     }
 
     /// One whose calls take as long as they take: the timers of the layers decide whether there is
-    /// a server, and nobody how long it may work, nor how long a peer is waited for that is not
+    /// a server, and nothing how long it may work, nor how long a peer is waited for that is not
     /// there.
     #[must_use]
     pub fn without_deadline(&self) -> Self {
@@ -208,7 +208,7 @@ impl Client {
         Ok(Pending { canceller: Canceller { state, tag, stack: Arc::clone(stack) }, due })
     }
 
-    /// Nobody wants the further replies to a call to many hosts.
+    /// The further replies to a call to many hosts are not wanted.
     pub(crate) fn end_broadcast(&self, procedure: u32, tag: u64) {
         let key = (self.target.id, procedure);
         let job = Box::new(move |cx: &_, reactor: &Rc<Reactor>| {
@@ -278,7 +278,7 @@ impl State {
         result.unwrap_or_else(|| Err(ErrorKind::Ended.into()))
     }
 
-    /// Notes who waits; false if there is nothing to wait for.
+    /// Notes which shepherd waits; false if there is nothing to wait for.
     pub(crate) fn set_waiter(&self, waiter: u64) -> bool {
         let mut outcome = lock(&self.result);
         outcome.waiter = Some(waiter);
@@ -312,7 +312,7 @@ impl Pending {
         self.answered().map(|answered| answered.octets)
     }
 
-    /// The same, with whose reply it is.
+    /// Waits for the reply, with the host that it is of.
     pub(crate) fn answered(self) -> Result<Answered, Error> {
         let Canceller { state, stack, .. } = &self.canceller;
         if !stack.wait_here(state)? && !state.wait(self.due.and_then(|due| due.checked_add(GRACE)))
@@ -339,7 +339,7 @@ impl Drop for Pending {
     }
 }
 
-/// Takes a call back: whoever waits for it gets
+/// Takes a call back: the thread that waits for it gets
 /// [`CallCause::Cancelled`](crate::CallCause::Cancelled).
 #[derive(Clone)]
 pub struct Canceller {

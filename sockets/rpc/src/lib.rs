@@ -34,20 +34,20 @@
 //! # Waiting
 //! A call ends: with its reply, with what a layer gives up for, or at its deadline, which is
 //! [`Client::DEADLINE`] unless [`Client::with_deadline`] says otherwise. Until then it also waits
-//! for a peer that is not there yet, so it does not matter who is started first. [`Client::start`]
-//! does not wait: its [`Pending`] is waited for, or taken back from any thread by a [`Canceller`];
-//! dropping it takes the call back. [`Error`] says which layer gave up, and why.
+//! for a peer that is not there yet, so it does not matter which side is started first.
+//! [`Client::start`] does not wait: its [`Pending`] is waited for, or taken back from any thread by
+//! a [`Canceller`]; dropping it takes the call back. [`Error`] says which layer gave up, and why.
 //!
 //! # Many calls
 //! Half of the stack's shepherds may wait for replies to calls from other threads, 512 of them.
-//! Calls beyond that wait in a queue of 4096, and who finds that full waits for room until its
+//! Calls beyond that wait in a queue of 4096; a call that finds that full waits for room until its
 //! deadline, and gets [`ErrorKind::Full`].
 //!
 //! # Many hosts
 //! [`Client::broadcast`] calls all hosts of a network at once, and its [`Replies`] are an iterator
 //! over what each of them answers until the deadline.
 //!
-//! # Who drives the stack
+//! # What drives the stack
 //! A stack of [`Setup::thread`] (or [`Stack::from_file`]) has a thread of its own; all handles may
 //! be used by many threads at once. One of [`Setup::here`] is driven by the thread that made it,
 //! while that waits for a call or runs it: no other thread takes part.

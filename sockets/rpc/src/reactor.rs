@@ -58,7 +58,7 @@ pub(crate) struct Request<'a> {
     pub(crate) procedure: u32,
     pub(crate) octets: &'a [u8],
     pub(crate) due: Option<Instant>,
-    /// Names the call for whoever takes it back.
+    /// Names the call, to take it back by.
     pub(crate) tag: u64,
     /// Which reply is wanted, of a call to many hosts.
     pub(crate) gather: Option<Gather>,
@@ -73,7 +73,7 @@ pub(crate) struct Answered {
     pub(crate) from: Option<Peer>,
 }
 
-/// Why nobody is called who are to be many.
+/// Why a call to many hosts is not made.
 const ONE_HOST: &str = "the replies of many hosts can be had only of a broadcast or a group, by way of `reqrep` on `udp` or `host-udp`";
 
 impl Request<'_> {
@@ -311,7 +311,7 @@ impl Reactor {
         session.close(cx);
     }
 
-    /// Nobody calls this target any more.
+    /// No client calls this target any more.
     pub(crate) fn forget(&self, cx: &Kernel, target: u64) {
         let mut gone = Vec::new();
         self.idle.borrow_mut().retain(|(id, _), sessions| {
@@ -364,7 +364,7 @@ impl Reactor {
         result.map_err(|error| ErrorKind::Call(CallError::from(error).cause).into())
     }
 
-    /// Nobody waits there.
+    /// No shepherd waits there.
     pub(crate) fn forget_waiter(&self, waiter: u64) {
         self.waiters.borrow_mut().remove(&waiter);
     }

@@ -75,7 +75,7 @@ impl Iterator for Replies {
                 Ok(Answered { octets, from: Some(Peer { host, port }) }) => {
                     return Some(Ok(HostReply { host: host.into(), port, octets }));
                 }
-                // Nobody's: every layer passes on whose it is.
+                // No host's: every layer passes on whose it is.
                 Ok(Answered { from: None, .. }) => CallCause::BadReply.into(),
                 Err(error) => error,
             };

@@ -161,7 +161,7 @@ impl Call<'_> {
         self.procedure
     }
 
-    /// Who calls, if a credential says so.
+    /// The caller, if a credential names it.
     pub fn caller(&self) -> Option<Caller> {
         self.caller
     }
@@ -218,7 +218,7 @@ impl Call<'_> {
     }
 }
 
-/// The end of a value that another thread has to bring. Dropped without it, whoever waits gets
+/// The end of a value that another thread has to bring. Dropped without it, the waiting caller gets
 /// [`Refusal::SystemError`].
 pub struct Promise<T> {
     value: Arc<Mutex<Option<T>>>,
@@ -237,7 +237,7 @@ impl<T> Drop for Promise<T> {
     fn drop(&mut self) {
         let waiter = self.waiter;
         let wake = Box::new(move |cx: &Kernel, reactor: &Rc<Reactor>| reactor.wake(cx, waiter));
-        // In a stack that has ended nobody waits.
+        // In a stack that has ended no shepherd waits.
         let _ = self.commands.post(wake);
     }
 }
@@ -276,7 +276,7 @@ const ONE_SERVICE: &str = "a service is offered here already, and procedures are
 pub(crate) type Place = Rc<RefCell<Option<Rc<dyn Service>>>>;
 
 /// The protocol object of one service, and of the next one when that has ended. The layer below
-/// leads nobody to it in between: what it remembers of who called goes with the offer, or knows
+/// leads no call to it in between: what it remembers of callers goes with the offer, or knows
 /// procedures by their numbers alone.
 pub(crate) struct Offer {
     service: Place,

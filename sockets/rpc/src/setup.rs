@@ -73,7 +73,7 @@ impl Setup {
         self
     }
 
-    /// A stack that whoever makes it drives: no other thread takes part.
+    /// A stack that the calling thread drives: no other takes part.
     ///
     /// # Errors
     /// The mistakes of the graph, or what this machine lacks for it.

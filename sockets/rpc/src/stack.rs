@@ -33,7 +33,7 @@ pub(crate) struct Local {
     kernel: Rc<Kernel>,
     reactor: Rc<Reactor>,
     runner: Rc<Runner>,
-    /// The loop turns: who calls now is on one of its shepherds.
+    /// The loop turns: a call now comes from one of its shepherds.
     turning: Cell<bool>,
 }
 
@@ -132,12 +132,12 @@ impl Stack {
     /// any procedure.
     ///
     /// # Errors
-    /// Somebody else serves it, or the stack does not take it.
+    /// Another service has it, or the stack does not take it.
     pub fn serve(&self, service: impl Service) -> Result<Server, Error> {
         self.serve_at("", service)
     }
 
-    /// The same at a local participant: `port2049`.
+    /// Serves at a local participant: `port2049`.
     ///
     /// # Errors
     /// As for [`Stack::serve`], or if the text is no participant.
@@ -268,7 +268,7 @@ impl Stack {
                     Err(error) => drop(told.send(Err(error))),
                     Ok(made) => {
                         let here = Here::new(Arc::clone(&commands), made);
-                        // If nobody waits for it any more, nobody has a handle either.
+                        // If no thread waits for it any more, none has a handle either.
                         let _ = told.send(Ok(()));
                         let leaving = Arc::clone(&commands);
                         // An interrupt of the process ends it, too.
@@ -285,7 +285,7 @@ impl Stack {
     }
 }
 
-/// Tells whoever waits that the stack has ended, however it did.
+/// Tells the threads that wait that the stack has ended, however it did.
 struct Ended(Arc<CommandQueue>);
 
 impl Drop for Ended {

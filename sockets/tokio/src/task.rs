@@ -86,7 +86,7 @@ impl<S: Source> Awaited<S> {
         }
     }
 
-    /// The same as a future.
+    /// Attempts as a future.
     pub(crate) async fn wait<T>(
         &self,
         way: Way,

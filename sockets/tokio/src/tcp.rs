@@ -137,7 +137,7 @@ impl AsyncWrite for TcpStream {
     }
 }
 
-/// One who listens: as `tokio::net::TcpListener`.
+/// A socket that listens: as `tokio::net::TcpListener`.
 pub struct TcpListener(Awaited<xk_net::TcpListener<Thread>>);
 
 impl TcpListener {

@@ -49,7 +49,7 @@ impl UdpSocket {
         self.0.wait(Way::Read, |socket| socket.recv_from(buffer)).await
     }
 
-    /// Receives a datagram of the connected peer, or of anybody.
+    /// Receives a datagram of the connected peer, or of any.
     ///
     /// # Errors
     /// What the network has reported.

@@ -1,5 +1,5 @@
 //! # Synopsis
-//! `echo LOWER` — sends every message back to whom it came from.
+//! `echo LOWER` — sends every message back where it came from.
 //!
 //! # Realm
 //! top (an anchor: no header, no sessions of its own)

@@ -109,7 +109,7 @@ pub(crate) struct Notes {
     pub(crate) segment: usize,
     /// Our own host on the interface that it came by.
     pub(crate) local: Option<Ipv4Addr>,
-    /// Whom it was sent to.
+    /// Where it was sent to.
     pub(crate) destination: Option<Ipv4Addr>,
     /// How many arrivals the socket had no room for, since it was opened.
     pub(crate) overflows: Option<u32>,
@@ -148,7 +148,7 @@ impl Notes {
 pub(crate) struct Reported {
     /// The error's number.
     pub(crate) errno: i32,
-    /// Who reports it: `SO_EE_ORIGIN_ICMP`, or `SO_EE_ORIGIN_LOCAL`.
+    /// What reports it: `SO_EE_ORIGIN_ICMP`, or `SO_EE_ORIGIN_LOCAL`.
     pub(crate) origin: u8,
     /// ICMP's type.
     pub(crate) kind: u8,

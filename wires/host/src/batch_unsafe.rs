@@ -20,7 +20,7 @@ const FIRST_OCTETS: usize = 1856;
 const OCTETS_MAX: usize = 65_535;
 /// Slices that one datagram or run may have (`UIO_MAXIOV`).
 pub(crate) const SLICES_MAX: usize = 1024;
-/// How many octets of a datagram that somebody complains about are looked at.
+/// How many octets of a datagram that a host complains about are looked at.
 pub(crate) const QUOTE_OCTETS: usize = 16;
 
 /// Sets an option that is a number.
@@ -80,7 +80,7 @@ const NO_SLICE: libc::iovec = libc::iovec { iov_base: ptr::null_mut(), iov_len: 
 pub(crate) struct Arrival {
     /// The datagram, or several behind one another (see [`Notes::segment`]).
     pub(crate) message: Message,
-    /// Who sent it.
+    /// Its sender.
     pub(crate) from: SocketAddr,
     /// What the system says of it.
     pub(crate) notes: Notes,
@@ -204,7 +204,7 @@ impl Receiver {
         let headers = self.headers.as_mut_ptr();
         // SAFETY: the first `ready` headers were prepared now or by an earlier call and not used
         // since: each points to a name, two slices and control data in boxes of `self`, and the
-        // slices to the octets of two messages that `self.places` has held since and that nobody
+        // slices to the octets of two messages that `self.places` has held since and that nothing
         // else sees (`front_mut` gives only such).
         let count = unsafe {
             if ready == 1 {

@@ -23,8 +23,8 @@
 //! UDP drops what comes so as "bad checksum": `ethtool -K vxlan7 tx off` at Linux's end prevents
 //! it.
 //!
-//! Datagrams from others than the peers are dropped as "bad source", unless `learn` makes whoever
-//! sends a peer, to be forgotten after five silent minutes; 256 peers at most, the most silent of
+//! Datagrams from others than the peers are dropped as "bad source", unless `learn` makes each
+//! sender a peer, to be forgotten after five silent minutes; 256 peers at most, the most silent of
 //! those learned gives way. With one peer every frame goes there. With several the wire learns
 //! which station is behind which, for five minutes; frames for groups and for stations not heard of
 //! go to all. What one peer sends is not passed on to another: all are to know all.
@@ -36,7 +36,7 @@
 //! are dropped as "device full".
 //!
 //! With a `vni` the peer may be this system's own VXLAN device, which leaves checksums, and cutting
-//! runs of TCP segments, to the interface below; if that is memory too, nobody does it. Then frames
+//! runs of TCP segments, to the interface below; if that is memory too, it is not done. Then frames
 //! of up to 64 KiB arrive, and a checksum that is only begun counts as verified. Such a socket has
 //! a receive buffer of 4 MiB if it may, unless `buffer` says otherwise.
 //!

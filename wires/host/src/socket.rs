@@ -20,7 +20,7 @@ pub static DEVICE_FULL: Reason = Reason::new("device full", Class::Exhausted);
 pub static DEVICE_ERROR: Reason = Reason::new("device error", Class::Exhausted);
 /// The socket had no room for it on the way in.
 pub static OVERFLOW: Reason = Reason::new("socket buffer full", Class::Exhausted);
-/// The peer has nobody on this port, or there is no way to it.
+/// The peer has no program on this port, or there is no way to it.
 pub static UNREACHABLE: Reason = Reason::new("unreachable", Class::Bad);
 
 /// How a socket is set up.
@@ -61,7 +61,7 @@ pub(crate) struct Socket {
 /// A complaint about a datagram sent before.
 pub(crate) struct Complaint {
     pub(crate) reported: Reported,
-    /// Whom it was sent to.
+    /// Where it was sent to.
     pub(crate) to: Option<SocketAddr>,
     /// Our host.
     pub(crate) local: Option<Ipv4Addr>,
@@ -163,7 +163,7 @@ impl Socket {
         notes.overflows.map_or(0, |overflows| self.news(overflows))
     }
 
-    /// The same, where arrivals tell nothing.
+    /// How many arrivals were lost, where these tell nothing.
     pub(crate) fn lost_untold(&self) -> u32 {
         if !self.asks {
             return 0;

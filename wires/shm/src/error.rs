@@ -106,7 +106,7 @@ pub enum Refusal {
     },
     /// Its hello makes no sense to it.
     Malformed,
-    /// It belongs to another user, whom the refusing side does not allow.
+    /// It belongs to another user, which the refusing side does not allow.
     Stranger,
     /// A number that this version does not know.
     Other(u32),

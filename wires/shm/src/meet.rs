@@ -35,7 +35,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// A link that lasted this long was a good one: the next pause is the first again.
 const GOOD: Duration = Duration::from_secs(2);
 
-/// What both sides must agree on, and whom to let in.
+/// What both sides must agree on, and which user to let in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// The longest frame, the same on both sides, and the most slots: the smaller figure of both is

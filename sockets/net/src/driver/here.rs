@@ -68,7 +68,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // Whatever goes wrong now, there is nobody left to tell.
+        // Whatever goes wrong now, no handle is left to tell.
         let _ = self.settle(FAREWELL);
         self.kernel.stop();
     }

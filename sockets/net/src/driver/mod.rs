@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use xk_core::Kernel;
 use xk_kit::net::stream::StreamSetting;
 
-/// Who drives a stack: [`Here`] or [`Thread`].
+/// What drives a stack: [`Here`] or [`Thread`].
 pub trait Driver: Drive {}
 
 mod drive {
@@ -102,7 +102,7 @@ mod drive {
         /// Octets that a read finds at once.
         fn unread(&self, socket: &Self::Socket) -> usize;
 
-        /// Gives the stack a turn if nobody else does.
+        /// Gives the stack a turn if no other thread does.
         fn look(&self);
         /// Waits until `condition` holds, or until `deadline`; true if it holds.
         fn wait(

@@ -127,7 +127,7 @@ impl Reactor {
         !ports.iter().flatten().any(closing)
     }
 
-    /// The stack has ended: whoever waits is told.
+    /// The stack has ended: the threads that wait are told.
     pub(super) fn end(&self) {
         self.commands.end();
         for (port, _) in self.ports.take().into_iter().flatten() {

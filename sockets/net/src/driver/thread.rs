@@ -56,7 +56,7 @@ impl Drop for Client {
     }
 }
 
-/// Tells whoever waits that the stack has ended, however it did.
+/// Tells the threads that wait that the stack has ended, however it did.
 struct Ended(Rc<Reactor>);
 
 impl Drop for Ended {
@@ -154,7 +154,7 @@ fn run(setup: &Setup, commands: &Arc<CommandQueue>, told: &SyncSender<io::Result
             return;
         }
     };
-    // If nobody waits for it any more, nobody has a handle either.
+    // If no thread waits for it any more, none has a handle either.
     let _ = told.send(Ok(()));
     let (theirs, left) = (Arc::clone(commands), std::cell::Cell::new(Time::MAX));
     let finished = move |cx: &Kernel| {

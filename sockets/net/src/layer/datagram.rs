@@ -35,13 +35,13 @@ pub(crate) struct Received {
     pub(crate) octets: usize,
     /// Octets of the whole datagram.
     pub(crate) length: usize,
-    /// Who sent it.
+    /// Its sender.
     pub(crate) from: Endpoint,
 }
 
 /// The sockets that have one address together; most are alone.
 pub(super) struct Group {
-    /// Receives from everybody, and keeps the port.
+    /// Receives from all peers, and keeps the port.
     session: SessionRef,
     /// Their places in the table, the newest last.
     members: RefCell<Vec<u32>>,
@@ -100,7 +100,7 @@ impl Datagrams {
         mut message: Message,
     ) -> Result<(), Refused> {
         let from = match message.remove_attribute::<Endpoint>() {
-            // Whoever is connected hears nobody else.
+            // A socket that is connected hears its peer alone.
             Some(_) if self.one.borrow().is_some() => {
                 return Err(this.refuse(message, &reason::NO_PORT));
             }
@@ -254,8 +254,8 @@ impl Datagrams {
     }
 }
 
-/// The network reports something about a datagram of this socket: who is connected hears of it (RFC
-/// 1122, section 4.1.3.3) if trying again is of no use, as on Linux.
+/// The network reports something about a datagram of this socket: one that is connected hears of it
+/// (RFC 1122, section 4.1.3.3) if trying again is of no use, as on Linux.
 pub(super) fn report(socket: &Socket, kind: NetworkErrorKind) {
     let Body::Datagrams(datagrams) = &socket.body else {
         return;

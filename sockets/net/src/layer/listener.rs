@@ -23,7 +23,7 @@ use xk_kit::net::stream::StreamRoom;
 /// A stream that a peer has opened, and the peer's address.
 type Arrived = (Rc<Socket>, Endpoint);
 
-/// One who listens.
+/// A socket that listens.
 pub(crate) struct Listener {
     pub(crate) local: Endpoint,
     sharing: Cell<Sharing>,
@@ -38,7 +38,7 @@ pub(crate) struct Listener {
     waiting: RefCell<VecDeque<Arrived>>,
 }
 
-/// Those who listen at one address together; most do so alone.
+/// The sockets that listen at one address together; most do so alone.
 pub(super) struct Listeners {
     enable: Enable,
     sockets: Vec<Rc<Socket>>,
@@ -49,7 +49,7 @@ impl Listener {
         drop(self.waiting.take());
     }
 
-    /// How many peers wait for a program that has its own place for them: whoever takes one from
+    /// How many peers wait for a program that has its own place for them: what takes one from
     /// there says so here.
     pub(crate) fn unaccepted(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.unaccepted)
@@ -79,7 +79,7 @@ impl Listener {
 }
 
 impl Layer {
-    /// Keeps the port of `local`; a free one if that is zero. Nobody is answered there yet. Others
+    /// Keeps the port of `local`; a free one if that is zero. No peer is answered there yet. Others
     /// may share it.
     ///
     /// # Errors
@@ -113,8 +113,8 @@ impl Layer {
         added
     }
 
-    /// Listens at a port that is kept, for so many peers; no longer if that is `None`: whoever
-    /// waits is turned away.
+    /// Listens at a port that is kept, for so many peers; no longer if that is `None`: peers
+    /// that wait are turned away.
     ///
     /// # Errors
     /// `EADDRINUSE` if others of the graph listen there.
@@ -247,7 +247,7 @@ impl Layer {
         Ok(())
     }
 
-    /// Listens no longer; whoever waits is turned away (RFC 9293, section 3.10.4).
+    /// Listens no longer; peers that wait are turned away (RFC 9293, section 3.10.4).
     fn turn_away(&self, cx: &Kernel, listener: &Listener) {
         if listener.listens.replace(false) {
             let (local, sharing) = (listener.local, listener.sharing.get());

@@ -1,8 +1,8 @@
 //! The socket layer: a protocol on top of a graph whose sessions' other end is a program.
 //!
 //! Nothing here waits and nothing here turns the loop: whatever cannot be done now answers
-//! `EAGAIN`, and the socket's [`Status`] says when to come again. Who drives the stack and who
-//! waits for what is the drivers' business.
+//! `EAGAIN`, and the socket's [`Status`] says when to come again. What drives the stack and what
+//! waits is the drivers' business.
 
 mod datagram;
 mod listener;

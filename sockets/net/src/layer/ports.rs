@@ -1,4 +1,4 @@
-//! Which ports are bound by whom, as bind(2) has it.
+//! Which sockets have which ports, as bind(2) has it.
 
 use crate::address::Endpoint;
 use rustix::io::Errno;
@@ -29,7 +29,7 @@ impl Sharing {
     pub(crate) const ANY: Self = Self { address: true, port: true };
 }
 
-/// One who has a port.
+/// A socket that has a port.
 struct Kept {
     host: HostAddr,
     sharing: Sharing,
@@ -47,7 +47,7 @@ impl Kept {
     }
 }
 
-/// The bound ports: for each, those who have it.
+/// The bound ports: for each, the sockets that have it.
 #[derive(Default)]
 pub(crate) struct Ports(RefCell<HashMap<(Transport, u16), Vec<Kept>>>);
 

@@ -337,7 +337,7 @@ impl Stream {
     /// Sets something on the stream below.
     ///
     /// # Errors
-    /// `ENOPROTOOPT` if nobody below knows it, `EINVAL` if the value is out of bounds.
+    /// `ENOPROTOOPT` if no layer below knows it, `EINVAL` if the value is out of bounds.
     pub(crate) fn set(&self, cx: &Kernel, setting: StreamSetting) -> Result<(), Errno> {
         let Some(session) = self.session() else {
             return Err(Errno::INVAL);

@@ -161,7 +161,7 @@ fn an_unreachable_port_is_reported_once<D: Driver>(stack: &Stack<D>) {
     one.send(b"anybody?").unwrap();
     let error = one.recv(&mut [0; 8]).unwrap_err();
     assert_eq!((error.kind(), error.raw_os_error()), (ErrorKind::ConnectionRefused, Some(111)));
-    // It has been told; the next datagram goes out, and comes to nobody again.
+    // It has been told; the next datagram goes out, and no socket hears it again.
     one.send(b"anybody?").unwrap();
     let begun = Instant::now();
     while !one.ready().contains(xk_net::Ready::ERROR) {

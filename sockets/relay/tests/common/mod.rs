@@ -41,7 +41,7 @@ fn command(relay: &Relay, program: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// The same as another user, which takes root.
+/// Runs a command as another user, which takes root.
 pub(crate) fn start_as(relay: &Relay, user: u32, program: &str, arguments: &[&str]) -> Child {
     let mut command = command(relay, program, arguments);
     command.uid(user).gid(user).spawn().unwrap()
@@ -54,7 +54,7 @@ pub(crate) fn run(relay: &Relay, program: &str, arguments: &[&str]) -> String {
     let (ended, has_ended) = std::sync::mpsc::channel();
     std::thread::spawn(move || ended.send(child.wait_with_output()));
     let Ok(output) = has_ended.recv_timeout(PATIENCE) else {
-        // Its own children hold no pipe that anybody waits for.
+        // Its own children hold no pipe that the test waits for.
         let _ = Command::new("kill").arg(pid.to_string()).status();
         panic!("{program} {arguments:?} does not end");
     };

@@ -1,4 +1,4 @@
-//! A service and who calls it, by the Rust that `xk rpcgen` makes of a file:
+//! A service and its client, by the Rust that `xk rpcgen` makes of a file:
 //! `cargo run -p xk-rpc --example greeter`
 //!
 //! Both are on one host here. Between two programs each has a stack of its own, from a graph with

@@ -41,7 +41,7 @@ fn services_that_have_ended_leave_nothing() {
     assert_eq!(rounds(PROGRAMS, peer, program), 0);
 }
 
-/// Who is refused takes no object either, and the one that serves is not disturbed.
+/// A service that is refused takes no object, and the one that serves is not disturbed.
 #[test]
 fn services_that_are_refused_leave_nothing() {
     let here = Setup::from_text(PROCEDURES, xk_catalog::PROTOCOLS).here().expect("a stack");

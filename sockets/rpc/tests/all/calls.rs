@@ -1,4 +1,4 @@
-//! Calls by number and octets: who waits for what, and how it ends.
+//! Calls by number and octets: what waits for what, and how it ends.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
@@ -11,8 +11,8 @@ const GRAPH: &str = r#"host alone {
 }"#;
 const PEER: &str = "port2051@10.0.0.1";
 const PROGRAM: u32 = 0x2000_0042;
-/// A procedure that takes so long is not over when the test is, on however busy a machine; nobody
-/// waits for its end.
+/// A procedure that takes so long is not over when the test is, on however busy a machine;
+/// its end is not waited for.
 const LONG_MS: u32 = 20_000;
 
 fn program<F: Fn(&Call<'_>) -> Result<Reply, Refusal> + Send + 'static>(execute: F) -> Program<F> {
@@ -147,7 +147,7 @@ fn a_service_may_call() {
     assert_eq!(client(&stack).invoke(1, &10u32), Ok(1024u32));
     assert_eq!(depth.load(Ordering::SeqCst), 10);
     drop(server);
-    // As long as sessions of its clients are there the port answers, and then nobody does.
+    // As long as sessions of its clients are there the port answers, and then it does not.
     let late = client(&stack).with_deadline(Duration::from_millis(200));
     let error = late.call(1, &[0; 4]).unwrap_err();
     assert!(matches!(error.layer.as_deref(), Some("sunprog" | "reqrep")), "{error}");
@@ -213,7 +213,7 @@ fn all_hosts_are_called_and_the_replies_come_one_by_one() {
     };
     let stack = Stack::from_text(OVER_HOST, xk_catalog::PROTOCOLS).expect("a stack");
     let client = everyone(&stack);
-    // Two at once, and one that nobody hears to its end.
+    // Two at once, and one that is not heard to its end.
     let mut both = [client.broadcast(1, b"hi!!"), client.broadcast(1, b"hi!!")];
     both.iter_mut().for_each(reply);
     let begun = Instant::now();

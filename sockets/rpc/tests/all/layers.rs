@@ -1,4 +1,4 @@
-//! The same calls over layers that name procedures by number alone, on one host and between two.
+//! Calls over layers that name procedures by number alone, on one host and between two.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ fn execute(call: &Call<'_>) -> Result<Reply, Refusal> {
     }
 }
 
-/// What goes well and what does not; `layer` is who waits for replies, `top` who names procedures.
+/// What goes well and what does not; `layer` waits for replies, `top` names procedures.
 fn exercise(client: &Client, layer: &str, top: &str) {
     for len in [0, 1, 4, 1000] {
         let octets = vec![0x5a; len];

@@ -15,7 +15,7 @@ const GRAPH: &str = r#"host alone {
 const CALLS: u32 = 8_000;
 const THREADS: u32 = 8;
 
-/// A gate that holds up whoever comes, until it is opened.
+/// A gate that holds up all that comes, until it is opened.
 #[derive(Clone, Default)]
 struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
@@ -66,7 +66,7 @@ fn no_wake_up_is_lost() {
                 for call in 0..calls / THREADS {
                     let octets = [thread.to_be_bytes(), call.to_be_bytes()].concat();
                     if call % 16 == 7 {
-                        // Somebody who loses interest, at any time.
+                        // A caller that loses interest, at any time.
                         drop(client.start(1, &octets).expect("begun"));
                     }
                     assert_eq!(client.call(1, &octets), Ok(octets));
@@ -168,8 +168,8 @@ fn shared(name: &str, path: &std::path::Path) -> Result<Stack, Error> {
     )
 }
 
-/// Who comes first waits for the other; who is alone says so at the deadline; who comes back is
-/// found again.
+/// The side that comes first waits for the other; a client alone says so at the deadline; a server
+/// that comes back is found again.
 #[test]
 fn a_client_waits_for_its_server() {
     let path = std::env::temp_dir().join(format!("xk-rpc-load-{}.sock", std::process::id()));

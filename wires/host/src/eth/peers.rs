@@ -1,4 +1,4 @@
-//! Who is on the other side, and which station lives where.
+//! The peers on the other side, and which station lives where.
 
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
@@ -22,7 +22,7 @@ pub(crate) type Station = [u8; 6];
 struct Peer {
     /// Where it is sent to.
     address: SocketAddr,
-    /// When it was last heard, for one that nobody configured.
+    /// When it was last heard, for one that is not configured.
     met: Option<Time>,
 }
 
@@ -43,7 +43,7 @@ pub(crate) enum Destination {
 /// The peers, and the stations behind them.
 pub(crate) struct Peers {
     peers: RefCell<Vec<Peer>>,
-    /// Whoever sends becomes a peer.
+    /// What sends becomes a peer.
     learn: bool,
     /// Where peers are sent to: at this port whatever port they send from; `None` for the one they
     /// send from.
@@ -110,7 +110,7 @@ impl Peers {
         Some(stranger.address)
     }
 
-    /// Forgets whom nobody configured and nobody has heard for long.
+    /// Forgets the peers that are not configured and have not been heard for long.
     pub(crate) fn forget_silent(&self, now: Time) {
         let mut peers = self.peers.borrow_mut();
         peers.retain(|peer| peer.met.is_none_or(|met| now.since(met) < AGE_MAX));

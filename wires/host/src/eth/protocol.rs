@@ -23,7 +23,7 @@ use crate::inbox::{self, Take};
 use crate::outbox::{COALESCED_MAX, Flushed, Outbox, Outgoing, in_few_slices};
 use crate::socket::{DEVICE_FULL, Socket};
 
-/// Nobody is known yet to send to.
+/// No peer is known yet to send to.
 static NO_PEER: Reason = Reason::new("no peer", Class::Bad);
 /// The frame is of another network than ours.
 static OTHER_NETWORK: Reason = Reason::new("other network", Class::NotMine);

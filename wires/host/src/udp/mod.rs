@@ -25,15 +25,15 @@
 //! come unconnected sessions and enables, for the local host first and for any host then; an enable
 //! makes a session for each new peer. A session answers from the host that its peer spoke to.
 //!
-//! An unconnected session receives from everybody who has no session of his own; each message
+//! An unconnected session receives from all peers that have no session of their own; each message
 //! carries its sender as the attribute `peer`, and goes to the peer in that attribute, without one
 //! to the broadcast or group that it was opened to.
 //!
 //! The system computes and verifies checksums and fragments what is longer than the way takes,
 //! unless `fragment` forbids it. What the network says about a datagram goes up as `network-error`
-//! to whose session sent it; after a report that the peer's port is unreachable, the next push into
-//! a session that somebody holds fails once. Who sends to a port that has no socket hears so from
-//! the system; a message for a host or peer that nobody takes is dropped as "no port".
+//! to the session that sent it; after a report that the peer's port is unreachable, the next push
+//! into a session that is held fails once. A sender to a port that has no socket hears so from the
+//! system; a message for a host or peer that no session takes is dropped as "no port".
 //!
 //! Arrivals are read into message memory, one by one, or 16 at a time where they come faster than
 //! that; where the system joins datagrams (UDP GRO) they are taken apart without copying. A stack

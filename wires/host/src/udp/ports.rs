@@ -97,7 +97,7 @@ impl Ports {
     /// The port with this number, one user more; 0 for a new one of the system's choice.
     ///
     /// # Errors
-    /// [`OpenError`]: somebody else's, too many, or not permitted.
+    /// [`OpenError`]: another process's, too many, or not permitted.
     pub(crate) fn hold(&self, number: u16) -> Result<Rc<Port>, OpenError> {
         let known = self.list.borrow().iter().find(|p| p.number == number).cloned();
         if let Some(port) = known {

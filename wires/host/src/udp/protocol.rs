@@ -314,7 +314,7 @@ impl HostUdp {
         }
     }
 
-    /// A session that receives from everybody; it sends `to` many hosts, or to whom it is told.
+    /// A session that receives from all peers; it sends `to` many hosts, or where it is told.
     fn open_unconnected(
         &self,
         cx: &Kernel,
@@ -431,7 +431,7 @@ impl HostUdp {
         }
     }
 
-    /// The first message of a conversation: makes the session that somebody has enabled.
+    /// The first message of a conversation: makes the session that a protocol has enabled.
     #[cold]
     fn deliver_first(
         &self,

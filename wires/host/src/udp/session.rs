@@ -1,4 +1,4 @@
-//! Sessions: with one peer, and with everybody.
+//! Sessions: with one peer, and with all.
 
 use core::any::Any;
 use core::cell::Cell;
@@ -67,7 +67,7 @@ pub(crate) struct Connected {
     pub(crate) peer: SocketAddrV4,
     /// Octets that the way takes in one packet, headers included.
     pub(crate) mtu: usize,
-    /// The network said that the peer has nobody on its port; the next push is told.
+    /// The network said that the peer's port is unreachable; the next push is told.
     pub(crate) unreachable: Cell<bool>,
 }
 
@@ -142,7 +142,7 @@ impl Session for Connected {
     }
 }
 
-/// A session that receives from everybody on one port and sends to the peer that each message
+/// A session that receives from all peers on one port and sends to the peer that each message
 /// names, or else to the many hosts that it was opened to.
 pub(crate) struct Unconnected {
     pub(crate) table: Rc<Table>,

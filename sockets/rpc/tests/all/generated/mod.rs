@@ -1,7 +1,7 @@
 //! What the compiler makes of its own test file compiles, says the same as its run-time model, and
 //! carries calls.
 
-// Not `kinds.rs`: nobody writes it, so it may be long.
+// Not `kinds.rs`: it is generated, so it may be long.
 // It stands as the compiler prints it, which breaks lines as rustfmt does by default.
 #[path = "kinds.txt"]
 #[rustfmt::skip]
@@ -21,7 +21,7 @@ use xk_rpcgen::{Options, compile, to_rust};
 const FILE: &str = include_str!("../../../../../lang/rpcgen/tests/x/kinds.x");
 const NAMES: &str = include_str!("../../../../../lang/rpcgen/tests/x/names.x");
 
-/// `XK_BLESS=1` writes them anew.
+/// `XK_BLESS=1` writes them again.
 #[test]
 fn the_sources_are_what_the_compiler_makes() {
     for (name, file) in [("kinds", FILE), ("names", NAMES)] {
