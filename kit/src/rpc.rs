@@ -1,5 +1,5 @@
-//! What layers of calls share: the skeleton of a layer, calls and their control questions,
-//! credentials, kept requests, incarnations of peers, ONC RPC.
+//! What layers of calls share: the skeleton of a layer, calls and their control questions, pools of
+//! sessions and queues before them, credentials, kept requests, incarnations of peers, ONC RPC.
 
 pub mod auth;
 pub mod call;
@@ -10,3 +10,5 @@ pub mod onc;
 pub mod saved;
 pub mod serve;
 pub mod server;
+pub mod session_pool;
+pub mod wait_queue;

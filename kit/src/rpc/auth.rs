@@ -53,7 +53,7 @@ pub struct IssueShorthand {
     pub who: ProtocolId,
     /// Whom it stands for.
     pub caller: Caller,
-    /// Who may use it.
+    /// The host that may use it.
     pub peer: Option<HostAddr>,
     /// Out: the shorthand.
     pub octets: [u8; SHORTHAND_OCTETS],
@@ -74,13 +74,13 @@ question!(TakeShorthand { octets }, "take-shorthand", Ask);
 /// What is known of a request besides its octets.
 #[derive(Clone, Copy, Debug)]
 pub struct Asker {
-    /// Who sent it, if the layers below know.
+    /// The host that sent it, if the layers below know.
     pub peer: Option<HostAddr>,
     /// It is for the null procedure, which is there for everybody whose credential can be read.
     pub is_null: bool,
 }
 
-/// One way to say who calls.
+/// One way to name the caller.
 pub trait Flavor: 'static {
     /// Octets in front of every request.
     fn header_octets(&self) -> usize;
@@ -91,10 +91,10 @@ pub trait Flavor: 'static {
     /// [`NoBuffers`].
     fn seal(&self, request: &mut Message) -> Result<(), NoBuffers>;
 
-    /// Takes credential and verifier off a request, and says who calls, if they say.
+    /// Takes credential and verifier off a request, and names the caller, if they do.
     ///
     /// # Errors
-    /// Why he may not.
+    /// Why the caller may not call.
     fn judge(
         &self,
         cx: &Kernel,
@@ -102,8 +102,8 @@ pub trait Flavor: 'static {
         request: &mut Message,
     ) -> Result<Option<Caller>, &'static Reason>;
 
-    /// Puts the verifier in front of a reply to `caller`. `issue` gives a shorthand for him if
-    /// anybody above gives any.
+    /// Puts the verifier in front of a reply to `caller`. `issue` gives a shorthand for the
+    /// caller if a layer above gives any.
     ///
     /// # Errors
     /// [`NoBuffers`].
@@ -151,7 +151,7 @@ fn pop_auth<T>(
     })
 }
 
-/// Notes on a request who calls.
+/// Notes the caller on a request.
 ///
 /// # Errors
 /// [`reason::NO_BUFFERS`] if it has no room for one attribute more.
@@ -174,15 +174,17 @@ pub fn layered<F: Flavor>(
     flavor: F,
     sessions_max: usize,
 ) -> CallLayered<Authentication<F>> {
-    CallLayered::new(secret, lower, sessions_max, Authentication(flavor))
+    CallLayered::new(secret, lower, sessions_max, (), Authentication(flavor))
 }
 
 impl<F: Flavor> CallLayer for Authentication<F> {
+    type Name = ();
+    type Lower = SessionRef;
     /// The shorthand of the latest reply; empty if there was none.
     type Calls = RefCell<Vec<u8>>;
     type Serves = Asker;
 
-    fn request_octets(&self) -> usize {
+    fn request_octets(&self, _: Option<&Self::Calls>) -> usize {
         self.0.header_octets()
     }
 
@@ -190,9 +192,17 @@ impl<F: Flavor> CallLayer for Authentication<F> {
         VERIFIER_OCTETS_MAX
     }
 
-    fn serves(&self, cx: &Kernel, lower: &SessionRef) -> Asker {
+    fn first(
+        all: &CallLayered<Self>,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        request: Message,
+    ) -> Result<Message, Refused> {
         let number = lower.ask(cx, MyProcedure::default());
-        Asker { peer: peer(cx, lower), is_null: number == Some(MyProcedure { number: 0 }) }
+        let is_null = number == Some(MyProcedure { number: 0 });
+        let asker = Asker { peer: peer(cx, lower), is_null };
+        all.accept_for_server(cx, this, lower, request, asker)
     }
 
     /// The number is that of the flavor.
@@ -208,7 +218,7 @@ impl<F: Flavor> CallLayer for Authentication<F> {
     ) -> Result<Message, CallError> {
         let Self(flavor) = &own.all.layer;
         flavor.seal(&mut request).map_err(|_| CallError::from(PushError::NoBuffers))?;
-        let mut reply = own.next(cx, request)?;
+        let mut reply = own.next(cx, this, request)?;
         // What one of many hosts gives is of no use with the others.
         let is_of_one = reply.attribute::<Peer>().is_none();
         let read = pop_auth(&mut reply, &BAD_VERIFIER, |head, body| {
@@ -267,11 +277,16 @@ impl<F: Flavor> CallLayer for Authentication<F> {
         carries_credentials(this, ask).unwrap_or_else(|| all.answer(cx, ask))
     }
 
-    fn calls_control(own: &Calling<Self>, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
+    fn calls_control(
+        own: &Calling<Self>,
+        cx: &Kernel,
+        this: &SessionRef,
+        ask: &mut Ask<'_>,
+    ) -> Answer {
         if let Some(question) = ask.get::<TakeShorthand>() {
             question.octets = own.state.take();
             return Answer::Answered;
         }
-        own.answer(cx, ask)
+        own.answer(cx, this, ask)
     }
 }

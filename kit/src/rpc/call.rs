@@ -11,6 +11,7 @@
 
 use core::time::Duration;
 use xk_core::message::{ATTRIBUTE_OCTETS, Attribute};
+use xk_core::object::PushError;
 use xk_core::participant::{AddressError, Label, Wild};
 use xk_core::reason::Class;
 use xk_core::{Message, Part, Participant, Reason, Time};
@@ -25,9 +26,9 @@ pub const PROGRAM: Label = Label::new("program");
 /// The label of channel numbers.
 pub const CHANNEL: Label = Label::new("channel");
 
-/// Nobody serves this procedure.
+/// No protocol serves this procedure.
 pub static NO_PROCEDURE: Reason = Reason::new("no such procedure", Class::NoProtocol);
-/// Nobody serves this program.
+/// No protocol serves this program.
 pub static NO_PROGRAM: Reason = Reason::new("no such program", Class::NoProtocol);
 /// The program is served, but in other versions.
 pub static NO_VERSION: Reason = Reason::new("no such version", Class::NoProtocol);
@@ -78,7 +79,7 @@ pub struct NeedsPseudoHeader;
 question!(NeedsPseudoHeader {}, "needs-pseudo-header", Fact, upward);
 
 /// What a caller asks of one call. An attribute of the request; without it the layers' own timers
-/// decide alone, and nobody can take the call back. A layer of calls leaves it on packets for which
+/// decide alone, and the call cannot be taken back. A layer of calls leaves it on packets for which
 /// the layer below may have to wait: those of more than one packet there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallOptions {
@@ -98,7 +99,7 @@ impl CallOptions {
         (left > 0).then(|| Duration::from_nanos(left).min(own))
     }
 
-    /// Those of a request, taken off it: whoever waits for the reply reads them once.
+    /// Those of a request, taken off it: the layer that waits for the reply reads them once.
     pub fn take(request: &mut Message) -> Option<Self> {
         if !request.has_attributes() {
             return None;
@@ -126,7 +127,7 @@ impl Attribute for CallOptions {
     }
 }
 
-/// Takes a call back: whoever waits for its reply stops waiting, with
+/// Takes a call back: its caller stops waiting for the reply, with
 /// [`Cancelled`](xk_core::object::CallCause::Cancelled). Asked of the session that was called; each
 /// layer passes it on to those below on which it may wait.
 #[derive(Clone, Copy, Debug)]
@@ -175,7 +176,7 @@ pub struct GathersReplies;
 
 question!(GathersReplies {}, "gathers-replies", Fact);
 
-/// Who calls, as far as a credential says so (RFC 5531, section 8.2 and appendix A). An attribute
+/// The caller, as far as a credential names it (RFC 5531, section 8.2 and appendix A). An attribute
 /// of a request on its way up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
@@ -183,7 +184,7 @@ pub struct Caller {
     pub flavor: u32,
     /// The user, as the caller's machine counts users.
     pub user: u32,
-    /// His first group.
+    /// The user's first group.
     pub group: u32,
 }
 
@@ -206,6 +207,18 @@ impl Attribute for Caller {
             u32::from_le_bytes(*part.unwrap_or(&[0; 4]))
         });
         Self { flavor, user, group }
+    }
+}
+
+/// What a layer below says of a message that is not sent, for one without a header of so many
+/// octets: less is too big.
+#[must_use]
+pub fn without_header(error: PushError, header_octets: usize) -> PushError {
+    match error {
+        PushError::TooBig { max } => {
+            PushError::TooBig { max: max.saturating_sub(header_octets as u32) }
+        }
+        error => error,
     }
 }
 

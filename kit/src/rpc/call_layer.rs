@@ -1,29 +1,36 @@
-//! A layer of calls that leaves addresses alone: one session above for each below.
+//! A layer of calls: sessions above for the calls and the requests of its procedures.
 //!
 //! [`CallLayer`] is what is a protocol's own: what it does to a request on its way down and to the
-//! reply, what it does to a request on its way up and to the reply, and what it keeps of either.
-//! [`CallLayered`] is the protocol object, and [`Calling`] and [`Serving`] are the two session
-//! objects that are made of it: open, found again, enable, passive open and its undo, the common
-//! questions, close and stop.
+//! reply, what it does to a request on its way up and to the reply, what it keeps of either, and
+//! the names of procedures in a layer that has them. [`CallLayered`] is the protocol object, and
+//! [`Calling`] and [`Serving`] are the two session objects that are made of it: open, found again,
+//! enable, passive open and its undo, the search for the session, the common questions, close and
+//! stop. A session that calls goes through one session below, or through those that lead to one
+//! peer ([`SessionPool`](crate::rpc::session_pool::SessionPool)): [`CallLower`].
 //!
 //! A layer that does more in one operation of the uniform interface overrides the method of that
 //! name and calls the operation of [`CallLayered`], [`Calling`] or [`Serving`] for the rest.
 //!
 //! ```text
-//! open         [lower.open], CallLayer::begin, found again or new
-//! open_enable  CallLayer::enable -> [lower.open_enable]; one protocol above serves
+//! open         CallLayer::pop_name, [CallLower::open], CallLayer::begin, found again or new
+//! open_enable  CallLayer::enable -> CallLayered::serve -> [lower.open_enable]
 //! call         CallLayer::call -> Calling::next -> [lower.call]
-//! call_demux   found: the session's call_pop; not found: CallLayer::serves, [upper.open_done]
+//! call_demux   name_in, found: the session's call_pop; not found: CallLayer::first -> [accept]
 //! call_pop     CallLayer::serve -> Serving::next -> [upper.call_demux]
 //! ```
 
+use crate::net::attribute::LinkCast;
 use crate::net::ports::less_header;
+use crate::rpc::call::without_header;
+use crate::rpc::server::Servers;
 use alloc::rc::Rc;
 use alloc::string::String;
-use core::cell::{Cell, RefCell};
+use alloc::vec::Vec;
+use core::any::Any;
 use core::ops::Deref;
 use xk_core::Secret;
 use xk_core::control::{Describe, ListMaps, ListSessions};
+use xk_core::map::Key;
 use xk_core::message::NoBuffers;
 use xk_core::object::{CallCause, CallError, Closing, Enable, OpenError, Refused, SessionTable};
 use xk_core::{
@@ -31,21 +38,102 @@ use xk_core::{
     Upper, reason,
 };
 
+/// Octets free in front of a reply made here, for the headers below.
+const HEADROOM: usize = 128;
+
+/// What a session calls through: a session below, or several to one peer.
+pub trait CallLower: Sized + 'static {
+    /// What a layer keeps of all of them.
+    type Shared: 'static;
+
+    /// Opens it on `lower`, or holds one that leads to the same ends once more.
+    ///
+    /// # Errors
+    /// What `lower` answers.
+    fn open(
+        shared: &Self::Shared,
+        cx: &Kernel,
+        lower: &ProtocolRef,
+        upper: Upper<'_>,
+        ends: Participants,
+    ) -> Result<Self, OpenError>;
+
+    /// Its number, which no other of the layer has.
+    fn id(&self) -> u64;
+
+    /// Carries a request of the session `this`.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    fn call(&self, cx: &Kernel, this: &SessionRef, request: Message) -> Result<Message, CallError>;
+
+    /// Passes a question of the session `this` on.
+    fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer;
+
+    /// The session below, where there is one alone.
+    fn session(&self) -> Option<&SessionRef>;
+
+    /// Lets go of it.
+    fn close(&self, shared: &Self::Shared, cx: &Kernel);
+
+    /// Lets go of all of them, without closing; for a protocol's `stop`.
+    fn clear(shared: &Self::Shared);
+}
+
+impl CallLower for SessionRef {
+    type Shared = ();
+
+    fn open(
+        (): &(),
+        cx: &Kernel,
+        lower: &ProtocolRef,
+        upper: Upper<'_>,
+        ends: Participants,
+    ) -> Result<Self, OpenError> {
+        lower.open(cx, upper, ends)
+    }
+
+    fn id(&self) -> u64 {
+        SessionRef::id(self).0
+    }
+
+    #[inline(always)]
+    fn call(&self, cx: &Kernel, _: &SessionRef, request: Message) -> Result<Message, CallError> {
+        SessionRef::call(self, cx, request)
+    }
+
+    fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        SessionRef::control(self, cx, ask)
+    }
+
+    fn session(&self) -> Option<&SessionRef> {
+        Some(self)
+    }
+
+    fn close(&self, (): &(), cx: &Kernel) {
+        SessionRef::close(self, cx);
+    }
+
+    fn clear((): &()) {}
+}
+
 /// A layer that does something to requests and to replies.
 pub trait CallLayer: Sized + 'static {
+    /// What tells the procedures called through one session below apart; `()` in a layer that
+    /// leaves addresses alone: one session above for each below.
+    type Name: Key + Default;
+    /// What sessions call through.
+    type Lower: CallLower;
     /// What a session that calls keeps.
     type Calls: Default + 'static;
     /// What a session that serves keeps.
     type Serves: 'static;
 
-    /// Octets in front of a request, at most.
-    fn request_octets(&self) -> usize;
+    /// Octets in front of a request, at most: of any, or of those of one session.
+    fn request_octets(&self, calls: Option<&Self::Calls>) -> usize;
 
     /// Octets in front of a reply to what comes through this session, at most.
     fn reply_octets(&self, serves: &Self::Serves) -> usize;
-
-    /// The state of a session for the requests that come through `lower`.
-    fn serves(&self, cx: &Kernel, lower: &SessionRef) -> Self::Serves;
 
     /// Sends a request by [`Calling::next`], and answers its reply. The shepherd may wait there,
     /// and others call through this session meanwhile.
@@ -60,7 +148,7 @@ pub trait CallLayer: Sized + 'static {
     ) -> Result<Message, CallError>;
 
     /// Has a request executed by [`Serving::next`], and answers its reply. The shepherd may wait
-    /// there, and others serve through this session meanwhile.
+    /// there, and others serve through this session meanwhile. The header is still in front.
     ///
     /// # Errors
     /// The request, with the reason why it is not executed.
@@ -70,6 +158,48 @@ pub trait CallLayer: Sized + 'static {
         this: &SessionRef,
         request: Message,
     ) -> Result<Message, Refused>;
+
+    /// Takes a request for which no session was found: has [`CallLayered::accept`] make it, or in
+    /// a layer for one server alone [`CallLayered::accept_for_server`].
+    ///
+    /// # Errors
+    /// The request, with the reason why it is not executed.
+    fn first(
+        all: &CallLayered<Self>,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        request: Message,
+    ) -> Result<Message, Refused>;
+
+    /// Takes the name of a procedure off the participants of an active open.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    fn pop_name(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        ends: &mut Participants,
+    ) -> Result<Self::Name, OpenError> {
+        let _ = (cx, this, upper, ends);
+        Ok(Self::Name::default())
+    }
+
+    /// The name in a request's header; `None` for [`first`](Self::first) to look at one whose
+    /// header lies in several slices, or is none.
+    #[inline(always)]
+    fn name_in(request: &Message) -> Option<Self::Name> {
+        let _ = request;
+        Some(Self::Name::default())
+    }
+
+    /// Answers a question about the procedure of this name; false for other questions.
+    fn answer_name(name: Self::Name, ask: &mut Ask<'_>) -> bool {
+        let _ = (name, ask);
+        false
+    }
 
     /// A line about a session that calls, for `xk dump`; `None` for that of the session below.
     fn describe_calls(own: &Calling<Self>) -> Option<String> {
@@ -83,7 +213,8 @@ pub trait CallLayer: Sized + 'static {
         None
     }
 
-    /// Makes a session that calls ready, which is being opened with these participants.
+    /// Makes a session that calls ready, which is being opened with these participants, less what
+    /// [`pop_name`](Self::pop_name) took.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -91,9 +222,10 @@ pub trait CallLayer: Sized + 'static {
         own: &mut Calling<Self>,
         cx: &Kernel,
         this: &ProtocolRef,
+        upper: Upper<'_>,
         ends: Participants,
     ) -> Result<(), OpenError> {
-        let _ = (own, cx, this, ends);
+        let _ = (own, cx, this, upper, ends);
         Ok(())
     }
 
@@ -108,22 +240,33 @@ pub trait CallLayer: Sized + 'static {
         upper.through(this)
     }
 
-    /// Has the layers below take requests for `upper`.
+    /// The graph is complete.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    fn start(all: &CallLayered<Self>, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        let _ = (all, cx, this);
+        Ok(())
+    }
+
+    /// Takes requests for `upper`; by default for one protocol alone.
     ///
     /// # Errors
     /// [`OpenError`].
     fn enable(
         all: &CallLayered<Self>,
         cx: &Kernel,
+        this: &ProtocolRef,
         upper: Upper<'_>,
         ends: Participants,
     ) -> Result<Enable, OpenError> {
-        all.lower.open_enable(cx, upper, ends)
+        all.serve(upper, || all.lower.open_enable(cx, Self::upper(this, upper), ends))
     }
 
     /// Takes back what [`enable`](Self::enable) did.
     fn disable(all: &CallLayered<Self>, cx: &Kernel, enable: Enable) {
         all.lower.open_disable(cx, enable);
+        all.serve_no_more();
     }
 
     /// As [`Protocol::control`]; [`CallLayered::answer`] has the questions that all layers answer.
@@ -138,8 +281,13 @@ pub trait CallLayer: Sized + 'static {
     }
 
     /// As [`Session::control`]; [`Calling::answer`] has the questions that all layers answer.
-    fn calls_control(own: &Calling<Self>, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
-        own.answer(cx, ask)
+    fn calls_control(
+        own: &Calling<Self>,
+        cx: &Kernel,
+        this: &SessionRef,
+        ask: &mut Ask<'_>,
+    ) -> Answer {
+        own.answer(cx, this, ask)
     }
 
     /// As [`Session::control`]; [`Serving::answer`] has the questions that all layers answer.
@@ -157,13 +305,14 @@ pub struct Parts<L: CallLayer> {
     pub layer: L,
     /// The protocol below.
     pub lower: ProtocolRef,
-    /// By session below and protocol above.
-    calling: SessionTable<(u64, u32)>,
-    /// By session below.
-    serving: SessionTable<u64>,
-    /// The one protocol above that serves, and how often it has enabled the layer.
-    server: RefCell<Option<ProtocolRef>>,
-    enables: Cell<usize>,
+    /// What all that its sessions call through share.
+    pub shared: <L::Lower as CallLower>::Shared,
+    /// By what they call through, name and protocol above.
+    calling: SessionTable<(u64, L::Name, u32)>,
+    /// By session below and name.
+    serving: SessionTable<(u64, L::Name)>,
+    /// Of a layer for one server alone: that one.
+    servers: Servers,
 }
 
 /// The protocol object of a layer.
@@ -188,8 +337,10 @@ impl<L: CallLayer> Deref for CallLayered<L> {
 pub struct Calling<L: CallLayer> {
     /// The layer that it is of.
     pub all: CallLayered<L>,
-    /// The session below.
-    pub lower: SessionRef,
+    /// What it calls through.
+    pub lower: L::Lower,
+    /// The procedure.
+    pub name: L::Name,
     /// The protocol above.
     upper: u32,
     /// What the layer keeps of it.
@@ -202,6 +353,8 @@ pub struct Serving<L: CallLayer> {
     pub all: CallLayered<L>,
     /// The session below.
     pub lower: SessionRef,
+    /// The procedure.
+    pub name: L::Name,
     /// The protocol above.
     pub upper: ProtocolRef,
     /// What the layer keeps of it.
@@ -260,17 +413,45 @@ pub fn reply_with<const N: usize>(
     }
 }
 
+/// A reply with these octets in place of one from above.
+///
+/// # Errors
+/// The request, with [`reason::NO_BUFFERS`].
+pub fn reply_of(cx: &Kernel, request: Message, octets: &[u8]) -> Result<Message, Refused> {
+    let reply = cx.pool().copy_from(HEADROOM, octets);
+    reply.map_err(|_| Refused::new(request, &reason::NO_BUFFERS))
+}
+
+/// The reply with these octets to a request that was refused, if it may have one: a broadcast gets
+/// none.
+///
+/// # Errors
+/// The request, with its reason, or with [`reason::NO_BUFFERS`].
+#[cold]
+pub fn reply_to_refused(cx: &Kernel, refused: Refused, octets: &[u8]) -> Result<Message, Refused> {
+    match refused.message.attribute::<LinkCast>() {
+        Some(_) => Err(refused),
+        None => reply_of(cx, refused.message, octets),
+    }
+}
+
 impl<L: CallLayer> CallLayered<L> {
     /// A layer on `lower` with at most `sessions_max` sessions that call, and as many that serve;
-    /// idle ones are evicted for new ones.
-    pub fn new(secret: Secret, lower: ProtocolRef, sessions_max: usize, layer: L) -> Self {
+    /// idle ones are evicted for new ones. `shared` is what all that sessions call through share.
+    pub fn new(
+        secret: Secret,
+        lower: ProtocolRef,
+        sessions_max: usize,
+        shared: <L::Lower as CallLower>::Shared,
+        layer: L,
+    ) -> Self {
         Self(Rc::new(Parts {
             layer,
             lower,
+            shared,
             calling: SessionTable::new(secret, sessions_max),
             serving: SessionTable::new(secret, sessions_max),
-            server: RefCell::default(),
-            enables: Cell::new(0),
+            servers: Servers::default(),
         }))
     }
 
@@ -287,45 +468,84 @@ impl<L: CallLayer> CallLayered<L> {
             question.add("serving", self.serving.stats());
             return Answer::Answered;
         }
-        less(self.lower.control(cx, ask), ask, self.layer.request_octets())
+        less(self.lower.control(cx, ask), ask, self.layer.request_octets(None))
     }
 
-    /// The protocol above has enabled the layer once less; with the last time nothing serves.
-    fn withdraw(&self) {
-        self.enables.set(self.enables.get().saturating_sub(1));
-        if self.enables.get() == 0 {
-            drop(self.server.take());
-        }
+    /// Has `below` enable the layer below for the one protocol that serves.
+    ///
+    /// # Errors
+    /// [`OpenError::InUse`] if another protocol serves, or what `below` answers.
+    pub fn serve(
+        &self,
+        upper: Upper<'_>,
+        below: impl FnOnce() -> Result<Enable, OpenError>,
+    ) -> Result<Enable, OpenError> {
+        self.servers.enter(0, upper)?;
+        below().inspect_err(|_| self.servers.leave(0))
     }
 
-    /// The first request through `lower` makes the session for it and those after it.
+    /// Takes an enable of [`serve`](Self::serve) back; with the last one nothing serves.
+    pub fn serve_no_more(&self) {
+        self.servers.leave(0);
+    }
+
+    /// The session that serves this procedure through `lower`, if there is one.
+    #[inline(always)]
+    pub fn serving(&self, lower: &SessionRef, name: L::Name) -> Option<SessionRef> {
+        self.serving.get(&(lower.id().0, name))
+    }
+
+    /// All sessions that serve.
+    pub fn all_serving(&self) -> Vec<SessionRef> {
+        self.serving.sessions(usize::MAX)
+    }
+
+    /// The session for the requests with this name through `lower`, which `upper` serves; `ends`
+    /// are the participants for its `open_done`.
+    ///
+    /// # Errors
+    /// Why there is none: [`reason::TABLE_FULL`], or what `upper` says.
     #[cold]
-    fn first(
+    pub fn accept(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        (lower, upper): (&SessionRef, &ProtocolRef),
+        (name, state): (L::Name, L::Serves),
+        ends: impl FnOnce() -> Participants,
+    ) -> Result<SessionRef, &'static Reason> {
+        let (all, lower, receiver) = (self.clone(), lower.clone(), upper.clone());
+        let key = (lower.id().0, name);
+        let body = Serving { all, lower, name, upper: receiver, state };
+        self.serving.accept(cx, this, upper, key, body, ends)
+    }
+
+    /// Has the one protocol that serves execute a request through `lower` and those after it.
+    ///
+    /// # Errors
+    /// The request, with the reason why it is not executed.
+    #[cold]
+    pub fn accept_for_server(
         &self,
         cx: &Kernel,
         this: &ProtocolRef,
         lower: &SessionRef,
         request: Message,
+        state: L::Serves,
     ) -> Result<Message, Refused> {
-        let Some(upper) = self.server.borrow().clone() else {
+        let Some((upper, _)) = self.servers.get(0) else {
             return Err(this.refuse(request, &reason::NO_PROTOCOL));
         };
-        let body = Serving {
-            all: self.clone(),
-            lower: lower.clone(),
-            upper: upper.clone(),
-            state: self.layer.serves(cx, lower),
-        };
-        let (key, ends) = (lower.id().0, Participants::default);
-        match self.serving.accept(cx, this, &upper, key, body, ends) {
+        let named = (L::Name::default(), state);
+        match self.accept(cx, this, (lower, &upper), named, Participants::default) {
             Ok(session) => session.call_pop(cx, request),
             Err(why) => Err(this.refuse(request, why)),
         }
     }
 }
 
-/// What was answered below about sizes holds without this layer's header.
-fn less(answer: Answer, ask: &mut Ask<'_>, octets: usize) -> Answer {
+/// What was answered below about sizes holds without a header of so many octets.
+pub fn less(answer: Answer, ask: &mut Ask<'_>, octets: usize) -> Answer {
     if answer.is_answered() {
         less_header(ask, octets);
     }
@@ -333,21 +553,28 @@ fn less(answer: Answer, ask: &mut Ask<'_>, octets: usize) -> Answer {
 }
 
 impl<L: CallLayer> Protocol for CallLayered<L> {
+    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        L::start(self, cx, this)
+    }
+
     fn open(
         &self,
         cx: &Kernel,
         this: &ProtocolRef,
         upper: Upper<'_>,
-        ends: Participants,
+        mut ends: Participants,
     ) -> Result<SessionRef, OpenError> {
-        let lower = L::upper(this, upper);
+        let name = self.layer.pop_name(cx, this, upper, &mut ends)?;
+        let below = L::upper(this, upper);
         let mut body = Calling {
             all: self.clone(),
-            lower: self.lower.open(cx, lower, ends.clone())?,
+            lower: L::Lower::open(&self.shared, cx, &self.lower, below, ends.clone())?,
+            name,
             upper: upper.receiver.id().0,
             state: L::Calls::default(),
         };
-        L::begin(&mut body, cx, this, ends).inspect_err(|_| body.lower.close(cx))?;
+        let begun = L::begin(&mut body, cx, this, upper, ends);
+        begun.inspect_err(|_| body.lower.close(&self.shared, cx))?;
         let (calling, key) = (&self.calling, body.key());
         calling.open(cx, this, upper.receiver, key, body)
     }
@@ -359,21 +586,11 @@ impl<L: CallLayer> Protocol for CallLayered<L> {
         upper: Upper<'_>,
         ends: Participants,
     ) -> Result<Enable, OpenError> {
-        let server = self.server.borrow().clone();
-        if server.is_some_and(|server| server != *upper.receiver) {
-            return Err(OpenError::InUse);
-        }
-        // Before the layers below are told, which may block: a second one finds it in use.
-        self.enables.set(self.enables.get() + 1);
-        let before = self.server.borrow_mut().replace(upper.receiver.clone());
-        drop(before);
-        let enabled = L::enable(self, cx, L::upper(this, upper), ends);
-        enabled.inspect_err(|_| self.withdraw())
+        L::enable(self, cx, this, upper, ends)
     }
 
     fn open_disable(&self, cx: &Kernel, _: &ProtocolRef, enable: Enable) {
         L::disable(self, cx, enable);
-        self.withdraw();
     }
 
     #[inline]
@@ -384,10 +601,12 @@ impl<L: CallLayer> Protocol for CallLayered<L> {
         lower: &SessionRef,
         request: Message,
     ) -> Result<Message, Refused> {
-        match self.serving.get(&lower.id().0) {
-            Some(session) => session.call_pop(cx, request),
-            None => self.first(cx, this, lower, request),
+        if let Some(name) = L::name_in(&request)
+            && let Some(session) = self.serving(lower, name)
+        {
+            return session.call_pop(cx, request);
         }
+        L::first(self, cx, this, lower, request)
     }
 
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
@@ -402,37 +621,57 @@ impl<L: CallLayer> Protocol for CallLayered<L> {
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
         self.calling.clear();
         self.serving.clear();
-        self.enables.set(0);
-        drop(self.server.take());
+        self.servers.clear();
+        L::Lower::clear(&self.shared);
         self.layer.stop();
     }
 }
 
 impl<L: CallLayer> Calling<L> {
-    fn key(&self) -> (u64, u32) {
-        (self.lower.id().0, self.upper)
+    fn key(&self) -> (u64, L::Name, u32) {
+        (self.lower.id(), self.name, self.upper)
     }
 
-    /// Calls through the session below.
+    /// Carries a request of this session, `this`, below.
     ///
     /// # Errors
     /// [`CallError`].
-    #[inline]
-    pub fn next(&self, cx: &Kernel, request: Message) -> Result<Message, CallError> {
-        self.lower.call(cx, request)
+    #[inline(always)]
+    pub fn next(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        request: Message,
+    ) -> Result<Message, CallError> {
+        self.lower.call(cx, this, request).map_err(|error| self.error(error))
     }
 
-    /// Answers what every session that calls answers: `describe`; what the session below says of
-    /// sizes, less the header of a request; the rest as it does.
-    pub fn answer(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
+    #[cold]
+    fn error(&self, error: CallError) -> CallError {
+        let cause = match error.cause {
+            CallCause::Push(push) => {
+                let octets = self.all.layer.request_octets(Some(&self.state));
+                CallCause::Push(without_header(push, octets))
+            }
+            cause => cause,
+        };
+        CallError { cause, ..error }
+    }
+
+    /// Answers what every session that calls answers: `describe`, and what its name says; what the
+    /// layer below says of sizes, less the header of a request; the rest as that does.
+    pub fn answer(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        if L::answer_name(self.name, ask) {
+            return Answer::Answered;
+        }
         if let Some(question) = ask.get::<Describe>()
             && let Some(text) = L::describe_calls(self)
         {
             question.text = text;
             return Answer::Answered;
         }
-        let octets = self.all.layer.request_octets();
-        less(self.lower.control(cx, ask), ask, octets)
+        let octets = self.all.layer.request_octets(Some(&self.state));
+        less(self.lower.control(cx, this, ask), ask, octets)
     }
 }
 
@@ -442,17 +681,17 @@ impl<L: CallLayer> Session for Calling<L> {
         L::call(self, cx, this, request)
     }
 
-    fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        L::calls_control(self, cx, ask)
+    fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        L::calls_control(self, cx, this, ask)
     }
 
     fn lower(&self) -> Option<&SessionRef> {
-        Some(&self.lower)
+        self.lower.session()
     }
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
         self.all.calling.release(&self.key(), this);
-        self.lower.close(cx);
+        self.lower.close(&self.all.shared, cx);
         L::end(self, cx);
         Closing::Done
     }
@@ -473,9 +712,12 @@ impl<L: CallLayer> Serving<L> {
         self.upper.call_demux(cx, this, request)
     }
 
-    /// Answers what every session that serves answers: `describe`; what the session below says of
-    /// sizes, less the header of a reply; the rest as it does.
+    /// Answers what every session that serves answers: `describe`, and what its name says; what
+    /// the session below says of sizes, less the header of a reply; the rest as it does.
     pub fn answer(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
+        if L::answer_name(self.name, ask) {
+            return Answer::Answered;
+        }
         if let Some(question) = ask.get::<Describe>()
             && let Some(text) = L::describe_serves(self)
         {
@@ -488,6 +730,10 @@ impl<L: CallLayer> Serving<L> {
 }
 
 impl<L: CallLayer> Session for Serving<L> {
+    fn any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+
     #[inline]
     fn call_pop(
         &self,
@@ -507,7 +753,7 @@ impl<L: CallLayer> Session for Serving<L> {
     }
 
     fn close(&self, _: &Kernel, this: &SessionRef) -> Closing {
-        self.all.serving.release(&self.lower.id().0, this);
+        self.all.serving.release(&(self.lower.id().0, self.name), this);
         Closing::Done
     }
 }

@@ -9,7 +9,7 @@
 //!
 //! ```text
 //!   client                                server
-//!     request, ticket 0        ---->        nobody known: executes nothing, keeps nothing
+//!     request, ticket 0        ---->        no client known: executes nothing, keeps nothing
 //!     challenge, ticket t      <----
 //!     request, ticket t | FIRST --->        the ticket of this client and boot: a record is made
 //!     reply                    <----        executed
@@ -17,7 +17,8 @@
 //! ```
 //!
 //! The ticket of a client without a record is a keyed hash and a generation, so a challenge costs
-//! the server no memory and nobody can forge the source of a request that he does not see answered.
+//! the server no memory, and a host cannot forge the source of a request whose answer it does not
+//! see.
 //! The generation moves on with every record made, replaced or forgotten: no ticket given to a dead
 //! incarnation is ever right again (until 32,767 such events of one share of the hosts later). The
 //! mark [`FIRST`] says that the ticket answers a challenge: only such a request makes a record. So
@@ -193,7 +194,7 @@ pub enum Verdict {
     /// The server has rebooted since the call was sent, which may have been executed: the call
     /// fails.
     Rebooted,
-    /// Nobody can have executed the call yet, so this is no answer to it: drop it.
+    /// No server can have executed the call yet, so this is no answer to it: drop it.
     Stray,
 }
 
@@ -209,7 +210,7 @@ pub struct Server {
 /// Under which incarnation of the server a call was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SentUnder {
-    /// Its boot id; 0 as long as the call went with ticket 0 alone, which nobody executes.
+    /// Its boot id; 0 as long as the call went with ticket 0 alone, which no server executes.
     boot: u32,
 }
 
@@ -263,8 +264,8 @@ impl Server {
         if boot == 0 || ticket == 0 {
             return Verdict::Stray;
         }
-        // Whoever learned otherwise after this call was sent knows better than a challenge that may
-        // be old.
+        // A call that learned otherwise after this one was sent knows better than a challenge that
+        // may be old.
         if call.boot == 0 || call.boot == self.boot.get() {
             self.boot.set(boot);
             self.ticket.set(ticket | FIRST);
@@ -308,7 +309,7 @@ impl Servers {
         self.servers.get(&host)
     }
 
-    /// What is known of `host`, for all who call it. Whoever keeps it keeps what he knows, whether
+    /// What is known of `host`, for all that call it. It stays with the one that keeps it, whether
     /// it is still in the table or not.
     pub fn of(&self, host: HostAddr) -> Rc<Server> {
         if let Some(server) = self.servers.get(&host) {

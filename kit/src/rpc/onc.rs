@@ -6,13 +6,17 @@
 //! which is its type number on the layer of selection.
 
 use crate::control::{MyHost, MyPort, PeerHost, PeerPort};
-use crate::rpc::call::{BAD_CREDENTIALS, PROCEDURE, PROGRAM, VERSION, pop_definite, pop_local};
+use crate::rpc::call::{
+    BAD_CREDENTIALS, MyProcedure, PROCEDURE, PROGRAM, VERSION, pop_definite, pop_local,
+};
 use xk_core::graph::{ParamSpec, int};
 use xk_core::object::ProtocolId;
 use xk_core::participant::{AddressError, Wild};
 use xk_core::question;
 use xk_core::reason::Class;
-use xk_core::{HostAddr, Kernel, Message, Part, Participant, Participants, Reason, SessionRef};
+use xk_core::{
+    Ask, HostAddr, Kernel, Message, Part, Participant, Participants, Reason, SessionRef,
+};
 
 /// The flavor of an empty credential or verifier (RFC 5531, section 8.2).
 pub const AUTH_NONE: u32 = 0;
@@ -24,14 +28,14 @@ pub const AUTH_SHORT: u32 = 2;
 /// Octets of the body of a credential or verifier, at most (RFC 5531, section 8.2).
 pub const BODY_MAX: usize = 400;
 
-/// The server takes this credential no more: say again who you are (AUTH_REJECTEDCRED).
+/// The server takes this credential no more: the whole one is wanted (AUTH_REJECTEDCRED).
 pub static REJECTED_CREDENTIALS: Reason =
     Reason::new("credentials no longer valid", Class::Prohibited);
 /// The verifier is malformed (AUTH_BADVERF).
 pub static BAD_VERIFIER: Reason = Reason::new("bad verifier", Class::Prohibited);
 /// The verifier has expired, or came before (AUTH_REJECTEDVERF).
 pub static REJECTED_VERIFIER: Reason = Reason::new("verifier expired", Class::Prohibited);
-/// Nobody at the server knows credentials of this flavor, or the server wants better ones
+/// No layer of the server knows credentials of this flavor, or the server wants better ones
 /// (AUTH_TOOWEAK).
 pub static TOO_WEAK: Reason = Reason::new("credentials too weak", Class::Prohibited);
 /// The peer speaks another version of ONC RPC (RPC_MISMATCH).
@@ -117,6 +121,18 @@ impl ProcedureName {
         Ok(Self { program, version, procedure })
     }
 
+    /// Answers `my-procedure` and `my-program`; false for other questions.
+    pub fn answer(self, ask: &mut Ask<'_>) -> bool {
+        if let Some(question) = ask.get::<MyProcedure>() {
+            question.number = self.procedure;
+        } else if let Some(question) = ask.get::<MyProgram>() {
+            (question.program, question.version) = (self.program, self.version);
+        } else {
+            return false;
+        }
+        true
+    }
+
     /// Both ends of a conversation about this procedure through `lower`, for `open_done`.
     #[must_use]
     pub fn participants(&self, cx: &Kernel, lower: &SessionRef) -> Participants {
@@ -137,6 +153,13 @@ impl ProcedureName {
     }
 }
 
+impl core::fmt::Display for ProcedureName {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Self { program, version, procedure } = self;
+        write!(f, "program {program} version {version} procedure {procedure}")
+    }
+}
+
 fn participant(host: Option<HostAddr>, port: Option<u16>) -> Participant {
     let mut made = host.map(|host| Participant::of(Part::host(host)));
     if let Some(port) = port {
@@ -152,7 +175,7 @@ pub const SESSIONS_MAX: ParamSpec = int("sessions_max", 1..=16_777_216, 16_384,
      ones");
 
 /// Asked of a session of ONC RPC: which program and version it is about. Its procedure answers
-/// [`MyProcedure`](crate::rpc::call::MyProcedure).
+/// [`MyProcedure`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MyProgram {
     /// The program.

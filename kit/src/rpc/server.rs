@@ -1,78 +1,125 @@
-//! The one protocol above a layer that serves, and what is enabled below for it.
+//! The protocols above a layer that serve, and what is enabled below for them.
 
 use crate::net::offers::Offers;
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use xk_core::object::{Enable, OpenError};
-use xk_core::{Kernel, Participant, ProtocolRef};
+use xk_core::object::{Enable, OpenError, ProtocolId};
+use xk_core::{Kernel, Participant, ProtocolRef, Upper};
 
-/// The protocol that serves, while it enables anything.
-#[derive(Default)]
-pub struct Server {
-    upper: RefCell<Option<ProtocolRef>>,
-    offers: Offers,
-    /// By the number of the enable.
-    enabled: RefCell<BTreeMap<u64, Participant>>,
-    enables_made: Cell<u64>,
+/// A protocol that serves.
+struct Server {
+    number: u32,
+    receiver: ProtocolRef,
+    selector: ProtocolId,
+    enables: usize,
 }
 
-impl Server {
-    /// The protocol that serves, if there is one.
-    pub fn upper(&self) -> Option<ProtocolRef> {
-        self.upper.borrow().clone()
+/// The protocols that serve, one for each number; 0 in a layer for one alone.
+#[derive(Default)]
+pub struct Servers(RefCell<Vec<Server>>);
+
+impl Servers {
+    /// The protocol that serves under this number and the one that it was selected by, if there
+    /// are any.
+    pub fn get(&self, number: u32) -> Option<(ProtocolRef, ProtocolId)> {
+        let servers = self.0.borrow();
+        let found = servers.iter().find(|server| server.number == number)?;
+        Some((found.receiver.clone(), found.selector))
     }
 
-    /// Whether it is this protocol that serves.
-    pub fn is(&self, upper: &ProtocolRef) -> bool {
-        self.upper.borrow().as_ref() == Some(upper)
-    }
-
-    /// Enables `this` on `lower` with this participant for `upper`.
+    /// Counts an enable of `upper` under this number, before the layer below is told, which may
+    /// block: another protocol finds the number in use.
     ///
     /// # Errors
-    /// [`OpenError::InUse`] if another protocol serves, or what `lower` answers.
-    pub fn enable(
-        &self,
-        cx: &Kernel,
-        lower: &ProtocolRef,
-        (this, upper): (&ProtocolRef, &ProtocolRef),
-        local: &Participant,
-    ) -> Result<Enable, OpenError> {
-        if self.upper().is_some_and(|other| other != *upper) {
-            return Err(OpenError::InUse);
+    /// [`OpenError::InUse`] if another protocol serves under it.
+    pub fn enter(&self, number: u32, upper: Upper<'_>) -> Result<(), OpenError> {
+        let mut servers = self.0.borrow_mut();
+        match servers.iter_mut().find(|server| server.number == number) {
+            Some(server) if server.receiver != *upper.receiver => return Err(OpenError::InUse),
+            Some(server) => server.enables += 1,
+            None => servers.push(Server {
+                number,
+                receiver: upper.receiver.clone(),
+                selector: upper.selector,
+                enables: 1,
+            }),
         }
-        // Before the layer below is told, which may block: a second protocol finds it in use.
-        let before = self.upper.replace(Some(upper.clone()));
-        drop(before);
-        let number = self.enables_made.get();
-        self.enables_made.set(number + 1);
-        self.enabled.borrow_mut().insert(number, local.clone());
-        let made = self.offers.make(cx, lower, this, local);
-        made.inspect_err(|_| drop(self.forget(number)))?;
-        Ok(Enable(number))
+        Ok(())
     }
 
-    /// Takes an enable back; with the last one nothing serves.
-    pub fn disable(&self, cx: &Kernel, lower: &ProtocolRef, Enable(number): Enable) {
-        if let Some(local) = self.forget(number) {
-            self.offers.withdraw(cx, lower, &local);
+    /// Takes an enable under this number back; with the last one nothing serves under it.
+    pub fn leave(&self, number: u32) {
+        let mut servers = self.0.borrow_mut();
+        let place = servers.iter().position(|server| server.number == number);
+        if let Some(place) = place
+            && let Some(server) = servers.get_mut(place)
+        {
+            server.enables -= 1;
+            if server.enables == 0 {
+                let gone = servers.swap_remove(place);
+                drop(servers);
+                drop(gone);
+            }
         }
-    }
-
-    fn forget(&self, number: u64) -> Option<Participant> {
-        let local = self.enabled.borrow_mut().remove(&number);
-        if self.enabled.borrow().is_empty() {
-            let gone = self.upper.take();
-            drop(gone);
-        }
-        local
     }
 
     /// Forgets all; for a protocol's `stop`.
     pub fn clear(&self) {
+        let gone = self.0.take();
+        drop(gone);
+    }
+}
+
+/// The protocols that serve, for a layer that passes their offers on.
+#[derive(Default)]
+pub struct OfferingServers {
+    servers: Servers,
+    offers: Offers,
+    /// Number and participant of each enable.
+    enabled: RefCell<BTreeMap<u64, (u32, Participant)>>,
+    enables_made: Cell<u64>,
+}
+
+impl OfferingServers {
+    /// As [`Servers::get`].
+    pub fn get(&self, number: u32) -> Option<(ProtocolRef, ProtocolId)> {
+        self.servers.get(number)
+    }
+
+    /// Enables `this` on `lower` with this participant, for `upper` to serve under a number.
+    ///
+    /// # Errors
+    /// [`OpenError::InUse`] if another protocol serves under it, or what `lower` answers.
+    pub fn enable(
+        &self,
+        cx: &Kernel,
+        lower: &ProtocolRef,
+        (this, upper): (&ProtocolRef, Upper<'_>),
+        (number, local): (u32, &Participant),
+    ) -> Result<Enable, OpenError> {
+        self.servers.enter(number, upper)?;
+        let made = self.offers.make(cx, lower, this, local);
+        made.inspect_err(|_| self.servers.leave(number))?;
+        let enable = self.enables_made.get();
+        self.enables_made.set(enable + 1);
+        self.enabled.borrow_mut().insert(enable, (number, local.clone()));
+        Ok(Enable(enable))
+    }
+
+    /// Takes an enable back; with the last under its number nothing serves under that.
+    pub fn disable(&self, cx: &Kernel, lower: &ProtocolRef, enable: Enable) {
+        let gone = self.enabled.borrow_mut().remove(&enable.0);
+        if let Some((number, local)) = gone {
+            self.offers.withdraw(cx, lower, &local);
+            self.servers.leave(number);
+        }
+    }
+
+    /// Forgets all; for a protocol's `stop`.
+    pub fn clear(&self) {
+        self.servers.clear();
         self.offers.clear();
         self.enabled.borrow_mut().clear();
-        let gone = self.upper.take();
-        drop(gone);
     }
 }

@@ -1,5 +1,5 @@
 //! # Synopsis
-//! `authnone LOWER` — empty credentials of ONC RPC: nobody says who calls
+//! `authnone LOWER` — empty credentials of ONC RPC: the caller has no name
 //!
 //! # Realm
 //! rpc
@@ -65,7 +65,7 @@ use xk_kit::rpc::onc::SESSIONS_MAX;
 /// What the catalog knows of it.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::calls("authnone", include_str!("lib.rs"), build)
-    .summary("empty credentials of ONC RPC: nobody says who calls")
+    .summary("empty credentials of ONC RPC: the caller has no name")
     .above(Family::Other("credentials"))
     .on(&[Realm::Rpc], &[Family::Inherit])
     .needs(Guarantees::SESSIONS.and(Guarantees::NAMES))

@@ -20,7 +20,7 @@
 //! A client's first call goes through `authsys`. If the reply's verifier holds a shorthand, the
 //! next calls have that for their credential, 24 octets in place of up to 400; one that is longer
 //! than the credential itself is not used. If the server denies it, for whatever reason (it has
-//! started anew, perhaps without this layer, or the shorthand is too old), the call is made again
+//! started again, perhaps without this layer, or the shorthand is too old), the call is made again
 //! through `authsys`, at once, and the caller hears nothing of it.
 //!
 //! A server gives a shorthand with every reply to a whole credential whose user `authsys` accepts.
@@ -33,7 +33,7 @@
 //! libtirpc, BSD and Solaris want; the server takes what they send back, and what clients send back
 //! that take the verifier's octets as they are. The client understands both forms of servers.
 //!
-//! So `authshort` stands on `authsys` as well as beside it, and who leaves both out of a graph, or
+//! So `authshort` stands on `authsys` as well as beside it, and a graph that leaves both out, or
 //! the upper one, loses nothing else.
 //!
 //! # Control

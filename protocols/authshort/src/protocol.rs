@@ -95,7 +95,7 @@ pub fn add(
         enabled: RefCell::default(),
         enables_made: Cell::new(0),
     };
-    let body = CallLayered::new(cx.secret(), whole, settings.sessions_max, layer);
+    let body = CallLayered::new(cx.secret(), whole, settings.sessions_max, (), layer);
     cx.add_protocol(crate::ENTRY.kind, name, body)
 }
 
@@ -127,9 +127,10 @@ fn is_rejected(error: &CallError) -> bool {
 fn call_whole(
     own: &Calling<AuthShort>,
     cx: &Kernel,
+    this: &SessionRef,
     request: Message,
 ) -> Result<Message, CallError> {
-    let reply = own.next(cx, request)?;
+    let reply = own.next(cx, this, request)?;
     if let Some(TakeShorthand { octets }) = own.lower.ask(cx, TakeShorthand::default())
         && octets.len() <= BODY_MAX
     {
@@ -163,11 +164,13 @@ impl AuthShort {
 }
 
 impl CallLayer for AuthShort {
+    type Name = ();
+    type Lower = SessionRef;
     type Calls = Calls;
     type Serves = Serves;
 
     /// What the layer of whole credentials says of sizes holds: a shorthand is no longer than they.
-    fn request_octets(&self) -> usize {
+    fn request_octets(&self, _: Option<&Calls>) -> usize {
         0
     }
 
@@ -178,14 +181,23 @@ impl CallLayer for AuthShort {
         }
     }
 
-    fn serves(&self, cx: &Kernel, lower: &SessionRef) -> Serves {
-        Serves { is_short: lower.head().protocol() == self.select.id(), peer: peer(cx, lower) }
+    fn first(
+        all: &CallLayered<Self>,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        request: Message,
+    ) -> Result<Message, Refused> {
+        let is_short = lower.head().protocol() == all.layer.select.id();
+        let serves = Serves { is_short, peer: peer(cx, lower) };
+        all.accept_for_server(cx, this, lower, request, serves)
     }
 
     fn begin(
         own: &mut Calling<Self>,
         cx: &Kernel,
         this: &ProtocolRef,
+        _: Upper<'_>,
         ends: Participants,
     ) -> Result<(), OpenError> {
         let short = own.all.layer.select.open(cx, Upper::new(this), ends)?;
@@ -212,7 +224,7 @@ impl CallLayer for AuthShort {
     ) -> Result<Message, CallError> {
         let Calls { short, shorthand } = &own.state;
         let Some(short) = short.as_ref().filter(|_| !shorthand.borrow().is_empty()) else {
-            return call_whole(own, cx, request);
+            return call_whole(own, cx, this, request);
         };
         let kept = request.try_clone();
         let kept = kept.map_err(|_| CallError::from(PushError::NoBuffers))?;
@@ -221,7 +233,7 @@ impl CallLayer for AuthShort {
             Ok(reply) => reply,
             Err(error) if is_rejected(&error) => {
                 shorthand.borrow_mut().clear();
-                return call_whole(own, cx, kept);
+                return call_whole(own, cx, this, kept);
             }
             Err(error) => return Err(error),
         };
@@ -251,17 +263,20 @@ impl CallLayer for AuthShort {
     fn enable(
         all: &CallLayered<Self>,
         cx: &Kernel,
-        own: Upper<'_>,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
         ends: Participants,
     ) -> Result<Enable, OpenError> {
-        let layer = &all.layer;
-        let upon = all.lower.open_enable(cx, own, ends.clone())?;
-        let beside = layer.select.open_enable(cx, own, ends);
-        let beside = beside.inspect_err(|_| all.lower.open_disable(cx, upon))?;
-        let number = layer.enables_made.get();
-        layer.enables_made.set(number + 1);
-        layer.enabled.borrow_mut().insert(number, (beside, upon));
-        Ok(Enable(number))
+        let (layer, own) = (&all.layer, Upper::new(this));
+        all.serve(upper, || {
+            let upon = all.lower.open_enable(cx, own, ends.clone())?;
+            let beside = layer.select.open_enable(cx, own, ends);
+            let beside = beside.inspect_err(|_| all.lower.open_disable(cx, upon))?;
+            let number = layer.enables_made.get();
+            layer.enables_made.set(number + 1);
+            layer.enabled.borrow_mut().insert(number, (beside, upon));
+            Ok(Enable(number))
+        })
     }
 
     fn disable(all: &CallLayered<Self>, cx: &Kernel, enable: Enable) {
@@ -269,6 +284,7 @@ impl CallLayer for AuthShort {
         if let Some((beside, upon)) = gone {
             all.layer.select.open_disable(cx, beside);
             all.lower.open_disable(cx, upon);
+            all.serve_no_more();
         }
     }
 
@@ -293,8 +309,13 @@ impl CallLayer for AuthShort {
         carries_credentials(this, ask).unwrap_or_else(|| all.answer(cx, ask))
     }
 
-    fn calls_control(own: &Calling<Self>, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
-        let answer = own.answer(cx, ask);
+    fn calls_control(
+        own: &Calling<Self>,
+        cx: &Kernel,
+        this: &SessionRef,
+        ask: &mut Ask<'_>,
+    ) -> Answer {
+        let answer = own.answer(cx, this, ask);
         match &own.state.short {
             Some(short) if !answer.is_answered() && ask.get::<CancelCall>().is_some() => {
                 short.control(cx, ask)

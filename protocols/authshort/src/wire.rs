@@ -1,4 +1,4 @@
-//! A shorthand as this server makes it: nobody but its maker reads it; and how it lies in a
+//! A shorthand as this server makes it: none but its maker reads it; and how it lies in a
 //! verifier.
 //!
 //! RFC 5531, appendix A, has the bytes of the verifier "encode an opaque structure", and does not
@@ -46,14 +46,14 @@ pub fn returned(body: &[u8]) -> &[u8] {
 pub struct Shorthand {
     /// The user.
     pub user: u32,
-    /// His first group.
+    /// The user's first group.
     pub group: u32,
     /// When it was given, in milliseconds of this boot.
     pub given_ms: u64,
 }
 
 impl Shorthand {
-    /// What nobody can say who does not know the secret of this boot.
+    /// What cannot be said without knowing the secret of this boot.
     fn seal(self, secret: &Secret, peer: Option<HostAddr>) -> u64 {
         let Self { user, group, given_ms } = self;
         let [a, b, c] = peer.map_or([u64::MAX; 3], |host| host.words());

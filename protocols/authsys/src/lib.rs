@@ -1,5 +1,5 @@
 //! # Synopsis
-//! `authsys LOWER` — credentials of Unix users for ONC RPC: anybody's word for who calls
+//! `authsys LOWER` — credentials of Unix users for ONC RPC: the caller's own word for its name
 //!
 //! # Realm
 //! rpc
@@ -18,7 +18,7 @@
 //! # Behaviour
 //! A call gets a credential in front, with `machine`, `user`, `group` and `groups`, made once, and
 //! an empty verifier. A server reads the credential, and hands the request up with the attribute
-//! `caller`: the user and his first group. It believes what it reads; there is no proof in it.
+//! `caller`: the user and the first group. It believes what it reads; there is no proof in it.
 //!
 //! With `accept` the server takes only these users; others are refused as `credentials too weak`,
 //! except for procedure 0, which is there for everybody whose credential can be read. A credential
@@ -70,7 +70,7 @@ use xk_kit::rpc::onc::SESSIONS_MAX;
 /// What the catalog knows of it.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::calls("authsys", include_str!("lib.rs"), build)
-    .summary("credentials of Unix users for ONC RPC: anybody's word for who calls")
+    .summary("credentials of Unix users for ONC RPC: the caller's own word for its name")
     .above(Family::Other("credentials"))
     .on(&[Realm::Rpc], &[Family::Inherit])
     .needs(Guarantees::SESSIONS.and(Guarantees::NAMES))

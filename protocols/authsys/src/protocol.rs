@@ -9,16 +9,16 @@ use xk_core::graph::{Build, BuildError};
 use xk_core::{Kernel, ProtocolRef};
 use xk_kit::rpc::auth;
 
-/// Who calls, and whom a server takes.
+/// The caller's names, and the callers that a server takes.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The name of the caller's machine, cut to 255 octets.
     pub machine: String,
     /// The caller's number.
     pub user: u32,
-    /// That of his first group.
+    /// That of the first group.
     pub group: u32,
-    /// Those of his other groups; only 16 count.
+    /// Those of the other groups; only 16 count.
     pub groups: Vec<u32>,
     /// Whom a server takes; everybody if there is none.
     pub accept: Option<Accept>,
@@ -27,7 +27,7 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// Nobody's numbers, and a server for everybody.
+    /// The numbers of the user `nobody` as Linux has them, and a server for everybody.
     fn default() -> Self {
         Self {
             machine: "xk".into(),

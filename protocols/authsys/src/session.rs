@@ -60,7 +60,7 @@ impl Flavor for User {
         caller: Option<Caller>,
         issue: impl FnOnce(Caller) -> Option<[u8; SHORTHAND_OCTETS]>,
     ) -> Result<(), NoBuffers> {
-        // By the null procedure comes anybody; a shorthand would be good for all of them.
+        // By the null procedure comes every caller; a shorthand would be good for all of them.
         let accepted = caller.filter(|caller| self.takes(caller.user));
         let Some(shorthand) = accepted.and_then(issue) else {
             return reply.push_array(&EMPTY_AUTH);

@@ -1,4 +1,4 @@
-//! The body of a credential: who calls, from which machine (RFC 5531, appendix A).
+//! The body of a credential: the caller and its machine (RFC 5531, appendix A).
 
 use alloc::vec::Vec;
 use xk_kit::rpc::onc::{AUTH_HEAD_OCTETS, AUTH_SYS, AuthHead, BODY_MAX, EMPTY_AUTH};
@@ -11,7 +11,7 @@ pub const MACHINE_MAX: usize = 255;
 /// How many other groups there are, at most.
 pub const GROUPS_MAX: usize = 16;
 
-/// Who calls.
+/// The caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credential<'a> {
     /// Any number, chosen by the caller's machine.
@@ -20,11 +20,11 @@ pub struct Credential<'a> {
     pub machine: &'a [u8],
     /// The user.
     pub user: u32,
-    /// His first group.
+    /// The first group.
     pub group: u32,
     /// How many other groups follow.
     pub group_count: usize,
-    /// His other groups; those from `group_count` on do not count.
+    /// The other groups; those from `group_count` on do not count.
     pub groups: [u32; GROUPS_MAX],
 }
 
@@ -96,7 +96,7 @@ impl<'a> Credential<'a> {
         })
     }
 
-    /// His other groups.
+    /// The other groups.
     #[must_use]
     pub fn groups(&self) -> &[u32] {
         self.groups.get(..self.group_count).unwrap_or(&self.groups)

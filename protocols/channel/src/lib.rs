@@ -38,8 +38,12 @@
 //! At most once holds across reboots of either side: each request bears a ticket of the server that
 //! is running now, without which it is not executed but answered by a challenge with the ticket.
 //! This costs one round trip at the first contact. A call that was sent to a server that has
-//! rebooted since fails with `rebooted`; nobody knows whether it was executed. Channels of the
+//! rebooted since fails with `rebooted`; whether it was executed is not known. Channels of the
 //! server's side that are idle may be evicted; the client is challenged again then.
+//!
+//! The skeletons of layers (`xk_kit`) do not fit: a session below carries messages, and those above
+//! take calls. A channel is found by the peer's host and numbers in the header, and moves to
+//! another session below with its client. A client's and a server's session have little in common.
 //!
 //! Flags have five free bits: where the layer below may add octets to a short packet, they hold the
 //! length of a payload of up to 30 octets.

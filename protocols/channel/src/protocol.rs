@@ -235,7 +235,7 @@ impl Channel {
         }
     }
 
-    /// Makes the session of the server's side that somebody has enabled.
+    /// Makes the session of the server's side for a protocol that has enabled it.
     fn make(
         &self,
         cx: &Kernel,
@@ -260,8 +260,8 @@ impl Channel {
         Ok(session)
     }
 
-    /// A packet for a client that has no such channel: who asks for an acknowledgement gets it, for
-    /// nobody waits.
+    /// A packet for a client that has no such channel: one that asks for an acknowledgement gets
+    /// it, for no call waits.
     fn demux_nobodys(
         &self,
         cx: &Kernel,

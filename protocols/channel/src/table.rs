@@ -16,7 +16,7 @@ use xk_kit::rpc::incarnation::{Clients, Servers};
 
 /// Of how many channels that were closed the last sequence number is remembered.
 const DORMANT_MAX: usize = 1024;
-/// How often the server's side looks for replies that nobody acknowledged.
+/// How often the server's side looks for replies that are not acknowledged.
 pub(crate) const SWEEP: Duration = Duration::from_secs(1);
 /// Room in front of a packet without payload, in octets: for its header and those below.
 const HEADROOM_OCTETS: usize = 128;
@@ -47,7 +47,7 @@ pub struct ChannelFigures {
     pub challenges: u64,
     /// Requests executed.
     pub executed: u64,
-    /// Requests executed of which nobody wanted the reply any more.
+    /// Requests executed whose client had gone on to another call.
     pub abandoned: u64,
     /// Replies sent again.
     pub replies_again: u64,
@@ -211,7 +211,7 @@ impl Table {
     }
 }
 
-/// The peer of a lower session: its host, or an address of nobody that stands for the session. It
+/// The peer of a lower session: its host, or an address of no host that stands for the session. It
 /// is noted on the session.
 #[inline(always)]
 pub(crate) fn peer_of(cx: &Kernel, lower: &SessionRef) -> HostAddr {
@@ -219,7 +219,7 @@ pub(crate) fn peer_of(cx: &Kernel, lower: &SessionRef) -> HostAddr {
     if peer == HostAddr::UNSPECIFIED { name_peer(cx, lower, None) } else { peer }
 }
 
-/// Names the peer of a lower session; `host` is who it was opened to, if that is known.
+/// Names the peer of a lower session; `host` is the one that it was opened to, if that is known.
 #[cold]
 pub(crate) fn name_peer(cx: &Kernel, lower: &SessionRef, host: Option<HostAddr>) -> HostAddr {
     let head = lower.head();
@@ -279,7 +279,7 @@ pub(crate) fn send_header(
     octets: &[u8; HEADER_OCTETS],
 ) {
     let Ok(mut packet) = cx.pool().empty(HEADROOM_OCTETS) else {
-        // Counted in the pool; whoever misses the packet asks again.
+        // Counted in the pool; a peer that misses the packet asks again.
         return;
     };
     if packet.push_array(octets).is_err() {

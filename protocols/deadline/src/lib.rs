@@ -17,16 +17,16 @@
 //!
 //! # Behaviour
 //! A request gets four octets in front, in network order: for how many microseconds its client
-//! still waits, rounded up, 2^32 - 1 for ever. It is the time left until the deadline of the call
-//! (`call-options`), `wait_max` at most, which becomes the deadline then. A call whose deadline has
-//! passed is not sent: it fails as timed out before it was.
+//! still waits, rounded up, 2^32 - 1 without end. It is the time left until the deadline of the
+//! call (`call-options`), `wait_max` at most, which becomes the deadline then. A call whose
+//! deadline has passed is not sent: it fails as timed out before it was.
 //!
 //! The server's clock counts from the request's arrival. A request with less time left than
 //! `time_min` is not begun: it is counted as `too little time left`, and so the client is told. Any
 //! other goes up with a deadline of its own, which every call made on its behalf obeys, through
 //! whatever layers. A procedure that makes no calls is not interrupted; if its reply comes when
-//! nobody waits any more, it is sent all the same, and counted as late. A reply has four octets in
-//! front: 0, or 1 if the request was not begun.
+//! no caller waits any more, it is sent all the same, and counted as late. A reply has four octets
+//! in front: 0, or 1 if the request was not begun.
 //!
 //! The server's deadline is never before the client's. It is later by the time that the request was
 //! under way, and a request that was lost and sent again below says how much was left at first.

@@ -69,12 +69,17 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     };
     let sessions_max = build.params.number("sessions_max", 4096);
     let (secret, lower) = (build.cx.secret(), build.lower(0)?);
-    build.add(CallLayered::new(secret, lower, sessions_max, layer))
+    build.add(CallLayered::new(secret, lower, sessions_max, (), layer))
 }
 
 impl Deadline {
     /// Sends a request whose client waits until its deadline, or for `wait_max`.
-    fn send(own: &Calling<Self>, cx: &Kernel, mut request: Message) -> Result<Message, CallError> {
+    fn send(
+        own: &Calling<Self>,
+        cx: &Kernel,
+        this: &SessionRef,
+        mut request: Message,
+    ) -> Result<Message, CallError> {
         let options = request.attribute::<CallOptions>();
         let wait_max = own.all.layer.wait_max;
         let Some(left) = CallOptions::clip(options, cx.now(), wait_max) else {
@@ -90,15 +95,17 @@ impl Deadline {
         let left = Left(Some(left).filter(|left| *left != Duration::MAX));
         prepend(&mut request, &left.emit())?;
         // This shepherd waits here. Others may call through this very session meanwhile.
-        own.next(cx, request)
+        own.next(cx, this, request)
     }
 }
 
 impl CallLayer for Deadline {
+    type Name = ();
+    type Lower = SessionRef;
     type Calls = Cell<Tally>;
     type Serves = Cell<Tally>;
 
-    fn request_octets(&self) -> usize {
+    fn request_octets(&self, _: Option<&Cell<Tally>>) -> usize {
         HEADER_OCTETS
     }
 
@@ -106,8 +113,14 @@ impl CallLayer for Deadline {
         HEADER_OCTETS
     }
 
-    fn serves(&self, _: &Kernel, _: &SessionRef) -> Cell<Tally> {
-        Cell::default()
+    fn first(
+        all: &CallLayered<Self>,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        request: Message,
+    ) -> Result<Message, Refused> {
+        all.accept_for_server(cx, this, lower, request, Cell::default())
     }
 
     fn call(
@@ -118,7 +131,7 @@ impl CallLayer for Deadline {
     ) -> Result<Message, CallError> {
         let tally = &own.state;
         count(tally, |tally| tally.calls += 1);
-        let mut reply = Self::send(own, cx, request).inspect_err(|error| {
+        let mut reply = Self::send(own, cx, this, request).inspect_err(|error| {
             if matches!(error.cause, CallCause::TimedOut { .. }) {
                 count(tally, |tally| tally.late += 1);
             }
@@ -180,10 +193,15 @@ impl CallLayer for Deadline {
         Some(own.state.get().describe("requests"))
     }
 
-    fn calls_control(own: &Calling<Self>, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
+    fn calls_control(
+        own: &Calling<Self>,
+        cx: &Kernel,
+        this: &SessionRef,
+        ask: &mut Ask<'_>,
+    ) -> Answer {
         match own.state.get().answer(ask) {
             true => Answer::Answered,
-            false => own.answer(cx, ask),
+            false => own.answer(cx, this, ask),
         }
     }
 

@@ -23,7 +23,7 @@ impl Left {
     }
 
     /// Writes the header: microseconds, rounded up, so that the server never gives up first. 71
-    /// minutes and more are for ever.
+    /// minutes and more are without end.
     #[must_use]
     pub fn emit(self) -> [u8; HEADER_OCTETS] {
         let us = self.0.map(|time| time.as_nanos().div_ceil(1000));

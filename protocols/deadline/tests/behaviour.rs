@@ -104,7 +104,7 @@ impl Pair {
         end.take().unwrap()
     }
 
-    /// Lets time pass, and whoever waits go on.
+    /// Lets time pass, and shepherds that wait go on.
     fn wait(&self, time: Duration) {
         let wait = move |cx: &Kernel| {
             let _ = cx.wait(&Semaphore::new(0), Some(time));

@@ -1,16 +1,16 @@
-//! The client's channels: who has which, and who waits for one.
+//! The client's channels: the calls that have one, and those that wait for one.
 
 use crate::fragments::Partial;
 use crate::wire::{HEADER_LEN, REPLY_KEY, Round};
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
 use xk_core::object::{CallCause, SessionId};
 use xk_core::shepherd::Semaphore;
-use xk_core::{HostAddr, Kernel, Message, SessionRef, Time};
+use xk_core::{HostAddr, Kernel, Message, SessionRef};
 use xk_kit::rpc::call::CallOptions;
 use xk_kit::rpc::incarnation::{SentUnder, Server};
+use xk_kit::rpc::wait_queue::WaitQueue;
 
 /// The reply has come, or an error reply with the code in [`Channel::code`].
 pub(crate) const REPLIED: u16 = 1;
@@ -30,7 +30,7 @@ pub(crate) const REBOOTED: u16 = 1 << 6;
 pub(crate) const FRAGMENT: u16 = 1 << 7;
 /// The last of a batch has come, and fragments of the reply are missing.
 pub(crate) const GAP: u16 = 1 << 8;
-/// Whoever called took the call back.
+/// The caller took the call back.
 pub(crate) const CANCELLED: u16 = 1 << 9;
 /// The session that was called was closed.
 pub(crate) const CLOSED: u16 = 1 << 10;
@@ -54,7 +54,7 @@ pub(crate) fn reply_key(octets: &[u8; HEADER_LEN]) -> ReplyKey {
 /// One channel: a place for one call at a time.
 pub(crate) struct Channel {
     pub(crate) index: u16,
-    /// Somebody has it.
+    /// A call has it.
     busy: Cell<bool>,
     /// A call waits on it for its reply.
     pub(crate) active: Cell<bool>,
@@ -170,30 +170,20 @@ impl Channel {
     fn clear(&self) {
         self.partial.clear();
         self.events.set(0);
-        // Told of what nobody looks at any more.
+        // Told of what no call looks at any more.
         while self.semaphore.try_wait() {}
         drop(self.reply.take());
     }
 }
 
-/// One who waits for a channel.
-struct Waiter {
-    semaphore: Semaphore,
-    /// The channel handed over.
-    given: Cell<Option<usize>>,
-    /// Why there will be none.
-    ended: Cell<Option<CallCause>>,
-    session: SessionId,
-    tag: u64,
-}
-
 /// All channels of a client.
 pub(crate) struct Channels {
     list: Box<[Channel]>,
-    waiting: RefCell<VecDeque<Rc<Waiter>>>,
+    /// Calls that wait for a channel, by its number.
+    queue: WaitQueue<u16>,
     /// Counts channels given up.
     clock: Cell<u64>,
-    /// How often somebody had to wait for a channel.
+    /// How often a call had to wait for a channel.
     waits: Cell<u64>,
 }
 
@@ -201,7 +191,7 @@ impl Channels {
     pub(crate) fn new(count: u16) -> Self {
         Self {
             list: (0..count.max(1)).map(Channel::new).collect(),
-            waiting: RefCell::default(),
+            queue: WaitQueue::default(),
             clock: Cell::new(0),
             waits: Cell::new(0),
         }
@@ -213,7 +203,7 @@ impl Channels {
         self.list.get(usize::from(index))
     }
 
-    /// How many there are, how many are busy, and how often somebody had to wait for one.
+    /// How many there are, how many are busy, and how often a call had to wait for one.
     pub(crate) fn figures(&self) -> (usize, usize, u64) {
         let busy = self.list.iter().filter(|c| c.busy.get()).count();
         (self.list.len(), busy, self.waits.get())
@@ -270,7 +260,7 @@ impl Channels {
         Ok(channel)
     }
 
-    /// Waits until somebody hands a channel over.
+    /// Waits for a channel that another call gives up.
     #[cold]
     fn wait(
         &self,
@@ -278,47 +268,28 @@ impl Channels {
         session: &SessionRef,
         options: Option<CallOptions>,
     ) -> Result<&Channel, CallCause> {
-        let waiter = Rc::new(Waiter {
-            semaphore: Semaphore::new(0),
-            given: Cell::new(None),
-            ended: Cell::new(None),
-            session: session.id(),
-            tag: options.map_or(0, |o| o.tag),
-        });
-        let timeout = match options.filter(|o| o.deadline != Time::MAX) {
-            Some(o) if o.deadline <= cx.now() => return Err(CallCause::TimedOut { tries: 0 }),
-            Some(o) => Some(o.deadline.since(cx.now())),
-            None => None,
-        };
-        self.waiting.borrow_mut().push_back(Rc::clone(&waiter));
         self.waits.set(self.waits.get() + 1);
-        let waited = cx.wait(&waiter.semaphore, timeout);
-        if let Some(channel) = waiter.given.get().and_then(|at| self.list.get(at)) {
-            // It may have come in the moment in which the wait ended otherwise.
-            return Ok(channel);
-        }
-        self.waiting.borrow_mut().retain(|other| !Rc::ptr_eq(other, &waiter));
-        Err(match (waiter.ended.get(), waited) {
-            (Some(cause), _) => cause,
-            (None, Err(xk_core::shepherd::WaitError::TimedOut)) | (None, Ok(())) => {
-                CallCause::TimedOut { tries: 0 }
-            }
-            (None, Err(error)) => xk_core::object::CallError::from(error).cause,
-        })
+        let pass_on = |index| self.pass_on(cx, index);
+        let index = self.queue.wait(cx, session.id(), options, pass_on)?;
+        self.get(index).ok_or(CallCause::Closed)
     }
 
-    /// Gives a channel up: to whoever has waited longest, else it is free.
+    /// Gives a channel up: to the call that waits longest, else it is free.
     #[inline]
     pub(crate) fn give_up(&self, cx: &Kernel, channel: &Channel) {
         self.clock.set(self.clock.get() + 1);
         channel.used.set(self.clock.get());
-        let next = self.waiting.borrow_mut().pop_front();
-        match next {
-            None => channel.busy.set(false),
-            Some(waiter) => {
-                waiter.given.set(Some(usize::from(channel.index)));
-                cx.signal(&waiter.semaphore);
-            }
+        if self.queue.is_empty() {
+            channel.busy.set(false);
+        } else {
+            self.pass_on(cx, channel.index);
+        }
+    }
+
+    #[cold]
+    fn pass_on(&self, cx: &Kernel, index: u16) {
+        if let Some(channel) = self.queue.grant(cx, index).and_then(|index| self.get(index)) {
+            channel.busy.set(false);
         }
     }
 
@@ -331,27 +302,14 @@ impl Channels {
             _ => CallCause::Closed,
         };
         let fits = |s: SessionId, t: u64| s == session && (tag == 0 || t == tag);
-        let mut any = false;
+        let mut is_any = false;
         for channel in &self.list {
             if channel.active.get() && fits(channel.session.get(), channel.tag.get()) {
                 channel.tell(cx, event);
-                any = true;
+                is_any = true;
             }
         }
-        let mut over = alloc::vec::Vec::new();
-        self.waiting.borrow_mut().retain(|waiter| {
-            let is_over = fits(waiter.session, waiter.tag);
-            if is_over {
-                over.push(Rc::clone(waiter));
-            }
-            !is_over
-        });
-        any |= !over.is_empty();
-        for waiter in over {
-            waiter.ended.set(Some(cause));
-            cx.signal(&waiter.semaphore);
-        }
-        any
+        self.queue.end(cx, cause, fits) || is_any
     }
 
     /// Drops every message kept and every server known.

@@ -103,7 +103,7 @@ impl MrpcSession {
         (mut waited, mut events): (Result<(), WaitError>, u16),
     ) -> Result<Message, CallError> {
         let deadline = call.options.map_or(Time::MAX, |o| o.deadline);
-        // So that two ends with different opinions do not go on for ever without a timer.
+        // So that two ends with different opinions do not go on without a timer and without end.
         let mut challenges = 0;
         loop {
             if let Some(ended) = self.ended(channel, events) {

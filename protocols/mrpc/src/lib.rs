@@ -10,7 +10,7 @@
 //!
 //! - `open`: peer `procedure3@10.0.0.2`, over a bare link `procedure3`; the local participant may
 //!   be left open.
-//! - `open_enable`: `procedure3`, or `*` for every procedure that nobody else takes.
+//! - `open_enable`: `procedure3`, or `*` for every procedure that no other takes.
 //!
 //! # Above
 //! Whatever calls or is called. A session stands for one procedure of one peer.
@@ -50,6 +50,10 @@
 //! that has rebooted nor one that has forgotten a client executes a call twice, nor an old
 //! duplicate. A client whose server rebooted in the middle of a call gets "rebooted", and does not
 //! know whether it was executed.
+//!
+//! The skeletons of layers (`xk_kit`) do not fit: a packet belongs to a channel or a process, which
+//! no session stands for. A session stands for a procedure, takes calls, and shares the channels
+//! with all others. It is found when a request is whole.
 //!
 //! An attribute `Echo` of the request has it answered by the peer's dispatcher, without a process.
 //!

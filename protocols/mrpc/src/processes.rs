@@ -85,7 +85,7 @@ fn ask_client(cx: &Kernel, lower: &SessionRef, header: &Header) -> HostAddr {
 /// One process.
 pub(crate) struct Process {
     key: Key,
-    /// False once it is nobody's: what it executes still ends, and is told nobody.
+    /// False once its channel has another: what it executes still ends, and no client is told.
     bound: Cell<bool>,
     pub(crate) state: Cell<State>,
     /// The client has given up on the call that is executed.

@@ -160,7 +160,7 @@ impl Mrpc {
         let own = shared.config.address;
         let own = own.or_else(|| lower.ask(cx, MyHost::default()).map(|q| q.host));
         if peer.is_some() && own.is_none() {
-            // Servers could not tell us from others who do not know their address.
+            // Servers could not tell us from other hosts that do not know their address.
             lower.close(cx);
             return Err(AddressError::Missing.into());
         }
@@ -175,7 +175,7 @@ impl Protocol for Mrpc {
     fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
         let shared = &self.shared;
         if let Some(host) = shared.config.address {
-            // Where there is nothing to claim, nobody answers.
+            // Where there is nothing to claim, no layer answers.
             let _ = shared.lower.ask(cx, ClaimHost { host });
         }
         let any = Participants::local(Part::Any);

@@ -14,7 +14,7 @@ pub static REPLAYED: Reason = Reason::new("replayed", Class::Bad);
 pub static UNKNOWN_CHANNEL: Reason = Reason::new("unknown channel", Class::Bad);
 /// A fragment that cannot be one, or that contradicts those before it.
 pub static FORGED_FRAGMENT: Reason = Reason::new("forged fragment", Class::Bad);
-/// For no call under way: late, or nobody's.
+/// For no call under way: late, or of no call at all.
 pub static NO_CALL: Reason = Reason::new("no such call", Class::NotMine);
 /// It answers what its receiver has sent again meanwhile.
 pub static LATE: Reason = Reason::new("late answer", Class::NotMine);
@@ -22,9 +22,9 @@ pub static LATE: Reason = Reason::new("late answer", Class::NotMine);
 pub static CHALLENGED: Reason = Reason::new("challenged", Class::NotMine);
 /// No server process was free for the request: it was told so.
 pub static NO_PROCESS: Reason = Reason::new("no free process", Class::Exhausted);
-/// The client has given up on the call that the process still executes, and called anew.
+/// The client has given up on the call that the process still executes, and called again.
 pub static STUCK: Reason = Reason::new("stuck", Class::Exhausted);
-/// A reply that nobody waits for any more.
+/// A reply that no call waits for any more.
 pub static SUPPRESSED: Reason = Reason::new("reply suppressed", Class::NotMine);
 /// A request that stayed incomplete.
 pub static INCOMPLETE: Reason = Reason::new("incomplete", Class::Exhausted);

@@ -3,12 +3,15 @@
 //!
 //! | packet | state | action |
 //! | --- | --- | --- |
-//! | new request | free, waiting | the saved reply is acknowledged by it: executed, or its fragments collected |
+//! | new request | free, waiting | the saved reply is acknowledged by it: executed, or its
+//! fragments collected |
 //! | new | fragment | the partial request is abandoned |
 //! | new | busy | dropped; the reply under way is suppressed |
-//! | same request | fragment | stored; if it was the last of a batch, what is held is acknowledged |
+//! | same request | fragment | stored; if it was the last of a batch, what is held is acknowledged
+//! |
 //! | same | busy | acknowledged if it asks for that |
-//! | same | waiting | if it asks for an acknowledgement, the reply is sent again, or its last fragment |
+//! | same | waiting | if it asks for an acknowledgement, the reply is sent again, or its last
+//! fragment |
 //! | same | free | dropped: it was acknowledged |
 //! | acknowledgement with close | any | free |
 //! | partial acknowledgement | waiting | the missing fragments of the reply are sent again |
@@ -231,7 +234,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Drops a partial request, so that it may begin anew.
+    /// Drops a partial request, so that it may begin again.
     fn abandon(&self, process: &Process) {
         process.partial.clear();
         process.state.set(State::Free);
@@ -400,7 +403,7 @@ impl Shared {
         self.send_reply(cx, process, u16::MAX);
     }
 
-    /// Nobody waits for the reply any more.
+    /// No call waits for the reply any more.
     #[cold]
     fn suppress(
         &self,

@@ -20,7 +20,7 @@ pub(crate) type Key = (u64, u32, u32);
 /// In the place of the protocol above.
 pub(crate) const PASSIVE: u32 = u32::MAX;
 
-/// In the place of the procedure, of who takes any.
+/// In the place of the procedure, of a protocol that takes any.
 pub(crate) const ANY_PROCEDURE: u32 = u32::MAX;
 
 /// What the parameters say.
@@ -67,7 +67,7 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) boot: u32,
     pub(crate) sessions: SessionTable<Key>,
-    /// Who takes the calls of a procedure.
+    /// The protocol that takes the calls of a procedure.
     pub(crate) enables: Map<u32, ProtocolRef>,
     // The client half.
     pub(crate) channels: Channels,

@@ -164,7 +164,7 @@ impl Retry {
 mod tests {
     use super::*;
 
-    /// How long a call waits that nobody answers, and how often it is sent.
+    /// How long a call waits that is not answered, and how often it is sent.
     fn silence(timers: Timers, is_large: bool) -> (u64, u32) {
         let mut retry = Retry::new(timers, is_large, Time::ZERO);
         while retry.timed_out(retry.due()) {}

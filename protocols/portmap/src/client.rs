@@ -23,7 +23,7 @@ pub(crate) struct Client {
     pub(crate) netid: Netid,
 }
 
-/// Who wait for a port mapper's answer: the sessions called, for whoever takes a call back.
+/// The sessions called that wait for a port mapper's answer, for a call that is taken back.
 pub(crate) type Asking = RefCell<Vec<SessionRef>>;
 
 /// Names a procedure of a program at `rest`, a port and what lies below it.
@@ -36,7 +36,7 @@ pub(crate) fn procedure_at(
         .with(Part::Number(PROCEDURE_LABEL, procedure.into()))
 }
 
-/// What an `open` that failed is to whoever called.
+/// What an `open` that failed is to the caller.
 fn unopened(error: OpenError) -> CallError {
     match error {
         OpenError::NoRoute => PushError::NoRoute,

@@ -1,5 +1,6 @@
 //! A session to a program of many hosts: their port mappers call it, each at the port that it has
-//! there (RFC 1833, sections 2.2.1 and 3.2: `CALLIT`, `BCAST`). Who has no such program is silent.
+//! there (RFC 1833, sections 2.2.1 and 3.2: `CALLIT`, `BCAST`). A host without the program is
+//! silent.
 
 use crate::protocol::Shared;
 use crate::session::Key;

@@ -2,7 +2,7 @@
 //! `INDIRECT`).
 //!
 //! They go to servers that stand on this very layer, and nowhere else: no datagram is sent on
-//! behalf of others. The server learns who really called, so that a stranger gains nothing by
+//! behalf of others. The server learns the real caller, so that a stranger gains nothing by
 //! coming this way.
 
 use crate::protocol::Shared;
@@ -14,7 +14,7 @@ use xk_core::{Answer, Ask, Kernel, Message, Session, SessionRef};
 use xk_kit::rpc::call::{MyProcedure, NO_PROCEDURE, NO_PROGRAM, SYSTEM_ERROR};
 use xk_kit::rpc::onc::{MyProgram, ProcedureName};
 
-/// The program that lets clients mount file systems: it trusts the address of whoever asks (RFC
+/// The program that lets clients mount file systems: it trusts the address of the caller (RFC
 /// 1813, appendix I).
 const MOUNT: u32 = 100_005;
 
@@ -82,7 +82,7 @@ impl Shared {
         let null = ProcedureName { procedure: procedure::NULL, ..name };
         self.server_of(null).ok_or(&NO_PROGRAM)?;
         if name == null {
-            // Nobody above hears of it, as of all calls of it (RFC 5531, section 8.1).
+            // No protocol above hears of it, as of all calls of it (RFC 5531, section 8.1).
             let nothing = cx.pool().empty(HEADROOM).map_err(|_| &SYSTEM_ERROR)?;
             return Ok((mapped, nothing));
         }

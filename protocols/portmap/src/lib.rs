@@ -21,9 +21,9 @@
 //!   program, version and port, is in its table as long as it is enabled; so are the blocks `map`,
 //!   for programs of others on the same host. Others on this host may establish and delete further
 //!   mappings by calls (`SET`, `UNSET`) from a reserved port, below 1024, as rpcbind has it; from
-//!   elsewhere those are refused as `weak credentials`, whoever the credential says he is. A
-//!   mapping of the graph is never deleted by a call, one of a user (AUTH_SYS) only by him and by
-//!   user 0.
+//!   elsewhere those are refused as `weak credentials`, whatever name the credential has. A
+//!   mapping of the graph is never deleted by a call, one of a user (AUTH_SYS) only by that user
+//!   and by user 0.
 //! - A program that is not there in the version asked for is found in another, so that the call is
 //!   told which versions there are; `GETVERSADDR` finds exactly the version.
 //! - `CALLIT`, `BCAST` and `INDIRECT` reach programs that stand above this very layer, if
@@ -33,21 +33,21 @@
 //! - Transports are `udp` and `tcp`; a mapping on another is refused.
 //! - Client: a session with a definite port is the lower layer's own, and costs nothing. One
 //!   without finds the port at its first call, in `version`, and finds it again after a call that
-//!   nobody answered or whose program was not there.
+//!   no host answered or whose program was not there.
 //! - Of a broadcast or a group with `port0` the program is called by way of all port mappers there
 //!   (`CALLIT`, `BCAST`), which are silent where it is not; each reply bears host and port of the
 //!   program as the attribute `peer`, for calls to it alone. `reqrep` says how to get the replies
 //!   of all.
 //! - With `register`, what is enabled above is registered with that host's port mapper as well:
-//!   deleted first, for one who ended without a word may have left it, then established. If nobody
-//!   answers it is tried again after 1 s, then after twice as long each time up to 60 s; a refusal
-//!   is final. rpcbind takes registrations from other hosts only with its option `-i`. What is
-//!   disabled is deleted. A graph that ends leaves its mappings to the next.
+//!   deleted first, for a server that ended without a word may have left it, then established. If
+//!   none answers it is tried again after 1 s, then after twice as long each time up to 60 s; a
+//!   refusal is final. rpcbind takes registrations from other hosts only with its option `-i`. What
+//!   is disabled is deleted. A graph that ends leaves its mappings to the next.
 //!
 //! # Control
 //! Answers `mappings`, `list-sessions`, `list-maps`; sessions that find their port `my-procedure`,
-//! `my-program`, `describe`; they pass `cancel-call` on to whoever is waited for. Forwards the
-//! rest.
+//! `my-program`, `describe`; they pass `cancel-call` on to the session that is waited for. Forwards
+//! the rest.
 //!
 //! # Example
 //! ```kdl
@@ -97,7 +97,7 @@ use xk_core::{Entry, Reason};
 /// A request to establish or delete a mapping that does not come from this host.
 pub use xk_kit::rpc::onc::TOO_WEAK as NOT_FROM_HERE;
 
-/// A call on behalf of others that failed, and of which nobody is told (RFC 1833, sections 2.2.1
+/// A call on behalf of others that failed, and of which no host is told (RFC 1833, sections 2.2.1
 /// and 3.2).
 pub static SILENT: Reason = Reason::new("indirect call failed", Class::NotMine);
 

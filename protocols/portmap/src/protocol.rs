@@ -116,8 +116,8 @@ struct Served {
 }
 
 impl Shared {
-    /// This protocol and the one above that serves a procedure: who offers just this one before who
-    /// offers all. Procedure 0 is there wherever the version is.
+    /// This protocol and the one above that serves a procedure: one that offers just this before
+    /// one that offers all. Procedure 0 is there wherever the version is.
     pub(crate) fn server_of(&self, name: ProcedureName) -> Option<(ProtocolRef, ProtocolRef)> {
         let is_meant = |wild: Wild<u32>, number| wild.value().is_none_or(|is| is == number);
         let served = self.served.borrow();
@@ -137,7 +137,7 @@ impl Shared {
 }
 
 impl Shared {
-    /// Whether the graph has this mapping for somebody who serves, or by a block of its own.
+    /// Whether the graph has this mapping for a protocol that serves, or by a block of its own.
     fn is_mapped(&self, mapped: &Mapped) -> bool {
         let mut blocks = self.settings.maps.iter();
         let served = self.served.borrow();
@@ -171,7 +171,7 @@ pub struct Portmap {
 /// Builds it from its place in a graph.
 ///
 /// # Errors
-/// [`BuildError`] if the graph gives it nothing to stand on, or somebody to register with who is
+/// [`BuildError`] if the graph gives it nothing to stand on, or a host to register with that is
 /// none.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let settings = Settings::read(build.params)?;
@@ -225,13 +225,13 @@ fn pop_unknown_port(rest: &mut Participant) -> bool {
     }
 }
 
-/// The port that somebody serves at.
+/// The port that a protocol serves at.
 fn port_of(mut rest: Participant) -> Option<u16> {
     rest.pop_port().ok()?.value().filter(|port| *port != 0)
 }
 
 impl Portmap {
-    /// The key of a session: who opens it, and a hash of both ends.
+    /// The key of a session: the protocol above, and a hash of both ends.
     fn key(&self, upper: &ProtocolRef, participants: &Participants) -> Key {
         let text: Vec<u64> = participants.to_string().bytes().map(u64::from).collect();
         let [first, second] = self.ends.each_ref().map(|secret| secret.hash(&text));

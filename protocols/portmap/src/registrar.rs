@@ -46,7 +46,7 @@ impl Registrar {
     }
 
     /// Notes that a program is served from now on, or no more; there are no more notes than
-    /// enables. It is told by a timer, for nobody may block here.
+    /// enables. It is told by a timer, for this must not block.
     pub(crate) fn note(&self, cx: &Kernel, this: &ProtocolRef, what: What, is_set: bool) {
         let mut acts = self.acts.borrow_mut();
         acts.retain(|act| act.what != what);
@@ -107,7 +107,7 @@ impl Registrar {
         client: &Client,
         act: Act,
     ) -> Result<bool, CallError> {
-        // A mapping left by somebody who ended without a word stands in the way.
+        // A mapping left by a server that ended without a word stands in the way.
         let unset = client.register(cx, this, &self.host, procedure::UNSET, act.what)?;
         if !act.is_set {
             return Ok(unset);

@@ -289,14 +289,14 @@ fn arguments<T: Xdr>(message: &Message) -> Result<T, Refusal> {
     xk_xdr::from_message(message).map_err(|_| &BAD_ARGUMENTS)
 }
 
-/// Who calls, as far as his credential says so.
+/// The caller, as far as the credential names it.
 fn owner(message: &Message) -> Owner {
     let caller: Option<Caller> = message.attribute();
     let known = caller.filter(|c| matches!(c.flavor, AUTH_SYS | AUTH_SHORT));
     known.map_or(Owner::Anybody, |c| Owner::User(c.user))
 }
 
-/// Seconds since 1970; since the boot, where nobody knows the time of day.
+/// Seconds since 1970; since the boot, where the time of day is not known.
 fn seconds(cx: &Kernel) -> u32 {
     let epoch = cx.surroundings::<EpochOffset>();
     let before = epoch.map_or(Duration::ZERO, |epoch| epoch.0);

@@ -91,7 +91,7 @@ impl Session for Resolver {
             Some(lower) => lower,
             None => self.resolve(cx, request.attribute())?,
         };
-        // Whoever finds the program gone lets go of the session, but ends nobody else's call.
+        // A call that finds the program gone lets go of the session, but ends no other call.
         lower.hold();
         let result = lower.call(cx, request);
         if let Err(error) = &result

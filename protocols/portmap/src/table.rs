@@ -5,14 +5,14 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 use xk_core::{HostAddr, fields};
 
-/// Who may delete a mapping.
+/// The callers that may delete a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// The graph itself: no call deletes it.
     Graph,
     /// A user, by the credential of the call that made it.
     User(u32),
-    /// Whoever calls from this host.
+    /// All that call from this host.
     Anybody,
 }
 
@@ -56,7 +56,7 @@ pub struct Mapped {
     pub netid: Netid,
     /// Where it is.
     pub at: Universal,
-    /// Who made the mapping.
+    /// The maker of the mapping.
     pub owner: Owner,
 }
 
@@ -145,8 +145,8 @@ impl Table {
         list.iter().find(|m| m.is_of(program, version, netid)).copied()
     }
 
-    /// The same; in another version if it is not there in this one, for the call to be told which
-    /// there are.
+    /// The mapping as above; in another version if it is not there in this one, for the call to be
+    /// told which there are.
     #[must_use]
     pub fn find(&self, program: u32, version: u32, netid: Netid) -> Option<Mapped> {
         self.exact(program, version, netid).or_else(|| {

@@ -64,7 +64,7 @@ impl Netid {
         matches!(self, Self::Udp6 | Self::Tcp6)
     }
 
-    /// The same transport over the family of this host.
+    /// This transport over the family of this host.
     #[must_use]
     pub fn over(self, host: HostAddr) -> Self {
         match (self.is_stream(), host.to_v4().is_none()) {

@@ -141,7 +141,7 @@ structure! {
         netid: Name,
         /// The universal address.
         address: Name,
-        /// Who made it.
+        /// Its maker.
         owner: Name,
     }
 }

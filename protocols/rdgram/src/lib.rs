@@ -18,8 +18,8 @@
 //! A message pushed gets the type number of the upper protocol in front, four octets, and is called
 //! through the session's channel. `push` returns when the empty reply is here, that is when the
 //! protocol above the peer has taken the message: its shepherd blocks. A session has one channel,
-//! so its messages arrive in the order in which they were pushed; whoever pushes while another does
-//! waits for his turn. Sessions do not wait for each other.
+//! so its messages arrive in the order in which they were pushed; a push while another is under way
+//! waits for its turn. Sessions do not wait for each other.
 //!
 //! A push lasts `total` at most, and no longer than the deadline of a message that bears
 //! `call-options`: so two hosts whose deliveries wait for each other's come free. One that has not

@@ -13,6 +13,7 @@ use xk_core::{
     Answer, Ask, HostAddr, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
     Reason, SessionRef, Upper, reason,
 };
+use xk_kit::answers::is_for_one;
 use xk_kit::control::PeerHost;
 use xk_kit::net::ports::less_header;
 
@@ -74,6 +75,16 @@ fn host_of(peer: &Participant) -> HostAddr {
         _ => None,
     };
     peer.parts().find_map(host).unwrap_or(HostAddr::UNSPECIFIED)
+}
+
+/// The host whose messages come through the session below, which is noted on that; not in
+/// `open_done`, which other messages overtake while it blocks.
+fn peer_of(cx: &Kernel, lower: &SessionRef) -> HostAddr {
+    let head = lower.head();
+    if head.peer().is_unspecified() {
+        head.set_peer(lower.ask(cx, PeerHost::default()).unwrap_or_default().host);
+    }
+    head.peer()
 }
 
 impl Rdgram {
@@ -160,7 +171,7 @@ impl Protocol for Rdgram {
         }
     }
 
-    /// Notes on the session below whose messages come through it.
+    /// What was sent to many is for none of them alone, and has no one acknowledgement.
     fn open_done(
         &self,
         cx: &Kernel,
@@ -168,9 +179,7 @@ impl Protocol for Rdgram {
         lower: &SessionRef,
         _: Participants,
     ) -> Result<(), &'static Reason> {
-        let peer = lower.ask(cx, PeerHost::default()).unwrap_or_default();
-        lower.head().set_peer(peer.host);
-        Ok(())
+        is_for_one(cx, lower)
     }
 
     fn call_demux(
@@ -186,7 +195,7 @@ impl Protocol for Rdgram {
         let Some(octets) = request.pop_array::<HEADER_OCTETS>() else {
             return Err(this.refuse(request, &reason::TRUNCATED));
         };
-        let key = (lower.head().peer(), Header::parse(octets).number);
+        let key = (peer_of(cx, lower), Header::parse(octets).number);
         let found = match self.sessions.get(&key) {
             Some(session) => Ok(session),
             None => self.passive_session(cx, this, key),

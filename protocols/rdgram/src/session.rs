@@ -15,7 +15,7 @@ use xk_core::{
 };
 use xk_kit::control::PeerHost;
 use xk_kit::net::ports::less_header;
-use xk_kit::rpc::call::CallOptions;
+use xk_kit::rpc::call::{CallOptions, without_header};
 
 /// No channel to the peer could be opened.
 static NO_CHANNEL: Reason = Reason::new("no channel", Class::NotMine);
@@ -40,10 +40,10 @@ pub(crate) struct RdgramSession {
     pub(crate) template: [u8; HEADER_OCTETS],
 }
 
-/// What a call's end is to who pushed.
+/// What a call's end is to the push.
 fn push_error(cause: CallCause) -> PushError {
     match cause {
-        CallCause::Push(error) => error,
+        CallCause::Push(error) => without_header(error, HEADER_OCTETS),
         CallCause::Closed | CallCause::Cancelled => PushError::Closed,
         CallCause::NoShepherds => PushError::QueueFull,
         CallCause::NotSupported => PushError::NotSupported,
@@ -66,7 +66,7 @@ fn reason_of(error: PushError) -> &'static Reason {
 }
 
 impl RdgramSession {
-    /// Waits until whoever pushed before is through, `limit` at most.
+    /// Waits until the pushes before are through, `limit` at most.
     fn take_turn(&self, cx: &Kernel, limit: Duration) -> Result<(), PushError> {
         cx.wait(&self.turn, Some(limit)).map_err(|error| match error {
             WaitError::NoShepherds | WaitError::NotOnShepherd | WaitError::TimedOut => {
@@ -175,7 +175,7 @@ impl Session for RdgramSession {
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
         self.sessions.release(&self.key, this);
-        // While somebody pushes, the channel is his to close.
+        // While a push is under way, the channel is its to close.
         if self.turn.count() > 0
             && let Some(channel) = self.channel.take()
         {

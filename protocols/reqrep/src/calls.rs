@@ -16,11 +16,11 @@ pub(crate) enum State {
     Waiting,
     /// Its reply is there.
     Answered,
-    /// Whoever called took it back.
+    /// The caller took it back.
     Cancelled,
     /// Its session was closed.
     Closed,
-    /// Nobody at the peer takes it.
+    /// No protocol of the peer takes it.
     Refused,
 }
 
@@ -165,7 +165,7 @@ impl Calls {
     pub(crate) fn end(&self, call: &Call) {
         call.state.set(State::Free);
         call.lost.set(false);
-        // A signal that came too late must not end somebody else's wait.
+        // A signal that came too late must not end another call's wait.
         while call.done.try_wait() {}
         self.waiting.set(self.waiting.get() - 1);
         drop(call.reply.take());
@@ -224,15 +224,15 @@ impl Calls {
         }
     }
 
-    /// Nobody at the peer takes the call with this number, or any of a session if it is not known
-    /// which.
+    /// No protocol of the peer takes the call with this number, or any of a session if it is not
+    /// known which.
     pub(crate) fn refuse(&self, cx: &Kernel, session: SessionId, xid: Option<u32>) {
         self.finish(cx, session, State::Refused, |call| {
             xid.is_none_or(|xid| call.xid.get() == xid)
         });
     }
 
-    /// The stream below a session broke: whoever waits sends again.
+    /// The stream below a session broke: calls that wait are sent again.
     pub(crate) fn lose(&self, cx: &Kernel, session: SessionId) {
         for call in self.places.borrow().iter().flatten() {
             if call.session.get() == session

@@ -15,9 +15,9 @@ use xk_kit::rpc::saved::Saved;
 /// and the beginning of the credential.
 const LOOK_OCTETS: usize = 128;
 
-/// Who sent a request, its number, and a hash of what it says.
+/// The sender of a request, its number, and a hash of what it says.
 pub(crate) type Key = (Source, u32, u64);
-/// Who asks: a host and its port, or none and the number of a session below.
+/// The sender: a host and its port, or none and the number of a session below.
 pub(crate) type Source = (HostAddr, u64);
 
 /// What is known of a request.
@@ -157,7 +157,7 @@ impl DupCache {
             let octets = place.reply.len().unwrap_or_default();
             self.octets.set(self.octets.get() + octets);
         } else {
-            // Nothing to send again: it may be executed anew.
+            // Nothing to send again: it may be executed again.
             self.map.unbind(&place.key);
         }
     }

@@ -2,8 +2,8 @@
 //! section 8.4.2).
 //!
 //! A gathering lives by itself from its first call to its deadline: its timer sends the request
-//! again, and replies wait here until they are asked for. Whoever asks too late, or never, finds it
-//! gone.
+//! again, and replies wait here until they are asked for. A call for the next that comes too late
+//! finds it gone.
 
 use crate::protocol::Settings;
 use crate::session::{NO_CALL, TOO_MANY_CALLS};
@@ -18,7 +18,7 @@ use xk_core::reason::{Class, Reason};
 use xk_core::shepherd::{Semaphore, WaitError};
 use xk_core::{HostAddr, Kernel, Message, SessionRef, Time};
 use xk_kit::net::attribute::Peer;
-use xk_kit::rpc::call::CallOptions;
+use xk_kit::rpc::call::{CallOptions, without_header};
 use xk_kit::rpc::saved::Saved;
 
 /// A host has replied already: it got the request twice, or the network doubled the reply.
@@ -41,9 +41,9 @@ pub(crate) struct Gathering {
     wait: Cell<Duration>,
     tries: Cell<u32>,
     request: RefCell<Saved>,
-    /// Who has replied.
+    /// The hosts that have replied.
     hosts: RefCell<Vec<HostAddr>>,
-    /// Those replies that nobody has asked for yet.
+    /// Those replies that were not asked for yet.
     replies: RefCell<VecDeque<Message>>,
     /// Signalled for each reply; closed at the end.
     changed: Semaphore,
@@ -136,7 +136,7 @@ impl Gatherings {
         self.0.borrow_mut().push(Rc::clone(&gathering));
         if let Err(error) = lower.push(cx, request) {
             self.forget(&gathering);
-            return Err(error.into());
+            return Err(without_header(error, HEADER_OCTETS).into());
         }
         self.next_of(cx, &gathering)
     }
@@ -171,7 +171,7 @@ impl Gatherings {
         self.0.borrow_mut().retain(|other| !Rc::ptr_eq(other, gathering));
     }
 
-    /// Takes a reply; gives it back with the reason if nobody wants it.
+    /// Takes a reply; gives it back with the reason if it is not wanted.
     pub(crate) fn answer(
         &self,
         cx: &Kernel,

@@ -22,37 +22,42 @@
 //!
 //! Where the layer below may add octets to a short message (`min-packet` is more than the header:
 //! `eth`, `vip`, `vipsize`), the upper bits of the word that says call or reply hold the length of
-//! the message, for nobody else speaks ONC RPC there.
+//! the message, for no other program speaks ONC RPC there.
 //!
 //! The same octets are sent again after `first_wait`, then after twice as long each time up to
 //! `wait_max`, until a reply comes or `total` has passed: zero or more executions, at least one if
 //! there is a reply. On a layer that carries records nothing is sent again unless the stream broke,
 //! and then at once, over a new one; if the peer refuses that, the call ends. A call obeys the
-//! attribute `call-options`. If the network says that nobody takes the request there (port or
+//! attribute `call-options`. If the network says that no protocol takes it there (port or
 //! protocol unreachable), the call ends at once; if it says that there is no way just now, the
 //! request is sent again.
 //!
 //! The server keeps nothing: every request goes up, those that came twice included, on the shepherd
 //! that brought it, and the reply goes back under its number. With `dupcache` it remembers the
 //! latest requests by source, number and contents: one that is being executed is dropped, to one
-//! that was executed the same reply goes again. What nobody above answers stays without a reply.
+//! that was executed the same reply goes again. What is not answered above stays without a reply.
 //!
-//! Whoever asks by datagrams has not shown that he is where his requests say. Replies more than
-//! three times as long as their requests go there at `unproved_rate` at most, to neighbours (the
-//! same host number but for eight bits) together at four times that, to all at 64 times; what is
-//! beyond is dropped as `answer to unproved source`. On `tcp`, on `channel`, and from this very
+//! A client that asks by datagrams has not shown that it is where its requests say. Replies more
+//! than three times as long as their requests go there at `unproved_rate` at most, to neighbours
+//! (the same host number but for eight bits) together at four times that, to all at 64 times; what
+//! is beyond is dropped as `answer to unproved source`. On `tcp`, on `channel`, and from this very
 //! host, all replies go.
 //!
 //! A peer may be many hosts: a broadcast or a group on `udp` or `host-udp`. A plain call there ends
 //! with the first reply. One with the attribute `gather` goes on: each further call for the next
 //! reply brings that of another host, until the deadline of the first or `total`. The request is
-//! sent again meanwhile, for those who did not get it; a host that replies once more is counted as
+//! sent again meanwhile, for those that did not get it; a host that replies once more is counted as
 //! `repeated reply`, one beyond `replies_max` as `too many replies`. What came in time may be asked
-//! for up to 10 s later. 64 such calls may be under way. Nobody is served through such a session.
+//! for up to 10 s later. 64 such calls may be under way. No request is served through such a
+//! session.
 //!
-//! A number that nobody waits for is dropped as `no such call`, as is what is neither call nor
+//! A number that no call waits for is dropped as `no such call`, as is what is neither call nor
 //! reply (`malformed`), a call at a client (`not a server`), and a call that finds `requests_max`
 //! under way (`server busy`).
+//!
+//! The skeletons of layers (`xk_kit`) do not fit: that of messages has sessions that push and pop,
+//! and that of calls stands on sessions that call. Here a session is pushed into below and called
+//! above. It may call and serve at once, so that it is neither of the latter's two.
 //!
 //! # Control
 //! Answers `max-packet` and `opt-packet` (those of the layer below less eight octets),

@@ -19,7 +19,7 @@ use xk_kit::answers::Allowance;
 use xk_kit::control::{NetworkError, NetworkErrorKind};
 use xk_kit::net::ports::less_header;
 use xk_kit::net::stream::{CarriesRecords, StreamError, StreamEvent, StreamNotice, StreamSpace};
-use xk_kit::rpc::server::Server;
+use xk_kit::rpc::server::OfferingServers;
 
 /// How it waits, and its bounds.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +86,7 @@ pub(crate) struct Shared {
     pub(crate) unproved: Allowance,
     /// How many requests are being executed.
     pub(crate) executing: Cell<usize>,
-    pub(crate) server: Server,
+    pub(crate) server: OfferingServers,
 }
 
 /// One instance of the layer.
@@ -137,7 +137,7 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> P
         dupcache,
         unproved: Allowance::new(settings.unproved_rate as u64, settings.unproved_burst as u64),
         executing: Cell::new(0),
-        server: Server::default(),
+        server: OfferingServers::default(),
     });
     cx.add_protocol(crate::ENTRY.kind, name, ReqRep { lower, shared })
 }
@@ -178,7 +178,7 @@ impl Protocol for ReqRep {
         mut participants: Participants,
     ) -> Result<Enable, OpenError> {
         let local = participants.local_mut()?;
-        self.shared.server.enable(cx, &self.lower, (this, upper.receiver), local)
+        self.shared.server.enable(cx, &self.lower, (this, upper), (0, local))
     }
 
     fn open_disable(&self, cx: &Kernel, _: &ProtocolRef, enable: Enable) {
@@ -256,7 +256,7 @@ impl Protocol for ReqRep {
 
 impl ReqRep {
     /// A message from a peer of which nothing is known: only a call makes a session, and only for
-    /// whoever serves.
+    /// a protocol that serves.
     #[cold]
     fn demux_first(
         &self,
@@ -278,7 +278,7 @@ impl ReqRep {
             Ok(Kind::Reply) => return Err(this.refuse(message, &NO_CALL)),
             Err(_) => return Err(this.refuse(message, &reason::MALFORMED)),
         }
-        let Some(upper) = self.shared.server.upper() else {
+        let Some((upper, _)) = self.shared.server.get(0) else {
             return Err(this.refuse(message, &NOT_A_SERVER));
         };
         let line = Line::new(cx, &self.shared, &upper, lower, None);
@@ -290,9 +290,9 @@ impl ReqRep {
         }
     }
 
-    /// The network reports an error about something that was sent. That nobody is there to take it
-    /// ends the call at once; of whatever else it says the next repetition may find otherwise (RFC
-    /// 1122, sections 4.1.3.3 and 4.2.3.9).
+    /// The network reports an error about something that was sent. That no protocol is there to
+    /// take it ends the call at once; of whatever else it says the next repetition may find
+    /// otherwise (RFC 1122, sections 4.1.3.3 and 4.2.3.9).
     fn network_error(&self, cx: &Kernel, error: &NetworkError) -> Answer {
         let Some(lower) = &error.session else {
             return Answer::Unknown;

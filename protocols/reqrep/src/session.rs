@@ -18,10 +18,10 @@ use xk_kit::answers::{self, UNPROVED, is_proved};
 use xk_kit::control::{IsMany, MinPacket, OptPacket, PeerHost, PeerPort};
 use xk_kit::net::ports::less_header;
 use xk_kit::net::stream::CarriesRecords;
-use xk_kit::rpc::call::{BUSY, CallOptions, CancelCall, Gather, GathersReplies};
+use xk_kit::rpc::call::{BUSY, CallOptions, CancelCall, Gather, GathersReplies, without_header};
 use xk_kit::rpc::saved::Saved;
 
-/// A reply to a call that nobody waits for: it came twice, or late, or somebody guesses.
+/// A reply to no call that waits: it came twice, or late, or its number was guessed.
 pub static NO_CALL: Reason = Reason::new("no such call", Class::NotMine);
 /// A call, at a host that only calls.
 pub static NOT_A_SERVER: Reason = Reason::new("not a server", Class::NotMine);
@@ -50,7 +50,7 @@ pub(crate) struct Line {
     marks: bool,
     /// The peer is many hosts.
     is_to_many: bool,
-    /// The calls under way have heard from the network that nobody is there; the layer below says
+    /// The calls under way have heard from the network that none is there; the layer below says
     /// so once more to the next push.
     told: Cell<bool>,
 }
@@ -80,7 +80,7 @@ impl Line {
     }
 
     /// A conversation that was opened from above through `below`, or, without that, one that a
-    /// message began: nobody sends from a host that is many.
+    /// message began: no host that is many sends.
     pub(crate) fn new(
         cx: &Kernel,
         shared: &Rc<Shared>,
@@ -152,7 +152,7 @@ impl Line {
                 && let Err(error) = self.send(cx, &kept, request)
                 && (tries == 0 || is_final(error))
             {
-                return Err(error.into());
+                return Err(without_header(error, HEADER_OCTETS).into());
             }
             tries += 1;
             match self.await_reply(cx, call, options, &mut wait, &mut left) {
@@ -251,7 +251,8 @@ impl Line {
         if self.is_to_many {
             return Err(this.refuse(cx, request, &NOT_A_SERVER));
         }
-        if !this.head().is_passive() && !shared.server.is(&self.upper) {
+        let serves = || shared.server.get(0).is_some_and(|(server, _)| server == self.upper);
+        if !this.head().is_passive() && !serves() {
             return Err(this.refuse(cx, request, &NOT_A_SERVER));
         }
         if shared.executing.get() >= shared.settings.requests_max {
@@ -285,7 +286,7 @@ impl Line {
         let asked = request.len() + HEADER_OCTETS;
         let executing = &self.shared.executing;
         executing.set(executing.get() + 1);
-        // Nobody evicts what is in use.
+        // What is in use is not evicted.
         this.hold();
         let result = self.upper.call_demux(cx, this, request);
         executing.set(executing.get() - 1);

@@ -28,6 +28,10 @@
 //! octet is kept. Small pieces are copied together, so that slow peers cost little more memory than
 //! they have sent.
 //!
+//! The skeletons of layers (`xk_kit`) do not fit: a session has one connection after another below,
+//! and none until something is pushed. Messages begin and end anywhere in what arrives. What is
+//! opened here and what peers open are found in different ways.
+//!
 //! # Control
 //! Answers `carries-records`, `max-packet` and `opt-packet` (`record_max`), `describe`,
 //! `list-sessions`, `list-maps`; takes `stream-notice` from below; forwards the rest to the

@@ -15,8 +15,8 @@ use xk_core::{
     Time, Upper, reason,
 };
 use xk_kit::control::{MaxPacket, OptPacket};
-use xk_kit::net::stream::{StreamNotice, StreamSpace, StreamUse};
-use xk_kit::rpc::server::Server;
+use xk_kit::net::stream::{StreamNotice, StreamUse};
+use xk_kit::rpc::server::OfferingServers;
 
 /// Bounds.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +85,7 @@ impl Shared {
 /// One instance of the layer.
 pub struct RecordMarking {
     shared: Rc<Shared>,
-    server: Server,
+    server: OfferingServers,
 }
 
 /// Builds it from its place in a graph.
@@ -125,7 +125,7 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> P
         opened: RefCell::default(),
         held: Cell::new(0),
     });
-    let body = RecordMarking { shared, server: Server::default() };
+    let body = RecordMarking { shared, server: OfferingServers::default() };
     cx.add_protocol(crate::ENTRY.kind, name, body)
 }
 
@@ -175,7 +175,7 @@ impl Protocol for RecordMarking {
         mut participants: Participants,
     ) -> Result<Enable, OpenError> {
         let local = participants.local_mut()?;
-        self.server.enable(cx, &self.shared.lower, (this, upper.receiver), local)
+        self.server.enable(cx, &self.shared.lower, (this, upper), (0, local))
     }
 
     fn open_disable(&self, cx: &Kernel, _: &ProtocolRef, enable: Enable) {
@@ -190,24 +190,24 @@ impl Protocol for RecordMarking {
         lower: &SessionRef,
         participants: Participants,
     ) -> Result<(), &'static Reason> {
-        let upper = self.server.upper().ok_or(&reason::NO_PROTOCOL)?;
-        if lower.ask(cx, StreamSpace::default()).is_none() {
-            // Not a stream: messages are whole without marks.
-            return Err(&reason::NOT_SUPPORTED);
-        }
+        let (upper, _) = self.server.get(0).ok_or(&reason::NO_PROTOCOL)?;
         let pipe = Pipe::new(&self.shared, &upper, Role::Passive);
         let session = cx.new_passive_session(this, &upper, pipe);
+        // First: to ask may block, and octets may arrive meanwhile.
         self.shared.passive.bind(cx, lower.id().0, session.clone())?;
         lower.hold();
-        if let Some(pipe) = session.body::<Pipe>() {
-            pipe.connected(cx, lower);
-        }
-        let done = upper.open_done(cx, &session, participants);
-        if done.is_err() {
+        let done = match session.body::<Pipe>() {
+            Some(pipe) if pipe.connected(cx, lower) => {
+                let done = upper.open_done(cx, &session, participants);
+                done.inspect(|()| pipe.opened(cx, &session))
+            }
+            // Not a stream: messages are whole without marks.
+            _ => Err(&reason::NOT_SUPPORTED),
+        };
+        done.inspect_err(|_| {
             self.shared.passive.unbind(&lower.id().0);
             session.abort(cx);
-        }
-        done
+        })
     }
 
     fn demux(

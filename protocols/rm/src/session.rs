@@ -31,7 +31,7 @@ pub static CONNECTION_LOST: Reason = Reason::new("connection lost", Class::Exhau
 /// than others.
 pub static HELD_MOST: Reason = Reason::new("held most", Class::Exhausted);
 
-/// Who opens the connection.
+/// The side that opens the connection.
 pub(crate) enum Role {
     /// This side, as often as needed.
     Active {
@@ -58,9 +58,15 @@ pub(crate) struct Pipe {
     upper: ProtocolRef,
     role: Role,
     connection: RefCell<Option<SessionRef>>,
+    /// A connection is being opened.
+    connecting: Cell<bool>,
     connected: Cell<bool>,
+    /// The protocol above knows of the session.
+    is_open: Cell<bool>,
+    /// A shepherd sends what waits.
+    flushing: Cell<bool>,
     assembly: RefCell<Assembly>,
-    /// What has arrived while the peer does not read: it stays in the peer's window.
+    /// What has arrived while nothing is taken: it stays in the peer's window.
     held: RefCell<Gather>,
     queue: RefCell<VecDeque<Message>>,
     /// Octets in the queue.
@@ -78,7 +84,10 @@ impl Pipe {
             upper: upper.clone(),
             role,
             connection: RefCell::default(),
+            connecting: Cell::new(false),
             connected: Cell::new(false),
+            is_open: Cell::new(false),
+            flushing: Cell::new(false),
             assembly: RefCell::default(),
             held: RefCell::default(),
             queue: RefCell::default(),
@@ -102,7 +111,7 @@ impl Pipe {
         all.set((all.get() + held).saturating_sub(before));
     }
 
-    /// The same, and sees that all of them hold no more than they may.
+    /// Counts what this one holds, and sees that all of peers' hold no more than they may.
     fn bound_held(&self, cx: &Kernel) {
         self.count_held(cx);
         self.shared.relieve(cx);
@@ -112,11 +121,24 @@ impl Pipe {
         self.connection.borrow().clone()
     }
 
-    /// The connection that there is, or a new one.
-    fn connect(&self, cx: &Kernel, this: &SessionRef) -> Result<SessionRef, PushError> {
-        if let Some(connection) = self.connection() {
-            return Ok(connection);
+    /// Sees that there is a connection, or is about to be: what is pushed while one is opened waits
+    /// for it.
+    fn connect(&self, cx: &Kernel, this: &SessionRef) -> Result<(), PushError> {
+        if self.connection.borrow().is_some() || self.connecting.replace(true) {
+            return Ok(());
         }
+        let opened = self.open(cx, this);
+        self.connecting.set(false);
+        opened.inspect_err(|_| {
+            if !self.queue.borrow().is_empty() {
+                self.let_go(cx, this);
+                self.notify(cx, this, StreamEvent::Failed(StreamError::Aborted));
+            }
+        })
+    }
+
+    /// Opens a new connection.
+    fn open(&self, cx: &Kernel, this: &SessionRef) -> Result<(), PushError> {
         let Role::Active { participants, .. } = &self.role else {
             return Err(PushError::Closed);
         };
@@ -130,21 +152,31 @@ impl Pipe {
             _ => PushError::NotSupported,
         })?;
         let id = connection.id().0;
-        if connection.ask(cx, StreamSpace::default()).is_none()
-            || self.shared.active.bind(id, this.clone()).is_err()
-        {
-            connection.close(cx);
-            return Err(PushError::NotSupported);
-        }
-        self.begin(cx, connection.clone());
-        Ok(connection)
+        let is_stream = connection.ask(cx, StreamSpace::default()).is_some();
+        let error = if this.head().is_closed() {
+            PushError::Closed
+        } else if is_stream && self.shared.active.bind(id, this.clone()).is_ok() {
+            self.begin(cx, connection);
+            return Ok(());
+        } else {
+            PushError::NotSupported
+        };
+        connection.close(cx);
+        Err(error)
     }
 
-    /// Takes a connection, which is held already.
-    /// The peer has connected.
-    pub(crate) fn connected(&self, cx: &Kernel, connection: &SessionRef) {
+    /// The peer has connected: takes the connection, which is held already; false if it is no
+    /// stream.
+    pub(crate) fn connected(&self, cx: &Kernel, connection: &SessionRef) -> bool {
         self.connected.set(true);
         self.begin(cx, connection.clone());
+        connection.ask(cx, StreamSpace::default()).is_some()
+    }
+
+    /// The protocol above knows of the session by now: what arrived meanwhile goes up.
+    pub(crate) fn opened(&self, cx: &Kernel, this: &SessionRef) {
+        self.is_open.set(true);
+        self.take_held(cx, this);
     }
 
     /// Octets that the connection holds, and when something of it got done last.
@@ -158,16 +190,25 @@ impl Pipe {
         self.break_off(cx, this);
     }
 
+    /// Takes a connection, which is held already.
     fn begin(&self, cx: &Kernel, connection: SessionRef) {
+        drop(self.connection.replace(Some(connection.clone())));
         for setting in [StreamSetting::ManualWindow(true), StreamSetting::NoDelay(true)] {
             let taken = false;
             let _ = connection.ask(cx, StreamSet { setting, taken });
         }
-        drop(self.connection.replace(Some(connection)));
     }
 
-    /// Sends what waits, as far as there is room.
+    /// Sends what waits, as far as there is room. A push may block: one shepherd at a time sends,
+    /// so that the pieces of records keep their order.
     fn flush(&self, cx: &Kernel) {
+        if !self.flushing.replace(true) {
+            self.send_waiting(cx);
+            self.flushing.set(false);
+        }
+    }
+
+    fn send_waiting(&self, cx: &Kernel) {
         while let Some(connection) = self.connection()
             && self.connected.get()
         {
@@ -223,7 +264,7 @@ impl Pipe {
                 }
             };
             self.since.set(cx.now());
-            // No borrow is held: this may block, and others go on meanwhile. Who refuses has
+            // No borrow is held: this may block, and others go on meanwhile. What is refused was
             // counted it.
             if let Err(refused) = self.upper.demux(cx, this, record) {
                 result = Err(refused);
@@ -235,8 +276,9 @@ impl Pipe {
     fn take_held(&self, cx: &Kernel, this: &SessionRef) {
         let held = self.held.borrow_mut().take();
         let Some(held) = held else { return };
-        self.consumed(cx, held.len());
+        let octets = held.len();
         self.assembly.borrow_mut().put(held);
+        self.consumed(cx, octets);
         let _ = self.deliver(cx, this);
     }
 
@@ -247,9 +289,10 @@ impl Pipe {
         }
     }
 
-    /// Whether the peer leaves what it is sent lying, and so gets nothing more done.
+    /// Whether what arrives is not taken yet: the protocol above is being told of the session, or
+    /// the peer leaves what it is sent lying, and so gets nothing more done.
     fn is_stalled(&self) -> bool {
-        matches!(self.role, Role::Passive) && self.queued.get() > 0
+        matches!(self.role, Role::Passive) && (self.queued.get() > 0 || !self.is_open.get())
     }
 
     /// Breaks the connection off.
@@ -272,11 +315,15 @@ impl Pipe {
             self.shared.active.unbind(&connection.id().0);
         }
         connection.close(cx);
-        let session = this.clone();
-        let _ = self.upper.ask(cx, StreamNotice { session, event });
+        self.notify(cx, this, event);
         if is_passive {
             this.retire(cx);
         }
+    }
+
+    fn notify(&self, cx: &Kernel, this: &SessionRef, event: StreamEvent) {
+        let session = this.clone();
+        let _ = self.upper.ask(cx, StreamNotice { session, event });
     }
 
     /// Forgets the connection and what waits; answers which it was.
@@ -289,6 +336,9 @@ impl Pipe {
         }
         self.queued.set(0);
         let (assembly, held) = (self.assembly.take(), self.held.take());
+        if !held.is_empty() {
+            count(cx, this, &CONNECTION_LOST);
+        }
         drop((queue, assembly, held));
         self.count_held(cx);
         connection
@@ -335,7 +385,7 @@ impl Session for Pipe {
         if self.queued.get() + record.len() > settings.queue_max {
             this.discard(cx, record, &reason::QUEUE_FULL);
             if matches!(self.role, Role::Passive) {
-                // A reply left out would be awaited for ever: the peer has to notice.
+                // A reply left out would be awaited without end: the peer has to notice.
                 self.break_off(cx, this);
             }
             return Err(PushError::QueueFull);
@@ -357,8 +407,10 @@ impl Session for Pipe {
             self.bound_held(cx);
             return Ok(());
         }
-        self.consumed(cx, message.len());
+        let octets = message.len();
+        // First: to tell may block, and what arrives then comes behind.
         self.assembly.borrow_mut().put(message);
+        self.consumed(cx, octets);
         let delivered = self.deliver(cx, this);
         self.bound_held(cx);
         delivered

@@ -17,9 +17,9 @@
 //!
 //! # Behaviour
 //! To its uppers and to its peers it is `select`: the same header, the same sessions, the same
-//! channels. But a request for a procedure of a `route` goes to nobody above: it is called at the
+//! channels. But a request for a procedure of a `route` does not go up: it is called at the
 //! host of the route, through the same layer below, and what comes back is the reply. The client
-//! sees no difference, and need not know who executes.
+//! sees no difference, and need not know which host executes.
 //!
 //! Octet 1 of the header counts how often a call was forwarded, which is no business of `select`.
 //! One that was forwarded eight times, or that would go back to whom it came from, is refused,

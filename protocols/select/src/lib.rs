@@ -20,7 +20,7 @@
 //! one call at a time: `channel`, or `reqrep`.
 //!
 //! # Behaviour
-//! A client's session stands for one procedure of one peer; whoever opens the same gets the same.
+//! A client's session stands for one procedure of one peer; to open it again gives the same.
 //! All sessions to a peer share its channels, `channels` of them at most. The first is opened with
 //! the first session, another one whenever a call finds all in use; they are kept until the last
 //! session to the peer is closed. When all are in use and no more may be opened, callers block:
@@ -34,9 +34,10 @@
 //! for. A reply to another procedure, or none at all, is counted, and the call fails as a bad
 //! reply.
 //!
-//! A request goes to who has enabled its procedure, else to who has enabled any. The first one
+//! A request goes to the protocol that has enabled its procedure, else to the one that has enabled
+//! any. The first one
 //! through a channel makes a session, which answers `my-procedure`. It holds the channel below
-//! while somebody above holds it.
+//! while it is held above.
 //!
 //! # Control
 //! Answers `my-procedure`, `cancel-call`, `max-packet` and `opt-packet` (those of the layer below
@@ -65,10 +66,8 @@ extern crate alloc;
 extern crate std;
 
 mod forward;
-mod pool;
 mod protocol;
 mod routes;
-mod session;
 pub mod wire;
 
 pub use forward::FORWARD_ENTRY;
@@ -98,7 +97,8 @@ const QUESTIONS: &[QuestionInfo] = &[
     question("list-sessions",
         "one per procedure and peer called, one per procedure and channel served"),
     question("list-maps",
-        "active: peer and procedure; passive: channel and procedure; enables: procedure"),
+        "calling: peer, procedure and protocol above; serving: channel and procedure; enables: \
+         procedure"),
     question("describe", "a session's procedure"),
 ];
 

@@ -3,17 +3,21 @@
 use crate::protocol::Select;
 use crate::wire::{HEADER_OCTETS, Header};
 use alloc::format;
+use alloc::rc::Rc;
 use alloc::vec::Vec;
+use core::cell::RefCell;
 use core::ops::RangeInclusive;
 use xk_core::graph::{BuildError, Params};
-use xk_core::object::{CallCause, PushError, Refused, SessionSlot};
+use xk_core::object::{CallCause, OpenError, PushError, Refused};
 use xk_core::reason::Class;
 use xk_core::{
     HostAddr, Kernel, Message, Part, Participant, Participants, ProtocolRef, Reason, SessionRef,
-    reason,
+    Upper, reason,
 };
 use xk_kit::control::PeerHost;
 use xk_kit::rpc::call::SYSTEM_ERROR;
+use xk_kit::rpc::call_layer::CallLayered;
+use xk_kit::rpc::session_pool::SessionPool;
 
 /// How often a call may be forwarded.
 pub const HOPS_MAX: u8 = 8;
@@ -21,12 +25,12 @@ pub const HOPS_MAX: u8 = 8;
 /// Forwarded too often, or back to whom it came from.
 pub static LOOPED: Reason = Reason::new("forwarded in a circle", Class::Prohibited);
 
-/// One range of procedures, and who serves it.
+/// One range of procedures, and the host that serves it.
 pub(crate) struct Route {
     commands: RangeInclusive<u16>,
     to: Participant,
-    /// The session that its calls take, once opened.
-    session: SessionSlot,
+    /// The channels that its calls take, once opened.
+    pool: RefCell<Option<Rc<SessionPool>>>,
 }
 
 /// All ranges, by their first procedure; none overlaps another.
@@ -62,7 +66,7 @@ impl Routes {
             }
             let to: Option<Participant> = block.text("to").and_then(|text| text.parse().ok());
             let to = to.ok_or_else(|| wrong("to=\"HOST\", a participant such as 10.0.0.3"))?;
-            routes.push(Route { commands: first..=last, to, session: SessionSlot::default() });
+            routes.push(Route { commands: first..=last, to, pool: RefCell::default() });
         }
         routes.sort_by_key(|route| *route.commands.start());
         Ok(Self(routes))
@@ -75,10 +79,10 @@ impl Routes {
         route.commands.contains(&command).then_some(route)
     }
 
-    /// Lets go of every session.
+    /// Lets go of all channels.
     pub(crate) fn clear(&self) {
         for route in &self.0 {
-            drop(route.session.take());
+            drop(route.pool.take());
         }
     }
 }
@@ -88,26 +92,24 @@ fn is_host(to: &Participant, host: HostAddr) -> bool {
     to.parts().any(|part| *part == Part::Host(host))
 }
 
-impl Select {
-    /// Calls a procedure at the host that a route names, and gives its reply as it comes.
+impl Route {
+    /// Calls a procedure at the host of the route, and gives its reply as it comes.
     #[cold]
     pub(crate) fn forward(
         &self,
         cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        route: &Route,
+        (all, this, lower): (&CallLayered<Select>, &ProtocolRef, &SessionRef),
         header: Header,
         mut request: Message,
     ) -> Result<Message, Refused> {
         let came_from = lower.ask(cx, PeerHost::default());
-        let goes_back = came_from.is_some_and(|peer| is_host(&route.to, peer.host));
+        let goes_back = came_from.is_some_and(|peer| is_host(&self.to, peer.host));
         if header.hops >= HOPS_MAX || goes_back {
             return Err(this.refuse(request, &LOOPED));
         }
-        let session = match self.further(cx, this, route) {
-            Ok(session) => session,
-            Err(why) => return Err(this.refuse(request, why)),
+        let pool = match self.pool(cx, all, this) {
+            Ok(pool) => pool,
+            Err(_) => return Err(this.refuse(request, &SYSTEM_ERROR)),
         };
         // What a refusal needs, as the request itself goes on.
         let Ok(rest) = cx.pool().empty(HEADER_OCTETS) else {
@@ -117,11 +119,7 @@ impl Select {
         if request.push_array(&Header { hops, ..header }.emit()).is_err() {
             return Err(this.refuse(request, &reason::NO_BUFFERS));
         }
-        let called = session.call(cx, request);
-        called.map_err(|error| {
-            if session.head().is_closed() {
-                drop(route.session.take());
-            }
+        pool.call(cx, lower.id(), request).map_err(|error| {
             let why = match error.cause {
                 CallCause::Rejected(rejection) => rejection.reason,
                 CallCause::Push(PushError::TooBig { .. }) => &reason::TOO_BIG,
@@ -131,20 +129,23 @@ impl Select {
         })
     }
 
-    /// The session to the host that serves a route, opened at first use.
-    fn further(
+    /// The channels to the host of the route, opened at first use and kept.
+    fn pool(
         &self,
         cx: &Kernel,
+        all: &CallLayered<Select>,
         this: &ProtocolRef,
-        route: &Route,
-    ) -> Result<SessionRef, &'static Reason> {
-        if let Some(session) = route.session.get() {
-            return Ok(session);
+    ) -> Result<Rc<SessionPool>, OpenError> {
+        let known = self.pool.borrow().clone();
+        if let Some(pool) = known.filter(|pool| !pool.is_over()) {
+            return Ok(pool);
         }
-        let both = Participants::pair(Part::Any, route.to.clone());
-        let session = self.open_whole(cx, this, both).map_err(|_| &SYSTEM_ERROR)?;
-        // Another call may have opened it meanwhile: then this is one hold more on the same.
-        drop(route.session.replace(Some(session.clone())));
-        Ok(session)
+        let ends = Participants::pair(Part::Any, self.to.clone());
+        let pool = all.shared.open(cx, &all.lower, Upper::new(this), ends)?;
+        if let Some(before) = self.pool.replace(Some(Rc::clone(&pool))) {
+            // It is over, or another call was faster.
+            all.shared.leave(cx, &before);
+        }
+        Ok(pool)
     }
 }

@@ -1,5 +1,5 @@
 //! # Synopsis
-//! `sunprog LOWER` — the table of programs of ONC RPC: who serves which program, and how a call
+//! `sunprog LOWER` — the table of programs of ONC RPC: the servers of each program, and how a call
 //! went.
 //!
 //! # Realm
@@ -11,8 +11,8 @@
 //!
 //! - `open`: passed through.
 //! - `open_enable`: the program definite, procedure and version `*` or left out for all of them:
-//!   `version1@program5@port2049`. Who offers just a procedure is before one who offers a version,
-//!   and he before one who offers all versions.
+//!   `version1@program5@port2049`. One that offers just a procedure is before one that offers a
+//!   version, and that before one that offers all versions.
 //!
 //! # Above
 //! Servers and clients of any programs. It needs no type numbers.
@@ -26,8 +26,8 @@
 //! client gets the results, or an error with the reason and, where only the version is wrong, those
 //! that there are.
 //!
-//! A request is for whoever serves its program, version and procedure. Procedure 0 of every version
-//! is answered here, with nothing. What nobody serves gets a reply that says what is missing: the
+//! A request is for the server of its program, version and procedure. Procedure 0 of every version
+//! is answered here, with nothing. What has no server gets a reply that says what is missing: the
 //! program, the version (with the lowest and the highest that there are), the procedure. Refusals
 //! from above become `garbage arguments`, `no such procedure`, what is wrong with the credentials
 //! or, all others, `system error`; those of the class "not mine" remain without a reply. A
@@ -60,7 +60,6 @@ extern crate alloc;
 extern crate std;
 
 mod protocol;
-mod session;
 mod table;
 pub mod wire;
 

@@ -1,27 +1,25 @@
-//! The protocol object: opens, enables, and finds who serves a request.
+//! The layer: finds the server of a request, and says in front of a reply how the call went.
 
-use crate::session::{Calling, Serving};
-
-use crate::table::{Found, Table};
-use crate::wire::Accepted;
+use crate::table::{Found, Served, Table};
+use crate::wire::{Accepted, FAILED_OCTETS_MAX, STAT_OCTETS};
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::RefCell;
-use xk_core::control::{ListMaps, ListSessions};
 use xk_core::graph::{Build, BuildError};
-use xk_core::object::{Enable, OpenError, Refused, SessionTable};
+use xk_core::object::{CallCause, CallError, Enable, OpenError, Refused, Rejection};
+use xk_core::reason::Class;
 use xk_core::{
-    Answer, Ask, Kernel, Message, Participant, Participants, Protocol, ProtocolRef, Reason,
-    SessionRef, Upper, reason,
+    Answer, Ask, Kernel, Message, Participant, Participants, ProtocolRef, Reason, SessionRef,
+    Upper, reason,
 };
-use xk_kit::net::attribute::LinkCast;
 use xk_kit::net::offers::Offers;
 use xk_kit::rpc::call::{MyProcedure, NO_PROCEDURE, NO_PROGRAM, NO_VERSION};
-use xk_kit::rpc::onc::{CarriesCredentials, MyProgram, Offered, ProcedureName};
-
-/// Room for the headers below, in octets, in replies made here.
-const HEADROOM: usize = 128;
+use xk_kit::rpc::call_layer::{
+    CallLayer, CallLayered, Calling, Serving, bad_reply, reply_of, reply_to_refused, reply_with,
+};
+use xk_kit::rpc::onc::{CarriesCredentials, MyProgram, Offered, ProcedureName, auth_stat};
 
 /// Bounds.
 #[derive(Clone, Copy, Debug)]
@@ -38,32 +36,19 @@ impl Default for Settings {
     }
 }
 
-/// What protocol and sessions share.
-pub(crate) struct Shared {
-    pub(crate) calling: SessionTable<crate::session::CallingKey>,
-    /// By the session below.
-    pub(crate) serving: SessionTable<u64>,
-    table: Table,
-}
-
-impl Shared {
-    /// What a refusal by whoever serves is to the client.
-    pub(crate) fn accepted(&self, name: ProcedureName, reason: &Reason) -> Accepted {
-        if *reason != NO_VERSION {
-            return Accepted::of(reason);
-        }
-        // He knows better than the table that it is not there, but the table knows which are.
-        let (low, high) = self.table.versions(name.program).unwrap_or_default();
-        Accepted::Mismatch { low, high }
-    }
-}
-
 /// One instance of the layer.
 pub struct SunProg {
+    /// Those that it serves on; it calls through the first.
     lowers: Vec<(ProtocolRef, Offers)>,
-    shared: Rc<Shared>,
+    table: Table,
     /// The participants below of each offer.
     enabled: RefCell<BTreeMap<u64, Participant>>,
+}
+
+/// What a session that serves keeps.
+pub struct Serves {
+    served: Rc<Served>,
+    name: ProcedureName,
 }
 
 /// Builds it from its place in a graph.
@@ -76,49 +61,81 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         sessions_max: params.number("sessions_max", usual.sessions_max),
         programs_max: params.number("programs_max", usual.programs_max),
     };
-    build.lower(0)?;
-    Ok(add(build.cx, build.name, build.lowers, settings))
+    let first = build.lower(0)?;
+    let others = build.lowers.get(1..).unwrap_or_default();
+    Ok(add(build.cx, build.name, (first, others), settings))
 }
 
-/// Adds one to a kernel, for programs that compose without a graph file. It calls through the first
-/// of `lowers` and serves on all.
-pub fn add(cx: &Kernel, name: &str, lowers: &[ProtocolRef], settings: Settings) -> ProtocolRef {
-    let key = cx.secret();
-    let shared = Rc::new(Shared {
-        calling: SessionTable::new(key, settings.sessions_max),
-        serving: SessionTable::new(key, settings.sessions_max),
+/// Adds one to a kernel, for programs that compose without a graph file. It calls through `first`
+/// and serves on that and on `others`.
+pub fn add(
+    cx: &Kernel,
+    name: &str,
+    (first, others): (ProtocolRef, &[ProtocolRef]),
+    settings: Settings,
+) -> ProtocolRef {
+    let all = core::iter::once(&first).chain(others);
+    let layer = SunProg {
+        lowers: all.map(|lower| (lower.clone(), Offers::default())).collect(),
         table: Table::new(settings.programs_max),
-    });
-    let body = SunProg {
-        lowers: lowers.iter().map(|lower| (lower.clone(), Offers::default())).collect(),
-        shared,
         enabled: RefCell::default(),
     };
+    let body = CallLayered::new(cx.secret(), first, settings.sessions_max, (), layer);
     cx.add_protocol(crate::ENTRY.kind, name, body)
 }
 
-/// The reply that says how a request went, if it may have one: a broadcast gets none but a success.
-pub(crate) fn answer(
-    cx: &Kernel,
-    request: Message,
-    accepted: Accepted,
-    why: &'static Reason,
-) -> Result<Message, Refused> {
-    if accepted != Accepted::Success && request.attribute::<LinkCast>().is_some() {
-        return Err(Refused::new(request, why));
-    }
+/// The reply that says how a request went that was refused, if it may have one.
+fn answer(cx: &Kernel, refused: Refused, accepted: Accepted) -> Result<Message, Refused> {
     let (octets, count) = accepted.emit();
-    match cx.pool().copy_from(HEADROOM, octets.get(..count).unwrap_or(&octets)) {
-        Ok(reply) => Ok(reply),
-        Err(_) => Err(Refused::new(request, &reason::NO_BUFFERS)),
-    }
+    reply_to_refused(cx, refused, octets.get(..count).unwrap_or(&octets))
+}
+
+/// What an accepted reply that is not all zeros in front says.
+#[cold]
+fn failed(cx: &Kernel, this: &SessionRef, reply: Message) -> CallError {
+    let mut octets = [0; FAILED_OCTETS_MAX];
+    let count = reply.copy_to(0, &mut octets);
+    let accepted = octets.get(..count).and_then(Accepted::parse);
+    let Some((accepted, reason)) = accepted.and_then(|a| Some((a, a.reason()?))) else {
+        return bad_reply(cx, this, reply, &reason::MALFORMED);
+    };
+    let versions = match accepted {
+        Accepted::Mismatch { low, high } => Some((low, high)),
+        _ => None,
+    };
+    CallCause::Rejected(Rejection { reason, versions }).into()
 }
 
 impl SunProg {
-    /// The first request for a procedure by a peer: makes the session, if anybody serves it.
-    #[cold]
-    fn call_demux_first(
-        &self,
+    /// What a refusal of the server is to the client.
+    fn accepted(&self, name: ProcedureName, reason: &Reason) -> Accepted {
+        if *reason != NO_VERSION {
+            return Accepted::of(reason);
+        }
+        // The server knows better than the table that it is not there, the table which are.
+        let (low, high) = self.table.versions(name.program).unwrap_or_default();
+        Accepted::Mismatch { low, high }
+    }
+}
+
+impl CallLayer for SunProg {
+    type Name = ();
+    type Lower = SessionRef;
+    type Calls = ();
+    type Serves = Serves;
+
+    /// A call adds nothing to what the layers below add.
+    fn request_octets(&self, _: Option<&()>) -> usize {
+        0
+    }
+
+    fn reply_octets(&self, _: &Serves) -> usize {
+        STAT_OCTETS
+    }
+
+    /// The first request for a procedure by a peer.
+    fn first(
+        all: &CallLayered<Self>,
         cx: &Kernel,
         this: &ProtocolRef,
         lower: &SessionRef,
@@ -131,22 +148,13 @@ impl SunProg {
             return Err(this.refuse(request, &reason::NOT_SUPPORTED));
         };
         let name = ProcedureName { program, version, procedure: number };
-        let (accepted, why) = match self.shared.table.find(name) {
+        let (accepted, why) = match all.layer.table.find(name) {
             Found::Served(served) => {
                 // Procedure 0 is answered here: nothing above hears of it.
-                let upper = match number {
-                    0 => this,
-                    _ => &served.upper,
-                };
-                let body = Serving {
-                    shared: Rc::clone(&self.shared),
-                    key: lower.id().0,
-                    lower: lower.clone(),
-                    served: Rc::clone(&served),
-                    name,
-                };
-                let (serving, ends) = (&self.shared.serving, || name.participants(cx, lower));
-                match serving.accept(cx, this, upper, lower.id().0, body, ends) {
+                let upper = if number == 0 { this } else { &served.upper };
+                let serves = Serves { served: Rc::clone(&served), name };
+                let ends = || name.participants(cx, lower);
+                match all.accept(cx, this, (lower, upper), ((), serves), ends) {
                     Ok(session) => return session.call_pop(cx, request),
                     Err(why) if *why == reason::TABLE_FULL => {
                         return Err(this.refuse(request, why));
@@ -158,111 +166,129 @@ impl SunProg {
             Found::Versions(low, high) => (Accepted::Mismatch { low, high }, &NO_VERSION),
             Found::NoProcedure => (Accepted::NoProcedure, &NO_PROCEDURE),
         };
-        let refused = this.refuse(request, why);
-        answer(cx, refused.message, accepted, why)
+        answer(cx, this.refuse(request, why), accepted)
     }
-}
 
-impl Protocol for SunProg {
-    fn open(
-        &self,
+    #[inline]
+    fn call(
+        own: &Calling<Self>,
+        cx: &Kernel,
+        this: &SessionRef,
+        request: Message,
+    ) -> Result<Message, CallError> {
+        let mut reply = own.next(cx, this, request)?;
+        if reply.peek_in_place::<STAT_OCTETS>() == Some(&[0; STAT_OCTETS])
+            && reply.strip_in_place(STAT_OCTETS)
+        {
+            return Ok(reply);
+        }
+        let mut stat = [0xff; STAT_OCTETS];
+        if reply.copy_to(0, &mut stat) == STAT_OCTETS
+            && stat == [0; STAT_OCTETS]
+            && reply.strip(STAT_OCTETS)
+        {
+            return Ok(reply);
+        }
+        Err(failed(cx, this, reply))
+    }
+
+    #[inline]
+    fn serve(
+        own: &Serving<Self>,
+        cx: &Kernel,
+        this: &SessionRef,
+        request: Message,
+    ) -> Result<Message, Refused> {
+        let Serves { name, .. } = own.state;
+        if name.procedure == 0 {
+            // The null procedure: no arguments, no results, no work (RFC 5531, section 8.1). A
+            // success has a reply, whatever the request came by.
+            return reply_of(cx, request, &[0; STAT_OCTETS]);
+        }
+        match own.next(cx, this, request) {
+            Ok(reply) => reply_with(cx, this, reply, &[0; STAT_OCTETS]),
+            // Of credentials another layer speaks, and of what is not for others none.
+            Err(refused)
+                if auth_stat(refused.reason).is_some()
+                    || refused.reason.class == Class::NotMine =>
+            {
+                Err(refused)
+            }
+            Err(refused) => {
+                let accepted = own.all.layer.accepted(name, refused.reason);
+                answer(cx, refused, accepted)
+            }
+        }
+    }
+
+    /// The number is that of empty credentials.
+    fn upper<'a>(this: &'a ProtocolRef, _: Upper<'a>) -> Upper<'a> {
+        Upper::new(this)
+    }
+
+    fn describe_serves(own: &Serving<Self>) -> Option<String> {
+        Some(alloc::format!("serves {} on {:?}", own.state.name, own.lower))
+    }
+
+    fn enable(
+        all: &CallLayered<Self>,
         cx: &Kernel,
         this: &ProtocolRef,
         upper: Upper<'_>,
-        participants: Participants,
-    ) -> Result<SessionRef, OpenError> {
-        let (below, _) = self.lowers.first().ok_or(OpenError::NoLower)?;
-        let lower = below.open(cx, Upper::new(this), participants)?;
-        let key = (lower.id().0, upper.receiver.id().0);
-        let body = Calling { shared: Rc::clone(&self.shared), key, lower };
-        let calling = &self.shared.calling;
-        calling.open(cx, this, upper.receiver, key, body)
-    }
-
-    fn open_enable(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        upper: Upper<'_>,
-        mut participants: Participants,
+        mut ends: Participants,
     ) -> Result<Enable, OpenError> {
-        let local = participants.local_mut()?;
+        let Self { lowers, table, enabled } = &all.layer;
+        let local = ends.local_mut()?;
         let offered = Offered::pop(local)?;
-        let number = self.shared.table.enter(offered, upper.receiver)?;
-        for (made, (lower, offers)) in self.lowers.iter().enumerate() {
+        let number = table.enter(offered, upper.receiver)?;
+        for (made, (lower, offers)) in lowers.iter().enumerate() {
             if let Err(error) = offers.make(cx, lower, this, local) {
-                for (lower, offers) in self.lowers.iter().take(made) {
+                for (lower, offers) in lowers.iter().take(made) {
                     offers.withdraw(cx, lower, local);
                 }
-                self.shared.table.withdraw(number);
+                table.withdraw(number);
                 return Err(error);
             }
         }
-        self.enabled.borrow_mut().insert(number, local.clone());
+        enabled.borrow_mut().insert(number, local.clone());
         Ok(Enable(number))
     }
 
-    fn open_disable(&self, cx: &Kernel, _: &ProtocolRef, enable: Enable) {
-        let gone = self.enabled.borrow_mut().remove(&enable.0);
+    fn disable(all: &CallLayered<Self>, cx: &Kernel, enable: Enable) {
+        let Self { lowers, table, enabled } = &all.layer;
+        let gone = enabled.borrow_mut().remove(&enable.0);
         let Some(local) = gone else {
             return;
         };
-        self.shared.table.withdraw(enable.0);
+        table.withdraw(enable.0);
         // They are no conversations, but the memory of where requests go.
-        for session in self.shared.serving.sessions(usize::MAX) {
-            let body = session.body::<Serving>();
-            if body.is_some_and(|body| body.served.number == enable.0) {
+        for session in all.all_serving() {
+            let body = session.body::<Serving<Self>>();
+            if body.is_some_and(|body| body.state.served.number == enable.0) {
                 session.abort(cx);
             }
         }
-        for (lower, offers) in &self.lowers {
+        for (lower, offers) in lowers {
             offers.withdraw(cx, lower, &local);
         }
     }
 
-    #[inline]
-    fn call_demux(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        request: Message,
-    ) -> Result<Message, Refused> {
-        match self.shared.serving.get(&lower.id().0) {
-            Some(session) => session.call_pop(cx, request),
-            None => self.call_demux_first(cx, this, lower, request),
+    fn control(all: &CallLayered<Self>, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        match ask.get::<CarriesCredentials>() {
+            Some(_) => Answer::Unknown,
+            None => all.answer(cx, ask),
         }
     }
 
-    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        let shared = &self.shared;
-        if let Some(question) = ask.get::<ListSessions>() {
-            question.add(&shared.calling);
-            question.add(&shared.serving);
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<ListMaps>() {
-            question.add("calling", shared.calling.stats());
-            question.add("serving", shared.serving.stats());
-            return Answer::Answered;
-        }
-        if ask.get::<CarriesCredentials>().is_some() {
-            return Answer::Unknown;
-        }
-        match self.lowers.first() {
-            Some((lower, _)) => lower.control(cx, ask),
-            None => Answer::Unknown,
+    fn serves_control(own: &Serving<Self>, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
+        match own.state.name.answer(ask) {
+            true => Answer::Answered,
+            false => own.answer(cx, ask),
         }
     }
 
-    fn lower(&self) -> Option<&ProtocolRef> {
-        self.lowers.first().map(|(lower, _)| lower)
-    }
-
-    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
-        self.shared.calling.clear();
-        self.shared.serving.clear();
-        self.shared.table.clear();
+    fn stop(&self) {
+        self.table.clear();
         self.enabled.borrow_mut().clear();
         for (_, offers) in &self.lowers {
             offers.clear();

@@ -8,7 +8,7 @@ use xk_core::object::OpenError;
 use xk_core::participant::{AddressError, Wild};
 use xk_kit::rpc::onc::{Offered, ProcedureName};
 
-/// Somebody above who serves.
+/// A protocol above that serves.
 pub(crate) struct Served {
     pub(crate) number: u64,
     program: u32,
@@ -17,11 +17,11 @@ pub(crate) struct Served {
     pub(crate) upper: ProtocolRef,
 }
 
-/// Who serves what a request names.
+/// The server of what a request names.
 pub(crate) enum Found {
-    /// He does.
+    /// This one.
     Served(Rc<Served>),
-    /// Nobody serves the program.
+    /// The program has no server.
     NoProgram,
     /// The program is served in versions from the first to the second.
     Versions(u32, u32),
@@ -85,8 +85,8 @@ impl Table {
         }
     }
 
-    /// Who serves this: one who offers just this procedure before one who offers all of this
-    /// version, before one who offers all versions.
+    /// The server of this: one that offers just this procedure before one that offers all of this
+    /// version, before one that offers all versions.
     pub(crate) fn find(&self, name: ProcedureName) -> Found {
         let list = self.list.borrow();
         let program = |served: &&Rc<Served>| served.program == name.program;

@@ -30,7 +30,7 @@
 //! more calls wait.
 //!
 //! A request of another version of ONC RPC is denied with the version there is. The flavor of its
-//! credential then names the layer above; a flavor that nobody takes is denied as
+//! credential then names the layer above; a flavor that no layer takes is denied as
 //! `credentials too weak`. What the layer of authentication refuses for one of its reasons is
 //! denied with that; an accepted reply gets four octets in front. A request too short for its
 //! header gets no reply, and neither does a broadcast that would be denied.
@@ -63,8 +63,6 @@ extern crate alloc;
 extern crate std;
 
 mod protocol;
-mod session;
-mod trunk;
 pub mod wire;
 
 pub use protocol::{Settings, SunSelect, add, build};
@@ -82,7 +80,7 @@ pub static ENTRY: Entry = Entry::calls("sunselect", include_str!("lib.rs"), buil
     .needs(Guarantees::SESSIONS)
     .service(Service::adding(Guarantees::NAMES))
     .header_octets(wire::CALL_OCTETS)
-    // Not assigned by anybody: beside that of `select`.
+    // Not assigned: beside that of `select`.
     .numbers(&[("channel", 0x67)])
     .parameters(&[
         xk_kit::rpc::onc::SESSIONS_MAX,
@@ -95,9 +93,9 @@ pub static ENTRY: Entry = Entry::calls("sunselect", include_str!("lib.rs"), buil
         question("my-program", "the numbers of its program and version"),
         question("max-packet", "that of the layer below less the header"),
         question("opt-packet", "that of the layer below less the header"),
-        question("cancel-call", "ends the waiting for a reply, or for a line"),
+        question("cancel-call", "ends the waiting for a reply, or for a session below"),
         question("list-sessions", "one per peer, procedure and protocol above"),
         question("list-maps",
-            "calling: way, protocol above and name; serving: session below and name"),
+            "calling: peer, procedure and protocol above; serving: session below and procedure"),
         question("describe", "a session's program, version and procedure"),
     ]);

@@ -1,38 +1,53 @@
-//! The protocol object: opens, enables, and finds the layer of authentication that a request is
+//! The layer: the header in front of requests, and the layer of authentication that a request is
 //! for.
 
-use crate::session::{Calling, Serving, deny, template};
-
-use crate::trunk::Trunk;
-use crate::wire::{CALL_OCTETS, CallHeader, Denied, RPC_VERSION, word};
-use alloc::collections::BTreeMap;
+use crate::wire::{
+    ACCEPTED, CALL_OCTETS, DENIED, Denied, REPLY_OCTETS, RPC_VERSION, emit, parse, word,
+};
 use alloc::rc::Rc;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
-use xk_core::control::{ListMaps, ListSessions};
+use alloc::string::String;
 use xk_core::graph::{Build, BuildError};
-use xk_core::object::{Enable, OpenError, Refused, SessionTable};
+use xk_core::object::{CallCause, CallError, Enable, OpenError, ProtocolId, Refused, Rejection};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Participant, Participants, Protocol, ProtocolRef, SessionRef,
-    Upper, reason,
+    Answer, Ask, Kernel, Message, Participants, ProtocolRef, Reason, SessionRef, Upper, reason,
 };
-use xk_kit::net::offers::Offers;
-use xk_kit::net::ports::less_header;
+use xk_kit::rpc::auth::pop_verifier;
+use xk_kit::rpc::call::BAD_CREDENTIALS;
+use xk_kit::rpc::call_layer::{
+    CallLayer, CallLayered, Calling, Serving, bad_reply, pop_header, prepend, reply_to_refused,
+    reply_with,
+};
 use xk_kit::rpc::onc::{
-    AUTH_HEAD_OCTETS, CarriesCredentials, Offered, ProcedureName, TOO_WEAK, WRONG_RPC_VERSION,
-    auth_stat,
+    AUTH_HEAD_OCTETS, AuthError, AuthHead, CarriesCredentials, Offered, ProcedureName, TOO_WEAK,
+    WRONG_RPC_VERSION, auth_reason, auth_stat,
 };
+use xk_kit::rpc::server::OfferingServers;
+use xk_kit::rpc::session_pool::{SessionPool, SessionPools};
 
 /// Octets of a header and the flavor behind it.
 const LOOK_OCTETS: usize = CALL_OCTETS + 4;
+/// Octets of the header and two empty credentials.
+const FULL_OCTETS: usize = CALL_OCTETS + 2 * AUTH_HEAD_OCTETS;
+/// Octets of `reply_stat` and an empty verifier.
+const FULL_REPLY_OCTETS: usize = REPLY_OCTETS + AUTH_HEAD_OCTETS;
 
 /// Program, version, procedure and flavor.
-pub(crate) type Name = u128;
+fn key(name: ProcedureName, flavor: u32) -> u128 {
+    let words = [name.program, name.version, name.procedure, flavor];
+    words.into_iter().fold(0, |key, word| key << 32 | u128::from(word))
+}
 
-fn name(header: CallHeader, flavor: u32) -> Name {
-    let words = [header.program, header.version, header.procedure, flavor];
-    words.into_iter().fold(0, |name, word| name << 32 | u128::from(word))
+/// The procedure in a key.
+fn name_of(key: u128) -> ProcedureName {
+    let [program, version, procedure] = [96, 64, 32].map(|bits| (key >> bits) as u32);
+    ProcedureName { program, version, procedure }
+}
+
+/// The key in the front of a request.
+#[inline(always)]
+fn key_of(octets: &[u8; LOOK_OCTETS]) -> Option<u128> {
+    let name = parse(octets.first_chunk()?).ok()?;
+    Some(key(name, word(octets, CALL_OCTETS / 4)))
 }
 
 /// Bounds.
@@ -50,50 +65,31 @@ impl Default for Settings {
     }
 }
 
-/// What protocol and sessions share.
-pub(crate) struct Shared {
-    pub(crate) lower: ProtocolRef,
-    pub(crate) calling: SessionTable<crate::session::CallingKey>,
-    pub(crate) serving: SessionTable<crate::session::ServingKey>,
-    /// The ways to peers, by both ends.
-    trunks: RefCell<BTreeMap<String, Rc<Trunk>>>,
+/// One instance of the layer.
+#[derive(Default)]
+pub struct SunSelect {
+    /// By the flavor of credentials.
+    servers: OfferingServers,
 }
 
-impl Shared {
-    /// One user of a trunk less.
-    pub(crate) fn release(&self, cx: &Kernel, trunk: &Rc<Trunk>) {
-        let users = trunk.users.get().saturating_sub(1);
-        trunk.users.set(users);
-        if users > 0 {
-            return;
-        }
-        let mut trunks = self.trunks.borrow_mut();
-        if trunks.get(&trunk.ends).is_some_and(|other| Rc::ptr_eq(other, trunk)) {
-            trunks.remove(&trunk.ends);
-        }
-        drop(trunks);
-        trunk.close(cx);
+/// What a session that calls keeps.
+pub struct Calls {
+    /// The header of every call, and empty credentials behind it.
+    template: [u8; FULL_OCTETS],
+    /// Whether the upper writes and reads credentials.
+    carries: bool,
+}
+
+impl Default for Calls {
+    fn default() -> Self {
+        Self { template: [0; FULL_OCTETS], carries: false }
     }
 }
 
-/// A protocol above that serves requests with credentials of a flavor.
-struct Server {
-    flavor: u32,
-    upper: ProtocolRef,
+/// What a session that serves keeps.
+pub struct Serves {
+    /// Whether the upper reads and writes credentials.
     carries: bool,
-    enables: usize,
-}
-
-/// One instance of the layer.
-pub struct SunSelect {
-    shared: Rc<Shared>,
-    settings: Settings,
-    servers: RefCell<Vec<Server>>,
-    offers: Offers,
-    /// Flavor and participant of each enable.
-    enabled: RefCell<BTreeMap<u64, (u32, Participant)>>,
-    enables_made: Cell<u64>,
-    trunks_made: Cell<u64>,
 }
 
 /// Builds it from its place in a graph.
@@ -111,100 +107,147 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 
 /// Adds one to a kernel, for programs that compose without a graph file.
 pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> ProtocolRef {
-    let key = cx.secret();
-    let shared = Rc::new(Shared {
-        lower,
-        calling: SessionTable::new(key, settings.sessions_max),
-        serving: SessionTable::new(key, settings.sessions_max),
-        trunks: RefCell::default(),
-    });
-    let body = SunSelect {
-        shared,
-        settings,
-        servers: RefCell::default(),
-        offers: Offers::default(),
-        enabled: RefCell::default(),
-        enables_made: Cell::new(0),
-        trunks_made: Cell::new(0),
-    };
+    let (layer, pools) = (SunSelect::default(), SessionPools::new(settings.lines_max as usize));
+    let body = CallLayered::new(cx.secret(), lower, settings.sessions_max, pools, layer);
     cx.add_protocol(crate::ENTRY.kind, name, body)
 }
 
-/// Whether an upper writes and reads credentials itself. It is the one whose number selects,
-/// whoever slips in between.
-fn carries(cx: &Kernel, upper: Upper<'_>) -> bool {
-    let who = upper.selector;
-    let asked = cx.protocol(who);
-    asked.is_some_and(|upper| upper.ask(cx, CarriesCredentials { who }).is_some())
+/// Whether an upper writes and reads credentials itself: the one whose number selects, whatever
+/// slips in between.
+fn carries(cx: &Kernel, selector: ProtocolId) -> bool {
+    let asked = cx.protocol(selector);
+    asked.is_some_and(|upper| upper.ask(cx, CarriesCredentials { who: selector }).is_some())
 }
 
-impl SunSelect {
-    /// The way between these ends: the one there is, or a new one. It has one user more.
-    fn trunk(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        participants: Participants,
-    ) -> Result<Rc<Trunk>, OpenError> {
-        let trunk = match self.known(&participants.to_string()) {
-            Some(trunk) => trunk,
-            None => self.open_trunk(cx, this, participants)?,
+/// The reply that denies a request, if it may have one.
+#[cold]
+fn deny(cx: &Kernel, refused: Refused, denied: Denied) -> Result<Message, Refused> {
+    let (octets, count) = denied.emit();
+    reply_to_refused(cx, refused, octets.get(..count).unwrap_or(&octets))
+}
+
+/// What becomes of a request that was refused: denied, if the reason is one of authentication.
+#[cold]
+fn refused(cx: &Kernel, refused: Refused) -> Result<Message, Refused> {
+    match auth_stat(refused.reason) {
+        Some(stat) => deny(cx, refused, Denied::Auth(stat)),
+        None => Err(refused),
+    }
+}
+
+/// A reply that does not begin with the words that the call was accepted and nothing else.
+#[cold]
+fn other_reply(
+    own: &Calling<SunSelect>,
+    cx: &Kernel,
+    this: &SessionRef,
+    mut reply: Message,
+) -> Result<Message, CallError> {
+    match read(&mut reply, own.state.carries) {
+        Ok(None) => Ok(reply),
+        Ok(Some(rejection)) => Err(CallCause::Rejected(rejection).into()),
+        Err(why) => Err(bad_reply(cx, this, reply, why)),
+    }
+}
+
+/// Takes what this layer reads off a reply: why the call was denied, if it was.
+fn read(reply: &mut Message, carries: bool) -> Result<Option<Rejection>, &'static Reason> {
+    let stat = pop_header::<REPLY_OCTETS>(reply)?;
+    let denied = match word(&stat, 0) {
+        ACCEPTED if carries => return Ok(None),
+        // A server may send any verifier to one that sent none.
+        ACCEPTED => return pop_verifier(reply).map(|()| None),
+        DENIED => {
+            let mut octets = [0; 12];
+            let count = reply.copy_to(0, &mut octets);
+            octets.get(..count).and_then(Denied::parse)
+        }
+        _ => None,
+    };
+    let (reason, versions) = match denied.ok_or(&reason::MALFORMED)? {
+        Denied::RpcMismatch { low, high } => (&WRONG_RPC_VERSION, Some((low, high))),
+        Denied::Auth(stat) => (auth_reason(stat), None),
+    };
+    Ok(Some(Rejection { reason, versions }))
+}
+
+/// Takes the header and, for an upper that carries none, the credentials off a request.
+#[inline]
+fn open_request(carries: bool, request: &mut Message) -> Result<(), AuthError> {
+    if carries {
+        return match request.strip(CALL_OCTETS) {
+            true => Ok(()),
+            false => Err(AuthError::Truncated),
         };
-        trunk.users.set(trunk.users.get() + 1);
-        Ok(trunk)
+    }
+    let empty = request.peek_behind::<{ 2 * AUTH_HEAD_OCTETS }>(CALL_OCTETS);
+    if empty == Some(&[0; 2 * AUTH_HEAD_OCTETS]) && request.strip_in_place(FULL_OCTETS) {
+        return Ok(());
+    }
+    if !request.strip(CALL_OCTETS) {
+        return Err(AuthError::Truncated);
+    }
+    AuthHead::pop(request, |_, _| ())?;
+    AuthHead::pop(request, |_, _| ())
+}
+
+impl CallLayer for SunSelect {
+    type Name = u128;
+    type Lower = Rc<SessionPool>;
+    type Calls = Calls;
+    type Serves = Serves;
+
+    fn request_octets(&self, calls: Option<&Calls>) -> usize {
+        match calls {
+            Some(Calls { carries: true, .. }) => CALL_OCTETS,
+            _ => FULL_OCTETS,
+        }
     }
 
-    fn known(&self, ends: &str) -> Option<Rc<Trunk>> {
-        let known = self.shared.trunks.borrow().get(ends).cloned();
-        known.filter(|trunk| !trunk.first().head().is_closed())
+    fn reply_octets(&self, serves: &Serves) -> usize {
+        if serves.carries { REPLY_OCTETS } else { FULL_REPLY_OCTETS }
     }
 
-    fn open_trunk(
+    fn pop_name(
         &self,
         cx: &Kernel,
         this: &ProtocolRef,
-        participants: Participants,
-    ) -> Result<Rc<Trunk>, OpenError> {
-        let ends = participants.to_string();
-        let id = self.trunks_made.get();
-        self.trunks_made.set(id + 1);
-        let (lower, max) = (&self.shared.lower, self.settings.lines_max);
-        let trunk = Trunk::open(cx, this, lower, participants, (id, ends.clone()), max)?;
-        if let Some(other) = self.known(&ends) {
-            // Opening blocked, and another call was faster.
-            trunk.close(cx);
-            return Ok(other);
-        }
-        self.shared.trunks.borrow_mut().insert(ends, Rc::clone(&trunk));
-        Ok(trunk)
+        upper: Upper<'_>,
+        ends: &mut Participants,
+    ) -> Result<u128, OpenError> {
+        let flavor = upper.number_on(cx, this)?;
+        Ok(key(ProcedureName::pop(ends)?, flavor))
     }
 
-    /// A server of this flavor has one enable less; with the last it goes.
-    fn leave(&self, flavor: u32) {
-        let mut servers = self.servers.borrow_mut();
-        if let Some(at) = servers.iter().position(|server| server.flavor == flavor)
-            && let Some(server) = servers.get_mut(at)
-        {
-            server.enables -= 1;
-            if server.enables == 0 {
-                let gone = servers.swap_remove(at);
-                drop(servers);
-                drop(gone);
-            }
-        }
+    #[inline(always)]
+    fn name_in(request: &Message) -> Option<u128> {
+        key_of(request.peek_in_place::<LOOK_OCTETS>()?)
     }
 
-    /// Who serves requests with credentials of this flavor, and whether he reads them.
-    fn server(&self, flavor: u32) -> Option<(ProtocolRef, bool)> {
-        let servers = self.servers.borrow();
-        let found = servers.iter().find(|server| server.flavor == flavor)?;
-        Some((found.upper.clone(), found.carries))
+    fn answer_name(key: u128, ask: &mut Ask<'_>) -> bool {
+        name_of(key).answer(ask)
     }
 
-    /// Takes any request.
+    fn begin(
+        own: &mut Calling<Self>,
+        cx: &Kernel,
+        _: &ProtocolRef,
+        upper: Upper<'_>,
+        _: Participants,
+    ) -> Result<(), OpenError> {
+        own.state.template[..CALL_OCTETS].copy_from_slice(&emit(name_of(own.name)));
+        own.state.carries = carries(cx, upper.selector);
+        Ok(())
+    }
+
+    /// The number below is its own: it has several uppers.
+    fn upper<'a>(this: &'a ProtocolRef, _: Upper<'a>) -> Upper<'a> {
+        Upper::new(this)
+    }
+
     #[inline(never)]
-    fn call_demux_other(
-        &self,
+    fn first(
+        all: &CallLayered<Self>,
         cx: &Kernel,
         this: &ProtocolRef,
         lower: &SessionRef,
@@ -217,178 +260,113 @@ impl SunSelect {
         };
         if version.is_some_and(|version| version != RPC_VERSION) {
             let (low, high) = (RPC_VERSION, RPC_VERSION);
-            let refused = this.refuse(request, &WRONG_RPC_VERSION);
             let denied = Denied::RpcMismatch { low, high };
-            return deny(cx, refused.message, denied, refused.reason);
+            return deny(cx, this.refuse(request, &WRONG_RPC_VERSION), denied);
         }
-        let look = request.peek::<LOOK_OCTETS>();
-        let Some((header, flavor)) = look.and_then(|octets| {
-            let header = CallHeader::parse(octets.first_chunk()?).ok()?;
-            Some((header, word(octets, CALL_OCTETS / 4)))
-        }) else {
+        let Some(key) = request.peek::<LOOK_OCTETS>().and_then(key_of) else {
             return Err(this.refuse(request, &reason::TRUNCATED));
         };
-        let key = (lower.id().0, name(header, flavor));
-        match self.shared.serving.get(&key) {
-            Some(session) => session.call_pop(cx, request),
-            None => self.call_demux_first(cx, this, lower, (header, flavor), request),
+        if let Some(session) = all.serving(lower, key) {
+            return session.call_pop(cx, request);
         }
-    }
-
-    /// The first request of its kind: makes the session.
-    #[cold]
-    fn call_demux_first(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        (header, flavor): (CallHeader, u32),
-        request: Message,
-    ) -> Result<Message, Refused> {
-        let Some((upper, carries)) = self.server(flavor) else {
-            let refused = this.refuse(request, &TOO_WEAK);
-            let stat = auth_stat(&TOO_WEAK).unwrap_or_default();
-            return deny(cx, refused.message, Denied::Auth(stat), refused.reason);
+        let Some((upper, selector)) = all.layer.servers.get(key as u32) else {
+            return refused(cx, this.refuse(request, &TOO_WEAK));
         };
-        let key = (lower.id().0, name(header, flavor));
-        let body = Serving {
-            shared: Rc::clone(&self.shared),
-            key,
-            lower: lower.clone(),
-            upper: upper.clone(),
-            header,
-            carries,
-        };
-        let ends = || header.name().participants(cx, lower);
-        let serving = &self.shared.serving;
-        match serving.accept(cx, this, &upper, key, body, ends) {
+        let serves = Serves { carries: carries(cx, selector) };
+        let ends = || name_of(key).participants(cx, lower);
+        match all.accept(cx, this, (lower, &upper), (key, serves), ends) {
             Ok(session) => session.call_pop(cx, request),
             Err(why) => Err(this.refuse(request, why)),
         }
     }
-}
 
-impl Protocol for SunSelect {
-    fn open(
-        &self,
+    #[inline]
+    fn call(
+        own: &Calling<Self>,
         cx: &Kernel,
-        this: &ProtocolRef,
-        upper: Upper<'_>,
-        mut participants: Participants,
-    ) -> Result<SessionRef, OpenError> {
-        let flavor = upper.number_on(cx, this)?;
-        let header = CallHeader::of(ProcedureName::pop(&mut participants)?);
-        let trunk = self.trunk(cx, this, participants)?;
-        let key = (trunk.id, upper.receiver.id().0, name(header, flavor));
-        let body = Calling {
-            shared: Rc::clone(&self.shared),
-            key,
-            trunk,
-            header,
-            template: template(header),
-            carries: carries(cx, upper),
-        };
-        let calling = &self.shared.calling;
-        calling.open(cx, this, upper.receiver, key, body)
-    }
-
-    fn open_enable(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        upper: Upper<'_>,
-        mut participants: Participants,
-    ) -> Result<Enable, OpenError> {
-        let flavor = upper.number_on(cx, this)?;
-        let local = participants.local_mut()?;
-        // Which programs there are, the table above knows.
-        Offered::pop(local)?;
-        let carries = carries(cx, upper);
-        let other = self.server(flavor);
-        if other.is_some_and(|(other, _)| other != *upper.receiver) {
-            return Err(OpenError::InUse);
+        this: &SessionRef,
+        mut request: Message,
+    ) -> Result<Message, CallError> {
+        let Calls { template, carries } = &own.state;
+        if !carries {
+            prepend(&mut request, template)?;
+        } else if let Some(header) = template.first_chunk::<CALL_OCTETS>() {
+            prepend(&mut request, header)?;
         }
-        // Before the layer below is told, which may block: a second protocol finds it in use.
-        let mut servers = self.servers.borrow_mut();
-        match servers.iter_mut().find(|server| server.flavor == flavor) {
-            Some(server) => server.enables += 1,
-            None => {
-                servers.push(Server { flavor, upper: upper.receiver.clone(), carries, enables: 1 })
-            }
-        }
-        drop(servers);
-        let made = self.offers.make(cx, &self.shared.lower, this, local);
-        made.inspect_err(|_| self.leave(flavor))?;
-        let number = self.enables_made.get();
-        self.enables_made.set(number + 1);
-        self.enabled.borrow_mut().insert(number, (flavor, local.clone()));
-        Ok(Enable(number))
-    }
-
-    fn open_disable(&self, cx: &Kernel, _: &ProtocolRef, enable: Enable) {
-        let gone = self.enabled.borrow_mut().remove(&enable.0);
-        let Some((flavor, local)) = gone else {
-            return;
+        let mut reply = own.next(cx, this, request)?;
+        let accepted = if *carries {
+            reply.peek_in_place::<REPLY_OCTETS>() == Some(&[0; REPLY_OCTETS])
+                && reply.strip_in_place(REPLY_OCTETS)
+        } else {
+            reply.peek_in_place::<FULL_REPLY_OCTETS>() == Some(&[0; FULL_REPLY_OCTETS])
+                && reply.strip_in_place(FULL_REPLY_OCTETS)
         };
-        self.offers.withdraw(cx, &self.shared.lower, &local);
-        self.leave(flavor);
+        if accepted {
+            return Ok(reply);
+        }
+        other_reply(own, cx, this, reply)
     }
 
     #[inline]
-    fn call_demux(
-        &self,
+    fn serve(
+        own: &Serving<Self>,
+        cx: &Kernel,
+        this: &SessionRef,
+        mut request: Message,
+    ) -> Result<Message, Refused> {
+        if let Err(error) = open_request(own.state.carries, &mut request) {
+            let why = match error {
+                AuthError::Truncated => &reason::TRUNCATED,
+                AuthError::TooLong => &BAD_CREDENTIALS,
+            };
+            return refused(cx, this.refuse(cx, request, why));
+        }
+        let reply = match own.next(cx, this, request) {
+            Ok(reply) => reply,
+            Err(why) => return refused(cx, why),
+        };
+        // All zeros: accepted, and an empty verifier.
+        match own.state.carries {
+            true => reply_with(cx, this, reply, &[0; REPLY_OCTETS]),
+            false => reply_with(cx, this, reply, &[0; FULL_REPLY_OCTETS]),
+        }
+    }
+
+    fn describe_calls(own: &Calling<Self>) -> Option<String> {
+        let sessions = own.lower.opened();
+        Some(alloc::format!("calls {}, {sessions} sessions below open", name_of(own.name)))
+    }
+
+    fn describe_serves(own: &Serving<Self>) -> Option<String> {
+        Some(alloc::format!("serves {} on {:?}", name_of(own.name), own.lower))
+    }
+
+    fn enable(
+        all: &CallLayered<Self>,
         cx: &Kernel,
         this: &ProtocolRef,
-        lower: &SessionRef,
-        request: Message,
-    ) -> Result<Message, Refused> {
-        if let Some(octets) = request.peek_in_place::<LOOK_OCTETS>()
-            && let Some(front) = octets.first_chunk::<CALL_OCTETS>()
-            && let Ok(header) = CallHeader::parse(front)
-            && let key = (lower.id().0, name(header, word(octets, CALL_OCTETS / 4)))
-            && let Some(session) = self.shared.serving.latest(&key)
-        {
-            return session.call_pop(cx, request);
-        }
-        self.call_demux_other(cx, this, lower, request)
+        upper: Upper<'_>,
+        mut ends: Participants,
+    ) -> Result<Enable, OpenError> {
+        let flavor = upper.number_on(cx, this)?;
+        let local = ends.local_mut()?;
+        // Which programs there are, the table above knows.
+        Offered::pop(local)?;
+        all.layer.servers.enable(cx, &all.lower, (this, upper), (flavor, local))
     }
 
-    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        let shared = &self.shared;
-        if let Some(question) = ask.get::<ListSessions>() {
-            question.add(&shared.calling);
-            question.add(&shared.serving);
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<ListMaps>() {
-            question.add("calling", shared.calling.stats());
-            question.add("serving", shared.serving.stats());
-            return Answer::Answered;
-        }
-        if ask.get::<CarriesCredentials>().is_some() {
-            return Answer::Unknown;
-        }
-        let answer = shared.lower.control(cx, ask);
-        if answer.is_answered() {
-            less_header(ask, CALL_OCTETS + 2 * AUTH_HEAD_OCTETS);
-        }
-        answer
+    fn disable(all: &CallLayered<Self>, cx: &Kernel, enable: Enable) {
+        all.layer.servers.disable(cx, &all.lower, enable);
     }
 
-    fn lower(&self) -> Option<&ProtocolRef> {
-        Some(&self.shared.lower)
+    fn control(all: &CallLayered<Self>, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        match ask.get::<CarriesCredentials>() {
+            Some(_) => Answer::Unknown,
+            None => all.answer(cx, ask),
+        }
     }
 
-    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
-        self.shared.calling.clear();
-        self.shared.serving.clear();
-        let trunks = self.shared.trunks.take();
-        let servers = self.servers.take();
-        self.offers.clear();
-        self.enabled.borrow_mut().clear();
-        for trunk in trunks.values() {
-            trunk.forget();
-        }
-        drop((trunks, servers));
+    fn stop(&self) {
+        self.servers.clear();
     }
 }

@@ -17,17 +17,6 @@ const RPC_MISMATCH: u32 = 0;
 /// `reject_stat`: the credential was not taken.
 const AUTH_ERROR: u32 = 1;
 
-/// The header of a call, without the version of ONC RPC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CallHeader {
-    /// The program.
-    pub program: u32,
-    /// Its version.
-    pub version: u32,
-    /// The procedure within it.
-    pub procedure: u32,
-}
-
 /// The client speaks another version of ONC RPC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrongVersion(pub u32);
@@ -47,54 +36,31 @@ pub(crate) fn word<const N: usize>(octets: &[u8; N], at: usize) -> u32 {
     u32::from_be_bytes(*part.unwrap_or(&[0; 4]))
 }
 
-impl CallHeader {
-    /// The header of the calls of a procedure.
-    #[must_use]
-    pub fn of(name: ProcedureName) -> Self {
-        let ProcedureName { program, version, procedure } = name;
-        Self { program, version, procedure }
-    }
-
-    /// The procedure that is called.
-    #[must_use]
-    pub fn name(self) -> ProcedureName {
-        let Self { program, version, procedure } = self;
-        ProcedureName { program, version, procedure }
-    }
-
-    /// Reads a header.
-    ///
-    /// # Errors
-    /// [`WrongVersion`].
-    #[inline]
-    pub fn parse(octets: &[u8; CALL_OCTETS]) -> Result<Self, WrongVersion> {
-        match word(octets, 0) {
-            RPC_VERSION => Ok(Self {
-                program: word(octets, 1),
-                version: word(octets, 2),
-                procedure: word(octets, 3),
-            }),
-            other => Err(WrongVersion(other)),
-        }
-    }
-
-    /// Writes the header.
-    #[must_use]
-    pub fn emit(self) -> [u8; CALL_OCTETS] {
-        let words = [RPC_VERSION, self.program, self.version, self.procedure];
-        let mut octets = [0; CALL_OCTETS];
-        for (to, from) in octets.chunks_exact_mut(4).zip(words) {
-            to.copy_from_slice(&from.to_be_bytes());
-        }
-        octets
+/// Reads the header of a call: the procedure that it names.
+///
+/// # Errors
+/// [`WrongVersion`].
+#[inline]
+pub fn parse(octets: &[u8; CALL_OCTETS]) -> Result<ProcedureName, WrongVersion> {
+    match word(octets, 0) {
+        RPC_VERSION => Ok(ProcedureName {
+            program: word(octets, 1),
+            version: word(octets, 2),
+            procedure: word(octets, 3),
+        }),
+        other => Err(WrongVersion(other)),
     }
 }
 
-impl core::fmt::Display for CallHeader {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let Self { program, version, procedure } = self;
-        write!(f, "program {program} version {version} procedure {procedure}")
+/// The header of the calls of a procedure.
+#[must_use]
+pub fn emit(name: ProcedureName) -> [u8; CALL_OCTETS] {
+    let words = [RPC_VERSION, name.program, name.version, name.procedure];
+    let mut octets = [0; CALL_OCTETS];
+    for (to, from) in octets.chunks_exact_mut(4).zip(words) {
+        to.copy_from_slice(&from.to_be_bytes());
     }
+    octets
 }
 
 /// What a denied reply says.
@@ -158,14 +124,14 @@ mod tests {
     fn the_header_of_a_real_call() {
         // NFS version 3 GETATTR, in Wireshark's test capture nfs.pcap, behind number and type.
         let real = octets(&[2, 0x0001_86a3, 3, 1]);
-        let header = CallHeader { program: 100_003, version: 3, procedure: 1 };
+        let name = ProcedureName { program: 100_003, version: 3, procedure: 1 };
         let real: [u8; CALL_OCTETS] = real.try_into().unwrap();
-        assert_eq!(CallHeader::parse(&real), Ok(header));
-        assert_eq!(header.emit(), real);
-        assert_eq!(header.to_string(), "program 100003 version 3 procedure 1");
+        assert_eq!(parse(&real), Ok(name));
+        assert_eq!(emit(name), real);
+        assert_eq!(name.to_string(), "program 100003 version 3 procedure 1");
         let mut other = real;
         other[3] = 3;
-        assert_eq!(CallHeader::parse(&other), Err(WrongVersion(3)));
+        assert_eq!(parse(&other), Err(WrongVersion(3)));
     }
 
     #[test]

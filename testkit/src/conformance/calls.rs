@@ -9,6 +9,7 @@
 //! | --- | --- |
 //! | octets go both ways unchanged | [`carries`] |
 //! | request and reply may lie in slices | [`takes_slices`] |
+//! | the largest request that a refusal tells of is taken | [`tells_what_it_takes`] |
 //! | both ends know the procedure | [`names_procedures`] |
 //! | a refusal comes back with its reason | [`refuses`] |
 //! | where no protocol serves, a call ends | [`ends_where_nobody_serves`] |
@@ -52,7 +53,7 @@ mod world;
 pub use laws::{
     allocates_nothing, carries, closes, ends_where_nobody_serves, forgets_the_unwanted, gives_back,
     keeps_calls_apart, names_procedures, nests, obeys_cancels, obeys_deadlines, pins_nothing,
-    refuses, stops, survives_damage, takes_slices,
+    refuses, stops, survives_damage, takes_slices, tells_what_it_takes,
 };
 pub use world::CallWorld;
 
@@ -142,6 +143,7 @@ type Law = (&'static str, fn(&dyn CallFixture) -> Verdict);
 pub const LAWS: &[Law] = &[
     ("octets go both ways unchanged", carries),
     ("request and reply may lie in slices", takes_slices),
+    ("what is too big is told what is not", tells_what_it_takes),
     ("both ends know the procedure", names_procedures),
     ("a refusal comes back with its reason", refuses),
     ("where nobody serves, a call ends", ends_where_nobody_serves),

@@ -5,6 +5,7 @@ mod broadcast;
 mod call_laws;
 mod executions;
 mod flood;
+mod layer_laws;
 mod no_allocation;
 mod secrets;
 mod strangers;

@@ -21,9 +21,9 @@ fn select(cx: &Kernel, name: &str, below: ProtocolRef) -> ProtocolRef {
     xk_sunselect::add(cx, &format!("sunselect-{name}"), reqrep, settings)
 }
 
-fn prog(cx: &Kernel, name: &str, lowers: &[ProtocolRef]) -> ProtocolRef {
+fn prog(cx: &Kernel, name: &str, (first, others): (ProtocolRef, &[ProtocolRef])) -> ProtocolRef {
     let settings = xk_sunprog::Settings::default();
-    xk_sunprog::add(cx, &format!("sunprog-{name}"), lowers, settings)
+    xk_sunprog::add(cx, &format!("sunprog-{name}"), (first, others), settings)
 }
 
 fn number(cx: &Kernel, upper: &ProtocolRef, select: &ProtocolRef, flavor: u32) {
@@ -48,7 +48,7 @@ pub(crate) fn sys(cx: &Kernel, name: &str, below: ProtocolRef) -> ProtocolRef {
     number(cx, &sys, &select, 1);
     let none = xk_authnone::add(cx, &format!("authnone-{name}"), select.clone(), 64);
     number(cx, &none, &select, 0);
-    prog(cx, name, &[sys, none])
+    prog(cx, name, (sys, &[none]))
 }
 
 /// As above, with shorthands.
@@ -60,7 +60,7 @@ pub(crate) fn short(cx: &Kernel, name: &str, below: ProtocolRef) -> ProtocolRef 
     let lowers = (select.clone(), sys);
     let short = xk_authshort::add(cx, &format!("authshort-{name}"), lowers, settings);
     number(cx, &short, &select, 2);
-    prog(cx, name, &[short])
+    prog(cx, name, (short, &[]))
 }
 
 /// Notes the caller.

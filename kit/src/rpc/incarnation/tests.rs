@@ -119,7 +119,7 @@ fn the_idle_client_seen_longest_ago_makes_room() {
     assert_eq!(admit(&clients, 1, BOOT, tickets[0]), Admission::Known);
     let forgotten = admit(&clients, 2, BOOT, tickets[1]);
     assert!(matches!(forgotten, Admission::Challenge(t) if t != tickets[1]));
-    // Nobody may go.
+    // None may go.
     let Admission::Challenge(again) = forgotten else {
         return;
     };
@@ -364,7 +364,7 @@ impl World {
                 self.served = None;
             }
             1 => {
-                // The client reboots; its numbers start anew.
+                // The client reboots; its numbers start again.
                 self.client_boot += 1;
                 self.number = 0;
                 self.calling = None;

@@ -8,7 +8,6 @@ use crate::wire::{
     names_of, payload_of,
 };
 use alloc::rc::Rc;
-use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::control::Describe;
@@ -21,6 +20,7 @@ use xk_kit::rpc::call::{CallOptions, CallsAtOnce, CancelCall};
 use xk_kit::rpc::incarnation::{SentUnder, Server, Verdict};
 use xk_kit::rpc::kept::{AskKept, FreeKept, KeptState, LastKept};
 use xk_kit::rpc::saved::Saved;
+use xk_kit::rpc::wait_queue::WaitQueue;
 
 /// The first wait for a request that goes in one packet.
 pub(crate) const WAIT_SHORT: Duration = Duration::from_millis(100);
@@ -36,7 +36,7 @@ pub(crate) const TRIES_MAX: u32 = 8;
 /// is not there.
 const RESENDS_MAX: u8 = 32;
 
-/// An answer that nobody who was called can have given.
+/// An answer that no server that was called can have given.
 static STRAY: Reason = Reason::new("stray answer", Class::Bad);
 /// The server asks for a request again and again.
 static INSATIABLE: Reason = Reason::new("asked too often", Class::Bad);
@@ -70,14 +70,11 @@ pub(crate) struct ClientSession {
     outcome: Cell<Option<Outcome>>,
     done: Semaphore,
     /// One call at a time.
-    turn: Semaphore,
+    busy: Cell<bool>,
+    /// Calls that wait for their turn.
+    queue: WaitQueue<()>,
     /// The call's name for [`CancelCall`], or 0.
     tag: Cell<u64>,
-    /// Those of calls that wait for their turn.
-    queued: RefCell<Vec<u64>>,
-    /// That of such a call which is taken back, and how many were woken for it that have not looked
-    /// yet.
-    cancelled: Cell<(u64, u32)>,
 }
 
 impl ClientSession {
@@ -116,10 +113,9 @@ impl ClientSession {
             resends: Cell::new(0),
             outcome: Cell::new(None),
             done: Semaphore::new(0),
-            turn: Semaphore::new(1),
+            busy: Cell::new(false),
+            queue: WaitQueue::default(),
             tag: Cell::new(0),
-            queued: RefCell::default(),
-            cancelled: Cell::default(),
         }
     }
 
@@ -354,7 +350,7 @@ impl ClientSession {
         self.resend(cx, PLSACK);
     }
 
-    /// The call is over; whoever made it is told.
+    /// The call is over; its caller is told.
     #[inline(always)]
     fn finish(&self, cx: &Kernel, outcome: Outcome) {
         if !self.waits.replace(false) {
@@ -378,58 +374,28 @@ impl ClientSession {
             let ticket = self.kept.replace(0);
             let _ = self.lower.ask(cx, FreeKept { ticket });
         }
-        cx.signal(&self.turn);
+        if self.queue.is_empty() {
+            self.busy.set(false);
+        } else {
+            self.pass_on(cx);
+        }
     }
 
-    /// Waits until the calls before this one are over.
+    /// Gives the turn to the call that waits longest.
     #[cold]
-    fn queue(&self, cx: &Kernel, options: Option<CallOptions>) -> Result<(), CallCause> {
-        let tag = options.map_or(0, |options| options.tag);
-        loop {
-            let limit = CallOptions::clip(options, cx.now(), Duration::MAX);
-            let Some(limit) = limit else {
-                return Err(CallCause::TimedOut { tries: 0 });
-            };
-            self.queued.borrow_mut().push(tag);
-            let limit = (limit != Duration::MAX).then_some(limit);
-            let waited = cx.wait(&self.turn, limit);
-            let mut queued = self.queued.borrow_mut();
-            if let Some(place) = queued.iter().position(|t| *t == tag) {
-                queued.swap_remove(place);
-            }
-            drop(queued);
-            match waited {
-                Ok(()) => return Ok(()),
-                // All who wait are interrupted for the sake of one.
-                Err(WaitError::Interrupted) if self.is_spared(tag) => {}
-                Err(WaitError::TimedOut) => return Err(CallCause::TimedOut { tries: 0 }),
-                Err(error) => return Err(CallError::from(error).cause),
-            }
+    fn pass_on(&self, cx: &Kernel) {
+        if self.queue.grant(cx, ()).is_some() {
+            self.busy.set(false);
         }
     }
 
     /// Takes a call back; false if it is none of this channel's.
-    fn cancel(&self, cx: &Kernel, tag: u64) -> bool {
-        if tag == 0 {
-            return false;
-        }
-        if self.tag.get() == tag && self.waits.get() {
+    fn cancel(&self, cx: &Kernel, this: &SessionRef, tag: u64) -> bool {
+        if tag != 0 && self.tag.get() == tag && self.waits.get() {
             self.finish(cx, Err(CallCause::Cancelled));
             return true;
         }
-        let is_queued = self.queued.borrow().contains(&tag);
-        if is_queued {
-            let woken = self.turn.interrupt_all(cx.shepherds());
-            self.cancelled.set((tag, woken));
-        }
-        is_queued
-    }
-
-    /// Whether a call that waited for its turn was interrupted for the sake of another.
-    fn is_spared(&self, tag: u64) -> bool {
-        let (cancelled, woken) = self.cancelled.get();
-        self.cancelled.set((cancelled, woken.saturating_sub(1)));
-        woken > 0 && tag != cancelled
+        self.queue.cancel(cx, this.id(), tag)
     }
 
     /// A packet of the call that is under way, other than a plain reply.
@@ -514,7 +480,7 @@ impl ClientSession {
             return self.take(cx, this, &header, message);
         }
         if header.please_ack && !is_newer(header.sequence, self.sequence.get()) {
-            // Nobody waits for that reply any more.
+            // No call waits for that reply any more.
             self.owes_ack.set(false);
             self.send(cx, this, Kind::Ack, header.sequence.wrapping_add(1));
         }
@@ -531,12 +497,8 @@ impl Session for ClientSession {
         mut request: Message,
     ) -> Result<Message, CallError> {
         let options = CallOptions::take(&mut request);
-        if !self.turn.try_wait() {
-            self.queue(cx, options)?;
-            if this.head().is_closed() {
-                cx.signal(&self.turn);
-                return Err(CallCause::Closed.into());
-            }
+        if self.busy.replace(true) {
+            self.queue.wait(cx, this.id(), options, |()| self.pass_on(cx))?;
         }
         if let Some(options) = options {
             self.tag.set(options.tag);
@@ -566,9 +528,9 @@ impl Session for ClientSession {
         self.pop_other(cx, this, message)
     }
 
-    fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+    fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(tag) = ask.get::<CancelCall>().map(|q| q.tag) {
-            if self.cancel(cx, tag) {
+            if self.cancel(cx, this, tag) {
                 return Answer::Answered;
             }
         } else if let Some(question) = ask.get::<Describe>() {
@@ -595,11 +557,11 @@ impl Session for ClientSession {
         self.table.sessions.release(&self.key, this);
         self.table.lay_down(self.key, self.sequence.get());
         if self.owes_ack.replace(false) {
-            // So that the server need not keep the reply for nobody.
+            // So that the server need not keep the reply.
             self.send(cx, this, Kind::Ack, self.sequence.get().wrapping_add(1));
         }
         self.finish(cx, Err(CallCause::Closed));
-        self.turn.close(cx.shepherds());
+        self.queue.end(cx, CallCause::Closed, |_, _| true);
         self.lower.close(cx);
         Closing::Done
     }

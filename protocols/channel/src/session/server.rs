@@ -28,7 +28,7 @@ const PROBE_AFTER: Duration = Duration::from_secs(2);
 /// How often it is asked for.
 const PROBES_MAX: u8 = 4;
 /// How long after the last question the reply is kept. Longer than any client waits without a sign
-/// of life (eight times five seconds), so that whoever still wants it gets it.
+/// of life (eight times five seconds), so that a client that still wants it gets it.
 const KEPT_FOR: Duration = Duration::from_secs(60);
 /// How many requests of one channel may be executed at a time: the last one, and one that the
 /// client gave up.
@@ -40,7 +40,7 @@ pub(crate) static CHALLENGED: Reason = Reason::new("challenged", Class::Bad);
 static ABANDONED: Reason = Reason::new("abandoned call", Class::Bad);
 /// A request of a client that gives up faster than is executed.
 static IMPATIENT: Reason = Reason::new("too many abandoned calls", Class::Exhausted);
-/// A reply that nobody acknowledged.
+/// A reply that was never acknowledged.
 static UNACKNOWLEDGED: Reason = Reason::new("unacknowledged reply", Class::Bad);
 
 pub(crate) struct ServerSession {
@@ -172,7 +172,7 @@ impl ServerSession {
         }
     }
 
-    /// A new request: has it executed and sends the reply, unless nobody wants it any more.
+    /// A new request: has it executed and sends the reply, unless the client has gone on.
     #[inline(always)]
     fn execute(
         &self,
@@ -249,7 +249,7 @@ impl ServerSession {
         }
     }
 
-    /// Nobody above wanted the request: the client is told why.
+    /// The protocol above refused the request: the client is told why.
     #[cold]
     fn refuse(&self, cx: &Kernel, refused: Refused, sequence: u32) {
         let code = code_of(refused.reason);

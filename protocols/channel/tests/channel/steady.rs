@@ -69,7 +69,7 @@ impl Protocol for Pipe {
 impl Session for PipeSession {
     fn push(&self, cx: &Kernel, _: &SessionRef, message: Message) -> Result<(), PushError> {
         let there = self.there.get().ok_or(PushError::Unreachable)?;
-        // Who refused it has counted it.
+        // It was counted where it was refused.
         let _ = there.pop(cx, message);
         Ok(())
     }
@@ -267,7 +267,7 @@ fn a_full_server_says_that_it_is_busy() {
             let error = result.expect_err("busy");
             let busy = xk_core::object::Rejection::new(&xk_kit::rpc::call::BUSY);
             assert_eq!(error.cause, xk_core::object::CallCause::Rejected(busy));
-            // It asks, and learns that nobody waits for the replies.
+            // It asks, and learns that no call waits for the replies.
             world.pass(Duration::from_secs(4));
             assert_eq!(world.call(&session, b"y").expect("a reply"), b"y");
         }

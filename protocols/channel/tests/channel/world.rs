@@ -165,7 +165,7 @@ impl World {
         self.0.server.borrow().clone()
     }
 
-    /// Another network from now on; packets are counted anew.
+    /// Another network from now on; packets are counted from 0.
     pub(crate) fn set_network(&self, network: Network) {
         let before = self.0.network.replace(network);
         drop(before);
@@ -183,7 +183,7 @@ impl World {
         (nacks.get(), again.get())
     }
 
-    /// The server forgets all and starts anew, under another boot id; its clock goes on.
+    /// The server forgets all and starts again, under another boot id; its clock goes on.
     pub(crate) fn reboot_server(&self) {
         let state = &self.0;
         state.seeds.set(state.seeds.get() + 1_000_003);
@@ -295,7 +295,7 @@ impl World {
             Way::ToClient => (&self.0.client, SERVER),
         };
         let peer = (self.0.below != Below::Link).then_some(Part::host(from));
-        // What is refused is counted by who refused it.
+        // What is refused is counted where it is refused.
         let _ = node.bottom.inject(&node.cx, peer, node.cx.message(octets));
     }
 

@@ -1,5 +1,5 @@
 //! The vectors of the header as they pass between two hosts, octet by octet, and packets that
-//! nobody should have sent.
+//! no host should have sent.
 
 use crate::net::*;
 use std::cell::Cell;

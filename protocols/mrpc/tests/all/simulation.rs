@@ -86,7 +86,7 @@ impl Weather {
         let random = &self.random;
         let us = match random.chance(self.late) {
             false => 100 + random.below(2_000),
-            // As late as the next try, or as long after it as nobody expects.
+            // As late as the next try, or longer after it than is expected.
             true => 1_000 << random.below(16),
         };
         Duration::from_micros(us)

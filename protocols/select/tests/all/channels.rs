@@ -1,5 +1,5 @@
-//! The pool of channels: how many there are, who waits and in what order, deadlines and cancels of
-//! those who wait; and routes.
+//! The pool of channels: how many there are, calls that wait and in what order, deadlines and
+//! cancels of those; and routes.
 
 use core::cell::RefCell;
 use core::time::Duration;
@@ -255,7 +255,7 @@ fn routes_lead_elsewhere_and_nothing_else_does() {
 
 #[test]
 fn circles_are_cut() {
-    // 2 sends on to 3, 3 to 4, 4 to 2: nobody serves.
+    // 2 sends on to 3, 3 to 4, 4 to 2: none serves.
     let routes: [&[(i64, i64, &str)]; 4] = [
         &[],
         &[(1, 1, "10.0.0.3"), (2, 2, "10.0.0.1")],

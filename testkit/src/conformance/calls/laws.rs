@@ -8,16 +8,19 @@ use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use std::rc::Rc;
 use xk_core::graph::{Params, Value};
-use xk_core::object::{CallCause, CallError, Rejection};
+use xk_core::object::{CallCause, CallError, PushError, Rejection};
 use xk_core::shepherd::Semaphore;
 use xk_core::{
     Entry, Kernel, Message, Participants, ProtocolRef, Reason, SessionRef, Upper, reason,
 };
+use xk_kit::control::MaxPacket;
 use xk_kit::rpc::call::{CallOptions, CancelCall, MyProcedure};
 
 pub(super) const PROCEDURE: u32 = 3;
 /// Longer than any call of these laws takes, in virtual time.
 pub(super) const LONG: Duration = Duration::from_secs(600);
+/// The largest request tried, in octets.
+const OCTETS_MAX: u32 = 65_536;
 /// Calls before allocations are counted, and while they are.
 const WARM: u32 = 200;
 const STEADY: u32 = 500;
@@ -238,6 +241,29 @@ pub fn names_procedures(fixture: &dyn CallFixture) -> Verdict {
         let named = world.node(Side::B).top.take_procedures();
         assert!(named.contains(&number), "a server's session names {number}");
     }
+    world.finish();
+    Verdict::Holds
+}
+
+/// A request that is refused as too big is told how much is not, and so much is carried by the next
+/// call.
+///
+/// # Panics
+/// If the law is broken.
+pub fn tells_what_it_takes(fixture: &dyn CallFixture) -> Verdict {
+    let (world, session) = conversation(fixture);
+    right(world.call(&session, b"first"), b"first");
+    let known = session.ask(&world.cx, MaxPacket::default()).map(|q| q.octets);
+    let Some(known) = known.filter(|octets| *octets < OCTETS_MAX) else {
+        return Verdict::Skipped("nothing is too big for it");
+    };
+    let error = world.call(&session, &pattern(known as usize + 1, 1)).map(drop).unwrap_err();
+    let CallCause::Push(PushError::TooBig { max }) = error.cause else {
+        panic!("{} octets are too big, and not: {error}", known + 1);
+    };
+    assert!(max <= known, "{} octets are too big, {max} are not", known + 1);
+    let most = pattern(max as usize, 2);
+    right(world.call(&session, &most), &most);
     world.finish();
     Verdict::Holds
 }

@@ -343,14 +343,14 @@ impl Net {
         }
     }
 
-    /// The same until a call has ended, at most two minutes.
+    /// Runs until a call has ended, for two minutes at most.
     pub(crate) fn finish(&mut self, outcome: &Outcome, fate: &mut dyn FnMut(&Frame) -> Fate) {
         let limit = self.now.after(Duration::from_secs(600));
         while !outcome.is_there() && self.step(limit, fate) {}
         assert!(outcome.is_there(), "the call has ended");
     }
 
-    /// The same, with nothing lost.
+    /// As the former, with nothing lost.
     pub(crate) fn done(&mut self, outcome: &Outcome) -> Result<Vec<u8>, CallError> {
         self.finish(outcome, &mut |_| vec![PASS]);
         outcome.get()

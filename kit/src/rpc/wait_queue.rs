@@ -1,0 +1,144 @@
+//! Calls that wait for their turn: first come, first served, each until its deadline or until it
+//! is taken back.
+
+use crate::rpc::call::CallOptions;
+use alloc::collections::VecDeque;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::time::Duration;
+use xk_core::Kernel;
+use xk_core::object::{CallCause, CallError, SessionId};
+use xk_core::shepherd::{Semaphore, WaitError};
+
+/// What became of the wait of one call.
+#[derive(Clone, Copy)]
+enum Turn {
+    /// It waits.
+    Waits,
+    /// What it waits for is its own.
+    Granted,
+    /// It was taken back, or its session closed.
+    Ended(CallCause),
+}
+
+/// One call that waits.
+struct Waiter<T> {
+    session: Cell<SessionId>,
+    tag: Cell<u64>,
+    turn: Cell<Turn>,
+    granted: Cell<Option<T>>,
+    semaphore: Semaphore,
+}
+
+/// Calls that wait, each for a `T`. A wait costs no allocation once as many have waited at a time.
+pub struct WaitQueue<T> {
+    /// Those that were granted something stay until their shepherds go on.
+    waiting: RefCell<VecDeque<Rc<Waiter<T>>>>,
+    spare: RefCell<Vec<Rc<Waiter<T>>>>,
+}
+
+impl<T> Default for WaitQueue<T> {
+    fn default() -> Self {
+        Self { waiting: RefCell::default(), spare: RefCell::default() }
+    }
+}
+
+impl<T> WaitQueue<T> {
+    /// True if no call waits.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.waiting.borrow().is_empty()
+    }
+
+    /// Waits, behind the calls that wait already, for what [`grant`](Self::grant) gives to this
+    /// call of `session`. What it gives to a call that has ended otherwise goes to `pass_on`.
+    ///
+    /// # Errors
+    /// Why the call ends: its deadline has passed, [`end`](Self::end), no shepherd can wait.
+    pub fn wait(
+        &self,
+        cx: &Kernel,
+        session: SessionId,
+        options: Option<CallOptions>,
+        pass_on: impl FnOnce(T),
+    ) -> Result<T, CallCause> {
+        let timed_out = CallCause::TimedOut { tries: 0 };
+        let limit = CallOptions::clip(options, cx.now(), Duration::MAX).ok_or(timed_out)?;
+        let spare = self.spare.borrow_mut().pop();
+        let waiter = spare.unwrap_or_else(new_waiter);
+        waiter.session.set(session);
+        waiter.tag.set(options.map_or(0, |options| options.tag));
+        waiter.turn.set(Turn::Waits);
+        self.waiting.borrow_mut().push_back(Rc::clone(&waiter));
+        let waited = cx.wait(&waiter.semaphore, (limit != Duration::MAX).then_some(limit));
+        if waited.is_err() {
+            // What was decided came after the wait had ended: its signal is for no other call.
+            waiter.semaphore.try_wait();
+        }
+        let (turn, granted) = (waiter.turn.get(), waiter.granted.take());
+        {
+            let mut waiting = self.waiting.borrow_mut();
+            let place = waiting.iter().position(|other| Rc::ptr_eq(other, &waiter));
+            place.and_then(|place| waiting.remove(place));
+            self.spare.borrow_mut().push(waiter);
+        }
+        match (granted, turn, waited) {
+            (Some(granted), Turn::Granted, Ok(())) => return Ok(granted),
+            (Some(granted), ..) => pass_on(granted),
+            (None, ..) => {}
+        }
+        Err(match (turn, waited) {
+            (Turn::Ended(cause), _) => cause,
+            (_, Err(WaitError::TimedOut)) => timed_out,
+            (_, Err(error)) => CallError::from(error).cause,
+            (_, Ok(())) => CallCause::Closed,
+        })
+    }
+
+    /// Gives this to the call that waits longest; back if none waits.
+    pub fn grant(&self, cx: &Kernel, granted: T) -> Option<T> {
+        let waits = |waiter: &&Rc<Waiter<T>>| matches!(waiter.turn.get(), Turn::Waits);
+        let next = self.waiting.borrow().iter().find(waits).cloned();
+        let Some(waiter) = next else {
+            return Some(granted);
+        };
+        waiter.turn.set(Turn::Granted);
+        waiter.granted.set(Some(granted));
+        cx.signal(&waiter.semaphore);
+        None
+    }
+
+    /// Ends the waits of the calls that `is` says true of, by session and tag; false if there are
+    /// none. A call that was granted its turn, and has not gone on, still waits.
+    pub fn end(&self, cx: &Kernel, cause: CallCause, is: impl Fn(SessionId, u64) -> bool) -> bool {
+        let mut is_any = false;
+        for waiter in self.waiting.borrow().iter() {
+            let turn = waiter.turn.get();
+            if matches!(turn, Turn::Ended(_)) || !is(waiter.session.get(), waiter.tag.get()) {
+                continue;
+            }
+            waiter.turn.set(Turn::Ended(cause));
+            if matches!(turn, Turn::Waits) {
+                cx.signal(&waiter.semaphore);
+            }
+            is_any = true;
+        }
+        is_any
+    }
+
+    /// Takes back the call of `session` with this tag; false if it does not wait.
+    pub fn cancel(&self, cx: &Kernel, session: SessionId, tag: u64) -> bool {
+        tag != 0 && self.end(cx, CallCause::Cancelled, |s, t| (s, t) == (session, tag))
+    }
+}
+
+fn new_waiter<T>() -> Rc<Waiter<T>> {
+    Rc::new(Waiter {
+        session: Cell::new(SessionId(0)),
+        tag: Cell::new(0),
+        turn: Cell::new(Turn::Waits),
+        granted: Cell::new(None),
+        semaphore: Semaphore::new(0),
+    })
+}
