@@ -7,9 +7,9 @@
 
 use crate::case::{Benchmark, Case, Goal, Sample, Trouble};
 use crate::child;
+use crate::many_sessions::{Choice, ManySessions};
 use crate::papers::linux::sockets::Sockets;
 use crate::record::Record;
-use crate::talks::{Choice, Talks};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Instant;
@@ -66,9 +66,9 @@ fn with<T, R>(
 fn cases() -> Vec<Case> {
     let mut list = Vec::new();
     for open in OPEN {
-        let (talks, sockets) = (Shared::<Talks>::default(), Shared::<Sockets>::default());
+        let (many, sockets) = (Shared::<ManySessions>::default(), Shared::<Sockets>::default());
         for choice in CHOICES {
-            list.push(ours(&talks, open, choice).beside("Linux"));
+            list.push(ours(&many, open, choice).beside("Linux"));
             list.push(theirs(&sockets, open, choice).of("Linux"));
         }
     }
@@ -81,17 +81,17 @@ fn cases() -> Vec<Case> {
     list
 }
 
-fn ours(talks: &Shared<Talks>, open: usize, choice: Choice) -> Case {
-    let talks = Rc::clone(talks);
+fn ours(many: &Shared<ManySessions>, open: usize, choice: Choice) -> Case {
+    let many = Rc::clone(many);
     Case::measured(row(open, choice), move |effort| {
         let count = (open as f64 * effort).ceil() as usize;
-        let make = || Talks::new(count).map_err(Trouble::Failed);
-        with(&talks, make, |talks| {
+        let make = || ManySessions::new(count).map_err(Trouble::Failed);
+        with(&many, make, |many| {
             let trips = (TRIPS * effort) as u64 + 1;
             let start = Instant::now();
-            let came = talks.trips(choice, trips);
+            let came = many.trips(choice, trips);
             let mean = start.elapsed().as_nanos() as f64 / trips as f64;
-            let times = talks.times(choice, (TIMED * effort) as usize + 1);
+            let times = many.times(choice, (TIMED * effort) as usize + 1);
             if came != trips {
                 return Err(Trouble::Failed(format!("{came} of {trips} answers came")));
             }
@@ -178,26 +178,26 @@ fn bare(record: &Record) -> Record {
 /// Octets of memory for each end of a conversation, in a process that does nothing else.
 pub(crate) fn memory(count: &str) -> Result<Vec<f64>, String> {
     let count: usize = count.parse().map_err(|_| "not a number of sessions")?;
-    drop(Talks::new(1)?);
+    drop(ManySessions::new(1)?);
     let resident = || child::memory_octets("VmRSS").ok_or("no /proc to read memory from");
     let before = resident()?;
-    let talks = Talks::new(count)?;
+    let many = ManySessions::new(count)?;
     let octets = (resident()? - before) / count as f64 / 2.0;
-    drop(talks);
+    drop(many);
     Ok(vec![octets])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::talks::Chooser;
+    use crate::many_sessions::Chooser;
 
     #[test]
     fn every_message_comes_back_through_its_own_session() {
-        let talks = Talks::new(2000).unwrap();
+        let many = ManySessions::new(2000).unwrap();
         for choice in CHOICES {
-            assert_eq!(talks.trips(choice, 100), 100);
-            let times = talks.times(choice, 10);
+            assert_eq!(many.trips(choice, 100), 100);
+            let times = many.times(choice, 10);
             assert!(times.len() == 10 && times.is_sorted());
         }
     }

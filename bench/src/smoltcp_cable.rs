@@ -11,7 +11,7 @@ use std::rc::Rc;
 type Queue = Rc<RefCell<VecDeque<Vec<u8>>>>;
 
 /// One end of the cable. Buffers are used again, as in a device's ring.
-pub(crate) struct End {
+pub(crate) struct Endpoint {
     rx: Queue,
     /// Frames that may be received until this is set again.
     credit: Cell<usize>,
@@ -41,7 +41,7 @@ impl TxToken for Sending {
     }
 }
 
-impl Device for End {
+impl Device for Endpoint {
     type RxToken<'a> = Received;
     type TxToken<'a> = Sending;
 
@@ -69,12 +69,12 @@ impl Device for End {
 
 /// One host: its end of the cable, and its interface 10.0.0.1 or 10.0.0.2.
 pub(crate) struct Host {
-    pub(crate) device: End,
+    pub(crate) device: Endpoint,
     pub(crate) interface: Interface,
 }
 
 impl Host {
-    fn new(mut device: End, number: u8) -> Self {
+    fn new(mut device: Endpoint, number: u8) -> Self {
         let config = Config::new(EthernetAddress([2, 0, 0, 0, 0, number]).into());
         let mut interface = Interface::new(config, &mut device, Instant::ZERO);
         interface.update_ip_addrs(|list| {
@@ -84,7 +84,7 @@ impl Host {
     }
 }
 
-impl End {
+impl Endpoint {
     /// How many frames wait to be received.
     pub(crate) fn waiting(&self) -> usize {
         self.rx.borrow().len()
@@ -99,7 +99,7 @@ impl End {
 /// Both ends of a cable.
 pub(crate) fn pair() -> (Host, Host) {
     let (there, back, spare) = (Queue::default(), Queue::default(), Queue::default());
-    let end = |rx: &Queue, tx: &Queue| End {
+    let end = |rx: &Queue, tx: &Queue| Endpoint {
         rx: Rc::clone(rx),
         credit: Cell::new(usize::MAX),
         tx: Rc::clone(tx),

@@ -2,7 +2,7 @@
 //! and a protocol that hands frames from either to the other. Both systems at
 //! the ends, xk and Linux, have this one.
 
-use super::end::End;
+use super::endpoint::Endpoint;
 use super::space::BETWEEN;
 use super::stack::{Top, run_under};
 use crate::case::Trouble;
@@ -26,7 +26,7 @@ struct Between(Rc<RefCell<Vec<SessionRef>>>);
 /// The names of what it stands on.
 const FAULTS: [&str; 2] = ["f0", "f1"];
 
-pub(super) fn run(end: &End) -> Result<Value, Trouble> {
+pub(super) fn run(end: &Endpoint) -> Result<Value, Trouble> {
     let mut text = String::from("host end {\n");
     for (number, device) in BETWEEN.iter().enumerate() {
         text += &format!(

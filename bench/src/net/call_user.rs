@@ -1,7 +1,7 @@
 //! The user of a measured graph of RPC: calls, one call after the other, from a shepherd of its
 //! own, or executes what is called.
 
-use super::end::{End, Task};
+use super::endpoint::{Endpoint, Task};
 use super::exchange::{PATIENCE, Trips};
 use super::stack::Top;
 use crate::case::Trouble;
@@ -39,7 +39,7 @@ struct Inner {
 }
 
 impl CallUser {
-    pub(super) fn new(end: &End, participants: Participants, lower: ProtocolRef) -> Self {
+    pub(super) fn new(end: &Endpoint, participants: Participants, lower: ProtocolRef) -> Self {
         Self(Rc::new(Inner {
             task: end.task,
             time: end.time,

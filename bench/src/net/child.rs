@@ -1,6 +1,6 @@
 //! One end of a measurement: what the program does when it was started as a peer.
 
-use super::end::{End, System, Wire};
+use super::endpoint::{Endpoint, System, Wire};
 use super::peer::{READY, VARIABLE};
 use super::{frames, memory, sockets, space, stack};
 use crate::case::Trouble;
@@ -15,7 +15,7 @@ pub(crate) fn run_if_asked() -> bool {
     let Ok(text) = std::env::var(VARIABLE) else {
         return false;
     };
-    let found = match End::parse(&text) {
+    let found = match Endpoint::parse(&text) {
         Some(end) => run(&end),
         None => Err(Trouble::Failed(format!("cannot read {text}"))),
     };
@@ -44,7 +44,7 @@ pub(super) fn failed(what: &str) -> impl Fn(std::io::Error) -> Trouble {
     move |error| Trouble::Failed(format!("{what}: {error}"))
 }
 
-fn run(end: &End) -> Result<Value, Trouble> {
+fn run(end: &Endpoint) -> Result<Value, Trouble> {
     let settle = || -> std::io::Result<()> {
         set_parent_process_death_signal(Some(Signal::KILL))?;
         if getppid().is_none_or(|parent| parent.is_init()) {

@@ -1,7 +1,7 @@
 //! What the two ends do, over anything that carries messages.
 
 use super::child::{failed, ready};
-use super::end::{End, Task};
+use super::endpoint::{Endpoint, Task};
 use crate::case::Trouble;
 use serde_json::{Value, json};
 use std::io;
@@ -62,7 +62,7 @@ const WARM: u32 = 5;
 ///
 /// # Errors
 /// What the line says, or that no answer comes.
-pub(super) fn run(end: &End, mut line: impl Line) -> Result<Value, Trouble> {
+pub(super) fn run(end: &Endpoint, mut line: impl Line) -> Result<Value, Trouble> {
     ready();
     match end.task {
         Task::Ask => ask(end, &mut line),
@@ -135,7 +135,7 @@ fn clock_ns() -> u32 {
 }
 
 /// Every message begins with a number; an answer with another number is one that was given up.
-fn ask(end: &End, line: &mut impl Line) -> Result<Value, Trouble> {
+fn ask(end: &Endpoint, line: &mut impl Line) -> Result<Value, Trouble> {
     let broken = failed("while asking");
     let mut message = vec![0x5a; end.octets.max(1)];
     let mut trips = Trips::new(end.time);
@@ -209,7 +209,7 @@ pub(super) fn sent(messages: u64, time: Duration) -> Value {
 }
 
 /// Sends as fast as it can until told to end; each message begins with its number.
-fn send(end: &End, line: &mut impl Line) -> Result<Value, Trouble> {
+fn send(end: &Endpoint, line: &mut impl Line) -> Result<Value, Trouble> {
     let broken = failed("while sending");
     let mut message = vec![0x5a; end.octets.max(8)];
     // The first one finds the way: neighbours are looked for on its behalf.
@@ -321,7 +321,7 @@ impl Window {
     }
 }
 
-fn receive(end: &End, line: &mut impl Line) -> Result<Value, Trouble> {
+fn receive(end: &Endpoint, line: &mut impl Line) -> Result<Value, Trouble> {
     let mut window = Window::new(end.time);
     let begun = Instant::now();
     loop {

@@ -1,9 +1,9 @@
 //! `frames`: what the wires carry one way, without and with xk's objects on them.
 
-use super::end::{System, Task, Wire};
+use super::endpoint::{System, Task, Wire};
 use super::frames::HEADER_OCTETS;
 use super::rate;
-use super::scene::{Mode, Setting, Stage};
+use super::testbed::{Mode, Setting, Testbed};
 use crate::case::{Benchmark, Case};
 use std::time::Duration;
 
@@ -34,12 +34,12 @@ const WAYS: [(Wire, &str, [Task; 2]); 6] = [
 ];
 
 fn cases() -> Vec<Case> {
-    let stage = Stage::default();
+    let testbed = Testbed::default();
     let mut list = Vec::new();
     for octets in SIZES {
         for (wire, name, tasks) in WAYS {
             for (system, label) in [(System::XkFrames(wire), "xk"), (System::Bare(wire), "bare")] {
-                let stage = stage.clone();
+                let testbed = testbed.clone();
                 let case = Case::measured(format!("{octets} octets, {name}"), move |effort| {
                     let setting = Setting {
                         system,
@@ -52,7 +52,7 @@ fn cases() -> Vec<Case> {
                         mode: Mode::Spinning,
                         time: TIME.mul_f64(effort),
                     };
-                    rate(&stage.run(&setting)?, octets)
+                    rate(&testbed.run(&setting)?, octets)
                 });
                 let case = case.of(label);
                 list.push(if label == "xk" { case.beside("bare") } else { case });

@@ -1,6 +1,6 @@
 //! Frames without a stack: the rings and calls of a wire, and nothing else.
 
-use super::end::{End, Task};
+use super::endpoint::{Endpoint, Task};
 use super::exchange::{self, Line, WAIT};
 use super::space::VETH;
 use crate::case::Trouble;
@@ -106,7 +106,7 @@ impl Line for Packet {
     }
 }
 
-pub(super) fn packet(end: &End) -> Result<Value, Trouble> {
+pub(super) fn packet(end: &Endpoint) -> Result<Value, Trouble> {
     let device = open_packet(VETH[end.side])?;
     let line = Packet { device, header: header(end.side), spins: end.spins };
     exchange::run(end, line)
@@ -157,7 +157,7 @@ impl Line for Tap {
 
 /// One end makes the device; the other, behind it in time, takes part on the host's side of it by a
 /// packet socket.
-pub(super) fn tap(end: &End) -> Result<Value, Trouble> {
+pub(super) fn tap(end: &Endpoint) -> Result<Value, Trouble> {
     if end.side == 1 {
         return host_of_tap(end);
     }
@@ -173,7 +173,7 @@ pub(super) fn tap(end: &End) -> Result<Value, Trouble> {
 }
 
 /// The host's side of a TAP device: what Linux would send to it, or see of it.
-fn host_of_tap(end: &End) -> Result<Value, Trouble> {
+fn host_of_tap(end: &Endpoint) -> Result<Value, Trouble> {
     debug_assert!(matches!(end.task, Task::Send | Task::Receive));
     let line = Packet { device: open_packet(TAP)?, header: header(1), spins: end.spins };
     exchange::run(end, line)
@@ -244,7 +244,7 @@ impl Line for Xdp {
     }
 }
 
-pub(super) fn xdp(end: &End) -> Result<Value, Trouble> {
+pub(super) fn xdp(end: &Endpoint) -> Result<Value, Trouble> {
     let socket = XdpSocket::open(VETH[end.side], &xk_xdp::Options::default())
         .map_err(|error| Trouble::Failed(error.to_string()))?;
     let line = Xdp { socket, header: header(end.side), spins: end.spins };

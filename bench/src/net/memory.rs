@@ -2,7 +2,7 @@
 //! one way for a stream.
 
 use super::child::failed;
-use super::end::{End, Task};
+use super::endpoint::{Endpoint, Task};
 use super::exchange::{self, BURST, Line, WAIT};
 use super::memory_unsafe::Mapped;
 use crate::case::Trouble;
@@ -170,7 +170,7 @@ impl Line for Ring {
     }
 }
 
-pub(super) fn run(end: &End) -> Result<Value, Trouble> {
+pub(super) fn run(end: &Endpoint) -> Result<Value, Trouble> {
     let path = end.meeting.as_deref().unwrap_or_default();
     let memory = Mapped::open(path).map_err(failed("cannot map the memory"))?;
     if matches!(end.task, Task::Send | Task::Receive) {

@@ -7,7 +7,7 @@
 mod between;
 mod call_user;
 mod child;
-pub(crate) mod end;
+pub(crate) mod endpoint;
 mod exchange;
 mod frame_rate;
 mod frames;
@@ -17,7 +17,6 @@ mod pattern;
 mod peer;
 mod raw_ip;
 mod round_trip;
-pub(crate) mod scene;
 mod smoltcp_raw;
 mod sockets;
 mod sockets_unsafe;
@@ -28,16 +27,17 @@ mod stream;
 mod stream_sockets;
 mod stream_user;
 mod tcp;
+pub(crate) mod testbed;
 mod user;
 
 use crate::case::{Benchmark, Sample, Trouble};
-use end::{System, Task, Wire};
-use scene::{Mode, Setting, Stage};
+use endpoint::{System, Task, Wire};
 use serde_json::Value;
 use std::time::Duration;
+use testbed::{Mode, Setting, Testbed};
 
 pub(crate) use child::run_if_asked;
-pub(crate) use end::FLOWS;
+pub(crate) use endpoint::FLOWS;
 pub(crate) use tcp::streamed;
 
 /// The benchmarks between two processes.
@@ -81,7 +81,7 @@ fn rate(found: &(Value, Value), octets: usize) -> Result<Sample, Trouble> {
 /// # Errors
 /// [`Trouble`], the machine's or an end's.
 pub(crate) fn round_trips(
-    stage: &Stage,
+    testbed: &Testbed,
     system: System,
     (octets, answer): (usize, Task),
     mode: Mode,
@@ -100,7 +100,7 @@ pub(crate) fn round_trips(
         mode,
         time,
     };
-    let (found, _) = stage.run(&setting)?;
+    let (found, _) = testbed.run(&setting)?;
     let us = |key: &str| found[key].as_f64().map(|ns| ns / 1000.0);
     let none = || Trouble::Failed("no round trip was timed".into());
     Ok(Sample {

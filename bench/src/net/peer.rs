@@ -3,7 +3,7 @@
 //! Every wait is bounded. A child that does not do its part in time is killed, and so is one whose
 //! parent ends.
 
-use super::end::{End, Task};
+use super::endpoint::{Endpoint, Task};
 use crate::case::Trouble;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -29,7 +29,7 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) fn start(end: &End) -> Result<Self, Trouble> {
+    pub(super) fn start(end: &Endpoint) -> Result<Self, Trouble> {
         let name = format!("{:?} of {}", end.task, end.system.name());
         let failed =
             |what: &str, error: std::io::Error| Trouble::Failed(format!("{name}: {what}: {error}"));
@@ -128,7 +128,7 @@ impl Drop for Peer {
 ///
 /// # Errors
 /// What either says, or that it said nothing.
-pub(super) fn run(ends: &[End; 2], first: usize) -> Result<(Value, Value), Trouble> {
+pub(super) fn run(ends: &[Endpoint; 2], first: usize) -> Result<(Value, Value), Trouble> {
     let mut peers = Vec::with_capacity(2);
     for end in [&ends[first], &ends[1 - first]] {
         let mut peer = Peer::start(end)?;

@@ -1,7 +1,7 @@
 //! Raw IP sockets of Linux: IP with no transport above it.
 
 use super::child::failed;
-use super::end::{End, Task};
+use super::endpoint::{Endpoint, Task};
 use super::exchange::{self, Line, WAIT};
 use super::space::LINUX;
 use super::stack::IP_PROTOCOL;
@@ -31,7 +31,7 @@ struct RawIp {
 }
 
 impl RawIp {
-    fn open(end: &End) -> io::Result<Self> {
+    fn open(end: &Endpoint) -> io::Result<Self> {
         let protocol = RawProtocol::new(u32::from(IP_PROTOCOL))
             .ok_or_else(|| io::Error::other("no protocol"))?;
         let socket = socket_with(
@@ -95,7 +95,7 @@ impl Line for RawIp {
     }
 }
 
-pub(super) fn run(end: &End) -> Result<Value, Trouble> {
+pub(super) fn run(end: &Endpoint) -> Result<Value, Trouble> {
     let socket = RawIp::open(end).map_err(failed("cannot open a raw socket"))?;
     exchange::run(end, socket)
 }

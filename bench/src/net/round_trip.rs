@@ -1,8 +1,8 @@
 //! `udp-rtt`: a message there and its answer back, user to user, between two processes.
 
-use super::end::{System, Task, Wire};
+use super::endpoint::{System, Task, Wire};
 use super::round_trips;
-use super::scene::{Mode, Stage};
+use super::testbed::{Mode, Testbed};
 use crate::case::{Benchmark, Case, Goal};
 use std::time::Duration;
 
@@ -37,27 +37,27 @@ const SYSTEMS: [System; 11] = [
 ];
 
 fn cases() -> Vec<Case> {
-    let stage = Stage::default();
+    let testbed = Testbed::default();
     let mut list = Vec::new();
     for octets in SIZES {
         for mode in MODES {
             for system in SYSTEMS {
-                list.push(case(&stage, octets, mode, system));
+                list.push(case(&testbed, octets, mode, system));
             }
         }
     }
     list
 }
 
-fn case(stage: &Stage, octets: usize, mode: Mode, system: System) -> Case {
-    let stage = stage.clone();
+fn case(testbed: &Testbed, octets: usize, mode: Mode, system: System) -> Case {
+    let testbed = testbed.clone();
     let row = match octets {
         1 => format!("1 octet, {}", mode.name()),
         n => format!("{n} octets, {}", mode.name()),
     };
     let case = Case::measured(row, move |effort| {
         let time = TIME.mul_f64(effort);
-        round_trips(&stage, system, (octets, Task::Answer), mode, time)
+        round_trips(&testbed, system, (octets, Task::Answer), mode, time)
     });
     goals(case.of(system.name()), octets, mode, system)
 }

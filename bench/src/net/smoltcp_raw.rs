@@ -1,7 +1,7 @@
 //! smoltcp over a packet socket of its own making, with addresses of its own beside Linux's.
 
 use super::child::failed;
-use super::end::End;
+use super::endpoint::Endpoint;
 use super::exchange::{self, Line, WAIT};
 use super::sockets::port;
 use super::space::VETH;
@@ -32,7 +32,7 @@ fn address(side: usize) -> IpAddress {
 }
 
 impl Host {
-    fn open(end: &End) -> io::Result<Self> {
+    fn open(end: &Endpoint) -> io::Result<Self> {
         let mut device = RawSocket::new(VETH[end.side], Medium::Ethernet)?;
         let hardware = EthernetAddress([2, 0, 0, 0, 0x76, end.side as u8 + 1]);
         let mut interface =
@@ -113,7 +113,7 @@ impl Line for Host {
     }
 }
 
-pub(super) fn run(end: &End) -> Result<Value, Trouble> {
+pub(super) fn run(end: &Endpoint) -> Result<Value, Trouble> {
     let host = Host::open(end).map_err(failed("cannot open the interface"))?;
     exchange::run(end, host)
 }

@@ -2,7 +2,7 @@
 //! takes.
 
 use super::child::failed;
-use super::end::{End, System, Task, Wire};
+use super::endpoint::{Endpoint, System, Task, Wire};
 use super::exchange::{self, Line, WAIT};
 use super::sockets_unsafe;
 use super::space::LINUX;
@@ -12,7 +12,7 @@ use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
 /// The port of the end that answers or receives, or of the other.
-pub(super) fn port(end: &End, answers: bool) -> u16 {
+pub(super) fn port(end: &Endpoint, answers: bool) -> u16 {
     end.port + u16::from(answers)
 }
 
@@ -31,7 +31,7 @@ struct Sockets {
 }
 
 /// The address and the peer's of an end.
-fn addresses(end: &End) -> io::Result<(SocketAddr, SocketAddr)> {
+fn addresses(end: &Endpoint) -> io::Result<(SocketAddr, SocketAddr)> {
     let address = |side: usize| match end.system {
         System::LinuxVeth | System::LinuxVethJoined => {
             LINUX[side].parse().unwrap_or(Ipv4Addr::UNSPECIFIED)
@@ -48,7 +48,7 @@ fn addresses(end: &End) -> io::Result<(SocketAddr, SocketAddr)> {
 }
 
 impl Sockets {
-    fn open(end: &End) -> io::Result<Self> {
+    fn open(end: &Endpoint) -> io::Result<Self> {
         let (mine, peer) = addresses(end)?;
         let socket = UdpSocket::bind(mine)?;
         if end.spins {
@@ -165,7 +165,7 @@ impl Line for Joined {
     }
 }
 
-pub(super) fn run(end: &End) -> Result<Value, Trouble> {
+pub(super) fn run(end: &Endpoint) -> Result<Value, Trouble> {
     let sockets = Sockets::open(end).map_err(failed("cannot open a socket"))?;
     if !matches!(end.system, System::LinuxVethJoined | System::LinuxLoopbackJoined) {
         return exchange::run(end, sockets);

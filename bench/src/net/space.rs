@@ -103,7 +103,7 @@ pub(super) fn enter(link: &File) -> rustix::io::Result<()> {
 }
 
 /// Two namespaces with a veth pair between them.
-pub(super) struct Scene {
+pub(super) struct Spaces {
     spaces: [Space; 2],
     _between: Option<Space>,
 }
@@ -115,7 +115,7 @@ pub(super) const BETWEEN: [&str; 2] = ["xkbm0", "xkbm1"];
 /// Linux's addresses on the pair.
 pub(super) const LINUX: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
 
-impl Scene {
+impl Spaces {
     /// Makes both.
     ///
     /// # Errors
@@ -142,7 +142,7 @@ impl Scene {
     /// its path as well. Nothing is left to devices.
     ///
     /// # Errors
-    /// As for [`Scene::new`].
+    /// As for [`Spaces::new`].
     pub(super) fn with_space_between() -> Result<(Self, String), Trouble> {
         let spaces = [Space::new()?, Space::new()?];
         let between = Space::new()?;
@@ -156,8 +156,8 @@ impl Scene {
                 place.ip(&format!("link set {device} up"))?;
             }
         }
-        let scene = Self { spaces, _between: Some(between) };
-        Ok((scene, path))
+        let spaces = Self { spaces, _between: Some(between) };
+        Ok((spaces, path))
     }
 
     /// Has Linux make frames of their real size with their checksums, and take each by itself.

@@ -2,7 +2,7 @@
 
 use super::call_user::CallUser;
 use super::child::{failed, ready};
-use super::end::{End, System, Wire};
+use super::endpoint::{Endpoint, System, Wire};
 use super::frames::{TAP, address_of, header};
 use super::sockets::port;
 use super::space::VETH;
@@ -23,7 +23,7 @@ use xk_run::{Idle, Runner, real_kernel};
 const POOL_OCTETS: usize = 64 << 20;
 
 /// The wire's line of the graph.
-fn wire_line(end: &End, wire: Wire) -> String {
+fn wire_line(end: &Endpoint, wire: Wire) -> String {
     let meeting = end.meeting.as_deref().unwrap_or_default();
     match wire {
         Wire::Packet => format!("packet device={} name=wire", VETH[end.side]),
@@ -52,7 +52,7 @@ fn address(side: usize) -> &'static str {
 const LOOPBACK: &str = "127.0.0.1";
 
 /// UDP, IP, ARP and ETH over a wire, with a user that knows its peer's port and host.
-pub(super) fn datagrams(end: &End, wire: Wire) -> Result<Value, Trouble> {
+pub(super) fn datagrams(end: &Endpoint, wire: Wire) -> Result<Value, Trouble> {
     if wire == Wire::Tap && end.side == 1 {
         return super::sockets::run(end);
     }
@@ -68,7 +68,7 @@ pub(super) fn datagrams(end: &End, wire: Wire) -> Result<Value, Trouble> {
 }
 
 /// Whom a user on UDP speaks to, or what it serves.
-fn participants(end: &End, mine: &str, other: &str) -> Participants {
+fn participants(end: &Endpoint, mine: &str, other: &str) -> Participants {
     let at = |port, host: &str| {
         let host = host.parse().unwrap_or(HostAddr::UNSPECIFIED);
         Participant::of(Part::Host(host)).with(Part::port(port))
@@ -86,7 +86,7 @@ const ETHER_TYPE: u32 = 0x88b5;
 pub(super) const IP_PROTOCOL: u8 = 253;
 
 /// ETH over a packet socket, with a user that knows its peer's station.
-pub(super) fn stations(end: &End) -> Result<Value, Trouble> {
+pub(super) fn stations(end: &Endpoint) -> Result<Value, Trouble> {
     let text = format!(
         "host end {{\n{} address=\"02:00:00:00:77:0{}\"\neth wire\n}}\n",
         wire_line(end, Wire::Packet),
@@ -102,7 +102,7 @@ pub(super) fn stations(end: &End) -> Result<Value, Trouble> {
 }
 
 /// IP, ARP and ETH over a packet socket, with a user that knows its peer's host.
-pub(super) fn hosts(end: &End) -> Result<Value, Trouble> {
+pub(super) fn hosts(end: &Endpoint) -> Result<Value, Trouble> {
     let text = format!(
         "host end {{\n{}\neth wire\narp eth\nip arp {{ address \"{}/24\"; }}\n}}\n",
         wire_line(end, Wire::Packet),
@@ -121,7 +121,7 @@ pub(super) fn hosts(end: &End) -> Result<Value, Trouble> {
 }
 
 /// The system's sockets as a lower layer, over its loopback device.
-pub(super) fn host(end: &End) -> Result<Value, Trouble> {
+pub(super) fn host(end: &Endpoint) -> Result<Value, Trouble> {
     let place = Place {
         lower: "udp",
         participants: participants(end, LOOPBACK, LOOPBACK),
@@ -131,7 +131,7 @@ pub(super) fn host(end: &End) -> Result<Value, Trouble> {
 }
 
 /// A wire and a user that makes whole frames.
-pub(super) fn frames(end: &End, wire: Wire) -> Result<Value, Trouble> {
+pub(super) fn frames(end: &Endpoint, wire: Wire) -> Result<Value, Trouble> {
     if wire == Wire::Tap && end.side == 1 {
         return super::frames::tap(end);
     }
@@ -160,7 +160,7 @@ pub(super) trait Top: Protocol + Clone {
 }
 
 /// TCP, IP, ARP and ETH over a wire, with a user that knows its peer's port and host.
-pub(super) fn streams(end: &End, wire: Wire) -> Result<Value, Trouble> {
+pub(super) fn streams(end: &Endpoint, wire: Wire) -> Result<Value, Trouble> {
     let large = match end.system {
         System::XkTcpLarge => " mtu=65535",
         _ => "",
@@ -192,7 +192,7 @@ const FRAME_OCTETS: usize = 1400;
 const HEADERS_OCTETS: usize = 4096;
 
 /// A configuration of RPC over a wire, with a user that calls or executes.
-pub(super) fn calls(end: &End, stack: Stack, wire: Wire) -> Result<Value, Trouble> {
+pub(super) fn calls(end: &Endpoint, stack: Stack, wire: Wire) -> Result<Value, Trouble> {
     if let Some(kind) = stack.missing() {
         return Err(Trouble::Skipped(format!("the catalog has no `{kind}`")));
     }
@@ -221,14 +221,14 @@ pub(super) fn calls(end: &End, stack: Stack, wire: Wire) -> Result<Value, Troubl
     run(end, wire.kind(), &text, place)
 }
 
-fn run(end: &End, kind: &str, text: &str, place: Place) -> Result<Value, Trouble> {
+fn run(end: &Endpoint, kind: &str, text: &str, place: Place) -> Result<Value, Trouble> {
     let lower = place.lower;
     run_under(end, kind, text, lower, |lower| User::new(end, place, lower))
 }
 
 /// Runs a graph with what `make` makes on top of its node `lower`.
 pub(super) fn run_under<T: Top + 'static>(
-    end: &End,
+    end: &Endpoint,
     kind: &str,
     text: &str,
     lower: &'static str,

@@ -1,7 +1,7 @@
 //! `udp-stream`: messages one way, counted where they arrive.
 
-use super::end::{System, Task, Wire};
-use super::scene::{Mode, Setting, Stage};
+use super::endpoint::{System, Task, Wire};
+use super::testbed::{Mode, Setting, Testbed};
 use super::{octets_of_frame, rate};
 use crate::case::{Benchmark, Case, Goal};
 use std::time::Duration;
@@ -40,20 +40,20 @@ const SYSTEMS: [(System, bool); 13] = [
 ];
 
 fn cases() -> Vec<Case> {
-    let stage = Stage::default();
+    let testbed = Testbed::default();
     let mut list = Vec::new();
     for octets in SIZES {
         for (system, carries_long) in SYSTEMS {
             if octets <= 1472 || carries_long {
-                list.push(case(&stage, octets, system));
+                list.push(case(&testbed, octets, system));
             }
         }
     }
     list
 }
 
-fn case(stage: &Stage, octets: usize, system: System) -> Case {
-    let stage = stage.clone();
+fn case(testbed: &Testbed, octets: usize, system: System) -> Case {
+    let testbed = testbed.clone();
     let row = match octets {
         16_384 => "16 Ki octets".to_owned(),
         n => format!("{n} octets"),
@@ -69,7 +69,7 @@ fn case(stage: &Stage, octets: usize, system: System) -> Case {
             mode: Mode::Spinning,
             time: TIME.mul_f64(effort),
         };
-        rate(&stage.run(&setting)?, octets)
+        rate(&testbed.run(&setting)?, octets)
     });
     goals(case.of(system.name()), octets, system)
 }

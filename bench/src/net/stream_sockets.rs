@@ -1,7 +1,7 @@
 //! TCP sockets of Linux.
 
 use super::child::{failed, ready};
-use super::end::{End, System, Task};
+use super::endpoint::{Endpoint, System, Task};
 use super::exchange::{PATIENCE, Trips, WAIT, Window};
 use super::pattern::{Pattern, WRITE_OCTETS};
 use super::sockets::port;
@@ -30,7 +30,7 @@ const CONGESTION: &str = "cubic";
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// The server's address.
-fn server(end: &End) -> SocketAddrV4 {
+fn server(end: &Endpoint) -> SocketAddrV4 {
     let host = match end.system {
         System::LinuxTcpLoopback => Ipv4Addr::LOCALHOST,
         _ => LINUX[1].parse().unwrap_or(Ipv4Addr::UNSPECIFIED),
@@ -118,7 +118,7 @@ struct Door {
 }
 
 impl Door {
-    fn open(end: &End) -> io::Result<Self> {
+    fn open(end: &Endpoint) -> io::Result<Self> {
         let listener = TcpListener::bind(server(end))?;
         listener.set_nonblocking(true)?;
         if end.system == System::LinuxTcpSmall {
@@ -153,7 +153,7 @@ impl Door {
 }
 
 /// Runs one end.
-pub(super) fn run(end: &End) -> Result<Value, Trouble> {
+pub(super) fn run(end: &Endpoint) -> Result<Value, Trouble> {
     if end.task.is_passive() {
         let door = Door::open(end).map_err(failed("cannot listen"))?;
         ready();
@@ -172,7 +172,7 @@ pub(super) fn run(end: &End) -> Result<Value, Trouble> {
     trips.map(Trips::result).map_err(failed("while asking"))
 }
 
-fn ask(end: &End) -> io::Result<Trips> {
+fn ask(end: &Endpoint) -> io::Result<Trips> {
     let mut stream = Stream::connect(server(end), end.spins)?;
     let question = vec![0x5a; end.octets.max(1)];
     let mut answer = question.clone();
@@ -192,7 +192,7 @@ fn ask(end: &End) -> io::Result<Trips> {
 }
 
 /// Opens a connection, has one octet sent back, closes, and so on.
-fn connect(end: &End) -> io::Result<Trips> {
+fn connect(end: &Endpoint) -> io::Result<Trips> {
     let mut trips = Trips::new(end.time);
     let mut is_first = true;
     loop {
@@ -236,7 +236,7 @@ fn serve(door: &Door) -> Result<Value, Trouble> {
 }
 
 /// Sends on as many connections as the system has, each from a thread of its own.
-fn send_many(end: &End) -> Result<Value, Trouble> {
+fn send_many(end: &Endpoint) -> Result<Value, Trouble> {
     std::thread::scope(|scope| {
         for _ in 1..end.system.flows() {
             scope.spawn(|| send(end));
@@ -246,7 +246,7 @@ fn send_many(end: &End) -> Result<Value, Trouble> {
 }
 
 /// Counts what comes on as many connections as the system has, each read by a thread of its own.
-fn receive_many(end: &End, door: &Door) -> Result<Value, Trouble> {
+fn receive_many(end: &Endpoint, door: &Door) -> Result<Value, Trouble> {
     let count = AtomicU64::new(0);
     let is_over = AtomicBool::new(false);
     let read = |mut stream: Stream| {
@@ -282,7 +282,7 @@ fn receive_many(end: &End, door: &Door) -> Result<Value, Trouble> {
 }
 
 /// Sends until told to end, or until the receiver has seen enough.
-fn send(end: &End) -> Result<Value, Trouble> {
+fn send(end: &Endpoint) -> Result<Value, Trouble> {
     let mut stream = Stream::connect(server(end), end.spins).map_err(failed("cannot connect"))?;
     // The one that most systems have, whatever this one is set to.
     let chosen = rustix::net::sockopt::set_tcp_congestion(&stream.0, CONGESTION);
@@ -306,7 +306,7 @@ fn send(end: &End) -> Result<Value, Trouble> {
     Ok(json!({ "octets": at }))
 }
 
-fn receive(end: &End, door: &Door) -> Result<Value, Trouble> {
+fn receive(end: &Endpoint, door: &Door) -> Result<Value, Trouble> {
     let broken = failed("while receiving");
     let mut stream = door.accept().map_err(&broken)?;
     let pattern = Pattern::default();

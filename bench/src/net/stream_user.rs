@@ -4,7 +4,7 @@
 //! What arrives is copied into memory of the user's, as `read` would, and what it sends comes from
 //! there.
 
-use super::end::{End, Task};
+use super::endpoint::{Endpoint, Task};
 use super::exchange::{KNOCK, PATIENCE, Trips, Window};
 use super::pattern::{Pattern, WRITE_OCTETS};
 use super::stack::Top;
@@ -61,7 +61,7 @@ struct Inner {
 impl StreamUser {
     /// One that speaks from `mine` to `peer`, or serves the port of `mine`.
     pub(super) fn new(
-        end: &End,
+        end: &Endpoint,
         (mine, peer): (Participant, Participant),
         port: u16,
         lower: ProtocolRef,

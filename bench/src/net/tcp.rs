@@ -1,9 +1,9 @@
 //! `tcp-stream`, `tcp-rtt` and `tcp-connect`: TCP between two processes.
 
-use super::end::{FLOWS, System, Task, Wire};
+use super::endpoint::{FLOWS, System, Task, Wire};
 use super::pattern::WRITE_OCTETS;
 use super::round_trips;
-use super::scene::{Mode, Setting, Stage};
+use super::testbed::{Mode, Setting, Testbed};
 use crate::case::{Benchmark, Case, Goal, Sample, Trouble};
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ const SEGMENT_OCTETS: f64 = 1448.0;
 const STREAM_TIME: Duration = Duration::from_millis(250);
 
 fn stream_cases() -> Vec<Case> {
-    let stage = Stage::default();
+    let testbed = Testbed::default();
     let systems = [
         System::XkTcp(Wire::Shm),
         System::XkTcpLarge,
@@ -51,9 +51,9 @@ fn stream_cases() -> Vec<Case> {
     systems
         .into_iter()
         .map(|system| {
-            let stage = stage.clone();
+            let testbed = testbed.clone();
             let case = Case::measured("stream", move |effort| {
-                streamed(&stage, system, WRITE_OCTETS, STREAM_TIME.mul_f64(effort))
+                streamed(&testbed, system, WRITE_OCTETS, STREAM_TIME.mul_f64(effort))
             });
             let case = case.of(system.name());
             match system {
@@ -78,7 +78,7 @@ fn stream_cases() -> Vec<Case> {
 /// # Errors
 /// [`Trouble`], the machine's or an end's.
 pub(crate) fn streamed(
-    stage: &Stage,
+    testbed: &Testbed,
     system: System,
     octets: usize,
     time: Duration,
@@ -88,7 +88,7 @@ pub(crate) fn streamed(
         System::Bare(_) => (PACKET_OCTETS, SEGMENT_OCTETS),
         _ => (octets, 1.0),
     };
-    let (received, _) = stage.run(&Setting {
+    let (received, _) = testbed.run(&Setting {
         system,
         tasks: [Task::Send, Task::Receive],
         octets,
@@ -125,7 +125,7 @@ const TALKERS: [System; 5] = [
 ];
 
 fn round_trip_cases() -> Vec<Case> {
-    let stage = Stage::default();
+    let testbed = Testbed::default();
     let mut list = Vec::new();
     for octets in SIZES {
         for mode in MODES {
@@ -134,14 +134,14 @@ fn round_trip_cases() -> Vec<Case> {
                 continue;
             }
             for system in TALKERS {
-                let stage = stage.clone();
+                let testbed = testbed.clone();
                 let row = match octets {
                     1 => format!("1 octet, {}", mode.name()),
                     n => format!("{n} octets, {}", mode.name()),
                 };
                 let case = Case::measured(row, move |effort| {
                     let time = TRIP_TIME.mul_f64(effort);
-                    round_trips(&stage, system, (octets, Task::Answer), mode, time)
+                    round_trips(&testbed, system, (octets, Task::Answer), mode, time)
                 });
                 list.push(trip_goals(case.of(system.name()), mode, system));
             }
@@ -182,13 +182,13 @@ const CONNECT_TIME: Duration = Duration::from_millis(80);
 const CALLERS: [System; 4] = [System::XkTcp(Wire::Shm), System::XkTcp(Wire::Xdp), LOOPBACK, VETH];
 
 fn connect_cases() -> Vec<Case> {
-    let stage = Stage::default();
+    let testbed = Testbed::default();
     let mut list = Vec::new();
     for mode in MODES {
         for system in CALLERS {
-            let stage = stage.clone();
+            let testbed = testbed.clone();
             let case = Case::measured(mode.name(), move |effort| {
-                connections(&stage, system, mode, CONNECT_TIME.mul_f64(effort))
+                connections(&testbed, system, mode, CONNECT_TIME.mul_f64(effort))
             });
             let case = case.of(system.name());
             list.push(match system {
@@ -205,12 +205,12 @@ fn connect_cases() -> Vec<Case> {
 
 /// Connections per second; beside it how long one took.
 fn connections(
-    stage: &Stage,
+    testbed: &Testbed,
     system: System,
     mode: Mode,
     time: Duration,
 ) -> Result<Sample, Trouble> {
-    let (found, _) = stage.run(&Setting {
+    let (found, _) = testbed.run(&Setting {
         system,
         tasks: [Task::Connect, Task::Accept],
         octets: 1,
@@ -246,13 +246,13 @@ const LOSSY_TIME: Duration = Duration::from_millis(800);
 const LOSSY_ROW: &str = "1 % lost, 20 ms";
 
 fn lossy_cases() -> Vec<Case> {
-    let stage = Stage::default();
+    let testbed = Testbed::default();
     let linux = System::LinuxTcpCubic;
     let mut list = Vec::new();
     for system in [System::XkTcpCubic, linux] {
-        let stage = stage.clone();
+        let testbed = testbed.clone();
         let case = Case::measured(LOSSY_ROW, move |effort| {
-            goodput(&stage, system, LOSSY_TIME.mul_f64(effort))
+            goodput(&testbed, system, LOSSY_TIME.mul_f64(effort))
         });
         list.push(case.of(system.name()));
     }
@@ -278,8 +278,8 @@ fn lossy_cases() -> Vec<Case> {
 }
 
 /// Mb/s of one connection of many.
-fn goodput(stage: &Stage, system: System, time: Duration) -> Result<Sample, Trouble> {
-    let (received, _) = stage.run(&Setting {
+fn goodput(testbed: &Testbed, system: System, time: Duration) -> Result<Sample, Trouble> {
+    let (received, _) = testbed.run(&Setting {
         system,
         tasks: [Task::Send, Task::Receive],
         octets: WRITE_OCTETS,

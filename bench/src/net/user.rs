@@ -1,7 +1,7 @@
 //! The user of a measured graph: a protocol at its top that sends the next message from where the
 //! last one arrives.
 
-use super::end::{End, Task};
+use super::endpoint::{Endpoint, Task};
 use super::exchange::{BURST, KNOCK, PATIENCE, Trips, Window, sent};
 use super::stack::Top;
 use crate::case::Trouble;
@@ -60,7 +60,7 @@ struct Inner {
 }
 
 impl User {
-    pub(super) fn new(end: &End, place: Place, lower: ProtocolRef) -> Self {
+    pub(super) fn new(end: &Endpoint, place: Place, lower: ProtocolRef) -> Self {
         let mut data = place.header;
         let at = data.len();
         let least = if matches!(end.task, Task::Send | Task::Receive) { 8 } else { 1 };

@@ -3,8 +3,8 @@
 use super::linux::sockets::Sockets;
 use super::{LINUX, SUN_OS, X_KERNEL, quoted};
 use crate::case::{Benchmark, Case, Sample, Trouble};
+use crate::many_sessions::{Choice, ManySessions};
 use crate::plot::Plot;
-use crate::talks::{Choice, Talks};
 
 pub(super) fn benchmark() -> Benchmark {
     Benchmark::new(
@@ -27,13 +27,13 @@ fn cases() -> Vec<Case> {
     let mut list = Vec::new();
     for ports in PORTS {
         let row = format!("{ports} ports");
-        let mut talks = None;
+        let mut many = None;
         let ours = Case::measured(row.clone(), move |effort| {
-            if talks.is_none() {
-                talks = Some(Talks::with_ports(ports).map_err(Trouble::Failed)?);
+            if many.is_none() {
+                many = Some(ManySessions::with_ports(ports).map_err(Trouble::Failed)?);
             }
             let trips = (TRIPS * effort) as usize + 1;
-            let times = talks.as_ref().map(|talks| talks.times(Choice::One, trips));
+            let times = many.as_ref().map(|many| many.times(Choice::One, trips));
             sample(&times.unwrap_or_default())
         });
         let mut sockets = None;

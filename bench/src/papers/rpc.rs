@@ -8,9 +8,9 @@
 
 use super::{X_KERNEL, quoted};
 use crate::case::{Benchmark, Better, Case, Goal, Sample, Trouble};
-use crate::net::end::{System, Task, Wire};
+use crate::net::endpoint::{System, Task, Wire};
 use crate::net::round_trips;
-use crate::net::scene::{Mode, Stage};
+use crate::net::testbed::{Mode, Testbed};
 use crate::record::Record;
 use crate::rpc::pair::Pair;
 use crate::rpc::stacks::Stack;
@@ -74,13 +74,13 @@ fn row(stack: &str, what: &str) -> String {
 }
 
 /// One system's calls of so many octets, spinning.
-fn calls(stage: &Stage, row: String, stack: Stack, wire: Wire, octets: usize) -> Case {
-    let stage = stage.clone();
+fn calls(testbed: &Testbed, row: String, stack: Stack, wire: Wire, octets: usize) -> Case {
+    let testbed = testbed.clone();
     let system = System::Rpc(stack, wire);
     let answer = if stack.has_calls() { Task::Execute } else { Task::Answer };
     let case = Case::measured(row, move |effort| {
         let time = TIME.mul_f64(effort);
-        round_trips(&stage, system, (octets, answer), Mode::Spinning, time)
+        round_trips(&testbed, system, (octets, answer), Mode::Spinning, time)
     });
     case.of(system.name())
 }
@@ -105,7 +105,7 @@ fn calls_in_process(row: String, stack: Stack, octets: usize) -> Case {
 
 /// Calls of all sizes by these stacks on all wires.
 fn measured(stacks: &[Stack], sizes: &[(&str, usize)]) -> Vec<Case> {
-    let stage = Stage::default();
+    let testbed = Testbed::default();
     let mut list = Vec::new();
     // Rows that are compared are measured one behind the other.
     for wire in WIRES.map(Some).into_iter().chain([None]) {
@@ -113,7 +113,7 @@ fn measured(stacks: &[Stack], sizes: &[(&str, usize)]) -> Vec<Case> {
             for stack in stacks {
                 let row = row(stack.name(), what);
                 list.push(match wire {
-                    Some(wire) => calls(&stage, row, *stack, wire, *octets),
+                    Some(wire) => calls(&testbed, row, *stack, wire, *octets),
                     None => calls_in_process(row, *stack, *octets),
                 });
             }
@@ -349,12 +349,12 @@ pub(super) fn table_6() -> Benchmark {
          Peterson 1991, table VI)",
         "us",
         || {
-            let stage = Stage::default();
+            let testbed = Testbed::default();
             let mut list = Vec::new();
             for (what, octets) in SIZES {
                 for wire in WIRES {
                     let row = row(SPRITE_RPC, what);
-                    list.push(calls(&stage, row, Stack::MonolithicVip, wire, octets));
+                    list.push(calls(&testbed, row, Stack::MonolithicVip, wire, octets));
                 }
             }
             list.extend(quoted_latencies(&TABLE_6));

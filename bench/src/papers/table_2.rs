@@ -9,7 +9,7 @@ use super::{X_KERNEL, quoted};
 use crate::case::{Benchmark, Case, Trouble};
 use crate::child;
 use crate::folder;
-use crate::talks::{Choice, Chooser, Talks};
+use crate::many_sessions::{Choice, Chooser, ManySessions};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::fs;
@@ -196,7 +196,7 @@ pub(crate) fn round_trips(argument: &str) -> Result<Vec<f64>, String> {
     let mut words = argument.split(' ').map(str::parse);
     let trips: u64 = words.next().and_then(Result::ok).ok_or("not a number of round trips")?;
     let open = words.next().and_then(Result::ok).unwrap_or(1) as usize;
-    let talks = Talks::new(open)?;
+    let many = ManySessions::new(open)?;
     let chooser = RefCell::new(Chooser::new(Choice::Random, open));
     let shepherds = Shepherds::new(Box::new(CoroutineSwitch::new()), Limits::default());
     // Every trip is two frames, and each is a message that a shepherd carries.
@@ -206,8 +206,8 @@ pub(crate) fn round_trips(argument: &str) -> Result<Vec<f64>, String> {
         left.set(turn.saturating_sub(1));
         match turn {
             0 => return Flow::Stop,
-            n if n.is_multiple_of(2) => talks.ask(chooser.borrow_mut().next(), 1),
-            _ => talks.answer(),
+            n if n.is_multiple_of(2) => many.ask(chooser.borrow_mut().next(), 1),
+            _ => many.answer(),
         }
         Flow::Continue
     };

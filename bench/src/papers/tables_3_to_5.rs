@@ -4,8 +4,8 @@
 
 use super::{SUN_OS, X_KERNEL, quoted};
 use crate::case::{Benchmark, Case, Sample};
-use crate::net::end::{System, Task, Wire};
-use crate::net::scene::{Mode, Stage};
+use crate::net::endpoint::{System, Task, Wire};
+use crate::net::testbed::{Mode, Testbed};
 use crate::net::{round_trips, streamed};
 use crate::plot::Plot;
 use crate::record::Record;
@@ -44,22 +44,22 @@ pub(super) fn table_3() -> Benchmark {
 }
 
 /// One system's round trips.
-fn trips(stage: &Stage, row: String, system: System, octets: usize, mode: Mode) -> Case {
-    let stage = stage.clone();
+fn trips(testbed: &Testbed, row: String, system: System, octets: usize, mode: Mode) -> Case {
+    let testbed = testbed.clone();
     let answer = match system {
         System::Rpc(..) => Task::Execute,
         _ => Task::Answer,
     };
     let case = Case::measured(row, move |effort| {
         let time = TIME.mul_f64(effort);
-        round_trips(&stage, system, (octets, answer), mode, time)
+        round_trips(&testbed, system, (octets, answer), mode, time)
     });
     case.of(system.name())
 }
 
 /// Calls of an octet by Sun RPC, ours and the library's.
-fn calls(stage: &Stage, programs: &Programs, row: String, mode: Mode) -> [Case; 2] {
-    let ours = trips(stage, row.clone(), SUN, 1, mode);
+fn calls(testbed: &Testbed, programs: &Programs, row: String, mode: Mode) -> [Case; 2] {
+    let ours = trips(testbed, row.clone(), SUN, 1, mode);
     let programs = programs.clone();
     let theirs =
         Case::measured(row, move |effort| programs.calls(LIBRARY, 1, mode, TIME.mul_f64(effort)));
@@ -67,17 +67,17 @@ fn calls(stage: &Stage, programs: &Programs, row: String, mode: Mode) -> [Case; 
 }
 
 fn cases_3() -> Vec<Case> {
-    let (stage, programs) = (Stage::default(), Programs::default());
+    let (testbed, programs) = (Testbed::default(), Programs::default());
     let mut list = Vec::new();
     for mode in MODES {
         for (stack, _, ours, theirs) in STACKS {
             let row = format!("{stack}, {}", mode.name());
-            let case = trips(&stage, row.clone(), ours, 1, mode);
+            let case = trips(&testbed, row.clone(), ours, 1, mode);
             list.push(case.beside(theirs.name()));
-            list.push(trips(&stage, row, theirs, 1, mode));
+            list.push(trips(&testbed, row, theirs, 1, mode));
         }
         let row = format!("{RPC}, {}", mode.name());
-        list.extend(calls(&stage, &programs, row, mode));
+        list.extend(calls(&testbed, &programs, row, mode));
     }
     for (stack, [x_kernel, unix], ..) in STACKS {
         list.push(quoted(stack, X_KERNEL, x_kernel * 1000.0));
@@ -103,7 +103,7 @@ pub(super) fn table_4() -> Benchmark {
 const WIRE: &str = "wire";
 
 fn cases_4() -> Vec<Case> {
-    let stage = Stage::default();
+    let testbed = Testbed::default();
     let mode = Mode::Spinning;
     let frames = [(WIRE, System::XkFrames(Wire::Packet)), (WIRE, System::Bare(Wire::Packet))];
     let stacks = STACKS.iter().flat_map(|(stack, _, ours, theirs)| {
@@ -119,10 +119,10 @@ fn cases_4() -> Vec<Case> {
                 System::XkFrames(_) => 46,
                 _ => 1,
             };
-            trips(&stage, row.into(), system, octets, mode)
+            trips(&testbed, row.into(), system, octets, mode)
         })
         .collect();
-    list.push(trips(&stage, RPC.into(), SUN, 1, mode));
+    list.push(trips(&testbed, RPC.into(), SUN, 1, mode));
     for (component, x_kernel, unix) in [
         ("UDP adds", 110.0, 250.0),
         ("TCP adds", 1410.0, 1300.0),
@@ -193,17 +193,17 @@ const MTU_OF_KILOBYTE: u16 = 1044;
 
 fn cases_5() -> Vec<Case> {
     let mut list = Vec::new();
-    let kilobyte = Stage::with_mtu(MTU_OF_KILOBYTE);
+    let kilobyte = Testbed::with_mtu(MTU_OF_KILOBYTE);
     let (ours, theirs) = (System::Xk(Wire::Packet), System::LinuxVeth);
-    for (row, stage, x_kernel, unix) in [
+    for (row, testbed, x_kernel, unix) in [
         ("fragments of 1 kilobyte", kilobyte, 528.0, Some(391.0)),
-        ("frames of 1500 octets", Stage::default(), 604.0, None),
+        ("frames of 1500 octets", Testbed::default(), 604.0, None),
     ] {
         for system in [ours, theirs] {
-            let stage = stage.clone();
+            let testbed = testbed.clone();
             let case = Case::measured(row, move |effort| {
                 let (message, time) = ((MESSAGE_OCTETS, Task::Acknowledge), TIME.mul_f64(effort));
-                let trip = round_trips(&stage, system, message, Mode::Spinning, time)?;
+                let trip = round_trips(&testbed, system, message, Mode::Spinning, time)?;
                 let rate = |us: f64| MESSAGE_OCTETS as f64 / KILOBYTE / (us / 1e6);
                 Ok(Sample {
                     value: rate(trip.value),
@@ -228,7 +228,7 @@ const LARGE_WINDOW: &str = "TCP, packets of 1 kilobyte, any window";
 /// TCP's rows: a kilobyte a write, and as the paper had it a window of four, so that the sender
 /// stops and waits.
 fn streams_5() -> Vec<Case> {
-    let kilobyte = Stage::with_mtu(MTU_OF_KILOBYTE);
+    let kilobyte = Testbed::with_mtu(MTU_OF_KILOBYTE);
     let pairs = [
         (SMALL_WINDOW, System::XkTcpSmall, System::LinuxTcpSmall),
         (LARGE_WINDOW, System::XkTcp(Wire::Packet), System::LinuxTcpVethPlain),
@@ -236,9 +236,9 @@ fn streams_5() -> Vec<Case> {
     let mut list = Vec::new();
     for (row, ours, theirs) in pairs {
         for system in [ours, theirs] {
-            let stage = kilobyte.clone();
+            let testbed = kilobyte.clone();
             let case = Case::measured(row, move |effort| {
-                let gbits = streamed(&stage, system, KILOBYTE as usize, TIME.mul_f64(effort))?;
+                let gbits = streamed(&testbed, system, KILOBYTE as usize, TIME.mul_f64(effort))?;
                 Ok((gbits.value * 1e9 / 8.0 / KILOBYTE).into())
             });
             let case = case.of(system.name());
@@ -266,15 +266,15 @@ const SIZES: [usize; 15] =
     [1, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1000, 1100, 1200, 1300, 1400];
 
 fn cases_f5() -> Vec<Case> {
-    let stage = Stage::default();
+    let testbed = Testbed::default();
     let (ours, theirs) = (System::Xk(Wire::Packet), System::LinuxVeth);
     let mut list = Vec::new();
     for octets in SIZES {
         let row = format!("{octets} octets");
         let mode = Mode::Spinning;
-        let case = trips(&stage, row.clone(), ours, octets, mode);
+        let case = trips(&testbed, row.clone(), ours, octets, mode);
         list.push(case.beside(theirs.name()));
-        list.push(trips(&stage, row.clone(), theirs, octets, mode));
+        list.push(trips(&testbed, row.clone(), theirs, octets, mode));
         // 2 ms for one octet, and 0.25 ms more for each hundred.
         list.push(quoted(row, X_KERNEL, 2000.0 + 2.5 * octets as f64));
     }

@@ -3,7 +3,7 @@
 
 use crate::built::{Built, Files, numbers};
 use crate::case::{Sample, Trouble};
-use crate::net::scene::{Mode, cores};
+use crate::net::testbed::{Mode, cores};
 use std::cell::OnceCell;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;

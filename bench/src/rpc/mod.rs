@@ -8,9 +8,9 @@ pub(crate) mod stacks;
 pub(crate) mod users;
 
 use crate::case::{Benchmark, Case, Goal, Sample};
-use crate::net::end::{System, Task, Wire};
+use crate::net::endpoint::{System, Task, Wire};
 use crate::net::round_trips;
-use crate::net::scene::{Mode, Stage};
+use crate::net::testbed::{Mode, Testbed};
 use foreign::{Foreign, Programs};
 use stacks::Stack;
 use std::time::Duration;
@@ -136,17 +136,17 @@ fn large_cases() -> Vec<Case> {
 /// What the cases of a benchmark share.
 #[derive(Clone, Default)]
 struct Found {
-    stage: Stage,
+    testbed: Testbed,
     programs: Programs,
 }
 
 impl Found {
     fn ours(&self, row: &str, (name, stack, wire): Ours, mode: Mode, octets: usize) -> Case {
-        let stage = self.stage.clone();
+        let testbed = self.testbed.clone();
         let system = System::Rpc(stack, wire);
         let case = Case::measured(row, move |effort| {
             let time = TIME.mul_f64(effort);
-            let trip = round_trips(&stage, system, (octets, Task::Execute), mode, time)?;
+            let trip = round_trips(&testbed, system, (octets, Task::Execute), mode, time)?;
             Ok(shown(trip, octets))
         });
         case.of(name)

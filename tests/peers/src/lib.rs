@@ -6,7 +6,7 @@
 //! | module | what it gives |
 //! | --- | --- |
 //! | [`stack`] | a graph running on a thread of its own inside a namespace |
-//! | [`scene`] | namespaces, a link to Linux (TAP, or veth with `packet`), and captures that `tshark` judges |
+//! | [`testbed`] | namespaces, a link to Linux (TAP, or veth with `packet`), and captures that `tshark` judges |
 //!
 //! Besides, `tests/smoltcp.rs` has smoltcp as the peer in virtual time, and `tests/carriers.rs` TCP
 //! over the system's UDP, bare links and layers that pass things on; neither needs privilege.
@@ -19,5 +19,5 @@
 //! Run them with `cargo xtask test --only peers`, or, as root, `cargo test -p xk-peers`. Captures
 //! stay in `target/tmp/peers` until the next run.
 
-pub mod scene;
 pub mod stack;
+pub mod testbed;

@@ -1,7 +1,7 @@
 //! UDP sockets of one process that speak to each other over loopback.
 
 use crate::case::Trouble;
-use crate::talks::{Choice, Chooser};
+use crate::many_sessions::{Choice, Chooser};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use xk_core::control::{Describe, ListSessions};
 use xk_icmp::IcmpFigures;
 use xk_kit::control::MyEther;
-use xk_peers::scene::{DEVICE, LINUX, Lan, OURS, PATIENCE, Wire};
 use xk_peers::stack::Stack;
+use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PATIENCE, Wire};
 use xk_testkit::{needs_program, needs_root};
 use xk_vipadv::VipTable;
 
@@ -53,7 +53,7 @@ pub(crate) fn does_not_disturb_linux(wire: Wire) {
     assert_eq!(figures.requests_answered, 2 * EXCHANGES as u64);
     stack.assert_drops_only(&[]);
     drop(stack);
-    lan.scene.judge(&[]);
+    lan.testbed.judge(&[]);
     assert_said(&lan, &own);
 }
 
@@ -110,7 +110,7 @@ fn assert_goes_by_ip(stack: &Stack) {
 
 /// All that was to be said went over the wire, and no message of a virtual protocol did.
 fn assert_said(lan: &Lan, own: &str) {
-    let count = |filter: &str| lan.scene.count("ours.pcapng", filter);
+    let count = |filter: &str| lan.testbed.count("ours.pcapng", filter);
     let ours = format!(
         "eth.type == 0x0806 && arp.proto.type == 0x3900 && arp.opcode == 2 && arp.src.hw_mac == {own} && \
          eth.src == {own}"

@@ -2,7 +2,7 @@
 
 use xk_ip::IpFigures;
 use xk_kit::control::MyEther;
-use xk_peers::scene::{DEVICE, LINUX, Lan, OURS, PATIENCE, Wire};
+use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PATIENCE, Wire};
 use xk_testkit::netns::Space;
 use xk_testkit::{needs_program, needs_root};
 
@@ -23,7 +23,7 @@ pub(crate) fn answers_arping(wire: Wire) {
     let nobody = ["arping", "-c", "1", "-w", "1", "-I", DEVICE, "10.9.0.99"];
     assert!(lan.linux.exec(&nobody).is_err());
     drop(stack);
-    lan.scene.judge(&[]);
+    lan.testbed.judge(&[]);
 }
 
 pub(crate) fn is_found_by_duplicate_detection(wire: Wire) {
@@ -40,7 +40,7 @@ pub(crate) fn is_found_by_duplicate_detection(wire: Wire) {
     assert!(detect("10.9.0.99").is_ok());
     let conflicts = stack.ask("ip", IpFigures::default()).conflicts;
     drop(stack);
-    lan.scene
+    lan.testbed
         .judge(&[("Duplicate IP address", "the one who probes asks for an address that is ours")]);
     // A probe uses no address yet.
     assert_eq!(conflicts, 0);
@@ -66,7 +66,7 @@ pub(crate) fn counts_conflicts(wire: Wire) {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     drop(stack);
-    lan.scene
+    lan.testbed
         .judge(&[("Duplicate IP address", "Linux takes our address, which is what is tested")]);
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn finds_a_host_that_moved(wire: Wire) {
     announce(&lan.linux, LINUX);
     assert_no_loss(&ping(&lan));
     drop(stack);
-    lan.scene.judge(&[(
+    lan.testbed.judge(&[(
         "Duplicate IP address",
         "the same host has had two stations, one after the other",
     )]);

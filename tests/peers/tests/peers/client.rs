@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use xk_ip::IpFigures;
-use xk_peers::scene::{LINUX, Lan, PATIENCE, Wire};
 use xk_peers::stack::Stack;
+use xk_peers::testbed::{LINUX, Lan, PATIENCE, Wire};
 use xk_testkit::{needs_program, needs_root};
 
 /// Waits for all probes and asserts that each message came back as it went.
@@ -30,7 +30,7 @@ pub(crate) fn pings_in_all_sizes(wire: Wire) {
     assert_all_back(&stack, 5);
     stack.assert_drops_only(&[]);
     drop(stack);
-    lan.scene.judge(&[]);
+    lan.testbed.judge(&[]);
 }
 
 pub(crate) fn sends_datagrams_of_all_sizes(wire: Wire) {
@@ -57,7 +57,7 @@ pub(crate) fn sends_datagrams_of_all_sizes(wire: Wire) {
     assert_all_back(&stack, 5);
     stack.assert_drops_only(&[]);
     drop(stack);
-    lan.scene.judge(&[]);
+    lan.testbed.judge(&[]);
 }
 
 pub(crate) fn learns_of_closed_ports(wire: Wire) {
@@ -75,7 +75,7 @@ pub(crate) fn learns_of_closed_ports(wire: Wire) {
     assert_eq!((told, refused), (2, 2), "{report:#?}");
     assert_eq!(stack.ask("ip", IpFigures::default()).errors_delivered, 2);
     drop(stack);
-    lan.scene.judge(&[]);
+    lan.testbed.judge(&[]);
 }
 
 pub(crate) fn learns_of_unreachable_hosts(wire: Wire) {
@@ -100,7 +100,7 @@ pub(crate) fn learns_of_unreachable_hosts(wire: Wire) {
     }
     stack.assert_drops_only(&["arp: unresolved"]);
     drop(stack);
-    lan.scene.judge(&[]);
+    lan.testbed.judge(&[]);
 }
 
 pub(crate) fn finds_the_maximum_of_a_path(wire: Wire) {
@@ -109,8 +109,8 @@ pub(crate) fn finds_the_maximum_of_a_path(wire: Wire) {
     let lan = Lan::new("finds_maximum", wire);
     // Linux as router, and behind it a link of 1300 octets.
     lan.linux.sysctl("net/ipv4/ip_forward", "1").unwrap();
-    let behind = lan.scene.linux();
-    lan.scene.net.veth(&lan.linux, "far0", &behind, "far1").unwrap();
+    let behind = lan.testbed.linux();
+    lan.testbed.net.veth(&lan.linux, "far0", &behind, "far1").unwrap();
     for (space, device, address) in
         [(&lan.linux, "far0", "10.9.7.1/24"), (&behind, "far1", "10.9.7.2/24")]
     {
@@ -126,5 +126,5 @@ pub(crate) fn finds_the_maximum_of_a_path(wire: Wire) {
     // The first is lost to the discovery (RFC 1191); from then on ours cuts what it sends.
     assert_eq!((report.figure("packet too big"), report.figure("received")), (1, 3), "{report:#?}");
     drop(stack);
-    lan.scene.judge(&[]);
+    lan.testbed.judge(&[]);
 }

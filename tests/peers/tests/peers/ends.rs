@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use xk_kit::net::stream::StreamInfo;
 use xk_net::{Setup, Stack, TcpListener, TcpStream, Thread};
-use xk_peers::scene::{LINUX, Lan, OURS};
+use xk_peers::testbed::{LINUX, Lan, OURS};
 
 /// Whether the long forms run.
 pub(crate) fn is_long() -> bool {
@@ -138,7 +138,7 @@ pub(crate) fn graph(lan: &Lan, (below, last): (&str, &str), tcp: &str, uppers: &
 
 /// The line that captures into the file `ours`, and the node's name.
 pub(crate) fn capture(lan: &Lan, under: &str) -> String {
-    let file = lan.scene.capture_file("ours");
+    let file = lan.testbed.capture_file("ours");
     format!("pcap {under} file=\"{}\"\n", file.display())
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use xk_peers::scene::{LINUX, Lan, OURS, PATIENCE, Wire};
+use xk_peers::testbed::{LINUX, Lan, OURS, PATIENCE, Wire};
 use xk_testkit::netns::Running;
 use xk_testkit::{needs, needs_program, needs_root};
 
@@ -34,7 +34,7 @@ struct Bed {
 impl Bed {
     fn new(test: &str, wire: Wire) -> Self {
         let lan = Lan::new(test, wire);
-        let graph = lan.scene.folder().join("exec.kdl");
+        let graph = lan.testbed.folder().join("exec.kdl");
         let text = format!(
             "host xk {{\n{}\neth wire\narp eth retries=1\n\
              ip arp {{ address \"{OURS}/24\"; route default via=\"{LINUX}\"; }}\nicmp ip\nudp ip\ntcp ip\n}}\n",
@@ -43,12 +43,12 @@ impl Bed {
         fs::write(&graph, text).unwrap();
         lan.capture();
         let content = pattern(CONTENT);
-        fs::write(lan.scene.folder().join("content"), &content).unwrap();
+        fs::write(lan.testbed.folder().join("content"), &content).unwrap();
         Self { lan, graph, content }
     }
 
     fn path(&self, name: &str) -> String {
-        self.lan.scene.folder().join(name).display().to_string()
+        self.lan.testbed.folder().join(name).display().to_string()
     }
 
     /// The command that runs a program on the graph.
@@ -77,7 +77,7 @@ impl Bed {
         self.lan.linux.spawn(program).unwrap()
     }
 
-    /// An HTTP server of Linux's on port 8000, with what lies in the scene's folder.
+    /// An HTTP server of Linux's on port 8000, with what lies in the testbed's folder.
     fn serve_folder(&self) -> Running {
         let folder = self.path("");
         let program = ["python3", "-m", "http.server", "-b", LINUX, "-d", &folder, "8000"];
@@ -123,7 +123,7 @@ impl Bed {
     }
 
     fn judge(self) {
-        self.lan.scene.judge(&[DAMAGE, &HABITS].concat());
+        self.lan.testbed.judge(&[DAMAGE, &HABITS].concat());
     }
 }
 
@@ -149,7 +149,7 @@ fn script(name: &str) -> String {
 
 /// Ends a server in order, so that its graph writes its capture.
 fn end(running: Running) {
-    let _status = xk_peers::scene::end(&running);
+    let _status = xk_peers::testbed::end(&running);
 }
 
 /// One program that prints a line for each behaviour of sockets prints the same in both worlds.

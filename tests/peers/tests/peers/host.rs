@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use xk_icmp::IcmpFigures;
 use xk_ip::IpFigures;
-use xk_peers::scene::{DEVICE, LINUX, Lan, OURS, PATIENCE, Wire};
+use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PATIENCE, Wire};
 use xk_testkit::{needs_program, needs_root};
 
 /// Octets of payload: the usual ones, the most that fit a frame, a few fragments, nearly the most
@@ -42,7 +42,7 @@ pub(crate) fn answers_pings_of_all_sizes(wire: Wire) {
     assert_eq!(stack.ask("ip", IpFigures::default()).reassembled, 6);
     stack.assert_drops_only(&[]);
     drop(stack);
-    lan.scene.judge(NONE);
+    lan.testbed.judge(NONE);
 }
 
 pub(crate) fn answers_a_flood_of_pings(wire: Wire) {
@@ -56,7 +56,7 @@ pub(crate) fn answers_a_flood_of_pings(wire: Wire) {
     assert_no_loss(&lan.linux.exec(&preloaded).unwrap());
     stack.assert_drops_only(&[]);
     drop(stack);
-    lan.scene.judge(NONE);
+    lan.testbed.judge(NONE);
 }
 
 pub(crate) fn answers_pings_with_options(wire: Wire) {
@@ -78,7 +78,7 @@ pub(crate) fn answers_pings_with_options(wire: Wire) {
     }
     stack.assert_drops_only(&[]);
     drop(stack);
-    lan.scene.judge(NONE);
+    lan.testbed.judge(NONE);
 }
 
 /// Octets that differ from place to place.
@@ -104,7 +104,7 @@ pub(crate) fn echoes_datagrams_of_all_sizes(wire: Wire) {
     let lan = Lan::new("echoes_datagrams", wire);
     let stack = lan.start("", "echo udp port=7");
     lan.capture();
-    let folder = lan.scene.folder();
+    let folder = lan.testbed.folder();
     for octets in [1, 2, 1472, 1473, 8000, 60_000] {
         let sent = pattern(octets);
         let (from, to) = (folder.join("sent"), folder.join(format!("back-{octets}")));
@@ -123,15 +123,15 @@ pub(crate) fn echoes_datagrams_of_all_sizes(wire: Wire) {
     stack.assert_drops_only(&[]);
     drop(stack);
     match wire {
-        Wire::TapOffload | Wire::VethOffload | Wire::XdpGeneric | Wire::XdpNative => lan.scene.judge(&[(
+        Wire::TapOffload | Wire::VethOffload | Wire::XdpGeneric | Wire::XdpNative => lan.testbed.judge(&[(
             "hecksum",
             "Linux's own capture shows sums that either side has left to the wire; ours shows them complete, as the next line finds",
         )]),
-        _ => lan.scene.judge(NONE),
+        _ => lan.testbed.judge(NONE),
     }
     let bad = "udp.checksum.status == \"Bad\" || ip.checksum.status == \"Bad\"";
-    assert_eq!(lan.scene.count("ours.pcapng", bad), 0);
-    assert!(lan.scene.count("ours.pcapng", "udp.checksum.status == \"Good\"") >= 12);
+    assert_eq!(lan.testbed.count("ours.pcapng", bad), 0);
+    assert!(lan.testbed.count("ours.pcapng", "udp.checksum.status == \"Good\"") >= 12);
 }
 
 pub(crate) fn refuses_closed_ports(wire: Wire) {
@@ -160,7 +160,7 @@ pub(crate) fn refuses_closed_ports(wire: Wire) {
     assert_eq!(stack.ask("icmp", IcmpFigures::default()).errors_sent, 3);
     stack.assert_drops_only(&["udp: no port"]);
     drop(stack);
-    lan.scene.judge(NONE);
+    lan.testbed.judge(NONE);
 }
 
 pub(crate) fn refuses_unknown_protocols(wire: Wire) {
@@ -175,7 +175,7 @@ pub(crate) fn refuses_unknown_protocols(wire: Wire) {
     assert_eq!(error.raw_os_error(), Some(92), "{error}");
     stack.assert_drops_only(&["ip: no protocol"]);
     drop(stack);
-    lan.scene.judge(NONE);
+    lan.testbed.judge(NONE);
 }
 
 pub(crate) fn keeps_silent_towards_broadcasts(wire: Wire) {
@@ -201,5 +201,5 @@ pub(crate) fn keeps_silent_towards_broadcasts(wire: Wire) {
     let figures = stack.ask("icmp", IcmpFigures::default());
     assert_eq!((figures.requests_answered, figures.errors_sent), (1, 0));
     drop(stack);
-    lan.scene.judge(NONE);
+    lan.testbed.judge(NONE);
 }

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use xk_peers::scene::{DEVICE, LINUX, Lan, OURS, PATIENCE, Wire, end};
+use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PATIENCE, Wire, end};
 use xk_testkit::everything;
 use xk_testkit::netns::Running;
 use xk_testkit::{needs, needs_program, needs_root};
@@ -115,7 +115,7 @@ impl Victim {
 }
 
 fn write(lan: &Lan, name: &str, text: &str) -> String {
-    let file = lan.scene.folder().join(name);
+    let file = lan.testbed.folder().join(name);
     fs::write(&file, text).unwrap();
     file.to_string_lossy().into_owned()
 }
@@ -379,7 +379,7 @@ fn asks_all(victim: &Victim) {
 /// Linux's end becomes a hub with a place for attackers, which hear what goes to the victim, and
 /// one for a host of ours, which hears what is for it.
 fn add_places(victim: &mut Victim) {
-    let (net, linux) = (&victim.lan.scene.net, &victim.lan.linux);
+    let (net, linux) = (&victim.lan.testbed.net, &victim.lan.linux);
     let ip = |line: &str| {
         let words: Vec<&str> = line.split(' ').collect();
         linux.ip(&words).unwrap();

@@ -23,7 +23,7 @@ mod xdp;
 
 use std::process::ExitCode;
 
-use xk_peers::scene::Wire;
+use xk_peers::testbed::Wire;
 use xk_testkit::needs;
 use xk_testkit::peer::{self, Test};
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use xk_net::{Stack, TcpListener, TcpStream, Thread};
-use xk_peers::scene::{LINUX, Lan, OURS, Wire};
+use xk_peers::testbed::{LINUX, Lan, OURS, Wire};
 use xk_testkit::{needs_program, needs_root};
 
 use crate::ends::{either, graph, settle, start};

@@ -2,8 +2,8 @@
 
 use std::net::UdpSocket;
 
-use xk_peers::scene::{DEVICE, LINUX, Lan, OURS, PATIENCE, Scene, Wire};
 use xk_peers::stack::Stack;
+use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PATIENCE, Testbed, Wire};
 use xk_testkit::netns::Space;
 use xk_testkit::{needs_program, needs_root};
 
@@ -34,10 +34,10 @@ fn asks(space: &Space, port: u16, host: &str) {
 
 /// Joins `linux` to a host behind it by a link over which Linux completes all checksums, and has
 /// that link captured.
-fn third_link(scene: &Scene, linux: &Space) -> Space {
+fn third_link(testbed: &Testbed, linux: &Space) -> Space {
     linux.sysctl("net/ipv4/ip_forward", "1").unwrap();
-    let behind = scene.linux();
-    scene.net.veth(linux, "far0", &behind, "far1").unwrap();
+    let behind = testbed.linux();
+    testbed.net.veth(linux, "far0", &behind, "far1").unwrap();
     for (space, device, address) in
         [(linux, "far0", "10.9.7.1/24"), (&behind, "far1", "10.9.7.2/24")]
     {
@@ -45,7 +45,7 @@ fn third_link(scene: &Scene, linux: &Space) -> Space {
         space.offload_off(device).unwrap();
     }
     behind.route("10.9.0.0/16", "10.9.7.1").unwrap();
-    scene.capture(&behind, "far1", "third");
+    testbed.capture(&behind, "far1", "third");
     behind
 }
 
@@ -56,15 +56,15 @@ pub(crate) fn open_checksums_are_whole_on_a_third_link(wire: Wire) {
     needs_program!("ip", "tcpdump", "tshark");
     let lan = Lan::new("third_link", wire);
     let stack = lan.start("", "echo udp port=7");
-    let behind = third_link(&lan.scene, &lan.linux);
+    let behind = third_link(&lan.testbed, &lan.linux);
     asks(&behind, 7, OURS);
     asks(&lan.linux, 7, OURS);
     stack.assert_drops_only(&[]);
     drop(stack);
-    lan.scene.judge(&[]);
+    lan.testbed.judge(&[]);
     for capture in ["third.pcap", "ours.pcapng"] {
-        assert_eq!(lan.scene.count(capture, BAD), 0, "{capture}");
-        let good = lan.scene.count(capture, GOOD);
+        assert_eq!(lan.testbed.count(capture, BAD), 0, "{capture}");
+        let good = lan.testbed.count(capture, GOOD);
         assert!(good >= 2 * SIZES.len(), "{capture}: {good}");
     }
 }
@@ -73,17 +73,17 @@ pub(crate) fn open_checksums_are_whole_on_a_third_link(wire: Wire) {
 /// in datagrams, which knows of neither; Linux on either side, `10.9.0.1` and `10.9.2.1`. What goes
 /// over the VXLAN is captured as `outer`.
 struct Between {
-    scene: Scene,
+    testbed: Testbed,
     left: Space,
     right: Space,
     stack: Stack,
 }
 
 fn between(test: &str) -> Between {
-    let scene = Scene::new(test);
-    let linux = scene.linux();
-    let right = scene.linux();
-    scene.net.veth(&linux, "u1", &right, "u0").unwrap();
+    let testbed = Testbed::new(test);
+    let linux = testbed.linux();
+    let right = testbed.linux();
+    testbed.net.veth(&linux, "u1", &right, "u0").unwrap();
     for (space, device, address) in [(&right, "u0", "192.0.2.1/24"), (&linux, "u1", "192.0.2.2/24")]
     {
         space.mtu(device, 1600).unwrap();
@@ -97,7 +97,7 @@ fn between(test: &str) -> Between {
     right.offload_off("vx0").unwrap();
     right.address("vx0", "10.9.2.1/24").unwrap();
     right.route("10.9.0.0/24", "10.9.2.254").unwrap();
-    let file = scene.capture_file("ours");
+    let file = testbed.capture_file("ours");
     let source = format!(
         "host router {{\n\
          tap device={DEVICE} host_address=\"{LINUX}/24\"\n\
@@ -110,14 +110,14 @@ fn between(test: &str) -> Between {
     );
     let stack = Stack::start(&linux, &source);
     linux.route("10.9.2.0/24", OURS).unwrap();
-    scene.capture(&right, "u0", "outer");
-    Between { scene, left: linux, right, stack }
+    testbed.capture(&right, "u0", "outer");
+    Between { testbed, left: linux, right, stack }
 }
 
 pub(crate) fn a_router_completes_what_another_wire_does_not(_: Wire) {
     needs_root!();
     needs_program!("ip", "tcpdump", "tshark");
-    let Between { scene, left, right, stack } = between("router_completes");
+    let Between { testbed, left, right, stack } = between("router_completes");
     let echo = right.spawn(&["socat", "-b", "65536", "UDP4-LISTEN:7,fork", "EXEC:cat"]).unwrap();
     let listening = || {
         let said = right.exec(&["ss", "-uln"]).unwrap();
@@ -130,10 +130,10 @@ pub(crate) fn a_router_completes_what_another_wire_does_not(_: Wire) {
     drop(echo);
     stack.assert_drops_only(&[]);
     drop(stack);
-    scene.judge(&[]);
+    testbed.judge(&[]);
     for capture in ["outer.pcap", "ours.pcapng"] {
-        assert_eq!(scene.count(capture, BAD), 0, "{capture}");
-        assert!(scene.count(capture, GOOD) >= 2 * SIZES.len(), "{capture}");
+        assert_eq!(testbed.count(capture, BAD), 0, "{capture}");
+        assert!(testbed.count(capture, GOOD) >= 2 * SIZES.len(), "{capture}");
     }
 }
 
@@ -154,8 +154,8 @@ const LOST: [(&str, &str); 6] = [
 pub(crate) fn a_router_cuts_what_another_wire_does_not(_: Wire) {
     needs_root!();
     needs_program!("ip", "socat", "tcpdump", "tshark");
-    let Between { scene, left, right, stack } = between("router_cuts");
-    let [sent, come] = ["sent", "come"].map(|name| scene.folder().join(name));
+    let Between { testbed, left, right, stack } = between("router_cuts");
+    let [sent, come] = ["sent", "come"].map(|name| testbed.folder().join(name));
     std::fs::write(&sent, pattern(STREAM_OCTETS)).unwrap();
     let [from, to] = [&sent, &come].map(|file| file.to_string_lossy());
     let to = format!("CREATE:{to}");
@@ -169,12 +169,12 @@ pub(crate) fn a_router_cuts_what_another_wire_does_not(_: Wire) {
     assert!(std::fs::read(&come).unwrap() == pattern(STREAM_OCTETS));
     stack.assert_drops_only(&["wire: device full", "host-eth: device full"]);
     drop(stack);
-    scene.judge(&LOST);
+    testbed.judge(&LOST);
     // Linux sends runs into the router, and what leaves it is cut: whole frames, with right sums.
-    assert!(scene.count("ours.pcapng", "tcp.len > 1448") > 0, "no runs");
-    assert_eq!(scene.count("outer.pcap", "tcp.len > 1448"), 0);
+    assert!(testbed.count("ours.pcapng", "tcp.len > 1448") > 0, "no runs");
+    assert_eq!(testbed.count("outer.pcap", "tcp.len > 1448"), 0);
     let bad = "tcp.checksum.status == \"Bad\" || ip.checksum.status == \"Bad\"";
-    assert_eq!(scene.count("outer.pcap", bad), 0);
+    assert_eq!(testbed.count("outer.pcap", bad), 0);
     let good = "tcp.checksum.status == \"Good\" && tcp.len > 0";
-    assert!(scene.count("outer.pcap", good) >= STREAM_OCTETS / 1448);
+    assert!(testbed.count("outer.pcap", good) >= STREAM_OCTETS / 1448);
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use xk_net::{Stack, TcpListener, TcpStream, Thread};
-use xk_peers::scene::{LINUX, Lan, OURS, Wire};
+use xk_peers::testbed::{LINUX, Lan, OURS, Wire};
 use xk_testkit::netns::Space;
 use xk_testkit::{needs_program, needs_root};
 
@@ -27,8 +27,8 @@ struct Way<'a> {
 
 impl<'a> Way<'a> {
     fn new(lan: &'a Lan) -> Self {
-        let (near, middle, far) = (&lan.linux, lan.scene.linux(), lan.scene.linux());
-        let net = &lan.scene.net;
+        let (near, middle, far) = (&lan.linux, lan.testbed.linux(), lan.testbed.linux());
+        let net = &lan.testbed.net;
         net.veth(near, "mid0", &middle, "mid1").unwrap();
         net.veth(&middle, "far0", &far, "far1").unwrap();
         for (space, device, address) in [
@@ -105,7 +105,7 @@ pub(crate) fn become_narrower(wire: Wire) {
         assert_eq!(info.segment as usize, NARROW - 52, "as a router has said");
         drop(ends);
         settle(stack);
-        lan.scene.judge(
+        lan.testbed.judge(
             &[
                 DAMAGE,
                 &[
@@ -116,7 +116,7 @@ pub(crate) fn become_narrower(wire: Wire) {
             .concat(),
         );
         let filter = format!("icmp.type == 3 && icmp.code == 4 && ip.src == {LINUX}");
-        assert!(lan.scene.count("ours.pcapng", &filter) > 0);
+        assert!(lan.testbed.count("ours.pcapng", &filter) > 0);
     }
 }
 
@@ -145,7 +145,7 @@ pub(crate) fn are_black_holes(wire: Wire) {
     assert!((NARROW - 52 - 16..=NARROW - 52).contains(&segment), "{segment}");
     drop(ends);
     settle(stack);
-    lan.scene.judge(
+    lan.testbed.judge(
         &[
             DAMAGE,
             &[("indow", "a reader rests"), ("eep-alive", "how the probe of a closed window looks")],
@@ -173,8 +173,8 @@ pub(crate) fn are_marked(wire: Wire) {
     ends.exchange(100_000, 100_000, [None; 2], LIMIT);
     drop(ends);
     settle(stack);
-    lan.scene.judge(DAMAGE);
-    let count = |filter: String| lan.scene.count("ours.pcapng", &filter);
+    lan.testbed.judge(DAMAGE);
+    let count = |filter: String| lan.testbed.count("ours.pcapng", &filter);
     for (from, to) in [(OURS, LINUX), (LINUX, OURS)] {
         // Two connections, each asked for and agreed to.
         let syn = format!("ip.src == {from} && tcp.flags.syn == 1 && tcp.flags.ece == 1");

@@ -3,7 +3,7 @@
 use std::net::UdpSocket;
 
 use xk_ip::IpFigures;
-use xk_peers::scene::{DEVICE, PATIENCE, Routed, Wire};
+use xk_peers::testbed::{DEVICE, PATIENCE, Routed, Wire};
 use xk_testkit::{needs_program, needs_root};
 
 use crate::host::{assert_no_loss, pattern};
@@ -17,7 +17,7 @@ pub(crate) fn forwards_pings_of_all_sizes(wire: Wire) {
     needs_program!("ip", "ping", "tcpdump", "tshark");
     let net = Routed::new("forwards_pings", wire);
     let stack = net.start(1500, "");
-    net.scene.capture(&net.right, DEVICE, "right");
+    net.testbed.capture(&net.right, DEVICE, "right");
     for size in ["56", "1472", "8000", "65000"] {
         let command = ["ping", "-c", "3", "-i", "0.05", "-W", "5", "-s", size, RIGHT];
         assert_no_loss(&net.left.exec(&command).unwrap());
@@ -29,7 +29,7 @@ pub(crate) fn forwards_pings_of_all_sizes(wire: Wire) {
     assert_eq!(figures.reassembled, 0);
     assert!(figures.forwarded >= 2 * (3 * (1 + 1 + 6 + 44) + 1000));
     drop(stack);
-    net.scene.judge(&[]);
+    net.testbed.judge(&[]);
 }
 
 pub(crate) fn shows_in_traceroute(wire: Wire) {
@@ -48,7 +48,7 @@ pub(crate) fn shows_in_traceroute(wire: Wire) {
         assert!(!said.contains('*'), "{method:?}: {said}");
     }
     drop(stack);
-    net.scene.judge(INTENDED);
+    net.testbed.judge(INTENDED);
 }
 
 /// What `tshark` says of packets that are sent to find out about the way.
@@ -77,7 +77,7 @@ pub(crate) fn tells_tracepath_a_smaller_maximum(wire: Wire) {
     let fits = ["ping", "-c", "1", "-W", "5", "-M", "do", "-s", "1372", RIGHT];
     assert_no_loss(&net.left.exec(&fits).unwrap());
     drop(stack);
-    net.scene.judge(INTENDED);
+    net.testbed.judge(INTENDED);
 }
 
 pub(crate) fn fragments_for_a_smaller_link(wire: Wire) {
@@ -92,7 +92,7 @@ pub(crate) fn fragments_for_a_smaller_link(wire: Wire) {
     // Fragments of 552 octets at most; the last of each is shorter.
     assert!(stack.ask("ip", IpFigures::default()).fragments_sent >= 3 * (3 + 16));
     drop(stack);
-    net.scene.judge(&[]);
+    net.testbed.judge(&[]);
 }
 
 pub(crate) fn carries_a_stream_of_datagrams(wire: Wire) {
@@ -121,7 +121,7 @@ pub(crate) fn carries_a_stream_of_datagrams(wire: Wire) {
     assert!(lost_percent.is_some_and(|lost| lost < 5.0), "{said}");
     assert!(stack.ask("ip", IpFigures::default()).forwarded > 2900);
     drop(stack);
-    net.scene.judge(&[("D-SACK", "iperf3's own connection, answered late on a busy machine")]);
+    net.testbed.judge(&[("D-SACK", "iperf3's own connection, answered late on a busy machine")]);
 }
 
 pub(crate) fn tells_what_it_cannot_deliver(wire: Wire) {
@@ -152,7 +152,7 @@ pub(crate) fn tells_what_it_cannot_deliver(wire: Wire) {
         assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
     }
     drop(stack);
-    net.scene.judge(INTENDED);
+    net.testbed.judge(INTENDED);
 }
 
 pub(crate) fn records_routes(wire: Wire) {
@@ -173,5 +173,5 @@ pub(crate) fn records_routes(wire: Wire) {
     let command = ["ping", "-c", "1", "-W", "5", "-T", "tsandaddr", RIGHT];
     assert_no_loss(&net.left.exec(&command).unwrap());
     drop(stack);
-    net.scene.judge(&[]);
+    net.testbed.judge(&[]);
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketType, sockopt};
 use xk_net::{Stack, TcpListener, Thread};
-use xk_peers::scene::{Lan, OURS, Wire};
+use xk_peers::testbed::{Lan, OURS, Wire};
 use xk_testkit::{needs_program, needs_root};
 
 use crate::ends::{Ends, Opener, capture, either, graph, is_long, settle, start};
@@ -43,7 +43,7 @@ pub(crate) fn carries_all_sizes(wire: Wire) {
     let sizes = [1, 2, 535, 1447, 1448, 1449, 65_536, 300_003];
     both_ways(&lan, &stack, &sizes, LIMIT);
     settle(stack);
-    lan.scene.judge(DAMAGE);
+    lan.testbed.judge(DAMAGE);
     let stack = start(&lan, &graph(&lan, ("", "wire"), "", ""));
     let large = either(&[8 << 20][..], &[16 << 20, 1 << 30]);
     both_ways(&lan, &stack, large, either(LIMIT, 20 * LIMIT));
@@ -92,7 +92,7 @@ pub(crate) fn outlast_faults(wire: Wire) {
             println!("{faults}, {opener:?} opened: {octets} octets each way in {took:.1?}");
         }
         settle(stack);
-        lan.scene.judge(DAMAGE);
+        lan.testbed.judge(DAMAGE);
     };
     std::thread::scope(|scope| {
         let runs: Vec<_> = (0..FAULTS.len()).map(|at| scope.spawn(move || run(at))).collect();
@@ -130,7 +130,7 @@ pub(crate) fn fit_tiny_windows(wire: Wire) {
     ends.exchange(octets, octets, [None; 2], 5 * LIMIT);
     drop(ends);
     settle(stack);
-    lan.scene.judge(&[DAMAGE, &[("indow", "both windows are tiny, and often closed")]].concat());
+    lan.testbed.judge(&[DAMAGE, &[("indow", "both windows are tiny, and often closed")]].concat());
 }
 
 pub(crate) fn wait_for_closed_windows(wire: Wire) {
@@ -146,7 +146,7 @@ pub(crate) fn wait_for_closed_windows(wire: Wire) {
     ends.exchange(2 << 20, 2 << 20, [Some((100_000, &rest)); 2], LIMIT);
     drop(ends);
     settle(stack);
-    lan.scene.judge(
+    lan.testbed.judge(
         &[
             DAMAGE,
             &[
@@ -156,8 +156,8 @@ pub(crate) fn wait_for_closed_windows(wire: Wire) {
         ]
         .concat(),
     );
-    for host in [OURS, xk_peers::scene::LINUX] {
+    for host in [OURS, xk_peers::testbed::LINUX] {
         let closed = format!("ip.src == {host} && tcp.window_size == 0 && tcp.flags.reset == 0");
-        assert!(lan.scene.count("ours.pcapng", &closed) > 0, "{host}");
+        assert!(lan.testbed.count("ours.pcapng", &closed) > 0, "{host}");
     }
 }

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use xk_peers::scene::{DEVICE, LINUX, Lan, OURS, PATIENCE, Wire};
 use xk_peers::stack::Stack;
+use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PATIENCE, Wire};
 use xk_testkit::{needs_program, needs_root};
 
 use crate::host::pattern;
@@ -68,7 +68,7 @@ pub(crate) fn echoes_streams_of_all_sizes(wire: Wire) {
     let lan = Lan::new("echoes_streams", wire);
     let stack = lan.start("", "tcp ip\necho tcp port=7");
     for octets in SIZES {
-        there_and_back(&lan, lan.scene.folder(), octets, PATIENCE);
+        there_and_back(&lan, lan.testbed.folder(), octets, PATIENCE);
     }
     // Linux looks now and then whether a closed window has opened; on a busy machine a ring may
     // overflow.
@@ -78,14 +78,14 @@ pub(crate) fn echoes_streams_of_all_sizes(wire: Wire) {
         "wire: socket buffer full",
     ]);
     drop(stack);
-    lan.scene.judge(DAMAGE);
+    lan.testbed.judge(DAMAGE);
     // Where Linux leaves cutting to the wire, which is memory, its runs of segments come as they
     // are.
     let is_joined = matches!(
         wire,
         Wire::TapOffload | Wire::VethOffload | Wire::VxlanOffload | Wire::XdpGeneric
     );
-    let runs = lan.scene.count("ours.pcapng", RUNS);
+    let runs = lan.testbed.count("ours.pcapng", RUNS);
     assert_eq!(runs > 0, is_joined, "{runs}");
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn asks_a_server(wire: Wire) {
     assert_all_back(&stack, 50);
     drop(stack);
     // On a busy machine an answer may come later than a loss probe.
-    lan.scene.judge(&[OPEN_SUMS, ("D-SACK", "a probe"), ("etransmission", "a probe")]);
+    lan.testbed.judge(&[OPEN_SUMS, ("D-SACK", "a probe"), ("etransmission", "a probe")]);
 }
 
 fn assert_all_back(stack: &Stack, each: u64) {
@@ -145,7 +145,7 @@ pub(crate) fn is_refused(wire: Wire) {
         assert_eq!(report.figure("received"), 0, "{report:#?}");
     }
     drop(stack);
-    lan.scene.judge(&[("onnection reset", "nobody listens")]);
+    lan.testbed.judge(&[("onnection reset", "nobody listens")]);
 }
 
 /// Where the interface cuts nothing, Linux cuts on its behalf what we leave to it.
@@ -156,9 +156,9 @@ pub(crate) fn an_interface_cuts_nothing(wire: Wire) {
     lan.ours.offload_off("x0").unwrap();
     lan.linux.offload_off(DEVICE).unwrap();
     let stack = lan.start("", "tcp ip\necho tcp port=7");
-    there_and_back(&lan, lan.scene.folder(), 4 << 20, PATIENCE);
+    there_and_back(&lan, lan.testbed.folder(), 4 << 20, PATIENCE);
     drop(stack);
-    lan.scene.judge(DAMAGE);
+    lan.testbed.judge(DAMAGE);
 }
 
 /// Linux hands over runs of segments, and the fault takes them apart before it harms any.
@@ -169,9 +169,9 @@ pub(crate) fn runs_suffer_by_segments(wire: Wire) {
     for damage in ["loss=\"1%\"", "loss=\"5%\" reorder=\"10%\" duplicate=\"2%\""] {
         let below = format!("fault wire name=bad {damage}\n");
         let stack = lan.start_over(&below, "bad", "", "tcp ip\necho tcp port=7");
-        there_and_back(&lan, lan.scene.folder(), 1 << 20, 2 * PATIENCE);
+        there_and_back(&lan, lan.testbed.folder(), 1 << 20, 2 * PATIENCE);
         drop(stack);
-        lan.scene.judge(DAMAGE);
-        assert_eq!(lan.scene.count("ours.pcapng", RUNS), 0);
+        lan.testbed.judge(DAMAGE);
+        assert_eq!(lan.testbed.count("ours.pcapng", RUNS), 0);
     }
 }

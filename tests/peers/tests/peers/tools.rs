@@ -1,6 +1,6 @@
 //! Other programs that probe hosts and ways.
 
-use xk_peers::scene::{Lan, OURS, Routed, Wire};
+use xk_peers::testbed::{Lan, OURS, Routed, Wire};
 use xk_testkit::{needs_program, needs_root};
 
 pub(crate) fn fping_finds_us(wire: Wire) {
@@ -12,7 +12,7 @@ pub(crate) fn fping_finds_us(wire: Wire) {
     let command = ["fping", "-c", "5", "-p", "50", "-t", "5000", "-b", "1000", OURS];
     lan.linux.exec(&command).unwrap();
     drop(stack);
-    lan.scene.judge(&[]);
+    lan.testbed.judge(&[]);
 }
 
 pub(crate) fn nmap_tells_open_from_closed_ports(wire: Wire) {
@@ -26,7 +26,7 @@ pub(crate) fn nmap_tells_open_from_closed_ports(wire: Wire) {
     assert!(line("9/udp").is_some_and(|l| l.contains("closed")), "{said}");
     stack.assert_drops_only(&["udp: no port"]);
     drop(stack);
-    lan.scene.judge(&[]);
+    lan.testbed.judge(&[]);
 }
 
 pub(crate) fn nping_is_answered(wire: Wire) {
@@ -41,7 +41,7 @@ pub(crate) fn nping_is_answered(wire: Wire) {
     }
     stack.assert_drops_only(&[]);
     drop(stack);
-    lan.scene.judge(&[]);
+    lan.testbed.judge(&[]);
 }
 
 pub(crate) fn mtr_sees_the_hop(wire: Wire) {
@@ -55,6 +55,6 @@ pub(crate) fn mtr_sees_the_hop(wire: Wire) {
         assert!(said.contains(hop), "{said}");
     }
     drop(stack);
-    net.scene
+    net.testbed
         .judge(&[("Time To Live", "mtr counts the time to live down, to be told where it ends")]);
 }

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use xk_peers::scene::{DEVICE, LINUX, OURS, PATIENCE, Scene, Wire};
 use xk_peers::stack::Stack;
+use xk_peers::testbed::{DEVICE, LINUX, OURS, PATIENCE, Testbed, Wire};
 use xk_testkit::netns::Space;
 use xk_testkit::{needs, needs_program, needs_root};
 use xk_xdp::{Object, objects};
@@ -20,16 +20,16 @@ const HOST: &str = "10.9.0.3";
 
 /// Linux with [`DEVICE`] on one side of a veth pair, and `x0` on ours.
 struct Link {
-    scene: Scene,
+    testbed: Testbed,
     linux: Space,
     ours: Space,
 }
 
 fn link(test: &str, wire: Wire, queues: u32) -> Link {
-    let scene = Scene::new(&format!("{}-{test}", mode(wire)));
-    let (linux, ours) = (scene.linux(), scene.net.space().unwrap());
+    let testbed = Testbed::new(&format!("{}-{test}", mode(wire)));
+    let (linux, ours) = (testbed.linux(), testbed.net.space().unwrap());
     connect(&linux, &ours, queues);
-    Link { scene, linux, ours }
+    Link { testbed, linux, ours }
 }
 
 fn connect(linux: &Space, ours: &Space, queues: u32) {
@@ -90,7 +90,7 @@ pub(crate) fn shares_an_interface(wire: Wire) {
         link.ours.address("x0", &format!("{HOST}/24")).unwrap();
         link.linux.offload_off(DEVICE).unwrap();
         let stack = start(&link, wire, parameters);
-        link.scene.capture(&link.linux, DEVICE, "linux");
+        link.testbed.capture(&link.linux, DEVICE, "linux");
         // Both at once, each by its address.
         let flood = ["ping", "-c", "100", "-i", "0.005", "-W", "5", "-q"];
         let of_host = link.linux.spawn(&[&flood[..], &[HOST]].concat()).unwrap();
@@ -121,7 +121,7 @@ pub(crate) fn shares_an_interface(wire: Wire) {
         assert_eq!(from.recv(&mut [0; 16]).unwrap(), 4);
         stack.assert_drops_only(&["udp: no port", "arp: not mine"]);
         drop(stack);
-        link.scene.judge(&[]);
+        link.testbed.judge(&[]);
         ping(&link.linux, HOST);
     }
 }
@@ -249,12 +249,12 @@ pub(crate) fn leaves_nothing_behind(wire: Wire) {
         return;
     }
     let kills: u32 = std::env::var("XK_KILLS").map_or(10, |text| text.parse().unwrap());
-    let scene = Scene::new(&format!("{}-killed", mode(wire)));
-    let (here, there) = (scene.net.space().unwrap(), scene.net.space().unwrap());
-    scene.net.veth(&here, "x0", &there, "eth0").unwrap();
+    let testbed = Testbed::new(&format!("{}-killed", mode(wire)));
+    let (here, there) = (testbed.net.space().unwrap(), testbed.net.space().unwrap());
+    testbed.net.veth(&here, "x0", &there, "eth0").unwrap();
     let graph = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../graphs/xdp.kdl");
     let source = fs::read_to_string(graph).unwrap();
-    let graph = scene.folder().join("xdp.kdl");
+    let graph = testbed.folder().join("xdp.kdl");
     fs::write(&graph, source.replace("mode=auto", &format!("mode={}", mode(wire)))).unwrap();
     let peer = Stack::start(
         &here,

@@ -1,7 +1,7 @@
 //! A graph calls the C server, and asks the system's rpcbind.
 
-use xk_peers::scene::{DEVICE, LINUX, Lan, OURS, PATIENCE, Scene, Wire, end};
 use xk_peers::stack::Stack;
+use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PATIENCE, Testbed, Wire, end};
 use xk_portmap::Mappings;
 use xk_testkit::netns::Space;
 use xk_xdr::{Opaque, Text};
@@ -82,7 +82,7 @@ pub(crate) fn calls_c_programs(wire: Wire) {
     let _status = end(&server);
     stack.assert_drops_only(&[]);
     drop(stack);
-    lan.scene.judge(&[("Connection reset", "a server that ends")]);
+    lan.testbed.judge(&[("Connection reset", "a server that ends")]);
 }
 
 /// Without a port, rpcbind is asked for it, in every version; and again after the server has moved.
@@ -116,25 +116,25 @@ pub(crate) fn learns_ports_of_rpcbind(wire: Wire) {
     let _status = end(&binder);
     stack.assert_drops_only(&[]);
     drop(stack);
-    lan.scene.judge(&[]);
+    lan.testbed.judge(&[]);
 }
 
 /// All hosts of a link are called at once: their rpcbinds themselves, and by way of those a program
 /// that each has at another port.
 pub(crate) fn finds_servers_by_broadcast(_: Wire) {
     needs_rpc!("rpcbind", "rpcinfo");
-    let scene = Scene::new("rpc-many");
-    let (hub, ours) = (scene.linux(), scene.linux());
+    let testbed = Testbed::new("rpc-many");
+    let (hub, ours) = (testbed.linux(), testbed.linux());
     hub.ip(&["link", "add", "hub", "type", "bridge"]).unwrap();
     hub.up("hub").unwrap();
     let join = |space: &Space, device: &str, at: &str| {
-        scene.net.veth(&hub, at, space, device).unwrap();
+        testbed.net.veth(&hub, at, space, device).unwrap();
         hub.ip(&["link", "set", at, "master", "hub"]).unwrap();
         space.offload_off(device).unwrap();
     };
     join(&ours, "x0", "port0");
     let servers = ["10.9.0.1", "10.9.0.3"].map(|host| {
-        let space = scene.linux();
+        let space = testbed.linux();
         join(&space, DEVICE, &format!("port{}", &host[7..]));
         space.address(DEVICE, &format!("{host}/24")).unwrap();
         space.up("lo").unwrap();
@@ -149,7 +149,7 @@ pub(crate) fn finds_servers_by_broadcast(_: Wire) {
     });
     let layers = [2, 3, 4]
         .map(|v| format!("portmap sunprog name=portmap{v} serve=#false version=\"{v}\"\n"));
-    let file = scene.capture_file("ours");
+    let file = testbed.capture_file("ours");
     let stack = Stack::start(
         &ours,
         &format!(
@@ -179,11 +179,11 @@ pub(crate) fn finds_servers_by_broadcast(_: Wire) {
     }
     stack.assert_drops_only(&["reqrep: no such call", "reqrep: repeated reply"]);
     drop(stack);
-    scene.judge(&[]);
-    let asked = scene.count("ours.pcapng", "portmap && rpc.msgtyp == 0 && ip.dst == 10.9.0.255");
+    testbed.judge(&[]);
+    let asked = testbed.count("ours.pcapng", "portmap && rpc.msgtyp == 0 && ip.dst == 10.9.0.255");
     // What others have executed rpcbind sends from a port of its own, which is not taken for ONC
     // RPC here.
-    let answered = scene.count("ours.pcapng", "udp && ip.dst == 10.9.0.2");
+    let answered = testbed.count("ours.pcapng", "udp && ip.dst == 10.9.0.2");
     assert!(asked >= 4 && answered >= 8, "{asked} {answered}");
     for (_, binder, server) in &servers {
         let _status = (end(server), end(binder));
@@ -210,7 +210,7 @@ pub(crate) fn is_registered_with_rpcbind(wire: Wire) {
         drop(stack);
         let _status = end(&binder);
     }
-    lan.scene.judge(&[]);
+    lan.testbed.judge(&[]);
 }
 
 fn wait_for(stack: &Stack, is_done: impl Fn(&Mappings) -> bool) -> Mappings {

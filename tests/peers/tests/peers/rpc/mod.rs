@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use xk_peers::scene::{PATIENCE, Scene};
+use xk_peers::testbed::{PATIENCE, Testbed};
 use xk_testkit::netns::{Running, Space};
 
 /// The program of `programs/rpc/trial.x`, as rpcinfo wants it.
@@ -61,7 +61,7 @@ pub(crate) const BAD: &[(&str, &str)] = &[
 fn programs() -> &'static Result<PathBuf, String> {
     static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     FOLDER.get_or_init(|| {
-        let folder = Scene::scratch("rpc-programs");
+        let folder = Testbed::scratch("rpc-programs");
         make(&folder).map(|()| folder)
     })
 }

@@ -1,7 +1,7 @@
 //! A graph serves the C client, and rpcinfo.
 
-use xk_peers::scene::{DEVICE, LINUX, Lan, OURS, PATIENCE, Wire};
 use xk_peers::stack::Stack;
+use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PATIENCE, Wire};
 
 use super::{BAD, GOOD, KNOWN, TRIAL, call, needs_rpc, trial};
 
@@ -39,9 +39,9 @@ pub(crate) fn serves_c_programs(wire: Wire) {
     rpcinfo_is_answered(&lan);
     stack.assert_drops_only(&REFUSALS);
     drop(stack);
-    lan.scene.judge(&[("Connection reset", "a client that ends")]);
+    lan.testbed.judge(&[("Connection reset", "a client that ends")]);
     // Every datagram is understood as ONC RPC.
-    let strange = lan.scene.count("ours.pcapng", "udp && !rpc && !icmp");
+    let strange = lan.testbed.count("ours.pcapng", "udp && !rpc && !icmp");
     assert_eq!(strange, 0);
 }
 
@@ -114,8 +114,8 @@ pub(crate) fn gives_c_programs_shorthands(wire: Wire) {
     call(&lan.linux, "udp", OURS, PORT, BY_SHORTHAND);
     stack.assert_drops_only(&["authshort: credentials no longer valid"]);
     drop(stack);
-    lan.scene.judge(&[]);
-    let count = |filter: &str| lan.scene.count("ours.pcapng", filter);
+    lan.testbed.judge(&[]);
+    let count = |filter: &str| lan.testbed.count("ours.pcapng", filter);
     // Four calls with a good one, and one with one that was too old.
     assert_eq!(count("rpc.msgtyp == 0 && rpc.auth.flavor == 2"), 5);
     assert_eq!(count("rpc.msgtyp == 1 && rpc.auth.flavor == 2"), 3);
@@ -135,5 +135,5 @@ pub(crate) fn is_found_by_broadcast(wire: Wire) {
     asking.wait_for(&format!("{OURS}.8.1"), PATIENCE).unwrap();
     let _said = asking.stop();
     drop(stack);
-    lan.scene.judge(&[]);
+    lan.testbed.judge(&[]);
 }

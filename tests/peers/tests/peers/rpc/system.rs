@@ -1,6 +1,6 @@
 //! Debian's programs among themselves: what the other tests stand on is so.
 
-use xk_peers::scene::{DEVICE, PATIENCE, Scene, Wire, end};
+use xk_peers::testbed::{DEVICE, PATIENCE, Testbed, Wire, end};
 
 use super::{BAD, GOOD, KNOWN, TRIAL, beside, call, needs_rpc, program, rpcbind, serve};
 
@@ -9,16 +9,16 @@ const PORT: u16 = 2049;
 
 pub(crate) fn programs_understand_each_other(_: Wire) {
     needs_rpc!("rpcbind", "rpcinfo");
-    let scene = Scene::new("rpc-system");
-    let (left, right) = (scene.linux(), scene.linux());
-    scene.net.veth(&left, DEVICE, &right, "xk1").unwrap();
+    let testbed = Testbed::new("rpc-system");
+    let (left, right) = (testbed.linux(), testbed.linux());
+    testbed.net.veth(&left, DEVICE, &right, "xk1").unwrap();
     for (space, device, address) in [(&left, DEVICE, "10.9.0.1/24"), (&right, "xk1", "10.9.0.2/24")]
     {
         space.address(device, address).unwrap();
         space.offload_off(device).unwrap();
         space.up("lo").unwrap();
     }
-    scene.capture(&left, DEVICE, "linux");
+    testbed.capture(&left, DEVICE, "linux");
     let server = serve(&left, PORT);
     for transport in ["udp", "tcp"] {
         call(&right, transport, SERVER, PORT, GOOD);
@@ -39,5 +39,5 @@ pub(crate) fn programs_understand_each_other(_: Wire) {
     assert!(said.contains("version 2 ready and waiting"), "{said}");
     let _status = end(&server);
     let _status = end(&binder);
-    scene.judge(&[("Connection reset", "a server that ends")]);
+    testbed.judge(&[("Connection reset", "a server that ends")]);
 }

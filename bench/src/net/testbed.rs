@@ -1,10 +1,10 @@
 //! Where the two ends of a case stand: namespaces, cores, and the file by which they meet.
 
-use super::end::{End, System, Task, Wire};
+use super::endpoint::{Endpoint, System, Task, Wire};
 use super::memory;
 use super::memory_unsafe::Memory;
 use super::peer::{self, Peer};
-use super::space::Scene;
+use super::space::Spaces;
 use crate::case::Trouble;
 use crate::folder;
 use rustix::thread::sched_getaffinity;
@@ -49,14 +49,14 @@ pub(super) struct Setting {
 
 /// What the cases of a benchmark share; made when the first needs it.
 #[derive(Clone, Default)]
-pub(crate) struct Stage {
+pub(crate) struct Testbed {
     /// The largest payload of a frame on the veth pair; if not given, Ethernet's.
     mtu_octets: Option<u16>,
-    scene: Rc<OnceCell<Result<Scene, Trouble>>>,
+    spaces: Rc<OnceCell<Result<Spaces, Trouble>>>,
     /// The pair without offloads.
-    plain: Rc<OnceCell<Result<Scene, Trouble>>>,
+    plain: Rc<OnceCell<Result<Spaces, Trouble>>>,
     /// A pair with a wire with faults between its ends, and what carries it.
-    faulty: Rc<OnceCell<Result<(Scene, Peer), Trouble>>>,
+    faulty: Rc<OnceCell<Result<(Spaces, Peer), Trouble>>>,
 }
 
 /// What both ends of a case meet by, removed behind it.
@@ -88,7 +88,7 @@ impl Meeting {
     }
 }
 
-impl Stage {
+impl Testbed {
     /// One whose frames bear at most so many octets.
     pub(crate) fn with_mtu(mtu_octets: u16) -> Self {
         Self { mtu_octets: Some(mtu_octets), ..Self::default() }
@@ -102,8 +102,8 @@ impl Stage {
     pub(super) fn run(&self, setting: &Setting) -> Result<(Value, Value), Trouble> {
         let cores = cores(setting.mode)?;
         let meeting = Meeting::of(setting)?;
-        let end = |side: usize| -> Result<End, Trouble> {
-            Ok(End {
+        let end = |side: usize| -> Result<Endpoint, Trouble> {
+            Ok(Endpoint {
                 system: setting.system,
                 task: setting.tasks[side],
                 side,
@@ -128,8 +128,8 @@ impl Stage {
             // Ports and their range are its own there; without the right to one, those of the
             // machine do.
             (System::LinuxTcpLoopback, _) => {
-                let scene = self.scene.get_or_init(|| Scene::new(self.mtu_octets));
-                return Ok(scene.as_ref().ok().map(|scene| scene.path(0)));
+                let spaces = self.spaces.get_or_init(|| Spaces::new(self.mtu_octets));
+                return Ok(spaces.as_ref().ok().map(|spaces| spaces.path(0)));
             }
             // The device has both ends in one namespace.
             (_, Some(Wire::Tap)) => 0,
@@ -137,20 +137,20 @@ impl Stage {
         };
         if system.flows() > 1 {
             return match self.faulty.get_or_init(faulty) {
-                Ok((scene, _)) => Ok(Some(scene.path(side))),
+                Ok((spaces, _)) => Ok(Some(spaces.path(side))),
                 Err(trouble) => Err(trouble.clone()),
             };
         }
-        let scene = match system {
+        let spaces = match system {
             System::LinuxTcpVethPlain | System::LinuxTcpSmall => self.plain.get_or_init(|| {
-                let scene = Scene::new(self.mtu_octets)?;
-                scene.leave_nothing_to_devices()?;
-                Ok(scene)
+                let spaces = Spaces::new(self.mtu_octets)?;
+                spaces.leave_nothing_to_devices()?;
+                Ok(spaces)
             }),
-            _ => self.scene.get_or_init(|| Scene::new(self.mtu_octets)),
+            _ => self.spaces.get_or_init(|| Spaces::new(self.mtu_octets)),
         };
-        match scene {
-            Ok(scene) => Ok(Some(scene.path(side))),
+        match spaces {
+            Ok(spaces) => Ok(Some(spaces.path(side))),
             Err(trouble) => Err(trouble.clone()),
         }
     }
@@ -158,9 +158,9 @@ impl Stage {
 
 /// Two ends and, in a space of its own between them, a process that carries frames from one to the
 /// other and loses some.
-fn faulty() -> Result<(Scene, Peer), Trouble> {
-    let (scene, between) = Scene::with_space_between()?;
-    let end = End {
+fn faulty() -> Result<(Spaces, Peer), Trouble> {
+    let (spaces, between) = Spaces::with_space_between()?;
+    let end = Endpoint {
         system: System::Between,
         task: Task::Answer,
         side: 0,
@@ -174,7 +174,7 @@ fn faulty() -> Result<(Scene, Peer), Trouble> {
     };
     let mut peer = Peer::start(&end)?;
     peer.ready()?;
-    Ok((scene, peer))
+    Ok((spaces, peer))
 }
 
 /// The side that is started first: the maker of a device that the other needs, or else the side

@@ -111,15 +111,15 @@ fn can_link(kind: &[&str]) -> bool {
 }
 
 /// Namespaces and captures of one test.
-pub struct Scene {
+pub struct Testbed {
     /// The namespaces.
     pub net: Net,
     folder: PathBuf,
     captures: RefCell<Vec<(PathBuf, Option<Running>)>>,
 }
 
-impl Scene {
-    /// A scene for the test called `test`.
+impl Testbed {
+    /// A testbed for the test called `test`.
     ///
     /// # Panics
     /// If its folder or namespaces cannot be made.
@@ -166,7 +166,7 @@ impl Scene {
         file
     }
 
-    /// Captures what passes `device` in `space`, by `tcpdump`, until [`Scene::judge`].
+    /// Captures what passes `device` in `space`, by `tcpdump`, until [`Testbed::judge`].
     ///
     /// # Panics
     /// If the program does not begin.
@@ -235,7 +235,7 @@ fn captures_folder() -> PathBuf {
 /// One link between Linux, [`LINUX`], and a stack of ours, [`OURS`].
 pub struct Lan {
     /// The namespaces and captures.
-    pub scene: Scene,
+    pub testbed: Testbed,
     /// Where Linux is.
     pub linux: Space,
     /// Where our end is.
@@ -250,26 +250,26 @@ impl Lan {
     /// If it cannot be made.
     #[must_use]
     pub fn new(test: &str, wire: Wire) -> Self {
-        let scene = Scene::new(&format!("{}-{test}", wire.name()));
-        let linux = scene.linux();
+        let testbed = Testbed::new(&format!("{}-{test}", wire.name()));
+        let linux = testbed.linux();
         let ours = match wire {
             Wire::Tap | Wire::TapOffload => linux.clone(),
-            _ => scene.net.space().unwrap(),
+            _ => testbed.net.space().unwrap(),
         };
         if wire.is_vxlan() {
-            under_vxlan(&scene.net, &linux, &ours);
+            under_vxlan(&testbed.net, &linux, &ours);
             if wire == Wire::Vxlan {
                 linux.offload_off(DEVICE).unwrap();
             }
             linux.address(DEVICE, &format!("{LINUX}/24")).unwrap();
         } else if !wire.is_tap() {
-            scene.net.veth(&linux, DEVICE, &ours, "x0").unwrap();
+            testbed.net.veth(&linux, DEVICE, &ours, "x0").unwrap();
             linux.address(DEVICE, &format!("{LINUX}/24")).unwrap();
         }
         if wire == Wire::Veth {
             linux.offload_off(DEVICE).unwrap();
         }
-        Self { scene, linux, ours, wire }
+        Self { testbed, linux, ours, wire }
     }
 
     /// Starts a host with `icmp`, `udp`, and `uppers` on them, lines of a graph. `ip` are further
@@ -283,7 +283,7 @@ impl Lan {
     /// last node.
     #[must_use]
     pub fn start_over(&self, below: &str, last: &str, ip: &str, uppers: &str) -> Stack {
-        let file = self.scene.capture_file("ours");
+        let file = self.testbed.capture_file("ours");
         let wire = self.wire_line();
         let source = format!(
             "host xk {{\n{wire}\n{below}pcap {last} file=\"{}\"\neth pcap\narp eth\n\
@@ -318,7 +318,7 @@ impl Lan {
 
     /// Captures on Linux's side, too, from now on.
     pub fn capture(&self) {
-        self.scene.capture(&self.linux, DEVICE, "linux");
+        self.testbed.capture(&self.linux, DEVICE, "linux");
     }
 }
 
@@ -341,7 +341,7 @@ fn under_vxlan(net: &Net, linux: &Space, ours: &Space) {
 /// `10.9.1.254 10.9.2.254` - `10.9.2.1`.
 pub struct Routed {
     /// The namespaces and captures.
-    pub scene: Scene,
+    pub testbed: Testbed,
     /// The host `10.9.1.1`.
     pub left: Space,
     /// The host `10.9.2.1`.
@@ -357,10 +357,10 @@ impl Routed {
     /// If they cannot be made.
     #[must_use]
     pub fn new(test: &str, wire: Wire) -> Self {
-        let scene = Scene::new(&format!("{}-{test}", wire.name()));
-        let [left, right] = [(); 2].map(|()| scene.linux());
-        let ours = scene.net.space().unwrap();
-        Self { scene, left, right, ours, wire }
+        let testbed = Testbed::new(&format!("{}-{test}", wire.name()));
+        let [left, right] = [(); 2].map(|()| testbed.linux());
+        let ours = testbed.net.space().unwrap();
+        Self { testbed, left, right, ours, wire }
     }
 
     /// Starts the router, with an MTU of `right_mtu` octets on the right link, and joins both hosts
@@ -373,7 +373,7 @@ impl Routed {
         let sides = [(&self.left, 1, 1500), (&self.right, 2, right_mtu)];
         let mut source = String::from("host router {\n");
         for (space, side, mtu) in sides {
-            let file = self.scene.capture_file(&format!("link{side}"));
+            let file = self.testbed.capture_file(&format!("link{side}"));
             let wire = match self.wire {
                 Wire::Tap | Wire::TapOffload => format!(
                     "tap device=xkr{side} mtu={mtu} name=wire{side} offload={}",
@@ -382,7 +382,7 @@ impl Routed {
                 Wire::Vxlan | Wire::VxlanOffload => panic!("no router stands on this wire here"),
                 on_veth => {
                     let ours = format!("x{side}");
-                    self.scene.net.veth(space, DEVICE, &self.ours, &ours).unwrap();
+                    self.testbed.net.veth(space, DEVICE, &self.ours, &ours).unwrap();
                     self.ours.mtu(&ours, mtu).unwrap();
                     self.set_up(space, side, mtu);
                     format!("{} name=wire{side}", on_veth.on_veth(&ours))

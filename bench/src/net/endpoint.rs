@@ -224,10 +224,10 @@ impl Task {
 
 /// One end.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct End {
+pub(super) struct Endpoint {
     pub(super) system: System,
     pub(super) task: Task,
-    /// Which end of the scene: 0 or 1.
+    /// Which end of the testbed: 0 or 1.
     pub(super) side: usize,
     /// Octets of a message, as the system's user sees it.
     pub(super) octets: usize,
@@ -245,7 +245,7 @@ pub(super) struct End {
     pub(super) meeting: Option<String>,
 }
 
-impl End {
+impl Endpoint {
     pub(super) fn to_text(&self) -> String {
         let task = Task::ALL.iter().find(|(task, _)| *task == self.task);
         json!({
@@ -288,7 +288,7 @@ mod tests {
             .flat_map(|stack| RPC_WIRES.map(|(wire, _)| System::Rpc(*stack, wire)));
         for system in System::ALL.map(|(system, _)| system).into_iter().chain(calls) {
             for (task, _) in Task::ALL {
-                let end = End {
+                let end = Endpoint {
                     system,
                     task,
                     side: 1,
@@ -300,9 +300,9 @@ mod tests {
                     space: Some("/proc/1/fd/3".into()),
                     meeting: None,
                 };
-                assert_eq!(End::parse(&end.to_text()), Some(end));
+                assert_eq!(Endpoint::parse(&end.to_text()), Some(end));
             }
         }
-        assert_eq!(End::parse("{}"), None);
+        assert_eq!(Endpoint::parse("{}"), None);
     }
 }

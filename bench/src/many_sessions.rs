@@ -17,7 +17,7 @@ const PER_PORT: usize = 1024;
 const PORT_FIRST: u16 = 1024;
 
 /// Two hosts, and open sessions between them.
-pub(crate) struct Talks {
+pub(crate) struct ManySessions {
     a: Host,
     b: Host,
     sessions: Vec<SessionRef>,
@@ -35,7 +35,7 @@ pub(crate) enum Choice {
     Random,
 }
 
-impl Talks {
+impl ManySessions {
     /// Opens so many; each has sent one message and got it back.
     ///
     /// # Errors
@@ -66,19 +66,19 @@ impl Talks {
         let counter = Count::default();
         let received = Rc::clone(&counter.messages);
         let asks = a.cx.add_protocol("count", "asks", counter);
-        let mut talks = Self { a, b, sessions: Vec::with_capacity(count), received };
+        let mut many = Self { a, b, sessions: Vec::with_capacity(count), received };
         for n in 0..count {
             let local = at(PORT_FIRST + (n % PER_PORT) as u16, 1);
             let peer = at(PORT_FIRST + (n / per_port) as u16, 2);
             let participants = Participants::pair(local, peer);
-            let opened = talks.a.top.open(&talks.a.cx, Upper::new(&asks), participants);
-            talks.sessions.push(opened.map_err(|e| format!("session {n}: {e}"))?);
-            talks.trip(n, 64);
+            let opened = many.a.top.open(&many.a.cx, Upper::new(&asks), participants);
+            many.sessions.push(opened.map_err(|e| format!("session {n}: {e}"))?);
+            many.trip(n, 64);
         }
-        if talks.received.get() != count as u64 {
-            return Err(format!("{} of {count} answers came", talks.received.get()));
+        if many.received.get() != count as u64 {
+            return Err(format!("{} of {count} answers came", many.received.get()));
         }
-        Ok(talks)
+        Ok(many)
     }
 
     /// One message there and back.
