@@ -2,7 +2,7 @@
 //! carries calls.
 
 // Not `kinds.rs`: it is generated, so it may be long.
-// It stands as the compiler prints it, which breaks lines as rustfmt does by default.
+// It stands as the compiler prints it, which rustfmt would break elsewhere.
 #[path = "kinds.txt"]
 #[rustfmt::skip]
 mod kinds;
