@@ -23,7 +23,7 @@
 //! take their turns on a line of that speed, one for each direction. Then each waits for `delay`,
 //! and with probability `reorder` for `reorder_delay` more, so that later ones overtake it.
 //!
-//! At most `queue` messages are held back; more are dropped, and refused to who sends them. All
+//! At most `queue` messages are held back; more are dropped, and refused to their senders. All
 //! chance comes from the kernel's seed and the layer's name. Every fault is counted among the
 //! layer's drops under its own reason: `lost`, `corrupted`, `marked`, `duplicated`, `reordered`,
 //! `queue full`, `too big`.

@@ -19,7 +19,7 @@
 //! of the wire below, IPv4 (228) for what `ip` sends, and else `USER0` (147), with the reason in
 //! the interface's description; messages of different link types have interfaces of their own.
 //! Times are the kernel's: virtual in a simulation, so that one seed gives the same octets twice;
-//! in a real run, since 1970, if whoever runs the kernel has put an
+//! in a real run, since 1970, if the program that runs the kernel has put an
 //! [`EpochOffset`](xk_kit::passthrough::EpochOffset) beside it.
 //!
 //! What is written is buffered, and flushed when the graph is taken down. After the first error

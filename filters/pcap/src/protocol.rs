@@ -27,7 +27,7 @@ struct Output {
     writer: Writer<Box<dyn Write>>,
     /// One for each link type that was seen.
     interfaces: Vec<(LinkType, InterfaceId)>,
-    /// The edge's name, written anew for each message in the same place.
+    /// The edge's name, written for each message in the same place.
     comment: String,
 }
 

@@ -74,13 +74,13 @@ impl<'a> Interface<'a> {
         Self { name, description: "", link_type, snap_octets: 0 }
     }
 
-    /// The same with a description.
+    /// This interface with a description.
     #[must_use]
     pub fn description(self, description: &'a str) -> Self {
         Self { description, ..self }
     }
 
-    /// The same with a limit on the octets kept of a frame; 0 for none.
+    /// This interface with a limit on the octets kept of a frame; 0 for none.
     #[must_use]
     pub fn snap_octets(self, snap_octets: u32) -> Self {
         Self { snap_octets, ..self }
@@ -114,19 +114,19 @@ impl<'a> Frame<'a> {
         Self { time_ns, direction: Direction::Unknown, comment: "", wire_octets: 0, parts }
     }
 
-    /// The same with a direction.
+    /// This frame with a direction.
     #[must_use]
     pub fn direction(self, direction: Direction) -> Self {
         Self { direction, ..self }
     }
 
-    /// The same with a remark.
+    /// This frame with a remark.
     #[must_use]
     pub fn comment(self, comment: &'a str) -> Self {
         Self { comment, ..self }
     }
 
-    /// The same, cut from a frame of this many octets.
+    /// This frame, cut from one of so many octets.
     #[must_use]
     pub fn wire_octets(self, wire_octets: usize) -> Self {
         Self { wire_octets, ..self }

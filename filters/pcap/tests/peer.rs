@@ -73,7 +73,7 @@ fn datagram(sum: u16) -> Vec<u8> {
     packet(17, &udp)
 }
 
-/// The same in an Ethernet frame.
+/// A datagram in an Ethernet frame.
 const ETHERNET: [u8; 14] = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
 
 fn tshark_reads_what_was_written() {

@@ -15,8 +15,8 @@
 //!
 //! # Behaviour
 //! Passes everything on unchanged, and notes each crossing: when, which way, how long, through
-//! which session, and its first octets. It keeps the last `ring` of them. If whoever runs the
-//! kernel has put a [`TraceLines`] beside it, that gets a line of text for each as well.
+//! which session, and its first octets. It keeps the last `ring` of them. If the program that runs
+//! the kernel has put a [`TraceLines`] beside it, that gets a line of text for each as well.
 //!
 //! # Control
 //! Answers `trace-log` (the crossings, oldest first); forwards the rest.

@@ -108,7 +108,7 @@ impl Shared {
         let Some(claim) = self.claims.enter(host) else {
             return false;
         };
-        // What was learned of it before belongs to somebody else.
+        // What was learned of it before belongs to another.
         if let Some(entry) = self.hosts.get(host) {
             self.forget(cx, &entry);
         }

@@ -25,14 +25,14 @@ pub(crate) enum State {
     /// The address is known, but old: it is asked itself whether it still holds. It is used
     /// meanwhile.
     Checking,
-    /// Nobody answered. For a while nobody is asked.
+    /// No station answered. For a while none is asked.
     Failed,
 }
 
 /// What can happen to an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// A message is to go to the host, or somebody asks for its address.
+    /// A message is to go to the host, or its address is asked for.
     Wanted,
     /// The host's address was heard.
     Heard,
@@ -123,7 +123,7 @@ pub(crate) struct Entry {
     /// Whether anything was sent there since the last confirmation.
     pub(crate) used: Cell<bool>,
     /// Up to how many messages its sessions may have sent, and count as unused, when an entry to
-    /// give up is looked for: what they had when somebody last looked, at first a single one.
+    /// give up is looked for: what they had at the last look, at first a single one.
     pub(crate) sent_seen: Cell<u64>,
     pub(crate) timer: Cell<Option<Timer>>,
     /// What the sessions to this host share with it.
@@ -165,8 +165,8 @@ impl Entry {
         self.state.get().is_usable().then(|| self.eth.get())
     }
 
-    /// Whether nobody would miss it. One asked for just now is kept, so that it cannot be asked for
-    /// again at once.
+    /// Whether it would not be missed. One asked for just now is kept, so that it cannot be asked
+    /// for again at once.
     pub(crate) fn is_useless(&self, now: Time) -> bool {
         let asking = matches!(self.state.get(), State::Asking | State::Checking);
         !asking && !self.is_asked_recently(now) && self.paths.borrow().is_empty()

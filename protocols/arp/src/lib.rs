@@ -43,16 +43,17 @@
 //! A host claimed by the upper protocol is announced twice, two seconds apart, and from then on
 //! requests for it are answered. With `probe` others are asked first, for up to eight seconds in
 //! all, while messages that need a resolution wait; if one answers, the host is not ours and is
-//! tried again after a minute. Whoever else uses a host of ours is answered by an announcement, at
-//! most every ten seconds, and counted; the upper protocols are asked `host-conflict`.
+//! tried again after a minute. Another station that uses a host of ours is answered by an
+//! announcement, at most every ten seconds, and counted; the upper protocols are asked
+//! `host-conflict`.
 //!
-//! Packets of further protocol types with IPv4 addresses in them are handed to who takes that type;
-//! they change nothing here.
+//! Packets of further protocol types with IPv4 addresses in them go to the protocol that takes that
+//! type; they change nothing here.
 //!
 //! # Control
 //! Answers `resolve`, `claim-host`, `my-host` (the first claimed one), `peer-host` and `peer-ether`
 //! (sessions), `host-at`, `watch-hosts` (the watcher is asked `host-changed` from then on),
-//! `take-type` (who takes a further protocol type is asked `heard` and `exchanged`), `say`,
+//! `take-type` (the taker of a further protocol type is asked `heard` and `exchanged`), `say`,
 //! `arp-table`, `list-sessions`, `list-maps`, `list-talkers`, `describe`; forwards the rest.
 //!
 //! # Example

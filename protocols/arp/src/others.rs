@@ -1,4 +1,4 @@
-//! Those beside the upper protocols who want to know of hosts: watchers, and who takes packets of
+//! Protocols beside those above that want to know of hosts: watchers, and takers of packets of
 //! further protocol types.
 
 use crate::shared::Shared;
@@ -38,7 +38,7 @@ impl Others {
         takes
     }
 
-    /// Who takes packets of this type.
+    /// The protocol that takes packets of this type.
     pub(crate) fn of_type(&self, number: u16) -> Option<ProtocolRef> {
         let types = self.types.borrow();
         let found = types.iter().find(|(taken, _)| *taken == number);
@@ -52,11 +52,11 @@ impl Others {
 }
 
 impl Shared {
-    /// Tells whoever watches that more or less is known of a host now.
+    /// Tells the watchers that more or less is known of a host now.
     pub(crate) fn tell_changed(&self, cx: &Kernel, host: Ipv4) {
         let watchers = self.others.watchers.borrow().clone();
         for watcher in watchers {
-            // Nobody has to care.
+            // A watcher need not care.
             let _ = watcher.ask(cx, HostChanged { host: host.into() });
         }
     }
@@ -74,7 +74,7 @@ impl Shared {
         }
     }
 
-    /// Hands on what a packet of a further type says; true if somebody made use of it.
+    /// Hands on what a packet of a further type says; true if that was of use.
     pub(crate) fn hear(
         cx: &Kernel,
         (protocol_type, receiver): (u16, &ProtocolRef),

@@ -24,7 +24,7 @@ use xk_kit::wire::offload::Offloads;
 
 /// Another station uses a host of ours (RFC 5227, section 2.4).
 pub static CONFLICT: Reason = Reason::new("host conflict", Class::Bad);
-/// A reply that nobody asked for, about a host that nobody needs.
+/// A reply that was not asked for, about a host that is not needed.
 pub static UNSOLICITED: Reason = Reason::new("unsolicited", Class::NotMine);
 /// A packet came back that this station had sent.
 pub static LOOPED: Reason = Reason::new("looped", Class::Bad);
@@ -147,7 +147,8 @@ impl Arp {
         let mut merged = false;
         if !packet.sender_ip.is_unspecified() {
             let known = shared.hosts.get(packet.sender_ip);
-            // Who asks us will be sent something soon; what others tell unasked is worth no room.
+            // A host that asks us will be sent something soon; what others tell unasked is worth no
+            // room.
             let entry = match known {
                 None if asked && for_us => {
                     let made = shared.get_or_make(cx, packet.sender_ip);
@@ -222,7 +223,7 @@ impl Arp {
         }
         let frame_from = lower.ask(cx, PeerEther::default());
         if frame_from.is_some_and(|from| from.address != packet.sender_eth.0) {
-            // Nobody speaks for others here.
+            // No station speaks for others here.
             return bad(&reason::BAD_SOURCE);
         }
         match Shared::hear(cx, (number, receiver), &packet) {

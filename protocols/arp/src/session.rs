@@ -11,14 +11,14 @@ use xk_core::object::{Closing, Outgoing, ProtocolId, PushError, SessionSlot};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, reason};
 use xk_kit::control::{MyHost, PeerEther, PeerHost};
 
-/// A session's key: the host, who receives, and whose number selects.
+/// A session's key: the host, the receiver, and the protocol whose number selects.
 pub(crate) type Key = (u32, u32, u32);
 
 /// What a session shares with the entry of its host.
 pub(crate) struct Path {
     pub(crate) entry: Rc<Entry>,
     pub(crate) key: Key,
-    /// Who receives what the host sends.
+    /// The receiver of what the host sends.
     pub(crate) receiver: ProtocolRef,
     /// Whose number selects it.
     pub(crate) selector: ProtocolId,
@@ -67,7 +67,7 @@ impl ArpSession {
         Err(PushError::Unreachable)
     }
 
-    /// The session below was closed by others: finds the way anew with the next message.
+    /// The session below was closed by others: finds the way again with the next message.
     #[cold]
     fn drop_lower(&self, cx: &Kernel) {
         if let Some(lower) = self.path.lower.take() {

@@ -96,7 +96,7 @@ pub(crate) struct Shared {
     /// Messages that wait for an address.
     pub(crate) waiting: Waiting,
     uppers: RefCell<Vec<ProtocolRef>>,
-    /// Who watches, and who takes packets of further types.
+    /// The watchers, and the takers of packets of further types.
     pub(crate) others: Others,
     /// The session for requests to all.
     pub(crate) broadcast: RefCell<Option<SessionRef>>,
@@ -104,7 +104,7 @@ pub(crate) struct Shared {
     pub(crate) conflicts: Cell<u64>,
     /// Hosts whose address changed.
     pub(crate) moved: Cell<u64>,
-    /// Packets whose sender is not who sent the frame.
+    /// Packets whose sender is not the station that sent the frame.
     pub(crate) mismatched: Cell<u64>,
 }
 
@@ -129,7 +129,7 @@ impl Shared {
         }
     }
 
-    /// Notes who is to be told of conflicts.
+    /// Notes a protocol that is to be told of conflicts.
     pub(crate) fn note_upper(&self, upper: &ProtocolRef) {
         let mut uppers = self.uppers.borrow_mut();
         if uppers.len() < UPPERS_MAX && !uppers.contains(upper) {
@@ -339,7 +339,7 @@ impl Shared {
         self.tell_changed(cx, entry.host);
     }
 
-    /// Forgets a host about which nothing is known and which nobody needs.
+    /// Forgets a host about which nothing is known and which is not needed.
     pub(crate) fn forget_idle(&self, cx: &Kernel, entry: &Rc<Entry>) {
         let current = self.hosts.get(entry.host);
         let current = current.is_some_and(|found| Rc::ptr_eq(&found, entry));
@@ -349,8 +349,8 @@ impl Shared {
     }
 
     /// The entry of a host, made if it is missing. In a full cache where every entry is needed one
-    /// of them gives way all the same, with its sessions, which their holders open anew: else
-    /// whoever fills the cache would keep all others out.
+    /// of them gives way all the same, with its sessions, which their holders open again: else
+    /// a station that fills the cache would keep all others out.
     pub(crate) fn get_or_make(&self, cx: &Kernel, host: Ipv4) -> Option<Rc<Entry>> {
         if let Some(entry) = self.hosts.get_or_make(cx, host) {
             return Some(entry);
@@ -364,7 +364,7 @@ impl Shared {
         let victim = self.hosts.victim(sent)?;
         self.count(&EVICTED);
         for path in victim.paths() {
-            // Nobody is told: whoever answered that would need a place here himself.
+            // No protocol is told: one that answered that would need a place here itself.
             for message in self.waiting.take(&path) {
                 drop(message);
                 self.count(&UNRESOLVED);
@@ -393,7 +393,7 @@ impl Shared {
     }
 
     /// Drops what waits for a host, and tells above about each message (RFC 1122, section 2.4):
-    /// gives it back to who tells its sender, or shows its beginning to who does not know how.
+    /// gives it back to a protocol that tells its sender, or shows its beginning to any other.
     pub(crate) fn drop_waiting(&self, cx: &Kernel, path: &Path) {
         for message in self.waiting.take(path) {
             self.count(&UNRESOLVED);

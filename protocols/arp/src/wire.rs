@@ -38,7 +38,7 @@ pub const DEFEND_INTERVAL_MS: u32 = 10_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum Operation {
-    /// Who has the target protocol address?
+    /// Which station has the target protocol address?
     Request = 1,
     /// The sender has the sender protocol address.
     Reply = 2,
@@ -75,14 +75,14 @@ pub enum Error {
 }
 
 impl Packet {
-    /// Asks who has `target_ip`.
+    /// Asks which station has `target_ip`.
     #[must_use]
     pub const fn request(sender_eth: EthAddr, sender_ip: Ipv4, target_ip: Ipv4) -> Self {
         let operation = Operation::Request;
         Self { operation, sender_eth, sender_ip, target_eth: EthAddr::ZERO, target_ip }
     }
 
-    /// Asks whether anybody uses `ip`, without claiming it (RFC 5227,
+    /// Asks whether a station uses `ip`, without claiming it (RFC 5227,
     /// section 2.1.1).
     #[must_use]
     pub const fn probe(eth: EthAddr, ip: Ipv4) -> Self {

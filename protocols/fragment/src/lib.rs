@@ -20,7 +20,7 @@
 //! into fragments as large as the layer below carries whole (`opt-packet`), up to 16 of them; a
 //! fragment is a reference to the message's own buffers. All are sent at once. The sender keeps the
 //! message for one second, and another second after each request for missing fragments; it never
-//! learns whether it arrived. Whoever sends it again sends a new message.
+//! learns whether it arrived. Sent again, it is a new message.
 //!
 //! A receiver that lacks fragments asks for them: first after 10 ms for each fragment that the
 //! message has, then after twice the time up to one second; three times in all. A fragment that
@@ -51,7 +51,8 @@
 //! ```
 //!
 //! # Standard
-//! Paper 001, sections 3.2 and 4.2, and its appendix for the header.
+//! Hutchinson, Peterson, Abbott and O'Malley, "RPC in the x-Kernel: Evaluating New Design
+//! Techniques" (1989), sections 3.2 and 4.2, and its appendix for the header.
 #![no_std]
 
 extern crate alloc;

@@ -22,7 +22,7 @@ use xk_kit::layer::{Arrival, Bounds, Conversation, Layer, Layered, Unsent};
 use xk_kit::rpc::kept::{AskKept, FreeKept, LastKept};
 
 /// Of how many complete messages the sequence numbers are remembered, so that a late duplicate of
-/// one fragment does not begin it anew.
+/// one fragment does not begin it again.
 const COMPLETED: usize = 16;
 /// What a layer below carries whole that does not say, in octets.
 const OPT_PACKET_UNKNOWN: u32 = 1500;
@@ -37,7 +37,7 @@ pub(crate) type Hosts = ([u8; 4], [u8; 4]);
 pub struct Limits {
     /// How many sessions it holds.
     pub sessions_max: usize,
-    /// How many messages are kept for those who lack fragments.
+    /// How many messages are kept for peers that lack fragments.
     pub outstanding_max: usize,
     /// How many messages are being collected.
     pub partial_max: usize,

@@ -1,4 +1,4 @@
-//! Messages of several fragments that were sent, kept for whoever lacks some of them.
+//! Messages of several fragments that were sent, kept for a peer that lacks some of them.
 
 use crate::protocol::{Fragment, Fragmented};
 use crate::wire::{FRAGMENTS_MAX, HEADER_OCTETS, Header, Kind, full_mask};
@@ -226,8 +226,8 @@ impl Fragment {
         }
     }
 
-    /// Lets go of a message that is kept. Whoever waits for the place gets it, unless `signals`
-    /// says that the caller still has it.
+    /// Lets go of a message that is kept. A message that waits for the place gets it, unless
+    /// `signals` says that the caller still has it.
     #[must_use]
     pub(crate) fn release_place(
         &self,

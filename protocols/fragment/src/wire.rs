@@ -39,7 +39,7 @@ impl Kind {
 pub struct Header {
     /// What the packet is for.
     pub kind: Kind,
-    /// Who sent the message, also in a NACK.
+    /// The sender of the message, also in a NACK.
     pub client: [u8; 4],
     /// Whom it was sent to.
     pub server: [u8; 4],

@@ -128,7 +128,7 @@ pub(crate) fn send_error(all: &Pings, cx: &Kernel, this: &ProtocolRef, question:
     icmp.keep(cx, session);
 }
 
-/// Takes an error message, checksum verified, and passes it on to who sent the packet.
+/// Takes an error message, checksum verified, and passes it on to the sender of the packet.
 pub(crate) fn take_error(
     all: &Pings,
     at: Arrival<'_>,
@@ -178,7 +178,7 @@ pub(crate) fn take_error(
     Ok(())
 }
 
-/// The network reports an error about an echo request: tells who asked for it.
+/// The network reports an error about an echo request: tells the protocol that asked for it.
 pub(crate) fn report_echo_error(all: &Pings, cx: &Kernel, error: &NetworkError) {
     let Some(lower) = &error.session else {
         return;
@@ -204,6 +204,6 @@ fn report(cx: &Kernel, session: &SessionRef, error: &NetworkError) {
     let start_len = error.start_len.min(16).saturating_sub(HEADER_LEN);
     start[..start_len].copy_from_slice(&error.start[HEADER_LEN..HEADER_LEN + start_len]);
     let session = Some(session.clone());
-    // Who does not understand it has no use for it.
+    // A protocol that does not understand it has no use for it.
     let _ = upper.ask(cx, NetworkError { session, start, start_len, ..error.clone() });
 }

@@ -10,7 +10,7 @@
 //!
 //! # Above
 //! Any protocol of the async realm that wants to ping, such as `probe`. It needs no number. There
-//! is nothing to enable: nobody but this protocol answers an echo request.
+//! is nothing to enable: no other protocol answers an echo request.
 //!
 //! # Below
 //! One `ip`, or whatever takes IPv4 hosts.
@@ -26,13 +26,13 @@
 //!   protocol, port, fragmentation needed with the next maximum, source route failed, prohibited),
 //!   time exceeded and parameter problem. The packet is quoted as far as 576 octets allow (RFC
 //!   1812, section 4.3.2.3).
-//! - Nobody is told about errors, fragments other than the first, broadcasts and groups, or sources
-//!   that are no single host (RFC 1122, section 3.2.2). Errors are limited in rate for each host
-//!   (RFC 1812, section 4.3.2.8), answers as well if the graph says so; what goes beyond is "rate
-//!   limited". The neighbours of a host (/24) get 4 times as much together, all hosts 64 times; how
-//!   much that is varies by chance, so that no host sees in its errors how many others get
-//!   (`kit/src/answers.rs`).
-//! - Errors that arrive go down to the layer that sent the packet and from there to who stands
+//! - No host is told about errors, fragments other than the first, broadcasts and groups, or
+//!   sources that are no single host (RFC 1122, section 3.2.2). Errors are limited in rate for each
+//!   host (RFC 1812, section 4.3.2.8), answers as well if the graph says so; what goes beyond is
+//!   "rate limited". The neighbours of a host (/24) get 4 times as much together, all hosts 64
+//!   times; how much that is varies by chance, so that no host sees in its errors how many others
+//!   get (`kit/src/answers.rs`).
+//! - Errors that arrive go down to the layer that sent the packet and from there to what stands
 //!   above it. Redirects and source quench are ignored (RFC 1812, section 5.2.7.2 for routers; RFC
 //!   6633).
 //!

@@ -32,11 +32,12 @@ pub mod reasons {
     pub static UNMATCHED_REPLY: Reason = Reason::new("unmatched reply", Class::NotMine);
     /// An error that the layer below has no use for.
     pub static UNMATCHED_ERROR: Reason = Reason::new("unmatched error", Class::NotMine);
-    /// An error about a later fragment: nobody can tell whose it was.
+    /// An error about a later fragment: it does not say whose it was.
     pub static LATER_FRAGMENT: Reason = Reason::new("error about a later fragment", Class::NotMine);
     /// The layer below did not take an answer.
     pub static NOT_SENT: Reason = Reason::new("not sent", Class::Exhausted);
-    /// An error not sent because nobody may be told about such a packet (RFC 1122, section 3.2.2).
+    /// An error not sent because no sender may be told about such a packet (RFC 1122, section
+    /// 3.2.2).
     pub static NOT_TOLD: Reason = Reason::new("sender not to be told", Class::NotMine);
     /// An error or answer not sent because there were too many before (RFC 1812, section 4.3.2.8).
     pub static RATE_LIMITED: Reason = Reason::new("rate limited", Class::Exhausted);

@@ -150,7 +150,7 @@ pub struct Message<'a> {
 /// The beginning of a datagram as an error message quotes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quoted<'a> {
-    /// Sender: who receives the error.
+    /// Sender, which receives the error.
     pub src: Ipv4,
     /// Receiver.
     pub dst: Ipv4,

@@ -1,4 +1,4 @@
-//! Errors on their way: refusals to the sender, reports to who has sent; and the other questions.
+//! Errors on their way: refusals to the sender of a packet, reports to the session that sent it.
 
 use crate::config;
 use crate::control::{
@@ -66,7 +66,7 @@ impl Front {
 }
 
 impl Ip {
-    /// A protocol above has refused a packet, and counted it: tells the sender if he is to know.
+    /// A protocol above has refused a packet, and counted it: tells the sender if that is to know.
     #[cold]
     pub(crate) fn refused(
         &self,
@@ -127,7 +127,7 @@ impl Ip {
         protocol.ask(cx, question).is_some()
     }
 
-    /// An error about a packet of ours has arrived: finds who sent it.
+    /// An error about a packet of ours has arrived: finds the session that sent it.
     fn deliver_error(&self, cx: &Kernel, this: &ProtocolRef, question: &DeliverError) {
         // Of another family nothing was sent from here.
         let (source, to) = (question.source.to_v4(), question.destination.to_v4());
@@ -154,7 +154,7 @@ impl Ip {
             };
             let known = upper.as_ref().and_then(|upper| upper.ask(cx, about));
             if known.is_some_and(|about| !about.is) {
-                // Somebody who does not see our packets wants them small.
+                // A host that does not see our packets wants them small.
                 this.head().drops().count(&reasons::UNMATCHED_ERROR);
                 return;
             }
@@ -166,7 +166,7 @@ impl Ip {
         error.session = Some(session);
         self.shared.figure(|f| f.errors_delivered += 1);
         if let Some(upper) = upper {
-            // Who does not understand it has no use for it.
+            // A protocol that does not understand it has no use for it.
             let _ = upper.ask(cx, error);
         }
     }

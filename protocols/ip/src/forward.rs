@@ -95,7 +95,7 @@ impl Hops {
 }
 
 impl Ip {
-    /// Sends a packet for somebody else on its way, or drops it.
+    /// Sends a packet for another host on its way, or drops it.
     pub(crate) fn forward(
         &self,
         cx: &Kernel,

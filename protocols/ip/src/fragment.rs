@@ -24,7 +24,7 @@ pub(crate) fn send(
     mut payload: Message,
 ) -> (u64, Result<(), PushError>) {
     let mut sent = 0;
-    // Nobody further down sees the whole segment, or knows where a run's segments end.
+    // No layer further down sees the whole segment, or knows where a run's segments end.
     payload.remove_attribute::<Segments>();
     if offload::settle(cx.pool(), &mut payload).is_err() {
         return (sent, Err(PushError::NoBuffers));

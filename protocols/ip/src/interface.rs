@@ -25,9 +25,9 @@ pub(crate) enum Kind {
     Broadcast,
     /// 224/4.
     Group,
-    /// 0/8 and 240/4: nobody.
+    /// 0/8 and 240/4: no host.
     Nobody,
-    /// Somebody else.
+    /// Another host.
     Other,
 }
 

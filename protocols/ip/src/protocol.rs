@@ -24,7 +24,7 @@ pub struct Ip {
     pub(crate) shared: Rc<Shared>,
 }
 
-/// What an interface carries if nobody below knows: as much as Ethernet.
+/// What an interface carries if no layer below knows: as much as Ethernet.
 const MTU_UNKNOWN: u32 = 1500;
 
 /// Builds it from its place in a graph.
@@ -287,7 +287,7 @@ impl Protocol for Ip {
         match token {
             TOKEN_LOOP => {
                 if let Some(packet) = self.shared.take_looped() {
-                    // A refusal of our own packet is counted, and nobody is below to hear of it.
+                    // A refusal of our own packet is counted, and nothing is below to hear of it.
                     drop(self.receive(cx, this, true, packet));
                 }
             }
@@ -304,7 +304,7 @@ impl Protocol for Ip {
 
 /// Tells the layer above that a router has marked this (RFC 3168, section 5).
 pub(crate) fn mark(message: &mut Message) {
-    // If a message is full of attributes, this mark is lost as a packet would be: nobody but its
+    // If a message is full of attributes, this mark is lost as a packet would be: none but its
     // sender is the slower.
     let _ = message.set_attribute(Ecn::Experienced);
 }

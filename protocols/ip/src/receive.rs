@@ -21,8 +21,8 @@ pub(crate) struct Arrival {
     pub(crate) front: Front,
     /// True if it never left us.
     pub(crate) looped: bool,
-    /// True if it was for more than one, on its link or by its destination: then nobody is told of
-    /// errors.
+    /// True if it was for more than one, on its link or by its destination: then no sender is told
+    /// of errors.
     pub(crate) cast: bool,
     /// The octet at fault, if an option is malformed.
     pub(crate) bad_option: Option<u8>,
@@ -89,7 +89,7 @@ const COPIED_OCTETS_MAX: usize = 128;
 /// Octets in front of those for the header, should the sender be told of the time exceeded.
 const HEADROOM: usize = 96;
 
-/// The same octets in a small buffer, if there is one.
+/// A copy of a message in a small buffer, if there is one.
 fn copy(cx: &Kernel, message: &Message) -> Option<Message> {
     let mut octets = [0; COPIED_OCTETS_MAX];
     let len = message.copy_to(0, &mut octets);
@@ -181,8 +181,8 @@ impl Ip {
         let why = if let Some(pointer) = arrival.bad_option {
             (&reasons::BAD_OPTION, SendErrorCause::Parameter { pointer })
         } else if arrival.source_route {
-            // RFC 1812, section 5.2.4.1 lets a router refuse them; who told the way would hear our
-            // answers.
+            // RFC 1812, section 5.2.4.1 lets a router refuse them; the host that told the way would
+            // hear our answers.
             (&reasons::SOURCE_ROUTE, SendErrorCause::Refused(&reasons::SOURCE_ROUTE))
         } else {
             return Some(message);
@@ -222,7 +222,7 @@ impl Ip {
         self.refused(cx, this, &arrival.front, arrival.cast, refused);
     }
 
-    /// Makes the session that somebody has enabled. An error tells whether it has been counted.
+    /// Makes the session that an enable is for. An error tells whether it has been counted.
     fn make_session(
         &self,
         cx: &Kernel,

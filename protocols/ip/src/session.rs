@@ -24,8 +24,8 @@ use xk_kit::wire::segments;
 /// Octets of the largest message.
 pub(crate) const PAYLOAD_MAX: usize = DATAGRAM_LEN_MAX - HEADER_LEN;
 
-/// Octets of the smallest path on which nothing is fragmented for whoever asks so: a network that
-/// carries less is rarer than somebody who says so to do harm (RFC 5927, section 7.2, and Linux's
+/// Octets of the smallest path on which nothing is fragmented where that is asked: a network that
+/// carries less is rarer than a host that says so to do harm (RFC 5927, section 7.2, and Linux's
 /// `min_pmtu`).
 const WHOLE_MTU_MIN: usize = 552;
 
@@ -157,7 +157,7 @@ impl IpSession {
     }
 
     /// The identification of a packet that goes in one piece, or of the first of a run. One that
-    /// nobody may fragment needs none (RFC 6864, section 4.1) and tells nothing by 0, as from
+    /// no router may fragment needs none (RFC 6864, section 4.1) and tells nothing by 0, as from
     /// Linux.
     #[inline(always)]
     fn id(&self, Wishes { whole, packets, .. }: Wishes) -> u16 {
@@ -272,8 +272,8 @@ impl IpSession {
         };
         let wishes = self.wishes(&message);
         let one = segments::longest(&message);
-        // Whoever keeps its messages whole follows the path down to this; below it the reported
-        // size is more likely a lie.
+        // A session that keeps its messages whole follows the path down to this; below it the
+        // reported size is more likely a lie.
         let keeps_whole = self.keeps_whole.get() && (mtu >= WHOLE_MTU_MIN || one < message.len());
         let dont = message.attribute::<DontFragment>().is_some() || keeps_whole;
         fulfilled(&mut message);

@@ -39,7 +39,7 @@ pub mod reasons {
     pub static NOT_SENT: Reason = Reason::new("not sent", Class::Exhausted);
     /// A fragment overlaps another (RFC 5722), or belongs to a datagram where that happened.
     pub static OVERLAP: Reason = Reason::new("overlapping fragments", Class::Bad);
-    /// The same fragment again.
+    /// A fragment that was there already.
     pub static DUPLICATE: Reason = Reason::new("duplicate fragment", Class::NotMine);
     /// Fragments that together are longer than a datagram can be.
     pub static TOO_LONG: Reason = Reason::new("datagram too long", Class::Bad);
@@ -161,7 +161,7 @@ impl Shared {
         }
     }
 
-    /// Makes every session look for its path anew before it sends again.
+    /// Makes every session look for its path before it sends again.
     pub(crate) fn invalidate(&self, cx: &Kernel) {
         // Zero is for sessions without a path.
         let next = self.generation.get().wrapping_add(1).max(1);
@@ -182,7 +182,7 @@ impl Shared {
     }
 
     /// Queues a packet to ourselves; false, and it is dropped and counted, if the queue is full. It
-    /// arrives by a timer of its own, so that nobody is called while he still pushes, and a
+    /// arrives by a timer of its own, so that no protocol is called while it still pushes, and a
     /// receiver that blocks holds up no other packet.
     pub(crate) fn put_looped(&self, cx: &Kernel, this: &ProtocolRef, mut packet: Message) -> bool {
         packet.remove_attribute::<LinkCast>();

@@ -337,7 +337,7 @@ impl Header {
 }
 
 /// A header prepared once for many datagrams: only lengths, identification
-/// and fragment are written and summed anew for each.
+/// and fragment are written and summed for each.
 #[derive(Clone, Copy, Debug)]
 pub struct Template {
     /// The first eight octets and the next as numbers, then the receiver.
@@ -362,7 +362,7 @@ impl Template {
         Self { words, sum }
     }
 
-    /// The same with these two bits for marks of congestion (RFC 3168, section 5).
+    /// This template with these two bits for marks of congestion (RFC 3168, section 5).
     #[inline]
     #[must_use]
     pub fn marked(mut self, ecn: Ecn) -> Self {
@@ -408,7 +408,7 @@ impl Plain {
         (plain.total_len() >= HEADER_LEN).then_some(plain)
     }
 
-    /// The same for a datagram that has `len` octets, no more and no less.
+    /// As [`parse`](Self::parse), for a datagram that has `len` octets, no more and no less.
     #[inline]
     #[must_use]
     pub fn of_whole(octets: &[u8; HEADER_LEN], len: usize) -> Option<Self> {

@@ -1,4 +1,4 @@
-//! SYN cookies (RFC 4987, section 3.6): when the notes of those who sent a SYN are used up, what
+//! SYN cookies (RFC 4987, section 3.6): when the notes of peers that sent a SYN are used up, what
 //! has to be known of another one goes into our initial sequence number and the low bits of our
 //! timestamp, and comes back with its acknowledgement.
 //!
@@ -36,7 +36,7 @@ fn period(now: Time) -> u64 {
     now.as_ms() / PERIOD_MS
 }
 
-/// The sequence number: 2 bits for the segment, 6 for the period, 24 that nobody can guess.
+/// The sequence number: 2 bits for the segment, 6 for the period, 24 that no peer can guess.
 fn sequence(secrets: &Secrets, key: (u64, u32), irs: Seq, period: u64, segment: u32) -> Seq {
     let low = period as u32 & ((1 << PERIOD_BITS) - 1);
     let open = segment << 30 | low << 24;

@@ -24,7 +24,7 @@ impl Tcp {
         let Some(lower) = error.session.clone() else {
             return Answer::Unknown;
         };
-        // A report that comes back from above, where nobody understood it, ends here.
+        // A report that comes back from above, where nothing understood it, ends here.
         if lower.head().protocol() == this.id() {
             return Answer::Unknown;
         }

@@ -1,4 +1,4 @@
-//! What nobody outside may guess: initial sequence numbers (RFC 6528, section 3), and where each
+//! What no peer may guess: initial sequence numbers (RFC 6528, section 3), and where each
 //! pair's timestamps begin (RFC 7323, section 5.4).
 
 use crate::seq::Seq;
@@ -33,7 +33,7 @@ impl Secrets {
         self.clock.hash(&[hosts, ports.into()]) as u32
     }
 
-    /// The part of a cookie that nobody can guess.
+    /// The part of a cookie that no peer can guess.
     pub(crate) fn cookie(&self, key: (u64, u32), irs: Seq, period: u64, segment: u32) -> u32 {
         let (hosts, ports) = key;
         let first = u64::from(irs.0) << 32 | u64::from(segment);

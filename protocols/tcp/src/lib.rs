@@ -16,9 +16,9 @@
 //! # Above
 //! Anything that understands streams: octets arrive in order, but cut differently from how they
 //! were pushed. `open` answers at once; what happens then is told by `stream-notice`, as the kit's
-//! `stream` describes. Whoever does not know these questions can still send and receive: his stream
-//! ends when the peer's does, and if he holds no session, he gets no more octets than he could send
-//! back.
+//! `stream` describes. A protocol that does not know these questions can still send and receive:
+//! its stream ends when the peer's does, and without a hold on the session it gets no more octets
+//! than it could send back.
 //!
 //! # Below
 //! One protocol whose participants are hosts, a link with one other end, or one with ports,
@@ -31,7 +31,7 @@
 //! answered from a small note in a bounded table, and without a note by a SYN cookie when that is
 //! full; the session is made when the peer answers, told by `open_done`, and belongs to the
 //! protocol that enabled. That is asked before both (`stream-room`): where it has no room, the SYN
-//! or the acknowledgement is dropped, and the peer tries again. What nobody takes is answered by a
+//! or the acknowledgement is dropped, and the peer tries again. What no port takes is answered by a
 //! reset.
 //!
 //! Octets pushed stay in their buffers, of which each segment, and each that is sent again, is a

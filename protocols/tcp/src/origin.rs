@@ -6,7 +6,7 @@ use xk_kit::control::{MyPort, PeerPort, max_packet, opt_packet};
 use xk_kit::net::ports::Origin;
 use xk_kit::wire::offload::TransportChecksum;
 
-/// Octets of the largest packet where nobody below knows.
+/// Octets of the largest packet where no layer below knows.
 const PATH_UNKNOWN: u32 = 576;
 
 /// The sum over addresses and protocol number for segments that are sent; where the layer below has
@@ -15,7 +15,7 @@ pub(crate) fn sent(origin: &Origin) -> Checksum {
     origin.pseudo.map_or(Checksum::new(), |p| p.sent)
 }
 
-/// The same for segments that arrive.
+/// The sum over addresses and protocol number for segments that arrive.
 pub(crate) fn received(origin: &Origin) -> Checksum {
     origin.pseudo.map_or(Checksum::new(), |p| p.received)
 }
@@ -37,7 +37,7 @@ pub(crate) fn hosts(secret: &Secret, origin: &Origin, lower: &SessionRef) -> u64
     }
 }
 
-/// The same where the layer below has ports as well.
+/// Both hosts and, where the layer below has ports as well, those, as one number.
 pub(crate) fn hosts_and_ports(
     cx: &Kernel,
     secret: &Secret,

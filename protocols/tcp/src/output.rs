@@ -1,4 +1,4 @@
-//! Segments on their way down: header, checksum, and those that answer for nobody (RFC 9293,
+//! Segments on their way down: header, checksum, and answers of no connection (RFC 9293,
 //! section 3.10.7.1).
 
 use crate::connection::Out;
@@ -97,7 +97,7 @@ pub(crate) fn seal(
     Ok(message)
 }
 
-/// The same for what a connection gives, be it a run of segments that somebody below cuts, with
+/// Seals what a connection gives, be it a run of segments that a layer below cuts, with
 /// what a router may do to it.
 #[inline]
 pub(crate) fn seal_out(cx: &Kernel, how: Seal, out: Out) -> Result<Message, NoBuffers> {

@@ -152,7 +152,7 @@ impl Tcp {
         Some(Note::new(now, who, (iss, first, ends)))
     }
 
-    /// A segment of somebody whose SYN was answered.
+    /// A segment of a peer whose SYN was answered.
     fn demux_pending(
         &self,
         cx: &Kernel,
@@ -172,7 +172,7 @@ impl Tcp {
             return Ok(());
         }
         if flags.has(Flags::SYN) {
-            // The same once more: our answer was lost. Another: the peer has begun anew.
+            // A SYN sent again: our answer was lost. Another: the peer has begun again.
             let upper = note.upper.clone();
             if flags.has(Flags::ACK) {
                 self.answer_reset(cx, this, lower, header, (message, length));

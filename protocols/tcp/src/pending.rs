@@ -1,4 +1,4 @@
-//! Those who have sent a SYN and not answered ours: a small note each, in a bounded table (RFC
+//! Peers that have sent a SYN and not answered ours: a small note each, in a bounded table (RFC
 //! 4987, section 3.2). When it is full, others get cookies.
 
 use crate::connection::{Ends, Syn};
@@ -10,7 +10,7 @@ use xk_core::Secret;
 use xk_core::map::Map;
 use xk_core::{ProtocolRef, SessionRef, Time};
 
-/// Both hosts, and both ports. Not the lower session: under a flood that is evicted and made anew.
+/// Both hosts, and both ports. Not the lower session: under a flood that is evicted and made again.
 pub(crate) type PendingKey = (u64, u32);
 
 /// How long our SYN waits for its answer before it is sent again; doubled each time (RFC 6298,

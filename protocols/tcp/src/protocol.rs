@@ -201,7 +201,7 @@ impl Protocol for Tcp {
             self.is_outstanding(question);
             return Answer::Answered;
         }
-        // One that comes back from above, where nobody understood it, ends here.
+        // One that comes back from above, where nothing understood it, ends here.
         if ask.get::<StreamNotice>().is_some() {
             return Answer::Unknown;
         }
@@ -346,7 +346,7 @@ impl Tcp {
         self.demux_first(cx, this, (lower, &origin), &header, (message, length))
     }
 
-    /// Drops a segment that nobody is told about, counted.
+    /// Drops a segment in silence, counted.
     #[cold]
     fn drop_bad(
         &self,
@@ -361,7 +361,7 @@ impl Tcp {
         Ok(())
     }
 
-    /// A segment that nobody takes: dropped, counted, and answered by a reset.
+    /// A segment of no port: dropped, counted, and answered by a reset.
     pub(crate) fn answer_reset(
         &self,
         cx: &Kernel,

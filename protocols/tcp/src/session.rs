@@ -49,10 +49,10 @@ pub(crate) struct TcpSession {
     upper: ProtocolRef,
     pub(crate) connection: RefCell<Connection>,
     timer: Cell<Option<(Timer, Time)>>,
-    /// Somebody hands octets up: whoever comes meanwhile leaves that to him, so that they stay in
+    /// Octets are being handed up: what comes meanwhile is left to that, so that they stay in
     /// order.
     is_delivering: Cell<bool>,
-    /// Somebody hands segments down: the same.
+    /// Segments are being handed down, likewise.
     is_sending: Cell<bool>,
     /// The connection is over, and everything was let go.
     is_finished: Cell<bool>,
@@ -153,7 +153,7 @@ impl TcpSession {
         let mut any = false;
         loop {
             if let Some(message) = self.next_message(this) {
-                // Who refuses octets that were acknowledged has counted them.
+                // What refuses octets that were acknowledged has counted them.
                 let _ = self.upper.demux(cx, this, message);
             } else if let Some(event) = self.next_event() {
                 self.notify(cx, this, event);
@@ -169,8 +169,8 @@ impl TcpSession {
     fn next_message(&self, this: &SessionRef) -> Option<Message> {
         let connection = &mut *self.connection.borrow_mut();
         let octets = connection.next_len()?;
-        // Whoever holds no session keeps no account of it either, and may want to send back what it
-        // gets (an echo does): it gets no more than there is room for then.
+        // A protocol that does not hold the session keeps no account of it either, and may want to
+        // send back what it gets (an echo does): it gets no more than there is room for then.
         let is_unattended = this.head().opens() == 0 && connection.state().takes_data();
         if is_unattended {
             let (space, buffer) = (connection.space() as usize, connection.buffer() as usize);
@@ -191,7 +191,7 @@ impl TcpSession {
         let session = this.clone();
         let is_understood = self.upper.ask(cx, StreamNotice { session, event }).is_some();
         if event == StreamEvent::EndOfStream && !is_understood {
-            // Whoever knows nothing of streams will not end this one.
+            // A protocol that knows nothing of streams will not end this one.
             self.connection.borrow_mut().shut();
         }
     }
@@ -296,7 +296,7 @@ impl TcpSession {
             return;
         };
         if let Some((timer, at)) = self.timer.get() {
-            // One that goes off early finds nothing to do and is set anew: that is cheaper than to
+            // One that goes off early finds nothing to do and is set again: that is cheaper than to
             // move it each time.
             if at <= deadline {
                 return;
@@ -307,7 +307,7 @@ impl TcpSession {
         match cx.schedule(this, delay, 0) {
             Ok(timer) => self.timer.set(Some((timer, deadline))),
             Err(_) => {
-                // Without timers a connection might hang for ever.
+                // Without timers a connection might hang without end.
                 self.timer.set(None);
                 self.give_up(cx, this);
             }
@@ -365,7 +365,7 @@ impl TcpSession {
         self.work(cx, this);
     }
 
-    /// Tells above what does not break a connection, as long as nobody has answered: whoever is
+    /// Tells above what does not break a connection, as long as no peer has answered: the protocol
     /// above may not want to wait (RFC 9293, section 3.9.2.2; RFC 5461, section 4.1).
     fn pass_on(&self, cx: &Kernel, this: &SessionRef, kind: NetworkErrorKind) {
         let is_meant = {

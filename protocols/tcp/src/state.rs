@@ -5,7 +5,7 @@ use alloc::string::String;
 use core::fmt::{self, Write};
 
 /// The state of a connection (RFC 9293, section 3.3.2). LISTEN is no state of a connection here:
-/// whoever listens has an enable.
+/// a listener is an enable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
     /// Nothing is known of the peer any more.
@@ -35,7 +35,7 @@ pub enum State {
 pub enum Cause {
     /// This side opens.
     Open,
-    /// A SYN came to somebody who listens.
+    /// A SYN came to a port that is enabled.
     ListenSyn,
     /// The peer's SYN came, and acknowledges ours.
     SynAck,

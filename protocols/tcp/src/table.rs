@@ -114,7 +114,7 @@ pub(crate) struct Table {
     pub(crate) sessions: SessionTable<Key>,
     /// The protocols that listen, by [`offer`](xk_kit::net::ports::offer).
     pub(crate) offers: Map<u64, ProtocolRef>,
-    /// Those who have sent a SYN and nothing more.
+    /// Peers that have sent a SYN and nothing more.
     pub(crate) pending: Pending,
     /// What stands for notes when there is no room for more.
     pub(crate) cookies: Cookies,

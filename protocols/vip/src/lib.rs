@@ -64,8 +64,9 @@
 //! ```
 //!
 //! # Standard
-//! Paper 001, sections 3.1 and 5. The range of type numbers, 0x3900 to 0x39ff, is assigned to
-//! nobody; Ethernet's registry knows none there.
+//! Hutchinson, Peterson, Abbott and O'Malley, "RPC in the x-Kernel: Evaluating New Design
+//! Techniques" (1989), sections 3.1 and 5. The range of type numbers, 0x3900 to 0x39ff, is assigned
+//! to no protocol; Ethernet's registry knows none there.
 #![no_std]
 
 extern crate alloc;

@@ -86,7 +86,7 @@ impl VirtualLayer for Vip {
             return Ok(());
         }
         if ways::is_cast(own) {
-            // Some of them would go to all on the link, the others to nobody.
+            // Some of them would go to all on the link, the others to no host.
             return Err(OpenError::NotSupported);
         }
         match ways::open_net(own, cx) {

@@ -18,7 +18,7 @@ const NEGATIVE: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_secs(20);
 /// Of so many hosts it is remembered that they were asked for.
 const ASKED_MAX: usize = 1024;
-/// Octets of the largest message on the link if nobody there knows: an Ethernet's.
+/// Octets of the largest message on the link if no layer there knows: an Ethernet's.
 const LINK_MAX: u32 = 1500;
 
 /// How many stations' sessions lead to one session: as many as a host has addresses at a time, and
@@ -113,7 +113,7 @@ impl Ways {
     }
 
     /// Lets go of stations that are another host by now: the next message through one finds out
-    /// anew whose it is.
+    /// again whose it is.
     fn unhear(&self, mark: u32, is_other: impl Fn(&SessionRef) -> bool) {
         let heard = self.heard.take();
         let (gone, kept): (Vec<_>, Vec<_>) =
@@ -122,8 +122,8 @@ impl Ways {
         Self::unmark(mark, &gone);
     }
 
-    /// Sessions of the link layer lead nowhere now: the next message through one finds out anew
-    /// whose it is.
+    /// Sessions of the link layer lead nowhere now: the next message through one finds out
+    /// again whose it is.
     pub(crate) fn forget_heard(&self, mark: u32) {
         Self::unmark(mark, &self.heard.take());
     }
@@ -219,7 +219,7 @@ pub(crate) fn settle(own: &VipSession, cx: &Kernel) {
     }
     if on_link {
         if lost {
-            // Whoever cannot be opened on the link is reached by IP.
+            // A host that cannot be opened on the link is reached by IP.
             let _ = open_link(own, cx);
         }
         own.state.limit.set(limit(own, cx));

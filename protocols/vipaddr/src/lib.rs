@@ -20,7 +20,7 @@
 //! `open` gives the session of the layer below: the link's if the host is on the link, answers for
 //! its address, and runs virtual protocols as far as that is known; else IP's. What the upper
 //! protocol sends does not pass here. While the host is being asked for, `open` waits, at most
-//! `wait`; a shepherd that cannot wait, and whoever asks again for a host that was not there less
+//! `wait`; a shepherd that cannot wait, and one that asks again for a host that was not there less
 //! than 20 seconds ago, gets IP's session. An upper protocol that may push more than a frame
 //! carries (`largest-push`) gets IP's as well.
 //!
@@ -36,7 +36,7 @@
 //!
 //! A session stays what it is: a host that moves off the link is reached again by a session opened
 //! after that. The upper protocol is told (`way-changed`) whenever more or less is known of a host,
-//! and may open anew; `vipsize` does. Where that does not do, `vip` does. A station that becomes
+//! and may open again; `vipsize` does. Where that does not do, `vip` does. A station that becomes
 //! another host is shown as that one from then on.
 //!
 //! # Control
@@ -59,7 +59,7 @@
 //!
 //! # Standard
 //! Hutchinson, Peterson, Abbott and O'Malley, "RPC in the x-Kernel: Evaluating New Design
-//! Techniques" (SOSP 1989), section 4.3.
+//! Techniques" (1989), section 4.3.
 #![no_std]
 
 extern crate alloc;

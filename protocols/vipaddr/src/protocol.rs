@@ -40,8 +40,8 @@ struct Latest {
 }
 
 impl Latest {
-    /// Who receives what comes through `lower`, and through which session it is shown, if nothing
-    /// has changed since.
+    /// The receiver of what comes through `lower`, and through which session it is shown, if
+    /// nothing has changed since.
     #[inline]
     fn get(&self, lower: &SessionRef, changes: u64) -> Option<(ProtocolRef, SessionRef)> {
         if self.lower.get() != lower.id().0 || self.checked.get() != changes {

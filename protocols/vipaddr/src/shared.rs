@@ -13,7 +13,7 @@ use xk_kit::net::neighbour::{HostAt, RunsVirtual, WayChanged, is_on_link};
 use xk_kit::net::standins::{Openings, StandIn, StandIns};
 use xk_kit::rpc::call::LargestPush;
 
-/// How long nobody waits for a host that was not there.
+/// How long a host that was not there is not waited for.
 const NEGATIVE: Duration = Duration::from_secs(20);
 /// How long a host whose address is known is waited for to say that it runs virtual protocols.
 const GRACE: Duration = Duration::from_millis(100);
@@ -38,7 +38,7 @@ pub(crate) struct Heard {
 #[derive(Clone)]
 pub(crate) struct Known {
     pub(crate) session: SessionRef,
-    /// True if a message made it, so that nobody above may hold it.
+    /// True if a message made it, so that no protocol above may hold it.
     pub(crate) held: bool,
 }
 
@@ -101,8 +101,8 @@ impl Shared {
             return Presence::Silent;
         };
         let asked = RunsVirtual { host, address, runs: false };
-        // Where nobody keeps a table all hosts are taken to run it ("RPC in the x-Kernel", section
-        // 3.1).
+        // Where no layer keeps a table all hosts are taken to run it ("RPC in the x-Kernel",
+        // section 3.1).
         match self.link.ask(cx, asked) {
             Some(answer) if !answer.runs => Presence::Answers,
             _ => Presence::Runs,
@@ -171,7 +171,7 @@ impl Shared {
         matches!(result, Ok(()) | Err(WaitError::TimedOut))
     }
 
-    /// More or less is known of a host: whoever waits for it looks again.
+    /// More or less is known of a host: shepherds that wait for it look again.
     pub(crate) fn wake(&self, cx: &Kernel, host: HostAddr) {
         let waiters = self.waiters.borrow();
         let of_host = waiters.iter().filter(|(other, _)| *other == host);
@@ -205,7 +205,7 @@ impl Shared {
         }
         let heard =
             Heard { lower: lower.downgrade(), shown: session.clone(), checked: self.changes.get() };
-        // In a full map the next message through it finds out anew, and is refused.
+        // In a full map the next message through it finds out again, and is refused.
         let _ = self.heard.replace(lower.id().0, heard);
     }
 
@@ -224,13 +224,13 @@ impl Shared {
         found.is_none_or(|found| own.is_some_and(|own| own.host == found.host))
     }
 
-    /// More or less is known of a host: those above may have to open their sessions to it anew.
+    /// More or less is known of a host: those above may have to open their sessions to it again.
     pub(crate) fn changed(&self, cx: &Kernel, host: HostAddr) {
         self.changes.set(self.changes.get() + 1);
         self.wake(cx, host);
         for place in 0..self.uppers.len() {
             if let Some(upper) = self.uppers.get(place) {
-                // Nobody has to care.
+                // A protocol need not care.
                 let _ = upper.receiver.ask(cx, WayChanged { host });
             }
         }

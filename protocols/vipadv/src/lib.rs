@@ -26,7 +26,7 @@
 //!
 //! A host that says so is remembered with its hardware address for `lifetime`; what another station
 //! says in its name replaces that. When the table is full, the host goes that was heard longest
-//! ago, of those that nobody has asked about if there are any. Whoever watches is told of each
+//! ago, of those that were not asked about if there are any. Each watcher is told of each
 //! change.
 //!
 //! # Control
@@ -49,8 +49,9 @@
 //! ```
 //!
 //! # Standard
-//! Paper 001, section 3.1 ("a more general solution"); the packet of RFC 826; the manner of
-//! negotiating that RFC 1122, section 2.3.1 names for trailers (RFC 893).
+//! Hutchinson, Peterson, Abbott and O'Malley, "RPC in the x-Kernel: Evaluating New Design
+//! Techniques" (1989), section 3.1 ("a more general solution"); the packet of RFC 826; the manner
+//! of negotiating that RFC 1122, section 2.3.1 names for trailers (RFC 893).
 #![no_std]
 
 extern crate alloc;

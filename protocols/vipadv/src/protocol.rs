@@ -1,5 +1,5 @@
 //! The protocol object: passes everything through, says that we run virtual protocols, and hears
-//! who does.
+//! which hosts do.
 
 use crate::table::{Table, VipHost};
 use alloc::vec::Vec;
@@ -133,11 +133,11 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> P
 }
 
 impl VipAdv {
-    /// Tells whoever watches that more or less is known of a host now.
+    /// Tells the watchers that more or less is known of a host now.
     fn tell(&self, cx: &Kernel, host: HostAddr) {
         let watchers = self.watchers.borrow().clone();
         for watcher in watchers {
-            // Nobody has to care.
+            // A watcher need not care.
             let _ = watcher.ask(cx, HostChanged { host });
         }
     }
@@ -154,14 +154,14 @@ impl VipAdv {
         let next = match self.say(cx, None) {
             0 => RETRY.min(interval),
             // A tenth more or less, so that stations that started together do not speak together
-            // for ever.
+            // without end.
             _ => {
                 let tenth = interval / 10;
                 let span = (2 * tenth).as_micros() as u64 + 1;
                 interval - tenth + Duration::from_micros(cx.random().below(span))
             }
         };
-        // Without a timer nobody hears of us unless by an exchange.
+        // Without a timer no host hears of us unless by an exchange.
         let _ = cx.schedule_protocol(this, next, TOKEN_SAY);
     }
 

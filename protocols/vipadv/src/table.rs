@@ -28,7 +28,7 @@ pub(crate) struct Gone {
     pub(crate) was_needed: bool,
 }
 
-/// By host; the one heard longest ago first in `order`, and in `unneeded` of those that nobody has
+/// By host; the one heard longest ago first in `order`, and in `unneeded` of those that were not
 /// asked about.
 pub(crate) struct Table {
     hosts: Map<HostAddr, VipHost>,
@@ -52,13 +52,13 @@ impl Table {
         self.hosts.get(&host)
     }
 
-    /// Notes that somebody wants to know of a host.
+    /// Notes that a protocol wants to know of a host.
     pub(crate) fn need(&self, host: HostAddr) {
         self.unneeded.remove(&host);
     }
 
     /// Takes in what a host says. Answers whether that is news, and which other host had to go for
-    /// it: one that nobody has asked about if there is one, or else whoever makes up many hosts
+    /// it: one that was not asked about if there is one, or else a station that makes up many hosts
     /// would drive out those that are spoken to.
     pub(crate) fn hear(&self, said: VipHost) -> (bool, Option<Gone>) {
         let key = said.host;

@@ -27,7 +27,7 @@
 //! An offer is made to all layers below, and messages are taken by whichever way they come; one
 //! peer has one session. After the first message from a peer the ways back are opened when the
 //! first answer goes. When a layer below says that a host may be reached another way now (`vipaddr`
-//! does), all ways to it are opened anew for the next message.
+//! does), all ways to it are opened again for the next message.
 //!
 //! # Control
 //! A session answers `peer-host`, `peer-on-link`, `opt-packet` (the largest cutoff, or the last
@@ -52,7 +52,8 @@
 //! ```
 //!
 //! # Standard
-//! Paper 001, section 4.3.
+//! Hutchinson, Peterson, Abbott and O'Malley, "RPC in the x-Kernel: Evaluating New Design
+//! Techniques" (1989), section 4.3.
 #![no_std]
 
 extern crate alloc;

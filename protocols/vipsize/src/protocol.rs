@@ -133,7 +133,7 @@ impl Ways {
         lower.get()
     }
 
-    /// Closes all ways; they are opened anew for the next message.
+    /// Closes all ways; they are opened again for the next message.
     fn close(&self, cx: &Kernel) {
         self.count.set(0);
         for slot in &self.lowers {
@@ -210,7 +210,7 @@ impl VirtualLayer for VipSize {
         };
         let result = way.push(cx, message);
         if result == Err(PushError::Closed) {
-            // All are opened anew for the next message.
+            // All are opened again for the next message.
             own.state.close(cx);
         }
         result

@@ -322,7 +322,7 @@ impl Bench {
         frame.extend_from_slice(&(number as u16).to_be_bytes());
         frame.extend_from_slice(octets);
         if let Ok(message) = self.cx.pool().copy_from(0, &frame) {
-            // Whoever refuses has counted it.
+            // What refuses it has counted it.
             drop(self.link.demux(&self.cx, &self.wire, message));
         }
     }

@@ -94,7 +94,7 @@ impl Fixture for OverHosts {
         remembered(node)
     }
 
-    /// The same packet, with the stranger's host in its own header too.
+    /// A packet with the stranger's host in its own header too.
     fn stranger(
         &self,
         sent: &xk_testkit::kernel::Sent,

@@ -76,7 +76,7 @@ impl World {
     }
 
     fn inject(&self, to: &Node, from: u8, octets: &[u8]) {
-        // What is refused is counted by who refused it.
+        // What is refused is counted by what refused it.
         let from = Some(Part::host(host(from)));
         let _ = to.bottom.inject(&self.cx, from, self.cx.message(octets));
     }
@@ -132,7 +132,7 @@ fn each_fragment_may_be_lost_and_is_asked_for_once() {
         assert_eq!(parse(&again[0]).kind, Kind::Retransmit);
         world.to_b(&again);
         assert_eq!(world.received(), [given]);
-        // Whatever comes once more begins nothing anew.
+        // What comes once more begins nothing.
         world.to_b(&again);
         world.to_b(&packets);
         assert_eq!(world.figures(&world.b).partial, 0);
@@ -245,7 +245,7 @@ fn the_message_beyond_the_bound_waits_or_is_refused() {
     for n in 0..64 {
         world.push(&pattern(2 * SIZE, n)).expect("it goes");
     }
-    // Here nobody can block.
+    // Here no shepherd can block.
     assert_eq!(world.push(&pattern(2 * SIZE, 64)), Err(PushError::QueueFull));
     world.push(b"small ones go").expect("it goes");
     let start = world.cx.now();

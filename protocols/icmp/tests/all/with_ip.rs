@@ -75,7 +75,7 @@ fn each_session_has_its_own_replies() {
     a.inject(&packet(B, A, 1, &message(Header::EchoReply(query(1)), b"theirs")));
     assert_eq!(octets(&other.take_received()[0].message), b"theirs");
     assert!(a.pinger.take_received().is_empty());
-    // From somebody else, or after the close, it is nobody's.
+    // From another host, or after the close, it is for no session.
     a.inject(&packet(FAR, A, 1, &message(Header::EchoReply(query(1)), b"")));
     theirs.close(&a.cx);
     a.inject(&packet(B, A, 1, &message(Header::EchoReply(query(1)), b"")));

@@ -82,13 +82,13 @@ impl<'a> Stamps<'a> {
     }
 
     /// Whether each time, in milliseconds since midnight UT, is preceded by
-    /// the address of who stamps it.
+    /// the address of the router that stamps it.
     #[must_use]
     pub const fn has_addresses(self) -> bool {
         self.overflow_and_flag & 0xf != 0
     }
 
-    /// Whether the sender named beforehand who shall stamp.
+    /// Whether the sender named beforehand which routers shall stamp.
     #[must_use]
     pub const fn is_prespecified(self) -> bool {
         self.overflow_and_flag & 0xf == 3

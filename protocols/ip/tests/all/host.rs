@@ -383,7 +383,7 @@ fn a_session_may_ask_that_nothing_is_fragmented() {
     assert_eq!(sent.len(), 2);
     assert!(sent.iter().all(|p| header(p).fragment == Fragment::DONT));
 
-    // On a path so narrow that somebody may have lied about it, what does not fit is cut all the
+    // On a path so narrow that a host may have lied about it, what does not fit is cut all the
     // same.
     let host = Host::new(Graph::host(), &[500]);
     let session = host.open(PEER);

@@ -90,7 +90,7 @@ pub trait Congestion: fmt::Debug {
     /// only while nothing was sent.
     fn set_mss(&mut self, mss_octets: u32);
 
-    /// Begins anew with a window of `window_octets`: the connection is established (RFC 5681,
+    /// Begins again with a window of `window_octets`: the connection is established (RFC 5681,
     /// section 3.1).
     fn start(&mut self, window_octets: u32, now: Time);
 

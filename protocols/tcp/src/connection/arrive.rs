@@ -252,7 +252,7 @@ impl Connection {
             self.receive.duplicate = Some((header.seq, end));
         }
         if self.state == State::TimeWait && flags.has(Flags::FIN) {
-            // RFC 9293, section 3.10.7.4: our acknowledgement of it was lost; the wait begins anew.
+            // RFC 9293, section 3.10.7.4: our acknowledgement of it was lost; the wait starts over.
             self.ends_at = Some(now + self.settings.time_wait);
         }
         if flags.has(Flags::SYN)
@@ -278,7 +278,7 @@ impl Connection {
     }
 
     /// Answers a segment that does not belong with what is expected; if it is empty only so often,
-    /// lest two sides answer each other for ever.
+    /// lest two sides answer each other without end.
     fn acknowledge_stranger(&mut self, now: Time, is_empty: bool) {
         if is_empty {
             self.challenge(now);
@@ -406,7 +406,7 @@ impl Connection {
         self.echo(now, stamps)
     }
 
-    /// The same for a connection that has agreed on timestamps.
+    /// When the segment was sent that these timestamps, agreed on, answer.
     #[inline]
     pub(super) fn echo(&self, now: Time, stamps: Timestamps) -> Option<Time> {
         let ago = self.ends.clock(now).wrapping_sub(stamps.echo);
@@ -499,7 +499,7 @@ impl Connection {
             return Err(&NOT_READ);
         }
         if self.is_deaf && (seq + octets).after(self.receive.rcv_nxt) {
-            // Nobody reads it any more, and the peer is to know (RFC 9293, section 3.6.1).
+            // It is not read any more, and the peer is to know (RFC 9293, section 3.6.1).
             self.reset = Some(Box::new(self.reset_header(now)));
             self.enter(Cause::Reset);
             return Err(&NOT_READ);

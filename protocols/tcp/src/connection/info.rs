@@ -1,4 +1,4 @@
-//! How a connection stands, for those who look on.
+//! How a connection stands, for questions about it.
 
 use super::Connection;
 use alloc::string::String;
@@ -32,7 +32,7 @@ impl Connection {
         self.soft_error
     }
 
-    /// The same as [`info`](Self::info), as a line.
+    /// What [`info`](Self::info) tells, as a line.
     #[must_use]
     pub fn describe(&self) -> String {
         let info = self.info();

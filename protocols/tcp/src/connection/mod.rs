@@ -1,7 +1,7 @@
 //! The transmission control block as a machine of its own: segments, calls and time go in,
 //! segments, octets and events come out. It knows no kernel, so that it can be tested alone.
 //!
-//! What comes out is pulled, because whoever takes it may call back: after everything that goes in,
+//! What comes out is pulled, because what takes it may call back: after everything that goes in,
 //! its owner takes [`deliver`](Connection::deliver), [`event`](Connection::event) and
 //! [`transmit`](Connection::transmit) until all are empty, and calls [`timer`](Connection::timer)
 //! at [`deadline`](Connection::deadline).
@@ -135,7 +135,7 @@ pub struct Connection {
     timeout_due: bool,
     /// A reset to send.
     reset: Option<Box<Header>>,
-    /// Nobody takes what arrives any more.
+    /// What arrives is not taken any more.
     is_deaf: bool,
     events: Events,
     /// Why the network says that the peer cannot be reached, if it does.
@@ -327,8 +327,8 @@ impl Connection {
         }
     }
 
-    /// Nobody is there above any more: like [`shut`](Self::shut), and what still arrives breaks the
-    /// connection off (RFC 9293, section 3.6.1).
+    /// Nothing above holds it any more: as [`shut`](Self::shut), and what still arrives breaks it
+    /// off (RFC 9293, section 3.6.1).
     pub fn close(&mut self, now: Time) {
         self.is_deaf = true;
         if self.state == State::SynSent && self.send.unsent() == 0 {
@@ -543,10 +543,10 @@ impl Connection {
             NetworkErrorKind::ProtocolUnreachable => (StreamError::Network(kind), true),
             _ => (StreamError::Network(kind), false),
         };
-        // RFC 5927, section 6: a connection that stands is not broken by what anybody could have
+        // RFC 5927, section 6: a connection that stands is not broken by what any host could have
         // written.
         match self.state {
-            // Nobody there is an answer; no way there may be another in a moment (RFC 9293, section
+            // "No port" is an answer; where no way is there may soon be one (RFC 9293, section
             // 3.9.2.2).
             State::SynSent if seq.is_some() && is_answer => self.fail(error),
             _ => self.soft_error = Some(error),

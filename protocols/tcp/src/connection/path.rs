@@ -1,4 +1,4 @@
-//! The largest packet on the path, found without anybody's help (RFC 4821, section 7; RFC 8899,
+//! The largest packet on the path, found without the network's help (RFC 4821, section 7; RFC 8899,
 //! section 5): when large segments vanish without a report, smaller ones go; and after a while a
 //! larger one is tried, with data that is to be sent anyway. A probe that gets lost is no sign of
 //! congestion.
@@ -44,7 +44,7 @@ pub(super) struct PathSearch {
 }
 
 impl PathSearch {
-    /// The path became smaller than `old`; `is_hole` if nobody says what would pass.
+    /// The path became smaller than `old`; `is_hole` if no report says what would pass.
     fn lowered(&mut self, old: u32, now: Time, is_hole: bool) {
         self.top = self.top.max(old);
         (self.probe, self.lost) = (None, 0);
@@ -131,7 +131,7 @@ impl Connection {
         }
     }
 
-    /// Large segments do not arrive, and nobody says why: smaller ones may.
+    /// Large segments do not arrive, and no report says why: smaller ones may.
     pub(super) fn suspect_black_hole(&mut self, path: u32, now: Time) {
         let lost = self.recovery.board().next_lost().map(|(_, octets)| octets);
         let is_large = lost.is_some_and(|octets| octets + HEADER > path);

@@ -16,7 +16,7 @@ const PATH_OCTETS_MIN: u32 = 552 - LOWER_HEADER;
 /// What a connection knows of runs of segments.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Runs {
-    /// Somebody below cuts those that are sent.
+    /// A layer below cuts those that are sent.
     are_cut: bool,
     /// Octets of each segment in the run that is about to be taken in; 0 if it is none.
     arriving: u16,
@@ -33,7 +33,7 @@ pub struct Run {
 }
 
 impl Connection {
-    /// Whether somebody below cuts runs of segments: see [`Out::run`](super::Out::run).
+    /// Whether a layer below cuts runs of segments: see [`Out::run`](super::Out::run).
     pub fn set_runs(&mut self, are_cut: bool) {
         self.runs.are_cut = are_cut;
     }
@@ -56,7 +56,7 @@ impl Connection {
     }
 
     /// How much new data go at once, where `octets` would fill a segment: as many whole ones as
-    /// may, if somebody below cuts them.
+    /// may, if a layer below cuts them.
     pub(super) fn run_octets(&self, octets: u32, room: u32, allowed: u32) -> u32 {
         let is_narrow = self.ends.path < PATH_OCTETS_MIN;
         if !self.runs.are_cut || octets != room || is_narrow {
@@ -83,7 +83,7 @@ impl Connection {
     }
 
     /// Puts the data of the next full segments behind those in `payloads`, as many as may go now;
-    /// nothing if that is not more than one, or if something else goes first, or somebody below
+    /// nothing if that is not more than one, or if something else goes first, or a layer below
     /// cuts more than these: then [`transmit`](Self::transmit) knows what.
     #[inline]
     pub fn transmit_run(&mut self, now: Time, payloads: &mut Outgoing) -> Option<Run> {

@@ -50,11 +50,11 @@ pub(crate) struct Send {
     una: Seq,
     /// The end of the last segment that was less than full.
     pub(crate) small_end: Seq,
-    /// The end of what was pushed when somebody said that nothing follows.
+    /// The end of what was pushed, once it is known that nothing follows.
     pub(crate) is_shut: bool,
     /// Our FIN's place, once it went.
     pub(crate) fin: Option<Seq>,
-    /// Somebody was told that there is too little room.
+    /// The sender was told that there is too little room.
     pub(crate) is_wanted: bool,
     /// Octets of the buffer.
     pub(crate) buffer: u32,
@@ -201,7 +201,7 @@ impl Send {
         }
     }
 
-    /// Whether there is so much room that somebody who found too little is to be told.
+    /// Whether there is so much room that a sender that found too little is to be told.
     pub(crate) fn is_writable(&self) -> bool {
         self.is_wanted && self.space() >= self.buffer / 2
     }

@@ -58,10 +58,10 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// How long octets may stay unacknowledged if nobody says otherwise (RFC 9293, section 3.8.3:
+    /// How long octets may stay unacknowledged unless said otherwise (RFC 9293, section 3.8.3:
     /// R2 of 100 seconds at least).
     pub const USER_TIMEOUT: Duration = Duration::from_secs(300);
-    /// How long the peer of a connection that nobody holds any more may take to end its direction.
+    /// How long the peer of a connection that is not held any more may take to end its direction.
     pub const ORPHAN_TIMEOUT: Duration = Duration::from_secs(60);
 
     /// Sets one; false if the value is out of bounds.

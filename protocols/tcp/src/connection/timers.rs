@@ -236,7 +236,6 @@ impl Connection {
     }
 }
 
-/// The usual patience, for those who look at it from outside.
 impl Settings {
     /// How long a silent handshake lasts at most.
     #[must_use]

@@ -16,7 +16,7 @@ pub struct Out {
     pub payload: Option<Message>,
     /// Whether a router may mark it instead of dropping it (RFC 3168, section 6.1.5).
     pub markable: bool,
-    /// Octets of each segment, if it is a run of several that somebody below cuts; else 0.
+    /// Octets of each segment, if it is a run of several that a layer below cuts; else 0.
     pub run: u16,
 }
 
@@ -60,7 +60,7 @@ impl Connection {
         self.is_quiet_so_far() && !self.is_ack_due(now)
     }
 
-    /// The same as long as no time passes and nothing is delivered.
+    /// Whether nothing is to be sent, as long as no time passes and nothing is delivered.
     #[inline]
     #[must_use]
     pub fn is_quiet_so_far(&self) -> bool {

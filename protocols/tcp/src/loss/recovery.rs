@@ -296,7 +296,7 @@ impl Recovery {
     }
 
     /// The handshake is done: `mss_octets` is the largest segment that both sides and the path
-    /// bear, `is_sack` whether selective acknowledgments were agreed. The window begins anew, with
+    /// bear, `is_sack` whether selective acknowledgments were agreed. The window begins again, with
     /// one segment if the SYN had to be repeated (RFC 5681, section 3.1).
     pub fn established(&mut self, mss_octets: u32, is_sack: bool, now: Time) {
         self.config.mss_octets = mss_octets.clamp(1, MSS_OCTETS_MAX);

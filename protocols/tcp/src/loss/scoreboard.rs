@@ -507,7 +507,7 @@ impl Scoreboard {
         self.ring.rest();
     }
 
-    /// Counts everything anew and compares.
+    /// Counts everything again and compares.
     #[cfg(test)]
     pub(super) fn check(&self) {
         let mut octets = [0; 3];

@@ -9,8 +9,8 @@ use xk_core::Time;
 /// The time for a probe while no round trip was measured (RFC 8985, section 7.2).
 const PROBE_AFTER: Duration = Duration::from_secs(1);
 
-/// No probe goes sooner: a peer on the same machine answers within microseconds, but whoever runs
-/// it may pause for longer. Linux waits two ticks of its clock at least.
+/// No probe goes sooner: a peer on the same machine answers within microseconds, but its system
+/// may pause it for longer. Linux waits two ticks of its clock at least.
 const PROBE_AFTER_MIN: Duration = Duration::from_millis(1);
 
 impl Recovery {

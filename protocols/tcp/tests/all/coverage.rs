@@ -1,6 +1,6 @@
 //! The report which sections of which standards the packet scripts cover: `docs/tcp-coverage.md`.
 //! The test says when it is not current; `XK_WRITE=1 cargo test -p xk-tcp --test all coverage`
-//! writes it anew.
+//! writes it again.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -45,7 +45,7 @@ fn lines(list: &str) -> impl Iterator<Item = &str> {
     list.lines().filter(says)
 }
 
-/// The report, and the sections that no list knows or nobody accounts for.
+/// The report, and the sections that no list knows or accounts for.
 fn report(list: &str, open: &str, files: &[File]) -> (String, Vec<String>) {
     let mut shown = shown(files);
     let cases: usize = files.iter().map(|file| file.cases.len()).sum();

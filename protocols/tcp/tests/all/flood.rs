@@ -155,7 +155,7 @@ fn a_million_spoofed_syns_take_no_more_than_the_first_thousands() {
     for round in 1..10 {
         flood(&net, round * 100_000);
         let (entries, live) = held(&net);
-        // The notes, what lower sessions have said of themselves lately, and who listens.
+        // The notes, what lower sessions have said of themselves lately, and the enables.
         assert!(entries <= 2 * 4096 + 1, "{entries} after round {round}");
         assert_eq!(live, (0, 0));
     }

@@ -1,6 +1,6 @@
 //! The laws that every protocol keeps, checked for `tcp` over hosts and over a link: all but those
 //! that are about messages, of which a stream knows nothing (that each arrives as it was cut and
-//! can be lost, that the first one makes a session, that what the upper refuses is offered anew).
+//! can be lost, that the first one makes a session, that what the upper refuses is offered again).
 
 use xk_core::graph::{Params, Value};
 use xk_core::{Entry, HostAddr, Part, Participant, Participants};

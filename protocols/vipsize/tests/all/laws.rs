@@ -61,8 +61,8 @@ impl Fixture for BySize {
     }
 }
 
-/// All layers below are opened at once, and refuse who has no number there; those of the suite take
-/// anybody.
+/// All layers below are opened at once, and refuse a protocol without a number there; those of the
+/// suite take any.
 const OF_THE_LAYERS_BELOW: [&str; 1] = ["no type number, no session"];
 
 #[test]

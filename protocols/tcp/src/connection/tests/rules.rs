@@ -242,7 +242,7 @@ fn a_silly_window_is_not_filled() {
     lone.take(&ack, b"").unwrap();
     lone.write(&pattern(5000, 1));
     assert!(lone.sent().is_empty());
-    // Nor left alone for ever.
+    // Nor left alone without end.
     let sent = lone.wait(Duration::from_secs(10));
     assert_eq!((sent.len(), sent[0].1.len()), (1, 100));
 }

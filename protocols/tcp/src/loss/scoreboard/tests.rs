@@ -16,7 +16,7 @@ enum Step {
     Acknowledge(u32),
     /// Sacks between these parts.
     Sack(u32, u32),
-    /// The same at the edges of segments.
+    /// Acknowledgements at the edges of segments.
     SackSegments(usize, usize),
     LoseOlder(u64),
     LoseFirst,

@@ -152,7 +152,7 @@ pub(super) struct Flow {
     pub(super) recovery: Recovery,
     receiver: Receiver,
     begins: Time,
-    /// Octets still to be sent; `None` for ever more.
+    /// Octets still to be sent; `None` for any number.
     unsent: Option<u64>,
     pub(super) delivered: u64,
     pub(super) last_acked: Acked,
@@ -326,7 +326,7 @@ impl World {
                 self.pump(index);
             }
             What::Wake => {
-                // Others are of timers that were set anew since.
+                // Others are of timers that were set again since.
                 if self.flows[index].wake_at == Some(now) {
                     self.flows[index].wake_at = None;
                     self.wake(index);

@@ -296,7 +296,7 @@ fn a_smaller_path_is_no_congestion() {
     assert_eq!(recovery.counters().recoveries, 0);
 }
 
-/// RFC 5681, section 4.1: after an idle time the window begins anew, in steps.
+/// RFC 5681, section 4.1: after an idle time the window begins again, in steps.
 #[test]
 fn an_idle_connection_begins_anew() {
     let mut recovery = connected(true);
