@@ -82,8 +82,7 @@ impl Packet {
         Self { operation, sender_eth, sender_ip, target_eth: EthAddr::ZERO, target_ip }
     }
 
-    /// Asks whether a station uses `ip`, without claiming it (RFC 5227,
-    /// section 2.1.1).
+    /// Asks whether a station uses `ip`, without claiming it (RFC 5227, section 2.1.1).
     #[must_use]
     pub const fn probe(eth: EthAddr, ip: Ipv4) -> Self {
         Self::request(eth, Ipv4::UNSPECIFIED, ip)
@@ -123,9 +122,8 @@ impl Packet {
         self.sender_ip == self.target_ip && !self.sender_ip.is_unspecified()
     }
 
-    /// Whether this packet, sent by another station, shows that `ip` of the
-    /// station `eth` is in use twice (RFC 5227, sections 2.1.1 and 2.4);
-    /// `probing` while the address is not yet taken.
+    /// Whether this packet, sent by another station, shows that `ip` of the station `eth` is in use
+    /// twice (RFC 5227, sections 2.1.1 and 2.4); `probing` while the address is not yet taken.
     #[must_use]
     pub fn conflicts_with(&self, eth: EthAddr, ip: Ipv4, probing: bool) -> bool {
         let claimed = self.sender_ip == ip;

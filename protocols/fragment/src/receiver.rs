@@ -82,8 +82,7 @@ impl Partial {
     }
 }
 
-/// A fragment of a message that has several came: its header is off, and what is behind its
-/// end.
+/// A fragment of a message that has several came: its header is off, and what is behind its end.
 #[cold]
 pub(crate) fn collect(
     own: &Fragmented,

@@ -15,8 +15,7 @@ pub const HEADER_LEN: usize = 8;
 pub const TIMES_LEN: usize = 12;
 /// The protocol's number in IP.
 pub const IP_PROTOCOL: u8 = 1;
-/// Octets of the datagram an error message is part of, at most (RFC 1812,
-/// section 4.3.2.3).
+/// Octets of the datagram an error message is part of, at most (RFC 1812, section 4.3.2.3).
 pub const ERROR_DATAGRAM_LEN_MAX: usize = 576;
 /// Octets of the payload that an error quotes at least (RFC 792).
 pub const QUOTED_PAYLOAD_LEN_MIN: usize = 8;
@@ -208,8 +207,7 @@ impl Unreachable {
         }
     }
 
-    /// Whether trying again is of no use: codes 2 to 4 (RFC 1122, section
-    /// 4.2.3.9).
+    /// Whether trying again is of no use: codes 2 to 4 (RFC 1122, section 4.2.3.9).
     #[must_use]
     pub const fn is_hard(self) -> bool {
         matches!(self, Self::Protocol | Self::Port | Self::FragmentationNeeded(_))
@@ -269,8 +267,7 @@ impl Header {
         })
     }
 
-    /// Writes the first eight octets, checksum included; `body` is the sum
-    /// over what follows.
+    /// Writes the first eight octets, checksum included; `body` is the sum over what follows.
     #[inline]
     pub fn emit(&self, body: Checksum, octets: &mut [u8; HEADER_LEN]) {
         let [a, b, c, d] = match *self {
@@ -349,9 +346,8 @@ pub const fn is_error(kind: u8) -> bool {
     matches!(kind, 3 | 4 | 5 | 11 | 12)
 }
 
-/// Makes a reply of an echo request on the wire, in place: the type changes
-/// and the checksum with it (RFC 1624). `None`, nothing changed, if `octets`
-/// are no echo request.
+/// Makes a reply of an echo request on the wire, in place: the type changes and the checksum with
+/// it (RFC 1624). `None`, nothing changed, if `octets` are no echo request.
 #[inline]
 pub fn echo_reply(octets: &mut [u8; HEADER_LEN]) -> Option<()> {
     let [kind @ 8, 0, c0, c1, ..] = octets else {

@@ -1,11 +1,24 @@
-//! Questions and attributes of its own.
+//! Questions: those of its own, and the answers to all that are put to the protocol.
 
+use crate::config;
+use crate::interface::Kind;
+use crate::path::Way;
+use crate::protocol::Ip;
+use crate::route::Route;
+use crate::session::PAYLOAD_MAX;
+use crate::wire::HEADER_LEN;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
-use xk_core::{fields, question};
+use xk_core::control::{ListMaps, ListSessions};
+use xk_core::{Answer, Ask, Kernel, ProtocolRef, fields, question};
 use xk_kit::Cidr;
+use xk_kit::control::{
+    DeliverError, HostConflict, IsLocalHost, IsMany, MaxPacket, MyHost, NetworkError, OptPacket,
+    RegisterErrorProtocol, SendError,
+};
 pub use xk_kit::net::attribute::DontFragment;
+use xk_kit::net::neighbour::HostRoute;
 
 /// A way to a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,3 +133,118 @@ question!(
     "ip-figures",
     Ask
 );
+
+impl Ip {
+    /// Answers a question that is put to the protocol.
+    pub(crate) fn answer(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        let shared = &self.shared;
+        if shared.talkers.answer(this, ask) {
+            return Answer::Answered;
+        }
+        if let Some(q) = ask.get::<DeliverError>() {
+            self.deliver_error(cx, this, q);
+        } else if let Some(q) = ask.get::<RegisterErrorProtocol>() {
+            *shared.error_protocol.borrow_mut() = Some(q.protocol.clone());
+        } else if let Some(q) = ask.get::<NetworkError>() {
+            self.next_hop_failed(cx, q);
+        } else if let Some(q) = ask.get::<SendError>() {
+            self.send_failed(cx, this, q);
+        } else if ask.get::<HostConflict>().is_some() {
+            shared.figure(|f| f.conflicts += 1);
+        } else if let Some(q) = ask.get::<IsLocalHost>() {
+            q.local = q.host.to_v4().is_some_and(|host| match shared.interfaces.kind(host) {
+                Kind::Own | Kind::Loopback | Kind::Broadcast => true,
+                Kind::Group => shared.interfaces.is_joined(host),
+                Kind::Nobody | Kind::Other => false,
+            });
+        } else if let Some(q) = ask.get::<IsMany>() {
+            q.many = q.host.to_v4().is_some_and(|host| shared.interfaces.is_many(host));
+        } else if let Some(q) = ask.get::<MaxPacket>() {
+            q.octets = PAYLOAD_MAX as u32;
+        } else if let Some(q) = ask.get::<OptPacket>() {
+            let least = shared.interfaces.list.iter().map(|i| i.mtu.get()).min();
+            q.octets = u32::from(least.unwrap_or(0)).saturating_sub(HEADER_LEN as u32);
+        } else if let Some(q) = ask.get::<ListSessions>() {
+            q.add(&shared.sessions);
+        } else if let Some(q) = ask.get::<ListMaps>() {
+            q.add("active", shared.sessions.stats());
+            q.add("passive", shared.enables.stats());
+        } else if let Some(q) = ask.get::<IpFigures>() {
+            *q = shared.figures();
+        } else {
+            return self.answer_about_hosts(cx, ask);
+        }
+        Answer::Answered
+    }
+
+    /// Answers a question about hosts, routes and interfaces, or forwards it.
+    fn answer_about_hosts(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
+        let shared = &self.shared;
+        if let Some(q) = ask.get::<MyHost>() {
+            match shared.interfaces.first() {
+                Some(host) => q.host = host.into(),
+                None => return Answer::Unknown,
+            }
+        } else if let Some(q) = ask.get::<HostRoute>() {
+            (q.over, q.direct) = match q.host.to_v4().and_then(|host| shared.way(None, host)) {
+                Some(Way::Out { interface, next_hop }) => {
+                    let over = shared.interfaces.list.get(interface);
+                    (over.map(|i| i.lower.clone()), q.host == next_hop)
+                }
+                Some(Way::Loop) | None => (None, false),
+            };
+        } else if let Some(q) = ask.get::<AddRoute>() {
+            q.added = self.add_route(cx, &q.route);
+        } else if let Some(q) = ask.get::<RemoveRoute>() {
+            q.removed = shared.routes.borrow_mut().remove(q.network, q.via);
+            if q.removed > 0 {
+                shared.invalidate(cx);
+            }
+        } else if let Some(q) = ask.get::<ListRoutes>() {
+            let routes = shared.routes.borrow();
+            q.routes = routes.iter().map(|route| self.describe(route)).collect();
+        } else if let Some(q) = ask.get::<ListInterfaces>() {
+            let list = shared.interfaces.list.iter().map(|i| InterfaceInfo {
+                name: String::from(i.lower.name()),
+                addresses: i.addresses.clone(),
+                mtu: i.mtu.get(),
+            });
+            q.interfaces = list.collect();
+        } else {
+            let first = shared.interfaces.list.first();
+            return first.map_or(Answer::Unknown, |i| i.lower.control(cx, ask));
+        }
+        Answer::Answered
+    }
+
+    fn add_route(&self, cx: &Kernel, info: &RouteInfo) -> bool {
+        let interfaces = &self.shared.interfaces;
+        let named = interfaces.list.iter().position(|i| i.lower.name() == info.on);
+        if named.is_none() && !info.on.is_empty() {
+            return false;
+        }
+        let Some(interface) = config::gateway(interfaces, named, info.via) else {
+            return false;
+        };
+        let added = self.shared.routes.borrow_mut().add(Route {
+            network: info.network,
+            via: info.via,
+            interface,
+            metric: info.metric,
+        });
+        if added {
+            self.shared.invalidate(cx);
+        }
+        added
+    }
+
+    fn describe(&self, route: &Route) -> RouteInfo {
+        let on = self.shared.interfaces.list.get(route.interface);
+        RouteInfo {
+            network: route.network,
+            via: route.via,
+            on: on.map_or_else(String::new, |i| String::from(i.lower.name())),
+            metric: route.metric,
+        }
+    }
+}

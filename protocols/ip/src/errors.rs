@@ -1,69 +1,19 @@
 //! Errors on their way: refusals to the sender of a packet, reports to the session that sent it.
 
-use crate::config;
-use crate::control::{
-    AddRoute, InterfaceInfo, IpFigures, ListInterfaces, ListRoutes, RemoveRoute, RouteInfo,
-};
-use crate::interface::Kind;
-use crate::path::Way;
 use crate::protocol::Ip;
-use crate::route::Route;
-use crate::session::{IpSession, PAYLOAD_MAX};
+use crate::receive::Front;
+use crate::session::IpSession;
 use crate::shared::{FLAG_CAST, FLAG_LOOP, Key, reasons};
-use crate::wire::{HEADER_LEN, HEADER_LEN_MAX, Header};
-use alloc::string::String;
-use xk_core::control::{ListMaps, ListSessions};
+use crate::wire::{HEADER_LEN, Header};
 use xk_core::object::Refused;
 use xk_core::reason::{self, Class, Reason};
-use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef};
+use xk_core::{Kernel, Message, ProtocolRef};
 use xk_kit::control::{
-    DeliverError, HostConflict, IsLocalHost, IsMany, IsOutstanding, MaxPacket, MyHost,
-    NetworkError, NetworkErrorKind, OptPacket, RegisterErrorProtocol, SendError, SendErrorCause,
+    DeliverError, IsOutstanding, NetworkError, NetworkErrorKind, OptPacket, SendError,
+    SendErrorCause,
 };
 use xk_kit::net::addr::Ipv4;
-use xk_kit::net::neighbour::HostRoute;
 use xk_kit::wire::offload;
-
-/// The octets of a packet's header, for putting it back in front.
-#[derive(Clone, Copy)]
-pub(crate) struct Front {
-    octets: [u8; HEADER_LEN_MAX],
-    len: usize,
-}
-
-impl Front {
-    /// Those of a header without options.
-    #[cfg(test)]
-    pub(crate) fn of(header: &Header) -> Self {
-        let mut octets = [0; HEADER_LEN_MAX];
-        if let Some(fixed) = octets.first_chunk_mut() {
-            header.emit(fixed);
-        }
-        Self { octets, len: HEADER_LEN }
-    }
-
-    /// These, at most 60.
-    pub(crate) fn copy(from: &[u8]) -> Self {
-        let mut octets = [0; HEADER_LEN_MAX];
-        let len = from.len().min(HEADER_LEN_MAX);
-        octets[..len].copy_from_slice(&from[..len]);
-        Self { octets, len }
-    }
-
-    pub(crate) fn octets(&self) -> &[u8] {
-        &self.octets[..self.len]
-    }
-
-    pub(crate) fn octets_mut(&mut self) -> &mut [u8] {
-        &mut self.octets[..self.len]
-    }
-
-    /// Puts them in front of a message.
-    pub(crate) fn restore(&self, message: &mut Message) -> bool {
-        let header = message.push_header(self.len);
-        header.map(|h| h.copy_from_slice(self.octets())).is_ok()
-    }
-}
 
 impl Ip {
     /// A protocol above has refused a packet, and counted it: tells the sender if that is to know.
@@ -128,7 +78,7 @@ impl Ip {
     }
 
     /// An error about a packet of ours has arrived: finds the session that sent it.
-    fn deliver_error(&self, cx: &Kernel, this: &ProtocolRef, question: &DeliverError) {
+    pub(crate) fn deliver_error(&self, cx: &Kernel, this: &ProtocolRef, question: &DeliverError) {
         // Of another family nothing was sent from here.
         let (source, to) = (question.source.to_v4(), question.destination.to_v4());
         let (source, to) = (source.unwrap_or(Ipv4::UNSPECIFIED), to.unwrap_or(Ipv4::UNSPECIFIED));
@@ -173,7 +123,7 @@ impl Ip {
 
     /// The layer below reports that a next hop does not answer: all sessions of the packet's
     /// protocol over it hear of it. What they had sent is not known.
-    fn next_hop_failed(&self, cx: &Kernel, error: &NetworkError) {
+    pub(crate) fn next_hop_failed(&self, cx: &Kernel, error: &NetworkError) {
         let Some(failed) = &error.session else {
             return;
         };
@@ -199,7 +149,7 @@ impl Ip {
 
     /// The layer below gives a packet back that could not go, and counted it: ours is reported
     /// above, another's to its sender.
-    fn send_failed(&self, cx: &Kernel, this: &ProtocolRef, question: &mut SendError) {
+    pub(crate) fn send_failed(&self, cx: &Kernel, this: &ProtocolRef, question: &mut SendError) {
         let Some(mut packet) = question.packet.take() else {
             return;
         };
@@ -230,118 +180,5 @@ impl Ip {
             },
         };
         self.deliver_error(cx, this, &report);
-    }
-
-    /// Answers a question to the protocol.
-    pub(crate) fn answer(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        let shared = &self.shared;
-        if shared.talkers.answer(this, ask) {
-            return Answer::Answered;
-        }
-        if let Some(q) = ask.get::<DeliverError>() {
-            self.deliver_error(cx, this, q);
-        } else if let Some(q) = ask.get::<RegisterErrorProtocol>() {
-            *shared.error_protocol.borrow_mut() = Some(q.protocol.clone());
-        } else if let Some(q) = ask.get::<NetworkError>() {
-            self.next_hop_failed(cx, q);
-        } else if let Some(q) = ask.get::<SendError>() {
-            self.send_failed(cx, this, q);
-        } else if ask.get::<HostConflict>().is_some() {
-            shared.figure(|f| f.conflicts += 1);
-        } else if let Some(q) = ask.get::<IsLocalHost>() {
-            q.local = q.host.to_v4().is_some_and(|host| match shared.interfaces.kind(host) {
-                Kind::Own | Kind::Loopback | Kind::Broadcast => true,
-                Kind::Group => shared.interfaces.is_joined(host),
-                Kind::Nobody | Kind::Other => false,
-            });
-        } else if let Some(q) = ask.get::<IsMany>() {
-            q.many = q.host.to_v4().is_some_and(|host| shared.interfaces.is_many(host));
-        } else if let Some(q) = ask.get::<MaxPacket>() {
-            q.octets = PAYLOAD_MAX as u32;
-        } else if let Some(q) = ask.get::<OptPacket>() {
-            let least = shared.interfaces.list.iter().map(|i| i.mtu.get()).min();
-            q.octets = u32::from(least.unwrap_or(0)).saturating_sub(HEADER_LEN as u32);
-        } else if let Some(q) = ask.get::<ListSessions>() {
-            q.add(&shared.sessions);
-        } else if let Some(q) = ask.get::<ListMaps>() {
-            q.add("active", shared.sessions.stats());
-            q.add("passive", shared.enables.stats());
-        } else if let Some(q) = ask.get::<IpFigures>() {
-            *q = shared.figures();
-        } else {
-            return self.answer_about_hosts(cx, ask);
-        }
-        Answer::Answered
-    }
-
-    /// Answers a question about hosts, routes and interfaces, or forwards it.
-    fn answer_about_hosts(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
-        let shared = &self.shared;
-        if let Some(q) = ask.get::<MyHost>() {
-            match shared.interfaces.first() {
-                Some(host) => q.host = host.into(),
-                None => return Answer::Unknown,
-            }
-        } else if let Some(q) = ask.get::<HostRoute>() {
-            (q.over, q.direct) = match q.host.to_v4().and_then(|host| shared.way(None, host)) {
-                Some(Way::Out { interface, next_hop }) => {
-                    let over = shared.interfaces.list.get(interface);
-                    (over.map(|i| i.lower.clone()), q.host == next_hop)
-                }
-                Some(Way::Loop) | None => (None, false),
-            };
-        } else if let Some(q) = ask.get::<AddRoute>() {
-            q.added = self.add_route(cx, &q.route);
-        } else if let Some(q) = ask.get::<RemoveRoute>() {
-            q.removed = shared.routes.borrow_mut().remove(q.network, q.via);
-            if q.removed > 0 {
-                shared.invalidate(cx);
-            }
-        } else if let Some(q) = ask.get::<ListRoutes>() {
-            let routes = shared.routes.borrow();
-            q.routes = routes.iter().map(|route| self.describe(route)).collect();
-        } else if let Some(q) = ask.get::<ListInterfaces>() {
-            let list = shared.interfaces.list.iter().map(|i| InterfaceInfo {
-                name: String::from(i.lower.name()),
-                addresses: i.addresses.clone(),
-                mtu: i.mtu.get(),
-            });
-            q.interfaces = list.collect();
-        } else {
-            let first = shared.interfaces.list.first();
-            return first.map_or(Answer::Unknown, |i| i.lower.control(cx, ask));
-        }
-        Answer::Answered
-    }
-
-    fn add_route(&self, cx: &Kernel, info: &RouteInfo) -> bool {
-        let interfaces = &self.shared.interfaces;
-        let named = interfaces.list.iter().position(|i| i.lower.name() == info.on);
-        if named.is_none() && !info.on.is_empty() {
-            return false;
-        }
-        let Some(interface) = config::gateway(interfaces, named, info.via) else {
-            return false;
-        };
-        let added = self.shared.routes.borrow_mut().add(Route {
-            network: info.network,
-            via: info.via,
-            interface,
-            metric: info.metric,
-        });
-        if added {
-            self.shared.invalidate(cx);
-        }
-        added
-    }
-
-    fn describe(&self, route: &Route) -> RouteInfo {
-        let on = self.shared.interfaces.list.get(route.interface);
-        RouteInfo {
-            network: route.network,
-            via: route.via,
-            on: on.map_or_else(String::new, |i| String::from(i.lower.name())),
-            metric: route.metric,
-        }
     }
 }

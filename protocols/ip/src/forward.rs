@@ -1,13 +1,12 @@
 //! Forwarding (RFC 1812, section 5).
 
-use crate::errors::Front;
 use crate::fragment::{self, Cut};
 use crate::interface::Kind;
 use crate::protocol::Ip;
+use crate::receive::Front;
 use crate::receive::{Arrival, read};
-use crate::record;
 use crate::shared::reasons;
-use crate::wire::{HEADER_LEN, HEADER_LEN_MAX, Header, Options, decrement_ttl};
+use crate::wire::{HEADER_LEN, HEADER_LEN_MAX, Header, Options, decrement_ttl, record};
 use core::cell::RefCell;
 use xk_core::Secret;
 use xk_core::map::{Lru, Map};
@@ -241,7 +240,7 @@ impl Ip {
         let own = self.shared.interfaces.source(hop.interface, hop.next_hop);
         // No clock here knows the time of day: the high bit says so (RFC 791, section 3.1).
         let now_ms = cx.now().as_ms() as u32 | 0x8000_0000;
-        if record::record(octets, own.unwrap_or(Ipv4::UNSPECIFIED), now_ms) {
+        if record(octets, own.unwrap_or(Ipv4::UNSPECIFIED), now_ms) {
             octets[10..12].fill(0);
             let sum = xk_kit::net::checksum::checksum(octets);
             octets[10..12].copy_from_slice(&sum.to_be_bytes());

@@ -82,7 +82,6 @@ mod path;
 mod protocol;
 mod reassembly;
 mod receive;
-mod record;
 mod route;
 mod session;
 mod shared;

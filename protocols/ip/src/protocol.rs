@@ -1,9 +1,9 @@
 //! The protocol object: opens, enables, demultiplexes.
 
 use crate::config::{self, Config};
-use crate::errors::Front;
 use crate::interface::Kind;
 use crate::path::Way;
+use crate::receive::Front;
 use crate::session::IpSession;
 use crate::shared::{
     FLAG_CAST, FLAG_LOOP, Key, Shared, TOKEN_LOOP, TOKEN_PATH_MTU, TOKEN_REASSEMBLY,

@@ -1,7 +1,7 @@
 //! Putting fragments together (RFC 791, section 3.2; RFC 815 in spirit), without a copy and within
 //! bounds.
 
-use crate::errors::Front;
+use crate::receive::Front;
 use crate::shared::reasons;
 use crate::wire::{DATAGRAM_LEN_MAX, Fragment, Header, Options};
 use alloc::collections::BTreeMap;

@@ -1,12 +1,11 @@
 //! Arrivals that no session was waiting for, or that need a closer look.
 
-use crate::errors::Front;
 use crate::interface::Kind;
 use crate::protocol::{Ip, key_of, mark};
 use crate::reassembly::{Key as FragmentKey, Outcome};
 use crate::session::IpSession;
 use crate::shared::{FLAG_LOOP, TOKEN_REASSEMBLY, reasons};
-use crate::wire::{Error, HEADER_LEN, Header, Ip4Option, Options};
+use crate::wire::{Error, HEADER_LEN, HEADER_LEN_MAX, Header, Ip4Option, Options};
 use xk_core::object::Refused;
 use xk_core::reason::{self, Reason};
 use xk_core::{Kernel, Message, Part, Participants, ProtocolRef, SessionRef};
@@ -14,6 +13,47 @@ use xk_kit::control::SendErrorCause;
 use xk_kit::net::addr::Ipv4;
 use xk_kit::net::attribute::{Ecn, LinkCast};
 use xk_kit::wire::offload::TransportChecksum;
+
+/// The octets of a packet's header, for putting it back in front.
+#[derive(Clone, Copy)]
+pub(crate) struct Front {
+    octets: [u8; HEADER_LEN_MAX],
+    len: usize,
+}
+
+impl Front {
+    /// Those of a header without options.
+    #[cfg(test)]
+    pub(crate) fn of(header: &Header) -> Self {
+        let mut octets = [0; HEADER_LEN_MAX];
+        if let Some(fixed) = octets.first_chunk_mut() {
+            header.emit(fixed);
+        }
+        Self { octets, len: HEADER_LEN }
+    }
+
+    /// These, at most 60.
+    pub(crate) fn copy(from: &[u8]) -> Self {
+        let mut octets = [0; HEADER_LEN_MAX];
+        let len = from.len().min(HEADER_LEN_MAX);
+        octets[..len].copy_from_slice(&from[..len]);
+        Self { octets, len }
+    }
+
+    pub(crate) fn octets(&self) -> &[u8] {
+        &self.octets[..self.len]
+    }
+
+    pub(crate) fn octets_mut(&mut self) -> &mut [u8] {
+        &mut self.octets[..self.len]
+    }
+
+    /// Puts them in front of a message.
+    pub(crate) fn restore(&self, message: &mut Message) -> bool {
+        let header = message.push_header(self.len);
+        header.map(|h| h.copy_from_slice(self.octets())).is_ok()
+    }
+}
 
 /// An arrival whose header has been read.
 pub(crate) struct Arrival {

@@ -11,7 +11,7 @@ use xk_kit::net::attribute::Ecn;
 use xk_kit::net::checksum;
 
 mod options;
-pub use options::{Ip4Option, Options, OptionsBuf, OptionsFull, Route, Stamps};
+pub use options::{Ip4Option, Options, OptionsBuf, OptionsFull, Route, Stamps, record};
 
 /// Octets of the header without options.
 pub const HEADER_LEN: usize = 20;
@@ -34,8 +34,7 @@ impl Fragment {
     /// A whole datagram that must not be fragmented.
     pub const DONT: Self = Self(0x4000);
 
-    /// A fragment at `offset` octets, a multiple of 8 up to 65,528; `more` if
-    /// others follow it.
+    /// A fragment at `offset` octets, a multiple of 8 up to 65,528; `more` if others follow it.
     #[must_use]
     pub const fn new(offset: usize, more: bool) -> Option<Self> {
         if offset > 0x1fff << 3 || !offset.is_multiple_of(8) {
@@ -83,8 +82,7 @@ impl Fragment {
 /// The header, its options and checksum aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
-    /// Differentiated services (6 bits, RFC 2474) and congestion notification
-    /// (2 bits, RFC 3168).
+    /// Differentiated services (6 bits, RFC 2474) and congestion notification (2 bits, RFC 3168).
     pub traffic_class: u8,
     /// Identification, by which fragments find together.
     pub id: u16,
@@ -280,9 +278,8 @@ impl Header {
         Options::parse(octets)
     }
 
-    /// Writes a header without options, checksum included. If lengths for
-    /// options were set, the checksum still lacks them: use
-    /// [`Header::emit_with`].
+    /// Writes a header without options, checksum included. If lengths for options were set, the
+    /// checksum still lacks them: use [`Header::emit_with`].
     #[inline]
     pub fn emit(&self, octets: &mut [u8; HEADER_LEN]) {
         let ([l0, l1], [i0, i1]) = (self.total_len.to_be_bytes(), self.id.to_be_bytes());
@@ -347,8 +344,7 @@ pub struct Template {
 }
 
 impl Template {
-    /// Prepares a header; its options, lengths, identification and fragment
-    /// do not count.
+    /// Prepares a header; its options, lengths, identification and fragment do not count.
     #[must_use]
     pub fn new(header: &Header) -> Self {
         let front = [0x45, header.traffic_class, 0, 0, 0, 0, 0, 0];

@@ -193,8 +193,7 @@ pub(crate) fn unhear(own: &VipSession, cx: &Kernel) {
         let address = ether(lower);
         match (address, known) {
             (Some(address), Some(known)) => address != known,
-            // A host whose address is forgotten may speak until the station is known to be
-            // another.
+            // A host whose address is forgotten may speak until the station is known to be another.
             (Some(address), None) => {
                 let found =
                     own.all.layer.link.ask(cx, HostAt { address, host: HostAddr::UNSPECIFIED });
@@ -272,8 +271,7 @@ pub(crate) fn resolve(own: &VipSession, cx: &Kernel) {
     if own.all.layer.asked.len() >= ASKED_MAX {
         own.all.layer.asked.retain(|_, until| now < *until);
     }
-    // In a full map of hosts asked for just now this one may be asked for again; no harm is
-    // done.
+    // In a full map of hosts asked for just now this one may be asked for again; no harm is done.
     let _ = own.all.layer.asked.replace(key, now.after(NEGATIVE));
     let address = None;
     let known = own.all.layer.link.ask(cx, Resolve { host, address });
