@@ -1,9 +1,10 @@
 //! What a layer that keeps copies of the messages that it sends, to send parts of them again, is
 //! told and asked by those above it.
 //!
-//! It says how a message is called there ([`LastKept`]); whoever knows that it arrived may release
-//! the copy early ([`FreeKept`]), and whoever is about to send it all again may ask whether that is
-//! needed ([`AskKept`]). A layer that keeps none answers none of these, and forwards them.
+//! It says how a message is called there ([`LastKept`]); a layer that knows that it arrived may
+//! release the copy early ([`FreeKept`]), and one that is about to send it all again may ask
+//! whether that is needed ([`AskKept`]). A layer that keeps none answers none of these, and
+//! forwards them.
 
 use xk_core::{fields, question};
 

@@ -6,7 +6,7 @@ use xk_core::message::{Message, NoBuffers, Pool};
 /// and the room behind it, and with that a buffer for the next header, or for Ethernet's padding:
 /// more than the copy.
 const SHORT_MAX: usize = 64;
-/// Octets free in front of a message made anew.
+/// Octets free in front of a message made of a copy.
 const HEADROOM: usize = 128;
 /// In place of a length: nothing is kept as octets.
 const NONE: u8 = u8::MAX;

@@ -74,7 +74,7 @@ impl Shorthand {
     }
 
     /// Reads one that `peer` sent, with the head or without; `None` if it is not of this boot, or
-    /// not for him.
+    /// not for that host.
     #[must_use]
     pub fn parse(secret: &Secret, peer: Option<HostAddr>, octets: &[u8]) -> Option<Self> {
         let octets = octets.strip_prefix(&HEAD.emit()).unwrap_or(octets);

@@ -27,7 +27,7 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// The numbers of the user `nobody` as Linux has them, and a server for everybody.
+    /// The numbers that Linux has for no user, 65534, and a server for all callers.
     fn default() -> Self {
         Self {
             machine: "xk".into(),

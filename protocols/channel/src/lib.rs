@@ -63,8 +63,8 @@
 //! ```
 //!
 //! # Standard
-//! Paper 001, sections 3.2 and 4.2, and its appendix for the header; tickets, marks and the codes
-//! of refusals are ours.
+//! Hutchinson, Peterson, Abbott and O'Malley, "RPC in the x-Kernel", sections 3.2 and 4.2, and its
+//! appendix for the header; tickets, marks and the codes of refusals are ours.
 #![no_std]
 
 extern crate alloc;

@@ -1,10 +1,10 @@
 //! The protocol object: opens, enables, demultiplexes.
 
 use crate::codes::code_of;
+use crate::session::LATE;
 use crate::session::client::ClientSession;
 use crate::session::server::{CHALLENGED, ServerSession, answer_without_session, busy};
 use crate::session::state::{State, forget_others, sweep};
-use crate::session::{LATE, less_header};
 use crate::table::{
     ChannelFigures, Key, Path, SERVER_SIDE, SWEEP, Table, count, name_peer, peer_of, send_header,
 };
@@ -22,6 +22,7 @@ use xk_core::{
 };
 use xk_kit::answers::is_for_one;
 use xk_kit::rpc::call::CHANNEL;
+use xk_kit::rpc::call_layer::less;
 use xk_kit::rpc::incarnation::Admission;
 
 /// How many upper protocols may enable it.
@@ -387,8 +388,7 @@ impl Protocol for Channel {
             *question = self.table.figures();
             return Answer::Answered;
         }
-        let answer = self.lower.control(cx, ask);
-        less_header(ask, answer)
+        less(self.lower.control(cx, ask), ask, HEADER_OCTETS)
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {

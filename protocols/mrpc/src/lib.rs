@@ -73,7 +73,7 @@
 //! ```
 //!
 //! # Standard
-//! Paper 001 (Hutchinson, Peterson, Abbott, O'Malley: RPC in the x-Kernel, 1989), section 3 and
+//! Hutchinson, Peterson, Abbott and O'Malley, "RPC in the x-Kernel" (1989), section 3 and
 //! appendix; Welch, The Sprite Remote Procedure Call System; protocol number 90 by RFC 1700.
 //! Departures: requests bear tickets; call numbers begin anywhere; only later numbers than a
 //! channel's last are taken; three bits that only Sprite used number the rounds; a partial

@@ -11,9 +11,8 @@ use xk_core::control::Describe;
 use xk_core::object::{CallCause, CallError, Closing, PushError};
 use xk_core::{Answer, Ask, Kernel, Message, Session, SessionRef};
 use xk_kit::net::attribute::Peer;
-use xk_kit::net::ports::less_header;
-use xk_kit::rpc::call::MyProcedure;
-use xk_kit::rpc::onc::{MyProgram, ProcedureName};
+use xk_kit::rpc::call_layer::less;
+use xk_kit::rpc::onc::ProcedureName;
 use xk_xdr::{Decoder, Xdr};
 
 /// Octets in front of the arguments: program, version, procedure, length.
@@ -88,24 +87,14 @@ impl Session for Everyone {
     }
 
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        let ProcedureName { program, version, procedure } = self.name;
-        if let Some(question) = ask.get::<MyProcedure>() {
-            question.number = procedure;
-        } else if let Some(question) = ask.get::<MyProgram>() {
-            (question.program, question.version) = (program, version);
-        } else if let Some(question) = ask.get::<Describe>() {
-            question.text = alloc::format!(
-                "program {program} version {version} procedure {procedure} of everyone on {:?}",
-                self.lower
-            );
-        } else {
-            let answer = self.lower.control(cx, ask);
-            if answer.is_answered() {
-                less_header(ask, FRONT_OCTETS);
-            }
-            return answer;
+        if self.name.answer(ask) {
+            return Answer::Answered;
         }
-        Answer::Answered
+        if let Some(question) = ask.get::<Describe>() {
+            question.text = alloc::format!("{} of everyone on {:?}", self.name, self.lower);
+            return Answer::Answered;
+        }
+        less(self.lower.control(cx, ask), ask, FRONT_OCTETS)
     }
 
     fn lower(&self) -> Option<&SessionRef> {

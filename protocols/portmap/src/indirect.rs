@@ -11,45 +11,26 @@ use crate::table::Mapped;
 use crate::wire::{PROGRAM, procedure};
 use xk_core::control::Describe;
 use xk_core::{Answer, Ask, Kernel, Message, Session, SessionRef};
-use xk_kit::rpc::call::{MyProcedure, NO_PROCEDURE, NO_PROGRAM, SYSTEM_ERROR};
-use xk_kit::rpc::onc::{MyProgram, ProcedureName};
+use xk_kit::rpc::call::{NO_PROCEDURE, NO_PROGRAM, SYSTEM_ERROR};
+use xk_kit::rpc::onc::ProcedureName;
 
 /// The program that lets clients mount file systems: it trusts the address of the caller (RFC
 /// 1813, appendix I).
 const MOUNT: u32 = 100_005;
 
-/// What is called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Indirect {
-    pub(crate) program: u32,
-    pub(crate) version: u32,
-    pub(crate) procedure: u32,
-}
-
 /// The session that the server sees: that of the request, but for the procedure.
 struct Forwarded {
-    call: Indirect,
+    call: ProcedureName,
     lower: SessionRef,
 }
 
 impl Session for Forwarded {
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        let call = self.call;
-        if let Some(question) = ask.get::<MyProcedure>() {
-            question.number = call.procedure;
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<MyProgram>() {
-            (question.program, question.version) = (call.program, call.version);
+        if self.call.answer(ask) {
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<Describe>() {
-            question.text = alloc::format!(
-                "program {} version {} procedure {}, called indirectly",
-                call.program,
-                call.version,
-                call.procedure
-            );
+            question.text = alloc::format!("{}, called indirectly", self.call);
             return Answer::Answered;
         }
         self.lower.control(cx, ask)
@@ -65,7 +46,7 @@ impl Shared {
     pub(crate) fn call_above(
         &self,
         request: &Request<'_>,
-        call: Indirect,
+        call: ProcedureName,
         arguments: &[u8],
     ) -> Result<(Mapped, Message), Refusal> {
         let cx = request.cx;
@@ -74,25 +55,20 @@ impl Shared {
         }
         let mapped = self.table.exact(call.program, call.version, request.netid);
         let mapped = mapped.ok_or(&NO_PROGRAM)?;
-        let name = ProcedureName {
-            program: call.program,
-            version: call.version,
-            procedure: call.procedure,
-        };
-        let null = ProcedureName { procedure: procedure::NULL, ..name };
+        let null = ProcedureName { procedure: procedure::NULL, ..call };
         self.server_of(null).ok_or(&NO_PROGRAM)?;
-        if name == null {
+        if call == null {
             // No protocol above hears of it, as of all calls of it (RFC 5531, section 8.1).
             let nothing = cx.pool().empty(HEADROOM).map_err(|_| &SYSTEM_ERROR)?;
             return Ok((mapped, nothing));
         }
-        let (this, upper) = self.server_of(name).ok_or(&NO_PROCEDURE)?;
+        let (this, upper) = self.server_of(call).ok_or(&NO_PROCEDURE)?;
         let message = cx.pool().copy_from(HEADROOM, arguments);
         let message = message.map_err(|_| &SYSTEM_ERROR)?;
         let lower = request.session.clone();
         let session = cx.new_passive_session(&this, &upper, Forwarded { call, lower });
         session.hold();
-        let participants = name.participants(cx, request.session);
+        let participants = call.participants(cx, request.session);
         let done = upper.open_done(cx, &session, participants);
         let result = match done {
             Ok(()) => upper.call_demux(cx, &session, message).map_err(|refused| refused.reason),

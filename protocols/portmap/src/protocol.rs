@@ -298,40 +298,32 @@ impl Protocol for Portmap {
             // Nothing to do here, then or later: the session is the lower one's own.
             return self.shared.client.lower.open(cx, upper, participants);
         }
-        let key = self.key(upper.receiver, &participants);
-        if let Some(session) = self.shared.sessions.get(&key) {
-            session.hold();
+        let (upper, sessions) = (upper.receiver, &self.shared.sessions);
+        let key = self.key(upper, &participants);
+        if let Some(session) = sessions.found(&key, upper)? {
             return Ok(session);
         }
         let local = rest.local_mut()?.clone();
         let lower = &self.shared.client.lower;
         let shared = Rc::clone(&self.shared);
         let many = host.clone().pop_host().ok().and_then(Wild::value);
-        let session = if IsMany::ask(cx, lower, many) {
+        if IsMany::ask(cx, lower, many) {
             let client = &self.shared.client;
             let lower = client.open(cx, this, (local, &host), procedure::CALLIT)?;
             let body = Everyone { shared, key, name, lower };
-            cx.new_session(this, upper.receiver, body)
-        } else {
-            let body = Resolver {
-                shared,
-                this: this.clone(),
-                key,
-                name,
-                local,
-                host,
-                lower: RefCell::default(),
-                asking: RefCell::default(),
-            };
-            cx.new_session(this, upper.receiver, body)
-        };
-        match self.shared.sessions.bind(cx, key, session.clone()) {
-            Ok(()) => Ok(session),
-            Err(_) => {
-                session.abort(cx);
-                Err(OpenError::Full)
-            }
+            return sessions.open(cx, this, upper, key, body);
         }
+        let body = Resolver {
+            shared,
+            this: this.clone(),
+            key,
+            name,
+            local,
+            host,
+            lower: RefCell::default(),
+            asking: RefCell::default(),
+        };
+        sessions.open(cx, this, upper, key, body)
     }
 
     fn open_enable(

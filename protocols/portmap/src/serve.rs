@@ -1,6 +1,5 @@
 //! The server: what each procedure does (RFC 1833, sections 2.2 and 3.2).
 
-use crate::indirect::Indirect;
 use crate::protocol::Shared;
 use crate::stats::Asked;
 use crate::table::{Mapped, Owner};
@@ -18,7 +17,7 @@ use xk_kit::control::{IsLocalHost, MyHost, PeerHost, PeerPort};
 use xk_kit::net::stream::CarriesRecords;
 use xk_kit::passthrough::EpochOffset;
 use xk_kit::rpc::call::{BAD_ARGUMENTS, Caller, MyProcedure, NO_PROCEDURE, SYSTEM_ERROR};
-use xk_kit::rpc::onc::{AUTH_SHORT, AUTH_SYS, MyProgram};
+use xk_kit::rpc::onc::{AUTH_SHORT, AUTH_SYS, MyProgram, ProcedureName};
 use xk_xdr::{List, Xdr};
 
 /// Room in front of a reply for the headers of all layers.
@@ -247,13 +246,10 @@ impl Shared {
     /// Calls a procedure that is served above this very layer.
     fn call(&self, request: &Request<'_>, message: &Message) -> Result<Message, Refusal> {
         let wanted: CallArguments = arguments(message)?;
-        let call = Indirect {
-            program: wanted.program,
-            version: wanted.version,
-            procedure: wanted.procedure,
-        };
+        let CallArguments { program, version, procedure, .. } = wanted;
+        let call = ProcedureName { program, version, procedure };
         let result = self.call_above(request, call, &wanted.arguments);
-        let tells = request.procedure == procedure::INDIRECT;
+        let tells = request.procedure == crate::wire::procedure::INDIRECT;
         let counted = (call, tells, request.netid);
         self.stats.call(request.version, counted, result.is_ok());
         let (mapped, results) = result?;

@@ -11,8 +11,8 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, ProtocolRef, Session,
     SessionRef, Upper,
 };
-use xk_kit::rpc::call::{CallOptions, CancelCall, MyProcedure, NO_PROGRAM, NO_VERSION};
-use xk_kit::rpc::onc::{MyProgram, ProcedureName};
+use xk_kit::rpc::call::{CallOptions, CancelCall, NO_PROGRAM, NO_VERSION};
+use xk_kit::rpc::onc::ProcedureName;
 
 /// The protocol above, and a hash of both participants.
 pub(crate) type Key = (u32, u64, u64);
@@ -104,12 +104,7 @@ impl Session for Resolver {
     }
 
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        if let Some(question) = ask.get::<MyProcedure>() {
-            question.number = self.name.procedure;
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<MyProgram>() {
-            (question.program, question.version) = (self.name.program, self.name.version);
+        if self.name.answer(ask) {
             return Answer::Answered;
         }
         let lower = self.lower.borrow().clone();
@@ -118,13 +113,7 @@ impl Session for Resolver {
                 Some(_) => "its port known",
                 None => "its port not known",
             };
-            question.text = alloc::format!(
-                "program {} version {} procedure {} at {}, {port}",
-                self.name.program,
-                self.name.version,
-                self.name.procedure,
-                self.host
-            );
+            question.text = alloc::format!("{} at {}, {port}", self.name, self.host);
             return Answer::Answered;
         }
         if ask.get::<CancelCall>().is_some() {

@@ -1,10 +1,10 @@
 //! What was asked, for `GETSTAT` (RFC 1833, section 2.2.2).
 
-use crate::indirect::Indirect;
 use crate::universal::Netid;
 use crate::wire::{AddressCount, CallCount, Statistics, VERSIONS};
 use alloc::vec::Vec;
 use core::cell::RefCell;
+use xk_kit::rpc::onc::ProcedureName;
 
 /// How many programs or procedures are counted apart in each list; those that come later are not in
 /// it.
@@ -66,7 +66,7 @@ impl Stats {
     pub(crate) fn call(
         &self,
         version: u32,
-        (call, tells, netid): (Indirect, bool, Netid),
+        (call, tells, netid): (ProcedureName, bool, Netid),
         succeeded: bool,
     ) {
         self.of(version, |stats| {

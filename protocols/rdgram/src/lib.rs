@@ -57,7 +57,8 @@
 //! ```
 //!
 //! # Standard
-//! Paper 001, section 3.2, which calls it trivial, given CHANNEL. The header is our own.
+//! Hutchinson, Peterson, Abbott and O'Malley, "RPC in the x-Kernel", section 3.2, which calls it
+//! trivial, given CHANNEL. The header is our own.
 #![no_std]
 
 extern crate alloc;

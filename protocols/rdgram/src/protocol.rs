@@ -15,7 +15,7 @@ use xk_core::{
 };
 use xk_kit::answers::is_for_one;
 use xk_kit::control::PeerHost;
-use xk_kit::net::ports::less_header;
+use xk_kit::rpc::call_layer::less;
 
 /// How many upper protocols may enable it.
 const ENABLES_MAX: usize = 256;
@@ -222,11 +222,7 @@ impl Protocol for Rdgram {
             question.add("passive", self.enables.stats());
             return Answer::Answered;
         }
-        let answer = self.lower.control(cx, ask);
-        if answer.is_answered() {
-            less_header(ask, HEADER_OCTETS);
-        }
-        answer
+        less(self.lower.control(cx, ask), ask, HEADER_OCTETS)
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {

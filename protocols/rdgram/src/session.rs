@@ -14,8 +14,8 @@ use xk_core::{
     Upper, reason,
 };
 use xk_kit::control::PeerHost;
-use xk_kit::net::ports::less_header;
 use xk_kit::rpc::call::{CallOptions, without_header};
+use xk_kit::rpc::call_layer::less;
 
 /// No channel to the peer could be opened.
 static NO_CHANNEL: Reason = Reason::new("no channel", Class::NotMine);
@@ -167,10 +167,7 @@ impl Session for RdgramSession {
             Some(channel) => channel.control(cx, ask),
             None => self.lower.control(cx, ask),
         };
-        if answer.is_answered() {
-            less_header(ask, HEADER_OCTETS);
-        }
-        answer
+        less(answer, ask, HEADER_OCTETS)
     }
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {

@@ -17,8 +17,8 @@ use xk_core::{
 };
 use xk_kit::answers::Allowance;
 use xk_kit::control::{NetworkError, NetworkErrorKind};
-use xk_kit::net::ports::less_header;
 use xk_kit::net::stream::{CarriesRecords, StreamError, StreamEvent, StreamNotice, StreamSpace};
+use xk_kit::rpc::call_layer::less;
 use xk_kit::rpc::server::OfferingServers;
 
 /// How it waits, and its bounds.
@@ -232,11 +232,7 @@ impl Protocol for ReqRep {
         if let Some(error) = ask.get::<NetworkError>() {
             return self.network_error(cx, error);
         }
-        let answer = self.lower.control(cx, ask);
-        if answer.is_answered() {
-            less_header(ask, HEADER_OCTETS);
-        }
-        answer
+        less(self.lower.control(cx, ask), ask, HEADER_OCTETS)
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {

@@ -16,9 +16,9 @@ use xk_core::shepherd::WaitError;
 use xk_core::{Answer, Ask, HostAddr, Kernel, Message, ProtocolRef, Session, SessionRef};
 use xk_kit::answers::{self, UNPROVED, is_proved};
 use xk_kit::control::{IsMany, MinPacket, OptPacket, PeerHost, PeerPort};
-use xk_kit::net::ports::less_header;
 use xk_kit::net::stream::CarriesRecords;
 use xk_kit::rpc::call::{BUSY, CallOptions, CancelCall, Gather, GathersReplies, without_header};
+use xk_kit::rpc::call_layer::less;
 use xk_kit::rpc::saved::Saved;
 
 /// A reply to no call that waits: it came twice, or late, or its number was guessed.
@@ -317,8 +317,8 @@ impl Line {
         Ok(())
     }
 
-    /// Sends the reply to a request of so many octets, if the peer may have it. If not, or who
-    /// should have taken it did not, that is counted, and the client asks again.
+    /// Sends the reply to a request of so many octets, if the peer may have it. If not, or
+    /// if the layer below does not take it, that is counted, and the client asks again.
     fn reply(&self, cx: &Kernel, this: &SessionRef, asked: usize, reply: Message) {
         let allowance = &self.shared.unproved;
         let may =
@@ -440,11 +440,7 @@ impl Session for Line {
         if self.is_to_many && ask.get::<GathersReplies>().is_some() {
             return Answer::Answered;
         }
-        let answer = self.lower.control(cx, ask);
-        if answer.is_answered() {
-            less_header(ask, HEADER_OCTETS);
-        }
-        answer
+        less(self.lower.control(cx, ask), ask, HEADER_OCTETS)
     }
 
     fn lower(&self) -> Option<&SessionRef> {

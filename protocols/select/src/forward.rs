@@ -48,8 +48,8 @@
 //! ```
 //!
 //! # Standard
-//! Paper 001, section 3.2: a selection layer that forwards, instead of SELECT. How it does it is
-//! our own.
+//! Hutchinson, Peterson, Abbott and O'Malley, "RPC in the x-Kernel", section 3.2: a selection layer
+//! that forwards, instead of SELECT. How it does it is our own.
 
 use crate::protocol::build_forward;
 use crate::{CHANNELS, PROCEDURES, QUESTIONS, SESSIONS_MAX, wire};

@@ -58,7 +58,8 @@
 //! ```
 //!
 //! # Standard
-//! Paper 001, section 3.2 and appendix; values of type and status from the x-kernel 3.2.
+//! Hutchinson, Peterson, Abbott and O'Malley, "RPC in the x-Kernel", section 3.2 and appendix;
+//! values of type and status from the x-kernel 3.2.
 #![no_std]
 
 extern crate alloc;

@@ -7,9 +7,9 @@
 //! +--------+--------+--------+--------+--------+--------+
 //! ```
 //!
-//! Paper 001, appendix, names the fields and says nothing of their values; octets 1 and 5 are the
-//! compiler's padding there. Octet 1 of a call counts how often it was forwarded, which is 0 for
-//! all that do not forward.
+//! "RPC in the x-Kernel", appendix, names the fields and says nothing of their values; octets 1 and
+//! 5 are the compiler's padding there. Octet 1 of a call counts how often it was forwarded, which
+//! is 0 for all that do not forward.
 
 use core::fmt;
 use xk_core::Reason;

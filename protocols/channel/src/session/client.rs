@@ -1,6 +1,6 @@
 //! The client's side: one channel, and the call that is made on it.
 
-use super::{LATE, less_header};
+use super::LATE;
 use crate::codes::reason_of;
 use crate::table::{Key, Path, Table, count, send_header};
 use crate::wire::{
@@ -17,6 +17,7 @@ use xk_core::reason::{self, Class, Reason};
 use xk_core::shepherd::{Semaphore, WaitError};
 use xk_core::{Answer, Ask, Kernel, Session, SessionRef};
 use xk_kit::rpc::call::{CallOptions, CallsAtOnce, CancelCall};
+use xk_kit::rpc::call_layer::less;
 use xk_kit::rpc::incarnation::{SentUnder, Server, Verdict};
 use xk_kit::rpc::kept::{AskKept, FreeKept, KeptState, LastKept};
 use xk_kit::rpc::saved::Saved;
@@ -545,8 +546,7 @@ impl Session for ClientSession {
             question.calls = 1;
             return Answer::Answered;
         }
-        let answer = self.lower.control(cx, ask);
-        less_header(ask, answer)
+        less(self.lower.control(cx, ask), ask, HEADER_OCTETS)
     }
 
     fn lower(&self) -> Option<&SessionRef> {

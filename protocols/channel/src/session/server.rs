@@ -1,8 +1,8 @@
 //! The server's side: one channel of one client, the call that is executed on it, the reply that it
 //! may ask for again.
 
+use super::LATE;
 use super::state::{Phase, State, forget_others};
-use super::{LATE, less_header};
 use crate::codes::code_of;
 use crate::table::{Path, SWEEP, Table, count, send_header};
 use crate::wire::{
@@ -19,6 +19,7 @@ use xk_core::reason::{self, Class, Reason};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
 use xk_kit::control::PeerProved;
 use xk_kit::rpc::call::{BUSY, SYSTEM_ERROR};
+use xk_kit::rpc::call_layer::less;
 use xk_kit::rpc::incarnation::{Admission, TICKET};
 use xk_kit::rpc::kept::{AskKept, FreeKept, KeptState, LastKept};
 
@@ -567,8 +568,7 @@ impl Session for ServerSession {
             let Some(lower) = self.lower.get() else {
                 return Answer::Unknown;
             };
-            let answer = lower.control(cx, ask);
-            return less_header(ask, answer);
+            return less(lower.control(cx, ask), ask, HEADER_OCTETS);
         }
         Answer::Answered
     }
