@@ -20,8 +20,8 @@ use crate::rpc::auth::{IssueShorthand, TakeShorthand};
 use crate::rpc::call::{
     CallsAtOnce, CancelCall, GathersReplies, LargestPush, MyProcedure, NeedsPseudoHeader,
 };
-use crate::rpc::kept::{AskKept, FreeKept, LastKept};
 use crate::rpc::onc::{CarriesCredentials, MyProgram};
+use crate::rpc::retransmit::{AskCopy, FreeCopy, LastCopy};
 use crate::wire::offload::Offloads;
 use xk_core::control::{Describe, ListMaps, ListSessions, QuestionType, Report};
 
@@ -96,9 +96,9 @@ table![
     LargestPush,
     MyProcedure,
     NeedsPseudoHeader,
-    AskKept,
-    FreeKept,
-    LastKept,
+    AskCopy,
+    FreeCopy,
+    LastCopy,
     CarriesCredentials,
     MyProgram,
     Offloads,

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use xk_core::control::ListSessions;
 use xk_core::object::OpenError;
 use xk_core::{Part, Participants, SessionRef, Upper};
-use xk_kit::rpc::kept::{AskKept, FreeKept, KeptState, LastKept};
+use xk_kit::rpc::retransmit::{AskCopy, CopyState, FreeCopy, LastCopy};
 
 const IP: u16 = 0x0800;
 /// Of `fragment`: 0x3900 and its number on IP.
@@ -228,7 +228,7 @@ fn vipsize_asks_the_way_that_a_message_went_for_its_copy() {
     let id = net.states[0].0;
     let last = |net: &mut Net| {
         let near = near.clone();
-        let asked = net.world.enter(id, |cx| near.ask(cx, LastKept::default()));
+        let asked = net.world.enter(id, |cx| near.ask(cx, LastCopy::default()));
         asked.unwrap().unwrap().ticket
     };
     net.push(0, &near, &message(1, 100)).unwrap();
@@ -245,13 +245,13 @@ fn vipsize_asks_the_way_that_a_message_went_for_its_copy() {
             figures.unwrap().outstanding
         };
         assert_eq!(outstanding(cx), 1);
-        let asked = near.ask(cx, AskKept::about(ticket)).unwrap();
-        assert!(near.ask(cx, FreeKept { ticket }).is_some());
+        let asked = near.ask(cx, AskCopy::about(ticket)).unwrap();
+        assert!(near.ask(cx, FreeCopy { ticket }).is_some());
         assert_eq!(outstanding(cx), 0, "it is gone early");
-        let gone = near.ask(cx, AskKept::about(ticket)).unwrap();
+        let gone = near.ask(cx, AskCopy::about(ticket)).unwrap();
         (asked.state, gone.state)
     });
-    assert_eq!(state, Some((KeptState::Silent, KeptState::Gone)));
+    assert_eq!(state, Some((CopyState::Silent, CopyState::Gone)));
 }
 
 #[test]

@@ -37,8 +37,8 @@
 //! those that came before, are dropped and counted.
 //!
 //! # Control
-//! Answers `max-packet` (16 fragments), `opt-packet` (one), `min-packet` (0), `last-kept`,
-//! `free-kept`, `ask-kept`, `fragment-figures`, `list-sessions`, `list-maps`, `describe`; forwards
+//! Answers `max-packet` (16 fragments), `opt-packet` (one), `min-packet` (0), `last-copy`,
+//! `free-copy`, `ask-copy`, `fragment-figures`, `list-sessions`, `list-maps`, `describe`; forwards
 //! the rest.
 //!
 //! # Example
@@ -95,8 +95,8 @@ pub static ENTRY: Entry = Entry::layer("fragment", include_str!("lib.rs"), build
         question("max-packet", "sixteen fragments"),
         question("opt-packet", "one fragment: that of the layer below less 24 octets"),
         question("min-packet", "0: nothing is ever added to a message"),
-        question("last-kept", "the name of the copy of the last message"),
-        question("free-kept", "releases a copy early"),
-        question("ask-kept", "whether the peer is still collecting"),
+        question("last-copy", "the name of the copy of the last message"),
+        question("free-copy", "releases a copy early"),
+        question("ask-copy", "whether the peer is still collecting"),
         own_question::<FragmentFigures>("what was kept, asked for, collected"),
     ]);

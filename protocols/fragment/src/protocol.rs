@@ -19,7 +19,7 @@ use xk_core::{
 use xk_kit::answers::is_for_one;
 use xk_kit::control::{MaxPacket, MinPacket, MyHost, OptPacket, PeerHost, opt_packet};
 use xk_kit::layer::{Arrival, Bounds, Conversation, Layer, Layered, Unsent};
-use xk_kit::rpc::kept::{AskKept, FreeKept, LastKept};
+use xk_kit::rpc::retransmit::{AskCopy, FreeCopy, LastCopy};
 
 /// Of how many complete messages the sequence numbers are remembered, so that a late duplicate of
 /// one fragment does not begin it again.
@@ -371,11 +371,11 @@ impl Layer<HEADER_OCTETS> for Fragment {
             question.octets = own.state.fragment_octets as u32;
         } else if let Some(question) = ask.get::<MinPacket>() {
             question.octets = 0;
-        } else if let Some(question) = ask.get::<LastKept>() {
+        } else if let Some(question) = ask.get::<LastCopy>() {
             question.ticket = own.state.last_kept.get();
-        } else if let Some(question) = ask.get::<AskKept>() {
+        } else if let Some(question) = ask.get::<AskCopy>() {
             question.state = fragment.ask_kept(this, question.ticket);
-        } else if let Some(question) = ask.get::<FreeKept>() {
+        } else if let Some(question) = ask.get::<FreeCopy>() {
             let ticket = question.ticket;
             fragment.free_kept(cx, this, ticket);
         } else {

@@ -8,7 +8,7 @@ use xk_core::object::{BURST_MAX, Outgoing, PushError};
 use xk_core::reason::{self, Class, Reason};
 use xk_core::{Kernel, Message, SessionRef};
 use xk_kit::rpc::call::CallOptions;
-use xk_kit::rpc::kept::KeptState;
+use xk_kit::rpc::retransmit::CopyState;
 
 /// For how long a message is kept after it was sent, or was last asked for.
 pub(crate) const KEPT_FOR: Duration = Duration::from_secs(1);
@@ -208,14 +208,14 @@ impl Fragment {
     }
 
     /// How a message that was sent here fares.
-    pub(crate) fn ask_kept(&self, this: &SessionRef, ticket: u32) -> KeptState {
+    pub(crate) fn ask_kept(&self, this: &SessionRef, ticket: u32) -> CopyState {
         let asked = self.place_of(this, ticket).and_then(|place| {
             self.outstanding.with(place, |kept| core::mem::take(&mut kept.was_asked_for))
         });
         match asked {
-            None => KeptState::Gone,
-            Some(true) => KeptState::Collecting,
-            Some(false) => KeptState::Silent,
+            None => CopyState::Gone,
+            Some(true) => CopyState::Collecting,
+            Some(false) => CopyState::Silent,
         }
     }
 

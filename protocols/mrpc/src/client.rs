@@ -20,7 +20,7 @@ use xk_core::shepherd::WaitError;
 use xk_core::{Kernel, Message, ProtocolRef, SessionRef, Time};
 use xk_kit::rpc::call::{self, CallOptions};
 use xk_kit::rpc::incarnation::{FIRST, Verdict};
-use xk_kit::rpc::saved::Saved;
+use xk_kit::rpc::retransmit::SavedMessage;
 
 impl MrpcSession {
     /// Does a call on a channel that is the caller's.
@@ -42,7 +42,7 @@ impl MrpcSession {
         let sequence = self.begin_at.wrapping_add(self.shared.next_sequence());
         channel.sequence.set(sequence);
         let template = self.stamp(channel, call)?;
-        let mut kept = Saved::new();
+        let mut kept = SavedMessage::new();
         if call.cut.fragments != 0 {
             // Without a ticket nothing is executed: the last fragment alone fetches one.
             let mask = match template.process | call.flags & ECHO {
@@ -98,7 +98,7 @@ impl MrpcSession {
         &self,
         cx: &Kernel,
         channel: &Channel,
-        (call, request): (&Call, &Saved),
+        (call, request): (&Call, &SavedMessage),
         retry: &mut Retry,
         (mut waited, mut events): (Result<(), WaitError>, u16),
     ) -> Result<Message, CallError> {
@@ -193,7 +193,7 @@ impl MrpcSession {
         &self,
         cx: &Kernel,
         channel: &Channel,
-        (call, request): (&Call, &Saved),
+        (call, request): (&Call, &SavedMessage),
         (extra, mask): (u16, u16),
     ) -> Result<(), CallError> {
         let mut template = self.stamp(channel, call)?;

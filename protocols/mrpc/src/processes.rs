@@ -13,7 +13,7 @@ use xk_core::map::{Map, MapStats};
 use xk_core::object::SessionSlot;
 use xk_core::{HostAddr, Kernel, SessionRef, Time};
 use xk_kit::control::PeerHost;
-use xk_kit::rpc::saved::Saved;
+use xk_kit::rpc::retransmit::SavedMessage;
 
 /// Where a process stands (Sprite, rpcServer.c).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +110,7 @@ pub(crate) struct Process {
     asked: Cell<Option<(u32, Round)>>,
     /// The reply's header and cut, and the reply itself unless it is empty.
     pub(crate) reply: Cell<(Header, Cut)>,
-    pub(crate) saved: RefCell<Saved>,
+    pub(crate) saved: RefCell<SavedMessage>,
 }
 
 impl Process {

@@ -9,7 +9,7 @@ use core::cell::{Cell, RefCell};
 use xk_core::Secret;
 use xk_core::map::Map;
 use xk_core::{HostAddr, Kernel, Message};
-use xk_kit::rpc::saved::Saved;
+use xk_kit::rpc::retransmit::SavedMessage;
 
 /// How many octets of a request count, besides its length. They hold program, version, procedure
 /// and the beginning of the credential.
@@ -34,7 +34,7 @@ pub(crate) enum Known {
 struct Place {
     key: Key,
     executing: bool,
-    reply: Saved,
+    reply: SavedMessage,
 }
 
 /// The latest requests, as many as were asked for.
@@ -94,7 +94,7 @@ impl DupCache {
     /// A place for a new request: a fresh one, else that of the oldest that is not being executed.
     fn enter(&self, key: Key) -> Option<u32> {
         let mut places = self.places.borrow_mut();
-        let place = Place { key, executing: true, reply: Saved::new() };
+        let place = Place { key, executing: true, reply: SavedMessage::new() };
         if places.len() < self.max {
             self.map.bind(key, places.len() as u32).ok()?;
             places.push(place);
@@ -118,7 +118,7 @@ impl DupCache {
     }
 
     /// A reply is kept no more.
-    fn release(&self, reply: &Saved) {
+    fn release(&self, reply: &SavedMessage) {
         let octets = reply.len().unwrap_or_default();
         self.octets.set(self.octets.get().saturating_sub(octets));
     }

@@ -19,7 +19,7 @@ use xk_core::shepherd::{Semaphore, WaitError};
 use xk_core::{HostAddr, Kernel, Message, SessionRef, Time};
 use xk_kit::net::attribute::Peer;
 use xk_kit::rpc::call::{CallOptions, without_header};
-use xk_kit::rpc::saved::Saved;
+use xk_kit::rpc::retransmit::SavedMessage;
 
 /// A host has replied already: it got the request twice, or the network doubled the reply.
 pub static REPEATED_REPLY: Reason = Reason::new("repeated reply", Class::NotMine);
@@ -40,7 +40,7 @@ pub(crate) struct Gathering {
     /// The time until the request is sent again.
     wait: Cell<Duration>,
     tries: Cell<u32>,
-    request: RefCell<Saved>,
+    request: RefCell<SavedMessage>,
     /// The hosts that have replied.
     hosts: RefCell<Vec<HostAddr>>,
     /// Those replies that were not asked for yet.
@@ -115,7 +115,7 @@ impl Gatherings {
         }
         let no_buffers = |_| CallError::from(PushError::NoBuffers);
         request.push_array(&header).map_err(no_buffers)?;
-        let mut kept = Saved::new();
+        let mut kept = SavedMessage::new();
         kept.save(&request).map_err(no_buffers)?;
         let gathering = Rc::new(Gathering {
             session: session.id(),

@@ -19,7 +19,7 @@ use xk_kit::control::{IsMany, MinPacket, OptPacket, PeerHost, PeerPort};
 use xk_kit::net::stream::CarriesRecords;
 use xk_kit::rpc::call::{BUSY, CallOptions, CancelCall, Gather, GathersReplies, without_header};
 use xk_kit::rpc::call_layer::less;
-use xk_kit::rpc::saved::Saved;
+use xk_kit::rpc::retransmit::SavedMessage;
 
 /// A reply to no call that waits: it came twice, or late, or its number was guessed.
 pub static NO_CALL: Reason = Reason::new("no such call", Class::NotMine);
@@ -110,7 +110,7 @@ impl Line {
 
     /// Pushes a request, or what is `kept` of it, if the layer below fails the first push for what
     /// is known already.
-    fn send(&self, cx: &Kernel, kept: &Saved, request: Message) -> Result<(), PushError> {
+    fn send(&self, cx: &Kernel, kept: &SavedMessage, request: Message) -> Result<(), PushError> {
         let pushed = self.lower.push(cx, request);
         if !self.told.replace(false) || pushed != Err(PushError::Unreachable) {
             return pushed;
@@ -141,7 +141,7 @@ impl Line {
         let mut wait = settings.first_wait;
         let mut tries = 0;
         let no_buffers = |_| CallError::from(PushError::NoBuffers);
-        let mut kept = Saved::new();
+        let mut kept = SavedMessage::new();
         kept.save(&request).map_err(no_buffers)?;
         let mut next = Some(request);
         loop {

@@ -31,8 +31,8 @@
 //!
 //! # Control
 //! A session answers `peer-host`, `peer-on-link`, `opt-packet` (the largest cutoff, or the last
-//! layer's own), `describe`; asks the way that the last message went for `last-kept`, and all ways
-//! for `free-kept` and `ask-kept`; and forwards the rest to the last layer's session (so
+//! layer's own), `describe`; asks the way that the last message went for `last-copy`, and all ways
+//! for `free-copy` and `ask-copy`; and forwards the rest to the last layer's session (so
 //! `max-packet` is that one's). The protocol answers `list-sessions`, `list-maps`, and forwards the
 //! rest to the last layer; from below it takes `way-changed`, and passes `network-error` and
 //! `is-outstanding` on to the session's upper protocol.

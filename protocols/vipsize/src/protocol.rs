@@ -12,7 +12,7 @@ use xk_core::{
 use xk_kit::control::{MaxPacket, OptPacket, opt_packet};
 use xk_kit::net::neighbour::{PeerOnLink, WayChanged, is_far};
 use xk_kit::net::virtual_layer::{Virtual, VirtualLayer, VirtualSession};
-use xk_kit::rpc::kept::{AskKept, FreeKept, KeptState, LastKept};
+use xk_kit::rpc::retransmit::{AskCopy, CopyState, FreeCopy, LastCopy};
 
 /// How many sessions it holds unless the graph says otherwise.
 const SESSIONS_MAX: usize = 65_536;
@@ -288,25 +288,25 @@ fn opt_octets(own: &SizeSession, cx: &Kernel, last: Option<&SessionRef>) -> Opti
     Some(max.map_or(most, |max| most.min(max.octets)))
 }
 
-/// Questions about copies of what was sent (`xk_kit::rpc::kept`) are for the way that it went.
-/// Any way may have kept it that is asked for by name: names are numbers that the instances
+/// Questions about copies of what was sent (`xk_kit::rpc::retransmit`) are for the way that it
+/// went. Any way may have kept it that is asked for by name: names are numbers that the instances
 /// count by themselves, from anywhere.
 fn answer_kept(own: &SizeSession, cx: &Kernel, ask: &mut Ask<'_>) -> Option<Answer> {
     let state = &own.state;
-    if let Some(question) = ask.get::<LastKept>() {
+    if let Some(question) = ask.get::<LastCopy>() {
         let way = state.lowers.get(state.last_used.get());
         let kept = way.and_then(SessionSlot::get);
-        let kept = kept.and_then(|way| way.ask(cx, LastKept::default()));
+        let kept = kept.and_then(|way| way.ask(cx, LastCopy::default()));
         question.ticket = kept.map_or(0, |kept| kept.ticket);
-    } else if let Some(question) = ask.get::<FreeKept>() {
+    } else if let Some(question) = ask.get::<FreeCopy>() {
         for way in state.open() {
             let _ = way.ask(cx, *question);
         }
     } else {
-        let question = ask.get::<AskKept>()?;
+        let question = ask.get::<AskCopy>()?;
         let states = state.open().filter_map(|way| way.ask(cx, *question));
         let mut states = states.map(|asked| asked.state);
-        let known = states.find(|state| *state != KeptState::Gone);
+        let known = states.find(|state| *state != CopyState::Gone);
         question.state = known.unwrap_or_default();
     }
     Some(Answer::Answered)

@@ -19,8 +19,7 @@ use xk_core::{Answer, Ask, Kernel, Session, SessionRef};
 use xk_kit::rpc::call::{CallOptions, CallsAtOnce, CancelCall};
 use xk_kit::rpc::call_layer::less;
 use xk_kit::rpc::incarnation::{SentUnder, Server, Verdict};
-use xk_kit::rpc::kept::{AskKept, FreeKept, KeptState, LastKept};
-use xk_kit::rpc::saved::Saved;
+use xk_kit::rpc::retransmit::{AskCopy, CopyState, FreeCopy, LastCopy, SavedMessage};
 use xk_kit::rpc::wait_queue::WaitQueue;
 
 /// The first wait for a request that goes in one packet.
@@ -60,7 +59,7 @@ pub(crate) struct ClientSession {
     owes_ack: Cell<bool>,
     under: Cell<SentUnder>,
     /// The request, as long as it may have to be sent again.
-    request: RefCell<Saved>,
+    request: RefCell<SavedMessage>,
     /// How the layer below calls its copy of it, or 0.
     kept: Cell<u32>,
     /// The request went at least once, so that the server may have it.
@@ -161,7 +160,7 @@ impl ClientSession {
     /// Asks the layer below how it calls the copy of what was just sent.
     #[cold]
     fn note_kept(&self, cx: &Kernel) {
-        let kept = self.lower.ask(cx, LastKept::default());
+        let kept = self.lower.ask(cx, LastCopy::default());
         self.kept.set(kept.map_or(0, |kept| kept.ticket));
     }
 
@@ -343,8 +342,8 @@ impl ClientSession {
     fn send_missing(&self, cx: &Kernel, this: &SessionRef) {
         let kept = self.kept.get();
         if kept != 0 {
-            let asked = self.lower.ask(cx, AskKept::about(kept));
-            if asked.is_some_and(|asked| asked.state == KeptState::Collecting) {
+            let asked = self.lower.ask(cx, AskCopy::about(kept));
+            if asked.is_some_and(|asked| asked.state == CopyState::Collecting) {
                 return self.send(cx, this, Kind::Probe, self.sequence.get());
             }
         }
@@ -373,7 +372,7 @@ impl ClientSession {
         self.request.borrow_mut().clear();
         if self.kept.get() != 0 {
             let ticket = self.kept.replace(0);
-            let _ = self.lower.ask(cx, FreeKept { ticket });
+            let _ = self.lower.ask(cx, FreeCopy { ticket });
         }
         if self.queue.is_empty() {
             self.busy.set(false);

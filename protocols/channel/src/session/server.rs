@@ -21,7 +21,7 @@ use xk_kit::control::PeerProved;
 use xk_kit::rpc::call::{BUSY, SYSTEM_ERROR};
 use xk_kit::rpc::call_layer::less;
 use xk_kit::rpc::incarnation::{Admission, TICKET};
-use xk_kit::rpc::kept::{AskKept, FreeKept, KeptState, LastKept};
+use xk_kit::rpc::retransmit::{AskCopy, CopyState, FreeCopy, LastCopy};
 
 /// After which time without a sign of the client its acknowledgement is asked for; doubled with
 /// each question.
@@ -152,7 +152,7 @@ impl ServerSession {
 
     #[cold]
     fn note_kept(&self, cx: &Kernel, lower: &SessionRef) {
-        let kept = lower.ask(cx, LastKept::default());
+        let kept = lower.ask(cx, LastCopy::default());
         self.state.kept.set(kept.map_or(0, |kept| kept.ticket));
     }
 
@@ -169,7 +169,7 @@ impl ServerSession {
     fn free_kept(&self, cx: &Kernel) {
         let ticket = self.state.kept.replace(0);
         if let Some(lower) = self.lower.get() {
-            let _ = lower.ask(cx, FreeKept { ticket });
+            let _ = lower.ask(cx, FreeCopy { ticket });
         }
     }
 
@@ -319,8 +319,8 @@ impl ServerSession {
         if kept == 0 {
             return false;
         }
-        let asked = self.lower.get().and_then(|lower| lower.ask(cx, AskKept::about(kept)));
-        asked.is_some_and(|asked| asked.state == KeptState::Collecting)
+        let asked = self.lower.get().and_then(|lower| lower.ask(cx, AskCopy::about(kept)));
+        asked.is_some_and(|asked| asked.state == CopyState::Collecting)
     }
 
     /// The sweep came by: asks a client that says nothing for its acknowledgement, and in the end

@@ -6,7 +6,7 @@ use crate::wire::is_newer;
 use core::cell::{Cell, RefCell};
 use xk_core::{HostAddr, Kernel, Time};
 use xk_kit::rpc::incarnation::TICKET;
-use xk_kit::rpc::saved::Saved;
+use xk_kit::rpc::retransmit::SavedMessage;
 
 /// What the channel does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(crate) struct State {
     pub(crate) phase: Cell<Phase>,
     pub(crate) running: Cell<u8>,
     /// Without header; none if the call was refused, or there was no buffer.
-    pub(crate) reply: RefCell<Saved>,
+    pub(crate) reply: RefCell<SavedMessage>,
     /// Why the call was refused, or 0.
     pub(crate) code: Cell<u16>,
     /// How the layer below calls its copy of the reply, or 0.

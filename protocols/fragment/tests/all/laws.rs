@@ -4,7 +4,7 @@ use xk_core::graph::{Params, Value};
 use xk_core::{Answer, Entry, Part, Participants};
 use xk_fragment::FragmentFigures;
 use xk_kit::control::MinPacket;
-use xk_kit::rpc::kept::{AskKept, FreeKept, LastKept};
+use xk_kit::rpc::retransmit::{AskCopy, FreeCopy, LastCopy};
 use xk_testkit::conformance::{self, CountingAllocator, Fixture, LAWS, Node, Side, World};
 use xk_testkit::kernel::{Family, Lower};
 
@@ -29,9 +29,9 @@ fn ask(world: &World<'_>, name: &str) -> Option<Answer> {
     let cx = &world.cx;
     let session = world.open(Side::A);
     let known = match name {
-        "last-kept" => session.ask(cx, LastKept::default()).is_some(),
-        "free-kept" => session.ask(cx, FreeKept { ticket: 1 }).is_some(),
-        "ask-kept" => session.ask(cx, AskKept::about(1)).is_some(),
+        "last-copy" => session.ask(cx, LastCopy::default()).is_some(),
+        "free-copy" => session.ask(cx, FreeCopy { ticket: 1 }).is_some(),
+        "ask-copy" => session.ask(cx, AskCopy::about(1)).is_some(),
         "min-packet" => session.ask(cx, MinPacket::default()).is_some(),
         "fragment-figures" => {
             let figures = world.a.protocol.ask(cx, FragmentFigures::default());

@@ -10,7 +10,7 @@ use xk_core::random::Random;
 use xk_core::{Kernel, Part, Participants, ProtocolRef, SessionRef};
 use xk_fragment::wire::{HEADER_OCTETS, Header, Kind};
 use xk_fragment::{FragmentFigures, Limits};
-use xk_kit::rpc::kept::{AskKept, FreeKept, KeptState, LastKept};
+use xk_kit::rpc::retransmit::{AskCopy, CopyState, FreeCopy, LastCopy};
 use xk_testkit::kernel::{Bottom, Lower, Task, TestKernel, Top, octets};
 
 /// Octets of payload in one fragment over hosts.
@@ -201,17 +201,17 @@ fn a_copy_is_kept_for_a_second_after_the_last_question() {
     let world = World::new(4, Limits::default());
     let session = world.session.clone();
     world.push(b"small").expect("it goes");
-    let ticket = |s: &SessionRef| s.ask(&world.cx, LastKept::default()).expect("known").ticket;
+    let ticket = |s: &SessionRef| s.ask(&world.cx, LastCopy::default()).expect("known").ticket;
     assert_eq!(ticket(&session), 0, "what goes whole is not kept");
     drop(World::sent(&world.a));
     world.push(&pattern(3 * SIZE, 1)).expect("it goes");
     let packets = World::sent(&world.a);
     let kept = ticket(&session);
     let state = |kept| {
-        let asked = session.ask(&world.cx, AskKept::about(kept));
+        let asked = session.ask(&world.cx, AskCopy::about(kept));
         asked.expect("known").state
     };
-    assert_eq!(state(kept), KeptState::Silent);
+    assert_eq!(state(kept), CopyState::Silent);
     let nack = |mask| {
         let header = Header { kind: Kind::Nack, mask, len: 0, ..parse(&packets[1]) };
         header.emit().to_vec()
@@ -222,19 +222,19 @@ fn a_copy_is_kept_for_a_second_after_the_last_question() {
     assert_eq!(again.len(), 1);
     assert_eq!(parse(&again[0]).mask, 0b010);
     assert!(again[0][HEADER_OCTETS..] == packets[1][HEADER_OCTETS..]);
-    assert_eq!((state(kept), state(kept)), (KeptState::Collecting, KeptState::Silent));
+    assert_eq!((state(kept), state(kept)), (CopyState::Collecting, CopyState::Silent));
     world.cx.advance(Duration::from_millis(999));
-    assert_eq!(state(kept), KeptState::Silent);
+    assert_eq!(state(kept), CopyState::Silent);
     world.cx.advance(Duration::from_millis(1));
-    assert_eq!(state(kept), KeptState::Gone);
+    assert_eq!(state(kept), CopyState::Gone);
     let drops = world.a.fragment.head().drops().total();
     world.to_a(&[nack(0b101)]);
     assert_eq!(world.a.fragment.head().drops().total(), drops + 1, "nobody knows it");
     // Released early.
     world.push(&pattern(3 * SIZE, 1)).expect("it goes");
     let kept = ticket(&session);
-    assert!(session.ask(&world.cx, FreeKept { ticket: kept }).is_some());
-    assert_eq!(state(kept), KeptState::Gone);
+    assert!(session.ask(&world.cx, FreeCopy { ticket: kept }).is_some());
+    assert_eq!(state(kept), CopyState::Gone);
     drop((World::sent(&world.a), session));
     world.finish();
 }

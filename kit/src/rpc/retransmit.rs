@@ -1,6 +1,14 @@
-//! What a layer keeps of a message that it may have to send once more.
+//! Messages that may have to be sent once more: what a layer keeps of one of its own
+//! ([`SavedMessage`]), and what a layer below that keeps copies, to send parts of them again, is
+//! told and asked.
+//!
+//! It says how a message is called there ([`LastCopy`]); a layer that knows that it arrived may
+//! release the copy early ([`FreeCopy`]), and one that is about to send it all again may ask
+//! whether that is needed ([`AskCopy`]). A layer that keeps none answers none of these, and
+//! forwards them.
 
 use xk_core::message::{Message, NoBuffers, Pool};
+use xk_core::{fields, question};
 
 /// So many octets are copied rather than shared. Two messages on one buffer cost each its headroom
 /// and the room behind it, and with that a buffer for the next header, or for Ethernet's padding:
@@ -13,13 +21,13 @@ const NONE: u8 = u8::MAX;
 
 /// A message kept to be sent again: a copy of a short one's octets, another reference to a long
 /// one's.
-pub struct Saved {
+pub struct SavedMessage {
     octets: [u8; SHORT_MAX],
     len: u8,
     whole: Option<Message>,
 }
 
-impl Saved {
+impl SavedMessage {
     /// Nothing.
     pub const fn new() -> Self {
         Self { octets: [0; SHORT_MAX], len: NONE, whole: None }
@@ -106,11 +114,69 @@ impl Saved {
     }
 }
 
-impl Default for Saved {
+impl Default for SavedMessage {
     fn default() -> Self {
         Self::new()
     }
 }
+
+/// How the message that was last pushed into this session is called by the layer below that keeps
+/// it. Asked right after the push.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LastCopy {
+    /// Out: its name for [`FreeCopy`] and [`AskCopy`]; 0 if no copy of it was kept, as of one that
+    /// went whole.
+    pub ticket: u32,
+}
+
+question!(LastCopy { ticket }, "last-copy", Ask);
+
+/// The message has arrived: its copy may go.
+#[derive(Clone, Copy, Debug)]
+pub struct FreeCopy {
+    /// What [`LastCopy`] said.
+    pub ticket: u32,
+}
+
+question!(FreeCopy { ticket }, "free-copy", Tell);
+
+/// How a message that was sent in parts fares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CopyState {
+    /// The copy is gone: nothing is known.
+    #[default]
+    Gone,
+    /// The peer has asked for missing parts since this was last asked: it is still collecting.
+    Collecting,
+    /// Nothing was heard of it since this was last asked.
+    Silent,
+}
+
+fields!(
+    enum CopyState {
+        Gone = 0,
+        Collecting = 1,
+        Silent = 2,
+    }
+);
+
+/// How the message fares.
+#[derive(Clone, Copy, Debug)]
+pub struct AskCopy {
+    /// What [`LastCopy`] said.
+    pub ticket: u32,
+    /// Out.
+    pub state: CopyState,
+}
+
+impl AskCopy {
+    /// About the message of this name.
+    pub fn about(ticket: u32) -> Self {
+        Self { ticket, state: CopyState::Gone }
+    }
+}
+
+question!(AskCopy { ticket, state }, "ask-copy", Ask);
 
 #[cfg(test)]
 mod tests {
@@ -125,7 +191,7 @@ mod tests {
     #[test]
     fn messages_of_every_length_come_back_and_short_ones_hold_no_buffer() {
         let pool = Pool::new(&PoolConfig::with_octets_max(1 << 20)).unwrap();
-        let mut saved = Saved::new();
+        let mut saved = SavedMessage::new();
         for len in [0, 1, SHORT_MAX, SHORT_MAX + 1, 1000] {
             let sent: Vec<u8> = (0..len).map(|at| at as u8).collect();
             let message = pool.copy_from(0, &sent).unwrap();
@@ -148,7 +214,7 @@ mod tests {
         let pool = Pool::new(&PoolConfig::with_octets_max(1 << 20)).unwrap();
         let mut message = pool.copy_from(0, b"ab").unwrap();
         message.join(pool.copy_from(0, b"cd").unwrap());
-        let mut saved = Saved::new();
+        let mut saved = SavedMessage::new();
         saved.save(&message).unwrap();
         assert_eq!(octets(&saved.again(&pool).unwrap().unwrap()), b"abcd");
         saved.clear();
