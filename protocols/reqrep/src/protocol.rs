@@ -3,7 +3,7 @@
 use crate::calls::Calls;
 use crate::dupcache::DupCache;
 use crate::gather::Gatherings;
-use crate::session::{Line, NO_CALL, NOT_A_SERVER, may_add_octets};
+use crate::session::{Association, NO_CALL, NOT_A_SERVER, may_add_octets};
 use crate::wire::{HEADER_OCTETS, Header, Kind};
 use alloc::rc::Rc;
 use core::cell::Cell;
@@ -165,9 +165,9 @@ impl Protocol for ReqRep {
             return Err(OpenError::NotSupported);
         }
         let (upper, below) = (upper.receiver, Some(&self.lower));
-        let line = Line::new(cx, &self.shared, upper, &lower, below);
+        let association = Association::new(cx, &self.shared, upper, &lower, below);
         let (sessions, key) = (&self.shared.sessions, lower.id().0);
-        sessions.open(cx, this, upper, key, line)
+        sessions.open(cx, this, upper, key, association)
     }
 
     fn open_enable(
@@ -277,10 +277,10 @@ impl ReqRep {
         let Some((upper, _)) = self.shared.server.get(0) else {
             return Err(this.refuse(message, &NOT_A_SERVER));
         };
-        let line = Line::new(cx, &self.shared, &upper, lower, None);
+        let association = Association::new(cx, &self.shared, &upper, lower, None);
         let (key, ends) = (lower.id().0, Participants::default);
         let sessions = &self.shared.sessions;
-        match sessions.accept(cx, this, &upper, key, line, ends) {
+        match sessions.accept(cx, this, &upper, key, association, ends) {
             Ok(session) => session.pop(cx, message),
             Err(why) => Err(this.refuse(message, why)),
         }
@@ -304,8 +304,8 @@ impl ReqRep {
         };
         let [a, b, c, d, ..] = error.start;
         let xid = (error.start_len >= 4).then(|| u32::from_be_bytes([a, b, c, d]));
-        if let Some(line) = session.body::<Line>() {
-            line.nobody_there(cx, &session, xid);
+        if let Some(association) = session.body::<Association>() {
+            association.unreachable(cx, &session, xid);
         }
         Answer::Answered
     }

@@ -31,7 +31,7 @@ pub static REPEATED: Reason = Reason::new("repeated request", Class::NotMine);
 pub static TOO_MANY_CALLS: Reason = Reason::new("too many calls", Class::Exhausted);
 
 /// One conversation.
-pub(crate) struct Line {
+pub(crate) struct Association {
     shared: Rc<Shared>,
     lower: SessionRef,
     upper: ProtocolRef,
@@ -61,10 +61,10 @@ pub(crate) fn may_add_octets(cx: &Kernel, lower: &SessionRef) -> bool {
     min.is_some_and(|min| min.octets as usize > HEADER_OCTETS)
 }
 
-impl Line {
+impl Association {
     /// The network says that no protocol takes what was sent: the request with this number, or all
     /// if that is not known.
-    pub(crate) fn nobody_there(&self, cx: &Kernel, this: &SessionRef, xid: Option<u32>) {
+    pub(crate) fn unreachable(&self, cx: &Kernel, this: &SessionRef, xid: Option<u32>) {
         self.told.set(true);
         self.shared.calls.refuse(cx, this.id(), xid);
     }
@@ -347,7 +347,7 @@ fn is_final(error: PushError) -> bool {
     }
 }
 
-impl Session for Line {
+impl Session for Association {
     fn any(&self) -> Option<&dyn Any> {
         Some(self)
     }
