@@ -417,15 +417,15 @@ question!(IsLocalHost { host, local }, "is-local-host", Ask);
 /// Whether what is sent to this host goes to several: it is a broadcast of a network of ours, or a
 /// group. Nothing ever comes from it; who answers does so from a host of his own.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct IsMany {
+pub struct IsGroup {
     /// In: the host.
     pub host: HostAddr,
     /// Out: true if it is several.
     pub many: bool,
 }
-question!(IsMany { host, many }, "is-many", Ask);
+question!(IsGroup { host, many }, "is-group", Ask);
 
-impl IsMany {
+impl IsGroup {
     /// What `lower` and those below it say of a host, if they are asked of one.
     pub fn ask(cx: &Kernel, lower: &ProtocolRef, host: Option<HostAddr>) -> bool {
         let asked = host.and_then(|host| lower.ask(cx, Self { host, many: false }));

@@ -2,7 +2,7 @@
 //! up in that came from another one.
 
 use crate::control::{
-    ClaimHost, DeliverError, HostConflict, IsLocalHost, IsMany, IsOutstanding, JoinGroup,
+    ClaimHost, DeliverError, HostConflict, IsGroup, IsLocalHost, IsOutstanding, JoinGroup,
     KeepWhole, LinkType, MaxPacket, MinPacket, MyEther, MyHost, MyPort, NetworkError, OptPacket,
     PeerEther, PeerHost, PeerPort, PeerProved, PseudoHeader, RegisterErrorProtocol, Resolve,
     SendError, ServesPort, SpecificDestination,
@@ -42,7 +42,7 @@ table![
     DeliverError,
     HostConflict,
     IsLocalHost,
-    IsMany,
+    IsGroup,
     IsOutstanding,
     JoinGroup,
     KeepWhole,

@@ -138,7 +138,7 @@ pub struct CancelCall {
 
 question!(CancelCall { tag }, "cancel-call", Tell);
 
-/// A call to a peer that is many hosts ([`IsMany`](crate::control::IsMany)) for the replies of all
+/// A call to a peer that is many hosts ([`IsGroup`](crate::control::IsGroup)) for the replies of all
 /// of them (RFC 5531, section 8.4.2). An attribute of the request, beside [`CallOptions`] with a
 /// tag; the deadline there ends the gathering. The reply bears whose it is as
 /// [`Peer`](crate::net::attribute::Peer). Only for a session that answers [`GathersReplies`].

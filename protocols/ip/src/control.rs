@@ -14,7 +14,7 @@ use xk_core::control::{ListMaps, ListSessions};
 use xk_core::{Answer, Ask, Kernel, ProtocolRef, fields, question};
 use xk_kit::Cidr;
 use xk_kit::control::{
-    DeliverError, HostConflict, IsLocalHost, IsMany, MaxPacket, MyHost, NetworkError, OptPacket,
+    DeliverError, HostConflict, IsGroup, IsLocalHost, MaxPacket, MyHost, NetworkError, OptPacket,
     RegisterErrorProtocol, SendError,
 };
 pub use xk_kit::net::attribute::DontFragment;
@@ -157,7 +157,7 @@ impl Ip {
                 Kind::Group => shared.interfaces.is_joined(host),
                 Kind::Nobody | Kind::Other => false,
             });
-        } else if let Some(q) = ask.get::<IsMany>() {
+        } else if let Some(q) = ask.get::<IsGroup>() {
             q.many = q.host.to_v4().is_some_and(|host| shared.interfaces.is_many(host));
         } else if let Some(q) = ask.get::<MaxPacket>() {
             q.octets = PAYLOAD_MAX as u32;

@@ -44,7 +44,7 @@
 //! A session answers `my-host`, `peer-host`, `peer-proved` (of our own host),
 //! `specific-destination`, `max-packet`, `opt-packet`, `pseudo-header` and `describe`, and forwards
 //! the rest to the session below. The protocol answers `my-host`, `max-packet`, `opt-packet`,
-//! `is-local-host`, `is-many`, `host-route`, `deliver-error`, `register-error-protocol`,
+//! `is-local-host`, `is-group`, `host-route`, `deliver-error`, `register-error-protocol`,
 //! `add-route`, `remove-route`, `list-routes`, `list-interfaces`, `ip-figures`, `list-sessions`,
 //! `list-maps`, `list-talkers`; from below it takes `network-error`, `send-error` and
 //! `host-conflict`.
@@ -196,7 +196,7 @@ pub static ENTRY: Entry = Entry::layer("ip", include_str!("lib.rs"), build)
             "of a session: from now on nothing is fragmented, and routers are told not to"),
         question("pseudo-header", "of a session: sum over both hosts and the protocol number"),
         question("is-local-host", "whether a packet to this host is delivered here"),
-        question("is-many", "whether this host is a broadcast or a group"),
+        question("is-group", "whether this host is a broadcast or a group"),
         question("host-route", "over which layer a host is reached, and whether directly"),
         question("deliver-error", "passes an error on to who sent the packet"),
         question("register-error-protocol", "who tells senders of errors"),

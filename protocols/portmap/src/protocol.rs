@@ -24,7 +24,7 @@ use xk_core::{
     Answer, Ask, HostAddr, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
     SessionRef, Upper,
 };
-use xk_kit::control::{IsMany, MyHost};
+use xk_kit::control::{IsGroup, MyHost};
 use xk_kit::rpc::call::{PROGRAM as PROGRAM_LABEL, VERSION};
 use xk_kit::rpc::onc::{Offered, ProcedureName};
 
@@ -307,7 +307,7 @@ impl Protocol for Portmap {
         let lower = &self.shared.client.lower;
         let shared = Rc::clone(&self.shared);
         let many = host.clone().pop_host().ok().and_then(Wild::value);
-        if IsMany::ask(cx, lower, many) {
+        if IsGroup::ask(cx, lower, many) {
             let client = &self.shared.client;
             let lower = client.open(cx, this, (local, &host), procedure::CALLIT)?;
             let body = Everyone { shared, key, name, lower };

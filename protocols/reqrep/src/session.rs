@@ -15,7 +15,7 @@ use xk_core::reason::{self, Class, Reason};
 use xk_core::shepherd::WaitError;
 use xk_core::{Answer, Ask, HostAddr, Kernel, Message, ProtocolRef, Session, SessionRef};
 use xk_kit::answers::{self, UNPROVED, is_proved};
-use xk_kit::control::{IsMany, MinPacket, OptPacket, PeerHost, PeerPort};
+use xk_kit::control::{IsGroup, MinPacket, OptPacket, PeerHost, PeerPort};
 use xk_kit::net::stream::CarriesRecords;
 use xk_kit::rpc::call::{BUSY, CallOptions, CancelCall, Gather, GathersReplies, without_header};
 use xk_kit::rpc::call_layer::less;
@@ -103,7 +103,7 @@ impl Association {
             whole_max: lower.ask(cx, OptPacket::default()).map_or(0, |opt| opt.octets as usize),
             carries_records: lower.ask(cx, CarriesRecords).is_some(),
             marks: may_add_octets(cx, lower),
-            is_to_many: below.is_some_and(|below| IsMany::ask(cx, below, host)),
+            is_to_many: below.is_some_and(|below| IsGroup::ask(cx, below, host)),
             told: Cell::new(false),
         }
     }

@@ -118,7 +118,7 @@ pub(crate) fn open_below(
 ) -> Result<SessionRef, OpenError> {
     let local = ends.local_mut()?;
     if let Some(Part::Host(many)) = local.top()
-        && control::IsMany::ask(cx, &all.lower, Some(*many))
+        && control::IsGroup::ask(cx, &all.lower, Some(*many))
     {
         *local = Part::Any.into();
     }
@@ -420,7 +420,7 @@ impl Udp {
             port == 0 || ports::is_free(&all.offers, (port, host), |taken| taken.is_of(upper))
         };
         if let Some(many) =
-            origin.peer.filter(|_| control::IsMany::ask(cx, &all.lower, origin.peer))
+            origin.peer.filter(|_| control::IsGroup::ask(cx, &all.lower, origin.peer))
         {
             if !may_use(local) {
                 return Err(OpenError::InUse);

@@ -16,7 +16,7 @@ use xk_core::{
     Reason, Session, SessionRef, Upper, reason,
 };
 use xk_kit::control::{
-    ClaimHost, IsLocalHost, IsMany, JoinGroup, LinkType, MaxPacket, MyEther, MyHost, OptPacket,
+    ClaimHost, IsGroup, IsLocalHost, JoinGroup, LinkType, MaxPacket, MyEther, MyHost, OptPacket,
     PeerEther, PeerHost, PseudoHeader, SpecificDestination,
 };
 use xk_kit::wire::offload::Offloads;
@@ -600,7 +600,7 @@ impl State {
             q.many = many.is_some();
         } else if let Some(q) = ask.get::<IsLocalHost>() {
             q.local = q.host == own;
-        } else if let Some(q) = ask.get::<IsMany>() {
+        } else if let Some(q) = ask.get::<IsGroup>() {
             q.many = q.host.is_group();
         } else if let (Some(q), Some(Part::Host(host))) = (ask.get::<PeerHost>(), peer) {
             q.host = host;

@@ -18,7 +18,7 @@ use xk_core::{
     HostAddr, Kernel, Message, Part, Participant, Participants, ProtocolRef, SessionRef, Upper,
     reason,
 };
-use xk_kit::control::{IsMany, MyPort, NetworkErrorKind};
+use xk_kit::control::{IsGroup, MyPort, NetworkErrorKind};
 use xk_kit::net::attribute::LinkCast;
 
 /// The largest datagram's payload, in octets (RFC 768 on RFC 791).
@@ -447,7 +447,7 @@ impl Layer {
             return Ok(());
         };
         let is_multicast = peer.host.is_group() && peer.host != HostAddr::BROADCAST;
-        let is_broadcast = !is_multicast && IsMany::ask(cx, &udp, Some(peer.host));
+        let is_broadcast = !is_multicast && IsGroup::ask(cx, &udp, Some(peer.host));
         if is_broadcast && !datagrams.broadcast.get() {
             return Err(Errno::ACCESS);
         }

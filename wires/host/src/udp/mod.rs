@@ -45,7 +45,7 @@
 //! # Control
 //! Answers `my-port`, `my-host`, `peer-port`, `peer-host`, `peer-proved`, `serves-port`,
 //! `max-packet` (65507 octets, or what the way takes if `fragment` is off), `opt-packet` (what the
-//! way took when the session was made), `is-many`, `describe`, `list-sessions`, `list-maps`; passes
+//! way took when the session was made), `is-group`, `describe`, `list-sessions`, `list-maps`; passes
 //! `network-error` up.
 //!
 //! # Example
@@ -94,7 +94,7 @@ pub static UDP_ENTRY: Entry = Entry::layer("host-udp", include_str!("mod.rs"), p
         question("peer-proved",
             "of a session with a loopback address: nobody else can pretend to be there"),
         question("serves-port", "whether another port of a session's host is enabled"),
-        question("is-many", "whether this host is a broadcast or a group"),
+        question("is-group", "whether this host is a broadcast or a group"),
         question("max-packet", "65507 octets, or what the way takes without fragmenting"),
         question("opt-packet", "what the way takes without fragmenting"),
     ])

@@ -18,7 +18,7 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
     SessionRef, Time, Upper,
 };
-use xk_kit::control::{IsMany, MaxPacket, MyHost, NetworkError, NetworkErrorKind};
+use xk_kit::control::{IsGroup, MaxPacket, MyHost, NetworkError, NetworkErrorKind};
 use xk_kit::layer::Receiver;
 use xk_kit::net::addr::ipv4;
 use xk_kit::net::attribute::{LinkCast, Peer};
@@ -180,7 +180,7 @@ impl Protocol for HostUdp {
             question.add("passive", table.offers.stats());
         } else if let Some(q) = ask.get::<MaxPacket>() {
             q.octets = PAYLOAD_MAX as u32;
-        } else if let Some(q) = ask.get::<IsMany>() {
+        } else if let Some(q) = ask.get::<IsGroup>() {
             let to = SocketAddr::new(q.host.into(), PORT_ASKED);
             let way = way_to(table.ports.host.into(), to);
             q.many = way.is_ok_and(|way| way.is_to_many);
