@@ -11,7 +11,7 @@ use xk_core::graph::{Params, Value};
 use xk_core::object::ProtocolId;
 use xk_core::{Answer, Part, Participants};
 use xk_kit::control::{ClaimHost, Resolve};
-use xk_kit::net::neighbour::{Exchanged, Heard, Say, TakeType};
+use xk_kit::net::neighbour::{ArpExchange, ArpReply, SendArpReply, SubscribeType};
 use xk_testkit::kernel::{Lower, Top, octets};
 
 const OWN: EthAddr = EthAddr([2, 0, 0, 0, 0, 1]);
@@ -64,7 +64,7 @@ fn is_station(host: Ipv4Addr) -> bool {
 struct Scene {
     rig: Rig,
     tops: [Top; 2],
-    heard: Rc<RefCell<Vec<Heard>>>,
+    heard: Rc<RefCell<Vec<ArpReply>>>,
     /// Hosts that were asked for in the last second, and when, in milliseconds.
     requests: Vec<(Ipv4Addr, u64)>,
 }
@@ -161,14 +161,14 @@ impl Scene {
             number(&rig.cx, kind, "eth", of);
             Top::add_kind(&rig.cx, kind, kind)
         });
-        let heard = Rc::<RefCell<Vec<Heard>>>::default();
+        let heard = Rc::<RefCell<Vec<ArpReply>>>::default();
         let (taker, told) = (Top::add(&rig.cx, "taker"), Rc::clone(&heard));
         taker.on_ask(Rc::new(move |_, ask| {
-            if let Some(heard) = ask.get::<Heard>() {
+            if let Some(heard) = ask.get::<ArpReply>() {
                 told.borrow_mut().push(*heard);
                 return Answer::Answered;
             }
-            ask.answer::<Exchanged>(|told| {
+            ask.answer::<ArpExchange>(|told| {
                 assert!(told.host.to_v4().is_some_and(is_station), "no station is {}", told.host);
                 assert_ne!(told.address, OWN.0, "it exchanged with itself");
             })
@@ -177,7 +177,7 @@ impl Scene {
         let any = Participants::local(Part::Any);
         assert!(tops[0].enable(&rig.cx, &rig.layer, any).is_ok(), "the number is free");
         let (protocol_type, receiver) = (FURTHER, taker.protocol().clone());
-        let taken = rig.layer.ask(&rig.cx, TakeType { protocol_type, receiver });
+        let taken = rig.layer.ask(&rig.cx, SubscribeType { protocol_type, receiver });
         assert!(taken.is_some(), "it is free");
         Self { rig, tops, heard, requests: Vec::new() }
     }
@@ -232,7 +232,7 @@ impl Scene {
         } else {
             let to = (what == 3).then_some((ME.into(), PEER.0, host(octets).into()));
             let sent = bottom.sent();
-            let said = layer.ask(cx, Say { protocol_type: FURTHER, to, sent: 0 });
+            let said = layer.ask(cx, SendArpReply { protocol_type: FURTHER, to, sent: 0 });
             let went = (bottom.sent() - sent) as usize;
             assert!(said.is_some_and(|said| said.sent <= went), "it was not said");
         }

@@ -8,7 +8,8 @@ use std::rc::Rc;
 use xk_core::Answer;
 use xk_core::HostAddr;
 use xk_kit::net::neighbour::{
-    Exchanged, Heard, HostAt, HostChanged, RunsVirtual, Say, TakeType, WatchHosts,
+    ArpExchange, ArpReply, HostAt, HostChanged, RunsVirtual, SendArpReply, SubscribeType,
+    WatchHosts,
 };
 use xk_testkit::kernel::{Lower, Top};
 use xk_vipadv::VipTable;
@@ -30,10 +31,10 @@ pub(crate) fn stack(data: &[u8]) {
     let said = Rc::new(Cell::new(0));
     let counted = Rc::clone(&said);
     rig.bottom.on_ask(Rc::new(move |_, ask| {
-        if let Some(say) = ask.get::<Say>() {
+        if let Some(say) = ask.get::<SendArpReply>() {
             counted.set(counted.get() + 1);
             say.sent = 1;
-        } else if ask.get::<TakeType>().is_none() && ask.get::<WatchHosts>().is_none() {
+        } else if ask.get::<SubscribeType>().is_none() && ask.get::<WatchHosts>().is_none() {
             return Answer::Unknown;
         }
         Answer::Answered
@@ -58,14 +59,14 @@ pub(crate) fn stack(data: &[u8]) {
         match operation & 3 {
             0 => {
                 let protocol_type = PROTOCOL_TYPE ^ u16::from(operation >> 7);
-                let heard = Heard { protocol_type, host, address };
+                let heard = ArpReply { protocol_type, host, address };
                 let taken = rig.layer.ask(&rig.cx, heard).is_some();
                 assert_eq!(taken, operation >> 7 == 0, "one type is its own");
             }
             1 => {
                 let own = HostAddr::from([10, 0, 0, 99]);
                 let before = said.get();
-                let _ = rig.layer.ask(&rig.cx, Exchanged { own, host, address });
+                let _ = rig.layer.ask(&rig.cx, ArpExchange { own, host, address });
                 assert_eq!(said.get(), before + 1, "each exchange is answered once");
             }
             2 => drop(rig.cx.advance(Duration::from_millis(1 << (operation >> 2).min(17)))),

@@ -57,21 +57,21 @@ pub struct HostChanged {
 question!(HostChanged { host }, "host-changed", Tell);
 
 /// Asked of address resolution: packets of this protocol type (RFC 826) are for this protocol, by
-/// [`Heard`]; it is told of every exchange of ordinary ones by [`Exchanged`].
+/// [`ArpReply`]; it is told of every exchange of ordinary ones by [`ArpExchange`].
 #[derive(Clone, Debug)]
-pub struct TakeType {
+pub struct SubscribeType {
     /// The protocol type; not IPv4's.
     pub protocol_type: u16,
     /// Who takes them.
     pub receiver: ProtocolRef,
 }
 
-question!(TakeType { protocol_type, receiver }, "take-type", Tell);
+question!(SubscribeType { protocol_type, receiver }, "subscribe-type", Tell);
 
 /// Asked of address resolution: sends a reply of a protocol type in the name of our hosts on the
 /// link.
 #[derive(Clone, Copy, Debug)]
-pub struct Say {
+pub struct SendArpReply {
     /// In: the protocol type.
     pub protocol_type: u16,
     /// In: one host of ours and the station and host it is for; `None` for all stations, once for
@@ -81,11 +81,11 @@ pub struct Say {
     pub sent: usize,
 }
 
-question!(Say { protocol_type, to, sent }, "say", Ask);
+question!(SendArpReply { protocol_type, to, sent }, "send-arp-reply", Ask);
 
 /// Asked upwards of who takes a protocol type: a reply of that type came.
 #[derive(Clone, Copy, Debug)]
-pub struct Heard {
+pub struct ArpReply {
     /// The protocol type.
     pub protocol_type: u16,
     /// Who says it.
@@ -94,12 +94,12 @@ pub struct Heard {
     pub address: [u8; 6],
 }
 
-question!(Heard { protocol_type, host, address }, "heard", Tell);
+question!(ArpReply { protocol_type, host, address }, "arp-reply", Tell);
 
 /// Asked upwards of who takes a protocol type: one of our hosts has just answered this host's
 /// request, or had its own answered.
 #[derive(Clone, Copy, Debug)]
-pub struct Exchanged {
+pub struct ArpExchange {
     /// Ours.
     pub own: HostAddr,
     /// The other.
@@ -108,7 +108,7 @@ pub struct Exchanged {
     pub address: [u8; 6],
 }
 
-question!(Exchanged { own, host, address }, "exchanged", Tell);
+question!(ArpExchange { own, host, address }, "arp-exchange", Tell);
 
 /// Whether a host on the link takes messages of virtual protocols in frames of their own (paper
 /// 001, section 3.1). Answered by what keeps a table of such hosts; where nobody does, all are

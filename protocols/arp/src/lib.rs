@@ -53,8 +53,9 @@
 //! # Control
 //! Answers `resolve`, `claim-host`, `my-host` (the first claimed one), `peer-host` and `peer-ether`
 //! (sessions), `host-at`, `watch-hosts` (the watcher is asked `host-changed` from then on),
-//! `take-type` (the taker of a further protocol type is asked `heard` and `exchanged`), `say`,
-//! `arp-table`, `list-sessions`, `list-maps`, `list-talkers`, `describe`; forwards the rest.
+//! `subscribe-type` (the taker of a further protocol type is asked `arp-reply` and `arp-exchange`),
+//! `send-arp-reply`, `arp-table`, `list-sessions`, `list-maps`, `list-talkers`, `describe`;
+//! forwards the rest.
 //!
 //! # Example
 //! ```kdl
@@ -134,7 +135,7 @@ pub static ENTRY: Entry = Entry::layer("arp", include_str!("lib.rs"), build)
         question("peer-ether", "the peer's address, of a session"),
         question("host-at", "the host that a hardware address belongs to"),
         question("watch-hosts", "tells of every change"),
-        question("take-type", "packets of a further protocol type"),
-        question("say", "sends replies of a further protocol type"),
+        question("subscribe-type", "packets of a further protocol type"),
+        question("send-arp-reply", "sends replies of a further protocol type"),
         own_question::<ArpTable>("the hosts it knows or asks for"),
     ]);

@@ -6,7 +6,9 @@ use crate::wire::{EthAddr, Ipv4, Operation, PROTOCOL_IPV4, Packet};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use xk_core::{Answer, Ask, Kernel, ProtocolRef};
-use xk_kit::net::neighbour::{Exchanged, Heard, HostAt, HostChanged, Say, TakeType, WatchHosts};
+use xk_kit::net::neighbour::{
+    ArpExchange, ArpReply, HostAt, HostChanged, SendArpReply, SubscribeType, WatchHosts,
+};
 
 /// How many of each there may be.
 pub(crate) const OTHERS_MAX: usize = 16;
@@ -65,7 +67,7 @@ impl Shared {
     pub(crate) fn tell_exchanged(&self, cx: &Kernel, packet: &Packet) {
         let types = self.others.types.borrow().clone();
         for (_, receiver) in types {
-            let exchanged = Exchanged {
+            let exchanged = ArpExchange {
                 own: packet.target_ip.into(),
                 host: packet.sender_ip.into(),
                 address: packet.sender_eth.0,
@@ -81,12 +83,12 @@ impl Shared {
         packet: &Packet,
     ) -> bool {
         let (host, address) = (packet.sender_ip.into(), packet.sender_eth.0);
-        let heard = Heard { protocol_type, host, address };
+        let heard = ArpReply { protocol_type, host, address };
         receiver.ask(cx, heard).is_some()
     }
 
     /// Sends replies of a further type. Before a host is ours nothing is said in its name.
-    fn say(&self, cx: &Kernel, say: &mut Say) {
+    fn say(&self, cx: &Kernel, say: &mut SendArpReply) {
         let mine = self.mine.get();
         let reply = |own, target_eth, target_ip| Packet {
             operation: Operation::Reply,
@@ -126,11 +128,11 @@ impl Shared {
             host.is_some()
         } else if let Some(question) = ask.get::<WatchHosts>() {
             self.others.watch(&question.watcher)
-        } else if let Some(question) = ask.get::<TakeType>() {
+        } else if let Some(question) = ask.get::<SubscribeType>() {
             let receiver = &question.receiver;
             self.others.take_type(question.protocol_type, receiver)
         } else {
-            self.say(cx, ask.get::<Say>()?);
+            self.say(cx, ask.get::<SendArpReply>()?);
             true
         };
         Some(if done { Answer::Answered } else { Answer::Unknown })

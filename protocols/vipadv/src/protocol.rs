@@ -14,7 +14,8 @@ use xk_core::{
     Answer, Ask, HostAddr, Kernel, Participants, Protocol, ProtocolRef, Reason, SessionRef, Upper,
 };
 use xk_kit::net::neighbour::{
-    Exchanged, Heard, HostAt, HostChanged, RunsVirtual, Say, TakeType, WatchHosts,
+    ArpExchange, ArpReply, HostAt, HostChanged, RunsVirtual, SendArpReply, SubscribeType,
+    WatchHosts,
 };
 
 /// Timer: it is time to tell all.
@@ -144,7 +145,7 @@ impl VipAdv {
 
     /// Says that we run virtual protocols, to one or to all. Answers in how many packets.
     fn say(&self, cx: &Kernel, to: Option<(HostAddr, [u8; 6], HostAddr)>) -> usize {
-        let say = Say { protocol_type: self.settings.protocol_type, to, sent: 0 };
+        let say = SendArpReply { protocol_type: self.settings.protocol_type, to, sent: 0 };
         self.lower.ask(cx, say).map_or(0, |say| say.sent)
     }
 
@@ -165,7 +166,7 @@ impl VipAdv {
         let _ = cx.schedule_protocol(this, next, TOKEN_SAY);
     }
 
-    fn hear(&self, cx: &Kernel, this: &ProtocolRef, heard: &Heard) -> Answer {
+    fn hear(&self, cx: &Kernel, this: &ProtocolRef, heard: &ArpReply) -> Answer {
         if heard.protocol_type != self.settings.protocol_type {
             return Answer::Unknown;
         }
@@ -229,7 +230,8 @@ impl VipAdv {
 
 impl Protocol for VipAdv {
     fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
-        let take = TakeType { protocol_type: self.settings.protocol_type, receiver: this.clone() };
+        let take =
+            SubscribeType { protocol_type: self.settings.protocol_type, receiver: this.clone() };
         self.lower.ask(cx, take).ok_or(OpenError::NotSupported)?;
         let watcher = this.clone();
         // One that does not tell knows of no changes.
@@ -268,10 +270,10 @@ impl Protocol for VipAdv {
             question.runs = self.runs(cx.now(), question.host, question.address);
             return Answer::Answered;
         }
-        if let Some(heard) = ask.get::<Heard>() {
+        if let Some(heard) = ask.get::<ArpReply>() {
             return self.hear(cx, this, heard);
         }
-        if let Some(exchanged) = ask.get::<Exchanged>() {
+        if let Some(exchanged) = ask.get::<ArpExchange>() {
             let to = (exchanged.own, exchanged.address, exchanged.host);
             self.say(cx, Some(to));
             return Answer::Answered;
