@@ -2,7 +2,7 @@
 
 use crate::config;
 use crate::interface::Kind;
-use crate::path::Way;
+use crate::path::NextHop;
 use crate::protocol::Ip;
 use crate::route::Route;
 use crate::session::PAYLOAD_MAX;
@@ -186,12 +186,12 @@ impl Ip {
                 None => return Answer::Unknown,
             }
         } else if let Some(q) = ask.get::<HostRoute>() {
-            (q.over, q.direct) = match q.host.to_v4().and_then(|host| shared.way(None, host)) {
-                Some(Way::Out { interface, next_hop }) => {
+            (q.over, q.direct) = match q.host.to_v4().and_then(|host| shared.next_hop(None, host)) {
+                Some(NextHop::Out { interface, next_hop }) => {
                     let over = shared.interfaces.list.get(interface);
                     (over.map(|i| i.lower.clone()), q.host == next_hop)
                 }
-                Some(Way::Loop) | None => (None, false),
+                Some(NextHop::Loop) | None => (None, false),
             };
         } else if let Some(q) = ask.get::<AddRoute>() {
             q.added = self.add_route(cx, &q.route);

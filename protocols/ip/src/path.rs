@@ -13,7 +13,7 @@ use xk_kit::net::addr::Ipv4;
 
 /// Which way packets to a peer go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum NextHop {
     /// To ourselves.
     Loop,
     /// Over an interface.
@@ -22,12 +22,12 @@ pub(crate) enum Way {
 
 impl Shared {
     /// The way to a peer; a definite local host chooses the interface where routes do not.
-    pub(crate) fn way(&self, local: Option<Ipv4>, peer: Ipv4) -> Option<Way> {
+    pub(crate) fn next_hop(&self, local: Option<Ipv4>, peer: Ipv4) -> Option<NextHop> {
         let of_local = || local.and_then(|host| self.interfaces.of_host(host));
-        let way = match self.interfaces.kind(peer) {
-            Kind::Own | Kind::Loopback => Way::Loop,
+        let next = match self.interfaces.kind(peer) {
+            Kind::Own | Kind::Loopback => NextHop::Loop,
             Kind::Nobody => return None,
-            Kind::Broadcast => Way::Out {
+            Kind::Broadcast => NextHop::Out {
                 interface: self.interfaces.of_broadcast(peer).or_else(of_local).unwrap_or(0),
                 next_hop: Ipv4::BROADCAST,
             },
@@ -35,17 +35,17 @@ impl Shared {
                 // A default route says nothing about groups.
                 let route = self.routes.borrow().lookup(peer);
                 let route = route.filter(|route| route.network.prefix() >= 4);
-                Way::Out {
+                NextHop::Out {
                     interface: route.map(|route| route.interface).or_else(of_local).unwrap_or(0),
                     next_hop: peer,
                 }
             }
             Kind::Other => {
                 let route = self.routes.borrow().lookup(peer)?;
-                Way::Out { interface: route.interface, next_hop: route.via.unwrap_or(peer) }
+                NextHop::Out { interface: route.interface, next_hop: route.via.unwrap_or(peer) }
             }
         };
-        Some(way)
+        Some(next)
     }
 
     /// Opens the session to the next hop. Answers the largest packet of the link too.

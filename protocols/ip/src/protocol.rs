@@ -2,7 +2,7 @@
 
 use crate::config::{self, Config};
 use crate::interface::Kind;
-use crate::path::Way;
+use crate::path::NextHop;
 use crate::receive::Front;
 use crate::session::IpSession;
 use crate::shared::{
@@ -149,11 +149,11 @@ impl Ip {
     /// The local host that a session to `peer` gets, and the flags of its key.
     fn local_for(&self, local: Wild<Ipv4>, peer: Ipv4) -> Result<(Ipv4, u16), OpenError> {
         let interfaces = &self.shared.interfaces;
-        let way = self.shared.way(local.value(), peer);
-        let way = way.ok_or(OpenError::NoRoute)?;
-        let (chosen, flags) = match way {
-            Way::Loop => (Some(peer), FLAG_LOOP),
-            Way::Out { interface, next_hop } => {
+        let next = self.shared.next_hop(local.value(), peer);
+        let next = next.ok_or(OpenError::NoRoute)?;
+        let (chosen, flags) = match next {
+            NextHop::Loop => (Some(peer), FLAG_LOOP),
+            NextHop::Out { interface, next_hop } => {
                 let flags = match interfaces.is_many(peer) {
                     true => FLAG_CAST,
                     false => 0,

@@ -3,7 +3,7 @@
 use crate::control::DontFragment;
 use crate::fragment::{self, Cut};
 use crate::identification::Series;
-use crate::path::Way;
+use crate::path::NextHop;
 use crate::shared::{Key, Shared, reasons};
 use crate::wire::{DATAGRAM_LEN_MAX, Fragment, HEADER_LEN, Header, Options, Template};
 use alloc::rc::Rc;
@@ -100,10 +100,10 @@ impl IpSession {
     #[cold]
     pub(crate) fn resolve(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
         let generation = self.shared.generation.get();
-        let found = match self.shared.way(Some(self.source.get()), self.peer()) {
+        let found = match self.shared.next_hop(Some(self.source.get()), self.peer()) {
             None => Err(OpenError::NoRoute),
-            Some(Way::Loop) => Ok((None, 0, self.local())),
-            Some(Way::Out { interface, next_hop }) => {
+            Some(NextHop::Loop) => Ok((None, 0, self.local())),
+            Some(NextHop::Out { interface, next_hop }) => {
                 self.shared.open_hop(cx, this, interface, next_hop).map(|(lower, mtu)| {
                     let own = self.shared.interfaces.source(interface, next_hop);
                     (Some(lower), mtu, own.unwrap_or(self.local()))
