@@ -160,7 +160,7 @@ impl IpSession {
     /// no router may fragment needs none (RFC 6864, section 4.1) and tells nothing by 0, as from
     /// Linux.
     #[inline(always)]
-    fn id(&self, Wishes { whole, packets, .. }: Wishes) -> u16 {
+    fn id(&self, HeaderOptions { whole, packets, .. }: HeaderOptions) -> u16 {
         match whole == Fragment::DONT {
             true => 0,
             false => self.ids.take(packets),
@@ -168,9 +168,9 @@ impl IpSession {
     }
 
     /// What the attributes of a message ask of its header.
-    fn wishes(&self, message: &Message) -> Wishes {
+    fn options(&self, message: &Message) -> HeaderOptions {
         let dont = message.attribute::<DontFragment>().is_some();
-        Wishes {
+        HeaderOptions {
             whole: if dont { Fragment::DONT } else { self.whole.get() },
             // What arrived marked, and goes back as it is, is not marked on this way.
             ecn: message.attribute::<Ecn>().filter(|ecn| *ecn != Ecn::Experienced),
@@ -178,20 +178,20 @@ impl IpSession {
         }
     }
 
-    fn template(&self, wishes: Wishes) -> Template {
-        match wishes.ecn {
+    fn template(&self, options: HeaderOptions) -> Template {
+        match options.ecn {
             Some(ecn) => self.template.get().marked(ecn),
             None => self.template.get(),
         }
     }
 
     /// Writes the header.
-    fn put_header(&self, message: &mut Message, wishes: Wishes) -> Result<(), PushError> {
+    fn put_header(&self, message: &mut Message, options: HeaderOptions) -> Result<(), PushError> {
         let too_big = |_| PushError::TooBig { max: PAYLOAD_MAX as u32 };
         let total = u16::try_from(message.len() + HEADER_LEN).map_err(too_big)?;
         let octets = message.push_header(HEADER_LEN).map_err(|_| PushError::NoBuffers)?;
         let octets = octets.first_chunk_mut().ok_or(PushError::NoBuffers)?;
-        self.template(wishes).emit(total, self.id(wishes), wishes.whole, octets);
+        self.template(options).emit(total, self.id(options), options.whole, octets);
         Ok(())
     }
 
@@ -206,20 +206,20 @@ impl IpSession {
             return false;
         }
         if message.has_attributes() {
-            let wishes = self.wishes(message);
-            return self.prepare_as(message, wishes) && fulfilled(message);
+            let options = self.options(message);
+            return self.prepare_as(message, options) && strip_options(message);
         }
-        let wishes = Wishes { whole: self.whole.get(), ecn: None, packets: 1 };
-        self.prepare_as(message, wishes)
+        let options = HeaderOptions { whole: self.whole.get(), ecn: None, packets: 1 };
+        self.prepare_as(message, options)
     }
 
     #[inline(always)]
-    fn prepare_as(&self, message: &mut Message, wishes: Wishes) -> bool {
+    fn prepare_as(&self, message: &mut Message, options: HeaderOptions) -> bool {
         // It fits the path.
         let total = (message.len() + HEADER_LEN) as u16;
         message.fill_in_place(|header| {
-            let id = self.id(wishes);
-            self.template(wishes).emit(total, id, wishes.whole, header);
+            let id = self.id(options);
+            self.template(options).emit(total, id, options.whole, header);
         })
     }
 
@@ -270,16 +270,16 @@ impl IpSession {
             Ok(mtu) => usize::from(mtu),
             Err(error) => return self.fail(cx, this, error),
         };
-        let wishes = self.wishes(&message);
+        let options = self.options(&message);
         let one = segments::longest(&message);
         // A session that keeps its messages whole follows the path down to this; below it the
         // reported size is more likely a lie.
         let keeps_whole = self.keeps_whole.get() && (mtu >= WHOLE_MTU_MIN || one < message.len());
         let dont = message.attribute::<DontFragment>().is_some() || keeps_whole;
-        fulfilled(&mut message);
+        strip_options(&mut message);
         if self.key.is_looped() {
             let protocol = this.protocol(cx).ok_or(PushError::Closed)?;
-            if let Err(error) = self.put_header(&mut message, wishes) {
+            if let Err(error) = self.put_header(&mut message, options) {
                 return self.fail(cx, this, error);
             }
             return match self.shared.put_looped(cx, &protocol, message) {
@@ -289,7 +289,7 @@ impl IpSession {
         }
         // Of a run of segments each goes as a packet of its own.
         if one + HEADER_LEN <= mtu {
-            return match self.put_header(&mut message, wishes) {
+            return match self.put_header(&mut message, options) {
                 Ok(()) => self.send(cx, message),
                 Err(error) => self.fail(cx, this, error),
             };
@@ -304,7 +304,7 @@ impl IpSession {
         let mut header = header(&self.shared, self.key, self.source.get());
         header.id = self.ids.take(1);
         // Each piece can be marked as the whole could (RFC 3168, section 5.3).
-        header.traffic_class |= wishes.ecn.map_or(0, Ecn::bits);
+        header.traffic_class |= options.ecn.map_or(0, Ecn::bits);
         let cut = Cut { header, first: Options::NONE, mtu };
         let (sent, result) = fragment::send(cx, &lower, cut, message);
         self.shared.figure(|f| f.fragments_sent += sent);
@@ -317,7 +317,7 @@ impl IpSession {
 
 /// What the sender of a message wants its header to say.
 #[derive(Clone, Copy)]
-struct Wishes {
+struct HeaderOptions {
     whole: Fragment,
     ecn: Option<Ecn>,
     /// How many the message stands for.
@@ -325,7 +325,7 @@ struct Wishes {
 }
 
 /// Takes off the attributes that ask something of the header; always true.
-fn fulfilled(message: &mut Message) -> bool {
+fn strip_options(message: &mut Message) -> bool {
     message.remove_attribute::<DontFragment>();
     message.remove_attribute::<Ecn>();
     true
