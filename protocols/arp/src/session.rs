@@ -1,7 +1,7 @@
 //! A session: the way to one host, for one upper protocol.
 
 use crate::entry::Entry;
-use crate::shared::{Shared, UNRESOLVED, Way};
+use crate::shared::{Shared, UNRESOLVED, Reach};
 use crate::waiting::Queue;
 use crate::wire::Ipv4;
 use alloc::format;
@@ -45,15 +45,15 @@ impl ArpSession {
         message: Message,
     ) -> Result<(), PushError> {
         let (shared, path) = (&self.shared, &self.path);
-        let way = shared.want(cx, &path.entry, path.local);
-        match (way, path.entry.address()) {
-            (Way::Open, Some(eth)) => {
+        let reach = shared.want(cx, &path.entry, path.local);
+        match (reach, path.entry.address()) {
+            (Reach::Open, Some(eth)) => {
                 path.entry.used.set(true);
                 if let Some(lower) = shared.link(cx, path, eth) {
                     return lower.push(cx, message);
                 }
             }
-            (Way::Later, _) => {
+            (Reach::Later, _) => {
                 let queue_max = shared.config.queue_max;
                 let oldest = shared.waiting.put(path, message, queue_max);
                 if let Some(oldest) = oldest {

@@ -72,7 +72,7 @@ impl Token {
 }
 
 /// Whether a message for a host can go.
-pub(crate) enum Way {
+pub(crate) enum Reach {
     /// Its address is known.
     Open,
     /// It is being asked for.
@@ -203,26 +203,26 @@ impl Shared {
     // ---- entries ----
 
     /// Asks for a host in the name of `local`, unless it is known or asked for already.
-    pub(crate) fn want(&self, cx: &Kernel, entry: &Rc<Entry>, local: Ipv4) -> Way {
+    pub(crate) fn want(&self, cx: &Kernel, entry: &Rc<Entry>, local: Ipv4) -> Reach {
         let (next, action) = entry.state.get().next(Event::Wanted);
         if action == Action::Ask {
             let source =
                 if local.is_unspecified() { self.claims.first().unwrap_or(local) } else { local };
             match self.claims.find(source).map(|c| c.stage.get()) {
                 // No request may bear the address before it is ours (RFC 5227, section 2.1).
-                Some(Stage::Probing) => return Way::Later,
-                Some(Stage::Lost) => return Way::None,
+                Some(Stage::Probing) => return Reach::Later,
+                Some(Stage::Lost) => return Reach::None,
                 Some(Stage::Ours) | None => entry.source.set(source),
             }
             if !self.enter(cx, entry, next, self.config.retry) {
-                return Way::None;
+                return Reach::None;
             }
             self.request(cx, entry, EthAddr::BROADCAST);
         }
         match entry.state.get() {
-            State::Known | State::Checking => Way::Open,
-            State::Asking => Way::Later,
-            State::Failed | State::Idle => Way::None,
+            State::Known | State::Checking => Reach::Open,
+            State::Asking => Reach::Later,
+            State::Failed | State::Idle => Reach::None,
         }
     }
 
@@ -489,7 +489,7 @@ impl Shared {
             }
             for path in entry.paths() {
                 let waits = !path.waiting.is_empty();
-                if waits && matches!(self.want(cx, &entry, path.local), Way::None) {
+                if waits && matches!(self.want(cx, &entry, path.local), Reach::None) {
                     self.drop_waiting(cx, &path);
                 }
             }
@@ -518,11 +518,11 @@ impl Shared {
         }
         let entry = self.get_or_make(cx, host)?;
         match self.want(cx, &entry, Ipv4::UNSPECIFIED) {
-            Way::Open => {
+            Reach::Open => {
                 entry.used.set(true);
                 entry.address()
             }
-            Way::Later | Way::None => {
+            Reach::Later | Reach::None => {
                 self.forget_idle(cx, &entry);
                 None
             }
