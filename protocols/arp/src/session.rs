@@ -1,7 +1,7 @@
 //! A session: the way to one host, for one upper protocol.
 
 use crate::entry::Entry;
-use crate::shared::{Shared, UNRESOLVED, Reach};
+use crate::shared::{Reach, Shared, UNRESOLVED};
 use crate::waiting::Queue;
 use crate::wire::Ipv4;
 use alloc::format;

@@ -75,11 +75,11 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod checks;
 pub mod congestion;
 pub mod connection;
 mod cookie;
 mod errors;
-mod intake;
 mod isn;
 pub mod loss;
 pub mod options;

@@ -1,7 +1,7 @@
 //! A session: one connection, and its place between the layers.
 
+use crate::checks::Held;
 use crate::connection::{Connection, Run};
-use crate::intake::Held;
 use crate::origin::sent;
 use crate::output::{Seal, Sealer, forget_origin, mark, seal_out};
 use crate::seq::Seq;

@@ -10,7 +10,6 @@ mod arrive;
 mod handshake;
 mod info;
 mod path;
-mod patience;
 mod predict;
 mod receive;
 mod run;
@@ -20,6 +19,7 @@ mod settings;
 mod tests;
 mod timers;
 mod transmit;
+mod user_timeout;
 
 pub use arrive::{
     BAD_ACK, BLIND_RESET, BLIND_SYN, NO_ACK, NO_TIMESTAMP, NOT_READ, OLD_TIMESTAMP, OUT_OF_WINDOW,
@@ -126,7 +126,7 @@ pub struct Connection {
     keep_alive_count: u32,
     /// Since when what is outstanding makes no progress.
     stuck_since: Option<Time>,
-    /// When TIME-WAIT, or the patience with an orphan's peer, ends.
+    /// When TIME-WAIT, or the time for an orphan's peer, ends.
     ends_at: Option<Time>,
     search: path::PathSearch,
     /// The user timeout that the peer has announced (RFC 5482).

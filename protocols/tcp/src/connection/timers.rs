@@ -1,6 +1,6 @@
 //! What time does to a connection (RFC 9293, section 3.8; RFC 6298).
 
-use super::{AckDue, Connection, Settings};
+use super::{AckDue, Connection};
 use crate::loss::Due;
 use crate::seq::Seq;
 use crate::state::{Cause, State};
@@ -45,7 +45,7 @@ impl Connection {
         let live = !matches!(self.state, State::Closed | State::TimeWait);
         if live {
             consider(self.recovery.timer(self.is_waiting()).map(|(_, at)| at));
-            consider(self.stuck_since.map(|since| since + self.patience()));
+            consider(self.stuck_since.map(|since| since + self.user_timeout()));
             consider(self.keep_alive_at());
             consider(self.has_slack().then(|| self.heard_at + QUIET));
         }
@@ -78,8 +78,8 @@ impl Connection {
         if self.state == State::TimeWait {
             return;
         }
-        let patience = self.patience();
-        if self.stuck_since.is_some_and(|since| since + patience <= now) {
+        let timeout = self.user_timeout();
+        if self.stuck_since.is_some_and(|since| since + timeout <= now) {
             self.give_up(now);
             return;
         }
@@ -117,7 +117,7 @@ impl Connection {
         self.receive.rest();
     }
 
-    /// TIME-WAIT is over, or the patience with an orphan's peer.
+    /// TIME-WAIT is over, or the time for an orphan's peer.
     fn end_waiting(&mut self) {
         self.ends_at = None;
         if self.state == State::TimeWait {
@@ -233,13 +233,5 @@ impl Connection {
         }
         self.keep_alive_count += 1;
         self.poke = true;
-    }
-}
-
-impl Settings {
-    /// How long a silent handshake lasts at most.
-    #[must_use]
-    pub const fn patience() -> Duration {
-        Self::USER_TIMEOUT
     }
 }

@@ -40,7 +40,7 @@ impl Settings {
 impl Connection {
     /// How long octets may stay unacknowledged: what the application has set, or else the longest
     /// of both sides' (RFC 5482, section 3.1).
-    pub(super) fn patience(&self) -> Duration {
+    pub(super) fn user_timeout(&self) -> Duration {
         let own = self.settings.timeout();
         match self.peer_timeout {
             Some(peer) if self.settings.announce_user_timeout && !self.settings.is_timeout_own => {
