@@ -138,9 +138,9 @@ pub struct CancelCall {
 
 question!(CancelCall { tag }, "cancel-call", Tell);
 
-/// A call to a peer that is many hosts ([`IsGroup`](crate::control::IsGroup)) for the replies of all
-/// of them (RFC 5531, section 8.4.2). An attribute of the request, beside [`CallOptions`] with a
-/// tag; the deadline there ends the gathering. The reply bears whose it is as
+/// A call to a peer that is many hosts ([`IsGroup`](crate::control::IsGroup)) for the replies of
+/// all of them (RFC 5531, section 8.4.2). An attribute of the request, beside [`CallOptions`] with
+/// a tag; the deadline there ends the gathering. The reply bears whose it is as
 /// [`Peer`](crate::net::attribute::Peer). Only for a session that answers [`GathersReplies`].
 ///
 /// What a single host answers may be no reply to the layers above: then the call fails with

@@ -72,10 +72,10 @@
 extern crate alloc;
 
 mod protocol;
-mod ways;
+mod lowers;
 
 pub use protocol::{add, build};
-pub use ways::Vip;
+pub use lowers::Vip;
 
 use xk_core::control::question;
 use xk_core::graph::{Family, Guarantees, Realm, Service, Shape, int};

@@ -1,6 +1,6 @@
 //! The layer: which way each message goes.
 
-use crate::ways::{self, Vip, VipSession, Ways};
+use crate::lowers::{self, Lowers, Vip, VipSession};
 use alloc::format;
 use alloc::string::String;
 use xk_core::graph::{Build, BuildError};
@@ -56,7 +56,7 @@ fn layered(
 }
 
 impl VirtualLayer for Vip {
-    type State = Ways;
+    type State = Lowers;
 
     fn admit(&self, cx: &Kernel, upper: Upper<'_>) -> Result<(), OpenError> {
         standins::admit(cx, &self.net, upper)
@@ -72,24 +72,24 @@ impl VirtualLayer for Vip {
         this: &ProtocolRef,
         ends: &Participants,
         _: bool,
-    ) -> Ways {
+    ) -> Lowers {
         all.layer.look_later(cx, this);
-        Ways::new(local_host(ends))
+        Lowers::new(local_host(ends))
     }
 
     fn connect(own: &VipSession, cx: &Kernel) -> Result<(), OpenError> {
         own.state.is_settled.set(true);
-        ways::settle(own, cx);
-        ways::resolve(own, cx);
-        let largest = ways::largest(cx, &own.stand_in.receiver) as usize;
+        lowers::settle(own, cx);
+        lowers::resolve(own, cx);
+        let largest = lowers::largest(cx, &own.stand_in.receiver) as usize;
         if largest < own.state.limit.get() {
             return Ok(());
         }
-        if ways::is_cast(own) {
+        if lowers::is_cast(own) {
             // Some of them would go to all on the link, the others to no host.
             return Err(OpenError::NotSupported);
         }
-        match ways::open_net(own, cx) {
+        match lowers::open_net(own, cx) {
             Ok(_) => Ok(()),
             // Nothing but the link leads there; long messages find that out.
             Err(_) if own.state.limit.get() > 0 => Ok(()),
@@ -170,7 +170,7 @@ impl VirtualLayer for Vip {
             };
             *question = sums;
         } else if let Some(question) = ask.get::<PeerOnLink>() {
-            question.on_link = ways::is_on_link(own, cx);
+            question.on_link = lowers::is_on_link(own, cx);
         } else if let Some(question) = ask.get::<MaxPacket>() {
             question.octets = max_octets(own, cx);
         } else if let Some(question) = ask.get::<OptPacket>() {
@@ -188,7 +188,7 @@ impl VirtualLayer for Vip {
         let Some(question) = ask.get::<HostChanged>() else {
             return false;
         };
-        all.for_host(question.host, |own| ways::settle(own, cx));
+        all.for_host(question.host, |own| lowers::settle(own, cx));
         true
     }
 
@@ -209,9 +209,9 @@ impl VirtualLayer for Vip {
     fn timeout(all: &Virtual<Self>, cx: &Kernel, this: &ProtocolRef) {
         all.layer.looks.set(false);
         let has_sessions = all.for_each(|own| match own.state.is_settled.get() {
-            true => ways::settle(own, cx),
+            true => lowers::settle(own, cx),
             // One that has not sent yet finds its ways when it does.
-            false => ways::unhear(own, cx),
+            false => lowers::unhear(own, cx),
         });
         if has_sessions {
             all.layer.look_later(cx, this);
@@ -252,19 +252,19 @@ fn push_first(
 ) -> Result<(), PushError> {
     let state = &own.state;
     if !state.is_settled.replace(true) {
-        ways::settle(own, cx);
+        lowers::settle(own, cx);
         if message.len() < state.limit.get()
             && let Some(link) = state.link.get()
         {
             return link.push(cx, message);
         }
     }
-    if ways::is_cast(own) {
+    if lowers::is_cast(own) {
         let max = (state.limit.get() as u32).saturating_sub(1);
         this.discard(cx, message, &reason::TOO_BIG);
         return Err(PushError::TooBig { max });
     }
-    match ways::open_net(own, cx) {
+    match lowers::open_net(own, cx) {
         Ok(net) => net.push(cx, message),
         Err(_) => {
             this.discard(cx, message, &crate::NO_WAY);
@@ -276,7 +276,7 @@ fn push_first(
 #[cold]
 fn lose_link(own: &VipSession, cx: &Kernel) {
     own.state.limit.set(0);
-    ways::settle(own, cx);
+    lowers::settle(own, cx);
 }
 
 /// The session that messages go by now, if there is one.
@@ -324,7 +324,7 @@ fn pseudo_header(own: &VipSession, cx: &Kernel) -> Option<PseudoHeader> {
 fn max_octets(own: &VipSession, cx: &Kernel) -> u32 {
     let link_max = (own.state.limit.get() as u32).saturating_sub(1);
     match own.state.net.get() {
-        _ if ways::is_cast(own) => link_max,
+        _ if lowers::is_cast(own) => link_max,
         Some(net) => max_packet(cx, &net, link_max),
         None => {
             let net = own.all.layer.net.ask(cx, MaxPacket::default());

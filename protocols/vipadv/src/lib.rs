@@ -31,8 +31,8 @@
 //!
 //! # Control
 //! Answers `runs-virtual`, `watch-hosts` (what the layer below tells is passed on), `host-at` (from
-//! its table, else below), `vip-table`, `list-maps`; from below it takes `arp-reply`, `arp-exchange` and
-//! `host-changed`; forwards the rest.
+//! its table, else below), `vip-table`, `list-maps`; from below it takes `arp-reply`,
+//! `arp-exchange` and `host-changed`; forwards the rest.
 //!
 //! # Example
 //! ```kdl

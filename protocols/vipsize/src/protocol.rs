@@ -30,7 +30,7 @@ pub struct VipSize {
 type SizeSession = VirtualSession<VipSize>;
 
 /// What a session keeps.
-pub struct Ways {
+pub struct Lowers {
     /// Both participants, as the lower protocols are opened with.
     both: Participants,
     /// The ways, from that of small messages on; none before they are needed.
@@ -106,7 +106,7 @@ fn layered(
     Ok(Virtual::new(cx.secret(), lowers, bounds, VipSize { cutoffs }))
 }
 
-impl Ways {
+impl Lowers {
     fn last(&self) -> Option<SessionRef> {
         let last = self.count.get().checked_sub(1)?;
         self.lowers.get(last)?.get()
@@ -146,7 +146,7 @@ impl Ways {
 }
 
 impl VirtualLayer for VipSize {
-    type State = Ways;
+    type State = Lowers;
 
     fn begin(
         _: &Virtual<Self>,
@@ -154,13 +154,13 @@ impl VirtualLayer for VipSize {
         _: &ProtocolRef,
         ends: &Participants,
         is_passive: bool,
-    ) -> Ways {
+    ) -> Lowers {
         let mut both = ends.clone();
         // Which host of ours answers is the layers' below, each of which may have another.
         if is_passive && let Ok(local) = both.local_mut() {
             *local = Participant::of(Part::Any);
         }
-        Ways {
+        Lowers {
             both,
             lowers: Default::default(),
             cutoffs: Default::default(),

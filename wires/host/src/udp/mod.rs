@@ -45,8 +45,8 @@
 //! # Control
 //! Answers `my-port`, `my-host`, `peer-port`, `peer-host`, `peer-proved`, `serves-port`,
 //! `max-packet` (65507 octets, or what the way takes if `fragment` is off), `opt-packet` (what the
-//! way took when the session was made), `is-group`, `describe`, `list-sessions`, `list-maps`; passes
-//! `network-error` up.
+//! way took when the session was made), `is-group`, `describe`, `list-sessions`, `list-maps`;
+//! passes `network-error` up.
 //!
 //! # Example
 //! ```kdl

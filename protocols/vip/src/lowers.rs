@@ -43,7 +43,7 @@ pub struct Vip {
 pub(crate) type VipSession = VirtualSession<Vip>;
 
 /// What a session keeps.
-pub struct Ways {
+pub struct Lowers {
     /// One more than the octets of the largest message that goes over the link; 0 if none does.
     pub(crate) limit: Cell<usize>,
     /// The way over the link, while the host is there.
@@ -74,7 +74,7 @@ impl Vip {
     }
 }
 
-impl Ways {
+impl Lowers {
     pub(crate) fn new(local: HostAddr) -> Self {
         Self {
             limit: Cell::new(0),
