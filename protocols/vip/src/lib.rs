@@ -71,11 +71,11 @@
 
 extern crate alloc;
 
-mod protocol;
 mod lowers;
+mod protocol;
 
-pub use protocol::{add, build};
 pub use lowers::Vip;
+pub use protocol::{add, build};
 
 use xk_core::control::question;
 use xk_core::graph::{Family, Guarantees, Realm, Service, Shape, int};
