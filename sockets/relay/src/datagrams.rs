@@ -5,9 +5,9 @@
 //! own means.
 
 use crate::folder::{Folder, Place};
-use crate::joined::{Next, SCRATCH, TURNS, blocks};
 use crate::options::{Options, doubled};
 use crate::outside::Outside;
+use crate::splice::{Next, SCRATCH, TURNS, blocks};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 use std::collections::HashMap;

@@ -5,15 +5,15 @@
 //! graph into sockets of the system (unix(7)) whose other ends are held here, one thread's loop
 //! moving octets between those and the stack. The words spoken are those of `xk-request`.
 
-mod asks;
 mod bell;
 mod datagrams;
 mod folder;
-mod joined;
 mod listening;
 mod options;
 mod outside;
 mod relay;
+mod requests;
+mod splice;
 
 pub use folder::{Folder, own_folder};
 

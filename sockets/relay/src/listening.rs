@@ -1,9 +1,9 @@
 //! A listener of the stack joined to a listening socket of the system, which a program has.
 
-use crate::asks::answer;
 use crate::folder::{Folder, Place};
 use crate::options::{Options, errno};
 use crate::outside;
+use crate::requests::answer;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::io;

@@ -1,12 +1,12 @@
 //! The relay's loop.
 
-use crate::asks::answer;
 use crate::bell::Bell;
 use crate::datagrams::Datagrams;
 use crate::folder::Folder;
-use crate::joined::{Connecting, Joined, Next, SCRATCH};
 use crate::listening::{Handed, Listening};
 use crate::options::Options;
+use crate::requests::answer;
+use crate::splice::{Connecting, Next, SCRATCH, Splice};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
@@ -50,7 +50,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 pub(crate) enum Thing {
     Asker(Asker),
     Listening(Box<Listening>),
-    Joined(Box<Joined>),
+    Splice(Box<Splice>),
     Datagrams(Box<Datagrams>),
     /// For which peer of which socket for datagrams.
     StandIn(u64, SocketAddrV4),
@@ -132,7 +132,7 @@ impl Inner {
         loop {
             if self.bell.has_ended() {
                 let until = *until.get_or_insert_with(|| Instant::now() + FAREWELL);
-                self.things.retain(|_, thing| matches!(thing, Thing::Joined(_)));
+                self.things.retain(|_, thing| matches!(thing, Thing::Splice(_)));
                 if self.things.is_empty() || Instant::now() > until {
                     return;
                 }
@@ -180,8 +180,8 @@ impl Inner {
                 }
             }
             id => {
-                if let Some(Thing::Joined(joined)) = self.things.get_mut(&id) {
-                    joined.gone |= flags.contains(EventFlags::HUP);
+                if let Some(Thing::Splice(splice)) = self.things.get_mut(&id) {
+                    splice.gone |= flags.contains(EventFlags::HUP);
                 }
                 self.tend(id);
             }
@@ -257,12 +257,12 @@ impl Inner {
                 let (of, peer) = (*of, *peer);
                 self.tend_datagrams(of, Some(peer));
             }
-            Some(Thing::Joined(joined)) => {
-                let next = joined.tend(&mut self.scratch);
-                if joined.connected
-                    && let Some(asker) = joined.waiting.take()
+            Some(Thing::Splice(splice)) => {
+                let next = splice.tend(&mut self.scratch);
+                if splice.connected
+                    && let Some(asker) = splice.waiting.take()
                 {
-                    joined.confirmed = true;
+                    splice.confirmed = true;
                     answer(&asker, &Reply::Errno(0), None);
                 }
                 match next {
@@ -276,13 +276,13 @@ impl Inner {
 
     /// A stream is over.
     fn bury(&mut self, id: u64, why: Option<i32>) {
-        let Some(Thing::Joined(mut joined)) = self.things.remove(&id) else {
+        let Some(Thing::Splice(mut splice)) = self.things.remove(&id) else {
             return;
         };
         let Some(why) = why else {
             return;
         };
-        if let Some(asker) = joined.waiting.take() {
+        if let Some(asker) = splice.waiting.take() {
             answer(&asker, &Reply::Errno(why), None);
             return;
         }
@@ -372,8 +372,8 @@ impl Inner {
     ) -> io::Result<()> {
         self.listen_to(&unix, id)?;
         let watch = stream.watch(self.bell.teller(id));
-        let joined = Joined::new(stream, unix, watch, connecting, options);
-        self.things.insert(id, Thing::Joined(Box::new(joined)));
+        let splice = Splice::new(stream, unix, watch, connecting, options);
+        self.things.insert(id, Thing::Splice(Box::new(splice)));
         self.again.push_back(id);
         Ok(())
     }

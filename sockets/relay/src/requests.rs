@@ -1,10 +1,10 @@
 //! What programs ask, and what they are answered.
 
 use crate::datagrams::Datagrams;
-use crate::joined::{Connecting, stuff};
 use crate::listening::{Listening, State};
 use crate::options::Options;
 use crate::relay::{Inner, Thing};
+use crate::splice::{Connecting, stuff};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
@@ -216,7 +216,7 @@ impl Inner {
         let (local, before) = (local.map(SocketAddr::V4), options.before());
         match TcpStream::begin_connect(&self.stack, local, peer.into(), &before) {
             Ok(stream) => {
-                if let Err(error) = self.joined(&asker, stream, family, peer, options, waits) {
+                if let Err(error) = self.splice(&asker, stream, family, peer, options, waits) {
                     answer(&asker, &of(Err(error)), None);
                 }
             }
@@ -227,7 +227,7 @@ impl Inner {
         }
     }
 
-    fn joined(
+    fn splice(
         &mut self,
         asker: &OwnedFd,
         stream: TcpStream<Thread>,
@@ -303,8 +303,8 @@ impl Inner {
             Some(Thing::Datagrams(datagrams)) => {
                 datagrams.take_error().map_or(0, Errno::raw_os_error)
             }
-            Some(Thing::Joined(joined)) if joined.connected => 0,
-            Some(Thing::Joined(_)) => Errno::INPROGRESS.raw_os_error(),
+            Some(Thing::Splice(splice)) if splice.connected => 0,
+            Some(Thing::Splice(_)) => Errno::INPROGRESS.raw_os_error(),
             _ => self.epitaph(id),
         }
     }
@@ -312,10 +312,10 @@ impl Inner {
     /// What a further connect of a stream is answered, as Linux does: once that it stands.
     fn again(&mut self, id: u64) -> i32 {
         match self.things.get_mut(&id) {
-            Some(Thing::Joined(joined)) if !joined.connected => Errno::ALREADY.raw_os_error(),
-            Some(Thing::Joined(joined)) if joined.confirmed => Errno::ISCONN.raw_os_error(),
-            Some(Thing::Joined(joined)) => {
-                joined.confirmed = true;
+            Some(Thing::Splice(splice)) if !splice.connected => Errno::ALREADY.raw_os_error(),
+            Some(Thing::Splice(splice)) if splice.confirmed => Errno::ISCONN.raw_os_error(),
+            Some(Thing::Splice(splice)) => {
+                splice.confirmed = true;
                 0
             }
             _ => self.epitaph(id),
@@ -333,7 +333,7 @@ impl Inner {
     fn set(&mut self, id: u64, settings: &[Setting]) -> i32 {
         for setting in settings {
             let set = match self.things.get_mut(&id) {
-                Some(Thing::Joined(joined)) => joined.options.set(Some(&joined.stream), setting),
+                Some(Thing::Splice(splice)) => splice.options.set(Some(&splice.stream), setting),
                 Some(Thing::Listening(listening)) => listening.set(setting),
                 Some(Thing::Datagrams(datagrams)) => datagrams.set(setting),
                 // Whatever it is, it has no effect any more.
@@ -348,7 +348,7 @@ impl Inner {
 
     fn get(&self, id: u64, level: i32, option: i32) -> Reply {
         let value = match self.things.get(&id) {
-            Some(Thing::Joined(joined)) => joined.options.get(Some(&joined.stream), level, option),
+            Some(Thing::Splice(splice)) => splice.options.get(Some(&splice.stream), level, option),
             Some(Thing::Listening(listening)) => listening.option(level, option),
             Some(Thing::Datagrams(datagrams)) => datagrams.get(level, option),
             _ => Options::default().get(None, level, option),

@@ -37,7 +37,7 @@ pub(crate) enum Next {
 }
 
 /// A stream of the stack joined to one of the system.
-pub(crate) struct Joined {
+pub(crate) struct Splice {
     pub(crate) stream: TcpStream<Thread>,
     unix: OwnedFd,
     watch: WatchId,
@@ -73,7 +73,7 @@ pub(crate) fn blocks(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
-impl Joined {
+impl Splice {
     pub(crate) fn new(
         stream: TcpStream<Thread>,
         unix: OwnedFd,
@@ -275,7 +275,7 @@ pub(crate) fn stuff(socket: &OwnedFd) -> io::Result<usize> {
     Ok(octets)
 }
 
-impl Drop for Joined {
+impl Drop for Splice {
     fn drop(&mut self) {
         self.stream.unwatch(self.watch);
     }
