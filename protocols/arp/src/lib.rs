@@ -95,10 +95,11 @@ pub use control::{ArpEntry, ArpTable};
 pub use protocol::{Arp, CONFLICT, LOOPED, UNSOLICITED, build};
 pub use shared::{EVICTED, UNRESOLVED};
 
-use core::time::Duration;
 use xk_core::Entry;
 use xk_core::control::{own_question, question};
 use xk_core::graph::{Family, Guarantees, Realm, Service, Shape, duration, flag, int};
+
+const USUAL: shared::Config = shared::Config::USUAL;
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
@@ -112,19 +113,20 @@ pub static ENTRY: Entry = Entry::layer("arp", include_str!("lib.rs"), build)
     .shape(Shape::Virtual)
     .numbers(&[("eth", 0x0806)])
     .parameters(&[
-        int("entries_max", 1..=1_048_576, 1024, "how many hosts it remembers"),
-        int("sessions_max", 1..=1_048_576, 4096, "how many sessions it holds"),
-        int("queue_max", 1..=1_048_576, 48,
+        int("entries_max", 1..=1_048_576, USUAL.entries_max as i64, "how many hosts it remembers"),
+        int("sessions_max", 1..=1_048_576, USUAL.sessions_max as i64, "how many sessions it holds"),
+        int("queue_max", 1..=1_048_576, USUAL.queue_max as i64,
             "how many messages wait in one session; a datagram of 64 KiB is 45 fragments on \
              Ethernet"),
-        int("waiting_max", 1..=1_048_576, 1024, "how many messages wait in all sessions together"),
-        int("retries", 0..=100, 3, "how often a request is repeated"),
-        duration("retry", Duration::from_secs(1), "time between two requests, a second at least"),
-        duration("lifetime", Duration::from_secs(60),
+        int("waiting_max", 1..=1_048_576, USUAL.waiting_max as i64,
+            "how many messages wait in all sessions together"),
+        int("retries", 0..=100, USUAL.retries as i64, "how often a request is repeated"),
+        duration("retry", USUAL.retry, "time between two requests, a second at least"),
+        duration("lifetime", USUAL.lifetime,
             "how long an address is believed without confirmation, a second at least"),
-        duration("negative", Duration::from_secs(5),
+        duration("negative", USUAL.negative,
             "how long a host that did not answer is not asked for again, a second at least"),
-        flag("probe", false, "whether a host is probed for before it is ours"),
+        flag("probe", USUAL.probe, "whether a host is probed for before it is ours"),
         xk_kit::net::talkers::PARAMETER,
     ])
     .questions(&[

@@ -48,26 +48,23 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     build.add(Arp::new(key, build.lower(0)?, config))
 }
 
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            entries_max: 1024,
-            sessions_max: 4096,
-            queue_max: 48,
-            waiting_max: 1024,
-            retries: 3,
-            retry: SECOND,
-            lifetime: 60 * SECOND,
-            negative: 5 * SECOND,
-            probe: false,
-            sources_max: SOURCES_MAX,
-        }
-    }
-}
-
 impl Config {
+    /// That of a graph that does not say.
+    pub(crate) const USUAL: Self = Self {
+        entries_max: 1024,
+        sessions_max: 4096,
+        queue_max: 48,
+        waiting_max: 1024,
+        retries: 3,
+        retry: SECOND,
+        lifetime: Duration::from_secs(60),
+        negative: Duration::from_secs(5),
+        probe: false,
+        sources_max: SOURCES_MAX,
+    };
+
     fn read(params: &Params) -> Result<Self, BuildError> {
-        let usual = Self::default();
+        let usual = Self::USUAL;
         Ok(Self {
             entries_max: params.number("entries_max", usual.entries_max).max(1),
             sessions_max: params.number("sessions_max", usual.sessions_max),

@@ -83,12 +83,13 @@ pub static ENTRY: Entry = Entry::layer("fragment", include_str!("lib.rs"), build
     .header_octets(wire::HEADER_OCTETS)
     .numbers(&[("ip", 101), ("null", 101)])
     .parameters(&[
-        int("sessions_max", 1..=16_777_216, 1024,
+        int("sessions_max", 1..=16_777_216, Limits::USUAL.sessions_max as i64,
             "how many sessions it holds; idle ones are evicted for new ones"),
-        int("outstanding_max", 1..=65_536, 64,
-            "how many messages are kept for those who lack fragments"),
-        int("partial_max", 1..=65_536, 256, "how many messages are being collected"),
-        int("partial_per_peer", 1..=65_536, 32,
+        int("outstanding_max", 1..=65_536, Limits::USUAL.outstanding_max as i64,
+            "how many messages are kept for peers that lack fragments"),
+        int("partial_max", 1..=65_536, Limits::USUAL.partial_max as i64,
+            "how many messages are being collected"),
+        int("partial_per_peer", 1..=65_536, Limits::USUAL.partial_per_peer as i64,
             "how many of them from one peer for one protocol above"),
     ])
     .questions(&[

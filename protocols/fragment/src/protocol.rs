@@ -45,9 +45,15 @@ pub struct Limits {
     pub partial_per_peer: usize,
 }
 
+impl Limits {
+    /// Those of a graph that does not say.
+    pub const USUAL: Self =
+        Self { sessions_max: 1024, outstanding_max: 64, partial_max: 256, partial_per_peer: 32 };
+}
+
 impl Default for Limits {
     fn default() -> Self {
-        Self { sessions_max: 1024, outstanding_max: 64, partial_max: 256, partial_per_peer: 32 }
+        Self::USUAL
     }
 }
 
@@ -96,7 +102,7 @@ pub struct State {
 /// # Errors
 /// [`BuildError::Lower`] if the graph gives it nothing to stand on.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let usual = Limits::default();
+    let usual = Limits::USUAL;
     let params = &build.params;
     let limits = Limits {
         sessions_max: params.number("sessions_max", usual.sessions_max),

@@ -107,6 +107,8 @@ use xk_core::graph::{
     int, octets, optional, word,
 };
 
+const USUAL: table::Limits = table::Limits::USUAL;
+
 /// What the catalog knows of it.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::layer("tcp", include_str!("lib.rs"), build)
@@ -130,13 +132,13 @@ pub static ENTRY: Entry = Entry::layer("tcp", include_str!("lib.rs"), build)
     })
     .numbers(&[("ip", wire::IP_PROTOCOL as u32)])
     .parameters(&[
-        int("sessions_max", 1..=16_777_216, 65_536,
+        int("sessions_max", 1..=16_777_216, USUAL.sessions_max as i64,
             "how many connections it holds; for a new one the one goes that a peer used least"),
-        int("passive_max", 0..=16_777_216, 0,
+        int("passive_max", 0..=16_777_216, USUAL.passive_max as i64,
             "how many connections peers may make for one protocol above; 0: as many as it holds"),
-        int("pending_max", 1..=16_777_216, 4096,
+        int("pending_max", 1..=16_777_216, USUAL.pending_max as i64,
             "how many peers may have sent a SYN and nothing more; others get cookies"),
-        int("enables_max", 1..=131_072, 16_384, "how many enables it holds"),
+        int("enables_max", 1..=131_072, USUAL.enables_max as i64, "how many enables it holds"),
         octets("receive_buffer", 4 << 20, "octets of a connection's receive buffer at most"),
         octets("send_buffer", 1 << 20, "octets of a connection's send buffer"),
         int("segment_max", 64..=65_535, 65_535, "octets of data in a segment at most"),
@@ -148,7 +150,7 @@ pub static ENTRY: Entry = Entry::layer("tcp", include_str!("lib.rs"), build)
         flag("ecn", false, "whether explicit congestion notification is offered"),
         duration("time_wait", Duration::from_secs(60),
             "how long an ended connection is remembered"),
-        duration("user_timeout", Duration::from_secs(300),
+        duration("user_timeout", Settings::USER_TIMEOUT,
             "how long octets may stay unacknowledged"),
         flag("announce_user_timeout", false, "whether the peer is told that, and its word heeded"),
         optional("local", ParamKind::Text("a participant, such as port9000"),

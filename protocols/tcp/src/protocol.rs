@@ -57,7 +57,7 @@ pub fn add(
     sessions_max: usize,
     settings: Settings,
 ) -> ProtocolRef {
-    let limits = Limits { sessions_max, ..Limits::default() };
+    let limits = Limits { sessions_max, ..Limits::USUAL };
     let enables = Participant::of(Part::Any);
     add_limited(cx, name, (lower, enables), &limits, settings)
 }

@@ -39,22 +39,19 @@ pub(crate) struct Limits {
     pub(crate) sources_max: usize,
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            sessions_max: 65_536,
-            passive_max: 0,
-            enables_max: 16_384,
-            pending_max: 4096,
-            sources_max: SOURCES_MAX,
-        }
-    }
-}
-
 impl Limits {
+    /// Those of a graph that does not say.
+    pub(crate) const USUAL: Self = Self {
+        sessions_max: 65_536,
+        passive_max: 0,
+        enables_max: 16_384,
+        pending_max: 4096,
+        sources_max: SOURCES_MAX,
+    };
+
     /// Those of a graph.
     pub(crate) fn read(params: &Params) -> Self {
-        let usual = Self::default();
+        let usual = Self::USUAL;
         Self {
             sessions_max: params.number("sessions_max", usual.sessions_max),
             passive_max: params.number("passive_max", usual.passive_max),

@@ -101,11 +101,11 @@ pub static ENTRY: Entry = Entry::layer("vip", include_str!("lib.rs"), build)
     .service(Service::adding(Guarantees::REPLY))
     .stacking_rules(&xk_kit::net::standins::LINK_OR_NET)
     .parameters(&[
-        int("ether_base", 0x0600..=0xff00, 14_592,
+        int("ether_base", 0x0600..=0xff00, ETHER_BASE as i64,
             "the type number on Ethernet of the upper protocol whose number on `ip` is 0; those of \
              256 follow"),
-        int("sessions_max", 1..=1_048_575, 65_536, "how many sessions it holds"),
-        int("idle_max", 1..=1_048_575, 4096,
+        int("sessions_max", 1..=1_048_575, protocol::SESSIONS_MAX as i64, "how many sessions it holds"),
+        int("idle_max", 1..=1_048_575, protocol::IDLE_MAX as i64,
             "from how many sessions on each that a message makes takes the place of an idle one"),
     ])
     .questions(&[

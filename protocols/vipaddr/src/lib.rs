@@ -72,7 +72,6 @@ pub use protocol::{VipAddr, add, build};
 /// What is added to numbers on IP unless the graph says otherwise.
 pub const ETHER_BASE: u32 = 0x3900;
 
-use core::time::Duration;
 use xk_core::Entry;
 use xk_core::control::question;
 use xk_core::graph::{Family, Guarantees, Realm, Service, Shape, duration, int};
@@ -90,10 +89,10 @@ pub static ENTRY: Entry = Entry::layer("vipaddr", include_str!("lib.rs"), build)
     .shape(Shape::Virtual)
     .stacking_rules(&xk_kit::net::standins::LINK_OR_NET)
     .parameters(&[
-        int("ether_base", 0x0600..=0xff00, 14_592,
+        int("ether_base", 0x0600..=0xff00, ETHER_BASE as i64,
             "the type number on Ethernet of the upper protocol whose number on `ip` is 0; those of \
              256 follow"),
-        duration("wait", Duration::from_secs(3),
+        duration("wait", protocol::WAIT,
             "how long `open` waits for a host's address at most; 0s: not at all"),
     ])
     .questions(&[question("list-maps", "heard: sessions of the link layer")]);

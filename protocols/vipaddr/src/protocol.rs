@@ -18,7 +18,7 @@ use xk_kit::net::neighbour::{HostChanged, WatchHosts, WayChanged, peer_host};
 use xk_kit::net::standins::{self, StandIn};
 
 /// How long `open` waits for a host's address at most unless the graph says otherwise.
-const WAIT: Duration = Duration::from_secs(3);
+pub(crate) const WAIT: Duration = Duration::from_secs(3);
 
 /// One instance, or the object by which it receives for one of those above.
 pub struct VipAddr {

@@ -84,8 +84,8 @@ pub static ENTRY: Entry = Entry::layer("vipsize", include_str!("lib.rs"), build)
     .shape(Shape::Virtual)
     .stacking_rules(&StackingRules { rising: Some("cutoff"), ..StackingRules::NONE })
     .parameters(&[
-        int("sessions_max", 1..=1_048_575, 65_536, "how many sessions it holds"),
-        int("idle_max", 1..=1_048_575, 4096,
+        int("sessions_max", 1..=1_048_575, protocol::SESSIONS_MAX as i64, "how many sessions it holds"),
+        int("idle_max", 1..=1_048_575, protocol::IDLE_MAX as i64,
             "from how many sessions on each that a message makes takes the place of an idle one"),
     ])
     .blocks(&[

@@ -15,9 +15,9 @@ use xk_kit::net::virtual_layer::{Virtual, VirtualLayer, VirtualSession};
 use xk_kit::rpc::retransmit::{AskCopy, CopyState, FreeCopy, LastCopy};
 
 /// How many sessions it holds unless the graph says otherwise.
-const SESSIONS_MAX: usize = 65_536;
+pub(crate) const SESSIONS_MAX: usize = 65_536;
 /// From how many sessions on each that a message makes takes the place of an idle one.
-const IDLE_MAX: usize = 4096;
+pub(crate) const IDLE_MAX: usize = 4096;
 /// How many lower protocols there are at most.
 const LOWERS_MAX: usize = 8;
 
