@@ -166,10 +166,11 @@ pub trait Layer<const N: usize>: Sized + 'static {
     fn begin(&self, cx: &Kernel, lower: &SessionRef, key: Self::Key) -> Self::State;
 
     /// Makes a message to be sent fit for [`header`](Self::header), such as by padding; false if
-    /// that is for [`examine_sent`](Self::examine_sent), such as one that is too long.
+    /// that is for [`examine_sent`](Self::examine_sent), such as one that is too long for the
+    /// header. One that is too long for the session below is refused there.
     #[inline(always)]
     fn fit(&self, own: &Conversation<Self, N>, message: &mut Message) -> bool {
-        message.len() <= own.octets_max
+        Self::OCTETS_MAX == usize::MAX || message.len() <= own.octets_max
     }
 
     /// The header of a message to be sent; `None` if [`examine_sent`](Self::examine_sent) is to
@@ -187,9 +188,8 @@ pub trait Layer<const N: usize>: Sized + 'static {
         own: &Conversation<Self, N>,
         message: &mut Message,
     ) -> Result<[u8; N], Unsent> {
-        let _ = (cx, message);
-        let max = own.octets_max as u32;
-        Err((PushError::TooBig { max }, &reason::TOO_BIG))
+        let _ = (cx, own, message);
+        Err((PushError::TooBig, &reason::TOO_BIG))
     }
 
     /// Ends what becomes of a message that [`examine_sent`](Self::examine_sent) has no header for,
@@ -607,7 +607,7 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
             Err(why) => return self.refuse(at, None, message, why),
         };
         match self.find(lower, L::key_of(&header)) {
-            Some(session) => session.pop(cx, message),
+            Some(session) => session.pop_owned(cx, message),
             None => L::first(self, at, &header, message),
         }
     }
@@ -685,7 +685,7 @@ impl<L: Layer<N>, const N: usize> Protocol for Layered<L, N> {
             && let key = (lower.id().0, L::key_of(header))
             && let Some(session) = self.sessions.latest(&key)
         {
-            return session.pop(cx, message);
+            return session.pop_owned(cx, message);
         }
         self.search(cx, this, lower, message)
     }

@@ -365,6 +365,26 @@ impl Message {
         first.release();
     }
 
+    /// Puts zeros behind the message until it has `len` octets: in its buffer if there is room that
+    /// no other message sees, else in one of their own.
+    ///
+    /// # Errors
+    /// [`NoBuffers`], counted; the message is unchanged.
+    #[cold]
+    pub fn pad(&mut self, len: usize) -> Result<(), NoBuffers> {
+        let short = len.saturating_sub(self.len());
+        if short == 0 || self.put_zeros(short, short) {
+            return Ok(());
+        }
+        let pool = self.head.pool;
+        let mut zeros = Self::in_one_buffer(pool, 0, short).ok_or_else(|| pool.count_failure())?;
+        if let Some(octets) = zeros.front_mut() {
+            octets.fill(0);
+        }
+        self.join(zeros);
+        Ok(())
+    }
+
     /// Brings the first `n` octets together, so that [`peek_slice`](Self::peek_slice) shows them:
     /// copies them into a buffer of their own unless they lie together already.
     ///

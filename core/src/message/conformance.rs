@@ -280,10 +280,13 @@ impl Script<'_> {
 
     fn pad(&mut self, mut pair: Pair) -> Pair {
         let len = self.up_to(OCTETS_MAX);
-        if pair.message.pad_in_place(len) {
+        let (is_padded, len) = match self.next() % 3 {
+            0 => (pair.message.pad(len).is_ok(), len),
+            1 => (pair.octets.len() < 46 && pair.message.pad_in_place::<46>(), 46),
+            _ => (pair.octets.len() < 300 && pair.message.pad_in_place::<300>(), 300),
+        };
+        if is_padded {
             pair.octets.resize(pair.octets.len().max(len), 0);
-        } else {
-            assert!(pair.octets.len() < len, "it was long enough");
         }
         pair
     }

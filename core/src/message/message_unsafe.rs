@@ -295,26 +295,31 @@ impl Message {
         seen
     }
 
-    /// Puts zeros behind the message until it has `len` octets, if its only buffer has room for
-    /// them and no other message sees that; false, and nothing is changed, otherwise: then
-    /// [`join`](Self::join) does it. True if it is as long already.
-    #[inline]
+    /// Puts zeros behind a message of fewer octets until it has `LEN`, if behind its only slice
+    /// there is room for as many that no other message sees; false, and nothing is changed,
+    /// otherwise: then [`pad`](Self::pad) does it. For the way that almost every short message
+    /// takes.
+    #[inline(always)]
     #[must_use]
-    pub fn pad_in_place(&mut self, len: usize) -> bool {
-        let head = self.head;
-        let (have, buf) = (head.len(), head.buf.get());
-        let is_alone = head.next.get().is_none() && buf.refs.get() == 1;
-        let before = head.data.get().addr() - buf.base.addr();
-        if !is_alone || len > buf.capacity as usize - before {
-            return self.len() >= len;
+    pub fn pad_in_place<const LEN: usize>(&mut self) -> bool {
+        // As many zeros whatever is missing: a few stores, and no call.
+        self.put_zeros(LEN, LEN.saturating_sub(self.head.len()))
+    }
+
+    /// Writes so many zeros behind the only slice, and lengthens it by `octets` of them; false,
+    /// and nothing is changed, if its buffer has no room for them or another message sees that.
+    #[inline(always)]
+    pub(super) fn put_zeros(&mut self, zeros: usize, octets: usize) -> bool {
+        let (head, buf) = (self.head, self.head.buf.get());
+        let room = buf.capacity as usize - (head.end().addr() - buf.base.addr());
+        if head.next.get().is_some() || buf.refs.get() != 1 || zeros > room {
+            return false;
         }
-        if have < len {
-            // SAFETY: `have..len` behind the slice's start lies inside its buffer, of which this
-            // descriptor holds the only reference (Desc's invariant: then it may write everything);
-            // the message is borrowed mutably.
-            unsafe { core::ptr::write_bytes(head.end(), 0, len - have) };
-            head.len.set(len as u32);
-        }
+        // SAFETY: `zeros` octets behind the slice lie inside its buffer, of which this descriptor
+        // holds the only reference (Desc's invariant: then it may write everything); the message is
+        // borrowed mutably.
+        unsafe { core::ptr::write_bytes(head.end(), 0, zeros) };
+        head.len.set(head.len.get() + octets.min(zeros) as u32);
         true
     }
 

@@ -76,20 +76,28 @@ fn headers_go_into_the_headroom() {
 fn zeros_go_behind_in_the_same_buffer_unless_another_message_sees_it() {
     let pool = pool();
     let mut message = pool.copy_from(16, b"data").unwrap();
-    assert!(message.pad_in_place(6));
+    assert!(message.pad_in_place::<6>());
     assert!(message.eq_octets(b"data\0\0"));
-    assert!(message.pad_in_place(2), "it is as long already");
+    assert!(message.pad_in_place::<2>(), "it is as long already");
     assert_eq!(message.len(), 6);
     assert_eq!(live(&pool), (1, 1));
     let clone = message.try_clone().unwrap();
-    assert!(!message.pad_in_place(7), "the clone sees the buffer");
+    assert!(!message.pad_in_place::<7>(), "the clone sees the buffer");
     drop(clone);
-    assert!(message.pad_in_place(7));
-    assert!(!message.pad_in_place(1 << 20), "no buffer is so large");
+    assert!(message.pad_in_place::<7>());
+    assert!(!message.pad_in_place::<500>(), "the buffer is not so large");
+    message.pad(500).unwrap();
+    assert_eq!((message.len(), live(&pool)), (500, (2, 2)));
+    message.truncate(7);
+    assert_eq!(live(&pool), (1, 1));
     message.join(pool.copy_from(0, b"more").unwrap());
-    assert!(!message.pad_in_place(12), "it has two slices");
-    assert!(message.pad_in_place(11));
+    assert!(!message.pad_in_place::<12>(), "it has two slices");
+    message.pad(11).unwrap();
+    assert_eq!(live(&pool), (2, 2));
     assert!(message.eq_octets(b"data\0\0\0more"));
+    message.pad(13).unwrap();
+    assert!(message.eq_octets(b"data\0\0\0more\0\0"));
+    assert_eq!(message.pad(1 << 20), Err(NoBuffers), "no buffer is so large");
 }
 
 #[test]

@@ -40,11 +40,8 @@ impl fmt::Debug for Refused {
 pub enum PushError {
     /// The session is closed.
     Closed,
-    /// Larger than the session carries; `max` octets would go.
-    TooBig {
-        /// The largest message, in octets.
-        max: u32,
-    },
+    /// Larger than the session carries: the question `max-packet` tells how much it does.
+    TooBig,
     /// The pool has no buffer left within its bound.
     NoBuffers,
     /// A queue below is full; later may do.
@@ -61,7 +58,7 @@ impl fmt::Display for PushError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Closed => f.write_str("the session is closed"),
-            Self::TooBig { max } => write!(f, "the message is larger than {max} octets"),
+            Self::TooBig => f.write_str("the message is larger than the session carries"),
             Self::NoBuffers => f.write_str("no buffers left"),
             Self::QueueFull => f.write_str("a queue below is full"),
             Self::NoRoute => f.write_str("no route to the peer"),

@@ -384,6 +384,25 @@ impl SessionRef {
         self.0.body.pop(cx, self, message)
     }
 
+    /// [`pop`](Self::pop) through a handle that is needed no more: on the way of every message no
+    /// register is kept for what is refused while the handle is dropped.
+    ///
+    /// # Errors
+    /// As of [`pop`](Self::pop).
+    #[inline(always)]
+    pub fn pop_owned(self, cx: &Kernel, message: Message) -> Result<(), Refused> {
+        match self.pop(cx, message) {
+            Ok(()) => Ok(()),
+            Err(refused) => self.pass_refused(refused),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn pass_refused(self, refused: Refused) -> Result<(), Refused> {
+        Err(refused)
+    }
+
     #[cold]
     fn pop_gated(&self, cx: &Kernel, message: Message) -> Result<(), Refused> {
         let head = &self.0.head;

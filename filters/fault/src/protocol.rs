@@ -178,9 +178,9 @@ impl Fault {
             let treat = |piece| self.treat(cx, hop, (direction, piece), go, stopped);
             return apart(cx, hop, message).map(treat).fold(Ok(()), Result::and);
         }
-        if let Some(max) = self.too_big(&message) {
+        if self.is_too_big(&message) {
             hop.this.discard(cx, message, &reason::TOO_BIG);
-            return stopped(PushError::TooBig { max });
+            return stopped(PushError::TooBig);
         }
         match self.suffer(cx, hop, direction, message) {
             Outcome::Now(first, second) => {
@@ -309,9 +309,8 @@ impl Fault {
         true
     }
 
-    fn too_big(&self, message: &Message) -> Option<u32> {
-        let mtu = self.faults.mtu_octets.filter(|mtu| message.len() > *mtu)?;
-        Some(u32::try_from(mtu).unwrap_or(u32::MAX))
+    fn is_too_big(&self, message: &Message) -> bool {
+        self.faults.mtu_octets.is_some_and(|mtu| message.len() > mtu)
     }
 }
 

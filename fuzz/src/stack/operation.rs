@@ -302,7 +302,7 @@ impl Stack {
         bottom.fail(match place / 2 {
             0 => None,
             1 => Some(PushError::NoBuffers),
-            2 => Some(PushError::TooBig { max: 100 }),
+            2 => Some(PushError::TooBig),
             _ => Some(PushError::Unreachable),
         });
     }

@@ -11,7 +11,6 @@
 
 use core::time::Duration;
 use xk_core::message::{ATTRIBUTE_OCTETS, Attribute};
-use xk_core::object::PushError;
 use xk_core::participant::{AddressError, Label, Wild};
 use xk_core::reason::Class;
 use xk_core::{Message, Part, Participant, Reason, Time};
@@ -207,18 +206,6 @@ impl Attribute for Caller {
             u32::from_le_bytes(*part.unwrap_or(&[0; 4]))
         });
         Self { flavor, user, group }
-    }
-}
-
-/// What a layer below says of a message that is not sent, for one without a header of so many
-/// octets: less is too big.
-#[must_use]
-pub fn without_header(error: PushError, header_octets: usize) -> PushError {
-    match error {
-        PushError::TooBig { max } => {
-            PushError::TooBig { max: max.saturating_sub(header_octets as u32) }
-        }
-        error => error,
     }
 }
 

@@ -21,7 +21,6 @@
 
 use crate::net::attribute::LinkCast;
 use crate::net::ports::less_header;
-use crate::rpc::call::without_header;
 use crate::rpc::server::Servers;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -643,19 +642,7 @@ impl<L: CallLayer> Calling<L> {
         this: &SessionRef,
         request: Message,
     ) -> Result<Message, CallError> {
-        self.lower.call(cx, this, request).map_err(|error| self.error(error))
-    }
-
-    #[cold]
-    fn error(&self, error: CallError) -> CallError {
-        let cause = match error.cause {
-            CallCause::Push(push) => {
-                let octets = self.all.layer.request_octets(Some(&self.state));
-                CallCause::Push(without_header(push, octets))
-            }
-            cause => cause,
-        };
-        CallError { cause, ..error }
+        self.lower.call(cx, this, request)
     }
 
     /// Answers what every session that calls answers: `describe`, and what its name says; what the

@@ -372,11 +372,9 @@ impl<A: Anchor> Session for WireSession<A> {
             this.discard(cx, message, &reason::NO_BUFFERS);
             return Err(PushError::NoBuffers);
         }
-        let octets_max = wire.frame_octets_max();
-        if segments::longest(&message) > octets_max {
+        if segments::longest(&message) > wire.frame_octets_max() {
             this.discard(cx, message, &reason::TOO_BIG);
-            let max = u32::try_from(octets_max).unwrap_or(u32::MAX);
-            return Err(PushError::TooBig { max });
+            return Err(PushError::TooBig);
         }
         wire.send(cx, this, message)
     }

@@ -369,7 +369,7 @@ impl Protocol for Channel {
             && self.table.last_lower.get() == lower.id().0
             && let Some(session) = self.table.sessions.latest(&key)
         {
-            return session.pop(cx, message);
+            return session.pop_owned(cx, message);
         }
         self.demux_other(cx, this, lower, message)
     }

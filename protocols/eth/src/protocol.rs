@@ -11,7 +11,6 @@ use core::cell::Cell;
 use xk_core::control::ListMaps;
 use xk_core::graph::{Build, BuildError};
 use xk_core::map::Map;
-use xk_core::message::NoBuffers;
 use xk_core::object::{OpenError, PushError, Refused};
 use xk_core::participant::AddressError;
 use xk_core::reason::{self, Class, Reason};
@@ -121,18 +120,6 @@ fn read_llc(
     })?;
     let number = selector.number().ok_or(&reason::NO_PROTOCOL)?;
     Ok((number, octets.len() - rest.len()))
-}
-
-/// Lengthens a short message, so that its frame has the least length.
-#[cold]
-fn pad(cx: &Kernel, message: &mut Message) -> Result<(), NoBuffers> {
-    // A checksum that is left open is found from the end.
-    offload::settle(cx.pool(), message)?;
-    let short = PAYLOAD_LEN_MIN - message.len();
-    if !message.pad_in_place(PAYLOAD_LEN_MIN) {
-        message.join(cx.pool().copy_from(0, &[0; PAYLOAD_LEN_MIN][..short])?);
-    }
-    Ok(())
 }
 
 impl Eth {
@@ -303,7 +290,7 @@ impl Layer<HEADER_LEN> for Eth {
         }
         // A checksum that is left open is found from the end: its frame is padded behind it.
         octets >= PAYLOAD_LEN_MIN
-            || !message.has_attributes() && message.pad_in_place(PAYLOAD_LEN_MIN)
+            || !message.has_attributes() && message.pad_in_place::<PAYLOAD_LEN_MIN>()
     }
 
     #[inline(always)]
@@ -320,8 +307,7 @@ impl Layer<HEADER_LEN> for Eth {
         let state = &own.state;
         let no_buffers = |_| (PushError::NoBuffers, &reason::NO_BUFFERS);
         if segments::longest(message) > own.octets_max {
-            let max = own.octets_max as u32;
-            return Err((PushError::TooBig { max }, &reason::TOO_BIG));
+            return Err((PushError::TooBig, &reason::TOO_BIG));
         }
         let mut header = state.sent;
         if state.llc_octets > 0 {
@@ -331,7 +317,9 @@ impl Layer<HEADER_LEN> for Eth {
             Kind::Length(Length::new(message.len() as u16).unwrap_or_default()).put(&mut header);
         }
         if message.len() < PAYLOAD_LEN_MIN {
-            pad(cx, message).map_err(no_buffers)?;
+            // A checksum that is left open is found from the end.
+            let settled = offload::settle(cx.pool(), message);
+            settled.and_then(|()| message.pad(PAYLOAD_LEN_MIN)).map_err(no_buffers)?;
         }
         Ok(header)
     }

@@ -48,7 +48,7 @@ pub(crate) fn push_large(
     let count = message.len().div_ceil(own.state.fragment_octets);
     if count > FRAGMENTS_MAX {
         this.discard(cx, message, &reason::TOO_BIG);
-        return Err(PushError::TooBig { max: own.state.max() });
+        return Err(PushError::TooBig);
     }
     let limit = CallOptions::clip(message.attribute(), cx.now(), Duration::MAX);
     let limit = limit.unwrap_or(Duration::ZERO);

@@ -41,7 +41,7 @@ pub(crate) fn send(
         } else {
             let len = room & !7;
             if len == 0 {
-                return (sent, Err(PushError::TooBig { max: 0 }));
+                return (sent, Err(PushError::TooBig));
             }
             match payload.split_front(len) {
                 Ok(piece) => Some(piece),
@@ -50,7 +50,7 @@ pub(crate) fn send(
         };
         let more = piece.is_some() || tail_follows;
         let Some(place) = Fragment::new(offset, more) else {
-            return (sent, Err(PushError::TooBig { max: 0 }));
+            return (sent, Err(PushError::TooBig));
         };
         let (piece, rest) = match piece {
             Some(piece) => (piece, Some(payload)),
@@ -77,7 +77,7 @@ fn send_one(
 ) -> Result<(), PushError> {
     header.fragment = place;
     let mut octets = [0; HEADER_LEN_MAX];
-    let too_big = |_| PushError::TooBig { max: 0 };
+    let too_big = |_| PushError::TooBig;
     header.set_lengths(options, piece.len()).map_err(too_big)?;
     let octets = header.emit_with(options, &mut octets).map_err(too_big)?;
     piece.push_header(octets.len()).map_err(|_| PushError::NoBuffers)?.copy_from_slice(octets);

@@ -187,7 +187,7 @@ impl IpSession {
 
     /// Writes the header.
     fn put_header(&self, message: &mut Message, options: HeaderOptions) -> Result<(), PushError> {
-        let too_big = |_| PushError::TooBig { max: PAYLOAD_MAX as u32 };
+        let too_big = |_| PushError::TooBig;
         let total = u16::try_from(message.len() + HEADER_LEN).map_err(too_big)?;
         let octets = message.push_header(HEADER_LEN).map_err(|_| PushError::NoBuffers)?;
         let octets = octets.first_chunk_mut().ok_or(PushError::NoBuffers)?;
@@ -242,7 +242,7 @@ impl IpSession {
     fn fail(&self, cx: &Kernel, this: &SessionRef, error: PushError) -> Result<(), PushError> {
         let why = match error {
             PushError::NoBuffers => &reason::NO_BUFFERS,
-            PushError::TooBig { .. } => &reason::TOO_BIG,
+            PushError::TooBig => &reason::TOO_BIG,
             PushError::QueueFull => &reason::TABLE_FULL,
             _ => &reasons::NO_ROUTE,
         };
@@ -263,8 +263,7 @@ impl IpSession {
         mut message: Message,
     ) -> Result<(), PushError> {
         if message.len() > PAYLOAD_MAX {
-            let max = PAYLOAD_MAX as u32;
-            return self.fail(cx, this, PushError::TooBig { max });
+            return self.fail(cx, this, PushError::TooBig);
         }
         let mtu = match self.path(cx, this) {
             Ok(mtu) => usize::from(mtu),
@@ -295,8 +294,7 @@ impl IpSession {
             };
         }
         if dont {
-            let max = (mtu - HEADER_LEN) as u32;
-            return self.fail(cx, this, PushError::TooBig { max });
+            return self.fail(cx, this, PushError::TooBig);
         }
         let Some(lower) = self.lower.get() else {
             return self.fail(cx, this, PushError::NoRoute);

@@ -180,8 +180,7 @@ impl Session for MrpcSession {
         };
         let Some(cut) = Cut::new(request.len(), area1, self.path.payload) else {
             this.discard(cx, request, &xk_core::reason::TOO_BIG);
-            let max = AREA2_LEN_MAX as u32;
-            return Err(PushError::TooBig { max }.into());
+            return Err(PushError::TooBig.into());
         };
         let wanted = (self.last_channel.get(), self.hosts.1);
         let channel = self.shared.channels.take(cx, wanted, this, options)?;

@@ -14,7 +14,7 @@ use xk_core::{
     Upper, reason,
 };
 use xk_kit::control::PeerHost;
-use xk_kit::rpc::call::{CallOptions, without_header};
+use xk_kit::rpc::call::CallOptions;
 use xk_kit::rpc::call_layer::less;
 
 /// No channel to the peer could be opened.
@@ -43,7 +43,7 @@ pub(crate) struct RdgramSession {
 /// What a call's end is to the push.
 fn push_error(cause: CallCause) -> PushError {
     match cause {
-        CallCause::Push(error) => without_header(error, HEADER_OCTETS),
+        CallCause::Push(error) => error,
         CallCause::Closed | CallCause::Cancelled => PushError::Closed,
         CallCause::NoShepherds => PushError::QueueFull,
         CallCause::NotSupported => PushError::NotSupported,

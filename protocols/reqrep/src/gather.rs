@@ -18,7 +18,7 @@ use xk_core::reason::{Class, Reason};
 use xk_core::shepherd::{Semaphore, WaitError};
 use xk_core::{HostAddr, Kernel, Message, SessionRef, Time};
 use xk_kit::net::attribute::Peer;
-use xk_kit::rpc::call::{CallOptions, without_header};
+use xk_kit::rpc::call::CallOptions;
 use xk_kit::rpc::retransmit::SavedMessage;
 
 /// A host has replied already: it got the request twice, or the network doubled the reply.
@@ -136,7 +136,7 @@ impl Gatherings {
         self.0.borrow_mut().push(Rc::clone(&gathering));
         if let Err(error) = lower.push(cx, request) {
             self.forget(&gathering);
-            return Err(without_header(error, HEADER_OCTETS).into());
+            return Err(error.into());
         }
         self.next_of(cx, &gathering)
     }

@@ -17,7 +17,7 @@ use xk_core::{Answer, Ask, HostAddr, Kernel, Message, ProtocolRef, Session, Sess
 use xk_kit::answers::{self, UNPROVED, is_proved};
 use xk_kit::control::{IsGroup, MinPacket, OptPacket, PeerHost, PeerPort};
 use xk_kit::net::stream::CarriesRecords;
-use xk_kit::rpc::call::{BUSY, CallOptions, CancelCall, Gather, GathersReplies, without_header};
+use xk_kit::rpc::call::{BUSY, CallOptions, CancelCall, Gather, GathersReplies};
 use xk_kit::rpc::call_layer::less;
 use xk_kit::rpc::retransmit::SavedMessage;
 
@@ -152,7 +152,7 @@ impl Association {
                 && let Err(error) = self.send(cx, &kept, request)
                 && (tries == 0 || is_final(error))
             {
-                return Err(without_header(error, HEADER_OCTETS).into());
+                return Err(error.into());
             }
             tries += 1;
             match self.await_reply(cx, call, options, &mut wait, &mut left) {
@@ -341,7 +341,7 @@ enum Wait {
 /// A later repetition would fare no better.
 fn is_final(error: PushError) -> bool {
     match error {
-        PushError::Closed | PushError::TooBig { .. } => true,
+        PushError::Closed | PushError::TooBig => true,
         PushError::Unreachable | PushError::NotSupported => true,
         PushError::NoBuffers | PushError::QueueFull | PushError::NoRoute => false,
     }

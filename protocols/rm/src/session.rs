@@ -369,9 +369,8 @@ impl Session for Pipe {
     fn push(&self, cx: &Kernel, this: &SessionRef, mut record: Message) -> Result<(), PushError> {
         let settings = &self.shared.settings;
         if record.len() > settings.record_max {
-            let max = settings.record_max as u32;
             this.discard(cx, record, &reason::TOO_BIG);
-            return Err(PushError::TooBig { max });
+            return Err(PushError::TooBig);
         }
         let mark = Mark { is_last: true, len: record.len() as u32 };
         if record.push_array(&mark.emit()).is_err() {

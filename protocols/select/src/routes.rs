@@ -122,7 +122,7 @@ impl Route {
         pool.call(cx, lower.id(), request).map_err(|error| {
             let why = match error.cause {
                 CallCause::Rejected(rejection) => rejection.reason,
-                CallCause::Push(PushError::TooBig { .. }) => &reason::TOO_BIG,
+                CallCause::Push(PushError::TooBig) => &reason::TOO_BIG,
                 _ => &SYSTEM_ERROR,
             };
             this.refuse(rest, why)

@@ -280,7 +280,10 @@ impl TcpSession {
             _ => self.link.lower.push_burst(cx, burst),
         };
         match pushed {
-            Err(PushError::TooBig { max }) => self.connection.borrow_mut().set_path(max, cx.now()),
+            Err(PushError::TooBig) => {
+                let path = crate::origin::path(cx, &self.link.lower);
+                self.connection.borrow_mut().set_path(path, cx.now());
+            }
             Err(PushError::Closed) => self.connection.borrow_mut().cut_off(),
             // Anything else is a loss like one on the way, counted below.
             Ok(()) | Err(_) => {}

@@ -232,10 +232,7 @@ impl Layer<HEADER_LEN> for Udp {
                 const { assert!(LONG > u8::MAX as usize) }
                 quick.set(u8::try_from(own.octets_max).unwrap_or(u8::MAX));
             }
-            Sends::Freely => {
-                let max = own.octets_max as u32;
-                return Err((PushError::TooBig { max }, &reason::TOO_BIG));
-            }
+            Sends::Freely => return Err((PushError::TooBig, &reason::TOO_BIG)),
             Sends::Unreachable => {
                 sends.set(Sends::Freely);
                 return Err((PushError::Unreachable, &ports::UNREACHABLE));

@@ -260,9 +260,8 @@ fn push_first(
         }
     }
     if lowers::is_cast(own) {
-        let max = (state.limit.get() as u32).saturating_sub(1);
         this.discard(cx, message, &reason::TOO_BIG);
-        return Err(PushError::TooBig { max });
+        return Err(PushError::TooBig);
     }
     match lowers::open_net(own, cx) {
         Ok(net) => net.push(cx, message),

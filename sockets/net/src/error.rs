@@ -41,7 +41,7 @@ pub(crate) fn of_open(error: OpenError, passive: bool) -> Errno {
 pub(crate) fn of_push(error: PushError) -> Errno {
     match error {
         PushError::Closed => Errno::PIPE,
-        PushError::TooBig { .. } => Errno::MSGSIZE,
+        PushError::TooBig => Errno::MSGSIZE,
         PushError::NoBuffers => Errno::NOBUFS,
         PushError::QueueFull => Errno::AGAIN,
         PushError::NoRoute => Errno::NETUNREACH,

@@ -68,7 +68,7 @@ const FAULTS: &[(Fault, &str)] = &[
     (Fault::KnowsOneHost, "law 8: stranger number 0 is heard"),
     (Fault::BreaksWhatIsHeld, "law 8: a session that is held"),
     (Fault::LetsGoBelow, "law 8: a session that is held"),
-    (Fault::CountsItsHeader, "are too big, "),
+    (Fault::CountsItsHeader, "are no more than `max-packet`"),
     (Fault::FindsNoBufferInSilence, "law 8: what finds no buffer is counted"),
     (Fault::TurnsBurstsRound, "law 5: bursts of"),
     (Fault::HoardsBursts, "law 5"),
@@ -316,12 +316,7 @@ impl Session for LayerSession {
             }
             return Err(PushError::NoBuffers);
         }
-        self.lower.push(cx, message).map_err(|error| match error {
-            PushError::TooBig { max } if self.fault != Fault::CountsItsHeader => {
-                PushError::TooBig { max: max - 2 }
-            }
-            error => error,
-        })
+        self.lower.push(cx, message)
     }
 
     fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
@@ -339,7 +334,9 @@ impl Session for LayerSession {
             _ => {}
         }
         let answer = self.lower.control(cx, ask);
-        if let Some(max) = ask.get::<xk_kit::control::MaxPacket>() {
+        if let Some(max) = ask.get::<xk_kit::control::MaxPacket>()
+            && self.fault != Fault::CountsItsHeader
+        {
             max.octets = max.octets.saturating_sub(2);
         }
         answer

@@ -628,9 +628,8 @@ impl Session for BottomSession {
         if let Some(failure) = state.failure.get() {
             return Err(failure);
         }
-        let max = state.lower.max_packet;
-        if message.len() > max as usize {
-            return Err(PushError::TooBig { max });
+        if message.len() > state.lower.max_packet as usize {
+            return Err(PushError::TooBig);
         }
         state.sent_count.set(state.sent_count.get() + 1);
         let on_push = state.on_push.borrow().clone();

@@ -398,9 +398,8 @@ impl BottomSession {
     fn start(&self, cx: &Kernel, this: &SessionRef, mut request: Message) -> CallEnd {
         let state = &self.state;
         let options = CallOptions::take(&mut request);
-        let max = state.lower.max_packet;
-        if request.len() > max as usize {
-            return Err(PushError::TooBig { max }.into());
+        if request.len() > state.lower.max_packet as usize {
+            return Err(PushError::TooBig.into());
         }
         let on_call = state.on_call.borrow().clone();
         if let Some(on_call) = on_call {

@@ -54,7 +54,7 @@ fn bounds_are_counted() {
     assert_eq!(session.ask(&cx, MaxPacket::default()).unwrap().octets, 4);
     assert_eq!(bottom.ask(&cx, OptPacket::default()).unwrap().octets, 4);
     let push = |octets: &[u8]| session.push(&cx, cx.message(octets));
-    assert_eq!(push(b"12345"), Err(PushError::TooBig { max: 4 }));
+    assert_eq!(push(b"12345"), Err(PushError::TooBig));
     assert_eq!((push(b"1"), push(b"2")), (Ok(()), Ok(())));
     assert_eq!(push(b"3"), Err(PushError::QueueFull));
     let drops = bottom.head().drops();

@@ -38,7 +38,7 @@ impl Tally {
     pub(crate) fn push_error(&mut self, error: PushError) {
         self.error(match error {
             PushError::Closed => "not sent: closed",
-            PushError::TooBig { .. } => "not sent: too big",
+            PushError::TooBig => "not sent: too big",
             PushError::NoBuffers => "not sent: no buffers",
             PushError::QueueFull => "not sent: queue full",
             PushError::NoRoute => "not sent: no route",

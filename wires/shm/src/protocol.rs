@@ -324,10 +324,7 @@ impl Anchor for ShmWire {
     fn send(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
         let (why, error) = match self.put(&message) {
             Ok(()) => return Ok(()),
-            Err(SendError::TooLong) => {
-                let max = u32::try_from(self.frame_octets_max).unwrap_or(u32::MAX);
-                (&reason::TOO_BIG, PushError::TooBig { max })
-            }
+            Err(SendError::TooLong) => (&reason::TOO_BIG, PushError::TooBig),
             Err(SendError::Full) if self.link.borrow().is_some() => {
                 (&reason::QUEUE_FULL, PushError::QueueFull)
             }

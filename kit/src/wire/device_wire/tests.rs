@@ -193,7 +193,7 @@ fn what_never_goes_is_refused() {
     let w = world();
     let session = w.open();
     assert_eq!(w.push(&session, 3), Err(PushError::Unreachable));
-    assert_eq!(w.push(&session, 115), Err(PushError::TooBig { max: 114 }));
+    assert_eq!(w.push(&session, 115), Err(PushError::TooBig));
     let drops = w.wire.head().drops();
     assert_eq!((drops.of(&DEVICE_ERROR), drops.of(&reason::TOO_BIG)), (1, 1));
 }

@@ -198,8 +198,7 @@ impl ClientSession {
     ) -> Outcome {
         let len = request.len();
         if len > self.path.max {
-            let max = self.path.max as u32;
-            return Err(CallCause::Push(PushError::TooBig { max }));
+            return Err(CallCause::Push(PushError::TooBig));
         }
         if let Some(options) = options
             && len > self.path.whole_max

@@ -242,7 +242,7 @@ impl ServerSession {
     /// The reply could not be sent. One that never can be is replaced by a refusal.
     #[cold]
     fn reply_failed(&self, cx: &Kernel, this: &SessionRef, error: PushError, sequence: u32) {
-        if let PushError::TooBig { .. } | PushError::NotSupported = error {
+        if let PushError::TooBig | PushError::NotSupported = error {
             self.discard_reply(cx, this, &reason::TOO_BIG);
             let code = code_of(&SYSTEM_ERROR);
             self.state.code.set(code);

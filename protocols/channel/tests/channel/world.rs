@@ -335,5 +335,5 @@ pub(crate) fn pattern(len: usize, seed: u32) -> Vec<u8> {
 
 /// The error that a failing push gives.
 pub(crate) fn is_too_big(error: &CallError) -> bool {
-    matches!(error.cause, xk_core::object::CallCause::Push(PushError::TooBig { .. }))
+    matches!(error.cause, xk_core::object::CallCause::Push(PushError::TooBig))
 }

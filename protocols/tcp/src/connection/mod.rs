@@ -282,9 +282,9 @@ impl Connection {
         if !self.state.takes_data() || self.send.is_shut {
             return Err(PushError::Closed);
         }
-        let (octets, max) = (message.len(), self.send.buffer);
-        if octets > max as usize {
-            return Err(PushError::TooBig { max });
+        let octets = message.len();
+        if octets > self.send.buffer as usize {
+            return Err(PushError::TooBig);
         }
         if octets > self.send.space() as usize {
             self.send.is_wanted = true;

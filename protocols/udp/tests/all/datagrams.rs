@@ -1,16 +1,17 @@
 //! Datagrams between a host below and protocols above: sent, delivered, refused, reported.
 
 use core::net::Ipv4Addr;
+use core::time::Duration;
 use etherparse::UdpHeader;
 use std::str::FromStr;
 use xk_core::object::{OpenError, PushError};
 use xk_core::participant::AddressError;
-use xk_core::{HostAddr, Message, Part, Participants, ProtocolRef, SessionRef, reason};
+use xk_core::{HostAddr, Kernel, Message, Part, Participants, ProtocolRef, SessionRef, reason};
 use xk_kit::control::{
     MaxPacket, MyHost, MyPort, NetworkError, NetworkErrorKind, OptPacket, PeerHost, PeerPort,
 };
 use xk_kit::net::attribute::{LinkCast, Peer};
-use xk_testkit::kernel::{Bottom, Event, Family, Lower, TestKernel, Top, octets};
+use xk_testkit::kernel::{Bottom, Event, Family, Lower, Task, TestKernel, Top, octets};
 use xk_udp::wire::HEADER_LEN;
 
 const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
@@ -29,7 +30,10 @@ impl Net {
     }
 
     fn with(lower: Lower, sessions_max: usize, checksum: bool) -> Self {
-        let cx = TestKernel::new(7);
+        Self::on(TestKernel::new(7), lower, sessions_max, checksum)
+    }
+
+    fn on(cx: TestKernel, lower: Lower, sessions_max: usize, checksum: bool) -> Self {
         let ip = Bottom::add(&cx, "ip", lower);
         let udp = xk_udp::add(&cx, "udp", ip.protocol().clone(), sessions_max, checksum);
         let top = Top::add(&cx, "top");
@@ -158,7 +162,7 @@ fn sessions_answer_for_themselves() {
     assert_eq!(session.ask(cx, MyHost::default()).unwrap().host, OWN);
     assert_eq!(session.ask(cx, PeerHost::default()).unwrap().host, PEER);
     let big = cx.message(&[0; 65508]);
-    assert_eq!(session.push(cx, big), Err(PushError::TooBig { max: 65507 }));
+    assert_eq!(session.push(cx, big), Err(PushError::TooBig));
     assert_eq!(net.drops(&reason::TOO_BIG), 1);
     let other = Top::add(cx, "other");
     let participants = Participants::from_str("port5000, port7@10.0.0.2").unwrap();
@@ -303,6 +307,37 @@ fn an_unconnected_session_talks_with_everybody() {
     session.close(&net.cx);
     assert_eq!(net.ip.held().len(), 1);
     assert!(!net.inject((1001, 53), b"nobody"));
+}
+
+#[test]
+fn what_is_sent_to_one_peer_at_one_time_opens_one_session_below() {
+    for (seed, closes) in (0..8).flat_map(|seed| [(seed, false), (seed, true)]) {
+        let net = Net::on(TestKernel::with_stacks(seed), Lower::host(OWN, 17), 8, true);
+        let session = net.open("port53, *").unwrap();
+        net.ip.block(Duration::from_millis(1));
+        let task = |n: u8| {
+            let session = session.clone();
+            Box::new(move |cx: &Kernel| {
+                let mut message = cx.pool().copy_from(64, &[n]).unwrap();
+                message.set_attribute(Peer { host: PEER.into(), port: 1000 }).unwrap();
+                let sent = session.push(cx, message);
+                assert!(sent == Ok(()) || closes && sent == Err(PushError::Closed), "{sent:?}");
+                if closes && n == 0 {
+                    session.close(cx);
+                }
+            }) as Task
+        };
+        let all = (0..4).map(task).collect();
+        assert!(net.cx.run_tasks(Duration::from_secs(1), all, |_| 0), "seed {seed}: all ends");
+        let holds = |net: &Net| net.ip.held().iter().map(|s| s.head().opens()).sum::<u32>();
+        if !closes {
+            assert_eq!(net.ip.take_sent().len(), 4, "seed {seed}: all of them are sent");
+            assert_eq!(holds(&net), 1, "seed {seed}: they share one session below");
+            net.ip.block(Duration::ZERO);
+            session.close(&net.cx);
+        }
+        assert_eq!(holds(&net), 0, "seed {seed}: a session that is closed holds nothing below");
+    }
 }
 
 #[test]

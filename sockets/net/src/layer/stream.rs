@@ -372,7 +372,7 @@ fn push(
     let message = gather(cx, from, skip, octets).map_err(|_| Errno::NOBUFS)?;
     session.push(cx, message).map_err(|error| match error {
         // The stream has less room than it said: as if it had said so.
-        PushError::TooBig { .. } => Errno::AGAIN,
+        PushError::TooBig => Errno::AGAIN,
         error => error::of_push(error),
     })
 }

@@ -245,23 +245,22 @@ pub fn names_procedures(fixture: &dyn CallFixture) -> Verdict {
     Verdict::Holds
 }
 
-/// A request that is refused as too big is told how much is not, and so much is carried by the next
-/// call.
+/// How much is not too big a session tells once it has refused a request as too big, and so much is
+/// carried by the next call.
 ///
 /// # Panics
 /// If the law is broken.
 pub fn tells_what_it_takes(fixture: &dyn CallFixture) -> Verdict {
     let (world, session) = conversation(fixture);
     right(world.call(&session, b"first"), b"first");
-    let known = session.ask(&world.cx, MaxPacket::default()).map(|q| q.octets);
-    let Some(known) = known.filter(|octets| *octets < OCTETS_MAX) else {
+    let known = || session.ask(&world.cx, MaxPacket::default()).map(|q| q.octets);
+    let Some(long) = known().filter(|octets| *octets < OCTETS_MAX).map(|octets| octets + 1) else {
         return Verdict::Skipped("nothing is too big for it");
     };
-    let error = world.call(&session, &pattern(known as usize + 1, 1)).map(drop).unwrap_err();
-    let CallCause::Push(PushError::TooBig { max }) = error.cause else {
-        panic!("{} octets are too big, and not: {error}", known + 1);
-    };
-    assert!(max <= known, "{} octets are too big, {max} are not", known + 1);
+    let error = world.call(&session, &pattern(long as usize, 1)).map(drop).unwrap_err();
+    assert_eq!(error.cause, CallCause::Push(PushError::TooBig), "{long} octets are too big");
+    let max = known().expect("a session goes on to answer `max-packet`");
+    assert!(max < long, "{long} octets are too big, {max} are not");
     let most = pattern(max as usize, 2);
     right(world.call(&session, &most), &most);
     world.finish();

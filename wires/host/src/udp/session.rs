@@ -39,8 +39,7 @@ fn send(
 ) -> Result<(), PushError> {
     if message.len() > payload_max {
         this.discard(cx, message, &reason::TOO_BIG);
-        let max = payload_max as u32;
-        return Err(PushError::TooBig { max });
+        return Err(PushError::TooBig);
     }
     let message = match in_few_slices(cx.pool(), message) {
         Ok(message) => message,
