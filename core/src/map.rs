@@ -14,13 +14,11 @@
 //! there.
 
 mod key;
-mod lru;
 mod places;
 #[cfg(test)]
 mod tests;
 
 pub use key::Key;
-pub use lru::Lru;
 
 use crate::secret::Secret;
 use alloc::vec::Vec;

@@ -6,6 +6,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod answers;
+mod cache;
 pub mod control;
 mod header;
 pub mod layer;
@@ -16,5 +17,6 @@ pub mod rpc;
 pub mod times;
 pub mod wire;
 
+pub use cache::Cache;
 pub use net::addr::{Cidr, EthAddr};
 pub use net::checksum::Checksum;

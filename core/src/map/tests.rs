@@ -1,6 +1,5 @@
 use super::*;
 use crate::secret::Secret;
-use alloc::collections::VecDeque;
 use alloc::rc::{Rc, Weak};
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -278,50 +277,6 @@ proptest! {
         expected.sort_unstable();
         prop_assert_eq!(seen, expected);
     }
-
-    #[test]
-    fn the_order_of_use_agrees_with_a_queue(acts in proptest::collection::vec((0..5u8, 0..12u8), 0..300), bound in 0..12usize) {
-        let order = Lru::new(SECRET, bound);
-        let mut model: VecDeque<u8> = VecDeque::new();
-        for (act, key) in acts {
-            let at = model.iter().position(|k| *k == key);
-            match act {
-                0 | 1 => {
-                    let expected = match at {
-                        Some(_) => Err(BindError::Exists),
-                        None if model.len() == bound => Err(BindError::Full),
-                        None => { model.push_back(key); Ok(()) }
-                    };
-                    prop_assert_eq!(order.insert(key), expected);
-                }
-                2 => {
-                    if let Some(k) = at.and_then(|at| model.remove(at)) { model.push_back(k); }
-                    prop_assert_eq!(order.touch(&key), at.is_some());
-                }
-                3 => prop_assert_eq!(order.remove(&key), at.and_then(|at| model.remove(at)).is_some()),
-                _ => {
-                    // The even keys are idle.
-                    let tries = model.len().min(3);
-                    let busy = model.iter().take(tries).take_while(|k| *k % 2 == 1).count();
-                    model.rotate_left(busy);
-                    let expected = if busy < tries { model.pop_front() } else { None };
-                    prop_assert_eq!(order.evict(3, |k| k % 2 == 0), expected);
-                }
-            }
-            prop_assert_eq!(order.snapshot(), Vec::from(model.clone()));
-            prop_assert_eq!((order.oldest(), order.len()), (model.front().copied(), model.len()));
-        }
-    }
-}
-
-#[test]
-fn evicting_nothing_from_nothing() {
-    let order = Lru::new(SECRET, 4);
-    assert_eq!(order.evict(5, |_: &u8| true), None);
-    order.insert(1u8).unwrap();
-    assert_eq!(order.evict(5, |_| false), None);
-    order.clear();
-    assert!(order.is_empty() && !order.touch(&1));
 }
 
 type TcpKey = ([u8; 4], u16, u16);

@@ -31,10 +31,10 @@
 //! be asked for. Under this promise a client whose call is challenged by the server that it knows
 //! sends it again: it was not executed.
 
+use crate::Cache;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::Cell;
-use xk_core::map::{Lru, Map};
 use xk_core::{HostAddr, Kernel, Secret};
 
 /// In a request: the ticket answers a challenge.
@@ -72,23 +72,18 @@ pub struct Clients {
     tickets: Secret,
     /// What says which share of the hosts one is in.
     shares: Secret,
-    records: Map<HostAddr, Record>,
-    order: Lru<HostAddr>,
+    records: Cache<HostAddr, Record>,
     generations: Vec<Cell<u16>>,
-    clients_max: usize,
 }
 
 impl Clients {
     /// A table of at most `clients_max` hosts.
     pub fn new(cx: &Kernel, clients_max: usize) -> Self {
-        let (secret, clients_max) = (cx.secret(), clients_max.max(1));
         Self {
             tickets: cx.secret(),
             shares: cx.secret(),
-            records: Map::new(secret, clients_max),
-            order: Lru::new(secret, clients_max),
+            records: Cache::new(cx.secret(), clients_max),
             generations: (0..SHARES).map(|_| Cell::new(0)).collect(),
-            clients_max,
         }
     }
 
@@ -102,14 +97,10 @@ impl Clients {
         ticket: u16,
         may_forget: impl FnMut(HostAddr) -> bool,
     ) -> Admission {
-        match self.records.get(&host) {
-            Some(record) if record.boot == boot => {
-                if record.ticket != ticket & TICKET {
-                    return Admission::Challenge(record.ticket);
-                }
-                self.order.touch(&host);
-                Admission::Known
-            }
+        let is_right = |record: &Record| record.boot == boot && record.ticket == ticket & TICKET;
+        match self.records.touch_if(&host, is_right) {
+            Some(record) if is_right(&record) => Admission::Known,
+            Some(record) if record.boot == boot => Admission::Challenge(record.ticket),
             known => self.admit_other(host, (boot, ticket), known.is_some(), may_forget),
         }
     }
@@ -126,21 +117,14 @@ impl Clients {
         if ticket != right | FIRST {
             return Admission::Challenge(right);
         }
-        if !is_known && self.records.len() >= self.clients_max {
-            let Some(oldest) = self.order.evict(SCAN_MAX, |h| may_forget(*h)) else {
+        if !is_known && self.records.is_full() {
+            let Some((oldest, _)) = self.records.evict(SCAN_MAX, |h, _| may_forget(*h)) else {
                 return Admission::Full;
             };
-            self.forget(oldest);
+            self.move_on(oldest);
         }
         self.move_on(host);
-        let record = Record { boot, ticket: right };
-        if self.records.replace(host, record).is_err() {
-            return Admission::Full;
-        }
-        if !self.order.touch(&host) {
-            // It has room wherever the map has.
-            let _ = self.order.insert(host);
-        }
+        self.records.put(host, Record { boot, ticket: right });
         Admission::Replaced
     }
 
@@ -167,8 +151,7 @@ impl Clients {
     /// Drops the record of a host of which nothing is executed or kept any more: what comes of it
     /// later is challenged.
     pub fn forget(&self, host: HostAddr) {
-        self.order.remove(&host);
-        if self.records.unbind(&host).is_some() {
+        if self.records.remove(&host).is_some() {
             self.move_on(host);
         }
     }
@@ -290,18 +273,13 @@ impl Server {
 
 /// The servers that a client knows, bounded: the one used longest ago goes first.
 pub struct Servers {
-    servers: Map<HostAddr, Rc<Server>>,
-    order: Lru<HostAddr>,
+    servers: Cache<HostAddr, Rc<Server>>,
 }
 
 impl Servers {
     /// A table of at most `servers_max` hosts.
     pub fn new(cx: &Kernel, servers_max: usize) -> Self {
-        let servers_max = servers_max.max(1);
-        Self {
-            servers: Map::new(cx.secret(), servers_max),
-            order: Lru::new(cx.secret(), servers_max),
-        }
+        Self { servers: Cache::new(cx.secret(), servers_max) }
     }
 
     /// What is known of `host`, if anything is.
@@ -312,23 +290,14 @@ impl Servers {
     /// What is known of `host`, for all that call it. It stays with the one that keeps it, whether
     /// it is still in the table or not.
     pub fn of(&self, host: HostAddr) -> Rc<Server> {
-        if let Some(server) = self.servers.get(&host) {
-            self.order.touch(&host);
+        if let Some(server) = self.servers.touch(&host) {
             return server;
         }
-        let is_free = |h: &HostAddr| {
-            // One in the table and one that is looked at here.
-            self.servers.get(h).is_none_or(|s| Rc::strong_count(&s) <= 2)
-        };
-        if self.servers.len() >= self.servers.entries_max()
-            && let Some(oldest) = self.order.evict(SCAN_MAX, is_free)
-        {
-            self.servers.unbind(&oldest);
-        }
         let server = Rc::new(Server::default());
-        if self.servers.bind(host, Rc::clone(&server)).is_ok() {
-            // It has room wherever the map has.
-            let _ = self.order.insert(host);
+        // Of one that is free there are two: in the table, and the one that is looked at here.
+        let is_free = |_: &HostAddr, server: &Rc<Server>| Rc::strong_count(server) <= 2;
+        if !self.servers.is_full() || self.servers.evict(SCAN_MAX, is_free).is_some() {
+            self.servers.put(host, Rc::clone(&server));
         }
         server
     }

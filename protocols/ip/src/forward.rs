@@ -9,10 +9,10 @@ use crate::shared::reasons;
 use crate::wire::{HEADER_LEN, HEADER_LEN_MAX, Header, Options, decrement_ttl, record};
 use core::cell::RefCell;
 use xk_core::Secret;
-use xk_core::map::{Lru, Map};
 use xk_core::object::{PushError, Refused};
 use xk_core::reason;
 use xk_core::{Kernel, Message, ProtocolRef, SessionRef};
+use xk_kit::Cache;
 use xk_kit::control::SendErrorCause;
 use xk_kit::net::addr::Ipv4;
 use xk_kit::wire::segments;
@@ -33,8 +33,7 @@ struct Hop {
 
 /// Sessions to next hops, the one used longest ago making room for the newest.
 pub(crate) struct Hops {
-    by_next: Map<(u32, u8), Hop>,
-    order: Lru<(u32, u8)>,
+    by_next: Cache<(u32, u8), Hop>,
     /// The destination of the last packet, and its way.
     last: RefCell<Option<(Ipv4, Hop)>>,
 }
@@ -42,11 +41,7 @@ pub(crate) struct Hops {
 impl Hops {
     /// Of at most so many next hops.
     pub(crate) fn new(secret: Secret, hops_max: usize) -> Self {
-        Self {
-            by_next: Map::new(secret, hops_max),
-            order: Lru::new(secret, hops_max),
-            last: RefCell::default(),
-        }
+        Self { by_next: Cache::new(secret, hops_max), last: RefCell::default() }
     }
 
     fn last(&self, to: Ipv4) -> Option<Hop> {
@@ -60,35 +55,23 @@ impl Hops {
     }
 
     fn get(&self, key: (u32, u8)) -> Option<Hop> {
-        let hop = self.by_next.get(&key)?;
-        self.order.touch(&key);
+        let hop = self.by_next.touch(&key)?;
         (!hop.lower.head().is_closed()).then_some(hop)
     }
 
     fn put(&self, cx: &Kernel, key: (u32, u8), hop: Hop) {
-        self.take(cx, key);
-        if self.by_next.len() >= self.by_next.entries_max()
-            && let Some(oldest) = self.order.evict(1, |_| true)
-        {
-            self.take(cx, oldest);
-        }
-        let _ = self.order.insert(key);
-        let _ = self.by_next.bind(key, hop);
-    }
-
-    fn take(&self, cx: &Kernel, key: (u32, u8)) {
-        self.order.remove(&key);
-        if let Some(hop) = self.by_next.unbind(&key) {
+        if let Some((_, gone)) = self.by_next.put(key, hop) {
             self.last.take();
-            hop.lower.close(cx);
+            gone.lower.close(cx);
         }
     }
 
     /// Lets go of all.
     pub(crate) fn clear(&self, cx: &Kernel) {
         self.last.take();
-        for (key, _) in self.by_next.snapshot() {
-            self.take(cx, key);
+        for (key, hop) in self.by_next.snapshot() {
+            self.by_next.remove(&key);
+            hop.lower.close(cx);
         }
     }
 }

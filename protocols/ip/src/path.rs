@@ -3,12 +3,11 @@
 use crate::interface::Kind;
 use crate::shared::{Shared, TOKEN_PATH_MTU};
 use crate::wire::MTU_MIN;
-use alloc::vec::Vec;
 use core::time::Duration;
 use xk_core::Secret;
-use xk_core::map::{Lru, Map};
 use xk_core::object::{OpenError, SessionRef};
 use xk_core::{Kernel, Part, Participants, ProtocolRef, Time, Upper};
+use xk_kit::Cache;
 use xk_kit::net::addr::Ipv4;
 
 /// Which way packets to a peer go.
@@ -72,14 +71,13 @@ const PLATEAUS: [u16; 11] = [65535, 32000, 17914, 8166, 4352, 2002, 1492, 1006, 
 
 /// The maxima that routers have reported, per destination.
 pub(crate) struct PathMtus {
-    paths: Map<u32, (u16, Time)>,
-    order: Lru<u32>,
+    paths: Cache<u32, (u16, Time)>,
 }
 
 impl PathMtus {
     /// Of at most so many paths.
     pub(crate) fn new(secret: Secret, paths_max: usize) -> Self {
-        Self { paths: Map::new(secret, paths_max), order: Lru::new(secret, paths_max) }
+        Self { paths: Cache::new(secret, paths_max) }
     }
 
     /// What was reported for this destination.
@@ -93,34 +91,21 @@ impl PathMtus {
     /// Forgets what is too old. Answers whether there was any, and when the next will be.
     pub(crate) fn expire(&self, now: Time) -> (bool, Option<Time>) {
         let mut next = None::<Time>;
-        let mut old = Vec::new();
-        self.paths.for_each(|to, (_, until)| {
-            if *until <= now {
-                old.push(*to);
+        let mut is_any = false;
+        for (to, (_, until)) in self.paths.snapshot() {
+            if until <= now {
+                is_any |= self.paths.remove(&to).is_some();
             } else {
-                next = Some(next.map_or(*until, |n| n.min(*until)));
+                next = Some(next.map_or(until, |n| n.min(until)));
             }
-        });
-        for to in &old {
-            self.paths.unbind(to);
-            self.order.remove(to);
         }
-        (!old.is_empty(), next)
+        (is_any, next)
     }
 
     /// Remembers a maximum; true if a timer must be set because it is the only one.
     fn put(&self, to: Ipv4, mtu: u16, now: Time) -> bool {
-        let key = to.to_bits();
         let first = self.paths.is_empty();
-        if !self.paths.contains(&key) {
-            if self.paths.len() >= self.paths.entries_max()
-                && let Some(oldest) = self.order.evict(1, |_| true)
-            {
-                self.paths.unbind(&oldest);
-            }
-            let _ = self.order.insert(key);
-        }
-        let _ = self.paths.replace(key, (mtu, now.after(AGE)));
+        self.paths.put(to.to_bits(), (mtu, now.after(AGE)));
         first
     }
 }

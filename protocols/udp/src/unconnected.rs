@@ -9,8 +9,9 @@ use xk_core::control::Describe;
 use xk_core::object::{Closing, OpenError, PushError, Refused};
 use xk_core::{
     Answer, Ask, HostAddr, Kernel, Message, Part, Participants, ProtocolRef, Session, SessionRef,
-    map, reason,
+    reason,
 };
+use xk_kit::Cache;
 use xk_kit::control;
 use xk_kit::layer::Receiver;
 use xk_kit::net::attribute::Peer;
@@ -33,8 +34,7 @@ pub(crate) struct Unconnected {
     /// The port of a broadcast or a group where messages go that name no peer.
     to: Option<Peer>,
     /// Conversations that only send, by the peer's host and port.
-    peers: map::Map<(HostAddr, u16), Rc<Connected>>,
-    order: map::Lru<(HostAddr, u16)>,
+    peers: Cache<(HostAddr, u16), Rc<Connected>>,
 }
 
 impl Unconnected {
@@ -68,8 +68,7 @@ impl Unconnected {
             port,
             host,
             to,
-            peers: map::Map::new(cx.secret(), PEERS_MAX),
-            order: map::Lru::new(cx.secret(), PEERS_MAX),
+            peers: Cache::new(cx.secret(), PEERS_MAX),
         };
         let session = cx.new_session(this, upper, body);
         let bound = all.offers.bind(offer, Receiver::Session(session.clone()));
@@ -80,12 +79,10 @@ impl Unconnected {
     /// The conversation with a peer: the one kept, or a new one.
     fn conversation(&self, cx: &Kernel, peer: Peer) -> Result<Rc<Connected>, OpenError> {
         let place = (peer.host, peer.port);
-        if let Some(known) = self.peers.get(&place) {
-            if !known.lower.head().is_closed() {
-                self.order.touch(&place);
-                return Ok(known);
-            }
-            self.forget(cx, place);
+        let is_open = |known: &Rc<Connected>| !known.lower.head().is_closed();
+        let known = || self.peers.touch(&place).filter(is_open);
+        if let Some(known) = known() {
+            return Ok(known);
         }
         let local = match self.host {
             ports::ANY_HOST => Part::Any,
@@ -93,21 +90,23 @@ impl Unconnected {
         };
         let ends = Participants::pair(local, Part::Host(peer.host));
         let lower = open_below(&self.all, cx, &self.udp, ends)?;
-        if self.peers.len() >= PEERS_MAX
-            && let Some(oldest) = self.order.oldest()
-        {
-            self.forget(cx, oldest);
-        }
         let key = key_of(self.port, peer.port);
         let fresh = Rc::new(self.all.conversation(cx, &self.upper, &lower, key));
-        let _ = self.peers.bind(place, Rc::clone(&fresh));
-        let _ = self.order.insert(place);
+        // What was asked below may have blocked, and another message have been quicker.
+        if let Some(known) = known() {
+            lower.close(cx);
+            return Ok(known);
+        }
+        if let Some((_, gone)) = self.peers.put(place, Rc::clone(&fresh)) {
+            gone.lower.close(cx);
+        }
         Ok(fresh)
     }
 
-    fn forget(&self, cx: &Kernel, place: (HostAddr, u16)) {
-        self.order.remove(&place);
-        if let Some(known) = self.peers.unbind(&place) {
+    /// Lets go of what is kept for sending.
+    fn forget(&self, cx: &Kernel) {
+        for (place, known) in self.peers.snapshot() {
+            self.peers.remove(&place);
             known.lower.close(cx);
         }
     }
@@ -125,6 +124,11 @@ impl Session for Unconnected {
             return Err(PushError::NotSupported);
         };
         match self.conversation(cx, peer) {
+            Ok(_) if this.head().is_closed() => {
+                self.forget(cx);
+                this.discard(cx, message, &reason::CLOSED);
+                Err(PushError::Closed)
+            }
             Ok(conversation) => conversation.push(cx, this, message),
             Err(error) => {
                 this.discard(cx, message, &NO_ROUTE);
@@ -183,9 +187,7 @@ impl Session for Unconnected {
         if bound.as_ref() == Some(this) {
             self.all.offers.unbind(&offer);
         }
-        for (place, _) in self.peers.snapshot() {
-            self.forget(cx, place);
-        }
+        self.forget(cx);
         Closing::Done
     }
 }

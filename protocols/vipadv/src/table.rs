@@ -6,7 +6,8 @@ use xk_core::HostAddr;
 use xk_core::Secret;
 use xk_core::Time;
 use xk_core::fields;
-use xk_core::map::{Lru, Map, MapStats};
+use xk_core::map::MapStats;
+use xk_kit::Cache;
 
 /// A host that runs virtual protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,21 +29,19 @@ pub(crate) struct Gone {
     pub(crate) was_needed: bool,
 }
 
-/// By host; the one heard longest ago first in `order`, and in `unneeded` of those that were not
-/// asked about.
+/// By host, the oldest the one heard longest ago.
 pub(crate) struct Table {
-    hosts: Map<HostAddr, VipHost>,
-    order: Lru<HostAddr>,
-    unneeded: Lru<HostAddr>,
+    hosts: Cache<HostAddr, VipHost>,
+    /// Those that were not asked about.
+    unneeded: Cache<HostAddr>,
     lifetime: Duration,
 }
 
 impl Table {
     pub(crate) fn new(secret: Secret, entries_max: usize, lifetime: Duration) -> Self {
         Self {
-            hosts: Map::new(secret, entries_max),
-            order: Lru::new(secret, entries_max),
-            unneeded: Lru::new(secret, entries_max),
+            hosts: Cache::new(secret, entries_max),
+            unneeded: Cache::new(secret, entries_max),
             lifetime,
         }
     }
@@ -63,20 +62,15 @@ impl Table {
     pub(crate) fn hear(&self, said: VipHost) -> (bool, Option<Gone>) {
         let key = said.host;
         let before = self.hosts.get(&key);
-        let is_full = self.hosts.len() >= self.hosts.entries_max();
         let gone = match before {
-            None if is_full => self.give_way(),
+            None if self.hosts.is_full() => self.give_way(),
             _ => None,
         };
         let news = before.is_none_or(|before| before.address != said.address);
-        if self.hosts.replace(key, said).is_err() {
-            return (false, gone);
-        }
-        if !self.order.touch(&key) {
-            let _ = self.order.insert(key);
-            let _ = self.unneeded.insert(key);
-        } else {
-            self.unneeded.touch(&key);
+        self.hosts.put(key, said);
+        match before {
+            None => drop(self.unneeded.put(key, ())),
+            Some(_) => drop(self.unneeded.touch(&key)),
         }
         (news, gone)
     }
@@ -84,24 +78,22 @@ impl Table {
     /// Makes room for one.
     fn give_way(&self) -> Option<Gone> {
         let unneeded = self.unneeded.oldest();
-        let key = unneeded.or_else(|| self.order.oldest())?;
+        let oldest = || self.hosts.oldest().map(|(key, _)| key);
+        let key = unneeded.map(|(key, ())| key).or_else(oldest)?;
         self.forget(key);
         Some(Gone { host: key, was_needed: unneeded.is_none() })
     }
 
     fn forget(&self, key: HostAddr) {
-        self.order.remove(&key);
         self.unneeded.remove(&key);
-        self.hosts.unbind(&key);
+        self.hosts.remove(&key);
     }
 
     /// Forgets those that have been silent for too long; answers them.
     pub(crate) fn expire(&self, now: Time) -> Vec<HostAddr> {
         let mut gone = Vec::new();
-        while let Some(key) = self.order.oldest() {
-            let known = self.hosts.get(&key);
-            let is_old = known.is_none_or(|known| now >= known.heard.after(self.lifetime));
-            if !is_old {
+        while let Some((key, known)) = self.hosts.oldest() {
+            if now < known.heard.after(self.lifetime) {
                 break;
             }
             self.forget(key);
@@ -112,18 +104,18 @@ impl Table {
 
     /// How long from now the next one is to be forgotten; `None` if there is none.
     pub(crate) fn next(&self, now: Time) -> Option<Duration> {
-        let oldest = self.hosts.get(&self.order.oldest()?)?;
+        let (_, oldest) = self.hosts.oldest()?;
         Some(oldest.heard.after(self.lifetime).since(now))
     }
 
     /// The lowest host that said so from this address.
     pub(crate) fn find_by_address(&self, address: [u8; 6]) -> Option<HostAddr> {
         let mut found = None::<HostAddr>;
-        self.hosts.for_each(|_, known| {
+        for (_, known) in self.hosts.snapshot() {
             if known.address == address {
                 found = Some(found.map_or(known.host, |host| host.min(known.host)));
             }
-        });
+        }
         found
     }
 
@@ -139,7 +131,6 @@ impl Table {
     }
 
     pub(crate) fn clear(&self) {
-        self.order.clear();
         self.unneeded.clear();
         self.hosts.clear();
     }

@@ -4,8 +4,8 @@ use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use std::net::SocketAddr;
 
-use xk_core::map::{Lru, Map};
 use xk_core::{Kernel, Time};
+use xk_kit::Cache;
 
 /// How many peers there may be, configured and met.
 pub(crate) const PEERS_MAX: usize = 256;
@@ -48,8 +48,7 @@ pub(crate) struct Peers {
     /// Where peers are sent to: at this port whatever port they send from; `None` for the one they
     /// send from.
     port: Option<u16>,
-    stations: Map<Station, Home>,
-    order: Lru<Station>,
+    stations: Cache<Station, Home>,
     evicted: Cell<u64>,
 }
 
@@ -65,8 +64,7 @@ impl Peers {
             peers: RefCell::new(peers.iter().map(configured).collect()),
             learn,
             port,
-            stations: Map::new(cx.secret(), stations_max),
-            order: Lru::new(cx.secret(), stations_max),
+            stations: Cache::new(cx.secret(), stations_max),
             evicted: Cell::new(0),
         }
     }
@@ -126,17 +124,9 @@ impl Peers {
         if known.is_some_and(|home| home.peer == peer && now.since(home.heard) < AGE_RENEWED) {
             return;
         }
-        if known.is_none()
-            && self.stations.len() >= self.stations.entries_max()
-            && let Some(oldest) = self.order.oldest()
-        {
-            self.order.remove(&oldest);
-            self.stations.unbind(&oldest);
+        let gone = self.stations.put(station, Home { peer, heard: now });
+        if gone.is_some_and(|(other, _)| other != station) {
             self.evicted.set(self.evicted.get() + 1);
-        }
-        let _ = self.stations.replace(station, Home { peer, heard: now });
-        if !self.order.touch(&station) {
-            let _ = self.order.insert(station);
         }
     }
 
