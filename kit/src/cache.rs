@@ -50,8 +50,8 @@ struct Node<K, V> {
 }
 
 impl<K: Key, V: Clone> Cache<K, V> {
-    /// An empty one of at most `entries_max` entries, from 1 to 2^32 - 2; `secret` must be unknown
-    /// to those who choose the keys.
+    /// An empty one of at most `entries_max` entries, from 1 to 2^32 - 2; `secret` as for
+    /// [`Map::new`].
     #[must_use]
     pub fn new(secret: Secret, entries_max: usize) -> Self {
         Self {
