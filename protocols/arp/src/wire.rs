@@ -27,8 +27,6 @@ pub const ANNOUNCE_WAIT_MS: u32 = 2_000;
 pub const ANNOUNCE_COUNT: u32 = 2;
 /// Time between two announcements, milliseconds.
 pub const ANNOUNCE_INTERVAL_MS: u32 = 2_000;
-/// Conflicts after which new attempts are slowed down.
-pub const CONFLICT_COUNT_MAX: u32 = 10;
 /// Time between attempts once slowed down, milliseconds.
 pub const RATE_LIMIT_INTERVAL_MS: u32 = 60_000;
 /// Least time between two defences of an address, milliseconds.

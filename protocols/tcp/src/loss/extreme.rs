@@ -39,12 +39,6 @@ impl Extreme {
         self.best.map(|best| best[0].value)
     }
 
-    /// When the best value was seen.
-    #[must_use]
-    pub fn seen_at(&self) -> Option<u64> {
-        self.best.map(|best| best[0].at)
-    }
-
     /// Forgets all and begins with `value`.
     pub fn reset(&mut self, value: u64, at: u64) {
         self.best = Some([Seen { value, at }; 3]);

@@ -211,12 +211,6 @@ impl Scoreboard {
         self.ring.len() == 0
     }
 
-    /// When the oldest segment in flight was sent last.
-    #[must_use]
-    pub fn oldest_sent(&self) -> Option<Time> {
-        self.flight.head.map(|id| self.ring.at(id).sent)
-    }
-
     /// Whether the oldest outstanding segment is sacked: then the peer has forgotten what it told
     /// (RFC 2018, section 8).
     #[must_use]
