@@ -62,7 +62,7 @@ pub(crate) fn main(args: &Args, command: &mut clap::Command) -> Result<(), Failu
 fn questions(catalog: &Catalog) -> String {
     let mut all: BTreeMap<&str, (Vec<&str>, &str)> = BTreeMap::new();
     for entry in catalog.entries() {
-        for question in entry.questions {
+        for question in entry.all_questions() {
             all.entry(question.name).or_insert((Vec::new(), question.meaning)).0.push(entry.kind);
         }
     }
@@ -106,7 +106,7 @@ fn text(entry: &Entry, catalog: &Catalog) -> String {
         text.push_str(&numbers.render());
     }
     let mut questions = Table::new(&["question", "answer"]);
-    for question in entry.questions {
+    for question in entry.all_questions() {
         questions.row([question.name.into(), question.meaning.into()]);
     }
     if !questions.is_empty() {

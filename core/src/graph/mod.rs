@@ -14,7 +14,7 @@ pub use params::{
     optional, required, text, word,
 };
 
-use crate::control::QuestionInfo;
+use crate::control::{QuestionInfo, question};
 use crate::kernel::Kernel;
 use crate::numbers::{Number, Numbers};
 use crate::object::{OpenError, ProtocolRef};
@@ -308,7 +308,8 @@ pub struct Entry {
     pub parameters: &'static [ParamSpec],
     /// List-valued and structured parameters.
     pub blocks: &'static [BlockSpec],
-    /// The questions that it answers itself.
+    /// The questions that it answers itself, beside those of its shape
+    /// ([`Entry::all_questions`]).
     pub questions: &'static [QuestionInfo],
     /// Looks at its parameters, and whether this machine has what it needs: devices, privileges.
     /// Says what is missing and what to do.
@@ -318,6 +319,18 @@ pub struct Entry {
     /// Makes it.
     pub build: Builder,
 }
+
+/// What every layer with a header and every layer of calls answers.
+const OF_LAYERS: &[QuestionInfo] = &[
+    question(
+        "max-packet",
+        "the largest message from above: that of the layer below less the header",
+    ),
+    question("opt-packet", "the largest that goes whole: that of the layer below less the header"),
+    question("list-sessions", "its sessions"),
+    question("list-maps", "its tables, and how they are used"),
+    question("describe", "the ends of a session, and how it stands"),
+];
 
 /// Makes a protocol from what the graph says of it.
 pub type Builder = fn(&mut Build<'_>) -> Result<ProtocolRef, BuildError>;
@@ -480,7 +493,20 @@ impl Entry {
         self
     }
 
-    /// The questions that it answers itself.
+    /// All questions that it answers: those of its shape, which the skeletons of layers answer, and
+    /// its own.
+    pub fn all_questions(&self) -> impl Iterator<Item = &'static QuestionInfo> + Clone {
+        let of_shape = match self.shape {
+            Shape::Header | Shape::Calls => OF_LAYERS,
+            Shape::Virtual | Shape::Wire | Shape::Filter | Shape::Top => &[],
+        };
+        let own = self.questions;
+        let is_own = move |name: &str| own.iter().any(|question| question.name == name);
+        of_shape.iter().filter(move |question| !is_own(question.name)).chain(own)
+    }
+
+    /// The questions that it answers itself, beside those of its shape, or of these the ones whose
+    /// answer means something else here.
     #[must_use]
     pub const fn questions(mut self, questions: &'static [QuestionInfo]) -> Self {
         self.questions = questions;

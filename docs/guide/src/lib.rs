@@ -98,11 +98,4 @@ pub static ENTRY: Entry = Entry::layer("seq", include_str!("lib.rs"), build)
         int("sessions_max", 1..=16_777_216, 1024,
             "how many sessions it holds; idle ones are evicted for new ones"),
     ])
-    .questions(&[
-        own_question::<Tally>("messages missing, messages kept now"),
-        question("max-packet", "that of the layer below less twelve octets"),
-        question("opt-packet", "that of the layer below less twelve octets"),
-        question("list-sessions", "one per upper protocol and session below"),
-        question("list-maps", "active: session below and type number; passive: type number"),
-        question("describe", "a session's type number and what it misses"),
-    ]);
+    .questions(&[own_question::<Tally>("messages missing, messages kept now")]);

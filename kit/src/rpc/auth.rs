@@ -21,8 +21,6 @@ use xk_core::{
 #[rustfmt::skip]
 pub const QUESTIONS: &[QuestionInfo] = &[
     question("carries-credentials", "it does"),
-    question("list-sessions", "one per session below and, for calls, protocol above"),
-    question("list-maps", "calling: session below and protocol above; serving: session below"),
 ];
 
 /// Answers whether the layer `this` carries credentials: it does; `None` for other questions.

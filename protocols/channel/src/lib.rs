@@ -103,8 +103,6 @@ pub static ENTRY: Entry = Entry::calls("channel", include_str!("lib.rs"), build)
         int("hosts_max", 1..=16_777_216, 4096, "how many clients, and how many servers, it knows"),
     ])
     .questions(&[
-        question("max-packet", "that of the layer below less 18 octets"),
-        question("opt-packet", "that of the layer below less 18 octets"),
         question("peer-proved", "of a session that serves: the client has returned our ticket"),
         question("cancel-call", "takes back the call of this name"),
         own_question::<ChannelFigures>("calls, resends, probes, acknowledgements, challenges, executions"),

@@ -65,7 +65,7 @@ pub mod wire;
 pub use protocol::{Deadline, Tally, build};
 
 use core::time::Duration;
-use xk_core::control::{own_question, question};
+use xk_core::control::own_question;
 use xk_core::graph::{Family, Guarantees, Realm, duration, int};
 use xk_core::reason::Class;
 use xk_core::{Entry, Reason};
@@ -90,11 +90,4 @@ pub static ENTRY: Entry = Entry::calls("deadline", include_str!("lib.rs"), build
             "how many sessions it holds, for calls and for requests each; idle ones are evicted \
              for new ones"),
     ])
-    .questions(&[
-        own_question::<Tally>("a session's calls or requests, those late, those not begun"),
-        question("max-packet", "that of the layer below less four octets"),
-        question("opt-packet", "that of the layer below less four octets"),
-        question("list-sessions", "one per session below and, for calls, protocol above"),
-        question("list-maps", "calling: session below and protocol above; serving: session below"),
-        question("describe", "a session's tally"),
-    ]);
+    .questions(&[own_question::<Tally>("a session's calls or requests, those late, those not begun")]);

@@ -94,8 +94,6 @@ pub static ENTRY: Entry = Entry::layer("eth", include_str!("lib.rs"), build)
     .questions(&[
         question("my-ether", "this station's address"),
         question("peer-ether", "the peer's address, of a session"),
-        question("max-packet", "that of the wire less the headers"),
-        question("opt-packet", "that of the wire less the headers"),
         question("link-type", "that of the payload, of a session"),
         question("join-group", "takes frames to this group as well"),
     ]);

@@ -97,8 +97,6 @@ pub static ENTRY: Entry = Entry::layer("icmp", include_str!("lib.rs"), build)
         xk_kit::net::talkers::PARAMETER,
     ])
     .questions(&[
-        question("max-packet", "that of the layer below less eight octets"),
-        question("opt-packet", "that of the layer below less eight octets"),
         question("send-error", "tells the sender of a packet"),
         question("network-error", "from below: about an echo request"),
         own_question::<IcmpFigures>("what it has answered, sent and been told"),

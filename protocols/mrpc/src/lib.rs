@@ -166,10 +166,4 @@ pub static ENTRY: Entry = Entry::calls("mrpc", include_str!("lib.rs"), build)
         question("opt-packet", "octets of a fragment, of a session"),
         question("largest-push", "1500"),
         question("cancel-call", "ends the wait of the call with this tag"),
-        question("describe",
-            "channels, clients and processes; of a session its procedure and peer"),
-        question("list-sessions",
-            "one per procedure and session below, for each protocol above and for arrivals"),
-        question("list-maps",
-            "active: sessions; passive: procedures enabled; processes: channels of clients"),
     ]);

@@ -45,7 +45,6 @@ pub mod wire;
 pub use protocol::{Null, add, build};
 
 use xk_core::Entry;
-use xk_core::control::question;
 use xk_core::graph::{Family, Guarantees, Realm, int};
 
 /// What the catalog knows of it.
@@ -63,11 +62,4 @@ pub static ENTRY: Entry = Entry::layer("null", include_str!("lib.rs"), build)
         ("ip", 253),
     ])
     .parameters(&[int("sessions_max", 1..=16_777_216, 1024,
-        "how many sessions it holds; idle ones are evicted for new ones")])
-    .questions(&[
-        question("max-packet", "that of the layer below less four octets"),
-        question("opt-packet", "that of the layer below less four octets"),
-        question("list-sessions", "one per upper protocol and session below"),
-        question("list-maps", "active: session below and type number; passive: type number"),
-        question("describe", "a session's type number"),
-    ]);
+        "how many sessions it holds; idle ones are evicted for new ones")]);

@@ -139,9 +139,6 @@ pub static ENTRY: Entry = Entry::calls("portmap", include_str!("lib.rs"), build)
     ])
     .questions(&[
         own_question::<Mappings>("its mappings, and how registering with another went"),
-        question("list-sessions", "those that find their port"),
-        question("list-maps", "resolvers: protocol above and both ends"),
         question("my-procedure", "of a session that finds its port, the procedure"),
         question("my-program", "of the same, the program and its version"),
-        question("describe", "of the same, a line about it"),
     ]);

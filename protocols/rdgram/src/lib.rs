@@ -92,11 +92,4 @@ pub static ENTRY: Entry = Entry::layer("rdgram", include_str!("lib.rs"), build)
             "how many sessions it holds; idle ones are evicted for new ones"),
         duration("total", Duration::from_secs(30), "how long a push lasts at most"),
     ])
-    .questions(&[
-        question("max-packet", "that of the layer below less four octets"),
-        question("opt-packet", "that of the layer below less four octets"),
-        question("peer-host", "of a session: the peer"),
-        question("list-sessions", "one per peer and upper protocol"),
-        question("list-maps", "active: peer and type number; passive: type number"),
-        question("describe", "a session's peer and type number"),
-    ]);
+    .questions(&[question("peer-host", "of a session: the peer")]);

@@ -142,11 +142,6 @@ pub static ENTRY: Entry = Entry::calls("reqrep", include_str!("lib.rs"), build)
         octets("unproved_burst", 128 << 10, "octets of long replies to such a host at once"),
     ])
     .questions(&[
-        question("max-packet", "that of the layer below less eight octets"),
-        question("opt-packet", "that of the layer below less eight octets"),
         question("cancel-call", "ends the waiting for a reply"),
         question("gathers-replies", "of a session to many hosts: it gives the replies of all"),
-        question("list-sessions", "one per session below"),
-        question("list-maps", "sessions: session below"),
-        question("describe", "whether a session calls or serves, and how many calls wait"),
     ]);

@@ -97,7 +97,4 @@ pub static ENTRY: Entry = Entry::layer("rm", include_str!("lib.rs"), build)
         question("carries-records", "a session does"),
         question("max-packet", "the largest record"),
         question("opt-packet", "the largest record"),
-        question("describe", "a session's connection, and how many octets wait"),
-        question("list-sessions", "one per connection of a peer, one per pair of ends opened here"),
-        question("list-maps", "passive and active: connection"),
     ]);

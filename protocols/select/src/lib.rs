@@ -93,14 +93,6 @@ const SESSIONS_MAX: ParamSpec = int("sessions_max", 1..=1_048_576, 4096,
 const QUESTIONS: &[QuestionInfo] = &[
     question("my-procedure", "which procedure a session stands for"),
     question("cancel-call", "ends the wait of a call for a channel, or for its reply"),
-    question("max-packet", "that of the layer below less six octets"),
-    question("opt-packet", "that of the layer below less six octets"),
-    question("list-sessions",
-        "one per procedure and peer called, one per procedure and channel served"),
-    question("list-maps",
-        "calling: peer, procedure and protocol above; serving: channel and procedure; enables: \
-         procedure"),
-    question("describe", "a session's procedure"),
 ];
 
 /// What the catalog knows of it.

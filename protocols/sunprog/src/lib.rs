@@ -89,7 +89,4 @@ pub static ENTRY: Entry = Entry::calls("sunprog", include_str!("lib.rs"), build)
     .questions(&[
         question("my-procedure", "the number of the procedure that a session serves"),
         question("my-program", "the numbers of its program and version"),
-        question("list-sessions", "one per session below and, for calls, protocol above"),
-        question("list-maps", "calling: session below and protocol above; serving: session below"),
-        question("describe", "a session's program, version and procedure"),
     ]);

@@ -91,11 +91,5 @@ pub static ENTRY: Entry = Entry::calls("sunselect", include_str!("lib.rs"), buil
     .questions(&[
         question("my-procedure", "the number of the procedure that a session calls or serves"),
         question("my-program", "the numbers of its program and version"),
-        question("max-packet", "that of the layer below less the header"),
-        question("opt-packet", "that of the layer below less the header"),
         question("cancel-call", "ends the waiting for a reply, or for a session below"),
-        question("list-sessions", "one per peer, procedure and protocol above"),
-        question("list-maps",
-            "calling: peer, procedure and protocol above; serving: session below and procedure"),
-        question("describe", "a session's program, version and procedure"),
     ]);

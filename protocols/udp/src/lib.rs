@@ -102,6 +102,4 @@ pub static ENTRY: graph::Entry = graph::Entry::layer("udp", include_str!("lib.rs
         question("my-port", "the local port of a session"),
         question("peer-port", "the peer's port of a session that has one"),
         question("serves-port", "whether another port of a session's host is enabled"),
-        question("max-packet", "that of the layer below less eight octets"),
-        question("opt-packet", "that of the layer below less eight octets"),
     ]);

@@ -26,7 +26,7 @@ pub fn answers(fixture: &dyn Fixture) -> Verdict {
     let world = World::new(fixture);
     let session = world.converse();
     drop(world.send(&session, &super::messages::pattern(64, 1)));
-    for question in fixture.entry().questions {
+    for question in fixture.entry().all_questions() {
         let name = question.name;
         let answer = fixture.ask(&world, name).or_else(|| ask(&world, &session, name));
         // What needs circumstances (an error under way, a packet refused) is for the protocol's own

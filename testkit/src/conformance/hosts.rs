@@ -34,8 +34,7 @@ pub fn tells_one_from_many(fixture: &dyn Fixture) -> Verdict {
     if fixture.is_anchor() || fixture.enable(Side::B).is_none() {
         return Verdict::Skipped("it takes no enables from below");
     }
-    let questions = fixture.entry().questions;
-    if questions.iter().any(|q| q.name == SpecificDestination::NAME) {
+    if fixture.entry().questions.iter().any(|q| q.name == SpecificDestination::NAME) {
         return Verdict::Skipped("it has hosts of its own");
     }
     let Some(_) = fixture.enable_at(Side::B, own) else {
