@@ -463,7 +463,8 @@ pub fn obeys_deadlines(fixture: &dyn CallFixture) -> Verdict {
     Verdict::Holds
 }
 
-/// A call that is taken back ends at once; a question about another call changes nothing.
+/// A call that is taken back ends at once; a question about another call changes nothing, and one
+/// of the same name in another session goes on.
 ///
 /// # Panics
 /// If the law is broken.
@@ -474,7 +475,46 @@ pub fn obeys_cancels(fixture: &dyn CallFixture) -> Verdict {
     });
     assert_eq!(error.cause, CallCause::Cancelled);
     assert_eq!(took, Duration::from_millis(10), "it ends at once");
+    for cancelled in 0..2 {
+        cancels_its_own(fixture, cancelled);
+    }
     Verdict::Holds
+}
+
+/// Two sessions make a call of one name each, of which the one is taken back.
+fn cancels_its_own(fixture: &dyn CallFixture, cancelled: usize) {
+    let (world, first) = conversation(fixture);
+    let sessions = [first, world.open(Side::A, PROCEDURE + 1)];
+    if sessions[0] == sessions[1] {
+        // It is one for all procedures.
+        return;
+    }
+    world.node(Side::B).top.on_serve(serves(|cx, request| {
+        let _ = cx.wait(&Semaphore::new(0), Some(Duration::from_secs(1)));
+        Ok(request)
+    }));
+    let ends: Rc<RefCell<[Option<CallEnd>; 2]>> = Rc::default();
+    let call = |n: usize| {
+        let (session, ends) = (sessions[n].clone(), Rc::clone(&ends));
+        let mut request = world.cx.message(b"of one name");
+        let options = CallOptions { deadline: xk_core::Time::MAX, tag: 77 };
+        request.set_attribute(options).expect("room for an attribute");
+        Box::new(move |cx: &Kernel| {
+            let end = session.call(cx, request);
+            ends.borrow_mut()[n] = Some(end);
+        }) as Task
+    };
+    let session = sessions[cancelled].clone();
+    let cancel: Task = Box::new(move |cx| {
+        let _ = cx.wait(&Semaphore::new(0), Some(Duration::from_millis(10)));
+        assert!(session.ask(cx, CancelCall { tag: 77 }).is_some(), "a call under way is found");
+    });
+    assert!(world.run(LONG, vec![call(0), call(1), cancel]));
+    let causes = ends.take().map(|end| end.expect("it has ended").err().map(|error| error.cause));
+    let mut expected = [None; 2];
+    expected[cancelled] = Some(CallCause::Cancelled);
+    assert_eq!(causes, expected, "the call of the same name in another session goes on");
+    world.finish();
 }
 
 /// In a steady conversation no call costs an allocation, at either side.
