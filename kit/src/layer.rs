@@ -595,14 +595,30 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
         cx: &Kernel,
         this: &ProtocolRef,
         lower: &SessionRef,
+        message: Message,
+    ) -> Result<(), Refused> {
+        let Some(header) = message.peek_in_place::<N>() else {
+            return self.search_examined(cx, this, lower, message);
+        };
+        if let Some(session) = self.find(lower, L::key_of(header)) {
+            return session.pop_owned(cx, message);
+        }
+        let header = *header;
+        L::first(self, Arrival { cx, this, lower }, &header, message)
+    }
+
+    /// Takes a message whose header lies in several slices, or behind an empty one.
+    #[cold]
+    #[inline(never)]
+    fn search_examined(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
         mut message: Message,
     ) -> Result<(), Refused> {
         let at = Arrival { cx, this, lower };
-        let header = match message.peek_in_place::<N>() {
-            Some(header) => Ok(*header),
-            None => pulled_up(&mut message),
-        };
-        let header = match header {
+        let header = match pulled_up(&mut message) {
             Ok(header) => header,
             Err(why) => return self.refuse(at, None, message, why),
         };

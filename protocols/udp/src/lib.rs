@@ -75,7 +75,7 @@ pub use protocol::{Udp, add, build};
 pub use unconnected::PEERS_MAX;
 
 use xk_core::control::question;
-use xk_core::graph::{self, int};
+use xk_core::graph;
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
@@ -88,11 +88,11 @@ pub static ENTRY: graph::Entry = graph::Entry::layer("udp", include_str!("lib.rs
     .header_octets(wire::HEADER_LEN)
     .numbers(&[("ip", wire::IP_PROTOCOL as u32)])
     .parameters(&[
-        int("sessions_max", 1..=16_777_216, 65_536,
+        graph::int("sessions_max", 1..=16_777_216, 65_536,
             "how many connected sessions it holds; idle ones are evicted for new ones"),
-        int("passive_max", 0..=16_777_216, 0,
+        graph::int("passive_max", 0..=16_777_216, 0,
             "how many sessions datagrams may make for one protocol above; 0: as many as it holds"),
-        int("enables_max", 1..=131_072, 16_384,
+        graph::int("enables_max", 1..=131_072, 16_384,
             "how many enables and unconnected sessions it holds"),
         graph::flag("checksum", true, "whether datagrams are sent with a checksum"),
         xk_kit::net::talkers::PARAMETER,
