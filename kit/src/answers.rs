@@ -28,7 +28,7 @@ pub static UNPROVED: Reason = Reason::new("answer to unproved source", Class::Ex
 pub static TO_MANY: Reason = Reason::new("sent to many", Class::NotMine);
 /// A message from a port that answers whatever comes to it.
 pub static SERVICE_PORT: Reason = Reason::new("from a service port", Class::NotMine);
-/// The same octets again and again: what we answer is answered.
+/// Octets that go round without end: what we answer is answered.
 pub static LOOP: Reason = Reason::new("in a loop", Class::Exhausted);
 
 /// Ports below this one belong to services; some of them answer everything (echo, daytime, quote,

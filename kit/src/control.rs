@@ -21,7 +21,7 @@ pub struct OptPacket {
 question!(OptPacket { octets }, "opt-packet", Fact);
 
 /// The smallest message that arrives as it was sent, in octets: a shorter one may have octets added
-/// behind it. Whoever has a length in his own header takes them off; a layer that does not answer
+/// behind it. A layer with a length in its header takes them off; a layer that does not answer
 /// may be a link that adds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MinPacket {
@@ -138,7 +138,7 @@ question!(LinkType { number }, "link-type", Fact);
 pub struct Resolve {
     /// In: the host.
     pub host: HostAddr,
-    /// Out: its address, or `None` while it is being asked for or after nobody answered.
+    /// Out: its address, or `None` while it is being asked for or after none answered.
     pub address: Option<[u8; 6]>,
 }
 question!(Resolve { host, address }, "resolve", Ask);
@@ -178,7 +178,7 @@ pub enum NetworkErrorKind {
     HostUnreachable,
     /// The peer has no such protocol.
     ProtocolUnreachable,
-    /// The peer has nobody on this port.
+    /// The peer has nothing on this port.
     PortUnreachable,
     /// Too big for a link on the way, which may not fragment.
     PacketTooBig {
@@ -288,7 +288,7 @@ impl NetworkErrorKind {
 pub struct NetworkError {
     /// What went wrong.
     pub kind: NetworkErrorKind,
-    /// Who says so, if the reporter is not the peer itself.
+    /// The host that says so, if it is not the peer itself.
     pub reporter: Option<HostAddr>,
     /// The session of the layer that passes the report on, through which the message went.
     pub session: Option<SessionRef>,
@@ -305,9 +305,9 @@ question!(
     upward
 );
 
-/// Asked upwards by a network layer before it believes a report that anybody may have written (RFC
-/// 5927, section 4.1): is this the beginning of something that you have sent, and that nobody has
-/// acknowledged? Who cannot know does not answer.
+/// Asked upwards by a network layer before it believes a report that any host may have written (RFC
+/// 5927, section 4.1): is this the beginning of something that you have sent, and that is not
+/// acknowledged? A layer that cannot know does not answer.
 #[derive(Clone, Debug)]
 pub struct IsOutstanding {
     /// The session of the asking layer that it went through.
@@ -372,18 +372,18 @@ fields!(enum SendErrorCause {
 /// Asked of the error protocol by its network layer: tell the sender of this packet.
 /// It decides whether that is allowed (RFC 1122 section 3.2.2) and may be done now (rate limit).
 pub struct SendError {
-    /// The packet, network header in front. Taken by who answers.
+    /// The packet, network header in front. Taken by the layer that answers.
     pub packet: Option<Message>,
     /// Why.
     pub cause: SendErrorCause,
-    /// True if the packet came as a link-layer broadcast or multicast: then nobody is told.
+    /// True if the packet came as a link-layer broadcast or multicast: then no host is told.
     pub link_broadcast: bool,
 }
 question!(SendError { packet, cause, link_broadcast }, "send-error", Ask, upward);
 
 /// Asked of a network layer by its error protocol: put these questions to me from now on.
 pub struct RegisterErrorProtocol {
-    /// Who takes [`SendError`].
+    /// The protocol that takes [`SendError`].
     pub protocol: ProtocolRef,
 }
 question!(RegisterErrorProtocol { protocol }, "register-error-protocol", Tell);
@@ -399,7 +399,7 @@ question!(PeerProved {}, "peer-proved", Ask);
 pub struct ServesPort {
     /// In: the port.
     pub port: u16,
-    /// Out: true if somebody has enabled it.
+    /// Out: true if a protocol has enabled it.
     pub served: bool,
 }
 question!(ServesPort { port, served }, "serves-port", Ask);
@@ -415,7 +415,7 @@ pub struct IsLocalHost {
 question!(IsLocalHost { host, local }, "is-local-host", Ask);
 
 /// Whether what is sent to this host goes to several: it is a broadcast of a network of ours, or a
-/// group. Nothing ever comes from it; who answers does so from a host of his own.
+/// group. Nothing ever comes from it; an answer goes out from a host of ours.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IsGroup {
     /// In: the host.
@@ -433,13 +433,13 @@ impl IsGroup {
     }
 }
 
-/// The largest message that `session` takes without fragmentation, or `otherwise` if nobody below
+/// The largest message that `session` takes without fragmentation, or `otherwise` if no layer below
 /// knows.
 pub fn opt_packet(cx: &Kernel, session: &SessionRef, otherwise: u32) -> u32 {
     session.ask(cx, OptPacket::default()).map_or(otherwise, |q| q.octets)
 }
 
-/// The largest message that `session` takes at all, or `otherwise` if nobody below knows.
+/// The largest message that `session` takes at all, or `otherwise` if no layer below knows.
 pub fn max_packet(cx: &Kernel, session: &SessionRef, otherwise: u32) -> u32 {
     session.ask(cx, MaxPacket::default()).map_or(otherwise, |q| q.octets)
 }

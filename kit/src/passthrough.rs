@@ -128,7 +128,7 @@ pub struct Hop<'a> {
     pub this: &'a SessionRef,
     /// The session that it wraps.
     pub lower: &'a SessionRef,
-    /// Who receives.
+    /// The receiver.
     pub upper: &'a ProtocolRef,
 }
 
@@ -145,13 +145,13 @@ impl Hop<'_> {
     /// Passes a message on upwards.
     ///
     /// # Errors
-    /// The message, with the reason why nobody above wants it.
+    /// The message, with the reason why it is refused above.
     #[inline]
     pub fn deliver(&self, cx: &Kernel, message: Message) -> Result<(), Refused> {
         self.upper.demux(cx, self.this, message)
     }
 
-    /// The same place, for later.
+    /// This place, for later.
     pub fn keep(&self) -> KeptHop {
         KeptHop { this: self.this.clone(), lower: self.lower.clone(), upper: self.upper.clone() }
     }
@@ -170,8 +170,8 @@ impl KeptHop {
         Hop { this: &self.this, lower: &self.lower, upper: &self.upper }
     }
 
-    /// Passes a message on that was held back. Nobody is left to hear of an error: a message for a
-    /// closed session is counted here, any other at who refuses it.
+    /// Passes a message on that was held back. No caller is left to hear of an error: a message for
+    /// a closed session is counted here, any other at the layer that refuses it.
     pub fn go_on(&self, cx: &Kernel, direction: Direction, message: Message) {
         if self.this.head().is_closed() {
             self.this.discard(cx, message, &reason::CLOSED);

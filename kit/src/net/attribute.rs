@@ -81,9 +81,9 @@ impl Attribute for Peer {
 /// the network layer on what arrives with CE, and on nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ecn {
-    /// ECT(1): whoever sent it can be told.
+    /// ECT(1): its sender can be told.
     CapableOne,
-    /// ECT(0): whoever sent it can be told.
+    /// ECT(0): its sender can be told.
     CapableZero,
     /// CE: a router had congestion.
     Experienced,

@@ -17,7 +17,7 @@ mod wide_unsafe;
 use xk_core::HostAddr;
 
 /// Slices from here on (in octets) take the vector loop: below, setting it up
-/// costs more than it saves. Whoever adds shorter ones only, calls nothing.
+/// costs more than it saves. Code that adds shorter ones only, calls nothing.
 pub const LONG: usize = 256;
 /// Octets copied before they are summed: even, and well inside the first cache.
 const COPY_ROUND: usize = 4096;

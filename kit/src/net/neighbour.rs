@@ -1,5 +1,5 @@
 //! What layers above a link want to know of the hosts on it, beyond their addresses: how a host is
-//! reached, who is behind an address, when that changes, and what hosts say of themselves in
+//! reached, which one is behind an address, when that changes, and what hosts say of themselves in
 //! packets of address resolution.
 
 use xk_core::object::{ProtocolRef, SessionRef};
@@ -39,13 +39,13 @@ question!(HostAt { address, host }, "host-at", Ask);
 /// known of one of its hosts.
 #[derive(Clone, Debug)]
 pub struct WatchHosts {
-    /// Who wants to be told.
+    /// The protocol to be told.
     pub watcher: ProtocolRef,
 }
 
 question!(WatchHosts { watcher }, "watch-hosts", Tell);
 
-/// Asked upwards of whoever watches: the address of this host on the link has become known or has
+/// Asked upwards of the watchers: the address of this host on the link has become known or has
 /// changed, is not known any more, or the host has said something of itself. What holds now is to
 /// be asked for.
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +62,7 @@ question!(HostChanged { host }, "host-changed", Tell);
 pub struct SubscribeType {
     /// The protocol type; not IPv4's.
     pub protocol_type: u16,
-    /// Who takes them.
+    /// The protocol that takes them.
     pub receiver: ProtocolRef,
 }
 
@@ -83,12 +83,12 @@ pub struct SendArpReply {
 
 question!(SendArpReply { protocol_type, to, sent }, "send-arp-reply", Ask);
 
-/// Asked upwards of who takes a protocol type: a reply of that type came.
+/// Asked upwards of the taker of a protocol type: a reply of that type came.
 #[derive(Clone, Copy, Debug)]
 pub struct ArpReply {
     /// The protocol type.
     pub protocol_type: u16,
-    /// Who says it.
+    /// The host that says it.
     pub host: HostAddr,
     /// That host's hardware address, as it says itself and as the frame shows.
     pub address: [u8; 6],
@@ -96,7 +96,7 @@ pub struct ArpReply {
 
 question!(ArpReply { protocol_type, host, address }, "arp-reply", Tell);
 
-/// Asked upwards of who takes a protocol type: one of our hosts has just answered this host's
+/// Asked upwards of the taker of a protocol type: one of our hosts has just answered this host's
 /// request, or had its own answered.
 #[derive(Clone, Copy, Debug)]
 pub struct ArpExchange {
@@ -111,7 +111,7 @@ pub struct ArpExchange {
 question!(ArpExchange { own, host, address }, "arp-exchange", Tell);
 
 /// Whether a host on the link takes messages of virtual protocols in frames of their own (paper
-/// 001, section 3.1). Answered by what keeps a table of such hosts; where nobody does, all are
+/// 001, section 3.1). Answered by what keeps a table of such hosts; where none does, all are
 /// taken to.
 #[derive(Clone, Copy, Debug)]
 pub struct RunsVirtual {

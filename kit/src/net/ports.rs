@@ -151,7 +151,7 @@ fn definite(port: Wild<u16>) -> Result<u16, AddressError> {
     }
 }
 
-/// All ephemeral ports, from one on that nobody can foretell (RFC 6056, section 3.3.1).
+/// All ephemeral ports, from one on that cannot be foretold (RFC 6056, section 3.3.1).
 pub fn ephemerals(cx: &Kernel) -> impl Iterator<Item = u16> + use<> {
     let start = cx.random().below(EPHEMERAL_COUNT.into()) as u16;
     (0..EPHEMERAL_COUNT).map(move |n| EPHEMERAL_FIRST + (start + n) % EPHEMERAL_COUNT)

@@ -17,7 +17,7 @@ pub const UPPERS_MAX: usize = 64;
 /// How many offers a layer takes at a time.
 const OFFERS_MAX: usize = 4 * UPPERS_MAX;
 
-/// One protocol that stands on the layer, and who receives for it from below.
+/// One protocol that stands on the layer, and its receiver from below.
 #[derive(Clone)]
 pub struct StandIn {
     /// The protocol above.
@@ -124,7 +124,7 @@ impl StandIns {
         }
     }
 
-    /// Who stands at a place.
+    /// The protocol at a place.
     pub fn get(&self, at: usize) -> Option<StandIn> {
         self.all.borrow().get(at).cloned()
     }
@@ -142,7 +142,7 @@ impl StandIns {
         self.all.borrow().len()
     }
 
-    /// True if nobody stands there yet.
+    /// True if none stands there yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -164,8 +164,8 @@ pub const LINK_OR_NET: StackingRules = StackingRules {
 /// What such a layer needs of the first and of the second.
 pub const LINK_AND_NET: &[Guarantees] = &[Guarantees::NEIGHBOURS, Guarantees::ROUTES];
 
-/// Refuses who depends on IP itself ("RPC in the x-Kernel", section 5) above a layer that chooses
-/// between a link and `net`.
+/// Refuses a protocol that depends on IP itself ("RPC in the x-Kernel", section 5) above a layer
+/// that chooses between a link and `net`.
 ///
 /// # Errors
 /// [`OpenError::NoTypeNumber`] if `net` knows no number for it: told now, and not when that way is
@@ -185,7 +185,7 @@ pub fn admit(cx: &Kernel, net: &ProtocolRef, upper: Upper<'_>) -> Result<(), Ope
 }
 
 /// Whether a question has no one answer where messages go several ways, or is put to those above:
-/// nobody below is asked. What is done for transports on one way is not done on another.
+/// no layer below is asked. What is done for transports on one way is not done on another.
 pub fn has_no_answer(ask: &mut Ask<'_>) -> bool {
     ask.get::<LargestPush>().is_some()
         || ask.get::<NeedsPseudoHeader>().is_some()

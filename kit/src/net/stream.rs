@@ -1,10 +1,10 @@
-//! Streams: what a protocol that carries a stream of octets (TCP) and whoever stands on it agree
+//! Streams: what a protocol that carries a stream of octets (TCP) and its uppers agree
 //! on.
 //!
 //! `open` answers at once with a session that is still connecting; [`StreamEvent::Connected`] or
 //! [`StreamEvent::Failed`] follows. A passive session is told by `open_done` once it is connected,
 //! before its first octets; whether there is room for one is asked before ([`StreamRoom`]). `push`
-//! takes all of a message or nothing, so whoever has much to send asks [`StreamSpace`] first and
+//! takes all of a message or nothing, so an upper with much to send asks [`StreamSpace`] first and
 //! goes on at [`StreamEvent::Writable`]. Octets that have arrived come up by `demux` in order; the
 //! receiver has consumed them with that, unless it asked for [`StreamSetting::ManualWindow`]. To
 //! close the last handle sends what was pushed, then the end of the stream, in the background;
@@ -19,7 +19,7 @@ use xk_core::{HostAddr, Time, fields, question};
 /// Why a stream broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StreamError {
-    /// The peer has nobody there who would connect (`ECONNREFUSED`).
+    /// Nothing there takes connections (`ECONNREFUSED`).
     Refused,
     /// The peer broke the stream off (`ECONNRESET`).
     Reset,
@@ -199,8 +199,8 @@ pub struct StreamSetNext {
 question!(StreamSetNext { set }, "stream-set-next", Ask);
 
 /// Asked of a session: what the network has said against the stream that does not break it, being
-/// no proof (RFC 1122, section 4.2.3.9; RFC 5927): why it makes no progress, as far as anybody
-/// knows, and why it will have failed if it does fail. What is acknowledged since takes it back.
+/// no proof (RFC 1122, section 4.2.3.9; RFC 5927): why it makes no progress, as far as
+/// is known, and why it will have failed if it does fail. What is acknowledged since takes it back.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StreamSoftError {
     /// What it said.

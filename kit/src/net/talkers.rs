@@ -1,4 +1,4 @@
-//! Who sent what was dropped: a bounded table of the sources with the most drops.
+//! Senders of what was dropped: a bounded table of the sources with the most drops.
 //!
 //! It is fed where something is dropped, never on the way of a message that goes on. Strangers
 //! choose the sources, so the table has few places: a new source takes that of the one with the
@@ -56,9 +56,9 @@ impl fmt::Display for Source {
 
 struct Place {
     source: Source,
-    /// Drops counted since the source has the place, and those of who had it before.
+    /// Drops counted since the source has the place, and those of its holder before.
     count: u64,
-    /// Of these, those of who had it before.
+    /// Of these, those of its holder before.
     inherited: u64,
     /// Drops by reason; the first reasons that occurred.
     reasons: [Option<(&'static Reason, u64)>; REASONS_MAX],
@@ -94,7 +94,7 @@ fields!(DroppedFrom { source, count, count_max, reasons });
 /// Asked of a protocol: whose messages it dropped, the most first.
 #[derive(Default)]
 pub struct ListTalkers {
-    /// Out: who answered. A protocol without such a table forwards the question down.
+    /// Out: the protocol that answered. One without such a table forwards the question down.
     pub by: Option<ProtocolId>,
     /// Out: the sources.
     pub sources: Vec<DroppedFrom>,

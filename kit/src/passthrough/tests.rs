@@ -286,7 +286,7 @@ fn each_upper_hears_its_own() {
     assert_eq!(opens, [1, 0]);
     let kept = net.uppers[0].1.kept.borrow()[0].clone();
     kept.close(&net.cx);
-    // Nobody holds it any more, and it holds nothing: as idle as the other one.
+    // It has no holder any more, and it holds nothing: as idle as the other one.
     assert!(!kept.head().is_closed());
     assert_eq!((net.sessions(), net.lower.sessions.borrow().len()), (2, 2));
     let sessions = net.lower.sessions.borrow();

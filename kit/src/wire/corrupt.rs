@@ -1,9 +1,9 @@
-//! Damage on purpose, seen by nobody but the receiver.
+//! Damage on purpose, seen by the receiver alone.
 
 use xk_core::message::NoBuffers;
 use xk_core::{Message, Pool};
 
-/// Room in front of a damaged copy, in octets: as whoever makes a message reserves it.
+/// Room in front of a damaged copy, in octets: as makers of messages reserve it.
 const HEADROOM: usize = 128;
 
 /// A copy of `message` in a buffer of its own, with one bit flipped: number `bit`, counted from the

@@ -69,7 +69,7 @@ pub trait FrameDevice {
         Ok(true)
     }
 
-    /// Whether it completes partial checksums, or carries them to a receiver who knows
+    /// Whether it completes partial checksums, or carries them to a receiver that knows
     /// ([`crate::wire::offload`]). For one that does not, they are completed before it gets a
     /// frame.
     fn takes_partial_checksums(&self) -> bool {

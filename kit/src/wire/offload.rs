@@ -1,4 +1,4 @@
-//! Transport checksums that somebody else computes or has verified: the attribute, the question,
+//! Transport checksums that another computes or has verified: the attribute, the question,
 //! and the completion.
 //!
 //! A wire whose other end is memory, or a device that sums by itself, says so when asked
@@ -6,7 +6,8 @@
 //! and says by [`TransportChecksum::Partial`] where the sum goes. Nothing depends on the answer
 //! being right for every message: a wire that does not do it completes what comes to it all the
 //! same ([`complete`]), so a packet forwarded from one that does to one that does not is whole, and
-//! so does who cuts a message ([`complete`] before fragmenting) or damages it ([`settle`]).
+//! so does a layer that cuts a message ([`complete`] before fragmenting) or damages it
+//! ([`settle`]).
 
 use crate::Checksum;
 use xk_core::message::{ATTRIBUTE_OCTETS, Attribute, NoBuffers};
@@ -19,7 +20,7 @@ use xk_core::{Kernel, Message, Pool, ProtocolRef, SessionRef};
 pub enum TransportChecksum {
     /// It arrived and was found right, by a device or because it never left this machine's memory.
     Verified,
-    /// The field holds the sum over the pseudo-header, not complemented, and nobody has added the
+    /// The field holds the sum over the pseudo-header, not complemented, and without the
     /// rest.
     Partial {
         /// Octets from the first one to be summed to the end of the message: the same whatever
@@ -135,7 +136,7 @@ pub fn complete(pool: &Pool, message: &mut Message) -> Result<(), NoBuffers> {
     if message.copy_in(at, &octets) == octets.len() {
         return Ok(());
     }
-    // Somebody else sees the buffer: two octets of our own take the field's place.
+    // Another message sees the buffer: two octets of our own take the field's place.
     let field = pool.copy_from(0, &octets)?;
     let split = |message: &mut Message, at| message.split_off(at).map_err(|_| NoBuffers);
     let mut rest = split(message, at)?;
@@ -145,8 +146,8 @@ pub fn complete(pool: &Pool, message: &mut Message) -> Result<(), NoBuffers> {
     Ok(())
 }
 
-/// The same for a message that arrives where it cannot be trusted further: afterwards a receiver
-/// verifies it.
+/// Completes the checksum of a message that arrives where it cannot be trusted further: afterwards
+/// a receiver verifies it.
 ///
 /// # Errors
 /// As for [`complete`].
@@ -195,15 +196,15 @@ pub fn note_partial(
 /// What the way down does for a transport. Asked of a protocol or session.
 ///
 /// A layer that knows nothing of the question forwards it, as it does with every other, and might
-/// change messages all the same: so the question names whom it is put to, and who finds another
-/// name there answers that nothing is done.
+/// change messages all the same: so the question names the layer that it is put to, and one that
+/// finds another name there answers that nothing is done.
 #[derive(Clone, Copy, Debug)]
 pub struct Offloads {
     to: ProtocolId,
-    /// Partial checksums are completed, or carried to a receiver who knows.
+    /// Partial checksums are completed, or carried to a receiver that knows.
     pub tx_checksum: bool,
     /// Runs of TCP segments ([`crate::wire::segments`]) with a partial checksum are cut by the
-    /// wire's device, or carried to a receiver who knows.
+    /// wire's device, or carried to a receiver that knows.
     pub tx_segments: bool,
 }
 

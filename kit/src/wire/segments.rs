@@ -5,8 +5,8 @@
 //! [`Segments`] marks such a message. A transport that knows of it takes the whole run as one
 //! segment; what a layer carries at most holds for each packet of the run ([`longest`]). Nothing
 //! depends on a wire's doing the cutting: the base of all wires does it for those that do not
-//! ([`split`]), and so does who treats packets one by one, such as a fault. The payload is never
-//! copied for it.
+//! ([`split`]), and so does a layer that treats packets one by one, such as a fault. The payload is
+//! never copied for it.
 
 use crate::net::addr::Ipv4;
 use crate::net::checksum::{Checksum, checksum};
@@ -332,7 +332,7 @@ fn is_begun(octets: &[u8], at: &Layout, len: usize) -> bool {
 }
 
 /// Notes on an Ethernet frame that its sender has only begun the transport checksum, for the wire
-/// to go on from, if that is what the field looks like: where nobody tells. One whose right
+/// to go on from, if that is what the field looks like: where it is not told. One whose right
 /// checksum happens to be the same number loses nothing by it.
 ///
 /// # Errors

@@ -111,7 +111,7 @@ impl<T: Xdr, const N: usize> Xdr for [T; N] {
     }
 }
 
-/// The same for numbers that do not fit a shepherd's stack.
+/// On the heap, for numbers that do not fit a shepherd's stack.
 impl<T: Xdr, const N: usize> Xdr for Box<[T; N]> {
     const OCTETS_MIN: usize = N * T::OCTETS_MIN;
 

@@ -8,7 +8,8 @@
 //! | `int`, `unsigned int`, `hyper`, `unsigned hyper` | `i32`, `u32`, `i64`, `u64` | 4, 4, 8, 8 |
 //! | `bool` | `bool` | 4 |
 //! | `float`, `double`, `quadruple` | `f32`, `f64`, [`Quadruple`] | 4, 8, 16 |
-//! | `opaque x[N]`, `opaque x<MAX>`, `string x<MAX>` | `[u8; N]`, [`Opaque<MAX>`](Opaque), [`Text<MAX>`](Text) | with padding to 4 |
+//! | `opaque x[N]`, `opaque x<MAX>`, `string x<MAX>` | `[u8; N]`, [`Opaque<MAX>`](Opaque),
+//! [`Text<MAX>`](Text) | with padding to 4 |
 //! | `T x[N]`, `T x<MAX>` | `[T; N]`, [`Array<T, MAX>`](Array) | |
 //! | `T *x` | `Option<Box<T>>`; a linked list [`List<T>`](List) | |
 //! | `void` | `()` | 0 |
@@ -61,7 +62,7 @@
 //! # Strictness
 //! A boolean is 0 or 1, an enumeration one of its values, always. Octets of padding are zero in
 //! everything that is written; those that are read are compared only by a [`Decoder::strict`] one.
-//! What follows a value is left to whoever decodes: [`Decoder::finish`] refuses it.
+//! What follows a value is left to the caller: [`Decoder::finish`] refuses it.
 #![no_std]
 
 extern crate alloc;

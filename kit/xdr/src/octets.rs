@@ -163,7 +163,7 @@ impl<const N: usize> Xdr for [u8; N] {
     }
 }
 
-/// The same for lengths that do not fit a shepherd's stack.
+/// On the heap, for lengths that do not fit a shepherd's stack.
 impl<const N: usize> Xdr for Box<[u8; N]> {
     const OCTETS_MIN: usize = N.next_multiple_of(4);
 

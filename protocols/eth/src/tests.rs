@@ -274,7 +274,7 @@ fn opens_are_checked() {
     let any = Participants::local(Part::Any);
     let answer = bench.eth.open_enable(&bench.cx, other, any);
     assert_eq!(answer, Err(OpenError::InUse));
-    // Without a number nobody stands here.
+    // Without a number no protocol stands here.
     let itself = Upper::new(&bench.eth);
     let answer = bench.eth.open(&bench.cx, itself, both);
     assert_eq!(answer, Err(OpenError::NoTypeNumber));

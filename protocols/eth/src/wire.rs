@@ -114,9 +114,9 @@ impl Length {
 /// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
-    /// Who shall receive it.
+    /// The station that shall receive it.
     pub dst: EthAddr,
-    /// Who sent it.
+    /// The station that sent it.
     pub src: EthAddr,
     /// Type or length.
     pub kind: Kind,

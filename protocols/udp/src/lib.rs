@@ -25,19 +25,19 @@
 //! # Behaviour
 //! A session belongs to one peer: it is found by the lower session and both ports. Next come
 //! unconnected sessions and enables, for the local host first and for any host then; an enable
-//! makes a session for each new peer. Who wants to keep such a session takes a hold on it when he
-//! is told of it; one that nobody holds has none on the session below either, and goes when its
-//! table or that below needs the room, those with a single datagram first.
+//! makes a session for each new peer. A protocol that wants to keep such a session takes a hold on
+//! it when it is told of it; one without a holder has none on the session below either, and goes
+//! when its table or that below needs the room, those with a single datagram first.
 //!
-//! An unconnected session receives from everybody who has no session of his own; each message
+//! An unconnected session receives from every peer without a session of its own; each message
 //! carries its sender as the attribute `peer`. It sends each message to the peer in that attribute,
 //! without one to the broadcast or group that it was opened to, and keeps what it needs for the
 //! last 64 peers.
 //!
 //! Checksums are verified whenever the sender computed one. Octets behind the length field's end
-//! are cut off. A datagram for a port that nobody takes is refused with its header in front, so
+//! are cut off. A datagram for a port that is not taken is refused with its header in front, so
 //! that the layer below can tell the sender; one that came as a broadcast is dropped. After a
-//! report that the peer's port is unreachable, the next push into a session that somebody holds
+//! report that the peer's port is unreachable, the next push into a session with a holder
 //! fails once.
 //!
 //! # Control

@@ -316,7 +316,7 @@ fn what_is_longer_than_its_link_is_a_run() {
     let datagrams = frame(example(UDP, false).frame(true));
     let why = arrive_long(&pool, datagrams, 1500, &mut arrivals).unwrap_err();
     assert_eq!(why.name, reason::TOO_BIG.name);
-    // One that nobody verified is not made whole by being cut.
+    // One that was not verified is not made whole by being cut.
     let mut damaged = made.frame(true);
     *damaged.last_mut().unwrap() ^= 1;
     arrive_long(&pool, frame(damaged), 1500, &mut arrivals).unwrap();

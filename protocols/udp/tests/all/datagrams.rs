@@ -300,7 +300,7 @@ fn an_unconnected_session_talks_with_everybody() {
     assert_eq!(net.ip.held().len(), xk_udp::PEERS_MAX);
     let nowhere = net.cx.message(b"x");
     assert_eq!(session.push(&net.cx, nowhere), Err(PushError::NotSupported));
-    // Who has a session of his own is not heard here.
+    // A peer with a session of its own is not heard here.
     let own = net.open("port53, port1000@10.0.0.2").unwrap();
     assert!(net.inject((1000, 53), b"mine"));
     assert_eq!(net.top.take_received()[0].session, own);
@@ -361,7 +361,7 @@ fn many_hosts_answer_one_session() {
             let from = received.message.attribute::<Peer>().unwrap();
             assert_eq!((from.host, from.port), (host.into(), 111));
         }
-        // The same for the same, and the port for nobody else.
+        // Again for this one, and the port for no other.
         assert_eq!(net.open(&format!("port53, port111@{to}")).unwrap(), session);
         let other = net.open(&format!("port53, port112@{to}"));
         assert_eq!(other, Err(OpenError::InUse));
@@ -410,7 +410,7 @@ fn errors_of_the_network_find_their_session() {
     assert_eq!(&reported.start[..reported.start_len], b"payload!");
     let push = || session.push(&net.cx, net.cx.message(b"x"));
     assert_eq!((push(), push()), (Err(PushError::Unreachable), Ok(())));
-    // What nobody here sent, and what came back from above.
+    // What was not sent from here, and what came back from above.
     assert!(net.udp.ask(&net.cx, error(&sent.session, [9; 16])).is_none());
     assert!(net.udp.ask(&net.cx, error(&session, start)).is_none());
     let mut short = error(&sent.session, start);
@@ -428,7 +428,7 @@ fn sessions_are_bounded_and_nothing_is_left() {
     }
     let list = xk_core::control::ListSessions { max: 100, sessions: Vec::new(), total: 0 };
     assert_eq!(net.udp.ask(&net.cx, list).unwrap().total, 8);
-    // Nobody holds them, so none holds the session below.
+    // They have no holder, so none holds the session below.
     assert_eq!(net.ip.held().len(), 0);
     assert!(net.inject((0, 7), b"no reply wanted"));
     net.top.forget(false);

@@ -110,7 +110,7 @@ fn a_first_message_is_believed_too() {
     net.inject(&octets, TransportChecksum::Verified);
     let got = net.top.take_received().pop().expect("a message");
     assert!(!got.message.has_attributes());
-    // One that nobody takes is refused with what is known of it, so that it can be completed and
+    // One that is not taken is refused with what is known of it, so that it can be completed and
     // quoted.
     let mut other = octets;
     other[3] = 10;
