@@ -595,34 +595,18 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
         cx: &Kernel,
         this: &ProtocolRef,
         lower: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
-        let Some(header) = message.peek_in_place::<N>() else {
-            return self.search_examined(cx, this, lower, message);
-        };
-        if let Some(session) = self.find(lower, L::key_of(header)) {
-            return session.pop_owned(cx, message);
-        }
-        let header = *header;
-        L::first(self, Arrival { cx, this, lower }, &header, message)
-    }
-
-    /// Takes a message whose header lies in several slices, or behind an empty one.
-    #[cold]
-    #[inline(never)]
-    fn search_examined(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
         mut message: Message,
     ) -> Result<(), Refused> {
         let at = Arrival { cx, this, lower };
-        let header = match pulled_up(&mut message) {
+        let header = match message.peek_in_place::<N>() {
+            Some(header) => Ok(*header),
+            None => pulled_up(&mut message),
+        };
+        let header = match header {
             Ok(header) => header,
             Err(why) => return self.refuse(at, None, message, why),
         };
-        match self.find(lower, L::key_of(&header)) {
+        match self.sessions.find(&(lower.id().0, L::key_of(&header))) {
             Some(session) => session.pop_owned(cx, message),
             None => L::first(self, at, &header, message),
         }

@@ -117,8 +117,9 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         Some(session)
     }
 
+    /// The session with this key, for a `demux` that has asked [`latest`](Self::latest) in vain.
     #[inline(never)]
-    fn find(&self, key: &K) -> Option<SessionRef> {
+    pub fn find(&self, key: &K) -> Option<SessionRef> {
         let (session, is_again) = match self.map.recall(key) {
             Some(found) => found,
             None => match self.map.last(key) {
