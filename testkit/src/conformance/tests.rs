@@ -277,6 +277,10 @@ impl Protocol for Layer {
             list.add(&self.sessions);
             return Answer::Answered;
         }
+        if let Some(list) = ask.get::<xk_core::control::ListMaps>() {
+            list.add("sessions", self.sessions.stats());
+            return Answer::Answered;
+        }
         self.lower.control(cx, ask)
     }
 

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use xk_core::control::ListSessions;
 use xk_core::object::{OpenError, ProtocolId};
-use xk_core::{Entry, Kernel, Part, ProtocolRef, SessionRef};
+use xk_core::{Entry, Kernel, Part, ProtocolRef, SessionRef, reason};
 
 /// All chance of the suite comes from this.
 pub(super) const SEED: u64 = 0x6b65_726e_656c;
@@ -128,6 +128,10 @@ impl<'f> World<'f> {
             Node::new(&cx, side, lower, fixture.number(), build)
         };
         let (a, b) = (node(Side::A), node(Side::B));
+        for node in [&a, &b] {
+            // A protocol without calls, to which a filter passes requests up.
+            node.top.on_serve(Some(Rc::new(|_, _, _| Err(&reason::NOT_SUPPORTED))));
+        }
         Self { cx, a, b, fixture }
     }
 
