@@ -44,6 +44,10 @@
 //!   refusal is final. rpcbind takes registrations from other hosts only with its option `-i`. What
 //!   is disabled is deleted. A graph that ends leaves its mappings to the next.
 //!
+//! The skeleton of layers of calls (`xk_kit`) does not fit: nothing is put in front of a call. What
+//! passes is enabled and opened on the layer below for the protocol above, which then has that
+//! layer's own sessions; the only sessions here are those that look for a port first.
+//!
 //! # Control
 //! Answers `mappings`, `list-sessions`, `list-maps`; sessions that find their port `my-procedure`,
 //! `my-program`, `describe`; they pass `cancel-call` on to the session that is waited for. Forwards

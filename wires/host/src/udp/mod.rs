@@ -42,6 +42,10 @@
 //! 16, runs of one length to one peer as one (UDP GSO). 1024 messages wait at most on one port for
 //! a full socket.
 //!
+//! The skeleton of layers (`xk_kit`) does not fit: it puts a header in front of what goes to a
+//! session below, and here there is none below, but a socket for each local port; those of a port
+//! share it, and bursts are made over all of them.
+//!
 //! # Control
 //! Answers `my-port`, `my-host`, `peer-port`, `peer-host`, `peer-proved`, `serves-port`,
 //! `max-packet` (65507 octets, or what the way takes if `fragment` is off), `opt-packet` (what the
