@@ -18,7 +18,7 @@ use xk_kit::control::{
     MyHost, NetworkError, NetworkErrorKind, OptPacket, PeerHost, Resolve, SendError,
     SendErrorCause,
 };
-use xk_kit::net::talkers::ListTalkers;
+use xk_kit::net::drop_sources::ListDropSources;
 use xk_kit::{Cidr, EthAddr};
 use xk_noise::{FRAME_OCTETS_MAX, Generator, Kind, Target};
 use xk_sim::{HostId, World};
@@ -275,8 +275,8 @@ impl Attack {
             for (reason, count) in &drops {
                 novelty::note(&(name, reason.name, (*count).min(4)));
             }
-            let talkers = protocol.ask(kernel, ListTalkers::default());
-            let sources = talkers.map_or(0, |talkers| talkers.sources.len());
+            let drop_sources = protocol.ask(kernel, ListDropSources::default());
+            let sources = drop_sources.map_or(0, |drop_sources| drop_sources.sources.len());
             assert!(sources <= 32, "{name} knows {sources} sources");
         }
         let live = kernel.pool().stats().descriptors_live;

@@ -4,11 +4,11 @@
 pub mod addr;
 pub mod attribute;
 pub mod checksum;
+pub mod drop_sources;
 pub mod neighbour;
 pub mod notice;
 pub mod offers;
 pub mod ports;
-pub mod standins;
+pub mod receivers;
 pub mod stream;
-pub mod talkers;
 pub mod virtual_layer;

@@ -8,7 +8,7 @@
 mod table;
 
 use crate::control::{IsOutstanding, NetworkError};
-use crate::net::standins::{StandIn, StandIns};
+use crate::net::receivers::{UpperReceiver, UpperReceivers};
 use crate::net::stream::StreamNotice;
 use crate::wire::offload::Offloads;
 use alloc::rc::Rc;
@@ -187,7 +187,7 @@ impl KeptHop {
 struct Shared<F> {
     lower: ProtocolRef,
     filter: F,
-    uppers: StandIns,
+    uppers: UpperReceivers,
     table: RefCell<Table>,
 }
 
@@ -250,7 +250,7 @@ impl<F: Filter> Shared<F> {
             return found.map_or(Answer::Unknown, |(_, joint)| joint.upper.control(cx, ask));
         }
         match self.uppers.get(place).filter(|_| self.uppers.may_ask_above(ask)) {
-            Some(stand_in) => stand_in.receiver.control(cx, ask),
+            Some(receiver) => receiver.upper.control(cx, ask),
             None => Answer::Unknown,
         }
     }
@@ -266,19 +266,19 @@ pub struct PassThrough<F> {
 impl<F: Filter> PassThrough<F> {
     /// A layer on `lower` that does with messages what `filter` says.
     pub fn new(lower: ProtocolRef, filter: F) -> Self {
-        let (uppers, table) = (StandIns::default(), RefCell::default());
+        let (uppers, table) = (UpperReceivers::default(), RefCell::default());
         Self { shared: Rc::new(Shared { lower, filter, uppers, table }), place: 0 }
     }
 
     /// What receives from below for `upper`.
-    fn stand_in(
+    fn receiver(
         &self,
         cx: &Kernel,
         this: &ProtocolRef,
         upper: Upper<'_>,
-    ) -> Result<StandIn, OpenError> {
+    ) -> Result<UpperReceiver, OpenError> {
         let object = |place| Self { shared: Rc::clone(&self.shared), place };
-        self.shared.uppers.place(cx, this, upper, object).map(|(_, stand_in)| stand_in)
+        self.shared.uppers.place(cx, this, upper, object).map(|(_, receiver)| receiver)
     }
 }
 
@@ -294,8 +294,8 @@ impl<F: Filter> Protocol for PassThrough<F> {
         upper: Upper<'_>,
         participants: Participants,
     ) -> Result<SessionRef, OpenError> {
-        let stand_in = self.stand_in(cx, this, upper)?;
-        let lower = self.shared.lower.open(cx, stand_in.upper(), participants)?;
+        let receiver = self.receiver(cx, this, upper)?;
+        let lower = self.shared.lower.open(cx, receiver.upper(), participants)?;
         let Some((session, joint)) = self.shared.find(&lower) else {
             let wrapped = self.shared.wrap(cx, this, upper.receiver, &lower, true);
             return wrapped.map(|(session, _)| session).map_err(|_| {
@@ -320,8 +320,8 @@ impl<F: Filter> Protocol for PassThrough<F> {
         upper: Upper<'_>,
         participants: Participants,
     ) -> Result<Enable, OpenError> {
-        let stand_in = self.stand_in(cx, this, upper)?;
-        self.shared.lower.open_enable(cx, stand_in.upper(), participants)
+        let receiver = self.receiver(cx, this, upper)?;
+        self.shared.lower.open_enable(cx, receiver.upper(), participants)
     }
 
     fn open_disable(&self, cx: &Kernel, _: &ProtocolRef, enable: Enable) {
@@ -338,7 +338,7 @@ impl<F: Filter> Protocol for PassThrough<F> {
         let uppers = &self.shared.uppers;
         // All sessions are the layer's own, whichever of its objects receives.
         let (layer, own) = uppers.get(0).zip(uppers.get(self.place)).ok_or(&reason::NO_PROTOCOL)?;
-        let upper = own.receiver;
+        let upper = own.upper;
         let (session, _) = self.shared.wrap(cx, &layer.object, &upper, lower, false)?;
         upper.open_done(cx, &session, participants).inspect_err(|_| {
             self.shared.table.borrow_mut().remove(lower);

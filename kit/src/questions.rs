@@ -7,6 +7,7 @@ use crate::control::{
     PeerEther, PeerHost, PeerPort, PeerProved, PseudoHeader, RegisterErrorProtocol, Resolve,
     SendError, ServesPort, SpecificDestination,
 };
+use crate::net::drop_sources::ListDropSources;
 use crate::net::neighbour::{
     ArpExchange, ArpReply, HostAt, HostChanged, HostRoute, PeerOnLink, RunsVirtual, SendArpReply,
     SubscribeType, WatchHosts, WayChanged,
@@ -15,7 +16,6 @@ use crate::net::stream::{
     CarriesRecords, StreamAbort, StreamConsumed, StreamInfo, StreamNotice, StreamRoom, StreamSet,
     StreamSetNext, StreamShutdown, StreamSoftError, StreamSpace, StreamUse,
 };
-use crate::net::talkers::ListTalkers;
 use crate::rpc::auth::{IssueShorthand, TakeShorthand};
 use crate::rpc::call::{
     CallsAtOnce, CancelCall, GathersReplies, LargestPush, MyProcedure, NeedsPseudoHeader,
@@ -87,7 +87,7 @@ table![
     StreamSoftError,
     StreamSpace,
     StreamUse,
-    ListTalkers,
+    ListDropSources,
     IssueShorthand,
     TakeShorthand,
     CallsAtOnce,

@@ -5,7 +5,7 @@ use crate::table::Table;
 use serde_json::{Map, Value, json};
 use xk_core::control::{Describe, ListMaps, ListSessions, Report};
 use xk_core::{Kernel, ProtocolRef, SessionRef};
-use xk_kit::net::talkers::{DroppedFrom, ListTalkers};
+use xk_kit::net::drop_sources::{DroppedFrom, ListDropSources};
 
 /// How many sources of drops are shown of one protocol, as text.
 const TALKERS_SHOWN_MAX: usize = 5;
@@ -99,10 +99,10 @@ fn of_protocol(
         let key = if before.iter().any(forwarded) { "maps_below" } else { "maps" };
         seen[key] = maps;
     }
-    if let Some(talkers) = protocol.ask(kernel, ListTalkers::default())
-        && talkers.by == Some(protocol.id())
+    if let Some(drop_sources) = protocol.ask(kernel, ListDropSources::default())
+        && drop_sources.by == Some(protocol.id())
     {
-        seen["dropped_from"] = talkers.sources.iter().map(of_talker).collect();
+        seen["dropped_from"] = drop_sources.sources.iter().map(of_drop_source).collect();
     }
     if let Some(report) = protocol.ask(kernel, Report::default()) {
         seen["report"] = of_report(&report);
@@ -145,7 +145,7 @@ fn maps_of(kernel: &Kernel, protocol: &ProtocolRef) -> Option<Value> {
     Some(Value::Array(maps.collect()))
 }
 
-fn of_talker(from: &DroppedFrom) -> Value {
+fn of_drop_source(from: &DroppedFrom) -> Value {
     let reasons = from.reasons.iter();
     let reasons: Vec<Value> =
         reasons.map(|(reason, count)| json!({"reason": reason.name, "count": count})).collect();
@@ -212,7 +212,7 @@ pub(crate) fn counters(view: &Value) -> String {
 }
 
 /// Whose messages each protocol dropped, a line for each of the worst sources.
-fn talkers(view: &Value) -> String {
+fn drop_sources(view: &Value) -> String {
     let mut out = String::new();
     for p in list(&view["protocols"]) {
         for from in list(&p["dropped_from"]).iter().take(TALKERS_SHOWN_MAX) {
@@ -265,9 +265,9 @@ pub(crate) fn report_line(report: &Value) -> String {
 /// Everything, for a person.
 pub(crate) fn whole(view: &Value) -> String {
     let mut out = counters(view);
-    let talkers = talkers(view);
-    if !talkers.is_empty() {
-        out.push_str(&format!("\n{talkers}"));
+    let drop_sources = drop_sources(view);
+    if !drop_sources.is_empty() {
+        out.push_str(&format!("\n{drop_sources}"));
     }
     let reports = reports(view);
     if !reports.is_empty() {

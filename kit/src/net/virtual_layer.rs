@@ -18,7 +18,7 @@ use crate::control::{
     SpecificDestination,
 };
 use crate::net::neighbour::{UNKNOWN_STATION, peer_host};
-use crate::net::standins::{LINK_MIN, Marks, StandIn, StandIns, has_no_answer};
+use crate::net::receivers::{LINK_MIN, Marks, UpperReceiver, UpperReceivers, has_no_answer};
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -150,7 +150,7 @@ pub struct Parts<V> {
     /// The layers below; questions that no session answers go to the last.
     pub lowers: Vec<ProtocolRef>,
     /// The protocols above.
-    pub uppers: StandIns,
+    pub uppers: UpperReceivers,
     sessions: SessionTable<Key>,
     /// By the mark of a lower session.
     pub marks: Marks,
@@ -203,7 +203,7 @@ impl<V: VirtualLayer> Virtual<V> {
         let parts = Parts {
             layer,
             lowers,
-            uppers: StandIns::default(),
+            uppers: UpperReceivers::default(),
             sessions: sessions.with_idle_max(idle_max),
             marks: Marks::default(),
         };
@@ -227,12 +227,12 @@ impl<V: VirtualLayer> Virtual<V> {
         !all.is_empty()
     }
 
-    fn stand_in(
+    fn receiver(
         &self,
         cx: &Kernel,
         this: &ProtocolRef,
         upper: Upper<'_>,
-    ) -> Result<(usize, StandIn), OpenError> {
+    ) -> Result<(usize, UpperReceiver), OpenError> {
         self.layer.admit(cx, upper)?;
         let object = |place| Self { parts: Rc::clone(&self.parts), place };
         self.uppers.place(cx, this, upper, object)
@@ -242,16 +242,16 @@ impl<V: VirtualLayer> Virtual<V> {
         &self,
         cx: &Kernel,
         this: &ProtocolRef,
-        (key, stand_in): (Key, StandIn),
+        (key, receiver): (Key, UpperReceiver),
         ends: &Participants,
         (is_passive, sent_to): (bool, Option<HostAddr>),
     ) -> Result<SessionRef, OpenError> {
-        let upper = stand_in.receiver.clone();
+        let upper = receiver.upper.clone();
         let body = VirtualSession {
             state: V::begin(self, cx, this, ends, is_passive),
             all: Self { parts: Rc::clone(&self.parts), place: self.place },
             key,
-            stand_in,
+            receiver,
             sent_to,
             mark: Cell::new(0),
             is_closed: Cell::new(false),
@@ -288,7 +288,7 @@ impl<V: VirtualLayer> Virtual<V> {
         lower: &SessionRef,
         ends: Participants,
     ) -> Result<SessionRef, &'static Reason> {
-        let stand_in = self.uppers.get(self.place).ok_or(&reason::NO_PROTOCOL)?;
+        let receiver = self.uppers.get(self.place).ok_or(&reason::NO_PROTOCOL)?;
         let local = local_host(&ends);
         let find = |below| peer_host(cx, below, lower, ends.clone()).ok();
         let host = self.lowers.iter().find_map(find).ok_or(&UNKNOWN_STATION)?;
@@ -298,9 +298,9 @@ impl<V: VirtualLayer> Virtual<V> {
         if let Some(session) = self.sessions.get(&key) {
             return Ok(session);
         }
-        let upper = stand_in.receiver.clone();
+        let upper = receiver.upper.clone();
         let both = Participants::pair(part_of(local), Part::Host(host));
-        let made = self.make(cx, this, (key, stand_in), &both, (true, sent_to));
+        let made = self.make(cx, this, (key, receiver), &both, (true, sent_to));
         let session = made.map_err(|_| &reason::TABLE_FULL)?;
         upper.open_done(cx, &session, both).inspect_err(|_| session.abort(cx))?;
         Ok(session)
@@ -371,7 +371,7 @@ impl<V: VirtualLayer> Virtual<V> {
             return None;
         };
         let own = session.as_ref().and_then(|session| session.body::<VirtualSession<V>>());
-        Some(own.map_or(Answer::Unknown, |own| own.stand_in.receiver.control(cx, ask)))
+        Some(own.map_or(Answer::Unknown, |own| own.receiver.upper.control(cx, ask)))
     }
 }
 
@@ -396,12 +396,12 @@ impl<V: VirtualLayer> Protocol for Virtual<V> {
         if host.is_unspecified() {
             return Err(OpenError::Address(AddressError::OutOfRange));
         }
-        let (place, stand_in) = self.stand_in(cx, this, upper)?;
+        let (place, receiver) = self.receiver(cx, this, upper)?;
         let key = (host, place as u32, HostAddr::UNSPECIFIED);
         if let Some(session) = self.sessions.found(&key, upper.receiver)? {
             return Ok(session);
         }
-        let session = self.make(cx, this, (key, stand_in), &ends, (false, None))?;
+        let session = self.make(cx, this, (key, receiver), &ends, (false, None))?;
         let own = session.body::<VirtualSession<V>>();
         let connected = own.map_or(Err(OpenError::NoLower), |own| V::connect(own, cx));
         connected.inspect_err(|_| session.abort(cx))?;
@@ -415,8 +415,8 @@ impl<V: VirtualLayer> Protocol for Virtual<V> {
         upper: Upper<'_>,
         ends: Participants,
     ) -> Result<Enable, OpenError> {
-        let (_, stand_in) = self.stand_in(cx, this, upper)?;
-        self.uppers.offer(cx, &stand_in, &self.lowers, |at| V::offered(at, &ends))
+        let (_, receiver) = self.receiver(cx, this, upper)?;
+        self.uppers.offer(cx, &receiver, &self.lowers, |at| V::offered(at, &ends))
     }
 
     fn open_disable(&self, cx: &Kernel, _: &ProtocolRef, enable: Enable) {
@@ -510,7 +510,7 @@ pub struct VirtualSession<V: VirtualLayer> {
     /// The layer that it is of.
     pub all: Virtual<V>,
     /// The upper protocol.
-    pub stand_in: StandIn,
+    pub receiver: UpperReceiver,
     /// By which lower sessions lead here.
     pub mark: Cell<u32>,
     /// Whether it is closed, and opens nothing more.
@@ -579,11 +579,11 @@ impl<V: VirtualLayer> Session for VirtualSession<V> {
 
     #[inline]
     fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
-        self.stand_in.receiver.demux(cx, this, message)
+        self.receiver.upper.demux(cx, this, message)
     }
 
     fn pop_burst(&self, cx: &Kernel, this: &SessionRef, burst: Burst<'_>) -> Result<(), Refused> {
-        self.stand_in.receiver.demux_burst(cx, this, burst)
+        self.receiver.upper.demux_burst(cx, this, burst)
     }
 
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {

@@ -54,7 +54,7 @@
 //! Answers `resolve`, `claim-host`, `my-host` (the first claimed one), `peer-host` and `peer-ether`
 //! (sessions), `host-at`, `watch-hosts` (the watcher is asked `host-changed` from then on),
 //! `subscribe-type` (the taker of a further protocol type is asked `arp-reply` and `arp-exchange`),
-//! `send-arp-reply`, `arp-table`, `list-sessions`, `list-maps`, `list-talkers`, `describe`;
+//! `send-arp-reply`, `arp-table`, `list-sessions`, `list-maps`, `list-drop-sources`, `describe`;
 //! forwards the rest.
 //!
 //! # Example
@@ -127,7 +127,7 @@ pub static ENTRY: Entry = Entry::layer("arp", include_str!("lib.rs"), build)
         duration("negative", USUAL.negative,
             "how long a host that did not answer is not asked for again, a second at least"),
         flag("probe", USUAL.probe, "whether a host is probed for before it is ours"),
-        xk_kit::net::talkers::PARAMETER,
+        xk_kit::net::drop_sources::PARAMETER,
     ])
     .questions(&[
         question("resolve", "the address of a host on the link"),

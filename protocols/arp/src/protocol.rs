@@ -19,7 +19,7 @@ use xk_core::{
 };
 use xk_kit::control::{MyEther, PeerEther};
 use xk_kit::net::addr::ipv4;
-use xk_kit::net::talkers::{PARAMETER, SOURCES_MAX, Source};
+use xk_kit::net::drop_sources::{PARAMETER, SOURCES_MAX, Source};
 use xk_kit::wire::offload::Offloads;
 
 /// Another station uses a host of ours (RFC 5227, section 2.4).
@@ -341,7 +341,7 @@ impl Protocol for Arp {
             let _ = message.pull_up(PACKET_LEN);
             let taken = self.receive_other(cx, lower, (number, &receiver), &message);
             return taken.map_err(|(host, why)| {
-                self.shared.talkers.count(Source::Host(host.into()), why);
+                self.shared.drop_sources.count(Source::Host(host.into()), why);
                 this.refuse(message, why)
             });
         }
@@ -353,7 +353,7 @@ impl Protocol for Arp {
             Ok(()) => Ok(()),
             Err(why) => {
                 let source = Source::Host(packet.sender_ip.into());
-                self.shared.talkers.count(source, why);
+                self.shared.drop_sources.count(source, why);
                 Err(this.refuse(message, why))
             }
         }
@@ -365,7 +365,7 @@ impl Protocol for Arp {
             question.answer(this.id(), || Offloads::of_protocol(cx, &shared.eth));
             return Answer::Answered;
         }
-        if shared.talkers.answer(this, ask) {
+        if shared.drop_sources.answer(this, ask) {
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<ListSessions>() {

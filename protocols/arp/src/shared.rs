@@ -20,7 +20,7 @@ use xk_core::{Answer, Ask, Kernel, Part, Participants, ProtocolRef, Reason, Sess
 use xk_kit::control::{
     ClaimHost, MyHost, NetworkError, NetworkErrorKind, Resolve, SendError, SendErrorCause,
 };
-use xk_kit::net::talkers::Talkers;
+use xk_kit::net::drop_sources::DropSources;
 
 /// The host's address could not be found out.
 pub static UNRESOLVED: Reason = Reason::new("unresolved", Class::Exhausted);
@@ -92,7 +92,7 @@ pub(crate) struct Shared {
     pub(crate) sessions: SessionTable<Key>,
     pub(crate) claims: Claims,
     /// The hosts whose packets were dropped.
-    pub(crate) talkers: Talkers,
+    pub(crate) drop_sources: DropSources,
     /// Messages that wait for an address.
     pub(crate) waiting: Waiting,
     uppers: RefCell<Vec<ProtocolRef>>,
@@ -116,7 +116,7 @@ impl Shared {
             mine: Cell::new(EthAddr::ZERO),
             hosts: Hosts::new(secret, config.entries_max),
             sessions: SessionTable::new(secret, config.sessions_max),
-            talkers: Talkers::new(config.sources_max),
+            drop_sources: DropSources::new(config.sources_max),
             waiting: Waiting::new(config.waiting_max),
             config,
             claims: Claims::default(),
@@ -149,7 +149,7 @@ impl Shared {
         self.sessions.clear();
         self.hosts.clear();
         self.claims.clear();
-        self.talkers.clear();
+        self.drop_sources.clear();
         drop(self.uppers.take());
         self.others.clear();
         if let Some(broadcast) = self.broadcast.take() {

@@ -33,8 +33,8 @@
 //! # Control
 //! Answers `my-ether`, `peer-ether` (sessions), `max-packet` and `opt-packet` (those of the wire
 //! less the headers), `link-type` (sessions: that of the payload), `join-group`, `list-sessions`,
-//! `list-maps`, `list-talkers`, `describe`; forwards the rest to the wire. `join-group` is passed
-//! to the wire too.
+//! `list-maps`, `list-drop-sources`, `describe`; forwards the rest to the wire. `join-group` is
+//! passed to the wire too.
 //!
 //! # Example
 //! ```kdl
@@ -89,7 +89,7 @@ pub static ENTRY: Entry = Entry::layer("eth", include_str!("lib.rs"), build)
             "from how many sessions on each that a frame makes takes the place of an idle one"),
         int("passive_max", 0..=16_777_216, 0,
             "how many sessions frames may make for one protocol above; 0: as many as it holds"),
-        xk_kit::net::talkers::PARAMETER,
+        xk_kit::net::drop_sources::PARAMETER,
     ])
     .questions(&[
         question("my-ether", "this station's address"),

@@ -22,8 +22,8 @@ use xk_kit::control::{
 };
 use xk_kit::layer::{Arrival, Bounds, Conversation, Layer, Layered, Receiver, Unsent};
 use xk_kit::net::attribute::LinkCast;
-use xk_kit::net::standins;
-use xk_kit::net::talkers::{Source, Talkers};
+use xk_kit::net::drop_sources::{DropSources, Source};
+use xk_kit::net::receivers;
 use xk_kit::wire::offload::{self, Offloads};
 use xk_kit::wire::segments;
 
@@ -42,7 +42,7 @@ pub struct Eth {
     /// Its address, from its start on.
     mine: Cell<EthAddr>,
     /// The stations whose frames were dropped.
-    talkers: Talkers,
+    drop_sources: DropSources,
     /// Group addresses whose frames are taken.
     groups: Map<[u8; 6], ()>,
 }
@@ -83,7 +83,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         ..Bounds::sessions(params.number("sessions_max", 65_536))
     };
     let lower = build.lower(0)?;
-    let eth = station(build.cx.secret(), lower, bounds, given, Talkers::read(params));
+    let eth = station(build.cx.secret(), lower, bounds, given, DropSources::read(params));
     build.add(eth)
 }
 
@@ -93,9 +93,10 @@ pub(crate) fn station(
     lower: ProtocolRef,
     bounds: Bounds,
     given: Option<EthAddr>,
-    talkers: Talkers,
+    drop_sources: DropSources,
 ) -> Station {
-    let eth = Eth { given, mine: Cell::default(), talkers, groups: Map::new(secret, GROUPS_MAX) };
+    let eth =
+        Eth { given, mine: Cell::default(), drop_sources, groups: Map::new(secret, GROUPS_MAX) };
     Layered::new(secret, lower, bounds, eth)
 }
 
@@ -399,7 +400,7 @@ impl Layer<HEADER_LEN> for Eth {
             question.answer(this.id(), || Offloads::of_protocol(cx, &all.lower));
             return Answer::Answered;
         }
-        if eth.talkers.answer(this, ask) {
+        if eth.drop_sources.answer(this, ask) {
             return Answer::Answered;
         }
         if let Some(answer) = eth.answer(cx, &all.lower, ask) {
@@ -425,7 +426,7 @@ impl Layer<HEADER_LEN> for Eth {
         if let Some(question) = ask.get::<PeerEther>() {
             question.address = station_in(own.key).0;
         } else if let Some(question) = ask.get::<MinPacket>() {
-            question.octets = standins::LINK_MIN;
+            question.octets = receivers::LINK_MIN;
         } else if let Some(question) = ask.get::<MaxPacket>() {
             question.octets = max;
         } else if let Some(question) = ask.get::<OptPacket>() {
@@ -449,12 +450,12 @@ impl Layer<HEADER_LEN> for Eth {
     fn dropped(&self, _: Arrival<'_>, header: Option<&[u8; HEADER_LEN]>, why: &'static Reason) {
         if let Some(header) = header {
             let source = station_in(Self::key_of(header));
-            self.talkers.count(Source::Ether(source.0), why);
+            self.drop_sources.count(Source::Ether(source.0), why);
         }
     }
 
     fn stop(&self) {
-        self.talkers.clear();
+        self.drop_sources.clear();
         self.groups.clear();
     }
 }

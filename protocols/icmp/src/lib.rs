@@ -39,7 +39,7 @@
 //! # Control
 //! A session answers `max-packet` and `opt-packet` (those of the layer below less eight octets) and
 //! `describe`, and forwards the rest. The protocol answers `send-error`, `network-error`,
-//! `icmp-figures`, `list-sessions`, `list-maps`, `list-talkers`, and forwards the rest.
+//! `icmp-figures`, `list-sessions`, `list-maps`, `list-drop-sources`, and forwards the rest.
 //!
 //! # Example
 //! ```kdl
@@ -94,7 +94,7 @@ pub static ENTRY: Entry = Entry::layer("icmp", include_str!("lib.rs"), build)
         int("answers_burst", 1..=1_000_000, 1000,
             "how many it may answer at once after a quiet time, if not all"),
         int("sessions_max", 1..=65_536, 1024, "how many sessions it holds"),
-        xk_kit::net::talkers::PARAMETER,
+        xk_kit::net::drop_sources::PARAMETER,
     ])
     .questions(&[
         question("send-error", "tells the sender of a packet"),

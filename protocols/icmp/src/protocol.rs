@@ -16,7 +16,7 @@ use xk_kit::Checksum;
 use xk_kit::answers::{self, Allowance};
 use xk_kit::control::{MyHost, NetworkError, PeerHost, RegisterErrorProtocol, SendError};
 use xk_kit::layer::{Arrival, Bounds, Conversation, Layer, Layered};
-use xk_kit::net::talkers::{Source, Talkers};
+use xk_kit::net::drop_sources::{DropSources, Source};
 
 /// Why it drops messages, besides the reasons that all protocols share.
 pub mod reasons {
@@ -72,7 +72,7 @@ pub struct Icmp {
     /// How many requests of a host may be answered, if not all.
     answers: Option<Allowance>,
     /// The hosts whose messages were dropped.
-    talkers: Talkers,
+    drop_sources: DropSources,
     kept: RefCell<VecDeque<SessionRef>>,
     figures: Cell<IcmpFigures>,
 }
@@ -99,7 +99,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         timestamp: params.flag("timestamp"),
         limit,
         answers,
-        talkers: Talkers::read(params),
+        drop_sources: DropSources::read(params),
         kept: RefCell::default(),
         figures: Cell::default(),
     };
@@ -263,7 +263,7 @@ impl Layer<HEADER_LEN> for Icmp {
 
     fn control(all: &Pings, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         let icmp = &all.layer;
-        if icmp.talkers.answer(this, ask) {
+        if icmp.drop_sources.answer(this, ask) {
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<SendError>() {
@@ -284,13 +284,13 @@ impl Layer<HEADER_LEN> for Icmp {
 
     fn dropped(&self, at: Arrival<'_>, _: Option<&[u8; HEADER_LEN]>, why: &'static Reason) {
         if let Some(peer) = at.lower.ask(at.cx, PeerHost::default()) {
-            self.talkers.count(Source::Host(peer.host), why);
+            self.drop_sources.count(Source::Host(peer.host), why);
         }
     }
 
     fn stop(&self) {
         self.owners.clear();
-        self.talkers.clear();
+        self.drop_sources.clear();
         drop(self.kept.take());
     }
 }

@@ -11,7 +11,7 @@ use core::time::Duration;
 use xk_core::graph::{Build, BuildError, Params};
 use xk_kit::Cidr;
 use xk_kit::net::addr::Ipv4;
-use xk_kit::net::talkers::{PARAMETER, SOURCES_MAX};
+use xk_kit::net::drop_sources::{PARAMETER, SOURCES_MAX};
 
 pub(crate) const ADDRESS_EXPECTED: &str =
     "an IPv4 address of one host and its prefix, such as 10.0.0.1/24";

@@ -138,7 +138,7 @@ impl Ip {
     /// Answers a question that is put to the protocol.
     pub(crate) fn answer(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         let shared = &self.shared;
-        if shared.talkers.answer(this, ask) {
+        if shared.drop_sources.answer(this, ask) {
             return Answer::Answered;
         }
         if let Some(q) = ask.get::<DeliverError>() {

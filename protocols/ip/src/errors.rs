@@ -51,7 +51,7 @@ impl Ip {
     ) {
         this.head().drops().count(why);
         if let Some(&[.., a, b, c, d]) = packet.peek::<16>() {
-            self.shared.blame(Ipv4::new(a, b, c, d), why);
+            self.shared.record_drop(Ipv4::new(a, b, c, d), why);
         }
         self.tell(cx, this, packet, cause, cast);
     }

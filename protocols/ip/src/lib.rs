@@ -46,7 +46,7 @@
 //! the rest to the session below. The protocol answers `my-host`, `max-packet`, `opt-packet`,
 //! `is-local-host`, `is-group`, `host-route`, `deliver-error`, `register-error-protocol`,
 //! `add-route`, `remove-route`, `list-routes`, `list-interfaces`, `ip-figures`, `list-sessions`,
-//! `list-maps`, `list-talkers`; from below it takes `network-error`, `send-error` and
+//! `list-maps`, `list-drop-sources`; from below it takes `network-error`, `send-error` and
 //! `host-conflict`.
 //!
 //! # Example
@@ -153,7 +153,7 @@ pub static ENTRY: Entry = Entry::layer("ip", include_str!("lib.rs"), build)
         duration("reassembly_timeout", Duration::from_secs(60),
             "how long a datagram may stay incomplete"),
         int("fragments_max", 2..=8192, 128, "how many fragments a datagram may come in"),
-        xk_kit::net::talkers::PARAMETER,
+        xk_kit::net::drop_sources::PARAMETER,
     ])
     .blocks(&[
         block("address", 1..=256,

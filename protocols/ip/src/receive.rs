@@ -206,7 +206,7 @@ impl Ip {
         source: Ipv4,
         why: &'static Reason,
     ) -> Refused {
-        self.shared.blame(source, why);
+        self.shared.record_drop(source, why);
         this.refuse(message, why)
     }
 
@@ -335,7 +335,7 @@ impl Ip {
             Outcome::Dropped(fragments, why) => {
                 for _ in 0..fragments {
                     this.head().drops().count(why);
-                    self.shared.blame(arrival.header.src, why);
+                    self.shared.record_drop(arrival.header.src, why);
                 }
             }
             Outcome::Whole(whole) => {
@@ -374,7 +374,7 @@ impl Ip {
             let Some(expired) = expired else { break };
             for _ in 0..expired.fragments {
                 this.head().drops().count(&reasons::TIMED_OUT);
-                self.shared.blame(expired.from, &reasons::TIMED_OUT);
+                self.shared.record_drop(expired.from, &reasons::TIMED_OUT);
             }
             if let Some((front, mut first)) = expired.first
                 && front.restore(&mut first)

@@ -17,7 +17,7 @@ use xk_core::object::SessionTable;
 use xk_core::{Kernel, Message, ProtocolRef, Reason, reason};
 use xk_kit::net::addr::Ipv4;
 use xk_kit::net::attribute::LinkCast;
-use xk_kit::net::talkers::{Source, Talkers};
+use xk_kit::net::drop_sources::{DropSources, Source};
 
 /// Why it drops packets, besides the reasons that all protocols share.
 pub mod reasons {
@@ -130,7 +130,7 @@ pub(crate) struct Shared {
     pub(crate) reassembly_armed: Cell<bool>,
     pub(crate) hops: Hops,
     /// The hosts whose packets were dropped.
-    pub(crate) talkers: Talkers,
+    pub(crate) drop_sources: DropSources,
     pub(crate) error_protocol: RefCell<Option<ProtocolRef>>,
     looped: RefCell<VecDeque<Message>>,
     pub(crate) identifications: Identifications,
@@ -141,7 +141,7 @@ impl Shared {
     pub(crate) fn new(cx: &Kernel, config: Config, interfaces: Interfaces, routes: Routes) -> Self {
         let key = cx.secret();
         Self {
-            talkers: Talkers::new(config.sources_max),
+            drop_sources: DropSources::new(config.sources_max),
             path_mtus: PathMtus::new(key, config.paths_max),
             hops: Hops::new(key, config.next_hops_max),
             sessions: SessionTable::new(key, config.sessions_max)
@@ -210,12 +210,12 @@ impl Shared {
         self.error_protocol.take();
         self.looped.take();
         self.reassembly.borrow_mut().clear();
-        self.talkers.clear();
+        self.drop_sources.clear();
     }
 
     /// Notes whose packet is being dropped.
     #[cold]
-    pub(crate) fn blame(&self, source: Ipv4, why: &'static Reason) {
-        self.talkers.count(Source::Host(source.into()), why);
+    pub(crate) fn record_drop(&self, source: Ipv4, why: &'static Reason) {
+        self.drop_sources.count(Source::Host(source.into()), why);
     }
 }

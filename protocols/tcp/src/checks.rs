@@ -61,7 +61,7 @@ impl TcpSession {
         };
         if let Err(why) = taken {
             cx_count(cx, this, why);
-            self.table.talkers.blame(cx, &self.link.lower, self.peer_port(), why);
+            self.table.drop_sources.record(cx, &self.link.lower, self.peer_port(), why);
         }
     }
 

@@ -52,7 +52,8 @@
 //! (data of a segment), `stream-space`, `stream-shutdown`, `stream-abort`, `stream-consumed`,
 //! `stream-set` (of the protocol: for sessions to come), `stream-info`, `stream-use`,
 //! `stream-soft-error`, `is-outstanding`, `needs-pseudo-header`, `describe`, `list-sessions`,
-//! `list-maps`, `list-talkers`; takes `network-error`; forwards the rest (`my-host`, `peer-host`).
+//! `list-maps`, `list-drop-sources`; takes `network-error`; forwards the rest (`my-host`,
+//! `peer-host`).
 //!
 //! # Example
 //! ```kdl
@@ -155,7 +156,7 @@ pub static ENTRY: Entry = Entry::layer("tcp", include_str!("lib.rs"), build)
         flag("announce_user_timeout", false, "whether the peer is told that, and its word heeded"),
         optional("local", ParamKind::Text("a participant, such as port9000"),
             "what it enables below; needed on a layer with ports"),
-        xk_kit::net::talkers::PARAMETER,
+        xk_kit::net::drop_sources::PARAMETER,
     ])
     .questions(&[
         question("my-port", "the local port of a session"),

@@ -255,7 +255,7 @@ impl Tcp {
         self.table.pending.remove(&pending);
         let participants = origin.participants(local, peer);
         if let Err(unwanted) = note.upper.open_done(cx, &session, participants) {
-            self.table.talkers.blame(cx, lower, peer, unwanted);
+            self.table.drop_sources.record(cx, lower, peer, unwanted);
             self.table.sessions.unbind(&key);
             // No longer bound, it breaks off, which tells the peer.
             session.abort(cx);
@@ -274,7 +274,7 @@ impl Tcp {
         peer: u16,
         why: &'static Reason,
     ) {
-        self.table.talkers.blame(cx, lower, peer, why);
+        self.table.drop_sources.record(cx, lower, peer, why);
         this.head().drops().count(why);
     }
 

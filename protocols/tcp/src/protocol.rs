@@ -188,7 +188,7 @@ impl Protocol for Tcp {
             question.taken = Rc::make_mut(settings).set(question.setting);
             return Answer::Answered;
         }
-        if self.table.talkers.answer(this, ask) {
+        if self.table.drop_sources.answer(this, ask) {
             return Answer::Answered;
         }
         if ask.get::<NetworkError>().is_some() {
@@ -356,7 +356,7 @@ impl Tcp {
         port: u16,
         (message, why): (Message, &'static xk_core::Reason),
     ) -> Result<(), Refused> {
-        self.table.talkers.blame(cx, lower, port, why);
+        self.table.drop_sources.record(cx, lower, port, why);
         this.discard(message, why);
         Ok(())
     }
@@ -371,7 +371,7 @@ impl Tcp {
         (message, length): (Message, usize),
     ) {
         let why = &reason::NO_PORT;
-        self.table.talkers.blame(cx, lower, header.src, why);
+        self.table.drop_sources.record(cx, lower, header.src, why);
         if let Some(reset) = header.answering_reset(message.len().saturating_sub(length))
             && self.table.unfit.take(cx, answers::source(cx, lower), 1)
         {

@@ -12,9 +12,9 @@ use xk_core::map::Map;
 use xk_core::object::SessionTable;
 use xk_core::{Kernel, ProtocolRef, SessionRef};
 use xk_kit::answers::Allowance;
+use xk_kit::net::drop_sources::{DropSources, PARAMETER, SOURCES_MAX};
 use xk_kit::net::ports::Origins;
 use xk_kit::net::stream::StreamUse;
-use xk_kit::net::talkers::{PARAMETER, SOURCES_MAX, Talkers};
 
 /// The key that a segment is demultiplexed by: the lower session, and the peer's port (the upper
 /// half) with the local port.
@@ -120,7 +120,7 @@ pub(crate) struct Table {
     /// What answers to SYNs may be sent again to peers that have shown nothing.
     pub(crate) unproved: Allowance,
     /// The peers whose segments were dropped.
-    pub(crate) talkers: Talkers,
+    pub(crate) drop_sources: DropSources,
     /// How sessions to come are to behave.
     pub(crate) settings: RefCell<Rc<Settings>>,
     /// How the session is to behave that the next open makes, if otherwise.
@@ -143,7 +143,7 @@ impl Table {
             cookies: Cookies::default(),
             origins: Origins::new(secret),
             unproved: Allowance::new(REPEATED_RATE, REPEATED_BURST),
-            talkers: Talkers::new(limits.sources_max),
+            drop_sources: DropSources::new(limits.sources_max),
             settings: RefCell::new(Rc::new(settings)),
             next: RefCell::default(),
             secrets: Secrets::of(cx),
@@ -166,6 +166,6 @@ impl Table {
         self.offers.clear();
         self.pending.clear();
         self.origins.clear();
-        self.talkers.clear();
+        self.drop_sources.clear();
     }
 }

@@ -43,8 +43,8 @@
 //! # Control
 //! Answers `my-port`, `peer-port` (sessions that have a peer), `serves-port`, `max-packet` and
 //! `opt-packet` (those of the layer below less eight octets), `needs-pseudo-header`, `describe`,
-//! `list-sessions`, `list-maps`, `list-talkers`; passes `network-error` on to the session's upper
-//! protocol; forwards the rest (`my-host`, `peer-host`).
+//! `list-sessions`, `list-maps`, `list-drop-sources`; passes `network-error` on to the session's
+//! upper protocol; forwards the rest (`my-host`, `peer-host`).
 //!
 //! # Example
 //! ```kdl
@@ -95,7 +95,7 @@ pub static ENTRY: graph::Entry = graph::Entry::layer("udp", include_str!("lib.rs
         graph::int("enables_max", 1..=131_072, 16_384,
             "how many enables and unconnected sessions it holds"),
         graph::flag("checksum", true, "whether datagrams are sent with a checksum"),
-        xk_kit::net::talkers::PARAMETER,
+        xk_kit::net::drop_sources::PARAMETER,
     ])
     .questions(&[
         question("needs-pseudo-header", "its checksum covers the hosts of the layer below"),

@@ -14,8 +14,8 @@ use xk_kit::control;
 use xk_kit::layer::{Arrival, Bounds, Conversation, Layer, Layered, Receiver, Unsent};
 use xk_kit::net::attribute::Peer;
 use xk_kit::net::checksum::LONG;
+use xk_kit::net::drop_sources::DropSources;
 use xk_kit::net::ports;
-use xk_kit::net::talkers::Talkers;
 use xk_kit::wire::offload;
 
 /// Offers that a layer takes unless the graph says otherwise.
@@ -27,7 +27,7 @@ pub struct Udp {
     checksum: bool,
     origins: ports::Origins,
     /// The peers whose datagrams were dropped.
-    talkers: Talkers,
+    drop_sources: DropSources,
 }
 
 /// The protocol object.
@@ -67,7 +67,7 @@ pub fn build(build: &mut graph::Build<'_>) -> Result<ProtocolRef, graph::BuildEr
     };
     let checksum = params.get("checksum").is_none() || params.flag("checksum");
     let lower = build.lower(0)?;
-    build.add(layered(build.cx, lower, bounds, checksum, Talkers::read(params)))
+    build.add(layered(build.cx, lower, bounds, checksum, DropSources::read(params)))
 }
 
 /// Adds one to a kernel, for programs that compose without a graph file.
@@ -79,7 +79,7 @@ pub fn add(
     checksum: bool,
 ) -> ProtocolRef {
     let bounds = Bounds { offers: OFFERS_MAX, ..Bounds::sessions(sessions_max) };
-    let layer = layered(cx, lower, bounds, checksum, Talkers::default());
+    let layer = layered(cx, lower, bounds, checksum, DropSources::default());
     cx.add_protocol(crate::ENTRY.kind, name, layer)
 }
 
@@ -88,14 +88,14 @@ fn layered(
     lower: ProtocolRef,
     bounds: Bounds,
     checksum: bool,
-    talkers: Talkers,
+    drop_sources: DropSources,
 ) -> Ports {
     let secret = cx.secret();
     Layered::new(
         secret,
         lower,
         bounds,
-        Udp { checksum, origins: ports::Origins::new(secret), talkers },
+        Udp { checksum, origins: ports::Origins::new(secret), drop_sources },
     )
 }
 
@@ -352,7 +352,7 @@ impl Layer<HEADER_LEN> for Udp {
 
     fn control(all: &Ports, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         let udp = &all.layer;
-        if udp.talkers.answer(this, ask) {
+        if udp.drop_sources.answer(this, ask) {
             return Answer::Answered;
         }
         if ask.get::<control::NetworkError>().is_some() {
@@ -391,11 +391,11 @@ impl Layer<HEADER_LEN> for Udp {
         why: &'static reason::Reason,
     ) {
         let port = header.map_or(0, |header| Header::parse(header).src());
-        self.talkers.blame(at.cx, at.lower, port, why);
+        self.drop_sources.record(at.cx, at.lower, port, why);
     }
 
     fn stop(&self) {
-        self.talkers.clear();
+        self.drop_sources.clear();
         self.origins.clear();
     }
 }

@@ -8,7 +8,7 @@ use xk_core::object::{OpenError, SessionSlot, WeakSession};
 use xk_core::{HostAddr, Kernel, Part, Participants, ProtocolRef, Secret, SessionRef, Time};
 use xk_kit::control::{MyHost, PeerEther, PeerHost, Resolve, max_packet};
 use xk_kit::net::neighbour::{self, HostAt, RunsVirtual};
-use xk_kit::net::standins::Openings;
+use xk_kit::net::receivers::Openings;
 use xk_kit::net::virtual_layer::{VirtualSession, part_of};
 use xk_kit::rpc::call::LargestPush;
 
@@ -228,7 +228,7 @@ pub(crate) fn settle(own: &VipSession, cx: &Kernel) {
 
 fn open_link(own: &VipSession, cx: &Kernel) -> Result<(), OpenError> {
     let both = Participants::pair(own.state.local_part(), Part::Host(own.host()));
-    let open = || own.all.layer.link.open(cx, own.stand_in.upper(), both);
+    let open = || own.all.layer.link.open(cx, own.receiver.upper(), both);
     let link = own.all.layer.openings.during(own.host(), own.mark.get(), open)?;
     link.head().set_tag(own.mark.get());
     if let Some(twice) = own.state.link.replace(Some(link)) {
@@ -284,7 +284,7 @@ pub(crate) fn resolve(own: &VipSession, cx: &Kernel) {
 pub(crate) fn open_net(own: &VipSession, cx: &Kernel) -> Result<SessionRef, OpenError> {
     let open = |local| {
         let both = Participants::pair(local, Part::Host(own.host()));
-        own.all.layer.net.open(cx, own.stand_in.upper(), both)
+        own.all.layer.net.open(cx, own.receiver.upper(), both)
     };
     // A host of ours by which the peer spoke to all does not do.
     let net = open(own.state.local_part()).or_else(|_| open(Part::Any))?;

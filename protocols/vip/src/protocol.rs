@@ -11,7 +11,7 @@ use xk_core::{
 };
 use xk_kit::control::{MaxPacket, MyHost, OptPacket, PseudoHeader, max_packet, opt_packet};
 use xk_kit::net::neighbour::{HostChanged, PeerOnLink, WatchHosts};
-use xk_kit::net::standins;
+use xk_kit::net::receivers;
 use xk_kit::net::virtual_layer::{Virtual, VirtualLayer, local_host};
 
 /// How many sessions it holds unless the graph says otherwise.
@@ -40,7 +40,7 @@ pub fn add(
     lowers: (ProtocolRef, ProtocolRef),
     ether_base: u32,
 ) -> ProtocolRef {
-    standins::LINK_OR_NET.derive(&mut cx.numbers_mut(), ether_base);
+    receivers::LINK_OR_NET.derive(&mut cx.numbers_mut(), ether_base);
     let layer = layered(cx, lowers, (SESSIONS_MAX, IDLE_MAX));
     cx.add_protocol(crate::ENTRY.kind, name, layer)
 }
@@ -59,7 +59,7 @@ impl VirtualLayer for Vip {
     type State = Lowers;
 
     fn admit(&self, cx: &Kernel, upper: Upper<'_>) -> Result<(), OpenError> {
-        standins::admit(cx, &self.net, upper)
+        receivers::admit(cx, &self.net, upper)
     }
 
     fn offered(at: usize, ends: &Participants) -> Participants {
@@ -81,7 +81,7 @@ impl VirtualLayer for Vip {
         own.state.is_settled.set(true);
         lowers::settle(own, cx);
         lowers::resolve(own, cx);
-        let largest = lowers::largest(cx, &own.stand_in.receiver) as usize;
+        let largest = lowers::largest(cx, &own.receiver.upper) as usize;
         if largest < own.state.limit.get() {
             return Ok(());
         }
@@ -303,7 +303,7 @@ fn own_host(own: &VipSession, cx: &Kernel) -> Option<HostAddr> {
 /// whichever way: frames do not say which, and the peer sums up what it takes us for.
 fn pseudo_header(own: &VipSession, cx: &Kernel) -> Option<PseudoHeader> {
     let state = &own.state;
-    let number = cx.type_number(own.stand_in.selector, own.all.layer.net.id())?;
+    let number = cx.type_number(own.receiver.selector, own.all.layer.net.id())?;
     let on_link = state.link.get().and_then(|link| link.ask(cx, MyHost::default()));
     let mine = match (state.local_part(), on_link) {
         (Part::Any, Some(on_link)) => Some(on_link.host),

@@ -84,10 +84,10 @@ pub static ENTRY: Entry = Entry::layer("vipaddr", include_str!("lib.rs"), build)
     .on(&[Realm::Async], &[Family::Host])
     .lowers(2..=2)
     .needs(Guarantees::SESSIONS)
-    .needs_each(xk_kit::net::standins::LINK_AND_NET)
+    .needs_each(xk_kit::net::receivers::LINK_AND_NET)
     .service(Service::changing(Guarantees::REPLY, Guarantees::INSTANT))
     .shape(Shape::Virtual)
-    .stacking_rules(&xk_kit::net::standins::LINK_OR_NET)
+    .stacking_rules(&xk_kit::net::receivers::LINK_OR_NET)
     .parameters(&[
         int("ether_base", 0x0600..=0xff00, ETHER_BASE as i64,
             "the type number on Ethernet of the upper protocol whose number on `ip` is 0; those of \

@@ -15,7 +15,7 @@ use xk_core::{
 };
 use xk_kit::control::{HostConflict, IsOutstanding, NetworkError, PeerEther, PeerHost, SendError};
 use xk_kit::net::neighbour::{HostChanged, WatchHosts, WayChanged, peer_host};
-use xk_kit::net::standins::{self, StandIn};
+use xk_kit::net::receivers::{self, UpperReceiver};
 
 /// How long `open` waits for a host's address at most unless the graph says otherwise.
 pub(crate) const WAIT: Duration = Duration::from_secs(3);
@@ -86,7 +86,7 @@ pub fn add(
     lowers: (ProtocolRef, ProtocolRef),
     ether_base: u32,
 ) -> ProtocolRef {
-    standins::LINK_OR_NET.derive(&mut cx.numbers_mut(), ether_base);
+    receivers::LINK_OR_NET.derive(&mut cx.numbers_mut(), ether_base);
     let shared = Shared::new(cx, lowers, WAIT);
     cx.add_protocol(crate::ENTRY.kind, name, VipAddr::new(shared))
 }
@@ -101,9 +101,9 @@ impl VipAddr {
         cx: &Kernel,
         this: &ProtocolRef,
         upper: Upper<'_>,
-    ) -> Result<(usize, StandIn), OpenError> {
+    ) -> Result<(usize, UpperReceiver), OpenError> {
         let shared = &self.shared;
-        standins::admit(cx, &shared.net, upper)?;
+        receivers::admit(cx, &shared.net, upper)?;
         shared.uppers.place(cx, this, upper, |place| Self {
             shared: Rc::clone(shared),
             place,
@@ -121,8 +121,8 @@ impl VipAddr {
         participants: Participants,
     ) -> Result<SessionRef, &'static Reason> {
         let shared = &self.shared;
-        let stand_in = shared.uppers.get(self.place);
-        let stand_in = stand_in.ok_or(&reason::NO_PROTOCOL)?;
+        let receiver = shared.uppers.get(self.place);
+        let receiver = receiver.ok_or(&reason::NO_PROTOCOL)?;
         let host = peer_host(cx, &shared.link, lower, participants)?;
         let key = (host, self.place as u32);
         if let Some(session) = shared.known(key) {
@@ -130,12 +130,12 @@ impl VipAddr {
             return Ok(session);
         }
         let both = Participants::pair(Part::Any, Part::Host(host));
-        let opened = shared.open_link(cx, &stand_in, (host, both.clone()));
+        let opened = shared.open_link(cx, &receiver, (host, both.clone()));
         let session = opened.map_err(|_| &reason::TABLE_FULL)?;
         let held = true;
         let known = Known { session: session.clone(), held };
         let told = shared.note(cx, key, known);
-        let told = told.and_then(|()| stand_in.receiver.open_done(cx, &session, both));
+        let told = told.and_then(|()| receiver.upper.open_done(cx, &session, both));
         if let Err(unwanted) = told {
             shared.known.unbind(&key);
             session.close(cx);
@@ -154,10 +154,10 @@ impl VipAddr {
         lower: &SessionRef,
         message: Message,
     ) -> Result<(), Refused> {
-        let Some(stand_in) = self.shared.uppers.get(self.place) else {
+        let Some(receiver) = self.shared.uppers.get(self.place) else {
             return Err(this.refuse(message, &reason::NO_PROTOCOL));
         };
-        let receiver = &stand_in.receiver;
+        let receiver = &receiver.upper;
         if lower.head().protocol() == self.shared.net.id() {
             return receiver.demux(cx, lower, message);
         }
@@ -233,7 +233,7 @@ impl VipAddr {
             return Some(Answer::Unknown);
         }
         let upper = self.shared.uppers.get(self.place);
-        Some(upper.map_or(Answer::Unknown, |upper| upper.receiver.control(cx, ask)))
+        Some(upper.map_or(Answer::Unknown, |known| known.upper.control(cx, ask)))
     }
 }
 
@@ -257,9 +257,9 @@ impl Protocol for VipAddr {
         let shared = &self.shared;
         let mut wanted = participants.clone();
         let host = wanted.peer_mut()?.pop_host()?.definite()?;
-        let (place, stand_in) = self.place(cx, this, upper)?;
+        let (place, receiver) = self.place(cx, this, upper)?;
         if shared.goes_by_link(cx, upper.receiver, host) {
-            let session = shared.open_link(cx, &stand_in, (host, participants))?;
+            let session = shared.open_link(cx, &receiver, (host, participants))?;
             let key = (host, place as u32);
             let is_known = shared.known(key).is_some_and(|known| known == session);
             let known = Known { session: session.clone(), held: false };
@@ -269,7 +269,7 @@ impl Protocol for VipAddr {
             }
             return Ok(session);
         }
-        shared.net.open(cx, stand_in.upper(), participants)
+        shared.net.open(cx, receiver.upper(), participants)
     }
 
     fn open_enable(
@@ -280,10 +280,10 @@ impl Protocol for VipAddr {
         participants: Participants,
     ) -> Result<Enable, OpenError> {
         let shared = &self.shared;
-        let (_, stand_in) = self.place(cx, this, upper)?;
+        let (_, receiver) = self.place(cx, this, upper)?;
         let any = Participants::local(Part::Any);
         let lowers = [shared.link.clone(), shared.net.clone()];
-        shared.uppers.offer(cx, &stand_in, &lowers, |at| match at {
+        shared.uppers.offer(cx, &receiver, &lowers, |at| match at {
             0 => any.clone(),
             _ => participants.clone(),
         })
@@ -308,9 +308,9 @@ impl Protocol for VipAddr {
         if matches!(peer, Some(Part::Ether(_))) {
             return self.adopt(cx, lower, participants).map(drop);
         }
-        let stand_in = self.shared.uppers.get(self.place);
-        let stand_in = stand_in.ok_or(&reason::NO_PROTOCOL)?;
-        stand_in.receiver.open_done(cx, lower, participants)
+        let receiver = self.shared.uppers.get(self.place);
+        let receiver = receiver.ok_or(&reason::NO_PROTOCOL)?;
+        receiver.upper.open_done(cx, lower, participants)
     }
 
     #[inline]
@@ -337,7 +337,7 @@ impl Protocol for VipAddr {
             question.add("heard", shared.heard.stats());
             return Answer::Answered;
         }
-        if ask.get::<WayChanged>().is_some() || standins::has_no_answer(ask) {
+        if ask.get::<WayChanged>().is_some() || receivers::has_no_answer(ask) {
             return Answer::Unknown;
         }
         if let Some(answer) = self.ask_above(cx, ask) {

@@ -10,7 +10,7 @@ use xk_core::shepherd::{Semaphore, WaitError};
 use xk_core::{HostAddr, Kernel, Participants, ProtocolRef, Reason, SessionRef, Time, reason};
 use xk_kit::control::{MaxPacket, PeerEther, PeerHost, Resolve};
 use xk_kit::net::neighbour::{HostAt, RunsVirtual, WayChanged, is_on_link};
-use xk_kit::net::standins::{Openings, StandIn, StandIns};
+use xk_kit::net::receivers::{Openings, UpperReceiver, UpperReceivers};
 use xk_kit::rpc::call::LargestPush;
 
 /// How long a host that was not there is not waited for.
@@ -46,7 +46,7 @@ pub(crate) struct Shared {
     pub(crate) link: ProtocolRef,
     pub(crate) net: ProtocolRef,
     pub(crate) wait: Duration,
-    pub(crate) uppers: StandIns,
+    pub(crate) uppers: UpperReceivers,
     /// How often more or less was known of some host.
     pub(crate) changes: Cell<u64>,
     /// By the id of the link layer's session.
@@ -84,7 +84,7 @@ impl Shared {
             link,
             net,
             wait,
-            uppers: StandIns::default(),
+            uppers: UpperReceivers::default(),
             changes: Cell::new(0),
             heard: Map::new(key, HEARD_MAX),
             known: Map::new(key, HEARD_MAX),
@@ -186,11 +186,11 @@ impl Shared {
     pub(crate) fn open_link(
         &self,
         cx: &Kernel,
-        stand_in: &StandIn,
+        receiver: &UpperReceiver,
         (host, both): (HostAddr, Participants),
     ) -> Result<SessionRef, OpenError> {
         let made = Rc::default();
-        let open = || self.link.open(cx, stand_in.upper(), both);
+        let open = || self.link.open(cx, receiver.upper(), both);
         let session = self.openings.during(host, Rc::clone(&made), open)?;
         for lower in made.take() {
             self.show(cx, &lower, &session);
@@ -231,7 +231,7 @@ impl Shared {
         for place in 0..self.uppers.len() {
             if let Some(upper) = self.uppers.get(place) {
                 // A protocol need not care.
-                let _ = upper.receiver.ask(cx, WayChanged { host });
+                let _ = upper.upper.ask(cx, WayChanged { host });
             }
         }
     }

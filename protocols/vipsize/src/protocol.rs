@@ -173,7 +173,7 @@ impl VirtualLayer for VipSize {
     fn connect(own: &SizeSession, cx: &Kernel) -> Result<(), OpenError> {
         let (lowers, state) = (&own.all.lowers, &own.state);
         for (at, lower) in lowers.iter().enumerate() {
-            let opened = lower.open(cx, own.stand_in.upper(), state.both.clone());
+            let opened = lower.open(cx, own.receiver.upper(), state.both.clone());
             let session = opened.inspect_err(|_| state.close(cx))?;
             session.head().set_tag(own.mark.get());
             if let (Some(slot), Some(cutoff)) = (state.lowers.get(at), state.cutoffs.get(at)) {

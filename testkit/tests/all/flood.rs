@@ -7,7 +7,7 @@ use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::control::{ListSessions, Report};
 use xk_core::{Question, Time};
 use xk_ip::IpFigures;
-use xk_kit::net::talkers::ListTalkers;
+use xk_kit::net::drop_sources::ListDropSources;
 use xk_sim::{HostId, World};
 use xk_testkit::conformance::{counts_allocations, octets_live};
 
@@ -229,10 +229,10 @@ fn ever_new_peers_of_one_port() {
 fn the_worst_source_is_named() {
     let mut attack = Attack::new("ethernet", 10_000, 2000, "");
     attack.run(Time::from_s(1));
-    let talkers = attack.ask("victim", "eth", ListTalkers::default());
-    assert!(talkers.by.is_some());
-    assert!(!talkers.sources.is_empty() && talkers.sources.len() <= 32);
-    let counted: u64 = talkers.sources.iter().map(|from| from.count_max).sum();
+    let drop_sources = attack.ask("victim", "eth", ListDropSources::default());
+    assert!(drop_sources.by.is_some());
+    assert!(!drop_sources.sources.is_empty() && drop_sources.sources.len() <= 32);
+    let counted: u64 = drop_sources.sources.iter().map(|from| from.count_max).sum();
     let id = attack.world.find("victim").unwrap();
     let kernel = attack.world.kernel(id).unwrap();
     let dropped = kernel.find_protocol("eth").unwrap().head().drops().total();

@@ -20,7 +20,7 @@ pub const SOURCES_MAX: usize = 32;
 /// How many reasons of one source are told apart.
 const REASONS_MAX: usize = 4;
 
-/// The parameter of every layer that has such a table; see [`Talkers::read`].
+/// The parameter of every layer that has such a table; see [`DropSources::read`].
 #[rustfmt::skip]
 pub const PARAMETER: ParamSpec = int("sources_max", 0..=64, 32,
     "for how many sources drops are counted apart");
@@ -93,28 +93,28 @@ fields!(DroppedFrom { source, count, count_max, reasons });
 
 /// Asked of a protocol: whose messages it dropped, the most first.
 #[derive(Default)]
-pub struct ListTalkers {
+pub struct ListDropSources {
     /// Out: the protocol that answered. One without such a table forwards the question down.
     pub by: Option<ProtocolId>,
     /// Out: the sources.
     pub sources: Vec<DroppedFrom>,
 }
 
-question!(ListTalkers { by, sources }, "list-talkers", Ask);
+question!(ListDropSources { by, sources }, "list-drop-sources", Ask);
 
 /// The table of one layer.
-pub struct Talkers {
+pub struct DropSources {
     places: RefCell<Vec<Place>>,
     max: usize,
 }
 
-impl Default for Talkers {
+impl Default for DropSources {
     fn default() -> Self {
         Self::new(SOURCES_MAX)
     }
 }
 
-impl Talkers {
+impl DropSources {
     /// A table for `max` sources, which takes memory when there are drops.
     #[must_use]
     pub fn new(max: usize) -> Self {
@@ -129,7 +129,7 @@ impl Talkers {
 
     /// Counts a message of the peer's `port` through the session `lower` as dropped.
     #[cold]
-    pub fn blame(&self, cx: &Kernel, lower: &SessionRef, port: u16, reason: &'static Reason) {
+    pub fn record(&self, cx: &Kernel, lower: &SessionRef, port: u16, reason: &'static Reason) {
         let peer = lower.ask(cx, PeerHost::default());
         // On a link there is one peer.
         let source = Source::Port(peer.unwrap_or_default().host, port);
@@ -172,9 +172,9 @@ impl Talkers {
         list
     }
 
-    /// Answers [`ListTalkers`] for the protocol `this`; false if it is another question.
+    /// Answers [`ListDropSources`] for the protocol `this`; false if it is another question.
     pub fn answer(&self, this: &ProtocolRef, ask: &mut Ask<'_>) -> bool {
-        let Some(question) = ask.get::<ListTalkers>() else {
+        let Some(question) = ask.get::<ListDropSources>() else {
             return false;
         };
         question.by = Some(this.id());
@@ -202,18 +202,18 @@ mod tests {
 
     #[test]
     fn reasons_are_told_apart() {
-        let talkers = Talkers::new(4);
+        let drop_sources = DropSources::new(4);
         for _ in 0..3 {
-            talkers.count(host(9), &reason::NO_PORT);
+            drop_sources.count(host(9), &reason::NO_PORT);
         }
-        talkers.count(host(9), &reason::BAD_CHECKSUM);
-        talkers.count(host(8), &reason::NO_PORT);
-        let list = talkers.list();
+        drop_sources.count(host(9), &reason::BAD_CHECKSUM);
+        drop_sources.count(host(8), &reason::NO_PORT);
+        let list = drop_sources.list();
         assert_eq!((list[0].source, list[0].count, list[0].count_max), (host(9), 4, 4));
         let expected = [(&reason::NO_PORT, 3), (&reason::BAD_CHECKSUM, 1)];
         assert_eq!(list[0].reasons, expected);
         assert_eq!(list[1].count, 1);
-        let none = Talkers::new(0);
+        let none = DropSources::new(0);
         none.count(host(1), &reason::NO_PORT);
         assert!(none.list().is_empty());
     }
@@ -232,17 +232,17 @@ mod tests {
             others in proptest::collection::vec(1000u32..2000, 0..2000),
             max in 4usize..16,
         ) {
-            let talkers = Talkers::new(max);
+            let drop_sources = DropSources::new(max);
             let mut counts = BTreeMap::<u32, u64>::new();
             // One that has more than its share: a message for every `max - 1` of others.
             for (n, other) in others.iter().enumerate() {
                 let sources = if n % (max - 1) == 0 { &[*other, 7][..] } else { &[*other] };
                 for source in sources {
-                    talkers.count(host(*source), &reason::NO_PORT);
+                    drop_sources.count(host(*source), &reason::NO_PORT);
                     *counts.entry(*source).or_default() += 1;
                 }
             }
-            let list = talkers.list();
+            let list = drop_sources.list();
             prop_assert!(list.len() <= max);
             let total: u64 = counts.values().sum();
             prop_assert_eq!(list.iter().map(|d| d.count_max).sum::<u64>(), total);

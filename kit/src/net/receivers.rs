@@ -19,9 +19,9 @@ const OFFERS_MAX: usize = 4 * UPPERS_MAX;
 
 /// One protocol that stands on the layer, and its receiver from below.
 #[derive(Clone)]
-pub struct StandIn {
+pub struct UpperReceiver {
     /// The protocol above.
-    pub receiver: ProtocolRef,
+    pub upper: ProtocolRef,
     /// Whose number selects it.
     pub selector: ProtocolId,
     /// Receives for it: the layer itself for the first, for each further one an object of its own,
@@ -29,7 +29,7 @@ pub struct StandIn {
     pub object: ProtocolRef,
 }
 
-impl StandIn {
+impl UpperReceiver {
     /// On whose behalf the layer opens what lies below.
     pub fn upper(&self) -> Upper<'_> {
         Upper { receiver: &self.object, selector: self.selector }
@@ -38,8 +38,8 @@ impl StandIn {
 
 /// All protocols that stand on a layer, and what they offered.
 #[derive(Default)]
-pub struct StandIns {
-    all: RefCell<Vec<StandIn>>,
+pub struct UpperReceivers {
+    all: RefCell<Vec<UpperReceiver>>,
     offers: RefCell<Vec<Offer>>,
     offer_last: Cell<u64>,
 }
@@ -50,7 +50,7 @@ struct Offer {
     made: Vec<(ProtocolRef, Enable)>,
 }
 
-impl StandIns {
+impl UpperReceivers {
     /// The place of `upper` and what stands there, entered if it is new; `make` makes the object
     /// for a place behind the first.
     ///
@@ -62,8 +62,8 @@ impl StandIns {
         this: &ProtocolRef,
         upper: Upper<'_>,
         make: impl FnOnce(usize) -> P,
-    ) -> Result<(usize, StandIn), OpenError> {
-        let same = |s: &&StandIn| s.receiver == *upper.receiver && s.selector == upper.selector;
+    ) -> Result<(usize, UpperReceiver), OpenError> {
+        let same = |s: &&UpperReceiver| s.upper == *upper.receiver && s.selector == upper.selector;
         let at = self.len();
         if let Some((at, known)) = self.all.borrow().iter().enumerate().find(|(_, s)| same(s)) {
             return Ok((at, known.clone()));
@@ -77,8 +77,8 @@ impl StandIns {
             let name = format!("{}>{}", this.name(), upper.receiver.name());
             cx.add_protocol(this.head().kind(), &name, make(at))
         };
-        let (receiver, selector) = (upper.receiver.clone(), upper.selector);
-        let new = StandIn { receiver, selector, object };
+        let (upper, selector) = (upper.receiver.clone(), upper.selector);
+        let new = UpperReceiver { upper, selector, object };
         self.all.borrow_mut().push(new.clone());
         Ok((at, new))
     }
@@ -90,7 +90,7 @@ impl StandIns {
     pub fn offer(
         &self,
         cx: &Kernel,
-        stand_in: &StandIn,
+        receiver: &UpperReceiver,
         lowers: &[ProtocolRef],
         offered: impl Fn(usize) -> Participants,
     ) -> Result<Enable, OpenError> {
@@ -99,7 +99,7 @@ impl StandIns {
         }
         let mut made = Vec::new();
         for (at, lower) in lowers.iter().enumerate() {
-            match lower.open_enable(cx, stand_in.upper(), offered(at)) {
+            match lower.open_enable(cx, receiver.upper(), offered(at)) {
                 Ok(enable) => made.push((lower.clone(), enable)),
                 Err(error) => {
                     made.into_iter().for_each(|(lower, enable)| lower.open_disable(cx, enable));
@@ -125,7 +125,7 @@ impl StandIns {
     }
 
     /// The protocol at a place.
-    pub fn get(&self, at: usize) -> Option<StandIn> {
+    pub fn get(&self, at: usize) -> Option<UpperReceiver> {
         self.all.borrow().get(at).cloned()
     }
 
