@@ -65,6 +65,7 @@ mod crossing;
 pub mod hostile;
 pub mod hosts;
 pub mod messages;
+pub mod openings;
 pub mod rpc;
 pub mod sessions;
 pub mod through;

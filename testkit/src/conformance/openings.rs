@@ -1,13 +1,13 @@
-//! Sessions to several hosts that are opened at one time over a link: each leads to its own, and
-//! what others send meanwhile or afterwards comes through neither.
+//! A layer over a link and a network: of sessions to several hosts that are opened at one time each
+//! leads to its own, and what others send meanwhile or afterwards comes through neither.
 
+use crate::kernel::{Bottom, Lower, Stations, Task, TestKernel, Top};
 use core::time::Duration;
 use std::cell::RefCell;
 use std::rc::Rc;
 use xk_core::numbers::Number;
-use xk_core::{HostAddr, Kernel, Part, Participants, SessionRef};
+use xk_core::{HostAddr, Kernel, Part, Participants, ProtocolRef, SessionRef};
 use xk_kit::control::PeerHost;
-use xk_testkit::kernel::{Bottom, Lower, Stations, Task, TestKernel, Top};
 
 const OWN: [u8; 4] = [10, 0, 0, 1];
 
@@ -19,7 +19,10 @@ fn peer(cx: &Kernel, session: &SessionRef) -> Option<HostAddr> {
     session.ask(cx, PeerHost::default()).map(|asked| asked.host)
 }
 
-fn opens_at_once(seed: u64) {
+/// Adds the layer to a kernel, over a link and a network.
+type Add<'a> = &'a dyn Fn(&Kernel, (ProtocolRef, ProtocolRef)) -> ProtocolRef;
+
+fn opens_at_once(seed: u64, add: Add<'_>) {
     let cx = TestKernel::with_stacks(seed);
     let link = Stations::add(&cx, "link");
     let net = Bottom::add(&cx, "ip", Lower::host(HostAddr::from(OWN), 90));
@@ -30,7 +33,7 @@ fn opens_at_once(seed: u64) {
         cx.numbers_mut().add(number).expect("one number");
     }
     let lowers = (link.protocol().clone(), net.protocol().clone());
-    let layer = xk_vipaddr::add(&cx, "vipaddr", lowers, xk_vipaddr::ETHER_BASE);
+    let layer = add(&cx, lowers);
     let top = Top::add(&cx, "top");
     cx.start().expect("it starts");
     let _ = top.enable(&cx, &layer, Participants::local(Part::Any)).expect("an enable");
@@ -68,7 +71,10 @@ fn opens_at_once(seed: u64) {
     cx.finish();
 }
 
-#[test]
-fn each_host_has_its_own_session() {
-    (0..16).for_each(opens_at_once);
+/// Checks the layer that `add` makes, by 16 seeds.
+///
+/// # Panics
+/// If a session leads to another host, or a message comes through the session of another.
+pub fn each_host_has_its_own_session(add: Add<'_>) {
+    (0..16).for_each(|seed| opens_at_once(seed, add));
 }
