@@ -119,11 +119,19 @@ pub struct DropCounters(RefCell<Vec<(&'static Reason, Cell<u64>)>>);
 impl DropCounters {
     /// Counts one message dropped for `reason`.
     pub fn count(&self, reason: &'static Reason) {
-        if let Some((_, n)) = self.0.borrow().iter().find(|(r, _)| *r == reason) {
-            n.set(n.get() + 1);
+        self.add(reason, 1);
+    }
+
+    /// Counts so many messages dropped for `reason`.
+    pub fn add(&self, reason: &'static Reason, messages: u64) {
+        if messages == 0 {
             return;
         }
-        self.0.borrow_mut().push((reason, Cell::new(1)));
+        if let Some((_, n)) = self.0.borrow().iter().find(|(r, _)| *r == reason) {
+            n.set(n.get() + messages);
+            return;
+        }
+        self.0.borrow_mut().push((reason, Cell::new(messages)));
     }
 
     /// How many were dropped for `reason`.
@@ -152,7 +160,8 @@ mod tests {
         let drops = DropCounters::default();
         drops.count(&NO_PORT);
         drops.count(&TRUNCATED);
-        drops.count(&NO_PORT);
+        drops.add(&NO_PORT, 1);
+        drops.add(&CLOSED, 0);
         assert_eq!(drops.of(&NO_PORT), 2);
         assert_eq!(drops.of(&BAD_LENGTH), 0);
         assert_eq!(drops.total(), 3);

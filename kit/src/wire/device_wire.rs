@@ -17,8 +17,6 @@ use xk_core::{Kernel, Message, Pool, ProtocolRef, Reason, SessionRef, Time};
 const BACKLOG_MAX: usize = 256;
 /// How often the device is asked for what it lost by itself.
 const LOSSES_EVERY: Duration = Duration::from_secs(1);
-/// How many losses one look counts at most; the rest is counted at the next.
-const LOSSES_AT_ONCE: u64 = 1 << 16;
 
 /// The device takes no frame now, and as many as may wait do so.
 pub static DEVICE_FULL: Reason = Reason::new("device full", Class::Exhausted);
@@ -151,11 +149,9 @@ impl<D: FrameDevice + 'static> DeviceWire<D> {
         self.losses_at.set(cx.now() + LOSSES_EVERY);
         let lost = self.device.borrow_mut().losses();
         let counted = self.losses.get();
-        let new = lost.saturating_sub(counted).min(LOSSES_AT_ONCE);
+        let new = lost.saturating_sub(counted);
         self.losses.set(counted + new);
-        for _ in 0..new {
-            this.head().drops().count(&DEVICE_LOSS);
-        }
+        this.head().drops().add(&DEVICE_LOSS, new);
     }
 
     /// Offers the device a frame, behind those that wait already.
@@ -270,9 +266,7 @@ impl<D: FrameDevice + 'static> Wire for DeviceWire<D> {
             let arrivals = &mut *arrivals.queue_mut();
             let outcome = self.device.borrow_mut().receive(cx.pool(), budget, arrivals);
             if let Err((why, count)) = outcome {
-                for _ in 0..count {
-                    this.head().drops().count(why);
-                }
+                this.head().drops().add(why, count as u64);
             }
         }
         let count = self.end.deliver_all(cx, this, budget);

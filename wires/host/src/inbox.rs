@@ -48,9 +48,7 @@ pub(crate) fn receive(
                 how,
                 |received| match received {
                     Received::Arrival(arrival) => {
-                        for _ in 0..socket.lost(&arrival.notes) {
-                            this.head().drops().count(&OVERFLOW);
-                        }
+                        this.head().drops().add(&OVERFLOW, socket.lost(&arrival.notes).into());
                         each(arrival);
                     }
                     Received::Unusable => this.head().drops().count(&reason::TOO_BIG),
@@ -60,9 +58,7 @@ pub(crate) fn receive(
             Ok(count) if count == wanted && wanted > 1 => left -= count,
             Ok(count) => {
                 let lost = if count > 0 { socket.lost_untold() } else { 0 };
-                for _ in 0..lost {
-                    this.head().drops().count(&OVERFLOW);
-                }
+                this.head().drops().add(&OVERFLOW, lost.into());
                 return Ok(true);
             }
             Err(error) => match error.kind() {
@@ -92,9 +88,7 @@ pub(crate) fn split(
             Err(_) => {
                 let datagrams = left.len().div_ceil(segment);
                 drop(left);
-                for _ in 0..datagrams {
-                    this.head().drops().count(&reason::NO_BUFFERS);
-                }
+                this.head().drops().add(&reason::NO_BUFFERS, datagrams as u64);
                 return;
             }
         }
