@@ -111,11 +111,6 @@ impl<'a> Ask<'a> {
         self.kind.name
     }
 
-    /// What is known of its kind.
-    pub fn kind(&self) -> &'static QuestionType {
-        self.kind
-    }
-
     /// Whether it is one that layers ask of those above them.
     pub fn is_upward(&self) -> bool {
         self.kind.is_upward

@@ -475,11 +475,6 @@ impl Ask<'_> {
     pub fn fill(&mut self, octets: &[u8], handles: &dyn Handles) -> bool {
         (self.kind.fill)(self.question, &mut Reader::new(octets, handles))
     }
-
-    /// The layers that have passed it up.
-    pub fn passed_up_by(&self) -> &[ProtocolId] {
-        &self.passed_up_by
-    }
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use xk_kit::net::stream::{
     StreamUse,
 };
 use xk_kit::rpc::call::CallOptions;
-use xk_testkit::conformance::{self, Fixture, LAWS, Side, Verdict, blocking};
+use xk_testkit::conformance::{self, Fixture, Side, Verdict, blocking, keeps_all_but};
 use xk_testkit::kernel::{Family, Lower, ReachedBottom};
 
 /// Room in front of an empty reply.
@@ -304,16 +304,6 @@ impl Fixture for On {
     fn build(&self, cx: &Kernel, side: Side, bottom: &ProtocolRef) -> ProtocolRef {
         let between = between(cx, side, self.1, bottom);
         conformance::build(self, cx, side, &between)
-    }
-}
-
-/// Checks every law but these; all of them apply.
-fn keeps_all_but(fixture: &On, but: &[&str]) {
-    let known = LAWS.iter().filter(|(name, _)| but.contains(name)).count();
-    assert_eq!(known, but.len(), "the laws that do not apply are laws: {but:?}");
-    for (name, law) in LAWS.iter().filter(|(name, _)| !but.contains(name)) {
-        println!("{name}");
-        assert_eq!(law(fixture), Verdict::Holds, "{name}");
     }
 }
 
