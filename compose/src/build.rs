@@ -6,7 +6,7 @@ use xk_core::participant::ParseError;
 use xk_core::{Kernel, Participant};
 use xk_lang::{Diagnostic, Diagnostics, HostInstance, Node, Severity, Span, Value};
 
-use crate::plan::{CheckedGraph, HostPlan, params_of};
+use crate::plan::{CheckedGraph, HostPlan, Place, params_of};
 
 /// A host's protocols in a kernel: one for each node of the host, in the file's order.
 pub struct BuiltHost {
@@ -21,6 +21,26 @@ impl BuiltHost {
     }
 }
 
+/// Where a node of a host lies whose graph several kernels share.
+pub enum Lies {
+    /// In this kernel: it is built.
+    Here,
+    /// In another one; with what stands for it here, where it has a neighbour here.
+    Elsewhere(Option<ProtocolRef>),
+}
+
+/// A node of a host, and what it stands on in this kernel.
+pub struct Site<'a> {
+    /// Its place among the file's nodes, and in [`HostPlan::places`].
+    pub at: usize,
+    /// What the check knows of it.
+    pub place: &'a Place,
+    /// What the file says of it.
+    pub node: &'a Node,
+    /// The protocols that it stands on, or what stands for them.
+    pub lowers: &'a [ProtocolRef],
+}
+
 /// Builds the host's protocols in `kernel`, bottom-up, and fills its table of type numbers. Nothing
 /// is started: protocols of the caller's own can be added before [`start`].
 ///
@@ -31,26 +51,67 @@ pub fn build(
     host: &HostInstance<'_>,
     kernel: &Kernel,
 ) -> Result<BuiltHost, Box<Diagnostics>> {
+    let protocols = build_some(graph, host, kernel, &mut |_| Lies::Here)?;
+    Ok(BuiltHost { protocols: protocols.into_iter().flatten().collect() })
+}
+
+/// Builds those of the host's protocols in `kernel` that lie there, as [`build`] does all of them.
+/// Every kernel of the host numbers its nodes alike ([`Kernel::join_host`]); what is added besides
+/// gets numbers from `own_first` on, which is to be another one, with room behind it, for each.
+///
+/// `lies` is asked of each node, bottom-up. Answers what there is in this kernel of each node, in
+/// the order of the file.
+///
+/// # Errors
+/// As of [`build`].
+pub fn build_part(
+    graph: &CheckedGraph,
+    host: &HostInstance<'_>,
+    kernel: &Kernel,
+    own_first: u32,
+    lies: &mut dyn FnMut(&Site<'_>) -> Lies,
+) -> Result<Vec<Option<ProtocolRef>>, Box<Diagnostics>> {
+    if let Some(plan) = graph.plan_of(host) {
+        let nodes = host.nodes();
+        let numbered = plan.order.iter().filter_map(|&at| {
+            let (place, node) = (plan.places.get(at)?, nodes.get(at)?);
+            Some(xk_core::Node { kind: place.entry.kind, name: node.name.as_str().into() })
+        });
+        kernel.join_host(numbered.collect(), own_first);
+    }
+    build_some(graph, host, kernel, lies)
+}
+
+fn build_some(
+    graph: &CheckedGraph,
+    host: &HostInstance<'_>,
+    kernel: &Kernel,
+    lies: &mut dyn FnMut(&Site<'_>) -> Lies,
+) -> Result<Vec<Option<ProtocolRef>>, Box<Diagnostics>> {
     let mut diagnostics = graph.diagnostics();
     let Some(plan) = graph.plan_of(host) else {
         let what = format!("the host `{}` is not of this graph", host.name);
         diagnostics.error(host.template.name.span, what);
         return Err(Box::new(diagnostics));
     };
-    let nodes = host.nodes();
-    let built = build_nodes(plan, &nodes, kernel, &mut diagnostics);
-    let Some(protocols) = built.filter(|_| !diagnostics.has_errors()) else {
-        return Err(Box::new(diagnostics));
-    };
-    fill_numbers(graph, plan, &protocols, kernel);
-    Ok(BuiltHost { protocols })
+    let built = each_node(plan, &host.nodes(), |site| match lies(site) {
+        Lies::Here => build_one(site, kernel, &mut diagnostics).map(Some),
+        Lies::Elsewhere(stands_for) => Some(stands_for),
+    });
+    match built {
+        Some(built) if !diagnostics.has_errors() => {
+            fill_numbers(graph, plan, &built, kernel);
+            Ok(built)
+        }
+        _ => Err(Box::new(diagnostics)),
+    }
 }
 
 /// Fills the kernel's table of type numbers: the catalog's, and those that the graph overrides.
 pub(crate) fn fill_numbers(
     graph: &CheckedGraph,
     plan: &HostPlan,
-    protocols: &[ProtocolRef],
+    built: &[Option<ProtocolRef>],
     kernel: &Kernel,
 ) {
     let mut numbers = kernel.numbers_mut();
@@ -58,54 +119,63 @@ pub(crate) fn fill_numbers(
         // The catalog has merged them without a conflict.
         let _ = numbers.add(*number);
     }
-    for (place, protocol) in plan.places.iter().zip(protocols) {
+    // What is not in this kernel has the number that it has in all kernels of its host.
+    let id = |at: usize| match built.get(at)? {
+        Some(protocol) => Some(protocol.id()),
+        None => plan.number(at),
+    };
+    for (at, place) in plan.places.iter().enumerate() {
         for (lower, number) in &place.numbers {
-            if let Some(lower) = protocols.get(*lower) {
-                numbers.override_pair(protocol.id(), lower.id(), *number);
+            if let (Some(upper), Some(lower)) = (id(at), id(*lower)) {
+                numbers.override_pair(upper, lower, *number);
             }
         }
     }
 }
 
-/// The host's protocols in the file's order; `None` after the first that could not be built.
-fn build_nodes(
+/// What `make` makes of each of the host's nodes, bottom-up, in the order of the file; `None` after
+/// the first that could not be made.
+pub(crate) fn each_node(
     plan: &HostPlan,
     nodes: &[Node],
-    kernel: &Kernel,
-    diagnostics: &mut Diagnostics,
-) -> Option<Vec<ProtocolRef>> {
-    let mut built: Vec<Option<ProtocolRef>> = vec![None; nodes.len()];
+    mut make: impl FnMut(&Site<'_>) -> Option<Option<ProtocolRef>>,
+) -> Option<Vec<Option<ProtocolRef>>> {
+    let mut made: Vec<Option<ProtocolRef>> = vec![None; nodes.len()];
     for &at in &plan.order {
         let (place, node) = (plan.places.get(at)?, nodes.get(at)?);
         let lowers: Vec<ProtocolRef> =
-            place.lowers.iter().filter_map(|lower| built.get(*lower).cloned().flatten()).collect();
-        let own;
-        let params = match &place.params {
-            Some(params) => params,
-            None => {
-                own = params_of(diagnostics, place.entry, node);
-                &own
-            }
-        };
-        if diagnostics.has_errors() {
-            return None;
+            place.lowers.iter().filter_map(|lower| made.get(*lower).cloned().flatten()).collect();
+        made[at] = make(&Site { at, place, node, lowers: &lowers })?;
+    }
+    Some(made)
+}
+
+/// Builds a protocol; `None`, and a mistake, if that cannot be.
+fn build_one(
+    site: &Site<'_>,
+    kernel: &Kernel,
+    diagnostics: &mut Diagnostics,
+) -> Option<ProtocolRef> {
+    let &Site { place, node, lowers, .. } = site;
+    let own;
+    let params = match &place.params {
+        Some(params) => params,
+        None => {
+            own = params_of(diagnostics, place.entry, node);
+            &own
         }
-        let result = (place.entry.build)(&mut Build {
-            cx: kernel,
-            entry: place.entry,
-            name: &node.name,
-            lowers: &lowers,
-            params,
-        });
-        match result {
-            Ok(protocol) => built[at] = Some(protocol),
-            Err(error) => {
-                report(diagnostics, Severity::Error, node, &error);
-                return None;
-            }
+    };
+    if diagnostics.has_errors() {
+        return None;
+    }
+    let (entry, name) = (place.entry, &node.name);
+    match (entry.build)(&mut Build { cx: kernel, entry, name, lowers, params }) {
+        Ok(protocol) => Some(protocol),
+        Err(error) => {
+            report(diagnostics, Severity::Error, node, &error);
+            None
         }
     }
-    built.into_iter().collect()
 }
 
 /// Starts what [`build`] has built: every protocol of the kernel, bottom-up.

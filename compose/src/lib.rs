@@ -34,7 +34,7 @@ mod setup;
 #[cfg(feature = "simulate")]
 mod simulate;
 
-pub use build::{BuiltHost, build, start};
+pub use build::{BuiltHost, Lies, Site, build, build_part, start};
 pub use check::{check, check_text};
 #[cfg(feature = "draw")]
 pub use draw::{draw_svg, draw_text};

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use xk_core::Entry;
 use xk_core::graph::{Catalog, Family, Params};
 use xk_core::numbers::Number;
+use xk_core::object::ProtocolId;
 use xk_lang::{Diagnostics, Graph, Host, HostInstance, Node, Template};
 
 use crate::params::Taker;
@@ -74,6 +75,12 @@ impl HostPlan {
     /// Indices of the protocols, each after all that it stands on.
     pub fn order(&self) -> &[usize] {
         &self.order
+    }
+
+    /// The number of a protocol in all kernels of a host that lies in several.
+    pub fn number(&self, place: usize) -> Option<ProtocolId> {
+        let at = self.order.iter().position(|at| *at == place)?;
+        u32::try_from(at).ok().map(ProtocolId)
     }
 }
 

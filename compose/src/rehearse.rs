@@ -14,10 +14,10 @@ use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 use xk_core::{Kernel, Message, Participants, Pool, Reason};
 use xk_kit::EthAddr;
 use xk_kit::wire::device_wire::{DeviceSettings, DeviceWire, FrameDevice, Untaken};
-use xk_lang::{Diagnostics, Host, HostInstance, Node, Severity};
+use xk_lang::{Diagnostics, Host, HostInstance, Severity};
 
-use crate::build;
-use crate::plan::{CheckedGraph, HostPlan, Place, count_of, instance, params_of};
+use crate::build::{self, Site};
+use crate::plan::{CheckedGraph, HostPlan, count_of, instance, params_of};
 
 /// Octets of the rehearsal's pool: little is sent in it.
 const POOL_OCTETS: usize = 1 << 20;
@@ -136,19 +136,15 @@ fn rehearse_host(
     let before = diagnostics.len();
     let instance = instance(host, index);
     let nodes = instance.nodes();
-    let mut built: Vec<Option<ProtocolRef>> = vec![None; nodes.len()];
     let mut whole = true;
-    for &at in &plan.order {
-        let (Some(place), Some(node)) = (plan.places.get(at), nodes.get(at)) else {
-            return;
-        };
-        let lowers: Vec<ProtocolRef> =
-            place.lowers.iter().filter_map(|lower| built.get(*lower).cloned().flatten()).collect();
-        let one = build_one(&kernel, place, node, &lowers, diagnostics);
+    let built = build::each_node(plan, &nodes, |site| {
+        let one = build_one(&kernel, site, diagnostics);
         whole &= one.is_some();
-        built[at] = Some(one.unwrap_or_else(|| stand_in(&kernel, place, node, &lowers)));
-    }
-    let built: Vec<ProtocolRef> = built.into_iter().flatten().collect();
+        Some(Some(one.unwrap_or_else(|| stand_in(&kernel, site))))
+    });
+    let Some(built) = built else {
+        return;
+    };
     if diagnostics.len() == before {
         build::fill_numbers(graph, plan, &built, &kernel);
         start(graph, &instance, &kernel, whole, diagnostics);
@@ -156,21 +152,20 @@ fn rehearse_host(
     kernel.stop();
 }
 
-fn stand_in(kernel: &Kernel, place: &Place, node: &Node, lowers: &[ProtocolRef]) -> ProtocolRef {
+fn stand_in(kernel: &Kernel, site: &Site<'_>) -> ProtocolRef {
     let enabled = RefCell::default();
-    let lower = lowers.first().cloned();
-    kernel.add_protocol(place.entry.kind, &node.name, StandIn { lower, enabled })
+    let lower = site.lowers.first().cloned();
+    kernel.add_protocol(site.place.entry.kind, &site.node.name, StandIn { lower, enabled })
 }
 
 /// Builds a protocol, or what passes everything as it does; `None` if it is not known how it will
 /// be.
 fn build_one(
     kernel: &Kernel,
-    place: &Place,
-    node: &Node,
-    lowers: &[ProtocolRef],
+    site: &Site<'_>,
     diagnostics: &mut Diagnostics,
 ) -> Option<ProtocolRef> {
+    let &Site { place, node, lowers, .. } = site;
     let (kind, name) = (place.entry.kind, &node.name);
     let params = params_of(diagnostics, place.entry, node);
     let found = place.entry.probe.map(|look| look(&params, Look::Parameters));
@@ -185,7 +180,7 @@ fn build_one(
             let settings = DeviceSettings { address, takes_groups };
             return Some(kernel.add_protocol(kind, name, DeviceWire::new(Silent, settings)));
         }
-        return (shape == Shape::Filter).then(|| stand_in(kernel, place, node, lowers));
+        return (shape == Shape::Filter).then(|| stand_in(kernel, site));
     }
     let result = (place.entry.build)(&mut Build {
         cx: kernel,

@@ -2,6 +2,7 @@
 
 use crate::event::{self, Wheel};
 use crate::message::{Message, Pool};
+use crate::nodes::{Node, Protocols};
 use crate::numbers::Numbers;
 use crate::object::{
     OpenError, Protocol, ProtocolId, ProtocolRef, Session, SessionId, SessionRef, Slots,
@@ -14,6 +15,7 @@ use crate::time::Time;
 use crate::trace::{Crossing, Observer, Operation};
 use crate::waits::{Rang, Waits};
 use alloc::rc::Rc;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::any::{Any, TypeId};
 use core::cell::{Cell, RefCell};
@@ -79,7 +81,7 @@ pub struct Kernel {
     shepherds: Shepherds,
     wheel: RefCell<Wheel<Alarm>>,
     waits: Waits,
-    protocols: RefCell<Vec<ProtocolRef>>,
+    protocols: RefCell<Protocols>,
     numbers: RefCell<Numbers>,
     observer: RefCell<Option<Rc<dyn Observer>>>,
     /// The burst that the loop's shepherd carries up.
@@ -314,10 +316,10 @@ impl Kernel {
     /// what lies below that if it passes numbers through.
     pub fn type_number(&self, upper: ProtocolId, lower: ProtocolId) -> Option<u32> {
         let protocols = self.protocols.borrow();
-        let at = |id: ProtocolId| protocols.get(id.0 as usize);
-        let upper = (upper, at(upper)?.head().kind());
+        let (kind, _) = protocols.node(upper)?;
+        let upper = (upper, kind);
         let numbers = self.numbers.borrow();
-        let mut lower = at(lower)?;
+        let mut lower = protocols.get(lower)?;
         loop {
             let head = lower.head();
             let found = numbers.find(upper, (head.id(), head.kind()));
@@ -335,25 +337,36 @@ impl Kernel {
         Rc::clone(found).downcast().ok()
     }
 
-    /// The protocol with this id.
+    /// The protocol with this number, if it is in this kernel.
     pub fn protocol(&self, id: ProtocolId) -> Option<ProtocolRef> {
-        self.protocols.borrow().get(id.0 as usize).cloned()
+        self.protocols.borrow().get(id).cloned()
+    }
+
+    /// The name of the protocol with this number, in whichever kernel of the host it is.
+    pub fn name_of(&self, id: ProtocolId) -> Option<String> {
+        self.protocols.borrow().node(id).map(|(_, name)| name.into())
     }
 
     // ---- what the composer uses ----
 
-    /// Adds a protocol on top of those there are.
+    /// Makes it one of several kernels of a host that has these nodes, bottom-up, in numbers from 0
+    /// on. What is added besides gets numbers from `own_first` on, which no other of these kernels
+    /// gives. To be called before the first protocol is added.
+    pub fn join_host(&self, nodes: Vec<Node>, own_first: u32) {
+        *self.protocols.borrow_mut() = Protocols::of_host(nodes, own_first);
+    }
+
+    /// Adds a protocol on top of those there are. In a host of several kernels one that has the
+    /// kind and the name of a node gets that node's number: the node itself, or what stands for it
+    /// here.
     pub fn add_protocol<P: Protocol + 'static>(
         &self,
         kind: &'static str,
         name: &str,
         body: P,
     ) -> ProtocolRef {
-        let mut protocols = self.protocols.borrow_mut();
-        let id = ProtocolId(u32::try_from(protocols.len()).unwrap_or(u32::MAX));
-        let protocol = ProtocolRef::new(id, kind, name, body);
-        protocols.push(protocol.clone());
-        protocol
+        let make = |id| ProtocolRef::new(id, kind, name, body);
+        self.protocols.borrow_mut().add(kind, name, make)
     }
 
     /// The table of type numbers, for filling.
@@ -468,7 +481,7 @@ impl Kernel {
 
     /// All protocols, bottom-up.
     pub fn protocols(&self) -> Vec<ProtocolRef> {
-        self.protocols.borrow().clone()
+        self.protocols.borrow().iter().cloned().collect()
     }
 
     /// The protocol with this name in the graph.
@@ -515,13 +528,13 @@ impl Kernel {
     }
 
     pub(crate) fn count_drop(&self, protocol: ProtocolId, reason: &'static Reason) {
-        if let Some(protocol) = self.protocols.borrow().get(protocol.0 as usize) {
+        if let Some(protocol) = self.protocols.borrow().get(protocol) {
             protocol.head().drops().count(reason);
         }
     }
 
     pub(crate) fn fold_counts(&self, protocol: ProtocolId, sent: u64, received: u64) {
-        if let Some(protocol) = self.protocols.borrow().get(protocol.0 as usize) {
+        if let Some(protocol) = self.protocols.borrow().get(protocol) {
             protocol.head().fold(sent, received);
         }
     }

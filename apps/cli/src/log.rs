@@ -140,8 +140,7 @@ impl Log {
             return;
         }
         self.line(|| {
-            let lower = cx.protocol(head.protocol());
-            let lower = lower.as_ref().map_or("?", |protocol| protocol.name());
+            let lower = cx.name_of(head.protocol()).unwrap_or_default();
             let about = session.ask(cx, Describe::default());
             let about = about.map_or_else(String::new, |about| about.text);
             format!("{lower}: a peer opens s{} for {}: {about}", head.id().0, upper.name())

@@ -125,11 +125,10 @@ fn sessions_of(kernel: &Kernel, protocol: &ProtocolRef) -> (Vec<SessionRef>, usi
 
 fn of_session(kernel: &Kernel, session: &SessionRef) -> Value {
     let head = session.head();
-    let upper = kernel.protocol(head.upper());
     let text = session.ask(kernel, Describe::default()).map_or_else(String::new, |d| d.text);
     json!({
         "id": head.id().0,
-        "upper": upper.as_ref().map_or("", |p| p.name()),
+        "upper": kernel.name_of(head.upper()).unwrap_or_default(),
         "holders": head.opens(),
         "sent": head.sent(),
         "received": head.received(),

@@ -10,6 +10,7 @@ mod manuals;
 mod mrpc;
 mod mutations;
 mod mutual;
+mod parts;
 mod refusals;
 mod rpc_sun;
 mod starts;

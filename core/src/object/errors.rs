@@ -166,8 +166,8 @@ impl CallError {
 
     /// The error with the layer's name in front: `channel: timed out after 8 tries`.
     pub fn describe(&self, cx: &Kernel) -> String {
-        match self.layer.and_then(|layer| cx.protocol(layer)) {
-            Some(layer) => format!("{}: {}", layer.name(), self.cause),
+        match self.layer.and_then(|layer| cx.name_of(layer)) {
+            Some(layer) => format!("{layer}: {}", self.cause),
             None => self.cause.to_string(),
         }
     }

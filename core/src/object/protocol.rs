@@ -13,7 +13,8 @@ use alloc::rc::Rc;
 use core::cell::Cell;
 use core::fmt;
 
-/// Names a protocol within its kernel: its place in the order of initialization, bottom-up.
+/// Names a protocol within its host, in whichever kernel it is: its place in the order of
+/// initialization, bottom-up.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProtocolId(pub u32);
 
@@ -36,7 +37,7 @@ pub struct ProtocolHead {
 }
 
 impl ProtocolHead {
-    /// The protocol's name within its kernel.
+    /// The protocol's number within its host.
     pub fn id(&self) -> ProtocolId {
         self.id
     }
@@ -155,7 +156,7 @@ impl ProtocolRef {
         &self.0.head
     }
 
-    /// The protocol's name within its kernel.
+    /// The protocol's number within its host.
     #[inline]
     pub fn id(&self) -> ProtocolId {
         self.0.head.id

@@ -242,10 +242,7 @@ impl Reactor {
         let (target, tag) = (request.target, request.tag);
         let named = |error: CallError| Error {
             kind: ErrorKind::Call(error.cause),
-            layer: error
-                .layer
-                .and_then(|layer| cx.protocol(layer))
-                .map(|layer| layer.name().to_owned()),
+            layer: error.layer.and_then(|layer| cx.name_of(layer)),
         };
         let message = cx.pool().copy_from(HEADROOM, request.octets);
         let mut message = message.map_err(|_| named(PushError::NoBuffers.into()))?;

@@ -9,10 +9,7 @@ use xk_run::{Recorder, Span};
 pub(super) fn of(kernel: &Kernel, recorder: &Recorder) -> Value {
     let spans = recorder.spans();
     let own = own_ns(&spans);
-    let name = |id: ProtocolId| {
-        let protocol = kernel.protocol(id);
-        protocol.map_or_else(|| "?".to_owned(), |p| p.name().to_owned())
-    };
+    let name = |id: ProtocolId| kernel.name_of(id).unwrap_or_else(|| "?".to_owned());
     let crossings: Vec<Value> = spans
         .iter()
         .zip(own)
