@@ -142,6 +142,8 @@ impl Message {
         };
         head.buf.get().release();
         head.move_slice_from(&next);
+        // What is taken off from now on lies in another buffer than what was.
+        head.room_end.set(core::ptr::null_mut());
         head.rest.set(head.rest.get() - next.len());
         // The tail counts only while there is a next.
         head.next.set(next.next.get());
@@ -258,7 +260,7 @@ impl Message {
             return Err(pool.count_failure());
         };
         shared.move_slice_from(&desc);
-        shared.room_end.set(desc.base.get());
+        shared.room_end.set(core::ptr::null_mut());
         shared.next.set(None);
         Ok(shared)
     }
@@ -413,8 +415,9 @@ impl Message {
         }
         let pool = head.pool;
         let failure = |_| PullUpError::NoBuffers;
+        // In front of the octets lies nothing that `uncover` could take for octets taken off.
         let mut fresh =
-            Self::at_buffer_end(pool, n).ok_or_else(|| pool.count_failure()).map_err(failure)?;
+            Self::in_one_buffer(pool, 0, n).ok_or_else(|| pool.count_failure()).map_err(failure)?;
         if let Some(header) = fresh.front_mut() {
             message.copy_to(0, header);
         }

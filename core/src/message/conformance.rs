@@ -150,7 +150,29 @@ impl Attribute for Mark {
 struct Pair {
     message: Message,
     octets: Vec<u8>,
+    /// What is known to lie in front: taken off, and not written over.
+    front: Vec<u8>,
     mark: Option<Mark>,
+}
+
+impl Pair {
+    fn new(message: Message, octets: Vec<u8>, mark: Option<Mark>) -> Self {
+        Self { message, octets, front: Vec::new(), mark }
+    }
+
+    /// The first `n` octets have been taken off.
+    fn taken_off(&mut self, n: usize, first_slice: usize) {
+        let off = self.octets.drain(..n);
+        match n < first_slice {
+            true => self.front.extend(off),
+            // Where the slice is gone nothing is known; where it is empty now it may go.
+            false => self.front.clear(),
+        }
+    }
+
+    fn first_slice(&self) -> usize {
+        self.message.slices().next().map_or(0, |slice| slice.octets.len())
+    }
 }
 
 struct Script<'a> {
@@ -223,7 +245,7 @@ impl Script<'_> {
     }
 
     fn step(&mut self) {
-        let what = self.next() % 17;
+        let what = self.next() % 18;
         if what == 0 {
             return self.make();
         }
@@ -242,6 +264,7 @@ impl Script<'_> {
             13 => self.clone_one(pair),
             14 => self.pull_up(pair),
             15 => self.pad(pair),
+            16 => self.uncover(pair),
             _ => {
                 self.write(&mut pair);
                 pair
@@ -259,7 +282,7 @@ impl Script<'_> {
         self.fill(&mut octets);
         if let Ok(message) = self.pool.copy_from(headroom, &octets) {
             assert!(message.headroom() >= headroom, "the headroom asked for");
-            self.pairs.push(Pair { message, octets, mark: None });
+            self.pairs.push(Pair::new(message, octets, None));
         }
     }
 
@@ -271,6 +294,8 @@ impl Script<'_> {
         match pair.message.push_header(n) {
             Ok(room) => {
                 room.copy_from_slice(&header);
+                let kept = if fits { pair.front.len().saturating_sub(n) } else { 0 };
+                pair.front.truncate(kept);
                 pair.octets.splice(0..0, header);
             }
             Err(NoBuffers) => assert!(!fits, "what fits into the headroom needs no buffer"),
@@ -293,11 +318,15 @@ impl Script<'_> {
 
     fn pop(&mut self, mut pair: Pair) -> Pair {
         let n = self.up_to(60);
+        let first_slice = pair.first_slice();
         let peeked = pair.message.peek_slice(n).map(<[u8]>::to_vec);
         let popped = pair.message.pop_header(n).map(<[u8]>::to_vec);
         assert_eq!(peeked, popped);
         match popped {
-            Some(header) => assert!(pair.octets.drain(..n).eq(header), "the header popped"),
+            Some(header) => {
+                assert_eq!(pair.octets.get(..n), Some(&header[..]), "the header popped");
+                pair.taken_off(n, first_slice);
+            }
             None => assert!(n > 0),
         }
         pair
@@ -306,9 +335,20 @@ impl Script<'_> {
     fn strip(&mut self, mut pair: Pair) -> Pair {
         let len = pair.octets.len();
         let n = self.up_to(len + 1);
+        let first_slice = pair.first_slice();
         assert_eq!(pair.message.strip(n), n <= len);
         if n <= len {
-            pair.octets.drain(..n);
+            pair.taken_off(n, first_slice);
+        }
+        pair
+    }
+
+    fn uncover(&mut self, mut pair: Pair) -> Pair {
+        assert!(!pair.message.uncover(usize::MAX));
+        let kept = self.up_to(pair.front.len());
+        if pair.message.uncover(pair.front.len() - kept) {
+            let found = pair.front.split_off(kept);
+            pair.octets.splice(0..0, found);
         }
         pair
     }
@@ -338,7 +378,11 @@ impl Script<'_> {
                 if takes_front {
                     core::mem::swap(&mut octets, &mut pair.octets);
                 }
-                self.pairs.push(Pair { message, octets, mark: pair.mark });
+                let mut other = Pair::new(message, octets, pair.mark);
+                if takes_front {
+                    core::mem::swap(&mut other.front, &mut pair.front);
+                }
+                self.pairs.push(other);
             }
             Err(SplitError::TooShort) => assert!(at > len),
             Err(SplitError::NoBuffers) => assert!(at <= len),
@@ -353,23 +397,29 @@ impl Script<'_> {
         let Ok(message) = pair.message.split_off(at) else {
             return pair;
         };
-        let back = Pair { message, octets: pair.octets.split_off(at), mark: pair.mark };
+        let back = Pair::new(message, pair.octets.split_off(at), pair.mark);
         let (mut pair, back) = if self.next().is_multiple_of(2) {
             (pair, self.clone_one(back))
         } else {
             (self.clone_one(pair), back)
         };
-        pair.message.join(back.message);
-        pair.octets.extend(back.octets);
+        Self::join_to(&mut pair, back);
         pair
     }
 
     fn join(&mut self, mut pair: Pair) -> Pair {
         if let Some(other) = self.take() {
-            pair.message.join(other.message);
-            pair.octets.extend(other.octets);
+            Self::join_to(&mut pair, other);
         }
         pair
+    }
+
+    fn join_to(pair: &mut Pair, other: Pair) {
+        if pair.octets.is_empty() {
+            pair.front.clear();
+        }
+        pair.message.join(other.message);
+        pair.octets.extend(other.octets);
     }
 
     fn clone_one(&mut self, pair: Pair) -> Pair {
@@ -379,7 +429,7 @@ impl Script<'_> {
         if self.pairs.len() + 1 < MESSAGES_MAX
             && let Ok(message) = pair.message.try_clone()
         {
-            self.pairs.push(Pair { message, octets: pair.octets.clone(), mark: pair.mark });
+            self.pairs.push(Pair::new(message, pair.octets.clone(), pair.mark));
         }
         pair
     }
@@ -392,11 +442,10 @@ impl Script<'_> {
             return pair;
         }
         match pair.message.try_clone_part(at, len) {
-            Ok(message) => self.pairs.push(Pair {
-                message,
-                octets: pair.octets[at..at + len].to_vec(),
-                mark: None,
-            }),
+            Ok(message) => {
+                let octets = pair.octets[at..at + len].to_vec();
+                self.pairs.push(Pair::new(message, octets, None));
+            }
             Err(SplitError::TooShort) => assert!(at + len > whole),
             Err(SplitError::NoBuffers) => assert!(at + len <= whole),
         }
@@ -405,6 +454,9 @@ impl Script<'_> {
 
     fn pull_up(&mut self, mut pair: Pair) -> Pair {
         let n = self.up_to(300);
+        if n > pair.first_slice() {
+            pair.front.clear();
+        }
         match pair.message.pull_up(n) {
             Ok(()) => assert_eq!(pair.message.peek_slice(n), pair.octets.get(..n), "pulled up"),
             Err(PullUpError::TooShort) => assert!(n > pair.octets.len()),

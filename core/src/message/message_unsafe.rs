@@ -295,6 +295,26 @@ impl Message {
         seen
     }
 
+    /// Finds the `n` octets again that were last taken off the front; false, and nothing is
+    /// changed, if they are not there any more: they lay in a slice that is gone, or this message
+    /// does not own what lies in front of it (it is a clone, or the back part of a split).
+    ///
+    /// Holds for as many octets as were taken off since the pool made the message, and only until
+    /// something is written in front or the message is joined to an empty one: the caller knows of
+    /// that. What a receiver above may have done with the message it does not know, so it checks
+    /// what it finds like what arrives.
+    #[inline]
+    #[must_use]
+    pub fn uncover(&mut self, n: usize) -> bool {
+        let head = self.head;
+        let is_there = n <= head.room() && head.keeps_front();
+        if is_there {
+            head.data.set(head.data.get().wrapping_sub(n));
+            head.len.set(head.len.get() + n as u32);
+        }
+        is_there
+    }
+
     /// Puts zeros behind a message of fewer octets until it has `LEN`, if behind its only slice
     /// there is room for as many that no other message sees; false, and nothing is changed,
     /// otherwise: then [`pad`](Self::pad) does it. For the way that almost every short message

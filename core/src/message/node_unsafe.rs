@@ -15,16 +15,17 @@ use super::pool_unsafe::PoolCore;
 /// One slice of a message, and, in the first of a chain, what belongs to the whole message.
 ///
 /// Invariants: `base <= data`, `data + len <= base + capacity` of `buf`; only the head of a chain
-/// may have `len == 0`. Of all descriptors on a buffer at most one has `room_end > base`, and no
-/// other sees an octet in `[base, room_end)`: there it may write what lies in front of its slice,
-/// if `data <= room_end`. A descriptor that holds the only reference to `buf` may write everything.
+/// may have `len == 0`. Of all descriptors on a buffer at most one, the owner of its front, has a
+/// `room_end`, and no other sees an octet in `[base, room_end)`: there it may write what lies in
+/// front of its slice, if `data <= room_end`. A descriptor that holds the only reference to `buf`
+/// may write everything.
 #[repr(C, align(64))]
 pub(super) struct Desc {
     /// First octet of the slice.
     pub(super) data: Cell<*mut u8>,
     /// First octet of the buffer (kept here so that a push touches nothing else).
     pub(super) base: Cell<*mut u8>,
-    /// Up to here this descriptor alone owns the front of the buffer; `base` if it owns nothing.
+    /// Up to here this descriptor alone owns the front of the buffer; null if it does not.
     pub(super) room_end: Cell<*mut u8>,
     /// The buffer; counted in its `refs`.
     pub(super) buf: Cell<BufRef>,
@@ -76,6 +77,13 @@ impl Desc {
     #[inline]
     pub(super) fn room(&self) -> usize {
         self.data.get().addr() - self.base.get().addr()
+    }
+
+    /// Whether the octets in front of the slice are those that were taken off it, for nothing else
+    /// can have written there.
+    #[inline]
+    pub(super) fn keeps_front(&self) -> bool {
+        !self.room_end.get().is_null()
     }
 
     /// Whether the room in front of the slice may be written.

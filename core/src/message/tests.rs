@@ -152,6 +152,36 @@ fn the_original_keeps_the_headroom_of_a_clone() {
 }
 
 #[test]
+fn what_was_taken_off_is_found_again() {
+    let pool = pool();
+    let mut message = pool.copy_from(0, b"linkipudpdata").unwrap();
+    // A filter keeps a clone, now at the buffer's front and later behind a header.
+    let kept = message.try_clone().unwrap();
+    assert_eq!(message.pop_array(), Some(b"link"));
+    let later = message.try_clone().unwrap();
+    assert!(message.strip(5) && message.uncover(5) && message.eq_octets(b"ipudpdata"));
+    assert!(!message.uncover(5), "there were only four octets more");
+    assert!(message.uncover(4) && message.eq_octets(b"linkipudpdata"));
+    assert!(kept.eq_octets(b"linkipudpdata"));
+    let mut back = message.split_off(9).unwrap();
+    assert!(message.strip(9) && message.uncover(9) && message.eq_octets(b"linkipudp"));
+    drop((message, kept));
+
+    let mut other = later.try_clone().unwrap();
+    assert!(other.strip(2));
+    assert!(!other.uncover(2) && !back.uncover(1), "others may own what lies in front");
+    let mut front = pool.copy_from(0, b"front").unwrap();
+    front.join(pool.copy_from(64, b"back").unwrap());
+    assert!(front.strip(5) && front.uncover(5) && front.strip(6));
+    assert!(!front.uncover(1), "another buffer holds what was in front of this one");
+    assert!(front.headroom() >= 64 && front.eq_octets(b"ack"));
+    front.join(pool.copy_from(0, b"more").unwrap());
+    front.pull_up(7).unwrap();
+    assert!(front.strip(7) && front.uncover(7) && !front.uncover(1));
+    assert!(front.eq_octets(b"ackmore"));
+}
+
+#[test]
 fn a_part_is_cloned_out_of_the_midst() {
     let pool = pool();
     let mut message = pool.copy_from(64, b"front").unwrap();
