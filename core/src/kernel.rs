@@ -226,8 +226,9 @@ impl Kernel {
         Ok(timer)
     }
 
-    /// Cancels a timer.
-    pub fn cancel(&self, timer: Timer) -> Cancel {
+    /// Cancels a timer; that there is none is found to have finished.
+    pub fn cancel(&self, timer: impl Into<Option<Timer>>) -> Cancel {
+        let Some(timer) = timer.into() else { return Cancel::Finished };
         let mut wheel = self.wheel.borrow_mut();
         if wheel.deadline(timer.0) == Some(self.quiet_until.get()) {
             self.quiet_until.set(Time::ZERO);

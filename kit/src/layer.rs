@@ -27,8 +27,10 @@ use crate::control::{MaxPacket, OptPacket, max_packet};
 use crate::net::offers::Offers;
 use alloc::rc::Rc;
 use alloc::string::String;
+use core::hash::Hasher;
 use core::ops::Deref;
 use xk_core::control::{ListMaps, ListSessions};
+use xk_core::graph::{Build, BuildError, ParamSpec, int};
 use xk_core::map::{Key, Map};
 use xk_core::object::{Burst, Enable, OpenError, PushError, Refused, SessionTable};
 use xk_core::{
@@ -103,15 +105,8 @@ pub trait Layer<const N: usize>: Sized + 'static {
     /// them or counts them.
     const ONE_BY_ONE: bool = false;
 
-    /// The key of the conversations of a protocol with this type number, in a layer where nothing
-    /// else tells conversations apart; `None` if its header has no room for the number.
-    fn key_for(number: u32) -> Option<Self::Key> {
-        let _ = number;
-        None
-    }
-
     /// Takes the layer's own parts off the participants of an active open and answers the key that
-    /// they mean; the default takes none, and [`key_for`](Self::key_for) the type number above.
+    /// they mean; the default takes none, and the type number above is the key.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -123,7 +118,7 @@ pub trait Layer<const N: usize>: Sized + 'static {
         ends: &mut Participants,
     ) -> Result<Self::Key, OpenError> {
         let _ = ends;
-        Self::key_for(upper.number_on(cx, this)?).ok_or(OpenError::NoTypeNumber)
+        Self::Key::from_number(upper.number_on(cx, this)?).ok_or(OpenError::NoTypeNumber)
     }
 
     /// What an `open_enable` offers, as a number: [`offer_for`](Self::offer_for) finds it again.
@@ -152,8 +147,10 @@ pub trait Layer<const N: usize>: Sized + 'static {
         None
     }
 
-    /// The offer that a conversation with this key belongs to.
-    fn offer_for(key: Self::Key) -> u64;
+    /// The offer that a conversation with this key belongs to: by default the key as a number.
+    fn offer_for(key: Self::Key) -> u64 {
+        as_number(key)
+    }
 
     /// Octets of the largest message from above that the session below takes with the header.
     fn octets_max(&self, cx: &Kernel, lower: &SessionRef, key: Self::Key) -> usize {
@@ -275,7 +272,9 @@ pub trait Layer<const N: usize>: Sized + 'static {
     }
 
     /// A line about a conversation, for `xk dump`.
-    fn describe(&self, own: &Conversation<Self, N>) -> String;
+    fn describe(&self, own: &Conversation<Self, N>) -> String {
+        alloc::format!("number {}", as_number(own.key))
+    }
 
     /// Both ends of a passive conversation, for `open_done`.
     fn ends(&self, cx: &Kernel, lower: &SessionRef, key: Self::Key) -> Participants {
@@ -369,6 +368,31 @@ pub trait Layer<const N: usize>: Sized + 'static {
     fn stop(&self) {}
 }
 
+/// The octets of a key that has up to eight of them, as a number: that of an integer is itself.
+fn as_number(key: impl Key) -> u64 {
+    struct Octets(u64);
+    impl Hasher for Octets {
+        fn write(&mut self, octets: &[u8]) {
+            for octet in octets.iter().rev() {
+                self.0 = self.0 << 8 | u64::from(*octet);
+            }
+        }
+
+        fn finish(&self) -> u64 {
+            self.0
+        }
+    }
+    let mut octets = Octets(0);
+    key.put(&mut octets);
+    octets.finish()
+}
+
+/// The parameter of a layer that says how many sessions it holds, `usual` unless a graph says.
+pub const fn sessions_max(usual: i64) -> ParamSpec {
+    let what = "how many sessions it holds; idle ones are evicted for new ones";
+    int("sessions_max", 1..=16_777_216, usual, what)
+}
+
 /// How many sessions and offers a layer holds.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
@@ -437,6 +461,16 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
             passed: Map::new(secret, bounds.offers),
             below: Offers::default(),
         }))
+    }
+
+    /// Adds the layer at its place in a graph, with as many sessions as its parameter
+    /// [`sessions_max`] says.
+    ///
+    /// # Errors
+    /// [`BuildError`] if the graph gives it nothing to stand on.
+    pub fn build(build: &Build<'_>, layer: L) -> Result<ProtocolRef, BuildError> {
+        let bounds = Bounds::sessions(build.number("sessions_max")?);
+        build.add(Self::new(build.cx.secret(), build.lower(0)?, bounds, layer))
     }
 
     /// Takes what the layer below has for this one.

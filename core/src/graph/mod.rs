@@ -22,6 +22,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::RangeInclusive;
+use core::time::Duration;
 
 /// How a protocol is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -595,6 +596,34 @@ impl Build<'_> {
         self.lowers.get(at).cloned().ok_or(BuildError::Lower { at })
     }
 
+    /// A whole number: what the graph gives, or else the entry's default.
+    ///
+    /// # Errors
+    /// [`BuildError::Param`] if there is neither, or it does not fit the type.
+    pub fn number<T: TryFrom<i64>>(&self, name: &'static str) -> Result<T, BuildError> {
+        match self.value(name) {
+            Some(Value::Integer(n)) => T::try_from(n).ok(),
+            _ => None,
+        }
+        .ok_or_else(|| BuildError::value(name))
+    }
+
+    /// A length of time: what the graph gives, or else the entry's default.
+    ///
+    /// # Errors
+    /// [`BuildError::Param`] if there is neither.
+    pub fn duration(&self, name: &'static str) -> Result<Duration, BuildError> {
+        match self.value(name) {
+            Some(Value::Duration(time)) => Ok(time),
+            _ => Err(BuildError::value(name)),
+        }
+    }
+
+    fn value(&self, name: &str) -> Option<Value> {
+        let usual = || self.entry.parameters.iter().find(|p| p.name == name)?.default;
+        self.params.get(name).cloned().or_else(|| usual().map(Value::from))
+    }
+
     /// Adds the finished protocol to the kernel.
     ///
     /// # Errors
@@ -635,6 +664,12 @@ pub enum BuildError {
     },
     /// A lower protocol would not open.
     Open(OpenError),
+}
+
+impl BuildError {
+    fn value(name: &'static str) -> Self {
+        Self::Param { name, index: 0, expected: "a value that fits".into() }
+    }
 }
 
 impl From<OpenError> for BuildError {

@@ -31,6 +31,12 @@ use core::num::{NonZeroU8, NonZeroU16, NonZeroU32, NonZeroU64};
 pub trait Key: Copy + Eq {
     /// Appends the octets of this key to what is hashed.
     fn put(&self, octets: &mut impl Hasher);
+
+    /// The key that a number is; `None` if keys of this type are no numbers, or too small for it.
+    fn from_number(number: u32) -> Option<Self> {
+        let _ = number;
+        None
+    }
 }
 
 macro_rules! integer_keys {
@@ -40,6 +46,10 @@ macro_rules! integer_keys {
             fn put(&self, octets: &mut impl Hasher) {
                 // As little-endian octets on every machine.
                 octets.$write(self.to_le());
+            }
+
+            fn from_number(number: u32) -> Option<Self> {
+                number.try_into().ok()
             }
         }
     )*};

@@ -59,6 +59,7 @@ use xk_core::control::{own_question, question};
 use xk_core::graph::{Family, Guarantees, Realm, Service, duration, int};
 use xk_core::reason::Class;
 use xk_core::{Entry, Reason};
+use xk_kit::layer::sessions_max;
 
 /// Dropped: a message whose number has had its turn; a duplicate, or one later than `wait`.
 pub static STALE: Reason = Reason::new("stale", Class::Bad);
@@ -78,24 +79,18 @@ pub struct Tally {
 question!(Tally { missing, held }, "seq-tally", Ask);
 
 /// What the catalog knows of it.
-#[rustfmt::skip]
 pub static ENTRY: Entry = Entry::layer("seq", include_str!("lib.rs"), build)
     .summary("a layer that puts datagrams in order and drops duplicates")
     .on(&[Realm::Async, Realm::Wire], &[Family::Inherit])
     .needs(Guarantees::SESSIONS.and(Guarantees::WHOLE))
     .service(Service::adding(Guarantees::EXACT.and(Guarantees::ORDER)))
     .header_octets(wire::HEADER_OCTETS)
-    .numbers(&[
-        // Local experimental EtherType 1 (IEEE 802), experimental protocol number 1 (RFC 3692
-        // section 2.1).
-        ("eth", 0x88b5),
-        ("ip", 253),
-        ("seq", 1),
-    ])
+    // Local experimental EtherType 1 (IEEE 802), experimental protocol number 1 (RFC 3692, section
+    // 2.1).
+    .numbers(&[("eth", 0x88b5), ("ip", 253), ("seq", 1)])
     .parameters(&[
         int("hold", 0..=4096, 32, "how many messages wait at most"),
         duration("wait", Duration::from_millis(20), "how long a missing message is waited for"),
-        int("sessions_max", 1..=16_777_216, 1024,
-            "how many sessions it holds; idle ones are evicted for new ones"),
+        sessions_max(1024),
     ])
     .questions(&[own_question::<Tally>("messages missing, messages kept now")]);

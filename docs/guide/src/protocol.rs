@@ -2,14 +2,14 @@
 
 use crate::wire::{HEADER_OCTETS, Header};
 use crate::{JUMP, STALE, Tally};
-use alloc::{collections::BTreeMap, string::String};
+use alloc::collections::BTreeMap;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::graph::{Build, BuildError};
 use xk_core::kernel::Timer;
 use xk_core::object::Refused;
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, SessionRef, reason};
-use xk_kit::layer::{Bounds, Conversation, Layer, Layered};
+use xk_kit::layer::{Conversation, Layer, Layered};
 
 /// One instance of the layer: what the graph says of it.
 pub struct Seq {
@@ -20,6 +20,7 @@ pub struct Seq {
 }
 
 /// What a conversation keeps.
+#[derive(Default)]
 pub struct State {
     /// The number of the next message sent.
     next: Cell<u64>,
@@ -39,11 +40,7 @@ type Own = Conversation<Seq, HEADER_OCTETS>;
 /// # Errors
 /// [`BuildError::Lower`] if the graph gives it nothing to stand on.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let hold = build.params.number("hold", 32);
-    let wait = build.params.duration("wait", Duration::from_millis(20));
-    let bounds = Bounds::sessions(build.params.number("sessions_max", 1024));
-    let lower = build.lower(0)?;
-    build.add(Layered::new(build.cx.secret(), lower, bounds, Seq { hold, wait }))
+    Layered::build(build, Seq { hold: build.number("hold")?, wait: build.duration("wait")? })
 }
 
 impl Layer<HEADER_OCTETS> for Seq {
@@ -55,16 +52,8 @@ impl Layer<HEADER_OCTETS> for Seq {
     const PASSES_OFFERS: bool = true;
     const ONE_BY_ONE: bool = true;
 
-    fn key_for(number: u32) -> Option<u16> {
-        number.try_into().ok()
-    }
-
     fn key_of(header: &[u8; HEADER_OCTETS]) -> u16 {
         Header::parse(header).number
-    }
-
-    fn offer_for(number: u16) -> u64 {
-        number.into()
     }
 
     fn length(header: &[u8; HEADER_OCTETS]) -> Option<usize> {
@@ -72,20 +61,12 @@ impl Layer<HEADER_OCTETS> for Seq {
     }
 
     fn begin(&self, cx: &Kernel, _: &SessionRef, _: u16) -> State {
-        State {
-            // In the lower half of all numbers, so far from the first turn that it is believed.
-            next: Cell::new(cx.random().next_u64() >> 2),
-            turn: Cell::new(u64::MAX / 2),
-            waiting: RefCell::default(),
-            timer: Cell::default(),
-            missing: Cell::default(),
-        }
+        // In the lower half of all numbers, so far from the first turn that it is believed.
+        let next = Cell::new(cx.random().next_u64() >> 2);
+        State { next, turn: Cell::new(u64::MAX / 2), ..State::default() }
     }
 
     fn header(&self, own: &Own, message: &Message) -> Option<[u8; HEADER_OCTETS]> {
-        if message.len() > own.octets_max {
-            return None;
-        }
         let (number, length) = (own.key, message.len() as u16);
         let sequence = own.state.next.get();
         own.state.next.set(sequence.wrapping_add(1));
@@ -114,27 +95,20 @@ impl Layer<HEADER_OCTETS> for Seq {
     }
 
     fn timeout(own: &Own, cx: &Kernel, this: &SessionRef, _: u64) {
-        own.state.timer.set(None);
         let others = own.state.waiting.borrow().len().saturating_sub(1);
         drop(hand_up(own, cx, this, others));
     }
 
     fn end(own: &Own, cx: &Kernel, this: &SessionRef) {
-        if let Some(timer) = own.state.timer.take() {
-            cx.cancel(timer);
-        }
+        cx.cancel(own.state.timer.take());
         let left = own.state.waiting.take().into_values();
         left.for_each(|message| this.discard(cx, message, &reason::CLOSED));
     }
 
-    fn describe(&self, own: &Own) -> String {
-        let Tally { missing, held } = tally(own);
-        alloc::format!("seq > {}, {missing} missing, {held} held", own.key)
-    }
-
     fn session_control(own: &Own, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(question) = ask.get::<Tally>() {
-            *question = tally(own);
+            let held = own.state.waiting.borrow().len() as u64;
+            *question = Tally { missing: own.state.missing.get(), held };
             return Answer::Answered;
         }
         own.answer(cx, ask)
@@ -158,22 +132,15 @@ fn hand_up(own: &Own, cx: &Kernel, this: &SessionRef, hold: usize) -> Result<(),
     };
     let mut taken = Ok(());
     while let Some(message) = next() {
-        if let Some(timer) = timer.take() {
-            cx.cancel(timer);
-        }
+        cx.cancel(timer.take());
         taken = taken.and(own.upper.demux(cx, this, message));
     }
     if timer.get().is_none() && !waiting.borrow().is_empty() {
-        match cx.schedule(this, own.all.layer.wait, 0) {
-            Ok(set) => timer.set(Some(set)),
+        timer.set(cx.schedule(this, own.all.layer.wait, 0).ok());
+        if timer.get().is_none() {
             // No timer left: nothing waits.
-            Err(_) => taken = taken.and(hand_up(own, cx, this, 0)),
+            taken = taken.and(hand_up(own, cx, this, 0));
         }
     }
     taken
-}
-
-fn tally(own: &Own) -> Tally {
-    let held = own.state.waiting.borrow().len() as u64;
-    Tally { missing: own.state.missing.get(), held }
 }

@@ -143,7 +143,7 @@ fn a_gap_is_filled_or_given_up() {
     let tally = Tally { missing: 2, held: 0 };
     assert_eq!(stack.tally(&session), tally);
     let line = session.ask(&stack.cx, Describe::default()).unwrap().text;
-    assert_eq!(line, "seq > 7, 2 missing, 0 held");
+    assert_eq!(line, "number 7");
 }
 
 #[test]

@@ -150,9 +150,7 @@ impl Shared {
     }
 
     fn arm_claim(&self, cx: &Kernel, claim: &Claim, delay: Duration) -> bool {
-        if let Some(old) = claim.timer.take() {
-            cx.cancel(old);
-        }
+        cx.cancel(claim.timer.take());
         let timer = self.arm(cx, delay, crate::shared::Token::Claim(claim.host));
         claim.timer.set(timer);
         timer.is_some()

@@ -106,9 +106,7 @@ impl Hosts {
     fn removed(&self, cx: &Kernel, entry: &Entry) {
         let key = entry.host.to_bits();
         self.unknown.remove(&key);
-        if let Some(timer) = entry.timer.take() {
-            cx.cancel(timer);
-        }
+        cx.cancel(entry.timer.take());
         if entry.is_asked_recently(cx.now())
             && let Some(at) = entry.asked.get()
         {

@@ -236,9 +236,7 @@ impl Shared {
     }
 
     fn arm_entry(&self, cx: &Kernel, entry: &Entry, delay: Duration) -> bool {
-        if let Some(old) = entry.timer.take() {
-            cx.cancel(old);
-        }
+        cx.cancel(entry.timer.take());
         let timer = self.arm(cx, delay, Token::Entry(entry.host));
         entry.timer.set(timer);
         if timer.is_none() {
@@ -382,9 +380,7 @@ impl Shared {
 
     /// Forgets what is known of a host, whatever it is.
     pub(crate) fn forget(&self, cx: &Kernel, entry: &Rc<Entry>) {
-        if let Some(timer) = entry.timer.take() {
-            cx.cancel(timer);
-        }
+        cx.cancel(entry.timer.take());
         entry.state.set(State::Idle);
         for path in entry.paths() {
             self.drop_waiting(cx, &path);

@@ -67,6 +67,7 @@ pub use protocol::{Eth, build};
 use xk_core::Entry;
 use xk_core::control::question;
 use xk_core::graph::{Family, Guarantees, ParamKind, Realm, Service, StackingRules, int, optional};
+use xk_kit::layer::sessions_max;
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
@@ -83,8 +84,7 @@ pub static ENTRY: Entry = Entry::layer("eth", include_str!("lib.rs"), build)
         optional("address", ParamKind::Text("a hardware address, such as 02:00:00:00:00:01"),
             "the station's hardware address, in place of the wire's; if neither gives one, a local \
              one is drawn"),
-        int("sessions_max", 1..=16_777_216, 65_536,
-            "how many sessions it holds; idle ones are evicted for new ones"),
+        sessions_max(65_536),
         int("idle_max", 1..=16_777_216, 4096,
             "from how many sessions on each that a frame makes takes the place of an idle one"),
         int("passive_max", 0..=16_777_216, 0,

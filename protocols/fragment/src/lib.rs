@@ -71,6 +71,7 @@ pub use table::FragmentFigures;
 use xk_core::Entry;
 use xk_core::control::{own_question, question};
 use xk_core::graph::{Family, Guarantees, Realm, Service, int};
+use xk_kit::layer::sessions_max;
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
@@ -83,8 +84,7 @@ pub static ENTRY: Entry = Entry::layer("fragment", include_str!("lib.rs"), build
     .header_octets(wire::HEADER_OCTETS)
     .numbers(&[("ip", 101), ("null", 101)])
     .parameters(&[
-        int("sessions_max", 1..=16_777_216, Limits::USUAL.sessions_max as i64,
-            "how many sessions it holds; idle ones are evicted for new ones"),
+        sessions_max(Limits::USUAL.sessions_max as i64),
         int("outstanding_max", 1..=65_536, Limits::USUAL.outstanding_max as i64,
             "how many messages are kept for peers that lack fragments"),
         int("partial_max", 1..=65_536, Limits::USUAL.partial_max as i64,

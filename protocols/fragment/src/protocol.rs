@@ -171,17 +171,9 @@ impl Layer<HEADER_OCTETS> for Fragment {
     /// Each loses what a link added behind its end, and some wait for others.
     const ONE_BY_ONE: bool = true;
 
-    fn key_for(number: u32) -> Option<u32> {
-        Some(number)
-    }
-
     #[inline(always)]
     fn key_of(octets: &[u8; HEADER_OCTETS]) -> u32 {
         u32::from_be_bytes([octets[10], octets[11], octets[12], octets[13]])
-    }
-
-    fn offer_for(number: u32) -> u64 {
-        number.into()
     }
 
     fn begin(&self, cx: &Kernel, lower: &SessionRef, number: u32) -> State {

@@ -249,9 +249,7 @@ impl Fragment {
 
     fn take_partial(&self, cx: &Kernel, place: u32) -> Option<Partial> {
         let partial = self.partial.take(place)?;
-        if let Some(timer) = partial.timer {
-            cx.cancel(timer);
-        }
+        cx.cancel(partial.timer);
         let siblings = &partial.siblings;
         siblings.set(siblings.get().saturating_sub(1));
         Some(partial)

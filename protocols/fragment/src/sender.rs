@@ -145,9 +145,7 @@ fn cut(
 /// Has a message be kept for one more second from now on.
 fn keep_on(own: &Fragmented, cx: &Kernel, this: &SessionRef, place: u32) -> bool {
     let before = own.all.layer.outstanding.with(place, |kept| kept.timer.take());
-    if let Some(timer) = before.flatten() {
-        cx.cancel(timer);
-    }
+    cx.cancel(before.flatten());
     let token = KEPT | u64::from(place);
     let Ok(timer) = cx.schedule(this, KEPT_FOR, token) else {
         return false;
@@ -236,9 +234,7 @@ impl Fragment {
         signals: bool,
     ) -> Option<Outstanding> {
         let kept = self.outstanding.take(place)?;
-        if let Some(timer) = kept.timer {
-            cx.cancel(timer);
-        }
+        cx.cancel(kept.timer);
         if signals {
             cx.signal(&self.vacant);
         }

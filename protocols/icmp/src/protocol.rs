@@ -148,10 +148,6 @@ impl Layer<HEADER_LEN> for Icmp {
         u32::from_be_bytes([kind, code, a, b])
     }
 
-    fn offer_for(key: u32) -> u64 {
-        key.into()
-    }
-
     fn begin(&self, _: &Kernel, _: &SessionRef, _: u32) -> Cell<u16> {
         Cell::new(0)
     }

@@ -112,6 +112,7 @@ use xk_core::graph::{
     Family, Guarantees, Needed, NeededOn, ParamKind, Realm, Service, StackingRules, int, optional,
     word,
 };
+use xk_kit::layer::sessions_max;
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
@@ -151,8 +152,7 @@ pub static ENTRY: Entry = Entry::calls("mrpc", include_str!("lib.rs"), build)
         int("client_processes_max", 1..=65_536, 64, "how many of them may be one client's"),
         int("hosts_max", 1..=1_048_576, 1024,
             "how many clients a server knows, and a client servers"),
-        int("sessions_max", 1..=16_777_216, 4096,
-            "how many sessions it holds; idle ones are evicted for new ones"),
+        sessions_max(4096),
         int("enables_max", 1..=65_537, 4096, "how many enables it holds"),
         optional("address", ParamKind::Text("a host, such as 10.0.0.1"),
             "our host, where the layer below does not know it; over `arp` it is claimed"),

@@ -45,7 +45,8 @@ pub mod wire;
 pub use protocol::{Null, add, build};
 
 use xk_core::Entry;
-use xk_core::graph::{Family, Guarantees, Realm, int};
+use xk_core::graph::{Family, Guarantees, Realm};
+use xk_kit::layer::sessions_max;
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
@@ -61,5 +62,4 @@ pub static ENTRY: Entry = Entry::layer("null", include_str!("lib.rs"), build)
         ("eth", 0x88b5),
         ("ip", 253),
     ])
-    .parameters(&[int("sessions_max", 1..=16_777_216, 1024,
-        "how many sessions it holds; idle ones are evicted for new ones")]);
+    .parameters(&[sessions_max(1024)]);

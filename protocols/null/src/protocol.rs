@@ -1,7 +1,6 @@
 //! The layer: the type number of the upper protocol is the key.
 
 use crate::wire::{HEADER_OCTETS, Header};
-use alloc::string::{String, ToString};
 use xk_core::graph::{Build, BuildError};
 use xk_core::{Kernel, Message, ProtocolRef, SessionRef};
 use xk_kit::layer::{Bounds, Conversation, Layer, Layered};
@@ -14,8 +13,7 @@ pub struct Null;
 /// # Errors
 /// [`BuildError::Lower`] if the graph gives it nothing to stand on.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let sessions_max = build.params.number("sessions_max", 1024);
-    Ok(add(build.cx, build.name, build.lower(0)?, sessions_max))
+    Layered::build(build, Null)
 }
 
 /// Adds one to a kernel, for programs that compose without a graph file.
@@ -30,17 +28,9 @@ impl Layer<HEADER_OCTETS> for Null {
     /// The header of every message.
     type State = [u8; HEADER_OCTETS];
 
-    fn key_for(number: u32) -> Option<u32> {
-        Some(number)
-    }
-
     #[inline]
     fn key_of(header: &[u8; HEADER_OCTETS]) -> u32 {
         Header::parse(header).number
-    }
-
-    fn offer_for(number: u32) -> u64 {
-        number.into()
     }
 
     fn begin(&self, _: &Kernel, _: &SessionRef, number: u32) -> [u8; HEADER_OCTETS] {
@@ -54,9 +44,5 @@ impl Layer<HEADER_OCTETS> for Null {
         _: &Message,
     ) -> Option<[u8; HEADER_OCTETS]> {
         Some(own.state)
-    }
-
-    fn describe(&self, own: &Conversation<Self, HEADER_OCTETS>) -> String {
-        Header { number: own.key }.to_string()
     }
 }

@@ -11,12 +11,6 @@ xk_kit::header! {
 /// Octets of the header.
 pub const HEADER_OCTETS: usize = Header::OCTETS;
 
-impl core::fmt::Display for Header {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "null > {}", self.number)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

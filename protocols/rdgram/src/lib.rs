@@ -74,7 +74,8 @@ pub use protocol::{Rdgram, add, build};
 use core::time::Duration;
 use xk_core::Entry;
 use xk_core::control::question;
-use xk_core::graph::{Family, Guarantees, Realm, Service, duration, int};
+use xk_core::graph::{Family, Guarantees, Realm, Service, duration};
+use xk_kit::layer::sessions_max;
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
@@ -88,8 +89,7 @@ pub static ENTRY: Entry = Entry::layer("rdgram", include_str!("lib.rs"), build)
     .header_octets(wire::HEADER_OCTETS)
     .numbers(&[("channel", 0x66)])
     .parameters(&[
-        int("sessions_max", 1..=1_048_576, 1024,
-            "how many sessions it holds; idle ones are evicted for new ones"),
+        sessions_max(1024),
         duration("total", Duration::from_secs(30), "how long a push lasts at most"),
     ])
     .questions(&[question("peer-host", "of a session: the peer")]);
