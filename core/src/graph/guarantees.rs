@@ -25,6 +25,7 @@ const LACKS: &[(Guarantees, &str)] = &[
     (Guarantees::INSTANT, "sending or opening on it may wait"),
     (Guarantees::NAMES, "credentials are looked for right behind the header of `sunselect`"),
     (Guarantees::CREDENTIALS, "no credentials go with a call on it"),
+    (Guarantees::HOSTS, "it does not say from which host a message comes"),
 ];
 
 impl Guarantees {
@@ -62,8 +63,10 @@ impl Guarantees {
     pub const NAMES: Self = Self(1 << 13);
     /// Credentials go with a call.
     pub const CREDENTIALS: Self = Self(1 << 14);
+    /// It says from which host what comes up was sent (`peer-host`).
+    pub const HOSTS: Self = Self(1 << 15);
     /// All of them.
-    pub const ALL: Self = Self((1 << 15) - 1);
+    pub const ALL: Self = Self(u16::MAX);
     /// What is said of the layer right below, and not kept by one of its own that stands on it.
     const OWN: Self = Self::RESOLVER.and(Self::NAMES).and(Self::CREDENTIALS);
 
@@ -120,6 +123,7 @@ impl Service {
             .without(Guarantees::RELIABLE)
             .without(Guarantees::STREAM)
             .without(Guarantees::ROUTES)
+            .without(Guarantees::HOSTS)
             .without(Guarantees::OWN),
         keeps: Guarantees::NONE,
     };

@@ -108,7 +108,8 @@ pub static ENTRY: Entry = Entry::layer("arp", include_str!("lib.rs"), build)
     .above(Family::Host)
     .on(&[Realm::Async], &[Family::Ether])
     .needs(Guarantees::SESSIONS.and(Guarantees::WHOLE))
-    .service(Service::changing(Guarantees::RESOLVER, Guarantees::REPLY))
+    .service(Service::changing(
+        Guarantees::RESOLVER.and(Guarantees::HOSTS), Guarantees::REPLY))
     // Packets of its own have a header; messages of those above have none.
     .shape(Shape::Virtual)
     .numbers(&[("eth", 0x0806)])

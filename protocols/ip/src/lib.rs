@@ -101,6 +101,7 @@ use xk_core::graph::{
     Family, Guarantees, ParamKind, ParamSpec, Realm, Service, StackingRules, block, duration, flag,
     int, octets, optional, required,
 };
+use xk_kit::layer::sessions_max;
 
 #[rustfmt::skip]
 const ON: ParamSpec = optional("on", ParamKind::Text("the name of a protocol below, such as arp"),
@@ -115,7 +116,8 @@ pub static ENTRY: Entry = Entry::layer("ip", include_str!("lib.rs"), build)
     .lowers(1..=16)
     .needs(Guarantees::SESSIONS.and(Guarantees::WHOLE).and(Guarantees::NEIGHBOURS))
     .service(Service::changing(
-        Guarantees::EXACT.and(Guarantees::REPLY).and(Guarantees::ROUTES), Guarantees::NEIGHBOURS))
+        Guarantees::EXACT.and(Guarantees::REPLY).and(Guarantees::ROUTES).and(Guarantees::HOSTS),
+        Guarantees::NEIGHBOURS))
     .header_octets(wire::HEADER_LEN)
     .stacking_rules(&StackingRules { own_address: Some("address"), ..StackingRules::NONE })
     .numbers(&[
@@ -131,8 +133,7 @@ pub static ENTRY: Entry = Entry::layer("ip", include_str!("lib.rs"), build)
         flag("dont_fragment", false,
             "whether routers may not fragment what fits the path, so that its maximum is found \
              out"),
-        int("sessions_max", 1..=16_777_216, 262_144,
-            "how many sessions it holds; idle ones are evicted for new ones"),
+        sessions_max(262_144),
         int("idle_max", 1..=16_777_216, 4096,
             "from how many sessions on each that a message makes takes the place of an idle one; \
              those that layers above hold are bounded by the tables of these"),

@@ -140,15 +140,15 @@ impl Protocol for Rdgram {
         mut participants: Participants,
     ) -> Result<SessionRef, OpenError> {
         let number = upper.number_on(cx, this)?;
-        let host = host_of(participants.peer_mut()?);
-        let key = (host, number);
-        if let Some(session) = self.sessions.found(&key, upper.receiver)? {
+        let named = (host_of(participants.peer_mut()?), number);
+        if let Some(session) = self.sessions.found(&named, upper.receiver)? {
             return Ok(session);
         }
         // At once, so that a peer that cannot be had is known now.
         let channel = self.lower.open(cx, Upper::new(this), participants.clone())?;
-        // The peer's own calls may come by the session that ours go by, as REQUEST.REPLY has it.
-        channel.head().set_peer(key.0);
+        // The peer's own calls may come by the session that ours go by, as REQUEST.REPLY has it. On
+        // a link they come from no host, whatever the peer is called above.
+        let key = (peer_of(cx, &channel), number);
         let body = self.session(this, upper.receiver, key, participants, Some(channel));
         self.sessions.open(cx, this, upper.receiver, key, body)
     }

@@ -13,10 +13,10 @@
 //! lead to one peer.
 //!
 //! # Below
-//! Two to eight protocols of the async realm that take hosts, from the one for the smallest
-//! messages to the one for the largest: `vipaddr fragment`, so that only messages that are too long
-//! for a frame are taken apart. One that stands on another comes behind it, unless a `cutoff` says
-//! what goes there.
+//! Two to eight protocols of the async realm that take hosts and tell from which one a message
+//! comes, from the one for the smallest messages to the one for the largest: `vipaddr fragment`, so
+//! that only messages that are too long for a frame are taken apart. One that stands on another
+//! comes behind it, unless a `cutoff` says what goes there.
 //!
 //! # Behaviour
 //! `open` opens a session on each protocol below, and fails if one of them fails. A message goes to
@@ -79,7 +79,7 @@ pub static ENTRY: Entry = Entry::layer("vipsize", include_str!("lib.rs"), build)
     .above(Family::Host)
     .on(&[Realm::Async], &[Family::Host])
     .lowers(2..=8)
-    .needs(Guarantees::SESSIONS)
+    .needs(Guarantees::SESSIONS.and(Guarantees::HOSTS))
     .service(Service::adding(Guarantees::REPLY))
     .shape(Shape::Virtual)
     .stacking_rules(&StackingRules { rising: Some("cutoff"), ..StackingRules::NONE })

@@ -194,7 +194,13 @@ impl Drawn {
                     false => on("procedure1@version1@program536870913"),
                 }
             }
-            _ => below(),
+            // A peer on a link without hosts may be called one all the same.
+            _ => match below() {
+                part if part.is_empty() && layer.entry.above == Family::Host && at % 2 == 1 => {
+                    self.host(at, host)
+                }
+                part => part,
+            },
         }
     }
 

@@ -70,7 +70,7 @@ mod session;
 
 use xk_core::Entry;
 use xk_core::control::question;
-use xk_core::graph::{Family, Service, Shape, flag, int, text};
+use xk_core::graph::{Family, Guarantees, Service, Shape, flag, int, text};
 
 /// What the catalog knows of datagrams over the system's UDP.
 #[rustfmt::skip]
@@ -79,7 +79,7 @@ pub static UDP_ENTRY: Entry = Entry::layer("host-udp", include_str!("mod.rs"), p
     .above(Family::Port)
     .lowers(0..=0)
     .shape(Shape::Wire)
-    .service(Service::WIRE)
+    .service(Service { adds: Service::WIRE.adds.and(Guarantees::HOSTS), ..Service::WIRE })
     .parameters(&[
         text("local", "an IPv4 address of this machine, or 0.0.0.0 for all", "0.0.0.0",
             "our host, for every port; 0.0.0.0 for every address that we have, which costs each \
