@@ -5,7 +5,7 @@ use crate::message::{Message, Pool};
 use crate::nodes::{Node, Protocols};
 use crate::numbers::Numbers;
 use crate::object::{
-    OpenError, Protocol, ProtocolId, ProtocolRef, Session, SessionId, SessionRef, Slots,
+    OpenError, Opening, Protocol, ProtocolId, ProtocolRef, Session, SessionId, SessionRef, Slots,
 };
 use crate::random::Random;
 use crate::reason::Reason;
@@ -86,6 +86,8 @@ pub struct Kernel {
     observer: RefCell<Option<Rc<dyn Observer>>>,
     /// The burst that the loop's shepherd carries up.
     burst: RefCell<Option<Rc<Slots>>>,
+    /// Sessions of which the protocols above are being told.
+    openings: RefCell<Vec<(SessionId, Rc<Opening>)>>,
     surroundings: RefCell<Vec<(TypeId, Rc<dyn Any>)>>,
     random: Random,
     /// Puts out secrets and nothing else.
@@ -111,6 +113,7 @@ impl Kernel {
             numbers: RefCell::default(),
             observer: RefCell::default(),
             burst: RefCell::default(),
+            openings: RefCell::default(),
             surroundings: RefCell::default(),
             random,
             secrets: config.random.fork(SECRETS),
@@ -488,6 +491,26 @@ impl Kernel {
     /// The protocol with this name in the graph.
     pub fn find_protocol(&self, name: &str) -> Option<ProtocolRef> {
         self.protocols.borrow().iter().find(|p| p.name() == name).cloned()
+    }
+
+    // ---- passive opens ----
+
+    /// The protocol above is about to be told of a session.
+    pub(crate) fn begin_opening(&self, session: SessionId, opening: Opening) -> Rc<Opening> {
+        let opening = Rc::new(opening);
+        self.openings.borrow_mut().push((session, Rc::clone(&opening)));
+        opening
+    }
+
+    /// What is known of a session of which the protocol above is being told.
+    pub(crate) fn opening(&self, session: SessionId) -> Option<Rc<Opening>> {
+        let openings = self.openings.borrow();
+        openings.iter().find(|(id, _)| *id == session).map(|(_, opening)| Rc::clone(opening))
+    }
+
+    /// The protocol above knows of a session, and nothing waits for that any more.
+    pub(crate) fn end_opening(&self, session: SessionId) {
+        self.openings.borrow_mut().retain(|(id, _)| *id != session);
     }
 
     // ---- bursts ----

@@ -340,7 +340,7 @@ impl<F: Filter> Protocol for PassThrough<F> {
         let (layer, own) = uppers.get(0).zip(uppers.get(self.place)).ok_or(&reason::NO_PROTOCOL)?;
         let upper = own.upper;
         let (session, _) = self.shared.wrap(cx, &layer.object, &upper, lower, false)?;
-        upper.open_done(cx, &session, participants).inspect_err(|_| {
+        session.announce(cx, &upper, participants).inspect_err(|_| {
             self.shared.table.borrow_mut().remove(lower);
             session.abort(cx);
         })?;

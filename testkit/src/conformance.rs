@@ -31,6 +31,7 @@
 //! | of several enables as many succeed as in turn | [`blocking::enables_once`] |
 //! | copies and damaged frames at one time harm nothing | [`blocking::bears_copies`] |
 //! | messages keep their order | [`blocking::keeps_order`] |
+//! | a protocol is told of a session before any message of it | [`blocking::tells_of_sessions_first`] |
 //! | all is accounted for and given back | [`blocking::gives_back`] |
 //! | calls are for the rpc realm alone | [`rpc::takes_no_calls`] |
 //!
@@ -353,6 +354,7 @@ pub const LAWS: &[Law] = &[
     ("first messages at one time make one session", blocking::makes_one_session),
     ("copies and damage at one time harm nothing", blocking::bears_copies),
     ("messages keep their order while layers block", blocking::keeps_order),
+    ("what comes while a session is told of waits", blocking::tells_of_sessions_first),
     ("what comes and goes at once is given back", blocking::gives_back),
     ("nothing is left after stop", sessions::stops),
 ];

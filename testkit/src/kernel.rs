@@ -26,7 +26,7 @@ pub use bottom::{Addressing, Bottom, Family, Lower, OnPush, ReachedBottom, Sent}
 pub use call_bottom::{CallBottom, OnCall};
 pub use calls::{CallEnd, Task};
 pub use stations::Stations;
-pub use top::{Event, OnDemux, OnServe, Received, Top};
+pub use top::{Event, OnDemux, OnOpen, OnServe, Received, Top};
 
 use core::ops::Deref;
 use core::time::Duration;

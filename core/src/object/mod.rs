@@ -17,6 +17,7 @@ mod call_tests;
 mod clock;
 mod crowd;
 mod errors;
+mod opening;
 mod protocol;
 mod session;
 mod slot_unsafe;
@@ -30,6 +31,8 @@ pub use burst::{Arrivals, BURST_MAX, Burst, Outgoing};
 pub use burst_slots_unsafe::Glance;
 pub(crate) use burst_slots_unsafe::Slots;
 pub use errors::{CallCause, CallError, OpenError, PushError, Refused, Rejection};
+pub(crate) use opening::Opening;
+pub use opening::WAITING_MAX;
 pub use protocol::{ProtocolHead, ProtocolId, ProtocolRef, Upper};
 pub use session::{Closing, SessionHead, SessionId, SessionRef, WeakSession};
 pub use slot_unsafe::SessionSlot;
@@ -51,8 +54,9 @@ pub struct Enable(pub u64);
 ///
 /// # What may block
 /// [`start`](Self::start), [`open`](Self::open), [`open_enable`](Self::open_enable),
-/// [`control`](Self::control), and a session's [`push`](Session::push), [`call`](Session::call) and
-/// [`control`](Session::control) may suspend the shepherd; other messages are carried meanwhile.
+/// [`open_done`](Self::open_done), [`control`](Self::control), and a session's
+/// [`push`](Session::push), [`call`](Session::call) and [`control`](Session::control) may suspend
+/// the shepherd; other messages are carried meanwhile.
 /// So no borrow is held over one of them on another object, and what was looked up before is looked
 /// up again after it: [`SessionTable::open`] and [`SessionTable::accept`] do that for sessions.
 pub trait Protocol {
@@ -103,7 +107,9 @@ pub trait Protocol {
     }
 
     /// A lower protocol made a session on this protocol's behalf; its first message follows by
-    /// `demux`. To keep the session it takes a hold on it ([`SessionRef::hold`]).
+    /// `demux`. To keep the session it takes a hold on it ([`SessionRef::hold`]). What else comes
+    /// through the session waits until the answer ([`SessionRef::announce`]), so this is no place
+    /// to wait for it.
     ///
     /// # Errors
     /// A reason not to want it; the lower protocol then refuses the message for it.

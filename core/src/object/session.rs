@@ -41,10 +41,12 @@ pub enum Closing {
 const CLOSED: u8 = 1;
 /// Takes nothing from above: its last holder let go.
 const RELEASED: u8 = 2;
+/// The protocol above is being told of it: what comes up waits.
+const OPENING: u8 = 4;
 
 /// What every session has in common.
 pub struct SessionHead {
-    /// 0 lets everything through; see [`CLOSED`] and [`RELEASED`].
+    /// 0 lets everything through; see [`CLOSED`], [`RELEASED`] and [`OPENING`].
     gate: Cell<u8>,
     /// True if a message made it.
     passive: bool,
@@ -251,7 +253,7 @@ impl SessionRef {
     #[cold]
     fn push_gated(&self, cx: &Kernel, message: Message) -> Result<(), PushError> {
         let head = &self.0.head;
-        if head.gate.get() != 0 {
+        if head.gate.get() & (CLOSED | RELEASED) != 0 {
             cx.count_drop(head.protocol, &reason::CLOSED);
             return Err(PushError::Closed);
         }
@@ -331,7 +333,7 @@ impl SessionRef {
     #[cold]
     fn call_gated(&self, cx: &Kernel, message: Message) -> Result<Message, CallError> {
         let head = &self.0.head;
-        if head.gate.get() != 0 {
+        if head.gate.get() & (CLOSED | RELEASED) != 0 {
             cx.count_drop(head.protocol, &reason::CLOSED);
             return Err(CallError::from(CallCause::Closed).at(head.protocol));
         }
@@ -349,7 +351,7 @@ impl SessionRef {
     #[inline]
     pub fn call_pop(&self, cx: &Kernel, message: Message) -> Result<Message, Refused> {
         let head = &self.0.head;
-        if head.gate.get() & CLOSED | cx.gate() != 0 {
+        if head.gate.get() & (CLOSED | OPENING) | cx.gate() != 0 {
             return self.call_pop_gated(cx, message);
         }
         head.received.set(head.received.get() + 1);
@@ -358,11 +360,7 @@ impl SessionRef {
 
     #[cold]
     fn call_pop_gated(&self, cx: &Kernel, message: Message) -> Result<Message, Refused> {
-        let head = &self.0.head;
-        if head.is_closed() {
-            cx.count_drop(head.protocol, &reason::CLOSED);
-            return Err(Refused::new(message, &reason::CLOSED));
-        }
+        let (head, message) = (&self.0.head, self.admit(cx, message)?);
         head.received.set(head.received.get() + 1);
         let span = cx.trace_enter(Operation::CallPop, head.upper, head.protocol, head.id, &message);
         let result = self.0.body.call_pop(cx, self, message);
@@ -377,7 +375,7 @@ impl SessionRef {
     #[inline(always)]
     pub fn pop(&self, cx: &Kernel, message: Message) -> Result<(), Refused> {
         let head = &self.0.head;
-        if head.gate.get() & CLOSED | cx.gate() != 0 {
+        if head.gate.get() & (CLOSED | OPENING) | cx.gate() != 0 {
             return self.pop_gated(cx, message);
         }
         head.received.set(head.received.get() + 1);
@@ -403,13 +401,29 @@ impl SessionRef {
         Err(refused)
     }
 
+    /// The message, once the protocol above knows of the session, and if that is open then.
+    fn admit(&self, cx: &Kernel, message: Message) -> Result<Message, Refused> {
+        let head = &self.0.head;
+        if head.gate.get() & OPENING != 0
+            && let Err(why) = self.wait_until_open(cx)
+        {
+            return Err(self.refuse(cx, message, why));
+        }
+        match head.is_closed() {
+            true => Err(self.refuse(cx, message, &reason::CLOSED)),
+            false => Ok(message),
+        }
+    }
+
+    /// Notes whether what comes up waits.
+    pub(super) fn set_opening(&self, is_opening: bool) {
+        let (gate, bit) = (&self.0.head.gate, u8::from(is_opening) * OPENING);
+        gate.set(gate.get() & !OPENING | bit);
+    }
+
     #[cold]
     fn pop_gated(&self, cx: &Kernel, message: Message) -> Result<(), Refused> {
-        let head = &self.0.head;
-        if head.is_closed() {
-            cx.count_drop(head.protocol, &reason::CLOSED);
-            return Err(Refused::new(message, &reason::CLOSED));
-        }
+        let (head, message) = (&self.0.head, self.admit(cx, message)?);
         head.received.set(head.received.get() + 1);
         let span = cx.trace_enter(Operation::Pop, head.upper, head.protocol, head.id, &message);
         let result = self.0.body.pop(cx, self, message);
@@ -424,7 +438,7 @@ impl SessionRef {
     #[inline]
     pub fn pop_burst(&self, cx: &Kernel, burst: Burst<'_>) -> Result<(), Refused> {
         let head = &self.0.head;
-        if head.gate.get() & CLOSED | cx.gate() != 0 || burst.is_empty() {
+        if head.gate.get() & (CLOSED | OPENING) | cx.gate() != 0 || burst.is_empty() {
             return self.pop_one_by_one(cx, burst);
         }
         // The first counts at once, so that the session does not look idle; the others when it is

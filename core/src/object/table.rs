@@ -259,7 +259,7 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
             return Ok(found);
         }
         self.bind(cx, key, session.clone()).inspect_err(|_| session.retire(cx))?;
-        if let Err(unwanted) = upper.open_done(cx, &session, ends()) {
+        if let Err(unwanted) = session.announce(cx, upper, ends()) {
             // One whose `close` would leave it bound as an idle one goes too.
             self.release(&key, &session);
             session.abort(cx);

@@ -302,7 +302,7 @@ impl<V: VirtualLayer> Virtual<V> {
         let both = Participants::pair(part_of(local), Part::Host(host));
         let made = self.make(cx, this, (key, receiver), &both, (true, sent_to));
         let session = made.map_err(|_| &reason::TABLE_FULL)?;
-        upper.open_done(cx, &session, both).inspect_err(|_| session.abort(cx))?;
+        session.announce(cx, &upper, both).inspect_err(|_| session.abort(cx))?;
         Ok(session)
     }
 

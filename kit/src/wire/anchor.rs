@@ -175,7 +175,7 @@ impl<A: Anchor> WireEnd<A> {
         let body = WireSession { wire, upper: upper.clone() };
         let session = cx.new_passive_session(this, &upper, body);
         *self.session.borrow_mut() = Some(session.clone());
-        match upper.open_done(cx, &session, Participants::default()) {
+        match session.announce(cx, &upper, Participants::default()) {
             Ok(()) => drop(session.pop(cx, message)),
             Err(why) => {
                 self.session.take();

@@ -313,7 +313,7 @@ impl Shared {
             // session.
             let mine = Part::Ether(self.mine.get().0);
             let both = Participants::pair(mine, Part::Ether(eth.0));
-            if path.receiver.open_done(cx, &lower, both).is_err() {
+            if lower.announce(cx, &path.receiver, both).is_err() {
                 lower.close(cx);
                 return Err(OpenError::NotSupported);
             }

@@ -284,7 +284,7 @@ impl Ip {
             return Err((full, false));
         }
         let participants = Participants::pair(Part::host(dst), Part::host(src));
-        if let Err(unwanted) = upper.open_done(cx, &session, participants) {
+        if let Err(unwanted) = session.announce(cx, &upper, participants) {
             session.abort(cx);
             return Err((unwanted, false));
         }

@@ -6,7 +6,7 @@ use crate::origin::path;
 use crate::output::send_alone;
 use crate::pending::{Note, PendingKey, TICK};
 use crate::protocol::Tcp;
-use crate::session::{Link, TcpSession};
+use crate::session::{Link, TcpSession, keep_back};
 use crate::table::{key, ports};
 use crate::wire::{Flags, Header};
 use xk_core::object::Refused;
@@ -254,7 +254,11 @@ impl Tcp {
         }
         self.table.pending.remove(&pending);
         let participants = origin.participants(local, peer);
-        if let Err(unwanted) = note.upper.open_done(cx, &session, participants) {
+        // Acknowledgements are taken meanwhile: what the protocol above sends may wait for them.
+        keep_back(&session, true);
+        let told = note.upper.open_done(cx, &session, participants);
+        keep_back(&session, false);
+        if let Err(unwanted) = told {
             self.table.drop_sources.record(cx, lower, peer, unwanted);
             self.table.sessions.unbind(&key);
             // No longer bound, it breaks off, which tells the peer.

@@ -93,6 +93,14 @@ pub(crate) fn report(cx: &Kernel, session: &SessionRef, kind: NetworkErrorKind, 
     }
 }
 
+/// Whether what arrives is kept for later, in the window: while the protocol above is told of the
+/// session.
+pub(crate) fn keep_back(session: &SessionRef, keeps: bool) {
+    if let Some(own) = live(session) {
+        own.is_delivering.set(keeps);
+    }
+}
+
 /// Whether `session` stands on `lower`.
 pub(crate) fn is_over(session: &SessionRef, lower: &SessionRef) -> bool {
     live(session).is_some_and(|own| own.link.lower == *lower)

@@ -4,9 +4,10 @@
 use super::messages::pattern;
 use super::world::{Harm, Way, at_once, carrier};
 use super::{Fixture, Node, Receiver, Side, Verdict, World};
-use crate::kernel::{Sent, Task, TestKernel};
+use crate::kernel::{Event, Sent, Task, TestKernel};
 use core::time::Duration;
-use xk_core::object::OpenError;
+use std::rc::Rc;
+use xk_core::object::{OpenError, WAITING_MAX};
 use xk_core::shepherd::Semaphore;
 use xk_core::{Kernel, Message, SessionRef};
 
@@ -262,9 +263,7 @@ fn bears(fixture: &dyn Fixture, seed: u64, harm: Harm) -> (usize, Option<Vec<u8>
         messages.iter().for_each(|octets| push(cx, &session, octets));
     });
     run_with(&world, vec![task], harm);
-    let received = world.end().top.take_received();
-    let mut received: Vec<Vec<u8>> =
-        received.iter().map(|received| received.message.octets().collect()).collect();
+    let mut received = octets_received(&world);
     if fixture.is_stream() {
         (received, sent) = (vec![received.concat()], vec![sent.concat()]);
     }
@@ -291,18 +290,69 @@ fn sends_in_order(fixture: &dyn Fixture, seed: u64) {
     send(&world, &session, 1);
     drop(world.end().top.take_received());
     send(&world, &session, 2 * AT_ONCE);
-    let mut received: Vec<Vec<u8>> = world
-        .end()
-        .top
-        .take_received()
-        .iter()
-        .map(|received| received.message.octets().collect())
-        .collect();
+    let mut received = octets_received(&world);
     let mut sent: Vec<Vec<u8>> = (0..2 * AT_ONCE).map(|n| octets_of(fixture, n)).collect();
     if fixture.is_stream() {
         (received, sent) = (vec![received.concat()], vec![sent.concat()]);
     }
     assert!(received == sent, "seed {seed}: messages of a conversation keep their order");
+}
+
+/// Messages that come while the protocol above is told of their session, which may block, follow
+/// the first of it, in their order; what finds too many waiting is counted.
+///
+/// # Panics
+/// If the law is broken.
+pub fn tells_of_sessions_first(fixture: &dyn Fixture) -> Verdict {
+    if fixture.receiver() == Receiver::Itself {
+        return Verdict::Skipped("its answers are messages of their own");
+    }
+    each_seed(fixture, |seed| {
+        comes_first(fixture, seed, 2 * AT_ONCE);
+        comes_first(fixture, seed, 2 * WAITING_MAX as usize);
+    })
+}
+
+fn comes_first(fixture: &dyn Fixture, seed: u64, count: usize) {
+    let world = world(fixture, seed, Duration::ZERO);
+    world.enable(Side::B);
+    world.b.top.on_open(Some(Rc::new(|cx, _| {
+        sleep(cx, Duration::from_nanos(cx.random().below(4_000_000)));
+    })));
+    let dropped = world.a.drops() + world.b.drops();
+    let (node, ends) = (world.a.clone(), fixture.open(Side::A));
+    let sent: Vec<Vec<u8>> = (0..count).map(|n| octets_of(fixture, n)).collect();
+    let messages = sent.clone();
+    let task: Task = Box::new(move |cx| {
+        let session = node.top.open(cx, &node.protocol, ends).expect("an `open` succeeds");
+        for octets in &messages {
+            push(cx, &session, octets);
+            if count < WAITING_MAX as usize && cx.random().below(2) == 0 {
+                sleep(cx, Duration::from_nanos(cx.random().below(1_000_000)));
+            }
+        }
+    });
+    run(&world, vec![task]);
+    let received = octets_received(&world);
+    let dropped = (world.a.drops() + world.b.drops() - dropped) as usize;
+    if fixture.is_stream() {
+        assert!(received.concat() == sent.concat(), "seed {seed}: a stream keeps its order");
+    } else if count <= WAITING_MAX as usize {
+        assert!(received == sent, "seed {seed}: messages behind the first do not overtake it");
+    } else {
+        let mut rest = sent.iter();
+        let in_order = received.iter().all(|octets| rest.any(|sent| sent == octets));
+        assert!(in_order, "seed {seed}: messages behind the first do not overtake it");
+        assert_eq!(received.len() + dropped, count, "seed {seed}: all is accounted for");
+    }
+    if let Some(Event::Demux(..)) = world.b.top.take_events().first() {
+        panic!("seed {seed}: a protocol is told of a session before it has a message of it");
+    }
+}
+
+fn octets_received(world: &World<'_>) -> Vec<Vec<u8>> {
+    let received = world.end().top.take_received();
+    received.iter().map(|received| received.message.octets().collect()).collect()
 }
 
 /// Sessions are opened, used and closed by several at any time: every message arrives or is

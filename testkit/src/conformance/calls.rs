@@ -25,6 +25,7 @@
 //! | an unwanted session leaves nothing | [`forgets_the_unwanted`] |
 //! | while layers below block, opened at once is as opened in turn | [`blocking::opens_once`] |
 //! | so is enabled at once | [`blocking::enables_once`] |
+//! | a protocol is told of a session before any request of it | [`blocking::tells_of_sessions_first`] |
 //! | and all is given back | [`blocking::comes_and_goes`] |
 //! | nothing is left after `stop` | [`stops`] |
 //!
@@ -159,6 +160,7 @@ pub const LAWS: &[Law] = &[
     ("an unwanted session leaves nothing", forgets_the_unwanted),
     ("opened at one time it is as opened in turn", blocking::opens_once),
     ("enabled at one time it is as enabled in turn", blocking::enables_once),
+    ("what comes while a session is told of waits", blocking::tells_of_sessions_first),
     ("what comes and goes at once is given back", blocking::comes_and_goes),
     ("nothing is left after stop", stops),
 ];

@@ -43,6 +43,7 @@ enum Fault {
     LetsGoBelow,
     CountsItsHeader,
     FindsNoBufferInSilence,
+    LetsOthersOvertake,
 }
 
 /// Every fault, and the law that it breaks. None is of law 6: a shared buffer cannot be written to
@@ -67,6 +68,7 @@ const FAULTS: &[(Fault, &str)] = &[
     (Fault::PinsBelow, "law 5: what 100 strangers"),
     (Fault::KnowsOneHost, "law 8: stranger number 0 is heard"),
     (Fault::BreaksWhatIsHeld, "law 8: a session that is held"),
+    (Fault::LetsOthersOvertake, "messages behind the first"),
     (Fault::LetsGoBelow, "law 8: a session that is held"),
     (Fault::CountsItsHeader, "are no more than `max-packet`"),
     (Fault::FindsNoBufferInSilence, "law 8: what finds no buffer is counted"),
@@ -155,7 +157,10 @@ impl Layer {
             if late {
                 return Ok(());
             }
-            upper.open_done(cx, &session, Participants::default())
+            match self.fault {
+                Fault::LetsOthersOvertake => upper.open_done(cx, &session, Participants::default()),
+                _ => session.announce(cx, &upper, Participants::default()),
+            }
         });
         told.inspect_err(|_| session.abort(cx)).map(|()| session)
     }

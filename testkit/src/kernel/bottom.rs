@@ -435,7 +435,7 @@ impl Bottom {
         };
         let session = cx.new_passive_session(&self.protocol, &upper, body);
         self.state.sessions.bind(cx, key, session.clone())?;
-        if let Err(unwanted) = upper.open_done(cx, &session, self.participants(ends)) {
+        if let Err(unwanted) = session.announce(cx, &upper, self.participants(ends)) {
             session.abort(cx);
             return Err(unwanted);
         }

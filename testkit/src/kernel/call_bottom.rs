@@ -223,7 +223,7 @@ impl CallBottom {
             (Some(own), Some(peer)) => Participants::pair(own, peer),
             _ => Participants::default(),
         };
-        if let Err(unwanted) = upper.open_done(cx, &session, both) {
+        if let Err(unwanted) = session.announce(cx, &upper, both) {
             self.state.served.borrow_mut().remove(&key);
             session.abort(cx);
             return Err(self.protocol.refuse(request, unwanted));

@@ -84,7 +84,7 @@ impl Stations {
             None => {
                 let upper = self.state.enabled.borrow().clone().expect("an enable");
                 let session = self.state.make(cx, &upper, host, true);
-                if let Err(why) = upper.open_done(cx, &session, ends(host)) {
+                if let Err(why) = session.announce(cx, &upper, ends(host)) {
                     return Err(Refused::new(message, why));
                 }
                 session
@@ -130,7 +130,7 @@ impl Protocol for Link {
         self.0.pauses.pause(cx);
         if self.0.station(host).is_none() {
             let session = self.0.make(cx, upper.receiver, host, false);
-            let told = upper.receiver.open_done(cx, &session, ends(host));
+            let told = session.announce(cx, upper.receiver, ends(host));
             told.map_err(|_| OpenError::NotSupported)?;
         }
         self.0.pauses.pause(cx);

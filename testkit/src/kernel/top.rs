@@ -50,6 +50,7 @@ struct State {
     refuse: Cell<Option<&'static Reason>>,
     forgets: Cell<bool>,
     echoes: Cell<bool>,
+    on_open: RefCell<Option<OnOpen>>,
     on_demux: RefCell<Option<OnDemux>>,
     on_ask: RefCell<Option<OnAsk>>,
     down: RefCell<Option<ProtocolRef>>,
@@ -59,6 +60,9 @@ struct State {
 
 /// So many questions are passed down at most: one that goes round and round comes to an end.
 const PASSED_DOWN_MAX: u32 = 16;
+
+/// Called for every session of which a [`Top`] is told, before it notes that; may block.
+pub type OnOpen = Rc<dyn Fn(&Kernel, &SessionRef)>;
 
 /// Called for every message that reaches a [`Top`], with its number from 1 on; may block, and may
 /// refuse the message.
@@ -245,6 +249,11 @@ impl Top {
         self.state.echoes.set(echoes);
     }
 
+    /// Has something done first with every session of which it is told.
+    pub fn on_open(&self, on_open: Option<OnOpen>) {
+        drop(self.state.on_open.replace(on_open));
+    }
+
     /// Has something else done first with every message that reaches it.
     pub fn on_demux(&self, on_demux: Option<OnDemux>) {
         let before = self.state.on_demux.replace(on_demux);
@@ -279,11 +288,12 @@ impl State {
         let opened = self.opened.take();
         let errors = self.errors.take();
         let calls = (self.on_demux.take(), self.on_ask.take(), self.on_serve.take());
+        let opens = self.on_open.take();
         let down = self.down.take();
         self.events.take();
         self.procedures.take();
         // Outside of the borrows: what is dropped may hold the last handle of something else.
-        drop((received, opened, errors, calls, down));
+        drop((received, opened, errors, calls, opens, down));
     }
 }
 
@@ -298,6 +308,10 @@ impl Protocol for TopProtocol {
         participants: Participants,
     ) -> Result<(), &'static Reason> {
         let state = &self.0;
+        let on_open = state.on_open.borrow().clone();
+        if let Some(on_open) = on_open {
+            on_open(cx, lower);
+        }
         if let Some(reason) = state.refuse_open.get() {
             return Err(reason);
         }

@@ -61,6 +61,23 @@ fn between(cx: &Kernel, side: Side, kind: Kind, lower: &ProtocolRef) -> Protocol
     cx.add_protocol(name, &format!("{name}-{side:?}"), Between(Rc::new(shared)))
 }
 
+impl Between {
+    fn begin(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: &ProtocolRef,
+        key: u64,
+        body: Way,
+    ) -> Result<SessionRef, &'static Reason> {
+        let session = cx.new_passive_session(this, upper, body);
+        self.0.sessions.bind(cx, key, session.clone())?;
+        let told = upper.open_done(cx, &session, Participants::default());
+        told.inspect_err(|_| session.abort(cx))?;
+        Ok(session)
+    }
+}
+
 impl Protocol for Between {
     fn open(
         &self,
@@ -120,7 +137,13 @@ impl Protocol for Between {
             return Err(self.0.lower.refuse(message, &reason::NO_PROTOCOL));
         };
         let body = Way::new(self, lower, &upper, VecDeque::from([message]));
-        let made = self.0.sessions.accept(cx, this, &upper, key, body, Participants::default);
+        let made = match self.0.kind {
+            Kind::Calls => {
+                self.0.sessions.accept(cx, this, &upper, key, body, Participants::default)
+            }
+            // A stream drops nothing, and keeps by itself what is early.
+            _ => self.begin(cx, this, &upper, key, body),
+        };
         match made {
             Ok(session) => session.body::<Way>().map_or(Ok(()), |way| way.opened(cx, &session)),
             Err(why) => {

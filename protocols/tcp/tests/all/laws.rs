@@ -185,6 +185,11 @@ fn octets_keep_their_order_while_layers_block() {
 }
 
 #[test]
+fn what_comes_while_a_session_is_told_of_waits() {
+    both(blocking::tells_of_sessions_first);
+}
+
+#[test]
 fn what_comes_and_goes_at_once_is_given_back() {
     both(blocking::gives_back);
 }

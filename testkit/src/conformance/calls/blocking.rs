@@ -6,8 +6,10 @@ use super::{CallFixture, CallWorld};
 use crate::conformance::blocking::{AT_ONCE, PAUSE_MAX, SEEDS, sleep};
 use crate::conformance::{Side, Verdict, world};
 use crate::kernel::CallEnd;
+use core::cell::RefCell;
 use core::time::Duration;
-use xk_core::object::{Enable, OpenError};
+use std::rc::Rc;
+use xk_core::object::{Enable, OpenError, SessionId};
 use xk_core::{Kernel, SessionRef};
 
 /// What came of opening at one time: different sessions, holds on them, and holds below.
@@ -125,6 +127,47 @@ pub fn enables_once(fixture: &dyn CallFixture) -> Verdict {
             succeeded
         });
         assert_eq!(blocks, still, "seed {seed}: enabled at one time, it is as enabled in turn");
+    }
+    Verdict::Holds
+}
+
+/// Requests that come while the protocol above is told of their session, which may block, follow
+/// the first of it, in their order.
+///
+/// # Panics
+/// If the law is broken.
+pub fn tells_of_sessions_first(fixture: &dyn CallFixture) -> Verdict {
+    let count = if fixture.is_concurrent() { 2 * AT_ONCE } else { 1 };
+    for seed in 0..SEEDS {
+        let world = blocking(fixture, seed, Duration::ZERO);
+        serve(&world);
+        let top = &world.node(Side::B).top;
+        top.on_open(Some(Rc::new(|cx, _| {
+            sleep(cx, Duration::from_nanos(cx.random().below(4_000_000)));
+        })));
+        let served: Rc<RefCell<Vec<(SessionId, usize)>>> = Rc::default();
+        let all = Rc::clone(&served);
+        top.on_serve(Some(Rc::new(move |_, session, request| {
+            all.borrow_mut().push((session.id(), request.len()));
+            Ok(request)
+        })));
+        let open = opener(&world);
+        let session = at_once(&world, 1, move |cx, _| open(cx)).remove(0).expect("an `open`");
+        let ends = at_once(&world, count, move |cx, n| {
+            // One after the other, and all before the first has its reply.
+            sleep(cx, Duration::from_micros(1 + 100 * n as u64));
+            (n, call(cx, &session, n))
+        });
+        for (n, end) in ends {
+            right(end, &octets(n));
+        }
+        let mut served = served.take();
+        assert_eq!(served.len(), count, "seed {seed}: each request is served once");
+        // A layer below that carries one call at a time has a session for each.
+        served.sort_by_key(|(session, _)| *session);
+        let in_order = served.is_sorted();
+        assert!(in_order, "seed {seed}: requests behind the first do not overtake it: {served:?}");
+        world.finish();
     }
     Verdict::Holds
 }

@@ -457,7 +457,7 @@ impl HostUdp {
             |host: Ipv4Addr, port| Participant::of(Part::host(host)).with(Part::port(port));
         let participants =
             Participants::pair(participant(local, number), participant(*peer.ip(), peer.port()));
-        if let Err(unwanted) = upper.open_done(cx, &session, participants) {
+        if let Err(unwanted) = session.announce(cx, upper, participants) {
             session.abort(cx);
             return this.discard(message, unwanted);
         }
