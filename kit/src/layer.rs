@@ -632,26 +632,15 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
         mut message: Message,
     ) -> Result<(), Refused> {
         let at = Arrival { cx, this, lower };
-        let header = match message.peek_in_place::<N>() {
-            Some(header) => Ok(*header),
-            None => pulled_up(&mut message),
-        };
-        let header = match header {
+        let header = match message.header() {
             Ok(header) => header,
-            Err(why) => return self.refuse(at, None, message, why),
+            Err(error) => return self.refuse(at, None, message, error.into()),
         };
         match self.sessions.find(&(lower.id().0, L::key_of(&header))) {
             Some(session) => session.pop_owned(cx, message),
             None => L::first(self, at, &header, message),
         }
     }
-}
-
-/// A header that lies in several slices, or behind an empty one.
-#[cold]
-fn pulled_up<const N: usize>(message: &mut Message) -> Result<[u8; N], &'static Reason> {
-    message.pull_up(N)?;
-    message.peek::<N>().copied().ok_or(&reason::TRUNCATED)
 }
 
 impl<L: Layer<N>, const N: usize> Protocol for Layered<L, N> {

@@ -23,7 +23,7 @@ mod stations;
 mod top;
 
 pub use bottom::{Addressing, Bottom, Family, Lower, OnPush, ReachedBottom, Sent};
-pub use call_bottom::{CallBottom, OnCall};
+pub use call_bottom::{CallBottom, OnCall, in_two_slices};
 pub use calls::{CallEnd, Task};
 pub use stations::Stations;
 pub use top::{Event, OnDemux, OnOpen, OnServe, Received, Top};

@@ -400,6 +400,25 @@ impl Message {
         Ok(())
     }
 
+    /// The first `N` octets, brought together as by [`pull_up`](Self::pull_up). They stay in the
+    /// message: [`strip`](Self::strip) takes them off, whichever slice they lie in.
+    ///
+    /// # Errors
+    /// [`PullUpError`]; the message is unchanged.
+    #[inline]
+    pub fn header<const N: usize>(&mut self) -> Result<[u8; N], PullUpError> {
+        match self.peek_in_place() {
+            Some(header) => Ok(*header),
+            None => self.header_in_pieces(),
+        }
+    }
+
+    #[cold]
+    fn header_in_pieces<const N: usize>(&mut self) -> Result<[u8; N], PullUpError> {
+        self.pull_up(N)?;
+        self.peek().copied().ok_or(PullUpError::TooShort)
+    }
+
     #[cold]
     #[inline(never)]
     fn pull_up_slow(head: DescRef, n: usize) -> Result<DescRef, PullUpError> {

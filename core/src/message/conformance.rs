@@ -116,6 +116,31 @@ fn two_pools_join<A: Arena + 'static>(make: &impl Fn(usize) -> A) {
     assert_eq!((stats.descriptors_live, stats.buffers_live), (0, 0));
 }
 
+/// Messages of `octets` in all the ways that they may lie in slices: cut or not behind each octet,
+/// and each with an empty slice in front, too. No way takes longer than another; there are two to
+/// the power of the number of octets.
+///
+/// # Panics
+/// If there is no octet, or no buffer.
+pub fn chopped(pool: &Pool, octets: &[u8]) -> impl Iterator<Item = Message> {
+    let part = |octets: &[u8]| pool.copy_from(0, octets).expect("room");
+    (0..1_u32 << octets.len()).map(move |cuts| {
+        let is_cut = |at: &usize| cuts & 1 << at != 0;
+        let (mut message, mut from) = (part(&octets[..1]), 1);
+        if is_cut(&0) {
+            let mut empty = part(b"-");
+            empty.join(message);
+            assert!(empty.strip(1));
+            message = empty;
+        }
+        for at in (1..octets.len()).filter(is_cut).chain([octets.len()]) {
+            message.join(part(&octets[from..at]));
+            from = at;
+        }
+        message
+    })
+}
+
 /// Octets from a small generator (xorshift64*), the same for the same seed.
 pub fn random_octets(seed: u64, count: usize) -> Vec<u8> {
     let mut state = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);

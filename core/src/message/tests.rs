@@ -109,11 +109,51 @@ fn a_header_that_does_not_fit_gets_a_buffer_of_its_own() {
     assert_eq!(live(&pool), (2, 2));
     assert!(message.eq_octets(b"erheaddata"));
     assert_eq!(message.peek::<8>(), None);
-    message.pull_up(8).unwrap();
+    assert_eq!(message.header(), Ok(*b"erheadda"));
     assert_eq!(message.peek(), Some(b"erheadda"));
+    assert_eq!(message.header::<11>(), Err(PullUpError::TooShort));
     assert!(message.eq_octets(b"erheaddata"));
     assert_eq!(message.pull_up(11), Err(PullUpError::TooShort));
     drop(message);
+    assert_eq!(live(&pool), (0, 0));
+}
+
+/// The first `N` octets are the same whatever slices they lie in, and so is what is behind them.
+fn reads_and_strips<const N: usize>(pool: &Pool, octets: &[u8]) {
+    for (mut message, mut same) in
+        conformance::chopped(pool, octets).zip(conformance::chopped(pool, octets))
+    {
+        assert!(message.eq_octets(octets));
+        let is_long = N > octets.len();
+        assert_eq!(message.header::<N>().ok().as_ref(), octets.first_chunk());
+        assert!(message.eq_octets(octets), "the header stays: {message:?}");
+        // In place is all or nothing.
+        let is_in_place = message.peek_in_place::<N>().is_some();
+        assert_eq!(message.strip_in_place(N), is_in_place, "{message:?}");
+        assert_eq!(is_in_place || message.strip(N), !is_long);
+        let behind = if is_long { octets } else { &octets[N..] };
+        assert!(message.eq_octets(behind), "{N} of {message:?}");
+        match same.peek::<N>().copied() {
+            Some(header) => {
+                assert_eq!(same.pop_array(), Some(&header));
+                assert!(same.eq_octets(behind));
+            }
+            None => assert!(same.pop_array::<N>().is_none() && same.eq_octets(octets)),
+        }
+    }
+}
+
+#[test]
+fn headers_are_read_whatever_slices_they_lie_in() {
+    let (pool, octets) = (pool(), b"octets");
+    reads_and_strips::<0>(&pool, octets);
+    reads_and_strips::<1>(&pool, octets);
+    reads_and_strips::<2>(&pool, octets);
+    reads_and_strips::<3>(&pool, octets);
+    reads_and_strips::<4>(&pool, octets);
+    reads_and_strips::<5>(&pool, octets);
+    reads_and_strips::<6>(&pool, octets);
+    reads_and_strips::<7>(&pool, octets);
     assert_eq!(live(&pool), (0, 0));
 }
 

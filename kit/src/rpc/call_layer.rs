@@ -379,8 +379,11 @@ pub fn prepend<const N: usize>(message: &mut Message, header: &[u8; N]) -> Resul
 /// octets of several slices together.
 #[inline]
 pub fn pop_header<const N: usize>(message: &mut Message) -> Result<[u8; N], &'static Reason> {
-    message.pull_up(N)?;
-    message.pop_array::<N>().copied().ok_or(&reason::TRUNCATED)
+    let header = message.header()?;
+    // In place only where the first slice has them: behind an empty one they lie in the next.
+    let is_taken = message.strip(N);
+    debug_assert!(is_taken, "the header is there");
+    Ok(header)
 }
 
 /// A reply that cannot be read: dropped, and counted by the session that called.
@@ -742,5 +745,33 @@ impl<L: CallLayer> Session for Serving<L> {
     fn close(&self, _: &Kernel, this: &SessionRef) -> Closing {
         self.all.serving.release(&(self.lower.id().0, self.name), this);
         Closing::Done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pop_header;
+    use xk_core::message::{Pool, PoolConfig, conformance};
+
+    fn pops<const N: usize>(pool: &Pool, octets: &[u8]) {
+        for mut message in conformance::chopped(pool, octets) {
+            assert_eq!(pop_header::<N>(&mut message).ok().as_ref(), octets.first_chunk());
+            let behind = octets.get(N..).unwrap_or(octets);
+            assert!(message.eq_octets(behind), "{N} of {message:?}");
+        }
+    }
+
+    #[test]
+    fn a_header_is_taken_off_whatever_slices_it_lies_in() {
+        let pool = Pool::new(&PoolConfig::default()).expect("memory");
+        let octets = b"octets";
+        pops::<0>(&pool, octets);
+        pops::<1>(&pool, octets);
+        pops::<2>(&pool, octets);
+        pops::<3>(&pool, octets);
+        pops::<4>(&pool, octets);
+        pops::<5>(&pool, octets);
+        pops::<6>(&pool, octets);
+        pops::<7>(&pool, octets);
     }
 }

@@ -9,6 +9,7 @@ use crate::control::{MyHost, MyPort, PeerHost, PeerPort};
 use crate::rpc::call::{
     BAD_CREDENTIALS, MyProcedure, PROCEDURE, PROGRAM, VERSION, pop_definite, pop_local,
 };
+use crate::rpc::call_layer::pop_header;
 use xk_core::graph::{ParamSpec, int};
 use xk_core::object::ProtocolId;
 use xk_core::participant::{AddressError, Wild};
@@ -221,9 +222,8 @@ impl AuthHead {
         message: &mut Message,
         read: impl FnOnce(Self, &[u8]) -> T,
     ) -> Result<T, AuthError> {
-        let _ = message.pull_up(AUTH_HEAD_OCTETS);
-        let octets = message.pop_array::<AUTH_HEAD_OCTETS>().ok_or(AuthError::Truncated)?;
-        let word = u64::from_be_bytes(*octets);
+        let octets = pop_header(message).map_err(|_| AuthError::Truncated)?;
+        let word = u64::from_be_bytes(octets);
         let flavor = (word >> 32) as u32;
         let len = usize::try_from(word as u32).unwrap_or(usize::MAX);
         if len > BODY_MAX {

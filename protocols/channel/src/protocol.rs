@@ -161,11 +161,9 @@ impl Channel {
         lower: &SessionRef,
         mut message: Message,
     ) -> Result<(), Refused> {
-        if let Err(error) = message.pull_up(HEADER_OCTETS) {
-            return Err(this.refuse(message, error.into()));
-        }
-        let Some(octets) = message.peek::<HEADER_OCTETS>().copied() else {
-            return Err(this.refuse(message, &reason::TRUNCATED));
+        let octets = match message.header() {
+            Ok(octets) => octets,
+            Err(error) => return Err(this.refuse(message, error.into())),
         };
         let key = key_of(cx, lower, &octets);
         let Some(session) = self.table.sessions.get(&key) else {

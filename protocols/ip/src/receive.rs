@@ -5,7 +5,7 @@ use crate::protocol::{Ip, key_of, mark};
 use crate::reassembly::{Key as FragmentKey, Outcome};
 use crate::session::IpSession;
 use crate::shared::{FLAG_LOOP, TOKEN_REASSEMBLY, reasons};
-use crate::wire::{Error, HEADER_LEN, HEADER_LEN_MAX, Header, Ip4Option, Options};
+use crate::wire::{Error, HEADER_LEN_MAX, Header, Ip4Option, Options};
 use xk_core::object::Refused;
 use xk_core::reason::{self, Reason};
 use xk_core::{Kernel, Message, Part, Participants, ProtocolRef, SessionRef};
@@ -29,7 +29,7 @@ impl Front {
         if let Some(fixed) = octets.first_chunk_mut() {
             header.emit(fixed);
         }
-        Self { octets, len: HEADER_LEN }
+        Self { octets, len: crate::wire::HEADER_LEN }
     }
 
     /// These, at most 60.
@@ -87,9 +87,7 @@ fn reason_of(error: Error) -> &'static Reason {
 
 /// Reads the header with its options, and trims what the link has padded.
 pub(crate) fn read(message: &mut Message, looped: bool) -> Result<Arrival, &'static Reason> {
-    message.pull_up(HEADER_LEN)?;
-    let fixed = message.peek::<HEADER_LEN>().ok_or(&reason::TRUNCATED)?;
-    let header = Header::parse(fixed).map_err(reason_of)?;
+    let header = Header::parse(&message.header()?).map_err(reason_of)?;
     if header.total_len() > message.len() {
         return Err(&reason::BAD_LENGTH);
     }

@@ -14,7 +14,7 @@ use xk_core::object::{Enable, OpenError, Refused};
 use xk_core::participant::{AddressError, Wild};
 use xk_core::{
     Answer, Ask, HostAddr, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Reason,
-    SessionRef, Upper, reason,
+    SessionRef, Upper,
 };
 use xk_kit::answers::is_for_one;
 use xk_kit::control::{ClaimHost, MaxPacket, MyHost, PeerHost};
@@ -129,11 +129,9 @@ impl Mrpc {
         lower: &SessionRef,
         mut message: Message,
     ) -> Result<(), Refused> {
-        if let Err(error) = message.pull_up(HEADER_LEN) {
-            return Err(this.refuse(message, error.into()));
-        }
-        let Some(header) = message.peek::<HEADER_LEN>().map(Header::parse) else {
-            return Err(this.refuse(message, &reason::TRUNCATED));
+        let header = match message.header() {
+            Ok(octets) => Header::parse(&octets),
+            Err(error) => return Err(this.refuse(message, error.into())),
         };
         if let Err(error) = header.check(message.len() - HEADER_LEN) {
             return Err(this.refuse(message, of_wire(error)));

@@ -15,7 +15,7 @@ use xk_core::{
 };
 use xk_kit::answers::is_for_one;
 use xk_kit::control::PeerHost;
-use xk_kit::rpc::call_layer::less;
+use xk_kit::rpc::call_layer::{less, pop_header};
 
 /// How many upper protocols may enable it.
 const ENABLES_MAX: usize = 256;
@@ -189,13 +189,11 @@ impl Protocol for Rdgram {
         lower: &SessionRef,
         mut request: Message,
     ) -> Result<Message, Refused> {
-        // A header that lies in several slices is brought together; one that is not all there stays
-        // unread.
-        let _ = request.pull_up(HEADER_OCTETS);
-        let Some(octets) = request.pop_array::<HEADER_OCTETS>() else {
-            return Err(this.refuse(request, &reason::TRUNCATED));
+        let octets = match pop_header::<HEADER_OCTETS>(&mut request) {
+            Ok(octets) => octets,
+            Err(why) => return Err(this.refuse(request, why)),
         };
-        let key = (peer_of(cx, lower), Header::parse(octets).number);
+        let key = (peer_of(cx, lower), Header::parse(&octets).number);
         let found = match self.sessions.get(&key) {
             Some(session) => Ok(session),
             None => self.passive_session(cx, this, key),

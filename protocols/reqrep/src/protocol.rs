@@ -261,13 +261,13 @@ impl ReqRep {
         lower: &SessionRef,
         mut message: Message,
     ) -> Result<(), Refused> {
-        let _ = message.pull_up(HEADER_OCTETS);
-        let Some(octets) = message.peek::<HEADER_OCTETS>() else {
-            return Err(this.refuse(message, &reason::TRUNCATED));
+        let octets = match message.header() {
+            Ok(octets) => octets,
+            Err(error) => return Err(this.refuse(message, error.into())),
         };
         let parsed = match may_add_octets(cx, lower) {
-            true => Header::parse_marked(octets).map(|(header, _)| header),
-            false => Header::parse(octets),
+            true => Header::parse_marked(&octets).map(|(header, _)| header),
+            false => Header::parse(&octets),
         };
         match parsed.map(|header| header.kind) {
             Ok(Kind::Call) => {}

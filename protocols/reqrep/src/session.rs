@@ -385,13 +385,10 @@ impl Session for Association {
     fn pop(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), Refused> {
         let octets = match message.peek_in_place::<HEADER_OCTETS>() {
             Some(octets) => *octets,
-            None => {
-                let _ = message.pull_up(HEADER_OCTETS);
-                match message.peek::<HEADER_OCTETS>() {
-                    Some(octets) => *octets,
-                    None => return Err(this.refuse(cx, message, &reason::TRUNCATED)),
-                }
-            }
+            None => match message.header() {
+                Ok(octets) => octets,
+                Err(error) => return Err(this.refuse(cx, message, error.into())),
+            },
         };
         let there = message.len() - HEADER_OCTETS;
         let parsed = match self.marks {

@@ -222,13 +222,11 @@ impl CallLayer for Select {
         lower: &SessionRef,
         mut request: Message,
     ) -> Result<Message, Refused> {
-        // A header that lies in several slices is brought together; one that is not all there stays
-        // unread.
-        let _ = request.pull_up(HEADER_OCTETS);
-        let Some(octets) = request.peek::<HEADER_OCTETS>() else {
-            return Err(this.refuse(request, &reason::TRUNCATED));
+        let octets = match request.header::<HEADER_OCTETS>() {
+            Ok(octets) => octets,
+            Err(error) => return Err(this.refuse(request, error.into())),
         };
-        let header = match Header::parse(octets) {
+        let header = match Header::parse(&octets) {
             Ok(header) if header.kind == Type::Call => header,
             _ => return Err(this.refuse(request, &reason::MALFORMED)),
         };

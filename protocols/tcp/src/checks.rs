@@ -4,7 +4,7 @@ use crate::connection::{Connection, Predicted, Verdict};
 use crate::origin::{is_intact, received};
 use crate::session::{TcpSession, cx_count};
 use crate::state::State;
-use crate::wire::{HEADER_LEN, Header, PLAIN_LEN, Plain};
+use crate::wire::{Header, PLAIN_LEN, Plain};
 use xk_core::{Kernel, Message, Reason, SessionRef, Time, reason};
 use xk_kit::net::attribute::{Ecn, LinkCast};
 use xk_kit::wire::offload::TransportChecksum;
@@ -119,12 +119,8 @@ impl TcpSession {
 
     /// Checks a segment and takes its header off.
     fn read(&self, message: &mut Message) -> Result<Header, &'static Reason> {
-        if message.pull_up(HEADER_LEN).is_err() {
-            return Err(&reason::TRUNCATED);
-        }
-        let length = message
-            .peek::<HEADER_LEN>()
-            .map_or(usize::MAX, |fixed| Header::length(fixed).unwrap_or(usize::MAX));
+        let fixed = message.header()?;
+        let length = Header::length(&fixed).unwrap_or(usize::MAX);
         if length > message.len() {
             return Err(&reason::BAD_LENGTH);
         }

@@ -308,13 +308,12 @@ impl Tcp {
         lower: &SessionRef,
         mut message: Message,
     ) -> Result<(), Refused> {
-        let fixed = match message.pull_up(HEADER_LEN) {
-            Ok(()) => message.peek::<HEADER_LEN>().copied(),
+        let fixed = match message.header() {
+            Ok(fixed) => fixed,
             Err(PullUpError::NoBuffers) => return Err(this.refuse(message, &reason::NO_BUFFERS)),
-            Err(_) => None,
-        };
-        let Some(fixed) = fixed else {
-            return self.drop_bad(cx, this, lower, 0, (message, &reason::TRUNCATED));
+            Err(_) => {
+                return self.drop_bad(cx, this, lower, 0, (message, &reason::TRUNCATED));
+            }
         };
         let key = key(lower, ports_of(&fixed));
         if let Some(session) = self.table.sessions.get(&key) {

@@ -8,6 +8,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use xk_core::control::ListSessions;
+use xk_core::message::NoBuffers;
 use xk_core::object::{CallCause, CallError, Closing, Enable, OpenError, PushError, Refused};
 use xk_core::shepherd::{Semaphore, WaitError};
 use xk_core::{
@@ -56,6 +57,8 @@ struct State {
     waiting: RefCell<BTreeMap<u64, Rc<Waiting>>>,
     waiting_last: Cell<u64>,
     pauses: Pauses,
+    /// What arrives above lies in two slices, the first of so many octets.
+    cut: Cell<Option<usize>>,
 }
 
 /// The lowest protocol of a test of the rpc realm: carries each request, as a copy, to the one of
@@ -91,6 +94,7 @@ impl CallBottom {
             waiting: RefCell::default(),
             waiting_last: Cell::new(0),
             pauses: Pauses::default(),
+            cut: Cell::new(None),
         });
         let protocol = cx.add_protocol(kind, name, BottomProtocol(Rc::clone(&state)));
         Self { state, protocol }
@@ -156,6 +160,12 @@ impl CallBottom {
     /// another time, where a shepherd has a stack; at first they do not.
     pub fn block(&self, most: Duration) {
         self.state.pauses.set(most);
+    }
+
+    /// Has each request and each reply lie in two slices when it arrives, cut behind so many octets
+    /// (the first slice is empty at 0); in one slice with `None`, as at first.
+    pub fn cut(&self, at: Option<usize>) {
+        self.state.cut.set(at);
     }
 
     /// Whether calls wait before they are carried: until [`CallBottom::release`], their deadline,
@@ -424,17 +434,21 @@ impl BottomSession {
         let peer = peer.ok_or(CallCause::TimedOut { tries: 1 })?;
         // As on every real way, what arrives is no reference to what the sender has, and bears no
         // attributes.
-        let arriving = copied(cx, &request)?;
+        let arriving = copied(cx, &request, state.cut.get())?;
         drop(request);
         let from = (this.head().protocol().0, this.id().0);
         match peer.deliver(cx, from, state.lower.own(), self.number, arriving) {
-            Ok(reply) => copied(cx, &reply),
+            Ok(reply) => copied(cx, &reply, state.cut.get()),
             Err(refused) => Err(CallError::rejected(refused.reason)),
         }
     }
 }
 
-fn copied(cx: &Kernel, message: &Message) -> Result<Message, CallError> {
+fn copied(cx: &Kernel, message: &Message, cut: Option<usize>) -> Result<Message, CallError> {
+    if let Some(cut) = cut {
+        let octets: Vec<u8> = message.octets().collect();
+        return in_two_slices(cx, &octets, cut).map_err(|_| PushError::NoBuffers.into());
+    }
     let copy = cx.pool().alloc(HEADROOM, message.len());
     let mut copy = copy.map_err(|_| PushError::NoBuffers)?;
     let mut at = 0;
@@ -442,6 +456,17 @@ fn copied(cx: &Kernel, message: &Message) -> Result<Message, CallError> {
         at += copy.copy_in(at, slice);
     }
     Ok(copy)
+}
+
+/// A message of two slices, the first of `cut` octets, or of fewer where there are not so many.
+///
+/// # Errors
+/// [`NoBuffers`].
+pub fn in_two_slices(cx: &Kernel, octets: &[u8], cut: usize) -> Result<Message, NoBuffers> {
+    let (front, back) = octets.split_at(cut.min(octets.len()));
+    let mut message = cx.pool().copy_from(HEADROOM, front)?;
+    message.join(cx.pool().copy_from(0, back)?);
+    Ok(message)
 }
 
 impl Session for BottomSession {

@@ -3,7 +3,7 @@
 use super::CallFixture;
 use crate::conformance::world::{self, Harm, Way};
 use crate::conformance::{Node, Side};
-use crate::kernel::{CallBottom, CallEnd, Sent, Task, TestKernel, Top};
+use crate::kernel::{CallBottom, CallEnd, Sent, Task, TestKernel, Top, in_two_slices};
 use core::time::Duration;
 use std::rc::Rc;
 use xk_core::random::Random;
@@ -113,6 +113,16 @@ impl<'f> CallWorld<'f> {
         self.cx.call_all_carried(calls, self.carrier(Some(harmed)))
     }
 
+    /// Makes a call while all that arrives lies in two slices: the first has `cut` octets where the
+    /// layer below carries calls, and another length in each frame where it does not.
+    pub(super) fn call_sliced(&self, call: (SessionRef, Message), cut: usize) -> CallEnd {
+        let below = self.nodes.iter().filter_map(|node| node.calls.as_ref());
+        below.clone().for_each(|calls| calls.cut(Some(cut)));
+        let end = self.cx.call_all_carried(vec![call], self.carrier(Some(sliced))).remove(0);
+        below.for_each(|calls| calls.cut(None));
+        end
+    }
+
     /// Moves what lies below both instances to the other one.
     fn carrier(&self, harm: Harm) -> impl Fn(&Kernel) -> usize + 'static {
         world::carrier(self.nodes.clone(), Rc::clone(&self.way), harm)
@@ -128,6 +138,14 @@ impl<'f> CallWorld<'f> {
         let live = self.cx.live();
         assert_eq!(live, (0, 0), "after `stop` no message is left");
     }
+}
+
+/// A frame in two slices, cut where its headers are; the first may be empty.
+fn sliced(cx: &Kernel, sent: Sent) -> Vec<Sent> {
+    let octets: Vec<u8> = sent.message.octets().collect();
+    let cut = cx.random().below(octets.len().min(48) as u64 + 1) as usize;
+    let message = in_two_slices(cx, &octets, cut).expect("a buffer for a test message");
+    vec![Sent { message, ..sent }]
 }
 
 /// What becomes of a frame: lost, doubled, cut short, changed in one octet, or as it was.
