@@ -90,7 +90,8 @@ impl Host {
         let cable = find("cable").expect("the graph has a cable");
         // The layer on the cable opens it; if there is ETH it is ETH.
         let eth = find("eth");
-        xk_compose::start(&graph, &host, &cx).map_err(|d| d.to_text()).expect("started");
+        let started = xk_compose::started(&graph, &host, cx.start());
+        started.map_err(|d| d.to_text()).expect("started");
         let kept = end.kept.borrow().clone().expect("the cable was built");
         let wire = OnceCell::new();
         if let Some(eth) = &eth {

@@ -1,6 +1,7 @@
 //! From a checked graph to a running kernel.
 
 use xk_core::graph::{Build, BuildError};
+use xk_core::kernel::Started;
 use xk_core::object::{OpenError, ProtocolRef};
 use xk_core::participant::ParseError;
 use xk_core::{Kernel, Participant};
@@ -42,7 +43,7 @@ pub struct Site<'a> {
 }
 
 /// Builds the host's protocols in `kernel`, bottom-up, and fills its table of type numbers. Nothing
-/// is started: protocols of the caller's own can be added before [`start`].
+/// is started: protocols of the caller's own can be added before the kernel is.
 ///
 /// # Errors
 /// The first protocol that could not be built, with its place in the file and the remedy.
@@ -178,18 +179,16 @@ fn build_one(
     }
 }
 
-/// Starts what [`build`] has built: every protocol of the kernel, bottom-up.
+/// What the start of a host's kernel has answered, such as `Runner::start`.
 ///
 /// # Errors
 /// The protocol that could not start, with its place in the file and why.
-pub fn start(
+pub fn started(
     graph: &CheckedGraph,
     host: &HostInstance<'_>,
-    kernel: &Kernel,
+    started: Started,
 ) -> Result<(), Box<Diagnostics>> {
-    kernel
-        .start()
-        .map_err(|(protocol, error)| Box::new(failed_start(graph, host, &protocol, error)))
+    started.map_err(|(protocol, error)| Box::new(failed_start(graph, host, &protocol, error)))
 }
 
 /// A failed start as a mistake in the file.

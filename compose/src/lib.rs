@@ -3,7 +3,7 @@
 //! A graph file is read by `xk-lang`, which knows the language; this crate knows what the words
 //! mean: which protocols there are (the catalog), what each may stand on, and which parameters it
 //! has. [`check`] finds every mistake in one run and gives a [`CheckedGraph`], from which
-//! everything else is made: [`build`] and [`start`] a kernel, and what the features bring, `host` a
+//! everything else is made: [`build`] a kernel, and what the features bring, `host` a
 //! [`HostSetup`] for one host on this machine, `simulate` a whole network in virtual time
 //! ([`simulate`](simulate())), `draw` pictures ([`draw_text`], [`draw_svg`]).
 //!
@@ -34,7 +34,7 @@ mod setup;
 #[cfg(feature = "simulate")]
 mod simulate;
 
-pub use build::{BuiltHost, Lies, Site, build, build_part, start};
+pub use build::{BuiltHost, Lies, Site, build, build_part, started};
 pub use check::{check, check_text};
 #[cfg(feature = "draw")]
 pub use draw::{draw_svg, draw_text};

@@ -1,6 +1,6 @@
 //! From the text of a graph to one of its hosts, running on this machine.
 
-use crate::{CheckedGraph, build, check, check_environment, start};
+use crate::{CheckedGraph, build, check, check_environment, started};
 use std::fmt::Display;
 use std::io::{self, Read};
 use std::path::Path;
@@ -98,8 +98,8 @@ impl HostSetup {
         kernel.surround(Rc::new(EpochOffset(since_1970.unwrap_or(Duration::ZERO))));
         build(&graph, &host, &kernel).map_err(other)?;
         let top = stand(&kernel, &host, &catalog)?;
-        start(&graph, &host, &kernel).map_err(other)?;
         let runner = Rc::new(Runner::new(Rc::clone(&kernel), self.idle)?);
+        started(&graph, &host, runner.start()).map_err(other)?;
         once_open(&runner, &host)?;
         Ok(OpenHost { kernel, runner, top })
     }

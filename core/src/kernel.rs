@@ -18,7 +18,7 @@ use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::any::{Any, TypeId};
-use core::cell::{Cell, RefCell};
+use core::cell::{Cell, OnceCell, RefCell};
 use core::time::Duration;
 
 /// What a kernel is made of.
@@ -41,6 +41,9 @@ const DRAWS: u64 = 1;
 /// How many timers one [`Kernel::run_due`] lets go off beyond those that were pending when it
 /// began.
 const CHAIN_MAX: usize = 1024;
+
+/// Whether all protocols have started, or the one that could not, and why.
+pub type Started = Result<(), (ProtocolRef, OpenError)>;
 
 /// The object that is told when a timer goes off.
 enum Alarm {
@@ -385,15 +388,28 @@ impl Kernel {
         list.push((TypeId::of::<T>(), thing));
     }
 
-    /// Starts every protocol, bottom-up.
+    /// Starts every protocol, bottom-up. What runs the kernel calls it on a shepherd of its loop,
+    /// for a layer below may block.
     ///
     /// # Errors
     /// The protocol that could not start, and why.
-    pub fn start(&self) -> Result<(), (ProtocolRef, OpenError)> {
+    pub fn start(&self) -> Started {
         for protocol in self.protocols() {
             protocol.start(self).map_err(|error| (protocol.clone(), error))?;
         }
         Ok(())
+    }
+
+    /// What [`start`](Self::start) has answered; an error if it waits and nothing is left that
+    /// could end that.
+    ///
+    /// # Errors
+    /// As of [`start`](Self::start).
+    pub fn started(&self, ended: &OnceCell<Started>) -> Started {
+        ended.get().cloned().unwrap_or_else(|| {
+            let top = self.protocols().pop();
+            top.map_or(Ok(()), |protocol| Err((protocol, OpenError::NoLower)))
+        })
     }
 
     /// Takes the graph down, top-down: every protocol lets go of what it holds, every timer is

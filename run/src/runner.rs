@@ -11,15 +11,15 @@ use crate::epoll::Epoll;
 use crate::interrupt_unsafe;
 use crate::switch::CoroutineSwitch;
 use std::any::Any;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
-use xk_core::kernel::Config;
+use xk_core::kernel::{Config, Started};
 use xk_core::message::PoolConfig;
 use xk_core::random::Random;
-use xk_core::shepherd::{Flow, Limits, Shepherds};
+use xk_core::shepherd::{Flow, Limits, RunError, Shepherds};
 use xk_core::wire::Sleeper;
 use xk_core::{Kernel, Pool, ProtocolRef, Time};
 
@@ -129,7 +129,7 @@ pub fn real_kernel(pool_octets_max: usize) -> io::Result<Kernel> {
 }
 
 impl Runner {
-    /// A runner for a started kernel.
+    /// A runner for a kernel whose graph is built, or has been started.
     ///
     /// # Errors
     /// If the operating system gives no epoll set, or a wire's descriptor cannot be slept on.
@@ -235,6 +235,28 @@ impl Runner {
         self.inner.flush();
     }
 
+    /// Starts the kernel's graph on a shepherd of the loop, which turns while a layer below lets
+    /// the start wait.
+    ///
+    /// # Errors
+    /// The protocol that could not start, and why.
+    pub fn start(&self) -> Started {
+        let ended = Rc::new(OnceCell::new());
+        let (inner, end, begun) = (Rc::clone(&self.inner), Rc::clone(&ended), Cell::new(false));
+        let body = move || {
+            if begun.replace(true) {
+                return inner.turn_and_rest(&|_| false);
+            }
+            inner.kernel.set_now(inner.clock.now());
+            let _ = end.set(inner.kernel.start());
+            Flow::Stop
+        };
+        // Without a shepherd it has not ended.
+        let _ = self.lead(None, Rc::new(body));
+        self.interrupt(|| ended.get().is_some());
+        self.inner.kernel.started(&ended)
+    }
+
     /// Turns until `finished` says so, `limit` is over, [`Runner::stop`] is called or a signal asks
     /// for the end.
     ///
@@ -245,18 +267,34 @@ impl Runner {
         limit: Option<Duration>,
         finished: Rc<dyn Fn(&Kernel) -> bool>,
     ) -> io::Result<()> {
+        let body = Rc::clone(&self.inner);
+        let body = Rc::new(move || body.turn_and_rest(&*finished));
+        self.lead(limit, body).map_err(|error| io::Error::other(format!("{error:?}")))
+    }
+
+    /// Leads the loop with this body.
+    fn lead(&self, limit: Option<Duration>, body: Rc<dyn Fn() -> Flow>) -> Result<(), RunError> {
         let inner = &self.inner;
         let now = inner.clock.now();
         inner.stop_at.set(limit.map_or(Time::MAX, |l| now.after(l)));
         inner.stop.set(false);
         inner.busy_last.set(now);
-        let body = Rc::clone(inner);
-        let loop_body = move || body.turn_and_rest(&*finished);
-        inner
-            .kernel
-            .shepherds()
-            .run(Rc::new(loop_body))
-            .map_err(|e| io::Error::other(format!("{e:?}")))
+        inner.kernel.shepherds().run(body)
+    }
+
+    /// Ends the waits of suspended shepherds with an error until it is `done`, or none is left.
+    /// Some wait again, or are ready without an interrupt.
+    fn interrupt(&self, done: impl Fn() -> bool) {
+        let shepherds = self.inner.kernel.shepherds();
+        for _ in 0..INTERRUPTS_MAX {
+            if done() || shepherds.stats().suspended == 0 {
+                return;
+            }
+            shepherds.interrupt_all();
+            if shepherds.run(Rc::new(|| Flow::Stop)).is_err() {
+                return;
+            }
+        }
     }
 }
 
@@ -285,18 +323,8 @@ impl Sleeper for Epoll {
 
 impl Drop for Runner {
     fn drop(&mut self) {
-        // Shepherds still suspended end their waits with an error, so that their stacks are given
-        // back. Some wait again, or are ready without an interrupt.
-        let shepherds = self.inner.kernel.shepherds();
-        for _ in 0..INTERRUPTS_MAX {
-            if shepherds.stats().suspended == 0 {
-                return;
-            }
-            shepherds.interrupt_all();
-            if shepherds.run(Rc::new(|| Flow::Stop)).is_err() {
-                return;
-            }
-        }
+        // So that their stacks are given back.
+        self.interrupt(|| false);
     }
 }
 

@@ -44,8 +44,9 @@ fn runner(
     let kernel = Rc::new(real_kernel(1 << 20).expect("a kernel"));
     let timers = Timers { tokens: tokens.to_vec(), on_timer: Box::new(on_timer) };
     kernel.add_protocol("timers", "timers", timers);
-    kernel.start().expect("started");
-    Runner::new(kernel, idle).expect("a runner")
+    let runner = Runner::new(kernel, idle).expect("a runner");
+    runner.start().expect("started");
+    runner
 }
 
 #[test]
@@ -86,6 +87,36 @@ fn a_wait_ends_by_its_timeout_or_by_a_signal_while_the_loop_goes_on() {
         0,
         "the timer of the wait that was signalled is cancelled"
     );
+    assert_eq!(runner.kernel().shepherds().stats().suspended, 0);
+}
+
+/// Waits at its start until its timer goes off.
+struct Patient {
+    semaphore: Semaphore,
+    waited: Rc<Cell<Option<Result<(), WaitError>>>>,
+}
+
+impl Protocol for Patient {
+    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        let _ = cx.schedule_protocol(this, MS, 0)?;
+        self.waited.set(Some(cx.wait(&self.semaphore, None)));
+        Ok(())
+    }
+
+    fn timeout(&self, cx: &Kernel, _: &ProtocolRef, _: u64) {
+        cx.signal(&self.semaphore);
+    }
+}
+
+#[test]
+fn a_start_may_wait_while_the_loop_goes_on() {
+    let kernel = Rc::new(real_kernel(1 << 20).expect("a kernel"));
+    let waited = Rc::new(Cell::new(None));
+    let semaphore = Semaphore::new(0);
+    kernel.add_protocol("patient", "patient", Patient { semaphore, waited: Rc::clone(&waited) });
+    let runner = Runner::new(kernel, Idle::Sleep).expect("a runner");
+    assert!(runner.start().is_ok());
+    assert_eq!(waited.get(), Some(Ok(())));
     assert_eq!(runner.kernel().shepherds().stats().suspended, 0);
 }
 

@@ -13,7 +13,7 @@ use xk_kit::control::{MyEther, MyHost};
 use xk_kit::net::notice::Notices;
 use xk_kit::passthrough::EpochOffset;
 use xk_lang::{HostInstance, Severity, Value};
-use xk_run::real_kernel;
+use xk_run::{Runner, real_kernel};
 use xk_tracer::TraceLines;
 
 /// The bound of all messages together, in octets.
@@ -50,10 +50,10 @@ pub(crate) fn build(
 pub(crate) fn start(
     graph: &CheckedGraph,
     host: &HostInstance<'_>,
-    kernel: &Kernel,
+    runner: &Runner,
     user: User,
 ) -> Result<(), Failure> {
-    xk_compose::start(graph, host, kernel)?;
+    xk_compose::started(graph, host, runner.start())?;
     user.settle()
 }
 

@@ -78,14 +78,15 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
         tally: Rc::clone(&tally),
     };
     kernel.add_protocol("ping", "ping", pinger);
-    host::start(&graph, &host, &kernel, user)?;
+    let runner = top::runner(&kernel)?;
+    host::start(&graph, &host, &runner, user)?;
     output::print(&format!(
         "PING {} from {}: {} octets of payload\n",
         args.destination, host.name, args.size
     ));
     let seen = Rc::clone(&tally);
     let begun = Instant::now();
-    top::run(&kernel, None, move |_| seen.done.get())?;
+    top::run(&runner, None, move |_| seen.done.get())?;
     let took = begun.elapsed();
     kernel.stop();
     output::print(&tally.summary(args.destination, took));

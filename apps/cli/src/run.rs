@@ -57,7 +57,6 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
         .control
         .serve(user, std::process::id(), |failure| args.log.unless_quiet(|| failure.show()))?;
     let kernel = host::build(&graph, &host, user)?;
-    host::start(&graph, &host, &kernel, user)?;
     let idle = match (args.spin, args.sleep) {
         (true, _) => Idle::Spin,
         (_, true) => Idle::Sleep,
@@ -66,6 +65,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let runner = Runner::new(Rc::clone(&kernel), idle)
         .map_err(|error| Failure::new(format!("cannot make a poll loop: {error}")))?;
     let runner = Rc::new(runner);
+    host::start(&graph, &host, &runner, user)?;
     let lowers = host::lowers(&host);
     if let Some(server) = &server {
         let attached = server.attach(&runner, &host, &args.file);

@@ -20,15 +20,22 @@ pub(crate) fn find_kind(kernel: &Kernel, kind: &str, host: &str) -> Result<Proto
     })
 }
 
-/// Runs the kernel until `done` says so, `limit` is over, or Ctrl-C.
+fn failed(error: std::io::Error) -> Failure {
+    Failure::new(format!("cannot run the poll loop: {error}"))
+}
+
+/// The kernel's poll loop, which Ctrl-C ends.
+pub(crate) fn runner(kernel: &Rc<Kernel>) -> Result<Runner, Failure> {
+    interrupt_unsafe::catch();
+    Runner::new(Rc::clone(kernel), Idle::default()).map_err(failed)
+}
+
+/// Runs it until `done` says so, `limit` is over, or Ctrl-C.
 pub(crate) fn run(
-    kernel: &Rc<Kernel>,
+    runner: &Runner,
     limit: Option<Duration>,
     done: impl Fn(&Kernel) -> bool + 'static,
 ) -> Result<(), Failure> {
-    interrupt_unsafe::catch();
-    let failed = |error: std::io::Error| Failure::new(format!("cannot run the poll loop: {error}"));
-    let runner = Runner::new(Rc::clone(kernel), Idle::default()).map_err(failed)?;
     runner.run(limit, Rc::new(done)).map_err(failed)
 }
 

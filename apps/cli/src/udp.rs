@@ -138,9 +138,10 @@ fn run(place: &Place, job: Job, limit: Option<Duration>) -> Result<Rc<Tally>, Fa
     let tally = Rc::new(Tally::default());
     let end = End { udp, job, session: RefCell::default(), tally: Rc::clone(&tally) };
     kernel.add_protocol("datagrams", "datagrams", end);
-    host::start(&graph, &host, &kernel, user)?;
+    let runner = top::runner(&kernel)?;
+    host::start(&graph, &host, &runner, user)?;
     let seen = Rc::clone(&tally);
-    top::run(&kernel, limit, move |_| seen.done.get())?;
+    top::run(&runner, limit, move |_| seen.done.get())?;
     kernel.stop();
     Ok(tally)
 }

@@ -267,10 +267,10 @@ pub(super) fn run_under<T: Top + 'static>(
     let user = make(lower);
     let found = user.clone();
     let this = kernel.add_protocol("user", "user", user.clone());
-    xk_compose::start(&graph, &host, &kernel).map_err(|d| wrong(d.to_text()))?;
     let idle = if end.spins { Idle::Spin } else { Idle::Sleep };
     let runner =
         Runner::new(Rc::clone(&kernel), idle).map_err(failed("cannot make a poll loop"))?;
+    xk_compose::started(&graph, &host, runner.start()).map_err(|d| wrong(d.to_text()))?;
     ready();
     let turn = Rc::new(move |cx: &Kernel| user.turn(cx, &this));
     let ended = runner.run(Some(found.limit()), turn).map_err(failed("the poll loop ended"));

@@ -12,16 +12,16 @@ use xk_lang::Value;
 /// What is put at every edge, each as it passes everything on.
 const FILTERS: [&str; 3] = ["tracer", "fault", "pcap file=\"/dev/null\""];
 /// How long a graph runs, in virtual time.
-const RUN: Duration = Duration::from_secs(20);
+const RUN: Duration = Duration::from_secs(60);
 /// Graphs with more hosts, or with a flood, are simulated with filters in the long run alone.
 const HOSTS_FEW: usize = 20;
 
 /// What every upper end says: its host, its name, whether it has finished and not failed, and its
 /// counts of what came, apart from what depends on chance.
-type Told = Vec<(String, String, bool, Vec<String>)>;
+pub(crate) type Told = Vec<(String, String, bool, Vec<String>)>;
 
 /// Starts a graph and lets its upper ends finish.
-fn told(graph: &CheckedGraph, exactly: bool) -> Result<Told, String> {
+pub(crate) fn told(graph: &CheckedGraph, exactly: bool) -> Result<Told, String> {
     let config = SimulationConfig::default();
     let mut world = simulate(graph, config).map_err(|mistakes| mistakes.to_string())?;
     start_world(graph, &mut world).map_err(|mistakes| mistakes.to_string())?;
@@ -48,7 +48,7 @@ fn told(graph: &CheckedGraph, exactly: bool) -> Result<Told, String> {
 }
 
 /// A host, a node of it, and the place of the lower that the edge leads down to.
-type Edge = (usize, usize, usize);
+pub(crate) type Edge = (usize, usize, usize);
 
 /// All edges of a graph, those together that join the same kinds at the same place: of these, each
 /// filter is tried at one, and the next filter at the next, so that clients and servers have some.
@@ -66,16 +66,20 @@ fn edges(graph: &CheckedGraph) -> Vec<Vec<Edge>> {
     edges.into_values().collect()
 }
 
-/// `source` with `filter` at the edge from the node `at` of a host down to its lower `place`.
-fn with_filter(source: &str, graph: &CheckedGraph, edge: Edge, filter: &str) -> String {
-    let (host, at, place) = edge;
+/// `source` with `filter`, by this name, at the edge from the node `at` of a host down to its lower
+/// `place`.
+pub(crate) fn with_filter(
+    (source, graph): (&str, &CheckedGraph),
+    (host, at, place): Edge,
+    (filter, name): (&str, &str),
+) -> String {
     let node = &graph.graph().hosts[host].nodes[at];
     let lower = &node.lowers[place];
-    let mut edits = vec![(lower.span, "looking_on".to_owned())];
+    let mut edits = vec![(lower.span, name.to_owned())];
     for block in &node.children {
         let on = block.param("on").map(|on| &on.value);
         if let Some(on) = on.filter(|on| on.value == Value::Text(lower.value.clone())) {
-            edits.push((on.span, "looking_on".to_owned()));
+            edits.push((on.span, name.to_owned()));
         }
     }
     edits.sort_by_key(|(span, _)| span.offset);
@@ -84,13 +88,13 @@ fn with_filter(source: &str, graph: &CheckedGraph, edge: Edge, filter: &str) -> 
         text.replace_range(span.offset..span.end(), with);
     }
     let (kind, params) = filter.split_once(' ').unwrap_or((filter, ""));
-    let line = format!("{kind} {} name=looking_on {params}\n", lower.span.of(source));
+    let line = format!("{kind} {} name={name} {params}\n", lower.span.of(source));
     text.insert_str(node.span.offset, &line);
     text
 }
 
 /// What the upper ends say otherwise than before.
-fn difference(before: &Told, after: Result<Told, String>) -> Option<String> {
+pub(crate) fn difference(before: &Told, after: Result<Told, String>) -> Option<String> {
     let after = match after {
         Ok(after) if after == *before => return None,
         Ok(after) => after,
@@ -133,7 +137,7 @@ fn a_filter_fits_every_edge() {
                     false => &alike[n % alike.len()..][..1],
                 };
                 for edge in at {
-                    let text = with_filter(&source, &graph, *edge, filter);
+                    let text = with_filter((&source, &graph), *edge, (filter, "looking_on"));
                     let with = check(&text, &name, &catalog).map_err(|e| e.to_string());
                     let after = with.and_then(|with| told(&with, exactly));
                     tried += 1;

@@ -20,4 +20,5 @@ mod virtual_crowd;
 mod virtual_moves;
 mod virtual_world;
 mod virtuals;
+mod waiting;
 mod waits;

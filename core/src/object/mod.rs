@@ -60,7 +60,8 @@ pub struct Enable(pub u64);
 /// So no borrow is held over one of them on another object, and what was looked up before is looked
 /// up again after it: [`SessionTable::open`] and [`SessionTable::accept`] do that for sessions.
 pub trait Protocol {
-    /// Called once, bottom-up, when the whole graph is built: the place to `open_enable` below.
+    /// Called once, bottom-up, when the whole graph is built: the place to `open_enable` below. It
+    /// runs on a shepherd of the loop, and messages may come before it has returned.
     ///
     /// # Errors
     /// Whatever prevents the graph from running.

@@ -48,11 +48,11 @@ pub(crate) fn run() -> Result<Vec<u8>, Box<dyn Error>> {
     let listener = Listener { heard: Rc::clone(&heard) };
     let listener = kernel.add_protocol("listener", "listener", listener);
     kernel.numbers_mut().override_pair(listener.id(), seq.id(), 7);
-    kernel.start().map_err(|(protocol, error)| format!("{}: {error}", protocol.name()))?;
+    let runner = Runner::new(Rc::clone(&kernel), Idle::default())?;
+    runner.start().map_err(|(protocol, error)| format!("{}: {error}", protocol.name()))?;
 
     let session = seq.open(&kernel, Upper::new(&listener), Participants::default())?;
     session.push(&kernel, kernel.pool().copy_from(64, b"hello")?)?;
-    let runner = Runner::new(Rc::clone(&kernel), Idle::default())?;
     let done = Rc::clone(&heard);
     runner.run(Some(Duration::from_secs(10)), Rc::new(move |_| !done.borrow().is_empty()))?;
     drop(session);

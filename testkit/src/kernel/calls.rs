@@ -19,10 +19,12 @@
 //! ```
 
 use super::TestKernel;
-use core::cell::{Cell, RefCell};
+use core::cell::{Cell, OnceCell, RefCell};
+use core::ops::Deref;
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::rc::Rc;
+use xk_core::kernel::Started;
 use xk_core::object::CallError;
 use xk_core::shepherd::Flow;
 use xk_core::{Kernel, Message, SessionRef};
@@ -39,6 +41,22 @@ const CALLS_LIMIT: Duration = Duration::from_secs(600);
 const INTERRUPTS_MAX: usize = 1000;
 
 impl TestKernel {
+    /// Starts every protocol, bottom-up, on a shepherd if there are stacks: virtual time passes
+    /// while a layer below lets the start wait.
+    ///
+    /// # Errors
+    /// The protocol that could not start, and why.
+    pub fn start(&self) -> Started {
+        if !self.shepherds().may_suspend() {
+            return self.deref().start();
+        }
+        let ended = Rc::new(OnceCell::new());
+        let end = Rc::clone(&ended);
+        let start: Task = Box::new(move |cx| drop(end.set(cx.start())));
+        self.run_tasks(CALLS_LIMIT, vec![start], |_| 0);
+        self.started(&ended)
+    }
+
     /// Does each task on a shepherd and lets virtual time pass until all have ended, for `limit` at
     /// most. `carry` moves what waits below, and answers how much. False if not all have ended.
     ///

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use xk_compose::{build, check, start};
+use xk_compose::{build, check, started};
 use xk_core::Kernel;
 use xk_core::control::{Question, Report};
 use xk_core::graph::Realm;
@@ -241,7 +241,7 @@ fn prepare(source: &str) -> Result<Runner, String> {
     }
     build(&graph, &host, &kernel).map_err(|mistakes| mistakes.to_text())?;
     let runner = Runner::new(Rc::clone(&kernel), Idle::default()).map_err(|e| e.to_string())?;
-    start(&graph, &host, &kernel).map_err(|mistakes| mistakes.to_text())?;
+    started(&graph, &host, runner.start()).map_err(|mistakes| mistakes.to_text())?;
     Ok(runner)
 }
 

@@ -97,8 +97,8 @@ fn party() {
     let session = Cell::new(None);
     let party = Party { wire, session, answered };
     cx.add_protocol("party", "party", party);
-    cx.start().unwrap();
     let runner = Runner::new(cx, Idle::default()).unwrap();
+    runner.start().unwrap();
     runner.run(None, Rc::new(|_| false)).unwrap();
 }
 

@@ -6,13 +6,14 @@ use crate::network::{HostId, Network, label};
 use crate::protocol::{HostSeat, SimPort};
 use crate::stats::WorldStats;
 use core::fmt;
+use core::ops::Range;
 use core::time::Duration;
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::rc::Rc;
 use xk_core::control::Report;
-use xk_core::kernel::Config;
+use xk_core::kernel::{Config, Started};
 use xk_core::object::OpenError;
 use xk_core::random::Random;
 use xk_core::reason::Class;
@@ -170,22 +171,38 @@ impl World {
         Host { kernel, wake_at: Time::MAX, is_plain: false, inbox, body, wires, name, reboots }
     }
 
-    /// Starts the graph of one host.
+    /// Starts the graph of one host, on one of its shepherds. Time passes while a layer below lets
+    /// the start wait.
     ///
     /// # Errors
     /// The protocol that could not start, and why.
-    pub fn start_host(&mut self, host: HostId) -> Result<(), (ProtocolRef, OpenError)> {
-        self.enter(host, Kernel::start).unwrap_or(Ok(()))
+    pub fn start_host(&mut self, host: HostId) -> Started {
+        self.start_all(host.0..host.0.saturating_add(1))
+            .map_err(|(_, protocol, error)| (protocol, error))
     }
 
-    /// Starts every host's graph, in the order of adding.
+    /// Starts every host's graph at one time, in the order of adding.
     ///
     /// # Errors
     /// The first host and protocol that could not start, and why.
     pub fn start(&mut self) -> Result<(), (HostId, ProtocolRef, OpenError)> {
-        for at in 0..self.hosts.len() {
-            let id = HostId(at as u32);
-            self.start_host(id).map_err(|(protocol, error)| (id, protocol, error))?;
+        self.start_all(0..self.hosts.len() as u32)
+    }
+
+    fn start_all(&mut self, hosts: Range<u32>) -> Result<(), (HostId, ProtocolRef, OpenError)> {
+        let mut all = Vec::new();
+        for id in hosts.map(HostId) {
+            let ended = Rc::new(OnceCell::new());
+            let end = Rc::clone(&ended);
+            self.spawn(id, move |kernel| drop(end.set(kernel.start())));
+            all.push((id, ended));
+        }
+        for (id, ended) in all {
+            while ended.get().is_none() && self.step() {}
+            self.look_again(id);
+            if let Some(kernel) = self.kernel(id) {
+                kernel.started(&ended).map_err(|(protocol, error)| (id, protocol, error))?;
+            }
         }
         Ok(())
     }
@@ -254,11 +271,17 @@ impl World {
         let kernel = Rc::clone(&found.kernel);
         kernel.set_now(self.now);
         let result = what(&kernel);
-        // The graph may have grown.
-        found.is_plain = false;
-        found.wires.borrow_mut().take();
+        self.look_again(host);
         self.run_host(at);
         Some(result)
+    }
+
+    /// The graph of a host may have grown.
+    fn look_again(&mut self, host: HostId) {
+        if let Some(found) = self.hosts.get_mut(host.0 as usize) {
+            found.is_plain = false;
+            found.wires.borrow_mut().take();
+        }
     }
 
     /// Does something on a host now, on one of its shepherds, where it may block. False if there is

@@ -2,7 +2,7 @@
 //! peer different numbers. Kernels of one seed show the same.
 
 use std::net::Ipv4Addr;
-use xk_compose::{build, check, start};
+use xk_compose::{build, check, started};
 use xk_core::{Kernel, Part, Participant, Participants, Protocol, Time, Upper};
 use xk_testkit::kernel::TestKernel;
 use xk_tracer::TraceLog;
@@ -36,7 +36,7 @@ fn handshake(kernel: &Kernel) -> [Vec<u8>; 2] {
     let built = build(&checked, &host, kernel).unwrap_or_else(|e| panic!("{e}"));
     let app = kernel.add_protocol("app", "app", App);
     kernel.set_now(Time::from_s(100));
-    start(&checked, &host, kernel).unwrap_or_else(|e| panic!("{e}"));
+    started(&checked, &host, kernel.start()).unwrap_or_else(|e| panic!("{e}"));
     let here = Part::host(Ipv4Addr::new(10, 0, 0, 1));
     let end = |port| Participant::of(here).with(Part::port(port));
     let tcp = built.find("tcp").unwrap();
