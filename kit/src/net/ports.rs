@@ -6,6 +6,8 @@ use crate::control::{
     MaxPacket, MyHost, MyPort, OptPacket, PeerHost, PeerPort, PseudoHeader, SpecificDestination,
 };
 use crate::net::attribute::LinkCast;
+use alloc::vec::Vec;
+use core::cell::RefCell;
 use xk_core::Secret;
 use xk_core::map::{Map, MapStats};
 use xk_core::object::OpenError;
@@ -163,6 +165,42 @@ pub fn ephemerals(cx: &Kernel) -> impl Iterator<Item = u16> + use<> {
 /// [`OpenError::Full`] if none is.
 pub fn ephemeral(cx: &Kernel, is_free: impl Fn(u16) -> bool) -> Result<u16, OpenError> {
     ephemerals(cx).find(|port| is_free(*port)).ok_or(OpenError::Full)
+}
+
+/// Numbers that are chosen and not bound yet: what an open asks below may block, and another open
+/// chooses meanwhile.
+#[derive(Default)]
+pub struct Choices(RefCell<Vec<u16>>);
+
+/// A number that was chosen, and is left to no other while this lasts.
+pub struct Choice<'a> {
+    /// The number.
+    pub number: u16,
+    choices: &'a Choices,
+}
+
+impl Choices {
+    /// The first of these numbers that `is_free` and was not chosen.
+    ///
+    /// # Errors
+    /// [`OpenError::Full`] if there is none.
+    pub fn choose(
+        &self,
+        numbers: impl IntoIterator<Item = u16>,
+        is_free: impl Fn(u16) -> bool,
+    ) -> Result<Choice<'_>, OpenError> {
+        let is_chosen = |number: &u16| self.0.borrow().contains(number);
+        let is_left = |number: &u16| !is_chosen(number) && is_free(*number);
+        let number = numbers.into_iter().find(is_left).ok_or(OpenError::Full)?;
+        self.0.borrow_mut().push(number);
+        Ok(Choice { number, choices: self })
+    }
+}
+
+impl Drop for Choice<'_> {
+    fn drop(&mut self) {
+        self.choices.0.borrow_mut().retain(|number| *number != self.number);
+    }
 }
 
 /// Answers about sizes from below hold for messages without this layer's header of so many octets.

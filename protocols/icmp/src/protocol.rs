@@ -17,6 +17,7 @@ use xk_kit::answers::{self, Allowance};
 use xk_kit::control::{MyHost, NetworkError, PeerHost, RegisterErrorProtocol, SendError};
 use xk_kit::layer::{Arrival, Bounds, Conversation, Layer, Layered};
 use xk_kit::net::drop_sources::{DropSources, Source};
+use xk_kit::net::ports::Choices;
 
 /// Why it drops messages, besides the reasons that all protocols share.
 pub mod reasons {
@@ -65,6 +66,7 @@ question!(IcmpFigures { requests_answered, errors_sent, errors_received }, "icmp
 pub struct Icmp {
     /// The identifier of each upper protocol's pings through each session below.
     owners: Map<(u64, u32), u16>,
+    choices: Choices,
     broadcast_echo: bool,
     timestamp: bool,
     /// How many errors may be sent to a host.
@@ -95,6 +97,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         (per_second > 0).then(|| Allowance::new(per_second, params.number("answers_burst", 1000)));
     let icmp = Icmp {
         owners: Map::new(secret, sessions_max),
+        choices: Choices::default(),
         broadcast_echo: params.flag("broadcast_echo"),
         timestamp: params.flag("timestamp"),
         limit,
@@ -305,8 +308,9 @@ fn open_through(
     }
     // One that no session on `lower` has, and that no other peer can foretell.
     let start = cx.random().next_u16();
-    let mut ids = (0..=u16::MAX).map(|n| start.wrapping_add(n));
-    let id = ids.find(|id| all.find(lower, u32::from(*id)).is_none()).ok_or(OpenError::Full)?;
+    let ids = (0..=u16::MAX).map(|n| start.wrapping_add(n));
+    let chosen = all.layer.choices.choose(ids, |id| all.find(lower, id.into()).is_none())?;
+    let id = chosen.number;
     owners.bind(owner, id)?;
     let opened = all.open_on(cx, this, upper, lower, id.into());
     opened.inspect_err(|_| {

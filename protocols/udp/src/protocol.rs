@@ -26,6 +26,7 @@ pub struct Udp {
     /// Whether datagrams are sent with a checksum.
     checksum: bool,
     origins: ports::Origins,
+    pub(crate) choices: ports::Choices,
     /// The peers whose datagrams were dropped.
     drop_sources: DropSources,
 }
@@ -95,7 +96,12 @@ fn layered(
         secret,
         lower,
         bounds,
-        Udp { checksum, origins: ports::Origins::new(secret), drop_sources },
+        Udp {
+            checksum,
+            origins: ports::Origins::new(secret),
+            choices: ports::Choices::default(),
+            drop_sources,
+        },
     )
 }
 
@@ -431,11 +437,12 @@ impl Udp {
         let is_bound = |port| all.find(lower, key_of(port, peer)).is_some();
         let is_free =
             |port| ports::is_free(&all.offers, (port, host), |_| false) && !is_bound(port);
-        let port = match local {
-            0 => ports::ephemeral(cx, is_free)?,
-            port if is_bound(port) || may_use(port) => port,
+        let chosen = match local {
+            0 => Some(self.choices.choose(ports::ephemerals(cx), is_free)?),
+            port if is_bound(port) || may_use(port) => None,
             _ => return Err(OpenError::InUse),
         };
+        let port = chosen.as_ref().map_or(local, |chosen| chosen.number);
         all.open_on(cx, this, upper, lower, key_of(port, peer))
     }
 }

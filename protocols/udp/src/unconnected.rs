@@ -49,7 +49,7 @@ impl Unconnected {
     ) -> Result<SessionRef, OpenError> {
         let is_free = |port| ports::is_free(&all.offers, (port, host), |_| false);
         let port = match local {
-            0 => ports::ephemeral(cx, is_free)?,
+            0 => all.layer.choices.choose(ports::ephemerals(cx), is_free)?.number,
             port => port,
         };
         let offer = ports::offer(port, host);

@@ -350,6 +350,44 @@ fn comes_first(fixture: &dyn Fixture, seed: u64, count: usize) {
     }
 }
 
+/// Sessions that are opened without a number of their own, such as a port, get one each, also where
+/// several are opened at one time and few numbers are left. The fixture opens such, and its
+/// instances hold as many sessions as there are numbers.
+///
+/// # Panics
+/// If the law is broken.
+pub fn chooses_numbers_of_their_own(fixture: &dyn Fixture) {
+    for seed in 0..SEEDS {
+        let world = world(fixture, seed, Duration::ZERO);
+        world.a.bottom.keep(false);
+        let mut sessions: Vec<SessionRef> = Vec::new();
+        let full = loop {
+            match world.try_open(Side::A) {
+                Ok(session) => sessions.push(session),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(full, OpenError::Full, "seed {seed}: numbers are bounded");
+        for _ in 0..AT_ONCE {
+            let at = world.cx.random().below(sessions.len() as u64) as usize;
+            sessions.swap_remove(at).close(&world.cx);
+        }
+        world.a.block(PAUSE_MAX);
+        let (node, ends) = (world.a.clone(), fixture.open(Side::A));
+        let open = move |cx: &Kernel, _| node.top.open(cx, &node.protocol, ends.clone());
+        let opened = at_once(AT_ONCE, open, |tasks| {
+            assert!(world.cx.run_tasks(LONG, tasks, |_| 0), "what waits below goes on");
+        });
+        for session in opened {
+            let session = session.expect("a session, for a number is left");
+            assert_eq!(session.head().opens(), 1, "seed {seed}: each has a number of its own");
+            assert!(!sessions.contains(&session), "seed {seed}: and a session");
+            sessions.push(session);
+        }
+        world.cx.finish();
+    }
+}
+
 fn octets_received(world: &World<'_>) -> Vec<Vec<u8>> {
     let received = world.end().top.take_received();
     received.iter().map(|received| received.message.octets().collect()).collect()

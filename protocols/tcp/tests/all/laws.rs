@@ -184,6 +184,37 @@ fn octets_keep_their_order_while_layers_block() {
     both(blocking::keeps_order);
 }
 
+/// Opens with any port of ours.
+struct AnyPort;
+
+impl Fixture for AnyPort {
+    fn entry(&self) -> &'static Entry {
+        &xk_tcp::ENTRY
+    }
+
+    fn lower(&self, side: Side) -> Lower {
+        OverHosts(Family::V4).lower(side)
+    }
+
+    fn open(&self, side: Side) -> Participants {
+        let mut ends = OverHosts(Family::V4).open(side);
+        let local = ends.local_mut().expect("a local participant");
+        *local = Participant::of(Part::Any);
+        ends
+    }
+
+    fn params(&self, _: Side) -> Params {
+        let mut params = Params::default();
+        params.set("sessions_max", Value::Integer(65_536));
+        params
+    }
+}
+
+#[test]
+fn ports_are_chosen_once() {
+    blocking::chooses_numbers_of_their_own(&AnyPort);
+}
+
 #[test]
 fn what_comes_while_a_session_is_told_of_waits() {
     both(blocking::tells_of_sessions_first);

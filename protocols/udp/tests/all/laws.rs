@@ -2,7 +2,7 @@
 
 use xk_core::graph::{Params, Value};
 use xk_core::{Entry, HostAddr, Part, Participant, Participants};
-use xk_testkit::conformance::{self, CountingAllocator, Fixture, LAWS, Side};
+use xk_testkit::conformance::{self, CountingAllocator, Fixture, LAWS, Side, blocking};
 use xk_testkit::kernel::{Family, Lower};
 
 #[global_allocator]
@@ -93,6 +93,37 @@ fn over_hosts() {
         println!("{family:?}: {findings}");
         assert!(findings.held.len() + 1 >= LAWS.len(), "only type numbers do not apply");
     }
+}
+
+/// Opens with any port of ours.
+struct AnyPort;
+
+impl Fixture for AnyPort {
+    fn entry(&self) -> &'static Entry {
+        &xk_udp::ENTRY
+    }
+
+    fn lower(&self, side: Side) -> Lower {
+        OverHosts(Family::V4).lower(side)
+    }
+
+    fn open(&self, side: Side) -> Participants {
+        let mut ends = OverHosts(Family::V4).open(side);
+        let local = ends.local_mut().expect("a local participant");
+        *local = Participant::of(Part::Any);
+        ends
+    }
+
+    fn params(&self, _: Side) -> Params {
+        let mut params = Params::default();
+        params.set("sessions_max", Value::Integer(65_536));
+        params
+    }
+}
+
+#[test]
+fn ports_are_chosen_once() {
+    blocking::chooses_numbers_of_their_own(&AnyPort);
 }
 
 #[test]
