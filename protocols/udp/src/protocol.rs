@@ -92,17 +92,9 @@ fn layered(
     drop_sources: DropSources,
 ) -> Ports {
     let secret = cx.secret();
-    Layered::new(
-        secret,
-        lower,
-        bounds,
-        Udp {
-            checksum,
-            origins: ports::Origins::new(secret),
-            choices: ports::Choices::default(),
-            drop_sources,
-        },
-    )
+    let origins = ports::Origins::new(secret);
+    let layer = Udp { checksum, origins, choices: ports::Choices::default(), drop_sources };
+    Layered::new(secret, lower, bounds, layer)
 }
 
 /// The key of a conversation: the peer's port in the upper half, ours in the lower.
