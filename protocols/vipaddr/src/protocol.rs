@@ -121,12 +121,13 @@ impl VipAddr {
         participants: Participants,
     ) -> Result<SessionRef, &'static Reason> {
         let shared = &self.shared;
+        let changes = shared.changes.get();
         let receiver = shared.uppers.get(self.place);
         let receiver = receiver.ok_or(&reason::NO_PROTOCOL)?;
         let host = peer_host(cx, &shared.link, lower, participants)?;
         let key = (host, self.place as u32);
         if let Some(session) = shared.known(key) {
-            shared.show(cx, lower, &session);
+            shared.show(cx, lower, &session, changes);
             return Ok(session);
         }
         let both = Participants::pair(Part::Any, Part::Host(host));
@@ -141,7 +142,7 @@ impl VipAddr {
             session.close(cx);
             return Err(unwanted);
         }
-        shared.show(cx, lower, &session);
+        shared.show(cx, lower, &session, changes);
         Ok(session)
     }
 
@@ -161,9 +162,10 @@ impl VipAddr {
         if lower.head().protocol() == self.shared.net.id() {
             return receiver.demux(cx, lower, message);
         }
+        let changes = self.shared.changes.get();
         match self.shown(cx, lower) {
             Ok(shown) => {
-                self.latest.set(lower, self.shared.changes.get(), receiver, &shown);
+                self.latest.set(lower, changes, receiver, &shown);
                 receiver.demux(cx, &shown, message)
             }
             Err(why) => Err(this.refuse(message, why)),
@@ -206,8 +208,9 @@ impl VipAddr {
         lower: &SessionRef,
         before: Option<SessionRef>,
     ) -> Result<SessionRef, &'static Reason> {
+        let changes = self.shared.changes.get();
         if let Some(shown) = before.filter(|shown| self.shared.is_still(cx, lower, shown)) {
-            self.shared.show(cx, lower, &shown);
+            self.shared.show(cx, lower, &shown, changes);
             return Ok(shown);
         }
         let by_host = lower.ask(cx, PeerHost::default());

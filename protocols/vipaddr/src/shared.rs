@@ -30,7 +30,7 @@ const HEARD_MAX: usize = 16_384;
 pub(crate) struct Heard {
     pub(crate) lower: WeakSession,
     pub(crate) shown: SessionRef,
-    /// The count of changes when it was last found to be so.
+    /// The count of changes before it was last found to be so.
     pub(crate) checked: u64,
 }
 
@@ -189,22 +189,22 @@ impl Shared {
         receiver: &UpperReceiver,
         (host, both): (HostAddr, Participants),
     ) -> Result<SessionRef, OpenError> {
-        let made = Rc::default();
+        let (made, changes) = (Rc::default(), self.changes.get());
         let open = || self.link.open(cx, receiver.upper(), both);
         let session = self.openings.during(host, Rc::clone(&made), open)?;
         for lower in made.take() {
-            self.show(cx, &lower, &session);
+            self.show(cx, &lower, &session, changes);
         }
         Ok(session)
     }
 
-    /// From now on what comes through `lower` is shown as coming through `session`.
-    pub(crate) fn show(&self, cx: &Kernel, lower: &SessionRef, session: &SessionRef) {
+    /// From now on what comes through `lower` is shown as coming through `session`, as was found
+    /// since the count of changes was `checked`: what has changed since is looked at again.
+    pub(crate) fn show(&self, cx: &Kernel, lower: &SessionRef, session: &SessionRef, checked: u64) {
         if self.heard.len() >= HEARD_MAX {
             self.sweep(cx);
         }
-        let heard =
-            Heard { lower: lower.downgrade(), shown: session.clone(), checked: self.changes.get() };
+        let heard = Heard { lower: lower.downgrade(), shown: session.clone(), checked };
         // In a full map the next message through it finds out again, and is refused.
         let _ = self.heard.replace(lower.id().0, heard);
     }

@@ -11,12 +11,15 @@ use xk_core::{
     SessionRef, Upper,
 };
 use xk_kit::control::{MaxPacket, MyEther, PeerEther, PeerHost, Resolve};
-use xk_kit::net::neighbour::{HostAt, HostRoute};
+use xk_kit::net::neighbour::{HostAt, HostChanged, HostRoute, WatchHosts};
 
 struct State {
     pauses: Pauses,
     /// The sessions of stations, by host.
     stations: RefCell<Vec<(HostAddr, SessionRef)>>,
+    /// Stations that are another host by now than the one that they are named after.
+    moved: RefCell<Vec<(HostAddr, HostAddr)>>,
+    watcher: RefCell<Option<ProtocolRef>>,
     enabled: RefCell<Option<ProtocolRef>>,
     /// The layer that the stations' sessions are of.
     ether: RefCell<Option<ProtocolRef>>,
@@ -41,6 +44,8 @@ impl Stations {
         let state = Rc::new(State {
             pauses: Pauses::default(),
             stations: RefCell::default(),
+            moved: RefCell::default(),
+            watcher: RefCell::default(),
             enabled: RefCell::default(),
             ether: RefCell::default(),
         });
@@ -59,6 +64,16 @@ impl Stations {
     /// From now on operations block for up to `most`.
     pub fn block(&self, most: Duration) {
         self.state.pauses.set(most);
+    }
+
+    /// From now on the station of a host is another host, which the layer above is told.
+    pub fn move_to(&self, cx: &Kernel, from: HostAddr, to: HostAddr) {
+        self.state.moved.borrow_mut().push((from, to));
+        let watcher = self.state.watcher.borrow().clone();
+        for host in [from, to] {
+            // A layer need not watch hosts.
+            let _ = watcher.as_ref().and_then(|watcher| watcher.ask(cx, HostChanged { host }));
+        }
     }
 
     /// Answers, for a network layer beside it, that a host is on this link.
@@ -99,13 +114,26 @@ fn ends(host: HostAddr) -> Participants {
 }
 
 impl State {
+    /// The other host that the station of this one is now.
+    fn now(&self, host: HostAddr) -> Option<HostAddr> {
+        let moved = self.moved.borrow();
+        moved.iter().find(|(from, _)| *from == host).map(|(_, to)| *to)
+    }
+
     fn station(&self, host: HostAddr) -> Option<SessionRef> {
         let stations = self.stations.borrow();
         stations.iter().find(|(of, _)| *of == host).map(|(_, session)| session.clone())
     }
 
-    fn make(&self, cx: &Kernel, upper: &ProtocolRef, host: HostAddr, passive: bool) -> SessionRef {
-        let body = Station { host, upper: upper.clone(), knows_host: false };
+    fn make(
+        self: &Rc<Self>,
+        cx: &Kernel,
+        upper: &ProtocolRef,
+        host: HostAddr,
+        passive: bool,
+    ) -> SessionRef {
+        let body =
+            Station { state: Rc::clone(self), host, upper: upper.clone(), knows_host: false };
         let ether = self.ether.borrow().clone().expect("the layer of stations");
         let session = match passive {
             true => cx.new_passive_session(&ether, upper, body),
@@ -134,7 +162,8 @@ impl Protocol for Link {
             told.map_err(|_| OpenError::NotSupported)?;
         }
         self.0.pauses.pause(cx);
-        let body = Station { host, upper: upper.receiver.clone(), knows_host: true };
+        let state = Rc::clone(&self.0);
+        let body = Station { state, host, upper: upper.receiver.clone(), knows_host: true };
         Ok(cx.new_session(this, upper.receiver, body))
     }
 
@@ -155,7 +184,10 @@ impl Protocol for Link {
             q.address = Some(address(q.host));
         } else if let Some(q) = ask.get::<HostAt>() {
             let [_, _, a, b, c, d] = q.address;
-            q.host = HostAddr::from([a, b, c, d]);
+            let named = HostAddr::from([a, b, c, d]);
+            q.host = self.0.now(named).unwrap_or(named);
+        } else if let Some(q) = ask.get::<WatchHosts>() {
+            *self.0.watcher.borrow_mut() = Some(q.watcher.clone());
         } else if let Some(q) = ask.get::<MaxPacket>() {
             q.octets = 1500;
         } else if let Some(q) = ask.get::<MyEther>() {
@@ -168,13 +200,15 @@ impl Protocol for Link {
 
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
         let gone = (self.0.stations.take(), self.0.enabled.take(), self.0.ether.take());
+        let watcher = self.0.watcher.take();
         // Outside of the borrows: what is dropped may hold the last handle of something else.
-        drop(gone);
+        drop((gone, watcher));
     }
 }
 
 /// A session to a station; that of the layer above it knows its host.
 struct Station {
+    state: Rc<State>,
     host: HostAddr,
     upper: ProtocolRef,
     knows_host: bool,
@@ -190,7 +224,9 @@ impl Session for Station {
     }
 
     fn control(&self, _: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        if let Some(q) = ask.get::<PeerEther>() {
+        // What a host that has moved away sends goes nowhere.
+        let is_there = !self.knows_host || self.state.now(self.host).is_none();
+        if let Some(q) = ask.get::<PeerEther>().filter(|_| is_there) {
             q.address = address(self.host);
         } else if let Some(q) = ask.get::<PeerHost>().filter(|_| self.knows_host) {
             q.host = self.host;

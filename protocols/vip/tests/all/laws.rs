@@ -5,7 +5,7 @@ use core::net::Ipv4Addr;
 use xk_core::graph::{Build, Params};
 use xk_core::numbers::Number;
 use xk_core::{Entry, Kernel, Part, Participants, ProtocolRef};
-use xk_testkit::conformance::openings::each_host_has_its_own_session;
+use xk_testkit::conformance::openings::{each_host_has_its_own_session, hosts_move};
 use xk_testkit::conformance::{CountingAllocator, Fixture, Side, keeps_all_but};
 use xk_testkit::kernel::{Bottom, Lower};
 
@@ -71,4 +71,9 @@ fn keeps_the_laws() {
 #[test]
 fn sessions_opened_at_one_time_lead_to_their_hosts() {
     each_host_has_its_own_session(&|cx, lowers| xk_vip::add(cx, "vip", lowers, xk_vip::ETHER_BASE));
+}
+
+#[test]
+fn hosts_that_move_are_followed() {
+    hosts_move(&|cx, lowers| xk_vip::add(cx, "vip", lowers, xk_vip::ETHER_BASE));
 }
