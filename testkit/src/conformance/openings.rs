@@ -101,8 +101,8 @@ pub fn each_host_has_its_own_session(add: Add<'_>) {
     (0..16).for_each(|seed| opens_at_once(seed, add));
 }
 
-/// Of what a station sends when it is another host by now, which was told while the layer was
-/// finding out who it is.
+/// What a station sends that has become another host, of which the layer was told while it asked
+/// for the host.
 fn moves(seed: u64, add: Add<'_>) {
     let between = Between::new(seed, add);
     let Between { cx, link, top, .. } = &between;
