@@ -48,7 +48,6 @@
 //!     fn entry(&self) -> &'static Entry { &xk_null::ENTRY }
 //!     fn lower(&self, _: Side) -> Lower { Lower::link(1500) }
 //!     fn number(&self) -> Option<u32> { Some(7) }
-//!     fn open(&self, _: Side) -> Participants { Participants::default() }
 //! }
 //!
 //! #[test]
@@ -76,12 +75,12 @@ mod world;
 pub use allocator_unsafe::{CountingAllocator, allocations, counts_allocations, octets_live};
 pub use world::{Node, World};
 
-use crate::kernel::{Addressing, Lower, Sent};
+use crate::kernel::{Addressing, Family, Lower, Sent};
 #[expect(unused_imports, reason = "the documentation names them")]
 use crate::kernel::{Bottom, Top};
 use core::fmt;
-use xk_core::graph::{Build, Params};
-use xk_core::{Answer, Entry, HostAddr, Kernel, Part, Participants, ProtocolRef};
+use xk_core::graph::{Build, Params, Value};
+use xk_core::{Answer, Entry, HostAddr, Kernel, Part, Participant, Participants, ProtocolRef};
 use xk_kit::net::checksum::Checksum;
 
 /// Which of the two instances.
@@ -102,6 +101,12 @@ impl Side {
             Side::B => Side::A,
         }
     }
+
+    /// Its host, of a network that both are in.
+    #[must_use]
+    pub fn host(self, family: Family) -> HostAddr {
+        family.host(1 + self as u32)
+    }
 }
 
 /// Which instance takes what A sends.
@@ -121,20 +126,36 @@ pub trait Fixture {
     /// What it stands on.
     fn lower(&self, side: Side) -> Lower;
 
-    /// The participants with which the protocol above opens a session to the other side.
-    fn open(&self, side: Side) -> Participants;
+    /// The port that the protocol above enables; `None` if it has no ports.
+    fn port(&self, side: Side) -> Option<Part> {
+        let _ = side;
+        None
+    }
+
+    /// The participants with which the protocol above opens a session to the other side: by
+    /// default the addresses that the layer below takes, with the ports.
+    fn open(&self, side: Side) -> Participants {
+        let other = side.other();
+        match (self.lower(other).own(), self.port(side).zip(self.port(other))) {
+            (None, None) => Participants::default(),
+            (None, Some((own, port))) => Participants::pair(own, port),
+            (Some(peer), None) => Participants::pair(Part::Any, peer),
+            (Some(peer), Some((own, port))) => {
+                Participants::pair(own, Participant::of(peer).with(port))
+            }
+        }
+    }
 
     /// The participants with which the protocol above enables; `None` if it takes no enables.
     fn enable(&self, side: Side) -> Option<Participants> {
-        let _ = side;
-        Some(Participants::local(Part::Any))
+        Some(Participants::local(self.port(side).unwrap_or(Part::Any)))
     }
 
     /// The participants of an enable for one host of ours, or a broadcast or group, alone; `None`
     /// if it has no ports.
     fn enable_at(&self, side: Side, host: HostAddr) -> Option<Participants> {
-        let _ = (side, host);
-        None
+        let local = Participant::of(Part::Host(host)).with(self.port(side)?);
+        Some(Participants::local(local))
     }
 
     /// Whether what was sent to a broadcast or a group is taken at all: not where connections are.
@@ -148,15 +169,22 @@ pub trait Fixture {
         None
     }
 
+    /// Of a virtual protocol, the numbers by which the protocol above is selected on the kinds
+    /// below.
+    fn numbers_below(&self) -> &[(&'static str, u32)] {
+        &[]
+    }
+
     /// Its parameters; what is missing takes the value that its `build` takes then.
     fn params(&self, side: Side) -> Params {
         let _ = side;
-        Params::default()
+        bounded(self.entry(), self.sessions_max())
     }
 
-    /// Stands it on `bottom`.
-    fn build(&self, cx: &Kernel, side: Side, bottom: &ProtocolRef) -> ProtocolRef {
-        build(self, cx, side, bottom)
+    /// What it stands on: `bottom`, unless there is more.
+    fn lowers(&self, cx: &Kernel, side: Side, bottom: &ProtocolRef) -> Vec<ProtocolRef> {
+        let _ = (cx, side);
+        vec![bottom.clone()]
     }
 
     /// Does what the protocols above do once both instances have started, such as claiming
@@ -181,9 +209,9 @@ pub trait Fixture {
         false
     }
 
-    /// How many sessions an instance holds at most.
+    /// How many sessions an instance holds at most: few, so that strangers reach the bound.
     fn sessions_max(&self) -> usize {
-        1024
+        256
     }
 
     /// How many messages it took for itself or holds back, so far: requests that it answered,
@@ -268,24 +296,24 @@ fn readdress(checksum: &mut [u8], from: HostAddr, to: HostAddr) {
     checksum.copy_from_slice(&changed.to_be_bytes());
 }
 
-/// Builds the fixture's protocol on `bottom` as its entry says: what [`Fixture::build`] does unless
-/// told otherwise.
-///
-/// # Panics
-/// If the parameters do not build it.
-pub fn build<F: Fixture + ?Sized>(
-    fixture: &F,
-    cx: &Kernel,
-    side: Side,
-    bottom: &ProtocolRef,
-) -> ProtocolRef {
+/// Parameters with this bound, where the entry has one on sessions.
+#[must_use]
+pub fn bounded(entry: &Entry, sessions_max: usize) -> Params {
+    let mut params = Params::default();
+    if entry.parameters.iter().any(|p| p.name == "sessions_max") {
+        params.set("sessions_max", Value::Integer(sessions_max as i64));
+    }
+    params
+}
+
+/// Builds the fixture's protocol above `bottom` as its entry says.
+fn build(fixture: &dyn Fixture, cx: &Kernel, side: Side, bottom: &ProtocolRef) -> ProtocolRef {
     let entry = fixture.entry();
-    let name = format!("{}-{side:?}", entry.kind);
     let mut build = Build {
         cx,
         entry,
-        name: &name,
-        lowers: core::slice::from_ref(bottom),
+        name: &format!("{}-{side:?}", entry.kind),
+        lowers: &fixture.lowers(cx, side, bottom),
         params: &fixture.params(side),
     };
     (entry.build)(&mut build).expect("the fixture's parameters build the protocol")

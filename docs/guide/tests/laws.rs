@@ -1,19 +1,17 @@
 //! The laws that every protocol keeps, checked for this one.
 
-use core::net::Ipv4Addr;
 use xk_core::control::ListSessions;
 use xk_core::graph::{Params, Value};
-use xk_core::{Answer, Ask, Entry, Part, Participants, Question};
+use xk_core::{Answer, Ask, Entry, Question};
 use xk_guide::Tally;
-use xk_testkit::conformance::{CountingAllocator, Fixture, Node, Side, World, keeps_all_but};
-use xk_testkit::kernel::{Lower, TestKernel};
+use xk_testkit::conformance::{
+    CountingAllocator, Fixture, Node, Side, World, bounded, keeps_all_but,
+};
+use xk_testkit::kernel::{Family, Lower, TestKernel};
 
 /// Counts, so that the law "no allocation per message" can be checked.
 #[global_allocator]
 static COUNTED: CountingAllocator = CountingAllocator;
-
-/// How many sessions an instance holds: few, so that strangers reach the bound.
-const SESSIONS_MAX: usize = 256;
 
 /// Laws that lose a message on purpose and expect the next one at once: a layer that waits for the
 /// lost one breaks them.
@@ -33,21 +31,13 @@ struct OverHosts {
     hold: i64,
 }
 
-fn host(side: Side) -> Ipv4Addr {
-    Ipv4Addr::new(10, 0, 0, 1 + side as u8)
-}
-
 impl Fixture for OverHosts {
     fn entry(&self) -> &'static Entry {
         &xk_guide::ENTRY
     }
 
     fn lower(&self, side: Side) -> Lower {
-        Lower::host(host(side), 253)
-    }
-
-    fn open(&self, side: Side) -> Participants {
-        Participants::pair(Part::Any, Part::host(host(side.other())))
+        Lower::host(side.host(Family::V4), 253)
     }
 
     fn number(&self) -> Option<u32> {
@@ -55,14 +45,9 @@ impl Fixture for OverHosts {
     }
 
     fn params(&self, _: Side) -> Params {
-        let mut params = Params::default();
+        let mut params = bounded(self.entry(), self.sessions_max());
         params.set("hold", Value::Integer(self.hold));
-        params.set("sessions_max", Value::Integer(SESSIONS_MAX as i64));
         params
-    }
-
-    fn sessions_max(&self) -> usize {
-        SESSIONS_MAX
     }
 
     fn taken(&self, node: &Node) -> u64 {
@@ -81,7 +66,7 @@ impl Fixture for OverHosts {
 fn held(node: &Node) -> u64 {
     // The questions asked here need no graph around them.
     let cx = TestKernel::new(1);
-    let list = ListSessions { max: SESSIONS_MAX, sessions: Vec::new(), total: 0 };
+    let list = ListSessions { max: usize::MAX, sessions: Vec::new(), total: 0 };
     let list = node.protocol.ask(&cx, list);
     let sessions = list.map_or(Vec::new(), |list| list.sessions);
     let tallies = sessions.iter().filter_map(|s| s.ask(&cx, Tally::default()));

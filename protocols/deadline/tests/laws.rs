@@ -1,11 +1,10 @@
 //! The laws of the rpc realm, checked for this layer on one that carries one call at a time in each
 //! session.
 
-use core::net::Ipv4Addr;
-use xk_core::{Entry, Part, Participants};
+use xk_core::Entry;
 use xk_testkit::conformance::calls::{self, CallFixture, LAWS};
 use xk_testkit::conformance::{CountingAllocator, Side};
-use xk_testkit::kernel::Lower;
+use xk_testkit::kernel::{Family, Lower};
 
 /// Counts, so that the law "no allocation per call" can be checked.
 #[global_allocator]
@@ -13,21 +12,13 @@ static COUNTED: CountingAllocator = CountingAllocator;
 
 struct OnChannels;
 
-fn host(side: Side) -> Ipv4Addr {
-    Ipv4Addr::new(10, 0, 0, 1 + side as u8)
-}
-
 impl CallFixture for OnChannels {
     fn entry(&self) -> &'static Entry {
         &xk_deadline::ENTRY
     }
 
     fn lower(&self, side: Side) -> Lower {
-        Lower::host(host(side), 0)
-    }
-
-    fn open(&self, side: Side, _: u32) -> Participants {
-        Participants::pair(Part::Any, Part::host(host(side.other())))
+        Lower::host(side.host(Family::V4), 0)
     }
 
     fn has_procedures(&self) -> bool {

@@ -1,14 +1,11 @@
 //! The laws that every protocol keeps, checked for `eth` on a wire, with each kind of frame.
 
-use xk_core::graph::{Params, Value};
 use xk_core::{Entry, Part, Participants};
 use xk_testkit::conformance::{CountingAllocator, Fixture, Side, keeps_all_but};
 use xk_testkit::kernel::{Lower, Sent};
 
 #[global_allocator]
 static COUNTED: CountingAllocator = CountingAllocator;
-
-const SESSIONS_MAX: usize = 256;
 
 fn station(side: Side) -> [u8; 6] {
     [2, 0, 0, 0, 0, 1 + side as u8]
@@ -34,18 +31,8 @@ impl Fixture for OnAWire {
         Participants::pair(Part::Any, Part::Ether(station(side.other())))
     }
 
-    fn params(&self, _: Side) -> Params {
-        let mut params = Params::default();
-        params.set("sessions_max", Value::Integer(SESSIONS_MAX as i64));
-        params
-    }
-
     fn message_octets_min(&self) -> usize {
         self.1
-    }
-
-    fn sessions_max(&self) -> usize {
-        SESSIONS_MAX
     }
 
     fn stranger(&self, sent: &Sent, n: u32) -> Result<(Option<Part>, Vec<u8>), &'static str> {

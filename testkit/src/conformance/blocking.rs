@@ -4,12 +4,12 @@
 use super::messages::pattern;
 use super::world::{Harm, Way, at_once, carrier};
 use super::{Fixture, Node, Receiver, Side, Verdict, World};
-use crate::kernel::{Event, Sent, Task, TestKernel};
+use crate::kernel::{Event, Lower, Sent, Task, TestKernel};
 use core::time::Duration;
 use std::rc::Rc;
 use xk_core::object::{OpenError, WAITING_MAX};
 use xk_core::shepherd::Semaphore;
-use xk_core::{Kernel, Message, SessionRef};
+use xk_core::{Entry, Kernel, Message, Part, Participant, Participants, SessionRef};
 
 /// For how long an operation below blocks at most.
 pub(super) const PAUSE_MAX: Duration = Duration::from_millis(1);
@@ -350,13 +350,37 @@ fn comes_first(fixture: &dyn Fixture, seed: u64, count: usize) {
     }
 }
 
-/// Sessions that are opened without a number of their own, such as a port, get one each, also where
-/// several are opened at one time and few numbers are left. The fixture opens such, and its
-/// instances hold as many sessions as there are numbers.
+/// A protocol with ports that is opened with any port of ours, and holds as many sessions as there
+/// are ports.
+struct AnyPort<'f>(&'f dyn Fixture);
+
+impl Fixture for AnyPort<'_> {
+    fn entry(&self) -> &'static Entry {
+        self.0.entry()
+    }
+
+    fn lower(&self, side: Side) -> Lower {
+        self.0.lower(side)
+    }
+
+    fn open(&self, side: Side) -> Participants {
+        let mut ends = self.0.open(side);
+        *ends.local_mut().expect("a local participant") = Participant::of(Part::Any);
+        ends
+    }
+
+    fn sessions_max(&self) -> usize {
+        65_536
+    }
+}
+
+/// Sessions that are opened without a port of their own get one each, also where several are opened
+/// at one time and few ports are left.
 ///
 /// # Panics
 /// If the law is broken.
 pub fn chooses_numbers_of_their_own(fixture: &dyn Fixture) {
+    let fixture = &AnyPort(fixture);
     for seed in 0..SEEDS {
         let world = world(fixture, seed, Duration::ZERO);
         world.a.bottom.keep(false);

@@ -37,8 +37,7 @@
 //! struct Select;
 //! impl CallFixture for Select {
 //!     fn entry(&self) -> &'static Entry { &xk_select::ENTRY }
-//!     fn lower(&self, side: Side) -> Lower { Lower::host(host(side), 0) }
-//!     fn open(&self, side: Side, procedure: u32) -> Participants { .. }
+//!     fn lower(&self, side: Side) -> Lower { Lower::host(side.host(Family::V4), 0) }
 //! }
 //!
 //! #[test]
@@ -61,8 +60,8 @@ pub use world::CallWorld;
 use super::{Findings, Side, Verdict};
 use crate::kernel::Lower;
 use xk_core::graph::{Build, Params, Realm};
-use xk_core::{Entry, Kernel, Part, Participants, ProtocolRef, Reason};
-use xk_kit::rpc::call::{BAD_ARGUMENTS, BUSY, NO_PROCEDURE, SYSTEM_ERROR};
+use xk_core::{Entry, Kernel, Part, Participant, Participants, ProtocolRef, Reason};
+use xk_kit::rpc::call::{BAD_ARGUMENTS, BUSY, NO_PROCEDURE, PROCEDURE, SYSTEM_ERROR};
 
 /// A protocol of the rpc realm under test, and what the suite cannot know of it.
 pub trait CallFixture {
@@ -72,8 +71,18 @@ pub trait CallFixture {
     /// What it stands on.
     fn lower(&self, side: Side) -> Lower;
 
-    /// The participants with which the protocol above opens this procedure of the other side.
-    fn open(&self, side: Side, procedure: u32) -> Participants;
+    /// The participants with which the protocol above opens this procedure of the other side: by
+    /// default its address below, with the procedure where there are any.
+    fn open(&self, side: Side, procedure: u32) -> Participants {
+        let peer = self.lower(side.other()).own().expect("an address");
+        match self.has_procedures() {
+            true => {
+                let procedure = Part::Number(PROCEDURE, procedure.into());
+                Participants::pair(Part::Any, Participant::of(peer).with(procedure))
+            }
+            false => Participants::pair(Part::Any, peer),
+        }
+    }
 
     /// The participants with which the protocol above enables every procedure.
     fn enable(&self, side: Side) -> Participants {

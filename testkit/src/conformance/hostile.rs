@@ -117,21 +117,29 @@ fn survives_after(world: &World<'_>) -> Verdict {
     Verdict::Holds
 }
 
+/// Two instances with a conversation, its session, and a frame that strangers can send, too; or why
+/// there are no strangers.
+fn visited(fixture: &dyn Fixture) -> Result<(World<'_>, SessionRef, Sent), &'static str> {
+    if fixture.is_anchor() {
+        return Err("it stands on nothing of the graph");
+    }
+    let world = World::new(fixture);
+    let session = world.converse();
+    let frame = world.capture(&session);
+    fixture.stranger(&frame, 0)?;
+    Ok((world, session, frame))
+}
+
 /// 100 000 strangers with one frame each leave no more sessions than the bound says and no message
 /// in the pool, and an earlier conversation goes on.
 ///
 /// # Panics
 /// If the law is broken.
 pub fn survives_a_flood(fixture: &dyn Fixture) -> Verdict {
-    if fixture.is_anchor() {
-        return Verdict::Skipped("it stands on nothing of the graph");
-    }
-    let world = World::new(fixture);
-    let session = world.converse();
-    let frame = world.capture(&session);
-    if let Err(why) = fixture.stranger(&frame, 0) {
-        return Verdict::Skipped(why);
-    }
+    let (world, session, frame) = match visited(fixture) {
+        Ok(visited) => visited,
+        Err(why) => return Verdict::Skipped(why),
+    };
     for node in [&world.a, &world.b] {
         node.bottom.keep(false);
         node.top.clear();
@@ -181,15 +189,10 @@ pub fn survives_a_flood(fixture: &dyn Fixture) -> Verdict {
 /// If the law is broken.
 pub fn pins_nothing(fixture: &dyn Fixture) -> Verdict {
     const STRANGERS: u32 = 100;
-    if fixture.is_anchor() {
-        return Verdict::Skipped("it stands on nothing of the graph");
-    }
-    let world = World::new(fixture);
-    let session = world.converse();
-    let frame = world.capture(&session);
-    if let Err(why) = fixture.stranger(&frame, 0) {
-        return Verdict::Skipped(why);
-    }
+    let (world, _session, frame) = match visited(fixture) {
+        Ok(visited) => visited,
+        Err(why) => return Verdict::Skipped(why),
+    };
     let held = || world.b.bottom.held().len();
     let (before, mut opened) = (held(), Vec::new());
     drop(world.b.top.take_opened());
@@ -218,18 +221,13 @@ pub fn pins_nothing(fixture: &dyn Fixture) -> Verdict {
 pub fn has_room_beside_what_is_held(fixture: &dyn Fixture) -> Verdict {
     /// More than any layer keeps that are idle.
     const HELD_MAX: usize = 5000;
-    if fixture.is_anchor() {
-        return Verdict::Skipped("it stands on nothing of the graph");
-    }
     if let Some(why) = fixture.opens_nothing() {
         return Verdict::Skipped(why);
     }
-    let world = World::new(fixture);
-    let session = world.converse();
-    let frame = world.capture(&session);
-    if let Err(why) = fixture.stranger(&frame, 0) {
-        return Verdict::Skipped(why);
-    }
+    let (world, session, frame) = match visited(fixture) {
+        Ok(visited) => visited,
+        Err(why) => return Verdict::Skipped(why),
+    };
     let next = session.push(&world.cx, world.cx.message(&[7; 64]));
     next.expect("law 5: a session that sent sends again");
     let next = world.a.bottom.take_sent().pop().expect("what was pushed");

@@ -1,19 +1,49 @@
-//! A layer over a link and a network: of sessions to several hosts that are opened at one time each
+//! Layers over a link and a network. Of sessions to several hosts that are opened at one time each
 //! leads to its own, and what others send meanwhile or afterwards comes through neither.
 
 use super::blocking::sleep;
-use crate::kernel::{Bottom, Lower, Stations, Task, TestKernel, Top};
+use super::{Fixture, Side};
+use crate::kernel::{Bottom, Family, Lower, Stations, Task, TestKernel, Top};
 use core::time::Duration;
 use std::cell::RefCell;
 use std::rc::Rc;
 use xk_core::numbers::Number;
-use xk_core::{HostAddr, Kernel, Part, Participants, ProtocolRef, SessionRef};
+use xk_core::{Entry, HostAddr, Kernel, Part, Participants, ProtocolRef, SessionRef};
 use xk_kit::control::PeerHost;
 
 const OWN: [u8; 4] = [10, 0, 0, 1];
+/// Those of the protocol above: a virtual layer has no numbers of its own.
+const NUMBERS: [(&str, u32); 2] = [("ip", 90), ("eth", 0x395a)];
 
 fn host(n: u8) -> HostAddr {
     HostAddr::from([10, 0, 0, n])
+}
+
+/// A virtual layer over a link and a network, where the network leads to all hosts.
+pub struct ByNet(pub &'static Entry);
+
+impl Fixture for ByNet {
+    fn entry(&self) -> &'static Entry {
+        self.0
+    }
+
+    fn lower(&self, side: Side) -> Lower {
+        Lower::host(side.host(Family::V4), 90)
+    }
+
+    fn number(&self) -> Option<u32> {
+        Some(90)
+    }
+
+    fn numbers_below(&self) -> &[(&'static str, u32)] {
+        &NUMBERS
+    }
+
+    fn lowers(&self, cx: &Kernel, side: Side, bottom: &ProtocolRef) -> Vec<ProtocolRef> {
+        let link = Lower { kind: "eth", ..self.lower(side) };
+        let link = Bottom::add(cx, "link", link);
+        vec![link.protocol().clone(), bottom.clone()]
+    }
 }
 
 fn peer(cx: &Kernel, session: &SessionRef) -> Option<HostAddr> {
@@ -38,7 +68,7 @@ impl Between {
         let net = Bottom::add(&cx, "ip", Lower::host(HostAddr::from(OWN), 90));
         let route = link.clone();
         net.on_ask(Rc::new(move |_, ask| route.route(ask)));
-        for (lower, number) in [("ip", 90), ("eth", 0x395a)] {
+        for (lower, number) in NUMBERS {
             let number = Number { upper: "top", lower, number };
             cx.numbers_mut().add(number).expect("one number");
         }

@@ -1,7 +1,7 @@
 //! The suite itself: a layer that keeps the laws passes, and each way to break one is found.
 
 use super::{Fixture, Side, all};
-use crate::kernel::Lower;
+use crate::kernel::{self, Lower};
 use core::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -376,12 +376,7 @@ impl Fixture for Faulty {
     }
 
     fn lower(&self, side: Side) -> Lower {
-        Lower::host([10, 0, 0, 1 + side as u8], 253)
-    }
-
-    fn open(&self, side: Side) -> Participants {
-        let peer = [10, 0, 0, 1 + side.other() as u8];
-        Participants::pair(Part::Any, Part::host(peer))
+        Lower::host(side.host(kernel::Family::V4), 253)
     }
 
     fn number(&self) -> Option<u32> {

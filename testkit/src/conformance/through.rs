@@ -1,29 +1,17 @@
 //! The fixture for layers that let everything through: they fit any edge, so one fixture serves
 //! them all.
 
-use core::net::Ipv4Addr;
-
+use xk_core::Entry;
 use xk_core::graph::Params;
-use xk_core::{Entry, Part, Participants};
 
 use super::{Fixture, LAWS, Side, all};
-use crate::kernel::Lower;
+use crate::kernel::{Family, Lower};
 
-/// What the layer stands on.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Edge {
-    Link,
-    Hosts,
-}
-
+/// A layer over hosts of a family, or over a link.
 struct Through {
     entry: &'static Entry,
     params: Params,
-    edge: Edge,
-}
-
-fn host(side: Side) -> Ipv4Addr {
-    Ipv4Addr::new(10, 0, 0, 1 + side as u8)
+    over: Option<Family>,
 }
 
 impl Fixture for Through {
@@ -36,17 +24,7 @@ impl Fixture for Through {
     }
 
     fn lower(&self, side: Side) -> Lower {
-        match self.edge {
-            Edge::Link => Lower::link(1500),
-            Edge::Hosts => Lower::host(host(side), 253),
-        }
-    }
-
-    fn open(&self, side: Side) -> Participants {
-        match self.edge {
-            Edge::Link => Participants::default(),
-            Edge::Hosts => Participants::pair(Part::Any, Part::host(host(side.other()))),
-        }
+        self.over.map_or(Lower::link(1500), |family| Lower::host(side.host(family), 253))
     }
 
     fn sessions_max(&self) -> usize {
@@ -63,9 +41,9 @@ impl Fixture for Through {
 /// # Panics
 /// If it breaks a law.
 pub fn keeps_the_laws(entry: &'static Entry, params: &Params) {
-    for (edge, left_out) in [(Edge::Link, 5), (Edge::Hosts, 1)] {
+    for (over, left_out) in [(None, 5), (Some(Family::V4), 1), (Some(Family::V6), 1)] {
         let params = params.clone();
-        let findings = all(&Through { entry, params, edge });
+        let findings = all(&Through { entry, params, over });
         println!("{findings}");
         assert_eq!(findings.held.len() + left_out, LAWS.len(), "{findings}");
     }

@@ -7,6 +7,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use xk_core::control::ListSessions;
+use xk_core::numbers::Number;
 use xk_core::object::{OpenError, ProtocolId};
 use xk_core::{Entry, Kernel, Part, ProtocolRef, SessionRef, reason};
 
@@ -122,9 +123,13 @@ impl<'f> World<'f> {
     /// Builds both instances on this kernel.
     pub(super) fn build(fixture: &'f dyn Fixture, cx: TestKernel) -> Self {
         add_numbers(&cx, fixture.entry());
+        for &(lower, number) in fixture.numbers_below() {
+            let number = Number { upper: "top", lower, number };
+            cx.numbers_mut().add(number).expect("one number");
+        }
         let node = |side| {
             let lower = (fixture.lower(side), false);
-            let build = |below: &ProtocolRef| fixture.build(&cx, side, below);
+            let build = |below: &ProtocolRef| super::build(fixture, &cx, side, below);
             Node::new(&cx, side, lower, fixture.number(), build)
         };
         let (a, b) = (node(Side::A), node(Side::B));

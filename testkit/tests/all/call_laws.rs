@@ -46,11 +46,7 @@ impl CallFixture for Channel {
     }
 
     fn lower(&self, side: Side) -> Lower {
-        Lower::host(self.0.host(1 + side as u32), 102)
-    }
-
-    fn open(&self, side: Side, _: u32) -> Participants {
-        both(self.0, side, &[])
+        Lower::host(side.host(self.0), 102)
     }
 
     fn number(&self) -> Option<u32> {
@@ -83,11 +79,7 @@ impl CallFixture for Mrpc {
     }
 
     fn lower(&self, side: Side) -> Lower {
-        Lower::host(self.0.host(1 + side as u32), 90)
-    }
-
-    fn open(&self, side: Side, procedure: u32) -> Participants {
-        both(self.0, side, &[Part::Number(PROCEDURE, procedure.into())])
+        Lower::host(side.host(self.0), 90)
     }
 
     fn params(&self, _: Side) -> Params {
@@ -119,11 +111,7 @@ impl CallFixture for Reqrep {
     }
 
     fn lower(&self, side: Side) -> Lower {
-        Lower::host(self.0.host(1 + side as u32), 103)
-    }
-
-    fn open(&self, side: Side, _: u32) -> Participants {
-        both(self.0, side, &[])
+        Lower::host(side.host(self.0), 103)
     }
 
     fn has_procedures(&self) -> bool {
@@ -166,7 +154,7 @@ impl CallFixture for Programs {
     }
 
     fn lower(&self, side: Side) -> Lower {
-        Lower::host(self.0.host(1 + side as u32), 0)
+        Lower::host(side.host(self.0), 0)
     }
 
     fn open(&self, side: Side, procedure: u32) -> Participants {

@@ -6,18 +6,17 @@ use core::any::Any;
 use core::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
-use xk_core::graph::{Params, Value};
 use xk_core::object::{CallError, Closing, Enable, OpenError, PushError, Refused, SessionTable};
 use xk_core::{
-    Answer, Ask, Entry, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Reason,
-    Session, SessionRef, Upper, reason,
+    Answer, Ask, Entry, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, Session,
+    SessionRef, Upper, reason,
 };
 use xk_kit::net::stream::{
     StreamAbort, StreamConsumed, StreamEvent, StreamNotice, StreamSet, StreamSetting, StreamSpace,
     StreamUse,
 };
 use xk_kit::rpc::call::CallOptions;
-use xk_testkit::conformance::{self, Fixture, Side, Verdict, blocking, keeps_all_but};
+use xk_testkit::conformance::{Fixture, Side, Verdict, blocking, keeps_all_but};
 use xk_testkit::kernel::{Family, Lower, ReachedBottom};
 
 /// Room in front of an empty reply.
@@ -307,26 +306,15 @@ impl Fixture for On {
     }
 
     fn lower(&self, side: Side) -> Lower {
-        Lower::host(self.0.host(1 + side as u32), 0)
-    }
-
-    fn open(&self, side: Side) -> Participants {
-        Participants::pair(Part::Any, Part::Host(self.0.host(1 + side.other() as u32)))
+        Lower::host(side.host(self.0), 0)
     }
 
     fn number(&self) -> Option<u32> {
         (self.1 == Kind::Calls).then_some(7)
     }
 
-    fn params(&self, _: Side) -> Params {
-        let mut params = Params::default();
-        params.set("sessions_max", Value::Integer(1024));
-        params
-    }
-
-    fn build(&self, cx: &Kernel, side: Side, bottom: &ProtocolRef) -> ProtocolRef {
-        let between = between(cx, side, self.1, bottom);
-        conformance::build(self, cx, side, &between)
+    fn lowers(&self, cx: &Kernel, side: Side, bottom: &ProtocolRef) -> Vec<ProtocolRef> {
+        vec![between(cx, side, self.1, bottom)]
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use xk_core::graph::{Build, Params, Value};
-use xk_core::{Entry, Kernel, Part, Participant, Participants, ProtocolRef};
-use xk_testkit::conformance::{self, CountingAllocator, Fixture, LAWS, Side, World, wire};
+use xk_core::{Entry, Kernel, Part, ProtocolRef};
+use xk_testkit::conformance::{self, CountingAllocator, Fixture, LAWS, Side, World, bounded, wire};
 use xk_testkit::kernel::{Lower, TestKernel};
 
 #[global_allocator]
@@ -52,10 +52,6 @@ impl HostUdp {
     fn host(&self, side: Side) -> Ipv4Addr {
         self.hosts[side as usize]
     }
-
-    fn port(side: Side) -> Part {
-        Part::port(45_000 + side as u16)
-    }
 }
 
 impl Fixture for HostUdp {
@@ -63,28 +59,18 @@ impl Fixture for HostUdp {
         &xk_host::UDP_ENTRY
     }
 
-    fn lower(&self, _: Side) -> Lower {
-        Lower::link(1500)
+    fn lower(&self, side: Side) -> Lower {
+        Lower::host(self.host(side), 0)
     }
 
-    fn open(&self, side: Side) -> Participants {
-        let other = Participant::of(Part::host(self.host(side.other())));
-        Participants::pair(Self::port(side), other.with(Self::port(side.other())))
-    }
-
-    fn enable(&self, side: Side) -> Option<Participants> {
-        Some(Participants::local(Self::port(side)))
+    fn port(&self, side: Side) -> Option<Part> {
+        Some(Part::port(45_000 + side as u16))
     }
 
     fn params(&self, side: Side) -> Params {
-        let mut params = Params::default();
+        let mut params = bounded(self.entry(), self.sessions_max());
         params.set("local", text(self.host(side)));
-        params.set("sessions_max", Value::Integer(256));
         params
-    }
-
-    fn sessions_max(&self) -> usize {
-        256
     }
 
     fn is_anchor(&self) -> bool {

@@ -1,21 +1,14 @@
 //! The laws that every protocol keeps, checked for `fragment` over hosts and over a link.
 
-use xk_core::graph::{Params, Value};
-use xk_core::{Answer, Entry, Part, Participants};
+use xk_core::{Answer, Entry, Part};
 use xk_fragment::FragmentFigures;
 use xk_kit::control::MinPacket;
 use xk_kit::rpc::retransmit::{AskCopy, FreeCopy, LastCopy};
-use xk_testkit::conformance::{self, CountingAllocator, Fixture, LAWS, Node, Side, World};
-use xk_testkit::kernel::{Family, Lower};
+use xk_testkit::conformance::{self, CountingAllocator, Fixture, Node, Side, World, keeps_all_but};
+use xk_testkit::kernel::{Family, Lower, Sent};
 
 #[global_allocator]
 static COUNTED: CountingAllocator = CountingAllocator;
-
-fn params() -> Params {
-    let mut params = Params::default();
-    params.set("sessions_max", Value::Integer(256));
-    params
-}
 
 /// Fragments that a message being collected has taken, unless it was given up, which is counted as
 /// a drop.
@@ -59,31 +52,20 @@ fn remembered(node: &Node) -> u64 {
     kernel.map_or(0, |cx| taken(node, &cx))
 }
 
-struct OverHosts(Family);
+/// Over hosts of a family, or over a link.
+struct Over(Option<Family>);
 
-impl Fixture for OverHosts {
+impl Fixture for Over {
     fn entry(&self) -> &'static Entry {
         &xk_fragment::ENTRY
     }
 
     fn lower(&self, side: Side) -> Lower {
-        Lower::host(self.0.host(1 + side as u32), 101)
+        self.0.map_or(Lower::link(1500), |family| Lower::host(side.host(family), 101))
     }
 
     fn number(&self) -> Option<u32> {
         Some(102)
-    }
-
-    fn open(&self, side: Side) -> Participants {
-        Participants::pair(Part::Any, Part::Host(self.0.host(1 + side.other() as u32)))
-    }
-
-    fn params(&self, _: Side) -> Params {
-        params()
-    }
-
-    fn sessions_max(&self) -> usize {
-        256
     }
 
     fn started(&self, world: &World<'_>) {
@@ -95,12 +77,8 @@ impl Fixture for OverHosts {
     }
 
     /// A packet with the stranger's host in its own header too.
-    fn stranger(
-        &self,
-        sent: &xk_testkit::kernel::Sent,
-        n: u32,
-    ) -> Result<(Option<Part>, Vec<u8>), &'static str> {
-        let peer = self.0.host(0x0b_0000 + n);
+    fn stranger(&self, sent: &Sent, n: u32) -> Result<(Option<Part>, Vec<u8>), &'static str> {
+        let peer = self.0.ok_or("a link has one other end")?.host(0x0b_0000 + n);
         let mut octets: Vec<u8> = sent.message.octets().collect();
         octets[2..6].copy_from_slice(&peer.folded().to_be_bytes());
         Ok((Some(Part::Host(peer)), octets))
@@ -111,52 +89,14 @@ impl Fixture for OverHosts {
     }
 }
 
-struct OverLink;
-
-impl Fixture for OverLink {
-    fn entry(&self) -> &'static Entry {
-        &xk_fragment::ENTRY
-    }
-
-    fn lower(&self, _: Side) -> Lower {
-        Lower::link(1500)
-    }
-
-    fn number(&self) -> Option<u32> {
-        Some(102)
-    }
-
-    fn open(&self, _: Side) -> Participants {
-        Participants::default()
-    }
-
-    fn params(&self, _: Side) -> Params {
-        params()
-    }
-
-    fn started(&self, world: &World<'_>) {
-        remember(world);
-    }
-
-    fn taken(&self, node: &Node) -> u64 {
-        remembered(node)
-    }
-
-    fn ask(&self, world: &World<'_>, name: &str) -> Option<Answer> {
-        ask(world, name)
-    }
-}
-
 #[test]
 fn over_hosts() {
     for family in Family::ALL {
-        let findings = conformance::all(&OverHosts(family));
-        println!("{family:?}: {findings}");
-        assert_eq!(findings.held.len(), LAWS.len(), "every law applies");
+        keeps_all_but(&Over(Some(family)), &[]);
     }
 }
 
 #[test]
 fn over_a_link() {
-    println!("{}", conformance::all(&OverLink));
+    println!("{}", conformance::all(&Over(None)));
 }

@@ -1,17 +1,12 @@
 //! The laws that every protocol keeps, checked for `icmp` over a layer that takes hosts.
 
-use core::net::Ipv4Addr;
-use xk_core::{Answer, Ask, Entry, Part, Participants};
+use xk_core::{Answer, Ask, Entry, Participants};
 use xk_icmp::IcmpFigures;
 use xk_testkit::conformance::{self, CountingAllocator, Fixture, Node, Receiver, Side, World};
-use xk_testkit::kernel::Lower;
+use xk_testkit::kernel::{Family, Lower};
 
 #[global_allocator]
 static COUNTED: CountingAllocator = CountingAllocator;
-
-fn host(side: Side) -> Ipv4Addr {
-    Ipv4Addr::new(10, 0, 0, 1 + side as u8)
-}
 
 struct OverHosts;
 
@@ -21,11 +16,7 @@ impl Fixture for OverHosts {
     }
 
     fn lower(&self, side: Side) -> Lower {
-        Lower::host(host(side), 1)
-    }
-
-    fn open(&self, side: Side) -> Participants {
-        Participants::pair(Part::Any, Part::host(host(side.other())))
+        Lower::host(side.host(Family::V4), 1)
     }
 
     fn enable(&self, _: Side) -> Option<Participants> {

@@ -5,13 +5,11 @@ use core::net::Ipv4Addr;
 use xk_core::graph::{Params, Value};
 use xk_core::{Answer, Ask, Entry, Part, Participants, Question};
 use xk_ip::{AddRoute, IpFigures, ListInterfaces, ListRoutes, RemoveRoute, RouteInfo};
-use xk_testkit::conformance::{CountingAllocator, Fixture, LAWS, Side, Verdict, World};
+use xk_testkit::conformance::{CountingAllocator, Fixture, LAWS, Side, Verdict, World, bounded};
 use xk_testkit::kernel::{Lower, Sent};
 
 #[global_allocator]
 static COUNTED: CountingAllocator = CountingAllocator;
-
-const SESSIONS_MAX: usize = 256;
 
 fn host(side: Side) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 0, 1 + side as u8)
@@ -38,18 +36,13 @@ impl Fixture for Over {
     }
 
     fn params(&self, side: Side) -> Params {
-        let mut params = Params::default();
+        let mut params = bounded(self.entry(), self.sessions_max());
         let mut address = Params::default();
         let text = format!("{}/8", host(side));
         address.set("address", Value::Text(text));
         params.add_block("address", address);
         params.set("reassembly_octets_max", Value::Octets(self.1));
-        params.set("sessions_max", Value::Integer(SESSIONS_MAX as i64));
         params
-    }
-
-    fn sessions_max(&self) -> usize {
-        SESSIONS_MAX
     }
 
     fn stranger(&self, sent: &Sent, n: u32) -> Result<(Option<Part>, Vec<u8>), &'static str> {

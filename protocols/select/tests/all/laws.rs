@@ -1,7 +1,6 @@
 //! The laws of the rpc realm, checked for SELECT and for the layer that forwards.
 
-use xk_core::{Entry, Part, Participant, Participants};
-use xk_kit::rpc::call::PROCEDURE;
+use xk_core::Entry;
 use xk_testkit::conformance::calls::{self, CallFixture, LAWS};
 use xk_testkit::conformance::{CountingAllocator, Side};
 use xk_testkit::kernel::{Family, Lower};
@@ -18,13 +17,7 @@ impl CallFixture for OnChannels {
     }
 
     fn lower(&self, side: Side) -> Lower {
-        Lower::host(self.0.host(1 + side as u32), 0)
-    }
-
-    fn open(&self, side: Side, procedure: u32) -> Participants {
-        let to = Participant::of(Part::Host(self.0.host(1 + side.other() as u32)));
-        let to = to.with(Part::Number(PROCEDURE, procedure.into()));
-        Participants::pair(Part::Any, to)
+        Lower::host(side.host(self.0), 0)
     }
 }
 

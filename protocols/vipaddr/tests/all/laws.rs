@@ -1,59 +1,11 @@
 //! The laws that every protocol keeps, checked for `vipaddr` where all hosts are reached by the
 //! layer that reaches all.
 
-use core::net::Ipv4Addr;
-use xk_core::graph::{Build, Params};
-use xk_core::numbers::Number;
-use xk_core::{Entry, Kernel, Part, Participants, ProtocolRef};
-use xk_testkit::conformance::openings::{each_host_has_its_own_session, hosts_move};
-use xk_testkit::conformance::{CountingAllocator, Fixture, Side, keeps_all_but};
-use xk_testkit::kernel::{Bottom, Lower};
+use xk_testkit::conformance::openings::{ByNet, each_host_has_its_own_session, hosts_move};
+use xk_testkit::conformance::{CountingAllocator, keeps_all_but};
 
 #[global_allocator]
 static COUNTED: CountingAllocator = CountingAllocator;
-
-fn host(side: Side) -> Ipv4Addr {
-    Ipv4Addr::new(10, 0, 0, 1 + side as u8)
-}
-
-struct ByIp;
-
-impl Fixture for ByIp {
-    fn entry(&self) -> &'static Entry {
-        &xk_vipaddr::ENTRY
-    }
-
-    fn lower(&self, side: Side) -> Lower {
-        Lower::host(host(side), 90)
-    }
-
-    fn open(&self, side: Side) -> Participants {
-        Participants::pair(Part::Any, Part::host(host(side.other())))
-    }
-
-    fn number(&self) -> Option<u32> {
-        Some(90)
-    }
-
-    fn build(&self, cx: &Kernel, side: Side, bottom: &ProtocolRef) -> ProtocolRef {
-        // It has no numbers of its own: what stands above is selected on the layers below.
-        for (lower, number) in [("ip", 90), ("eth", 0x395a)] {
-            let upper = "top";
-            let entry = Number { upper, lower, number };
-            cx.numbers_mut().add(entry).expect("one number");
-        }
-        let link = Lower { kind: "eth", ..Lower::host(host(side), 90) };
-        let link = Bottom::add(cx, "link", link);
-        let built = (xk_vipaddr::ENTRY.build)(&mut Build {
-            cx,
-            entry: &xk_vipaddr::ENTRY,
-            name: "vipaddr",
-            lowers: &[link.protocol().clone(), bottom.clone()],
-            params: &Params::default(),
-        });
-        built.expect("it has both lowers")
-    }
-}
 
 /// What it answers are sessions of the layers below, which it made in the name of an object of its
 /// own: they tell of that one as the receiver, where these laws look for the protocol above. What
@@ -63,7 +15,7 @@ const OF_THE_LAYERS_BELOW: [&str; 3] =
 
 #[test]
 fn keeps_the_laws() {
-    keeps_all_but(&ByIp, &OF_THE_LAYERS_BELOW);
+    keeps_all_but(&ByNet(&xk_vipaddr::ENTRY), &OF_THE_LAYERS_BELOW);
 }
 
 #[test]

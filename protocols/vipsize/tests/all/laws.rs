@@ -1,22 +1,13 @@
 //! The laws that every protocol keeps, checked for `vipsize` where the cutoff lets all messages go
 //! to one of the layers.
 
-use core::net::Ipv4Addr;
-use xk_core::graph::{Build, Params, Value};
-use xk_core::numbers::Number;
-use xk_core::{Entry, Kernel, Part, Participants, ProtocolRef};
-use xk_testkit::conformance::{CountingAllocator, Fixture, Side, keeps_all_but};
-use xk_testkit::kernel::{Bottom, Lower};
+use xk_core::graph::{Params, Value};
+use xk_core::{Entry, Kernel, ProtocolRef};
+use xk_testkit::conformance::{CountingAllocator, Fixture, Side, bounded, keeps_all_but};
+use xk_testkit::kernel::{Bottom, Family, Lower};
 
 #[global_allocator]
 static COUNTED: CountingAllocator = CountingAllocator;
-
-/// As large as it is where nothing is said.
-const SESSIONS_MAX: usize = 65_536;
-
-fn host(side: Side) -> Ipv4Addr {
-    Ipv4Addr::new(10, 0, 0, 1 + side as u8)
-}
 
 struct BySize;
 
@@ -26,38 +17,29 @@ impl Fixture for BySize {
     }
 
     fn lower(&self, side: Side) -> Lower {
-        Lower::host(host(side), 90)
-    }
-
-    fn open(&self, side: Side) -> Participants {
-        Participants::pair(Part::Any, Part::host(host(side.other())))
+        Lower::host(side.host(Family::V4), 90)
     }
 
     fn number(&self) -> Option<u32> {
         Some(90)
     }
 
-    fn sessions_max(&self) -> usize {
-        SESSIONS_MAX
+    /// It has no numbers of its own.
+    fn numbers_below(&self) -> &[(&'static str, u32)] {
+        &[("ip", 90)]
     }
 
-    fn build(&self, cx: &Kernel, side: Side, bottom: &ProtocolRef) -> ProtocolRef {
-        // It has no numbers of its own: what stands above is selected on the layers below.
-        let number = Number { upper: "top", lower: "ip", number: 90 };
-        cx.numbers_mut().add(number).expect("one number");
-        let rest = Bottom::add(cx, "rest", self.lower(side));
-        let mut params = Params::default();
+    fn params(&self, _: Side) -> Params {
+        let mut params = bounded(self.entry(), self.sessions_max());
         let mut cutoff = Params::default();
         cutoff.set("octets", Value::Octets(65_515));
         params.add_block("cutoff", cutoff);
-        let built = (xk_vipsize::ENTRY.build)(&mut Build {
-            cx,
-            entry: &xk_vipsize::ENTRY,
-            name: "vipsize",
-            lowers: &[bottom.clone(), rest.protocol().clone()],
-            params: &params,
-        });
-        built.expect("it has both lowers")
+        params
+    }
+
+    fn lowers(&self, cx: &Kernel, side: Side, bottom: &ProtocolRef) -> Vec<ProtocolRef> {
+        let rest = Bottom::add(cx, "rest", self.lower(side));
+        vec![bottom.clone(), rest.protocol().clone()]
     }
 }
 
