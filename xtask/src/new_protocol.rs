@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::scan::{find_word, has_word, scan};
+use crate::tidy::{COLUMNS_MAX, is_wide};
 use crate::workspace;
 
 /// The line that opens and the line that closes a list that the catalog keeps sorted.
@@ -163,9 +164,22 @@ fn rename(text: &str, model: &Model, name: &str) -> String {
             let own = format!("{quote}{name}");
             line = replace_word(&line, &format!("{quote}{}", model.kind), &own);
         }
-        renamed += &(line + "\n");
+        renamed += &narrow(&line);
     }
     renamed
+}
+
+/// The line, or two where a comment has become too wide by a longer name.
+fn narrow(line: &str) -> String {
+    let space = line.char_indices().take(COLUMNS_MAX + 1).filter(|(_, c)| *c == ' ').last();
+    match space {
+        Some((at, _)) if is_wide(line) => {
+            let text = line.trim_start_matches([' ', '/', '!']);
+            let marker = &line[..line.len() - text.len()];
+            format!("{}\n{marker}{}\n", &line[..at], &line[at + 1..])
+        }
+        _ => format!("{line}\n"),
+    }
 }
 
 /// Replaces `word` where it is not part of a longer one.
@@ -274,6 +288,13 @@ mod tests {
         assert_eq!(rename(text, &MESSAGES, "udp"), renamed);
         let text = "//! ```kdl\n//!     deadline select\n//! ```\n//! a deadline\n";
         assert_eq!(rename(text, &CALLS, "x"), text.replace("deadline select", "x select"));
+    }
+
+    #[test]
+    fn a_longer_name_leaves_no_wide_comment() {
+        let text = format!("    /// {}`seq` end\n", "x ".repeat(42));
+        let renamed = rename(&text, &MESSAGES, "longer");
+        assert_eq!(renamed, text.replace("`seq` ", "`longer`\n    /// "));
     }
 
     #[test]

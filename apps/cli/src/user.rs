@@ -16,7 +16,7 @@ const PASSWD: &str = "/etc/passwd";
 #[derive(clap::Args)]
 pub(crate) struct UserArgs {
     /// The user to become once devices are open, a name or a number; if root has started it, by
-    /// default sudo's user or nobody
+    /// default sudo's user or `nobody`
     #[arg(long, value_name = "USER")]
     user: Option<String>,
 }
@@ -48,7 +48,7 @@ fn user(uid: u32, gid: u32) -> User {
     User { uid: Uid::from_raw(uid), gid: Gid::from_raw(gid) }
 }
 
-/// The user that has called sudo(8), or nobody.
+/// The user that has called sudo(8), or `nobody`.
 fn by_default() -> User {
     let number = |name| std::env::var(name).ok()?.parse::<u32>().ok();
     match (number("SUDO_UID"), number("SUDO_GID")) {

@@ -13,13 +13,10 @@ static COLUMNS: Rule = Rule {
 };
 
 /// Columns that a line of comment may have, as rustfmt.toml has them for code.
-const COLUMNS_MAX: usize = 100;
+pub(crate) const COLUMNS_MAX: usize = 100;
 
 /// Lines that a source file may have.
 const LINES_MAX: usize = 800;
-
-/// Where the exceptions stand: one a line, its path, its length when it was entered, and why.
-const EXCEPTIONS: &str = "xtask/long-files.txt";
 
 static BUDGET: Rule = Rule {
     name: "budget",
@@ -56,20 +53,12 @@ fn code(file: &File) -> usize {
 
 pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {
     check_budgets(tree, found);
-    let list = tree.file(EXCEPTIONS);
-    let exceptions: Vec<Exception<'_>> = list.map(|f| parse(f, found)).unwrap_or_default();
     for file in tree.files.iter().filter(|f| is_source(&f.path)) {
         let lines = file.text.lines().count();
-        let max =
-            exceptions.iter().find(|e| e.path == file.path).map_or(LINES_MAX, |e| e.lines_max);
-        if lines > max {
+        if lines > LINES_MAX {
             let remedy = "move one of its parts, or its tests, into a file beside it";
-            found.push(file.violation(
-                &LENGTH,
-                max + 1,
-                format!("{lines} lines, allowed are {max}"),
-                remedy,
-            ));
+            let what = format!("{lines} lines, allowed are {LINES_MAX}");
+            found.push(file.violation(&LENGTH, LINES_MAX + 1, what, remedy));
         }
     }
     for file in tree.files.iter().filter(|f| f.path.ends_with(".rs")) {
@@ -79,59 +68,14 @@ pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {
             found.push(file.violation(&COLUMNS, index + 1, what, remedy));
         }
     }
-    for exception in &exceptions {
-        let what = match tree.file(exception.path).map(|f| f.text.lines().count()) {
-            None => format!("`{}` is gone", exception.path),
-            Some(lines) if lines <= LINES_MAX => {
-                format!("`{}` is short now ({lines} lines)", exception.path)
-            }
-            Some(_) => continue,
-        };
-        found.push(Violation {
-            rule: &LENGTH,
-            path: EXCEPTIONS.into(),
-            line: exception.line,
-            what,
-            remedy: "delete this line: the list only shrinks".into(),
-        });
-    }
 }
 
 /// Is it a line of comment that is too wide and could be broken? Rows of tables cannot.
-fn is_wide(line: &str) -> bool {
+pub(crate) fn is_wide(line: &str) -> bool {
     let comment = line.trim_start();
     comment.starts_with("//")
         && !comment.trim_start_matches(['/', '!', ' ']).starts_with('|')
         && line.chars().count() > COLUMNS_MAX
-}
-
-struct Exception<'a> {
-    path: &'a str,
-    lines_max: usize,
-    /// Its own line in the list.
-    line: usize,
-}
-
-fn parse<'a>(list: &'a File, found: &mut Vec<Violation>) -> Vec<Exception<'a>> {
-    let mut exceptions = Vec::new();
-    for (index, text) in list.text.lines().enumerate() {
-        if text.is_empty() || text.starts_with('#') {
-            continue;
-        }
-        let mut words = text.split_whitespace();
-        let path = words.next();
-        let lines_max = words.next().and_then(|n| n.parse().ok());
-        match (path, lines_max, words.next()) {
-            (Some(path), Some(lines_max), Some(_reason)) => {
-                exceptions.push(Exception { path, lines_max, line: index + 1 });
-            }
-            _ => {
-                let remedy = "write `path lines reason`, separated by spaces";
-                found.push(list.violation(&LENGTH, index + 1, "not an exception", remedy));
-            }
-        }
-    }
-    exceptions
 }
 
 fn is_source(path: &str) -> bool {
@@ -164,23 +108,5 @@ mod tests {
         let of = |max| tree(&[file, (BUDGETS, &format!("a/src {max}\n"))]);
         assert!(found(check, &of(1)).is_empty());
         assert_eq!(found(check, &of(0)), ["budget xtask/budgets.txt:1"]);
-    }
-
-    #[test]
-    fn an_exception_holds_at_its_length() {
-        let long = "x\n".repeat(900);
-        let ok = tree(&[("a.rs", &long), (EXCEPTIONS, "# why\na.rs 900 one table\n")]);
-        assert!(found(check, &ok).is_empty());
-        let grown = tree(&[("a.rs", &long), (EXCEPTIONS, "a.rs 850 one table\n")]);
-        assert_eq!(found(check, &grown), ["file-length a.rs:851"]);
-    }
-
-    #[test]
-    fn the_list_only_shrinks() {
-        let list = "gone.rs 700 x\nshort.rs 700 x\nnonsense\n";
-        let files = tree(&[("short.rs", "x\n"), (EXCEPTIONS, list)]);
-        let places: Vec<_> =
-            found(check, &files).iter().map(|v| v.rsplit(':').next().unwrap().to_owned()).collect();
-        assert_eq!(places, ["3", "1", "2"]);
     }
 }

@@ -100,12 +100,8 @@ fn check_manifest(file: &File, found: &mut Vec<Violation>) {
         }
     }
     if !lints {
-        found.push(file.violation(
-            &LINTS,
-            0,
-            "no inherited lints",
-            "add `[lints]` and `workspace = true`",
-        ));
+        let remedy = "add `[lints]` and `workspace = true`";
+        found.push(file.violation(&LINTS, 0, "no inherited lints", remedy));
     }
     for key in INHERITED.iter().filter(|key| !inherited.contains(key)) {
         let remedy = format!("write `{key}.workspace = true` under [package]");

@@ -12,6 +12,8 @@ mod source;
 mod text;
 mod words;
 
+pub(crate) use length::{COLUMNS_MAX, is_wide};
+
 use std::fmt;
 use std::io;
 use std::path::Path;

@@ -79,7 +79,7 @@ pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {
         }
         let is_kin = KIN.iter().any(|kin| file.path.starts_with(kin));
         if !is_kin && (is_pure(&file.path) || file.path.starts_with("sockets/net/src/")) {
-            check_families(file, &lines, found);
+            check_names(file, &lines, (&FAMILIES, ONE_FAMILY, "take a `HostAddr`"), found);
         }
     }
 }
@@ -120,36 +120,25 @@ fn test_lines(lines: &[Line]) -> Vec<bool> {
 
 fn check_pure(file: &File, lines: &[Line], found: &mut Vec<Violation>) {
     if file.path.ends_with("/src/lib.rs") && !lines.iter().any(|l| l.code.contains("#![no_std]")) {
-        found.push(file.violation(
-            &NO_STD,
-            1,
-            "the crate is not `no_std`",
-            "write `#![no_std]` under the manual",
-        ));
+        let remedy = "write `#![no_std]` under the manual";
+        found.push(file.violation(&NO_STD, 1, "the crate is not `no_std`", remedy));
     }
-    let in_tests = test_lines(lines);
-    for (index, line) in lines.iter().enumerate().filter(|(index, _)| !in_tests[*index]) {
-        for name in WORLD.iter().filter(|name| has_word(&line.code, name)) {
-            found.push(file.violation(
-                &NO_WORLD,
-                index + 1,
-                format!("`{}` is mentioned", name.trim_end_matches("::")),
-                "ask the Kernel for the time, for an event or for random bits",
-            ));
-        }
-    }
+    let remedy = "ask the Kernel for the time, for an event or for random bits";
+    check_names(file, lines, (&NO_WORLD, WORLD, remedy), found);
 }
 
-fn check_families(file: &File, lines: &[Line], found: &mut Vec<Violation>) {
+/// Finds names that a rule forbids, outside of tests.
+fn check_names(
+    file: &File,
+    lines: &[Line],
+    (rule, names, remedy): (&'static Rule, &[&str], &str),
+    found: &mut Vec<Violation>,
+) {
     let in_tests = test_lines(lines);
     for (index, line) in lines.iter().enumerate().filter(|(index, _)| !in_tests[*index]) {
-        for name in ONE_FAMILY.iter().filter(|name| has_word(&line.code, name)) {
-            found.push(file.violation(
-                &FAMILIES,
-                index + 1,
-                format!("`{name}` is mentioned"),
-                "take a `HostAddr`",
-            ));
+        for name in names.iter().filter(|name| has_word(&line.code, name)) {
+            let what = format!("`{}` is mentioned", name.trim_end_matches("::"));
+            found.push(file.violation(rule, index + 1, what, remedy));
         }
     }
 }
@@ -161,20 +150,13 @@ fn check_unsafe(file: &File, lines: &[Line], found: &mut Vec<Violation>) {
             continue;
         };
         if !allowed {
-            found.push(file.violation(
-                &UNSAFE_FILES,
-                index + 1,
-                "`unsafe` outside a file named `*_unsafe.rs`",
-                "find a safe form, or move the smallest possible piece into such a file behind a safe function",
-            ));
+            let what = "`unsafe` outside a file named `*_unsafe.rs`";
+            let remedy = "find a safe form, or move the smallest possible piece into such a file behind a safe function";
+            found.push(file.violation(&UNSAFE_FILES, index + 1, what, remedy));
         }
         if needs_argument(lines, index, at + "unsafe".len()) && !has_argument(lines, index) {
-            found.push(file.violation(
-                &SAFETY,
-                index + 1,
-                "no `SAFETY:` comment above",
-                "say above it why each condition of the unsafe operation holds here",
-            ));
+            let remedy = "say above it why each condition of the unsafe operation holds here";
+            found.push(file.violation(&SAFETY, index + 1, "no `SAFETY:` comment above", remedy));
         }
     }
 }
@@ -214,27 +196,13 @@ fn has_argument(lines: &[Line], index: usize) -> bool {
 
 fn check_undone(file: &File, lines: &[Line], found: &mut Vec<Violation>) {
     for (index, line) in lines.iter().enumerate() {
-        for name in ["todo!", "unimplemented!", "dbg!"] {
-            if has_word(&line.code, name) {
-                let remedy = "finish it, or return an error that says what is not supported";
-                found.push(file.violation(
-                    &UNDONE,
-                    index + 1,
-                    format!("`{name}` in the code"),
-                    remedy,
-                ));
-            }
-        }
-        for name in ["TODO", "FIXME"] {
-            if has_word(&line.comment, name) {
-                let remedy = "do it now, or describe it in the tracker and delete the note";
-                found.push(file.violation(
-                    &UNDONE,
-                    index + 1,
-                    format!("`{name}` in a comment"),
-                    remedy,
-                ));
-            }
+        let in_code = ["todo!", "unimplemented!", "dbg!"].map(|name| (name, &line.code));
+        let in_comments = ["TODO", "FIXME"].map(|name| (name, &line.comment));
+        for (name, _) in
+            in_code.iter().chain(&in_comments).filter(|(name, text)| has_word(text, name))
+        {
+            let remedy = "finish it, or describe in the tracker what is not supported";
+            found.push(file.violation(&UNDONE, index + 1, format!("`{name}`"), remedy));
         }
     }
 }

@@ -80,21 +80,13 @@ fn check_machine(file: &File, found: &mut Vec<Violation>) {
         if let Some(home) = HOMES.iter().find(|home| has_path(line, home)) {
             let remedy =
                 "write a path relative to the repository, or one that the program finds out";
-            found.push(file.violation(
-                &MACHINE,
-                index + 1,
-                format!("a path under `{home}`"),
-                remedy,
-            ));
+            let what = format!("a path under `{home}`");
+            found.push(file.violation(&MACHINE, index + 1, what, remedy));
         }
         if let Some(host) = hosts(line).find(|host| is_private(host)) {
             let remedy = "name a public host, or take it from the environment";
-            found.push(file.violation(
-                &MACHINE,
-                index + 1,
-                format!("the private host `{host}`"),
-                remedy,
-            ));
+            let what = format!("the private host `{host}`");
+            found.push(file.violation(&MACHINE, index + 1, what, remedy));
         }
     }
 }
@@ -141,12 +133,8 @@ fn check_sources(file: &File, found: &mut Vec<Violation>) {
         };
         if wrong {
             let remedy = "keep mirrors in the machine's own configuration, not in the repository";
-            found.push(file.violation(
-                &SOURCES,
-                index + 1,
-                "a source of packages other than the public one",
-                remedy,
-            ));
+            let what = "a source of packages other than the public one";
+            found.push(file.violation(&SOURCES, index + 1, what, remedy));
         }
     }
 }
