@@ -39,7 +39,7 @@ mod xdr;
 
 use std::path::PathBuf;
 use xk_core::message::HeapArena;
-use xk_core::message::conformance::{run_script, small_pool};
+use xk_core::message::conformance::{run_loans_script, run_script, small_pool};
 use xk_core::participant::Participants;
 
 /// Longest input, in octets.
@@ -113,6 +113,7 @@ static TARGETS: &[Target] = &[
     to("rpcgen", "files of the RPC language", targets::rpcgen::file),
     to("xdr", "values of all types of the RPC language", xdr::run),
     to("message", "scripts of operations on messages", message),
+    to("loans", "scripts of loans and returns between two pools, some made up", run_loans_script),
     to("participants", "participants as text", participants),
     to("shm-ring", "shared memory that a hostile peer writes into", targets::shm::ring),
 ];

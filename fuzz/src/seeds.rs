@@ -54,6 +54,7 @@ fn seeds() -> io::Result<Vec<Seed>> {
     for seed in 0..4 {
         xk_core::random::Random::new(seed).fill(&mut script);
         add(&mut seeds, "message", &format!("script{seed}"), &script);
+        add(&mut seeds, "loans", &format!("script{seed}"), &script);
     }
     Ok(seeds)
 }

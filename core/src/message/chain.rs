@@ -77,6 +77,11 @@ impl Message {
         core::iter::successors(Some(self.head), |desc| desc.next.get())
     }
 
+    /// Octets of the buffers that this message refers to, headroom and all.
+    pub(super) fn buffer_octets(&self) -> usize {
+        self.descs().map(|desc| desc.buf.get().capacity as usize).sum()
+    }
+
     /// The last descriptor of the chain.
     #[inline]
     fn last(&self) -> DescRef {

@@ -3,6 +3,8 @@
 //! Part of it is [`run_script`], which compares messages with plain vectors of octets under any
 //! sequence of operations; property tests and fuzzers drive it with scripts of their own.
 
+mod loans_unsafe;
+
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -11,6 +13,8 @@ use super::{
     ATTRIBUTE_OCTETS, Arena, Attribute, BUFFER_ALIGN, Message, NoBuffers, Pool, PoolConfig,
     PullUpError, SizeClass, SplitError,
 };
+
+pub use loans_unsafe::run_loans_script;
 
 /// Most messages that a script keeps alive at one time.
 const MESSAGES_MAX: usize = 12;
@@ -215,7 +219,7 @@ struct Script<'a> {
 /// At the first difference.
 pub fn run_script(pool: &Pool, script: &[u8]) {
     let before = pool.stats();
-    let mut script = Script { octets: script, pool, pairs: Vec::new(), stamp: 0 };
+    let mut script = Script::new(pool, script);
     while !script.octets.is_empty() {
         script.step();
         script.compare();
@@ -226,7 +230,11 @@ pub fn run_script(pool: &Pool, script: &[u8]) {
     assert_eq!(after.buffers_live, before.buffers_live, "buffers leak");
 }
 
-impl Script<'_> {
+impl<'a> Script<'a> {
+    fn new(pool: &'a Pool, octets: &'a [u8]) -> Self {
+        Self { octets, pool, pairs: Vec::new(), stamp: 0 }
+    }
+
     fn next(&mut self) -> usize {
         let Some((first, behind)) = self.octets.split_first() else {
             return 0;

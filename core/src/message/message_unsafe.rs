@@ -122,7 +122,7 @@ impl Message {
 
     /// Puts `N` octets in front that `fill` writes: all of them, for they hold what lay there
     /// before.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn fill_in_place<const N: usize>(&mut self, fill: impl FnOnce(&mut [u8; N])) -> bool {
         let head = self.head;
@@ -297,7 +297,8 @@ impl Message {
 
     /// Finds the `n` octets again that were last taken off the front; false, and nothing is
     /// changed, if they are not there any more: they lay in a slice that is gone, or this message
-    /// does not own what lies in front of it (it is a clone, or the back part of a split).
+    /// does not own what lies in front of it (a clone, or the back part of a split; what another
+    /// domain has lent is written by nothing, and always found).
     ///
     /// Holds for as many octets as were taken off since the pool made the message, and only until
     /// something is written in front or the message is joined to an empty one: the caller knows of
@@ -331,8 +332,8 @@ impl Message {
     #[inline(always)]
     pub(super) fn put_zeros(&mut self, zeros: usize, octets: usize) -> bool {
         let (head, buf) = (self.head, self.head.buf.get());
-        let room = buf.capacity as usize - (head.end().addr() - buf.base.addr());
-        if head.next.get().is_some() || buf.refs.get() != 1 || zeros > room {
+        let room = || buf.capacity as usize - (head.end().addr() - buf.base.addr());
+        if head.next.get().is_some() || buf.refs.get() != 1 || zeros > room() {
             return false;
         }
         // SAFETY: `zeros` octets behind the slice lie inside its buffer, of which this descriptor

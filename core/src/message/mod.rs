@@ -31,6 +31,11 @@
 //! only what lies in front of everything that has been shared. In all other cases the header goes
 //! into a fresh small buffer, linked in front.
 //!
+//! # Between domains
+//! What one domain lends another reads in place: a [`Foreign`] makes messages of octets in another
+//! pool's arena, which nothing here ever writes, and tells when the last one is gone; a [`Loans`]
+//! keeps, for the lender, what each other domain has.
+//!
 //! # Threads
 //! All counters are plain: messages and pools stay on their thread. Between threads and processes
 //! go octets in an arena, by position and length.
@@ -40,6 +45,8 @@ mod attribute;
 mod chain;
 mod config;
 pub mod conformance;
+mod foreign_unsafe;
+mod loans;
 mod message_unsafe;
 mod node_unsafe;
 mod pool_unsafe;
@@ -54,6 +61,8 @@ pub use config::{
     BUFFER_ALIGN, CLASSES_MAX, ClassStats, LARGE_HEADROOM, NoBuffers, PoolConfig, PoolError,
     PoolStats, SizeClass,
 };
+pub use foreign_unsafe::{Foreign, LentSlice, View, WrapError};
+pub use loans::{LendError, Loans, NotLent};
 pub use message_unsafe::Message;
 pub use pool_unsafe::Pool;
 pub use view::{Slice, Slices};

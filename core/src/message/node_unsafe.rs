@@ -83,7 +83,7 @@ impl Desc {
     /// can have written there.
     #[inline]
     pub(super) fn keeps_front(&self) -> bool {
-        !self.room_end.get().is_null()
+        !self.room_end.get().is_null() || self.buf.get().refs.get() & FOREIGN != 0
     }
 
     /// Whether the room in front of the slice may be written.
@@ -128,14 +128,19 @@ impl Desc {
     }
 }
 
+/// In [`Buf::refs`]: the octets lie in another pool's arena and are not written here. The bit is
+/// beside the number, so no descriptor ever has such a buffer to itself. A buffer has fewer
+/// references than the bit counts, for all come from the descriptors of one pool.
+pub(super) const FOREIGN: u32 = 1 << 31;
+
 /// One buffer: where its octets lie and how many descriptors see them.
 #[repr(C)]
 pub(super) struct Buf {
-    /// Descriptors that refer to the buffer. One thread, so a plain cell.
+    /// Descriptors that refer to the buffer, and [`FOREIGN`]. One thread, so a plain cell.
     pub(super) refs: Cell<u32>,
     /// Octets.
     pub(super) capacity: u32,
-    /// First octet, in the pool's arena.
+    /// First octet, in the pool's arena; the arena's first if the buffer is foreign.
     pub(super) base: *mut u8,
     /// Where the buffer goes back to.
     pub(super) pool: CoreRef,
@@ -143,6 +148,8 @@ pub(super) struct Buf {
     pub(super) next_free: Cell<Option<BufRef>>,
     /// Index of the size class.
     pub(super) class: u32,
+    /// Of a foreign buffer: the number under which it is lent.
+    pub(super) loan: Cell<u32>,
 }
 
 /// A reference to a descriptor of a living pool.
@@ -217,11 +224,10 @@ impl BufRef {
     /// Counts one descriptor less, and gives the buffer back after the last.
     #[inline]
     pub(super) fn release(self) {
-        let refs = self.refs.get();
-        if refs == 1 {
+        let left = self.refs.get() - 1;
+        self.refs.set(left);
+        if left & !FOREIGN == 0 {
             self.pool.put_buf(self);
-        } else {
-            self.refs.set(refs - 1);
         }
     }
 }

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::alloc::Layout;
+use core::any::Any;
 use core::cell::{Cell, RefCell};
 use core::ptr::NonNull;
 
@@ -10,8 +11,9 @@ use super::arena_unsafe::{Arena, HeapArena};
 use super::config::{
     BUFFER_ALIGN, CLASSES_MAX, ClassStats, NoBuffers, PoolConfig, PoolError, PoolStats, SizeClass,
 };
+use super::foreign_unsafe::{Foreign, View};
 use super::message_unsafe::Message;
-use super::node_unsafe::{Buf, BufRef, CoreRef, Desc, DescRef};
+use super::node_unsafe::{Buf, BufRef, CoreRef, Desc, DescRef, FOREIGN};
 
 /// Octets of the arena that a size class takes at a time.
 const SLAB_OCTETS: usize = 256 * 1024;
@@ -21,6 +23,14 @@ const PAGE_BITS: u32 = 12;
 
 /// Descriptors that are claimed from the heap at a time.
 const SLAB_DESCRIPTORS: u32 = 128;
+
+/// Nodes of foreign buffers that are claimed from the heap at a time.
+const SLAB_FOREIGN: usize = 64;
+
+/// The places of a foreign pool's two lists: loans to which nothing refers any more, in its first
+/// class, to which all its buffers belong, and unused nodes.
+const RETURNED: usize = 0;
+const SPARE: usize = 1;
 
 /// In [`PoolCore::alive`]: one descriptor, one buffer, and whether there are handles.
 const ONE_DESC: u64 = 1;
@@ -103,7 +113,8 @@ pub(super) struct PoolCore {
     arena_octets: usize,
     arena_used: Cell<usize>,
     slabs: RefCell<Vec<(NonNull<u8>, Layout)>>,
-    _arena: Box<dyn Arena>,
+    /// What the arena lies in.
+    _memory: Box<dyn Any>,
 }
 
 impl PoolCore {
@@ -122,6 +133,16 @@ impl PoolCore {
     pub(super) fn count_failure(&self) -> NoBuffers {
         self.failures.set(self.failures.get().saturating_add(1));
         NoBuffers
+    }
+
+    /// The first octet of the arena, and how many it has.
+    pub(super) fn region(&self) -> (*mut u8, usize) {
+        (self.arena_base, self.arena_octets)
+    }
+
+    /// Buffers in use.
+    pub(super) fn buffers_live(&self) -> u32 {
+        ((self.alive.get() & !HANDLES) / ONE_BUF) as u32
     }
 
     /// The position in the arena, in octets, of an octet of this pool; none of another's.
@@ -151,7 +172,7 @@ impl PoolCore {
         PoolStats {
             descriptors_live: (alive & (ONE_BUF - 1)) as u32,
             descriptors_high_water: self.desc_fresh.taken.get(),
-            buffers_live: ((alive & !HANDLES) / ONE_BUF) as u32,
+            buffers_live: self.buffers_live(),
             octets_used: self.arena_used.get(),
             failures: self.failures.get(),
             classes: self
@@ -177,6 +198,89 @@ impl Drop for PoolCore {
 // These take the reference by value: the last of the `put`s frees the pool, and then no borrow of
 // it may be alive.
 impl CoreRef {
+    /// The inside of a new pool, with one handle.
+    fn with_handle(
+        (arena_base, arena_octets): (*mut u8, usize),
+        memory: Box<dyn Any>,
+        classes: &[SizeClass],
+        descriptors_max: u32,
+    ) -> Self {
+        let core = Box::new(PoolCore {
+            desc_free: Cell::new(None),
+            alive: Cell::new(HANDLES),
+            classes: core::array::from_fn(|at| Class::new(classes.get(at))),
+            desc_fresh: Fresh::new(),
+            // The counters in `alive` have 31 bits each; the arena bounds the buffers, this the
+            // descriptors.
+            desc_left: Cell::new(descriptors_max.min((ONE_BUF - 1) as u32)),
+            handles: Cell::new(1),
+            failures: Cell::new(0),
+            arena_base,
+            arena_octets,
+            arena_used: Cell::new(0),
+            slabs: RefCell::new(Vec::new()),
+            _memory: memory,
+        });
+        let core = NonNull::from(Box::leak(core));
+        // SAFETY: the core lives on until `CoreRef::free`, which the last handle or node calls.
+        unsafe { CoreRef::new(core) }
+    }
+
+    /// The inside of a pool of buffers that another has lent, at most so many at one time: it has
+    /// no octets to give, only nodes.
+    pub(super) fn foreign(region: (*mut u8, usize), view: Box<dyn Any>, loans_max: u32) -> Self {
+        // The class's octets count its nodes.
+        let nodes = loans_max.min((ONE_BUF - 1) as u32) as usize;
+        Self::with_handle(region, view, &[SizeClass { octets: 0, octets_max: nodes }], 0)
+    }
+
+    /// A node for what is lent under this number, with one reference; none if as many are in use as
+    /// may be.
+    pub(super) fn take_foreign(self, loan: u32) -> Option<BufRef> {
+        let spare = &self.classes[SPARE];
+        let buf = match spare.free.get() {
+            Some(buf) => {
+                spare.free.set(buf.next_free.get());
+                buf
+            }
+            None => self.fresh_foreign()?,
+        };
+        buf.refs.set(FOREIGN | 1);
+        buf.loan.set(loan);
+        self.alive.set(self.alive.get() + ONE_BUF);
+        Some(buf)
+    }
+
+    fn fresh_foreign(self) -> Option<BufRef> {
+        let class = &self.classes[RETURNED];
+        if class.fresh.left.get() == 0 {
+            let count = class.octets_left.get().min(SLAB_FOREIGN);
+            let slab = self.slab::<Buf>(count as u32)?;
+            class.octets_left.set(class.octets_left.get() - count);
+            class.fresh.refill(slab, count as u32);
+        }
+        self.node(RETURNED, self.arena_base)
+    }
+
+    /// The number of a loan to which nothing refers any more; its node is unused from then on.
+    pub(super) fn take_returned(self) -> Option<u32> {
+        let (returned, spare) = (&self.classes[RETURNED], &self.classes[SPARE]);
+        let buf = returned.free.get()?;
+        returned.free.set(buf.next_free.get());
+        buf.next_free.set(spare.free.get());
+        spare.free.set(Some(buf));
+        Some(buf.loan.get())
+    }
+
+    /// There is one handle less.
+    pub(super) fn drop_handle(self) {
+        let handles = self.handles.get() - 1;
+        self.handles.set(handles);
+        if handles == 0 {
+            self.leave(HANDLES);
+        }
+    }
+
     /// A descriptor that holds a buffer of at least `octets` octets, with one reference, and the
     /// octets of the buffer. `base` of the descriptor is the buffer's; the other fields of the
     /// slice, `next`, `rest` and the attributes are left to the caller.
@@ -259,9 +363,16 @@ impl CoreRef {
         if class.fresh.left.get() == 0 {
             self.grow_class(class)?;
         }
-        let place = class.fresh.take()?;
         let base = class.fresh_base.get();
+        let buf = self.node(at, base)?;
         class.fresh_base.set(base.wrapping_add(class.octets));
+        Some(buf)
+    }
+
+    /// The next unused node of a class, for a buffer that begins there.
+    fn node(self, at: usize, base: *mut u8) -> Option<BufRef> {
+        let class = &self.classes[at];
+        let place = class.fresh.take()?;
         let buf = Buf {
             refs: Cell::new(1),
             capacity: class.octets as u32,
@@ -269,6 +380,7 @@ impl CoreRef {
             pool: self,
             next_free: Cell::new(None),
             class: at as u32,
+            loan: Cell::new(0),
         };
         // SAFETY: `place` is room for a node in a slab of this pool, not yet used, and initialised
         // by the write.
@@ -392,26 +504,17 @@ impl Pool {
     /// [`PoolError`].
     pub fn with_arena(arena: Box<dyn Arena>, config: &PoolConfig) -> Result<Self, PoolError> {
         config.check()?;
-        let core = Box::new(PoolCore {
-            desc_free: Cell::new(None),
-            alive: Cell::new(HANDLES),
-            classes: core::array::from_fn(|at| Class::new(config.classes.get(at))),
-            desc_fresh: Fresh::new(),
-            // The counters in `alive` have 31 bits each; the arena bounds the buffers, this the
-            // descriptors.
-            desc_left: Cell::new(config.descriptors_max.min((ONE_BUF - 1) as u32)),
-            handles: Cell::new(1),
-            failures: Cell::new(0),
-            arena_base: arena.base().as_ptr(),
-            arena_octets: arena.len().min(config.octets_max).min(BUFFER_ALIGN << 31),
-            arena_used: Cell::new(0),
-            slabs: RefCell::new(Vec::new()),
-            _arena: arena,
-        });
-        let core = NonNull::from(Box::leak(core));
-        // SAFETY: the core lives on until `CoreRef::free`, which the last handle or node calls.
-        let core = unsafe { CoreRef::new(core) };
+        let octets = arena.len().min(config.octets_max).min(BUFFER_ALIGN << 31);
+        let region = (arena.base().as_ptr(), octets);
+        let (classes, descriptors_max) = (&config.classes, config.descriptors_max);
+        let core = CoreRef::with_handle(region, Box::new(arena), classes, descriptors_max);
         Ok(Self { core })
+    }
+
+    /// What another pool lends to this one, as messages with descriptors of this one: at most
+    /// `loans_max` at one time.
+    pub fn foreign(&self, view: impl View + 'static, loans_max: u32) -> Foreign {
+        Foreign::new(self, view, loans_max)
     }
 
     /// A message of `len` octets with at least `headroom` octets free in front of them.
@@ -492,9 +595,9 @@ impl Pool {
     /// write where a message lies that it has to itself, and so must one that it hands the memory
     /// on to.
     pub fn region(&self) -> (NonNull<u8>, usize) {
-        let base = self.core.arena_base;
+        let (base, octets) = self.core.region();
         // An arena's base is not null; the answer for one that is has no octets.
-        NonNull::new(base).map_or((NonNull::dangling(), 0), |base| (base, self.core.arena_octets))
+        NonNull::new(base).map_or((NonNull::dangling(), 0), |base| (base, octets))
     }
 
     /// Whether `self` and `other` are handles of the same pool.
@@ -516,12 +619,7 @@ impl Clone for Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        let core = self.core;
-        let handles = core.handles.get() - 1;
-        core.handles.set(handles);
-        if handles == 0 {
-            core.leave(HANDLES);
-        }
+        self.core.drop_handle();
     }
 }
 

@@ -54,6 +54,23 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    #[test]
+    fn what_is_lent_does_what_a_vector_does(
+        script in proptest::collection::vec(any::<u8>(), 0..1200),
+    ) {
+        conformance::run_loans_script(&script);
+    }
+}
+
+#[test]
+fn what_is_lent_is_read_and_given_back() {
+    let seeds = if cfg!(miri) { 3 } else { 40 };
+    (0..seeds)
+        .for_each(|seed| conformance::run_loans_script(&conformance::random_octets(seed, 300)));
+}
+
 #[test]
 fn headers_go_into_the_headroom() {
     let pool = pool();
