@@ -262,15 +262,13 @@ impl Kernel {
             return semaphore.wait(&self.shepherds);
         };
         let until = self.now().after(timeout);
-        let begun = Cell::new(None);
         let result = semaphore.wait_ticketed(&self.shepherds, |ticket| {
-            begun.set(Some(ticket));
             if !self.waits.begin(ticket, until) {
                 self.set_alarm(ticket, until);
             }
         });
-        if let Some(ticket) = begun.get() {
-            self.waits.end(ticket.slot());
+        if let Some(slot) = self.shepherds.current() {
+            self.waits.end(slot);
         }
         result
     }

@@ -249,16 +249,35 @@ impl ClientSession {
         {
             return outcome;
         }
-        self.await_longer(cx, this, len, options)
+        // Most replies come to the first try of a packet without a deadline: on their way nothing
+        // is kept of what comes after it.
+        if options.is_some() || len > self.path.whole_max {
+            return self.await_longer(cx, this, (len, options), None);
+        }
+        let waited = cx.wait(&self.done, Some(WAIT_SHORT));
+        match self.take_outcome(waited) {
+            Some(outcome) => outcome,
+            None => self.await_longer(cx, this, (len, None), Some(waited)),
+        }
     }
 
+    /// How the call has ended, if it has.
+    #[inline(always)]
+    fn take_outcome(&self, waited: Result<(), WaitError>) -> Option<Outcome> {
+        let outcome = self.outcome.take()?;
+        // The signal may have come after the wait was over.
+        let _ = waited.is_err() && self.done.try_wait();
+        Some(outcome)
+    }
+
+    /// Waits, from the end of the first wait on if that is given, and tries again.
     #[inline(never)]
     fn await_longer(
         &self,
         cx: &Kernel,
         this: &SessionRef,
-        len: usize,
-        options: Option<CallOptions>,
+        (len, options): (usize, Option<CallOptions>),
+        mut first: Option<Result<(), WaitError>>,
     ) -> Outcome {
         // A step function ("RPC in the x-Kernel", section 3.2): the layer below may need time for
         // the pieces of a large message.
@@ -272,10 +291,8 @@ impl ClientSession {
             let Some(limit) = CallOptions::clip(options, cx.now(), wait) else {
                 return Err(CallCause::TimedOut { tries });
             };
-            let waited = cx.wait(&self.done, Some(limit));
-            if let Some(outcome) = self.outcome.take() {
-                // The signal may have come after the wait was over.
-                let _ = waited.is_err() && self.done.try_wait();
+            let waited = first.take().unwrap_or_else(|| cx.wait(&self.done, Some(limit)));
+            if let Some(outcome) = self.take_outcome(waited) {
                 return outcome;
             }
             match waited {

@@ -159,8 +159,9 @@ impl ServerSession {
     /// Lets go of the reply; the client has it, or wants it no more.
     #[inline(always)]
     fn free_reply(&self, cx: &Kernel) {
-        self.state.reply.borrow_mut().clear();
-        if self.state.kept.get() != 0 {
+        let state: &State = &self.state;
+        state.reply.borrow_mut().clear();
+        if state.kept.get() != 0 {
             self.free_kept(cx);
         }
     }
@@ -182,7 +183,7 @@ impl ServerSession {
         request: Message,
         sequence: u32,
     ) -> Result<(), Refused> {
-        let state = &self.state;
+        let state: &State = &self.state;
         self.free_reply(cx);
         if state.phase.replace(Phase::Executing) == Phase::Idle {
             // Not to be evicted until the reply is acknowledged, nor what it goes through.
@@ -263,9 +264,10 @@ impl ServerSession {
     /// From now on the reply is kept until it is acknowledged.
     #[inline(always)]
     fn settle(&self, cx: &Kernel) {
-        self.state.phase.set(Phase::Replied);
-        self.state.since.set(cx.now());
-        self.state.probes.set(0);
+        let state: &State = &self.state;
+        state.phase.set(Phase::Replied);
+        state.since.set(cx.now());
+        state.probes.set(0);
         if !self.table.sweeps.get() {
             self.begin_sweep(cx);
         }
