@@ -209,6 +209,13 @@ impl Shepherds {
         self.table.time_out(ticket.slot, ticket.wait)
     }
 
+    /// While `is_ending`, the wait of this shepherd and each that it begins end at once with
+    /// [`WaitError::Interrupted`]: a call that it carries, which is needed no more, comes back from
+    /// whatever it waits for. What carried the call sets that back.
+    pub fn set_ending(&self, shepherd: u32, is_ending: bool) {
+        self.table.set_ending(shepherd, is_ending);
+    }
+
     /// Ends every wait with [`WaitError::Interrupted`], before a shutdown.
     /// Returns how many it ended.
     pub fn interrupt_all(&self) -> u32 {

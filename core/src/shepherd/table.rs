@@ -41,6 +41,8 @@ pub(super) struct Slot {
     state: Cell<State>,
     /// Number of its waits; tells a stale ticket from a live one.
     wait: Cell<u64>,
+    /// Its waits end at once.
+    is_ending: Cell<bool>,
     /// Next unmade, idle or ready slot; a slot is only ever one of these.
     next: Cell<u32>,
     /// The shepherd that resumed it last, if one did: the leader of that time.
@@ -101,6 +103,7 @@ impl Table {
             .map(|slot| Slot {
                 state: Cell::new(State::Unmade),
                 wait: Cell::new(0),
+                is_ending: Cell::new(false),
                 next: Cell::new(slot + 1),
                 resumer: Cell::new(NONE),
                 place: Place {
@@ -404,6 +407,9 @@ impl Table {
             increment(&self.refusals_not_on_shepherd);
             return Err(WaitError::NotOnShepherd);
         }
+        if entry.is_ending.get() {
+            return Err(WaitError::Interrupted);
+        }
         let needs_spare = slot == self.leader.get() && entry.resumer.get() == NONE;
         if needs_spare && self.have_spare().is_err() {
             increment(&self.refusals_no_shepherds);
@@ -477,6 +483,16 @@ impl Table {
         entry.state.set(State::Ready(outcome));
         self.push_ready(slot, entry);
         true
+    }
+
+    pub(super) fn set_ending(&self, slot: u32, is_ending: bool) {
+        let Some(entry) = self.slots.get(slot as usize) else {
+            return;
+        };
+        entry.is_ending.set(is_ending);
+        if is_ending {
+            self.decide(slot, entry, Outcome::Interrupted);
+        }
     }
 
     pub(super) fn interrupt_all(&self) -> u32 {

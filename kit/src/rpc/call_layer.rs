@@ -69,6 +69,12 @@ pub trait CallLower: Sized + 'static {
     /// Passes a question of the session `this` on.
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer;
 
+    /// Ends the calls of the session `this`, which is closed, where closing what it calls through
+    /// does not.
+    fn end_calls(&self, cx: &Kernel, this: &SessionRef) {
+        let _ = (cx, this);
+    }
+
     /// The session below, where there is one alone.
     fn session(&self) -> Option<&SessionRef>;
 
@@ -681,6 +687,7 @@ impl<L: CallLayer> Session for Calling<L> {
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
         self.all.calling.release(&self.key(), this);
+        self.lower.end_calls(cx, this);
         self.lower.close(&self.all.shared, cx);
         L::end(self, cx);
         Closing::Done

@@ -39,6 +39,10 @@ pub struct SessionPool {
     idle: RefCell<Vec<SessionRef>>,
     /// Sessions that are open, or about to be.
     opened: Cell<usize>,
+    /// Those that are open, in use or not. Each has the tag of the session above that used it last.
+    sessions: RefCell<Vec<SessionRef>>,
+    /// The calls that [`shared`](Self::shared) carries: of which session above, by which shepherd.
+    under_way: RefCell<Vec<(SessionId, Option<u32>)>>,
     /// One of them, for questions.
     some: SessionSlot,
     /// What calls wait for: a session, or the right to open one.
@@ -96,6 +100,8 @@ impl SessionPools {
             shared: (!is_alone).then(|| first.clone()),
             idle: RefCell::new([first.clone()].into()),
             opened: Cell::new(1),
+            sessions: RefCell::new([first.clone()].into()),
+            under_way: RefCell::default(),
             some: SessionSlot::new(Some(first)),
             queue: WaitQueue::default(),
             tagged: RefCell::default(),
@@ -122,6 +128,7 @@ impl SessionPools {
         self.pools.borrow_mut().retain(|_, other| !Rc::ptr_eq(other, pool));
         drop(pool.some.take());
         let idle = pool.idle.take();
+        pool.sessions.borrow_mut().retain(|session| !idle.contains(session));
         pool.opened.set(pool.opened.get().saturating_sub(idle.len()));
         for session in idle {
             session.close(cx);
@@ -131,10 +138,16 @@ impl SessionPools {
     /// Lets go of everything, without closing; for a protocol's `stop`.
     pub fn clear(&self) {
         for pool in self.pools.take().into_values() {
-            let kept = (pool.some.take(), pool.idle.take(), pool.tagged.take());
+            let calls = (pool.tagged.take(), pool.sessions.take());
+            let kept = (pool.some.take(), pool.idle.take(), calls);
             drop(kept);
         }
     }
+}
+
+/// What a session below is marked with while it carries a call of this session.
+fn tag_of(caller: SessionId) -> u32 {
+    caller.0 as u32
 }
 
 impl SessionPool {
@@ -156,40 +169,93 @@ impl SessionPool {
     pub fn call(
         &self,
         cx: &Kernel,
-        caller: SessionId,
+        caller: &SessionRef,
         request: Message,
     ) -> Result<Message, CallError> {
         if let Some(shared) = &self.shared {
-            return shared.call(cx, request);
+            return self.call_shared(cx, (caller, shared), request);
         }
         if request.has_attributes() {
             return self.call_with_options(cx, caller, request);
         }
-        let idle = self.idle.borrow_mut().pop();
-        let session = match idle {
-            Some(session) => session,
-            None => self.another(cx, caller, None)?,
-        };
+        let session = self.take(cx, caller, || None)?;
         let result = session.call(cx, request);
         self.give_back(cx, session);
         result
+    }
+
+    /// A session for a call of `caller`: one that is free, or another.
+    #[inline(always)]
+    fn take(
+        &self,
+        cx: &Kernel,
+        caller: &SessionRef,
+        options: impl FnOnce() -> Option<CallOptions>,
+    ) -> Result<SessionRef, CallError> {
+        let idle = self.idle.borrow_mut().pop();
+        let session = match idle {
+            Some(session) => session,
+            None => self.another(cx, caller, options())?,
+        };
+        session.head().set_tag(tag_of(caller.id()));
+        Ok(session)
+    }
+
+    /// Carries a request by the session that takes any number of calls.
+    fn call_shared(
+        &self,
+        cx: &Kernel,
+        (caller, shared): (&SessionRef, &SessionRef),
+        request: Message,
+    ) -> Result<Message, CallError> {
+        let call = (caller.id(), cx.shepherds().current());
+        self.under_way.borrow_mut().push(call);
+        let result = shared.call(cx, request);
+        {
+            let mut under_way = self.under_way.borrow_mut();
+            let place = under_way.iter().position(|other| *other == call);
+            place.map(|place| under_way.swap_remove(place));
+        }
+        if !caller.head().is_closed() {
+            return result;
+        }
+        if let (_, Some(shepherd)) = call {
+            cx.shepherds().set_ending(shepherd, false);
+        }
+        result.map_err(|error| CallError { cause: CallCause::Closed, ..error })
+    }
+
+    /// Ends the calls of a session that is closed.
+    #[cold]
+    pub fn end_calls(&self, cx: &Kernel, caller: SessionId) {
+        self.queue.end(cx, CallCause::Closed, |session, _| session == caller);
+        for (_, shepherd) in self.under_way.borrow().iter().filter(|(of, _)| *of == caller) {
+            shepherd.map(|shepherd| cx.shepherds().set_ending(shepherd, true));
+        }
+        let is_busy = |session: &&SessionRef| {
+            session.head().tag() == tag_of(caller) && !self.idle.borrow().contains(session)
+        };
+        let busy: Vec<_> = match &self.shared {
+            None => self.sessions.borrow().iter().filter(is_busy).cloned().collect(),
+            Some(_) => Vec::new(),
+        };
+        for session in busy {
+            session.close(cx);
+        }
     }
 
     #[inline(never)]
     fn call_with_options(
         &self,
         cx: &Kernel,
-        caller: SessionId,
+        caller: &SessionRef,
         request: Message,
     ) -> Result<Message, CallError> {
         let options = request.attribute::<CallOptions>();
         let tag = options.map_or(0, |options| options.tag);
-        let idle = self.idle.borrow_mut().pop();
-        let session = match idle {
-            Some(session) => session,
-            None => self.another(cx, caller, options)?,
-        };
+        let session = self.take(cx, caller, || options)?;
         if tag != 0 {
+            let caller = caller.id();
             self.tagged.borrow_mut().push(Tagged { caller, tag, session: session.clone() });
         }
         let result = session.call(cx, request);
@@ -209,24 +275,31 @@ impl SessionPool {
     fn another(
         &self,
         cx: &Kernel,
-        caller: SessionId,
+        caller: &SessionRef,
         options: Option<CallOptions>,
     ) -> Result<SessionRef, CallError> {
-        if self.opened.get() < self.sessions_max {
+        let granted = if self.opened.get() < self.sessions_max {
             self.opened.set(self.opened.get() + 1);
-            return self.open_another(cx);
+            None
+        } else {
+            self.queue.wait(cx, caller.id(), options, |granted| self.pass_on(cx, granted))?
+        };
+        let session = granted.map_or_else(|| self.open_another(cx), Ok)?;
+        if caller.head().is_closed() {
+            self.give_back(cx, session);
+            return Err(CallCause::Closed.into());
         }
-        match self.queue.wait(cx, caller, options, |granted| self.pass_on(cx, granted))? {
-            Some(session) => Ok(session),
-            None => self.open_another(cx),
-        }
+        Ok(session)
     }
 
     /// Opens a session that is counted already.
     fn open_another(&self, cx: &Kernel) -> Result<SessionRef, CallError> {
         let opened = self.lower.open(cx, Upper::new(&self.upper), self.ends.clone());
-        if let (Ok(session), false) = (&opened, self.some.is_some()) {
-            drop(self.some.replace(Some(session.clone())));
+        if let Ok(session) = &opened {
+            self.sessions.borrow_mut().push(session.clone());
+            if !self.some.is_some() {
+                drop(self.some.replace(Some(session.clone())));
+            }
         }
         opened.map_err(|error| {
             self.pass_on(cx, None);
@@ -266,6 +339,7 @@ impl SessionPool {
     /// waits longest may open another in its place.
     #[cold]
     fn drop_session(&self, cx: &Kernel, session: SessionRef) {
+        self.sessions.borrow_mut().retain(|other| *other != session);
         if self.some.get().as_ref() == Some(&session) {
             drop(self.some.take());
         }
@@ -312,7 +386,7 @@ impl CallLower for Rc<SessionPool> {
 
     #[inline(always)]
     fn call(&self, cx: &Kernel, this: &SessionRef, request: Message) -> Result<Message, CallError> {
-        SessionPool::call(self, cx, this.id(), request)
+        SessionPool::call(self, cx, this, request)
     }
 
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
@@ -320,6 +394,10 @@ impl CallLower for Rc<SessionPool> {
             return self.cancel(cx, this.id(), question.tag);
         }
         self.some.get().map_or(Answer::Unknown, |session| session.control(cx, ask))
+    }
+
+    fn end_calls(&self, cx: &Kernel, this: &SessionRef) {
+        SessionPool::end_calls(self, cx, this.id());
     }
 
     fn session(&self) -> Option<&SessionRef> {

@@ -119,7 +119,7 @@ impl Route {
         if request.push_array(&Header { hops, ..header }.emit()).is_err() {
             return Err(this.refuse(request, &reason::NO_BUFFERS));
         }
-        pool.call(cx, lower.id(), request).map_err(|error| {
+        pool.call(cx, lower, request).map_err(|error| {
             let why = match error.cause {
                 CallCause::Rejected(rejection) => rejection.reason,
                 CallCause::Push(PushError::TooBig) => &reason::TOO_BIG,

@@ -18,6 +18,7 @@
 //! | calls at one time do not meet | [`keeps_calls_apart`] |
 //! | a call ends at its deadline | [`obeys_deadlines`] |
 //! | a call ends when it is taken back | [`obeys_cancels`] |
+//! | the calls of a closed session end, and no others | [`end_with_their_session`] |
 //! | no allocation per call | [`allocates_nothing`] |
 //! | no damage panics | [`survives_damage`] |
 //! | a caller pins nothing below | [`pins_nothing`] |
@@ -51,9 +52,10 @@ mod laws;
 mod world;
 
 pub use laws::{
-    allocates_nothing, carries, closes, ends_where_nobody_serves, forgets_the_unwanted, gives_back,
-    keeps_calls_apart, names_procedures, nests, obeys_cancels, obeys_deadlines, pins_nothing,
-    refuses, stops, survives_damage, takes_slices, tells_what_it_takes,
+    allocates_nothing, carries, closes, end_with_their_session, ends_where_nobody_serves,
+    forgets_the_unwanted, gives_back, keeps_calls_apart, names_procedures, nests, obeys_cancels,
+    obeys_deadlines, pins_nothing, refuses, stops, survives_damage, takes_slices,
+    tells_what_it_takes,
 };
 pub use world::CallWorld;
 
@@ -162,6 +164,7 @@ pub const LAWS: &[Law] = &[
     ("calls at one time do not meet", keeps_calls_apart),
     ("a call ends at its deadline", obeys_deadlines),
     ("a call ends when it is taken back", obeys_cancels),
+    ("the calls of a closed session end", end_with_their_session),
     ("no allocation per call", allocates_nothing),
     ("no damage panics", survives_damage),
     ("who has called pins nothing", pins_nothing),

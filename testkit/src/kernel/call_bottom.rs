@@ -511,9 +511,11 @@ impl Session for BottomSession {
         self.state.answer(ask, self.peer)
     }
 
-    fn close(&self, _: &Kernel, this: &SessionRef) -> Closing {
-        let mut open = self.state.open.borrow_mut();
-        open.retain(|session| session != this);
+    fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
+        self.state.open.borrow_mut().retain(|session| session != this);
+        for waiting in self.state.waiting.borrow().values().filter(|w| w.session == *this) {
+            waiting.finish(cx, Err(CallCause::Closed.into()));
+        }
         Closing::Done
     }
 }

@@ -7,7 +7,7 @@ use xk_core::graph::{Build, Params, Value};
 use xk_core::{Entry, Kernel, Part, Participant, Participants, ProtocolRef, Reason};
 use xk_kit::rpc::call::{BAD_ARGUMENTS, NO_PROCEDURE, PROCEDURE, PROGRAM, SYSTEM_ERROR, VERSION};
 use xk_testkit::conformance::calls::{self, CallFixture, LAWS};
-use xk_testkit::conformance::{Findings, Side};
+use xk_testkit::conformance::{Findings, Side, Verdict};
 use xk_testkit::kernel::{Family, Lower};
 
 /// Counts, so that the law "no allocation per call" can be checked.
@@ -233,4 +233,45 @@ fn the_layers_of_authentication_keep_the_laws() {
         let findings = keeps(&Programs(Family::V6, kind));
         assert_eq!(findings.held.len(), LAWS.len(), "every law applies");
     }
+}
+
+/// `sunselect` on sessions that carry any number of calls: those of `reqrep`, which all procedures
+/// share.
+struct OnReqrep;
+
+impl CallFixture for OnReqrep {
+    fn entry(&self) -> &'static Entry {
+        entry("sunselect")
+    }
+
+    fn lower(&self, side: Side) -> Lower {
+        Lower::host(Family::V4.host(1 + side as u32), 103)
+    }
+
+    fn is_on_calls(&self) -> bool {
+        false
+    }
+
+    fn open(&self, side: Side, procedure: u32) -> Participants {
+        Programs(Family::V4, "sunselect").open(side, procedure)
+    }
+
+    fn enable(&self, side: Side) -> Participants {
+        Programs(Family::V4, "sunselect").enable(side)
+    }
+
+    fn number(&self) -> Option<u32> {
+        Some(0)
+    }
+
+    fn build(&self, cx: &Kernel, side: Side, bottom: &ProtocolRef, params: &Params) -> ProtocolRef {
+        let reqrep = on(cx, side, "reqrep", &[bottom], params);
+        on(cx, side, "sunselect", &[&reqrep], params)
+    }
+}
+
+#[test]
+fn calls_on_a_session_that_others_share_end_with_their_own() {
+    assert_eq!(calls::end_with_their_session(&OnReqrep), Verdict::Holds);
+    assert_eq!(calls::obeys_deadlines(&OnReqrep), Verdict::Holds);
 }

@@ -487,6 +487,20 @@ pub fn obeys_cancels(fixture: &dyn CallFixture) -> Verdict {
 
 /// Two sessions make a call of one name each, of which the one is taken back.
 fn cancels_its_own(fixture: &dyn CallFixture, cancelled: usize) {
+    let expected = |n| (n == cancelled).then_some(CallCause::Cancelled);
+    ends_of_two(fixture, [0, 1].map(expected), move |cx, sessions| {
+        let found = sessions[cancelled].ask(cx, CancelCall { tag: 77 });
+        assert!(found.is_some(), "a call under way is found");
+    });
+}
+
+/// Checks how the calls end that two sessions make at one time, `meanwhile` being done while they
+/// are under way.
+fn ends_of_two(
+    fixture: &dyn CallFixture,
+    expected: [Option<CallCause>; 2],
+    meanwhile: impl FnOnce(&Kernel, &[SessionRef; 2]) + 'static,
+) {
     let (world, first) = conversation(fixture);
     let sessions = [first, world.open(Side::A, PROCEDURE + 1)];
     if sessions[0] == sessions[1] {
@@ -497,7 +511,8 @@ fn cancels_its_own(fixture: &dyn CallFixture, cancelled: usize) {
         let _ = cx.wait(&Semaphore::new(0), Some(Duration::from_secs(1)));
         Ok(request)
     }));
-    let ends: Rc<RefCell<[Option<CallEnd>; 2]>> = Rc::default();
+    let begun = world.cx.now();
+    let ends: Rc<RefCell<[Option<(CallEnd, Duration)>; 2]>> = Rc::default();
     let call = |n: usize| {
         let (session, ends) = (sessions[n].clone(), Rc::clone(&ends));
         let mut request = world.cx.message(b"of one name");
@@ -505,20 +520,58 @@ fn cancels_its_own(fixture: &dyn CallFixture, cancelled: usize) {
         request.set_attribute(options).expect("room for an attribute");
         Box::new(move |cx: &Kernel| {
             let end = session.call(cx, request);
-            ends.borrow_mut()[n] = Some(end);
+            ends.borrow_mut()[n] = Some((end, cx.now().since(begun)));
         }) as Task
     };
-    let session = sessions[cancelled].clone();
-    let cancel: Task = Box::new(move |cx| {
-        let _ = cx.wait(&Semaphore::new(0), Some(Duration::from_millis(10)));
-        assert!(session.ask(cx, CancelCall { tag: 77 }).is_some(), "a call under way is found");
+    let tasks = [call(0), call(1)];
+    let after = Duration::from_millis(10);
+    let later: Task = Box::new(move |cx| {
+        let _ = cx.wait(&Semaphore::new(0), Some(after));
+        meanwhile(cx, &sessions);
     });
-    assert!(world.run(LONG, vec![call(0), call(1), cancel]));
-    let causes = ends.take().map(|end| end.expect("it has ended").err().map(|error| error.cause));
-    let mut expected = [None; 2];
-    expected[cancelled] = Some(CallCause::Cancelled);
-    assert_eq!(causes, expected, "the call of the same name in another session goes on");
+    assert!(world.run(LONG, tasks.into_iter().chain([later]).collect()));
+    for (end, expected) in ends.take().into_iter().zip(expected) {
+        let (end, took) = end.expect("it has ended");
+        assert_eq!(end.err().map(|error| error.cause), expected, "each call has its own end");
+        assert_eq!(took == after, expected.is_some(), "and at its time: {took:?}");
+    }
     world.finish();
+}
+
+/// The calls of a session that is closed end, and no others: not those of another session to the
+/// same peer.
+///
+/// # Panics
+/// If the law is broken.
+pub fn end_with_their_session(fixture: &dyn CallFixture) -> Verdict {
+    let (world, session) = conversation(fixture);
+    world.node(Side::B).top.on_serve(serves(|cx, request| {
+        let _ = cx.wait(&Semaphore::new(0), Some(Duration::from_secs(1)));
+        Ok(request)
+    }));
+    let mut request = world.cx.message(b"alone");
+    let options = CallOptions { deadline: xk_core::Time::MAX, tag: 77 };
+    request.set_attribute(options).expect("room for an attribute");
+    let caller = session.clone();
+    let call: Task = Box::new(move |cx| {
+        let begun = cx.now();
+        let error = caller.call(cx, request).map(drop).unwrap_err();
+        assert_eq!(error.cause, CallCause::Closed);
+        assert_eq!(cx.now().since(begun), Duration::from_millis(10), "it ends at once");
+    });
+    let close: Task = Box::new(move |cx| {
+        let _ = cx.wait(&Semaphore::new(0), Some(Duration::from_millis(10)));
+        session.close(cx);
+    });
+    assert!(world.run(LONG, vec![call, close]));
+    world.finish();
+    for closed in 0..2 {
+        let expected = |n| (n == closed).then_some(CallCause::Closed);
+        ends_of_two(fixture, [0, 1].map(expected), move |cx, sessions| {
+            sessions[closed].close(cx);
+        });
+    }
+    Verdict::Holds
 }
 
 /// In a steady conversation no call costs an allocation, at either side.
