@@ -411,7 +411,7 @@ fn with_options(
     let deadline = deadline.map_or(xk_core::Time::MAX, |after| begun.after(after));
     let mut request = world.cx.message(b"late");
     request.set_attribute(CallOptions { deadline, tag }).expect("room for an attribute");
-    let end: Rc<RefCell<Option<(CallEnd, Duration)>>> = Rc::default();
+    let end: Rc<RefCell<Option<Ended>>> = Rc::default();
     let (caller, ended) = (session.clone(), Rc::clone(&end));
     let call = move |cx: &Kernel| {
         let result = caller.call(cx, request);
@@ -485,6 +485,9 @@ pub fn obeys_cancels(fixture: &dyn CallFixture) -> Verdict {
     Verdict::Holds
 }
 
+/// How a call ended, and when.
+type Ended = (CallEnd, Duration);
+
 /// Two sessions make a call of one name each, of which the one is taken back.
 fn cancels_its_own(fixture: &dyn CallFixture, cancelled: usize) {
     let expected = |n| (n == cancelled).then_some(CallCause::Cancelled);
@@ -512,7 +515,7 @@ fn ends_of_two(
         Ok(request)
     }));
     let begun = world.cx.now();
-    let ends: Rc<RefCell<[Option<(CallEnd, Duration)>; 2]>> = Rc::default();
+    let ends: Rc<RefCell<[Option<Ended>; 2]>> = Rc::default();
     let call = |n: usize| {
         let (session, ends) = (sessions[n].clone(), Rc::clone(&ends));
         let mut request = world.cx.message(b"of one name");
