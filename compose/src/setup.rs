@@ -79,7 +79,7 @@ impl HostSetup {
     ///
     /// # Errors
     /// The mistakes of the graph, as [`io::ErrorKind::InvalidInput`]; what this machine lacks for
-    /// it; what `stand` and `once_open` answer.
+    /// it, as [`io::ErrorKind::Unsupported`]; what `stand` and `once_open` answer.
     pub fn open<T>(
         &self,
         stand: impl FnOnce(&Kernel, &HostInstance<'_>, &Catalog) -> io::Result<T>,
@@ -90,7 +90,7 @@ impl HostSetup {
         let host = self.pick(&graph)?;
         let missing = check_environment(&graph, Some(&host.name), Severity::Error);
         if missing.has_errors() {
-            return Err(other(missing));
+            return Err(io::Error::new(io::ErrorKind::Unsupported, missing.to_string()));
         }
         let kernel = Rc::new(real_kernel(self.pool_octets_max)?);
         // The kernel's clock begins when it is run, a moment from now.

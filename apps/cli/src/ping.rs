@@ -1,11 +1,10 @@
 //! `xk ping`: a host of a graph pings another one.
 
-use crate::failure::{Failure, show};
-use crate::top::{self, HEADROOM};
-use crate::{file, host, output, user};
+use crate::failure::Failure;
+use crate::top::{self, HEADROOM, Place};
+use crate::{file, output};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use xk_core::object::{OpenError, Refused};
@@ -29,12 +28,8 @@ const AWAITED_MAX: usize = 4096;
 /// Ping a host from a host of a graph
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The graph file that has the pinging host
-    #[arg(long, value_name = "FILE")]
-    graph: PathBuf,
-    /// Which host of the graph; not needed if it has only one
-    #[arg(long)]
-    host: Option<String>,
+    #[command(flatten)]
+    place: Place,
     /// How many times; without it, until Ctrl-C
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
@@ -49,8 +44,6 @@ pub(crate) struct Args {
     size: usize,
     /// The host to ping, an IPv4 address
     destination: HostAddr,
-    #[command(flatten)]
-    user: user::UserArgs,
 }
 
 pub(crate) fn main(args: &Args) -> Result<(), Failure> {
@@ -60,35 +53,23 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
             args.size
         )));
     }
-    let graph = file::load(&args.graph)?;
-    show(graph.warnings());
-    let host = file::pick_host(&graph, args.host.as_deref())?;
-    let user = args.user.find()?;
-    let kernel = host::build(&graph, &host, user)?;
-    let icmp = top::find_kind(&kernel, "icmp", &host.name)?;
     let tally = Rc::new(Tally::default());
-    let pinger = Pinger {
-        icmp,
-        destination: args.destination,
-        interval: args.interval.max(Duration::from_millis(1)),
-        wait: args.wait,
-        size: args.size,
-        count: args.count.unwrap_or(u64::MAX),
-        session: RefCell::default(),
-        tally: Rc::clone(&tally),
+    let pinger = |icmp, host: &str| {
+        let (destination, size) = (args.destination, args.size);
+        output::print(&format!("PING {destination} from {host}: {size} octets of payload\n"));
+        Pinger {
+            icmp,
+            destination,
+            interval: args.interval.max(Duration::from_millis(1)),
+            wait: args.wait,
+            size,
+            count: args.count.unwrap_or(u64::MAX),
+            session: RefCell::default(),
+            tally: Rc::clone(&tally),
+        }
     };
-    kernel.add_protocol("ping", "ping", pinger);
-    let runner = top::runner(&kernel)?;
-    host::start(&graph, &host, &runner, user)?;
-    output::print(&format!(
-        "PING {} from {}: {} octets of payload\n",
-        args.destination, host.name, args.size
-    ));
     let seen = Rc::clone(&tally);
-    let begun = Instant::now();
-    top::run(&runner, None, move |_| seen.done.get())?;
-    let took = begun.elapsed();
-    kernel.stop();
+    let took = top::run(&args.place, "icmp", pinger, None, move |_| seen.done.get())?;
     output::print(&tally.summary(args.destination, took));
     match tally.received.get() {
         0 => {

@@ -1,42 +1,59 @@
 //! What the commands that put an anchor of their own on a host have in common.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, show};
+use crate::{file, host, user};
+use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::Duration;
-use xk_core::{Kernel, ProtocolRef};
+use std::time::{Duration, Instant};
+use xk_core::{Kernel, Protocol, ProtocolRef};
 use xk_kit::control::{NetworkError, NetworkErrorKind};
 use xk_run::{Idle, Runner, interrupt_unsafe};
 
 /// Room for the headers of the layers below, in octets.
 pub(crate) const HEADROOM: usize = 128;
 
-/// The host's first protocol of this kind.
-pub(crate) fn find_kind(kernel: &Kernel, kind: &str, host: &str) -> Result<ProtocolRef, Failure> {
-    let all = kernel.protocols();
-    let found = all.iter().find(|p| p.head().kind() == kind);
-    found.cloned().ok_or_else(|| {
-        Failure::new(format!("host `{host}` has no `{kind}`"))
-            .help(format!("add a line such as `{kind} ip` to its block"))
-    })
+/// The host that the anchor stands on.
+#[derive(clap::Args)]
+pub(crate) struct Place {
+    /// The graph file that has the host
+    #[arg(long, value_name = "FILE")]
+    graph: PathBuf,
+    /// Which host of the graph; not needed if it has only one
+    #[arg(long)]
+    host: Option<String>,
+    #[command(flatten)]
+    user: user::UserArgs,
 }
 
-fn failed(error: std::io::Error) -> Failure {
-    Failure::new(format!("cannot run the poll loop: {error}"))
-}
-
-/// The kernel's poll loop, which Ctrl-C ends.
-pub(crate) fn runner(kernel: &Rc<Kernel>) -> Result<Runner, Failure> {
-    interrupt_unsafe::catch();
-    Runner::new(Rc::clone(kernel), Idle::default()).map_err(failed)
-}
-
-/// Runs it until `done` says so, `limit` is over, or Ctrl-C.
-pub(crate) fn run(
-    runner: &Runner,
+/// Runs the host with what `make` makes on its first protocol of kind `lower`, until `done` says
+/// so, `limit` is over, or Ctrl-C. Answers how long it ran.
+pub(crate) fn run<P: Protocol + 'static>(
+    place: &Place,
+    lower: &str,
+    make: impl FnOnce(ProtocolRef, &str) -> P,
     limit: Option<Duration>,
     done: impl Fn(&Kernel) -> bool + 'static,
-) -> Result<(), Failure> {
-    runner.run(limit, Rc::new(done)).map_err(failed)
+) -> Result<Duration, Failure> {
+    let graph = file::load(&place.graph)?;
+    show(graph.warnings());
+    let host = file::pick_host(&graph, place.host.as_deref())?;
+    let user = place.user.find()?;
+    let kernel = host::build(&graph, &host, user)?;
+    let mut all = kernel.protocols().into_iter();
+    let found = all.find(|protocol| protocol.head().kind() == lower).ok_or_else(|| {
+        Failure::new(format!("host `{}` has no `{lower}`", host.name))
+            .help(format!("add a line such as `{lower} ip` to its block"))
+    })?;
+    kernel.add_protocol("command", "command", make(found, &host.name));
+    interrupt_unsafe::catch();
+    let failed = |error: std::io::Error| Failure::new(format!("cannot run the poll loop: {error}"));
+    let runner = Runner::new(Rc::clone(&kernel), Idle::default()).map_err(failed)?;
+    host::start(&graph, &host, &runner, user)?;
+    let begun = Instant::now();
+    runner.run(limit, Rc::new(done)).map_err(failed)?;
+    drop(runner);
+    kernel.stop();
+    Ok(begun.elapsed())
 }
 
 /// What the network reported, as a line.

@@ -1,11 +1,10 @@
 //! `xk udp`: datagrams from and to a host of a graph.
 
-use crate::failure::{Failure, show};
-use crate::top::{self, HEADROOM};
-use crate::{file, host, output, user};
+use crate::failure::Failure;
+use crate::top::{self, HEADROOM, Place};
+use crate::{file, output};
 use clap::Subcommand;
 use std::cell::{Cell, RefCell};
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 use xk_core::object::{OpenError, Refused};
@@ -33,18 +32,6 @@ enum What {
     Send(SendArgs),
     /// Show datagrams that arrive
     Listen(ListenArgs),
-}
-
-#[derive(clap::Args)]
-struct Place {
-    /// The graph file that has the host
-    #[arg(long, value_name = "FILE")]
-    graph: PathBuf,
-    /// Which host of the graph; not needed if it has only one
-    #[arg(long)]
-    host: Option<String>,
-    #[command(flatten)]
-    user: user::UserArgs,
 }
 
 #[derive(clap::Args)]
@@ -129,20 +116,10 @@ fn listen(args: &ListenArgs) -> Result<(), Failure> {
 }
 
 fn run(place: &Place, job: Job, limit: Option<Duration>) -> Result<Rc<Tally>, Failure> {
-    let graph = file::load(&place.graph)?;
-    show(graph.warnings());
-    let host = file::pick_host(&graph, place.host.as_deref())?;
-    let user = place.user.find()?;
-    let kernel = host::build(&graph, &host, user)?;
-    let udp = top::find_kind(&kernel, "udp", &host.name)?;
     let tally = Rc::new(Tally::default());
-    let end = End { udp, job, session: RefCell::default(), tally: Rc::clone(&tally) };
-    kernel.add_protocol("datagrams", "datagrams", end);
-    let runner = top::runner(&kernel)?;
-    host::start(&graph, &host, &runner, user)?;
-    let seen = Rc::clone(&tally);
-    top::run(&runner, limit, move |_| seen.done.get())?;
-    kernel.stop();
+    let (mine, seen) = (Rc::clone(&tally), Rc::clone(&tally));
+    let end = |udp, _: &str| End { udp, job, session: RefCell::default(), tally: mine };
+    top::run(place, "udp", end, limit, move |_| seen.done.get())?;
     Ok(tally)
 }
 

@@ -175,6 +175,14 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
+/// The fields of these names as cells of a table.
+fn cells<'a>(value: &'a Value, names: &'a [&str]) -> impl Iterator<Item = String> + 'a {
+    names.iter().map(|name| match &value[*name] {
+        Value::String(text) => text.clone(),
+        other => number(other),
+    })
+}
+
 fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
@@ -185,16 +193,8 @@ pub(crate) fn counters(view: &Value) -> String {
     let mut table = Table::new(&columns);
     for p in list(&view["protocols"]).iter().rev() {
         let on: Vec<String> = list(&p["on"]).iter().map(text).collect();
-        table.row([
-            text(&p["name"]),
-            text(&p["kind"]),
-            on.join(" "),
-            number(&p["sessions_total"]),
-            number(&p["sent"]),
-            number(&p["received"]),
-            number(&p["demultiplexed"]),
-            number(&p["dropped"]),
-        ]);
+        let counts = ["sessions_total", "sent", "received", "demultiplexed", "dropped"];
+        table.row(cells(p, &["name", "kind"]).chain([on.join(" ")]).chain(cells(p, &counts)));
     }
     let mut out = table.render();
     let mut drops = Table::new(&["dropped by", "reason", "count"]);
@@ -277,24 +277,12 @@ pub(crate) fn whole(view: &Value) -> String {
     let mut maps = Table::new(&["map", "of", "entries", "lookups", "from cache"]);
     for p in list(&view["protocols"]) {
         for s in list(&p["sessions"]) {
-            sessions.row([
-                format!("s{}", s["id"]),
-                text(&p["name"]),
-                text(&s["upper"]),
-                number(&s["holders"]),
-                number(&s["sent"]),
-                number(&s["received"]),
-                text(&s["text"]),
-            ]);
+            let rest = cells(s, &["upper", "holders", "sent", "received", "text"]);
+            sessions.row([format!("s{}", s["id"]), text(&p["name"])].into_iter().chain(rest));
         }
         for m in list(&p["maps"]) {
-            maps.row([
-                text(&m["name"]),
-                text(&p["name"]),
-                number(&m["entries"]),
-                number(&m["lookups"]),
-                number(&m["cache_hits"]),
-            ]);
+            let counts = cells(m, &["entries", "lookups", "cache_hits"]);
+            maps.row([text(&m["name"]), text(&p["name"])].into_iter().chain(counts));
         }
     }
     for table in [sessions, maps] {
@@ -309,30 +297,26 @@ pub(crate) fn whole(view: &Value) -> String {
 }
 
 fn machinery(view: &Value) -> String {
-    let (pool, shepherds, runner) = (&view["pool"], &view["shepherds"], &view["runner"]);
+    let n = |part: &str, name: &str| number(&view[part][name]);
     let mut out = format!(
-        "pool: {} buffers and {} descriptors in use (at most {} so far), {} octets claimed, {} requests refused\n",
-        number(&pool["buffers_live"]),
-        number(&pool["descriptors_live"]),
-        number(&pool["descriptors_high_water"]),
-        number(&pool["octets_used"]),
-        number(&pool["failures"]),
-    );
-    out.push_str(&format!(
-        "shepherds: {} made, {} suspended, {} at most at one time, {} waits\ntimers: {} pending\n",
-        number(&shepherds["made"]),
-        number(&shepherds["suspended"]),
-        number(&shepherds["high_water"]),
-        number(&shepherds["blocks"]),
+        "pool: {} buffers and {} descriptors in use (at most {} so far), {} octets claimed, {} requests refused\n\
+         shepherds: {} made, {} suspended, {} at most at one time, {} waits\ntimers: {} pending\n",
+        n("pool", "buffers_live"),
+        n("pool", "descriptors_live"),
+        n("pool", "descriptors_high_water"),
+        n("pool", "octets_used"),
+        n("pool", "failures"),
+        n("shepherds", "made"),
+        n("shepherds", "suspended"),
+        n("shepherds", "high_water"),
+        n("shepherds", "blocks"),
         number(&view["timers"]),
-    ));
-    if runner.is_object() {
+    );
+    if view["runner"].is_object() {
+        let [turns, arrivals, timers, sleeps] =
+            ["turns", "arrivals", "timers", "sleeps"].map(|name| n("runner", name));
         out.push_str(&format!(
-            "runner: {} turns, {} arrivals, {} timers went off, {} sleeps\n",
-            number(&runner["turns"]),
-            number(&runner["arrivals"]),
-            number(&runner["timers"]),
-            number(&runner["sleeps"]),
+            "runner: {turns} turns, {arrivals} arrivals, {timers} timers went off, {sleeps} sleeps\n"
         ));
     }
     out

@@ -1,14 +1,14 @@
 //! What one of the two processes of a measurement is to do, as it is handed to it.
 
 use crate::rpc::stacks::Stack;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Connections over a wire with faults: many, for chance to even out.
 pub(crate) const FLOWS: u32 = 16;
 
 /// What carries frames.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Wire {
     Packet,
     Xdp,
@@ -34,7 +34,7 @@ impl Wire {
 }
 
 /// What exchanges messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum System {
     /// A graph of xk with UDP at its top, over a wire.
     Xk(Wire),
@@ -82,10 +82,6 @@ pub(crate) enum System {
     /// A graph of xk with a configuration of RPC, over a wire.
     Rpc(Stack, Wire),
 }
-
-/// The wires that calls are measured on.
-const RPC_WIRES: [(Wire, &str); 4] =
-    [(Wire::Shm, "shm"), (Wire::Xdp, "xdp"), (Wire::Packet, "packet"), (Wire::HostUdp, "host-udp")];
 
 impl System {
     const ALL: [(System, &'static str); 35] = [
@@ -157,28 +153,10 @@ impl System {
         let found = Self::ALL.iter().find(|(system, _)| *system == self);
         found.map_or("?", |(_, name)| name)
     }
-
-    /// Its name for the other process.
-    fn word(self) -> String {
-        match self {
-            Self::Rpc(stack, wire) => format!("{}|{}", stack.name(), wire.kind()),
-            _ => self.name().to_owned(),
-        }
-    }
-
-    fn of(name: &str) -> Option<Self> {
-        if let Some((stack, wire)) = name.split_once('|') {
-            let stack = Stack::ALL.iter().find(|s| s.name() == stack)?;
-            let (wire, _) = RPC_WIRES.iter().find(|(_, kind)| *kind == wire)?;
-            return Some(Self::Rpc(*stack, *wire));
-        }
-        let found = Self::ALL.iter().find(|(_, known)| *known == name);
-        found.map(|(system, _)| *system)
-    }
 }
 
 /// What an end does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Task {
     /// Sends a message, waits for the answer, and so on.
     Ask,
@@ -208,22 +186,10 @@ impl Task {
             Self::Answer | Self::Acknowledge | Self::Receive | Self::Accept | Self::Execute
         )
     }
-
-    const ALL: [(Task, &'static str); 9] = [
-        (Self::Acknowledge, "acknowledge"),
-        (Self::Ask, "ask"),
-        (Self::Answer, "answer"),
-        (Self::Send, "send"),
-        (Self::Receive, "receive"),
-        (Self::Connect, "connect"),
-        (Self::Accept, "accept"),
-        (Self::Call, "call"),
-        (Self::Execute, "execute"),
-    ];
 }
 
 /// One end.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Endpoint {
     pub(super) system: System,
     pub(super) task: Task,
@@ -247,33 +213,11 @@ pub(super) struct Endpoint {
 
 impl Endpoint {
     pub(super) fn to_text(&self) -> String {
-        let task = Task::ALL.iter().find(|(task, _)| *task == self.task);
-        json!({
-            "system": self.system.word(), "task": task.map(|(_, name)| name), "side": self.side, "octets": self.octets,
-            "spins": self.spins, "port": self.port, "core": self.core, "time_us": self.time.as_micros() as u64, "space": self.space,
-            "meeting": self.meeting,
-        })
-        .to_string()
+        serde_json::to_string(self).expect("plain data")
     }
 
     pub(super) fn parse(text: &str) -> Option<Self> {
-        let value: Value = serde_json::from_str(text).ok()?;
-        let number = |key: &str| value[key].as_u64();
-        let size = |key: &str| number(key).and_then(|n| usize::try_from(n).ok());
-        let words = |key: &str| value[key].as_str().map(str::to_owned);
-        let task = value["task"].as_str()?;
-        Some(Self {
-            system: System::of(value["system"].as_str()?)?,
-            task: Task::ALL.iter().find(|(_, name)| *name == task)?.0,
-            side: size("side")?.min(1),
-            octets: size("octets")?,
-            spins: value["spins"].as_bool()?,
-            port: u16::try_from(number("port")?).ok()?,
-            core: size("core")?,
-            time: Duration::from_micros(number("time_us")?),
-            space: words("space"),
-            meeting: words("meeting"),
-        })
+        serde_json::from_str(text).ok()
     }
 }
 
@@ -283,25 +227,20 @@ mod tests {
 
     #[test]
     fn an_end_survives_its_way_to_the_other_process() {
-        let calls = Stack::ALL
-            .iter()
-            .flat_map(|stack| RPC_WIRES.map(|(wire, _)| System::Rpc(*stack, wire)));
-        for system in System::ALL.map(|(system, _)| system).into_iter().chain(calls) {
-            for (task, _) in Task::ALL {
-                let end = Endpoint {
-                    system,
-                    task,
-                    side: 1,
-                    octets: 1400,
-                    spins: true,
-                    port: 20_000,
-                    core: 3,
-                    time: Duration::from_micros(12_345),
-                    space: Some("/proc/1/fd/3".into()),
-                    meeting: None,
-                };
-                assert_eq!(Endpoint::parse(&end.to_text()), Some(end));
-            }
+        for system in [System::Xk(Wire::Shm), System::Rpc(Stack::SunUdp, Wire::HostUdp)] {
+            let end = Endpoint {
+                system,
+                task: Task::Acknowledge,
+                side: 1,
+                octets: 1400,
+                spins: true,
+                port: 20_000,
+                core: 3,
+                time: Duration::from_micros(12_345),
+                space: Some("/proc/1/fd/3".into()),
+                meeting: None,
+            };
+            assert_eq!(Endpoint::parse(&end.to_text()), Some(end));
         }
         assert_eq!(Endpoint::parse("{}"), None);
     }

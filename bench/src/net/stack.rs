@@ -11,13 +11,17 @@ use super::user::{Place, User};
 use crate::case::Trouble;
 use crate::rpc::stacks::{Stack, USERS};
 use serde_json::Value;
+use std::io;
 use std::rc::Rc;
 use std::time::Duration;
+use xk_catalog::PROTOCOLS;
+use xk_compose::{HostSetup, OpenHost};
+use xk_core::graph::Catalog;
 use xk_core::numbers::Number;
 use xk_core::{HostAddr, Kernel, Part, Participant, Participants, Protocol, ProtocolRef};
 use xk_kit::EthAddr;
-use xk_lang::Severity;
-use xk_run::{Idle, Runner, real_kernel};
+use xk_lang::HostInstance;
+use xk_run::Idle;
 
 /// Memory for the messages of an end, in octets.
 const POOL_OCTETS: usize = 64 << 20;
@@ -234,44 +238,38 @@ pub(super) fn run_under<T: Top + 'static>(
     lower: &'static str,
     make: impl FnOnce(ProtocolRef) -> T,
 ) -> Result<Value, Trouble> {
-    let top = lower;
-    let catalog = xk_catalog::standard();
-    if catalog.find(kind).is_none() {
-        let what = format!("the catalog has no `{kind}`");
-        return Err(Trouble::Skipped(what));
+    if !PROTOCOLS.iter().any(|entry| entry.kind == kind) {
+        return Err(Trouble::Skipped(format!("the catalog has no `{kind}`")));
     }
-    // The first line of what is said to a person; the rest shows the place in a file that there is
-    // none of.
-    let wrong =
-        |mistakes: String| Trouble::Failed(mistakes.lines().next().unwrap_or_default().to_owned());
-    let graph = xk_compose::check(text, "bench.kdl", &catalog).map_err(|d| wrong(d.to_text()))?;
-    let host = graph.host("end").ok_or_else(|| wrong("the graph has no host".into()))?;
-    let missing = xk_compose::check_environment(&graph, Some(&host.name), Severity::Error);
-    if missing.has_errors() {
-        let text = missing.to_text();
-        return Err(Trouble::Skipped(text.lines().next().unwrap_or_default().to_owned()));
-    }
-    let kernel = Rc::new(real_kernel(POOL_OCTETS).map_err(failed("cannot make a kernel"))?);
-    let built = xk_compose::build(&graph, &host, &kernel).map_err(|d| wrong(d.to_text()))?;
-    let lower = built.find(top).cloned();
-    let lower = lower.ok_or_else(|| wrong(format!("the graph has no {top}")))?;
-    let own = [("eth", ETHER_TYPE), ("ip", u32::from(IP_PROTOCOL))];
-    let numbers = match end.system {
-        System::Rpc(..) => &USERS[..],
-        _ => &own,
+    let mut setup = HostSetup::from_text(text, PROTOCOLS);
+    setup.idle = if end.spins { Idle::Spin } else { Idle::Sleep };
+    setup.pool_octets_max = POOL_OCTETS;
+    let stand = |kernel: &Kernel, _: &HostInstance<'_>, _: &Catalog| {
+        let missing = || io::Error::other(format!("the graph has no {lower}"));
+        let own = [("eth", ETHER_TYPE), ("ip", u32::from(IP_PROTOCOL))];
+        let numbers = match end.system {
+            System::Rpc(..) => &USERS[..],
+            _ => &own,
+        };
+        for &(lower, number) in numbers {
+            let upper = "user";
+            let _ = kernel.numbers_mut().add(Number { upper, lower, number });
+        }
+        let user = make(kernel.find_protocol(lower).ok_or_else(missing)?);
+        Ok((kernel.add_protocol("user", "user", user.clone()), user))
     };
-    for &(lower, number) in numbers {
-        let upper = "user";
-        let _ = kernel.numbers_mut().add(Number { upper, lower, number });
-    }
-    let user = make(lower);
-    let found = user.clone();
-    let this = kernel.add_protocol("user", "user", user.clone());
-    let idle = if end.spins { Idle::Spin } else { Idle::Sleep };
-    let runner =
-        Runner::new(Rc::clone(&kernel), idle).map_err(failed("cannot make a poll loop"))?;
-    xk_compose::started(&graph, &host, runner.start()).map_err(|d| wrong(d.to_text()))?;
+    let opened = setup.open(stand, |_, _| Ok(())).map_err(|error| {
+        // What is said first to a person; the rest shows the place in a file that there is none of.
+        let text = error.to_string();
+        let first = text.lines().next().unwrap_or_default().to_owned();
+        match error.kind() {
+            io::ErrorKind::Unsupported => Trouble::Skipped(first),
+            _ => Trouble::Failed(first),
+        }
+    })?;
+    let OpenHost { kernel, runner, top: (this, user) } = opened;
     ready();
+    let found = user.clone();
     let turn = Rc::new(move |cx: &Kernel| user.turn(cx, &this));
     let ended = runner.run(Some(found.limit()), turn).map_err(failed("the poll loop ended"));
     drop(runner);

@@ -1,6 +1,7 @@
 //! The configurations of protocols whose calls are measured, each as lines of a graph file and what
 //! its user opens.
 
+use serde::{Deserialize, Serialize};
 use xk_catalog::PROTOCOLS;
 use xk_core::{HostAddr, Part, Participant, Participants};
 use xk_kit::rpc::call::{PROCEDURE, PROGRAM, VERSION};
@@ -17,7 +18,7 @@ const SUN_PORT: u16 = 20_491;
 /// A configuration, named as in the paper: "RPC in the x-Kernel: Evaluating New Design Techniques",
 /// sections 3 and 4. Packets are the paper's, of 1500 octets, for both kinds: `mrpc` fills them as
 /// `fragment` does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Stack {
     MonolithicEth,
     MonolithicIp,

@@ -7,13 +7,12 @@ use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use xk_compose::{build, check, started};
+use std::time::{Duration, Instant};
+use xk_compose::HostSetup;
 use xk_core::Kernel;
 use xk_core::control::{Question, Report};
 use xk_core::graph::Realm;
-use xk_kit::passthrough::EpochOffset;
-use xk_run::{Idle, Runner, real_kernel};
+use xk_run::Runner;
 use xk_testkit::netns::Space;
 
 /// Memory for the messages of one stack, in octets.
@@ -228,21 +227,12 @@ fn run(
     kernel.stop();
 }
 
-/// A started kernel in its poll loop, or what is wrong.
-fn prepare(source: &str) -> Result<Runner, String> {
-    let graph = check(source, "test.kdl", &xk_catalog::standard())
-        .map_err(|mistakes| mistakes.to_text())?;
-    let [host] = graph.graph().expand().try_into().map_err(|hosts: Vec<_>| {
-        format!("a graph of {} hosts, where one is wanted", hosts.len())
-    })?;
-    let kernel = Rc::new(real_kernel(POOL_OCTETS).map_err(|error| error.to_string())?);
-    if let Ok(now) = SystemTime::now().duration_since(UNIX_EPOCH) {
-        kernel.surround(Rc::new(EpochOffset(now)));
-    }
-    build(&graph, &host, &kernel).map_err(|mistakes| mistakes.to_text())?;
-    let runner = Runner::new(Rc::clone(&kernel), Idle::default()).map_err(|e| e.to_string())?;
-    started(&graph, &host, runner.start()).map_err(|mistakes| mistakes.to_text())?;
-    Ok(runner)
+/// The poll loop of a started kernel, or what is wrong.
+fn prepare(source: &str) -> Result<Rc<Runner>, String> {
+    let mut setup = HostSetup::from_text(source, xk_catalog::PROTOCOLS);
+    setup.pool_octets_max = POOL_OCTETS;
+    let opened = setup.open(|_, _, _| Ok(()), |_, _| Ok(()));
+    opened.map(|host| host.runner).map_err(|error| error.to_string())
 }
 
 fn reports(kernel: &Kernel) -> Vec<TopReport> {
