@@ -1,7 +1,7 @@
 //! Senders of what was dropped: a bounded table of the sources with the most drops.
 //!
 //! It is fed where something is dropped, never on the way of a message that goes on. Strangers
-//! choose the sources, so the table has few places: a new source takes that of the one with the
+//! choose the sources, so the table has few tallies: a new source takes that of the one with the
 //! fewest drops and inherits its count as what it may have had at most ("Space-Saving": Metwally,
 //! Agrawal and El Abbadi, "Efficient computation of frequent and top-k elements in data streams",
 //! 2005, section 3). A source with more than its share of all drops is always found in it.
@@ -54,17 +54,18 @@ impl fmt::Display for Source {
     }
 }
 
-struct Place {
+/// What is counted of one source.
+struct Tally {
     source: Source,
-    /// Drops counted since the source has the place, and those of its holder before.
+    /// Drops counted since the tally is this source's, and those of the source before.
     count: u64,
-    /// Of these, those of its holder before.
+    /// Of these, those of the source before.
     inherited: u64,
     /// Drops by reason; the first reasons that occurred.
     reasons: [Option<(&'static Reason, u64)>; REASONS_MAX],
 }
 
-impl Place {
+impl Tally {
     fn count(&mut self, reason: &'static Reason) {
         self.count += 1;
         let fits = |slot: &&mut Option<(&'static Reason, u64)>| {
@@ -104,7 +105,7 @@ question!(ListDropSources { by, sources }, "list-drop-sources", Ask);
 
 /// The table of one layer.
 pub struct DropSources {
-    places: RefCell<Vec<Place>>,
+    tallies: RefCell<Vec<Tally>>,
     max: usize,
 }
 
@@ -118,7 +119,7 @@ impl DropSources {
     /// A table for `max` sources, which takes memory when there are drops.
     #[must_use]
     pub fn new(max: usize) -> Self {
-        Self { places: RefCell::default(), max }
+        Self { tallies: RefCell::default(), max }
     }
 
     /// A table as large as [`PARAMETER`] says.
@@ -140,16 +141,16 @@ impl DropSources {
     #[cold]
     #[inline(never)]
     pub fn count(&self, source: Source, reason: &'static Reason) {
-        let mut places = self.places.borrow_mut();
-        if let Some(place) = places.iter_mut().find(|place| place.source == source) {
-            return place.count(reason);
+        let mut tallies = self.tallies.borrow_mut();
+        if let Some(tally) = tallies.iter_mut().find(|tally| tally.source == source) {
+            return tally.count(reason);
         }
-        let mut fresh = Place { source, count: 0, inherited: 0, reasons: [None; REASONS_MAX] };
-        if places.len() < self.max {
+        let mut fresh = Tally { source, count: 0, inherited: 0, reasons: [None; REASONS_MAX] };
+        if tallies.len() < self.max {
             fresh.count(reason);
-            return places.push(fresh);
+            return tallies.push(fresh);
         }
-        if let Some(least) = places.iter_mut().min_by_key(|place| place.count) {
+        if let Some(least) = tallies.iter_mut().min_by_key(|tally| tally.count) {
             (fresh.count, fresh.inherited) = (least.count, least.count);
             fresh.count(reason);
             *least = fresh;
@@ -158,14 +159,14 @@ impl DropSources {
 
     /// The sources, that with the most certain drops first.
     pub fn list(&self) -> Vec<DroppedFrom> {
-        let places = self.places.borrow();
-        let mut list: Vec<_> = places
+        let tallies = self.tallies.borrow();
+        let mut list: Vec<_> = tallies
             .iter()
-            .map(|place| DroppedFrom {
-                source: place.source,
-                count: place.count - place.inherited,
-                count_max: place.count,
-                reasons: place.reasons.iter().flatten().copied().collect(),
+            .map(|tally| DroppedFrom {
+                source: tally.source,
+                count: tally.count - tally.inherited,
+                count_max: tally.count,
+                reasons: tally.reasons.iter().flatten().copied().collect(),
             })
             .collect();
         list.sort_by_key(|from| core::cmp::Reverse((from.count, from.count_max)));
@@ -184,7 +185,7 @@ impl DropSources {
 
     /// Forgets all; for a protocol's `stop`.
     pub fn clear(&self) {
-        drop(self.places.take());
+        drop(self.tallies.take());
     }
 }
 
