@@ -69,9 +69,6 @@ pub trait Anchor: Wire + Sized + 'static {
     }
 
     /// As [`Protocol::start`].
-    ///
-    /// # Errors
-    /// Whatever prevents the graph from running.
     fn start(self: &Rc<Self>, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
         let _ = (cx, this);
         Ok(())

@@ -148,9 +148,6 @@ pub fn complete(pool: &Pool, message: &mut Message) -> Result<(), NoBuffers> {
 
 /// Completes the checksum of a message that arrives where it cannot be trusted further: afterwards
 /// a receiver verifies it.
-///
-/// # Errors
-/// As for [`complete`].
 #[inline]
 pub fn settle(pool: &Pool, message: &mut Message) -> Result<(), NoBuffers> {
     if message.has_attributes() {

@@ -32,7 +32,6 @@ pub struct Segments {
 
 impl Segments {
     /// How many packets it is.
-    #[must_use]
     pub fn packets(self) -> u16 {
         let payload = self.segment.saturating_sub(self.header.into());
         payload.div_ceil(u32::from(self.size).max(1)).max(1) as u16
@@ -164,6 +163,44 @@ fn layout(octets: &[u8], packet: usize, len: usize) -> Option<Layout> {
     })
 }
 
+/// The headers of an Ethernet frame with such a packet, and where that ends: padding may follow.
+fn in_frame(octets: &[u8]) -> Option<(Layout, usize)> {
+    let is_tagged = word(octets, TYPE_AT)? == VLAN;
+    let link = LINK_OCTETS + if is_tagged { TAG_OCTETS } else { 0 };
+    if word(octets, link - 2)? != IPV4 {
+        return None;
+    }
+    let end = link + usize::from(word(octets, link + TOTAL_AT)?);
+    layout(octets, link, end).map(|at| (at, end))
+}
+
+/// Where the transport checksum goes that the sender of an Ethernet frame left open: the first
+/// octet to be summed, and the field's place from there on. `None` if the frame is no whole IPv4
+/// packet of TCP or UDP.
+#[must_use]
+pub fn sum_place(frame: &[u8]) -> Option<(usize, usize)> {
+    let (at, end) = in_frame(frame)?;
+    (end <= frame.len()).then_some((at.transport, sum_at(at.protocol)))
+}
+
+/// Completes the transport checksum of an Ethernet frame whose sender has only begun it, if that is
+/// what the field looks like, as a device that takes open checksums would have. True if it did.
+pub fn finish_begun(frame: &mut [u8]) -> bool {
+    let Some((at, end)) = in_frame(frame).filter(|(at, end)| is_begun(frame, at, *end)) else {
+        return false;
+    };
+    let Some(segment) = frame.get_mut(at.transport..end) else {
+        return false;
+    };
+    let sum = match checksum(segment) {
+        // RFC 768: zero says that there is no checksum. For TCP both mean the same sum.
+        0 => 0xffff,
+        sum => sum,
+    };
+    put(segment, sum_at(at.protocol), sum);
+    true
+}
+
 /// The first octets of a message, as many as headers may have.
 fn front(message: &Message) -> ([u8; HEADERS_MAX], usize) {
     let mut octets = [0; HEADERS_MAX];
@@ -175,13 +212,10 @@ fn front(message: &Message) -> ([u8; HEADERS_MAX], usize) {
 /// as `checksum` says it is; the answer tells whether it is TCP's, without a VLAN tag.
 fn mark(frame: &mut Message, size: u16, checksum: bool) -> Option<bool> {
     let (octets, count) = front(frame);
-    let octets = octets.get(..count)?;
-    let is_tagged = word(octets, TYPE_AT)? == VLAN;
-    let link = LINK_OCTETS + if is_tagged { TAG_OCTETS } else { 0 };
-    if word(octets, link - 2)? != IPV4 || size == 0 {
+    let (at, end) = in_frame(octets.get(..count)?)?;
+    if end != frame.len() || size == 0 {
         return None;
     }
-    let at = layout(octets, link, frame.len())?;
     let segment = u32::try_from(frame.len() - at.transport).ok()?;
     let run = Segments { segment, header: u16::try_from(at.payload - at.transport).ok()?, size };
     frame.set_attribute(run).ok()?;
@@ -190,7 +224,7 @@ fn mark(frame: &mut Message, size: u16, checksum: bool) -> Option<bool> {
         let partial = TransportChecksum::Partial { segment, field };
         frame.set_attribute(partial).ok()?;
     }
-    Some(at.protocol == TCP && !is_tagged)
+    Some(at.protocol == TCP && at.packet == LINK_OCTETS)
 }
 
 fn sum_at(protocol: u8) -> usize {
@@ -200,9 +234,6 @@ fn sum_at(protocol: u8) -> usize {
 /// Takes in an Ethernet frame that arrived as a run of segments of `size` octets each, its checksum
 /// left open if `open` says so, else there: a run of TCP's goes on whole, anything else packet by
 /// packet.
-///
-/// # Errors
-/// Why it was dropped.
 pub fn arrive(
     pool: &Pool,
     mut frame: Message,
@@ -299,9 +330,6 @@ pub fn is_long(frame: &Message, mtu: usize) -> bool {
 /// Takes in an Ethernet frame that is longer than its link's MTU of `mtu` octets allows, so that it
 /// can only be a run, from a wire that does not say of what: TCP's, of segments as long as the link
 /// carries; of another's the ends are lost.
-///
-/// # Errors
-/// Why it was dropped.
 pub fn arrive_long(
     pool: &Pool,
     frame: Message,
@@ -314,11 +342,9 @@ pub fn arrive_long(
     }
     let (octets, count) = front(&frame);
     let octets = octets.get(..count).unwrap_or_default();
-    let is_tagged = word(octets, TYPE_AT) == Some(VLAN);
-    let link = LINK_OCTETS + if is_tagged { TAG_OCTETS } else { 0 };
-    let at = layout(octets, link, frame.len()).filter(|at| at.protocol == TCP);
-    let at = at.ok_or(&reason::TOO_BIG)?;
-    let size = (link + mtu).saturating_sub(at.payload);
+    let found = in_frame(octets).filter(|(at, end)| at.protocol == TCP && *end == frame.len());
+    let (at, _) = found.ok_or(&reason::TOO_BIG)?;
+    let size = (at.packet + mtu).saturating_sub(at.payload);
     let size = u16::try_from(size).unwrap_or(u16::MAX);
     let is_open = is_begun(octets, &at, frame.len());
     arrive(pool, frame, (size, is_open), arrivals)
@@ -340,13 +366,12 @@ fn is_begun(octets: &[u8], at: &Layout, len: usize) -> bool {
 pub fn note_begun(pool: &Pool, frame: &mut Message) -> Result<(), NoBuffers> {
     let (octets, count) = front(frame);
     let octets = octets.get(..count).unwrap_or_default();
-    let found = word(octets, TYPE_AT)
-        .filter(|kind| *kind == IPV4)
-        .and_then(|_| layout(octets, LINK_OCTETS, frame.len()))
-        .filter(|at| is_begun(octets, at, frame.len()));
+    let found = in_frame(octets).filter(|(at, end)| is_begun(octets, at, *end));
     match found {
-        Some(at) => offload::note_partial(pool, frame, (at.transport, sum_at(at.protocol))),
-        None => Ok(()),
+        Some((at, end)) if end == frame.len() => {
+            offload::note_partial(pool, frame, (at.transport, sum_at(at.protocol)))
+        }
+        _ => Ok(()),
     }
 }
 

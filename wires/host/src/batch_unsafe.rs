@@ -23,49 +23,14 @@ pub(crate) const SLICES_MAX: usize = 1024;
 /// How many octets of a datagram that a host complains about are looked at.
 pub(crate) const QUOTE_OCTETS: usize = 16;
 
-/// Sets an option that is a number.
-pub(crate) fn set_option(
-    socket: BorrowedFd<'_>,
-    level: i32,
-    option: i32,
-    value: i32,
-) -> io::Result<()> {
-    let size = size_of::<i32>() as libc::socklen_t;
-    // SAFETY: the pointer is to a number of the size given, which the system copies.
-    let result = unsafe {
-        libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), size)
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Asks for an option that is a number.
-pub(crate) fn option(socket: BorrowedFd<'_>, level: i32, option: i32) -> io::Result<i32> {
-    let mut value = 0_i32;
-    let mut size = size_of::<i32>() as libc::socklen_t;
-    // SAFETY: both pointers are to live values, and the system writes no more than `size` octets.
-    let result = unsafe {
-        libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut value).cast(), &raw mut size)
-    };
-    if result == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
-}
-
 /// How many arrivals a socket has lost since it was opened (`SO_MEMINFO`, socket(7);
 /// `SK_MEMINFO_DROPS` of `include/uapi/linux/sock_diag.h`).
 pub(crate) fn losses(socket: BorrowedFd<'_>) -> io::Result<u32> {
     const DROPS: usize = 8;
     let mut values = [0_u32; DROPS + 1];
-    let mut size = size_of_val(&values) as libc::socklen_t;
-    // SAFETY: both pointers are to live values, and the system writes no more than `size` octets.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_MEMINFO,
-            values.as_mut_ptr().cast(),
-            &raw mut size,
-        )
-    };
-    if result == 0 { Ok(values[DROPS]) } else { Err(io::Error::last_os_error()) }
+    // SAFETY: any octets are valid numbers.
+    unsafe { xk_linux::get(socket, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut values) }?;
+    Ok(values[DROPS])
 }
 
 /// A header that points nowhere.
@@ -264,9 +229,6 @@ fn slice_of(octets: &mut [u8]) -> libc::iovec {
 
 /// Takes the next report about a datagram sent before, with the address that it was sent to, its
 /// first octets, and what the system notes; `None` if there is none.
-///
-/// # Errors
-/// What the system says.
 #[expect(clippy::type_complexity, reason = "the parts of one answer, taken apart at once")]
 pub(crate) fn take_report(
     socket: BorrowedFd<'_>,

@@ -5,7 +5,8 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 
-use xk_core::{Message, Reason};
+use xk_core::object::PushError;
+use xk_core::{Kernel, Message, Reason, SessionRef, reason};
 
 use crate::batch_unsafe::{BATCH, Batch, Filling, SLICES_MAX};
 use crate::socket::{Socket, reason_of};
@@ -213,16 +214,21 @@ enum Remedy {
     Drop,
 }
 
-/// A message in few enough slices for one system call: itself, or a copy.
+/// A message of the session `this` in few enough slices for one system call: itself, or a copy.
 ///
 /// # Errors
-/// The message, if the pool has no buffer.
-pub(crate) fn in_few_slices(pool: &xk_core::Pool, message: Message) -> Result<Message, Message> {
+/// [`PushError::NoBuffers`]; the message is gone, and counted.
+pub(crate) fn in_few_slices(
+    cx: &Kernel,
+    this: &SessionRef,
+    message: Message,
+) -> Result<Message, PushError> {
     if message.slices().nth(SLICES_MAX / 2).is_none() {
         return Ok(message);
     }
-    let Ok(mut copy) = pool.alloc(0, message.len()) else {
-        return Err(message);
+    let Ok(mut copy) = cx.pool().alloc(0, message.len()) else {
+        this.discard(cx, message, &reason::NO_BUFFERS);
+        return Err(PushError::NoBuffers);
     };
     let mut at = 0;
     for slice in message.slices() {

@@ -86,7 +86,7 @@ impl Socket {
         let socket = UdpSocket::bind(local)?;
         socket.set_broadcast(true)?;
         let fd = socket.as_fd();
-        let set = |level, option, value| batch_unsafe::set_option(fd, level, option, value);
+        let set = |level, option, value| xk_linux::set_number(fd, level, option, value);
         let discovery = |never: i32, always: i32| if setup.fragment { never } else { always };
         if local.is_ipv4() {
             set(libc::IPPROTO_IP, libc::IP_RECVERR, 1)?;
@@ -103,10 +103,7 @@ impl Socket {
         if !setup.tunnel {
             set(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
         } else if setup.buffer_octets == 0 {
-            let forced = rustix::net::sockopt::set_socket_recv_buffer_size_force(fd, TUNNEL_OCTETS);
-            if forced.is_err() {
-                rustix::net::sockopt::set_socket_recv_buffer_size(fd, TUNNEL_OCTETS)?;
-            }
+            xk_linux::set_receive_room(fd, TUNNEL_OCTETS)?;
         }
         if setup.join {
             // Systems before Linux 5.0 do not know it: datagrams then come one by one.
@@ -181,9 +178,6 @@ impl Socket {
     }
 
     /// Takes the next complaint about a datagram sent before.
-    ///
-    /// # Errors
-    /// What the system says.
     pub(crate) fn complaint(&self) -> io::Result<Option<Complaint>> {
         let taken = batch_unsafe::take_report(self.socket.as_fd())?;
         Ok(taken.map(|(reported, to, start, start_len, notes)| Complaint {
@@ -207,9 +201,6 @@ pub(crate) struct Way {
 }
 
 /// The way to a peer.
-///
-/// # Errors
-/// There is none.
 pub(crate) fn way_to(local: IpAddr, peer: SocketAddr) -> io::Result<Way> {
     // Connecting sends nothing; without the option to a broadcast it is refused, so that one is
     // known.
@@ -227,7 +218,7 @@ pub(crate) fn way_to(local: IpAddr, peer: SocketAddr) -> io::Result<Way> {
     } else {
         (libc::IPPROTO_IPV6, libc::IPV6_MTU)
     };
-    let mtu = batch_unsafe::option(socket.as_fd(), level, option)?;
+    let mtu = xk_linux::number(&socket, level, option)?;
     Ok(Way {
         local: socket.local_addr()?.ip(),
         mtu: usize::try_from(mtu).unwrap_or(0),

@@ -3,15 +3,16 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
+use rustix::net::SendFlags;
 
 use crate::error::{PacketError, TransmitError};
 use xk_kit::wire::virtio::{NOTE_OCTETS, Note};
+use xk_linux::Interface;
 
 use crate::frame::{Frame, FrameInfo};
 use crate::ring_unsafe::{Inconsistent, Rings, Shape, TX_DATA_OFFSET, VLAN_OCTETS};
 use crate::run::RunSender;
-use crate::socket_unsafe::{self, Interface};
+use crate::socket_unsafe;
 
 /// Octets of an Ethernet header (IEEE 802.3).
 const HEADER_OCTETS: usize = 14;
@@ -96,7 +97,6 @@ pub struct PacketDevice {
     // The mapping goes before the socket that it belongs to.
     rings: Rings,
     socket: OwnedFd,
-    name: String,
     interface: Interface,
     rx_at: usize,
     tx_at: usize,
@@ -119,17 +119,7 @@ impl PacketDevice {
         let fails =
             |action| move |source| PacketError::System { name: name.to_owned(), action, source };
         let socket = open_socket(name)?;
-        let interface = socket_unsafe::interface(socket.as_fd(), name).map_err(|source| {
-            match source.raw_os_error() {
-                Some(libc::ENODEV) => no_device(name),
-                _ if source.kind() == io::ErrorKind::NotFound => no_device(name),
-                _ => fails("ask about it")(source),
-            }
-        })?;
-        let hardware_type = interface.hardware_type;
-        if !matches!(hardware_type, libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK) {
-            return Err(PacketError::NotEthernet { name: name.to_owned(), hardware_type });
-        }
+        let interface = Interface::ethernet(&socket, name).map_err(fails("ask about it"))??;
         let (rx, tx) = shapes(name, interface.mtu, options)?;
         set_options(socket.as_fd(), options).map_err(fails("set the socket's options"))?;
         socket_unsafe::set_ring(socket.as_fd(), libc::PACKET_RX_RING, &request(rx))
@@ -138,7 +128,7 @@ impl PacketDevice {
             .map_err(fails("get a sending ring"))?;
         let rings = Rings::map(socket.as_fd(), rx, tx).map_err(fails("map the rings"))?;
         if options.promiscuous {
-            socket_unsafe::set_promiscuous(socket.as_fd(), interface.index)
+            xk_linux::set_promiscuous(&socket, interface.index)
                 .map_err(fails("make it promiscuous"))?;
         }
         let runs = options.offload.then(|| {
@@ -148,12 +138,11 @@ impl PacketDevice {
         });
         let runs = runs.transpose()?;
         // Last, since frames arrive from here on.
-        socket_unsafe::bind(socket.as_fd(), interface.index, libc::ETH_P_ALL as u16)
+        xk_linux::bind(&socket, interface.index, libc::ETH_P_ALL as u16)
             .map_err(fails("take part in what it receives"))?;
         Ok(Self {
             rings,
             socket,
-            name: name.to_owned(),
             interface,
             rx_at: 0,
             tx_at: 0,
@@ -166,25 +155,21 @@ impl PacketDevice {
     }
 
     /// The interface's name.
-    #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        &self.interface.name
     }
 
     /// The MTU at the time of opening, in octets without the Ethernet header.
-    #[must_use]
     pub fn mtu(&self) -> usize {
         self.interface.mtu
     }
 
     /// The most octets of a frame, with Ethernet header and one VLAN tag.
-    #[must_use]
     pub fn frame_octets_max(&self) -> usize {
         self.interface.mtu + HEADER_OCTETS + VLAN_OCTETS
     }
 
     /// The interface's hardware address.
-    #[must_use]
     pub fn hardware_address(&self) -> [u8; 6] {
         self.interface.hardware_address
     }
@@ -339,23 +324,18 @@ impl PacketDevice {
     /// # Errors
     /// What the system gives; the device is then unusable.
     pub fn statistics(&mut self) -> io::Result<Statistics> {
-        let (_, dropped) = socket_unsafe::statistics(&self.socket)?;
-        self.statistics.dropped += u64::from(dropped);
+        self.statistics.dropped += u64::from(socket_unsafe::dropped(self.socket.as_fd())?);
         Ok(self.statistics)
     }
 
     /// Takes the error that the socket holds, if any: a wait on the descriptor returns at once
     /// until it is taken. `ENETDOWN` tells that the interface went down.
-    ///
-    /// # Errors
-    /// The question itself fails.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         Ok(rustix::net::sockopt::socket_error(&self.socket)?.err().map(io::Error::from))
     }
 
     /// The descriptor, to wait for readiness on: readable while a received frame waits, writable
     /// while a sending slot is free.
-    #[must_use]
     pub fn fd(&self) -> &OwnedFd {
         &self.socket
     }
@@ -363,9 +343,8 @@ impl PacketDevice {
 
 /// Opens a packet socket that receives nothing before it is bound.
 fn open_socket(name: &str) -> Result<OwnedFd, PacketError> {
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    rustix::net::socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None).map_err(|errno| {
-        let (name, source) = (name.to_owned(), io::Error::from(errno));
+    xk_linux::packet_socket().map_err(|source| {
+        let name = name.to_owned();
         match source.kind() {
             io::ErrorKind::PermissionDenied => PacketError::NotPermitted { name, source },
             _ => PacketError::System { name, action: "open a packet socket", source },
@@ -375,30 +354,19 @@ fn open_socket(name: &str) -> Result<OwnedFd, PacketError> {
 
 /// Sets what must be set before the rings are made.
 fn set_options(socket: BorrowedFd<'_>, options: &Options) -> io::Result<()> {
+    let set = |option, value| xk_linux::set_number(socket, libc::SOL_PACKET, option, value);
     // It tells how long the segments of a run are; frames sent have it in front, too.
-    socket_unsafe::set_number(socket, libc::PACKET_VNET_HDR, 1)?;
+    set(libc::PACKET_VNET_HDR, 1)?;
     // What is longer than a slot comes through the socket's queue as well, whole.
-    socket_unsafe::set_number(socket, libc::PACKET_COPY_THRESH, 1)?;
-    let forced =
-        rustix::net::sockopt::set_socket_recv_buffer_size_force(socket, options.long_octets);
-    if forced.is_err() {
-        rustix::net::sockopt::set_socket_recv_buffer_size(socket, options.long_octets)?;
-    }
-    socket_unsafe::set_number(
-        socket,
-        libc::PACKET_VERSION,
-        libc::tpacket_versions::TPACKET_V2 as libc::c_int,
-    )?;
-    socket_unsafe::set_number(socket, libc::PACKET_RESERVE, VLAN_OCTETS as libc::c_int)?;
+    set(libc::PACKET_COPY_THRESH, 1)?;
+    xk_linux::set_receive_room(socket, options.long_octets)?;
+    set(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as libc::c_int)?;
+    set(libc::PACKET_RESERVE, VLAN_OCTETS as libc::c_int)?;
     // A frame that the system finds malformed is passed over; otherwise the ring would stand still
     // at it.
-    socket_unsafe::set_number(socket, libc::PACKET_LOSS, 1)?;
-    socket_unsafe::set_number(socket, libc::PACKET_IGNORE_OUTGOING, 1)?;
-    socket_unsafe::set_number(
-        socket,
-        libc::PACKET_QDISC_BYPASS,
-        libc::c_int::from(options.bypass_queues),
-    )
+    set(libc::PACKET_LOSS, 1)?;
+    set(libc::PACKET_IGNORE_OUTGOING, 1)?;
+    set(libc::PACKET_QDISC_BYPASS, libc::c_int::from(options.bypass_queues))
 }
 
 /// The shapes of both rings, one behind the other in the mapping.
@@ -442,13 +410,6 @@ fn request(ring: Shape) -> libc::tpacket_req {
 /// The octet at a place in the concatenation of the parts.
 fn octet(parts: &[&[u8]], at: usize) -> Option<u8> {
     parts.iter().copied().flatten().nth(at).copied()
-}
-
-fn no_device(name: &str) -> PacketError {
-    let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
-    let names = table.lines().skip(2).filter_map(|line| line.split_once(':'));
-    let existing = names.map(|(name, _)| name.trim().to_owned()).collect();
-    PacketError::NoDevice { name: name.to_owned(), existing }
 }
 
 #[cfg(test)]

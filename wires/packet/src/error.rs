@@ -2,6 +2,8 @@
 
 use std::io;
 
+use xk_linux::InterfaceError;
+
 /// Why [`crate::PacketDevice::open`] failed. The text of each names a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum PacketError {
@@ -16,24 +18,9 @@ pub enum PacketError {
         /// What the system gave.
         source: io::Error,
     },
-    /// There is no such interface.
-    #[error("no interface {name:?}; there are: {}", .existing.join(", "))]
-    NoDevice {
-        /// The name given.
-        name: String,
-        /// The interfaces there are.
-        existing: Vec<String>,
-    },
-    /// The interface carries something else than Ethernet frames.
-    #[error(
-        "{name} carries no Ethernet frames (hardware type {hardware_type}); take another interface, or the wire `host`"
-    )]
-    NotEthernet {
-        /// The interface.
-        name: String,
-        /// Its hardware type, a number of `include/uapi/linux/if_arp.h`.
-        hardware_type: u16,
-    },
+    /// There is no such interface, or it carries something else than Ethernet frames.
+    #[error(transparent)]
+    Interface(#[from] InterfaceError),
     /// The rings asked for cannot be.
     #[error("{name}: rings of {rx_slots} and {tx_slots} slots: {what}")]
     Rings {

@@ -4,14 +4,14 @@ use std::cell::Cell;
 use std::io::IoSliceMut;
 use std::os::fd::BorrowedFd;
 
-use arrayvec::ArrayVec;
+use smallvec::SmallVec;
 
 use xk_kit::wire::virtio::{NOTE_OCTETS, run_of};
 
 use crate::ring_unsafe::{ADDRESSES_OCTETS, Received, VLAN_OCTETS};
 
-/// The most parts that a frame is read into, those for its header counted.
-const PARTS_MAX: usize = 24;
+/// How many parts a frame is read into without an allocation, those for its header counted.
+const PARTS: usize = 24;
 
 /// What is known of a received frame beside its octets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -90,7 +90,6 @@ impl<'a> Frame<'a> {
     }
 
     /// Its octets, if they lie in a slot.
-    #[must_use]
     pub fn in_slot(&self) -> Option<&'a [u8]> {
         match self.source {
             Source::Slot(octets) => Some(octets),
@@ -100,7 +99,7 @@ impl<'a> Frame<'a> {
 
     /// Writes its octets, [`FrameInfo::wire_octets`] of them unless it was truncated, into the
     /// parts, one behind the other, of which the first has 16 octets at least. False if it cannot
-    /// be read, or they are too short or too many (24).
+    /// be read, or they are too short or too many (1021).
     #[must_use]
     pub fn read(self, parts: &mut [&mut [u8]]) -> bool {
         match self.source {
@@ -122,8 +121,6 @@ impl<'a> Frame<'a> {
 impl Queued<'_> {
     fn read(&self, parts: &mut [&mut [u8]], octets: usize) -> bool {
         let mut header = [0; NOTE_OCTETS];
-        let mut slices = ArrayVec::<IoSliceMut<'_>, PARTS_MAX>::new();
-        slices.push(IoSliceMut::new(&mut header));
         let Some((first, others)) = parts.split_first_mut() else {
             return false;
         };
@@ -135,13 +132,9 @@ impl Queued<'_> {
             return false;
         };
         place.copy_from_slice(tag);
-        slices.push(IoSliceMut::new(addresses));
-        slices.push(IoSliceMut::new(rest));
-        for part in others {
-            if slices.try_push(IoSliceMut::new(part)).is_err() {
-                return false;
-            }
-        }
+        let own = [&mut header[..], addresses, rest].into_iter();
+        let all = own.chain(others.iter_mut().map(|part| &mut **part));
+        let mut slices: SmallVec<[_; PARTS]> = all.map(IoSliceMut::new).collect();
         self.taken.set(true);
         let wanted = NOTE_OCTETS + octets - tag.len();
         rustix::io::readv(self.socket, &mut slices) == Ok(wanted)

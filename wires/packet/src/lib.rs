@@ -82,7 +82,6 @@
 //! packet(7); Virtio 1.2, section 5.1.6, for the header in front of frames; Linux
 //! `Documentation/networking/packet_mmap.rst` and `include/uapi/linux/if_packet.h`.
 
-mod complete;
 mod device;
 mod error;
 mod frame;
@@ -95,6 +94,7 @@ pub use device::{Options, PacketDevice, Statistics, Transmitted};
 pub use error::{PacketError, TransmitError};
 pub use frame::{Frame, FrameInfo};
 pub use xk_kit::wire::virtio::Note;
+pub use xk_linux::InterfaceError;
 
 use xk_core::Entry;
 use xk_core::graph::{ParamKind, flag, octets, optional, required};

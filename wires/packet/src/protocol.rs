@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::collections::VecDeque;
 
-use arrayvec::ArrayVec;
+use smallvec::SmallVec;
 use xk_core::graph::{Build, BuildError, Look, Params, Value};
 use xk_core::message::NoBuffers;
 use xk_core::reason::{self, Class};
@@ -14,7 +14,6 @@ use xk_kit::wire::offload::{self, TransportChecksum};
 use xk_kit::wire::segments;
 use xk_kit::wire::virtio::{Note, RUN_OCTETS_MAX};
 
-use crate::complete;
 use crate::device::{Options, PacketDevice, Transmitted};
 use crate::frame::{Frame, FrameInfo};
 
@@ -29,9 +28,6 @@ const EMPTY_LOOKS: u32 = 64;
 static DEVICE_DOWN: Reason = Reason::new("device down", Class::Exhausted);
 
 /// Builds the wire from its place in a graph.
-///
-/// # Errors
-/// [`BuildError`] if a parameter does not do, or the interface cannot be opened.
 pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let params = build.params;
     let address = Address::read(params)?;
@@ -55,9 +51,6 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 }
 
 /// Looks whether the interface can be opened.
-///
-/// # Errors
-/// [`BuildError`] as [`build`] would give it.
 pub(crate) fn probe(params: &Params, look: Look) -> Result<(), BuildError> {
     Address::read(params)?;
     let name = name(params)?;
@@ -65,10 +58,7 @@ pub(crate) fn probe(params: &Params, look: Look) -> Result<(), BuildError> {
         return Ok(());
     }
     let small = Options { rx_slots: 1, tx_slots: 1, ..Options::default() };
-    match PacketDevice::open(name, &small) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(environment("device", &error)),
-    }
+    PacketDevice::open(name, &small).map(drop).map_err(|error| environment("device", &error))
 }
 
 fn name(params: &Params) -> Result<&str, BuildError> {
@@ -96,7 +86,7 @@ fn take_note(
 ) -> Result<(), NoBuffers> {
     if info.checksum_not_ready {
         // What has no known place stays as it is: the layer that checks drops it, counted.
-        if let Some(place) = complete::find(frame.front_slice()) {
+        if let Some(place) = segments::sum_place(frame.front_slice()) {
             offload::note_partial(pool, frame, place)?;
         }
         if !offload {
@@ -126,10 +116,9 @@ fn take(
         return Ok(None);
     }
     segments::room(pool, HEADROOM, octets, pieces)?;
-    let mut parts = ArrayVec::<&mut [u8], PARTS>::new();
-    let fits =
-        pieces.iter_mut().filter_map(Message::front_mut).all(|part| parts.try_push(part).is_ok());
-    let read = fits && frame.read(&mut parts);
+    let mut parts: SmallVec<[&mut [u8]; PARTS]> =
+        pieces.iter_mut().filter_map(Message::front_mut).collect();
+    let read = frame.read(&mut parts);
     drop(parts);
     let whole = segments::join(pieces);
     Ok(whole.filter(|_| read))
@@ -217,16 +206,8 @@ impl FrameDevice for PacketWire {
         let Some(note) = Note::of(&frame) else {
             return Err(Untaken::Never(frame));
         };
-        let mut parts = ArrayVec::<&[u8], PARTS>::new();
-        let many: Vec<&[u8]>;
-        let fits = frame.slices().all(|slice| parts.try_push(slice.octets).is_ok());
-        let gathered = if fits {
-            &*parts
-        } else {
-            many = frame.slices().map(|slice| slice.octets).collect();
-            &*many
-        };
-        let queued = self.device.transmit_noted(gathered, note);
+        let parts: SmallVec<[&[u8]; PARTS]> = frame.slices().map(|slice| slice.octets).collect();
+        let queued = self.device.transmit_noted(&parts, note);
         drop(parts);
         match queued {
             Ok(Transmitted::Queued) => Ok(()),

@@ -3,12 +3,10 @@
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
 
-use arrayvec::ArrayVec;
 use rustix::io::Errno;
+use smallvec::SmallVec;
 
 use xk_kit::wire::virtio::Note;
-
-use crate::socket_unsafe;
 
 /// Octets of the queue of runs that were sent and that the interface has not taken.
 const QUEUE_OCTETS: usize = 4 << 20;
@@ -27,31 +25,19 @@ impl RunSender {
     /// net/core/dev.c).
     pub(crate) fn open(socket: OwnedFd, index: libc::c_int) -> io::Result<Self> {
         let fd = socket.as_fd();
-        socket_unsafe::set_number(fd, libc::PACKET_VNET_HDR, 1)?;
-        // Without the privilege to have more, as much as everybody may.
-        let forced = rustix::net::sockopt::set_socket_send_buffer_size_force(fd, QUEUE_OCTETS);
-        if forced.is_err() {
-            rustix::net::sockopt::set_socket_send_buffer_size(fd, QUEUE_OCTETS)?;
-        }
-        socket_unsafe::bind(fd, index, 0)?;
+        xk_linux::set_number(fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
+        xk_linux::set_send_room(fd, QUEUE_OCTETS)?;
+        xk_linux::bind(fd, index, 0)?;
         Ok(Self(socket))
     }
 
     /// Sends a run; false if there is no room now.
     pub(crate) fn send(&self, parts: &[&[u8]], run: Note) -> io::Result<bool> {
         let note = run.emit();
-        let all = || [&note[..]].into_iter().chain(parts.iter().copied());
-        let slices: ArrayVec<IoSlice<'_>, PARTS>;
-        let many: Vec<IoSlice<'_>>;
-        let gathered = if parts.len() < PARTS {
-            slices = all().map(IoSlice::new).collect();
-            &*slices
-        } else {
-            many = all().map(IoSlice::new).collect();
-            &*many
-        };
+        let all = [&note[..]].into_iter().chain(parts.iter().copied());
+        let gathered: SmallVec<[IoSlice<'_>; PARTS]> = all.map(IoSlice::new).collect();
         loop {
-            return match rustix::io::writev(&self.0, gathered) {
+            return match rustix::io::writev(&self.0, &gathered) {
                 Ok(_) => Ok(true),
                 Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN | Errno::NOBUFS) => Ok(false),

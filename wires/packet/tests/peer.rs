@@ -9,7 +9,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use xk_packet::{FrameInfo, Options, PacketDevice, PacketError, TransmitError, Transmitted};
+use xk_packet::{
+    FrameInfo, InterfaceError, Options, PacketDevice, PacketError, TransmitError, Transmitted,
+};
 use xk_testkit::netns::{Net, Space};
 use xk_testkit::{needs_program, needs_root, peer};
 
@@ -353,12 +355,19 @@ fn errors_tell_the_case() {
     for name in ["none", "", "a-name-that-is-too-long"] {
         let error = refused(name, &Options::default());
         assert!(
-            matches!(&error, PacketError::NoDevice { existing, .. } if existing == &["lo", "v0"]),
+            matches!(
+                &error,
+                PacketError::Interface(InterfaceError::Missing { existing, .. })
+                    if existing == &["lo", "v0"]
+            ),
             "{error}"
         );
     }
     left.ip(&["tuntap", "add", "dev", "tun0", "mode", "tun"]).unwrap();
-    assert!(matches!(refused("tun0", &Options::default()), PacketError::NotEthernet { .. }));
+    assert!(matches!(
+        refused("tun0", &Options::default()),
+        PacketError::Interface(InterfaceError::NotEthernet { .. })
+    ));
     assert!(matches!(
         refused("v0", &Options { rx_slots: 0, ..Options::default() }),
         PacketError::Rings { .. }

@@ -3,7 +3,7 @@
 //! Source: unix(7), `SO_PEERCRED`.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 
 /// The process at the other end, as it was when it connected or began to listen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,21 +20,7 @@ pub struct Peer {
 /// If the descriptor is no connected socket of unix(7).
 pub fn peer_of(socket: impl AsFd) -> io::Result<Peer> {
     let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
-    let mut octets = size_of_val(&peer) as libc::socklen_t;
-    // SAFETY: pointer and length are those of one `ucred`, which outlives the call; any octets are
-    // valid there.
-    let answer = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            (&raw mut peer).cast(),
-            &raw mut octets,
-        )
-    };
-    if answer == 0 {
-        Ok(Peer { uid: peer.uid, pid: peer.pid })
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    // SAFETY: the option gives one `ucred`, in which any octets are valid.
+    unsafe { xk_linux::get(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, &mut peer) }?;
+    Ok(Peer { uid: peer.uid, pid: peer.pid })
 }

@@ -105,9 +105,6 @@ impl Link {
 
     /// Both ends of a link within one process, as two processes have them: for tests, and for two
     /// threads.
-    ///
-    /// # Errors
-    /// What the system refuses.
     pub fn pair(geometry: &Geometry) -> Result<(Self, Self), ShmError> {
         let (memory, file) = Memory::create(geometry.octets())
             .map_err(|source| ShmError::System { action: "make shared memory", source })?;
@@ -163,18 +160,12 @@ impl Link {
 
     /// See [`End::send`]. The other side may see the frame at once, but may sleep: see
     /// [`flush`](Self::flush).
-    ///
-    /// # Errors
-    /// [`SendError`].
     #[inline]
     pub fn send(&mut self, frame: &[u8]) -> Result<(), SendError> {
         self.end.send(frame)
     }
 
     /// See [`End::receive`].
-    ///
-    /// # Errors
-    /// [`Broken`].
     #[inline]
     pub fn receive(&mut self, to: &mut [u8]) -> Result<Option<usize>, Broken> {
         self.end.receive(to)
@@ -190,9 +181,6 @@ impl Link {
     }
 
     /// Whether the other side is still there: a system call.
-    ///
-    /// # Errors
-    /// Why not.
     pub fn check(&self) -> Result<(), Lost> {
         match socket::receive(&self.socket, 1) {
             Received::Nothing => Ok(()),

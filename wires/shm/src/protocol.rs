@@ -35,9 +35,6 @@ pub static LINK_LOST: Reason = Reason::new("peer gone", Class::Exhausted);
 pub static LINK_BROKEN: Reason = Reason::new("peer broke the link", Class::Bad);
 
 /// Builds the wire from its place in a graph.
-///
-/// # Errors
-/// [`BuildError`] if a parameter does not do.
 pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let params = build.params;
     let options = options(params)?;
@@ -51,9 +48,6 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 }
 
 /// Looks whether the parameters will do on this machine.
-///
-/// # Errors
-/// [`BuildError`] as [`build`] would give it.
 pub(crate) fn probe(params: &Params, look: Look) -> Result<(), BuildError> {
     options(params)?;
     station(params)?;

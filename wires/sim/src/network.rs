@@ -5,7 +5,6 @@ use crate::link::{Ends, Fate, Hints, Link};
 use crate::protocol::{HostSeat, SimPort};
 use crate::queue::{Event, Kind, Queue};
 use crate::stats::LinkStats;
-use core::fmt;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -34,27 +33,18 @@ pub struct HostId(pub u32);
 pub(crate) struct PortId(pub(crate) u32);
 
 /// Why a link was not added, or an interface not attached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
     /// There is a link of this name.
+    #[error("there is a link of this name")]
     Taken,
     /// A point-to-point link has two ends only.
+    #[error("a point-to-point link has two ends only")]
     Full,
     /// There is no such link.
+    #[error("there is no such link")]
     Unknown,
 }
-
-impl fmt::Display for LinkError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Taken => "there is a link of this name",
-            Self::Full => "a point-to-point link has two ends only",
-            Self::Unknown => "there is no such link",
-        })
-    }
-}
-
-impl core::error::Error for LinkError {}
 
 /// A frame on a link, as a [`Tap`] sees it.
 #[derive(Clone, Copy, Debug)]
@@ -98,6 +88,7 @@ struct PortRest {
     sides: Vec<u8>,
 }
 
+#[derive(Default)]
 struct State {
     links: Vec<Link>,
     names: BTreeMap<Rc<str>, LinkId>,
@@ -154,23 +145,12 @@ impl Network {
     /// A network without links. All chance comes from `seed`; damaged frames are copied into
     /// `pool`.
     pub fn new(seed: u64, pool: Pool) -> Rc<Self> {
-        let state = State {
-            links: Vec::new(),
-            names: BTreeMap::new(),
-            ports: Vec::new(),
-            interfaces: BTreeMap::new(),
-            queue: Queue::default(),
-            now: Time::ZERO,
-            in_flight_max: IN_FLIGHT_MAX,
-        };
+        let state = State { in_flight_max: IN_FLIGHT_MAX, ..State::default() };
         let (state, tap) = (RefCell::new(state), RefCell::default());
         Rc::new(Self { chance: Random::new(seed), pool, state, tap })
     }
 
     /// Adds a link.
-    ///
-    /// # Errors
-    /// [`LinkError::Taken`].
     pub fn add_link(&self, config: LinkConfig) -> Result<LinkId, LinkError> {
         let mut state = self.state.borrow_mut();
         if state.names.contains_key(config.name.as_str()) {

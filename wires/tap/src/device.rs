@@ -5,9 +5,9 @@ use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use arrayvec::ArrayVec;
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketType, netdevice};
+use smallvec::SmallVec;
 
 use xk_kit::wire::virtio::{NOTE_OCTETS, Note, RUN_OCTETS_MAX};
 
@@ -22,9 +22,9 @@ const HEADER_OCTETS_MAX: usize = 18;
 /// `drivers/net/tun.c`).
 pub(crate) const MTU_MIN: usize = 68;
 pub(crate) const MTU_MAX: usize = 65_521;
-/// The most parts that a frame is read into, with the header in front and what shows that it is too
-/// long.
-const PARTS_MAX: usize = 16;
+/// How many parts a frame is read into without an allocation, with the header in front and what
+/// shows that it is too long.
+const PARTS: usize = 16;
 /// How many frames too long for the caller are passed over in one call, so that a flood of them
 /// cannot hold it.
 const OVERSIZED_AT_ONCE: usize = 64;
@@ -102,7 +102,10 @@ impl TapDevice {
                 }
             })?;
         if !options.create && netdevice::name_to_index(&socket, name).is_err() {
-            return Err(TapError::NoDevice { name: name.to_owned(), existing: existing() });
+            return Err(TapError::NoDevice {
+                name: name.to_owned(),
+                existing: xk_linux::existing(),
+            });
         }
         let tun = open_driver()?;
         let name = attach(tun.as_fd(), name, options.offload)
@@ -117,32 +120,28 @@ impl TapDevice {
         };
         device.set_up(socket.as_fd(), options)?;
         let read = |error| device.refused("read its settings", String::new(), error);
-        let mtu = device_unsafe::mtu(&socket, &device.name).map_err(read)?;
+        let mtu = xk_linux::mtu(&socket, &device.name).map_err(read)?;
         let host_hardware_address =
-            device_unsafe::hardware_address(&socket, &device.name).map_err(read)?;
+            xk_linux::hardware_address(&socket, &device.name).map_err(read)?;
         Ok(Self { mtu, host_hardware_address, ..device })
     }
 
     /// The device's name.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// The MTU at the time of opening, in octets without the Ethernet header.
-    #[must_use]
     pub fn mtu(&self) -> usize {
         self.mtu
     }
 
     /// The most octets of a frame, with Ethernet header and one VLAN tag.
-    #[must_use]
     pub fn frame_octets_max(&self) -> usize {
         self.mtu + HEADER_OCTETS_MAX
     }
 
     /// The hardware address of the host's end.
-    #[must_use]
     pub fn host_hardware_address(&self) -> [u8; 6] {
         self.host_hardware_address
     }
@@ -150,20 +149,17 @@ impl TapDevice {
     /// A hardware address for the graph's end: the host's with its last bit turned over, marked as
     /// locally administered and as no group (IEEE 802, section 8.2). The same device gives the same
     /// address.
-    #[must_use]
     pub fn hardware_address(&self) -> [u8; 6] {
         let [first, b, c, d, e, last] = self.host_hardware_address;
         [(first | 2) & !1, b, c, d, e, last ^ 1]
     }
 
     /// How many frames were passed over because they were longer than the caller's buffer.
-    #[must_use]
     pub fn oversized(&self) -> u64 {
         self.oversized
     }
 
     /// Whether transport checksums may be left open ([`Options::offload`]).
-    #[must_use]
     pub fn takes_open_checksums(&self) -> bool {
         self.noted
     }
@@ -185,25 +181,22 @@ impl TapDevice {
         self.receive_parts(&mut [frame])
     }
 
-    /// As `receive`, into several parts, one behind the other, of which there may be 14.
+    /// As `receive`, into several parts, one behind the other, of which there may be 1022.
     ///
     /// # Errors
-    /// The device is gone or failed, or there are too many parts (`InvalidInput`).
+    /// The device is gone or failed.
     pub fn receive_parts(&mut self, frame: &mut [&mut [u8]]) -> io::Result<Option<(usize, Note)>> {
         // The driver cuts a long frame without a word; one octet behind the caller's buffer shows
         // it.
         let room = frame.iter().map(|part| part.len()).sum::<usize>();
         let mut spill = [0];
-        if frame.len() + 2 > PARTS_MAX {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
         for _ in 0..OVERSIZED_AT_ONCE {
             let mut header = [0; NOTE_OCTETS];
             let noted = if self.noted { NOTE_OCTETS } else { 0 };
-            let mut parts = ArrayVec::<IoSliceMut<'_>, PARTS_MAX>::new();
-            parts.push(IoSliceMut::new(&mut header[..noted]));
-            parts.extend(frame.iter_mut().map(|part| IoSliceMut::new(part)));
-            parts.push(IoSliceMut::new(&mut spill));
+            let (first, last) = (&mut header[..noted], &mut spill[..]);
+            let all = [first].into_iter().chain(frame.iter_mut().map(|part| &mut **part));
+            let mut parts: SmallVec<[IoSliceMut<'_>; PARTS]> =
+                all.chain([last]).map(IoSliceMut::new).collect();
             let read = rustix::io::readv(&self.tun, &mut parts);
             drop(parts);
             match read {
@@ -288,7 +281,6 @@ impl TapDevice {
     }
 
     /// The descriptor, to wait for readiness on.
-    #[must_use]
     pub fn fd(&self) -> &OwnedFd {
         &self.tun
     }
@@ -315,9 +307,9 @@ impl TapDevice {
                 let what = format!("an MTU of {mtu} octets is outside {MTU_MIN} to {MTU_MAX}");
                 return Err(TapError::Setting { name: name.clone(), what });
             }
-            if device_unsafe::mtu(socket, name).ok() != Some(mtu) {
+            if xk_linux::mtu(socket, name).ok() != Some(mtu) {
                 let remedy = format!("sudo ip link set {name} mtu {mtu}");
-                device_unsafe::set_mtu(socket, name, mtu).map_err(|error| {
+                xk_linux::set_mtu(socket, name, mtu).map_err(|error| {
                     self.refused(&format!("set its MTU to {mtu}"), remedy, error)
                 })?;
             }
@@ -325,9 +317,9 @@ impl TapDevice {
         if let Some((address, prefix)) = options.host_address {
             self.set_host_address(socket, address, prefix)?;
         }
-        if options.up && device_unsafe::is_up(socket, name).ok() != Some(true) {
+        if options.up {
             let remedy = format!("sudo ip link set {name} up");
-            device_unsafe::set_up(socket, name)
+            xk_linux::set_up(socket, name)
                 .map_err(|error| self.refused("bring it up", remedy, error))?;
         }
         Ok(())
@@ -348,11 +340,11 @@ impl TapDevice {
             return Err(TapError::Setting { name: name.clone(), what });
         };
         let mask = Ipv4Addr::from_bits(mask);
-        if device_unsafe::address(socket, name).ok().flatten() == Some((address, mask)) {
+        if xk_linux::address(socket, name).ok().flatten() == Some((address, mask)) {
             return Ok(());
         }
         let remedy = format!("sudo ip addr add {address}/{prefix} dev {name}");
-        device_unsafe::set_address(socket, name, address, mask).map_err(|error| {
+        xk_linux::set_address(socket, name, address, mask).map_err(|error| {
             self.refused(&format!("give it the address {address}/{prefix}"), remedy, error)
         })
     }
@@ -429,13 +421,6 @@ fn attach_error(name: &str, source: io::Error) -> TapError {
             )
         }
     }
-}
-
-/// The names of the interfaces there are, in this thread's network namespace.
-fn existing() -> Vec<String> {
-    let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
-    let names = table.lines().skip(2).filter_map(|line| line.split_once(':'));
-    names.map(|(name, _)| name.trim().to_owned()).collect()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-use arrayvec::ArrayVec;
+use smallvec::SmallVec;
 use xk_core::graph::{Build, BuildError, Look, Params};
 use xk_core::message::NoBuffers;
 use xk_core::reason;
@@ -25,9 +25,6 @@ const RUN_PIECES: usize = RUN_OCTETS_MAX.div_ceil(RUN_PIECE_OCTETS);
 const PARTS: usize = 16;
 
 /// Builds the wire from its place in a graph.
-///
-/// # Errors
-/// [`BuildError`] if a parameter does not do, or the device cannot be opened.
 pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let (name, options) = options(build.params)?;
     let address = station(build.params)?;
@@ -41,9 +38,6 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 }
 
 /// Looks whether the device can be opened or made. One that is made for the look goes with it.
-///
-/// # Errors
-/// [`BuildError`] as [`build`] would give it, settings that need privilege excepted.
 pub(crate) fn probe(params: &Params, look: Look) -> Result<(), BuildError> {
     let (name, options) = options(params)?;
     station(params)?;
@@ -51,10 +45,7 @@ pub(crate) fn probe(params: &Params, look: Look) -> Result<(), BuildError> {
         return Ok(());
     }
     let bare = Options { create: options.create, ..Options::default() };
-    match TapDevice::open(name, &bare) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(environment("device", &error)),
-    }
+    TapDevice::open(name, &bare).map(drop).map_err(|error| environment("device", &error))
 }
 
 fn options(params: &Params) -> Result<(&str, Options), BuildError> {
@@ -149,10 +140,8 @@ impl TapWire {
         if !self.prepare(pool) {
             return Ok(false);
         }
-        let mut parts = ArrayVec::<&mut [u8], { 1 + RUN_PIECES }>::new();
-        parts.extend(self.usual.as_mut().and_then(Message::front_mut));
-        let others = self.others.iter_mut().rev();
-        parts.extend(others.filter_map(Message::front_mut));
+        let all = self.usual.iter_mut().chain(self.others.iter_mut().rev());
+        let mut parts: SmallVec<[_; PARTS]> = all.filter_map(Message::front_mut).collect();
         let received = TapDevice::receive_parts(&mut self.device, &mut parts);
         drop(parts);
         let (octets, note) = match received {
@@ -198,17 +187,10 @@ impl FrameDevice for TapWire {
             return Err(Untaken::Never(frame));
         };
         let note = (note, &mut header);
-        let mut parts = ArrayVec::<IoSlice<'_>, PARTS>::new();
-        parts.push(IoSlice::new(&[]));
-        let fits = frame.slices().all(|slice| parts.try_push(IoSlice::new(slice.octets)).is_ok());
-        let sent = if fits {
-            self.device.transmit_noted(&mut parts, note)
-        } else {
-            let octets = frame.slices().map(|slice| slice.octets);
-            let mut all: Vec<_> =
-                [[].as_slice()].into_iter().chain(octets).map(IoSlice::new).collect();
-            self.device.transmit_noted(&mut all, note)
-        };
+        let octets = frame.slices().map(|slice| slice.octets);
+        let mut parts: SmallVec<[_; PARTS]> =
+            [[].as_slice()].into_iter().chain(octets).map(IoSlice::new).collect();
+        let sent = self.device.transmit_noted(&mut parts, note);
         drop(parts);
         match sent {
             Ok(Transmitted::Sent) => Ok(()),

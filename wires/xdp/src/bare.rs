@@ -3,9 +3,11 @@
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use rustix::net::{AddressFamily, SocketType};
+use xk_linux::Interface;
+
 use crate::error::XdpError;
 use crate::frames_unsafe::Frames;
-use crate::interface_unsafe::Interface;
 use crate::program::Share;
 use crate::queue::{
     FRAME_OCTETS_MAX, HEADER_OCTETS, HEADER_OCTETS_MAX, Losses, Queue, RING_MAX, Redirect, Sizes,
@@ -153,19 +155,16 @@ impl XdpSocket {
     }
 
     /// How frames pass: never [`Mode::Auto`].
-    #[must_use]
     pub fn mode(&self) -> Mode {
         working(&self.queue, &self.redirect)
     }
 
     /// The interface's MTU at the time of opening, in octets without the Ethernet header.
-    #[must_use]
     pub fn mtu(&self) -> usize {
         self.interface.mtu
     }
 
     /// The interface's hardware address.
-    #[must_use]
     pub fn hardware_address(&self) -> [u8; 6] {
         self.interface.hardware_address
     }
@@ -306,7 +305,6 @@ impl XdpSocket {
     }
 
     /// The descriptor, to wait for readiness on: readable while an arrival waits.
-    #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.queue.fd().as_fd()
     }
@@ -324,14 +322,12 @@ impl fmt::Debug for XdpSocket {
 
 /// Finds an interface that can be used.
 pub(crate) fn find(name: &str) -> Result<Interface, XdpError> {
-    let interface = Interface::find(name).map_err(|source| match source.raw_os_error() {
-        Some(libc::ENODEV) | None => XdpError::no_interface(name),
-        _ => XdpError::system(name, "ask about it", source),
-    })?;
+    let found = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)
+        .map_err(std::io::Error::from)
+        .and_then(|socket| Interface::ethernet(&socket, name))
+        .map_err(|source| XdpError::system(name, "ask about it", source));
+    let interface = found??;
     let Interface { mtu, hardware_type, .. } = interface;
-    if !matches!(hardware_type, libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK) {
-        return Err(XdpError::NotEthernet { name: name.to_owned(), hardware_type });
-    }
     let mtu_max = FRAME_OCTETS_MAX - HEADER_OCTETS_MAX;
     if mtu > mtu_max && hardware_type != libc::ARPHRD_LOOPBACK {
         return Err(XdpError::Mtu { name: name.to_owned(), mtu, mtu_max });

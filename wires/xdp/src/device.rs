@@ -17,12 +17,11 @@ use xk_core::reason::Class;
 use xk_core::{Message, Pool, Reason};
 use xk_kit::wire::device_wire::{DEVICE_ERROR, FrameDevice, Untaken};
 use xk_kit::wire::segments;
+use xk_linux::Interface;
 
 use crate::bare::{Mode, effective, working};
 use crate::error::XdpError;
-use crate::finish::finish;
 use crate::groups_unsafe::Groups;
-use crate::interface_unsafe::Interface;
 use crate::memory_unsafe::prefer_large_pages;
 use crate::program::Share;
 use crate::queue::{
@@ -234,7 +233,7 @@ impl Lane {
                 continue;
             }
             if finishes && let Some(frame) = message.front_mut() {
-                finish(frame);
+                segments::finish_begun(frame);
             }
             arrivals.push_back(message);
         }
@@ -414,7 +413,7 @@ impl XdpDevice {
                 Ok(Some(octets)) if octets > octets_max => self.missed += 1,
                 Ok(Some(octets)) => {
                     if self.finishes {
-                        finish(&mut room[..octets]);
+                        segments::finish_begun(&mut room[..octets]);
                     }
                     message.truncate(octets);
                     arrivals.push_back(message);

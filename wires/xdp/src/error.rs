@@ -2,6 +2,8 @@
 
 use std::io;
 
+use xk_linux::InterfaceError;
+
 use crate::bare::Mode;
 
 /// Why opening failed. The text of each names a remedy.
@@ -20,24 +22,9 @@ pub enum XdpError {
         /// What the system gave.
         source: io::Error,
     },
-    /// There is no such interface.
-    #[error("no interface {name:?}; there are: {}", .existing.join(", "))]
-    NoInterface {
-        /// The name given.
-        name: String,
-        /// The interfaces there are.
-        existing: Vec<String>,
-    },
-    /// The interface carries something else than Ethernet frames.
-    #[error(
-        "{name} carries no Ethernet frames (hardware type {hardware_type}); take another interface, or the wire `host`"
-    )]
-    NotEthernet {
-        /// The interface.
-        name: String,
-        /// Its hardware type, a number of `include/uapi/linux/if_arp.h`.
-        hardware_type: u16,
-    },
+    /// There is no such interface, or it carries something else than Ethernet frames.
+    #[error(transparent)]
+    Interface(#[from] InterfaceError),
     /// The interface is down.
     #[error("{name} is down; bring it up: sudo ip link set {name} up")]
     Down {
@@ -149,17 +136,6 @@ impl XdpError {
             Some(libc::EAFNOSUPPORT) => Self::NoXdp { source },
             Some(libc::ENETDOWN) => Self::Down { name },
             _ => Self::System { name, action, source },
-        }
-    }
-
-    /// There is no interface of this name: tells which there are, in this thread's network
-    /// namespace.
-    pub(crate) fn no_interface(name: &str) -> Self {
-        let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
-        let names = table.lines().skip(2).filter_map(|line| line.split_once(':'));
-        Self::NoInterface {
-            name: name.to_owned(),
-            existing: names.map(|(name, _)| name.trim().to_owned()).collect(),
         }
     }
 }

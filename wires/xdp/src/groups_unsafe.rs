@@ -7,11 +7,10 @@
 //! Source: packet(7); Linux `Documentation/networking/filter.rst`.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
-
-use crate::interface_unsafe::Interface;
+use rustix::net::RecvFlags;
+use xk_linux::Interface;
 
 /// A packet socket on an interface.
 #[derive(Debug)]
@@ -47,26 +46,19 @@ impl Groups {
         listens: bool,
         promiscuous: bool,
     ) -> io::Result<Self> {
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        // Without a protocol it receives nothing before it is bound.
-        let socket = rustix::net::socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
-        let index = interface.index as libc::c_int;
+        let socket = xk_linux::packet_socket()?;
+        let index = interface.index;
         if promiscuous {
-            let wanted = libc::packet_mreq {
-                mr_ifindex: index,
-                mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
-                mr_alen: 0,
-                mr_address: [0; 8],
-            };
-            set(&socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &wanted)?;
+            xk_linux::set_promiscuous(&socket, index)?;
         }
         if listens {
-            set(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1i32)?;
+            xk_linux::set_number(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
             let mut filter = GROUPS;
             let program =
                 libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-            set(&socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)?;
-            bind(&socket, index)?;
+            // SAFETY: the option takes a `sock_fprog`, whose instructions are on this stack.
+            unsafe { xk_linux::set(&socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program) }?;
+            xk_linux::bind(&socket, index, libc::ETH_P_ALL as u16)?;
         }
         Ok(Self { socket })
     }
@@ -88,32 +80,4 @@ impl Groups {
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
-}
-
-/// Takes part in what an interface receives, whatever its EtherType.
-fn bind(socket: &OwnedFd, index: libc::c_int) -> io::Result<()> {
-    // SAFETY: `sockaddr_ll` is plain data in which all zeroes are valid.
-    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-    address.sll_family = libc::AF_PACKET as libc::c_ushort;
-    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
-    address.sll_ifindex = index;
-    let octets = size_of_val(&address) as libc::socklen_t;
-    // SAFETY: the pointer and the length are those of one `sockaddr_ll`, which outlives the call.
-    let answer = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), octets) };
-    outcome(answer)
-}
-
-/// Sets an option. The callers give the structure that the option takes; the filter's points to its
-/// instructions.
-fn set<T>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
-    let octets = size_of::<T>() as libc::socklen_t;
-    let value = std::ptr::from_ref(value).cast();
-    // SAFETY: the pointer and the length are those of one `T`, which outlives the call, as do the
-    // instructions that a filter points to; the system only reads them.
-    let answer = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value, octets) };
-    outcome(answer)
-}
-
-fn outcome(answer: libc::c_int) -> io::Result<()> {
-    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -85,11 +85,10 @@
 mod bare;
 mod bpf_unsafe;
 mod device;
+mod driver_unsafe;
 mod error;
-mod finish;
 mod frames_unsafe;
 mod groups_unsafe;
-mod interface_unsafe;
 mod memory_unsafe;
 mod program;
 mod protocol;
@@ -101,6 +100,7 @@ pub use bpf_unsafe::{Found, Object, objects};
 pub use error::XdpError;
 pub use program::{MATCHES_MAX, Share};
 pub use queue::Losses;
+pub use xk_linux::InterfaceError;
 
 use xk_core::Entry;
 use xk_core::graph::{ParamKind, StackingRules, int, optional, required, word};

@@ -27,7 +27,6 @@ pub struct Share {
 
 impl Share {
     /// Whether every frame is ours.
-    #[must_use]
     pub fn is_all(&self) -> bool {
         self.address.is_none() && self.ether_types.is_empty() && self.hosts.is_empty()
     }

@@ -7,11 +7,12 @@ use xk_core::graph::{Build, BuildError, Look, Params, Value};
 use xk_kit::EthAddr;
 use xk_kit::wire::device_wire::{DeviceSettings, DeviceWire};
 use xk_kit::wire::entry::{Address, environment, interface_name};
+use xk_linux::Interface;
 
 use crate::bare::{Mode, find, ring_entries};
 use crate::device::{Settings, XdpDevice};
+use crate::driver_unsafe::driver;
 use crate::error::XdpError;
-use crate::interface_unsafe::Interface;
 use crate::program::{MATCHES_MAX, Share};
 use crate::queue::may_open;
 
@@ -19,9 +20,6 @@ use crate::queue::may_open;
 const DRIVERS_IN_MEMORY: [&str; 2] = ["veth", "tun"];
 
 /// Builds the wire from its place in a graph.
-///
-/// # Errors
-/// [`BuildError`] if a parameter does not do, or the interface cannot be opened.
 pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let wanted = Wanted::read(build.params)?;
     let interface = find(wanted.name).map_err(unopened)?;
@@ -33,10 +31,6 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 }
 
 /// Looks whether the interface is there and this process may use it, without touching it.
-///
-/// # Errors
-/// [`BuildError`] as [`build`] would give it; that another program has the interface shows only
-/// there.
 pub(crate) fn probe(params: &Params, look: Look) -> Result<(), BuildError> {
     let wanted = Wanted::read(params)?;
     if look == Look::Parameters {
@@ -106,7 +100,7 @@ impl<'a> Wanted<'a> {
                 hosts: hosts.clone(),
             },
         };
-        let in_memory = || DRIVERS_IN_MEMORY.contains(&interface.driver.as_str());
+        let in_memory = || DRIVERS_IN_MEMORY.contains(&driver(&interface.name).as_str());
         Ok(Settings {
             mode: self.mode,
             queues: self.queues,

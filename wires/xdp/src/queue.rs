@@ -12,11 +12,12 @@ use rustix::net::xdp::{
     XdpUmemRegFlags,
 };
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
+use xk_linux::Interface;
 
 use crate::bare::Mode;
 use crate::bpf_unsafe::{self, ATTACH_GENERIC, ATTACH_NATIVE};
+use crate::driver_unsafe::driver;
 use crate::error::XdpError;
-use crate::interface_unsafe::Interface;
 use crate::program::{MATCHES_MAX, Share, assemble};
 use crate::ring_unsafe::{Consumer, Producer};
 
@@ -147,7 +148,7 @@ impl Queue {
         };
         let flags = copying | SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
         let bind = |flags| {
-            let address = SocketAddrXdp::new(flags, interface.index, queue);
+            let address = SocketAddrXdp::new(flags, interface.index as u32, queue);
             while_busy(|| rustix::net::bind(&self.socket, &address).map_err(io::Error::from))
         };
         let mut bound = match whole || mode != Mode::Generic {
@@ -299,8 +300,9 @@ impl Redirect {
     ) -> Result<Self, XdpError> {
         let name = &interface.name;
         let (sockets, program) = load(name, queues, share)?;
-        let attach =
-            |flags| while_busy(|| bpf_unsafe::attach(program.as_fd(), interface.index, flags));
+        let attach = |flags| {
+            while_busy(|| bpf_unsafe::attach(program.as_fd(), interface.index as u32, flags))
+        };
         let (attached, is_native) = match mode {
             Mode::Generic => (attach(ATTACH_GENERIC), false),
             Mode::Native | Mode::ZeroCopy => (attach(ATTACH_NATIVE), true),
@@ -376,5 +378,5 @@ fn refused(interface: &Interface, mode: Mode, source: io::Error) -> XdpError {
         }
         _ => "take mode=auto, which takes the best that there is".to_owned(),
     };
-    XdpError::Mode { name: name.clone(), driver: interface.driver.clone(), mode, remedy, source }
+    XdpError::Mode { name: name.clone(), driver: driver(name), mode, remedy, source }
 }

@@ -32,6 +32,8 @@ enum Layer {
     Kit,
     Protocol,
     Wire,
+    /// What wires ask of the operating system.
+    System,
     Run,
     Lang,
     /// Compilers of other languages: their mistakes are shown as those of graphs are, and what they
@@ -47,7 +49,8 @@ enum Layer {
 }
 
 use Layer::{
-    Catalog, Compose, Core, Generator, Kit, Lang, Protocol, Run, Sockets, Testkit, Top, Wire,
+    Catalog, Compose, Core, Generator, Kit, Lang, Protocol, Run, Sockets, System, Testkit, Top,
+    Wire,
 };
 
 /// Crates of others that bring a clock, threads, I/O or randomness with them.
@@ -74,6 +77,7 @@ impl Layer {
             "core" => Core,
             "kit" => Kit,
             "protocols" | "tools" => Protocol,
+            "wires" if dir == "wires/linux" => System,
             "wires" | "filters" => Wire,
             "run" => Run,
             "lang" if dir == "lang" => Lang,
@@ -90,10 +94,11 @@ impl Layer {
     /// What a crate of this layer may build upon.
     fn below(self) -> &'static [Self] {
         match self {
-            Core | Lang => &[],
+            Core | Lang | System => &[],
             Kit => &[Core],
             Generator => &[Core, Kit, Lang],
-            Protocol | Wire | Run => &[Core, Kit],
+            Wire => &[Core, Kit, System],
+            Protocol | Run => &[Core, Kit],
             Catalog => &[Core, Kit, Protocol, Wire],
             Compose => &[Core, Kit, Protocol, Wire, Run, Lang],
             // One crate there holds the sockets; the others bring them to tokio and to unmodified

@@ -1,10 +1,13 @@
 //! The loop over long slices with the widest vectors that the processor has.
 
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+cpufeatures::new!(wide_vectors, "avx2");
+
 /// The ones' complement sum over `octets` in the machine's order of octets, modulo 2^64 - 1.
 #[inline]
 pub(super) fn sum_long(octets: &[u8]) -> u64 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    if core_detect::is_x86_feature_detected!("avx2") {
+    if wide_vectors::get() {
         // SAFETY: the processor has AVX2, and the system saves its registers: both were asked just
         // now.
         return unsafe { avx2::sum(octets) };

@@ -340,3 +340,61 @@ fn a_message_in_too_large_a_buffer_moves() {
         assert_eq!(slices > 1, (2049..8192).contains(&octets));
     }
 }
+
+/// A packet of 10.0.0.1 to 10.0.0.2 in a frame, with this checksum, and padding that is no part of
+/// it.
+fn padded(tagged: bool, protocol: u8, sum: u16) -> Vec<u8> {
+    let mut frame = vec![2; 12];
+    if tagged {
+        frame.extend([0x81, 0, 0, 7]);
+    }
+    frame.extend([8, 0, 0x45, 0, 0, 45, 0, 0, 0x40, 0, 64, protocol, 0, 0]);
+    frame.extend([10, 0, 0, 1, 10, 0, 0, 2]);
+    let mut segment: Vec<u8> = (0..25).collect();
+    // A header of TCP says how long it is.
+    segment[12] = 0x50;
+    segment[sum_at(protocol)..][..2].copy_from_slice(&sum.to_be_bytes());
+    frame.extend(segment);
+    frame.extend([0xee; 7]);
+    frame
+}
+
+fn begun(protocol: u8) -> Checksum {
+    Checksum::pseudo_header([10, 0, 0, 1], [10, 0, 0, 2], protocol, 25)
+}
+
+#[test]
+fn what_is_begun_is_finished() {
+    for (protocol, tagged) in [(TCP, false), (UDP, false), (TCP, true), (UDP, true)] {
+        let mut open = padded(tagged, protocol, !begun(protocol).finish());
+        let at = if tagged { 38 } else { 34 };
+        assert_eq!(sum_place(&open), Some((at, sum_at(protocol))));
+        assert!(finish_begun(&mut open));
+        let mut sum = begun(protocol);
+        sum.add(&open[at..at + 25]);
+        assert!(sum.is_valid());
+        assert!(open.ends_with(&[0xee; 7]));
+        let done = open.clone();
+        assert!(!finish_begun(&mut open) && open == done);
+    }
+}
+
+#[test]
+fn nothing_else_is_finished() {
+    let sum = !begun(UDP).finish();
+    for other in [padded(false, UDP, sum ^ 1), padded(false, UDP, 0)] {
+        assert!(!finish_begun(&mut other.clone()));
+    }
+    let whole = padded(false, UDP, sum);
+    let mut others = vec![padded(false, 1, sum)];
+    for (at, octet) in [(12, 0x86), (20, 0x20), (21, 1), (14, 0x4f)] {
+        others.push(whole.clone());
+        others.last_mut().unwrap()[at] = octet;
+    }
+    others.extend((0..59).map(|octets| whole[..octets].to_vec()));
+    for mut other in others {
+        let before = other.clone();
+        assert_eq!(sum_place(&other), None);
+        assert!(!finish_begun(&mut other) && other == before);
+    }
+}

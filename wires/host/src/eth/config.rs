@@ -132,9 +132,6 @@ fn derived(local: SocketAddr, peers: &[SocketAddr]) -> EthAddr {
 }
 
 /// Looks whether the socket can be opened.
-///
-/// # Errors
-/// [`BuildError`] as building would give it.
 pub(crate) fn probe(params: &Params, look: Look) -> Result<(), BuildError> {
     let config = Config::read(params)?;
     match look {

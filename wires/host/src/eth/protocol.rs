@@ -48,9 +48,6 @@ struct HostEth {
 }
 
 /// Builds the wire from its place in a graph.
-///
-/// # Errors
-/// [`BuildError`] if a parameter does not do, or the socket cannot be opened.
 pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let config = Config::read(build.params)?;
     let socket = config.open()?;
@@ -203,13 +200,7 @@ impl Anchor for HostEth {
 
     /// Sends a frame to its station's peer.
     fn send(&self, cx: &Kernel, this: &SessionRef, frame: Message) -> Result<(), PushError> {
-        let frame = match in_few_slices(cx.pool(), frame) {
-            Ok(frame) => frame,
-            Err(frame) => {
-                this.discard(cx, frame, &reason::NO_BUFFERS);
-                return Err(PushError::NoBuffers);
-            }
-        };
+        let frame = in_few_slices(cx, this, frame)?;
         let mut station = [0; 6];
         frame.copy_to(0, &mut station);
         match self.peers.towards(cx.now(), station) {

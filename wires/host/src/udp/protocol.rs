@@ -92,9 +92,6 @@ fn setup(params: &Params) -> Result<(Ipv4Addr, Setup), BuildError> {
 }
 
 /// Looks whether sockets can be opened.
-///
-/// # Errors
-/// [`BuildError`] as [`build`] would give it.
 pub(crate) fn probe(params: &Params, look: Look) -> Result<(), BuildError> {
     let (host, setup) = setup(params)?;
     if look == Look::Parameters {
@@ -106,9 +103,6 @@ pub(crate) fn probe(params: &Params, look: Look) -> Result<(), BuildError> {
 }
 
 /// Builds it from its place in a graph.
-///
-/// # Errors
-/// [`BuildError`] if a parameter does not do, or the host is not ours.
 pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     probe(build.params, Look::Machine)?;
     let (host, setup) = setup(build.params)?;

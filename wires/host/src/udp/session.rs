@@ -2,7 +2,7 @@
 
 use core::any::Any;
 use core::cell::Cell;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::rc::Rc;
 
 use xk_core::control::Describe;
@@ -41,15 +41,8 @@ fn send(
         this.discard(cx, message, &reason::TOO_BIG);
         return Err(PushError::TooBig);
     }
-    let message = match in_few_slices(cx.pool(), message) {
-        Ok(message) => message,
-        Err(message) => {
-            this.discard(cx, message, &reason::NO_BUFFERS);
-            return Err(PushError::NoBuffers);
-        }
-    };
-    let to = SocketAddr::V4(to);
-    let outgoing = Outgoing { message, to, from };
+    let message = in_few_slices(cx, this, message)?;
+    let outgoing = Outgoing { message, to: to.into(), from };
     if let Err(message) = table.ports.send(port, outgoing, || this.protocol(cx)) {
         this.discard(cx, message, &DEVICE_FULL);
         return Err(PushError::QueueFull);

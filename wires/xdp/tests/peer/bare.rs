@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use xk_testkit::{needs_program, needs_root};
-use xk_xdp::{Fate, Mode, Options, Share, XdpError, XdpSocket};
+use xk_xdp::{Fate, InterfaceError, Mode, Options, Share, XdpError, XdpSocket};
 
 use crate::scene::{MODES, open, pair, try_open};
 
@@ -257,7 +257,7 @@ pub(crate) fn errors_tell_the_case() {
         Err(error) => (error.to_string(), error),
     };
     let (text, error) = told("none", &Options::default());
-    assert!(matches!(error, XdpError::NoInterface { .. }), "{text}");
+    assert!(matches!(error, XdpError::Interface(InterfaceError::Missing { .. })), "{text}");
     assert!(text.contains("v0"), "{text}");
     let queue = Options { queue: 9, mode: Mode::Generic, ..Options::default() };
     let (text, error) = told("v0", &queue);
