@@ -147,33 +147,21 @@ macro_rules! any_socket {
     ($name:ident) => {
         impl<D: Driver> $name<D> {
             /// The local address, with the port that was found.
-            ///
-            /// # Errors
-            /// None.
             pub fn local_addr(&self) -> io::Result<SocketAddr> {
                 Ok(self.0.local())
             }
 
             /// Another handle of this socket.
-            ///
-            /// # Errors
-            /// None.
             pub fn try_clone(&self) -> io::Result<Self> {
                 Ok(Self(Arc::clone(&self.0)))
             }
 
             /// The error that waits, told once (`SO_ERROR`).
-            ///
-            /// # Errors
-            /// None.
             pub fn take_error(&self) -> io::Result<Option<io::Error>> {
                 Ok(self.0.take_error())
             }
 
             /// Whether calls answer `WouldBlock` instead of waiting.
-            ///
-            /// # Errors
-            /// None.
             pub fn set_nonblocking(&self, on: bool) -> io::Result<()> {
                 self.0.set_nonblocking(on);
                 Ok(())
@@ -237,17 +225,11 @@ macro_rules! two_way_socket {
             }
 
             /// What [`set_read_timeout`](Self::set_read_timeout) has set.
-            ///
-            /// # Errors
-            /// None.
             pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
                 Ok(self.0.read_timeout.get())
             }
 
             /// What [`set_write_timeout`](Self::set_write_timeout) has set.
-            ///
-            /// # Errors
-            /// None.
             pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
                 Ok(self.0.write_timeout.get())
             }

@@ -27,9 +27,6 @@ impl Stack<Here> {
     }
 
     /// The only host of the graph in a text.
-    ///
-    /// # Errors
-    /// As for [`Stack::from_file`].
     pub fn from_text(text: impl Into<String>, entries: &[&'static Entry]) -> io::Result<Self> {
         Setup::from_text(text, entries).here()
     }

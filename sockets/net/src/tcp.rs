@@ -96,9 +96,6 @@ impl<D: Driver> TcpStream<D> {
     }
 
     /// Reads without taking away.
-    ///
-    /// # Errors
-    /// As for reading.
     pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.fetch(&mut [IoSliceMut::new(buffer)], true)
     }
@@ -114,18 +111,12 @@ impl<D: Driver> TcpStream<D> {
     }
 
     /// What [`set_nodelay`](Self::set_nodelay) has set.
-    ///
-    /// # Errors
-    /// None.
     pub fn nodelay(&self) -> io::Result<bool> {
         Ok(self.0.nodelay.load(Ordering::Relaxed))
     }
 
     /// What becomes of octets not yet sent when the last handle is dropped: no time throws them
     /// away and resets the connection; anything else sends them in the background, as without it.
-    ///
-    /// # Errors
-    /// None.
     pub fn set_linger(&self, time: Option<Duration>) -> io::Result<()> {
         self.0.set(Setting::Linger(time))?;
         self.0.linger.set(time);
@@ -133,9 +124,6 @@ impl<D: Driver> TcpStream<D> {
     }
 
     /// What [`set_linger`](Self::set_linger) has set.
-    ///
-    /// # Errors
-    /// None.
     pub fn linger(&self) -> io::Result<Option<Duration>> {
         Ok(self.0.linger.get())
     }
@@ -256,9 +244,6 @@ impl<D: Driver> TcpListener<D> {
 
     /// Listens at this address, for so many peers that wait to be accepted, one at least. Others
     /// are not answered, and try again.
-    ///
-    /// # Errors
-    /// As for [`bind`](Self::bind).
     pub fn listen(stack: &Stack<D>, local: SocketAddr, backlog: usize) -> io::Result<Self> {
         let listener = Self::reserve(stack, local, Sharing::default())?;
         listener.set_backlog(Some(backlog))?;
@@ -267,9 +252,6 @@ impl<D: Driver> TcpListener<D> {
 
     /// Keeps an address without listening there yet: connections are refused until
     /// [`set_backlog`](Self::set_backlog). Others may share it.
-    ///
-    /// # Errors
-    /// As for [`bind`](Self::bind).
     pub fn reserve(stack: &Stack<D>, local: SocketAddr, sharing: Sharing) -> io::Result<Self> {
         let socket = stack.driver.reserve(local.into(), sharing)?;
         Ok(Self(Handle::new(&stack.driver, socket)))

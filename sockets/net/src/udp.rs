@@ -36,9 +36,6 @@ impl<D: Driver> UdpSocket<D> {
 
     /// A socket at a port that others may have, too. Sockets that are connected hear their peers,
     /// and of the others all hear what was sent to several hosts.
-    ///
-    /// # Errors
-    /// As for [`bind`](Self::bind).
     pub fn bind_shared(
         stack: &Stack<D>,
         local: impl ToSocketAddrs,
@@ -78,35 +75,23 @@ impl<D: Driver> UdpSocket<D> {
     }
 
     /// Looks at the next datagram without taking it away.
-    ///
-    /// # Errors
-    /// As for [`recv_from`](Self::recv_from).
     pub fn peek_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let received = self.fetch(&mut [IoSliceMut::new(buffer)], true)?;
         Ok((received.octets, received.from.into()))
     }
 
     /// Receives a datagram of the connected peer, or of any.
-    ///
-    /// # Errors
-    /// As for [`recv_from`](Self::recv_from).
     pub fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
         Ok(self.fetch(&mut [IoSliceMut::new(buffer)], false)?.octets)
     }
 
     /// Looks at the next datagram of the connected peer, or of any, without taking it away.
-    ///
-    /// # Errors
-    /// As for [`recv_from`](Self::recv_from).
     pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         Ok(self.fetch(&mut [IoSliceMut::new(buffer)], true)?.octets)
     }
 
     /// Receives a datagram into several buffers: how many octets were stored, how many it had, and
     /// its sender (recvmsg(2)).
-    ///
-    /// # Errors
-    /// As for [`recv_from`](Self::recv_from).
     pub fn recv_vectored(
         &self,
         buffers: &mut [IoSliceMut<'_>],
@@ -137,9 +122,6 @@ impl<D: Driver> UdpSocket<D> {
     }
 
     /// Sends a datagram of several pieces, to the connected peer or to another (sendmsg(2)).
-    ///
-    /// # Errors
-    /// As for [`send_to`](Self::send_to).
     pub fn send_vectored(
         &self,
         octets: &[IoSlice<'_>],
@@ -153,9 +135,6 @@ impl<D: Driver> UdpSocket<D> {
     }
 
     /// Whether datagrams may go to everybody on the link.
-    ///
-    /// # Errors
-    /// None.
     pub fn set_broadcast(&self, on: bool) -> io::Result<()> {
         self.0.set(Setting::Broadcast(on))?;
         self.0.broadcast.store(on, Ordering::Relaxed);
@@ -163,18 +142,12 @@ impl<D: Driver> UdpSocket<D> {
     }
 
     /// What [`set_broadcast`](Self::set_broadcast) has set.
-    ///
-    /// # Errors
-    /// None.
     pub fn broadcast(&self) -> io::Result<bool> {
         Ok(self.0.broadcast.load(Ordering::Relaxed))
     }
 
     /// How many octets of datagrams may wait to be read (`SO_RCVBUF`); each counts 256 more than it
     /// has.
-    ///
-    /// # Errors
-    /// None.
     pub fn set_receive_buffer(&self, octets: u32) -> io::Result<()> {
         self.0.set(Setting::ReceiveBuffer(octets))
     }

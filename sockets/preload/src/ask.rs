@@ -12,7 +12,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 use std::time::Duration;
-use xk_request::{Reply, Request, Ticket, VARIABLE, WORDS_MAX};
+use xk_request::{Reply, Request, TEXT_OCTETS_MAX, Ticket, VARIABLE, read, write};
 
 /// How often an asker that was not let in in time tries again.
 const TRIES: usize = 3;
@@ -22,7 +22,7 @@ static TICKET: OnceLock<Option<Ticket>> = OnceLock::new();
 /// The ticket to the stack, if this process belongs to one. It is read when the library is loaded:
 /// later a program may have changed its environment, or be in a signal's handler.
 pub(crate) fn ticket() -> Option<&'static Ticket> {
-    TICKET.get_or_init(|| std::env::var(VARIABLE).ok()?.parse().ok()).as_ref()
+    TICKET.get_or_init(|| read(std::env::var(VARIABLE).ok()?.as_bytes()).ok()).as_ref()
 }
 
 /// True under `xk exec`.
@@ -48,7 +48,7 @@ impl Conversation {
     pub(crate) fn begin(request: &Request) -> io::Result<Self> {
         let ticket = ticket().ok_or(Errno::NETDOWN)?;
         let door = SocketAddrUnix::new(ticket.door())?;
-        let words = request.to_string();
+        let text = write(request);
         let mut tries = 0;
         loop {
             let (flags, kind) = (SocketFlags::CLOEXEC, SocketType::SEQPACKET);
@@ -57,7 +57,7 @@ impl Conversation {
             if user_of_peer(&socket) != Some(ticket.user) {
                 return Err(Errno::PERM.into());
             }
-            let send = || rustix::net::send(&socket, words.as_bytes(), SendFlags::NOSIGNAL);
+            let send = || rustix::net::send(&socket, text.as_bytes(), SendFlags::NOSIGNAL);
             match retry_on_intr(send) {
                 Ok(_) => return Ok(Self(socket)),
                 // It was closed before it heard anything.
@@ -87,19 +87,18 @@ impl Conversation {
     }
 
     fn answer(&self) -> io::Result<(Reply, Option<OwnedFd>)> {
-        let mut words = [0; WORDS_MAX];
-        let (octets, socket) = receive(self.0.as_fd(), &mut words)?;
-        let reply = words.get(..octets).unwrap_or_default();
-        let reply = std::str::from_utf8(reply).map_err(io::Error::other)?;
-        Ok((reply.parse().map_err(io::Error::other)?, socket))
+        let mut text = [0; TEXT_OCTETS_MAX];
+        let (octets, socket) = receive(self.0.as_fd(), &mut text)?;
+        let reply = read(text.get(..octets).unwrap_or_default());
+        Ok((reply.map_err(io::Error::other)?, socket))
     }
 }
 
 /// A message and the descriptor that comes along.
-fn receive(from: BorrowedFd<'_>, words: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
+fn receive(from: BorrowedFd<'_>, text: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut parts = [IoSliceMut::new(words)];
+    let mut parts = [IoSliceMut::new(text)];
     let flags = RecvFlags::CMSG_CLOEXEC;
     let message = rustix::net::recvmsg(from, &mut parts, &mut control, flags)?;
     let mut socket = None;
@@ -118,8 +117,8 @@ fn receive(from: BorrowedFd<'_>, words: &mut [u8]) -> io::Result<(usize, Option<
 pub(crate) fn received(from: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     // The relay sends it as soon as the stream can be accepted.
     rustix::io::ioctl_fionbio(from, false)?;
-    let mut words = [0; WORDS_MAX];
-    Ok(retry(|| receive(from, &mut words))?.1)
+    let mut text = [0; TEXT_OCTETS_MAX];
+    Ok(retry(|| receive(from, &mut text))?.1)
 }
 
 fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {

@@ -27,10 +27,10 @@
 mod ask;
 mod heap_unsafe;
 mod next_unsafe;
-pub mod options_unsafe;
-pub mod receive_unsafe;
+mod options_unsafe;
+mod receive_unsafe;
 mod registrations_unsafe;
 mod replace;
-pub mod send_unsafe;
+mod send_unsafe;
 mod socket_unsafe;
-pub mod symbols_unsafe;
+mod symbols_unsafe;

@@ -1,4 +1,6 @@
 //! The functions of the C library that programs call in place of its own: options.
+//!
+//! Each is as safe as the C library's: the program keeps to the manual page that is named.
 
 use crate::ask::ask;
 use crate::replace;
@@ -36,11 +38,8 @@ fn is_foreign(level: c_int, name: c_int) -> bool {
 }
 
 /// getsockopt(2).
-///
-/// # Safety
-/// As for the C library's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn getsockopt(
+unsafe extern "C" fn getsockopt(
     fd: c_int,
     level: c_int,
     name: c_int,
@@ -141,11 +140,8 @@ unsafe fn turns_on(value: *const c_void, length: socklen_t) -> bool {
 }
 
 /// setsockopt(2).
-///
-/// # Safety
-/// As for the C library's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn setsockopt(
+unsafe extern "C" fn setsockopt(
     fd: c_int,
     level: c_int,
     name: c_int,

@@ -2,6 +2,8 @@
 //!
 //! What arrives is the system's business. What is done here: the names of senders become addresses,
 //! and the end of a stream that broke becomes the error it was.
+//!
+//! Each is as safe as the C library's: the program keeps to the manual page that is named.
 
 use crate::ask::is_under_exec;
 use crate::next_unsafe;
@@ -43,11 +45,8 @@ fn revised(fd: c_int, result: ssize_t) -> ssize_t {
 }
 
 /// read(2).
-///
-/// # Safety
-/// As for the C library's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn read(fd: c_int, to: *mut c_void, count: usize) -> ssize_t {
+unsafe extern "C" fn read(fd: c_int, to: *mut c_void, count: usize) -> ssize_t {
     // SAFETY: what the program has handed over is handed on.
     let result = unsafe { next_unsafe::read(fd, to, count) };
     match count {
@@ -57,32 +56,23 @@ pub unsafe extern "C" fn read(fd: c_int, to: *mut c_void, count: usize) -> ssize
 }
 
 /// readv(2).
-///
-/// # Safety
-/// As for the C library's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn readv(fd: c_int, to: *const iovec, count: c_int) -> ssize_t {
+unsafe extern "C" fn readv(fd: c_int, to: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: what the program has handed over is handed on.
     revised(fd, unsafe { next_unsafe::readv(fd, to, count) })
 }
 
 /// recv(2).
-///
-/// # Safety
-/// As for the C library's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn recv(fd: c_int, to: *mut c_void, count: usize, flags: c_int) -> ssize_t {
+unsafe extern "C" fn recv(fd: c_int, to: *mut c_void, count: usize, flags: c_int) -> ssize_t {
     let none = std::ptr::null_mut();
     // SAFETY: as for this function; no address is asked for.
     unsafe { recvfrom(fd, to, count, flags, none, std::ptr::null_mut()) }
 }
 
 /// recvfrom(2).
-///
-/// # Safety
-/// As for the C library's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn recvfrom(
+unsafe extern "C" fn recvfrom(
     fd: c_int,
     to: *mut c_void,
     count: usize,
@@ -114,11 +104,8 @@ pub unsafe extern "C" fn recvfrom(
 }
 
 /// recvmsg(2).
-///
-/// # Safety
-/// As for the C library's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the program says that it is one.
     let named = !message.is_null() && unsafe { !(*message).msg_name.is_null() };
     if !named || !is_under_exec() {
@@ -144,11 +131,8 @@ pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) 
 }
 
 /// recvmmsg(2).
-///
-/// # Safety
-/// As for the C library's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn recvmmsg(
+unsafe extern "C" fn recvmmsg(
     fd: c_int,
     messages: *mut mmsghdr,
     count: c_uint,
@@ -191,27 +175,16 @@ pub unsafe extern "C" fn recvmmsg(
 }
 
 /// read(2), as programs call it that were built to check their buffers.
-///
-/// # Safety
-/// As for the C library's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __read_chk(
-    fd: c_int,
-    to: *mut c_void,
-    count: usize,
-    room: usize,
-) -> ssize_t {
+unsafe extern "C" fn __read_chk(fd: c_int, to: *mut c_void, count: usize, room: usize) -> ssize_t {
     check(count, room);
     // SAFETY: as for this function.
     unsafe { read(fd, to, count) }
 }
 
 /// recv(2), as programs call it that were built to check their buffers.
-///
-/// # Safety
-/// As for the C library's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __recv_chk(
+unsafe extern "C" fn __recv_chk(
     fd: c_int,
     to: *mut c_void,
     count: usize,
@@ -224,11 +197,8 @@ pub unsafe extern "C" fn __recv_chk(
 }
 
 /// recvfrom(2), as programs call it that were built to check their buffers.
-///
-/// # Safety
-/// As for the C library's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __recvfrom_chk(
+unsafe extern "C" fn __recvfrom_chk(
     fd: c_int,
     to: *mut c_void,
     count: usize,

@@ -5,11 +5,11 @@ use crate::registrations_unsafe::renew;
 use crate::socket_unsafe::{borrow, copy_option, may_send_as_ours, option_octets};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::OFlags;
-use rustix::io::{Errno, FdFlags};
+use rustix::io::{DupFlags, Errno, FdFlags};
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use xk_request::{Family, Kind, LOOPBACK_6, Name, Reply, Request, Setting, backlogs, is_of_linux};
@@ -22,6 +22,18 @@ pub(crate) enum Done {
     Ok,
     /// It failed with this number.
     Errno(i32),
+}
+
+impl Done {
+    /// What an answer says that brings no socket along.
+    pub(crate) fn of(reply: Reply) -> Self {
+        match reply {
+            Reply::Errno(0) => Self::Ok,
+            Reply::Errno(number) => Self::Errno(number),
+            Reply::Outside => Self::Outside,
+            Reply::Made(_) | Reply::Value(_) => Self::Errno(libc::EPROTO),
+        }
+    }
 }
 
 /// Where datagrams for no host in particular go from a socket of ours: to its own host, as on
@@ -106,13 +118,11 @@ fn of(result: io::Result<Done>) -> Done {
 
 /// Binds an Internet socket to an address that may be the graph's.
 pub(crate) fn bind(fd: BorrowedFd<'_>, kind: Kind, family: Family, local: SocketAddrV4) -> Done {
-    let is_on = |option| number(fd, libc::SOL_SOCKET, option) != Some(0);
+    let is_on = |option| number(fd, option) != Some(0);
     let (address, port) = (is_on(libc::SO_REUSEADDR), is_on(libc::SO_REUSEPORT));
     match ask_for_socket(&Request::Bind(kind, family, local, address, port)) {
         (Reply::Made(id), Some(socket)) => of(replace(fd, &socket, id).map(|()| Done::Ok)),
-        (Reply::Outside, _) => Done::Outside,
-        (Reply::Errno(number), _) => Done::Errno(number),
-        (Reply::Made(_) | Reply::Value(_), _) => Done::Errno(libc::EPROTO),
+        (reply, _) => Done::of(reply),
     }
 }
 
@@ -120,7 +130,7 @@ pub(crate) fn bind(fd: BorrowedFd<'_>, kind: Kind, family: Family, local: Socket
 /// as on Linux. The system's own listens behind that.
 pub(crate) fn listen(fd: BorrowedFd<'_>, ours: Option<&Name>, backlog: i32) -> Done {
     let Some(name) = ours else {
-        let family = match number(fd, libc::SOL_SOCKET, libc::SO_DOMAIN) {
+        let family = match number(fd, libc::SO_DOMAIN) {
             Some(libc::AF_INET6) => Family::V6,
             _ => Family::V4,
         };
@@ -138,10 +148,8 @@ pub(crate) fn listen(fd: BorrowedFd<'_>, ours: Option<&Name>, backlog: i32) -> D
     }
     let (in_stack, _) = backlogs(backlog);
     match ask_for_socket(&Request::Listen(name.id, Some(in_stack))) {
-        (Reply::Errno(0), _) => Done::Ok,
         (Reply::Made(_), Some(socket)) => of(put(fd, &socket).map(|()| Done::Ok)),
-        (Reply::Errno(number), _) => Done::Errno(number),
-        (Reply::Outside | Reply::Made(_) | Reply::Value(_), _) => Done::Errno(libc::EPROTO),
+        (reply, _) => Done::of(reply),
     }
 }
 
@@ -186,11 +194,7 @@ pub(crate) fn unpacked(fd: i32, flags: i32) -> bool {
         };
         let nonblocking = flags & libc::SOCK_NONBLOCK != 0;
         rustix::io::ioctl_fionbio(&stream, nonblocking)?;
-        let cloexec = match flags & libc::SOCK_CLOEXEC {
-            0 => rustix::io::DupFlags::empty(),
-            _ => rustix::io::DupFlags::CLOEXEC,
-        };
-        exchange(fd, &stream, cloexec)
+        exchange(fd, &stream, flags & libc::SOCK_CLOEXEC != 0)
     };
     unpack().is_ok()
 }
@@ -210,20 +214,12 @@ fn outside(fd: BorrowedFd<'_>, bound: Option<&Name>) -> io::Result<Done> {
         Kind::Stream => SocketType::STREAM,
         Kind::Datagrams => SocketType::DGRAM,
     };
-    let flags = SocketFlags::CLOEXEC;
-    let socket = match family {
-        Family::V4 => rustix::net::socket_with(AddressFamily::INET, kind, flags, None)?,
-        Family::V6 => rustix::net::socket_with(AddressFamily::INET6, kind, flags, None)?,
+    let (domain, any) = match family {
+        Family::V4 => (AddressFamily::INET, SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))),
+        Family::V6 => (AddressFamily::INET6, SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))),
     };
-    match family {
-        Family::V4 => {
-            rustix::net::bind(&socket, &SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port))?;
-        }
-        Family::V6 => {
-            let any = SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0);
-            rustix::net::bind(&socket, &any)?;
-        }
-    }
+    let socket = rustix::net::socket_with(domain, kind, SocketFlags::CLOEXEC, None)?;
+    rustix::net::bind(&socket, &any)?;
     put(fd, &socket)?;
     Ok(Done::Outside)
 }
@@ -238,9 +234,7 @@ fn connected(
     let asked = Conversation::begin(&Request::Connect(family, bound, peer, waits, set_on(fd)))?;
     let socket = match asked.hear()? {
         (Reply::Made(_), Some(socket)) => socket,
-        (Reply::Outside, _) => return Ok(Done::Outside),
-        (Reply::Errno(number), _) => return Ok(Done::Errno(number)),
-        (Reply::Made(_) | Reply::Value(_), _) => return Err(Errno::PROTO.into()),
+        (reply, _) => return Ok(Done::of(reply)),
     };
     if !waits {
         put(fd, &socket)?;
@@ -252,8 +246,7 @@ fn connected(
             put(fd, &socket)?;
             Ok(Done::Ok)
         }
-        Ok(Reply::Errno(number)) => Ok(Done::Errno(number)),
-        Ok(_) => Err(Errno::PROTO.into()),
+        Ok(reply) => Ok(Done::of(reply)),
         // It goes on by itself (connect(2)).
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             put(fd, &socket)?;
@@ -288,19 +281,17 @@ fn connected_datagrams(
             // Until then only the old peer's stand-in may turn to it.
             rustix::net::connect_unspec(fd)?;
         }
-        return match ask(&Request::Peer(name.id, peer, true)) {
-            Reply::Errno(0) => {
+        return match Done::of(ask(&Request::Peer(name.id, peer, true))) {
+            Done::Ok => {
                 let to = SocketAddrUnix::new(stand_in(name.id, peer)?)?;
                 rustix::net::connect(fd, &to)?;
                 Ok(Done::Ok)
             }
-            Reply::Outside => outside(fd, Some(name)),
-            Reply::Errno(number) => Ok(Done::Errno(number)),
-            Reply::Made(_) | Reply::Value(_) => Err(Errno::PROTO.into()),
+            Done::Outside => outside(fd, Some(name)),
+            failed => Ok(failed),
         };
     }
-    let found = to_be_sent_from(fd, family, peer, true)?;
-    let (socket, id) = match found {
+    let (socket, id) = match to_be_sent_from(fd, family, peer, true) {
         Ok(found) => found,
         Err(done) => return Ok(done),
     };
@@ -317,29 +308,23 @@ fn to_be_sent_from(
     family: Family,
     peer: SocketAddrV4,
     only: bool,
-) -> io::Result<Result<Sender, Done>> {
+) -> Result<Sender, Done> {
     // What Linux has bound already keeps its port.
     let port = may_send_as_ours(fd.as_raw_fd()).unwrap_or(0);
     let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port);
     let bind = Request::Bind(Kind::Datagrams, family, any, false, false);
     let (id, socket) = match ask_for_socket(&bind) {
         (Reply::Made(id), Some(socket)) => (id, socket),
-        (Reply::Outside, _) => return Ok(Err(Done::Outside)),
-        (Reply::Errno(number), _) => return Ok(Err(Done::Errno(number))),
-        (Reply::Made(_) | Reply::Value(_), _) => return Err(Errno::PROTO.into()),
+        (reply, _) => return Err(Done::of(reply)),
     };
     carry(fd, id);
-    match ask(&Request::Peer(id, peer, only)) {
-        Reply::Errno(0) => return Ok(Ok((socket, id))),
-        Reply::Outside => {}
-        Reply::Errno(number) => {
+    match Done::of(ask(&Request::Peer(id, peer, only))) {
+        Done::Ok => Ok((socket, id)),
+        failed => {
             let _ = ask(&Request::Forget(id));
-            return Ok(Err(Done::Errno(number)));
+            Err(failed)
         }
-        Reply::Made(_) | Reply::Value(_) => return Err(Errno::PROTO.into()),
     }
-    let _ = ask(&Request::Forget(id));
-    Ok(Err(Done::Outside))
 }
 
 /// Hosts to which the stack had no way when it was asked last, so that not every datagram to them
@@ -359,9 +344,6 @@ pub(crate) fn is_known_outside(host: Ipv4Addr) -> bool {
 
 /// Where a socket for datagrams is to send what is for `peer`; an Internet socket is made the
 /// graph's by it.
-///
-/// # Errors
-/// What came of it instead.
 pub(crate) fn way(
     fd: BorrowedFd<'_>,
     family: Family,
@@ -369,15 +351,14 @@ pub(crate) fn way(
     peer: SocketAddrV4,
 ) -> Result<String, Done> {
     if let Some(name) = ours {
-        return match ask(&Request::Peer(name.id, peer, false)) {
-            Reply::Errno(0) => stand_in(name.id, peer).map_err(|error| of(Err(error.into()))),
-            Reply::Outside => Err(of(outside(fd, Some(name)))),
-            Reply::Errno(number) => Err(Done::Errno(number)),
-            Reply::Made(_) | Reply::Value(_) => Err(Done::Errno(libc::EPROTO)),
+        return match Done::of(ask(&Request::Peer(name.id, peer, false))) {
+            Done::Ok => stand_in(name.id, peer).map_err(|error| of(Err(error.into()))),
+            Done::Outside => Err(of(outside(fd, Some(name)))),
+            failed => Err(failed),
         };
     }
     match to_be_sent_from(fd, family, peer, false) {
-        Ok(Ok((socket, id))) => {
+        Ok((socket, id)) => {
             let was_linux = may_send_as_ours(fd.as_raw_fd()).is_some_and(|port| port != 0);
             let replaced = replace(fd, &socket, id).and_then(|()| Ok(stand_in(id, peer)?));
             if was_linux {
@@ -385,32 +366,26 @@ pub(crate) fn way(
             }
             replaced.map_err(|error| of(Err(error)))
         }
-        Ok(Err(done)) => {
+        Err(done) => {
             if matches!(done, Done::Outside) {
                 let host = peer.ip().to_bits();
                 KNOWN_OUTSIDE[place_of_host(host)].store(host, Ordering::Relaxed);
             }
             Err(done)
         }
-        Err(error) => Err(of(Err(error))),
     }
 }
 
 /// Hears everybody's datagrams again.
 pub(crate) fn alone(fd: BorrowedFd<'_>, name: &Name) -> Done {
-    match ask(&Request::Alone(name.id)) {
-        Reply::Errno(0) => {
-            of(rustix::net::connect_unspec(fd).map(|()| Done::Ok).map_err(io::Error::from))
-        }
-        Reply::Errno(number) => Done::Errno(number),
-        Reply::Outside | Reply::Made(_) | Reply::Value(_) => Done::Errno(libc::EPROTO),
+    match Done::of(ask(&Request::Alone(name.id))) {
+        Done::Ok => of(rustix::net::connect_unspec(fd).map(|()| Done::Ok).map_err(io::Error::from)),
+        failed => failed,
     }
 }
 
-fn number(fd: BorrowedFd<'_>, level: i32, option: i32) -> Option<i32> {
-    let octets = option_octets(fd.as_raw_fd(), level, option)?;
-    let octets = octets.get(..4)?.try_into().ok()?;
-    Some(i32::from_ne_bytes(octets))
+fn number(fd: BorrowedFd<'_>, option: i32) -> Option<i32> {
+    crate::socket_unsafe::option(fd.as_raw_fd(), libc::SOL_SOCKET, option)
 }
 
 /// What the program has set on an Internet socket that differs from the usual.
@@ -441,9 +416,9 @@ fn carry(fd: BorrowedFd<'_>, id: u64) {
 /// The sizes of buffers that the program has set, as it has set them: Linux doubles the number for
 /// its own bookkeeping (socket(7)).
 fn buffers(fd: BorrowedFd<'_>) -> impl Iterator<Item = (i32, i32)> {
-    let set = number(fd, libc::SOL_SOCKET, SO_BUF_LOCK).unwrap_or(0);
+    let set = number(fd, SO_BUF_LOCK).unwrap_or(0);
     let sizes = [(1, libc::SO_SNDBUF), (2, libc::SO_RCVBUF)].map(|(bit, option)| {
-        let octets = number(fd, libc::SOL_SOCKET, option).filter(|_| set & bit != 0)?;
+        let octets = number(fd, option).filter(|_| set & bit != 0)?;
         Some((option, octets / 2))
     });
     sizes.into_iter().flatten()
@@ -472,18 +447,14 @@ fn put(fd: BorrowedFd<'_>, new: &OwnedFd) -> io::Result<()> {
         copy_option(fd.as_raw_fd(), new.as_raw_fd(), option);
     }
     let number = fd.as_raw_fd();
-    let flags = if descriptor.contains(FdFlags::CLOEXEC) {
-        rustix::io::DupFlags::CLOEXEC
-    } else {
-        rustix::io::DupFlags::empty()
-    };
-    exchange(number, new, flags)?;
+    exchange(number, new, descriptor.contains(FdFlags::CLOEXEC))?;
     renew(number);
     Ok(())
 }
 
-/// Puts `new` in the place of a descriptor.
-fn exchange(number: i32, new: &OwnedFd, flags: rustix::io::DupFlags) -> io::Result<()> {
+/// Puts `new` in the place of a descriptor, closed on exec if `cloexec`.
+fn exchange(number: i32, new: &OwnedFd, cloexec: bool) -> io::Result<()> {
+    let flags = if cloexec { DupFlags::CLOEXEC } else { DupFlags::empty() };
     let mut place = crate::socket_unsafe::place_of(number);
     let result = rustix::io::dup3(new.as_fd(), &mut place, flags);
     // The place stays the program's.

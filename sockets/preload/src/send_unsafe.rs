@@ -2,6 +2,8 @@
 //!
 //! What is sent is the system's business. What is done here: addresses become names, and a broken
 //! stream says why.
+//!
+//! Each is as safe as the C library's: the program keeps to the manual page that is named.
 
 use crate::ask::is_under_exec;
 use crate::next_unsafe;
@@ -74,11 +76,8 @@ unsafe fn octets_of(slices: *const iovec, count: usize) -> usize {
 }
 
 /// write(2).
-///
-/// # Safety
-/// As for the C library's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn write(fd: c_int, from: *const c_void, count: usize) -> ssize_t {
+unsafe extern "C" fn write(fd: c_int, from: *const c_void, count: usize) -> ssize_t {
     if is_too_long(fd, count) {
         return answer(libc::EMSGSIZE) as ssize_t;
     }
@@ -87,11 +86,8 @@ pub unsafe extern "C" fn write(fd: c_int, from: *const c_void, count: usize) -> 
 }
 
 /// writev(2).
-///
-/// # Safety
-/// As for the C library's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn writev(fd: c_int, from: *const iovec, count: c_int) -> ssize_t {
+unsafe extern "C" fn writev(fd: c_int, from: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: the program says that there are so many.
     if is_too_long(fd, unsafe { octets_of(from, usize::try_from(count).unwrap_or(0)) }) {
         return answer(libc::EMSGSIZE) as ssize_t;
@@ -101,16 +97,8 @@ pub unsafe extern "C" fn writev(fd: c_int, from: *const iovec, count: c_int) -> 
 }
 
 /// send(2).
-///
-/// # Safety
-/// As for the C library's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn send(
-    fd: c_int,
-    from: *const c_void,
-    count: usize,
-    flags: c_int,
-) -> ssize_t {
+unsafe extern "C" fn send(fd: c_int, from: *const c_void, count: usize, flags: c_int) -> ssize_t {
     // SAFETY: as for this function; no address is given.
     unsafe { sendto(fd, from, count, flags, std::ptr::null(), 0) }
 }
@@ -213,11 +201,8 @@ unsafe fn send_to(fd: c_int, message: &msghdr, flags: c_int, to: To) -> ssize_t 
 }
 
 /// sendto(2).
-///
-/// # Safety
-/// As for the C library's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sendto(
+unsafe extern "C" fn sendto(
     fd: c_int,
     from: *const c_void,
     count: usize,
@@ -256,11 +241,8 @@ pub unsafe extern "C" fn sendto(
 }
 
 /// sendmsg(2).
-///
-/// # Safety
-/// As for the C library's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
     if message.is_null() || !is_under_exec() {
         // SAFETY: what the program has handed over is handed on.
         return unsafe { next_unsafe::sendmsg(fd, message, flags) };
@@ -280,11 +262,8 @@ pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int
 }
 
 /// sendmmsg(2).
-///
-/// # Safety
-/// As for the C library's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sendmmsg(
+unsafe extern "C" fn sendmmsg(
     fd: c_int,
     messages: *mut mmsghdr,
     count: c_uint,

@@ -1,6 +1,8 @@
 //! Raw sockets and addresses of the C library, made safe to look at.
 
-use libc::{c_int, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, sockaddr_un, socklen_t};
+use libc::{c_int, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_un, socklen_t};
+use rustix::net::addr::SocketAddrArg;
+use rustix::net::{SocketType, ipproto, sockopt};
 use std::mem::{offset_of, size_of};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
@@ -118,38 +120,15 @@ pub(crate) unsafe fn give(
             SocketAddr::V6(SocketAddrV6::new(host, address.port(), 0, 0))
         }
     };
-    // SAFETY: all octets zero make a valid address of any form.
-    let mut octets: sockaddr_storage = unsafe { std::mem::zeroed() };
-    let octets = &raw mut octets;
-    let size = match address {
-        SocketAddr::V4(four) => {
-            let form = octets.cast::<sockaddr_in>();
-            // SAFETY: the storage is large enough and aligned for every form of address.
-            unsafe {
-                (*form).sin_family = libc::AF_INET as libc::sa_family_t;
-                (*form).sin_port = four.port().to_be();
-                (*form).sin_addr.s_addr = u32::from(*four.ip()).to_be();
-            }
-            size_of::<sockaddr_in>()
-        }
-        SocketAddr::V6(six) => {
-            let form = octets.cast::<sockaddr_in6>();
-            // SAFETY: as above.
-            unsafe {
-                (*form).sin6_family = libc::AF_INET6 as libc::sa_family_t;
-                (*form).sin6_port = six.port().to_be();
-                (*form).sin6_addr.s6_addr = six.ip().octets();
-            }
-            size_of::<sockaddr_in6>()
-        }
-    };
     // SAFETY: the caller says that `length` is valid, and that so many octets may be written at
-    // `to`; no more than the storage has are copied, and the two do not overlap, since one is on
+    // `to`; no more than the address has are copied, and the two do not overlap, since one is on
     // this stack.
     unsafe {
-        let room = (*length as usize).min(size);
-        std::ptr::copy_nonoverlapping(octets.cast::<u8>(), to.cast::<u8>(), room);
-        *length = size as socklen_t;
+        address.with_sockaddr(|from, size| {
+            let room = (*length).min(size) as usize;
+            std::ptr::copy_nonoverlapping(from.cast::<u8>(), to.cast::<u8>(), room);
+            *length = size;
+        });
     }
 }
 
@@ -235,27 +214,15 @@ pub(crate) fn may_send_as_ours(fd: c_int) -> Option<u16> {
 /// What an Internet socket of Linux's carries, and where it is bound.
 fn internet_socket(fd: c_int) -> Option<(Kind, SocketAddrV4)> {
     crate::ask::ticket()?;
-    let domain = option(fd, libc::SOL_SOCKET, libc::SO_DOMAIN)?;
-    if !matches!(domain, libc::AF_INET | libc::AF_INET6) {
-        return None;
-    }
-    let kind = option(fd, libc::SOL_SOCKET, libc::SO_TYPE)?;
-    let protocol = option(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL)?;
-    let kind = match (kind, protocol) {
-        (libc::SOCK_STREAM, libc::IPPROTO_TCP) => Kind::Stream,
-        (libc::SOCK_DGRAM, libc::IPPROTO_UDP) => Kind::Datagrams,
+    let socket = borrow(fd)?;
+    let kind = match (sockopt::socket_type(socket), sockopt::socket_protocol(socket)) {
+        (Ok(SocketType::STREAM), Ok(Some(ipproto::TCP))) => Kind::Stream,
+        (Ok(SocketType::DGRAM), Ok(Some(ipproto::UDP))) => Kind::Datagrams,
         _ => return None,
     };
-    let _kept = KeptErrno::new();
-    // SAFETY: all octets zero make a valid address of any form.
-    let mut address: sockaddr_storage = unsafe { std::mem::zeroed() };
-    let mut length = size_of::<sockaddr_storage>() as socklen_t;
-    let (to, count) = (&raw mut address, &raw mut length);
-    // SAFETY: both pointers are to this stack, and the length is that of the storage.
-    let result = unsafe { libc::syscall(libc::SYS_getsockname, fd, to, count) };
-    // SAFETY: the storage is as long as it says.
-    let bound = unsafe { internet(to.cast(), length) };
-    let (_, local) = bound.filter(|_| result == 0)?;
+    let bound = rustix::net::getsockname(socket).ok()?;
+    // SAFETY: it is as long as it says.
+    let (_, local) = unsafe { internet(bound.as_ptr().cast(), bound.addr_len()) }?;
     Some((kind, local))
 }
 

@@ -1,4 +1,6 @@
 //! The functions of the C library that programs call in place of its own: addresses.
+//!
+//! Each is as safe as the C library's: the program keeps to the manual page that is named.
 
 use crate::ask::{ask, is_under_exec};
 use crate::next_unsafe;
@@ -37,11 +39,8 @@ pub(crate) fn plain(result: libc::c_long) -> c_int {
 }
 
 /// bind(2).
-///
-/// # Safety
-/// As for the C library's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
+unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
     // SAFETY: the program says so.
     let wanted = unsafe { internet(address, length) };
     if let (Some((family, local)), Some(place), Some(kind)) = (wanted, borrow(fd), may_be_ours(fd))
@@ -64,11 +63,8 @@ pub(crate) fn is_version_6_alone(fd: c_int) -> bool {
 }
 
 /// listen(2).
-///
-/// # Safety
-/// As for the C library's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
+unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
     let is_unbound = || may_be_ours(fd) == Some(Kind::Stream) && !is_version_6_alone(fd);
     let mut own = backlog;
     if let Some(place) = borrow(fd)
@@ -85,11 +81,8 @@ pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
 }
 
 /// connect(2).
-///
-/// # Safety
-/// As for the C library's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
+unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
     // SAFETY: the program says so.
     let wanted = unsafe { internet(address, length) };
     // SAFETY: as above.
@@ -104,10 +97,8 @@ pub unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: so
         }
         (Some(Name { id, kind: Kind::Stream, peer: Some(_), .. }), Some((family, peer))) => {
             match ask(&Request::Again(id)) {
-                Reply::Errno(0) => Done::Ok,
                 Reply::Errno(libc::ENOTCONN) => replace::connect(place, family, None, peer),
-                Reply::Errno(number) => Done::Errno(number),
-                Reply::Outside | Reply::Made(_) | Reply::Value(_) => Done::Errno(libc::EPROTO),
+                reply => Done::of(reply),
             }
         }
         // An address of version 6.
@@ -139,25 +130,15 @@ pub unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: so
 }
 
 /// accept(2).
-///
-/// # Safety
-/// As for the C library's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn accept(
-    fd: c_int,
-    address: *mut sockaddr,
-    length: *mut socklen_t,
-) -> c_int {
+unsafe extern "C" fn accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
     // SAFETY: as for this function.
     unsafe { accept4(fd, address, length, 0) }
 }
 
 /// accept4(2).
-///
-/// # Safety
-/// As for the C library's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn accept4(
+unsafe extern "C" fn accept4(
     fd: c_int,
     address: *mut sockaddr,
     length: *mut socklen_t,
@@ -192,11 +173,8 @@ pub unsafe extern "C" fn accept4(
 }
 
 /// getsockname(2).
-///
-/// # Safety
-/// As for the C library's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn getsockname(
+unsafe extern "C" fn getsockname(
     fd: c_int,
     address: *mut sockaddr,
     length: *mut socklen_t,
@@ -211,11 +189,8 @@ pub unsafe extern "C" fn getsockname(
 }
 
 /// getpeername(2).
-///
-/// # Safety
-/// As for the C library's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn getpeername(
+unsafe extern "C" fn getpeername(
     fd: c_int,
     address: *mut sockaddr,
     length: *mut socklen_t,
@@ -233,11 +208,8 @@ pub unsafe extern "C" fn getpeername(
 }
 
 /// shutdown(2).
-///
-/// # Safety
-/// As for the C library's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
+unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
     // The system's sockets need no peer for it.
     if let Some(name) = ours(fd).filter(|name| name.peer.is_none()) {
         if option(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN) != Some(1) {
@@ -252,11 +224,8 @@ pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
 }
 
 /// close(2).
-///
-/// # Safety
-/// As for the C library's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn close(fd: c_int) -> c_int {
+unsafe extern "C" fn close(fd: c_int) -> c_int {
     let name = match is_under_exec() {
         true => ours(fd),
         false => None,
@@ -274,11 +243,8 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
 }
 
 /// epoll_ctl(2).
-///
-/// # Safety
-/// As for the C library's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn epoll_ctl(
+unsafe extern "C" fn epoll_ctl(
     set: c_int,
     operation: c_int,
     fd: c_int,

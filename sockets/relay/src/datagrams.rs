@@ -175,9 +175,6 @@ impl Datagrams {
     }
 
     /// Sets an option.
-    ///
-    /// # Errors
-    /// As for a stream's.
     pub(crate) fn set(&mut self, setting: &Setting) -> Result<(), Errno> {
         if setting.level == libc::IPPROTO_TCP {
             return Err(Errno::NOPROTOOPT);

@@ -22,11 +22,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use xk_net::{Stack, Thread};
-use xk_request::Ticket;
+use xk_request::{Ticket, write};
 
 /// A running relay; it ends when it is dropped.
 pub struct Relay {
-    ticket: Ticket,
+    ticket: String,
     bell: Arc<bell::Bell>,
     lost: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
@@ -44,16 +44,16 @@ impl Relay {
             folder: folder.path().display().to_string(),
         };
         let bell = Arc::new(bell::Bell::new()?);
-        let token = ticket.token.clone();
-        let mut inner = relay::Inner::new(stack, folder, token, Arc::clone(&bell))?;
+        let text = write(&ticket);
+        let mut inner = relay::Inner::new(stack, folder, ticket.token, Arc::clone(&bell))?;
         let lost = Arc::clone(&inner.lost);
         let thread =
             std::thread::Builder::new().name("xk-relay".into()).spawn(move || inner.run())?;
-        Ok(Self { ticket, bell, lost, thread: Some(thread) })
+        Ok(Self { ticket: text, bell, lost, thread: Some(thread) })
     }
 
     /// What programs are to have in their environment under [`xk_request::VARIABLE`].
-    pub fn ticket(&self) -> &Ticket {
+    pub fn ticket(&self) -> &str {
         &self.ticket
     }
 

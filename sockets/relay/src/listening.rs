@@ -128,9 +128,6 @@ impl Listening {
     }
 
     /// Sets an option of it, and of the streams to come.
-    ///
-    /// # Errors
-    /// As for a stream's.
     pub(crate) fn set(&mut self, setting: &Setting) -> Result<(), Errno> {
         let before = (self.options.sharing, self.options.segment_max());
         self.options.set(None, setting)?;
@@ -146,9 +143,6 @@ impl Listening {
     }
 
     /// The octets of an option's value.
-    ///
-    /// # Errors
-    /// As for a stream's.
     pub(crate) fn option(&self, level: i32, option: i32) -> Result<Vec<u8>, Errno> {
         /// `TCP_LISTEN` of Linux's `tcp_info`, whose first octet is the state.
         const LISTEN: u8 = 10;

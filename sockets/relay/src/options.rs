@@ -5,6 +5,7 @@
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::io;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 use xk_net::{KeepAlive, Sharing, StreamInfo, StreamSetting, TcpStream, Thread};
 use xk_request::Setting;
@@ -15,48 +16,15 @@ const CONGESTION: [(&str, &str); 3] = [("cubic", "cubic"), ("reno", "newreno"), 
 const CONGESTION_NAME_OCTETS: usize = 16;
 
 /// What is set on one socket.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
-    nodelay: bool,
-    cork: bool,
-    keepalive: bool,
-    times: KeepAlive,
-    user_timeout_ms: u32,
+    /// Numbers that were set, by level and option.
+    set: HashMap<(i32, i32), i32>,
     /// Seconds, if it is on.
     linger: Option<i32>,
     congestion: Option<usize>,
-    segment_max: Option<u16>,
-    /// Octets, as the program has set them.
-    send_buffer: Option<i32>,
-    receive_buffer: Option<i32>,
     /// With which others the socket has its port, if it is bound.
     pub(crate) sharing: Sharing,
-    /// What only advises, or is only asked back.
-    others: HashMap<(i32, i32), i32>,
-}
-
-impl Default for Options {
-    /// Those of Linux.
-    fn default() -> Self {
-        Self {
-            nodelay: false,
-            cork: false,
-            keepalive: false,
-            times: KeepAlive {
-                idle: Duration::from_secs(7200),
-                interval: Duration::from_secs(75),
-                probes_max: 9,
-            },
-            user_timeout_ms: 0,
-            linger: None,
-            congestion: None,
-            segment_max: None,
-            send_buffer: None,
-            receive_buffer: None,
-            sharing: Sharing::default(),
-            others: HashMap::new(),
-        }
-    }
 }
 
 /// The number that an option of IP is set to: those may have one octet (ip(7)).
@@ -72,33 +40,49 @@ fn number_at(value: &[u8], at: usize) -> Result<i32, Errno> {
     octets.try_into().map(i32::from_ne_bytes).map_err(|_| Errno::INVAL)
 }
 
-/// A number within bounds.
-fn within(number: i32, least: i32, most: i32) -> Result<u32, Errno> {
-    if (least..=most).contains(&number) {
-        return u32::try_from(number).map_err(|_| Errno::INVAL);
-    }
-    Err(Errno::INVAL)
-}
+const KEEPALIVE: (i32, i32) = (libc::SOL_SOCKET, libc::SO_KEEPALIVE);
+const RECEIVE_BUFFER: (i32, i32) = (libc::SOL_SOCKET, libc::SO_RCVBUF);
+const SEND_BUFFER: (i32, i32) = (libc::SOL_SOCKET, libc::SO_SNDBUF);
+const SEGMENT_MAX: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_MAXSEG);
 
-/// Options that only advise: a stack that does not follow them still does what is asked.
-fn only_advises(level: i32, option: i32) -> bool {
-    match level {
-        libc::IPPROTO_TCP => matches!(
-            option,
-            libc::TCP_QUICKACK
-                | libc::TCP_DEFER_ACCEPT
-                | libc::TCP_NOTSENT_LOWAT
-                | libc::TCP_THIN_LINEAR_TIMEOUTS
-                | libc::TCP_THIN_DUPACK
-        ),
-        libc::IPPROTO_IP => {
-            matches!(option, libc::IP_TOS | libc::IP_MTU_DISCOVER | libc::IP_BIND_ADDRESS_NO_PORT)
-        }
-        libc::IPPROTO_IPV6 => {
-            matches!(option, libc::IPV6_V6ONLY | libc::IPV6_TCLASS | libc::IPV6_MTU_DISCOVER)
-        }
-        _ => false,
-    }
+/// What Linux has an option at from the beginning, and the numbers that it can be set to; `None`
+/// for what is no number, or not known.
+fn known((level, option): (i32, i32)) -> Option<(i32, RangeInclusive<i32>)> {
+    let any = i32::MIN..=i32::MAX;
+    Some(match level {
+        libc::SOL_SOCKET => match option {
+            libc::SO_KEEPALIVE | libc::SO_RCVBUF | libc::SO_SNDBUF => (0, any),
+            _ => return None,
+        },
+        libc::IPPROTO_TCP => match option {
+            libc::TCP_NODELAY | libc::TCP_CORK => (0, any),
+            libc::TCP_KEEPIDLE => (7200, 1..=32_767),
+            libc::TCP_KEEPINTVL => (75, 1..=32_767),
+            libc::TCP_KEEPCNT => (9, 1..=127),
+            libc::TCP_USER_TIMEOUT => (0, 0..=i32::MAX),
+            // Without a connection it is what every host takes (RFC 9293, section 3.7.1).
+            libc::TCP_MAXSEG => (536, 88..=32_767),
+            // These and those of IP only advise: a stack that does not follow them still does what
+            // is asked.
+            libc::TCP_QUICKACK => (1, any),
+            libc::TCP_DEFER_ACCEPT
+            | libc::TCP_NOTSENT_LOWAT
+            | libc::TCP_THIN_LINEAR_TIMEOUTS
+            | libc::TCP_THIN_DUPACK => (0, any),
+            _ => return None,
+        },
+        libc::IPPROTO_IP => match option {
+            libc::IP_TOS | libc::IP_BIND_ADDRESS_NO_PORT => (0, any),
+            libc::IP_MTU_DISCOVER => (libc::IP_PMTUDISC_WANT, any),
+            _ => return None,
+        },
+        libc::IPPROTO_IPV6 => match option {
+            libc::IPV6_V6ONLY | libc::IPV6_TCLASS => (0, any),
+            libc::IPV6_MTU_DISCOVER => (libc::IPV6_PMTUDISC_WANT, any),
+            _ => return None,
+        },
+        _ => return None,
+    })
 }
 
 /// What the error of a layer below is called.
@@ -121,146 +105,116 @@ impl Options {
         stream: Option<&TcpStream<Thread>>,
         setting: &Setting,
     ) -> Result<(), Errno> {
-        let (level, option, value) = (setting.level, setting.option, &setting.value[..]);
-        if (level, option) == (libc::IPPROTO_TCP, libc::TCP_CONGESTION) {
+        let (option, value) = ((setting.level, setting.option), &setting.value[..]);
+        if option == (libc::IPPROTO_TCP, libc::TCP_CONGESTION) {
             return self.set_congestion(stream, value);
         }
-        let number = match level {
+        let number = match setting.level {
             libc::IPPROTO_IP => octet_or_number(value)?,
             _ => number_at(value, 0)?,
         };
-        match (level, option) {
-            (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => {
-                self.keepalive = number != 0;
-                self.apply_keepalive(stream)
-            }
+        match option {
             (libc::SOL_SOCKET, libc::SO_LINGER) => {
                 let seconds = number_at(value, 4)?;
                 self.linger = (number != 0).then_some(seconds);
-                self.apply_linger(stream)
+                return self.apply_linger(stream);
             }
-            (libc::SOL_SOCKET, libc::SO_RCVBUF) => {
-                self.receive_buffer = Some(number);
-                set_buffer(stream, option, number)
-            }
-            (libc::SOL_SOCKET, libc::SO_SNDBUF) => {
-                self.send_buffer = Some(number);
-                set_buffer(stream, option, number)
-            }
-            (libc::SOL_SOCKET, libc::SO_REUSEADDR) => {
-                self.sharing.address = number != 0;
-                Ok(())
-            }
-            (libc::SOL_SOCKET, libc::SO_REUSEPORT) => {
-                self.sharing.port = number != 0;
-                Ok(())
-            }
+            (libc::SOL_SOCKET, libc::SO_REUSEADDR) => self.sharing.address = number != 0,
+            (libc::SOL_SOCKET, libc::SO_REUSEPORT) => self.sharing.port = number != 0,
             // Datagrams' affair.
-            (libc::SOL_SOCKET, libc::SO_BROADCAST) => Ok(()),
-            (libc::IPPROTO_TCP, libc::TCP_NODELAY) => {
-                self.nodelay = number != 0;
-                apply(stream, |stream| stream.set_nodelay(number != 0))
-            }
-            (libc::IPPROTO_TCP, libc::TCP_CORK) => {
-                self.cork = number != 0;
-                let setting = StreamSetting::Cork(number != 0);
-                apply(stream, |stream| stream.set(setting))
-            }
-            (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => {
-                self.times.idle = Duration::from_secs(within(number, 1, 32_767)?.into());
-                self.apply_keepalive(stream)
-            }
-            (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL) => {
-                self.times.interval = Duration::from_secs(within(number, 1, 32_767)?.into());
-                self.apply_keepalive(stream)
-            }
-            (libc::IPPROTO_TCP, libc::TCP_KEEPCNT) => {
-                self.times.probes_max = within(number, 1, 127)?;
-                self.apply_keepalive(stream)
-            }
-            (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => {
-                self.user_timeout_ms = within(number, 0, i32::MAX)?;
-                self.apply_user_timeout(stream)
-            }
+            (libc::SOL_SOCKET, libc::SO_BROADCAST) => {}
             // Zero takes it back.
-            (libc::IPPROTO_TCP, libc::TCP_MAXSEG) if number == 0 => {
-                self.segment_max = None;
-                let setting = StreamSetting::SegmentMax(u16::MAX);
-                apply(stream, |stream| stream.set(setting))
+            SEGMENT_MAX if number == 0 => {
+                self.set.remove(&SEGMENT_MAX);
+                return self.apply(stream, SEGMENT_MAX);
             }
-            (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => {
-                let octets = within(number, 88, 32_767)?;
-                let octets = u16::try_from(octets).map_err(|_| Errno::INVAL)?;
-                self.segment_max = Some(octets);
-                let setting = StreamSetting::SegmentMax(octets);
-                apply(stream, |stream| stream.set(setting))
+            _ => {
+                let (_, range) = known(option).ok_or(Errno::NOPROTOOPT)?;
+                if !range.contains(&number) {
+                    return Err(Errno::INVAL);
+                }
+                self.set.insert(option, number);
+                return self.apply(stream, option);
             }
-            _ if only_advises(level, option) => {
-                self.others.insert((level, option), number);
-                Ok(())
-            }
-            _ => Err(Errno::NOPROTOOPT),
         }
+        Ok(())
+    }
+
+    /// The number that an option is set to, or that it has by itself.
+    fn number(&self, option: (i32, i32)) -> i32 {
+        let usual = || known(option).map_or(0, |(usual, _)| usual);
+        self.set.get(&option).copied().unwrap_or_else(usual)
+    }
+
+    /// What the stack is told of an option, if it has the like.
+    fn of_stream(&self, option: (i32, i32)) -> Option<StreamSetting> {
+        let number = self.number(option);
+        let seconds = |option| Duration::from_secs(self.tcp(option).into());
+        Some(match option {
+            KEEPALIVE
+            | (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE | libc::TCP_KEEPINTVL | libc::TCP_KEEPCNT) => {
+                let times = KeepAlive {
+                    idle: seconds(libc::TCP_KEEPIDLE),
+                    interval: seconds(libc::TCP_KEEPINTVL),
+                    probes_max: self.tcp(libc::TCP_KEEPCNT),
+                };
+                StreamSetting::KeepAlive((self.number(KEEPALIVE) != 0).then_some(times))
+            }
+            RECEIVE_BUFFER => StreamSetting::ReceiveBuffer(doubled(number)),
+            SEND_BUFFER => StreamSetting::SendBuffer(doubled(number)),
+            SEGMENT_MAX => StreamSetting::SegmentMax(self.segment_max()),
+            (libc::IPPROTO_TCP, libc::TCP_NODELAY) => StreamSetting::NoDelay(number != 0),
+            (libc::IPPROTO_TCP, libc::TCP_CORK) => StreamSetting::Cork(number != 0),
+            (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => {
+                let limit = Duration::from_millis(self.tcp(libc::TCP_USER_TIMEOUT).into());
+                StreamSetting::UserTimeout((!limit.is_zero()).then_some(limit))
+            }
+            _ => return None,
+        })
+    }
+
+    /// The number of an option of TCP, none of which is negative.
+    fn tcp(&self, option: i32) -> u32 {
+        u32::try_from(self.number((libc::IPPROTO_TCP, option))).unwrap_or(0)
+    }
+
+    /// Has an option take effect on the stream, if there is one.
+    fn apply(&self, stream: Option<&TcpStream<Thread>>, option: (i32, i32)) -> Result<(), Errno> {
+        let Some(setting) = self.of_stream(option) else {
+            return Ok(());
+        };
+        let applied = apply(stream, |stream| stream.set(setting));
+        // Linux takes any size of a buffer, and what it can of it.
+        if matches!(option, RECEIVE_BUFFER | SEND_BUFFER) { Ok(()) } else { applied }
     }
 
     /// What the first segment of a stream announces.
     pub(crate) fn before(&self) -> Vec<StreamSetting> {
-        let buffer = self.receive_buffer.map(doubled);
-        let segment = self.segment_max.map(StreamSetting::SegmentMax);
-        let buffer = buffer.map(StreamSetting::ReceiveBuffer);
-        segment.into_iter().chain(buffer).collect()
+        let is_set = |option: &(i32, i32)| self.set.contains_key(option);
+        let announced = [SEGMENT_MAX, RECEIVE_BUFFER].into_iter().filter(is_set);
+        announced.filter_map(|option| self.of_stream(option)).collect()
     }
 
     /// The largest segment that peers of a listener are told of, in octets of data.
     pub(crate) fn segment_max(&self) -> u16 {
-        self.segment_max.unwrap_or(u16::MAX)
+        let set = self.set.get(&SEGMENT_MAX);
+        set.and_then(|octets| u16::try_from(*octets).ok()).unwrap_or(u16::MAX)
     }
 
-    /// Sets all that differs from what a stream has by itself.
+    /// Sets all that was set here on a stream.
     pub(crate) fn apply_all(&self, stream: &TcpStream<Thread>) {
         let stream = Some(stream);
         // What the stack has not the like of was answered when it was set.
-        if self.nodelay {
-            let _ = apply(stream, |stream| stream.set_nodelay(true));
-        }
-        if self.cork {
-            let _ = apply(stream, |stream| stream.set(StreamSetting::Cork(true)));
-        }
-        if self.keepalive {
-            let _ = self.apply_keepalive(stream);
-        }
-        if self.user_timeout_ms != 0 {
-            let _ = self.apply_user_timeout(stream);
+        for option in self.set.keys() {
+            let _ = self.apply(stream, *option);
         }
         if self.linger.is_some() {
             let _ = self.apply_linger(stream);
-        }
-        if let Some(octets) = self.segment_max {
-            let setting = StreamSetting::SegmentMax(octets);
-            let _ = apply(stream, |stream| stream.set(setting));
-        }
-        for (option, octets) in
-            [(libc::SO_RCVBUF, self.receive_buffer), (libc::SO_SNDBUF, self.send_buffer)]
-        {
-            if let Some(octets) = octets {
-                let _ = set_buffer(stream, option, octets);
-            }
         }
         if let Some(at) = self.congestion {
             let setting = StreamSetting::Congestion(CONGESTION[at].1.into());
             let _ = apply(stream, |stream| stream.set(setting));
         }
-    }
-
-    fn apply_keepalive(&self, stream: Option<&TcpStream<Thread>>) -> Result<(), Errno> {
-        let times = self.keepalive.then_some(self.times);
-        apply(stream, |stream| stream.set_keepalive(times))
-    }
-
-    fn apply_user_timeout(&self, stream: Option<&TcpStream<Thread>>) -> Result<(), Errno> {
-        let ms = self.user_timeout_ms;
-        let limit = (ms != 0).then(|| Duration::from_millis(ms.into()));
-        apply(stream, |stream| stream.set(StreamSetting::UserTimeout(limit)))
     }
 
     fn apply_linger(&self, stream: Option<&TcpStream<Thread>>) -> Result<(), Errno> {
@@ -299,7 +253,6 @@ impl Options {
         level: i32,
         option: i32,
     ) -> Result<Vec<u8>, Errno> {
-        let seconds = |time: Duration| time.as_secs() as i32;
         let number = match (level, option) {
             (libc::IPPROTO_TCP, libc::TCP_INFO) => {
                 let info = stream.map(TcpStream::info).and_then(Result::ok);
@@ -315,30 +268,15 @@ impl Options {
                 return Ok(name);
             }
             (libc::SOL_SOCKET, libc::SO_REUSEPORT) => i32::from(self.sharing.port),
-            (libc::IPPROTO_TCP, libc::TCP_NODELAY) => i32::from(self.nodelay),
-            (libc::IPPROTO_TCP, libc::TCP_CORK) => i32::from(self.cork),
-            (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => seconds(self.times.idle),
-            (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL) => seconds(self.times.interval),
-            (libc::IPPROTO_TCP, libc::TCP_KEEPCNT) => self.times.probes_max as i32,
-            (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => self.user_timeout_ms as i32,
-            (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => {
-                let info = stream.map(TcpStream::info).and_then(Result::ok);
-                // Without a connection what is set, else what every host takes (RFC 9293, section
-                // 3.7.1).
-                let before = self.segment_max.map_or(536, i32::from);
-                info.map_or(before, |info| info.segment as i32)
-            }
             (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => 64,
-            (libc::IPPROTO_TCP, libc::TCP_QUICKACK) => 1,
-            _ if only_advises(level, option) => {
-                let usual = match (level, option) {
-                    (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER) => libc::IP_PMTUDISC_WANT,
-                    (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER) => libc::IPV6_PMTUDISC_WANT,
-                    _ => 0,
-                };
-                let set = self.others.get(&(level, option));
-                set.copied().unwrap_or(usual)
+            SEGMENT_MAX => {
+                let info = stream.map(TcpStream::info).and_then(Result::ok);
+                info.map_or(self.number(SEGMENT_MAX), |info| info.segment as i32)
             }
+            (libc::IPPROTO_TCP, libc::TCP_NODELAY | libc::TCP_CORK) => {
+                i32::from(self.number((level, option)) != 0)
+            }
+            option if known(option).is_some() => self.number(option),
             _ => return Err(Errno::NOPROTOOPT),
         };
         Ok(number.to_ne_bytes().into())
@@ -356,17 +294,6 @@ fn apply(
 /// bookkeeping (socket(7)).
 pub(crate) fn doubled(octets: i32) -> u32 {
     u32::try_from(octets).unwrap_or(0).saturating_mul(2)
-}
-
-/// Linux takes any size, and what it can of it.
-fn set_buffer(stream: Option<&TcpStream<Thread>>, option: i32, octets: i32) -> Result<(), Errno> {
-    let octets = doubled(octets);
-    let setting = match option {
-        libc::SO_RCVBUF => StreamSetting::ReceiveBuffer(octets),
-        _ => StreamSetting::SendBuffer(octets),
-    };
-    let _ = apply(stream, |stream| stream.set(setting));
-    Ok(())
 }
 
 /// The octets of `struct tcp_info` (tcp(7)) as far as the stack knows its members; the others are

@@ -113,9 +113,6 @@ impl Outside {
     }
 
     /// Sends a datagram.
-    ///
-    /// # Errors
-    /// Linux's.
     pub(crate) fn send(&self, datagram: &[u8], to: SocketAddrV4) -> io::Result<usize> {
         let is_6 = self.family == Family::V6 && *to.ip() == LOOPBACK_6;
         let host = match is_6 {

@@ -16,7 +16,10 @@ use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use xk_net::{Sharing, Source, TcpListener, TcpStream, Thread, UdpSocket};
-use xk_request::{Family, Kind, LOOPBACK_6, Name, Reply, Request, Setting, WORDS_MAX, is_of_linux};
+use xk_request::{
+    Family, Kind, LOOPBACK_6, Name, Reply, Request, Setting, TEXT_OCTETS_MAX, is_of_linux, read,
+    write,
+};
 
 /// What is answered, with the descriptor that comes along.
 type Answer = (Reply, Option<OwnedFd>);
@@ -24,11 +27,11 @@ type Answer = (Reply, Option<OwnedFd>);
 impl Inner {
     /// Hears what an asker asks.
     pub(crate) fn hear(&mut self, id: u64) {
-        let mut words = [0; WORDS_MAX];
+        let mut text = [0; TEXT_OCTETS_MAX];
         let Some(Thing::Asker(asker)) = self.things.get(&id) else {
             return;
         };
-        let octets = match rustix::net::recv(&asker.socket, &mut words, RecvFlags::DONTWAIT) {
+        let octets = match rustix::net::recv(&asker.socket, &mut text, RecvFlags::DONTWAIT) {
             Ok((octets, _)) => octets,
             Err(Errno::AGAIN | Errno::INTR) => return,
             Err(_) => 0,
@@ -36,8 +39,7 @@ impl Inner {
         let Some(asker) = self.take_asker(id) else {
             return;
         };
-        let words = std::str::from_utf8(words.get(..octets).unwrap_or_default());
-        if let Ok(request) = words.unwrap_or_default().parse() {
+        if let Ok(request) = read(text.get(..octets).unwrap_or_default()) {
             self.serve(asker, request);
         }
     }
@@ -126,7 +128,7 @@ impl Inner {
 
     fn listen(&mut self, id: u64, backlog: Option<u32>) -> Answer {
         let Some(Thing::Listening(mut listening)) = self.things.remove(&id) else {
-            return (Reply::Errno(Errno::INVAL.raw_os_error()), None);
+            return (failed(Errno::INVAL), None);
         };
         let listens = listening.listen(&self.folder, &self.token, id, backlog);
         if listening.numbers().is_empty() {
@@ -191,8 +193,7 @@ impl Inner {
         let (mut local, mut options) = (None, Options::default());
         if let Some(Thing::Listening(listening)) = bound.and_then(|id| self.things.get(&id)) {
             if listening.state == State::Listens {
-                let number = Errno::ISCONN.raw_os_error();
-                return answer(&asker, &Reply::Errno(number), None);
+                return answer(&asker, &failed(Errno::ISCONN), None);
             }
             local = Some(listening.local);
             options = listening.options.clone();
@@ -207,8 +208,7 @@ impl Inner {
             return answer(&asker, &Reply::Outside, None);
         }
         if *peer.ip() == LOOPBACK_6 {
-            let number = Errno::NETUNREACH.raw_os_error();
-            return answer(&asker, &Reply::Errno(number), None);
+            return answer(&asker, &failed(Errno::NETUNREACH), None);
         }
         if let Some(id) = bound {
             self.close_listening(id);
@@ -278,7 +278,7 @@ impl Inner {
             }
             Some(Err(error)) if error.kind() == io::ErrorKind::NetworkUnreachable => Reply::Outside,
             Some(Err(error)) => of(Err(error)),
-            None => Reply::Errno(Errno::NOTCONN.raw_os_error()),
+            None => failed(Errno::NOTCONN),
         }
     }
 
@@ -353,10 +353,7 @@ impl Inner {
             Some(Thing::Datagrams(datagrams)) => datagrams.get(level, option),
             _ => Options::default().get(None, level, option),
         };
-        match value {
-            Ok(value) => Reply::Value(value),
-            Err(error) => Reply::Errno(error.raw_os_error()),
-        }
+        value.map_or_else(failed, Reply::Value)
     }
 }
 
@@ -376,10 +373,11 @@ fn of_bind(error: io::Error) -> Reply {
 }
 
 fn of(result: io::Result<Reply>) -> Reply {
-    result.unwrap_or_else(|error| {
-        let number = error.raw_os_error();
-        Reply::Errno(number.unwrap_or(Errno::IO.raw_os_error()))
-    })
+    result.unwrap_or_else(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))
+}
+
+fn failed(why: Errno) -> Reply {
+    Reply::Errno(why.raw_os_error())
 }
 
 /// Answers, and hands a descriptor over. An asker that is gone does not want to know; what it does
@@ -393,7 +391,7 @@ pub(crate) fn answer(asker: &OwnedFd, reply: &Reply, socket: Option<&OwnedFd>) {
         control.push(SendAncillaryMessage::ScmRights(&descriptors));
     }
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    let words = reply.to_string();
-    let parts = [IoSlice::new(words.as_bytes())];
+    let text = write(reply);
+    let parts = [IoSlice::new(text.as_bytes())];
     let _ = rustix::net::sendmsg(asker, &parts, &mut control, flags);
 }

@@ -61,10 +61,10 @@ fn another_user_gets_nothing() {
 /// A user that the relay lets in, with the path that programs have, and that comes again and again
 /// and never asks.
 const SILENT: &str = r"
-import os, resource, socket, sys, time
+import json, os, resource, socket, sys, time
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-token, user, folder = os.environ['XK_EXEC'].split(':', 2)
+folder = json.loads(os.environ['XK_EXEC'])['folder']
 until = time.monotonic() + 1.5
 held = []
 while time.monotonic() < until:
@@ -96,8 +96,8 @@ fn askers_that_never_ask_exhaust_nothing() {
 
 /// A program's own sockets of unix(7) stay its own, whatever others call theirs.
 const DISGUISED: &str = r"
-import os, socket, tempfile
-token = os.environ['XK_EXEC'].split(':')[0]
+import json, os, socket, tempfile
+token = json.loads(os.environ['XK_EXEC'])['token']
 folder = tempfile.mkdtemp()
 os.chdir(folder)
 forged = '%s,9,%s,4,10.0.0.1:80,10.0.0.99:22'
@@ -134,10 +134,11 @@ fn a_disguise_is_seen_through() {
 fn nothing_is_left_of_names() {
     needs_program!("python3");
     let (_stack, relay) = relay();
-    let folder = std::path::PathBuf::from(&relay.ticket().folder);
+    let ticket: xk_request::Ticket = xk_request::read(relay.ticket().as_bytes()).unwrap();
+    let folder = std::path::PathBuf::from(ticket.folder);
     assert_eq!(run(&relay, "python3", &["-c", HONEST, "0.2"]), "served True\n");
     let own = run(&relay, "python3", &["-c", "import os; print(os.environ['XK_EXEC'])"]);
-    assert_eq!(own.trim(), relay.ticket().to_string());
+    assert_eq!(own.trim(), relay.ticket());
     drop(relay);
     assert!(!folder.exists(), "{}", folder.display());
 }

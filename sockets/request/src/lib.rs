@@ -1,4 +1,4 @@
-//! What an unmodified program under `xk exec` says to the stack, in words.
+//! What an unmodified program under `xk exec` says to the stack.
 //!
 //! The stack runs in a process of `xk exec`. Every process of the program speaks to it over a
 //! sequenced-packet socket (unix(7)) in a directory that strangers cannot search: one connection
@@ -9,8 +9,11 @@
 //! be connected to. The exceptions are stand-ins, the relay's sockets for each peer of a socket for
 //! datagrams, which the program sends to at [`Ticket::stand_in`].
 //!
-//! A request is a line of words, and so is the answer; see [`Request`] and [`Reply`].
+//! A request is a text of JSON ([`write()`], [`read`]), and so is the answer; see [`Request`] and
+//! [`Reply`].
 
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::str::FromStr;
@@ -18,7 +21,7 @@ use std::str::FromStr;
 /// The variable of the environment that holds the [`Ticket`] of the stack.
 pub const VARIABLE: &str = "XK_EXEC";
 /// Octets of one request or answer at most.
-pub const WORDS_MAX: usize = 2048;
+pub const TEXT_OCTETS_MAX: usize = 4096;
 /// Octets of an option's value at most.
 pub const VALUE_OCTETS_MAX: usize = 512;
 /// The longest path of a stack's directory, in octets: the longest name in it still fits `sun_path`
@@ -41,7 +44,7 @@ pub fn is_of_linux(host: Ipv4Addr) -> bool {
 
 /// What a program needs to speak to a stack. Its environment has it, which the system shows to its
 /// own user alone.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ticket {
     /// Which stack; part of all names.
     pub token: String,
@@ -85,7 +88,7 @@ pub fn stand_in(id: u64, peer: SocketAddrV4) -> String {
 }
 
 /// What a socket carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// A stream of octets (`SOCK_STREAM`).
     Stream,
@@ -94,7 +97,7 @@ pub enum Kind {
 }
 
 /// The family of addresses that the program uses: those of version 6 are mapped ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Family {
     /// `AF_INET`.
     V4,
@@ -120,7 +123,7 @@ pub struct Name {
 }
 
 /// An option of a socket, as setsockopt(2) has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
     /// `SOL_SOCKET`, `IPPROTO_TCP` or the like.
     pub level: i32,
@@ -131,7 +134,7 @@ pub struct Setting {
 }
 
 /// What is asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
     /// Take a local address, and pass on what comes there, with others as `SO_REUSEADDR` and
     /// `SO_REUSEPORT` (in this order) have it. Answered by [`Reply::Made`].
@@ -169,7 +172,7 @@ pub enum Request {
 }
 
 /// What is answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
     /// The address is none of this stack's: Linux is to be asked.
     Outside,
@@ -181,114 +184,27 @@ pub enum Reply {
     Value(Vec<u8>),
 }
 
-/// Words that mean nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A text that means nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a text that means nothing")]
 pub struct NoSense;
 
-impl fmt::Display for NoSense {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("words that mean nothing")
-    }
+/// A ticket, a request or an answer as it is sent.
+pub fn write(what: &impl Serialize) -> String {
+    // None has what JSON cannot say; an empty text would mean nothing.
+    serde_json::to_string(what).unwrap_or_default()
 }
 
-impl std::error::Error for NoSense {}
+/// What was sent.
+///
+/// # Errors
+/// [`NoSense`] if it is none.
+pub fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, NoSense> {
+    serde_json::from_slice(text).map_err(|_| NoSense)
+}
 
 fn word<T: FromStr>(words: &mut dyn Iterator<Item = &str>) -> Result<T, NoSense> {
     words.next().and_then(|w| w.parse().ok()).ok_or(NoSense)
-}
-
-/// A word that may be `-` for none.
-fn maybe<T: FromStr>(words: &mut dyn Iterator<Item = &str>) -> Result<Option<T>, NoSense> {
-    match words.next() {
-        Some("-") => Ok(None),
-        Some(word) => word.parse().map(Some).map_err(|_| NoSense),
-        None => Err(NoSense),
-    }
-}
-
-fn or_none<T: fmt::Display>(value: Option<&T>) -> String {
-    value.map_or_else(|| "-".into(), T::to_string)
-}
-
-/// Octets as a word: two digits for each, behind an `x`, so that none is a word, too.
-struct Hexadecimal(Vec<u8>);
-
-impl fmt::Display for Hexadecimal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("x")?;
-        self.0.iter().try_for_each(|octet| write!(f, "{octet:02x}"))
-    }
-}
-
-impl FromStr for Hexadecimal {
-    type Err = NoSense;
-
-    fn from_str(word: &str) -> Result<Self, NoSense> {
-        let digits = word.strip_prefix('x').ok_or(NoSense)?;
-        if !digits.is_ascii() || digits.len() % 2 != 0 || digits.len() / 2 > VALUE_OCTETS_MAX {
-            return Err(NoSense);
-        }
-        let octet = |at| u8::from_str_radix(&digits[at..at + 2], 16).map_err(|_| NoSense);
-        let octets: Result<_, _> = (0..digits.len()).step_by(2).map(octet).collect();
-        octets.map(Self)
-    }
-}
-
-impl fmt::Display for Ticket {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}", self.token, self.user, self.folder)
-    }
-}
-
-impl FromStr for Ticket {
-    type Err = NoSense;
-
-    fn from_str(text: &str) -> Result<Self, NoSense> {
-        let mut parts = text.splitn(3, ':');
-        Ok(Self { token: word(&mut parts)?, user: word(&mut parts)?, folder: word(&mut parts)? })
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Stream => "s",
-            Self::Datagrams => "d",
-        })
-    }
-}
-
-impl FromStr for Kind {
-    type Err = NoSense;
-
-    fn from_str(word: &str) -> Result<Self, NoSense> {
-        match word {
-            "s" => Ok(Self::Stream),
-            "d" => Ok(Self::Datagrams),
-            _ => Err(NoSense),
-        }
-    }
-}
-
-impl fmt::Display for Family {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::V4 => "4",
-            Self::V6 => "6",
-        })
-    }
-}
-
-impl FromStr for Family {
-    type Err = NoSense;
-
-    fn from_str(word: &str) -> Result<Self, NoSense> {
-        match word {
-            "4" => Ok(Self::V4),
-            "6" => Ok(Self::V6),
-            _ => Err(NoSense),
-        }
-    }
 }
 
 /// The way to the file that is open in this process as `descriptor` (proc(5)). Others see nothing
@@ -305,7 +221,9 @@ pub fn in_directory(directory: i32, file: &str) -> String {
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { token, id, kind, family, local, peer } = self;
-        let peer = or_none(peer.as_ref());
+        let kind = if *kind == Kind::Stream { 's' } else { 'd' };
+        let family = if *family == Family::V4 { 4 } else { 6 };
+        let peer = peer.map_or_else(|| "-".into(), |peer| peer.to_string());
         write!(f, "{token},{id},{kind},{family},{local},{peer}")
     }
 }
@@ -322,117 +240,21 @@ impl FromStr for Name {
         Ok(Self {
             token: word(&mut words)?,
             id: word(&mut words)?,
-            kind: word(&mut words)?,
-            family: word(&mut words)?,
+            kind: match words.next() {
+                Some("s") => Kind::Stream,
+                Some("d") => Kind::Datagrams,
+                _ => return Err(NoSense),
+            },
+            family: match words.next() {
+                Some("4") => Family::V4,
+                Some("6") => Family::V6,
+                _ => return Err(NoSense),
+            },
             local: word(&mut words)?,
-            peer: maybe(&mut words)?,
-        })
-    }
-}
-
-impl fmt::Display for Request {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Bind(kind, family, local, address, port) => {
-                write!(f, "bind {kind} {family} {local} {address} {port}")
-            }
-            Self::Connect(family, bound, peer, waits, settings) => {
-                let bound = or_none(bound.as_ref());
-                write!(f, "connect {family} {bound} {peer} {waits}")?;
-                write_settings(f, settings)
-            }
-            Self::Status(id) => write!(f, "status {id}"),
-            Self::Listen(id, backlog) => write!(f, "listen {id} {}", or_none(backlog.as_ref())),
-            Self::Again(id) => write!(f, "again {id}"),
-            Self::Peer(id, peer, only) => write!(f, "peer {id} {peer} {only}"),
-            Self::Alone(id) => write!(f, "alone {id}"),
-            Self::Widen(id) => write!(f, "widen {id}"),
-            Self::Forget(id) => write!(f, "forget {id}"),
-            Self::Look(id) => write!(f, "look {id}"),
-            Self::Set(id, settings) => {
-                write!(f, "set {id}")?;
-                write_settings(f, settings)
-            }
-            Self::Get(id, level, option) => write!(f, "get {id} {level} {option}"),
-        }
-    }
-}
-
-impl FromStr for Request {
-    type Err = NoSense;
-
-    fn from_str(text: &str) -> Result<Self, NoSense> {
-        let mut words = text.split(' ');
-        let words: &mut dyn Iterator<Item = &str> = &mut words;
-        Ok(match words.next() {
-            Some("bind") => {
-                Self::Bind(word(words)?, word(words)?, word(words)?, word(words)?, word(words)?)
-            }
-            Some("connect") => Self::Connect(
-                word(words)?,
-                maybe(words)?,
-                word(words)?,
-                word(words)?,
-                settings(words)?,
-            ),
-            Some("status") => Self::Status(word(words)?),
-            Some("listen") => Self::Listen(word(words)?, maybe(words)?),
-            Some("again") => Self::Again(word(words)?),
-            Some("peer") => Self::Peer(word(words)?, word(words)?, word(words)?),
-            Some("alone") => Self::Alone(word(words)?),
-            Some("widen") => Self::Widen(word(words)?),
-            Some("forget") => Self::Forget(word(words)?),
-            Some("look") => Self::Look(word(words)?),
-            Some("set") => Self::Set(word(words)?, settings(words)?),
-            Some("get") => Self::Get(word(words)?, word(words)?, word(words)?),
-            _ => return Err(NoSense),
-        })
-    }
-}
-
-fn write_settings(f: &mut fmt::Formatter<'_>, settings: &[Setting]) -> fmt::Result {
-    settings.iter().try_for_each(|setting| {
-        let value = Hexadecimal(setting.value.clone());
-        write!(f, " {} {} {value}", setting.level, setting.option)
-    })
-}
-
-fn settings(words: &mut dyn Iterator<Item = &str>) -> Result<Vec<Setting>, NoSense> {
-    let mut list = Vec::new();
-    while let Some(level) = words.next() {
-        let level = level.parse().map_err(|_| NoSense)?;
-        let option = word(words)?;
-        let Hexadecimal(value) = word(words)?;
-        list.push(Setting { level, option, value });
-    }
-    Ok(list)
-}
-
-impl fmt::Display for Reply {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Outside => f.write_str("outside"),
-            Self::Errno(number) => write!(f, "errno {number}"),
-            Self::Made(id) => write!(f, "made {id}"),
-            Self::Value(value) => write!(f, "value {}", Hexadecimal(value.clone())),
-        }
-    }
-}
-
-impl FromStr for Reply {
-    type Err = NoSense;
-
-    fn from_str(text: &str) -> Result<Self, NoSense> {
-        let mut words = text.split(' ');
-        Ok(match words.next() {
-            Some("outside") => Self::Outside,
-            Some("errno") => Self::Errno(word(&mut words)?),
-            Some("made") => Self::Made(word(&mut words)?),
-            Some("value") => {
-                let Hexadecimal(value) = word(&mut words)?;
-                Self::Value(value)
-            }
-            _ => return Err(NoSense),
+            peer: match words.next() {
+                Some("-") => None,
+                peer => Some(word(&mut peer.into_iter())?),
+            },
         })
     }
 }
@@ -467,7 +289,9 @@ mod tests {
             Request::Get(3, 6, 11),
         ];
         for request in requests {
-            assert_eq!(request.to_string().parse(), Ok(request));
+            let text = write(&request);
+            assert!(text.len() <= TEXT_OCTETS_MAX);
+            assert_eq!(read(text.as_bytes()), Ok(request));
         }
         let longest: SocketAddrV4 = "255.255.255.255:65535".parse().unwrap();
         for peer in [None, Some(longest)] {
@@ -483,12 +307,12 @@ mod tests {
             assert!(text.len() <= PATH_OCTETS_MAX, "{text}");
             assert_eq!(text.parse(), Ok(name));
         }
-        assert_eq!("made 7".parse(), Ok(Reply::Made(7)));
-        assert_eq!("outside".parse(), Ok(Reply::Outside));
-        assert_eq!("errno 111".parse(), Ok(Reply::Errno(111)));
-        let value = Reply::Value((0..=255).collect());
-        let text = value.to_string();
-        assert_eq!(text.parse(), Ok(value));
+        let longest_value = Reply::Value(vec![255; VALUE_OCTETS_MAX]);
+        for reply in [Reply::Made(7), Reply::Outside, Reply::Errno(111), longest_value] {
+            let text = write(&reply);
+            assert!(text.len() <= TEXT_OCTETS_MAX);
+            assert_eq!(read(text.as_bytes()), Ok(reply));
+        }
         let ticket = Ticket {
             token: "0123456789abcdef".into(),
             user: 1000,
@@ -496,26 +320,16 @@ mod tests {
         };
         let longest = ticket.stand_in(u64::MAX, longest);
         assert!(longest.len() <= PATH_OCTETS_MAX, "{longest}");
-        assert_eq!(ticket.to_string().parse(), Ok(ticket));
+        assert_eq!(read(write(&ticket).as_bytes()), Ok(ticket));
     }
 
     #[test]
     fn anything_else_means_nothing() {
-        for text in [
-            "",
-            "bind",
-            "bind 5 1.2.3.4:5",
-            "status x true",
-            "connect 4 - 1.2.3.4:80",
-            "connect 4 - 1.2.3.4:80 xk.1.2",
-            "bind x 4 1.2.3.4:5 true true",
-            "bind d 4 1.2.3.4:5 true",
-            "set 1 2",
-            "set 1 2 3 0g",
-            "set 1 2 3 x0",
-            "set 1 2 3 x\u{e9}a",
-        ] {
-            assert_eq!(text.parse::<Request>(), Err(NoSense), "{text}");
+        let whole = write(&Request::Set(1, vec![Setting { level: 2, option: 3, value: vec![4] }]));
+        let cut = (0..whole.len()).map(|octets| &whole[..octets]);
+        let others = ["{}", "\"Bind\"", "{\"Status\":-1}", "{\"Look\":3,\"Forget\":3}", "[[[[[[["];
+        for text in cut.chain(others) {
+            assert_eq!(read::<Request>(text.as_bytes()), Err(NoSense), "{text}");
         }
         for text in [
             "",
@@ -526,6 +340,6 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Name>(), Err(NoSense), "{text}");
         }
-        assert_eq!("errno".parse::<Reply>(), Err(NoSense));
+        assert_eq!(read::<Reply>(b"\"Errno\""), Err(NoSense));
     }
 }

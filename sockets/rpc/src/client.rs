@@ -305,9 +305,6 @@ pub struct Pending {
 
 impl Pending {
     /// Waits for the reply.
-    ///
-    /// # Errors
-    /// As for [`Client::call`].
     pub fn wait(self) -> Result<Vec<u8>, Error> {
         self.answered().map(|answered| answered.octets)
     }

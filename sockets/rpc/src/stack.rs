@@ -209,9 +209,6 @@ impl Here {
     }
 
     /// Turns the loop until the process is interrupted.
-    ///
-    /// # Errors
-    /// As for [`Here::run_for`].
     pub fn run(&self) -> Result<(), Error> {
         self.run_until(None, |_| false)
     }
@@ -247,9 +244,6 @@ impl Stack {
     }
 
     /// The only host of the graph in a text.
-    ///
-    /// # Errors
-    /// As for [`Stack::from_file`].
     pub fn from_text(text: impl Into<String>, entries: &[&'static Entry]) -> Result<Self, Error> {
         Setup::from_text(text, entries).thread()
     }

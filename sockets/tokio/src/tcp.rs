@@ -19,9 +19,6 @@ impl TcpStream {
     }
 
     /// Connects to the first of these addresses that answers.
-    ///
-    /// # Errors
-    /// That of the last address.
     pub async fn connect(stack: &Stack, peer: impl ToSocketAddrs) -> io::Result<Self> {
         let mut last = None;
         for peer in peer.to_socket_addrs()? {
@@ -54,9 +51,6 @@ impl TcpStream {
     }
 
     /// The local address.
-    ///
-    /// # Errors
-    /// None.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.get_ref().local_addr()
     }
@@ -78,9 +72,6 @@ impl TcpStream {
     }
 
     /// Reads without taking away.
-    ///
-    /// # Errors
-    /// As for reading.
     pub async fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.0.wait(Way::Read, |socket| socket.peek(buffer)).await
     }
@@ -166,9 +157,6 @@ impl TcpListener {
     }
 
     /// The address, with the port that was found.
-    ///
-    /// # Errors
-    /// None.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.get_ref().local_addr()
     }

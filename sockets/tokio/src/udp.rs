@@ -34,9 +34,6 @@ impl UdpSocket {
     }
 
     /// The local address.
-    ///
-    /// # Errors
-    /// None.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.get_ref().local_addr()
     }
@@ -58,17 +55,11 @@ impl UdpSocket {
     }
 
     /// Sends a datagram.
-    ///
-    /// # Errors
-    /// As for [`xk_net::UdpSocket::send_to`].
     pub async fn send_to(&self, octets: &[u8], peer: SocketAddr) -> io::Result<usize> {
         self.0.wait(Way::Write, |socket| socket.send_to(octets, peer)).await
     }
 
     /// Sends a datagram to the connected peer.
-    ///
-    /// # Errors
-    /// As for [`xk_net::UdpSocket::send`].
     pub async fn send(&self, octets: &[u8]) -> io::Result<usize> {
         self.0.wait(Way::Write, |socket| socket.send(octets)).await
     }

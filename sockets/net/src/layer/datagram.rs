@@ -268,9 +268,6 @@ pub(super) fn report(socket: &Socket, kind: NetworkErrorKind) {
 
 impl Layer {
     /// A socket for datagrams at `local`; at a free port if that is zero.
-    ///
-    /// # Errors
-    /// Why not.
     pub(crate) fn datagrams(
         &self,
         cx: &Kernel,
@@ -427,9 +424,6 @@ impl Layer {
     }
 
     /// From now on `socket` speaks with `peer` alone; with everybody if that is `None`.
-    ///
-    /// # Errors
-    /// Why not.
     pub(crate) fn connect_datagrams(
         &self,
         cx: &Kernel,

@@ -81,9 +81,6 @@ impl Listener {
 impl Layer {
     /// Keeps the port of `local`; a free one if that is zero. No peer is answered there yet. Others
     /// may share it.
-    ///
-    /// # Errors
-    /// Why not.
     pub(crate) fn reserve(
         &self,
         cx: &Kernel,

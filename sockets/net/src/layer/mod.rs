@@ -53,12 +53,14 @@ impl Default for Limits {
 }
 
 /// What the sockets stand on.
+#[derive(Default)]
 pub(crate) struct Places {
     pub(crate) tcp: Option<ProtocolRef>,
     pub(crate) udp: Option<ProtocolRef>,
 }
 
 /// The sockets of one stack.
+#[derive(Default)]
 pub(crate) struct Layer {
     limits: Limits,
     places: RefCell<Places>,
@@ -81,7 +83,7 @@ pub(crate) struct Sockets {
 
 impl Sockets {
     pub(crate) fn new(limits: Limits) -> Self {
-        Self { layer: Rc::new(Layer::new(limits)), commands: None }
+        Self { layer: Rc::new(Layer { limits, ..Layer::default() }), commands: None }
     }
 
     /// Those of a stack to which other threads send commands, by a queue that the loop polls like
@@ -90,7 +92,7 @@ impl Sockets {
         limits: Limits,
         commands: impl FnOnce(Rc<Layer>) -> Box<dyn Wire>,
     ) -> Self {
-        let layer = Rc::new(Layer::new(limits));
+        let layer = Rc::new(Layer { limits, ..Layer::default() });
         Self { commands: Some(commands(Rc::clone(&layer))), layer }
     }
 
@@ -100,20 +102,6 @@ impl Sockets {
 }
 
 impl Layer {
-    fn new(limits: Limits) -> Self {
-        Self {
-            limits,
-            places: RefCell::new(Places { tcp: None, udp: None }),
-            this: RefCell::default(),
-            table: RefCell::default(),
-            free: RefCell::default(),
-            ports: Ports::default(),
-            listeners: RefCell::default(),
-            groups: RefCell::default(),
-            secret: Cell::new(None),
-        }
-    }
-
     /// Puts the protocol on top of the kernel's graph.
     pub(crate) fn stand(&self, cx: &Kernel, sockets: Sockets, places: Places) {
         *self.places.borrow_mut() = places;
@@ -354,8 +342,7 @@ impl Protocol for Sockets {
             socket.status.raise(Ready::READABLE | Ready::WRITABLE | Ready::ERROR | Ready::SETTLED);
         }
         drop(table);
-        layer.places.borrow_mut().tcp = None;
-        layer.places.borrow_mut().udp = None;
+        drop(layer.places.take());
         drop(layer.listeners.take());
         drop(layer.groups.take());
         drop(layer.this.take());

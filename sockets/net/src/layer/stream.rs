@@ -387,9 +387,6 @@ pub(super) fn reads_by_hand(cx: &Kernel, session: &SessionRef) {
 impl Layer {
     /// Begins to connect to `peer`, with these settings where they can be had; the socket is ready
     /// to be written once the stream stands or has failed.
-    ///
-    /// # Errors
-    /// Why not.
     pub(crate) fn connect(
         &self,
         cx: &Kernel,

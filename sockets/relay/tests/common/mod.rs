@@ -36,7 +36,7 @@ fn command(relay: &Relay, program: &str, arguments: &[&str]) -> Command {
     command
         .args(arguments)
         .env("LD_PRELOAD", library())
-        .env(VARIABLE, relay.ticket().to_string())
+        .env(VARIABLE, relay.ticket())
         .stdout(Stdio::piped());
     command
 }
