@@ -84,9 +84,6 @@ pub(crate) type Pings = Layered<Icmp, HEADER_LEN>;
 type Pinging = Conversation<Icmp, HEADER_LEN>;
 
 /// Builds it from its place in a graph.
-///
-/// # Errors
-/// [`BuildError::Lower`] if the graph gives it nothing to stand on.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let (secret, params) = (build.cx.secret(), build.params);
     let sessions_max = params.number("sessions_max", 1024usize).min(65_536);

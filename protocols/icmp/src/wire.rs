@@ -3,6 +3,7 @@
 //! and a view of the datagram an error quotes.
 
 use core::fmt;
+use core::mem;
 use core::num::NonZeroU16;
 
 use xk_kit::Checksum;
@@ -183,55 +184,42 @@ pub enum Error {
     Quoted,
 }
 
+/// What each code of type 3 means, from 0 on.
+const UNREACHABLE: [(Unreachable, &str); 16] = [
+    (Unreachable::Net, "net"),
+    (Unreachable::Host, "host"),
+    (Unreachable::Protocol, "protocol"),
+    (Unreachable::Port, "port"),
+    (Unreachable::FragmentationNeeded(None), "need to frag"),
+    (Unreachable::SourceRouteFailed, "source route failed"),
+    (Unreachable::NetUnknown, "net unknown"),
+    (Unreachable::HostUnknown, "host unknown"),
+    (Unreachable::SourceIsolated, "source isolated"),
+    (Unreachable::NetProhibited, "net prohibited"),
+    (Unreachable::HostProhibited, "host prohibited"),
+    (Unreachable::NetService, "net for this type of service"),
+    (Unreachable::HostService, "host for this type of service"),
+    (Unreachable::Prohibited, "administratively prohibited"),
+    (Unreachable::PrecedenceViolation, "precedence violation"),
+    (Unreachable::PrecedenceCutoff, "precedence cutoff"),
+];
+
 impl Unreachable {
     /// The code on the wire, 0 to 15.
-    #[must_use]
-    pub const fn code(self) -> u8 {
-        match self {
-            Self::Net => 0,
-            Self::Host => 1,
-            Self::Protocol => 2,
-            Self::Port => 3,
-            Self::FragmentationNeeded(_) => 4,
-            Self::SourceRouteFailed => 5,
-            Self::NetUnknown => 6,
-            Self::HostUnknown => 7,
-            Self::SourceIsolated => 8,
-            Self::NetProhibited => 9,
-            Self::HostProhibited => 10,
-            Self::NetService => 11,
-            Self::HostService => 12,
-            Self::Prohibited => 13,
-            Self::PrecedenceViolation => 14,
-            Self::PrecedenceCutoff => 15,
-        }
+    pub fn code(self) -> u8 {
+        let is_same = |(one, _): &(Self, _)| mem::discriminant(one) == mem::discriminant(&self);
+        UNREACHABLE.iter().position(is_same).map_or(0, |code| code as u8)
     }
 
     /// Whether trying again is of no use: codes 2 to 4 (RFC 1122, section 4.2.3.9).
-    #[must_use]
     pub const fn is_hard(self) -> bool {
         matches!(self, Self::Protocol | Self::Port | Self::FragmentationNeeded(_))
     }
 
-    const fn parse(code: u8, mtu: u16) -> Option<Self> {
-        Some(match code {
-            0 => Self::Net,
-            1 => Self::Host,
-            2 => Self::Protocol,
-            3 => Self::Port,
-            4 => Self::FragmentationNeeded(NonZeroU16::new(mtu)),
-            5 => Self::SourceRouteFailed,
-            6 => Self::NetUnknown,
-            7 => Self::HostUnknown,
-            8 => Self::SourceIsolated,
-            9 => Self::NetProhibited,
-            10 => Self::HostProhibited,
-            11 => Self::NetService,
-            12 => Self::HostService,
-            13 => Self::Prohibited,
-            14 => Self::PrecedenceViolation,
-            15 => Self::PrecedenceCutoff,
-            _ => return None,
+    fn parse(code: u8, mtu: u16) -> Option<Self> {
+        Some(match UNREACHABLE.get(usize::from(code))?.0 {
+            Self::FragmentationNeeded(_) => Self::FragmentationNeeded(NonZeroU16::new(mtu)),
+            plain => plain,
         })
     }
 }
@@ -240,15 +228,14 @@ impl Header {
     /// Reads the first eight octets; the checksum needs the whole message.
     /// Octets the standards leave unused are ignored.
     #[inline]
-    pub const fn parse(octets: &[u8; HEADER_LEN]) -> Result<Self, Error> {
+    pub fn parse(octets: &[u8; HEADER_LEN]) -> Result<Self, Error> {
         let [kind, code, _, _, a, b, c, d] = *octets;
         let query = Query { id: u16::from_be_bytes([a, b]), sequence: u16::from_be_bytes([c, d]) };
         Ok(match (kind, code) {
             (0, 0) => Self::EchoReply(query),
-            (3, code) => match Unreachable::parse(code, query.sequence) {
-                Some(unreachable) => Self::Unreachable(unreachable),
-                None => return Err(Error::Code(kind, code)),
-            },
+            (3, code) => Unreachable::parse(code, query.sequence)
+                .map(Self::Unreachable)
+                .ok_or(Error::Code(kind, code))?,
             (4, 0) => Self::SourceQuench,
             (5, 0) => Self::Redirect(Redirect::Net, Ipv4::new(a, b, c, d)),
             (5, 1) => Self::Redirect(Redirect::Host, Ipv4::new(a, b, c, d)),
@@ -309,8 +296,7 @@ impl Header {
     }
 
     /// The code on the wire.
-    #[must_use]
-    pub const fn code(&self) -> u8 {
+    pub fn code(&self) -> u8 {
         match self {
             Self::Unreachable(unreachable) => unreachable.code(),
             Self::Redirect(redirect, _) => *redirect as u8,
@@ -324,7 +310,6 @@ impl Header {
 
     /// Whether this reports an error and quotes a datagram; no error may
     /// answer it (RFC 1122, section 3.2.2).
-    #[must_use]
     pub const fn is_error(&self) -> bool {
         is_error(self.kind())
     }
@@ -403,7 +388,6 @@ impl<'a> Message<'a> {
     }
 
     /// The datagram an error quotes.
-    #[must_use]
     pub fn quoted(&self) -> Option<Quoted<'a>> {
         if self.header.is_error() { Quoted::parse(self.body).ok() } else { None }
     }
@@ -471,48 +455,28 @@ impl fmt::Display for Header {
             Self::Unreachable(unreachable) => write!(f, "ICMP unreachable: {unreachable}"),
             Self::SourceQuench => f.write_str("ICMP source quench"),
             Self::Redirect(what, gateway) => write!(f, "ICMP redirect {what:?} to {gateway}"),
-            Self::TimeExceeded(TimeExceeded::Transit) => {
-                f.write_str("ICMP time exceeded in transit")
-            }
-            Self::TimeExceeded(TimeExceeded::Reassembly) => {
-                f.write_str("ICMP reassembly time exceeded")
-            }
-            Self::ParameterProblem(ParameterProblem::Pointer(at)) => {
-                write!(f, "ICMP parameter problem, octet {at}")
-            }
-            Self::ParameterProblem(ParameterProblem::MissingOption) => {
-                f.write_str("ICMP parameter problem, option missing")
-            }
-            Self::ParameterProblem(ParameterProblem::Length) => {
-                f.write_str("ICMP parameter problem, bad length")
-            }
+            Self::TimeExceeded(which) => f.write_str(match which {
+                TimeExceeded::Transit => "ICMP time exceeded in transit",
+                TimeExceeded::Reassembly => "ICMP reassembly time exceeded",
+            }),
+            Self::ParameterProblem(what) => match what {
+                ParameterProblem::Pointer(at) => write!(f, "ICMP parameter problem, octet {at}"),
+                ParameterProblem::MissingOption => {
+                    f.write_str("ICMP parameter problem, option missing")
+                }
+                ParameterProblem::Length => f.write_str("ICMP parameter problem, bad length"),
+            },
         }
     }
 }
 
 impl fmt::Display for Unreachable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Net => "net",
-            Self::Host => "host",
-            Self::Protocol => "protocol",
-            Self::Port => "port",
-            Self::FragmentationNeeded(Some(mtu)) => {
-                return write!(f, "need to frag (mtu {mtu})");
-            }
-            Self::FragmentationNeeded(None) => "need to frag",
-            Self::SourceRouteFailed => "source route failed",
-            Self::NetUnknown => "net unknown",
-            Self::HostUnknown => "host unknown",
-            Self::SourceIsolated => "source isolated",
-            Self::NetProhibited => "net prohibited",
-            Self::HostProhibited => "host prohibited",
-            Self::NetService => "net for this type of service",
-            Self::HostService => "host for this type of service",
-            Self::Prohibited => "administratively prohibited",
-            Self::PrecedenceViolation => "precedence violation",
-            Self::PrecedenceCutoff => "precedence cutoff",
-        })
+        f.write_str(UNREACHABLE[usize::from(self.code())].1)?;
+        match self {
+            Self::FragmentationNeeded(Some(mtu)) => write!(f, " (mtu {mtu})"),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Cutting a datagram into fragments (RFC 791, section 3.2), without a copy of its payload.
 
-use crate::wire::{Fragment, HEADER_LEN, HEADER_LEN_MAX, Header, Options};
+use crate::wire::{Fragment, HEADER_LEN, HEADER_LEN_MAX, Header, OPTIONS_LEN_MAX, Options};
 use xk_core::object::PushError;
 use xk_core::{Kernel, Message, SessionRef};
 use xk_kit::wire::offload;
@@ -29,11 +29,12 @@ pub(crate) fn send(
     if offload::settle(cx.pool(), &mut payload).is_err() {
         return (sent, Err(PushError::NoBuffers));
     }
-    let copied = cut.first.copied();
+    let mut copied = [0; OPTIONS_LEN_MAX];
+    let copied = cut.first.copied(&mut copied);
     let (start, tail_follows) = (cut.header.fragment.offset(), cut.header.fragment.more());
     let mut offset = start;
     loop {
-        let options = if offset == start { cut.first } else { copied.options() };
+        let options = if offset == start { cut.first } else { copied };
         let room = cut.mtu.saturating_sub(HEADER_LEN + options.octets().len());
         let last = payload.len() <= room;
         let piece = if last {

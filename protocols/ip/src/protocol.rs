@@ -28,10 +28,6 @@ pub struct Ip {
 const MTU_UNKNOWN: u32 = 1500;
 
 /// Builds it from its place in a graph.
-///
-/// # Errors
-/// [`BuildError::Param`] if an address, route or group does not do, [`BuildError::Lower`] if the
-/// graph gives it nothing to stand on.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let interfaces = config::interfaces(build)?;
     let routes = config::routes(build, &interfaces)?;

@@ -48,6 +48,7 @@ struct Piece {
     octets: Message,
 }
 
+#[derive(Default)]
 struct Datagram {
     /// Names it among all, by age.
     serial: u64,
@@ -101,6 +102,7 @@ struct Share {
 }
 
 /// All incomplete datagrams.
+#[derive(Default)]
 pub(crate) struct Reassembly {
     limits: Limits,
     datagrams: BTreeMap<Key, Datagram>,
@@ -120,18 +122,7 @@ pub(crate) struct Reassembly {
 
 impl Reassembly {
     pub(crate) fn new(limits: Limits) -> Self {
-        Self {
-            limits,
-            datagrams: BTreeMap::new(),
-            order: BTreeMap::new(),
-            by_source: BTreeMap::new(),
-            shares: BTreeMap::new(),
-            serial: 0,
-            octets: 0,
-            fragments: 0,
-            evicted: 0,
-            spare: Vec::new(),
-        }
+        Self { limits, ..Self::default() }
     }
 
     /// How many fragments are held.
@@ -241,11 +232,7 @@ impl Reassembly {
             serial: self.serial,
             until: now.after(self.limits.timeout),
             pieces: core::mem::take(&mut self.spare),
-            have: 0,
-            total: None,
-            first: None,
-            is_marked: false,
-            spoilt: false,
+            ..Datagram::default()
         };
         self.datagrams.insert(key, datagram);
     }

@@ -5,7 +5,7 @@ use crate::protocol::{Ip, key_of, mark};
 use crate::reassembly::{Key as FragmentKey, Outcome};
 use crate::session::IpSession;
 use crate::shared::{FLAG_LOOP, TOKEN_REASSEMBLY, reasons};
-use crate::wire::{Error, HEADER_LEN_MAX, Header, Ip4Option, Options};
+use crate::wire::{Error, HEADER_LEN_MAX, Header};
 use xk_core::object::Refused;
 use xk_core::reason::{self, Reason};
 use xk_core::{Kernel, Message, Part, Participants, ProtocolRef, SessionRef};
@@ -108,18 +108,12 @@ pub(crate) fn read(message: &mut Message, looped: bool) -> Result<Arrival, &'sta
         && !rest.is_empty()
     {
         match header.parse_options(fixed, rest) {
-            Ok(options) => arrival.source_route = has_source_route(options),
+            Ok(options) => arrival.source_route = options.has_source_route(),
             Err(Error::Option(at)) => arrival.bad_option = Some(at),
             Err(error) => return Err(reason_of(error)),
         }
     }
     Ok(arrival)
-}
-
-fn has_source_route(options: Options<'_>) -> bool {
-    options.into_iter().any(|option| {
-        matches!(option, Ip4Option::LooseSourceRoute(_) | Ip4Option::StrictSourceRoute(_))
-    })
 }
 
 /// Fragments of at most so many octets are copied to be kept.

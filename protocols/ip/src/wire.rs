@@ -11,7 +11,7 @@ use xk_kit::net::attribute::Ecn;
 use xk_kit::net::checksum;
 
 mod options;
-pub use options::{Ip4Option, Options, OptionsBuf, OptionsFull, Route, Stamps, record};
+pub use options::{Options, record};
 
 /// Octets of the header without options.
 pub const HEADER_LEN: usize = 20;
@@ -45,35 +45,30 @@ impl Fragment {
 
     /// Octets of the datagram's payload before this fragment.
     #[inline]
-    #[must_use]
     pub const fn offset(self) -> usize {
         (self.0 as usize & 0x1fff) << 3
     }
 
     /// Whether fragments follow this one.
     #[inline]
-    #[must_use]
     pub const fn more(self) -> bool {
         self.0 & 0x2000 != 0
     }
 
     /// Whether routers must not fragment.
     #[inline]
-    #[must_use]
     pub const fn dont(self) -> bool {
         self.0 & 0x4000 != 0
     }
 
     /// Whether this is part of a datagram and not a whole one.
     #[inline]
-    #[must_use]
     pub const fn is_part(self) -> bool {
         self.0 & 0x3fff != 0
     }
 
     /// The two octets as a number, reserved bit zero.
     #[inline]
-    #[must_use]
     pub const fn bits(self) -> u16 {
         self.0
     }
@@ -179,42 +174,36 @@ impl Header {
 
     /// Octets of header and options: 20 to 60, a multiple of 4.
     #[inline]
-    #[must_use]
     pub const fn header_len(&self) -> usize {
         self.header_len as usize
     }
 
     /// Octets of the options: 0 to 40, a multiple of 4.
     #[inline]
-    #[must_use]
     pub const fn options_len(&self) -> usize {
         self.header_len as usize - HEADER_LEN
     }
 
     /// Octets of the datagram or fragment, header included.
     #[inline]
-    #[must_use]
     pub const fn total_len(&self) -> usize {
         self.total_len as usize
     }
 
     /// Octets after header and options.
     #[inline]
-    #[must_use]
     pub const fn payload_len(&self) -> usize {
         self.total_len as usize - self.header_len as usize
     }
 
     /// Differentiated services code point, 0 to 63.
     #[inline]
-    #[must_use]
     pub const fn dscp(&self) -> u8 {
         self.traffic_class >> 2
     }
 
     /// Explicit congestion notification, 0 to 3.
     #[inline]
-    #[must_use]
     pub const fn ecn(&self) -> u8 {
         self.traffic_class & 3
     }
@@ -278,37 +267,10 @@ impl Header {
         Options::parse(octets)
     }
 
-    /// Writes a header without options, checksum included. If lengths for options were set, the
-    /// checksum still lacks them: use [`Header::emit_with`].
+    /// Writes a header without options, checksum included.
     #[inline]
     pub fn emit(&self, octets: &mut [u8; HEADER_LEN]) {
-        let ([l0, l1], [i0, i1]) = (self.total_len.to_be_bytes(), self.id.to_be_bytes());
-        let [f0, f1] = self.fragment.0.to_be_bytes();
-        let ([a, b, c, d], [e, f, g, h]) = (self.src.octets(), self.dst.octets());
-        let first = 0x40 | self.header_len >> 2;
-        *octets = [
-            first,
-            self.traffic_class,
-            l0,
-            l1,
-            i0,
-            i1,
-            f0,
-            f1,
-            self.ttl,
-            self.protocol,
-            0,
-            0, //
-            a,
-            b,
-            c,
-            d,
-            e,
-            f,
-            g,
-            h,
-        ];
-        [octets[10], octets[11]] = checksum::checksum(octets).to_be_bytes();
+        Template::new(self).emit(self.total_len, self.id, self.fragment, octets);
     }
 
     /// Writes header and options, checksum included; the lengths are set to
@@ -326,6 +288,7 @@ impl Header {
             header.emit(fixed);
         }
         rest[..len - HEADER_LEN].copy_from_slice(options.octets());
+        octets[0] = 0x40 | header.header_len >> 2;
         octets[10..12].fill(0);
         let checksum = checksum::checksum(&octets[..len]);
         octets[10..12].copy_from_slice(&checksum.to_be_bytes());
@@ -432,28 +395,24 @@ impl Plain {
 
     /// Octets of the datagram, header included.
     #[inline]
-    #[must_use]
     pub const fn total_len(self) -> usize {
         (self.words.0 >> 32) as u16 as usize
     }
 
     /// Sender (the upper half) and receiver.
     #[inline]
-    #[must_use]
     pub const fn hosts(self) -> u64 {
         self.words.1 << 32 | self.words.2 as u64
     }
 
     /// Number of the protocol above.
     #[inline]
-    #[must_use]
     pub const fn protocol(self) -> u8 {
         (self.words.1 >> 48) as u8
     }
 
     /// Whether a router has marked it instead of dropping it (RFC 3168, section 5).
     #[inline]
-    #[must_use]
     pub const fn is_marked(self) -> bool {
         (self.words.0 >> 48) & 3 == 3
     }

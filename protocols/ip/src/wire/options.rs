@@ -1,7 +1,5 @@
 //! The options of an IPv4 header (RFC 791, section 3.1; RFC 2113; RFC 1122, section 3.2.1.8): read,
-//! put together, and written into as a packet passes (RFC 1812, sections 5.2.4.1 to 5.3.13).
-
-use core::fmt;
+//! and written into as a packet passes (RFC 1812, sections 5.2.4.1 to 5.3.13).
 
 use super::{Error, HEADER_LEN, Ipv4, OPTIONS_LEN_MAX};
 
@@ -14,97 +12,6 @@ const ROUTER_ALERT: u8 = 148;
 const STRICT_SOURCE_ROUTE: u8 = 137;
 /// The bit that asks for the option in every fragment.
 const COPIED: u8 = 0x80;
-
-/// One option.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ip4Option<'a> {
-    /// Nothing: fills up to a boundary.
-    Nop,
-    /// Every router writes its address.
-    RecordRoute(Route<'a>),
-    /// The addresses to pass, among others.
-    LooseSourceRoute(Route<'a>),
-    /// The addresses to pass, and no others.
-    StrictSourceRoute(Route<'a>),
-    /// Every router writes its time.
-    Timestamp(Stamps<'a>),
-    /// Routers shall look at the datagram; zero: every one (RFC 2113).
-    RouterAlert(u16),
-    /// Another option: to be ignored (RFC 1122, section 3.2.1.8).
-    Other {
-        /// Type octet.
-        kind: u8,
-        /// What follows the length octet.
-        data: &'a [u8],
-    },
-}
-
-/// Addresses of a record route or source route option.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Route<'a> {
-    pointer: u8,
-    slots: &'a [[u8; 4]],
-}
-
-impl<'a> Route<'a> {
-    /// All addresses, written or not yet.
-    pub fn slots(self) -> impl ExactSizeIterator<Item = Ipv4> + 'a {
-        self.slots.iter().map(|octets| Ipv4::from(*octets))
-    }
-
-    /// Addresses before the pointer: recorded or passed.
-    #[must_use]
-    pub const fn done(self) -> usize {
-        (self.pointer as usize - 4) / 4
-    }
-
-    /// The address at the pointer: where a source route leads next; `None`
-    /// when the route is used up or the record full.
-    #[must_use]
-    pub fn next(self) -> Option<Ipv4> {
-        self.slots.get(self.done()).map(|octets| Ipv4::from(*octets))
-    }
-}
-
-/// The timestamp option.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamps<'a> {
-    pointer: u8,
-    overflow_and_flag: u8,
-    slots: &'a [[u8; 4]],
-}
-
-impl<'a> Stamps<'a> {
-    /// Routers that found no room, 0 to 15.
-    #[must_use]
-    pub const fn overflow(self) -> u8 {
-        self.overflow_and_flag >> 4
-    }
-
-    /// Whether each time, in milliseconds since midnight UT, is preceded by
-    /// the address of the router that stamps it.
-    #[must_use]
-    pub const fn has_addresses(self) -> bool {
-        self.overflow_and_flag & 0xf != 0
-    }
-
-    /// Whether the sender named beforehand which routers shall stamp.
-    #[must_use]
-    pub const fn is_prespecified(self) -> bool {
-        self.overflow_and_flag & 0xf == 3
-    }
-
-    /// Octets up to the next free slot, counted in the words of the slots.
-    #[must_use]
-    pub const fn done(self) -> usize {
-        (self.pointer as usize - 5) / 4
-    }
-
-    /// All words: times, or addresses and times in turn.
-    pub fn words(self) -> impl ExactSizeIterator<Item = u32> + 'a {
-        self.slots.iter().map(|octets| u32::from_be_bytes(*octets))
-    }
-}
 
 /// The options of a header, known to be well formed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -124,273 +31,101 @@ impl<'a> Options<'a> {
         let mut seen = 0u8;
         loop {
             let at = HEADER_LEN + octets.len() - rest.len();
-            match split(rest) {
-                Ok(None) => return Ok(Self(octets)),
-                Ok(Some((option, after))) => {
-                    // RFC 791: these appear at most once, and there is one source route.
-                    let bit = option.once();
-                    if seen & bit != 0 {
-                        return Err(Error::Option(at as u8));
-                    }
-                    seen |= bit;
-                    rest = after;
-                }
-                Err(within) => return Err(Error::Option((at + within) as u8)),
+            let fault = |within: usize| Error::Option((at + within) as u8);
+            let (option, after) = rest.split_at(first_len(rest).map_err(fault)?);
+            let Some(kind) = option.first() else {
+                return Ok(Self(octets));
+            };
+            check(option).map_err(fault)?;
+            // RFC 791: these appear at most once, and there is one source route.
+            let bit = match *kind {
+                RECORD_ROUTE => 1,
+                LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE => 2,
+                TIMESTAMP => 4,
+                _ => 0,
+            };
+            if seen & bit != 0 {
+                return Err(fault(0));
             }
+            seen |= bit;
+            rest = after;
         }
     }
 
     /// The octets, padding included: 0 to 40, a multiple of 4.
-    #[must_use]
     pub const fn octets(self) -> &'a [u8] {
         self.0
     }
 
-    /// The options that fragments after the first must carry too.
-    #[must_use]
-    pub fn copied(self) -> OptionsBuf {
-        let mut buf = OptionsBuf::new();
-        for option in self.into_iter().filter(Ip4Option::is_copied) {
-            // What fitted with more beside it fits alone.
-            let _ = buf.push(option);
-        }
-        buf
-    }
-}
-
-impl<'a> IntoIterator for Options<'a> {
-    type Item = Ip4Option<'a>;
-    type IntoIter = Iter<'a>;
-
-    fn into_iter(self) -> Iter<'a> {
-        Iter(self.0)
-    }
-}
-
-/// Iterator over options, end-of-list and what follows it left out.
-#[derive(Clone, Debug)]
-pub struct Iter<'a>(&'a [u8]);
-
-impl<'a> Iterator for Iter<'a> {
-    type Item = Ip4Option<'a>;
-
-    fn next(&mut self) -> Option<Ip4Option<'a>> {
-        let (option, rest) = split(self.0).ok()??;
-        self.0 = rest;
-        Some(option)
-    }
-}
-
-/// The first option and what follows; `None` at the end. An error is the
-/// offset of the octet at fault.
-fn split(octets: &[u8]) -> Result<Option<(Ip4Option<'_>, &[u8])>, usize> {
-    let (kind, len) = match octets {
-        [] | [END, ..] => return Ok(None),
-        [NOP, rest @ ..] => return Ok(Some((Ip4Option::Nop, rest))),
-        [_] => return Err(0),
-        [kind, len, ..] => (*kind, usize::from(*len)),
-    };
-    let Some((option, rest)) = octets.split_at_checked(len) else {
-        return Err(1);
-    };
-    let data = option.get(2..).ok_or(1usize)?;
-    let option = match kind {
-        RECORD_ROUTE => Ip4Option::RecordRoute(route(data)?),
-        LOOSE_SOURCE_ROUTE => Ip4Option::LooseSourceRoute(route(data)?),
-        STRICT_SOURCE_ROUTE => Ip4Option::StrictSourceRoute(route(data)?),
-        TIMESTAMP => Ip4Option::Timestamp(stamps(data)?),
-        ROUTER_ALERT => {
-            Ip4Option::RouterAlert(u16::from_be_bytes(data.try_into().map_err(|_| 1usize)?))
-        }
-        kind => Ip4Option::Other { kind, data },
-    };
-    Ok(Some((option, rest)))
-}
-
-fn route(data: &[u8]) -> Result<Route<'_>, usize> {
-    let (&pointer, slots) = data.split_first().ok_or(1usize)?;
-    let (slots, rest) = slots.as_chunks::<4>();
-    if !rest.is_empty() {
-        return Err(1);
-    }
-    if pointer < 4 || !pointer.is_multiple_of(4) {
-        return Err(2);
-    }
-    Ok(Route { pointer, slots })
-}
-
-fn stamps(data: &[u8]) -> Result<Stamps<'_>, usize> {
-    let (&[pointer, overflow_and_flag], slots) = data.split_first_chunk().ok_or(1usize)?;
-    let words = match overflow_and_flag & 0xf {
-        0 => 1,
-        1 | 3 => 2,
-        _ => return Err(3),
-    };
-    let (slots, rest) = slots.as_chunks::<4>();
-    if !rest.is_empty() || !slots.len().is_multiple_of(words) {
-        return Err(1);
-    }
-    match pointer.checked_sub(5) {
-        Some(offset) if usize::from(offset).is_multiple_of(4 * words) => {}
-        _ => return Err(2),
-    }
-    Ok(Stamps { pointer, overflow_and_flag, slots })
-}
-
-impl Ip4Option<'_> {
-    /// The type octet.
-    #[must_use]
-    pub const fn kind(&self) -> u8 {
-        match self {
-            Self::Nop => NOP,
-            Self::RecordRoute(_) => RECORD_ROUTE,
-            Self::LooseSourceRoute(_) => LOOSE_SOURCE_ROUTE,
-            Self::StrictSourceRoute(_) => STRICT_SOURCE_ROUTE,
-            Self::Timestamp(_) => TIMESTAMP,
-            Self::RouterAlert(_) => ROUTER_ALERT,
-            Self::Other { kind, .. } => *kind,
-        }
-    }
-
-    /// Whether every fragment carries the option.
-    #[must_use]
-    pub const fn is_copied(&self) -> bool {
-        self.kind() & COPIED != 0
-    }
-
-    /// A bit for each option that may appear only once.
-    const fn once(&self) -> u8 {
-        match self {
-            Self::RecordRoute(_) => 1,
-            Self::LooseSourceRoute(_) | Self::StrictSourceRoute(_) => 2,
-            Self::Timestamp(_) => 4,
-            _ => 0,
-        }
-    }
-}
-
-/// Options being put together.
-#[derive(Clone, Copy, Debug)]
-pub struct OptionsBuf {
-    octets: [u8; OPTIONS_LEN_MAX],
-    len: usize,
-}
-
-/// No room among 40 octets, or the option stands there already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OptionsFull;
-
-impl Default for OptionsBuf {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl OptionsBuf {
-    /// No options yet.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self { octets: [END; OPTIONS_LEN_MAX], len: 0 }
-    }
-
-    /// The options so far, padded to a multiple of 4 octets.
-    #[must_use]
-    pub fn options(&self) -> Options<'_> {
-        Options(&self.octets[..self.len.next_multiple_of(4)])
-    }
-
-    /// Appends an option.
-    pub fn push(&mut self, option: Ip4Option<'_>) -> Result<(), OptionsFull> {
-        let start = self.len;
-        let pushed = self.push_octets(option);
-        // A made-up `Other` may be malformed or stand there twice.
-        if pushed.is_err() || Options::parse(self.options().octets()).is_err() {
-            self.octets[start..].fill(END);
-            self.len = start;
-            return Err(OptionsFull);
-        }
-        Ok(())
-    }
-
-    /// Appends a record route with room for `slots` addresses, at most 9.
-    pub fn push_record_route(&mut self, slots: usize) -> Result<(), OptionsFull> {
-        let empty = [[0; 4]; 9];
-        let slots = empty.get(..slots).ok_or(OptionsFull)?;
-        self.push(Ip4Option::RecordRoute(Route { pointer: 4, slots }))
-    }
-
-    /// Appends a source route over `hops`, at most 9; the last is the receiver, the first goes into
-    /// the header's own destination and is not among them.
-    pub fn push_source_route(&mut self, strict: bool, hops: &[Ipv4]) -> Result<(), OptionsFull> {
-        let mut slots = [[0; 4]; 9];
-        let slots = slots.get_mut(..hops.len()).ok_or(OptionsFull)?;
-        for (slot, hop) in slots.iter_mut().zip(hops) {
-            *slot = hop.octets();
-        }
-        let route = Route { pointer: 4, slots };
-        self.push(match strict {
-            true => Ip4Option::StrictSourceRoute(route),
-            false => Ip4Option::LooseSourceRoute(route),
+    /// The octets of each option, its type first; end-of-list and what follows it are left out.
+    pub fn iter(self) -> impl Iterator<Item = &'a [u8]> {
+        let mut rest = self.0;
+        core::iter::from_fn(move || {
+            let (option, after) = rest.split_at(first_len(rest).ok()?);
+            rest = after;
+            Some(option).filter(|option| !option.is_empty())
         })
     }
 
-    fn push_octets(&mut self, option: Ip4Option<'_>) -> Result<(), OptionsFull> {
-        match option {
-            Ip4Option::Nop => self.append(&[NOP]),
-            Ip4Option::RecordRoute(route)
-            | Ip4Option::LooseSourceRoute(route)
-            | Ip4Option::StrictSourceRoute(route) => {
-                self.append(&[option.kind(), 3 + 4 * route.slots.len() as u8, route.pointer])?;
-                self.append(route.slots.as_flattened())
-            }
-            Ip4Option::Timestamp(stamps) => {
-                let len = 4 + 4 * stamps.slots.len() as u8;
-                self.append(&[TIMESTAMP, len, stamps.pointer, stamps.overflow_and_flag])?;
-                self.append(stamps.slots.as_flattened())
-            }
-            Ip4Option::RouterAlert(value) => {
-                let [a, b] = value.to_be_bytes();
-                self.append(&[ROUTER_ALERT, 4, a, b])
-            }
-            Ip4Option::Other { kind, data } => {
-                let len = u8::try_from(data.len() + 2).map_err(|_| OptionsFull)?;
-                self.append(&[kind, len])?;
-                self.append(data)
-            }
+    /// Whether the sender names hosts to pass.
+    pub fn has_source_route(self) -> bool {
+        self.iter().any(|option| matches!(option[0], LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE))
+    }
+
+    /// The options that fragments after the first must carry too, put together in `room`.
+    #[must_use]
+    pub fn copied(self, room: &mut [u8; OPTIONS_LEN_MAX]) -> Options<'_> {
+        let mut len = 0;
+        for option in self.iter().filter(|option| option[0] & COPIED != 0) {
+            room[len..len + option.len()].copy_from_slice(option);
+            len += option.len();
         }
-    }
-
-    fn append(&mut self, octets: &[u8]) -> Result<(), OptionsFull> {
-        let end = self.len + octets.len();
-        self.octets.get_mut(self.len..end).ok_or(OptionsFull)?.copy_from_slice(octets);
-        self.len = end;
-        Ok(())
+        let end = len.next_multiple_of(4);
+        room[len..end].fill(END);
+        Options(&room[..end])
     }
 }
 
-impl fmt::Display for OptionsFull {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no room for the option, or it stands there already")
+/// Octets of the first option; 0 at the end. An error is the offset of the octet at fault.
+fn first_len(octets: &[u8]) -> Result<usize, usize> {
+    match octets {
+        [] | [END, ..] => Ok(0),
+        [NOP, ..] => Ok(1),
+        [_] => Err(0),
+        [_, len, ..] if *len < 2 || usize::from(*len) > octets.len() => Err(1),
+        [_, len, ..] => Ok(usize::from(*len)),
     }
 }
 
-impl core::error::Error for OptionsFull {}
+/// Looks whether an option of a known type is well formed. An error is the offset of the octet at
+/// fault.
+fn check(option: &[u8]) -> Result<(), usize> {
+    // Where the first slot is, counted from 1, and octets of a slot.
+    let (begin, slot) = match option {
+        [ROUTER_ALERT, len, ..] if *len != 4 => return Err(1),
+        [RECORD_ROUTE | LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE, _, _, ..] => (4, 4),
+        [TIMESTAMP, _, _, flag, ..] => match *flag & 0xf {
+            0 => (5, 4),
+            1 | 3 => (5, 8),
+            _ => return Err(3),
+        },
+        [RECORD_ROUTE | LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE | TIMESTAMP, ..] => return Err(1),
+        _ => return Ok(()),
+    };
+    if !(option.len() + 1 - begin).is_multiple_of(slot) {
+        return Err(1);
+    }
+    let offset = usize::from(option[2]).checked_sub(begin);
+    if offset.is_some_and(|offset| offset.is_multiple_of(slot)) { Ok(()) } else { Err(2) }
+}
 
 /// Writes our host and time where a header's options ask for them. The options are well formed;
 /// answers whether anything was written, so that the checksum is to be renewed.
 pub fn record(header: &mut [u8], own: Ipv4, now_ms: u32) -> bool {
     let mut rest = header.get_mut(HEADER_LEN..).unwrap_or_default();
     let mut written = false;
-    loop {
-        let len = match rest {
-            [] | [0, ..] => return written,
-            [1, ..] => 1,
-            [_, len, ..] => usize::from(*len),
-            [_] => return written,
-        };
-        let Some((option, after)) = rest.split_at_mut_checked(len.max(1)) else {
-            return written;
-        };
+    while let Ok(len @ 1..) = first_len(rest) {
+        let (option, after) = rest.split_at_mut(len);
         written |= match option {
             [RECORD_ROUTE, _, _, ..] => put(option, &own.octets()),
             [TIMESTAMP, _, _, flag, ..] => match *flag & 0xf {
@@ -403,6 +138,7 @@ pub fn record(header: &mut [u8], own: Ipv4, now_ms: u32) -> bool {
         };
         rest = after;
     }
+    written
 }
 
 fn both(own: Ipv4, now_ms: u32) -> [u8; 8] {

@@ -4,7 +4,7 @@
 use crate::common::*;
 use xk_core::Message;
 use xk_ip::DontFragment;
-use xk_ip::wire::{Fragment, HEADER_LEN_MAX, OptionsBuf};
+use xk_ip::wire::{Fragment, HEADER_LEN_MAX, Options};
 use xk_kit::net::attribute::Ecn;
 use xk_testkit::kernel::octets;
 
@@ -52,7 +52,7 @@ fn marked(packet: &Packet, bits: u8) -> Vec<u8> {
     let mut header = header(&packet.octets());
     header.traffic_class = bits;
     let mut buf = [0; HEADER_LEN_MAX];
-    let front = header.emit_with(OptionsBuf::new().options(), &mut buf);
+    let front = header.emit_with(Options::NONE, &mut buf);
     [front.unwrap(), &packet.payload].concat()
 }
 

@@ -6,12 +6,14 @@ use proptest::prelude::*;
 use xk_core::object::PushError;
 use xk_core::reason::{self, Class, Reason};
 use xk_ip::reasons;
-use xk_ip::wire::{Fragment, Ip4Option, Options};
+use xk_ip::wire::{Fragment, Options};
 use xk_kit::control::SendErrorCause;
 use xk_kit::net::attribute::LinkCast;
 use xk_testkit::kernel::octets;
 
 const THERE: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 7);
+/// Every router is to look at the datagram (RFC 2113).
+const ROUTER_ALERT: [u8; 4] = [148, 4, 0, 0];
 
 fn router() -> (Host, ErrorProtocol) {
     let host = Host::new(Graph::router(), &[1500, 576]);
@@ -112,8 +114,8 @@ fn what_may_not_go_on_stays() {
 fn cuts_what_is_too_long_and_copies_the_options_that_ask_for_it() {
     let (host, _icmp) = router();
     let mut packet = Packet::new(PEER, THERE, &pattern(1400));
-    packet.options.push_record_route(3).unwrap();
-    packet.options.push(Ip4Option::RouterAlert(0)).unwrap();
+    // A record of three routers, and an alert.
+    packet.options = [&[7, 15, 4][..], &[0; 12], &ROUTER_ALERT, &[0]].concat();
     host.inject(0, &packet.octets());
     let sent = host.sent(1);
     assert!(sent.len() >= 3 && sent.iter().all(|p| p.len() <= 576));
@@ -122,11 +124,10 @@ fn cuts_what_is_too_long_and_copies_the_options_that_ask_for_it() {
         let header = header_with(octets);
         assert_eq!(header.0.fragment.offset(), whole.len());
         assert_eq!(header.0.fragment.more(), n + 1 < sent.len());
-        let kinds: Vec<u8> = header.1.into_iter().map(|o| o.kind()).collect();
+        let kinds: Vec<u8> = header.1.iter().map(|option| option[0]).collect();
         assert_eq!(kinds, if n == 0 { vec![7, 148] } else { vec![148] });
-        if let Some(Ip4Option::RecordRoute(route)) = header.1.into_iter().next() {
-            assert_eq!(route.slots().next(), Some(Ipv4Addr::new(10, 0, 1, 1)));
-            assert_eq!(route.done(), 1);
+        if let Some([7, record @ ..]) = header.1.iter().next() {
+            assert_eq!(record[..6], [15, 8, 10, 0, 1, 1], "the first slot is ours");
         }
         whole.extend_from_slice(&octets[header.0.header_len()..]);
     }
@@ -149,16 +150,16 @@ fn options_are_looked_at() {
     let (host, icmp) = router();
     // A record route whose length is wrong, at octet 21.
     let mut bad = Packet::new(PEER, OWN, b"x");
-    bad.options.push(Ip4Option::Other { kind: 200, data: &[0, 0] }).unwrap();
+    bad.options = vec![200, 4, 0, 0];
     let mut octets = bad.octets();
     octets[20..24].copy_from_slice(&[7, 40, 4, 0]);
     fix(&mut octets, 24);
     host.inject(0, &octets);
     assert_eq!(icmp.take(), [(SendErrorCause::Parameter { pointer: 21 }, octets, false)]);
     for dst in [OWN, THERE] {
-        for strict in [true, false] {
+        for kind in [131, 137] {
             let mut routed = Packet::new(PEER, dst, b"x");
-            routed.options.push_source_route(strict, &[FAR]).unwrap();
+            routed.options = [&[kind, 7, 4][..], &FAR.octets(), &[0]].concat();
             host.inject(0, &routed.octets());
             let told = icmp.take();
             assert_eq!(told[0].0, SendErrorCause::Refused(&reasons::SOURCE_ROUTE));
@@ -168,7 +169,7 @@ fn options_are_looked_at() {
     assert_eq!(host.dropped(&reasons::SOURCE_ROUTE), 4);
     assert_eq!(host.dropped(&reasons::BAD_OPTION), 1);
     let mut alert = Packet::new(PEER, OWN, b"x");
-    alert.options.push(Ip4Option::RouterAlert(0)).unwrap();
+    alert.options = ROUTER_ALERT.to_vec();
     host.inject(0, &alert.octets());
     assert_eq!(host.received().len(), 1, "unknown and harmless ones are passed over");
 }
@@ -281,7 +282,7 @@ proptest! {
 fn every_truncation_is_dropped() {
     let (host, _icmp) = router();
     let mut whole = Packet::new(PEER, OWN, b"payload");
-    whole.options.push(Ip4Option::RouterAlert(0)).unwrap();
+    whole.options = ROUTER_ALERT.to_vec();
     let octets = whole.octets();
     for len in 0..octets.len() {
         assert!(!host.inject(0, &octets[..len]), "{len}");

@@ -8,7 +8,7 @@ use xk_core::graph::{Build, BuildError, Params, Value};
 use xk_core::numbers::Number;
 use xk_core::{Answer, Ask, Kernel, Part, Participants, Protocol, ProtocolRef, SessionRef};
 use xk_ip::IpFigures;
-use xk_ip::wire::{Fragment, HEADER_LEN, HEADER_LEN_MAX, Header, OptionsBuf};
+use xk_ip::wire::{Fragment, HEADER_LEN, HEADER_LEN_MAX, Header, Options};
 use xk_kit::control::{RegisterErrorProtocol, SendError, SendErrorCause};
 use xk_testkit::kernel::{Bottom, Lower, Received, TestKernel, Top};
 
@@ -163,7 +163,8 @@ pub(crate) struct Packet {
     pub(crate) ttl: u8,
     pub(crate) id: u16,
     pub(crate) fragment: Fragment,
-    pub(crate) options: OptionsBuf,
+    /// A multiple of four octets.
+    pub(crate) options: Vec<u8>,
     pub(crate) payload: Vec<u8>,
 }
 
@@ -176,7 +177,7 @@ impl Packet {
             ttl: 64,
             id: 1,
             fragment: Fragment::WHOLE,
-            options: OptionsBuf::new(),
+            options: Vec::new(),
             payload: payload.to_vec(),
         }
     }
@@ -188,7 +189,8 @@ impl Packet {
         header.id = self.id;
         header.fragment = self.fragment;
         let mut buf = [0; HEADER_LEN_MAX];
-        let written = header.emit_with(self.options.options(), &mut buf);
+        let options = Options::parse(&self.options).expect("good options");
+        let written = header.emit_with(options, &mut buf);
         [written.expect("options that fit"), &self.payload].concat()
     }
 }
