@@ -63,7 +63,6 @@ impl Blocks {
 
     /// The blocks.
     #[inline]
-    #[must_use]
     pub fn as_slice(&self) -> &[Block] {
         self.blocks.get(..usize::from(self.count)).unwrap_or_default()
     }
@@ -240,7 +239,6 @@ impl Options {
     }
 
     /// Octets that [`emit`](Self::emit) writes.
-    #[must_use]
     pub fn length(&self) -> usize {
         self.emit(&mut [0; OPTIONS_LEN_MAX])
     }

@@ -32,43 +32,42 @@ fn room(cx: &Kernel, upper: &ProtocolRef, origin: &Origin, port: u16) -> StreamR
     upper.ask(cx, asked).unwrap_or(asked)
 }
 
+/// A segment of no session: through what it came, and its header.
+#[derive(Clone, Copy)]
+pub(crate) struct Stray<'a> {
+    pub(crate) cx: &'a Kernel,
+    pub(crate) this: &'a ProtocolRef,
+    pub(crate) lower: &'a SessionRef,
+    pub(crate) origin: &'a Origin,
+    pub(crate) header: &'a Header,
+}
+
 impl Tcp {
     /// A whole segment of no session, its header still in front.
     pub(crate) fn demux_first(
         &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        (lower, origin): (&SessionRef, &Origin),
-        header: &Header,
+        stray: Stray<'_>,
         (message, length): (Message, usize),
     ) -> Result<(), Refused> {
+        let Stray { cx, this, lower, origin, header } = stray;
         let pair = ports(header.dst, header.src);
         let pending = (self.hosts(cx, origin, lower), pair);
         if let Some(session) = self.made_meanwhile(lower, pair) {
             return session.pop(cx, message);
         }
         if let Some(note) = self.table.pending.get(&pending) {
-            return self.demux_pending(
-                cx,
-                this,
-                (lower, origin),
-                (pending, note),
-                header,
-                (message, length),
-            );
+            return self.demux_pending(stray, (pending, note), (message, length));
         }
         let is_first =
             header.flags.has(Flags::SYN) && !header.flags.any(Flags::ACK | Flags::RST | Flags::FIN);
         match receiver(&self.table.offers, header.dst, origin.local) {
             Some(upper) if is_first => {
-                self.take_syn(cx, this, (lower, origin), (pending, &upper), header);
+                self.take_syn(stray, (pending, &upper));
                 // Data on a SYN are not kept: the peer sends them again.
                 drop(message);
             }
-            Some(upper)
-                if let Some(note) = self.note_of_cookie(cx, lower, (pending, &upper), header) =>
-            {
-                return self.establish(cx, this, (lower, *origin), (pending, note), message);
+            Some(upper) if let Some(note) = self.note_of_cookie(stray, (pending, &upper)) => {
+                return self.establish(stray, (pending, note), message);
             }
             // RFC 9293, section 3.10.7.2: a reset to a listener is ignored.
             // And so is what has neither SYN nor ACK.
@@ -77,7 +76,7 @@ impl Tcp {
             {
                 this.discard(message, &BAD_HANDSHAKE)
             }
-            _ => self.answer_reset(cx, this, lower, header, (message, length)),
+            _ => self.answer_reset(stray, (message, length)),
         }
         Ok(())
     }
@@ -89,19 +88,12 @@ impl Tcp {
     }
 
     /// A first SYN to a port that is enabled: it is noted and answered.
-    fn take_syn(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        (lower, origin): (&SessionRef, &Origin),
-        (pending, upper): (PendingKey, &ProtocolRef),
-        header: &Header,
-    ) {
+    fn take_syn(&self, stray: Stray<'_>, (pending, upper): (PendingKey, &ProtocolRef)) {
+        let Stray { cx, this, lower, origin, header } = stray;
         let (table, now) = (&self.table, cx.now());
         let room = room(cx, upper, origin, header.dst);
         if room.full {
-            self.turn_away(cx, this, lower, header.src, &reason::QUEUE_FULL);
-            return;
+            return self.turn_away(stray, &reason::QUEUE_FULL);
         }
         let path = path(cx, lower);
         if self.made_meanwhile(lower, pending.1).is_some() {
@@ -137,10 +129,8 @@ impl Tcp {
     /// What a cookie that comes back says; `None` if the segment brings none.
     fn note_of_cookie(
         &self,
-        cx: &Kernel,
-        lower: &SessionRef,
+        Stray { cx, lower, header, .. }: Stray<'_>,
         (pending, upper): (PendingKey, &ProtocolRef),
-        header: &Header,
     ) -> Option<Note> {
         if !header.flags.has(Flags::ACK) || header.flags.any(Flags::SYN | Flags::RST) {
             return None;
@@ -155,13 +145,11 @@ impl Tcp {
     /// A segment of a peer whose SYN was answered.
     fn demux_pending(
         &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        (lower, origin): (&SessionRef, &Origin),
+        stray: Stray<'_>,
         (pending, note): (PendingKey, Note),
-        header: &Header,
         (message, length): (Message, usize),
     ) -> Result<(), Refused> {
+        let Stray { cx, this, lower, origin, header } = stray;
         let flags = header.flags;
         let is_next = header.seq == note.syn.irs + 1;
         if flags.has(Flags::RST) {
@@ -175,20 +163,20 @@ impl Tcp {
             // A SYN sent again: our answer was lost. Another: the peer has begun again.
             let upper = note.upper.clone();
             if flags.has(Flags::ACK) {
-                self.answer_reset(cx, this, lower, header, (message, length));
+                self.answer_reset(stray, (message, length));
                 return Ok(());
             }
             drop(message);
             if header.seq == note.syn.irs {
                 self.answer_syn(cx, origin, &note, lower);
             } else {
-                self.take_syn(cx, this, (lower, origin), (pending, &upper), header);
+                self.take_syn(stray, (pending, &upper));
             }
             return Ok(());
         }
         if !flags.has(Flags::ACK) || header.ack != note.iss + 1 {
             if flags.has(Flags::ACK) {
-                self.answer_reset(cx, this, lower, header, (message, length));
+                self.answer_reset(stray, (message, length));
             } else {
                 this.discard(message, &BAD_HANDSHAKE);
             }
@@ -197,22 +185,15 @@ impl Tcp {
         let window = self.table.settings.borrow().receive_buffer.min(u32::from(u16::MAX));
         if !header.seq.within(note.syn.irs + 1, window.max(1)) {
             if self.table.unfit.take(cx, answers::source(cx, lower), 1) {
-                let ack = Header {
-                    window: window as u16,
-                    ..Header::new(
-                        header.dst,
-                        header.src,
-                        note.iss + 1,
-                        note.syn.irs + 1,
-                        Flags::ACK,
-                    )
-                };
+                let (seq, ack) = (note.iss + 1, note.syn.irs + 1);
+                let mut ack = Header::new(header.dst, header.src, seq, ack, Flags::ACK);
+                ack.window = window as u16;
                 send_alone(cx, lower, origin, &ack);
             }
             this.discard(message, &BAD_HANDSHAKE);
             return Ok(());
         }
-        self.establish(cx, this, (lower, *origin), (pending, note), message)
+        self.establish(stray, (pending, note), message)
     }
 
     /// Our SYN is acknowledged: makes the session, tells the protocol above, and lets it have the
@@ -221,23 +202,22 @@ impl Tcp {
     #[cold]
     fn establish(
         &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        (lower, origin): (&SessionRef, Origin),
+        stray: Stray<'_>,
         (pending, note): (PendingKey, Note),
         message: Message,
     ) -> Result<(), Refused> {
+        let Stray { cx, this, lower, origin, .. } = stray;
         let (local, peer) = (note.ends.local, note.ends.peer);
-        let room = room(cx, &note.upper, &origin, local);
+        let room = room(cx, &note.upper, origin, local);
         if room.full {
             drop(message);
-            self.turn_away(cx, this, lower, peer, &reason::QUEUE_FULL);
+            self.turn_away(stray, &reason::QUEUE_FULL);
             return Ok(());
         }
         let settings = self.table.settings_within(room.segment_max);
         let connection = Connection::answered(settings, note.ends, note.iss, &note.syn, note.sent);
         let key = key(lower, ports(local, peer));
-        let link = Link::new(cx, lower, origin);
+        let link = Link::new(cx, lower, *origin);
         if let Some(session) = self.made_meanwhile(lower, key.1) {
             return session.pop(cx, message);
         }
@@ -246,7 +226,7 @@ impl Tcp {
         lower.hold();
         if let Err(full) = self.table.sessions.bind(cx, key, session.clone()) {
             drop(message);
-            self.turn_away(cx, this, lower, peer, full);
+            self.turn_away(stray, full);
             // Without a word to the peer.
             session.retire(cx);
             lower.close(cx);
@@ -269,17 +249,23 @@ impl Tcp {
         session.pop(cx, message)
     }
 
+    /// A segment of no port: dropped, counted, and answered by a reset.
+    fn answer_reset(&self, stray: Stray<'_>, (message, length): (Message, usize)) {
+        let Stray { cx, this, lower, origin, header } = stray;
+        let why = &reason::NO_PORT;
+        self.table.drop_sources.record(cx, lower, header.src, why);
+        if let Some(reset) = header.answering_reset(message.len().saturating_sub(length))
+            && self.table.unfit.take(cx, answers::source(cx, lower), 1)
+        {
+            send_alone(cx, lower, origin, &reset);
+        }
+        this.discard(message, why);
+    }
+
     /// There is no room for a peer now: it is told nothing, and tries again.
-    fn turn_away(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        peer: u16,
-        why: &'static Reason,
-    ) {
-        self.table.drop_sources.record(cx, lower, peer, why);
-        this.head().drops().count(why);
+    fn turn_away(&self, stray: Stray<'_>, why: &'static Reason) {
+        self.table.drop_sources.record(stray.cx, stray.lower, stray.header.src, why);
+        stray.this.head().drops().count(why);
     }
 
     /// Sends our SYN once more.

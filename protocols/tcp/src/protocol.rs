@@ -2,6 +2,7 @@
 
 use crate::connection::{Connection, Ends, Settings};
 use crate::origin::{hosts, hosts_and_ports, is_intact, path, received};
+use crate::passive::Stray;
 use crate::session::{Link, TcpSession, can_be_replaced, replace, start};
 use crate::table::{Limits, Table, key, ports, settings};
 use crate::wire::{HEADER_LEN, Header};
@@ -16,7 +17,6 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
     SessionRef, Upper, reason,
 };
-use xk_kit::answers;
 use xk_kit::control::{IsOutstanding, NetworkError};
 use xk_kit::net::ports::{
     ANY_HOST, Origin, ephemeral, is_free, less_header, offer, pop_offer, pop_ports,
@@ -36,9 +36,6 @@ pub struct Tcp {
 }
 
 /// Builds it from its place in a graph.
-///
-/// # Errors
-/// [`BuildError`] if the graph gives it nothing to stand on, or `local` is no participant.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let limits = Limits::read(build.params);
     let settings = settings(build.params);
@@ -168,48 +165,35 @@ impl Protocol for Tcp {
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(question) = ask.get::<ListSessions>() {
             question.add(&self.table.sessions);
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<ListMaps>() {
+        } else if let Some(question) = ask.get::<ListMaps>() {
             question.add("active", self.table.sessions.stats());
             question.add("passive", self.table.offers.stats());
             question.add("pending", self.table.pending.stats());
             question.add("origins", self.table.origins.stats());
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<StreamSet>() {
+        } else if let Some(question) = ask.get::<StreamSet>() {
             let mut settings = self.table.settings.borrow_mut();
             question.taken = Rc::make_mut(&mut settings).set(question.setting);
-            return Answer::Answered;
-        }
-        if let Some(StreamSetNext { set: question }) = ask.get::<StreamSetNext>() {
+        } else if let Some(StreamSetNext { set: question }) = ask.get::<StreamSetNext>() {
             let mut next = self.table.next.borrow_mut();
             let settings = next.get_or_insert_with(|| Rc::clone(&self.table.settings.borrow()));
             question.taken = Rc::make_mut(settings).set(question.setting);
-            return Answer::Answered;
-        }
-        if self.table.drop_sources.answer(this, ask) {
-            return Answer::Answered;
-        }
-        if ask.get::<NetworkError>().is_some() {
-            return self.network_error(cx, this, ask);
-        }
-        if ask.get::<NeedsPseudoHeader>().is_some() {
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<IsOutstanding>() {
+        } else if let Some(question) = ask.get::<IsOutstanding>() {
             self.is_outstanding(question);
-            return Answer::Answered;
-        }
-        // One that comes back from above, where nothing understood it, ends here.
-        if ask.get::<StreamNotice>().is_some() {
+        } else if ask.get::<NetworkError>().is_some() {
+            return self.network_error(cx, this, ask);
+        } else if ask.get::<StreamNotice>().is_some() {
+            // One that comes back from above, where nothing understood it, ends here.
             return Answer::Unknown;
+        } else if !self.table.drop_sources.answer(this, ask)
+            && ask.get::<NeedsPseudoHeader>().is_none()
+        {
+            let answer = self.lower.control(cx, ask);
+            if answer.is_answered() {
+                less_header(ask, HEADER_LEN);
+            }
+            return answer;
         }
-        let answer = self.lower.control(cx, ask);
-        if answer.is_answered() {
-            less_header(ask, HEADER_LEN);
-        }
-        answer
+        Answer::Answered
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {
@@ -308,12 +292,16 @@ impl Tcp {
         lower: &SessionRef,
         mut message: Message,
     ) -> Result<(), Refused> {
+        // Drops it in silence, counted.
+        let drop_bad = |port, message, why| {
+            self.table.drop_sources.record(cx, lower, port, why);
+            this.discard(message, why);
+            Ok(())
+        };
         let fixed = match message.header() {
             Ok(fixed) => fixed,
             Err(PullUpError::NoBuffers) => return Err(this.refuse(message, &reason::NO_BUFFERS)),
-            Err(_) => {
-                return self.drop_bad(cx, this, lower, 0, (message, &reason::TRUNCATED));
-            }
+            Err(_) => return drop_bad(0, message, &reason::TRUNCATED),
         };
         let key = key(lower, ports_of(&fixed));
         if let Some(session) = self.table.sessions.get(&key) {
@@ -325,58 +313,24 @@ impl Tcp {
         let port = (key.1 >> 16) as u16;
         let length = Header::length(&fixed).unwrap_or(usize::MAX);
         if length > message.len() {
-            return self.drop_bad(cx, this, lower, port, (message, &reason::BAD_LENGTH));
+            return drop_bad(port, message, &reason::BAD_LENGTH);
         }
         if message.pull_up(length).is_err() {
             return Err(this.refuse(message, &reason::NO_BUFFERS));
         }
         let origin = self.table.origins.of(cx, lower);
         if !is_intact(received(&origin), &message) {
-            return self.drop_bad(cx, this, lower, port, (message, &reason::BAD_CHECKSUM));
+            return drop_bad(port, message, &reason::BAD_CHECKSUM);
         }
         let parsed = message.peek_slice(length).map(Header::parse);
         let Some(Ok((header, _))) = parsed else {
-            return self.drop_bad(cx, this, lower, port, (message, &reason::MALFORMED));
+            return drop_bad(port, message, &reason::MALFORMED);
         };
         if origin.is_for_many(&message) {
             // RFC 9293, section 3.9.2.3: connections are between two hosts.
-            return self.drop_bad(cx, this, lower, port, (message, &reason::NOT_MINE));
+            return drop_bad(port, message, &reason::NOT_MINE);
         }
-        self.demux_first(cx, this, (lower, &origin), &header, (message, length))
-    }
-
-    /// Drops a segment in silence, counted.
-    #[cold]
-    fn drop_bad(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        port: u16,
-        (message, why): (Message, &'static xk_core::Reason),
-    ) -> Result<(), Refused> {
-        self.table.drop_sources.record(cx, lower, port, why);
-        this.discard(message, why);
-        Ok(())
-    }
-
-    /// A segment of no port: dropped, counted, and answered by a reset.
-    pub(crate) fn answer_reset(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        header: &Header,
-        (message, length): (Message, usize),
-    ) {
-        let why = &reason::NO_PORT;
-        self.table.drop_sources.record(cx, lower, header.src, why);
-        if let Some(reset) = header.answering_reset(message.len().saturating_sub(length))
-            && self.table.unfit.take(cx, answers::source(cx, lower), 1)
-        {
-            let origin = self.table.origins.of(cx, lower);
-            crate::output::send_alone(cx, lower, &origin, &reset);
-        }
-        this.discard(message, why);
+        let stray = Stray { cx, this, lower, origin: &origin, header: &header };
+        self.demux_first(stray, (message, length))
     }
 }

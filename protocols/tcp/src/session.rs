@@ -400,16 +400,13 @@ impl TcpSession {
         if let Some(question) = ask.get::<StreamSpace>() {
             question.octets = self.connection.borrow_mut().space();
             return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<StreamInfo>() {
+        } else if let Some(question) = ask.get::<StreamInfo>() {
             *question = self.connection.borrow().info();
             return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<StreamSoftError>() {
+        } else if let Some(question) = ask.get::<StreamSoftError>() {
             question.error = self.connection.borrow().soft_error();
             return Answer::Answered;
-        }
-        if ask.get::<StreamShutdown>().is_some() {
+        } else if ask.get::<StreamShutdown>().is_some() {
             self.connection.borrow_mut().shut();
         } else if ask.get::<StreamAbort>().is_some() {
             self.connection.borrow_mut().abort(cx.now());

@@ -118,28 +118,24 @@ impl State {
 
     /// Whether both sides know each other's sequence numbers.
     #[inline]
-    #[must_use]
     pub const fn is_synchronized(self) -> bool {
         !matches!(self, State::Closed | State::SynSent | State::SynReceived)
     }
 
     /// Whether the peer may still send data, as far as is known.
     #[inline]
-    #[must_use]
     pub const fn receives(self) -> bool {
         matches!(self, State::Established | State::FinWait1 | State::FinWait2)
     }
 
     /// Whether this side may still take data to send.
     #[inline]
-    #[must_use]
     pub const fn takes_data(self) -> bool {
         matches!(self, State::SynSent | State::SynReceived | State::Established | State::CloseWait)
     }
 
     /// Whether this side has ended its direction.
     #[inline]
-    #[must_use]
     pub const fn has_ended(self) -> bool {
         matches!(
             self,

@@ -181,9 +181,6 @@ impl Header {
 
     /// Reads the header at the start of `octets`, and how many octets it has; says nothing of
     /// checksum and data.
-    ///
-    /// # Errors
-    /// [`Error`].
     #[inline]
     pub fn parse(octets: &[u8]) -> Result<(Self, usize), Error> {
         let fixed: &[u8; HEADER_LEN] = octets.first_chunk().ok_or(Error::Truncated)?;

@@ -27,7 +27,6 @@ impl Connection {
     }
 
     /// What the network says against it that is no proof (RFC 1122, section 4.2.3.9).
-    #[must_use]
     pub fn soft_error(&self) -> Option<StreamError> {
         self.soft_error
     }

@@ -33,7 +33,7 @@ pub use transmit::Out;
 pub(crate) use receive::Receive;
 pub(crate) use send::Send;
 
-use crate::loss::{Config, Lost, Recovery};
+use crate::loss::{Lost, Recovery};
 use crate::options::Timestamps;
 use crate::seq::Seq;
 use crate::state::{Cause, State};
@@ -234,40 +234,34 @@ impl Connection {
 
     /// The state.
     #[inline]
-    #[must_use]
     pub fn state(&self) -> State {
         self.state
     }
 
     /// The two ends.
-    #[must_use]
     pub fn ends(&self) -> &Ends {
         &self.ends
     }
 
     /// The oldest sequence number that the peer has not acknowledged.
     #[inline]
-    #[must_use]
     pub fn snd_una(&self) -> Seq {
         self.recovery.board().una()
     }
 
     /// The next sequence number to be sent.
     #[inline]
-    #[must_use]
     pub fn snd_nxt(&self) -> Seq {
         self.recovery.board().nxt()
     }
 
     /// The next sequence number expected.
     #[inline]
-    #[must_use]
     pub fn rcv_nxt(&self) -> Seq {
         self.receive.rcv_nxt
     }
 
     /// Octets of data in a segment to the peer.
-    #[must_use]
     pub fn segment_octets(&self) -> u16 {
         self.segment
     }
@@ -409,7 +403,6 @@ impl Connection {
     }
 
     /// Octets of the send buffer.
-    #[must_use]
     pub fn buffer(&self) -> u32 {
         self.send.buffer
     }
@@ -575,7 +568,6 @@ impl Connection {
     }
 
     /// Octets of the message that [`deliver`](Self::deliver) gives next.
-    #[must_use]
     pub fn next_len(&self) -> Option<usize> {
         self.receive.next_len()
     }
@@ -611,15 +603,9 @@ impl Connection {
 /// Recovery for a connection that begins with `iss`.
 fn recovery(settings: &Settings, iss: Seq) -> Recovery {
     let segment = u32::from(SEGMENT_DEFAULT);
-    let config = Config {
-        mss_octets: segment,
-        segments_max: SEGMENTS_MAX,
-        ack_delay_max: Duration::from_millis(200),
-        ..Config::default()
-    };
     let congestion = crate::congestion::by_name(settings.congestion, segment)
         .unwrap_or_else(|| Box::new(crate::congestion::NewReno::new(segment)));
-    Recovery::new(config, congestion, iss)
+    Recovery::new((segment, SEGMENTS_MAX), congestion, iss)
 }
 
 /// Why a segment was dropped, or not.

@@ -48,7 +48,6 @@ impl Connection {
 
     /// Whether one acknowledgement does the work of several that came with it.
     #[inline]
-    #[must_use]
     pub fn takes_few(&self) -> bool {
         self.recovery.takes_few()
     }

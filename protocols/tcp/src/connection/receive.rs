@@ -38,6 +38,7 @@ impl Run {
 }
 
 /// The receive side of a connection.
+#[derive(Default)]
 pub(crate) struct Receive {
     /// The peer's initial sequence number.
     pub(crate) irs: Seq,
@@ -96,18 +97,8 @@ impl Receive {
             shift,
             buffer: buffer.min(buffer_max),
             buffer_max,
-            ready: VecDeque::new(),
-            ready_octets: 0,
-            unconsumed: 0,
-            runs: Vec::new(),
-            run_segments: 0,
-            recent: [None; BLOCKS_MAX],
-            duplicate: None,
-            fin: None,
-            fin_taken: false,
-            manual: false,
-            tuned_octets: 0,
             tuned_at: now,
+            ..Self::default()
         }
     }
 

@@ -26,6 +26,7 @@ impl Piece {
 }
 
 /// The send side of a connection.
+#[derive(Default)]
 pub(crate) struct Send {
     /// Our initial sequence number.
     pub(crate) iss: Seq,
@@ -66,22 +67,12 @@ impl Send {
     pub(crate) fn new(iss: Seq, buffer: u32) -> Self {
         Self {
             iss,
-            snd_wnd: 0,
-            max_snd_wnd: 0,
-            snd_wl1: Seq(0),
-            snd_wl2: Seq(0),
-            shift: 0,
-            pieces: VecDeque::new(),
-            current: 0,
             end: iss + 1,
             sent: iss + 1,
             una: iss + 1,
             small_end: iss,
-            is_shut: false,
-            fin: None,
-            is_wanted: false,
             buffer,
-            acknowledged: 0,
+            ..Self::default()
         }
     }
 

@@ -148,7 +148,6 @@ impl Connection {
 
     /// Where a new connection between the same ends may begin, if this one only waits for late
     /// segments.
-    #[must_use]
     pub fn replacement(&self) -> Option<Seq> {
         // Behind everything that the peer could still take for ours (RFC 9293, section 3.4.1).
         (self.state == State::TimeWait).then(|| self.snd_nxt() + 65_536)

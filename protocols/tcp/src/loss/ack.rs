@@ -79,10 +79,14 @@ impl Recovery {
     }
 
     fn begin_step<'a>(&self, ack: &'a Ack<'a>, now: Time) -> Step<'a> {
-        let newly = Newly::new(now, self.rack.fack())
-            .with_echo(ack.echoed, self.config.timestamp_tick)
-            .with_rtt_min(self.rtt_min())
-            .with_recover((self.phase == Phase::Timeout).then_some(self.recover));
+        let newly = Newly {
+            now,
+            fack: self.rack.fack(),
+            echoed: ack.echoed,
+            rtt_min: self.rtt_min(),
+            recover: (self.phase == Phase::Timeout).then_some(self.recover),
+            ..Newly::default()
+        };
         Step {
             ack,
             now,
@@ -176,7 +180,7 @@ impl Recovery {
             }
             return None;
         };
-        let segments = step.outstanding_octets.div_ceil(self.config.mss_octets.saturating_mul(2));
+        let segments = step.outstanding_octets.div_ceil(self.mss_octets.saturating_mul(2));
         self.rtt.sample(first, segments);
         self.probe_is_fair = true;
         let ns = u64::try_from(last.as_nanos()).unwrap_or(u64::MAX);
@@ -192,7 +196,7 @@ impl Recovery {
         if self.is_sack {
             return;
         }
-        let mss = self.config.mss_octets;
+        let mss = self.mss_octets;
         if step.newly.acked_octets > 0 {
             // The hole that was filled was not among those counted.
             let counted = step.newly.acked_octets.saturating_sub(mss);
@@ -278,7 +282,7 @@ impl Recovery {
 
     fn conserve_first(&mut self) {
         let in_flight = self.in_flight_octets();
-        let mss = self.config.mss_octets;
+        let mss = self.mss_octets;
         if let Some(prr) = &mut self.prr {
             prr.on_ack(0, in_flight, mss, false);
         }
@@ -287,7 +291,7 @@ impl Recovery {
     /// Proportional rate reduction for what this acknowledgment delivered (RFC 6937, section 3).
     fn conserve(&mut self, step: &Step<'_>, lost_octets: u32) {
         let in_flight = self.in_flight_octets();
-        let mss = self.config.mss_octets;
+        let mss = self.mss_octets;
         let acked = step.newly.acked_octets;
         let delivered = if self.is_sack {
             step.newly.delivered_octets
@@ -376,7 +380,7 @@ impl Recovery {
         if window < self.congestion.threshold() {
             window < peak.saturating_mul(2)
         } else {
-            window < peak.saturating_add(self.config.mss_octets)
+            window < peak.saturating_add(self.mss_octets)
         }
     }
 

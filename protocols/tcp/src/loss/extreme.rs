@@ -34,7 +34,6 @@ impl Extreme {
     }
 
     /// The best value, if there is any.
-    #[must_use]
     pub fn get(&self) -> Option<u64> {
         self.best.map(|best| best[0].value)
     }

@@ -33,6 +33,6 @@ pub use pacer::Pacer;
 pub use prr::Prr;
 pub use rack::Rack;
 pub use rate::{Rate, RateSample};
-pub use recovery::{Ack, Acked, Config, Counters, Due, Full, Lost, Phase, Recovery, Timer};
-pub use rtt::{RtoBounds, Rtt};
+pub use recovery::{Ack, Acked, Counters, Due, Full, Lost, Phase, Recovery, Timer};
+pub use rtt::Rtt;
 pub use scoreboard::{Newly, SackBlock, Scoreboard, Sending};

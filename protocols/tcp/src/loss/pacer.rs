@@ -19,7 +19,6 @@ pub struct Pacer {
 
 impl Pacer {
     /// When the next send may be.
-    #[must_use]
     pub fn next(&self) -> Time {
         self.next
     }

@@ -59,7 +59,6 @@ impl Prr {
     }
 
     /// What may be in the network, in octets.
-    #[must_use]
     pub fn window(&self) -> u32 {
         self.window
     }

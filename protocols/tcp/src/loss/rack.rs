@@ -54,13 +54,11 @@ impl Rack {
     }
 
     /// The highest sequence number acknowledged in any way.
-    #[must_use]
     pub fn fack(&self) -> Seq {
         self.fack
     }
 
     /// Whether segments were seen to overtake each other.
-    #[must_use]
     pub fn reordering_seen(&self) -> bool {
         self.reordering_seen
     }

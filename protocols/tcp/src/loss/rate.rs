@@ -38,7 +38,6 @@ pub struct RateSample {
 
 impl RateSample {
     /// Octets a second.
-    #[must_use]
     pub fn octets_per_s(&self) -> u64 {
         let ns = self.interval.as_nanos().max(1);
         let rate = u128::from(self.delivered_octets) * 1_000_000_000 / ns;
@@ -69,13 +68,11 @@ impl Rate {
     }
 
     /// Octets delivered in all.
-    #[must_use]
     pub fn delivered_octets(&self) -> u64 {
         self.delivered_octets
     }
 
     /// Whether what is sent now is limited by the application.
-    #[must_use]
     pub fn is_app_limited(&self) -> bool {
         self.app_limited_until_octets != 0
     }

@@ -1,7 +1,7 @@
 //! The send side's one partner: what to send, what to resend, how much, and when.
 
 use super::rate::Rate;
-use super::rtt::{RtoBounds, Rtt};
+use super::rtt::Rtt;
 use super::scoreboard::Scoreboard;
 use super::undo::{Frto, Undo};
 use super::{Extreme, Pacer, Prr, Rack, SackBlock};
@@ -17,41 +17,11 @@ const RTT_MIN_WINDOW: Duration = Duration::from_secs(300);
 /// No segment is larger: an Internet packet is not.
 const MSS_OCTETS_MAX: u32 = 65_535;
 
-/// What a connection's recovery is made of.
-#[derive(Clone, Copy, Debug)]
-pub struct Config {
-    /// The largest segment, in octets of payload.
-    pub mss_octets: u32,
-    /// Between what values the retransmission timeout may be.
-    pub rto: RtoBounds,
-    /// One tick of the clock behind the timestamp option.
-    pub timestamp_tick: Duration,
-    /// Segments that may be outstanding at once; the memory of a connection is bounded by it (64
-    /// octets each).
-    pub segments_max: u32,
-    /// How long a peer may wait before it acknowledges (TLP.max_ack_delay of RFC 8985, section
-    /// 7.2).
-    pub ack_delay_max: Duration,
-    /// Whether to spread sends over the round trip with algorithms that have no pacing rate of
-    /// their own.
-    pub pacing: bool,
-    /// Whether to send loss probes (RFC 8985, section 7); they need selective acknowledgments.
-    pub tail_probe: bool,
-}
+/// One tick of the clock behind the timestamp option.
+pub(super) const TIMESTAMP_TICK: Duration = Duration::from_millis(1);
 
-impl Default for Config {
-    fn default() -> Config {
-        Config {
-            mss_octets: 536,
-            rto: RtoBounds::default(),
-            timestamp_tick: Duration::from_millis(1),
-            segments_max: 1 << 16,
-            ack_delay_max: Duration::from_millis(200),
-            pacing: false,
-            tail_probe: true,
-        }
-    }
-}
+/// How long a peer may wait before it acknowledges (TLP.max_ack_delay of RFC 8985, section 7.2).
+pub(super) const ACK_DELAY_MAX: Duration = Duration::from_millis(200);
 
 /// One arriving acknowledgment, already found acceptable: `ack` lies between the oldest
 /// unacknowledged and the next new number.
@@ -188,20 +158,11 @@ pub(super) struct Probe {
     pub(super) is_resent: bool,
 }
 
-/// What of [`Config`] is needed on, and in no other part.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Kept {
-    pub(super) mss_octets: u32,
-    pub(super) timestamp_tick: Duration,
-    pub(super) ack_delay_max: Duration,
-    pub(super) pacing: bool,
-    pub(super) tail_probe: bool,
-}
-
 /// Loss recovery and congestion control of one connection.
 #[derive(Debug)]
 pub struct Recovery {
-    pub(super) config: Kept,
+    /// The largest segment, in octets of payload.
+    pub(super) mss_octets: u32,
     pub(super) congestion: Box<dyn Congestion>,
     pub(super) board: Scoreboard,
     pub(super) rtt: Rtt,
@@ -249,13 +210,19 @@ pub struct Recovery {
 }
 
 impl Recovery {
-    /// For a connection whose first sequence number, the SYN's, is `iss`.
+    /// For a connection whose first sequence number, the SYN's, is `iss`, and whose segments have
+    /// at most `mss_octets` of payload. At most `segments_max` may be outstanding at once; the
+    /// memory of a connection is bounded by it (64 octets each).
     #[must_use]
-    pub fn new(config: Config, congestion: Box<dyn Congestion>, iss: Seq) -> Recovery {
+    pub fn new(
+        (mss_octets, segments_max): (u32, u32),
+        congestion: Box<dyn Congestion>,
+        iss: Seq,
+    ) -> Recovery {
         let window_ns = u64::try_from(RTT_MIN_WINDOW.as_nanos()).unwrap_or(u64::MAX);
         Recovery {
-            board: Scoreboard::new(iss, config.segments_max),
-            rtt: Rtt::new(config.rto),
+            board: Scoreboard::new(iss, segments_max),
+            rtt: Rtt::new(),
             rtt_min: Extreme::min(window_ns),
             rack: Rack::new(iss),
             rate: Rate::new(),
@@ -284,13 +251,7 @@ impl Recovery {
             now: Time::ZERO,
             peak_octets: [0; 2],
             counters: Counters::default(),
-            config: Kept {
-                mss_octets: config.mss_octets,
-                timestamp_tick: config.timestamp_tick,
-                ack_delay_max: config.ack_delay_max,
-                pacing: config.pacing,
-                tail_probe: config.tail_probe,
-            },
+            mss_octets,
             congestion,
         }
     }
@@ -299,16 +260,16 @@ impl Recovery {
     /// bear, `is_sack` whether selective acknowledgments were agreed. The window begins again, with
     /// one segment if the SYN had to be repeated (RFC 5681, section 3.1).
     pub fn established(&mut self, mss_octets: u32, is_sack: bool, now: Time) {
-        self.config.mss_octets = mss_octets.clamp(1, MSS_OCTETS_MAX);
-        self.congestion.set_mss(self.config.mss_octets);
+        self.mss_octets = mss_octets.clamp(1, MSS_OCTETS_MAX);
+        self.congestion.set_mss(self.mss_octets);
         self.is_sack = is_sack;
         self.is_established = true;
         let syn_was_lost = self.counters.timeouts > 0;
         let window = if syn_was_lost {
             self.rtt.syn_was_lost();
-            self.config.mss_octets
+            self.mss_octets
         } else {
-            initial_window_octets(self.config.mss_octets)
+            initial_window_octets(self.mss_octets)
         };
         self.congestion.start(window, now);
         self.phase = Phase::Open;
@@ -320,7 +281,7 @@ impl Recovery {
 
     /// Chooses another algorithm; it begins with the window that the last one had.
     pub fn set_congestion(&mut self, mut congestion: Box<dyn Congestion>, now: Time) {
-        congestion.set_mss(self.config.mss_octets);
+        congestion.set_mss(self.mss_octets);
         congestion.start(self.congestion.window(), now);
         self.congestion = congestion;
         self.undo = None;
@@ -331,9 +292,9 @@ impl Recovery {
     /// not to have arrived (RFC 1191, section 6.5): they are resent, and the window stays, as this
     /// is no congestion.
     pub fn set_mss(&mut self, mss_octets: u32, lost: bool) {
-        self.config.mss_octets = mss_octets.clamp(1, MSS_OCTETS_MAX);
-        self.congestion.set_mss(self.config.mss_octets);
-        if lost && self.board.lose_larger(self.config.mss_octets) > 0 && self.phase == Phase::Open {
+        self.mss_octets = mss_octets.clamp(1, MSS_OCTETS_MAX);
+        self.congestion.set_mss(self.mss_octets);
+        if lost && self.board.lose_larger(self.mss_octets) > 0 && self.phase == Phase::Open {
             self.phase = Phase::Recovery;
             self.recover = self.board.nxt();
             self.prr = None;
@@ -410,7 +371,7 @@ impl Recovery {
             prr.on_sent(octets);
         }
         if let Some(rate) = self.pacing_rate() {
-            self.pacer.on_sent(octets, rate, self.config.mss_octets, now);
+            self.pacer.on_sent(octets, rate, self.mss_octets, now);
         }
         if self.rto_at.is_none() {
             self.rto_at = Some(now + self.rtt.rto());
@@ -449,10 +410,10 @@ impl Recovery {
         let in_flight = self.in_flight_octets();
         let mut room = self.window().saturating_sub(in_flight).max(self.extra_octets);
         if in_flight == 0 {
-            room = room.max(self.config.mss_octets.saturating_add(1));
+            room = room.max(self.mss_octets.saturating_add(1));
         }
         match self.pacing_rate() {
-            Some(rate) => room.min(self.pacer.allows(rate, self.config.mss_octets, now)),
+            Some(rate) => room.min(self.pacer.allows(rate, self.mss_octets, now)),
             None => room,
         }
     }
@@ -467,7 +428,6 @@ impl Recovery {
     }
 
     /// How much may be in the network, in octets.
-    #[must_use]
     pub fn window(&self) -> u32 {
         match &self.prr {
             Some(prr) => prr.window(),
@@ -476,7 +436,6 @@ impl Recovery {
     }
 
     /// Octets believed to be in the network.
-    #[must_use]
     pub fn in_flight_octets(&self) -> u32 {
         self.board.in_flight_octets().saturating_sub(self.dup_octets)
     }
@@ -484,19 +443,7 @@ impl Recovery {
     /// The rate at which sends are spread, in octets a second; `None` if they are not.
     #[must_use]
     pub fn pacing_rate(&self) -> Option<u64> {
-        if let Some(rate) = self.congestion.pacing_rate() {
-            return Some(rate.max(1));
-        }
-        if !self.config.pacing {
-            return None;
-        }
-        let rtt_ns = self.rtt.smoothed()?.as_nanos().max(1);
-        let window = u128::from(self.congestion.window());
-        // Twice the window a round trip while that doubles, a little more than it while it grows by
-        // a segment.
-        let tenths = if self.congestion.window() < self.congestion.threshold() { 20 } else { 12 };
-        let rate = window * tenths * 100_000_000 / rtt_ns;
-        Some(u64::try_from(rate).unwrap_or(u64::MAX).max(1))
+        self.congestion.pacing_rate().map(|rate| rate.max(1))
     }
 
     pub(super) fn trouble(&self, again: bool, now: Time) -> Trouble {
@@ -510,25 +457,21 @@ impl Recovery {
     }
 
     /// The outstanding segments.
-    #[must_use]
     pub fn board(&self) -> &Scoreboard {
         &self.board
     }
 
     /// The round trip time and the timeout.
-    #[must_use]
     pub fn rtt(&self) -> &Rtt {
         &self.rtt
     }
 
     /// The smallest round trip of the last minutes.
-    #[must_use]
     pub fn rtt_min(&self) -> Option<Duration> {
         self.rtt_min.get().map(Duration::from_nanos)
     }
 
     /// The congestion control.
-    #[must_use]
     pub fn congestion(&self) -> &dyn Congestion {
         &*self.congestion
     }
@@ -537,32 +480,27 @@ impl Recovery {
     /// opens by no more than a little for each, as in slow start if it is what limits, nor while it
     /// matters which of them tells what.
     #[inline]
-    #[must_use]
     pub fn takes_few(&self) -> bool {
         let is_slow_start = self.congestion.window() < self.congestion.threshold();
         self.phase == Phase::Open && !(is_slow_start && self.is_window_limited())
     }
 
     /// What recovery is at.
-    #[must_use]
     pub fn phase(&self) -> Phase {
         self.phase
     }
 
     /// What happened so far.
-    #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
     /// Octets delivered in all.
-    #[must_use]
     pub fn delivered_octets(&self) -> u64 {
         self.rate.delivered_octets()
     }
 
     /// Whether [`rest`](Recovery::rest) has something to give back.
-    #[must_use]
     pub fn has_slack(&self) -> bool {
         self.board.has_slack()
     }

@@ -2,30 +2,15 @@
 
 use core::time::Duration;
 
-/// Between what values the retransmission timeout may be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RtoBounds {
-    /// Before the first measurement (RFC 6298, section 2.1).
-    pub initial: Duration,
-    /// Smallest. RFC 6298, section 2.4, advises one second for clocks as coarse as half of that;
-    /// with the finer clocks of today 200 ms are usual, and spurious timeouts are found and undone.
-    pub min: Duration,
-    /// Largest (RFC 6298, section 2.5).
-    pub max: Duration,
-    /// How fine the clock is that measures (G of RFC 6298, section 2.2).
-    pub granularity: Duration,
-}
-
-impl Default for RtoBounds {
-    fn default() -> RtoBounds {
-        RtoBounds {
-            initial: Duration::from_secs(1),
-            min: Duration::from_millis(200),
-            max: Duration::from_secs(60),
-            granularity: Duration::from_millis(1),
-        }
-    }
-}
+/// The timeout before the first measurement (RFC 6298, section 2.1).
+const RTO_INITIAL: Duration = Duration::from_secs(1);
+/// The smallest. RFC 6298, section 2.4, advises one second for clocks as coarse as half of that;
+/// with the finer clocks of today 200 ms are usual, and spurious timeouts are found and undone.
+const RTO_MIN: Duration = Duration::from_millis(200);
+/// The largest (RFC 6298, section 2.5).
+const RTO_MAX: Duration = Duration::from_secs(60);
+/// How fine the clock is that measures (G of RFC 6298, section 2.2).
+const GRANULARITY: Duration = Duration::from_millis(1);
 
 /// The timeout after the handshake if it had to be repeated (RFC 6298, section 5.7).
 const AFTER_LOST_SYN: Duration = Duration::from_secs(3);
@@ -36,7 +21,7 @@ const BACK_OFFS_MAX: u32 = 30;
 /// The estimator of one connection.
 #[derive(Clone, Debug)]
 pub struct Rtt {
-    bounds: RtoBounds,
+    rto_min: Duration,
     srtt_ns: Option<u64>,
     rttvar_ns: u64,
     latest: Duration,
@@ -47,11 +32,11 @@ pub struct Rtt {
 
 impl Rtt {
     /// Nothing measured.
-    #[must_use]
-    pub fn new(bounds: RtoBounds) -> Rtt {
+    #[expect(clippy::new_without_default, reason = "every one is made by this")]
+    pub fn new() -> Rtt {
         Rtt {
-            rto: bounds.initial.min(bounds.max),
-            bounds,
+            rto: RTO_INITIAL,
+            rto_min: RTO_MIN,
             srtt_ns: None,
             rttvar_ns: 0,
             latest: Duration::ZERO,
@@ -88,37 +73,32 @@ impl Rtt {
         self.srtt_ns = Some(srtt);
         self.back_offs = 0;
         let margin = Duration::from_nanos(self.rttvar_ns.saturating_mul(4));
-        let rto = Duration::from_nanos(srtt).saturating_add(margin.max(self.bounds.granularity));
-        self.rto = rto.max(self.bounds.min).min(self.bounds.max);
+        let rto = Duration::from_nanos(srtt).saturating_add(margin.max(GRANULARITY));
+        self.rto = rto.max(self.rto_min).min(RTO_MAX);
     }
 
     /// The smoothed round trip, if one was measured.
-    #[must_use]
     pub fn smoothed(&self) -> Option<Duration> {
         self.srtt_ns.map(Duration::from_nanos)
     }
 
     /// How much the round trip varies.
-    #[must_use]
     pub fn variation(&self) -> Duration {
         Duration::from_nanos(self.rttvar_ns)
     }
 
     /// The last measurement; zero before the first.
-    #[must_use]
     pub fn latest(&self) -> Duration {
         self.latest
     }
 
     /// The retransmission timeout, with its back-off.
-    #[must_use]
     pub fn rto(&self) -> Duration {
         let factor = 1_u32 << self.back_offs.min(BACK_OFFS_MAX);
-        self.rto.saturating_mul(factor).min(self.bounds.max)
+        self.rto.saturating_mul(factor).min(RTO_MAX)
     }
 
     /// The retransmission timeout that the measurements alone give.
-    #[must_use]
     pub fn rto_without_back_off(&self) -> Duration {
         self.rto
     }
@@ -142,7 +122,6 @@ impl Rtt {
     }
 
     /// How often the timer expired since the last measurement.
-    #[must_use]
     pub fn back_offs(&self) -> u32 {
         self.back_offs
     }
@@ -151,7 +130,7 @@ impl Rtt {
     pub fn syn_was_lost(&mut self) {
         self.back_offs = 0;
         if self.srtt_ns.is_none() {
-            self.rto = AFTER_LOST_SYN.max(self.bounds.min).min(self.bounds.max);
+            self.rto = AFTER_LOST_SYN;
         }
     }
 }
@@ -176,7 +155,7 @@ mod tests {
     }
 
     fn rtt(min: u64) -> Rtt {
-        Rtt::new(RtoBounds { min: ms(min), ..RtoBounds::default() })
+        Rtt { rto_min: ms(min), ..Rtt::new() }
     }
 
     /// RFC 6298, sections 2.1 and 2.2.

@@ -100,7 +100,7 @@ impl Segment {
 }
 
 /// The outstanding segments of one connection.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Scoreboard {
     ring: Ring,
     una: Seq,
@@ -128,92 +128,71 @@ impl Scoreboard {
     #[must_use]
     pub fn new(next: Seq, segments_max: u32) -> Scoreboard {
         Scoreboard {
-            ring: Ring::default(),
             una: next,
             nxt: next,
-            flight: List::default(),
-            lost: List::default(),
-            flight_octets: 0,
-            lost_octets: 0,
-            sacked_octets: 0,
-            sacked_segments: 0,
             segments_max: segments_max.max(1),
-            turn: 0,
-            #[cfg(test)]
-            steps: 0,
+            ..Scoreboard::default()
         }
     }
 
     /// The oldest sequence number that is not acknowledged.
-    #[must_use]
     pub fn una(&self) -> Seq {
         self.una
     }
 
     /// The sequence number that the next new segment begins with.
-    #[must_use]
     pub fn nxt(&self) -> Seq {
         self.nxt
     }
 
     /// Octets sent and not acknowledged cumulatively (FlightSize of RFC 5681).
-    #[must_use]
     pub fn outstanding_octets(&self) -> u32 {
         self.nxt.since(self.una)
     }
 
     /// Octets believed to be in the network (`pipe` of RFC 6675).
-    #[must_use]
     pub fn in_flight_octets(&self) -> u32 {
         self.flight_octets
     }
 
     /// Octets believed lost and not resent.
-    #[must_use]
     pub fn lost_octets(&self) -> u32 {
         self.lost_octets
     }
 
     /// Octets acknowledged selectively.
-    #[must_use]
     pub fn sacked_octets(&self) -> u32 {
         self.sacked_octets
     }
 
     /// Segments acknowledged selectively.
-    #[must_use]
     pub fn sacked_segments(&self) -> u32 {
         self.sacked_segments
     }
 
     /// Segments outstanding.
-    #[must_use]
     pub fn segments(&self) -> u32 {
         self.ring.len()
     }
 
     /// How many further segments find room.
     #[inline]
-    #[must_use]
     pub fn room(&self) -> u32 {
         self.segments_max.saturating_sub(self.ring.len())
     }
 
     /// Whether no further segment finds room.
-    #[must_use]
     pub fn is_full(&self) -> bool {
         self.room() == 0
     }
 
     /// Whether nothing is outstanding.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ring.len() == 0
     }
 
     /// Whether the oldest outstanding segment is sacked: then the peer has forgotten what it told
     /// (RFC 2018, section 8).
-    #[must_use]
     pub fn has_reneged(&self) -> bool {
         self.ring.front().is_some_and(|s| s.state == State::Sacked)
     }
@@ -251,14 +230,12 @@ impl Scoreboard {
     }
 
     /// The segment to resend first: where it begins and its octets.
-    #[must_use]
     pub fn next_lost(&self) -> Option<(Seq, u32)> {
         let segment = self.ring.at(self.lost.head?);
         Some((segment.start, segment.octets))
     }
 
     /// The last segment, if it is in flight, for a loss probe.
-    #[must_use]
     pub fn last_in_flight(&self) -> Option<(Seq, u32)> {
         let segment = self.ring.at(self.ring.last_id()?);
         (segment.state == State::InFlight).then_some((segment.start, segment.octets))
@@ -491,7 +468,6 @@ impl Scoreboard {
     }
 
     /// Whether [`rest`](Scoreboard::rest) has something to give back.
-    #[must_use]
     pub fn has_slack(&self) -> bool {
         self.ring.has_slack()
     }

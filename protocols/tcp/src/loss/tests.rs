@@ -6,7 +6,7 @@ mod path;
 mod rules;
 mod throughput;
 
-use super::{Ack, Config, Due, Phase, Recovery, SackBlock, Scoreboard, Timer};
+use super::{Ack, Due, Phase, Recovery, SackBlock, Scoreboard, Timer};
 use crate::Seq;
 use crate::congestion::NewReno;
 use alloc::boxed::Box;
@@ -17,8 +17,7 @@ const MSS: u32 = 1000;
 
 /// A connection whose SYN went at zero.
 fn fresh() -> Recovery {
-    let config = Config { mss_octets: MSS, ..Config::default() };
-    let mut recovery = Recovery::new(config, Box::new(NewReno::new(MSS)), Seq(0));
+    let mut recovery = Recovery::new((MSS, 1 << 16), Box::new(NewReno::new(MSS)), Seq(0));
     recovery.sent(1, Time::ZERO).unwrap();
     recovery
 }
@@ -105,5 +104,5 @@ fn an_idle_connection_takes_little() {
     let congestion = size_of::<crate::congestion::Bbr>().max(size_of::<crate::congestion::Cubic>());
     let (recovery, segment) = (size_of::<Recovery>(), Scoreboard::SEGMENT_OCTETS);
     assert!(recovery + congestion <= 1024, "{recovery} and {congestion} octets");
-    assert_eq!(segment, 64, "what `Config::segments_max` promises");
+    assert_eq!(segment, 64, "what `Recovery::new` promises");
 }

@@ -1,7 +1,7 @@
 //! What time does: the retransmission timeout, the reordering window's end, loss probes (RFC 6298;
 //! RFC 8985, sections 6 to 8).
 
-use super::recovery::{Due, Lost, Phase, Probe, Recovery, Timer};
+use super::recovery::{ACK_DELAY_MAX, Due, Lost, Phase, Probe, Recovery, Timer};
 use super::undo::Undo;
 use core::time::Duration;
 use xk_core::Time;
@@ -96,7 +96,7 @@ impl Recovery {
         self.dup_octets = 0;
         // What the timer is for goes out in any case, even if the window is full of what was sent
         // since.
-        self.extra_octets = self.config.mss_octets.saturating_add(1);
+        self.extra_octets = self.mss_octets.saturating_add(1);
         self.pacer.reset();
         self.rtt.back_off();
         self.rto_at = Some(now + self.rtt.rto());
@@ -122,8 +122,7 @@ impl Recovery {
     /// Sets the time for a loss probe, if one may be (RFC 8985, section 7.2).
     pub(super) fn schedule_probe(&mut self, now: Time) {
         self.probe_at = None;
-        let eligible = self.config.tail_probe
-            && self.is_sack
+        let eligible = self.is_sack
             && self.phase == Phase::Open
             && self.board.sacked_segments() == 0
             && self.board.in_flight_octets() > 0
@@ -134,8 +133,8 @@ impl Recovery {
         }
         let smoothed = self.rtt.smoothed();
         let mut patience = smoothed.map_or(PROBE_AFTER, |srtt| (srtt * 2).max(PROBE_AFTER_MIN));
-        if self.rtt.smoothed().is_some() && self.board.segments() == 1 {
-            patience += self.config.ack_delay_max;
+        if smoothed.is_some() && self.board.segments() == 1 {
+            patience += ACK_DELAY_MAX;
         }
         let at = now + patience;
         self.probe_at = Some(self.rto_at.map_or(at, |rto_at| at.min(rto_at)));
@@ -152,7 +151,7 @@ impl Recovery {
         }
         if waiting && !self.board.is_full() {
             self.probe_is_next = true;
-            self.extra_octets = self.config.mss_octets.saturating_add(1);
+            self.extra_octets = self.mss_octets.saturating_add(1);
             self.pacer.reset();
             return Due::SendProbe;
         }

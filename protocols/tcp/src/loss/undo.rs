@@ -127,7 +127,7 @@ impl Recovery {
         self.frto = match self.frto {
             Frto::Waiting if !advanced => Frto::Waiting,
             Frto::Waiting if step.ack.waiting && self.board.una().before(self.recover) => {
-                self.extra_octets = self.config.mss_octets.saturating_mul(2);
+                self.extra_octets = self.mss_octets.saturating_mul(2);
                 Frto::Probing
             }
             // An acknowledgment that tells nothing, such as of a window, is ignored.

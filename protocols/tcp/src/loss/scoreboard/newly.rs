@@ -3,20 +3,20 @@
 use super::{Segment, Sending};
 use crate::Seq;
 use crate::loss::rate::Stamp;
+use crate::loss::recovery::TIMESTAMP_TICK;
 use core::time::Duration;
 use xk_core::Time;
 
 /// What one acknowledgment delivered.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Newly {
-    now: Time,
+    /// When the acknowledgment came.
+    pub(crate) now: Time,
     /// When the segment was sent that the peer echoes the timestamp of, if it does; the clock's
     /// ticks are rounded down.
-    echoed: Option<Time>,
+    pub(crate) echoed: Option<Time>,
     /// No round trip is shorter.
-    rtt_min: Option<Duration>,
-    /// The clock's tick.
-    tick: Duration,
+    pub(crate) rtt_min: Option<Duration>,
     /// Octets acknowledged cumulatively.
     pub acked_octets: u32,
     /// Octets delivered that were not before.
@@ -54,48 +54,9 @@ pub struct Newly {
 }
 
 impl Newly {
-    /// Nothing yet. `fack` is the highest sequence number that was ever acknowledged in any way.
-    #[must_use]
-    pub fn new(now: Time, fack: Seq) -> Newly {
-        Newly {
-            now,
-            echoed: None,
-            rtt_min: None,
-            tick: Duration::ZERO,
-            acked_octets: 0,
-            delivered_octets: 0,
-            sacked_octets: 0,
-            delivered_segments: 0,
-            acked: None,
-            sacked: None,
-            resent: false,
-            resent_at: None,
-            late: None,
-            resent_often: false,
-            newest: None,
-            stamp: None,
-            fack,
-            reordered: false,
-            recover: None,
-            original: false,
-        }
-    }
-
-    pub(crate) fn with_echo(self, echoed: Option<Time>, tick: Duration) -> Newly {
-        Newly { echoed, tick, ..self }
-    }
-
-    pub(crate) fn with_rtt_min(self, rtt_min: Option<Duration>) -> Newly {
-        Newly { rtt_min, ..self }
-    }
-
-    pub(crate) fn with_recover(self, recover: Option<Seq>) -> Newly {
-        Newly { recover, ..self }
-    }
-
     /// Whether the peer echoes a timestamp from before `sent`, the clock's ticks granted.
     pub(crate) fn echoes_before(&self, sent: Time) -> bool {
-        self.echoed.is_some_and(|echoed| echoed.after(self.tick) <= sent)
+        self.echoed.is_some_and(|echoed| echoed.after(TIMESTAMP_TICK) <= sent)
     }
 
     #[inline]

@@ -178,7 +178,7 @@ proptest! {
     fn it_agrees_with_the_model(steps in steps()) {
         let mut board = Scoreboard::new(START, 40);
         let mut model = Model { segments: Vec::new(), una: START, nxt: START, delivered: 0 };
-        let mut newly = Newly::new(Time::ZERO, START);
+        let mut newly = Newly { fack: START, ..Newly::default() };
         let mut now = Time::from_ms(100);
         for step in steps {
             now += core::time::Duration::from_millis(1);
@@ -202,7 +202,7 @@ fn filled(segments: u32) -> (Scoreboard, Newly) {
         assert!(board.sent(100, Time::from_ms(1), Stamp::default()));
     }
     assert!(!board.sent(100, Time::from_ms(1), Stamp::default()), "it is full");
-    (board, Newly::new(Time::from_ms(2), START))
+    (board, Newly { now: Time::from_ms(2), fack: START, ..Newly::default() })
 }
 
 fn block(from: u32, to: u32) -> SackBlock {

@@ -4,7 +4,7 @@
 use super::MSS;
 use crate::Seq;
 use crate::congestion::{NAMES, by_name};
-use crate::loss::{Ack, Config, Due, Recovery, SackBlock};
+use crate::loss::{Ack, Due, Recovery, SackBlock};
 use core::time::Duration;
 use proptest::prelude::*;
 use std::vec::Vec;
@@ -105,11 +105,9 @@ proptest! {
         steps in steps(),
         number in 0..NAMES.len(),
         is_sack: bool,
-        pacing: bool,
     ) {
-        let config = Config { mss_octets: MSS, segments_max: 300, pacing, ..Config::default() };
         let congestion = by_name(NAMES[number], MSS).unwrap();
-        let mut recovery = Recovery::new(config, congestion, Seq(u32::MAX - 20 * MSS));
+        let mut recovery = Recovery::new((MSS, 300), congestion, Seq(u32::MAX - 20 * MSS));
         let mut now = Time::ZERO;
         recovery.sent(1, now).unwrap();
         recovery.established(MSS, is_sack, now);

@@ -3,7 +3,7 @@
 
 use crate::Seq;
 use crate::congestion::by_name;
-use crate::loss::{Ack, Acked, Config, Due, Recovery, SackBlock};
+use crate::loss::{Ack, Acked, Due, Recovery, SackBlock};
 use core::cmp::Reverse;
 use core::time::Duration;
 use std::collections::BinaryHeap;
@@ -255,8 +255,8 @@ impl World {
     pub(super) fn add(&mut self, wish: Wish<'_>) -> usize {
         // Close to where numbers go round.
         let iss = Seq(u32::MAX - 100 * MSS);
-        let config = Config { mss_octets: MSS, ..Config::default() };
-        let mut recovery = Recovery::new(config, by_name(wish.congestion, MSS).unwrap(), iss);
+        let mut recovery =
+            Recovery::new((MSS, 1 << 16), by_name(wish.congestion, MSS).unwrap(), iss);
         recovery.sent(1, wish.begins).unwrap();
         let index = self.flows.len();
         self.flows.push(Flow {
