@@ -211,5 +211,4 @@ impl Filter for Capture {
 }
 
 #[cfg(test)]
-#[path = "protocol_tests.rs"]
 mod tests;

@@ -145,9 +145,6 @@ pub struct Writer<W> {
 
 impl<W: Write> Writer<W> {
     /// Begins a file. `application` is named in it as the writer (`shb_userappl`).
-    ///
-    /// # Errors
-    /// What `out` gives.
     pub fn new(out: W, application: &str) -> io::Result<Self> {
         let mut writer = Self { out, snap_octets: Vec::new(), block: Vec::new() };
         let block = &mut writer.block;
@@ -163,9 +160,6 @@ impl<W: Write> Writer<W> {
     }
 
     /// Describes an interface; frames of it may follow.
-    ///
-    /// # Errors
-    /// What the output gives.
     pub fn add_interface(&mut self, interface: &Interface<'_>) -> io::Result<InterfaceId> {
         let id =
             u32::try_from(self.snap_octets.len()).map_err(|_| invalid("too many interfaces"))?;
@@ -222,9 +216,6 @@ impl<W: Write> Writer<W> {
     }
 
     /// Hands on what the output holds back.
-    ///
-    /// # Errors
-    /// What the output gives.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
