@@ -38,10 +38,6 @@ pub struct Arp {
 }
 
 /// Builds it from its place in a graph.
-///
-/// # Errors
-/// [`BuildError::Lower`] if the graph gives it nothing to stand on, [`BuildError::Param`] if a time
-/// is out of range.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let config = Config::read(build.params)?;
     let key = build.cx.secret();
@@ -132,8 +128,8 @@ impl Arp {
         if let Some(reason) = self.objection(packet) {
             return Err(reason);
         }
-        let frame_from = lower.ask(cx, PeerEther::default()).map(|q| EthAddr(q.address));
-        if frame_from.is_some_and(|from| from != packet.sender_eth) {
+        let frame_from = lower.ask(cx, PeerEther::default());
+        if frame_from.is_some_and(|from| from.address != packet.sender_eth.0) {
             shared.mismatched.set(shared.mismatched.get() + 1);
         }
         if shared.find_conflict(cx, packet) {
@@ -147,13 +143,10 @@ impl Arp {
             // A host that asks us will be sent something soon; what others tell unasked is worth no
             // room.
             let entry = match known {
-                None if asked && for_us => {
-                    let made = shared.get_or_make(cx, packet.sender_ip);
-                    if made.is_none() {
-                        shared.count(&reason::TABLE_FULL);
-                    }
-                    made
-                }
+                None if asked && for_us => shared.get_or_make(cx, packet.sender_ip).or_else(|| {
+                    shared.count(&reason::TABLE_FULL);
+                    None
+                }),
                 known => known,
             };
             if let Some(entry) = entry {
@@ -363,21 +356,15 @@ impl Protocol for Arp {
         let shared = &self.shared;
         if let Some(question) = ask.get::<Offloads>() {
             question.answer(this.id(), || Offloads::of_protocol(cx, &shared.eth));
-            return Answer::Answered;
-        }
-        if shared.drop_sources.answer(this, ask) {
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<ListSessions>() {
+        } else if let Some(question) = ask.get::<ListSessions>() {
             question.add(&shared.sessions);
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<ListMaps>() {
+        } else if let Some(question) = ask.get::<ListMaps>() {
             question.add("active", shared.sessions.stats());
             question.add("hosts", shared.hosts.stats());
-            return Answer::Answered;
+        } else if !shared.drop_sources.answer(this, ask) {
+            return shared.control(cx, ask).unwrap_or_else(|| shared.eth.control(cx, ask));
         }
-        shared.control(cx, ask).unwrap_or_else(|| shared.eth.control(cx, ask))
+        Answer::Answered
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {

@@ -114,40 +114,29 @@ impl Session for ArpSession {
         let path = &*self.path;
         if let Some(question) = ask.get::<PeerHost>() {
             question.host = path.entry.host.into();
-            return Answer::Answered;
-        }
-        if !path.local.is_unspecified()
+        } else if !path.local.is_unspecified()
             && let Some(question) = ask.get::<MyHost>()
         {
             question.host = path.local.into();
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<PeerEther>() {
-            return match path.entry.address() {
-                Some(eth) => {
-                    question.address = eth.0;
-                    Answer::Answered
-                }
-                None => Answer::Unknown,
+        } else if let Some(question) = ask.get::<PeerEther>() {
+            let Some(eth) = path.entry.address() else {
+                return Answer::Unknown;
             };
-        }
-        if let Some(question) = ask.get::<Describe>() {
+            question.address = eth.0;
+        } else if let Some(question) = ask.get::<Describe>() {
             let (host, state) = (path.entry.host, path.entry.state.get());
             let waiting = path.waiting.len();
             question.text = match path.entry.address() {
                 Some(eth) => format!("{host} at {eth}, {state}"),
                 None => format!("{host}, {state}, {waiting} waiting"),
             };
-            return Answer::Answered;
+        } else {
+            return self.shared.control(cx, ask).unwrap_or_else(|| match path.lower.get() {
+                Some(lower) => lower.control(cx, ask),
+                None => self.shared.eth.control(cx, ask),
+            });
         }
-        if let Some(answer) = self.shared.control(cx, ask) {
-            return answer;
-        }
-        let lower = path.lower.get();
-        match lower {
-            Some(lower) => lower.control(cx, ask),
-            None => self.shared.eth.control(cx, ask),
-        }
+        Answer::Answered
     }
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {

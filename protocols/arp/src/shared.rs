@@ -363,10 +363,7 @@ impl Shared {
         self.count(&EVICTED);
         for path in victim.paths() {
             // No protocol is told: one that answered that would need a place here itself.
-            for message in self.waiting.take(&path) {
-                drop(message);
-                self.count(&UNRESOLVED);
-            }
+            self.waiting.take(&path).for_each(|_| self.count(&UNRESOLVED));
         }
         self.forget(cx, &victim);
         for path in victim.paths() {
@@ -546,23 +543,17 @@ impl Shared {
         if let Some(question) = ask.get::<Resolve>() {
             question.address =
                 question.host.to_v4().and_then(|host| self.resolve(cx, host)).map(|eth| eth.0);
-            return Some(Answer::Answered);
-        }
-        if let Some(question) = ask.get::<ClaimHost>() {
-            return Some(match question.host.to_v4().is_some_and(|host| self.claim(cx, host)) {
-                true => Answer::Answered,
-                false => Answer::Unknown,
-            });
-        }
-        if let Some(question) = ask.get::<MyHost>() {
-            let host = self.claims.first()?;
-            question.host = host.into();
-            return Some(Answer::Answered);
-        }
-        if let Some(table) = ask.get::<ArpTable>() {
+        } else if let Some(question) = ask.get::<ClaimHost>() {
+            if !question.host.to_v4().is_some_and(|host| self.claim(cx, host)) {
+                return Some(Answer::Unknown);
+            }
+        } else if let Some(question) = ask.get::<MyHost>() {
+            question.host = self.claims.first()?.into();
+        } else if let Some(table) = ask.get::<ArpTable>() {
             self.fill_table(cx, table);
-            return Some(Answer::Answered);
+        } else {
+            return self.control_others(cx, ask);
         }
-        self.control_others(cx, ask)
+        Some(Answer::Answered)
     }
 }

@@ -107,7 +107,6 @@ impl Packet {
 
     /// Whether this is a probe: a request without sender protocol address.
     #[inline]
-    #[must_use]
     pub fn is_probe(&self) -> bool {
         self.operation == Operation::Request && self.sender_ip.is_unspecified()
     }
@@ -115,7 +114,6 @@ impl Packet {
     /// Whether sender and target protocol address agree, as in announcements
     /// and in the gratuitous packets of RFC 5944, section 4.6.
     #[inline]
-    #[must_use]
     pub fn is_announcement(&self) -> bool {
         self.sender_ip == self.target_ip && !self.sender_ip.is_unspecified()
     }

@@ -71,9 +71,6 @@ pub const fn full_mask(count: u8) -> u16 {
 
 impl Header {
     /// Reads a header that `payload_octets` follow.
-    ///
-    /// # Errors
-    /// [`Error`].
     pub fn parse(octets: &[u8; HEADER_OCTETS], payload_octets: usize) -> Result<Self, Error> {
         let word = |at: usize| u16::from_be_bytes([octets[at], octets[at + 1]]);
         let four = |at: usize| [octets[at], octets[at + 1], octets[at + 2], octets[at + 3]];

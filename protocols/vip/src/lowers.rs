@@ -43,6 +43,7 @@ pub struct Vip {
 pub(crate) type VipSession = VirtualSession<Vip>;
 
 /// What a session keeps.
+#[derive(Default)]
 pub struct Lowers {
     /// One more than the octets of the largest message that goes over the link; 0 if none does.
     pub(crate) limit: Cell<usize>,
@@ -55,7 +56,7 @@ pub struct Lowers {
     /// Whether the ways have been looked for.
     pub(crate) is_settled: Cell<bool>,
     /// Sessions of the link layer that bear the mark.
-    heard: RefCell<Vec<WeakSession>>,
+    pub(crate) heard: RefCell<Vec<WeakSession>>,
 }
 
 impl Vip {
@@ -75,17 +76,6 @@ impl Vip {
 }
 
 impl Lowers {
-    pub(crate) fn new(local: HostAddr) -> Self {
-        Self {
-            limit: Cell::new(0),
-            link: SessionSlot::default(),
-            net: SessionSlot::default(),
-            local: Cell::new(local),
-            is_settled: Cell::new(false),
-            heard: RefCell::default(),
-        }
-    }
-
     pub(crate) fn local_part(&self) -> Part {
         part_of(self.local.get())
     }

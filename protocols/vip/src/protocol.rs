@@ -3,6 +3,7 @@
 use crate::lowers::{self, Lowers, Vip, VipSession};
 use alloc::format;
 use alloc::string::String;
+use core::cell::Cell;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{OpenError, Outgoing, PushError};
 use xk_core::{
@@ -20,9 +21,6 @@ pub(crate) const SESSIONS_MAX: usize = 65_536;
 pub(crate) const IDLE_MAX: usize = 4096;
 
 /// Builds it from its place in a graph.
-///
-/// # Errors
-/// [`BuildError::Lower`] if the graph gives it too little to stand on.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let sessions_max = build.params.number("sessions_max", SESSIONS_MAX);
     let idle_max = build.params.number("idle_max", IDLE_MAX);
@@ -74,7 +72,7 @@ impl VirtualLayer for Vip {
         _: bool,
     ) -> Lowers {
         all.layer.look_later(cx, this);
-        Lowers::new(local_host(ends))
+        Lowers { local: Cell::new(local_host(ends)), ..Lowers::default() }
     }
 
     fn connect(own: &VipSession, cx: &Kernel) -> Result<(), OpenError> {

@@ -66,9 +66,6 @@ impl Latest {
 }
 
 /// Builds it from its place in a graph.
-///
-/// # Errors
-/// [`BuildError::Lower`] if the graph gives it too little to stand on.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let wait = build.params.duration("wait", WAIT);
     let lowers = (build.lower(0)?, build.lower(1)?);
@@ -334,19 +331,14 @@ impl Protocol for VipAddr {
         let shared = &self.shared;
         if let Some(changed) = ask.get::<HostChanged>() {
             shared.changed(cx, changed.host);
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<ListMaps>() {
+        } else if let Some(question) = ask.get::<ListMaps>() {
             question.add("heard", shared.heard.stats());
-            return Answer::Answered;
-        }
-        if ask.get::<WayChanged>().is_some() || receivers::has_no_answer(ask) {
+        } else if ask.get::<WayChanged>().is_some() || receivers::has_no_answer(ask) {
             return Answer::Unknown;
+        } else {
+            return self.ask_above(cx, ask).unwrap_or_else(|| shared.net.control(cx, ask));
         }
-        if let Some(answer) = self.ask_above(cx, ask) {
-            return answer;
-        }
-        shared.net.control(cx, ask)
+        Answer::Answered
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {

@@ -92,10 +92,6 @@ pub struct VipAdv {
 }
 
 /// Builds it from its place in a graph.
-///
-/// # Errors
-/// [`BuildError::Lower`] if the graph gives it nothing to stand on, [`BuildError::Param`] if a time
-/// is out of range.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let usual = Settings::default();
     let time = |name, usual| {
@@ -268,40 +264,29 @@ impl Protocol for VipAdv {
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(question) = ask.get::<RunsVirtual>() {
             question.runs = self.runs(cx.now(), question.host, question.address);
-            return Answer::Answered;
-        }
-        if let Some(heard) = ask.get::<ArpReply>() {
+        } else if let Some(heard) = ask.get::<ArpReply>() {
             return self.hear(cx, this, heard);
-        }
-        if let Some(exchanged) = ask.get::<ArpExchange>() {
+        } else if let Some(exchanged) = ask.get::<ArpExchange>() {
             let to = (exchanged.own, exchanged.address, exchanged.host);
             self.say(cx, Some(to));
-            return Answer::Answered;
-        }
-        if let Some(changed) = ask.get::<HostChanged>() {
+        } else if let Some(changed) = ask.get::<HostChanged>() {
             self.tell(cx, changed.host);
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<WatchHosts>() {
+        } else if let Some(question) = ask.get::<WatchHosts>() {
             return self.watch(&question.watcher);
-        }
-        if let Some(question) = ask.get::<HostAt>()
+        } else if let Some(question) = ask.get::<HostAt>()
             && let Some(host) = self.table.find_by_address(question.address)
         {
             question.host = host;
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<VipTable>() {
+        } else if let Some(question) = ask.get::<VipTable>() {
             let list = self.table.list();
             question.total = list.len();
             question.hosts = list.into_iter().take(question.max).collect();
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<ListMaps>() {
+        } else if let Some(question) = ask.get::<ListMaps>() {
             question.add("hosts", self.table.stats());
-            return Answer::Answered;
+        } else {
+            return self.lower.control(cx, ask);
         }
-        self.lower.control(cx, ask)
+        Answer::Answered
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {
@@ -317,7 +302,6 @@ impl Protocol for VipAdv {
 
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
         self.table.clear();
-        let watchers = self.watchers.take();
-        drop(watchers);
+        drop(self.watchers.take());
     }
 }

@@ -30,6 +30,7 @@ pub struct VipSize {
 type SizeSession = VirtualSession<VipSize>;
 
 /// What a session keeps.
+#[derive(Default)]
 pub struct Lowers {
     /// Both participants, as the lower protocols are opened with.
     both: Participants,
@@ -44,10 +45,6 @@ pub struct Lowers {
 }
 
 /// Builds it from its place in a graph.
-///
-/// # Errors
-/// [`BuildError::Lower`] if the graph gives it too little to stand on, [`BuildError::Param`] if a
-/// cutoff is one too many, or is less than the one before.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     build.lower(1)?;
     let cutoffs: Vec<usize> =
@@ -160,13 +157,7 @@ impl VirtualLayer for VipSize {
         if is_passive && let Ok(local) = both.local_mut() {
             *local = Participant::of(Part::Any);
         }
-        Lowers {
-            both,
-            lowers: Default::default(),
-            cutoffs: Default::default(),
-            count: Cell::new(0),
-            last_used: Cell::new(0),
-        }
+        Lowers { both, ..Lowers::default() }
     }
 
     /// Opens all ways.

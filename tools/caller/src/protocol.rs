@@ -91,9 +91,6 @@ pub struct Caller {
 }
 
 /// Builds it from its place in a graph.
-///
-/// # Errors
-/// [`BuildError`] if the graph gives it nothing to stand on, or `to` or `local` is no participant.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let expected = "a participant, such as procedure1@10.0.0.2";
     let (params, usual) = (build.params, Settings::default());

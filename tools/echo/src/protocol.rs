@@ -28,9 +28,6 @@ pub struct Echo {
 }
 
 /// Builds it from its place in a graph.
-///
-/// # Errors
-/// [`BuildError`] if the graph gives it nothing to stand on, or `local` is no participant.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let lower = build.lower(0)?;
     let local = serve::local(build, "a participant, such as port7")?;

@@ -42,9 +42,6 @@ pub struct Loop {
 }
 
 /// Builds it from its place in a graph.
-///
-/// # Errors
-/// None: it needs nothing.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let usual = Settings::default();
     let mtu = build.params.octets("mtu", usual.mtu as usize);

@@ -36,9 +36,6 @@ pub struct Noise {
 }
 
 /// Builds it from its place in a graph.
-///
-/// # Errors
-/// [`BuildError`] if the graph gives it nothing to stand on, or an address is none.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let params = build.params;
     let wrong =

@@ -88,9 +88,6 @@ pub struct Probe {
 }
 
 /// Builds it from its place in a graph.
-///
-/// # Errors
-/// [`BuildError`] if the graph gives it nothing to stand on, or `to` or `local` is no participant.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let expected = "a participant, such as port7@10.0.0.2";
     let (params, usual) = (build.params, Settings::default());
@@ -410,19 +407,16 @@ impl Protocol for Probe {
     fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(report) = ask.get::<Report>() {
             self.tally.borrow().report(report, self.settings.count);
-            return Answer::Answered;
-        }
-        if let Some(error) = ask.get::<NetworkError>() {
+        } else if let Some(error) = ask.get::<NetworkError>() {
             self.tally.borrow_mut().network_error(error.kind);
-            return Answer::Answered;
-        }
-        if let Some(StreamNotice { event: StreamEvent::Failed(error), .. }) =
+        } else if let Some(StreamNotice { event: StreamEvent::Failed(error), .. }) =
             ask.get::<StreamNotice>()
         {
             self.tally.borrow_mut().stream_error(*error);
-            return Answer::Answered;
+        } else {
+            return self.lower.control(cx, ask);
         }
-        self.lower.control(cx, ask)
+        Answer::Answered
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {

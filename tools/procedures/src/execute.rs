@@ -40,9 +40,6 @@ fn echoed(mut request: Message) -> Message {
 
 impl Procedures {
     /// Executes a request; it may block.
-    ///
-    /// # Errors
-    /// Why there is no reply.
     pub(crate) fn execute(
         &self,
         cx: &Kernel,
