@@ -81,7 +81,7 @@ impl Tap for Captures {
                 &all
             }
         };
-        let frame = Frame::new(sighting.time.as_ns(), parts).comment(&comment);
+        let frame = Frame { comment: &comment, ..Frame::new(sighting.time.as_ns(), parts) };
         if let Err(error) = capture.writer.write(capture.interface, &frame) {
             *self.failed.borrow_mut() = Some((capture.path.clone(), error));
         }

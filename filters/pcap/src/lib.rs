@@ -48,8 +48,8 @@
 //! let wire = writer.add_interface(&Interface::new("client/eth", LinkType::ETHERNET))?;
 //! let (header, payload) = ([0; 14], [0; 46]);
 //! let slices: [&[u8]; 2] = [&header, &payload];
-//! let frame = Frame::new(1_500, &slices);
-//! writer.write(wire, &frame.direction(Direction::Outbound).comment("client: ip > eth"))?;
+//! let direction = Direction::Outbound;
+//! writer.write(wire, &Frame { direction, ..Frame::new(1_500, &slices) })?;
 //! let octets = writer.into_inner();
 //! assert_eq!(octets.get(..4), Some([0x0a, 0x0d, 0x0d, 0x0a].as_slice()));
 //! # Ok::<(), std::io::Error>(())

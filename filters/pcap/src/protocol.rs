@@ -4,6 +4,7 @@ use crate::writer::{self, Frame, Interface, InterfaceId, LinkType, Writer};
 use core::cell::{Cell, RefCell};
 use core::fmt::Write as _;
 use core::time::Duration;
+use smallvec::SmallVec;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use xk_core::graph::{Build, BuildError};
@@ -82,8 +83,9 @@ impl Capture {
             Some(_) => format!("above {below}"),
             None => format!("above {below}; packets of {upper} have no link type"),
         };
-        let interface = Interface::new(&self.name, link_type).description(&description);
-        let interface = output.writer.add_interface(&interface.snap_octets(self.snap_octets))?;
+        let (name, description, snap_octets) = (&self.name, &description, self.snap_octets);
+        let interface = Interface { name, description, link_type, snap_octets };
+        let interface = output.writer.add_interface(&interface)?;
         output.interfaces.push((link_type, interface));
         Ok(interface)
     }
@@ -108,28 +110,15 @@ impl Capture {
         comment.clear();
         // Writing to a string does not fail.
         let _ = write!(comment, "{} > {}", edge.upper, edge.below);
-        let mut few = [[].as_slice(); PARTS_FEW];
-        let many: Vec<&[u8]>;
-        let count = message.slices().count();
-        let parts = match few.get_mut(..count) {
-            Some(parts) => {
-                for (part, slice) in parts.iter_mut().zip(message.slices()) {
-                    *part = slice.octets;
-                }
-                &*parts
-            }
-            None => {
-                many = message.slices().map(|slice| slice.octets).collect();
-                &many
-            }
-        };
+        let parts: SmallVec<[&[u8]; PARTS_FEW]> =
+            message.slices().map(|slice| slice.octets).collect();
         let time = self.epoch.get().saturating_add(Duration::from_nanos(cx.now().as_ns()));
         let time_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let direction = match direction {
             Direction::Down => writer::Direction::Outbound,
             Direction::Up => writer::Direction::Inbound,
         };
-        let frame = Frame::new(time_ns, parts).direction(direction).comment(comment);
+        let frame = Frame { direction, comment, ..Frame::new(time_ns, &parts) };
         writer.write(interface, &frame).is_ok()
     }
 }

@@ -38,15 +38,18 @@ fn a_section_header_is_the_same_everywhere() {
 #[test]
 fn another_reader_finds_everything() {
     let mut writer = Writer::new(Vec::new(), "xk").unwrap();
-    let eth = Interface::new("client/eth", LinkType::ETHERNET).description("a simulated wire");
+    let eth = Interface::new("client/eth", LinkType::ETHERNET);
+    let eth = Interface { description: "a simulated wire", ..eth };
     let eth = writer.add_interface(&eth).unwrap();
-    let ip =
-        writer.add_interface(&Interface::new("client/ip", LinkType::IPV4).snap_octets(20)).unwrap();
+    let ip = Interface { snap_octets: 20, ..Interface::new("client/ip", LinkType::IPV4) };
+    let ip = writer.add_interface(&ip).unwrap();
     let time_ns = 0x0123_4567_89ab_cdef;
     let frame = Frame::new(time_ns, &[&[1, 2, 3], &[], &[4, 5]]);
-    writer.write(eth, &frame.direction(Direction::Inbound).comment("eth > ip")).unwrap();
-    writer.write(ip, &Frame::new(5, &[&[7; 30]]).direction(Direction::Outbound)).unwrap();
-    writer.write(ip, &Frame::new(6, &[&[8; 4]]).wire_octets(1500)).unwrap();
+    let (direction, comment) = (Direction::Inbound, "eth > ip");
+    writer.write(eth, &Frame { direction, comment, ..frame }).unwrap();
+    let direction = Direction::Outbound;
+    writer.write(ip, &Frame { direction, ..Frame::new(5, &[&[7; 30]]) }).unwrap();
+    writer.write(ip, &Frame { wire_octets: 1500, ..Frame::new(6, &[&[8; 4]]) }).unwrap();
     let octets = writer.into_inner();
     let found = blocks(&octets);
 
@@ -119,7 +122,7 @@ fn a_slow_output_gets_the_same_octets() {
     fn fill<W: Write>(out: W) -> W {
         let mut writer = Writer::new(out, "xk").unwrap();
         let id = writer.add_interface(&Interface::new("eth", LinkType::ETHERNET)).unwrap();
-        writer.write(id, &Frame::new(1, &[&[1; 61]]).comment("remark")).unwrap();
+        writer.write(id, &Frame { comment: "remark", ..Frame::new(1, &[&[1; 61]]) }).unwrap();
         writer.flush().unwrap();
         writer.into_inner()
     }
@@ -135,9 +138,10 @@ proptest! {
         snap_octets in 0u32..50,
     ) {
         let mut writer = Writer::new(Vec::new(), "xk").unwrap();
-        let id = writer.add_interface(&Interface::new("i", LinkType::USER0).snap_octets(snap_octets)).unwrap();
+        let interface = Interface { snap_octets, ..Interface::new("i", LinkType::USER0) };
+        let id = writer.add_interface(&interface).unwrap();
         let slices: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
-        writer.write(id, &Frame::new(time_ns, &slices).comment(&comment)).unwrap();
+        writer.write(id, &Frame { comment: &comment, ..Frame::new(time_ns, &slices) }).unwrap();
         let octets = writer.into_inner();
         let found = blocks(&octets);
         prop_assert_eq!(found.len(), 3);

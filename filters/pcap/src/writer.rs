@@ -73,18 +73,6 @@ impl<'a> Interface<'a> {
     pub fn new(name: &'a str, link_type: LinkType) -> Self {
         Self { name, description: "", link_type, snap_octets: 0 }
     }
-
-    /// This interface with a description.
-    #[must_use]
-    pub fn description(self, description: &'a str) -> Self {
-        Self { description, ..self }
-    }
-
-    /// This interface with a limit on the octets kept of a frame; 0 for none.
-    #[must_use]
-    pub fn snap_octets(self, snap_octets: u32) -> Self {
-        Self { snap_octets, ..self }
-    }
 }
 
 /// An interface of one [`Writer`].
@@ -112,24 +100,6 @@ impl<'a> Frame<'a> {
     #[must_use]
     pub fn new(time_ns: u64, parts: &'a [&'a [u8]]) -> Self {
         Self { time_ns, direction: Direction::Unknown, comment: "", wire_octets: 0, parts }
-    }
-
-    /// This frame with a direction.
-    #[must_use]
-    pub fn direction(self, direction: Direction) -> Self {
-        Self { direction, ..self }
-    }
-
-    /// This frame with a remark.
-    #[must_use]
-    pub fn comment(self, comment: &'a str) -> Self {
-        Self { comment, ..self }
-    }
-
-    /// This frame, cut from one of so many octets.
-    #[must_use]
-    pub fn wire_octets(self, wire_octets: usize) -> Self {
-        Self { wire_octets, ..self }
     }
 }
 

@@ -79,16 +79,17 @@ const ETHERNET: [u8; 14] = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
 fn tshark_reads_what_was_written() {
     needs_program!("tshark");
     let mut writer = Writer::new(Vec::new(), "xk").unwrap();
-    let eth = writer
-        .add_interface(&Interface::new("client/eth", LinkType::ETHERNET).description("a wire"))
-        .unwrap();
+    let eth = Interface::new("client/eth", LinkType::ETHERNET);
+    let eth = writer.add_interface(&Interface { description: "a wire", ..eth }).unwrap();
     let ip = writer.add_interface(&Interface::new("client/ip", LinkType::IPV4)).unwrap();
     let user = writer.add_interface(&Interface::new("client/rpc", LinkType::USER0)).unwrap();
-    let out =
-        Frame::new(1_000_000_007, &[]).direction(Direction::Outbound).comment("client: ip > eth");
     let ping = ping();
-    writer.write(eth, &Frame { parts: &[&ETHERNET, &ping], ..out }).unwrap();
-    writer.write(ip, &Frame::new(1_000_000_009, &[&ping]).direction(Direction::Inbound)).unwrap();
+    let parts: &[&[u8]] = &[&ETHERNET, &ping];
+    let (direction, comment) = (Direction::Outbound, "client: ip > eth");
+    let out = Frame { direction, comment, ..Frame::new(1_000_000_007, parts) };
+    writer.write(eth, &out).unwrap();
+    let direction = Direction::Inbound;
+    writer.write(ip, &Frame { direction, ..Frame::new(1_000_000_009, &[&ping]) }).unwrap();
     writer.write(user, &Frame::new(2_000_000_000, &[b"anything"])).unwrap();
     let file = Scratch::new("reads", &writer.into_inner());
     let report = check(&file.0, &[]).unwrap();

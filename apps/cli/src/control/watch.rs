@@ -226,7 +226,7 @@ impl Capture {
         let parts: Vec<&[u8]> = crossing.message.slices().map(|s| s.octets).collect();
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let time_ns = now.map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX));
-        let frame = Frame::new(time_ns, &parts).direction(direction).comment(&comment);
+        let frame = Frame { direction, comment: &comment, ..Frame::new(time_ns, &parts) };
         let written = self.writer.write(self.interface, &frame).and_then(|()| self.writer.flush());
         if let Err(error) = written {
             // A slow client misses a message; one that is gone misses all.
