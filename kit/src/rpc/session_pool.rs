@@ -23,6 +23,9 @@ struct Tagged {
     session: SessionRef,
 }
 
+/// A call on a session that several share: of which session above, and by which shepherd.
+type Carried = (SessionId, Option<u32>);
+
 /// The sessions below to one peer.
 pub struct SessionPool {
     /// Its number, which no other pool of the layer has or had.
@@ -41,8 +44,10 @@ pub struct SessionPool {
     opened: Cell<usize>,
     /// Those that are open, in use or not. Each has the tag of the session above that used it last.
     sessions: RefCell<Vec<SessionRef>>,
-    /// The calls that [`shared`](Self::shared) carries: of which session above, by which shepherd.
-    under_way: RefCell<Vec<(SessionId, Option<u32>)>>,
+    /// A call that [`shared`](Self::shared) carries.
+    carried: Cell<Option<Carried>>,
+    /// Those that it carries beside that one.
+    carried_beside: RefCell<Vec<Carried>>,
     /// One of them, for questions.
     some: SessionSlot,
     /// What calls wait for: a session, or the right to open one.
@@ -101,7 +106,8 @@ impl SessionPools {
             idle: RefCell::new([first.clone()].into()),
             opened: Cell::new(1),
             sessions: RefCell::new([first.clone()].into()),
-            under_way: RefCell::default(),
+            carried: Cell::default(),
+            carried_beside: RefCell::default(),
             some: SessionSlot::new(Some(first)),
             queue: WaitQueue::default(),
             tagged: RefCell::default(),
@@ -143,6 +149,19 @@ impl SessionPools {
             drop(kept);
         }
     }
+}
+
+/// What a call came to whose session was closed meanwhile: its shepherd may wait again.
+#[cold]
+fn ended(
+    cx: &Kernel,
+    (_, shepherd): Carried,
+    result: Result<Message, CallError>,
+) -> Result<Message, CallError> {
+    if let Some(shepherd) = shepherd {
+        cx.shepherds().set_ending(shepherd, false);
+    }
+    result.map_err(|error| CallError { cause: CallCause::Closed, ..error })
 }
 
 /// What a session below is marked with while it carries a call of this session.
@@ -202,6 +221,7 @@ impl SessionPool {
     }
 
     /// Carries a request by the session that takes any number of calls.
+    #[inline(always)]
     fn call_shared(
         &self,
         cx: &Kernel,
@@ -209,29 +229,39 @@ impl SessionPool {
         request: Message,
     ) -> Result<Message, CallError> {
         let call = (caller.id(), cx.shepherds().current());
-        self.under_way.borrow_mut().push(call);
+        let is_beside = self.carried.get().is_some();
+        match is_beside {
+            false => self.carried.set(Some(call)),
+            true => self.carried_beside.borrow_mut().push(call),
+        }
         let result = shared.call(cx, request);
-        {
-            let mut under_way = self.under_way.borrow_mut();
-            let place = under_way.iter().position(|other| *other == call);
-            place.map(|place| under_way.swap_remove(place));
+        match is_beside {
+            false => self.carried.set(None),
+            true => self.forget(call),
         }
-        if !caller.head().is_closed() {
-            return result;
+        match caller.head().is_closed() {
+            false => result,
+            true => ended(cx, call, result),
         }
-        if let (_, Some(shepherd)) = call {
-            cx.shepherds().set_ending(shepherd, false);
-        }
-        result.map_err(|error| CallError { cause: CallCause::Closed, ..error })
+    }
+
+    #[cold]
+    fn forget(&self, call: Carried) {
+        let mut carried = self.carried_beside.borrow_mut();
+        let place = carried.iter().position(|other| *other == call);
+        place.map(|place| carried.swap_remove(place));
     }
 
     /// Ends the calls of a session that is closed.
     #[cold]
     pub fn end_calls(&self, cx: &Kernel, caller: SessionId) {
         self.queue.end(cx, CallCause::Closed, |session, _| session == caller);
-        for (_, shepherd) in self.under_way.borrow().iter().filter(|(of, _)| *of == caller) {
-            shepherd.map(|shepherd| cx.shepherds().set_ending(shepherd, true));
-        }
+        let end = |(of, shepherd): &Carried| match shepherd {
+            Some(shepherd) if *of == caller => cx.shepherds().set_ending(*shepherd, true),
+            _ => {}
+        };
+        self.carried.get().iter().for_each(end);
+        self.carried_beside.borrow().iter().for_each(end);
         let is_busy = |session: &&SessionRef| {
             session.head().tag() == tag_of(caller) && !self.idle.borrow().contains(session)
         };
