@@ -162,7 +162,8 @@ fn reads_and_strips<const N: usize>(pool: &Pool, octets: &[u8]) {
 
 #[test]
 fn headers_are_read_whatever_slices_they_lie_in() {
-    let (pool, octets) = (pool(), b"octets");
+    let octets: &[u8] = if cfg!(miri) { b"oct" } else { b"octets" };
+    let pool = pool();
     reads_and_strips::<0>(&pool, octets);
     reads_and_strips::<1>(&pool, octets);
     reads_and_strips::<2>(&pool, octets);
