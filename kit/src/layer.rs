@@ -21,7 +21,7 @@
 
 mod conversation;
 
-pub use conversation::Conversation;
+pub use conversation::{Conversation, quoted};
 
 use crate::control::{MaxPacket, OptPacket, max_packet};
 use crate::net::offers::Offers;

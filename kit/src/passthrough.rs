@@ -453,6 +453,10 @@ impl<F: Filter> Session for PassSession<F> {
         self.shared.filter.up(cx, self.hop(this), message)
     }
 
+    fn refused(&self, cx: &Kernel, _: &SessionRef, refused: Refused) {
+        self.joint.lower.refused(cx, refused);
+    }
+
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(question) = ask.get::<Offloads>() {
             if self.shared.filter.leaves_alone() {

@@ -10,6 +10,7 @@
 //! | one conversation, one session; another upper gets none of it | [`sessions::is_found_again`] |
 //! | an enable makes a session at the first message | [`sessions::enables`] |
 //! | a refusal comes back, and leaves nothing | [`sessions::refuses`] |
+//! | one that comes late is as one that comes at once | [`sessions::refuses_late`] |
 //! | the receiver and the protocol whose number selects are two identities | [`sessions::lets_a_layer_between`] |
 //! | no type number, no session | [`sessions::wants_a_type_number`] |
 //! | nothing is left after `stop` | [`sessions::stops`] |
@@ -359,6 +360,7 @@ pub const LAWS: &[Law] = &[
     ("one conversation, one session", sessions::is_found_again),
     ("an enable makes sessions", sessions::enables),
     ("a refusal comes back", sessions::refuses),
+    ("one that comes late is as one at once", sessions::refuses_late),
     ("a layer may slip between", sessions::lets_a_layer_between),
     ("no type number, no session", sessions::wants_a_type_number),
     ("octets arrive as they were sent", messages::carries),

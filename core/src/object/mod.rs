@@ -297,6 +297,14 @@ pub trait Session {
         Ok(())
     }
 
+    /// The protocol above refuses a message late, which its `demux` has taken. The layer does what
+    /// it does with one that is refused at once: finds its header again ([`Message::uncover`]) and
+    /// hands the refusal down ([`SessionRef::refused`]), or tells the sender. By default it ends
+    /// here; the refuser has counted it.
+    fn refused(&self, cx: &Kernel, this: &SessionRef, refused: Refused) {
+        let _ = (cx, this, refused);
+    }
+
     /// Answers a question, or forwards it. The default forwards to [`Session::lower`].
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         let _ = this;

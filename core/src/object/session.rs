@@ -466,6 +466,17 @@ impl SessionRef {
         Ok(())
     }
 
+    /// Refuses late what came through this session and was taken: the form of [`demux`]'s error
+    /// for a receiver that queues. The message is as it was handed over, with nothing written in
+    /// front. A closed session tells no sender.
+    ///
+    /// [`demux`]: super::Protocol::demux
+    pub fn refused(&self, cx: &Kernel, refused: Refused) {
+        if !self.0.head.is_closed() {
+            self.0.body.refused(cx, self, refused);
+        }
+    }
+
     /// Asks a question; a closed session answers none.
     pub fn control(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
         if self.0.head.is_closed() {

@@ -106,17 +106,17 @@ impl<L: Layer<N>, const N: usize> Conversation<L, N> {
     }
 }
 
-/// Puts the header back in front of what was refused above.
+/// Puts the header back in front of what was refused above, for the layer below to quote. Without
+/// a buffer for it the refusal goes on all the same; the pool has counted that.
 #[cold]
-fn quote<L: Layer<N>, const N: usize>(
-    mut refused: Refused,
-    header: &[u8; N],
-) -> Result<(), Refused> {
-    if L::QUOTES {
-        // Without a buffer for it the refusal goes on all the same; the pool has counted that.
-        let _ = refused.message.push_array(header);
-    }
-    Err(refused)
+pub fn quoted<const N: usize>(mut refused: Refused, header: &[u8; N]) -> Refused {
+    let _ = refused.message.push_array(header);
+    refused
+}
+
+#[cold]
+fn quote<L: Layer<N>, const N: usize>(refused: Refused, header: &[u8; N]) -> Result<(), Refused> {
+    Err(if L::QUOTES { quoted(refused, header) } else { refused })
 }
 
 impl<L: Layer<N>, const N: usize> Session for Conversation<L, N> {
@@ -201,6 +201,12 @@ impl<L: Layer<N>, const N: usize> Session for Conversation<L, N> {
             }
         }
         Ok(())
+    }
+
+    fn refused(&self, cx: &Kernel, _: &SessionRef, mut refused: Refused) {
+        if refused.message.uncover(N) {
+            self.lower.refused(cx, refused);
+        }
     }
 
     fn timeout(&self, cx: &Kernel, this: &SessionRef, token: u64) {

@@ -116,6 +116,12 @@ pub trait VirtualLayer: Sized + 'static {
     /// A line about a session, for `xk dump`.
     fn describe(own: &VirtualSession<Self>) -> String;
 
+    /// The protocol above refuses a message late, which came one of the ways. By default it ends
+    /// here.
+    fn refused(own: &VirtualSession<Self>, cx: &Kernel, refused: Refused) {
+        let _ = (own, cx, refused);
+    }
+
     /// As [`control`](Session::control) of a session; [`VirtualSession::answer`] has what all
     /// answer.
     fn session_control(own: &VirtualSession<Self>, cx: &Kernel, ask: &mut Ask<'_>) -> Answer;
@@ -584,6 +590,10 @@ impl<V: VirtualLayer> Session for VirtualSession<V> {
 
     fn pop_burst(&self, cx: &Kernel, this: &SessionRef, burst: Burst<'_>) -> Result<(), Refused> {
         self.receiver.upper.demux_burst(cx, this, burst)
+    }
+
+    fn refused(&self, cx: &Kernel, _: &SessionRef, refused: Refused) {
+        V::refused(self, cx, refused);
     }
 
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {

@@ -3,8 +3,8 @@
 use crate::protocol::Ip;
 use crate::receive::Front;
 use crate::session::IpSession;
-use crate::shared::{FLAG_CAST, FLAG_LOOP, Key, reasons};
-use crate::wire::{HEADER_LEN, Header};
+use crate::shared::{FLAG_CAST, FLAG_LOOP, Key, Shared, reasons};
+use crate::wire::{HEADER_LEN, HEADER_LEN_MAX, Header};
 use xk_core::object::Refused;
 use xk_core::reason::{self, Class, Reason};
 use xk_core::{Kernel, Message, ProtocolRef};
@@ -13,9 +13,35 @@ use xk_kit::control::{
     SendErrorCause,
 };
 use xk_kit::net::addr::Ipv4;
+use xk_kit::net::attribute::LinkCast;
 use xk_kit::wire::offload;
 
-impl Ip {
+/// Whether the sender of a packet that was refused for this reason is to know.
+fn is_told(why: &Reason) -> bool {
+    matches!(why.class, Class::NoPort | Class::NoProtocol | Class::Prohibited)
+}
+
+/// Finds the header of a packet again that was taken off its front. What lies there is looked at
+/// like what arrives: the layers above may have joined or shortened the message.
+fn uncover(message: &mut Message) -> Option<Header> {
+    for len in (HEADER_LEN..=HEADER_LEN_MAX).step_by(4) {
+        if !message.uncover(len) {
+            return None;
+        }
+        if let Ok(octets) = message.header()
+            && let Ok(header) = Header::parse(&octets)
+            && header.header_len() == len
+            && header.total_len() >= message.len()
+        {
+            return Some(header);
+        }
+        // They were there a moment ago.
+        let _ = message.strip(len);
+    }
+    None
+}
+
+impl Shared {
     /// A protocol above has refused a packet, and counted it: tells the sender if that is to know.
     #[cold]
     pub(crate) fn refused(
@@ -27,33 +53,42 @@ impl Ip {
         refused: Refused,
     ) {
         let Refused { mut message, reason: why } = refused;
-        if !matches!(why.class, Class::NoPort | Class::NoProtocol | Class::Prohibited) {
+        if !is_told(why) {
             return;
         }
         if !front.restore(&mut message) {
             this.discard(message, &reason::NO_BUFFERS);
             return;
         }
-        if !self.tell(cx, this, message, SendErrorCause::Refused(why), cast) {
-            self.shared.figure(|f| f.errors_untold += 1);
-        }
+        self.tell_refused(cx, this, message, why, cast);
     }
 
-    /// Drops a packet, counted, and tells its sender.
-    #[cold]
-    pub(crate) fn drop_and_tell(
+    /// As [`refused`](Self::refused), of a packet that was taken first: its header is found again,
+    /// if nothing was written over it.
+    pub(crate) fn refused_late(&self, cx: &Kernel, this: &ProtocolRef, refused: Refused) {
+        let Refused { mut message, reason: why } = refused;
+        if !is_told(why) {
+            return;
+        }
+        let Some(header) = uncover(&mut message) else {
+            self.figure(|f| f.errors_untold += 1);
+            return;
+        };
+        let cast = message.attribute::<LinkCast>().is_some() || self.interfaces.is_many(header.dst);
+        self.tell_refused(cx, this, message, why, cast);
+    }
+
+    fn tell_refused(
         &self,
         cx: &Kernel,
         this: &ProtocolRef,
         packet: Message,
-        (why, cause): (&'static Reason, SendErrorCause),
+        why: &'static Reason,
         cast: bool,
     ) {
-        this.head().drops().count(why);
-        if let Some(&[.., a, b, c, d]) = packet.peek::<16>() {
-            self.shared.record_drop(Ipv4::new(a, b, c, d), why);
+        if !self.tell(cx, this, packet, SendErrorCause::Refused(why), cast) {
+            self.figure(|f| f.errors_untold += 1);
         }
-        self.tell(cx, this, packet, cause, cast);
     }
 
     /// Asks the error protocol to tell a packet's sender; false if there is none.
@@ -68,13 +103,32 @@ impl Ip {
         // It becomes part of another message. Without a buffer its quotation has a sum that is not
         // whole.
         let _ = offload::settle(cx.pool(), &mut packet);
-        let protocol = self.shared.error_protocol.borrow().clone();
+        let protocol = self.error_protocol.borrow().clone();
         let Some(protocol) = protocol.filter(|protocol| protocol != this) else {
             return false;
         };
-        self.shared.figure(|f| f.errors_told += 1);
+        self.figure(|f| f.errors_told += 1);
         let question = SendError { packet: Some(packet), cause, link_broadcast };
         protocol.ask(cx, question).is_some()
+    }
+}
+
+impl Ip {
+    /// Drops a packet, counted, and tells its sender.
+    #[cold]
+    pub(crate) fn drop_and_tell(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        packet: Message,
+        (why, cause): (&'static Reason, SendErrorCause),
+        cast: bool,
+    ) {
+        this.head().drops().count(why);
+        if let Some(&[.., a, b, c, d]) = packet.peek::<16>() {
+            self.shared.record_drop(Ipv4::new(a, b, c, d), why);
+        }
+        self.shared.tell(cx, this, packet, cause, cast);
     }
 
     /// An error about a packet of ours has arrived: finds the session that sent it.
@@ -159,7 +213,7 @@ impl Ip {
             return;
         };
         if !self.shared.interfaces.is_own(header.src) {
-            self.tell(cx, this, packet, question.cause, question.link_broadcast);
+            self.shared.tell(cx, this, packet, question.cause, question.link_broadcast);
             return;
         }
         if header.fragment.offset() > 0 || !packet.strip(header.header_len()) {

@@ -185,7 +185,7 @@ impl Ip {
             Err(_) => {
                 this.head().drops().count(&reasons::NOT_SENT);
                 if let Ok(packet) = cx.pool().copy_from(HEADROOM, &start[..start_len]) {
-                    self.tell(cx, this, packet, SendErrorCause::HostUnreachable, false);
+                    self.shared.tell(cx, this, packet, SendErrorCause::HostUnreachable, false);
                 }
             }
         }

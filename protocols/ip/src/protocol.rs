@@ -139,7 +139,7 @@ impl Ip {
     fn refused_own(&self, cx: &Kernel, this: &ProtocolRef, header: Plain, refused: Refused) {
         // A session that a broadcast has made takes those that follow this way.
         let cast = self.shared.interfaces.is_many(Key::of_plain(header).local());
-        self.refused(cx, this, &Front::copy(&header.octets()), cast, refused);
+        self.shared.refused(cx, this, &Front::copy(&header.octets()), cast, refused);
     }
 
     /// The local host that a session to `peer` gets, and the flags of its key.

@@ -251,7 +251,7 @@ impl Ip {
                 false => self.refuse(this, message, arrival.header.src, why),
             },
         };
-        self.refused(cx, this, &arrival.front, arrival.cast, refused);
+        self.shared.refused(cx, this, &arrival.front, arrival.cast, refused);
     }
 
     /// Makes the session that an enable is for. An error tells whether it has been counted.
@@ -337,7 +337,12 @@ impl Ip {
                 });
                 arrival.header = whole.header;
                 arrival.front = whole.front;
-                self.deliver(cx, this, &arrival, whole.payload);
+                let mut payload = whole.payload;
+                // In place of the first fragment's, for a refusal that comes late.
+                if arrival.front.restore(&mut payload) {
+                    let _ = payload.strip(arrival.front.octets().len());
+                }
+                self.deliver(cx, this, &arrival, payload);
             }
         }
     }
@@ -372,7 +377,7 @@ impl Ip {
                 && front.restore(&mut first)
             {
                 let cast = !self.shared.interfaces.is_own(expired.to);
-                self.tell(cx, this, first, SendErrorCause::Reassembly, cast);
+                self.shared.tell(cx, this, first, SendErrorCause::Reassembly, cast);
             }
         }
         self.arm_reassembly(cx, this);

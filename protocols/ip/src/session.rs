@@ -396,6 +396,12 @@ impl Session for IpSession {
         self.upper.demux_burst(cx, this, burst)
     }
 
+    fn refused(&self, cx: &Kernel, this: &SessionRef, refused: Refused) {
+        if let Some(protocol) = this.protocol(cx) {
+            self.shared.refused_late(cx, &protocol, refused);
+        }
+    }
+
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(q) = ask.get::<MyHost>() {
             // Of a session that a broadcast made, only the path tells.

@@ -13,9 +13,8 @@ use xk_core::{
 };
 use xk_kit::Cache;
 use xk_kit::control;
-use xk_kit::layer::Receiver;
-use xk_kit::net::attribute::Peer;
-use xk_kit::net::ports;
+use xk_kit::layer::{Receiver, quoted};
+use xk_kit::net::{attribute::Peer, ports};
 
 /// To how many peers an unconnected session keeps what it needs for sending.
 pub const PEERS_MAX: usize = 64;
@@ -147,11 +146,15 @@ impl Session for Unconnected {
             return Err(this.refuse(cx, message, &reason::TRUNCATED));
         };
         let taken = self.upper.demux(cx, this, message);
-        taken.map_err(|mut refused| {
-            // For the layer below to quote; without a buffer the refusal goes on all the same.
-            let _ = refused.message.push_array(&header);
-            refused
-        })
+        taken.map_err(|refused| quoted(refused, &header))
+    }
+
+    fn refused(&self, cx: &Kernel, _: &SessionRef, mut refused: Refused) {
+        let from = refused.message.attribute::<Peer>();
+        let from = from.filter(|_| refused.message.uncover(HEADER_LEN));
+        if let Some(Ok(way)) = from.map(|peer| self.conversation(cx, peer)) {
+            way.lower.refused(cx, refused);
+        }
     }
 
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
@@ -161,11 +164,9 @@ impl Session for Unconnected {
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<Describe>() {
-            let (port, host) = (self.port, self.host);
-            question.text = match self.to {
-                Some(to) => alloc::format!("port {port} of {host} with {}:{}", to.host, to.port),
-                None => alloc::format!("port {port} of {host} with everybody"),
-            };
+            let to = self.to.map(|to| alloc::format!("{}:{}", to.host, to.port));
+            let to = to.as_deref().unwrap_or("everybody");
+            question.text = alloc::format!("port {} of {} with {to}", self.port, self.host);
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<control::MinPacket>() {

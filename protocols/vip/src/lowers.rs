@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::map::Map;
-use xk_core::object::{OpenError, SessionSlot, WeakSession};
+use xk_core::object::{OpenError, ProtocolId, SessionSlot, WeakSession};
 use xk_core::{HostAddr, Kernel, Part, Participants, ProtocolRef, Secret, SessionRef, Time};
 use xk_kit::control::{MyHost, PeerEther, PeerHost, Resolve, max_packet};
 use xk_kit::net::neighbour::{self, HostAt, RunsVirtual};
@@ -95,6 +95,13 @@ impl Lowers {
             }
         }
         heard.push(lower.downgrade());
+    }
+
+    /// A session of `net` through which messages of the peer come.
+    pub(crate) fn heard_by(&self, net: ProtocolId) -> Option<SessionRef> {
+        let heard = self.heard.borrow();
+        let mut heard = heard.iter().filter_map(WeakSession::upgrade);
+        self.net.get().or_else(|| heard.find(|session| session.head().protocol() == net))
     }
 
     /// Whether messages of the peer have come.

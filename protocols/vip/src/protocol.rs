@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::string::String;
 use core::cell::Cell;
 use xk_core::graph::{Build, BuildError};
-use xk_core::object::{OpenError, Outgoing, PushError};
+use xk_core::object::{OpenError, Outgoing, PushError, Refused};
 use xk_core::{
     Answer, Ask, HostAddr, Kernel, Message, Part, Participants, ProtocolRef, Reason, SessionRef,
     Upper, reason,
@@ -154,6 +154,14 @@ impl VirtualLayer for Vip {
             (_, true) => "over the link, long messages by IP",
         };
         format!("{}, {way}", own.host())
+    }
+
+    /// Nothing on the link tells a sender; the network finds its own header, or it did not come
+    /// that way.
+    fn refused(own: &VipSession, cx: &Kernel, refused: Refused) {
+        if let Some(net) = own.state.heard_by(own.all.layer.net.id()) {
+            net.refused(cx, refused);
+        }
     }
 
     fn session_control(own: &VipSession, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {

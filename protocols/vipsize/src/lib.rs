@@ -28,6 +28,7 @@
 //! peer has one session. After the first message from a peer the ways back are opened when the
 //! first answer goes. When a layer below says that a host may be reached another way now (`vipaddr`
 //! does), all ways to it are opened again for the next message.
+//! A refusal that comes late ends here, since it is not known any more which way its message came.
 //!
 //! # Control
 //! A session answers `peer-host`, `peer-on-link`, `opt-packet` (the largest cutoff, or the last

@@ -1,10 +1,11 @@
 //! Invariants 2 to 5 of ARCHITECTURE.md: how sessions come and go.
 
 use super::messages::pattern;
-use super::{Fixture, Side, Verdict, World};
+use super::{Fixture, Receiver, Side, Verdict, World};
 use crate::kernel::{Event, Top};
 use xk_core::control::Describe;
-use xk_core::object::{CallCause, OpenError, PushError};
+use xk_core::graph::Shape;
+use xk_core::object::{CallCause, OpenError, PushError, Refused};
 use xk_core::{Message, SessionRef, reason};
 
 /// What each test message consists of.
@@ -257,6 +258,48 @@ pub fn refuses(fixture: &dyn Fixture) -> Verdict {
         1,
         "law 2: after a refusal the next message is offered anew"
     );
+    Verdict::Holds
+}
+
+/// A message that the upper has taken and refuses later comes back to the layer below with its
+/// reason as one that it refuses at once, with its header in front.
+///
+/// # Panics
+/// If the law is broken.
+pub fn refuses_late(fixture: &dyn Fixture) -> Verdict {
+    if fixture.enable(Side::B).is_none() {
+        return Verdict::Skipped("it takes no enables");
+    }
+    if fixture.is_anchor() {
+        return Verdict::Skipped("nothing of the graph is below it");
+    }
+    if fixture.is_stream() || fixture.receiver() == Receiver::Itself {
+        return Verdict::Skipped("what it hands up is no message from below");
+    }
+    let [at_once, late] = [false, true].map(|is_late| {
+        let world = World::new(fixture);
+        world.enable(Side::B);
+        let session = world.open(Side::A);
+        drop(world.send(&session, &octets()));
+        drop(world.b.bottom.take_refused());
+        world.b.top.refuse(Some(&reason::NO_PORT).filter(|_| !is_late));
+        session.push(&world.cx, world.cx.message(&octets())).expect("law 2: a session sends");
+        world.exchange();
+        for taken in world.b.top.take_received() {
+            taken.session.refused(&world.cx, Refused::new(taken.message, &reason::NO_PORT));
+        }
+        world.exchange();
+        world.b.bottom.take_refused()
+    });
+    if late.is_empty() && fixture.entry().shape == Shape::Virtual {
+        return Verdict::Skipped("it does not know which way a message came");
+    }
+    assert_eq!(late.len(), at_once.len(), "law 2: late or at once, a refusal goes as far down");
+    for (late, at_once) in late.iter().zip(&at_once) {
+        assert_eq!(late.0, at_once.0, "law 2: a late refusal keeps its reason");
+        // At once some leave out their header, which no layer below asks for.
+        assert!(late.1.ends_with(&at_once.1), "law 2: a late refusal finds the same octets");
+    }
     Verdict::Holds
 }
 

@@ -222,6 +222,7 @@ struct State {
     users: RefCell<Vec<(ProtocolId, ProtocolId)>>,
     sent: RefCell<Vec<Sent>>,
     sent_count: Cell<u64>,
+    refused: RefCell<Vec<(&'static Reason, Vec<u8>)>>,
     keeps: Cell<bool>,
     opens: Cell<u64>,
     closes: Cell<u64>,
@@ -251,6 +252,7 @@ impl Bottom {
             users: RefCell::default(),
             sent: RefCell::default(),
             sent_count: Cell::new(0),
+            refused: RefCell::default(),
             keeps: Cell::new(true),
             opens: Cell::new(0),
             closes: Cell::new(0),
@@ -280,6 +282,13 @@ impl Bottom {
     #[must_use]
     pub fn take_sent(&self) -> Vec<Sent> {
         self.state.sent.take()
+    }
+
+    /// What the layers above refused since the last look, at once or late, as it came back: why,
+    /// and its octets.
+    #[must_use]
+    pub fn take_refused(&self) -> Vec<(&'static Reason, Vec<u8>)> {
+        self.state.refused.take()
     }
 
     /// Hands out what was pushed one by one, in its order: allocates nothing.
@@ -467,6 +476,13 @@ impl Bottom {
 }
 
 impl State {
+    fn note_refused(&self, refused: &Refused) {
+        if self.keeps.get() {
+            let octets = refused.message.octets().collect();
+            self.refused.borrow_mut().push((refused.reason, octets));
+        }
+    }
+
     fn note_user(&self, upper: Upper<'_>) {
         let user = (upper.receiver.id(), upper.selector);
         let mut users = self.users.borrow_mut();
@@ -648,7 +664,11 @@ impl Session for BottomSession {
     }
 
     fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
-        self.upper.demux(cx, this, message)
+        self.upper.demux(cx, this, message).inspect_err(|refused| self.state.note_refused(refused))
+    }
+
+    fn refused(&self, _: &Kernel, _: &SessionRef, refused: Refused) {
+        self.state.note_refused(&refused);
     }
 
     fn pop_burst(&self, cx: &Kernel, this: &SessionRef, burst: Burst<'_>) -> Result<(), Refused> {

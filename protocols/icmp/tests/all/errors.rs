@@ -3,6 +3,7 @@
 use crate::common::*;
 use core::net::Ipv4Addr;
 use xk_core::graph::{Params, Value};
+use xk_core::object::Refused;
 use xk_core::reason::{self, Class, Reason};
 use xk_core::{Part, Participants};
 use xk_icmp::reasons;
@@ -255,4 +256,54 @@ fn a_source_route_and_a_bad_option_are_told_of() {
     let error = wire::Message::parse(&error).unwrap();
     let pointer = wire::ParameterProblem::Pointer(23);
     assert_eq!(error.header, Header::ParameterProblem(pointer));
+}
+
+/// What a host sends whose top refuses these packets, at once or having taken all of them.
+fn answers(packets: &[Vec<u8>], reason: &'static Reason, is_late: bool) -> Vec<Vec<u8>> {
+    let host = Host::simple(A);
+    host.top.refuse(Some(reason).filter(|_| !is_late));
+    packets.iter().for_each(|packet| host.inject(packet));
+    for taken in host.top.take_received() {
+        taken.session.refused(&host.cx, Refused::new(taken.message, reason));
+    }
+    host.sent()
+}
+
+/// A refusal that comes late tells the sender what one at once does, octet by octet.
+#[test]
+fn a_late_refusal_is_told_as_one_at_once() {
+    let plain = packet(B, A, 17, &[7; 40]);
+    let mut padded = plain.clone();
+    padded.extend([0; 20]);
+    // Four octets of options: nothing, nothing, nothing, the end.
+    let mut options = packet(B, A, 17, &[7; 40]);
+    options.splice(20..20, [1, 1, 1, 0]);
+    options[0] = 0x46;
+    options[3] += 4;
+    options[10..12].fill(0);
+    let sum = checksum::checksum(&options[..24]);
+    options[10..12].copy_from_slice(&sum.to_be_bytes());
+    let fragment = |offset: u16, more: bool, payload: &[u8]| {
+        let mut octets = packet(B, A, 17, payload);
+        octets[6..8].copy_from_slice(&((u16::from(more) << 13) | (offset / 8)).to_be_bytes());
+        mend(&mut octets);
+        octets
+    };
+    let parts = vec![fragment(0, true, &[1; 400]), fragment(400, false, &[2; 300])];
+    let many = packet(B, Ipv4Addr::new(10, 0, 0, 255), 17, &[7; 40]);
+    let cases = [
+        (vec![plain.clone(), plain.clone()], 2),
+        (vec![padded], 1),
+        (vec![options], 1),
+        (parts, 1),
+        (vec![many], 0),
+    ];
+    for (packets, count) in cases {
+        for reason in [&reason::NO_PORT, &reason::PROHIBITED, &reason::TABLE_FULL] {
+            let at_once = answers(&packets, reason, false);
+            assert_eq!(answers(&packets, reason, true), at_once, "{reason}: {packets:?}");
+            let told = if *reason == reason::TABLE_FULL { 0 } else { count };
+            assert_eq!(at_once.len(), told, "{reason}: {packets:?}");
+        }
+    }
 }
