@@ -205,10 +205,6 @@ impl<F: Filter> Shared<F> {
         lower: &SessionRef,
         held: bool,
     ) -> Result<(SessionRef, Rc<Joint>), &'static Reason> {
-        let swept = self.table.borrow_mut().sweep();
-        for session in swept {
-            session.abort(cx);
-        }
         if self.table.borrow().len() >= SESSIONS_MAX {
             return Err(&reason::TABLE_FULL);
         }
@@ -221,6 +217,7 @@ impl<F: Filter> Shared<F> {
             cx.new_passive_session(this, upper, body)
         };
         self.table.borrow_mut().insert(session.clone(), Rc::clone(&joint));
+        lower.watch();
         Ok((session, joint))
     }
 
@@ -345,6 +342,13 @@ impl<F: Filter> Protocol for PassThrough<F> {
             session.abort(cx);
         })?;
         Ok(())
+    }
+
+    fn gone(&self, cx: &Kernel, _: &ProtocolRef, lower: &SessionRef) {
+        let gone = self.shared.table.borrow_mut().remove(lower);
+        if let Some((session, _)) = gone {
+            session.abort(cx);
+        }
     }
 
     #[inline]
@@ -475,17 +479,10 @@ impl<F: Filter> Session for PassSession<F> {
 
     fn close(&self, cx: &Kernel, _: &SessionRef) -> Closing {
         let lower = &self.joint.lower;
-        let is_over = if self.joint.holds.replace(false) {
+        if self.joint.holds.replace(false) {
             lower.close(cx);
-            lower.head().is_closed()
-        } else {
-            // The hold that the session took itself goes with it, and may be the last.
-            let head = lower.head();
-            head.is_closed() || !head.is_passive() && head.opens() == 1
-        };
-        if is_over {
-            let gone = self.shared.table.borrow_mut().remove(lower);
-            drop(gone);
+        }
+        if lower.head().is_closed() {
             return Closing::Done;
         }
         // It may still receive, or be opened again.

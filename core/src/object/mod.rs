@@ -126,7 +126,7 @@ pub trait Protocol {
     }
 
     /// The session `lower`, which this protocol watches ([`SessionRef::watch`]), has ended:
-    /// evicted, reset, or taken down with what it stood on. It answers nothing any more.
+    /// closed, evicted, reset, or taken down with what it stood on. It answers nothing any more.
     fn gone(&self, cx: &Kernel, this: &ProtocolRef, lower: &SessionRef) {
         let _ = (cx, this, lower);
     }
@@ -314,6 +314,23 @@ pub trait Session {
     /// The session below that unknown questions are forwarded to.
     fn lower(&self) -> Option<&SessionRef> {
         None
+    }
+
+    /// A holder came where there was none: what it stands on is held with it. Only what stands on
+    /// something other than [`lower`](Self::lower) has more to do.
+    fn held(&self, this: &SessionRef) {
+        let _ = this;
+        if let Some(lower) = self.lower() {
+            lower.hold();
+        }
+    }
+
+    /// What [`held`](Self::held) has held is let go of.
+    fn eased(&self, cx: &Kernel, this: &SessionRef) {
+        let _ = this;
+        if let Some(lower) = self.lower() {
+            lower.ease(cx);
+        }
     }
 
     /// The last holder above let go. The session unbinds itself and lets go of what it holds below,

@@ -508,20 +508,14 @@ impl SessionRef {
     }
 
     fn follow(&self) {
-        let head = &self.0.head;
-        if !head.follows.get()
-            && let Some(lower) = self.0.body.lower()
-        {
-            head.follows.set(true);
-            lower.hold();
+        if !self.0.head.follows.replace(true) {
+            self.0.body.held(self);
         }
     }
 
     fn unfollow(&self, cx: &Kernel) {
-        if self.0.head.follows.replace(false)
-            && let Some(lower) = self.0.body.lower()
-        {
-            lower.ease(cx);
+        if self.0.head.follows.replace(false) {
+            self.0.body.eased(cx, self);
         }
     }
 
@@ -547,7 +541,7 @@ impl SessionRef {
     }
 
     /// From now on the protocol above is told by [`Protocol::gone`](super::Protocol::gone) when the
-    /// session ends, unless it ends itself by giving back its last hold.
+    /// session ends, whether by a last hold given back, its own or another's, or by its protocol.
     pub fn watch(&self) {
         self.0.head.is_watched.set(true);
     }
@@ -563,7 +557,7 @@ impl SessionRef {
             return;
         }
         match self.0.body.close(cx, self) {
-            Closing::Done => drop(self.end(cx)),
+            Closing::Done => self.retire(cx),
             Closing::Idle => self.unfollow(cx),
             Closing::Lingering => head.gate.set(head.gate.get() | RELEASED),
         }
@@ -581,24 +575,17 @@ impl SessionRef {
     /// Marks it closed: from now on it answers nothing.
     pub fn retire(&self, cx: &Kernel) {
         let head = &self.0.head;
-        if self.end(cx)
-            && head.is_watched.get()
-            && let Some(upper) = cx.protocol(head.upper)
-        {
-            upper.gone(cx, self);
-        }
-    }
-
-    /// Marks it closed; false if it is.
-    fn end(&self, cx: &Kernel) -> bool {
-        let head = &self.0.head;
         if head.is_closed() {
-            return false;
+            return;
         }
         head.gate.set(CLOSED | RELEASED);
         cx.fold_counts(head.protocol, head.sent.get(), head.received.get());
         self.unfollow(cx);
-        true
+        if head.is_watched.get()
+            && let Some(upper) = cx.protocol(head.upper)
+        {
+            upper.gone(cx, self);
+        }
     }
 
     /// Counts a refusal at the session's protocol and makes it.

@@ -5,9 +5,6 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 use xk_core::{ProtocolRef, SessionRef};
 
-/// With fewer sessions than this, closed ones are not looked for.
-pub(super) const SWEEP_MIN: usize = 64;
-
 /// What a session and the layer's table know of one wrapped session.
 pub(super) struct Joint {
     pub(super) lower: SessionRef,
@@ -21,7 +18,6 @@ pub(super) struct Joint {
 pub(super) struct Table {
     pub(super) places: Vec<Option<(SessionRef, Rc<Joint>)>>,
     free: Vec<u32>,
-    sweep_at: usize,
 }
 
 impl Table {
@@ -50,20 +46,5 @@ impl Table {
         let place = lower.head().tag() - 1;
         self.free.push(place);
         self.places.get_mut(place as usize)?.take()
-    }
-
-    /// Takes out those whose lower session is gone, at most as often as the table doubles.
-    pub(super) fn sweep(&mut self) -> Vec<SessionRef> {
-        if self.len() < self.sweep_at.max(SWEEP_MIN) {
-            return Vec::new();
-        }
-        let closed = |(_, joint): &(SessionRef, Rc<Joint>)| joint.lower.head().is_closed();
-        let gone: Vec<_> = self.places.iter().flatten().filter(|e| closed(e)).cloned().collect();
-        for (_, joint) in &gone {
-            self.remove(&joint.lower);
-        }
-        // A full table is looked through each time.
-        self.sweep_at = (2 * self.len()).min(super::SESSIONS_MAX);
-        gone.into_iter().map(|(session, _)| session).collect()
     }
 }

@@ -279,6 +279,7 @@ impl Protocol for Arp {
             local,
             lower: SessionSlot::default(),
             waiting: Default::default(),
+            is_closed: Default::default(),
             entry,
         });
         let body = ArpSession { shared: Rc::clone(shared), path: Rc::clone(&path) };

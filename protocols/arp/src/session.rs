@@ -6,6 +6,7 @@ use crate::waiting::Queue;
 use crate::wire::Ipv4;
 use alloc::format;
 use alloc::rc::{Rc, Weak};
+use core::cell::Cell;
 use xk_core::control::Describe;
 use xk_core::object::{Closing, Outgoing, ProtocolId, PushError, SessionSlot};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, reason};
@@ -28,6 +29,8 @@ pub(crate) struct Path {
     pub(crate) lower: SessionSlot,
     /// Messages that wait for the address.
     pub(crate) waiting: Queue,
+    /// Its session has ended: nothing is opened for it any more.
+    pub(crate) is_closed: Cell<bool>,
 }
 
 pub(crate) struct ArpSession {
@@ -141,6 +144,7 @@ impl Session for ArpSession {
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
         let path = &self.path;
+        path.is_closed.set(true);
         self.shared.sessions.unbind(&path.key);
         let gone = Rc::downgrade(path);
         let mut paths = path.entry.paths.borrow_mut();

@@ -291,6 +291,11 @@ impl Shared {
             self.drop_waiting(cx, path);
             return None;
         };
+        if path.is_closed.get() {
+            // It was closed while the open below waited.
+            lower.close(cx);
+            return None;
+        }
         if let Some(twice) = path.lower.replace(Some(lower.clone())) {
             twice.close(cx);
         }
