@@ -6,6 +6,7 @@
 //! how it crosses to another address space ([`Kind`]), and which fields go there and back.
 
 mod field;
+mod interface;
 mod word;
 
 pub use crate::{fields, question};
@@ -109,6 +110,16 @@ impl<'a> Ask<'a> {
     /// The question's name.
     pub fn name(&self) -> &'static str {
         self.kind.name
+    }
+
+    /// What is known of its kind.
+    pub fn kind(&self) -> &'static QuestionType {
+        self.kind
+    }
+
+    /// The layers that have passed it up, for one that passes it on to another address space.
+    pub fn passed_up_by(&self) -> &[ProtocolId] {
+        &self.passed_up_by
     }
 
     /// Whether it is one that layers ask of those above them.

@@ -63,6 +63,7 @@ pub mod bursts;
 pub mod calls;
 pub mod control;
 mod crossing;
+mod cut;
 pub mod hostile;
 pub mod hosts;
 pub mod messages;
@@ -186,6 +187,18 @@ pub trait Fixture {
     fn lowers(&self, cx: &Kernel, side: Side, bottom: &ProtocolRef) -> Vec<ProtocolRef> {
         let _ = (cx, side);
         vec![bottom.clone()]
+    }
+
+    /// What the protocols above use: what was built, or what stands for it above a cut.
+    fn above(&self, cx: &Kernel, side: Side, tested: &ProtocolRef) -> ProtocolRef {
+        let _ = (cx, side);
+        tested.clone()
+    }
+
+    /// What stands at cuts.
+    fn proxies(&self, side: Side) -> Vec<ProtocolRef> {
+        let _ = side;
+        Vec::new()
     }
 
     /// Does what the protocols above do once both instances have started, such as claiming
@@ -401,6 +414,7 @@ pub fn all(fixture: &dyn Fixture) -> Findings {
             Verdict::Skipped(why) => findings.skipped.push((name, why)),
         }
     }
+    cut::check(fixture, |_| true);
     findings
 }
 
@@ -416,6 +430,7 @@ pub fn keeps_all_but(fixture: &dyn Fixture, left_out: &[&str]) {
         println!("{name}: {verdict:?}");
         assert_eq!(verdict, Verdict::Holds, "{name}");
     }
+    cut::check(fixture, |name| !left_out.contains(&name));
 }
 
 #[cfg(test)]

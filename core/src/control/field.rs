@@ -96,6 +96,11 @@ impl<'a> Reader<'a> {
     pub fn is_empty(&self) -> bool {
         self.octets.is_empty()
     }
+
+    /// What has not been read.
+    pub fn rest(&self) -> &'a [u8] {
+        self.octets
+    }
 }
 
 /// A value that crosses: a field of a question.
@@ -478,7 +483,7 @@ impl Ask<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::HostAddr;
     use crate::control::Word;
@@ -489,7 +494,7 @@ mod tests {
 
     static OWN: Reason = Reason::new("a reason of its own", Class::Exhausted);
 
-    struct Lone {
+    pub(in crate::control) struct Lone {
         pool: Pool,
         knows_own: bool,
     }
@@ -516,7 +521,7 @@ mod tests {
         }
     }
 
-    fn lone(knows_own: bool) -> Lone {
+    pub(in crate::control) fn lone(knows_own: bool) -> Lone {
         Lone { pool: Pool::new(&PoolConfig::default()).unwrap(), knows_own }
     }
 

@@ -412,6 +412,11 @@ impl Message {
         self.head.attributes.set(key, value)
     }
 
+    /// Takes all attributes off.
+    pub fn clear_attributes(&mut self) {
+        self.head.attributes.clear();
+    }
+
     /// Whether all octets lie in buffers of `pool`, so that a process that shares its arena can
     /// find them.
     pub fn lies_in(&self, pool: &Pool) -> bool {

@@ -247,6 +247,8 @@ pub fn has_room_beside_what_is_held(fixture: &dyn Fixture) -> Verdict {
             panic!("law 8: with {n} sessions held, there is no room for one more")
         });
         session.hold();
+        // Across a cut this goes with the next turn.
+        world.exchange();
         held.push(session);
     }
     // More than there is room for beside them.

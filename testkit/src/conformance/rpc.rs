@@ -5,7 +5,7 @@ use super::messages::pattern;
 use super::{Fixture, Side, Verdict, World};
 use xk_core::graph::Realm;
 use xk_core::object::CallCause;
-use xk_core::reason;
+use xk_core::{SessionRef, reason};
 
 /// A session whose protocol has no calls answers `NotSupported`, a closed one `Closed`, at once; a
 /// request from below is refused and counted; and the conversation goes on.
@@ -30,7 +30,11 @@ pub fn takes_no_calls(fixture: &dyn Fixture) -> Verdict {
     );
     assert_eq!(world.a.bottom.sent(), sent, "law 5: a call that is not supported sends nothing");
 
-    if let Some(lower) = world.a.bottom.held().first() {
+    // Below a cut it is not this session that the protocol knows.
+    let known = |lower: &SessionRef| {
+        [world.a.tested.id(), world.a.top.id()].contains(&lower.head().upper())
+    };
+    if let Some(lower) = world.a.bottom.held().first().filter(|lower| known(lower)) {
         let drops = world.a.drops();
         let Err(refused) = world.a.protocol.call_demux(cx, lower, cx.message(&octets)) else {
             panic!("law 5: a protocol without calls refuses a request");

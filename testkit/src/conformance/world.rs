@@ -26,8 +26,12 @@ pub struct Node {
     pub bottom: Bottom,
     /// What stands below in its place if the instance is a layer on calls.
     pub calls: Option<CallBottom>,
-    /// The protocol under test.
+    /// The protocol under test, or what stands for it behind a cut.
     pub protocol: ProtocolRef,
+    /// The protocol under test itself.
+    pub tested: ProtocolRef,
+    /// What stands for others at cuts.
+    pub(super) proxies: Vec<ProtocolRef>,
     /// What stands above.
     pub top: Top,
 }
@@ -39,13 +43,14 @@ impl Node {
         side: Side,
         (lower, is_on_calls): (Lower, bool),
         number: Option<u32>,
-        build: impl FnOnce(&ProtocolRef) -> ProtocolRef,
+        build: impl FnOnce(&ProtocolRef) -> (ProtocolRef, ProtocolRef, Vec<ProtocolRef>),
     ) -> Self {
         let bottom = Bottom::add(cx, &format!("bottom-{side:?}"), lower);
         let calls = is_on_calls.then(|| CallBottom::add(cx, &format!("calls-{side:?}"), lower));
-        let protocol = build(calls.as_ref().map_or(bottom.protocol(), CallBottom::protocol));
-        let node =
-            Self { side, bottom, calls, protocol, top: Top::add(cx, &format!("top-{side:?}")) };
+        let below = calls.as_ref().map_or(bottom.protocol(), CallBottom::protocol);
+        let (protocol, tested, proxies) = build(below);
+        let top = Top::add(cx, &format!("top-{side:?}"));
+        let node = Self { side, bottom, calls, protocol, tested, proxies, top };
         node.number(cx, number, &node.top);
         node
     }
@@ -53,7 +58,7 @@ impl Node {
     /// Binds the number by which the protocol selects a top.
     pub(super) fn number(&self, cx: &TestKernel, number: Option<u32>, top: &Top) {
         if let Some(number) = number {
-            cx.numbers_mut().override_pair(top.id(), self.protocol.id(), number);
+            cx.numbers_mut().override_pair(top.id(), self.tested.id(), number);
         }
     }
 
@@ -78,8 +83,12 @@ impl Node {
     #[must_use]
     pub fn drops(&self) -> u64 {
         let calls = self.calls.iter().map(CallBottom::protocol);
-        let all = [&self.protocol, self.bottom.protocol(), self.top.protocol()];
-        all.into_iter().chain(calls).map(|protocol| protocol.head().drops().total()).sum()
+        let all = [&self.tested, self.bottom.protocol(), self.top.protocol()];
+        all.into_iter()
+            .chain(calls)
+            .chain(&self.proxies)
+            .map(|protocol| protocol.head().drops().total())
+            .sum()
     }
 }
 
@@ -129,7 +138,10 @@ impl<'f> World<'f> {
         }
         let node = |side| {
             let lower = (fixture.lower(side), false);
-            let build = |below: &ProtocolRef| super::build(fixture, &cx, side, below);
+            let build = |below: &ProtocolRef| {
+                let tested = super::build(fixture, &cx, side, below);
+                (fixture.above(&cx, side, &tested), tested, fixture.proxies(side))
+            };
             Node::new(&cx, side, lower, fixture.number(), build)
         };
         let (a, b) = (node(Side::A), node(Side::B));
@@ -268,8 +280,8 @@ impl<'f> World<'f> {
     /// Which protocol at `to` has the number under which `from` sent.
     #[must_use]
     pub fn selector(from: &Node, to: &Node, sender: ProtocolId) -> Option<ProtocolId> {
-        if sender == from.protocol.id() {
-            Some(to.protocol.id())
+        if sender == from.tested.id() {
+            Some(to.tested.id())
         } else if sender == from.top.id() {
             Some(to.top.id())
         } else {
@@ -297,9 +309,9 @@ impl<'f> World<'f> {
     #[must_use]
     pub fn sessions(&self, node: &Node) -> Option<usize> {
         let question = ListSessions { max: 1, sessions: Vec::new(), total: 0 };
-        let answer = node.protocol.ask(&self.cx, question)?;
+        let answer = node.tested.ask(&self.cx, question)?;
         // One that forwards the question tells of the layer below.
-        let foreign = |s: &SessionRef| s.head().protocol() != node.protocol.id();
+        let foreign = |s: &SessionRef| s.head().protocol() != node.tested.id();
         (!answer.sessions.first().is_some_and(foreign)).then_some(answer.total)
     }
 }

@@ -35,6 +35,8 @@ enum Layer {
     /// What wires ask of the operating system.
     System,
     Run,
+    /// Both sides of a cut between two domains.
+    Share,
     Lang,
     /// Compilers of other languages: their mistakes are shown as those of graphs are, and what they
     /// make is of the codecs.
@@ -49,8 +51,8 @@ enum Layer {
 }
 
 use Layer::{
-    Catalog, Compose, Core, Generator, Kit, Lang, Protocol, Run, Sockets, System, Testkit, Top,
-    Wire,
+    Catalog, Compose, Core, Generator, Kit, Lang, Protocol, Run, Share, Sockets, System, Testkit,
+    Top, Wire,
 };
 
 /// Crates of others that bring a clock, threads, I/O or randomness with them.
@@ -80,6 +82,7 @@ impl Layer {
             "wires" if dir == "wires/linux" => System,
             "wires" | "filters" => Wire,
             "run" => Run,
+            "share" => Share,
             "lang" if dir == "lang" => Lang,
             "lang" => Generator,
             "catalog" => Catalog,
@@ -98,15 +101,17 @@ impl Layer {
             Kit => &[Core],
             Generator => &[Core, Kit, Lang],
             Wire => &[Core, Kit, System],
-            Protocol | Run => &[Core, Kit],
+            Protocol | Run | Share => &[Core, Kit],
             Catalog => &[Core, Kit, Protocol, Wire],
-            Compose => &[Core, Kit, Protocol, Wire, Run, Lang],
+            Compose => &[Core, Kit, Protocol, Wire, Run, Share, Lang],
             // One crate there holds the sockets; the others bring them to tokio and to unmodified
             // programs.
-            Sockets => &[Core, Kit, Protocol, Wire, Run, Lang, Compose, Sockets],
-            Testkit => &[Core, Kit, Protocol, Wire, Run, Lang, Catalog, Compose, Sockets, Testkit],
+            Sockets => &[Core, Kit, Protocol, Wire, Run, Share, Lang, Compose, Sockets],
+            Testkit => {
+                &[Core, Kit, Protocol, Wire, Run, Share, Lang, Catalog, Compose, Sockets, Testkit]
+            }
             Top => &[
-                Core, Kit, Protocol, Wire, Run, Lang, Generator, Catalog, Compose, Sockets,
+                Core, Kit, Protocol, Wire, Run, Share, Lang, Generator, Catalog, Compose, Sockets,
                 Testkit, Top,
             ],
         }

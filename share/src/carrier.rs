@@ -1,0 +1,151 @@
+//! What takes frames from one side of a cut to the other.
+
+use alloc::collections::VecDeque;
+use alloc::rc::{Rc, Weak};
+use core::cell::{Cell, RefCell};
+use xk_core::{Kernel, Message};
+
+/// Why a frame was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendError {
+    /// There is no room at present.
+    Full,
+    /// It is longer than the carrier takes.
+    TooLong,
+    /// The other side is gone, or has broken the rules.
+    Lost,
+}
+
+/// What came of looking for a frame.
+pub enum Arrival {
+    /// A frame; its octets are no longer the other side's to change.
+    Frame(Message),
+    /// There is none.
+    Nothing,
+    /// One is there, but no buffer for it at present.
+    NoBuffers,
+    /// The other side is gone, or has broken the rules: nothing comes any more.
+    Lost,
+}
+
+/// Takes frames across, in order, and tells when the other side is gone.
+pub trait Carrier {
+    /// How many frames it takes at present.
+    fn room(&self) -> usize;
+
+    /// The longest frame, in octets.
+    fn frame_octets_max(&self) -> usize;
+
+    /// Takes a frame. The other side may see it at once, but may sleep: see
+    /// [`flush`](Self::flush).
+    ///
+    /// # Errors
+    /// [`SendError`], and the frame.
+    fn send(&self, cx: &Kernel, frame: Message) -> Result<(), (SendError, Message)>;
+
+    /// The next frame from the other side.
+    fn receive(&self, cx: &Kernel) -> Arrival;
+
+    /// Ends both directions: nothing is sent any more, and the other side finds this one gone.
+    fn close(&self);
+
+    /// Wakes the other side for what was sent, and gives room back for what was received.
+    fn flush(&self) {}
+
+    /// Gives the other side a chance to run, where the caller cannot be suspended.
+    fn turn(&self, cx: &Kernel) {
+        let _ = cx;
+    }
+}
+
+/// What takes place on the other side each time that a frame is put into a [`Queue`].
+type OnPut = dyn Fn(&Kernel);
+
+/// One direction.
+#[derive(Default)]
+struct Lane {
+    frames: RefCell<VecDeque<Message>>,
+    is_lost: Cell<bool>,
+    on_put: RefCell<Option<Rc<OnPut>>>,
+}
+
+/// Both directions as queues within one thread, whose kernels use one pool: a frame is moved.
+#[derive(Clone)]
+pub struct Queue {
+    out: Rc<Lane>,
+    back: Rc<Lane>,
+    slots: usize,
+}
+
+/// How many octets a frame of a [`Queue`] has at most: as many as the largest message, with what
+/// stands in front of it.
+const FRAME_OCTETS_MAX: usize = (1 << 16) + 1024;
+
+impl Queue {
+    /// Both ends of one that holds `slots` frames each way.
+    pub fn pair(slots: usize) -> (Self, Self) {
+        let (there, back) = (Rc::<Lane>::default(), Rc::<Lane>::default());
+        let other = Self { out: Rc::clone(&back), back: Rc::clone(&there), slots };
+        (Self { out: there, back, slots }, other)
+    }
+
+    /// Has something done on the other side each time that a frame comes to it, before the sender
+    /// goes on.
+    pub fn on_put<T: 'static>(&self, other: &Rc<T>, act: impl Fn(&T, &Kernel) + 'static) {
+        let other: Weak<T> = Rc::downgrade(other);
+        let act = move |cx: &Kernel| {
+            if let Some(other) = other.upgrade() {
+                act(&other, cx);
+            }
+        };
+        *self.out.on_put.borrow_mut() = Some(Rc::new(act));
+    }
+}
+
+impl Carrier for Queue {
+    fn room(&self) -> usize {
+        self.slots.saturating_sub(self.out.frames.borrow().len())
+    }
+
+    fn frame_octets_max(&self) -> usize {
+        FRAME_OCTETS_MAX
+    }
+
+    fn send(&self, cx: &Kernel, frame: Message) -> Result<(), (SendError, Message)> {
+        let error = if self.out.is_lost.get() {
+            SendError::Lost
+        } else if frame.len() > FRAME_OCTETS_MAX {
+            SendError::TooLong
+        } else if self.room() == 0 {
+            SendError::Full
+        } else {
+            self.out.frames.borrow_mut().push_back(frame);
+            self.turn(cx);
+            return Ok(());
+        };
+        Err((error, frame))
+    }
+
+    fn receive(&self, _: &Kernel) -> Arrival {
+        match self.back.frames.borrow_mut().pop_front() {
+            Some(frame) => Arrival::Frame(frame),
+            None if self.back.is_lost.get() => Arrival::Lost,
+            None => Arrival::Nothing,
+        }
+    }
+
+    fn close(&self) {
+        for lane in [&self.out, &self.back] {
+            lane.is_lost.set(true);
+            lane.frames.take();
+            lane.on_put.take();
+        }
+    }
+
+    fn turn(&self, cx: &Kernel) {
+        let act = self.out.on_put.borrow().clone();
+        if let Some(act) = act {
+            act(cx);
+        }
+    }
+}

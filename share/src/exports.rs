@@ -1,0 +1,139 @@
+//! Sessions of this side that the other side knows by a handle.
+
+use alloc::collections::VecDeque;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use xk_core::object::{PushError, Refused};
+use xk_core::{Message, Reason, SessionRef};
+
+use crate::frame::Header;
+
+/// How many sessions the other side knows at most: twice as many as the largest tables hold.
+pub const SESSIONS_MAX: usize = 1 << 17;
+
+/// Bits of a handle that say the place, plus 1; those above count how often it was used.
+const PLACE_BITS: u32 = 20;
+
+/// A session that the other side knows.
+pub(crate) struct Export {
+    /// The session.
+    pub(crate) session: SessionRef,
+    /// How the other side calls it.
+    pub(crate) handle: u32,
+    /// How many opens of it were done here; a close that knows of fewer is of no effect.
+    pub(crate) opens: Cell<u32>,
+    /// The other side holds it, and so does this one for it.
+    pub(crate) is_held: Cell<bool>,
+    /// It is held until the other side has said whether it is wanted.
+    pub(crate) is_offered: Cell<bool>,
+    /// What was pushed while a push before it waits below.
+    pub(crate) waiting: RefCell<VecDeque<Message>>,
+    /// A push waits below.
+    pub(crate) is_pushing: Cell<bool>,
+    /// What the other side said meanwhile of letting go.
+    pub(crate) let_go: Cell<Option<Header>>,
+    /// How many messages are on their way up whose refusal the caller waits for.
+    pub(crate) going_up: Cell<u32>,
+    /// What the other side refused of them, or did not want.
+    pub(crate) refused: RefCell<Option<Refused>>,
+    /// Why it did not want the session.
+    pub(crate) unwanted: Cell<Option<&'static Reason>>,
+}
+
+impl Export {
+    /// Takes what was refused while `up` handed a message over: a carrier that delivers at once has
+    /// brought the refusal back by then.
+    pub(crate) fn refused_by<T>(
+        &self,
+        up: impl FnOnce() -> Result<T, Refused>,
+    ) -> Result<T, Refused> {
+        self.going_up.set(self.going_up.get() + 1);
+        let result = up();
+        self.going_up.set(self.going_up.get() - 1);
+        match self.refused.take() {
+            Some(refused) => Err(refused),
+            None => result,
+        }
+    }
+}
+
+/// All of them.
+#[derive(Default)]
+pub(crate) struct Exports {
+    places: RefCell<Vec<(u32, Option<Rc<Export>>)>>,
+    free: RefCell<Vec<u32>>,
+}
+
+impl Exports {
+    /// The session under a handle of its own, which becomes its tag; `None` at the bound.
+    pub(crate) fn add(&self, session: &SessionRef) -> Option<Rc<Export>> {
+        let mut places = self.places.borrow_mut();
+        let at = match self.free.borrow_mut().pop() {
+            Some(at) => at as usize,
+            None if places.len() == SESSIONS_MAX => return None,
+            None => {
+                places.push((0, None));
+                places.len() - 1
+            }
+        };
+        let (used, place) = &mut places[at];
+        *used = used.wrapping_add(1) & ((1 << (32 - PLACE_BITS)) - 1);
+        let handle = *used << PLACE_BITS | (at as u32 + 1);
+        let export = Rc::new(Export {
+            session: session.clone(),
+            handle,
+            opens: Cell::new(0),
+            is_held: Cell::new(false),
+            is_offered: Cell::new(false),
+            waiting: RefCell::default(),
+            is_pushing: Cell::new(false),
+            let_go: Cell::new(None),
+            going_up: Cell::new(0),
+            refused: RefCell::default(),
+            unwanted: Cell::new(None),
+        });
+        session.head().set_tag(handle);
+        *place = Some(Rc::clone(&export));
+        Some(export)
+    }
+
+    /// That of this handle, if it is one that is in use.
+    pub(crate) fn find(&self, handle: u32) -> Option<Rc<Export>> {
+        let at = (handle & ((1 << PLACE_BITS) - 1)).checked_sub(1)?;
+        let places = self.places.borrow();
+        let (used, export) = places.get(at as usize)?;
+        export.as_ref().filter(|_| *used == handle >> PLACE_BITS).cloned()
+    }
+
+    /// That of this session.
+    pub(crate) fn of(&self, session: &SessionRef) -> Option<Rc<Export>> {
+        self.find(session.head().tag()).filter(|export| export.session == *session)
+    }
+
+    /// The handle is of no use any more.
+    pub(crate) fn remove(&self, export: &Export) {
+        let at = (export.handle & ((1 << PLACE_BITS) - 1)).saturating_sub(1);
+        let taken = match self.places.borrow_mut().get_mut(at as usize) {
+            Some((used, place)) if *used == export.handle >> PLACE_BITS => place.take(),
+            _ => None,
+        };
+        if taken.is_some() {
+            self.free.borrow_mut().push(at);
+        }
+    }
+
+    /// All of them, which are no longer known to the other side.
+    pub(crate) fn take_all(&self) -> Vec<Rc<Export>> {
+        let places = self.places.take();
+        self.free.borrow_mut().clear();
+        places.into_iter().filter_map(|(_, export)| export).collect()
+    }
+}
+
+/// An error of a push, as a number.
+pub(crate) fn push_error(number: u32) -> Option<PushError> {
+    use PushError::{Closed, NoBuffers, NoRoute, NotSupported, QueueFull, TooBig, Unreachable};
+    let all = [Closed, TooBig, NoBuffers, QueueFull, NoRoute, Unreachable, NotSupported];
+    all.into_iter().find(|error| *error as u32 == number)
+}

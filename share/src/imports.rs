@@ -1,0 +1,249 @@
+//! Sessions of the other side, each with the session that stands for it here.
+
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::cell::{Cell, RefCell};
+use xk_core::object::{CallCause, CallError, Closing, ProtocolId, PushError, Refused};
+use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Question, Session, SessionRef, reason};
+use xk_kit::control::MaxPacket;
+use xk_kit::wire::segments;
+
+use crate::exports::{SESSIONS_MAX, push_error};
+use crate::frame::{Header, Op};
+use crate::port::{Port, Target, Unanswered};
+use crate::waits::Answered;
+
+/// A question of which the answer does not change, as octets: its key, it, its answer.
+pub(crate) type Fact = (u32, Vec<u8>, Vec<u8>);
+
+/// How many answers are kept for one object.
+pub(crate) const FACTS_MAX: usize = 32;
+
+/// What is known of one object of the other side.
+#[derive(Default)]
+pub(crate) struct Facts(RefCell<Vec<Fact>>);
+
+impl Facts {
+    /// Fills in the answer, if it is known.
+    pub(crate) fn answer(&self, key: u32, octets: &[u8], fill: impl FnOnce(&[u8]) -> bool) -> bool {
+        let facts = self.0.borrow();
+        let mut all = facts.iter();
+        all.find(|(k, q, _)| *k == key && q == octets).is_some_and(|(_, _, answer)| fill(answer))
+    }
+
+    /// Keeps an answer, as long as there is room.
+    pub(crate) fn keep(&self, fact: Fact) {
+        let mut facts = self.0.borrow_mut();
+        if facts.len() < FACTS_MAX {
+            facts.push(fact);
+        }
+    }
+
+    /// Forgets all of them.
+    pub(crate) fn clear(&self) {
+        self.0.borrow_mut().clear();
+    }
+}
+
+/// Stands for a session of the other side.
+pub(crate) struct ProxySession {
+    pub(crate) port: Rc<Port>,
+    /// How the other side calls the session.
+    pub(crate) handle: u32,
+    /// The protocol of the session, by its own number.
+    pub(crate) protocol: ProtocolId,
+    /// Receives here.
+    pub(crate) upper: ProtocolRef,
+    /// How many opens of it the other side had done when it answered the last.
+    pub(crate) opens: Cell<u32>,
+    /// It is held, as far as the other side is told.
+    is_held: Cell<bool>,
+    pub(crate) facts: Facts,
+    /// The largest message that it takes, in octets.
+    pub(crate) octets_max: Cell<usize>,
+    /// What became of a message pushed before.
+    pub(crate) failed: Cell<Option<PushError>>,
+}
+
+impl ProxySession {
+    pub(crate) fn new(
+        port: &Rc<Port>,
+        (handle, opens): (u32, u32),
+        protocol: ProtocolId,
+        upper: &ProtocolRef,
+        facts: Vec<Fact>,
+    ) -> Self {
+        let proxy = Self {
+            port: Rc::clone(port),
+            handle,
+            protocol,
+            upper: upper.clone(),
+            opens: Cell::new(opens),
+            is_held: Cell::new(false),
+            facts: Facts::default(),
+            octets_max: Cell::new(usize::MAX),
+            failed: Cell::new(None),
+        };
+        proxy.learn(facts);
+        proxy
+    }
+
+    /// Notes what came with the session.
+    pub(crate) fn learn(&self, facts: Vec<Fact>) {
+        self.facts.clear();
+        for fact in facts {
+            if let (MaxPacket::KEY, [a, b, c, d]) = (fact.0, fact.2.as_slice()) {
+                self.octets_max.set(u32::from_le_bytes([*a, *b, *c, *d]) as usize);
+            }
+            self.facts.keep(fact);
+        }
+    }
+
+    fn header(&self, op: Op) -> Header {
+        Header::new(op, self.handle, 0)
+    }
+}
+
+impl Session for ProxySession {
+    fn any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+
+    fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
+        if let Some(error) = self.failed.take() {
+            drop(message);
+            return Err(error);
+        }
+        if message.len() > self.octets_max.get()
+            && segments::longest(&message) > self.octets_max.get()
+        {
+            this.discard(cx, message, &reason::TOO_BIG);
+            return Err(PushError::TooBig);
+        }
+        if let Err((error, message)) = self.port.offer(cx, self.header(Op::Push), message) {
+            this.discard(cx, message, error.reason());
+            return Err(error.into());
+        }
+        // A carrier that delivers at once has brought back what became of it.
+        self.failed.take().map_or(Ok(()), Err)
+    }
+
+    fn call(&self, cx: &Kernel, _: &SessionRef, message: Message) -> Result<Message, CallError> {
+        let header = self.header(Op::Call);
+        let Answered::Frame(header, mut reply) = self.port.request(cx, header, message, None)?
+        else {
+            return Err(CallCause::BadReply.into());
+        };
+        if header.op == Op::Return {
+            return Ok(reply);
+        }
+        let error = self.port.read::<CallError>(cx, &mut reply);
+        Err(error.unwrap_or_else(|| CallCause::BadReply.into()))
+    }
+
+    fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
+        self.upper.demux(cx, this, message)
+    }
+
+    fn call_pop(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        message: Message,
+    ) -> Result<Message, Refused> {
+        self.upper.call_demux(cx, this, message)
+    }
+
+    fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        let target = Target { op: Op::AskSession, number: self.handle, protocol: self.protocol };
+        self.port.ask(cx, target, &self.facts, ask)
+    }
+
+    fn held(&self, _: &SessionRef) {
+        self.is_held.set(true);
+        self.port.note(Header::new(Op::Hold, self.handle, 0));
+    }
+
+    fn eased(&self, cx: &Kernel, _: &SessionRef) {
+        // A close has said as much.
+        if self.is_held.replace(false) {
+            self.port.note(Header::new(Op::Ease, self.handle, self.opens.get()));
+            self.port.send_noted(cx);
+        }
+    }
+
+    /// It stays until the other side says that the session has ended.
+    fn close(&self, cx: &Kernel, _: &SessionRef) -> Closing {
+        self.is_held.set(false);
+        self.port.note(Header::new(Op::Close, self.handle, self.opens.get()));
+        self.port.send_noted(cx);
+        Closing::Idle
+    }
+}
+
+impl From<Unanswered> for CallError {
+    fn from(why: Unanswered) -> Self {
+        match why {
+            Unanswered::Lost => CallCause::Closed,
+            Unanswered::Full => CallCause::Push(PushError::QueueFull),
+            Unanswered::NoBuffers => CallCause::Push(PushError::NoBuffers),
+            Unanswered::TimedOut => CallCause::TimedOut { tries: 1 },
+            Unanswered::NoShepherds => CallCause::NoShepherds,
+        }
+        .into()
+    }
+}
+
+/// The error of a push that came as a number; one that is not known is `Unreachable`.
+pub(crate) fn failure(number: u32) -> PushError {
+    push_error(number).unwrap_or(PushError::Unreachable)
+}
+
+/// All of them, by the place in their handles.
+#[derive(Default)]
+pub(crate) struct Imports(RefCell<Vec<Option<(u32, SessionRef)>>>);
+
+impl Imports {
+    fn place(handle: u32) -> Option<usize> {
+        let place = (handle & 0xf_ffff).checked_sub(1)? as usize;
+        (place < SESSIONS_MAX).then_some(place)
+    }
+
+    /// That of this handle.
+    pub(crate) fn find(&self, handle: u32) -> Option<SessionRef> {
+        let all = self.0.borrow();
+        let (kept, session) = all.get(Self::place(handle)?)?.as_ref()?;
+        (*kept == handle).then(|| session.clone())
+    }
+
+    /// Notes one; gives back what stood for another session in its place. False if the handle is
+    /// none.
+    #[must_use]
+    pub(crate) fn put(&self, handle: u32, session: &SessionRef) -> bool {
+        let Some(place) = Self::place(handle) else {
+            return false;
+        };
+        let mut all = self.0.borrow_mut();
+        if all.len() <= place {
+            all.resize(place + 1, None);
+        }
+        let before = all[place].replace((handle, session.clone()));
+        drop(all);
+        drop(before);
+        true
+    }
+
+    /// Takes out that of this handle.
+    pub(crate) fn take(&self, handle: u32) -> Option<SessionRef> {
+        let session = self.find(handle)?;
+        let taken = self.0.borrow_mut().get_mut(Self::place(handle)?)?.take();
+        drop(taken);
+        Some(session)
+    }
+
+    /// Takes out all of them.
+    pub(crate) fn take_all(&self) -> Vec<SessionRef> {
+        self.0.take().into_iter().flatten().map(|(_, session)| session).collect()
+    }
+}

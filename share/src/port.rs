@@ -1,0 +1,656 @@
+//! One side of a cut: what passes, and what each side knows of the other.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::rc::{Rc, Weak};
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::time::Duration;
+use xk_core::control::{Field, Handles, Kind, QuestionType, Reader, Writer};
+use xk_core::message::NoBuffers;
+use xk_core::object::{Enable, OpenError, ProtocolId, PushError};
+use xk_core::reason::{self, Class};
+use xk_core::shepherd::WaitError;
+use xk_core::{Answer, Ask, Kernel, Message, Pool, ProtocolRef, Reason, SessionRef};
+use xk_kit::control::MaxPacket;
+
+use crate::carrier::{Arrival, Carrier, SendError};
+use crate::exports::Exports;
+use crate::frame::{Header, OVERHEAD_MAX, Op};
+use crate::imports::{Fact, Facts, Imports, ProxySession};
+use crate::waits::{Answered, Opens, Wait, Waits};
+
+/// A frame about a session or a request that has ended meanwhile.
+pub static LATE: Reason = Reason::new("late", Class::NoPort);
+/// The other side is gone, or broke the rules; counted once.
+pub static LOST: Reason = Reason::new("other side lost", Class::Exhausted);
+
+/// How long a request that is no call waits for its answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often the other side gets a turn where the caller cannot be suspended.
+const TURNS_MAX: usize = 5000;
+/// How many frames wait for room before the other side counts as broken.
+const OUTBOX_MAX: usize = 4096;
+/// How many kinds of questions a side remembers that the other one asks of each new session.
+const LEARNED_MAX: usize = 64;
+/// How many messages wait for one before them of their session.
+pub(crate) const WAITING_MAX: usize = 64;
+/// Room that messages leave to the rest.
+const RESERVE: usize = 8;
+
+/// Why a request has no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unanswered {
+    /// The other side is gone.
+    Lost,
+    /// As many are under way as may be, or there is no room.
+    Full,
+    /// There is no buffer for it.
+    NoBuffers,
+    /// None came in time.
+    TimedOut,
+    /// The caller can be suspended no more.
+    NoShepherds,
+}
+
+impl Unanswered {
+    /// The reason under which a message counts that did not go.
+    pub(crate) fn reason(self) -> &'static Reason {
+        match self {
+            Self::Lost => &reason::CLOSED,
+            Self::NoBuffers => &reason::NO_BUFFERS,
+            Self::Full | Self::TimedOut | Self::NoShepherds => &reason::QUEUE_FULL,
+        }
+    }
+}
+
+impl From<Unanswered> for PushError {
+    fn from(why: Unanswered) -> Self {
+        match why {
+            Unanswered::Lost => Self::Closed,
+            Unanswered::NoBuffers => Self::NoBuffers,
+            Unanswered::Full | Unanswered::TimedOut | Unanswered::NoShepherds => Self::QueueFull,
+        }
+    }
+}
+
+impl From<Unanswered> for OpenError {
+    fn from(why: Unanswered) -> Self {
+        match why {
+            Unanswered::Lost => Self::NoLower,
+            Unanswered::NoBuffers => Self::NoBuffers,
+            Unanswered::Full | Unanswered::TimedOut | Unanswered::NoShepherds => Self::Full,
+        }
+    }
+}
+
+/// What a question is put to on the other side.
+#[derive(Clone, Copy)]
+pub(crate) struct Target {
+    /// [`Op::AskSession`] or [`Op::AskProtocol`].
+    pub(crate) op: Op,
+    /// The session's handle, or the protocol's number.
+    pub(crate) number: u32,
+    /// The protocol itself, or that of the session.
+    pub(crate) protocol: ProtocolId,
+}
+
+/// Makes what stands here for a protocol of the other side that wants to receive.
+pub(crate) type Admit = dyn Fn(&Kernel, &Rc<Port>, ProtocolId) -> Option<ProtocolRef>;
+
+/// That of this number in a list.
+pub(crate) fn find(
+    list: &RefCell<Vec<(ProtocolId, ProtocolRef)>>,
+    id: ProtocolId,
+) -> Option<ProtocolRef> {
+    let list = list.borrow();
+    list.iter().find(|(number, _)| *number == id).map(|(_, protocol)| protocol.clone())
+}
+
+/// What both sides of a cut know: the questions and reasons that may cross.
+pub struct Known {
+    questions: Vec<&'static QuestionType>,
+    reasons: Vec<&'static Reason>,
+}
+
+impl Known {
+    /// These, and no others.
+    pub fn new(
+        questions: impl IntoIterator<Item = &'static QuestionType>,
+        reasons: impl IntoIterator<Item = &'static Reason>,
+    ) -> Self {
+        let mut questions: Vec<_> = questions.into_iter().collect();
+        questions.sort_unstable_by_key(|question| question.key);
+        questions.dedup_by_key(|question| question.key);
+        Self { questions, reasons: reasons.into_iter().collect() }
+    }
+
+    pub(crate) fn question(&self, key: u32) -> Option<&'static QuestionType> {
+        let at = self.questions.binary_search_by_key(&key, |question| question.key).ok()?;
+        self.questions.get(at).copied()
+    }
+}
+
+/// One side of a cut between two domains; all edges between them pass through it.
+pub struct Port {
+    pub(crate) me: Weak<Port>,
+    carrier: Box<dyn Carrier>,
+    known: Known,
+    admit: RefCell<Option<Box<Admit>>>,
+    /// Protocols of this side that the other may open, enable and ask.
+    pub(crate) granted: RefCell<Vec<(ProtocolId, ProtocolRef)>>,
+    /// What stands here for protocols of the other side that lie below.
+    pub(crate) lowers: RefCell<Vec<(ProtocolId, ProtocolRef)>>,
+    /// What stands here for protocols of the other side that lie above.
+    pub(crate) uppers: RefCell<Vec<(ProtocolId, ProtocolRef)>>,
+    /// Protocols of this side that have opened or enabled on the other: they may be asked, and
+    /// told of sessions.
+    pub(crate) users: RefCell<Vec<ProtocolRef>>,
+    pub(crate) exports: Exports,
+    pub(crate) imports: Imports,
+    pub(crate) waits: Waits,
+    /// Enables made here for the other side: on which protocol, for which.
+    pub(crate) enables: RefCell<Vec<(ProtocolId, ProtocolId, Enable)>>,
+    /// Messages that came up through sessions that the other side is about to be told of.
+    pub(crate) early: RefCell<VecDeque<(SessionRef, Message)>>,
+    /// How many opens of the other side are under way here.
+    pub(crate) opening: Cell<usize>,
+    /// How many requests of the other side are under way here.
+    pub(crate) serving: Cell<usize>,
+    /// What the other side has asked sessions of a protocol whose answer does not change.
+    pub(crate) learned: RefCell<Vec<(ProtocolId, &'static QuestionType, Vec<u8>)>>,
+    /// Whether a protocol of the other side understands what it is told.
+    understood: RefCell<Vec<(ProtocolId, u32, bool)>>,
+    outbox: RefCell<VecDeque<Message>>,
+    noted: RefCell<Vec<Header>>,
+    /// The protocol object that the executor looks after.
+    pub(crate) wire: RefCell<Option<ProtocolRef>>,
+    is_lost: Cell<bool>,
+}
+
+/// Reads and writes questions for this side.
+pub(crate) struct Names<'a> {
+    pub(crate) port: &'a Port,
+    pub(crate) cx: &'a Kernel,
+}
+
+/// In a session's number: it is one of the reader's own.
+const YOURS: u64 = 1 << 32;
+
+impl Handles for Names<'_> {
+    fn number(&self, session: &SessionRef) -> Option<u64> {
+        match session.body::<ProxySession>() {
+            Some(proxy) if core::ptr::eq(&*proxy.port, self.port) => {
+                Some(YOURS | u64::from(proxy.handle))
+            }
+            _ => self.port.exports.of(session).map(|export| u64::from(export.handle)),
+        }
+    }
+
+    fn session(&self, number: u64) -> Option<SessionRef> {
+        let handle = number as u32;
+        if number == YOURS | u64::from(handle) {
+            return self.port.exports.find(handle).map(|export| export.session.clone());
+        }
+        let session = self.port.imports.find(handle).filter(|_| number == u64::from(handle))?;
+        // What is told of it may change what was known of it.
+        if let Some(proxy) = session.body::<ProxySession>() {
+            proxy.facts.clear();
+        }
+        Some(session)
+    }
+
+    fn protocol(&self, id: ProtocolId) -> Option<ProtocolRef> {
+        let proxy = find(&self.port.uppers, id).or_else(|| find(&self.port.lowers, id));
+        proxy.or_else(|| self.port.own(id))
+    }
+
+    fn reason(&self, key: u32) -> Option<&'static Reason> {
+        self.port.known.reasons.iter().copied().find(|reason| reason.key() == key)
+    }
+
+    fn pool(&self) -> &Pool {
+        self.cx.pool()
+    }
+}
+
+impl Port {
+    /// A side of a cut on this carrier.
+    pub fn new(carrier: impl Carrier + 'static, known: Known) -> Rc<Self> {
+        Rc::new_cyclic(|me| Self {
+            me: me.clone(),
+            carrier: Box::new(carrier),
+            known,
+            admit: RefCell::default(),
+            granted: RefCell::default(),
+            lowers: RefCell::default(),
+            uppers: RefCell::default(),
+            users: RefCell::default(),
+            exports: Exports::default(),
+            imports: Imports::default(),
+            waits: Waits::default(),
+            enables: RefCell::default(),
+            early: RefCell::default(),
+            opening: Cell::new(0),
+            serving: Cell::new(0),
+            learned: RefCell::default(),
+            understood: RefCell::default(),
+            outbox: RefCell::default(),
+            noted: RefCell::default(),
+            wire: RefCell::default(),
+            is_lost: Cell::new(false),
+        })
+    }
+
+    /// Lets the other side use a protocol of this one.
+    pub fn grant(&self, protocol: &ProtocolRef) {
+        let max_packet = const { &QuestionType::of::<MaxPacket>() };
+        self.learn(protocol.id(), max_packet, &0_u32.to_le_bytes());
+        self.granted.borrow_mut().push((protocol.id(), protocol.clone()));
+    }
+
+    /// Has `make` make what stands here for a protocol of the other side that wants to receive and
+    /// that nothing stands for yet: [`upper_proxy`](crate::upper_proxy) does.
+    pub fn admit(
+        &self,
+        make: impl Fn(&Kernel, &Rc<Self>, ProtocolId) -> Option<ProtocolRef> + 'static,
+    ) {
+        *self.admit.borrow_mut() = Some(Box::new(make));
+    }
+
+    /// True once the other side is gone.
+    pub fn is_lost(&self) -> bool {
+        self.is_lost.get()
+    }
+
+    pub(crate) fn strong(&self) -> Option<Rc<Self>> {
+        self.me.upgrade()
+    }
+
+    /// A protocol of this side that the other has to do with.
+    pub(crate) fn own(&self, id: ProtocolId) -> Option<ProtocolRef> {
+        find(&self.granted, id)
+            .or_else(|| self.users.borrow().iter().find(|user| user.id() == id).cloned())
+    }
+
+    /// Notes that a protocol of this side receives from the other.
+    pub(crate) fn note_user(&self, user: &ProtocolRef) {
+        let mut users = self.users.borrow_mut();
+        if !users.contains(user) {
+            users.push(user.clone());
+        }
+    }
+
+    /// What stands here for a protocol of the other side that lies above.
+    pub(crate) fn upper(&self, cx: &Kernel, id: ProtocolId) -> Option<ProtocolRef> {
+        find(&self.uppers, id).or_else(|| {
+            let admit = self.admit.borrow();
+            (admit.as_ref()?)(cx, &self.strong()?, id)
+        })
+    }
+
+    /// What stands here for a protocol of the other side that lies below. A layer below may pass on
+    /// sessions of one that lies lower still: these are as its own.
+    pub(crate) fn lower(&self, id: ProtocolId) -> Option<ProtocolRef> {
+        let first = || self.lowers.borrow().first().map(|(_, lower)| lower.clone());
+        find(&self.lowers, id).or_else(first)
+    }
+
+    // ---- sending ----
+
+    /// Sends a message if there is room.
+    pub(crate) fn offer(
+        &self,
+        cx: &Kernel,
+        header: Header,
+        message: Message,
+    ) -> Result<(), (Unanswered, Message)> {
+        if self.is_lost() {
+            return Err((Unanswered::Lost, message));
+        }
+        self.send_noted(cx);
+        if !self.outbox.borrow().is_empty() || self.carrier.room() <= RESERVE {
+            return Err((Unanswered::Full, message));
+        }
+        let frame = header.before(message).map_err(|m| (Unanswered::NoBuffers, m))?;
+        match self.carrier.send(cx, frame) {
+            Ok(()) => Ok(()),
+            Err((SendError::Lost, frame)) => {
+                self.lose(cx);
+                Err((Unanswered::Lost, frame))
+            }
+            Err((SendError::Full | SendError::TooLong, frame)) => Err((Unanswered::Full, frame)),
+        }
+    }
+
+    /// Sends a frame, or keeps it until there is room.
+    pub(crate) fn post(&self, cx: &Kernel, frame: Message) {
+        self.send_noted(cx);
+        self.post_frame(cx, frame);
+    }
+
+    fn post_frame(&self, cx: &Kernel, frame: Message) {
+        if self.is_lost() {
+            return;
+        }
+        if !self.outbox.borrow().is_empty() {
+            self.outbox.borrow_mut().push_back(frame);
+            if self.outbox.borrow().len() > OUTBOX_MAX {
+                self.lose(cx);
+            }
+            return;
+        }
+        match self.carrier.send(cx, frame) {
+            Ok(()) => {}
+            Err((SendError::Full, frame)) => self.outbox.borrow_mut().push_back(frame),
+            Err((SendError::TooLong, _)) => self.count(&reason::TOO_BIG),
+            Err((SendError::Lost, _)) => self.lose(cx),
+        }
+    }
+
+    /// Sends a header with fields, or keeps it until there is room.
+    pub(crate) fn tell(&self, cx: &Kernel, header: Header, fields: &[u8]) {
+        match header.frame(cx.pool(), fields) {
+            Ok(frame) => self.post(cx, frame),
+            Err(NoBuffers) => self.count(&reason::NO_BUFFERS),
+        }
+    }
+
+    /// Has a header sent before whatever comes next. Of one session the last counts.
+    pub(crate) fn note(&self, header: Header) {
+        let mut noted = self.noted.borrow_mut();
+        noted.retain(|before| before.first != header.first);
+        noted.push(header);
+    }
+
+    /// Sends what was noted.
+    pub(crate) fn send_noted(&self, cx: &Kernel) {
+        if self.noted.borrow().is_empty() {
+            return;
+        }
+        for header in self.noted.take() {
+            match header.frame(cx.pool(), &[]) {
+                Ok(frame) => self.post_frame(cx, frame),
+                Err(NoBuffers) => self.note(header),
+            }
+        }
+    }
+
+    /// Sends what waits for room, and wakes the other side.
+    pub fn flush(&self, cx: &Kernel) {
+        loop {
+            let next = self.outbox.borrow_mut().pop_front();
+            let Some(frame) = next else {
+                break;
+            };
+            match self.carrier.send(cx, frame) {
+                Ok(()) => {}
+                Err((SendError::Full, frame)) => {
+                    self.outbox.borrow_mut().push_front(frame);
+                    break;
+                }
+                Err((SendError::TooLong, _)) => self.count(&reason::TOO_BIG),
+                Err((SendError::Lost, _)) => self.lose(cx),
+            }
+        }
+        self.send_noted(cx);
+        self.carrier.flush();
+    }
+
+    // ---- asking ----
+
+    /// Puts a request to the other side and waits for the answer, a call without end, others for
+    /// [`PATIENCE`]; `opens` are the protocol and the receiver of a session that is opened.
+    ///
+    /// # Errors
+    /// [`Unanswered`].
+    pub(crate) fn request(
+        &self,
+        cx: &Kernel,
+        mut header: Header,
+        body: Message,
+        opens: Opens,
+    ) -> Result<Answered, Unanswered> {
+        if self.is_lost() {
+            return Err(Unanswered::Lost);
+        }
+        let (tag, wait) = self.waits.begin(opens).ok_or(Unanswered::Full)?;
+        let is_call = matches!(header.op, Op::Call | Op::CallUp);
+        *(if is_call { &mut header.second } else { &mut header.first }) = tag;
+        let answer = match header.before(body) {
+            Ok(frame) => {
+                self.post(cx, frame);
+                self.carrier.flush();
+                self.wait(cx, &wait, (!is_call).then_some(PATIENCE))
+            }
+            Err(_) => Err(Unanswered::NoBuffers),
+        };
+        self.waits.end(tag);
+        answer
+    }
+
+    fn wait(
+        &self,
+        cx: &Kernel,
+        wait: &Wait,
+        limit: Option<Duration>,
+    ) -> Result<Answered, Unanswered> {
+        // A carrier that delivers at once has brought the answer.
+        if let Some(answer) = wait.answer() {
+            return Ok(answer);
+        }
+        let waited = match self.is_lost() {
+            true => return Err(Unanswered::Lost),
+            false => cx.wait(&wait.signal, limit),
+        };
+        if waited == Err(WaitError::NotOnShepherd) {
+            for _ in 0..TURNS_MAX {
+                self.carrier.turn(cx);
+                self.poll(cx, usize::MAX);
+                if self.is_lost() || wait.is_answered() {
+                    break;
+                }
+            }
+        }
+        match (wait.answer(), waited) {
+            (Some(answer), _) => Ok(answer),
+            (None, Ok(()) | Err(WaitError::Closed | WaitError::Interrupted)) => {
+                Err(Unanswered::Lost)
+            }
+            (None, Err(WaitError::NoShepherds)) => Err(Unanswered::NoShepherds),
+            (None, Err(WaitError::TimedOut | WaitError::NotOnShepherd)) => {
+                Err(Unanswered::TimedOut)
+            }
+        }
+    }
+
+    /// Puts a question to something on the other side, of which `facts` are known.
+    pub(crate) fn ask(
+        &self,
+        cx: &Kernel,
+        target: Target,
+        facts: &Facts,
+        ask: &mut Ask<'_>,
+    ) -> Answer {
+        let (kind, names) = (ask.kind(), Names { port: self, cx });
+        let Some(octets) = ask.write(&names) else {
+            return Answer::Unknown;
+        };
+        let is_fact = kind.kind == Kind::Fact;
+        if is_fact && facts.answer(kind.key, &octets, |answer| ask.fill(answer, &names)) {
+            return Answer::Answered;
+        }
+        let mut out = Writer::new(&names);
+        kind.key.put(&mut out);
+        ask.passed_up_by().to_vec().put(&mut out);
+        let Some(mut fields) = out.finish() else {
+            return Answer::Unknown;
+        };
+        fields.extend_from_slice(&octets);
+        let header = Header::new(target.op, 0, target.number);
+        let told = (kind.kind == Kind::Tell).then(|| self.understands(target.protocol, kind.key));
+        if let Some(Some(is_understood)) = told {
+            if is_understood {
+                self.tell(cx, header, &fields);
+            }
+            return if is_understood { Answer::Answered } else { Answer::Unknown };
+        }
+        let Ok(body) = cx.pool().copy_from(OVERHEAD_MAX, &fields) else {
+            return Answer::Unknown;
+        };
+        let Ok(Answered::Frame(_, mut reply)) = self.request(cx, header, body, None) else {
+            return Answer::Unknown;
+        };
+        let is_answered = reply.pop_array::<1>() == Some(&[1]);
+        if told.is_some() {
+            let mut understood = self.understood.borrow_mut();
+            if understood.len() < LEARNED_MAX {
+                understood.push((target.protocol, kind.key, is_answered));
+            }
+        }
+        let answer: Vec<u8> = reply.octets().collect();
+        if !is_answered || !ask.fill(&answer, &names) {
+            return Answer::Unknown;
+        }
+        if is_fact {
+            facts.keep((kind.key, octets, answer));
+        }
+        Answer::Answered
+    }
+
+    /// Whether a protocol of the other side, or its sessions, understand what they are told, if
+    /// that is known.
+    fn understands(&self, protocol: ProtocolId, key: u32) -> Option<bool> {
+        let understood = self.understood.borrow();
+        understood.iter().find(|(p, k, _)| (*p, *k) == (protocol, key)).map(|(.., answer)| *answer)
+    }
+
+    // ---- reading ----
+
+    /// A field at the front of what a frame carries, and all of it.
+    pub(crate) fn read<T: Field>(&self, cx: &Kernel, message: &mut Message) -> Option<T> {
+        let octets: Vec<u8> = message.octets().collect();
+        let names = Names { port: self, cx };
+        let mut reader = Reader::new(&octets, &names);
+        T::take(&mut reader).filter(|_| reader.is_empty())
+    }
+
+    /// A field at the front, and what follows it.
+    pub(crate) fn read_front<T: Field>(
+        &self,
+        cx: &Kernel,
+        message: &Message,
+    ) -> Option<(T, Vec<u8>)> {
+        let octets: Vec<u8> = message.octets().collect();
+        let names = Names { port: self, cx };
+        let mut reader = Reader::new(&octets, &names);
+        let field = T::take(&mut reader)?;
+        Some((field, reader.rest().to_vec()))
+    }
+
+    /// Fields as octets.
+    pub(crate) fn write(&self, cx: &Kernel, fields: &impl Field) -> Vec<u8> {
+        let names = Names { port: self, cx };
+        let mut out = Writer::new(&names);
+        fields.put(&mut out);
+        // Fields with a session are questions', which are written elsewhere.
+        out.finish().unwrap_or_default()
+    }
+
+    /// The type of a question that may cross.
+    pub(crate) fn question(&self, key: u32) -> Option<&'static QuestionType> {
+        self.known.question(key)
+    }
+
+    /// What the other side will ask of a new session, with the answers.
+    pub(crate) fn facts_of(&self, cx: &Kernel, session: &SessionRef) -> Vec<Fact> {
+        let protocol = session.head().protocol();
+        let wanted: Vec<_> = {
+            let learned = self.learned.borrow();
+            learned.iter().filter(|(of, ..)| *of == protocol).cloned().collect()
+        };
+        let names = Names { port: self, cx };
+        let mut facts = Vec::new();
+        for (_, kind, octets) in wanted {
+            let Some(mut question) = kind.read(&octets, &names) else {
+                continue;
+            };
+            let mut ask = question.ask(Vec::new());
+            if session.control(cx, &mut ask).is_answered()
+                && let Some(answer) = ask.write(&names)
+            {
+                facts.push((kind.key, octets, answer));
+            }
+        }
+        facts
+    }
+
+    /// Remembers what the other side asked a session of this protocol.
+    pub(crate) fn learn(&self, protocol: ProtocolId, kind: &'static QuestionType, octets: &[u8]) {
+        let mut learned = self.learned.borrow_mut();
+        let is_new =
+            !learned.iter().any(|(p, k, q)| *p == protocol && k.key == kind.key && q == octets);
+        if is_new && learned.len() < LEARNED_MAX {
+            learned.push((protocol, kind, octets.to_vec()));
+        }
+    }
+
+    // ---- receiving ----
+
+    /// Takes at most `budget` frames from the other side, one at least if there is one, and does
+    /// what they ask for. Stops when the shepherd no longer leads the loop. Answers how many.
+    pub fn poll(&self, cx: &Kernel, budget: usize) -> usize {
+        let mut count = 0;
+        while count < budget && !self.is_lost() {
+            match self.carrier.receive(cx) {
+                Arrival::Frame(frame) => {
+                    count += 1;
+                    if self.take(cx, frame).is_none() {
+                        self.lose(cx);
+                    }
+                }
+                Arrival::Nothing | Arrival::NoBuffers => break,
+                Arrival::Lost => self.lose(cx),
+            }
+            if cx.must_leave() {
+                break;
+            }
+        }
+        count
+    }
+
+    /// The other side is gone, or broke the rules: what it had here ends, and what it offered.
+    pub fn lose(&self, cx: &Kernel) {
+        if self.is_lost.replace(true) {
+            return;
+        }
+        self.count(&LOST);
+        self.carrier.close();
+        for wait in self.waits.all() {
+            cx.signal(&wait.signal);
+        }
+        self.release(cx);
+        for session in self.imports.take_all() {
+            session.retire(cx);
+        }
+    }
+
+    /// Lets go of everything, for the end.
+    pub(crate) fn stop(&self) {
+        self.is_lost.set(true);
+        self.carrier.close();
+        drop(self.admit.take());
+        drop(self.exports.take_all());
+        drop(self.imports.take_all());
+        drop((self.outbox.take(), self.early.take(), self.enables.take()));
+        drop(self.wire.take());
+        drop((self.granted.take(), self.lowers.take(), self.uppers.take(), self.users.take()));
+    }
+
+    /// Counts what is of no session here.
+    pub(crate) fn count(&self, why: &'static Reason) {
+        if let Some(wire) = &*self.wire.borrow() {
+            wire.head().drops().count(why);
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! What stands for a protocol of the other side: for one below, and for one above.
+
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use xk_core::object::{Enable, OpenError, ProtocolId, Refused};
+use xk_core::wire::Wire;
+use xk_core::{
+    Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, SessionRef, Upper,
+    reason,
+};
+
+use crate::frame::{Header, OVERHEAD_MAX, Op};
+use crate::imports::Facts;
+use crate::port::{Port, Target, WAITING_MAX};
+use crate::serve::{Offer, Outcome};
+use crate::waits::Answered;
+
+/// How many requests go up at one time.
+const UPCALLS_MAX: usize = 64;
+
+/// Adds what stands in `cx` for the protocol `of` of the other side, which lies below.
+pub fn lower_proxy(
+    cx: &Kernel,
+    port: &Rc<Port>,
+    of: ProtocolId,
+    kind: &'static str,
+    name: &str,
+) -> ProtocolRef {
+    let (facts, enables) = (Facts::default(), RefCell::default());
+    let body = LowerProxy { port: Rc::clone(port), of, facts, enables };
+    let proxy = cx.add_protocol(kind, name, body);
+    port.lowers.borrow_mut().push((of, proxy.clone()));
+    proxy
+}
+
+/// Adds what stands in `cx` for the protocol `of` of the other side, which lies above.
+pub fn upper_proxy(
+    cx: &Kernel,
+    port: &Rc<Port>,
+    of: ProtocolId,
+    kind: &'static str,
+    name: &str,
+) -> ProtocolRef {
+    let (facts, upcalls) = (Facts::default(), Cell::new(0));
+    let body = UpperProxy { port: Rc::clone(port), of, facts, upcalls };
+    let proxy = cx.add_protocol(kind, name, body);
+    port.uppers.borrow_mut().push((of, proxy.clone()));
+    proxy
+}
+
+/// Stands for a protocol of the other side that lies below.
+struct LowerProxy {
+    port: Rc<Port>,
+    of: ProtocolId,
+    facts: Facts,
+    /// Enables that stand on the other side, and for which protocol here.
+    enables: RefCell<Vec<(ProtocolId, Enable)>>,
+}
+
+impl LowerProxy {
+    /// Asks for a session or an enable.
+    fn request(
+        &self,
+        cx: &Kernel,
+        op: Op,
+        upper: Upper<'_>,
+        participants: Participants,
+    ) -> Result<Answered, OpenError> {
+        self.port.note_user(upper.receiver);
+        let fields = (upper.receiver.id(), upper.selector, participants);
+        let fields = self.port.write(cx, &fields);
+        let body = cx.pool().copy_from(OVERHEAD_MAX, &fields);
+        let body = body.map_err(|_| OpenError::NoBuffers)?;
+        let opens = (op == Op::Open).then(|| (self.of, upper.receiver.clone()));
+        Ok(self.port.request(cx, Header::new(op, 0, self.of.0), body, opens)?)
+    }
+}
+
+impl Protocol for LowerProxy {
+    fn open(
+        &self,
+        cx: &Kernel,
+        _: &ProtocolRef,
+        upper: Upper<'_>,
+        participants: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        match self.request(cx, Op::Open, upper, participants)? {
+            Answered::Session(session) => session,
+            Answered::Frame(..) => Err(OpenError::NoLower),
+        }
+    }
+
+    fn open_enable(
+        &self,
+        cx: &Kernel,
+        _: &ProtocolRef,
+        upper: Upper<'_>,
+        participants: Participants,
+    ) -> Result<Enable, OpenError> {
+        let Answered::Frame(_, mut reply) = self.request(cx, Op::Enable, upper, participants)?
+        else {
+            return Err(OpenError::NoLower);
+        };
+        let answer: Option<Outcome<Enable, OpenError>> = self.port.read(cx, &mut reply);
+        let Outcome(outcome) = answer.ok_or(OpenError::NoLower)?;
+        let enable = outcome?;
+        self.enables.borrow_mut().push((upper.receiver.id(), enable));
+        Ok(enable)
+    }
+
+    fn open_disable(&self, cx: &Kernel, _: &ProtocolRef, enable: Enable) {
+        let mut enables = self.enables.borrow_mut();
+        let Some(at) = enables.iter().position(|(_, known)| *known == enable) else {
+            return;
+        };
+        let known = enables.swap_remove(at);
+        drop(enables);
+        let fields = self.port.write(cx, &known);
+        self.port.tell(cx, Header::new(Op::Disable, self.of.0, 0), &fields);
+    }
+
+    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        let target = Target { op: Op::AskProtocol, number: self.of.0, protocol: self.of };
+        self.port.ask(cx, target, &self.facts, ask)
+    }
+
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        self.port.stop();
+    }
+}
+
+/// Stands for a protocol of the other side that lies above: its sessions below are known there.
+struct UpperProxy {
+    port: Rc<Port>,
+    of: ProtocolId,
+    facts: Facts,
+    /// How many requests are on their way up.
+    upcalls: Cell<usize>,
+}
+
+impl Protocol for UpperProxy {
+    fn open_done(
+        &self,
+        cx: &Kernel,
+        _: &ProtocolRef,
+        lower: &SessionRef,
+        participants: Participants,
+    ) -> Result<(), &'static Reason> {
+        let port = &self.port;
+        let known = port.exports.of(lower).or_else(|| port.exports.add(lower));
+        let Some(export) = known else {
+            return Err(&reason::TABLE_FULL);
+        };
+        lower.watch();
+        if !export.is_offered.replace(true) {
+            lower.hold();
+        }
+        let offer: Offer = (lower.head().protocol(), participants, port.facts_of(cx, lower));
+        let fields = port.write(cx, &offer);
+        export.going_up.set(export.going_up.get() + 1);
+        let sent = match cx.pool().copy_from(OVERHEAD_MAX, &fields) {
+            Ok(body) => {
+                let header = Header::new(Op::OpenDone, export.handle, self.of.0);
+                port.offer(cx, header, body).map_err(|(why, _)| why.reason())
+            }
+            Err(_) => Err(&reason::NO_BUFFERS),
+        };
+        export.going_up.set(export.going_up.get() - 1);
+        if let Err(why) = sent {
+            port.exports.remove(&export);
+            if export.is_offered.replace(false) {
+                lower.ease(cx);
+            }
+            return Err(why);
+        }
+        // A carrier that delivers at once has brought back whether it is wanted.
+        export.unwanted.take().map_or(Ok(()), Err)
+    }
+
+    fn gone(&self, cx: &Kernel, _: &ProtocolRef, lower: &SessionRef) {
+        if let Some(export) = self.port.exports.of(lower) {
+            self.port.ended(cx, &export);
+        }
+    }
+
+    fn demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        message: Message,
+    ) -> Result<(), Refused> {
+        let port = &self.port;
+        let Some(export) = port.exports.of(lower) else {
+            let mut early = port.early.borrow_mut();
+            if port.opening.get() > 0 && early.len() < WAITING_MAX {
+                early.push_back((lower.clone(), message));
+                return Ok(());
+            }
+            drop(early);
+            return Err(this.refuse(message, &reason::NO_PORT));
+        };
+        export.refused_by(|| {
+            let sent = port.offer(cx, Header::new(Op::Demux, export.handle, 0), message);
+            sent.map_err(|(why, message)| this.refuse(message, why.reason()))
+        })
+    }
+
+    fn call_demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        message: Message,
+    ) -> Result<Message, Refused> {
+        let port = &self.port;
+        let Some(export) = port.exports.of(lower) else {
+            return Err(this.refuse(message, &reason::NO_PORT));
+        };
+        if self.upcalls.get() >= UPCALLS_MAX {
+            return Err(this.refuse(message, &reason::QUEUE_FULL));
+        }
+        // A reference, in case the request comes back.
+        let Ok(copy) = message.try_clone() else {
+            return Err(this.refuse(message, &reason::NO_BUFFERS));
+        };
+        let header = Header::new(Op::CallUp, export.handle, 0);
+        self.upcalls.set(self.upcalls.get() + 1);
+        let answer = port.request(cx, header, copy, None);
+        self.upcalls.set(self.upcalls.get() - 1);
+        match answer {
+            Ok(Answered::Frame(Header { op: Op::Return, .. }, reply)) => Ok(reply),
+            Ok(Answered::Frame(_, mut frame)) => match port.read(cx, &mut frame) {
+                // Counted where it was refused.
+                Some(why) => Err(Refused::new(message, why)),
+                None => Err(this.refuse(message, &reason::MALFORMED)),
+            },
+            Ok(Answered::Session(_)) => Err(this.refuse(message, &reason::MALFORMED)),
+            Err(why) => Err(this.refuse(message, why.reason())),
+        }
+    }
+
+    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        let target = Target { op: Op::AskProtocol, number: self.of.0, protocol: self.of };
+        if self.upcalls.get() >= UPCALLS_MAX {
+            return Answer::Unknown;
+        }
+        self.upcalls.set(self.upcalls.get() + 1);
+        let answer = self.port.ask(cx, target, &self.facts, ask);
+        self.upcalls.set(self.upcalls.get() - 1);
+        answer
+    }
+
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        self.port.stop();
+    }
+}
+
+/// Adds a port to a kernel, as a protocol object of its own: the executor looks after it as after a
+/// wire, and what no session here is to blame for is counted there.
+pub fn add_port(cx: &Kernel, port: &Rc<Port>, name: &str) -> ProtocolRef {
+    let wire = cx.add_protocol("port", name, PortWire(Rc::clone(port)));
+    *port.wire.borrow_mut() = Some(wire.clone());
+    wire
+}
+
+struct PortWire(Rc<Port>);
+
+impl Protocol for PortWire {
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        self.0.stop();
+    }
+
+    fn wire(&self) -> Option<&dyn Wire> {
+        Some(self)
+    }
+}
+
+impl Wire for PortWire {
+    fn poll(&self, cx: &Kernel, _: &ProtocolRef, budget: usize) -> usize {
+        self.0.poll(cx, budget)
+    }
+
+    fn flush(&self, cx: &Kernel, _: &ProtocolRef) {
+        self.0.flush(cx);
+    }
+}

@@ -1,0 +1,568 @@
+//! What the frames of the other side ask for, done here.
+
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use xk_core::control::Field;
+use xk_core::object::{Enable, OpenError, ProtocolId, PushError, Refused};
+use xk_core::{Kernel, Message, Participants, ProtocolRef, Reason, SessionRef, Upper, reason};
+use xk_kit::net::stream::StreamAbort;
+
+use crate::exports::Export;
+use crate::frame::{HEADROOM, Header, Op};
+use crate::imports::{Fact, ProxySession, failure};
+use crate::port::{LATE, Names, Port, WAITING_MAX, find};
+use crate::waits::{Answered, WAITS_MAX};
+
+/// How many octets of a refused message go back: a header of IP with options, eight octets of what
+/// it carries, and more (RFC 792; RFC 1812, section 4.3.2.3).
+const REFUSED_OCTETS_MAX: usize = 576;
+
+/// What an operation of two outcomes answers, in octets.
+pub(crate) struct Outcome<T, E>(pub(crate) Result<T, E>);
+
+impl<T: Field, E: Field> Field for Outcome<T, E> {
+    fn put(&self, out: &mut xk_core::control::Writer<'_>) {
+        self.0.is_ok().put(out);
+        match &self.0 {
+            Ok(value) => value.put(out),
+            Err(error) => error.put(out),
+        }
+    }
+
+    fn take(from: &mut xk_core::control::Reader<'_>) -> Option<Self> {
+        Some(Self(match bool::take(from)? {
+            true => Ok(T::take(from)?),
+            false => Err(E::take(from)?),
+        }))
+    }
+}
+
+/// What an [`Op::Opened`] says: how many opens were done, with this one, and the facts.
+type Opened = Outcome<(u32, Vec<Fact>), OpenError>;
+
+/// What an [`Op::OpenDone`] says.
+pub(crate) type Offer = (ProtocolId, Participants, Vec<Fact>);
+
+impl Port {
+    /// Does what a frame asks for. `None` if it is none that a sound side sends.
+    pub(crate) fn take(&self, cx: &Kernel, mut frame: Message) -> Option<()> {
+        let header = Header::take(&mut frame)?;
+        let Header { op, first, second, .. } = header;
+        match op {
+            Op::Open | Op::Enable => self.begin(cx, header, frame)?,
+            Op::Opened => self.opened(cx, header, frame)?,
+            Op::Enabled | Op::Return | Op::NoReturn | Op::Answer => match self.waits.find(first) {
+                Some(wait) => wait.put(cx, Answered::Frame(header, frame)),
+                None => self.count(&LATE),
+            },
+            Op::Disable => self.disable(cx, ProtocolId(first), frame)?,
+            Op::OpenDone => self.offered(cx, header, frame)?,
+            Op::Demux => self.deliver(cx, first, frame),
+            Op::Gone => {
+                if let Some(session) = self.imports.take(first) {
+                    session.retire(cx);
+                }
+            }
+            Op::CallUp => self.call_up(cx, header, frame)?,
+            Op::AskProtocol | Op::AskSession => self.answer(cx, header, frame)?,
+            Op::Failed => {
+                if let Some(session) = self.imports.find(first) {
+                    session.body::<ProxySession>()?.failed.set(Some(failure(second)));
+                }
+            }
+            Op::Wanted
+            | Op::Unwanted
+            | Op::Hold
+            | Op::Ease
+            | Op::Close
+            | Op::Push
+            | Op::Refused
+            | Op::Call => match self.exports.find(first) {
+                Some(export) => self.about(cx, &export, header, frame)?,
+                // Of a session that ended meanwhile.
+                None if op == Op::Call => {
+                    let closed =
+                        xk_core::object::CallError::from(xk_core::object::CallCause::Closed);
+                    let fields = self.write(cx, &closed);
+                    self.tell(cx, Header::new(Op::NoReturn, second, 0), &fields);
+                }
+                None if op == Op::Push => self.count(&LATE),
+                None => {}
+            },
+        }
+        Some(())
+    }
+
+    /// True if one more request of the other side may be under way here.
+    fn may_serve(&self) -> bool {
+        self.serving.get() < WAITS_MAX
+    }
+
+    /// Serves a request: `act` may block.
+    fn serve<T>(&self, act: impl FnOnce() -> T) -> Option<T> {
+        if !self.may_serve() {
+            return None;
+        }
+        self.serving.set(self.serving.get() + 1);
+        let answer = act();
+        self.serving.set(self.serving.get() - 1);
+        Some(answer)
+    }
+
+    // ---- the lower side ----
+
+    /// Opens or enables.
+    fn begin(&self, cx: &Kernel, header: Header, mut frame: Message) -> Option<()> {
+        let (receiver, selector, participants) = self.read(cx, &mut frame)?;
+        let lower = ProtocolId(header.second);
+        if header.op == Op::Enable {
+            let enable = || self.enable(cx, lower, receiver, selector, participants);
+            let enabled = self.serve(enable)?;
+            let fields = self.write(cx, &Outcome(enabled));
+            self.tell(cx, Header::new(Op::Enabled, header.first, 0), &fields);
+            return Some(());
+        }
+        self.opening.set(self.opening.get() + 1);
+        let opened = self.serve(|| {
+            let export = self.open(cx, lower, receiver, selector, participants)?;
+            let opens = export.opens.get() + 1;
+            export.opens.set(opens);
+            let facts = self.facts_of(cx, &export.session);
+            Ok((export, opens, facts))
+        });
+        self.opening.set(self.opening.get() - 1);
+        let (handle, outcome, export) = match opened? {
+            Ok((export, opens, facts)) => {
+                let opened: Opened = Outcome(Ok((opens, facts)));
+                (export.handle, opened, Some(export))
+            }
+            Err(error) => (0, Outcome(Err(error)), None),
+        };
+        let fields = self.write(cx, &outcome);
+        self.tell(cx, Header::new(Op::Opened, header.first, handle), &fields);
+        if let Some(export) = export {
+            self.deliver_early(cx, &export);
+        }
+        if self.opening.get() == 0 {
+            self.early.borrow_mut().clear();
+        }
+        Some(())
+    }
+
+    fn open(
+        &self,
+        cx: &Kernel,
+        lower: ProtocolId,
+        receiver: ProtocolId,
+        selector: ProtocolId,
+        participants: Participants,
+    ) -> Result<Rc<Export>, OpenError> {
+        let (lower, proxy) = self.ends(cx, lower, receiver)?;
+        let upper = Upper { receiver: &proxy, selector };
+        let session = lower.open(cx, upper, participants)?;
+        let export = match self.exports.of(&session) {
+            Some(export) => export,
+            None => match self.exports.add(&session) {
+                Some(export) => {
+                    session.watch();
+                    export
+                }
+                None => {
+                    session.close(cx);
+                    return Err(OpenError::Full);
+                }
+            },
+        };
+        if export.is_held.replace(true) {
+            // The cut is one holder.
+            session.close(cx);
+        }
+        Ok(export)
+    }
+
+    fn enable(
+        &self,
+        cx: &Kernel,
+        lower: ProtocolId,
+        receiver: ProtocolId,
+        selector: ProtocolId,
+        participants: Participants,
+    ) -> Result<Enable, OpenError> {
+        let (on, proxy) = self.ends(cx, lower, receiver)?;
+        let enable = on.open_enable(cx, Upper { receiver: &proxy, selector }, participants)?;
+        self.enables.borrow_mut().push((lower, receiver, enable));
+        Ok(enable)
+    }
+
+    /// The protocol of this side, and what stands for the receiver.
+    fn ends(
+        &self,
+        cx: &Kernel,
+        lower: ProtocolId,
+        receiver: ProtocolId,
+    ) -> Result<(ProtocolRef, ProtocolRef), OpenError> {
+        let lower = find(&self.granted, lower).ok_or(OpenError::NoLower)?;
+        let proxy = self.upper(cx, receiver).ok_or(OpenError::NotSupported)?;
+        Ok((lower, proxy))
+    }
+
+    fn disable(&self, cx: &Kernel, lower: ProtocolId, mut frame: Message) -> Option<()> {
+        let (receiver, enable) = self.read::<(ProtocolId, Enable)>(cx, &mut frame)?;
+        let mut enables = self.enables.borrow_mut();
+        let Some(at) = enables.iter().position(|known| *known == (lower, receiver, enable)) else {
+            self.count(&LATE);
+            return Some(());
+        };
+        let _ = enables.swap_remove(at);
+        drop(enables);
+        if let Some(lower) = self.own(lower) {
+            lower.open_disable(cx, enable);
+        }
+        Some(())
+    }
+
+    /// What came up through a session before the other side knew it.
+    fn deliver_early(&self, cx: &Kernel, export: &Rc<Export>) {
+        loop {
+            let mut early = self.early.borrow_mut();
+            let Some(at) = early.iter().position(|(session, _)| *session == export.session) else {
+                return;
+            };
+            let next = early.remove(at);
+            drop(early);
+            if let Some((session, message)) = next
+                && let Some(proxy) = cx.protocol(session.head().upper())
+            {
+                drop(proxy.demux(cx, &session, message));
+            }
+        }
+    }
+
+    /// What the other side says of a session of this one.
+    fn about(
+        &self,
+        cx: &Kernel,
+        export: &Rc<Export>,
+        header: Header,
+        mut frame: Message,
+    ) -> Option<()> {
+        let session = &export.session;
+        match header.op {
+            Op::Wanted => {
+                if export.is_offered.replace(false) {
+                    session.ease(cx);
+                }
+            }
+            Op::Unwanted => {
+                let why = self.read::<&'static Reason>(cx, &mut frame)?;
+                self.unwanted(cx, export, why);
+            }
+            Op::Hold => {
+                if !export.is_held.replace(true) {
+                    session.hold();
+                }
+            }
+            // What was pushed before goes first.
+            Op::Ease | Op::Close if export.is_pushing.get() => export.let_go.set(Some(header)),
+            Op::Ease | Op::Close => self.let_go(cx, export, header),
+            Op::Push if export.is_pushing.get() => {
+                // One that waits below is not overtaken.
+                let mut waiting = export.waiting.borrow_mut();
+                if waiting.len() < WAITING_MAX {
+                    waiting.push_back(frame);
+                } else {
+                    drop(waiting);
+                    self.count(&reason::QUEUE_FULL);
+                    self.failed(cx, export, PushError::QueueFull);
+                }
+            }
+            Op::Push => self.push(cx, export, frame),
+            Op::Refused => self.refused(cx, export, &frame)?,
+            Op::Call => {
+                let reply = self.serve(|| session.call(cx, frame))?;
+                match reply {
+                    Ok(reply) => self.reply(cx, header.second, reply),
+                    Err(error) => {
+                        let fields = self.write(cx, &error);
+                        self.tell(cx, Header::new(Op::NoReturn, header.second, 0), &fields);
+                    }
+                }
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn push(&self, cx: &Kernel, export: &Rc<Export>, message: Message) {
+        export.is_pushing.set(true);
+        let mut next = Some(message);
+        while let Some(message) = next {
+            if let Err(error) = export.session.push(cx, message) {
+                self.failed(cx, export, error);
+            }
+            next = export.waiting.borrow_mut().pop_front();
+        }
+        export.is_pushing.set(false);
+        if let Some(header) = export.let_go.take() {
+            self.let_go(cx, export, header);
+        }
+    }
+
+    /// The other side holds a session no more.
+    fn let_go(&self, cx: &Kernel, export: &Export, header: Header) {
+        let session = &export.session;
+        // Otherwise the answer to an open is on its way there, and it holds the session after all.
+        if export.opens.get() == header.second && export.is_held.replace(false) {
+            match header.op {
+                Op::Ease => session.ease(cx),
+                _ => session.close(cx),
+            }
+        }
+        if session.head().is_closed() {
+            self.ended(cx, export);
+        }
+    }
+
+    fn failed(&self, cx: &Kernel, export: &Export, error: PushError) {
+        self.tell(cx, Header::new(Op::Failed, export.handle, error as u32), &[]);
+    }
+
+    /// A message that went up was refused.
+    fn refused(&self, cx: &Kernel, export: &Export, frame: &Message) -> Option<()> {
+        let (why, octets) = self.read_front::<&'static Reason>(cx, frame)?;
+        let Ok(message) = cx.pool().copy_from(HEADROOM, &octets) else {
+            self.count(&reason::NO_BUFFERS);
+            return Some(());
+        };
+        let refused = Refused::new(message, why);
+        if export.going_up.get() > 0 {
+            *export.refused.borrow_mut() = Some(refused);
+        } else {
+            drop(refused);
+        }
+        Some(())
+    }
+
+    /// A session that was offered is not wanted.
+    fn unwanted(&self, cx: &Kernel, export: &Rc<Export>, why: &'static Reason) {
+        let session = &export.session;
+        self.exports.remove(export);
+        if export.is_offered.replace(false) {
+            session.ease(cx);
+        }
+        if export.going_up.get() > 0 {
+            export.unwanted.set(Some(why));
+            return;
+        }
+        if export.is_held.replace(false) {
+            session.close(cx);
+        }
+        session.abort(cx);
+    }
+
+    /// A session has ended: the other side is told.
+    pub(crate) fn ended(&self, cx: &Kernel, export: &Export) {
+        if self.exports.find(export.handle).is_some() {
+            self.exports.remove(export);
+            self.tell(cx, Header::new(Op::Gone, export.handle, 0), &[]);
+        }
+    }
+
+    /// Lets go of all that is held here for the other side.
+    pub(crate) fn release(&self, cx: &Kernel) {
+        for (lower, _, enable) in self.enables.take() {
+            if let Some(lower) = self.own(lower) {
+                lower.open_disable(cx, enable);
+            }
+        }
+        for export in self.exports.take_all() {
+            let session = &export.session;
+            // A stream is reset, not ended as if all were sent.
+            let _ = session.ask(cx, StreamAbort {});
+            if export.is_offered.replace(false) {
+                session.ease(cx);
+            }
+            if export.is_held.replace(false) {
+                session.close(cx);
+            }
+        }
+    }
+
+    // ---- the upper side ----
+
+    /// An open is answered.
+    fn opened(&self, cx: &Kernel, header: Header, mut frame: Message) -> Option<()> {
+        let Outcome(outcome): Opened = self.read(cx, &mut frame)?;
+        let wait = self.waits.find(header.first);
+        let opens = wait.as_ref().and_then(|wait| wait.opens.clone());
+        let (Some(wait), Some((protocol, upper))) = (wait, opens) else {
+            if let Ok((opens, _)) = outcome {
+                self.not_taken(cx, header.second, opens);
+            }
+            return Some(());
+        };
+        let session = match outcome {
+            Ok((opens, facts)) => {
+                Ok(self.import(cx, header.second, opens, (protocol, upper), facts)?)
+            }
+            Err(error) => Err(error),
+        };
+        wait.put(cx, Answered::Session(session));
+        Some(())
+    }
+
+    /// An open was answered too late.
+    fn not_taken(&self, cx: &Kernel, handle: u32, opens: u32) {
+        let session = self.imports.find(handle).filter(|session| session.head().opens() > 0);
+        match session.as_ref().and_then(|session| session.body::<ProxySession>()) {
+            Some(proxy) => proxy.opens.set(opens.max(proxy.opens.get())),
+            None => self.tell(cx, Header::new(Op::Close, handle, opens), &[]),
+        }
+    }
+
+    /// What stands for a session that was opened, held once more.
+    fn import(
+        &self,
+        cx: &Kernel,
+        handle: u32,
+        opens: u32,
+        (protocol, upper): (ProtocolId, ProtocolRef),
+        facts: Vec<Fact>,
+    ) -> Option<SessionRef> {
+        let known = self.imports.find(handle).filter(|session| !session.head().is_closed());
+        if let Some(session) = known {
+            let proxy = session.body::<ProxySession>()?;
+            if proxy.upper != upper {
+                return None;
+            }
+            // Answers may overtake each other.
+            proxy.opens.set(opens.max(proxy.opens.get()));
+            proxy.learn(facts);
+            session.hold();
+            return Some(session);
+        }
+        let this = self.lower(protocol)?;
+        let body = ProxySession::new(&self.strong()?, (handle, opens), protocol, &upper, facts);
+        let session = cx.new_session(&this, &upper, body);
+        self.imports.put(handle, &session).then_some(session)
+    }
+
+    /// A session was made on the other side for an enable of this one.
+    fn offered(&self, cx: &Kernel, header: Header, mut frame: Message) -> Option<()> {
+        let (protocol, participants, facts): Offer = self.read(cx, &mut frame)?;
+        let (handle, receiver) = (header.first, ProtocolId(header.second));
+        let users = self.users.borrow();
+        let upper = users.iter().find(|user| user.id() == receiver).cloned();
+        drop(users);
+        let (upper, this) = (upper?, self.lower(protocol)?);
+        let body = ProxySession::new(&self.strong()?, (handle, 0), protocol, &upper, facts);
+        let session = cx.new_passive_session(&this, &upper, body);
+        if !self.imports.put(handle, &session) {
+            return None;
+        }
+        match session.announce(cx, &upper, participants) {
+            Ok(()) => self.tell(cx, Header::new(Op::Wanted, handle, 0), &[]),
+            Err(why) => {
+                self.imports.take(handle);
+                let fields = self.write(cx, &why);
+                self.tell(cx, Header::new(Op::Unwanted, handle, 0), &fields);
+                session.retire(cx);
+            }
+        }
+        Some(())
+    }
+
+    /// A message for a session here.
+    fn deliver(&self, cx: &Kernel, handle: u32, message: Message) {
+        let Some(session) = self.imports.find(handle) else {
+            self.count(&LATE);
+            return;
+        };
+        if session.head().is_closed() {
+            // Closed here whatever holds it: the next message is to be offered again.
+            self.imports.take(handle);
+            let refused = session.refuse(cx, message, &reason::CLOSED);
+            self.refuse(cx, handle, &refused);
+            let fields = self.write(cx, &&reason::CLOSED);
+            self.tell(cx, Header::new(Op::Unwanted, handle, 0), &fields);
+        } else {
+            self.pop(cx, &session, message);
+        }
+    }
+
+    fn pop(&self, cx: &Kernel, session: &SessionRef, message: Message) {
+        if let Err(refused) = session.pop(cx, message)
+            && let Some(proxy) = session.body::<ProxySession>()
+        {
+            self.refuse(cx, proxy.handle, &refused);
+        }
+    }
+
+    fn refuse(&self, cx: &Kernel, handle: u32, refused: &Refused) {
+        let mut fields = self.write(cx, &refused.reason);
+        let octets = refused.message.octets().take(REFUSED_OCTETS_MAX);
+        fields.extend(octets);
+        self.tell(cx, Header::new(Op::Refused, handle, 0), &fields);
+    }
+
+    fn reply(&self, cx: &Kernel, tag: u32, reply: Message) {
+        match Header::new(Op::Return, tag, 0).before(reply) {
+            Ok(frame) => self.post(cx, frame),
+            Err(_) => self.count(&reason::NO_BUFFERS),
+        }
+    }
+
+    /// A request for a session here.
+    fn call_up(&self, cx: &Kernel, header: Header, message: Message) -> Option<()> {
+        let tag = header.second;
+        let answer = match self.imports.find(header.first) {
+            Some(session) => self.serve(|| session.call_pop(cx, message))?,
+            None => {
+                self.count(&LATE);
+                Err(Refused::new(message, &reason::CLOSED))
+            }
+        };
+        match answer {
+            Ok(reply) => self.reply(cx, tag, reply),
+            Err(refused) => {
+                let fields = self.write(cx, &refused.reason);
+                self.tell(cx, Header::new(Op::NoReturn, tag, 0), &fields);
+            }
+        }
+        Some(())
+    }
+
+    // ---- both ----
+
+    /// Puts a question here.
+    fn answer(&self, cx: &Kernel, header: Header, frame: Message) -> Option<()> {
+        let (tag, number) = (header.first, header.second);
+        let ((key, passed), octets) = self.read_front::<(u32, Vec<ProtocolId>)>(cx, &frame)?;
+        drop(frame);
+        let put = || -> Option<Vec<u8>> {
+            let names = Names { port: self, cx };
+            let kind = self.question(key)?;
+            let mut question = kind.read(&octets, &names)?;
+            let mut ask = question.ask(passed);
+            let answer = if header.op == Op::AskSession {
+                let export = self.exports.find(number)?;
+                let answer = export.session.control(cx, &mut ask);
+                if answer.is_answered() && kind.kind == xk_core::control::Kind::Fact {
+                    self.learn(export.session.head().protocol(), kind, &octets);
+                }
+                answer
+            } else {
+                self.own(ProtocolId(number))?.control(cx, &mut ask)
+            };
+            answer.is_answered().then(|| ask.write(&names))?
+        };
+        let answer = self.serve(put)?;
+        if tag != 0 {
+            let mut fields = Vec::with_capacity(1 + answer.as_ref().map_or(0, Vec::len));
+            fields.push(u8::from(answer.is_some()));
+            fields.extend(answer.unwrap_or_default());
+            self.tell(cx, Header::new(Op::Answer, tag, 0), &fields);
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,197 @@
+//! Every law once more, with the edge below the protocol, the edge above it, or both cut
+//! ([`xk_share`]): no protocol knows.
+
+use super::{Fixture, LAWS, Node, Receiver, Side, World};
+use crate::kernel::{Lower, ReachedBottom, Sent};
+use core::cell::RefCell;
+use std::rc::Rc;
+use xk_core::control::QuestionType;
+use xk_core::graph::Params;
+use xk_core::object::ProtocolId;
+use xk_core::{Answer, Entry, HostAddr, Kernel, Part, Participants, ProtocolRef, reason};
+use xk_kit::questions::SHARED;
+use xk_share::{Known, Port, Queue, add_port, lower_proxy, upper_proxy};
+
+/// How many frames are under way at most.
+const SLOTS: usize = 1024;
+
+static OF_TESTS: [QuestionType; 1] = [QuestionType::of::<ReachedBottom>()];
+
+/// A fixture with cuts.
+pub(super) struct Cut<'f> {
+    fixture: &'f dyn Fixture,
+    below: bool,
+    above: bool,
+    /// What stands for others, of each side.
+    proxies: RefCell<[Vec<ProtocolRef>; 2]>,
+    ports: RefCell<Vec<Rc<Port>>>,
+}
+
+impl<'f> Cut<'f> {
+    /// The fixture with the edge below its protocol cut, or the one above it, or both.
+    pub(super) fn new(fixture: &'f dyn Fixture, below: bool, above: bool) -> Self {
+        Self { fixture, below, above, proxies: RefCell::default(), ports: RefCell::default() }
+    }
+
+    fn known(&self) -> Known {
+        let own = self.fixture.entry().questions.iter().filter_map(|question| question.own);
+        Known::new(SHARED.iter().chain(&OF_TESTS).chain(own), reason::COMMON)
+    }
+
+    /// Cuts the edges to `lower`: gives what stands for it above the cut.
+    fn cut(&self, cx: &Kernel, side: Side, lower: &ProtocolRef) -> ProtocolRef {
+        let (down, up) = Queue::pair(SLOTS);
+        let above = Port::new(down.clone(), self.known());
+        let below = Port::new(up.clone(), self.known());
+        // Frames are delivered before the sender goes on, as messages between layers are.
+        down.on_put(&below, |port: &Port, cx| {
+            port.poll(cx, 1);
+        });
+        up.on_put(&above, |port: &Port, cx| {
+            port.poll(cx, 1);
+        });
+        below.grant(lower);
+        below.admit(|cx: &Kernel, port: &Rc<Port>, of: ProtocolId| {
+            let upper = cx.protocol(of)?;
+            let name = format!("{} above", upper.name());
+            Some(upper_proxy(cx, port, of, upper.head().kind(), &name))
+        });
+        let name = |what: &str| format!("{what} {}", lower.name());
+        let proxy = lower_proxy(cx, &above, lower.id(), lower.head().kind(), &name("proxy of"));
+        let ports = [
+            add_port(cx, &above, &name("port above the cut above")),
+            add_port(cx, &below, &name("port below the cut above")),
+        ];
+        self.ports.borrow_mut().extend([above, below]);
+        let proxies = &mut self.proxies.borrow_mut()[side as usize];
+        proxies.extend(ports.into_iter().chain([proxy.clone()]));
+        proxy
+    }
+}
+
+impl Fixture for Cut<'_> {
+    fn entry(&self) -> &'static Entry {
+        self.fixture.entry()
+    }
+
+    fn lower(&self, side: Side) -> Lower {
+        self.fixture.lower(side)
+    }
+
+    fn open(&self, side: Side) -> Participants {
+        self.fixture.open(side)
+    }
+
+    fn enable(&self, side: Side) -> Option<Participants> {
+        self.fixture.enable(side)
+    }
+
+    fn enable_at(&self, side: Side, host: HostAddr) -> Option<Participants> {
+        self.fixture.enable_at(side, host)
+    }
+
+    fn takes_many(&self) -> bool {
+        self.fixture.takes_many()
+    }
+
+    fn number(&self) -> Option<u32> {
+        self.fixture.number()
+    }
+
+    fn params(&self, side: Side) -> Params {
+        self.fixture.params(side)
+    }
+
+    fn numbers_below(&self) -> &[(&'static str, u32)] {
+        self.fixture.numbers_below()
+    }
+
+    fn port(&self, side: Side) -> Option<Part> {
+        self.fixture.port(side)
+    }
+
+    fn lowers(&self, cx: &Kernel, side: Side, bottom: &ProtocolRef) -> Vec<ProtocolRef> {
+        match self.below {
+            true => self.fixture.lowers(cx, side, &self.cut(cx, side, bottom)),
+            false => self.fixture.lowers(cx, side, bottom),
+        }
+    }
+
+    fn above(&self, cx: &Kernel, side: Side, tested: &ProtocolRef) -> ProtocolRef {
+        if self.above { self.cut(cx, side, tested) } else { tested.clone() }
+    }
+
+    fn proxies(&self, side: Side) -> Vec<ProtocolRef> {
+        self.proxies.borrow()[side as usize].clone()
+    }
+
+    fn started(&self, world: &World<'_>) {
+        self.fixture.started(world);
+    }
+
+    fn receiver(&self) -> Receiver {
+        self.fixture.receiver()
+    }
+
+    fn message_octets_min(&self) -> usize {
+        self.fixture.message_octets_min()
+    }
+
+    fn is_stream(&self) -> bool {
+        self.fixture.is_stream()
+    }
+
+    fn sessions_max(&self) -> usize {
+        self.fixture.sessions_max()
+    }
+
+    fn taken(&self, node: &Node) -> u64 {
+        self.fixture.taken(&Node { protocol: node.tested.clone(), ..node.clone() })
+    }
+
+    fn checksum_at(&self) -> Option<usize> {
+        self.fixture.checksum_at()
+    }
+
+    fn stranger(&self, sent: &Sent, n: u32) -> Result<(Option<Part>, Vec<u8>), &'static str> {
+        self.fixture.stranger(sent, n)
+    }
+
+    fn opens_nothing(&self) -> Option<&'static str> {
+        self.fixture.opens_nothing()
+    }
+
+    fn is_anchor(&self) -> bool {
+        self.fixture.is_anchor()
+    }
+
+    fn carry(&self, world: &World<'_>) -> usize {
+        self.ports.borrow().iter().for_each(|port| port.flush(&world.cx));
+        self.fixture.carry(world)
+    }
+
+    fn ask(&self, world: &World<'_>, name: &str) -> Option<Answer> {
+        self.fixture.ask(world, name)
+    }
+}
+
+/// Checks the laws of which `judges` says so, with each edge cut.
+///
+/// # Panics
+/// If one is broken.
+pub(super) fn check(fixture: &dyn Fixture, judges: impl Fn(&str) -> bool) {
+    if fixture.is_anchor() {
+        return;
+    }
+    // It asks for room before each message, and a question that crosses is written.
+    let asks = fixture.is_stream() || fixture.entry().kind == "rm";
+    for (below, above) in [(true, false), (false, true), (true, true)] {
+        for (name, law) in LAWS.iter().filter(|(name, _)| judges(name)) {
+            if *name == "no allocation per message" && asks {
+                continue;
+            }
+            println!("{name}, cut below: {below}, above: {above}");
+            let _ = law(&Cut::new(fixture, below, above));
+        }
+    }
+}
