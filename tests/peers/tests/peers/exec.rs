@@ -227,7 +227,7 @@ pub(crate) fn iperf3_measures(wire: Wire) {
         &["-u", "-b", "20M", "-n", "500K", "-R"],
     ];
     let client = |host, kind: &[&'static str]| [&["iperf3", "-J", "-c", host], kind].concat();
-    // A server each: one that serves on refuses, or resets, who comes between two tests.
+    // A server each: one that serves on refuses, or resets, a client that comes between two tests.
     let server = ["iperf3", "-s", "-1", "--forceflush"];
     for kind in kinds {
         let linux = bed.start_linux(&server);
