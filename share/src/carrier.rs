@@ -3,13 +3,18 @@
 use alloc::collections::VecDeque;
 use alloc::rc::{Rc, Weak};
 use core::cell::{Cell, RefCell};
+use xk_core::message::NoBuffers;
 use xk_core::{Kernel, Message};
+
+use crate::frame::HEADROOM;
 
 /// Why a frame was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendError {
     /// There is no room at present.
     Full,
+    /// There is no buffer for it.
+    NoBuffers,
     /// It is longer than the carrier takes.
     TooLong,
     /// The other side is gone, or has broken the rules.
@@ -36,14 +41,14 @@ pub trait Carrier {
     /// The longest frame, in octets.
     fn frame_octets_max(&self) -> usize;
 
-    /// Takes a frame. The other side may see it at once, but may sleep: see
-    /// [`flush`](Self::flush).
+    /// Copies a frame out: `head`, and behind it the octets of `body`. The other side may see it at
+    /// once, but may sleep: see [`flush`](Self::flush).
     ///
     /// # Errors
-    /// [`SendError`], and the frame.
-    fn send(&self, cx: &Kernel, frame: Message) -> Result<(), (SendError, Message)>;
+    /// [`SendError`].
+    fn send(&self, cx: &Kernel, head: &[u8], body: &Message) -> Result<(), SendError>;
 
-    /// The next frame from the other side.
+    /// The next frame from the other side, with room in front.
     fn receive(&self, cx: &Kernel) -> Arrival;
 
     /// Ends both directions: nothing is sent any more, and the other side finds this one gone.
@@ -69,7 +74,7 @@ struct Lane {
     on_put: RefCell<Option<Rc<OnPut>>>,
 }
 
-/// Both directions as queues within one thread, whose kernels use one pool: a frame is moved.
+/// Both directions as queues within one thread, whose kernels use one pool.
 #[derive(Clone)]
 pub struct Queue {
     out: Rc<Lane>,
@@ -111,19 +116,26 @@ impl Carrier for Queue {
         FRAME_OCTETS_MAX
     }
 
-    fn send(&self, cx: &Kernel, frame: Message) -> Result<(), (SendError, Message)> {
-        let error = if self.out.is_lost.get() {
-            SendError::Lost
-        } else if frame.len() > FRAME_OCTETS_MAX {
-            SendError::TooLong
-        } else if self.room() == 0 {
-            SendError::Full
-        } else {
-            self.out.frames.borrow_mut().push_back(frame);
-            self.turn(cx);
-            return Ok(());
-        };
-        Err((error, frame))
+    fn send(&self, cx: &Kernel, head: &[u8], body: &Message) -> Result<(), SendError> {
+        let octets = head.len() + body.len();
+        if self.out.is_lost.get() {
+            return Err(SendError::Lost);
+        }
+        if octets > FRAME_OCTETS_MAX {
+            return Err(SendError::TooLong);
+        }
+        if self.room() == 0 {
+            return Err(SendError::Full);
+        }
+        let frame = cx.pool().alloc(HEADROOM, octets);
+        let mut frame = frame.map_err(|NoBuffers| SendError::NoBuffers)?;
+        let mut at = frame.copy_in(0, head);
+        for slice in body.octet_slices() {
+            at += frame.copy_in(at, slice);
+        }
+        self.out.frames.borrow_mut().push_back(frame);
+        self.turn(cx);
+        Ok(())
     }
 
     fn receive(&self, _: &Kernel) -> Arrival {

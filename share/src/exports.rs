@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use xk_core::object::{PushError, Refused};
+use xk_core::object::PushError;
 use xk_core::{Message, Reason, SessionRef};
 
 use crate::frame::Header;
@@ -35,27 +35,10 @@ pub(crate) struct Export {
     pub(crate) let_go: Cell<Option<Header>>,
     /// How many messages are on their way up whose refusal the caller waits for.
     pub(crate) going_up: Cell<u32>,
-    /// What the other side refused of them, or did not want.
-    pub(crate) refused: RefCell<Option<Refused>>,
+    /// Why the other side refused it.
+    pub(crate) refused: Cell<Option<&'static Reason>>,
     /// Why it did not want the session.
     pub(crate) unwanted: Cell<Option<&'static Reason>>,
-}
-
-impl Export {
-    /// Takes what was refused while `up` handed a message over: a carrier that delivers at once has
-    /// brought the refusal back by then.
-    pub(crate) fn refused_by<T>(
-        &self,
-        up: impl FnOnce() -> Result<T, Refused>,
-    ) -> Result<T, Refused> {
-        self.going_up.set(self.going_up.get() + 1);
-        let result = up();
-        self.going_up.set(self.going_up.get() - 1);
-        match self.refused.take() {
-            Some(refused) => Err(refused),
-            None => result,
-        }
-    }
 }
 
 /// All of them.
@@ -90,7 +73,7 @@ impl Exports {
             is_pushing: Cell::new(false),
             let_go: Cell::new(None),
             going_up: Cell::new(0),
-            refused: RefCell::default(),
+            refused: Cell::new(None),
             unwanted: Cell::new(None),
         });
         session.head().set_tag(handle);

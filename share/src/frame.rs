@@ -4,15 +4,15 @@
 //! | --- | --- | --- |
 //! | 0 | 1 | operation ([`Op`]) |
 //! | 1 | 1 | how many attributes follow the header: 0 to 4, each a key of 4 octets and its value of 24 |
-//! | 2 | 1 | how many octets stand in front of the message that were stripped on the way up |
-//! | 3 | 1 | 0 |
+//! | 2 | 2 | 0 |
 //! | 4 | 4 | first number: a session's handle or a request's tag, as the operation says |
 //! | 8 | 4 | second number, as the operation says |
 //!
 //! Numbers are little-endian. Behind that come the fields of the operation, or a message's octets.
 
-use xk_core::message::{ATTRIBUTE_OCTETS, ATTRIBUTES_MAX, NoBuffers};
-use xk_core::{Message, Pool};
+use core::ops::Deref;
+use xk_core::Message;
+use xk_core::message::{ATTRIBUTE_OCTETS, ATTRIBUTES_MAX};
 
 /// Octets of the header.
 pub(crate) const HEADER_OCTETS: usize = 12;
@@ -20,6 +20,8 @@ pub(crate) const HEADER_OCTETS: usize = 12;
 pub(crate) const HEADROOM: usize = 128;
 /// Octets of an attribute.
 const ATTRIBUTE_ALL: usize = 4 + ATTRIBUTE_OCTETS;
+/// How many octets layers may have taken off a message and not found again.
+const LEFT_OFF_MAX: usize = 64;
 /// The most octets that stand in front of the fields or the octets of a message.
 pub(crate) const OVERHEAD_MAX: usize = HEADER_OCTETS + ATTRIBUTES_MAX * ATTRIBUTE_ALL;
 
@@ -70,11 +72,11 @@ operations! {
     Gone = 12,
     /// Down: a message. Handle.
     Push = 13,
-    /// Up: a message. Handle.
+    /// Up: a message. Handle, its number.
     Demux = 14,
     /// Up: a message pushed was not taken. Handle; the error.
     Failed = 15,
-    /// Down: a message that came up was refused. Handle; the reason, its first octets.
+    /// Down: a message that came up was refused. Handle, its number; the reason.
     Refused = 16,
     /// Down: a request of the rpc realm. Handle, tag.
     Call = 17,
@@ -102,36 +104,35 @@ pub(crate) struct Header {
     pub(crate) first: u32,
     /// The second number.
     pub(crate) second: u32,
-    /// How many octets were stripped in front of the message.
-    pub(crate) front: u8,
+}
+
+/// A header and the attributes behind it, in octets.
+#[derive(Clone)]
+pub(crate) struct Head {
+    octets: [u8; OVERHEAD_MAX],
+    len: usize,
+}
+
+impl Deref for Head {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.octets[..self.len]
+    }
 }
 
 impl Header {
     /// Of an operation with these numbers.
     pub(crate) fn new(op: Op, first: u32, second: u32) -> Self {
-        Self { op, first, second, front: 0 }
+        Self { op, first, second }
     }
 
-    /// A frame of this header and these fields.
-    ///
-    /// # Errors
-    /// [`NoBuffers`].
-    pub(crate) fn frame(self, pool: &Pool, fields: &[u8]) -> Result<Message, NoBuffers> {
-        let fields = pool.copy_from(OVERHEAD_MAX, fields)?;
-        self.before(fields).map_err(|_| NoBuffers)
-    }
-
-    /// A frame of this header and a message, whose attributes become octets.
-    ///
-    /// # Errors
-    /// The message without its attributes: there is no buffer for the header.
-    pub(crate) fn before(self, mut message: Message) -> Result<Message, Message> {
+    /// What stands in front of a message: this, and its attributes.
+    pub(crate) fn before(self, message: &Message) -> Head {
         let mut octets = [0; OVERHEAD_MAX];
+        let places = octets[HEADER_OCTETS..].chunks_exact_mut(ATTRIBUTE_ALL);
         let mut count = 0;
-        for (place, (key, value)) in octets[HEADER_OCTETS..]
-            .chunks_exact_mut(ATTRIBUTE_ALL)
-            .zip(message.attributes_encoded())
-        {
+        for (place, (key, value)) in places.zip(message.attributes_encoded()) {
             let (first, rest) = place.split_at_mut(4);
             first.copy_from_slice(&key.to_le_bytes());
             rest.copy_from_slice(&value);
@@ -139,37 +140,89 @@ impl Header {
         }
         octets[0] = self.op as u8;
         octets[1] = count as u8;
-        octets[2] = self.front;
         octets[4..8].copy_from_slice(&self.first.to_le_bytes());
         octets[8..12].copy_from_slice(&self.second.to_le_bytes());
-        message.clear_attributes();
-        let len = HEADER_OCTETS + count * ATTRIBUTE_ALL;
-        match message.push_header(len) {
-            Ok(place) => place.copy_from_slice(&octets[..len]),
-            Err(NoBuffers { .. }) => return Err(message),
-        }
-        Ok(message)
+        Head { octets, len: HEADER_OCTETS + count * ATTRIBUTE_ALL }
     }
 
     /// Takes the header off a frame; what is left is the fields, or the message with its
     /// attributes. `None` if it is no frame.
     pub(crate) fn take(frame: &mut Message) -> Option<Self> {
         let header = *frame.pop_array::<HEADER_OCTETS>()?;
-        let [op, count, front, zero, a, b, c, d, e, f, g, h] = header;
-        let header = Self {
-            op: Op::of(op)?,
-            first: u32::from_le_bytes([a, b, c, d]),
-            second: u32::from_le_bytes([e, f, g, h]),
-            front,
+        let [op, count, 0, 0, a, b, c, d, e, f, g, h] = header else {
+            return None;
         };
-        if zero != 0 || usize::from(count) > ATTRIBUTES_MAX {
+        let first = u32::from_le_bytes([a, b, c, d]);
+        let second = u32::from_le_bytes([e, f, g, h]);
+        let header = Self { op: Op::of(op)?, first, second };
+        if usize::from(count) > ATTRIBUTES_MAX {
             return None;
         }
+        frame.clear_attributes();
         for _ in 0..count {
             let attribute = *frame.pop_array::<ATTRIBUTE_ALL>()?;
             let (key, value) = attribute.split_first_chunk::<4>()?;
             frame.set_attribute_encoded(u32::from_le_bytes(*key), value.try_into().ok()?).ok()?;
         }
-        (usize::from(front) <= frame.len()).then_some(header)
+        Some(header)
+    }
+
+    /// The header that was taken off this message, if it is of `op` and `first` and nothing was
+    /// written over it. Layers above may have taken octets off that they did not find again. The
+    /// message is as it was before.
+    pub(crate) fn find(message: &mut Message, op: Op, first: u32) -> Option<Self> {
+        (HEADER_OCTETS..OVERHEAD_MAX + LEFT_OFF_MAX).find_map(|taken| {
+            if !message.uncover(taken) {
+                return None;
+            }
+            let header = message.peek::<HEADER_OCTETS>().copied();
+            let _ = message.strip(taken);
+            let [kind, attributes, 0, 0, a, b, c, d, e, f, g, h] = header? else {
+                return None;
+            };
+            let is_it = Op::of(kind) == Some(op)
+                && HEADER_OCTETS + usize::from(attributes) * ATTRIBUTE_ALL <= taken
+                && u32::from_le_bytes([a, b, c, d]) == first;
+            is_it.then(|| Self { op, first, second: u32::from_le_bytes([e, f, g, h]) })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use xk_core::Pool;
+    use xk_core::message::PoolConfig;
+
+    #[test]
+    fn a_header_is_taken_and_found_again() {
+        let pool = Pool::new(&PoolConfig::default()).unwrap();
+        for attributes in 0..=ATTRIBUTES_MAX as u32 {
+            let mut body = pool.copy_from(0, b"body").unwrap();
+            for key in 0..attributes {
+                body.set_attribute_encoded(key, [key as u8; ATTRIBUTE_OCTETS]).unwrap();
+            }
+            let header = Header::new(Op::Demux, 7, u32::MAX);
+            let mut octets = header.before(&body).to_vec();
+            octets.extend(b"body");
+            let frame = || pool.copy_from(HEADROOM, &octets).unwrap();
+            let mut taken = frame();
+            assert_eq!(Header::take(&mut taken), Some(header));
+            assert!(taken.eq_octets(b"body"));
+            assert!(taken.attributes_encoded().eq(body.attributes_encoded()));
+            assert_eq!(Header::find(&mut taken, Op::Demux, 7), Some(header));
+            assert_eq!(Header::find(&mut taken, Op::Demux, 8), None);
+            assert!(taken.eq_octets(b"body"));
+            for end in 0..octets.len() - 4 {
+                let mut cut = pool.copy_from(HEADROOM, &octets[..end]).unwrap();
+                assert_eq!(Header::take(&mut cut), None, "{end} octets are no frame");
+            }
+            for at in 0..4 {
+                octets[at] ^= 0xff;
+                let mut changed = pool.copy_from(HEADROOM, &octets).unwrap();
+                assert_eq!(Header::take(&mut changed), None, "octet {at}");
+                octets[at] ^= 0xff;
+            }
+        }
     }
 }

@@ -121,7 +121,7 @@ impl Session for ProxySession {
             this.discard(cx, message, &reason::TOO_BIG);
             return Err(PushError::TooBig);
         }
-        if let Err((error, message)) = self.port.offer(cx, self.header(Op::Push), message) {
+        if let Err(error) = self.port.offer(cx, self.header(Op::Push), &message) {
             this.discard(cx, message, error.reason());
             return Err(error.into());
         }
@@ -153,6 +153,13 @@ impl Session for ProxySession {
         message: Message,
     ) -> Result<Message, Refused> {
         self.upper.call_demux(cx, this, message)
+    }
+
+    /// In front of the message lies the header of the frame that brought it.
+    fn refused(&self, cx: &Kernel, _: &SessionRef, mut refused: Refused) {
+        if let Some(header) = Header::find(&mut refused.message, Op::Demux, self.handle) {
+            self.port.refuse(cx, self.handle, header.second, refused.reason);
+        }
     }
 
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {

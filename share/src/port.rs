@@ -11,12 +11,12 @@ use xk_core::message::NoBuffers;
 use xk_core::object::{Enable, OpenError, ProtocolId, PushError};
 use xk_core::reason::{self, Class};
 use xk_core::shepherd::WaitError;
-use xk_core::{Answer, Ask, Kernel, Message, Pool, ProtocolRef, Reason, SessionRef};
+use xk_core::{Answer, Ask, Kernel, Message, Pool, ProtocolRef, Reason, SessionRef, Time};
 use xk_kit::control::MaxPacket;
 
 use crate::carrier::{Arrival, Carrier, SendError};
 use crate::exports::Exports;
-use crate::frame::{Header, OVERHEAD_MAX, Op};
+use crate::frame::{Head, Header, Op};
 use crate::imports::{Fact, Facts, Imports, ProxySession};
 use crate::waits::{Answered, Opens, Wait, Waits};
 
@@ -35,6 +35,10 @@ const OUTBOX_MAX: usize = 4096;
 const LEARNED_MAX: usize = 64;
 /// How many messages wait for one before them of their session.
 pub(crate) const WAITING_MAX: usize = 64;
+/// How many messages are kept in case the other side refuses one.
+const KEPT_MAX: usize = 64;
+/// How long they are kept: the sender is told of none that comes later.
+const KEPT_FOR: Duration = Duration::from_secs(1);
 /// Room that messages leave to the rest.
 const RESERVE: usize = 8;
 
@@ -93,6 +97,15 @@ pub(crate) struct Target {
     pub(crate) number: u32,
     /// The protocol itself, or that of the session.
     pub(crate) protocol: ProtocolId,
+}
+
+/// A message that went up.
+struct Kept {
+    number: u32,
+    /// Of its session.
+    handle: u32,
+    since: Time,
+    message: Message,
 }
 
 /// Makes what stands here for a protocol of the other side that wants to receive.
@@ -161,7 +174,13 @@ pub struct Port {
     pub(crate) learned: RefCell<Vec<(ProtocolId, &'static QuestionType, Vec<u8>)>>,
     /// Whether a protocol of the other side understands what it is told.
     understood: RefCell<Vec<(ProtocolId, u32, bool)>>,
-    outbox: RefCell<VecDeque<Message>>,
+    outbox: RefCell<VecDeque<(Head, Message)>>,
+    /// The last messages that went up, with their numbers and sessions: one may be refused.
+    kept: RefCell<VecDeque<Kept>>,
+    /// The timer runs that ends this.
+    forgets: Cell<bool>,
+    /// How many messages have gone up.
+    gone_up: Cell<u32>,
     noted: RefCell<Vec<Header>>,
     /// The protocol object that the executor looks after.
     pub(crate) wire: RefCell<Option<ProtocolRef>>,
@@ -236,6 +255,9 @@ impl Port {
             learned: RefCell::default(),
             understood: RefCell::default(),
             outbox: RefCell::default(),
+            kept: RefCell::default(),
+            forgets: Cell::new(false),
+            gone_up: Cell::new(0),
             noted: RefCell::default(),
             wire: RefCell::default(),
             is_lost: Cell::new(false),
@@ -303,55 +325,64 @@ impl Port {
         &self,
         cx: &Kernel,
         header: Header,
-        message: Message,
-    ) -> Result<(), (Unanswered, Message)> {
+        message: &Message,
+    ) -> Result<(), Unanswered> {
         if self.is_lost() {
-            return Err((Unanswered::Lost, message));
+            return Err(Unanswered::Lost);
         }
         self.send_noted(cx);
         if !self.outbox.borrow().is_empty() || self.carrier.room() <= RESERVE {
-            return Err((Unanswered::Full, message));
+            return Err(Unanswered::Full);
         }
-        let frame = header.before(message).map_err(|m| (Unanswered::NoBuffers, m))?;
-        match self.carrier.send(cx, frame) {
+        match self.carrier.send(cx, &header.before(message), message) {
             Ok(()) => Ok(()),
-            Err((SendError::Lost, frame)) => {
+            Err(SendError::NoBuffers) => Err(Unanswered::NoBuffers),
+            Err(SendError::Full | SendError::TooLong) => Err(Unanswered::Full),
+            Err(SendError::Lost) => {
                 self.lose(cx);
-                Err((Unanswered::Lost, frame))
+                Err(Unanswered::Lost)
             }
-            Err((SendError::Full | SendError::TooLong, frame)) => Err((Unanswered::Full, frame)),
         }
     }
 
     /// Sends a frame, or keeps it until there is room.
-    pub(crate) fn post(&self, cx: &Kernel, frame: Message) {
+    pub(crate) fn post(&self, cx: &Kernel, header: Header, body: Message) {
         self.send_noted(cx);
-        self.post_frame(cx, frame);
+        self.post_frame(cx, header, body);
     }
 
-    fn post_frame(&self, cx: &Kernel, frame: Message) {
+    fn post_frame(&self, cx: &Kernel, header: Header, body: Message) {
         if self.is_lost() {
             return;
         }
-        if !self.outbox.borrow().is_empty() {
-            self.outbox.borrow_mut().push_back(frame);
-            if self.outbox.borrow().len() > OUTBOX_MAX {
+        let frame = (header.before(&body), body);
+        let waits = !self.outbox.borrow().is_empty() || !self.send(cx, &frame);
+        if waits {
+            let mut outbox = self.outbox.borrow_mut();
+            outbox.push_back(frame);
+            let is_broken = outbox.len() > OUTBOX_MAX;
+            drop(outbox);
+            if is_broken {
                 self.lose(cx);
             }
-            return;
         }
-        match self.carrier.send(cx, frame) {
+    }
+
+    /// False if there is no room at present.
+    fn send(&self, cx: &Kernel, (head, body): &(Head, Message)) -> bool {
+        match self.carrier.send(cx, head, body) {
+            Err(SendError::Full | SendError::NoBuffers) => return false,
+            Err(SendError::TooLong) => self.count(&reason::TOO_BIG),
+            Err(SendError::Lost) => self.lose(cx),
             Ok(()) => {}
-            Err((SendError::Full, frame)) => self.outbox.borrow_mut().push_back(frame),
-            Err((SendError::TooLong, _)) => self.count(&reason::TOO_BIG),
-            Err((SendError::Lost, _)) => self.lose(cx),
         }
+        true
     }
 
     /// Sends a header with fields, or keeps it until there is room.
     pub(crate) fn tell(&self, cx: &Kernel, header: Header, fields: &[u8]) {
-        match header.frame(cx.pool(), fields) {
-            Ok(frame) => self.post(cx, frame),
+        match cx.pool().copy_from(0, fields) {
+            Ok(body) => self.post(cx, header, body),
             Err(NoBuffers) => self.count(&reason::NO_BUFFERS),
         }
     }
@@ -369,8 +400,8 @@ impl Port {
             return;
         }
         for header in self.noted.take() {
-            match header.frame(cx.pool(), &[]) {
-                Ok(frame) => self.post_frame(cx, frame),
+            match cx.pool().empty(0) {
+                Ok(body) => self.post_frame(cx, header, body),
                 Err(NoBuffers) => self.note(header),
             }
         }
@@ -383,18 +414,59 @@ impl Port {
             let Some(frame) = next else {
                 break;
             };
-            match self.carrier.send(cx, frame) {
-                Ok(()) => {}
-                Err((SendError::Full, frame)) => {
-                    self.outbox.borrow_mut().push_front(frame);
-                    break;
-                }
-                Err((SendError::TooLong, _)) => self.count(&reason::TOO_BIG),
-                Err((SendError::Lost, _)) => self.lose(cx),
+            if !self.send(cx, &frame) {
+                self.outbox.borrow_mut().push_front(frame);
+                break;
             }
         }
         self.send_noted(cx);
         self.carrier.flush();
+    }
+
+    // ---- messages that went up ----
+
+    /// The number of the next message that goes up.
+    pub(crate) fn next_number(&self) -> u32 {
+        self.gone_up.set(self.gone_up.get().wrapping_add(1));
+        self.gone_up.get()
+    }
+
+    /// Keeps a message that went up through a session, for [`KEPT_FOR`] at most and as long as few
+    /// come behind it: if the other side refuses it, the layers below find their headers in front
+    /// of it.
+    pub(crate) fn keep(&self, cx: &Kernel, number: u32, handle: u32, message: Message) {
+        if !self.forgets.get() {
+            let wire = self.wire.borrow();
+            let timer = wire.as_ref().map(|wire| cx.schedule_protocol(wire, KEPT_FOR, 0));
+            if !matches!(timer, Some(Ok(_))) {
+                return;
+            }
+            self.forgets.set(true);
+        }
+        let mut kept = self.kept.borrow_mut();
+        let oldest = if kept.len() == KEPT_MAX { kept.pop_front() } else { None };
+        kept.push_back(Kept { number, handle, since: cx.now(), message });
+        drop(kept);
+        drop(oldest);
+    }
+
+    /// Lets go of what was kept for long.
+    pub(crate) fn forget(&self, cx: &Kernel, this: &ProtocolRef) {
+        let is_old = |kept: &mut Kept| cx.now().since(kept.since) >= KEPT_FOR;
+        while self.kept.borrow_mut().pop_front_if(is_old).is_some() {}
+        let is_left = !self.kept.borrow().is_empty();
+        let timer = is_left.then(|| cx.schedule_protocol(this, KEPT_FOR, 0));
+        self.forgets.set(matches!(timer, Some(Ok(_))));
+        if !self.forgets.get() {
+            drop(self.kept.take());
+        }
+    }
+
+    /// The message of this number, if it is kept.
+    pub(crate) fn take_kept(&self, number: u32, handle: u32) -> Option<Message> {
+        let mut kept = self.kept.borrow_mut();
+        let at = kept.iter().position(|kept| (kept.number, kept.handle) == (number, handle))?;
+        kept.remove(at).map(|kept| kept.message)
     }
 
     // ---- asking ----
@@ -417,14 +489,9 @@ impl Port {
         let (tag, wait) = self.waits.begin(opens).ok_or(Unanswered::Full)?;
         let is_call = matches!(header.op, Op::Call | Op::CallUp);
         *(if is_call { &mut header.second } else { &mut header.first }) = tag;
-        let answer = match header.before(body) {
-            Ok(frame) => {
-                self.post(cx, frame);
-                self.carrier.flush();
-                self.wait(cx, &wait, (!is_call).then_some(PATIENCE))
-            }
-            Err(_) => Err(Unanswered::NoBuffers),
-        };
+        self.post(cx, header, body);
+        self.carrier.flush();
+        let answer = self.wait(cx, &wait, (!is_call).then_some(PATIENCE));
         self.waits.end(tag);
         answer
     }
@@ -495,7 +562,7 @@ impl Port {
             }
             return if is_understood { Answer::Answered } else { Answer::Unknown };
         }
-        let Ok(body) = cx.pool().copy_from(OVERHEAD_MAX, &fields) else {
+        let Ok(body) = cx.pool().copy_from(0, &fields) else {
             return Answer::Unknown;
         };
         let Ok(Answered::Frame(_, mut reply)) = self.request(cx, header, body, None) else {
@@ -642,7 +709,8 @@ impl Port {
         drop(self.admit.take());
         drop(self.exports.take_all());
         drop(self.imports.take_all());
-        drop((self.outbox.take(), self.early.take(), self.enables.take()));
+        drop((self.outbox.take(), self.kept.take()));
+        drop((self.early.take(), self.enables.take()));
         drop(self.wire.take());
         drop((self.granted.take(), self.lowers.take(), self.uppers.take(), self.users.take()));
     }

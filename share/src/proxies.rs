@@ -10,9 +10,9 @@ use xk_core::{
     reason,
 };
 
-use crate::frame::{Header, OVERHEAD_MAX, Op};
+use crate::frame::{Header, Op};
 use crate::imports::Facts;
-use crate::port::{Port, Target, WAITING_MAX};
+use crate::port::{Port, Target, Unanswered, WAITING_MAX};
 use crate::serve::{Offer, Outcome};
 use crate::waits::Answered;
 
@@ -70,7 +70,7 @@ impl LowerProxy {
         self.port.note_user(upper.receiver);
         let fields = (upper.receiver.id(), upper.selector, participants);
         let fields = self.port.write(cx, &fields);
-        let body = cx.pool().copy_from(OVERHEAD_MAX, &fields);
+        let body = cx.pool().copy_from(0, &fields);
         let body = body.map_err(|_| OpenError::NoBuffers)?;
         let opens = (op == Op::Open).then(|| (self.of, upper.receiver.clone()));
         Ok(self.port.request(cx, Header::new(op, 0, self.of.0), body, opens)?)
@@ -159,10 +159,10 @@ impl Protocol for UpperProxy {
         let offer: Offer = (lower.head().protocol(), participants, port.facts_of(cx, lower));
         let fields = port.write(cx, &offer);
         export.going_up.set(export.going_up.get() + 1);
-        let sent = match cx.pool().copy_from(OVERHEAD_MAX, &fields) {
+        let sent = match cx.pool().copy_from(0, &fields) {
             Ok(body) => {
                 let header = Header::new(Op::OpenDone, export.handle, self.of.0);
-                port.offer(cx, header, body).map_err(|(why, _)| why.reason())
+                port.offer(cx, header, &body).map_err(Unanswered::reason)
             }
             Err(_) => Err(&reason::NO_BUFFERS),
         };
@@ -201,10 +201,19 @@ impl Protocol for UpperProxy {
             drop(early);
             return Err(this.refuse(message, &reason::NO_PORT));
         };
-        export.refused_by(|| {
-            let sent = port.offer(cx, Header::new(Op::Demux, export.handle, 0), message);
-            sent.map_err(|(why, message)| this.refuse(message, why.reason()))
-        })
+        let number = port.next_number();
+        export.going_up.set(export.going_up.get() + 1);
+        let sent = port.offer(cx, Header::new(Op::Demux, export.handle, number), &message);
+        export.going_up.set(export.going_up.get() - 1);
+        if let Err(why) = sent {
+            return Err(this.refuse(message, why.reason()));
+        }
+        // A carrier that delivers at once has brought a refusal back by now, counted there.
+        if let Some(why) = export.refused.take() {
+            return Err(Refused::new(message, why));
+        }
+        port.keep(cx, number, export.handle, message);
+        Ok(())
     }
 
     fn call_demux(
@@ -268,6 +277,10 @@ pub fn add_port(cx: &Kernel, port: &Rc<Port>, name: &str) -> ProtocolRef {
 struct PortWire(Rc<Port>);
 
 impl Protocol for PortWire {
+    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, _: u64) {
+        self.0.forget(cx, this);
+    }
+
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
         self.0.stop();
     }

@@ -8,14 +8,10 @@ use xk_core::{Kernel, Message, Participants, ProtocolRef, Reason, SessionRef, Up
 use xk_kit::net::stream::StreamAbort;
 
 use crate::exports::Export;
-use crate::frame::{HEADROOM, Header, Op};
+use crate::frame::{Header, Op};
 use crate::imports::{Fact, ProxySession, failure};
 use crate::port::{LATE, Names, Port, WAITING_MAX, find};
 use crate::waits::{Answered, WAITS_MAX};
-
-/// How many octets of a refused message go back: a header of IP with options, eight octets of what
-/// it carries, and more (RFC 792; RFC 1812, section 4.3.2.3).
-const REFUSED_OCTETS_MAX: usize = 576;
 
 /// What an operation of two outcomes answers, in octets.
 pub(crate) struct Outcome<T, E>(pub(crate) Result<T, E>);
@@ -57,7 +53,7 @@ impl Port {
             },
             Op::Disable => self.disable(cx, ProtocolId(first), frame)?,
             Op::OpenDone => self.offered(cx, header, frame)?,
-            Op::Demux => self.deliver(cx, first, frame),
+            Op::Demux => self.deliver(cx, (first, second), frame),
             Op::Gone => {
                 if let Some(session) = self.imports.take(first) {
                     session.retire(cx);
@@ -277,7 +273,10 @@ impl Port {
                 }
             }
             Op::Push => self.push(cx, export, frame),
-            Op::Refused => self.refused(cx, export, &frame)?,
+            Op::Refused => {
+                let why = self.read::<&'static Reason>(cx, &mut frame)?;
+                self.refused(cx, export, header.second, why);
+            }
             Op::Call => {
                 let reply = self.serve(|| session.call(cx, frame))?;
                 match reply {
@@ -328,19 +327,13 @@ impl Port {
     }
 
     /// A message that went up was refused.
-    fn refused(&self, cx: &Kernel, export: &Export, frame: &Message) -> Option<()> {
-        let (why, octets) = self.read_front::<&'static Reason>(cx, frame)?;
-        let Ok(message) = cx.pool().copy_from(HEADROOM, &octets) else {
-            self.count(&reason::NO_BUFFERS);
-            return Some(());
-        };
-        let refused = Refused::new(message, why);
+    fn refused(&self, cx: &Kernel, export: &Export, number: u32, why: &'static Reason) {
         if export.going_up.get() > 0 {
-            *export.refused.borrow_mut() = Some(refused);
-        } else {
-            drop(refused);
+            // The caller that handed it up is still there.
+            export.refused.set(Some(why));
+        } else if let Some(message) = self.take_kept(number, export.handle) {
+            export.session.refused(cx, Refused::new(message, why));
         }
-        Some(())
     }
 
     /// A session that was offered is not wanted.
@@ -473,7 +466,7 @@ impl Port {
     }
 
     /// A message for a session here.
-    fn deliver(&self, cx: &Kernel, handle: u32, message: Message) {
+    fn deliver(&self, cx: &Kernel, (handle, number): (u32, u32), message: Message) {
         let Some(session) = self.imports.find(handle) else {
             self.count(&LATE);
             return;
@@ -481,35 +474,23 @@ impl Port {
         if session.head().is_closed() {
             // Closed here whatever holds it: the next message is to be offered again.
             self.imports.take(handle);
-            let refused = session.refuse(cx, message, &reason::CLOSED);
-            self.refuse(cx, handle, &refused);
+            session.discard(cx, message, &reason::CLOSED);
+            self.refuse(cx, handle, number, &reason::CLOSED);
             let fields = self.write(cx, &&reason::CLOSED);
             self.tell(cx, Header::new(Op::Unwanted, handle, 0), &fields);
-        } else {
-            self.pop(cx, &session, message);
+        } else if let Err(refused) = session.pop(cx, message) {
+            self.refuse(cx, handle, number, refused.reason);
         }
     }
 
-    fn pop(&self, cx: &Kernel, session: &SessionRef, message: Message) {
-        if let Err(refused) = session.pop(cx, message)
-            && let Some(proxy) = session.body::<ProxySession>()
-        {
-            self.refuse(cx, proxy.handle, &refused);
-        }
-    }
-
-    fn refuse(&self, cx: &Kernel, handle: u32, refused: &Refused) {
-        let mut fields = self.write(cx, &refused.reason);
-        let octets = refused.message.octets().take(REFUSED_OCTETS_MAX);
-        fields.extend(octets);
-        self.tell(cx, Header::new(Op::Refused, handle, 0), &fields);
+    /// Tells the other side of a message that is refused here.
+    pub(crate) fn refuse(&self, cx: &Kernel, handle: u32, number: u32, why: &'static Reason) {
+        let fields = self.write(cx, &why);
+        self.tell(cx, Header::new(Op::Refused, handle, number), &fields);
     }
 
     fn reply(&self, cx: &Kernel, tag: u32, reply: Message) {
-        match Header::new(Op::Return, tag, 0).before(reply) {
-            Ok(frame) => self.post(cx, frame),
-            Err(_) => self.count(&reason::NO_BUFFERS),
-        }
+        self.post(cx, Header::new(Op::Return, tag, 0), reply);
     }
 
     /// A request for a session here.

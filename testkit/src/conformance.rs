@@ -195,6 +195,11 @@ pub trait Fixture {
         tested.clone()
     }
 
+    /// Whether an edge is cut, so that octets are copied there.
+    fn is_cut(&self) -> bool {
+        false
+    }
+
     /// What stands at cuts.
     fn proxies(&self, side: Side) -> Vec<ProtocolRef> {
         let _ = side;

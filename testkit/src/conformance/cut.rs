@@ -121,6 +121,10 @@ impl Fixture for Cut<'_> {
         if self.above { self.cut(cx, side, tested) } else { tested.clone() }
     }
 
+    fn is_cut(&self) -> bool {
+        true
+    }
+
     fn proxies(&self, side: Side) -> Vec<ProtocolRef> {
         self.proxies.borrow()[side as usize].clone()
     }

@@ -23,6 +23,7 @@ enum Fault {
     SharesSessions,
     TellsTooLate,
     IgnoresTheReceiver,
+    EndsLateRefusals,
     NeedsNoNumber,
     CopiesPayload,
     WantsOneSlice,
@@ -53,6 +54,7 @@ const FAULTS: &[(Fault, &str)] = &[
     (Fault::SharesSessions, "law 3"),
     (Fault::TellsTooLate, "law 2"),
     (Fault::IgnoresTheReceiver, "law 3"),
+    (Fault::EndsLateRefusals, "a refusal goes as far down"),
     (Fault::NeedsNoNumber, "law 4"),
     (Fault::CopiesPayload, "law 7"),
     (Fault::WantsOneSlice, "law 1"),
@@ -334,6 +336,12 @@ impl Session for LayerSession {
             let _ = self.upper.open_done(cx, this, Participants::default());
         }
         result
+    }
+
+    fn refused(&self, cx: &Kernel, _: &SessionRef, mut refused: Refused) {
+        if self.fault != Fault::EndsLateRefusals && refused.message.uncover(2) {
+            self.lower.refused(cx, refused);
+        }
     }
 
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
