@@ -26,7 +26,7 @@
 //! reset or closed, its enables are withdrawn, what stood for its sessions ends.
 //!
 //! # Source
-//! "The x-Kernel" (Hutchinson and Peterson 1991), section 3.3: user processes as protocols, a
+//! "The x-Kernel" (Hutchinson and Peterson 1991), section II: user processes as protocol objects, a
 //! bounded number of upcalls; user-level libraries as in "Implementing Network Protocols at User
 //! Level" (Thekkath, Nguyen, Moy and Lazowska 1993).
 #![no_std]
