@@ -172,8 +172,8 @@ pub struct Port {
     pub(crate) serving: Cell<usize>,
     /// What the other side has asked sessions of a protocol whose answer does not change.
     pub(crate) learned: RefCell<Vec<(ProtocolId, &'static QuestionType, Vec<u8>)>>,
-    /// Whether a protocol of the other side understands what it is told.
-    understood: RefCell<Vec<(ProtocolId, u32, bool)>>,
+    /// What protocols of the other side, or their sessions, understand of what they are told.
+    understood: RefCell<Vec<(ProtocolId, u32)>>,
     outbox: RefCell<VecDeque<(Head, Message)>>,
     /// The last messages that went up, with their numbers and sessions: one may be refused.
     kept: RefCell<VecDeque<Kept>>,
@@ -555,12 +555,11 @@ impl Port {
         };
         fields.extend_from_slice(&octets);
         let header = Header::new(target.op, 0, target.number);
-        let told = (kind.kind == Kind::Tell).then(|| self.understands(target.protocol, kind.key));
-        if let Some(Some(is_understood)) = told {
-            if is_understood {
-                self.tell(cx, header, &fields);
-            }
-            return if is_understood { Answer::Answered } else { Answer::Unknown };
+        // The first time it is asked whether that is understood.
+        let (is_tell, told) = (kind.kind == Kind::Tell, (target.protocol, kind.key));
+        if is_tell && self.understood.borrow().contains(&told) {
+            self.tell(cx, header, &fields);
+            return Answer::Answered;
         }
         let Ok(body) = cx.pool().copy_from(0, &fields) else {
             return Answer::Unknown;
@@ -569,12 +568,11 @@ impl Port {
             return Answer::Unknown;
         };
         let is_answered = reply.pop_array::<1>() == Some(&[1]);
-        if told.is_some() {
-            let mut understood = self.understood.borrow_mut();
-            if understood.len() < LEARNED_MAX {
-                understood.push((target.protocol, kind.key, is_answered));
-            }
+        let mut understood = self.understood.borrow_mut();
+        if is_tell && is_answered && understood.len() < LEARNED_MAX && !understood.contains(&told) {
+            understood.push(told);
         }
+        drop(understood);
         let answer: Vec<u8> = reply.octets().collect();
         if !is_answered || !ask.fill(&answer, &names) {
             return Answer::Unknown;
@@ -583,13 +581,6 @@ impl Port {
             facts.keep((kind.key, octets, answer));
         }
         Answer::Answered
-    }
-
-    /// Whether a protocol of the other side, or its sessions, understand what they are told, if
-    /// that is known.
-    fn understands(&self, protocol: ProtocolId, key: u32) -> Option<bool> {
-        let understood = self.understood.borrow();
-        understood.iter().find(|(p, k, _)| (*p, *k) == (protocol, key)).map(|(.., answer)| *answer)
     }
 
     // ---- reading ----

@@ -387,7 +387,7 @@ impl Port {
     fn opened(&self, cx: &Kernel, header: Header, mut frame: Message) -> Option<()> {
         let Outcome(outcome): Opened = self.read(cx, &mut frame)?;
         let wait = self.waits.find(header.first);
-        let opens = wait.as_ref().and_then(|wait| wait.opens.clone());
+        let opens = wait.as_ref().and_then(|wait| wait.opens());
         let (Some(wait), Some((protocol, upper))) = (wait, opens) else {
             if let Ok((opens, _)) = outcome {
                 self.not_taken(cx, header.second, opens);

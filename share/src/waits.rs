@@ -28,7 +28,7 @@ pub(crate) struct Wait {
     /// Signalled when the answer is there.
     pub(crate) signal: Semaphore,
     /// For a request that opens a session.
-    pub(crate) opens: Opens,
+    opens: RefCell<Opens>,
     answer: RefCell<Option<Answered>>,
 }
 
@@ -36,6 +36,11 @@ impl Wait {
     /// The answer, if it is there.
     pub(crate) fn answer(&self) -> Option<Answered> {
         self.answer.take()
+    }
+
+    /// For a request that opens a session: the protocol and the receiver.
+    pub(crate) fn opens(&self) -> Opens {
+        self.opens.borrow().clone()
     }
 
     /// True if the answer is there.
@@ -50,53 +55,72 @@ impl Wait {
     }
 }
 
+/// Where a request waits.
+struct Place {
+    /// How many requests have waited here.
+    uses: u16,
+    is_used: bool,
+    wait: Rc<Wait>,
+}
+
 /// All requests of one side.
 #[derive(Default)]
 pub(crate) struct Waits {
     /// A tag is the place in 16 bits, and above it how often the place was used, never 0.
-    places: RefCell<Vec<(u16, Option<Rc<Wait>>)>>,
+    places: RefCell<Vec<Place>>,
 }
 
 impl Waits {
-    /// A place for one more request, and its tag; `None` at the bound.
+    /// A place for one more request, and its tag; `None` at the bound. Allocates nothing as long
+    /// as no more are under way than before.
     pub(crate) fn begin(&self, opens: Opens) -> Option<(u32, Rc<Wait>)> {
         let mut places = self.places.borrow_mut();
-        let free = places.iter().position(|(_, wait)| wait.is_none());
+        let free = places.iter().position(|place| !place.is_used);
         let at = free.unwrap_or(places.len());
         if at == WAITS_MAX {
             return None;
         }
         if at == places.len() {
-            places.push((0, None));
+            let wait = Wait {
+                signal: Semaphore::new(0),
+                opens: RefCell::default(),
+                answer: RefCell::default(),
+            };
+            places.push(Place { uses: 0, is_used: false, wait: Rc::new(wait) });
         }
-        let wait = Rc::new(Wait { signal: Semaphore::new(0), opens, answer: RefCell::default() });
-        let (used, place) = &mut places[at];
-        *used = used.wrapping_add(1).max(1);
-        *place = Some(Rc::clone(&wait));
-        Some((u32::from(*used) << 16 | at as u32, wait))
+        let Place { uses, is_used, wait } = &mut places[at];
+        (*uses, *is_used) = (uses.wrapping_add(1).max(1), true);
+        // An answer that was there before the wait leaves its signal.
+        while wait.signal.try_wait() {}
+        *wait.opens.borrow_mut() = opens;
+        Some((u32::from(*uses) << 16 | at as u32, Rc::clone(wait)))
     }
 
     /// The request of this tag, if it is under way and has no answer yet.
     pub(crate) fn find(&self, tag: u32) -> Option<Rc<Wait>> {
         let places = self.places.borrow();
-        let (used, wait) = places.get(tag as usize & 0xffff)?;
-        let wait = wait.as_ref().filter(|_| u32::from(*used) == tag >> 16);
-        wait.filter(|wait| !wait.is_answered()).cloned()
+        let place = places.get(tag as usize & 0xffff)?;
+        let is_it = place.is_used && u32::from(place.uses) == tag >> 16;
+        Some(&place.wait).filter(|wait| is_it && !wait.is_answered()).cloned()
     }
 
     /// The request with this tag is over, whether it was answered or not.
     pub(crate) fn end(&self, tag: u32) {
         let mut places = self.places.borrow_mut();
-        if let Some((used, wait)) = places.get_mut(tag as usize & 0xffff)
-            && u32::from(*used) == tag >> 16
-        {
-            *wait = None;
-        }
+        let place = places.get_mut(tag as usize & 0xffff);
+        let Some(place) = place.filter(|place| u32::from(place.uses) == tag >> 16) else {
+            return;
+        };
+        place.is_used = false;
+        let left = (place.wait.answer.take(), place.wait.opens.take());
+        drop(places);
+        drop(left);
     }
 
     /// All that are under way, for the end.
     pub(crate) fn all(&self) -> Vec<Rc<Wait>> {
-        self.places.borrow().iter().filter_map(|(_, wait)| wait.clone()).collect()
+        let places = self.places.borrow();
+        places.iter().filter(|place| place.is_used).map(|place| Rc::clone(&place.wait)).collect()
     }
 }
 

@@ -135,7 +135,7 @@ pub struct CancelCall {
     pub tag: u64,
 }
 
-question!(CancelCall { tag }, "cancel-call", Tell);
+question!(CancelCall { tag }, "cancel-call", Ask);
 
 /// A call to a peer that is many hosts ([`IsGroup`](crate::control::IsGroup)) for the replies of
 /// all of them (RFC 5531, section 8.4.2). An attribute of the request, beside [`CallOptions`] with

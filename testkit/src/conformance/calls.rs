@@ -59,7 +59,7 @@ pub use laws::{
 };
 pub use world::CallWorld;
 
-use super::{Findings, Side, Verdict};
+use super::{Findings, Side, Verdict, cut};
 use crate::kernel::Lower;
 use xk_core::graph::{Build, Params, Realm};
 use xk_core::{Entry, Kernel, Part, Participant, Participants, ProtocolRef, Reason};
@@ -114,6 +114,18 @@ pub trait CallFixture {
         let mut build =
             Build { cx, entry, name: &name, lowers: core::slice::from_ref(bottom), params };
         (entry.build)(&mut build).expect("the fixture's parameters build the protocol")
+    }
+
+    /// What the protocols above use: what was built, or what stands for it above a cut.
+    fn above(&self, cx: &Kernel, side: Side, tested: &ProtocolRef) -> ProtocolRef {
+        let _ = (cx, side);
+        tested.clone()
+    }
+
+    /// What stands at cuts.
+    fn proxies(&self, side: Side) -> Vec<ProtocolRef> {
+        let _ = side;
+        Vec::new()
     }
 
     /// Whether it stands on another protocol of its realm.
@@ -189,5 +201,6 @@ pub fn all(fixture: &dyn CallFixture) -> Findings {
             Verdict::Skipped(why) => findings.skipped.push((name, why)),
         }
     }
+    cut::check_calls(fixture);
     findings
 }

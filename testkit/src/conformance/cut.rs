@@ -1,14 +1,15 @@
 //! Every law once more, with the edge below the protocol, the edge above it, or both cut
 //! ([`xk_share`]): no protocol knows.
 
+use super::calls::{self, CallFixture};
 use super::{Fixture, LAWS, Node, Receiver, Side, World};
 use crate::kernel::{Lower, ReachedBottom, Sent};
 use core::cell::RefCell;
 use std::rc::Rc;
-use xk_core::control::QuestionType;
+use xk_core::control::{QuestionInfo, QuestionType};
 use xk_core::graph::Params;
 use xk_core::object::ProtocolId;
-use xk_core::{Answer, Entry, HostAddr, Kernel, Part, Participants, ProtocolRef, reason};
+use xk_core::{Answer, Entry, HostAddr, Kernel, Part, Participants, ProtocolRef, Reason, reason};
 use xk_kit::questions::SHARED;
 use xk_share::{Known, Port, Queue, add_port, lower_proxy, upper_proxy};
 
@@ -17,25 +18,43 @@ const SLOTS: usize = 1024;
 
 static OF_TESTS: [QuestionType; 1] = [QuestionType::of::<ReachedBottom>()];
 
-/// A fixture with cuts.
-pub(super) struct Cut<'f> {
-    fixture: &'f dyn Fixture,
+/// The cuts of one world.
+struct Edges {
     below: bool,
     above: bool,
+    /// The protocol's own questions.
+    own: &'static [QuestionInfo],
+    /// Reasons that cross besides the common ones.
+    reasons: &'static [&'static Reason],
     /// What stands for others, of each side.
     proxies: RefCell<[Vec<ProtocolRef>; 2]>,
     ports: RefCell<Vec<Rc<Port>>>,
 }
 
-impl<'f> Cut<'f> {
-    /// The fixture with the edge below its protocol cut, or the one above it, or both.
-    pub(super) fn new(fixture: &'f dyn Fixture, below: bool, above: bool) -> Self {
-        Self { fixture, below, above, proxies: RefCell::default(), ports: RefCell::default() }
+impl Edges {
+    fn new(entry: &'static Entry, (below, above): (bool, bool)) -> Self {
+        let (proxies, ports) = (RefCell::default(), RefCell::default());
+        Self { below, above, own: entry.questions, reasons: &[], proxies, ports }
     }
 
     fn known(&self) -> Known {
-        let own = self.fixture.entry().questions.iter().filter_map(|question| question.own);
-        Known::new(SHARED.iter().chain(&OF_TESTS).chain(own), reason::COMMON)
+        let own = self.own.iter().filter_map(|question| question.own);
+        let reasons = reason::COMMON.iter().chain(self.reasons).copied();
+        Known::new(SHARED.iter().chain(&OF_TESTS).chain(own), reasons)
+    }
+
+    /// What stands for `bottom`, if the edge above it is cut.
+    fn below(&self, cx: &Kernel, side: Side, bottom: &ProtocolRef) -> ProtocolRef {
+        if self.below { self.cut(cx, side, bottom) } else { bottom.clone() }
+    }
+
+    /// What stands for `tested`, if the edge above it is cut.
+    fn above(&self, cx: &Kernel, side: Side, tested: &ProtocolRef) -> ProtocolRef {
+        if self.above { self.cut(cx, side, tested) } else { tested.clone() }
+    }
+
+    fn proxies(&self, side: Side) -> Vec<ProtocolRef> {
+        self.proxies.borrow()[side as usize].clone()
     }
 
     /// Cuts the edges to `lower`: gives what stands for it above the cut.
@@ -67,6 +86,12 @@ impl<'f> Cut<'f> {
         proxies.extend(ports.into_iter().chain([proxy.clone()]));
         proxy
     }
+}
+
+/// A fixture with cuts.
+pub(super) struct Cut<'f> {
+    fixture: &'f dyn Fixture,
+    edges: Edges,
 }
 
 impl Fixture for Cut<'_> {
@@ -111,14 +136,11 @@ impl Fixture for Cut<'_> {
     }
 
     fn lowers(&self, cx: &Kernel, side: Side, bottom: &ProtocolRef) -> Vec<ProtocolRef> {
-        match self.below {
-            true => self.fixture.lowers(cx, side, &self.cut(cx, side, bottom)),
-            false => self.fixture.lowers(cx, side, bottom),
-        }
+        self.fixture.lowers(cx, side, &self.edges.below(cx, side, bottom))
     }
 
     fn above(&self, cx: &Kernel, side: Side, tested: &ProtocolRef) -> ProtocolRef {
-        if self.above { self.cut(cx, side, tested) } else { tested.clone() }
+        self.edges.above(cx, side, tested)
     }
 
     fn is_cut(&self) -> bool {
@@ -126,7 +148,7 @@ impl Fixture for Cut<'_> {
     }
 
     fn proxies(&self, side: Side) -> Vec<ProtocolRef> {
-        self.proxies.borrow()[side as usize].clone()
+        self.edges.proxies(side)
     }
 
     fn started(&self, world: &World<'_>) {
@@ -170,7 +192,7 @@ impl Fixture for Cut<'_> {
     }
 
     fn carry(&self, world: &World<'_>) -> usize {
-        self.ports.borrow().iter().for_each(|port| port.flush(&world.cx));
+        self.edges.ports.borrow().iter().for_each(|port| port.flush(&world.cx));
         self.fixture.carry(world)
     }
 
@@ -178,6 +200,77 @@ impl Fixture for Cut<'_> {
         self.fixture.ask(world, name)
     }
 }
+
+/// A fixture of the rpc realm with cuts.
+struct CutCalls<'f> {
+    fixture: &'f dyn CallFixture,
+    edges: Edges,
+}
+
+impl CallFixture for CutCalls<'_> {
+    fn entry(&self) -> &'static Entry {
+        self.fixture.entry()
+    }
+
+    fn lower(&self, side: Side) -> Lower {
+        self.fixture.lower(side)
+    }
+
+    fn open(&self, side: Side, procedure: u32) -> Participants {
+        self.fixture.open(side, procedure)
+    }
+
+    fn enable(&self, side: Side) -> Participants {
+        self.fixture.enable(side)
+    }
+
+    fn number(&self) -> Option<u32> {
+        self.fixture.number()
+    }
+
+    fn params(&self, side: Side) -> Params {
+        self.fixture.params(side)
+    }
+
+    fn build(&self, cx: &Kernel, side: Side, bottom: &ProtocolRef, params: &Params) -> ProtocolRef {
+        self.fixture.build(cx, side, &self.edges.below(cx, side, bottom), params)
+    }
+
+    fn above(&self, cx: &Kernel, side: Side, tested: &ProtocolRef) -> ProtocolRef {
+        self.edges.above(cx, side, tested)
+    }
+
+    fn proxies(&self, side: Side) -> Vec<ProtocolRef> {
+        self.edges.proxies(side)
+    }
+
+    fn is_on_calls(&self) -> bool {
+        self.fixture.is_on_calls()
+    }
+
+    fn has_procedures(&self) -> bool {
+        self.fixture.has_procedures()
+    }
+
+    fn is_concurrent(&self) -> bool {
+        self.fixture.is_concurrent()
+    }
+
+    fn is_reliable(&self) -> bool {
+        self.fixture.is_reliable()
+    }
+
+    fn octets_max(&self) -> usize {
+        self.fixture.octets_max()
+    }
+
+    fn refusals(&self) -> &'static [&'static Reason] {
+        self.fixture.refusals()
+    }
+}
+
+/// The edges that are cut: below, above.
+const CUTS: [(bool, bool); 3] = [(true, false), (false, true), (true, true)];
 
 /// Checks the laws of which `judges` says so, with each edge cut.
 ///
@@ -189,13 +282,34 @@ pub(super) fn check(fixture: &dyn Fixture, judges: impl Fn(&str) -> bool) {
     }
     // It asks for room before each message, and a question that crosses is written.
     let asks = fixture.is_stream() || fixture.entry().kind == "rm";
-    for (below, above) in [(true, false), (false, true), (true, true)] {
+    for (below, above) in CUTS {
         for (name, law) in LAWS.iter().filter(|(name, _)| judges(name)) {
             if *name == "no allocation per message" && asks {
                 continue;
             }
             println!("{name}, cut below: {below}, above: {above}");
-            let _ = law(&Cut::new(fixture, below, above));
+            let edges = Edges::new(fixture.entry(), (below, above));
+            let _ = law(&Cut { fixture, edges });
+        }
+    }
+}
+
+/// Checks the laws of the rpc realm with each edge cut.
+///
+/// # Panics
+/// If one is broken.
+pub(super) fn check_calls(fixture: &dyn CallFixture) {
+    // They ask their neighbours with each call, and a question is looked up as octets.
+    let asks = ["reqrep", "authshort", "authsys"].contains(&fixture.entry().kind);
+    for (below, above) in CUTS {
+        for (name, law) in calls::LAWS {
+            if asks && *name == "no allocation per call" {
+                continue;
+            }
+            println!("{name}, cut below: {below}, above: {above}");
+            let reasons = fixture.refusals();
+            let edges = Edges { reasons, ..Edges::new(fixture.entry(), (below, above)) };
+            let _ = law(&CutCalls { fixture, edges });
         }
     }
 }

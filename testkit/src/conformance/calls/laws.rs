@@ -660,7 +660,7 @@ fn survives_bad_calls(fixture: &dyn CallFixture) {
     right(world.call(&session, b"seen"), b"seen");
     let sound = seen.borrow().clone();
     let own = world.nodes[0].bottom.lower().own();
-    let number = Upper::new(&world.nodes[1].protocol).number_on(&world.cx, bottom.protocol()).ok();
+    let number = Upper::new(&world.nodes[1].tested).number_on(&world.cx, bottom.protocol()).ok();
     for n in 0..sound.len() * 9 {
         let mut bad = sound.clone();
         match n / sound.len() {
@@ -692,7 +692,7 @@ fn survives_bad_replies(fixture: &dyn CallFixture) {
     };
     // In the place of B stands a liar that replies anything, under B's number.
     let liar = Top::add(&world.cx, "liar");
-    let as_b = Upper::new(&world.nodes[1].protocol).through(liar.protocol());
+    let as_b = Upper::new(&world.nodes[1].tested).through(liar.protocol());
     bottom.withdraw_all();
     let enabled = bottom.protocol().open_enable(&world.cx, as_b, fixture.enable(Side::B));
     assert!(enabled.is_ok());

@@ -44,8 +44,8 @@ impl<'f> CallWorld<'f> {
         let nodes = [Side::A, Side::B].map(|side| {
             let lower = (fixture.lower(side), fixture.is_on_calls());
             Node::new(&cx, side, lower, fixture.number(), |below| {
-                let protocol = fixture.build(&cx, side, below, &fixture.params(side));
-                (protocol.clone(), protocol, Vec::new())
+                let tested = fixture.build(&cx, side, below, &fixture.params(side));
+                (fixture.above(&cx, side, &tested), tested, fixture.proxies(side))
             })
         });
         let calls: Vec<_> = nodes.iter().filter_map(|node| node.calls.clone()).collect();
