@@ -3,6 +3,7 @@
 mod answers;
 mod broadcast;
 mod call_laws;
+mod cut_frames;
 mod executions;
 mod flood;
 mod layer_laws;
