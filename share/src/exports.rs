@@ -4,7 +4,6 @@ use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use xk_core::object::PushError;
 use xk_core::{Message, Reason, SessionRef};
 
 use crate::frame::Header;
@@ -14,6 +13,12 @@ pub const SESSIONS_MAX: usize = 1 << 17;
 
 /// Bits of a handle that say the place, plus 1; those above count how often it was used.
 const PLACE_BITS: u32 = 20;
+
+/// The place that a handle says; `None` if it says none.
+pub(crate) fn place(handle: u32) -> Option<usize> {
+    let place = (handle & ((1 << PLACE_BITS) - 1)).checked_sub(1)? as usize;
+    (place < SESSIONS_MAX).then_some(place)
+}
 
 /// A session that the other side knows.
 pub(crate) struct Export {
@@ -83,9 +88,8 @@ impl Exports {
 
     /// That of this handle, if it is one that is in use.
     pub(crate) fn find(&self, handle: u32) -> Option<Rc<Export>> {
-        let at = (handle & ((1 << PLACE_BITS) - 1)).checked_sub(1)?;
         let places = self.places.borrow();
-        let (used, export) = places.get(at as usize)?;
+        let (used, export) = places.get(place(handle)?)?;
         export.as_ref().filter(|_| *used == handle >> PLACE_BITS).cloned()
     }
 
@@ -96,13 +100,15 @@ impl Exports {
 
     /// The handle is of no use any more.
     pub(crate) fn remove(&self, export: &Export) {
-        let at = (export.handle & ((1 << PLACE_BITS) - 1)).saturating_sub(1);
-        let taken = match self.places.borrow_mut().get_mut(at as usize) {
+        let Some(at) = place(export.handle) else {
+            return;
+        };
+        let taken = match self.places.borrow_mut().get_mut(at) {
             Some((used, place)) if *used == export.handle >> PLACE_BITS => place.take(),
             _ => None,
         };
         if taken.is_some() {
-            self.free.borrow_mut().push(at);
+            self.free.borrow_mut().push(at as u32);
         }
     }
 
@@ -112,11 +118,4 @@ impl Exports {
         self.free.borrow_mut().clear();
         places.into_iter().filter_map(|(_, export)| export).collect()
     }
-}
-
-/// An error of a push, as a number.
-pub(crate) fn push_error(number: u32) -> Option<PushError> {
-    use PushError::{Closed, NoBuffers, NoRoute, NotSupported, QueueFull, TooBig, Unreachable};
-    let all = [Closed, TooBig, NoBuffers, QueueFull, NoRoute, Unreachable, NotSupported];
-    all.into_iter().find(|error| *error as u32 == number)
 }

@@ -9,7 +9,7 @@ use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Question, Session, Sess
 use xk_kit::control::MaxPacket;
 use xk_kit::wire::segments;
 
-use crate::exports::{SESSIONS_MAX, push_error};
+use crate::exports::place;
 use crate::frame::{Header, Op};
 use crate::port::{Port, Target, Unanswered};
 use crate::waits::Answered;
@@ -131,14 +131,13 @@ impl Session for ProxySession {
 
     fn call(&self, cx: &Kernel, _: &SessionRef, message: Message) -> Result<Message, CallError> {
         let header = self.header(Op::Call);
-        let Answered::Frame(header, mut reply) = self.port.request(cx, header, message, None)?
-        else {
+        let Answered::Frame(header, reply) = self.port.request(cx, header, message, None)? else {
             return Err(CallCause::BadReply.into());
         };
         if header.op == Op::Return {
             return Ok(reply);
         }
-        let error = self.port.read::<CallError>(cx, &mut reply);
+        let error = self.port.read::<CallError>(cx, &reply);
         Err(error.unwrap_or_else(|| CallCause::BadReply.into()))
     }
 
@@ -202,25 +201,15 @@ impl From<Unanswered> for CallError {
     }
 }
 
-/// The error of a push that came as a number; one that is not known is `Unreachable`.
-pub(crate) fn failure(number: u32) -> PushError {
-    push_error(number).unwrap_or(PushError::Unreachable)
-}
-
 /// All of them, by the place in their handles.
 #[derive(Default)]
 pub(crate) struct Imports(RefCell<Vec<Option<(u32, SessionRef)>>>);
 
 impl Imports {
-    fn place(handle: u32) -> Option<usize> {
-        let place = (handle & 0xf_ffff).checked_sub(1)? as usize;
-        (place < SESSIONS_MAX).then_some(place)
-    }
-
     /// That of this handle.
     pub(crate) fn find(&self, handle: u32) -> Option<SessionRef> {
         let all = self.0.borrow();
-        let (kept, session) = all.get(Self::place(handle)?)?.as_ref()?;
+        let (kept, session) = all.get(place(handle)?)?.as_ref()?;
         (*kept == handle).then(|| session.clone())
     }
 
@@ -228,14 +217,14 @@ impl Imports {
     /// none.
     #[must_use]
     pub(crate) fn put(&self, handle: u32, session: &SessionRef) -> bool {
-        let Some(place) = Self::place(handle) else {
+        let Some(at) = place(handle) else {
             return false;
         };
         let mut all = self.0.borrow_mut();
-        if all.len() <= place {
-            all.resize(place + 1, None);
+        if all.len() <= at {
+            all.resize(at + 1, None);
         }
-        let before = all[place].replace((handle, session.clone()));
+        let before = all[at].replace((handle, session.clone()));
         drop(all);
         drop(before);
         true
@@ -244,7 +233,7 @@ impl Imports {
     /// Takes out that of this handle.
     pub(crate) fn take(&self, handle: u32) -> Option<SessionRef> {
         let session = self.find(handle)?;
-        let taken = self.0.borrow_mut().get_mut(Self::place(handle)?)?.take();
+        let taken = self.0.borrow_mut().get_mut(place(handle)?)?.take();
         drop(taken);
         Some(session)
     }

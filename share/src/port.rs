@@ -506,10 +506,10 @@ impl Port {
         if let Some(answer) = wait.answer() {
             return Ok(answer);
         }
-        let waited = match self.is_lost() {
-            true => return Err(Unanswered::Lost),
-            false => cx.wait(&wait.signal, limit),
-        };
+        if self.is_lost() {
+            return Err(Unanswered::Lost);
+        }
+        let waited = cx.wait(&wait.signal, limit);
         if waited == Err(WaitError::NotOnShepherd) {
             for _ in 0..TURNS_MAX {
                 self.carrier.turn(cx);
@@ -585,12 +585,10 @@ impl Port {
 
     // ---- reading ----
 
-    /// A field at the front of what a frame carries, and all of it.
-    pub(crate) fn read<T: Field>(&self, cx: &Kernel, message: &mut Message) -> Option<T> {
-        let octets: Vec<u8> = message.octets().collect();
-        let names = Names { port: self, cx };
-        let mut reader = Reader::new(&octets, &names);
-        T::take(&mut reader).filter(|_| reader.is_empty())
+    /// The field that a frame carries, and nothing else.
+    pub(crate) fn read<T: Field>(&self, cx: &Kernel, message: &Message) -> Option<T> {
+        let (field, rest) = self.read_front(cx, message)?;
+        rest.is_empty().then_some(field)
     }
 
     /// A field at the front, and what follows it.

@@ -98,11 +98,10 @@ impl Protocol for LowerProxy {
         upper: Upper<'_>,
         participants: Participants,
     ) -> Result<Enable, OpenError> {
-        let Answered::Frame(_, mut reply) = self.request(cx, Op::Enable, upper, participants)?
-        else {
+        let Answered::Frame(_, reply) = self.request(cx, Op::Enable, upper, participants)? else {
             return Err(OpenError::NoLower);
         };
-        let answer: Option<Outcome<Enable, OpenError>> = self.port.read(cx, &mut reply);
+        let answer: Option<Outcome<Enable, OpenError>> = self.port.read(cx, &reply);
         let Outcome(outcome) = answer.ok_or(OpenError::NoLower)?;
         let enable = outcome?;
         self.enables.borrow_mut().push((upper.receiver.id(), enable));
@@ -148,11 +147,7 @@ impl Protocol for UpperProxy {
         participants: Participants,
     ) -> Result<(), &'static Reason> {
         let port = &self.port;
-        let known = port.exports.of(lower).or_else(|| port.exports.add(lower));
-        let Some(export) = known else {
-            return Err(&reason::TABLE_FULL);
-        };
-        lower.watch();
+        let export = port.export(lower).ok_or(&reason::TABLE_FULL)?;
         if !export.is_offered.replace(true) {
             lower.hold();
         }
@@ -240,7 +235,7 @@ impl Protocol for UpperProxy {
         self.upcalls.set(self.upcalls.get() - 1);
         match answer {
             Ok(Answered::Frame(Header { op: Op::Return, .. }, reply)) => Ok(reply),
-            Ok(Answered::Frame(_, mut frame)) => match port.read(cx, &mut frame) {
+            Ok(Answered::Frame(_, frame)) => match port.read(cx, &frame) {
                 // Counted where it was refused.
                 Some(why) => Err(Refused::new(message, why)),
                 None => Err(this.refuse(message, &reason::MALFORMED)),

@@ -2,14 +2,14 @@
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
-use xk_core::control::Field;
-use xk_core::object::{Enable, OpenError, ProtocolId, PushError, Refused};
+use xk_core::control::{Field, Kind, Reader, Writer};
+use xk_core::object::{CallCause, CallError, Enable, OpenError, ProtocolId, PushError, Refused};
 use xk_core::{Kernel, Message, Participants, ProtocolRef, Reason, SessionRef, Upper, reason};
 use xk_kit::net::stream::StreamAbort;
 
 use crate::exports::Export;
 use crate::frame::{Header, Op};
-use crate::imports::{Fact, ProxySession, failure};
+use crate::imports::{Fact, ProxySession};
 use crate::port::{LATE, Names, Port, WAITING_MAX, find};
 use crate::waits::{Answered, WAITS_MAX};
 
@@ -17,7 +17,7 @@ use crate::waits::{Answered, WAITS_MAX};
 pub(crate) struct Outcome<T, E>(pub(crate) Result<T, E>);
 
 impl<T: Field, E: Field> Field for Outcome<T, E> {
-    fn put(&self, out: &mut xk_core::control::Writer<'_>) {
+    fn put(&self, out: &mut Writer<'_>) {
         self.0.is_ok().put(out);
         match &self.0 {
             Ok(value) => value.put(out),
@@ -25,7 +25,7 @@ impl<T: Field, E: Field> Field for Outcome<T, E> {
         }
     }
 
-    fn take(from: &mut xk_core::control::Reader<'_>) -> Option<Self> {
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
         Some(Self(match bool::take(from)? {
             true => Ok(T::take(from)?),
             false => Err(E::take(from)?),
@@ -43,7 +43,7 @@ impl Port {
     /// Does what a frame asks for. `None` if it is none that a sound side sends.
     pub(crate) fn take(&self, cx: &Kernel, mut frame: Message) -> Option<()> {
         let header = Header::take(&mut frame)?;
-        let Header { op, first, second, .. } = header;
+        let Header { op, first, second } = header;
         match op {
             Op::Open | Op::Enable => self.begin(cx, header, frame)?,
             Op::Opened => self.opened(cx, header, frame)?,
@@ -63,7 +63,8 @@ impl Port {
             Op::AskProtocol | Op::AskSession => self.answer(cx, header, frame)?,
             Op::Failed => {
                 if let Some(session) = self.imports.find(first) {
-                    session.body::<ProxySession>()?.failed.set(Some(failure(second)));
+                    let error = self.read(cx, &frame)?;
+                    session.body::<ProxySession>()?.failed.set(Some(error));
                 }
             }
             Op::Wanted
@@ -77,10 +78,7 @@ impl Port {
                 Some(export) => self.about(cx, &export, header, frame)?,
                 // Of a session that ended meanwhile.
                 None if op == Op::Call => {
-                    let closed =
-                        xk_core::object::CallError::from(xk_core::object::CallCause::Closed);
-                    let fields = self.write(cx, &closed);
-                    self.tell(cx, Header::new(Op::NoReturn, second, 0), &fields);
+                    self.reply(cx, second, Err(CallError::from(CallCause::Closed)));
                 }
                 None if op == Op::Push => self.count(&LATE),
                 None => {}
@@ -89,14 +87,9 @@ impl Port {
         Some(())
     }
 
-    /// True if one more request of the other side may be under way here.
-    fn may_serve(&self) -> bool {
-        self.serving.get() < WAITS_MAX
-    }
-
-    /// Serves a request: `act` may block.
+    /// Serves a request: `act` may block. `None` if as many are under way here as a side may have.
     fn serve<T>(&self, act: impl FnOnce() -> T) -> Option<T> {
-        if !self.may_serve() {
+        if self.serving.get() >= WAITS_MAX {
             return None;
         }
         self.serving.set(self.serving.get() + 1);
@@ -108,8 +101,8 @@ impl Port {
     // ---- the lower side ----
 
     /// Opens or enables.
-    fn begin(&self, cx: &Kernel, header: Header, mut frame: Message) -> Option<()> {
-        let (receiver, selector, participants) = self.read(cx, &mut frame)?;
+    fn begin(&self, cx: &Kernel, header: Header, frame: Message) -> Option<()> {
+        let (receiver, selector, participants) = self.read(cx, &frame)?;
         let lower = ProtocolId(header.second);
         if header.op == Op::Enable {
             let enable = || self.enable(cx, lower, receiver, selector, participants);
@@ -156,24 +149,23 @@ impl Port {
         let (lower, proxy) = self.ends(cx, lower, receiver)?;
         let upper = Upper { receiver: &proxy, selector };
         let session = lower.open(cx, upper, participants)?;
-        let export = match self.exports.of(&session) {
-            Some(export) => export,
-            None => match self.exports.add(&session) {
-                Some(export) => {
-                    session.watch();
-                    export
-                }
-                None => {
-                    session.close(cx);
-                    return Err(OpenError::Full);
-                }
-            },
+        let Some(export) = self.export(&session) else {
+            session.close(cx);
+            return Err(OpenError::Full);
         };
         if export.is_held.replace(true) {
             // The cut is one holder.
             session.close(cx);
         }
         Ok(export)
+    }
+
+    /// The session as the other side knows it, from now on at the latest; `None` at the bound.
+    pub(crate) fn export(&self, session: &SessionRef) -> Option<Rc<Export>> {
+        self.exports.of(session).or_else(|| {
+            session.watch();
+            self.exports.add(session)
+        })
     }
 
     fn enable(
@@ -202,8 +194,8 @@ impl Port {
         Ok((lower, proxy))
     }
 
-    fn disable(&self, cx: &Kernel, lower: ProtocolId, mut frame: Message) -> Option<()> {
-        let (receiver, enable) = self.read::<(ProtocolId, Enable)>(cx, &mut frame)?;
+    fn disable(&self, cx: &Kernel, lower: ProtocolId, frame: Message) -> Option<()> {
+        let (receiver, enable) = self.read::<(ProtocolId, Enable)>(cx, &frame)?;
         let mut enables = self.enables.borrow_mut();
         let Some(at) = enables.iter().position(|known| *known == (lower, receiver, enable)) else {
             self.count(&LATE);
@@ -240,7 +232,7 @@ impl Port {
         cx: &Kernel,
         export: &Rc<Export>,
         header: Header,
-        mut frame: Message,
+        frame: Message,
     ) -> Option<()> {
         let session = &export.session;
         match header.op {
@@ -250,7 +242,7 @@ impl Port {
                 }
             }
             Op::Unwanted => {
-                let why = self.read::<&'static Reason>(cx, &mut frame)?;
+                let why = self.read::<&'static Reason>(cx, &frame)?;
                 self.unwanted(cx, export, why);
             }
             Op::Hold => {
@@ -274,18 +266,12 @@ impl Port {
             }
             Op::Push => self.push(cx, export, frame),
             Op::Refused => {
-                let why = self.read::<&'static Reason>(cx, &mut frame)?;
+                let why = self.read::<&'static Reason>(cx, &frame)?;
                 self.refused(cx, export, header.second, why);
             }
             Op::Call => {
                 let reply = self.serve(|| session.call(cx, frame))?;
-                match reply {
-                    Ok(reply) => self.reply(cx, header.second, reply),
-                    Err(error) => {
-                        let fields = self.write(cx, &error);
-                        self.tell(cx, Header::new(Op::NoReturn, header.second, 0), &fields);
-                    }
-                }
+                self.reply(cx, header.second, reply);
             }
             _ => return None,
         }
@@ -323,7 +309,8 @@ impl Port {
     }
 
     fn failed(&self, cx: &Kernel, export: &Export, error: PushError) {
-        self.tell(cx, Header::new(Op::Failed, export.handle, error as u32), &[]);
+        let fields = self.write(cx, &error);
+        self.tell(cx, Header::new(Op::Failed, export.handle, 0), &fields);
     }
 
     /// A message that went up was refused.
@@ -384,8 +371,8 @@ impl Port {
     // ---- the upper side ----
 
     /// An open is answered.
-    fn opened(&self, cx: &Kernel, header: Header, mut frame: Message) -> Option<()> {
-        let Outcome(outcome): Opened = self.read(cx, &mut frame)?;
+    fn opened(&self, cx: &Kernel, header: Header, frame: Message) -> Option<()> {
+        let Outcome(outcome): Opened = self.read(cx, &frame)?;
         let wait = self.waits.find(header.first);
         let opens = wait.as_ref().and_then(|wait| wait.opens());
         let (Some(wait), Some((protocol, upper))) = (wait, opens) else {
@@ -441,8 +428,8 @@ impl Port {
     }
 
     /// A session was made on the other side for an enable of this one.
-    fn offered(&self, cx: &Kernel, header: Header, mut frame: Message) -> Option<()> {
-        let (protocol, participants, facts): Offer = self.read(cx, &mut frame)?;
+    fn offered(&self, cx: &Kernel, header: Header, frame: Message) -> Option<()> {
+        let (protocol, participants, facts): Offer = self.read(cx, &frame)?;
         let (handle, receiver) = (header.first, ProtocolId(header.second));
         let users = self.users.borrow();
         let upper = users.iter().find(|user| user.id() == receiver).cloned();
@@ -489,13 +476,19 @@ impl Port {
         self.tell(cx, Header::new(Op::Refused, handle, number), &fields);
     }
 
-    fn reply(&self, cx: &Kernel, tag: u32, reply: Message) {
-        self.post(cx, Header::new(Op::Return, tag, 0), reply);
+    /// Answers a request of the rpc realm.
+    fn reply(&self, cx: &Kernel, tag: u32, reply: Result<Message, impl Field>) {
+        match reply {
+            Ok(reply) => self.post(cx, Header::new(Op::Return, tag, 0), reply),
+            Err(why) => {
+                let fields = self.write(cx, &why);
+                self.tell(cx, Header::new(Op::NoReturn, tag, 0), &fields);
+            }
+        }
     }
 
     /// A request for a session here.
     fn call_up(&self, cx: &Kernel, header: Header, message: Message) -> Option<()> {
-        let tag = header.second;
         let answer = match self.imports.find(header.first) {
             Some(session) => self.serve(|| session.call_pop(cx, message))?,
             None => {
@@ -503,13 +496,7 @@ impl Port {
                 Err(Refused::new(message, &reason::CLOSED))
             }
         };
-        match answer {
-            Ok(reply) => self.reply(cx, tag, reply),
-            Err(refused) => {
-                let fields = self.write(cx, &refused.reason);
-                self.tell(cx, Header::new(Op::NoReturn, tag, 0), &fields);
-            }
-        }
+        self.reply(cx, header.second, answer.map_err(|refused| refused.reason));
         Some(())
     }
 
@@ -528,7 +515,7 @@ impl Port {
             let answer = if header.op == Op::AskSession {
                 let export = self.exports.find(number)?;
                 let answer = export.session.control(cx, &mut ask);
-                if answer.is_answered() && kind.kind == xk_core::control::Kind::Fact {
+                if answer.is_answered() && kind.kind == Kind::Fact {
                     self.learn(export.session.head().protocol(), kind, &octets);
                 }
                 answer
