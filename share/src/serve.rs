@@ -133,7 +133,8 @@ impl Port {
             self.deliver_early(cx, &export);
         }
         if self.opening.get() == 0 {
-            self.early.borrow_mut().clear();
+            // Of sessions that were not opened after all.
+            self.early.take().iter().for_each(|_| self.count(&LATE));
         }
         Some(())
     }
