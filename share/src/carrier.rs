@@ -4,7 +4,8 @@ use alloc::collections::VecDeque;
 use alloc::rc::{Rc, Weak};
 use core::cell::{Cell, RefCell};
 use xk_core::message::NoBuffers;
-use xk_core::{Kernel, Message};
+use xk_core::wire::Sleeper;
+use xk_core::{Kernel, Message, Time};
 
 use crate::frame::HEADROOM;
 
@@ -57,9 +58,30 @@ pub trait Carrier {
     /// Wakes the other side for what was sent, and gives room back for what was received.
     fn flush(&self) {}
 
-    /// Gives the other side a chance to run, where the caller cannot be suspended.
+    /// Gives the other side a chance to run, where the caller cannot be suspended: it may wait for
+    /// a moment.
     fn turn(&self, cx: &Kernel) {
         let _ = cx;
+    }
+
+    /// When to look for a frame at the latest; see [`Wire::next_poll`](xk_core::wire::Wire).
+    fn next_poll(&self) -> Option<Time> {
+        None
+    }
+
+    /// The executor is about to sleep, and is to be woken by what comes; see
+    /// [`Wire::rest`](xk_core::wire::Wire). False if something is there.
+    fn rest(&self, cx: &Kernel, sleeper: &dyn Sleeper) -> bool {
+        let _ = (cx, sleeper);
+        true
+    }
+
+    /// The executor has slept, or has thought better of it.
+    fn woken(&self) {}
+
+    /// False if the other side needs this processor to send.
+    fn may_spin(&self) -> bool {
+        true
     }
 }
 

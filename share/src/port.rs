@@ -41,6 +41,9 @@ const KEPT_MAX: usize = 64;
 const KEPT_FOR: Duration = Duration::from_secs(1);
 /// Room that messages leave to the rest.
 const RESERVE: usize = 8;
+/// How long what waits for room sleeps before it is tried again: the other side does not tell of
+/// room.
+const RETRY: Duration = Duration::from_millis(1);
 
 /// Why a request has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,7 +150,7 @@ impl Known {
 /// One side of a cut between two domains; all edges between them pass through it.
 pub struct Port {
     pub(crate) me: Weak<Port>,
-    carrier: Box<dyn Carrier>,
+    pub(crate) carrier: Box<dyn Carrier>,
     known: Known,
     admit: RefCell<Option<Box<Admit>>>,
     /// Protocols of this side that the other may open, enable and ask.
@@ -175,6 +178,8 @@ pub struct Port {
     /// What protocols of the other side, or their sessions, understand of what they are told.
     understood: RefCell<Vec<(ProtocolId, u32)>>,
     outbox: RefCell<VecDeque<(Head, Message)>>,
+    /// When what waits for room is tried again.
+    retry_at: Cell<Option<Time>>,
     /// The last messages that went up, with their numbers and sessions: one may be refused.
     kept: RefCell<VecDeque<Kept>>,
     /// The timer runs that ends this.
@@ -255,6 +260,7 @@ impl Port {
             learned: RefCell::default(),
             understood: RefCell::default(),
             outbox: RefCell::default(),
+            retry_at: Cell::new(None),
             kept: RefCell::default(),
             forgets: Cell::new(false),
             gone_up: Cell::new(0),
@@ -420,7 +426,14 @@ impl Port {
             }
         }
         self.send_noted(cx);
+        let waits = !self.outbox.borrow().is_empty();
+        self.retry_at.set(waits.then(|| cx.now().after(RETRY)));
         self.carrier.flush();
+    }
+
+    /// When to look at the carrier at the latest.
+    pub(crate) fn next_poll(&self) -> Option<Time> {
+        [self.retry_at.get(), self.carrier.next_poll()].into_iter().flatten().min()
     }
 
     // ---- messages that went up ----

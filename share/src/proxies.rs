@@ -4,10 +4,10 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use xk_core::object::{Enable, OpenError, ProtocolId, Refused};
-use xk_core::wire::Wire;
+use xk_core::wire::{Sleeper, Wire};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, SessionRef, Upper,
-    reason,
+    Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, SessionRef, Time,
+    Upper, reason,
 };
 
 use crate::frame::{Header, Op};
@@ -292,5 +292,21 @@ impl Wire for PortWire {
 
     fn flush(&self, cx: &Kernel, _: &ProtocolRef) {
         self.0.flush(cx);
+    }
+
+    fn next_poll(&self) -> Option<Time> {
+        self.0.next_poll()
+    }
+
+    fn rest(&self, cx: &Kernel, _: &ProtocolRef, sleeper: &dyn Sleeper) -> bool {
+        self.0.carrier.rest(cx, sleeper)
+    }
+
+    fn woken(&self, _: &Kernel, _: &ProtocolRef) {
+        self.0.carrier.woken();
+    }
+
+    fn may_spin(&self) -> bool {
+        self.0.carrier.may_spin()
     }
 }
