@@ -374,6 +374,30 @@ impl Kernel {
         self.protocols.borrow_mut().add(kind, name, make)
     }
 
+    /// Adds what stands for a protocol of a program that comes and goes, under the number that it
+    /// has there, until [`remove_guest`](Self::remove_guest). `None` if the number is taken, or
+    /// below those that this kernel gives ([`join_host`](Self::join_host)).
+    pub fn add_guest<P: Protocol + 'static>(
+        &self,
+        id: ProtocolId,
+        kind: &'static str,
+        name: &str,
+        body: P,
+    ) -> Option<ProtocolRef> {
+        let guest = ProtocolRef::new(id, kind, name, body);
+        self.protocols.borrow_mut().add_guest(guest)
+    }
+
+    /// Takes out what [`add_guest`](Self::add_guest) added, with its type numbers. Its sessions and
+    /// enables are to be withdrawn before.
+    pub fn remove_guest(&self, id: ProtocolId) {
+        let gone = self.protocols.borrow_mut().remove_guest(id);
+        if gone.is_some() {
+            self.numbers.borrow_mut().forget(id);
+        }
+        drop(gone);
+    }
+
     /// The table of type numbers, for filling.
     pub fn numbers_mut(&self) -> core::cell::RefMut<'_, Numbers> {
         self.numbers.borrow_mut()

@@ -24,6 +24,9 @@ pub(crate) struct Protocols {
     /// The number of the first of those that are no nodes.
     own_first: u32,
     own: Vec<ProtocolRef>,
+    /// What stands for protocols of programs that come and go, under the numbers that these have
+    /// there.
+    guests: Vec<ProtocolRef>,
 }
 
 impl Protocols {
@@ -31,14 +34,14 @@ impl Protocols {
     pub(crate) fn of_host(nodes: Vec<Node>, own_first: u32) -> Self {
         let held = nodes.iter().map(|_| None).collect();
         let own_first = own_first.max(nodes.len() as u32);
-        Self { nodes: nodes.into(), held, own_first, own: Vec::new() }
+        Self { nodes: nodes.into(), held, own_first, ..Self::default() }
     }
 
     /// The protocol with this number, if it is in this kernel.
     #[inline]
     pub(crate) fn get(&self, id: ProtocolId) -> Option<&ProtocolRef> {
         match id.0.checked_sub(self.own_first) {
-            Some(at) => self.own.get(at as usize),
+            Some(at) => self.own.get(at as usize).or_else(|| self.guest(id)),
             None => self.held.get(id.0 as usize)?.as_ref(),
         }
     }
@@ -62,6 +65,25 @@ impl Protocols {
         protocol
     }
 
+    #[cold]
+    fn guest(&self, id: ProtocolId) -> Option<&ProtocolRef> {
+        self.guests.iter().find(|guest| guest.id() == id)
+    }
+
+    /// Enters what stands for a protocol of a program that has come; `None` if its number is not
+    /// behind all numbers here.
+    pub(crate) fn add_guest(&mut self, guest: ProtocolRef) -> Option<ProtocolRef> {
+        let is_free = guest.id().0 >= self.own_first && self.get(guest.id()).is_none();
+        is_free.then(|| self.guests.push(guest.clone()))?;
+        Some(guest)
+    }
+
+    /// Takes out what stands for a protocol of a program that has gone.
+    pub(crate) fn remove_guest(&mut self, id: ProtocolId) -> Option<ProtocolRef> {
+        let at = self.guests.iter().position(|guest| guest.id() == id)?;
+        Some(self.guests.swap_remove(at))
+    }
+
     /// The kind and the name of the protocol with this number, if it is a node of the host or in
     /// this kernel.
     pub(crate) fn node(&self, id: ProtocolId) -> Option<(&'static str, &str)> {
@@ -73,6 +95,6 @@ impl Protocols {
 
     /// Those in this kernel, bottom-up.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &ProtocolRef> {
-        self.held.iter().flatten().chain(&self.own)
+        self.held.iter().flatten().chain(&self.own).chain(&self.guests)
     }
 }

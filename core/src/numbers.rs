@@ -59,6 +59,11 @@ impl Numbers {
         self.overrides.push((upper, lower, number));
     }
 
+    /// Takes back the numbers that one protocol of the graph was given.
+    pub(crate) fn forget(&mut self, upper: ProtocolId) {
+        self.overrides.retain(|(u, _, _)| *u != upper);
+    }
+
     /// The number of `upper` on `lower`, each given by its id and kind.
     pub fn find(&self, upper: (ProtocolId, &str), lower: (ProtocolId, &str)) -> Option<u32> {
         let own = self.overrides.iter().find(|(u, l, _)| (*u, *l) == (upper.0, lower.0));

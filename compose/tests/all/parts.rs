@@ -129,3 +129,30 @@ fn an_error_names_a_layer_in_another_kernel() {
     assert_eq!(error.describe(&cx), "slow: timed out after 3 tries");
     assert!(cx.protocol(ProtocolId(1)).is_none());
 }
+
+#[test]
+fn a_guest_has_the_number_of_its_program_until_it_goes() {
+    let cx = real_kernel(1 << 20).expect("a kernel");
+    let node = |kind: &'static str, name: &str| xk_core::Node { kind, name: name.into() };
+    cx.join_host(vec![node("ip", "ip")], 100);
+    struct Own;
+    impl Protocol for Own {}
+    let ip = cx.add_protocol("ip", "ip", Own);
+    let own = cx.add_protocol("own", "own", Own);
+    let id = ProtocolId(5000);
+    for taken in [ip.id(), ProtocolId(1), own.id()] {
+        assert!(cx.add_guest(taken, "program", "taken", Own).is_none(), "{taken:?} is the host's");
+    }
+    for _ in 0..2 {
+        let guest = cx.add_guest(id, "program", "mine", Own).expect("a free number");
+        assert!(cx.add_guest(id, "program", "mine", Own).is_none());
+        assert_eq!((guest.id(), cx.protocol(id)), (id, Some(guest.clone())));
+        assert_eq!(cx.find_protocol("mine"), Some(guest));
+        cx.numbers_mut().override_pair(id, ip.id(), 253);
+        assert_eq!(cx.type_number(id, ip.id()), Some(253));
+        cx.remove_guest(id);
+        assert!(cx.protocol(id).is_none() && cx.type_number(id, ip.id()).is_none());
+        cx.remove_guest(id);
+        assert!(cx.find_protocol("mine").is_none() && cx.protocols().len() == 2);
+    }
+}

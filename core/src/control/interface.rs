@@ -116,6 +116,7 @@ fields!(
         Full = 5,
         NoLower = 6,
         NoBuffers = 7,
+        NotPermitted = 8,
     }
 );
 

@@ -231,6 +231,8 @@ pub enum OpenError {
     NoLower,
     /// The pool has no buffer left within its bound.
     NoBuffers,
+    /// It was not granted to the upper protocol, which lies in another address space.
+    NotPermitted,
 }
 
 impl From<BindError> for OpenError {
@@ -259,6 +261,7 @@ impl fmt::Display for OpenError {
             Self::Full => f.write_str("a bound is reached"),
             Self::NoLower => f.write_str("a lower protocol is missing"),
             Self::NoBuffers => f.write_str("no buffers left"),
+            Self::NotPermitted => f.write_str("it is not granted"),
         }
     }
 }
