@@ -5,7 +5,7 @@ use crate::output::{self, grouped, heading};
 use crate::user;
 use std::path::PathBuf;
 use xk_run::interrupt_unsafe;
-use xk_shm::{Geometry, Options, PortCounters, Switch};
+use xk_shm::{Geometry, Options, Peers, PortCounters, Switch};
 
 /// Octets of an Ethernet header.
 const HEADER_OCTETS: u32 = 14;
@@ -39,8 +39,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     })?;
     let user = args.user.find()?;
     user.begin()?;
-    let own = Options::default();
-    let options = Options { geometry, peer_uid: args.peer_uid.unwrap_or(own.peer_uid) };
+    let options = Options { geometry, peers: args.peer_uid.map_or_else(Peers::own, Peers::User) };
     // Before its socket is made, so that no signal leaves it behind.
     interrupt_unsafe::catch();
     let switch = Switch::new(&args.path, usize::from(args.ports), &options);

@@ -10,6 +10,8 @@ use std::os::fd::AsFd;
 pub struct Peer {
     /// Its effective user.
     pub uid: u32,
+    /// Its effective group.
+    pub gid: u32,
     /// Its number in our namespace of processes; 0 if it has none there.
     pub pid: i32,
 }
@@ -22,5 +24,5 @@ pub fn peer_of(socket: impl AsFd) -> io::Result<Peer> {
     let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     // SAFETY: the option gives one `ucred`, in which any octets are valid.
     unsafe { xk_linux::get(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, &mut peer) }?;
-    Ok(Peer { uid: peer.uid, pid: peer.pid })
+    Ok(Peer { uid: peer.uid, gid: peer.gid, pid: peer.pid })
 }

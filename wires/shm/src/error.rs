@@ -50,13 +50,13 @@ pub enum ShmError {
     },
     /// The process at the other end belongs to another user.
     #[error(
-        "the peer runs as user {uid}, not {expected}; if it may take part, say so: peer_uid={uid}"
+        "the peer runs as user {uid}, which is not {expected}; if it may take part, say so: peer_uid={uid}"
     )]
     Stranger {
         /// Its user.
         uid: u32,
-        /// The only user allowed.
-        expected: u32,
+        /// Who is allowed.
+        expected: String,
     },
     /// The peer refuses us.
     #[error("the peer refuses: {0}")]

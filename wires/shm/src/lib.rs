@@ -73,6 +73,7 @@
 
 mod bell;
 mod credentials_unsafe;
+mod entrance;
 mod error;
 mod foreign_unsafe;
 mod hello;
@@ -87,12 +88,13 @@ mod socket;
 mod switch;
 
 pub use credentials_unsafe::{Peer, peer_of};
+pub use entrance::Entrance;
 pub use error::{Refusal, ShmError};
 pub use layout::{
     FRAME_OCTETS_LEAST, FRAME_OCTETS_MOST, Geometry, INLINE_OCTETS, SLOTS_MAX, SLOTS_MIN,
 };
 pub use link::{Link, Lost};
-pub use meet::{Meeting, Options, check_path};
+pub use meet::{Meeting, Options, Peers, check_path};
 pub use memory_unsafe::MemoryError;
 pub use protocol::{LINK_BROKEN, LINK_DOWN, LINK_LOST};
 pub use ring::{Arrival, Broken, End, SendError};

@@ -103,6 +103,15 @@ impl Link {
         }
     }
 
+    /// Asks the process that listens at `path` ([`Entrance`](crate::Entrance)) for a link, and waits
+    /// for the answer, 2 seconds at most.
+    ///
+    /// # Errors
+    /// [`ShmError`]: nothing listens there, the other side refuses, or does not answer.
+    pub fn connect(path: &Path, options: &Options) -> Result<Self, ShmError> {
+        crate::meet::connect(path, options)
+    }
+
     /// Both ends of a link within one process, as two processes have them: for tests, and for two
     /// threads.
     pub fn pair(geometry: &Geometry) -> Result<(Self, Self), ShmError> {

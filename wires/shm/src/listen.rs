@@ -19,7 +19,7 @@ use crate::foreign_unsafe::Foreign;
 use crate::hello::{HELLO_OCTETS, Hello, HelloError};
 use crate::layout::Geometry;
 use crate::link::Link;
-use crate::meet::{Options, PATIENCE, known};
+use crate::meet::{Options, PATIENCE, Peers, known};
 use crate::memory_unsafe::Memory;
 use crate::ring::End;
 use crate::socket::{self, Received};
@@ -58,7 +58,7 @@ impl Listener {
         options: &Options,
         set: &OwnedFd,
     ) -> Result<Option<Self>, ShmError> {
-        let others = options.peer_uid != rustix::process::geteuid().as_raw();
+        let others = options.peers != Peers::own();
         let Some(lock) = lock(path, others)? else {
             return Ok(None);
         };
@@ -148,7 +148,11 @@ impl Listener {
         self.accept(now, options, set);
         let mut granted = None;
         for pending in std::mem::take(&mut self.pending) {
-            let room = room && granted.is_none();
+            if granted.is_some() {
+                // Heard in the next step, when it is known whether there is room.
+                self.pending.push(pending);
+                continue;
+            }
             match self.hear(pending, now, room, options) {
                 Some(Heard::Nothing(pending)) => self.pending.push(pending),
                 Some(Heard::Granted(link)) => granted = Some(*link),

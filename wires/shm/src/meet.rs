@@ -6,12 +6,14 @@
 //! later. The lock belongs to the open file, so a process that dies gives it back whatever way it
 //! dies.
 
+use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::SocketAddrUnix;
 
@@ -21,7 +23,7 @@ use crate::error::{Refusal, ShmError};
 use crate::foreign_unsafe::Foreign;
 use crate::hello::{HELLO_OCTETS, Hello, HelloError};
 use crate::layout::Geometry;
-use crate::link::Link;
+use crate::link::{Link, timespec};
 use crate::listen::Listener;
 use crate::memory_unsafe::Memory;
 use crate::ring::End;
@@ -41,14 +43,58 @@ pub struct Options {
     /// The longest frame, the same on both sides, and the most slots: the smaller figure of both is
     /// taken.
     pub geometry: Geometry,
-    /// The only user whose processes may be at the other end.
-    pub peer_uid: u32,
+    /// Whose processes may be at the other end.
+    pub peers: Peers,
+}
+
+/// Whose processes may be at the other end of a link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Peers {
+    /// This user's.
+    User(u32),
+    /// Those of a user or of a group of these.
+    Listed {
+        /// Users, by number.
+        uids: Vec<u32>,
+        /// Groups, by number.
+        gids: Vec<u32>,
+    },
+    /// Any that may use the path of the socket.
+    Any,
+}
+
+impl Peers {
+    /// Only the processes of the user that this one runs as.
+    pub fn own() -> Self {
+        Self::User(rustix::process::geteuid().as_raw())
+    }
+
+    /// True if this process may be there.
+    pub fn admit(&self, peer: &Peer) -> bool {
+        match self {
+            Self::User(uid) => peer.uid == *uid,
+            Self::Listed { uids, gids } => uids.contains(&peer.uid) || gids.contains(&peer.gid),
+            Self::Any => true,
+        }
+    }
+}
+
+impl fmt::Display for Peers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User(uid) => write!(f, "user {uid}"),
+            Self::Listed { uids, gids } => {
+                write!(f, "users {uids:?} and groups {gids:?}")
+            }
+            Self::Any => f.write_str("any user"),
+        }
+    }
 }
 
 impl Default for Options {
     /// The default [`Geometry`], and our own user alone.
     fn default() -> Self {
-        Self { geometry: Geometry::default(), peer_uid: rustix::process::geteuid().as_raw() }
+        Self { geometry: Geometry::default(), peers: Peers::own() }
     }
 }
 
@@ -261,7 +307,11 @@ impl Attempt {
         let peer = known(&socket, options).map_err(Connect::Failed)?;
         let (ringer, bell) = pipe().map_err(failed("make a pipe"))?;
         let hello = Hello::Request(options.geometry).emit();
-        socket::send(&socket, &hello, &[bell.as_fd()]).map_err(|_| Connect::Later)?;
+        match socket::send(&socket, &hello, &[bell.as_fd()]) {
+            // It may have refused us before it heard us: that is still to be read.
+            Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => {}
+            Err(_) => return Err(Connect::Later),
+        }
         Ok(Self { socket, ringer: Some(ringer), peer, until: now + PATIENCE })
     }
 
@@ -297,14 +347,39 @@ impl Attempt {
     }
 }
 
+/// Asks the process that listens at `path` for a link, and waits for it, 2 seconds at most.
+pub(crate) fn connect(path: &Path, options: &Options) -> Result<Link, ShmError> {
+    check_path(path)?;
+    let until = Instant::now() + PATIENCE;
+    let mut attempt = loop {
+        match Attempt::begin(path, options, Instant::now()) {
+            Ok(attempt) => break attempt,
+            Err(Connect::Failed(error)) => return Err(error),
+            Err(Connect::Nobody) => return Err(ShmError::Nobody { path: path.into() }),
+            Err(Connect::Later) if Instant::now() >= until => return Err(ShmError::Silent),
+            Err(Connect::Later) => std::thread::sleep(PAUSE_MIN),
+        }
+    };
+    loop {
+        attempt = match attempt.look(options, Instant::now())? {
+            Ok(link) => return Ok(link),
+            Err(attempt) => attempt,
+        };
+        let limit = timespec(attempt.until.saturating_duration_since(Instant::now()));
+        let mut watched = [PollFd::new(&attempt.socket, PollFlags::IN)];
+        // Interrupted or not, it is looked at again.
+        let _ = rustix::event::poll(&mut watched, Some(&limit));
+    }
+}
+
 /// The process at the other end, if it may be there.
 pub(crate) fn known(socket: &Foreign, options: &Options) -> Result<Peer, ShmError> {
     let peer = peer_of(socket)
         .map_err(|source| ShmError::System { action: "ask who the peer is", source })?;
-    if peer.uid == options.peer_uid {
+    if options.peers.admit(&peer) {
         Ok(peer)
     } else {
-        Err(ShmError::Stranger { uid: peer.uid, expected: options.peer_uid })
+        Err(ShmError::Stranger { uid: peer.uid, expected: options.peers.to_string() })
     }
 }
 

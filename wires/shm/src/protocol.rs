@@ -19,7 +19,7 @@ use xk_kit::wire::entry::{HEADER_OCTETS, HEADROOM, environment, station};
 
 use crate::layout::Geometry;
 use crate::link::{Link, Lost};
-use crate::meet::{Meeting, Options, check_path};
+use crate::meet::{Meeting, Options, Peers, check_path};
 use crate::ring::{Arrival, SendError};
 
 /// How often a loop that does not sleep looks whether the peer is still there: a system call.
@@ -72,8 +72,8 @@ fn options(params: &Params) -> Result<Options, BuildError> {
     }
     let geometry = Geometry::new(slots, octets)
         .ok_or_else(|| wrong("mtu", "46 to 65536 octets, without the Ethernet header"))?;
-    let own = Options::default();
-    Ok(Options { geometry, peer_uid: params.number("peer_uid", own.peer_uid) })
+    let peers = params.get("peer_uid").map(|_| Peers::User(params.number("peer_uid", u32::MAX)));
+    Ok(Options { geometry, peers: peers.unwrap_or_else(Peers::own) })
 }
 
 /// A random address, locally administered, of one station (IEEE 802-2014, section 8.2.2).

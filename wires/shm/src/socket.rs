@@ -62,7 +62,9 @@ pub(crate) fn receive(socket: impl AsFd, octets_max: usize) -> Received {
     let mut parts = [IoSliceMut::new(&mut octets)];
     let message = match rustix::net::recvmsg(socket, &mut parts, &mut control, flags) {
         Ok(message) => message,
-        Err(Errno::AGAIN | Errno::INTR) => return Received::Nothing,
+        // A peer that closed without reading what we sent: what it said before is still there, and
+        // comes with the next look (unix(7); the error is told once).
+        Err(Errno::AGAIN | Errno::INTR | Errno::CONNRESET) => return Received::Nothing,
         Err(_) => return Received::Gone,
     };
     let mut descriptors = Vec::new();
