@@ -1,4 +1,5 @@
 use super::*;
+use std::collections::BTreeMap;
 use xk_core::graph::{BuildError, CatalogError};
 
 #[test]
@@ -38,22 +39,29 @@ fn entries_speak_for_themselves() {
     }
 }
 
-/// Each name that an entry lists is of a question that can cross to another address space, and
-/// their keys differ.
+/// What crosses to another address space does so by its key: no two of one key differ.
 #[test]
-fn every_question_is_found_by_its_key() {
-    let own = PROTOCOLS.iter().flat_map(|entry| entry.questions);
-    let known = xk_kit::questions::SHARED.iter().chain(own.clone().filter_map(|q| q.own));
-    let mut keys = std::collections::BTreeMap::new();
-    for question in known {
+fn every_question_and_reason_is_found_by_its_key() {
+    let mut keys = BTreeMap::new();
+    let shared = xk_kit::questions::SHARED.iter();
+    for question in shared.chain(PROTOCOLS.iter().flat_map(|e| e.questions).filter_map(|q| q.own)) {
         let first = *keys.entry(question.key).or_insert(question.name);
         assert_eq!(first, question.name, "two names of one key: one of them needs another name");
     }
-    for question in own {
+    for question in PROTOCOLS.iter().flat_map(|entry| entry.questions) {
         let known = keys.get(&xk_core::name_key(question.name));
         assert_eq!(known, Some(&question.name), "in no table: `own_question`, or kit's `SHARED`");
     }
     assert!(keys.len() > 70, "only {} questions", keys.len());
+
+    let mut keys = BTreeMap::new();
+    let shared = [xk_core::reason::COMMON, xk_kit::reasons::SHARED, xk_share::REASONS];
+    for reason in shared.into_iter().chain(PROTOCOLS.iter().map(|entry| entry.reasons)).flatten() {
+        let what = (reason.name, reason.class);
+        let first = *keys.entry(reason.key()).or_insert(what);
+        assert_eq!(first, what, "two reasons of one key: one of them needs another name");
+    }
+    assert!(keys.len() > 110, "only {} reasons", keys.len());
 }
 
 const fn entry(kind: &'static str) -> Entry {

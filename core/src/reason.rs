@@ -94,7 +94,7 @@ pub static TOO_BIG: Reason = Reason::new("too big", Class::Bad);
 pub static PROHIBITED: Reason = Reason::new("prohibited", Class::Prohibited);
 
 /// The reasons of this module.
-pub static COMMON: [&Reason; 15] = [
+pub static COMMON: &[&Reason] = &[
     &TRUNCATED,
     &MALFORMED,
     &BAD_CHECKSUM,

@@ -13,6 +13,7 @@ pub mod layer;
 pub mod net;
 pub mod passthrough;
 pub mod questions;
+pub mod reasons;
 pub mod rpc;
 pub mod times;
 pub mod wire;

@@ -11,8 +11,9 @@ use xk_core::message::NoBuffers;
 use xk_core::object::{Enable, OpenError, ProtocolId, PushError};
 use xk_core::reason::{self, Class};
 use xk_core::shepherd::WaitError;
-use xk_core::{Answer, Ask, Kernel, Message, Pool, ProtocolRef, Reason, SessionRef, Time};
+use xk_core::{Answer, Ask, Entry, Kernel, Message, Pool, ProtocolRef, Reason, SessionRef, Time};
 use xk_kit::control::MaxPacket;
+use xk_kit::{questions, reasons};
 
 use crate::carrier::{Arrival, Carrier, SendError};
 use crate::exports::Exports;
@@ -21,9 +22,11 @@ use crate::imports::{Fact, Facts, Imports, ProxySession};
 use crate::waits::{Answered, Opens, Wait, Waits};
 
 /// A frame about a session or a request that has ended meanwhile.
-pub static LATE: Reason = Reason::new("late", Class::NoPort);
+pub static LATE: Reason = Reason::new("late in a cut", Class::NoPort);
 /// The other side is gone, or broke the rules; counted once.
 pub static LOST: Reason = Reason::new("other side lost", Class::Exhausted);
+/// The reasons of this crate.
+pub static REASONS: &[&Reason] = &[&LATE, &LOST];
 
 /// How long a request that is no call waits for its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -130,20 +133,34 @@ pub struct Known {
 }
 
 impl Known {
-    /// These, and no others.
-    pub fn new(
-        questions: impl IntoIterator<Item = &'static QuestionType>,
-        reasons: impl IntoIterator<Item = &'static Reason>,
-    ) -> Self {
-        let mut questions: Vec<_> = questions.into_iter().collect();
-        questions.sort_unstable_by_key(|question| question.key);
-        questions.dedup_by_key(|question| question.key);
-        Self { questions, reasons: reasons.into_iter().collect() }
+    /// What these entries list ([`Catalog::entries`](xk_core::graph::Catalog::entries)), and what
+    /// all protocols share.
+    pub fn of(entries: &[&'static Entry]) -> Self {
+        let shared = reasons::SHARED.iter().chain(REASONS);
+        let own = entries.iter().flat_map(|entry| entry.reasons);
+        let mut reasons: Vec<_> = shared.chain(own).copied().collect();
+        reasons.sort_unstable_by_key(|reason| reason.key());
+        let own = entries.iter().flat_map(|entry| entry.questions).filter_map(|listed| listed.own);
+        let questions = Vec::new();
+        Self { questions, reasons }.with(questions::SHARED.iter().chain(own))
+    }
+
+    /// These questions, too: those of objects that are in no catalog.
+    #[must_use]
+    pub fn with(mut self, questions: impl IntoIterator<Item = &'static QuestionType>) -> Self {
+        self.questions.extend(questions);
+        self.questions.sort_unstable_by_key(|question| question.key);
+        self
     }
 
     pub(crate) fn question(&self, key: u32) -> Option<&'static QuestionType> {
         let at = self.questions.binary_search_by_key(&key, |question| question.key).ok()?;
         self.questions.get(at).copied()
+    }
+
+    fn reason(&self, key: u32) -> Option<&'static Reason> {
+        let at = self.reasons.binary_search_by_key(&key, |reason| reason.key()).ok()?;
+        self.reasons.get(at).copied()
     }
 }
 
@@ -230,7 +247,7 @@ impl Handles for Names<'_> {
     }
 
     fn reason(&self, key: u32) -> Option<&'static Reason> {
-        self.port.known.reasons.iter().copied().find(|reason| reason.key() == key)
+        self.port.known.reason(key)
     }
 
     fn pool(&self) -> &Pool {

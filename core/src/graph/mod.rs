@@ -18,6 +18,7 @@ use crate::control::{QuestionInfo, question};
 use crate::kernel::Kernel;
 use crate::numbers::{Number, Numbers};
 use crate::object::{OpenError, ProtocolRef};
+use crate::reason::Reason;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -312,6 +313,8 @@ pub struct Entry {
     /// The questions that it answers itself, beside those of its shape
     /// ([`Entry::all_questions`]).
     pub questions: &'static [QuestionInfo],
+    /// Why it drops or refuses messages, besides the reasons that all layers share.
+    pub reasons: &'static [&'static Reason],
     /// Looks at its parameters, and whether this machine has what it needs: devices, privileges.
     /// Says what is missing and what to do.
     pub probe: Option<Probe>,
@@ -359,6 +362,7 @@ impl Entry {
             parameters: &[],
             blocks: &[],
             questions: &[],
+            reasons: &[],
             probe: None,
             links: None,
             build,
@@ -511,6 +515,13 @@ impl Entry {
     #[must_use]
     pub const fn questions(mut self, questions: &'static [QuestionInfo]) -> Self {
         self.questions = questions;
+        self
+    }
+
+    /// Its own reasons for dropping or refusing messages: another address space looks them up here.
+    #[must_use]
+    pub const fn reasons(mut self, reasons: &'static [&'static Reason]) -> Self {
+        self.reasons = reasons;
         self
     }
 

@@ -56,9 +56,8 @@ pub use protocol::{Seq, build};
 
 use core::time::Duration;
 use xk_core::control::{own_question, question};
-use xk_core::graph::{Family, Guarantees, Realm, Service, duration, int};
-use xk_core::reason::Class;
-use xk_core::{Entry, Reason};
+use xk_core::graph::{Entry, Family, Guarantees, Realm, Service, duration, int};
+use xk_core::reason::{Class, Reason};
 use xk_kit::layer::sessions_max;
 
 /// Dropped: a message whose number has had its turn; a duplicate, or one later than `wait`.
@@ -93,4 +92,5 @@ pub static ENTRY: Entry = Entry::layer("seq", include_str!("lib.rs"), build)
         duration("wait", Duration::from_millis(20), "how long a missing message is waited for"),
         sessions_max(1024),
     ])
-    .questions(&[own_question::<Tally>("messages missing, messages kept now")]);
+    .questions(&[own_question::<Tally>("messages missing, messages kept now")])
+    .reasons(&[&STALE]);

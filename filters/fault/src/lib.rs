@@ -74,7 +74,8 @@ pub static ENTRY: Entry = Entry::filter("fault", include_str!("lib.rs"), protoco
     .questions(&[
         question("max-packet", "that of the layer below, at most `mtu`"),
         question("opt-packet", "that of the layer below, at most `mtu`"),
-    ]);
+    ])
+    .reasons(&[&LOST, &CORRUPTED, &MARKED, &DUPLICATED, &REORDERED]);
 
 #[cfg(test)]
 mod tests;

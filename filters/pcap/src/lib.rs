@@ -77,4 +77,5 @@ pub static ENTRY: Entry = Entry::filter("pcap", include_str!("lib.rs"), protocol
     .parameters(&[
         required("file", ParamKind::Text("a file's name"), "the file, made anew"),
         octets("snap", 0, "how many octets of a message are kept; 0 for all"),
-    ]);
+    ])
+    .reasons(&[&protocol::NOT_CAPTURED]);

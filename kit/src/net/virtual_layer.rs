@@ -30,10 +30,14 @@ use xk_core::object::{
     Burst, Closing, Enable, OpenError, Outgoing, PushError, Refused, SessionTable,
 };
 use xk_core::participant::AddressError;
+use xk_core::reason::{self, Class};
 use xk_core::{
     Answer, Ask, HostAddr, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Reason,
-    Secret, Session, SessionRef, Upper, reason,
+    Secret, Session, SessionRef, Upper,
 };
+
+/// None of the layers below leads to the host.
+pub static NO_WAY: Reason = Reason::new("no way to the host", Class::Exhausted);
 
 /// A layer without a header above several others.
 pub trait VirtualLayer: Sized + 'static {

@@ -35,7 +35,11 @@ use crate::Cache;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::Cell;
-use xk_core::{HostAddr, Kernel, Secret};
+use xk_core::reason::Class;
+use xk_core::{HostAddr, Kernel, Reason, Secret};
+
+/// Of a client that the server does not know: it was challenged, and nothing executed.
+pub static CHALLENGED: Reason = Reason::new("challenged", Class::NotMine);
 
 /// In a request: the ticket answers a challenge.
 pub const FIRST: u16 = 0x8000;

@@ -20,6 +20,8 @@ const LOSSES_EVERY: Duration = Duration::from_secs(1);
 
 /// The device takes no frame now, and as many as may wait do so.
 pub static DEVICE_FULL: Reason = Reason::new("device full", Class::Exhausted);
+/// The interface went down; arrivals go on when it is up again.
+pub static DEVICE_DOWN: Reason = Reason::new("device down", Class::Exhausted);
 /// The device failed: it is down, gone, or did not take this frame.
 pub static DEVICE_ERROR: Reason = Reason::new("device error", Class::Exhausted);
 /// The device dropped an arrival before it could be taken: its ring was full, or the frame did not

@@ -141,4 +141,8 @@ pub static ENTRY: Entry = Entry::layer("arp", include_str!("lib.rs"), build)
         question("subscribe-type", "packets of a further protocol type"),
         question("send-arp-reply", "sends replies of a further protocol type"),
         own_question::<ArpTable>("the hosts it knows or asks for"),
+    ])
+    .reasons(&[
+        &protocol::CONFLICT, &protocol::UNSOLICITED, &protocol::LOOPED, &shared::UNRESOLVED,
+        &shared::EVICTED,
     ]);

@@ -106,4 +106,9 @@ pub static ENTRY: Entry = Entry::calls("channel", include_str!("lib.rs"), build)
         question("peer-proved", "of a session that serves: the client has returned our ticket"),
         question("cancel-call", "takes back the call of this name"),
         own_question::<ChannelFigures>("calls, resends, probes, acknowledgements, challenges, executions"),
+    ])
+    .reasons(&[
+        &session::LATE, &session::client::STRAY, &session::client::INSATIABLE,
+        &session::server::ABANDONED, &session::server::IMPATIENT,
+        &session::server::UNACKNOWLEDGED,
     ]);

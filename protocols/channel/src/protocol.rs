@@ -3,7 +3,7 @@
 use crate::codes::code_of;
 use crate::session::LATE;
 use crate::session::client::ClientSession;
-use crate::session::server::{CHALLENGED, ServerSession, answer_without_session, busy};
+use crate::session::server::{ServerSession, answer_without_session, busy};
 use crate::session::state::{State, forget_others, sweep};
 use crate::table::{
     ChannelFigures, Key, Path, SERVER_SIDE, SWEEP, Table, count, name_peer, peer_of, send_header,
@@ -23,7 +23,7 @@ use xk_core::{
 use xk_kit::answers::is_for_one;
 use xk_kit::rpc::call::CHANNEL;
 use xk_kit::rpc::call_layer::less;
-use xk_kit::rpc::incarnation::Admission;
+use xk_kit::rpc::incarnation::{Admission, CHALLENGED};
 
 /// How many upper protocols may enable it.
 const ENABLES_MAX: usize = 256;

@@ -90,4 +90,5 @@ pub static ENTRY: Entry = Entry::calls("deadline", include_str!("lib.rs"), build
             "how many sessions it holds, for calls and for requests each; idle ones are evicted \
              for new ones"),
     ])
-    .questions(&[own_question::<Tally>("a session's calls or requests, those late, those not begun")]);
+    .questions(&[own_question::<Tally>("a session's calls or requests, those late, those not begun")])
+    .reasons(&[&TOO_LATE]);

@@ -96,4 +96,5 @@ pub static ENTRY: Entry = Entry::layer("eth", include_str!("lib.rs"), build)
         question("peer-ether", "the peer's address, of a session"),
         question("link-type", "that of the payload, of a session"),
         question("join-group", "takes frames to this group as well"),
-    ]);
+    ])
+    .reasons(&[&protocol::LOOPED]);

@@ -100,4 +100,8 @@ pub static ENTRY: Entry = Entry::layer("fragment", include_str!("lib.rs"), build
         question("free-copy", "releases a copy early"),
         question("ask-copy", "whether the peer is still collecting"),
         own_question::<FragmentFigures>("what was kept, asked for, collected"),
+    ])
+    .reasons(&[
+        &sender::LATE_NACK, &receiver::LATE_FRAGMENT, &receiver::FORGED, &receiver::MISSING,
+        &receiver::CROWDED_OUT,
     ]);

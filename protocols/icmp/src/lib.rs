@@ -100,4 +100,9 @@ pub static ENTRY: Entry = Entry::layer("icmp", include_str!("lib.rs"), build)
         question("send-error", "tells the sender of a packet"),
         question("network-error", "from below: about an echo request"),
         own_question::<IcmpFigures>("what it has answered, sent and been told"),
+    ])
+    .reasons(&[
+        &reasons::BROADCAST, &reasons::IGNORED, &reasons::UNKNOWN_TYPE, &reasons::UNMATCHED_REPLY,
+        &reasons::UNMATCHED_ERROR, &reasons::LATER_FRAGMENT, &reasons::NOT_SENT,
+        &reasons::NOT_TOLD, &reasons::RATE_LIMITED,
     ]);

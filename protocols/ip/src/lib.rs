@@ -209,4 +209,10 @@ pub static ENTRY: Entry = Entry::layer("ip", include_str!("lib.rs"), build)
         question("network-error", "from below: the next hop does not answer"),
         question("send-error", "from below: a packet that could not go"),
         question("host-conflict", "from below: another station has our host"),
+    ])
+    .reasons(&[
+        &reasons::MARTIAN, &reasons::LINK_BROADCAST, &reasons::BAD_OPTION, &reasons::SOURCE_ROUTE,
+        &reasons::TTL_EXCEEDED, &reasons::NO_ROUTE, &reasons::NOT_SENT, &reasons::OVERLAP,
+        &reasons::DUPLICATE, &reasons::TOO_LONG, &reasons::TOO_MANY_FRAGMENTS, &reasons::EVICTED,
+        &reasons::TIMED_OUT, &reasons::UNMATCHED_ERROR,
     ]);

@@ -100,8 +100,8 @@ pub mod wire;
 pub use fragments::Parameters;
 pub use protocol::{Mrpc, add, build};
 pub use reasons::{
-    CHALLENGED, FORGED_FRAGMENT, INCOMPLETE, LATE, NO_CALL, NO_PROCESS, REPLAYED, STUCK,
-    SUPPRESSED, UNKNOWN_CHANNEL, WRONG_BOOT,
+    FORGED_FRAGMENT, INCOMPLETE, LATE, NO_CALL, NO_PROCESS, REPLAYED, STUCK, SUPPRESSED,
+    UNKNOWN_CHANNEL, WRONG_BOOT,
 };
 pub use session::{Echo, PACKET_OCTETS_MAX};
 pub use shared::Config;
@@ -166,4 +166,10 @@ pub static ENTRY: Entry = Entry::calls("mrpc", include_str!("lib.rs"), build)
         question("opt-packet", "octets of a fragment, of a session"),
         question("largest-push", "1500"),
         question("cancel-call", "ends the wait of the call with this tag"),
+    ])
+    .reasons(&[
+        &reasons::WRONG_BOOT, &reasons::REPLAYED, &reasons::UNKNOWN_CHANNEL,
+        &reasons::FORGED_FRAGMENT, &reasons::NO_CALL, &reasons::LATE,
+        &reasons::NO_PROCESS, &reasons::STUCK, &reasons::SUPPRESSED, &reasons::INCOMPLETE,
+        &reasons::PARAMETERS_TOO_BIG,
     ]);

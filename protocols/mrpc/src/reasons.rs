@@ -18,8 +18,6 @@ pub static FORGED_FRAGMENT: Reason = Reason::new("forged fragment", Class::Bad);
 pub static NO_CALL: Reason = Reason::new("no such call", Class::NotMine);
 /// It answers what its receiver has sent again meanwhile.
 pub static LATE: Reason = Reason::new("late answer", Class::NotMine);
-/// Of a client that the server does not know: it was challenged, and nothing executed.
-pub static CHALLENGED: Reason = Reason::new("challenged", Class::NotMine);
 /// No server process was free for the request: it was told so.
 pub static NO_PROCESS: Reason = Reason::new("no free process", Class::Exhausted);
 /// The client has given up on the call that the process still executes, and called again.
@@ -57,7 +55,7 @@ const CODES: [(u16, &Reason); 10] = [
 /// The code of a negative acknowledgement (Sprite's NACK_ERROR).
 pub(crate) const NACK_CODE: u16 = 0x000b;
 
-static PARAMETERS_TOO_BIG: Reason = Reason::new("parameters too big", Class::Bad);
+pub(crate) static PARAMETERS_TOO_BIG: Reason = Reason::new("parameters too big", Class::Bad);
 
 /// The code by which a client is told a reason; Sprite's INTERNAL for what it would make nothing
 /// of.

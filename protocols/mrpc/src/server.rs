@@ -21,8 +21,8 @@
 use crate::fragments::{Cut, Parameters, Taken, empty, mark, push};
 use crate::processes::{Age, Process, State, client_of};
 use crate::reasons::{
-    CHALLENGED, FORGED_FRAGMENT, INCOMPLETE, NACK_CODE, NO_CALL, NO_PROCESS, REPLAYED, STUCK,
-    SUPPRESSED, WRONG_BOOT, code_of,
+    FORGED_FRAGMENT, INCOMPLETE, NACK_CODE, NO_CALL, NO_PROCESS, REPLAYED, STUCK, SUPPRESSED,
+    WRONG_BOOT, code_of,
 };
 use crate::session::{MrpcSession, Path, timers};
 use crate::shared::{ANY_PROCEDURE, PASSIVE, Shared, body_of};
@@ -38,7 +38,7 @@ use xk_core::{
 };
 use xk_kit::control::MyHost;
 use xk_kit::rpc::call::{self, PROCEDURE};
-use xk_kit::rpc::incarnation::{Admission, FIRST};
+use xk_kit::rpc::incarnation::{Admission, CHALLENGED, FIRST};
 
 /// How often processes are looked after (Sprite, rpcDaemon.c).
 pub(crate) const PASS: Duration = Duration::from_secs(2);

@@ -145,4 +145,5 @@ pub static ENTRY: Entry = Entry::calls("portmap", include_str!("lib.rs"), build)
         own_question::<Mappings>("its mappings, and how registering with another went"),
         question("my-procedure", "of a session that finds its port, the procedure"),
         question("my-program", "of the same, the program and its version"),
-    ]);
+    ])
+    .reasons(&[&SILENT]);

@@ -92,4 +92,5 @@ pub static ENTRY: Entry = Entry::layer("rdgram", include_str!("lib.rs"), build)
         sessions_max(1024),
         duration("total", Duration::from_secs(30), "how long a push lasts at most"),
     ])
-    .questions(&[question("peer-host", "of a session: the peer")]);
+    .questions(&[question("peer-host", "of a session: the peer")])
+    .reasons(&[&session::NO_CHANNEL]);

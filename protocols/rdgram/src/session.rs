@@ -18,7 +18,7 @@ use xk_kit::rpc::call::CallOptions;
 use xk_kit::rpc::call_layer::less;
 
 /// No channel to the peer could be opened.
-static NO_CHANNEL: Reason = Reason::new("no channel", Class::NotMine);
+pub(crate) static NO_CHANNEL: Reason = Reason::new("no channel", Class::NotMine);
 
 /// The key that a message is demultiplexed by: the peer's host and the type number.
 pub(crate) type Key = (HostAddr, u32);

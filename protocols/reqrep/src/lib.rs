@@ -144,4 +144,8 @@ pub static ENTRY: Entry = Entry::calls("reqrep", include_str!("lib.rs"), build)
     .questions(&[
         question("cancel-call", "ends the waiting for a reply"),
         question("gathers-replies", "of a session to many hosts: it gives the replies of all"),
+    ])
+    .reasons(&[
+        &gather::REPEATED_REPLY, &gather::TOO_MANY_REPLIES, &session::NO_CALL,
+        &session::NOT_A_SERVER, &session::REPEATED, &session::TOO_MANY_CALLS,
     ]);

@@ -97,4 +97,5 @@ pub static ENTRY: Entry = Entry::layer("rm", include_str!("lib.rs"), build)
         question("carries-records", "a session does"),
         question("max-packet", "the largest record"),
         question("opt-packet", "the largest record"),
-    ]);
+    ])
+    .reasons(&[&session::RECORD_TOO_BIG, &session::CONNECTION_LOST, &session::HELD_MOST]);

@@ -52,7 +52,7 @@
 //! that forwards, instead of SELECT. How it does it is our own.
 
 use crate::protocol::build_forward;
-use crate::{CHANNELS, PROCEDURES, QUESTIONS, SESSIONS_MAX, wire};
+use crate::{CHANNELS, PROCEDURES, QUESTIONS, REASONS, SESSIONS_MAX, wire};
 use xk_core::Entry;
 use xk_core::graph::{Family, Guarantees, ParamKind, Realm, block, optional, required};
 
@@ -82,4 +82,5 @@ pub static FORWARD_ENTRY: Entry = Entry::calls("forward", include_str!("forward.
             "procedures, from the first to the last, that are called at another host; without the \
              last it is one, and no procedure has two routes"),
     ])
-    .questions(QUESTIONS);
+    .questions(QUESTIONS)
+    .reasons(REASONS);

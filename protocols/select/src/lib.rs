@@ -75,9 +75,9 @@ pub use forward::FORWARD_ENTRY;
 pub use protocol::{Limits, Select, add, build, build_forward};
 pub use routes::{HOPS_MAX, LOOPED};
 
-use xk_core::Entry;
 use xk_core::control::{QuestionInfo, question};
 use xk_core::graph::{Family, Guarantees, ParamSpec, Realm, int};
+use xk_core::{Entry, Reason};
 
 /// The family of participants with a procedure on top.
 pub const PROCEDURES: Family = Family::Other("procedures");
@@ -95,6 +95,8 @@ const QUESTIONS: &[QuestionInfo] = &[
     question("cancel-call", "ends the wait of a call for a channel, or for its reply"),
 ];
 
+const REASONS: &[&Reason] = &[&LOOPED, &wire::STATUS_UNKNOWN];
+
 /// What the catalog knows of it.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::calls("select", include_str!("lib.rs"), build)
@@ -105,4 +107,5 @@ pub static ENTRY: Entry = Entry::calls("select", include_str!("lib.rs"), build)
     .header_octets(wire::HEADER_OCTETS)
     .numbers(&[("channel", 0x65)])
     .parameters(&[CHANNELS, SESSIONS_MAX])
-    .questions(QUESTIONS);
+    .questions(QUESTIONS)
+    .reasons(REASONS);

@@ -77,13 +77,9 @@ mod protocol;
 pub use lowers::Vip;
 pub use protocol::{add, build};
 
+use xk_core::Entry;
 use xk_core::control::question;
 use xk_core::graph::{Family, Guarantees, Realm, Service, Shape, int};
-use xk_core::reason::Class;
-use xk_core::{Entry, Reason};
-
-/// Neither way leads to the host.
-pub static NO_WAY: Reason = Reason::new("no way to the host", Class::Exhausted);
 
 /// What is added to numbers on IP unless the graph says otherwise.
 pub const ETHER_BASE: u32 = 0x3900;

@@ -13,7 +13,7 @@ use xk_core::{
 use xk_kit::control::{MaxPacket, MyHost, OptPacket, PseudoHeader, max_packet, opt_packet};
 use xk_kit::net::neighbour::{HostChanged, PeerOnLink, WatchHosts};
 use xk_kit::net::receivers;
-use xk_kit::net::virtual_layer::{Virtual, VirtualLayer, local_host};
+use xk_kit::net::virtual_layer::{NO_WAY, Virtual, VirtualLayer, local_host};
 
 /// How many sessions it holds unless the graph says otherwise.
 pub(crate) const SESSIONS_MAX: usize = 65_536;
@@ -272,7 +272,7 @@ fn push_first(
     match lowers::open_net(own, cx) {
         Ok(net) => net.push(cx, message),
         Err(_) => {
-            this.discard(cx, message, &crate::NO_WAY);
+            this.discard(cx, message, &NO_WAY);
             Err(PushError::NoRoute)
         }
     }

@@ -99,4 +99,5 @@ pub static ENTRY: Entry = Entry::layer("vipadv", include_str!("lib.rs"), build)
         question("host-at", "the host that a hardware address belongs to"),
         own_question::<VipTable>("the hosts that run virtual protocols"),
         question("list-maps", "hosts: those that run virtual protocols"),
-    ]);
+    ])
+    .reasons(&[&protocol::EVICTED]);

@@ -63,15 +63,11 @@ mod protocol;
 
 pub use protocol::{VipSize, add, build};
 
+use xk_core::Entry;
 use xk_core::control::question;
 use xk_core::graph::{
     Family, Guarantees, ParamKind, Realm, Service, Shape, StackingRules, block, int, required,
 };
-use xk_core::reason::Class;
-use xk_core::{Entry, Reason};
-
-/// None of the ways leads to the host.
-pub static NO_WAY: Reason = Reason::new("no way to the host", Class::Exhausted);
 
 /// What the catalog knows of it.
 #[rustfmt::skip]

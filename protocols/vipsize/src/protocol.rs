@@ -11,7 +11,7 @@ use xk_core::{
 };
 use xk_kit::control::{MaxPacket, OptPacket, opt_packet};
 use xk_kit::net::neighbour::{PeerOnLink, WayChanged, is_far};
-use xk_kit::net::virtual_layer::{Virtual, VirtualLayer, VirtualSession};
+use xk_kit::net::virtual_layer::{NO_WAY, Virtual, VirtualLayer, VirtualSession};
 use xk_kit::rpc::retransmit::{AskCopy, CopyState, FreeCopy, LastCopy};
 
 /// How many sessions it holds unless the graph says otherwise.
@@ -259,7 +259,7 @@ fn push_first(
     let connected = VipSize::connect(own, cx);
     let way = connected.ok().and_then(|()| own.state.of(message.len()));
     let Some(way) = way else {
-        this.discard(cx, message, &crate::NO_WAY);
+        this.discard(cx, message, &NO_WAY);
         return Err(PushError::NoRoute);
     };
     way.push(cx, message)

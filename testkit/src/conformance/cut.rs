@@ -6,11 +6,10 @@ use super::{Fixture, LAWS, Node, Receiver, Side, World};
 use crate::kernel::{Lower, ReachedBottom, Sent};
 use core::cell::RefCell;
 use std::rc::Rc;
-use xk_core::control::{QuestionInfo, QuestionType};
+use xk_core::control::QuestionType;
 use xk_core::graph::Params;
 use xk_core::object::ProtocolId;
-use xk_core::{Answer, Entry, HostAddr, Kernel, Part, Participants, ProtocolRef, Reason, reason};
-use xk_kit::questions::SHARED;
+use xk_core::{Answer, Entry, HostAddr, Kernel, Part, Participants, ProtocolRef, Reason};
 use xk_share::{Known, Port, Queue, add_port, lower_proxy, upper_proxy};
 
 /// How many frames are under way at most.
@@ -22,10 +21,8 @@ static OF_TESTS: [QuestionType; 1] = [QuestionType::of::<ReachedBottom>()];
 struct Edges {
     below: bool,
     above: bool,
-    /// The protocol's own questions.
-    own: &'static [QuestionInfo],
-    /// Reasons that cross besides the common ones.
-    reasons: &'static [&'static Reason],
+    /// Of the protocol.
+    entry: &'static Entry,
     /// What stands for others, of each side.
     proxies: RefCell<[Vec<ProtocolRef>; 2]>,
     ports: RefCell<Vec<Rc<Port>>>,
@@ -34,13 +31,11 @@ struct Edges {
 impl Edges {
     fn new(entry: &'static Entry, (below, above): (bool, bool)) -> Self {
         let (proxies, ports) = (RefCell::default(), RefCell::default());
-        Self { below, above, own: entry.questions, reasons: &[], proxies, ports }
+        Self { below, above, entry, proxies, ports }
     }
 
     fn known(&self) -> Known {
-        let own = self.own.iter().filter_map(|question| question.own);
-        let reasons = reason::COMMON.iter().chain(self.reasons).copied();
-        Known::new(SHARED.iter().chain(&OF_TESTS).chain(own), reasons)
+        Known::of(&[self.entry]).with(&OF_TESTS)
     }
 
     /// What stands for `bottom`, if the edge above it is cut.
@@ -307,8 +302,7 @@ pub(super) fn check_calls(fixture: &dyn CallFixture) {
                 continue;
             }
             println!("{name}, cut below: {below}, above: {above}");
-            let reasons = fixture.refusals();
-            let edges = Edges { reasons, ..Edges::new(fixture.entry(), (below, above)) };
+            let edges = Edges::new(fixture.entry(), (below, above));
             let _ = law(&CutCalls { fixture, edges });
         }
     }

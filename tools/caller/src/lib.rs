@@ -99,6 +99,7 @@ pub static ENTRY: Entry = Entry::top("caller", include_str!("lib.rs"), build)
     ])
     .questions(&[
         question("report", "calls, replies, errors by layer and cause; round-trip times"),
-    ]);
+    ])
+    .reasons(&[&protocol::WRONG]);
 
 const PARTICIPANT: ParamKind = ParamKind::Text("a participant, such as procedure1@10.0.0.2");

@@ -15,7 +15,7 @@ use xk_core::{
 use xk_kit::rpc::call::{CallOptions, PROCEDURE};
 
 /// Not what the procedure replies.
-static WRONG: Reason = Reason::new("wrong reply", Class::Bad);
+pub(crate) static WRONG: Reason = Reason::new("wrong reply", Class::Bad);
 
 /// What the timers are told apart by: the next call, one every interval.
 const NEXT: u64 = 0;

@@ -96,6 +96,7 @@ pub static ENTRY: Entry = Entry::top("probe", include_str!("lib.rs"), build)
     .questions(&[
         question("report", "messages sent, received, lost; round-trip times"),
         question("network-error", "counted by kind"),
-    ]);
+    ])
+    .reasons(&[&protocol::CORRUPT, &protocol::DUPLICATE, &protocol::LATE]);
 
 const PARTICIPANT: ParamKind = ParamKind::Text("a participant, such as port7@10.0.0.2");

@@ -18,11 +18,11 @@ use xk_kit::control::NetworkError;
 use xk_kit::net::stream::{StreamEvent, StreamNotice, StreamSpace};
 
 /// Came back with other octets than it was sent with, or was never sent.
-static CORRUPT: Reason = Reason::new("corrupt", Class::Bad);
+pub(crate) static CORRUPT: Reason = Reason::new("corrupt", Class::Bad);
 /// Came back once more.
-static DUPLICATE: Reason = Reason::new("duplicate", Class::Bad);
+pub(crate) static DUPLICATE: Reason = Reason::new("duplicate", Class::Bad);
 /// Came back after it was given up.
-static LATE: Reason = Reason::new("late", Class::Bad);
+pub(crate) static LATE: Reason = Reason::new("late", Class::Bad);
 
 /// Room for the headers below, in octets.
 const HEADROOM: usize = 128;

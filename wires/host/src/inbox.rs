@@ -5,10 +5,11 @@ use std::os::fd::AsFd;
 
 use xk_core::reason;
 use xk_core::{Message, Pool, ProtocolRef};
+use xk_kit::wire::device_wire::DEVICE_ERROR;
 use xk_kit::wire::entry::HEADROOM;
 
 use crate::batch_unsafe::{Arrival, Received, Receiver};
-use crate::socket::{Complaint, DEVICE_ERROR, OVERFLOW, Socket, reason_of};
+use crate::socket::{Complaint, OVERFLOW, Socket, reason_of};
 
 /// How many complaints one look takes; the rest wait for the next.
 const COMPLAINTS_MAX: usize = 64;

@@ -74,7 +74,7 @@ mod socket;
 mod udp;
 
 pub use eth::vxlan;
-pub use socket::{DEVICE_ERROR, DEVICE_FULL, OVERFLOW, UNREACHABLE};
+pub use socket::OVERFLOW;
 pub use udp::UDP_ENTRY;
 
 use xk_core::Entry;
@@ -104,7 +104,8 @@ pub static ENTRY: Entry = ethernet("host-eth", include_str!("lib.rs"), eth::buil
         int("stations_max", 1..=65_536, 1024, "how many stations are remembered"),
         BUFFER,
     ])
-    .probe(eth::probe);
+    .probe(eth::probe)
+    .reasons(&[&eth::protocol::OTHER_NETWORK, &OVERFLOW]);
 
 /// The size of a socket's buffers.
 #[rustfmt::skip]

@@ -10,18 +10,14 @@ use std::time::Duration;
 use xk_core::Reason;
 use xk_core::reason::Class;
 use xk_kit::control::NetworkErrorKind;
+use xk_kit::net::ports::UNREACHABLE;
+use xk_kit::wire::device_wire::{DEVICE_ERROR, DEVICE_FULL};
 
 use crate::address::{Notes, Reported};
 use crate::batch_unsafe::{self, QUOTE_OCTETS};
 
-/// The system had no room for it on the way out.
-pub static DEVICE_FULL: Reason = Reason::new("device full", Class::Exhausted);
-/// The system refused it for another reason, or the socket failed.
-pub static DEVICE_ERROR: Reason = Reason::new("device error", Class::Exhausted);
 /// The socket had no room for it on the way in.
 pub static OVERFLOW: Reason = Reason::new("socket buffer full", Class::Exhausted);
-/// The peer has no program on this port, or there is no way to it.
-pub static UNREACHABLE: Reason = Reason::new("unreachable", Class::Bad);
 
 /// How a socket is set up.
 #[derive(Clone, Copy, Debug)]

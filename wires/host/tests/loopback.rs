@@ -193,7 +193,7 @@ fn a_port_that_nobody_listens_on_is_told() {
     assert_eq!(error.kind, NetworkErrorKind::PortUnreachable);
     assert_eq!(error.session.as_ref(), Some(&session));
     assert_eq!(&error.start[..error.start_len], &b"anybody there?"[..]);
-    assert_eq!(stand.drops(&xk_host::UNREACHABLE), 1);
+    assert_eq!(stand.drops(&xk_kit::net::ports::UNREACHABLE), 1);
     // The next push is told, once; when the peer is back, all is well.
     assert_eq!(stand.push(&session, b"again"), Err(PushError::Unreachable));
     let peer = UdpSocket::bind(address).unwrap();
@@ -370,7 +370,7 @@ fn a_peer_may_die_and_come_back() {
     drop(peer);
     for n in 1..=3 {
         stand.push(&session, &hello).unwrap();
-        stand.until("the report", || stand.drops(&xk_host::UNREACHABLE) == n);
+        stand.until("the report", || stand.drops(&xk_kit::net::ports::UNREACHABLE) == n);
     }
     let peer = UdpSocket::bind(a).unwrap();
     peer.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -426,7 +426,7 @@ fn over_ipv6_too() {
     stand.receive(1);
     drop(peer);
     stand.push(&session, &frame(BROADCAST, [2; 6], b"six")).unwrap();
-    stand.until("the report", || stand.drops(&xk_host::UNREACHABLE) == 1);
+    stand.until("the report", || stand.drops(&xk_kit::net::ports::UNREACHABLE) == 1);
 }
 
 // ---- mistakes ----

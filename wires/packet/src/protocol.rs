@@ -6,9 +6,11 @@ use std::collections::VecDeque;
 use smallvec::SmallVec;
 use xk_core::graph::{Build, BuildError, Look, Params, Value};
 use xk_core::message::NoBuffers;
-use xk_core::reason::{self, Class};
+use xk_core::reason;
 use xk_core::{Message, Pool, ProtocolRef, Reason};
-use xk_kit::wire::device_wire::{DEVICE_ERROR, DeviceSettings, DeviceWire, FrameDevice, Untaken};
+use xk_kit::wire::device_wire::{
+    DEVICE_DOWN, DEVICE_ERROR, DeviceSettings, DeviceWire, FrameDevice, Untaken,
+};
 use xk_kit::wire::entry::{Address, HEADROOM, environment, interface_name};
 use xk_kit::wire::offload::{self, TransportChecksum};
 use xk_kit::wire::segments;
@@ -23,9 +25,6 @@ const PARTS: usize = 16;
 /// After how many looks without an arrival the socket is asked for an error: a system call that a
 /// spinning loop should not pay.
 const EMPTY_LOOKS: u32 = 64;
-
-/// The interface went down; arrivals go on when it is up again.
-static DEVICE_DOWN: Reason = Reason::new("device down", Class::Exhausted);
 
 /// Builds the wire from its place in a graph.
 pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {

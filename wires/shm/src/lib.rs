@@ -123,4 +123,5 @@ pub static ENTRY: Entry = ethernet("shm", include_str!("lib.rs"), protocol::buil
             "the number of the user whose processes may be at the other end; if not given, our \
              own"),
     ])
-    .probe(protocol::probe);
+    .probe(protocol::probe)
+    .reasons(&[&protocol::LINK_DOWN, &protocol::LINK_LOST, &protocol::LINK_BROKEN]);

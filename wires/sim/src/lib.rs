@@ -89,7 +89,8 @@ pub static ENTRY: Entry = ethernet("sim", include_str!("lib.rs"), protocol::buil
              interfaces it has"),
         optional("mtu", ParamKind::Octets,
             "the largest payload of a frame, in octets; never more than the link's"),
-    ]);
+    ])
+    .reasons(&[&network::IN_FLIGHT_FULL, &world::NO_SHEPHERDS]);
 
 #[cfg(test)]
 mod tests;

@@ -18,7 +18,7 @@ use xk_kit::wire::corrupt::copy_flipped;
 pub const IN_FLIGHT_MAX: usize = 1 << 20;
 
 /// Too many frames are in flight in the whole network.
-static IN_FLIGHT_FULL: Reason = Reason::new("in-flight full", Class::Exhausted);
+pub(crate) static IN_FLIGHT_FULL: Reason = Reason::new("in-flight full", Class::Exhausted);
 
 /// Names a link of its network, in the order of adding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

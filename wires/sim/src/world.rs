@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 const INTERRUPTS_MAX: usize = 1000;
 
 /// No shepherd could be had to carry the frame.
-static NO_SHEPHERDS: Reason = Reason::new("no shepherds", Class::Exhausted);
+pub(crate) static NO_SHEPHERDS: Reason = Reason::new("no shepherds", Class::Exhausted);
 
 /// Why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use rustix::event::epoll;
 use rustix::net::xdp::{XdpDesc, XdpDescOptions};
 use xk_core::reason::Class;
 use xk_core::{Message, Pool, Reason};
-use xk_kit::wire::device_wire::{DEVICE_ERROR, FrameDevice, Untaken};
+use xk_kit::wire::device_wire::{DEVICE_DOWN, DEVICE_ERROR, FrameDevice, Untaken};
 use xk_kit::wire::segments;
 use xk_linux::Interface;
 
@@ -53,10 +53,8 @@ const GROUPS_AT_ONCE: usize = 16;
 const LOOKS_FOR_ERROR: u32 = 1024;
 const LOOKS_FOR_GROUPS: u32 = 128;
 
-/// The interface went down; arrivals go on when it is up again.
-static DEVICE_DOWN: Reason = Reason::new("device down", Class::Exhausted);
 /// The interface is gone for good.
-static DEVICE_GONE: Reason = Reason::new("device gone", Class::Exhausted);
+pub(crate) static DEVICE_GONE: Reason = Reason::new("device gone", Class::Exhausted);
 
 /// How the wire uses its interface.
 #[derive(Debug, Clone)]

@@ -135,4 +135,5 @@ pub static ENTRY: Entry = ethernet("xdp", include_str!("lib.rs"), protocol::buil
             "compute checksums that a sender on this machine has left open; the default is to do \
              so on interfaces whose driver is veth or tun"),
     ])
-    .probe(protocol::probe);
+    .probe(protocol::probe)
+    .reasons(&[&device::DEVICE_GONE]);

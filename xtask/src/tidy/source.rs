@@ -37,6 +37,11 @@ static UNDONE: Rule = Rule {
     reason: "what is merged is finished; what is not is an entry in the tracker, not a trap in the code",
 };
 
+static REASONS: Rule = Rule {
+    name: "reasons",
+    reason: "a reason that no table lists reaches another address space as its class alone",
+};
+
 /// What the pure layers may not mention.
 const WORLD: &[&str] = &[
     "std::time",
@@ -70,6 +75,10 @@ const KIN: &[&str] = &[
 ];
 
 pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {
+    for member in tree.crates.iter().filter(|c| !c.dir.starts_with("apps/") && c.dir != "core") {
+        let source = format!("{}/src", member.dir);
+        check_reasons(&tree.under(&source).collect::<Vec<_>>(), found);
+    }
     for file in tree.files.iter().filter(|f| f.path.ends_with(".rs")) {
         let lines = scan(&file.text);
         check_unsafe(file, &lines, found);
@@ -143,6 +152,36 @@ fn check_names(
     }
 }
 
+/// Each reason of a crate is in its entry, or in the crate's own table.
+fn check_reasons(files: &[&File], found: &mut Vec<Violation>) {
+    let tables = files.iter().flat_map(|file| {
+        let starts =
+            [".reasons(&[", ": &[&Reason] = &["].map(|start| file.text.split(start).skip(1));
+        starts.into_iter().flatten().filter_map(|rest| rest.split(']').next())
+    });
+    let listed: Vec<&str> = tables
+        .flat_map(|table| table.split(','))
+        .filter_map(|item| item.trim().strip_prefix('&'))
+        .filter_map(|path| path.rsplit("::").next())
+        .collect();
+    for file in files {
+        let lines = scan(&file.text);
+        let in_tests = test_lines(&lines);
+        for (index, line) in lines.iter().enumerate().filter(|(index, _)| !in_tests[*index]) {
+            let declared = line.code.split_once(": Reason =");
+            let Some((_, name)) = declared.and_then(|(before, _)| before.split_once("static "))
+            else {
+                continue;
+            };
+            if !listed.contains(&name) {
+                let remedy = "name it in the entry's `reasons`, or in the crate's table of them";
+                let what = format!("`{name}` is in no table");
+                found.push(file.violation(&REASONS, index + 1, what, remedy));
+            }
+        }
+    }
+}
+
 fn check_unsafe(file: &File, lines: &[Line], found: &mut Vec<Violation>) {
     let allowed = file.path.ends_with("_unsafe.rs");
     for (index, line) in lines.iter().enumerate() {
@@ -209,7 +248,7 @@ fn check_undone(file: &File, lines: &[Line], found: &mut Vec<Violation>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{found, tree};
+    use super::super::fixture::{found, krate, tree};
     use super::*;
 
     fn one(path: &str, text: &str) -> Vec<String> {
@@ -261,6 +300,21 @@ mod tests {
             one("kit/src/a.rs", "#[cfg(test)]\nmod tests;\nuse rand::x;\n"),
             ["no-world kit/src/a.rs:3"]
         );
+    }
+
+    #[test]
+    fn every_reason_is_in_a_table() {
+        let text = "static A: Reason = x;\npub(crate) static B: Reason =\n    x;\n";
+        let judged = |table: &str| {
+            let text = format!("{text}{table}");
+            let mut small = tree(&[("tools/a/src/lib.rs", &text)]);
+            small.crates.push(krate("xk-a", "tools/a", &[]));
+            found(check, &small)
+        };
+        let none = ["reasons tools/a/src/lib.rs:1", "reasons tools/a/src/lib.rs:2"];
+        assert_eq!(judged("#![no_std]\n"), none);
+        assert_eq!(judged("#![no_std] f.reasons(&[&m::B, ]);"), none[..1]);
+        assert!(judged("#![no_std]\npub static ALL: &[&Reason] = &[&A,\n    &B];").is_empty());
     }
 
     #[test]

@@ -37,9 +37,9 @@ pub(crate) const TRIES_MAX: u32 = 8;
 const RESENDS_MAX: u8 = 32;
 
 /// An answer that no server that was called can have given.
-static STRAY: Reason = Reason::new("stray answer", Class::Bad);
+pub(crate) static STRAY: Reason = Reason::new("stray answer", Class::Bad);
 /// The server asks for a request again and again.
-static INSATIABLE: Reason = Reason::new("asked too often", Class::Bad);
+pub(crate) static INSATIABLE: Reason = Reason::new("asked too often", Class::Bad);
 
 /// How a call ended.
 type Outcome = Result<Message, CallCause>;

@@ -20,7 +20,7 @@ use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
 use xk_kit::control::PeerProved;
 use xk_kit::rpc::call::{BUSY, SYSTEM_ERROR};
 use xk_kit::rpc::call_layer::less;
-use xk_kit::rpc::incarnation::{Admission, TICKET};
+use xk_kit::rpc::incarnation::{Admission, CHALLENGED, TICKET};
 use xk_kit::rpc::retransmit::{AskCopy, CopyState, FreeCopy, LastCopy};
 
 /// After which time without a sign of the client its acknowledgement is asked for; doubled with
@@ -35,14 +35,12 @@ const KEPT_FOR: Duration = Duration::from_secs(60);
 /// client gave up.
 const RUNNING_MAX: u8 = 2;
 
-/// A request of a client that has to show a ticket first.
-pub(crate) static CHALLENGED: Reason = Reason::new("challenged", Class::Bad);
 /// The client has gone on to another call before this one was executed.
-static ABANDONED: Reason = Reason::new("abandoned call", Class::Bad);
+pub(crate) static ABANDONED: Reason = Reason::new("abandoned call", Class::Bad);
 /// A request of a client that gives up faster than is executed.
-static IMPATIENT: Reason = Reason::new("too many abandoned calls", Class::Exhausted);
+pub(crate) static IMPATIENT: Reason = Reason::new("too many abandoned calls", Class::Exhausted);
 /// A reply that was never acknowledged.
-static UNACKNOWLEDGED: Reason = Reason::new("unacknowledged reply", Class::Bad);
+pub(crate) static UNACKNOWLEDGED: Reason = Reason::new("unacknowledged reply", Class::Bad);
 
 pub(crate) struct ServerSession {
     table: Rc<Table>,

@@ -152,7 +152,7 @@ fn each_kind_of_bad_request_is_counted_under_its_reason() {
     send(fragment(2, 3));
     assert_eq!(count.get(), 1, "nothing was executed");
     let expected = [
-        (&xk_mrpc::CHALLENGED, 2),
+        (&xk_kit::rpc::incarnation::CHALLENGED, 2),
         (&xk_mrpc::REPLAYED, 2),
         (&reason::BAD_SOURCE, 1),
         (&reason::NOT_MINE, 1),

@@ -6,12 +6,12 @@
 //! [`transmit`](Connection::transmit) until all are empty, and calls [`timer`](Connection::timer)
 //! at [`deadline`](Connection::deadline).
 
-mod arrive;
+pub(crate) mod arrive;
 mod handshake;
 mod info;
 mod path;
 mod predict;
-mod receive;
+pub(crate) mod receive;
 mod run;
 mod send;
 mod settings;

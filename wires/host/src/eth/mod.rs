@@ -2,7 +2,7 @@
 
 mod config;
 mod peers;
-mod protocol;
+pub(crate) mod protocol;
 pub mod vxlan;
 
 pub(crate) use config::probe;

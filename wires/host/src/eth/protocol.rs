@@ -11,7 +11,9 @@ use xk_core::reason::{self, Class};
 use xk_core::wire::Wire;
 use xk_core::{Kernel, Message, ProtocolRef, Reason, SessionRef, Time};
 use xk_kit::EthAddr;
+use xk_kit::net::ports::NO_PEER;
 use xk_kit::wire::anchor::{Anchor, Anchored, WireEnd};
+use xk_kit::wire::device_wire::DEVICE_FULL;
 use xk_kit::wire::entry::HEADER_OCTETS;
 use xk_kit::wire::segments;
 
@@ -21,12 +23,10 @@ use super::vxlan;
 use crate::batch_unsafe::{Arrival, Batch, Receiver};
 use crate::inbox::{self, Take};
 use crate::outbox::{COALESCED_MAX, Flushed, Outbox, Outgoing, in_few_slices};
-use crate::socket::{DEVICE_FULL, Socket};
+use crate::socket::Socket;
 
-/// No peer is known yet to send to.
-static NO_PEER: Reason = Reason::new("no peer", Class::Bad);
 /// The frame is of another network than ours.
-static OTHER_NETWORK: Reason = Reason::new("other network", Class::NotMine);
+pub(crate) static OTHER_NETWORK: Reason = Reason::new("other network", Class::NotMine);
 
 /// How often silent strangers are looked for.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

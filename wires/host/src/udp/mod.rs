@@ -102,4 +102,5 @@ pub static UDP_ENTRY: Entry = Entry::layer("host-udp", include_str!("mod.rs"), p
         question("max-packet", "65507 octets, or what the way takes without fragmenting"),
         question("opt-packet", "what the way takes without fragmenting"),
     ])
-    .probe(protocol::probe);
+    .probe(protocol::probe)
+    .reasons(&[&crate::OVERFLOW]);

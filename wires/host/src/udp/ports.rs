@@ -12,10 +12,11 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use xk_core::object::OpenError;
 use xk_core::wire::Sleeper;
 use xk_core::{Message, ProtocolRef};
+use xk_kit::wire::device_wire::DEVICE_FULL;
 
 use crate::batch_unsafe::Batch;
 use crate::outbox::{COALESCED_MAX, Flushed, Outbox, Outgoing};
-use crate::socket::{DEVICE_FULL, Setup, Socket};
+use crate::socket::{Setup, Socket};
 
 /// With no more sockets than this each is asked at every look; with more, first which have
 /// something.

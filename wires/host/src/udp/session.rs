@@ -12,12 +12,12 @@ use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
 use xk_kit::control::{MaxPacket, OptPacket, PeerProved, ServesPort};
 use xk_kit::layer::Receiver;
 use xk_kit::net::attribute::Peer;
-use xk_kit::net::ports;
+use xk_kit::net::ports::{self, UNREACHABLE};
+use xk_kit::wire::device_wire::DEVICE_FULL;
 
 use super::ports::Port;
 use super::protocol::{Table, key};
 use crate::outbox::{Outgoing, in_few_slices};
-use crate::socket::{DEVICE_FULL, UNREACHABLE};
 
 /// Octets of the longest payload: an IPv4 packet's less both headers (RFC 791, RFC 768).
 pub(crate) const PAYLOAD_MAX: usize = 65_507;
