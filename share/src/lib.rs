@@ -46,6 +46,6 @@ mod waits;
 
 pub use carrier::{Arrival, Carrier, Queue, SendError};
 pub use exports::SESSIONS_MAX;
-pub use port::{Known, LATE, LOST, Port, REASONS};
-pub use proxies::{add_port, lower_proxy, upper_proxy};
+pub use port::{Known, LATE, LOST, Port, REASONS, Wish};
+pub use proxies::{add_port, guest_proxy, lower_proxy, upper_proxy};
 pub use waits::WAITS_MAX;

@@ -11,7 +11,9 @@ use xk_core::message::NoBuffers;
 use xk_core::object::{Enable, OpenError, ProtocolId, PushError};
 use xk_core::reason::{self, Class};
 use xk_core::shepherd::WaitError;
-use xk_core::{Answer, Ask, Entry, Kernel, Message, Pool, ProtocolRef, Reason, SessionRef, Time};
+use xk_core::{
+    Answer, Ask, Entry, Kernel, Message, Participants, Pool, ProtocolRef, Reason, SessionRef, Time,
+};
 use xk_kit::control::MaxPacket;
 use xk_kit::{questions, reasons};
 
@@ -114,6 +116,19 @@ struct Kept {
     message: Message,
 }
 
+/// What the other side wants of a protocol of this one.
+pub enum Wish<'a> {
+    /// A session with these participants.
+    Open(ProtocolId, &'a Participants),
+    /// To receive from these participants.
+    Enable(ProtocolId, &'a Participants),
+    /// That a question is put to it, or to a session of it.
+    Ask(ProtocolId, &'static QuestionType),
+}
+
+/// Says whether the other side may.
+type Guard = dyn Fn(&Wish<'_>) -> bool;
+
 /// Makes what stands here for a protocol of the other side that wants to receive.
 pub(crate) type Admit = dyn Fn(&Kernel, &Rc<Port>, ProtocolId) -> Option<ProtocolRef>;
 
@@ -170,6 +185,7 @@ pub struct Port {
     pub(crate) carrier: Box<dyn Carrier>,
     known: Known,
     admit: RefCell<Option<Box<Admit>>>,
+    guard: RefCell<Option<Box<Guard>>>,
     /// Protocols of this side that the other may open, enable and ask.
     pub(crate) granted: RefCell<Vec<(ProtocolId, ProtocolRef)>>,
     /// What stands here for protocols of the other side that lie below.
@@ -196,7 +212,7 @@ pub struct Port {
     understood: RefCell<Vec<(ProtocolId, u32)>>,
     outbox: RefCell<VecDeque<(Head, Message)>>,
     /// When what waits for room is tried again.
-    retry_at: Cell<Option<Time>>,
+    pub(crate) retry_at: Cell<Option<Time>>,
     /// The last messages that went up, with their numbers and sessions: one may be refused.
     kept: RefCell<VecDeque<Kept>>,
     /// The timer runs that ends this.
@@ -206,6 +222,8 @@ pub struct Port {
     noted: RefCell<Vec<Header>>,
     /// The protocol object that the executor looks after.
     pub(crate) wire: RefCell<Option<ProtocolRef>>,
+    /// Which of the timers of that object is this port's.
+    pub(crate) tag: Cell<u64>,
     is_lost: Cell<bool>,
 }
 
@@ -263,6 +281,7 @@ impl Port {
             carrier: Box::new(carrier),
             known,
             admit: RefCell::default(),
+            guard: RefCell::default(),
             granted: RefCell::default(),
             lowers: RefCell::default(),
             uppers: RefCell::default(),
@@ -283,6 +302,7 @@ impl Port {
             gone_up: Cell::new(0),
             noted: RefCell::default(),
             wire: RefCell::default(),
+            tag: Cell::new(0),
             is_lost: Cell::new(false),
         })
     }
@@ -301,6 +321,16 @@ impl Port {
         make: impl Fn(&Kernel, &Rc<Self>, ProtocolId) -> Option<ProtocolRef> + 'static,
     ) {
         *self.admit.borrow_mut() = Some(Box::new(make));
+    }
+
+    /// Has `permit` asked before each open, enable and question of the other side; what it denies
+    /// is refused. Without one all that is granted may be used in every way.
+    pub fn guard(&self, permit: impl Fn(&Wish<'_>) -> bool + 'static) {
+        *self.guard.borrow_mut() = Some(Box::new(permit));
+    }
+
+    pub(crate) fn permits(&self, wish: &Wish<'_>) -> bool {
+        self.guard.borrow().as_ref().is_none_or(|permit| permit(wish))
     }
 
     /// True once the other side is gone.
@@ -448,11 +478,6 @@ impl Port {
         self.carrier.flush();
     }
 
-    /// When to look at the carrier at the latest.
-    pub(crate) fn next_poll(&self) -> Option<Time> {
-        [self.retry_at.get(), self.carrier.next_poll()].into_iter().flatten().min()
-    }
-
     // ---- messages that went up ----
 
     /// The number of the next message that goes up.
@@ -467,7 +492,8 @@ impl Port {
     pub(crate) fn keep(&self, cx: &Kernel, number: u32, handle: u32, message: Message) {
         if !self.forgets.get() {
             let wire = self.wire.borrow();
-            let timer = wire.as_ref().map(|wire| cx.schedule_protocol(wire, KEPT_FOR, 0));
+            let tag = self.tag.get();
+            let timer = wire.as_ref().map(|wire| cx.schedule_protocol(wire, KEPT_FOR, tag));
             if !matches!(timer, Some(Ok(_))) {
                 return;
             }
@@ -480,12 +506,12 @@ impl Port {
         drop(oldest);
     }
 
-    /// Lets go of what was kept for long.
-    pub(crate) fn forget(&self, cx: &Kernel, this: &ProtocolRef) {
+    /// A timer of the port's wire has gone off: lets go of what was kept for long.
+    pub fn timeout(&self, cx: &Kernel, this: &ProtocolRef) {
         let is_old = |kept: &mut Kept| cx.now().since(kept.since) >= KEPT_FOR;
         while self.kept.borrow_mut().pop_front_if(is_old).is_some() {}
         let is_left = !self.kept.borrow().is_empty();
-        let timer = is_left.then(|| cx.schedule_protocol(this, KEPT_FOR, 0));
+        let timer = is_left.then(|| cx.schedule_protocol(this, KEPT_FOR, self.tag.get()));
         self.forgets.set(matches!(timer, Some(Ok(_))));
         if !self.forgets.get() {
             drop(self.kept.take());
@@ -721,11 +747,11 @@ impl Port {
         }
     }
 
-    /// Lets go of everything, for the end.
-    pub(crate) fn stop(&self) {
+    /// Lets go of everything, for the end: of a kernel, or of what was lost.
+    pub fn stop(&self) {
         self.is_lost.set(true);
         self.carrier.close();
-        drop(self.admit.take());
+        drop((self.admit.take(), self.guard.take()));
         drop(self.exports.take_all());
         drop(self.imports.take_all());
         drop((self.outbox.take(), self.kept.take()));

@@ -49,6 +49,23 @@ pub fn upper_proxy(
     proxy
 }
 
+/// Adds what stands in `cx` for the protocol `of` of a program that comes and goes, which lies
+/// above: under the number that it has there, until [`Kernel::remove_guest`]. `None` if the number
+/// is taken.
+pub fn guest_proxy(
+    cx: &Kernel,
+    port: &Rc<Port>,
+    of: ProtocolId,
+    kind: &'static str,
+    name: &str,
+) -> Option<ProtocolRef> {
+    let (facts, upcalls) = (Facts::default(), Cell::new(0));
+    let body = UpperProxy { port: Rc::clone(port), of, facts, upcalls };
+    let proxy = cx.add_guest(of, kind, name, body)?;
+    port.uppers.borrow_mut().push((of, proxy.clone()));
+    Some(proxy)
+}
+
 /// Stands for a protocol of the other side that lies below.
 struct LowerProxy {
     port: Rc<Port>,
@@ -273,7 +290,7 @@ struct PortWire(Rc<Port>);
 
 impl Protocol for PortWire {
     fn timeout(&self, cx: &Kernel, this: &ProtocolRef, _: u64) {
-        self.0.forget(cx, this);
+        self.0.timeout(cx, this);
     }
 
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
@@ -299,14 +316,44 @@ impl Wire for PortWire {
     }
 
     fn rest(&self, cx: &Kernel, _: &ProtocolRef, sleeper: &dyn Sleeper) -> bool {
-        self.0.carrier.rest(cx, sleeper)
+        self.0.rest(cx, sleeper)
     }
 
     fn woken(&self, _: &Kernel, _: &ProtocolRef) {
-        self.0.carrier.woken();
+        self.0.woken();
     }
 
     fn may_spin(&self) -> bool {
-        self.0.carrier.may_spin()
+        self.0.may_spin()
+    }
+}
+
+/// For a wire that looks after several ports: each as [`add_port`] has it.
+impl Port {
+    /// Has what no session here is to blame for counted at `wire`, which calls
+    /// [`timeout`](Self::timeout) when a timer of `tag` goes off.
+    pub fn stand_at(&self, wire: &ProtocolRef, tag: u64) {
+        *self.wire.borrow_mut() = Some(wire.clone());
+        self.tag.set(tag);
+    }
+
+    /// See [`Wire::next_poll`].
+    pub fn next_poll(&self) -> Option<Time> {
+        [self.retry_at.get(), self.carrier.next_poll()].into_iter().flatten().min()
+    }
+
+    /// See [`Wire::rest`].
+    pub fn rest(&self, cx: &Kernel, sleeper: &dyn Sleeper) -> bool {
+        self.carrier.rest(cx, sleeper)
+    }
+
+    /// See [`Wire::woken`].
+    pub fn woken(&self) {
+        self.carrier.woken();
+    }
+
+    /// See [`Wire::may_spin`].
+    pub fn may_spin(&self) -> bool {
+        self.carrier.may_spin()
     }
 }

@@ -10,7 +10,7 @@ use xk_kit::net::stream::StreamAbort;
 use crate::exports::Export;
 use crate::frame::{Header, Op};
 use crate::imports::{Fact, ProxySession};
-use crate::port::{LATE, Names, Port, WAITING_MAX, find};
+use crate::port::{LATE, Names, Port, WAITING_MAX, Wish, find};
 use crate::waits::{Answered, WAITS_MAX};
 
 /// What an operation of two outcomes answers, in octets.
@@ -147,7 +147,8 @@ impl Port {
         selector: ProtocolId,
         participants: Participants,
     ) -> Result<Rc<Export>, OpenError> {
-        let (lower, proxy) = self.ends(cx, lower, receiver)?;
+        let wish = Wish::Open(lower, &participants);
+        let (lower, proxy) = self.ends(cx, &wish, lower, receiver)?;
         let upper = Upper { receiver: &proxy, selector };
         let session = lower.open(cx, upper, participants)?;
         let Some(export) = self.export(&session) else {
@@ -177,7 +178,8 @@ impl Port {
         selector: ProtocolId,
         participants: Participants,
     ) -> Result<Enable, OpenError> {
-        let (on, proxy) = self.ends(cx, lower, receiver)?;
+        let wish = Wish::Enable(lower, &participants);
+        let (on, proxy) = self.ends(cx, &wish, lower, receiver)?;
         let enable = on.open_enable(cx, Upper { receiver: &proxy, selector }, participants)?;
         self.enables.borrow_mut().push((lower, receiver, enable));
         Ok(enable)
@@ -187,10 +189,14 @@ impl Port {
     fn ends(
         &self,
         cx: &Kernel,
+        wish: &Wish<'_>,
         lower: ProtocolId,
         receiver: ProtocolId,
     ) -> Result<(ProtocolRef, ProtocolRef), OpenError> {
         let lower = find(&self.granted, lower).ok_or(OpenError::NoLower)?;
+        if !self.permits(wish) {
+            return Err(OpenError::NotPermitted);
+        }
         let proxy = self.upper(cx, receiver).ok_or(OpenError::NotSupported)?;
         Ok((lower, proxy))
     }
@@ -513,15 +519,20 @@ impl Port {
             let kind = self.question(key)?;
             let mut question = kind.read(&octets, &names)?;
             let mut ask = question.ask(passed);
+            let permits = |of| self.permits(&Wish::Ask(of, kind)).then_some(());
             let answer = if header.op == Op::AskSession {
                 let export = self.exports.find(number)?;
+                let of = export.session.head().protocol();
+                permits(of)?;
                 let answer = export.session.control(cx, &mut ask);
                 if answer.is_answered() && kind.kind == Kind::Fact {
-                    self.learn(export.session.head().protocol(), kind, &octets);
+                    self.learn(of, kind, &octets);
                 }
                 answer
             } else {
-                self.own(ProtocolId(number))?.control(cx, &mut ask)
+                let of = ProtocolId(number);
+                permits(of)?;
+                self.own(of)?.control(cx, &mut ask)
             };
             answer.is_answered().then(|| ask.write(&names))?
         };

@@ -55,7 +55,7 @@ pub enum ShmError {
     Stranger {
         /// Its user.
         uid: u32,
-        /// Who is allowed.
+        /// Which users and groups may be there.
         expected: String,
     },
     /// The peer refuses us.

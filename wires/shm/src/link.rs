@@ -103,8 +103,8 @@ impl Link {
         }
     }
 
-    /// Asks the process that listens at `path` ([`Entrance`](crate::Entrance)) for a link, and waits
-    /// for the answer, 2 seconds at most.
+    /// Asks the process that listens at `path` ([`Entrance`](crate::Entrance)) for a link, and
+    /// waits for the answer, 2 seconds at most.
     ///
     /// # Errors
     /// [`ShmError`]: nothing listens there, the other side refuses, or does not answer.
