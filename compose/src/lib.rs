@@ -23,6 +23,7 @@
 
 mod build;
 mod check;
+mod domain;
 #[cfg(feature = "draw")]
 mod draw;
 mod environment;
@@ -36,6 +37,7 @@ mod simulate;
 
 pub use build::{BuiltHost, Lies, Site, build, build_part, started};
 pub use check::{check, check_text};
+pub use domain::{BuiltDomain, DomainPlan, DomainSetup, Grant, build_domain};
 #[cfg(feature = "draw")]
 pub use draw::{draw_svg, draw_text};
 pub use environment::{check_environment, report_environment};

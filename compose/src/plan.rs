@@ -7,6 +7,7 @@ use xk_core::numbers::Number;
 use xk_core::object::ProtocolId;
 use xk_lang::{Diagnostics, Graph, Host, HostInstance, Node, Template};
 
+use crate::domain::DomainPlan;
 use crate::params::Taker;
 
 /// A graph without mistakes: made by [`check`](crate::check), and all that building, drawing and
@@ -20,6 +21,8 @@ pub struct CheckedGraph {
     pub(crate) plans: Vec<HostPlan>,
     pub(crate) links: Vec<Params>,
     pub(crate) numbers: Vec<Number>,
+    /// The catalog's.
+    pub(crate) entries: Vec<&'static Entry>,
 }
 
 /// One host of a graph, checked; hosts alike share one.
@@ -28,12 +31,18 @@ pub struct HostPlan {
     pub(crate) places: Vec<Place>,
     /// Their indices, each after all that it stands on.
     pub(crate) order: Vec<usize>,
+    /// Its domains; the first one has the nodes that are in none of the file's.
+    pub(crate) domains: Vec<DomainPlan>,
+    /// Their indices, each after all that it stands on.
+    pub(crate) domain_order: Vec<usize>,
 }
 
 /// One protocol of a host, checked.
 pub struct Place {
     pub(crate) entry: &'static Entry,
     pub(crate) lowers: Vec<usize>,
+    /// The place of its domain among those of its host.
+    pub(crate) domain: usize,
     pub(crate) above: Option<Family>,
     /// Type numbers that the graph overrides, and those that follow from others: the lower
     /// protocol's place, and the number there.
@@ -51,6 +60,11 @@ impl Place {
     /// The places of the protocols it stands on, in order, within its host.
     pub fn lowers(&self) -> &[usize] {
         &self.lowers
+    }
+
+    /// The place of its domain among those of its host, [`HostPlan::domains`].
+    pub fn domain(&self) -> usize {
+        self.domain
     }
 
     /// The type numbers that the graph gives it, or that follow from others: the lower protocol's

@@ -16,6 +16,10 @@ pub(crate) fn check(graph: &Graph, diagnostics: &mut Diagnostics) {
     let links = graph.links.iter().map(|link| &link.name);
     distinct(links, "link", "this file", diagnostics);
     for host in &graph.hosts {
+        // One without a name has been told of.
+        let domains = host.domains.iter().map(|domain| &domain.name);
+        let domains = domains.filter(|name| !name.is_empty());
+        distinct(domains, "domain", "this host", diagnostics);
         nodes(host, diagnostics);
         templates(host, diagnostics);
     }
@@ -99,6 +103,11 @@ fn templates(host: &Host, diagnostics: &mut Diagnostics) {
 fn each_text(host: &Host, look: &mut impl FnMut(&str, Span)) {
     look(&host.name, host.name.span);
     params(&host.params, look);
+    for domain in &host.domains {
+        look(&domain.name, domain.name.span);
+        params(&domain.params, look);
+        domain.grants.iter().for_each(|grant| block(grant, look));
+    }
     for node in &host.nodes {
         look(&node.name, node.name.span);
         node.lowers.iter().for_each(|lower| look(lower, lower.span));

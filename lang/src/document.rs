@@ -148,7 +148,8 @@ impl Document {
             line += &format!(" {}={value}", Value::from(*param));
         }
         let own = indent(&self.text, found.span.offset);
-        let inner = match found.nodes.last() {
+        let beside = |node: &&Node| node.domain.is_none();
+        let inner = match found.nodes.iter().rfind(beside) {
             Some(last) => indent(&self.text, last.span.offset),
             None => format!("{own}    "),
         };

@@ -37,7 +37,9 @@ pub struct Host {
     pub count: Option<Spanned<u32>>,
     /// Properties other than `count`.
     pub params: Vec<Param>,
-    /// The protocols of the host.
+    /// The domains besides the first, in which all nodes lie that are in none of these.
+    pub domains: Vec<Domain>,
+    /// The protocols of the host, those of its domains too.
     pub nodes: Vec<Node>,
     /// The whole host, closing brace included.
     pub span: Span,
@@ -52,9 +54,56 @@ impl Host {
     }
 }
 
+/// What a domain of a host is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum DomainKind {
+    /// A thread of the process that has the host's first domain.
+    Thread,
+    /// A process of its own.
+    #[default]
+    Process,
+    /// A place where programs attach, with protocols of their own.
+    Open,
+}
+
+impl DomainKind {
+    /// All of them, with the words for them.
+    pub const ALL: [(&'static str, Self); 3] =
+        [("thread", Self::Thread), ("process", Self::Process), ("open", Self::Open)];
+
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        Self::ALL.iter().find(|(_, kind)| *kind == self).map_or("", |(word, _)| word)
+    }
+}
+
+/// A part of a host that runs apart from the others: it has a kernel of its own.
+#[derive(Debug, Clone, Default)]
+pub struct Domain {
+    /// The domain's name.
+    pub name: Spanned<String>,
+    /// What it is.
+    pub kind: DomainKind,
+    /// The properties.
+    pub params: Vec<Param>,
+    /// The children `grant`: what programs may attach to.
+    pub grants: Vec<ParamBlock>,
+    /// The whole domain, closing brace included.
+    pub span: Span,
+}
+
+impl Domain {
+    /// The property of this name.
+    pub fn param(&self, name: &str) -> Option<&Param> {
+        find(&self.params, name)
+    }
+}
+
 /// One protocol of a host.
 #[derive(Debug, Clone, Default)]
 pub struct Node {
+    /// The place of its domain among [`Host::domains`]; `None` for the host's first.
+    pub domain: Option<usize>,
     /// The protocol's kind.
     pub kind: Spanned<String>,
     /// The instance's name: the property `name`, or else the kind.
@@ -179,15 +228,29 @@ fn find<'a>(params: &'a [Param], name: &str) -> Option<&'a Param> {
 // Two of these are equal when they say the same, wherever they stand.
 impl PartialEq for Host {
     fn eq(&self, other: &Self) -> bool {
-        (&self.name, &self.count, &self.params, &self.nodes)
-            == (&other.name, &other.count, &other.params, &other.nodes)
+        (&self.name, &self.count, &self.params, &self.domains, &self.nodes)
+            == (&other.name, &other.count, &other.params, &other.domains, &other.nodes)
+    }
+}
+
+impl PartialEq for Domain {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.name, self.kind, &self.params, &self.grants)
+            == (&other.name, other.kind, &other.params, &other.grants)
     }
 }
 
 impl PartialEq for Node {
     fn eq(&self, other: &Self) -> bool {
-        (&self.kind, &self.name, &self.lowers, &self.params, &self.children)
-            == (&other.kind, &other.name, &other.lowers, &other.params, &other.children)
+        (&self.domain, &self.kind, &self.name, &self.lowers, &self.params, &self.children)
+            == (
+                &other.domain,
+                &other.kind,
+                &other.name,
+                &other.lowers,
+                &other.params,
+                &other.children,
+            )
     }
 }
 

@@ -75,7 +75,7 @@ mod words;
 
 pub use diagnostics::{DIAGNOSTICS_MAX, Diagnostic, Diagnostics, Severity, nearest};
 pub use document::{Document, EditError};
-pub use graph::{Graph, Host, Link, Node, Param, ParamBlock};
+pub use graph::{Domain, DomainKind, Graph, Host, Link, Node, Param, ParamBlock};
 pub use parse::parse;
 pub use render::steers;
 pub use span::{Span, Spanned};

@@ -7,7 +7,7 @@ use kdl::{KdlDocument, KdlEntry, KdlIdentifier, KdlNode, KdlValue};
 
 use crate::check;
 use crate::diagnostics::{Diagnostics, Severity};
-use crate::graph::{Graph, Host, Link, Node, Param, ParamBlock};
+use crate::graph::{Domain, DomainKind, Graph, Host, Link, Node, Param, ParamBlock};
 use crate::scan::{Literal, Scan, scan};
 use crate::span::{Span, Spanned};
 use crate::value::Value;
@@ -138,24 +138,88 @@ impl Reader<'_> {
                 let count = value.integer(&mut self.diagnostics, 1..=HOSTS_MAX)?;
                 Some(Spanned::new(count, value.span))
             });
-        let mut nodes = Vec::new();
+        let (mut domains, mut nodes) = (Vec::new(), Vec::new());
         for child in node.iter_children() {
-            self.nodes += 1;
-            if self.nodes > NODES_MAX {
-                let span = self.head(child);
-                if self.nodes == NODES_MAX + 1 {
-                    self.diagnostics
-                        .error(span, "this file has too many nodes")
-                        .expected(format!("at most {NODES_MAX}"));
-                }
+            if self.count(child).is_none() {
                 return;
             }
-            nodes.extend(self.node(child));
+            if child.name().value() == "domain" {
+                if self.domain(child, &mut domains, &mut nodes).is_none() {
+                    return;
+                }
+            } else {
+                nodes.extend(self.node(child, None));
+            }
         }
         let (span, body) = (self.whole(node), self.body(node));
         if let Some(name) = name {
-            self.graph.hosts.push(Host { name, count, params, nodes, span, body });
+            self.graph.hosts.push(Host { name, count, params, domains, nodes, span, body });
         }
+    }
+
+    /// Counts one more line of a host; `None` if there are too many.
+    fn count(&mut self, line: &KdlNode) -> Option<()> {
+        self.nodes += 1;
+        if self.nodes <= NODES_MAX {
+            return Some(());
+        }
+        if self.nodes == NODES_MAX + 1 {
+            self.diagnostics
+                .error(self.head(line), "this file has too many nodes")
+                .expected(format!("at most {NODES_MAX}"));
+        }
+        None
+    }
+
+    /// A domain and its lines; `None` if there are too many of them.
+    fn domain(
+        &mut self,
+        node: &KdlNode,
+        domains: &mut Vec<Domain>,
+        nodes: &mut Vec<Node>,
+    ) -> Option<()> {
+        let (args, params) = (self.args(node), self.params(node));
+        let mut domain = Domain { params, span: self.whole(node), ..Domain::default() };
+        let words = args.iter().map(|arg| {
+            let text = arg.text(&mut self.diagnostics)?;
+            Some(Spanned::new(text.to_string(), arg.span))
+        });
+        let words: Vec<_> = words.collect();
+        match words.first() {
+            Some(Some(name)) if !name.is_empty() => domain.name = name.clone(),
+            Some(None) => {}
+            _ => {
+                self.diagnostics
+                    .error(self.head(node), "this domain has no name")
+                    .expected("`domain NAME [thread|process|open] ... { ... }`");
+            }
+        }
+        for (at, word) in words.iter().flatten().enumerate().skip(1) {
+            let kind = DomainKind::ALL.iter().find(|(kind, _)| *kind == word.as_str());
+            match kind {
+                Some((_, kind)) if at == 1 => domain.kind = *kind,
+                _ => {
+                    self.diagnostics
+                        .error(word.span, format!("`{word}` is no kind of domain"))
+                        .expected("`thread`, `process` or `open`, once, behind the domain's name")
+                        .suggest(word, DomainKind::ALL.map(|(kind, _)| kind));
+                }
+            }
+        }
+        for child in node.iter_children() {
+            self.count(child)?;
+            match child.name().value() {
+                "grant" => domain.grants.extend(self.block(child)),
+                "domain" => {
+                    self.diagnostics
+                        .error(self.head(child), "a domain does not lie in another")
+                        .help("write it beside the other one, in the host");
+                }
+                _ => nodes.extend(self.node(child, Some(domains.len()))),
+            }
+        }
+        domains.push(domain);
+        Some(())
     }
 
     fn link(&mut self, node: &KdlNode) {
@@ -192,7 +256,7 @@ impl Reader<'_> {
         Some(Spanned::new(text.to_string(), first.span))
     }
 
-    fn node(&mut self, node: &KdlNode) -> Option<Node> {
+    fn node(&mut self, node: &KdlNode, domain: Option<usize>) -> Option<Node> {
         let kind = self.identifier(node.name())?;
         let mut lowers = Vec::new();
         for arg in self.args(node) {
@@ -219,7 +283,7 @@ impl Reader<'_> {
             .unwrap_or_else(|| kind.clone());
         let children = node.iter_children().filter_map(|child| self.block(child)).collect();
         let (span, head) = (self.whole(node), self.head(node));
-        Some(Node { kind, name, lowers, params, children, span, head })
+        Some(Node { domain, kind, name, lowers, params, children, span, head })
     }
 
     /// As deep as the scan allows, [`crate::DEPTH_MAX`].

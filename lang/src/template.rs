@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use crate::graph::{Graph, Host, Node, Param, ParamBlock};
+use crate::graph::{Domain, Graph, Host, Node, Param, ParamBlock};
 use crate::span::Spanned;
 use crate::value::Value;
 
@@ -168,6 +168,15 @@ impl<'g> HostInstance<'g> {
         Cow::Owned(self.template.nodes.iter().map(|node| fill.node(node)).collect())
     }
 
+    /// The domains of this host besides the first, placeholders filled.
+    pub fn domains(&self) -> Cow<'g, [Domain]> {
+        if self.template.count.is_none() {
+            return Cow::Borrowed(&self.template.domains);
+        }
+        let fill = Fill(self.index);
+        Cow::Owned(self.template.domains.iter().map(|domain| fill.domain(domain)).collect())
+    }
+
     /// The properties of this host, placeholders filled.
     pub fn params(&self) -> Cow<'g, [Param]> {
         if self.template.count.is_none() {
@@ -233,8 +242,19 @@ impl Fill {
         params.iter().map(fill).collect()
     }
 
+    fn domain(&self, domain: &Domain) -> Domain {
+        Domain {
+            name: self.spanned(&domain.name),
+            kind: domain.kind,
+            params: self.params(&domain.params),
+            grants: domain.grants.iter().map(|grant| self.block(grant)).collect(),
+            span: domain.span,
+        }
+    }
+
     fn node(&self, node: &Node) -> Node {
         Node {
+            domain: node.domain,
             kind: node.kind.clone(),
             name: self.spanned(&node.name),
             lowers: node.lowers.iter().map(|lower| self.spanned(lower)).collect(),

@@ -44,6 +44,8 @@ pub(crate) const WAITING_MAX: usize = 64;
 const KEPT_MAX: usize = 64;
 /// How long they are kept: the sender is told of none that comes later.
 const KEPT_FOR: Duration = Duration::from_secs(1);
+/// How many requests go up at one time, unless something else is said.
+const UPCALLS_MAX: usize = 64;
 /// Room that messages leave to the rest.
 const RESERVE: usize = 8;
 /// How long what waits for room sleeps before it is tried again: the other side does not tell of
@@ -206,6 +208,9 @@ pub struct Port {
     pub(crate) opening: Cell<usize>,
     /// How many requests of the other side are under way here.
     pub(crate) serving: Cell<usize>,
+    /// How many requests are on their way up, and how many may be.
+    upcalls: Cell<usize>,
+    upcalls_max: Cell<usize>,
     /// What the other side has asked sessions of a protocol whose answer does not change.
     pub(crate) learned: RefCell<Vec<(ProtocolId, &'static QuestionType, Vec<u8>)>>,
     /// What protocols of the other side, or their sessions, understand of what they are told.
@@ -275,10 +280,10 @@ impl Handles for Names<'_> {
 
 impl Port {
     /// A side of a cut on this carrier.
-    pub fn new(carrier: impl Carrier + 'static, known: Known) -> Rc<Self> {
+    pub fn new(carrier: Box<dyn Carrier>, known: Known) -> Rc<Self> {
         Rc::new_cyclic(|me| Self {
             me: me.clone(),
-            carrier: Box::new(carrier),
+            carrier,
             known,
             admit: RefCell::default(),
             guard: RefCell::default(),
@@ -293,6 +298,8 @@ impl Port {
             early: RefCell::default(),
             opening: Cell::new(0),
             serving: Cell::new(0),
+            upcalls: Cell::new(0),
+            upcalls_max: Cell::new(UPCALLS_MAX),
             learned: RefCell::default(),
             understood: RefCell::default(),
             outbox: RefCell::default(),
@@ -331,6 +338,22 @@ impl Port {
 
     pub(crate) fn permits(&self, wish: &Wish<'_>) -> bool {
         self.guard.borrow().as_ref().is_none_or(|permit| permit(wish))
+    }
+
+    /// Lets at most so many calls and questions be on their way up at one time, in place of 64.
+    pub fn bound_upcalls(&self, upcalls_max: usize) {
+        self.upcalls_max.set(upcalls_max);
+    }
+
+    /// Has a request go up; `None` if as many are under way as may be.
+    pub(crate) fn upcall<T>(&self, ask: impl FnOnce() -> T) -> Option<T> {
+        if self.upcalls.get() >= self.upcalls_max.get() {
+            return None;
+        }
+        self.upcalls.set(self.upcalls.get() + 1);
+        let answer = ask();
+        self.upcalls.set(self.upcalls.get() - 1);
+        Some(answer)
     }
 
     /// True once the other side is gone.

@@ -2,7 +2,7 @@
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
+use core::cell::RefCell;
 use xk_core::object::{Enable, OpenError, ProtocolId, Refused};
 use xk_core::wire::{Sleeper, Wire};
 use xk_core::{
@@ -15,9 +15,6 @@ use crate::imports::Facts;
 use crate::port::{Port, Target, Unanswered, WAITING_MAX};
 use crate::serve::{Offer, Outcome};
 use crate::waits::Answered;
-
-/// How many requests go up at one time.
-const UPCALLS_MAX: usize = 64;
 
 /// Adds what stands in `cx` for the protocol `of` of the other side, which lies below.
 pub fn lower_proxy(
@@ -42,8 +39,7 @@ pub fn upper_proxy(
     kind: &'static str,
     name: &str,
 ) -> ProtocolRef {
-    let (facts, upcalls) = (Facts::default(), Cell::new(0));
-    let body = UpperProxy { port: Rc::clone(port), of, facts, upcalls };
+    let body = UpperProxy { port: Rc::clone(port), of, facts: Facts::default() };
     let proxy = cx.add_protocol(kind, name, body);
     port.uppers.borrow_mut().push((of, proxy.clone()));
     proxy
@@ -59,8 +55,7 @@ pub fn guest_proxy(
     kind: &'static str,
     name: &str,
 ) -> Option<ProtocolRef> {
-    let (facts, upcalls) = (Facts::default(), Cell::new(0));
-    let body = UpperProxy { port: Rc::clone(port), of, facts, upcalls };
+    let body = UpperProxy { port: Rc::clone(port), of, facts: Facts::default() };
     let proxy = cx.add_guest(of, kind, name, body)?;
     port.uppers.borrow_mut().push((of, proxy.clone()));
     Some(proxy)
@@ -151,8 +146,6 @@ struct UpperProxy {
     port: Rc<Port>,
     of: ProtocolId,
     facts: Facts,
-    /// How many requests are on their way up.
-    upcalls: Cell<usize>,
 }
 
 impl Protocol for UpperProxy {
@@ -239,18 +232,13 @@ impl Protocol for UpperProxy {
         let Some(export) = port.exports.of(lower) else {
             return Err(this.refuse(message, &reason::NO_PORT));
         };
-        if self.upcalls.get() >= UPCALLS_MAX {
-            return Err(this.refuse(message, &reason::QUEUE_FULL));
-        }
         // A reference, in case the request comes back.
         let Ok(copy) = message.try_clone() else {
             return Err(this.refuse(message, &reason::NO_BUFFERS));
         };
         let header = Header::new(Op::CallUp, export.handle, 0);
-        self.upcalls.set(self.upcalls.get() + 1);
-        let answer = port.request(cx, header, copy, None);
-        self.upcalls.set(self.upcalls.get() - 1);
-        match answer {
+        let answer = port.upcall(|| port.request(cx, header, copy, None));
+        match answer.unwrap_or(Err(Unanswered::Full)) {
             Ok(Answered::Frame(Header { op: Op::Return, .. }, reply)) => Ok(reply),
             Ok(Answered::Frame(_, frame)) => match port.read(cx, &frame) {
                 // Counted where it was refused.
@@ -264,13 +252,8 @@ impl Protocol for UpperProxy {
 
     fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         let target = Target { op: Op::AskProtocol, number: self.of.0, protocol: self.of };
-        if self.upcalls.get() >= UPCALLS_MAX {
-            return Answer::Unknown;
-        }
-        self.upcalls.set(self.upcalls.get() + 1);
-        let answer = self.port.ask(cx, target, &self.facts, ask);
-        self.upcalls.set(self.upcalls.get() - 1);
-        answer
+        let answer = self.port.upcall(|| self.port.ask(cx, target, &self.facts, ask));
+        answer.unwrap_or(Answer::Unknown)
     }
 
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {

@@ -7,7 +7,7 @@ use xk_core::graph::{Family, Guarantees, Params, Shape};
 use xk_lang::{Diagnostics, Host, Node, nearest};
 
 use super::links::Links;
-use super::{mtu, needs, numbers, order, stacking, unique};
+use super::{domains, mtu, needs, numbers, order, stacking, unique};
 use crate::plan::{HostPlan, Place, count_of, instance, params_of};
 
 /// A host under check.
@@ -112,7 +112,8 @@ pub(super) fn check(
     let overrides = numbers::check(&site, &order, diagnostics);
     unique::devices(&site, diagnostics);
     mtu::check(&site, &order, links, diagnostics);
-    plan(site, order, overrides)
+    let domains = domains::check(&site, diagnostics);
+    plan(site, order, overrides, domains)
 }
 
 /// From the lowers of each to the uppers of each.
@@ -163,7 +164,12 @@ fn params(host: &Host, catalog: &Catalog, diagnostics: &mut Diagnostics) -> Vec<
     first
 }
 
-fn plan(site: Site<'_>, order: Vec<usize>, overrides: Vec<Vec<(usize, u32)>>) -> HostPlan {
+fn plan(
+    site: Site<'_>,
+    order: Vec<usize>,
+    overrides: Vec<Vec<(usize, u32)>>,
+    found: domains::Found,
+) -> HostPlan {
     let mut places = Vec::with_capacity(site.entries.len());
     let nodes = site.host.nodes.iter().zip(site.params).zip(overrides);
     for (at, ((node, params), numbers)) in nodes.enumerate() {
@@ -174,12 +180,13 @@ fn plan(site: Site<'_>, order: Vec<usize>, overrides: Vec<Vec<(usize, u32)>>) ->
         places.push(Place {
             entry,
             lowers: site.lowers[at].iter().copied().flatten().collect(),
+            domain: node.domain.map_or(0, |domain| domain + 1),
             above: site.above[at],
             numbers,
             params: (site.host.count.is_none() || !has_placeholder(node)).then_some(params),
         });
     }
-    HostPlan { places, order }
+    HostPlan { places, order, domains: found.domains, domain_order: found.order }
 }
 
 /// Whether anything in the node differs between hosts alike.

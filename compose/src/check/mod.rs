@@ -4,6 +4,7 @@
 //! this one goes on from there with the catalog. Hosts alike are checked once, with the first and
 //! the last index filled in.
 
+mod domains;
 mod host;
 mod links;
 mod mtu;
@@ -65,6 +66,7 @@ pub fn check_text(
         plans,
         links,
         numbers: numbers_of(catalog),
+        entries: catalog.entries().to_vec(),
     };
     if checked.warnings.has_errors() {
         return Err(Box::new(checked.warnings));

@@ -52,7 +52,7 @@ fn every_manual_has_an_example_that_checks() {
 fn the_graphs_on_the_page_of_the_language_check() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/graph.md");
     let examples = examples(&fs::read_to_string(page).unwrap());
-    assert_eq!(examples.len(), 2);
+    assert_eq!(examples.len(), 3);
     for example in examples {
         let checked = check(&example, "graph.md", &xk_catalog::standard());
         let graph = checked.unwrap_or_else(|mistakes| panic!("{mistakes}"));

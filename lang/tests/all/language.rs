@@ -1,6 +1,6 @@
 //! What a right file means, word by word and place by place.
 
-use xk_lang::{Graph, Span, Value, parse};
+use xk_lang::{Document, DomainKind, Graph, Span, Value, parse};
 
 #[track_caller]
 fn right(source: &str) -> Graph {
@@ -133,4 +133,39 @@ host z
     assert_eq!(nodes[1].lowers[0].as_str(), "w9999");
     assert_eq!(nodes[1].children[0].args[0].value, Value::from("02::0f"));
     assert_eq!(nodes[1].span.of(source), "eth \"w{n}\" { address \"02::{n%256:02x}\" }");
+}
+
+#[test]
+fn domains() {
+    let text = r#"
+host one count=2 {
+    sim link=lan
+    domain net thread core="{n}" {
+        eth sim
+        ip eth { address "10.0.0.{n+1}/24"; }
+    }
+    domain server user=nobody { udp ip; }
+    domain apps open { grant udp port="5000..5999" uid=1000; }
+    echo udp port=7
+}
+link lan
+"#;
+    let graph = right(text);
+    let host = &graph.expand()[1];
+    let domains = host.domains();
+    let of: Vec<_> = domains.iter().map(|domain| (domain.name.as_str(), domain.kind)).collect();
+    let kinds = [DomainKind::Thread, DomainKind::Process, DomainKind::Open];
+    assert_eq!(of, [("net", kinds[0]), ("server", kinds[1]), ("apps", kinds[2])]);
+    assert_eq!(domains[0].param("core").unwrap().value.value, Value::from("1"));
+    assert_eq!(domains[2].grants[0].args[0].value, Value::from("udp"));
+    let lies: Vec<_> = host.nodes().iter().map(|node| node.domain).collect();
+    assert_eq!(lies, [None, Some(0), Some(0), Some(1), None], "in the order of the file");
+    assert!(domains[0].span.of(text).ends_with('}'));
+
+    let mut document = Document::parse("net.kdl", text).unwrap();
+    document.add_node("one", "discard", "sink", &["udp"], &[]).unwrap();
+    assert!(document.to_text().contains("port=7\n    discard udp name=sink\n}"));
+    assert_eq!(document.graph().hosts[0].node("sink").unwrap().domain, None);
+    document.set_param("one", "udp", "checksum", &Value::Bool(false)).unwrap();
+    assert!(document.to_text().contains("{ udp ip checksum=#false; }"));
 }

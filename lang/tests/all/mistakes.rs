@@ -49,6 +49,22 @@ link lan1
 }
 
 #[test]
+fn domains() {
+    expect(
+        r#"host one {
+    domain { sim name=a; }
+    domain net thraed { sim name=b; }
+    domain net process open { sim name=c; domain inner { sim name=d; } }
+    domain 5 core=1 core=2 { sim name=c; }
+    domain "" { }
+    eth e
+}
+"#,
+        "domains",
+    );
+}
+
+#[test]
 fn words_without_quotes() {
     expect(
         "title \"never closed\nhost alice {\n\teth wire address=02:00:01 up=true\n    ip eth { address 10.0.1.2/24; ttl 0x }\n    sim name=wire loss=5% x=(u8)7 y=\"\\q\" z=#yes\n}\nlink lan delay=1ms }\n/* open",

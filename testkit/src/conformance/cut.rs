@@ -55,8 +55,8 @@ impl Edges {
     /// Cuts the edges to `lower`: gives what stands for it above the cut.
     fn cut(&self, cx: &Kernel, side: Side, lower: &ProtocolRef) -> ProtocolRef {
         let (down, up) = Queue::pair(SLOTS);
-        let above = Port::new(down.clone(), self.known());
-        let below = Port::new(up.clone(), self.known());
+        let above = Port::new(Box::new(down.clone()), self.known());
+        let below = Port::new(Box::new(up.clone()), self.known());
         // Frames are delivered before the sender goes on, as messages between layers are.
         down.on_put(&below, |port: &Port, cx| {
             port.poll(cx, 1);

@@ -89,7 +89,7 @@ fn no_frames_harm_the_side_below() {
         let (cx, wild) = (TestKernel::new(seed), [0, 20, 200][seed as usize % 3]);
         let bottom = Bottom::add(&cx, "bottom", Lower::host([10, 0, 0, 1], 253));
         let (mine, theirs) = Queue::pair(64);
-        let port = Port::new(mine, Known::of(&[]));
+        let port = Port::new(Box::new(mine), Known::of(&[]));
         port.grant(bottom.protocol());
         port.admit(|cx: &Kernel, port: &Rc<Port>, of| {
             let is_known = (200..202).contains(&of.0);
