@@ -9,6 +9,10 @@ use xk_core::{Kernel, Message, Time};
 
 use crate::frame::HEADROOM;
 
+/// How many octets a frame has at most: as many as the largest message, with what stands in front
+/// of it.
+pub const FRAME_OCTETS_MAX: usize = (1 << 16) + 1024;
+
 /// Why a frame was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendError {
@@ -103,10 +107,6 @@ pub struct Queue {
     back: Rc<Lane>,
     slots: usize,
 }
-
-/// How many octets a frame of a [`Queue`] has at most: as many as the largest message, with what
-/// stands in front of it.
-const FRAME_OCTETS_MAX: usize = (1 << 16) + 1024;
 
 impl Queue {
     /// Both ends of one that holds `slots` frames each way.

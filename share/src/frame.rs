@@ -16,8 +16,8 @@ use xk_core::message::{ATTRIBUTE_OCTETS, ATTRIBUTES_MAX};
 
 /// Octets of the header.
 pub(crate) const HEADER_OCTETS: usize = 12;
-/// Room in front of a message that is made here.
-pub(crate) const HEADROOM: usize = 128;
+/// Room in front of a frame that comes, in octets.
+pub const HEADROOM: usize = 128;
 /// Octets of an attribute.
 const ATTRIBUTE_ALL: usize = 4 + ATTRIBUTE_OCTETS;
 /// How many octets layers may have taken off a message and not found again.

@@ -44,8 +44,9 @@ mod proxies;
 mod serve;
 mod waits;
 
-pub use carrier::{Arrival, Carrier, Queue, SendError};
+pub use carrier::{Arrival, Carrier, FRAME_OCTETS_MAX, Queue, SendError};
 pub use exports::SESSIONS_MAX;
+pub use frame::HEADROOM;
 pub use port::{Known, LATE, LOST, Port, REASONS, Wish};
 pub use proxies::{add_port, guest_proxy, lower_proxy, upper_proxy};
 pub use waits::WAITS_MAX;

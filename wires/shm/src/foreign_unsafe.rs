@@ -34,6 +34,11 @@ impl Foreign {
         fd
     }
 
+    /// The descriptor, to be slept on.
+    pub(crate) fn as_own(&self) -> &OwnedFd {
+        &self.0
+    }
+
     /// False if as many as may be are just being closed.
     pub(crate) fn has_room() -> bool {
         CLOSING.load(Ordering::Relaxed) < CLOSING_MAX

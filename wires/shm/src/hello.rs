@@ -8,7 +8,8 @@
 //! | 8..12 | slots a direction; a grant says which of both sides' figures is taken, the smaller one |
 //! | 12..16 | octets of the longest frame, the same on both sides |
 //! | 16..20 | why it refuses |
-//! | 20..32 | zero |
+//! | 20..24 | octets of a frame in one slot at most, the same on both sides; 0: all |
+//! | 24..32 | zero |
 //!
 //! With a request comes one descriptor, the reading end of the pipe by which the sender of the
 //! message wakes the other; with a grant come two, the memory and such a pipe.
@@ -66,25 +67,26 @@ impl HelloError {
 
 impl Hello {
     pub(crate) fn emit(&self) -> [u8; HELLO_OCTETS] {
-        let (kind, slots, octets, why) = match self {
-            Self::Request(g) => (REQUEST, g.slots(), g.frame_octets_max(), 0),
-            Self::Grant(g) => (GRANT, g.slots(), g.frame_octets_max(), 0),
+        let (kind, slots, octets, why, in_slot) = match self {
+            Self::Request(g) => (REQUEST, g.slots(), g.frame_octets_max(), 0, g.in_slot()),
+            Self::Grant(g) => (GRANT, g.slots(), g.frame_octets_max(), 0, g.in_slot()),
             Self::Refusal(why) => {
                 let octets = match why {
                     Refusal::FrameOctets { octets } => *octets,
                     _ => 0,
                 };
-                (REFUSAL, 0, octets, why.number())
+                (REFUSAL, 0, octets, why.number(), 0)
             }
         };
         let mut hello = [0; HELLO_OCTETS];
-        let fields: [&[u8]; 6] = [
+        let fields: [&[u8]; 7] = [
             &MAGIC,
             &VERSION.to_le_bytes(),
             &kind.to_le_bytes(),
             &slots.to_le_bytes(),
             &octets.to_le_bytes(),
             &why.to_le_bytes(),
+            &in_slot.to_le_bytes(),
         ];
         for (octet, value) in hello.iter_mut().zip(fields.into_iter().flatten()) {
             *octet = *value;
@@ -103,10 +105,15 @@ impl Hello {
         if version != VERSION {
             return Err(HelloError::Version);
         }
-        if (5..8).any(|at| word(at) != 0) || (kind != REFUSAL && word(4) != 0) {
+        let is_refusal = kind == REFUSAL;
+        if (6..8).any(|at| word(at) != 0) || word(if is_refusal { 5 } else { 4 }) != 0 {
             return Err(HelloError::Figures);
         }
-        let geometry = Geometry::new(word(2), word(3)).ok_or(HelloError::Figures);
+        let geometry = match word(5) {
+            0 => Geometry::new(word(2), word(3)),
+            in_slot => Geometry::spanning(word(2), word(3), in_slot),
+        };
+        let geometry = geometry.ok_or(HelloError::Figures);
         match kind {
             REQUEST => Ok(Self::Request(geometry?)),
             GRANT => Ok(Self::Grant(geometry?)),
@@ -132,7 +139,9 @@ mod tests {
             Refusal::Other(77),
         ];
         let refusals = refusals.into_iter().map(Hello::Refusal);
-        [Hello::Request(geometry), Hello::Grant(geometry)].into_iter().chain(refusals).collect()
+        let spanning = Geometry::spanning(512, 66_560, 2112).unwrap();
+        let links = [Hello::Request(geometry), Hello::Grant(geometry), Hello::Grant(spanning)];
+        links.into_iter().chain(refusals).collect()
     }
 
     #[test]
@@ -169,6 +178,7 @@ mod tests {
             (8, 3, HelloError::Figures),
             (15, 1, HelloError::Figures),
             (16, 1, HelloError::Figures),
+            (20, 1, HelloError::Figures),
             (31, 1, HelloError::Figures),
         ] {
             let mut changed = hello;
@@ -179,7 +189,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_octets_give_an_answer(octets in prop::collection::vec(any::<u8>(), 0..40), real in 0usize..8, at in 0usize..32) {
+        fn any_octets_give_an_answer(octets in prop::collection::vec(any::<u8>(), 0..40), real in 0usize..9, at in 0usize..32) {
             let _ = Hello::parse(&octets);
             let mut hello = all()[real].emit();
             hello[at] ^= octets.first().copied().unwrap_or(0);

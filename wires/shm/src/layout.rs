@@ -9,8 +9,8 @@
 //!                buffers of what side 1 sends
 //! ```
 //!
-//! Both sides compute this from the two figures of the hello; nothing of it is read from the
-//! memory.
+//! A frame that is longer than a buffer takes as many slots in a row as it needs buffers. Both
+//! sides compute this from the figures of the hello; nothing of it is read from the memory.
 
 /// Octets of a slot: two cache lines, which processors like to fetch together.
 pub(crate) const SLOT_OCTETS: usize = 128;
@@ -44,11 +44,16 @@ pub const FRAME_OCTETS_LEAST: u32 = 60;
 /// The most that the longest frame may be, in octets: an Ethernet header and 64 KiB.
 pub const FRAME_OCTETS_MOST: u32 = 65_536 + 14;
 
+/// The most that the longest frame may be that takes several slots, in octets.
+const SPANNING_OCTETS_MOST: u32 = 1 << 20;
+
 /// How large a link is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     slots: u32,
     frame_octets_max: u32,
+    /// Octets of a frame in one buffer at most: if it is longer, it takes several slots.
+    buffer_octets: u32,
 }
 
 impl Geometry {
@@ -59,7 +64,26 @@ impl Geometry {
         let fits = slots.is_power_of_two()
             && (SLOTS_MIN..=SLOTS_MAX).contains(&slots)
             && (FRAME_OCTETS_LEAST..=FRAME_OCTETS_MOST).contains(&frame_octets_max);
-        fits.then_some(Self { slots, frame_octets_max })
+        fits.then_some(Self { slots, frame_octets_max, buffer_octets: frame_octets_max })
+    }
+
+    /// One whose buffers hold `buffer_octets` octets, fewer than the longest frame has, which takes
+    /// half of the slots at most; none if a figure is out of range.
+    pub fn spanning(slots: u32, frame_octets_max: u32, buffer_octets: u32) -> Option<Self> {
+        let of_buffers = Self::new(slots, buffer_octets)?;
+        let fits = buffer_octets as usize > INLINE_OCTETS
+            && (buffer_octets..=SPANNING_OCTETS_MOST).contains(&frame_octets_max)
+            && frame_octets_max.div_ceil(buffer_octets) <= slots / 2;
+        fits.then_some(Self { frame_octets_max, ..of_buffers })
+    }
+
+    /// This one with at most so many slots; none if a frame may need more.
+    pub(crate) fn with_slots(&self, slots: u32) -> Option<Self> {
+        let slots = slots.min(self.slots);
+        match self.in_slot() {
+            0 => Self::new(slots, self.frame_octets_max),
+            in_slot => Self::spanning(slots, self.frame_octets_max, in_slot),
+        }
     }
 
     /// How many frames a direction holds.
@@ -70,6 +94,22 @@ impl Geometry {
     /// The longest frame, in octets.
     pub fn frame_octets_max(&self) -> u32 {
         self.frame_octets_max
+    }
+
+    /// Octets of a frame in one buffer at most.
+    pub(crate) fn buffer_octets(&self) -> u32 {
+        self.buffer_octets
+    }
+
+    /// Octets of a frame in one slot at most, as the hello says it: 0 if that is all of it.
+    pub(crate) fn in_slot(&self) -> u32 {
+        if self.buffer_octets == self.frame_octets_max { 0 } else { self.buffer_octets }
+    }
+
+    /// Whether frames have the same lengths, and lie in as many slots.
+    pub(crate) fn has_frames_of(&self, other: &Self) -> bool {
+        let of = |geometry: &Self| (geometry.frame_octets_max, geometry.buffer_octets);
+        of(self) == of(other)
     }
 
     /// Octets of the whole memory: less than 5 GiB.
@@ -89,7 +129,7 @@ impl Geometry {
 
     /// Octets from one buffer to the next; 0 if there are none.
     pub(crate) fn stride(&self) -> usize {
-        let octets = self.frame_octets_max as usize;
+        let octets = self.buffer_octets as usize;
         if octets <= INLINE_OCTETS {
             return 0;
         }
@@ -101,7 +141,7 @@ impl Geometry {
 impl Default for Geometry {
     /// 512 frames of an Ethernet with an MTU of 1500.
     fn default() -> Self {
-        Self { slots: 512, frame_octets_max: 1514 }
+        Self { slots: 512, frame_octets_max: 1514, buffer_octets: 1514 }
     }
 }
 
@@ -121,6 +161,15 @@ mod tests {
             (u32::MAX, u32::MAX),
         ] {
             assert_eq!(Geometry::new(slots, octets), None, "{slots} {octets}");
+        }
+        for (slots, frame, buffer) in [
+            (64, 66_560, 2048),
+            (512, 66_560, 120),
+            (512, 1514, 2048),
+            (512, u32::MAX, 2048),
+            (500, 66_560, 2048),
+        ] {
+            assert_eq!(Geometry::spanning(slots, frame, buffer), None, "{slots} {frame} {buffer}");
         }
     }
 

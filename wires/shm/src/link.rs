@@ -9,13 +9,17 @@ use std::time::{Duration, Instant};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
+use rustix::net::Shutdown;
+use xk_core::wire::Sleeper;
 
 use crate::bell::{Bell, Ringer, pipe};
 use crate::credentials_unsafe::{Peer, peer_of};
 use crate::error::ShmError;
 use crate::foreign_unsafe::Foreign;
+use crate::hello::{HELLO_OCTETS, HelloError};
 use crate::layout::Geometry;
-use crate::meet::{Meeting, Options};
+use crate::listen;
+use crate::meet::{self, Meeting, Options};
 use crate::memory_unsafe::Memory;
 use crate::ring::{Broken, End, SendError};
 use crate::socket::{self, Received};
@@ -128,8 +132,7 @@ impl Link {
         let ((ringer, other_bell), (other_ringer, bell)) =
             pipes.map_err(ShmError::system("make a pipe"))?;
         let make = |memory: Memory, side, socket: OwnedFd, ringer, bell| {
-            let peer = peer_of(&socket)
-                .map_err(|source| ShmError::System { action: "ask who the peer is", source })?;
+            let peer = peer(&socket)?;
             let end = End::new(&Arc::new(memory), geometry, side);
             let parts = end.zip(Bell::accept(bell));
             let (end, bell) = parts.ok_or(ShmError::Hello("no link within one process"))?;
@@ -139,6 +142,31 @@ impl Link {
             make(memory, 0, sockets.0, ringer, Foreign::new(bell))?,
             make(other, 1, sockets.1, other_ringer, Foreign::new(other_bell))?,
         ))
+    }
+
+    /// A link to the process at the other end of a connected socket of unix(7) that keeps messages
+    /// apart (`SOCK_SEQPACKET`) and that grants it ([`grant`](Self::grant)), within `limit`. The
+    /// caller knows which process that is.
+    ///
+    /// # Errors
+    /// [`ShmError`].
+    pub fn ask(socket: OwnedFd, geometry: &Geometry, limit: Duration) -> Result<Self, ShmError> {
+        let socket = Foreign::new(socket);
+        let ringer = meet::ask(&socket, geometry).map_err(ShmError::system("ask for a link"))?;
+        let (hello, files) = hear(&socket, limit)?;
+        let peer = peer(&socket)?;
+        meet::granted(socket, ringer, peer, &hello, files, geometry)
+    }
+
+    /// The other side of [`ask`](Self::ask): makes the memory.
+    ///
+    /// # Errors
+    /// [`ShmError`].
+    pub fn grant(socket: OwnedFd, geometry: &Geometry, limit: Duration) -> Result<Self, ShmError> {
+        let socket = Foreign::new(socket);
+        let (hello, files) = hear(&socket, limit)?;
+        let peer = peer(&socket)?;
+        listen::grant(socket, peer, &hello, files, geometry, true)
     }
 
     /// See [`End::shares_processor`].
@@ -233,6 +261,19 @@ impl Link {
         self.socket.as_fd()
     }
 
+    /// Has a sleep end when a frame comes, after [`doze`](Self::doze), or the other side goes.
+    /// False if the system refuses.
+    pub fn add_to(&self, sleeper: &dyn Sleeper) -> bool {
+        sleeper.add(self.bell.fd()) && sleeper.add(self.socket.as_own())
+    }
+
+    /// Ends it: the other side finds this one gone, and the memory is given back.
+    pub fn leave(self) -> Left {
+        // The other side may still have a descriptor of the same socket.
+        let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
+        Left { bell: self.bell, socket: self.socket }
+    }
+
     /// Sleeps until a frame comes or for at most `limit`. Returns at once if one is there. It may
     /// return without one.
     ///
@@ -266,6 +307,47 @@ impl Link {
         let number = EventData::new_u64(self.socket.as_raw_fd() as u64);
         epoll::add(&bed, &self.socket, number, EventFlags::IN)?;
         Ok(bed)
+    }
+}
+
+/// The process at the other end.
+pub(crate) fn peer(socket: impl AsFd) -> Result<Peer, ShmError> {
+    peer_of(socket).map_err(|source| ShmError::System { action: "ask who the peer is", source })
+}
+
+/// Waits for the other side's hello.
+fn hear(socket: &Foreign, limit: Duration) -> Result<(Vec<u8>, Vec<Foreign>), ShmError> {
+    use rustix::event::{PollFd, PollFlags, poll};
+    let until = Instant::now() + limit;
+    loop {
+        match socket::receive(socket, HELLO_OCTETS) {
+            Received::Message(octets, files) => return Ok((octets, files)),
+            Received::TooMuch => return Err(ShmError::Hello(HelloError::Length.text())),
+            Received::Gone => return Err(ShmError::Silent),
+            Received::Nothing => {}
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ShmError::Silent);
+        }
+        match poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&timespec(left))) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(ShmError::system("wait for a peer")(errno)),
+        }
+    }
+}
+
+/// What is slept on of a link that is over.
+pub struct Left {
+    bell: Bell,
+    socket: Foreign,
+}
+
+impl Left {
+    /// Undoes [`Link::add_to`].
+    pub fn remove_from(&self, sleeper: &dyn Sleeper) {
+        sleeper.remove(self.bell.fd());
+        sleeper.remove(self.socket.as_own());
     }
 }
 

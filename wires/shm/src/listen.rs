@@ -214,52 +214,13 @@ impl Listener {
             Received::TooMuch => (Vec::new(), Vec::new()),
             Received::Message(octets, files) => (octets, files),
         };
-        let asked = Self::asked(&octets, files, options);
-        let (why, error) = match asked {
-            Ok((geometry, bell)) if room => {
-                let link = grant(pending.socket, pending.peer, geometry, bell);
-                return match link {
-                    Ok(link) => Some(Heard::Granted(Box::new(link))),
-                    Err(error) => {
-                        self.error = Some(error);
-                        None
-                    }
-                };
+        match grant(pending.socket, pending.peer, &octets, files, &options.geometry, room) {
+            Ok(link) => Some(Heard::Granted(Box::new(link))),
+            Err(error) => {
+                self.error = Some(error);
+                None
             }
-            Ok(_) => (Refusal::Busy, ShmError::Crowded),
-            Err((why, text)) => (why, ShmError::Hello(text)),
-        };
-        let _ = socket::send(&pending.socket, &Hello::Refusal(why).emit(), &[]);
-        self.error = Some(error);
-        None
-    }
-
-    /// What the other side asks for, as far as it can be had.
-    fn asked(
-        octets: &[u8],
-        mut files: Vec<Foreign>,
-        options: &Options,
-    ) -> Result<(Geometry, Bell), (Refusal, &'static str)> {
-        let asked = match Hello::parse(octets) {
-            Ok(Hello::Request(asked)) => asked,
-            Ok(_) => return Err((Refusal::Malformed, HelloError::Kind.text())),
-            Err(HelloError::Version) => {
-                return Err((Refusal::Version, HelloError::Version.text()));
-            }
-            Err(error) => return Err((Refusal::Malformed, error.text())),
-        };
-        let ours = options.geometry;
-        let octets = ours.frame_octets_max();
-        if asked.frame_octets_max() != octets {
-            let why = Refusal::FrameOctets { octets };
-            return Err((why, "its frames have another length: give both the same mtu"));
         }
-        let bell = files.pop().filter(|_| files.is_empty()).and_then(Bell::accept);
-        let bell = bell.ok_or((Refusal::Malformed, "its bell is no pipe"))?;
-        let slots = asked.slots().min(ours.slots());
-        let geometry = Geometry::new(slots, octets);
-        let geometry = geometry.ok_or((Refusal::Malformed, HelloError::Figures.text()))?;
-        Ok((geometry, bell))
     }
 
     fn refuse(&mut self, socket: &Foreign, why: Refusal, error: ShmError) {
@@ -283,8 +244,51 @@ enum Heard {
     Granted(Box<Link>),
 }
 
-/// Makes the memory and gives the other side its part.
-fn grant(socket: Foreign, peer: Peer, geometry: Geometry, bell: Bell) -> Result<Link, ShmError> {
+/// Hears what the other side asks for, and if there is `room` makes the memory and gives it its
+/// part.
+pub(crate) fn grant(
+    socket: Foreign,
+    peer: Peer,
+    hello: &[u8],
+    files: Vec<Foreign>,
+    ours: &Geometry,
+    room: bool,
+) -> Result<Link, ShmError> {
+    let (why, error) = match asked(hello, files, ours) {
+        Ok((geometry, bell)) if room => return make(socket, peer, geometry, bell),
+        Ok(_) => (Refusal::Busy, ShmError::Crowded),
+        Err((why, text)) => (why, ShmError::Hello(text)),
+    };
+    let _ = socket::send(&socket, &Hello::Refusal(why).emit(), &[]);
+    Err(error)
+}
+
+/// What the other side asks for, as far as it can be had.
+fn asked(
+    octets: &[u8],
+    mut files: Vec<Foreign>,
+    ours: &Geometry,
+) -> Result<(Geometry, Bell), (Refusal, &'static str)> {
+    let asked = match Hello::parse(octets) {
+        Ok(Hello::Request(asked)) => asked,
+        Ok(_) => return Err((Refusal::Malformed, HelloError::Kind.text())),
+        Err(HelloError::Version) => {
+            return Err((Refusal::Version, HelloError::Version.text()));
+        }
+        Err(error) => return Err((Refusal::Malformed, error.text())),
+    };
+    if !asked.has_frames_of(ours) {
+        let why = Refusal::FrameOctets { octets: ours.frame_octets_max() };
+        return Err((why, "its frames have another length: give both the same mtu"));
+    }
+    let bell = files.pop().filter(|_| files.is_empty()).and_then(Bell::accept);
+    let bell = bell.ok_or((Refusal::Malformed, "its bell is no pipe"))?;
+    let geometry = ours.with_slots(asked.slots());
+    let geometry = geometry.ok_or((Refusal::Malformed, HelloError::Figures.text()))?;
+    Ok((geometry, bell))
+}
+
+fn make(socket: Foreign, peer: Peer, geometry: Geometry, bell: Bell) -> Result<Link, ShmError> {
     let memory = Memory::create(geometry.octets());
     let (memory, file) =
         memory.map_err(|source| ShmError::System { action: "make shared memory", source })?;

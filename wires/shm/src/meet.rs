@@ -18,12 +18,12 @@ use rustix::io::Errno;
 use rustix::net::SocketAddrUnix;
 
 use crate::bell::{Bell, Ringer, pipe};
-use crate::credentials_unsafe::{Peer, peer_of};
+use crate::credentials_unsafe::Peer;
 use crate::error::{Refusal, ShmError};
 use crate::foreign_unsafe::Foreign;
 use crate::hello::{HELLO_OCTETS, Hello, HelloError};
 use crate::layout::Geometry;
-use crate::link::{Link, timespec};
+use crate::link::{self, Link, timespec};
 use crate::listen::Listener;
 use crate::memory_unsafe::Memory;
 use crate::ring::End;
@@ -281,7 +281,7 @@ enum Connect {
 /// A request under way.
 struct Attempt {
     socket: Foreign,
-    ringer: Option<Ringer>,
+    ringer: Ringer,
     peer: Peer,
     until: Instant,
 }
@@ -305,46 +305,58 @@ impl Attempt {
             other => Connect::Failed(ShmError::system("connect to a peer")(other)),
         })?;
         let peer = known(&socket, options).map_err(Connect::Failed)?;
-        let (ringer, bell) = pipe().map_err(failed("make a pipe"))?;
-        let hello = Hello::Request(options.geometry).emit();
-        match socket::send(&socket, &hello, &[bell.as_fd()]) {
-            // It may have refused us before it heard us: that is still to be read.
-            Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => {}
-            Err(_) => return Err(Connect::Later),
-        }
-        Ok(Self { socket, ringer: Some(ringer), peer, until: now + PATIENCE })
+        let ringer = ask(&socket, &options.geometry).map_err(|_| Connect::Later)?;
+        Ok(Self { socket, ringer, peer, until: now + PATIENCE })
     }
 
     /// The link, if it has been granted by now.
-    fn look(mut self, options: &Options, now: Instant) -> Result<Result<Link, Self>, ShmError> {
-        let (octets, mut files) = match socket::receive(&self.socket, HELLO_OCTETS) {
+    fn look(self, options: &Options, now: Instant) -> Result<Result<Link, Self>, ShmError> {
+        let (octets, files) = match socket::receive(&self.socket, HELLO_OCTETS) {
             Received::Nothing if now < self.until => return Ok(Err(self)),
-            Received::Nothing => return Err(ShmError::Silent),
-            Received::Gone => return Err(ShmError::Silent),
+            Received::Nothing | Received::Gone => return Err(ShmError::Silent),
             Received::TooMuch => return Err(ShmError::Hello(HelloError::Length.text())),
             Received::Message(octets, files) => (octets, files),
         };
-        let geometry = match Hello::parse(&octets) {
-            Ok(Hello::Grant(geometry)) => geometry,
-            Ok(Hello::Refusal(why)) => return Err(ShmError::Refused(why)),
-            Ok(Hello::Request(_)) => return Err(ShmError::Hello(HelloError::Kind.text())),
-            Err(error) => return Err(ShmError::Hello(error.text())),
-        };
-        let ours = options.geometry;
-        if geometry.frame_octets_max() != ours.frame_octets_max() || geometry.slots() > ours.slots()
-        {
-            return Err(ShmError::Hello("it grants another link than was asked for"));
-        }
-        let (Some(bell), Some(file), true) = (files.pop(), files.pop(), files.is_empty()) else {
-            return Err(ShmError::Hello("it grants a link without its descriptors"));
-        };
-        let memory = Arc::new(Memory::accept(file.as_fd(), geometry.octets())?);
-        let bell = Bell::accept(bell).ok_or(ShmError::Hello("its bell is no pipe"))?;
-        let end = End::new(&memory, &geometry, 1);
-        let parts = end.zip(self.ringer.take());
-        let (end, ringer) = parts.ok_or(ShmError::Hello("its link does not fit"))?;
-        Ok(Ok(Link::new(end, self.socket, ringer, bell, self.peer)))
+        granted(self.socket, self.ringer, self.peer, &octets, files, &options.geometry).map(Ok)
     }
+}
+
+/// Asks for a link; gives what wakes the other side.
+pub(crate) fn ask(socket: &Foreign, geometry: &Geometry) -> Result<Ringer, Errno> {
+    let (ringer, bell) = pipe()?;
+    match socket::send(socket, &Hello::Request(*geometry).emit(), &[bell.as_fd()]) {
+        // It may have refused us before it heard us: that is still to be read.
+        Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(ringer),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// The link that is granted to one that asked.
+pub(crate) fn granted(
+    socket: Foreign,
+    ringer: Ringer,
+    peer: Peer,
+    hello: &[u8],
+    mut files: Vec<Foreign>,
+    ours: &Geometry,
+) -> Result<Link, ShmError> {
+    let geometry = match Hello::parse(hello) {
+        Ok(Hello::Grant(geometry)) => geometry,
+        Ok(Hello::Refusal(why)) => return Err(ShmError::Refused(why)),
+        Ok(Hello::Request(_)) => return Err(ShmError::Hello(HelloError::Kind.text())),
+        Err(error) => return Err(ShmError::Hello(error.text())),
+    };
+    if !geometry.has_frames_of(ours) || geometry.slots() > ours.slots() {
+        return Err(ShmError::Hello("it grants another link than was asked for"));
+    }
+    let (Some(bell), Some(file), true) = (files.pop(), files.pop(), files.is_empty()) else {
+        return Err(ShmError::Hello("it grants a link without its descriptors"));
+    };
+    let memory = Arc::new(Memory::accept(file.as_fd(), geometry.octets())?);
+    let bell = Bell::accept(bell).ok_or(ShmError::Hello("its bell is no pipe"))?;
+    let end = End::new(&memory, &geometry, 1);
+    let end = end.ok_or(ShmError::Hello("its link does not fit"))?;
+    Ok(Link::new(end, socket, ringer, bell, peer))
 }
 
 /// Asks the process that listens at `path` for a link, and waits for it, 2 seconds at most.
@@ -374,8 +386,7 @@ pub(crate) fn connect(path: &Path, options: &Options) -> Result<Link, ShmError> 
 
 /// The process at the other end, if it may be there.
 pub(crate) fn known(socket: &Foreign, options: &Options) -> Result<Peer, ShmError> {
-    let peer = peer_of(socket)
-        .map_err(|source| ShmError::System { action: "ask who the peer is", source })?;
+    let peer = link::peer(socket)?;
     if options.peers.admit(&peer) {
         Ok(peer)
     } else {

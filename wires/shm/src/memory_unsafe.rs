@@ -191,6 +191,7 @@ pub(crate) struct Lane {
     buffers: *mut u8,
     mask: u32,
     stride: usize,
+    buffer_octets: usize,
     frame_octets_max: usize,
 }
 
@@ -210,6 +211,7 @@ impl Lane {
             buffers: base.wrapping_add(geometry.buffers_at(side)),
             mask: geometry.slots() - 1,
             stride: geometry.stride(),
+            buffer_octets: geometry.buffer_octets() as usize,
             frame_octets_max: geometry.frame_octets_max() as usize,
         })
     }
@@ -224,6 +226,12 @@ impl Lane {
     #[inline]
     pub(crate) fn slots(&self) -> u32 {
         self.mask.wrapping_add(1)
+    }
+
+    /// How many slots a frame takes that is not longer than the longest.
+    #[inline]
+    pub(crate) fn slots_of(&self, octets: usize) -> u32 {
+        if octets <= self.buffer_octets { 1 } else { octets.div_ceil(self.buffer_octets) as u32 }
     }
 
     #[inline]
@@ -301,26 +309,43 @@ impl Lane {
         }
     }
 
-    /// Puts a part of a long frame into the slot's buffer, from octet `at` on. What does not fit is
-    /// cut.
+    /// Puts a part of a long frame into the buffers of its slots, from octet `at` on. What does not
+    /// fit is cut.
     #[inline]
     pub(crate) fn write_buffer(&self, position: u32, at: usize, part: &[u8]) {
-        let at = at.min(self.stride);
-        let octets = part.len().min(self.stride - at);
-        // SAFETY: the buffer has `stride` octets and lies inside the memory (see `header`), so
-        // `at..at + octets` does; `part` has as many and cannot overlap it, since no reference to
-        // shared memory exists.
-        unsafe { copy(part.as_ptr(), self.buffer(position).wrapping_add(at), octets) };
+        let (mut slot, mut at, mut part) = (position, at, part);
+        while at >= self.buffer_octets {
+            (slot, at) = (slot.wrapping_add(1), at - self.buffer_octets);
+        }
+        while let Some(room) = self.room_of(part.len(), at) {
+            // SAFETY: a buffer has `stride` octets, not less than `buffer_octets`, and lies inside
+            // the memory (see `header`), so `at..at + room` does; `part` has as many and cannot
+            // overlap it, since no reference to shared memory exists.
+            unsafe { copy(part.as_ptr(), self.buffer(slot).wrapping_add(at), room) };
+            (slot, at, part) = (slot.wrapping_add(1), 0, &part[room..]);
+        }
     }
 
-    /// Copies the first octets of the slot's buffer out: as many as `to` takes, at most what the
-    /// buffer has.
+    /// Copies the first octets of a long frame out: as many as `to` takes, at most as many as the
+    /// longest frame has.
     #[inline]
     pub(crate) fn read_buffer(&self, position: u32, to: &mut [u8]) {
-        let octets = to.len().min(self.stride);
-        // SAFETY: as for `write_buffer`. The peer may write meanwhile: then octets of no meaning
-        // are copied, and any octets are valid in `to`.
-        unsafe { copy(self.buffer(position), to.as_mut_ptr(), octets) };
+        let octets = to.len().min(self.frame_octets_max);
+        let (mut slot, mut to) = (position, &mut to[..octets]);
+        while let Some(room) = self.room_of(to.len(), 0) {
+            // SAFETY: as for `write_buffer`. The peer may write meanwhile: then octets of no
+            // meaning are copied, and any octets are valid in `to`.
+            unsafe { copy(self.buffer(slot), to.as_mut_ptr(), room) };
+            (slot, to) = (slot.wrapping_add(1), &mut to[room..]);
+        }
+    }
+
+    /// How many of so many octets, at least one, lie in one buffer from octet `at` of it on; `None`
+    /// if there are none.
+    #[inline]
+    fn room_of(&self, octets: usize, at: usize) -> Option<usize> {
+        let room = octets.min(self.buffer_octets.min(self.stride).saturating_sub(at));
+        (room > 0).then_some(room)
     }
 
     /// Writes a word anywhere: see [`Memory::poke`].

@@ -11,7 +11,7 @@ use xk_core::graph::{Build, BuildError, Look, Params};
 use xk_core::object::PushError;
 use xk_core::reason::{self, Class};
 use xk_core::wire::{Sleeper, Wire};
-use xk_core::{Kernel, Message, Pool, ProtocolRef, Reason, SessionRef, Time};
+use xk_core::{Kernel, Message, ProtocolRef, Reason, SessionRef, Time};
 use xk_kit::EthAddr;
 use xk_kit::net::notice::notice;
 use xk_kit::wire::anchor::{Anchor, Anchored, WireEnd};
@@ -20,7 +20,7 @@ use xk_kit::wire::entry::{HEADER_OCTETS, HEADROOM, environment, station};
 use crate::layout::Geometry;
 use crate::link::{Link, Lost};
 use crate::meet::{Meeting, Options, Peers, check_path};
-use crate::ring::{Arrival, SendError};
+use crate::ring::SendError;
 
 /// How often a loop that does not sleep looks whether the peer is still there: a system call.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -160,9 +160,12 @@ impl ShmWire {
             let end = link.end();
             while count < budget {
                 match end.arrival() {
-                    Ok(Some(arrival)) => match to_message(cx.pool(), arrival) {
-                        Some(message) => self.end.arrivals().queue_mut().push_back(message),
-                        None => no_buffers += 1,
+                    Ok(Some(arrival)) => match arrival.into_message(cx.pool(), HEADROOM) {
+                        Ok(message) => self.end.arrivals().queue_mut().push_back(message),
+                        Err(arrival) => {
+                            no_buffers += 1;
+                            arrival.skip();
+                        }
                     },
                     Ok(None) => break,
                     Err(_) => {
@@ -281,29 +284,6 @@ impl ShmWire {
             }
         }
     }
-}
-
-/// Copies a frame into a message; none if there is no buffer, and then the frame is gone.
-#[inline]
-fn to_message(pool: &Pool, arrival: Arrival<'_>) -> Option<Message> {
-    let (octets, rounded) = (arrival.octets(), arrival.octets_rounded());
-    let Ok(mut message) = pool.alloc(HEADROOM, rounded) else {
-        arrival.skip();
-        return None;
-    };
-    match message.front_mut() {
-        Some(front) if front.len() == rounded => {
-            arrival.copy_to(front);
-        }
-        _ => {
-            // In a pool of small buffers it lies in several.
-            let mut whole = vec![0; octets];
-            arrival.copy_to(&mut whole);
-            message.copy_in(0, &whole);
-        }
-    }
-    message.truncate(octets);
-    Some(message)
 }
 
 impl Anchor for ShmWire {

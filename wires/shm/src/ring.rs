@@ -9,6 +9,8 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use xk_core::{Message, Pool};
+
 use crate::layout::{Geometry, INLINE_OCTETS};
 use crate::memory_unsafe::{Lane, Memory, SideLines};
 
@@ -63,38 +65,50 @@ struct Sender {
 }
 
 impl Sender {
-    /// Looks that there is a slot and that the frame fits.
+    /// Looks that there are slots and that the frame fits.
     #[inline]
     fn check(&mut self, octets: usize) -> Result<(), SendError> {
         if octets > self.lane.frame_octets_max() {
             return Err(SendError::TooLong);
         }
-        if self.next.wrapping_sub(self.consumed) < self.lane.slots() {
+        if self.lane.slots_of(octets) <= self.room() {
             return Ok(());
         }
-        self.look()
+        if self.lane.slots_of(octets) <= self.look()? { Ok(()) } else { Err(SendError::Full) }
+    }
+
+    /// How many slots are free, as far as is known.
+    #[inline]
+    fn room(&self) -> u32 {
+        self.lane.slots().saturating_sub(self.next.wrapping_sub(self.consumed))
     }
 
     /// Reads how far the receiver is; the value is bounded before it is believed.
     #[cold]
-    fn look(&mut self) -> Result<(), SendError> {
+    fn look(&mut self) -> Result<u32, Broken> {
         let under_way = self.next.wrapping_sub(self.consumed);
         // Acquire: what the receiver copied out it has copied before the slot is written again.
         let consumed = self.peer.consumed().load(Ordering::Acquire);
         let consumed = u32::try_from(consumed).map_err(|_| Broken::Consumed)?;
         let more = consumed.wrapping_sub(self.consumed);
         if more > under_way {
-            return Err(Broken::Consumed.into());
+            return Err(Broken::Consumed);
         }
         self.consumed = consumed;
-        if under_way - more < self.lane.slots() { Ok(()) } else { Err(SendError::Full) }
+        Ok(self.room())
     }
 
     #[inline]
     fn finish(&mut self, octets: usize) {
-        // Release: a reader that sees the mark sees the frame.
+        let slots = self.lane.slots_of(octets);
+        for more in (1..slots).rev() {
+            // The mark of an earlier lap goes.
+            let position = self.next.wrapping_add(more);
+            self.lane.header(position).store(header(position, 0), Ordering::Relaxed);
+        }
+        // Release: a reader that sees the mark sees the whole frame, in however many slots.
         self.lane.header(self.next).store(header(self.next, octets), Ordering::Release);
-        self.next = self.next.wrapping_add(1);
+        self.next = self.next.wrapping_add(slots);
     }
 }
 
@@ -122,6 +136,11 @@ impl Receiver {
             return Err(Broken::Frame);
         }
         Ok(Some(octets))
+    }
+
+    #[inline]
+    fn consume(&mut self, octets: usize) {
+        self.next = self.next.wrapping_add(self.lane.slots_of(octets));
     }
 }
 
@@ -158,14 +177,39 @@ impl Arrival<'_> {
         } else {
             receiver.lane.read_buffer(receiver.next, &mut to[..copied]);
         }
-        receiver.next = receiver.next.wrapping_add(1);
+        receiver.consume(octets);
         receiver.lane.prefetch(receiver.next.wrapping_add(1));
         copied
     }
 
+    /// Copies the frame into a message of `pool` with `headroom` octets in front, and consumes it.
+    ///
+    /// # Errors
+    /// This, if there is no buffer.
+    #[inline]
+    pub fn into_message(self, pool: &Pool, headroom: usize) -> Result<Message, Self> {
+        let (octets, rounded) = (self.octets, self.octets_rounded());
+        let Ok(mut message) = pool.alloc(headroom, rounded) else {
+            return Err(self);
+        };
+        match message.front_mut() {
+            Some(front) if front.len() == rounded => {
+                self.copy_to(front);
+            }
+            _ => {
+                // In a pool of small buffers it lies in several.
+                let mut whole = vec![0; octets];
+                self.copy_to(&mut whole);
+                message.copy_in(0, &whole);
+            }
+        }
+        message.truncate(octets);
+        Ok(message)
+    }
+
     /// Consumes the frame without a copy.
     pub fn skip(self) {
-        self.receiver.next = self.receiver.next.wrapping_add(1);
+        self.receiver.consume(self.octets);
     }
 }
 
@@ -226,6 +270,17 @@ impl End {
     /// How many frames a direction holds.
     pub fn slots(&self) -> u32 {
         self.sender.lane.slots()
+    }
+
+    /// How many slots are free for sending, if it is known of `enough` of them: else it looks how
+    /// far the other side is.
+    ///
+    /// # Errors
+    /// [`Broken`]: drop the link.
+    #[inline]
+    pub fn room(&mut self, enough: u32) -> Result<u32, Broken> {
+        let room = self.sender.room();
+        if room >= enough { Ok(room) } else { self.sender.look() }
     }
 
     /// Puts a frame into the ring, where the other side can see it at once.

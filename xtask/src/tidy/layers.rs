@@ -37,6 +37,8 @@ enum Layer {
     Run,
     /// Both sides of a cut between two domains.
     Share,
+    /// What takes frames across a cut.
+    Carrier,
     Lang,
     /// Compilers of other languages: their mistakes are shown as those of graphs are, and what they
     /// make is of the codecs.
@@ -51,8 +53,8 @@ enum Layer {
 }
 
 use Layer::{
-    Catalog, Compose, Core, Generator, Kit, Lang, Protocol, Run, Share, Sockets, System, Testkit,
-    Top, Wire,
+    Carrier, Catalog, Compose, Core, Generator, Kit, Lang, Protocol, Run, Share, Sockets, System,
+    Testkit, Top, Wire,
 };
 
 /// Crates of others that bring a clock, threads, I/O or randomness with them.
@@ -82,7 +84,8 @@ impl Layer {
             "wires" if dir == "wires/linux" => System,
             "wires" | "filters" => Wire,
             "run" => Run,
-            "share" => Share,
+            "share" if dir == "share" => Share,
+            "share" => Carrier,
             "lang" if dir == "lang" => Lang,
             "lang" => Generator,
             "catalog" => Catalog,
@@ -102,17 +105,19 @@ impl Layer {
             Generator => &[Core, Kit, Lang],
             Wire => &[Core, Kit, System],
             Protocol | Run | Share => &[Core, Kit],
+            Carrier => &[Core, Kit, Wire, System, Run, Share],
             Catalog => &[Core, Kit, Protocol, Wire],
-            Compose => &[Core, Kit, Protocol, Wire, Run, Share, Lang],
+            Compose => &[Core, Kit, Protocol, Wire, Run, Share, Carrier, Lang],
             // One crate there holds the sockets; the others bring them to tokio and to unmodified
             // programs.
-            Sockets => &[Core, Kit, Protocol, Wire, Run, Share, Lang, Compose, Sockets],
-            Testkit => {
-                &[Core, Kit, Protocol, Wire, Run, Share, Lang, Catalog, Compose, Sockets, Testkit]
-            }
+            Sockets => &[Core, Kit, Protocol, Wire, Run, Share, Carrier, Lang, Compose, Sockets],
+            Testkit => &[
+                Core, Kit, Protocol, Wire, Run, Share, Carrier, Lang, Catalog, Compose, Sockets,
+                Testkit,
+            ],
             Top => &[
-                Core, Kit, Protocol, Wire, Run, Share, Lang, Generator, Catalog, Compose, Sockets,
-                Testkit, Top,
+                Core, Kit, Protocol, Wire, Run, Share, Carrier, Lang, Generator, Catalog, Compose,
+                Sockets, Testkit, Top,
             ],
         }
     }

@@ -9,6 +9,11 @@ fn pair(slots: u32, octets: u32) -> (End, End) {
     End::pair(&Geometry::new(slots, octets).unwrap()).unwrap()
 }
 
+/// Frames of which the longest take four of eight slots.
+fn spanning_pair() -> (End, End) {
+    End::pair(&Geometry::spanning(8, 500, 130).unwrap()).unwrap()
+}
+
 /// A frame that says which it is in every octet.
 fn frame(number: u64, octets: usize) -> Vec<u8> {
     let octet = |at: usize| (number as usize).wrapping_mul(31).wrapping_add(at * 7) as u8;
@@ -39,6 +44,30 @@ fn every_length_arrives_unchanged() {
     }
     assert_eq!(a.send(&[0; 1515]), Err(SendError::TooLong));
     assert_eq!(a.send_parts(1515, [].into_iter()), Err(SendError::TooLong));
+}
+
+#[test]
+fn a_long_frame_takes_several_slots() {
+    let (mut a, mut b) = spanning_pair();
+    for octets in (0..=500).step_by(if cfg!(miri) { 61 } else { 1 }) {
+        let sent = frame(octets as u64, octets);
+        let (front, back) = sent.split_at(octets * 2 / 3);
+        a.send_parts(octets, [front, back].into_iter()).unwrap();
+        let slots = octets.div_ceil(130).max(1) as u32;
+        assert_eq!(a.room(9).unwrap(), 8 - slots, "{octets}");
+        assert_eq!(receive(&mut b), Some(sent));
+        assert_eq!(receive(&mut b), None);
+        b.release();
+        assert_eq!(a.room(9).unwrap(), 8, "{octets}");
+    }
+    a.send(&frame(1, 391)).unwrap();
+    a.send(&frame(2, 390)).unwrap();
+    assert_eq!(a.send(&frame(3, 131)), Err(SendError::Full), "one slot is left");
+    a.send(&frame(3, 130)).unwrap();
+    for (number, octets) in [(1, 391), (2, 390), (3, 130)] {
+        assert_eq!(receive(&mut b), Some(frame(number, octets)));
+    }
+    assert_eq!(a.send(&frame(0, 501)), Err(SendError::TooLong));
 }
 
 #[test]
@@ -171,7 +200,7 @@ fn step(octets_max: usize) -> impl Strategy<Value = Step> {
 #[derive(Default)]
 struct Model {
     queue: VecDeque<Vec<u8>>,
-    /// Slots that are taken: frames in the queue, and those consumed but not given back.
+    /// Slots that are taken: of frames in the queue, and of those consumed but not given back.
     taken: usize,
     sent: u64,
     unflushed: bool,
@@ -186,18 +215,21 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn does_what_a_queue_does(long in any::<bool>(), steps in prop::collection::vec(step(200), 1..STEPS)) {
-        let octets_max = if long { 200 } else { 100 };
-        let (a, b) = pair(8, octets_max as u32);
+    fn does_what_a_queue_does(kind in 0usize..3, steps in prop::collection::vec(step(500), 1..STEPS)) {
+        let octets_max = [100, 200, 500][kind];
+        let (a, b) = if kind == 2 { spanning_pair() } else { pair(8, octets_max as u32) };
+        let slots_of = |octets: usize| if kind == 2 { octets.div_ceil(130).max(1) } else { 1 };
+        let queued = |queue: &VecDeque<Vec<u8>>| queue.iter().map(|frame| slots_of(frame.len())).sum::<usize>();
         let (mut ends, mut models) = ([a, b], [Model::default(), Model::default()]);
         for step in steps {
             match step {
                 Step::Send(side, octets) => {
                     let (end, model) = (&mut ends[usize::from(side)], &mut models[usize::from(side)]);
+                    let octets = octets % (octets_max + 3);
                     let octets_sent = frame(model.sent, octets);
                     let expected = if octets > octets_max {
                         Err(SendError::TooLong)
-                    } else if model.taken == 8 {
+                    } else if model.taken + slots_of(octets) > 8 {
                         Err(SendError::Full)
                     } else {
                         Ok(())
@@ -205,7 +237,7 @@ proptest! {
                     prop_assert_eq!(end.send(&octets_sent), expected);
                     if expected.is_ok() {
                         model.queue.push_back(octets_sent);
-                        model.taken += 1;
+                        model.taken += slots_of(octets);
                         model.sent += 1;
                         model.unflushed = true;
                     }
@@ -217,13 +249,13 @@ proptest! {
                 Step::Release(side) => {
                     let model = &mut models[usize::from(!side)];
                     ends[usize::from(side)].release();
-                    model.taken = model.queue.len();
+                    model.taken = queued(&model.queue);
                 }
                 Step::Doze(side) => {
                     let model = &mut models[usize::from(!side)];
                     let dozes = ends[usize::from(side)].doze();
                     prop_assert_eq!(dozes, model.queue.is_empty());
-                    model.taken = model.queue.len();
+                    model.taken = queued(&model.queue);
                     model.receiver_sleeps = dozes;
                 }
                 Step::Wake(side) => {
@@ -238,20 +270,23 @@ proptest! {
     }
 
     #[test]
-    fn a_peer_may_write_anything(pokes in prop::collection::vec((any::<usize>(), any::<u64>(), 0u64..4), 1..STEPS)) {
-        let (mut own, peer) = pair(8, 200);
-        let mut room = [0; 200];
-        let geometry = Geometry::new(8, 200).unwrap();
+    fn a_peer_may_write_anything(spans in any::<bool>(), pokes in prop::collection::vec((any::<usize>(), any::<u64>(), 0u64..4), 1..STEPS)) {
+        let geometry = if spans { Geometry::spanning(8, 500, 130) } else { Geometry::new(8, 200) };
+        let geometry = geometry.unwrap();
+        let (mut own, peer) = End::pair(&geometry).unwrap();
+        let mut room = [0; 500];
+        let octets_max = u64::from(geometry.frame_octets_max());
         for (at, value, kind) in pokes {
             // A word anywhere, a mark that fits with a length that may, or a figure of its own
             // lines.
             match kind {
                 0 => peer.poke(at % peer.memory_octets(), value),
-                1 => peer.poke(geometry.slots_at(1) + at % 8 * 128, header((at % 16) as u32, (value % 210) as usize)),
+                1 => peer.poke(geometry.slots_at(1) + at % 8 * 128, header((at % 16) as u32, (value % (octets_max + 10)) as usize)),
                 2 => peer.poke(SIDE_OCTETS + CONSUMED_AT, value % 12),
                 _ => peer.poke(at % 512, value % 3),
             }
-            let _ = own.send(&room[..(value % 201) as usize]);
+            let _ = own.send(&room[..(value % (octets_max + 1)) as usize]);
+            let _ = own.room((value % 12) as u32);
             let _ = own.must_wake();
             let mut received = 0;
             while received < 20 && matches!(own.receive(&mut room), Ok(Some(_))) {
