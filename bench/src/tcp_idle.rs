@@ -172,7 +172,7 @@ impl Pair {
             info.is_some_and(|info| info.state == "ESTABLISHED")
         };
         let (mine, count) = (self.sessions.iter().filter(stands).count(), self.sessions.len());
-        let list = ListSessions { max: 0, sessions: Vec::new(), total: 0 };
+        let list = ListSessions::first(0);
         let other = self.b.top.ask(&self.b.cx, list);
         let other = other.map_or(0, |list| list.total);
         if (mine, other) == (count, count) {

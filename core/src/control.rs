@@ -14,8 +14,8 @@ pub use field::{Field, Handles, Kind, LIST_MAX, QuestionType, Reader, Received, 
 pub use word::Word;
 
 use crate::map::{Key, MapStats};
-use crate::name_key;
-use crate::object::{ProtocolId, SessionRef, SessionTable};
+use crate::object::{ProtocolId, SessionId, SessionRef, SessionTable};
+use crate::{Kernel, name_key};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::any::Any;
@@ -174,28 +174,99 @@ pub struct Describe {
 
 question!(Describe { text }, "describe", Ask);
 
-/// Asked of any protocol: its sessions (at most `max`), for `xk dump`.
+/// What is known of a session, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionInfo {
+    /// Its number.
+    pub id: SessionId,
+    /// Its protocol.
+    pub protocol: ProtocolId,
+    /// The protocol that it delivers to.
+    pub upper: ProtocolId,
+    /// How many hold it open.
+    pub holders: u32,
+    /// Messages pushed.
+    pub sent: u64,
+    /// Messages popped.
+    pub received: u64,
+    /// What it says of itself ([`Describe`]).
+    pub text: String,
+}
+
+fields!(SessionInfo { id, protocol, upper, holders, sent, received, text });
+
+impl SessionInfo {
+    /// Of this session.
+    pub fn of(cx: &Kernel, session: &SessionRef) -> Self {
+        let head = session.head();
+        Self {
+            id: head.id(),
+            protocol: head.protocol(),
+            upper: head.upper(),
+            holders: head.opens(),
+            sent: head.sent(),
+            received: head.received(),
+            text: session.ask(cx, Describe::default()).unwrap_or_default().text,
+        }
+    }
+}
+
+/// A session in a list.
+#[derive(Clone)]
+pub enum Listed {
+    /// One of the asker's own address space.
+    Here(SessionRef),
+    /// One of another.
+    Elsewhere(SessionInfo),
+}
+
+impl Listed {
+    /// What is known of it.
+    pub fn info(&self, cx: &Kernel) -> SessionInfo {
+        match self {
+            Self::Here(session) => SessionInfo::of(cx, session),
+            Self::Elsewhere(info) => info.clone(),
+        }
+    }
+}
+
+/// Asked of any protocol: its sessions (at most `max`), for `xk dump`. To another address space
+/// they go by value: handles would let it use what it only wanted to look at.
+#[derive(Default)]
 pub struct ListSessions {
     /// How many the asker wants at most.
     pub max: usize,
     /// The sessions.
-    pub sessions: Vec<SessionRef>,
+    pub sessions: Vec<Listed>,
     /// How many there are in all.
     pub total: usize,
 }
 
 impl ListSessions {
+    /// The question for so many.
+    pub fn first(max: usize) -> Self {
+        Self { max, ..Self::default() }
+    }
+
+    /// Those that lie in this address space.
+    pub fn here(&self) -> impl Iterator<Item = &SessionRef> {
+        self.sessions.iter().filter_map(|listed| match listed {
+            Listed::Here(session) => Some(session),
+            Listed::Elsewhere(_) => None,
+        })
+    }
+
     /// Adds those of a table, as far as more are wanted.
     pub fn add<K: Key>(&mut self, table: &SessionTable<K>) {
         let wanted = self.max.saturating_sub(self.sessions.len());
-        self.sessions.extend(table.sessions(wanted));
+        self.sessions.extend(table.sessions(wanted).into_iter().map(Listed::Here));
         self.total += table.len();
     }
 
     /// Adds one, unless no more are wanted.
     pub fn push(&mut self, session: &SessionRef) {
         if self.sessions.len() < self.max {
-            self.sessions.push(session.clone());
+            self.sessions.push(Listed::Here(session.clone()));
         }
         self.total += 1;
     }

@@ -268,7 +268,7 @@ impl Attack {
         let kernel = self.kernel("victim");
         for (name, max) in [("eth", 32), ("arp", 16), ("ip", 24), ("icmp", 8), ("udp", 16)] {
             let protocol = kernel.find_protocol(name).expect("a layer");
-            let list = ListSessions { max: 0, sessions: Vec::new(), total: 0 };
+            let list = ListSessions::first(0);
             let total = protocol.ask(kernel, list).map_or(0, |list| list.total);
             assert!(total <= max, "{name} has {total} sessions");
             let drops = protocol.head().drops().list();
@@ -367,8 +367,8 @@ fn question(cx: &Kernel, to: &ProtocolRef, which: u8, v4: Ipv4Addr, octets: &[u8
             let _ = to.ask(cx, xk_ip::RemoveRoute { network, via, removed: 0 });
         }
         _ => {
-            let list = ListSessions { max: 16, sessions: Vec::new(), total: 0 };
-            for session in to.ask(cx, list).map_or(Vec::new(), |list| list.sessions) {
+            let list = ListSessions::first(16);
+            for session in to.ask(cx, list).unwrap_or_default().here() {
                 drop(session.ask(cx, Describe::default()));
                 let _ = session.ask(cx, OptPacket::default());
             }

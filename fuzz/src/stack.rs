@@ -271,7 +271,7 @@ impl Stack {
                 "icmp" => 8,
                 _ => continue,
             };
-            let list = ListSessions { max: 0, sessions: Vec::new(), total: 0 };
+            let list = ListSessions::first(0);
             if let Some(list) = protocol.ask(&self.cx, list) {
                 assert!(list.total <= max, "{kind} has {} sessions", list.total);
             }

@@ -14,7 +14,7 @@ use crate::wire::offload::Offloads;
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
-use xk_core::control::ListSessions;
+use xk_core::control::{ListSessions, Listed};
 use xk_core::fields;
 use xk_core::object::{CallError, Closing, Enable, OpenError, PushError, Refused};
 use xk_core::reason;
@@ -394,7 +394,7 @@ impl<F: Filter> Protocol for PassThrough<F> {
         if let Some(list) = ask.get::<ListSessions>() {
             let table = self.shared.table.borrow();
             let all = table.places.iter().flatten().map(|(session, _)| session.clone());
-            list.sessions.extend(all.take(list.max));
+            list.sessions.extend(all.take(list.max).map(Listed::Here));
             list.total = table.len();
             return Answer::Answered;
         }

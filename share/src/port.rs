@@ -6,7 +6,7 @@ use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
-use xk_core::control::{Field, Handles, Kind, QuestionType, Reader, Writer};
+use xk_core::control::{Field, Handles, Kind, QuestionType, Reader, SessionInfo, Writer};
 use xk_core::message::NoBuffers;
 use xk_core::object::{Enable, OpenError, ProtocolId, PushError};
 use xk_core::reason::{self, Class};
@@ -262,6 +262,10 @@ impl Handles for Names<'_> {
             proxy.facts.clear();
         }
         Some(session)
+    }
+
+    fn info(&self, session: &SessionRef) -> Option<SessionInfo> {
+        Some(SessionInfo::of(self.cx, session))
     }
 
     fn protocol(&self, id: ProtocolId) -> Option<ProtocolRef> {

@@ -3,8 +3,8 @@
 use crate::output::{grouped, heading};
 use crate::table::Table;
 use serde_json::{Map, Value, json};
-use xk_core::control::{Describe, ListMaps, ListSessions, Report};
-use xk_core::{Kernel, ProtocolRef, SessionRef};
+use xk_core::control::{ListMaps, ListSessions, Listed, Report};
+use xk_core::{Kernel, ProtocolRef};
 use xk_kit::net::drop_sources::{DroppedFrom, ListDropSources};
 
 /// How many sources of drops are shown of one protocol, as text.
@@ -63,9 +63,9 @@ fn of_protocol(
     before: &[Value],
 ) -> Value {
     let head = protocol.head();
-    let (sessions, total) = sessions_of(kernel, protocol);
+    let sessions = sessions_of(kernel, protocol);
     let (mut sent, mut received) = head.folded();
-    for session in &sessions {
+    for session in sessions.here() {
         sent += session.head().sent();
         received += session.head().received();
     }
@@ -75,8 +75,8 @@ fn of_protocol(
         .into_iter()
         .map(|(reason, count)| json!({"reason": reason.name, "count": count}))
         .collect();
-    let described: Vec<Value> =
-        sessions.iter().take(sessions_max).map(|session| of_session(kernel, session)).collect();
+    let described = sessions.sessions.iter().take(sessions_max);
+    let described: Vec<Value> = described.map(|session| of_session(kernel, session)).collect();
     let mut seen = json!({
         "name": protocol.name(),
         "kind": head.kind(),
@@ -86,7 +86,7 @@ fn of_protocol(
         "demultiplexed": head.received(),
         "dropped": head.drops().total(),
         "drops": drops,
-        "sessions_total": total,
+        "sessions_total": sessions.total,
         "sessions": described,
     });
     if let Some(maps) = maps_of(kernel, protocol) {
@@ -111,28 +111,21 @@ fn of_protocol(
 }
 
 /// A protocol's own sessions, and how many there are.
-fn sessions_of(kernel: &Kernel, protocol: &ProtocolRef) -> (Vec<SessionRef>, usize) {
-    let question = ListSessions { max: SESSIONS_MAX, sessions: Vec::new(), total: 0 };
-    let Some(list) = protocol.ask(kernel, question) else {
-        return (Vec::new(), 0);
-    };
-    let own = |session: &SessionRef| session.head().protocol() == protocol.id();
-    if list.sessions.iter().all(own) && !list.sessions.is_empty() {
-        return (list.sessions, list.total);
-    }
-    (Vec::new(), 0)
+fn sessions_of(kernel: &Kernel, protocol: &ProtocolRef) -> ListSessions {
+    let list = protocol.ask(kernel, ListSessions::first(SESSIONS_MAX)).unwrap_or_default();
+    let own = list.here().all(|session| session.head().protocol() == protocol.id());
+    if own { list } else { ListSessions::default() }
 }
 
-fn of_session(kernel: &Kernel, session: &SessionRef) -> Value {
-    let head = session.head();
-    let text = session.ask(kernel, Describe::default()).map_or_else(String::new, |d| d.text);
+fn of_session(kernel: &Kernel, session: &Listed) -> Value {
+    let info = session.info(kernel);
     json!({
-        "id": head.id().0,
-        "upper": kernel.name_of(head.upper()).unwrap_or_default(),
-        "holders": head.opens(),
-        "sent": head.sent(),
-        "received": head.received(),
-        "text": text,
+        "id": info.id.0,
+        "upper": kernel.name_of(info.upper).unwrap_or_default(),
+        "holders": info.holders,
+        "sent": info.sent,
+        "received": info.received,
+        "text": info.text,
     })
 }
 

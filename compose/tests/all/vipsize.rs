@@ -273,10 +273,10 @@ fn a_session_closed_while_a_way_is_sought_leaves_nothing_open() {
     let held = net.world.enter(id, |cx| {
         let mut held = Vec::new();
         for name in ["ip", "fragment", "arp"] {
-            let mut asked = ListSessions { max: usize::MAX, sessions: Vec::new(), total: 0 };
+            let mut asked = ListSessions::first(usize::MAX);
             let protocol = cx.find_protocol(name).unwrap();
             asked = protocol.ask(cx, asked).unwrap();
-            let open = asked.sessions.iter().filter(|s| s.head().opens() > 0);
+            let open = asked.here().filter(|s| s.head().opens() > 0);
             held.push((name, open.count()));
         }
         held

@@ -6,7 +6,7 @@
 //! What cannot be read back makes the whole question unreadable; nothing else can go wrong, and
 //! reading allocates no more than the octets it was given account for.
 
-use super::{Ask, Question};
+use super::{Ask, Listed, Question, SessionInfo};
 use crate::message::{Message, Pool};
 use crate::object::{ProtocolId, ProtocolRef, SessionId, SessionRef};
 use crate::reason::{self, Class, Reason};
@@ -29,6 +29,11 @@ pub trait Handles {
     fn number(&self, session: &SessionRef) -> Option<u64>;
     /// The session that the other side calls by this number.
     fn session(&self, number: u64) -> Option<SessionRef>;
+    /// What the other side may know of a session that is only listed; `None` if nothing.
+    fn info(&self, session: &SessionRef) -> Option<SessionInfo> {
+        let _ = session;
+        None
+    }
     /// The protocol of this number, which is one for all address spaces of a host.
     fn protocol(&self, id: ProtocolId) -> Option<ProtocolRef>;
     /// The reason of this key, if one of that name is known here.
@@ -277,6 +282,23 @@ impl Field for ProtocolRef {
     fn take(from: &mut Reader<'_>) -> Option<Self> {
         let id = ProtocolId::take(from)?;
         from.handles.protocol(id)
+    }
+}
+
+impl Field for Listed {
+    fn put(&self, out: &mut Writer<'_>) {
+        let info = match self {
+            Self::Here(session) => out.handles.info(session),
+            Self::Elsewhere(info) => Some(info.clone()),
+        };
+        match info {
+            Some(info) => info.put(out),
+            None => out.is_whole = false,
+        }
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        SessionInfo::take(from).map(Self::Elsewhere)
     }
 }
 

@@ -64,10 +64,8 @@ fn tell(kernel: &Kernel) -> String {
 }
 
 fn tallies(kernel: &Kernel, protocol: &xk_core::ProtocolRef) -> String {
-    let list = ListSessions { max: 8, sessions: Vec::new(), total: 0 };
-    let list = protocol.ask(kernel, list);
-    let sessions = list.map_or(Vec::new(), |list| list.sessions);
-    let tallies = sessions.iter().filter_map(|s| s.ask(kernel, Tally::default()));
+    let list = protocol.ask(kernel, ListSessions::first(8)).unwrap_or_default();
+    let tallies = list.here().filter_map(|s| s.ask(kernel, Tally::default()));
     tallies.map(|t| format!("  {}: missing {}\n", protocol.name(), t.missing)).collect()
 }
 

@@ -66,10 +66,8 @@ impl Fixture for OverHosts {
 fn held(node: &Node) -> u64 {
     // The questions asked here need no graph around them.
     let cx = TestKernel::new(1);
-    let list = ListSessions { max: usize::MAX, sessions: Vec::new(), total: 0 };
-    let list = node.protocol.ask(&cx, list);
-    let sessions = list.map_or(Vec::new(), |list| list.sessions);
-    let tallies = sessions.iter().filter_map(|s| s.ask(&cx, Tally::default()));
+    let list = node.protocol.ask(&cx, ListSessions::first(usize::MAX)).unwrap_or_default();
+    let tallies = list.here().filter_map(|s| s.ask(&cx, Tally::default()));
     tallies.map(|tally| tally.held).sum()
 }
 

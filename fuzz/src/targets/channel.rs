@@ -62,7 +62,7 @@ pub(crate) fn stack(data: &[u8]) {
     let script = Script::new(data);
     while let Some(step) = script.take(4).first_chunk() {
         act(&rig, own.as_ref(), ticket.get(), *step);
-        let list = ListSessions { max: 0, sessions: Vec::new(), total: 0 };
+        let list = ListSessions::first(0);
         let total = rig.layer.ask(&rig.cx, list).map_or(0, |list| list.total);
         assert!(total <= CHANNELS_MAX, "channels are bounded");
     }

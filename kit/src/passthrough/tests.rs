@@ -236,7 +236,7 @@ impl Net {
     }
 
     fn sessions(&self) -> usize {
-        let list = ListSessions { max: 10, sessions: Vec::new(), total: 0 };
+        let list = ListSessions::first(10);
         let list = self.pass.ask(&self.cx, list).unwrap();
         assert_eq!(list.sessions.len(), list.total.min(10));
         list.total

@@ -289,8 +289,7 @@ impl<A: Anchor> Protocol for Anchored<A> {
     fn control(&self, _: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         let wire = &*self.0;
         if let Some(list) = ask.get::<ListSessions>() {
-            list.sessions.extend(wire.end().session());
-            list.total = list.sessions.len();
+            wire.end().session().iter().for_each(|session| list.push(session));
         } else if let Some(question) = ask.get::<Offloads>() {
             let (sums, segments) = (wire.takes_partial_checksums(), wire.takes_segments());
             question.answer_wire(this.id(), sums, segments);

@@ -403,7 +403,7 @@ fn closing_lets_go_of_everything() {
     let idle = bench.open(YOU).unwrap();
     idle.close(&bench.cx);
     assert_eq!(bench.table().total, 0);
-    let ask = ListSessions { max: 9, sessions: Vec::new(), total: 0 };
+    let ask = ListSessions::first(9);
     assert_eq!(bench.arp.ask(&bench.cx, ask).unwrap().total, 0);
     let pool = bench.cx.pool().clone();
     drop((session, idle, bench));

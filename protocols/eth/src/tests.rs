@@ -245,7 +245,7 @@ fn an_unwilling_upper_costs_no_session() {
     bench.notes.unwilling.set(true);
     bench.arrive(&frame(MINE, PEER, 0x0800, &[1]));
     assert_eq!(bench.drops(&reason::PROHIBITED), 1);
-    let ask = ListSessions { max: 9, sessions: Vec::new(), total: 0 };
+    let ask = ListSessions::first(9);
     let list = bench.eth.ask(&bench.cx, ask).unwrap();
     assert_eq!((list.sessions.len(), list.total), (0, 0));
 }
@@ -341,10 +341,10 @@ fn strangers_cannot_fill_the_table() {
         bench.arrive(&frame(MINE, stranger, 0x0800, &[n]));
     }
     assert_eq!(bench.take_seen().len(), 256);
-    let list = bench.eth.ask(&bench.cx, ListSessions { max: 99, sessions: Vec::new(), total: 0 });
+    let list = bench.eth.ask(&bench.cx, ListSessions::first(99));
     let list = list.unwrap();
     assert_eq!(list.total, 8);
-    assert!(list.sessions.contains(&held));
+    assert!(list.here().any(|session| *session == held));
 }
 
 #[test]

@@ -210,13 +210,13 @@ fn drops(node: &Node) -> Vec<Vec<(&'static str, u64)>> {
 }
 
 fn counts(world: &World<'_>) -> (u64, u64) {
-    let question = ListSessions { max: usize::MAX, sessions: Vec::new(), total: 0 };
+    let question = ListSessions::first(usize::MAX);
     let answer = world.b.protocol.ask(&world.cx, question);
-    let sessions = answer.map(|list| list.sessions).unwrap_or_default();
+    let sessions = answer.unwrap_or_default();
     let own = |s: &&SessionRef| s.head().protocol() == world.b.protocol.id();
     let folded = world.b.protocol.head().folded();
     sessions
-        .iter()
+        .here()
         .filter(own)
         .fold(folded, |sum, s| (sum.0 + s.head().sent(), sum.1 + s.head().received()))
 }

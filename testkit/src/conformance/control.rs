@@ -113,7 +113,7 @@ fn ask(world: &World<'_>, session: &SessionRef, name: &str) -> Option<Answer> {
     let host = peer_host(world);
     let address = [0x01, 0, 0x5e, 0, 0, 1];
     let resolve = || Resolve { host, address: None };
-    let list = || ListSessions { max: 16, sessions: Vec::new(), total: 0 };
+    let list = || ListSessions::first(16);
     Some(match name {
         MaxPacket::NAME => put(world, session, MaxPacket::default),
         OptPacket::NAME => put(world, session, OptPacket::default),

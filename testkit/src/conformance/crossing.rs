@@ -1,7 +1,7 @@
 //! Questions as another address space puts them: written, read there, answered, written back.
 
 use std::cell::RefCell;
-use xk_core::control::{Handles, Question, QuestionType};
+use xk_core::control::{Handles, Question, QuestionType, SessionInfo};
 use xk_core::message::Pool;
 use xk_core::object::ProtocolId;
 use xk_core::{Answer, Ask, Kernel, ProtocolRef, Reason, SessionRef};
@@ -20,6 +20,10 @@ impl Handles for Numbers<'_> {
 
     fn session(&self, number: u64) -> Option<SessionRef> {
         self.sessions.borrow().iter().find(|session| session.id().0 == number).cloned()
+    }
+
+    fn info(&self, session: &SessionRef) -> Option<SessionInfo> {
+        Some(SessionInfo::of(self.cx, session))
     }
 
     fn protocol(&self, id: ProtocolId) -> Option<ProtocolRef> {

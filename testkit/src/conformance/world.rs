@@ -308,11 +308,11 @@ impl<'f> World<'f> {
     /// How many sessions an instance has, if it tells.
     #[must_use]
     pub fn sessions(&self, node: &Node) -> Option<usize> {
-        let question = ListSessions { max: 1, sessions: Vec::new(), total: 0 };
+        let question = ListSessions::first(1);
         let answer = node.tested.ask(&self.cx, question)?;
         // One that forwards the question tells of the layer below.
         let foreign = |s: &SessionRef| s.head().protocol() != node.tested.id();
-        (!answer.sessions.first().is_some_and(foreign)).then_some(answer.total)
+        (!answer.here().next().is_some_and(foreign)).then_some(answer.total)
     }
 }
 

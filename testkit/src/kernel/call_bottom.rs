@@ -295,8 +295,7 @@ impl Protocol for BottomProtocol {
     fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         self.0.pauses.pause(cx);
         if let Some(list) = ask.get::<ListSessions>() {
-            list.sessions = self.0.open.borrow().clone();
-            list.total = list.sessions.len();
+            self.0.open.borrow().iter().for_each(|session| list.push(session));
             return Answer::Answered;
         }
         self.0.answer(ask, None)

@@ -6,7 +6,7 @@ use core::time::Duration;
 use std::cell::RefCell;
 use std::rc::Rc;
 use xk_compose::{SimulationConfig, check, simulate, start_world};
-use xk_core::control::{Describe, ListSessions};
+use xk_core::control::ListSessions;
 use xk_core::object::{CallCause, CallError};
 use xk_core::{
     Kernel, Message, Part, Participant, Participants, Protocol, Reason, SessionRef, Time, Upper,
@@ -134,10 +134,9 @@ impl Net {
     fn waiting(&self) -> String {
         let cx = self.world.kernel(self.host("client")).expect("a kernel");
         let reqrep = cx.find_protocol("reqrep").expect("a layer");
-        let list = ListSessions { max: 1, sessions: Vec::new(), total: 0 };
+        let list = ListSessions::first(1);
         let list = reqrep.ask(cx, list).expect("a list");
-        let said = list.sessions[0].ask(cx, Describe::default());
-        said.map(|said| said.text).unwrap_or_default()
+        list.sessions[0].info(cx).text
     }
 }
 

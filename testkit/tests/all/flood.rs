@@ -96,7 +96,7 @@ impl Attack {
     }
 
     fn sessions(&self, protocol: &str) -> usize {
-        let list = ListSessions { max: 0, sessions: Vec::new(), total: 0 };
+        let list = ListSessions::first(0);
         self.ask("victim", protocol, list).total
     }
 

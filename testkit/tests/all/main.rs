@@ -4,6 +4,7 @@ mod answers;
 mod broadcast;
 mod call_laws;
 mod cut_frames;
+mod cut_lists;
 mod executions;
 mod flood;
 mod layer_laws;

@@ -276,10 +276,8 @@ link lan kind=hub delay="50us" rate="1Gbit" queue=1000
 /// The connections of TCP that a host has.
 fn connections(world: &World, host: &str) -> Option<Vec<SessionId>> {
     let kernel = world.kernel(world.find(host)?)?;
-    let (max, sessions, total) = (99, Vec::new(), 0);
-    let list = ListSessions { max, sessions, total };
-    let list = kernel.find_protocol("tcp")?.ask(kernel, list)?;
-    Some(list.sessions.iter().map(SessionRef::id).collect())
+    let list = kernel.find_protocol("tcp")?.ask(kernel, ListSessions::first(99))?;
+    Some(list.here().map(SessionRef::id).collect())
 }
 
 /// Why the protocols of a host have dropped messages, and how many.

@@ -76,8 +76,8 @@ fn after_the_connection_broke_the_call_goes_on_over_a_new_one() {
     // The server breaks the connection while it executes.
     net.server.act.replace(Some(Rc::new(|cx: &Kernel, _, _: &_| {
         let rm = cx.find_protocol("rm-server").unwrap();
-        let list = xk_core::control::ListSessions { max: 8, sessions: Vec::new(), total: 0 };
-        for session in rm.ask(cx, list).unwrap().sessions {
+        let list = xk_core::control::ListSessions::first(8);
+        for session in rm.ask(cx, list).unwrap().here() {
             let _ = session.ask(cx, StreamAbort);
         }
         None

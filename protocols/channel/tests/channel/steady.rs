@@ -140,7 +140,7 @@ fn capture(world: &World) -> Vec<u8> {
 
 fn sessions(world: &World) -> usize {
     let server = world.server();
-    let list = ListSessions { max: 0, sessions: Vec::new(), total: 0 };
+    let list = ListSessions::first(0);
     server.channel.ask(&server.cx, list).expect("a list").total
 }
 

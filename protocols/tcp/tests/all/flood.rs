@@ -112,7 +112,7 @@ fn who_is_there_connects_during_a_flood() {
         net.cx.advance(Duration::from_secs(120));
         drop(net.ip.take_sent());
         drop(net.top.take_received());
-        let list = ListSessions { max: 9, sessions: Vec::new(), total: 0 };
+        let list = ListSessions::first(9);
         assert_eq!(net.tcp.ask(&net.cx, list).unwrap().total, 1);
         drop(session);
         net.cx.stop();

@@ -426,7 +426,7 @@ fn sessions_are_bounded_and_nothing_is_left() {
     for n in 0..10_000u16 {
         assert!(net.inject((1 + n, 7), b"flood"));
     }
-    let list = xk_core::control::ListSessions { max: 100, sessions: Vec::new(), total: 0 };
+    let list = xk_core::control::ListSessions::first(100);
     assert_eq!(net.udp.ask(&net.cx, list).unwrap().total, 8);
     // They have no holder, so none holds the session below.
     assert_eq!(net.ip.held().len(), 0);

@@ -198,15 +198,14 @@ impl Layer {
         let Ok(tcp) = self.tcp() else {
             return true;
         };
-        let all = ListSessions { max: usize::MAX, sessions: Vec::new(), total: 0 };
-        let Some(found) = tcp.ask(cx, all) else {
+        let Some(found) = tcp.ask(cx, ListSessions::first(usize::MAX)) else {
             return true;
         };
         let rests = |session: &SessionRef| {
             let info = session.ask(cx, StreamInfo::default());
             info.is_none_or(|info| fits(&info.state))
         };
-        found.sessions.iter().all(rests)
+        found.here().all(rests)
     }
 
     /// Whether an address may be bound.

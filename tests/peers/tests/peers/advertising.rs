@@ -4,7 +4,7 @@
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-use xk_core::control::{Describe, ListSessions};
+use xk_core::control::ListSessions;
 use xk_icmp::IcmpFigures;
 use xk_kit::control::MyEther;
 use xk_peers::stack::Stack;
@@ -101,9 +101,9 @@ fn assert_goes_by_ip(stack: &Stack) {
     assert_eq!(stack.ask("vipadv", VipTable::default()).total, 0);
     let text = stack.with(|cx| {
         let vip = cx.find_protocol("vip")?;
-        let question = ListSessions { max: 2, sessions: Vec::new(), total: 0 };
+        let question = ListSessions::first(2);
         let [session] = <[_; 1]>::try_from(vip.ask(cx, question)?.sessions).ok()?;
-        Some(session.ask(cx, Describe::default())?.text)
+        Some(session.info(cx).text)
     });
     assert_eq!(text, Some(format!("{LINUX}, by IP")));
 }

@@ -1,0 +1,42 @@
+//! What a person on the other side of a cut sees of sessions that were never given to it.
+
+use std::rc::Rc;
+use xk_core::control::{ListSessions, Listed};
+use xk_core::object::OpenError;
+use xk_core::{Kernel, Participants, Upper};
+use xk_share::{Known, Port, Queue, add_port, lower_proxy};
+use xk_testkit::kernel::{Bottom, Lower, TestKernel, Top};
+
+#[test]
+fn sessions_are_listed_by_value() -> Result<(), OpenError> {
+    let cx = TestKernel::new(1);
+    let bottom = Bottom::add(&cx, "bottom", Lower::host([10, 0, 0, 1], 253));
+    let top = Top::add(&cx, "top");
+    let to = "*, 10.0.0.2".parse::<Participants>().expect("participants");
+    let session = bottom.protocol().open(&cx, Upper::new(top.protocol()), to)?;
+    let (down, up) = Queue::pair(64);
+    let [above, below] = [down.clone(), up.clone()].map(|side| Port::new(side, Known::of(&[])));
+    let turn = |port: &Port, cx: &Kernel| {
+        port.poll(cx, 1);
+    };
+    down.on_put(&below, turn);
+    up.on_put(&above, turn);
+    below.grant(bottom.protocol());
+    let id = bottom.protocol().id();
+    let proxy = lower_proxy(&cx, &above, id, "bottom", "proxy");
+    let ports: Vec<_> = [("above", &above), ("below", &below)]
+        .map(|(name, port): (_, &Rc<Port>)| add_port(&cx, port, name))
+        .into();
+
+    let list = proxy.ask(&cx, ListSessions::first(9)).expect("it is answered");
+    assert_eq!((list.total, list.here().count()), (1, 0));
+    let Some(Listed::Elsewhere(info)) = list.sessions.first() else {
+        panic!("a session by value");
+    };
+    assert_eq!(*info, xk_core::control::SessionInfo::of(&cx, &session));
+    assert_eq!((info.id, info.protocol, info.holders), (session.id(), id, 1));
+
+    drop((session, list, ports));
+    cx.stop();
+    Ok(())
+}
