@@ -4,7 +4,8 @@
 //! mean: which protocols there are (the catalog), what each may stand on, and which parameters it
 //! has. [`check`] finds every mistake in one run and gives a [`CheckedGraph`], from which
 //! everything else is made: [`build`] a kernel, and what the features bring, `host` a
-//! [`HostSetup`] for one host on this machine, `simulate` a whole network in virtual time
+//! [`HostSetup`] for one host on this machine, `domains` what builds a host in several kernels
+//! ([`build_domain`]), `simulate` a whole network in virtual time
 //! ([`simulate`](simulate())), `draw` pictures ([`draw_text`], [`draw_svg`]).
 //!
 //! # Example
@@ -23,6 +24,8 @@
 
 mod build;
 mod check;
+#[cfg(feature = "domains")]
+mod cut;
 mod domain;
 #[cfg(feature = "draw")]
 mod draw;
@@ -37,7 +40,9 @@ mod simulate;
 
 pub use build::{BuiltHost, Lies, Site, build, build_part, started};
 pub use check::{check, check_text};
-pub use domain::{BuiltDomain, DomainPlan, DomainSetup, Grant, build_domain};
+#[cfg(feature = "domains")]
+pub use cut::{BuiltDomain, build_domain};
+pub use domain::{DomainPlan, DomainSetup, Grant};
 #[cfg(feature = "draw")]
 pub use draw::{draw_svg, draw_text};
 pub use environment::{check_environment, report_environment};

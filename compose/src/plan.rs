@@ -99,6 +99,11 @@ impl HostPlan {
 }
 
 impl CheckedGraph {
+    /// What the catalog has that it was checked against.
+    pub fn entries(&self) -> &[&'static Entry] {
+        &self.entries
+    }
+
     /// What the file says.
     pub fn graph(&self) -> &Graph {
         &self.graph

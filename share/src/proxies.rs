@@ -39,26 +39,10 @@ pub fn upper_proxy(
     kind: &'static str,
     name: &str,
 ) -> ProtocolRef {
-    let body = UpperProxy { port: Rc::clone(port), of, facts: Facts::default() };
+    let body = UpperProxy::new(port, of);
     let proxy = cx.add_protocol(kind, name, body);
     port.uppers.borrow_mut().push((of, proxy.clone()));
     proxy
-}
-
-/// Adds what stands in `cx` for the protocol `of` of a program that comes and goes, which lies
-/// above: under the number that it has there, until [`Kernel::remove_guest`]. `None` if the number
-/// is taken.
-pub fn guest_proxy(
-    cx: &Kernel,
-    port: &Rc<Port>,
-    of: ProtocolId,
-    kind: &'static str,
-    name: &str,
-) -> Option<ProtocolRef> {
-    let body = UpperProxy { port: Rc::clone(port), of, facts: Facts::default() };
-    let proxy = cx.add_guest(of, kind, name, body)?;
-    port.uppers.borrow_mut().push((of, proxy.clone()));
-    Some(proxy)
 }
 
 /// Stands for a protocol of the other side that lies below.
@@ -142,10 +126,16 @@ impl Protocol for LowerProxy {
 }
 
 /// Stands for a protocol of the other side that lies above: its sessions below are known there.
-struct UpperProxy {
+pub(crate) struct UpperProxy {
     port: Rc<Port>,
     of: ProtocolId,
     facts: Facts,
+}
+
+impl UpperProxy {
+    pub(crate) fn new(port: &Rc<Port>, of: ProtocolId) -> Self {
+        Self { port: Rc::clone(port), of, facts: Facts::default() }
+    }
 }
 
 impl Protocol for UpperProxy {
@@ -308,35 +298,5 @@ impl Wire for PortWire {
 
     fn may_spin(&self) -> bool {
         self.0.may_spin()
-    }
-}
-
-/// For a wire that looks after several ports: each as [`add_port`] has it.
-impl Port {
-    /// Has what no session here is to blame for counted at `wire`, which calls
-    /// [`timeout`](Self::timeout) when a timer of `tag` goes off.
-    pub fn stand_at(&self, wire: &ProtocolRef, tag: u64) {
-        *self.wire.borrow_mut() = Some(wire.clone());
-        self.tag.set(tag);
-    }
-
-    /// See [`Wire::next_poll`].
-    pub fn next_poll(&self) -> Option<Time> {
-        [self.retry_at.get(), self.carrier.next_poll()].into_iter().flatten().min()
-    }
-
-    /// See [`Wire::rest`].
-    pub fn rest(&self, cx: &Kernel, sleeper: &dyn Sleeper) -> bool {
-        self.carrier.rest(cx, sleeper)
-    }
-
-    /// See [`Wire::woken`].
-    pub fn woken(&self) {
-        self.carrier.woken();
-    }
-
-    /// See [`Wire::may_spin`].
-    pub fn may_spin(&self) -> bool {
-        self.carrier.may_spin()
     }
 }
