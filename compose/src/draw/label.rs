@@ -1,6 +1,6 @@
 //! What stands in a box, and over a host or link.
 
-use xk_lang::{Host, Link, Node, Value};
+use xk_lang::{Domain, Host, Link, Node, Param, ParamBlock, Value};
 
 /// The most characters of a line in a box.
 const CHARS_MAX: usize = 34;
@@ -40,6 +40,23 @@ pub(super) fn of_node(node: &Node) -> Vec<String> {
         lines.push("...".into());
     }
     lines
+}
+
+/// A domain's title: "net: process, core 1".
+pub(super) fn of_domain(domain: &Domain) -> String {
+    let said = |name: &str| {
+        let value = shown(&domain.param(name)?.value.value);
+        Some(format!(", {name} {value}"))
+    };
+    let said: String = ["user", "core"].into_iter().filter_map(said).collect();
+    format!("{}: {}{said}", short(&domain.name), domain.kind.word())
+}
+
+/// What is granted: "udp, port 5000..5999, uid 1000".
+pub(super) fn of_grant(grant: &ParamBlock) -> String {
+    let node = grant.args.first().map_or(String::new(), |node| shown(&node.value));
+    let said = |param: &Param| format!(", {} {}", param.name, shown(&param.value.value));
+    format!("{node}{}", grant.params.iter().map(said).collect::<String>())
 }
 
 /// A host's title.

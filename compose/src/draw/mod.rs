@@ -1,11 +1,13 @@
 //! Pictures of graphs: as text for a terminal, as SVG for everything else.
 //!
 //! Both use one layered layout ([`layout`]): wires at the bottom, every protocol above all that it
-//! stands on.
+//! stands on. The domains of a host are boxes of that layout themselves, each with its own
+//! protocols inside, and in parentheses those of other domains that these stand on.
 
 mod label;
 mod layout;
 mod links;
+mod parts;
 mod svg;
 mod text;
 

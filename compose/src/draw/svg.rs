@@ -6,6 +6,7 @@ use xk_lang::Host;
 
 use super::layout::{Layout, layout};
 use super::links::{End, ends};
+use super::parts::{self, Part, Tower};
 use super::{NODES_DRAWN_MAX, label};
 use crate::plan::{CheckedGraph, HostPlan};
 
@@ -121,59 +122,127 @@ fn inside(at: usize, host: &Host, plan: &HostPlan) -> Drawn {
         drawn.height += LINE + FRAME;
         return drawn;
     }
-    let labels: Vec<Vec<String>> = host.nodes.iter().map(label::of_node).collect();
-    let widths: Vec<i64> = labels
-        .iter()
-        .map(|lines| lines.iter().map(|l| text_width(l)).max().unwrap_or(0) + 12)
-        .collect();
-    let lowers: Vec<&[usize]> = plan.places().iter().map(|place| place.lowers()).collect();
-    let layout = layout(&widths, &lowers, plan.order(), GAP);
-    let extra = (title_width - layout.width).max(0) / 2;
-    drawn.width = drawn.width.max(layout.width + 2 * FRAME);
-    let x = FRAME + extra;
-    let (edges, floor) = row_edges(&layout, &labels);
-    drawn.height = floor + FRAME;
-    lines(&mut drawn.inside, &layout, &edges, x);
-    for cell in &layout.cells {
-        let (top, bottom) = edges[cell.row];
-        let middle = x + cell.middle();
-        match cell.node {
-            None => {
-                let _ = writeln!(
-                    drawn.inside,
-                    "<path d=\"M{middle} {top}V{bottom}\" stroke=\"#566573\" stroke-width=\"1.5\"/>"
-                );
-            }
-            Some(node) => {
-                drawn.feet[node] = middle;
-                let realm = plan.places()[node].entry().realm;
-                let place = (x + cell.left, top, cell.width, bottom - top);
-                node_box(&mut drawn.inside, place, realm, &labels[node]);
-            }
-        }
+    let (parts, order) = parts::domains(host, plan);
+    let picture = if parts.is_empty() {
+        tower(plan, &parts::whole(host, plan))
+    } else {
+        let boxes: Vec<Picture> = parts.iter().map(|part| part_picture(plan, part)).collect();
+        let lowers: Vec<Vec<usize>> = parts.into_iter().map(|part| part.lowers).collect();
+        place(&boxes, &lowers, &order)
+    };
+    let (x, y) = (FRAME + (title_width - picture.width).max(0) / 2, TITLE + 6);
+    drawn.width = drawn.width.max(picture.width + 2 * FRAME);
+    drawn.height = y + picture.height + FRAME;
+    let _ = write!(drawn.inside, "<g transform=\"translate({x} {y})\">\n{}</g>\n", picture.text);
+    for (node, foot) in picture.feet {
+        drawn.feet[node] = x + foot;
     }
     drawn
 }
 
-/// The upper and lower edge of every row, from the top, and the lower edge of all.
-fn row_edges(layout: &Layout, labels: &[Vec<String>]) -> (Vec<(i64, i64)>, i64) {
-    let mut edges = vec![(0, 0); layout.rows.len()];
-    let mut y = TITLE + 6;
-    for row in (0..layout.rows.len()).rev() {
-        let boxes = layout.rows[row].iter().filter_map(|cell| layout.cells[*cell].node);
-        let lines = boxes.map(|node| labels[node].len()).max().unwrap_or(1) as i64;
-        edges[row] = (y, y + lines * LINE + 10);
-        y = edges[row].1 + ROW_GAP;
-    }
-    (edges, (y - ROW_GAP).max(TITLE))
+/// What is drawn in a rectangle: its size, the text from its upper left corner, and how far to the
+/// right the middles of its nodes lie.
+struct Picture {
+    width: i64,
+    height: i64,
+    text: String,
+    feet: Vec<(usize, i64)>,
 }
 
-/// The lines between neighbouring rows, shifted to the right by `x`.
-fn lines(out: &mut String, layout: &Layout, edges: &[(i64, i64)], x: i64) {
+/// A node's box, or one that stands for a node.
+fn node_picture(plan: &HostPlan, (node, lines): &(usize, Vec<String>)) -> Picture {
+    let place = plan.places().get(*node).filter(|_| !lines[0].starts_with('('));
+    // As wide as the layout makes it: an odd number, so that there is a middle.
+    let text = lines.iter().map(|line| text_width(line)).max().unwrap_or(0);
+    let width = (text + 12) | 1;
+    let height = lines.len() as i64 * LINE + 10;
+    let (realm, feet) = match place {
+        Some(place) => (Some(place.entry().realm), vec![(*node, width / 2)]),
+        None => (None, Vec::new()),
+    };
+    let mut text = String::new();
+    node_box(&mut text, (width, height), realm, lines);
+    Picture { width, height, text, feet }
+}
+
+/// A domain's frame, with its title and what is in it.
+fn part_picture(plan: &HostPlan, part: &Part) -> Picture {
+    let inner = tower(plan, &part.tower);
+    let title = text_width(&part.title) + 10;
+    let width = (inner.width.max(title) + 2 * FRAME) | 1;
+    let height = TITLE + 6 + inner.height + FRAME;
+    let (x, y) = ((width - inner.width) / 2, TITLE + 6);
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "<rect width=\"{width}\" height=\"{height}\" rx=\"6\" fill=\"#ffffff\" stroke=\"#85929e\" stroke-dasharray=\"6 4\"/>\n\
+         <text x=\"{FRAME}\" y=\"19\" font-style=\"italic\" fill=\"#34495e\">{}</text>\n\
+         <g transform=\"translate({x} {y})\">\n{}</g>",
+        escape(&part.title),
+        inner.text
+    );
+    let feet = inner.feet.into_iter().map(|(node, foot)| (node, x + foot));
+    Picture { width, height, text, feet: feet.collect() }
+}
+
+fn tower(plan: &HostPlan, tower: &Tower) -> Picture {
+    let boxes: Vec<Picture> = tower.boxes.iter().map(|item| node_picture(plan, item)).collect();
+    place(&boxes, &tower.lowers, &tower.order)
+}
+
+/// Boxes that stand on each other.
+fn place(boxes: &[Picture], lowers: &[Vec<usize>], order: &[usize]) -> Picture {
+    let widths: Vec<i64> = boxes.iter().map(|item| item.width).collect();
+    let lowers: Vec<&[usize]> = lowers.iter().map(Vec::as_slice).collect();
+    let layout = layout(&widths, &lowers, order, GAP);
+    let (edges, floor) = row_edges(&layout, boxes);
+    let mut all =
+        Picture { width: layout.width, height: floor, text: String::new(), feet: Vec::new() };
+    lines(&mut all.text, &layout, &edges);
+    for cell in &layout.cells {
+        let (top, bottom) = edges[cell.row];
+        let Some(item) = cell.node.map(|node| &boxes[node]) else {
+            let _ = writeln!(
+                all.text,
+                "<path d=\"M{} {top}V{bottom}\" stroke=\"#566573\" stroke-width=\"1.5\"/>",
+                cell.middle()
+            );
+            continue;
+        };
+        // On the lower edge of its row, where the lines below begin.
+        let (x, y) = (cell.left, bottom - item.height);
+        let _ = write!(all.text, "<g transform=\"translate({x} {y})\">\n{}</g>\n", item.text);
+        if y > top && layout.lines.iter().any(|(_, lower)| layout.cells[*lower] == *cell) {
+            let _ = writeln!(
+                all.text,
+                "<path d=\"M{} {top}V{y}\" stroke=\"#566573\" stroke-width=\"1.5\"/>",
+                cell.middle()
+            );
+        }
+        all.feet.extend(item.feet.iter().map(|&(node, foot)| (node, x + foot)));
+    }
+    all
+}
+
+/// The upper and lower edge of every row, from the top, and the lower edge of all.
+fn row_edges(layout: &Layout, boxes: &[Picture]) -> (Vec<(i64, i64)>, i64) {
+    let mut edges = vec![(0, 0); layout.rows.len()];
+    let mut y = 0;
+    for row in (0..layout.rows.len()).rev() {
+        let nodes = layout.rows[row].iter().filter_map(|cell| layout.cells[*cell].node);
+        let height = nodes.map(|node| boxes[node].height).max().unwrap_or(LINE + 10);
+        edges[row] = (y, y + height);
+        y += height + ROW_GAP;
+    }
+    (edges, (y - ROW_GAP).max(0))
+}
+
+/// The lines between neighbouring rows.
+fn lines(out: &mut String, layout: &Layout, edges: &[(i64, i64)]) {
     for &(upper, lower) in &layout.lines {
         let (from, to) = (&layout.cells[upper], &layout.cells[lower]);
-        let (x1, y1) = (x + from.middle(), edges[from.row].1);
-        let (x2, y2) = (x + to.middle(), edges[to.row].0);
+        let (x1, y1) = (from.middle(), edges[from.row].1);
+        let (x2, y2) = (to.middle(), edges[to.row].0);
         let middle = (y1 + y2) / 2;
         let _ = writeln!(
             out,
@@ -182,30 +251,27 @@ fn lines(out: &mut String, layout: &Layout, edges: &[(i64, i64)], x: i64) {
     }
 }
 
-fn node_box(
-    out: &mut String,
-    (x, y, width, height): (i64, i64, i64, i64),
-    realm: Realm,
-    lines: &[String],
-) {
-    let (fill, stroke) = match realm {
-        Realm::Wire => ("#d6e4f0", "#2e6da4"),
-        Realm::Top => ("#d9efdc", "#2f7d3b"),
-        Realm::Control => ("#f3e6f7", "#7d4b94"),
-        Realm::Async | Realm::Rpc => ("#fdf6e3", "#8a6d1f"),
+/// A box of this size; of no realm is what stands for a node of another domain.
+fn node_box(out: &mut String, (width, height): (i64, i64), realm: Option<Realm>, lines: &[String]) {
+    let (fill, stroke, dashes) = match realm {
+        Some(Realm::Wire) => ("#d6e4f0", "#2e6da4", ""),
+        Some(Realm::Top) => ("#d9efdc", "#2f7d3b", ""),
+        Some(Realm::Control) => ("#f3e6f7", "#7d4b94", ""),
+        Some(Realm::Async | Realm::Rpc) => ("#fdf6e3", "#8a6d1f", ""),
+        None => ("#ffffff", "#85929e", " stroke-dasharray=\"3 3\""),
     };
     let _ = writeln!(
         out,
-        "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" rx=\"4\" fill=\"{fill}\" stroke=\"{stroke}\"/>"
+        "<rect width=\"{width}\" height=\"{height}\" rx=\"4\" fill=\"{fill}\" stroke=\"{stroke}\"{dashes}/>"
     );
     let used = lines.len() as i64 * LINE;
     for (number, line) in lines.iter().enumerate() {
-        let weight = if number == 0 { " font-weight=\"bold\"" } else { "" };
+        let weight = if number == 0 && realm.is_some() { " font-weight=\"bold\"" } else { "" };
         let _ = writeln!(
             out,
             "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\" fill=\"#1c2833\"{weight}>{}</text>",
-            x + width / 2,
-            y + (height - used) / 2 + LINE * (number as i64 + 1) - 4,
+            width / 2,
+            (height - used) / 2 + LINE * (number as i64 + 1) - 4,
             escape(line)
         );
     }

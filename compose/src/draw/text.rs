@@ -3,6 +3,7 @@
 use xk_lang::Host;
 
 use super::layout::{Layout, layout};
+use super::parts::{self, Part, Tower};
 use super::{NODES_DRAWN_MAX, label, links};
 use crate::plan::{CheckedGraph, HostPlan};
 
@@ -169,7 +170,7 @@ fn block(host: &Host, plan: &HostPlan) -> Vec<String> {
         height = 1;
         canvas.write(2, 1, &text);
     } else if !plan.places().is_empty() {
-        (width, height) = stack(&mut canvas, host, plan);
+        (width, height) = inside(&mut canvas, host, plan);
     }
     width = (width + 4).max(title.chars().count() as i64 + 4);
     canvas.frame(0, 0, width, height + 2);
@@ -178,13 +179,35 @@ fn block(host: &Host, plan: &HostPlan) -> Vec<String> {
 }
 
 /// Draws a host's protocols from column 2, row 1 on; answers how much room they take.
-fn stack(canvas: &mut Canvas, host: &Host, plan: &HostPlan) -> (i64, usize) {
-    let labels: Vec<Vec<String>> = host.nodes.iter().map(label::of_node).collect();
-    let columns = |lines: &Vec<String>| lines.iter().map(|l| l.chars().count()).max();
+fn inside(canvas: &mut Canvas, host: &Host, plan: &HostPlan) -> (i64, usize) {
+    let (parts, order) = parts::domains(host, plan);
+    if parts.is_empty() {
+        return stack(canvas, &parts::whole(host, plan));
+    }
+    let picture = |part: &Part| {
+        let mut canvas = Canvas::default();
+        stack(&mut canvas, &part.tower);
+        let lines = canvas.rows.iter().map(|row| row.iter().collect::<String>());
+        let mut lines: Vec<String> = lines.map(|line| line.trim_end().to_owned()).collect();
+        if let Some(first) = lines.first_mut() {
+            *first = format!("  {}", part.title);
+        }
+        let width = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
+        lines.iter().map(|line| format!("{line:width$}")).collect()
+    };
+    let boxes = parts.iter().map(|part| (usize::MAX, picture(part))).collect();
+    let lowers = parts.into_iter().map(|part| part.lowers).collect();
+    stack(canvas, &Tower { boxes, lowers, order })
+}
+
+/// Draws boxes from column 2, row 1 on; answers how much room they take.
+fn stack(canvas: &mut Canvas, tower: &Tower) -> (i64, usize) {
+    let labels: Vec<&[String]> = tower.boxes.iter().map(|(_, lines)| &**lines).collect();
+    let columns = |lines: &&[String]| lines.iter().map(|l| l.chars().count()).max();
     let widths: Vec<i64> =
         labels.iter().map(|lines| columns(lines).unwrap_or(0) as i64 + 4).collect();
-    let lowers: Vec<&[usize]> = plan.places().iter().map(|place| place.lowers()).collect();
-    let mut layout = layout(&widths, &lowers, plan.order(), GAP);
+    let lowers: Vec<&[usize]> = tower.lowers.iter().map(Vec::as_slice).collect();
+    let mut layout = layout(&widths, &lowers, &tower.order, GAP);
     for cell in &mut layout.cells {
         cell.left += 2;
     }
@@ -205,11 +228,11 @@ fn boxes(
     layout: &Layout,
     row: usize,
     top: usize,
-    labels: &[Vec<String>],
+    labels: &[&[String]],
 ) -> usize {
     let lines_of = |cell: usize| layout.cells[cell].node.and_then(|node| labels.get(node));
     let height = layout.rows[row].iter().filter_map(|cell| lines_of(*cell));
-    let height = height.map(Vec::len).max().unwrap_or(1) + 2;
+    let height = height.map(|lines| lines.len()).max().unwrap_or(1) + 2;
     for &at in &layout.rows[row] {
         let cell = &layout.cells[at];
         let Some(lines) = lines_of(at) else {

@@ -236,6 +236,30 @@ fn broken_graphs_are_told_so() {
     }
 }
 
+#[test]
+fn domains_are_framed() {
+    let source = r#"
+host one {
+    loopback
+    domain net thread core=1 { ip loopback { address "10.0.0.1/24"; }; udp ip; }
+    domain apps user=nobody { echo udp port=7; }
+    domain users open { grant udp port="5000..5999" uid=1000; }
+}
+"#;
+    let graph = checked("domains.kdl", source);
+    let text = draw_text(&graph, None, 200);
+    let at = |words: &str| text.find(words).unwrap_or_else(|| panic!("no `{words}` in\n{text}"));
+    let frames = ["first domain", "net: thread, core 1", "apps: process, user nobody"];
+    let [first, net, apps] = frames.map(at);
+    assert!(apps < net && net < first, "each above what it stands on:\n{text}");
+    assert!(apps < at("(udp)") && at("(udp)") < net, "what stands for another's node:\n{text}");
+    assert!(at("udp, port 5000..5999, uid 1000") < net, "what is granted:\n{text}");
+    let svg = draw_svg(&graph, None);
+    for words in frames.iter().chain(&["(loopback)", "users: open"]) {
+        assert!(svg.contains(words), "{words} in {svg}");
+    }
+}
+
 /// The drawings in the documentation are those of the graphs as they are now: NAME.svg that of
 /// rpc-NAME.kdl. After a change that is meant, look at what `XK_BLESS=1 cargo test -p xk-compose`
 /// draws.
