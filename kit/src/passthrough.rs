@@ -477,8 +477,15 @@ impl<F: Filter> Session for PassSession<F> {
         Some(&self.joint.lower)
     }
 
-    fn close(&self, cx: &Kernel, _: &SessionRef) -> Closing {
+    fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
         let lower = &self.joint.lower;
+        if this.head().is_aborted() && this.head().is_passive() {
+            // As an `open_done` that is refused: the layer below forgets it, too.
+            let own = self.shared.table.borrow_mut().remove(lower);
+            if own.is_some() {
+                lower.abort(cx);
+            }
+        }
         if self.joint.holds.replace(false) {
             lower.close(cx);
         }

@@ -1,13 +1,7 @@
 //! What takes frames from one side of a cut to the other.
 
-use alloc::collections::VecDeque;
-use alloc::rc::{Rc, Weak};
-use core::cell::{Cell, RefCell};
-use xk_core::message::NoBuffers;
 use xk_core::wire::Sleeper;
 use xk_core::{Kernel, Message, Time};
-
-use crate::frame::HEADROOM;
 
 /// How many octets a frame has at most: as many as the largest message, with what stands in front
 /// of it.
@@ -56,7 +50,8 @@ pub trait Carrier {
     /// The next frame from the other side, with room in front.
     fn receive(&self, cx: &Kernel) -> Arrival;
 
-    /// Ends both directions: nothing is sent any more, and the other side finds this one gone.
+    /// Ends both directions: nothing is sent any more, and the other side finds this one gone, once
+    /// it has received what was sent before.
     fn close(&self);
 
     /// Wakes the other side for what was sent, and gives room back for what was received.
@@ -86,100 +81,5 @@ pub trait Carrier {
     /// False if the other side needs this processor to send.
     fn may_spin(&self) -> bool {
         true
-    }
-}
-
-/// What takes place on the other side each time that a frame is put into a [`Queue`].
-type OnPut = dyn Fn(&Kernel);
-
-/// One direction.
-#[derive(Default)]
-struct Lane {
-    frames: RefCell<VecDeque<Message>>,
-    is_lost: Cell<bool>,
-    on_put: RefCell<Option<Rc<OnPut>>>,
-}
-
-/// Both directions as queues within one thread, whose kernels use one pool.
-#[derive(Clone)]
-pub struct Queue {
-    out: Rc<Lane>,
-    back: Rc<Lane>,
-    slots: usize,
-}
-
-impl Queue {
-    /// Both ends of one that holds `slots` frames each way.
-    pub fn pair(slots: usize) -> (Self, Self) {
-        let (there, back) = (Rc::<Lane>::default(), Rc::<Lane>::default());
-        let other = Self { out: Rc::clone(&back), back: Rc::clone(&there), slots };
-        (Self { out: there, back, slots }, other)
-    }
-
-    /// Has something done on the other side each time that a frame comes to it, before the sender
-    /// goes on.
-    pub fn on_put<T: 'static>(&self, other: &Rc<T>, act: impl Fn(&T, &Kernel) + 'static) {
-        let other: Weak<T> = Rc::downgrade(other);
-        let act = move |cx: &Kernel| {
-            if let Some(other) = other.upgrade() {
-                act(&other, cx);
-            }
-        };
-        *self.out.on_put.borrow_mut() = Some(Rc::new(act));
-    }
-}
-
-impl Carrier for Queue {
-    fn room(&self) -> usize {
-        self.slots.saturating_sub(self.out.frames.borrow().len())
-    }
-
-    fn frame_octets_max(&self) -> usize {
-        FRAME_OCTETS_MAX
-    }
-
-    fn send(&self, cx: &Kernel, head: &[u8], body: &Message) -> Result<(), SendError> {
-        let octets = head.len() + body.len();
-        if self.out.is_lost.get() {
-            return Err(SendError::Lost);
-        }
-        if octets > FRAME_OCTETS_MAX {
-            return Err(SendError::TooLong);
-        }
-        if self.room() == 0 {
-            return Err(SendError::Full);
-        }
-        let frame = cx.pool().alloc(HEADROOM, octets);
-        let mut frame = frame.map_err(|NoBuffers| SendError::NoBuffers)?;
-        let mut at = frame.copy_in(0, head);
-        for slice in body.octet_slices() {
-            at += frame.copy_in(at, slice);
-        }
-        self.out.frames.borrow_mut().push_back(frame);
-        self.turn(cx);
-        Ok(())
-    }
-
-    fn receive(&self, _: &Kernel) -> Arrival {
-        match self.back.frames.borrow_mut().pop_front() {
-            Some(frame) => Arrival::Frame(frame),
-            None if self.back.is_lost.get() => Arrival::Lost,
-            None => Arrival::Nothing,
-        }
-    }
-
-    fn close(&self) {
-        for lane in [&self.out, &self.back] {
-            lane.is_lost.set(true);
-            lane.frames.take();
-            lane.on_put.take();
-        }
-    }
-
-    fn turn(&self, cx: &Kernel) {
-        let act = self.out.on_put.borrow().clone();
-        if let Some(act) = act {
-            act(cx);
-        }
     }
 }

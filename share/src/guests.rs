@@ -52,7 +52,8 @@ impl Port {
 
     /// See [`Wire::next_poll`].
     pub fn next_poll(&self) -> Option<Time> {
-        [self.retry_at.get(), self.carrier.next_poll()].into_iter().flatten().min()
+        let next = [self.retry_at.get(), self.carrier.next_poll()];
+        next.into_iter().flatten().min().filter(|_| !self.is_lost())
     }
 
     /// See [`Wire::rest`].

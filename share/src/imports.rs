@@ -21,20 +21,32 @@ pub(crate) type Fact = (u32, Vec<u8>, Vec<u8>);
 pub(crate) const FACTS_MAX: usize = 32;
 
 /// What is known of one object of the other side.
-#[derive(Default)]
-pub(crate) struct Facts(RefCell<Vec<Fact>>);
+pub(crate) struct Facts {
+    all: RefCell<Vec<Fact>>,
+    /// The largest message that it takes, in octets.
+    octets_max: Cell<usize>,
+}
+
+impl Default for Facts {
+    fn default() -> Self {
+        Self { all: RefCell::default(), octets_max: Cell::new(usize::MAX) }
+    }
+}
 
 impl Facts {
     /// Fills in the answer, if it is known.
     pub(crate) fn answer(&self, key: u32, octets: &[u8], fill: impl FnOnce(&[u8]) -> bool) -> bool {
-        let facts = self.0.borrow();
+        let facts = self.all.borrow();
         let mut all = facts.iter();
         all.find(|(k, q, _)| *k == key && q == octets).is_some_and(|(_, _, answer)| fill(answer))
     }
 
     /// Keeps an answer, as long as there is room.
     pub(crate) fn keep(&self, fact: Fact) {
-        let mut facts = self.0.borrow_mut();
+        if let (MaxPacket::KEY, [a, b, c, d]) = (fact.0, fact.2.as_slice()) {
+            self.octets_max.set(u32::from_le_bytes([*a, *b, *c, *d]) as usize);
+        }
+        let mut facts = self.all.borrow_mut();
         if facts.len() < FACTS_MAX {
             facts.push(fact);
         }
@@ -42,7 +54,8 @@ impl Facts {
 
     /// Forgets all of them.
     pub(crate) fn clear(&self) {
-        self.0.borrow_mut().clear();
+        self.all.borrow_mut().clear();
+        self.octets_max.set(usize::MAX);
     }
 }
 
@@ -60,8 +73,6 @@ pub(crate) struct ProxySession {
     /// It is held, as far as the other side is told.
     is_held: Cell<bool>,
     pub(crate) facts: Facts,
-    /// The largest message that it takes, in octets.
-    pub(crate) octets_max: Cell<usize>,
     /// What became of a message pushed before.
     pub(crate) failed: Cell<Option<PushError>>,
 }
@@ -82,7 +93,6 @@ impl ProxySession {
             opens: Cell::new(opens),
             is_held: Cell::new(false),
             facts: Facts::default(),
-            octets_max: Cell::new(usize::MAX),
             failed: Cell::new(None),
         };
         proxy.learn(facts);
@@ -92,12 +102,7 @@ impl ProxySession {
     /// Notes what came with the session.
     pub(crate) fn learn(&self, facts: Vec<Fact>) {
         self.facts.clear();
-        for fact in facts {
-            if let (MaxPacket::KEY, [a, b, c, d]) = (fact.0, fact.2.as_slice()) {
-                self.octets_max.set(u32::from_le_bytes([*a, *b, *c, *d]) as usize);
-            }
-            self.facts.keep(fact);
-        }
+        facts.into_iter().for_each(|fact| self.facts.keep(fact));
     }
 
     fn header(&self, op: Op) -> Header {
@@ -115,9 +120,8 @@ impl Session for ProxySession {
             drop(message);
             return Err(error);
         }
-        if message.len() > self.octets_max.get()
-            && segments::longest(&message) > self.octets_max.get()
-        {
+        let octets_max = self.facts.octets_max.get();
+        if message.len() > octets_max && segments::longest(&message) > octets_max {
             this.discard(cx, message, &reason::TOO_BIG);
             return Err(PushError::TooBig);
         }

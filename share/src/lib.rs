@@ -42,13 +42,15 @@ mod guests;
 mod imports;
 mod port;
 mod proxies;
+mod queue;
 mod serve;
 mod waits;
 
-pub use carrier::{Arrival, Carrier, FRAME_OCTETS_MAX, Queue, SendError};
+pub use carrier::{Arrival, Carrier, FRAME_OCTETS_MAX, SendError};
 pub use exports::SESSIONS_MAX;
 pub use frame::HEADROOM;
 pub use guests::guest_proxy;
 pub use port::{Known, LATE, LOST, Port, REASONS, Wish};
 pub use proxies::{add_port, lower_proxy, upper_proxy};
+pub use queue::Queue;
 pub use waits::WAITS_MAX;

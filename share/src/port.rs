@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::rc::{Rc, Weak};
+use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
@@ -12,7 +13,8 @@ use xk_core::object::{Enable, OpenError, ProtocolId, PushError};
 use xk_core::reason::{self, Class};
 use xk_core::shepherd::WaitError;
 use xk_core::{
-    Answer, Ask, Entry, Kernel, Message, Participants, Pool, ProtocolRef, Reason, SessionRef, Time,
+    Answer, Ask, Entry, Kernel, Message, Participants, Pool, ProtocolRef, Question, Reason,
+    SessionRef, Time,
 };
 use xk_kit::control::MaxPacket;
 use xk_kit::{questions, reasons};
@@ -320,8 +322,6 @@ impl Port {
 
     /// Lets the other side use a protocol of this one.
     pub fn grant(&self, protocol: &ProtocolRef) {
-        let max_packet = const { &QuestionType::of::<MaxPacket>() };
-        self.learn(protocol.id(), max_packet, &0_u32.to_le_bytes());
         self.granted.borrow_mut().push((protocol.id(), protocol.clone()));
     }
 
@@ -704,13 +704,16 @@ impl Port {
     /// What the other side will ask of a new session, with the answers.
     pub(crate) fn facts_of(&self, cx: &Kernel, session: &SessionRef) -> Vec<Fact> {
         let protocol = session.head().protocol();
-        let wanted: Vec<_> = {
+        let max_packet = const { &QuestionType::of::<MaxPacket>() };
+        let mut wanted = vec![(max_packet, 0_u32.to_le_bytes().to_vec())];
+        {
             let learned = self.learned.borrow();
-            learned.iter().filter(|(of, ..)| *of == protocol).cloned().collect()
-        };
+            let of_it = learned.iter().filter(|(of, ..)| *of == protocol);
+            wanted.extend(of_it.map(|(_, kind, octets)| (*kind, octets.clone())));
+        }
         let names = Names { port: self, cx };
         let mut facts = Vec::new();
-        for (_, kind, octets) in wanted {
+        for (kind, octets) in wanted {
             let Some(mut question) = kind.read(&octets, &names) else {
                 continue;
             };
@@ -727,8 +730,8 @@ impl Port {
     /// Remembers what the other side asked a session of this protocol.
     pub(crate) fn learn(&self, protocol: ProtocolId, kind: &'static QuestionType, octets: &[u8]) {
         let mut learned = self.learned.borrow_mut();
-        let is_new =
-            !learned.iter().any(|(p, k, q)| *p == protocol && k.key == kind.key && q == octets);
+        let is_new = kind.key != MaxPacket::KEY
+            && !learned.iter().any(|(p, k, q)| *p == protocol && k.key == kind.key && q == octets);
         if is_new && learned.len() < LEARNED_MAX {
             learned.push((protocol, kind, octets.to_vec()));
         }

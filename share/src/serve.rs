@@ -64,7 +64,12 @@ impl Port {
             Op::Failed => {
                 if let Some(session) = self.imports.find(first) {
                     let error = self.read(cx, &frame)?;
-                    session.body::<ProxySession>()?.failed.set(Some(error));
+                    let proxy = session.body::<ProxySession>()?;
+                    if error == PushError::TooBig {
+                        // How much it takes has changed.
+                        proxy.facts.clear();
+                    }
+                    proxy.failed.set(Some(error));
                 }
             }
             Op::Wanted

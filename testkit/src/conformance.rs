@@ -81,6 +81,7 @@ use crate::kernel::{Addressing, Family, Lower, Sent};
 #[expect(unused_imports, reason = "the documentation names them")]
 use crate::kernel::{Bottom, Top};
 use core::fmt;
+use core::time::Duration;
 use xk_core::graph::{Build, Params, Value};
 use xk_core::{Answer, Entry, HostAddr, Kernel, Part, Participant, Participants, ProtocolRef};
 use xk_kit::net::checksum::Checksum;
@@ -198,6 +199,11 @@ pub trait Fixture {
     /// Whether an edge is cut, so that octets are copied there.
     fn is_cut(&self) -> bool {
         false
+    }
+
+    /// How long what is told across cuts takes at most, there and back.
+    fn lateness(&self) -> Duration {
+        Duration::ZERO
     }
 
     /// What stands at cuts.

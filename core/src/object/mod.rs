@@ -334,7 +334,7 @@ pub trait Session {
     }
 
     /// The last holder above let go. The session unbinds itself and lets go of what it holds below,
-    /// or says that it stays.
+    /// or says that it stays; one that is aborted ([`SessionHead::is_aborted`]) does not stay.
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
         let _ = (cx, this);
         Closing::Done

@@ -43,10 +43,12 @@ const CLOSED: u8 = 1;
 const RELEASED: u8 = 2;
 /// The protocol above is being told of it: what comes up waits.
 const OPENING: u8 = 4;
+/// It ends, whatever holds it.
+const ABORTED: u8 = 8;
 
 /// What every session has in common.
 pub struct SessionHead {
-    /// 0 lets everything through; see [`CLOSED`], [`RELEASED`] and [`OPENING`].
+    /// 0 lets everything through; see [`CLOSED`], [`RELEASED`], [`OPENING`] and [`ABORTED`].
     gate: Cell<u8>,
     /// True if a message made it.
     passive: bool,
@@ -104,6 +106,12 @@ impl SessionHead {
     /// True once it is closed.
     pub fn is_closed(&self) -> bool {
         self.gate.get() & CLOSED != 0
+    }
+
+    /// True once it is aborted ([`SessionRef::abort`]): its [`close`](Session::close) does not
+    /// leave it bound as an idle one.
+    pub fn is_aborted(&self) -> bool {
+        self.gate.get() & ABORTED != 0
     }
 
     /// A number that the receiver above keeps on it, such as the index of an interface. Zero at
@@ -564,9 +572,12 @@ impl SessionRef {
     }
 
     /// Closes the session whatever holds it: for its own protocol, when it evicts an idle one,
-    /// resets it, or a lingering one has finished.
+    /// resets it, or a lingering one has finished; and where the protocol above says late that it
+    /// does not want one of which it was told.
     pub fn abort(&self, cx: &Kernel) {
-        if !self.0.head.is_closed() {
+        let head = &self.0.head;
+        if !head.is_closed() && !head.is_aborted() {
+            head.gate.set(head.gate.get() | ABORTED);
             let _ = self.0.body.close(cx, self);
             self.retire(cx);
         }
@@ -578,7 +589,7 @@ impl SessionRef {
         if head.is_closed() {
             return;
         }
-        head.gate.set(CLOSED | RELEASED);
+        head.gate.set(head.gate.get() & ABORTED | CLOSED | RELEASED);
         cx.fold_counts(head.protocol, head.sent.get(), head.received.get());
         self.unfollow(cx);
         if head.is_watched.get()

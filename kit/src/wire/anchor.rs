@@ -389,13 +389,15 @@ impl<A: Anchor> Session for WireSession<A> {
         answer(&*self.wire, ask)
     }
 
-    fn close(&self, _: &Kernel, _: &SessionRef) -> Closing {
+    fn close(&self, _: &Kernel, this: &SessionRef) -> Closing {
         let end = self.wire.end();
-        if end.is_enabled() {
+        if end.is_enabled() && !this.head().is_aborted() {
             return Closing::Idle;
         }
         drop(end.session.take());
-        drop(end.upper.take());
+        if !end.is_enabled() {
+            drop(end.upper.take());
+        }
         Closing::Done
     }
 }

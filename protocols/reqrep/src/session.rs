@@ -447,7 +447,7 @@ impl Session for Association {
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
         let key = self.lower.id().0;
         let is_bound = self.shared.sessions.get(&key).as_ref() == Some(this);
-        if is_bound && this.head().is_passive() {
+        if is_bound && this.head().is_passive() && !this.head().is_aborted() {
             // It waits for the peer's next request, until the table needs the room.
             return Closing::Idle;
         }

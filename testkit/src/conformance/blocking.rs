@@ -169,6 +169,7 @@ fn enables_at_once(fixture: &dyn Fixture, seed: u64) {
         for enable in got.into_iter().flatten() {
             b.open_disable(cx, enable);
         }
+        world.cross();
         assert_eq!(world.b.bottom.enables(), before, "seed {seed}: what is taken back is gone");
         (count, why)
     };

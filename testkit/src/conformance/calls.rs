@@ -61,6 +61,7 @@ pub use world::CallWorld;
 
 use super::{Findings, Side, Verdict, cut};
 use crate::kernel::Lower;
+use core::time::Duration;
 use xk_core::graph::{Build, Params, Realm};
 use xk_core::{Entry, Kernel, Part, Participant, Participants, ProtocolRef, Reason};
 use xk_kit::rpc::call::{BAD_ARGUMENTS, BUSY, NO_PROCEDURE, PROCEDURE, SYSTEM_ERROR};
@@ -120,6 +121,11 @@ pub trait CallFixture {
     fn above(&self, cx: &Kernel, side: Side, tested: &ProtocolRef) -> ProtocolRef {
         let _ = (cx, side);
         tested.clone()
+    }
+
+    /// How long what is told across cuts takes at most, there and back.
+    fn lateness(&self) -> Duration {
+        Duration::ZERO
     }
 
     /// What stands at cuts.

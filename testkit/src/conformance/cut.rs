@@ -1,19 +1,71 @@
 //! Every law once more, with the edge below the protocol, the edge above it, or both cut
-//! ([`xk_share`]): no protocol knows.
+//! ([`xk_share`]): no protocol knows. Then with both cut and frames on their way for a while, so that
+//! answers, refusals and ends come late.
 
 use super::calls::{self, CallFixture};
 use super::{Fixture, LAWS, Node, Receiver, Side, World};
 use crate::kernel::{Lower, ReachedBottom, Sent};
 use core::cell::RefCell;
+use core::time::Duration;
 use std::rc::Rc;
 use xk_core::control::QuestionType;
 use xk_core::graph::Params;
 use xk_core::object::ProtocolId;
-use xk_core::{Answer, Entry, HostAddr, Kernel, Part, Participants, ProtocolRef, Reason};
-use xk_share::{Known, Port, Queue, add_port, lower_proxy, upper_proxy};
+use xk_core::{
+    Answer, Entry, HostAddr, Kernel, Part, Participants, Protocol, ProtocolRef, Reason, Time,
+};
+use xk_share::{Carrier, Known, Port, Queue, add_port, lower_proxy, upper_proxy};
 
 /// How many frames are under way at most.
 const SLOTS: usize = 1024;
+/// How long a late frame is on its way, at least and at most longer.
+const WAY: (Duration, Duration) = (Duration::from_micros(50), Duration::from_micros(50));
+
+/// Looks after one side of a cut whose frames are on their way for a while.
+struct Late {
+    port: Rc<Port>,
+    queue: Queue,
+    /// Its own handle, for timers.
+    this: RefCell<Option<ProtocolRef>>,
+}
+
+impl Late {
+    /// Takes what is there, and is called again when more is.
+    fn look(&self, cx: &Kernel) {
+        match self.queue.next_poll() {
+            Some(due) if due > cx.now() => {
+                if let Some(this) = &*self.this.borrow() {
+                    let _ = cx.schedule_protocol(this, due.since(cx.now()), 0);
+                }
+            }
+            Some(_) => {
+                self.port.poll(cx, usize::MAX);
+            }
+            None => {}
+        }
+    }
+}
+
+struct LateWire(Rc<Late>);
+
+impl Protocol for LateWire {
+    fn timeout(&self, cx: &Kernel, _: &ProtocolRef, _: u64) {
+        self.0.look(cx);
+    }
+
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        drop(self.0.this.take());
+    }
+}
+
+/// When frames are on the other side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Arrives {
+    /// Before the sender goes on, as messages between layers are.
+    AtOnce,
+    /// Later.
+    Late,
+}
 
 static OF_TESTS: [QuestionType; 1] = [QuestionType::of::<ReachedBottom>()];
 
@@ -21,17 +73,19 @@ static OF_TESTS: [QuestionType; 1] = [QuestionType::of::<ReachedBottom>()];
 struct Edges {
     below: bool,
     above: bool,
+    arrives: Arrives,
     /// Of the protocol.
     entry: &'static Entry,
     /// What stands for others, of each side.
     proxies: RefCell<[Vec<ProtocolRef>; 2]>,
     ports: RefCell<Vec<Rc<Port>>>,
+    queues: RefCell<Vec<Queue>>,
 }
 
 impl Edges {
-    fn new(entry: &'static Entry, (below, above): (bool, bool)) -> Self {
-        let (proxies, ports) = (RefCell::default(), RefCell::default());
-        Self { below, above, entry, proxies, ports }
+    fn new(entry: &'static Entry, (below, above, arrives): (bool, bool, Arrives)) -> Self {
+        let (proxies, ports, queues) = (RefCell::default(), RefCell::default(), RefCell::default());
+        Self { below, above, arrives, entry, proxies, ports, queues }
     }
 
     fn known(&self) -> Known {
@@ -48,22 +102,56 @@ impl Edges {
         if self.above { self.cut(cx, side, tested) } else { tested.clone() }
     }
 
+    fn lateness(&self) -> Duration {
+        match self.arrives {
+            Arrives::AtOnce => Duration::ZERO,
+            // What goes up may be answered by questions, which go down again.
+            Arrives::Late => 10 * (WAY.0 + WAY.1),
+        }
+    }
+
     fn proxies(&self, side: Side) -> Vec<ProtocolRef> {
         self.proxies.borrow()[side as usize].clone()
     }
 
+    /// Has `port`, behind `queue`, take what `sender` sends.
+    fn connect(&self, cx: &Kernel, sender: &Queue, port: &Rc<Port>, queue: &Queue) {
+        if self.arrives == Arrives::AtOnce {
+            return sender.on_put(port, |port: &Port, cx| {
+                port.poll(cx, 1);
+            });
+        }
+        let (port, queue) = (Rc::clone(port), queue.clone());
+        let late = Rc::new(Late { port, queue, this: RefCell::default() });
+        sender.on_put(&late, Late::look);
+        let wire = cx.add_protocol("late", "late", LateWire(Rc::clone(&late)));
+        *late.this.borrow_mut() = Some(wire);
+        self.queues.borrow_mut().push(sender.clone());
+    }
+
+    /// Lets time pass until the next frame is there; answers how many were on their way.
+    fn carry(&self, world: &World<'_>) -> usize {
+        self.ports.borrow().iter().for_each(|port| port.flush(&world.cx));
+        let queues = self.queues.borrow();
+        // Those of a world before are closed.
+        let due = queues.iter().filter_map(Queue::next_poll).filter(|due| *due > Time::ZERO).min();
+        due.map_or(0, |due| {
+            world.cx.advance(due.since(world.cx.now()));
+            1
+        })
+    }
+
     /// Cuts the edges to `lower`: gives what stands for it above the cut.
     fn cut(&self, cx: &Kernel, side: Side, lower: &ProtocolRef) -> ProtocolRef {
-        let (down, up) = Queue::pair(SLOTS);
+        let (down, up) = match self.arrives {
+            Arrives::AtOnce => Queue::pair(SLOTS),
+            Arrives::Late => Queue::delayed(SLOTS, WAY, cx.random()),
+        };
         let above = Port::new(Box::new(down.clone()), self.known());
         let below = Port::new(Box::new(up.clone()), self.known());
-        // Frames are delivered before the sender goes on, as messages between layers are.
-        down.on_put(&below, |port: &Port, cx| {
-            port.poll(cx, 1);
-        });
-        up.on_put(&above, |port: &Port, cx| {
-            port.poll(cx, 1);
-        });
+        for (sender, port, queue) in [(&down, &below, &up), (&up, &above, &down)] {
+            self.connect(cx, sender, port, queue);
+        }
         below.grant(lower);
         below.admit(|cx: &Kernel, port: &Rc<Port>, of: ProtocolId| {
             let upper = cx.protocol(of)?;
@@ -142,6 +230,10 @@ impl Fixture for Cut<'_> {
         true
     }
 
+    fn lateness(&self) -> Duration {
+        self.edges.lateness()
+    }
+
     fn proxies(&self, side: Side) -> Vec<ProtocolRef> {
         self.edges.proxies(side)
     }
@@ -187,8 +279,7 @@ impl Fixture for Cut<'_> {
     }
 
     fn carry(&self, world: &World<'_>) -> usize {
-        self.edges.ports.borrow().iter().for_each(|port| port.flush(&world.cx));
-        self.fixture.carry(world)
+        self.edges.carry(world) + self.fixture.carry(world)
     }
 
     fn ask(&self, world: &World<'_>, name: &str) -> Option<Answer> {
@@ -235,6 +326,10 @@ impl CallFixture for CutCalls<'_> {
         self.edges.above(cx, side, tested)
     }
 
+    fn lateness(&self) -> Duration {
+        self.edges.lateness()
+    }
+
     fn proxies(&self, side: Side) -> Vec<ProtocolRef> {
         self.edges.proxies(side)
     }
@@ -264,8 +359,31 @@ impl CallFixture for CutCalls<'_> {
     }
 }
 
-/// The edges that are cut: below, above.
-const CUTS: [(bool, bool); 3] = [(true, false), (false, true), (true, true)];
+/// The edges that are cut: below, above; and when frames arrive.
+const CUTS: [(bool, bool, Arrives); 4] = [
+    (true, false, Arrives::AtOnce),
+    (false, true, Arrives::AtOnce),
+    (true, true, Arrives::AtOnce),
+    (true, true, Arrives::Late),
+];
+
+/// The laws that nothing keeps whose frames come late, or no protocol of a kind, and why.
+const NOT_LATE: [(&str, &str, &str); 6] = [
+    ("no allocation per message", "", "what is under way waits in a queue that grows"),
+    ("no allocation per call", "", "what is under way waits in a queue that grows"),
+    ("a burst does not wait for one", "", "what crosses is no burst of the wire's any more"),
+    (
+        "what comes while a session is told of waits",
+        "",
+        "the first message waits for what its layer asks below, and those behind it pass",
+    ),
+    ("a refusal comes back", "vipaddr", "it keeps its session with a host that was refused late"),
+    (
+        "what is for many is not for one",
+        "fragment",
+        "the address of the last message is asked for when the session below may be over",
+    ),
+];
 
 /// Checks the laws of which `judges` says so, with each edge cut.
 ///
@@ -277,13 +395,18 @@ pub(super) fn check(fixture: &dyn Fixture, judges: impl Fn(&str) -> bool) {
     }
     // It asks for room before each message, and a question that crosses is written.
     let asks = fixture.is_stream() || fixture.entry().kind == "rm";
-    for (below, above) in CUTS {
+    for cut @ (below, above, arrives) in CUTS {
         for (name, law) in LAWS.iter().filter(|(name, _)| judges(name)) {
-            if *name == "no allocation per message" && asks {
+            let is_not_late = NOT_LATE.iter().any(|(law, kind, _)| {
+                law == name && (kind.is_empty() || *kind == fixture.entry().kind)
+            });
+            if *name == "no allocation per message" && asks
+                || arrives == Arrives::Late && is_not_late
+            {
                 continue;
             }
-            println!("{name}, cut below: {below}, above: {above}");
-            let edges = Edges::new(fixture.entry(), (below, above));
+            println!("{name}, cut below: {below}, above: {above}, {arrives:?}");
+            let edges = Edges::new(fixture.entry(), cut);
             let _ = law(&Cut { fixture, edges });
         }
     }
@@ -296,13 +419,15 @@ pub(super) fn check(fixture: &dyn Fixture, judges: impl Fn(&str) -> bool) {
 pub(super) fn check_calls(fixture: &dyn CallFixture) {
     // They ask their neighbours with each call, and a question is looked up as octets.
     let asks = ["reqrep", "authshort", "authsys"].contains(&fixture.entry().kind);
-    for (below, above) in CUTS {
+    for cut @ (below, above, arrives) in CUTS {
         for (name, law) in calls::LAWS {
-            if asks && *name == "no allocation per call" {
+            let is_not_late = NOT_LATE.iter().any(|(law, ..)| law == name);
+            if asks && *name == "no allocation per call" || arrives == Arrives::Late && is_not_late
+            {
                 continue;
             }
-            println!("{name}, cut below: {below}, above: {above}");
-            let edges = Edges::new(fixture.entry(), (below, above));
+            println!("{name}, cut below: {below}, above: {above}, {arrives:?}");
+            let edges = Edges::new(fixture.entry(), cut);
             let _ = law(&CutCalls { fixture, edges });
         }
     }

@@ -90,6 +90,7 @@ fn inject(world: &World<'_>, like: &Sent, octets: &[u8]) {
         message: world.cx.message(octets),
     };
     world.inject(&world.a, &world.b, sent);
+    world.cross();
 }
 
 /// After all that, a conversation still works, and the messages are gone.
@@ -230,6 +231,7 @@ pub fn has_room_beside_what_is_held(fixture: &dyn Fixture) -> Verdict {
     };
     let next = session.push(&world.cx, world.cx.message(&[7; 64]));
     next.expect("law 5: a session that sent sends again");
+    world.cross();
     let next = world.a.bottom.take_sent().pop().expect("what was pushed");
     let top = &world.b.top;
     top.clear();
@@ -285,6 +287,7 @@ fn comes_from_stranger(world: &World<'_>, frame: &Sent, n: u32) {
         Some(selector) => drop(bottom.inject_for(&world.cx, peer, selector, message)),
         None => drop(bottom.inject(&world.cx, peer, message)),
     }
+    world.cross();
     assert_eq!(
         world.b.drops(),
         before,

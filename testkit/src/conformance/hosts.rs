@@ -59,6 +59,7 @@ pub fn tells_one_from_many(fixture: &dyn Fixture) -> Verdict {
         let session = world.open(Side::A);
         world.exchange();
         let _ = session.push(&world.cx, world.cx.message(&pattern(64, 3)));
+        world.cross();
         world.exchange();
         assert_eq!(
             (alone.received(), other.received()),
@@ -114,6 +115,7 @@ fn arrives(world: &World<'_>, many: HostAddr) -> u64 {
     let session = world.open(Side::A);
     // A connection that is not yet there takes nothing: then its first message is its own.
     let _ = session.push(&world.cx, world.cx.message(&pattern(64, 3)));
+    world.cross();
     let sent = world.a.bottom.take_sent();
     let first = sent.into_iter().next();
     let first = first.expect("law 5: a session that was opened sends");
@@ -123,6 +125,7 @@ fn arrives(world: &World<'_>, many: HostAddr) -> u64 {
     let drops = world.b.drops();
     // A refusal is what the layer below would tell the sender of, were it not for many.
     let _ = world.b.bottom.inject_cast(&world.cx, peer, many, first.message);
+    world.cross();
     world.b.drops() - drops
 }
 

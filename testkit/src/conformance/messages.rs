@@ -157,6 +157,7 @@ pub fn takes_slices(fixture: &dyn Fixture) -> Verdict {
         session
             .push(&world.cx, world.cx.message(&pattern(64, 1)))
             .expect("law 5: a session that sent once sends again");
+        world.cross();
         let Some(mut sent) = world.a.bottom.take_sent().pop() else {
             panic!("law 5: a message pushed reaches the layer below");
         };

@@ -186,6 +186,7 @@ pub fn enables(fixture: &dyn Fixture) -> Verdict {
     drop(world.b.top.take_events());
     opened.close(&world.cx);
     opened.abort(&world.cx);
+    world.cross();
     unwanted(&world, &session, "after `open_disable`");
     Verdict::Holds
 }

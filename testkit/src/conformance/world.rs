@@ -248,6 +248,11 @@ impl<'f> World<'f> {
         panic!("the two instances do not fall silent after {ROUNDS_MAX} rounds");
     }
 
+    /// Lets what is on its way across cuts arrive.
+    pub(super) fn cross(&self) {
+        self.cx.advance(self.fixture.lateness());
+    }
+
     fn carry(&self, from: &Node, to: &Node) -> usize {
         let all = from.bottom.take_sent();
         let count = all.len();
@@ -301,6 +306,7 @@ impl<'f> World<'f> {
         session
             .push(&self.cx, self.cx.message(&octets))
             .expect("law 5: a session that sent once sends again");
+        self.cross();
         let sent = self.a.bottom.take_sent().pop();
         sent.expect("law 5: a message pushed reaches the layer below")
     }

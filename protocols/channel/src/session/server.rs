@@ -575,7 +575,8 @@ impl Session for ServerSession {
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
         let bound = self.table.sessions.get(&self.state.key);
-        if bound.is_some_and(|bound| bound == *this) && self.state.phase.get() == Phase::Idle {
+        let is_bound = bound.is_some_and(|bound| bound == *this);
+        if is_bound && self.state.phase.get() == Phase::Idle && !this.head().is_aborted() {
             // Kept, so that duplicates are known for what they are, until its table needs the room.
             self.ease_lower(cx);
             return Closing::Idle;

@@ -88,6 +88,7 @@ fn opens(world: &CallWorld<'_>, sessions: Vec<SessionRef>) -> Opened {
             different.push(session.clone());
         }
     }
+    world.cross();
     let opened = (
         different.len(),
         different.iter().map(|s| s.head().opens()).sum(),
@@ -99,6 +100,7 @@ fn opens(world: &CallWorld<'_>, sessions: Vec<SessionRef>) -> Opened {
         right(ends.remove(0), &octets(n));
     }
     let _ = at_once(world, 1, move |cx, _| sessions.iter().for_each(|session| session.close(cx)));
+    world.cross();
     assert_eq!(world.node(Side::A).holds(), 0, "what is closed holds nothing below");
     opened
 }

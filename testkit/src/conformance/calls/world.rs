@@ -24,6 +24,11 @@ pub struct CallWorld<'f> {
 }
 
 impl<'f> CallWorld<'f> {
+    /// Lets what is on its way across cuts arrive.
+    pub(super) fn cross(&self) {
+        self.cx.advance(self.fixture.lateness());
+    }
+
     /// Builds and starts both instances.
     ///
     /// # Panics
