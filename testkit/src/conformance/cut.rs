@@ -1,6 +1,6 @@
 //! Every law once more, with the edge below the protocol, the edge above it, or both cut
-//! ([`xk_share`]): no protocol knows. Then with both cut and frames on their way for a while, so that
-//! answers, refusals and ends come late.
+//! ([`xk_share`]): no protocol knows. Then with both cut and frames on their way for a while, so
+//! that answers, refusals and ends come late.
 
 use super::calls::{self, CallFixture};
 use super::{Fixture, LAWS, Node, Receiver, Side, World};

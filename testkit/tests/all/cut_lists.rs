@@ -15,7 +15,8 @@ fn sessions_are_listed_by_value() -> Result<(), OpenError> {
     let to = "*, 10.0.0.2".parse::<Participants>().expect("participants");
     let session = bottom.protocol().open(&cx, Upper::new(top.protocol()), to)?;
     let (down, up) = Queue::pair(64);
-    let [above, below] = [down.clone(), up.clone()].map(|side| Port::new(side, Known::of(&[])));
+    let [above, below] =
+        [down.clone(), up.clone()].map(|side| Port::new(Box::new(side), Known::of(&[])));
     let turn = |port: &Port, cx: &Kernel| {
         port.poll(cx, 1);
     };
