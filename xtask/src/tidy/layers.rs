@@ -105,7 +105,7 @@ impl Layer {
             Generator => &[Core, Kit, Lang],
             Wire => &[Core, Kit, System],
             Protocol | Run | Share => &[Core, Kit],
-            Carrier => &[Core, Kit, Wire, System, Run, Share],
+            Carrier => &[Core, Kit, Wire, System, Run, Share, Carrier],
             Catalog => &[Core, Kit, Protocol, Wire],
             Compose => &[Core, Kit, Protocol, Wire, Run, Share, Carrier, Lang],
             // One crate there holds the sockets; the others bring them to tokio and to unmodified

@@ -1,0 +1,101 @@
+//! What is granted, and whether a wish is within it.
+
+use std::ops::RangeInclusive;
+
+use xk_core::control::{Kind, Question};
+use xk_core::object::ProtocolId;
+use xk_core::participant::PORT;
+use xk_core::{Part, Participants, ProtocolRef};
+use xk_kit::control::{IsGroup, IsLocalHost, IsOutstanding, KeepWhole, PeerProved};
+use xk_kit::net::neighbour::PeerOnLink;
+use xk_kit::net::stream::{
+    StreamAbort, StreamConsumed, StreamRoom, StreamSet, StreamSetNext, StreamShutdown,
+    StreamSoftError, StreamSpace, StreamUse,
+};
+use xk_kit::rpc::call::CancelCall;
+use xk_kit::rpc::retransmit::{AskCopy, FreeCopy, LastCopy};
+use xk_share::Wish;
+use xk_shm::Peer;
+
+/// A right of programs: to use a node of the graph, within bounds.
+#[derive(Clone)]
+pub struct Grant {
+    /// The node.
+    pub node: ProtocolRef,
+    /// The ports that may be had on it, in sessions and enables; `None` for all, and then one that
+    /// the node chooses, too.
+    pub ports: Option<RangeInclusive<u16>>,
+    /// The type numbers that a program's protocols may have on it; `None` for none.
+    pub types: Option<RangeInclusive<u32>>,
+    /// The user that has it; `None` for all.
+    pub uid: Option<u32>,
+    /// The group that has it; `None` for all.
+    pub gid: Option<u32>,
+}
+
+/// Questions that a program may put to what it is granted, besides those that tell facts: they
+/// concern a conversation of its own. All others change what other programs see, or show it.
+const HARMLESS: [u32; 19] = [
+    AskCopy::KEY,
+    CancelCall::KEY,
+    FreeCopy::KEY,
+    IsGroup::KEY,
+    IsLocalHost::KEY,
+    IsOutstanding::KEY,
+    KeepWhole::KEY,
+    LastCopy::KEY,
+    PeerOnLink::KEY,
+    PeerProved::KEY,
+    StreamAbort::KEY,
+    StreamConsumed::KEY,
+    StreamRoom::KEY,
+    StreamSet::KEY,
+    StreamSetNext::KEY,
+    StreamShutdown::KEY,
+    StreamSoftError::KEY,
+    StreamSpace::KEY,
+    StreamUse::KEY,
+];
+
+impl Grant {
+    /// The right to use a node in every way, for all users.
+    pub fn new(node: &ProtocolRef) -> Self {
+        Self { node: node.clone(), ports: None, types: None, uid: None, gid: None }
+    }
+
+    /// True if a program of this process has it.
+    pub fn is_of(&self, peer: &Peer) -> bool {
+        self.uid.is_none_or(|uid| uid == peer.uid) && self.gid.is_none_or(|gid| gid == peer.gid)
+    }
+
+    /// True if the local participant is within its ports.
+    fn has_port(&self, participants: &Participants) -> bool {
+        let Some(ports) = &self.ports else {
+            return true;
+        };
+        let local = participants.iter().next();
+        let top = local.and_then(|local| local.top());
+        matches!(top, Some(Part::Number(PORT, port))
+            if u16::try_from(*port).is_ok_and(|port| ports.contains(&port)))
+    }
+
+    /// True if a protocol of a program may have this type number on the node.
+    fn has_type(&self, node: ProtocolId, number: u32) -> bool {
+        self.node.id() == node && self.types.as_ref().is_some_and(|types| types.contains(&number))
+    }
+}
+
+/// True if one of the grants is for this.
+pub(crate) fn permits(grants: &[Grant], wish: &Wish<'_>) -> bool {
+    match wish {
+        Wish::Open(id, participants) | Wish::Enable(id, participants) => {
+            grants.iter().any(|grant| grant.node.id() == *id && grant.has_port(participants))
+        }
+        Wish::Ask(_, question) => question.kind == Kind::Fact || HARMLESS.contains(&question.key),
+    }
+}
+
+/// True if one of the grants gives this type number on this node.
+pub(crate) fn gives_type(grants: &[Grant], node: ProtocolId, number: u32) -> bool {
+    grants.iter().any(|grant| grant.has_type(node, number))
+}

@@ -1,0 +1,373 @@
+//! Programs attach to a graph that another thread or process runs, and use what they are granted.
+
+use std::cell::{Cell, RefCell};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use xk_attach::{AttachError, Attached, Door, Grant, PROGRAMS_OF_A_USER_MAX, attach};
+use xk_compose::HostSetup;
+use xk_core::object::{OpenError, Refused};
+use xk_core::participant::PORT;
+use xk_core::{
+    HostAddr, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, SessionRef,
+    Upper,
+};
+use xk_kit::control::MyHost;
+use xk_lang::HostInstance;
+use xk_run::{Idle, Runner};
+use xk_share::Known;
+
+const GRAPH: &str = r#"
+host lab {
+    loopback
+    ip loopback { address "10.0.0.1/24"; }
+    icmp ip
+    udp ip
+    echo udp port=7
+}
+"#;
+
+/// More than any step needs, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a domain looks like from outside.
+#[derive(Default)]
+struct Seen {
+    stop: AtomicBool,
+    protocols: AtomicUsize,
+    sent_away: AtomicUsize,
+    pool: AtomicUsize,
+}
+
+/// A graph with a door at a path, run by a thread of its own.
+struct Domain {
+    path: PathBuf,
+    seen: Arc<Seen>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Domain {
+    fn open(name: &str, grants: fn(&Kernel) -> Vec<Grant>) -> Self {
+        let path = std::env::temp_dir().join(format!("xk-attach-{name}-{}", std::process::id()));
+        let (seen, at) = (Arc::<Seen>::default(), path.clone());
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        let shown = Arc::clone(&seen);
+        let thread = std::thread::spawn(move || {
+            let entries = xk_catalog::PROTOCOLS;
+            let mut setup = HostSetup::from_text(GRAPH, entries);
+            setup.idle = Idle::Sleep;
+            let door = |kernel: &Kernel, _: &HostInstance<'_>, _: &_| {
+                let known = move || Known::of(entries);
+                Door::open(kernel, "door", &at, grants(kernel), known)
+                    .map_err(|error| std::io::Error::other(error.to_string()))
+            };
+            let host = setup.open(door, |_, _| Ok(())).expect("the graph runs");
+            ready.send(()).unwrap();
+            let (kernel, door) = (Rc::clone(&host.kernel), host.top.clone());
+            while !shown.stop.load(Ordering::Relaxed) {
+                host.runner.run(Some(Duration::from_millis(5)), Rc::new(|_| false)).unwrap();
+                shown.protocols.store(kernel.protocols().len(), Ordering::Relaxed);
+                let drops = door.head().drops().of(&xk_core::reason::PROHIBITED);
+                shown.sent_away.store(drops as usize, Ordering::Relaxed);
+                shown.pool.store(kernel.pool().stats().buffers_live as usize, Ordering::Relaxed);
+            }
+            drop(host.runner);
+            kernel.stop();
+        });
+        is_ready.recv().unwrap();
+        Self { path, seen, thread: Some(thread) }
+    }
+
+    /// Waits until `what` is as expected.
+    fn until(&self, what: impl Fn(&Seen) -> bool) {
+        let since = Instant::now();
+        while !what(&self.seen) {
+            let protocols = self.seen.protocols.load(Ordering::Relaxed);
+            assert!(since.elapsed() < PATIENCE, "{protocols} protocols are there");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+impl Drop for Domain {
+    fn drop(&mut self) {
+        self.seen.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            assert!(ended.is_ok() || std::thread::panicking());
+        }
+        assert!(!self.path.exists(), "the socket is removed");
+    }
+}
+
+fn all(kernel: &Kernel) -> Vec<Grant> {
+    let node = |name| kernel.find_protocol(name).unwrap();
+    vec![
+        Grant { ports: Some(5000..=5999), ..Grant::new(&node("udp")) },
+        Grant { types: Some(253..=254), ..Grant::new(&node("ip")) },
+    ]
+}
+
+/// What a program's protocol does when it starts.
+type Act = dyn Fn(&Kernel, &ProtocolRef) -> Result<(), OpenError>;
+
+/// A program's protocol: does something when it starts, and keeps what comes.
+struct Own {
+    act: Box<Act>,
+    came: Rc<RefCell<Vec<Vec<u8>>>>,
+}
+
+impl Protocol for Own {
+    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        (self.act)(cx, this)
+    }
+
+    fn open_done(
+        &self,
+        _: &Kernel,
+        _: &ProtocolRef,
+        lower: &SessionRef,
+        _: Participants,
+    ) -> Result<(), &'static xk_core::Reason> {
+        lower.hold();
+        Ok(())
+    }
+
+    fn demux(
+        &self,
+        _: &Kernel,
+        _: &ProtocolRef,
+        _: &SessionRef,
+        message: Message,
+    ) -> Result<(), Refused> {
+        self.came.borrow_mut().push(message.octets().collect());
+        Ok(())
+    }
+}
+
+/// A program with one protocol, and what came to it.
+struct Program {
+    runner: Runner,
+    came: Rc<RefCell<Vec<Vec<u8>>>>,
+}
+
+impl Program {
+    fn start(
+        here: &Attached,
+        act: impl Fn(&Kernel, &ProtocolRef) -> Result<(), OpenError> + 'static,
+    ) -> Self {
+        let came = Rc::<RefCell<Vec<Vec<u8>>>>::default();
+        let own = Own { act: Box::new(act), came: Rc::clone(&came) };
+        here.kernel().add_protocol("own", "own", own);
+        here.join().expect("it may join");
+        let runner = Runner::new(Rc::clone(here.kernel()), Idle::Sleep).expect("a loop");
+        runner.start().unwrap_or_else(|(_, error)| panic!("{error}"));
+        Self { runner, came }
+    }
+
+    fn until_came(&self, count: usize) -> Vec<Vec<u8>> {
+        let came = Rc::clone(&self.came);
+        let finished = Rc::new(move |_: &Kernel| came.borrow().len() >= count);
+        self.runner.run(Some(PATIENCE), finished).unwrap();
+        self.came.take()
+    }
+}
+
+fn end(port: u64, host: [u8; 4]) -> Participant {
+    Participant::of(Part::Host(HostAddr::from(host))).with(Part::Number(PORT, port))
+}
+
+fn pair(local: Participant, peer: Participant) -> Participants {
+    let mut both = Participants::local(local);
+    both.push(peer);
+    both
+}
+
+/// Sends a datagram to the domain's echo and takes the answer.
+fn echoes(here: &Attached, port: u64, octets: &'static [u8]) {
+    let udp = here.find("udp").expect("udp is granted").clone();
+    let held = Rc::<Cell<Option<SessionRef>>>::default();
+    let keeps = Rc::clone(&held);
+    let program = Program::start(here, move |cx, this| {
+        let ends = pair(end(port, [10, 0, 0, 1]), end(7, [10, 0, 0, 1]));
+        let session = udp.open(cx, Upper::new(this), ends)?;
+        let message = cx.pool().copy_from(128, octets).unwrap();
+        session.push(cx, message).expect("it is sent");
+        keeps.set(Some(session));
+        Ok(())
+    });
+    assert_eq!(program.until_came(1), [octets]);
+    if let Some(session) = held.take() {
+        session.close(here.kernel());
+    }
+}
+
+#[test]
+fn a_program_uses_what_it_is_granted() {
+    let domain = Domain::open("uses", all);
+    domain.until(|seen| seen.protocols.load(Ordering::Relaxed) == 6);
+    let here = attach(&domain.path).expect("it is let in");
+    let names: Vec<_> = here.nodes().iter().map(|node| (node.head().kind(), node.name())).collect();
+    assert_eq!(names, [("ip", "ip"), ("udp", "udp")], "and nothing else is shown");
+    echoes(&here, 5000, b"hello");
+    drop(here);
+    // Nothing stays of it.
+    domain.until(|seen| seen.protocols.load(Ordering::Relaxed) == 6);
+    // The port is free for the next one.
+    echoes(&attach(&domain.path).unwrap(), 5000, b"again");
+}
+
+#[test]
+fn a_program_has_a_transport_of_its_own() {
+    let domain = Domain::open("transport", all);
+    let here = attach(&domain.path).unwrap();
+    let ip = here.find("ip").unwrap().clone();
+    let own = here.kernel().find_protocol("own");
+    assert!(own.is_none());
+    here.kernel()
+        .numbers_mut()
+        .add(xk_core::numbers::Number { upper: "own", lower: "ip", number: 253 })
+        .unwrap();
+    let program = Program::start(&here, move |cx, this| {
+        let me = Participant::of(Part::Host(HostAddr::from([10, 0, 0, 1])));
+        let _enable = ip.open_enable(cx, Upper::new(this), Participants::local(me.clone()))?;
+        let session = ip.open(cx, Upper::new(this), pair(me.clone(), me))?;
+        assert!(session.ask(cx, MyHost::default()).is_some());
+        for octets in [&b"one"[..], b"two"] {
+            session.push(cx, cx.pool().copy_from(128, octets).unwrap()).expect("sent");
+        }
+        Ok(())
+    });
+    assert_eq!(program.until_came(2), [b"one", b"two"]);
+}
+
+#[test]
+fn what_is_not_granted_is_refused() {
+    let domain = Domain::open("refused", all);
+    let here = attach(&domain.path).unwrap();
+    let (udp, ip) = (here.find("udp").unwrap().clone(), here.find("ip").unwrap().clone());
+    let program = Program::start(&here, move |cx, this| {
+        let (local, peer) = (|port| end(port, [10, 0, 0, 1]), end(7, [10, 0, 0, 1]));
+        let any = Participant::of(Part::Any).with(Part::Any);
+        let open = |local| udp.open(cx, Upper::new(this), pair(local, peer.clone())).map(drop);
+        for local in [local(4999), local(6000), local(80), any] {
+            assert_eq!(open(local), Err(OpenError::NotPermitted));
+        }
+        assert_eq!(open(local(5999)), Ok(()));
+        let enable = |port| {
+            udp.open_enable(cx, Upper::new(this), Participants::local(local(port))).map(drop)
+        };
+        assert_eq!((enable(53), enable(5353)), (Err(OpenError::NotPermitted), Ok(())));
+        // A protocol without a number on `ip`.
+        let me = Participants::local(Participant::of(Part::Any));
+        let on_ip = ip.open_enable(cx, Upper::new(this), me).map(drop);
+        assert_eq!(on_ip, Err(OpenError::NoTypeNumber));
+        // What changes or shows what others have.
+        assert!(ip.ask(cx, xk_ip::ListRoutes::default()).is_none());
+        assert!(udp.ask(cx, xk_core::control::Describe::default()).is_none());
+        assert!(udp.ask(cx, xk_core::control::ListSessions::default()).is_none());
+        Ok(())
+    });
+    drop(program);
+    // A number that is not granted.
+    let here = attach(&domain.path).unwrap();
+    struct Nothing;
+    impl Protocol for Nothing {}
+    let mine = here.kernel().add_protocol("mine", "mine", Nothing);
+    let ip = here.find("ip").unwrap().id();
+    here.kernel().numbers_mut().override_pair(mine.id(), ip, 6);
+    let refused = here.join().expect_err("that is TCP's").to_string();
+    assert!(refused.contains("`mine` is not granted number 6 on ip"), "{refused}");
+}
+
+#[test]
+fn other_users_are_sent_away_and_one_user_has_a_share() {
+    let of_others = |kernel: &Kernel| {
+        let uid = Some(rustix::process::geteuid().as_raw() + 1);
+        vec![Grant { uid, ..Grant::new(&kernel.find_protocol("udp").unwrap()) }]
+    };
+    let domain = Domain::open("others", of_others);
+    let refused = attach(&domain.path).map(drop).expect_err("another user's");
+    assert!(matches!(refused, AttachError::Link(_)), "{refused}");
+    drop(domain);
+    let domain = Domain::open("share", all);
+    let mut programs: Vec<Attached> =
+        (0..PROGRAMS_OF_A_USER_MAX).map(|_| attach(&domain.path).expect("within")).collect();
+    assert!(attach(&domain.path).is_err(), "one too many");
+    domain.until(|seen| seen.sent_away.load(Ordering::Relaxed) > 0);
+    programs.pop();
+    let since = Instant::now();
+    while attach(&domain.path).is_err() {
+        assert!(since.elapsed() < PATIENCE, "there is room again");
+    }
+}
+
+/// Where a program finds the path; set by the test that starts it.
+const PATH: &str = "XK_ATTACH_PATH";
+
+/// The program that is killed: sends and takes until its end.
+#[test]
+#[ignore = "a program that the tests start"]
+fn program() {
+    let Some(path) = std::env::var_os(PATH) else {
+        return;
+    };
+    let _ = set_parent_process_death_signal(Some(Signal::KILL));
+    let here = attach(Path::new(&path)).unwrap();
+    let udp = here.find("udp").unwrap().clone();
+    let program = Program::start(&here, move |cx, this| {
+        let _enable =
+            udp.open_enable(cx, Upper::new(this), Participants::local(end(5001, [10, 0, 0, 1])))?;
+        for port in 5002..5040 {
+            let ends = pair(end(port, [10, 0, 0, 1]), end(7, [10, 0, 0, 1]));
+            let session = udp.open(cx, Upper::new(this), ends)?;
+            for _ in 0..20 {
+                let _ = session.push(cx, cx.pool().copy_from(128, &[7; 700]).unwrap());
+            }
+        }
+        Ok(())
+    });
+    println!("attached");
+    loop {
+        let _ = program.until_came(10);
+    }
+}
+
+fn start(path: &Path) -> Child {
+    let itself = std::env::current_exe().unwrap();
+    Command::new(itself)
+        .args(["--exact", "program", "--ignored", "--nocapture", "--test-threads=1"])
+        .env(PATH, path)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn nothing_is_left_of_a_program_that_is_killed() {
+    let domain = Domain::open("killed", all);
+    domain.until(|seen| seen.protocols.load(Ordering::Relaxed) == 6);
+    let mut pool = Vec::new();
+    for round in 0..6_u64 {
+        let mut program = start(&domain.path);
+        if round > 0 {
+            // Desk, and its protocol.
+            domain.until(|seen| seen.protocols.load(Ordering::Relaxed) == 8);
+            std::thread::sleep(Duration::from_millis(round * 3));
+        }
+        kill_process(Pid::from_child(&program), Signal::KILL).unwrap();
+        program.wait().unwrap();
+        domain.until(|seen| seen.protocols.load(Ordering::Relaxed) == 6);
+        pool.push(domain.seen.pool.load(Ordering::Relaxed));
+        // Its ports are free, and others go on.
+        echoes(&attach(&domain.path).unwrap(), 5002 + round, b"still here");
+    }
+    println!("buffers in use after each: {pool:?}");
+}
