@@ -221,6 +221,14 @@ pub enum Listed {
 }
 
 impl Listed {
+    /// Its protocol.
+    pub fn protocol(&self) -> ProtocolId {
+        match self {
+            Self::Here(session) => session.head().protocol(),
+            Self::Elsewhere(info) => info.protocol,
+        }
+    }
+
     /// What is known of it.
     pub fn info(&self, cx: &Kernel) -> SessionInfo {
         match self {

@@ -23,6 +23,7 @@ mod conversation;
 
 pub use conversation::{Conversation, quoted};
 
+use crate::Turns;
 use crate::control::{MaxPacket, OptPacket, max_packet};
 use crate::net::offers::Offers;
 use alloc::rc::Rc;
@@ -427,6 +428,8 @@ pub struct Parts<L: Layer<N>, const N: usize> {
     /// What was passed on to the layer below for each offer.
     passed: Map<u64, Participant>,
     below: Offers,
+    /// The sessions that a first message makes at this moment.
+    making: Turns<(u64, L::Key)>,
 }
 
 /// The protocol object of a layer.
@@ -460,6 +463,7 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
             sessions,
             passed: Map::new(secret, bounds.offers),
             below: Offers::default(),
+            making: Turns::default(),
         }))
     }
 
@@ -541,10 +545,20 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
         message: Message,
     ) -> Result<(), Refused> {
         let Arrival { cx, this, lower } = at;
-        let body = self.conversation(cx, upper, lower, key);
-        let ends = || self.layer.ends(cx, lower, key);
         let place = (lower.id().0, key);
-        let accepted = self.sessions.accept(cx, this, upper, place, body, ends);
+        // What the layer below is asked may block.
+        let turn = self.making.take(cx, place);
+        if let Some(session) = self.sessions.find(&place) {
+            drop(turn);
+            return session.pop(cx, message);
+        }
+        let body = self.conversation(cx, upper, lower, key);
+        let ends = self.layer.ends(cx, lower, key);
+        let told = || {
+            drop(turn);
+            ends
+        };
+        let accepted = self.sessions.accept(cx, this, upper, place, body, told);
         match accepted {
             Ok(session) => session.pop(cx, message),
             Err(why) => {

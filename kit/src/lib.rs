@@ -16,8 +16,10 @@ pub mod questions;
 pub mod reasons;
 pub mod rpc;
 pub mod times;
+mod turns;
 pub mod wire;
 
 pub use cache::Cache;
 pub use net::addr::{Cidr, EthAddr};
 pub use net::checksum::Checksum;
+pub use turns::Turns;

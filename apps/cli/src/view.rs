@@ -113,7 +113,7 @@ fn of_protocol(
 /// A protocol's own sessions, and how many there are.
 fn sessions_of(kernel: &Kernel, protocol: &ProtocolRef) -> ListSessions {
     let list = protocol.ask(kernel, ListSessions::first(SESSIONS_MAX)).unwrap_or_default();
-    let own = list.here().all(|session| session.head().protocol() == protocol.id());
+    let own = list.sessions.iter().all(|listed| listed.protocol() == protocol.id());
     if own { list } else { ListSessions::default() }
 }
 

@@ -1,11 +1,11 @@
 //! What layers with ports have in common: their participants, which receiver has a port, and what
 //! they learn of the session below.
 
-use crate::Checksum;
 use crate::control::{
     MaxPacket, MyHost, MyPort, OptPacket, PeerHost, PeerPort, PseudoHeader, SpecificDestination,
 };
 use crate::net::attribute::LinkCast;
+use crate::{Checksum, Turns};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use xk_core::Secret;
@@ -292,37 +292,46 @@ fn is_cast(message: &Message) -> bool {
 }
 
 /// What lower sessions said of themselves, each asked once while there is room.
-pub struct Origins(Map<u64, Origin>);
+pub struct Origins {
+    known: Map<u64, Origin>,
+    asked: Turns<u64>,
+}
 
 impl Origins {
     /// None yet; `secret` as for a [`Map`].
     #[must_use]
     pub fn new(secret: Secret) -> Self {
-        Self(Map::new(secret, ORIGINS_MAX))
+        Self { known: Map::new(secret, ORIGINS_MAX), asked: Turns::default() }
     }
 
     /// What this one says.
     pub fn of(&self, cx: &Kernel, lower: &SessionRef) -> Origin {
         let id = lower.id().0;
-        if let Some(origin) = self.0.get(&id) {
+        self.known.get(&id).unwrap_or_else(|| self.ask(cx, lower, id))
+    }
+
+    #[cold]
+    fn ask(&self, cx: &Kernel, lower: &SessionRef, id: u64) -> Origin {
+        let _turn = self.asked.take(cx, id);
+        if let Some(origin) = self.known.get(&id) {
             return origin;
         }
         let origin = Origin::ask(cx, lower);
-        if self.0.len() >= ORIGINS_MAX {
-            self.0.clear();
+        if self.known.len() >= ORIGINS_MAX {
+            self.known.clear();
         }
-        let _ = self.0.bind(id, origin);
+        let _ = self.known.bind(id, origin);
         origin
     }
 
     /// How the lookups went.
     pub fn stats(&self) -> MapStats {
-        self.0.stats()
+        self.known.stats()
     }
 
     /// Forgets all.
     pub fn clear(&self) {
-        self.0.clear();
+        self.known.clear();
     }
 }
 

@@ -6,7 +6,7 @@ use core::cell::RefCell;
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::rc::Rc;
-use xk_core::control::ListSessions;
+use xk_core::control::{ListSessions, Listed};
 use xk_core::numbers::Number;
 use xk_core::object::{OpenError, ProtocolId};
 use xk_core::{Entry, Kernel, Part, ProtocolRef, SessionRef, reason};
@@ -317,8 +317,8 @@ impl<'f> World<'f> {
         let question = ListSessions::first(1);
         let answer = node.tested.ask(&self.cx, question)?;
         // One that forwards the question tells of the layer below.
-        let foreign = |s: &SessionRef| s.head().protocol() != node.tested.id();
-        (!answer.here().next().is_some_and(foreign)).then_some(answer.total)
+        let foreign = |listed: &Listed| listed.protocol() != node.tested.id();
+        (!answer.sessions.first().is_some_and(foreign)).then_some(answer.total)
     }
 }
 
