@@ -12,12 +12,12 @@ use xk_core::object::{OpenError, PushError, Refused};
 use xk_core::question;
 use xk_core::reason::{self, Reason};
 use xk_core::{Answer, Ask, Kernel, Message, Participants, ProtocolRef, SessionRef, Upper};
-use xk_kit::Checksum;
 use xk_kit::answers::{self, Allowance};
 use xk_kit::control::{MyHost, NetworkError, PeerHost, RegisterErrorProtocol, SendError};
 use xk_kit::layer::{Arrival, Bounds, Conversation, Layer, Layered};
 use xk_kit::net::drop_sources::{DropSources, Source};
 use xk_kit::net::ports::Choices;
+use xk_kit::{Checksum, Turns};
 
 /// Why it drops messages, besides the reasons that all protocols share.
 pub mod reasons {
@@ -67,6 +67,8 @@ pub struct Icmp {
     /// The identifier of each upper protocol's pings through each session below.
     owners: Map<(u64, u32), u16>,
     choices: Choices,
+    /// Opens under way.
+    opening: Turns<(u64, u32)>,
     broadcast_echo: bool,
     timestamp: bool,
     /// How many errors may be sent to a host.
@@ -95,6 +97,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let icmp = Icmp {
         owners: Map::new(secret, sessions_max),
         choices: Choices::default(),
+        opening: Turns::default(),
         broadcast_echo: params.flag("broadcast_echo"),
         timestamp: params.flag("timestamp"),
         limit,
@@ -178,8 +181,11 @@ impl Layer<HEADER_LEN> for Icmp {
 
     fn end(own: &Pinging, _: &Kernel, this: &SessionRef) {
         // One that another open was quicker than was never bound.
-        if own.all.find(&own.lower, own.key).as_ref() == Some(this) {
-            own.all.layer.owners.unbind(&(own.lower.id().0, own.upper.id().0));
+        let owners = &own.all.layer.owners;
+        let owner = (own.lower.id().0, own.upper.id().0);
+        let is_bound = own.all.find(&own.lower, own.key).as_ref() == Some(this);
+        if is_bound && owners.get(&owner).map(u32::from) == Some(own.key) {
+            owners.unbind(&owner);
         }
     }
 
@@ -300,19 +306,22 @@ fn open_through(
 ) -> Result<SessionRef, OpenError> {
     let owners = &all.layer.owners;
     let owner = (lower.id().0, upper.id().0);
-    if let Some(id) = owners.get(&owner) {
-        return all.open_on(cx, this, upper, lower, id.into());
+    let _turn = all.layer.opening.take(cx, owner);
+    if let Some(id) = owners.get(&owner)
+        && let Some(session) = all.find(lower, id.into())
+    {
+        session.hold();
+        lower.close(cx);
+        return Ok(session);
     }
     // One that no session on `lower` has, and that no other peer can foretell.
     let start = cx.random().next_u16();
     let ids = (0..=u16::MAX).map(|n| start.wrapping_add(n));
     let chosen = all.layer.choices.choose(ids, |id| all.find(lower, id.into()).is_none())?;
-    let id = chosen.number;
-    owners.bind(owner, id)?;
-    let opened = all.open_on(cx, this, upper, lower, id.into());
-    opened.inspect_err(|_| {
-        owners.unbind(&owner);
-    })
+    let session = all.open_on(cx, this, upper, lower, chosen.number.into())?;
+    // There are no more of them than sessions.
+    let _ = owners.bind(owner, chosen.number);
+    Ok(session)
 }
 
 /// Sends an echo request back as a reply: its type and checksum change, the payload stays where it

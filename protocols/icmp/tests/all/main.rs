@@ -3,4 +3,5 @@
 mod common;
 mod errors;
 mod laws;
+mod openings;
 mod with_ip;
