@@ -1,7 +1,7 @@
 //! Why two sides do not come together, and what to do about it.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::memory_unsafe::MemoryError;
 
@@ -39,8 +39,10 @@ pub enum ShmError {
     Crowded,
     /// This user may not use the socket, or make it there.
     #[error(
-        "not permitted to {action} {path:?}; choose a folder of your own, such as $XDG_RUNTIME_DIR, or make this one yours: \
-         sudo chown $USER {path:?}"
+        "not permitted to {action} {path:?}; choose a folder of your own, such as $XDG_RUNTIME_DIR, or give \
+         this user what is missing: sudo chown {} {:?}",
+        rustix::process::geteuid().as_raw(),
+        owned(path)
     )]
     NotPermitted {
         /// The path.
@@ -154,5 +156,25 @@ impl core::fmt::Display for Refusal {
             Self::Stranger => f.write_str("it allows another user only; see its peer_uid"),
             Self::Other(number) => write!(f, "reason {number}"),
         }
+    }
+}
+
+/// What this user would have to own: the file, or the folder to make it in.
+fn owned(path: &Path) -> &Path {
+    let folder = || path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if path.exists() { path } else { folder().unwrap_or(Path::new(".")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_remedy_names_what_is_there() {
+        let missing = Path::new(env!("CARGO_MANIFEST_DIR")).join("no-such.lock");
+        let error = ShmError::NotPermitted { path: missing, action: "open the lock file" };
+        let text = error.to_string();
+        let named = text.rsplit('"').nth(1).unwrap_or_default();
+        assert!(Path::new(named).is_dir(), "{text}");
     }
 }
