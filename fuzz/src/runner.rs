@@ -274,8 +274,8 @@ impl Watch {
     }
 }
 
-/// The committed inputs of a target, by name, in the order of their names. A target without a
-/// folder has none.
+/// The committed inputs of a target, by name, in the order of their names: for targets that read
+/// graph files, those of `graphs`, too. A target without a folder has no others.
 ///
 /// # Errors
 /// A file that cannot be read.
@@ -283,13 +283,16 @@ pub fn corpus(name: &str) -> io::Result<Vec<(PathBuf, Vec<u8>)>> {
     if name == canary::TARGET.name {
         return Ok(vec![(PathBuf::from("planted"), canary::SEED.to_vec())]);
     }
-    let folder = folder().join("corpus").join(name);
-    if !folder.is_dir() {
-        return Ok(Vec::new());
+    let is_graph = matches!(name, "graph" | "check");
+    let graphs = is_graph.then(|| folder().join("../graphs"));
+    let mut paths = Vec::new();
+    for folder in graphs.into_iter().chain([folder().join("corpus").join(name)]) {
+        if folder.is_dir() {
+            let files = fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path()));
+            paths.extend(files.collect::<io::Result<Vec<_>>>()?);
+        }
     }
-    let mut paths = fs::read_dir(folder)?
-        .map(|entry| entry.map(|entry| entry.path()))
-        .collect::<io::Result<Vec<_>>>()?;
+    paths.retain(|path| path.is_file());
     paths.sort();
     paths.into_iter().map(|path| fs::read(&path).map(|octets| (path, octets))).collect()
 }

@@ -41,7 +41,7 @@ fn seeds() -> io::Result<Vec<Seed>> {
     wires(&mut seeds);
     layers(&mut seeds);
     stacks(&mut seeds);
-    texts(&mut seeds)?;
+    texts(&mut seeds);
     attacks(&mut seeds);
     shared_memory(&mut seeds);
     mrpc::add_all(&mut seeds);
@@ -436,23 +436,8 @@ fn attacks(seeds: &mut Vec<Seed>) {
     }
 }
 
-/// Graph files, as they lie in `graphs`, and participants.
-fn texts(seeds: &mut Vec<Seed>) -> io::Result<()> {
-    let graphs = folder().join("../graphs");
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(graphs)? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "kdl") {
-            paths.push(path);
-        }
-    }
-    paths.sort();
-    for path in paths {
-        let text = fs::read(&path)?;
-        let name = path.file_stem().unwrap_or_default().to_string_lossy();
-        add(seeds, "graph", &name, &text);
-        add(seeds, "check", &name, &text);
-    }
+/// Participants.
+fn texts(seeds: &mut Vec<Seed>) {
     for (name, text) in [
         ("port", "port7@10.0.0.2"),
         ("pair", "port5000@* port7@192.0.2.1"),
@@ -462,5 +447,4 @@ fn texts(seeds: &mut Vec<Seed>) -> io::Result<()> {
     ] {
         add(seeds, "participants", name, text.as_bytes());
     }
-    Ok(())
 }
