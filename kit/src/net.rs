@@ -5,6 +5,7 @@ pub mod addr;
 pub mod attribute;
 pub mod checksum;
 pub mod drop_sources;
+pub mod moving;
 pub mod neighbour;
 pub mod notice;
 pub mod offers;

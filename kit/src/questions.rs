@@ -8,6 +8,7 @@ use crate::control::{
     SendError, ServesPort, SpecificDestination,
 };
 use crate::net::drop_sources::ListDropSources;
+use crate::net::moving::{GiveState, TakeState};
 use crate::net::neighbour::{
     ArpExchange, ArpReply, HostAt, HostChanged, HostRoute, PeerOnLink, RunsVirtual, SendArpReply,
     SubscribeType, WatchHosts, WayChanged,
@@ -75,6 +76,8 @@ table![
     SubscribeType,
     WatchHosts,
     WayChanged,
+    GiveState,
+    TakeState,
     CarriesRecords,
     StreamAbort,
     StreamConsumed,

@@ -12,6 +12,7 @@ use crate::object::{ProtocolId, ProtocolRef, SessionId, SessionRef};
 use crate::reason::{self, Class, Reason};
 use crate::time::Time;
 use alloc::boxed::Box;
+use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::any::Any;
@@ -47,12 +48,29 @@ pub struct Writer<'a> {
     octets: Vec<u8>,
     handles: &'a dyn Handles,
     is_whole: bool,
+    now: Option<Time>,
 }
 
 impl<'a> Writer<'a> {
     /// An empty one.
     pub fn new(handles: &'a dyn Handles) -> Self {
-        Self { octets: Vec::new(), handles, is_whole: true }
+        Self { octets: Vec::new(), handles, is_whole: true, now: None }
+    }
+
+    /// An empty one for a reader with another clock: points in time are written by how far they lie
+    /// from `now`.
+    pub fn at(handles: &'a dyn Handles, now: Time) -> Self {
+        Self { now: Some(now), ..Self::new(handles) }
+    }
+
+    /// The time from which points in time are told; the clock's beginning unless it was given.
+    pub fn now(&self) -> Time {
+        self.now.unwrap_or_default()
+    }
+
+    /// Writes octets, of which the reader knows how many there are.
+    pub fn put_octets(&mut self, octets: &[u8]) {
+        self.octets.extend_from_slice(octets);
     }
 
     /// Writes a text, as much of it as goes.
@@ -72,15 +90,33 @@ impl<'a> Writer<'a> {
 pub struct Reader<'a> {
     octets: &'a [u8],
     handles: &'a dyn Handles,
+    now: Option<Time>,
 }
 
 impl<'a> Reader<'a> {
     /// Of these octets.
     pub fn new(octets: &'a [u8], handles: &'a dyn Handles) -> Self {
-        Self { octets, handles }
+        Self { octets, handles, now: None }
     }
 
-    fn octets(&mut self, count: usize) -> Option<&'a [u8]> {
+    /// Of these octets, in which points in time are written by how far they lie from `now`. What
+    /// would lie before the clock's beginning is taken for that.
+    pub fn at(octets: &'a [u8], handles: &'a dyn Handles, now: Time) -> Self {
+        Self { now: Some(now), ..Self::new(octets, handles) }
+    }
+
+    /// The time from which points in time are told; the clock's beginning unless it was given.
+    pub fn now(&self) -> Time {
+        self.now.unwrap_or_default()
+    }
+
+    /// Where messages are made.
+    pub fn pool(&self) -> &'a Pool {
+        self.handles.pool()
+    }
+
+    /// So many octets; `None` if there are fewer.
+    pub fn octets(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.octets.split_at_checked(count)?;
         self.octets = rest;
         Some(taken)
@@ -129,7 +165,7 @@ macro_rules! integers {
         }
     )* };
 }
-integers!(u8, u16, u32, u64);
+integers!(u8, u16, u32, u64, i64);
 
 impl Field for usize {
     fn put(&self, out: &mut Writer<'_>) {
@@ -232,25 +268,45 @@ impl Field for String {
     }
 }
 
+/// No longer than points in time lie apart ([`Time::MAX`]), so that sums do not overflow.
 impl Field for Duration {
     fn put(&self, out: &mut Writer<'_>) {
-        self.as_secs().put(out);
-        self.subsec_nanos().put(out);
+        let time = (*self).min(DURATION_MAX);
+        time.as_secs().put(out);
+        time.subsec_nanos().put(out);
     }
 
     fn take(from: &mut Reader<'_>) -> Option<Self> {
         let (seconds, nanos) = Field::take(from)?;
-        (nanos < 1_000_000_000).then(|| Self::new(seconds, nanos))
+        let time = (nanos < 1_000_000_000).then(|| Self::new(seconds, nanos))?;
+        (time <= DURATION_MAX).then_some(time)
     }
 }
 
+const DURATION_MAX: Duration = Duration::from_nanos(u64::MAX);
+
 impl Field for Time {
     fn put(&self, out: &mut Writer<'_>) {
-        self.as_ns().put(out);
+        // Modulo 2^64: what lies before `now` is negative for the reader.
+        self.as_ns().wrapping_sub(out.now.map_or(0, Self::as_ns)).put(out);
     }
 
     fn take(from: &mut Reader<'_>) -> Option<Self> {
-        u64::take(from).map(Self::from_ns)
+        let ns = u64::take(from)?;
+        Some(Self::from_ns(match from.now {
+            Some(now) => now.as_ns().saturating_add_signed(ns.cast_signed()),
+            None => ns,
+        }))
+    }
+}
+
+impl<T: Field> Field for Rc<T> {
+    fn put(&self, out: &mut Writer<'_>) {
+        T::put(self, out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        T::take(from).map(Self::new)
     }
 }
 
@@ -641,6 +697,22 @@ pub(super) mod tests {
                 }
             }
         }
+    }
+
+    /// Clocks begin at different times, and run alike.
+    #[test]
+    fn a_time_is_told_by_how_far_off_it_is() {
+        let handles = lone(true);
+        let cross = |time, here: u64, there: u64| {
+            let mut out = Writer::at(&handles, Time::from_ns(here));
+            Time::from_ns(time).put(&mut out);
+            let octets = out.finish().unwrap();
+            let mut from = Reader::at(&octets, &handles, Time::from_ns(there));
+            Time::take(&mut from).unwrap().as_ns()
+        };
+        assert_eq!((cross(70, 100, 1000), cross(130, 100, 1000)), (970, 1030));
+        assert_eq!(cross(70, 100, 5), 0, "before the clock's beginning");
+        assert_eq!(cross(130, 100, 0), 30);
     }
 
     #[test]

@@ -47,13 +47,20 @@
 //!
 //! Urgent data are ordinary data (RFC 6093): the pointer is ignored.
 //!
+//! A connection goes on at another place if it is asked to (the kit's `moving`): `give-state`
+//! stops a session and answers all that the connection is, with the octets that wait on either
+//! side; once all was fetched, the session ends without a FIN or a reset, and for ten seconds
+//! nothing that comes for its ends is answered. `take-state` brings it to another TCP, in this
+//! kernel or another, where the next `open` between the same ends goes on with it and tells the
+//! peer by an acknowledgement. Any state moves, TIME-WAIT and half-closed ones, too.
+//!
 //! # Control
 //! Answers `my-port`, `peer-port`, `peer-proved`, `max-packet` (the send buffer), `opt-packet`
 //! (data of a segment), `stream-space`, `stream-shutdown`, `stream-abort`, `stream-consumed`,
 //! `stream-set` (of the protocol: for sessions to come), `stream-info`, `stream-use`,
 //! `stream-soft-error`, `is-outstanding`, `needs-pseudo-header`, `describe`, `list-sessions`,
-//! `list-maps`, `list-drop-sources`; takes `network-error`; forwards the rest (`my-host`,
-//! `peer-host`).
+//! `list-maps`, `list-drop-sources`, `give-state`, `take-state`; takes `network-error`; forwards
+//! the rest (`my-host`, `peer-host`).
 //!
 //! # Example
 //! ```kdl
@@ -83,6 +90,7 @@ mod cookie;
 mod errors;
 mod isn;
 pub mod loss;
+mod moving;
 pub mod options;
 mod origin;
 mod output;
@@ -175,6 +183,8 @@ pub static ENTRY: Entry = Entry::layer("tcp", include_str!("lib.rs"), build)
         question("stream-use", "how much the peer uses the connection"),
         question("stream-soft-error", "what the network says against it that is no proof"),
         question("is-outstanding", "whether a segment of a connection is not acknowledged"),
+        question("give-state", "a part of a connection, for another place; it stops"),
+        question("take-state", "a part of a connection that the next open goes on with"),
     ])
     .reasons(&[
         &connection::receive::TOO_MANY_PIECES, &connection::receive::DUPLICATE,
@@ -182,5 +192,5 @@ pub static ENTRY: Entry = Entry::layer("tcp", include_str!("lib.rs"), build)
         &connection::arrive::OUT_OF_WINDOW, &connection::arrive::BAD_ACK,
         &connection::arrive::BLIND_RESET, &connection::arrive::BLIND_SYN,
         &connection::arrive::NO_ACK, &connection::arrive::NOT_READ, &passive::NOT_NOTED,
-        &passive::SYN_UNANSWERED, &passive::BAD_HANDSHAKE,
+        &passive::SYN_UNANSWERED, &passive::BAD_HANDSHAKE, &xk_kit::net::moving::MOVED,
     ]);

@@ -4,7 +4,7 @@ use crate::connection::{Connection, Syn, syn};
 use crate::cookie;
 use crate::origin::path;
 use crate::output::send_alone;
-use crate::pending::{Note, PendingKey, TICK};
+use crate::pending::{Note, PendingKey};
 use crate::protocol::Tcp;
 use crate::session::{Link, TcpSession, keep_back};
 use crate::table::{key, ports};
@@ -13,6 +13,7 @@ use xk_core::object::Refused;
 use xk_core::reason::{self, Class, Reason};
 use xk_core::{Kernel, Message, ProtocolRef, SessionRef};
 use xk_kit::answers;
+use xk_kit::net::moving::MOVED;
 use xk_kit::net::ports::{Origin, receiver};
 use xk_kit::net::stream::StreamRoom;
 
@@ -54,6 +55,10 @@ impl Tcp {
         let pending = (self.hosts(cx, origin, lower), pair);
         if let Some(session) = self.made_meanwhile(lower, pair) {
             return session.pop(cx, message);
+        }
+        if self.table.holds.has(&pending, cx.now()) {
+            this.discard(message, &MOVED);
+            return Ok(());
         }
         if let Some(note) = self.table.pending.get(&pending) {
             return self.demux_pending(stray, (pending, note), (message, length));
@@ -122,7 +127,7 @@ impl Tcp {
         let who = (lower.clone(), upper.clone());
         let note = Note::new(now, who, (iss, first, ends));
         table.pending.enter(pending, note);
-        self.keep_ticking(cx, this);
+        table.keep_ticking(cx, this);
         send_alone(cx, lower, origin, &answer);
     }
 
@@ -217,7 +222,7 @@ impl Tcp {
         let settings = self.table.settings_within(room.segment_max);
         let connection = Connection::answered(settings, note.ends, note.iss, &note.syn, note.sent);
         let key = key(lower, ports(local, peer));
-        let link = Link::new(cx, lower, *origin);
+        let link = Link::new(cx, lower, *origin, pending.0);
         if let Some(session) = self.made_meanwhile(lower, key.1) {
             return session.pop(cx, message);
         }
@@ -276,18 +281,11 @@ impl Tcp {
         send_alone(cx, lower, origin, &answer);
     }
 
-    /// Sets the timer that looks through the notes, unless it is set.
-    fn keep_ticking(&self, cx: &Kernel, this: &ProtocolRef) {
-        let ticking = &self.table.pending.is_ticking;
-        if !ticking.get() {
-            ticking.set(cx.schedule_protocol(this, TICK, 0).is_ok());
-        }
-    }
-
-    /// Looks through the notes.
+    /// Looks through the notes, and the ends that are held.
     pub(crate) fn tick(&self, cx: &Kernel, this: &ProtocolRef) {
         let pending = &self.table.pending;
         pending.is_ticking.set(false);
+        self.table.holds.tick(cx.now());
         let (again, given_up) = pending.overdue(cx.now());
         for _ in 0..given_up {
             this.head().drops().count(&SYN_UNANSWERED);
@@ -308,8 +306,8 @@ impl Tcp {
             let origin = self.table.origins.of(cx, &note.lower);
             self.answer_syn(cx, &origin, &note, &note.lower);
         }
-        if pending.len() > 0 {
-            self.keep_ticking(cx, this);
+        if pending.len() > 0 || self.table.holds.len() > 0 {
+            self.table.keep_ticking(cx, this);
         }
     }
 }

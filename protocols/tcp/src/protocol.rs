@@ -3,8 +3,9 @@
 use crate::connection::{Connection, Ends, Settings};
 use crate::origin::{hosts, hosts_and_ports, is_intact, path, received};
 use crate::passive::Stray;
+use crate::seq::Seq;
 use crate::session::{Link, TcpSession, can_be_replaced, replace, start};
-use crate::table::{Limits, Table, key, ports, settings};
+use crate::table::{Key, Limits, Table, key, ports, settings};
 use crate::wire::{HEADER_LEN, Header};
 use alloc::rc::Rc;
 use core::cell::Cell;
@@ -18,6 +19,7 @@ use xk_core::{
     SessionRef, Upper, reason,
 };
 use xk_kit::control::{IsOutstanding, NetworkError};
+use xk_kit::net::moving::TakeState;
 use xk_kit::net::ports::{
     ANY_HOST, Origin, ephemeral, is_free, less_header, offer, pop_offer, pop_ports,
 };
@@ -29,7 +31,7 @@ const UNUSED_TRIES: u32 = 64;
 
 /// One instance of the layer.
 pub struct Tcp {
-    lower: ProtocolRef,
+    pub(crate) lower: ProtocolRef,
     /// What it enables below.
     enables: Participant,
     pub(crate) table: Rc<Table>,
@@ -170,6 +172,7 @@ impl Protocol for Tcp {
             question.add("passive", self.table.offers.stats());
             question.add("pending", self.table.pending.stats());
             question.add("origins", self.table.origins.stats());
+            question.add("holds", self.table.holds.stats());
         } else if let Some(question) = ask.get::<StreamSet>() {
             let mut settings = self.table.settings.borrow_mut();
             question.taken = Rc::make_mut(&mut settings).set(question.setting);
@@ -177,6 +180,9 @@ impl Protocol for Tcp {
             let mut next = self.table.next.borrow_mut();
             let settings = next.get_or_insert_with(|| Rc::clone(&self.table.settings.borrow()));
             question.taken = Rc::make_mut(settings).set(question.setting);
+        } else if let Some(question) = ask.get::<TakeState>() {
+            // What cannot be opened below is not taken.
+            let _ = self.take_state(cx, this, question);
         } else if let Some(question) = ask.get::<IsOutstanding>() {
             self.is_outstanding(question);
         } else if ask.get::<NetworkError>().is_some() {
@@ -232,10 +238,15 @@ impl Tcp {
         let sessions = &self.table.sessions;
         let origin = self.table.origins.of(cx, lower);
         let hosts = self.hosts(cx, &origin, lower);
+        if self.table.holds.is_expected(&(hosts, ports(local, peer))) {
+            return self.go_on(cx, this, upper, (lower, origin), (hosts, ports(local, peer)));
+        }
         let path = path(cx, lower);
-        let link = Link::new(cx, lower, origin);
+        let link = Link::new(cx, lower, origin, hosts);
         // All questions are asked: nothing blocks between the choice of the ports and their use.
+        let is_held = |port| self.table.holds.has(&(hosts, ports(port, peer)), cx.now());
         let local = match local {
+            port if port > 0 && is_held(port) => return Err(OpenError::InUse),
             port @ 1.. => port,
             0 => {
                 let host = origin.local.unwrap_or(ANY_HOST);
@@ -247,6 +258,7 @@ impl Tcp {
                 let may_take = |port| {
                     tries.set(tries.get() + 1);
                     may_open(port)
+                        && !is_held(port)
                         && old(port).is_none_or(|old| tries.get() > UNUSED_TRIES && is_over(old))
                 };
                 ephemeral(cx, may_take).or_else(|_| ephemeral(cx, may_take))?
@@ -256,14 +268,7 @@ impl Tcp {
         let key = key(lower, pair);
         let mut iss = self.table.secrets.sequence(hosts, pair, cx.now());
         if let Some(old) = sessions.get(&key) {
-            // A connection that only waits for late segments makes room for a new one (RFC 9293,
-            // section 3.4.1, and RFC 6191).
-            let Some(after) = can_be_replaced(&old) else {
-                return Err(OpenError::InUse);
-            };
-            iss = iss.max(after);
-            replace(cx, &old);
-            sessions.unbind(&key);
+            iss = iss.max(self.make_way(cx, &key, &old).ok_or(OpenError::InUse)?);
         }
         let ends = self.ends(path, hosts, (local, peer));
         let connection = Connection::open(settings, ends, iss, cx.now());
@@ -276,6 +281,15 @@ impl Tcp {
         }
         start(cx, &session);
         Ok(session)
+    }
+
+    /// A connection that only waits for late segments makes room for a new one (RFC 9293, section
+    /// 3.4.1, and RFC 6191): where the numbers of that may begin. `None` if it does not wait.
+    pub(crate) fn make_way(&self, cx: &Kernel, key: &Key, old: &SessionRef) -> Option<Seq> {
+        let after = can_be_replaced(old)?;
+        replace(cx, old);
+        self.table.sessions.unbind(key);
+        Some(after)
     }
 
     pub(crate) fn ends(&self, path: u32, hosts: u64, (local, peer): (u16, u16)) -> Ends {

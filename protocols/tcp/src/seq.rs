@@ -3,6 +3,7 @@
 use core::cmp::Ordering;
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
+use xk_core::control::{Field, Reader, Writer};
 
 /// A position in one direction of a stream, modulo 2^32.
 ///
@@ -77,6 +78,16 @@ impl Seq {
             ..0 => Ordering::Less,
             _ => Ordering::Greater,
         }
+    }
+}
+
+impl Field for Seq {
+    fn put(&self, out: &mut Writer<'_>) {
+        self.0.put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        u32::take(from).map(Self)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::checks::Held;
 use crate::connection::{Connection, Run};
+use crate::moving::GIVING;
 use crate::origin::sent;
 use crate::output::{Seal, Sealer, forget_origin, mark, seal_out};
 use crate::seq::Seq;
@@ -9,6 +10,7 @@ use crate::state::State;
 use crate::table::{Key, Table};
 use crate::wire::Flags;
 use alloc::rc::Rc;
+use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::{Cell, RefCell};
 use xk_core::control::Describe;
@@ -18,6 +20,7 @@ use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, Ti
 use xk_kit::control::{
     KeepWhole, MaxPacket, NetworkError, NetworkErrorKind, OptPacket, PeerProved,
 };
+use xk_kit::net::moving::GiveState;
 use xk_kit::net::ports::{self, Origin};
 use xk_kit::net::stream::{
     StreamAbort, StreamConsumed, StreamEvent, StreamInfo, StreamNotice, StreamSet, StreamShutdown,
@@ -31,21 +34,23 @@ pub(crate) struct Link {
     pub(crate) origin: Origin,
     /// What the layers below do for us.
     pub(crate) offloads: Offloads,
+    /// What stands for both hosts.
+    pub(crate) hosts: u64,
 }
 
 impl Link {
     /// The way through `lower`, which is asked not to cut segments: how large they may be is found
     /// out.
-    pub(crate) fn new(cx: &Kernel, lower: &SessionRef, origin: Origin) -> Self {
+    pub(crate) fn new(cx: &Kernel, lower: &SessionRef, origin: Origin, hosts: u64) -> Self {
         let _ = lower.ask(cx, KeepWhole);
-        Self { lower: lower.clone(), origin, offloads: Offloads::of_session(cx, lower) }
+        Self { lower: lower.clone(), origin, offloads: Offloads::of_session(cx, lower), hosts }
     }
 }
 
 pub(crate) struct TcpSession {
     pub(crate) table: Rc<Table>,
     pub(crate) link: Link,
-    key: Key,
+    pub(crate) key: Key,
     upper: ProtocolRef,
     pub(crate) connection: RefCell<Connection>,
     timer: Cell<Option<(Timer, Time)>>,
@@ -55,7 +60,9 @@ pub(crate) struct TcpSession {
     /// Segments are being handed down, likewise.
     is_sending: Cell<bool>,
     /// The connection is over, and everything was let go.
-    is_finished: Cell<bool>,
+    pub(crate) is_finished: Cell<bool>,
+    /// The connection's state while another place fetches it; here it has stopped.
+    pub(crate) given: RefCell<Option<Vec<u8>>>,
 }
 
 /// A session of this protocol that is not over.
@@ -130,6 +137,7 @@ impl TcpSession {
             is_delivering: Cell::new(false),
             is_sending: Cell::new(false),
             is_finished: Cell::new(false),
+            given: RefCell::default(),
         }
     }
 
@@ -147,7 +155,9 @@ impl TcpSession {
             }
         }
         if self.connection.borrow().state() == State::Closed && !self.is_delivering.get() {
-            self.finish(cx, this);
+            if self.given.borrow().is_none() {
+                self.finish(cx, this);
+            }
         } else {
             self.arm(cx, this);
         }
@@ -306,20 +316,23 @@ impl TcpSession {
         let Some(deadline) = self.connection.borrow().deadline() else {
             return;
         };
-        if let Some((timer, at)) = self.timer.get() {
-            // One that goes off early finds nothing to do and is set again: that is cheaper than to
-            // move it each time.
-            if at <= deadline {
-                return;
-            }
+        // One that goes off early finds nothing to do and is set again: that is cheaper than to
+        // move it each time.
+        if self.timer.get().is_none_or(|(_, at)| at > deadline) {
+            self.wake(cx, this, deadline, 0);
+        }
+    }
+
+    /// Has the timer go off at `at`, whatever it was set to.
+    pub(crate) fn wake(&self, cx: &Kernel, this: &SessionRef, at: Time, token: u64) {
+        if let Some((timer, _)) = self.timer.take() {
             cx.cancel(timer);
         }
-        let delay = deadline.since(cx.now());
-        match cx.schedule(this, delay, 0) {
-            Ok(timer) => self.timer.set(Some((timer, deadline))),
+        match cx.schedule(this, at.since(cx.now()), token) {
+            Ok(timer) => self.timer.set(Some((timer, at))),
+            // Without timers a connection might hang without end.
             Err(_) => {
-                // Without timers a connection might hang without end.
-                self.timer.set(None);
+                self.take_back(cx, this);
                 self.give_up(cx, this);
             }
         }
@@ -327,7 +340,7 @@ impl TcpSession {
 
     /// Breaks off for want of room, and tells both ends.
     #[cold]
-    fn give_up(&self, cx: &Kernel, this: &SessionRef) {
+    pub(crate) fn give_up(&self, cx: &Kernel, this: &SessionRef) {
         if this.head().opens() > 0 {
             self.connection.borrow_mut().exhausted(cx.now());
             cx_count(cx, this, &reason::TABLE_FULL);
@@ -340,7 +353,7 @@ impl TcpSession {
     }
 
     /// Lets go of everything.
-    fn finish(&self, cx: &Kernel, this: &SessionRef) {
+    pub(crate) fn finish(&self, cx: &Kernel, this: &SessionRef) {
         if self.is_finished.replace(true) {
             return;
         }
@@ -354,7 +367,7 @@ impl TcpSession {
         this.retire(cx);
     }
 
-    fn is_bound(&self, this: &SessionRef) -> bool {
+    pub(crate) fn is_bound(&self, this: &SessionRef) -> bool {
         self.table.sessions.get(&self.key).as_ref() == Some(this)
     }
 
@@ -406,6 +419,8 @@ impl TcpSession {
         } else if let Some(question) = ask.get::<StreamSoftError>() {
             question.error = self.connection.borrow().soft_error();
             return Answer::Answered;
+        } else if let Some(question) = ask.get::<GiveState>() {
+            return self.give_state(cx, this, question);
         } else if ask.get::<StreamShutdown>().is_some() {
             self.connection.borrow_mut().shut();
         } else if ask.get::<StreamAbort>().is_some() {
@@ -551,6 +566,7 @@ impl Session for TcpSession {
         if self.is_finished.get() {
             return Closing::Done;
         }
+        self.take_back(cx, this);
         if !self.is_bound(this) {
             // Evicted, or never bound: the peer is told, and what holds it.
             self.give_up(cx, this);
@@ -566,8 +582,11 @@ impl Session for TcpSession {
         Closing::Lingering
     }
 
-    fn timeout(&self, cx: &Kernel, this: &SessionRef, _: u64) {
+    fn timeout(&self, cx: &Kernel, this: &SessionRef, token: u64) {
         self.timer.set(None);
+        if token == GIVING {
+            self.take_back(cx, this);
+        }
         self.connection.borrow_mut().timer(cx.now());
         self.work(cx, this);
     }

@@ -3,6 +3,7 @@
 
 use alloc::string::String;
 use core::fmt::{self, Write};
+use xk_core::fields;
 
 /// The state of a connection (RFC 9293, section 3.3.2). LISTEN is no state of a connection here:
 /// a listener is an enable.
@@ -29,6 +30,21 @@ pub enum State {
     /// Both have ended; segments that are late may come.
     TimeWait,
 }
+
+fields!(
+    enum State {
+        Closed = 0,
+        SynSent = 1,
+        SynReceived = 2,
+        Established = 3,
+        FinWait1 = 4,
+        FinWait2 = 5,
+        CloseWait = 6,
+        Closing = 7,
+        LastAck = 8,
+        TimeWait = 9,
+    }
+);
 
 /// What moves a connection from one state to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

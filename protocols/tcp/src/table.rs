@@ -1,9 +1,11 @@
 //! What protocol and sessions share: the tables, their bounds, the settings.
 
+use crate::congestion::Name;
 use crate::connection::{SEGMENT_MIN, Settings};
 use crate::cookie::Cookies;
 use crate::isn::Secrets;
-use crate::pending::Pending;
+use crate::moving::Holds;
+use crate::pending::{Pending, TICK};
 use alloc::rc::Rc;
 use core::cell::RefCell;
 use core::time::Duration;
@@ -87,7 +89,7 @@ pub(crate) fn settings(params: &Params) -> Settings {
         sack: flag("sack", usual.sack),
         ecn: flag("ecn", usual.ecn),
         segment_max: params.number("segment_max", usual.segment_max),
-        congestion: named.and_then(crate::congestion::known).unwrap_or(usual.congestion),
+        congestion: named.and_then(Name::of).unwrap_or(usual.congestion),
         time_wait: params.duration("time_wait", usual.time_wait),
         user_timeout: params
             .get("user_timeout")
@@ -126,6 +128,8 @@ pub(crate) struct Table {
     /// How the session is to behave that the next open makes, if otherwise.
     pub(crate) next: RefCell<Option<Rc<Settings>>>,
     pub(crate) secrets: Secrets,
+    /// Ends of connections that are on their way from here or to here.
+    pub(crate) holds: Holds,
     /// What may go to hosts whose segments belong to no connection: resets, and challenges (RFC
     /// 5961, section 7).
     pub(crate) unfit: Allowance,
@@ -147,6 +151,7 @@ impl Table {
             settings: RefCell::new(Rc::new(settings)),
             next: RefCell::default(),
             secrets: Secrets::of(cx),
+            holds: Holds::new(secret, limits.sessions_max),
             unfit: Allowance::new(UNFIT_RATE, UNFIT_RATE),
         }
     }
@@ -160,11 +165,20 @@ impl Table {
         settings
     }
 
+    /// Sets the timer that looks through the notes and the ends that are held, unless it is set.
+    pub(crate) fn keep_ticking(&self, cx: &Kernel, protocol: &ProtocolRef) {
+        let ticking = &self.pending.is_ticking;
+        if !ticking.get() {
+            ticking.set(cx.schedule_protocol(protocol, TICK, 0).is_ok());
+        }
+    }
+
     /// Lets go of everything; for the protocol's `stop`.
     pub(crate) fn clear(&self) {
         self.sessions.clear();
         self.offers.clear();
         self.pending.clear();
+        self.holds.clear();
         self.origins.clear();
         self.drop_sources.clear();
     }

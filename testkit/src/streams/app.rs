@@ -2,7 +2,7 @@
 
 use super::host;
 use super::plan::{EndPlan, Ending, Plan};
-use crate::kernel::{Bottom, TestKernel};
+use crate::kernel::{Bottom, Sent, TestKernel};
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -13,6 +13,7 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason,
     SessionRef, Time, Upper, reason,
 };
+use xk_kit::net::moving;
 use xk_kit::net::stream::{
     KeepAlive, StreamAbort, StreamConsumed, StreamError, StreamEvent, StreamInfo, StreamNotice,
     StreamRoom, StreamSet, StreamSetting, StreamShutdown, StreamSpace,
@@ -25,6 +26,8 @@ const CLIENT: u16 = 40_000;
 /// So that the death of a peer is noticed by a side that only reads.
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { idle: Duration::from_secs(60), interval: Duration::from_secs(10), probes_max: 12 };
+/// How often an end moves.
+const MOVES_MAX: u32 = 40;
 /// How many sessions without a stream it takes before that is an error.
 const STRANGERS_MAX: usize = 64;
 
@@ -50,6 +53,20 @@ pub(super) struct End {
     pub(super) closed: bool,
     pub(super) failed: Option<StreamError>,
     released: bool,
+    /// In which of its side's places it is.
+    home: usize,
+    /// How often it has moved, and whether it is on its way to the other place.
+    moves: u32,
+    journey: Option<Journey>,
+}
+
+/// An end between two places.
+struct Journey {
+    state: Vec<u8>,
+    ends: Participants,
+    left: bool,
+    /// Something was to be written meanwhile.
+    writes: bool,
 }
 
 impl End {
@@ -67,6 +84,9 @@ impl End {
             closed: false,
             failed: None,
             released: false,
+            home: 0,
+            moves: 0,
+            journey: None,
         }
     }
 
@@ -104,14 +124,17 @@ enum Act {
     Read,
     /// Takes a stream from those that wait to be accepted.
     Accept,
+    /// The next step to the side's other place.
+    Move,
 }
 
 /// A side: what stands below, the protocol, and the applications above.
 pub(super) struct Side {
     pub(super) place: usize,
-    pub(super) bottom: Bottom,
-    pub(super) protocol: ProtocolRef,
+    pub(super) places: [(Bottom, ProtocolRef); 2],
     app: ProtocolRef,
+    pub(super) moves: u64,
+    stays: Option<Duration>,
     pub(super) ends: Vec<End>,
     both_open: Vec<bool>,
     news: Rc<RefCell<Vec<News>>>,
@@ -128,8 +151,7 @@ impl Side {
     pub(super) fn new(
         cx: &TestKernel,
         place: usize,
-        bottom: Bottom,
-        protocol: ProtocolRef,
+        places: [(Bottom, ProtocolRef); 2],
         plan: &Plan,
     ) -> Self {
         let news = Rc::new(RefCell::default());
@@ -142,9 +164,10 @@ impl Side {
         let app = cx.add_protocol("app", ["app-a", "app-b"][place], app);
         Self {
             place,
-            bottom,
-            protocol,
+            places,
             app,
+            moves: 0,
+            stays: plan.moves,
             ends: plan.streams.iter().map(|stream| End::new(&stream.ends[place])).collect(),
             both_open: plan.streams.iter().map(|stream| stream.both_open).collect(),
             news,
@@ -159,7 +182,7 @@ impl Side {
 
     pub(super) fn listen(&self, cx: &TestKernel) -> Result<(), String> {
         let port = Participants::local(Part::port(SERVER));
-        let enabled = self.protocol.open_enable(cx, Upper::new(&self.app), port);
+        let enabled = self.places[0].1.open_enable(cx, Upper::new(&self.app), port);
         enabled.map(drop).map_err(|error| format!("open_enable: {error}"))
     }
 
@@ -206,6 +229,7 @@ impl Side {
                 Act::Write => self.write(cx, n)?,
                 Act::Read => self.read(cx, n),
                 Act::Accept => self.unaccepted.set(self.unaccepted.get() - 1),
+                Act::Move => self.go_on(cx, n)?,
             }
         }
         self.look(cx, other)
@@ -244,6 +268,7 @@ impl Side {
                 }
                 self.ends[n].session = Some(session);
                 self.connected(cx, n);
+                self.move_later(cx, n);
             }
             News::Octets(session, message) => {
                 let Some(n) = self.find(session) else {
@@ -354,9 +379,10 @@ impl Side {
         let (local, peer) = if self.place == 0 { (client, server) } else { (server, client) };
         let peer = Participant::of(Part::host(host(1 - self.place))).with(peer);
         let participants = Participants::pair(local, peer);
-        match self.protocol.open(cx, Upper::new(&self.app), participants) {
+        match self.places[0].1.open(cx, Upper::new(&self.app), participants) {
             Ok(session) => {
                 self.ends[n].session = Some(session);
+                self.move_later(cx, n);
                 Ok(())
             }
             // The peer's SYN was here first, and the stream will be accepted.
@@ -368,6 +394,10 @@ impl Side {
     fn write(&mut self, cx: &TestKernel, n: usize) -> Result<(), String> {
         let place = self.place;
         let end = &mut self.ends[n];
+        if let Some(journey) = &mut end.journey {
+            journey.writes = true;
+            return Ok(());
+        }
         let Some(session) = end.session.clone().filter(|_| !end.is_over() && !end.ended) else {
             return Ok(());
         };
@@ -417,6 +447,9 @@ impl Side {
 
     fn read(&mut self, cx: &TestKernel, n: usize) {
         let end = &mut self.ends[n];
+        if end.journey.is_some() {
+            return self.later(cx, Duration::from_millis(5), n, Act::Read);
+        }
         let (Some((at_once, pause)), Some(session)) = (end.plan.reads, end.session.clone()) else {
             return;
         };
@@ -431,6 +464,89 @@ impl Side {
             let pause = Duration::from_millis(self.chance.below(pause.as_millis() as u64 + 1));
             self.later(cx, pause, n, Act::Read);
         }
+    }
+
+    /// Where a segment for this side goes: to the place where the end of its stream is.
+    pub(super) fn bottom_for(&self, message: &Message) -> &Bottom {
+        // The client's port says which stream it is; damaged ones may be any.
+        let mut ports = message.octets().skip(2 * (1 - self.place)).take(2);
+        let client = u16::from_be_bytes([0; 2].map(|none: u8| ports.next().unwrap_or(none)));
+        let end = self.ends.get(usize::from(client.wrapping_sub(CLIENT)));
+        &self.places[end.map_or(0, |end| end.home)].0
+    }
+
+    /// What both places have sent.
+    pub(super) fn sent(&self) -> impl Iterator<Item = Sent> + use<> {
+        let [first, second] = [0, 1].map(|at| self.places[at].0.take_sent());
+        first.into_iter().chain(second)
+    }
+
+    fn move_later(&mut self, cx: &TestKernel, n: usize) {
+        // Without end it might be away whenever something comes.
+        if let Some(stays) = self.stays.filter(|_| self.ends[n].moves < MOVES_MAX) {
+            let ms = self.chance.below(stays.as_millis() as u64 + 1);
+            self.later(cx, Duration::from_millis(ms), n, Act::Move);
+        }
+    }
+
+    /// The next step of an end's way: it stops, it is brought to the other place and leaves the old
+    /// one, it opens there. What arrives between the steps finds it gone, or not there yet.
+    fn go_on(&mut self, cx: &TestKernel, n: usize) -> Result<(), String> {
+        let between = Duration::from_millis(self.chance.below(120));
+        let turns = self.chance.chance(0.5);
+        let end = &mut self.ends[n];
+        let Some(session) = end.session.clone().filter(|_| !end.is_over()) else {
+            return Ok(());
+        };
+        let there = &self.places[1 - end.home].1;
+        match &mut end.journey {
+            None => {
+                let ends = moving::ends_of(cx, &session).ok_or("no ends")?;
+                if let Some(state) = moving::state_of(cx, &session) {
+                    end.journey = Some(Journey { state, ends, left: false, writes: false });
+                    self.later(cx, between, n, Act::Move);
+                }
+            }
+            Some(journey) if !journey.left => {
+                if !moving::bring(cx, there, &journey.ends, &journey.state) {
+                    return Err(format!("stream {n}: its state was not taken"));
+                }
+                if !moving::release(cx, &session, journey.state.len()) {
+                    return Err(format!("stream {n}: it did not leave"));
+                }
+                session.close(cx);
+                journey.left = true;
+                if turns {
+                    end.home = 1 - end.home;
+                    let there = self.places[end.home].1.clone();
+                    return self.arrive(cx, n, &there);
+                }
+                self.later(cx, between, n, Act::Move);
+            }
+            Some(_) => {
+                end.home = 1 - end.home;
+                let there = self.places[end.home].1.clone();
+                return self.arrive(cx, n, &there);
+            }
+        }
+        Ok(())
+    }
+
+    fn arrive(&mut self, cx: &TestKernel, n: usize, there: &ProtocolRef) -> Result<(), String> {
+        let end = &mut self.ends[n];
+        let Some(journey) = end.journey.take() else {
+            return Ok(());
+        };
+        let opened = there.open(cx, Upper::new(&self.app), journey.ends);
+        let session = opened.map_err(|error| format!("stream {n}: it did not arrive: {error}"))?;
+        end.session = Some(session);
+        end.moves += 1;
+        self.moves += 1;
+        if journey.writes {
+            self.later(cx, Duration::ZERO, n, Act::Write);
+        }
+        self.move_later(cx, n);
+        Ok(())
     }
 
     /// Lets go of everything.

@@ -8,7 +8,8 @@
 //! stream ended well must have had all of it delivered at the other side, and one that was broken
 //! off never ends well. The side that is opened may have no room for a while, which breaks no
 //! stream. A connection may fail only where the network or an application gives it a reason, and
-//! each must end in bounded time.
+//! each must end in bounded time. Each side has two places, with an object of the protocol each,
+//! and in some networks the ends of the streams move from one to the other, again and again.
 //!
 //! [`sweep`] runs a range of seeds; [`simulate`] replays one.
 
@@ -54,6 +55,8 @@ pub struct Outcome {
     pub octets: u64,
     /// Segments sent.
     pub segments: u64,
+    /// How often an end moved to another place.
+    pub moves: u64,
 }
 
 /// The host of a side.
@@ -100,6 +103,7 @@ pub fn sweep(entry: &'static Entry, configure: Configure, seeds: Range<u64>) -> 
                 sum.excused += outcome.excused;
                 sum.octets += outcome.octets;
                 sum.segments += outcome.segments;
+                sum.moves += outcome.moves;
             }
             Err(what) => failures.push((seed, what)),
         }
@@ -132,17 +136,19 @@ impl<'a> World<'a> {
         let cx = TestKernel::new(seed);
         let chance = Random::new(seed).fork(2);
         let side = |side: usize| {
-            let lower = Lower { opt_packet: plan.mtu - 20, ..Lower::host(host(side), NUMBER) };
-            let bottom = Bottom::add(&cx, ["lower-a", "lower-b"][side], lower);
-            let mut build = Build {
-                cx: &cx,
-                entry,
-                name: ["a", "b"][side],
-                lowers: core::slice::from_ref(bottom.protocol()),
-                params: &configure(&chance),
+            let params = configure(&chance);
+            let place = |lower_name, name| {
+                let lower = Lower { opt_packet: plan.mtu - 20, ..Lower::host(host(side), NUMBER) };
+                let bottom = Bottom::add(&cx, lower_name, lower);
+                let lowers = core::slice::from_ref(bottom.protocol());
+                let mut build = Build { cx: &cx, entry, name, lowers, params: &params };
+                let protocol = (entry.build)(&mut build).map_err(|error| error.to_string())?;
+                Ok::<_, String>((bottom, protocol))
             };
-            let protocol = (entry.build)(&mut build).map_err(|error| error.to_string())?;
-            Ok::<_, String>(Side::new(&cx, side, bottom, protocol, plan))
+            let [lower_names, names] = [["lower-a", "lower-b"], ["a", "b"]];
+            let first = place(lower_names[side], names[side])?;
+            let second = place(["lower-a2", "lower-b2"][side], ["a2", "b2"][side])?;
+            Ok::<_, String>(Side::new(&cx, side, [first, second], plan))
         };
         let sides = [side(0)?, side(1)?];
         cx.start().map_err(|(protocol, error)| format!("{protocol:?}: {error}"))?;
@@ -192,7 +198,7 @@ impl<'a> World<'a> {
     /// Gives the network what the sides have sent.
     fn exchange(&mut self) {
         for side in &self.sides {
-            for sent in side.bottom.take_sent() {
+            for sent in side.sent() {
                 self.network.take(&self.cx, side.place, sent.message);
             }
         }
@@ -207,7 +213,8 @@ impl<'a> World<'a> {
 
     /// Compares how the connections ended with the model.
     fn judge(&self) -> Result<Outcome, String> {
-        let mut outcome = Outcome { segments: self.network.taken, ..Outcome::default() };
+        let moves = self.sides[0].moves + self.sides[1].moves;
+        let mut outcome = Outcome { segments: self.network.taken, moves, ..Outcome::default() };
         for (n, stream) in self.plan.streams.iter().enumerate() {
             let ends = [&self.sides[0].ends[n], &self.sides[1].ends[n]];
             outcome.octets += ends[0].delivered + ends[1].delivered;
@@ -242,9 +249,11 @@ impl<'a> World<'a> {
             for (n, end) in side.ends.iter().enumerate() {
                 let _ = writeln!(text, "  stream {n}: {}", end.describe(&self.cx));
             }
-            let list = side.protocol.head().drops().list();
-            let drops: Vec<_> = list.iter().map(|(r, n)| format!("{} {n}", r.name)).collect();
-            let _ = writeln!(text, "  drops: {}", drops.join(", "));
+            for (_, protocol) in &side.places {
+                let list = protocol.head().drops().list();
+                let drops: Vec<_> = list.iter().map(|(r, n)| format!("{} {n}", r.name)).collect();
+                let _ = writeln!(text, "  drops: {}", drops.join(", "));
+            }
         }
         text
     }
@@ -256,7 +265,7 @@ impl<'a> World<'a> {
         }
         cx.stop();
         for side in &sides {
-            drop(side.bottom.take_sent());
+            drop(side.sent());
         }
         drop((network, sides));
         cx.live()

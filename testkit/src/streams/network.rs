@@ -94,7 +94,7 @@ impl Network {
             };
             if let Some((from, message)) = self.packets.remove(&number) {
                 let to = &sides[1 - from];
-                to.bottom.inject(cx, Some(Part::host(host(from))), message);
+                to.bottom_for(&message).inject(cx, Some(Part::host(host(from))), message);
             }
         }
     }

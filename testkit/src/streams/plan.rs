@@ -63,6 +63,9 @@ pub(super) struct Plan {
     pub(super) death: Option<Duration>,
     /// How many streams wait to be accepted at most, and how long each does.
     pub(super) backlog: Option<(usize, Duration)>,
+    /// How long each end stays where it is at most before it moves to its side's other place;
+    /// `None` if none moves.
+    pub(super) moves: Option<Duration>,
     pub(super) streams: Vec<StreamPlan>,
 }
 
@@ -143,9 +146,11 @@ impl Plan {
             partition,
             death: chance.chance(0.05).then(|| second * chance.below(5) as u32),
             backlog: None,
+            moves: None,
         };
         // Chosen last, so that what older seeds are known for stays.
         plan.backlog = chance.chance(0.3).then(|| (1 + chance.below(2) as usize, ms(chance, 5000)));
+        plan.moves = chance.chance(0.4).then(|| Duration::from_millis(scaled(chance, 10, 2000)));
         plan
     }
 

@@ -9,7 +9,8 @@
 use super::{Congestion, Sample, Trouble, WINDOW_MAX, initial_window_octets};
 use crate::loss::Extreme;
 use core::time::Duration;
-use xk_core::Time;
+use xk_core::control::{Field, Writer};
+use xk_core::{Time, fields};
 
 /// Gains are in 256ths.
 const UNITY: u64 = 256;
@@ -91,6 +92,35 @@ pub struct Bbr {
     /// Whether this round's losses were answered.
     is_answered: bool,
 }
+
+fields!(
+    enum State {
+        Startup = 0,
+        Drain = 1,
+        ProbeBandwidth(phase, since) = 2,
+        ProbeRtt(until, over) = 3,
+    }
+);
+fields!(Bbr {
+    mss,
+    state,
+    bandwidth,
+    rounds,
+    min_rtt,
+    min_rtt_at,
+    window,
+    prior_window,
+    rate,
+    full_bandwidth,
+    full_rounds,
+    is_full,
+    flight_max,
+    flight_max_before,
+    flight_max_rounds,
+    lost_octets,
+    delivered_octets,
+    is_answered,
+});
 
 impl Bbr {
     /// A window of the initial size.
@@ -416,6 +446,26 @@ impl Congestion for Bbr {
 
     fn rules_recovery(&self) -> bool {
         true
+    }
+
+    fn write(&self, out: &mut Writer<'_>) {
+        self.put(out);
+    }
+
+    fn is_sound(&self) -> bool {
+        let counts = [self.rounds, self.lost_octets, self.delivered_octets];
+        let phase_is_one = match self.state {
+            State::ProbeBandwidth(phase, _) => phase < PROBE_GAINS.len(),
+            _ => true,
+        };
+        let windows = [self.window, self.prior_window, self.flight_max, self.flight_max_before];
+        super::is_sound(self.mss, &windows)
+            && self.flight_max > 0
+            && phase_is_one
+            && self.full_rounds < 1 << 30
+            && self.flight_max_rounds <= 10
+            && self.full_bandwidth < 1 << 60
+            && counts.iter().all(|count| *count < 1 << 48)
     }
 }
 

@@ -7,7 +7,8 @@
 use super::hystart::{Growth, HyStart};
 use super::{Congestion, Sample, Trouble, WINDOW_MAX, initial_window_octets, window_after_idle};
 use core::time::Duration;
-use xk_core::Time;
+use xk_core::control::{Field, Writer};
+use xk_core::{Time, fields};
 
 /// Times beyond this from the curve's middle are not told apart, in milliseconds; so products fit
 /// 64 bits.
@@ -55,6 +56,24 @@ pub struct Cubic {
     unused_at: Option<Time>,
     last_ack: Time,
     timed_out: bool,
+}
+
+fields!(Epoch { start, k_ms, origin, w_est, grown, est_grown });
+fields!(State { window, threshold, w_max, window_prior, epoch });
+fields!(Cubic { mss, state, before, hystart, unused_at, last_ack, timed_out });
+
+impl State {
+    fn is_sound(&self) -> bool {
+        let Self { window, threshold, w_max, window_prior, epoch } = *self;
+        super::is_sound(1, &[window, threshold, w_max, window_prior])
+            && window > 0
+            && epoch.is_none_or(|epoch| {
+                let Epoch { k_ms, origin, w_est, grown, est_grown, .. } = epoch;
+                (0..1 << 22).contains(&k_ms)
+                    && origin <= WINDOW_MAX
+                    && [w_est, grown, est_grown].iter().all(|octets| *octets < 1 << 40)
+            })
+    }
 }
 
 impl Cubic {
@@ -255,6 +274,17 @@ impl Congestion for Cubic {
 
     fn threshold(&self) -> u32 {
         self.state.threshold
+    }
+
+    fn write(&self, out: &mut Writer<'_>) {
+        self.put(out);
+    }
+
+    fn is_sound(&self) -> bool {
+        super::is_sound(self.mss, &[])
+            && self.state.is_sound()
+            && self.before.is_none_or(|before| before.is_sound())
+            && self.hystart.as_ref().is_none_or(HyStart::is_sound)
     }
 }
 

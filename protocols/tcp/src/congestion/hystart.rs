@@ -1,6 +1,7 @@
 //! HyStart++: leaves slow start when the round trip grows, before losses tell (RFC 9406).
 
 use core::time::Duration;
+use xk_core::fields;
 
 /// Bounds of the growth of the round trip that counts (RFC 9406, section 4.3).
 const RTT_GROWTH_MIN: Duration = Duration::from_millis(4);
@@ -37,7 +38,14 @@ pub(super) struct HyStart {
     conservative: Option<(Duration, u32)>,
 }
 
+fields!(HyStart { last_round, this_round, samples, conservative });
+
 impl HyStart {
+    /// Whether it has counted no more than a slow start has.
+    pub(super) fn is_sound(&self) -> bool {
+        self.samples < 1 << 30 && self.conservative.is_none_or(|(_, rounds)| rounds < 1 << 30)
+    }
+
     /// An acknowledgment in slow start, which measured `rtt`; `round` says that a round trip ended
     /// with it.
     pub(super) fn on_ack(&mut self, rtt: Option<Duration>, round: bool) -> Growth {

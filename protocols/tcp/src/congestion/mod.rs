@@ -17,8 +17,10 @@ pub use newreno::NewReno;
 use crate::loss::RateSample;
 use alloc::boxed::Box;
 use core::fmt;
+use core::ops::Deref;
 use core::time::Duration;
 use xk_core::Time;
+use xk_core::control::{Field, Reader, Writer};
 
 /// Segments in the initial window (RFC 6928, section 2).
 pub const INITIAL_SEGMENTS: u32 = 10;
@@ -134,13 +136,75 @@ pub trait Congestion: fmt::Debug {
     fn rules_recovery(&self) -> bool {
         false
     }
+
+    /// Writes its state.
+    fn write(&self, out: &mut Writer<'_>);
+
+    /// Whether its state, if it was read, is such as the algorithm makes.
+    fn is_sound(&self) -> bool;
 }
 
-/// The names that [`by_name`] knows.
+/// Its name, and its state.
+impl Field for Box<dyn Congestion> {
+    fn put(&self, out: &mut Writer<'_>) {
+        Name(self.name()).put(out);
+        self.write(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        Some(match Name::take(from)?.0 {
+            "bbr" => Box::new(Bbr::take(from)?),
+            "cubic" => Box::new(Cubic::take(from)?),
+            _ => Box::new(NewReno::take(from)?),
+        })
+    }
+}
+
+/// Whether an algorithm that was read can be reckoned with.
+fn is_sound(mss: u32, windows: &[u32]) -> bool {
+    (1..1 << 16).contains(&mss) && windows.iter().all(|window| *window <= WINDOW_MAX)
+}
+
+/// The names that [`by_name`] knows; a connection's state says which by its place.
 pub const NAMES: &[&str] = &["cubic", "newreno", "bbr"];
-/// This name as [`NAMES`] has it; `None` if it is none of them.
-pub fn known(name: &str) -> Option<&'static str> {
-    NAMES.iter().copied().find(|known| *known == name)
+/// One of [`NAMES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Name(&'static str);
+
+impl Name {
+    /// The one of this name.
+    pub fn of(name: &str) -> Option<Self> {
+        NAMES.iter().copied().find(|known| *known == name).map(Self)
+    }
+
+    /// Its place among [`NAMES`].
+    fn number(self) -> u8 {
+        NAMES.iter().position(|name| *name == self.0).unwrap_or(0) as u8
+    }
+}
+
+impl Default for Name {
+    fn default() -> Self {
+        Self(DEFAULT)
+    }
+}
+
+impl Deref for Name {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.0
+    }
+}
+
+impl Field for Name {
+    fn put(&self, out: &mut Writer<'_>) {
+        self.number().put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        NAMES.get(usize::from(u8::take(from)?)).copied().map(Self)
+    }
 }
 
 /// The one that is used unless the graph says otherwise.

@@ -3,7 +3,8 @@
 
 use super::{Congestion, Sample, Trouble, WINDOW_MAX, initial_window_octets, window_after_idle};
 use core::time::Duration;
-use xk_core::Time;
+use xk_core::control::{Field, Writer};
+use xk_core::{Time, fields};
 
 /// Segments by which one acknowledgment may open the window in slow start (RFC 3465, section 2.2).
 const SLOW_START_SEGMENTS_MAX: u32 = 2;
@@ -23,6 +24,8 @@ pub struct NewReno {
     /// (RFC 3465, section 2.3).
     timed_out: bool,
 }
+
+fields!(NewReno { mss, window, threshold, counted, before, timed_out });
 
 impl NewReno {
     /// A window of the initial size.
@@ -129,5 +132,15 @@ impl Congestion for NewReno {
 
     fn threshold(&self) -> u32 {
         self.threshold
+    }
+
+    fn write(&self, out: &mut Writer<'_>) {
+        self.put(out);
+    }
+
+    fn is_sound(&self) -> bool {
+        let (window, threshold) = self.before.unwrap_or_default();
+        super::is_sound(self.mss, &[self.window, self.threshold, window, threshold])
+            && self.window > 0
     }
 }

@@ -20,6 +20,7 @@ mod tests;
 mod timers;
 mod transmit;
 mod user_timeout;
+mod value;
 
 pub use arrive::{
     BAD_ACK, BLIND_RESET, BLIND_SYN, NO_ACK, NO_TIMESTAMP, NOT_READ, OLD_TIMESTAMP, OUT_OF_WINDOW,
@@ -42,7 +43,7 @@ use alloc::boxed::Box;
 use alloc::rc::Rc;
 use core::time::Duration;
 use xk_core::object::PushError;
-use xk_core::{Message, Reason, Time};
+use xk_core::{Message, Reason, Time, fields};
 use xk_kit::control::NetworkErrorKind;
 use xk_kit::net::stream::{StreamError, StreamEvent, StreamSetting};
 
@@ -66,6 +67,15 @@ struct Events {
     failed: Option<StreamError>,
     closed: bool,
 }
+
+fields!(Events { connected, writable, end, failed, closed });
+fields!(
+    enum AckDue {
+        No = 0,
+        At(time) = 1,
+        Now = 2,
+    }
+);
 
 /// A transmission control block (RFC 9293, section 3.3.1).
 pub struct Connection {
@@ -144,6 +154,53 @@ pub struct Connection {
     challenges: (u32, u64),
     delivered: u64,
 }
+
+fields!(Connection {
+    state,
+    is_active,
+    ends,
+    settings,
+    send,
+    receive,
+    recovery,
+    peer_segment,
+    segment,
+    timestamps,
+    sack,
+    ecn,
+    ts_recent,
+    ts_recent_at,
+    last_ack_sent,
+    ack_due,
+    unacked,
+    peer_full,
+    runs,
+    ece,
+    cwr,
+    syn_due,
+    ecn_offered,
+    again,
+    probe,
+    window_probe,
+    persist_at,
+    persist_count,
+    cork_at,
+    force,
+    poke,
+    heard_at,
+    keep_alive_count,
+    stuck_since,
+    ends_at,
+    search,
+    peer_timeout,
+    timeout_due,
+    reset,
+    is_deaf,
+    events,
+    soft_error,
+    challenges,
+    delivered,
+});
 
 impl Connection {
     /// An active open: the SYN is the first thing to be transmitted.
@@ -603,7 +660,7 @@ impl Connection {
 /// Recovery for a connection that begins with `iss`.
 fn recovery(settings: &Settings, iss: Seq) -> Recovery {
     let segment = u32::from(SEGMENT_DEFAULT);
-    let congestion = crate::congestion::by_name(settings.congestion, segment)
+    let congestion = crate::congestion::by_name(&settings.congestion, segment)
         .unwrap_or_else(|| Box::new(crate::congestion::NewReno::new(segment)));
     Recovery::new((segment, SEGMENTS_MAX), congestion, iss)
 }

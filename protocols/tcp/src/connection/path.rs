@@ -8,7 +8,7 @@ use crate::loss::Phase;
 use crate::options::TIMESTAMPS_LEN;
 use crate::seq::Seq;
 use core::time::Duration;
-use xk_core::Time;
+use xk_core::{Time, fields};
 
 /// How long a smaller path is believed before a larger one is tried (RFC 1191, section 6.3;
 /// PMTU_RAISE_TIMER of RFC 8899, section 5.1.1): a little longer than a network layer does.
@@ -28,6 +28,8 @@ struct Probe {
     path: u32,
 }
 
+fields!(Probe { start, end, path });
+
 /// The search for a larger path than the one believed in; all in octets as `path` counts, without
 /// the header below.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,7 +45,20 @@ pub(super) struct PathSearch {
     probe: Option<Probe>,
 }
 
+fields!(PathSearch { top, ceiling, at, lost, probe });
+
+/// No path is larger, in octets.
+pub(super) const PATH_MAX: u32 = 1 << 24;
+
 impl PathSearch {
+    /// Whether it may be under way.
+    pub(super) fn is_sound(&self) -> bool {
+        let paths = [self.top, self.ceiling, self.probe.map_or(1, |probe| probe.path)];
+        paths.iter().all(|path| *path <= PATH_MAX)
+            && self.lost < PROBES_MAX
+            && self.probe.is_none_or(|probe| probe.path > 0)
+    }
+
     /// The path became smaller than `old`; `is_hole` if no report says what would pass.
     fn lowered(&mut self, old: u32, now: Time, is_hole: bool) {
         self.top = self.top.max(old);

@@ -1,11 +1,14 @@
 //! The receive side: what has arrived, in order and out of it, and the window (RFC 9293, sections
 //! 3.8.6 and 3.10.7.4).
 
-use crate::options::{BLOCKS_MAX, Block, Blocks};
+use super::settings::BUFFER_MAX;
+use super::value::{put_octets, take_octets};
+use crate::options::{BLOCKS_MAX, Block, Blocks, SHIFT_MAX};
 use crate::seq::Seq;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
+use xk_core::control::{Field, Reader, Writer};
 use xk_core::reason::{Class, Reason};
 use xk_core::{Message, Time};
 
@@ -88,7 +91,95 @@ pub(crate) enum Taken {
     Dropped(&'static Reason),
 }
 
+impl Field for Run {
+    fn put(&self, out: &mut Writer<'_>) {
+        (self.start, self.segments).put(out);
+        put_octets(core::iter::once(&self.octets), 0, out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        let (start, segments) = Field::take(from)?;
+        let octets = take_octets(from)?.into_iter().reduce(|mut all, next| {
+            all.join(next);
+            all
+        });
+        Some(Self { start, octets: octets?, segments })
+    }
+}
+
+/// With the octets that were not delivered, in order and out of it.
+impl Field for Receive {
+    fn put(&self, out: &mut Writer<'_>) {
+        (self.irs, self.rcv_nxt, self.rcv_adv).put(out);
+        (self.shift, self.buffer, self.buffer_max).put(out);
+        (self.unconsumed, self.duplicate, self.manual).put(out);
+        (self.fin, self.fin_taken).put(out);
+        (self.tuned_octets, self.tuned_at).put(out);
+        self.recent.iter().for_each(|start| start.put(out));
+        put_octets(self.ready.iter(), 0, out);
+        self.runs.put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        let (irs, rcv_nxt, rcv_adv) = Field::take(from)?;
+        let (shift, buffer, buffer_max) = Field::take(from)?;
+        let (unconsumed, duplicate, manual) = Field::take(from)?;
+        let (fin, fin_taken) = Field::take(from)?;
+        let (tuned_octets, tuned_at) = Field::take(from)?;
+        let mut recent = [None; BLOCKS_MAX];
+        for start in &mut recent {
+            *start = Field::take(from)?;
+        }
+        let ready = VecDeque::from(take_octets(from)?);
+        let ready_octets = ready.iter().map(|octets| octets.len() as u32).sum();
+        let runs = Vec::<Run>::take(from)?;
+        let run_segments = runs.iter().map(|run| run.segments).fold(0, u32::saturating_add);
+        let receive = Self {
+            irs,
+            rcv_nxt,
+            rcv_adv,
+            shift,
+            buffer,
+            buffer_max,
+            ready,
+            ready_octets,
+            unconsumed,
+            runs,
+            run_segments,
+            recent,
+            duplicate,
+            fin,
+            fin_taken,
+            manual,
+            tuned_octets,
+            tuned_at,
+        };
+        receive.is_sound().then_some(receive)
+    }
+}
+
 impl Receive {
+    /// Whether its numbers fit each other, and runs lie apart in their order.
+    fn is_sound(&self) -> bool {
+        let off = |at: Seq| at.since(self.rcv_nxt);
+        let mut last = 0;
+        let runs_lie_apart = self.runs.iter().all(|run| {
+            let (start, end) =
+                (off(run.start), u64::from(off(run.start)) + run.octets.len() as u64);
+            let is_behind = start > last && end <= BUFFER_MAX.into();
+            last = end as u32;
+            is_behind && run.segments < 1 << 20
+        });
+        runs_lie_apart
+            && self.runs.len() <= RUNS_MAX
+            && self.shift <= SHIFT_MAX
+            && self.buffer <= BUFFER_MAX
+            && self.buffer_max <= BUFFER_MAX
+            && self.window() <= BUFFER_MAX
+            && self.unconsumed <= BUFFER_MAX
+            && self.ready_octets <= BUFFER_MAX
+    }
+
     pub(crate) fn new(irs: Seq, buffer: u32, buffer_max: u32, shift: u8, now: Time) -> Self {
         Self {
             irs,

@@ -4,9 +4,13 @@
 //! What was pushed stays as it is until all of it is acknowledged. A segment is a reference to a
 //! part of it, whether it goes for the first time or once more.
 
+use super::settings::BUFFER_MAX;
+use super::value::{put_octets, take_octets};
+use crate::options::SHIFT_MAX;
 use crate::seq::Seq;
 use alloc::collections::VecDeque;
 use xk_core::Message;
+use xk_core::control::{Field, Reader, Writer};
 use xk_core::message::{NoBuffers, SplitError};
 
 /// How many messages may wait to be sent or acknowledged, of whatever size: each takes a buffer, be
@@ -63,7 +67,71 @@ pub(crate) struct Send {
     pub(crate) acknowledged: u64,
 }
 
+/// The octets that are not acknowledged, and what counts them.
+impl Field for Send {
+    fn put(&self, out: &mut Writer<'_>) {
+        (self.iss, self.snd_wnd, self.max_snd_wnd).put(out);
+        (self.snd_wl1, self.snd_wl2, self.shift).put(out);
+        (self.sent, self.una, self.small_end).put(out);
+        (self.is_shut, self.fin, self.is_wanted).put(out);
+        (self.buffer, self.acknowledged).put(out);
+        let skipped = self.pieces.front().map_or(0, |first| self.una.since(first.start));
+        put_octets(self.pieces.iter().map(|piece| &piece.octets), skipped as usize, out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        let (iss, snd_wnd, max_snd_wnd) = Field::take(from)?;
+        let (snd_wl1, snd_wl2, shift) = Field::take(from)?;
+        let (sent, una, small_end) = <(Seq, Seq, Seq)>::take(from)?;
+        let (is_shut, fin, is_wanted) = Field::take(from)?;
+        let (buffer, acknowledged) = Field::take(from)?;
+        let mut send = Self {
+            snd_wnd,
+            max_snd_wnd,
+            snd_wl1,
+            snd_wl2,
+            shift,
+            end: una,
+            sent,
+            una,
+            small_end,
+            is_shut,
+            fin,
+            is_wanted,
+            acknowledged,
+            ..Self::new(iss, buffer)
+        };
+        take_octets(from)?.into_iter().for_each(|octets| send.push(octets));
+        send.current = send.pieces.partition_point(|piece| piece.end().at_or_before(sent));
+        send.is_sound().then_some(send)
+    }
+}
+
 impl Send {
+    /// Whether its numbers fit each other.
+    fn is_sound(&self) -> bool {
+        let [una, sent, end] = [self.una, self.sent, self.end].map(|at| at.since(self.una));
+        una <= sent
+            && sent <= end
+            && end <= BUFFER_MAX
+            && self.fin.is_none_or(|fin| self.is_shut && fin == self.sent && fin == self.end)
+            && self.shift <= SHIFT_MAX
+            && self.snd_wnd <= BUFFER_MAX
+            && self.max_snd_wnd <= BUFFER_MAX
+            && self.buffer <= BUFFER_MAX
+            && self.acknowledged < 1 << 62
+    }
+
+    /// Whether what is outstanding, from `una` to `nxt`, is what was sent.
+    pub(super) fn is_outstanding(&self, una: Seq, nxt: Seq) -> bool {
+        let first = self.iss + 1;
+        let sent = self.sent + u32::from(self.fin.is_some());
+        let is_begun = nxt != self.iss || una == self.iss && self.sent == first;
+        is_begun
+            && (nxt == sent || nxt == self.iss)
+            && self.una == if una == self.iss { first } else { una.min(self.sent) }
+    }
+
     pub(crate) fn new(iss: Seq, buffer: u32) -> Self {
         Self {
             iss,

@@ -1,6 +1,8 @@
 //! How connections are to behave: what can be set, with its usual values.
 
+use crate::congestion::Name;
 use core::time::Duration;
+use xk_core::fields;
 use xk_kit::net::stream::{KeepAlive, StreamSetting};
 
 /// Octets of the smallest and the largest buffer that can be set.
@@ -46,7 +48,7 @@ pub struct Settings {
     /// Offer ECN (RFC 3168).
     pub ecn: bool,
     /// The congestion control, by name.
-    pub congestion: &'static str,
+    pub congestion: Name,
     /// How long an acknowledgement may wait for company (RFC 9293, section 3.8.6.3: less than half
     /// a second).
     pub delayed_ack: Duration,
@@ -57,7 +59,40 @@ pub struct Settings {
     pub syn_retries_max: u32,
 }
 
+fields!(Settings {
+    segment_max,
+    receive_buffer,
+    receive_buffer_max,
+    send_buffer,
+    no_delay,
+    cork,
+    keep_alive,
+    user_timeout,
+    is_timeout_own,
+    announce_user_timeout,
+    manual_window,
+    window_scale,
+    timestamps,
+    sack,
+    ecn,
+    congestion,
+    delayed_ack,
+    time_wait,
+    syn_retries_max,
+});
+
 impl Settings {
+    /// Whether each could have been set.
+    pub(super) fn is_sound(&self) -> bool {
+        let sizes = BUFFER_MIN..=BUFFER_MAX;
+        self.segment_max >= SEGMENT_MIN
+            && sizes.contains(&self.receive_buffer_max)
+            && self.receive_buffer <= self.receive_buffer_max
+            && sizes.contains(&self.send_buffer)
+            && self.keep_alive.is_none_or(|k| !k.idle.is_zero() && !k.interval.is_zero())
+            && self.user_timeout.is_none_or(|time| !time.is_zero())
+    }
+
     /// How long octets may stay unacknowledged unless said otherwise (RFC 9293, section 3.8.3:
     /// R2 of 100 seconds at least).
     pub const USER_TIMEOUT: Duration = Duration::from_secs(300);
@@ -86,7 +121,7 @@ impl Settings {
             }
             StreamSetting::SendBuffer(octets) if is_buffer(octets) => self.send_buffer = octets,
             StreamSetting::Congestion(name) => {
-                let Some(known) = crate::congestion::known(&name) else {
+                let Some(known) = Name::of(&name) else {
                     return false;
                 };
                 self.congestion = known;
@@ -134,7 +169,7 @@ impl Default for Settings {
             timestamps: true,
             sack: true,
             ecn: false,
-            congestion: crate::congestion::DEFAULT,
+            congestion: Name::default(),
             delayed_ack: Duration::from_millis(40),
             time_wait: Duration::from_secs(60),
             syn_retries_max: 7,

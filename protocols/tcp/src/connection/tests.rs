@@ -2,6 +2,7 @@
 
 mod channel;
 mod goodput;
+mod moving;
 mod rules;
 mod runs;
 

@@ -367,7 +367,7 @@ impl Recovery {
         };
         self.congestion.on_ack(&sample);
         if round {
-            self.peak_octets = [self.in_flight_octets(), self.peak_octets[0]];
+            self.peak_octets = (self.in_flight_octets(), self.peak_octets.0);
         }
     }
 
@@ -375,7 +375,7 @@ impl Recovery {
     /// itself (RFC 7661, section 4.1). In slow start half of it is enough, as it doubles before
     /// that shows.
     pub(super) fn is_window_limited(&self) -> bool {
-        let peak = self.peak_octets[0].max(self.peak_octets[1]);
+        let peak = self.peak_octets.0.max(self.peak_octets.1);
         let window = self.congestion.window();
         if window < self.congestion.threshold() {
             window < peak.saturating_mul(2)

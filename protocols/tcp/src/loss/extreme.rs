@@ -4,7 +4,10 @@
 //! that. Each stands for a later part of the window, so that when the first grows old the next best
 //! is at hand (Kathleen Nichols' way, used by Linux and BBR).
 
-/// A value and the moment it was seen, in any unit that grows.
+use xk_core::Time;
+use xk_core::control::{Field, Reader, Writer};
+
+/// A value and the moment it was seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Seen {
     value: u64,
@@ -20,14 +23,37 @@ pub struct Extreme {
     best: Option<[Seen; 3]>,
 }
 
+impl Field for Extreme {
+    fn put(&self, out: &mut Writer<'_>) {
+        (self.window, self.largest, self.best.is_some()).put(out);
+        for Seen { value, at } in self.best.iter().flatten() {
+            value.put(out);
+            match self.largest {
+                true => at.put(out),
+                false => Time::from_ns(*at).put(out),
+            }
+        }
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        let (window, largest, is_any) = <(_, _, bool)>::take(from)?;
+        let mut best = is_any.then(<[Seen; 3]>::default);
+        for Seen { value, at } in best.iter_mut().flatten() {
+            *value = u64::take(from)?;
+            *at = if largest { u64::take(from)? } else { Time::take(from)?.as_ns() };
+        }
+        Some(Self { window, largest, best })
+    }
+}
+
 impl Extreme {
-    /// The largest value of the last `window`, in any unit of time.
+    /// The largest value of the last `window` rounds, or what else is counted.
     #[must_use]
     pub const fn max(window: u64) -> Extreme {
         Extreme { window, largest: true, best: None }
     }
 
-    /// The smallest value of the last `window`, in any unit of time.
+    /// The smallest value of the last `window` nanoseconds of the clock.
     #[must_use]
     pub const fn min(window: u64) -> Extreme {
         Extreme { window, largest: false, best: None }

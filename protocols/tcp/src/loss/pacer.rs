@@ -1,7 +1,7 @@
 //! Sends spread over time instead of all at once.
 
 use core::time::Duration;
-use xk_core::Time;
+use xk_core::{Time, fields};
 
 /// What may go out at once: what the rate gives in this time, but at least two segments.
 const BURST: Duration = Duration::from_millis(1);
@@ -16,6 +16,8 @@ pub struct Pacer {
     /// When the bucket will be, or was, exactly full enough for the next send.
     next: Time,
 }
+
+fields!(Pacer { next });
 
 impl Pacer {
     /// When the next send may be.

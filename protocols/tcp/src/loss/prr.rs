@@ -1,5 +1,7 @@
 //! Proportional rate reduction: what fast recovery may send for what it hears delivered (RFC 6937).
 
+use xk_core::fields;
+
 /// One fast recovery's reckoning, in octets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Prr {
@@ -12,7 +14,16 @@ pub struct Prr {
     window: u32,
 }
 
+fields!(Prr { threshold, flight, delivered, out, window });
+
 impl Prr {
+    /// Whether its reckoning is of octets that may have been under way.
+    pub(super) fn is_sound(&self) -> bool {
+        let most = 1 << 31;
+        let all = [self.threshold, self.delivered, self.out];
+        (1..=most).contains(&self.flight) && all.iter().all(|octets| *octets <= most)
+    }
+
     /// Recovery begins with `outstanding_octets` sent and not acknowledged, and shall end at
     /// `threshold_octets`.
     #[must_use]

@@ -5,6 +5,7 @@ use super::scoreboard::{Newly, Scoreboard, Sending};
 use crate::Seq;
 use core::time::Duration;
 use xk_core::Time;
+use xk_core::fields;
 
 /// Sacked segments that begin fast recovery while no reordering was seen (RFC 8985, section 6.2,
 /// step 4).
@@ -37,6 +38,8 @@ pub struct Rack {
     window_mult: u32,
     persist: u8,
 }
+
+fields!(Rack { newest, rtt, fack, reordering_seen, dsack_round, window_mult, persist });
 
 impl Rack {
     /// Nothing delivered; the first segment begins at `next`.

@@ -8,7 +8,7 @@
 
 use super::scoreboard::Newly;
 use core::time::Duration;
-use xk_core::Time;
+use xk_core::{Time, fields};
 
 /// How delivery stood when a segment was sent.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,6 +19,8 @@ pub(crate) struct Stamp {
     in_flight_octets: u32,
     app_limited: bool,
 }
+
+fields!(Stamp { delivered_octets, delivered_at, first_sent, in_flight_octets, app_limited });
 
 /// A measured rate of delivery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,6 +60,21 @@ pub struct Rate {
     /// A round trip ends when a segment is acknowledged that was sent after this much had been
     /// delivered.
     round_ends_octets: u64,
+}
+
+fields!(Rate {
+    delivered_octets,
+    delivered_at,
+    first_sent,
+    app_limited_until_octets,
+    round_ends_octets
+});
+
+impl Stamp {
+    /// Whether it may be of a segment of this connection.
+    pub(super) fn is_of(&self, rate: &Rate) -> bool {
+        self.delivered_octets <= rate.delivered_octets
+    }
 }
 
 impl Rate {

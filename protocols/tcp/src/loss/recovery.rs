@@ -9,7 +9,7 @@ use crate::Seq;
 use crate::congestion::{Congestion, Trouble, initial_window_octets};
 use alloc::boxed::Box;
 use core::time::Duration;
-use xk_core::Time;
+use xk_core::{Time, fields};
 
 /// How long the smallest round trip is remembered.
 const RTT_MIN_WINDOW: Duration = Duration::from_secs(300);
@@ -84,6 +84,8 @@ pub struct Lost {
     pub octets: u32,
 }
 
+fields!(Lost { start, octets });
+
 /// What is waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Timer {
@@ -128,6 +130,14 @@ pub enum Phase {
     Timeout,
 }
 
+fields!(
+    enum Phase {
+        Open = 0,
+        Recovery = 1,
+        Timeout = 2,
+    }
+);
+
 /// What happened on a connection so far.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Counters {
@@ -151,12 +161,16 @@ pub struct Counters {
     pub ecn: u64,
 }
 
+fields!(Counters { resent, recoveries, timeouts, probes, undone, dsacks, bad_sacks, reneged, ecn });
+
 /// A loss probe that is out (RFC 8985, section 7.1).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probe {
     pub(super) end: Seq,
     pub(super) is_resent: bool,
 }
+
+fields!(Probe { end, is_resent });
 
 /// Loss recovery and congestion control of one connection.
 #[derive(Debug)]
@@ -205,11 +219,68 @@ pub struct Recovery {
     /// The last moment that anything was heard of.
     pub(super) now: Time,
     /// Most in flight in this and in the last round trip.
-    pub(super) peak_octets: [u32; 2],
+    pub(super) peak_octets: (u32, u32),
     pub(super) counters: Counters,
 }
 
+fields!(Recovery {
+    mss_octets,
+    congestion,
+    board,
+    rtt,
+    rtt_min,
+    rack,
+    rate,
+    pacer,
+    prr,
+    phase,
+    recover,
+    timed_out_to,
+    frto,
+    undo,
+    is_sack,
+    is_established,
+    iss,
+    dup_acks,
+    dup_octets,
+    probe,
+    probe_is_next,
+    probe_is_fair,
+    extra_octets,
+    rto_at,
+    reorder_at,
+    probe_at,
+    path_probe,
+    ecn_until,
+    last_sent,
+    now,
+    peak_octets,
+    counters,
+});
+
+/// No count of segments or octets reaches this.
+const COUNT_MAX: u64 = 1 << 48;
+
 impl Recovery {
+    /// Whether what was read is such as a connection makes: nothing can overflow that is reckoned
+    /// with it.
+    pub(crate) fn is_sound(&self) -> bool {
+        let Counters { resent, recoveries, timeouts, probes, undone, .. } = self.counters;
+        let Counters { dsacks, bad_sacks, reneged, ecn, .. } = self.counters;
+        let counts =
+            [resent, recoveries, timeouts, probes, undone, dsacks, bad_sacks, reneged, ecn];
+        (1..=MSS_OCTETS_MAX).contains(&self.mss_octets)
+            && self.congestion.is_sound()
+            && self.rtt.is_sound()
+            && self.board.is_of(&self.rate)
+            && self.rate.delivered_octets() < COUNT_MAX
+            && self.prr.is_none_or(|prr| prr.is_sound())
+            && self.undo.is_none_or(|undo| undo.is_sound())
+            && self.dup_acks < 1 << 24
+            && self.dup_octets <= 1 << 30
+            && counts.iter().all(|count| *count < COUNT_MAX)
+    }
+
     /// For a connection whose first sequence number, the SYN's, is `iss`, and whose segments have
     /// at most `mss_octets` of payload. At most `segments_max` may be outstanding at once; the
     /// memory of a connection is bounded by it (64 octets each).
@@ -249,7 +320,7 @@ impl Recovery {
             ecn_until: None,
             last_sent: Time::ZERO,
             now: Time::ZERO,
-            peak_octets: [0; 2],
+            peak_octets: (0, 0),
             counters: Counters::default(),
             mss_octets,
             congestion,
@@ -366,7 +437,7 @@ impl Recovery {
         self.last_sent = now;
         self.now = now;
         self.extra_octets = self.extra_octets.saturating_sub(octets);
-        self.peak_octets[0] = self.peak_octets[0].max(self.board.in_flight_octets());
+        self.peak_octets.0 = self.peak_octets.0.max(self.board.in_flight_octets());
         if let Some(prr) = &mut self.prr {
             prr.on_sent(octets);
         }

@@ -1,6 +1,7 @@
 //! Round trip time and the retransmission timeout (RFC 6298; RFC 7323, appendix G).
 
 use core::time::Duration;
+use xk_core::fields;
 
 /// The timeout before the first measurement (RFC 6298, section 2.1).
 const RTO_INITIAL: Duration = Duration::from_secs(1);
@@ -30,7 +31,21 @@ pub struct Rtt {
     back_offs: u32,
 }
 
+fields!(Rtt { rto_min, srtt_ns, rttvar_ns, latest, rto, back_offs });
+
+/// No measurement counts for more, in nanoseconds.
+const MEASURED_MAX: u64 = u64::MAX / 8;
+
 impl Rtt {
+    /// Whether its numbers are such as measurements make.
+    pub(super) fn is_sound(&self) -> bool {
+        self.rto_min == RTO_MIN
+            && (RTO_MIN..=RTO_MAX).contains(&self.rto)
+            && self.srtt_ns.is_none_or(|ns| ns <= MEASURED_MAX)
+            && self.rttvar_ns <= MEASURED_MAX
+            && self.back_offs <= BACK_OFFS_MAX
+    }
+
     /// Nothing measured.
     #[expect(clippy::new_without_default, reason = "every one is made by this")]
     pub fn new() -> Rtt {
@@ -51,7 +66,7 @@ impl Rtt {
     /// By Karn's rule (RFC 6298, section 3) a segment sent twice gives none, unless a timestamp
     /// tells which one was answered.
     pub fn sample(&mut self, rtt: Duration, expected: u32) {
-        let measured = u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX / 8).min(u64::MAX / 8);
+        let measured = u64::try_from(rtt.as_nanos()).unwrap_or(MEASURED_MAX).min(MEASURED_MAX);
         let expected = u64::from(expected.max(1));
         self.latest = rtt;
         let srtt = match self.srtt_ns {

@@ -16,12 +16,13 @@ mod tests;
 
 pub use newly::Newly;
 
-use super::rate::Stamp;
+use super::rate::{Rate, Stamp};
 use crate::Seq;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use ring::{List, Ring};
-use xk_core::Time;
+use xk_core::control::{Field, Reader, Writer};
+use xk_core::{Time, fields};
 
 /// More than this is never outstanding: the largest window (RFC 7323, section 2.3).
 const OUTSTANDING_OCTETS_MAX: u32 = 1 << 30;
@@ -44,6 +45,14 @@ enum State {
     Sacked,
 }
 
+fields!(
+    enum State {
+        InFlight = 0,
+        Lost = 1,
+        Sacked = 2,
+    }
+);
+
 /// A transmission: its moment, and its turn among all of a connection.
 ///
 /// RFC 8985, section 6.2, tells transmissions of one moment apart by sequence numbers; turns do so
@@ -55,6 +64,8 @@ pub struct Sending {
     pub at: Time,
     turn: u32,
 }
+
+fields!(Sending { at, turn });
 
 impl Sending {
     /// Whether it was later than `other`.
@@ -119,7 +130,98 @@ pub struct Scoreboard {
     steps: u64,
 }
 
+/// The segments, of which the beginning and the neighbours follow from the others; and the order in
+/// which those lost shall be resent.
+impl Field for Scoreboard {
+    fn put(&self, out: &mut Writer<'_>) {
+        (self.una, self.turn, self.segments_max).put(out);
+        self.ring.len().put(out);
+        for index in 0..self.ring.len() {
+            let segment = self.ring.at(self.ring.id_of(index));
+            let Segment { octets, sent, stamp, turn, state, times, .. } = *segment;
+            (octets, sent, stamp).put(out);
+            (turn, state, times).put(out);
+        }
+        let mut next = self.lost.head;
+        while let Some(id) = next {
+            let segment = self.ring.at(id);
+            id.wrapping_sub(self.ring.first_id()).put(out);
+            next = (segment.next != id).then_some(segment.next);
+        }
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        let (una, turn, segments_max) = Field::take(from)?;
+        let mut board = Self { turn, ..Self::new(una, segments_max) };
+        let (count, mut lost) = (u32::take(from)?, 0);
+        if count > board.segments_max || segments_max > SEGMENTS_MAX {
+            return None;
+        }
+        for _ in 0..count {
+            let (octets, sent, stamp) = Field::take(from)?;
+            let (turn, state, times) = <(_, _, u8)>::take(from)?;
+            if !board.sent(octets, sent, stamp) {
+                return None;
+            }
+            let segment = board.ring.at_mut(board.ring.last_id()?);
+            // One that went before the clock's beginning measures nothing.
+            let times = if sent == Time::ZERO { times.max(2) } else { times.max(1) };
+            (segment.turn, segment.state, segment.times) = (turn, state, times);
+            lost += u32::from(state == State::Lost);
+        }
+        board.turn = turn;
+        board.recount();
+        for _ in 0..lost {
+            let index = u32::take(from)?;
+            let segment = board.ring.get(index).filter(|s| s.state == State::Lost)?;
+            let id = board.ring.id_of(index);
+            // In the list already, it has a neighbour, or is the first.
+            if segment.previous != NOWHERE {
+                return None;
+            }
+            board.lost.push_back(&mut board.ring, id);
+        }
+        Some(board)
+    }
+}
+
+/// Of a segment that is in no list yet: no such number is reached.
+const NOWHERE: u32 = u32::MAX;
+
+/// No board is larger.
+const SEGMENTS_MAX: u32 = 1 << 16;
+
 impl Scoreboard {
+    /// Finds the sums, and puts what is in flight in the order of its last transmission; what is
+    /// lost is in no list yet.
+    fn recount(&mut self) {
+        (self.flight, self.lost) = (List::default(), List::default());
+        let mut octets = [0; 3];
+        let mut flight = Vec::new();
+        self.sacked_segments = 0;
+        for index in 0..self.ring.len() {
+            let id = self.ring.id_of(index);
+            let segment = self.ring.at_mut(id);
+            (segment.previous, segment.next) = (NOWHERE, 1);
+            octets[segment.state as usize] += segment.octets;
+            match segment.state {
+                State::InFlight => flight.push((self.turn.wrapping_sub(segment.turn), id)),
+                State::Lost => {}
+                State::Sacked => self.sacked_segments += 1,
+            }
+        }
+        [self.flight_octets, self.lost_octets, self.sacked_octets] = octets;
+        flight.sort_by_key(|&(age, _)| Reverse(age));
+        for (_, id) in flight {
+            self.flight.push_back(&mut self.ring, id);
+        }
+    }
+
+    /// Whether the segments may have been sent as `rate` has counted.
+    pub(super) fn is_of(&self, rate: &Rate) -> bool {
+        (0..self.ring.len()).all(|at| self.ring.get(at).is_some_and(|s| s.stamp.is_of(rate)))
+    }
+
     /// Memory that an outstanding segment takes, in octets.
     pub const SEGMENT_OCTETS: usize = size_of::<Segment>();
 

@@ -5,7 +5,7 @@ use super::ack::Step;
 use super::recovery::{Phase, Recovery};
 use super::scoreboard::SackBlock;
 use crate::Seq;
-use xk_core::Time;
+use xk_core::{Time, fields};
 
 /// Whether a timeout was spurious, by what arrives after it (RFC 5682, section 3.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,6 +19,15 @@ pub(super) enum Frto {
     /// New segments went out instead of further lost ones (step 3).
     Probing,
 }
+
+fields!(
+    enum Frto {
+        Off = 0,
+        Armed = 1,
+        Waiting = 2,
+        Probing = 3,
+    }
+);
 
 impl Frto {
     /// Whether lost segments are not resent yet.
@@ -55,7 +64,14 @@ pub(super) struct Undo {
     until: Option<Time>,
 }
 
+fields!(Undo { marker, first_resent, needed, until });
+
 impl Undo {
+    /// Whether it counts no more than was ever under way.
+    pub(super) fn is_sound(&self) -> bool {
+        self.needed.unsigned_abs() < 1 << 48
+    }
+
     pub(super) fn new(marker: Seq) -> Undo {
         Undo { marker, first_resent: None, needed: 0, until: None }
     }

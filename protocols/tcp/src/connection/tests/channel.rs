@@ -48,6 +48,8 @@ struct End {
     failed: Option<StreamError>,
     shut_when_written: bool,
     drops: u64,
+    /// How far its clock is ahead of the channel's.
+    ahead: Duration,
 }
 
 pub(super) struct Channel {
@@ -59,6 +61,10 @@ pub(super) struct Channel {
     /// Arrival, number, receiver, octets.
     wire: Vec<(Time, u64, Side, Vec<u8>)>,
     count: u64,
+    /// What says when a machine moves, and how often in a million.
+    moves: Option<(Random, u32)>,
+    younger: bool,
+    pub(super) moved: u32,
     /// What went, for tests that look at it: sender, header, octets of data.
     pub(super) log: Vec<(Time, Side, Header, usize)>,
 }
@@ -82,6 +88,7 @@ impl Channel {
             failed: None,
             shut_when_written: false,
             drops: 0,
+            ahead: Duration::ZERO,
         };
         let mut channel = Self {
             now: Time::from_s(1),
@@ -91,6 +98,9 @@ impl Channel {
             ends: [end(1, 2), end(2, 1)],
             wire: Vec::new(),
             count: 0,
+            moves: None,
+            younger: false,
+            moved: 0,
             log: Vec::new(),
         };
         channel.open(Side::A);
@@ -172,6 +182,7 @@ impl Channel {
         let payload = (!data.is_empty()).then(|| self.pool.copy_from(0, data).unwrap());
         let (now, iss) = (self.now, Seq(self.random.next_u32()));
         let end = self.end(side);
+        let now = now + end.ahead;
         let machine = match &mut end.machine {
             Some(machine) => machine,
             None if header.flags.has(Flags::SYN) && !header.flags.has(Flags::ACK) => {
@@ -186,10 +197,47 @@ impl Channel {
         end.drops += u64::from(machine.segment(now, &header, payload, false).is_err());
     }
 
+    /// From now on machines are written, and read again where the clock shows a later time (a
+    /// `younger` one began just now), so often in a million steps.
+    pub(super) fn moves(&mut self, seed: u64, share: u32, younger: bool) {
+        (self.moves, self.younger) = (Some((Random::new(seed), share)), younger);
+    }
+
+    /// Perhaps the machine goes on elsewhere from here.
+    fn may_move(&mut self, side: Side) {
+        let Some((random, share)) = &self.moves else {
+            return;
+        };
+        // The phase of BBR follows from the microsecond, challenges are counted by the second.
+        let later = Duration::from_secs(3 * random.below(1000));
+        if !random.chance_per_million(*share) {
+            return;
+        }
+        let (now, pool) = (self.now, self.pool.clone());
+        let end = &mut self.ends[side as usize];
+        let elsewhere = match self.younger {
+            // Some show more than the channel's, and the next one less again.
+            true => later * (self.moved & 1),
+            false => end.ahead + later,
+        };
+        if let Some(machine) = &mut end.machine
+            && let Some(state) = machine.write(&pool, now + end.ahead)
+        {
+            *machine = Connection::read(&state, &pool, now + elsewhere).expect("what was written");
+            let again = machine.write(&pool, now + elsewhere);
+            assert!(self.younger || again == Some(state), "each state has one form");
+            end.ahead = elsewhere;
+            self.moved += 1;
+        }
+    }
+
     /// Takes what comes out of a machine.
     fn settle(&mut self, side: Side) {
-        let (now, runs) = (self.now, self.faults.runs);
+        let runs = self.faults.runs;
         loop {
+            self.may_move(side);
+            let sent_at = self.now;
+            let now = self.now + self.end(side).ahead;
             let mut any = self.pump(side);
             let end = self.end(side);
             let Some(machine) = &mut end.machine else {
@@ -210,7 +258,7 @@ impl Channel {
                 for (header, data) in apart(&out) {
                     let mut octets = [0; HEADER_LEN_MAX];
                     let length = header.emit(&mut octets);
-                    self.log.push((now, side, header, data.len()));
+                    self.log.push((sent_at, side, header, data.len()));
                     self.put(side.other(), [&octets[..length], &data].concat());
                 }
                 any = true;
@@ -279,10 +327,7 @@ impl Channel {
         self.settle(Side::B);
         loop {
             let arrival = self.wire.iter().map(|w| (w.0, w.1)).min();
-            let deadline = |side: usize| {
-                let machine = self.ends[side].machine.as_ref();
-                machine.and_then(Connection::deadline)
-            };
+            let deadline = |side: usize| deadline_of(&self.ends[side]);
             let timer = [deadline(0), deadline(1)].into_iter().flatten().min();
             let Some(next) = [arrival.map(|a| a.0), timer].into_iter().flatten().min() else {
                 return;
@@ -303,7 +348,7 @@ impl Channel {
             }
             for side in [Side::A, Side::B] {
                 if deadline_of(self.end(side)).is_some_and(|at| at <= next) {
-                    let now = self.now;
+                    let now = self.now + self.end(side).ahead;
                     self.machine(side).timer(now);
                     self.settle(side);
                 }
@@ -336,5 +381,6 @@ fn apart(out: &Out) -> Vec<(Header, Vec<u8>)> {
 }
 
 fn deadline_of(end: &End) -> Option<Time> {
-    end.machine.as_ref().and_then(Connection::deadline)
+    let deadline = end.machine.as_ref().and_then(Connection::deadline);
+    deadline.map(|at| at - end.ahead)
 }

@@ -2,13 +2,14 @@
 
 use super::pattern;
 use super::{Channel, Faults, Settings, Side};
-use crate::congestion::NAMES;
+use crate::congestion::{NAMES, Name};
 use crate::loss::Counters;
 use core::time::Duration;
 
 /// Moves `octets` while so many of a million segments get lost: the time it takes, in milliseconds,
 /// and what recovery had to do.
 fn transfer(congestion: &'static str, seed: u64, loss: u32, octets: usize) -> (u128, Counters) {
+    let congestion = Name::of(congestion).unwrap();
     let settings = Settings { congestion, ..Settings::default() };
     let faults = Faults { loss, ..Faults::default() };
     let mut channel = Channel::with(seed, faults, settings);

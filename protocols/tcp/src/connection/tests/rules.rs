@@ -15,7 +15,7 @@ const IRS: Seq = Seq(7000);
 /// A machine whose peer is the test.
 pub(super) struct Lone {
     pub(super) machine: Connection,
-    pool: Pool,
+    pub(super) pool: Pool,
     pub(super) now: Time,
 }
 

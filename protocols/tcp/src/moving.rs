@@ -1,0 +1,249 @@
+//! Connections that go on at another place: what a session gives away, and what is brought here.
+
+use crate::connection::Connection;
+use crate::pending::PendingKey;
+use crate::protocol::Tcp;
+use crate::session::{Link, TcpSession};
+use crate::table::{key, ports};
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use xk_core::map::{Map, MapStats};
+use xk_core::object::OpenError;
+use xk_core::{Answer, Kernel, ProtocolRef, Secret, SessionRef, Time, Upper, reason};
+use xk_kit::net::moving::{
+    GIVE_FOR, GiveState, HOLD_FOR, STATE_OCTETS_MAX, TakeState, answer_part,
+};
+use xk_kit::net::ports::{Origin, pop_ports};
+
+/// A session's timer says that nothing more is asked of what it gives.
+pub(crate) const GIVING: u64 = 1;
+
+/// Ends of a connection that has gone elsewhere, or is on its way here: nothing that comes for it
+/// is answered.
+struct Held {
+    until: Cell<Time>,
+    /// What has come of its state.
+    state: RefCell<Vec<u8>>,
+}
+
+/// All ends that are held.
+pub(crate) struct Holds {
+    held: Map<PendingKey, Rc<Held>>,
+    /// Octets of all states.
+    octets: Cell<usize>,
+}
+
+impl Holds {
+    pub(crate) fn new(secret: Secret, max: usize) -> Self {
+        Self { held: Map::new(secret, max), octets: Cell::new(0) }
+    }
+
+    /// Whether what comes for these ends is answered by nothing.
+    pub(crate) fn has(&self, key: &PendingKey, now: Time) -> bool {
+        !self.held.is_empty() && self.held.get(key).is_some_and(|held| held.until.get() > now)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    pub(crate) fn stats(&self) -> MapStats {
+        self.held.stats()
+    }
+
+    /// Holds the ends; those that are held already are so without a state. Without room they are
+    /// not held.
+    fn hold(&self, key: PendingKey, now: Time) {
+        self.forget(&key);
+        let held = Held { until: Cell::new(now + HOLD_FOR), state: RefCell::default() };
+        let _ = self.held.bind(key, Rc::new(held));
+    }
+
+    /// Takes a part of a state; false if it is not the next, or there is no room.
+    fn take(&self, key: PendingKey, question: &mut TakeState, now: Time) -> bool {
+        let Some(part) = question.part.take() else {
+            return false;
+        };
+        if question.at == 0 {
+            self.hold(key, now);
+        }
+        let Some(held) = self.held.get(&key).filter(|held| held.until.get() > now) else {
+            return false;
+        };
+        let octets = self.octets.get() + part.len();
+        let state = &mut *held.state.borrow_mut();
+        if state.len() != question.at as usize || octets > STATE_OCTETS_MAX {
+            return false;
+        }
+        self.octets.set(octets);
+        state.extend(part.octets());
+        held.until.set(now + HOLD_FOR);
+        true
+    }
+
+    /// The connection that has come for these ends; `None` if none has, or what has is none.
+    fn brought(&self, cx: &Kernel, key: &PendingKey) -> Option<Connection> {
+        let held = self.held.get(key)?;
+        let state = held.state.borrow();
+        Connection::read(&state, cx.pool(), cx.now())
+    }
+
+    /// Whether a state has come for these ends.
+    pub(crate) fn is_expected(&self, key: &PendingKey) -> bool {
+        self.held.get(key).is_some_and(|held| !held.state.borrow().is_empty())
+    }
+
+    /// What comes for these ends is answered again.
+    fn forget(&self, key: &PendingKey) {
+        if let Some(held) = self.held.unbind(key) {
+            self.octets.set(self.octets.get() - held.state.borrow().len());
+        }
+    }
+
+    /// Forgets those whose time is over.
+    pub(crate) fn tick(&self, now: Time) {
+        for (key, held) in self.held.snapshot() {
+            if held.until.get() <= now {
+                self.forget(&key);
+            }
+        }
+    }
+
+    pub(crate) fn clear(&self) {
+        self.held.clear();
+        self.octets.set(0);
+    }
+}
+
+impl Tcp {
+    /// A part of a connection that comes from elsewhere.
+    pub(crate) fn take_state(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        question: &mut TakeState,
+    ) -> Result<(), OpenError> {
+        let mut ends = question.ends.clone();
+        let (local, peer) = pop_ports(&mut ends)?;
+        if local == 0 || peer == 0 {
+            return Err(OpenError::NotSupported);
+        }
+        let lower = self.lower.open(cx, Upper::new(this), ends)?;
+        let origin = self.table.origins.of(cx, &lower);
+        let key = (self.hosts(cx, &origin, &lower), ports(local, peer));
+        lower.close(cx);
+        question.taken = self.table.holds.take(key, question, cx.now());
+        self.table.keep_ticking(cx, this);
+        Ok(())
+    }
+
+    /// Goes on with the connection that was brought for these ends, on a lower session whose hold
+    /// it takes over.
+    pub(crate) fn go_on(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        (lower, origin): (&SessionRef, Origin),
+        ends: PendingKey,
+    ) -> Result<SessionRef, OpenError> {
+        let path = crate::origin::path(cx, lower);
+        let link = Link::new(cx, lower, origin, ends.0);
+        let (table, key) = (&self.table, key(lower, ends.1));
+        if let Some(old) = table.sessions.get(&key) {
+            self.make_way(cx, &key, &old).ok_or(OpenError::InUse)?;
+        }
+        let mut connection = table.holds.brought(cx, &ends).ok_or(OpenError::NotSupported)?;
+        if ports(connection.ends().local, connection.ends().peer) != ends.1 {
+            return Err(OpenError::NotSupported);
+        }
+        connection.arrived(path, table.settings.borrow().time_wait, cx.now());
+        let is_passive = !connection.is_active();
+        let body = TcpSession::new(table, link, key, upper.receiver, connection);
+        let session = match is_passive {
+            true => cx.new_passive_session(this, upper.receiver, body),
+            false => cx.new_session(this, upper.receiver, body),
+        };
+        if is_passive {
+            session.hold();
+        }
+        if table.sessions.bind(cx, key, session.clone()).is_err() {
+            session.retire(cx);
+            return Err(OpenError::Full);
+        }
+        table.holds.forget(&ends);
+        // The opener knows of the session before it hears of it.
+        if let Some(own) = session.body::<TcpSession>() {
+            own.wake(cx, &session, cx.now(), 0);
+        }
+        Ok(session)
+    }
+}
+
+impl TcpSession {
+    /// A part of the connection for another place. With the first it stops here; behind the last it
+    /// is over.
+    pub(crate) fn give_state(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        question: &mut GiveState,
+    ) -> Answer {
+        if self.given.borrow().is_none() && !self.stop(cx, this) {
+            *question = GiveState::default();
+            return Answer::Answered;
+        }
+        let given = self.given.borrow();
+        let state = given.as_deref().unwrap_or_default();
+        if question.at as usize == state.len() {
+            question.total = question.at;
+            drop(given);
+            self.given.take();
+            self.finish(cx, this);
+            return Answer::Answered;
+        }
+        if answer_part(cx.pool(), state, question).is_err() {
+            *question = GiveState::default();
+        }
+        drop(given);
+        self.wake(cx, this, cx.now() + GIVE_FOR, GIVING);
+        Answer::Answered
+    }
+
+    /// Stops the connection: what is asked for is its state. False if there is none.
+    fn stop(&self, cx: &Kernel, this: &SessionRef) -> bool {
+        if self.is_finished.get() || !self.is_bound(this) {
+            return false;
+        }
+        let Some(state) = self.connection.borrow().write(cx.pool(), cx.now()) else {
+            return false;
+        };
+        self.given.replace(Some(state));
+        let left = self.connection.borrow().left(cx.now());
+        drop(self.connection.replace(left));
+        self.table.sessions.unbind(&self.key);
+        self.table.holds.hold((self.link.hosts, self.key.1), cx.now());
+        if let Some(protocol) = this.protocol(cx) {
+            self.table.keep_ticking(cx, &protocol);
+        }
+        true
+    }
+
+    /// Nothing took the connection: it goes on here, if it was stopped.
+    pub(crate) fn take_back(&self, cx: &Kernel, this: &SessionRef) {
+        let Some(state) = self.given.take() else {
+            return;
+        };
+        let Some(mut connection) = Connection::read(&state, cx.pool(), cx.now()) else {
+            crate::session::cx_count(cx, this, &reason::NO_BUFFERS);
+            self.finish(cx, this);
+            return;
+        };
+        connection.set_runs(self.link.offloads.tx_segments);
+        self.connection.replace(connection);
+        if self.table.sessions.bind(cx, self.key, this.clone()).is_err() {
+            self.give_up(cx, this);
+        }
+    }
+}
