@@ -2,6 +2,7 @@
 //! address space looks a reason up in that came from another one.
 
 use crate::answers::{LOOP, SERVICE_PORT, TO_MANY, UNPROVED};
+use crate::net::moving::MOVED;
 use crate::net::neighbour::UNKNOWN_STATION;
 use crate::net::ports::{ATTRIBUTES_FULL, NO_PEER, NO_REPLY, UNREACHABLE};
 use crate::net::virtual_layer::NO_WAY;
@@ -24,6 +25,7 @@ pub static SHARED: &[&Reason] = &[
     &UNPROVED,
     &UNKNOWN_STATION,
     &ATTRIBUTES_FULL,
+    &MOVED,
     &NO_PEER,
     &NO_REPLY,
     &UNREACHABLE,

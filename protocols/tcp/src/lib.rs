@@ -192,5 +192,5 @@ pub static ENTRY: Entry = Entry::layer("tcp", include_str!("lib.rs"), build)
         &connection::arrive::OUT_OF_WINDOW, &connection::arrive::BAD_ACK,
         &connection::arrive::BLIND_RESET, &connection::arrive::BLIND_SYN,
         &connection::arrive::NO_ACK, &connection::arrive::NOT_READ, &passive::NOT_NOTED,
-        &passive::SYN_UNANSWERED, &passive::BAD_HANDSHAKE, &xk_kit::net::moving::MOVED,
+        &passive::SYN_UNANSWERED, &passive::BAD_HANDSHAKE,
     ]);

@@ -289,7 +289,7 @@ impl Connection {
 
     /// A challenge (RFC 5961, section 3.2): an acknowledgement, but only so many a second.
     fn challenge(&mut self, now: Time) {
-        let second = now.as_ms() / 1000;
+        let second = Time::from_s(now.as_ms() / 1000);
         let (sent, since) = self.challenges;
         let sent = if since == second { sent } else { 0 };
         self.challenges = (sent + 1, second);

@@ -151,7 +151,7 @@ pub struct Connection {
     /// Why the network says that the peer cannot be reached, if it does.
     soft_error: Option<StreamError>,
     /// Challenges sent in this second, and which it is.
-    challenges: (u32, u64),
+    challenges: (u32, Time),
     delivered: u64,
 }
 
@@ -282,7 +282,7 @@ impl Connection {
             is_deaf: false,
             events: Events::default(),
             soft_error: None,
-            challenges: (0, 0),
+            challenges: (0, Time::ZERO),
             delivered: 0,
             ends,
             settings,
@@ -485,6 +485,8 @@ impl Connection {
             StreamSetting::Cork(false) | StreamSetting::NoDelay(true) => self.force = true,
             StreamSetting::ManualWindow(on) => self.receive.manual = on,
             StreamSetting::ReceiveBuffer(octets) => {
+                // A window that cannot be announced would be announced again and again.
+                let octets = octets.min(self.receive.window_max());
                 self.receive.buffer_max = octets;
                 self.receive.buffer = self.receive.buffer.min(octets);
             }

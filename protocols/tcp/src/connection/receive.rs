@@ -173,11 +173,16 @@ impl Receive {
         runs_lie_apart
             && self.runs.len() <= RUNS_MAX
             && self.shift <= SHIFT_MAX
-            && self.buffer <= BUFFER_MAX
-            && self.buffer_max <= BUFFER_MAX
+            && self.buffer <= self.buffer_max
+            && self.buffer_max <= self.window_max()
             && self.window() <= BUFFER_MAX
             && self.unconsumed <= BUFFER_MAX
             && self.ready_octets <= BUFFER_MAX
+    }
+
+    /// The largest window that can be announced, in octets.
+    pub(crate) fn window_max(&self) -> u32 {
+        u32::from(u16::MAX) << self.shift
     }
 
     pub(crate) fn new(irs: Seq, buffer: u32, buffer_max: u32, shift: u8, now: Time) -> Self {

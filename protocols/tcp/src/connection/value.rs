@@ -7,7 +7,8 @@
 
 use super::path::PATH_MAX;
 use super::run::Runs;
-use super::settings::BUFFER_MAX;
+use super::settings::{BUFFER_MAX, SEGMENT_MIN};
+use crate::options::TIMESTAMPS_LEN;
 use super::{AckDue, Connection, Ends};
 use crate::seq::Seq;
 use crate::state::State;
@@ -89,8 +90,8 @@ impl Connection {
             && self.ends.peer > 0
             && self.ends.path <= PATH_MAX
             && self.settings.is_sound()
-            && self.segment > 0
-            && self.peer_segment > 0
+            && self.segment >= SEGMENT_MIN - TIMESTAMPS_LEN as u16
+            && self.peer_segment >= SEGMENT_MIN
             && self.peer_full < 1 << 20
             && self.persist_count < 1 << 20
             && self.keep_alive_count < 1 << 20

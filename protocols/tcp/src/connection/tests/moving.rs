@@ -47,7 +47,7 @@ fn settings() -> impl Strategy<Value = Settings> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: if std::env::var_os("XK_LONG").is_some() { 4000 } else { 32 }, ..ProptestConfig::default() })]
 
     /// Each step of a connection that goes from place to place is that of one that stays: the same
     /// segments, at the same times.

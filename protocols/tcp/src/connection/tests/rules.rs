@@ -540,3 +540,16 @@ fn congestion_that_is_told_is_answered() {
 fn the_machine_is_small() {
     assert!(size_of::<Connection>() <= 1536, "{}", size_of::<Connection>());
 }
+
+/// A larger buffer than the window can tell of would be announced without end.
+#[test]
+fn a_buffer_grows_no_larger_than_the_window_can_tell() {
+    let mut lone = Lone::new(plain());
+    assert!(lone.machine.set(StreamSetting::ReceiveBuffer(1 << 22), lone.now));
+    for n in 0..400 {
+        let header = lone.header(Flags::ACK, 1 + 1000 * n, 1);
+        lone.take(&header, &pattern(1000, 2)).unwrap();
+        while lone.machine.deliver().is_some() {}
+        assert!(lone.sent().len() <= 2, "segment {n}");
+    }
+}
