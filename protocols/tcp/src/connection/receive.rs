@@ -174,15 +174,20 @@ impl Receive {
             && self.runs.len() <= RUNS_MAX
             && self.shift <= SHIFT_MAX
             && self.buffer <= self.buffer_max
-            && self.buffer_max <= self.window_max()
+            && self.buffer_max <= BUFFER_MAX
             && self.window() <= BUFFER_MAX
             && self.unconsumed <= BUFFER_MAX
             && self.ready_octets <= BUFFER_MAX
     }
 
-    /// The largest window that can be announced, in octets.
+    /// The largest window that can be announced, in octets, once the shift is agreed on.
     pub(crate) fn window_max(&self) -> u32 {
         u32::from(u16::MAX) << self.shift
+    }
+
+    /// Whether all of the buffer can be announced, but for what rounding down leaves.
+    pub(super) fn is_announceable(&self) -> bool {
+        self.buffer_max < self.window_max() + (1 << self.shift)
     }
 
     pub(crate) fn new(irs: Seq, buffer: u32, buffer_max: u32, shift: u8, now: Time) -> Self {

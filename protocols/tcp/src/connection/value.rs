@@ -8,8 +8,8 @@
 use super::path::PATH_MAX;
 use super::run::Runs;
 use super::settings::{BUFFER_MAX, SEGMENT_MIN};
-use crate::options::TIMESTAMPS_LEN;
 use super::{AckDue, Connection, Ends};
+use crate::options::TIMESTAMPS_LEN;
 use crate::seq::Seq;
 use crate::state::State;
 use crate::wire::{HEADER_LEN_MAX, Header};
@@ -90,6 +90,7 @@ impl Connection {
             && self.ends.peer > 0
             && self.ends.path <= PATH_MAX
             && self.settings.is_sound()
+            && (self.state == State::SynSent || self.receive.is_announceable())
             && self.segment >= SEGMENT_MIN - TIMESTAMPS_LEN as u16
             && self.peer_segment >= SEGMENT_MIN
             && self.peer_full < 1 << 20
