@@ -14,7 +14,7 @@ use xk_core::object::ProtocolId;
 use xk_core::{
     Answer, Entry, HostAddr, Kernel, Part, Participants, Protocol, ProtocolRef, Reason, Time,
 };
-use xk_share::{Carrier, Known, Port, Queue, add_port, lower_proxy, upper_proxy};
+use xk_share::{Carrier, Known, Port, Queue, add_port, lower_proxy, ports_at_once, upper_proxy};
 
 /// How many frames are under way at most.
 const SLOTS: usize = 1024;
@@ -63,6 +63,8 @@ impl Protocol for LateWire {
 enum Arrives {
     /// Before the sender goes on, as messages between layers are.
     AtOnce,
+    /// At once, too, by rings in shared memory, as between two threads or processes.
+    ByRing,
     /// Later.
     Late,
 }
@@ -104,7 +106,7 @@ impl Edges {
 
     fn lateness(&self) -> Duration {
         match self.arrives {
-            Arrives::AtOnce => Duration::ZERO,
+            Arrives::AtOnce | Arrives::ByRing => Duration::ZERO,
             // What goes up may be answered by questions, which go down again.
             Arrives::Late => 10 * (WAY.0 + WAY.1),
         }
@@ -116,11 +118,6 @@ impl Edges {
 
     /// Has `port`, behind `queue`, take what `sender` sends.
     fn connect(&self, cx: &Kernel, sender: &Queue, port: &Rc<Port>, queue: &Queue) {
-        if self.arrives == Arrives::AtOnce {
-            return sender.on_put(port, |port: &Port, cx| {
-                port.poll(cx, 1);
-            });
-        }
         let (port, queue) = (Rc::clone(port), queue.clone());
         let late = Rc::new(Late { port, queue, this: RefCell::default() });
         sender.on_put(&late, Late::look);
@@ -143,15 +140,24 @@ impl Edges {
 
     /// Cuts the edges to `lower`: gives what stands for it above the cut.
     fn cut(&self, cx: &Kernel, side: Side, lower: &ProtocolRef) -> ProtocolRef {
-        let (down, up) = match self.arrives {
-            Arrives::AtOnce => Queue::pair(SLOTS),
-            Arrives::Late => Queue::delayed(SLOTS, WAY, cx.random()),
+        let [above, below] = match self.arrives {
+            Arrives::AtOnce => {
+                let (down, up) = Queue::pair(SLOTS);
+                ports_at_once([Box::new(down), Box::new(up)], || self.known())
+            }
+            Arrives::ByRing => {
+                let (down, up) = xk_share_ring::pair().expect("shared memory");
+                ports_at_once([Box::new(down), Box::new(up)], || self.known())
+            }
+            Arrives::Late => {
+                let (down, up) = Queue::delayed(SLOTS, WAY, cx.random());
+                let above = Port::new(Box::new(down.clone()), self.known());
+                let below = Port::new(Box::new(up.clone()), self.known());
+                self.connect(cx, &down, &below, &up);
+                self.connect(cx, &up, &above, &down);
+                [above, below]
+            }
         };
-        let above = Port::new(Box::new(down.clone()), self.known());
-        let below = Port::new(Box::new(up.clone()), self.known());
-        for (sender, port, queue) in [(&down, &below, &up), (&up, &above, &down)] {
-            self.connect(cx, sender, port, queue);
-        }
         below.grant(lower);
         below.admit(|cx: &Kernel, port: &Rc<Port>, of: ProtocolId| {
             let upper = cx.protocol(of)?;
@@ -360,12 +366,22 @@ impl CallFixture for CutCalls<'_> {
 }
 
 /// The edges that are cut: below, above; and when frames arrive.
-const CUTS: [(bool, bool, Arrives); 4] = [
-    (true, false, Arrives::AtOnce),
-    (false, true, Arrives::AtOnce),
-    (true, true, Arrives::AtOnce),
-    (true, true, Arrives::Late),
-];
+fn cuts() -> Vec<(bool, bool, Arrives)> {
+    let mut cuts = vec![
+        (true, false, Arrives::AtOnce),
+        (false, true, Arrives::AtOnce),
+        (true, true, Arrives::ByRing),
+        (true, true, Arrives::Late),
+    ];
+    if std::env::var_os("XK_LONG").is_some() {
+        cuts.extend([
+            (true, true, Arrives::AtOnce),
+            (true, false, Arrives::ByRing),
+            (false, true, Arrives::ByRing),
+        ]);
+    }
+    cuts
+}
 
 /// The laws that nothing keeps whose frames come late, or no protocol of a kind, and why.
 const NOT_LATE: [(&str, &str, &str); 6] = [
@@ -395,7 +411,7 @@ pub(super) fn check(fixture: &dyn Fixture, judges: impl Fn(&str) -> bool) {
     }
     // It asks for room before each message, and a question that crosses is written.
     let asks = fixture.is_stream() || fixture.entry().kind == "rm";
-    for cut @ (below, above, arrives) in CUTS {
+    for cut @ (below, above, arrives) in cuts() {
         for (name, law) in LAWS.iter().filter(|(name, _)| judges(name)) {
             let is_not_late = NOT_LATE.iter().any(|(law, kind, _)| {
                 law == name && (kind.is_empty() || *kind == fixture.entry().kind)
@@ -419,7 +435,7 @@ pub(super) fn check(fixture: &dyn Fixture, judges: impl Fn(&str) -> bool) {
 pub(super) fn check_calls(fixture: &dyn CallFixture) {
     // They ask their neighbours with each call, and a question is looked up as octets.
     let asks = ["reqrep", "authshort", "authsys"].contains(&fixture.entry().kind);
-    for cut @ (below, above, arrives) in CUTS {
+    for cut @ (below, above, arrives) in cuts() {
         for (name, law) in calls::LAWS {
             let is_not_late = NOT_LATE.iter().any(|(law, ..)| law == name);
             if asks && *name == "no allocation per call" || arrives == Arrives::Late && is_not_late

@@ -3,8 +3,8 @@
 use std::rc::Rc;
 use xk_core::control::{ListSessions, Listed};
 use xk_core::object::OpenError;
-use xk_core::{Kernel, Participants, Upper};
-use xk_share::{Known, Port, Queue, add_port, lower_proxy};
+use xk_core::{Participants, Upper};
+use xk_share::{Known, Port, Queue, add_port, lower_proxy, ports_at_once};
 use xk_testkit::kernel::{Bottom, Lower, TestKernel, Top};
 
 #[test]
@@ -15,13 +15,7 @@ fn sessions_are_listed_by_value() -> Result<(), OpenError> {
     let to = "*, 10.0.0.2".parse::<Participants>().expect("participants");
     let session = bottom.protocol().open(&cx, Upper::new(top.protocol()), to)?;
     let (down, up) = Queue::pair(64);
-    let [above, below] =
-        [down.clone(), up.clone()].map(|side| Port::new(Box::new(side), Known::of(&[])));
-    let turn = |port: &Port, cx: &Kernel| {
-        port.poll(cx, 1);
-    };
-    down.on_put(&below, turn);
-    up.on_put(&above, turn);
+    let [above, below] = ports_at_once([Box::new(down), Box::new(up)], || Known::of(&[]));
     below.grant(bottom.protocol());
     let id = bottom.protocol().id();
     let proxy = lower_proxy(&cx, &above, id, "bottom", "proxy");
