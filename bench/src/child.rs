@@ -2,6 +2,7 @@
 
 use crate::case::{Case, Goal, Trouble};
 use std::cell::RefCell;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::rc::Rc;
@@ -21,6 +22,8 @@ const WORKS: &[(&str, Work)] = &[
     ("round-trips", crate::papers::round_trips),
     ("footprint", crate::footprint::measure),
     ("tcp-idle", crate::tcp_idle::measure),
+    ("domain-mirror", crate::domain::mirror_process),
+    ("domain-echo", crate::domain::echo_process),
 ];
 
 /// The rows of one measurement, each with its unit and goal, in the order of its answer: the first
@@ -94,6 +97,18 @@ pub(crate) fn ask_alone(name: &str, argument: &str) -> Result<Vec<f64>, Trouble>
         return Err(Trouble::Skipped("needs unshare (apt install util-linux)".into()));
     }
     answer_of(&mut command, name, argument)
+}
+
+/// Starts one of the works in a fresh process, which has `input` as its standard input and ends
+/// when that does.
+///
+/// # Errors
+/// [`Trouble`].
+pub(crate) fn start(name: &str, input: OwnedFd) -> Result<(), Trouble> {
+    let mut command = Command::new(program()?);
+    command.env(VARIABLE, format!("{name}|")).stdin(Stdio::from(input)).stdout(Stdio::null());
+    let started = command.spawn().map(drop);
+    started.map_err(|e| Trouble::Failed(format!("cannot start this program again: {e}")))
 }
 
 /// This program, to be started once more.

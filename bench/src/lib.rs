@@ -12,6 +12,7 @@ mod cable;
 mod case;
 mod child;
 mod demux;
+mod domain;
 mod folder;
 mod footprint;
 pub mod instructions;
@@ -61,6 +62,8 @@ pub fn benchmarks() -> Vec<Benchmark> {
         sim::benchmark(),
         footprint::benchmark(),
         tcp_idle::benchmark(),
+        domain::benchmark(),
+        domain::round_trips(),
     ];
     list.extend(net::benchmarks());
     list.extend(rpc::benchmarks());
