@@ -55,6 +55,8 @@ pub struct Lowers {
     pub(crate) local: Cell<HostAddr>,
     /// Whether the ways have been looked for.
     pub(crate) is_settled: Cell<bool>,
+    /// How often the host was said to have moved.
+    pub(crate) moves: Cell<u32>,
     /// Sessions of the link layer that bear the mark.
     pub(crate) heard: RefCell<Vec<WeakSession>>,
 }
@@ -204,9 +206,14 @@ pub(crate) fn unhear(own: &VipSession, cx: &Kernel) {
 /// Opens the way over the link if the host is there, lets go of it if not, and finds out
 /// whether it can be used.
 pub(crate) fn settle(own: &VipSession, cx: &Kernel) {
-    if own.is_closed.get() {
-        return;
-    }
+    let is_current = |moves| own.state.moves.get() == moves;
+    // What is asked may block, and a move that is told meanwhile makes the answers old.
+    while !own.is_closed.get() && !is_current(look(own, cx)) {}
+}
+
+/// Looks at the ways once; answers how many moves were known then.
+fn look(own: &VipSession, cx: &Kernel) -> u32 {
+    let moves = own.state.moves.get();
     let on_link = is_on_link(own, cx) && is_known_by_frames(own, cx);
     let lost = own.state.link.get().is_none_or(|link| link.head().is_closed());
     if lost || !on_link {
@@ -221,6 +228,7 @@ pub(crate) fn settle(own: &VipSession, cx: &Kernel) {
         own.state.limit.set(limit(own, cx));
     }
     unhear(own, cx);
+    moves
 }
 
 fn open_link(own: &VipSession, cx: &Kernel) -> Result<(), OpenError> {

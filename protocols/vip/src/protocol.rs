@@ -194,7 +194,10 @@ impl VirtualLayer for Vip {
         let Some(question) = ask.get::<HostChanged>() else {
             return false;
         };
-        all.for_host(question.host, |own| lowers::settle(own, cx));
+        all.for_host(question.host, |own| {
+            own.state.moves.set(own.state.moves.get().wrapping_add(1));
+            lowers::settle(own, cx);
+        });
         true
     }
 
