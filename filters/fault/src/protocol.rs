@@ -204,7 +204,7 @@ impl Fault {
         mut message: Message,
     ) -> Outcome {
         // A checksum taken for verified, or computed behind the damage, would hide it.
-        if offload::settle(cx.pool(), &mut message).is_err() {
+        if offload::finish_checksum(cx.pool(), &mut message).is_err() {
             hop.this.discard(cx, message, &reason::NO_BUFFERS);
             return Outcome::Full(PushError::NoBuffers);
         }

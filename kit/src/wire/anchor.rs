@@ -36,7 +36,7 @@ pub trait Anchor: Wire + Sized + 'static {
     }
 
     /// True if messages may come down with a checksum left open ([`offload`]); otherwise it is
-    /// settled before [`send`](Self::send).
+    /// finished before [`send`](Self::send).
     fn takes_partial_checksums(&self) -> bool {
         false
     }
@@ -364,7 +364,7 @@ impl<A: Anchor> Session for WireSession<A> {
         if !wire.takes_segments() && segments::of(&message).is_some() {
             return self.push_run(cx, this, message);
         }
-        if !wire.takes_partial_checksums() && offload::settle(cx.pool(), &mut message).is_err() {
+        if !wire.takes_partial_checksums() && offload::finish_checksum(cx.pool(), &mut message).is_err() {
             this.discard(cx, message, &reason::NO_BUFFERS);
             return Err(PushError::NoBuffers);
         }

@@ -7,7 +7,7 @@
 //! being right for every message: a wire that does not do it completes what comes to it all the
 //! same ([`complete`]), so a packet forwarded from one that does to one that does not is whole, and
 //! so does a layer that cuts a message ([`complete`] before fragmenting) or damages it
-//! ([`settle`]).
+//! ([`finish_checksum`]).
 
 use crate::Checksum;
 use xk_core::message::{ATTRIBUTE_OCTETS, Attribute, NoBuffers};
@@ -149,7 +149,7 @@ pub fn complete(pool: &Pool, message: &mut Message) -> Result<(), NoBuffers> {
 /// Completes the checksum of a message that arrives where it cannot be trusted further: afterwards
 /// a receiver verifies it.
 #[inline]
-pub fn settle(pool: &Pool, message: &mut Message) -> Result<(), NoBuffers> {
+pub fn finish_checksum(pool: &Pool, message: &mut Message) -> Result<(), NoBuffers> {
     if message.has_attributes() {
         complete(pool, message)?;
     }

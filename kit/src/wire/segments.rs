@@ -247,7 +247,7 @@ pub fn arrive(
     }
     for piece in split(frame)? {
         let mut piece = piece?;
-        offload::settle(pool, &mut piece).map_err(|_| &reason::NO_BUFFERS)?;
+        offload::finish_checksum(pool, &mut piece).map_err(|_| &reason::NO_BUFFERS)?;
         arrivals.push_back(piece);
     }
     Ok(())

@@ -319,7 +319,7 @@ impl Layer<HEADER_LEN> for Eth {
         }
         if message.len() < PAYLOAD_LEN_MIN {
             // A checksum that is left open is found from the end.
-            let settled = offload::settle(cx.pool(), message);
+            let settled = offload::finish_checksum(cx.pool(), message);
             settled.and_then(|()| message.pad(PAYLOAD_LEN_MIN)).map_err(no_buffers)?;
         }
         Ok(header)

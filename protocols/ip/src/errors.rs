@@ -102,7 +102,7 @@ impl Shared {
     ) -> bool {
         // It becomes part of another message. Without a buffer its quotation has a sum that is not
         // whole.
-        let _ = offload::settle(cx.pool(), &mut packet);
+        let _ = offload::finish_checksum(cx.pool(), &mut packet);
         let protocol = self.error_protocol.borrow().clone();
         let Some(protocol) = protocol.filter(|protocol| protocol != this) else {
             return false;

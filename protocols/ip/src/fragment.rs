@@ -26,7 +26,7 @@ pub(crate) fn send(
     let mut sent = 0;
     // No layer further down sees the whole segment, or knows where a run's segments end.
     payload.remove_attribute::<Segments>();
-    if offload::settle(cx.pool(), &mut payload).is_err() {
+    if offload::finish_checksum(cx.pool(), &mut payload).is_err() {
         return (sent, Err(PushError::NoBuffers));
     }
     let mut copied = [0; OPTIONS_LEN_MAX];

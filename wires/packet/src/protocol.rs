@@ -89,7 +89,7 @@ fn take_note(
             offload::note_partial(pool, frame, place)?;
         }
         if !offload {
-            offload::settle(pool, frame)?;
+            offload::finish_checksum(pool, frame)?;
         }
     } else if info.checksum_valid && offload {
         // There is room: it has no other yet.
@@ -149,7 +149,7 @@ fn arrive(
         }
         for piece in segments::split(run)? {
             let mut piece = piece?;
-            offload::settle(pool, &mut piece).map_err(|_| &reason::NO_BUFFERS)?;
+            offload::finish_checksum(pool, &mut piece).map_err(|_| &reason::NO_BUFFERS)?;
             arrivals.push_back(piece);
         }
     }
