@@ -119,7 +119,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let user = args.user.find()?;
     user.begin()?;
     let stack = setup.here().map_err(failure)?;
-    user.settle()?;
+    user.give_up_root()?;
     let client = stack.client(&args.to).map_err(failure)?;
     let client = match wanted.program {
         Some((program, version)) => client.program(program, version),

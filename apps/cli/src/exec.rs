@@ -187,7 +187,7 @@ fn serve(
     user.begin()?;
     let stack = setup.thread().map_err(failed)?;
     let relay = Relay::start(stack.clone(), folder).map_err(failed)?;
-    user.settle()?;
+    user.give_up_root()?;
     log.say_user(user);
     let mut line = line;
     writeln!(line, "{}", relay.ticket()).map_err(failed)?;

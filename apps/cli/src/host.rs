@@ -54,7 +54,7 @@ pub(crate) fn start(
     user: User,
 ) -> Result<(), Failure> {
     xk_compose::started(graph, host, runner.start())?;
-    user.settle()
+    user.give_up_root()
 }
 
 /// The devices of a host that has started, and its addresses.

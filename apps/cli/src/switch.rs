@@ -44,7 +44,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     interrupt_unsafe::catch();
     let switch = Switch::new(&args.path, usize::from(args.ports), &options);
     let mut switch = switch.map_err(|error| Failure::new(error.to_string()))?;
-    user.settle()?;
+    user.give_up_root()?;
     output::print(&format!(
         "{}\n  {} ports at {}\nCtrl-C ends it.\n",
         heading("switch"),

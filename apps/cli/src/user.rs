@@ -86,7 +86,7 @@ pub(crate) fn shed() -> io::Result<()> {
 
 impl User {
     /// Becomes the user as far as files and sockets are concerned; what devices take stays until
-    /// [`User::settle`]. Of what this process starts from now on, nothing gains a right
+    /// [`User::give_up_root`]. Of what this process starts from now on, nothing gains a right
     /// (`PR_SET_NO_NEW_PRIVS`). To be called before there is another thread that opens devices.
     pub(crate) fn begin(self) -> Result<(), Failure> {
         self.half().map_err(|error| self.failed(&error))
@@ -106,12 +106,12 @@ impl User {
     }
 
     /// Is nothing but the user from now on, in all threads.
-    pub(crate) fn settle(self) -> Result<(), Failure> {
-        let settle = || {
+    pub(crate) fn give_up_root(self) -> Result<(), Failure> {
+        let become_user = || {
             user_unsafe::become_user(self.uid, self.uid, self.uid)?;
             shed()
         };
-        settle().map_err(|error| self.failed(&error))
+        become_user().map_err(|error| self.failed(&error))
     }
 
     fn failed(self, error: &io::Error) -> Failure {
