@@ -200,7 +200,7 @@ fn serve(
     }
     drop(relay);
     // Whether all of it arrived or not, the program has ended.
-    let _ = stack.settle(FAREWELL.saturating_sub(ended.elapsed()));
+    let _ = stack.drain(FAREWELL.saturating_sub(ended.elapsed()));
     // What captures the graph has written all then.
     stack.end(FAREWELL);
     Ok(())

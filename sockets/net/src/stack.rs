@@ -63,8 +63,8 @@ impl<D: Driver> Stack<D> {
     ///
     /// # Errors
     /// If the loop cannot run.
-    pub fn settle(&self, limit: Duration) -> io::Result<bool> {
-        self.driver.settle(limit)
+    pub fn drain(&self, limit: Duration) -> io::Result<bool> {
+        self.driver.drain(limit)
     }
 }
 

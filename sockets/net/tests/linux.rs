@@ -69,7 +69,7 @@ fn serve<D: Driver>(stack: &Stack<D>) {
     stream.read_to_end(&mut got).unwrap();
     stream.write_all(&got).unwrap();
     drop(stream);
-    assert!(stack.settle(PATIENCE).unwrap());
+    assert!(stack.drain(PATIENCE).unwrap());
     assert!(linux.join().unwrap());
 }
 

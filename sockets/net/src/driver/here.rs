@@ -55,7 +55,7 @@ impl Here {
 }
 
 impl Inner {
-    fn settle(&self, limit: Duration) -> io::Result<bool> {
+    fn drain(&self, limit: Duration) -> io::Result<bool> {
         if self.layer.is_quiet(&self.kernel) {
             return Ok(true);
         }
@@ -69,7 +69,7 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         // Whatever goes wrong now, no handle is left to tell.
-        let _ = self.settle(FAREWELL);
+        let _ = self.drain(FAREWELL);
         self.kernel.stop();
     }
 }
@@ -230,7 +230,7 @@ impl Drive for Here {
         Ok(false)
     }
 
-    fn settle(&self, limit: Duration) -> io::Result<bool> {
-        self.inner.settle(limit)
+    fn drain(&self, limit: Duration) -> io::Result<bool> {
+        self.inner.drain(limit)
     }
 }

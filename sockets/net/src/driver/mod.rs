@@ -21,7 +21,7 @@ pub trait Driver: Drive {}
 
 mod drive {
     //! What a driver does for a handle: no call waits, but for [`Drive::wait`] and
-    //! [`Drive::settle`].
+    //! [`Drive::drain`].
 
     use crate::address::Endpoint;
     use crate::layer::{Received, Sharing};
@@ -111,7 +111,7 @@ mod drive {
             deadline: Option<Instant>,
         ) -> io::Result<bool>;
         /// Waits until what was closed has ended.
-        fn settle(&self, limit: Duration) -> io::Result<bool>;
+        fn drain(&self, limit: Duration) -> io::Result<bool>;
     }
 
     /// Fills buffers one behind the other.

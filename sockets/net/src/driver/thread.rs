@@ -311,7 +311,7 @@ impl Drive for Thread {
         Ok(condition.holds())
     }
 
-    fn settle(&self, limit: Duration) -> io::Result<bool> {
+    fn drain(&self, limit: Duration) -> io::Result<bool> {
         let deadline = Instant::now().checked_add(limit);
         let mut sent = None;
         loop {
