@@ -29,7 +29,7 @@ impl Held {
 
     /// Has the connection take in what is held.
     #[inline]
-    fn settle(&mut self, connection: &mut Connection, now: Time) {
+    fn take_in(&mut self, connection: &mut Connection, now: Time) {
         if let Some(plain) = self.0.take() {
             acknowledge(connection, now, &plain);
         }
@@ -44,7 +44,7 @@ fn acknowledge(connection: &mut Connection, now: Time, plain: &Plain) {
 
 impl TcpSession {
     /// Takes a segment in, its header in front. An acknowledgement may be held until the next, or
-    /// until it is [settled](Self::settle).
+    /// until it is [taken in](Self::take_in).
     #[inline(always)]
     pub(crate) fn take(&self, cx: &Kernel, this: &SessionRef, message: Message, held: &mut Held) {
         let taken = {
@@ -52,7 +52,7 @@ impl TcpSession {
             let plain = message.peek_in_place().and_then(Plain::parse);
             let newer = plain.as_ref().filter(|_| message.len() == PLAIN_LEN);
             if !held.gives_way_to(newer) {
-                held.settle(connection, cx.now());
+                held.take_in(connection, cx.now());
             }
             match plain {
                 Some(plain) => self.take_plain(cx, connection, (message, &plain), held),
@@ -66,8 +66,8 @@ impl TcpSession {
     }
 
     /// Has the connection take in what is held.
-    pub(crate) fn settle(&self, cx: &Kernel, held: &mut Held) {
-        held.settle(&mut self.connection.borrow_mut(), cx.now());
+    pub(crate) fn take_in(&self, cx: &Kernel, held: &mut Held) {
+        held.take_in(&mut self.connection.borrow_mut(), cx.now());
     }
 
     /// Takes in what nearly all segments are.
@@ -82,7 +82,7 @@ impl TcpSession {
         let octets = message.len() - PLAIN_LEN;
         let predicted = connection.predict(plain, octets);
         let Some(what) = predicted.filter(|_| is_unmarked(&message)) else {
-            held.settle(connection, cx.now());
+            held.take_in(connection, cx.now());
             return self.take_any(cx, connection, message);
         };
         if !is_intact(received(&self.link.origin), &message) {
@@ -93,7 +93,7 @@ impl TcpSession {
             let acked = plain.ack.since(connection.snd_una());
             let most = SEGMENTS_MAX * u32::from(connection.segment_octets());
             if acked >= most || !connection.takes_few() {
-                held.settle(connection, cx.now());
+                held.take_in(connection, cx.now());
             }
             return Ok(());
         }

@@ -495,7 +495,7 @@ impl Session for TcpSession {
         }
         let mut held = Held::default();
         self.take(cx, this, message, &mut held);
-        self.settle(cx, &mut held);
+        self.take_in(cx, &mut held);
         self.work(cx, this);
         Ok(())
     }
@@ -521,7 +521,7 @@ impl Session for TcpSession {
                 }
             }
         }
-        self.settle(cx, &mut held);
+        self.take_in(cx, &mut held);
         self.flush(cx, &mut outgoing);
         self.is_sending.set(false);
         self.work(cx, this);

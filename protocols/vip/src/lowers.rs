@@ -54,7 +54,7 @@ pub struct Lowers {
     /// The host of ours at this end; unspecified if left open.
     pub(crate) local: Cell<HostAddr>,
     /// Whether the ways have been looked for.
-    pub(crate) is_settled: Cell<bool>,
+    pub(crate) is_chosen: Cell<bool>,
     /// How often the host was said to have moved.
     pub(crate) moves: Cell<u32>,
     /// Sessions of the link layer that bear the mark.
@@ -205,7 +205,7 @@ pub(crate) fn unhear(own: &VipSession, cx: &Kernel) {
 
 /// Opens the way over the link if the host is there, lets go of it if not, and finds out
 /// whether it can be used.
-pub(crate) fn settle(own: &VipSession, cx: &Kernel) {
+pub(crate) fn choose(own: &VipSession, cx: &Kernel) {
     let is_current = |moves| own.state.moves.get() == moves;
     // What is asked may block, and a move that is told meanwhile makes the answers old.
     while !own.is_closed.get() && !is_current(look(own, cx)) {}

@@ -76,8 +76,8 @@ impl VirtualLayer for Vip {
     }
 
     fn connect(own: &VipSession, cx: &Kernel) -> Result<(), OpenError> {
-        own.state.is_settled.set(true);
-        lowers::settle(own, cx);
+        own.state.is_chosen.set(true);
+        lowers::choose(own, cx);
         lowers::resolve(own, cx);
         let largest = lowers::largest(cx, &own.receiver.upper) as usize;
         if largest < own.state.limit.get() {
@@ -196,7 +196,7 @@ impl VirtualLayer for Vip {
         };
         all.for_host(question.host, |own| {
             own.state.moves.set(own.state.moves.get().wrapping_add(1));
-            lowers::settle(own, cx);
+            lowers::choose(own, cx);
         });
         true
     }
@@ -217,8 +217,8 @@ impl VirtualLayer for Vip {
     /// Looks at all sessions again.
     fn timeout(all: &Virtual<Self>, cx: &Kernel, this: &ProtocolRef) {
         all.layer.looks.set(false);
-        let has_sessions = all.for_each(|own| match own.state.is_settled.get() {
-            true => lowers::settle(own, cx),
+        let has_sessions = all.for_each(|own| match own.state.is_chosen.get() {
+            true => lowers::choose(own, cx),
             // One that has not sent yet finds its ways when it does.
             false => lowers::unhear(own, cx),
         });
@@ -260,8 +260,8 @@ fn push_first(
     message: Message,
 ) -> Result<(), PushError> {
     let state = &own.state;
-    if !state.is_settled.replace(true) {
-        lowers::settle(own, cx);
+    if !state.is_chosen.replace(true) {
+        lowers::choose(own, cx);
         if message.len() < state.limit.get()
             && let Some(link) = state.link.get()
         {
@@ -284,7 +284,7 @@ fn push_first(
 #[cold]
 fn lose_link(own: &VipSession, cx: &Kernel) {
     own.state.limit.set(0);
-    lowers::settle(own, cx);
+    lowers::choose(own, cx);
 }
 
 /// The session that messages go by now, if there is one.

@@ -194,7 +194,7 @@ impl XdpSocket {
                     Fate::Done
                 }
             };
-            self.settle(chunk, arrived.addr, fate);
+            self.give_back(chunk, arrived.addr, fate);
         }
         if count > 0 {
             self.queue.arrivals.release();
@@ -206,7 +206,7 @@ impl XdpSocket {
 
     /// Gives an arrival's chunk back, or sends it and gives another in its place.
     #[inline]
-    fn settle(&mut self, chunk: usize, position: u64, fate: Fate) {
+    fn give_back(&mut self, chunk: usize, position: u64, fate: Fate) {
         let mut back = chunk;
         if let Fate::Return(octets) = fate {
             match self.spare_for(octets) {

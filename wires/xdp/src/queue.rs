@@ -183,10 +183,10 @@ impl Queue {
         while waiting > 0 {
             let sent = rustix::net::send(&self.socket, &[], SendFlags::DONTWAIT);
             if self.is_zero_copy {
-                return settle(sent).map(|()| true);
+                return taken_or_later(sent).map(|()| true);
             }
             let left = self.departures.waiting();
-            settle(sent)?;
+            taken_or_later(sent)?;
             if left == waiting || (left > 0 && waiting - left < FRAMES_A_CALL) {
                 return Ok(left == 0);
             }
@@ -225,7 +225,7 @@ impl Queue {
 }
 
 /// What a call to send answers; that it should be tried again shows in the ring.
-fn settle<T>(sent: Result<T, Errno>) -> io::Result<()> {
+fn taken_or_later<T>(sent: Result<T, Errno>) -> io::Result<()> {
     match sent {
         Ok(_) | Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::INTR) => Ok(()),
         Err(errno) => Err(errno.into()),

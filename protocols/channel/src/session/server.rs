@@ -223,7 +223,7 @@ impl ServerSession {
     fn reply(&self, cx: &Kernel, this: &SessionRef, reply: Message, sequence: u32) {
         // Without a buffer for the copy the reply goes out once, and no more.
         let _ = self.state.reply.borrow_mut().save(&reply);
-        self.settle(cx);
+        self.keep_reply(cx);
         if let Err(error) = self.push_reply(cx, reply, sequence) {
             self.reply_failed(cx, this, error, sequence);
         }
@@ -255,13 +255,13 @@ impl ServerSession {
         let code = code_of(refused.reason);
         drop(refused);
         self.state.code.set(code);
-        self.settle(cx);
+        self.keep_reply(cx);
         self.send(cx, Kind::Refusal, sequence, code);
     }
 
     /// From now on the reply is kept until it is acknowledged.
     #[inline(always)]
-    fn settle(&self, cx: &Kernel) {
+    fn keep_reply(&self, cx: &Kernel) {
         let state: &State = &self.state;
         state.phase.set(Phase::Replied);
         state.since.set(cx.now());

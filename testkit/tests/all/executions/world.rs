@@ -146,10 +146,10 @@ impl Run<'_> {
                 }
             }
         }
-        self.settle(plan.is_mild)
+        self.rest(plan.is_mild)
     }
 
-    fn settle(&mut self, is_mild: bool) -> Result<(), String> {
+    fn rest(&mut self, is_mild: bool) -> Result<(), String> {
         let mut until = Time::ZERO + FAULTS_END;
         self.world.run_until(until);
         let last = until.after(PATIENCE);
