@@ -1,7 +1,7 @@
 //! `xk ping`: a host of a graph pings another one.
 
 use crate::failure::Failure;
-use crate::top::{self, HEADROOM, Place};
+use crate::top::{self, HEADROOM, HostArgs};
 use crate::{file, output};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ const AWAITED_MAX: usize = 4096;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    place: Place,
+    place: HostArgs,
     /// How many times; without it, until Ctrl-C
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,

@@ -14,7 +14,7 @@ pub(crate) const HEADROOM: usize = 128;
 
 /// The host that the anchor stands on.
 #[derive(clap::Args)]
-pub(crate) struct Place {
+pub(crate) struct HostArgs {
     /// The graph file that has the host
     #[arg(long, value_name = "FILE")]
     graph: PathBuf,
@@ -28,7 +28,7 @@ pub(crate) struct Place {
 /// Runs the host with what `make` makes on its first protocol of kind `lower`, until `done` says
 /// so, `limit` is over, or Ctrl-C. Answers how long it ran.
 pub(crate) fn run<P: Protocol + 'static>(
-    place: &Place,
+    place: &HostArgs,
     lower: &str,
     make: impl FnOnce(ProtocolRef, &str) -> P,
     limit: Option<Duration>,

@@ -1,7 +1,7 @@
 //! `xk udp`: datagrams from and to a host of a graph.
 
 use crate::failure::Failure;
-use crate::top::{self, HEADROOM, Place};
+use crate::top::{self, HEADROOM, HostArgs};
 use crate::{file, output};
 use clap::Subcommand;
 use std::cell::{Cell, RefCell};
@@ -37,7 +37,7 @@ enum What {
 #[derive(clap::Args)]
 struct SendArgs {
     #[command(flatten)]
-    place: Place,
+    place: HostArgs,
     /// The receiver, such as port7@10.0.0.1
     #[arg(long, value_name = "PEER")]
     to: Participant,
@@ -64,7 +64,7 @@ struct SendArgs {
 #[derive(clap::Args)]
 struct ListenArgs {
     #[command(flatten)]
-    place: Place,
+    place: HostArgs,
     /// The port
     #[arg(long)]
     port: u16,
@@ -115,7 +115,7 @@ fn listen(args: &ListenArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn run(place: &Place, job: Job, limit: Option<Duration>) -> Result<Rc<Tally>, Failure> {
+fn run(place: &HostArgs, job: Job, limit: Option<Duration>) -> Result<Rc<Tally>, Failure> {
     let tally = Rc::new(Tally::default());
     let (mine, seen) = (Rc::clone(&tally), Rc::clone(&tally));
     let end = |udp, _: &str| End { udp, job, session: RefCell::default(), tally: mine };

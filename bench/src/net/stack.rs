@@ -7,7 +7,7 @@ use super::frames::{TAP, address_of, header};
 use super::sockets::port;
 use super::space::VETH;
 use super::stream_user::StreamUser;
-use super::user::{Place, User};
+use super::user::{Position, User};
 use crate::case::Trouble;
 use crate::rpc::stacks::{Stack, USERS};
 use serde_json::Value;
@@ -67,7 +67,7 @@ pub(super) fn datagrams(end: &Endpoint, wire: Wire) -> Result<Value, Trouble> {
     );
     let [mine, other] = [end.side, 1 - end.side].map(address);
     let place =
-        Place { lower: "udp", participants: participants(end, mine, other), header: Vec::new() };
+        Position { lower: "udp", participants: participants(end, mine, other), header: Vec::new() };
     run(end, wire.kind(), &text, place)
 }
 
@@ -101,7 +101,7 @@ pub(super) fn stations(end: &Endpoint) -> Result<Value, Trouble> {
         false => Participants::pair(Participant::of(Part::Any), station(1 - end.side)),
         true => Participants::local(Part::Any),
     };
-    let place = Place { lower: "eth", participants, header: Vec::new() };
+    let place = Position { lower: "eth", participants, header: Vec::new() };
     run(end, Wire::Packet.kind(), &text, place)
 }
 
@@ -120,13 +120,13 @@ pub(super) fn hosts(end: &Endpoint) -> Result<Value, Trouble> {
         false => Participants::pair(host(end.side), host(1 - end.side)),
         true => Participants::local(Part::Any),
     };
-    let place = Place { lower: "ip", participants, header: Vec::new() };
+    let place = Position { lower: "ip", participants, header: Vec::new() };
     run(end, Wire::Packet.kind(), &text, place)
 }
 
 /// The system's sockets as a lower layer, over its loopback device.
 pub(super) fn host(end: &Endpoint) -> Result<Value, Trouble> {
-    let place = Place {
+    let place = Position {
         lower: "udp",
         participants: participants(end, LOOPBACK, LOOPBACK),
         header: Vec::new(),
@@ -140,7 +140,7 @@ pub(super) fn frames(end: &Endpoint, wire: Wire) -> Result<Value, Trouble> {
         return super::frames::tap(end);
     }
     let text = format!("host end {{\n{}\n}}\n", wire_line(end, wire));
-    let place = Place {
+    let place = Position {
         lower: "wire",
         participants: Participants::default(),
         header: header(end.side).into(),
@@ -221,11 +221,11 @@ pub(super) fn calls(end: &Endpoint, stack: Stack, wire: Wire) -> Result<Value, T
             CallUser::new(end, participants, lower)
         });
     }
-    let place = Place { lower: stack.top(), participants, header: Vec::new() };
+    let place = Position { lower: stack.top(), participants, header: Vec::new() };
     run(end, wire.kind(), &text, place)
 }
 
-fn run(end: &Endpoint, kind: &str, text: &str, place: Place) -> Result<Value, Trouble> {
+fn run(end: &Endpoint, kind: &str, text: &str, place: Position) -> Result<Value, Trouble> {
     let lower = place.lower;
     run_under(end, kind, text, lower, |lower| User::new(end, place, lower))
 }

@@ -22,7 +22,7 @@ const BURST_OCTETS: usize = 1 << 16;
 const STREAM_AFTER: Duration = Duration::from_millis(50);
 
 /// Where a user stands.
-pub(super) struct Place {
+pub(super) struct Position {
     /// The node below it.
     pub(super) lower: &'static str,
     /// Whom it speaks to, or whom it serves.
@@ -60,7 +60,7 @@ struct Inner {
 }
 
 impl User {
-    pub(super) fn new(end: &Endpoint, place: Place, lower: ProtocolRef) -> Self {
+    pub(super) fn new(end: &Endpoint, place: Position, lower: ProtocolRef) -> Self {
         let mut data = place.header;
         let at = data.len();
         let least = if matches!(end.task, Task::Send | Task::Receive) { 8 } else { 1 };

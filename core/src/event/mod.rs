@@ -20,7 +20,7 @@ use alloc::boxed::Box;
 use core::cell::Cell;
 use core::fmt;
 use core::num::NonZeroU64;
-use node::{NONE, Node, Place, Slab};
+use node::{NONE, Node, NodeState, Slab};
 
 /// Two to this power nanoseconds are one tick.
 const TICK_BITS: u32 = 10;
@@ -130,10 +130,10 @@ impl<T> Wheel<T> {
         };
         let at = node.at;
         match node.place {
-            Place::Running => return Cancel::Running,
-            Place::Free => return Cancel::Finished,
-            Place::Heap => self.root = heap::remove(&mut self.slab, self.root, handle.index),
-            Place::Slot(slot) => self.unlink(handle.index, slot),
+            NodeState::Running => return Cancel::Running,
+            NodeState::Free => return Cancel::Finished,
+            NodeState::Heap => self.root = heap::remove(&mut self.slab, self.root, handle.index),
+            NodeState::Slot(slot) => self.unlink(handle.index, slot),
         }
         self.pending -= 1;
         self.forget_expiry(at);
@@ -174,7 +174,7 @@ impl<T> Wheel<T> {
 
     /// Marks a running event as finished; false when it was not running.
     pub fn finish(&mut self, handle: Handle) -> bool {
-        let running = self.node(handle).is_some_and(|node| node.place == Place::Running);
+        let running = self.node(handle).is_some_and(|node| node.place == NodeState::Running);
         if running {
             self.slab.give(handle.index);
         }
@@ -210,7 +210,7 @@ impl<T> Wheel<T> {
     /// [`Wheel::pop_due`] nor cancelled.
     #[must_use]
     pub fn is_pending(&self, handle: Handle) -> bool {
-        self.node(handle).is_some_and(|node| node.place != Place::Running)
+        self.node(handle).is_some_and(|node| node.place != NodeState::Running)
     }
 
     /// How many events are pending.
@@ -261,7 +261,7 @@ impl<T> Wheel<T> {
         let index = self.root;
         self.root = heap::remove(&mut self.slab, index, index);
         let node = &mut self.slab[index];
-        node.place = Place::Running;
+        node.place = NodeState::Running;
         let (at, sequence, payload) = (node.at, node.sequence?, node.payload.take()?);
         self.pending -= 1;
         self.forget_expiry(at);
@@ -271,7 +271,7 @@ impl<T> Wheel<T> {
     /// Puts an event where its tick belongs, seen from the current one.
     fn place(&mut self, index: u32, tick: u64) {
         if tick <= self.tick {
-            self.slab[index].place = Place::Heap;
+            self.slab[index].place = NodeState::Heap;
             self.root = heap::insert(&mut self.slab, self.root, index);
             return;
         }
@@ -284,7 +284,7 @@ impl<T> Wheel<T> {
         let slots = self.slots.get_or_insert_with(|| Box::new([NONE; LEVELS * SLOTS]));
         let second = core::mem::replace(&mut slots[slot], index);
         let node = &mut self.slab[index];
-        (node.place, node.prev, node.next) = (Place::Slot(slot as u16), NONE, second);
+        (node.place, node.prev, node.next) = (NodeState::Slot(slot as u16), NONE, second);
         if let Some(second) = self.slab.get_mut(second) {
             second.prev = index;
         }

@@ -10,7 +10,7 @@ pub(super) const NONE: u32 = u32::MAX;
 
 /// Where a node is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Place {
+pub(super) enum NodeState {
     /// In the list of free nodes, through `next`.
     Free,
     /// In the heap: `prev` is the parent of a first child and the sibling
@@ -32,7 +32,7 @@ pub(super) struct Node<T> {
     pub(super) next: u32,
     /// The first child in the heap.
     pub(super) child: u32,
-    pub(super) place: Place,
+    pub(super) place: NodeState,
     /// There while the event is pending.
     pub(super) payload: Option<T>,
 }
@@ -68,7 +68,7 @@ impl<T> Slab<T> {
             prev: NONE,
             next: NONE,
             child: NONE,
-            place: Place::Running,
+            place: NodeState::Running,
             payload: Some(payload),
         };
         let index = self.free;
@@ -91,7 +91,7 @@ impl<T> Slab<T> {
         let free = core::mem::replace(&mut self.free, index);
         self.used -= 1;
         let node = &mut self[index];
-        (node.sequence, node.place, node.next) = (None, Place::Free, free);
+        (node.sequence, node.place, node.next) = (None, NodeState::Free, free);
         node.payload.take()
     }
 

@@ -112,7 +112,7 @@ impl Semaphore {
         let table = &shepherds.table;
         let (slot, entry) = table.may_block()?;
         self.link(table, slot, entry);
-        let place = Place { semaphore: self, table, slot, entry };
+        let place = Waiting { semaphore: self, table, slot, entry };
         arm(Ticket { slot, wait: Table::begin_wait(entry) });
         let outcome = table.block(slot, entry);
         // It runs again; of what `place` gives up, only the link can be left.
@@ -264,14 +264,14 @@ impl fmt::Debug for Semaphore {
 }
 
 /// A place in the queue, given up if `arm` panics.
-struct Place<'a> {
+struct Waiting<'a> {
     semaphore: &'a Semaphore,
     table: &'a Table,
     slot: u32,
     entry: &'a Slot,
 }
 
-impl Drop for Place<'_> {
+impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.semaphore.unlink(self.table, self.entry);
         self.table.end_wait(self.slot);

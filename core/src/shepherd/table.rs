@@ -29,9 +29,9 @@ enum State {
     Ready(Outcome),
 }
 
-/// Place in the queue of the semaphore waited on. It is still linked after a
+/// Its link in the queue of the semaphore waited on. It is still linked after a
 /// time-out, until the shepherd runs again and takes itself out.
-pub(super) struct Place {
+pub(super) struct QueueLink {
     pub(super) previous: Cell<u32>,
     pub(super) next: Cell<u32>,
     pub(super) linked: Cell<bool>,
@@ -47,7 +47,7 @@ pub(super) struct Slot {
     next: Cell<u32>,
     /// The shepherd that resumed it last, if one did: the leader of that time.
     resumer: Cell<u32>,
-    pub(super) place: Place,
+    pub(super) place: QueueLink,
 }
 
 /// What [`super::Shepherds`] is a handle of. Every shepherd's `main` holds it.
@@ -106,7 +106,7 @@ impl Table {
                 is_ending: Cell::new(false),
                 next: Cell::new(slot + 1),
                 resumer: Cell::new(NONE),
-                place: Place {
+                place: QueueLink {
                     previous: Cell::new(NONE),
                     next: Cell::new(NONE),
                     linked: Cell::new(false),

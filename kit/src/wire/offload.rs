@@ -73,7 +73,7 @@ impl TransportChecksum {
 
 /// Where a sum goes in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SumField {
     /// The first octet to be summed; all behind it are.
     pub start: usize,
     /// Where the field is, from `start` on.
@@ -83,18 +83,18 @@ pub struct Place {
 /// Where the sum of a partial checksum goes; `None` if there is none, or none that fits the
 /// message.
 #[must_use]
-pub fn place(message: &Message) -> Option<Place> {
+pub fn place(message: &Message) -> Option<SumField> {
     let TransportChecksum::Partial { segment, field } = message.attribute()? else {
         return None;
     };
     let (segment, field) = (usize::try_from(segment).ok()?, usize::from(field));
     let start = message.len().checked_sub(segment)?;
-    (field + 2 <= segment).then_some(Place { start, field })
+    (field + 2 <= segment).then_some(SumField { start, field })
 }
 
 /// The checksum that completes a partial one: what a device would write into the field.
 #[must_use]
-pub fn sum(message: &Message, place: Place) -> u16 {
+pub fn sum(message: &Message, place: SumField) -> u16 {
     match with_behind(Checksum::new(), message, place.start).finish() {
         // RFC 768: zero says that there is none. In TCP's header it is what the sum comes to (RFC
         // 1624, section 3).
@@ -283,7 +283,7 @@ mod tests {
             let mut octets = alloc::vec![0; 20];
             octets[..2].copy_from_slice(&[0xff, 0xff]);
             let message = pool.copy_from(0, &octets).unwrap();
-            assert_eq!(sum(&message, Place { start: 0, field }), sum_sent);
+            assert_eq!(sum(&message, SumField { start: 0, field }), sum_sent);
         }
     }
 
@@ -347,7 +347,7 @@ mod tests {
         octets[16..18].copy_from_slice(&128_u16.to_be_bytes());
         let mut frame = pool.copy_from(0, &octets).unwrap();
         note_partial(&pool, &mut frame, (34, 6)).unwrap();
-        assert_eq!(place(&frame), Some(Place { start: 34, field: 6 }));
+        assert_eq!(place(&frame), Some(SumField { start: 34, field: 6 }));
         assert!(frame.eq_octets(&octets));
         octets.extend([0; 4]);
         let mut padded = pool.copy_from(0, &octets).unwrap();

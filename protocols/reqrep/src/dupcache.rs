@@ -31,7 +31,7 @@ pub(crate) enum Known {
     Done(Option<Message>),
 }
 
-struct Place {
+struct Remembered {
     key: Key,
     executing: bool,
     reply: SavedMessage,
@@ -41,7 +41,7 @@ struct Place {
 pub(crate) struct DupCache {
     digests: Secret,
     map: Map<Key, u32>,
-    places: RefCell<Vec<Place>>,
+    places: RefCell<Vec<Remembered>>,
     hand: Cell<usize>,
     max: usize,
     /// Octets of the replies kept, and how many there may be.
@@ -94,7 +94,7 @@ impl DupCache {
     /// A place for a new request: a fresh one, else that of the oldest that is not being executed.
     fn enter(&self, key: Key) -> Option<u32> {
         let mut places = self.places.borrow_mut();
-        let place = Place { key, executing: true, reply: SavedMessage::new() };
+        let place = Remembered { key, executing: true, reply: SavedMessage::new() };
         if places.len() < self.max {
             self.map.bind(key, places.len() as u32).ok()?;
             places.push(place);

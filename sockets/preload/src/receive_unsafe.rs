@@ -8,7 +8,7 @@
 use crate::ask::is_under_exec;
 use crate::next_unsafe;
 use crate::options_unsafe::why;
-use crate::socket_unsafe::{Place, errno, ours, set_errno};
+use crate::socket_unsafe::{RawAddress, errno, ours, set_errno};
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, sockaddr, socklen_t, ssize_t, timespec};
 use xk_request::{Kind, Name};
 
@@ -88,7 +88,7 @@ unsafe extern "C" fn recvfrom(
             _ => revised(fd, result),
         };
     }
-    let mut place = Place::new();
+    let mut place = RawAddress::new();
     let room = &raw mut *place.length();
     // SAFETY: the place for the address is on this stack, and its length is right.
     let result = unsafe { next_unsafe::recvfrom(fd, to, count, flags, place.pointer(), room) };
@@ -112,7 +112,7 @@ unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> s
         // SAFETY: what the program has handed over is handed on.
         return revised(fd, unsafe { next_unsafe::recvmsg(fd, message, flags) });
     }
-    let mut place = Place::new();
+    let mut place = RawAddress::new();
     // SAFETY: it is the program's, and not null.
     let theirs = unsafe { &mut *message };
     let (name, room) = (theirs.msg_name, theirs.msg_namelen);
@@ -148,7 +148,7 @@ unsafe extern "C" fn recvmmsg(
     }
     // SAFETY: the program says that there are so many.
     let list = unsafe { std::slice::from_raw_parts_mut(messages, count) };
-    let mut places: Vec<Place> = (0..count).map(|_| Place::new()).collect();
+    let mut places: Vec<RawAddress> = (0..count).map(|_| RawAddress::new()).collect();
     let mut names = Vec::with_capacity(count);
     for (message, place) in list.iter_mut().zip(&mut places) {
         let theirs = &mut message.msg_hdr;

@@ -227,12 +227,12 @@ fn internet_socket(fd: c_int) -> Option<(Kind, SocketAddrV4)> {
 }
 
 /// A place for an address that the system gives, of whatever form.
-pub(crate) struct Place {
+pub(crate) struct RawAddress {
     address: sockaddr_un,
     length: socklen_t,
 }
 
-impl Place {
+impl RawAddress {
     pub(crate) fn new() -> Self {
         Self {
             // SAFETY: all octets zero make a valid address.

@@ -4,7 +4,7 @@
 //! to it and hears from it, so it finds senders, boundaries and its connected peer by the system's
 //! own means.
 
-use crate::folder::{Folder, Place};
+use crate::folder::{Folder, SocketFile};
 use crate::options::{Options, doubled};
 use crate::outside::Outside;
 use crate::splice::{Next, SCRATCH, TURNS, blocks};
@@ -50,7 +50,7 @@ pub(crate) struct Datagrams {
     socket: UdpSocket<Thread>,
     /// The program's, with the local address as it is now.
     name: Name,
-    place: Place,
+    place: SocketFile,
     folder: Arc<Folder>,
     watch: WatchId,
     /// The program hears this peer alone.
@@ -96,7 +96,7 @@ impl Datagrams {
     pub(crate) fn new(
         socket: UdpSocket<Thread>,
         name: Name,
-        place: Place,
+        place: SocketFile,
         folder: Arc<Folder>,
         watch: WatchId,
         lost: Arc<AtomicU64>,
@@ -482,7 +482,7 @@ impl Datagrams {
 /// Has the next call of the program's socket fail, which is connected to the stand-in. A socket for
 /// datagrams is told that its peer has turned away when that leaves something unread; so there is
 /// something to read first.
-fn alarm(peer: &StandIn, place: &Place) -> io::Result<()> {
+fn alarm(peer: &StandIn, place: &SocketFile) -> io::Result<()> {
     let (unix, program) = (&peer.unix, place.way()?);
     let other = unnamed()?;
     rustix::net::connect_unspec(unix)?;

@@ -35,7 +35,7 @@ pub struct Folder {
 }
 
 /// The file of a socket that has no name any more: the relay's own way to it.
-pub(crate) struct Place(OwnedFd);
+pub(crate) struct SocketFile(OwnedFd);
 
 /// The directory in which this user's sockets may lie, and no other user can put or take away any:
 /// `XDG_RUNTIME_DIR`, or what the system has in its place; root has one of its own.
@@ -174,14 +174,14 @@ impl Folder {
     }
 
     /// A socket for a program, under a name at which only the relay finds it.
-    pub(crate) fn place(&self, kind: SocketType, name: &Name) -> io::Result<(OwnedFd, Place)> {
+    pub(crate) fn place(&self, kind: SocketType, name: &Name) -> io::Result<(OwnedFd, SocketFile)> {
         let socket = socket(kind)?;
         let name = name.to_string();
         rustix::net::bind(&socket, &self.way(&name)?)?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&self.directory, &name, flags, Mode::empty())?;
         rustix::fs::unlinkat(&self.directory, &name, AtFlags::empty())?;
-        Ok((socket, Place(file)))
+        Ok((socket, SocketFile(file)))
     }
 
     /// Gives a socket a name and shows it to the programs under another.
@@ -209,7 +209,7 @@ impl Folder {
     }
 }
 
-impl Place {
+impl SocketFile {
     /// The way to the socket.
     pub(crate) fn way(&self) -> io::Result<SocketAddrUnix> {
         Ok(SocketAddrUnix::new(own_descriptor(self.0.as_raw_fd()))?)

@@ -1,6 +1,6 @@
 //! A listener of the stack joined to a listening socket of the system, which a program has.
 
-use crate::folder::{Folder, Place};
+use crate::folder::{Folder, SocketFile};
 use crate::options::{Options, errno};
 use crate::outside;
 use crate::requests::answer;
@@ -20,7 +20,7 @@ pub(crate) struct Listening {
     pub(crate) listener: TcpListener<Thread>,
     pub(crate) local: SocketAddrV4,
     family: Family,
-    place: Place,
+    place: SocketFile,
     pub(crate) state: State,
     watch: WatchId,
     /// Linux's listeners, if it is bound for any host, and their numbers in the relay.
@@ -63,7 +63,7 @@ impl Listening {
         listener: TcpListener<Thread>,
         local: SocketAddrV4,
         family: Family,
-        place: Place,
+        place: SocketFile,
         watch: WatchId,
     ) -> Self {
         Self {

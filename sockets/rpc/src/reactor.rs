@@ -3,7 +3,7 @@
 
 use crate::client::Target;
 use crate::error::{Error, ErrorKind};
-use crate::server::{Place, Service};
+use crate::server::{Offered, Service};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -99,10 +99,10 @@ pub(crate) struct Reactor {
     /// Shepherds that wait for something from another thread, by number.
     waiters: RefCell<HashMap<u64, Rc<Semaphore>>>,
     next_waiter: Cell<u64>,
-    services: RefCell<HashMap<ProtocolId, (ProtocolRef, Place)>>,
+    services: RefCell<HashMap<ProtocolId, (ProtocolRef, Offered)>>,
     /// Protocol objects whose services have ended, for the next ones: a kernel keeps what it has
     /// once been given.
-    spare: RefCell<Vec<(ProtocolRef, Place)>>,
+    spare: RefCell<Vec<(ProtocolRef, Offered)>>,
 }
 
 /// What other threads have done in the stack.
@@ -370,11 +370,11 @@ impl Reactor {
     pub(crate) fn keep_service(
         &self,
         service: Rc<dyn Service>,
-        make: impl FnOnce(&Place) -> ProtocolRef,
+        make: impl FnOnce(&Offered) -> ProtocolRef,
     ) -> ProtocolRef {
         let spare = self.spare.borrow_mut().pop();
         let (object, place) = spare.unwrap_or_else(|| {
-            let place = Place::default();
+            let place = Offered::default();
             (make(&place), place)
         });
         drop(place.replace(Some(service)));

@@ -62,7 +62,7 @@ pub(crate) enum Received {
 /// Where one datagram goes: most fit the first buffer, long ones and joined ones go on in the
 /// second.
 #[derive(Default)]
-struct Place {
+struct Buffers {
     first: Option<Message>,
     second: Option<Message>,
 }
@@ -72,7 +72,7 @@ struct Place {
 ///
 /// Buffers are kept from one call to the next; [`Receiver::release`] gives them back.
 pub(crate) struct Receiver {
-    places: Box<[Place; BATCH]>,
+    places: Box<[Buffers; BATCH]>,
     headers: Box<[libc::mmsghdr; BATCH]>,
     slices: Box<[[libc::iovec; 2]; BATCH]>,
     names: Box<[Name; BATCH]>,

@@ -178,9 +178,9 @@ fn rounds() -> u64 {
 }
 
 /// A folder of its own for each test, removed with it.
-struct Place(PathBuf);
+struct Folder(PathBuf);
 
-impl Place {
+impl Folder {
     fn new(name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("xk-shm-{name}-{}", std::process::id()));
         std::fs::create_dir(&folder).unwrap();
@@ -192,7 +192,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Folder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -200,7 +200,7 @@ impl Drop for Place {
 
 #[test]
 fn a_survivor_carries_on_and_leaks_nothing() {
-    let place = Place::new("survivor");
+    let place = Folder::new("survivor");
     let path = place.0.join("lab.sock");
     let survivor = Process::start(&path);
     let mut before = None;
@@ -235,7 +235,7 @@ fn a_survivor_carries_on_and_leaks_nothing() {
 
 #[test]
 fn either_side_may_be_killed() {
-    let place = Place::new("either");
+    let place = Folder::new("either");
     let path = place.0.join("lab.sock");
     let mut parties = [Process::start(&path), Process::start(&path)];
     for party in &parties {

@@ -25,9 +25,9 @@ use xk_testkit::kernel::Top;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A path of its own for each test, removed with it.
-struct Place(PathBuf);
+struct Folder(PathBuf);
 
-impl Place {
+impl Folder {
     fn new() -> Self {
         static LAST: AtomicU32 = AtomicU32::new(0);
         let number = LAST.fetch_add(1, Ordering::Relaxed);
@@ -46,13 +46,13 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Folder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-fn params(place: &Place) -> Params {
+fn params(place: &Folder) -> Params {
     let mut params = Params::default();
     params.set("path", Value::Text(place.socket().to_string_lossy().into_owned()));
     params.set("mtu", Value::Octets(1500));
@@ -70,13 +70,13 @@ struct Scene {
     wire: ProtocolRef,
     peer: std::cell::RefCell<Option<Link>>,
     begun: Instant,
-    place: Place,
+    place: Folder,
 }
 
 impl Scene {
     fn alone() -> Self {
         let cx = Rc::new(real_kernel(1 << 22).unwrap());
-        let place = Place::new();
+        let place = Folder::new();
         let wire = built(&cx, &params(&place)).unwrap();
         Self { cx, wire, peer: std::cell::RefCell::new(None), begun: Instant::now(), place }
     }
@@ -372,7 +372,7 @@ fn hellos_that_will_not_do_are_refused() {
 
 /// A listener that grants what it likes.
 fn granted(grant: impl FnOnce(&OwnedFd)) -> Option<ShmError> {
-    let place = Place::new();
+    let place = Folder::new();
     let flags = SocketFlags::CLOEXEC;
     let listener =
         rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
@@ -449,7 +449,7 @@ fn memory_that_could_hurt_is_not_taken() {
 
 #[test]
 fn paths_that_cannot_be_are_told_with_a_remedy() {
-    let place = Place::new();
+    let place = Folder::new();
     let cx = real_kernel(1 << 20).unwrap();
     let told = |path: String| {
         let mut params = params(&place);
@@ -471,7 +471,7 @@ fn paths_that_cannot_be_are_told_with_a_remedy() {
 
 #[test]
 fn a_stale_socket_is_taken_over() {
-    let place = Place::new();
+    let place = Folder::new();
     drop(std::os::unix::net::UnixListener::bind(place.socket()).unwrap());
     std::fs::write(place.0.join("lab.sock.lock"), "").unwrap();
     let options = Options::default();
@@ -563,7 +563,7 @@ fn hand_over(path: &std::path::Path, hellos: &[&[u8]]) -> Vec<std::net::TcpStrea
 
 #[test]
 fn descriptors_that_take_an_hour_to_close_hang_nobody() {
-    let place = Place::new();
+    let place = Folder::new();
     let path = place.socket();
     let options = Options::default();
     let mut meeting = Meeting::new(&path, &options).unwrap();

@@ -71,9 +71,9 @@ fn captured(file: &std::path::Path, snap: u64, epoch: Option<Duration>) -> Vec<u
 }
 
 /// A directory of this test's own, removed at the end.
-struct Place(std::path::PathBuf);
+struct Folder(std::path::PathBuf);
 
-impl Place {
+impl Folder {
     fn new(name: &str) -> Self {
         let place = std::env::temp_dir().join(format!("xk-pcap-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&place).unwrap();
@@ -81,7 +81,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Folder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -89,7 +89,7 @@ impl Drop for Place {
 
 #[test]
 fn what_crosses_is_in_the_file() {
-    let place = Place::new("crosses");
+    let place = Folder::new("crosses");
     let octets = captured(&place.0.join("a.pcapng"), 4, Some(Duration::from_secs(1)));
     let (mut left, mut frames) = (octets.as_slice(), Vec::new());
     while !left.is_empty() {
@@ -140,7 +140,7 @@ fn session(cx: &Kernel, capture: &ProtocolRef, kind: &'static str) -> SessionRef
 #[test]
 fn the_link_type_is_that_of_what_crosses() {
     let cx = kernel();
-    let place = Place::new("types");
+    let place = Folder::new("types");
     let capture = |name: &'static str, lower: &ProtocolRef| {
         let file = place.0.join(name);
         let out = Box::new(File::create(&file).unwrap());
@@ -174,7 +174,7 @@ fn the_link_type_is_that_of_what_crosses() {
 
 #[test]
 fn the_same_run_gives_the_same_octets() {
-    let place = Place::new("same");
+    let place = Folder::new("same");
     let (one, two) = (place.0.join("1.pcapng"), place.0.join("2.pcapng"));
     assert_eq!(captured(&one, 0, None), captured(&two, 0, None));
 }
