@@ -3,7 +3,7 @@
 
 use crate::case::{Sample, Trouble};
 use crate::net::FLOWS;
-use crate::uppers::Taker;
+use crate::uppers::Sink;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -98,19 +98,19 @@ fn built(congestion: &str, seed: u64) -> Result<(World, Rc<Cell<u64>>), String> 
     let mut world = simulate(&graph, config).map_err(|d| d.to_text())?;
     start_world(&graph, &mut world).map_err(|d| d.to_text())?;
     let received = Rc::new(Cell::new(0));
-    let taker = Taker(Rc::clone(&received));
-    let served = world.enter(HostId(1), |cx| serve(cx, taker));
+    let sink = Sink(Rc::clone(&received));
+    let served = world.enter(HostId(1), |cx| serve(cx, sink));
     served.unwrap_or(Err(OpenError::NoLower)).map_err(|e| format!("nobody serves: {e}"))?;
     let opened = world.enter(HostId(0), open);
     opened.unwrap_or(Err(OpenError::NoLower)).map_err(|e| format!("nothing opens: {e}"))?;
     Ok((world, received))
 }
 
-fn serve(cx: &Kernel, taker: Taker) -> Result<(), OpenError> {
+fn serve(cx: &Kernel, sink: Sink) -> Result<(), OpenError> {
     let tcp = cx.find_protocol("tcp").ok_or(OpenError::NoLower)?;
-    let taker = cx.add_protocol("taker", "taker", taker);
+    let sink = cx.add_protocol("sink", "sink", sink);
     let local = Participants::local(Part::port(PORT));
-    tcp.open_enable(cx, Upper::new(&taker), local).map(drop)
+    tcp.open_enable(cx, Upper::new(&sink), local).map(drop)
 }
 
 fn open(cx: &Kernel) -> Result<(), OpenError> {

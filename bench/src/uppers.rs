@@ -13,16 +13,16 @@ use xk_kit::net::stream::{StreamEvent, StreamNotice};
 
 /// Counts the octets that come, and holds the sessions that are made for it.
 #[derive(Clone, Default)]
-pub(crate) struct Taker(pub(crate) Rc<Cell<u64>>);
+pub(crate) struct Sink(pub(crate) Rc<Cell<u64>>);
 
-impl Taker {
+impl Sink {
     #[inline]
     fn take(&self, message: &Message) {
         self.0.set(self.0.get() + black_box(message).len() as u64);
     }
 }
 
-impl Protocol for Taker {
+impl Protocol for Sink {
     fn open_done(
         &self,
         _: &Kernel,

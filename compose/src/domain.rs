@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use xk_core::graph::{self, BlockSpec, ParamKind, ParamSpec, Params};
 use xk_lang::{Diagnostics, DomainKind, HostInstance, Span};
 
-use crate::params::Taker;
+use crate::params::Parametrized;
 use crate::plan::{CheckedGraph, HostPlan};
 
 /// How many requests may be on their way up into a domain at one time, unless its line says it.
@@ -43,18 +43,18 @@ const GRANT: BlockSpec = graph::block(
 );
 
 /// What may be said of a domain of this kind.
-fn taker(kind: DomainKind, span: Span) -> Taker<'static> {
+fn parametrized(kind: DomainKind, span: Span) -> Parametrized<'static> {
     let (what, scalars, blocks): (_, &'static [ParamSpec], &'static [BlockSpec]) = match kind {
         DomainKind::Thread => ("a domain `thread`", &[CORE, UPCALLS], &[]),
         DomainKind::Process => ("a domain `process`", &[USER, CORE, UPCALLS], &[]),
         DomainKind::Open => ("a domain `open`", &[UPCALLS], &[GRANT]),
     };
-    Taker { what, span, scalars, blocks }
+    Parametrized { what, span, scalars, blocks }
 }
 
 /// What the file says of a domain.
 pub(crate) fn params_of(diagnostics: &mut Diagnostics, domain: &xk_lang::Domain) -> Params {
-    taker(domain.kind, domain.name.span).take(diagnostics, &domain.params, &domain.grants)
+    parametrized(domain.kind, domain.name.span).take(diagnostics, &domain.params, &domain.grants)
 }
 
 /// A part of a host that runs apart from the others, in a kernel of its own.

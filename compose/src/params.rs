@@ -4,7 +4,7 @@ use xk_core::graph::{BlockSpec, ParamKind, ParamSpec, Params, Value};
 use xk_lang::{Diagnostics, Param, ParamBlock, Span, Spanned, Value as Written};
 
 /// Something that takes parameters: a node or a link.
-pub(crate) struct Taker<'a> {
+pub(crate) struct Parametrized<'a> {
     /// How messages call it: "`ip`".
     pub(crate) what: &'a str,
     /// Where it is named.
@@ -15,7 +15,7 @@ pub(crate) struct Taker<'a> {
     pub(crate) blocks: &'static [BlockSpec],
 }
 
-impl Taker<'_> {
+impl Parametrized<'_> {
     /// Checks everything that is given, fills in what is not, and reports each mistake at its
     /// place.
     pub(crate) fn take(
@@ -219,7 +219,8 @@ fn block(diagnostics: &mut Diagnostics, spec: &BlockSpec, child: &ParamBlock) ->
     for inner in &child.children {
         diagnostics.error(inner.span, format!("{what} has no blocks of its own"));
     }
-    let own = Taker { what: &what, span: child.name.span, scalars: spec.properties, blocks: &[] };
+    let own =
+        Parametrized { what: &what, span: child.name.span, scalars: spec.properties, blocks: &[] };
     let named = own.take(diagnostics, &child.params, &[]);
     for property in spec.properties {
         if let Some(value) = named.get(property.name) {

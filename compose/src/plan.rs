@@ -8,7 +8,7 @@ use xk_core::object::ProtocolId;
 use xk_lang::{Diagnostics, Graph, Host, HostInstance, Node, Template};
 
 use crate::domain::DomainPlan;
-use crate::params::Taker;
+use crate::params::Parametrized;
 
 /// A graph without mistakes: made by [`check`](crate::check), and all that building, drawing and
 /// simulating need.
@@ -183,7 +183,7 @@ pub(crate) fn params_of(
     node: &Node,
 ) -> Params {
     let what = format!("`{}`", entry.kind);
-    let taker = Taker {
+    let parametrized = Parametrized {
         what: &what,
         span: node.kind.span,
         scalars: entry.parameters,
@@ -191,7 +191,7 @@ pub(crate) fn params_of(
     };
     let own = |block: &&xk_lang::ParamBlock| *block.name != "number";
     let children: Vec<_> = node.children.iter().filter(own).cloned().collect();
-    taker.take(diagnostics, &node.params, &children)
+    parametrized.take(diagnostics, &node.params, &children)
 }
 
 /// What of a catalog is needed when graphs run.

@@ -45,7 +45,7 @@ pub(super) fn failed(what: &str) -> impl Fn(std::io::Error) -> Trouble {
 }
 
 fn run(end: &Endpoint) -> Result<Value, Trouble> {
-    let settle = || -> std::io::Result<()> {
+    let begin = || -> std::io::Result<()> {
         set_parent_process_death_signal(Some(Signal::KILL))?;
         if getppid().is_none_or(|parent| parent.is_init()) {
             return Err(std::io::Error::other("the parent has ended"));
@@ -58,7 +58,7 @@ fn run(end: &Endpoint) -> Result<Value, Trouble> {
         sched_setaffinity(None, &cores)?;
         Ok(())
     };
-    settle().map_err(failed("cannot take its place"))?;
+    begin().map_err(failed("cannot take its place"))?;
     xk_run::interrupt_unsafe::catch();
     match end.system {
         System::Xk(wire) => stack::datagrams(end, wire),

@@ -2,7 +2,7 @@
 
 use super::{BUFFER, SEGMENT, WRITE};
 use crate::cable::{HEADROOM, Host, at};
-use crate::uppers::Taker;
+use crate::uppers::Sink;
 use std::cell::Cell;
 use std::hint::black_box;
 use std::rc::Rc;
@@ -29,13 +29,13 @@ impl Pair {
         let pool = Pool::new(&PoolConfig::default()).expect("memory for a pool");
         let tcp = format!("tcp ip send_buffer=\"{BUFFER}B\" receive_buffer=\"{BUFFER}B\"");
         let [a, b] = [1, 2].map(|number| Host::new(&pool, number, &tcp));
-        let taker = Taker::default();
-        let received = Rc::clone(&taker.0);
-        let server = b.cx.add_protocol("taker", "server", taker);
+        let sink = Sink::default();
+        let received = Rc::clone(&sink.0);
+        let server = b.cx.add_protocol("sink", "server", sink);
         let local = Participants::local(Part::port(7));
         let enabled = b.top.open_enable(&b.cx, Upper::new(&server), local);
         let _ = enabled.expect("the port is free");
-        let client = a.cx.add_protocol("taker", "client", Taker::default());
+        let client = a.cx.add_protocol("sink", "client", Sink::default());
         let participants = Participants::pair(at(5000, 1), at(7, 2));
         let session =
             a.top.open(&a.cx, Upper::new(&client), participants).expect("the peer is on the link");

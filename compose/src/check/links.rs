@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use xk_core::graph::{self, BuildError, Catalog, Params};
 use xk_lang::{Diagnostics, Graph, Host, Link, Span, Spanned, Template, Value, nearest};
 
-use crate::params::Taker;
+use crate::params::Parametrized;
 use crate::plan::count_of;
 
 /// The links of a file, as they are written and what they say.
@@ -33,14 +33,14 @@ pub(super) fn check(
 }
 
 fn params_of(kind: &graph::Links, link: &Link, diagnostics: &mut Diagnostics) -> Params {
-    let taker = Taker {
+    let parametrized = Parametrized {
         what: "a link",
         span: link.name.span,
         scalars: kind.parameters,
         blocks: kind.blocks,
     };
     let before = diagnostics.len();
-    let params = taker.take(diagnostics, &link.params, &link.children);
+    let params = parametrized.take(diagnostics, &link.params, &link.children);
     if let Err(error) = (kind.check)(&link.name, &params)
         && diagnostics.len() == before
     {

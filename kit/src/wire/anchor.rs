@@ -364,7 +364,9 @@ impl<A: Anchor> Session for WireSession<A> {
         if !wire.takes_segments() && segments::of(&message).is_some() {
             return self.push_run(cx, this, message);
         }
-        if !wire.takes_partial_checksums() && offload::finish_checksum(cx.pool(), &mut message).is_err() {
+        if !wire.takes_partial_checksums()
+            && offload::finish_checksum(cx.pool(), &mut message).is_err()
+        {
             this.discard(cx, message, &reason::NO_BUFFERS);
             return Err(PushError::NoBuffers);
         }

@@ -3,7 +3,7 @@
 
 use crate::client::Target;
 use crate::error::{Error, ErrorKind};
-use crate::server::{Offered, Service};
+use crate::server::{Service, ServiceCell};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -99,10 +99,10 @@ pub(crate) struct Reactor {
     /// Shepherds that wait for something from another thread, by number.
     waiters: RefCell<HashMap<u64, Rc<Semaphore>>>,
     next_waiter: Cell<u64>,
-    services: RefCell<HashMap<ProtocolId, (ProtocolRef, Offered)>>,
+    services: RefCell<HashMap<ProtocolId, (ProtocolRef, ServiceCell)>>,
     /// Protocol objects whose services have ended, for the next ones: a kernel keeps what it has
     /// once been given.
-    spare: RefCell<Vec<(ProtocolRef, Offered)>>,
+    spare: RefCell<Vec<(ProtocolRef, ServiceCell)>>,
 }
 
 /// What other threads have done in the stack.
@@ -370,11 +370,11 @@ impl Reactor {
     pub(crate) fn keep_service(
         &self,
         service: Rc<dyn Service>,
-        make: impl FnOnce(&Offered) -> ProtocolRef,
+        make: impl FnOnce(&ServiceCell) -> ProtocolRef,
     ) -> ProtocolRef {
         let spare = self.spare.borrow_mut().pop();
         let (object, place) = spare.unwrap_or_else(|| {
-            let place = Offered::default();
+            let place = ServiceCell::default();
             (make(&place), place)
         });
         drop(place.replace(Some(service)));

@@ -273,13 +273,13 @@ const ONE_SERVICE: &str = "a service is offered here already, and procedures are
                            programs or versions on a stack with `sunprog`";
 
 /// A service as long as it is offered.
-pub(crate) type Offered = Rc<RefCell<Option<Rc<dyn Service>>>>;
+pub(crate) type ServiceCell = Rc<RefCell<Option<Rc<dyn Service>>>>;
 
 /// The protocol object of one service, and of the next one when that has ended. The layer below
 /// leads no call to it in between: what it remembers of callers goes with the offer, or knows
 /// procedures by their numbers alone.
 pub(crate) struct Offer {
-    service: Offered,
+    service: ServiceCell,
     reactor: Rc<Reactor>,
     commands: Arc<CommandQueue>,
 }

@@ -14,6 +14,9 @@ static WORDS: Rule = Rule {
 const WORDS_REFUSED: &[&str] =
     &["who", "whoever", "nobody", "somebody", "anybody", "he", "him", "his", "anew", "for ever"];
 
+/// Names that meant too many things: each of these gets one of its own.
+const NAMES_REFUSED: &[&str] = &["Taker", "Takers", "Talkers", "settle"];
+
 /// How a doc comment may not begin: it sends the reader to another item.
 const BEGINNING: &str = "The same";
 
@@ -26,6 +29,10 @@ pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {
             is_first = text.is_none();
             let comment: String = line.comment.to_lowercase().split('`').step_by(2).collect();
             let refused = WORDS_REFUSED.iter().filter(|word| has_word(&comment, word));
+            for name in NAMES_REFUSED.iter().filter(|name| has_word(&line.code, name)) {
+                let what = format!("`{name}` in code");
+                found.push(file.violation(&WORDS, index + 1, what, "say what it is or does"));
+            }
             for word in refused.copied().chain(begins.then_some(BEGINNING)) {
                 let what = format!("`{word}` in a comment");
                 found.push(file.violation(&WORDS, index + 1, what, "name the thing"));
@@ -43,6 +50,8 @@ mod tests {
     fn words_are_refused_in_comments() {
         let text = "/// The same as [`x`],\n/// for whoever asks.\nfn f() { who(); }\n// nobody\n\
                     // the user `nobody`, whose\n";
+        let named = tree(&[("a/x.rs", "struct Takers;\nfn settled() {}\nfn settle() {}\n")]);
+        assert_eq!(found(check, &named), ["words a/x.rs:1", "words a/x.rs:3"]);
         let broken = [1, 2, 4].map(|line| format!("words a/x.rs:{line}"));
         assert_eq!(found(check, &tree(&[("a/x.rs", text)])), broken);
     }

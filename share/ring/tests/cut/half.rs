@@ -63,7 +63,7 @@ impl Half {
             Some((side, last, ring)) => (Some(side), last, Some(ring)),
             None => (None, "", None),
         };
-        let port = ring.map(|ring| Port::new(ring, known()));
+        let port = ring.map(|ring| Port::new(Box::new(ring), known()));
         let last = nodes.iter().position(|node| *node.name == *last);
         let is_below = |at: usize| last.is_some_and(|last| at <= last);
         // Nodes are numbered bottom-up, and each is shown in turn.

@@ -226,7 +226,7 @@ impl Ends {
 }
 
 /// Lets the last acknowledgements go before captures end and the other end disappears.
-pub(crate) fn settle(stack: Stack<Thread>) {
+pub(crate) fn part_from(stack: Stack<Thread>) {
     std::thread::sleep(Duration::from_millis(100));
     drop(stack);
 }

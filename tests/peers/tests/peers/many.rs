@@ -8,7 +8,7 @@ use xk_net::{Stack, TcpListener, TcpStream, Thread};
 use xk_peers::testbed::{LINUX, Lan, OURS, Wire};
 use xk_testkit::{needs_program, needs_root};
 
-use crate::ends::{either, graph, settle, start};
+use crate::ends::{either, graph, part_from, start};
 
 /// How many at the same time.
 const AT_ONCE: usize = 1000;
@@ -98,7 +98,7 @@ pub(crate) fn stand_at_the_same_time(wire: Wire) {
     let begun = Instant::now();
     ours_ask(&lan, &stack, rounds);
     println!("we ask, {AT_ONCE} at once: {:.1?}", begun.elapsed());
-    settle(stack);
+    part_from(stack);
 }
 
 /// One question and its answer, and the end.
@@ -166,7 +166,7 @@ pub(crate) fn follow_each_other(wire: Wire) {
     });
     tell("we ask", count, begun);
     served(&lan, &stack, count);
-    settle(stack);
+    part_from(stack);
 }
 
 /// Our socket takes the connections, instead of `echo`.

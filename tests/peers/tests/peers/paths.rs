@@ -8,7 +8,7 @@ use xk_peers::testbed::{LINUX, Lan, OURS, Wire};
 use xk_testkit::netns::Space;
 use xk_testkit::{needs_program, needs_root};
 
-use crate::ends::{Ends, Gate, Opener, capture, either, graph, settle, start};
+use crate::ends::{Ends, Gate, Opener, capture, either, graph, part_from, start};
 use crate::tcp::DAMAGE;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -104,7 +104,7 @@ pub(crate) fn become_narrower(wire: Wire) {
         });
         assert_eq!(info.segment as usize, NARROW - 52, "as a router has said");
         drop(ends);
-        settle(stack);
+        part_from(stack);
         lan.testbed.judge(
             &[
                 DAMAGE,
@@ -144,7 +144,7 @@ pub(crate) fn are_black_holes(wire: Wire) {
     let segment = info.segment as usize;
     assert!((NARROW - 52 - 16..=NARROW - 52).contains(&segment), "{segment}");
     drop(ends);
-    settle(stack);
+    part_from(stack);
     lan.testbed.judge(
         &[
             DAMAGE,
@@ -172,7 +172,7 @@ pub(crate) fn are_marked(wire: Wire) {
     let ends = Ends::open(&lan, &stack, Opener::Linux);
     ends.exchange(100_000, 100_000, [None; 2], LIMIT);
     drop(ends);
-    settle(stack);
+    part_from(stack);
     lan.testbed.judge(DAMAGE);
     let count = |filter: String| lan.testbed.count("ours.pcapng", &filter);
     for (from, to) in [(OURS, LINUX), (LINUX, OURS)] {

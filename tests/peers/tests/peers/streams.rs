@@ -10,7 +10,7 @@ use xk_net::{Stack, TcpListener, Thread};
 use xk_peers::testbed::{Lan, OURS, Wire};
 use xk_testkit::{needs_program, needs_root};
 
-use crate::ends::{Ends, Opener, capture, either, graph, is_long, settle, start};
+use crate::ends::{Ends, Opener, capture, either, graph, is_long, part_from, start};
 use crate::tcp::DAMAGE;
 
 /// No exchange may take longer.
@@ -42,12 +42,12 @@ pub(crate) fn carries_all_sizes(wire: Wire) {
     let stack = start(&lan, &graph(&lan, (&captured, "pcap"), "", ""));
     let sizes = [1, 2, 535, 1447, 1448, 1449, 65_536, 300_003];
     both_ways(&lan, &stack, &sizes, LIMIT);
-    settle(stack);
+    part_from(stack);
     lan.testbed.judge(DAMAGE);
     let stack = start(&lan, &graph(&lan, ("", "wire"), "", ""));
     let large = either(&[8 << 20][..], &[16 << 20, 1 << 30]);
     both_ways(&lan, &stack, large, either(LIMIT, 20 * LIMIT));
-    settle(stack);
+    part_from(stack);
 }
 
 /// What a link does to frames, and how many octets go each way, in the short form and in the long
@@ -91,7 +91,7 @@ pub(crate) fn outlast_faults(wire: Wire) {
             let took = begun.elapsed();
             println!("{faults}, {opener:?} opened: {octets} octets each way in {took:.1?}");
         }
-        settle(stack);
+        part_from(stack);
         lan.testbed.judge(DAMAGE);
     };
     std::thread::scope(|scope| {
@@ -129,7 +129,7 @@ pub(crate) fn fit_tiny_windows(wire: Wire) {
     let octets = either(100_000, 4 << 20);
     ends.exchange(octets, octets, [None; 2], 5 * LIMIT);
     drop(ends);
-    settle(stack);
+    part_from(stack);
     lan.testbed.judge(&[DAMAGE, &[("indow", "both windows are tiny, and often closed")]].concat());
 }
 
@@ -145,7 +145,7 @@ pub(crate) fn wait_for_closed_windows(wire: Wire) {
     let rest = || std::thread::sleep(Duration::from_secs(either(2, 20)));
     ends.exchange(2 << 20, 2 << 20, [Some((100_000, &rest)); 2], LIMIT);
     drop(ends);
-    settle(stack);
+    part_from(stack);
     lan.testbed.judge(
         &[
             DAMAGE,

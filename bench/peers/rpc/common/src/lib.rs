@@ -45,7 +45,7 @@ where
     let number = |at: usize| -> Result<u64, Wrong> {
         Ok(words.get(at).ok_or("an argument is missing")?.parse()?)
     };
-    settle(number(1)? as usize)?;
+    run_on(number(1)? as usize)?;
     let spins = number(2)? != 0;
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_all();
@@ -73,7 +73,7 @@ where
 }
 
 /// Takes its core, and ends with its parent.
-fn settle(core: usize) -> Result<(), Wrong> {
+fn run_on(core: usize) -> Result<(), Wrong> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     if getppid().is_none_or(|parent| parent.is_init()) {
         return Err("the parent has ended".into());

@@ -20,10 +20,10 @@ pub struct Octets {
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Nothing {}
 
-struct Taker;
+struct Answerer;
 
 #[tonic::async_trait]
-impl null_server::Null for Taker {
+impl null_server::Null for Answerer {
     async fn take(&self, request: Request<Octets>) -> Result<Response<Nothing>, Status> {
         std::hint::black_box(request.into_inner());
         Ok(Response::new(Nothing {}))
@@ -36,7 +36,7 @@ fn main() -> Result<(), Wrong> {
 
 async fn serve(listener: TcpListener) -> Result<(), Wrong> {
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    let server = Server::builder().add_service(null_server::NullServer::new(Taker));
+    let server = Server::builder().add_service(null_server::NullServer::new(Answerer));
     Ok(server.serve_with_incoming(incoming).await?)
 }
 

@@ -17,9 +17,9 @@ pub trait Null {
 }
 
 #[derive(Clone)]
-struct Taker;
+struct Answerer;
 
-impl Null for Taker {
+impl Null for Answerer {
     async fn take(self, _: context::Context, octets: ByteBuf) {
         std::hint::black_box(octets);
     }
@@ -35,7 +35,7 @@ async fn serve(listener: TcpListener) -> Result<(), Wrong> {
         stream.set_nodelay(true)?;
         let channel = BaseChannel::with_defaults(Transport::from((stream, Bincode::default())));
         // One call at a time comes: each is answered where it is read.
-        tokio::spawn(channel.execute(Taker.serve()).for_each(|answer| answer));
+        tokio::spawn(channel.execute(Answerer.serve()).for_each(|answer| answer));
     }
 }
 

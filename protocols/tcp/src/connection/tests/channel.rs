@@ -173,7 +173,7 @@ impl Channel {
         let length = header.emit(&mut octets);
         let segment = [&octets[..length], data].concat();
         self.arrive(side, &segment);
-        self.settle(side);
+        self.take_out(side);
     }
 
     fn arrive(&mut self, side: Side, octets: &[u8]) {
@@ -232,7 +232,7 @@ impl Channel {
     }
 
     /// Takes what comes out of a machine.
-    fn settle(&mut self, side: Side) {
+    fn take_out(&mut self, side: Side) {
         let runs = self.faults.runs;
         loop {
             self.may_move(side);
@@ -323,8 +323,8 @@ impl Channel {
     }
 
     fn run_until(&mut self, end: Time) {
-        self.settle(Side::A);
-        self.settle(Side::B);
+        self.take_out(Side::A);
+        self.take_out(Side::B);
         loop {
             let arrival = self.wire.iter().map(|w| (w.0, w.1)).min();
             let deadline = |side: usize| deadline_of(&self.ends[side]);
@@ -343,14 +343,14 @@ impl Channel {
                 let place = self.wire.iter().position(|w| w.1 == number).unwrap();
                 let (_, _, side, segment) = self.wire.swap_remove(place);
                 self.arrive(side, &segment);
-                self.settle(side);
+                self.take_out(side);
                 continue;
             }
             for side in [Side::A, Side::B] {
                 if deadline_of(self.end(side)).is_some_and(|at| at <= next) {
                     let now = self.now + self.end(side).ahead;
                     self.machine(side).timer(now);
-                    self.settle(side);
+                    self.take_out(side);
                 }
             }
         }

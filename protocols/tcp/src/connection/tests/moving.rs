@@ -119,12 +119,12 @@ fn drive(state: &[u8], segments: Vec<([u8; 14], usize, bool)>) {
     };
     assert!(machine.write(&pool, now).is_some_and(|again| again.len() == state.len()));
     let mut lone = Lone { machine, pool, now };
-    let settle = |lone: &mut Lone| {
+    let rest = |lone: &mut Lone| {
         lone.sent();
         while lone.machine.deliver().is_some() {}
         while lone.machine.event().is_some() {}
     };
-    settle(&mut lone);
+    rest(&mut lone);
     if lone.machine.space() > 100 {
         lone.write(&pattern(100, 4));
     }
@@ -140,10 +140,10 @@ fn drive(state: &[u8], segments: Vec<([u8; 14], usize, bool)>) {
             }
             let _ = lone.take(&header, &pattern(len, 3));
         }
-        settle(&mut lone);
+        rest(&mut lone);
         lone.now += Duration::from_millis(u64::from(octets[9]));
         lone.machine.timer(lone.now);
-        settle(&mut lone);
+        rest(&mut lone);
     }
     for _ in 0..50 {
         let Some(at) = lone.machine.deadline() else {
@@ -151,7 +151,7 @@ fn drive(state: &[u8], segments: Vec<([u8; 14], usize, bool)>) {
         };
         lone.now = lone.now.max(at);
         lone.machine.timer(lone.now);
-        settle(&mut lone);
+        rest(&mut lone);
     }
 }
 
