@@ -395,7 +395,9 @@ impl End {
 
     /// Tells the other side that this one is awake.
     pub fn woken(&mut self) {
-        self.own.state().store(AWAKE, Ordering::Relaxed);
+        // An exchange, too: behind a mere store the next look need not see the frame of a side that
+        // has looked at the state before that store.
+        self.own.state().swap(AWAKE, Ordering::Acquire);
     }
 
     /// Tells the other side on which processors this one may run, a bit each; 0 if that cannot be

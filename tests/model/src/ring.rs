@@ -1,0 +1,1 @@
+../../../wires/shm/src/ring.rs
