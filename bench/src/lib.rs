@@ -54,6 +54,7 @@ pub fn benchmarks() -> Vec<Benchmark> {
         micro::layer::benchmark(),
         micro::message::benchmark(),
         micro::map::benchmark(),
+        micro::template::benchmark(),
         micro::event::benchmark(),
         micro::shepherd::benchmark(),
         udp_inprocess::benchmark(),

@@ -12,6 +12,7 @@ use xk_core::{
     Upper,
 };
 use xk_kit::control::{MaxPacket, MyEther, OptPacket};
+use xk_kit::net::template::Headers;
 
 /// A kernel for one measurement.
 pub(crate) fn kernel() -> Rc<Kernel> {
@@ -68,6 +69,7 @@ impl BottomWire {
 
 struct BottomSession {
     what: Bottom,
+    octets_max: u32,
     upper: ProtocolRef,
     kept: Rc<Arrivals>,
 }
@@ -104,6 +106,9 @@ impl Session for BottomSession {
     }
 
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<Headers>() {
+            return question.found(Some(Headers::of_wire(self.octets_max as usize)));
+        }
         this.protocol(cx).map_or(Answer::Unknown, |p| p.control(cx, ask))
     }
 }
@@ -122,6 +127,7 @@ impl Protocol for BottomWire {
         }
         let body = BottomSession {
             what: self.what,
+            octets_max: self.octets_max,
             upper: upper.receiver.clone(),
             kept: Rc::clone(&self.kept),
         };

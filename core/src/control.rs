@@ -30,10 +30,12 @@ pub trait Question: Any + Field {
     const KIND: Kind;
     /// True if layers ask it of those above them: a layer that fits any edge passes it up.
     const UPWARD: bool = false;
+    /// True if it is about the very object that it is put to: no layer passes it on.
+    const DIRECT: bool = false;
 }
 
 /// Makes a struct of fields that cross ([`Field`]) a [`Question`]: its name, its [`Kind`], and
-/// `upward` if layers ask it of those above.
+/// `upward` if layers ask it of those above, or `direct` if none passes it on.
 ///
 /// ```
 /// # extern crate alloc;
@@ -47,15 +49,16 @@ pub trait Question: Any + Field {
 /// ```
 #[macro_export]
 macro_rules! question {
-    ($type:ident { $($field:ident),* }, $name:literal, $kind:ident $(, $upward:ident)?) => {
+    ($type:ident { $($field:ident),* }, $name:literal, $kind:ident $(, $how:ident)?) => {
         $crate::fields!($type { $($field),* });
         impl $crate::control::Question for $type {
             const NAME: &'static str = $name;
             const KIND: $crate::control::Kind = $crate::control::Kind::$kind;
-            $( const UPWARD: bool = $crate::question!($upward); )?
+            $( $crate::question!($how); )?
         }
     };
-    (upward) => { true };
+    (upward) => { const UPWARD: bool = true; };
+    (direct) => { const DIRECT: bool = true; };
 }
 
 /// Whether the question was understood.
@@ -87,12 +90,26 @@ pub struct Ask<'a> {
     question: &'a mut dyn Any,
     /// The layers that have passed it up.
     passed_up_by: Vec<ProtocolId>,
+    /// It has been put to an object.
+    is_put: bool,
 }
 
 impl<'a> Ask<'a> {
     /// Puts a question.
     pub fn new<Q: Question>(question: &'a mut Q) -> Self {
-        Self { kind: const { &QuestionType::of::<Q>() }, question, passed_up_by: Vec::new() }
+        Self {
+            kind: const { &QuestionType::of::<Q>() },
+            question,
+            passed_up_by: Vec::new(),
+            is_put: false,
+        }
+    }
+
+    /// Puts it to one more object; false if it is for the first alone.
+    #[must_use]
+    pub(crate) fn reaches_next(&mut self) -> bool {
+        let is_first = !core::mem::replace(&mut self.is_put, true);
+        is_first || !self.kind.is_direct
     }
 
     /// For a layer that passes a question from below on to those above, under one name for all of

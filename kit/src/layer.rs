@@ -26,6 +26,7 @@ pub use conversation::{Conversation, quoted};
 use crate::Turns;
 use crate::control::{MaxPacket, OptPacket, max_packet};
 use crate::net::offers::Offers;
+use crate::net::template::Headers;
 use alloc::rc::Rc;
 use alloc::string::String;
 use core::hash::Hasher;
@@ -270,6 +271,13 @@ pub trait Layer<const N: usize>: Sized + 'static {
     /// layer keeps for it is given back.
     fn end(own: &Conversation<Self, N>, cx: &Kernel, this: &SessionRef) {
         let _ = (own, cx, this);
+    }
+
+    /// Puts the header of a conversation's messages behind those of the layers below; `None` if it
+    /// has no form that can be told.
+    fn headers(&self, own: &Conversation<Self, N>, cx: &Kernel, below: Headers) -> Option<Headers> {
+        let _ = (own, cx, below);
+        None
     }
 
     /// A line about a conversation, for `xk dump`.

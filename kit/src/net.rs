@@ -12,4 +12,5 @@ pub mod offers;
 pub mod ports;
 pub mod receivers;
 pub mod stream;
+pub mod template;
 pub mod virtual_layer;

@@ -10,6 +10,7 @@ mod table;
 use crate::control::{IsOutstanding, NetworkError};
 use crate::net::receivers::{UpperReceiver, UpperReceivers};
 use crate::net::stream::StreamNotice;
+use crate::net::template::Headers;
 use crate::wire::offload::Offloads;
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
@@ -468,6 +469,11 @@ impl<F: Filter> Session for PassSession<F> {
                 question.answer(this.head().protocol(), || Offloads::of_session(cx, lower));
             }
             return Answer::Answered;
+        }
+        if self.shared.filter.leaves_alone()
+            && let Some(question) = ask.get::<Headers>()
+        {
+            return question.found(Headers::of(cx, &self.joint.lower));
         }
         let forward = |ask: &mut Ask<'_>| self.joint.lower.control(cx, ask);
         self.shared.filter.control(cx, ask, &forward)

@@ -17,6 +17,7 @@ use crate::net::stream::{
     CarriesRecords, StreamAbort, StreamConsumed, StreamInfo, StreamNotice, StreamRoom, StreamSet,
     StreamSetNext, StreamShutdown, StreamSoftError, StreamSpace, StreamUse,
 };
+use crate::net::template::Headers;
 use crate::rpc::auth::{IssueShorthand, TakeShorthand};
 use crate::rpc::call::{
     CallsAtOnce, CancelCall, GathersReplies, LargestPush, MyProcedure, NeedsPseudoHeader,
@@ -91,6 +92,7 @@ table![
     StreamSpace,
     StreamUse,
     ListDropSources,
+    Headers,
     IssueShorthand,
     TakeShorthand,
     CallsAtOnce,

@@ -24,6 +24,7 @@
 //! | strangers do not make it grow | [`hostile::survives_a_flood`] |
 //! | what strangers began holds nothing below | [`hostile::pins_nothing`] |
 //! | what is held leaves room for strangers | [`hostile::has_room_beside_what_is_held`] |
+//! | what a session says of its headers is what it does | [`headers::are_as_told`] |
 //! | questions are answered as listed, others forwarded | [`control::answers`] |
 //! | a question from below goes up once, and ends if it comes back | [`control::goes_up_once`] |
 //! | what is for many is not for one | [`hosts::tells_one_from_many`] |
@@ -64,6 +65,7 @@ pub mod calls;
 pub mod control;
 mod crossing;
 mod cut;
+pub mod headers;
 pub mod hostile;
 pub mod hosts;
 pub mod messages;
@@ -401,6 +403,7 @@ pub const LAWS: &[Law] = &[
     ("a burst does not wait for one", bursts::pass_who_waits),
     ("questions are answered as listed", control::answers),
     ("a question from below goes up once", control::goes_up_once),
+    (headers::NAME, headers::are_as_told),
     ("what is for many is not for one", hosts::tells_one_from_many),
     ("calls are for the rpc realm", rpc::takes_no_calls),
     ("opened several times at once it is one session", blocking::opens_once),

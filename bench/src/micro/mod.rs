@@ -5,3 +5,4 @@ pub(crate) mod layer;
 pub(crate) mod map;
 pub(crate) mod message;
 pub(crate) mod shepherd;
+pub(crate) mod template;

@@ -10,6 +10,8 @@ mod smoltcp_peer;
 
 use crate::case::{Benchmark, Case, Goal};
 
+pub(crate) use ours::Pair;
+
 pub(crate) fn benchmark() -> Benchmark {
     Benchmark::new(
         "udp-inprocess",

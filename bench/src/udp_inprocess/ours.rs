@@ -8,6 +8,7 @@ use std::rc::Rc;
 use xk_core::message::PoolConfig;
 use xk_core::object::{Outgoing, PushError};
 use xk_core::{Message, Part, Participants, Pool, SessionRef, Upper};
+use xk_kit::net::template::{Headers, Template};
 
 /// Two hosts and sessions between them, which are used in turn.
 pub(crate) struct Pair {
@@ -77,6 +78,14 @@ impl Pair {
     fn send_burst(&self, octets: usize, count: u64) -> Result<(), PushError> {
         let mut burst: Outgoing = (0..count).map(|_| self.message(octets)).collect();
         self.session().push_burst(&self.a.cx, black_box(&mut burst))
+    }
+
+    /// What the headers of the messages sent have alike, and the frame of one of this size.
+    pub(crate) fn sample(&self, octets: usize) -> (Template, Vec<u8>) {
+        let headers = Headers::of(&self.a.cx, self.session()).expect("every layer tells");
+        self.send(octets, 1);
+        let frame = self.a.kept().pop_front().expect("the frame is on the cable");
+        (headers.sent, frame.octets().collect())
     }
 
     /// Sends and receives messages of this size, in batches.

@@ -471,6 +471,8 @@ pub struct QuestionType {
     pub kind: Kind,
     /// True if layers ask it of those above them.
     pub is_upward: bool,
+    /// True if no layer passes it on.
+    pub is_direct: bool,
     put: fn(&dyn Any, &mut Writer<'_>),
     fill: fn(&mut dyn Any, &mut Reader<'_>) -> bool,
     take: fn(&mut Reader<'_>) -> Option<Box<dyn Any>>,
@@ -501,6 +503,7 @@ impl QuestionType {
             key: Q::KEY,
             kind: Q::KIND,
             is_upward: Q::UPWARD,
+            is_direct: Q::DIRECT,
             put: |question, out| {
                 if let Some(question) = question.downcast_ref::<Q>() {
                     question.put(out);
@@ -540,7 +543,7 @@ pub struct Received {
 impl Received {
     /// The question, to be put here; `passed_up_by` are the layers that have passed it up.
     pub fn ask(&mut self, passed_up_by: Vec<ProtocolId>) -> Ask<'_> {
-        Ask { kind: self.kind, question: &mut *self.question, passed_up_by }
+        Ask { kind: self.kind, question: &mut *self.question, passed_up_by, is_put: false }
     }
 }
 

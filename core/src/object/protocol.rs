@@ -342,6 +342,9 @@ impl ProtocolRef {
 
     /// Asks a question.
     pub fn control(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
+        if !ask.reaches_next() {
+            return Answer::Unknown;
+        }
         self.0.body.control(cx, self, ask)
     }
 

@@ -487,7 +487,7 @@ impl SessionRef {
 
     /// Asks a question; a closed session answers none.
     pub fn control(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
-        if self.0.head.is_closed() {
+        if self.0.head.is_closed() || !ask.reaches_next() {
             return Answer::Unknown;
         }
         self.0.body.control(cx, self, ask)

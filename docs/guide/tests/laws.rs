@@ -23,8 +23,14 @@ const LOSING: &[&str] = &[
 
 /// The laws of first messages that overtake each other, as over a network that does so: which of
 /// them are late is the protocol's own rule.
-const OVERTAKING: &[&str] =
-    &["first messages at one time make one session", "copies and damage at one time harm nothing"];
+const OVERTAKING: &[&str] = &[
+    "first messages at one time make one session",
+    "copies and damage at one time harm nothing",
+    UNTOLD,
+];
+
+/// It does not say what its headers are like.
+const UNTOLD: &str = "headers are as they are told";
 
 /// The protocol on a layer whose sessions lead to hosts, with this parameter `hold`.
 struct OverHosts {

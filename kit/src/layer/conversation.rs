@@ -1,6 +1,7 @@
 //! The session object of a layer.
 
 use super::{Arrival, Layer, Layered, Unsent, less_header};
+use crate::net::template::Headers;
 use core::any::Any;
 use core::cell::Cell;
 use xk_core::control::Describe;
@@ -24,12 +25,18 @@ pub struct Conversation<L: Layer<N>, const N: usize> {
 }
 
 impl<L: Layer<N>, const N: usize> Conversation<L, N> {
-    /// Answers what every conversation answers: `describe`; what the session below says of sizes,
-    /// less the header; the rest as it does.
+    /// Answers what every conversation answers: `describe`, `headers`; what the session below says
+    /// of sizes, less the header; the rest as it does.
     pub fn answer(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
         if let Some(question) = ask.get::<Describe>() {
             question.text = self.all.layer.describe(self);
             return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<Headers>() {
+            let below = Headers::of(cx, &self.lower);
+            let found = below.and_then(|below| self.all.layer.headers(self, cx, below));
+            let sent = |found: &Headers| found.sent.clone().carrying(self.octets_max);
+            return question.found(found.map(|f| Headers { sent: sent(&f), ..f }));
         }
         less_header::<L, N>(self.lower.control(cx, ask), ask)
     }

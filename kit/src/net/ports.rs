@@ -2,9 +2,11 @@
 //! they learn of the session below.
 
 use crate::control::{
-    MaxPacket, MyHost, MyPort, OptPacket, PeerHost, PeerPort, PseudoHeader, SpecificDestination,
+    MaxPacket, MinPacket, MyHost, MyPort, OptPacket, PeerHost, PeerPort, PseudoHeader,
+    SpecificDestination,
 };
 use crate::net::attribute::LinkCast;
+use crate::net::template::{HeaderField, Headers};
 use crate::{Checksum, Turns};
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -107,8 +109,8 @@ pub fn pop_offer(ends: &mut Participants) -> Result<(u16, HostAddr), AddressErro
     Ok((port, local_host(local)?))
 }
 
-/// Answers `my-port`, `my-host`, `peer-port` and `peer-host` from what is known of both ends; true
-/// if it was one of them.
+/// Answers `my-port`, `my-host`, `peer-port` and `peer-host` from what is known of both ends, and
+/// that no message arrives longer than it was sent (`min-packet`); true if it was one of them.
 pub fn answer(
     ask: &mut Ask<'_>,
     (port, host): (u16, Option<HostAddr>),
@@ -123,6 +125,8 @@ pub fn answer(
         question.port = port;
     } else if let (Some(question), Some(host)) = (ask.get::<PeerHost>(), peer_host) {
         question.host = host;
+    } else if let Some(question) = ask.get::<MinPacket>() {
+        question.octets = 0;
     } else {
         return false;
     }
@@ -257,6 +261,28 @@ impl Origin {
             many: sent_to.is_some_and(|q| q.many),
             peer: lower.ask(cx, PeerHost::default()).map(|q| q.host),
         }
+    }
+
+    /// Puts a header behind those of the layers below that begins with the sender's port and the
+    /// receiver's: ours and the peer's in what is sent. `header` makes it of the two; `fields` are
+    /// those that are alike on both ways, and the checksum is at `checksum_at`.
+    #[must_use]
+    pub fn headers<const N: usize>(
+        &self,
+        below: Headers,
+        (local, peer): (u16, u16),
+        header: impl Fn((u16, u16)) -> [u8; N],
+        (checksum_at, fields): (u8, &[(u8, HeaderField)]),
+    ) -> Option<Headers> {
+        let [sent, received] = [(local, peer), (peer, local)].map(header);
+        let fields = |peer_at, sum: Option<Checksum>| {
+            let known = sum.map(|sum| HeaderField::Sum { from: 0, pseudo: sum.folded() });
+            let checksum = known.unwrap_or(HeaderField::Free(2));
+            [&[(peer_at, HeaderField::Peer(2)), (checksum_at, checksum)], fields].concat()
+        };
+        let to = fields(2, self.pseudo.map(|pseudo| pseudo.sent));
+        let from = fields(0, self.pseudo.map(|pseudo| pseudo.received));
+        below.with((&sent, &to), (&received, &from))
     }
 
     /// Where this message that has arrived was sent to. What the link has cast for many without a

@@ -19,6 +19,7 @@ use crate::control::{
 };
 use crate::net::neighbour::{UNKNOWN_STATION, peer_host};
 use crate::net::receivers::{LINK_MIN, Marks, UpperReceiver, UpperReceivers, has_no_answer};
+use crate::net::template::Headers;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -129,6 +130,12 @@ pub trait VirtualLayer: Sized + 'static {
     /// As [`control`](Session::control) of a session; [`VirtualSession::answer`] has what all
     /// answer.
     fn session_control(own: &VirtualSession<Self>, cx: &Kernel, ask: &mut Ask<'_>) -> Answer;
+
+    /// The headers of a session's messages: those of the way that the smallest take.
+    fn headers(own: &VirtualSession<Self>, cx: &Kernel) -> Option<Headers> {
+        let _ = (own, cx);
+        None
+    }
 
     /// Takes what a layer below tells of a host; false if the question is another.
     fn told(all: &Virtual<Self>, cx: &Kernel, ask: &mut Ask<'_>) -> bool {
@@ -607,6 +614,8 @@ impl<V: VirtualLayer> Session for VirtualSession<V> {
             question.octets = LINK_MIN;
         } else if let Some(question) = ask.get::<Describe>() {
             question.text = V::describe(self);
+        } else if let Some(question) = ask.get::<Headers>() {
+            return question.found(V::headers(self, cx));
         } else if let Some(host) = self.sent_to
             && let Some(question) = ask.get::<SpecificDestination>()
         {

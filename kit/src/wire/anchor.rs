@@ -3,6 +3,7 @@
 
 use crate::EthAddr;
 use crate::control::{JoinGroup, LinkType, MaxPacket, MyEther, OptPacket};
+use crate::net::template::Headers;
 use crate::wire::offload::{self, Offloads};
 use crate::wire::segments;
 use alloc::rc::{Rc, Weak};
@@ -388,6 +389,9 @@ impl<A: Anchor> Session for WireSession<A> {
     }
 
     fn control(&self, _: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<Headers>() {
+            return question.found(Some(Headers::of_wire(self.wire.frame_octets_max())));
+        }
         answer(&*self.wire, ask)
     }
 

@@ -11,6 +11,7 @@ use xk_core::control::Describe;
 use xk_core::object::{Closing, Outgoing, ProtocolId, PushError, SessionSlot};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, reason};
 use xk_kit::control::{MyHost, PeerEther, PeerHost};
+use xk_kit::net::template::Headers;
 
 /// A session's key: the host, the receiver, and the protocol whose number selects.
 pub(crate) type Key = (u32, u32, u32);
@@ -126,6 +127,9 @@ impl Session for ArpSession {
                 return Answer::Unknown;
             };
             question.address = eth.0;
+        } else if let Some(question) = ask.get::<Headers>() {
+            let lower = path.lower.get();
+            return question.found(lower.and_then(|lower| Headers::of(cx, &lower)));
         } else if let Some(question) = ask.get::<Describe>() {
             let (host, state) = (path.entry.host, path.entry.state.get());
             let waiting = path.waiting.len();

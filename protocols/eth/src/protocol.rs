@@ -24,6 +24,7 @@ use xk_kit::layer::{Arrival, Bounds, Conversation, Layer, Layered, Receiver, Uns
 use xk_kit::net::attribute::LinkCast;
 use xk_kit::net::drop_sources::{DropSources, Source};
 use xk_kit::net::receivers;
+use xk_kit::net::template::{HeaderField, Headers};
 use xk_kit::wire::offload::{self, Offloads};
 use xk_kit::wire::segments;
 
@@ -355,6 +356,22 @@ impl Layer<HEADER_LEN> for Eth {
             let _ = message.strip(llc_octets);
         }
         Ok(())
+    }
+
+    fn headers(&self, own: &Frames, _: &Kernel, below: Headers) -> Option<Headers> {
+        let State { sent, llc, llc_octets, selector, .. } = &own.state;
+        let header = Header::parse(sent).ok()?;
+        let arriving = Header { dst: header.src, src: header.dst, ..header }.octets();
+        let [to, from] = [sent, &arriving].map(|front| [&front[..], &llc[..*llc_octets]].concat());
+        let length = HeaderField::Length { from: HEADER_LEN as u8 };
+        // The sender's access point may be any; its lowest bit tells responses.
+        let source = if let Some(Selector::Sap(_)) = selector { 1 } else { 0xff };
+        let all = [(12, length), (15, HeaderField::Bits(source))];
+        let (all, peer) = (&all[..if *llc_octets > 0 { 2 } else { 0 }], HeaderField::Peer(6));
+        let [to_any, from_any] = [0, 6].map(|at| [all, &[(at, peer)]].concat());
+        let Headers { sent, received } = below.with((&to, &to_any), (&from, &from_any))?;
+        let padding = PAYLOAD_LEN_MIN.saturating_sub(*llc_octets);
+        Some(Headers { sent: sent.padded_to(padding), received })
     }
 
     fn describe(&self, own: &Frames) -> String {

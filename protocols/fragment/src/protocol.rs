@@ -19,6 +19,7 @@ use xk_core::{
 use xk_kit::answers::is_for_one;
 use xk_kit::control::{MaxPacket, MinPacket, MyHost, OptPacket, PeerHost, opt_packet};
 use xk_kit::layer::{Arrival, Bounds, Conversation, Layer, Layered, Unsent};
+use xk_kit::net::template::{HeaderField, Headers};
 use xk_kit::rpc::retransmit::{AskCopy, FreeCopy, LastCopy};
 
 /// Of how many complete messages the sequence numbers are remembered, so that a late duplicate of
@@ -237,6 +238,24 @@ impl Layer<HEADER_OCTETS> for Fragment {
         }
         this.discard(cx, message, why);
         Err(error)
+    }
+
+    /// Of messages that go whole.
+    fn headers(&self, own: &Fragmented, _: &Kernel, below: Headers) -> Option<Headers> {
+        let State { template, expected, fragment_octets, .. } = &own.state;
+        let mut arriving = *template;
+        arriving[..14].copy_from_slice(expected);
+        let length = HeaderField::Length { from: HEADER_OCTETS as u8 };
+        let of_all = [(14, HeaderField::Free(4)), (22, length)];
+        let sent = [&of_all[..], &[(6, HeaderField::Peer(4))]].concat();
+        // An arrival may have anything in the octet that is zero, and where hosts are not known.
+        let unchecked = match own.state.knows_hosts {
+            true => [(1, HeaderField::Free(1)), (2, HeaderField::Peer(4))],
+            false => [(1, HeaderField::Free(1)), (2, HeaderField::Free(8))],
+        };
+        let received = [&of_all[..], &unchecked].concat();
+        let headers = below.with((template, &sent), (&arriving, &received))?;
+        Some(Headers { sent: headers.sent.carrying(*fragment_octets), ..headers })
     }
 
     #[inline(always)]

@@ -18,6 +18,7 @@ use xk_kit::control::{
 };
 use xk_kit::net::addr::Ipv4;
 use xk_kit::net::attribute::Ecn;
+use xk_kit::net::template::{HeaderField, Headers};
 use xk_kit::wire::offload::Offloads;
 use xk_kit::wire::segments;
 
@@ -237,6 +238,40 @@ impl IpSession {
         result
     }
 
+    /// The headers of whole datagrams without options. Those that arrive may come from any station
+    /// of the link, such as another router.
+    fn headers(&self, cx: &Kernel, this: &SessionRef) -> Option<Headers> {
+        let mtu = usize::from(self.path(cx, this).ok()?);
+        let below = Headers::of(cx, &self.lower.get()?)?;
+        let below = Headers { received: below.received.for_any_peer(), ..below };
+        let octets = |template: Template| {
+            let mut octets = [0; HEADER_LEN];
+            template.emit(0, 0, Fragment::WHOLE, &mut octets);
+            octets
+        };
+        let mut arriving = BLANK;
+        (arriving.src, arriving.dst) = (self.peer(), self.local());
+        arriving.protocol = self.key.protocol();
+        // Congestion may be marked, and fragmenting forbidden; how far an arrival has come and of
+        // what class it is, says its sender.
+        let fields = |peer_at, class, hops, flags| {
+            [
+                (1, HeaderField::Bits(class)),
+                (2, HeaderField::Length { from: 0 }),
+                (4, HeaderField::Free(2)),
+                (6, HeaderField::Bits(flags)),
+                (8, HeaderField::Bits(hops)),
+                (10, HeaderField::HeaderSum { from: 0, octets: HEADER_LEN as u8 }),
+                (peer_at, HeaderField::Peer(4)),
+            ]
+        };
+        let (sent, received) = (octets(self.template.get()), octets(Template::new(&arriving)));
+        let [to, from] = [fields(16, 0xfc, 0xff, 0xbf), fields(12, 0, 0, 0x3f)];
+        let headers = below.with((&sent, &to), (&received, &from))?;
+        let sent = headers.sent.carrying(mtu.saturating_sub(HEADER_LEN));
+        Some(Headers { sent, ..headers })
+    }
+
     /// Drops a message that cannot go, counted.
     #[cold]
     fn fail(&self, cx: &Kernel, this: &SessionRef, error: PushError) -> Result<(), PushError> {
@@ -446,6 +481,8 @@ impl Session for IpSession {
             if let Some(lower) = self.lower.get().and_then(|lower| lower.protocol(cx)) {
                 q.answer(this.head().protocol(), || Offloads::of_protocol(cx, &lower));
             }
+        } else if let Some(q) = ask.get::<Headers>() {
+            return q.found(self.headers(cx, this));
         } else if let Some(q) = ask.get::<Describe>() {
             q.text = alloc::format!(
                 "{} > {}, protocol {}, path {}",

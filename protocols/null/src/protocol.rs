@@ -4,6 +4,7 @@ use crate::wire::{HEADER_OCTETS, Header};
 use xk_core::graph::{Build, BuildError};
 use xk_core::{Kernel, Message, ProtocolRef, SessionRef};
 use xk_kit::layer::{Bounds, Conversation, Layer, Layered};
+use xk_kit::net::template::Headers;
 
 /// One instance of the layer.
 pub struct Null;
@@ -44,5 +45,14 @@ impl Layer<HEADER_OCTETS> for Null {
         _: &Message,
     ) -> Option<[u8; HEADER_OCTETS]> {
         Some(own.state)
+    }
+
+    fn headers(
+        &self,
+        own: &Conversation<Self, HEADER_OCTETS>,
+        _: &Kernel,
+        below: Headers,
+    ) -> Option<Headers> {
+        below.with((&own.state, &[]), (&own.state, &[]))
     }
 }

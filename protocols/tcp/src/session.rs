@@ -8,7 +8,7 @@ use crate::output::{Seal, Sealer, forget_origin, mark, seal_out};
 use crate::seq::Seq;
 use crate::state::State;
 use crate::table::{Key, Table};
-use crate::wire::Flags;
+use crate::wire::{CHECKSUM_AT, Flags, HEADER_LEN, HEADER_LEN_MAX, Header, SEQ_AT};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::Any;
@@ -26,6 +26,7 @@ use xk_kit::net::stream::{
     StreamAbort, StreamConsumed, StreamEvent, StreamInfo, StreamNotice, StreamSet, StreamShutdown,
     StreamSoftError, StreamSpace, StreamUse,
 };
+use xk_kit::net::template::{HeaderField, Headers};
 use xk_kit::wire::offload::Offloads;
 
 /// The way down.
@@ -409,6 +410,21 @@ impl TcpSession {
     }
 
     /// A question about the stream; `Unknown` if it is none.
+    /// The headers of segments: both ports and the checksum. All else is the connection's to say.
+    fn headers(&self, cx: &Kernel) -> Option<Headers> {
+        let ends = *self.connection.borrow().ends();
+        let header = |(src, dst)| {
+            let mut octets = [0; HEADER_LEN_MAX];
+            Header::new(src, dst, Seq(0), Seq(0), Flags::NONE).emit(&mut octets);
+            octets.first_chunk::<HEADER_LEN>().copied().unwrap_or_default()
+        };
+        let numbers = HeaderField::Free((CHECKSUM_AT - SEQ_AT) as u8);
+        let urgent = HeaderField::Free((HEADER_LEN - CHECKSUM_AT - 2) as u8);
+        let fields = [(SEQ_AT as u8, numbers), (CHECKSUM_AT as u8 + 2, urgent)];
+        let (origin, below) = (&self.link.origin, Headers::of(cx, &self.link.lower)?);
+        origin.headers(below, (ends.local, ends.peer), header, (CHECKSUM_AT as u8, &fields))
+    }
+
     fn control_stream(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(question) = ask.get::<StreamSpace>() {
             question.octets = self.connection.borrow_mut().space();
@@ -552,6 +568,8 @@ impl Session for TcpSession {
             // What this host opened stays while it is held.
             let may_go = this.head().is_passive() || this.head().opens() == 0;
             question.rank = may_go.then(|| self.connection.borrow().used(cx.now()));
+        } else if let Some(question) = ask.get::<Headers>() {
+            return question.found(self.headers(cx));
         } else if self.control_stream(cx, this, ask) == Answer::Unknown {
             return self.link.lower.control(cx, ask);
         }

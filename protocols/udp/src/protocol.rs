@@ -16,6 +16,7 @@ use xk_kit::net::attribute::Peer;
 use xk_kit::net::checksum::LONG;
 use xk_kit::net::drop_sources::DropSources;
 use xk_kit::net::ports;
+use xk_kit::net::template::{HeaderField, Headers};
 use xk_kit::wire::offload;
 
 /// Offers that a layer takes unless the graph says otherwise.
@@ -287,6 +288,12 @@ impl Layer<HEADER_LEN> for Udp {
         Ok(())
     }
 
+    fn headers(&self, own: &Connected, cx: &Kernel, below: Headers) -> Option<Headers> {
+        let header = |ports| Header::new(ports, 0, 0).octets();
+        let fields = (CHECKSUM_AT as u8, &[(4, HeaderField::Length { from: 0 })][..]);
+        self.origins.of(cx, &own.lower).headers(below, ports_in(own.key), header, fields)
+    }
+
     fn describe(&self, own: &Connected) -> String {
         let (local, peer) = ports_in(own.key);
         alloc::format!("port {local} with port {peer} on {:?}", own.lower)
@@ -374,8 +381,6 @@ impl Layer<HEADER_LEN> for Udp {
             let host = own.all.layer.origins.of(cx, &own.lower).local;
             let found = ports::receiver(&own.all.offers, question.port, host);
             question.served = matches!(found, Some(Receiver::Protocol(_)));
-        } else if let Some(question) = ask.get::<control::MinPacket>() {
-            question.octets = 0;
         } else {
             return own.answer(cx, ask);
         }

@@ -14,7 +14,7 @@ use xk_core::{
 use xk_kit::Cache;
 use xk_kit::control;
 use xk_kit::layer::{Receiver, quoted};
-use xk_kit::net::{attribute::Peer, ports};
+use xk_kit::net::{attribute::Peer, ports, virtual_layer::part_of};
 
 /// To how many peers an unconnected session keeps what it needs for sending.
 pub const PEERS_MAX: usize = 64;
@@ -83,11 +83,7 @@ impl Unconnected {
         if let Some(known) = known() {
             return Ok(known);
         }
-        let local = match self.host {
-            ports::ANY_HOST => Part::Any,
-            host => Part::Host(host),
-        };
-        let ends = Participants::pair(local, Part::Host(peer.host));
+        let ends = Participants::pair(part_of(self.host), Part::Host(peer.host));
         let lower = open_below(&self.all, cx, &self.udp, ends)?;
         let key = key_of(self.port, peer.port);
         let fresh = Rc::new(self.all.conversation(cx, &self.upper, &lower, key));
@@ -167,10 +163,6 @@ impl Session for Unconnected {
             let to = self.to.map(|to| alloc::format!("{}:{}", to.host, to.port));
             let to = to.as_deref().unwrap_or("everybody");
             question.text = alloc::format!("port {} of {} with {to}", self.port, self.host);
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<control::MinPacket>() {
-            question.octets = 0;
             return Answer::Answered;
         }
         match self.all.answer(cx, ask) {

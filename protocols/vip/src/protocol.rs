@@ -13,6 +13,7 @@ use xk_core::{
 use xk_kit::control::{MaxPacket, MyHost, OptPacket, PseudoHeader, max_packet, opt_packet};
 use xk_kit::net::neighbour::{HostChanged, PeerOnLink, WatchHosts};
 use xk_kit::net::receivers;
+use xk_kit::net::template::Headers;
 use xk_kit::net::virtual_layer::{NO_WAY, Virtual, VirtualLayer, local_host};
 
 /// How many sessions it holds unless the graph says otherwise.
@@ -161,6 +162,17 @@ impl VirtualLayer for Vip {
     fn refused(own: &VipSession, cx: &Kernel, refused: Refused) {
         if let Some(net) = own.state.heard_by(own.all.layer.net.id()) {
             net.refused(cx, refused);
+        }
+    }
+
+    fn headers(own: &VipSession, cx: &Kernel) -> Option<Headers> {
+        let (limit, link) = (own.state.limit.get(), own.state.link.get());
+        let headers = Headers::of(cx, &current(own)?)?;
+        match link {
+            Some(_) if limit > 0 => {
+                Some(Headers { sent: headers.sent.carrying(limit - 1), ..headers })
+            }
+            _ => Some(headers),
         }
     }
 

@@ -11,6 +11,7 @@ use xk_core::{
 };
 use xk_kit::control::{MaxPacket, OptPacket, opt_packet};
 use xk_kit::net::neighbour::{PeerOnLink, WayChanged, is_far};
+use xk_kit::net::template::Headers;
 use xk_kit::net::virtual_layer::{NO_WAY, Virtual, VirtualLayer, VirtualSession};
 use xk_kit::rpc::retransmit::{AskCopy, CopyState, FreeCopy, LastCopy};
 
@@ -210,6 +211,12 @@ impl VirtualLayer for VipSize {
     fn describe(own: &SizeSession) -> String {
         let cutoffs: Vec<usize> = own.state.cutoffs().collect();
         format!("{}, cutoffs {cutoffs:?}", own.host())
+    }
+
+    fn headers(own: &SizeSession, cx: &Kernel) -> Option<Headers> {
+        let headers = Headers::of(cx, &own.state.open().next()?)?;
+        let cutoff = own.state.cutoffs().next()?;
+        Some(Headers { sent: headers.sent.carrying(cutoff), ..headers })
     }
 
     fn session_control(own: &SizeSession, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {

@@ -14,6 +14,7 @@ use xk_core::{
     Answer, Ask, Entry, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Session,
     SessionRef, Time, Upper, reason,
 };
+use xk_kit::net::template::Headers;
 
 /// A way to break a law.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +46,8 @@ enum Fault {
     CountsItsHeader,
     FindsNoBufferInSilence,
     LetsOthersOvertake,
+    TellsAnotherHeader,
+    TakesOtherHeaders,
 }
 
 /// Every fault, and the law that it breaks. None is of law 6: a shared buffer cannot be written to
@@ -76,6 +79,8 @@ const FAULTS: &[(Fault, &str)] = &[
     (Fault::FindsNoBufferInSilence, "law 8: what finds no buffer is counted"),
     (Fault::TurnsBurstsRound, "law 5: bursts of"),
     (Fault::HoardsBursts, "law 5"),
+    (Fault::TellsAnotherHeader, "was sent, of 0:0700"),
+    (Fault::TakesOtherHeaders, "arrives, not of 0:0700"),
 ];
 
 /// A layer whose header is the type number, one octet.
@@ -230,7 +235,9 @@ impl Protocol for Layer {
         if self.fault == Fault::ReadsBehindTheEnd {
             assert_eq!(message.front_slice()[1], 0);
         }
-        let Some([number, 0]) = message.pop_array::<2>().copied() else {
+        let any = self.fault == Fault::TakesOtherHeaders;
+        let header = message.pop_array::<2>().copied();
+        let Some([number, _]) = header.filter(|[_, zero]| any || *zero == 0) else {
             if self.fault == Fault::DropsInSilence {
                 return Ok(());
             }
@@ -320,7 +327,8 @@ impl Session for LayerSession {
             let octets = crate::kernel::octets(&message);
             message = cx.pool().copy_from(64, &octets).map_err(|_| PushError::NoBuffers)?;
         }
-        let header = [self.number as u8, 0];
+        let other = self.fault == Fault::TellsAnotherHeader;
+        let header = [self.number as u8, u8::from(other && message.len() == 300)];
         if message.push_array(&header).is_err() {
             if self.fault != Fault::FindsNoBufferInSilence {
                 this.discard(cx, message, &reason::NO_BUFFERS);
@@ -349,6 +357,11 @@ impl Session for LayerSession {
             Fault::AnswersEverything => return Answer::Answered,
             Fault::ForwardsNothing => return Answer::Unknown,
             _ => {}
+        }
+        if let Some(question) = ask.get::<Headers>() {
+            let header = [self.number as u8, 0];
+            let below = Headers::of(cx, &self.lower);
+            return question.found(below.and_then(|b| b.with((&header, &[]), (&header, &[]))));
         }
         let answer = self.lower.control(cx, ask);
         if let Some(max) = ask.get::<xk_kit::control::MaxPacket>()

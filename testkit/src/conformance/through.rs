@@ -4,7 +4,7 @@
 use xk_core::Entry;
 use xk_core::graph::Params;
 
-use super::{Fixture, LAWS, Side, all};
+use super::{Fixture, LAWS, Side, all, headers};
 use crate::kernel::{Family, Lower};
 
 /// A layer over hosts of a family, or over a link.
@@ -45,6 +45,8 @@ pub fn keeps_the_laws(entry: &'static Entry, params: &Params) {
         let params = params.clone();
         let findings = all(&Through { entry, params, over });
         println!("{findings}");
-        assert_eq!(findings.held.len() + left_out, LAWS.len(), "{findings}");
+        // One that changes messages says nothing of their headers.
+        let untold = findings.skipped.iter().filter(|(law, _)| *law == headers::NAME).count();
+        assert_eq!(findings.held.len() + left_out + untold, LAWS.len(), "{findings}");
     }
 }

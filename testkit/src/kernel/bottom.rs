@@ -19,6 +19,7 @@ use xk_kit::control::{
     ClaimHost, IsGroup, IsLocalHost, JoinGroup, LinkType, MaxPacket, MyEther, MyHost, OptPacket,
     PeerEther, PeerHost, PseudoHeader, SpecificDestination,
 };
+use xk_kit::net::template::Headers;
 use xk_kit::wire::offload::Offloads;
 
 /// Called with every message that is pushed into a [`Bottom`], before it is kept; may let others
@@ -687,6 +688,10 @@ impl Session for BottomSession {
         if let Some(question) = ask.get::<Describe>() {
             question.text = format!("to {:?}", self.ends.0);
             return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<Headers>() {
+            let octets_max = self.state.lower.max_packet as usize;
+            return question.found(Some(Headers::of_wire(octets_max)));
         }
         self.state.answer(ask, self.ends)
     }

@@ -16,7 +16,7 @@ use xk_kit::net::stream::{
     StreamUse,
 };
 use xk_kit::rpc::call::CallOptions;
-use xk_testkit::conformance::{Fixture, Side, Verdict, blocking, keeps_all_but};
+use xk_testkit::conformance::{Fixture, Side, Verdict, blocking, headers, keeps_all_but};
 use xk_testkit::kernel::{Family, Lower, ReachedBottom};
 
 /// Room in front of an empty reply.
@@ -325,7 +325,10 @@ const LATE: &str = "one that comes late is as one at once";
 #[test]
 fn rdgram_keeps_the_laws() {
     for family in Family::ALL {
-        keeps_all_but(&On(family, Kind::Calls), &["calls are for the rpc realm", LATE]);
+        keeps_all_but(
+            &On(family, Kind::Calls),
+            &["calls are for the rpc realm", LATE, headers::NAME],
+        );
     }
 }
 
@@ -342,6 +345,7 @@ fn rm_keeps_the_laws() {
                 "no type number, no session",
                 "what is too big is told what is not",
                 LATE,
+                headers::NAME,
             ],
         );
     }
