@@ -197,6 +197,7 @@ impl Connection {
         let data_end = fin.unwrap_or(end);
         // Should a SYN be asked for here, its number is behind us: nothing is sent but an
         // acknowledgement.
+        let due = self.ack_due;
         let mut header = self.header(now, from, Flags::NONE);
         let octets = data_end.since(from).min(self.room_behind(&header.options));
         let upto = from + octets;
@@ -205,8 +206,8 @@ impl Connection {
             octets => {
                 let Some(payload) = self.send.again(from, octets) else {
                     // Nothing went, so nothing was acknowledged either; there will be another
-                    // occasion.
-                    self.ack_due = AckDue::Now;
+                    // occasion: an acknowledgement now would make one at once, without end.
+                    self.ack_due = due;
                     self.again = Some((from, end));
                     return None;
                 };

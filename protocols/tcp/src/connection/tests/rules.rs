@@ -553,3 +553,20 @@ fn a_buffer_grows_no_larger_than_the_window_can_tell() {
         assert!(lone.sent().len() <= 2, "segment {n}");
     }
 }
+
+/// What cannot be sent again for want of memory waits for the next occasion.
+#[test]
+fn a_lost_segment_without_memory_is_no_loop() {
+    let mut lone = Lone::new(plain());
+    lone.write(&pattern(5000, 1));
+    assert_eq!(lone.sent().len(), 5);
+    let mut taken = Vec::from([lone.pool.copy_from(0, &[0; 64]).unwrap()]);
+    while let Ok(message) = taken[0].try_clone() {
+        taken.push(message);
+    }
+    assert!(lone.wait(Duration::from_secs(3)).len() <= 2);
+    drop(taken);
+    let again = lone.wait(Duration::from_secs(10));
+    let (header, data) = &again[0];
+    assert!(header.seq == ISS + 1 && !data.is_empty() && pattern(5000, 1).starts_with(data));
+}
