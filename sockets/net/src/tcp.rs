@@ -175,6 +175,30 @@ impl<D: Driver> TcpStream<D> {
     }
 }
 
+impl TcpStream<Here> {
+    /// Hands the stream over as octets, with all that was written and not sent, and all that
+    /// arrived and was not read: [`from_state`](Self::from_state) lets it go on, in another stack
+    /// of the same address, of this process or another. Here it is over, for all handles; its peer
+    /// hears nothing of it. What comes for it is answered by nothing for ten seconds, as long as
+    /// this stack is there.
+    ///
+    /// # Errors
+    /// `ENOTCONN` if it does not stand; then the stream is as it was.
+    pub fn into_state(self) -> io::Result<Vec<u8>> {
+        Ok(self.0.driver.give(&self.0.socket)?)
+    }
+
+    /// Goes on with a stream that was handed over. Timeouts, non-blocking mode and what a close
+    /// does are those of a new one.
+    ///
+    /// # Errors
+    /// `EINVAL` if the octets are no stream's; `EADDRINUSE` if one between the same ends is here.
+    pub fn from_state(stack: &Stack<Here>, state: &[u8]) -> io::Result<Self> {
+        let socket = stack.driver.resume(state)?;
+        Ok(Self(Handle::new(&stack.driver, socket)))
+    }
+}
+
 impl<D: Driver> Read for &TcpStream<D> {
     #[inline]
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {

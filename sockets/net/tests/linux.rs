@@ -149,3 +149,64 @@ fn driven_by_a_thread() {
         serve(&stack);
     });
 }
+
+/// A stream goes from one stack to the next while Linux sends and receives, each a machine of its
+/// own on the same device: nothing is lost, nothing comes twice.
+#[test]
+fn a_stream_outlives_its_stack() {
+    needs_root!();
+    needs_program!("ip");
+    let net = Net::new("sockets-moving").unwrap();
+    let space = net.space().unwrap();
+    space.enter(outlive).unwrap();
+}
+
+fn outlive() {
+    // It stays when nothing has it open, as it does for a server that is replaced.
+    for command in ["tuntap add dev xk0 mode tap", "link set xk0 up"] {
+        let mut ip = std::process::Command::new("ip");
+        assert!(ip.args(command.split(' ')).status().unwrap().success(), "{command}");
+    }
+    let stack = || Setup::from_text(GRAPH, xk_catalog::PROTOCOLS).here().unwrap();
+    let mut here = stack();
+    let listener = TcpListener::bind(&here, "10.9.0.2:0").unwrap();
+    let to = listener.local_addr().unwrap();
+    let linux = beside(move || {
+        let mut stream = std::net::TcpStream::connect(to).unwrap();
+        let sent = octets();
+        let mut other = stream.try_clone().unwrap();
+        let copy = sent.clone();
+        let writer = beside(move || {
+            other.write_all(&copy).unwrap();
+            other.shutdown(Shutdown::Write).unwrap();
+        });
+        let mut got = Vec::new();
+        stream.read_to_end(&mut got).unwrap();
+        writer.join().unwrap();
+        got == sent
+    });
+    let (mut stream, _) = listener.accept().unwrap();
+    drop(listener);
+    let (mut waits, mut echoed, mut moves) = (Vec::new(), 0, 0);
+    let mut buffer = vec![0; 1 << 16];
+    while echoed < MUCH {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        let read = stream.read(&mut buffer).unwrap();
+        waits.extend_from_slice(&buffer[..read]);
+        let written = stream.write(&waits).unwrap();
+        waits.drain(..written);
+        echoed += written;
+        if echoed / (MUCH / 20) > moves {
+            moves += 1;
+            let state = stream.into_state().unwrap();
+            drop(here);
+            here = stack();
+            stream = TcpStream::from_state(&here, &state).unwrap();
+        }
+    }
+    assert_eq!(moves, 20);
+    drop(stream);
+    assert!(here.settle(PATIENCE).unwrap());
+    assert!(linux.join().unwrap());
+}

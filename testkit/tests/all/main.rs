@@ -8,6 +8,7 @@ mod cut_lists;
 mod executions;
 mod flood;
 mod layer_laws;
+mod moving;
 mod no_allocation;
 mod secrets;
 mod strangers;

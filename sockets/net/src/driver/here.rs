@@ -66,6 +66,24 @@ impl Inner {
     }
 }
 
+impl Here {
+    /// The stream as octets; it is over here.
+    pub(crate) fn give(&self, socket: &Held) -> Result<Vec<u8>, Errno> {
+        let Body::Stream(stream) = &socket.socket.body else {
+            return Err(Errno::NOTCONN);
+        };
+        // What waits to go out belongs to what was given.
+        self.inner.runner.flush();
+        stream.give(&self.inner.kernel, &socket.socket)
+    }
+
+    /// The stream that was given elsewhere.
+    pub(crate) fn resume(&self, octets: &[u8]) -> Result<Held, Errno> {
+        let inner = &self.inner;
+        self.held(inner.layer.resume(&inner.kernel, octets))
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
         // Whatever goes wrong now, no handle is left to tell.

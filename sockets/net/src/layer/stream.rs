@@ -14,9 +14,11 @@ use std::net::Shutdown;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use xk_core::control::{Field, Reader, Writer};
 use xk_core::object::PushError;
 use xk_core::{Kernel, Message, Participants, SessionRef, Upper};
 use xk_kit::control::NetworkErrorKind;
+use xk_kit::net::moving::{self, Nameless};
 use xk_kit::net::stream::{
     StreamAbort, StreamConsumed, StreamError, StreamEvent, StreamInfo, StreamSet, StreamSetNext,
     StreamSetting, StreamShutdown, StreamSpace,
@@ -24,6 +26,10 @@ use xk_kit::net::stream::{
 
 /// Octets of one message at most: what the pool's third class holds.
 const CHUNK_OCTETS: usize = 16 << 10;
+
+/// What the octets of a stream that goes elsewhere begin with; the last letter counts on when they
+/// change.
+const MAGIC: [u8; 4] = *b"xkSa";
 
 /// How far a stream is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,6 +177,37 @@ impl Stream {
         if let Some(session) = self.session() {
             let _ = session.ask(cx, StreamAbort);
         }
+    }
+
+    /// The whole stream as octets, with what was not read; here it is over, without a word to its
+    /// peer.
+    ///
+    /// # Errors
+    /// `ENOTCONN` if it does not stand, `EOPNOTSUPP` if the protocol below cannot let it go.
+    pub(crate) fn give(&self, cx: &Kernel, socket: &Socket) -> Result<Vec<u8>, Errno> {
+        let session = match (self.phase.get(), self.session()) {
+            (Phase::Open, Some(session)) => session,
+            _ => return Err(Errno::NOTCONN),
+        };
+        let ends = moving::ends_of(cx, &session).ok_or(Errno::OPNOTSUPP)?;
+        let state = moving::state_of(cx, &session).ok_or(Errno::OPNOTSUPP)?;
+        let names = Nameless(cx.pool());
+        let mut out = Writer::new(&names);
+        (MAGIC, ends).put(&mut out);
+        (self.ended.get(), self.read_shut.get(), self.write_shut.get()).put(&mut out);
+        (self.unread() as u32).put(&mut out);
+        self.look(usize::MAX, |octets| out.put_octets(octets));
+        out.put_octets(&state);
+        let octets = out.finish().ok_or(Errno::OPNOTSUPP)?;
+        if !moving::release(cx, &session, state.len()) {
+            return Err(Errno::AGAIN);
+        }
+        session.close(cx);
+        self.forget();
+        self.arrived_octets.set(0);
+        let gone = Ready::READ_CLOSED | Ready::WRITE_CLOSED;
+        socket.status.raise(gone | Ready::READABLE | Ready::WRITABLE | Ready::SETTLED);
+        Ok(octets)
     }
 
     /// Passes at most `octets_max` octets that have arrived to `take`, slice by slice; they stay if
@@ -385,6 +422,47 @@ pub(super) fn reads_by_hand(cx: &Kernel, session: &SessionRef) {
 }
 
 impl Layer {
+    /// The stream that was given elsewhere as these octets goes on here.
+    ///
+    /// # Errors
+    /// `EINVAL` if they are no stream's, `EADDRINUSE` and the like if its ends cannot be had.
+    pub(crate) fn resume(&self, cx: &Kernel, octets: &[u8]) -> Result<Rc<Socket>, Errno> {
+        let (tcp, this) = (self.tcp()?, self.this()?);
+        let names = Nameless(cx.pool());
+        let mut from = Reader::new(octets, &names);
+        let read = |from: &mut Reader<'_>| {
+            let (magic, ends) = <([u8; 4], Participants)>::take(from)?;
+            let shut = <(bool, bool, bool)>::take(from)?;
+            let count = u32::take(from)? as usize;
+            let unread = from.octets(count)?.chunks(CHUNK_OCTETS);
+            let unread = unread.map(|chunk| cx.pool().copy_from(0, chunk).ok());
+            Some((ends, shut, unread.collect::<Option<VecDeque<_>>>()?, count))
+                .filter(|_| magic == MAGIC)
+        };
+        let (ends_there, shut, unread, count) = read(&mut from).ok_or(Errno::INVAL)?;
+        if !self.has_place() {
+            return Err(Errno::MFILE);
+        }
+        if !moving::bring(cx, &tcp, &ends_there, from.rest()) {
+            return Err(Errno::INVAL);
+        }
+        let opened = tcp.open(cx, Upper::new(&this), ends_there);
+        let session = opened.map_err(|error| error::of_open(error, false))?;
+        let body = Stream::new(session.clone(), Phase::Open, ends(cx, &session));
+        body.ended.set(shut.0);
+        body.read_shut.set(shut.1);
+        body.write_shut.set(shut.2);
+        body.arrived_octets.set(count);
+        drop(body.arrived.replace(unread));
+        let socket = self.add(Body::Stream(body))?;
+        session.head().set_tag(socket.tag());
+        socket.status.raise(Ready::WRITABLE | Ready::SETTLED);
+        if count > 0 || shut.0 || shut.1 {
+            socket.status.raise(Ready::READABLE);
+        }
+        Ok(socket)
+    }
+
     /// Begins to connect to `peer`, with these settings where they can be had; the socket is ready
     /// to be written once the stream stands or has failed.
     pub(crate) fn connect(

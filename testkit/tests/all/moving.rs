@@ -1,0 +1,131 @@
+//! A connection goes from one domain to another, and back: a registry has opened it, a library goes
+//! on with it, and the registry takes it for the end, all by questions that cross a cut.
+
+use core::time::Duration;
+use std::rc::Rc;
+use xk_core::control::ListSessions;
+use xk_core::graph::{Build, Params};
+use xk_core::object::ProtocolId;
+use xk_core::{Kernel, Part, Participants, ProtocolRef, SessionRef, Upper};
+use xk_kit::net::moving::{MoveError, move_session};
+use xk_kit::net::stream::{StreamInfo, StreamShutdown};
+use xk_share::{Known, Port, Queue, add_port, lower_proxy, upper_proxy};
+use xk_testkit::kernel::{Bottom, Lower, TestKernel, Top};
+
+const HERE: [u8; 4] = [10, 0, 0, 1];
+const THERE: [u8; 4] = [10, 0, 0, 2];
+
+/// A TCP of this host, and what stands below it.
+fn tcp(cx: &TestKernel, name: &str, lower: &str, host: [u8; 4]) -> (Bottom, ProtocolRef) {
+    let bottom = Bottom::add(cx, lower, Lower::host(host, 6));
+    let entry = xk_catalog::PROTOCOLS.iter().find(|entry| entry.kind == "tcp");
+    let entry = entry.expect("tcp is in the catalog");
+    let lowers = core::slice::from_ref(bottom.protocol());
+    let mut build = Build { cx, entry, name, lowers, params: &Params::default() };
+    let protocol = (entry.build)(&mut build).expect("it is built");
+    (bottom, protocol)
+}
+
+/// Both hosts: one with two places, and its peer.
+struct Hosts {
+    registry: (Bottom, ProtocolRef),
+    library: (Bottom, ProtocolRef),
+    peer: (Bottom, ProtocolRef),
+}
+
+impl Hosts {
+    /// Lets segments pass until none is left; those for this host go to the library if it `has` the
+    /// connection.
+    fn exchange(&self, cx: &TestKernel, has: bool) {
+        let pass = |from: &Bottom, to: &Bottom, host: [u8; 4]| {
+            let sent = from.take_sent();
+            for segment in &sent {
+                let octets: Vec<u8> = segment.message.octets().collect();
+                to.inject(cx, Some(Part::host(host)), cx.message(&octets));
+            }
+            !sent.is_empty()
+        };
+        for _ in 0..20 {
+            let here = if has { &self.library.0 } else { &self.registry.0 };
+            let went = [&self.registry.0, &self.library.0].map(|b| pass(b, &self.peer.0, HERE));
+            let came = pass(&self.peer.0, here, THERE);
+            if !went[0] && !went[1] && !came {
+                cx.advance(Duration::from_millis(50));
+            }
+        }
+    }
+}
+
+fn sessions(cx: &TestKernel, tcp: &ProtocolRef) -> usize {
+    tcp.ask(cx, ListSessions::first(9)).map_or(0, |list| list.total)
+}
+
+fn state(cx: &TestKernel, session: &SessionRef) -> String {
+    session.ask(cx, StreamInfo::default()).map_or(String::new(), |info| info.state.to_string())
+}
+
+#[test]
+fn a_connection_goes_to_another_domain_and_back() -> Result<(), MoveError> {
+    let cx = TestKernel::new(1);
+    let hosts = Hosts {
+        registry: tcp(&cx, "registry", "below-registry", HERE),
+        library: tcp(&cx, "library", "below-library", HERE),
+        peer: tcp(&cx, "peer", "below-peer", THERE),
+    };
+    let (app, echo) = (Top::add(&cx, "app"), Top::add(&cx, "echo"));
+    echo.echo(true);
+    // The application's domain has the library; the registry lies behind a cut.
+    let (down, up) = Queue::pair(64);
+    let [above, below] =
+        [down.clone(), up.clone()].map(|side| Port::new(Box::new(side), Known::of(&[])));
+    let turn = |port: &Port, cx: &Kernel| {
+        port.poll(cx, 64);
+    };
+    down.on_put(&below, turn);
+    up.on_put(&above, turn);
+    below.grant(&hosts.registry.1);
+    below.admit(|cx: &Kernel, port: &Rc<Port>, of: ProtocolId| {
+        Some(upper_proxy(cx, port, of, "app", "above the registry"))
+    });
+    let proxy = lower_proxy(&cx, &above, hosts.registry.1.id(), "tcp", "proxy");
+    let ports: Vec<_> = [("above", &above), ("below", &below)]
+        .map(|(name, port): (_, &Rc<Port>)| add_port(&cx, port, name))
+        .into();
+    cx.start().expect("it starts");
+    let local = Participants::local(Part::port(7));
+    let _ = echo.enable(&cx, &hosts.peer.1, local).expect("port 7 is free");
+
+    let ends = "port5000@10.0.0.1, port7@10.0.0.2".parse().expect("participants");
+    let opened = app.open(&cx, &proxy, ends).expect("it opens");
+    hosts.exchange(&cx, false);
+    assert_eq!(state(&cx, &opened), "ESTABLISHED");
+    opened.push(&cx, cx.message(b"by the registry, ")).expect("it is taken");
+    hosts.exchange(&cx, false);
+
+    // Octets are on their way in either direction while it moves.
+    opened.push(&cx, cx.message(b"on the way, ")).expect("it is taken");
+    let moved = move_session(&cx, &opened, &hosts.library.1, Upper::new(app.protocol()))?;
+    assert_eq!([&hosts.registry.1, &hosts.library.1].map(|tcp| sessions(&cx, tcp)), [0, 1]);
+    // One segment still comes to the registry, which answers nothing.
+    hosts.exchange(&cx, true);
+    moved.push(&cx, cx.message(b"by the library, ")).expect("it is taken");
+    hosts.exchange(&cx, true);
+    assert_eq!(state(&cx, &moved), "ESTABLISHED");
+
+    // The application has said all, and leaves the rest to the registry.
+    let _ = moved.ask(&cx, StreamShutdown);
+    let left = move_session(&cx, &moved, &proxy, Upper::new(app.protocol()))?;
+    assert_eq!([&hosts.registry.1, &hosts.library.1].map(|tcp| sessions(&cx, tcp)), [1, 0]);
+    hosts.exchange(&cx, false);
+    assert_eq!(state(&cx, &left), "TIME-WAIT");
+
+    let octets: Vec<u8> = app.take_received().iter().flat_map(|r| r.message.octets()).collect();
+    let text = String::from_utf8_lossy(&octets).into_owned();
+    assert_eq!(text, "by the registry, on the way, by the library, ");
+    opened.close(&cx);
+    moved.close(&cx);
+    left.close(&cx);
+    drop((opened, moved, left, ports));
+    cx.stop();
+    Ok(())
+}
