@@ -207,6 +207,6 @@ fn outlive() {
     }
     assert_eq!(moves, 20);
     drop(stream);
-    assert!(here.settle(PATIENCE).unwrap());
+    assert!(here.drain(PATIENCE).unwrap());
     assert!(linux.join().unwrap());
 }
