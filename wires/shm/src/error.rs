@@ -39,10 +39,10 @@ pub enum ShmError {
     Crowded,
     /// This user may not use the socket, or make it there.
     #[error(
-        "not permitted to {action} {path:?}; choose a folder of your own, such as $XDG_RUNTIME_DIR, or give \
-         this user what is missing: sudo chown {} {:?}",
+        "user {} may not {action} {path:?}; choose a folder of that user's, such as $XDG_RUNTIME_DIR, or run as a user \
+         that may write to {:?}: xk run --user NAME",
         rustix::process::geteuid().as_raw(),
-        owned(path)
+        written(path)
     )]
     NotPermitted {
         /// The path.
@@ -159,8 +159,8 @@ impl core::fmt::Display for Refusal {
     }
 }
 
-/// What this user would have to own: the file, or the folder to make it in.
-fn owned(path: &Path) -> &Path {
+/// What has to be written to: the file, or the folder to make it in.
+fn written(path: &Path) -> &Path {
     let folder = || path.parent().filter(|folder| !folder.as_os_str().is_empty());
     if path.exists() { path } else { folder().unwrap_or(Path::new(".")) }
 }
