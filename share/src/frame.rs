@@ -10,6 +10,8 @@
 //!
 //! Numbers are little-endian. Behind that come the fields of the operation, or a message's octets.
 
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
 use core::ops::Deref;
 use xk_core::Message;
 use xk_core::message::{ATTRIBUTE_OCTETS, ATTRIBUTES_MAX};
@@ -185,6 +187,14 @@ impl Header {
                 && u32::from_le_bytes([a, b, c, d]) == first;
             is_it.then(|| Self { op, first, second: u32::from_le_bytes([e, f, g, h]) })
         })
+    }
+}
+
+/// The octets of a message, where they lie if they lie together.
+pub(crate) fn octets_of(message: &Message) -> Cow<'_, [u8]> {
+    match message.single_slice() {
+        Some(octets) => octets.into(),
+        None => message.octets().collect::<Vec<u8>>().into(),
     }
 }
 

@@ -21,7 +21,7 @@ use xk_kit::{questions, reasons};
 
 use crate::carrier::{Arrival, Carrier, SendError};
 use crate::exports::Exports;
-use crate::frame::{Head, Header, Op};
+use crate::frame::{Head, Header, Op, octets_of};
 use crate::imports::{Fact, Facts, Imports, ProxySession};
 use crate::waits::{Answered, Opens, Wait, Waits};
 
@@ -656,12 +656,12 @@ impl Port {
             understood.push(told);
         }
         drop(understood);
-        let answer: Vec<u8> = reply.octets().collect();
+        let answer = octets_of(&reply);
         if !is_answered || !ask.fill(&answer, &names) {
             return Answer::Unknown;
         }
         if is_fact {
-            facts.keep((kind.key, octets, answer));
+            facts.keep((kind.key, octets, answer.into_owned()));
         }
         Answer::Answered
     }
@@ -680,7 +680,7 @@ impl Port {
         cx: &Kernel,
         message: &Message,
     ) -> Option<(T, Vec<u8>)> {
-        let octets: Vec<u8> = message.octets().collect();
+        let octets = octets_of(message);
         let names = Names { port: self, cx };
         let mut reader = Reader::new(&octets, &names);
         let field = T::take(&mut reader)?;
