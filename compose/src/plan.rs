@@ -146,7 +146,7 @@ impl CheckedGraph {
     }
 
     /// The plan of a host made by [`Graph::expand`] or [`CheckedGraph::host`].
-    pub(crate) fn plan_of(&self, host: &HostInstance<'_>) -> Option<&HostPlan> {
+    pub fn plan_of(&self, host: &HostInstance<'_>) -> Option<&HostPlan> {
         let at =
             self.graph.hosts.iter().position(|template| std::ptr::eq(template, host.template))?;
         self.plans.get(at)

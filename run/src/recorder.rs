@@ -1,5 +1,6 @@
 //! Recording every crossing of a message, and how long each layer took.
 
+use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::cell::{Cell, RefCell};
 use std::time::Instant;
 use xk_core::object::{ProtocolId, SessionId};
@@ -29,6 +30,8 @@ pub struct Span {
 /// An observer that keeps the first operations it sees, up to a bound.
 pub struct Recorder {
     start: Instant,
+    /// That moment by the system's clock that all processes share.
+    begun: Timespec,
     spans_max: usize,
     spans: RefCell<Vec<Span>>,
     depth: Cell<u32>,
@@ -40,6 +43,7 @@ impl Recorder {
     pub fn new(spans_max: usize) -> Self {
         Self {
             start: Instant::now(),
+            begun: clock_gettime(ClockId::Monotonic),
             spans_max,
             spans: RefCell::new(Vec::with_capacity(spans_max.min(4096))),
             depth: Cell::new(0),
@@ -50,6 +54,12 @@ impl Recorder {
     /// True once the bound is reached and the last operation kept has ended.
     pub fn is_full(&self) -> bool {
         self.spans.borrow().len() >= self.spans_max && self.depth.get() == 0
+    }
+
+    /// When it was made, in nanoseconds of CLOCK_MONOTONIC (clock_gettime(2)).
+    pub fn begun_ns(&self) -> u64 {
+        let seconds = u64::try_from(self.begun.tv_sec).unwrap_or(0);
+        seconds * 1_000_000_000 + u64::try_from(self.begun.tv_nsec).unwrap_or(0)
     }
 
     /// What was recorded, in the order in which the operations began.

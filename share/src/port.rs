@@ -112,7 +112,7 @@ pub(crate) struct Target {
 }
 
 /// A message that went up.
-struct Kept {
+pub(crate) struct Kept {
     number: u32,
     /// Of its session.
     handle: u32,
@@ -216,22 +216,22 @@ pub struct Port {
     /// What the other side has asked sessions of a protocol whose answer does not change.
     pub(crate) learned: RefCell<Vec<(ProtocolId, &'static QuestionType, Vec<u8>)>>,
     /// What protocols of the other side, or their sessions, understand of what they are told.
-    understood: RefCell<Vec<(ProtocolId, u32)>>,
-    outbox: RefCell<VecDeque<(Head, Message)>>,
+    pub(crate) understood: RefCell<Vec<(ProtocolId, u32)>>,
+    pub(crate) outbox: RefCell<VecDeque<(Head, Message)>>,
     /// When what waits for room is tried again.
     pub(crate) retry_at: Cell<Option<Time>>,
     /// The last messages that went up, with their numbers and sessions: one may be refused.
-    kept: RefCell<VecDeque<Kept>>,
+    pub(crate) kept: RefCell<VecDeque<Kept>>,
     /// The timer runs that ends this.
     forgets: Cell<bool>,
     /// How many messages have gone up.
     gone_up: Cell<u32>,
-    noted: RefCell<Vec<Header>>,
+    pub(crate) noted: RefCell<Vec<Header>>,
     /// The protocol object that the executor looks after.
     pub(crate) wire: RefCell<Option<ProtocolRef>>,
     /// Which of the timers of that object is this port's.
     pub(crate) tag: Cell<u64>,
-    is_lost: Cell<bool>,
+    pub(crate) is_lost: Cell<bool>,
 }
 
 /// Reads and writes questions for this side.

@@ -123,6 +123,10 @@ impl Protocol for LowerProxy {
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
         self.port.stop();
     }
+
+    fn is_proxy(&self) -> bool {
+        true
+    }
 }
 
 /// Stands for a protocol of the other side that lies above: its sessions below are known there.
@@ -248,6 +252,10 @@ impl Protocol for UpperProxy {
 
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
         self.port.stop();
+    }
+
+    fn is_proxy(&self) -> bool {
+        true
     }
 }
 

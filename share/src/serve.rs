@@ -377,6 +377,8 @@ impl Port {
             if export.is_held.replace(false) {
                 session.close(cx);
             }
+            // One that stays without a holder would bring its messages to no session above.
+            session.abort(cx);
         }
     }
 

@@ -48,6 +48,15 @@ impl Failure {
         Self::new(format!("{action} {}: {error}", path.display()))
     }
 
+    /// What is wrong, in words.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::Mistakes(diagnostics) => diagnostics.to_text(),
+            Self::Other(what, ..) => what.clone(),
+            Self::Said | Self::Ended(_) => String::new(),
+        }
+    }
+
     /// What the process ends with.
     pub(crate) fn code(&self) -> u8 {
         match self {

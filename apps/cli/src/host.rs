@@ -7,6 +7,7 @@ use crate::view::Lowers;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use xk_compose::CheckedGraph;
+use xk_core::control::Report;
 use xk_core::{HostAddr, Kernel, ProtocolRef};
 use xk_kit::EthAddr;
 use xk_kit::control::{MyEther, MyHost};
@@ -31,6 +32,13 @@ pub(crate) fn build(
     if missing.has_errors() {
         return Err(Failure::Mistakes(Box::new(missing)));
     }
+    let kernel = kernel()?;
+    xk_compose::build(graph, host, &kernel)?;
+    Ok(kernel)
+}
+
+/// A kernel without protocols.
+pub(crate) fn kernel() -> Result<Rc<Kernel>, Failure> {
     let kernel = real_kernel(POOL_OCTETS_MAX)
         .map_err(|error| Failure::new(format!("cannot make a kernel: {error}")))?;
     // The kernel's clock begins when it is run, a moment from now.
@@ -42,7 +50,6 @@ pub(crate) fn build(
     kernel.surround(Rc::new(Notices(Box::new(|line: &str| {
         output::print(&format!("{line}\n"));
     }))));
-    xk_compose::build(graph, host, &kernel)?;
     Ok(Rc::new(kernel))
 }
 
@@ -57,12 +64,24 @@ pub(crate) fn start(
     user.give_up_root()
 }
 
+/// The anchors that have something to finish.
+pub(crate) fn unfinished(kernel: &Kernel) -> Vec<ProtocolRef> {
+    let mut all = kernel.protocols();
+    let left = |p: &ProtocolRef| {
+        !p.is_proxy() && p.ask(kernel, Report::default()).is_some_and(|r| !r.finished)
+    };
+    all.retain(left);
+    all
+}
+
 /// The devices of a host that has started, and its addresses.
 pub(crate) struct Devices {
     /// A line for each.
     pub(crate) lines: Vec<String>,
-    /// An address at which neighbours reach it over Linux's network.
-    pub(crate) pingable: Option<HostAddr>,
+    /// Its first address.
+    pub(crate) address: Option<HostAddr>,
+    /// Neighbours reach it over Linux's network.
+    pub(crate) is_outside: bool,
 }
 
 fn my_host(kernel: &Kernel, protocol: &ProtocolRef) -> Option<HostAddr> {
@@ -74,7 +93,7 @@ fn my_host(kernel: &Kernel, protocol: &ProtocolRef) -> Option<HostAddr> {
 pub(crate) fn devices(kernel: &Kernel, host: &HostInstance<'_>) -> Devices {
     let (mut lines, mut outside, mut first) = (Vec::new(), false, None);
     let nodes = host.nodes();
-    for protocol in kernel.protocols() {
+    for protocol in kernel.protocols().into_iter().filter(|protocol| !protocol.is_proxy()) {
         let (name, kind) = (protocol.name(), protocol.head().kind());
         // What stands above the graph has no node.
         let node = nodes.iter().find(|node| *node.name == *name);
@@ -97,7 +116,7 @@ pub(crate) fn devices(kernel: &Kernel, host: &HostInstance<'_>) -> Devices {
             first = first.or(Some(mine));
         }
     }
-    Devices { lines, pingable: first.filter(|_| outside) }
+    Devices { lines, address: first, is_outside: outside }
 }
 
 /// What stands on what in the host.

@@ -36,6 +36,16 @@ pub(crate) struct Verbosity {
 }
 
 impl Verbosity {
+    /// As if `-v` were given so often.
+    pub(crate) fn new(verbose: u8) -> Self {
+        Self { verbose, quiet: false }
+    }
+
+    /// How often `-v` was given.
+    pub(crate) fn level(self) -> u8 {
+        self.verbose
+    }
+
     /// A warning, unless none are wanted.
     pub(crate) fn warn(self, text: &str) {
         self.unless_quiet(|| line(text));

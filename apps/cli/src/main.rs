@@ -10,6 +10,7 @@ mod check;
 mod control;
 mod demo;
 mod descendants_unsafe;
+mod domains;
 mod draw;
 mod exec;
 mod failure;
@@ -74,6 +75,8 @@ enum Command {
     Protocols(protocols::Args),
     Help(help::Args),
     Generate(generate::Args),
+    #[command(hide = true)]
+    Domain(domains::process::Args),
 }
 
 fn main() -> ExitCode {
@@ -96,6 +99,7 @@ fn main() -> ExitCode {
         Command::Protocols(args) => protocols::main(&args),
         Command::Help(args) => help::main(&args, &mut Cli::command()),
         Command::Generate(args) => generate::main(&args, Cli::command()),
+        Command::Domain(args) => domains::process::main(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,18 +1,21 @@
 //! `xk run`: one host of a graph, in real time, with its devices.
 
 use crate::control::{self, Server};
+use crate::domains::{self, Domains, Wanted};
 use crate::failure::{Failure, show};
 use crate::log::Verbosity;
 use crate::output::{grouped, heading};
+use crate::user::User;
 use crate::{file, host, output, user, view};
 use std::cell::Cell;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
+use xk_compose::CheckedGraph;
 use xk_core::control::Report;
 use xk_core::{Kernel, ProtocolRef, Time};
-use xk_lang::HostInstance;
+use xk_lang::{HostInstance, Severity};
 use xk_run::{Idle, Runner, RunnerStats, interrupt_unsafe};
 
 /// From one status line to the next.
@@ -56,6 +59,9 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let server = args
         .control
         .serve(user, std::process::id(), |failure| args.log.unless_quiet(|| failure.show()))?;
+    if domains::are_in(&graph, &host) {
+        return in_domains(args, &graph, &host, user, server.as_ref());
+    }
     let kernel = host::build(&graph, &host, user)?;
     let idle = match (args.spin, args.sleep) {
         (true, _) => Idle::Spin,
@@ -84,7 +90,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     if !reports.is_empty() {
         output::print(&format!("\n{}\n{reports}", heading("reports")));
     }
-    let failed = failures(&kernel);
+    let failed = view::failures(&dump);
     drop(runner);
     kernel.stop();
     ended.map_err(|error| Failure::new(format!("the poll loop ended: {error}")))?;
@@ -94,16 +100,32 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// Says the host's name and addresses, and what to type to see it.
-fn introduce(kernel: &Kernel, host: &HostInstance<'_>, server: Option<&Server>) {
-    output::print(&format!("{}\n", heading(&format!("host {}", host.name))));
-    let devices = host::devices(kernel, host);
-    for line in &devices.lines {
-        output::print(&format!("  {line}\n"));
+/// Runs a host that is cut into domains.
+fn in_domains(
+    args: &Args,
+    graph: &CheckedGraph,
+    host: &HostInstance<'_>,
+    user: User,
+    server: Option<&Server>,
+) -> Result<(), Failure> {
+    let missing = xk_compose::check_environment(graph, Some(&host.name), Severity::Error);
+    if missing.has_errors() {
+        return Err(Failure::Mistakes(Box::new(missing)));
     }
-    if let Some(address) = devices.pingable {
-        output::print(&format!("try: ping {address}\n"));
-    }
+    let idle = match (args.spin, args.sleep) {
+        (true, _) => "spin",
+        (_, true) => "sleep",
+        _ => "adaptive",
+    };
+    let (verbose, limit) = (args.log.level(), args.limit);
+    let mut domains = Domains::start(Wanted { graph, host, user, idle, verbose, limit })?;
+    say_end(server);
+    let ended = domains.run(server);
+    domains.stop().and(ended)
+}
+
+/// Says what to type to see more, and to end.
+fn say_end(server: Option<&Server>) {
     if let Some(server) = server {
         output::print(&format!(
             "look into it: xk dump, xk trace, xk capture (control socket {})\n",
@@ -113,14 +135,21 @@ fn introduce(kernel: &Kernel, host: &HostInstance<'_>, server: Option<&Server>) 
     output::print("Ctrl-C ends it.\n");
 }
 
-fn report_of(kernel: &Kernel, protocol: &ProtocolRef) -> Option<Report> {
-    protocol.ask(kernel, Report::default())
+/// Says the host's name and addresses, and what to type to see it.
+fn introduce(kernel: &Kernel, host: &HostInstance<'_>, server: Option<&Server>) {
+    output::print(&format!("{}\n", heading(&format!("host {}", host.name))));
+    let devices = host::devices(kernel, host);
+    for line in &devices.lines {
+        output::print(&format!("  {line}\n"));
+    }
+    if let Some(address) = devices.address.filter(|_| devices.is_outside) {
+        output::print(&format!("try: ping {address}\n"));
+    }
+    say_end(server);
 }
 
-fn failures(kernel: &Kernel) -> Vec<String> {
-    let all = kernel.protocols().into_iter();
-    let failed = |p: &ProtocolRef| report_of(kernel, p).is_some_and(|r| r.failed);
-    all.filter(failed).map(|p| p.name().to_owned()).collect()
+fn report_of(kernel: &Kernel, protocol: &ProtocolRef) -> Option<Report> {
+    protocol.ask(kernel, Report::default())
 }
 
 /// What is done between two turns of the loop.
@@ -136,9 +165,7 @@ struct Between {
 
 impl Between {
     fn new(kernel: &Kernel, runner: &Rc<Runner>, args: &Args) -> Self {
-        let open = |p: &ProtocolRef| report_of(kernel, p).is_some_and(|r| !r.finished);
-        let mut unfinished = kernel.protocols();
-        unfinished.retain(|p| args.limit.is_none() && open(p));
+        let unfinished = if args.limit.is_none() { host::unfinished(kernel) } else { Vec::new() };
         Self {
             runner: Rc::downgrade(runner),
             // Lines of what happens would break it.

@@ -18,7 +18,7 @@ pub(crate) struct UserArgs {
     /// The user to become once devices are open, a name or a number; if root has started it, by
     /// default sudo's user or `nobody`
     #[arg(long, value_name = "USER")]
-    user: Option<String>,
+    pub(crate) user: Option<String>,
 }
 
 /// The user that a process becomes.
@@ -85,6 +85,11 @@ pub(crate) fn shed() -> io::Result<()> {
 }
 
 impl User {
+    /// That of these numbers.
+    pub(crate) fn of((uid, gid): (u32, u32)) -> Self {
+        user(uid, gid)
+    }
+
     /// Becomes the user as far as files and sockets are concerned; what devices take stays until
     /// [`User::give_up_root`]. Of what this process starts from now on, nothing gains a right
     /// (`PR_SET_NO_NEW_PRIVS`). To be called before there is another thread that opens devices.

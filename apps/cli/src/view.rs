@@ -63,7 +63,8 @@ fn of_protocol(
     before: &[Value],
 ) -> Value {
     let head = protocol.head();
-    let sessions = sessions_of(kernel, protocol);
+    let is_proxy = protocol.is_proxy();
+    let sessions = if is_proxy { ListSessions::default() } else { sessions_of(kernel, protocol) };
     let (mut sent, mut received) = head.folded();
     for session in sessions.here() {
         sent += session.head().sent();
@@ -89,6 +90,10 @@ fn of_protocol(
         "sessions_total": sessions.total,
         "sessions": described,
     });
+    if is_proxy {
+        seen["proxy"] = json!(true);
+        return seen;
+    }
     if let Some(maps) = maps_of(kernel, protocol) {
         // A question that a protocol does not answer goes to the one below: those are not its own
         // maps.
@@ -237,6 +242,12 @@ pub(crate) fn reports(view: &Value) -> String {
         }
     }
     out
+}
+
+/// The names of the anchors that have failed.
+pub(crate) fn failures(view: &Value) -> Vec<String> {
+    let failed = list(&view["protocols"]).iter().filter(|p| p["report"]["failed"] == true);
+    failed.map(|p| text(&p["name"])).collect()
 }
 
 /// A report in one line.

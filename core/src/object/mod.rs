@@ -211,6 +211,12 @@ pub trait Protocol {
         let _ = (cx, this);
     }
 
+    /// True for what stands for a protocol of another kernel. What looks at a graph leaves it out,
+    /// and asks it nothing: the other kernel answers for the protocol itself.
+    fn is_proxy(&self) -> bool {
+        false
+    }
+
     /// The outside world's side of a bottom anchor; `None` for everything that is no wire.
     fn wire(&self) -> Option<&dyn Wire> {
         None

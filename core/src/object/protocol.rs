@@ -382,6 +382,11 @@ impl ProtocolRef {
         self.0.body.stop(cx, self);
     }
 
+    /// See [`Protocol::is_proxy`].
+    pub fn is_proxy(&self) -> bool {
+        self.0.body.is_proxy()
+    }
+
     /// See [`Protocol::wire`].
     pub fn wire(&self) -> Option<&dyn Wire> {
         self.0.body.wire()

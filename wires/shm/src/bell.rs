@@ -8,6 +8,7 @@
 //! full.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
 
 use crate::foreign_unsafe::Foreign;
 use rustix::fs::{Mode, OFlags};
@@ -31,6 +32,16 @@ pub(crate) fn pipe() -> Result<(Ringer, OwnedFd), Errno> {
     Ok((Ringer(write), read))
 }
 
+/// Where what is read goes: one file, open as long as the process is.
+fn nowhere() -> Result<&'static OwnedFd, Errno> {
+    static NOWHERE: OnceLock<OwnedFd> = OnceLock::new();
+    if let Some(file) = NOWHERE.get() {
+        return Ok(file);
+    }
+    let file = rustix::fs::open("/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+    Ok(NOWHERE.get_or_init(|| file))
+}
+
 impl Ringer {
     /// Wakes the sleeper at the other end. If the pipe is full or no sleeper is there, nothing
     /// happens.
@@ -45,6 +56,8 @@ impl Bell {
     /// asker waiting.
     pub(crate) fn accept(fd: Foreign) -> Option<Self> {
         rustix::pipe::fcntl_getpipe_size(&fd).ok()?;
+        // Later this process may be forbidden to open any file.
+        nowhere().ok()?;
         Some(Self(fd.into_own()))
     }
 
@@ -53,10 +66,8 @@ impl Bell {
     /// # Errors
     /// If the system refuses; the pipe may be full then, and wake no sleeper.
     pub(crate) fn empty(&self) -> Result<(), Errno> {
-        let nowhere =
-            rustix::fs::open("/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
         let flags = SpliceFlags::NONBLOCK;
-        match rustix::pipe::splice(&self.0, None, &nowhere, None, EMPTYING_OCTETS, flags) {
+        match rustix::pipe::splice(&self.0, None, nowhere()?, None, EMPTYING_OCTETS, flags) {
             Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Ok(()),
             Err(errno) => Err(errno),
         }

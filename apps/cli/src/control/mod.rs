@@ -15,7 +15,8 @@ mod server;
 mod tree;
 mod watch;
 
-pub(crate) use server::Server;
+pub(crate) use request::Request;
+pub(crate) use server::{Clients, Desk, Job as ServerJob, Jobs, Server};
 
 use crate::failure::Failure;
 use crate::user::User;

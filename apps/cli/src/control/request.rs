@@ -10,6 +10,15 @@ pub(crate) const TRACES_MAX: u64 = 1000;
 pub(crate) enum Request {
     /// Everything there is to see.
     Dump,
+    /// Whether something is still to be finished.
+    Unfinished,
+    /// To record all messages from now on.
+    Watch,
+    /// How many were recorded, and at the last look what.
+    Watched {
+        /// The end of it.
+        is_last: bool,
+    },
     /// How the next messages cross the layers.
     Trace {
         /// How many messages.
@@ -32,6 +41,9 @@ impl Request {
             .map_err(|_| "a request is one line of JSON of at most 4096 octets")?;
         match request["ask"].as_str() {
             Some("dump") => Ok(Self::Dump),
+            Some("unfinished") => Ok(Self::Unfinished),
+            Some("watch") => Ok(Self::Watch),
+            Some("watched") => Ok(Self::Watched { is_last: request["last"] == true }),
             Some("trace") => {
                 let messages = match &request["messages"] {
                     Value::Null => Some(1),

@@ -13,7 +13,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
 use xk_core::Kernel;
@@ -26,16 +26,75 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// How many pieces of a capture wait for a slow client; more are lost, counted.
 const PIECES_MAX: usize = 4096;
+/// Octets of such a piece that comes from another process.
+const PIECE_OCTETS: usize = 1 << 16;
 /// How long a client's thread waits before it looks whether its client is still there.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// What the graph's loop answers with: a line, or a piece of a capture.
 pub(super) type Answers = SyncSender<Vec<u8>>;
 
+/// Takes clients.
+pub(crate) struct Clients {
+    sender: Option<Sender<Job>>,
+    doorbell: Arc<OwnedFd>,
+}
+
+impl Clients {
+    /// Takes one. `over` is set, and the doorbell rung, when it has hung up.
+    ///
+    /// # Errors
+    /// If there is no thread for it.
+    pub(crate) fn take(
+        &self,
+        reader: BufReader<UnixStream>,
+        over: Arc<AtomicBool>,
+    ) -> io::Result<()> {
+        let (sender, bell) = (self.sender.clone(), Arc::clone(&self.doorbell));
+        std::thread::Builder::new().name("control".into()).spawn(move || {
+            if let Some(sender) = sender {
+                let _ = converse(reader, &sender, &bell);
+            }
+            over.store(true, Ordering::Release);
+            let _ = rustix::io::write(&bell, &1u64.to_ne_bytes());
+        })?;
+        Ok(())
+    }
+}
+
 /// A request on its way to the graph's loop.
-struct Job {
+pub(crate) struct Job {
     request: Request,
     answers: Answers,
+}
+
+impl Job {
+    /// What is asked for.
+    pub(crate) fn request(&self) -> &Request {
+        &self.request
+    }
+
+    /// Answers with all that comes from there, on a thread of its own.
+    ///
+    /// # Errors
+    /// If there is no thread for it.
+    pub(crate) fn answer_from(self, mut source: UnixStream) -> io::Result<()> {
+        std::thread::Builder::new().name("capture".into()).spawn(move || {
+            let mut piece = vec![0; PIECE_OCTETS];
+            while let Ok(octets @ 1..) = source.read(&mut piece) {
+                let piece = piece.get(..octets).unwrap_or_default().to_vec();
+                if self.answers.send(piece).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Answers with a line.
+    pub(crate) fn answer(&self, line: &Value) {
+        send_line(&self.answers, line);
+    }
 }
 
 /// A graph's socket. It goes with this.
@@ -82,27 +141,64 @@ impl Server {
         host: &HostInstance<'_>,
         file: &Path,
     ) -> io::Result<()> {
+        let about = json!({
+            "host": host.name,
+            "file": file.display().to_string(),
+            "pid": self.pid,
+        });
+        let desk = Desk::new(self.jobs()?, about, crate::host::lowers(host), runner);
+        desk.stand_at(runner)
+    }
+
+    /// The requests of all clients from now on.
+    ///
+    /// # Errors
+    /// If there is no descriptor or thread for it.
+    pub(crate) fn jobs(&self) -> io::Result<Jobs> {
         let listener = self.listener.try_clone()?;
-        let (sender, jobs) = channel();
+        let (sender, queue) = channel();
         let bell = Arc::clone(&self.doorbell);
         std::thread::Builder::new()
             .name("control".into())
             .spawn(move || accept(&listener, &sender, &bell))?;
-        let desk = Desk {
-            jobs,
-            about: json!({
-                "host": host.name,
-                "file": file.display().to_string(),
-                "pid": self.pid,
-            }),
-            lowers: crate::host::lowers(host),
-            runner: Rc::downgrade(runner),
-            watch: Watch::new(Arc::clone(&self.doorbell)),
-            doorbell: Arc::clone(&self.doorbell),
-        };
-        let descriptor = self.doorbell.try_clone()?;
-        runner.watch(descriptor, Rc::new(move |kernel| desk.serve(kernel)))?;
-        Ok(())
+        Ok(Jobs { queue, doorbell: Arc::clone(&self.doorbell), sender: None })
+    }
+}
+
+/// Requests, and what is rung when there is one.
+pub(crate) struct Jobs {
+    queue: Receiver<Job>,
+    doorbell: Arc<OwnedFd>,
+    /// For clients that are given, and do not come by a socket of their own.
+    sender: Option<Sender<Job>>,
+}
+
+impl Jobs {
+    /// Those of the clients that it will be given.
+    ///
+    /// # Errors
+    /// If there is no descriptor for it.
+    pub(crate) fn new() -> io::Result<Self> {
+        let (sender, queue) = channel();
+        let doorbell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        Ok(Self { queue, doorbell: Arc::new(doorbell), sender: Some(sender) })
+    }
+
+    /// What takes clients.
+    pub(crate) fn clients(&self) -> Clients {
+        Clients { sender: self.sender.clone(), doorbell: Arc::clone(&self.doorbell) }
+    }
+
+    /// What is readable when there may be a request.
+    pub(crate) fn doorbell(&self) -> &OwnedFd {
+        &self.doorbell
+    }
+
+    /// The next one, if there is one. The doorbell rings again for one that comes after this.
+    pub(crate) fn next(&self) -> Option<Job> {
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&self.doorbell, &mut count);
+        self.queue.try_recv().ok()
     }
 }
 
@@ -140,7 +236,8 @@ fn accept(listener: &UnixListener, jobs: &Sender<Job>, bell: &Arc<OwnedFd>) {
         let (count, jobs, bell) = (Arc::clone(&clients), jobs.clone(), Arc::clone(bell));
         let client = move || {
             // Whatever ends a conversation ends it for this client alone.
-            let _ = converse(stream, &jobs, &bell);
+            let timed = stream.set_read_timeout(Some(READ_TIMEOUT));
+            let _ = timed.and_then(|()| converse(BufReader::new(stream), &jobs, &bell));
             count.fetch_sub(1, Ordering::Relaxed);
         };
         if std::thread::Builder::new().spawn(client).is_err() {
@@ -150,11 +247,13 @@ fn accept(listener: &UnixListener, jobs: &Sender<Job>, bell: &Arc<OwnedFd>) {
 }
 
 /// Talks with one client until it hangs up.
-fn converse(stream: UnixStream, jobs: &Sender<Job>, bell: &OwnedFd) -> std::io::Result<()> {
-    stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
-    stream.set_read_timeout(Some(READ_TIMEOUT))?;
-    let mut reader = BufReader::new(stream.try_clone()?);
-    let mut writer = stream;
+fn converse(
+    mut reader: BufReader<UnixStream>,
+    jobs: &Sender<Job>,
+    bell: &OwnedFd,
+) -> std::io::Result<()> {
+    let mut writer = reader.get_ref().try_clone()?;
+    writer.set_write_timeout(Some(WRITE_TIMEOUT))?;
     loop {
         let mut line = String::new();
         let octets = reader.by_ref().take(REQUEST_OCTETS_MAX).read_line(&mut line)?;
@@ -197,32 +296,59 @@ fn deliver(writer: &mut UnixStream, pieces: &Receiver<Vec<u8>>) -> std::io::Resu
 }
 
 /// What the loop needs to answer.
-struct Desk {
-    jobs: Receiver<Job>,
+pub(crate) struct Desk {
+    jobs: Jobs,
     about: Value,
     lowers: Lowers,
     runner: Weak<Runner>,
     watch: Watch,
-    doorbell: Arc<OwnedFd>,
 }
 
 impl Desk {
+    /// Answers what `jobs` brings about the runner's kernel.
+    pub(crate) fn new(jobs: Jobs, about: Value, lowers: Lowers, runner: &Rc<Runner>) -> Self {
+        let watch = Watch::new(Arc::clone(&jobs.doorbell));
+        Self { jobs, about, lowers, runner: Rc::downgrade(runner), watch }
+    }
+
+    /// Has the runner's loop answer from now on.
+    ///
+    /// # Errors
+    /// If the descriptor cannot be slept on.
+    pub(crate) fn stand_at(self, runner: &Runner) -> io::Result<()> {
+        let descriptor = self.jobs.doorbell.try_clone()?;
+        runner.watch(descriptor, Rc::new(move |kernel| self.serve(kernel)))?;
+        Ok(())
+    }
+
     fn serve(&self, kernel: &Kernel) {
-        let mut count = [0; 8];
-        // Rung again after this, it wakes the loop again.
-        let _ = rustix::io::read(&self.doorbell, &mut count);
-        self.watch.tidy(kernel);
-        while let Ok(job) = self.jobs.try_recv() {
+        while let Some(job) = self.jobs.next() {
             if let Err(error) = self.answer(kernel, &job) {
                 send_line(&job.answers, &json!({"error": error}));
             }
         }
+        self.watch.tidy(kernel);
     }
 
     fn answer(&self, kernel: &Kernel, job: &Job) -> Result<(), String> {
         match &job.request {
             Request::Dump => {
                 send_line(&job.answers, &json!({"ok": self.dump(kernel)}));
+                Ok(())
+            }
+            Request::Unfinished => {
+                let left = !crate::host::unfinished(kernel).is_empty();
+                send_line(&job.answers, &json!({"ok": left}));
+                Ok(())
+            }
+            Request::Watch => {
+                self.watch.watch(kernel);
+                send_line(&job.answers, &json!({"ok": true}));
+                Ok(())
+            }
+            Request::Watched { is_last } => {
+                let watched = self.watch.watched(kernel, *is_last);
+                send_line(&job.answers, &json!({"ok": watched}));
                 Ok(())
             }
             Request::Trace { messages } => {

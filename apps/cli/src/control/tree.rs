@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use xk_core::Kernel;
 use xk_core::object::ProtocolId;
+use xk_core::trace::Operation;
 use xk_run::{Recorder, Span};
 
 /// The crossings that a recorder saw, in their order, each with its depth and its own time.
@@ -10,6 +11,15 @@ pub(super) fn of(kernel: &Kernel, recorder: &Recorder) -> Value {
     let spans = recorder.spans();
     let own = own_ns(&spans);
     let name = |id: ProtocolId| kernel.name_of(id).unwrap_or_else(|| "?".to_owned());
+    let is_proxy = |id| kernel.protocol(id).is_some_and(|protocol| protocol.is_proxy());
+    let arrives =
+        |span: &Span| is_proxy(if span.operation.is_down() { span.upper } else { span.lower });
+    let leaves = |span: &Span| {
+        if matches!(span.operation, Operation::Pop | Operation::CallPop) {
+            return false;
+        }
+        is_proxy(if span.operation.is_down() { span.lower } else { span.upper })
+    };
     let crossings: Vec<Value> = spans
         .iter()
         .zip(own)
@@ -25,10 +35,13 @@ pub(super) fn of(kernel: &Kernel, recorder: &Recorder) -> Value {
                 "start_ns": span.start_ns,
                 "total_ns": total_ns(span),
                 "own_ns": own_ns,
+                "arrives": arrives(span),
+                "leaves": leaves(span),
             })
         })
         .collect();
-    json!({"crossings": crossings, "missed": recorder.missed()})
+    let begun_ns = recorder.begun_ns();
+    json!({"crossings": crossings, "missed": recorder.missed(), "begun_ns": begun_ns})
 }
 
 fn total_ns(span: &Span) -> u64 {
@@ -61,6 +74,11 @@ pub(super) fn text(trace: &Value) -> String {
         }
         let text = |field: &str| crossing[field].as_str().unwrap_or_default().to_owned();
         let arrow = if crossing["down"] == true { "v" } else { "^" };
+        if let Some(ns) = crossing["crossed_ns"].as_u64() {
+            let domain = crossing["domain"].as_str().unwrap_or_default();
+            let indent = "  ".repeat(usize::try_from(depth).unwrap_or(0).min(60));
+            out.push_str(&format!("{ns:>7} ns            {indent}~ into domain {domain}\n"));
+        }
         let indent = "  ".repeat(usize::try_from(depth).unwrap_or(0).min(60));
         let (who, edge) = match text("operation").as_str() {
             operation @ ("demux" | "call_demux") => {
@@ -89,7 +107,6 @@ pub(super) fn text(trace: &Value) -> String {
 mod tests {
     use super::*;
     use xk_core::object::SessionId;
-    use xk_core::trace::Operation;
 
     #[test]
     fn own_time_is_what_is_left() {

@@ -4,8 +4,9 @@
 //! among all that do.
 
 use super::server::{Answers, send_line};
+use super::tree;
 use crate::view::Lowers;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
@@ -21,6 +22,8 @@ use xk_run::Recorder;
 
 /// How many crossings are kept for each message of a trace.
 const SPANS_PER_MESSAGE: u64 = 256;
+/// How many crossings of a domain are kept.
+const WATCHED_MAX: usize = 1 << 15;
 /// How many captures may run at a time.
 const CAPTURES_MAX: usize = 8;
 
@@ -111,6 +114,28 @@ impl Watch {
         drop(trace);
         self.look_on(kernel);
         Ok(())
+    }
+
+    /// Records every message from now on, until [`watched`](Self::watched) is told to end it.
+    pub(super) fn watch(&self, kernel: &Kernel) {
+        let trace = Trace {
+            recorder: Recorder::new(WATCHED_MAX),
+            left: Cell::new(u64::MAX),
+            done: Box::new(|_, _| {}),
+        };
+        *self.looks.trace.borrow_mut() = Some(trace);
+        self.look_on(kernel);
+    }
+
+    /// How many messages were recorded, and of the last look, what.
+    pub(super) fn watched(&self, kernel: &Kernel, is_last: bool) -> Value {
+        let mut slot = self.looks.trace.borrow_mut();
+        let seen = slot.as_ref().map_or(0, |trace| u64::MAX - trace.left.get());
+        let mut answer = json!({"messages": seen});
+        if is_last && let Some(trace) = slot.take() {
+            answer["trace"] = tree::of(kernel, &trace.recorder);
+        }
+        answer
     }
 
     /// Sends what crosses an edge to a client from now on.

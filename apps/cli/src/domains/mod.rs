@@ -1,0 +1,568 @@
+//! `xk run` of a host with domains: starts the processes that have them, from the bottom up, looks
+//! into all of them as into one, and puts them down together, the topmost first.
+//!
+//! The process that does so has no kernel itself. Each domain is a thread with one, of a process
+//! of its own or of the one that has the host's first; each talks with this process over a socket,
+//! as a client of the control socket does, and ends when that is closed, so that nothing stays
+//! behind when this process is gone.
+
+mod confine;
+mod files;
+mod hello;
+mod merge;
+pub(crate) mod process;
+mod seat;
+
+use crate::control::{Request, Server, ServerJob};
+use crate::failure::Failure;
+use crate::output::{self, heading};
+use crate::user::{User, UserArgs};
+use crate::view;
+use hello::{Hello, Seat, Way};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{Signal, set_parent_process_death_signal};
+use serde_json::{Value, json};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use xk_compose::{CheckedGraph, DomainSetup};
+use xk_lang::{DomainKind, HostInstance};
+use xk_run::interrupt_unsafe;
+
+/// From one look at the processes to the next.
+const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+/// How long a domain may take to start.
+const START_WITHIN: Duration = Duration::from_secs(60);
+/// How long it may take to answer a question.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// How long it may take to stop.
+const STOP_WITHIN: Duration = Duration::from_secs(2);
+/// How long a message may be on its way through other domains.
+const UNDER_WAY: Duration = Duration::from_millis(50);
+/// The longest answer of one domain, in octets.
+const ANSWER_OCTETS_MAX: u64 = 128 << 20;
+
+/// How often within [`RESTARTS_WITHIN`] what has ended is started again.
+const RESTARTS_MAX: usize = 5;
+const RESTARTS_WITHIN: Duration = Duration::from_secs(60);
+/// What a domain is sent beside its neighbours, by their places: a client.
+const CLIENT: u8 = u8::MAX;
+
+/// Has the system kill this process when the one that has started it is gone. To be said again
+/// after a change of the user (`PR_SET_PDEATHSIG`).
+fn die_with_parent() -> io::Result<()> {
+    Ok(set_parent_process_death_signal(Some(Signal::KILL))?)
+}
+
+/// What is to be run.
+pub(crate) struct Wanted<'a> {
+    pub(crate) graph: &'a CheckedGraph,
+    pub(crate) host: &'a HostInstance<'a>,
+    /// Which user is meant where the graph says none.
+    pub(crate) user: User,
+    pub(crate) idle: &'a str,
+    pub(crate) verbose: u8,
+    pub(crate) limit: Option<Duration>,
+}
+
+/// A process, with the domains that it has.
+struct Process {
+    domains: Vec<usize>,
+    user: User,
+    child: Child,
+    /// How it was told what it is: its end is seen there.
+    _hello: UnixStream,
+}
+
+/// A domain that runs.
+struct Running {
+    domain: usize,
+    stream: BufReader<UnixStream>,
+    /// For what it is sent later.
+    visits: OwnedFd,
+    /// Something of it is to be finished before the run ends.
+    unfinished: bool,
+}
+
+impl Running {
+    /// Puts a request and waits for the answer.
+    fn ask(&mut self, request: &Value, within: Duration) -> Result<Value, Failure> {
+        let lost = |error: io::Error| Failure::new(format!("a domain does not answer: {error}"));
+        let stream = self.stream.get_mut();
+        stream.set_read_timeout(Some(within)).map_err(lost)?;
+        stream.set_write_timeout(Some(within)).map_err(lost)?;
+        stream.write_all(format!("{request}\n").as_bytes()).map_err(lost)?;
+        let mut line = String::new();
+        let octets = self.stream.by_ref().take(ANSWER_OCTETS_MAX).read_line(&mut line);
+        if octets.map_err(lost)? == 0 {
+            return Err(Failure::new("a domain ended before it answered"));
+        }
+        let answer: Value = serde_json::from_str(&line).map_err(|error| lost(error.into()))?;
+        seat::told(&answer).cloned()
+    }
+}
+
+/// A host whose domains run.
+pub(crate) struct Domains<'a> {
+    wanted: Wanted<'a>,
+    setups: Vec<DomainSetup>,
+    processes: Vec<Process>,
+    running: Vec<Running>,
+    /// When processes were started again.
+    restarts: Vec<Instant>,
+    /// A trace under way, for how many messages, and when a domain had seen them.
+    trace: Option<(ServerJob, u64, Option<Instant>)>,
+}
+
+/// True if a host has domains to be run apart.
+pub(crate) fn are_in(graph: &CheckedGraph, host: &HostInstance<'_>) -> bool {
+    let mut rest = graph.domains(host).into_iter();
+    rest.any(|domain| matches!(domain.kind, Some(DomainKind::Thread | DomainKind::Process)))
+}
+
+fn failed(what: &str) -> impl Fn(io::Error) -> Failure {
+    move |error| Failure::new(format!("{what}: {error}"))
+}
+
+impl<'a> Domains<'a> {
+    /// Starts all domains of a host, each after all that it stands on.
+    ///
+    /// # Errors
+    /// The first that cannot start, and why; those that had started are put down.
+    pub(crate) fn start(wanted: Wanted<'a>) -> Result<Self, Failure> {
+        let setups = wanted.graph.domains(wanted.host);
+        let (processes, running, restarts) = (Vec::new(), Vec::new(), Vec::new());
+        let mut all = Self { wanted, setups, processes, running, restarts, trace: None };
+        let processes = all.split()?;
+        let (lines, pingable) = all.open(processes)?;
+        output::print(&format!("{}\n", heading(&format!("host {}", all.wanted.host.name))));
+        for line in lines {
+            output::print(&format!("  {line}\n"));
+        }
+        for process in &all.processes {
+            output::print(&format!("  {}\n", all.described(process)));
+        }
+        if let Some(address) = pingable {
+            output::print(&format!("try: ping {address}\n"));
+        }
+        Ok(all)
+    }
+
+    /// A process and its domains, in words.
+    fn described(&self, process: &Process) -> String {
+        let names: Vec<&str> = process.domains.iter().map(|at| self.name(*at)).collect();
+        let (pid, uid) = (process.child.id(), process.user.uid.as_raw());
+        format!("process {pid}, user {uid}: {}", names.join(", "))
+    }
+
+    /// Starts processes, each domain after all that it stands on. Answers lines about devices, and
+    /// an address that can be reached.
+    fn open(
+        &mut self,
+        processes: Vec<(Vec<usize>, User)>,
+    ) -> Result<(Vec<String>, Option<String>), Failure> {
+        let domains: Vec<usize> = processes.iter().flat_map(|(own, _)| own.clone()).collect();
+        let seats = self.seats(&processes)?;
+        for (domains, user) in processes {
+            self.spawn(domains, user)?;
+        }
+        self.tell(seats)?;
+        self.begin(&domains)
+    }
+
+    fn plan(&self) -> Result<&'a xk_compose::HostPlan, Failure> {
+        let none = || Failure::new("the host is not of this graph");
+        self.wanted.graph.plan_of(self.wanted.host).ok_or_else(none)
+    }
+
+    /// Which domains each process has, and whose it is: the first one those that are threads.
+    fn split(&self) -> Result<Vec<(Vec<usize>, User)>, Failure> {
+        let plan = self.plan()?;
+        let has_nodes = |at: usize| plan.places().iter().any(|place| place.domain() == at);
+        let is_thread = |at: &usize| match self.setups[*at].kind {
+            None => has_nodes(*at),
+            Some(kind) => kind == DomainKind::Thread,
+        };
+        let threads: Vec<usize> = (0..self.setups.len()).filter(is_thread).collect();
+        let mut processes = Vec::new();
+        if !threads.is_empty() {
+            processes.push((threads, self.wanted.user));
+        }
+        for (at, setup) in self.setups.iter().enumerate() {
+            if setup.kind == Some(DomainKind::Process) {
+                let user = match &setup.user {
+                    Some(_) => UserArgs { user: setup.user.clone() }.find()?,
+                    None => self.wanted.user,
+                };
+                processes.push((vec![at], user));
+            }
+        }
+        Ok(processes)
+    }
+
+    /// The seats of the domains of processes that are to be started, with the sockets between those
+    /// of different processes. A neighbour below that runs is sent its end.
+    fn seats(&mut self, processes: &[(Vec<usize>, User)]) -> Result<Vec<Seat>, Failure> {
+        let no_socket = failed("no socket");
+        let pair = || {
+            let flags = SocketFlags::CLOEXEC;
+            let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+            pair.map_err(|errno| no_socket(errno.into()))
+        };
+        let process_of =
+            |domain: usize| processes.iter().position(|(domains, _)| domains.contains(&domain));
+        let mut seats = Vec::new();
+        for domain in processes.iter().flat_map(|(domains, _)| domains.iter().copied()) {
+            let (ours, theirs) = UnixStream::pair().map_err(&no_socket)?;
+            let (visits, visited) = pair()?;
+            let stream = BufReader::new(ours);
+            self.running.push(Running { domain, stream, visits, unfinished: false });
+            let control = OwnedFd::from(theirs);
+            seats.push(Seat { domain, control, visits: visited, ways: Vec::new() });
+        }
+        for (upper, domain) in self.plan()?.domains().iter().enumerate() {
+            for &lower in domain.lowers() {
+                if process_of(upper).is_none() || process_of(upper) == process_of(lower) {
+                    continue;
+                }
+                let (one, two) = pair()?;
+                for (at, neighbour, socket) in [(upper, lower, one), (lower, upper, two)] {
+                    if let Some(seat) = seats.iter_mut().find(|seat| seat.domain == at) {
+                        seat.ways.push(Way { neighbour, socket });
+                    } else if let Some(running) = self.running.iter().find(|r| r.domain == at) {
+                        let tag = u8::try_from(neighbour).unwrap_or(CLIENT);
+                        files::send(&running.visits, tag, &socket).map_err(&no_socket)?;
+                    }
+                }
+            }
+        }
+        Ok(seats)
+    }
+
+    /// Starts a process, which waits to be told what it is.
+    fn spawn(&mut self, domains: Vec<usize>, user: User) -> Result<(), Failure> {
+        let (ours, theirs) = UnixStream::pair().map_err(failed("no socket"))?;
+        let mut command = Command::new("/proc/self/exe");
+        command.arg("domain").stdin(Stdio::from(OwnedFd::from(theirs)));
+        // Its name among the processes; and Ctrl-C is for this process alone.
+        command.arg0("xk-domain").process_group(0).env_clear();
+        let child = command.spawn().map_err(failed("cannot start a process"))?;
+        self.processes.push(Process { domains, user, child, _hello: ours });
+        Ok(())
+    }
+
+    /// Tells each process what it is.
+    fn tell(&mut self, seats: Vec<Seat>) -> Result<(), Failure> {
+        let mut seats = seats;
+        let (mistakes, wanted) = (self.wanted.graph.warnings(), &self.wanted);
+        for process in &mut self.processes {
+            let own = |seat: &mut Seat| process.domains.contains(&seat.domain);
+            let own: Vec<Seat> = seats.extract_if(.., own).collect();
+            if own.is_empty() {
+                continue;
+            }
+            let hello = Hello {
+                file: mistakes.file().into(),
+                text: mistakes.source().into(),
+                host: wanted.host.name.to_string(),
+                user: (process.user.uid.as_raw(), process.user.gid.as_raw()),
+                idle: wanted.idle.into(),
+                verbose: wanted.verbose,
+                seats: own,
+            };
+            hello.send(&mut process._hello).map_err(failed("cannot tell a process what it is"))?;
+        }
+        Ok(())
+    }
+
+    /// Starts these domains, from the bottom up.
+    fn begin(&mut self, domains: &[usize]) -> Result<(Vec<String>, Option<String>), Failure> {
+        let (mut lines, mut address, mut is_outside) = (Vec::new(), None, false);
+        for &domain in self.plan()?.domain_order().iter().filter(|at| domains.contains(at)) {
+            let Some(running) = self.running.iter_mut().find(|r| r.domain == domain) else {
+                continue;
+            };
+            let told = running.ask(&json!({"ask": "start"}), START_WITHIN)?;
+            running.unfinished = told["unfinished"] == true;
+            let own = told["lines"].as_array().cloned().unwrap_or_default();
+            lines.extend(own.iter().filter_map(|line| Some(line.as_str()?.to_owned())));
+            address = address.or_else(|| told["address"].as_str().map(str::to_owned));
+            is_outside |= told["outside"] == true;
+        }
+        Ok((lines, address.filter(|_| is_outside)))
+    }
+
+    fn name(&self, domain: usize) -> &str {
+        match self.setups.get(domain) {
+            Some(setup) if !setup.name.is_empty() => &setup.name,
+            _ => "first domain",
+        }
+    }
+
+    /// Runs until a signal asks for the end, the time is over, or all that is to be finished is.
+    ///
+    /// # Errors
+    /// If a process ends by itself.
+    pub(crate) fn run(&mut self, server: Option<&Server>) -> Result<(), Failure> {
+        let begun = Instant::now();
+        let jobs = server.map(Server::jobs).transpose();
+        let jobs = jobs.map_err(failed("cannot be looked into"))?;
+        let finishes = self.wanted.limit.is_none() && self.running.iter().any(|r| r.unfinished);
+        loop {
+            if let Some(jobs) = &jobs {
+                let mut files = [PollFd::new(jobs.doorbell(), PollFlags::IN)];
+                let _ = poll(&mut files, Some(&LOOK_EVERY));
+                while let Some(job) = jobs.next() {
+                    self.answer(job);
+                }
+            } else {
+                let _ = poll(&mut [], Some(&LOOK_EVERY));
+            }
+            if self.look_after()? {
+                continue;
+            }
+            self.look_at_trace();
+            if finishes {
+                for running in self.running.iter_mut().filter(|running| running.unfinished) {
+                    // One that has ended does not answer, and is looked after in the next turn.
+                    let left = running.ask(&json!({"ask": "unfinished"}), ANSWER_WITHIN);
+                    running.unfinished = left.is_ok_and(|left| left == true);
+                }
+                if !self.running.iter().any(|running| running.unfinished) {
+                    return Ok(());
+                }
+            }
+            let is_over = self.wanted.limit.is_some_and(|limit| begun.elapsed() >= limit);
+            if is_over || interrupt_unsafe::is_requested() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sees whether a process has ended, and starts it again, and with it those that have what
+    /// stands on its protocols. True if one had.
+    ///
+    /// # Errors
+    /// If that was too often, or one does not start.
+    fn look_after(&mut self) -> Result<bool, Failure> {
+        let mut ended: Vec<usize> = Vec::new();
+        let mut what = Vec::new();
+        for process in &mut self.processes {
+            let status = process.child.try_wait().map_err(failed("cannot wait for a process"))?;
+            if let Some(status) = status {
+                ended.extend(&process.domains);
+                what.push((process.domains.clone(), status));
+            }
+        }
+        if ended.is_empty() {
+            return Ok(false);
+        }
+        for (domains, status) in what {
+            let names: Vec<&str> = domains.iter().map(|at| self.name(*at)).collect();
+            output::error(&format!(
+                "xk: the process of {} has ended: {status}\n",
+                names.join(", ")
+            ));
+        }
+        self.restarts.retain(|at| at.elapsed() < RESTARTS_WITHIN);
+        self.restarts.push(Instant::now());
+        if self.restarts.len() > RESTARTS_MAX {
+            let what = format!("processes ended {} times within a minute", self.restarts.len());
+            return Err(Failure::new(what));
+        }
+        let all = self.split()?;
+        let again: Vec<(Vec<usize>, User)> = self.standing_on(ended, all)?;
+        let domains: Vec<usize> = again.iter().flat_map(|(own, _)| own.clone()).collect();
+        self.running.retain(|running| !domains.contains(&running.domain));
+        let is_over = |process: &mut Process| process.domains.iter().any(|at| domains.contains(at));
+        for mut process in self.processes.extract_if(.., is_over) {
+            let _ = process.child.kill();
+            let _ = process.child.wait();
+        }
+        self.open(again)?;
+        let new = self.processes.iter().filter(|p| domains.contains(&p.domains[0]));
+        for process in new {
+            output::error(&format!("xk: started again: {}\n", self.described(process)));
+        }
+        Ok(true)
+    }
+
+    /// Of all processes those that have one of these domains, or what stands on them.
+    fn standing_on(
+        &self,
+        mut domains: Vec<usize>,
+        all: Vec<(Vec<usize>, User)>,
+    ) -> Result<Vec<(Vec<usize>, User)>, Failure> {
+        let plan = self.plan()?;
+        let mut seen = 0;
+        while let Some(&at) = domains.get(seen) {
+            seen += 1;
+            let process = all.iter().find(|(own, _)| own.contains(&at));
+            let own = process.map_or(&[][..], |(own, _)| own);
+            let uppers = plan.domains().get(at).map_or(&[][..], |domain| domain.uppers());
+            for more in own.iter().chain(uppers) {
+                if !domains.contains(more) {
+                    domains.push(*more);
+                }
+            }
+        }
+        Ok(all.into_iter().filter(|(own, _)| own.iter().any(|at| domains.contains(at))).collect())
+    }
+
+    fn answer(&mut self, job: ServerJob) {
+        let answered = match job.request() {
+            Request::Dump => self.dump(),
+            Request::Trace { messages } => {
+                let messages = *messages;
+                match self.trace.is_some() {
+                    true => Err(Failure::new("another trace is under way")),
+                    false => match self.ask_all(&json!({"ask": "watch"})) {
+                        Ok(_) => {
+                            self.trace = Some((job, messages, None));
+                            return;
+                        }
+                        Err(failure) => Err(failure),
+                    },
+                }
+            }
+            Request::Capture { edge } => match self.capture(edge) {
+                Ok(source) => {
+                    let _ = job.answer_from(source);
+                    return;
+                }
+                Err(failure) => Err(failure),
+            },
+            _ => Err(Failure::new("this is asked of one domain alone")),
+        };
+        job.answer(&match answered {
+            Ok(answer) => json!({"ok": answer}),
+            Err(failure) => json!({"error": failure.text()}),
+        });
+    }
+
+    /// Puts a request to all domains.
+    fn ask_all(&mut self, request: &Value) -> Result<Vec<(usize, Value)>, Failure> {
+        let running = self.running.iter_mut();
+        running.map(|r| Ok((r.domain, r.ask(request, ANSWER_WITHIN)?))).collect()
+    }
+
+    /// Answers a trace once a domain has seen as many messages as it is of.
+    fn look_at_trace(&mut self) {
+        let Some((_, messages, seen_at)) = self.trace else {
+            return;
+        };
+        let seen = self.ask_all(&json!({"ask": "watched"}));
+        let is_done = |seen: &Vec<(usize, Value)>| {
+            seen.iter().any(|(_, seen)| seen["messages"].as_u64().unwrap_or(0) >= messages)
+        };
+        // In other domains the last of them may be under way still.
+        match (seen.as_ref().is_ok_and(|seen| !is_done(seen)), seen_at) {
+            (true, _) => return,
+            (false, Some(at)) if at.elapsed() < UNDER_WAY => return,
+            (false, Some(_)) => {}
+            (false, None) => {
+                if let Some((.., seen_at)) = &mut self.trace {
+                    *seen_at = Some(Instant::now());
+                }
+                return;
+            }
+        }
+        let all = self.ask_all(&json!({"ask": "watched", "last": true}));
+        let traced = all.map(|all| {
+            let name = |domain| self.name(domain).to_owned();
+            merge::traces(all.into_iter().map(|(at, seen)| (name(at), seen)).collect(), messages)
+        });
+        if let Some((job, ..)) = self.trace.take() {
+            job.answer(&match traced {
+                Ok(traced) => json!({"ok": traced}),
+                Err(failure) => json!({"error": failure.text()}),
+            });
+        }
+    }
+
+    /// What crosses an edge, from the domain that has the protocol below it.
+    fn capture(&mut self, edge: &str) -> Result<UnixStream, Failure> {
+        let lower = edge.split_once('>').map_or(edge, |(_, lower)| lower).trim();
+        let at = self.wanted.host.nodes().iter().position(|node| *node.name == lower);
+        let place = at.and_then(|at| self.plan().ok()?.places().get(at));
+        let none = || Failure::new(format!("no protocol `{lower}`"));
+        let domain = place.ok_or_else(none)?.domain();
+        let running = self.running.iter().find(|running| running.domain == domain);
+        let (mut ours, theirs) = UnixStream::pair().map_err(failed("no socket"))?;
+        let visits = &running.ok_or_else(none)?.visits;
+        files::send(visits, CLIENT, &OwnedFd::from(theirs)).map_err(failed("no way to it"))?;
+        let request = json!({"ask": "capture", "edge": edge});
+        ours.write_all(format!("{request}\n").as_bytes()).map_err(failed("no way to it"))?;
+        Ok(ours)
+    }
+
+    /// What there is to see, of all domains as one graph.
+    pub(crate) fn dump(&mut self) -> Result<Value, Failure> {
+        let parts = self.ask_all(&json!({"ask": "dump"}))?;
+        let order: Vec<String> =
+            self.wanted.host.nodes().iter().map(|n| n.name.to_string()).collect();
+        let mut dump = merge::dumps(parts, &order, |domain| self.name(domain).to_owned());
+        dump["about"] = json!({
+            "host": self.wanted.host.name,
+            "file": self.wanted.graph.warnings().file(),
+            "pid": std::process::id(),
+        });
+        Ok(dump)
+    }
+
+    /// Puts all domains down, the topmost first, and shows what they have done.
+    ///
+    /// # Errors
+    /// If one of its anchors has failed.
+    pub(crate) fn stop(mut self) -> Result<(), Failure> {
+        let dump = self.dump();
+        self.put_down();
+        let dump = dump?;
+        output::print(&format!("\n{}", view::counters(&dump)));
+        let reports = view::reports(&dump);
+        if !reports.is_empty() {
+            output::print(&format!("\n{}\n{reports}", heading("reports")));
+        }
+        match view::failures(&dump).as_slice() {
+            [] => Ok(()),
+            some => Err(Failure::new(format!("failed: {}", some.join(", ")))),
+        }
+    }
+
+    fn put_down(&mut self) {
+        let order = self.plan().map_or(&[][..], |plan| plan.domain_order());
+        for domain in order.iter().rev() {
+            let Some(at) = self.running.iter().position(|running| running.domain == *domain) else {
+                continue;
+            };
+            let mut stream = self.running.swap_remove(at).stream;
+            let _ = stream.get_ref().shutdown(Shutdown::Write);
+            let _ = stream.get_ref().set_read_timeout(Some(STOP_WITHIN));
+            // To its end.
+            while stream.fill_buf().is_ok_and(|left| !left.is_empty()) {
+                let octets = stream.buffer().len();
+                stream.consume(octets);
+            }
+        }
+        let begun = Instant::now();
+        for process in &mut self.processes {
+            while begun.elapsed() < STOP_WITHIN && matches!(process.child.try_wait(), Ok(None)) {
+                let _ = poll(&mut [], Some(&LOOK_EVERY));
+            }
+            let _ = process.child.kill();
+            let _ = process.child.wait();
+        }
+        self.processes.clear();
+    }
+}
+
+impl Drop for Domains<'_> {
+    fn drop(&mut self) {
+        self.put_down();
+    }
+}

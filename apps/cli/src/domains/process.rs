@@ -1,0 +1,80 @@
+//! A process that has domains of a host: `xk run` starts it as itself, with a hidden command.
+
+use super::confine::Confined;
+use super::hello::Hello;
+use super::seat::{self, Meeting, Place, Shared};
+use crate::failure::Failure;
+use crate::user::{self, User};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use xk_lang::Severity;
+
+/// Have domains of a host, as `xk run` says over the standard input
+#[derive(clap::Args)]
+pub(crate) struct Args {}
+
+pub(crate) fn main(_: &Args) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::new(format!("cannot begin: {error}"));
+    super::die_with_parent().map_err(failed)?;
+    let stdin = std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
+    let mut hello = Hello::take(&mut UnixStream::from(stdin))?;
+    let user = User::of(hello.user);
+    let graph = xk_compose::check_text(&hello.text, &hello.file, &xk_catalog::standard())?;
+    let none = || Failure::new(format!("the graph has no host `{}`", hello.host));
+    let host = graph.host(&hello.host).ok_or_else(none)?;
+    let plan = graph.plan_of(&host).ok_or_else(none)?;
+    let seats = std::mem::take(&mut hello.seats);
+    let own = |domain: usize| seats.iter().any(|seat| seat.domain == domain);
+    let mut places = plan.places().iter();
+    let has_devices = places.any(|place| own(place.domain()) && place.entry().probe.is_some());
+    let confined = Confined::new(has_devices).map_err(failed)?;
+    Confined::bound().map_err(failed)?;
+    user.begin()?;
+    if has_devices {
+        let missing = xk_compose::check_environment(&graph, Some(&host.name), Severity::Error);
+        if missing.has_errors() {
+            return Err(Failure::Mistakes(Box::new(missing)));
+        }
+    } else {
+        user.give_up_root()?;
+        super::die_with_parent().map_err(failed)?;
+    }
+    // Between two threads of this process the ring is made here.
+    let mut places: Vec<Place> = Vec::new();
+    for mut seat in seats {
+        let mut meetings: Vec<(usize, Meeting)> = Vec::new();
+        for way in std::mem::take(&mut seat.ways) {
+            meetings.push((way.neighbour, Meeting::Socket(way.socket)));
+        }
+        let neighbours = plan.domains().get(seat.domain).into_iter();
+        for neighbour in neighbours.flat_map(|domain| domain.neighbours()) {
+            let other = places.iter_mut().find(|place| place.seat.domain == neighbour);
+            let Some(other) = other else {
+                continue;
+            };
+            let (one, two) = xk_share_ring::pair()
+                .map_err(|error| Failure::new(format!("no way to a neighbour: {error}")))?;
+            other.meetings.push((seat.domain, Meeting::Ring(Box::new(one))));
+            meetings.push((neighbour, Meeting::Ring(Box::new(two))));
+        }
+        places.push(Place { seat, meetings });
+    }
+    let starting = AtomicUsize::new(places.len());
+    let shared = Arc::new(Shared { hello, user, confined, starting });
+    let mut threads = Vec::new();
+    for place in places {
+        let shared = Arc::clone(&shared);
+        let name = format!("domain {}", place.seat.domain);
+        let thread = std::thread::Builder::new().name(name);
+        threads.push(thread.spawn(move || seat::run(&shared, place)).map_err(failed)?);
+    }
+    // This thread only waits.
+    user::shed().map_err(failed)?;
+    shared.confined.enter().map_err(failed)?;
+    for thread in threads {
+        let _ = thread.join();
+    }
+    Ok(())
+}

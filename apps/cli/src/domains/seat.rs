@@ -1,0 +1,251 @@
+//! One domain: a thread with a kernel and a loop of its own, told over a socket when to start and,
+//! by its end, when to stop.
+
+use super::confine::Confined;
+use super::hello::{Hello, Seat};
+use crate::control::{Clients, Desk, Jobs};
+use crate::failure::Failure;
+use crate::host;
+use crate::log::Verbosity;
+use crate::user::{self, User};
+use rustix::event::{EventfdFlags, eventfd};
+use serde_json::{Value, json};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+use xk_compose::{CheckedGraph, build_domain};
+use xk_core::Kernel;
+use xk_core::graph::Catalog;
+use xk_lang::HostInstance;
+use xk_run::{Idle, Runner};
+use xk_share::{Port, Replaceable};
+use xk_share_ring::Ring;
+
+/// How long two neighbours wait for each other.
+const MEET_WITHIN: Duration = Duration::from_secs(20);
+/// The longest request before the start.
+const START_OCTETS_MAX: u64 = 64;
+
+/// What the domains of one process share.
+pub(super) struct Shared {
+    pub(super) hello: Hello,
+    pub(super) user: User,
+    pub(super) confined: Confined,
+    /// How many of them have not started yet: the last one takes the last rights away.
+    pub(super) starting: AtomicUsize,
+}
+
+/// A way to a neighbour.
+pub(super) enum Meeting {
+    /// In this process.
+    Ring(Box<Ring>),
+    /// In another one.
+    Socket(OwnedFd),
+}
+
+/// What a domain's thread gets.
+pub(super) struct Place {
+    pub(super) seat: Seat,
+    pub(super) meetings: Vec<(usize, Meeting)>,
+}
+
+/// Runs a domain to its end.
+pub(super) fn run(shared: &Arc<Shared>, place: Place) {
+    let Place { seat, meetings } = place;
+    let mut answers = UnixStream::from(seat.control);
+    let failed = match sit(shared, seat.domain, meetings, &answers, seat.visits) {
+        Ok(()) => return,
+        Err(failed) => failed,
+    };
+    let error = match failed {
+        Failure::Mistakes(mistakes) => json!({"mistakes": mistakes.to_string()}),
+        other => json!({"error": other.text()}),
+    };
+    let _ = answers.write_all(format!("{error}\n").as_bytes());
+}
+
+fn broken(error: io::Error) -> Failure {
+    Failure::new(format!("lost the process that has started this one: {error}"))
+}
+
+fn sit(
+    shared: &Arc<Shared>,
+    domain: usize,
+    meetings: Vec<(usize, Meeting)>,
+    stream: &UnixStream,
+    visits: OwnedFd,
+) -> Result<(), Failure> {
+    let hello = &shared.hello;
+    let catalog: Catalog = xk_catalog::standard();
+    let graph = xk_compose::check_text(&hello.text, &hello.file, &catalog)?;
+    let none = || Failure::new(format!("the graph has no host `{}`", hello.host));
+    let host = graph.host(&hello.host).ok_or_else(none)?;
+    let setup = graph.domains(&host).into_iter().nth(domain).ok_or_else(none)?;
+    if let Some(core) = setup.core {
+        pin(core).map_err(|error| {
+            Failure::new(format!("domain `{}` cannot run on processor {core}: {error}", setup.name))
+        })?;
+    }
+    let mut rings = meet(&graph, &host, domain, meetings)?;
+    let kernel = host::kernel()?;
+    let mut carriers = Vec::new();
+    let built = build_domain(&graph, &host, domain, &kernel, &mut |neighbour| {
+        let at = rings.iter().position(|(other, _)| *other == neighbour);
+        let at = at.ok_or(io::ErrorKind::NotFound)?;
+        let carrier = Replaceable::new(Box::new(rings.swap_remove(at).1));
+        carriers.push(carrier.clone());
+        Ok(Box::new(carrier))
+    })?;
+    let ports = built.ports.iter().zip(carriers);
+    let ports = ports.map(|((other, port), carrier)| (*other, Rc::clone(port), carrier));
+    let ports: Vec<Neighbour> = ports.collect();
+    let idle = match hello.idle.as_str() {
+        "spin" => Idle::Spin,
+        "sleep" => Idle::Sleep,
+        _ => Idle::default(),
+    };
+    let runner = Runner::new(Rc::clone(&kernel), idle)
+        .map_err(|error| Failure::new(format!("cannot make a poll loop: {error}")))?;
+    let runner = Rc::new(runner);
+    // Those below it have started when it is told to start.
+    let mut line = String::new();
+    let mut reader = BufReader::new(stream.try_clone().map_err(broken)?);
+    reader.by_ref().take(START_OCTETS_MAX).read_line(&mut line).map_err(broken)?;
+    if line.is_empty() {
+        return Ok(());
+    }
+    xk_compose::started(&graph, &host, runner.start())?;
+    give_up_rights(shared)?;
+    let lost = |error| Failure::new(format!("cannot be looked into: {error}"));
+    let (jobs, is_over) = (Jobs::new().map_err(lost)?, Arc::new(AtomicBool::new(false)));
+    let clients = jobs.clients();
+    clients.take(reader, Arc::clone(&is_over)).map_err(lost)?;
+    receive(visits, clients, ports, &runner).map_err(lost)?;
+    let about = json!({"domain": setup.name, "pid": std::process::id()});
+    let desk = Desk::new(jobs, about, host::lowers(&host), &runner);
+    desk.stand_at(&runner).map_err(lost)?;
+    Verbosity::new(hello.verbose).look_on(&runner).map_err(lost)?;
+    let devices = host::devices(&kernel, &host);
+    let unfinished = host::unfinished(&kernel);
+    let answer = json!({"ok": {
+        "lines": devices.lines,
+        "address": devices.address.map(|address| address.to_string()),
+        "outside": devices.is_outside,
+        "unfinished": !unfinished.is_empty(),
+    }});
+    let mut answers = stream;
+    answers.write_all(format!("{answer}\n").as_bytes()).map_err(broken)?;
+    let ended = runner.run(None, Rc::new(move |_| is_over.load(Ordering::Acquire)));
+    drop(runner);
+    kernel.stop();
+    drop(built);
+    ended.map_err(|error| Failure::new(format!("the poll loop ended: {error}")))
+}
+
+/// A neighbour: its domain, this side of the cut, and what takes frames there.
+type Neighbour = (usize, Rc<Port>, Replaceable);
+
+/// Takes what comes over `visits`: clients that look in, and neighbours above this domain that have
+/// been started again.
+fn receive(
+    visits: OwnedFd,
+    clients: Clients,
+    ports: Vec<Neighbour>,
+    runner: &Runner,
+) -> io::Result<()> {
+    let (back, returned) = channel();
+    let bell = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
+    let (rung, rings, arrivals) = (Arc::clone(&bell), bell.try_clone()?, visits.try_clone()?);
+    let take = move || -> io::Result<()> {
+        let (tag, file) = super::files::take(&visits)?;
+        if tag == super::CLIENT {
+            return clients.take(BufReader::new(UnixStream::from(file)), Arc::default());
+        }
+        // The loop does not wait for it.
+        let (back, rung) = (back.clone(), Arc::clone(&rung));
+        std::thread::Builder::new().name("meet".into()).spawn(move || {
+            if let Ok(ring) = Ring::grant(file, MEET_WITHIN)
+                && back.send((usize::from(tag), ring)).is_ok()
+            {
+                let _ = rustix::io::write(&rung, &1u64.to_ne_bytes());
+            }
+        })?;
+        Ok(())
+    };
+    let visited = move |_: &Kernel| {
+        // A sender that has gone is seen by its other socket.
+        let _ = take();
+    };
+    runner.watch(arrivals, Rc::new(visited))?;
+    let renew = move |cx: &Kernel| {
+        let _ = rustix::io::read(&bell, &mut [0; 8]);
+        while let Ok((neighbour, ring)) = returned.try_recv() {
+            if let Some((_, port, carrier)) = ports.iter().find(|(other, ..)| *other == neighbour) {
+                port.lose(cx);
+                carrier.replace(Box::new(ring));
+                port.renew();
+            }
+        }
+    };
+    runner.watch(rings, Rc::new(renew))?;
+    Ok(())
+}
+
+/// Agrees with neighbours in other processes on rings, in one order for the whole host, so that no
+/// two wait for each other through a third.
+fn meet(
+    graph: &CheckedGraph,
+    host: &HostInstance<'_>,
+    domain: usize,
+    mut meetings: Vec<(usize, Meeting)>,
+) -> Result<Vec<(usize, Ring)>, Failure> {
+    let plan = graph.plan_of(host);
+    let uppers = plan.and_then(|plan| plan.domains().get(domain)).map_or(&[][..], |d| d.uppers());
+    meetings.sort_by_key(|(other, _)| (domain.min(*other), domain.max(*other)));
+    let ring = |(other, meeting)| {
+        let ring = match meeting {
+            Meeting::Ring(ring) => Ok(*ring),
+            Meeting::Socket(socket) if uppers.contains(&other) => Ring::grant(socket, MEET_WITHIN),
+            Meeting::Socket(socket) => Ring::ask(socket, MEET_WITHIN),
+        };
+        let ring = ring.map_err(|error| Failure::new(format!("no way to a neighbour: {error}")))?;
+        Ok((other, ring))
+    };
+    meetings.into_iter().map(ring).collect()
+}
+
+/// Runs this thread on one processor.
+fn pin(core: usize) -> io::Result<()> {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(core);
+    Ok(rustix::thread::sched_setaffinity(None, &set)?)
+}
+
+/// Takes this thread's rights away: its devices are open. The last thread of the process takes the
+/// user's as well.
+fn give_up_rights(shared: &Shared) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::new(format!("cannot leave rights: {error}"));
+    if shared.starting.fetch_sub(1, Ordering::AcqRel) == 1 {
+        shared.user.give_up_root()?;
+        super::die_with_parent().map_err(failed)?;
+    }
+    user::shed().map_err(failed)?;
+    shared.confined.enter().map_err(failed)
+}
+
+/// What `answer` says, if it is no error.
+pub(super) fn told(answer: &Value) -> Result<&Value, Failure> {
+    if let Some(text) = answer["mistakes"].as_str() {
+        crate::output::error(text);
+        return Err(Failure::Said);
+    }
+    match answer["error"].as_str() {
+        Some(error) => Err(Failure::new(error)),
+        None => Ok(&answer["ok"]),
+    }
+}

@@ -1,0 +1,226 @@
+//! Hosts cut into domains, run by threads and by processes.
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use xk_testkit::netns::{Net, Running, Space};
+use xk_testkit::{needs_program, needs_root};
+
+const XK: &str = env!("CARGO_BIN_EXE_xk");
+/// More than any step needs, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How soon a datagram is sent again.
+const TRY_EVERY: Duration = Duration::from_millis(200);
+/// Where the host of the graphs is.
+const ECHO: ([u8; 4], u16) = ([10, 9, 0, 2], 7);
+const DISCARD: ([u8; 4], u16) = ([10, 9, 0, 2], 9);
+
+fn graph(name: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../graphs");
+    folder.join(name).display().to_string()
+}
+
+/// A graph of the repository that runs in a namespace, with its control socket.
+fn run(space: &Space, name: &str) -> (Running, String) {
+    let control = std::env::temp_dir().join(format!("{}-{name}.sock", space.name()));
+    let control = control.display().to_string();
+    let running = space.spawn(&[XK, "run", "--control", &control, &graph(name)]).unwrap();
+    running.wait_for("Ctrl-C ends it.", PATIENCE).unwrap();
+    (running, control)
+}
+
+/// The processes that a process has started.
+fn children(of: u32) -> Vec<u32> {
+    let path = format!("/proc/{of}/task/{of}/children");
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+fn signal(process: u32, signal: Signal) {
+    let process = Pid::from_raw(i32::try_from(process).unwrap()).unwrap();
+    kill_process(process, signal).unwrap();
+}
+
+/// Has a datagram come back, sent again until it does.
+fn echoes(space: &Space) {
+    let came = space.enter(|| {
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        socket.set_read_timeout(Some(TRY_EVERY)).unwrap();
+        let begun = Instant::now();
+        let mut back = [0; 8];
+        while begun.elapsed() < PATIENCE {
+            // What is refused while a process is started again is an error here.
+            let _ = socket.send_to(b"hello", SocketAddr::from(ECHO));
+            if let Ok((octets, _)) = socket.recv_from(&mut back) {
+                return back[..octets] == *b"hello";
+            }
+        }
+        false
+    });
+    assert!(came.unwrap(), "no echo");
+}
+
+/// Opens a connection, sends and ends it.
+fn takes_a_stream(space: &Space) {
+    let ended = space.enter(|| {
+        let begun = Instant::now();
+        loop {
+            match TcpStream::connect_timeout(&SocketAddr::from(DISCARD), PATIENCE) {
+                Ok(mut stream) => {
+                    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                    stream.write_all(&[7; 100_000]).unwrap();
+                    stream.shutdown(Shutdown::Write).unwrap();
+                    return stream.read(&mut [0; 8]).unwrap();
+                }
+                Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
+            }
+        }
+    });
+    assert_eq!(ended.unwrap(), 0, "it is closed in order");
+}
+
+fn look(space: &Space, control: &str, what: &[&str]) -> Value {
+    let line = [&[XK], what, &["--json", "--control", control]].concat();
+    serde_json::from_str(&space.exec(&line).unwrap()).unwrap()
+}
+
+fn names<'a>(list: &'a Value, field: &str) -> Vec<&'a str> {
+    list.as_array().unwrap().iter().map(|item| item[field].as_str().unwrap()).collect()
+}
+
+#[test]
+fn one_graph_runs_cut_in_every_way() {
+    needs_root!();
+    needs_program!("ip", "ping");
+    let all = ["tap", "eth", "arp", "ip", "icmp", "udp", "tcp", "echo", "discard"];
+    for (name, processes) in
+        [("org-one.kdl", 0), ("org-server.kdl", 3), ("org-per-protocol.kdl", 6)]
+    {
+        let net = Net::new(name).unwrap();
+        let space = net.space().unwrap();
+        let (running, control) = run(&space, name);
+        space.exec(&["ping", "-c", "2", "-i", "0.05", "-W", "5", "10.9.0.2"]).unwrap();
+        echoes(&space);
+        takes_a_stream(&space);
+        let own = children(running.id());
+        assert_eq!(own.len(), processes, "{name}");
+        for process in own {
+            confined(process);
+        }
+        let dump = look(&space, &control, &["dump"]);
+        assert_eq!(names(&dump["protocols"], "name"), all, "{name}: one graph, without proxies");
+        let trace = space.enter(|| {
+            let trace = std::thread::spawn({
+                let control = control.clone();
+                move || {
+                    let line = ["trace", "-n", "6", "--json", "--control", &control];
+                    let said = Command::new(XK).args(line).output().unwrap();
+                    serde_json::from_slice::<Value>(&said.stdout).unwrap()
+                }
+            });
+            let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+            while !trace.is_finished() {
+                socket.send_to(b"hello", SocketAddr::from(ECHO)).unwrap();
+                std::thread::sleep(TRY_EVERY);
+            }
+            trace.join().unwrap()
+        });
+        let trace = trace.unwrap();
+        let crossings = trace["crossings"].as_array().unwrap();
+        let is_cut = crossings.iter().any(|crossing| crossing["crossed_ns"].is_u64());
+        assert_eq!(is_cut, processes > 0, "{name}: {trace}");
+        signal(running.id(), Signal::INT);
+        let status = running.wait(PATIENCE).unwrap();
+        assert!(status.success(), "{name}: {}", running.output());
+    }
+}
+
+/// No thread of the process has a right, or may ask the system for what its filter does not let
+/// through.
+fn confined(process: u32) {
+    for thread in fs::read_dir(format!("/proc/{process}/task")).unwrap().flatten() {
+        let Ok(status) = fs::read_to_string(thread.path().join("status")) else {
+            // It has ended.
+            continue;
+        };
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            line.unwrap_or_default().split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(field("Uid:"), ["65534"; 4], "{status}");
+        assert_eq!(field("CapPrm:"), ["0000000000000000"], "{status}");
+        assert_eq!(field("CapEff:"), ["0000000000000000"], "{status}");
+        assert_eq!(field("NoNewPrivs:"), ["1"], "{status}");
+        assert_eq!(field("Seccomp:"), ["2"], "{status}");
+    }
+}
+
+#[test]
+fn a_killed_process_is_started_again_and_none_is_left() {
+    needs_root!();
+    needs_program!("ip");
+    let net = Net::new("domain deaths").unwrap();
+    let space = net.space().unwrap();
+    let (running, _) = run(&space, "org-per-protocol.kdl");
+    echoes(&space);
+    let before = children(running.id());
+    assert_eq!(before.len(), 6);
+    // From the top down: an application, a transport, the network, and the device.
+    let said = |name: &str| {
+        let line = format!(": {name}\n");
+        let output = running.output();
+        let line = output.lines().rfind(|l| format!("{l}\n").ends_with(&line)).unwrap().to_owned();
+        let pid = line.split("process ").nth(1).unwrap();
+        pid.split(',').next().unwrap().parse::<u32>().unwrap()
+    };
+    for name in ["echod", "udp", "ip", "eth"] {
+        let killed = said(name);
+        signal(killed, Signal::KILL);
+        let begun = Instant::now();
+        while said(name) == killed {
+            assert!(begun.elapsed() < PATIENCE, "{name}: {}", running.output());
+            std::thread::sleep(TRY_EVERY / 10);
+        }
+        echoes(&space);
+        takes_a_stream(&space);
+        assert_eq!(children(running.id()).len(), 6, "{}", running.output());
+    }
+    let left = children(running.id());
+    assert!(left.iter().all(|process| !before.contains(process) || *process != said("eth")));
+    signal(running.id(), Signal::KILL);
+    let begun = Instant::now();
+    let is_left = |process: &u32| Path::new(&format!("/proc/{process}/exe")).exists();
+    while left.iter().any(is_left) {
+        assert!(begun.elapsed() < PATIENCE, "a process stays behind");
+        std::thread::sleep(TRY_EVERY / 10);
+    }
+}
+
+#[test]
+fn threads_and_processes_finish_what_the_graph_asks_for() {
+    for kind in ["thread", "process"] {
+        let text = format!(
+            r#"
+host one {{
+    loopback
+    ip loopback {{ address "10.0.0.1/24"; }}
+    domain transport {kind} core=0 {{ udp ip; }}
+    domain top {kind} {{ echo udp port=7; probe udp to="port7@10.0.0.1" count=20 interval="1ms"; }}
+}}
+"#
+        );
+        let path = std::env::temp_dir().join(format!("xk-{kind}-{}.kdl", std::process::id()));
+        fs::write(&path, text).unwrap();
+        let ran = Command::new(XK).args(["run", "--no-control"]).arg(&path).output().unwrap();
+        fs::remove_file(&path).unwrap();
+        let said = String::from_utf8_lossy(&ran.stdout);
+        let wrong = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.success(), "{kind}: {said}{wrong}");
+        assert!(said.contains("probe: ok, sent 20"), "{kind}: {said}{wrong}");
+    }
+}
