@@ -59,15 +59,15 @@ fn count(tally: &Cell<Tally>, change: impl FnOnce(&mut Tally)) {
 /// # Errors
 /// [`BuildError::Lower`] if the graph gives it nothing to stand on.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let wait_max = build.params.duration("wait_max", Duration::ZERO);
+    let wait_max = build.duration("wait_max")?;
     let layer = Deadline {
         wait_max: match wait_max {
             Duration::ZERO => Duration::MAX,
             some => some,
         },
-        time_min: build.params.duration("time_min", Duration::from_micros(1)),
+        time_min: build.duration("time_min")?,
     };
-    let sessions_max = build.params.number("sessions_max", 4096);
+    let sessions_max = build.number("sessions_max")?;
     let (secret, lower) = (build.cx.secret(), build.lower(0)?);
     build.add(CallLayered::new(secret, lower, sessions_max, (), layer))
 }

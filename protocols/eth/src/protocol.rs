@@ -79,9 +79,9 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         return Err(BuildError::Param { name: "address", index: 0, expected: ADDRESS.into() });
     }
     let bounds = Bounds {
-        idle: params.number("idle_max", 4096),
-        passive: params.number("passive_max", 0),
-        ..Bounds::sessions(params.number("sessions_max", 65_536))
+        idle: build.number("idle_max")?,
+        passive: build.number("passive_max")?,
+        ..Bounds::sessions(build.number("sessions_max")?)
     };
     let lower = build.lower(0)?;
     let eth = station(build.cx.secret(), lower, bounds, given, DropSources::read(params));

@@ -88,12 +88,11 @@ type Pinging = Conversation<Icmp, HEADER_LEN>;
 /// Builds it from its place in a graph.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let (secret, params) = (build.cx.secret(), build.params);
-    let sessions_max = params.number("sessions_max", 1024usize).min(65_536);
-    let limit =
-        Allowance::new(params.number("errors_per_second", 16), params.number("errors_burst", 50));
-    let per_second = params.number("answers_per_second", 0);
-    let answers =
-        (per_second > 0).then(|| Allowance::new(per_second, params.number("answers_burst", 1000)));
+    let sessions_max = build.number("sessions_max")?;
+    let limit = Allowance::new(build.number("errors_per_second")?, build.number("errors_burst")?);
+    let per_second = build.number("answers_per_second")?;
+    let burst = build.number("answers_burst")?;
+    let answers = (per_second > 0).then(|| Allowance::new(per_second, burst));
     let icmp = Icmp {
         owners: Map::new(secret, sessions_max),
         choices: Choices::default(),

@@ -22,9 +22,6 @@ const ENABLES_MAX: usize = 256;
 /// Room for the headers below in front of an empty reply, in octets.
 const HEADROOM: usize = 128;
 
-/// How long a push lasts at most, where nothing else is said.
-const TOTAL: Duration = Duration::from_secs(30);
-
 /// One instance of the layer.
 pub struct Rdgram {
     lower: ProtocolRef,
@@ -40,8 +37,8 @@ pub struct Rdgram {
 /// # Errors
 /// [`BuildError::Lower`] if the graph gives it nothing to stand on.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let sessions_max = build.params.number("sessions_max", 1024);
-    let total = build.params.duration("total", TOTAL);
+    let sessions_max = build.number("sessions_max")?;
+    let total = build.duration("total")?;
     let lower = build.lower(0)?;
     Ok(add(build.cx, build.name, lower, sessions_max, total))
 }

@@ -67,7 +67,7 @@ impl Latest {
 
 /// Builds it from its place in a graph.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let wait = build.params.duration("wait", WAIT);
+    let wait = build.duration("wait")?;
     let lowers = (build.lower(0)?, build.lower(1)?);
     let shared = Shared::new(build.cx, lowers, wait);
     build.add(VipAddr::new(shared))
