@@ -158,7 +158,6 @@ impl Carrier for Ring {
                 let Ok(frame) = arrival.into_message(cx.pool(), HEADROOM) else {
                     return Arrival::NoBuffers;
                 };
-                self.slept.set(false);
                 if let Some(left) = self.last_frames.get() {
                     self.last_frames.set(Some(left - 1));
                 }

@@ -58,6 +58,20 @@ fn do_it(link: &mut Link, act: &Act) {
     }
 }
 
+#[test]
+fn a_sleeper_sees_at_once_that_a_peer_has_sent_and_gone() {
+    let cx = TestKernel::new(1);
+    let (own, mut peer) = Link::pair(&geometry()).expect("shared memory");
+    let ring = Ring::new(own);
+    assert!(matches!(ring.receive(&cx), Arrival::Nothing));
+    peer.send(b"the last frame").expect("room");
+    drop(peer);
+    ring.woken();
+    assert!(matches!(ring.receive(&cx), Arrival::Frame(_)), "what it sent is still taken");
+    assert!(matches!(ring.receive(&cx), Arrival::Nothing));
+    assert!(matches!(ring.receive(&cx), Arrival::Lost), "no time has passed");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() })]
 
