@@ -1,12 +1,13 @@
 //! Whether this machine has what a graph needs: devices and privileges.
 
 use xk_core::graph::{BuildError, Look};
-use xk_lang::{Diagnostics, Host, Node, Severity};
+use xk_lang::{Diagnostic, Diagnostics, Host, Node, Severity, Value};
 
 use crate::build::report;
 use crate::plan::{CheckedGraph, HostPlan, instance, params_of};
 
-/// Asks every protocol that needs something of the machine whether it is there: of the host called
+/// Asks every protocol that needs something of the machine whether it is there, and looks for the
+/// users of domains: of the host called
 /// `host`, or of all. What is missing is reported with `severity`: an error before a run, a warning
 /// in a mere check, since the graph may be for another machine.
 pub fn check_environment(
@@ -35,6 +36,16 @@ fn check_host(
     severity: Severity,
     diagnostics: &mut Diagnostics,
 ) {
+    for domain in instance(host, index).domains().iter() {
+        if let Some(user) = domain.param("user")
+            && let Value::Text(name) = &user.value.value
+            && !is_user(name)
+        {
+            let what = format!("this machine has no user `{name}`");
+            let found = diagnostics.push(Diagnostic::new(severity, user.value.span, what));
+            found.help("name one of /etc/passwd, or give a user's number");
+        }
+    }
     let nodes = instance(host, index).nodes();
     for (place, node) in plan.places.iter().zip(nodes.iter()) {
         let Some(probe) = place.entry.probe else {
@@ -45,6 +56,13 @@ fn check_host(
             report_environment(diagnostics, severity, node, &error);
         }
     }
+}
+
+/// Whether passwd(5) has a user of this name; every number is one.
+fn is_user(name: &str) -> bool {
+    let all = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let is_it = |line: &str| line.split(':').next() == Some(name);
+    name.parse::<u32>().is_ok() || all.lines().any(is_it)
 }
 
 /// Reports what a probe found missing, at its place in the file: for programs that probe by

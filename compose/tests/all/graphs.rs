@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xk_compose::{
-    CheckedGraph, SimulationConfig, check, draw_svg, draw_text, report_environment, simulate,
-    start_world,
+    CheckedGraph, SimulationConfig, check, check_environment, draw_svg, draw_text,
+    report_environment, simulate, start_world,
 };
 use xk_core::Time;
 use xk_core::control::Report;
@@ -258,6 +258,20 @@ host one {
     for words in frames.iter().chain(&["(loopback)", "users: open"]) {
         assert!(svg.contains(words), "{words} in {svg}");
     }
+}
+
+#[test]
+fn a_domain_of_an_unknown_user_is_told() {
+    let source =
+        "host one {\n    loopback\n    domain net user=\"no such\" { discard loopback; }\n}\n";
+    let graph = checked("users.kdl", source);
+    let told = check_environment(&graph, None, Severity::Error).to_text();
+    assert!(
+        told.starts_with("users.kdl:3:21: error: this machine has no user `no such`"),
+        "{told}"
+    );
+    let graph = checked("users.kdl", &source.replace("no such", "70000"));
+    assert!(!check_environment(&graph, None, Severity::Error).has_errors(), "a number is a user");
 }
 
 /// The drawings in the documentation are those of the graphs as they are now: NAME.svg that of
