@@ -1,6 +1,7 @@
 //! A host in several domains: what the plan knows of each.
 
 use std::ops::RangeInclusive;
+use std::str::FromStr;
 use xk_core::graph::{self, BlockSpec, ParamKind, ParamSpec, Params};
 use xk_lang::{Diagnostics, DomainKind, HostInstance, Span};
 
@@ -26,6 +27,11 @@ const USER: ParamSpec = graph::optional(
     ParamKind::Text("a user's name or number"),
     "the user that it becomes once its devices are open",
 );
+const PATH: ParamSpec = graph::required(
+    "path",
+    ParamKind::Text("the path of a socket, such as /run/user/1000/lab.sock"),
+    "the path of the socket where programs attach, at most 107 octets, in a folder that exists",
+);
 const GRANT: BlockSpec = graph::block(
     "grant",
     1..=256,
@@ -35,6 +41,11 @@ const GRANT: BlockSpec = graph::block(
             "port",
             ParamKind::Text("a port or a range of them, such as 5000..5999"),
             "the ports that may be had on it; all, if none is said",
+        ),
+        graph::optional(
+            "number",
+            ParamKind::Text("a number or a range of them, such as 253..254"),
+            "the type numbers that protocols of a program may have on it; none, if none is said",
         ),
         graph::optional("uid", ParamKind::integer(0..=u32::MAX as i64), "the user that has it"),
         graph::optional("gid", ParamKind::integer(0..=u32::MAX as i64), "the group that has it"),
@@ -47,7 +58,7 @@ fn parametrized(kind: DomainKind, span: Span) -> Parametrized<'static> {
     let (what, scalars, blocks): (_, &'static [ParamSpec], &'static [BlockSpec]) = match kind {
         DomainKind::Thread => ("a domain `thread`", &[CORE, UPCALLS], &[]),
         DomainKind::Process => ("a domain `process`", &[USER, CORE, UPCALLS], &[]),
-        DomainKind::Open => ("a domain `open`", &[UPCALLS], &[GRANT]),
+        DomainKind::Open => ("a domain `open`", &[PATH, UPCALLS], &[GRANT]),
     };
     Parametrized { what, span, scalars, blocks }
 }
@@ -89,6 +100,8 @@ pub struct Grant {
     pub place: usize,
     /// The ports that may be had on it; `None` for all.
     pub ports: Option<RangeInclusive<u16>>,
+    /// The type numbers that a program's protocols may have on it; `None` for none.
+    pub numbers: Option<RangeInclusive<u32>>,
     /// The user; `None` for all.
     pub uid: Option<u32>,
     /// The group; `None` for all.
@@ -108,6 +121,8 @@ pub struct DomainSetup {
     pub core: Option<usize>,
     /// How many requests may be on their way into it from below at one time.
     pub upcalls_max: usize,
+    /// Where programs attach, if it is open.
+    pub path: Option<String>,
     /// What programs may attach to, if it is open.
     pub grants: Vec<Grant>,
 }
@@ -122,6 +137,7 @@ impl CheckedGraph {
             user: None,
             core: None,
             upcalls_max: UPCALLS_MAX as usize,
+            path: None,
             grants: Vec::new(),
         };
         let nodes = host.nodes();
@@ -133,7 +149,8 @@ impl CheckedGraph {
                 let number = |name| u32::try_from(grant.integer(name, -1)).ok();
                 Some(Grant {
                     place: nodes.iter().position(|node| *node.name == *name)?,
-                    ports: grant.text("port").and_then(ports),
+                    ports: grant.text("port").and_then(range),
+                    numbers: grant.text("number").and_then(range),
                     uid: number("uid"),
                     gid: number("gid"),
                 })
@@ -144,6 +161,7 @@ impl CheckedGraph {
                 user: params.text("user").map(str::to_owned),
                 core: usize::try_from(params.integer("core", -1)).ok(),
                 upcalls_max: params.number("upcalls", UPCALLS_MAX as usize),
+                path: params.text("path").map(str::to_owned),
                 grants: params.blocks("grant").filter_map(grant).collect(),
             }
         });
@@ -151,8 +169,8 @@ impl CheckedGraph {
     }
 }
 
-/// A port, or a range `FIRST..LAST` of them, both included.
-pub(crate) fn ports(text: &str) -> Option<RangeInclusive<u16>> {
+/// A number, or a range `FIRST..LAST` of them, both included.
+pub(crate) fn range<T: FromStr + PartialOrd>(text: &str) -> Option<RangeInclusive<T>> {
     let (first, last) = text.split_once("..").unwrap_or((text, text));
     let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
     (first <= last).then_some(first..=last)

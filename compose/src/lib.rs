@@ -3,10 +3,11 @@
 //! A graph file is read by `xk-lang`, which knows the language; this crate knows what the words
 //! mean: which protocols there are (the catalog), what each may stand on, and which parameters it
 //! has. [`check`] finds every mistake in one run and gives a [`CheckedGraph`], from which
-//! everything else is made: [`build`] a kernel, and what the features bring, `host` a
-//! [`HostSetup`] for one host on this machine, `domains` what builds a host in several kernels
-//! ([`build_domain`]), `simulate` a whole network in virtual time
-//! ([`simulate`](simulate())), `draw` pictures ([`draw_text`], [`draw_svg`]).
+//! everything else is made: [`build`] a kernel, and what the features bring, `host` a [`HostSetup`]
+//! for one host on this machine, `domains` what builds a host in several kernels
+//! ([`build_domain`]), `attach` the places where programs attach ([`open_doors`]), `simulate` a
+//! whole network in virtual time ([`simulate`](simulate())), `draw` pictures ([`draw_text`],
+//! [`draw_svg`]).
 //!
 //! # Example
 //! ```
@@ -27,6 +28,8 @@ mod check;
 #[cfg(feature = "domains")]
 mod cut;
 mod domain;
+#[cfg(feature = "attach")]
+mod doors;
 #[cfg(feature = "draw")]
 mod draw;
 mod environment;
@@ -43,6 +46,8 @@ pub use check::{check, check_text};
 #[cfg(feature = "domains")]
 pub use cut::{BuiltDomain, build_domain};
 pub use domain::{DomainPlan, DomainSetup, Grant};
+#[cfg(feature = "attach")]
+pub use doors::open_doors;
 #[cfg(feature = "draw")]
 pub use draw::{draw_svg, draw_text};
 pub use environment::{check_environment, report_environment};

@@ -74,6 +74,11 @@ impl HostSetup {
         }
     }
 
+    /// The protocols that the graph may name.
+    pub fn entries(&self) -> &[&'static Entry] {
+        &self.entries
+    }
+
     /// The host, built in a kernel of its own with what `stand` puts on top, and started.
     /// `once_open` is called then, before the loop turns: its devices are open.
     ///

@@ -754,7 +754,8 @@ impl Port {
                 Arrival::Nothing | Arrival::NoBuffers => break,
                 Arrival::Lost => self.lose(cx),
             }
-            if cx.must_leave() {
+            // What waited for an answer goes on before the frames behind it are taken.
+            if self.waits.were_answered() || cx.must_leave() {
                 break;
             }
         }

@@ -48,7 +48,7 @@ impl Port {
             Op::Open | Op::Enable => self.begin(cx, header, frame)?,
             Op::Opened => self.opened(cx, header, frame)?,
             Op::Enabled | Op::Return | Op::NoReturn | Op::Answer => match self.waits.find(first) {
-                Some(wait) => wait.put(cx, Answered::Frame(header, frame)),
+                Some(wait) => self.waits.answer(cx, &wait, Answered::Frame(header, frame)),
                 None => self.count(&LATE),
             },
             Op::Disable => self.disable(cx, ProtocolId(first), frame)?,
@@ -369,8 +369,11 @@ impl Port {
         }
         for export in self.exports.take_all() {
             let session = &export.session;
-            // A stream is reset, not ended as if all were sent.
-            let _ = session.ask(cx, StreamAbort {});
+            if export.is_held.get() || export.is_offered.get() {
+                // A stream is reset, not ended as if all were sent. One that the other side has
+                // closed before goes on to its end.
+                let _ = session.ask(cx, StreamAbort {});
+            }
             if export.is_offered.replace(false) {
                 session.ease(cx);
             }
@@ -401,7 +404,7 @@ impl Port {
             }
             Err(error) => Err(error),
         };
-        wait.put(cx, Answered::Session(session));
+        self.waits.answer(cx, &wait, Answered::Session(session));
         Some(())
     }
 

@@ -2,7 +2,7 @@
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use xk_core::object::{OpenError, ProtocolId};
 use xk_core::shepherd::Semaphore;
 use xk_core::{Kernel, Message, ProtocolRef, SessionRef};
@@ -48,8 +48,7 @@ impl Wait {
         self.answer.borrow().is_some()
     }
 
-    /// Gives it the answer.
-    pub(crate) fn put(&self, cx: &Kernel, answer: Answered) {
+    fn put(&self, cx: &Kernel, answer: Answered) {
         *self.answer.borrow_mut() = Some(answer);
         cx.signal(&self.signal);
     }
@@ -68,6 +67,7 @@ struct Place {
 pub(crate) struct Waits {
     /// A tag is the place in 16 bits, and above it how often the place was used, never 0.
     places: RefCell<Vec<Place>>,
+    were_answered: Cell<bool>,
 }
 
 impl Waits {
@@ -115,6 +115,17 @@ impl Waits {
         let left = (place.wait.answer.take(), place.wait.opens.take());
         drop(places);
         drop(left);
+    }
+
+    /// Gives a request its answer.
+    pub(crate) fn answer(&self, cx: &Kernel, wait: &Wait, answer: Answered) {
+        wait.put(cx, answer);
+        self.were_answered.set(true);
+    }
+
+    /// True if one was answered since this was asked last.
+    pub(crate) fn were_answered(&self) -> bool {
+        self.were_answered.replace(false)
     }
 
     /// All that are under way, for the end.

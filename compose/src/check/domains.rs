@@ -5,7 +5,7 @@ use xk_kit::questions::SHARED;
 use xk_lang::{Diagnostics, Domain, DomainKind, Span};
 
 use super::host::Site;
-use crate::domain::{DomainPlan, params_of, ports};
+use crate::domain::{DomainPlan, params_of, range};
 
 /// How many domains a host has at most, the first included.
 const DOMAINS_MAX: usize = 64;
@@ -93,6 +93,8 @@ fn one(site: &Site<'_>, at: usize, domain: &Domain, diagnostics: &mut Diagnostic
 
 /// That what is granted exists, and can be stood on.
 fn grants(site: &Site<'_>, domain: &Domain, params: &Params, diagnostics: &mut Diagnostics) {
+    // The domain of the first, and its name: a program has one way to all of them.
+    let mut lies_in = None;
     for (grant, params) in domain.grants.iter().zip(params.blocks("grant")) {
         let span = grant.args.first().map_or(grant.name.span, |arg| arg.span);
         let Some(name) = params.text("node") else {
@@ -109,14 +111,31 @@ fn grants(site: &Site<'_>, domain: &Domain, params: &Params, diagnostics: &mut D
                 let what = format!("nothing can stand on `{name}`, so it cannot be granted");
                 diagnostics.error(span, what);
             }
-            Some(_) => {}
+            Some(_) => {
+                let of = |at: usize| site.host.nodes.get(at).and_then(|node| node.domain);
+                let (first, domain) =
+                    (*lies_in.get_or_insert((at.and_then(of), name)), at.and_then(of));
+                if first.0 != domain {
+                    let what = format!("`{name}` and `{}` lie in different domains", first.1);
+                    diagnostics
+                        .error(span, what)
+                        .help("open a domain for each, at paths of their own");
+                }
+            }
         }
-        if let Some(port) = grant.param("port")
-            && params.text("port").is_some_and(|text| ports(text).is_none())
-        {
-            diagnostics
-                .error(port.value.span, "these ports do not read")
-                .expected("a port or a range of them, the lower one first: \"5000..5999\"");
+        let reads = |name| {
+            params.text(name).is_none_or(|text| match name {
+                "port" => range::<u16>(text).is_some(),
+                _ => range::<u32>(text).is_some(),
+            })
+        };
+        for (name, example) in [("port", "5000..5999"), ("number", "253..254")] {
+            if let Some(param) = grant.param(name).filter(|_| !reads(name)) {
+                let expected =
+                    format!("one or a range of them, the lower one first: \"{example}\"");
+                let what = format!("this `{name}` does not read");
+                diagnostics.error(param.value.span, what).expected(expected);
+            }
         }
     }
 }

@@ -243,7 +243,7 @@ host one {
     loopback
     domain net thread core=1 { ip loopback { address "10.0.0.1/24"; }; udp ip; }
     domain apps user=nobody { echo udp port=7; }
-    domain users open { grant udp port="5000..5999" uid=1000; }
+    domain users open path="/run/xk/users.sock" { grant udp port="5000..5999" uid=1000; }
 }
 "#;
     let graph = checked("domains.kdl", source);

@@ -17,6 +17,9 @@ use xk_run::{Idle, Runner};
 #[derive(Clone)]
 pub struct Setup {
     host: HostSetup,
+    /// Where a domain is open, if it is its nodes that sockets stand on.
+    #[cfg(feature = "attach")]
+    at: Option<std::path::PathBuf>,
     tcp: Option<String>,
     udp: Option<String>,
     limits: Limits,
@@ -44,9 +47,22 @@ impl Setup {
         Self::new(HostSetup::from_text(text, entries))
     }
 
+    /// Sockets on a graph that another process runs, whose domain is open at `path`: they stand on
+    /// the `tcp` and `udp` that it grants to this user. The program knows the questions and reasons
+    /// of protocols of these entries. What reads and writes here waits for the other process, so
+    /// the stack is one that the calling thread drives ([`here`](Self::here)), and
+    /// [`once_open`](Self::once_open) is not called.
+    #[cfg(feature = "attach")]
+    pub fn attached(path: impl AsRef<Path>, entries: &[&'static Entry]) -> Self {
+        let at = Some(path.as_ref().to_owned());
+        Self { at, ..Self::new(HostSetup::from_text("", entries)) }
+    }
+
     fn new(host: HostSetup) -> Self {
         Self {
             host,
+            #[cfg(feature = "attach")]
+            at: None,
             tcp: None,
             udp: None,
             limits: Limits::default(),
@@ -122,6 +138,12 @@ impl Setup {
     /// # Errors
     /// As for [`Setup::here`], or if there can be no thread.
     pub fn thread(&self) -> io::Result<Stack<Thread>> {
+        #[cfg(feature = "attach")]
+        if self.at.is_some() {
+            let what = "sockets of an attached program are driven by the thread that uses them: \
+                        Setup::here";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, what));
+        }
         Thread::spawn(self.clone()).map(Stack::new)
     }
 
@@ -131,7 +153,7 @@ impl Setup {
 
     /// The kernel with `sockets` on top, started, and its loop.
     pub(crate) fn make(&self, sockets: Sockets) -> io::Result<OpenHost<Rc<Layer>>> {
-        let stand = |kernel: &Kernel, _: &HostInstance<'_>, _: &_| {
+        let stand = |kernel: &Kernel| {
             let places = Places {
                 tcp: self.node(kernel, "tcp", self.tcp.as_deref())?,
                 udp: self.node(kernel, "udp", self.udp.as_deref())?,
@@ -145,7 +167,31 @@ impl Setup {
             layer.stand(kernel, sockets, places);
             Ok(layer)
         };
-        self.host.open(stand, &*self.once_open)
+        #[cfg(feature = "attach")]
+        if let Some(path) = &self.at {
+            return self.attach(path, stand);
+        }
+        self.host
+            .open(|kernel: &Kernel, _: &HostInstance<'_>, _: &_| stand(kernel), &*self.once_open)
+    }
+
+    /// The kernel of an attached program, and its loop.
+    #[cfg(feature = "attach")]
+    fn attach(
+        &self,
+        path: &Path,
+        stand: impl FnOnce(&Kernel) -> io::Result<Rc<Layer>>,
+    ) -> io::Result<OpenHost<Rc<Layer>>> {
+        let refused = |error| io::Error::new(io::ErrorKind::PermissionDenied, error);
+        let here = xk_attach::Attached::at(path, self.host.entries()).map_err(refused)?;
+        let kernel = Rc::clone(here.kernel());
+        let top = stand(&kernel)?;
+        here.join().map_err(refused)?;
+        let runner = Rc::new(Runner::new(Rc::clone(&kernel), self.host.idle)?);
+        runner.start().map_err(|(protocol, error)| {
+            io::Error::other(format!("`{}` cannot start: {error}", protocol.name()))
+        })?;
+        Ok(OpenHost { kernel, runner, top })
     }
 
     /// The node of this name, or the only one of this kind; none if there is none and none was

@@ -2,7 +2,7 @@
 
 use super::ports::{Sharing, Transport};
 use super::stream::{Stream, reads_by_hand};
-use super::{Body, Layer, Socket, ends};
+use super::{Body, Layer, Socket};
 use crate::address::Endpoint;
 use crate::error;
 use crate::ready::Ready;
@@ -223,19 +223,24 @@ impl Layer {
 
     /// A peer has connected.
     pub(super) fn arrive(&self, cx: &Kernel, session: &SessionRef) -> Result<(), &'static Reason> {
-        let (local, peer) = ends(cx, session);
-        let Some(socket) = self.listener_at(local, Some(peer)) else {
-            return Err(&reason::NO_PORT);
-        };
-        let Body::Listener(listener) = &socket.body else {
-            return Err(&reason::NO_PORT);
-        };
-        let stream = Stream::accepted(cx, session);
+        let stream = Stream::accepted(session);
         let Ok(accepted) = self.add(Body::Stream(stream)) else {
             return Err(&reason::TABLE_FULL);
         };
-        session.hold();
         session.head().set_tag(accepted.tag());
+        let (local, peer) = match &accepted.body {
+            Body::Stream(stream) => stream.find_ends(cx),
+            Body::Listener(_) | Body::Datagrams(_) => return Err(&reason::NO_PORT),
+        };
+        let socket = self.listener_at(local, Some(peer));
+        let Some((socket, listener)) = socket.as_ref().and_then(|socket| match &socket.body {
+            Body::Listener(listener) => Some((socket, listener)),
+            Body::Stream(_) | Body::Datagrams(_) => None,
+        }) else {
+            self.remove(&accepted);
+            return Err(&reason::NO_PORT);
+        };
+        session.hold();
         reads_by_hand(cx, session);
         accepted.status.raise(Ready::WRITABLE | Ready::SETTLED);
         listener.unaccepted.fetch_add(1, Ordering::Relaxed);

@@ -25,6 +25,7 @@ use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 use xk_core::control::{ListSessions, Report};
 use xk_core::object::Refused;
 use xk_core::wire::Wire;
@@ -345,6 +346,17 @@ impl Protocol for Sockets {
         drop(layer.listeners.take());
         drop(layer.groups.take());
         drop(layer.this.take());
+    }
+
+    /// A socket for which a queue below had no room is to be tried again.
+    fn timeout(&self, _: &Kernel, _: &ProtocolRef, tag: u64) {
+        let table = self.layer.table.borrow();
+        let place = tag.checked_sub(1).and_then(|place| usize::try_from(place).ok());
+        if let Some(Some(socket)) = place.and_then(|place| table.get(place)) {
+            let status = Arc::clone(&socket.status);
+            drop(table);
+            status.raise(Ready::WRITABLE);
+        }
     }
 
     fn wire(&self) -> Option<&dyn Wire> {

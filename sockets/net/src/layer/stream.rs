@@ -74,8 +74,17 @@ impl Stream {
     }
 
     /// The end of a stream that a peer has opened.
-    pub(super) fn accepted(cx: &Kernel, session: &SessionRef) -> Self {
-        Self::new(session.clone(), Phase::Open, ends(cx, session))
+    pub(super) fn accepted(session: &SessionRef) -> Self {
+        Self::new(session.clone(), Phase::Open, (ANY, ANY))
+    }
+
+    /// Asks where the stream's ends are. The session's socket is known before: what it is told
+    /// meanwhile finds it.
+    pub(super) fn find_ends(&self, cx: &Kernel) -> (Endpoint, Endpoint) {
+        let (local, peer) = self.session().map_or((ANY, ANY), |session| ends(cx, &session));
+        self.local.set(local);
+        self.peer.set(peer);
+        (local, peer)
     }
 
     pub(super) fn addresses(&self) -> (Endpoint, Option<Endpoint>) {
@@ -119,11 +128,7 @@ impl Stream {
         match event {
             StreamEvent::Connected => {
                 self.phase.set(Phase::Open);
-                if let Some(session) = self.session() {
-                    let (local, peer) = ends(cx, &session);
-                    self.local.set(local);
-                    self.peer.set(peer);
-                }
+                let _ = self.find_ends(cx);
                 status.raise(Ready::WRITABLE | Ready::SETTLED);
             }
             StreamEvent::Writable => status.raise(Ready::WRITABLE),
@@ -326,8 +331,15 @@ impl Stream {
         }
         let mut done = 0;
         while done < total {
-            let space = session.ask(cx, StreamSpace::default());
-            let space = space.map_or(CHUNK_OCTETS, |q| q.octets as usize);
+            let mut space = self::space(cx, &session);
+            if space == 0 {
+                // Room that is told of while it is asked for counts.
+                socket.status.lower(Ready::WRITABLE);
+                space = self::space(cx, &session);
+                if space > 0 {
+                    socket.status.raise(Ready::WRITABLE);
+                }
+            }
             let octets = space.min(CHUNK_OCTETS).min(total - done);
             let result = match octets {
                 0 => Err(Errno::AGAIN),
@@ -336,8 +348,9 @@ impl Stream {
             match result {
                 Ok(()) => done += octets,
                 Err(error) => {
-                    if error == Errno::AGAIN {
+                    if error == Errno::AGAIN && space > 0 {
                         socket.status.lower(Ready::WRITABLE);
+                        retry(cx, &session, socket);
                     }
                     return if done > 0 { Ok(done) } else { Err(error) };
                 }
@@ -396,6 +409,23 @@ impl Stream {
     pub(crate) fn info(&self, cx: &Kernel) -> Result<StreamInfo, Errno> {
         let session = self.session().ok_or(Errno::NOTCONN)?;
         session.ask(cx, StreamInfo::default()).ok_or(Errno::NOPROTOOPT)
+    }
+}
+
+/// How many octets the stream takes at present.
+fn space(cx: &Kernel, session: &SessionRef) -> usize {
+    session.ask(cx, StreamSpace::default()).map_or(CHUNK_OCTETS, |q| q.octets as usize)
+}
+
+/// After how long what a queue below had no room for is tried again: of that room nothing tells.
+const RETRY: Duration = Duration::from_millis(1);
+
+/// Has the socket be ready again in a moment.
+fn retry(cx: &Kernel, session: &SessionRef, socket: &Socket) {
+    let upper = cx.protocol(session.head().upper());
+    let timer = upper.map(|upper| cx.schedule_protocol(&upper, RETRY, socket.tag().into()));
+    if !matches!(timer, Some(Ok(_))) {
+        socket.status.raise(Ready::WRITABLE);
     }
 }
 
@@ -496,7 +526,7 @@ impl Layer {
             self.ports.unbind(Transport::Tcp, local, Sharing::ANY);
         }
         let session = opened.map_err(|error| error::of_open(error, false))?;
-        let body = Stream::new(session.clone(), Phase::Connecting, ends(cx, &session));
+        let body = Stream::new(session.clone(), Phase::Connecting, (any, peer));
         let socket = match self.add(Body::Stream(body)) {
             Ok(socket) => socket,
             Err(error) => {
@@ -506,6 +536,9 @@ impl Layer {
             }
         };
         session.head().set_tag(socket.tag());
+        if let Body::Stream(stream) = &socket.body {
+            let _ = stream.find_ends(cx);
+        }
         reads_by_hand(cx, &session);
         Ok(socket)
     }
