@@ -98,6 +98,7 @@ static TARGETS: &[Target] = &[
     to("icmp", "ICMP between two layers", targets::icmp::stack),
     to("udp", "UDP between two layers", targets::udp::stack),
     to("tcp", "TCP between two layers", targets::tcp::stack),
+    to("tcp-state", "TCP connections that come from elsewhere", targets::tcp::state),
     to("fragment", "FRAGMENT between two layers", targets::fragment::stack),
     to("channel", "CHANNEL between two layers", targets::channel::stack),
     to("vipadv", "who runs virtual protocols, between two layers", targets::vipadv::stack),

@@ -303,6 +303,9 @@ fn tcp(seeds: &mut Vec<Seed>) {
         segment(53, 0x14, &[], b"r"),
     ];
     add(seeds, "tcp", "active", &conversation(&active));
+    for (name, state) in crate::targets::tcp::states() {
+        add(seeds, "tcp-state", name, &state);
+    }
 }
 
 /// The whole stack.

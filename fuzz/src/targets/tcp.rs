@@ -3,9 +3,10 @@
 use crate::harness::{Rig, Script, integers};
 use core::net::Ipv4Addr;
 use core::time::Duration;
-use xk_core::{Part, Participant, Participants};
+use xk_core::{Part, Participant, Participants, SessionRef};
 use xk_kit::Checksum;
 use xk_kit::control::PseudoHeader;
+use xk_kit::net::moving::{bring, state_of};
 use xk_tcp::wire::{CHECKSUM_AT, HEADER_LEN, HEADER_LEN_MAX, Header};
 use xk_testkit::kernel::{Lower, Top};
 
@@ -56,21 +57,82 @@ fn fit(segment: &[u8], pseudo: u32, numbers: [u8; 8], answers: bool) -> Vec<u8> 
 /// says), at a layer whose port 7 is enabled and that opens a connection from port 53; lets minutes
 /// pass, then takes everything down: no message and no timer is left.
 pub(crate) fn stack(data: &[u8]) {
+    let (rig, top) = rig();
+    let local = Participants::local(Part::port(7));
+    assert!(top.enable(&rig.cx, &rig.layer, local).is_ok(), "port 7 is free");
+    assert!(top.open(&rig.cx, &rig.layer, pair()).is_ok(), "port 53 is free");
+    arrivals(&rig, &Script::new(data));
+    rig.bottom.keep(false);
+    rig.cx.advance(Duration::from_secs(140));
+    let cx = rig.cx.share();
+    rig.stop();
+    assert_eq!(cx.timers(), 0, "timers are left");
+}
+
+fn rig() -> (Rig, Top) {
     let params = integers(&[("sessions_max", 4)]);
     let rig = Rig::new(Lower::host(HOST, 6), 64, &xk_tcp::ENTRY, &params);
     let top = Top::add(&rig.cx, "top");
     top.forget(true);
     top.echo(true);
     rig.start();
-    let local = Participants::local(Part::port(7));
-    assert!(top.enable(&rig.cx, &rig.layer, local).is_ok(), "port 7 is free");
-    let peer = Participant::of(Part::host(HOST)).with(Part::port(9));
-    let pair = Participants::pair(Part::port(53), peer);
-    assert!(top.open(&rig.cx, &rig.layer, pair).is_ok(), "port 53 is free");
+    (rig, top)
+}
+
+/// Port 53 with port 9.
+fn pair() -> Participants {
+    let end = |port| Participant::of(Part::host(HOST)).with(Part::port(port));
+    Participants::pair(end(53), end(9))
+}
+
+/// Goes on with a connection whose state is as long as the first two octets say (the smaller end
+/// first) and follows them, if it is one; the rest arrives as in [`stack`].
+pub(crate) fn state(data: &[u8]) {
+    let (rig, top) = rig();
+    let script = Script::new(data);
+    let octets = u16::from_le_bytes([script.octet_or_zero(), script.octet_or_zero()]);
+    let brought = bring(&rig.cx, &rig.layer, &pair(), script.take(octets.into()));
+    assert!(brought, "there is room");
+    if let Ok(session) = top.open(&rig.cx, &rig.layer, pair()) {
+        rig.cx.advance(Duration::from_millis(1));
+        let _ = session.push(&rig.cx, rig.cx.message(b"from above"));
+        arrivals(&rig, &script);
+        session.close(&rig.cx);
+        rig.bottom.keep(false);
+        rig.cx.advance(Duration::from_secs(140));
+    }
+    rig.stop();
+}
+
+/// States for [`state`] to begin with: a connection that opens, and one with octets on their way
+/// and out of order.
+pub(crate) fn states() -> [(&'static str, Vec<u8>); 2] {
+    let given = |arrives: &[Vec<u8>]| {
+        let (rig, top) = rig();
+        let session: SessionRef = top.open(&rig.cx, &rig.layer, pair()).expect("port 53 is free");
+        let framed: Vec<u8> =
+            arrives.iter().flat_map(|s| [&[s.len() as u8], &s[..]].concat()).collect();
+        arrivals(&rig, &Script::new(&framed));
+        let _ = session.push(&rig.cx, rig.cx.message(&[b'x'; 3000]));
+        let state = state_of(&rig.cx, &session).expect("it is not over");
+        rig.stop();
+        [&(state.len() as u16).to_le_bytes()[..], &state].concat()
+    };
+    let segment = |flags, [seq, ack]: [u8; 2], data: &[u8]| {
+        let fixed =
+            [[0, 9, 0, 53], [0, 0, 0, seq], [0, 0, 0, ack], [5 << 4, flags, 0x10, 0], [0; 4]];
+        [&fixed.concat()[..], data].concat()
+    };
+    let answers =
+        [segment(0x12, [0, 1], b"s"), segment(0x10, [0, 0], b"1"), segment(0x10, [9, 0], b"3")];
+    [("opening", given(&[])), ("connected", given(&answers))]
+}
+
+/// Lets segments arrive, each behind an octet of its length.
+fn arrivals(rig: &Rig, script: &Script) {
     let from = Some(Part::host(HOST));
     let pseudo = rig.below(from).ask(&rig.cx, PseudoHeader::default()).map_or(0, |q| q.sum);
     let mut numbers = [0; 8];
-    let script = Script::new(data);
     while let Some(segment) = script.counted() {
         if segment.is_empty() {
             rig.cx.advance(Duration::from_millis(10) * u32::from(script.octet_or_zero()));
@@ -85,11 +147,6 @@ pub(crate) fn stack(data: &[u8]) {
             rig.report(from, &fitting);
         }
     }
-    rig.bottom.keep(false);
-    rig.cx.advance(Duration::from_secs(140));
-    let cx = rig.cx.share();
-    rig.stop();
-    assert_eq!(cx.timers(), 0, "timers are left");
 }
 
 #[cfg(test)]
@@ -107,6 +164,25 @@ mod tests {
                 *offset |= 0x50;
             }
             wire(&data);
+        }
+    }
+
+    /// Both states go on; changed ones are none, or do no harm.
+    #[test]
+    fn any_state_goes_on_or_does_not() {
+        let random = Random::new(9);
+        let [opening, connected] = states();
+        assert!(opening.1.len() < connected.1.len(), "of a connection more is known");
+        for (_, whole) in [opening, connected] {
+            state(&whole);
+            for _ in 0..300 {
+                let mut changed = whole.clone();
+                for _ in 0..1 + random.below(3) {
+                    let at = 2 + random.below(whole.len() as u64 - 2) as usize;
+                    changed[at] ^= 1 << random.below(8);
+                }
+                state(&changed);
+            }
         }
     }
 
