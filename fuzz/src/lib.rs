@@ -153,6 +153,9 @@ fn request(data: &[u8]) {
         }
         Ok(request::Request::Capture { edge }) => novelty::note(&edge.len().min(8)),
         Ok(request::Request::Dump) => novelty::note(&"dump"),
+        Ok(request::Request::Unfinished) => novelty::note(&"unfinished"),
+        Ok(request::Request::Watch) => novelty::note(&"watch"),
+        Ok(request::Request::Watched { is_last }) => novelty::note(&is_last),
         // What it names is the input's own.
         Err(what) => novelty::note_text(&what.split('`').next()),
     }
