@@ -1,0 +1,190 @@
+//! A channel: its figures at the module's end, and the wire at the program's.
+
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use core::cell::Cell;
+use core::time::Duration;
+use xk_core::object::PushError;
+use xk_core::wire::{Sleeper, Wire};
+use xk_core::{Kernel, Message, ProtocolRef, SessionRef, Time, fields, reason};
+use xk_kit::EthAddr;
+use xk_kit::net::template::{Check, Headers};
+use xk_kit::wire::anchor::{Anchor, Anchored, WireEnd};
+use xk_share::{Arrival, Carrier, SendError};
+
+const NS_PER_S: u128 = 1_000_000_000;
+
+/// How much a channel may send: a token bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// Octets of frames in each second.
+    pub octets_per_second: u64,
+    /// Octets of frames that may go at once after a pause.
+    pub burst_octets: u64,
+}
+
+fields!(Rate { octets_per_second, burst_octets });
+
+/// What is left of a rate. A frame goes while anything is left, and may leave a debt.
+struct Bucket {
+    rate: Rate,
+    left: Cell<i64>,
+    at: Cell<Time>,
+}
+
+impl Bucket {
+    fn new(rate: Rate, now: Time) -> Self {
+        let full = i64::try_from(rate.burst_octets).unwrap_or(i64::MAX);
+        Self { rate, left: Cell::new(full), at: Cell::new(now) }
+    }
+
+    /// Whether a frame may go now.
+    fn is_open(&self, now: Time) -> bool {
+        let pause = now.since(self.at.get()).as_nanos();
+        let more = pause.saturating_mul(self.rate.octets_per_second.into()) / NS_PER_S;
+        if more > 0 {
+            let left = i128::from(self.left.get()) + i128::try_from(more).unwrap_or(i128::MAX >> 1);
+            let left = left.min(self.rate.burst_octets.into());
+            self.left.set(i64::try_from(left).unwrap_or(i64::MAX));
+            self.at.set(now);
+        }
+        self.left.get() > 0
+    }
+
+    fn spend(&self, octets: usize) {
+        let octets = i64::try_from(octets).unwrap_or(i64::MAX);
+        self.left.set(self.left.get().saturating_sub(octets));
+    }
+
+    /// When a frame may go again.
+    fn opens_at(&self) -> Option<Time> {
+        let debt = u128::try_from(1 - self.left.get()).ok()?;
+        let pause = (debt * NS_PER_S).div_ceil(self.rate.octets_per_second.max(1).into());
+        Some(self.at.get().after(Duration::from_nanos(u64::try_from(pause).unwrap_or(u64::MAX))))
+    }
+}
+
+/// The module's end.
+pub(crate) struct Channel {
+    pub(crate) number: u32,
+    pub(crate) carrier: Box<dyn Carrier>,
+    pub(crate) sent: Check,
+    pub(crate) received: Check,
+    /// Frames that did not fit.
+    pub(crate) violations: Cell<u32>,
+    bucket: Bucket,
+}
+
+impl Channel {
+    pub(crate) fn new(
+        number: u32,
+        carrier: Box<dyn Carrier>,
+        headers: &Headers,
+        (rate, now): (Rate, Time),
+    ) -> Self {
+        let (sent, received) = (Check::new(&headers.sent), Check::new(&headers.received));
+        let bucket = Bucket::new(rate, now);
+        Self { number, carrier, sent, received, violations: Cell::new(0), bucket }
+    }
+
+    /// The next frame that the program sent, if it may send now.
+    pub(crate) fn next(&self, cx: &Kernel) -> Arrival {
+        if !self.bucket.is_open(cx.now()) {
+            return Arrival::Nothing;
+        }
+        let arrival = self.carrier.receive(cx);
+        if let Arrival::Frame(frame) = &arrival {
+            self.bucket.spend(frame.len());
+        }
+        arrival
+    }
+
+    /// When to look at the latest.
+    pub(crate) fn next_poll(&self) -> Option<Time> {
+        let opens_at = (self.bucket.left.get() <= 0).then(|| self.bucket.opens_at()).flatten();
+        [opens_at, self.carrier.next_poll()].into_iter().flatten().min()
+    }
+}
+
+/// A wire over the program's end of a channel, for a station with this hardware address and frames
+/// of up to `frame_octets_max` octets.
+pub fn channel(
+    cx: &Kernel,
+    name: &str,
+    carrier: Box<dyn Carrier>,
+    (address, frame_octets_max): (EthAddr, usize),
+) -> ProtocolRef {
+    let make = |end| ChannelWire { end, carrier, address, frame_octets_max };
+    cx.add_protocol("channel", name, Anchored::new(make))
+}
+
+struct ChannelWire {
+    end: WireEnd<Self>,
+    carrier: Box<dyn Carrier>,
+    address: EthAddr,
+    frame_octets_max: usize,
+}
+
+impl Anchor for ChannelWire {
+    fn end(&self) -> &WireEnd<Self> {
+        &self.end
+    }
+
+    fn frame_octets_max(&self) -> usize {
+        self.frame_octets_max
+    }
+
+    fn address(&self) -> Option<EthAddr> {
+        Some(self.address)
+    }
+
+    fn send(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
+        let (why, error) = match self.carrier.send(cx, &[], &message) {
+            Ok(()) => return Ok(()),
+            Err(SendError::Full) => (&reason::QUEUE_FULL, PushError::QueueFull),
+            Err(SendError::NoBuffers) => (&reason::NO_BUFFERS, PushError::NoBuffers),
+            Err(SendError::TooLong) => (&reason::TOO_BIG, PushError::TooBig),
+            Err(SendError::Lost) => (&reason::CLOSED, PushError::Unreachable),
+        };
+        this.discard(cx, message, why);
+        Err(error)
+    }
+
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        self.carrier.close();
+    }
+}
+
+impl Wire for ChannelWire {
+    fn poll(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
+        while self.end.arrivals().queue_mut().len() < budget
+            && let Arrival::Frame(frame) = self.carrier.receive(cx)
+        {
+            self.end.arrivals().queue_mut().push_back(frame);
+        }
+        self.end.deliver_all(cx, this, budget)
+    }
+
+    fn flush(&self, _: &Kernel, _: &ProtocolRef) {
+        self.carrier.flush();
+    }
+
+    fn next_poll(&self) -> Option<Time> {
+        self.carrier.next_poll()
+    }
+
+    fn rest(&self, cx: &Kernel, _: &ProtocolRef, sleeper: &dyn Sleeper) -> bool {
+        self.end.arrivals().is_empty() && self.carrier.rest(cx, sleeper)
+    }
+
+    fn woken(&self, _: &Kernel, _: &ProtocolRef) {
+        self.carrier.woken();
+    }
+
+    fn may_spin(&self) -> bool {
+        self.carrier.may_spin()
+    }
+}
+
+/// Kept by what grants and what carries.
+pub(crate) type Shared = Rc<Channel>;
