@@ -1,6 +1,8 @@
 //! One domain of a host, built in a kernel of its own, with what stands for its neighbours.
 
+use std::cell::Cell;
 use std::io;
+use std::ops::Range;
 use std::rc::Rc;
 use xk_core::object::ProtocolId;
 use xk_core::{Kernel, ProtocolRef};
@@ -13,6 +15,8 @@ use crate::plan::{CheckedGraph, HostPlan};
 
 /// Numbers that a domain has for what is added beside the host's nodes.
 const OWN_NUMBERS: u32 = 1 << 16;
+/// How many objects besides its nodes a neighbour has receive here.
+const OTHERS_MAX: usize = 256;
 
 /// One domain of a host, in a kernel.
 pub struct BuiltDomain {
@@ -94,7 +98,7 @@ pub fn build_domain(
     let port_to = |at: usize| ports.iter().find(|(other, _)| *other == at).map(|(_, port)| port);
     let here: Vec<usize> =
         (0..plan.places.len()).filter(|at| plan.places[*at].domain == domain).collect();
-    let own_first = plan.places.len() as u32 + domain as u32 * OWN_NUMBERS;
+    let own_first = own_numbers(plan, domain).start;
     let protocols = build_part(graph, host, kernel, own_first, &mut |site| {
         if site.place.domain == domain {
             return Lies::Here;
@@ -117,6 +121,13 @@ pub fn build_domain(
             {
                 port.grant(protocol);
             }
+            let stands_there =
+                |lower: usize| plan.places[lower].domain == *neighbour && plan.stands_on(at, lower);
+            if let Some(protocol) =
+                protocol.as_ref().filter(|_| (0..protocols.len()).any(stands_there))
+            {
+                port.note_user(protocol);
+            }
         }
         admit(plan, host, port, *neighbour);
         if let Some(setup) = setups.get(*neighbour) {
@@ -125,6 +136,12 @@ pub fn build_domain(
         add_port(kernel, port, &format!("port to {}", shown(named(*neighbour))));
     }
     Ok(BuiltDomain { protocols, ports })
+}
+
+/// The numbers of what a domain has besides the nodes.
+fn own_numbers(plan: &HostPlan, domain: usize) -> Range<u32> {
+    let first = plan.places.len() as u32 + domain as u32 * OWN_NUMBERS;
+    first..first + OWN_NUMBERS
 }
 
 /// How the domain of this name is called.
@@ -141,8 +158,17 @@ fn admit(plan: &HostPlan, host: &HostInstance<'_>, port: &Rc<Port>, neighbour: u
         Some((ProtocolId(number as u32), place.entry.kind, nodes.get(at)?.name.to_string()))
     });
     let known: Vec<(ProtocolId, &'static str, String)> = known.collect();
+    // A layer that receives for several above has an object for each, besides its node.
+    let own: Vec<Range<u32>> = above.iter().map(|domain| own_numbers(plan, *domain)).collect();
+    let others = Cell::new(0);
     port.admit(move |cx, port, of| {
-        let (_, kind, name) = known.iter().find(|(number, ..)| *number == of)?;
-        Some(upper_proxy(cx, port, of, kind, name))
+        if let Some((_, kind, name)) = known.iter().find(|(number, ..)| *number == of) {
+            return Some(upper_proxy(cx, port, of, kind, name));
+        }
+        if others.get() == OTHERS_MAX || !own.iter().any(|numbers| numbers.contains(&of.0)) {
+            return None;
+        }
+        others.set(others.get() + 1);
+        Some(upper_proxy(cx, port, of, "receiver", &format!("receiver {}", of.0)))
     });
 }

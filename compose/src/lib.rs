@@ -55,4 +55,7 @@ pub use plan::{CheckedGraph, HostPlan, Place};
 #[cfg(feature = "host")]
 pub use setup::{HostSetup, OpenHost};
 #[cfg(feature = "simulate")]
-pub use simulate::{SimulationConfig, rebuild_host, simulate, start_world};
+pub use simulate::{
+    Cuts, Death, Deaths, SimulationConfig, domain_name, rebuild_host, restart, simulate,
+    start_world,
+};

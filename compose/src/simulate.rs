@@ -1,5 +1,12 @@
 //! A whole graph as hosts of a simulated network.
 
+mod deaths;
+mod domains;
+
+pub use deaths::{Death, Deaths};
+pub use domains::{Cuts, domain_name, restart};
+
+use std::time::Duration;
 use xk_core::graph::Shape;
 use xk_core::message::PoolConfig;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds, Switch};
@@ -24,14 +31,26 @@ pub struct SimulationConfig {
     pub pool_octets_max: usize,
     /// How many timers may be pending on one host.
     pub timers_max: usize,
-    /// How many shepherds a host with calls that block may have.
+    /// How many shepherds a host with calls that block, or with domains, may have.
     pub shepherds_max: u32,
+    /// How long what crosses from one domain of a host to another is on its way at least.
+    pub crossing: Duration,
+    /// An even share of this comes on top.
+    pub crossing_jitter: Duration,
 }
 
 impl Default for SimulationConfig {
-    /// Seed 1, 64 MiB for messages, 65,536 timers and 64 shepherds a host.
+    /// Seed 1, 64 MiB for messages, 65,536 timers and 64 shepherds a host, 1 to 10 microseconds
+    /// from domain to domain.
     fn default() -> Self {
-        Self { seed: 1, pool_octets_max: 64 << 20, timers_max: 1 << 16, shepherds_max: 64 }
+        Self {
+            seed: 1,
+            pool_octets_max: 64 << 20,
+            timers_max: 1 << 16,
+            shepherds_max: 64,
+            crossing: Duration::from_micros(1),
+            crossing_jitter: Duration::from_micros(9),
+        }
     }
 }
 
@@ -66,7 +85,11 @@ pub fn simulate(graph: &CheckedGraph, config: SimulationConfig) -> Result<World,
         world.network().add_link(link).map_err(|error| wrong(error.to_string()))?;
     }
     for host in graph.graph.expand() {
-        let kernel = kernel(graph, &host, &world, config);
+        if graph.plan_of(&host).is_some_and(|plan| plan.domains.len() > 1) {
+            domains::add_host(graph, &host, &mut world, config)?;
+            continue;
+        }
+        let kernel = kernel(graph, &host, (&world, &host.name), config);
         let id = world.add_host(&host.name, kernel);
         if let Some(kernel) = world.kernel(id) {
             build(graph, &host, kernel)?;
@@ -75,11 +98,11 @@ pub fn simulate(graph: &CheckedGraph, config: SimulationConfig) -> Result<World,
     Ok(world)
 }
 
-/// The next kernel of a host.
+/// The next kernel of a host, or of a domain of it, by this name in the world.
 fn kernel(
     graph: &CheckedGraph,
     host: &HostInstance<'_>,
-    world: &World,
+    (world, name): (&World, &str),
     config: SimulationConfig,
 ) -> Kernel {
     let (switch, shepherds_max): (Box<dyn Switch>, u32) = match graph.plan_of(host) {
@@ -88,12 +111,13 @@ fn kernel(
     };
     let limits = Limits { shepherds_max, ..Limits::default() };
     let shepherds = Shepherds::new(switch, limits);
-    Kernel::new(world.host_config(&host.name, shepherds, config.timers_max))
+    Kernel::new(world.host_config(name, shepherds, config.timers_max))
 }
 
-/// Builds a host of a world again, in the place of one that was taken down by [`World::crash`]: on
-/// the same links, with the same addresses, under another boot id. Programs can add protocols of
-/// their own, then call [`World::start_host`]. `None` if there is no host of this name.
+/// Builds a host of one domain again, in the place of one that was taken down by
+/// [`World::crash`]: on the same links, with the same addresses, under another boot id. Programs
+/// can add protocols of their own, then call [`World::start_host`]. `None` if there is no host of
+/// this name.
 ///
 /// # Errors
 /// The first protocol that could not be built, with its place in the file.
@@ -106,7 +130,7 @@ pub fn rebuild_host(
     let (Some(id), Some(host)) = (world.find(name), graph.host(name)) else {
         return Ok(None);
     };
-    let kernel = kernel(graph, &host, world, config);
+    let kernel = kernel(graph, &host, (world, name), config);
     world.reboot(id, kernel);
     match world.kernel(id) {
         Some(kernel) => build(graph, &host, kernel).map(|_| Some(id)),
@@ -117,7 +141,7 @@ pub fn rebuild_host(
 /// Whether anything on the host may wait: only then it needs stacks of its own. Hosts without are
 /// simulated twice as fast.
 fn blocks(plan: &HostPlan) -> bool {
-    plan.places.iter().any(|place| place.entry.may_wait())
+    plan.domains.len() > 1 || plan.places.iter().any(|place| place.entry.may_wait())
 }
 
 /// That no wire reaches outside, where time is another.
@@ -148,6 +172,7 @@ fn closed(graph: &CheckedGraph) -> Result<(), Box<Diagnostics>> {
 pub fn start_world(graph: &CheckedGraph, world: &mut World) -> Result<(), Box<Diagnostics>> {
     world.start().map_err(|(id, protocol, error)| {
         let name = world.name(id).unwrap_or_default();
+        let name = name.split('/').next().unwrap_or(name);
         Box::new(match graph.host(name) {
             Some(host) => failed_start(graph, &host, &protocol, error),
             None => {

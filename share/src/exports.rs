@@ -11,6 +11,9 @@ use crate::frame::Header;
 /// How many sessions the other side knows at most: twice as many as the largest tables hold.
 pub const SESSIONS_MAX: usize = 1 << 17;
 
+/// How many frames of one session wait for a push before them.
+const PUSHES_MAX: usize = 1024;
+
 /// Bits of a handle that say the place, plus 1; those above count how often it was used.
 const PLACE_BITS: u32 = 20;
 
@@ -32,8 +35,8 @@ pub(crate) struct Export {
     pub(crate) is_held: Cell<bool>,
     /// It is held until the other side has said whether it is wanted.
     pub(crate) is_offered: Cell<bool>,
-    /// What was pushed while a push before it waits below.
-    pub(crate) waiting: RefCell<VecDeque<Message>>,
+    /// What came while a push before it waits below: pushes, and questions that are of them.
+    pub(crate) waiting: RefCell<VecDeque<(Header, Message)>>,
     /// A push waits below.
     pub(crate) is_pushing: Cell<bool>,
     /// What the other side said meanwhile of letting go.
@@ -44,6 +47,19 @@ pub(crate) struct Export {
     pub(crate) refused: Cell<Option<&'static Reason>>,
     /// Why it did not want the session.
     pub(crate) unwanted: Cell<Option<&'static Reason>>,
+}
+
+impl Export {
+    /// Has a frame wait until the pushes before it are done. False if too many do.
+    #[must_use]
+    pub(crate) fn wait(&self, header: Header, frame: Message) -> bool {
+        let mut waiting = self.waiting.borrow_mut();
+        let has_room = waiting.len() < PUSHES_MAX;
+        if has_room {
+            waiting.push_back((header, frame));
+        }
+        has_room
+    }
 }
 
 /// All of them.
@@ -112,10 +128,16 @@ impl Exports {
         }
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.places.borrow().iter().filter(|(_, export)| export.is_some()).count()
+    }
+
     /// All of them, which are no longer known to the other side.
     pub(crate) fn take_all(&self) -> Vec<Rc<Export>> {
-        let places = self.places.take();
-        self.free.borrow_mut().clear();
-        places.into_iter().filter_map(|(_, export)| export).collect()
+        let mut places = self.places.borrow_mut();
+        // How often each was used stays, so that no handle of before is one of now.
+        *self.free.borrow_mut() = (0..places.len() as u32).collect();
+        places.iter_mut().filter_map(|(_, export)| export.take()).collect()
     }
 }

@@ -52,22 +52,22 @@ impl Port {
 
     /// See [`Wire::next_poll`](xk_core::wire::Wire::next_poll).
     pub fn next_poll(&self) -> Option<Time> {
-        let next = [self.retry_at.get(), self.carrier.next_poll()];
+        let next = [self.retry_at.get(), self.carrier().next_poll()];
         next.into_iter().flatten().min().filter(|_| !self.is_lost())
     }
 
     /// See [`Wire::rest`](xk_core::wire::Wire::rest).
     pub fn rest(&self, cx: &Kernel, sleeper: &dyn Sleeper) -> bool {
-        self.carrier.rest(cx, sleeper)
+        self.carrier().rest(cx, sleeper)
     }
 
     /// See [`Wire::woken`](xk_core::wire::Wire::woken).
     pub fn woken(&self) {
-        self.carrier.woken();
+        self.carrier().woken();
     }
 
     /// See [`Wire::may_spin`](xk_core::wire::Wire::may_spin).
     pub fn may_spin(&self) -> bool {
-        self.carrier.may_spin()
+        self.carrier().may_spin()
     }
 }

@@ -198,6 +198,7 @@ impl From<Unanswered> for CallError {
             Unanswered::Lost => CallCause::Closed,
             Unanswered::Full => CallCause::Push(PushError::QueueFull),
             Unanswered::NoBuffers => CallCause::Push(PushError::NoBuffers),
+            Unanswered::TooBig => CallCause::Push(PushError::TooBig),
             Unanswered::TimedOut => CallCause::TimedOut { tries: 1 },
             Unanswered::NoShepherds => CallCause::NoShepherds,
         }
@@ -240,6 +241,11 @@ impl Imports {
         let taken = self.0.borrow_mut().get_mut(place(handle)?)?.take();
         drop(taken);
         Some(session)
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.borrow().iter().flatten().count()
     }
 
     /// Takes out all of them.

@@ -36,10 +36,12 @@ extern crate alloc;
 extern crate std;
 
 mod carrier;
+mod deaths;
 mod exports;
 mod frame;
 mod guests;
 mod imports;
+mod kept;
 mod port;
 mod prompt;
 mod proxies;
@@ -49,10 +51,11 @@ mod serve;
 mod waits;
 
 pub use carrier::{Arrival, Carrier, FRAME_OCTETS_MAX, SendError};
+pub use deaths::Holdings;
 pub use exports::SESSIONS_MAX;
 pub use frame::HEADROOM;
 pub use guests::guest_proxy;
-pub use port::{Known, LATE, LOST, Port, REASONS, Wish};
+pub use port::{Known, LATE, LOST, NOT_ENABLED, Port, REASONS, Wish};
 pub use prompt::ports_at_once;
 pub use proxies::{add_port, lower_proxy, upper_proxy};
 pub use queue::Queue;

@@ -20,17 +20,22 @@ use xk_kit::control::MaxPacket;
 use xk_kit::{questions, reasons};
 
 use crate::carrier::{Arrival, Carrier, SendError};
+use crate::deaths::Standing;
 use crate::exports::Exports;
-use crate::frame::{Head, Header, Op, octets_of};
+use crate::frame::{Head, Header, OVERHEAD_MAX, Op, octets_of};
 use crate::imports::{Fact, Facts, Imports, ProxySession};
+use crate::kept::Kept;
 use crate::waits::{Answered, Opens, Wait, Waits};
 
 /// A frame about a session or a request that has ended meanwhile.
 pub static LATE: Reason = Reason::new("late in a cut", Class::NoPort);
 /// The other side is gone, or broke the rules; counted once.
 pub static LOST: Reason = Reason::new("other side lost", Class::Exhausted);
+/// What was enabled on the other side is refused there now that it was started again.
+pub static NOT_ENABLED: Reason = Reason::new("not enabled again", Class::Exhausted);
+
 /// The reasons of this crate.
-pub static REASONS: &[&Reason] = &[&LATE, &LOST];
+pub static REASONS: &[&Reason] = &[&LATE, &LOST, &NOT_ENABLED];
 
 /// How long a request that is no call waits for its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -42,10 +47,6 @@ const OUTBOX_MAX: usize = 4096;
 const LEARNED_MAX: usize = 64;
 /// How many messages wait for one before them of their session.
 pub(crate) const WAITING_MAX: usize = 64;
-/// How many messages are kept in case the other side refuses one.
-const KEPT_MAX: usize = 64;
-/// How long they are kept: the sender is told of none that comes later.
-const KEPT_FOR: Duration = Duration::from_secs(1);
 /// How many requests go up at one time, unless something else is said.
 const UPCALLS_MAX: usize = 64;
 /// Room that messages leave to the rest.
@@ -63,6 +64,8 @@ pub(crate) enum Unanswered {
     Full,
     /// There is no buffer for it.
     NoBuffers,
+    /// It is longer than what crosses.
+    TooBig,
     /// None came in time.
     TimedOut,
     /// The caller can be suspended no more.
@@ -75,6 +78,7 @@ impl Unanswered {
         match self {
             Self::Lost => &reason::CLOSED,
             Self::NoBuffers => &reason::NO_BUFFERS,
+            Self::TooBig => &reason::TOO_BIG,
             Self::Full | Self::TimedOut | Self::NoShepherds => &reason::QUEUE_FULL,
         }
     }
@@ -85,6 +89,7 @@ impl From<Unanswered> for PushError {
         match why {
             Unanswered::Lost => Self::Closed,
             Unanswered::NoBuffers => Self::NoBuffers,
+            Unanswered::TooBig => Self::TooBig,
             Unanswered::Full | Unanswered::TimedOut | Unanswered::NoShepherds => Self::QueueFull,
         }
     }
@@ -95,7 +100,10 @@ impl From<Unanswered> for OpenError {
         match why {
             Unanswered::Lost => Self::NoLower,
             Unanswered::NoBuffers => Self::NoBuffers,
-            Unanswered::Full | Unanswered::TimedOut | Unanswered::NoShepherds => Self::Full,
+            Unanswered::Full
+            | Unanswered::TooBig
+            | Unanswered::TimedOut
+            | Unanswered::NoShepherds => Self::Full,
         }
     }
 }
@@ -111,15 +119,6 @@ pub(crate) struct Target {
     pub(crate) protocol: ProtocolId,
 }
 
-/// A message that went up.
-pub(crate) struct Kept {
-    number: u32,
-    /// Of its session.
-    handle: u32,
-    since: Time,
-    message: Message,
-}
-
 /// What the other side wants of a protocol of this one.
 pub enum Wish<'a> {
     /// A session with these participants.
@@ -131,7 +130,7 @@ pub enum Wish<'a> {
 }
 
 /// Says whether the other side may.
-type Guard = dyn Fn(&Wish<'_>) -> bool;
+pub(crate) type Guard = dyn Fn(&Wish<'_>) -> bool;
 
 /// Makes what stands here for a protocol of the other side that wants to receive.
 pub(crate) type Admit = dyn Fn(&Kernel, &Rc<Port>, ProtocolId) -> Option<ProtocolRef>;
@@ -186,10 +185,11 @@ impl Known {
 /// One side of a cut between two domains; all edges between them pass through it.
 pub struct Port {
     pub(crate) me: Weak<Port>,
-    pub(crate) carrier: Box<dyn Carrier>,
+    /// Another one after the other side was started again.
+    pub(crate) carrier: RefCell<Rc<dyn Carrier>>,
     known: Known,
-    admit: RefCell<Option<Box<Admit>>>,
-    guard: RefCell<Option<Box<Guard>>>,
+    pub(crate) admit: RefCell<Option<Box<Admit>>>,
+    pub(crate) guard: RefCell<Option<Box<Guard>>>,
     /// Protocols of this side that the other may open, enable and ask.
     pub(crate) granted: RefCell<Vec<(ProtocolId, ProtocolRef)>>,
     /// What stands here for protocols of the other side that lie below.
@@ -202,6 +202,12 @@ pub struct Port {
     pub(crate) exports: Exports,
     pub(crate) imports: Imports,
     pub(crate) waits: Waits,
+    /// Enables made on the other side.
+    pub(crate) standing: RefCell<Vec<Standing>>,
+    /// They are to be made there once more.
+    pub(crate) replays: Cell<bool>,
+    /// How many enables there were.
+    pub(crate) enable_last: Cell<u64>,
     /// Enables made here for the other side: on which protocol, for which.
     pub(crate) enables: RefCell<Vec<(ProtocolId, ProtocolId, Enable)>>,
     /// Messages that came up through sessions that the other side is about to be told of.
@@ -223,15 +229,17 @@ pub struct Port {
     /// The last messages that went up, with their numbers and sessions: one may be refused.
     pub(crate) kept: RefCell<VecDeque<Kept>>,
     /// The timer runs that ends this.
-    forgets: Cell<bool>,
+    pub(crate) forgets: Cell<bool>,
     /// How many messages have gone up.
-    gone_up: Cell<u32>,
+    pub(crate) gone_up: Cell<u32>,
     pub(crate) noted: RefCell<Vec<Header>>,
     /// The protocol object that the executor looks after.
     pub(crate) wire: RefCell<Option<ProtocolRef>>,
     /// Which of the timers of that object is this port's.
     pub(crate) tag: Cell<u64>,
     pub(crate) is_lost: Cell<bool>,
+    /// How often the other side was lost.
+    pub(crate) losses: Cell<u32>,
 }
 
 /// Reads and writes questions for this side.
@@ -289,7 +297,7 @@ impl Port {
     pub fn new(carrier: Box<dyn Carrier>, known: Known) -> Rc<Self> {
         Rc::new_cyclic(|me| Self {
             me: me.clone(),
-            carrier,
+            carrier: RefCell::new(carrier.into()),
             known,
             admit: RefCell::default(),
             guard: RefCell::default(),
@@ -300,6 +308,9 @@ impl Port {
             exports: Exports::default(),
             imports: Imports::default(),
             waits: Waits::default(),
+            standing: RefCell::default(),
+            replays: Cell::new(false),
+            enable_last: Cell::new(0),
             enables: RefCell::default(),
             early: RefCell::default(),
             opening: Cell::new(0),
@@ -317,6 +328,7 @@ impl Port {
             wire: RefCell::default(),
             tag: Cell::new(0),
             is_lost: Cell::new(false),
+            losses: Cell::new(0),
         })
     }
 
@@ -360,6 +372,10 @@ impl Port {
         Some(answer)
     }
 
+    pub(crate) fn carrier(&self) -> Rc<dyn Carrier> {
+        Rc::clone(&self.carrier.borrow())
+    }
+
     /// True once the other side is gone.
     pub fn is_lost(&self) -> bool {
         self.is_lost.get()
@@ -375,8 +391,9 @@ impl Port {
             .or_else(|| self.users.borrow().iter().find(|user| user.id() == id).cloned())
     }
 
-    /// Notes that a protocol of this side receives from the other.
-    pub(crate) fn note_user(&self, user: &ProtocolRef) {
+    /// Notes that a protocol of this side stands on one of the other: it may be asked, and told of
+    /// sessions. One that opens or enables is noted by that.
+    pub fn note_user(&self, user: &ProtocolRef) {
         let mut users = self.users.borrow_mut();
         if !users.contains(user) {
             users.push(user.clone());
@@ -411,18 +428,24 @@ impl Port {
             return Err(Unanswered::Lost);
         }
         self.send_noted(cx);
-        if !self.outbox.borrow().is_empty() || self.carrier.room() <= RESERVE {
+        if !self.outbox.borrow().is_empty() || self.carrier().room() <= RESERVE {
             return Err(Unanswered::Full);
         }
-        match self.carrier.send(cx, &header.before(message), message) {
+        match self.carrier().send(cx, &header.before(message), message) {
             Ok(()) => Ok(()),
             Err(SendError::NoBuffers) => Err(Unanswered::NoBuffers),
-            Err(SendError::Full | SendError::TooLong) => Err(Unanswered::Full),
+            Err(SendError::Full) => Err(Unanswered::Full),
+            Err(SendError::TooLong) => Err(Unanswered::TooBig),
             Err(SendError::Lost) => {
                 self.lose(cx);
                 Err(Unanswered::Lost)
             }
         }
+    }
+
+    /// False if it is too long for a frame.
+    pub(crate) fn crosses(&self, body: &Message) -> bool {
+        body.len() + OVERHEAD_MAX <= self.carrier().frame_octets_max()
     }
 
     /// Sends a frame, or keeps it until there is room.
@@ -450,7 +473,7 @@ impl Port {
 
     /// False if there is no room at present.
     fn send(&self, cx: &Kernel, (head, body): &(Head, Message)) -> bool {
-        match self.carrier.send(cx, head, body) {
+        match self.carrier().send(cx, head, body) {
             Err(SendError::Full | SendError::NoBuffers) => return false,
             Err(SendError::TooLong) => self.count(&reason::TOO_BIG),
             Err(SendError::Lost) => self.lose(cx),
@@ -469,6 +492,9 @@ impl Port {
 
     /// Has a header sent before whatever comes next. Of one session the last counts.
     pub(crate) fn note(&self, header: Header) {
+        if self.is_lost() {
+            return;
+        }
         let mut noted = self.noted.borrow_mut();
         noted.retain(|before| before.first != header.first);
         noted.push(header);
@@ -502,54 +528,7 @@ impl Port {
         self.send_noted(cx);
         let waits = !self.outbox.borrow().is_empty();
         self.retry_at.set(waits.then(|| cx.now().after(RETRY)));
-        self.carrier.flush();
-    }
-
-    // ---- messages that went up ----
-
-    /// The number of the next message that goes up.
-    pub(crate) fn next_number(&self) -> u32 {
-        self.gone_up.set(self.gone_up.get().wrapping_add(1));
-        self.gone_up.get()
-    }
-
-    /// Keeps a message that went up through a session, for [`KEPT_FOR`] at most and as long as few
-    /// come behind it: if the other side refuses it, the layers below find their headers in front
-    /// of it.
-    pub(crate) fn keep(&self, cx: &Kernel, number: u32, handle: u32, message: Message) {
-        if !self.forgets.get() {
-            let wire = self.wire.borrow();
-            let tag = self.tag.get();
-            let timer = wire.as_ref().map(|wire| cx.schedule_protocol(wire, KEPT_FOR, tag));
-            if !matches!(timer, Some(Ok(_))) {
-                return;
-            }
-            self.forgets.set(true);
-        }
-        let mut kept = self.kept.borrow_mut();
-        let oldest = if kept.len() == KEPT_MAX { kept.pop_front() } else { None };
-        kept.push_back(Kept { number, handle, since: cx.now(), message });
-        drop(kept);
-        drop(oldest);
-    }
-
-    /// A timer of the port's wire has gone off: lets go of what was kept for long.
-    pub fn timeout(&self, cx: &Kernel, this: &ProtocolRef) {
-        let is_old = |kept: &mut Kept| cx.now().since(kept.since) >= KEPT_FOR;
-        while self.kept.borrow_mut().pop_front_if(is_old).is_some() {}
-        let is_left = !self.kept.borrow().is_empty();
-        let timer = is_left.then(|| cx.schedule_protocol(this, KEPT_FOR, self.tag.get()));
-        self.forgets.set(matches!(timer, Some(Ok(_))));
-        if !self.forgets.get() {
-            drop(self.kept.take());
-        }
-    }
-
-    /// The message of this number, if it is kept.
-    pub(crate) fn take_kept(&self, number: u32, handle: u32) -> Option<Message> {
-        let mut kept = self.kept.borrow_mut();
-        let at = kept.iter().position(|kept| (kept.number, kept.handle) == (number, handle))?;
-        kept.remove(at).map(|kept| kept.message)
+        self.carrier().flush();
     }
 
     // ---- asking ----
@@ -569,11 +548,14 @@ impl Port {
         if self.is_lost() {
             return Err(Unanswered::Lost);
         }
+        if !self.crosses(&body) {
+            return Err(Unanswered::TooBig);
+        }
         let (tag, wait) = self.waits.begin(opens).ok_or(Unanswered::Full)?;
         let is_call = matches!(header.op, Op::Call | Op::CallUp);
         *(if is_call { &mut header.second } else { &mut header.first }) = tag;
         self.post(cx, header, body);
-        self.carrier.flush();
+        self.carrier().flush();
         let answer = self.wait(cx, &wait, (!is_call).then_some(PATIENCE));
         self.waits.end(tag);
         answer
@@ -595,7 +577,7 @@ impl Port {
         let waited = cx.wait(&wait.signal, limit);
         if waited == Err(WaitError::NotOnShepherd) {
             for _ in 0..TURNS_MAX {
-                self.carrier.turn(cx);
+                self.carrier().turn(cx);
                 self.poll(cx, usize::MAX);
                 if self.is_lost() || wait.is_answered() {
                     break;
@@ -744,7 +726,7 @@ impl Port {
     pub fn poll(&self, cx: &Kernel, budget: usize) -> usize {
         let mut count = 0;
         while count < budget && !self.is_lost() {
-            match self.carrier.receive(cx) {
+            match self.carrier().receive(cx) {
                 Arrival::Frame(frame) => {
                     count += 1;
                     if self.take(cx, frame).is_none() {
@@ -760,35 +742,6 @@ impl Port {
             }
         }
         count
-    }
-
-    /// The other side is gone, or broke the rules: what it had here ends, and what it offered.
-    pub fn lose(&self, cx: &Kernel) {
-        if self.is_lost.replace(true) {
-            return;
-        }
-        self.count(&LOST);
-        self.carrier.close();
-        for wait in self.waits.all() {
-            cx.signal(&wait.signal);
-        }
-        self.release(cx);
-        for session in self.imports.take_all() {
-            session.retire(cx);
-        }
-    }
-
-    /// Lets go of everything, for the end: of a kernel, or of what was lost.
-    pub fn stop(&self) {
-        self.is_lost.set(true);
-        self.carrier.close();
-        drop((self.admit.take(), self.guard.take()));
-        drop(self.exports.take_all());
-        drop(self.imports.take_all());
-        drop((self.outbox.take(), self.kept.take()));
-        drop((self.early.take(), self.enables.take()));
-        drop(self.wire.take());
-        drop((self.granted.take(), self.lowers.take(), self.uppers.take(), self.users.take()));
     }
 
     /// Counts what is of no session here.

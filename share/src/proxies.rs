@@ -1,8 +1,7 @@
 //! What stands for a protocol of the other side: for one below, and for one above.
 
 use alloc::rc::Rc;
-use alloc::vec::Vec;
-use core::cell::RefCell;
+
 use xk_core::object::{Enable, OpenError, ProtocolId, Refused};
 use xk_core::wire::{Sleeper, Wire};
 use xk_core::{
@@ -13,7 +12,7 @@ use xk_core::{
 use crate::frame::{Header, Op};
 use crate::imports::Facts;
 use crate::port::{Port, Target, Unanswered, WAITING_MAX};
-use crate::serve::{Offer, Outcome};
+use crate::serve::Offer;
 use crate::waits::Answered;
 
 /// Adds what stands in `cx` for the protocol `of` of the other side, which lies below.
@@ -24,8 +23,7 @@ pub fn lower_proxy(
     kind: &'static str,
     name: &str,
 ) -> ProtocolRef {
-    let (facts, enables) = (Facts::default(), RefCell::default());
-    let body = LowerProxy { port: Rc::clone(port), of, facts, enables };
+    let body = LowerProxy { port: Rc::clone(port), of, facts: Facts::default() };
     let proxy = cx.add_protocol(kind, name, body);
     port.lowers.borrow_mut().push((of, proxy.clone()));
     proxy
@@ -50,27 +48,6 @@ struct LowerProxy {
     port: Rc<Port>,
     of: ProtocolId,
     facts: Facts,
-    /// Enables that stand on the other side, and for which protocol here.
-    enables: RefCell<Vec<(ProtocolId, Enable)>>,
-}
-
-impl LowerProxy {
-    /// Asks for a session or an enable.
-    fn request(
-        &self,
-        cx: &Kernel,
-        op: Op,
-        upper: Upper<'_>,
-        participants: Participants,
-    ) -> Result<Answered, OpenError> {
-        self.port.note_user(upper.receiver);
-        let fields = (upper.receiver.id(), upper.selector, participants);
-        let fields = self.port.write(cx, &fields);
-        let body = cx.pool().copy_from(0, &fields);
-        let body = body.map_err(|_| OpenError::NoBuffers)?;
-        let opens = (op == Op::Open).then(|| (self.of, upper.receiver.clone()));
-        Ok(self.port.request(cx, Header::new(op, 0, self.of.0), body, opens)?)
-    }
 }
 
 impl Protocol for LowerProxy {
@@ -81,7 +58,12 @@ impl Protocol for LowerProxy {
         upper: Upper<'_>,
         participants: Participants,
     ) -> Result<SessionRef, OpenError> {
-        match self.request(cx, Op::Open, upper, participants)? {
+        let port = &self.port;
+        port.note_user(upper.receiver);
+        let fields = port.write(cx, &(upper.receiver.id(), upper.selector, participants));
+        let body = cx.pool().copy_from(0, &fields).map_err(|_| OpenError::NoBuffers)?;
+        let opens = (self.of, upper.receiver.clone());
+        match port.request(cx, Header::new(Op::Open, 0, self.of.0), body, Some(opens))? {
             Answered::Session(session) => session,
             Answered::Frame(..) => Err(OpenError::NoLower),
         }
@@ -94,25 +76,13 @@ impl Protocol for LowerProxy {
         upper: Upper<'_>,
         participants: Participants,
     ) -> Result<Enable, OpenError> {
-        let Answered::Frame(_, reply) = self.request(cx, Op::Enable, upper, participants)? else {
-            return Err(OpenError::NoLower);
-        };
-        let answer: Option<Outcome<Enable, OpenError>> = self.port.read(cx, &reply);
-        let Outcome(outcome) = answer.ok_or(OpenError::NoLower)?;
-        let enable = outcome?;
-        self.enables.borrow_mut().push((upper.receiver.id(), enable));
-        Ok(enable)
+        self.port.note_user(upper.receiver);
+        let ends = (self.of, upper.receiver.id(), upper.selector);
+        self.port.enable_there(cx, ends, participants)
     }
 
     fn open_disable(&self, cx: &Kernel, _: &ProtocolRef, enable: Enable) {
-        let mut enables = self.enables.borrow_mut();
-        let Some(at) = enables.iter().position(|(_, known)| *known == enable) else {
-            return;
-        };
-        let known = enables.swap_remove(at);
-        drop(enables);
-        let fields = self.port.write(cx, &known);
-        self.port.tell(cx, Header::new(Op::Disable, self.of.0, 0), &fields);
+        self.port.disable_there(cx, self.of, enable);
     }
 
     fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {

@@ -8,7 +8,7 @@ use xk_core::message::NoBuffers;
 use xk_core::random::Random;
 use xk_core::{Kernel, Message, Time};
 
-use crate::carrier::{Arrival, Carrier, FRAME_OCTETS_MAX, SendError};
+use crate::carrier::{Arrival, Carrier, SendError};
 use crate::frame::HEADROOM;
 
 /// What takes place on the other side each time that a frame is put into a [`Queue`].
@@ -56,6 +56,9 @@ pub struct Queue {
     back: Rc<Lane>,
     slots: usize,
 }
+
+/// How many octets a frame has at most: more than the largest record of a stream.
+const FRAME_OCTETS_MAX: usize = 1 << 20;
 
 impl Queue {
     /// Both ends of one that holds `slots` frames each way.

@@ -4,14 +4,20 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use xk_core::control::{Field, Kind, Reader, Writer};
 use xk_core::object::{CallCause, CallError, Enable, OpenError, ProtocolId, PushError, Refused};
-use xk_core::{Kernel, Message, Participants, ProtocolRef, Reason, SessionRef, Upper, reason};
-use xk_kit::net::stream::StreamAbort;
+use xk_core::{
+    Kernel, Message, Participants, ProtocolRef, Question, Reason, SessionRef, Upper, reason,
+};
+use xk_kit::net::stream::{StreamShutdown, StreamSpace};
+use xk_kit::rpc::retransmit::LastCopy;
 
 use crate::exports::Export;
 use crate::frame::{Header, Op};
 use crate::imports::{Fact, ProxySession};
-use crate::port::{LATE, Names, Port, WAITING_MAX, Wish, find};
+use crate::port::{LATE, Names, Port, Wish, find};
 use crate::waits::{Answered, WAITS_MAX};
+
+/// What is asked or told of the messages pushed before: it does not overtake them.
+const OF_PUSHES: [u32; 3] = [StreamSpace::KEY, StreamShutdown::KEY, LastCopy::KEY];
 
 /// What an operation of two outcomes answers, in octets.
 pub(crate) struct Outcome<T, E>(pub(crate) Result<T, E>);
@@ -92,15 +98,20 @@ impl Port {
         Some(())
     }
 
-    /// Serves a request: `act` may block. `None` if as many are under way here as a side may have.
-    fn serve<T>(&self, act: impl FnOnce() -> T) -> Option<T> {
+    /// Serves a request: `act` may block, and `answer` tells of what came of it, unless the side
+    /// that asked is gone meanwhile. `None` if as many are under way here as a side may have.
+    fn serve<T>(&self, act: impl FnOnce() -> T, answer: impl FnOnce(T)) -> Option<()> {
         if self.serving.get() >= WAITS_MAX {
             return None;
         }
+        let losses = self.losses.get();
         self.serving.set(self.serving.get() + 1);
-        let answer = act();
+        let done = act();
         self.serving.set(self.serving.get() - 1);
-        Some(answer)
+        if losses == self.losses.get() {
+            answer(done);
+        }
+        Some(())
     }
 
     // ---- the lower side ----
@@ -111,37 +122,39 @@ impl Port {
         let lower = ProtocolId(header.second);
         if header.op == Op::Enable {
             let enable = || self.enable(cx, lower, receiver, selector, participants);
-            let enabled = self.serve(enable)?;
-            let fields = self.write(cx, &Outcome(enabled));
-            self.tell(cx, Header::new(Op::Enabled, header.first, 0), &fields);
-            return Some(());
+            return self.serve(enable, |enabled| {
+                let fields = self.write(cx, &Outcome(enabled));
+                self.tell(cx, Header::new(Op::Enabled, header.first, 0), &fields);
+            });
         }
         self.opening.set(self.opening.get() + 1);
-        let opened = self.serve(|| {
+        let open = || {
             let export = self.open(cx, lower, receiver, selector, participants)?;
             let opens = export.opens.get() + 1;
             export.opens.set(opens);
             let facts = self.facts_of(cx, &export.session);
             Ok((export, opens, facts))
+        };
+        let served = self.serve(open, |opened| {
+            let (handle, outcome, export) = match opened {
+                Ok((export, opens, facts)) => {
+                    let opened: Opened = Outcome(Ok((opens, facts)));
+                    (export.handle, opened, Some(export))
+                }
+                Err(error) => (0, Outcome(Err(error)), None),
+            };
+            let fields = self.write(cx, &outcome);
+            self.tell(cx, Header::new(Op::Opened, header.first, handle), &fields);
+            if let Some(export) = export {
+                self.deliver_early(cx, &export);
+            }
         });
         self.opening.set(self.opening.get() - 1);
-        let (handle, outcome, export) = match opened? {
-            Ok((export, opens, facts)) => {
-                let opened: Opened = Outcome(Ok((opens, facts)));
-                (export.handle, opened, Some(export))
-            }
-            Err(error) => (0, Outcome(Err(error)), None),
-        };
-        let fields = self.write(cx, &outcome);
-        self.tell(cx, Header::new(Op::Opened, header.first, handle), &fields);
-        if let Some(export) = export {
-            self.deliver_early(cx, &export);
-        }
         if self.opening.get() == 0 {
             // Of sessions that were not opened after all.
             self.early.take().iter().for_each(|_| self.count(&LATE));
         }
-        Some(())
+        served
     }
 
     fn open(
@@ -154,8 +167,12 @@ impl Port {
     ) -> Result<Rc<Export>, OpenError> {
         let wish = Wish::Open(lower, &participants);
         let (lower, proxy) = self.ends(cx, &wish, lower, receiver)?;
-        let upper = Upper { receiver: &proxy, selector };
+        let (upper, losses) = (Upper { receiver: &proxy, selector }, self.losses.get());
         let session = lower.open(cx, upper, participants)?;
+        if losses != self.losses.get() {
+            session.close(cx);
+            return Err(OpenError::NoLower);
+        }
         let Some(export) = self.export(&session) else {
             session.close(cx);
             return Err(OpenError::Full);
@@ -185,7 +202,12 @@ impl Port {
     ) -> Result<Enable, OpenError> {
         let wish = Wish::Enable(lower, &participants);
         let (on, proxy) = self.ends(cx, &wish, lower, receiver)?;
-        let enable = on.open_enable(cx, Upper { receiver: &proxy, selector }, participants)?;
+        let (upper, losses) = (Upper { receiver: &proxy, selector }, self.losses.get());
+        let enable = on.open_enable(cx, upper, participants)?;
+        if losses != self.losses.get() {
+            on.open_disable(cx, enable);
+            return Err(OpenError::NoLower);
+        }
         self.enables.borrow_mut().push((lower, receiver, enable));
         Ok(enable)
     }
@@ -266,12 +288,7 @@ impl Port {
             Op::Ease | Op::Close if export.is_pushing.get() => export.let_go.set(Some(header)),
             Op::Ease | Op::Close => self.let_go(cx, export, header),
             Op::Push if export.is_pushing.get() => {
-                // One that waits below is not overtaken.
-                let mut waiting = export.waiting.borrow_mut();
-                if waiting.len() < WAITING_MAX {
-                    waiting.push_back(frame);
-                } else {
-                    drop(waiting);
+                if !export.wait(header, frame) {
                     self.count(&reason::QUEUE_FULL);
                     self.failed(cx, export, PushError::QueueFull);
                 }
@@ -282,8 +299,8 @@ impl Port {
                 self.refused(cx, export, header.second, why);
             }
             Op::Call => {
-                let reply = self.serve(|| session.call(cx, frame))?;
-                self.reply(cx, header.second, reply);
+                let call = || session.call(cx, frame);
+                self.serve(call, |reply| self.reply(cx, header.second, reply))?;
             }
             _ => return None,
         }
@@ -292,10 +309,17 @@ impl Port {
 
     fn push(&self, cx: &Kernel, export: &Rc<Export>, message: Message) {
         export.is_pushing.set(true);
-        let mut next = Some(message);
-        while let Some(message) = next {
-            if let Err(error) = export.session.push(cx, message) {
-                self.failed(cx, export, error);
+        let mut next = Some((Header::new(Op::Push, export.handle, 0), message));
+        while let Some((header, frame)) = next {
+            if header.op == Op::Push {
+                if let Err(error) = export.session.push(cx, frame) {
+                    self.failed(cx, export, error);
+                }
+            } else if let Some(((key, passed), octets)) = self.read_front(cx, &frame) {
+                drop(frame);
+                if self.put_question(cx, header, (key, passed, octets)).is_none() {
+                    self.lose(cx);
+                }
             }
             next = export.waiting.borrow_mut().pop_front();
         }
@@ -357,31 +381,6 @@ impl Port {
         if self.exports.find(export.handle).is_some() {
             self.exports.remove(export);
             self.tell(cx, Header::new(Op::Gone, export.handle, 0), &[]);
-        }
-    }
-
-    /// Lets go of all that is held here for the other side.
-    pub(crate) fn release(&self, cx: &Kernel) {
-        for (lower, _, enable) in self.enables.take() {
-            if let Some(lower) = self.own(lower) {
-                lower.open_disable(cx, enable);
-            }
-        }
-        for export in self.exports.take_all() {
-            let session = &export.session;
-            if export.is_held.get() || export.is_offered.get() {
-                // A stream is reset, not ended as if all were sent. One that the other side has
-                // closed before goes on to its end.
-                let _ = session.ask(cx, StreamAbort {});
-            }
-            if export.is_offered.replace(false) {
-                session.ease(cx);
-            }
-            if export.is_held.replace(false) {
-                session.close(cx);
-            }
-            // One that stays without a holder would bring its messages to no session above.
-            session.abort(cx);
         }
     }
 
@@ -506,24 +505,39 @@ impl Port {
 
     /// A request for a session here.
     fn call_up(&self, cx: &Kernel, header: Header, message: Message) -> Option<()> {
-        let answer = match self.imports.find(header.first) {
-            Some(session) => self.serve(|| session.call_pop(cx, message))?,
+        let call = || match self.imports.find(header.first) {
+            Some(session) => session.call_pop(cx, message).map_err(|refused| refused.reason),
             None => {
                 self.count(&LATE);
-                Err(Refused::new(message, &reason::CLOSED))
+                Err(&reason::CLOSED)
             }
         };
-        self.reply(cx, header.second, answer.map_err(|refused| refused.reason));
-        Some(())
+        self.serve(call, |answer| self.reply(cx, header.second, answer))
     }
 
     // ---- both ----
 
     /// Puts a question here.
     fn answer(&self, cx: &Kernel, header: Header, frame: Message) -> Option<()> {
-        let (tag, number) = (header.first, header.second);
         let ((key, passed), octets) = self.read_front::<(u32, Vec<ProtocolId>)>(cx, &frame)?;
-        drop(frame);
+        if header.op == Op::AskSession
+            && OF_PUSHES.contains(&key)
+            && let Some(export) = self.exports.find(header.second)
+            && export.is_pushing.get()
+            && export.wait(header, frame)
+        {
+            return Some(());
+        }
+        self.put_question(cx, header, (key, passed, octets))
+    }
+
+    fn put_question(
+        &self,
+        cx: &Kernel,
+        header: Header,
+        (key, passed, octets): (u32, Vec<ProtocolId>, Vec<u8>),
+    ) -> Option<()> {
+        let (tag, number) = (header.first, header.second);
         let put = || -> Option<Vec<u8>> {
             let names = Names { port: self, cx };
             let kind = self.question(key)?;
@@ -546,13 +560,13 @@ impl Port {
             };
             answer.is_answered().then(|| ask.write(&names))?
         };
-        let answer = self.serve(put)?;
-        if tag != 0 {
-            let mut fields = Vec::with_capacity(1 + answer.as_ref().map_or(0, Vec::len));
-            fields.push(u8::from(answer.is_some()));
-            fields.extend(answer.unwrap_or_default());
-            self.tell(cx, Header::new(Op::Answer, tag, 0), &fields);
-        }
-        Some(())
+        self.serve(put, |answer| {
+            if tag != 0 {
+                let mut fields = Vec::with_capacity(1 + answer.as_ref().map_or(0, Vec::len));
+                fields.push(u8::from(answer.is_some()));
+                fields.extend(answer.unwrap_or_default());
+                self.tell(cx, Header::new(Op::Answer, tag, 0), &fields);
+            }
+        })
     }
 }

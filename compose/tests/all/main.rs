@@ -3,6 +3,9 @@
 mod checks;
 mod common;
 mod compositions;
+mod cuts;
+mod deaths;
+
 mod filters;
 mod frames;
 mod graphs;

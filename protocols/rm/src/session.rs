@@ -65,6 +65,8 @@ pub(crate) struct Pipe {
     is_open: Cell<bool>,
     /// A shepherd sends what waits.
     flushing: Cell<bool>,
+    /// Another one would have meanwhile.
+    flushes_again: Cell<bool>,
     assembly: RefCell<Assembly>,
     /// What has arrived while nothing is taken: it stays in the peer's window.
     held: RefCell<Gather>,
@@ -88,6 +90,7 @@ impl Pipe {
             connected: Cell::new(false),
             is_open: Cell::new(false),
             flushing: Cell::new(false),
+            flushes_again: Cell::new(false),
             assembly: RefCell::default(),
             held: RefCell::default(),
             queue: RefCell::default(),
@@ -202,10 +205,19 @@ impl Pipe {
     /// Sends what waits, as far as there is room. A push may block: one shepherd at a time sends,
     /// so that the pieces of records keep their order.
     fn flush(&self, cx: &Kernel) {
-        if !self.flushing.replace(true) {
-            self.send_waiting(cx);
-            self.flushing.set(false);
+        if self.flushing.replace(true) {
+            // What it has found may be out of date: there was no room, and now there is.
+            self.flushes_again.set(true);
+            return;
         }
+        loop {
+            self.flushes_again.set(false);
+            self.send_waiting(cx);
+            if !self.flushes_again.get() {
+                break;
+            }
+        }
+        self.flushing.set(false);
     }
 
     fn send_waiting(&self, cx: &Kernel) {
@@ -397,13 +409,17 @@ impl Session for Pipe {
     }
 
     fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
-        if self.is_stalled() {
+        // What came before and has not been taken yet goes first.
+        if self.is_stalled() || !self.held.borrow().is_empty() {
             let held = self.held.borrow_mut().add(cx.pool(), message);
             if held.is_err() {
                 count(cx, this, &reason::NO_BUFFERS);
                 self.break_off(cx, this);
             }
             self.bound_held(cx);
+            if !self.is_stalled() {
+                self.take_held(cx, this);
+            }
             return Ok(());
         }
         let octets = message.len();

@@ -1,5 +1,6 @@
 //! The world: hosts on a simulated network, and the time they share.
 
+mod domains;
 mod reboot;
 
 use crate::network::{HostId, Network, label};
@@ -8,6 +9,7 @@ use crate::stats::WorldStats;
 use core::fmt;
 use core::ops::Range;
 use core::time::Duration;
+use domains::Cut;
 use std::cell::{OnceCell, RefCell};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -83,6 +85,8 @@ struct Host {
     name: Rc<str>,
     /// How often it was built again.
     reboots: u32,
+    /// To other kernels of its host.
+    cuts: Vec<Cut>,
 }
 
 /// Called every so many events.
@@ -168,7 +172,8 @@ impl World {
         let inbox = Inbox::default();
         let wires = Rc::new(RefCell::new(None));
         let body = body(Rc::clone(&kernel), Rc::clone(&inbox), Rc::clone(&wires));
-        Host { kernel, wake_at: Time::MAX, is_plain: false, inbox, body, wires, name, reboots }
+        let (wake_at, is_plain, cuts) = (Time::MAX, false, Vec::new());
+        Host { kernel, wake_at, is_plain, inbox, body, wires, name, reboots, cuts }
     }
 
     /// Starts the graph of one host, on one of its shepherds. Time passes while a layer below lets
@@ -181,7 +186,8 @@ impl World {
             .map_err(|(_, protocol, error)| (protocol, error))
     }
 
-    /// Starts every host's graph at one time, in the order of adding.
+    /// Starts every host's graph at one time, in the order of adding; a domain once those below it
+    /// have started.
     ///
     /// # Errors
     /// The first host and protocol that could not start, and why.
@@ -190,18 +196,25 @@ impl World {
     }
 
     fn start_all(&mut self, hosts: Range<u32>) -> Result<(), (HostId, ProtocolRef, OpenError)> {
-        let mut all = Vec::new();
-        for id in hosts.map(HostId) {
-            let ended = Rc::new(OnceCell::new());
-            let end = Rc::clone(&ended);
-            self.spawn(id, move |kernel| drop(end.set(kernel.start())));
-            all.push((id, ended));
-        }
-        for (id, ended) in all {
-            while ended.get().is_none() && self.step() {}
-            self.look_again(id);
-            if let Some(kernel) = self.kernel(id) {
-                kernel.started(&ended).map_err(|(protocol, error)| (id, protocol, error))?;
+        let (mut rest, mut begun): (Vec<HostId>, Vec<_>) =
+            (hosts.map(HostId).collect(), Vec::new());
+        while !rest.is_empty() {
+            let (now, later): (Vec<HostId>, _) =
+                rest.iter().copied().partition(|id| !self.stands_on(*id, &rest));
+            rest = later;
+            for id in now {
+                self.look_again(id);
+                let ended = Rc::new(OnceCell::new());
+                let end = Rc::clone(&ended);
+                self.spawn(id, move |kernel| drop(end.set(kernel.start())));
+                begun.push((id, ended));
+            }
+            for (id, ended) in begun.drain(..) {
+                while ended.get().is_none() && self.step() {}
+                self.look_again(id);
+                if let Some(kernel) = self.kernel(id) {
+                    kernel.started(&ended).map_err(|(protocol, error)| (id, protocol, error))?;
+                }
             }
         }
         Ok(())
@@ -440,6 +453,7 @@ impl World {
         let has_others = host.wires.borrow().as_ref().is_none_or(|w| !w.is_empty());
         host.is_plain = !has_others && !host.kernel.shepherds().may_suspend();
         self.arm(at);
+        self.arm_neighbours(at);
     }
 
     fn arm(&mut self, at: usize) {
@@ -447,6 +461,10 @@ impl World {
             return;
         };
         let mut next = host.kernel.next_expiry().unwrap_or(Time::MAX);
+        if !host.is_plain && !host.cuts.is_empty() && host.wires.borrow().is_none() {
+            // It is to hear of what is sent to it before it has run.
+            drop(others(&host.kernel, &host.wires));
+        }
         if !host.is_plain
             && let Some(wires) = &*host.wires.borrow()
         {
@@ -483,6 +501,9 @@ impl World {
     }
 
     fn report(&self, at: usize, anchor: &ProtocolRef) -> Option<Report> {
+        if anchor.is_proxy() {
+            return None;
+        }
         anchor.ask(&self.hosts.get(at)?.kernel, Report::default())
     }
 

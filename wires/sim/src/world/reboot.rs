@@ -10,15 +10,17 @@ impl World {
     /// nothing, and all that it knew is gone. What it sent before is still on its way. False if
     /// there is no such host.
     pub fn crash(&mut self, host: HostId) -> bool {
+        // First its wires and cuts, so that no interrupted shepherd has a last word.
+        self.part(host);
         let Some(found) = self.hosts.get_mut(host.0 as usize) else {
             return false;
         };
-        // First its wires, so that no interrupted shepherd has a last word.
         self.network.detach_host(host);
         found.wake_at = Time::MAX;
         found.inbox.borrow_mut().clear();
         take_down(found);
         self.unfinished = None;
+        self.arm_neighbours(host.0 as usize);
         true
     }
 
@@ -33,7 +35,8 @@ impl World {
         let (name, reboots) = (Rc::clone(&before.name), before.reboots + 1);
         let seated = self.seat(host, name, kernel.into(), reboots);
         if let Some(place) = self.hosts.get_mut(at) {
-            *place = seated;
+            let cuts = std::mem::take(&mut place.cuts);
+            *place = super::Host { cuts, ..seated };
         }
         self.unfinished = None;
         true

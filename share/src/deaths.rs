@@ -1,0 +1,233 @@
+//! The end of the other side, and its return.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::time::Duration;
+use xk_core::object::{Enable, OpenError, ProtocolId};
+use xk_core::{Kernel, Participants};
+use xk_kit::net::stream::StreamAbort;
+
+use crate::carrier::Carrier;
+use crate::exports::Export;
+use crate::frame::{Header, Op};
+use crate::port::{LOST, NOT_ENABLED, Port};
+use crate::serve::Outcome;
+use crate::waits::Answered;
+
+/// An enable made on the other side, which is made again once that is back.
+pub(crate) struct Standing {
+    lower: ProtocolId,
+    receiver: ProtocolId,
+    selector: ProtocolId,
+    participants: Participants,
+    /// Its number here, and there as long as it stands.
+    number: Enable,
+    there: Option<Enable>,
+}
+
+/// What a port holds; nothing once the other side is gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holdings {
+    /// Sessions of this side that the other one knows.
+    pub exports: usize,
+    /// Sessions of the other side.
+    pub imports: usize,
+    /// Requests under way to the other side.
+    pub waits: usize,
+    /// Requests of the other side that are under way here.
+    pub serving: usize,
+    /// Enables made here for the other side.
+    pub enables: usize,
+    /// Messages that wait for room, that may still be refused, or whose session is not known yet.
+    pub messages: usize,
+}
+
+impl Port {
+    /// What it holds at present.
+    pub fn holdings(&self) -> Holdings {
+        let messages = [
+            self.outbox.borrow().len(),
+            self.kept.borrow().len(),
+            self.early.borrow().len(),
+            self.noted.borrow().len(),
+        ];
+        Holdings {
+            exports: self.exports.len(),
+            imports: self.imports.len(),
+            waits: self.waits.all().len(),
+            serving: self.serving.get(),
+            enables: self.enables.borrow().len(),
+            messages: messages.iter().sum(),
+        }
+    }
+
+    /// The other side is gone, or broke the rules: what it had here ends, and what it offered.
+    pub fn lose(&self, cx: &Kernel) {
+        if self.is_lost.replace(true) {
+            return;
+        }
+        self.losses.set(self.losses.get().wrapping_add(1));
+        self.count(&LOST);
+        self.carrier().close();
+        for wait in self.waits.all() {
+            cx.signal(&wait.signal);
+        }
+        self.standing.borrow_mut().iter_mut().for_each(|standing| standing.there = None);
+        // First all of it, for what follows may wait, and the other side come back meanwhile.
+        let (enables, exports) = (self.enables.take(), self.exports.take_all());
+        let imports = self.imports.take_all();
+        self.forget_all();
+        for (lower, _, enable) in enables {
+            if let Some(lower) = self.own(lower) {
+                lower.open_disable(cx, enable);
+            }
+        }
+        exports.iter().for_each(|export| self.release(cx, export));
+        imports.iter().for_each(|session| session.retire(cx));
+    }
+
+    /// Drops what is on its way there and back.
+    fn forget_all(&self) {
+        drop((self.outbox.take(), self.kept.take(), self.early.take(), self.noted.take()));
+        self.retry_at.set(None);
+    }
+
+    /// Ends a session that the other side knew.
+    fn release(&self, cx: &Kernel, export: &Export) {
+        let session = &export.session;
+        drop(export.waiting.take());
+        if export.is_held.get() || export.is_offered.get() {
+            // A stream is reset, not ended as if all were sent. One that the other side has
+            // closed before goes on to its end.
+            let _ = session.ask(cx, StreamAbort {});
+        }
+        if export.is_offered.replace(false) {
+            session.ease(cx);
+        }
+        if export.is_held.replace(false) {
+            session.close(cx);
+        }
+        // One that a message made would go on refusing what comes for it.
+        session.abort(cx);
+    }
+
+    /// The other side is there again behind this carrier, started again. What was enabled there is
+    /// enabled again; sessions are not revived.
+    pub fn reconnect(&self, cx: &Kernel, carrier: Box<dyn Carrier>) {
+        self.lose(cx);
+        *self.carrier.borrow_mut() = carrier.into();
+        self.understood.take();
+        self.is_lost.set(false);
+        self.replays.set(!self.standing.borrow().is_empty());
+        if self.replays.get()
+            && let Some(wire) = &*self.wire.borrow()
+        {
+            // On a shepherd of the loop, for the answer is waited for.
+            let _ = cx.schedule_protocol(wire, Duration::ZERO, self.tag.get());
+        }
+    }
+
+    /// Lets go of everything, for the end: of a kernel, or of what was lost.
+    pub fn stop(&self) {
+        self.is_lost.set(true);
+        self.carrier().close();
+        drop((self.admit.take(), self.guard.take()));
+        drop(self.exports.take_all());
+        drop(self.imports.take_all());
+        self.forget_all();
+        drop((self.standing.take(), self.enables.take()));
+        drop(self.wire.take());
+        drop((self.granted.take(), self.lowers.take(), self.uppers.take(), self.users.take()));
+    }
+
+    // ---- enables made on the other side ----
+
+    /// Makes an enable on a protocol of the other side, and remembers it.
+    pub(crate) fn enable_there(
+        &self,
+        cx: &Kernel,
+        (lower, receiver, selector): (ProtocolId, ProtocolId, ProtocolId),
+        participants: Participants,
+    ) -> Result<Enable, OpenError> {
+        let ends = (lower, receiver, selector);
+        let there = self.ask_enable(cx, ends, participants.clone())?;
+        let number = Enable(self.enable_last.get() + 1);
+        self.enable_last.set(number.0);
+        let there = Some(there);
+        let standing = Standing { lower, receiver, selector, participants, number, there };
+        self.standing.borrow_mut().push(standing);
+        Ok(number)
+    }
+
+    fn ask_enable(
+        &self,
+        cx: &Kernel,
+        (lower, receiver, selector): (ProtocolId, ProtocolId, ProtocolId),
+        participants: Participants,
+    ) -> Result<Enable, OpenError> {
+        let fields = self.write(cx, &(receiver, selector, participants));
+        let body = cx.pool().copy_from(0, &fields).map_err(|_| OpenError::NoBuffers)?;
+        let header = Header::new(Op::Enable, 0, lower.0);
+        let Answered::Frame(_, reply) = self.request(cx, header, body, None)? else {
+            return Err(OpenError::NoLower);
+        };
+        let answer: Option<Outcome<Enable, OpenError>> = self.read(cx, &reply);
+        answer.map_or(Err(OpenError::NoLower), |Outcome(outcome)| outcome)
+    }
+
+    /// Withdraws an enable of this number on a protocol of the other side.
+    pub(crate) fn disable_there(&self, cx: &Kernel, lower: ProtocolId, number: Enable) {
+        let mut all = self.standing.borrow_mut();
+        let is_it = |standing: &Standing| (standing.lower, standing.number) == (lower, number);
+        let Some(at) = all.iter().position(is_it) else {
+            return;
+        };
+        let Standing { receiver, there, .. } = all.swap_remove(at);
+        drop(all);
+        if let Some(there) = there {
+            self.tell_disable(cx, lower, (receiver, there));
+        }
+    }
+
+    fn tell_disable(&self, cx: &Kernel, lower: ProtocolId, known: (ProtocolId, Enable)) {
+        let fields = self.write(cx, &known);
+        self.tell(cx, Header::new(Op::Disable, lower.0, 0), &fields);
+    }
+
+    /// Makes all enables once more that stand no longer, in their order. One that is refused now is
+    /// counted, and made when the other side comes back the next time.
+    pub(crate) fn replay(&self, cx: &Kernel) {
+        let lapsed: Vec<Enable> = {
+            let all = self.standing.borrow();
+            all.iter().filter(|s| s.there.is_none()).map(|s| s.number).collect()
+        };
+        for number in lapsed {
+            let wanted = {
+                let all = self.standing.borrow();
+                let found = all.iter().find(|s| s.number == number && s.there.is_none());
+                found.map(|s| ((s.lower, s.receiver, s.selector), s.participants.clone()))
+            };
+            let Some((ends @ (lower, receiver, _), participants)) = wanted else {
+                continue;
+            };
+            let losses = self.losses.get();
+            let made = self.ask_enable(cx, ends, participants);
+            if losses != self.losses.get() {
+                return;
+            }
+            let Ok(there) = made else {
+                self.count(&NOT_ENABLED);
+                continue;
+            };
+            let mut all = self.standing.borrow_mut();
+            match all.iter_mut().find(|s| s.number == number) {
+                Some(standing) => standing.there = Some(there),
+                // It was withdrawn meanwhile.
+                None => {
+                    drop(all);
+                    self.tell_disable(cx, lower, (receiver, there));
+                }
+            }
+        }
+    }
+}
