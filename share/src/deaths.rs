@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use xk_core::object::{Enable, OpenError, ProtocolId};
 use xk_core::{Kernel, Participants};
-use xk_kit::net::stream::StreamAbort;
+use xk_kit::net::stream::{StreamAbort, StreamInfo};
 
 use crate::carrier::Carrier;
 use crate::exports::Export;
@@ -97,9 +97,11 @@ impl Port {
         let session = &export.session;
         drop(export.waiting.take());
         if export.is_held.get() || export.is_offered.get() {
-            // A stream is reset, not ended as if all were sent. One that the other side has
-            // closed before goes on to its end.
+            // A stream is reset, not ended as if all were sent.
             let _ = session.ask(cx, StreamAbort {});
+        } else if session.ask(cx, StreamInfo::default()).is_some() {
+            // One that the other side has closed before goes on to its end.
+            return;
         }
         if export.is_offered.replace(false) {
             session.ease(cx);

@@ -63,6 +63,8 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
         return in_domains(args, &graph, &host, user, server.as_ref());
     }
     let kernel = host::build(&graph, &host, user)?;
+    let nodes: Vec<_> = host.nodes().iter().map(|node| kernel.find_protocol(&node.name)).collect();
+    let _doors = xk_compose::open_doors(&graph, &host, 0, &kernel, &nodes)?;
     let idle = match (args.spin, args.sleep) {
         (true, _) => Idle::Spin,
         (_, true) => Idle::Sleep,

@@ -557,6 +557,13 @@ impl<'a> Domains<'a> {
             let _ = process.child.kill();
             let _ = process.child.wait();
         }
+        if !self.processes.is_empty() {
+            // A process that listened there has no right left to remove it.
+            for path in self.setups.iter().filter_map(|setup| setup.path.as_ref()) {
+                let _ = std::fs::remove_file(path);
+                let _ = std::fs::remove_file(format!("{path}.lock"));
+            }
+        }
         self.processes.clear();
     }
 }

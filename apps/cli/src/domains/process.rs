@@ -29,6 +29,11 @@ pub(crate) fn main(_: &Args) -> Result<(), Failure> {
     let own = |domain: usize| seats.iter().any(|seat| seat.domain == domain);
     let mut places = plan.places().iter();
     let has_devices = places.any(|place| own(place.domain()) && place.entry().probe.is_some());
+    // A place where programs attach is as a device: it is made with the first rights, and takes
+    // what comes.
+    let is_here = |place: usize| plan.places().get(place).is_some_and(|place| own(place.domain()));
+    let open = graph.domains(&host).into_iter().flat_map(|domain| domain.grants);
+    let has_devices = has_devices || { open }.any(|grant| is_here(grant.place));
     let confined = Confined::new(has_devices).map_err(failed)?;
     Confined::bound().map_err(failed)?;
     user.begin()?;

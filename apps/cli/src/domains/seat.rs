@@ -101,6 +101,7 @@ fn sit(
         carriers.push(carrier.clone());
         Ok(Box::new(carrier))
     })?;
+    let _doors = xk_compose::open_doors(&graph, &host, domain, &kernel, &built.protocols)?;
     let ports = built.ports.iter().zip(carriers);
     let ports = ports.map(|((other, port), carrier)| (*other, Rc::clone(port), carrier));
     let ports: Vec<Neighbour> = ports.collect();

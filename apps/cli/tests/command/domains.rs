@@ -5,6 +5,7 @@ use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -222,5 +223,52 @@ host one {{
         let wrong = String::from_utf8_lossy(&ran.stderr);
         assert!(ran.status.success(), "{kind}: {said}{wrong}");
         assert!(said.contains("probe: ok, sent 20"), "{kind}: {said}{wrong}");
+    }
+}
+
+/// A program attaches to a host that runs, whether its nodes lie in one process or in several.
+#[test]
+fn programs_attach_to_a_host_that_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    // As root, `xk run` becomes another user, which is to remove the socket at the end.
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let door = folder.path().join("users.sock");
+    for (begin, end) in [("", ""), ("domain net {", "}")] {
+        let text = format!(
+            r#"host lab {{
+                loopback
+                {begin}
+                ip loopback {{ address "10.0.0.1/24"; }}
+                icmp ip
+                udp ip
+                {end}
+                domain apps {kind} {{ echo udp port=7; }}
+                domain users open path={door:?} {{ grant udp port="5000..5001"; }}
+            }}"#,
+            kind = if begin.is_empty() { "thread" } else { "" },
+        );
+        let alone = text.replace("domain apps thread { echo udp port=7; }", "echo udp port=7");
+        let file = folder.path().join("lab.kdl");
+        fs::write(&file, alone).unwrap();
+        let mut host = Command::new(XK).args(["run", "--for", "60s"]).arg(&file).spawn().unwrap();
+        let begun = Instant::now();
+        let setup = xk_net::Setup::attached(&door, xk_catalog::PROTOCOLS);
+        let stack = loop {
+            match setup.here() {
+                Ok(stack) => break stack,
+                Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        let socket = xk_net::UdpSocket::bind(&stack, "10.0.0.1:5000").unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let _ = socket.send_to(b"hello", "10.0.0.1:7").unwrap();
+        let mut back = [0; 8];
+        let (octets, _) = socket.recv_from(&mut back).unwrap();
+        assert_eq!(back[..octets], *b"hello");
+        drop((socket, stack));
+        signal(host.id(), Signal::INT);
+        assert!(host.wait().unwrap().success());
+        assert!(!door.exists(), "nothing is left behind");
     }
 }
