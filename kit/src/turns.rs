@@ -43,7 +43,8 @@ impl<K: Copy + PartialEq> Turns<K> {
             taken.waiting += 1;
             Rc::clone(taken.semaphore.get_or_insert_with(|| Rc::new(Semaphore::new(0))))
         };
-        if cx.wait(&semaphore, None).is_ok() {
+        // A turn that was given in the moment in which the wait ended otherwise is this one's, too.
+        if cx.wait(&semaphore, None).is_ok() || semaphore.try_wait() {
             return Turn { turns, cx, key: turn };
         }
         if let Some(taken) = self.0.borrow_mut().iter_mut().find(|taken| taken.key == key) {
