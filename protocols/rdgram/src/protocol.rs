@@ -13,6 +13,7 @@ use xk_core::{
     Answer, Ask, HostAddr, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
     Reason, SessionRef, Upper, reason,
 };
+use xk_kit::Turns;
 use xk_kit::answers::is_for_one;
 use xk_kit::control::PeerHost;
 use xk_kit::rpc::call_layer::{less, pop_header};
@@ -30,6 +31,8 @@ pub struct Rdgram {
     sessions: Rc<SessionTable<Key>>,
     /// Type number to the protocol that takes messages with it.
     enables: Map<u32, ProtocolRef>,
+    /// By the session below of which the host is asked.
+    asking: Turns<u64>,
 }
 
 /// Builds it from its place in a graph.
@@ -61,6 +64,7 @@ pub fn add(
             total,
             sessions: Rc::new(SessionTable::new(key, sessions_max)),
             enables: Map::new(key, ENABLES_MAX),
+            asking: Turns::default(),
         },
     )
 }
@@ -74,17 +78,21 @@ fn host_of(peer: &Participant) -> HostAddr {
     peer.parts().find_map(host).unwrap_or(HostAddr::UNSPECIFIED)
 }
 
-/// The host whose messages come through the session below, which is noted on that; not in
-/// `open_done`, which other messages overtake while it blocks.
-fn peer_of(cx: &Kernel, lower: &SessionRef) -> HostAddr {
-    let head = lower.head();
-    if head.peer().is_unspecified() {
-        head.set_peer(lower.ask(cx, PeerHost::default()).unwrap_or_default().host);
-    }
-    head.peer()
-}
-
 impl Rdgram {
+    /// The host whose messages come through the session below, which is noted on that; not in
+    /// `open_done`, which other messages overtake while it blocks.
+    fn peer_of(&self, cx: &Kernel, lower: &SessionRef) -> HostAddr {
+        let head = lower.head();
+        if head.peer().is_unspecified() {
+            // What comes meanwhile does not overtake the message for which it is asked.
+            let _turn = self.asking.take(cx, lower.id().0);
+            if head.peer().is_unspecified() {
+                head.set_peer(lower.ask(cx, PeerHost::default()).unwrap_or_default().host);
+            }
+        }
+        head.peer()
+    }
+
     fn session(
         &self,
         this: &ProtocolRef,
@@ -145,7 +153,7 @@ impl Protocol for Rdgram {
         let channel = self.lower.open(cx, Upper::new(this), participants.clone())?;
         // The peer's own calls may come by the session that ours go by, as REQUEST.REPLY has it. On
         // a link they come from no host, whatever the peer is called above.
-        let key = (peer_of(cx, &channel), number);
+        let key = (self.peer_of(cx, &channel), number);
         let body = self.session(this, upper.receiver, key, participants, Some(channel));
         self.sessions.open(cx, this, upper.receiver, key, body)
     }
@@ -190,7 +198,7 @@ impl Protocol for Rdgram {
             Ok(octets) => octets,
             Err(why) => return Err(this.refuse(request, why)),
         };
-        let key = (peer_of(cx, lower), Header::parse(&octets).number);
+        let key = (self.peer_of(cx, lower), Header::parse(&octets).number);
         let found = match self.sessions.get(&key) {
             Some(session) => Ok(session),
             None => self.passive_session(cx, this, key),
