@@ -1,14 +1,23 @@
 //! What the pages beside the guide say is so: of messages, of programs without a graph file, of the
 //! glossary. Their fragments are compared with the sources in `guide.rs`.
 
-use std::fs;
 use std::path::Path;
-use xk_core::Pool;
+use std::rc::Rc;
+use std::sync::mpsc;
+use std::time::Duration;
+use std::{fs, thread};
+use xk_compose::HostSetup;
 use xk_core::message::PoolConfig;
+use xk_core::{Kernel, Pool};
+use xk_lang::HostInstance;
 
 #[allow(unused_imports, dead_code)]
 #[path = "../examples/embed.rs"]
 mod embed;
+
+#[allow(unused_imports, dead_code)]
+#[path = "../examples/attach.rs"]
+mod attach;
 
 /// A file of the tree.
 fn read(path: &str) -> String {
@@ -18,6 +27,47 @@ fn read(path: &str) -> String {
 #[test]
 fn a_program_has_protocols_without_a_graph_file() {
     assert_eq!(embed::run().unwrap(), b"hello");
+}
+
+/// Chapter 11: two programs above the stack of a third, here a thread.
+#[test]
+fn programs_put_the_layer_above_a_stack_that_runs_elsewhere() {
+    let path = std::env::temp_dir().join(format!("xk-guide-{}.sock", std::process::id()));
+    let graph = read("docs/guide/open.kdl");
+    let graph = graph.replace("/tmp/xk-lab.sock", &path.display().to_string());
+    let (ready, is_ready) = mpsc::channel();
+    let (end, ends) = mpsc::channel();
+    let host = thread::spawn(move || {
+        let catalog = xk_catalog::standard();
+        let checked = xk_compose::check(&graph, "open.kdl", &catalog).expect("it is sound");
+        let doors = |kernel: &Kernel, host: &HostInstance<'_>, _: &_| {
+            let nodes = host.nodes();
+            let nodes: Vec<_> = nodes.iter().map(|node| kernel.find_protocol(&node.name)).collect();
+            let host = checked.host("lab").expect("it is there");
+            Ok(xk_compose::open_doors(&checked, &host, 0, kernel, &nodes).expect("it opens"))
+        };
+        let setup = HostSetup::from_text(graph.clone(), xk_catalog::PROTOCOLS);
+        let host = setup.open(doors, |_, _| Ok(())).expect("it runs");
+        ready.send(()).unwrap();
+        while ends.try_recv().is_err() {
+            let a_while = Some(Duration::from_millis(5));
+            host.runner.run(a_while, Rc::new(|_| false)).expect("it turns");
+        }
+        host.kernel.stop();
+    });
+    is_ready.recv().unwrap();
+    let at = path.clone();
+    let takes = thread::spawn(move || {
+        attach::run(&at, None, Duration::from_secs(60)).map_err(|error| error.to_string())
+    });
+    // Before the other has enabled its port what is given is refused: it is given again.
+    while !takes.is_finished() {
+        attach::run(&path, Some("hello".into()), Duration::ZERO).expect("it is let in");
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(takes.join().unwrap(), Ok(vec!["hello".to_owned()]));
+    end.send(()).unwrap();
+    host.join().unwrap();
 }
 
 #[test]

@@ -73,7 +73,7 @@ const FAULTS: &[(Fault, &str)] = &[
     (Fault::PinsBelow, "law 5: what 100 strangers"),
     (Fault::KnowsOneHost, "law 8: stranger number 0 is heard"),
     (Fault::BreaksWhatIsHeld, "law 8: a session that is held"),
-    (Fault::LetsOthersOvertake, "messages behind the first"),
+    (Fault::LetsOthersOvertake, "first messages fare as if nothing blocked"),
     (Fault::LetsGoBelow, "law 8: a session that is held"),
     (Fault::CountsItsHeader, "are no more than `max-packet`"),
     (Fault::FindsNoBufferInSilence, "law 8: what finds no buffer is counted"),
