@@ -8,7 +8,7 @@ use crate::control::{
     SendError, ServesPort, SpecificDestination,
 };
 use crate::net::drop_sources::ListDropSources;
-use crate::net::moving::{GiveState, TakeState};
+use crate::net::moving::{GiveState, KeepEnds, TakeState};
 use crate::net::neighbour::{
     ArpExchange, ArpReply, HostAt, HostChanged, HostRoute, PeerOnLink, RunsVirtual, SendArpReply,
     SubscribeType, WatchHosts, WayChanged,
@@ -78,6 +78,7 @@ table![
     WatchHosts,
     WayChanged,
     GiveState,
+    KeepEnds,
     TakeState,
     CarriesRecords,
     StreamAbort,

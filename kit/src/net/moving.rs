@@ -70,6 +70,20 @@ pub struct TakeState {
 }
 question!(TakeState { ends, at, part, taken }, "take-state", Ask);
 
+/// Asked of a protocol by what hands conversations on: these ends are kept for one that is
+/// elsewhere, for as long as it takes. Nothing that comes for them is answered, and no `open`
+/// between them succeeds unless a state has been brought for it ([`TakeState`]), which ends this.
+#[derive(Clone, Debug, Default)]
+pub struct KeepEnds {
+    /// The ends, as for `open`; all parts definite.
+    pub ends: Participants,
+    /// From now on, or no longer.
+    pub keep: bool,
+    /// Out: it is so.
+    pub done: bool,
+}
+question!(KeepEnds { ends, keep, done }, "keep-ends", Ask);
+
 /// For states: they name no objects.
 pub struct Nameless<'a>(pub &'a Pool);
 

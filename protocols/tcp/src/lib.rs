@@ -52,15 +52,17 @@
 //! side; once all was fetched, the session ends without a FIN or a reset, and for ten seconds
 //! nothing that comes for its ends is answered. `take-state` brings it to another TCP, in this
 //! kernel or another, where the next `open` between the same ends goes on with it and tells the
-//! peer by an acknowledgement. Any state moves, TIME-WAIT and half-closed ones, too.
+//! peer by an acknowledgement. Any state moves, TIME-WAIT and half-closed ones, too. `keep-ends`
+//! keeps the ends of a connection that is elsewhere for as long as it is: nothing that comes for
+//! them is answered, and no other connection gets them.
 //!
 //! # Control
 //! Answers `my-port`, `peer-port`, `peer-proved`, `max-packet` (the send buffer), `opt-packet`
 //! (data of a segment), `stream-space`, `stream-shutdown`, `stream-abort`, `stream-consumed`,
 //! `stream-set` (of the protocol: for sessions to come), `stream-info`, `stream-use`,
 //! `stream-soft-error`, `is-outstanding`, `needs-pseudo-header`, `describe`, `list-sessions`,
-//! `list-maps`, `list-drop-sources`, `give-state`, `take-state`; takes `network-error`; forwards
-//! the rest (`my-host`, `peer-host`).
+//! `list-maps`, `list-drop-sources`, `give-state`, `take-state`, `keep-ends`; takes
+//! `network-error`; forwards the rest (`my-host`, `peer-host`).
 //!
 //! # Example
 //! ```kdl
@@ -185,6 +187,7 @@ pub static ENTRY: Entry = Entry::layer("tcp", include_str!("lib.rs"), build)
         question("is-outstanding", "whether a segment of a connection is not acknowledged"),
         question("give-state", "a part of a connection, for another place; it stops"),
         question("take-state", "a part of a connection that the next open goes on with"),
+        question("keep-ends", "keeps the ends of a connection that is elsewhere"),
     ])
     .reasons(&[
         &connection::receive::TOO_MANY_PIECES, &connection::receive::DUPLICATE,

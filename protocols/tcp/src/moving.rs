@@ -10,9 +10,9 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use xk_core::map::{Map, MapStats};
 use xk_core::object::OpenError;
-use xk_core::{Answer, Kernel, ProtocolRef, Secret, SessionRef, Time, Upper, reason};
+use xk_core::{Answer, Kernel, Participants, ProtocolRef, Secret, SessionRef, Time, Upper, reason};
 use xk_kit::net::moving::{
-    GIVE_FOR, GiveState, HOLD_FOR, STATE_OCTETS_MAX, TakeState, answer_part,
+    GIVE_FOR, GiveState, HOLD_FOR, KeepEnds, STATE_OCTETS_MAX, TakeState, answer_part,
 };
 use xk_kit::net::ports::{Origin, pop_ports};
 
@@ -22,6 +22,7 @@ pub(crate) const GIVING: u64 = 1;
 /// Ends of a connection that has gone elsewhere, or is on its way here: nothing that comes for it
 /// is answered.
 struct Held {
+    /// [`Time::MAX`] until told otherwise.
     until: Cell<Time>,
     /// What has come of its state.
     state: RefCell<Vec<u8>>,
@@ -44,20 +45,17 @@ impl Holds {
         !self.held.is_empty() && self.held.get(key).is_some_and(|held| held.until.get() > now)
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.held.len()
-    }
-
     pub(crate) fn stats(&self) -> MapStats {
         self.held.stats()
     }
 
-    /// Holds the ends; those that are held already are so without a state. Without room they are
-    /// not held.
-    fn hold(&self, key: PendingKey, now: Time) {
+    /// Holds the ends until then at least; those that are held already are so without a state.
+    /// False without room: they are not held.
+    fn hold(&self, key: PendingKey, until: Time) -> bool {
+        let before = self.held.get(&key).map_or(until, |held| held.until.get());
         self.forget(&key);
-        let held = Held { until: Cell::new(now + HOLD_FOR), state: RefCell::default() };
-        let _ = self.held.bind(key, Rc::new(held));
+        let until = Cell::new(until.max(before));
+        self.held.bind(key, Rc::new(Held { until, state: RefCell::default() })).is_ok()
     }
 
     /// Takes a part of a state; false if it is not the next, or there is no room.
@@ -66,7 +64,7 @@ impl Holds {
             return false;
         };
         if question.at == 0 {
-            self.hold(key, now);
+            self.hold(key, now + HOLD_FOR);
         }
         let Some(held) = self.held.get(&key).filter(|held| held.until.get() > now) else {
             return false;
@@ -78,7 +76,7 @@ impl Holds {
         }
         self.octets.set(octets);
         state.extend(part.octets());
-        held.until.set(now + HOLD_FOR);
+        held.until.set(held.until.get().max(now + HOLD_FOR));
         true
     }
 
@@ -101,13 +99,16 @@ impl Holds {
         }
     }
 
-    /// Forgets those whose time is over.
-    pub(crate) fn tick(&self, now: Time) {
+    /// Forgets those whose time is over; false if no time is over later.
+    pub(crate) fn tick(&self, now: Time) -> bool {
+        let mut later = false;
         for (key, held) in self.held.snapshot() {
-            if held.until.get() <= now {
-                self.forget(&key);
+            match held.until.get() {
+                until if until <= now => self.forget(&key),
+                until => later |= until < Time::MAX,
             }
         }
+        later
     }
 
     pub(crate) fn clear(&self) {
@@ -117,14 +118,13 @@ impl Holds {
 }
 
 impl Tcp {
-    /// A part of a connection that comes from elsewhere.
-    pub(crate) fn take_state(
+    /// By what a connection between these ends is held.
+    fn key_of(
         &self,
         cx: &Kernel,
         this: &ProtocolRef,
-        question: &mut TakeState,
-    ) -> Result<(), OpenError> {
-        let mut ends = question.ends.clone();
+        mut ends: Participants,
+    ) -> Result<PendingKey, OpenError> {
         let (local, peer) = pop_ports(&mut ends)?;
         if local == 0 || peer == 0 {
             return Err(OpenError::NotSupported);
@@ -133,8 +133,35 @@ impl Tcp {
         let origin = self.table.origins.of(cx, &lower);
         let key = (self.hosts(cx, &origin, &lower), ports(local, peer));
         lower.close(cx);
+        Ok(key)
+    }
+
+    /// A part of a connection that comes from elsewhere.
+    pub(crate) fn take_state(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        question: &mut TakeState,
+    ) -> Result<(), OpenError> {
+        let key = self.key_of(cx, this, question.ends.clone())?;
         question.taken = self.table.holds.take(key, question, cx.now());
         self.table.keep_ticking(cx, this);
+        Ok(())
+    }
+
+    /// Ends that are kept for a connection elsewhere, or no longer.
+    pub(crate) fn keep_ends(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        question: &mut KeepEnds,
+    ) -> Result<(), OpenError> {
+        let key = self.key_of(cx, this, question.ends.clone())?;
+        question.done = true;
+        match question.keep {
+            true => question.done = self.table.holds.hold(key, Time::MAX),
+            false => self.table.holds.forget(&key),
+        }
         Ok(())
     }
 
@@ -223,7 +250,7 @@ impl TcpSession {
         let left = self.connection.borrow().left(cx.now());
         drop(self.connection.replace(left));
         self.table.sessions.unbind(&self.key);
-        self.table.holds.hold((self.link.hosts, self.key.1), cx.now());
+        self.table.holds.hold((self.link.hosts, self.key.1), cx.now() + HOLD_FOR);
         if let Some(protocol) = this.protocol(cx) {
             self.table.keep_ticking(cx, &protocol);
         }

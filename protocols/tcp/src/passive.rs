@@ -285,7 +285,7 @@ impl Tcp {
     pub(crate) fn tick(&self, cx: &Kernel, this: &ProtocolRef) {
         let pending = &self.table.pending;
         pending.is_ticking.set(false);
-        self.table.holds.tick(cx.now());
+        let holds = self.table.holds.tick(cx.now());
         let (again, given_up) = pending.overdue(cx.now());
         for _ in 0..given_up {
             this.head().drops().count(&SYN_UNANSWERED);
@@ -306,7 +306,7 @@ impl Tcp {
             let origin = self.table.origins.of(cx, &note.lower);
             self.answer_syn(cx, &origin, &note, &note.lower);
         }
-        if pending.len() > 0 || self.table.holds.len() > 0 {
+        if pending.len() > 0 || holds {
             self.table.keep_ticking(cx, this);
         }
     }

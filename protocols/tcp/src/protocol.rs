@@ -19,7 +19,7 @@ use xk_core::{
     SessionRef, Upper, reason,
 };
 use xk_kit::control::{IsOutstanding, NetworkError};
-use xk_kit::net::moving::TakeState;
+use xk_kit::net::moving::{KeepEnds, TakeState};
 use xk_kit::net::ports::{
     ANY_HOST, Origin, ephemeral, is_free, less_header, offer, pop_offer, pop_ports,
 };
@@ -183,6 +183,8 @@ impl Protocol for Tcp {
         } else if let Some(question) = ask.get::<TakeState>() {
             // What cannot be opened below is not taken.
             let _ = self.take_state(cx, this, question);
+        } else if let Some(question) = ask.get::<KeepEnds>() {
+            let _ = self.keep_ends(cx, this, question);
         } else if let Some(question) = ask.get::<IsOutstanding>() {
             self.is_outstanding(question);
         } else if ask.get::<NetworkError>().is_some() {

@@ -5,9 +5,9 @@ use core::time::Duration;
 use std::rc::Rc;
 use xk_core::control::ListSessions;
 use xk_core::graph::{Build, Params};
-use xk_core::object::ProtocolId;
+use xk_core::object::{OpenError, ProtocolId};
 use xk_core::{Kernel, Part, Participants, ProtocolRef, SessionRef, Upper};
-use xk_kit::net::moving::{MoveError, move_session};
+use xk_kit::net::moving::{HOLD_FOR, KeepEnds, MOVED, MoveError, ends_of, move_session};
 use xk_kit::net::stream::{StreamInfo, StreamShutdown};
 use xk_share::{Known, Port, Queue, add_port, lower_proxy, upper_proxy};
 use xk_testkit::kernel::{Bottom, Lower, TestKernel, Top};
@@ -126,6 +126,66 @@ fn a_connection_goes_to_another_domain_and_back() -> Result<(), MoveError> {
     moved.close(&cx);
     left.close(&cx);
     drop((opened, moved, left, ports));
+    cx.stop();
+    Ok(())
+}
+
+#[test]
+fn ends_that_are_kept_are_nobody_elses_until_they_are_given_back() -> Result<(), MoveError> {
+    let cx = TestKernel::new(2);
+    let hosts = Hosts {
+        registry: tcp(&cx, "registry", "below-registry", HERE),
+        library: tcp(&cx, "library", "below-library", HERE),
+        peer: tcp(&cx, "peer", "below-peer", THERE),
+    };
+    let (app, echo) = (Top::add(&cx, "app"), Top::add(&cx, "echo"));
+    echo.echo(true);
+    cx.start().expect("it starts");
+    let local = Participants::local(Part::port(7));
+    let _ = echo.enable(&cx, &hosts.peer.1, local).expect("port 7 is free");
+    let registry = &hosts.registry.1;
+    let ends: Participants = "port5000@10.0.0.1, port7@10.0.0.2".parse().expect("participants");
+    let keep = |keep| {
+        let asked = KeepEnds { ends: ends.clone(), keep, done: false };
+        registry.ask(&cx, asked).is_some_and(|answer| answer.done)
+    };
+    let counted = || registry.head().drops().of(&MOVED);
+    let open = || registry.open(&cx, Upper::new(app.protocol()), ends.clone());
+
+    let opened = open().expect("it opens");
+    hosts.exchange(&cx, false);
+    let known = ends_of(&cx, &opened);
+    assert_eq!(known.map(|known| known.to_string()), Some(ends.to_string()));
+    assert!(keep(true), "the ends of a connection that is still here");
+    opened.push(&cx, cx.message(b"here")).expect("it goes on");
+    hosts.exchange(&cx, false);
+    let moved = move_session(&cx, &opened, &hosts.library.1, Upper::new(app.protocol()))?;
+    // Long after all that only holds a connection on its way.
+    for _ in 0..3 {
+        cx.advance(HOLD_FOR);
+        assert_eq!(open().err(), Some(OpenError::InUse), "another one's ends");
+        let before = counted();
+        moved.push(&cx, cx.message(b"there")).expect("it goes on");
+        // Its answers stray to the registry, which says nothing to them.
+        hosts.exchange(&cx, false);
+        assert!(counted() > before && state(&cx, &moved) == "ESTABLISHED");
+        hosts.exchange(&cx, true);
+    }
+    assert!(keep(true) && keep(true), "it may be said again");
+    // A state that comes back goes on, and the ends are its own.
+    let back = move_session(&cx, &moved, registry, Upper::new(app.protocol()))?;
+    hosts.exchange(&cx, false);
+    assert_eq!(state(&cx, &back), "ESTABLISHED");
+    let again = move_session(&cx, &back, &hosts.library.1, Upper::new(app.protocol()))?;
+    assert!(keep(true) && keep(false), "nothing is elsewhere any more");
+    // What comes now is of no connection, and its sender hears so.
+    again.push(&cx, cx.message(b"and on")).expect("it goes on");
+    hosts.exchange(&cx, false);
+    assert_eq!(sessions(&cx, &hosts.peer.1), 0, "the peer was told");
+    let next = open().expect("the ends are free");
+    hosts.exchange(&cx, false);
+    assert_eq!(state(&cx, &next), "ESTABLISHED");
+    [opened, moved, back, again, next].iter().for_each(|session| session.close(&cx));
     cx.stop();
     Ok(())
 }
