@@ -8,7 +8,7 @@ use crate::control::{
     SendError, ServesPort, SpecificDestination,
 };
 use crate::net::drop_sources::ListDropSources;
-use crate::net::moving::{GiveState, KeepEnds, TakeState};
+use crate::net::moving::{GiveState, HalfOpen, KeepEnds, TakeState};
 use crate::net::neighbour::{
     ArpExchange, ArpReply, HostAt, HostChanged, HostRoute, PeerOnLink, RunsVirtual, SendArpReply,
     SubscribeType, WatchHosts, WayChanged,
@@ -80,6 +80,7 @@ table![
     GiveState,
     KeepEnds,
     TakeState,
+    HalfOpen,
     CarriesRecords,
     StreamAbort,
     StreamConsumed,

@@ -430,7 +430,8 @@ impl Inner {
         } else if resting {
             std::hint::spin_loop();
         }
-        Flow::Continue
+        // A watcher that has stopped it wants no more arrivals taken.
+        if self.stop.get() { Flow::Stop } else { Flow::Continue }
     }
 
     /// Whether to look again rather than to sleep.

@@ -15,6 +15,7 @@ mod draw;
 mod exec;
 mod failure;
 mod file;
+mod files;
 mod generate;
 mod help;
 mod host;
@@ -33,6 +34,7 @@ mod switch;
 mod table;
 mod top;
 mod udp;
+mod upgrade;
 mod user;
 mod user_unsafe;
 mod view;
@@ -61,6 +63,7 @@ enum Command {
     Check(check::Args),
     Draw(draw::Args),
     Run(run::Args),
+    Upgrade(upgrade::Args),
     Sim(sim::Args),
     Ping(ping::Args),
     Udp(udp::Args),
@@ -85,6 +88,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::main(&args),
         Command::Draw(args) => draw::main(&args),
         Command::Run(args) => run::main(&args),
+        Command::Upgrade(args) => upgrade::main(&args),
         Command::Sim(args) => sim::main(&args),
         Command::Ping(args) => ping::main(&args),
         Command::Udp(args) => udp::main(&args),

@@ -31,6 +31,15 @@ pub(crate) struct Args {
     /// Which host of the graph; not needed if it has only one
     #[arg(long)]
     host: Option<String>,
+    #[command(flatten)]
+    control: control::ServerArgs,
+    #[command(flatten)]
+    how: HowArgs,
+}
+
+/// How a host is run.
+#[derive(clap::Args)]
+pub(crate) struct HowArgs {
     /// How long; without it, until what the graph asks for is done, or until Ctrl-C if it asks for
     /// nothing
     #[arg(long = "for", value_name = "TIME", value_parser = file::duration)]
@@ -42,49 +51,70 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "spin")]
     sleep: bool,
     #[command(flatten)]
-    control: control::ServerArgs,
+    pub(crate) user: user::UserArgs,
     #[command(flatten)]
-    user: user::UserArgs,
-    #[command(flatten)]
-    log: Verbosity,
+    pub(crate) log: Verbosity,
+}
+
+impl HowArgs {
+    /// A loop for a kernel whose graph is built.
+    pub(crate) fn runner(&self, kernel: &Rc<Kernel>) -> Result<Rc<Runner>, Failure> {
+        let idle = match (self.spin, self.sleep) {
+            (true, _) => Idle::Spin,
+            (_, true) => Idle::Sleep,
+            _ => Idle::default(),
+        };
+        let runner = Runner::new(Rc::clone(kernel), idle);
+        let failed = |error| Failure::new(format!("cannot make a poll loop: {error}"));
+        runner.map(Rc::new).map_err(failed)
+    }
 }
 
 pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let graph = file::load(&args.file)?;
-    args.log.unless_quiet(|| show(graph.warnings()));
+    let how = &args.how;
+    how.log.unless_quiet(|| show(graph.warnings()));
     let host = file::pick_host(&graph, args.host.as_deref())?;
-    let user = args.user.find()?;
+    let user = how.user.find()?;
     // Before the socket is made, so that no signal leaves it behind.
     interrupt_unsafe::catch();
     let server = args
         .control
-        .serve(user, std::process::id(), |failure| args.log.unless_quiet(|| failure.show()))?;
+        .serve(user, std::process::id(), |failure| how.log.unless_quiet(|| failure.show()))?;
     if domains::are_in(&graph, &host) {
         return in_domains(args, &graph, &host, user, server.as_ref());
     }
     let kernel = host::build(&graph, &host, user)?;
     let nodes: Vec<_> = host.nodes().iter().map(|node| kernel.find_protocol(&node.name)).collect();
     let _doors = xk_compose::open_doors(&graph, &host, 0, &kernel, &nodes)?;
-    let idle = match (args.spin, args.sleep) {
-        (true, _) => Idle::Spin,
-        (_, true) => Idle::Sleep,
-        _ => Idle::default(),
-    };
-    let runner = Runner::new(Rc::clone(&kernel), idle)
-        .map_err(|error| Failure::new(format!("cannot make a poll loop: {error}")))?;
-    let runner = Rc::new(runner);
+    let runner = how.runner(&kernel)?;
     host::start(&graph, &host, &runner, user)?;
-    let lowers = host::lowers(&host);
-    if let Some(server) = &server {
-        let attached = server.attach(&runner, &host, &args.file);
+    run(&graph, &host, runner, server.as_ref(), (how, user))
+}
+
+/// Runs a host that has started to its end.
+pub(crate) fn run(
+    graph: &CheckedGraph,
+    host: &HostInstance<'_>,
+    runner: Rc<Runner>,
+    server: Option<&Server>,
+    (how, user): (&HowArgs, User),
+) -> Result<(), Failure> {
+    let kernel = Rc::clone(runner.kernel());
+    let lowers = host::lowers(host);
+    if let Some(server) = server {
+        let (file, text) = (graph.warnings().file(), graph.warnings().source());
+        let desk = server.desk(&runner, host, file.as_ref());
+        let desk = desk.and_then(|desk| server.upgradable(desk, text));
+        let attached = desk.and_then(|desk| desk.stand_at(&runner));
         attached.map_err(|error| Failure::file("cannot watch", server.path(), error))?;
     }
-    let looks = args.log.look_on(&runner);
+    let looks = how.log.look_on(&runner);
     looks.map_err(|error| Failure::new(format!("cannot look on: {error}")))?;
-    introduce(&kernel, &host, server.as_ref());
-    args.log.say_user(user);
-    let turn = Between::new(&kernel, &runner, args);
-    let ended = runner.run(args.limit, Rc::new(move |kernel| turn.look(kernel)));
+    introduce(&kernel, host, server);
+    how.log.say_user(user);
+    let turn = Between::new(&kernel, &runner, how);
+    let ended = runner.run(how.limit, Rc::new(move |kernel| turn.look(kernel)));
     clear_status();
     let dump = view::of_kernel(&kernel, &lowers, 0);
     output::print(&format!("\n{}", view::counters(&dump)));
@@ -114,12 +144,13 @@ fn in_domains(
     if missing.has_errors() {
         return Err(Failure::Mistakes(Box::new(missing)));
     }
-    let idle = match (args.spin, args.sleep) {
+    let how = &args.how;
+    let idle = match (how.spin, how.sleep) {
         (true, _) => "spin",
         (_, true) => "sleep",
         _ => "adaptive",
     };
-    let (verbose, limit) = (args.log.level(), args.limit);
+    let (verbose, limit) = (how.log.level(), how.limit);
     let mut domains = Domains::start(Wanted { graph, host, user, idle, verbose, limit })?;
     say_end(server);
     let ended = domains.run(server);
@@ -166,12 +197,12 @@ struct Between {
 }
 
 impl Between {
-    fn new(kernel: &Kernel, runner: &Rc<Runner>, args: &Args) -> Self {
-        let unfinished = if args.limit.is_none() { host::unfinished(kernel) } else { Vec::new() };
+    fn new(kernel: &Kernel, runner: &Rc<Runner>, how: &HowArgs) -> Self {
+        let unfinished = if how.limit.is_none() { host::unfinished(kernel) } else { Vec::new() };
         Self {
             runner: Rc::downgrade(runner),
             // Lines of what happens would break it.
-            status: std::io::stderr().is_terminal() && !args.log.is_verbose(),
+            status: std::io::stderr().is_terminal() && !how.log.is_verbose(),
             status_at: Cell::new(Time::ZERO),
             last: Cell::default(),
             finished_at: Cell::new(Time::ZERO),

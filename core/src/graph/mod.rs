@@ -320,6 +320,9 @@ pub struct Entry {
     pub probe: Option<Probe>,
     /// The links that it hangs on, declared by the graph.
     pub links: Option<&'static Links>,
+    /// Another object of its kind, in another process, can go on in its place: see
+    /// [`Entry::replaceable`].
+    pub is_replaceable: bool,
     /// Makes it.
     pub build: Builder,
 }
@@ -365,6 +368,7 @@ impl Entry {
             reasons: &[],
             probe: None,
             links: None,
+            is_replaceable: false,
             build,
         }
     }
@@ -536,6 +540,16 @@ impl Entry {
     #[must_use]
     pub const fn links(mut self, links: &'static Links) -> Self {
         self.links = Some(links);
+        self
+    }
+
+    /// While it runs another object of its kind, in another process, can go on in its place and
+    /// its peers see a pause at most: of its sessions it keeps nothing that it does not learn
+    /// again by itself, or that they do not hand over (`give-state`); a device it takes from
+    /// there.
+    #[must_use]
+    pub const fn replaceable(mut self) -> Self {
+        self.is_replaceable = true;
         self
     }
 

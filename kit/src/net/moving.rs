@@ -84,6 +84,15 @@ pub struct KeepEnds {
 }
 question!(KeepEnds { ends, keep, done }, "keep-ends", Ask);
 
+/// Asked of a protocol: how many conversations are about to begin that have no session yet, which
+/// could not move.
+#[derive(Debug, Default)]
+pub struct HalfOpen {
+    /// Out: so many.
+    pub count: usize,
+}
+question!(HalfOpen { count }, "half-open", Ask);
+
 /// For states: they name no objects.
 pub struct Nameless<'a>(pub &'a Pool);
 

@@ -104,6 +104,7 @@ const USUAL: shared::Config = shared::Config::USUAL;
 /// What the catalog knows of it.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::layer("arp", include_str!("lib.rs"), build)
+    .replaceable()
     .summary("finds the hardware addresses of IPv4 hosts on a link, and leads messages there")
     .above(Family::Host)
     .on(&[Realm::Async], &[Family::Ether])

@@ -72,6 +72,7 @@ use xk_kit::layer::sessions_max;
 /// What the catalog knows of it.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::layer("eth", include_str!("lib.rs"), build)
+    .replaceable()
     .summary("one station on an Ethernet: Ethernet II and IEEE 802.3 with LLC or SNAP")
     .above(Family::Ether)
     // Async for what fits any edge: capture, trace, fault.

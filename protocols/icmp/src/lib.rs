@@ -74,6 +74,7 @@ use xk_core::graph::{Family, Guarantees, Realm, Service, flag, int};
 /// What the catalog knows of it.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::layer("icmp", include_str!("lib.rs"), build)
+    .replaceable()
     .summary("answers pings, tells of errors, passes errors on; sessions ping")
     .above(Family::Host)
     .on(&[Realm::Async], &[Family::Host])

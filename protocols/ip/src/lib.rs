@@ -110,6 +110,7 @@ const ON: ParamSpec = optional("on", ParamKind::Text("the name of a protocol bel
 /// What the catalog knows of it.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::layer("ip", include_str!("lib.rs"), build)
+    .replaceable()
     .summary("the Internet Protocol, version 4: host or router")
     .above(Family::Host)
     .on(&[Realm::Async, Realm::Wire], &[Family::Host, Family::Link])

@@ -51,6 +51,7 @@ use xk_kit::layer::sessions_max;
 /// What the catalog knows of it.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::layer("null", include_str!("lib.rs"), build)
+    .replaceable()
     .summary("a layer with a four-octet header, for measuring what a layer costs")
     .on(&[Realm::Async, Realm::Wire], &[Family::Link, Family::Ether, Family::Host])
     .needs(Guarantees::SESSIONS.and(Guarantees::WHOLE))

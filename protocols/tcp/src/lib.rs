@@ -123,6 +123,7 @@ const USUAL: table::Limits = table::Limits::USUAL;
 /// What the catalog knows of it.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::layer("tcp", include_str!("lib.rs"), build)
+    .replaceable()
     .summary("Transmission Control Protocol: streams of octets between ports")
     .above(Family::Port)
     .on(&[Realm::Async, Realm::Wire], &[Family::Host, Family::Link, Family::Port])
@@ -175,6 +176,9 @@ pub static ENTRY: Entry = Entry::layer("tcp", include_str!("lib.rs"), build)
         question("peer-proved", "of a session: the handshake is done"),
         question("max-packet", "the send buffer, in octets"),
         question("opt-packet", "octets of data in a segment"),
+        question("give-state", "a part of a session's state, which stops and moves"),
+        question("take-state", "a part of a state that a session elsewhere has given"),
+        question("half-open", "peers that have sent a SYN and not answered ours"),
         question("stream-space", "how many octets a push takes now"),
         question("stream-shutdown", "ends this side's direction behind what was pushed"),
         question("stream-abort", "breaks the connection off"),

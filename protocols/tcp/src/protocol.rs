@@ -19,7 +19,7 @@ use xk_core::{
     SessionRef, Upper, reason,
 };
 use xk_kit::control::{IsOutstanding, NetworkError};
-use xk_kit::net::moving::{KeepEnds, TakeState};
+use xk_kit::net::moving::{HalfOpen, KeepEnds, TakeState};
 use xk_kit::net::ports::{
     ANY_HOST, Origin, ephemeral, is_free, less_header, offer, pop_offer, pop_ports,
 };
@@ -185,6 +185,8 @@ impl Protocol for Tcp {
             let _ = self.take_state(cx, this, question);
         } else if let Some(question) = ask.get::<KeepEnds>() {
             let _ = self.keep_ends(cx, this, question);
+        } else if let Some(question) = ask.get::<HalfOpen>() {
+            question.count = self.table.pending.len();
         } else if let Some(question) = ask.get::<IsOutstanding>() {
             self.is_outstanding(question);
         } else if ask.get::<NetworkError>().is_some() {

@@ -80,6 +80,7 @@ use xk_core::graph;
 /// What the catalog knows of it.
 #[rustfmt::skip]
 pub static ENTRY: graph::Entry = graph::Entry::layer("udp", include_str!("lib.rs"), build)
+    .replaceable()
     .summary("User Datagram Protocol: datagrams between ports")
     .above(graph::Family::Port)
     .on(&[graph::Realm::Async, graph::Realm::Wire], &[graph::Family::Host, graph::Family::Link])

@@ -49,6 +49,7 @@ use xk_core::graph::{Family, Guarantees, ParamKind, Realm, optional};
 /// What the catalog knows of it.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::top("discard", include_str!("lib.rs"), build)
+    .replaceable()
     .summary("takes every message, counts it and drops it")
     .on(&[Realm::Async, Realm::Wire], &[Family::Any])
     .needs(Guarantees::ENABLE)

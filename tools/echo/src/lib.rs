@@ -56,6 +56,7 @@ use xk_core::graph::{Family, Guarantees, ParamKind, Realm, optional};
 /// What the catalog knows of it.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::top("echo", include_str!("lib.rs"), build)
+    .replaceable()
     .summary("sends every message back to whom it came from")
     .on(&[Realm::Async, Realm::Wire], &[Family::Any])
     .needs(Guarantees::ENABLE.and(Guarantees::EXACT).and(Guarantees::REPLY))

@@ -50,6 +50,7 @@ use xk_core::graph::{int, octets};
 /// What the catalog knows of it.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::wire("loopback", include_str!("lib.rs"), protocol::build)
+    .replaceable()
     .summary("a wire whose two ends are the same: what is sent comes back")
     .parameters(&[
         octets("mtu", 65_535, "the largest message, in octets"),

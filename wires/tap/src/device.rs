@@ -93,14 +93,7 @@ impl TapDevice {
     /// [`TapError`], each with a remedy in its text.
     pub fn open(name: &str, options: &Options) -> Result<Self, TapError> {
         check_name(name, options)?;
-        let socket =
-            rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None).map_err(|errno| {
-                TapError::System {
-                    name: name.to_owned(),
-                    action: "open a socket".to_owned(),
-                    source: errno.into(),
-                }
-            })?;
+        let socket = socket(name)?;
         if !options.create && netdevice::name_to_index(&socket, name).is_err() {
             return Err(TapError::NoDevice {
                 name: name.to_owned(),
@@ -110,6 +103,30 @@ impl TapDevice {
         let tun = open_driver()?;
         let name = attach(tun.as_fd(), name, options.offload)
             .map_err(|error| attach_error(name, error))?;
+        Self::opened(tun, name, &socket, options)
+    }
+
+    /// Goes on with the device `name` that another process has opened with such options. That needs
+    /// no privilege where the device is as they say.
+    ///
+    /// # Errors
+    /// [`TapError`]; also if it is another device, or was opened otherwise.
+    pub fn go_on(tun: OwnedFd, name: &str, options: &Options) -> Result<Self, TapError> {
+        let failed = |what: String| TapError::Setting { name: name.to_owned(), what };
+        let found = device_unsafe::attached(tun.as_fd())
+            .map_err(|error| failed(format!("what was handed over is no TAP device: {error}")))?;
+        if found != (name.to_owned(), options.offload) {
+            return Err(failed(format!("{} was handed over, opened otherwise", found.0)));
+        }
+        Self::opened(tun, found.0, &socket(name)?, options)
+    }
+
+    fn opened(
+        tun: OwnedFd,
+        name: String,
+        socket: &OwnedFd,
+        options: &Options,
+    ) -> Result<Self, TapError> {
         let device = Self {
             tun,
             mtu: 0,
@@ -120,9 +137,9 @@ impl TapDevice {
         };
         device.set_up(socket.as_fd(), options)?;
         let read = |error| device.refused("read its settings", String::new(), error);
-        let mtu = xk_linux::mtu(&socket, &device.name).map_err(read)?;
+        let mtu = xk_linux::mtu(socket, &device.name).map_err(read)?;
         let host_hardware_address =
-            xk_linux::hardware_address(&socket, &device.name).map_err(read)?;
+            xk_linux::hardware_address(socket, &device.name).map_err(read)?;
         Ok(Self { mtu, host_hardware_address, ..device })
     }
 
@@ -372,6 +389,17 @@ fn check_name(name: &str, options: &Options) -> Result<(), TapError> {
         return Err(TapError::Name { name: name.to_owned() });
     }
     Ok(())
+}
+
+/// A socket, to ask for settings of devices.
+fn socket(name: &str) -> Result<OwnedFd, TapError> {
+    rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None).map_err(|errno| {
+        TapError::System {
+            name: name.to_owned(),
+            action: "open a socket".to_owned(),
+            source: errno.into(),
+        }
+    })
 }
 
 /// Opens the driver.

@@ -18,13 +18,30 @@ pub(crate) fn attach(tun: BorrowedFd<'_>, name: &str, headers: bool) -> io::Resu
     request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | noted) as libc::c_short;
     // SAFETY: TUNSETIFF takes and gives one `ifreq`.
     unsafe { ioctl(tun, Updater::<{ libc::TUNSETIFF as Opcode }, ifreq>::new(&mut request)) }?;
-    let octets: Vec<u8> = request
-        .ifr_name
-        .iter()
-        .take_while(|octet| **octet != 0)
-        .map(|octet| *octet as u8)
-        .collect();
-    Ok(String::from_utf8_lossy(&octets).into_owned())
+    Ok(name_in(&request))
+}
+
+fn name_in(request: &ifreq) -> String {
+    let octets = request.ifr_name.iter().take_while(|octet| **octet != 0);
+    let octets: Vec<u8> = octets.map(|octet| *octet as u8).collect();
+    String::from_utf8_lossy(&octets).into_owned()
+}
+
+/// The name of the TAP device that a descriptor is attached to, and whether frames have a header in
+/// front.
+///
+/// # Errors
+/// If it is attached to none.
+pub(crate) fn attached(tun: BorrowedFd<'_>) -> io::Result<(String, bool)> {
+    let mut request = xk_linux::request("")?;
+    // SAFETY: TUNGETIFF fills one `ifreq`.
+    unsafe { ioctl(tun, Updater::<{ libc::TUNGETIFF as Opcode }, ifreq>::new(&mut request)) }?;
+    // SAFETY: TUNGETIFF fills `ifru_flags`; before it, all octets are initialised.
+    let flags = libc::c_int::from(unsafe { request.ifr_ifru.ifru_flags });
+    match flags & libc::IFF_TAP {
+        0 => Err(io::ErrorKind::InvalidInput.into()),
+        _ => Ok((name_in(&request), flags & libc::IFF_VNET_HDR != 0)),
+    }
 }
 
 /// Sets the length of the headers in front of frames.

@@ -87,6 +87,7 @@ use xk_kit::wire::entry::{address, ethernet};
 /// What the catalog knows of it.
 #[rustfmt::skip]
 pub static ENTRY: Entry = ethernet("tap", include_str!("lib.rs"), protocol::build)
+    .replaceable()
     .summary("a TAP device: an Ethernet between the graph and the host")
     .stacking_rules(&StackingRules {
         own_address: Some("host_address"),

@@ -3,6 +3,8 @@
 use std::any::Any;
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
 
 use smallvec::SmallVec;
 use xk_core::graph::{Build, BuildError, Look, Params};
@@ -11,6 +13,7 @@ use xk_core::reason;
 use xk_core::{Message, Pool, ProtocolRef, Reason};
 use xk_kit::wire::device_wire::{DEVICE_ERROR, DeviceSettings, DeviceWire, FrameDevice, Untaken};
 use xk_kit::wire::entry::{HEADROOM, environment, interface_name, station};
+use xk_kit::wire::handed::HandedDevices;
 use xk_kit::wire::offload::{self, TransportChecksum};
 use xk_kit::wire::segments;
 use xk_kit::wire::virtio::{NOTE_OCTETS, Note, RUN_OCTETS_MAX};
@@ -28,12 +31,18 @@ const PARTS: usize = 16;
 pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let (name, options) = options(build.params)?;
     let address = station(build.params)?;
-    let device = TapDevice::open(name, &options).map_err(|error| environment("device", &error))?;
+    let handed = build.cx.surroundings::<HandedDevices>();
+    let tun = handed.as_ref().and_then(|handed| handed.take::<OwnedFd>(build.name));
+    let (device, handed) = match tun {
+        Some(tun) => (TapDevice::go_on(tun, name, &options), handed),
+        None => (TapDevice::open(name, &options), None),
+    };
+    let device = device.map_err(|error| environment("device", &error))?;
     let settings = DeviceSettings {
         address: address.unwrap_or(EthAddr(device.hardware_address())),
         takes_groups: true,
     };
-    let wire = TapWire { device, usual: None, others: Vec::new() };
+    let wire = TapWire { device, handed, usual: None, others: Vec::new() };
     build.add(DeviceWire::new(wire, settings))
 }
 
@@ -91,6 +100,8 @@ fn take_note(pool: &Pool, frame: &mut Message, note: Note) -> Result<(), NoBuffe
 /// The device, and the buffers that its next frame comes into.
 struct TapWire {
     device: TapDevice,
+    /// Another process takes its arrivals until this one goes on.
+    handed: Option<Rc<HandedDevices>>,
     /// That for a usual frame.
     usual: Option<Message>,
     /// Those behind it, for a run of segments, the last of them first. What a frame does not reach
@@ -171,6 +182,12 @@ impl FrameDevice for TapWire {
         budget: usize,
         arrivals: &mut VecDeque<Message>,
     ) -> Result<(), (&'static Reason, usize)> {
+        if let Some(handed) = &self.handed {
+            if !handed.is_going_on() {
+                return Ok(());
+            }
+            self.handed = None;
+        }
         for _ in 0..budget {
             match self.receive_one(pool, arrivals) {
                 Ok(true) => {}

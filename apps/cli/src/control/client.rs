@@ -2,10 +2,11 @@
 
 use super::{ANSWER_OCTETS_MAX, all, tree};
 use crate::failure::Failure;
-use crate::{file, output, view};
+use crate::{file, files, output, view};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -115,13 +116,15 @@ fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
-struct Connection {
+/// A conversation with a running graph.
+pub(crate) struct Connection {
     reader: BufReader<UnixStream>,
     path: PathBuf,
 }
 
 impl Connection {
-    fn open(target: &Target) -> Result<Self, Failure> {
+    /// Begins one.
+    pub(crate) fn open(target: &Target) -> Result<Self, Failure> {
         let path = match (&target.control, target.pid) {
             (Some(path), _) => path.clone(),
             (None, pid) => find(pid)?,
@@ -135,8 +138,38 @@ impl Connection {
         Ok(Self { reader: BufReader::new(stream), path })
     }
 
+    /// Asks for the device of a protocol, or for the control socket.
+    pub(crate) fn ask_for_device(&mut self, name: Option<&str>) -> Result<OwnedFd, Failure> {
+        let failed = |error| Failure::file("was given no device by", &self.path, error);
+        let request = json!({"ask": "device", "name": name});
+        self.reader.get_mut().write_all(format!("{request}\n").as_bytes()).map_err(failed)?;
+        // Nothing is read ahead, for what was asked before is answered.
+        Ok(files::take(self.reader.get_ref()).map_err(failed)?.1)
+    }
+
+    /// Reads so many octets that follow an answer.
+    pub(crate) fn read(&mut self, octets: usize) -> Result<Vec<u8>, Failure> {
+        let failed = |error| Failure::file("lost the connection to", &self.path, error);
+        let mut all = Vec::new();
+        self.reader.by_ref().take(octets as u64).read_to_end(&mut all).map_err(failed)?;
+        match all.len() == octets {
+            true => Ok(all),
+            false => Err(failed(std::io::ErrorKind::UnexpectedEof.into())),
+        }
+    }
+
+    /// Whether the other side has hung up.
+    pub(crate) fn is_over(&mut self) -> bool {
+        let unread = self.reader.get_ref().set_nonblocking(true).map(|()| self.reader.fill_buf());
+        match unread {
+            Ok(Ok(left)) => left.is_empty(),
+            Ok(Err(error)) => error.kind() != std::io::ErrorKind::WouldBlock,
+            Err(_) => true,
+        }
+    }
+
     /// Puts a request and waits for its answer.
-    fn ask(&mut self, request: &Value) -> Result<Value, Failure> {
+    pub(crate) fn ask(&mut self, request: &Value) -> Result<Value, Failure> {
         let failed = |path: &Path, error| Failure::file("lost the connection to", path, error);
         let line = format!("{request}\n");
         let sent = self.reader.get_mut().write_all(line.as_bytes());

@@ -12,6 +12,7 @@
 pub(crate) mod client;
 mod request;
 mod server;
+mod successor;
 mod tree;
 mod watch;
 

@@ -29,6 +29,17 @@ pub(crate) enum Request {
         /// `UPPER>LOWER`, or `LOWER`.
         edge: String,
     },
+    /// What another process needs that is to go on in this one's place.
+    Upgrade,
+    /// The descriptor of a device.
+    Device {
+        /// The name of the protocol that has it; without one it is the control socket.
+        name: Option<String>,
+    },
+    /// The states of all sessions, which stop.
+    HandOver,
+    /// The states have been taken: the other process goes on.
+    Taken,
 }
 
 impl Request {
@@ -44,6 +55,10 @@ impl Request {
             Some("unfinished") => Ok(Self::Unfinished),
             Some("watch") => Ok(Self::Watch),
             Some("watched") => Ok(Self::Watched { is_last: request["last"] == true }),
+            Some("upgrade") => Ok(Self::Upgrade),
+            Some("device") => Ok(Self::Device { name: request["name"].as_str().map(Into::into) }),
+            Some("hand-over") => Ok(Self::HandOver),
+            Some("taken") => Ok(Self::Taken),
             Some("trace") => {
                 let messages = match &request["messages"] {
                     Value::Null => Some(1),

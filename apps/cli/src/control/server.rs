@@ -1,9 +1,11 @@
 //! The side of the running graph.
 
 use super::request::Request;
+use super::successor::Successor;
 use super::watch::Watch;
 use super::{CLIENTS_MAX, REQUEST_OCTETS_MAX, SESSIONS_SHOWN_MAX, tree};
 use crate::failure::Failure;
+use crate::files;
 use crate::view::{self, Lowers};
 use rustix::event::{EventfdFlags, eventfd};
 use serde_json::{Value, json};
@@ -31,8 +33,15 @@ const PIECE_OCTETS: usize = 1 << 16;
 /// How long a client's thread waits before it looks whether its client is still there.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// What the graph's loop answers with: a line, or a piece of a capture.
-pub(super) type Answers = SyncSender<Vec<u8>>;
+/// What the graph's loop answers with.
+pub(super) enum Piece {
+    /// A line, or a piece of a capture.
+    Octets(Vec<u8>),
+    /// A descriptor of a device.
+    Device(OwnedFd),
+}
+
+pub(super) type Answers = SyncSender<Piece>;
 
 /// Takes clients.
 pub(crate) struct Clients {
@@ -64,8 +73,8 @@ impl Clients {
 
 /// A request on its way to the graph's loop.
 pub(crate) struct Job {
-    request: Request,
-    answers: Answers,
+    pub(super) request: Request,
+    pub(super) answers: Answers,
 }
 
 impl Job {
@@ -83,7 +92,7 @@ impl Job {
             let mut piece = vec![0; PIECE_OCTETS];
             while let Ok(octets @ 1..) = source.read(&mut piece) {
                 let piece = piece.get(..octets).unwrap_or_default().to_vec();
-                if self.answers.send(piece).is_err() {
+                if self.answers.send(Piece::Octets(piece)).is_err() {
                     return;
                 }
             }
@@ -104,6 +113,8 @@ pub(crate) struct Server {
     pid: u32,
     doorbell: Arc<OwnedFd>,
     listener: UnixListener,
+    /// Another process has the socket now.
+    is_given: Arc<AtomicBool>,
 }
 
 impl Server {
@@ -121,9 +132,30 @@ impl Server {
         let bound = UnixListener::bind(&path);
         rustix::process::umask(mask);
         let listener = bound.map_err(failed)?;
-        let doorbell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
-            .map_err(|errno| failed(errno.into()))?;
-        Ok(Self { path, pid, doorbell: Arc::new(doorbell), listener })
+        Self::at(path.clone(), pid, listener).map_err(failed)
+    }
+
+    fn at(path: PathBuf, pid: u32, listener: UnixListener) -> io::Result<Self> {
+        let doorbell = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
+        Ok(Self { path, pid, doorbell, listener, is_given: Arc::default() })
+    }
+
+    /// The socket at `path` of the process `before`, which has given it to this one. Where its name
+    /// says whose it is, it says this one's number from now on.
+    ///
+    /// # Errors
+    /// If there is no descriptor for it, or it cannot be called otherwise.
+    pub(crate) fn given(listener: OwnedFd, path: &Path, before: u32) -> io::Result<Self> {
+        let pid = std::process::id();
+        let is_numbered = path.file_name().is_some_and(|name| name == &*super::name_of(before));
+        let own = match is_numbered {
+            true => path.with_file_name(super::name_of(pid)),
+            false => path.to_owned(),
+        };
+        if is_numbered {
+            std::fs::rename(path, &own)?;
+        }
+        Self::at(own, pid, listener.into())
     }
 
     /// Where the socket lies.
@@ -141,13 +173,38 @@ impl Server {
         host: &HostInstance<'_>,
         file: &Path,
     ) -> io::Result<()> {
+        self.desk(runner, host, file)?.stand_at(runner)
+    }
+
+    /// What answers requests about the runner's kernel, in which `host` of `file` runs.
+    ///
+    /// # Errors
+    /// As for [`attach`](Self::attach).
+    pub(crate) fn desk(
+        &self,
+        runner: &Rc<Runner>,
+        host: &HostInstance<'_>,
+        file: &Path,
+    ) -> io::Result<Desk> {
         let about = json!({
             "host": host.name,
             "file": file.display().to_string(),
             "pid": self.pid,
         });
-        let desk = Desk::new(self.jobs()?, about, crate::host::lowers(host), runner);
-        desk.stand_at(runner)
+        Ok(Desk::new(self.jobs()?, about, crate::host::lowers(host), runner))
+    }
+
+    /// Lets another process take the place of this one, which `desk` answers for and which goes on
+    /// with the same graph.
+    ///
+    /// # Errors
+    /// If there is no descriptor for it.
+    pub(crate) fn upgradable(&self, mut desk: Desk, graph: &str) -> io::Result<Desk> {
+        desk.about["control"] = json!(self.path);
+        let (listener, is_given) = (self.listener.try_clone()?, Arc::clone(&self.is_given));
+        let what = (graph, &desk.about, &desk.lowers);
+        desk.successor = Some(Successor::new(what, listener.into(), is_given));
+        Ok(desk)
     }
 
     /// The requests of all clients from now on.
@@ -200,12 +257,24 @@ impl Jobs {
         let _ = rustix::io::read(&self.doorbell, &mut count);
         self.queue.try_recv().ok()
     }
+
+    /// The next one that comes within this time.
+    pub(super) fn wait(&self, time: Duration) -> Option<Job> {
+        self.queue.recv_timeout(time).ok()
+    }
+
+    /// Has the loop look here again at the end of its turn.
+    pub(super) fn ring(&self) {
+        let _ = rustix::io::write(&self.doorbell, &1u64.to_ne_bytes());
+    }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may be gone already, with its folder.
-        let _ = std::fs::remove_file(&self.path);
+        if !self.is_given.load(Ordering::Acquire) {
+            // It may be gone already, with its folder.
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -277,11 +346,12 @@ fn converse(
 }
 
 /// Writes what the loop answers until it has no more to say, or the client has gone.
-fn deliver(writer: &mut UnixStream, pieces: &Receiver<Vec<u8>>) -> std::io::Result<()> {
+fn deliver(writer: &mut UnixStream, pieces: &Receiver<Piece>) -> std::io::Result<()> {
     use std::sync::mpsc::RecvTimeoutError;
     loop {
         match pieces.recv_timeout(LOOK_EVERY) {
-            Ok(piece) => writer.write_all(&piece)?,
+            Ok(Piece::Octets(piece)) => writer.write_all(&piece)?,
+            Ok(Piece::Device(device)) => files::send(&*writer, 0, &device)?,
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
             Err(RecvTimeoutError::Timeout) => {
                 let mut octet = [0];
@@ -302,13 +372,16 @@ pub(crate) struct Desk {
     lowers: Lowers,
     runner: Weak<Runner>,
     watch: Watch,
+    /// What goes to another process that takes this one's place, if one may.
+    successor: Option<Successor>,
 }
 
 impl Desk {
     /// Answers what `jobs` brings about the runner's kernel.
     pub(crate) fn new(jobs: Jobs, about: Value, lowers: Lowers, runner: &Rc<Runner>) -> Self {
         let watch = Watch::new(Arc::clone(&jobs.doorbell));
-        Self { jobs, about, lowers, runner: Rc::downgrade(runner), watch }
+        let successor = None;
+        Self { jobs, about, lowers, runner: Rc::downgrade(runner), watch, successor }
     }
 
     /// Has the runner's loop answer from now on.
@@ -323,11 +396,23 @@ impl Desk {
 
     fn serve(&self, kernel: &Kernel) {
         while let Some(job) = self.jobs.next() {
-            if let Err(error) = self.answer(kernel, &job) {
+            let answered = match &self.successor {
+                Some(successor) if successor.is_asked(&job.request) => {
+                    successor.answer(kernel, job);
+                    continue;
+                }
+                _ => self.answer(kernel, &job),
+            };
+            if let Err(error) = answered {
                 send_line(&job.answers, &json!({"error": error}));
             }
         }
         self.watch.tidy(kernel);
+        if self.successor.as_ref().is_some_and(|next| next.look(kernel, &self.jobs))
+            && let Some(runner) = self.runner.upgrade()
+        {
+            runner.stop();
+        }
     }
 
     fn answer(&self, kernel: &Kernel, job: &Job) -> Result<(), String> {
@@ -358,6 +443,9 @@ impl Desk {
                 };
                 self.watch.trace(kernel, *messages, Box::new(done))
             }
+            Request::Upgrade | Request::Device { .. } | Request::HandOver | Request::Taken => {
+                Err("only the host of an `xk run` without domains is handed over".into())
+            }
             Request::Capture { edge } => {
                 self.watch.capture(kernel, &self.lowers, edge, &job.answers)
             }
@@ -382,5 +470,5 @@ impl Desk {
 
 /// Sends a line of JSON, unless the client has gone.
 pub(super) fn send_line(answers: &Answers, line: &Value) {
-    let _ = answers.try_send(format!("{line}\n").into_bytes());
+    let _ = answers.try_send(Piece::Octets(format!("{line}\n").into_bytes()));
 }

@@ -3,7 +3,7 @@
 //! A kernel has one observer at most. This one is set while a client looks, and shares what it sees
 //! among all that do.
 
-use super::server::{Answers, send_line};
+use super::server::{Answers, Piece, send_line};
 use super::tree;
 use crate::view::Lowers;
 use serde_json::{Value, json};
@@ -50,7 +50,7 @@ impl Write for Pipe {
 
     /// Hands the piece on; one for which there is no room is lost whole.
     fn flush(&mut self) -> io::Result<()> {
-        match self.answers.try_send(std::mem::take(&mut self.piece)) {
+        match self.answers.try_send(Piece::Octets(std::mem::take(&mut self.piece))) {
             Ok(()) => Ok(()),
             Err(TrySendError::Full(_)) => Err(io::ErrorKind::WouldBlock.into()),
             Err(TrySendError::Disconnected(_)) => Err(io::ErrorKind::BrokenPipe.into()),

@@ -1,8 +1,8 @@
 //! What a process is told that has domains of a host: over its standard input, a socket, and never
 //! by its command line.
 
-use super::files;
 use crate::failure::Failure;
+use crate::files;
 use serde_json::{Value, json};
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;

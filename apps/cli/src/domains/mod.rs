@@ -7,7 +7,6 @@
 //! behind when this process is gone.
 
 mod confine;
-mod files;
 mod hello;
 mod merge;
 pub(crate) mod process;
@@ -15,6 +14,7 @@ mod seat;
 
 use crate::control::{Request, Server, ServerJob};
 use crate::failure::Failure;
+use crate::files;
 use crate::output::{self, heading};
 use crate::user::{User, UserArgs};
 use crate::view;

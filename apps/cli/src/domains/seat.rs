@@ -163,7 +163,7 @@ fn receive(
     let bell = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
     let (rung, rings, arrivals) = (Arc::clone(&bell), bell.try_clone()?, visits.try_clone()?);
     let take = move || -> io::Result<()> {
-        let (tag, file) = super::files::take(&visits)?;
+        let (tag, file) = crate::files::take(&visits)?;
         if tag == super::CLIENT {
             return clients.take(BufReader::new(UnixStream::from(file)), Arc::default());
         }

@@ -5,4 +5,5 @@ mod commands;
 mod domains;
 mod exec;
 mod switch;
+mod upgrade;
 mod users;

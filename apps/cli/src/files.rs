@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Sends one, with an octet that says what it is for.
-pub(super) fn send(socket: impl AsFd, tag: u8, file: &OwnedFd) -> io::Result<()> {
+pub(crate) fn send(socket: impl AsFd, tag: u8, file: &OwnedFd) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let files = [file.as_fd()];
@@ -21,7 +21,7 @@ pub(super) fn send(socket: impl AsFd, tag: u8, file: &OwnedFd) -> io::Result<()>
 }
 
 /// Takes one, and its octet.
-pub(super) fn take(socket: impl AsFd) -> io::Result<(u8, OwnedFd)> {
+pub(crate) fn take(socket: impl AsFd) -> io::Result<(u8, OwnedFd)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut octet = [0];
