@@ -4,6 +4,7 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::{Cell, RefCell};
+use xk_core::control::ListSessions;
 use xk_core::object::{CallCause, CallError, Closing, ProtocolId, PushError, Refused};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Question, Session, SessionRef, reason};
 use xk_kit::control::MaxPacket;
@@ -241,6 +242,11 @@ impl Imports {
         let taken = self.0.borrow_mut().get_mut(place(handle)?)?.take();
         drop(taken);
         Some(session)
+    }
+
+    /// All of them, for a look from outside.
+    pub(crate) fn list(&self, question: &mut ListSessions) {
+        self.0.borrow().iter().flatten().for_each(|(_, session)| question.push(session));
     }
 
     /// How many there are.

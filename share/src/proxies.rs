@@ -2,6 +2,7 @@
 
 use alloc::rc::Rc;
 
+use xk_core::control::ListSessions;
 use xk_core::object::{Enable, OpenError, ProtocolId, Refused};
 use xk_core::wire::{Sleeper, Wire};
 use xk_core::{
@@ -240,6 +241,10 @@ pub fn add_port(cx: &Kernel, port: &Rc<Port>, name: &str) -> ProtocolRef {
 struct PortWire(Rc<Port>);
 
 impl Protocol for PortWire {
+    fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        ask.answer::<ListSessions>(|question| self.0.imports.list(question))
+    }
+
     fn timeout(&self, cx: &Kernel, this: &ProtocolRef, _: u64) {
         self.0.timeout(cx, this);
     }

@@ -31,6 +31,10 @@ pub(crate) struct Args {
     /// Which host of the graph; not needed if it has only one
     #[arg(long)]
     host: Option<String>,
+    /// How often within a minute processes of domains that have ended are started again; one more
+    /// ends the run
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    restarts: usize,
     #[command(flatten)]
     control: control::ServerArgs,
     #[command(flatten)]
@@ -151,7 +155,9 @@ fn in_domains(
         _ => "adaptive",
     };
     let (verbose, limit) = (how.log.level(), how.limit);
-    let mut domains = Domains::start(Wanted { graph, host, user, idle, verbose, limit })?;
+    let restarts_max = args.restarts;
+    let wanted = Wanted { graph, host, user, idle, verbose, limit, restarts_max };
+    let mut domains = Domains::start(wanted)?;
     say_end(server);
     let ended = domains.run(server);
     domains.stop().and(ended)

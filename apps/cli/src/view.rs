@@ -24,13 +24,21 @@ pub(crate) fn of_kernel(kernel: &Kernel, lowers: &Lowers, sessions_max: usize) -
         .iter()
         .map(|c| json!({"octets": c.octets, "live": c.live, "high_water": c.high_water}))
         .collect();
+    // A proxy would be asked in the other address space; the port knows its sessions here.
+    let all = kernel.protocols();
+    let ports = all.iter().filter(|protocol| protocol.head().kind() == "port");
+    let crossing: Vec<ListSessions> = ports.map(|port| sessions_at(kernel, port)).collect();
     let mut protocols: Vec<Value> = Vec::new();
-    for protocol in kernel.protocols() {
+    for protocol in all {
         let below = lowers
             .iter()
             .find(|(name, _)| name == protocol.name())
             .map_or(&[][..], |(_, below)| below);
-        let seen = of_protocol(kernel, &protocol, below, sessions_max, &protocols);
+        let sessions = match protocol.is_proxy() {
+            true => stand_ins(&crossing, &protocol),
+            false => sessions_of(kernel, &protocol),
+        };
+        let seen = of_protocol(kernel, &protocol, below, (sessions, sessions_max), &protocols);
         protocols.push(seen);
     }
     json!({
@@ -59,12 +67,13 @@ fn of_protocol(
     kernel: &Kernel,
     protocol: &ProtocolRef,
     below: &[String],
-    sessions_max: usize,
+    (sessions, sessions_max): (ListSessions, usize),
     before: &[Value],
 ) -> Value {
     let head = protocol.head();
     let is_proxy = protocol.is_proxy();
-    let sessions = if is_proxy { ListSessions::default() } else { sessions_of(kernel, protocol) };
+    // What a stand-in has to say of itself lies in the other address space.
+    let sessions_max = if is_proxy { 0 } else { sessions_max };
     let (mut sent, mut received) = head.folded();
     for session in sessions.here() {
         sent += session.head().sent();
@@ -115,9 +124,22 @@ fn of_protocol(
     seen
 }
 
+/// The sessions that a protocol lists.
+fn sessions_at(kernel: &Kernel, protocol: &ProtocolRef) -> ListSessions {
+    protocol.ask(kernel, ListSessions::first(SESSIONS_MAX)).unwrap_or_default()
+}
+
+/// Those of the ports that stand for sessions of the protocol that this proxy stands for.
+fn stand_ins(crossing: &[ListSessions], proxy: &ProtocolRef) -> ListSessions {
+    let mut own = ListSessions::first(SESSIONS_MAX);
+    let all = crossing.iter().flat_map(ListSessions::here);
+    all.filter(|session| session.head().protocol() == proxy.id()).for_each(|s| own.push(s));
+    own
+}
+
 /// A protocol's own sessions, and how many there are.
 fn sessions_of(kernel: &Kernel, protocol: &ProtocolRef) -> ListSessions {
-    let list = protocol.ask(kernel, ListSessions::first(SESSIONS_MAX)).unwrap_or_default();
+    let list = sessions_at(kernel, protocol);
     let own = list.sessions.iter().all(|listed| listed.protocol() == protocol.id());
     if own { list } else { ListSessions::default() }
 }
@@ -208,6 +230,36 @@ pub(crate) fn counters(view: &Value) -> String {
     out
 }
 
+/// What crosses between the domains of a host: the counters of each cut edge.
+fn edges(view: &Value) -> String {
+    let columns = ["cut edge", "from domain", "to", "sessions", "down", "up", "dropped"];
+    let mut table = Table::new(&columns);
+    let protocols = list(&view["protocols"]);
+    for edge in list(&view["edges"]) {
+        let stands_on =
+            |p: &&Value| p["domain"] == edge["domain"] && list(&p["on"]).contains(&edge["name"]);
+        let uppers: Vec<String> =
+            protocols.iter().filter(stands_on).map(|p| text(&p["name"])).collect();
+        let lower = protocols.iter().find(|p| p["name"] == edge["name"]);
+        // What stands for an upper protocol counts what did not reach it in the lower domain.
+        let refused = |upper: &&Value| {
+            let is_upper = uppers.contains(&text(&upper["name"]));
+            is_upper && lower.is_some_and(|lower| upper["domain"] == lower["domain"])
+        };
+        let (Some(lower), false) = (lower, uppers.is_empty()) else {
+            continue;
+        };
+        let refused = list(&view["edges"]).iter().filter(refused);
+        let dropped = refused.chain([edge]).filter_map(|part| part["dropped"].as_u64());
+        let (name, dropped) =
+            (format!("{}>{}", uppers.join(" "), text(&edge["name"])), dropped.sum());
+        let ends = [name, text(&edge["domain"]), text(&lower["domain"])].into_iter();
+        let counts = ["sessions_total", "sent", "received"];
+        table.row(ends.chain(cells(edge, &counts)).chain([grouped(dropped)]));
+    }
+    if table.is_empty() { String::new() } else { table.render() }
+}
+
 /// Whose messages each protocol dropped, a line for each of the worst sources.
 fn drop_sources(view: &Value) -> String {
     let mut out = String::new();
@@ -268,6 +320,10 @@ pub(crate) fn report_line(report: &Value) -> String {
 /// Everything, for a person.
 pub(crate) fn whole(view: &Value) -> String {
     let mut out = counters(view);
+    let edges = edges(view);
+    if !edges.is_empty() {
+        out.push_str(&format!("\n{edges}"));
+    }
     let drop_sources = drop_sources(view);
     if !drop_sources.is_empty() {
         out.push_str(&format!("\n{drop_sources}"));

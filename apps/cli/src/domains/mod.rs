@@ -47,8 +47,7 @@ const UNDER_WAY: Duration = Duration::from_millis(50);
 /// The longest answer of one domain, in octets.
 const ANSWER_OCTETS_MAX: u64 = 128 << 20;
 
-/// How often within [`RESTARTS_WITHIN`] what has ended is started again.
-const RESTARTS_MAX: usize = 5;
+/// Within this time what has ended is started again so often as [`Wanted::restarts_max`] says.
 const RESTARTS_WITHIN: Duration = Duration::from_secs(60);
 /// What a domain is sent beside its neighbours, by their places: a client.
 const CLIENT: u8 = u8::MAX;
@@ -68,6 +67,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) idle: &'a str,
     pub(crate) verbose: u8,
     pub(crate) limit: Option<Duration>,
+    /// How often within a minute processes that have ended are started again.
+    pub(crate) restarts_max: usize,
 }
 
 /// A process, with the domains that it has.
@@ -371,7 +372,7 @@ impl<'a> Domains<'a> {
         }
         self.restarts.retain(|at| at.elapsed() < RESTARTS_WITHIN);
         self.restarts.push(Instant::now());
-        if self.restarts.len() > RESTARTS_MAX {
+        if self.restarts.len() > self.wanted.restarts_max {
             let what = format!("processes ended {} times within a minute", self.restarts.len());
             return Err(Failure::new(what));
         }

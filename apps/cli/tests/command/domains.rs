@@ -115,6 +115,15 @@ fn one_graph_runs_cut_in_every_way() {
         }
         let dump = look(&space, &control, &["dump"]);
         assert_eq!(names(&dump["protocols"], "name"), all, "{name}: one graph, without proxies");
+        let text = space.exec(&[XK, "dump", "--control", &control]).unwrap();
+        let edge = text.lines().find(|line| line.starts_with("echo>udp"));
+        assert_eq!(edge.is_some(), processes > 0, "{text}");
+        if let Some(edge) = edge {
+            let fields: Vec<&str> = edge.split_whitespace().collect();
+            let lower = if name == "org-server.kdl" { "server" } else { "udp" };
+            assert_eq!(fields[1..3], ["echod", lower], "{text}");
+            assert!(fields[4] != "0" && fields[5] != "0", "it crossed both ways: {text}");
+        }
         let trace = space.enter(|| {
             let trace = std::thread::spawn({
                 let control = control.clone();

@@ -2,6 +2,7 @@
 
 mod call;
 mod commands;
+mod deaths;
 mod domains;
 mod exec;
 mod switch;
