@@ -44,25 +44,34 @@ fn acknowledge(connection: &mut Connection, now: Time, plain: &Plain) {
 
 impl TcpSession {
     /// Takes a segment in, its header in front. An acknowledgement may be held until the next, or
-    /// until it is [taken in](Self::take_in).
+    /// until it is [taken in](Self::take_in); it has changed nothing then. Answers whether something
+    /// may be to be sent now.
     #[inline(always)]
-    pub(crate) fn take(&self, cx: &Kernel, this: &SessionRef, message: Message, held: &mut Held) {
-        let taken = {
+    pub(crate) fn take(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        message: Message,
+        held: &mut Held,
+    ) -> bool {
+        let (taken, may_send) = {
             let connection = &mut *self.connection.borrow_mut();
             let plain = message.peek_in_place().and_then(Plain::parse);
             let newer = plain.as_ref().filter(|_| message.len() == PLAIN_LEN);
             if !held.gives_way_to(newer) {
                 held.take_in(connection, cx.now());
             }
-            match plain {
+            let taken = match plain {
                 Some(plain) => self.take_plain(cx, connection, (message, &plain), held),
                 None => self.take_any(cx, connection, message),
-            }
+            };
+            (taken, held.0.is_none() && !connection.is_quiet_so_far())
         };
         if let Err(why) = taken {
             cx_count(cx, this, why);
             self.table.drop_sources.record(cx, &self.link.lower, self.peer_port(), why);
         }
+        may_send
     }
 
     /// Has the connection take in what is held.

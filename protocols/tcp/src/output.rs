@@ -38,12 +38,13 @@ pub(crate) struct Sealer {
 impl Sealer {
     #[inline]
     pub(crate) fn new(how: Seal, header: &Header) -> Self {
-        let mut octets = [0; HEADER_LEN_MAX];
-        let blank = Header { seq: Seq(0), flags: Flags::NONE, ..*header };
-        let length = blank.emit(&mut octets);
-        let mut sum = Checksum::new();
-        sum.add(octets.get(..length).unwrap_or_default());
-        Self { how, octets, length, sum }
+        let (octets, sum) = ([0; HEADER_LEN_MAX], Checksum::new());
+        let mut sealer = Self { how, octets, length: 0, sum };
+        sealer.length = header.emit(&mut sealer.octets);
+        sealer.octets[SEQ_AT..SEQ_AT + 4].fill(0);
+        sealer.octets[FLAGS_AT] = 0;
+        sealer.sum.add(sealer.octets.get(..sealer.length).unwrap_or_default());
+        sealer
     }
 
     /// Puts the header in front of a segment's data, with its checksum.

@@ -222,7 +222,7 @@ impl TcpSession {
         }
         let mut burst = Outgoing::new();
         let mut any = false;
-        while self.gather(cx, this, &mut burst) {
+        while !self.connection.borrow().is_quiet(cx.now()) && self.gather(cx, this, &mut burst) {
             any = true;
             self.flush(cx, &mut burst);
         }
@@ -231,24 +231,23 @@ impl TcpSession {
     }
 
     /// Puts segments to be sent behind those in `burst` until it is full; false if there was none.
-    pub(crate) fn gather(&self, cx: &Kernel, this: &SessionRef, burst: &mut Outgoing) -> bool {
+    fn gather(&self, cx: &Kernel, this: &SessionRef, burst: &mut Outgoing) -> bool {
         let before = burst.len();
+        let connection = &mut *self.connection.borrow_mut();
         while !burst.is_full() {
             let first = burst.len();
-            let connection = &mut *self.connection.borrow_mut();
-            if connection.is_quiet(cx.now()) {
-                break;
-            }
             if let Some(run) = connection.transmit_run(cx.now(), burst) {
                 self.seal_run(cx, this, &run, (burst, first));
-                continue;
-            }
-            let Some(out) = connection.transmit(cx.now()) else {
+            } else if let Some(out) = connection.transmit(cx.now()) {
+                match seal_out(cx, self.how(), out) {
+                    Ok(message) => burst.push(message),
+                    Err(_) => cx_count(cx, this, &reason::NO_BUFFERS),
+                }
+            } else {
                 break;
-            };
-            match seal_out(cx, self.how(), out) {
-                Ok(message) => burst.push(message),
-                Err(_) => cx_count(cx, this, &reason::NO_BUFFERS),
+            }
+            if connection.is_quiet(cx.now()) {
+                break;
             }
         }
         burst.len() > before
@@ -529,8 +528,7 @@ impl Session for TcpSession {
         let mut outgoing = Outgoing::new();
         let mut held = Held::default();
         while let Some(message) = burst.next() {
-            self.take(cx, this, message, &mut held);
-            if !self.connection.borrow().is_quiet_so_far() {
+            if self.take(cx, this, message, &mut held) {
                 self.gather(cx, this, &mut outgoing);
                 if outgoing.is_full() {
                     self.flush(cx, &mut outgoing);

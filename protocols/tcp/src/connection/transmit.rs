@@ -29,6 +29,12 @@ impl Out {
 impl Connection {
     /// The next segment to send now, if there is one.
     pub fn transmit(&mut self, now: Time) -> Option<Out> {
+        if self.may_only_acknowledge() {
+            if self.persist_at.is_some() || self.cork_at.is_some() {
+                self.watch_window(now);
+            }
+            return self.transmit_ack(now);
+        }
         if let Some(reset) = self.reset.take() {
             return Some(Out::bare(*reset));
         }
@@ -64,8 +70,13 @@ impl Connection {
     #[inline]
     #[must_use]
     pub fn is_quiet_so_far(&self) -> bool {
-        self.ack_due != AckDue::Now
-            && self.state == State::Established
+        self.ack_due != AckDue::Now && self.may_only_acknowledge()
+    }
+
+    /// Whether nothing may be due on an established connection but an acknowledgement.
+    #[inline]
+    fn may_only_acknowledge(&self) -> bool {
+        self.state == State::Established
             && self.send.unsent() == 0
             && self.recovery.board().lost_octets() == 0
             && self.again.is_none()
