@@ -481,7 +481,7 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
     /// # Errors
     /// [`BuildError`] if the graph gives it nothing to stand on.
     pub fn build(build: &Build<'_>, layer: L) -> Result<ProtocolRef, BuildError> {
-        let bounds = Bounds::sessions(build.number("sessions_max")?);
+        let bounds = Bounds::sessions(build.int("sessions_max")?);
         build.add(Self::new(build.cx.secret(), build.lower(0)?, bounds, layer))
     }
 

@@ -6,6 +6,7 @@
 mod catalog;
 mod guarantees;
 mod params;
+mod settings;
 
 pub use catalog::{Catalog, CatalogError};
 pub use guarantees::{Guarantees, Service};
@@ -625,23 +626,52 @@ impl Build<'_> {
     ///
     /// # Errors
     /// [`BuildError::Param`] if there is neither, or it does not fit the type.
-    pub fn number<T: TryFrom<i64>>(&self, name: &'static str) -> Result<T, BuildError> {
-        match self.value(name) {
-            Some(Value::Integer(n)) => T::try_from(n).ok(),
+    pub fn int<T: TryFrom<i64>>(&self, name: &'static str) -> Result<T, BuildError> {
+        self.read(name, |value| match value {
+            Value::Integer(n) => n.try_into().ok(),
             _ => None,
-        }
-        .ok_or_else(|| BuildError::value(name))
+        })
     }
 
-    /// A length of time: what the graph gives, or else the entry's default.
+    /// A number of octets, as of [`int`](Self::int).
     ///
     /// # Errors
-    /// [`BuildError::Param`] if there is neither.
+    /// As of [`int`](Self::int).
+    pub fn octets<T: TryFrom<u64>>(&self, name: &'static str) -> Result<T, BuildError> {
+        self.read(name, |value| match value {
+            Value::Octets(n) => n.try_into().ok(),
+            _ => None,
+        })
+    }
+
+    /// A length of time, as of [`int`](Self::int).
+    ///
+    /// # Errors
+    /// As of [`int`](Self::int).
     pub fn duration(&self, name: &'static str) -> Result<Duration, BuildError> {
-        match self.value(name) {
-            Some(Value::Duration(time)) => Ok(time),
-            _ => Err(BuildError::value(name)),
-        }
+        self.read(name, |value| match value {
+            Value::Duration(time) => Some(time),
+            _ => None,
+        })
+    }
+
+    /// True or false, as of [`int`](Self::int).
+    ///
+    /// # Errors
+    /// As of [`int`](Self::int).
+    pub fn flag(&self, name: &'static str) -> Result<bool, BuildError> {
+        self.read(name, |value| match value {
+            Value::Bool(is_set) => Some(is_set),
+            _ => None,
+        })
+    }
+
+    fn read<T>(
+        &self,
+        name: &'static str,
+        of: impl FnOnce(Value) -> Option<T>,
+    ) -> Result<T, BuildError> {
+        self.value(name).and_then(of).ok_or_else(|| BuildError::value(name))
     }
 
     fn value(&self, name: &str) -> Option<Value> {

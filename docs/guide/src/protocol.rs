@@ -40,7 +40,7 @@ type Own = Conversation<Seq, HEADER_OCTETS>;
 /// # Errors
 /// [`BuildError::Lower`] if the graph gives it nothing to stand on.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    Layered::build(build, Seq { hold: build.number("hold")?, wait: build.duration("wait")? })
+    Layered::build(build, Seq { hold: build.int("hold")?, wait: build.duration("wait")? })
 }
 
 impl Layer<HEADER_OCTETS> for Seq {

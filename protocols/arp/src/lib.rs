@@ -97,9 +97,7 @@ pub use shared::{EVICTED, UNRESOLVED};
 
 use xk_core::Entry;
 use xk_core::control::{own_question, question};
-use xk_core::graph::{Family, Guarantees, Realm, Service, Shape, duration, flag, int};
-
-const USUAL: shared::Config = shared::Config::USUAL;
+use xk_core::graph::{Family, Guarantees, Realm, Service, Shape};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
@@ -114,23 +112,7 @@ pub static ENTRY: Entry = Entry::layer("arp", include_str!("lib.rs"), build)
     // Packets of its own have a header; messages of those above have none.
     .shape(Shape::Virtual)
     .numbers(&[("eth", 0x0806)])
-    .parameters(&[
-        int("entries_max", 1..=1_048_576, USUAL.entries_max as i64, "how many hosts it remembers"),
-        int("sessions_max", 1..=1_048_576, USUAL.sessions_max as i64, "how many sessions it holds"),
-        int("queue_max", 1..=1_048_576, USUAL.queue_max as i64,
-            "how many messages wait in one session; a datagram of 64 KiB is 45 fragments on \
-             Ethernet"),
-        int("waiting_max", 1..=1_048_576, USUAL.waiting_max as i64,
-            "how many messages wait in all sessions together"),
-        int("retries", 0..=100, USUAL.retries as i64, "how often a request is repeated"),
-        duration("retry", USUAL.retry, "time between two requests, a second at least"),
-        duration("lifetime", USUAL.lifetime,
-            "how long an address is believed without confirmation, a second at least"),
-        duration("negative", USUAL.negative,
-            "how long a host that did not answer is not asked for again, a second at least"),
-        flag("probe", USUAL.probe, "whether a host is probed for before it is ours"),
-        xk_kit::net::drop_sources::PARAMETER,
-    ])
+    .parameters(shared::Config::PARAMETERS)
     .questions(&[
         question("resolve", "the address of a host on the link"),
         question("claim-host", "answers for a host and defends it"),

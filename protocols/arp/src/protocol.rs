@@ -9,7 +9,7 @@ use alloc::rc::Rc;
 use core::time::Duration;
 use xk_core::Secret;
 use xk_core::control::{ListMaps, ListSessions};
-use xk_core::graph::{Build, BuildError, Params};
+use xk_core::graph::{Build, BuildError};
 use xk_core::object::{Enable, OpenError, Refused, SessionSlot};
 use xk_core::participant::{AddressError, Wild};
 use xk_core::reason::Class;
@@ -19,7 +19,7 @@ use xk_core::{
 };
 use xk_kit::control::{MyEther, PeerEther};
 use xk_kit::net::addr::ipv4;
-use xk_kit::net::drop_sources::{PARAMETER, SOURCES_MAX, Source};
+use xk_kit::net::drop_sources::Source;
 use xk_kit::wire::offload::Offloads;
 
 /// Another station uses a host of ours (RFC 5227, section 2.4).
@@ -39,59 +39,17 @@ pub struct Arp {
 
 /// Builds it from its place in a graph.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let config = Config::read(build.params)?;
+    let config = Config::read(build)?;
+    let times = [config.retry, config.lifetime, config.negative];
+    for (name, time) in ["retry", "lifetime", "negative"].into_iter().zip(times) {
+        // Once a second is the most that is allowed (RFC 1122, section 2.3.2.1).
+        if !(SECOND..=DAY).contains(&time) {
+            let expected = "a time from \"1s\" to \"24h\"".into();
+            return Err(BuildError::Param { name, index: 0, expected });
+        }
+    }
     let key = build.cx.secret();
     build.add(Arp::new(key, build.lower(0)?, config))
-}
-
-impl Config {
-    /// That of a graph that does not say.
-    pub(crate) const USUAL: Self = Self {
-        entries_max: 1024,
-        sessions_max: 4096,
-        queue_max: 48,
-        waiting_max: 1024,
-        retries: 3,
-        retry: SECOND,
-        lifetime: Duration::from_secs(60),
-        negative: Duration::from_secs(5),
-        probe: false,
-        sources_max: SOURCES_MAX,
-    };
-
-    fn read(params: &Params) -> Result<Self, BuildError> {
-        let usual = Self::USUAL;
-        Ok(Self {
-            entries_max: params.number("entries_max", usual.entries_max).max(1),
-            sessions_max: params.number("sessions_max", usual.sessions_max),
-            queue_max: params.number("queue_max", usual.queue_max).max(1),
-            waiting_max: params.number("waiting_max", usual.waiting_max).max(1),
-            retries: params.number("retries", usual.retries),
-            // Once a second is the most that is allowed (RFC 1122, section 2.3.2.1).
-            retry: duration(params, "retry", usual.retry, SECOND)?,
-            lifetime: duration(params, "lifetime", usual.lifetime, SECOND)?,
-            negative: duration(params, "negative", usual.negative, SECOND)?,
-            probe: params.flag("probe"),
-            sources_max: params.number(PARAMETER.name, usual.sources_max),
-        })
-    }
-}
-
-fn duration(
-    params: &Params,
-    name: &'static str,
-    otherwise: Duration,
-    min: Duration,
-) -> Result<Duration, BuildError> {
-    let value = params.duration(name, otherwise);
-    if value < min || value > DAY {
-        return Err(BuildError::Param {
-            name,
-            index: 0,
-            expected: "a time from \"1s\" to \"24h\"".into(),
-        });
-    }
-    Ok(value)
 }
 
 impl Arp {

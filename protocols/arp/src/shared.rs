@@ -33,18 +33,26 @@ const HEADROOM: usize = 128;
 /// How many upper protocols are told of conflicts.
 const UPPERS_MAX: usize = 64;
 
-/// What the graph may choose.
-pub(crate) struct Config {
-    pub(crate) entries_max: usize,
-    pub(crate) sessions_max: usize,
-    pub(crate) queue_max: usize,
-    pub(crate) waiting_max: usize,
-    pub(crate) retries: u32,
-    pub(crate) retry: Duration,
-    pub(crate) lifetime: Duration,
-    pub(crate) negative: Duration,
-    pub(crate) probe: bool,
-    pub(crate) sources_max: usize,
+xk_core::settings! {
+    /// What the graph may choose.
+    pub(crate) struct Config {
+        entries_max: usize = int(1..=1_048_576, 1024, "how many hosts it remembers"),
+        sessions_max: usize = int(1..=1_048_576, 4096, "how many sessions it holds"),
+        queue_max: usize = int(1..=1_048_576, 48,
+            "how many messages wait in one session; a datagram of 64 KiB is 45 fragments on \
+             Ethernet"),
+        waiting_max: usize = int(1..=1_048_576, 1024,
+            "how many messages wait in all sessions together"),
+        retries: u32 = int(0..=100, 3, "how often a request is repeated"),
+        retry: Duration = duration(Duration::from_secs(1),
+            "time between two requests, a second at least"),
+        lifetime: Duration = duration(Duration::from_secs(60),
+            "how long an address is believed without confirmation, a second at least"),
+        negative: Duration = duration(Duration::from_secs(5),
+            "how long a host that did not answer is not asked for again, a second at least"),
+        probe: bool = flag(false, "whether a host is probed for before it is ours"),
+        sources_max: usize = int(0..=64, 32, "for how many sources drops are counted apart"),
+    }
 }
 
 /// What a timer is for.

@@ -25,7 +25,7 @@ const THIRD: EthAddr = EthAddr([2, 0, 0, 0, 0, 3]);
 const NOBODY: Ipv4 = Ipv4::new(192, 0, 2, 99);
 
 fn with(change: impl FnOnce(&mut Config)) -> Bench {
-    let mut config = Config::USUAL;
+    let mut config = Config::default();
     change(&mut config);
     Bench::new(config, 4096).unwrap()
 }
@@ -425,7 +425,7 @@ fn stopping_frees_what_waits() {
 
 #[test]
 fn without_timers_nothing_waits_for_ever() {
-    let bench = Bench::new(Config::USUAL, 0).unwrap();
+    let bench = Bench::new(Config::default(), 0).unwrap();
     assert!(bench.claim(ME));
     bench.take_sent();
     let session = bench.open(YOU).unwrap();

@@ -10,7 +10,7 @@ use xk_kit::rpc::auth;
 /// # Errors
 /// [`BuildError::Lower`] if the graph gives it nothing to stand on.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let sessions_max = build.number("sessions_max")?;
+    let sessions_max = build.int("sessions_max")?;
     Ok(add(build.cx, build.name, build.lower(0)?, sessions_max))
 }
 

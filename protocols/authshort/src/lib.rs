@@ -69,11 +69,9 @@ pub mod wire;
 
 pub use protocol::{AuthShort, Settings, add, build};
 
-use core::time::Duration;
 use xk_core::Entry;
-use xk_core::graph::{Family, Guarantees, Realm, Service, duration};
+use xk_core::graph::{Family, Guarantees, Realm, Service};
 use xk_kit::rpc::auth::QUESTIONS;
-use xk_kit::rpc::onc::SESSIONS_MAX;
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
@@ -88,8 +86,5 @@ pub static ENTRY: Entry = Entry::calls("authshort", include_str!("lib.rs"), buil
     .header_octets(wire::HEADER_OCTETS)
     // The flavor of the credentials.
     .numbers(&[("sunselect", xk_kit::rpc::onc::AUTH_SHORT)])
-    .parameters(&[
-        duration("lifetime", Duration::from_secs(3600), "how long a shorthand is good"),
-        SESSIONS_MAX,
-    ])
+    .parameters(Settings::PARAMETERS)
     .questions(QUESTIONS);

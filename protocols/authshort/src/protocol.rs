@@ -23,18 +23,14 @@ use xk_kit::rpc::onc::{
     AUTH_HEAD_OCTETS, AUTH_SHORT, AuthHead, BODY_MAX, EMPTY_AUTH, REJECTED_CREDENTIALS, auth_stat,
 };
 
-/// How long a shorthand is good, and bounds.
-#[derive(Clone, Copy, Debug)]
-pub struct Settings {
-    /// How long a shorthand is good.
-    pub lifetime: Duration,
-    /// How many sessions it holds for either direction.
-    pub sessions_max: usize,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { lifetime: Duration::from_secs(3600), sessions_max: 16_384 }
+xk_core::settings! {
+    /// How long a shorthand is good, and bounds.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Settings {
+        lifetime: Duration = duration(Duration::from_secs(3600), "how long a shorthand is good"),
+        sessions_max: usize = int(1..=16_777_216, 16_384,
+            "how many sessions it holds, for calls and for requests each; idle ones are evicted \
+             for new ones"),
     }
 }
 
@@ -71,11 +67,7 @@ pub struct Serves {
 /// # Errors
 /// [`BuildError::Lower`] if the graph does not give it two to stand on.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let (params, usual) = (build.params, Settings::default());
-    let settings = Settings {
-        lifetime: params.duration("lifetime", usual.lifetime),
-        sessions_max: params.number("sessions_max", usual.sessions_max),
-    };
+    let settings = Settings::read(build)?;
     let (select, whole) = (build.lower(0)?, build.lower(1)?);
     Ok(add(build.cx, build.name, (select, whole), settings))
 }

@@ -63,9 +63,8 @@ pub use accept::Accept;
 pub use protocol::{Settings, add, build};
 
 use xk_core::Entry;
-use xk_core::graph::{Family, Guarantees, ParamKind, Realm, Service, int, optional, text};
+use xk_core::graph::{Family, Guarantees, Realm, Service};
 use xk_kit::rpc::auth::QUESTIONS;
-use xk_kit::rpc::onc::SESSIONS_MAX;
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
@@ -78,15 +77,5 @@ pub static ENTRY: Entry = Entry::calls("authsys", include_str!("lib.rs"), build)
     .header_octets(wire::HEADER_OCTETS)
     // The flavor of the credentials.
     .numbers(&[("sunselect", xk_kit::rpc::onc::AUTH_SYS)])
-    .parameters(&[
-        text("machine", "a name of at most 255 octets", "xk", "the name of the caller's machine"),
-        int("user", 0..=4_294_967_295, 65_534, "the number of the caller"),
-        int("group", 0..=4_294_967_295, 65_534, "the number of the caller's first group"),
-        optional("groups", ParamKind::Text("at most 16 numbers with spaces between"),
-            "the numbers of the caller's other groups"),
-        optional("accept",
-            ParamKind::Text("numbers and ranges with spaces between, such as 0 1000-1999"),
-            "the users whom a server takes; all if not given"),
-        SESSIONS_MAX,
-    ])
+    .parameters(Settings::PARAMETERS)
     .questions(QUESTIONS);

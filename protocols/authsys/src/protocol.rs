@@ -5,39 +5,35 @@ use crate::session::User;
 use crate::wire::{Credential, GROUPS_MAX, MACHINE_MAX};
 use alloc::string::String;
 use alloc::vec::Vec;
-use xk_core::graph::{Build, BuildError};
+use xk_core::graph::{Build, BuildError, ParamKind, optional, text};
 use xk_core::{Kernel, ProtocolRef};
 use xk_kit::rpc::auth;
 
-/// The caller's names, and the callers that a server takes.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The name of the caller's machine, cut to 255 octets.
-    pub machine: String,
-    /// The caller's number.
-    pub user: u32,
-    /// That of the first group.
-    pub group: u32,
-    /// Those of the other groups; only 16 count.
-    pub groups: Vec<u32>,
-    /// Whom a server takes; everybody if there is none.
-    pub accept: Option<Accept>,
-    /// How many sessions it holds for either direction.
-    pub sessions_max: usize,
-}
-
-impl Default for Settings {
-    /// The numbers that Linux has for no user, 65534, and a server for all callers.
-    fn default() -> Self {
-        Self {
-            machine: "xk".into(),
-            user: 65_534,
-            group: 65_534,
-            groups: Vec::new(),
-            accept: None,
-            sessions_max: 16_384,
-        }
+xk_core::settings! {
+    /// The caller's names, and the callers that a server takes.
+    #[derive(Clone, Debug)]
+    pub struct Settings {
+        user: u32 = int(0..=4_294_967_295, 65_534, "the number of the caller"),
+        group: u32 = int(0..=4_294_967_295, 65_534, "the number of the caller's first group"),
+        sessions_max: usize = int(1..=16_777_216, 16_384,
+            "how many sessions it holds, for calls and for requests each; idle ones are evicted \
+             for new ones"),
+        ..
+        /// The name of the caller's machine, cut to 255 octets.
+        machine: String = "xk".into(),
+        /// Those of the other groups; only 16 count.
+        groups: Vec<u32> = Vec::new(),
+        /// Whom a server takes; everybody if there is none.
+        accept: Option<Accept> = None,
     }
+    [
+        text("machine", "a name of at most 255 octets", "xk", "the name of the caller's machine"),
+        optional("groups", ParamKind::Text("at most 16 numbers with spaces between"),
+            "the numbers of the caller's other groups"),
+        optional("accept",
+            ParamKind::Text("numbers and ranges with spaces between, such as 0 1000-1999"),
+            "the users whom a server takes; all if not given"),
+    ]
 }
 
 /// Builds it from its place in a graph.
@@ -45,7 +41,7 @@ impl Default for Settings {
 /// # Errors
 /// [`BuildError`] if the graph gives it nothing to stand on, or a parameter cannot be read.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let (params, usual) = (build.params, Settings::default());
+    let (params, usual) = (build.params, Settings::read(build)?);
     let wrong =
         |name, expected: &str| BuildError::Param { name, index: 0, expected: expected.into() };
     let machine = params.text("machine").unwrap_or(&usual.machine);
@@ -59,14 +55,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         .ok_or_else(|| wrong("groups", "at most 16 numbers with spaces between"))?;
     let accept =
         params.parse("accept", "numbers and ranges with spaces between, such as 0 1000-1999")?;
-    let settings = Settings {
-        machine: machine.into(),
-        user: params.number("user", usual.user),
-        group: params.number("group", usual.group),
-        groups,
-        accept,
-        sessions_max: params.number("sessions_max", usual.sessions_max),
-    };
+    let settings = Settings { machine: machine.into(), groups, accept, ..usual };
     Ok(add(build.cx, build.name, build.lower(0)?, settings))
 }
 

@@ -83,7 +83,7 @@ pub use table::ChannelFigures;
 
 use xk_core::Entry;
 use xk_core::control::{own_question, question};
-use xk_core::graph::{Family, Guarantees, Realm, Service, int};
+use xk_core::graph::{Family, Guarantees, Realm, Service};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
@@ -96,12 +96,7 @@ pub static ENTRY: Entry = Entry::calls("channel", include_str!("lib.rs"), build)
     .service(Service::adding(Guarantees::EXACT))
     .header_octets(wire::HEADER_OCTETS)
     .numbers(&[("ip", 102), ("fragment", 102), ("null", 102)])
-    .parameters(&[
-        int("channels_max", 1..=16_777_216, 16_384,
-            "how many channels it holds, of both sides; idle ones of the server's side are evicted \
-             for new ones"),
-        int("hosts_max", 1..=16_777_216, 4096, "how many clients, and how many servers, it knows"),
-    ])
+    .parameters(Limits::PARAMETERS)
     .questions(&[
         question("peer-proved", "of a session that serves: the client has returned our ticket"),
         question("cancel-call", "takes back the call of this name"),

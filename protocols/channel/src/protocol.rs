@@ -28,18 +28,15 @@ use xk_kit::rpc::incarnation::{Admission, CHALLENGED};
 /// How many upper protocols may enable it.
 const ENABLES_MAX: usize = 256;
 
-/// Bounds.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// How many channels it holds, of both sides.
-    pub channels_max: usize,
-    /// How many hosts it knows, of both sides.
-    pub hosts_max: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { channels_max: 16_384, hosts_max: 4096 }
+xk_core::settings! {
+    /// Bounds.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Limits {
+        channels_max: usize = int(1..=16_777_216, 16_384,
+            "how many channels it holds, of both sides; idle ones of the server's side are evicted \
+             for new ones"),
+        hosts_max: usize = int(1..=16_777_216, 4096,
+            "how many clients, and how many servers, it knows"),
     }
 }
 
@@ -58,11 +55,7 @@ pub struct Channel {
 /// # Errors
 /// [`BuildError::Lower`] if the graph gives it nothing to stand on.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let usual = Limits::default();
-    let limits = Limits {
-        channels_max: build.params.number("channels_max", usual.channels_max),
-        hosts_max: build.params.number("hosts_max", usual.hosts_max),
-    };
+    let limits = Limits::read(build)?;
     Ok(add(build.cx, build.name, build.lower(0)?, limits))
 }
 

@@ -67,7 +67,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         },
         time_min: build.duration("time_min")?,
     };
-    let sessions_max = build.number("sessions_max")?;
+    let sessions_max = build.int("sessions_max")?;
     let (secret, lower) = (build.cx.secret(), build.lower(0)?);
     build.add(CallLayered::new(secret, lower, sessions_max, (), layer))
 }

@@ -79,9 +79,9 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         return Err(BuildError::Param { name: "address", index: 0, expected: ADDRESS.into() });
     }
     let bounds = Bounds {
-        idle: build.number("idle_max")?,
-        passive: build.number("passive_max")?,
-        ..Bounds::sessions(build.number("sessions_max")?)
+        idle: build.int("idle_max")?,
+        passive: build.int("passive_max")?,
+        ..Bounds::sessions(build.int("sessions_max")?)
     };
     let lower = build.lower(0)?;
     let eth = station(build.cx.secret(), lower, bounds, given, DropSources::read(params));

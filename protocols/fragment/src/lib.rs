@@ -70,8 +70,7 @@ pub use table::FragmentFigures;
 
 use xk_core::Entry;
 use xk_core::control::{own_question, question};
-use xk_core::graph::{Family, Guarantees, Realm, Service, int};
-use xk_kit::layer::sessions_max;
+use xk_core::graph::{Family, Guarantees, Realm, Service};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
@@ -83,15 +82,7 @@ pub static ENTRY: Entry = Entry::layer("fragment", include_str!("lib.rs"), build
     .service(Service::changing(Guarantees::EXACT, Guarantees::INSTANT))
     .header_octets(wire::HEADER_OCTETS)
     .numbers(&[("ip", 101), ("null", 101)])
-    .parameters(&[
-        sessions_max(Limits::USUAL.sessions_max as i64),
-        int("outstanding_max", 1..=65_536, Limits::USUAL.outstanding_max as i64,
-            "how many messages are kept for peers that lack fragments"),
-        int("partial_max", 1..=65_536, Limits::USUAL.partial_max as i64,
-            "how many messages are being collected"),
-        int("partial_per_peer", 1..=65_536, Limits::USUAL.partial_per_peer as i64,
-            "how many of them from one peer for one protocol above"),
-    ])
+    .parameters(Limits::PARAMETERS)
     .questions(&[
         question("max-packet", "sixteen fragments"),
         question("opt-packet", "one fragment: that of the layer below less 24 octets"),

@@ -33,28 +33,17 @@ const WHOLE: [u8; 4] = [0, 1, 0, 1];
 /// Our host and the peer's, as the header has them: [folded](xk_core::HostAddr::folded).
 pub(crate) type Hosts = ([u8; 4], [u8; 4]);
 
-/// Bounds.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// How many sessions it holds.
-    pub sessions_max: usize,
-    /// How many messages are kept for peers that lack fragments.
-    pub outstanding_max: usize,
-    /// How many messages are being collected.
-    pub partial_max: usize,
-    /// How many of them in one session.
-    pub partial_per_peer: usize,
-}
-
-impl Limits {
-    /// Those of a graph that does not say.
-    pub const USUAL: Self =
-        Self { sessions_max: 1024, outstanding_max: 64, partial_max: 256, partial_per_peer: 32 };
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self::USUAL
+xk_core::settings! {
+    /// Bounds.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Limits {
+        sessions_max: usize = int(1..=16_777_216, 1024,
+            "how many sessions it holds; idle ones are evicted for new ones"),
+        outstanding_max: usize = int(1..=65_536, 64,
+            "how many messages are kept for peers that lack fragments"),
+        partial_max: usize = int(1..=65_536, 256, "how many messages are being collected"),
+        partial_per_peer: usize = int(1..=65_536, 32,
+            "how many of them from one peer for one protocol above"),
     }
 }
 
@@ -100,15 +89,7 @@ pub struct State {
 
 /// Builds it from its place in a graph.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let usual = Limits::USUAL;
-    let params = &build.params;
-    let limits = Limits {
-        sessions_max: params.number("sessions_max", usual.sessions_max),
-        outstanding_max: params.number("outstanding_max", usual.outstanding_max),
-        partial_max: params.number("partial_max", usual.partial_max),
-        partial_per_peer: params.number("partial_per_peer", usual.partial_per_peer),
-    };
-    Ok(add(build.cx, build.name, build.lower(0)?, limits))
+    Ok(add(build.cx, build.name, build.lower(0)?, Limits::read(build)?))
 }
 
 /// Adds one to a kernel, for programs that compose without a graph file.

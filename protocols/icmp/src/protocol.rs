@@ -88,10 +88,10 @@ type Pinging = Conversation<Icmp, HEADER_LEN>;
 /// Builds it from its place in a graph.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let (secret, params) = (build.cx.secret(), build.params);
-    let sessions_max = build.number("sessions_max")?;
-    let limit = Allowance::new(build.number("errors_per_second")?, build.number("errors_burst")?);
-    let per_second = build.number("answers_per_second")?;
-    let burst = build.number("answers_burst")?;
+    let sessions_max = build.int("sessions_max")?;
+    let limit = Allowance::new(build.int("errors_per_second")?, build.int("errors_burst")?);
+    let per_second = build.int("answers_per_second")?;
+    let burst = build.int("answers_burst")?;
     let answers = (per_second > 0).then(|| Allowance::new(per_second, burst));
     let icmp = Icmp {
         owners: Map::new(secret, sessions_max),

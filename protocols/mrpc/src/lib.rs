@@ -108,11 +108,7 @@ pub use shared::Config;
 
 use xk_core::Entry;
 use xk_core::control::question;
-use xk_core::graph::{
-    Family, Guarantees, Needed, NeededOn, ParamKind, Realm, Service, StackingRules, int, optional,
-    word,
-};
-use xk_kit::layer::sessions_max;
+use xk_core::graph::{Family, Guarantees, Needed, NeededOn, Realm, Service, StackingRules};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
@@ -140,23 +136,7 @@ pub static ENTRY: Entry = Entry::calls("mrpc", include_str!("lib.rs"), build)
         // What a virtual protocol maps 90 to.
         ("eth", 0x3900 + wire::IP_PROTOCOL as u32),
     ])
-    .parameters(&[
-        int("channels", 1..=65_535, 8, "how many calls go at the same time"),
-        int("fragment", 0..=1464, 1024,
-            "octets of a fragment; 0 for as many as a packet of the layer below takes"),
-        word("timers", &["auto", "ethernet", "internet"], "auto",
-            "the waits before something is sent again; `auto`: those that suit where each peer is, \
-             and where that changes (`peer-on-link`), the first call that waits in vain finds out"),
-        int("processes_max", 1..=65_536, 1024,
-            "how many channels of clients a server serves; free ones go for new ones"),
-        int("client_processes_max", 1..=65_536, 64, "how many of them may be one client's"),
-        int("hosts_max", 1..=1_048_576, 1024,
-            "how many clients a server knows, and a client servers"),
-        sessions_max(4096),
-        int("enables_max", 1..=65_537, 4096, "how many enables it holds"),
-        optional("address", ParamKind::Text("a host, such as 10.0.0.1"),
-            "our host, where the layer below does not know it; over `arp` it is claimed"),
-    ])
+    .parameters(Config::PARAMETERS)
     .questions(&[
         question("my-procedure", "the procedure that a session stands for"),
         question("peer-host", "the peer of a session"),

@@ -9,7 +9,7 @@ use crate::wire::{AREA2_LEN_MAX, HEADER_LEN, Header, REPLY, REQUEST, SERVER, u16
 use alloc::rc::Rc;
 use alloc::string::String;
 use xk_core::control::{Describe, ListMaps, ListSessions};
-use xk_core::graph::{Build, BuildError, Params};
+use xk_core::graph::{Build, BuildError};
 use xk_core::object::{Enable, OpenError, Refused};
 use xk_core::participant::{AddressError, Wild};
 use xk_core::{
@@ -31,7 +31,7 @@ pub struct Mrpc {
 /// [`BuildError::Lower`] if the graph gives it nothing to stand on, [`BuildError::Param`] for an
 /// address or timers that are none.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let config = read(build.params)?;
+    let config = read(build)?;
     Ok(add(build.cx, build.name, build.lower(0)?, config))
 }
 
@@ -41,8 +41,8 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, config: Config) -> Proto
     cx.add_protocol(crate::ENTRY.kind, name, Mrpc { shared })
 }
 
-fn read(params: &Params) -> Result<Config, BuildError> {
-    let usual = Config::default();
+fn read(build: &Build<'_>) -> Result<Config, BuildError> {
+    let params = build.params;
     let wrong = |name, expected: &str| BuildError::Param {
         name,
         index: 0,
@@ -59,17 +59,7 @@ fn read(params: &Params) -> Result<Config, BuildError> {
         Some(Ok(address)) if !address.is_unspecified() => Some(address),
         Some(_) => return Err(wrong("address", "a host, such as 10.0.0.1")),
     };
-    Ok(Config {
-        channels: params.number("channels", usual.channels),
-        fragment: params.number("fragment", usual.fragment),
-        timers,
-        processes_max: params.number("processes_max", usual.processes_max),
-        client_processes_max: params.number("client_processes_max", usual.client_processes_max),
-        hosts_max: params.number("hosts_max", usual.hosts_max),
-        sessions_max: params.number("sessions_max", usual.sessions_max),
-        enables_max: params.number("enables_max", usual.enables_max),
-        address,
-    })
+    Ok(Config { timers, address, ..Config::read(build)? })
 }
 
 /// A procedure's number, which the header has 16 bits for.

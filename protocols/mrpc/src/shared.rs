@@ -8,6 +8,7 @@ use alloc::string::String;
 use core::cell::Cell;
 use core::fmt::Write;
 use xk_core::Secret;
+use xk_core::graph::{ParamKind, optional, word};
 use xk_core::map::Map;
 use xk_core::object::SessionTable;
 use xk_core::{HostAddr, Kernel, Message, ProtocolRef};
@@ -23,43 +24,34 @@ pub(crate) const PASSIVE: u32 = u32::MAX;
 /// In the place of the procedure, of a protocol that takes any.
 pub(crate) const ANY_PROCEDURE: u32 = u32::MAX;
 
-/// What the parameters say.
-#[derive(Clone, Copy, Debug)]
-pub struct Config {
-    /// How many calls go at the same time.
-    pub channels: u16,
-    /// Octets of a fragment; 0 for as many as a packet of the layer below takes.
-    pub fragment: usize,
-    /// The waits, or those that the layer below suggests.
-    pub timers: Option<Timers>,
-    /// How many channels of clients a server serves.
-    pub processes_max: usize,
-    /// How many of them may be one host's.
-    pub client_processes_max: usize,
-    /// How many client hosts a server knows, and a client servers.
-    pub hosts_max: usize,
-    /// How many sessions there may be.
-    pub sessions_max: usize,
-    /// How many enables there may be.
-    pub enables_max: usize,
-    /// Our host, if the layer below does not know it.
-    pub address: Option<HostAddr>,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            channels: 8,
-            fragment: 1024,
-            timers: None,
-            processes_max: 1024,
-            client_processes_max: 64,
-            hosts_max: 1024,
-            sessions_max: 4096,
-            enables_max: 4096,
-            address: None,
-        }
+xk_core::settings! {
+    /// What the parameters say.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Config {
+        channels: u16 = int(1..=65_535, 8, "how many calls go at the same time"),
+        fragment: usize = int(0..=1464, 1024,
+            "octets of a fragment; 0 for as many as a packet of the layer below takes"),
+        processes_max: usize = int(1..=65_536, 1024,
+            "how many channels of clients a server serves; free ones go for new ones"),
+        client_processes_max: usize = int(1..=65_536, 64, "how many of them may be one client's"),
+        hosts_max: usize = int(1..=1_048_576, 1024,
+            "how many clients a server knows, and a client servers"),
+        sessions_max: usize = int(1..=16_777_216, 4096,
+            "how many sessions it holds; idle ones are evicted for new ones"),
+        enables_max: usize = int(1..=65_537, 4096, "how many enables it holds"),
+        ..
+        /// The waits, or those that the layer below suggests.
+        timers: Option<Timers> = None,
+        /// Our host, if the layer below does not know it.
+        address: Option<HostAddr> = None,
     }
+    [
+        word("timers", &["auto", "ethernet", "internet"], "auto",
+            "the waits before something is sent again; `auto`: those that suit where each peer is, \
+             and where that changes (`peer-on-link`), the first call that waits in vain finds out"),
+        optional("address", ParamKind::Text("a host, such as 10.0.0.1"),
+            "our host, where the layer below does not know it; over `arp` it is claimed"),
+    ]
 }
 
 pub(crate) struct Shared {

@@ -92,9 +92,7 @@ pub mod wire;
 pub use protocol::{Mappings, Portmap, Settings, add, build};
 
 use xk_core::control::{own_question, question};
-use xk_core::graph::{
-    Family, Guarantees, ParamKind, Realm, Shape, block, flag, int, optional, required, word,
-};
+use xk_core::graph::{Family, Guarantees, ParamKind, Realm, Shape, block, required, word};
 use xk_core::reason::Class;
 use xk_core::{Entry, Reason};
 
@@ -118,18 +116,7 @@ pub static ENTRY: Entry = Entry::calls("portmap", include_str!("lib.rs"), build)
     .on(&[Realm::Rpc], &[Family::Other("programs")])
     .needs(Guarantees::SESSIONS)
     .shape(Shape::Virtual)
-    .parameters(&[
-        flag("serve", true, "whether it serves the program 100000"),
-        word("transports", &["udp", "tcp", "both"], "udp",
-            "what the layer below stands on; others are asked for the first"),
-        word("version", &["2", "3", "4"], "2", "the version that others are asked in"),
-        optional("register", ParamKind::Text(REGISTER_EXPECTED),
-            "the host whose port mapper is told what is served above"),
-        flag("indirect", false, "whether it calls procedures on behalf of others"),
-        int("mappings_max", 8..=512, 256, "how many mappings there may be"),
-        int("sessions_max", 1..=1_048_576, 1024,
-            "how many sessions that find their port it holds; idle ones are evicted for new ones"),
-    ])
+    .parameters(Settings::PARAMETERS)
     .blocks(&[
         block("map", 0..=64,
             &[],

@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use xk_core::Secret;
 use xk_core::control::{ListMaps, ListSessions};
-use xk_core::graph::{Build, BuildError, Params};
+use xk_core::graph::{Build, BuildError, ParamKind, Params, optional, word};
 use xk_core::object::{Enable, OpenError, Refused, SessionTable};
 use xk_core::participant::{PORT as PORT_LABEL, Wild};
 use xk_core::question;
@@ -28,50 +28,41 @@ use xk_kit::control::{IsGroup, MyHost};
 use xk_kit::rpc::call::{PROGRAM as PROGRAM_LABEL, VERSION};
 use xk_kit::rpc::onc::{Offered, ProcedureName};
 
-/// What a graph says of it.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Whether it serves the program 100000.
-    pub serve: bool,
-    /// The transports that the layer below stands on.
-    pub netids: Vec<Netid>,
-    /// The version that others are asked in.
-    pub version: u32,
-    /// The host whose port mapper is told what is served above, and its port if it is not the usual
-    /// one.
-    pub register: Option<Participant>,
-    /// Whether it calls procedures on behalf of others.
-    pub indirect: bool,
-    /// How many mappings there may be.
-    pub mappings_max: usize,
-    /// How many sessions whose port is to be found it holds.
-    pub sessions_max: usize,
-    /// Mappings that are there from the beginning: program, version, transport, port.
-    pub maps: Vec<(u32, u32, Netid, u16)>,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            serve: true,
-            netids: [Netid::Udp].into(),
-            version: crate::wire::VERSION_PMAP,
-            register: None,
-            indirect: false,
-            mappings_max: 256,
-            sessions_max: 1024,
-            maps: Vec::new(),
-        }
+xk_core::settings! {
+    /// What a graph says of it.
+    #[derive(Clone, Debug)]
+    pub struct Settings {
+        serve: bool = flag(true, "whether it serves the program 100000"),
+        indirect: bool = flag(false, "whether it calls procedures on behalf of others"),
+        mappings_max: usize = int(8..=512, 256, "how many mappings there may be"),
+        sessions_max: usize = int(1..=1_048_576, 1024,
+            "how many sessions that find their port it holds; idle ones are evicted for new ones"),
+        ..
+        /// The transports that the layer below stands on.
+        netids: Vec<Netid> = [Netid::Udp].into(),
+        /// The version that others are asked in.
+        version: u32 = crate::wire::VERSION_PMAP,
+        /// The host whose port mapper is told what is served above, and its port if it is not the usual
+        /// one.
+        register: Option<Participant> = None,
+        /// Mappings that are there from the beginning: program, version, transport, port.
+        maps: Vec<(u32, u32, Netid, u16)> = Vec::new(),
     }
+    [
+        word("transports", &["udp", "tcp", "both"], "udp",
+            "what the layer below stands on; others are asked for the first"),
+        word("version", &["2", "3", "4"], "2", "the version that others are asked in"),
+        optional("register", ParamKind::Text(crate::REGISTER_EXPECTED),
+            "the host whose port mapper is told what is served above"),
+    ]
 }
 
 impl Settings {
-    fn read(params: &Params) -> Result<Self, BuildError> {
-        let usual = Self::default();
+    fn with_texts(self, params: &Params) -> Result<Self, BuildError> {
         let netids = match params.text("transports") {
             Some("tcp") => [Netid::Tcp].into(),
             Some("both") => [Netid::Udp, Netid::Tcp].into(),
-            _ => usual.netids,
+            _ => self.netids,
         };
         let version = params.text("version").and_then(|text| text.parse().ok());
         let map = |block: &Params| {
@@ -84,14 +75,11 @@ impl Settings {
             )
         };
         Ok(Self {
-            serve: params.get("serve").is_none() || params.flag("serve"),
             netids,
-            version: version.unwrap_or(usual.version),
+            version: version.unwrap_or(self.version),
             register: params.parse("register", crate::REGISTER_EXPECTED)?,
-            indirect: params.flag("indirect"),
-            mappings_max: params.number("mappings_max", usual.mappings_max),
-            sessions_max: params.number("sessions_max", usual.sessions_max),
             maps: params.blocks("map").map(map).collect(),
+            ..self
         })
     }
 }
@@ -174,7 +162,7 @@ pub struct Portmap {
 /// [`BuildError`] if the graph gives it nothing to stand on, or a host to register with that is
 /// none.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let settings = Settings::read(build.params)?;
+    let settings = Settings::read(build)?.with_texts(build.params)?;
     Ok(add(build.cx, build.name, build.lower(0)?, settings))
 }
 

@@ -40,7 +40,7 @@ pub struct Rdgram {
 /// # Errors
 /// [`BuildError::Lower`] if the graph gives it nothing to stand on.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let sessions_max = build.number("sessions_max")?;
+    let sessions_max = build.int("sessions_max")?;
     let total = build.duration("total")?;
     let lower = build.lower(0)?;
     Ok(add(build.cx, build.name, lower, sessions_max, total))

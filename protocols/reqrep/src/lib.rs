@@ -98,10 +98,9 @@ pub use gather::{REPEATED_REPLY, TOO_MANY_REPLIES};
 pub use protocol::{ReqRep, Settings, add, build};
 pub use session::{NO_CALL, NOT_A_SERVER, REPEATED, TOO_MANY_CALLS};
 
-use core::time::Duration;
 use xk_core::Entry;
 use xk_core::control::question;
-use xk_core::graph::{Family, Guarantees, Realm, Service, duration, int, octets};
+use xk_core::graph::{Family, Guarantees, Realm, Service};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
@@ -119,28 +118,7 @@ pub static ENTRY: Entry = Entry::calls("reqrep", include_str!("lib.rs"), build)
         ("ip", 103),
         ("fragment", 103),
     ])
-    .parameters(&[
-        duration("first_wait", Duration::from_secs(1),
-            "the time before a request is sent again first"),
-        duration("wait_max", Duration::from_secs(8), "the longest time between two sendings"),
-        duration("total", Duration::from_secs(30), "how long a call lasts at most"),
-        int("calls_max", 1..=1_048_576, 16_384, "how many calls may wait at once"),
-        int("requests_max", 1..=1_048_576, 1024, "how many requests may be executed at once"),
-        int("sessions_max", 1..=16_777_216, 16_384,
-            "how many peers it knows; idle ones are evicted for new ones"),
-        int("dupcache", 0..=1_048_576, 0,
-            "of how many requests the reply is kept; 0 for none. NFS wants 128"),
-        octets("dupcache_octets", 4 << 20,
-            "octets of those replies, at most; the oldest go first, and one that is larger is not \
-             kept"),
-        int("replies_max", 1..=65_536, 1024,
-            "how many hosts' replies to one request to many are taken"),
-        octets("unproved_rate", 64 << 10,
-            "octets a second, to each host that has proved nothing, of replies more than three \
-             times as long as their requests; 0 for none; raise it where all that can send are \
-             trusted"),
-        octets("unproved_burst", 128 << 10, "octets of long replies to such a host at once"),
-    ])
+    .parameters(Settings::PARAMETERS)
     .questions(&[
         question("cancel-call", "ends the waiting for a reply"),
         question("gathers-replies", "of a session to many hosts: it gives the replies of all"),

@@ -21,32 +21,32 @@ use xk_kit::net::stream::{CarriesRecords, StreamError, StreamEvent, StreamNotice
 use xk_kit::rpc::call_layer::less;
 use xk_kit::rpc::server::OfferingServers;
 
-/// How it waits, and its bounds.
-#[derive(Clone, Copy, Debug)]
-pub struct Settings {
-    /// The time before a request is sent again first.
-    pub first_wait: Duration,
-    /// The longest time between two sendings.
-    pub wait_max: Duration,
-    /// How long a call lasts at most.
-    pub total: Duration,
-    /// How many calls may wait at once.
-    pub calls_max: usize,
-    /// How many requests may be executed at once.
-    pub requests_max: usize,
-    /// How many peers it knows.
-    pub sessions_max: usize,
-    /// Of how many requests the reply is kept.
-    pub dupcache: usize,
-    /// Octets of those replies, at most; the oldest go first.
-    pub dupcache_octets: usize,
-    /// How many hosts' replies to one request to many are taken.
-    pub replies_max: usize,
-    /// Octets in a second, to each peer that has proved nothing, of replies more than three times
-    /// as long as their requests.
-    pub unproved_rate: usize,
-    /// Octets of those at once.
-    pub unproved_burst: usize,
+xk_core::settings! {
+    /// How it waits, and its bounds.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Settings {
+        first_wait: Duration = duration(Duration::from_secs(1),
+            "the time before a request is sent again first"),
+        wait_max: Duration = duration(Duration::from_secs(8),
+            "the longest time between two sendings"),
+        total: Duration = duration(Duration::from_secs(30), "how long a call lasts at most"),
+        calls_max: usize = int(1..=1_048_576, 16_384, "how many calls may wait at once"),
+        requests_max: usize = int(1..=1_048_576, 1024, "how many requests may be executed at once"),
+        sessions_max: usize = int(1..=16_777_216, 16_384,
+            "how many peers it knows; idle ones are evicted for new ones"),
+        dupcache: usize = int(0..=1_048_576, 0,
+            "of how many requests the reply is kept; 0 for none. NFS wants 128"),
+        dupcache_octets: usize = octets(4 << 20,
+            "octets of those replies, at most; the oldest go first, and one that is larger is not \
+             kept"),
+        replies_max: usize = int(1..=65_536, 1024,
+            "how many hosts' replies to one request to many are taken"),
+        unproved_rate: usize = octets(64 << 10,
+            "octets a second, to each host that has proved nothing, of replies more than three \
+             times as long as their requests; 0 for none; raise it where all that can send are \
+             trusted"),
+        unproved_burst: usize = octets(128 << 10, "octets of long replies to such a host at once"),
+    }
 }
 
 impl Settings {
@@ -54,24 +54,6 @@ impl Settings {
     pub(crate) fn longer(&self, wait: Duration) -> Duration {
         let max = self.wait_max.max(self.first_wait);
         wait.saturating_mul(2).min(max)
-    }
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            first_wait: Duration::from_secs(1),
-            wait_max: Duration::from_secs(8),
-            total: Duration::from_secs(30),
-            calls_max: 16_384,
-            requests_max: 1024,
-            sessions_max: 16_384,
-            dupcache: 0,
-            dupcache_octets: 4 << 20,
-            replies_max: 1024,
-            unproved_rate: 64 << 10,
-            unproved_burst: 128 << 10,
-        }
     }
 }
 
@@ -100,20 +82,7 @@ pub struct ReqRep {
 /// # Errors
 /// [`BuildError`] if the graph gives it nothing to stand on, or a time is 0.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let (params, usual) = (build.params, Settings::default());
-    let settings = Settings {
-        first_wait: params.duration("first_wait", usual.first_wait),
-        wait_max: params.duration("wait_max", usual.wait_max),
-        total: params.duration("total", usual.total),
-        calls_max: params.number("calls_max", usual.calls_max),
-        requests_max: params.number("requests_max", usual.requests_max),
-        sessions_max: params.number("sessions_max", usual.sessions_max),
-        dupcache: params.number("dupcache", usual.dupcache),
-        dupcache_octets: params.octets("dupcache_octets", usual.dupcache_octets),
-        replies_max: params.number("replies_max", usual.replies_max),
-        unproved_rate: params.octets("unproved_rate", usual.unproved_rate),
-        unproved_burst: params.octets("unproved_burst", usual.unproved_burst),
-    };
+    let settings = Settings::read(build)?;
     if settings.first_wait.is_zero() {
         return Err(BuildError::Param {
             name: "first_wait",

@@ -70,7 +70,7 @@ pub use session::{CONNECTION_LOST, HELD_MOST, RECORD_TOO_BIG};
 
 use xk_core::Entry;
 use xk_core::control::question;
-use xk_core::graph::{Family, Guarantees, Realm, Service, int, octets};
+use xk_core::graph::{Family, Guarantees, Realm, Service};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
@@ -81,18 +81,7 @@ pub static ENTRY: Entry = Entry::layer("rm", include_str!("lib.rs"), build)
     .needs(Guarantees::SESSIONS.and(Guarantees::STREAM))
     .service(Service::changing(Guarantees::WHOLE, Guarantees::STREAM))
     .header_octets(wire::MARK_OCTETS)
-    .parameters(&[
-        octets("record_max", 1 << 20, "octets of a message, at most, sent and received"),
-        octets("queue_max", 2 << 20, "octets that wait to be sent on one connection, at most"),
-        octets("held_max", 16 << 20,
-            "octets that the connections of all peers together hold, at most, of records that are \
-             not whole and of replies that are not read; no less than one record and one queue; of \
-             the connections that hold their share or more, those break off first on which nothing \
-             got done for longest"),
-        int("sessions_max", 1..=16_777_216, 4096,
-            "how many connections it holds, of peers and of its own each; of the idle ones of \
-             peers that used least gives way"),
-    ])
+    .parameters(Settings::PARAMETERS)
     .questions(&[
         question("carries-records", "a session does"),
         question("max-packet", "the largest record"),

@@ -18,23 +18,21 @@ use xk_kit::control::{MaxPacket, OptPacket};
 use xk_kit::net::stream::{StreamNotice, StreamUse};
 use xk_kit::rpc::server::OfferingServers;
 
-/// Bounds.
-#[derive(Clone, Copy, Debug)]
-pub struct Settings {
-    /// Octets of a record, at most.
-    pub record_max: usize,
-    /// Octets that wait to be sent on one connection, at most.
-    pub queue_max: usize,
-    /// Octets that the connections of all peers together hold, at most: of records that are not
-    /// whole, and of replies that are not read. No less than one record and one queue.
-    pub held_max: usize,
-    /// How many connections of peers it holds.
-    pub sessions_max: usize,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { record_max: 1 << 20, queue_max: 2 << 20, held_max: 16 << 20, sessions_max: 4096 }
+xk_core::settings! {
+    /// Bounds.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Settings {
+        record_max: usize = octets(1 << 20, "octets of a message, at most, sent and received"),
+        queue_max: usize = octets(2 << 20,
+            "octets that wait to be sent on one connection, at most"),
+        held_max: usize = octets(16 << 20,
+            "octets that the connections of all peers together hold, at most, of records that are \
+             not whole and of replies that are not read; no less than one record and one queue; of \
+             the connections that hold their share or more, those break off first on which nothing \
+             got done for longest"),
+        sessions_max: usize = int(1..=16_777_216, 4096,
+            "how many connections it holds, of peers and of its own each; of the idle ones of \
+             peers that used least gives way"),
     }
 }
 
@@ -93,13 +91,7 @@ pub struct RecordMarking {
 /// # Errors
 /// [`BuildError::Lower`] if the graph gives it nothing to stand on.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let (params, usual) = (build.params, Settings::default());
-    let settings = Settings {
-        record_max: params.octets("record_max", usual.record_max),
-        queue_max: params.octets("queue_max", usual.queue_max),
-        held_max: params.octets("held_max", usual.held_max),
-        sessions_max: params.number("sessions_max", usual.sessions_max),
-    };
+    let settings = Settings::read(build)?;
     if settings.record_max > 1 << 30 {
         return Err(BuildError::Param {
             name: "record_max",

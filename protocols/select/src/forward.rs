@@ -52,7 +52,7 @@
 //! that forwards, instead of SELECT. How it does it is our own.
 
 use crate::protocol::build_forward;
-use crate::{CHANNELS, PROCEDURES, QUESTIONS, REASONS, SESSIONS_MAX, wire};
+use crate::{Limits, PROCEDURES, QUESTIONS, REASONS, wire};
 use xk_core::Entry;
 use xk_core::graph::{Family, Guarantees, ParamKind, Realm, block, optional, required};
 
@@ -68,7 +68,7 @@ pub static FORWARD_ENTRY: Entry = Entry::calls("forward", include_str!("forward.
     .header_octets(wire::HEADER_OCTETS)
     // Those of `select`, which its peers take it for.
     .numbers(&[("channel", 0x65)])
-    .parameters(&[CHANNELS, SESSIONS_MAX])
+    .parameters(Limits::PARAMETERS)
     .blocks(&[
         block("route", 0..=1024,
             &[

@@ -76,18 +76,11 @@ pub use protocol::{Limits, Select, add, build, build_forward};
 pub use routes::{HOPS_MAX, LOOPED};
 
 use xk_core::control::{QuestionInfo, question};
-use xk_core::graph::{Family, Guarantees, ParamSpec, Realm, int};
+use xk_core::graph::{Family, Guarantees, Realm};
 use xk_core::{Entry, Reason};
 
 /// The family of participants with a procedure on top.
 pub const PROCEDURES: Family = Family::Other("procedures");
-
-const CHANNELS: ParamSpec = int("channels", 1..=65_536, 8, "how many channels a peer has at most");
-
-#[rustfmt::skip]
-const SESSIONS_MAX: ParamSpec = int("sessions_max", 1..=1_048_576, 4096,
-    "how many sessions it holds for clients, and how many for servers; idle ones are evicted for \
-     new ones");
 
 #[rustfmt::skip]
 const QUESTIONS: &[QuestionInfo] = &[
@@ -106,6 +99,6 @@ pub static ENTRY: Entry = Entry::calls("select", include_str!("lib.rs"), build)
     .needs(Guarantees::SESSIONS)
     .header_octets(wire::HEADER_OCTETS)
     .numbers(&[("channel", 0x65)])
-    .parameters(&[CHANNELS, SESSIONS_MAX])
+    .parameters(Limits::PARAMETERS)
     .questions(QUESTIONS)
     .reasons(REASONS);

@@ -24,29 +24,14 @@ const ENABLES_MAX: usize = 4096;
 /// The key of an enable of any procedure.
 const ANY: u32 = u32::MAX;
 
-/// The bounds of one instance.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// How many channels a peer has at most.
-    pub channels: usize,
-    /// How many sessions there are for clients, and how many for servers.
-    pub sessions_max: usize,
-}
-
-impl Default for Limits {
-    /// Eight channels a peer, 4096 sessions of each kind.
-    fn default() -> Self {
-        Self { channels: 8, sessions_max: 4096 }
-    }
-}
-
-impl Limits {
-    fn read(build: &Build<'_>) -> Self {
-        let usual = Self::default();
-        Self {
-            channels: build.params.number("channels", usual.channels),
-            sessions_max: build.params.number("sessions_max", usual.sessions_max),
-        }
+xk_core::settings! {
+    /// The bounds of one instance.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Limits {
+        channels: usize = int(1..=65_536, 8, "how many channels a peer has at most"),
+        sessions_max: usize = int(1..=1_048_576, 4096,
+            "how many sessions it holds for clients, and how many for servers; idle ones are \
+             evicted for new ones"),
     }
 }
 
@@ -72,7 +57,7 @@ pub struct Headers {
 /// # Errors
 /// [`BuildError::Lower`] if the graph gives it nothing to stand on.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let select = layered(build.cx, build.lower(0)?, Limits::read(build), Routes::none());
+    let select = layered(build.cx, build.lower(0)?, Limits::read(build)?, Routes::none());
     build.add(select)
 }
 
@@ -82,7 +67,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 /// [`BuildError`] if the graph gives it nothing to stand on, or a route is none.
 pub fn build_forward(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let routes = Routes::read(build.params)?;
-    let select = layered(build.cx, build.lower(0)?, Limits::read(build), routes);
+    let select = layered(build.cx, build.lower(0)?, Limits::read(build)?, routes);
     build.add(select)
 }
 

@@ -67,7 +67,7 @@ pub use protocol::{Settings, SunProg, add, build};
 
 use xk_core::Entry;
 use xk_core::control::question;
-use xk_core::graph::{Family, Guarantees, Realm, int};
+use xk_core::graph::{Family, Guarantees, Realm};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
@@ -81,11 +81,7 @@ pub static ENTRY: Entry = Entry::calls("sunprog", include_str!("lib.rs"), build)
     .header_octets(wire::STAT_OCTETS)
     // In place of a layer for it: the flavor AUTH_NONE.
     .numbers(&[("sunselect", xk_kit::rpc::onc::AUTH_NONE)])
-    .parameters(&[
-        xk_kit::rpc::onc::SESSIONS_MAX,
-        int("programs_max", 1..=1_048_576, 1024,
-            "how many programs, versions and procedures may be offered"),
-    ])
+    .parameters(Settings::PARAMETERS)
     .questions(&[
         question("my-procedure", "the number of the procedure that a session serves"),
         question("my-program", "the numbers of its program and version"),

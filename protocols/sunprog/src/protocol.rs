@@ -21,18 +21,15 @@ use xk_kit::rpc::call_layer::{
 };
 use xk_kit::rpc::onc::{CarriesCredentials, MyProgram, Offered, ProcedureName, auth_stat};
 
-/// Bounds.
-#[derive(Clone, Copy, Debug)]
-pub struct Settings {
-    /// How many sessions it holds for either direction.
-    pub sessions_max: usize,
-    /// How many programs, versions and procedures may be offered.
-    pub programs_max: usize,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { sessions_max: 16_384, programs_max: 1024 }
+xk_core::settings! {
+    /// Bounds.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Settings {
+        sessions_max: usize = int(1..=16_777_216, 16_384,
+            "how many sessions it holds, for calls and for requests each; idle ones are evicted \
+             for new ones"),
+        programs_max: usize = int(1..=1_048_576, 1024,
+            "how many programs, versions and procedures may be offered"),
     }
 }
 
@@ -56,11 +53,7 @@ pub struct Serves {
 /// # Errors
 /// [`BuildError::Lower`] if the graph gives it nothing to stand on.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let (params, usual) = (build.params, Settings::default());
-    let settings = Settings {
-        sessions_max: params.number("sessions_max", usual.sessions_max),
-        programs_max: params.number("programs_max", usual.programs_max),
-    };
+    let settings = Settings::read(build)?;
     let first = build.lower(0)?;
     let others = build.lowers.get(1..).unwrap_or_default();
     Ok(add(build.cx, build.name, (first, others), settings))

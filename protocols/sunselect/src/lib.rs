@@ -69,7 +69,7 @@ pub use protocol::{Settings, SunSelect, add, build};
 
 use xk_core::Entry;
 use xk_core::control::question;
-use xk_core::graph::{Family, Guarantees, Realm, Service, int};
+use xk_core::graph::{Family, Guarantees, Realm, Service};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
@@ -82,12 +82,7 @@ pub static ENTRY: Entry = Entry::calls("sunselect", include_str!("lib.rs"), buil
     .header_octets(wire::CALL_OCTETS)
     // Not assigned: beside that of `select`.
     .numbers(&[("channel", 0x67)])
-    .parameters(&[
-        xk_kit::rpc::onc::SESSIONS_MAX,
-        int("lines_max", 1..=65_536, 8,
-            "how many calls to one peer may be under way on a layer that has but one in each \
-             session"),
-    ])
+    .parameters(Settings::PARAMETERS)
     .questions(&[
         question("my-procedure", "the number of the procedure that a session calls or serves"),
         question("my-program", "the numbers of its program and version"),

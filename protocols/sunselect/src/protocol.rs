@@ -50,18 +50,16 @@ fn key_of(octets: &[u8; LOOK_OCTETS]) -> Option<u128> {
     Some(key(name, word(octets, CALL_OCTETS / 4)))
 }
 
-/// Bounds.
-#[derive(Clone, Copy, Debug)]
-pub struct Settings {
-    /// How many sessions it holds for either direction.
-    pub sessions_max: usize,
-    /// How many sessions to one peer it opens below, where one has but one call under way.
-    pub lines_max: u32,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { sessions_max: 16_384, lines_max: 8 }
+xk_core::settings! {
+    /// Bounds.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Settings {
+        sessions_max: usize = int(1..=16_777_216, 16_384,
+            "how many sessions it holds, for calls and for requests each; idle ones are evicted \
+             for new ones"),
+        lines_max: u32 = int(1..=65_536, 8,
+            "how many calls to one peer may be under way on a layer that has but one in each \
+             session"),
     }
 }
 
@@ -97,11 +95,7 @@ pub struct Serves {
 /// # Errors
 /// [`BuildError::Lower`] if the graph gives it nothing to stand on.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let (params, usual) = (build.params, Settings::default());
-    let settings = Settings {
-        sessions_max: params.number("sessions_max", usual.sessions_max),
-        lines_max: params.number("lines_max", usual.lines_max),
-    };
+    let settings = Settings::read(build)?;
     Ok(add(build.cx, build.name, build.lower(0)?, settings))
 }
 

@@ -110,15 +110,9 @@ pub use protocol::{Tcp, add, build};
 pub use seq::Seq;
 pub use state::State;
 
-use core::time::Duration;
 use xk_core::Entry;
 use xk_core::control::question;
-use xk_core::graph::{
-    Family, Guarantees, Needed, NeededOn, ParamKind, Realm, Service, StackingRules, duration, flag,
-    int, octets, optional, word,
-};
-
-const USUAL: table::Limits = table::Limits::USUAL;
+use xk_core::graph::{Family, Guarantees, Needed, NeededOn, Realm, Service, StackingRules};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
@@ -143,32 +137,7 @@ pub static ENTRY: Entry = Entry::layer("tcp", include_str!("lib.rs"), build)
         ..StackingRules::NONE
     })
     .numbers(&[("ip", wire::IP_PROTOCOL as u32)])
-    .parameters(&[
-        int("sessions_max", 1..=16_777_216, USUAL.sessions_max as i64,
-            "how many connections it holds; for a new one the one goes that a peer used least"),
-        int("passive_max", 0..=16_777_216, USUAL.passive_max as i64,
-            "how many connections peers may make for one protocol above; 0: as many as it holds"),
-        int("pending_max", 1..=16_777_216, USUAL.pending_max as i64,
-            "how many peers may have sent a SYN and nothing more; others get cookies"),
-        int("enables_max", 1..=131_072, USUAL.enables_max as i64, "how many enables it holds"),
-        octets("receive_buffer", 4 << 20, "octets of a connection's receive buffer at most"),
-        octets("send_buffer", 1 << 20, "octets of a connection's send buffer"),
-        int("segment_max", 64..=65_535, 65_535, "octets of data in a segment at most"),
-        word("congestion", congestion::NAMES, congestion::DEFAULT, "the congestion control"),
-        flag("no_delay", false, "whether small segments go at once"),
-        flag("window_scale", true, "whether window scaling is offered"),
-        flag("timestamps", true, "whether timestamps are offered"),
-        flag("sack", true, "whether selective acknowledgements are offered"),
-        flag("ecn", false, "whether explicit congestion notification is offered"),
-        duration("time_wait", Duration::from_secs(60),
-            "how long an ended connection is remembered"),
-        duration("user_timeout", Settings::USER_TIMEOUT,
-            "how long octets may stay unacknowledged"),
-        flag("announce_user_timeout", false, "whether the peer is told that, and its word heeded"),
-        optional("local", ParamKind::Text("a participant, such as port9000"),
-            "what it enables below; needed on a layer with ports"),
-        xk_kit::net::drop_sources::PARAMETER,
-    ])
+    .parameters(table::Limits::PARAMETERS)
     .questions(&[
         question("my-port", "the local port of a session"),
         question("peer-port", "the peer's port of a session"),

@@ -39,7 +39,7 @@ pub struct Tcp {
 
 /// Builds it from its place in a graph.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let limits = Limits::read(build.params);
+    let limits = Limits::read(build)?;
     let settings = settings(build.params);
     let lower = build.lower(0)?;
     let given = build.params.parse("local", "a participant, such as port9000")?;
@@ -56,7 +56,7 @@ pub fn add(
     sessions_max: usize,
     settings: Settings,
 ) -> ProtocolRef {
-    let limits = Limits { sessions_max, ..Limits::USUAL };
+    let limits = Limits { sessions_max, ..Limits::default() };
     let enables = Participant::of(Part::Any);
     add_limited(cx, name, (lower, enables), &limits, settings)
 }

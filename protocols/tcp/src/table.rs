@@ -1,6 +1,6 @@
 //! What protocol and sessions share: the tables, their bounds, the settings.
 
-use crate::congestion::Name;
+use crate::congestion::{self, Name};
 use crate::connection::{SEGMENT_MIN, Settings};
 use crate::cookie::Cookies;
 use crate::isn::Secrets;
@@ -9,12 +9,12 @@ use crate::pending::{Pending, TICK};
 use alloc::rc::Rc;
 use core::cell::RefCell;
 use core::time::Duration;
-use xk_core::graph::Params;
+use xk_core::graph::{ParamKind, Params, duration, flag, int, octets, optional, word};
 use xk_core::map::Map;
 use xk_core::object::SessionTable;
 use xk_core::{Kernel, ProtocolRef, SessionRef};
 use xk_kit::answers::Allowance;
-use xk_kit::net::drop_sources::{DropSources, PARAMETER, SOURCES_MAX};
+use xk_kit::net::drop_sources::DropSources;
 use xk_kit::net::ports::Origins;
 use xk_kit::net::stream::StreamUse;
 
@@ -32,36 +32,36 @@ pub(crate) fn key(lower: &SessionRef, ports: u32) -> Key {
     (lower.id().0, ports)
 }
 
-/// Bounds.
-pub(crate) struct Limits {
-    pub(crate) sessions_max: usize,
-    pub(crate) passive_max: usize,
-    pub(crate) enables_max: usize,
-    pub(crate) pending_max: usize,
-    pub(crate) sources_max: usize,
-}
-
-impl Limits {
-    /// Those of a graph that does not say.
-    pub(crate) const USUAL: Self = Self {
-        sessions_max: 65_536,
-        passive_max: 0,
-        enables_max: 16_384,
-        pending_max: 4096,
-        sources_max: SOURCES_MAX,
-    };
-
-    /// Those of a graph.
-    pub(crate) fn read(params: &Params) -> Self {
-        let usual = Self::USUAL;
-        Self {
-            sessions_max: params.number("sessions_max", usual.sessions_max),
-            passive_max: params.number("passive_max", usual.passive_max),
-            enables_max: params.number("enables_max", usual.enables_max),
-            pending_max: params.number("pending_max", usual.pending_max),
-            sources_max: params.number(PARAMETER.name, usual.sources_max),
-        }
+xk_core::settings! {
+    /// Bounds.
+    pub(crate) struct Limits {
+        sessions_max: usize = int(1..=16_777_216, 65_536,
+            "how many connections it holds; for a new one the one goes that a peer used least"),
+        passive_max: usize = int(0..=16_777_216, 0,
+            "how many connections peers may make for one protocol above; 0: as many as it holds"),
+        pending_max: usize = int(1..=16_777_216, 4096,
+            "how many peers may have sent a SYN and nothing more; others get cookies"),
+        enables_max: usize = int(1..=131_072, 16_384, "how many enables it holds"),
+        sources_max: usize = int(0..=64, 32, "for how many sources drops are counted apart"),
     }
+    [
+        octets("receive_buffer", 4 << 20, "octets of a connection's receive buffer at most"),
+        octets("send_buffer", 1 << 20, "octets of a connection's send buffer"),
+        int("segment_max", 64..=65_535, 65_535, "octets of data in a segment at most"),
+        word("congestion", congestion::NAMES, congestion::DEFAULT, "the congestion control"),
+        flag("no_delay", false, "whether small segments go at once"),
+        flag("window_scale", true, "whether window scaling is offered"),
+        flag("timestamps", true, "whether timestamps are offered"),
+        flag("sack", true, "whether selective acknowledgements are offered"),
+        flag("ecn", false, "whether explicit congestion notification is offered"),
+        duration("time_wait", Duration::from_secs(60),
+            "how long an ended connection is remembered"),
+        duration("user_timeout", Settings::USER_TIMEOUT,
+            "how long octets may stay unacknowledged"),
+        flag("announce_user_timeout", false, "whether the peer is told that, and its word heeded"),
+        optional("local", ParamKind::Text("a participant, such as port9000"),
+            "what it enables below; needed on a layer with ports"),
+    ]
 }
 
 /// The settings of a graph.

@@ -63,9 +63,9 @@ enum Sends {
 pub fn build(build: &mut graph::Build<'_>) -> Result<ProtocolRef, graph::BuildError> {
     let params = build.params;
     let bounds = Bounds {
-        passive: build.number("passive_max")?,
-        offers: build.number("enables_max")?,
-        ..Bounds::sessions(build.number("sessions_max")?)
+        passive: build.int("passive_max")?,
+        offers: build.int("enables_max")?,
+        ..Bounds::sessions(build.int("sessions_max")?)
     };
     let checksum = params.get("checksum").is_none() || params.flag("checksum");
     let lower = build.lower(0)?;

@@ -23,8 +23,8 @@ pub(crate) const IDLE_MAX: usize = 4096;
 
 /// Builds it from its place in a graph.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let sessions_max = build.number("sessions_max")?;
-    let idle_max = build.number("idle_max")?;
+    let sessions_max = build.int("sessions_max")?;
+    let idle_max = build.int("idle_max")?;
     let lowers = (build.lower(0)?, build.lower(1)?);
     build.add(layered(build.cx, lowers, (sessions_max, idle_max)))
 }

@@ -62,10 +62,9 @@ mod table;
 pub use protocol::{Assume, EVICTED, Settings, VipAdv, VipTable, add, build};
 pub use table::VipHost;
 
-use core::time::Duration;
 use xk_core::Entry;
 use xk_core::control::{own_question, question};
-use xk_core::graph::{Family, Guarantees, Realm, Shape, duration, int, word};
+use xk_core::graph::{Family, Guarantees, Realm, Shape};
 
 /// The protocol type unless the graph says otherwise: the number on Ethernet from which those of
 /// virtual protocols' uppers count.
@@ -82,17 +81,7 @@ pub static ENTRY: Entry = Entry::layer("vipadv", include_str!("lib.rs"), build)
     .on(&[Realm::Async], &[Family::Host])
     .needs(Guarantees::OPEN.and(Guarantees::RESOLVER))
     .shape(Shape::Virtual)
-    .parameters(&[
-        word("assume", &["table", "all", "none"], "table",
-            "which hosts are taken to run virtual protocols: those of the table that it keeps, all \
-             or none"),
-        duration("interval", Duration::from_secs(60),
-            "time between two broadcasts, a second at least"),
-        duration("lifetime", Duration::from_secs(180),
-            "how long a host is remembered that says nothing more, a second at least"),
-        int("protocol_type", 0x0801..=0xffff, 14_592, "the protocol type of its packets"),
-        int("entries_max", 1..=65_536, 1024, "how many hosts it remembers"),
-    ])
+    .parameters(Settings::PARAMETERS)
     .questions(&[
         question("runs-virtual", "whether a host runs virtual protocols"),
         question("watch-hosts", "tells of every change"),

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::control::ListMaps;
-use xk_core::graph::{Build, BuildError};
+use xk_core::graph::{Build, BuildError, word};
 use xk_core::object::{Enable, OpenError};
 use xk_core::question;
 use xk_core::reason::Class;
@@ -41,31 +41,25 @@ pub enum Assume {
     None,
 }
 
-/// What the graph may choose.
-#[derive(Clone, Copy, Debug)]
-pub struct Settings {
-    /// Which hosts are taken to run virtual protocols.
-    pub assume: Assume,
-    /// Time between two broadcasts.
-    pub interval: Duration,
-    /// How long a host is remembered that says nothing more.
-    pub lifetime: Duration,
-    /// The protocol type of its packets.
-    pub protocol_type: u16,
-    /// How many hosts it remembers.
-    pub entries_max: usize,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            assume: Assume::Table,
-            interval: Duration::from_secs(60),
-            lifetime: Duration::from_secs(180),
-            protocol_type: crate::PROTOCOL_TYPE,
-            entries_max: 1024,
-        }
+xk_core::settings! {
+    /// What the graph may choose.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Settings {
+        interval: Duration = duration(Duration::from_secs(60),
+            "time between two broadcasts, a second at least"),
+        lifetime: Duration = duration(Duration::from_secs(180),
+            "how long a host is remembered that says nothing more, a second at least"),
+        protocol_type: u16 = int(0x0801..=0xffff, 14_592, "the protocol type of its packets"),
+        entries_max: usize = int(1..=65_536, 1024, "how many hosts it remembers"),
+        ..
+        /// Which hosts are taken to run virtual protocols.
+        assume: Assume = Assume::Table,
     }
+    [
+        word("assume", &["table", "all", "none"], "table",
+            "which hosts are taken to run virtual protocols: those of the table that it keeps, all \
+             or none"),
+    ]
 }
 
 /// The hosts that run virtual protocols (at most `max`, by host), for `xk dump`.
@@ -93,24 +87,20 @@ pub struct VipAdv {
 
 /// Builds it from its place in a graph.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let usual = Settings::default();
-    let time = |name, usual| {
-        let time = build.params.duration(name, usual);
-        if time >= RETRY && time <= Duration::from_secs(86_400) {
-            return Ok(time);
+    let usual = Settings::read(build)?;
+    for (name, time) in [("interval", usual.interval), ("lifetime", usual.lifetime)] {
+        if !(RETRY..=Duration::from_secs(86_400)).contains(&time) {
+            let expected = "a time from 1s to 1 day".into();
+            return Err(BuildError::Param { name, index: 0, expected });
         }
-        Err(BuildError::Param { name, index: 0, expected: "a time from 1s to 1 day".into() })
-    };
+    }
     let settings = Settings {
         assume: match build.params.text("assume") {
             Some("all") => Assume::All,
             Some("none") => Assume::None,
             _ => Assume::Table,
         },
-        interval: time("interval", usual.interval)?,
-        lifetime: time("lifetime", usual.lifetime)?,
-        protocol_type: build.params.number("protocol_type", usual.protocol_type),
-        entries_max: build.params.number("entries_max", usual.entries_max),
+        ..usual
     };
     let lower = build.lower(0)?;
     Ok(add(build.cx, build.name, lower, settings))

@@ -50,8 +50,8 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     build.lower(1)?;
     let cutoffs: Vec<usize> =
         build.params.blocks("cutoff").map(|block| block.octets("octets", 0)).collect();
-    let sessions_max = build.number("sessions_max")?;
-    let bounds = (sessions_max, build.number("idle_max")?);
+    let sessions_max = build.int("sessions_max")?;
+    let bounds = (sessions_max, build.int("idle_max")?);
     let made = layered(build.cx, build.lowers.to_vec(), cutoffs, bounds)?;
     build.add(made)
 }

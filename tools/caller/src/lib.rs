@@ -66,10 +66,9 @@ mod tally;
 
 pub use protocol::{Caller, Settings, add, build};
 
-use core::time::Duration;
 use xk_core::Entry;
 use xk_core::control::question;
-use xk_core::graph::{Family, Guarantees, ParamKind, Realm, duration, flag, int, octets, optional};
+use xk_core::graph::{Family, Guarantees, Realm};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
@@ -79,27 +78,8 @@ pub static ENTRY: Entry = Entry::top("caller", include_str!("lib.rs"), build)
     .needs(Guarantees::OPEN)
     // The number of `procedures`, on a layer that tells its uppers by number.
     .numbers(&[("channel", 253)])
-    .parameters(&[
-        optional("to", PARTICIPANT, "the peer"),
-        optional("local", PARTICIPANT, "the local participant"),
-        optional("procedure", ParamKind::integer(0..=u32::MAX as i64),
-            "the procedure's number, on top of `to`"),
-        int("count", 0..=i64::MAX, 5, "how many calls; 0 for no end"),
-        duration("interval", Duration::ZERO,
-            "from the beginning of one call to the next; 0s: as soon as the one before is over"),
-        int("concurrency", 1..=65_536, 1, "how many calls wait at a time"),
-        octets("size", 0, "octets of a request, or of what source replies"),
-        octets("size_max", 0, "if more than `size`: sizes are random up to it, in octets"),
-        duration("time", Duration::from_millis(1),
-            "how long the procedure sleeps, in whole milliseconds"),
-        duration("deadline", Duration::ZERO,
-            "how long after its beginning a call is given up; 0s: never"),
-        flag("check", true, "whether replies are compared with what they must be"),
-        duration("start", Duration::ZERO, "the delay before the first call"),
-    ])
+    .parameters(Settings::PARAMETERS)
     .questions(&[
         question("report", "calls, replies, errors by layer and cause; round-trip times"),
     ])
     .reasons(&[&protocol::WRONG]);
-
-const PARTICIPANT: ParamKind = ParamKind::Text("a participant, such as procedure1@10.0.0.2");

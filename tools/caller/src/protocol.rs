@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::time::Duration;
 use xk_core::control::Report;
-use xk_core::graph::{Build, BuildError};
+use xk_core::graph::{Build, BuildError, ParamKind, optional};
 use xk_core::object::OpenError;
 use xk_core::reason::{Class, Reason};
 use xk_core::{
@@ -31,53 +31,38 @@ const CALLS_PER_TURN: usize = 64;
 /// The largest request, in octets: more than any layer carries.
 const SIZE_MAX: usize = 1 << 24;
 
-/// What it is to do.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The peer, without the procedure if that is given.
-    pub to: Participant,
-    /// The local participant; empty for wildcards at every layer.
-    pub local: Participant,
-    /// The procedure's number, on top of `to`.
-    pub procedure: Option<u32>,
-    /// How many calls; 0 for no end.
-    pub count: u64,
-    /// From the beginning of one call to the next; zero begins one when one before is over.
-    pub interval: Duration,
-    /// How many calls wait at a time.
-    pub concurrency: u64,
-    /// Octets of a request, at least.
-    pub size: usize,
-    /// Octets of a request, at most; less than `size` means `size`.
-    pub size_max: usize,
-    /// How long the procedure sleeps.
-    pub time: Duration,
-    /// How long after its beginning a call is given up; zero for never.
-    pub deadline: Duration,
-    /// Whether replies are compared with what they must be.
-    pub check: bool,
-    /// The delay before the first call.
-    pub start: Duration,
-}
+const PARTICIPANT: &str = "a participant, such as procedure1@10.0.0.2";
 
-impl Default for Settings {
-    /// Five calls without octets, one after the other.
-    fn default() -> Self {
-        Self {
-            to: Participant::new(),
-            local: Participant::new(),
-            procedure: None,
-            count: 5,
-            interval: Duration::ZERO,
-            concurrency: 1,
-            size: 0,
-            size_max: 0,
-            time: Duration::from_millis(1),
-            deadline: Duration::ZERO,
-            check: true,
-            start: Duration::ZERO,
-        }
+xk_core::settings! {
+    /// What it is to do.
+    #[derive(Clone, Debug)]
+    pub struct Settings {
+        count: u64 = int(0..=i64::MAX, 5, "how many calls; 0 for no end"),
+        interval: Duration = duration(Duration::ZERO,
+            "from the beginning of one call to the next; 0s: as soon as the one before is over"),
+        concurrency: u64 = int(1..=65_536, 1, "how many calls wait at a time"),
+        size: usize = octets(0, "octets of a request, or of what source replies"),
+        size_max: usize = octets(0, "if more than `size`: sizes are random up to it, in octets"),
+        time: Duration = duration(Duration::from_millis(1),
+            "how long the procedure sleeps, in whole milliseconds"),
+        deadline: Duration = duration(Duration::ZERO,
+            "how long after its beginning a call is given up; 0s: never"),
+        check: bool = flag(true, "whether replies are compared with what they must be"),
+        start: Duration = duration(Duration::ZERO, "the delay before the first call"),
+        ..
+        /// The peer, without the procedure if that is given.
+        to: Participant = Participant::new(),
+        /// The local participant; empty for wildcards at every layer.
+        local: Participant = Participant::new(),
+        /// The procedure's number, on top of `to`.
+        procedure: Option<u32> = None,
     }
+    [
+        optional("to", ParamKind::Text(PARTICIPANT), "the peer"),
+        optional("local", ParamKind::Text(PARTICIPANT), "the local participant"),
+        optional("procedure", ParamKind::integer(0..=u32::MAX as i64),
+            "the procedure's number, on top of `to`"),
+    ]
 }
 
 /// One instance.
@@ -92,21 +77,12 @@ pub struct Caller {
 
 /// Builds it from its place in a graph.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let expected = "a participant, such as procedure1@10.0.0.2";
-    let (params, usual) = (build.params, Settings::default());
+    let params = build.params;
     let settings = Settings {
-        to: params.parse("to", expected)?.unwrap_or_default(),
-        local: params.parse("local", expected)?.unwrap_or_default(),
-        procedure: params.get("procedure").map(|_| params.number("procedure", 0)),
-        count: params.number("count", usual.count),
-        interval: params.duration("interval", usual.interval),
-        concurrency: params.number("concurrency", usual.concurrency),
-        size: params.octets("size", usual.size),
-        size_max: params.octets("size_max", usual.size_max),
-        time: params.duration("time", usual.time),
-        deadline: params.duration("deadline", usual.deadline),
-        check: params.get("check").is_none() || params.flag("check"),
-        start: params.duration("start", usual.start),
+        to: params.parse("to", PARTICIPANT)?.unwrap_or_default(),
+        local: params.parse("local", PARTICIPANT)?.unwrap_or_default(),
+        procedure: params.get("procedure").map(|_| build.int("procedure")).transpose()?,
+        ..Settings::read(build)?
     };
     for (name, size) in [("size", settings.size), ("size_max", settings.size_max)] {
         if size > SIZE_MAX {

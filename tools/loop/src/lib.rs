@@ -40,20 +40,14 @@ mod protocol;
 
 pub use protocol::{Loop, Settings, add, build};
 
-use core::time::Duration;
 use xk_core::Entry;
 use xk_core::control::question;
-use xk_core::graph::{duration, int, octets};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::wire("loop", include_str!("lib.rs"), build)
     .summary("a bottom for tests: what is sent comes up again")
-    .parameters(&[
-        duration("delay", Duration::ZERO, "from the push to the arrival; one nanosecond at least"),
-        int("queue", 1..=1_048_576, 1024, "how many messages are under way at most"),
-        octets("mtu", 65_535, "the largest message, in octets"),
-    ])
+    .parameters(Settings::PARAMETERS)
     .questions(&[
         question("max-packet", "the mtu"),
         question("opt-packet", "the mtu"),

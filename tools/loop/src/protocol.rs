@@ -14,20 +14,14 @@ use xk_kit::wire::anchor::{Anchor, Anchored, USER0, WireEnd};
 /// and fro.
 const DELAY_MIN: Duration = Duration::from_nanos(1);
 
-/// What it is like.
-#[derive(Clone, Copy, Debug)]
-pub struct Settings {
-    /// From the push to the arrival; one nanosecond at least.
-    pub delay: Duration,
-    /// How many messages are under way at most.
-    pub queue: usize,
-    /// The largest message, in octets.
-    pub mtu: u32,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { delay: Duration::ZERO, queue: 1024, mtu: 65_535 }
+xk_core::settings! {
+    /// What it is like.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Settings {
+        delay: Duration = duration(Duration::ZERO,
+            "from the push to the arrival; one nanosecond at least"),
+        queue: usize = int(1..=1_048_576, 1024, "how many messages are under way at most"),
+        mtu: u32 = octets(65_535, "the largest message, in octets"),
     }
 }
 
@@ -43,14 +37,7 @@ pub struct Loop {
 
 /// Builds it from its place in a graph.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let usual = Settings::default();
-    let mtu = build.params.octets("mtu", usual.mtu as usize);
-    let settings = Settings {
-        delay: build.params.duration("delay", usual.delay),
-        queue: build.params.number("queue", usual.queue),
-        mtu: u32::try_from(mtu).unwrap_or(u32::MAX),
-    };
-    Ok(add(build.cx, build.name, settings))
+    Ok(add(build.cx, build.name, Settings::read(build)?))
 }
 
 /// Adds one to a kernel, for programs that compose without a graph file.

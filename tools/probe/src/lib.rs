@@ -64,10 +64,9 @@ mod window;
 
 pub use protocol::{Probe, Settings, add, build};
 
-use core::time::Duration;
 use xk_core::Entry;
 use xk_core::control::question;
-use xk_core::graph::{Family, Guarantees, ParamKind, Realm, duration, int, octets, optional};
+use xk_core::graph::{Family, Guarantees, Realm};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
@@ -83,20 +82,9 @@ pub static ENTRY: Entry = Entry::top("probe", include_str!("lib.rs"), build)
         ("rdgram", 7),
         ("fragment", 7),
     ])
-    .parameters(&[
-        optional("to", PARTICIPANT, "the peer"),
-        optional("local", PARTICIPANT, "the local participant"),
-        int("count", 0..=i64::MAX, 5, "how many messages; 0 for no end"),
-        duration("interval", Duration::from_secs(1), "from one message to the next"),
-        octets("size", 56, "octets of a message"),
-        octets("size_max", 0, "if more than `size`: sizes are random up to it, in octets"),
-        duration("timeout", Duration::from_secs(2), "how long a message is awaited"),
-        duration("start", Duration::ZERO, "the delay before the first message"),
-    ])
+    .parameters(Settings::PARAMETERS)
     .questions(&[
         question("report", "messages sent, received, lost; round-trip times"),
         question("network-error", "counted by kind"),
     ])
     .reasons(&[&protocol::CORRUPT, &protocol::DUPLICATE, &protocol::LATE]);
-
-const PARTICIPANT: ParamKind = ParamKind::Text("a participant, such as port7@10.0.0.2");

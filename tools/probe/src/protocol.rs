@@ -6,7 +6,7 @@ use crate::window::Arrival;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::control::Report;
-use xk_core::graph::{Build, BuildError};
+use xk_core::graph::{Build, BuildError, ParamKind, optional};
 use xk_core::kernel::Timer;
 use xk_core::object::{OpenError, PushError, Refused};
 use xk_core::reason::{Class, Reason};
@@ -39,41 +39,28 @@ const SHORTEST: Duration = Duration::from_nanos(1);
 /// The largest message, in octets: more than any layer carries.
 const SIZE_MAX: usize = 1 << 24;
 
-/// What it is to do.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The peer; empty for wildcards at every layer.
-    pub to: Participant,
-    /// The local participant; empty for wildcards at every layer.
-    pub local: Participant,
-    /// How many messages; 0 for no end.
-    pub count: u64,
-    /// From one message to the next; zero sends the next when the one before came back.
-    pub interval: Duration,
-    /// Octets of a message, at least.
-    pub size: usize,
-    /// Octets of a message, at most; less than `size` means `size`.
-    pub size_max: usize,
-    /// How long a message is awaited.
-    pub timeout: Duration,
-    /// The delay before the first message.
-    pub start: Duration,
-}
+const PARTICIPANT: &str = "a participant, such as port7@10.0.0.2";
 
-impl Default for Settings {
-    /// Five messages of 56 octets, one per second, each awaited for two seconds.
-    fn default() -> Self {
-        Self {
-            to: Participant::new(),
-            local: Participant::new(),
-            count: 5,
-            interval: Duration::from_secs(1),
-            size: 56,
-            size_max: 0,
-            timeout: Duration::from_secs(2),
-            start: Duration::ZERO,
-        }
+xk_core::settings! {
+    /// What it is to do.
+    #[derive(Clone, Debug)]
+    pub struct Settings {
+        count: u64 = int(0..=i64::MAX, 5, "how many messages; 0 for no end"),
+        interval: Duration = duration(Duration::from_secs(1), "from one message to the next"),
+        size: usize = octets(56, "octets of a message"),
+        size_max: usize = octets(0, "if more than `size`: sizes are random up to it, in octets"),
+        timeout: Duration = duration(Duration::from_secs(2), "how long a message is awaited"),
+        start: Duration = duration(Duration::ZERO, "the delay before the first message"),
+        ..
+        /// The peer; empty for wildcards at every layer.
+        to: Participant = Participant::new(),
+        /// The local participant; empty for wildcards at every layer.
+        local: Participant = Participant::new(),
     }
+    [
+        optional("to", ParamKind::Text(PARTICIPANT), "the peer"),
+        optional("local", ParamKind::Text(PARTICIPANT), "the local participant"),
+    ]
 }
 
 /// One instance.
@@ -89,17 +76,11 @@ pub struct Probe {
 
 /// Builds it from its place in a graph.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let expected = "a participant, such as port7@10.0.0.2";
-    let (params, usual) = (build.params, Settings::default());
+    let params = build.params;
     let settings = Settings {
-        to: params.parse("to", expected)?.unwrap_or_default(),
-        local: params.parse("local", expected)?.unwrap_or_default(),
-        count: params.number("count", usual.count),
-        interval: params.duration("interval", usual.interval),
-        size: params.octets("size", usual.size),
-        size_max: params.octets("size_max", usual.size_max),
-        timeout: params.duration("timeout", usual.timeout),
-        start: params.duration("start", usual.start),
+        to: params.parse("to", PARTICIPANT)?.unwrap_or_default(),
+        local: params.parse("local", PARTICIPANT)?.unwrap_or_default(),
+        ..Settings::read(build)?
     };
     for (name, size) in [("size", settings.size), ("size_max", settings.size_max)] {
         if size > SIZE_MAX {

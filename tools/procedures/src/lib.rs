@@ -63,10 +63,9 @@ mod protocol;
 
 pub use protocol::{Procedures, Settings, add, build};
 
-use core::time::Duration;
 use xk_core::Entry;
 use xk_core::control::question;
-use xk_core::graph::{Family, Guarantees, ParamKind, Realm, duration, int, octets, optional, text};
+use xk_core::graph::{Family, Guarantees, Realm};
 
 /// The procedures by number.
 pub mod number {
@@ -92,16 +91,5 @@ pub static ENTRY: Entry = Entry::top("procedures", include_str!("lib.rs"), build
     .needs(Guarantees::ENABLE)
     // The number of `caller`, on a layer that tells its uppers by number.
     .numbers(&[("channel", 253)])
-    .parameters(&[
-        text("at", "a participant, such as procedure1@10.0.0.2", "*",
-            "the local participant that it serves"),
-        int("procedure", 0..=u32::MAX as i64, 1,
-            "what a session stands for that names no procedure, as on `channel` itself"),
-        int("concurrency", 1..=1_048_576, 65_536, "how many requests it executes at a time"),
-        optional("relay", PARTICIPANT, "whom the procedure 4 calls, with its procedure"),
-        octets("source_max", 16 << 20, "the largest reply of source, in octets"),
-        duration("sleep_max", Duration::from_secs(10), "the longest sleep"),
-    ])
+    .parameters(Settings::PARAMETERS)
     .questions(&[question("report", "requests executed by procedure and refused by reason")]);
-
-const PARTICIPANT: ParamKind = ParamKind::Text("a participant, such as procedure1@10.0.0.2");

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 use core::time::Duration;
 use xk_core::control::Report;
-use xk_core::graph::{Build, BuildError};
+use xk_core::graph::{Build, BuildError, ParamKind, optional, text};
 use xk_core::object::{OpenError, Refused, SessionSlot};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason,
@@ -18,36 +18,28 @@ use xk_kit::rpc::call::{BUSY, MyProcedure, NO_PROCEDURE, SYSTEM_ERROR};
 /// The procedures there are, by number.
 const NAMES: [&str; 6] = ["null", "echo", "sink", "source", "relay", "sleep"];
 
-/// What it is to do.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The local participant that it serves.
-    pub at: Participant,
-    /// What a session stands for that names no procedure.
-    pub procedure: u32,
-    /// How many requests it executes at a time.
-    pub concurrency: u32,
-    /// The host that procedure 4 calls; empty for none.
-    pub relay: Participant,
-    /// The largest reply of source, in octets.
-    pub source_max: usize,
-    /// The longest sleep.
-    pub sleep_max: Duration,
-}
+const PARTICIPANT: &str = "a participant, such as procedure1@10.0.0.2";
 
-impl Default for Settings {
-    /// Any procedure, 65536 at a time, no host to relay to, replies of 16 MiB and sleeps of ten
-    /// seconds at most.
-    fn default() -> Self {
-        Self {
-            at: Participant::of(Part::Any),
-            procedure: number::ECHO,
-            concurrency: 65_536,
-            relay: Participant::new(),
-            source_max: 16 << 20,
-            sleep_max: Duration::from_secs(10),
-        }
+xk_core::settings! {
+    /// What it is to do.
+    #[derive(Clone, Debug)]
+    pub struct Settings {
+        procedure: u32 = int(0..=u32::MAX as i64, 1,
+            "what a session stands for that names no procedure, as on `channel` itself"),
+        concurrency: u32 = int(1..=1_048_576, 65_536, "how many requests it executes at a time"),
+        source_max: usize = octets(16 << 20, "the largest reply of source, in octets"),
+        sleep_max: Duration = duration(Duration::from_secs(10), "the longest sleep"),
+        ..
+        /// The local participant that it serves.
+        at: Participant = Participant::of(Part::Any),
+        /// The host that procedure 4 calls; empty for none.
+        relay: Participant = Participant::new(),
     }
+    [
+        text("at", "a participant, such as procedure1@10.0.0.2", "*",
+            "the local participant that it serves"),
+        optional("relay", ParamKind::Text(PARTICIPANT), "whom the procedure 4 calls, with its procedure"),
+    ]
 }
 
 /// One instance.
@@ -64,15 +56,11 @@ pub struct Procedures {
 
 /// Builds it from its place in a graph.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let expected = "a participant, such as procedure1@10.0.0.2";
-    let (params, usual) = (build.params, Settings::default());
+    let (params, usual) = (build.params, Settings::read(build)?);
     let settings = Settings {
-        at: params.parse("at", expected)?.unwrap_or(usual.at),
-        procedure: params.number("procedure", usual.procedure),
-        concurrency: params.number("concurrency", usual.concurrency),
-        relay: params.parse("relay", expected)?.unwrap_or_default(),
-        source_max: params.octets("source_max", usual.source_max),
-        sleep_max: params.duration("sleep_max", usual.sleep_max),
+        at: params.parse("at", PARTICIPANT)?.unwrap_or(usual.at),
+        relay: params.parse("relay", PARTICIPANT)?.unwrap_or_default(),
+        ..usual
     };
     Ok(add(build.cx, build.name, build.lower(0)?, settings))
 }
