@@ -156,6 +156,12 @@ fn request(data: &[u8]) {
         Ok(request::Request::Unfinished) => novelty::note(&"unfinished"),
         Ok(request::Request::Watch) => novelty::note(&"watch"),
         Ok(request::Request::Watched { is_last }) => novelty::note(&is_last),
+        Ok(request::Request::Upgrade) => novelty::note(&"upgrade"),
+        Ok(request::Request::Device { name }) => {
+            novelty::note(&name.map(|name| name.len().min(8)));
+        }
+        Ok(request::Request::HandOver) => novelty::note(&"hand-over"),
+        Ok(request::Request::Taken) => novelty::note(&"taken"),
         // What it names is the input's own.
         Err(what) => novelty::note_text(&what.split('`').next()),
     }

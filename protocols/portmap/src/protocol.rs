@@ -42,8 +42,8 @@ xk_core::settings! {
         netids: Vec<Netid> = [Netid::Udp].into(),
         /// The version that others are asked in.
         version: u32 = crate::wire::VERSION_PMAP,
-        /// The host whose port mapper is told what is served above, and its port if it is not the usual
-        /// one.
+        /// The host whose port mapper is told what is served above, and its port if it is not
+        /// the usual one.
         register: Option<Participant> = None,
         /// Mappings that are there from the beginning: program, version, transport, port.
         maps: Vec<(u32, u32, Netid, u16)> = Vec::new(),

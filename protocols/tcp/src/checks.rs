@@ -44,8 +44,8 @@ fn acknowledge(connection: &mut Connection, now: Time, plain: &Plain) {
 
 impl TcpSession {
     /// Takes a segment in, its header in front. An acknowledgement may be held until the next, or
-    /// until it is [taken in](Self::take_in); it has changed nothing then. Answers whether something
-    /// may be to be sent now.
+    /// until it is [taken in](Self::take_in); it has changed nothing then. Answers whether
+    /// something may be to be sent now.
     #[inline(always)]
     pub(crate) fn take(
         &self,
