@@ -262,6 +262,12 @@ impl Headers {
         Self { received: sent.clone().padded_to(octets_max), sent }
     }
 
+    /// For messages to and from any peer.
+    #[must_use]
+    pub fn for_any_peer(self) -> Self {
+        Self { sent: self.sent.for_any_peer(), received: self.received.for_any_peer() }
+    }
+
     /// Answers with what was found.
     pub fn found(&mut self, found: Option<Self>) -> Answer {
         match found {

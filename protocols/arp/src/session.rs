@@ -128,7 +128,8 @@ impl Session for ArpSession {
             };
             question.address = eth.0;
         } else if let Some(question) = ask.get::<Headers>() {
-            let lower = path.lower.get();
+            let known = || self.shared.link(cx, &self.path, path.entry.address()?);
+            let lower = path.lower.get().or_else(known);
             return question.found(lower.and_then(|lower| Headers::of(cx, &lower)));
         } else if let Some(question) = ask.get::<Describe>() {
             let (host, state) = (path.entry.host, path.entry.state.get());

@@ -14,7 +14,7 @@ use xk_core::{
 use xk_kit::Cache;
 use xk_kit::control;
 use xk_kit::layer::{Receiver, quoted};
-use xk_kit::net::{attribute::Peer, ports, virtual_layer::part_of};
+use xk_kit::net::{attribute::Peer, ports, template::Headers, virtual_layer::part_of};
 
 /// To how many peers an unconnected session keeps what it needs for sending.
 pub const PEERS_MAX: usize = 64;
@@ -159,25 +159,30 @@ impl Session for Unconnected {
         if ports::answer(ask, (self.port, host), to) {
             return Answer::Answered;
         }
+        // Those of a conversation with all hosts of the link, of which nothing need be asked.
+        if ask.get::<Headers>().is_some() {
+            let peer = self.to.unwrap_or(Peer { host: HostAddr::BROADCAST, port: 0 });
+            let answer = self.conversation(cx, peer).map(|known| known.answer(cx, ask));
+            let _ = ask.answer::<Headers>(|found| *found = core::mem::take(found).for_any_peer());
+            return answer.unwrap_or(Answer::Unknown);
+        }
         if let Some(question) = ask.get::<Describe>() {
             let to = self.to.map(|to| alloc::format!("{}:{}", to.host, to.port));
             let to = to.as_deref().unwrap_or("everybody");
             question.text = alloc::format!("port {} of {} with {to}", self.port, self.host);
             return Answer::Answered;
         }
+        // What a layer says of itself may depend on the peer; the format's own limit does not.
+        let octets_max = |q: &mut control::MaxPacket| q.octets = PAYLOAD_LEN_MAX as u32;
         match self.all.answer(cx, ask) {
-            // What a layer says of itself may depend on the peer; the format's own limit does not.
-            Answer::Unknown => {
-                ask.answer::<control::MaxPacket>(|q| q.octets = PAYLOAD_LEN_MAX as u32)
-            }
+            Answer::Unknown => ask.answer(octets_max),
             answered => answered,
         }
     }
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
         let offer = ports::offer(self.port, self.host);
-        let bound = self.all.offers.get(&offer).and_then(Receiver::session);
-        if bound.as_ref() == Some(this) {
+        if self.all.offers.get(&offer).and_then(Receiver::session).as_ref() == Some(this) {
             self.all.offers.unbind(&offer);
         }
         self.forget(cx);

@@ -1,16 +1,19 @@
 //! A channel: its figures at the module's end, and the wire at the program's.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::rc::Rc;
-use core::cell::Cell;
+use core::cell::{Cell, OnceCell, RefCell};
 use core::time::Duration;
 use xk_core::object::PushError;
 use xk_core::wire::{Sleeper, Wire};
 use xk_core::{Kernel, Message, ProtocolRef, SessionRef, Time, fields, reason};
 use xk_kit::EthAddr;
-use xk_kit::net::template::{Check, Headers};
+use xk_kit::net::template::{Check, Template};
 use xk_kit::wire::anchor::{Anchor, Anchored, WireEnd};
 use xk_share::{Arrival, Carrier, SendError};
+
+use crate::rules::{Front, Rules, fits};
 
 const NS_PER_S: u128 = 1_000_000_000;
 
@@ -67,24 +70,63 @@ impl Bucket {
 /// The module's end.
 pub(crate) struct Channel {
     pub(crate) number: u32,
-    pub(crate) carrier: Box<dyn Carrier>,
-    pub(crate) sent: Check,
-    pub(crate) received: Check,
+    /// Once the program has fetched it.
+    carrier: OnceCell<Box<dyn Carrier>>,
+    /// What its frames may be like.
+    pub(crate) sent: RefCell<Rules<Rc<Check>>>,
+    /// What the last one was like.
+    last: RefCell<Option<Rc<Check>>>,
+    /// The numbers of its rights.
+    pub(crate) rights: RefCell<BTreeSet<u32>>,
     /// Frames that did not fit.
     pub(crate) violations: Cell<u32>,
     bucket: Bucket,
 }
 
 impl Channel {
-    pub(crate) fn new(
-        number: u32,
-        carrier: Box<dyn Carrier>,
-        headers: &Headers,
-        (rate, now): (Rate, Time),
-    ) -> Self {
-        let (sent, received) = (Check::new(&headers.sent), Check::new(&headers.received));
-        let bucket = Bucket::new(rate, now);
-        Self { number, carrier, sent, received, violations: Cell::new(0), bucket }
+    pub(crate) fn new(number: u32, rate: Rate, now: Time) -> Self {
+        Self {
+            number,
+            carrier: OnceCell::new(),
+            sent: RefCell::default(),
+            last: RefCell::default(),
+            rights: RefCell::default(),
+            violations: Cell::new(0),
+            bucket: Bucket::new(rate, now),
+        }
+    }
+
+    /// The program has fetched it, once.
+    pub(crate) fn attach(&self, carrier: Box<dyn Carrier>) {
+        if let Err(carrier) = self.carrier.set(carrier) {
+            carrier.close();
+        }
+    }
+
+    /// What leads to the program, if that has fetched it.
+    pub(crate) fn carrier(&self) -> Option<&dyn Carrier> {
+        self.carrier.get().map(|carrier| &**carrier)
+    }
+
+    /// Whether a frame of so many octets that begins so fits one of the rights. Frames come in
+    /// trains, so the last one's is looked at first.
+    #[inline]
+    pub(crate) fn admits(&self, front: &Front, octets: usize) -> bool {
+        if self.last.borrow().as_ref().is_some_and(|last| fits(last, front, octets)) {
+            return true;
+        }
+        let found = self.sent.borrow().find(front, octets);
+        let is_admitted = found.is_some();
+        if is_admitted {
+            *self.last.borrow_mut() = found;
+        }
+        is_admitted
+    }
+
+    /// Takes a right's template out.
+    pub(crate) fn forbid(&self, sent: &Template) {
+        self.sent.borrow_mut().remove(sent);
+        self.last.take();
     }
 
     /// The next frame that the program sent, if it may send now.
@@ -92,7 +134,10 @@ impl Channel {
         if !self.bucket.is_open(cx.now()) {
             return Arrival::Nothing;
         }
-        let arrival = self.carrier.receive(cx);
+        let Some(carrier) = self.carrier() else {
+            return Arrival::Nothing;
+        };
+        let arrival = carrier.receive(cx);
         if let Arrival::Frame(frame) = &arrival {
             self.bucket.spend(frame.len());
         }
@@ -102,7 +147,8 @@ impl Channel {
     /// When to look at the latest.
     pub(crate) fn next_poll(&self) -> Option<Time> {
         let opens_at = (self.bucket.left.get() <= 0).then(|| self.bucket.opens_at()).flatten();
-        [opens_at, self.carrier.next_poll()].into_iter().flatten().min()
+        let looks_at = self.carrier().and_then(Carrier::next_poll);
+        [opens_at, looks_at].into_iter().flatten().min()
     }
 }
 
@@ -185,6 +231,3 @@ impl Wire for ChannelWire {
         self.carrier.may_spin()
     }
 }
-
-/// Kept by what grants and what carries.
-pub(crate) type Shared = Rc<Channel>;

@@ -1,19 +1,26 @@
 //! The network I/O module ("Implementing Network Protocols at User Level", section 3.2): programs
 //! that are not trusted send and receive frames of their own, each through a *channel*.
 //!
-//! The module is a layer between a wire and whatever stands on it ([`add`]). A channel is a right:
-//! the templates of the headers that its frames bear
-//! ([`Headers`](xk_kit::net::template::Headers), as a session tells them), a rate, and a carrier to
-//! the program. What the program sends is copied out of its reach by the carrier, compared with the
-//! template, and handed to the wire if it fits; if not it is dropped and counted, and after
-//! [`VIOLATIONS_MAX`] of them the channel is revoked. What arrives and fits a channel's template
-//! goes to its program, all else up to the protocol above the module, which may send what it
-//! likes. At the program's end a channel is a wire ([`channel`]).
+//! The module is a layer between a wire and whatever stands on it ([`add`]). A program has one
+//! *channel*: a rate and a carrier. To it belong *rights*, each a pair of templates of the headers
+//! that frames bear ([`Headers`](xk_kit::net::template::Headers)), as a session tells them. What
+//! the program sends is copied out of its reach by the carrier, and handed to the wire if it fits
+//! one of its rights; if not it is dropped and counted, and after [`VIOLATIONS_MAX`] of them the
+//! channel is revoked. What arrives and fits a right goes to its program, all else up to the
+//! protocol above the module, which may send what it likes. Of rights that a frame fits the one
+//! that says most counts. At the program's end a channel is a wire ([`channel`]).
 //!
-//! A channel is granted by a question put to the module itself ([`GrantChannel`]), which no layer
-//! passes on, so by nothing but what has the module's handle. The answer is a ticket; the
-//! program that shows it first gets the channel ([`Module::attach`]). What is not fetched in
-//! time lapses.
+//! Channels and rights are granted by questions put to the module itself ([`GrantChannel`],
+//! [`GrantRight`]), which no layer passes on, so by nothing but what has the module's handle. The
+//! answer to the first is a ticket; the program that shows it first gets the channel
+//! ([`Module::attach`]). What is not fetched in time lapses. A thousand rights cost a frame no more
+//! than one: they are found by its octets under the masks of the templates, of which there are as
+//! many as shapes of headers.
+//!
+//! A right for a port of datagrams is that of a session to any peer: an unconnected one tells its
+//! headers with the peer left open, and of any other one they can be made so
+//! ([`Headers::for_any_peer`](xk_kit::net::template::Headers::for_any_peer)). The link's and the
+//! host's own address, the protocol and the port stay as they are.
 
 #![no_std]
 
@@ -25,6 +32,7 @@ mod rules;
 
 pub use channel::{Rate, channel};
 pub use module::{
-    CHANNEL_FULL, CHANNELS_MAX, FORGED, GRANT_LASTS, GRANTS_MAX, GrantChannel, Module, QUESTIONS,
-    REASONS, REVOKED, RevokeChannel, Ticket, VIOLATIONS_MAX, add,
+    CHANNEL_FULL, CHANNELS_MAX, FORGED, GRANT_LASTS, GRANTS_MAX, GrantChannel, GrantRight,
+    ListRights, Module, QUESTIONS, REASONS, REVOKED, RIGHTS_MAX, RIGHTS_OF_A_CHANNEL_MAX,
+    RevokeChannel, RevokeRight, Right, Ticket, VIOLATIONS_MAX, add,
 };

@@ -1,7 +1,5 @@
 //! The module: between a wire and the protocol above it, with the channels at its side.
 
-use crate::channel::{Channel, Rate, Shared};
-use crate::rules::{Front, Rules};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::rc::Rc;
@@ -14,16 +12,25 @@ use xk_core::object::{PushError, Refused};
 use xk_core::reason::{Class, Reason};
 use xk_core::wire::{Sleeper, Wire};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Protocol, ProtocolRef, SessionRef, Time, question, reason,
+    Answer, Ask, Kernel, Message, Protocol, ProtocolRef, SessionRef, Time, fields, question, reason,
 };
 use xk_kit::net::template::{Check, Headers, OCTETS_MAX};
 use xk_kit::passthrough::{Filter, Hop, PassThrough};
 use xk_share::{Arrival, Carrier, SendError};
 
+use crate::channel::{Channel, Rate};
+use crate::rules::{Front, Rules};
+
 /// Channels at one time at most.
 pub const CHANNELS_MAX: usize = 1024;
 /// Channels that were granted and not fetched at most.
 pub const GRANTS_MAX: usize = 256;
+/// Rights of all channels together at most.
+pub const RIGHTS_MAX: usize = 1 << 15;
+/// Rights of one channel at most.
+pub const RIGHTS_OF_A_CHANNEL_MAX: usize = 1 << 13;
+/// How many rights an answer to [`ListRights`] has at most.
+const LISTED_MAX: usize = 64;
 /// How long a channel that was granted waits to be fetched.
 pub const GRANT_LASTS: Duration = Duration::from_secs(10);
 /// After how many frames that do not fit a channel is revoked.
@@ -31,7 +38,7 @@ pub const VIOLATIONS_MAX: u32 = 100;
 /// Frames that are taken from a channel before it is another's turn.
 const TURN: usize = 32;
 
-/// A frame of a channel does not fit its template.
+/// A frame of a channel fits none of its rights.
 pub static FORGED: Reason = Reason::new("not as granted", Class::Bad);
 /// A channel was revoked, since too many of its frames did not fit; counted once a channel.
 pub static REVOKED: Reason = Reason::new("channel revoked", Class::Bad);
@@ -44,22 +51,46 @@ pub static REASONS: &[&Reason] = &[&FORGED, &REVOKED, &CHANNEL_FULL];
 /// What fetches a granted channel, once.
 pub type Ticket = [u8; 16];
 
-/// Asked of the module itself: a channel for frames with these headers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Asked of the module itself: a channel for a program, without rights at first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GrantChannel {
-    /// In: the headers, as the session tells them whose frames these are.
-    pub headers: Headers,
     /// In: how much may be sent.
     pub rate: Rate,
-    /// Out: what fetches it, within [`GRANT_LASTS`]; `None` if there is no room, or another channel
-    /// receives what this one would.
+    /// Out: what fetches it, within [`GRANT_LASTS`]; `None` if there is no room.
     pub ticket: Option<Ticket>,
-    /// Out: its number, for [`RevokeChannel`].
+    /// Out: its number.
     pub number: u32,
 }
-question!(GrantChannel { headers, rate, ticket, number }, "grant-channel", Ask, direct);
+question!(GrantChannel { rate, ticket, number }, "grant-channel", Ask, direct);
 
-/// Asked of the module itself: the channel of this number is no more, fetched or not.
+/// Asked of the module itself: one more right of a channel, fetched or not. Its program may send
+/// frames with these headers, and receives those that arrive with them. Templates of empty
+/// messages, [`Template::default`](xk_kit::net::template::Template), give a right to receive or to
+/// send alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GrantRight {
+    /// In: the channel's number.
+    pub channel: u32,
+    /// In: the headers, as the session tells them whose frames these are.
+    pub headers: Headers,
+    /// Out: the right's number; `None` if there is no such channel or no room, or another right
+    /// receives what this one would.
+    pub number: Option<u32>,
+}
+question!(GrantRight { channel, headers, number }, "grant-right", Ask, direct);
+
+/// Asked of the module itself: the right of this number is no more. Its channel remains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RevokeRight {
+    /// In: its number.
+    pub number: u32,
+    /// Out: whether there was one.
+    pub was_there: bool,
+}
+question!(RevokeRight { number, was_there }, "revoke-right", Ask, direct);
+
+/// Asked of the module itself: the channel of this number is no more, fetched or not, and none of
+/// its rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RevokeChannel {
     /// In: its number.
@@ -69,28 +100,73 @@ pub struct RevokeChannel {
 }
 question!(RevokeChannel { number, was_there }, "revoke-channel", Ask, direct);
 
+/// A right, as [`ListRights`] tells of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Right {
+    /// Its number.
+    pub number: u32,
+    /// That of its channel.
+    pub channel: u32,
+    /// Its headers.
+    pub headers: Headers,
+}
+fields!(Right { number, channel, headers });
+
+/// Asked of the module itself: rights in the order of their numbers, for a registry that has been
+/// started again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListRights {
+    /// In: those with higher numbers than this.
+    pub after: u32,
+    /// Out: the next ones; none after the last.
+    pub rights: Vec<Right>,
+}
+question!(ListRights { after, rights }, "list-rights", Ask, direct);
+
 /// The module's questions, for what a cut between it and a registry knows.
-pub static QUESTIONS: [QuestionType; 2] =
-    [QuestionType::of::<GrantChannel>(), QuestionType::of::<RevokeChannel>()];
+pub static QUESTIONS: [QuestionType; 5] = [
+    QuestionType::of::<GrantChannel>(),
+    QuestionType::of::<GrantRight>(),
+    QuestionType::of::<RevokeRight>(),
+    QuestionType::of::<RevokeChannel>(),
+    QuestionType::of::<ListRights>(),
+];
 
 /// A channel that nothing has fetched yet.
-struct Grant {
+struct Waiting {
     ticket: Ticket,
     number: u32,
-    headers: Headers,
-    rate: Rate,
     lapses_at: Time,
+}
+
+/// Which channel receives what fits.
+#[derive(Clone)]
+struct Receiver {
+    check: Rc<Check>,
+    channel: Rc<Channel>,
+}
+
+impl AsRef<Check> for Receiver {
+    fn as_ref(&self) -> &Check {
+        &self.check
+    }
 }
 
 /// The module.
 #[derive(Default)]
 pub struct Module {
-    /// By number.
-    channels: RefCell<BTreeMap<u32, Shared>>,
+    /// By number, fetched or not.
+    channels: RefCell<BTreeMap<u32, Rc<Channel>>>,
     /// The channel that was looked at last.
     turn: Cell<u32>,
-    grants: RefCell<VecDeque<Grant>>,
-    rules: RefCell<Rules>,
+    /// In the order in which they lapse.
+    waiting: RefCell<VecDeque<Waiting>>,
+    /// Channels that are no more, which the executor may still sleep on.
+    gone: RefCell<VecDeque<Rc<Channel>>>,
+    /// By number.
+    rights: RefCell<BTreeMap<u32, Right>>,
+    receivers: RefCell<Rules<Receiver>>,
+    /// Of channels and rights.
     number_last: Cell<u32>,
     /// Where drops are counted.
     this: RefCell<Option<ProtocolRef>>,
@@ -116,80 +192,127 @@ fn front(frame: &Message) -> Front {
     front
 }
 
-fn fits(check: &Check, front: &Front, octets: usize) -> bool {
-    check.admits(front.get(..octets).unwrap_or(front), octets)
-}
-
 impl Module {
     /// Gives a granted channel to the program behind `carrier`. False if the ticket is none, or has
     /// been shown before, or has lapsed; the carrier is closed then.
     pub fn attach(&self, cx: &Kernel, ticket: &Ticket, carrier: Box<dyn Carrier>) -> bool {
         self.lapse(cx.now());
-        let mut grants = self.grants.borrow_mut();
+        let mut waiting = self.waiting.borrow_mut();
         // Compared in full, whatever differs: the time tells nothing.
-        let is_shown = |grant: &Grant| {
-            let differ = grant.ticket.iter().zip(ticket).fold(0, |all, (a, b)| all | (a ^ b));
+        let is_shown = |waiting: &Waiting| {
+            let differ = waiting.ticket.iter().zip(ticket).fold(0, |all, (a, b)| all | (a ^ b));
             differ == 0
         };
-        let at = grants.iter().position(is_shown);
-        let Some(grant) = at.and_then(|at| grants.remove(at)) else {
-            carrier.close();
-            return false;
-        };
-        let rate = (grant.rate, cx.now());
-        let channel = Channel::new(grant.number, carrier, &grant.headers, rate);
-        self.channels.borrow_mut().insert(grant.number, Rc::new(channel));
-        true
+        let at = waiting.iter().position(is_shown);
+        let number = at.and_then(|at| waiting.remove(at)).map(|waiting| waiting.number);
+        let channel = number.and_then(|number| self.channels.borrow().get(&number).cloned());
+        match channel {
+            Some(channel) => channel.attach(carrier),
+            None => carrier.close(),
+        }
+        number.is_some()
     }
 
     /// How many channels are fetched, and how many are granted and wait.
     pub fn counts(&self) -> (usize, usize) {
-        (self.channels.borrow().len(), self.grants.borrow().len())
+        let waiting = self.waiting.borrow().len();
+        (self.channels.borrow().len().saturating_sub(waiting), waiting)
     }
 
-    fn grant(&self, cx: &Kernel, question: &mut GrantChannel) {
+    /// Numbers of what is no more do not come back soon.
+    fn number(&self) -> u32 {
+        self.number_last.set(self.number_last.get().wrapping_add(1));
+        self.number_last.get()
+    }
+
+    fn grant_channel(&self, cx: &Kernel, question: &mut GrantChannel) {
         self.lapse(cx.now());
         question.ticket = None;
         let (fetched, waiting) = self.counts();
         if waiting >= GRANTS_MAX || fetched + waiting >= CHANNELS_MAX {
             return;
         }
-        // Numbers of channels that are no more do not come back soon.
-        let number = self.number_last.get().wrapping_add(1);
-        let headers = question.headers.clone();
-        if !self.rules.borrow_mut().add(&headers.received, number) {
-            return;
-        }
-        self.number_last.set(number);
+        let number = self.number();
         let mut ticket = Ticket::default();
         cx.random().fill(&mut ticket);
+        let channel = Channel::new(number, question.rate, cx.now());
+        self.channels.borrow_mut().insert(number, Rc::new(channel));
+        let lapses_at = cx.now().after(GRANT_LASTS);
+        self.waiting.borrow_mut().push_back(Waiting { ticket, number, lapses_at });
         (question.ticket, question.number) = (Some(ticket), number);
-        let (rate, lapses_at) = (question.rate, cx.now().after(GRANT_LASTS));
-        self.grants.borrow_mut().push_back(Grant { ticket, number, headers, rate, lapses_at });
     }
 
-    /// Lets go of grants that were not fetched in time; they lie in the order of that.
+    /// The number of a new right.
+    fn grant_right(&self, cx: &Kernel, number: u32, headers: &Headers) -> Option<u32> {
+        self.lapse(cx.now());
+        let channel = self.channels.borrow().get(&number).cloned()?;
+        let (all, of_channel) = (self.rights.borrow().len(), channel.rights.borrow().len());
+        if all >= RIGHTS_MAX || of_channel >= RIGHTS_OF_A_CHANNEL_MAX {
+            return None;
+        }
+        let check = Rc::new(Check::new(&headers.received));
+        let receiver = Receiver { check, channel: Rc::clone(&channel) };
+        let mut receivers = self.receivers.borrow_mut();
+        if !receivers.add(cx, &headers.received, receiver) {
+            return None;
+        }
+        let check = Rc::new(Check::new(&headers.sent));
+        if !channel.sent.borrow_mut().add(cx, &headers.sent, check) {
+            receivers.remove(&headers.received);
+            return None;
+        }
+        let number = self.number();
+        channel.rights.borrow_mut().insert(number);
+        let right = Right { number, channel: channel.number, headers: headers.clone() };
+        self.rights.borrow_mut().insert(number, right);
+        Some(number)
+    }
+
+    /// Lets go of channels that were not fetched in time.
     fn lapse(&self, now: Time) {
-        let mut grants = self.grants.borrow_mut();
-        while let Some(grant) = grants.pop_front_if(|grant| grant.lapses_at <= now) {
-            self.rules.borrow_mut().remove(grant.number);
+        let lapsed = || self.waiting.borrow_mut().pop_front_if(|waiting| waiting.lapses_at <= now);
+        while let Some(waiting) = lapsed() {
+            self.revoke(waiting.number);
         }
     }
 
-    /// Ends a channel; false if there is none of this number.
+    /// Ends a right; false if there is none of this number.
+    pub fn revoke_right(&self, number: u32) -> bool {
+        let Some(right) = self.rights.borrow_mut().remove(&number) else {
+            return false;
+        };
+        self.receivers.borrow_mut().remove(&right.headers.received);
+        if let Some(channel) = self.channels.borrow().get(&right.channel) {
+            channel.rights.borrow_mut().remove(&number);
+            channel.forbid(&right.headers.sent);
+        }
+        true
+    }
+
+    /// Ends a channel with all its rights; false if there is none of this number.
     pub fn revoke(&self, number: u32) -> bool {
-        let gone = self.channels.borrow_mut().remove(&number);
-        let mut grants = self.grants.borrow_mut();
-        let before = grants.len();
-        grants.retain(|grant| grant.number != number);
-        let was_there = gone.is_some() || grants.len() < before;
-        if let Some(gone) = gone {
-            gone.carrier.close();
+        let Some(channel) = self.channels.borrow().get(&number).cloned() else {
+            return false;
+        };
+        let rights = channel.rights.take();
+        for right in rights {
+            self.revoke_right(right);
         }
-        if was_there {
-            self.rules.borrow_mut().remove(number);
+        self.waiting.borrow_mut().retain(|waiting| waiting.number != number);
+        self.channels.borrow_mut().remove(&number);
+        if let Some(carrier) = channel.carrier() {
+            carrier.close();
+            let mut gone = self.gone.borrow_mut();
+            gone.truncate(CHANNELS_MAX);
+            gone.push_front(channel);
         }
-        was_there
+        true
+    }
+
+    fn list_rights(&self, question: &mut ListRights) {
+        let rights = self.rights.borrow();
+        let next = rights.range((Bound::Excluded(question.after), Bound::Unbounded));
+        question.rights = next.take(LISTED_MAX).map(|(_, right)| right.clone()).collect();
     }
 
     fn count(&self, why: &'static Reason) {
@@ -198,20 +321,21 @@ impl Module {
         }
     }
 
-    /// The session of the wire is known from what passes.
-    fn learn(&self, lower: &SessionRef) {
+    /// The session of the wire is known from what passes, and held: channels outlive the protocol
+    /// above.
+    fn learn(&self, cx: &Kernel, lower: &SessionRef) {
         let known = self.wire.borrow().as_ref() == Some(lower);
         if !known {
-            *self.wire.borrow_mut() = Some(lower.clone());
+            lower.hold();
+            let before = self.wire.replace(Some(lower.clone()));
+            before.inspect(|before| before.close(cx));
         }
     }
 
     /// The channel that an arrival is for, if its program is there.
-    fn receiver(&self, frame: &Message) -> Option<Shared> {
-        let front = front(frame);
-        let number = self.rules.borrow().find(&front)?;
-        let channel = self.channels.borrow().get(&number).cloned();
-        channel.filter(|channel| fits(&channel.received, &front, frame.len()))
+    fn receiver(&self, frame: &Message) -> Option<Rc<Channel>> {
+        let receiver = self.receivers.borrow().find(&front(frame), frame.len())?;
+        receiver.channel.carrier().is_some().then_some(receiver.channel)
     }
 
     /// Hands up to `budget` frames of a channel to the wire; false once it is over.
@@ -222,7 +346,7 @@ impl Module {
                 Arrival::Nothing | Arrival::NoBuffers => return (count, true),
                 Arrival::Lost => return (count, false),
             };
-            if fits(&channel.sent, &front(&frame), frame.len()) {
+            if channel.admits(&front(&frame), frame.len()) {
                 let wire = self.wire.borrow().clone().filter(|wire| !wire.head().is_closed());
                 match wire {
                     // What the wire does not take it has counted.
@@ -260,7 +384,7 @@ impl Module {
     }
 
     /// Those behind the one that was looked at last first.
-    fn all(&self) -> Vec<Shared> {
+    fn all(&self) -> Vec<Rc<Channel>> {
         let (channels, turn) = (self.channels.borrow(), self.turn.get());
         let behind = channels.range((Bound::Excluded(turn), Bound::Unbounded));
         behind.chain(channels.range(..=turn)).map(|(_, channel)| Rc::clone(channel)).collect()
@@ -272,17 +396,18 @@ struct Netio(Rc<Module>);
 
 impl Filter for Netio {
     fn down(&self, cx: &Kernel, hop: Hop<'_>, message: Message) -> Result<(), PushError> {
-        self.0.learn(hop.lower);
+        self.0.learn(cx, hop.lower);
         hop.push(cx, message)
     }
 
     fn up(&self, cx: &Kernel, hop: Hop<'_>, message: Message) -> Result<(), Refused> {
         let module = &self.0;
-        module.learn(hop.lower);
+        module.learn(cx, hop.lower);
         let Some(channel) = module.receiver(&message) else {
             return hop.deliver(cx, message);
         };
-        match channel.carrier.send(cx, &[], &message) {
+        let sent = channel.carrier().map(|carrier| carrier.send(cx, &[], &message));
+        match sent.unwrap_or(Err(SendError::Lost)) {
             Ok(()) => {}
             Err(SendError::Lost) => {
                 module.revoke(channel.number);
@@ -305,7 +430,13 @@ impl Filter for Netio {
         forward: &dyn Fn(&mut Ask<'_>) -> Answer,
     ) -> Answer {
         if let Some(question) = ask.get::<GrantChannel>() {
-            self.0.grant(cx, question);
+            self.0.grant_channel(cx, question);
+        } else if let Some(question) = ask.get::<GrantRight>() {
+            question.number = self.0.grant_right(cx, question.channel, &question.headers);
+        } else if let Some(question) = ask.get::<RevokeRight>() {
+            question.was_there = self.0.revoke_right(question.number);
+        } else if let Some(question) = ask.get::<ListRights>() {
+            self.0.list_rights(question);
         } else if let Some(question) = ask.get::<RevokeChannel>() {
             question.was_there = self.0.revoke(question.number);
         } else {
@@ -314,13 +445,14 @@ impl Filter for Netio {
         Answer::Answered
     }
 
-    fn stop(&self, _: &Kernel) {
+    fn stop(&self, cx: &Kernel) {
         let module = &self.0;
-        module.all().iter().for_each(|channel| channel.carrier.close());
-        let gone = (module.channels.take(), module.this.take(), module.wire.take());
-        drop(gone);
-        module.grants.take();
-        module.rules.borrow_mut().clear();
+        for channel in module.all() {
+            module.revoke(channel.number);
+        }
+        drop(module.this.take());
+        let wire = module.wire.take();
+        wire.inspect(|wire| wire.close(cx));
     }
 }
 
@@ -340,27 +472,38 @@ impl Wire for Channels {
 
     /// Programs are woken once for all that has come for them.
     fn flush(&self, _: &Kernel, _: &ProtocolRef) {
-        self.0.channels.borrow().values().for_each(|channel| channel.carrier.flush());
+        self.0
+            .channels
+            .borrow()
+            .values()
+            .filter_map(|channel| channel.carrier())
+            .for_each(Carrier::flush);
     }
 
     fn next_poll(&self) -> Option<Time> {
-        self.0.channels.borrow().values().filter_map(|channel| channel.next_poll()).min()
+        let lapses_at = self.0.waiting.borrow().front().map(|waiting| waiting.lapses_at);
+        let channels = self.0.channels.borrow();
+        channels.values().filter_map(|channel| channel.next_poll()).chain(lapses_at).min()
     }
 
     fn rest(&self, cx: &Kernel, _: &ProtocolRef, sleeper: &dyn Sleeper) -> bool {
+        for gone in self.0.gone.take() {
+            let _ = gone.carrier().is_some_and(|carrier| carrier.rest(cx, sleeper));
+        }
         // Each is told, also behind one that has something to do.
         let mut rests = true;
         for channel in self.0.all() {
-            rests &= channel.carrier.rest(cx, sleeper);
+            rests &= channel.carrier().is_none_or(|carrier| carrier.rest(cx, sleeper));
         }
         rests
     }
 
     fn woken(&self, _: &Kernel, _: &ProtocolRef) {
-        self.0.all().iter().for_each(|channel| channel.carrier.woken());
+        self.0.all().iter().filter_map(|channel| channel.carrier()).for_each(Carrier::woken);
     }
 
     fn may_spin(&self) -> bool {
-        self.0.channels.borrow().values().all(|channel| channel.carrier.may_spin())
+        let channels = self.0.channels.borrow();
+        channels.values().filter_map(|channel| channel.carrier()).all(Carrier::may_spin)
     }
 }

@@ -1,8 +1,12 @@
-//! Which channel an arrival is for: by its octets under the masks of the channels' templates.
+//! Which right a frame fits: by its octets under the masks of the rights' templates.
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use xk_kit::net::template::{OCTETS_MAX, Template};
+use core::hash::Hasher;
+use xk_core::Kernel;
+use xk_core::map::{Key, Map};
+use xk_kit::net::template::{Check, OCTETS_MAX, Template};
+
+use crate::module::RIGHTS_MAX;
 
 /// How many different masks there may be: as many as there are shapes of headers.
 const CLASSES_MAX: usize = 16;
@@ -10,80 +14,121 @@ const WORDS: usize = OCTETS_MAX / 8;
 
 /// The first octets of a frame, those that it has not zero.
 pub(crate) type Front = [u8; OCTETS_MAX];
-type Words = [u64; WORDS];
 
-fn words(front: &Front) -> Words {
-    let mut words = [0; WORDS];
-    let all = words.iter_mut().zip(front.as_chunks().0);
-    all.for_each(|(word, octets)| *word = u64::from_ne_bytes(*octets));
-    words
+/// Octets as words, of which those behind the first `count` are zero.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Words {
+    words: [u64; WORDS],
+    count: usize,
 }
 
-fn front(octets: &[u8]) -> Front {
-    let mut front = [0; OCTETS_MAX];
-    front.iter_mut().zip(octets).for_each(|(to, octet)| *to = *octet);
-    front
-}
-
-fn masked(mut words: Words, mask: &Words) -> Words {
-    words.iter_mut().zip(mask).for_each(|(word, mask)| *word &= mask);
-    words
-}
-
-/// The templates with one mask.
-struct Class {
-    mask: Words,
-    channels: BTreeMap<Words, u32>,
-}
-
-impl Class {
-    fn bits(&self) -> u32 {
-        self.mask.iter().map(|word| word.count_ones()).sum()
+impl Key for Words {
+    #[inline]
+    fn put(&self, octets: &mut impl Hasher) {
+        for word in self.words.iter().take(self.count) {
+            word.put(octets);
+        }
     }
 }
 
-/// All templates of arrivals, those that say most first.
-#[derive(Default)]
-pub(crate) struct Rules(Vec<Class>);
+impl Words {
+    fn of(octets: &[u8]) -> Self {
+        let mut front = [0; OCTETS_MAX];
+        front.iter_mut().zip(octets).for_each(|(to, octet)| *to = *octet);
+        let mut words = [0; WORDS];
+        let all = words.iter_mut().zip(front.as_chunks().0);
+        all.for_each(|(word, octets)| *word = u64::from_ne_bytes(*octets));
+        let count = WORDS - words.iter().rev().take_while(|word| **word == 0).count();
+        Self { words, count }
+    }
 
-impl Rules {
-    /// Gives what fits a template to a channel; false if another one has that, or there are too
-    /// many shapes of headers.
-    pub(crate) fn add(&mut self, template: &Template, channel: u32) -> bool {
-        let mask = words(&front(&template.mask()));
-        let value = masked(words(&front(template.octets())), &mask);
+    /// What a frame has under this mask.
+    #[inline]
+    fn under(&self, front: &Front) -> Self {
+        let mut words = [0; WORDS];
+        let all = self.words.iter().take(self.count).zip(front.as_chunks().0);
+        words.iter_mut().zip(all).for_each(|(word, (mask, octets))| {
+            *word = u64::from_ne_bytes(*octets) & mask;
+        });
+        Self { words, count: self.count }
+    }
+}
+
+/// The first octets of a template, as a frame has them.
+fn front(template: &Template) -> Front {
+    let mut front = [0; OCTETS_MAX];
+    front.iter_mut().zip(template.octets()).for_each(|(to, octet)| *to = *octet);
+    front
+}
+
+/// The templates with one mask.
+struct Class<T> {
+    mask: Words,
+    rights: Map<Words, T>,
+}
+
+impl<T: Clone> Class<T> {
+    fn bits(&self) -> u32 {
+        self.mask.words.iter().map(|word| word.count_ones()).sum()
+    }
+}
+
+/// Templates with what each is for, those that say most first.
+pub(crate) struct Rules<T>(Vec<Class<T>>);
+
+impl<T> Default for Rules<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: Clone + AsRef<Check>> Rules<T> {
+    /// Gives what fits a template to `right`; false if another one has that, or there are too many
+    /// shapes of headers. A template of empty messages gives nothing.
+    pub(crate) fn add(&mut self, cx: &Kernel, template: &Template, right: T) -> bool {
+        if template.octets_max() == 0 {
+            return true;
+        }
+        let mask = Words::of(&template.mask());
         let known = self.0.iter().position(|class| class.mask == mask);
         let at = match known {
             Some(at) => at,
             None if self.0.len() >= CLASSES_MAX => return false,
             None => {
-                let class = Class { mask, channels: BTreeMap::new() };
+                let class = Class { mask, rights: Map::new(cx.secret(), RIGHTS_MAX) };
                 let at = self.0.partition_point(|other| other.bits() >= class.bits());
                 self.0.insert(at, class);
                 at
             }
         };
-        self.0.get_mut(at).is_some_and(|class| match class.channels.contains_key(&value) {
-            true => false,
-            false => class.channels.insert(value, channel).is_none(),
+        let value = mask.under(&front(template));
+        self.0.get(at).is_some_and(|class| class.rights.bind(value, right).is_ok())
+    }
+
+    /// Takes out what [`add`](Self::add) has put in for this template.
+    pub(crate) fn remove(&mut self, template: &Template) {
+        let mask = Words::of(&template.mask());
+        if let Some(at) = self.0.iter().position(|class| class.mask == mask) {
+            let class = &self.0[at];
+            let _ = class.rights.unbind(&mask.under(&front(template)));
+            if class.rights.is_empty() {
+                self.0.remove(at);
+            }
+        }
+    }
+
+    /// The right that a frame of so many octets with these first ones fits.
+    #[inline]
+    pub(crate) fn find(&self, front: &Front, octets: usize) -> Option<T> {
+        self.0.iter().find_map(|class| {
+            let found = class.rights.get(&class.mask.under(front))?;
+            fits(found.as_ref(), front, octets).then_some(found)
         })
     }
+}
 
-    /// Takes out what a channel has.
-    pub(crate) fn remove(&mut self, channel: u32) {
-        for class in &mut self.0 {
-            class.channels.retain(|_, other| *other != channel);
-        }
-        self.0.retain(|class| !class.channels.is_empty());
-    }
-
-    /// The channel that a frame with these first octets is for, but for its lengths.
-    pub(crate) fn find(&self, front: &Front) -> Option<u32> {
-        let words = words(front);
-        self.0.iter().find_map(|class| class.channels.get(&masked(words, &class.mask)).copied())
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.0.clear();
-    }
+/// Whether a frame of so many octets with these first ones is as it must be.
+#[inline]
+pub(crate) fn fits(check: &Check, front: &Front, octets: usize) -> bool {
+    check.admits(front.get(..octets).unwrap_or(front), octets)
 }

@@ -3,11 +3,13 @@
 
 use core::time::Duration;
 use std::rc::Rc;
-use xk_core::graph::{Build, Params};
-use xk_core::{Entry, Part, Participants, ProtocolRef, SessionRef};
+use xk_core::graph::{Build, Params, Value};
+use xk_core::{Entry, HostAddr, Part, Participant, Participants, ProtocolRef, SessionRef};
+use xk_kit::net::attribute::Peer;
 use xk_kit::net::template::{HeaderField, Headers, Template};
 use xk_netio::{
-    FORGED, GRANT_LASTS, GRANTS_MAX, GrantChannel, Module, REVOKED, Rate, RevokeChannel, Ticket,
+    CHANNELS_MAX, FORGED, GRANT_LASTS, GRANTS_MAX, GrantChannel, GrantRight, ListRights, Module,
+    REVOKED, RIGHTS_OF_A_CHANNEL_MAX, Rate, RevokeChannel, RevokeRight, Right, Ticket,
     VIOLATIONS_MAX,
 };
 use xk_share::{Arrival, Carrier, Queue, SendError};
@@ -30,11 +32,28 @@ struct Host {
 }
 
 fn build(cx: &TestKernel, entry: &'static Entry, lower: &ProtocolRef) -> ProtocolRef {
+    build_with(cx, entry, lower, &Params::default())
+}
+
+/// The parameters of an IP with this address.
+fn addressed(address: &str) -> Params {
+    let (mut params, mut block) = (Params::default(), Params::default());
+    block.set("address", Value::Text(address.into()));
+    params.add_block("address", block);
+    params
+}
+
+fn build_with(
+    cx: &TestKernel,
+    entry: &'static Entry,
+    lower: &ProtocolRef,
+    params: &Params,
+) -> ProtocolRef {
     for number in entry.type_numbers() {
         let _ = cx.numbers_mut().add(number);
     }
-    let (lowers, params) = ([lower.clone()], Params::default());
-    let mut build = Build { cx, entry, name: entry.kind, lowers: &lowers, params: &params };
+    let lowers = [lower.clone()];
+    let mut build = Build { cx, entry, name: entry.kind, lowers: &lowers, params };
     (entry.build)(&mut build).expect("it is built")
 }
 
@@ -59,9 +78,28 @@ impl Host {
     fn datagrams() -> Self {
         let [own, peer] = [1, 2].map(|n| Part::Host(Family::V4.host(n)));
         let lower = Lower::host(Family::V4.host(1), 17);
-        let local = xk_core::Participant::of(own).with(Part::port(5000));
-        let remote = xk_core::Participant::of(peer).with(Part::port(7));
+        let local = Participant::of(own).with(Part::port(5000));
+        let remote = Participant::of(peer).with(Part::port(7));
         Self::new(&xk_udp::ENTRY, lower, Participants::pair(local, remote), Some(peer))
+    }
+
+    /// A whole stack: a session for datagrams to and from any peer on IP on Ethernet.
+    fn stack() -> Self {
+        let cx = TestKernel::new(6);
+        let tap = Bottom::add(&cx, "tap", Lower::wire(OURS));
+        let (netio, module) = xk_netio::add(&cx, "netio", tap.protocol().clone());
+        let eth = build(&cx, &xk_eth::ENTRY, &netio);
+        let arp = build(&cx, &xk_arp::ENTRY, &eth);
+        let ip = build_with(&cx, &xk_ip::ENTRY, &arp, &addressed("10.0.0.1/24"));
+        let udp = build(&cx, &xk_udp::ENTRY, &ip);
+        let top = Top::add(&cx, "top");
+        cx.start().expect("it starts");
+        // To all hosts, since nothing here tells the link address of one.
+        let own = Participant::of(Part::Host(core::net::Ipv4Addr::new(10, 0, 0, 1).into()));
+        let (own, peer) = (own.with(Part::port(5000)), Participant::of(Part::Any));
+        let session = top.open(&cx, &udp, Participants::pair(own, peer)).expect("a session");
+        drop(tap.take_sent());
+        Self { cx, tap, netio, module, top, session, peer: None }
     }
 
     fn headers(&self) -> Headers {
@@ -75,17 +113,35 @@ impl Host {
         octets(&self.tap.take_sent().pop().expect("it is on the wire").message)
     }
 
-    fn grant(&self, headers: Headers, rate: Rate) -> Option<(Ticket, u32)> {
-        let question = GrantChannel { headers, rate, ticket: None, number: 0 };
+    fn grant(&self, rate: Rate) -> Option<(Ticket, u32)> {
+        let question = GrantChannel { rate, ticket: None, number: 0 };
         let granted = self.netio.ask(&self.cx, question).expect("the module knows it");
         granted.ticket.map(|ticket| (ticket, granted.number))
     }
 
-    /// The program's end of a new channel, and its number.
-    fn channel(&self, rate: Rate) -> (Queue, u32) {
-        let (ticket, number) = self.grant(self.headers(), rate).expect("there is room");
+    /// One more right of a channel, and its number.
+    fn right(&self, channel: u32, headers: Headers) -> Option<u32> {
+        let question = GrantRight { channel, headers, number: None };
+        self.netio.ask(&self.cx, question).expect("the module knows it").number
+    }
+
+    fn revoke_right(&self, number: u32) -> bool {
+        let question = RevokeRight { number, was_there: false };
+        self.netio.ask(&self.cx, question).expect("the module knows it").was_there
+    }
+
+    /// The program's end of a new channel without rights, and its number.
+    fn bare_channel(&self, rate: Rate) -> (Queue, u32) {
+        let (ticket, number) = self.grant(rate).expect("there is room");
         let (own, program) = Queue::pair(64);
         assert!(self.module.attach(&self.cx, &ticket, Box::new(own)), "the ticket fetches it");
+        (program, number)
+    }
+
+    /// One with a right to the session's frames.
+    fn channel(&self, rate: Rate) -> (Queue, u32) {
+        let (program, number) = self.bare_channel(rate);
+        self.right(number, self.headers()).expect("there is room");
         (program, number)
     }
 
@@ -151,10 +207,8 @@ fn one_that_goes_on_is_revoked_and_others_are_served() {
     let host = Host::datagrams();
     let frame = host.frame();
     let (bad, _) = host.channel(FREELY);
-    let other = Headers::of_wire(1500).with((&[9; 2], &[]), (&[9; 2], &[]));
-    let (ticket, _) = host.grant(other.expect("a template"), FREELY).expect("another rule");
-    let (own, good) = Queue::pair(64);
-    assert!(host.module.attach(&host.cx, &ticket, Box::new(own)));
+    let (good, number) = host.bare_channel(FREELY);
+    host.right(number, plain(0x0909)).expect("another rule");
     for count in 0..VIOLATIONS_MAX {
         assert_eq!(host.send(&bad, &[1, 2, 3]), Ok(()), "frame {count}");
         host.send(&good, &[9, 9, 9]).expect("there is room");
@@ -165,7 +219,7 @@ fn one_that_goes_on_is_revoked_and_others_are_served() {
     host.send(&good, &[9, 9]).expect("the other one goes on");
     assert_eq!(host.carried(), [[9, 9]]);
     // What it would have received goes up again, and the right can be granted once more.
-    assert!(host.grant(host.headers(), FREELY).is_some());
+    assert!(host.right(number, host.headers()).is_some());
 }
 
 #[test]
@@ -217,16 +271,15 @@ fn what_arrives_is_its_programs_or_goes_up() {
 #[test]
 fn channels_that_nothing_fetches_lapse() {
     let host = Host::datagrams();
-    let other = |n: u32| {
-        let octets = n.to_be_bytes();
-        Headers::of_wire(1500).with((&octets, &[]), (&octets, &[])).expect("a template")
-    };
-    let granted = (0..5000).filter(|n| host.grant(other(*n), FREELY).is_some()).count();
+    let granted = (0..5000).filter(|_| host.grant(FREELY).is_some()).count();
     assert_eq!((granted, host.module.counts()), (GRANTS_MAX, (0, GRANTS_MAX)));
+    let first = host.netio.ask(&host.cx, ListRights::default()).expect("it is known");
+    assert_eq!(first.rights, []);
+    assert!(host.right(1, host.headers()).is_some(), "a right does not wait for the program");
     host.cx.advance(GRANT_LASTS);
-    let (ticket, _) = host.grant(other(0), FREELY).expect("all have lapsed, with their rules");
+    let (ticket, number) = host.grant(FREELY).expect("all have lapsed");
     assert_eq!(host.module.counts(), (0, 1));
-    assert_eq!(host.grant(other(0), FREELY), None, "what one channel receives no other does");
+    assert!(host.right(number, host.headers()).is_some(), "their rights, too");
     let attach = |ticket: &Ticket| {
         let (own, program) = Queue::pair(8);
         (host.module.attach(&host.cx, ticket, Box::new(own)), program)
@@ -240,9 +293,170 @@ fn channels_that_nothing_fetches_lapse() {
 #[test]
 fn nothing_is_granted_through_other_layers() {
     let host = Host::datagrams();
-    let headers = host.headers();
-    let question =
-        || GrantChannel { headers: headers.clone(), rate: FREELY, ticket: None, number: 0 };
+    let question = || GrantChannel { rate: FREELY, ticket: None, number: 0 };
     assert!(host.session.ask(&host.cx, question()).is_none());
-    assert_eq!(host.module.counts(), (0, 0));
+    let (_, number) = host.bare_channel(FREELY);
+    let question = || GrantRight { channel: number, headers: host.headers(), number: None };
+    assert!(host.session.ask(&host.cx, question()).is_none());
+    assert_eq!(host.module.counts(), (1, 0));
+}
+
+/// Headers of two octets, `number`, that say nothing else.
+fn plain(number: u16) -> Headers {
+    let octets = number.to_be_bytes();
+    Headers::of_wire(1500).with((&octets, &[]), (&octets, &[])).expect("a template")
+}
+
+#[test]
+fn a_channel_has_the_rights_that_it_was_given_and_no_others() {
+    let host = Host::datagrams();
+    host.frame();
+    let arrive = |octets: &[u8]| {
+        let _ = host.tap.inject(&host.cx, host.peer, host.cx.message(octets));
+    };
+    let is_there = |program: &Queue| matches!(program.receive(&host.cx), Arrival::Frame(_));
+    let (one, one_number) = host.bare_channel(FREELY);
+    let (other, other_number) = host.bare_channel(FREELY);
+    host.send(&one, &[0, 1]).expect("there is room");
+    assert_eq!(host.carried(), [[0; 0]; 0], "without a right nothing goes");
+    let rights: Vec<u32> = (1..=1000)
+        .map(|n| host.right(if n % 2 == 1 { one_number } else { other_number }, plain(n)))
+        .map(|number| number.expect("there is room"))
+        .collect();
+    assert_eq!(host.right(other_number, plain(1)), None, "what one receives no other does");
+    // In turn, so that no two are alike.
+    for n in 1..=1000_u16 {
+        let (good, bad) = if n % 2 == 1 { (&one, &other) } else { (&other, &one) };
+        host.send(good, &n.to_be_bytes()).expect("there is room");
+        assert_eq!(host.carried(), [n.to_be_bytes()]);
+        arrive(&n.to_be_bytes());
+        assert!(is_there(good) && !is_there(bad), "what arrives for {n}");
+    }
+    for channel in [&one, &other] {
+        for n in [0, 1001, 1003] {
+            host.send(channel, &u16::to_be_bytes(n)).expect("there is room");
+        }
+        host.send(channel, &[]).expect("there is room");
+    }
+    host.send(&one, &[0, 2]).expect("there is room");
+    host.send(&other, &[0, 1]).expect("there is room");
+    assert_eq!(host.carried(), [[0; 0]; 0], "no empty frame, none of another's");
+    assert_eq!(host.drops(&FORGED), 11);
+    // All are told, page by page.
+    let (mut listed, mut after) = (Vec::new(), 0);
+    while let Some(rights) = host.netio.ask(&host.cx, ListRights { after, rights: vec![] })
+        && let Some(last) = rights.rights.last()
+    {
+        after = last.number;
+        listed.extend(rights.rights);
+    }
+    let is_right = |right: &Right| {
+        let octets = right.headers.sent.octets();
+        right.channel == if octets[1] % 2 == 1 { one_number } else { other_number }
+    };
+    assert!(listed.len() == 1000 && listed.iter().all(is_right));
+    // One by one they end: the one that was used last, too.
+    host.send(&one, &[0, 1]).expect("there is room");
+    assert_eq!(host.carried(), [[0, 1]]);
+    assert!(host.revoke_right(rights[0]) && !host.revoke_right(rights[0]));
+    assert!(!host.revoke_right(one_number), "a channel is no right");
+    assert!(!host.module.revoke(rights[2]), "nor a right a channel");
+    host.send(&one, &[0, 1]).expect("there is room");
+    host.send(&one, &[0, 3]).expect("there is room");
+    assert_eq!(host.carried(), [[0, 3]], "the others of the channel are left");
+    arrive(&[0, 1]);
+    assert!(!is_there(&one), "what arrives for it goes up");
+    assert!(host.right(other_number, plain(1)).is_some(), "and another may have it");
+    // With its channel the rest.
+    assert!(host.module.revoke(one_number));
+    assert_eq!(host.send(&one, &[0, 3]), Err(SendError::Lost));
+    assert_eq!(host.right(one_number, plain(3)), None, "a channel that is no more has no rights");
+    assert!(host.right(other_number, plain(3)).is_some());
+}
+
+#[test]
+fn a_right_may_be_to_receive_alone() {
+    let host = Host::datagrams();
+    host.frame();
+    let (program, number) = host.channel(FREELY);
+    let sent = host.headers().sent;
+    let other = Headers { sent: Template::default(), ..plain(7) };
+    assert!(host.right(number, other).is_some(), "two that receive apart");
+    let twin = Headers { sent, ..plain(8) };
+    assert_eq!(host.right(number, twin), None, "two that send alike");
+    assert!(host.right(number, plain(8)).is_some(), "what is not granted leaves nothing behind");
+    host.send(&program, &[0, 7]).expect("there is room");
+    host.send(&program, &[]).expect("there is room");
+    assert_eq!(host.carried(), [[0; 0]; 0]);
+    let _ = host.tap.inject(&host.cx, host.peer, host.cx.message(&[0, 7]));
+    assert!(matches!(program.receive(&host.cx), Arrival::Frame(_)));
+}
+
+#[test]
+fn rights_and_channels_are_bounded() {
+    let host = Host::datagrams();
+    let (_program, number) = host.bare_channel(FREELY);
+    let granted = (0..=u16::MAX).filter(|n| host.right(number, plain(*n)).is_some()).count();
+    assert_eq!(granted, RIGHTS_OF_A_CHANNEL_MAX);
+    // A hundred shapes of headers are not as many as a hundred rights.
+    let shaped = |n: u8| {
+        let (octets, free) = ([0; 64], [(0, HeaderField::Free(n))]);
+        Headers::of_wire(1500).with((&octets, &free), (&octets, &free)).expect("a template")
+    };
+    let (_program, number) = host.bare_channel(FREELY);
+    let shapes = (1..64).filter(|n| host.right(number, shaped(*n)).is_some()).count();
+    assert!(shapes < 20, "{shapes} shapes");
+    let channels = (0..2 * CHANNELS_MAX).map_while(|_| {
+        let (ticket, _) = host.grant(FREELY)?;
+        let (own, program) = Queue::pair(1);
+        host.module.attach(&host.cx, &ticket, Box::new(own)).then_some(program)
+    });
+    let channels: Vec<Queue> = channels.collect();
+    assert_eq!(host.module.counts(), (CHANNELS_MAX, 0));
+    channels.iter().for_each(Carrier::close);
+    host.module.poll(&host.cx, usize::MAX);
+    assert_eq!(host.module.counts(), (2, 0), "those whose program is gone are revoked");
+}
+
+/// A right for a port of datagrams: any peer, but what is ours stays as it is.
+#[test]
+fn a_datagram_port_sends_to_all_and_is_no_other_port() {
+    let host = Host::stack();
+    let any = host.headers();
+    let mut message = host.cx.message(&pattern(100, 1));
+    message.set_attribute(Peer { host: HostAddr::BROADCAST, port: 7 }).expect("there is room");
+    host.session.push(&host.cx, message).expect("it goes");
+    let frame = octets(&host.tap.take_sent().pop().expect("it is on the wire").message);
+    // Link address, host and port of the peer.
+    let is_peers = |at: usize| matches!(at, 0..6 | 30..34 | 36..38);
+    // Identification, both sums; marks of congestion, and that there be no fragments.
+    let is_free = |bit: usize| {
+        matches!(bit / 8, 18..20 | 24..26 | 40..42)
+            || matches!((bit / 8, bit % 8), (15, 0..2) | (20, 6))
+    };
+    let mut forged = 0;
+    for bit in 0..8 * 42 {
+        let mut altered = frame.clone();
+        altered[bit / 8] ^= 1 << (bit % 8);
+        let (program, number) = host.bare_channel(FREELY);
+        host.right(number, any.clone()).expect("there is room");
+        host.send(&program, &altered).expect("there is room");
+        let may_go = is_peers(bit / 8) || is_free(bit);
+        let carried = host.carried();
+        assert_eq!(carried, if may_go { vec![altered] } else { vec![] }, "bit {bit}");
+        forged += u64::from(!may_go);
+        assert!(host.module.revoke(number));
+    }
+    assert_eq!(host.drops(&FORGED), forged);
+}
+
+#[test]
+fn channels_outlive_what_stands_on_the_module() {
+    let host = Host::datagrams();
+    let frame = host.frame();
+    let (program, _) = host.channel(FREELY);
+    host.session.close(&host.cx);
+    host.cx.advance(Duration::from_secs(1));
+    host.send(&program, &frame).expect("there is room");
+    assert_eq!(host.carried(), [frame]);
 }
