@@ -22,6 +22,13 @@ const UPCALLS: ParamSpec = graph::int(
     UPCALLS_MAX,
     "how many calls and questions from below may be on their way into it at one time",
 );
+const CROSSING: ParamSpec = graph::word(
+    "crossing",
+    &["memory", "messages", "mapped"],
+    "memory",
+    "what crosses to the domains that it stands on: rings in shared memory, messages of a Unix socket, or such \
+     messages with their data in memory mapped for each",
+);
 const USER: ParamSpec = graph::optional(
     "user",
     ParamKind::Text("a user's name or number"),
@@ -57,7 +64,7 @@ const GRANT: BlockSpec = graph::block(
 fn parametrized(kind: DomainKind, span: Span) -> Parametrized<'static> {
     let (what, scalars, blocks): (_, &'static [ParamSpec], &'static [BlockSpec]) = match kind {
         DomainKind::Thread => ("a domain `thread`", &[CORE, UPCALLS], &[]),
-        DomainKind::Process => ("a domain `process`", &[USER, CORE, UPCALLS], &[]),
+        DomainKind::Process => ("a domain `process`", &[USER, CORE, UPCALLS, CROSSING], &[]),
         DomainKind::Open => ("a domain `open`", &[PATH, UPCALLS], &[GRANT]),
     };
     Parametrized { what, span, scalars, blocks }
@@ -66,6 +73,18 @@ fn parametrized(kind: DomainKind, span: Span) -> Parametrized<'static> {
 /// What the file says of a domain.
 pub(crate) fn params_of(diagnostics: &mut Diagnostics, domain: &xk_lang::Domain) -> Params {
     parametrized(domain.kind, domain.name.span).take(diagnostics, &domain.params, &domain.grants)
+}
+
+/// What takes frames from a domain to those that it stands on, if they are other processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Crossing {
+    /// Rings in shared memory.
+    #[default]
+    Memory,
+    /// Messages of a Unix socket.
+    Messages,
+    /// Such messages, the data of each in memory that is mapped for it.
+    Mapped,
 }
 
 /// A part of a host that runs apart from the others, in a kernel of its own.
@@ -121,6 +140,8 @@ pub struct DomainSetup {
     pub core: Option<usize>,
     /// How many requests may be on their way into it from below at one time.
     pub upcalls_max: usize,
+    /// What takes frames to the domains that it stands on.
+    pub crossing: Crossing,
     /// Where programs attach, if it is open.
     pub path: Option<String>,
     /// What programs may attach to, if it is open.
@@ -137,6 +158,7 @@ impl CheckedGraph {
             user: None,
             core: None,
             upcalls_max: UPCALLS_MAX as usize,
+            crossing: Crossing::default(),
             path: None,
             grants: Vec::new(),
         };
@@ -161,6 +183,11 @@ impl CheckedGraph {
                 user: params.text("user").map(str::to_owned),
                 core: usize::try_from(params.integer("core", -1)).ok(),
                 upcalls_max: params.number("upcalls", UPCALLS_MAX as usize),
+                crossing: match params.text("crossing") {
+                    Some("messages") => Crossing::Messages,
+                    Some("mapped") => Crossing::Mapped,
+                    _ => Crossing::Memory,
+                },
                 path: params.text("path").map(str::to_owned),
                 grants: params.blocks("grant").filter_map(grant).collect(),
             }

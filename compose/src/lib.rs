@@ -45,7 +45,7 @@ pub use build::{BuiltHost, Lies, Site, build, build_part, started};
 pub use check::{check, check_text};
 #[cfg(feature = "domains")]
 pub use cut::{BuiltDomain, build_domain};
-pub use domain::{DomainPlan, DomainSetup, Grant};
+pub use domain::{Crossing, DomainPlan, DomainSetup, Grant};
 #[cfg(feature = "attach")]
 pub use doors::open_doors;
 #[cfg(feature = "draw")]

@@ -18,12 +18,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
-use xk_compose::{CheckedGraph, build_domain};
+use xk_compose::{CheckedGraph, Crossing, build_domain};
 use xk_core::Kernel;
 use xk_core::graph::Catalog;
 use xk_lang::HostInstance;
 use xk_run::{Idle, Runner};
-use xk_share::{Port, Replaceable};
+use xk_share::{Carrier, Port, Replaceable};
+use xk_share_messages::{Data, Messages};
 use xk_share_ring::Ring;
 
 /// How long two neighbours wait for each other.
@@ -85,19 +86,20 @@ fn sit(
     let graph = xk_compose::check_text(&hello.text, &hello.file, &catalog)?;
     let none = || Failure::new(format!("the graph has no host `{}`", hello.host));
     let host = graph.host(&hello.host).ok_or_else(none)?;
-    let setup = graph.domains(&host).into_iter().nth(domain).ok_or_else(none)?;
+    let setups = graph.domains(&host);
+    let setup = setups.get(domain).ok_or_else(none)?;
     if let Some(core) = setup.core {
         pin(core).map_err(|error| {
             Failure::new(format!("domain `{}` cannot run on processor {core}: {error}", setup.name))
         })?;
     }
-    let mut rings = meet(&graph, &host, domain, meetings)?;
+    let mut ways = meet(&graph, &host, domain, meetings)?;
     let kernel = host::kernel()?;
     let mut carriers = Vec::new();
     let built = build_domain(&graph, &host, domain, &kernel, &mut |neighbour| {
-        let at = rings.iter().position(|(other, _)| *other == neighbour);
+        let at = ways.iter().position(|(other, _)| *other == neighbour);
         let at = at.ok_or(io::ErrorKind::NotFound)?;
-        let carrier = Replaceable::new(Box::new(rings.swap_remove(at).1));
+        let carrier = Replaceable::new(ways.swap_remove(at).1);
         carriers.push(carrier.clone());
         Ok(Box::new(carrier))
     })?;
@@ -126,7 +128,8 @@ fn sit(
     let (jobs, is_over) = (Jobs::new().map_err(lost)?, Arc::new(AtomicBool::new(false)));
     let clients = jobs.clients();
     clients.take(reader, Arc::clone(&is_over)).map_err(lost)?;
-    receive(visits, clients, ports, &runner).map_err(lost)?;
+    let crossings: Vec<Crossing> = setups.iter().map(|setup| setup.crossing).collect();
+    receive((visits, clients), ports, crossings, &runner).map_err(lost)?;
     let about = json!({"domain": setup.name, "pid": std::process::id()});
     let desk = Desk::new(jobs, about, host::lowers(&host), &runner);
     desk.stand_at(&runner).map_err(lost)?;
@@ -154,12 +157,12 @@ type Neighbour = (usize, Rc<Port>, Replaceable);
 /// Takes what comes over `visits`: clients that look in, and neighbours above this domain that have
 /// been started again.
 fn receive(
-    visits: OwnedFd,
-    clients: Clients,
+    (visits, clients): (OwnedFd, Clients),
     ports: Vec<Neighbour>,
+    crossings: Vec<Crossing>,
     runner: &Runner,
 ) -> io::Result<()> {
-    let (back, returned) = channel();
+    let (back, returned) = channel::<(usize, Way)>();
     let bell = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
     let (rung, rings, arrivals) = (Arc::clone(&bell), bell.try_clone()?, visits.try_clone()?);
     let take = move || -> io::Result<()> {
@@ -168,10 +171,11 @@ fn receive(
             return clients.take(BufReader::new(UnixStream::from(file)), Arc::default());
         }
         // The loop does not wait for it.
-        let (back, rung) = (back.clone(), Arc::clone(&rung));
+        let (back, rung, neighbour) = (back.clone(), Arc::clone(&rung), usize::from(tag));
+        let crossing = crossings.get(neighbour).copied().unwrap_or_default();
         std::thread::Builder::new().name("meet".into()).spawn(move || {
-            if let Ok(ring) = Ring::grant(file, MEET_WITHIN)
-                && back.send((usize::from(tag), ring)).is_ok()
+            if let Ok(way) = way(crossing, file, true)
+                && back.send((neighbour, way)).is_ok()
             {
                 let _ = rustix::io::write(&rung, &1u64.to_ne_bytes());
             }
@@ -185,10 +189,10 @@ fn receive(
     runner.watch(arrivals, Rc::new(visited))?;
     let renew = move |cx: &Kernel| {
         let _ = rustix::io::read(&bell, &mut [0; 8]);
-        while let Ok((neighbour, ring)) = returned.try_recv() {
+        while let Ok((neighbour, way)) = returned.try_recv() {
             if let Some((_, port, carrier)) = ports.iter().find(|(other, ..)| *other == neighbour) {
                 port.lose(cx);
-                carrier.replace(Box::new(ring));
+                carrier.replace(way);
                 port.renew();
             }
         }
@@ -197,27 +201,45 @@ fn receive(
     Ok(())
 }
 
-/// Agrees with neighbours in other processes on rings, in one order for the whole host, so that no
+/// What takes frames to a neighbour.
+type Way = Box<dyn Carrier + Send>;
+
+/// This end of a way to a neighbour in another process, at a socket to it.
+fn way(crossing: Crossing, socket: OwnedFd, is_lower: bool) -> Result<Way, Failure> {
+    let ring = match (crossing, is_lower) {
+        (Crossing::Messages, _) => return Ok(Box::new(Messages::new(socket, Data::InBand))),
+        (Crossing::Mapped, _) => return Ok(Box::new(Messages::new(socket, Data::Mapped))),
+        (Crossing::Memory, true) => Ring::grant(socket, MEET_WITHIN),
+        (Crossing::Memory, false) => Ring::ask(socket, MEET_WITHIN),
+    };
+    let ring = ring.map_err(|error| Failure::new(format!("no way to a neighbour: {error}")))?;
+    Ok(Box::new(ring))
+}
+
+/// Agrees with neighbours in other processes on ways, in one order for the whole host, so that no
 /// two wait for each other through a third.
 fn meet(
     graph: &CheckedGraph,
     host: &HostInstance<'_>,
     domain: usize,
     mut meetings: Vec<(usize, Meeting)>,
-) -> Result<Vec<(usize, Ring)>, Failure> {
+) -> Result<Vec<(usize, Way)>, Failure> {
     let plan = graph.plan_of(host);
     let uppers = plan.and_then(|plan| plan.domains().get(domain)).map_or(&[][..], |d| d.uppers());
+    let setups = graph.domains(host);
+    let crossing = |upper: usize| setups.get(upper).map_or_else(Crossing::default, |s| s.crossing);
     meetings.sort_by_key(|(other, _)| (domain.min(*other), domain.max(*other)));
-    let ring = |(other, meeting)| {
-        let ring = match meeting {
-            Meeting::Ring(ring) => Ok(*ring),
-            Meeting::Socket(socket) if uppers.contains(&other) => Ring::grant(socket, MEET_WITHIN),
-            Meeting::Socket(socket) => Ring::ask(socket, MEET_WITHIN),
+    let meet = |(other, meeting)| {
+        let is_lower = uppers.contains(&other);
+        let way: Way = match meeting {
+            Meeting::Ring(ring) => ring,
+            Meeting::Socket(socket) => {
+                way(crossing(if is_lower { other } else { domain }), socket, is_lower)?
+            }
         };
-        let ring = ring.map_err(|error| Failure::new(format!("no way to a neighbour: {error}")))?;
-        Ok((other, ring))
+        Ok((other, way))
     };
-    meetings.into_iter().map(ring).collect()
+    meetings.into_iter().map(meet).collect()
 }
 
 /// Runs this thread on one processor.

@@ -99,9 +99,15 @@ fn one_graph_runs_cut_in_every_way() {
     needs_root!();
     needs_program!("ip", "ping");
     let all = ["tap", "eth", "arp", "ip", "icmp", "udp", "tcp", "echo", "discard"];
-    for (name, processes) in
-        [("org-one.kdl", 0), ("org-server.kdl", 3), ("org-per-protocol.kdl", 6)]
-    {
+    for (name, processes) in [
+        ("org-one.kdl", 0),
+        ("org-server.kdl", 3),
+        ("org-udp-server.kdl", 3),
+        ("org-memory.kdl", 4),
+        ("org-messages.kdl", 4),
+        ("org-unix-server.kdl", 4),
+        ("org-per-protocol.kdl", 6),
+    ] {
         let net = Net::new(name).unwrap();
         let space = net.space().unwrap();
         let (running, control) = run(&space, name);
@@ -120,7 +126,7 @@ fn one_graph_runs_cut_in_every_way() {
         assert_eq!(edge.is_some(), processes > 0, "{text}");
         if let Some(edge) = edge {
             let fields: Vec<&str> = edge.split_whitespace().collect();
-            let lower = if name == "org-server.kdl" { "server" } else { "udp" };
+            let lower = if name == "org-per-protocol.kdl" { "udp" } else { "server" };
             assert_eq!(fields[1..3], ["echod", lower], "{text}");
             assert!(fields[4] != "0" && fields[5] != "0", "it crossed both ways: {text}");
         }
