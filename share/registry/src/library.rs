@@ -1,0 +1,640 @@
+//! The library: conversations that the registry's protocol begins and the program's own goes on
+//! with, as one protocol object.
+
+use alloc::collections::VecDeque;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::cell::{Cell, OnceCell, RefCell};
+use core::time::Duration;
+use xk_core::control::{Describe, ListSessions, Listed};
+use xk_core::object::{
+    Burst, Closing, Enable, OpenError, Outgoing, PushError, Refused, SessionSlot,
+};
+use xk_core::{
+    Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, Session, SessionRef,
+    Upper, reason, reason::Class,
+};
+use xk_kit::control::{IsOutstanding, MyHost, MyPort, NetworkError};
+use xk_kit::net::ports::{ANY_HOST, offer, pop_offer};
+use xk_kit::net::stream::{
+    StreamAbort, StreamConsumed, StreamError, StreamEvent, StreamInfo, StreamNotice, StreamRoom,
+    StreamSet, StreamShutdown, StreamSpace,
+};
+
+use crate::membership::Membership;
+
+/// A conversation goes on through the registry, which has granted no right for it.
+pub static NOT_MOVED: Reason = Reason::new("not moved", Class::Exhausted);
+
+/// Settings that wait for a conversation that is on its way at most.
+const SETTINGS_MAX: usize = 16;
+
+/// What a timer of the layer is for; the place of the session lies above.
+const MOVE: u64 = 0;
+const GIVE_BACK: u64 = 1;
+const END_RIGHT: u64 = 2;
+const AGAIN: u64 = 3;
+const KIND_BITS: u32 = 8;
+
+/// Where a conversation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// At the registry.
+    Far,
+    /// On its way: what is sent and asked waits.
+    Moving,
+    /// In the program.
+    Own,
+    /// Given back, or ended.
+    Over,
+}
+
+/// What the protocol and its sessions share.
+pub(crate) struct Parts {
+    /// What stands for the registry's protocol.
+    pub(crate) far: ProtocolRef,
+    /// The program's own.
+    own: OnceCell<ProtocolRef>,
+    pub(crate) member: Rc<Membership>,
+    /// What was enabled: the number below, the port and host, and for which protocol.
+    offers: RefCell<Vec<(Enable, u64, ProtocolRef)>>,
+    /// Sessions; the tag of what each stands on is its place + 1.
+    sessions: RefCell<Vec<Option<SessionRef>>>,
+    free: RefCell<Vec<u32>>,
+}
+
+/// The protocol object.
+pub struct Library(pub(crate) Rc<Parts>);
+
+impl Parts {
+    pub(crate) fn new(far: ProtocolRef, member: &Rc<Membership>) -> Rc<Self> {
+        Rc::new(Self {
+            far,
+            own: OnceCell::new(),
+            member: Rc::clone(member),
+            offers: RefCell::default(),
+            sessions: RefCell::default(),
+            free: RefCell::default(),
+        })
+    }
+
+    /// Conversations go on at this protocol from now on.
+    pub(crate) fn stand_on(&self, own: ProtocolRef) {
+        let _ = self.own.set(own);
+    }
+
+    fn enter(&self, session: &SessionRef) -> u32 {
+        let mut sessions = self.sessions.borrow_mut();
+        let place = self.free.borrow_mut().pop().unwrap_or_else(|| {
+            sessions.push(None);
+            (sessions.len() - 1) as u32
+        });
+        if let Some(slot) = sessions.get_mut(place as usize) {
+            *slot = Some(session.clone());
+        }
+        place
+    }
+
+    fn leave(&self, place: u32) {
+        let gone = self.sessions.borrow_mut().get_mut(place as usize).and_then(Option::take);
+        if gone.is_some() {
+            self.free.borrow_mut().push(place);
+        }
+    }
+
+    fn at(&self, place: u32) -> Option<SessionRef> {
+        self.sessions.borrow().get(place as usize)?.clone()
+    }
+
+    /// The session that stands on `lower`.
+    #[inline]
+    fn find(&self, lower: &SessionRef) -> Option<SessionRef> {
+        let session = self.at(lower.head().tag().checked_sub(1)?)?;
+        let is_it = session.body::<Own>()?.lower.get().as_ref() == Some(lower);
+        is_it.then_some(session)
+    }
+
+    /// What takes peers at this port and host.
+    fn receiver(&self, port: u16, host: Option<xk_core::HostAddr>) -> Option<ProtocolRef> {
+        let offers = self.offers.borrow();
+        let at = |host| {
+            let number = offer(port, host);
+            offers.iter().find(|(_, of, _)| *of == number).map(|(.., upper)| upper.clone())
+        };
+        host.and_then(at).or_else(|| at(ANY_HOST))
+    }
+
+    /// A session above `lower`.
+    fn wrap(
+        self: &Rc<Self>,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: &ProtocolRef,
+        (lower, is_passive): (&SessionRef, bool),
+    ) -> SessionRef {
+        let own = Own {
+            parts: Rc::clone(self),
+            upper: upper.clone(),
+            lower: SessionSlot::new(Some(lower.clone())),
+            place: Cell::new(Place::Far),
+            number: Cell::new(0),
+            right: Cell::new(None),
+            later: Later::default(),
+        };
+        let session = match is_passive {
+            true => cx.new_passive_session(this, upper, own),
+            false => cx.new_session(this, upper, own),
+        };
+        let place = self.enter(&session);
+        if let Some(own) = session.body::<Own>() {
+            own.number.set(place);
+        }
+        lower.head().set_tag(place + 1);
+        lower.watch();
+        session
+    }
+
+    fn schedule(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        (place, kind): (u32, u64),
+        delay: Duration,
+    ) {
+        if cx.schedule_protocol(this, delay, u64::from(place) << KIND_BITS | kind).is_err() {
+            this.head().drops().count(&reason::TABLE_FULL);
+        }
+    }
+}
+
+impl Protocol for Library {
+    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        self.0.member.enter(cx, this)
+    }
+
+    fn open(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        participants: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        let lower = self.0.far.open(cx, upper.through(this), participants)?;
+        if let Some(session) = self.0.find(&lower) {
+            let is_own = session.body::<Own>().is_some_and(|own| own.upper == *upper.receiver);
+            lower.close(cx);
+            if !is_own {
+                return Err(OpenError::InUse);
+            }
+            session.hold();
+            return Ok(session);
+        }
+        Ok(self.0.wrap(cx, this, upper.receiver, (&lower, false)))
+    }
+
+    fn open_enable(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        participants: Participants,
+    ) -> Result<Enable, OpenError> {
+        let (port, host) = pop_offer(&mut participants.clone())?;
+        let enable = self.0.far.open_enable(cx, upper.through(this), participants)?;
+        self.0.offers.borrow_mut().push((enable, offer(port, host), upper.receiver.clone()));
+        Ok(enable)
+    }
+
+    fn open_disable(&self, cx: &Kernel, _: &ProtocolRef, enable: Enable) {
+        self.0.offers.borrow_mut().retain(|(number, ..)| *number != enable);
+        self.0.far.open_disable(cx, enable);
+    }
+
+    fn open_done(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        participants: Participants,
+    ) -> Result<(), &'static Reason> {
+        let port = lower.ask(cx, MyPort::default()).map_or(0, |asked| asked.port);
+        let host = lower.ask(cx, MyHost::default()).map(|asked| asked.host);
+        let upper = self.0.receiver(port, host).ok_or(&reason::NO_PORT)?;
+        let session = self.0.wrap(cx, this, &upper, (lower, true));
+        session.announce(cx, &upper, participants).inspect_err(|_| session.abort(cx))?;
+        if let Some(own) = session.body::<Own>() {
+            self.0.schedule(cx, this, (own.number.get(), MOVE), Duration::ZERO);
+        }
+        Ok(())
+    }
+
+    fn gone(&self, cx: &Kernel, this: &ProtocolRef, lower: &SessionRef) {
+        let Some(session) = self.0.find(lower) else {
+            return;
+        };
+        if let Some(own) = session.body::<Own>() {
+            own.lower_is_gone(cx, this, &session);
+        }
+    }
+
+    #[inline]
+    fn demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        message: Message,
+    ) -> Result<(), Refused> {
+        match self.0.find(lower) {
+            Some(session) => session.pop(cx, message),
+            None => Err(this.refuse(message, &reason::CLOSED)),
+        }
+    }
+
+    fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<StreamNotice>() {
+            let Some(session) = self.0.find(&question.session) else {
+                return Answer::Unknown;
+            };
+            let event = question.event;
+            question.session = session.clone();
+            let Some(own) = session.body::<Own>() else {
+                return Answer::Unknown;
+            };
+            let answer = own.upper.control(cx, ask);
+            own.happened(cx, this, &session, event);
+            return answer;
+        }
+        if let Some(question) = ask.get::<StreamRoom>() {
+            let upper = self.0.receiver(question.port, question.host);
+            return upper.map_or(Answer::Unknown, |upper| upper.control(cx, ask));
+        }
+        let asks = |session: &mut SessionRef| {
+            let own = self.0.find(session)?;
+            let upper = own.body::<Own>()?.upper.clone();
+            *session = own;
+            Some(upper)
+        };
+        if let Some(question) = ask.get::<NetworkError>() {
+            let upper = question.session.as_mut().and_then(asks);
+            return upper.map_or(Answer::Unknown, |upper| upper.control(cx, ask));
+        }
+        if let Some(question) = ask.get::<IsOutstanding>() {
+            let upper = asks(&mut question.session);
+            return upper.map_or(Answer::Unknown, |upper| upper.control(cx, ask));
+        }
+        if let Some(list) = ask.get::<ListSessions>() {
+            let sessions = self.0.sessions.borrow();
+            let all = sessions.iter().flatten();
+            list.total = all.clone().count();
+            list.sessions.extend(all.take(list.max).cloned().map(Listed::Here));
+            return Answer::Answered;
+        }
+        if ask.is_upward() {
+            return Answer::Unknown;
+        }
+        self.0.far.control(cx, ask)
+    }
+
+    fn lower(&self) -> Option<&ProtocolRef> {
+        Some(&self.0.far)
+    }
+
+    fn passes_numbers(&self) -> bool {
+        true
+    }
+
+    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, token: u64) {
+        let (place, kind) = ((token >> KIND_BITS) as u32, token & ((1 << KIND_BITS) - 1));
+        if kind == END_RIGHT {
+            self.0.member.end_right(cx, place, None);
+            return;
+        }
+        let Some(session) = self.0.at(place) else {
+            return;
+        };
+        match (session.body::<Own>(), kind) {
+            (Some(own), MOVE) => own.move_here(cx, this, &session),
+            (Some(own), GIVE_BACK) => own.give_back(cx),
+            (Some(own), AGAIN) => own.arrive(cx, &session, Place::Far),
+            _ => {}
+        }
+    }
+
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        drop((self.0.sessions.take(), self.0.offers.take()));
+        self.0.member.stop();
+    }
+}
+
+/// What was asked of a conversation that was on its way.
+#[derive(Default)]
+struct Later {
+    set: RefCell<VecDeque<StreamSet>>,
+    consumed: Cell<u32>,
+    is_shut: Cell<bool>,
+    is_aborted: Cell<bool>,
+    is_closed: Cell<bool>,
+    /// The protocol above waits for room.
+    wants_room: Cell<bool>,
+}
+
+/// A conversation, wherever it is.
+pub(crate) struct Own {
+    parts: Rc<Parts>,
+    upper: ProtocolRef,
+    /// The session that it stands on now.
+    lower: SessionSlot,
+    place: Cell<Place>,
+    /// Its place among the sessions.
+    number: Cell<u32>,
+    right: Cell<Option<u32>>,
+    later: Later,
+}
+
+impl Own {
+    /// Something has happened to the conversation, and the protocol above knows.
+    fn happened(&self, cx: &Kernel, this: &ProtocolRef, session: &SessionRef, event: StreamEvent) {
+        match event {
+            StreamEvent::Connected => {
+                self.parts.schedule(cx, this, (self.number.get(), MOVE), Duration::ZERO);
+            }
+            StreamEvent::Closed if session.head().opens() == 0 => self.let_rest(cx, this),
+            _ => {}
+        }
+    }
+
+    /// One that has ended and only waits for late segments does so at the registry.
+    fn let_rest(&self, cx: &Kernel, this: &ProtocolRef) {
+        let lower = self.lower.get().filter(|_| self.place.get() == Place::Own);
+        let info = lower.and_then(|lower| lower.ask(cx, StreamInfo::default()));
+        if info.is_some_and(|info| &*info.state == "TIME-WAIT") {
+            self.parts.schedule(cx, this, (self.number.get(), GIVE_BACK), Duration::ZERO);
+        }
+    }
+
+    /// Moves the conversation here.
+    fn move_here(&self, cx: &Kernel, this: &ProtocolRef, session: &SessionRef) {
+        let far = self.lower.get().filter(|far| !far.head().is_closed());
+        let (Some(far), Some(own)) = (far, self.parts.own.get()) else {
+            return;
+        };
+        if self.place.get() != Place::Far || session.head().is_closed() {
+            return;
+        }
+        let Some(right) = self.parts.member.take_over(cx, &far, own) else {
+            this.head().drops().count(&NOT_MOVED);
+            return;
+        };
+        if self.lower.get().as_ref() != Some(&far) || far.head().is_closed() {
+            self.parts.member.end_right(cx, right, None);
+            return;
+        }
+        self.place.set(Place::Moving);
+        match xk_kit::net::moving::move_session(cx, &far, own, Upper::new(this)) {
+            Ok(here) => {
+                here.head().set_tag(self.number.get() + 1);
+                here.watch();
+                self.right.set(Some(right));
+                drop(self.lower.replace(Some(here.clone())));
+                far.close(cx);
+                if session.head().is_passive() && session.head().opens() == 0 {
+                    here.ease(cx);
+                }
+                self.arrive(cx, session, Place::Own);
+            }
+            Err(why) => {
+                this.head().drops().count(&NOT_MOVED);
+                self.parts.member.end_right(cx, right, None);
+                match why {
+                    xk_kit::net::moving::MoveError::NothingGiven => {
+                        self.arrive(cx, session, Place::Far);
+                    }
+                    // It goes on by itself then.
+                    xk_kit::net::moving::MoveError::NotTaken => {
+                        let delay = xk_kit::net::moving::GIVE_FOR;
+                        self.parts.schedule(cx, this, (self.number.get(), AGAIN), delay);
+                    }
+                    xk_kit::net::moving::MoveError::Open(_) => self.fail(cx, session),
+                }
+            }
+        }
+    }
+
+    /// The conversation is at a place again: what was asked meanwhile is done.
+    fn arrive(&self, cx: &Kernel, session: &SessionRef, place: Place) {
+        if self.place.get() != Place::Moving {
+            return;
+        }
+        self.place.set(place);
+        let Some(lower) = self.lower.get() else {
+            return;
+        };
+        if lower.head().is_closed() {
+            return self.fail(cx, session);
+        }
+        let later = &self.later;
+        for set in later.set.take() {
+            let _ = lower.ask(cx, set);
+        }
+        let octets = later.consumed.take();
+        if octets > 0 {
+            let _ = lower.ask(cx, StreamConsumed { octets });
+        }
+        if later.is_shut.take() {
+            let _ = lower.ask(cx, StreamShutdown);
+        }
+        if later.is_aborted.take() {
+            let _ = lower.ask(cx, StreamAbort);
+        }
+        if later.is_closed.take() {
+            lower.close(cx);
+        } else if later.wants_room.take() {
+            self.notify(cx, session, StreamEvent::Writable);
+        }
+    }
+
+    fn notify(&self, cx: &Kernel, session: &SessionRef, event: StreamEvent) {
+        let _ = self.upper.ask(cx, StreamNotice { session: session.clone(), event });
+    }
+
+    /// It was lost on its way, or with the registry.
+    fn fail(&self, cx: &Kernel, session: &SessionRef) {
+        self.place.set(Place::Over);
+        self.notify(cx, session, StreamEvent::Failed(StreamError::Reset));
+        self.end(cx, session);
+    }
+
+    fn end(&self, cx: &Kernel, session: &SessionRef) {
+        self.place.set(Place::Over);
+        drop(self.lower.take());
+        self.parts.leave(self.number.get());
+        session.retire(cx);
+    }
+
+    /// What it stood on has ended.
+    fn lower_is_gone(&self, cx: &Kernel, this: &ProtocolRef, session: &SessionRef) {
+        match self.place.get() {
+            // The shepherd that moves it sees to it.
+            Place::Moving => {}
+            Place::Far if session.head().opens() > 0 && self.parts.member.is_lost() => {
+                self.fail(cx, session);
+            }
+            _ => {
+                if let Some(right) = self.right.take() {
+                    self.parts.schedule(cx, this, (right, END_RIGHT), Duration::ZERO);
+                }
+                self.end(cx, session);
+            }
+        }
+    }
+
+    /// Leaves the rest to the registry.
+    fn give_back(&self, cx: &Kernel) {
+        let here = self.lower.get().filter(|_| self.place.get() == Place::Own);
+        if let (Some(here), Some(right)) = (here, self.right.take())
+            && !self.parts.member.give_back(cx, right, &here)
+        {
+            self.right.set(Some(right));
+        }
+    }
+}
+
+impl Session for Own {
+    fn any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+
+    #[inline]
+    fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
+        match self.lower.get() {
+            Some(lower) if self.place.get() != Place::Moving => lower.push(cx, message),
+            _ => self.push_later(cx, this, message),
+        }
+    }
+
+    fn push_burst(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        burst: &mut Outgoing,
+    ) -> Result<(), PushError> {
+        match self.lower.get() {
+            Some(lower) if self.place.get() != Place::Moving => lower.push_burst(cx, burst),
+            _ => {
+                let mut result = Ok(());
+                for message in burst.drain(..) {
+                    result = result.and(self.push_later(cx, this, message));
+                }
+                result
+            }
+        }
+    }
+
+    #[inline]
+    fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
+        self.upper.demux(cx, this, message)
+    }
+
+    fn pop_burst(&self, cx: &Kernel, this: &SessionRef, burst: Burst<'_>) -> Result<(), Refused> {
+        self.upper.demux_burst(cx, this, burst)
+    }
+
+    fn refused(&self, cx: &Kernel, _: &SessionRef, refused: Refused) {
+        if let Some(lower) = self.lower.get() {
+            lower.refused(cx, refused);
+        }
+    }
+
+    fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<Describe>() {
+            question.text = alloc::format!("{:?} on {:?}", self.place.get(), self.lower.get());
+            return Answer::Answered;
+        }
+        if self.place.get() == Place::Moving && self.ask_later(ask) {
+            return Answer::Answered;
+        }
+        self.lower.get().map_or(Answer::Unknown, |lower| lower.control(cx, ask))
+    }
+
+    fn held(&self, this: &SessionRef) {
+        let _ = this;
+        if let Some(lower) = self.lower.get() {
+            lower.hold();
+        }
+    }
+
+    fn eased(&self, cx: &Kernel, _: &SessionRef) {
+        if let Some(lower) = self.lower.get() {
+            lower.ease(cx);
+        }
+    }
+
+    fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
+        let Some(lower) = self.lower.get() else {
+            return Closing::Done;
+        };
+        if this.head().is_aborted() {
+            self.parts.leave(self.number.get());
+            drop(self.lower.take());
+            lower.abort(cx);
+            return Closing::Done;
+        }
+        if self.place.get() == Place::Moving {
+            self.later.is_closed.set(true);
+            return Closing::Lingering;
+        }
+        lower.close(cx);
+        if lower.head().is_closed() {
+            return Closing::Done;
+        }
+        if let Some(protocol) = this.protocol(cx) {
+            self.let_rest(cx, &protocol);
+        }
+        Closing::Lingering
+    }
+}
+
+impl Own {
+    /// While it moves a conversation is as one whose buffer is full.
+    #[cold]
+    fn push_later(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        message: Message,
+    ) -> Result<(), PushError> {
+        if !self.lower.is_some() {
+            this.discard(cx, message, &reason::CLOSED);
+            return Err(PushError::Closed);
+        }
+        self.later.wants_room.set(true);
+        this.discard(cx, message, &reason::TOO_BIG);
+        Err(PushError::TooBig)
+    }
+
+    /// Keeps what is to be asked once it has moved; false if the question is another.
+    fn ask_later(&self, ask: &mut Ask<'_>) -> bool {
+        let later = &self.later;
+        if let Some(question) = ask.get::<StreamSpace>() {
+            question.octets = 0;
+            later.wants_room.set(true);
+        } else if let Some(question) = ask.get::<StreamConsumed>() {
+            later.consumed.set(later.consumed.get().saturating_add(question.octets));
+        } else if ask.get::<StreamShutdown>().is_some() {
+            later.is_shut.set(true);
+        } else if ask.get::<StreamAbort>().is_some() {
+            later.is_aborted.set(true);
+        } else if let Some(question) = ask.get::<StreamSet>() {
+            let mut set = later.set.borrow_mut();
+            question.taken = set.len() < SETTINGS_MAX;
+            if question.taken {
+                set.push_back(*question);
+            }
+        } else {
+            return false;
+        }
+        true
+    }
+}

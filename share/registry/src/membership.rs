@@ -1,0 +1,120 @@
+//! A program's place at the registry: its session there, and what it may carry on.
+
+use alloc::collections::BTreeMap;
+use alloc::rc::Rc;
+use core::cell::RefCell;
+use xk_core::control::TEXT_MAX;
+use xk_core::object::{OpenError, SessionSlot};
+use xk_core::{HostAddr, Kernel, Participants, ProtocolRef, SessionRef, Upper};
+use xk_kit::control::PeerEther;
+use xk_kit::net::moving::{TakeState, ends_of, release, state_of};
+
+use crate::questions::{EndRight, GiveBack, OpenChannel, TakeOver};
+use crate::stations::Known;
+
+/// What several libraries of one program share.
+pub(crate) struct Membership {
+    /// What stands for the registry.
+    registry: ProtocolRef,
+    session: SessionSlot,
+    pub(crate) known: Rc<Known>,
+    /// The hosts of the rights.
+    hosts: RefCell<BTreeMap<u32, HostAddr>>,
+}
+
+impl Membership {
+    pub(crate) fn new(registry: ProtocolRef) -> Rc<Self> {
+        Rc::new(Self {
+            registry,
+            session: SessionSlot::default(),
+            known: Rc::default(),
+            hosts: RefCell::default(),
+        })
+    }
+
+    /// Takes the program's place, for the receiver `this`.
+    pub(crate) fn enter(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        if self.session.is_some() {
+            return Ok(());
+        }
+        let session = self.registry.open(cx, Upper::new(this), Participants::default())?;
+        drop(self.session.replace(Some(session)));
+        Ok(())
+    }
+
+    fn session(&self) -> Option<SessionRef> {
+        self.session.get().filter(|session| !session.head().is_closed())
+    }
+
+    /// True while the registry is gone.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.session().is_none()
+    }
+
+    /// The program's channel.
+    pub(crate) fn open_channel(&self, cx: &Kernel) -> Option<OpenChannel> {
+        self.session()?.ask(cx, OpenChannel::default())
+    }
+
+    /// Has what `far` is sent come to `own`, which answers nothing yet: the right.
+    pub(crate) fn take_over(
+        &self,
+        cx: &Kernel,
+        far: &SessionRef,
+        own: &ProtocolRef,
+    ) -> Option<u32> {
+        let ends = ends_of(cx, far)?;
+        let station = far.ask(cx, PeerEther::default())?.address;
+        let host = far.ask(cx, xk_kit::control::PeerHost::default())?.host;
+        self.known.learn(cx, host, station);
+        let begin = TakeState { ends, at: 0, part: cx.pool().empty(0).ok(), taken: false };
+        let is_held = own.ask(cx, begin).is_some_and(|answer| answer.taken);
+        let asked = TakeOver { session: far.clone(), right: None };
+        let right = self
+            .session()
+            .filter(|_| is_held)
+            .and_then(|registry| registry.ask(cx, asked))
+            .and_then(|answer| answer.right);
+        match right {
+            Some(right) => drop(self.hosts.borrow_mut().insert(right, host)),
+            None => self.known.forget(host),
+        }
+        right
+    }
+
+    /// The right is no more.
+    pub(crate) fn end_right(&self, cx: &Kernel, right: u32, state: Option<usize>) -> bool {
+        let asked = EndRight { right, state_octets: state.unwrap_or(0) as u32, done: false };
+        let answer = self.session().and_then(|registry| registry.ask(cx, asked));
+        let host = self.hosts.borrow_mut().remove(&right);
+        host.inspect(|host| self.known.forget(*host));
+        answer.is_some_and(|answer| answer.done)
+    }
+
+    /// Gives the conversation of a right back: false if it goes on here.
+    pub(crate) fn give_back(&self, cx: &Kernel, right: u32, here: &SessionRef) -> bool {
+        let Some((registry, state)) = self.session().zip(state_of(cx, here)) else {
+            return false;
+        };
+        let mut at = 0;
+        let given = state.chunks(TEXT_MAX).all(|part| {
+            let part = cx.pool().copy_from(0, part).ok();
+            let octets = part.as_ref().map_or(0, xk_core::Message::len);
+            let asked = GiveBack { right, at, part, taken: false };
+            at += octets as u32;
+            registry.ask(cx, asked).is_some_and(|answer| answer.taken)
+        });
+        if !given {
+            return false;
+        }
+        // Whatever came of it there, the right is no more.
+        self.end_right(cx, right, Some(state.len()));
+        release(cx, here, state.len());
+        true
+    }
+
+    pub(crate) fn stop(&self) {
+        drop(self.session.take());
+        drop(self.hosts.take());
+    }
+}

@@ -1,0 +1,137 @@
+//! A program's stack: its library, and what that stands on.
+
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use alloc::string::String;
+use core::fmt;
+use xk_core::graph::{Build, BuildError, Params, Value};
+use xk_core::object::OpenError;
+use xk_core::{Entry, Kernel, ProtocolRef};
+use xk_kit::EthAddr;
+use xk_kit::control::MyHost;
+use xk_netio::{Ticket, channel};
+use xk_share::Carrier;
+
+use crate::library::{Library, Parts};
+use crate::membership::Membership;
+use crate::stations::Stations;
+
+/// Why a program has no stack of its own.
+#[derive(Debug)]
+pub enum ProgramError {
+    /// The registry has no place for it.
+    Registry(OpenError),
+    /// There is no channel to be had.
+    NoChannel,
+    /// The registry's transport does not say which host this is.
+    NoHost,
+    /// The program does not know a protocol that the stack needs.
+    Unknown(&'static str),
+    /// A protocol of the stack cannot be built.
+    Build(BuildError),
+}
+
+impl fmt::Display for ProgramError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Registry(error) => write!(f, "the registry has no place for it: {error}"),
+            Self::NoChannel => f.write_str("there is no channel to the network to be had"),
+            Self::NoHost => f.write_str("the registry does not say which host this is"),
+            Self::Unknown(kind) => write!(f, "the program does not know the protocol `{kind}`"),
+            Self::Build(error) => write!(f, "its stack cannot be built: {error}"),
+        }
+    }
+}
+
+impl core::error::Error for ProgramError {}
+
+impl From<BuildError> for ProgramError {
+    fn from(error: BuildError) -> Self {
+        Self::Build(error)
+    }
+}
+
+/// A program whose conversations a registry begins, and that carries them on itself.
+pub struct Program {
+    parts: Rc<Parts>,
+    library: ProtocolRef,
+}
+
+impl Program {
+    /// Adds a library to a kernel, above what stands for the registry's transport `far` and for the
+    /// registry: the protocol is what others stand on.
+    pub fn add(cx: &Kernel, name: &str, far: ProtocolRef, registry: ProtocolRef) -> Self {
+        let parts = Parts::new(far, &Membership::new(registry));
+        let library = cx.add_protocol("library", name, Library(Rc::clone(&parts)));
+        Self { parts, library }
+    }
+
+    /// What others stand on.
+    pub fn library(&self) -> &ProtocolRef {
+        &self.library
+    }
+
+    /// Enters the program at the registry, which must know of the library by now, and builds the
+    /// program's own stack of protocols of these entries: on a channel that `fetch` fetches from
+    /// the network I/O module.
+    ///
+    /// # Errors
+    /// [`ProgramError`].
+    pub fn build(
+        &self,
+        cx: &Kernel,
+        entries: &[&'static Entry],
+        fetch: impl FnOnce(&Kernel, &Ticket) -> Option<Box<dyn Carrier>>,
+    ) -> Result<(), ProgramError> {
+        let parts = &self.parts;
+        parts.member.enter(cx, &self.library).map_err(ProgramError::Registry)?;
+        let opened = parts.member.open_channel(cx).ok_or(ProgramError::NoChannel)?;
+        let ticket = opened.ticket.ok_or(ProgramError::NoChannel)?;
+        let host = parts.far.ask(cx, MyHost::default()).ok_or(ProgramError::NoHost)?.host;
+        let host = host.to_v4().ok_or(ProgramError::NoHost)?;
+        let carrier = fetch(cx, &ticket).ok_or(ProgramError::NoChannel)?;
+        let frames = (EthAddr(opened.address), opened.frame_octets_max as usize);
+        let wire = channel(cx, "channel", carrier, frames);
+        let make = |kind, lower: ProtocolRef, params: &Params| {
+            let entry = entries.iter().copied().find(|entry| entry.kind == kind);
+            let entry = entry.ok_or(ProgramError::Unknown(kind))?;
+            for number in entry.type_numbers() {
+                // Those of protocols that are there already are known.
+                let _ = cx.numbers_mut().add(number);
+            }
+            let lowers = [lower];
+            let mut build = Build { cx, entry, name: kind, lowers: &lowers, params };
+            (entry.build)(&mut build).map_err(ProgramError::Build)
+        };
+        let defaults = |kind| {
+            let entry = entries.iter().find(|entry| entry.kind == kind);
+            let mut params = Params::default();
+            for spec in entry.map_or(&[][..], |entry| entry.parameters) {
+                if let Some(value) = spec.default {
+                    params.set(spec.name, value.into());
+                }
+            }
+            params
+        };
+        let link = make("eth", wire, &defaults("eth"))?;
+        let known = Rc::clone(&parts.member.known);
+        let stations = cx.add_protocol("stations", "stations", Stations { link, known });
+        let mut ip = defaults("ip");
+        let block = |name, key, value: String| {
+            let mut block = Params::default();
+            block.set(key, Value::Text(value));
+            (name, block)
+        };
+        let address = block("address", "address", alloc::format!("{host}/32"));
+        // Whichever host it is, the registry has told by which station it is reached.
+        let route = block("route", "network", "default".into());
+        for (name, block) in [address, route] {
+            ip.add_block(name, block);
+        }
+        let ip = make("ip", stations, &ip)?;
+        let kind = parts.far.head().kind();
+        let own = make(kind, ip, &defaults(kind))?;
+        parts.stand_on(own);
+        Ok(())
+    }
+}

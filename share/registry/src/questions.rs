@@ -1,0 +1,70 @@
+//! What a program asks of the registry, each put to the session that it has there.
+
+use xk_core::control::QuestionType;
+use xk_core::{Message, Reason, SessionRef, question};
+use xk_netio::Ticket;
+
+use crate::library::NOT_MOVED;
+
+/// Asked once a program begins: what its frames go out by.
+#[derive(Clone, Debug, Default)]
+pub struct OpenChannel {
+    /// Out: what fetches its channel from the network I/O module; `None` if that has no room. A
+    /// channel of before is no more.
+    pub ticket: Option<Ticket>,
+    /// Out: the hardware address of this host.
+    pub address: [u8; 6],
+    /// Out: octets of the longest frame.
+    pub frame_octets_max: u32,
+}
+question!(OpenChannel { ticket, address, frame_octets_max }, "open-channel", Ask);
+
+/// The program is to carry on a conversation that it has: its channel takes and brings the frames
+/// of this session from now on, which is still to be moved, and its ends are kept for it.
+#[derive(Clone, Debug)]
+pub struct TakeOver {
+    /// In: the session, of a protocol beside the registry.
+    pub session: SessionRef,
+    /// Out: the right's number; `None` if the session is not this program's, does not say what its
+    /// headers are, or there is no room.
+    pub right: Option<u32>,
+}
+question!(TakeOver { session, right }, "take-over", Ask);
+
+/// A part of the state of a conversation that the registry is to take back.
+#[derive(Debug, Default)]
+pub struct GiveBack {
+    /// In: the right's number.
+    pub right: u32,
+    /// In: where the part begins, in octets. With 0 a state begins.
+    pub at: u32,
+    /// In: the part.
+    pub part: Option<Message>,
+    /// Out: it was taken.
+    pub taken: bool,
+}
+question!(GiveBack { right, at, part, taken }, "give-back", Ask);
+
+/// The right is no more. With a state that was given back the registry goes on with the
+/// conversation to its end, as if its program had closed it; without one it is over.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EndRight {
+    /// In: the right's number.
+    pub right: u32,
+    /// In: a state of so many octets was given back; 0 for none.
+    pub state_octets: u32,
+    /// Out: false if it was not as said: the conversation is over then.
+    pub done: bool,
+}
+question!(EndRight { right, state_octets, done }, "end-right", Ask);
+
+/// The questions, for what a cut knows.
+pub static QUESTIONS: [QuestionType; 4] = [
+    QuestionType::of::<OpenChannel>(),
+    QuestionType::of::<TakeOver>(),
+    QuestionType::of::<GiveBack>(),
+    QuestionType::of::<EndRight>(),
+];
+
+/// The library's reasons, for what a cut knows.
+pub static REASONS: &[&Reason] = &[&NOT_MOVED];

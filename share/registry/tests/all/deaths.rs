@@ -1,0 +1,115 @@
+//! What programs leave behind: their ends in order, their deaths as resets.
+
+use std::time::Duration;
+use xk_core::random::Random;
+use xk_kit::net::stream::StreamError;
+use xk_sim::LinkConfig;
+
+use crate::app::Plan;
+use crate::moves::{lossy, seeds};
+use crate::world::{Hosts, Member};
+
+/// More than goes before the program dies.
+const PLAN: Plan = Plan { octets: 20_000_000, ends_first: false };
+
+/// A stream between a program and the peer, that either has begun.
+fn between(hosts: &mut Hosts, program: &Member, is_active: bool) {
+    let (id, _, peer) = hosts.peer.clone();
+    let app = program.app.clone();
+    if is_active {
+        hosts.world.spawn(id, move |cx| peer.listen(cx, "port7"));
+        hosts.world.spawn(program.id, move |cx| app.open(cx, "*, port7@10.0.0.2"));
+    } else {
+        hosts.world.spawn(program.id, move |cx| app.listen(cx, "port7"));
+        hosts.run(Duration::from_millis(1));
+        hosts.world.spawn(id, move |cx| peer.open(cx, "*, port7@10.0.0.1"));
+    }
+}
+
+fn dies(seed: u64, is_active: bool) {
+    let what = format!("XK_SEED={seed} active={is_active}");
+    let mut hosts = Hosts::new(seed, lossy(seed), PLAN);
+    let program = hosts.program(PLAN);
+    between(&mut hosts, &program, is_active);
+    let moment = Random::new(seed).fork(11).below(1_000_000);
+    hosts.run(Duration::from_micros(moment));
+    assert!(hosts.world.crash(program.id), "{what}");
+    drop(program);
+
+    hosts.run(Duration::from_secs(120));
+    let (_, _, peer) = hosts.peer.clone();
+    peer.see(|streams| {
+        for stream in streams {
+            assert!(!stream.is_wrong, "{what}: {stream:#?}");
+            // One that had not begun finds that nothing listens.
+            let expected = match stream.sent + stream.received {
+                0 => [StreamError::Reset, StreamError::Refused],
+                _ => [StreamError::Reset; 2],
+            };
+            let failed = stream.failed.is_some_and(|why| expected.contains(&why));
+            assert!(failed, "{what}: {stream:#?}");
+        }
+    });
+    assert_eq!(hosts.connections(hosts.trusted.id, "tcp"), 0, "{what}: at the registry");
+    assert_eq!(hosts.device.module.counts(), (0, 0), "{what}: no channel is left");
+
+    // Its port is another program's now, and its peer is served.
+    let plan = Plan { octets: 100_000, ends_first: false };
+    let next = hosts.program(plan);
+    let app = next.app.clone();
+    hosts.world.spawn(next.id, move |cx| app.listen(cx, "port7"));
+    hosts.run(Duration::from_millis(1));
+    let before = peer.see(<[_]>::len);
+    let (id, ..) = hosts.peer;
+    hosts.world.spawn(id, move |cx| peer.open(cx, "*, port7@10.0.0.1"));
+    hosts.run(Duration::from_secs(30));
+    next.app.see(|streams| {
+        let served = streams.len() == 1 && streams.iter().all(|s| s.received >= 100_000);
+        assert!(served, "{what}: after {before} streams: {streams:#?}");
+    });
+    drop(next);
+    hosts.finish(&what);
+}
+
+#[test]
+fn the_peers_of_a_program_that_dies_are_reset() {
+    for seed in seeds() {
+        dies(seed, true);
+        dies(seed, false);
+    }
+}
+
+#[test]
+fn a_program_does_not_wait_for_late_segments_but_the_registry_does() {
+    for seed in seeds() {
+        let what = format!("XK_SEED={seed}");
+        let plan = |ends_first| Plan { octets: 10_000, ends_first };
+        // A segment that comes late has a peer that is done reset what waits (RFC 1337, section 3).
+        let link = LinkConfig { loss: 0.0, duplicate: 0.0, ..lossy(seed) };
+        let mut hosts = Hosts::new(seed, link, plan(false));
+        let program = hosts.program(plan(true));
+        between(&mut hosts, &program, true);
+        let (_, _, peer) = hosts.peer.clone();
+        for _ in 0..6000 {
+            hosts.run(Duration::from_millis(10));
+            // While it goes on it is the program's.
+            let went = program.app.see(|all| all.first().map_or(0, |stream| stream.received));
+            if (1..10_000).contains(&went) {
+                assert_eq!(hosts.connections(hosts.trusted.id, "tcp"), 0, "{what}");
+            }
+            if program.app.is_done(10_000) && peer.is_done(10_000) {
+                break;
+            }
+        }
+        let is_done = program.app.is_done(10_000) && peer.is_done(10_000);
+        assert!(is_done, "{what}: {}", hosts.told());
+        hosts.run(Duration::from_secs(5));
+        assert_eq!(hosts.connections(program.id, "tcp"), 0, "{what}: the program's own");
+        let told = hosts.told();
+        assert!(told.contains(" 1 conversations taken back"), "{what}: {told}");
+        hosts.run(Duration::from_secs(60));
+        assert_eq!(hosts.connections(hosts.trusted.id, "tcp"), 0, "{what}: the registry's");
+        drop((program, peer));
+        hosts.finish(&what);
+    }
+}

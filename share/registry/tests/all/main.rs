@@ -1,0 +1,6 @@
+//! Connections that a registry begins and programs carry on, in virtual time.
+
+mod app;
+mod deaths;
+mod moves;
+mod world;

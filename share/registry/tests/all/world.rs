@@ -1,0 +1,270 @@
+//! Two hosts on a simulated link: one with its device, a registry and programs in kernels of their
+//! own, and an ordinary peer.
+
+use std::rc::Rc;
+use std::time::Duration;
+use xk_core::control::{Describe, ListSessions, Listed};
+use xk_core::graph::{Build, Params, Value};
+use xk_core::kernel::Config;
+use xk_core::message::PoolConfig;
+use xk_core::object::ProtocolId;
+use xk_core::random::Random;
+use xk_core::shepherd::{Limits, Shepherds};
+use xk_core::{Kernel, Pool, ProtocolRef};
+use xk_netio::{Module, Rate};
+use xk_registry::Program;
+use xk_run::switch::CoroutineSwitch;
+use xk_share::{Carrier, Known, Port, Queue, add_port, lower_proxy, upper_proxy};
+use xk_sim::{HostId, LinkConfig, World};
+
+use crate::app::{App, Plan};
+
+/// The host with the registry.
+pub(crate) const HERE: [u8; 4] = [10, 0, 0, 1];
+/// Its peer.
+pub(crate) const THERE: [u8; 4] = [10, 0, 0, 2];
+/// Frames under way between two kernels of a host.
+const SLOTS: usize = 1024;
+const FREELY: Rate = Rate { octets_per_second: 1 << 40, burst_octets: 1 << 40 };
+
+fn entry(kind: &str) -> &'static xk_core::Entry {
+    xk_catalog::find(kind).expect("it is in the catalog")
+}
+
+/// A node of this kind, with the defaults of a graph and what `set` sets.
+fn node(
+    cx: &Kernel,
+    kind: &str,
+    lower: Option<&ProtocolRef>,
+    set: impl Fn(&mut Params),
+) -> ProtocolRef {
+    let entry = entry(kind);
+    for number in entry.type_numbers() {
+        let _ = cx.numbers_mut().add(number);
+    }
+    let mut params = Params::default();
+    for spec in entry.parameters {
+        if let Some(value) = spec.default {
+            params.set(spec.name, value.into());
+        }
+    }
+    set(&mut params);
+    let lowers: Vec<_> = lower.into_iter().cloned().collect();
+    let mut build = Build { cx, entry, name: kind, lowers: &lowers, params: &params };
+    (entry.build)(&mut build).expect("it is built")
+}
+
+fn sim(cx: &Kernel) -> ProtocolRef {
+    node(cx, "sim", None, |params| params.set("link", Value::Text("lan".into())))
+}
+
+/// Ethernet, ARP, IP and TCP above a wire.
+fn stack(cx: &Kernel, wire: &ProtocolRef, host: [u8; 4], time_wait: Duration) -> ProtocolRef {
+    let eth = node(cx, "eth", Some(wire), |_| {});
+    let arp = node(cx, "arp", Some(&eth), |_| {});
+    let ip = node(cx, "ip", Some(&arp), |params| {
+        let [a, b, c, d] = host;
+        let mut address = Params::default();
+        address.set("address", Value::Text(format!("{a}.{b}.{c}.{d}/24")));
+        params.add_block("address", address);
+    });
+    node(cx, "tcp", Some(&ip), |params| params.set("time_wait", Value::Duration(time_wait)))
+}
+
+/// The kernel of a registry, and what it is made of.
+pub(crate) struct Trusted {
+    pub(crate) id: HostId,
+    pub(crate) tcp: ProtocolRef,
+    pub(crate) registry: ProtocolRef,
+}
+
+/// The kernel that has the device.
+pub(crate) struct Device {
+    pub(crate) id: HostId,
+    pub(crate) module: Rc<Module>,
+}
+
+/// A program's kernel.
+pub(crate) struct Member {
+    pub(crate) id: HostId,
+    pub(crate) app: App,
+    pub(crate) library: ProtocolRef,
+}
+
+/// All of it.
+pub(crate) struct Hosts {
+    pub(crate) world: World,
+    pub(crate) pool: Pool,
+    pub(crate) device: Device,
+    pub(crate) trusted: Trusted,
+    pub(crate) peer: (HostId, ProtocolRef, App),
+    chance: Random,
+    /// The programs so far.
+    programs: usize,
+    last: Option<HostId>,
+}
+
+fn kernel(world: &World, name: &str) -> Kernel {
+    let limits = Limits { shepherds_max: 64, ..Limits::default() };
+    let shepherds = Shepherds::new(Box::new(CoroutineSwitch::new()), limits);
+    let config: Config = world.host_config(name, shepherds, 1 << 16);
+    Kernel::new(config)
+}
+
+fn queue(chance: &Random) -> (Queue, Queue) {
+    let delay = (Duration::from_micros(1), Duration::from_micros(9));
+    Queue::delayed(SLOTS, delay, &chance.fork(chance.below(u64::MAX)))
+}
+
+/// What cuts a kernel off from others.
+fn closing(ends: Vec<Queue>) -> Rc<dyn Fn()> {
+    Rc::new(move || ends.iter().for_each(Queue::close))
+}
+
+impl Hosts {
+    pub(crate) fn new(seed: u64, link: LinkConfig, plan: Plan) -> Self {
+        let pool = Pool::new(&PoolConfig::with_octets_max(64 << 20)).expect("memory");
+        let mut world = World::new(seed, pool.clone());
+        world.network().add_link(link).expect("a link");
+        let time_wait = Duration::from_secs(10);
+
+        let id = {
+            let kernel = kernel(&world, "here");
+            world.add_host("here", kernel)
+        };
+        let cx = Rc::clone(world.kernel(id).expect("a kernel"));
+        let (netio, module) = xk_netio::add(&cx, "netio", sim(&cx));
+        let device = Device { id, module };
+
+        let chance = Random::new(seed).fork(7);
+        let (up, down) = queue(&chance);
+        let known = || Known::of(xk_catalog::PROTOCOLS).with(&xk_netio::QUESTIONS);
+        let below = Port::new(Box::new(down.clone()), known());
+        below.grant(&netio);
+        below.admit(|cx: &Kernel, port: &Rc<Port>, id: ProtocolId| {
+            Some(upper_proxy(cx, port, id, "above", "above"))
+        });
+        add_port(&cx, &below, "port to the registry");
+        let id = {
+            let kernel = kernel(&world, "registry");
+            world.add_host("registry", kernel)
+        };
+        let cx = Rc::clone(world.kernel(id).expect("a kernel"));
+        let above = Port::new(Box::new(up.clone()), known());
+        let netio = lower_proxy(&cx, &above, netio.id(), "netio", "netio");
+        add_port(&cx, &above, "port");
+        world.join([id, device.id], [closing(vec![up]), closing(vec![down])]);
+        let tcp = stack(&cx, &netio, HERE, time_wait);
+        let registry = xk_registry::add(&cx, "registry", netio, FREELY);
+        let trusted = Trusted { id, tcp, registry };
+
+        let id = {
+            let kernel = kernel(&world, "there");
+            world.add_host("there", kernel)
+        };
+        let cx = Rc::clone(world.kernel(id).expect("a kernel"));
+        let tcp = stack(&cx, &sim(&cx), THERE, time_wait);
+        let app = App::add(&cx, "app", tcp.clone(), plan);
+        let peer = (id, tcp, app);
+        world.start().unwrap_or_else(|(_, protocol, error)| panic!("{}: {error}", protocol.name()));
+        Self { world, pool, device, trusted, peer, chance, programs: 0, last: None }
+    }
+
+    /// Adds a program with a library, above which is an application.
+    pub(crate) fn program(&mut self, plan: Plan) -> Member {
+        self.programs += 1;
+        let name = format!("program {}", self.programs);
+        let id = {
+            let kernel = kernel(&self.world, &name);
+            self.world.add_host(&name, kernel)
+        };
+        self.last = Some(id);
+        let ((down, up), (frames, module_end)) = (queue(&self.chance), queue(&self.chance));
+        let known = || Known::of(xk_catalog::PROTOCOLS).with(&xk_registry::QUESTIONS);
+        let below = Port::new(Box::new(up.clone()), known());
+        let device_kernel = Rc::clone(self.world.kernel(self.device.id).expect("a kernel"));
+        below.grant(&self.trusted.tcp);
+        below.grant(&self.trusted.registry);
+        let of = format!("of {name}");
+        below.admit(move |cx: &Kernel, port: &Rc<Port>, id: ProtocolId| {
+            Some(upper_proxy(cx, port, id, "program", &of))
+        });
+        self.world.enter(self.trusted.id, |cx| add_port(cx, &below, &format!("port to {name}")));
+
+        let cx = Rc::clone(self.world.kernel(id).expect("a kernel"));
+        let above = Port::new(Box::new(down.clone()), known());
+        let far = lower_proxy(&cx, &above, self.trusted.tcp.id(), "tcp", "far tcp");
+        let registry =
+            lower_proxy(&cx, &above, self.trusted.registry.id(), "registry", "far registry");
+        add_port(&cx, &above, "port");
+        let program = Rc::new(Program::add(&cx, "library", far, registry));
+        let library = program.library().clone();
+        self.world.join([id, self.trusted.id], [closing(vec![down]), closing(vec![up])]);
+        let ends = [closing(vec![frames.clone()]), closing(vec![module_end.clone()])];
+        self.world.join([id, self.device.id], ends);
+        let module = Rc::clone(&self.device.module);
+        let built = Rc::new(std::cell::Cell::new(false));
+        let done = Rc::clone(&built);
+        self.world.spawn(id, move |cx| {
+            let fetch = |_: &Kernel, ticket: &xk_netio::Ticket| {
+                let fetched = module.attach(&device_kernel, ticket, Box::new(module_end));
+                fetched.then(|| Box::new(frames) as Box<dyn Carrier>)
+            };
+            program.build(cx, xk_catalog::PROTOCOLS, fetch).unwrap_or_else(|e| panic!("{e}"));
+            done.set(true);
+        });
+        while !built.get() && self.world.step() {}
+        assert!(built.get(), "the program has its stack");
+        let app = App::add(&cx, "app", library.clone(), plan);
+        self.world.start_host(id).unwrap_or_else(|(p, error)| panic!("{}: {error}", p.name()));
+        Member { id, app, library }
+    }
+
+    /// Lets so much time pass.
+    pub(crate) fn run(&mut self, time: Duration) {
+        let until = self.world.now().after(time);
+        self.world.run_until(until);
+    }
+
+    /// How many connections a TCP has.
+    pub(crate) fn connections(&self, id: HostId, name: &str) -> usize {
+        let kernel = self.world.kernel(id).expect("a kernel");
+        let tcp = kernel.find_protocol(name).expect("a protocol");
+        tcp.ask(kernel, ListSessions::first(9)).map_or(0, |list| list.total)
+    }
+
+    /// The sessions of all hosts.
+    pub(crate) fn told(&self) -> String {
+        let ids = [Some(self.device.id), Some(self.trusted.id), Some(self.peer.0), self.last];
+        let mut told = String::new();
+        for kernel in ids.iter().flatten().filter_map(|id| self.world.kernel(*id)) {
+            for protocol in kernel.protocols() {
+                let asked = protocol.ask(kernel, Describe::default()).unwrap_or_default();
+                let drops = protocol.head().drops().list();
+                let drops: Vec<_> = drops.iter().map(|(why, n)| (why.name, n)).collect();
+                told += &format!("{}: {} {drops:?}\n", protocol.name(), asked.text);
+                let list = protocol.ask(kernel, ListSessions::first(9)).unwrap_or_default();
+                for session in list.sessions {
+                    let text = match session {
+                        Listed::Here(session) => {
+                            let asked = session.ask(kernel, Describe::default());
+                            asked.map_or_else(String::new, |told| told.text)
+                        }
+                        Listed::Elsewhere(_) => String::from("elsewhere"),
+                    };
+                    told += &format!("{}: {text}\n", protocol.name());
+                }
+            }
+        }
+        told
+    }
+
+    /// Takes all down: nothing is left.
+    pub(crate) fn finish(mut self, what: &str) {
+        self.world.stop();
+        let Self { world, pool, device, trusted, peer, .. } = self;
+        drop((world, device, trusted, peer));
+        let left = pool.stats();
+        assert_eq!((left.descriptors_live, left.buffers_live), (0, 0), "{what}: messages are left");
+    }
+}
