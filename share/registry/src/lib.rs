@@ -2,9 +2,9 @@
 //! sections 3.1 and 3.4).
 //!
 //! The [`Registry`] stands in a trusted part, beside the transports and above the network I/O
-//! module (`xk-netio`). A [`Program`] has what stands for a transport and for the registry, across a cut
-//! (`xk-share`), and a stack of its own above a channel of the module. Its [`Library`] opens and
-//! listens at the registry's transport, which has the ports and does the handshakes. Once a
+//! module (`xk-netio`). A [`Program`] has what stands for a transport and for the registry, across
+//! a cut (`xk-share`), and a stack of its own above a channel of the module. Its [`Library`] opens
+//! and listens at the registry's transport, which has the ports and does the handshakes. Once a
 //! conversation has begun the registry has its session tell its headers, grants a right for these
 //! at the module, and keeps the ends; the session's whole state then moves to the program's own
 //! transport ([`move_session`](xk_kit::net::moving::move_session)). From there on its frames go
