@@ -15,7 +15,7 @@ use crate::net::neighbour::{
 };
 use crate::net::stream::{
     CarriesRecords, StreamAbort, StreamConsumed, StreamInfo, StreamNotice, StreamRoom, StreamSet,
-    StreamSetNext, StreamShutdown, StreamSoftError, StreamSpace, StreamUse,
+    StreamSetNext, StreamSettled, StreamShutdown, StreamSoftError, StreamSpace, StreamUse,
 };
 use crate::net::template::Headers;
 use crate::rpc::auth::{IssueShorthand, TakeShorthand};
@@ -86,6 +86,7 @@ table![
     StreamConsumed,
     StreamInfo,
     StreamNotice,
+    StreamSettled,
     StreamRoom,
     StreamSet,
     StreamSetNext,

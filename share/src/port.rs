@@ -244,8 +244,16 @@ pub struct Port {
 
 /// Reads and writes questions for this side.
 pub(crate) struct Names<'a> {
-    pub(crate) port: &'a Port,
-    pub(crate) cx: &'a Kernel,
+    port: &'a Port,
+    cx: &'a Kernel,
+    /// The last session of the other side that was named.
+    pub(crate) named: RefCell<Option<SessionRef>>,
+}
+
+impl<'a> Names<'a> {
+    pub(crate) fn of(port: &'a Port, cx: &'a Kernel) -> Self {
+        Self { port, cx, named: RefCell::default() }
+    }
 }
 
 /// In a session's number: it is one of the reader's own.
@@ -271,6 +279,7 @@ impl Handles for Names<'_> {
         if let Some(proxy) = session.body::<ProxySession>() {
             proxy.facts.clear();
         }
+        self.named.replace(Some(session.clone()));
         Some(session)
     }
 
@@ -604,7 +613,7 @@ impl Port {
         facts: &Facts,
         ask: &mut Ask<'_>,
     ) -> Answer {
-        let (kind, names) = (ask.kind(), Names { port: self, cx });
+        let (kind, names) = (ask.kind(), Names::of(self, cx));
         let Some(octets) = ask.write(&names) else {
             return Answer::Unknown;
         };
@@ -663,7 +672,7 @@ impl Port {
         message: &Message,
     ) -> Option<(T, Vec<u8>)> {
         let octets = octets_of(message);
-        let names = Names { port: self, cx };
+        let names = Names::of(self, cx);
         let mut reader = Reader::new(&octets, &names);
         let field = T::take(&mut reader)?;
         Some((field, reader.rest().to_vec()))
@@ -671,7 +680,7 @@ impl Port {
 
     /// Fields as octets.
     pub(crate) fn write(&self, cx: &Kernel, fields: &impl Field) -> Vec<u8> {
-        let names = Names { port: self, cx };
+        let names = Names::of(self, cx);
         let mut out = Writer::new(&names);
         fields.put(&mut out);
         // Fields with a session are questions', which are written elsewhere.
@@ -693,7 +702,7 @@ impl Port {
             let of_it = learned.iter().filter(|(of, ..)| *of == protocol);
             wanted.extend(of_it.map(|(_, kind, octets)| (*kind, octets.clone())));
         }
-        let names = Names { port: self, cx };
+        let names = Names::of(self, cx);
         let mut facts = Vec::new();
         for (kind, octets) in wanted {
             let Some(mut question) = kind.read(&octets, &names) else {

@@ -539,9 +539,13 @@ impl Port {
     ) -> Option<()> {
         let (tag, number) = (header.first, header.second);
         let put = || -> Option<Vec<u8>> {
-            let names = Names { port: self, cx };
+            let names = Names::of(self, cx);
             let kind = self.question(key)?;
             let mut question = kind.read(&octets, &names)?;
+            // It is answered behind what came for the session before.
+            if let Some(session) = names.named.take() {
+                let _ = session.wait_until_open(cx);
+            }
             let mut ask = question.ask(passed);
             let permits = |of| self.permits(&Wish::Ask(of, kind)).then_some(());
             let answer = if header.op == Op::AskSession {

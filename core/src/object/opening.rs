@@ -98,12 +98,12 @@ impl SessionRef {
         }
     }
 
-    /// Waits until the protocol above knows of the session and has what came before.
+    /// Waits until the protocol above knows of the session and has what came for it before.
     ///
     /// # Errors
-    /// [`reason::QUEUE_FULL`] if this message cannot wait.
+    /// [`reason::QUEUE_FULL`] if so many wait that this cannot.
     #[cold]
-    pub(super) fn wait_until_open(&self, cx: &Kernel) -> Result<(), &'static Reason> {
+    pub fn wait_until_open(&self, cx: &Kernel) -> Result<(), &'static Reason> {
         let Some(opening) = cx.opening(self.id()) else {
             return Ok(());
         };

@@ -79,6 +79,15 @@ pub struct StreamNotice {
 }
 question!(StreamNotice { session, event }, "stream-notice", Tell, upward);
 
+/// Asked upwards, of a protocol in another address space: whatever it answers, it has had what was
+/// handed to it for the stream before, and has pushed what it pushes at once.
+#[derive(Clone, Debug)]
+pub struct StreamSettled {
+    /// The stream.
+    pub session: SessionRef,
+}
+question!(StreamSettled { session }, "stream-settled", Ask, upward);
+
 /// Asked upwards, of a protocol that has enabled a port: does it take one peer more there? Asked
 /// before a peer is answered, and again before it is connected: where there is no room nothing is
 /// said to the peer, which tries again. A protocol above that does not know the question always has

@@ -23,11 +23,21 @@ use xk_kit::control::{
 use xk_kit::net::moving::GiveState;
 use xk_kit::net::ports::{self, Origin};
 use xk_kit::net::stream::{
-    StreamAbort, StreamConsumed, StreamEvent, StreamInfo, StreamNotice, StreamSet, StreamShutdown,
-    StreamSoftError, StreamSpace, StreamUse,
+    StreamAbort, StreamConsumed, StreamEvent, StreamInfo, StreamNotice, StreamSet, StreamSettled,
+    StreamShutdown, StreamSoftError, StreamSpace, StreamUse,
 };
 use xk_kit::net::template::{HeaderField, Headers};
 use xk_kit::wire::offload::Offloads;
+
+/// How many octets are handed to a protocol in another address space before it is known that it
+/// has had them: what it sends back is to find room on the way.
+const UNSETTLED_MAX: usize = 64 << 10;
+/// For how many of these a message counts at least.
+const UNSETTLED_LEAST: usize = 256;
+/// How often octets are handed up that find no room on the way.
+const HANDED_UP_MAX: usize = 16;
+/// Nothing was handed up yet.
+const ALL_UNSETTLED: usize = usize::MAX;
 
 /// The way down.
 pub(crate) struct Link {
@@ -62,6 +72,8 @@ pub(crate) struct TcpSession {
     is_sending: Cell<bool>,
     /// The connection is over, and everything was let go.
     pub(crate) is_finished: Cell<bool>,
+    /// Octets handed to a protocol in another address space that may still push as many.
+    unsettled: Cell<usize>,
     /// The connection's state while another place fetches it; here it has stopped.
     pub(crate) given: RefCell<Option<Vec<u8>>>,
 }
@@ -128,6 +140,8 @@ impl TcpSession {
         mut connection: Connection,
     ) -> Self {
         connection.set_runs(link.offloads.tx_segments);
+        // Whether a protocol in another address space holds it is not known yet.
+        let is_offered = !connection.is_active() && upper.is_proxy();
         Self {
             table: Rc::clone(table),
             link,
@@ -138,6 +152,7 @@ impl TcpSession {
             is_delivering: Cell::new(false),
             is_sending: Cell::new(false),
             is_finished: Cell::new(false),
+            unsettled: Cell::new(if is_offered { ALL_UNSETTLED } else { 0 }),
             given: RefCell::default(),
         }
     }
@@ -172,8 +187,9 @@ impl TcpSession {
         let mut any = false;
         loop {
             if let Some(message) = self.next_message(this) {
-                // What refuses octets that were acknowledged has counted them.
-                let _ = self.upper.demux(cx, this, message);
+                self.hand_up(cx, this, message);
+            } else if self.catch_up(cx, this) {
+                continue;
             } else if let Some(event) = self.next_event() {
                 self.notify(cx, this, event);
             } else {
@@ -185,21 +201,65 @@ impl TcpSession {
         any
     }
 
+    /// Hands octets up. What refuses some that were acknowledged has counted them.
+    fn hand_up(&self, cx: &Kernel, this: &SessionRef, message: Message) {
+        let Err(mut refused) = self.upper.demux(cx, this, message) else {
+            return;
+        };
+        // On the way to another address space there is room again when this has been answered.
+        for _ in 0..HANDED_UP_MAX {
+            if !self.upper.is_proxy() || !core::ptr::eq(refused.reason, &reason::QUEUE_FULL) {
+                return;
+            }
+            let _ = self.upper.ask(cx, StreamSettled { session: this.clone() });
+            match self.upper.demux(cx, this, refused.message) {
+                Ok(()) => return,
+                Err(again) => refused = again,
+            }
+        }
+    }
+
     fn next_message(&self, this: &SessionRef) -> Option<Message> {
         let connection = &mut *self.connection.borrow_mut();
         let octets = connection.next_len()?;
+        let unsettled = self.unsettled.get();
+        if unsettled == ALL_UNSETTLED {
+            return None;
+        }
         // A protocol that does not hold the session keeps no account of it either, and may want to
         // send back what it gets (an echo does): it gets no more than there is room for then.
         let is_unattended = this.head().opens() == 0 && connection.state().takes_data();
         if is_unattended {
             let (space, buffer) = (connection.space() as usize, connection.buffer() as usize);
+            let space = match self.upper.is_proxy() {
+                true => space.min(UNSETTLED_MAX).saturating_sub(unsettled),
+                false => space,
+            };
+            if unsettled > 0 && octets > space {
+                return None;
+            }
             if octets > space && (octets <= buffer || space < buffer / 2) {
                 return None;
             }
             // Runs that were kept out of order may have become more than would ever fit.
-            return connection.deliver_at_most(space.max(1));
+            let message = connection.deliver_at_most(space.max(1))?;
+            if self.upper.is_proxy() {
+                self.unsettled.set(unsettled + message.len().max(UNSETTLED_LEAST));
+            }
+            return Some(message);
         }
         connection.deliver()
+    }
+
+    /// Where the protocol above is in another address space and more waits for it: sees that it has
+    /// had what was handed up, whose answers take room in our buffer. False if there is no need.
+    fn catch_up(&self, cx: &Kernel, this: &SessionRef) -> bool {
+        if self.unsettled.get() == 0 || self.connection.borrow().next_len().is_none() {
+            return false;
+        }
+        let _ = self.upper.ask(cx, StreamSettled { session: this.clone() });
+        self.unsettled.set(0);
+        true
     }
 
     fn next_event(&self) -> Option<StreamEvent> {

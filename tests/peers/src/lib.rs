@@ -5,6 +5,7 @@
 //!
 //! | module | what it gives |
 //! | --- | --- |
+//! | [`organisation`] | the graph of a test cut into domains, in other ways than its text says |
 //! | [`stack`] | a graph running on a thread of its own inside a namespace |
 //! | [`testbed`] | namespaces, a link to Linux (TAP, or veth with `packet`), and captures that `tshark` judges |
 //!
@@ -19,5 +20,6 @@
 //! Run them with `cargo xtask test --only peers`, or, as root, `cargo test -p xk-peers`. Captures
 //! stay in `target/tmp/peers` until the next run.
 
+pub mod organisation;
 pub mod stack;
 pub mod testbed;

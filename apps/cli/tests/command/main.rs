@@ -6,5 +6,6 @@ mod deaths;
 mod domains;
 mod exec;
 mod switch;
+mod units;
 mod upgrade;
 mod users;

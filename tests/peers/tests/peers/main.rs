@@ -23,6 +23,7 @@ mod xdp;
 
 use std::process::ExitCode;
 
+use xk_peers::organisation::Organisation;
 use xk_peers::testbed::Wire;
 use xk_testkit::needs;
 use xk_testkit::peer::{self, Test};
@@ -42,9 +43,73 @@ macro_rules! tests {
     };
 }
 
-fn main() -> ExitCode {
-    peer::main_with_company(COMPANY, ALONE)
+/// Tests run once more with their stacks cut into domains.
+macro_rules! organised {
+    ($($organisation:ident { $($module:ident :: $test:ident over $wire:ident;)* })*) => {
+        &[$($(
+            (
+                concat!(
+                    stringify!($module), "::", stringify!($test), "::", stringify!($wire), "::",
+                    stringify!($organisation)
+                ),
+                (|| match Wire::$wire.missing() {
+                    Some(what) => needs::skip(&what),
+                    None => {
+                        Organisation::$organisation.within(|| $module::$test(Wire::$wire));
+                    }
+                }) as fn(),
+            ),
+        )*)*]
+    };
 }
+
+fn main() -> ExitCode {
+    let long = if std::env::var_os("XK_LONG").is_some() { ORGANISED_LONG } else { &[] };
+    let company = [COMPANY, ORGANISED, long].concat();
+    let alone = [ALONE, ORGANISED_ALONE].concat();
+    peer::main_with_company(&company, &alone)
+}
+
+/// The strongest of each transport.
+const ORGANISED: &[Test] = organised! {
+    Server {
+        host::echoes_datagrams_of_all_sizes over TapOffload;
+        tcp::echoes_streams_of_all_sizes over TapOffload;
+    }
+    PerProtocol {
+        host::echoes_datagrams_of_all_sizes over Tap;
+        tcp::echoes_streams_of_all_sizes over Tap;
+    }
+};
+
+const ORGANISED_ALONE: &[Test] = organised! {
+    Server {
+        rpc::serves_c_programs over Tap;
+    }
+    PerProtocol {
+        rpc::serves_c_programs over Tap;
+    }
+};
+
+/// All others that fit.
+const ORGANISED_LONG: &[Test] = organised! {
+    Server {
+        host::answers_pings_of_all_sizes over Veth;
+        host::refuses_closed_ports over Veth;
+        client::pings_in_all_sizes over Veth;
+        client::sends_datagrams_of_all_sizes over Veth;
+        tcp::asks_a_server over Veth;
+        tcp::is_refused over Veth;
+    }
+    PerProtocol {
+        host::answers_pings_of_all_sizes over Veth;
+        host::refuses_closed_ports over Veth;
+        client::pings_in_all_sizes over Veth;
+        client::sends_datagrams_of_all_sizes over Veth;
+        tcp::asks_a_server over Veth;
+        tcp::is_refused over Veth;
+    }
+};
 
 /// What is content with any share of the machine.
 const COMPANY: &[Test] = tests! {

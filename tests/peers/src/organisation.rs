@@ -1,0 +1,82 @@
+//! One graph of a test, cut into domains in other ways.
+
+use std::cell::Cell;
+
+/// How the stacks of a test are cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Organisation {
+    /// All of it in one kernel.
+    #[default]
+    Whole,
+    /// One server with device and protocols, and the applications in another domain.
+    Server,
+    /// A server for ETH, IP, UDP and TCP each, and a domain for each of those above.
+    PerProtocol,
+}
+
+thread_local! {
+    static CURRENT: Cell<Organisation> = const { Cell::new(Organisation::Whole) };
+}
+
+/// That of the stacks that this thread starts.
+#[must_use]
+pub fn current() -> Organisation {
+    CURRENT.get()
+}
+
+impl Organisation {
+    /// Does `work`, in which all stacks that this thread starts are cut so.
+    pub fn within<T>(self, work: impl FnOnce() -> T) -> T {
+        let before = CURRENT.replace(self);
+        let result = work();
+        CURRENT.set(before);
+        result
+    }
+
+    /// The domain of a node of this kind and name.
+    fn domain<'t>(self, kind: &'t str, name: &'t str) -> &'t str {
+        let of_protocol = match kind {
+            "tap" | "packet" | "xdp" | "host-eth" | "pcap" | "fault" | "eth" | "arp" => Some("eth"),
+            "ip" | "icmp" => Some("ip"),
+            "udp" | "tcp" => Some(kind),
+            _ => None,
+        };
+        match (self, of_protocol) {
+            (Self::PerProtocol, Some(server)) => server,
+            (Self::PerProtocol, None) => name,
+            (_, Some(_)) => "server",
+            (_, None) => "applications",
+        }
+    }
+
+    /// The text of a graph of one host with these domains, each line of which is a node; `None` if
+    /// it stays whole.
+    ///
+    /// # Panics
+    /// If a node has more than a line.
+    #[must_use]
+    pub fn cut(self, source: &str) -> Option<String> {
+        if self == Self::Whole {
+            return None;
+        }
+        let mut lines = source.lines().map(str::trim).filter(|line| !line.is_empty());
+        let host = lines.next()?;
+        let mut domains: Vec<(&str, String)> = Vec::new();
+        for line in lines.filter(|line| *line != "}") {
+            let braces = |brace| line.matches(brace).count();
+            assert_eq!(braces('{'), braces('}'), "a node is a line: {line}");
+            let kind = line.split_whitespace().next().unwrap_or_default();
+            let named = line.split_whitespace().find_map(|word| word.strip_prefix("name="));
+            let domain = self.domain(kind, named.unwrap_or(kind));
+            let at = domains.iter().position(|(name, _)| *name == domain).unwrap_or_else(|| {
+                domains.push((domain, String::new()));
+                domains.len() - 1
+            });
+            domains[at].1 += &format!("{line}\n");
+        }
+        let domain =
+            |(name, nodes): &(&str, String)| format!("domain {name} thread {{\n{nodes}}}\n");
+        let domains: String = domains.iter().map(domain).collect();
+        Some(format!("{host}\n{domains}}}\n"))
+    }
+}
