@@ -167,17 +167,20 @@ impl TcpSession {
 /// Takes off what a segment bears; the connection hears if it stands for a run of segments.
 #[inline]
 fn note_run(connection: &mut Connection, message: &mut Message) {
-    if let Some(run) = message.remove_attribute::<Segments>() {
-        connection.expect_run(run.size);
+    if message.has_attributes() {
+        if let Some(run) = message.remove_attribute::<Segments>() {
+            connection.expect_run(run.size);
+        }
+        message.remove_attribute::<TransportChecksum>();
     }
-    message.remove_attribute::<TransportChecksum>();
 }
 
 /// Whether a message was for us alone, and no router marked it.
 #[inline]
 fn is_unmarked(message: &Message) -> bool {
-    message.attribute::<LinkCast>().is_none()
-        && message.attribute::<Ecn>() != Some(Ecn::Experienced)
+    !message.has_attributes()
+        || message.attribute::<LinkCast>().is_none()
+            && message.attribute::<Ecn>() != Some(Ecn::Experienced)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use crate::connection::Out;
 use crate::origin::{add_octets, sent};
 use crate::seq::Seq;
-use crate::wire::{CHECKSUM_AT, FLAGS_AT, Flags, HEADER_LEN_MAX, Header, SEQ_AT};
+use crate::wire::{CHECKSUM_AT, FLAGS_AT, Flags, HEADER_LEN_MAX, Header, PLAIN_LEN, SEQ_AT};
 use xk_core::message::NoBuffers;
 use xk_core::{Kernel, Message, SessionRef};
 use xk_kit::Checksum;
@@ -43,7 +43,10 @@ impl Sealer {
         sealer.length = header.emit(&mut sealer.octets);
         sealer.octets[SEQ_AT..SEQ_AT + 4].fill(0);
         sealer.octets[FLAGS_AT] = 0;
-        sealer.sum.add(sealer.octets.get(..sealer.length).unwrap_or_default());
+        match sealer.octets.first_chunk::<PLAIN_LEN>() {
+            Some(plain) if sealer.length == PLAIN_LEN => sealer.sum.add(plain),
+            _ => sealer.sum.add(sealer.octets.get(..sealer.length).unwrap_or_default()),
+        }
         sealer
     }
 
@@ -76,9 +79,15 @@ impl Sealer {
         self.octets[SEQ_AT..SEQ_AT + 4].copy_from_slice(&seq.0.to_be_bytes());
         self.octets[FLAGS_AT] = flags.0;
         self.octets[CHECKSUM_AT..CHECKSUM_AT + 2].copy_from_slice(&checksum.to_be_bytes());
-        let header = self.octets.get(..self.length).unwrap_or_default();
-        message.push_header(header.len())?.copy_from_slice(header);
-        Ok(())
+        match self.octets.first_chunk::<PLAIN_LEN>() {
+            // Nearly all: a copy of a length that is known takes no call.
+            Some(plain) if self.length == PLAIN_LEN => message.push_array(plain),
+            _ => {
+                let header = self.octets.get(..self.length).unwrap_or_default();
+                message.push_header(header.len())?.copy_from_slice(header);
+                Ok(())
+            }
+        }
     }
 }
 
