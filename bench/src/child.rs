@@ -20,6 +20,7 @@ const WORKS: &[(&str, Work)] = &[
     ("sim-memory", crate::sim::memory),
     ("demux-memory", crate::demux::memory),
     ("round-trips", crate::papers::round_trips),
+    ("organisation", crate::papers::organisation),
     ("footprint", crate::footprint::measure),
     ("tcp-idle", crate::tcp_idle::measure),
     ("domain-mirror", crate::domain::mirror_process),

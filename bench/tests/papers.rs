@@ -57,6 +57,9 @@ fn tables_have_the_papers_column() {
     for (name, only, quoted) in [
         ("papers/xkernel-table-1", &[][..], 6),
         ("papers/xkernel-table-3", &["one core", "Sun"], 10),
+        ("papers/udp-server-table-1", &[], 2),
+        ("papers/udp-server-table-2", &[], 3),
+        ("papers/udp-server-table-3", &["new"], 2),
         ("papers/xkernel-table-4", &[], 8),
         ("papers/xkernel-table-5", &[], 5),
         ("papers/xkernel-table-6", &["latency"], 6),

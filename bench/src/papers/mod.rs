@@ -1,4 +1,4 @@
-//! The tables and figures of the first two papers, each with the paper's column, Linux's and ours.
+//! The tables and figures of the papers, each with the paper's column, Linux's and ours.
 //!
 //! Hutchinson and Peterson, "The x-Kernel: An Architecture for Implementing Network Protocols",
 //! IEEE Transactions on Software Engineering 17(1), January 1991, section IV. Its machines were two
@@ -12,8 +12,10 @@ mod rpc;
 mod table_1;
 mod table_2;
 mod tables_3_to_5;
+mod udp_server;
 
 pub(crate) use table_2::round_trips;
+pub(crate) use udp_server::organisation;
 
 use crate::case::{Benchmark, Case};
 
@@ -37,6 +39,7 @@ pub(crate) fn benchmarks() -> Vec<Benchmark> {
         figure_6::benchmark(),
     ];
     list.extend(rpc::benchmarks());
+    list.extend(udp_server::benchmarks());
     list
 }
 
