@@ -50,6 +50,10 @@ pub trait Carrier {
     /// The next frame from the other side, with room in front.
     fn receive(&self, cx: &Kernel) -> Arrival;
 
+    /// True once the other side is gone, for a user that does not receive at present. What it sent
+    /// before may still be there.
+    fn is_lost(&self, cx: &Kernel) -> bool;
+
     /// Ends both directions: nothing is sent any more, and the other side finds this one gone, once
     /// it has received what was sent before.
     fn close(&self);

@@ -53,6 +53,10 @@ impl Carrier for Prompt {
         arrival
     }
 
+    fn is_lost(&self, cx: &Kernel) -> bool {
+        self.carrier.is_lost(cx)
+    }
+
     fn close(&self) {
         self.carrier.close();
     }

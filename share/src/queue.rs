@@ -148,6 +148,10 @@ impl Carrier for Queue {
         }
     }
 
+    fn is_lost(&self, _: &Kernel) -> bool {
+        self.back.is_lost.get()
+    }
+
     fn next_poll(&self) -> Option<Time> {
         self.back.due()
     }

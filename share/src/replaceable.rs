@@ -44,6 +44,10 @@ impl Carrier for Replaceable {
         self.0.borrow().receive(cx)
     }
 
+    fn is_lost(&self, cx: &Kernel) -> bool {
+        self.0.borrow().is_lost(cx)
+    }
+
     fn close(&self) {
         self.0.borrow().close();
     }

@@ -214,6 +214,12 @@ impl Carrier for Messages {
         }
     }
 
+    fn is_lost(&self, _: &Kernel) -> bool {
+        let mut socket = [PollFd::new(&self.socket, PollFlags::empty())];
+        let _ = poll(&mut socket, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+        self.is_over.get() || socket[0].revents().contains(PollFlags::HUP)
+    }
+
     fn close(&self) {
         self.is_over.set(true);
         // The other side may still have a descriptor of the same socket.

@@ -97,10 +97,8 @@ impl Channel {
     }
 
     /// The program has fetched it, once.
-    pub(crate) fn attach(&self, carrier: Box<dyn Carrier>) {
-        if let Err(carrier) = self.carrier.set(carrier) {
-            carrier.close();
-        }
+    pub(crate) fn attach(&self, carrier: Box<dyn Carrier>) -> Result<(), Box<dyn Carrier>> {
+        self.carrier.set(carrier)
     }
 
     /// What leads to the program, if that has fetched it.
@@ -131,17 +129,23 @@ impl Channel {
 
     /// The next frame that the program sent, if it may send now.
     pub(crate) fn next(&self, cx: &Kernel) -> Arrival {
-        if !self.bucket.is_open(cx.now()) {
-            return Arrival::Nothing;
-        }
         let Some(carrier) = self.carrier() else {
             return Arrival::Nothing;
         };
+        if !self.bucket.is_open(cx.now()) {
+            return if carrier.is_lost(cx) { Arrival::Lost } else { Arrival::Nothing };
+        }
         let arrival = carrier.receive(cx);
         if let Arrival::Frame(frame) = &arrival {
             self.bucket.spend(frame.len());
         }
         arrival
+    }
+
+    /// The executor is about to sleep. False if there is something to do before its rate says so.
+    pub(crate) fn rest(&self, cx: &Kernel, sleeper: &dyn Sleeper) -> bool {
+        let rests = self.carrier().is_none_or(|carrier| carrier.rest(cx, sleeper));
+        rests || !self.bucket.is_open(cx.now())
     }
 
     /// When to look at the latest.

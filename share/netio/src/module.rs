@@ -193,9 +193,16 @@ fn front(frame: &Message) -> Front {
 }
 
 impl Module {
-    /// Gives a granted channel to the program behind `carrier`. False if the ticket is none, or has
-    /// been shown before, or has lapsed; the carrier is closed then.
-    pub fn attach(&self, cx: &Kernel, ticket: &Ticket, carrier: Box<dyn Carrier>) -> bool {
+    /// Gives a granted channel to the program behind `carrier`.
+    ///
+    /// # Errors
+    /// The carrier, if the ticket is none, or has been shown before, or has lapsed.
+    pub fn attach(
+        &self,
+        cx: &Kernel,
+        ticket: &Ticket,
+        carrier: Box<dyn Carrier>,
+    ) -> Result<(), Box<dyn Carrier>> {
         self.lapse(cx.now());
         let mut waiting = self.waiting.borrow_mut();
         // Compared in full, whatever differs: the time tells nothing.
@@ -208,9 +215,8 @@ impl Module {
         let channel = number.and_then(|number| self.channels.borrow().get(&number).cloned());
         match channel {
             Some(channel) => channel.attach(carrier),
-            None => carrier.close(),
+            None => Err(carrier),
         }
-        number.is_some()
     }
 
     /// How many channels are fetched, and how many are granted and wait.
@@ -493,7 +499,7 @@ impl Wire for Channels {
         // Each is told, also behind one that has something to do.
         let mut rests = true;
         for channel in self.0.all() {
-            rests &= channel.carrier().is_none_or(|carrier| carrier.rest(cx, sleeper));
+            rests &= channel.rest(cx, sleeper);
         }
         rests
     }

@@ -87,6 +87,15 @@ impl Ring {
         }
     }
 
+    /// Looks after the peer, if that is due.
+    #[inline]
+    fn look_at_times(&self, cx: &Kernel, link: &mut Link) {
+        if cx.now() >= self.look_at.get() || self.slept.get() {
+            self.slept.set(false);
+            self.look(cx, link);
+        }
+    }
+
     /// Looks after the peer.
     #[cold]
     fn look(&self, cx: &Kernel, link: &mut Link) {
@@ -169,11 +178,17 @@ impl Carrier for Ring {
         if self.last_frames.get().is_some() {
             return Arrival::Lost;
         }
-        if cx.now() >= self.look_at.get() || self.slept.get() {
-            self.slept.set(false);
-            self.look(cx, link);
-        }
+        self.look_at_times(cx, link);
         Arrival::Nothing
+    }
+
+    fn is_lost(&self, cx: &Kernel) -> bool {
+        let mut link = self.link.borrow_mut();
+        let Some(link) = link.as_mut() else {
+            return true;
+        };
+        self.look_at_times(cx, link);
+        self.last_frames.get().is_some()
     }
 
     fn close(&self) {

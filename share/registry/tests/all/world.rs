@@ -208,7 +208,7 @@ impl Hosts {
         self.world.spawn(id, move |cx| {
             let fetch = |_: &Kernel, ticket: &xk_netio::Ticket| {
                 let fetched = module.attach(&device_kernel, ticket, Box::new(module_end));
-                fetched.then(|| Box::new(frames) as Box<dyn Carrier>)
+                fetched.is_ok().then(|| Box::new(frames) as Box<dyn Carrier>)
             };
             program.build(cx, xk_catalog::PROTOCOLS, fetch).unwrap_or_else(|e| panic!("{e}"));
             done.set(true);

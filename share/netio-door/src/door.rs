@@ -1,0 +1,202 @@
+//! The socket where programs show their tickets.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::path::Path;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use xk_core::control::Describe;
+use xk_core::wire::{Sleeper, Wire};
+use xk_core::{Answer, Ask, Kernel, Protocol, ProtocolRef, Time, reason};
+use xk_netio::{Module, Ticket};
+use xk_share::{Arrival, Carrier};
+use xk_share_ring::Ring;
+use xk_shm::{Entrance, Link, Options, Peers, ShmError};
+
+/// Programs that have come and shown no ticket yet at most.
+pub const COMERS_MAX: usize = 64;
+/// How many of them may be one user's.
+pub const COMERS_OF_A_USER_MAX: usize = 16;
+/// How long a program may take to show its ticket.
+pub const TICKET_WITHIN: Duration = Duration::from_secs(2);
+/// How often a loop that does not sleep looks for others.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// A program that has come and has shown no ticket yet.
+struct Comer {
+    ring: Ring,
+    uid: u32,
+    /// When it is to have shown it.
+    until: Time,
+}
+
+/// A protocol object where programs fetch the channels of a module that they were granted.
+pub struct Door {
+    module: Rc<Module>,
+    entrance: RefCell<Entrance>,
+    /// In the order in which they came.
+    comers: RefCell<Vec<Comer>>,
+    /// Closed carriers, which the executor may still sleep on.
+    gone: RefCell<Vec<Box<dyn Carrier>>>,
+    /// When to look for others at the latest.
+    look_at: Cell<Time>,
+}
+
+/// The program's end of the channel that `ticket` fetches at the door of this path: for
+/// [`channel`](xk_netio::channel). With a ticket that fetches nothing it is lost soon.
+///
+/// # Errors
+/// [`ShmError`]: nothing listens there, the other side refuses, or does not answer in 2 seconds.
+pub fn connect(path: impl AsRef<Path>, ticket: &Ticket) -> Result<Ring, ShmError> {
+    let options = Options { peers: Peers::Any, geometry: xk_share_ring::geometry() };
+    let mut link = Link::connect(path.as_ref(), &options)?;
+    link.send(ticket).map_err(|_| ShmError::Hello("it takes no ticket"))?;
+    link.flush();
+    Ok(Ring::new(link))
+}
+
+impl Door {
+    /// Adds a door to a kernel: programs of all users that may use `path` fetch channels of
+    /// `module` there.
+    ///
+    /// # Errors
+    /// [`ShmError`]: the path will not do, or another process listens there.
+    pub fn open(
+        cx: &Kernel,
+        name: &str,
+        path: &Path,
+        module: Rc<Module>,
+    ) -> Result<ProtocolRef, ShmError> {
+        let options = Options { peers: Peers::Any, geometry: xk_share_ring::geometry() };
+        let door = Self {
+            module,
+            entrance: RefCell::new(Entrance::new(path, &options)?),
+            comers: RefCell::default(),
+            gone: RefCell::default(),
+            look_at: Cell::new(Time::ZERO),
+        };
+        Ok(cx.add_protocol("netio-door", name, door))
+    }
+
+    /// Lets those in that have come.
+    #[cold]
+    fn look(&self, cx: &Kernel, this: &ProtocolRef) {
+        let mut entrance = self.entrance.borrow_mut();
+        for _ in 0..COMERS_MAX {
+            let link = entrance.step(Instant::now(), true);
+            if entrance.take_error().is_some() {
+                this.head().drops().count(&reason::PROHIBITED);
+            }
+            let Some(link) = link else {
+                break;
+            };
+            let (uid, until) = (link.peer().uid, cx.now().after(TICKET_WITHIN));
+            let mut comers = self.comers.borrow_mut();
+            comers.push(Comer { ring: Ring::new(link), uid, until });
+            // The one that has said nothing for longest makes room.
+            let of_user = comers.iter().filter(|comer| comer.uid == uid).count();
+            let late = match of_user > COMERS_OF_A_USER_MAX {
+                true => comers.iter().position(|comer| comer.uid == uid),
+                false => (comers.len() > COMERS_MAX).then_some(0),
+            };
+            if let Some(late) = late {
+                let late = comers.remove(late);
+                self.send_away(this, Box::new(late.ring));
+            }
+        }
+        let next = entrance.next_step().map(|at| at.saturating_duration_since(Instant::now()));
+        self.look_at.set(cx.now().after(next.unwrap_or(LOOK_EVERY).min(LOOK_EVERY)));
+    }
+
+    fn send_away(&self, this: &ProtocolRef, carrier: Box<dyn Carrier>) {
+        this.head().drops().count(&reason::PROHIBITED);
+        carrier.close();
+        let mut gone = self.gone.borrow_mut();
+        gone.truncate(2 * COMERS_MAX);
+        gone.insert(0, carrier);
+    }
+
+    /// Hears those that have shown no ticket yet.
+    fn hear(&self, cx: &Kernel, this: &ProtocolRef) -> usize {
+        let mut heard = 0;
+        for comer in self.comers.take() {
+            match comer.ring.receive(cx) {
+                Arrival::Frame(frame) => {
+                    heard += 1;
+                    let mut ticket = Ticket::default();
+                    let shown = frame.copy_to(0, &mut ticket);
+                    let carrier: Box<dyn Carrier> = Box::new(comer.ring);
+                    if (shown, frame.len()) != (ticket.len(), ticket.len()) {
+                        self.send_away(this, carrier);
+                    } else if let Err(carrier) = self.module.attach(cx, &ticket, carrier) {
+                        self.send_away(this, carrier);
+                    }
+                }
+                Arrival::Nothing | Arrival::NoBuffers if cx.now() < comer.until => {
+                    self.comers.borrow_mut().push(comer);
+                }
+                _ => self.send_away(this, Box::new(comer.ring)),
+            }
+        }
+        heard
+    }
+}
+
+impl Protocol for Door {
+    fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        ask.answer::<Describe>(|question| {
+            let ((fetched, granted), come) = (self.module.counts(), self.comers.borrow().len());
+            question.text =
+                format!("{fetched} channels, {granted} granted, {come} programs without a ticket");
+        })
+    }
+
+    fn stop(&self, _: &Kernel, this: &ProtocolRef) {
+        for comer in self.comers.take() {
+            self.send_away(this, Box::new(comer.ring));
+        }
+    }
+
+    fn wire(&self) -> Option<&dyn Wire> {
+        Some(self)
+    }
+}
+
+impl Wire for Door {
+    fn poll(&self, cx: &Kernel, this: &ProtocolRef, _: usize) -> usize {
+        if cx.now() >= self.look_at.get() {
+            self.look(cx, this);
+        }
+        if self.comers.borrow().is_empty() { 0 } else { self.hear(cx, this) }
+    }
+
+    fn flush(&self, _: &Kernel, _: &ProtocolRef) {}
+
+    fn descriptor(&self, see: &mut dyn FnMut(&dyn Any)) {
+        see(self.entrance.borrow().set());
+    }
+
+    fn next_poll(&self) -> Option<Time> {
+        let comers = self.comers.borrow();
+        let looks = self.entrance.borrow().next_step().map(|_| self.look_at.get());
+        comers.iter().map(|comer| comer.until).chain(looks).min()
+    }
+
+    fn rest(&self, cx: &Kernel, _: &ProtocolRef, sleeper: &dyn Sleeper) -> bool {
+        for gone in self.gone.take() {
+            let _ = gone.rest(cx, sleeper);
+        }
+        // What wakes it may be that one has come.
+        self.look_at.set(Time::ZERO);
+        let mut rests = true;
+        for comer in &*self.comers.borrow() {
+            rests &= comer.ring.rest(cx, sleeper);
+        }
+        rests
+    }
+
+    fn woken(&self, _: &Kernel, _: &ProtocolRef) {
+        self.comers.borrow().iter().for_each(|comer| comer.ring.woken());
+    }
+}
