@@ -46,7 +46,6 @@ mod port;
 mod prompt;
 mod proxies;
 mod queue;
-mod replaceable;
 mod serve;
 mod waits;
 
@@ -59,5 +58,4 @@ pub use port::{Known, LATE, LOST, NOT_ENABLED, Port, REASONS, Wish};
 pub use prompt::ports_at_once;
 pub use proxies::{add_port, lower_proxy, upper_proxy};
 pub use queue::Queue;
-pub use replaceable::Replaceable;
 pub use waits::WAITS_MAX;

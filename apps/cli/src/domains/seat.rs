@@ -23,7 +23,7 @@ use xk_core::Kernel;
 use xk_core::graph::Catalog;
 use xk_lang::HostInstance;
 use xk_run::{Idle, Runner};
-use xk_share::{Carrier, Port, Replaceable};
+use xk_share::{Carrier, Port};
 use xk_share_messages::{Data, Messages};
 use xk_share_ring::Ring;
 
@@ -95,18 +95,12 @@ fn sit(
     }
     let mut ways = meet(&graph, &host, domain, meetings)?;
     let kernel = host::kernel()?;
-    let mut carriers = Vec::new();
     let built = build_domain(&graph, &host, domain, &kernel, &mut |neighbour| {
         let at = ways.iter().position(|(other, _)| *other == neighbour);
         let at = at.ok_or(io::ErrorKind::NotFound)?;
-        let carrier = Replaceable::new(ways.swap_remove(at).1);
-        carriers.push(carrier.clone());
-        Ok(Box::new(carrier))
+        Ok(ways.swap_remove(at).1)
     })?;
     let _doors = xk_compose::open_doors(&graph, &host, domain, &kernel, &built.protocols)?;
-    let ports = built.ports.iter().zip(carriers);
-    let ports = ports.map(|((other, port), carrier)| (*other, Rc::clone(port), carrier));
-    let ports: Vec<Neighbour> = ports.collect();
     let idle = match hello.idle.as_str() {
         "spin" => Idle::Spin,
         "sleep" => Idle::Sleep,
@@ -129,7 +123,7 @@ fn sit(
     let clients = jobs.clients();
     clients.take(reader, Arc::clone(&is_over)).map_err(lost)?;
     let crossings: Vec<Crossing> = setups.iter().map(|setup| setup.crossing).collect();
-    receive((visits, clients), ports, crossings, &runner).map_err(lost)?;
+    receive((visits, clients), built.ports.clone(), crossings, &runner).map_err(lost)?;
     let about = json!({"domain": setup.name, "pid": std::process::id()});
     let desk = Desk::new(jobs, about, host::lowers(&host), &runner);
     desk.stand_at(&runner).map_err(lost)?;
@@ -151,14 +145,11 @@ fn sit(
     ended.map_err(|error| Failure::new(format!("the poll loop ended: {error}")))
 }
 
-/// A neighbour: its domain, this side of the cut, and what takes frames there.
-type Neighbour = (usize, Rc<Port>, Replaceable);
-
 /// Takes what comes over `visits`: clients that look in, and neighbours above this domain that have
 /// been started again.
 fn receive(
     (visits, clients): (OwnedFd, Clients),
-    ports: Vec<Neighbour>,
+    ports: Vec<(usize, Rc<Port>)>,
     crossings: Vec<Crossing>,
     runner: &Runner,
 ) -> io::Result<()> {
@@ -190,10 +181,8 @@ fn receive(
     let renew = move |cx: &Kernel| {
         let _ = rustix::io::read(&bell, &mut [0; 8]);
         while let Ok((neighbour, way)) = returned.try_recv() {
-            if let Some((_, port, carrier)) = ports.iter().find(|(other, ..)| *other == neighbour) {
-                port.lose(cx);
-                carrier.replace(way);
-                port.renew();
+            if let Some((_, port)) = ports.iter().find(|(other, _)| *other == neighbour) {
+                port.reconnect(cx, way);
             }
         }
     };
