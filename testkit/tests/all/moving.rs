@@ -131,7 +131,7 @@ fn a_connection_goes_to_another_domain_and_back() -> Result<(), MoveError> {
 }
 
 #[test]
-fn ends_that_are_kept_are_nobody_elses_until_they_are_given_back() -> Result<(), MoveError> {
+fn ends_that_are_kept_are_refused_to_others_until_they_are_given_back() -> Result<(), MoveError> {
     let cx = TestKernel::new(2);
     let hosts = Hosts {
         registry: tcp(&cx, "registry", "below-registry", HERE),

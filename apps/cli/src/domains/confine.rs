@@ -133,7 +133,7 @@ impl Confined {
         Ok(())
     }
 
-    /// This thread, and what it makes, has no more than this from now on;.
+    /// This thread, and what it makes, has no more than this from now on.
     pub(super) fn enter(&self) -> io::Result<()> {
         if self.without_files {
             // Where the system has no landlock the filter alone keeps files away.
