@@ -104,7 +104,8 @@ impl Attached {
         kernel: Rc<Kernel>,
         entries: &[&'static Entry],
     ) -> Result<Self, AttachError> {
-        let port = Port::new(carrier, Known::of(entries).with(&QUESTIONS));
+        let port =
+            Port::new(carrier, Known::of(entries).with(&QUESTIONS).with(&xk_registry::QUESTIONS));
         let granted = port.ask_of(&kernel, DESK, ListGrants::default());
         let granted = granted.ok_or(AttachError::SentAway)?;
         if granted.version != VERSION {

@@ -283,7 +283,8 @@ impl Door {
             return;
         };
         self.came.set(came + 1);
-        let port = Port::new(carrier, (self.known)().with(&QUESTIONS));
+        let port =
+            Port::new(carrier, (self.known)().with(&QUESTIONS).with(&xk_registry::QUESTIONS));
         let until = cx.now().after(JOIN_WITHIN);
         let rights = Rc::clone(&grants);
         port.guard(move |wish| {

@@ -7,9 +7,10 @@ use xk_core::object::ProtocolId;
 use xk_core::participant::PORT;
 use xk_core::{Part, Participants, ProtocolRef};
 use xk_kit::control::{IsGroup, IsLocalHost, IsOutstanding, KeepWhole, PeerProved};
+use xk_kit::net::moving::GiveState;
 use xk_kit::net::neighbour::PeerOnLink;
 use xk_kit::net::stream::{
-    StreamAbort, StreamConsumed, StreamRoom, StreamSet, StreamSetNext, StreamShutdown,
+    StreamAbort, StreamConsumed, StreamInfo, StreamRoom, StreamSet, StreamSetNext, StreamShutdown,
     StreamSoftError, StreamSpace, StreamUse,
 };
 use xk_kit::rpc::call::CancelCall;
@@ -35,10 +36,11 @@ pub struct Grant {
 
 /// Questions that a program may put to what it is granted, besides those that tell facts: they
 /// concern a conversation of its own. All others change what other programs see, or show it.
-const HARMLESS: [u32; 19] = [
+const HARMLESS: [u32; 21] = [
     AskCopy::KEY,
     CancelCall::KEY,
     FreeCopy::KEY,
+    GiveState::KEY,
     IsGroup::KEY,
     IsLocalHost::KEY,
     IsOutstanding::KEY,
@@ -48,6 +50,7 @@ const HARMLESS: [u32; 19] = [
     PeerProved::KEY,
     StreamAbort::KEY,
     StreamConsumed::KEY,
+    StreamInfo::KEY,
     StreamRoom::KEY,
     StreamSet::KEY,
     StreamSetNext::KEY,
@@ -91,7 +94,12 @@ pub(crate) fn permits(grants: &[Grant], wish: &Wish<'_>) -> bool {
         Wish::Open(id, participants) | Wish::Enable(id, participants) => {
             grants.iter().any(|grant| grant.node.id() == *id && grant.has_port(participants))
         }
-        Wish::Ask(_, question) => question.kind == Kind::Fact || HARMLESS.contains(&question.key),
+        Wish::Ask(_, question) => {
+            let key = question.key;
+            // Those of a registry are for what the program has there, which a grant has opened.
+            let is_of_registry = xk_registry::QUESTIONS.iter().any(|own| own.key == key);
+            question.kind == Kind::Fact || HARMLESS.contains(&key) || is_of_registry
+        }
     }
 }
 

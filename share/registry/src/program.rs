@@ -73,7 +73,7 @@ impl Program {
 
     /// Enters the program at the registry, which must know of the library by now, and builds the
     /// program's own stack of protocols of these entries: on a channel that `fetch` fetches from
-    /// the network I/O module.
+    /// the network I/O module, by the ticket and at the door of the registry's answer.
     ///
     /// # Errors
     /// [`ProgramError`].
@@ -81,7 +81,7 @@ impl Program {
         &self,
         cx: &Kernel,
         entries: &[&'static Entry],
-        fetch: impl FnOnce(&Kernel, &Ticket) -> Option<Box<dyn Carrier>>,
+        fetch: impl FnOnce(&Kernel, &Ticket, &str) -> Option<Box<dyn Carrier>>,
     ) -> Result<(), ProgramError> {
         let parts = &self.parts;
         parts.member.enter(cx, &self.library).map_err(ProgramError::Registry)?;
@@ -89,7 +89,7 @@ impl Program {
         let ticket = opened.ticket.ok_or(ProgramError::NoChannel)?;
         let host = parts.far.ask(cx, MyHost::default()).ok_or(ProgramError::NoHost)?.host;
         let host = host.to_v4().ok_or(ProgramError::NoHost)?;
-        let carrier = fetch(cx, &ticket).ok_or(ProgramError::NoChannel)?;
+        let carrier = fetch(cx, &ticket, &opened.door).ok_or(ProgramError::NoChannel)?;
         let frames = (EthAddr(opened.address), opened.frame_octets_max as usize);
         let wire = channel(cx, "channel", carrier, frames);
         let make = |kind, lower: ProtocolRef, params: &Params| {

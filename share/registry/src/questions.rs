@@ -1,5 +1,6 @@
 //! What a program asks of the registry, each put to the session that it has there.
 
+use alloc::string::String;
 use xk_core::control::QuestionType;
 use xk_core::{Message, Reason, SessionRef, question};
 use xk_netio::Ticket;
@@ -12,12 +13,14 @@ pub struct OpenChannel {
     /// Out: what fetches its channel from the network I/O module; `None` if that has no room. A
     /// channel of before is no more.
     pub ticket: Option<Ticket>,
+    /// Out: the path of the module's door, where the ticket is shown; empty if there is none.
+    pub door: String,
     /// Out: the hardware address of this host.
     pub address: [u8; 6],
     /// Out: octets of the longest frame.
     pub frame_octets_max: u32,
 }
-question!(OpenChannel { ticket, address, frame_octets_max }, "open-channel", Ask);
+question!(OpenChannel { ticket, door, address, frame_octets_max }, "open-channel", Ask);
 
 /// The program is to carry on a conversation that it has: its channel takes and brings the frames
 /// of this session from now on, which is still to be moved, and its ends are kept for it.

@@ -155,7 +155,7 @@ impl Hosts {
         add_port(&cx, &above, "port");
         world.join([id, device.id], [closing(vec![up]), closing(vec![down])]);
         let tcp = stack(&cx, &netio, HERE, time_wait);
-        let registry = xk_registry::add(&cx, "registry", netio, FREELY);
+        let registry = xk_registry::add(&cx, "registry", (netio, ""), FREELY);
         let trusted = Trusted { id, tcp, registry };
 
         let id = {
@@ -206,7 +206,7 @@ impl Hosts {
         let built = Rc::new(std::cell::Cell::new(false));
         let done = Rc::clone(&built);
         self.world.spawn(id, move |cx| {
-            let fetch = |_: &Kernel, ticket: &xk_netio::Ticket| {
+            let fetch = |_: &Kernel, ticket: &xk_netio::Ticket, _: &str| {
                 let fetched = module.attach(&device_kernel, ticket, Box::new(module_end));
                 fetched.is_ok().then(|| Box::new(frames) as Box<dyn Carrier>)
             };
