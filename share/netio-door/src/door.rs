@@ -69,9 +69,11 @@ impl Door {
         module: Rc<Module>,
     ) -> Result<ProtocolRef, ShmError> {
         let options = Options { peers: Peers::Any, geometry: xk_share_ring::geometry() };
+        let entrance = RefCell::new(Entrance::new(path, &options)?);
+        module.set_door(&path.to_string_lossy());
         let door = Self {
             module,
-            entrance: RefCell::new(Entrance::new(path, &options)?),
+            entrance,
             comers: RefCell::default(),
             gone: RefCell::default(),
             look_at: Cell::new(Time::ZERO),

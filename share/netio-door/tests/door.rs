@@ -66,13 +66,15 @@ impl Host {
 
     /// A channel with one right, and its number.
     fn grant(&self, rate: Rate, right: u8) -> (Ticket, u32) {
-        let question = GrantChannel { rate, ticket: None, number: 0 };
+        let question = GrantChannel::new(rate);
         let granted = self.netio.ask(&self.cx, question).expect("the module knows it");
+        assert_eq!(Path::new(&granted.door), self.path, "it tells where");
         let header = header(right);
         let headers = Headers::of_wire(1500).with((&header, &[]), (&header, &[]));
         let question = GrantRight {
             channel: granted.number,
             headers: headers.expect("a template"),
+            of: (self.netio.id(), Participants::default()),
             number: None,
         };
         let of = self.netio.ask(&self.cx, question).expect("the module knows it");

@@ -3,16 +3,18 @@
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::rc::Rc;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::ops::Bound;
 use core::time::Duration;
 use xk_core::control::QuestionType;
-use xk_core::object::{PushError, Refused};
+use xk_core::object::{ProtocolId, PushError, Refused};
 use xk_core::reason::{Class, Reason};
 use xk_core::wire::{Sleeper, Wire};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Protocol, ProtocolRef, SessionRef, Time, fields, question, reason,
+    Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Time, fields,
+    question, reason,
 };
 use xk_kit::net::template::{Check, Headers, OCTETS_MAX};
 use xk_kit::passthrough::{Filter, Hop, PassThrough};
@@ -52,7 +54,7 @@ pub static REASONS: &[&Reason] = &[&FORGED, &REVOKED, &CHANNEL_FULL];
 pub type Ticket = [u8; 16];
 
 /// Asked of the module itself: a channel for a program, without rights at first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantChannel {
     /// In: how much may be sent.
     pub rate: Rate,
@@ -60,8 +62,17 @@ pub struct GrantChannel {
     pub ticket: Option<Ticket>,
     /// Out: its number.
     pub number: u32,
+    /// Out: the path of the socket where the ticket is shown; empty if there is none.
+    pub door: String,
 }
-question!(GrantChannel { rate, ticket, number }, "grant-channel", Ask, direct);
+question!(GrantChannel { rate, ticket, number, door }, "grant-channel", Ask, direct);
+
+impl GrantChannel {
+    /// For a channel that may send so much.
+    pub fn new(rate: Rate) -> Self {
+        Self { rate, ticket: None, number: 0, door: String::new() }
+    }
+}
 
 /// Asked of the module itself: one more right of a channel, fetched or not. Its program may send
 /// frames with these headers, and receives those that arrive with them. Templates of empty
@@ -73,11 +84,13 @@ pub struct GrantRight {
     pub channel: u32,
     /// In: the headers, as the session tells them whose frames these are.
     pub headers: Headers,
+    /// In: the protocol of that session, and its ends, for [`ListRights`].
+    pub of: (ProtocolId, Participants),
     /// Out: the right's number; `None` if there is no such channel or no room, or another right
     /// receives what this one would.
     pub number: Option<u32>,
 }
-question!(GrantRight { channel, headers, number }, "grant-right", Ask, direct);
+question!(GrantRight { channel, headers, of, number }, "grant-right", Ask, direct);
 
 /// Asked of the module itself: the right of this number is no more. Its channel remains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,8 +122,10 @@ pub struct Right {
     pub channel: u32,
     /// Its headers.
     pub headers: Headers,
+    /// The protocol of the session that it was granted for, and the session's ends.
+    pub of: (ProtocolId, Participants),
 }
-fields!(Right { number, channel, headers });
+fields!(Right { number, channel, headers, of });
 
 /// Asked of the module itself: rights in the order of their numbers, for a registry that has been
 /// started again.
@@ -172,6 +187,8 @@ pub struct Module {
     this: RefCell<Option<ProtocolRef>>,
     /// The session of the wire, from the first frame on that passes.
     wire: RefCell<Option<SessionRef>>,
+    /// Where tickets are shown.
+    door: RefCell<String>,
 }
 
 /// Adds a module on `lower`, a wire. The protocol is what others stand on.
@@ -219,6 +236,11 @@ impl Module {
         }
     }
 
+    /// Tickets are shown at the socket of this path: told with each channel that is granted.
+    pub fn set_door(&self, path: &str) {
+        *self.door.borrow_mut() = path.into();
+    }
+
     /// How many channels are fetched, and how many are granted and wait.
     pub fn counts(&self) -> (usize, usize) {
         let waiting = self.waiting.borrow().len();
@@ -246,12 +268,14 @@ impl Module {
         let lapses_at = cx.now().after(GRANT_LASTS);
         self.waiting.borrow_mut().push_back(Waiting { ticket, number, lapses_at });
         (question.ticket, question.number) = (Some(ticket), number);
+        question.door.clone_from(&self.door.borrow());
     }
 
     /// The number of a new right.
-    fn grant_right(&self, cx: &Kernel, number: u32, headers: &Headers) -> Option<u32> {
+    fn grant_right(&self, cx: &Kernel, question: &GrantRight) -> Option<u32> {
         self.lapse(cx.now());
-        let channel = self.channels.borrow().get(&number).cloned()?;
+        let headers = &question.headers;
+        let channel = self.channels.borrow().get(&question.channel).cloned()?;
         let (all, of_channel) = (self.rights.borrow().len(), channel.rights.borrow().len());
         if all >= RIGHTS_MAX || of_channel >= RIGHTS_OF_A_CHANNEL_MAX {
             return None;
@@ -269,7 +293,8 @@ impl Module {
         }
         let number = self.number();
         channel.rights.borrow_mut().insert(number);
-        let right = Right { number, channel: channel.number, headers: headers.clone() };
+        let (headers, of) = (headers.clone(), question.of.clone());
+        let right = Right { number, channel: channel.number, headers, of };
         self.rights.borrow_mut().insert(number, right);
         Some(number)
     }
@@ -438,7 +463,7 @@ impl Filter for Netio {
         if let Some(question) = ask.get::<GrantChannel>() {
             self.0.grant_channel(cx, question);
         } else if let Some(question) = ask.get::<GrantRight>() {
-            question.number = self.0.grant_right(cx, question.channel, &question.headers);
+            question.number = self.0.grant_right(cx, question);
         } else if let Some(question) = ask.get::<RevokeRight>() {
             question.was_there = self.0.revoke_right(question.number);
         } else if let Some(question) = ask.get::<ListRights>() {

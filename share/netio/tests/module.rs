@@ -4,6 +4,7 @@
 use core::time::Duration;
 use std::rc::Rc;
 use xk_core::graph::{Build, Params, Value};
+use xk_core::object::ProtocolId;
 use xk_core::{Entry, HostAddr, Part, Participant, Participants, ProtocolRef, SessionRef};
 use xk_kit::net::attribute::Peer;
 use xk_kit::net::template::{HeaderField, Headers, Template};
@@ -114,14 +115,15 @@ impl Host {
     }
 
     fn grant(&self, rate: Rate) -> Option<(Ticket, u32)> {
-        let question = GrantChannel { rate, ticket: None, number: 0 };
+        let question = GrantChannel::new(rate);
         let granted = self.netio.ask(&self.cx, question).expect("the module knows it");
         granted.ticket.map(|ticket| (ticket, granted.number))
     }
 
     /// One more right of a channel, and its number.
     fn right(&self, channel: u32, headers: Headers) -> Option<u32> {
-        let question = GrantRight { channel, headers, number: None };
+        let of = (ProtocolId(7), "port7".parse().expect("participants"));
+        let question = GrantRight { channel, headers, of, number: None };
         self.netio.ask(&self.cx, question).expect("the module knows it").number
     }
 
@@ -303,10 +305,13 @@ fn channels_that_nothing_fetches_lapse() {
 #[test]
 fn nothing_is_granted_through_other_layers() {
     let host = Host::datagrams();
-    let question = || GrantChannel { rate: FREELY, ticket: None, number: 0 };
+    let question = || GrantChannel::new(FREELY);
     assert!(host.session.ask(&host.cx, question()).is_none());
     let (_, number) = host.bare_channel(FREELY);
-    let question = || GrantRight { channel: number, headers: host.headers(), number: None };
+    let of = (ProtocolId(7), Participants::default());
+    let headers = || host.headers();
+    let question =
+        || GrantRight { channel: number, headers: headers(), of: of.clone(), number: None };
     assert!(host.session.ask(&host.cx, question()).is_none());
     assert_eq!(host.module.counts(), (1, 0));
 }
@@ -362,7 +367,9 @@ fn a_channel_has_the_rights_that_it_was_given_and_no_others() {
     }
     let is_right = |right: &Right| {
         let octets = right.headers.sent.octets();
-        right.channel == if octets[1] % 2 == 1 { one_number } else { other_number }
+        right.of.0 == ProtocolId(7)
+            && right.of.1.to_string().contains("port7")
+            && right.channel == if octets[1] % 2 == 1 { one_number } else { other_number }
     };
     assert!(listed.len() == 1000 && listed.iter().all(is_right));
     // One by one they end: the one that was used last, too.

@@ -3,7 +3,6 @@
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::rc::Rc;
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::{Cell, RefCell};
@@ -77,8 +76,6 @@ enum Left {
 struct Shared {
     /// The network I/O module.
     netio: ProtocolRef,
-    /// The path of its door; empty if programs reach it in another way.
-    door: String,
     /// How much a program may send.
     rate: Rate,
     programs: Cell<usize>,
@@ -94,12 +91,10 @@ struct Shared {
 pub struct Registry(Rc<Shared>);
 
 /// Adds one to a kernel, for programs that compose without a graph file: above a network I/O
-/// module, of which each program gets a channel with this rate, at the module's door of this path
-/// (empty if programs reach it in another way).
-pub fn add(cx: &Kernel, name: &str, (netio, door): (ProtocolRef, &str), rate: Rate) -> ProtocolRef {
+/// module, of which each program gets a channel with this rate.
+pub fn add(cx: &Kernel, name: &str, netio: ProtocolRef, rate: Rate) -> ProtocolRef {
     let shared = Shared {
         netio,
-        door: door.into(),
         rate,
         programs: Cell::new(0),
         left: RefCell::default(),
@@ -200,11 +195,9 @@ impl Program {
         }
         question.address = netio.ask(cx, MyEther::default())?.address;
         question.frame_octets_max = netio.ask(cx, MaxPacket::default())?.octets;
-        question.door.clone_from(&self.shared.door);
-        let asked = GrantChannel { rate: self.shared.rate, ticket: None, number: 0 };
-        let granted = netio.ask(cx, asked)?;
+        let granted = netio.ask(cx, GrantChannel::new(self.shared.rate))?;
         self.channel.set(granted.ticket.map(|_| granted.number));
-        question.ticket = granted.ticket;
+        (question.ticket, question.door) = (granted.ticket, granted.door);
         Some(())
     }
 
@@ -222,7 +215,8 @@ impl Program {
         if !right.keep(cx, true) {
             return None;
         }
-        let asked = GrantRight { channel, headers, number: None };
+        let of = (right.transport.id(), right.ends.clone());
+        let asked = GrantRight { channel, headers, of, number: None };
         let granted = self.shared.netio.ask(cx, asked).and_then(|granted| granted.number);
         match granted {
             // The program has gone meanwhile, its channel with it.

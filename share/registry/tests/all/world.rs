@@ -155,7 +155,7 @@ impl Hosts {
         add_port(&cx, &above, "port");
         world.join([id, device.id], [closing(vec![up]), closing(vec![down])]);
         let tcp = stack(&cx, &netio, HERE, time_wait);
-        let registry = xk_registry::add(&cx, "registry", (netio, ""), FREELY);
+        let registry = xk_registry::add(&cx, "registry", netio, FREELY);
         let trusted = Trusted { id, tcp, registry };
 
         let id = {
