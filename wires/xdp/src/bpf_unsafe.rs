@@ -1,16 +1,19 @@
-//! The calls of bpf(2) that the redirect program needs, and a list of what there is.
+//! The calls of bpf(2) that programs at the entrance of an interface need, and a list of what there
+//! is.
 //!
 //! Source: bpf(2); Linux `include/uapi/linux/bpf.h` (`union bpf_attr`).
 
 use std::ffi::{c_int, c_long};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use crate::program::Instruction;
+use crate::assembler::Instruction;
 
 /// Commands.
 const MAP_CREATE: c_int = 0;
+const MAP_FIND: c_int = 1;
 const MAP_UPDATE: c_int = 2;
+const MAP_DELETE: c_int = 3;
 const PROGRAM_LOAD: c_int = 5;
 const PROGRAM_RUN: c_int = 10;
 const PROGRAM_NEXT: c_int = 11;
@@ -19,17 +22,17 @@ const PROGRAM_OPEN: c_int = 13;
 const MAP_OPEN: c_int = 14;
 const INFO: c_int = 15;
 const LINK_CREATE: c_int = 28;
+const LINK_UPDATE: c_int = 29;
 const LINK_OPEN: c_int = 30;
 const LINK_NEXT: c_int = 31;
 
-/// A map from queues to sockets; a program at the entrance of an interface, and its attachment.
-const MAP_SOCKETS: u32 = 17;
+/// A program at the entrance of an interface, and its attachment.
 const PROGRAM_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
 
 /// How a program is attached (`XDP_FLAGS_*` of `include/uapi/linux/if_link.h`).
-pub(crate) const ATTACH_GENERIC: u32 = 1 << 1;
-pub(crate) const ATTACH_NATIVE: u32 = 1 << 2;
+const ATTACH_GENERIC: u32 = 1 << 1;
+const ATTACH_NATIVE: u32 = 1 << 2;
 
 /// Octets of an object's name, with the zero at the end.
 const NAME_OCTETS: usize = 16;
@@ -99,23 +102,116 @@ struct MapCreate {
 // SAFETY: laid out as the union's first part; without addresses.
 unsafe impl Attributes for MapCreate {}
 
-/// Makes a map for the sockets of queues 0 to `queues - 1`.
-pub(crate) fn create_map(name: &str, queues: u32) -> io::Result<OwnedFd> {
-    let mut attributes = MapCreate {
-        kind: MAP_SOCKETS,
-        key_octets: 4,
-        value_octets: 4,
-        entries_max: queues,
-        flags: 0,
-        inner_map: 0,
-        numa_node: 0,
-        name: named(name),
-    };
-    bpf_open(MAP_CREATE, &mut attributes)
+/// What a map is like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MapKind {
+    /// From octets to octets; memory is taken as values come.
+    Hash,
+    /// From places to octets, all of them there, zero at first.
+    Array,
+    /// From queues to XDP sockets: the key and the descriptor have four octets each.
+    Sockets,
+}
+
+impl MapKind {
+    /// Its number, and the flags (`BPF_F_NO_PREALLOC`).
+    fn number(self) -> (u32, u32) {
+        match self {
+            Self::Hash => (1, 1),
+            Self::Array => (2, 0),
+            Self::Sockets => (17, 0),
+        }
+    }
+}
+
+/// A map that programs and processes share, for as long as either has it.
+#[derive(Debug)]
+pub struct Map {
+    fd: OwnedFd,
+    key_octets: usize,
+    value_octets: usize,
+}
+
+impl Map {
+    /// A map of up to `entries_max` values, named after this process.
+    ///
+    /// # Errors
+    /// No right (`CAP_BPF`), no memory, or sizes that the system does not take.
+    pub fn new(
+        kind: MapKind,
+        key_octets: usize,
+        value_octets: usize,
+        entries_max: u32,
+    ) -> io::Result<Self> {
+        let size = |octets| u32::try_from(octets).map_err(|_| io::ErrorKind::InvalidInput);
+        let (number, flags) = kind.number();
+        let mut attributes = MapCreate {
+            kind: number,
+            key_octets: size(key_octets)?,
+            value_octets: size(value_octets)?,
+            entries_max,
+            flags,
+            inner_map: 0,
+            numa_node: 0,
+            name: named(&object_name()),
+        };
+        let fd = bpf_open(MAP_CREATE, &mut attributes)?;
+        Ok(Self { fd, key_octets, value_octets })
+    }
+
+    /// The command with this key, and a value that the system reads or writes.
+    fn entry(&self, command: c_int, key: &[u8], value: u64) -> io::Result<()> {
+        if key.len() != self.key_octets {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let map = self.fd.as_raw_fd() as u32;
+        let mut attributes = MapEntry { map, padding: 0, key: address(key), value, flags: 0 };
+        bpf(command, &mut attributes).map(drop)
+    }
+
+    /// Enters a value, or replaces it.
+    ///
+    /// # Errors
+    /// The sizes are not those of the map, or it is full.
+    pub fn set(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        if value.len() != self.value_octets {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        self.entry(MAP_UPDATE, key, address(value))
+    }
+
+    /// Writes the value of a key to `value`.
+    ///
+    /// # Errors
+    /// There is none, or the sizes are not those of the map.
+    pub fn get(&self, key: &[u8], value: &mut [u8]) -> io::Result<()> {
+        if value.len() != self.value_octets {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        self.entry(MAP_FIND, key, value.as_mut_ptr().expose_provenance() as u64)
+    }
+
+    /// Takes a key out.
+    ///
+    /// # Errors
+    /// It is not there, or is not as long as the map's.
+    pub fn remove(&self, key: &[u8]) -> io::Result<()> {
+        self.entry(MAP_DELETE, key, 0)
+    }
+
+    /// Its descriptor.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// The name of what this process loads.
+fn object_name() -> String {
+    format!("xk_{}", std::process::id())
 }
 
 #[repr(C)]
-struct MapUpdate {
+struct MapEntry {
     map: u32,
     padding: u32,
     key: u64,
@@ -123,26 +219,9 @@ struct MapUpdate {
     flags: u64,
 }
 
-// SAFETY: laid out as the union's second part; `set_socket` gives addresses of four octets each, as
-// the map was made.
-unsafe impl Attributes for MapUpdate {}
-
-/// Enters the socket of a queue.
-pub(crate) fn set_socket(
-    map: BorrowedFd<'_>,
-    queue: u32,
-    socket: BorrowedFd<'_>,
-) -> io::Result<()> {
-    let socket = socket.as_raw_fd();
-    let mut attributes = MapUpdate {
-        map: map.as_raw_fd() as u32,
-        padding: 0,
-        key: address(&queue),
-        value: address(&socket),
-        flags: 0,
-    };
-    bpf(MAP_UPDATE, &mut attributes).map(drop)
-}
+// SAFETY: laid out as the union's second part; `Map::entry` gives the address of a key of the map's
+// length, `set` and `get` that of a value of its length, and deleting reads none.
+unsafe impl Attributes for MapEntry {}
 
 #[repr(C)]
 struct ProgramLoad {
@@ -164,11 +243,65 @@ struct ProgramLoad {
 // their count, a string that ends with a zero, and a buffer with its length.
 unsafe impl Attributes for ProgramLoad {}
 
+/// A loaded program.
+#[derive(Debug)]
+pub struct Program(OwnedFd);
+
+impl Program {
+    /// Loads a program, named after this process.
+    ///
+    /// # Errors
+    /// What the system answers, with what its verifier said, if anything.
+    pub fn load(instructions: &[Instruction]) -> io::Result<Self> {
+        load(instructions).map(Self)
+    }
+
+    /// Attaches it to an interface for as long as the answer is open.
+    ///
+    /// # Errors
+    /// The interface has a program, or its driver takes none.
+    pub fn attach(&self, interface: u32, native: bool) -> io::Result<Attachment> {
+        let mut attributes = LinkCreate {
+            program: self.0.as_raw_fd() as u32,
+            interface,
+            attach_type: ATTACH_XDP,
+            flags: if native { ATTACH_NATIVE } else { ATTACH_GENERIC },
+        };
+        bpf_open(LINK_CREATE, &mut attributes).map(Attachment)
+    }
+
+    /// Runs it on a frame of at least 14 octets that arrives at queue 0, without any effect, and
+    /// gives its verdict (`enum xdp_action`).
+    ///
+    /// # Errors
+    /// What the system gives, as for a frame that is too short.
+    pub fn run(&self, frame: &[u8]) -> io::Result<u32> {
+        run(self.0.as_fd(), frame)
+    }
+}
+
+/// A program at the entrance of an interface, until this is dropped.
+#[derive(Debug)]
+pub struct Attachment(OwnedFd);
+
+impl Attachment {
+    /// Has another program in the place of this one, from one frame to the next.
+    ///
+    /// # Errors
+    /// The interface is gone.
+    pub fn replace(&self, program: &Program) -> io::Result<()> {
+        let mut attributes = LinkUpdate {
+            link: self.0.as_raw_fd() as u32,
+            program: program.0.as_raw_fd() as u32,
+            flags: 0,
+            old_program: 0,
+        };
+        bpf(LINK_UPDATE, &mut attributes).map(drop)
+    }
+}
+
 /// Loads a program.
-///
-/// # Errors
-/// What the system answers, with what its verifier said, if anything.
-pub(crate) fn load(name: &str, instructions: &[Instruction]) -> io::Result<OwnedFd> {
+fn load(instructions: &[Instruction]) -> io::Result<OwnedFd> {
     let mut attributes = ProgramLoad {
         kind: PROGRAM_XDP,
         count: instructions.len() as u32,
@@ -179,7 +312,7 @@ pub(crate) fn load(name: &str, instructions: &[Instruction]) -> io::Result<Owned
         log: 0,
         kernel_version: 0,
         flags: 0,
-        name: named(name),
+        name: named(&object_name()),
         interface: 0,
         attach_type: ATTACH_XDP,
     };
@@ -213,16 +346,16 @@ struct LinkCreate {
 // SAFETY: laid out as the union's part for links; without addresses.
 unsafe impl Attributes for LinkCreate {}
 
-/// Attaches a program to an interface for as long as the answer is open.
-pub(crate) fn attach(program: BorrowedFd<'_>, interface: u32, flags: u32) -> io::Result<OwnedFd> {
-    let mut attributes = LinkCreate {
-        program: program.as_raw_fd() as u32,
-        interface,
-        attach_type: ATTACH_XDP,
-        flags,
-    };
-    bpf_open(LINK_CREATE, &mut attributes)
+#[repr(C)]
+struct LinkUpdate {
+    link: u32,
+    program: u32,
+    flags: u32,
+    old_program: u32,
 }
+
+// SAFETY: laid out as the union's part for changing links; without addresses.
+unsafe impl Attributes for LinkUpdate {}
 
 #[repr(C)]
 struct ProgramRun {
@@ -240,9 +373,7 @@ struct ProgramRun {
 // length, and takes nothing back.
 unsafe impl Attributes for ProgramRun {}
 
-/// Runs a program on a frame that arrives at queue 0, without any effect, and gives its verdict
-/// (`enum xdp_action`).
-pub(crate) fn run(program: BorrowedFd<'_>, frame: &[u8]) -> io::Result<u32> {
+fn run(program: BorrowedFd<'_>, frame: &[u8]) -> io::Result<u32> {
     let mut attributes = ProgramRun {
         program: program.as_raw_fd() as u32,
         verdict: 0,

@@ -82,6 +82,7 @@
 //! # Standard
 //! Linux `Documentation/networking/af_xdp.rst` and `include/uapi/linux/if_xdp.h`; bpf(2); RFC 9669.
 
+mod assembler;
 mod bare;
 mod bpf_unsafe;
 mod device;
@@ -101,6 +102,15 @@ pub use error::XdpError;
 pub use program::{MATCHES_MAX, Share};
 pub use queue::Losses;
 pub use xk_linux::InterfaceError;
+
+/// Programs and maps of the system's, for parts that steer frames themselves.
+pub mod bpf {
+    pub use crate::assembler::{
+        Assembler, DATA, DATA_END, DROP, Function, Instruction, Label, Operand, Operation, PASS,
+        QUEUE, REDIRECT, Register, Test, Width,
+    };
+    pub use crate::bpf_unsafe::{Attachment, Map, MapKind, Program};
+}
 
 use xk_core::Entry;
 use xk_core::graph::{ParamKind, StackingRules, int, optional, required, word};

@@ -2,7 +2,7 @@
 //! the program that sends frames to the sockets.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -14,8 +14,9 @@ use rustix::net::xdp::{
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 use xk_linux::Interface;
 
+use crate::assembler::REDIRECT;
 use crate::bare::Mode;
-use crate::bpf_unsafe::{self, ATTACH_GENERIC, ATTACH_NATIVE};
+use crate::bpf_unsafe::{Attachment, Map, MapKind, Program};
 use crate::driver_unsafe::driver;
 use crate::error::XdpError;
 use crate::program::{MATCHES_MAX, Share, assemble};
@@ -283,9 +284,9 @@ fn while_busy<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
 /// The loaded program, attached to an interface for as long as this value lives. Nothing of it
 /// outlasts the process.
 pub(crate) struct Redirect {
-    _attached: OwnedFd,
-    program: OwnedFd,
-    sockets: OwnedFd,
+    _attached: Attachment,
+    program: Program,
+    sockets: Map,
     /// Which of the ways it is attached by.
     pub(crate) is_native: bool,
 }
@@ -300,14 +301,12 @@ impl Redirect {
     ) -> Result<Self, XdpError> {
         let name = &interface.name;
         let (sockets, program) = load(name, queues, share)?;
-        let attach = |flags| {
-            while_busy(|| bpf_unsafe::attach(program.as_fd(), interface.index as u32, flags))
-        };
+        let attach = |native| while_busy(|| program.attach(interface.index as u32, native));
         let (attached, is_native) = match mode {
-            Mode::Generic => (attach(ATTACH_GENERIC), false),
-            Mode::Native | Mode::ZeroCopy => (attach(ATTACH_NATIVE), true),
-            Mode::Auto => match attach(ATTACH_NATIVE) {
-                Err(error) if is_refusal(&error) => (attach(ATTACH_GENERIC), false),
+            Mode::Generic => (attach(false), false),
+            Mode::Native | Mode::ZeroCopy => (attach(true), true),
+            Mode::Auto => match attach(true) {
+                Err(error) if is_refusal(&error) => (attach(false), false),
                 attached => (attached, true),
             },
         };
@@ -324,8 +323,7 @@ impl Redirect {
     /// Whether the program, run on a frame as if it had arrived at queue 0, gives it to the socket
     /// of that queue.
     pub(crate) fn would_take(&self, frame: &[u8]) -> io::Result<bool> {
-        const REDIRECT: u32 = 4;
-        Ok(bpf_unsafe::run(self.program.as_fd(), frame)? == REDIRECT)
+        Ok(self.program.run(frame)? == REDIRECT)
     }
 
     /// Lets frames of a queue come to its socket.
@@ -335,14 +333,15 @@ impl Redirect {
         queue: u32,
         socket: &Queue,
     ) -> Result<(), XdpError> {
-        bpf_unsafe::set_socket(self.sockets.as_fd(), queue, socket.fd().as_fd()).map_err(|source| {
+        let socket = socket.fd().as_raw_fd().to_ne_bytes();
+        self.sockets.set(&queue.to_ne_bytes(), &socket).map_err(|source| {
             XdpError::system(&interface.name, "enter the socket for its queue", source)
         })
     }
 }
 
-/// The map for sockets and the program. Both are named after this process.
-fn load(name: &str, queues: u32, share: &Share) -> Result<(OwnedFd, OwnedFd), XdpError> {
+/// The map for sockets and the program.
+fn load(name: &str, queues: u32, share: &Share) -> Result<(Map, Program), XdpError> {
     if share.ether_types.len() > MATCHES_MAX || share.hosts.len() > MATCHES_MAX {
         return Err(XdpError::Setting {
             name: name.to_owned(),
@@ -350,11 +349,9 @@ fn load(name: &str, queues: u32, share: &Share) -> Result<(OwnedFd, OwnedFd), Xd
             remedy: format!("there may be {MATCHES_MAX} of each"),
         });
     }
-    let object = format!("xk_{}", std::process::id());
-    let sockets = bpf_unsafe::create_map(&object, queues)
+    let sockets = Map::new(MapKind::Sockets, 4, 4, queues)
         .map_err(|source| XdpError::system(name, "make a map of sockets", source))?;
-    let map = std::os::fd::AsRawFd::as_raw_fd(&sockets);
-    let program = bpf_unsafe::load(&object, &assemble(share, map))
+    let program = Program::load(&assemble(share, sockets.fd()))
         .map_err(|source| XdpError::system(name, "load the redirect program", source))?;
     Ok((sockets, program))
 }
