@@ -89,7 +89,7 @@ pub struct Template {
     octets: Vec<u8>,
     /// Each by the place of its first octet.
     fields: Vec<(u8, HeaderField)>,
-    /// Messages of up to so many octets may have more behind than their headers count.
+    /// See [`padded_octets`](Self::padded_octets).
     padded_to: u32,
     /// Octets of the largest message.
     octets_max: u32,
@@ -160,6 +160,12 @@ impl Template {
     #[must_use]
     pub fn octets_max(&self) -> usize {
         self.octets_max as usize
+    }
+
+    /// Messages of up to so many octets may have more behind than their headers count.
+    #[must_use]
+    pub fn padded_octets(&self) -> usize {
+        self.padded_to as usize
     }
 
     /// The bits that are alike in all messages.

@@ -142,8 +142,6 @@ pub enum Function {
     Find = 1,
     /// Nanoseconds since the system's start.
     Now = 5,
-    /// Interface 1, flags 2: a verdict.
-    Redirect = 23,
     /// Map 1, key 2, verdict for a key without a value 3: a verdict.
     RedirectMap = 51,
     /// The frame of 1 (`struct xdp_md`): its octets, all buffers together.
@@ -344,7 +342,7 @@ mod tests {
         asm.jump_if_32(Test::Unequal, 5, 7, end);
         asm.jump(end);
         asm.place(end);
-        asm.call(Function::Redirect);
+        asm.call(Function::RedirectMap);
         asm.exit();
         let codes: Vec<u8> = asm.finish().into_iter().map(|one| octets(one)[0]).collect();
         let expected = [

@@ -1,8 +1,9 @@
 //! Frames without a graph: one socket on one queue, with memory of its own.
 
 use std::fmt;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::net::{AddressFamily, SocketType};
 use xk_linux::Interface;
 
@@ -10,8 +11,8 @@ use crate::error::XdpError;
 use crate::frames_unsafe::Frames;
 use crate::program::Share;
 use crate::queue::{
-    FRAME_OCTETS_MAX, HEADER_OCTETS, HEADER_OCTETS_MAX, Losses, Queue, RING_MAX, Redirect, Sizes,
-    descriptor,
+    self, CHUNK_OCTETS, FRAME_OCTETS_MAX, HEADER_OCTETS, HEADER_OCTETS_MAX, Losses, Queue,
+    RING_MAX, Redirect, Sizes, descriptor,
 };
 
 /// How frames pass between driver and socket.
@@ -111,13 +112,64 @@ pub struct Statistics {
 /// ```
 pub struct XdpSocket {
     // The program is taken off first, then the socket ends the system's use of the memory.
-    redirect: Redirect,
+    /// None if another process has it.
+    redirect: Option<Redirect>,
     queue: Queue,
     frames: Frames,
     /// Chunks for frames to be sent. Those for arrivals are with the system.
     free: Vec<usize>,
-    interface: Interface,
+    /// None if the process that has the program knows.
+    mode: Option<Mode>,
+    mtu: usize,
+    hardware_address: [u8; 6],
     statistics: Statistics,
+}
+
+/// A socket on one queue of an interface for [`XdpSocket::of`], in another process perhaps: its
+/// descriptors may be sent there.
+#[derive(Debug)]
+pub struct Granted {
+    /// The socket, bound.
+    pub socket: OwnedFd,
+    /// The memory of the frames: a file in memory that keeps its size.
+    pub memory: OwnedFd,
+    /// Entries of each ring, and chunks for each direction.
+    pub frames: u32,
+    /// The interface's MTU in octets without the Ethernet header.
+    pub mtu: usize,
+    /// The interface's hardware address.
+    pub hardware_address: [u8; 6],
+}
+
+/// Opens queue [`Options::queue`] of the interface `name` for another process. Arrivals come to the
+/// socket for as long as the second value lives.
+///
+/// # Errors
+/// As [`XdpSocket::open`].
+pub fn grant(name: &str, options: &Options) -> Result<(Granted, Redirect), XdpError> {
+    let interface = find(name)?;
+    let entries = ring_entries(name, options.frames)?;
+    let failed = |source| XdpError::system(name, "get memory for frames", source);
+    let memory = memory(entries as usize).map_err(|errno| failed(errno.into()))?;
+    let mapped = Frames::of(memory.as_fd(), 2 * entries as usize).map_err(failed)?;
+    let queues = options.queue.saturating_add(1);
+    let redirect = Redirect::attach(&interface, queues, options.mode, &options.share)?;
+    let sizes = Sizes { receiving: entries, sending: entries };
+    let mode = effective(options.mode, &redirect);
+    let socket = queue::make(name, mapped.region(), sizes)?;
+    queue::bind(&socket, &interface, options.queue, mode, true)?;
+    redirect.enter(&interface, options.queue, &socket)?;
+    let Interface { mtu, hardware_address, .. } = interface;
+    Ok((Granted { socket, memory, frames: entries, mtu, hardware_address }, redirect))
+}
+
+/// A file in memory with chunks for both directions.
+fn memory(entries: usize) -> rustix::io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = rustix::fs::memfd_create("xk-frames", flags)?;
+    rustix::fs::ftruncate(&file, (2 * entries * CHUNK_OCTETS) as u64)?;
+    rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    Ok(file)
 }
 
 impl XdpSocket {
@@ -127,46 +179,64 @@ impl XdpSocket {
     /// # Errors
     /// [`XdpError`], each with a remedy in its text.
     pub fn open(name: &str, options: &Options) -> Result<Self, XdpError> {
-        let interface = find(name)?;
-        let entries = ring_entries(name, options.frames)?;
-        let failed = |source| XdpError::system(name, "get memory for frames", source);
-        let mut frames = Frames::new(2 * entries as usize).map_err(failed)?;
-        let queues = options.queue.saturating_add(1);
-        let redirect = Redirect::attach(&interface, queues, options.mode, &options.share)?;
-        let sizes = Sizes { receiving: entries, sending: entries };
-        let mode = effective(options.mode, &redirect);
-        let mut queue = Queue::open(&interface, options.queue, mode, frames.region(), sizes, true)?;
-        for chunk in 0..entries as usize {
+        let (granted, redirect) = grant(name, options)?;
+        let opened = Self::of(granted)
+            .map_err(|source| XdpError::system(name, "map rings and frames", source))?;
+        let mode = working(&opened.queue, &redirect);
+        Ok(Self { redirect: Some(redirect), mode: Some(mode), ..opened })
+    }
+
+    /// Goes on with a socket that another process has opened: no right is needed for it.
+    ///
+    /// # Errors
+    /// The descriptors are of something else, or there are no memory mappings left.
+    pub fn of(granted: Granted) -> std::io::Result<Self> {
+        let Granted { socket, memory, frames, mtu, hardware_address } = granted;
+        let entries = frames as usize;
+        let seals = rustix::fs::fcntl_get_seals(&memory)?;
+        let kept = SealFlags::SHRINK | SealFlags::GROW;
+        if !frames.is_power_of_two()
+            || frames > RING_MAX
+            || !seals.contains(kept)
+            || rustix::fs::fstat(&memory)?.st_size != (2 * entries * CHUNK_OCTETS) as i64
+        {
+            return Err(std::io::ErrorKind::InvalidData.into());
+        }
+        let sizes = Sizes { receiving: frames, sending: frames };
+        let mut queue = Queue::of(socket, sizes)?;
+        let mut frames = Frames::of(memory.as_fd(), 2 * entries)?;
+        for chunk in 0..entries {
             if let Some(position) = frames.lend(chunk) {
                 queue.fill.push(position);
             }
         }
         queue.fill.publish();
         queue.wake_for_fill();
-        redirect.enter(&interface, options.queue, &queue)?;
         Ok(Self {
-            redirect,
+            redirect: None,
             queue,
             frames,
-            free: (entries as usize..2 * entries as usize).collect(),
-            interface,
+            free: (entries..2 * entries).collect(),
+            mode: None,
+            mtu,
+            hardware_address,
             statistics: Statistics::default(),
         })
     }
 
-    /// How frames pass: never [`Mode::Auto`].
-    pub fn mode(&self) -> Mode {
-        working(&self.queue, &self.redirect)
+    /// How frames pass, never [`Mode::Auto`]; `None` if another process has opened it.
+    pub fn mode(&self) -> Option<Mode> {
+        self.mode
     }
 
     /// The interface's MTU at the time of opening, in octets without the Ethernet header.
     pub fn mtu(&self) -> usize {
-        self.interface.mtu
+        self.mtu
     }
 
     /// The interface's hardware address.
     pub fn hardware_address(&self) -> [u8; 6] {
-        self.interface.hardware_address
+        self.hardware_address
     }
 
     /// Shows `each` at most `budget` frames that have arrived, where the system put them, and gives
@@ -183,7 +253,7 @@ impl XdpSocket {
                 self.statistics.inconsistent += 1;
                 continue;
             };
-            let offset = arrived.addr as usize % crate::queue::CHUNK_OCTETS;
+            let offset = arrived.addr as usize % CHUNK_OCTETS;
             let fate = match self.frames.octets(chunk, offset, arrived.len as usize) {
                 Some(frame) => {
                     self.statistics.received += 1;
@@ -238,6 +308,14 @@ impl XdpSocket {
         if self.queue.departures.has_room() { self.free.pop() } else { None }
     }
 
+    /// How many frames can be sent now.
+    pub fn room(&mut self) -> usize {
+        if self.free.is_empty() {
+            self.collect();
+        }
+        self.free.len()
+    }
+
     /// Puts a copy of a frame into the ring, to go out with the next [`Self::flush`]. False, and
     /// nothing done, if there is no room, or it is shorter than 14 or longer than 1792 octets.
     #[inline]
@@ -290,9 +368,10 @@ impl XdpSocket {
     /// at queue 0, if that is this socket's: runs it on the frame, without any effect.
     ///
     /// # Errors
-    /// What the system gives, as for a frame that is too short.
+    /// What the system gives, as for a frame that is too short; another process has the program.
     pub fn would_take(&self, frame: &[u8]) -> std::io::Result<bool> {
-        self.redirect.would_take(frame)
+        let redirect = self.redirect.as_ref().ok_or(std::io::ErrorKind::Unsupported)?;
+        redirect.would_take(frame)
     }
 
     /// What was counted since the socket was opened.
@@ -313,15 +392,18 @@ impl XdpSocket {
 impl fmt::Debug for XdpSocket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("XdpSocket")
-            .field("interface", &self.interface.name)
-            .field("mode", &self.mode())
+            .field("hardware_address", &self.hardware_address)
+            .field("mode", &self.mode)
             .field("statistics", &self.statistics)
             .finish()
     }
 }
 
-/// Finds an interface that can be used.
-pub(crate) fn find(name: &str) -> Result<Interface, XdpError> {
+/// The interface `name`, if it can be used.
+///
+/// # Errors
+/// As [`XdpSocket::open`].
+pub fn find(name: &str) -> Result<Interface, XdpError> {
     let found = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)
         .map_err(std::io::Error::from)
         .and_then(|socket| Interface::ethernet(&socket, name))

@@ -25,6 +25,7 @@ const LINK_CREATE: c_int = 28;
 const LINK_UPDATE: c_int = 29;
 const LINK_OPEN: c_int = 30;
 const LINK_NEXT: c_int = 31;
+const LINK_DETACH: c_int = 34;
 
 /// A program at the entrance of an interface, and its attachment.
 const PROGRAM_XDP: u32 = 6;
@@ -109,6 +110,9 @@ pub enum MapKind {
     Hash,
     /// From places to octets, all of them there, zero at first.
     Array,
+    /// From numbers to interfaces, of any network namespace: both have four octets. An interface
+    /// is found by its number in the namespace of the thread that enters it.
+    Devices,
     /// From queues to XDP sockets: the key and the descriptor have four octets each.
     Sockets,
 }
@@ -119,6 +123,7 @@ impl MapKind {
         match self {
             Self::Hash => (1, 1),
             Self::Array => (2, 0),
+            Self::Devices => (25, 0),
             Self::Sockets => (17, 0),
         }
     }
@@ -345,6 +350,22 @@ struct LinkCreate {
 
 // SAFETY: laid out as the union's part for links; without addresses.
 unsafe impl Attributes for LinkCreate {}
+
+impl Drop for Attachment {
+    /// Takes the program off at once; the end of the process does it some time later.
+    fn drop(&mut self) {
+        // It fails where the interface is gone.
+        let _ = bpf(LINK_DETACH, &mut LinkDetach { link: self.0.as_raw_fd() as u32 });
+    }
+}
+
+#[repr(C)]
+struct LinkDetach {
+    link: u32,
+}
+
+// SAFETY: laid out as the union's part for taking links off; without addresses.
+unsafe impl Attributes for LinkDetach {}
 
 #[repr(C)]
 struct LinkUpdate {

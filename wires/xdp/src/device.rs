@@ -327,7 +327,7 @@ impl XdpDevice {
                 partial: None,
             };
             lane.refill(pool);
-            redirect.enter(&interface, number, &lane.queue)?;
+            redirect.enter(&interface, number, lane.queue.fd())?;
             lanes.push(lane);
         }
         let mut device = Self {

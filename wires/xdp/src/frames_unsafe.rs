@@ -1,10 +1,11 @@
-//! Plain memory for frames, of one socket alone: chunks that are either ours or the system's.
+//! Memory for frames, of one socket alone: chunks that are either ours or the system's.
 
 use std::ffi::c_void;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::queue::{CHUNK_OCTETS, Region};
 
@@ -20,16 +21,16 @@ pub(crate) struct Frames {
 unsafe impl Send for Frames {}
 
 impl Frames {
-    /// `count` chunks, all ours and zero.
-    pub(crate) fn new(count: usize) -> io::Result<Self> {
+    /// The `count` chunks of a file in memory that has as many octets and keeps its size, all ours.
+    pub(crate) fn of(file: BorrowedFd<'_>, count: usize) -> io::Result<Self> {
         let octets = count
             .checked_mul(CHUNK_OCTETS)
             .filter(|octets| *octets != 0)
             .ok_or(io::ErrorKind::InvalidInput)?;
         let (protection, flags) =
-            (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::POPULATE);
+            (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
         // SAFETY: a fresh mapping at an address of the system's choice disturbs nothing.
-        let base = unsafe { mmap_anonymous(std::ptr::null_mut(), octets, protection, flags) }?;
+        let base = unsafe { mmap(std::ptr::null_mut(), octets, protection, flags, file, 0) }?;
         Ok(Self {
             base: NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?,
             lent: vec![false; count],
@@ -75,9 +76,9 @@ impl Frames {
         if !ours || offset.checked_add(count)? > CHUNK_OCTETS {
             return None;
         }
-        // SAFETY: chunk, offset and count have been compared, so the octets lie in the mapping;
-        // they were zero when made. By `lent` the system does not touch this chunk, and no code
-        // of ours while `self` is borrowed.
+        // SAFETY: chunk, offset and count have been compared, so the octets lie in the mapping,
+        // whose file keeps its size. By `lent` the system does not touch this chunk, and no code
+        // of ours while `self` is borrowed; no other process writes to the file.
         Some(unsafe {
             let first = self.base.add(chunk * CHUNK_OCTETS + offset);
             std::slice::from_raw_parts_mut(first.as_ptr(), count)
@@ -88,7 +89,7 @@ impl Frames {
 impl Drop for Frames {
     fn drop(&mut self) {
         let octets = self.lent.len() * CHUNK_OCTETS;
-        // SAFETY: base and length are those of the mapping made by `new`; no borrow of it outlives
+        // SAFETY: base and length are those of the mapping made by `of`; no borrow of it outlives
         // this value. What the system still has pinned stays its own until it lets go.
         let _never_fails = unsafe { munmap(self.base.as_ptr().cast::<c_void>(), octets) };
     }

@@ -96,11 +96,11 @@ mod protocol;
 mod queue;
 mod ring_unsafe;
 
-pub use bare::{Fate, Mode, Options, Statistics, XdpSocket};
+pub use bare::{Fate, Granted, Mode, Options, Statistics, XdpSocket, find, grant};
 pub use bpf_unsafe::{Found, Object, objects};
 pub use error::XdpError;
 pub use program::{MATCHES_MAX, Share};
-pub use queue::Losses;
+pub use queue::{Losses, Redirect};
 pub use xk_linux::InterfaceError;
 
 /// Programs and maps of the system's, for parts that steer frames themselves.

@@ -99,73 +99,29 @@ impl Queue {
         whole: bool,
     ) -> Result<Self, XdpError> {
         let name = &interface.name;
-        let fails =
-            |action| move |errno: Errno| XdpError::system(name, action, io::Error::from(errno));
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let socket = rustix::net::socket_with(AddressFamily::XDP, SocketType::RAW, flags, None)
-            .map_err(fails("open an XDP socket"))?;
-        let fd = socket.as_fd();
-        register(fd, name, region)?;
-        let fails_rings = fails("get rings for the socket");
-        sockopt::set_xdp_umem_fill_ring_size(fd, sizes.receiving).map_err(fails_rings)?;
-        sockopt::set_xdp_umem_completion_ring_size(fd, sizes.sending).map_err(fails_rings)?;
-        sockopt::set_xdp_rx_ring_size(fd, sizes.receiving).map_err(fails_rings)?;
-        sockopt::set_xdp_tx_ring_size(fd, sizes.sending).map_err(fails_rings)?;
-        let at = sockopt::xdp_mmap_offsets(fd).map_err(fails_rings)?;
-        let unmapped = |source| XdpError::system(name, "map the rings", source);
+        let socket = make(name, region, sizes)?;
+        bind(&socket, interface, queue, mode, whole)?;
+        Self::of(socket, sizes).map_err(|source| XdpError::system(name, "map the rings", source))
+    }
+
+    /// A socket that is bound, with rings of these sizes.
+    pub(crate) fn of(socket: OwnedFd, sizes: Sizes) -> io::Result<Self> {
+        let at = sockopt::xdp_mmap_offsets(&socket)?;
+        let options = sockopt::xdp_options(&socket)?;
         let page = [
             xdp::XDP_PGOFF_RX_RING,
             xdp::XDP_PGOFF_TX_RING,
             xdp::XDP_UMEM_PGOFF_FILL_RING,
             xdp::XDP_UMEM_PGOFF_COMPLETION_RING,
         ];
-        let (receiving, sending) = (sizes.receiving, sizes.sending);
-        let mut opened = Self {
-            arrivals: Consumer::map(fd, page[0], &at.rx, receiving).map_err(unmapped)?,
-            departures: Producer::map(fd, page[1], &at.tx, sending).map_err(unmapped)?,
-            fill: Producer::map(fd, page[2], &at.fr, receiving).map_err(unmapped)?,
-            done: Consumer::map(fd, page[3], &at.cr, sending).map_err(unmapped)?,
+        let (fd, receiving, sending) = (socket.as_fd(), sizes.receiving, sizes.sending);
+        Ok(Self {
+            arrivals: Consumer::map(fd, page[0], &at.rx, receiving)?,
+            departures: Producer::map(fd, page[1], &at.tx, sending)?,
+            fill: Producer::map(fd, page[2], &at.fr, receiving)?,
+            done: Consumer::map(fd, page[3], &at.cr, sending)?,
+            is_zero_copy: options.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY),
             socket,
-            is_zero_copy: false,
-        };
-        opened.bind(interface, queue, mode, whole)?;
-        let options = sockopt::xdp_options(&opened.socket).map_err(fails("ask how it copies"))?;
-        opened.is_zero_copy = options.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY);
-        Ok(opened)
-    }
-
-    fn bind(
-        &self,
-        interface: &Interface,
-        queue: u32,
-        mode: Mode,
-        whole: bool,
-    ) -> Result<(), XdpError> {
-        let copying = match mode {
-            // The system tries without copying first.
-            Mode::Auto => SocketAddrXdpFlags::empty(),
-            Mode::ZeroCopy => SocketAddrXdpFlags::XDP_ZEROCOPY,
-            Mode::Native | Mode::Generic => SocketAddrXdpFlags::XDP_COPY,
-        };
-        let flags = copying | SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
-        let bind = |flags| {
-            let address = SocketAddrXdp::new(flags, interface.index as u32, queue);
-            while_busy(|| rustix::net::bind(&self.socket, &address).map_err(io::Error::from))
-        };
-        let mut bound = match whole || mode != Mode::Generic {
-            true => bind(flags),
-            false => bind(flags | SocketAddrXdpFlags::XDP_USE_SG),
-        };
-        if !whole && matches!(&bound, Err(error) if error.raw_os_error() == Some(libc::EINVAL)) {
-            // A system older than that (Linux before 6.6).
-            bound = bind(flags);
-        }
-        let name = interface.name.clone();
-        bound.map_err(|source| match source.raw_os_error() {
-            Some(libc::EBUSY) => XdpError::Busy { name, what: format!("queue {queue}"), source },
-            Some(libc::EOPNOTSUPP) if mode == Mode::ZeroCopy => refused(interface, mode, source),
-            Some(libc::EINVAL | libc::ERANGE) => XdpError::NoQueue { name, queue, source },
-            _ => XdpError::system(&name, "bind the socket to a queue", source),
         })
     }
 
@@ -223,6 +179,58 @@ impl Queue {
     pub(crate) fn fd(&self) -> &OwnedFd {
         &self.socket
     }
+}
+
+/// A socket with memory for frames, and rings.
+pub(crate) fn make(name: &str, region: Region, sizes: Sizes) -> Result<OwnedFd, XdpError> {
+    let fails = |action| move |errno: Errno| XdpError::system(name, action, io::Error::from(errno));
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(AddressFamily::XDP, SocketType::RAW, flags, None)
+        .map_err(fails("open an XDP socket"))?;
+    let fd = socket.as_fd();
+    register(fd, name, region)?;
+    let fails_rings = fails("get rings for the socket");
+    sockopt::set_xdp_umem_fill_ring_size(fd, sizes.receiving).map_err(fails_rings)?;
+    sockopt::set_xdp_umem_completion_ring_size(fd, sizes.sending).map_err(fails_rings)?;
+    sockopt::set_xdp_rx_ring_size(fd, sizes.receiving).map_err(fails_rings)?;
+    sockopt::set_xdp_tx_ring_size(fd, sizes.sending).map_err(fails_rings)?;
+    Ok(socket)
+}
+
+/// Binds a socket to a queue of an interface; see [`Queue::open`].
+pub(crate) fn bind(
+    socket: &OwnedFd,
+    interface: &Interface,
+    queue: u32,
+    mode: Mode,
+    whole: bool,
+) -> Result<(), XdpError> {
+    let copying = match mode {
+        // The system tries without copying first.
+        Mode::Auto => SocketAddrXdpFlags::empty(),
+        Mode::ZeroCopy => SocketAddrXdpFlags::XDP_ZEROCOPY,
+        Mode::Native | Mode::Generic => SocketAddrXdpFlags::XDP_COPY,
+    };
+    let flags = copying | SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
+    let bind = |flags| {
+        let address = SocketAddrXdp::new(flags, interface.index as u32, queue);
+        while_busy(|| rustix::net::bind(socket, &address).map_err(io::Error::from))
+    };
+    let mut bound = match whole || mode != Mode::Generic {
+        true => bind(flags),
+        false => bind(flags | SocketAddrXdpFlags::XDP_USE_SG),
+    };
+    if !whole && matches!(&bound, Err(error) if error.raw_os_error() == Some(libc::EINVAL)) {
+        // A system older than that (Linux before 6.6).
+        bound = bind(flags);
+    }
+    let name = interface.name.clone();
+    bound.map_err(|source| match source.raw_os_error() {
+        Some(libc::EBUSY) => XdpError::Busy { name, what: format!("queue {queue}"), source },
+        Some(libc::EOPNOTSUPP) if mode == Mode::ZeroCopy => refused(interface, mode, source),
+        Some(libc::EINVAL | libc::ERANGE) => XdpError::NoQueue { name, queue, source },
+        _ => XdpError::system(&name, "bind the socket to a queue", source),
+    })
 }
 
 /// What a call to send answers; that it should be tried again shows in the ring.
@@ -283,7 +291,7 @@ fn while_busy<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
 
 /// The loaded program, attached to an interface for as long as this value lives. Nothing of it
 /// outlasts the process.
-pub(crate) struct Redirect {
+pub struct Redirect {
     _attached: Attachment,
     program: Program,
     sockets: Map,
@@ -331,9 +339,9 @@ impl Redirect {
         &self,
         interface: &Interface,
         queue: u32,
-        socket: &Queue,
+        socket: &OwnedFd,
     ) -> Result<(), XdpError> {
-        let socket = socket.fd().as_raw_fd().to_ne_bytes();
+        let socket = socket.as_raw_fd().to_ne_bytes();
         self.sockets.set(&queue.to_ne_bytes(), &socket).map_err(|source| {
             XdpError::system(&interface.name, "enter the socket for its queue", source)
         })

@@ -35,7 +35,7 @@ pub(crate) fn frames_cross_both_ways() {
         let pair = pair("xdp cross");
         let mut left = open(&pair.left, "v0", mode);
         let mut right = open(&pair.right, "v1", mode);
-        assert_eq!((left.mode(), left.mtu()), (mode, 1500));
+        assert_eq!((left.mode(), left.mtu()), (Some(mode), 1500));
         let (here, there) = (left.hardware_address(), right.hardware_address());
         assert_ne!(here, there);
         // More than the rings have entries, of all lengths.
@@ -284,7 +284,7 @@ pub(crate) fn errors_tell_the_case() {
     let native = Options { mode: Mode::Native, ..Options::default() };
     let (text, _) = told("v0", &native);
     assert!(text.contains("MTU"), "{text}");
-    assert_eq!(open(&pair.left, "v0", Mode::Auto).mode(), Mode::Generic);
+    assert_eq!(open(&pair.left, "v0", Mode::Auto).mode(), Some(Mode::Generic));
     pair.left.ip(&["link", "set", "v0", "down"]).unwrap();
     let (text, error) = told("v0", &Options::default());
     assert!(matches!(error, XdpError::Down { .. }), "{text}");
