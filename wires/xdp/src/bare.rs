@@ -1,7 +1,7 @@
 //! Frames without a graph: one socket on one queue, with memory of its own.
 
 use std::fmt;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::net::{AddressFamily, SocketType};
@@ -383,9 +383,14 @@ impl XdpSocket {
         Ok(self.statistics)
     }
 
+    /// Whether an arrival waits.
+    pub fn has_arrivals(&mut self) -> bool {
+        self.queue.arrivals.has_next()
+    }
+
     /// The descriptor, to wait for readiness on: readable while an arrival waits.
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.queue.fd().as_fd()
+    pub fn fd(&self) -> &OwnedFd {
+        self.queue.fd()
     }
 }
 

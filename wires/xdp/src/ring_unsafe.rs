@@ -219,14 +219,20 @@ impl<T: Entry> Consumer<T> {
         Self { ring, next: 0, produced: 0, released: 0 }
     }
 
+    /// Whether there is one more entry.
+    #[inline]
+    pub(crate) fn has_next(&mut self) -> bool {
+        if self.next == self.produced {
+            self.produced = self.ring.word(self.ring.producer).load(Ordering::Acquire);
+        }
+        self.next != self.produced
+    }
+
     /// Takes the next entry out.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<T> {
-        if self.next == self.produced {
-            self.produced = self.ring.word(self.ring.producer).load(Ordering::Acquire);
-            if self.next == self.produced {
-                return None;
-            }
+        if !self.has_next() {
+            return None;
         }
         // SAFETY: the place lies in the ring and was filled before the producer's number, read with
         // acquire, passed it; the other side writes it again only after `release`.
