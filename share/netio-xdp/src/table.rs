@@ -108,7 +108,7 @@ pub(crate) struct Table {
 pub(crate) enum Change {
     /// Nothing: its program finds what is new.
     Entries,
-    /// Its program is to be made anew.
+    /// Another program.
     Classes,
 }
 

@@ -268,7 +268,11 @@ fn a_channel_that_goes_on_is_shut() {
         send(&mut socket, &bad);
     }
     send(&mut socket, &good);
-    assert_eq!(arrivals(&mut far, A_WHILE), std::slice::from_ref(&good), "one more would be too many");
+    assert_eq!(
+        arrivals(&mut far, A_WHILE),
+        std::slice::from_ref(&good),
+        "one more would be too many"
+    );
     send(&mut socket, &bad);
     send(&mut socket, &good);
     assert!(arrivals(&mut far, A_WHILE).is_empty());
