@@ -37,6 +37,7 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_loop::ENTRY,
     &xk_loopback::ENTRY,
     &xk_mrpc::ENTRY,
+    &xk_netio_door::ENTRY,
     &xk_noise::ENTRY,
     &xk_null::ENTRY,
     &xk_packet::ENTRY,

@@ -67,6 +67,11 @@ impl Place {
         self.domain
     }
 
+    /// The parameter of `node`, which it is of, that names a socket at which it listens.
+    pub fn listens_at<'a>(&self, node: &'a Node) -> Option<&'a xk_lang::Param> {
+        node.param(self.entry.stacking_rules?.listens_at?)
+    }
+
     /// The type numbers that the graph gives it, or that follow from others: the lower protocol's
     /// place, and the number there.
     pub fn numbers(&self) -> &[(usize, u32)] {

@@ -150,7 +150,14 @@ fn closed(graph: &CheckedGraph) -> Result<(), Box<Diagnostics>> {
     for (host, plan) in graph.graph.hosts.iter().zip(&graph.plans) {
         for (node, place) in host.nodes.iter().zip(&plan.places) {
             // `host-udp` is no wire to its uppers, and all the same asks the machine.
-            if place.entry.shape == Shape::Wire && place.entry.probe.is_some() {
+            let is_device = place.entry.shape == Shape::Wire && place.entry.probe.is_some();
+            if let Some(socket) = place.listens_at(node) {
+                let what = format!("`{}` listens outside the simulation", node.name);
+                let name = socket.name.as_str();
+                diagnostics
+                    .error(socket.value.span, what)
+                    .help(format!("run this graph with `xk run`, or leave `{name}` out"));
+            } else if is_device {
                 let what = format!("`{}` reaches outside the simulation", node.name);
                 diagnostics
                     .error(node.kind.span, what)

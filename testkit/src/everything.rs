@@ -59,6 +59,7 @@ pub const ELSEWHERE: &[(&str, &str)] = &[
     ("host-udp", "a wire"),
     ("loop", "a wire"),
     ("loopback", "a wire"),
+    ("netio", "lies below `eth`; its own tests attack it"),
     ("noise", "attacks"),
     ("packet", "a wire"),
     ("pcap", "writes a file of all that passes"),

@@ -97,6 +97,7 @@ pub(crate) fn devices(kernel: &Kernel, host: &HostInstance<'_>) -> Devices {
         let (name, kind) = (protocol.name(), protocol.head().kind());
         // What stands above the graph has no node.
         let node = nodes.iter().find(|node| *node.name == *name);
+        let node = node.filter(|node| node.lowers.is_empty());
         if let (Some(node), Some(_)) = (node, protocol.wire()) {
             outside |= matches!(kind, "tap" | "packet");
             let device = node.param("device").and_then(|param| match &*param.value {

@@ -178,7 +178,9 @@ fn realm_fits(site: &Site<'_>, upper: &Entry, lower: usize) -> bool {
             return true;
         };
         if !site.is_filter(at) || site.lowers[at].is_empty() {
-            let any = upper.below.realms.is_empty() || upper.shape == Shape::Filter;
+            let below = &upper.below.realms;
+            let looks_on = upper.shape == Shape::Filter && below.contains(&Realm::Async);
+            let any = below.is_empty() || looks_on;
             return any && entry.shape != Shape::Top || upper.below.realms.contains(&entry.realm);
         }
         match site.known_lowers(at).next() {
@@ -290,7 +292,8 @@ fn guarantees(
     false
 }
 
-/// A wire carries one protocol; a wire that carries none is probably forgotten.
+/// A wire carries one protocol, beside those that only ask it something; a wire that carries none
+/// is probably forgotten.
 pub(super) fn check_wires(site: &Site<'_>, diagnostics: &mut Diagnostics) {
     // A name that no node has may have meant the wire.
     let clear = site.lowers.iter().flatten().all(Option::is_some);
@@ -308,7 +311,12 @@ pub(super) fn check_wires(site: &Site<'_>, diagnostics: &mut Diagnostics) {
         if !on_wire(site, at) {
             continue;
         }
-        if let [first, second, ..] = uppers {
+        let carried = uppers
+            .iter()
+            .copied()
+            .filter(|upper| site.entry(*upper).is_none_or(|entry| entry.realm != Realm::Control));
+        let carried: Vec<usize> = carried.collect();
+        if let [first, second, ..] = &*carried {
             let edge = |upper: usize| {
                 let place = site.lowers[upper].iter().position(|l| *l == Some(at));
                 let lowers = &site.node(upper).lowers;

@@ -6,12 +6,18 @@ use std::time::Duration;
 use xk_compose::{
     CheckedGraph, Cuts, Deaths, SimulationConfig, check, restart, simulate, start_world,
 };
-use xk_core::Time;
 use xk_core::control::Report;
-use xk_share::Holdings;
+use xk_core::random::Random;
+use xk_core::{Participants, Time};
+use xk_kit::net::template::Headers;
+use xk_netio::{GrantChannel, GrantRight, Module, Rate};
+use xk_share::{Arrival, Carrier, Holdings, Queue};
 use xk_sim::{HostId, World};
 
-/// Two hosts in three domains each, and two in one, on one link.
+/// The domains of a host, from the bottom up.
+const DOMAINS: [&str; 3] = ["net", "transport", "app"];
+
+/// Two hosts in these domains each, and two in one, on one link.
 const GRAPH: &str = r#"
 host client {
     domain net { sim link=lan; eth sim; arp eth; ip arp { address "10.0.0.1/24"; } }
@@ -126,7 +132,7 @@ fn lives(graph: &CheckedGraph, seed: u64) -> Outcome {
     assert!(figure(&calm, "received") > 500, "{what}: {:?}", calm.lines);
     for (host, before) in ["server", "client"].iter().zip(before) {
         assert_eq!(enables(&world, host), before, "{what}: what was enabled stands again");
-        for pair in [["transport", "net"], ["app", "transport"]] {
+        for pair in DOMAINS.array_windows() {
             fits(&world, host, pair, &what);
         }
     }
@@ -141,15 +147,14 @@ fn lives(graph: &CheckedGraph, seed: u64) -> Outcome {
 
 /// How many enables stand in each domain of a host for those above.
 fn enables(world: &World, host: &str) -> Vec<usize> {
-    let names = ["net", "transport", "app"].map(|domain| format!("{host}/{domain}"));
+    let names = DOMAINS.map(|domain| format!("{host}/{domain}"));
     let of = |name: &String| holdings(world, name).iter().map(|(_, held)| held.enables).sum();
     names.iter().map(of).collect()
 }
 
 /// Nothing is on its way between two domains, and both know of the same sessions.
-fn fits(world: &World, host: &str, [upper, lower]: [&str; 2], what: &str) {
-    let place =
-        |domain: &str| 1 + ["net", "transport", "app"].iter().position(|d| *d == domain).unwrap();
+fn fits(world: &World, host: &str, [lower, upper]: &[&str; 2], what: &str) {
+    let place = |domain: &str| 1 + DOMAINS.iter().position(|d| *d == domain).unwrap();
     let held = |of: &str, other: &str| {
         let all = holdings(world, &format!("{host}/{of}"));
         all.into_iter().find(|(at, _)| *at == place(other)).expect("a cut").1
@@ -184,4 +189,116 @@ fn one_seed_is_one_life() {
     let graph = check(GRAPH, "deaths", &xk_catalog::standard());
     let graph = graph.unwrap_or_else(|mistakes| panic!("{mistakes}"));
     assert_eq!(lives(&graph, 7), lives(&graph, 7));
+}
+
+/// The first octets of the frames that one station sends to another, of a protocol of their own.
+fn header(from: u8, to: u8) -> [u8; 14] {
+    [2, 0, 0, 0, 0, to, 2, 0, 0, 0, 0, from, 0x88, 0xb5]
+}
+
+/// A program behind the module of a host, which was granted the frames to and from another station.
+struct Program {
+    device: HostId,
+    own: [u8; 14],
+    queue: Queue,
+}
+
+impl Program {
+    fn new(world: &World, host: &str, [own, peer]: [u8; 2]) -> Self {
+        let device = world.find(&format!("{host}/device")).expect("a domain");
+        let cx = world.kernel(device).expect("a kernel");
+        let netio = cx.find_protocol("netio").expect("a node");
+        let module = cx.surroundings::<Module>().expect("it is beside the kernel");
+        let rate = Rate { octets_per_second: 1 << 40, burst_octets: 1 << 40 };
+        let granted = netio.ask(cx, GrantChannel::new(rate)).expect("it is known");
+        let (sent, received) = (header(own, peer), header(peer, own));
+        let headers = Headers::of_wire(1514).with((&sent, &[]), (&received, &[]));
+        let headers = headers.expect("a template");
+        let of = (netio.id(), Participants::default());
+        let right = GrantRight { channel: granted.number, headers, of, number: None };
+        assert!(netio.ask(cx, right).is_some_and(|right| right.number.is_some()));
+        let (end, queue) = Queue::pair(64);
+        let ticket = granted.ticket.expect("there is room");
+        assert!(module.attach(cx, &ticket, Box::new(end)).is_ok());
+        Self { device, own: sent, queue }
+    }
+
+    fn send(&self, world: &mut World, number: u64) {
+        let (queue, own) = (self.queue.clone(), self.own);
+        world.spawn(self.device, move |cx| {
+            let frame = [&own[..], &number.to_be_bytes(), &[0; 38]].concat();
+            let nothing = cx.pool().empty(0).expect("a descriptor");
+            queue.send(cx, &frame, &nothing).expect("the channel is there");
+        });
+    }
+
+    /// The numbers that have come.
+    fn take(&self, world: &World) -> Vec<u64> {
+        let cx = world.kernel(self.device).expect("a kernel");
+        let mut numbers = Vec::new();
+        while let Arrival::Frame(frame) = self.queue.receive(cx) {
+            let mut number = [0; 8];
+            frame.copy_to(14, &mut number);
+            numbers.push(u64::from_be_bytes(number));
+        }
+        numbers
+    }
+}
+
+/// What stands on a network I/O module dies and comes back at random moments, and programs that it
+/// was to grant channels to notice nothing: no frame is lost, none comes twice.
+#[test]
+fn programs_behind_a_module_notice_no_death_above_it() {
+    const FRAMES: u64 = 1000;
+    let mut text = GRAPH.to_owned();
+    for station in ["01", "02"] {
+        let device = format!("sim link=lan address=\"02:00:00:00:00:{station}\"; netio sim;");
+        let domains = format!("domain device {{ {device} }}\n    domain net {{ eth netio;");
+        text = text.replacen("domain net { sim link=lan; eth sim;", &domains, 1);
+    }
+    let graph = check(&text, "deaths", &xk_catalog::standard());
+    let graph = graph.unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let mut crashes = 0;
+    for seed in seeds() {
+        let what = format!("XK_SEED={seed}");
+        let config = SimulationConfig { seed, ..SimulationConfig::default() };
+        let mut world = simulate(&graph, config).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        start_world(&graph, &mut world).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        let one = Program::new(&world, "client", [1, 2]);
+        let other = Program::new(&world, "server", [2, 1]);
+        let chance = Random::new(seed);
+        let (mut there, mut back) = (Vec::new(), Vec::new());
+        for number in 0..FRAMES {
+            one.send(&mut world, number);
+            other.send(&mut world, number);
+            if chance.below(50) == 0 {
+                let host = ["client", "server"][chance.below(2) as usize];
+                // With a domain all that stands on it, as in `xk run`.
+                let least = chance.below(3) as usize;
+                let names = DOMAINS[least..].iter().map(|domain| format!("{host}/{domain}"));
+                let names: Vec<String> = names.collect();
+                for name in names.iter().rev() {
+                    world.crash(world.find(name).expect("a domain"));
+                }
+                run_until(&mut world, Duration::from_micros(chance.below(900)));
+                for name in &names {
+                    let started = restart(&graph, &mut world, name, config);
+                    started.unwrap_or_else(|e| panic!("{what}: {name}: {e}"));
+                }
+                crashes += 1;
+            }
+            run_until(&mut world, Duration::from_millis(1));
+            there.extend(other.take(&world));
+            back.extend(one.take(&world));
+        }
+        let all: Vec<u64> = (0..FRAMES).collect();
+        assert!(there == all && back == all, "{what}: {} and {} came", there.len(), back.len());
+        // And what stands there works.
+        run_until(&mut world, Duration::from_secs(8));
+        let datagrams = report(&world, "client/app", "datagrams");
+        assert!(figure(&datagrams, "received") > 0, "{what}: {:?}", datagrams.lines);
+        world.stop();
+    }
+    println!("{crashes} crashes");
+    assert!(crashes > 10);
 }

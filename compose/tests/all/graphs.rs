@@ -159,6 +159,8 @@ fn one_seed_is_one_run() {
 fn null_layers_and_loopback_run() {
     let reports = run(&example("null.kdl"));
     assert_eq!(figure(&reports, "probe", "received"), 100);
+    let reports = run(&example("netio.kdl"));
+    assert_eq!(figure(&reports, "probe", "received"), 100);
     let reports = run(&example("loopback.kdl"));
     assert!(figure(&reports, "probe", "received") > 100);
 }
@@ -188,6 +190,16 @@ fn wires_to_the_outside_stay_out_of_simulations() {
         panic!("a device in a simulation");
     };
     assert!(mistakes.to_text().contains("`tap` reaches outside the simulation"), "{mistakes}");
+    let source = fs::read_to_string(folder("graphs").join("netio.kdl")).unwrap();
+    let source = source.replace("netio sim\n", "netio sim door=\"/no/such/folder/door\"\n");
+    let graph = checked("netio.kdl", &source);
+    let Err(mistakes) = simulate(&graph, SimulationConfig::default()) else {
+        panic!("a socket in a simulation");
+    };
+    let text = mistakes.to_text();
+    assert!(text.starts_with("netio.kdl:20:") && text.contains("leave `door` out"), "{text}");
+    let found = xk_compose::check_environment(&graph, None, Severity::Warning).to_text();
+    assert!(found.starts_with("netio.kdl:20:") && found.contains("there is no folder"), "{found}");
 }
 
 /// What a machine without the device, or without the right to it, says.

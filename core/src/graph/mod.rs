@@ -64,7 +64,8 @@ pub enum Shape {
     /// It has no header, and chooses among the layers below: what stands on it is known there by
     /// its own numbers.
     Virtual,
-    /// It passes messages, calls, addresses and numbers as they are, and fits any edge.
+    /// It passes messages, calls, addresses and numbers as they are, and fits any edge above what
+    /// it can stand on.
     Filter,
     /// A layer of calls: it puts a header in front of requests and replies, and waits for replies.
     Calls,
@@ -78,7 +79,7 @@ impl fmt::Display for Shape {
             Shape::Wire => "a wire: the lower end of a graph",
             Shape::Header => "a layer with a header of its own",
             Shape::Virtual => "a virtual layer: without a header, it chooses among those below",
-            Shape::Filter => "a filter: it fits any edge of a graph",
+            Shape::Filter => "a filter: it fits any edge above what it stands on",
             Shape::Calls => "a layer of calls",
             Shape::Top => "an application: the upper end of a graph",
         })
@@ -163,12 +164,21 @@ pub struct StackingRules {
     pub own_address: Option<&'static str>,
     /// The parameter that names what only one of its kind on a host can have: a device, a file.
     pub sole: Option<&'static str>,
+    /// The parameter that names a socket at which it listens: one that has it is of real time, and
+    /// the file goes when the host ends.
+    pub listens_at: Option<&'static str>,
 }
 
 impl StackingRules {
     /// None of them, to add one or two to.
-    pub const NONE: Self =
-        Self { derived: &[], needed: &[], rising: None, own_address: None, sole: None };
+    pub const NONE: Self = Self {
+        derived: &[],
+        needed: &[],
+        rising: None,
+        own_address: None,
+        sole: None,
+        listens_at: None,
+    };
 
     /// Gives every kind that has a number to follow from by now, and none that follows, the latter,
     /// for programs that compose without a graph file. `base` is what is added. The check of a

@@ -69,6 +69,15 @@ pub trait Anchor: Wire + Sized + 'static {
         None
     }
 
+    /// As [`Session::control`], of its session.
+    fn session_control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        let _ = (cx, this);
+        if let Some(question) = ask.get::<Headers>() {
+            return question.found(Some(Headers::of_wire(self.frame_octets_max())));
+        }
+        answer(self, ask)
+    }
+
     /// As [`Protocol::start`].
     fn start(self: &Rc<Self>, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
         let _ = (cx, this);
@@ -388,11 +397,8 @@ impl<A: Anchor> Session for WireSession<A> {
         self.upper.demux_burst(cx, this, burst)
     }
 
-    fn control(&self, _: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        if let Some(question) = ask.get::<Headers>() {
-            return question.found(Some(Headers::of_wire(self.wire.frame_octets_max())));
-        }
-        answer(&*self.wire, ask)
+    fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        self.wire.session_control(cx, this, ask)
     }
 
     fn close(&self, _: &Kernel, this: &SessionRef) -> Closing {

@@ -89,7 +89,7 @@ impl Host {
         self.cx.advance(now.duration_since(self.turned.replace(now)));
         let door = self.door.wire().expect("it is one");
         door.poll(&self.cx, &self.door, 64);
-        self.module.poll(&self.cx, 256);
+        self.module.carry_all(&self.cx, 256);
         self.tap.take_sent().iter().map(|sent| octets(&sent.message)).collect()
     }
 

@@ -26,6 +26,16 @@ pub struct Rate {
     pub burst_octets: u64,
 }
 
+impl Rate {
+    /// No more than `other` in either figure.
+    pub(crate) fn within(self, other: Self) -> Self {
+        Self {
+            octets_per_second: self.octets_per_second.min(other.octets_per_second),
+            burst_octets: self.burst_octets.min(other.burst_octets),
+        }
+    }
+}
+
 fields!(Rate { octets_per_second, burst_octets });
 
 /// What is left of a rate. A frame goes while anything is left, and may leave a debt.

@@ -2,22 +2,25 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::ops::Bound;
 use core::time::Duration;
-use xk_core::control::QuestionType;
-use xk_core::object::{ProtocolId, PushError, Refused};
+use xk_core::control::{Describe, ListSessions, QuestionType};
+use xk_core::object::{Burst, Enable, OpenError, ProtocolId, PushError, Refused};
 use xk_core::reason::{Class, Reason};
 use xk_core::wire::{Sleeper, Wire};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Time, fields,
-    question, reason,
+    Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Time, Upper,
+    fields, question, reason,
 };
+use xk_kit::control::MaxPacket;
 use xk_kit::net::template::{Check, Headers, OCTETS_MAX};
-use xk_kit::passthrough::{Filter, Hop, PassThrough};
+use xk_kit::wire::anchor::{Anchor, Anchored, WireEnd};
+use xk_kit::wire::{offload, offload::Offloads, segments};
 use xk_share::{Arrival, Carrier, SendError};
 
 use crate::channel::{Channel, Rate};
@@ -37,6 +40,8 @@ const LISTED_MAX: usize = 64;
 pub const GRANT_LASTS: Duration = Duration::from_secs(10);
 /// After how many frames that do not fit a channel is revoked.
 pub const VIOLATIONS_MAX: u32 = 100;
+/// Frames that wait for the protocol above at most.
+const ARRIVALS_MAX: usize = 1024;
 /// Frames that are taken from a channel before it is another's turn.
 const TURN: usize = 32;
 
@@ -56,7 +61,7 @@ pub type Ticket = [u8; 16];
 /// Asked of the module itself: a channel for a program, without rights at first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantChannel {
-    /// In: how much may be sent.
+    /// In: how much may be sent. Out: the same, or what the module allows if that is less.
     pub rate: Rate,
     /// Out: what fetches it, within [`GRANT_LASTS`]; `None` if there is no room.
     pub ticket: Option<Ticket>,
@@ -168,8 +173,9 @@ impl AsRef<Check> for Receiver {
 }
 
 /// The module.
-#[derive(Default)]
 pub struct Module {
+    /// Its upper side.
+    end: WireEnd<Self>,
     /// By number, fetched or not.
     channels: RefCell<BTreeMap<u32, Rc<Channel>>>,
     /// The channel that was looked at last.
@@ -185,19 +191,21 @@ pub struct Module {
     number_last: Cell<u32>,
     /// Where drops are counted.
     this: RefCell<Option<ProtocolRef>>,
-    /// The session of the wire, from the first frame on that passes.
+    /// The session of the wire.
     wire: RefCell<Option<SessionRef>>,
+    /// What a channel may send, whatever is granted.
+    limit: Cell<Rate>,
+    /// The longest frame that the wire takes.
+    frame_octets_max: Cell<usize>,
     /// Where tickets are shown.
     door: RefCell<String>,
 }
 
-/// Adds a module on `lower`, a wire. The protocol is what others stand on.
+/// Adds a module on `lower`, a wire. The protocol is what one other stands on, as on a wire.
 pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef) -> (ProtocolRef, Rc<Module>) {
-    let module = Rc::<Module>::default();
-    let layer = PassThrough::new(lower, Netio(Rc::clone(&module)));
-    let this = cx.add_protocol("netio", name, layer);
-    let name = alloc::format!("channels of {name}");
-    cx.add_protocol("netio-channels", &name, Channels(Rc::clone(&module)));
+    let upper = Anchored::new(Module::new);
+    let module = Rc::clone(upper.wire());
+    let this = cx.add_protocol("netio", name, Netio { upper, lower });
     *module.this.borrow_mut() = Some(this.clone());
     (this, module)
 }
@@ -210,6 +218,29 @@ fn front(frame: &Message) -> Front {
 }
 
 impl Module {
+    fn new(end: WireEnd<Self>) -> Self {
+        Self {
+            end,
+            channels: RefCell::default(),
+            turn: Cell::default(),
+            waiting: RefCell::default(),
+            gone: RefCell::default(),
+            rights: RefCell::default(),
+            receivers: RefCell::default(),
+            number_last: Cell::default(),
+            this: RefCell::default(),
+            wire: RefCell::default(),
+            limit: Cell::new(Rate { octets_per_second: u64::MAX, burst_octets: u64::MAX }),
+            frame_octets_max: Cell::new(usize::MAX),
+            door: RefCell::default(),
+        }
+    }
+
+    /// Channels that are granted from now on send no more than this.
+    pub fn limit(&self, rate: Rate) {
+        self.limit.set(rate);
+    }
+
     /// Gives a granted channel to the program behind `carrier`.
     ///
     /// # Errors
@@ -263,6 +294,7 @@ impl Module {
         let number = self.number();
         let mut ticket = Ticket::default();
         cx.random().fill(&mut ticket);
+        question.rate = question.rate.within(self.limit.get());
         let channel = Channel::new(number, question.rate, cx.now());
         self.channels.borrow_mut().insert(number, Rc::new(channel));
         let lapses_at = cx.now().after(GRANT_LASTS);
@@ -352,21 +384,82 @@ impl Module {
         }
     }
 
-    /// The session of the wire is known from what passes, and held: channels outlive the protocol
-    /// above.
-    fn learn(&self, cx: &Kernel, lower: &SessionRef) {
-        let known = self.wire.borrow().as_ref() == Some(lower);
-        if !known {
-            lower.hold();
-            let before = self.wire.replace(Some(lower.clone()));
-            before.inspect(|before| before.close(cx));
-        }
+    /// The session of the wire, which is the module's own: what stands on the module comes and
+    /// goes, and channels stay.
+    fn wire(&self) -> Option<SessionRef> {
+        self.wire.borrow().clone().filter(|wire| !wire.head().is_closed())
     }
 
     /// The channel that an arrival is for, if its program is there.
     fn receiver(&self, frame: &Message) -> Option<Rc<Channel>> {
         let receiver = self.receivers.borrow().find(&front(frame), frame.len())?;
         receiver.channel.carrier().is_some().then_some(receiver.channel)
+    }
+
+    /// Gives a frame to a program.
+    fn hand(&self, cx: &Kernel, channel: &Channel, frame: &Message) {
+        let sent = channel.carrier().map(|carrier| carrier.send(cx, &[], frame));
+        match sent.unwrap_or(Err(SendError::Lost)) {
+            Ok(()) => {}
+            Err(SendError::Lost) => {
+                self.revoke(channel.number);
+                self.count(&reason::CLOSED);
+            }
+            Err(SendError::NoBuffers) => self.count(&reason::NO_BUFFERS),
+            Err(SendError::Full | SendError::TooLong) => self.count(&CHANNEL_FULL),
+        }
+    }
+
+    /// Gives an arrival to the program that has a right to it, whole: what a device of this machine
+    /// has left open is finished, since a program gets octets alone. Any other one comes back.
+    fn receive(&self, cx: &Kernel, mut frame: Message) -> Result<(), Message> {
+        let Some(channel) = self.receiver(&frame) else {
+            return Err(frame);
+        };
+        match offload::finish_checksum(cx.pool(), &mut frame) {
+            Ok(()) => self.hand(cx, &channel, &frame),
+            Err(_) => self.count(&reason::NO_BUFFERS),
+        }
+        Ok(())
+    }
+
+    /// As [`receive`](Self::receive), of a run of segments: it comes back whole if its first packet
+    /// would.
+    fn receive_run(&self, cx: &Kernel, run: Message) -> Result<(), Message> {
+        let packets = run.try_clone().map_err(|_| &reason::NO_BUFFERS).and_then(segments::split);
+        let Ok(packets) = packets else {
+            // The layer above that finds it bad counts it.
+            return Err(run);
+        };
+        for (nth, packet) in packets.enumerate() {
+            match packet.map(|packet| self.receive(cx, packet)) {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) if nth == 0 => return Err(run),
+                Ok(Err(packet)) => self.put_up(packet),
+                Err(why) => self.count(why),
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives an arrival to the program that has a right to it, or else puts it with those for the
+    /// protocol above.
+    fn arrive(&self, cx: &Kernel, frame: Message) {
+        let has_rights = !self.rights.borrow().is_empty();
+        let received = match has_rights {
+            true if segments::of(&frame).is_some() => self.receive_run(cx, frame),
+            true => self.receive(cx, frame),
+            false => Err(frame),
+        };
+        received.unwrap_or_else(|frame| self.put_up(frame));
+    }
+
+    fn put_up(&self, frame: Message) {
+        let mut arrivals = self.end.arrivals().queue_mut();
+        match arrivals.len() < ARRIVALS_MAX {
+            true => arrivals.push_back(frame),
+            false => self.count(&reason::QUEUE_FULL),
+        }
     }
 
     /// Hands up to `budget` frames of a channel to the wire; false once it is over.
@@ -378,8 +471,7 @@ impl Module {
                 Arrival::Lost => return (count, false),
             };
             if channel.admits(&front(&frame), frame.len()) {
-                let wire = self.wire.borrow().clone().filter(|wire| !wire.head().is_closed());
-                match wire {
+                match self.wire() {
                     // What the wire does not take it has counted.
                     Some(wire) => drop(wire.push(cx, frame)),
                     None => self.count(&reason::CLOSED),
@@ -397,7 +489,7 @@ impl Module {
     }
 
     /// Takes at most `budget` frames from the programs, from each in its turn.
-    pub fn poll(&self, cx: &Kernel, budget: usize) -> usize {
+    pub fn carry_all(&self, cx: &Kernel, budget: usize) -> usize {
         self.lapse(cx.now());
         let mut carried = 0;
         for channel in self.all() {
@@ -422,89 +514,184 @@ impl Module {
     }
 }
 
-/// The module between wire and protocol.
-struct Netio(Rc<Module>);
+/// The module as a protocol object: an [`Anchored`] wire on another one.
+struct Netio {
+    upper: Anchored<Module>,
+    lower: ProtocolRef,
+}
 
-impl Filter for Netio {
-    fn down(&self, cx: &Kernel, hop: Hop<'_>, message: Message) -> Result<(), PushError> {
-        self.0.learn(cx, hop.lower);
-        hop.push(cx, message)
+impl Protocol for Netio {
+    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        let module = self.upper.wire();
+        let wire = self.lower.open(cx, Upper::new(this), Participants::default())?;
+        let octets = wire.ask(cx, MaxPacket::default()).map(|question| question.octets);
+        module.frame_octets_max.set(octets.map_or(usize::MAX, |octets| octets as usize));
+        *module.wire.borrow_mut() = Some(wire);
+        Ok(())
     }
 
-    fn up(&self, cx: &Kernel, hop: Hop<'_>, message: Message) -> Result<(), Refused> {
-        let module = &self.0;
-        module.learn(cx, hop.lower);
-        let Some(channel) = module.receiver(&message) else {
-            return hop.deliver(cx, message);
-        };
-        let sent = channel.carrier().map(|carrier| carrier.send(cx, &[], &message));
-        match sent.unwrap_or(Err(SendError::Lost)) {
-            Ok(()) => {}
-            Err(SendError::Lost) => {
-                module.revoke(channel.number);
-                module.count(&reason::CLOSED);
-            }
-            Err(SendError::NoBuffers) => module.count(&reason::NO_BUFFERS),
-            Err(SendError::Full | SendError::TooLong) => module.count(&CHANNEL_FULL),
+    fn open(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        participants: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        self.upper.open(cx, this, upper, participants)
+    }
+
+    fn open_enable(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        participants: Participants,
+    ) -> Result<Enable, OpenError> {
+        self.upper.open_enable(cx, this, upper, participants)
+    }
+
+    fn open_disable(&self, cx: &Kernel, this: &ProtocolRef, enable: Enable) {
+        self.upper.open_disable(cx, this, enable);
+    }
+
+    fn gone(&self, _: &Kernel, _: &ProtocolRef, lower: &SessionRef) {
+        let wire = &self.upper.wire().wire;
+        if wire.borrow().as_ref() == Some(lower) {
+            drop(wire.take());
+        }
+    }
+
+    /// As of any wire, a refusal ends here: what refuses has counted it.
+    fn demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        _: &SessionRef,
+        message: Message,
+    ) -> Result<(), Refused> {
+        let module = self.upper.wire();
+        module.arrive(cx, message);
+        module.end.deliver_all(cx, this, usize::MAX);
+        Ok(())
+    }
+
+    /// They go up as a burst of the module's own, in the same turn of the loop.
+    fn demux_burst(
+        &self,
+        cx: &Kernel,
+        _: &ProtocolRef,
+        lower: &SessionRef,
+        burst: Burst<'_>,
+    ) -> Result<(), Refused> {
+        let module = self.upper.wire();
+        while let Some(message) = burst.next_through(lower) {
+            module.arrive(cx, message);
         }
         Ok(())
     }
 
-    fn leaves_alone(&self) -> bool {
-        true
-    }
-
-    fn control(
-        &self,
-        cx: &Kernel,
-        ask: &mut Ask<'_>,
-        forward: &dyn Fn(&mut Ask<'_>) -> Answer,
-    ) -> Answer {
+    fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        let module = self.upper.wire();
         if let Some(question) = ask.get::<GrantChannel>() {
-            self.0.grant_channel(cx, question);
+            module.grant_channel(cx, question);
         } else if let Some(question) = ask.get::<GrantRight>() {
-            question.number = self.0.grant_right(cx, question);
+            question.number = module.grant_right(cx, question);
         } else if let Some(question) = ask.get::<RevokeRight>() {
-            question.was_there = self.0.revoke_right(question.number);
+            question.was_there = module.revoke_right(question.number);
         } else if let Some(question) = ask.get::<ListRights>() {
-            self.0.list_rights(question);
+            module.list_rights(question);
         } else if let Some(question) = ask.get::<RevokeChannel>() {
-            question.was_there = self.0.revoke(question.number);
+            question.was_there = module.revoke(question.number);
+        } else if let Some(question) = ask.get::<Describe>() {
+            let ((fetched, granted), rights) = (module.counts(), module.rights.borrow().len());
+            question.text = format!("{fetched} channels, {granted} granted, {rights} rights");
+        } else if let Some(question) = ask.get::<Offloads>() {
+            question.answer(this.id(), || Offloads::of_protocol(cx, &self.lower));
+        } else if ask.get::<ListSessions>().is_some() {
+            return self.upper.control(cx, this, ask);
+        } else if ask.is_upward() {
+            return Answer::Unknown;
         } else {
-            return forward(ask);
+            return self.lower.control(cx, ask);
         }
         Answer::Answered
     }
 
-    fn stop(&self, cx: &Kernel) {
-        let module = &self.0;
-        for channel in module.all() {
-            module.revoke(channel.number);
+    fn lower(&self) -> Option<&ProtocolRef> {
+        Some(&self.lower)
+    }
+
+    fn stop(&self, cx: &Kernel, this: &ProtocolRef) {
+        self.upper.stop(cx, this);
+    }
+
+    fn wire(&self) -> Option<&dyn Wire> {
+        Some(&**self.upper.wire())
+    }
+}
+
+impl Anchor for Module {
+    fn end(&self) -> &WireEnd<Self> {
+        &self.end
+    }
+
+    fn frame_octets_max(&self) -> usize {
+        self.frame_octets_max.get()
+    }
+
+    /// What is open in a message is for the wire to finish.
+    fn takes_partial_checksums(&self) -> bool {
+        true
+    }
+
+    fn takes_segments(&self) -> bool {
+        true
+    }
+
+    fn send(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
+        match self.wire() {
+            Some(wire) => wire.push(cx, message),
+            None => {
+                this.discard(cx, message, &reason::CLOSED);
+                Err(PushError::Closed)
+            }
         }
-        drop(module.this.take());
-        let wire = module.wire.take();
+    }
+
+    fn session_control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        let Some(wire) = self.wire() else {
+            return Answer::Unknown;
+        };
+        if let Some(question) = ask.get::<Offloads>() {
+            question.answer(this.head().protocol(), || Offloads::of_session(cx, &wire));
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<Headers>() {
+            return question.found(Headers::of(cx, &wire));
+        }
+        wire.control(cx, ask)
+    }
+
+    fn stop(&self, cx: &Kernel, _: &ProtocolRef) {
+        for channel in self.all() {
+            self.revoke(channel.number);
+        }
+        drop(self.this.take());
+        let wire = self.wire.take();
         wire.inspect(|wire| wire.close(cx));
     }
 }
 
-/// The programs' side, for the executor.
-struct Channels(Rc<Module>);
-
-impl Protocol for Channels {
-    fn wire(&self) -> Option<&dyn Wire> {
-        Some(self)
-    }
-}
-
-impl Wire for Channels {
-    fn poll(&self, cx: &Kernel, _: &ProtocolRef, budget: usize) -> usize {
-        self.0.poll(cx, budget)
+impl Wire for Module {
+    fn poll(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
+        // What came in a burst, or was left by a shepherd that was held up.
+        let count = self.end.deliver_all(cx, this, budget);
+        count + self.carry_all(cx, budget)
     }
 
     /// Programs are woken once for all that has come for them.
     fn flush(&self, _: &Kernel, _: &ProtocolRef) {
-        self.0
-            .channels
+        self.channels
             .borrow()
             .values()
             .filter_map(|channel| channel.carrier())
@@ -512,29 +699,31 @@ impl Wire for Channels {
     }
 
     fn next_poll(&self) -> Option<Time> {
-        let lapses_at = self.0.waiting.borrow().front().map(|waiting| waiting.lapses_at);
-        let channels = self.0.channels.borrow();
-        channels.values().filter_map(|channel| channel.next_poll()).chain(lapses_at).min()
+        let lapses_at = self.waiting.borrow().front().map(|waiting| waiting.lapses_at);
+        let channels = self.channels.borrow();
+        let arrived = (!self.end.arrivals().is_empty()).then_some(Time::ZERO);
+        let looks = channels.values().filter_map(|channel| channel.next_poll());
+        looks.chain(lapses_at).chain(arrived).min()
     }
 
     fn rest(&self, cx: &Kernel, _: &ProtocolRef, sleeper: &dyn Sleeper) -> bool {
-        for gone in self.0.gone.take() {
+        for gone in self.gone.take() {
             let _ = gone.carrier().is_some_and(|carrier| carrier.rest(cx, sleeper));
         }
         // Each is told, also behind one that has something to do.
-        let mut rests = true;
-        for channel in self.0.all() {
+        let mut rests = self.end.arrivals().is_empty();
+        for channel in self.all() {
             rests &= channel.rest(cx, sleeper);
         }
         rests
     }
 
     fn woken(&self, _: &Kernel, _: &ProtocolRef) {
-        self.0.all().iter().filter_map(|channel| channel.carrier()).for_each(Carrier::woken);
+        self.all().iter().filter_map(|channel| channel.carrier()).for_each(Carrier::woken);
     }
 
     fn may_spin(&self) -> bool {
-        let channels = self.0.channels.borrow();
+        let channels = self.channels.borrow();
         channels.values().filter_map(|channel| channel.carrier()).all(Carrier::may_spin)
     }
 }

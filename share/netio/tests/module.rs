@@ -15,7 +15,7 @@ use xk_netio::{
 };
 use xk_share::{Arrival, Carrier, Queue, SendError};
 use xk_testkit::conformance::messages::pattern;
-use xk_testkit::kernel::{Bottom, Family, Lower, TestKernel, Top, octets};
+use xk_testkit::kernel::{Bottom, Lower, TestKernel, Top, octets};
 
 const OURS: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const PEER: [u8; 6] = [2, 0, 0, 0, 0, 2];
@@ -29,7 +29,6 @@ struct Host {
     module: Rc<Module>,
     top: Top,
     session: SessionRef,
-    peer: Option<Part>,
 }
 
 fn build(cx: &TestKernel, entry: &'static Entry, lower: &ProtocolRef) -> ProtocolRef {
@@ -59,29 +58,26 @@ fn build_with(
 }
 
 impl Host {
-    fn new(entry: &'static Entry, lower: Lower, ends: Participants, peer: Option<Part>) -> Self {
+    fn new(entry: &'static Entry, ends: Participants) -> Self {
         let cx = TestKernel::new(6);
-        let tap = Bottom::add(&cx, "tap", lower);
+        let tap = Bottom::add(&cx, "tap", Lower::wire(OURS));
         let (netio, module) = xk_netio::add(&cx, "netio", tap.protocol().clone());
         let protocol = build(&cx, entry, &netio);
         let top = Top::add(&cx, "top");
         cx.numbers_mut().override_pair(top.id(), protocol.id(), 0x88b5);
         cx.start().expect("it starts");
         let session = top.open(&cx, &protocol, ends).expect("a session");
-        Self { cx, tap, netio, module, top, session, peer }
+        Self { cx, tap, netio, module, top, session }
     }
 
     fn ethernet() -> Self {
         let ends = Participants::pair(Part::Any, Part::Ether(PEER));
-        Self::new(&xk_eth::ENTRY, Lower::wire(OURS), ends, None)
+        Self::new(&xk_eth::ENTRY, ends)
     }
 
     fn datagrams() -> Self {
-        let [own, peer] = [1, 2].map(|n| Part::Host(Family::V4.host(n)));
-        let lower = Lower::host(Family::V4.host(1), 17);
-        let local = Participant::of(own).with(Part::port(5000));
-        let remote = Participant::of(peer).with(Part::port(7));
-        Self::new(&xk_udp::ENTRY, lower, Participants::pair(local, remote), Some(peer))
+        let ends = Participants::pair(Part::port(5000), Part::port(7));
+        Self::new(&xk_udp::ENTRY, ends)
     }
 
     /// A whole stack: a session for datagrams to and from any peer on IP on Ethernet.
@@ -100,7 +96,7 @@ impl Host {
         let (own, peer) = (own.with(Part::port(5000)), Participant::of(Part::Any));
         let session = top.open(&cx, &udp, Participants::pair(own, peer)).expect("a session");
         drop(tap.take_sent());
-        Self { cx, tap, netio, module, top, session, peer: None }
+        Self { cx, tap, netio, module, top, session }
     }
 
     fn headers(&self) -> Headers {
@@ -154,7 +150,7 @@ impl Host {
 
     /// What the tap saw once the module has looked at its channels.
     fn carried(&self) -> Vec<Vec<u8>> {
-        while self.module.poll(&self.cx, 64) > 0 {}
+        while self.module.carry_all(&self.cx, 64) > 0 {}
         self.tap.take_sent().iter().map(|sent| octets(&sent.message)).collect()
     }
 
@@ -262,7 +258,7 @@ fn what_arrives_is_its_programs_or_goes_up() {
         [&ports[..], &[0, 12, 0, 0], b"data"].concat()
     };
     let arrive = |octets: &[u8]| {
-        let _ = host.tap.inject(&host.cx, host.peer, host.cx.message(octets));
+        let _ = host.tap.inject(&host.cx, None, host.cx.message(octets));
     };
     let (program, number) = host.channel(FREELY);
     arrive(&datagram(7, 5000));
@@ -327,7 +323,7 @@ fn a_channel_has_the_rights_that_it_was_given_and_no_others() {
     let host = Host::datagrams();
     host.frame();
     let arrive = |octets: &[u8]| {
-        let _ = host.tap.inject(&host.cx, host.peer, host.cx.message(octets));
+        let _ = host.tap.inject(&host.cx, None, host.cx.message(octets));
     };
     let is_there = |program: &Queue| matches!(program.receive(&host.cx), Arrival::Frame(_));
     let (one, one_number) = host.bare_channel(FREELY);
@@ -405,7 +401,7 @@ fn a_right_may_be_to_receive_alone() {
     host.send(&program, &[0, 7]).expect("there is room");
     host.send(&program, &[]).expect("there is room");
     assert_eq!(host.carried(), [[0; 0]; 0]);
-    let _ = host.tap.inject(&host.cx, host.peer, host.cx.message(&[0, 7]));
+    let _ = host.tap.inject(&host.cx, None, host.cx.message(&[0, 7]));
     assert!(matches!(program.receive(&host.cx), Arrival::Frame(_)));
 }
 
@@ -431,7 +427,7 @@ fn rights_and_channels_are_bounded() {
     let channels: Vec<Queue> = channels.collect();
     assert_eq!(host.module.counts(), (CHANNELS_MAX, 0));
     channels.iter().for_each(Carrier::close);
-    host.module.poll(&host.cx, usize::MAX);
+    host.module.carry_all(&host.cx, usize::MAX);
     assert_eq!(host.module.counts(), (2, 0), "those whose program is gone are revoked");
 }
 

@@ -154,6 +154,7 @@ const ELSEWHERE: &[&str] = &[
     "host-udp",
     "loop",
     "loopback",
+    "netio",
     "noise",
     "packet",
     "pcap",

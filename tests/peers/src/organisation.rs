@@ -10,6 +10,8 @@ pub enum Organisation {
     Whole,
     /// One server with device and protocols, and the applications in another domain.
     Server,
+    /// A network I/O module with the device, one server on it, and the applications.
+    Module,
     /// A server for ETH, IP, UDP and TCP each, and a domain for each of those above.
     PerProtocol,
 }
@@ -36,6 +38,11 @@ impl Organisation {
     /// The domain of a node of this kind and name.
     fn domain<'t>(self, kind: &'t str, name: &'t str) -> &'t str {
         let of_protocol = match kind {
+            "tap" | "packet" | "xdp" | "host-eth" | "pcap" | "fault" | "netio"
+                if self == Self::Module =>
+            {
+                return "device";
+            }
             "tap" | "packet" | "xdp" | "host-eth" | "pcap" | "fault" | "eth" | "arp" => Some("eth"),
             "ip" | "icmp" => Some("ip"),
             "udp" | "tcp" => Some(kind),
@@ -46,6 +53,19 @@ impl Organisation {
             (Self::PerProtocol, None) => name,
             (_, Some(_)) => "server",
             (_, None) => "applications",
+        }
+    }
+
+    /// A line, and the module on which what it says stands in place of a wire.
+    fn on_modules(self, line: &str) -> Vec<String> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            ["eth", lower, ..] if self == Self::Module => {
+                let rest = words[2..].join(" ");
+                let module = format!("module-{lower}");
+                vec![format!("netio {lower} name={module}"), format!("eth {module} {rest}")]
+            }
+            _ => vec![line.to_owned()],
         }
     }
 
@@ -61,8 +81,10 @@ impl Organisation {
         }
         let mut lines = source.lines().map(str::trim).filter(|line| !line.is_empty());
         let host = lines.next()?;
+        let lines: Vec<String> =
+            lines.filter(|line| *line != "}").flat_map(|line| self.on_modules(line)).collect();
         let mut domains: Vec<(&str, String)> = Vec::new();
-        for line in lines.filter(|line| *line != "}") {
+        for line in &lines {
             let braces = |brace| line.matches(brace).count();
             assert_eq!(braces('{'), braces('}'), "a node is a line: {line}");
             let kind = line.split_whitespace().next().unwrap_or_default();

@@ -94,6 +94,7 @@ pub use layout::{
     FRAME_OCTETS_LEAST, FRAME_OCTETS_MOST, Geometry, INLINE_OCTETS, SLOTS_MAX, SLOTS_MIN,
 };
 pub use link::{Left, Link, Lost};
+pub use listen::remove_left;
 pub use meet::{Meeting, Options, Peers, check_path};
 pub use memory_unsafe::MemoryError;
 pub use protocol::{LINK_BROKEN, LINK_DOWN, LINK_LOST};

@@ -337,6 +337,17 @@ fn lock(path: &Path, others: bool) -> Result<Option<File>, ShmError> {
     Ok(None)
 }
 
+/// Removes the files at which a process listened that has ended, if it could not do so itself;
+/// those at which one listens stay.
+pub fn remove_left(path: &Path) {
+    if std::fs::symlink_metadata(lock_path(path)).is_ok()
+        && let Ok(Some(_lock)) = lock(path, false)
+        && remove_stale(path).is_ok()
+    {
+        let _ = rustix::fs::unlink(lock_path(path));
+    }
+}
+
 /// Removes what a process that died has left. Only under the lock.
 fn remove_stale(path: &Path) -> Result<(), ShmError> {
     match std::fs::symlink_metadata(path) {

@@ -106,7 +106,7 @@ impl Layer {
             Wire => &[Core, Kit, System],
             Protocol | Run | Share => &[Core, Kit],
             Carrier => &[Core, Kit, Wire, System, Run, Share, Carrier],
-            Catalog => &[Core, Kit, Protocol, Wire],
+            Catalog => &[Core, Kit, Protocol, Wire, Carrier],
             Compose => &[Core, Kit, Protocol, Wire, Run, Share, Carrier, Lang],
             // One crate there holds the sockets; the others bring them to tokio and to unmodified
             // programs.

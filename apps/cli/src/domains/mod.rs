@@ -28,6 +28,7 @@ use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use xk_compose::{CheckedGraph, DomainSetup};
@@ -535,6 +536,19 @@ impl<'a> Domains<'a> {
         }
     }
 
+    /// The sockets at which nodes listen.
+    fn sockets(&self) -> Vec<String> {
+        let places = self.plan().map_or(&[][..], |plan| plan.places());
+        let nodes = self.wanted.host.nodes();
+        let named = places.iter().zip(nodes.iter()).filter_map(|(place, node)| {
+            match &place.listens_at(node)?.value.value {
+                xk_lang::Value::Text(path) => Some(path.clone()),
+                _ => None,
+            }
+        });
+        named.collect()
+    }
+
     fn put_down(&mut self) {
         let order = self.plan().map_or(&[][..], |plan| plan.domain_order());
         for domain in order.iter().rev() {
@@ -560,9 +574,9 @@ impl<'a> Domains<'a> {
         }
         if !self.processes.is_empty() {
             // A process that listened there has no right left to remove it.
-            for path in self.setups.iter().filter_map(|setup| setup.path.as_ref()) {
-                let _ = std::fs::remove_file(path);
-                let _ = std::fs::remove_file(format!("{path}.lock"));
+            let opened = self.setups.iter().filter_map(|setup| setup.path.clone());
+            for path in opened.chain(self.sockets()) {
+                xk_shm::remove_left(Path::new(&path));
             }
         }
         self.processes.clear();

@@ -21,17 +21,30 @@ const TRY_EVERY: Duration = Duration::from_millis(200);
 const ECHO: ([u8; 4], u16) = ([10, 9, 0, 2], 7);
 const DISCARD: ([u8; 4], u16) = ([10, 9, 0, 2], 9);
 
-fn graph(name: &str) -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../graphs");
-    folder.join(name).display().to_string()
+/// The socket of the graphs' network I/O module, and that of a run of it.
+const MODULE_AT: &str = "/run/xk-netio.sock";
+
+fn module_at(space: &Space) -> String {
+    format!("/run/{}.sock", space.name())
+}
+
+/// A graph of the repository, as a file for this namespace.
+fn graph(space: &Space, name: &str) -> String {
+    let text = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../graphs").join(name);
+    let text = fs::read_to_string(text).unwrap().replace(MODULE_AT, &module_at(space));
+    let path = std::env::temp_dir().join(format!("{}-{name}", space.name()));
+    fs::write(&path, text).unwrap();
+    path.display().to_string()
 }
 
 /// A graph of the repository that runs in a namespace, with its control socket.
 fn run(space: &Space, name: &str) -> (Running, String) {
     let control = std::env::temp_dir().join(format!("{}-{name}.sock", space.name()));
     let control = control.display().to_string();
-    let running = space.spawn(&[XK, "run", "--control", &control, &graph(name)]).unwrap();
+    let graph = graph(space, name);
+    let running = space.spawn(&[XK, "run", "--control", &control, &graph]).unwrap();
     running.wait_for("Ctrl-C ends it.", PATIENCE).unwrap();
+    fs::remove_file(graph).unwrap();
     (running, control)
 }
 
@@ -99,6 +112,9 @@ fn one_graph_runs_cut_in_every_way() {
     needs_root!();
     needs_program!("ip", "ping");
     let all = ["tap", "eth", "arp", "ip", "icmp", "udp", "tcp", "echo", "discard"];
+    let mut with_module = Vec::from(all);
+    with_module.insert(1, "netio");
+    with_module.push("door of netio");
     for (name, processes) in [
         ("org-one.kdl", 0),
         ("org-server.kdl", 3),
@@ -107,6 +123,7 @@ fn one_graph_runs_cut_in_every_way() {
         ("org-messages.kdl", 4),
         ("org-unix-server.kdl", 4),
         ("org-per-protocol.kdl", 6),
+        ("org-netio.kdl", 4),
     ] {
         let net = Net::new(name).unwrap();
         let space = net.space().unwrap();
@@ -120,6 +137,7 @@ fn one_graph_runs_cut_in_every_way() {
             confined(process);
         }
         let dump = look(&space, &control, &["dump"]);
+        let all = if name == "org-netio.kdl" { &with_module[..] } else { &all };
         assert_eq!(names(&dump["protocols"], "name"), all, "{name}: one graph, without proxies");
         let text = space.exec(&[XK, "dump", "--control", &control]).unwrap();
         let edge = text.lines().find(|line| line.starts_with("echo>udp"));
@@ -153,6 +171,10 @@ fn one_graph_runs_cut_in_every_way() {
         signal(running.id(), Signal::INT);
         let status = running.wait(PATIENCE).unwrap();
         assert!(status.success(), "{name}: {}", running.output());
+        let module = module_at(&space);
+        for file in [format!("{module}.lock"), module] {
+            assert!(!Path::new(&file).exists(), "{name}: {file} is left behind");
+        }
     }
 }
 
@@ -180,13 +202,18 @@ fn confined(process: u32) {
 fn a_killed_process_is_started_again_and_none_is_left() {
     needs_root!();
     needs_program!("ip");
-    let net = Net::new("domain deaths").unwrap();
+    // From the top down: an application, a transport, the network, and the device.
+    dies_and_comes_back("org-per-protocol.kdl", &["echod", "udp", "ip", "eth"]);
+    dies_and_comes_back("org-netio.kdl", &["echod", "server", "device"]);
+}
+
+/// Kills the process of each of these domains, the lowest of the graph last, and then all.
+fn dies_and_comes_back(graph: &str, domains: &[&str]) {
+    let net = Net::new(graph).unwrap();
     let space = net.space().unwrap();
-    let (running, _) = run(&space, "org-per-protocol.kdl");
+    let (running, _) = run(&space, graph);
     echoes(&space);
     let before = children(running.id());
-    assert_eq!(before.len(), 6);
-    // From the top down: an application, a transport, the network, and the device.
     let said = |name: &str| {
         let line = format!(": {name}\n");
         let output = running.output();
@@ -194,7 +221,7 @@ fn a_killed_process_is_started_again_and_none_is_left() {
         let pid = line.split("process ").nth(1).unwrap();
         pid.split(',').next().unwrap().parse::<u32>().unwrap()
     };
-    for name in ["echod", "udp", "ip", "eth"] {
+    for name in domains {
         let killed = said(name);
         signal(killed, Signal::KILL);
         let begun = Instant::now();
@@ -204,10 +231,10 @@ fn a_killed_process_is_started_again_and_none_is_left() {
         }
         echoes(&space);
         takes_a_stream(&space);
-        assert_eq!(children(running.id()).len(), 6, "{}", running.output());
+        assert_eq!(children(running.id()).len(), before.len(), "{}", running.output());
     }
     let left = children(running.id());
-    assert!(left.iter().all(|process| !before.contains(process) || *process != said("eth")));
+    assert!(left.iter().all(|process| !before.contains(process)), "all were started again");
     signal(running.id(), Signal::KILL);
     let begun = Instant::now();
     let is_left = |process: &u32| Path::new(&format!("/proc/{process}/exe")).exists();

@@ -76,6 +76,10 @@ const ORGANISED: &[Test] = organised! {
         host::echoes_datagrams_of_all_sizes over TapOffload;
         tcp::echoes_streams_of_all_sizes over TapOffload;
     }
+    Module {
+        host::echoes_datagrams_of_all_sizes over TapOffload;
+        tcp::echoes_streams_of_all_sizes over TapOffload;
+    }
     PerProtocol {
         host::echoes_datagrams_of_all_sizes over Tap;
         tcp::echoes_streams_of_all_sizes over Tap;
@@ -94,6 +98,14 @@ const ORGANISED_ALONE: &[Test] = organised! {
 /// All others that fit.
 const ORGANISED_LONG: &[Test] = organised! {
     Server {
+        host::answers_pings_of_all_sizes over Veth;
+        host::refuses_closed_ports over Veth;
+        client::pings_in_all_sizes over Veth;
+        client::sends_datagrams_of_all_sizes over Veth;
+        tcp::asks_a_server over Veth;
+        tcp::is_refused over Veth;
+    }
+    Module {
         host::answers_pings_of_all_sizes over Veth;
         host::refuses_closed_ports over Veth;
         client::pings_in_all_sizes over Veth;
