@@ -203,11 +203,11 @@ fn copy_shared(from: *const u8, to: &mut [u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use xk_core::message::{Pool, PoolConfig, conformance};
+    use xk_core::message::{Pool, PoolConfig};
 
     #[test]
     fn memfd_arena_conforms() {
-        conformance::arena(|octets| MemfdArena::create("xk-test", octets, Peers::Read).unwrap());
+        xk_message_laws::arena(|octets| MemfdArena::create("xk-test", octets, Peers::Read).unwrap());
     }
 
     #[test]

@@ -383,8 +383,11 @@ fn step_miri(world: &World) -> io::Result<Outcome> {
 fn miri(world: &World, modules: &[&str]) -> io::Result<Outcome> {
     // Filters go behind `--`: the runner takes several, cargo only one.
     let mut command = world.program("timeout");
-    command.args([MIRI_S_MAX, "cargo", "+nightly", "miri", "test", "-p", "xk-core", "--lib", "--"]);
-    command.args(modules).args(MIRI_SKIPS.iter().flat_map(|name| ["--skip", name]));
+    command.args([MIRI_S_MAX, "cargo", "+nightly", "miri", "test", "-p", "xk-core", "--lib"]);
+    command
+        .args(["--test", "all", "--"])
+        .args(modules)
+        .args(MIRI_SKIPS.iter().flat_map(|name| ["--skip", name]));
     let outcome = process::run(command.env("MIRIFLAGS", MIRI_FLAGS).env("PROPTEST_CASES", "2"))?;
     Ok(match outcome {
         Outcome::Failed(counts, why) if why.ends_with("124") => Outcome::Failed(

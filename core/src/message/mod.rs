@@ -44,14 +44,11 @@ mod arena_unsafe;
 mod attribute;
 mod chain;
 mod config;
-pub mod conformance;
 mod foreign_unsafe;
 mod loans;
 mod message_unsafe;
 mod node_unsafe;
 mod pool_unsafe;
-#[cfg(test)]
-mod tests;
 mod view;
 
 pub use arena_unsafe::{Arena, HeapArena};

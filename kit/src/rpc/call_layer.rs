@@ -758,10 +758,10 @@ impl<L: CallLayer> Session for Serving<L> {
 #[cfg(test)]
 mod tests {
     use super::pop_header;
-    use xk_core::message::{Pool, PoolConfig, conformance};
+    use xk_core::message::{Pool, PoolConfig};
 
     fn pops<const N: usize>(pool: &Pool, octets: &[u8]) {
-        for mut message in conformance::chopped(pool, octets) {
+        for mut message in xk_message_laws::chopped(pool, octets) {
             assert_eq!(pop_header::<N>(&mut message).ok().as_ref(), octets.first_chunk());
             let behind = octets.get(N..).unwrap_or(octets);
             assert!(message.eq_octets(behind), "{N} of {message:?}");

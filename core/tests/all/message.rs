@@ -1,11 +1,6 @@
-use alloc::vec::Vec;
 use proptest::prelude::*;
-
-use super::conformance::{self, small_pool};
-use super::*;
-
-extern crate std;
-use std::boxed::Box;
+use xk_core::message::*;
+use xk_message_laws::{self as laws, small_pool};
 
 fn pool() -> Pool {
     Pool::new(&PoolConfig::with_octets_max(4 << 20)).unwrap()
@@ -21,7 +16,7 @@ macro_rules! attribute {
         #[derive(Clone, Copy, Debug, PartialEq)]
         struct $name(u64);
         impl Attribute for $name {
-            const KEY: u32 = crate::name_key($key);
+            const KEY: u32 = xk_core::name_key($key);
             fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
                 let mut octets = [0; ATTRIBUTE_OCTETS];
                 octets[16..].copy_from_slice(&self.0.to_le_bytes());
@@ -42,7 +37,7 @@ attribute!(E, "e");
 
 #[test]
 fn heap_arena_conforms() {
-    conformance::arena(|octets| HeapArena::new(octets).unwrap());
+    laws::arena(|octets| HeapArena::new(octets).unwrap());
 }
 
 proptest! {
@@ -50,7 +45,7 @@ proptest! {
     #[test]
     fn does_what_a_vector_does(script in proptest::collection::vec(any::<u8>(), 0..1200)) {
         let pool = small_pool(Box::new(HeapArena::new(1 << 16).unwrap()));
-        conformance::run_script(&pool, &script);
+        laws::run_script(&pool, &script);
     }
 }
 
@@ -60,15 +55,14 @@ proptest! {
     fn what_is_lent_does_what_a_vector_does(
         script in proptest::collection::vec(any::<u8>(), 0..1200),
     ) {
-        conformance::run_loans_script(&script);
+        laws::run_loans_script(&script);
     }
 }
 
 #[test]
 fn what_is_lent_is_read_and_given_back() {
     let seeds = if cfg!(miri) { 3 } else { 40 };
-    (0..seeds)
-        .for_each(|seed| conformance::run_loans_script(&conformance::random_octets(seed, 300)));
+    (0..seeds).for_each(|seed| laws::run_loans_script(&laws::random_octets(seed, 300)));
 }
 
 #[test]
@@ -137,9 +131,7 @@ fn a_header_that_does_not_fit_gets_a_buffer_of_its_own() {
 
 /// The first `N` octets are the same whatever slices they lie in, and so is what is behind them.
 fn reads_and_strips<const N: usize>(pool: &Pool, octets: &[u8]) {
-    for (mut message, mut same) in
-        conformance::chopped(pool, octets).zip(conformance::chopped(pool, octets))
-    {
+    for (mut message, mut same) in laws::chopped(pool, octets).zip(laws::chopped(pool, octets)) {
         assert!(message.eq_octets(octets));
         let is_long = N > octets.len();
         assert_eq!(message.header::<N>().ok().as_ref(), octets.first_chunk());
@@ -286,7 +278,7 @@ fn parts_joined_again_do_not_own_what_a_clone_of_one_sees() {
 #[test]
 fn twelve_parts_join_to_one_slice_again() {
     let pool = pool();
-    let octets = conformance::random_octets(1, 16 * 1024);
+    let octets = laws::random_octets(1, 16 * 1024);
     let mut rest = pool.copy_from(128, &octets).unwrap();
     let mut parts = Vec::new();
     while rest.len() > 1480 {
@@ -305,7 +297,7 @@ fn twelve_parts_join_to_one_slice_again() {
 #[test]
 fn long_contents_take_several_buffers() {
     let pool = pool();
-    let octets = conformance::random_octets(2, 200_000);
+    let octets = laws::random_octets(2, 200_000);
     let message = pool.copy_from(100, &octets).unwrap();
     assert!(message.eq_octets(&octets) && message.headroom() >= 100);
     assert_eq!(message.slices().count(), 4);
@@ -320,7 +312,7 @@ fn exhaustion_is_counted_and_changes_nothing() {
     let config = PoolConfig {
         octets_max: 512,
         descriptors_max: 2,
-        classes: alloc::vec![SizeClass { octets: 256, octets_max: 512 }],
+        classes: vec![SizeClass { octets: 256, octets_max: 512 }],
     };
     let pool = Pool::new(&config).unwrap();
     let mut message = pool.copy_from(0, b"headerdata").unwrap();
@@ -345,9 +337,9 @@ fn a_full_class_falls_back_on_a_larger_one() {
     let config = PoolConfig {
         octets_max: 4096,
         descriptors_max: 16,
-        classes: alloc::vec![
+        classes: vec![
             SizeClass { octets: 64, octets_max: 64 },
-            SizeClass { octets: 128, octets_max: 256 }
+            SizeClass { octets: 128, octets_max: 256 },
         ],
     };
     let pool = Pool::new(&config).unwrap();

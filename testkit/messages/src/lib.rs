@@ -5,13 +5,9 @@
 
 mod loans_unsafe;
 
-use alloc::boxed::Box;
-use alloc::vec;
-use alloc::vec::Vec;
-
-use super::{
-    ATTRIBUTE_OCTETS, Arena, Attribute, BUFFER_ALIGN, Message, NoBuffers, Pool, PoolConfig,
-    PullUpError, SizeClass, SplitError,
+use xk_core::message::{
+    ATTRIBUTE_OCTETS, Arena, Attribute, BUFFER_ALIGN, Message, NoBuffers, PULL_UP_OCTETS_MAX, Pool,
+    PoolConfig, PullUpError, SizeClass, SplitError,
 };
 
 pub use loans_unsafe::run_loans_script;
@@ -161,7 +157,7 @@ pub fn random_octets(seed: u64, count: usize) -> Vec<u8> {
 struct Mark(u32);
 
 impl Attribute for Mark {
-    const KEY: u32 = crate::name_key("xk.conformance.mark");
+    const KEY: u32 = xk_core::name_key("xk.conformance.mark");
 
     fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
         let mut octets = [0; ATTRIBUTE_OCTETS];
@@ -493,7 +489,7 @@ impl<'a> Script<'a> {
         match pair.message.pull_up(n) {
             Ok(()) => assert_eq!(pair.message.peek_slice(n), pair.octets.get(..n), "pulled up"),
             Err(PullUpError::TooShort) => assert!(n > pair.octets.len()),
-            Err(PullUpError::TooLong) => assert!(n > super::PULL_UP_OCTETS_MAX),
+            Err(PullUpError::TooLong) => assert!(n > PULL_UP_OCTETS_MAX),
             Err(PullUpError::NoBuffers) => {}
         }
         pair

@@ -1,17 +1,13 @@
 //! A lender and a borrower against vectors of octets.
 
-use alloc::boxed::Box;
-use alloc::rc::Rc;
-use alloc::vec;
-use alloc::vec::Vec;
-use core::cell::Cell;
-use core::ptr::NonNull;
-
-use super::super::{
+use crate::{Pair, Script, small_pool};
+use std::cell::Cell;
+use std::ptr::NonNull;
+use std::rc::Rc;
+use xk_core::message::{
     Foreign, HeapArena, LendError, LentSlice, Loans, Message, Pool, PoolConfig, SizeClass, View,
     WrapError,
 };
-use super::{Pair, Script, small_pool};
 
 /// Octets of the lender's arena.
 const ARENA_OCTETS: usize = 1 << 16;
@@ -80,7 +76,7 @@ pub fn run_loans_script(script: &[u8]) {
         0 => {
             drop(script);
             assert_eq!(foreign.held(), 0);
-            let mut told: Vec<_> = core::iter::from_fn(|| foreign.returned()).collect();
+            let mut told: Vec<_> = std::iter::from_fn(|| foreign.returned()).collect();
             told.retain(|index| !made_up.contains(index));
             told.iter().for_each(|index| drop(loans.take_back(*index).expect("it is lent")));
             assert_eq!((loans.count(), loans.octets()), (0, 0), "each loan is told once");
@@ -151,7 +147,7 @@ impl Both<'_> {
         let (lent, count) = (self.loans.octets(), self.loans.count());
         let (index, slices) = match self.loans.lend(message) {
             Ok((index, message)) => {
-                let at = |slice: crate::message::Slice<'_>| LentSlice {
+                let at = |slice: xk_core::message::Slice<'_>| LentSlice {
                     offset: slice.offset,
                     octets: slice.octets.len(),
                 };

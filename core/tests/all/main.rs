@@ -1,0 +1,3 @@
+//! Tests of what the core offers, as others see it.
+
+mod message;
