@@ -59,24 +59,15 @@ impl<K, V> Default for Table<K, V> {
 }
 
 /// Why a key was not bound.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BindError {
     /// The key is bound already; its value was left as it is.
+    #[error("the key is bound already")]
     Exists,
     /// The map holds as many entries as it may.
+    #[error("the map is full")]
     Full,
 }
-
-impl fmt::Display for BindError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            BindError::Exists => "the key is bound already",
-            BindError::Full => "the map is full",
-        })
-    }
-}
-
-impl core::error::Error for BindError {}
 
 /// How full a map is, and what it has been asked so far.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

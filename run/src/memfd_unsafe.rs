@@ -109,24 +109,15 @@ unsafe impl Arena for MemfdArena {
 }
 
 /// Why a file was not accepted as another process's arena.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ViewError {
     /// The file could shrink while it is read: it lacks the seal against that.
+    #[error("the memory file is not sealed against shrinking")]
     NotSealed,
     /// The system refused.
+    #[error("{0}")]
     System(Errno),
 }
-
-impl core::fmt::Display for ViewError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Self::NotSealed => f.write_str("the memory file is not sealed against shrinking"),
-            Self::System(errno) => errno.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for ViewError {}
 
 impl From<Errno> for ViewError {
     fn from(errno: Errno) -> Self {
@@ -207,7 +198,9 @@ mod tests {
 
     #[test]
     fn memfd_arena_conforms() {
-        xk_message_laws::arena(|octets| MemfdArena::create("xk-test", octets, Peers::Read).unwrap());
+        xk_message_laws::arena(|octets| {
+            MemfdArena::create("xk-test", octets, Peers::Read).unwrap()
+        });
     }
 
     #[test]

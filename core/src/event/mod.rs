@@ -77,16 +77,9 @@ pub enum Cancel<T> {
 }
 
 /// The wheel holds as many events as it may; the event was not scheduled.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("too many events are pending")]
 pub struct Full;
-
-impl fmt::Display for Full {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("too many events are pending")
-    }
-}
-
-impl core::error::Error for Full {}
 
 impl<T> Wheel<T> {
     /// An empty wheel of at most `events_max` events, pending and running

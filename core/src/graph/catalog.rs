@@ -27,28 +27,18 @@ pub struct Catalog {
 }
 
 /// Why a set of entries is no catalog.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogError {
     /// Two entries have the same kind.
+    #[error("two entries of the catalog have the kind `{0}`")]
     Kind(&'static str),
     /// Two entries give one pair of protocols different type numbers.
+    #[error(
+        "`{}` on `{}` has the type number {} in one entry and {} in another",
+        .0.first.upper, .0.first.lower, .0.first.number, .0.second.number
+    )]
     Numbers(Conflict),
 }
-
-impl fmt::Display for CatalogError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Kind(kind) => write!(f, "two entries of the catalog have the kind `{kind}`"),
-            Self::Numbers(Conflict { first, second }) => write!(
-                f,
-                "`{}` on `{}` has the type number {} in one entry and {} in another",
-                first.upper, first.lower, first.number, second.number
-            ),
-        }
-    }
-}
-
-impl core::error::Error for CatalogError {}
 
 impl fmt::Debug for Catalog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

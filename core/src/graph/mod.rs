@@ -702,9 +702,10 @@ impl Build<'_> {
 }
 
 /// Why a protocol could not be built. The composer knows the place in the file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError {
     /// A parameter's value does not do.
+    #[error("parameter `{name}`: expected {expected}")]
     Param {
         /// The parameter's or block's name.
         name: &'static str,
@@ -714,11 +715,13 @@ pub enum BuildError {
         expected: String,
     },
     /// A lower protocol is missing at this place.
+    #[error("lower protocol {} is missing", .at + 1)]
     Lower {
         /// The place, from 0.
         at: usize,
     },
     /// The machine lacks something: a device, a privilege.
+    #[error("{what} ({help})")]
     Environment {
         /// The parameter that names it, if one does.
         param: Option<&'static str>,
@@ -728,7 +731,8 @@ pub enum BuildError {
         help: String,
     },
     /// A lower protocol would not open.
-    Open(OpenError),
+    #[error("a lower protocol did not open: {0}")]
+    Open(#[from] OpenError),
 }
 
 impl BuildError {
@@ -736,24 +740,3 @@ impl BuildError {
         Self::Param { name, index: 0, expected: "a value that fits".into() }
     }
 }
-
-impl From<OpenError> for BuildError {
-    fn from(error: OpenError) -> Self {
-        Self::Open(error)
-    }
-}
-
-impl fmt::Display for BuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Param { name, expected, .. } => {
-                write!(f, "parameter `{name}`: expected {expected}")
-            }
-            Self::Lower { at } => write!(f, "lower protocol {} is missing", at + 1),
-            Self::Environment { what, help, .. } => write!(f, "{what} ({help})"),
-            Self::Open(error) => write!(f, "a lower protocol did not open: {error}"),
-        }
-    }
-}
-
-impl core::error::Error for BuildError {}

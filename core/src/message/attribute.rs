@@ -26,16 +26,9 @@ pub trait Attribute: Copy + 'static {
 }
 
 /// The message already carries [`ATTRIBUTES_MAX`] other attributes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the message already carries {ATTRIBUTES_MAX} attributes")]
 pub struct AttributesFull;
-
-impl core::fmt::Display for AttributesFull {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "the message already carries {ATTRIBUTES_MAX} attributes")
-    }
-}
-
-impl core::error::Error for AttributesFull {}
 
 /// The attributes inside a descriptor. Only `count` is reset when a descriptor is reused.
 #[repr(C)]

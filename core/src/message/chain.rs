@@ -12,24 +12,15 @@ use crate::reason::{self, Reason};
 pub const PULL_UP_OCTETS_MAX: usize = 256;
 
 /// Why a message was not split. It is unchanged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SplitError {
     /// The message has fewer octets.
+    #[error("the message has fewer octets")]
     TooShort,
     /// The pool has no descriptor left; counted there.
+    #[error("{NoBuffers}")]
     NoBuffers,
 }
-
-impl core::fmt::Display for SplitError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Self::TooShort => f.write_str("the message has fewer octets"),
-            Self::NoBuffers => NoBuffers.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for SplitError {}
 
 impl From<NoBuffers> for SplitError {
     fn from(_: NoBuffers) -> Self {
@@ -38,27 +29,18 @@ impl From<NoBuffers> for SplitError {
 }
 
 /// Why the first octets were not brought together. The message is unchanged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PullUpError {
     /// The message has fewer octets.
+    #[error("the message has fewer octets")]
     TooShort,
     /// More than [`PULL_UP_OCTETS_MAX`] asked for.
+    #[error("a header has at most {PULL_UP_OCTETS_MAX} octets")]
     TooLong,
     /// The pool is exhausted; counted there.
+    #[error("{NoBuffers}")]
     NoBuffers,
 }
-
-impl core::fmt::Display for PullUpError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Self::TooShort => f.write_str("the message has fewer octets"),
-            Self::TooLong => write!(f, "a header has at most {PULL_UP_OCTETS_MAX} octets"),
-            Self::NoBuffers => NoBuffers.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for PullUpError {}
 
 impl From<PullUpError> for &'static Reason {
     /// The reason for dropping a message whose header could not be brought together.

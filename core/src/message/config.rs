@@ -77,41 +77,24 @@ impl Default for PoolConfig {
 }
 
 /// Why no pool could be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
     /// No size class, more than [`CLASSES_MAX`], a size that is not a multiple of [`BUFFER_ALIGN`],
     /// or not in rising order.
+    #[error(
+        "a pool needs 1 to {CLASSES_MAX} size classes in rising order, each a multiple of {BUFFER_ALIGN} octets"
+    )]
     BadClasses,
     /// The machine has no memory for it.
+    #[error("no memory for the pool")]
     OutOfMemory,
 }
 
-impl core::fmt::Display for PoolError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Self::BadClasses => write!(
-                f,
-                "a pool needs 1 to {CLASSES_MAX} size classes in rising order, each a multiple of {BUFFER_ALIGN} octets"
-            ),
-            Self::OutOfMemory => f.write_str("no memory for the pool"),
-        }
-    }
-}
-
-impl core::error::Error for PoolError {}
-
 /// The pool is exhausted: the message could not be made. The pool has counted it (see
 /// [`PoolStats::failures`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the message pool is exhausted")]
 pub struct NoBuffers;
-
-impl core::fmt::Display for NoBuffers {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("the message pool is exhausted")
-    }
-}
-
-impl core::error::Error for NoBuffers {}
 
 /// What one size class has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

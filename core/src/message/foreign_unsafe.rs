@@ -47,29 +47,20 @@ pub struct LentSlice {
 }
 
 /// Why there is no message of what was lent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WrapError {
     /// A slice is empty, or does not lie in the lender's arena: the lender is broken. The loan is
     /// not told as returned.
+    #[error("what is lent does not lie in the lender's arena")]
     Outside,
     /// More loans at one time than were agreed, or no memory to note one: the lender is broken, or
     /// this domain. The loan is not told as returned.
+    #[error("more is lent at one time than may be")]
     TooMany,
     /// The own pool is exhausted; counted there. The loan is told as returned.
+    #[error("{NoBuffers}")]
     NoBuffers,
 }
-
-impl core::fmt::Display for WrapError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Self::Outside => f.write_str("what is lent does not lie in the lender's arena"),
-            Self::TooMany => f.write_str("more is lent at one time than may be"),
-            Self::NoBuffers => NoBuffers.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for WrapError {}
 
 /// One lender, seen by the domain that borrows. Made by [`Pool::foreign`].
 pub struct Foreign {

@@ -21,36 +21,20 @@ pub struct Loans {
 }
 
 /// Why a message is not lent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LendError {
     /// Octets of it lie in another pool's arena.
+    #[error("the message lies in another pool's arena")]
     NotOurs,
     /// With it more would be lent than may be, or there is no memory to note it.
+    #[error("as much is lent as may be")]
     Full,
 }
 
-impl core::fmt::Display for LendError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(match self {
-            Self::NotOurs => "the message lies in another pool's arena",
-            Self::Full => "as much is lent as may be",
-        })
-    }
-}
-
-impl core::error::Error for LendError {}
-
 /// Nothing is lent under that number: the domain that gave it back is broken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("nothing is lent under that number")]
 pub struct NotLent;
-
-impl core::fmt::Display for NotLent {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("nothing is lent under that number")
-    }
-}
-
-impl core::error::Error for NotLent {}
 
 impl Loans {
     /// For one other domain, to which messages with buffers of so many octets in all, headroom

@@ -36,39 +36,30 @@ impl fmt::Debug for Refused {
 }
 
 /// Why a session did not take a message for sending. The message is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PushError {
     /// The session is closed.
+    #[error("the session is closed")]
     Closed,
     /// Larger than the session carries: the question `max-packet` tells how much it does.
+    #[error("the message is larger than the session carries")]
     TooBig,
     /// The pool has no buffer left within its bound.
+    #[error("no buffers left")]
     NoBuffers,
     /// A queue below is full; later may do.
+    #[error("a queue below is full")]
     QueueFull,
     /// No way to the peer.
+    #[error("no route to the peer")]
     NoRoute,
     /// The peer does not answer or refuses (reported by the network, or address resolution failed).
+    #[error("the peer is unreachable")]
     Unreachable,
     /// This session takes no messages this way, or lacks the destination.
+    #[error("the session takes no messages this way")]
     NotSupported,
 }
-
-impl fmt::Display for PushError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Closed => f.write_str("the session is closed"),
-            Self::TooBig => f.write_str("the message is larger than the session carries"),
-            Self::NoBuffers => f.write_str("no buffers left"),
-            Self::QueueFull => f.write_str("a queue below is full"),
-            Self::NoRoute => f.write_str("no route to the peer"),
-            Self::Unreachable => f.write_str("the peer is unreachable"),
-            Self::NotSupported => f.write_str("the session takes no messages this way"),
-        }
-    }
-}
-
-impl core::error::Error for PushError {}
 
 /// What the layer that waited for a reply got instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,7 +133,8 @@ impl fmt::Display for CallCause {
 }
 
 /// Why a call brought no reply, and which layer says so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{cause}")]
 pub struct CallError {
     /// Why.
     pub cause: CallCause,
@@ -204,34 +196,35 @@ impl From<WaitError> for CallError {
     }
 }
 
-impl fmt::Display for CallError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.cause.fmt(f)
-    }
-}
-
-impl core::error::Error for CallError {}
-
 /// Why a session or an enable was not made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// The protocol does not offer this operation.
+    #[error("the protocol does not offer this operation")]
     NotSupported,
     /// A participant does not fit.
-    Address(AddressError),
+    #[error("{0}")]
+    Address(#[from] AddressError),
     /// The number table has no number for the upper protocol on this lower one.
+    #[error("no type number for this upper protocol")]
     NoTypeNumber,
     /// The participants are taken by another.
+    #[error("the participants are in use")]
     InUse,
     /// No way to the peer.
+    #[error("no route to the peer")]
     NoRoute,
     /// A bound is reached: sessions, enables, ports or timers.
+    #[error("a bound is reached")]
     Full,
     /// The protocol lacks something it needs below.
+    #[error("a lower protocol is missing")]
     NoLower,
     /// The pool has no buffer left within its bound.
+    #[error("no buffers left")]
     NoBuffers,
     /// It was not granted to the upper protocol, which lies in another address space.
+    #[error("it is not granted")]
     NotPermitted,
 }
 
@@ -243,27 +236,3 @@ impl From<BindError> for OpenError {
         }
     }
 }
-
-impl From<AddressError> for OpenError {
-    fn from(error: AddressError) -> Self {
-        Self::Address(error)
-    }
-}
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotSupported => f.write_str("the protocol does not offer this operation"),
-            Self::Address(e) => e.fmt(f),
-            Self::NoTypeNumber => f.write_str("no type number for this upper protocol"),
-            Self::InUse => f.write_str("the participants are in use"),
-            Self::NoRoute => f.write_str("no route to the peer"),
-            Self::Full => f.write_str("a bound is reached"),
-            Self::NoLower => f.write_str("a lower protocol is missing"),
-            Self::NoBuffers => f.write_str("no buffers left"),
-            Self::NotPermitted => f.write_str("it is not granted"),
-        }
-    }
-}
-
-impl core::error::Error for OpenError {}

@@ -281,16 +281,9 @@ impl fmt::Debug for HostAddr {
 }
 
 /// Text that is no host address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected a host, such as 10.0.0.1, 2001:db8::1 or fe80::1%2")]
 pub struct HostAddrError;
-
-impl fmt::Display for HostAddrError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("expected a host, such as 10.0.0.1, 2001:db8::1 or fe80::1%2")
-    }
-}
-
-impl core::error::Error for HostAddrError {}
 
 impl FromStr for HostAddr {
     type Err = HostAddrError;

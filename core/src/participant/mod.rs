@@ -103,30 +103,23 @@ pub const PARTS_MAX: usize = 16;
 pub const PARTICIPANTS_MAX: usize = 64;
 
 /// A participant that a protocol cannot use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// The stack is empty where an identifier was needed.
+    #[error("an address is missing from the participant")]
     Missing,
     /// The identifier on top is of another family.
+    #[error("the participant's address is of another family")]
     WrongFamily,
     /// A wildcard where one definite value was needed.
+    #[error("a wildcard stands where one address is needed")]
     Wildcard,
     /// The number is outside the protocol's range.
+    #[error("the number is out of range")]
     OutOfRange,
     /// The set has too few or too many participants for this operation.
+    #[error("too few or too many participants")]
     Count,
-}
-
-impl core::fmt::Display for AddressError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(match self {
-            Self::Missing => "an address is missing from the participant",
-            Self::WrongFamily => "the participant's address is of another family",
-            Self::Wildcard => "a wildcard stands where one address is needed",
-            Self::OutOfRange => "the number is out of range",
-            Self::Count => "too few or too many participants",
-        })
-    }
 }
 
 /// An identifier that may be left open.

@@ -6,36 +6,22 @@ use core::net::{Ipv4Addr, SocketAddr};
 use core::str::FromStr;
 
 /// Text that is no participant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// An identifier is empty: `port7@@10.0.0.1`.
+    #[error("an address is empty")]
     Empty,
     /// An identifier has none of the forms `*`, `port7`, `10.0.0.2`, `02:00:00:00:00:01`,
     /// `[fe80::1]`.
+    #[error("expected `*`, a labelled number such as `port7`, or a host or hardware address")]
     Form,
     /// A host and a port as sockets have them: `10.0.0.1:7`, `[fe80::1]:7`.
+    #[error("write `port{}@{}`: the port comes first", .0.port(), Part::host(.0.ip()))]
     Socket(SocketAddr),
     /// More identifiers or participants than the bounds allow.
+    #[error("too many addresses")]
     TooMany,
 }
-
-impl fmt::Display for ParseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => f.write_str("an address is empty"),
-            Self::Form => f.write_str(
-                "expected `*`, a labelled number such as `port7`, or a host or hardware address",
-            ),
-            Self::Socket(at) => {
-                let host = Part::host(at.ip());
-                write!(f, "write `port{}@{host}`: the port comes first", at.port())
-            }
-            Self::TooMany => f.write_str("too many addresses"),
-        }
-    }
-}
-
-impl core::error::Error for ParseError {}
 
 impl fmt::Display for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -110,25 +110,16 @@ pub struct Stats {
 }
 
 /// Why [`Shepherds::run`] did not run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
     /// It was called from within itself.
+    #[error("the loop of these shepherds already runs")]
     AlreadyRunning,
     /// Not even the first shepherd could be had: all are suspended, or the
     /// system gives no stack.
+    #[error("no shepherd is left to run the loop")]
     NoShepherds,
 }
-
-impl fmt::Display for RunError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            RunError::AlreadyRunning => "the loop of these shepherds already runs",
-            RunError::NoShepherds => "no shepherd is left to run the loop",
-        })
-    }
-}
-
-impl core::error::Error for RunError {}
 
 /// Names one wait of one shepherd, for the timer that may end it. A ticket
 /// whose wait is over is harmless.

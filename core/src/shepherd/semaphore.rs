@@ -8,36 +8,27 @@ use super::table::{NONE, Outcome, Slot, Table};
 use super::{Shepherds, Ticket};
 
 /// Why a wait ended without its signal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WaitError {
     /// [`Shepherds::time_out`] came first.
+    #[error("timed out")]
     TimedOut,
     /// [`Semaphore::interrupt_all`] or [`Shepherds::interrupt_all`] came first.
+    #[error("interrupted")]
     Interrupted,
     /// The semaphore is closed.
+    #[error("the semaphore is closed")]
     Closed,
     /// It would block, and no shepherd is left to take the loop over: counted
     /// as a refusal.
+    #[error("no shepherd is left to go on while this one waits")]
     NoShepherds,
     /// It would block, and the caller is on no shepherd: outside
     /// [`Shepherds::run`], with [`NoSwitch`](super::NoSwitch), or inside the
     /// `arm` of another wait. Counted as a refusal.
+    #[error("only a shepherd can wait, and not while it arms a timer")]
     NotOnShepherd,
 }
-
-impl fmt::Display for WaitError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            WaitError::TimedOut => "timed out",
-            WaitError::Interrupted => "interrupted",
-            WaitError::Closed => "the semaphore is closed",
-            WaitError::NoShepherds => "no shepherd is left to go on while this one waits",
-            WaitError::NotOnShepherd => "only a shepherd can wait, and not while it arms a timer",
-        })
-    }
-}
-
-impl core::error::Error for WaitError {}
 
 /// A counting semaphore for the shepherds of one kernel.
 ///

@@ -86,24 +86,15 @@ impl From<[u8; 6]> for EthAddr {
 }
 
 /// Why a text is no Ethernet address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EthAddrError {
     /// Not six parts between colons; holds how many there are.
+    #[error("an Ethernet address has 6 octets, this has {0}")]
     Parts(usize),
     /// This part (0 to 5) is not two hexadecimal digits.
+    #[error("octet {} is not two hexadecimal digits", .0 + 1)]
     Octet(usize),
 }
-
-impl fmt::Display for EthAddrError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Parts(n) => write!(f, "an Ethernet address has 6 octets, this has {n}"),
-            Self::Octet(n) => write!(f, "octet {} is not two hexadecimal digits", n + 1),
-        }
-    }
-}
-
-impl core::error::Error for EthAddrError {}
 
 impl FromStr for EthAddr {
     type Err = EthAddrError;
@@ -238,30 +229,21 @@ impl fmt::Debug for Cidr {
 }
 
 /// Why something is no IPv4 network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CidrError {
     /// No `/` between address and prefix.
+    #[error("expected ADDRESS/PREFIX, as in 192.0.2.1/24")]
     Slash,
     /// What stands before the `/` is no IPv4 address.
+    #[error("the part before / is not an IPv4 address")]
     Addr,
     /// The prefix is not a number from 0 to 32.
+    #[error("the prefix is not a number from 0 to 32")]
     Prefix,
     /// The netmask has a zero before a one.
+    #[error("the netmask has a zero before a one")]
     Netmask,
 }
-
-impl fmt::Display for CidrError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Slash => "expected ADDRESS/PREFIX, as in 192.0.2.1/24",
-            Self::Addr => "the part before / is not an IPv4 address",
-            Self::Prefix => "the prefix is not a number from 0 to 32",
-            Self::Netmask => "the netmask has a zero before a one",
-        })
-    }
-}
-
-impl core::error::Error for CidrError {}
 
 impl FromStr for Cidr {
     type Err = CidrError;

@@ -7,21 +7,15 @@ use xk_lang::Diagnostics;
 
 /// Why a build script's file did not become Rust. As text, and so as what a build script's `main`
 /// answers, it is what a person reads.
+#[derive(thiserror::Error)]
+#[error("{0}")]
 pub struct BuildError(String);
-
-impl fmt::Display for BuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 impl fmt::Debug for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
-
-impl std::error::Error for BuildError {}
 
 /// Compiles a file of the RPC language from a build script, to a file of the same name with `.rs`
 /// in cargo's `OUT_DIR`:

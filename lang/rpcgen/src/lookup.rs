@@ -1,7 +1,6 @@
 //! Procedures by what a person types.
 
 use crate::model::{Model, Procedure, Program, Version};
-use std::fmt;
 
 /// A procedure, and where it belongs.
 #[derive(Clone, Copy, Debug)]
@@ -15,21 +14,14 @@ pub struct Found<'a> {
 }
 
 /// Why there is no such procedure, or not one alone.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} ({help})")]
 pub struct LookupError {
     /// What is wrong.
     pub what: String,
     /// What there is instead.
     pub help: String,
 }
-
-impl fmt::Display for LookupError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.what, self.help)
-    }
-}
-
-impl std::error::Error for LookupError {}
 
 /// Whether a name in the file is meant: letters of either case, with what the names around it begin
 /// with left out if one likes.

@@ -58,17 +58,22 @@ pub struct Packet {
 }
 
 /// Why octets are no packet for IPv4 on Ethernet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Error {
     /// Fewer than 28 octets.
+    #[error("fewer than {PACKET_LEN} octets")]
     Truncated,
     /// Another hardware type.
+    #[error("hardware type {0} is not Ethernet")]
     Hardware(u16),
     /// Another protocol type.
+    #[error("protocol type 0x{0:04x} is not IPv4")]
     Protocol(u16),
     /// Address lengths, hardware and protocol, other than 6 and 4 octets.
+    #[error("addresses of {0} and {1} octets, not 6 and 4")]
     AddressLength(u8, u8),
     /// Neither request nor reply.
+    #[error("operation {0} is neither request nor reply")]
     Operation(u16),
 }
 
@@ -206,22 +211,6 @@ impl fmt::Display for Packet {
         }
     }
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Truncated => write!(f, "fewer than {PACKET_LEN} octets"),
-            Self::Hardware(kind) => write!(f, "hardware type {kind} is not Ethernet"),
-            Self::Protocol(kind) => write!(f, "protocol type 0x{kind:04x} is not IPv4"),
-            Self::AddressLength(hardware, protocol) => {
-                write!(f, "addresses of {hardware} and {protocol} octets, not 6 and 4")
-            }
-            Self::Operation(other) => write!(f, "operation {other} is neither request nor reply"),
-        }
-    }
-}
-
-impl core::error::Error for Error {}
 
 #[cfg(test)]
 mod tests;

@@ -16,16 +16,9 @@ impl Accept {
 }
 
 /// The text names no users.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected numbers and ranges with spaces between, such as 0 1000-1999")]
 pub struct NoUsers;
-
-impl core::fmt::Display for NoUsers {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("expected numbers and ranges with spaces between, such as 0 1000-1999")
-    }
-}
-
-impl core::error::Error for NoUsers {}
 
 impl FromStr for Accept {
     type Err = NoUsers;

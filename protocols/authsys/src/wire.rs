@@ -29,30 +29,21 @@ pub struct Credential<'a> {
 }
 
 /// Why octets are no credential.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// They end too early.
+    #[error("the credential ends too early")]
     Truncated,
     /// The name is longer than [`MACHINE_MAX`].
+    #[error("the machine's name is too long")]
     Machine,
     /// There are more groups than [`GROUPS_MAX`].
+    #[error("there are too many groups")]
     Groups,
     /// Octets follow.
+    #[error("octets follow the credential")]
     Surplus,
 }
-
-impl core::fmt::Display for WireError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(match self {
-            Self::Truncated => "the credential ends too early",
-            Self::Machine => "the machine's name is too long",
-            Self::Groups => "there are too many groups",
-            Self::Surplus => "octets follow the credential",
-        })
-    }
-}
-
-impl core::error::Error for WireError {}
 
 /// Takes a word off the front.
 fn word(octets: &mut &[u8]) -> Result<u32, WireError> {

@@ -154,15 +154,19 @@ pub struct Frame<'a> {
 }
 
 /// Why octets are no frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Error {
     /// Fewer octets than the headers need.
+    #[error("fewer octets than the headers need")]
     Truncated,
     /// The word after the addresses is neither type nor length (1501 to 1535).
+    #[error("0x{0:04x} is neither type nor length")]
     TypeOrLength(u16),
     /// The length field exceeds what arrived.
+    #[error("the length field exceeds the frame")]
     Length,
     /// LLC other than unnumbered information, or a response (IEEE 802.2, section 5.4.1).
+    #[error("LLC other than unnumbered information")]
     Control,
 }
 
@@ -308,19 +312,6 @@ impl fmt::Display for Header {
         }
     }
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Truncated => f.write_str("fewer octets than the headers need"),
-            Self::TypeOrLength(word) => write!(f, "0x{word:04x} is neither type nor length"),
-            Self::Length => f.write_str("the length field exceeds the frame"),
-            Self::Control => f.write_str("LLC other than unnumbered information"),
-        }
-    }
-}
-
-impl core::error::Error for Error {}
 
 #[cfg(test)]
 mod tests;

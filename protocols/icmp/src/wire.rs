@@ -170,17 +170,22 @@ pub struct Quoted<'a> {
 }
 
 /// Why octets are no message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Error {
     /// Fewer octets than the message needs.
+    #[error("fewer octets than the message needs")]
     Truncated,
     /// The checksum is wrong.
+    #[error("wrong checksum")]
     Checksum,
     /// A type not known here: to be ignored (RFC 1122, section 3.2.2).
+    #[error("type {0} is not known")]
     Type(u8),
     /// A known type with an unknown code; holds both.
+    #[error("type {0} has no code {1}")]
     Code(u8, u8),
     /// What is quoted is no IPv4 datagram.
+    #[error("what is quoted is no IPv4 datagram")]
     Quoted,
 }
 
@@ -479,20 +484,6 @@ impl fmt::Display for Unreachable {
         }
     }
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Truncated => f.write_str("fewer octets than the message needs"),
-            Self::Checksum => f.write_str("wrong checksum"),
-            Self::Type(kind) => write!(f, "type {kind} is not known"),
-            Self::Code(kind, code) => write!(f, "type {kind} has no code {code}"),
-            Self::Quoted => f.write_str("what is quoted is no IPv4 datagram"),
-        }
-    }
-}
-
-impl core::error::Error for Error {}
 
 #[cfg(test)]
 mod tests;

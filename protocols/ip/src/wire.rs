@@ -107,28 +107,36 @@ pub struct Packet<'a> {
 }
 
 /// Why octets are no datagram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Error {
     /// Fewer octets than the header needs.
+    #[error("fewer octets than the header needs")]
     Truncated,
     /// Another version than 4.
+    #[error("version {0} is not 4")]
     Version(u8),
     /// A header length below 20 octets; holds the 32-bit words.
+    #[error("header of {0} words, not 5 or more")]
     HeaderLength(u8),
     /// A total length below the header's or beyond what arrived.
+    #[error("total length below the header's or beyond the end")]
     TotalLength,
     /// The header checksum is wrong.
+    #[error("wrong header checksum")]
     Checksum,
     /// A fragment that is no multiple of 8 octets though others follow, or
     /// that reaches beyond the longest datagram.
+    #[error("fragment not a multiple of 8 octets or too far out")]
     Fragment,
     /// A malformed option; holds the offset from the start of the header of
     /// the octet at fault, for the pointer of an ICMP parameter problem.
+    #[error("malformed option at octet {0}")]
     Option(u8),
 }
 
 /// More payload than a datagram carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("more than {DATAGRAM_LEN_MAX} octets with the header")]
 pub struct TooLong;
 
 /// Octets of the header as its first octet tells: 20 to 60.
@@ -491,30 +499,6 @@ impl fmt::Display for Header {
         )
     }
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Truncated => f.write_str("fewer octets than the header needs"),
-            Self::Version(version) => write!(f, "version {version} is not 4"),
-            Self::HeaderLength(words) => write!(f, "header of {words} words, not 5 or more"),
-            Self::TotalLength => f.write_str("total length below the header's or beyond the end"),
-            Self::Checksum => f.write_str("wrong header checksum"),
-            Self::Fragment => f.write_str("fragment not a multiple of 8 octets or too far out"),
-            Self::Option(at) => write!(f, "malformed option at octet {at}"),
-        }
-    }
-}
-
-impl core::error::Error for Error {}
-
-impl fmt::Display for TooLong {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "more than {DATAGRAM_LEN_MAX} octets with the header")
-    }
-}
-
-impl core::error::Error for TooLong {}
 
 #[cfg(test)]
 mod tests;

@@ -81,16 +81,20 @@ pub struct Header {
 }
 
 /// Why octets are no packet of the protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Error {
     /// Fewer octets than the header, or than its sizes say.
+    #[error("fewer octets than the header says")]
     Truncated,
     /// Not exactly one kind of packet, or bits that must be 0.
+    #[error("not exactly one kind of packet")]
     Flags,
     /// Beyond the limits of the areas.
+    #[error("beyond the limits of the areas")]
     TooBig,
     /// A fragment count above 16, a mask of data that is not one bit below the count, or offsets
     /// without fragments.
+    #[error("no possible fragment")]
     Fragment,
 }
 
@@ -248,19 +252,6 @@ impl fmt::Display for Header {
         write!(f, ", length {}", self.body_len())
     }
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Truncated => "fewer octets than the header says",
-            Self::Flags => "not exactly one kind of packet",
-            Self::TooBig => "beyond the limits of the areas",
-            Self::Fragment => "no possible fragment",
-        })
-    }
-}
-
-impl core::error::Error for Error {}
 
 #[cfg(test)]
 mod tests;

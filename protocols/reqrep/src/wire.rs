@@ -23,16 +23,9 @@ pub struct Header {
 }
 
 /// A `msg_type` that is neither call nor reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("message type {0} is neither call nor reply")]
 pub struct UnknownKind(pub u32);
-
-impl core::fmt::Display for UnknownKind {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "message type {} is neither call nor reply", self.0)
-    }
-}
-
-impl core::error::Error for UnknownKind {}
 
 impl Header {
     /// Reads a header.

@@ -18,16 +18,9 @@ const RPC_MISMATCH: u32 = 0;
 const AUTH_ERROR: u32 = 1;
 
 /// The client speaks another version of ONC RPC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("version {0} of ONC RPC")]
 pub struct WrongVersion(pub u32);
-
-impl core::fmt::Display for WrongVersion {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "version {} of ONC RPC", self.0)
-    }
-}
-
-impl core::error::Error for WrongVersion {}
 
 /// The word at `at`, in network order.
 #[inline]

@@ -145,17 +145,22 @@ impl Plain {
 }
 
 /// Why octets are no segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Error {
     /// Fewer octets than a header.
+    #[error("fewer octets than a header")]
     Truncated,
     /// The data offset is below 5 or behind the end.
+    #[error("the data offset is below 5 or behind the end")]
     Offset,
     /// A port is zero (reserved: RFC 6335, section 6).
+    #[error("port zero")]
     Port,
     /// An option is malformed (RFC 9293, section 3.2, MUST-7).
+    #[error("a malformed option")]
     Option,
     /// The checksum is wrong.
+    #[error("wrong checksum")]
     Checksum,
 }
 
@@ -299,20 +304,6 @@ impl fmt::Display for Header {
         write!(f, ", win {}{}", self.window, self.options)
     }
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Truncated => "fewer octets than a header",
-            Self::Offset => "the data offset is below 5 or behind the end",
-            Self::Port => "port zero",
-            Self::Option => "a malformed option",
-            Self::Checksum => "wrong checksum",
-        })
-    }
-}
-
-impl core::error::Error for Error {}
 
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,6 @@ use crate::reactor::{CommandQueue, HEADROOM, Naming, Reactor};
 use crate::stack::Stack;
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
@@ -67,7 +66,8 @@ impl<F: Fn(&Call<'_>) -> Result<Reply, Refusal> + Send + 'static> Service for Pr
 }
 
 /// Why a call is not executed, or not to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.reason())]
 pub enum Refusal {
     /// There is no such procedure.
     NoProcedure,
@@ -92,14 +92,6 @@ impl Refusal {
         }
     }
 }
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.reason().fmt(f)
-    }
-}
-
-impl std::error::Error for Refusal {}
 
 impl From<DecodeError> for Refusal {
     fn from(_: DecodeError) -> Self {
