@@ -65,6 +65,7 @@ pub fn benchmarks() -> Vec<Benchmark> {
         tcp_idle::benchmark(),
         domain::benchmark(),
         domain::round_trips(),
+        domain::notifications(),
     ];
     list.extend(net::benchmarks());
     list.extend(rpc::benchmarks());

@@ -1,6 +1,7 @@
-//! Both sides of a cut whose lower one sends everything back.
+//! Both sides of a cut whose lower one sends everything back, or keeps it.
 
 use std::cell::{Cell, OnceCell};
+use std::io;
 use std::rc::Rc;
 use std::thread::{JoinHandle, spawn};
 use xk_core::control::QuestionType;
@@ -10,7 +11,7 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Session, SessionRef, Upper,
 };
 use xk_kit::control::{IsLocalHost, MaxPacket};
-use xk_run::{HostClock, real_kernel};
+use xk_run::{HostClock, Idle, Runner, RunnerStats, real_kernel};
 use xk_share::{Known, Port, add_port, lower_proxy, upper_proxy};
 use xk_share_ring::Ring;
 
@@ -53,15 +54,33 @@ impl Side {
 pub(super) struct Below(Side);
 
 impl Below {
+    /// One that sends everything back.
     pub(super) fn new(ring: Ring) -> Self {
+        Self::with(ring, Mirror { reflects: true })
+    }
+
+    /// One that takes what comes.
+    pub(super) fn sink(ring: Ring) -> Self {
+        Self::with(ring, Mirror { reflects: false })
+    }
+
+    fn with(ring: Ring, mirror: Mirror) -> Self {
         let side = Side::new(ring, OWN_FIRST);
         let Side { cx, port } = &side;
-        port.grant(&cx.add_protocol("mirror", "mirror", Mirror));
+        port.grant(&cx.add_protocol("mirror", "mirror", mirror));
         port.admit(|cx: &Kernel, port: &Rc<Port>, of| {
             Some(upper_proxy(cx, port, of, "top", "top"))
         });
         add_port(cx, port, "port");
         Self(side)
+    }
+
+    /// Sleeps while nothing comes, until the other side is gone; what the loop has done.
+    pub(super) fn sleep(&self) -> io::Result<RunnerStats> {
+        let (cx, port) = (Rc::clone(&self.0.cx), Rc::clone(&self.0.port));
+        let runner = Runner::new(cx, Idle::Sleep)?;
+        runner.run(None, Rc::new(move |_| port.is_lost()))?;
+        Ok(runner.stats())
     }
 
     /// Looks again and again.
@@ -154,6 +173,14 @@ impl Above {
         }
     }
 
+    /// Pushes a message of so many octets; false if there is no room for it.
+    pub(super) fn send(&self, octets: usize) -> bool {
+        let cx = &*self.side.cx;
+        let sent = cx.pool().alloc(128, octets).is_ok_and(|m| self.session().push(cx, m).is_ok());
+        self.side.look();
+        sent
+    }
+
     /// Asks a question of which the answer is known on this side.
     pub(super) fn ask_fact(self: Rc<Self>) -> impl FnMut(u64) {
         move |operations| {
@@ -220,8 +247,10 @@ impl Protocol for Top {
     }
 }
 
-/// Sends back what is pushed, and replies to a call with the request.
-struct Mirror;
+/// Sends back what is pushed, or keeps it, and replies to a call with the request.
+struct Mirror {
+    reflects: bool,
+}
 
 impl Protocol for Mirror {
     fn open(
@@ -231,15 +260,19 @@ impl Protocol for Mirror {
         upper: Upper<'_>,
         _: Participants,
     ) -> Result<SessionRef, OpenError> {
-        Ok(cx.new_session(this, upper.receiver, Reflection(upper.receiver.clone())))
+        let to = self.reflects.then(|| upper.receiver.clone());
+        Ok(cx.new_session(this, upper.receiver, Reflection(to)))
     }
 }
 
-struct Reflection(ProtocolRef);
+struct Reflection(Option<ProtocolRef>);
 
 impl Session for Reflection {
     fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
-        self.0.demux(cx, this, message).map_err(|_| PushError::QueueFull)
+        match &self.0 {
+            Some(to) => to.demux(cx, this, message).map_err(|_| PushError::QueueFull),
+            None => Ok(()),
+        }
     }
 
     fn call(&self, _: &Kernel, _: &SessionRef, message: Message) -> Result<Message, CallError> {

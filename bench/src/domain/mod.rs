@@ -2,6 +2,7 @@
 //! over the same memory.
 
 mod mirror;
+mod notify;
 mod round_trip;
 
 use crate::case::{Benchmark, Case, Goal, Trouble};
@@ -12,6 +13,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use xk_share_ring::{Ring, geometry, pair};
 use xk_shm::{Link, Lost};
@@ -28,6 +30,7 @@ pub(crate) fn benchmark() -> Benchmark {
         .why(include_str!("../why/domain.md"))
 }
 
+pub(crate) use notify::benchmark as notifications;
 pub(crate) use round_trip::benchmark as round_trips;
 
 /// Where the other side is.
@@ -48,10 +51,14 @@ impl Place {
     }
 }
 
-/// The cores that this process may use.
-fn cores() -> Vec<usize> {
-    let set = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
-    (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect()
+/// The cores that this process may use: as it was when this was asked first, for a thread that
+/// stays on one core has threads that stay there.
+fn cores() -> &'static [usize] {
+    static CORES: OnceLock<Vec<usize>> = OnceLock::new();
+    CORES.get_or_init(|| {
+        let set = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
+        (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect()
+    })
 }
 
 /// Puts the calling thread on a core, if one is named.

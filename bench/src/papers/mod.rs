@@ -8,14 +8,16 @@
 
 mod figure_6;
 pub(crate) mod linux;
+mod organisation;
 mod rpc;
 mod table_1;
 mod table_2;
 mod tables_3_to_5;
 mod udp_server;
+mod user_level;
 
+pub(crate) use organisation::organisation;
 pub(crate) use table_2::round_trips;
-pub(crate) use udp_server::organisation;
 
 use crate::case::{Benchmark, Case};
 
@@ -40,6 +42,7 @@ pub(crate) fn benchmarks() -> Vec<Benchmark> {
     ];
     list.extend(rpc::benchmarks());
     list.extend(udp_server::benchmarks());
+    list.extend(user_level::benchmarks());
     list
 }
 

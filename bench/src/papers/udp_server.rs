@@ -1,4 +1,4 @@
-//! Tables 1 to 3 of Chris Maeda and Brian N. Bershad, "Networking Performance for Microkernels",
+//! Tables 1 to 3, and where the time goes (section 2), of Chris Maeda and Brian N. Bershad, "Networking Performance for Microkernels",
 //! Workshop on Workstation Operating Systems, April 1992: UDP there and back, by where the
 //! protocols lie and what crosses between their parts.
 //!
@@ -7,30 +7,21 @@
 //! octet and wait for it to come back from the application `echo`. The paper's machines were two
 //! DECstations 2100 (R2000, 12 MHz) on a 10 Mbit/s Ethernet with the same system at both ends.
 
+use super::organisation::{self, Peer};
 use super::{LINUX, quoted};
-use crate::case::{Benchmark, Case, Trouble};
-use crate::child;
-use crate::folder;
+use crate::case::{Benchmark, Case};
 use crate::net::endpoint::{System, Task};
 use crate::net::round_trips;
 use crate::net::testbed::{Mode, Testbed};
-use rustix::process::{Pid, Signal, kill_process};
-use std::net::UdpSocket;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use crate::record::Record;
+use std::time::Duration;
 
 /// The paper's systems on a DECstation 2100.
 const PAPER: &str = "Mach, DECstation 2100";
 /// The organisation of all parts, with messages between them.
 const GRAPH: &str = include_str!("../../../graphs/org-messages.kdl");
-/// Where its application answers.
-const ECHO: (&str, u16) = ("10.9.0.2", 7);
 /// Round trips of a round, as in the paper's trials.
 const TRIPS: f64 = 1000.0;
-/// How long a host may take to come up, and an answer to come.
-const PATIENCE: Duration = Duration::from_secs(10);
-const ANSWER_WITHIN: Duration = Duration::from_millis(100);
 const US_PER_MS: f64 = 1000.0;
 
 /// Where the protocols of a row lie, and how its parts reach each other.
@@ -52,27 +43,56 @@ enum Organisation {
     InServer,
 }
 
-/// A row: what it is called, the paper's milliseconds if it has any, and what is run.
-type Row = (&'static str, Option<f64>, Organisation);
+/// A row: what it is called, the paper's milliseconds if it has any, and what is run, if there is
+/// such a thing here.
+type Row = (&'static str, Option<f64>, Option<Organisation>);
 
-const KERNEL: Row = ("protocols in the kernel", Some(4.8), Organisation::Kernel);
+const KERNEL: Row = ("protocols in the kernel", Some(4.8), Some(Organisation::Kernel));
 const UNIX_SERVER: Row =
-    ("Unix server, messages and mapped data", Some(19.5), Organisation::Mapped);
+    ("Unix server, messages and mapped data", Some(19.5), Some(Organisation::Mapped));
 
 const TABLE_1: &[Row] = &[KERNEL, UNIX_SERVER];
 const TABLE_2: &[Row] = &[
-    ("data in the message", Some(14.3), Organisation::InBand),
-    ("system call in place of a message", Some(13.6), Organisation::SystemCall),
-    ("device in shared memory", Some(13.1), Organisation::SharedDevice),
+    ("data in the message", Some(14.3), Some(Organisation::InBand)),
+    ("system call in place of a message", Some(13.6), Some(Organisation::SystemCall)),
+    // There the driver lies in the server's own address space; no process here drives a controller.
+    ("mapped driver", Some(13.1), None),
+    ("memory shared with the process of the device", None, Some(Organisation::SharedDevice)),
 ];
 const TABLE_3: &[Row] = &[
-    ("new server, user to user", Some(4.2), Organisation::SharedUsers),
-    ("new server, server to server", Some(4.0), Organisation::InServer),
+    ("new server, user to user", Some(4.2), Some(Organisation::SystemCall)),
+    ("new server, server to server", Some(4.0), Some(Organisation::InServer)),
+    ("new server, memory shared with users", None, Some(Organisation::SharedUsers)),
     UNIX_SERVER,
     KERNEL,
 ];
 
-/// The three tables.
+/// What a step from one organisation to another adds to a round trip: the paper's microseconds if
+/// it tells them, the organisation with it and the one without.
+type Step = (&'static str, Option<f64>, Organisation, Organisation);
+
+const STEPS: &[Step] = &[
+    ("mapping data for each message", Some(5200.0), Organisation::Mapped, Organisation::InBand),
+    (
+        "messages in place of system calls",
+        Some(700.0),
+        Organisation::InBand,
+        Organisation::SystemCall,
+    ),
+    ("messages to users", Some(200.0), Organisation::SystemCall, Organisation::InServer),
+    (
+        "memory shared with the process of the device",
+        None,
+        Organisation::SharedDevice,
+        Organisation::SystemCall,
+    ),
+    ("memory shared with users", None, Organisation::SharedUsers, Organisation::InServer),
+];
+/// Locks on the way of one round trip, and the microseconds of one (section 2.3).
+const LOCKS: (u32, f64) = (50, 12.0);
+const LOCKS_ROW: &str = "50 locks";
+
+/// The three tables, and the steps between their rows.
 pub(super) fn benchmarks() -> Vec<Benchmark> {
     vec![
         Benchmark::new(
@@ -93,17 +113,75 @@ pub(super) fn benchmarks() -> Vec<Benchmark> {
             "us",
             || cases(TABLE_3),
         ),
+        Benchmark::new(
+            "papers/udp-server-breakdown",
+            "what each part adds to a round trip: differences of organisations (Maeda and Bershad 1992, section 2)",
+            "us",
+            breakdown,
+        )
+        .derived(steps),
     ]
 }
 
-fn cases(rows: &'static [Row]) -> Vec<Case> {
+/// Every organisation of the steps once, and the locks that the paper's old server takes: ours has
+/// one thread and takes none.
+fn breakdown() -> Vec<Case> {
+    let ends = STEPS.iter().flat_map(|(.., with, without)| [with, without]);
+    let mut rows: Vec<Row> = Vec::new();
+    for end in ends {
+        if !rows.iter().any(|(name, ..)| *name == end.name()) {
+            rows.push((end.name(), None, Some(*end)));
+        }
+    }
+    let mut list = cases(&rows);
+    let (locks, us) = LOCKS;
+    list.push(quoted(LOCKS_ROW, PAPER, f64::from(locks) * us));
+    list.push(Case::measured(LOCKS_ROW, move |_| Ok(locked_us(locks).into())).of("std::sync"));
+    list.extend(STEPS.iter().filter_map(|(row, us, ..)| us.map(|us| quoted(*row, PAPER, us))));
+    list
+}
+
+/// The microseconds in which so many locks are taken and given back, none of them waited for.
+fn locked_us(locks: u32) -> f64 {
+    const ROUNDS: u32 = 1000;
+    let lock = std::sync::Mutex::new(0_u32);
+    let begun = std::time::Instant::now();
+    for _ in 0..ROUNDS * locks {
+        *std::hint::black_box(&lock).lock().unwrap_or_else(|held| held.into_inner()) += 1;
+    }
+    begun.elapsed().as_secs_f64() * 1e6 / f64::from(ROUNDS)
+}
+
+/// The differences.
+fn steps(records: &[Record]) -> Vec<Record> {
+    let of = |end: Organisation| {
+        let mut all = records.iter();
+        all.find(|r| r.row == end.name() && r.system == "xk" && r.is_measured())
+    };
+    let step = |(row, _, with, without): &Step| {
+        let (with, without) = (of(*with)?, of(*without)?);
+        Some(Record {
+            row: (*row).into(),
+            min: with.min - without.min,
+            median: with.median - without.median,
+            max: with.max - without.max,
+            ..with.clone()
+        })
+    };
+    STEPS.iter().filter_map(step).collect()
+}
+
+fn cases(rows: &[Row]) -> Vec<Case> {
     let testbed = Testbed::default();
     let mut list = Vec::new();
-    for (row, paper, organisation) in rows {
-        list.extend(paper.map(|ms| quoted(*row, PAPER, ms * US_PER_MS)));
+    for &(row, paper, organisation) in rows {
+        list.extend(paper.map(|ms| quoted(row, PAPER, ms * US_PER_MS)));
+        let Some(organisation) = organisation else {
+            continue;
+        };
         let testbed = testbed.clone();
         let Some(graph) = organisation.graph() else {
-            let kernel = Case::measured(*row, move |effort| {
+            let kernel = Case::measured(row, move |effort| {
                 let (time, exchange) = (Duration::from_millis(80), (1, Task::Answer));
                 let time = time.mul_f64(effort);
                 round_trips(&testbed, System::LinuxVeth, exchange, Mode::TwoCores, time)
@@ -111,21 +189,27 @@ fn cases(rows: &'static [Row]) -> Vec<Case> {
             list.push(kernel.of(LINUX));
             continue;
         };
-        list.push(Case::measured(*row, move |effort| {
-            program()?;
-            let folder = folder::own()?;
-            let path = folder.path().join("organisation.kdl");
-            std::fs::write(&path, &graph).map_err(|error| Trouble::Failed(error.to_string()))?;
-            let trips = (TRIPS * effort).max(1.0);
-            let found = child::ask_alone("organisation", &format!("{trips} {}", path.display()))?;
-            let one = found.first().copied();
-            Ok(one.ok_or_else(|| Trouble::Failed("it answered nothing".into()))?.into())
+        list.push(Case::measured(row, move |effort| {
+            organisation::measure(&graph, Peer::Datagrams, 1, TRIPS * effort)
         }));
     }
     list
 }
 
 impl Organisation {
+    /// What a row of it is called.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Kernel => "protocols in the kernel",
+            Self::Mapped => "server and device, mapped data",
+            Self::InBand => "server and device, messages",
+            Self::SystemCall => "server with the device, messages to users",
+            Self::SharedDevice => "server and device, shared memory",
+            Self::SharedUsers => "server with the device, shared memory with users",
+            Self::InServer => "application in the server",
+        }
+    }
+
     /// The graph with this one's domain lines; none if no graph is run.
     fn graph(self) -> Option<String> {
         let server = "domain server crossing=messages {\n        eth ";
@@ -151,78 +235,6 @@ impl Organisation {
             }
         })
     }
-}
-
-/// The command that runs graphs, which lies beside this program or, beside a test, one above.
-fn program() -> Result<PathBuf, Trouble> {
-    let own = std::env::current_exe().map_err(|error| Trouble::Failed(error.to_string()))?;
-    let places = own.ancestors().skip(1).take(2).map(|folder| folder.join("xk"));
-    let found = places.into_iter().find(|path| path.is_file());
-    if !Path::new("/dev/net/tun").exists() {
-        return Err(Trouble::Skipped("needs /dev/net/tun (modprobe tun)".into()));
-    }
-    found.ok_or_else(|| Trouble::Skipped("needs the program xk beside it (cargo build)".into()))
-}
-
-/// A graph that runs; ended with this.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if let Some(pid) = Pid::from_raw(self.0.id() as i32) {
-            let _ = kill_process(pid, Signal::INT);
-        }
-        let ends = Instant::now() + PATIENCE;
-        while Instant::now() < ends {
-            if !matches!(self.0.try_wait(), Ok(None)) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Runs a graph, here in a namespace of its own, and measures the mean of so many round trips in
-/// microseconds. The argument is their number and the graph's path.
-pub(crate) fn organisation(argument: &str) -> Result<Vec<f64>, String> {
-    let text = |error: std::io::Error| error.to_string();
-    let (trips, path) = argument.split_once(' ').ok_or("no graph")?;
-    let trips = trips.parse::<f64>().map_err(|error| error.to_string())? as u32;
-    let program = program().map_err(|trouble| format!("{trouble:?}"))?;
-    let mut command = Command::new(program);
-    command.args(["run", path]).stdin(Stdio::null()).stdout(Stdio::null());
-    let running = Running(command.stderr(Stdio::null()).spawn().map_err(text)?);
-    let socket = UdpSocket::bind("0.0.0.0:0").map_err(text)?;
-    socket.set_read_timeout(Some(ANSWER_WITHIN)).map_err(text)?;
-    let trip = || -> Result<bool, String> {
-        // Until the device is there nothing can be sent.
-        let sent = socket.send_to(&[7], ECHO);
-        Ok(sent.is_ok() && socket.recv(&mut [0; 16]).is_ok())
-    };
-    let ends = Instant::now() + PATIENCE;
-    while !trip()? {
-        if Instant::now() > ends {
-            return Err(format!("nothing came back within {} s", PATIENCE.as_secs()));
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    // Late answers of the first tries are none of those measured.
-    std::thread::sleep(ANSWER_WITHIN);
-    socket.set_nonblocking(true).map_err(text)?;
-    while socket.recv(&mut [0; 16]).is_ok() {}
-    socket.set_nonblocking(false).map_err(text)?;
-    let (begun, mut done) = (Instant::now(), 0_u32);
-    for _ in 0..trips.max(1) {
-        done += u32::from(trip()?);
-    }
-    let taken = begun.elapsed().as_secs_f64() * 1e6;
-    drop(running);
-    if done < trips.max(1) {
-        return Err(format!("{done} of {trips} came back within {} ms", ANSWER_WITHIN.as_millis()));
-    }
-    Ok(vec![taken / f64::from(done)])
 }
 
 #[cfg(test)]

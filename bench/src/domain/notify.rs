@@ -1,0 +1,61 @@
+//! How many messages a sleeper is woken for at once, by how often they come: "Implementing Network
+//! Protocols at User Level" (Thekkath and others 1993), section 4, finds that notifications are
+//! batched under load.
+
+use super::mirror::{Above, Below};
+use super::{cores, stay_on};
+use crate::case::{Benchmark, Case, Sample, Trouble};
+use std::time::{Duration, Instant};
+use xk_share_ring::pair;
+
+/// How long a round lasts.
+const TIME: Duration = Duration::from_millis(200);
+const OCTETS: usize = 28;
+/// The pause between two messages, in microseconds.
+const PAUSES_US: [u64; 4] = [1000, 100, 10, 1];
+
+pub(crate) fn benchmark() -> Benchmark {
+    let summary = "messages of 28 octets across a cut for each waking of the side that takes them";
+    Benchmark::new("domain-notify", summary, "messages", cases).higher_is_better()
+}
+
+fn cases() -> Vec<Case> {
+    let paused = PAUSES_US.map(|us| (format!("one each {us} us"), us));
+    let all = paused.into_iter().chain([("without a pause".into(), 0)]);
+    let case = |(row, us)| {
+        let pause = Duration::from_micros(us);
+        Case::measured(row, move |effort| for_each_waking(pause, TIME.mul_f64(effort)))
+    };
+    all.map(case).collect()
+}
+
+fn for_each_waking(pause: Duration, time: Duration) -> Result<Sample, Trouble> {
+    let failed = |error: &dyn std::fmt::Display| Trouble::Failed(error.to_string());
+    let (above, below) = pair().map_err(|error| failed(&error))?;
+    let core = cores().get(1).copied();
+    let sleeper = std::thread::spawn(move || {
+        stay_on(core);
+        Below::sink(below).sleep()
+    });
+    let above = Above::new(above, None);
+    let (begun, mut sent, mut refused) = (Instant::now(), 0_u64, 0_u64);
+    let mut next = begun;
+    while begun.elapsed() < time {
+        if above.send(OCTETS) {
+            sent += 1;
+        } else {
+            refused += 1;
+        }
+        next += pause;
+        while Instant::now() < next {
+            std::hint::spin_loop();
+        }
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    drop(above);
+    let stats = sleeper.join().map_err(|_| failed(&"it panicked"))?;
+    let stats = stats.map_err(|error| failed(&error))?;
+    let also = vec![("sent/s", sent as f64 / seconds), ("refused/s", refused as f64 / seconds)];
+    let value = sent as f64 / stats.sleeps.max(1) as f64;
+    Ok(Sample { value, also, ..Sample::default() })
+}
