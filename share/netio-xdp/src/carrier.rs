@@ -1,70 +1,73 @@
-//! A channel's end in the program: its socket, and the connection by which it was fetched.
+//! A channel's end in the program: its socket, and the rings by which it was fetched.
 
 use std::cell::{Cell, RefCell};
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use xk_core::wire::Sleeper;
 use xk_core::{Kernel, Message, Time};
 use xk_share::{Arrival, Carrier, HEADROOM, SendError};
-use xk_xdp::{Fate, Granted, XdpSocket};
+use xk_share_ring::Ring;
+use xk_shm::{Link, ShmError};
+use xk_xdp::{Fate, XdpSocket};
+
+use crate::handing::{take_over, unusable};
 
 /// Octets of the longest frame.
 const FRAME_OCTETS_MAX: usize = 1792;
-/// How often a loop that does not sleep looks whether the module is still there: a system call.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// A channel whose frames the system checks, as a wire uses it (`xk_netio::channel`).
+///
+/// What arrived before the system knew of a right comes by the rings, and so do frames that are not
+/// for the socket: both are looked at.
 pub struct XdpCarrier {
     socket: RefCell<XdpSocket>,
-    /// The connection to the module: over when the channel is no more.
-    lifeline: OwnedFd,
+    ring: Ring,
     /// A frame for which there was no buffer.
     held: RefCell<Option<Vec<u8>>>,
     is_over: Cell<bool>,
-    look_at: Cell<Time>,
-    /// The executor sleeps on both.
+    /// The executor sleeps on the socket.
     is_registered: Cell<bool>,
 }
 
 impl XdpCarrier {
-    /// Of a granted socket, for as long as the connection holds.
+    /// Of a link by which a channel is being fetched whose frames the system checks: waits for its
+    /// socket, for at most `limit`.
     ///
     /// # Errors
-    /// The descriptors are of something else, or there are no memory mappings left.
-    pub fn new(granted: Granted, lifeline: OwnedFd) -> io::Result<Self> {
+    /// [`ShmError`]: the module gives none.
+    pub fn fetch(link: Link, limit: Duration) -> Result<Self, ShmError> {
+        let granted = take_over(&link, limit)?;
+        let socket = XdpSocket::of(granted).map_err(|error| unusable(&error))?;
         Ok(Self {
-            socket: RefCell::new(XdpSocket::of(granted)?),
-            lifeline,
+            socket: RefCell::new(socket),
+            ring: Ring::new(link),
             held: RefCell::default(),
             is_over: Cell::new(false),
-            look_at: Cell::new(Time::ZERO),
             is_registered: Cell::new(false),
         })
     }
 
-    fn look(&self) {
-        let mut polled = [PollFd::new(&self.lifeline, PollFlags::RDHUP)];
-        let _ = poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
-        let ends = PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR;
-        if polled[0].revents().intersects(ends) {
-            self.is_over.set(true);
+    /// The next frame from the socket.
+    fn receive_beside(&self, cx: &Kernel) -> Option<Arrival> {
+        let mut message = None;
+        let mut held = self.held.borrow_mut();
+        match held.take() {
+            Some(frame) => message = Some(cx.pool().copy_from(HEADROOM, &frame).map_err(|_| frame)),
+            None => {
+                self.socket.borrow_mut().receive(1, |frame| {
+                    let copied = cx.pool().copy_from(HEADROOM, frame);
+                    message = Some(copied.map_err(|_| frame.to_vec()));
+                    Fate::Done
+                });
+            }
         }
-    }
-
-    /// What the executor sleeps on.
-    fn descriptors(&self, each: impl Fn(&OwnedFd)) {
-        each(&self.lifeline);
-        each(self.socket.borrow().fd());
-    }
-}
-
-impl AsFd for XdpCarrier {
-    /// The connection to the module.
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.lifeline.as_fd()
+        Some(match message? {
+            Ok(message) => Arrival::Frame(message),
+            Err(frame) => {
+                *held = Some(frame);
+                Arrival::NoBuffers
+            }
+        })
     }
 }
 
@@ -77,8 +80,8 @@ impl Carrier for XdpCarrier {
         FRAME_OCTETS_MAX
     }
 
-    fn send(&self, _: &Kernel, head: &[u8], body: &Message) -> Result<(), SendError> {
-        if self.is_over.get() {
+    fn send(&self, cx: &Kernel, head: &[u8], body: &Message) -> Result<(), SendError> {
+        if self.is_lost(cx) {
             return Err(SendError::Lost);
         }
         let octets = head.len() + body.len();
@@ -94,69 +97,46 @@ impl Carrier for XdpCarrier {
     }
 
     fn receive(&self, cx: &Kernel) -> Arrival {
-        let mut held = self.held.borrow_mut();
-        let mut found = held.take();
-        if found.is_none() {
-            let mut message = None;
-            self.socket.borrow_mut().receive(1, |frame| {
-                match cx.pool().copy_from(HEADROOM, frame) {
-                    Ok(copied) => message = Some(copied),
-                    Err(_) => found = Some(frame.to_vec()),
-                }
-                Fate::Done
-            });
-            if let Some(message) = message {
-                return Arrival::Frame(message);
-            }
+        if self.is_over.get() {
+            return Arrival::Lost;
         }
-        if let Some(frame) = found {
-            let copied = cx.pool().copy_from(HEADROOM, &frame);
-            return copied.map_or_else(
-                |_| {
-                    *held = Some(frame);
-                    Arrival::NoBuffers
-                },
-                Arrival::Frame,
-            );
-        }
-        if self.is_lost(cx) { Arrival::Lost } else { Arrival::Nothing }
+        self.receive_beside(cx).unwrap_or_else(|| self.ring.receive(cx))
     }
 
     fn is_lost(&self, cx: &Kernel) -> bool {
-        if !self.is_over.get() && cx.now() >= self.look_at.get() {
-            self.look_at.set(cx.now().after(LOOK_EVERY));
-            self.look();
-        }
-        self.is_over.get()
+        self.is_over.get() || self.ring.is_lost(cx)
     }
 
     fn close(&self) {
         self.is_over.set(true);
-        let _ = rustix::net::shutdown(&self.lifeline, rustix::net::Shutdown::Both);
+        self.ring.close();
     }
 
     fn flush(&self) {
-        // An interface that is gone shows by the lifeline.
+        // An interface that is gone shows by the rings.
         let _ = self.socket.borrow_mut().flush();
+        self.ring.flush();
     }
 
-    fn rest(&self, _: &Kernel, sleeper: &dyn Sleeper) -> bool {
+    fn next_poll(&self) -> Option<Time> {
+        self.ring.next_poll()
+    }
+
+    fn rest(&self, cx: &Kernel, sleeper: &dyn Sleeper) -> bool {
+        let mut socket = self.socket.borrow_mut();
         if self.is_over.get() {
             if self.is_registered.replace(false) {
-                self.descriptors(|fd| sleeper.remove(fd));
+                sleeper.remove(socket.fd());
             }
-            return true;
-        }
-        if !self.is_registered.get() {
-            let all = Cell::new(true);
-            self.descriptors(|fd| all.set(all.get() & sleeper.add(fd)));
+        } else if !self.is_registered.get() {
             // If it fails, sleeps are short all the same, and the next one tries again.
-            self.is_registered.set(all.get());
+            self.is_registered.set(sleeper.add(socket.fd()));
         }
-        self.held.borrow().is_none() && !self.socket.borrow_mut().has_arrivals()
+        let rests = self.is_over.get() || self.held.borrow().is_none() && !socket.has_arrivals();
+        self.ring.rest(cx, sleeper) && rests
     }
 
     fn woken(&self) {
-        self.look_at.set(Time::ZERO);
+        self.ring.woken();
     }
 }

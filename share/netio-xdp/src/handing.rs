@@ -1,17 +1,11 @@
-//! How a socket goes from the module to a program: one message with two descriptors, over a socket
-//! of unix(7) that keeps messages apart (`SOCK_SEQPACKET`).
+//! How a socket goes from the module to a program: beside the rings of the channel that the program
+//! has fetched.
 
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::cmsg_space;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags,
-};
+use xk_shm::{Link, ShmError};
 use xk_xdp::Granted;
 
 /// Octets of the message: how many frames, the MTU, the hardware address.
@@ -21,56 +15,35 @@ const OCTETS: usize = 4 + 4 + 6;
 ///
 /// # Errors
 /// The other side is gone, or takes nothing.
-pub fn hand_over(to: impl AsFd, granted: &Granted) -> io::Result<()> {
+pub fn hand_over(to: &Link, granted: &Granted) -> Result<(), ShmError> {
     let mtu = u32::try_from(granted.mtu).unwrap_or(u32::MAX);
-    let octets =
-        [&granted.frames.to_ne_bytes()[..], &mtu.to_ne_bytes(), &granted.hardware_address].concat();
-    let files = [granted.socket.as_fd(), granted.memory.as_fd()];
-    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(2))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    if !control.push(SendAncillaryMessage::ScmRights(&files)) {
-        return Err(io::ErrorKind::OutOfMemory.into());
-    }
-    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    rustix::net::sendmsg(to, &[IoSlice::new(&octets)], &mut control, flags)?;
-    Ok(())
+    let numbers = [granted.frames.to_ne_bytes(), mtu.to_ne_bytes()].concat();
+    let octets = [&numbers[..], &granted.hardware_address].concat();
+    to.send_beside(&octets, &[granted.socket.as_fd(), granted.memory.as_fd()])
 }
 
 /// Receives what [`hand_over`] sends, within `limit`.
 ///
 /// # Errors
-/// The other side is gone, says nothing (`TimedOut`), or something else (`InvalidData`).
-pub fn take_over(from: impl AsFd, limit: Duration) -> io::Result<Granted> {
-    let limit = Timespec::try_from(limit).map_err(|_| io::ErrorKind::InvalidInput)?;
-    if poll(&mut [PollFd::new(&from, PollFlags::IN)], Some(&limit))? == 0 {
-        return Err(io::ErrorKind::TimedOut.into());
-    }
-    let mut octets = [0; OCTETS + 1];
-    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(2))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    let mut parts = [IoSliceMut::new(&mut octets)];
-    let received = rustix::net::recvmsg(from, &mut parts, &mut control, flags)?.bytes;
-    let files = control.drain().filter_map(|part| match part {
-        RecvAncillaryMessage::ScmRights(files) => Some(files),
-        _ => None,
-    });
-    let files: Vec<OwnedFd> = files.flatten().collect();
-    if received == 0 {
-        return Err(io::ErrorKind::ConnectionRefused.into());
-    }
-    let Ok([socket, memory]) = <[OwnedFd; 2]>::try_from(files) else {
-        return Err(io::ErrorKind::InvalidData.into());
-    };
-    let number = |at: usize| {
-        let octets = octets.get(at..).and_then(|octets| octets.first_chunk());
-        octets.map(|octets| u32::from_ne_bytes(*octets))
-    };
-    match (received, number(0), number(4), octets.get(8..).and_then(|o| o.first_chunk())) {
-        (OCTETS, Some(frames), Some(mtu), Some(address)) => {
-            let (mtu, hardware_address) = (mtu as usize, *address);
-            Ok(Granted { socket, memory, frames, mtu, hardware_address })
-        }
-        _ => Err(io::ErrorKind::InvalidData.into()),
+/// [`ShmError`]: the other side is gone, says nothing in time, or something else.
+pub fn take_over(from: &Link, limit: Duration) -> Result<Granted, ShmError> {
+    let (octets, files) = from.receive_beside(OCTETS, limit)?;
+    granted(&octets, files).ok_or(ShmError::Hello("it has sent no channel"))
+}
+
+fn granted(octets: &[u8], files: Vec<OwnedFd>) -> Option<Granted> {
+    let [socket, memory] = files.try_into().ok()?;
+    let (frames, rest) = octets.split_first_chunk()?;
+    let (mtu, rest) = rest.split_first_chunk()?;
+    let hardware_address = rest.try_into().ok()?;
+    let mtu = u32::from_ne_bytes(*mtu) as usize;
+    Some(Granted { socket, memory, frames: u32::from_ne_bytes(*frames), mtu, hardware_address })
+}
+
+/// The error of a socket that cannot be used.
+pub(crate) fn unusable(error: &io::Error) -> ShmError {
+    match error.kind() {
+        io::ErrorKind::InvalidData => ShmError::Hello("it has sent no channel"),
+        _ => ShmError::Hello("its channel cannot be mapped"),
     }
 }

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 use xk_core::wire::Sleeper;
@@ -214,6 +214,48 @@ impl Link {
         self.end.release();
         if self.end.must_wake() {
             self.ringer.ring();
+        }
+    }
+
+    /// Sends octets with up to two descriptors beside the rings: what the other side asks for by
+    /// [`receive_beside`](Self::receive_beside), and takes for a broken rule otherwise.
+    ///
+    /// # Errors
+    /// The other side is gone, or its socket is full.
+    pub fn send_beside(&self, octets: &[u8], files: &[BorrowedFd<'_>]) -> Result<(), ShmError> {
+        socket::send(&self.socket, octets, files).map_err(ShmError::system("send descriptors"))
+    }
+
+    /// Waits for what the other side sends beside the rings, for at most `limit`: up to
+    /// `octets_max` octets, and descriptors. Only of a side that is trusted: to close what it sends
+    /// may take time.
+    ///
+    /// # Errors
+    /// The other side is gone, has sent something else, or nothing in time.
+    pub fn receive_beside(
+        &self,
+        octets_max: usize,
+        limit: Duration,
+    ) -> Result<(Vec<u8>, Vec<OwnedFd>), ShmError> {
+        let until = Instant::now() + limit;
+        loop {
+            match socket::receive(&self.socket, octets_max) {
+                Received::Message(octets, files) => {
+                    return Ok((octets, files.into_iter().map(Foreign::into_own).collect()));
+                }
+                Received::Nothing => {}
+                Received::Gone => return Err(ShmError::Hello("it is gone")),
+                Received::TooMuch => return Err(ShmError::Hello("it has sent too much")),
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(ShmError::Hello("it does not answer in time"));
+            }
+            let mut waits = [PollFd::new(&self.socket, PollFlags::IN)];
+            match poll(&mut waits, Some(&timespec(left))) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(ShmError::system("wait for descriptors")(errno)),
+            }
         }
     }
 
