@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use xk_core::control::Describe;
 use xk_core::wire::{Sleeper, Wire};
 use xk_core::{Answer, Ask, Kernel, Protocol, ProtocolRef, Time, reason};
-use xk_netio::{Module, Ticket};
+use xk_netio::{Module, Rate, Ticket};
+use xk_netio_xdp::{hand_over, take_over};
 use xk_share::{Arrival, Carrier};
 use xk_share_ring::Ring;
 use xk_shm::{Entrance, Link, Options, Peers, ShmError};
@@ -31,10 +32,15 @@ struct Comer {
     until: Time,
 }
 
+/// Tells a program behind these rings that the channel of this number and rate is its, and gives it
+/// what belongs to the channel beside them.
+pub type Hand = Box<dyn Fn(&Ring, u32, Rate) -> Result<(), ShmError>>;
+
 /// A protocol object where programs fetch the channels of a module that they were granted.
 pub struct Door {
     module: Rc<Module>,
     entrance: RefCell<Entrance>,
+    hand: Hand,
     /// In the order in which they came.
     comers: RefCell<Vec<Comer>>,
     /// Closed carriers, which the executor may still sleep on.
@@ -44,21 +50,25 @@ pub struct Door {
 }
 
 /// The program's end of the channel that `ticket` fetches at the door of this path: for
-/// [`channel`](xk_netio::channel). With a ticket that fetches nothing it is lost soon.
+/// [`channel`](xk_netio::channel).
 ///
 /// # Errors
-/// [`ShmError`]: nothing listens there, the other side refuses, or does not answer in 2 seconds.
-pub fn connect(path: impl AsRef<Path>, ticket: &Ticket) -> Result<Ring, ShmError> {
+/// [`ShmError`]: nothing listens there, the other side refuses, the ticket fetches nothing, or
+/// there is no answer in 2 seconds.
+pub fn connect(
+    path: impl AsRef<Path>,
+    ticket: &Ticket,
+) -> Result<Box<dyn Carrier + Send>, ShmError> {
     let options = Options { peers: Peers::Any, geometry: xk_share_ring::geometry() };
     let mut link = Link::connect(path.as_ref(), &options)?;
     link.send(ticket).map_err(|_| ShmError::Hello("it takes no ticket"))?;
     link.flush();
-    Ok(Ring::new(link))
+    take_over(link, TICKET_WITHIN)
 }
 
 impl Door {
     /// Adds a door to a kernel: programs of all users that may use `path` fetch channels of
-    /// `module` there.
+    /// `module` there, as rings alone.
     ///
     /// # Errors
     /// [`ShmError`]: the path will not do, or another process listens there.
@@ -68,11 +78,26 @@ impl Door {
         path: &Path,
         module: Rc<Module>,
     ) -> Result<ProtocolRef, ShmError> {
+        Self::open_with(cx, name, path, module, Box::new(|ring, ..| hand_over(ring, None)))
+    }
+
+    /// As [`open`](Self::open), with what `hand` gives beside the rings.
+    ///
+    /// # Errors
+    /// [`ShmError`].
+    pub fn open_with(
+        cx: &Kernel,
+        name: &str,
+        path: &Path,
+        module: Rc<Module>,
+        hand: Hand,
+    ) -> Result<ProtocolRef, ShmError> {
         let options = Options { peers: Peers::Any, geometry: xk_share_ring::geometry() };
         let entrance = RefCell::new(Entrance::new(path, &options)?);
         module.set_door(&path.to_string_lossy());
         let door = Self {
             module,
+            hand,
             entrance,
             comers: RefCell::default(),
             gone: RefCell::default(),
@@ -128,8 +153,13 @@ impl Door {
                     heard += 1;
                     let mut ticket = Ticket::default();
                     let shown = frame.copy_to(0, &mut ticket);
+                    let is_ticket = (shown, frame.len()) == (ticket.len(), ticket.len());
+                    let granted = is_ticket.then(|| self.module.granted(cx, &ticket)).flatten();
+                    let told = granted.is_some_and(|(number, rate)| {
+                        (self.hand)(&comer.ring, number, rate).is_ok()
+                    });
                     let carrier: Box<dyn Carrier> = Box::new(comer.ring);
-                    if (shown, frame.len()) != (ticket.len(), ticket.len()) {
+                    if !told {
                         self.send_away(this, carrier);
                     } else if let Err(carrier) = self.module.attach(cx, &ticket, carrier) {
                         self.send_away(this, carrier);

@@ -43,6 +43,12 @@
 //! there, and within the program that runs the graph, a channel is attached to the
 //! [`xk_netio::Module`] beside the kernel.
 //!
+//! With `uplink`, the name of the interface that the wire is on (`packet`, `xdp`), the system itself
+//! checks what programs send and finds out for which program an arrival is (eBPF; crate
+//! `xk-netio-xdp` has a table of what differs): frames of channels do not go through this process.
+//! What the system leaves comes to the module as without it. It needs `CAP_NET_ADMIN`,
+//! `CAP_NET_RAW`, `CAP_BPF`, and at the beginning `CAP_SYS_ADMIN`; a thread keeps the first three.
+//!
 //! # Control
 //! Answers `grant-channel`, `grant-right`, `revoke-right`, `revoke-channel`, `list-rights`, put to
 //! the module itself; `describe`, `list-sessions`. Forwards everything else to the wire.
@@ -67,7 +73,7 @@
 mod door;
 mod protocol;
 
-pub use door::{COMERS_MAX, COMERS_OF_A_USER_MAX, Door, TICKET_WITHIN, connect};
+pub use door::{COMERS_MAX, COMERS_OF_A_USER_MAX, Door, Hand, TICKET_WITHIN, connect};
 
 use xk_core::Entry;
 use xk_core::control::{own_question, question};
@@ -88,6 +94,9 @@ pub static ENTRY: Entry = Entry::filter("netio", include_str!("lib.rs"), protoco
         optional("door", ParamKind::Text("the path of a socket, such as /run/xk/netio"),
             "the path of the socket where programs show their tickets, at most 107 octets, in a \
              folder that exists; without it there is none"),
+        optional("uplink", ParamKind::Text("the name of a network interface, such as eth0"),
+            "the interface below the wire, at which programs of the system (eBPF) check and \
+             demultiplex the frames of channels, past this process; without it the module does"),
         optional("rate", ParamKind::Rate,
             "bits of frames that a channel may send in each second, whatever it was granted"),
         octets("burst", 256 << 10,

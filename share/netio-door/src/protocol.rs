@@ -5,10 +5,12 @@ use std::rc::Rc;
 
 use xk_core::ProtocolRef;
 use xk_core::graph::{Build, BuildError, Look, Params};
-use xk_netio::Rate;
+use xk_netio::{Module, Rate};
+use xk_netio_xdp::{Steering, hand_over};
 use xk_shm::{ShmError, check_path};
+use xk_xdp::Mode;
 
-use crate::door::Door;
+use crate::door::{Door, Hand};
 
 pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let (netio, module) = xk_netio::add(build.cx, build.name, build.lower(0)?);
@@ -18,10 +20,31 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     }
     if let Some(path) = door(build.params) {
         let name = format!("door of {}", build.name);
-        Door::open(build.cx, &name, path, Rc::clone(&module)).map_err(|e| at_door(&e))?;
+        let hand = hand(build.params, &module)?;
+        let door = Door::open_with(build.cx, &name, path, Rc::clone(&module), hand);
+        door.map_err(|error| at_door(&error))?;
     }
     build.cx.surround(module);
     Ok(netio)
+}
+
+/// What gives programs their channels: with a socket beside the rings, if the system is to check
+/// their frames at an interface.
+fn hand(params: &Params, module: &Rc<Module>) -> Result<Hand, BuildError> {
+    let Some(uplink) = params.text("uplink") else {
+        return Ok(Box::new(|ring, ..| hand_over(ring, None)));
+    };
+    let steering = Steering::attach(uplink, Mode::Auto).map_err(|error| {
+        let what = format!("the system cannot check frames there: {error}");
+        BuildError::Environment { param: Some("uplink"), what, help: String::new() }
+    })?;
+    let steering = Rc::new(steering);
+    module.steer(Rc::<Steering>::clone(&steering));
+    Ok(Box::new(move |ring, number, rate| {
+        // The module itself does it for a channel that the system has no means for.
+        let granted = steering.open(number, rate).ok();
+        hand_over(ring, granted.as_ref())
+    }))
 }
 
 /// Looks whether there can be a door on this machine.

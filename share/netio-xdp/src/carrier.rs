@@ -1,16 +1,12 @@
 //! A channel's end in the program: its socket, and the rings by which it was fetched.
 
 use std::cell::{Cell, RefCell};
-use std::time::Duration;
 
 use xk_core::wire::Sleeper;
 use xk_core::{Kernel, Message, Time};
 use xk_share::{Arrival, Carrier, HEADROOM, SendError};
 use xk_share_ring::Ring;
-use xk_shm::{Link, ShmError};
 use xk_xdp::{Fate, XdpSocket};
-
-use crate::handing::{take_over, unusable};
 
 /// Octets of the longest frame.
 const FRAME_OCTETS_MAX: usize = 1792;
@@ -30,21 +26,15 @@ pub struct XdpCarrier {
 }
 
 impl XdpCarrier {
-    /// Of a link by which a channel is being fetched whose frames the system checks: waits for its
-    /// socket, for at most `limit`.
-    ///
-    /// # Errors
-    /// [`ShmError`]: the module gives none.
-    pub fn fetch(link: Link, limit: Duration) -> Result<Self, ShmError> {
-        let granted = take_over(&link, limit)?;
-        let socket = XdpSocket::of(granted).map_err(|error| unusable(&error))?;
-        Ok(Self {
+    /// Of the socket that was sent beside these rings.
+    pub fn new(socket: XdpSocket, ring: Ring) -> Self {
+        Self {
             socket: RefCell::new(socket),
-            ring: Ring::new(link),
+            ring,
             held: RefCell::default(),
             is_over: Cell::new(false),
             is_registered: Cell::new(false),
-        })
+        }
     }
 
     /// The next frame from the socket.

@@ -1,34 +1,48 @@
-//! How a socket goes from the module to a program: beside the rings of the channel that the program
-//! has fetched.
+//! How a channel goes from the module to a program: by its rings, and a socket beside them.
 
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
+use xk_share::Carrier;
+use xk_share_ring::Ring;
 use xk_shm::{Link, ShmError};
-use xk_xdp::Granted;
+use xk_xdp::{Granted, XdpSocket};
 
-/// Octets of the message: how many frames, the MTU, the hardware address.
+use crate::carrier::XdpCarrier;
+
+/// Octets of the message with a socket: how many frames, the MTU, the hardware address.
 const OCTETS: usize = 4 + 4 + 6;
+/// The message without one.
+const NONE: [u8; 1] = [0];
 
-/// Sends what a program needs, without waiting.
+/// Tells the program that a channel is its, and sends its socket, if the system checks its frames;
+/// without waiting.
 ///
 /// # Errors
 /// The other side is gone, or takes nothing.
-pub fn hand_over(to: &Link, granted: &Granted) -> Result<(), ShmError> {
+pub fn hand_over(to: &Ring, granted: Option<&Granted>) -> Result<(), ShmError> {
+    let Some(granted) = granted else {
+        return to.send_beside(&NONE, &[]);
+    };
     let mtu = u32::try_from(granted.mtu).unwrap_or(u32::MAX);
     let numbers = [granted.frames.to_ne_bytes(), mtu.to_ne_bytes()].concat();
     let octets = [&numbers[..], &granted.hardware_address].concat();
     to.send_beside(&octets, &[granted.socket.as_fd(), granted.memory.as_fd()])
 }
 
-/// Receives what [`hand_over`] sends, within `limit`.
+/// The channel that [`hand_over`] tells of, within `limit`.
 ///
 /// # Errors
-/// [`ShmError`]: the other side is gone, says nothing in time, or something else.
-pub fn take_over(from: &Link, limit: Duration) -> Result<Granted, ShmError> {
-    let (octets, files) = from.receive_beside(OCTETS, limit)?;
-    granted(&octets, files).ok_or(ShmError::Hello("it has sent no channel"))
+/// [`ShmError`]: the ticket fetches nothing, or the module does not answer in time.
+pub fn take_over(link: Link, limit: Duration) -> Result<Box<dyn Carrier + Send>, ShmError> {
+    let (octets, files) = link.receive_beside(OCTETS, limit)?;
+    if octets == NONE {
+        return Ok(Box::new(Ring::new(link)));
+    }
+    let granted = granted(&octets, files).ok_or(ShmError::Hello("it has sent no channel"))?;
+    let socket =
+        XdpSocket::of(granted).map_err(|_| ShmError::Hello("its channel has no memory"))?;
+    Ok(Box::new(XdpCarrier::new(socket, Ring::new(link))))
 }
 
 fn granted(octets: &[u8], files: Vec<OwnedFd>) -> Option<Granted> {
@@ -38,12 +52,4 @@ fn granted(octets: &[u8], files: Vec<OwnedFd>) -> Option<Granted> {
     let hardware_address = rest.try_into().ok()?;
     let mtu = u32::from_ne_bytes(*mtu) as usize;
     Some(Granted { socket, memory, frames: u32::from_ne_bytes(*frames), mtu, hardware_address })
-}
-
-/// The error of a socket that cannot be used.
-pub(crate) fn unusable(error: &io::Error) -> ShmError {
-    match error.kind() {
-        io::ErrorKind::InvalidData => ShmError::Hello("it has sent no channel"),
-        _ => ShmError::Hello("its channel cannot be mapped"),
-    }
 }

@@ -36,6 +36,16 @@ pub struct Counts {
     pub late: u64,
 }
 
+impl Counts {
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            admitted: self.admitted + other.admitted,
+            forged: self.forged + other.forged,
+            late: self.late + other.late,
+        }
+    }
+}
+
 /// What a channel's program keeps.
 pub(crate) struct State(Map);
 

@@ -6,9 +6,10 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
 use rustix::net::{AddressFamily, SocketType};
+use rustix::thread::{CapabilitySet, CapabilitySets};
 use xk_kit::net::template::Headers;
 use xk_linux::Interface;
-use xk_netio::{CHANNELS_MAX, RIGHTS_MAX, RIGHTS_OF_A_CHANNEL_MAX, Rate};
+use xk_netio::{CHANNELS_MAX, RIGHTS_MAX, RIGHTS_OF_A_CHANNEL_MAX, Rate, Steer};
 use xk_xdp::bpf::{Attachment, Map, MapKind, Program, REDIRECT};
 use xk_xdp::{Granted, Mode, Options, Redirect, XdpError, grant};
 
@@ -144,13 +145,16 @@ impl Steering {
         let (jobs, due) = mpsc::channel::<Job>();
         let (tell, told) = mpsc::sync_channel(1);
         let keep = move || {
-            let left = space_unsafe::leave_for_a_fresh_one();
+            let left = space_unsafe::leave_for_a_fresh_one().and_then(|()| keep_rights());
             // Nothing but frames of channels goes through the interfaces made here, as long as the
             // system itself says nothing there; what it does say is no user's, and goes nowhere.
             let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
             let begins = left.is_ok();
             let _ = tell.send(left);
             while begins && let Ok(job) = due.recv() {
+                // A process that has become another user's has lost them for the moment; what then
+                // fails says so.
+                let _ = use_rights();
                 job(&mut devices);
             }
         };
@@ -232,6 +236,34 @@ impl Steering {
     /// [`SteeringError::Ended`].
     pub fn counts(&self, number: u32) -> Result<Option<Counts>, SteeringError> {
         self.have(move |devices| devices.channels.get(&number)?.state.counts().ok())
+    }
+}
+
+impl Steer for Steering {
+    fn grant(&self, number: u32, headers: &Headers) -> bool {
+        Steering::grant(self, number, headers.clone()).is_ok()
+    }
+
+    fn revoke(&self, number: u32, headers: &Headers) {
+        // A thread that has ended has taken all channels with it.
+        let _ = Steering::revoke(self, number, headers.clone());
+    }
+
+    fn close(&self, number: u32) {
+        let _ = Steering::close(self, number);
+    }
+
+    fn describe(&self) -> String {
+        let all = self.have(|devices| {
+            let counts = devices.channels.values().filter_map(|one| one.state.counts().ok());
+            counts.fold(Counts::default(), Counts::and)
+        });
+        match all {
+            Ok(Counts { admitted, forged, late }) => {
+                format!("by the system {admitted} sent, {forged} not as granted, {late} too fast")
+            }
+            Err(error) => error.to_string(),
+        }
     }
 }
 
@@ -325,6 +357,24 @@ impl Devices {
             let _ = veth::remove(channel.inner);
         }
     }
+}
+
+/// What the thread does with interfaces, sockets, programs and their memory.
+fn rights() -> CapabilitySet {
+    CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW | CapabilitySet::BPF | CapabilitySet::IPC_LOCK
+}
+
+/// Leaves the thread these rights alone, also once the process becomes another user's.
+fn keep_rights() -> rustix::io::Result<()> {
+    rustix::thread::set_keep_capabilities(true)?;
+    use_rights()
+}
+
+fn use_rights() -> rustix::io::Result<()> {
+    let permitted = rustix::thread::capabilities(None)?.permitted & rights();
+    let inheritable = CapabilitySet::empty();
+    let sets = CapabilitySets { effective: permitted, permitted, inheritable };
+    rustix::thread::set_capabilities(None, sets)
 }
 
 fn index_of(name: &str) -> io::Result<u32> {

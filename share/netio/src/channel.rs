@@ -106,6 +106,11 @@ impl Channel {
         }
     }
 
+    /// What it may send.
+    pub(crate) fn rate(&self) -> Rate {
+        self.bucket.rate
+    }
+
     /// The program has fetched it, once.
     pub(crate) fn attach(&self, carrier: Box<dyn Carrier>) -> Result<(), Box<dyn Carrier>> {
         self.carrier.set(carrier)

@@ -34,5 +34,5 @@ pub use channel::{Rate, channel};
 pub use module::{
     CHANNEL_FULL, CHANNELS_MAX, FORGED, GRANT_LASTS, GRANTS_MAX, GrantChannel, GrantRight,
     ListRights, Module, QUESTIONS, REASONS, REVOKED, RIGHTS_MAX, RIGHTS_OF_A_CHANNEL_MAX,
-    RevokeChannel, RevokeRight, Right, Ticket, VIOLATIONS_MAX, add,
+    RevokeChannel, RevokeRight, Right, Steer, Ticket, VIOLATIONS_MAX, add,
 };

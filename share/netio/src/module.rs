@@ -6,7 +6,7 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
+use core::cell::{Cell, OnceCell, RefCell};
 use core::ops::Bound;
 use core::time::Duration;
 use xk_core::control::{Describe, ListSessions, QuestionType};
@@ -172,6 +172,23 @@ impl AsRef<Check> for Receiver {
     }
 }
 
+/// What checks and demultiplexes frames of channels in the module's place, where it can: programs of
+/// the operating system, or of a device. Frames that it lets through are none of the module's.
+pub trait Steer {
+    /// The channel of this number, which has been fetched, may send and receives frames with these
+    /// headers; false if it cannot be told apart from others, or there is no room.
+    fn grant(&self, number: u32, headers: &Headers) -> bool;
+
+    /// It no longer may.
+    fn revoke(&self, number: u32, headers: &Headers);
+
+    /// The channel is no more; all its rights have been revoked.
+    fn close(&self, number: u32);
+
+    /// What it has let through and has not, for people.
+    fn describe(&self) -> String;
+}
+
 /// The module.
 pub struct Module {
     /// Its upper side.
@@ -199,6 +216,7 @@ pub struct Module {
     frame_octets_max: Cell<usize>,
     /// Where tickets are shown.
     door: RefCell<String>,
+    steering: OnceCell<Rc<dyn Steer>>,
 }
 
 /// Adds a module on `lower`, a wire. The protocol is what one other stands on, as on a wire.
@@ -233,12 +251,37 @@ impl Module {
             limit: Cell::new(Rate { octets_per_second: u64::MAX, burst_octets: u64::MAX }),
             frame_octets_max: Cell::new(usize::MAX),
             door: RefCell::default(),
+            steering: OnceCell::new(),
         }
+    }
+
+    /// Frames of channels are checked and demultiplexed in the module's place by `steering`, which
+    /// is asked for each that is fetched. What it leaves, the module does.
+    pub fn steer(&self, steering: Rc<dyn Steer>) {
+        let _ = self.steering.set(steering);
     }
 
     /// Channels that are granted from now on send no more than this.
     pub fn limit(&self, rate: Rate) {
         self.limit.set(rate);
+    }
+
+    /// The place of a ticket among those that wait. Compared in full, whatever differs: the time
+    /// tells nothing.
+    fn place_of(&self, ticket: &Ticket) -> Option<usize> {
+        let is_shown = |waiting: &Waiting| {
+            let differ = waiting.ticket.iter().zip(ticket).fold(0, |all, (a, b)| all | (a ^ b));
+            differ == 0
+        };
+        self.waiting.borrow().iter().position(is_shown)
+    }
+
+    /// The number and the rate of the channel that a ticket fetches, which remains to be fetched.
+    pub fn granted(&self, cx: &Kernel, ticket: &Ticket) -> Option<(u32, Rate)> {
+        self.lapse(cx.now());
+        let at = self.place_of(ticket)?;
+        let number = self.waiting.borrow().get(at)?.number;
+        self.channels.borrow().get(&number).map(|channel| (number, channel.rate()))
     }
 
     /// Gives a granted channel to the program behind `carrier`.
@@ -252,18 +295,27 @@ impl Module {
         carrier: Box<dyn Carrier>,
     ) -> Result<(), Box<dyn Carrier>> {
         self.lapse(cx.now());
-        let mut waiting = self.waiting.borrow_mut();
-        // Compared in full, whatever differs: the time tells nothing.
-        let is_shown = |waiting: &Waiting| {
-            let differ = waiting.ticket.iter().zip(ticket).fold(0, |all, (a, b)| all | (a ^ b));
-            differ == 0
-        };
-        let at = waiting.iter().position(is_shown);
-        let number = at.and_then(|at| waiting.remove(at)).map(|waiting| waiting.number);
+        let at = self.place_of(ticket);
+        let number = at.and_then(|at| self.waiting.borrow_mut().remove(at)?.number.into());
         let channel = number.and_then(|number| self.channels.borrow().get(&number).cloned());
-        match channel {
-            Some(channel) => channel.attach(carrier),
-            None => Err(carrier),
+        let Some(channel) = channel else {
+            return Err(carrier);
+        };
+        channel.attach(carrier)?;
+        for number in &*channel.rights.borrow() {
+            if let Some(right) = self.rights.borrow().get(number) {
+                self.steer_right(&channel, &right.headers);
+            }
+        }
+        Ok(())
+    }
+
+    /// Has frames of a right pass beside the module, if they can: it does what remains.
+    fn steer_right(&self, channel: &Channel, headers: &Headers) {
+        if let Some(steering) = self.steering.get()
+            && channel.carrier().is_some()
+        {
+            let _ = steering.grant(channel.number, headers);
         }
     }
 
@@ -323,6 +375,7 @@ impl Module {
             receivers.remove(&headers.received);
             return None;
         }
+        self.steer_right(&channel, headers);
         let number = self.number();
         channel.rights.borrow_mut().insert(number);
         let (headers, of) = (headers.clone(), question.of.clone());
@@ -345,6 +398,9 @@ impl Module {
             return false;
         };
         self.receivers.borrow_mut().remove(&right.headers.received);
+        if let Some(steering) = self.steering.get() {
+            steering.revoke(right.channel, &right.headers);
+        }
         if let Some(channel) = self.channels.borrow().get(&right.channel) {
             channel.rights.borrow_mut().remove(&number);
             channel.forbid(&right.headers.sent);
@@ -364,6 +420,9 @@ impl Module {
         self.waiting.borrow_mut().retain(|waiting| waiting.number != number);
         self.channels.borrow_mut().remove(&number);
         if let Some(carrier) = channel.carrier() {
+            if let Some(steering) = self.steering.get() {
+                steering.close(number);
+            }
             carrier.close();
             let mut gone = self.gone.borrow_mut();
             gone.truncate(CHANNELS_MAX);
@@ -605,6 +664,9 @@ impl Protocol for Netio {
         } else if let Some(question) = ask.get::<Describe>() {
             let ((fetched, granted), rights) = (module.counts(), module.rights.borrow().len());
             question.text = format!("{fetched} channels, {granted} granted, {rights} rights");
+            if let Some(steering) = module.steering.get() {
+                question.text += &format!("; {}", steering.describe());
+            }
         } else if let Some(question) = ask.get::<Offloads>() {
             question.answer(this.id(), || Offloads::of_protocol(cx, &self.lower));
         } else if ask.get::<ListSessions>().is_some() {

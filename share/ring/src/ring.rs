@@ -1,7 +1,7 @@
 //! One end of the rings, as the proxies of a cut use it.
 
 use std::cell::{Cell, RefCell};
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use xk_core::wire::Sleeper;
@@ -85,6 +85,15 @@ impl Ring {
             looks: Cell::new(0),
             slept: Cell::new(false),
         }
+    }
+
+    /// Sends octets with descriptors beside the rings ([`Link::send_beside`]).
+    ///
+    /// # Errors
+    /// [`ShmError`]: the peer is gone, or takes nothing.
+    pub fn send_beside(&self, octets: &[u8], files: &[BorrowedFd<'_>]) -> Result<(), ShmError> {
+        let link = self.link.borrow();
+        link.as_ref().ok_or(ShmError::Hello("it is gone"))?.send_beside(octets, files)
     }
 
     /// Looks after the peer, if that is due.
