@@ -78,7 +78,7 @@ impl Door {
         path: &Path,
         module: Rc<Module>,
     ) -> Result<ProtocolRef, ShmError> {
-        Self::open_with(cx, name, path, module, Box::new(|ring, ..| hand_over(ring, None)))
+        Self::open_with(cx, name, path, module, Box::new(|ring, _, _| hand_over(ring, None)))
     }
 
     /// As [`open`](Self::open), with what `hand` gives beside the rings.

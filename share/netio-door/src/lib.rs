@@ -43,8 +43,8 @@
 //! there, and within the program that runs the graph, a channel is attached to the
 //! [`xk_netio::Module`] beside the kernel.
 //!
-//! With `uplink`, the name of the interface that the wire is on (`packet`, `xdp`), the system itself
-//! checks what programs send and finds out for which program an arrival is (eBPF; crate
+//! With `uplink`, the name of the interface that the wire is on (`packet`, `xdp`), the system
+//! itself checks what programs send and finds out for which program an arrival is (eBPF; crate
 //! `xk-netio-xdp` has a table of what differs): frames of channels do not go through this process.
 //! What the system leaves comes to the module as without it. It needs `CAP_NET_ADMIN`,
 //! `CAP_NET_RAW`, `CAP_BPF`, and at the beginning `CAP_SYS_ADMIN`; a thread keeps the first three.

@@ -32,7 +32,7 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 /// their frames at an interface.
 fn hand(params: &Params, module: &Rc<Module>) -> Result<Hand, BuildError> {
     let Some(uplink) = params.text("uplink") else {
-        return Ok(Box::new(|ring, ..| hand_over(ring, None)));
+        return Ok(Box::new(|ring, _, _| hand_over(ring, None)));
     };
     let steering = Steering::attach(uplink, Mode::Auto).map_err(|error| {
         let what = format!("the system cannot check frames there: {error}");

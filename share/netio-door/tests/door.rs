@@ -12,7 +12,7 @@ use xk_netio::{
     FORGED, GrantChannel, GrantRight, Module, REVOKED, Rate, RevokeChannel, Ticket, VIOLATIONS_MAX,
 };
 use xk_netio_door::{COMERS_OF_A_USER_MAX, Door, TICKET_WITHIN, connect};
-use xk_share::{Arrival, Carrier};
+use xk_share::Arrival;
 use xk_shm::{Link, Options, Peers};
 use xk_testkit::kernel::{Bottom, Lower, TestKernel, Top, octets};
 
@@ -201,6 +201,7 @@ fn attacked(name: &str, hostility: Hostility) -> (Host, usize) {
         let thread = std::thread::spawn(move || {
             let mut link = stranger(&path, &ticket);
             fetched.recv().expect("the channel is its own");
+            link.receive_beside(1, PATIENCE).expect("it is told so");
             for turn in 0..200 {
                 if link.check().is_err() {
                     break;

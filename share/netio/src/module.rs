@@ -172,8 +172,8 @@ impl AsRef<Check> for Receiver {
     }
 }
 
-/// What checks and demultiplexes frames of channels in the module's place, where it can: programs of
-/// the operating system, or of a device. Frames that it lets through are none of the module's.
+/// What checks and demultiplexes frames of channels in the module's place, where it can: programs
+/// of the operating system, or of a device. Frames that it lets through are none of the module's.
 pub trait Steer {
     /// The channel of this number, which has been fetched, may send and receives frames with these
     /// headers; false if it cannot be told apart from others, or there is no room.
