@@ -1,6 +1,6 @@
-//! Tables 1 to 3, and where the time goes (section 2), of Chris Maeda and Brian N. Bershad, "Networking Performance for Microkernels",
-//! Workshop on Workstation Operating Systems, April 1992: UDP there and back, by where the
-//! protocols lie and what crosses between their parts.
+//! Tables 1 to 3, and where the time goes (section 2), of Chris Maeda and Brian N. Bershad,
+//! "Networking Performance for Microkernels", Workshop on Workstation Operating Systems, April
+//! 1992: UDP there and back, by where the protocols lie and what crosses between their parts.
 //!
 //! One graph, `graphs/org-messages.kdl`, is run by `xk run` with other domain lines for each row,
 //! in a network namespace of its own. Linux's sockets at the other end of its TAP device send one
