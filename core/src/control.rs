@@ -10,7 +10,7 @@ mod interface;
 mod word;
 
 pub use crate::{fields, question};
-pub use field::{Field, Handles, Kind, LIST_MAX, QuestionType, Reader, Received, TEXT_MAX, Writer};
+pub use field::{Field, Handles, Kind, LIST_MAX, QuestionType, Reader, TEXT_MAX, Writer};
 pub use word::Word;
 
 use crate::map::{Key, MapStats};

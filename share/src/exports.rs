@@ -50,15 +50,14 @@ pub(crate) struct Export {
 }
 
 impl Export {
-    /// Has a frame wait until the pushes before it are done. False if too many do.
-    #[must_use]
-    pub(crate) fn wait(&self, header: Header, frame: Message) -> bool {
+    /// Has a frame wait until the pushes before it are done; gives it back if too many do.
+    pub(crate) fn wait(&self, header: Header, frame: Message) -> Result<(), Message> {
         let mut waiting = self.waiting.borrow_mut();
-        let has_room = waiting.len() < PUSHES_MAX;
-        if has_room {
-            waiting.push_back((header, frame));
+        if waiting.len() >= PUSHES_MAX {
+            return Err(frame);
         }
-        has_room
+        waiting.push_back((header, frame));
+        Ok(())
     }
 }
 

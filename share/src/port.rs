@@ -45,6 +45,8 @@ const TURNS_MAX: usize = 5000;
 const OUTBOX_MAX: usize = 4096;
 /// How many kinds of questions a side remembers that the other one asks of each new session.
 const LEARNED_MAX: usize = 64;
+/// The longest list that is kept to write the next question into, in octets.
+const SCRATCH_OCTETS_MAX: usize = 4096;
 /// How many messages wait for one before them of their session.
 pub(crate) const WAITING_MAX: usize = 64;
 /// How many requests go up at one time, unless something else is said.
@@ -185,6 +187,8 @@ impl Known {
 /// One side of a cut between two domains; all edges between them pass through it.
 pub struct Port {
     pub(crate) me: Weak<Port>,
+    /// What the next question is written into.
+    pub(crate) scratch: Cell<Vec<u8>>,
     /// Another one after the other side was started again.
     pub(crate) carrier: RefCell<Rc<dyn Carrier>>,
     known: Known,
@@ -306,6 +310,7 @@ impl Port {
     pub fn new(carrier: Box<dyn Carrier>, known: Known) -> Rc<Self> {
         Rc::new_cyclic(|me| Self {
             me: me.clone(),
+            scratch: Cell::default(),
             carrier: RefCell::new(carrier.into()),
             known,
             admit: RefCell::default(),
@@ -511,14 +516,17 @@ impl Port {
 
     /// Sends what was noted.
     pub(crate) fn send_noted(&self, cx: &Kernel) {
-        if self.noted.borrow().is_empty() {
-            return;
-        }
-        for header in self.noted.take() {
-            match cx.pool().empty(0) {
-                Ok(body) => self.post_frame(cx, header, body),
-                Err(NoBuffers) => self.note(header),
+        loop {
+            let mut noted = self.noted.borrow_mut();
+            if noted.is_empty() {
+                return;
             }
+            let Ok(body) = cx.pool().empty(0) else {
+                return;
+            };
+            let header = noted.remove(0);
+            drop(noted);
+            self.post_frame(cx, header, body);
         }
     }
 
@@ -614,28 +622,34 @@ impl Port {
         ask: &mut Ask<'_>,
     ) -> Answer {
         let (kind, names) = (ask.kind(), Names::of(self, cx));
-        let Some(octets) = ask.write(&names) else {
+        let mut out = Writer::reusing(self.scratch.take(), &names);
+        ask.put(&mut out);
+        let Some(octets) = out.octets() else {
             return Answer::Unknown;
         };
-        let is_fact = kind.kind == Kind::Fact;
-        if is_fact && facts.answer(kind.key, &octets, |answer| ask.fill(answer, &names)) {
+        let (is_fact, len) = (kind.kind == Kind::Fact, octets.len());
+        if is_fact && facts.answer(kind.key, octets, |answer| ask.fill(answer, &names)) {
+            self.keep_scratch(out.finish());
             return Answer::Answered;
         }
-        let mut out = Writer::new(&names);
         kind.key.put(&mut out);
-        ask.passed_up_by().to_vec().put(&mut out);
+        out.put_list(ask.passed_up_by());
         let Some(mut fields) = out.finish() else {
             return Answer::Unknown;
         };
-        fields.extend_from_slice(&octets);
+        // What was written last goes first.
+        fields.rotate_left(len);
         let header = Header::new(target.op, 0, target.number);
         // The first time it is asked whether that is understood.
         let (is_tell, told) = (kind.kind == Kind::Tell, (target.protocol, kind.key));
         if is_tell && self.understood.borrow().contains(&told) {
             self.tell(cx, header, &fields);
+            self.keep_scratch(Some(fields));
             return Answer::Answered;
         }
-        let Ok(body) = cx.pool().copy_from(0, &fields) else {
+        let body = cx.pool().copy_from(0, &fields);
+        self.keep_scratch(Some(fields));
+        let Ok(body) = body else {
             return Answer::Unknown;
         };
         let Ok(Answered::Frame(_, mut reply)) = self.request(cx, header, body, None) else {
@@ -647,35 +661,35 @@ impl Port {
             understood.push(told);
         }
         drop(understood);
-        let answer = octets_of(&reply);
-        if !is_answered || !ask.fill(&answer, &names) {
+        if !is_answered {
             return Answer::Unknown;
         }
-        if is_fact {
-            facts.keep((kind.key, octets, answer.into_owned()));
+        let answer = octets_of(&reply);
+        let asked = if is_fact { ask.write(&names) } else { None };
+        if !ask.fill(&answer, &names) {
+            return Answer::Unknown;
+        }
+        if let Some(asked) = asked {
+            facts.keep((kind.key, asked, answer.into_owned()));
         }
         Answer::Answered
+    }
+
+    /// Keeps a list that was written into for the next question, unless it has become long.
+    pub(crate) fn keep_scratch(&self, octets: Option<Vec<u8>>) {
+        if let Some(octets) = octets.filter(|octets| octets.capacity() <= SCRATCH_OCTETS_MAX) {
+            self.scratch.set(octets);
+        }
     }
 
     // ---- reading ----
 
     /// The field that a frame carries, and nothing else.
     pub(crate) fn read<T: Field>(&self, cx: &Kernel, message: &Message) -> Option<T> {
-        let (field, rest) = self.read_front(cx, message)?;
-        rest.is_empty().then_some(field)
-    }
-
-    /// A field at the front, and what follows it.
-    pub(crate) fn read_front<T: Field>(
-        &self,
-        cx: &Kernel,
-        message: &Message,
-    ) -> Option<(T, Vec<u8>)> {
         let octets = octets_of(message);
         let names = Names::of(self, cx);
         let mut reader = Reader::new(&octets, &names);
-        let field = T::take(&mut reader)?;
-        Some((field, reader.rest().to_vec()))
+        T::take(&mut reader).filter(|_| reader.is_empty())
     }
 
     /// Fields as octets.
@@ -705,13 +719,11 @@ impl Port {
         let names = Names::of(self, cx);
         let mut facts = Vec::new();
         for (kind, octets) in wanted {
-            let Some(mut question) = kind.read(&octets, &names) else {
-                continue;
-            };
-            let mut ask = question.ask(Vec::new());
-            if session.control(cx, &mut ask).is_answered()
-                && let Some(answer) = ask.write(&names)
-            {
+            let answer = kind.read(&octets, &names, Vec::new(), |ask| {
+                let is_answered = session.control(cx, ask).is_answered();
+                is_answered.then(|| ask.write(&names)).flatten()
+            });
+            if let Some(answer) = answer.flatten() {
                 facts.push((kind.key, octets, answer));
             }
         }

@@ -11,7 +11,7 @@ use xk_kit::net::stream::{StreamShutdown, StreamSpace};
 use xk_kit::rpc::retransmit::LastCopy;
 
 use crate::exports::Export;
-use crate::frame::{Header, Op};
+use crate::frame::{Header, Op, octets_of};
 use crate::imports::{Fact, ProxySession};
 use crate::port::{LATE, Names, Port, Wish, find};
 use crate::waits::{Answered, WAITS_MAX};
@@ -288,7 +288,7 @@ impl Port {
             Op::Ease | Op::Close if export.is_pushing.get() => export.let_go.set(Some(header)),
             Op::Ease | Op::Close => self.let_go(cx, export, header),
             Op::Push if export.is_pushing.get() => {
-                if !export.wait(header, frame) {
+                if export.wait(header, frame).is_err() {
                     self.count(&reason::QUEUE_FULL);
                     self.failed(cx, export, PushError::QueueFull);
                 }
@@ -315,11 +315,8 @@ impl Port {
                 if let Err(error) = export.session.push(cx, frame) {
                     self.failed(cx, export, error);
                 }
-            } else if let Some(((key, passed), octets)) = self.read_front(cx, &frame) {
-                drop(frame);
-                if self.put_question(cx, header, (key, passed, octets)).is_none() {
-                    self.lose(cx);
-                }
+            } else if self.put_question(cx, header, &frame).is_none() {
+                self.lose(cx);
             }
             next = export.waiting.borrow_mut().pop_front();
         }
@@ -518,58 +515,63 @@ impl Port {
     // ---- both ----
 
     /// Puts a question here.
-    fn answer(&self, cx: &Kernel, header: Header, frame: Message) -> Option<()> {
-        let ((key, passed), octets) = self.read_front::<(u32, Vec<ProtocolId>)>(cx, &frame)?;
+    fn answer(&self, cx: &Kernel, header: Header, mut frame: Message) -> Option<()> {
+        let key = u32::from_le_bytes(*frame.peek::<4>()?);
         if header.op == Op::AskSession
             && OF_PUSHES.contains(&key)
             && let Some(export) = self.exports.find(header.second)
             && export.is_pushing.get()
-            && export.wait(header, frame)
         {
-            return Some(());
+            match export.wait(header, frame) {
+                Ok(()) => return Some(()),
+                Err(back) => frame = back,
+            }
         }
-        self.put_question(cx, header, (key, passed, octets))
+        self.put_question(cx, header, &frame)
     }
 
-    fn put_question(
-        &self,
-        cx: &Kernel,
-        header: Header,
-        (key, passed, octets): (u32, Vec<ProtocolId>, Vec<u8>),
-    ) -> Option<()> {
+    fn put_question(&self, cx: &Kernel, header: Header, frame: &Message) -> Option<()> {
         let (tag, number) = (header.first, header.second);
-        let put = || -> Option<Vec<u8>> {
-            let names = Names::of(self, cx);
+        let (octets, names) = (octets_of(frame), Names::of(self, cx));
+        let mut from = Reader::new(&octets, &names);
+        let (key, passed) = <(u32, Vec<ProtocolId>)>::take(&mut from)?;
+        let put = || {
             let kind = self.question(key)?;
-            let mut question = kind.read(&octets, &names)?;
-            // It is answered behind what came for the session before.
-            if let Some(session) = names.named.take() {
-                let _ = session.wait_until_open(cx);
-            }
-            let mut ask = question.ask(passed);
-            let permits = |of| self.permits(&Wish::Ask(of, kind)).then_some(());
-            let answer = if header.op == Op::AskSession {
-                let export = self.exports.find(number)?;
-                let of = export.session.head().protocol();
-                permits(of)?;
-                let answer = export.session.control(cx, &mut ask);
-                if answer.is_answered() && kind.kind == Kind::Fact {
-                    self.learn(of, kind, &octets);
+            let answer = kind.read(from.rest(), &names, passed, |ask| {
+                // It is answered behind what came for the session before.
+                if let Some(session) = names.named.take() {
+                    let _ = session.wait_until_open(cx);
                 }
-                answer
-            } else {
-                let of = ProtocolId(number);
-                permits(of)?;
-                self.own(of)?.control(cx, &mut ask)
-            };
-            answer.is_answered().then(|| ask.write(&names))?
+                let permits = |of| self.permits(&Wish::Ask(of, kind)).then_some(());
+                let answer = if header.op == Op::AskSession {
+                    let export = self.exports.find(number)?;
+                    let of = export.session.head().protocol();
+                    permits(of)?;
+                    let answer = export.session.control(cx, ask);
+                    if answer.is_answered() && kind.kind == Kind::Fact {
+                        self.learn(of, kind, from.rest());
+                    }
+                    answer
+                } else {
+                    let of = ProtocolId(number);
+                    permits(of)?;
+                    self.own(of)?.control(cx, ask)
+                };
+                if !answer.is_answered() || tag == 0 {
+                    return None;
+                }
+                let mut out = Writer::reusing(self.scratch.take(), &names);
+                true.put(&mut out);
+                ask.put(&mut out);
+                out.finish()
+            });
+            answer.flatten()
         };
         self.serve(put, |answer| {
             if tag != 0 {
-                let mut fields = Vec::with_capacity(1 + answer.as_ref().map_or(0, Vec::len));
-                fields.push(u8::from(answer.is_some()));
-                fields.extend(answer.unwrap_or_default());
-                self.tell(cx, Header::new(Op::Answer, tag, 0), &fields);
+                let fields = answer.as_deref().unwrap_or(&[0]);
+                self.tell(cx, Header::new(Op::Answer, tag, 0), fields);
+                self.keep_scratch(answer);
             }
         })
     }

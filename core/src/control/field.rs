@@ -11,7 +11,6 @@ use crate::message::{Message, Pool};
 use crate::object::{ProtocolId, ProtocolRef, SessionId, SessionRef};
 use crate::reason::{self, Class, Reason};
 use crate::time::Time;
-use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -54,7 +53,13 @@ pub struct Writer<'a> {
 impl<'a> Writer<'a> {
     /// An empty one.
     pub fn new(handles: &'a dyn Handles) -> Self {
-        Self { octets: Vec::new(), handles, is_whole: true, now: None }
+        Self::reusing(Vec::new(), handles)
+    }
+
+    /// An empty one that writes into this list, whose elements go, as far as it has room.
+    pub fn reusing(mut octets: Vec<u8>, handles: &'a dyn Handles) -> Self {
+        octets.clear();
+        Self { octets, handles, is_whole: true, now: None }
     }
 
     /// An empty one for a reader with another clock: points in time are written by how far they lie
@@ -73,11 +78,23 @@ impl<'a> Writer<'a> {
         self.octets.extend_from_slice(octets);
     }
 
+    /// What was written so far; `None` if something could not be expressed for the other side.
+    pub fn octets(&self) -> Option<&[u8]> {
+        self.is_whole.then_some(&*self.octets)
+    }
+
     /// Writes a text, as much of it as goes.
     pub(super) fn put_text(&mut self, text: &str) {
         let text = &text[..text.floor_char_boundary(TEXT_MAX)];
         (text.len() as u16).put(self);
         self.octets.extend_from_slice(text.as_bytes());
+    }
+
+    /// Writes a list, as much of it as goes: the reader takes a `Vec`.
+    pub fn put_list(&mut self, list: &[impl Field]) {
+        let count = list.len().min(LIST_MAX);
+        (count as u16).put(self);
+        list.iter().take(count).for_each(|element| element.put(self));
     }
 
     /// The octets; `None` if something could not be expressed for the other side.
@@ -239,9 +256,7 @@ impl<A: Field, B: Field, C: Field> Field for (A, B, C) {
 
 impl<T: Field> Field for Vec<T> {
     fn put(&self, out: &mut Writer<'_>) {
-        let count = self.len().min(LIST_MAX);
-        (count as u16).put(out);
-        self.iter().take(count).for_each(|element| element.put(out));
+        out.put_list(self);
     }
 
     fn take(from: &mut Reader<'_>) -> Option<Self> {
@@ -475,8 +490,11 @@ pub struct QuestionType {
     pub is_direct: bool,
     put: fn(&dyn Any, &mut Writer<'_>),
     fill: fn(&mut dyn Any, &mut Reader<'_>) -> bool,
-    take: fn(&mut Reader<'_>) -> Option<Box<dyn Any>>,
+    take: fn(&mut Reader<'_>, &mut Put<'_>),
 }
+
+/// What is done with a question that was read.
+type Put<'a> = dyn FnMut(&mut dyn Any) + 'a;
 
 /// How a question crosses to another address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -519,40 +537,45 @@ impl QuestionType {
                 *question = answered;
                 true
             },
-            take: |from| {
-                let question = Q::take(from).filter(|_| from.is_empty())?;
-                Some(Box::new(question))
+            take: |from, put| {
+                if let Some(mut question) = Q::take(from).filter(|_| from.is_empty()) {
+                    put(&mut question);
+                }
             },
         }
     }
 
-    /// A question of this kind that came as `octets`; `None` if it is not whole, or more than
-    /// whole.
-    pub fn read(&'static self, octets: &[u8], handles: &dyn Handles) -> Option<Received> {
-        let question = (self.take)(&mut Reader::new(octets, handles))?;
-        Some(Received { kind: self, question })
-    }
-}
-
-/// A question that came from another address space.
-pub struct Received {
-    kind: &'static QuestionType,
-    question: Box<dyn Any>,
-}
-
-impl Received {
-    /// The question, to be put here; `passed_up_by` are the layers that have passed it up.
-    pub fn ask(&mut self, passed_up_by: Vec<ProtocolId>) -> Ask<'_> {
-        Ask { kind: self.kind, question: &mut *self.question, passed_up_by, is_put: false }
+    /// What `put` says of a question of this kind that came as `octets` from another address space,
+    /// where the layers `passed_up_by` have passed it up; `None` if it is not whole, or more than
+    /// whole. The question lies on the stack.
+    pub fn read<T>(
+        &'static self,
+        octets: &[u8],
+        handles: &dyn Handles,
+        passed_up_by: Vec<ProtocolId>,
+        put: impl FnOnce(&mut Ask<'_>) -> T,
+    ) -> Option<T> {
+        let (mut once, mut said) = (Some((put, passed_up_by)), None);
+        (self.take)(&mut Reader::new(octets, handles), &mut |question| {
+            if let Some((put, passed_up_by)) = once.take() {
+                said = Some(put(&mut Ask { kind: self, question, passed_up_by, is_put: false }));
+            }
+        });
+        said
     }
 }
 
 impl Ask<'_> {
+    /// Writes the question with what is filled in, for another address space.
+    pub fn put(&self, out: &mut Writer<'_>) {
+        (self.kind.put)(self.question, out);
+    }
+
     /// The question with what is filled in, for another address space; `None` if something in it
     /// must not be known there.
     pub fn write(&self, handles: &dyn Handles) -> Option<Vec<u8>> {
         let mut out = Writer::new(handles);
-        (self.kind.put)(self.question, &mut out);
+        self.put(&mut out);
         out.finish()
     }
 
@@ -660,8 +683,7 @@ pub(super) mod tests {
     }
 
     fn read(octets: &[u8], handles: &Lone) -> Option<All> {
-        let mut there = ALL.read(octets, handles)?;
-        there.ask(Vec::new()).get::<All>().cloned()
+        ALL.read(octets, handles, Vec::new(), |ask| ask.get::<All>().cloned())?
     }
 
     #[test]

@@ -38,6 +38,9 @@ pub struct Ring {
     looks: Cell<u32>,
     /// It has just slept, and does not know why it was woken.
     slept: Cell<bool>,
+    /// A frame came with the last waking, which may have been for the peer's end, too: that is
+    /// looked for when it is due, not at once, since it takes a system call.
+    may_be_gone: Cell<bool>,
 }
 
 /// How large the link of a [`Ring`] is.
@@ -84,6 +87,7 @@ impl Ring {
             look_at: Cell::new(Time::ZERO),
             looks: Cell::new(0),
             slept: Cell::new(false),
+            may_be_gone: Cell::new(false),
         }
     }
 
@@ -108,6 +112,7 @@ impl Ring {
     /// Looks after the peer.
     #[cold]
     fn look(&self, cx: &Kernel, link: &mut Link) {
+        self.may_be_gone.set(false);
         self.look_at.set(cx.now().after(LOOK_EVERY));
         if link.check().is_err() {
             self.peer_is_gone(link);
@@ -179,6 +184,9 @@ impl Carrier for Ring {
                 if let Some(left) = self.last_frames.get() {
                     self.last_frames.set(Some(left - 1));
                 }
+                if self.slept.replace(false) {
+                    self.may_be_gone.set(true);
+                }
                 return Arrival::Frame(frame);
             }
             Ok(None) => {}
@@ -219,6 +227,10 @@ impl Carrier for Ring {
                 self.peer_is_gone(link);
             }
         }
+    }
+
+    fn next_poll(&self) -> Option<Time> {
+        self.may_be_gone.get().then(|| self.look_at.get())
     }
 
     fn rest(&self, _: &Kernel, sleeper: &dyn Sleeper) -> bool {

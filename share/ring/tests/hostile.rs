@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use std::rc::Rc;
+use std::time::Duration;
 use xk_core::Kernel;
 use xk_share::{Arrival, Carrier, Known, Port, add_port, upper_proxy};
 use xk_share_ring::{Ring, geometry};
@@ -59,17 +60,36 @@ fn do_it(link: &mut Link, act: &Act) {
 }
 
 #[test]
-fn a_sleeper_sees_at_once_that_a_peer_has_sent_and_gone() {
+fn a_sleeper_sees_at_once_that_a_peer_has_gone() {
+    let cx = TestKernel::new(1);
+    let (own, peer) = Link::pair(&geometry()).expect("shared memory");
+    let ring = Ring::new(own);
+    assert!(matches!(ring.receive(&cx), Arrival::Nothing));
+    drop(peer);
+    ring.woken();
+    assert!(matches!(ring.receive(&cx), Arrival::Nothing));
+    assert!(matches!(ring.receive(&cx), Arrival::Lost), "no time has passed");
+}
+
+/// One that is woken by frames looks for the peer's end no more often than one that does not sleep,
+/// but does not sleep beyond that.
+#[test]
+fn a_sleeper_sees_soon_that_a_peer_has_sent_and_gone() {
     let cx = TestKernel::new(1);
     let (own, mut peer) = Link::pair(&geometry()).expect("shared memory");
     let ring = Ring::new(own);
     assert!(matches!(ring.receive(&cx), Arrival::Nothing));
+    assert_eq!(ring.next_poll(), None);
     peer.send(b"the last frame").expect("room");
     drop(peer);
     ring.woken();
     assert!(matches!(ring.receive(&cx), Arrival::Frame(_)), "what it sent is still taken");
     assert!(matches!(ring.receive(&cx), Arrival::Nothing));
-    assert!(matches!(ring.receive(&cx), Arrival::Lost), "no time has passed");
+    let next = ring.next_poll().expect("it wants to look again");
+    assert!(next.since(cx.now()) <= Duration::from_millis(10));
+    cx.advance(next.since(cx.now()));
+    assert!(matches!(ring.receive(&cx), Arrival::Nothing));
+    assert!(matches!(ring.receive(&cx), Arrival::Lost));
 }
 
 proptest! {

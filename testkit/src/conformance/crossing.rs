@@ -65,12 +65,12 @@ pub(super) fn put_across<Q: Question>(
     let mut ask = Ask::new(&mut asked);
     let octets = ask.write(&numbers).expect("law 9: a question can be written");
     for end in 0..octets.len() {
-        let part = what.read(&octets[..end], &numbers);
+        let part = what.read(&octets[..end], &numbers, Vec::new(), |_| ());
         assert!(part.is_none(), "law 9: {end} octets of `{name}` are taken for all");
     }
-    let mut there = what.read(&octets, &numbers).expect("law 9: a question can be read");
-    let crossed = control(&mut there.ask(Vec::new()));
-    let back = there.ask(Vec::new()).write(&numbers).expect("law 9: an answer can be written");
+    let there = what.read(&octets, &numbers, Vec::new(), |ask| (control(ask), ask.write(&numbers)));
+    let (crossed, back) = there.expect("law 9: a question can be read");
+    let back = back.expect("law 9: an answer can be written");
     assert!(ask.fill(&back, &numbers), "law 9: the answer of `{name}` can be read");
     if first == second {
         let third = ask.write(&numbers);

@@ -409,16 +409,12 @@ pub(super) fn check(fixture: &dyn Fixture, judges: impl Fn(&str) -> bool) {
     if fixture.is_anchor() {
         return;
     }
-    // It asks for room before each message, and a question that crosses is written.
-    let asks = fixture.is_stream() || fixture.entry().kind == "rm";
     for cut @ (below, above, arrives) in cuts() {
         for (name, law) in LAWS.iter().filter(|(name, _)| judges(name)) {
             let is_not_late = NOT_LATE.iter().any(|(law, kind, _)| {
                 law == name && (kind.is_empty() || *kind == fixture.entry().kind)
             });
-            if *name == "no allocation per message" && asks
-                || arrives == Arrives::Late && is_not_late
-            {
+            if arrives == Arrives::Late && is_not_late {
                 continue;
             }
             println!("{name}, cut below: {below}, above: {above}, {arrives:?}");
@@ -433,13 +429,10 @@ pub(super) fn check(fixture: &dyn Fixture, judges: impl Fn(&str) -> bool) {
 /// # Panics
 /// If one is broken.
 pub(super) fn check_calls(fixture: &dyn CallFixture) {
-    // They ask their neighbours with each call, and a question is looked up as octets.
-    let asks = ["reqrep", "authshort", "authsys"].contains(&fixture.entry().kind);
     for cut @ (below, above, arrives) in cuts() {
         for (name, law) in calls::LAWS {
             let is_not_late = NOT_LATE.iter().any(|(law, ..)| law == name);
-            if asks && *name == "no allocation per call" || arrives == Arrives::Late && is_not_late
-            {
+            if arrives == Arrives::Late && is_not_late {
                 continue;
             }
             println!("{name}, cut below: {below}, above: {above}, {arrives:?}");
