@@ -197,9 +197,12 @@ fn wires_to_the_outside_stay_out_of_simulations() {
         panic!("a socket in a simulation");
     };
     let text = mistakes.to_text();
-    assert!(text.starts_with("netio.kdl:20:") && text.contains("leave `door` out"), "{text}");
+    assert!(text.starts_with("netio.kdl:8:20: ") && text.contains("leave `door` out"), "{text}");
     let found = xk_compose::check_environment(&graph, None, Severity::Warning).to_text();
-    assert!(found.starts_with("netio.kdl:20:") && found.contains("there is no folder"), "{found}");
+    assert!(
+        found.starts_with("netio.kdl:8:20: ") && found.contains("there is no folder"),
+        "{found}"
+    );
 }
 
 /// What a machine without the device, or without the right to it, says.

@@ -237,6 +237,19 @@ fn a_rate_is_kept() {
     }
     host.cx.advance(Duration::from_secs(60));
     assert_eq!(host.carried().len(), 3, "a pause saves no more than a burst");
+    host.cx.advance(Duration::from_secs(60));
+    assert_eq!(host.carried().len(), 1, "all ten have gone");
+    let own = Rate { octets_per_second: 2, burst_octets: 2 };
+    host.module.limit(own);
+    let granted = host.netio.ask(&host.cx, GrantChannel::new(FREELY));
+    assert_eq!(granted.expect("the module knows it").rate, own, "it tells what it allows");
+    let (program, number) = host.bare_channel(FREELY);
+    host.right(number, plain(0x0909)).expect("there is room");
+    (0..3).for_each(|_| host.send(&program, &[9, 9]).expect("there is room"));
+    for left in [1, 1, 1, 0] {
+        assert_eq!(host.carried().len(), left, "no more than the module allows");
+        host.cx.advance(Duration::from_secs(1));
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use xk_shm::{Entrance, Link, Lost, Options, Peers, ShmError};
+use xk_shm::{Entrance, Link, Lost, Options, Peers, ShmError, remove_left};
 
 fn path(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("xk-entrance-{name}-{}", std::process::id()))
@@ -103,4 +103,29 @@ fn only_those_listed_are_let_in_and_only_while_there_is_room() {
             assert!(told.contains("peer_uid") || !room, "{told}");
         }
     }
+}
+
+#[test]
+fn what_a_dead_process_has_left_goes_and_nothing_else() {
+    let (path, options) = (path("left"), Options::default());
+    let lock = PathBuf::from(format!("{}.lock", path.display()));
+    let entrance = Entrance::new(&path, &options).unwrap();
+    remove_left(&path);
+    assert!(path.exists() && lock.exists(), "one listens there");
+    drop(entrance);
+    assert!(!path.exists() && !lock.exists());
+    // Bound by something else, which has no lock.
+    let other = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    remove_left(&path);
+    assert!(path.exists() && !lock.exists());
+    drop(other);
+    std::fs::write(&lock, "").unwrap();
+    remove_left(&path);
+    assert!(!path.exists() && !lock.exists(), "as a killed process leaves it");
+    std::fs::write(&path, "mine").unwrap();
+    std::fs::write(&lock, "").unwrap();
+    remove_left(&path);
+    assert_eq!(std::fs::read(&path).unwrap(), b"mine", "no socket");
+    std::fs::remove_file(&path).unwrap();
+    std::fs::remove_file(&lock).unwrap();
 }
