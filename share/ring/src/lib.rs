@@ -9,7 +9,8 @@
 //! copied in and out. It is seen at once by a side that looks, and a side that sleeps is woken at
 //! the next [`flush`](xk_share::Carrier::flush). Frames beyond the ring's room are refused, and
 //! what cannot be ends the cut. A peer that goes away, by `kill -9` too, is seen at once by a
-//! sleeper and within ten milliseconds otherwise; what it sent before is still taken.
+//! sleeper that nothing else has woken, and within ten milliseconds otherwise; what it sent before
+//! is still taken.
 //!
 //! An end moves to the thread of its kernel before that side's [`Port`](xk_share::Port) is made.
 
