@@ -135,10 +135,7 @@ fn few(choice: Choice) -> usize {
 
 /// What many sessions cost more than few: the goals are about this.
 fn derived(records: &[Record]) -> Vec<Record> {
-    let find = |open, choice| {
-        let name = row(open, choice);
-        records.iter().find(|r| r.row == name && r.system == "xk" && r.is_measured())
-    };
+    let find = |open, choice| Record::find(records, &row(open, choice), "xk");
     let mut list = Vec::new();
     for choice in CHOICES {
         let (one, ten_thousand, million) =
@@ -146,33 +143,17 @@ fn derived(records: &[Record]) -> Vec<Record> {
         let words = row(10_000, choice);
         let words = words.split_once(", ").map_or("", |(_, words)| words);
         if let (Some(one), Some(many)) = (one, ten_thousand) {
-            let percent = |x: f64, y: f64| (x / y - 1.0) * 100.0;
-            list.push(Record {
-                row: format!("10000 over {}, {words}", few(choice)),
-                unit: "%",
-                min: percent(many.min, one.min),
-                median: percent(many.median, one.median),
-                max: percent(many.max, one.max),
-                goal: Some(Goal::AtMost(5.0)),
-                ..bare(many)
-            });
+            let name = format!("10000 over {}, {words}", few(choice));
+            let more = many.with(one, (name, "%"), |x, y| (x / y - 1.0) * 100.0);
+            list.push(Record { goal: Some(Goal::AtMost(5.0)), ..more });
         }
         if let (Some(one), Some(many)) = (one, million) {
-            list.push(Record {
-                row: format!("1000000 less {}, {words}", few(choice)),
-                min: many.min - one.min,
-                median: many.median - one.median,
-                max: many.max - one.max,
-                goal: Some(Goal::AtMost(80.0)),
-                ..bare(many)
-            });
+            let name = format!("1000000 less {}, {words}", few(choice));
+            let more = many.with(one, (name, many.unit), |x, y| x - y);
+            list.push(Record { goal: Some(Goal::AtMost(80.0)), ..more });
         }
     }
     list
-}
-
-fn bare(record: &Record) -> Record {
-    Record { interval: None, p50: None, p99: None, ratios: Vec::new(), ..record.clone() }
 }
 
 /// Octets of memory for each end of a conversation, in a process that does nothing else.

@@ -68,6 +68,35 @@ pub struct Record {
 }
 
 impl Record {
+    /// The row of one system among others, if it has a figure.
+    pub(crate) fn find<'a>(all: &'a [Self], row: &str, system: &str) -> Option<&'a Self> {
+        all.iter().find(|r| r.row == row && r.system == system && r.is_measured())
+    }
+
+    /// A row of this one's system with figures of its own: lowest, middle and highest.
+    pub(crate) fn computed(
+        &self,
+        row: impl Into<String>,
+        unit: &'static str,
+        [min, median, max]: [f64; 3],
+    ) -> Self {
+        let Self { bench, system, better, runs, .. } = *self;
+        let row = row.into();
+        Self { bench, row, system, unit, better, min, median, max, runs, ..Self::default() }
+    }
+
+    /// A row computed of the low, middle and high figures of this one and another.
+    pub(crate) fn with(
+        &self,
+        other: &Self,
+        (row, unit): (impl Into<String>, &'static str),
+        figure: impl Fn(f64, f64) -> f64,
+    ) -> Self {
+        let (a, b) = (self, other);
+        let figures = [(a.min, b.min), (a.median, b.median), (a.max, b.max)];
+        self.computed(row, unit, figures.map(|(a, b)| figure(a, b)))
+    }
+
     /// True if there is a figure.
     pub fn is_measured(&self) -> bool {
         self.runs > 0
@@ -281,5 +310,31 @@ mod tests {
         assert_eq!(record.reached(), Some(false));
         assert_eq!(record.goal_text(), "<= 9: MISSED; <= 3 times bare: reached");
         assert_eq!(Record::default().reached(), None);
+    }
+
+    #[test]
+    fn a_computed_row_is_judged_by_its_own_figures() {
+        for benchmark in crate::benchmarks() {
+            let measured = |case: crate::case::Case| Record {
+                bench: benchmark.name,
+                row: case.row,
+                system: case.system,
+                unit: case.unit.unwrap_or(benchmark.unit),
+                min: 100.0,
+                median: 200.0,
+                max: 300.0,
+                interval: Some((150.0, 250.0)),
+                runs: 7,
+                instructions: Some(1.0),
+                ..Record::default()
+            };
+            let measured: Vec<_> = (benchmark.cases)().into_iter().map(measured).collect();
+            for row in (benchmark.derived)(&measured) {
+                let (low, high) = row.interval.unwrap_or((row.median, row.median));
+                let is_its_own = row.min <= low && high <= row.max;
+                // Rows that are all alike have no correlation.
+                assert!(is_its_own || row.median.is_nan(), "{}, {}", row.bench, row.row);
+            }
+        }
     }
 }

@@ -113,17 +113,10 @@ fn hop_row(hosts: usize) -> String {
 fn derived(records: &[Record]) -> Vec<Record> {
     let per_second = |hosts| {
         let hop = records.iter().find(|r| r.row == hop_row(hosts))?;
-        Some(Record {
-            row: format!("{hosts} hosts, hops per second and core"),
-            unit: "million/s",
-            better: Better::Higher,
-            min: 1e3 / hop.max,
-            median: 1e3 / hop.median,
-            max: 1e3 / hop.min,
-            instructions: None,
-            goal: Some(Goal::AtLeast(2.0)),
-            ..hop.clone()
-        })
+        let row = format!("{hosts} hosts, hops per second and core");
+        let rates = [hop.max, hop.median, hop.min].map(|ns| 1e3 / ns);
+        let goal = Some(Goal::AtLeast(2.0));
+        Some(Record { better: Better::Higher, goal, ..hop.computed(row, "million/s", rates) })
     };
     HOSTS.into_iter().filter_map(per_second).collect()
 }

@@ -11,6 +11,22 @@ use xk_core::{
 };
 use xk_kit::net::stream::{StreamEvent, StreamNotice};
 
+/// Has each message that comes taken by a function.
+pub(crate) struct Each<F>(pub(crate) F);
+
+impl<F: Fn(Message) + 'static> Protocol for Each<F> {
+    fn demux(
+        &self,
+        _: &Kernel,
+        _: &ProtocolRef,
+        _: &SessionRef,
+        message: Message,
+    ) -> Result<(), Refused> {
+        (self.0)(message);
+        Ok(())
+    }
+}
+
 /// Counts the octets that come, and holds the sessions that are made for it.
 #[derive(Clone, Default)]
 pub(crate) struct Sink(pub(crate) Rc<Cell<u64>>);

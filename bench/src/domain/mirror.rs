@@ -1,5 +1,6 @@
 //! Both sides of a cut whose lower one sends everything back, or keeps it.
 
+use crate::uppers::Each;
 use std::cell::{Cell, OnceCell};
 use std::io;
 use std::rc::Rc;
@@ -114,7 +115,8 @@ impl Above {
         let lower = lower_proxy(cx, port, MIRROR, "mirror", "mirror");
         add_port(cx, port, "port");
         let received = Rc::<Cell<u64>>::default();
-        let top = cx.add_protocol("top", "top", Top(Rc::clone(&received)));
+        let count = Rc::clone(&received);
+        let top = cx.add_protocol("top", "top", Each(move |_| count.set(count.get() + 1)));
         let above = Rc::new(Self { side, below, lower, top, session: OnceCell::new(), received });
         above.on_shepherd(|above| {
             let _ = above.session.set(above.open());
@@ -229,22 +231,6 @@ pub(super) fn on_thread(ring: Ring, core: Option<usize>) -> JoinHandle<()> {
         super::stay_on(core);
         Below::new(ring).spin();
     })
-}
-
-/// Counts what comes back.
-struct Top(Rc<Cell<u64>>);
-
-impl Protocol for Top {
-    fn demux(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        _: &SessionRef,
-        _: Message,
-    ) -> Result<(), Refused> {
-        self.0.set(self.0.get() + 1);
-        Ok(())
-    }
 }
 
 /// Sends back what is pushed, or keeps it, and replies to a call with the request.

@@ -106,18 +106,8 @@ fn derived(records: &[Record]) -> Vec<Record> {
         return Vec::new();
     };
     let figure = cut.median - uncut.median - bare.median;
-    vec![Record {
-        bench: cut.bench,
-        row: "spinning, over bare and uncut".into(),
-        system: cut.system,
-        unit: cut.unit,
-        min: figure,
-        median: figure,
-        max: figure,
-        runs: cut.runs,
-        goal: Some(Goal::AtMost(300.0)),
-        ..Record::default()
-    }]
+    let over = cut.computed("spinning, over bare and uncut", cut.unit, [figure; 3]);
+    vec![Record { goal: Some(Goal::AtMost(300.0)), ..over }]
 }
 
 /// Measures on a thread of its own, which is put on a core.

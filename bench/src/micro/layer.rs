@@ -85,15 +85,9 @@ fn derived(records: &[Record]) -> Vec<Record> {
         let rows = &records[if both { LAYERS.len() } else { 0 }..];
         LAYERS.iter().zip(rows).map(|(n, r)| (*n as f64, pick(r))).collect()
     };
-    let row = |name: &str, figure: [f64; 3], goal: Option<Goal>| Record {
-        row: name.into(),
-        min: figure[0],
-        median: figure[1],
-        max: figure[2],
-        ratios: Vec::new(),
-        instructions: None,
+    let row = |name: &str, figures: [f64; 3], goal: Option<Goal>| Record {
         goal,
-        ..first.clone()
+        ..first.computed(name, first.unit, figures)
     };
     let slope = |both, divisor: f64| {
         [|r: &Record| r.min, |r: &Record| r.median, |r: &Record| r.max]

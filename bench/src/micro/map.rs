@@ -90,24 +90,17 @@ fn many_std(entries: u64) -> Case {
 }
 
 fn derived(records: &[Record]) -> Vec<Record> {
-    let median =
-        |entries: u64| records.iter().find(|r| r.row == row(entries) && r.system == "xk").cloned();
+    let median = |entries: u64| Record::find(records, &row(entries), "xk");
     let (Some(few), Some(some), Some(million)) = (median(10), median(10_000), median(1_000_000))
     else {
         return Vec::new();
     };
     let difference = |name: &str, more: &Record, goal| Record {
-        row: name.into(),
-        min: more.min - few.min,
-        median: more.median - few.median,
-        max: more.max - few.max,
-        ratios: Vec::new(),
-        instructions: None,
         goal,
-        ..few.clone()
+        ..more.with(few, (name, few.unit), |more, few| more - few)
     };
     vec![
-        difference("10,000 entries over 10", &some, None),
-        difference("a million entries over 10", &million, Some(Goal::AtMost(60.0))),
+        difference("10,000 entries over 10", some, None),
+        difference("a million entries over 10", million, Some(Goal::AtMost(60.0))),
     ]
 }

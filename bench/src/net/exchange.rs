@@ -33,11 +33,23 @@ pub(super) trait Line {
     /// Nothing more will come.
     fn receive(&mut self, each: impl FnMut(&[u8])) -> io::Result<usize>;
 
-    /// Sends back what has arrived, and gives how many messages.
+    /// Sends back the last of what has arrived, by way of `held` and no more than its room, and
+    /// gives how many messages came.
     ///
     /// # Errors
     /// As for the parts.
-    fn answer(&mut self) -> io::Result<usize>;
+    fn answer(&mut self, held: &mut [u8]) -> io::Result<usize> {
+        let mut octets = 0;
+        let count = self.receive(|message| {
+            octets = message.len().min(held.len());
+            held[..octets].copy_from_slice(&message[..octets]);
+        })?;
+        if count > 0 {
+            self.send(&held[..octets])?;
+            self.flush()?;
+        }
+        Ok(count)
+    }
 }
 
 /// How long a line that sleeps waits at most.
@@ -55,6 +67,8 @@ const LOOKS: u32 = 256;
 pub(super) const TRIPS_MAX: usize = 1 << 18;
 /// Messages sent or received from one look at the clock to the next.
 pub(super) const BURST: usize = 32;
+/// The longest message, in octets.
+pub(super) const OCTETS_MAX: usize = 1 << 16;
 /// Share of the time that goes by before anything counts: one of so many.
 const WARM: u32 = 5;
 
@@ -66,7 +80,8 @@ pub(super) fn run(end: &Endpoint, mut line: impl Line) -> Result<Value, Trouble>
     ready();
     match end.task {
         Task::Ask => ask(end, &mut line),
-        Task::Answer | Task::Acknowledge => answer(&mut line),
+        Task::Answer => answer(&mut line, OCTETS_MAX),
+        Task::Acknowledge => answer(&mut line, 1),
         Task::Send => send(end, &mut line),
         Task::Receive => receive(end, &mut line),
         Task::Connect | Task::Accept | Task::Call | Task::Execute => {
@@ -195,10 +210,11 @@ fn await_answer(line: &mut impl Line, number: u8, limit: Duration) -> Result<(),
     }
 }
 
-fn answer(line: &mut impl Line) -> Result<Value, Trouble> {
-    let mut messages = 0;
+/// Sends back so many octets of what comes, at most.
+fn answer(line: &mut impl Line, octets_max: usize) -> Result<Value, Trouble> {
+    let (mut messages, mut held) = (0, vec![0; octets_max]);
     while !is_requested() {
-        messages += line.answer().map_err(failed("while answering"))? as u64;
+        messages += line.answer(&mut held).map_err(failed("while answering"))? as u64;
     }
     Ok(json!({ "messages": messages }))
 }

@@ -90,20 +90,6 @@ impl Line for Packet {
         }
         Ok(count)
     }
-
-    fn answer(&mut self) -> io::Result<usize> {
-        let mut held = [0; 2048];
-        let mut octets = 0;
-        let count = self.receive(|payload| {
-            octets = payload.len().min(held.len());
-            held[..octets].copy_from_slice(&payload[..octets]);
-        })?;
-        if count > 0 {
-            self.send(&held[..octets])?;
-            self.flush()?;
-        }
-        Ok(count)
-    }
 }
 
 pub(super) fn packet(end: &Endpoint) -> Result<Value, Trouble> {
@@ -142,15 +128,6 @@ impl Line for Tap {
             return Ok(0);
         };
         each(payload);
-        Ok(1)
-    }
-
-    fn answer(&mut self) -> io::Result<usize> {
-        let Some(octets) = self.device.receive(&mut self.buffer)? else {
-            return Ok(0);
-        };
-        let frame = IoSlice::new(&self.buffer[..octets]);
-        let _ = self.device.transmit(&[frame])?;
         Ok(1)
     }
 }
@@ -222,7 +199,7 @@ impl Line for Xdp {
 
     /// From where the frame lies.
     #[inline]
-    fn answer(&mut self) -> io::Result<usize> {
+    fn answer(&mut self, _: &mut [u8]) -> io::Result<usize> {
         let mut count = 0;
         for _ in 0..2 {
             self.socket.receive(BURST, |frame| match payload(frame) {

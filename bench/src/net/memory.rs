@@ -94,16 +94,6 @@ impl Line for Mailboxes {
         each(message);
         Ok(1)
     }
-
-    #[inline]
-    fn answer(&mut self) -> io::Result<usize> {
-        let count = self.receive(|_| {})?;
-        if count > 0 {
-            let message = self.buffer;
-            self.send(&message[..self.octets])?;
-        }
-        Ok(count)
-    }
 }
 
 /// Many messages one way. A slot's number says whose it is: the sender's until it is stored, then
@@ -163,10 +153,6 @@ impl Line for Ring {
             self.memory.word(0).store(self.at, Ordering::Release);
         }
         Ok(count)
-    }
-
-    fn answer(&mut self) -> io::Result<usize> {
-        Err(io::Error::other("a ring goes one way"))
     }
 }
 

@@ -30,7 +30,7 @@ mod tcp;
 pub(crate) mod testbed;
 mod user;
 
-use crate::case::{Benchmark, Sample, Trouble};
+use crate::case::{Benchmark, Case, Sample, Trouble};
 use endpoint::{System, Task, Wire};
 use serde_json::Value;
 use std::time::Duration;
@@ -73,6 +73,16 @@ fn rate(found: &(Value, Value), octets: usize) -> Result<Sample, Trouble> {
         also: also.into_iter().filter_map(|(name, x)| Some((name, x?))).collect(),
         ..Sample::default()
     })
+}
+
+/// A row of one system's round trips of so many octets, there and back whole.
+fn trips(testbed: &Testbed, octets: usize, mode: Mode, system: System, time: Duration) -> Case {
+    let testbed = testbed.clone();
+    let unit = if octets == 1 { "octet" } else { "octets" };
+    let case = Case::measured(format!("{octets} {unit}, {}", mode.name()), move |effort| {
+        round_trips(&testbed, system, (octets, Task::Answer), mode, time.mul_f64(effort))
+    });
+    case.of(system.name())
 }
 
 /// Times messages of so many octets there and, whole or as one octet, back; what is found is in

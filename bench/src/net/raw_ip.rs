@@ -1,8 +1,8 @@
 //! Raw IP sockets of Linux: IP with no transport above it.
 
 use super::child::failed;
-use super::endpoint::{Endpoint, Task};
-use super::exchange::{self, Line, WAIT};
+use super::endpoint::Endpoint;
+use super::exchange::{self, Line, OCTETS_MAX, WAIT};
 use super::space::LINUX;
 use super::stack::IP_PROTOCOL;
 use crate::case::Trouble;
@@ -19,13 +19,10 @@ use std::os::fd::OwnedFd;
 
 /// Octets of the header that Linux shows in front of what comes: one without options (raw(7)).
 const HEADER_OCTETS: usize = 20;
-/// The longest packet, in octets.
-const OCTETS_MAX: usize = 1 << 16;
 
 struct RawIp {
     socket: OwnedFd,
     peer: SocketAddrV4,
-    answered_octets: usize,
     flags: RecvFlags,
     buffer: Vec<u8>,
 }
@@ -45,25 +42,12 @@ impl RawIp {
         Ok(Self {
             socket,
             peer: SocketAddrV4::new(peer, 0),
-            answered_octets: match end.task {
-                Task::Acknowledge => 1,
-                _ => OCTETS_MAX,
-            },
             flags: match end.spins {
                 true => RecvFlags::DONTWAIT,
                 false => RecvFlags::empty(),
             },
             buffer: vec![0; OCTETS_MAX],
         })
-    }
-
-    /// Where in the buffer the octets of the next packet end, if there is one.
-    fn next(&mut self) -> io::Result<Option<usize>> {
-        match recvfrom(&self.socket, &mut self.buffer[..], self.flags) {
-            Ok((octets, ..)) => Ok(Some(octets.max(HEADER_OCTETS))),
-            Err(Errno::AGAIN | Errno::INTR) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
     }
 }
 
@@ -77,20 +61,11 @@ impl Line for RawIp {
     }
 
     fn receive(&mut self, mut each: impl FnMut(&[u8])) -> io::Result<usize> {
-        let Some(end) = self.next()? else {
-            return Ok(0);
-        };
-        each(&self.buffer[HEADER_OCTETS..end]);
-        Ok(1)
-    }
-
-    fn answer(&mut self) -> io::Result<usize> {
-        let Some(end) = self.next()? else {
-            return Ok(0);
-        };
-        let end = end.min(HEADER_OCTETS + self.answered_octets);
-        let octets = &self.buffer[HEADER_OCTETS..end];
-        sendto(&self.socket, octets, SendFlags::empty(), &self.peer)?;
+        match recvfrom(&self.socket, &mut self.buffer[..], self.flags) {
+            Ok((octets, ..)) => each(&self.buffer[HEADER_OCTETS..octets.max(HEADER_OCTETS)]),
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(0),
+            Err(error) => return Err(error.into()),
+        }
         Ok(1)
     }
 }

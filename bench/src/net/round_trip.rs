@@ -1,8 +1,8 @@
 //! `udp-rtt`: a message there and its answer back, user to user, between two processes.
 
-use super::endpoint::{System, Task, Wire};
-use super::round_trips;
+use super::endpoint::{System, Wire};
 use super::testbed::{Mode, Testbed};
+use super::trips;
 use crate::case::{Benchmark, Case, Goal};
 use std::time::Duration;
 
@@ -42,24 +42,12 @@ fn cases() -> Vec<Case> {
     for octets in SIZES {
         for mode in MODES {
             for system in SYSTEMS {
-                list.push(case(&testbed, octets, mode, system));
+                let case = trips(&testbed, octets, mode, system, TIME);
+                list.push(goals(case, octets, mode, system));
             }
         }
     }
     list
-}
-
-fn case(testbed: &Testbed, octets: usize, mode: Mode, system: System) -> Case {
-    let testbed = testbed.clone();
-    let row = match octets {
-        1 => format!("1 octet, {}", mode.name()),
-        n => format!("{n} octets, {}", mode.name()),
-    };
-    let case = Case::measured(row, move |effort| {
-        let time = TIME.mul_f64(effort);
-        round_trips(&testbed, system, (octets, Task::Answer), mode, time)
-    });
-    goals(case.of(system.name()), octets, mode, system)
 }
 
 /// What each is compared with, and what it is to reach.

@@ -98,19 +98,6 @@ impl Line for Host {
         }
         Ok(count)
     }
-
-    fn answer(&mut self) -> io::Result<usize> {
-        let mut held = Vec::new();
-        let count = self.receive(|octets| {
-            held.clear();
-            held.extend_from_slice(octets);
-        })?;
-        if count > 0 {
-            self.send(&held)?;
-            self.flush()?;
-        }
-        Ok(count)
-    }
 }
 
 pub(super) fn run(end: &Endpoint) -> Result<Value, Trouble> {

@@ -2,8 +2,8 @@
 //! takes.
 
 use super::child::failed;
-use super::endpoint::{Endpoint, System, Task, Wire};
-use super::exchange::{self, Line, WAIT};
+use super::endpoint::{Endpoint, System, Wire};
+use super::exchange::{self, Line, OCTETS_MAX, WAIT};
 use super::sockets_unsafe;
 use super::space::LINUX;
 use crate::case::Trouble;
@@ -16,15 +16,11 @@ pub(super) fn port(end: &Endpoint, answers: bool) -> u16 {
     end.port + u16::from(answers)
 }
 
-/// The longest message, in octets.
-const OCTETS_MAX: usize = 1 << 16;
 /// What a receiving socket may hold, in octets, if the system allows so much.
 const HELD_OCTETS: usize = 4 << 20;
 
 struct Sockets {
     socket: UdpSocket,
-    /// How much of what comes is sent back, in octets.
-    answered_octets: usize,
     /// Where messages go: to the last sender, at the end that answers.
     peer: SocketAddr,
     buffer: Vec<u8>,
@@ -57,15 +53,7 @@ impl Sockets {
             socket.set_read_timeout(Some(WAIT))?;
         }
         let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, HELD_OCTETS);
-        Ok(Self {
-            socket,
-            answered_octets: match end.task {
-                Task::Acknowledge => 1,
-                _ => OCTETS_MAX,
-            },
-            peer,
-            buffer: vec![0; OCTETS_MAX],
-        })
+        Ok(Self { socket, peer, buffer: vec![0; OCTETS_MAX] })
     }
 
     /// The next message's length, if there is one.
@@ -106,15 +94,6 @@ impl Line for Sockets {
             return Ok(0);
         };
         each(&self.buffer[..octets]);
-        Ok(1)
-    }
-
-    fn answer(&mut self) -> io::Result<usize> {
-        let Some(octets) = self.next()? else {
-            return Ok(0);
-        };
-        let octets = octets.min(self.answered_octets);
-        self.socket.send_to(&self.buffer[..octets], self.peer)?;
         Ok(1)
     }
 }
@@ -158,10 +137,6 @@ impl Line for Joined {
         let count = messages.len();
         messages.for_each(&mut each);
         Ok(count)
-    }
-
-    fn answer(&mut self) -> io::Result<usize> {
-        Err(io::Error::other("joined messages go one way"))
     }
 }
 

@@ -55,16 +55,26 @@ fn address(side: usize) -> &'static str {
 /// Where both ends are on the machine's own loopback device.
 const LOOPBACK: &str = "127.0.0.1";
 
+/// A graph of IP, ARP and ETH over a wire with these properties, and a line above.
+fn internet(end: &Endpoint, wire: Wire, properties: &str, above: &str) -> String {
+    format!(
+        "host end {{\n{}{properties}\neth wire\narp eth\nip arp {{ address \"{}/24\"; }}\n{above}\n}}\n",
+        wire_line(end, wire),
+        address(end.side),
+    )
+}
+
+/// A host of these digits.
+fn at_host(host: &str) -> Participant {
+    Participant::of(Part::Host(host.parse().unwrap_or(HostAddr::UNSPECIFIED)))
+}
+
 /// UDP, IP, ARP and ETH over a wire, with a user that knows its peer's port and host.
 pub(super) fn datagrams(end: &Endpoint, wire: Wire) -> Result<Value, Trouble> {
     if wire == Wire::Tap && end.side == 1 {
         return super::sockets::run(end);
     }
-    let text = format!(
-        "host end {{\n{}\neth wire\narp eth\nip arp {{ address \"{}/24\"; }}\nudp ip\n}}\n",
-        wire_line(end, wire),
-        address(end.side),
-    );
+    let text = internet(end, wire, "", "udp ip");
     let [mine, other] = [end.side, 1 - end.side].map(address);
     let place =
         Position { lower: "udp", participants: participants(end, mine, other), header: Vec::new() };
@@ -73,10 +83,7 @@ pub(super) fn datagrams(end: &Endpoint, wire: Wire) -> Result<Value, Trouble> {
 
 /// Whom a user on UDP speaks to, or what it serves.
 fn participants(end: &Endpoint, mine: &str, other: &str) -> Participants {
-    let at = |port, host: &str| {
-        let host = host.parse().unwrap_or(HostAddr::UNSPECIFIED);
-        Participant::of(Part::Host(host)).with(Part::port(port))
-    };
+    let at = |port, host: &str| at_host(host).with(Part::port(port));
     match end.task.is_passive() {
         false => Participants::pair(at(port(end, false), mine), at(port(end, true), other)),
         true => Participants::local(Part::port(port(end, true))),
@@ -107,15 +114,8 @@ pub(super) fn stations(end: &Endpoint) -> Result<Value, Trouble> {
 
 /// IP, ARP and ETH over a packet socket, with a user that knows its peer's host.
 pub(super) fn hosts(end: &Endpoint) -> Result<Value, Trouble> {
-    let text = format!(
-        "host end {{\n{}\neth wire\narp eth\nip arp {{ address \"{}/24\"; }}\n}}\n",
-        wire_line(end, Wire::Packet),
-        address(end.side),
-    );
-    let host = |side| {
-        let host = address(side).parse().unwrap_or(HostAddr::UNSPECIFIED);
-        Participant::of(Part::Host(host))
-    };
+    let text = internet(end, Wire::Packet, "", "");
+    let host = |side| at_host(address(side));
     let participants = match end.task.is_passive() {
         false => Participants::pair(host(end.side), host(1 - end.side)),
         true => Participants::local(Part::Any),
@@ -174,15 +174,8 @@ pub(super) fn streams(end: &Endpoint, wire: Wire) -> Result<Value, Trouble> {
         System::XkTcpCubic => " congestion=cubic",
         _ => "",
     };
-    let text = format!(
-        "host end {{\n{}{large}\neth wire\narp eth\nip arp {{ address \"{}/24\"; }}\ntcp ip no_delay=#true{settings}\n}}\n",
-        wire_line(end, wire),
-        address(end.side),
-    );
-    let host = |side| -> Participant {
-        let host = address(side).parse().unwrap_or(HostAddr::UNSPECIFIED);
-        Participant::of(Part::Host(host))
-    };
+    let text = internet(end, wire, large, &format!("tcp ip no_delay=#true{settings}"));
+    let host = |side| at_host(address(side));
     let is_server = end.task.is_passive();
     let ends = (host(end.side), host(1 - end.side).with(Part::port(port(end, !is_server))));
     run_under(end, wire.kind(), &text, "tcp", |lower| {

@@ -258,7 +258,7 @@ impl Protocol for StreamUser {
             Task::Answer | Task::Accept => {
                 let _ = lower.push(cx, message);
             }
-            Task::Acknowledge | Task::Send | Task::Call | Task::Execute => {}
+            _ => {}
         }
         Ok(())
     }
@@ -303,12 +303,7 @@ impl Top for StreamUser {
                 now.since(inner.heard.get()) > patience
             }
             Task::Receive => inner.window.borrow_mut().look(now.since(begun)),
-            Task::Answer
-            | Task::Accept
-            | Task::Acknowledge
-            | Task::Send
-            | Task::Call
-            | Task::Execute => false,
+            _ => false,
         }
     }
 
@@ -329,10 +324,8 @@ impl Top for StreamUser {
                 Err(Trouble::Failed(format!("no answer within {PATIENCE:?}")))
             }
             Task::Receive => inner.window.borrow().result(),
-            Task::Answer | Task::Accept | Task::Acknowledge | Task::Call | Task::Execute => {
-                Ok(json!({}))
-            }
             Task::Send => Ok(json!({ "octets": inner.at.get() })),
+            _ => Ok(json!({})),
         }
     }
 }

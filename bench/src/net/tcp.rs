@@ -2,8 +2,8 @@
 
 use super::endpoint::{FLOWS, System, Task, Wire};
 use super::pattern::WRITE_OCTETS;
-use super::round_trips;
 use super::testbed::{Mode, Setting, Testbed};
+use super::trips;
 use crate::case::{Benchmark, Case, Goal, Sample, Trouble};
 use std::time::Duration;
 
@@ -88,16 +88,16 @@ pub(crate) fn streamed(
         System::Bare(_) => (PACKET_OCTETS, SEGMENT_OCTETS),
         _ => (octets, 1.0),
     };
-    let (received, _) = testbed.run(&Setting {
-        system,
-        tasks: [Task::Send, Task::Receive],
-        octets,
-        mode: Mode::Spinning,
-        time,
-    })?;
-    let figure = |key: &str| received[key].as_f64();
-    match (figure("messages"), figure("ns")) {
-        (Some(count), Some(ns)) => Ok((count * counted * 8.0 / ns).into()),
+    let tasks = [Task::Send, Task::Receive];
+    let setting = Setting { system, tasks, octets, mode: Mode::Spinning, time };
+    Ok((received(testbed, &setting)? * counted * 8.0).into())
+}
+
+/// What was received in a nanosecond.
+fn received(testbed: &Testbed, setting: &Setting) -> Result<f64, Trouble> {
+    let (received, _) = testbed.run(setting)?;
+    match (received["messages"].as_f64(), received["ns"].as_f64()) {
+        (Some(count), Some(ns)) => Ok(count / ns),
         _ => Err(Trouble::Failed("nothing was counted".into())),
     }
 }
@@ -134,16 +134,8 @@ fn round_trip_cases() -> Vec<Case> {
                 continue;
             }
             for system in TALKERS {
-                let testbed = testbed.clone();
-                let row = match octets {
-                    1 => format!("1 octet, {}", mode.name()),
-                    n => format!("{n} octets, {}", mode.name()),
-                };
-                let case = Case::measured(row, move |effort| {
-                    let time = TRIP_TIME.mul_f64(effort);
-                    round_trips(&testbed, system, (octets, Task::Answer), mode, time)
-                });
-                list.push(trip_goals(case.of(system.name()), mode, system));
+                let case = trips(&testbed, octets, mode, system, TRIP_TIME);
+                list.push(trip_goals(case, mode, system));
             }
         }
     }
@@ -279,16 +271,7 @@ fn lossy_cases() -> Vec<Case> {
 
 /// Mb/s of one connection of many.
 fn goodput(testbed: &Testbed, system: System, time: Duration) -> Result<Sample, Trouble> {
-    let (received, _) = testbed.run(&Setting {
-        system,
-        tasks: [Task::Send, Task::Receive],
-        octets: WRITE_OCTETS,
-        mode: Mode::TwoCores,
-        time,
-    })?;
-    let figure = |key: &str| received[key].as_f64();
-    match (figure("messages"), figure("ns")) {
-        (Some(octets), Some(ns)) => Ok((octets * 8e3 / ns / f64::from(FLOWS)).into()),
-        _ => Err(Trouble::Failed("nothing was counted".into())),
-    }
+    let (tasks, octets) = ([Task::Send, Task::Receive], WRITE_OCTETS);
+    let setting = Setting { system, tasks, octets, mode: Mode::TwoCores, time };
+    Ok((received(testbed, &setting)? * 8e3 / f64::from(FLOWS)).into())
 }

@@ -102,12 +102,6 @@ impl Top for User {
         inner.now.set(now);
         match inner.task {
             Task::Ask => inner.done.get() || now.since(inner.heard.get()) > PATIENCE,
-            Task::Answer
-            | Task::Acknowledge
-            | Task::Connect
-            | Task::Accept
-            | Task::Call
-            | Task::Execute => false,
             Task::Receive => inner.window.borrow_mut().look(now.since(begun)),
             Task::Send => {
                 if now.since(begun) > STREAM_AFTER {
@@ -115,6 +109,7 @@ impl Top for User {
                 }
                 false
             }
+            _ => false,
         }
     }
 
@@ -131,16 +126,11 @@ impl Top for User {
             }
             Task::Ask => Err(Trouble::Failed(format!("no answer within {PATIENCE:?}"))),
             Task::Receive => inner.window.borrow().result(),
-            Task::Answer
-            | Task::Acknowledge
-            | Task::Connect
-            | Task::Accept
-            | Task::Call
-            | Task::Execute => Ok(json!({})),
             Task::Send => {
                 let begun = inner.begun.get().unwrap_or(Time::ZERO) + STREAM_AFTER;
                 Ok(sent(inner.number.get(), inner.now.get().since(begun)))
             }
+            _ => Ok(json!({})),
         }
     }
 }
@@ -251,7 +241,7 @@ impl Protocol for User {
                 // An answer that does not go is missed by its asker.
                 let _ = lower.push(cx, message);
             }
-            Task::Send | Task::Connect | Task::Accept | Task::Call | Task::Execute => {}
+            _ => {}
         }
         Ok(())
     }

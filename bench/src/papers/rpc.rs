@@ -129,35 +129,6 @@ fn quoted_latencies(lines: &[Line]) -> Vec<Case> {
     lines.iter().map(one).collect()
 }
 
-/// The records of one system's row.
-fn find<'a>(records: &'a [Record], row: &str, system: &str) -> Option<&'a Record> {
-    let mut found = records.iter().filter(|r| r.row == row && r.system == system);
-    found.find(|r| r.is_measured())
-}
-
-/// A row computed of the low, middle and high figures of two, or of one twice.
-fn of_two(
-    (row, unit): (String, &'static str),
-    [a, b]: [&Record; 2],
-    figure: impl Fn(f64, f64) -> f64,
-) -> Record {
-    Record {
-        row,
-        unit,
-        min: figure(a.min, b.min),
-        median: figure(a.median, b.median),
-        max: figure(a.max, b.max),
-        interval: None,
-        p50: None,
-        p99: None,
-        also: Vec::new(),
-        ratios: Vec::new(),
-        instructions: None,
-        goal: None,
-        ..a.clone()
-    }
-}
-
 /// What a person would have written into the paper's other columns.
 fn quoted_records(bench: &'static str, lines: &[Line]) -> Vec<Record> {
     let figure = |row, unit, system, figure, better| Record {
@@ -186,19 +157,19 @@ fn rates(records: &[Record], stacks: &[Stack]) -> Vec<Record> {
     let mut list = Vec::new();
     for stack in stacks {
         for system in systems() {
-            let of = |what| find(records, &row(stack.name(), what), system);
+            let of = |what| Record::find(records, &row(stack.name(), what), system);
             let (Some(one), Some(sixteen)) = (of(ONE), of(SIXTEEN)) else {
                 continue;
             };
             let name = (row(stack.name(), THROUGHPUT), "kilobytes/s");
             let kilobytes = (LARGE / KILOBYTE) as f64;
             // The slowest call is the lowest rate.
-            let mut rate = of_two(name, [sixteen; 2], |us, _| kilobytes / (us / 1e6));
+            let mut rate = sixteen.with(sixteen, name, |us, _| kilobytes / (us / 1e6));
             (rate.min, rate.max) = (rate.max, rate.min);
             rate.better = Better::Higher;
             list.push(rate);
             let name = (row(stack.name(), INCREMENTAL), "us");
-            list.push(of_two(name, [sixteen, one], |b, a| (b - a) / (kilobytes - 1.0)));
+            list.push(sixteen.with(one, name, |b, a| (b - a) / (kilobytes - 1.0)));
         }
     }
     list
@@ -217,10 +188,10 @@ fn ratios(
     goal: Option<Goal>,
 ) -> Vec<Record> {
     let one = |system: &str| {
-        let [a, b] = [upper, lower].map(|stack| find(records, &row(stack, what), system));
+        let [a, b] = [upper, lower].map(|stack| Record::find(records, &row(stack, what), system));
         let (a, b) = (a?, b?);
         let name = (format!("{upper} / {lower}, {what}"), "times");
-        let ratio = of_two(name, [a, b], |a, b| a / b);
+        let ratio = a.with(b, name, |a, b| a / b);
         let goal = goal.filter(|_| system != X_KERNEL);
         Some(Record { goal, ..ratio })
     };
@@ -297,10 +268,10 @@ fn table_3() -> Benchmark {
         let steps = ["FRAGMENT adds", "CHANNEL adds", "SELECT adds"];
         for (at, step) in steps.into_iter().enumerate() {
             for system in systems().into_iter().chain([X_KERNEL]) {
-                let of = |at: usize| find(records, &row(TABLE_3[at].0.name(), LATENCY), system);
+                let of = |at: usize| Record::find(records, &row(TABLE_3[at].0.name(), LATENCY), system);
                 if let (Some(lower), Some(upper)) = (of(at), of(at + 1)) {
                     let name = (step.to_owned(), "us");
-                    list.push(of_two(name, [upper, lower], |a, b| a - b));
+                    list.push(upper.with(lower, name, |a, b| a - b));
                 }
             }
         }

@@ -4,6 +4,7 @@ use super::{LINUX, X_KERNEL, linux, quoted};
 use crate::case::{Benchmark, Case, Trouble};
 use crate::micro::shepherd;
 use crate::stack::{Bottom, BottomWire, Count, kernel};
+use crate::uppers::Each;
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::cell::RefCell;
 use std::fs::File;
@@ -14,8 +15,7 @@ use std::rc::Rc;
 use std::thread;
 use std::time::Instant;
 use xk_core::numbers::Number;
-use xk_core::object::Refused;
-use xk_core::{Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Upper};
+use xk_core::{Kernel, Participants, ProtocolRef, Upper};
 
 pub(super) fn benchmark() -> Benchmark {
     Benchmark::new(
@@ -117,23 +117,6 @@ fn sessions() -> Vec<Case> {
     vec![null.beside(LINUX), sockets.of(LINUX)]
 }
 
-/// Keeps the message that comes.
-#[derive(Clone, Default)]
-struct Shelf(Rc<RefCell<Option<Message>>>);
-
-impl Protocol for Shelf {
-    fn demux(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        _: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
-        *self.0.borrow_mut() = Some(message);
-        Ok(())
-    }
-}
-
 /// What stands for the boundary where there is none: the call through a handle from an application
 /// into the graph, and the one back. The callee keeps the message, which is taken back from
 /// there.
@@ -159,8 +142,9 @@ fn boundary() -> Vec<Case> {
         let cx = kernel();
         let wire = BottomWire::new(Bottom::Sink, [2, 0, 0, 0, 0, 1]);
         let bottom = cx.add_protocol("bottom", "bottom", wire);
-        let shelf = Shelf::default();
-        let top = cx.add_protocol("count", "top", shelf.clone());
+        let shelf = Rc::new(RefCell::new(None));
+        let put = Rc::clone(&shelf);
+        let top = cx.add_protocol("count", "top", Each(move |came| *put.borrow_mut() = Some(came)));
         let session =
             bottom.open(&cx, Upper::new(&top), Participants::default()).expect("the wire opens");
         let mut message = cx.pool().alloc(64, 1).ok();
@@ -168,7 +152,7 @@ fn boundary() -> Vec<Case> {
             for _ in 0..operations {
                 let Some(taken) = message.take() else { return };
                 let _ = session.pop(&cx, taken);
-                message = shelf.0.borrow_mut().take();
+                message = shelf.borrow_mut().take();
             }
         }
     });

@@ -137,11 +137,7 @@ fn cases_4() -> Vec<Case> {
 
 /// The differences.
 fn derived_4(records: &[Record]) -> Vec<Record> {
-    let find = |row: &str, system: System| {
-        let name = system.name();
-        let mut found = records.iter().filter(|r| r.row == row && r.system == name);
-        found.find(|r| r.is_measured())
-    };
+    let find = |row: &str, system: System| Record::find(records, row, system.name());
     let (packet, bare) = (System::Xk(Wire::Packet), System::Bare(Wire::Packet));
     let wire = System::XkFrames(Wire::Packet);
     let (tcp, linux_tcp) = (System::XkTcp(Wire::Packet), System::LinuxTcpVeth);
@@ -159,17 +155,8 @@ fn derived_4(records: &[Record]) -> Vec<Record> {
     let step =
         |(row, system, upper, lower): (&str, &'static str, (&str, System), (&str, System))| {
             let (upper, lower) = (find(upper.0, upper.1)?, find(lower.0, lower.1)?);
-            Some(Record {
-                row: row.into(),
-                system,
-                min: upper.min - lower.min,
-                median: upper.median - lower.median,
-                max: upper.max - lower.max,
-                p50: None,
-                p99: None,
-                ratios: Vec::new(),
-                ..upper.clone()
-            })
+            let adds = upper.with(lower, (row, upper.unit), |upper, lower| upper - lower);
+            Some(Record { system, ..adds })
         };
     steps.into_iter().filter_map(step).collect()
 }

@@ -154,19 +154,10 @@ fn locked_us(locks: u32) -> f64 {
 
 /// The differences.
 fn steps(records: &[Record]) -> Vec<Record> {
-    let of = |end: Organisation| {
-        let mut all = records.iter();
-        all.find(|r| r.row == end.name() && r.system == "xk" && r.is_measured())
-    };
+    let of = |end: Organisation| Record::find(records, end.name(), "xk");
     let step = |(row, _, with, without): &Step| {
         let (with, without) = (of(*with)?, of(*without)?);
-        Some(Record {
-            row: (*row).into(),
-            min: with.min - without.min,
-            median: with.median - without.median,
-            max: with.max - without.max,
-            ..with.clone()
-        })
+        Some(with.with(without, (*row, with.unit), |with, without| with - without))
     };
     STEPS.iter().filter_map(step).collect()
 }

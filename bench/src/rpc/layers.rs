@@ -52,13 +52,9 @@ fn derived(records: &[Record]) -> Vec<Record> {
         let (with, without) = (find(with)?, find(without)?);
         let instructions = with.instructions.zip(without.instructions);
         Some(Record {
-            row: row.into(),
-            min: with.min - without.min,
-            median: with.median - without.median,
-            max: with.max - without.max,
             instructions: instructions.map(|(a, b)| a - b),
             goal: goal_ns.map(Goal::AtMost),
-            ..with.clone()
+            ..with.with(without, (row, with.unit), |with, without| with - without)
         })
     };
     LAYERS.into_iter().filter_map(one).collect()
