@@ -24,7 +24,15 @@ fn cases() -> Vec<Case> {
     let all = paused.into_iter().chain([("without a pause".into(), 0)]);
     let case = |(row, us)| {
         let pause = Duration::from_micros(us);
-        Case::measured(row, move |effort| for_each_waking(pause, TIME.mul_f64(effort)))
+        Case::measured(row, move |effort| {
+            // Each side has a core: on one, every message would wake the sleeper at once.
+            let core = cores().first().copied();
+            let sender = std::thread::spawn(move || {
+                stay_on(core);
+                for_each_waking(pause, TIME.mul_f64(effort))
+            });
+            sender.join().unwrap_or_else(|_| Err(Trouble::Failed("it panicked".into())))
+        })
     };
     all.map(case).collect()
 }
