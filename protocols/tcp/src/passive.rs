@@ -213,8 +213,11 @@ impl Tcp {
     ) -> Result<(), Refused> {
         let Stray { cx, this, lower, origin, .. } = stray;
         let (local, peer) = (note.ends.local, note.ends.peer);
+        // What held it may let go of it while the protocol above is asked.
+        lower.hold();
         let room = room(cx, &note.upper, origin, local);
         if room.full {
+            lower.ease(cx);
             drop(message);
             self.turn_away(stray, &reason::QUEUE_FULL);
             return Ok(());
@@ -224,11 +227,11 @@ impl Tcp {
         let key = key(lower, ports(local, peer));
         let link = Link::new(cx, lower, *origin, pending.0);
         if let Some(session) = self.made_meanwhile(lower, key.1) {
+            lower.ease(cx);
             return session.pop(cx, message);
         }
         let body = TcpSession::new(&self.table, link, key, &note.upper, connection);
         let session = cx.new_passive_session(this, &note.upper, body);
-        lower.hold();
         if let Err(full) = self.table.sessions.bind(cx, key, session.clone()) {
             drop(message);
             self.turn_away(stray, full);

@@ -403,6 +403,10 @@ impl Own {
                     here.ease(cx);
                 }
                 self.arrive(cx, session, Place::Own);
+                if session.head().opens() == 0 {
+                    // It may have ended on its way.
+                    self.let_rest(cx, this);
+                }
             }
             Err(why) => {
                 this.head().drops().count(&NOT_MOVED);

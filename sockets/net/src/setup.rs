@@ -10,6 +10,8 @@ use std::sync::Arc;
 use xk_compose::{HostSetup, OpenHost};
 use xk_core::{Entry, Kernel, ProtocolRef};
 use xk_lang::HostInstance;
+#[cfg(feature = "attach")]
+use xk_registry::Program;
 use xk_run::{Idle, Runner};
 
 /// What a stack is made of: a graph, the protocols that it may name, one of its hosts, and how its
@@ -17,9 +19,10 @@ use xk_run::{Idle, Runner};
 #[derive(Clone)]
 pub struct Setup {
     host: HostSetup,
-    /// Where a domain is open, if it is its nodes that sockets stand on.
+    /// Where a domain is open, if it is its nodes that sockets stand on, and whether a library of
+    /// the program's own carries on what they begin.
     #[cfg(feature = "attach")]
-    at: Option<std::path::PathBuf>,
+    at: Option<(std::path::PathBuf, bool)>,
     tcp: Option<String>,
     udp: Option<String>,
     limits: Limits,
@@ -49,13 +52,29 @@ impl Setup {
 
     /// Sockets on a graph that another process runs, whose domain is open at `path`: they stand on
     /// the `tcp` and `udp` that it grants to this user. The program knows the questions and reasons
-    /// of protocols of these entries. What reads and writes here waits for the other process, so
-    /// the stack is one that the calling thread drives ([`here`](Self::here)), and
-    /// [`once_open`](Self::once_open) is not called.
+    /// of protocols of these entries. The graph has no say here: [`host`](Self::host) and
+    /// [`once_open`](Self::once_open) are not used.
     #[cfg(feature = "attach")]
     pub fn attached(path: impl AsRef<Path>, entries: &[&'static Entry]) -> Self {
-        let at = Some(path.as_ref().to_owned());
-        Self { at, ..Self::new(HostSetup::from_text("", entries)) }
+        Self::at((path.as_ref().to_owned(), false), entries)
+    }
+
+    /// Sockets on a protocol library: the registry whose domain is open at `path` begins the
+    /// connections of its transports that it grants to this user, and a stack of the program's
+    /// own, of protocols of these entries, carries them on. Their frames go by a channel of the
+    /// network I/O module and through no other process. A connection for which the registry has no
+    /// right to give goes on through it.
+    ///
+    /// The graph has no say here: [`host`](Self::host) and [`once_open`](Self::once_open) are not
+    /// used.
+    #[cfg(feature = "attach")]
+    pub fn library(path: impl AsRef<Path>, entries: &[&'static Entry]) -> Self {
+        Self::at((path.as_ref().to_owned(), true), entries)
+    }
+
+    #[cfg(feature = "attach")]
+    fn at(at: (std::path::PathBuf, bool), entries: &[&'static Entry]) -> Self {
+        Self { at: Some(at), ..Self::new(HostSetup::from_text("", entries)) }
     }
 
     fn new(host: HostSetup) -> Self {
@@ -138,12 +157,6 @@ impl Setup {
     /// # Errors
     /// As for [`Setup::here`], or if there can be no thread.
     pub fn thread(&self) -> io::Result<Stack<Thread>> {
-        #[cfg(feature = "attach")]
-        if self.at.is_some() {
-            let what = "sockets of an attached program are driven by the thread that uses them: \
-                        Setup::here";
-            return Err(io::Error::new(io::ErrorKind::Unsupported, what));
-        }
         Thread::spawn(self.clone()).map(Stack::new)
     }
 
@@ -153,11 +166,7 @@ impl Setup {
 
     /// The kernel with `sockets` on top, started, and its loop.
     pub(crate) fn make(&self, sockets: Sockets) -> io::Result<OpenHost<Rc<Layer>>> {
-        let stand = |kernel: &Kernel| {
-            let places = Places {
-                tcp: self.node(kernel, "tcp", self.tcp.as_deref())?,
-                udp: self.node(kernel, "udp", self.udp.as_deref())?,
-            };
+        let stand = |kernel: &Kernel, places: Places| {
             if places.tcp.is_none() && places.udp.is_none() {
                 return Err(refused(
                     "the host has neither `tcp` nor `udp` for sockets to stand on".into(),
@@ -168,11 +177,21 @@ impl Setup {
             Ok(layer)
         };
         #[cfg(feature = "attach")]
-        if let Some(path) = &self.at {
-            return self.attach(path, stand);
+        if let Some((path, is_library)) = &self.at {
+            return self.attach(path, *is_library, stand);
         }
-        self.host
-            .open(|kernel: &Kernel, _: &HostInstance<'_>, _: &_| stand(kernel), &*self.once_open)
+        let on_top = |kernel: &Kernel, _: &HostInstance<'_>, _: &_| {
+            let places = self.places(kernel)?;
+            stand(kernel, places)
+        };
+        self.host.open(on_top, &*self.once_open)
+    }
+
+    fn places(&self, kernel: &Kernel) -> io::Result<Places> {
+        Ok(Places {
+            tcp: self.node(kernel, "tcp", self.tcp.as_deref())?,
+            udp: self.node(kernel, "udp", self.udp.as_deref())?,
+        })
     }
 
     /// The kernel of an attached program, and its loop.
@@ -180,18 +199,59 @@ impl Setup {
     fn attach(
         &self,
         path: &Path,
-        stand: impl FnOnce(&Kernel) -> io::Result<Rc<Layer>>,
+        is_library: bool,
+        stand: impl FnOnce(&Kernel, Places) -> io::Result<Rc<Layer>>,
     ) -> io::Result<OpenHost<Rc<Layer>>> {
         let refused = |error| io::Error::new(io::ErrorKind::PermissionDenied, error);
         let here = xk_attach::Attached::at(path, self.host.entries()).map_err(refused)?;
         let kernel = Rc::clone(here.kernel());
-        let top = stand(&kernel)?;
+        let mut places = self.places(&kernel)?;
+        let program = match is_library {
+            true => Some(self.member(&kernel, &mut places)?),
+            false => None,
+        };
+        let top = stand(&kernel, places)?;
         here.join().map_err(refused)?;
+        if let Some(program) = program {
+            self.build(&kernel, &program)?;
+        }
         let runner = Rc::new(Runner::new(Rc::clone(&kernel), self.host.idle)?);
         runner.start().map_err(|(protocol, error)| {
             io::Error::other(format!("`{}` cannot start: {error}", protocol.name()))
         })?;
         Ok(OpenHost { kernel, runner, top })
+    }
+
+    /// Puts a library on what stands for the registry's transports.
+    #[cfg(feature = "attach")]
+    fn member(&self, kernel: &Kernel, places: &mut Places) -> io::Result<Program> {
+        let registry = self.node(kernel, "registry", None)?;
+        let (Some(registry), Some(tcp)) = (registry, places.tcp.take()) else {
+            return Err(refused(
+                "the domain grants no `registry` to this user, or no `tcp`; grant both where it \
+                 is opened"
+                    .into(),
+            ));
+        };
+        let program = Program::add(kernel, "library", tcp, registry);
+        places.tcp = Some(program.library().clone());
+        Ok(program)
+    }
+
+    /// Builds the stack of a library.
+    #[cfg(feature = "attach")]
+    fn build(&self, kernel: &Kernel, program: &Program) -> io::Result<()> {
+        let mut why = None;
+        let fetch = |_: &Kernel, ticket: &_, door: &str| {
+            let fetched = xk_netio_door::connect(door, ticket);
+            let fetched = fetched.map_err(|error| why = Some(format!("{door}: {error}")));
+            fetched.ok().map(|ring| Box::new(ring) as Box<_>)
+        };
+        let built = program.build(kernel, self.host.entries(), fetch);
+        built.map_err(|error| {
+            let why = why.map_or_else(String::new, |why| format!(": {why}"));
+            io::Error::new(io::ErrorKind::PermissionDenied, format!("{error}{why}"))
+        })
     }
 
     /// The node of this name, or the only one of this kind; none if there is none and none was

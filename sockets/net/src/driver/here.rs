@@ -19,6 +19,29 @@ use xk_run::{Runner, interrupt_unsafe};
 /// How long the last handle of a stack waits for what was closed before.
 pub(super) const FAREWELL: Duration = Duration::from_secs(1);
 
+/// From one look whether all has ended to the next.
+pub(super) const SETTLE_EVERY: Duration = Duration::from_millis(1);
+
+/// Turns the loop until it `is_quiet`, at most `limit` long; true if it is. That is asked between
+/// runs of the loop: an answer from another domain is not to let the loop wait.
+pub(super) fn settle(
+    runner: &Runner,
+    limit: Duration,
+    is_quiet: impl Fn() -> bool,
+) -> io::Result<bool> {
+    let begun = Instant::now();
+    loop {
+        if is_quiet() {
+            return Ok(true);
+        }
+        let left = limit.saturating_sub(begun.elapsed());
+        if left.is_zero() || interrupt_unsafe::is_requested() {
+            return Ok(false);
+        }
+        runner.run(Some(left.min(SETTLE_EVERY)), Rc::new(|_| false))?;
+    }
+}
+
 /// The calling thread drives the stack: no other takes part.
 #[derive(Clone)]
 pub struct Here {
@@ -56,13 +79,7 @@ impl Here {
 
 impl Inner {
     fn drain(&self, limit: Duration) -> io::Result<bool> {
-        if self.layer.is_quiet(&self.kernel) {
-            return Ok(true);
-        }
-        let layer = Rc::clone(&self.layer);
-        let quiet = move |cx: &Kernel| layer.is_quiet(cx);
-        self.runner.run(Some(limit), Rc::new(quiet))?;
-        Ok(self.layer.is_quiet(&self.kernel))
+        settle(&self.runner, limit, || self.layer.is_quiet(&self.kernel))
     }
 }
 

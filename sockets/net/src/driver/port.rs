@@ -48,6 +48,8 @@ pub(super) struct State {
     pub(super) arrived: VecDeque<u8>,
     /// Octets to be sent.
     pub(super) leaving: VecDeque<u8>,
+    /// Octets to be sent that the stack has in hand at present, before those.
+    pub(super) in_hand: usize,
     pub(super) datagrams_arrived: Datagrams,
     pub(super) datagrams_leaving: Datagrams,
     /// Peers that have connected, and how many those are, as the stack counts them.
@@ -81,6 +83,13 @@ pub(super) struct Datagrams {
     octets: usize,
 }
 
+impl State {
+    /// Octets that may still be written.
+    fn room(&self) -> usize {
+        STREAM_OCTETS_MAX.saturating_sub(self.leaving.len() + self.in_hand)
+    }
+}
+
 impl Datagrams {
     pub(super) fn has_room(&self, octets: usize) -> bool {
         self.list.is_empty() || self.octets + octets + OVERHEAD_OCTETS <= DATAGRAMS_OCTETS_MAX
@@ -91,10 +100,16 @@ impl Datagrams {
         self.list.push_back((datagram, peer));
     }
 
-    pub(super) fn pop(&mut self) {
-        if let Some((datagram, _)) = self.list.pop_front() {
-            self.octets -= datagram.len() + OVERHEAD_OCTETS;
-        }
+    pub(super) fn pop(&mut self) -> Option<(Box<[u8]>, Option<Endpoint>)> {
+        let first = self.list.pop_front()?;
+        self.octets -= first.0.len() + OVERHEAD_OCTETS;
+        Some(first)
+    }
+
+    /// Puts back the first.
+    pub(super) fn put_back(&mut self, datagram: Box<[u8]>, peer: Option<Endpoint>) {
+        self.octets += datagram.len() + OVERHEAD_OCTETS;
+        self.list.push_front((datagram, peer));
     }
 }
 
@@ -133,11 +148,7 @@ impl Port {
             Kind::Datagrams => !state.datagrams_arrived.list.is_empty(),
         };
         let writable = match self.kind {
-            Kind::Stream => {
-                (state.connected && state.leaving.len() < STREAM_OCTETS_MAX)
-                    || state.write_shut
-                    || over
-            }
+            Kind::Stream => (state.connected && state.room() > 0) || state.write_shut || over,
             Kind::Listener => false,
             Kind::Datagrams => {
                 state.datagrams_leaving.has_room(DATAGRAM_OCTETS_MAX) || state.write_shut
@@ -239,12 +250,11 @@ impl Port {
         }
         let mut done = 0;
         for slice in from {
-            let room = STREAM_OCTETS_MAX - state.leaving.len();
-            let octets = &slice[..slice.len().min(room)];
+            let octets = &slice[..slice.len().min(state.room())];
             state.leaving.extend(octets);
             done += octets.len();
         }
-        if state.leaving.len() >= STREAM_OCTETS_MAX {
+        if state.room() == 0 {
             self.show(&state, Ready::NONE);
             if done == 0 && from.iter().any(|slice| !slice.is_empty()) {
                 return Err(Errno::AGAIN);

@@ -6,17 +6,26 @@ use super::port::{Kind, Port, STREAM_OCTETS_MAX, State, drain};
 use crate::layer::{Body, DATAGRAM_OCTETS_MAX, Datagrams, Layer, Listener, Socket, Stream};
 use crate::ready::{Ready, Watch, lock};
 use rustix::io::Errno;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::net::Shutdown;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use xk_core::Kernel;
 
 /// A port and its socket.
-type Held = (Arc<Port>, Rc<Socket>);
+#[derive(Clone)]
+struct Held {
+    port: Arc<Port>,
+    socket: Rc<Socket>,
+    /// A shepherd looks after it, and whether it is to look once more. What is asked of the layers
+    /// below may let it wait, with nothing locked.
+    is_tended: Rc<Cell<bool>>,
+    again: Rc<Cell<bool>>,
+}
 
 /// What the stack's thread knows of the ports.
 pub(super) struct Reactor {
@@ -66,18 +75,23 @@ impl Reactor {
         if ports.len() <= place {
             ports.resize_with(place + 1, || None);
         }
-        ports[place] = Some((Arc::clone(&port), socket));
+        let (is_tended, again) = (Rc::default(), Rc::default());
+        ports[place] = Some(Held { port: Arc::clone(&port), socket, is_tended, again });
         drop(ports);
         self.tend(cx, &port);
         port
     }
 
-    /// The socket of a port.
-    pub(super) fn socket(&self, port: &Arc<Port>) -> Option<Rc<Socket>> {
+    fn held(&self, port: &Arc<Port>) -> Option<Held> {
         let place = *port.place.get()? as usize;
         let ports = self.ports.borrow();
-        let (kept, socket) = ports.get(place)?.as_ref()?;
-        Arc::ptr_eq(kept, port).then(|| Rc::clone(socket))
+        let held = ports.get(place)?.as_ref()?;
+        Arc::ptr_eq(&held.port, port).then(|| held.clone())
+    }
+
+    /// The socket of a port.
+    pub(super) fn socket(&self, port: &Arc<Port>) -> Option<Rc<Socket>> {
+        self.held(port).map(|held| held.socket)
     }
 
     fn close(&self, cx: &Kernel, port: &Arc<Port>, socket: &Rc<Socket>) {
@@ -123,14 +137,14 @@ impl Reactor {
 
     fn has_closed(&self) -> bool {
         let ports = self.ports.borrow();
-        let closing = |(port, _): &Held| lock(&port.state).closing;
+        let closing = |held: &Held| lock(&held.port.state).closing;
         !ports.iter().flatten().any(closing)
     }
 
     /// The stack has ended: the threads that wait are told.
     pub(super) fn end(&self) {
         self.commands.end();
-        for (port, _) in self.ports.take().into_iter().flatten() {
+        for Held { port, .. } in self.ports.take().into_iter().flatten() {
             let mut state = lock(&port.state);
             state.error = Some(Errno::NETDOWN);
             state.broken = true;
@@ -141,22 +155,33 @@ impl Reactor {
 
     /// Looks after a port: moves what can be moved.
     pub(super) fn tend(&self, cx: &Kernel, port: &Arc<Port>) {
-        let Some(socket) = self.socket(port) else {
+        let Some(held) = self.held(port) else {
             return;
         };
-        let mut state = lock(&port.state);
+        if held.is_tended.replace(true) {
+            held.again.set(true);
+            return;
+        }
+        while !self.tend_once(cx, &held) && held.again.take() {}
+        held.is_tended.set(false);
+    }
+
+    /// True if that was the last time.
+    fn tend_once(&self, cx: &Kernel, held: &Held) -> bool {
+        let (port, socket) = (&held.port, &held.socket);
         let news = match &socket.body {
-            Body::Stream(stream) => tend_stream(cx, &socket, stream, &mut state),
+            Body::Stream(stream) => tend_stream(cx, socket, stream, &port.state),
             Body::Datagrams(datagrams) => {
-                let (news, again) = tend_datagrams(cx, &socket, datagrams, &mut state);
+                let (news, again) = tend_datagrams(cx, socket, datagrams, &port.state);
                 if again {
                     // A queue below is full: in the next turn it may not be.
                     tend(&self.commands, port);
                 }
                 news
             }
-            Body::Listener(listener) => self.tend_listener(cx, &socket, listener, &mut state),
+            Body::Listener(listener) => self.tend_listener(cx, socket, listener, &port.state),
         };
+        let mut state = lock(&port.state);
         state.addresses = Some(socket.addresses());
         port.show(&state, news);
         let sent = state.leaving.is_empty() && state.datagrams_leaving.list.is_empty();
@@ -168,8 +193,9 @@ impl Reactor {
                 // As any stream that is closed with octets unread.
                 stream.set_linger(Some(Duration::ZERO));
             }
-            self.close(cx, port, &socket);
+            self.close(cx, port, socket);
         }
+        done
     }
 
     fn tend_listener(
@@ -177,66 +203,100 @@ impl Reactor {
         cx: &Kernel,
         socket: &Socket,
         listener: &Listener,
-        state: &mut State,
+        state: &Mutex<State>,
     ) -> Ready {
         let mut news = Ready::NONE;
         // No more than its backlog.
         while let Ok((accepted, peer)) = listener.accept(socket) {
-            state.accepted.push_back((self.open(cx, accepted), peer));
+            let accepted = self.open(cx, accepted);
+            lock(state).accepted.push_back((accepted, peer));
             news = Ready::READABLE;
         }
         news
     }
 }
 
-fn tend_stream(cx: &Kernel, socket: &Socket, stream: &Stream, state: &mut State) -> Ready {
-    let mut news = Ready::NONE;
+fn tend_stream(cx: &Kernel, socket: &Socket, stream: &Stream, state: &Mutex<State>) -> Ready {
     let ready = socket.status.now();
-    if !state.settled && ready.contains(Ready::SETTLED) {
-        state.settled = true;
-        state.connected = socket.addresses().1.is_some();
+    let mut now = lock(state);
+    if !now.settled && ready.contains(Ready::SETTLED) {
+        now.settled = true;
+        now.connected = socket.addresses().1.is_some();
     }
-    while state.connected && !state.broken && !state.leaving.is_empty() {
-        let (front, back) = state.leaving.as_slices();
-        match stream.write(cx, socket, &[IoSlice::new(front), IoSlice::new(back)]) {
-            Ok(octets) => drain(&mut state.leaving, octets),
-            Err(Errno::AGAIN) => break,
-            Err(error) => {
-                state.broken = true;
-                state.error = (error != Errno::PIPE).then_some(error);
-            }
+    if now.connected && !now.broken && !now.leaving.is_empty() {
+        let mut leaving = std::mem::take(&mut now.leaving);
+        now.in_hand = leaving.len();
+        drop(now);
+        let failed = write(cx, socket, stream, &mut leaving);
+        now = lock(state);
+        now.in_hand = 0;
+        if now.leaving.is_empty() || !leaving.is_empty() {
+            // Behind what is left comes what was written meanwhile.
+            let meanwhile = std::mem::replace(&mut now.leaving, leaving);
+            now.leaving.extend(meanwhile);
+        }
+        if let Some(error) = failed {
+            now.broken = true;
+            now.error = (error != Errno::PIPE).then_some(error);
         }
     }
-    if state.write_shut && state.leaving.is_empty() && !state.write_shut_told {
-        state.write_shut_told = true;
+    if now.write_shut && now.leaving.is_empty() && !now.write_shut_told {
+        now.write_shut_told = true;
+        drop(now);
         // If it has broken meanwhile, that is said elsewhere.
         let _ = stream.shutdown(cx, socket, Shutdown::Write);
+        now = lock(state);
     }
+    let mut news = Ready::NONE;
+    let mut taken = 0;
     loop {
-        let room = STREAM_OCTETS_MAX.saturating_sub(state.arrived.len());
+        let room = STREAM_OCTETS_MAX.saturating_sub(now.arrived.len());
         if room == 0 {
-            state.more = true;
+            now.more = true;
             break;
         }
-        let arrived = &mut state.arrived;
-        match stream.read(cx, socket, room, false, |octets| arrived.extend(octets)) {
+        let arrived = &mut now.arrived;
+        match stream.take_arrived(socket, room, false, |octets| arrived.extend(octets)) {
             Ok(0) => {
-                state.ended = true;
+                now.ended = true;
                 break;
             }
-            Ok(_) => news |= Ready::READABLE,
+            Ok(octets) => {
+                news |= Ready::READABLE;
+                taken += octets;
+            }
             Err(Errno::AGAIN | Errno::NOTCONN) => break,
             Err(error) => {
-                state.error = Some(error);
-                state.broken = true;
+                now.error = Some(error);
+                now.broken = true;
                 break;
             }
         }
     }
-    if ready.contains(Ready::WRITE_CLOSED) && !state.write_shut_told {
-        state.broken = true;
+    if ready.contains(Ready::WRITE_CLOSED) && !now.write_shut_told {
+        now.broken = true;
     }
+    drop(now);
+    stream.consumed(cx, taken);
     news
+}
+
+/// Sends what there is room for off the front of `leaving`; answers what has broken the stream.
+fn write(
+    cx: &Kernel,
+    socket: &Socket,
+    stream: &Stream,
+    leaving: &mut VecDeque<u8>,
+) -> Option<Errno> {
+    while !leaving.is_empty() {
+        let (front, back) = leaving.as_slices();
+        match stream.write(cx, socket, &[IoSlice::new(front), IoSlice::new(back)]) {
+            Ok(octets) => drain(leaving, octets),
+            Err(Errno::AGAIN) => break,
+            Err(error) => return Some(error),
+        }
+    }
+    None
 }
 
 /// True besides if something could not be sent yet.
@@ -244,40 +304,44 @@ fn tend_datagrams(
     cx: &Kernel,
     socket: &Socket,
     datagrams: &Datagrams,
-    state: &mut State,
+    state: &Mutex<State>,
 ) -> (Ready, bool) {
     let mut news = Ready::NONE;
     let mut again = false;
+    let mut now = lock(state);
     if let Some(error) = socket.take_error() {
-        state.error = Some(error);
+        now.error = Some(error);
     }
-    while let Some((datagram, to)) = state.datagrams_leaving.list.front() {
-        match datagrams.send(cx, socket, &[IoSlice::new(datagram)], *to) {
+    while let Some((datagram, to)) = now.datagrams_leaving.pop() {
+        drop(now);
+        let sent = datagrams.send(cx, socket, &[IoSlice::new(&datagram)], to);
+        now = lock(state);
+        match sent {
             Err(Errno::AGAIN) => {
+                now.datagrams_leaving.put_back(datagram, to);
                 again = true;
                 break;
             }
-            Err(error) => state.error = Some(error),
+            Err(error) => now.error = Some(error),
             Ok(_) => {}
         }
-        state.datagrams_leaving.pop();
     }
-    while state.datagrams_arrived.has_room(DATAGRAM_OCTETS_MAX) {
+    while now.datagrams_arrived.has_room(DATAGRAM_OCTETS_MAX) {
         let mut datagram = Vec::with_capacity(datagrams.unread());
         let put = |octets: &[u8]| datagram.extend_from_slice(octets);
         match datagrams.receive(socket, usize::MAX, false, put) {
             Ok(received) => {
-                state.datagrams_arrived.push(datagram.into(), Some(received.from));
+                now.datagrams_arrived.push(datagram.into(), Some(received.from));
                 news = Ready::READABLE;
             }
             Err(error) => {
                 if error != Errno::AGAIN {
-                    state.error = Some(error);
+                    now.error = Some(error);
                 }
                 return (news, again);
             }
         }
     }
-    state.more = true;
+    now.more = true;
     (news, again)
 }

@@ -2,7 +2,7 @@
 
 use super::commands::{CommandQueue, call, tend};
 use super::drive::{Drive, Setting};
-use super::here::FAREWELL;
+use super::here::{FAREWELL, SETTLE_EVERY, settle};
 use super::port::{Kind, Port};
 use super::pump::Reactor;
 use crate::address::Endpoint;
@@ -17,12 +17,9 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use xk_core::{Kernel, Time};
+use xk_core::Kernel;
 use xk_kit::net::stream::{StreamInfo, StreamSetting};
 use xk_run::CommandWire;
-
-/// From one look whether all has ended to the next.
-const SETTLE_EVERY: Duration = Duration::from_millis(1);
 
 /// A thread of its own drives the stack; handles may be used by any.
 #[derive(Clone)]
@@ -156,19 +153,10 @@ fn run(setup: &Setup, commands: &Arc<CommandQueue>, told: &SyncSender<io::Result
     };
     // If no thread waits for it any more, none has a handle either.
     let _ = told.send(Ok(()));
-    let (theirs, left) = (Arc::clone(commands), std::cell::Cell::new(Time::MAX));
-    let finished = move |cx: &Kernel| {
-        if !theirs.bell().is_leaving() {
-            return false;
-        }
-        if left.get().is_never() {
-            left.set(cx.now());
-        }
-        reactor.is_quiet(cx) || cx.now() > left.get() + FAREWELL
-    };
-    let finished: Rc<dyn Fn(&Kernel) -> bool> = Rc::new(finished);
+    let theirs = Arc::clone(commands);
     // An interrupt of the process ends it, too.
-    let _ = made.runner.run(None, finished);
+    let _ = made.runner.run(None, Rc::new(move |_| theirs.bell().is_leaving()));
+    let _ = settle(&made.runner, FAREWELL, || reactor.is_quiet(&made.kernel));
     drop(ended);
     drop(made.runner);
     made.kernel.stop();

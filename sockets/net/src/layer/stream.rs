@@ -228,6 +228,25 @@ impl Stream {
         peek: bool,
         take: impl FnMut(&[u8]),
     ) -> Result<usize, Errno> {
+        let octets = self.take_arrived(socket, octets_max, peek, take)?;
+        if !peek {
+            self.consumed(cx, octets);
+        }
+        Ok(octets)
+    }
+
+    /// As [`read`](Self::read), but the session below is not told: [`consumed`](Self::consumed)
+    /// does, and nothing is asked of it before.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub(crate) fn take_arrived(
+        &self,
+        socket: &Socket,
+        octets_max: usize,
+        peek: bool,
+        take: impl FnMut(&[u8]),
+    ) -> Result<usize, Errno> {
         if octets_max == 0 {
             return Ok(0);
         }
@@ -247,11 +266,15 @@ impl Stream {
         {
             socket.status.lower(Ready::READABLE);
         }
-        if let Some(session) = self.session() {
+        Ok(octets)
+    }
+
+    /// Tells the session below that so many octets have been taken.
+    pub(crate) fn consumed(&self, cx: &Kernel, octets: usize) {
+        if let Some(session) = self.session().filter(|_| octets > 0) {
             let octets = u32::try_from(octets).unwrap_or(u32::MAX);
             let _ = session.ask(cx, StreamConsumed { octets });
         }
-        Ok(octets)
     }
 
     /// What reading answers when nothing has arrived.

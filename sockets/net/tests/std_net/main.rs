@@ -1,8 +1,13 @@
-//! The behaviours of `std::net`, one by one, each with both drivers.
+//! The behaviours of `std::net`, one by one, with both drivers, wherever the transports run.
 
 mod datagrams;
+#[path = "../rig/domain.rs"]
+mod domain;
 mod poller;
 mod streams;
+#[allow(dead_code, reason = "the tests of the library alone look at the registry")]
+#[path = "../rig/trusted.rs"]
+mod trusted;
 
 use std::time::Duration;
 use xk_net::{Here, Setup, Stack, Thread};
@@ -21,9 +26,19 @@ fn thread() -> Stack<Thread> {
     Setup::from_text(ALONE, xk_catalog::PROTOCOLS).thread().unwrap()
 }
 
-/// Makes two tests of each function: with the calling thread as the driver, and with a thread of
-/// its own.
-macro_rules! on_both {
+fn attached(run: impl FnOnce(Setup)) {
+    let domain = domain::Domain::open("std", "grant tcp; grant udp");
+    run(domain.setup());
+}
+
+fn library(run: impl FnOnce(Setup)) {
+    let trusted = trusted::Trusted::new("std");
+    run(trusted.setup());
+}
+
+/// Makes tests of each function: with the calling thread as the driver and with a thread of its own;
+/// on a graph of this process, on one that another runs, and on a library of a registry.
+macro_rules! on_all {
     ($($name:ident),* $(,)?) => {
         mod here {
             $(#[test] fn $name() { super::$name(&crate::here()); })*
@@ -31,6 +46,18 @@ macro_rules! on_both {
         mod thread {
             $(#[test] fn $name() { super::$name(&crate::thread()); })*
         }
+        mod attached {
+            $(#[test] fn $name() { crate::attached(|setup| super::$name(&setup.here().unwrap())); })*
+        }
+        mod attached_thread {
+            $(#[test] fn $name() { crate::attached(|setup| super::$name(&setup.thread().unwrap())); })*
+        }
+        mod library {
+            $(#[test] fn $name() { crate::library(|setup| super::$name(&setup.here().unwrap())); })*
+        }
+        mod library_thread {
+            $(#[test] fn $name() { crate::library(|setup| super::$name(&setup.thread().unwrap())); })*
+        }
     };
 }
-pub(crate) use on_both;
+pub(crate) use on_all;

@@ -1,12 +1,12 @@
 //! `TcpStream` and `TcpListener`.
 
-use crate::{A_MOMENT, PATIENCE, on_both};
+use crate::{A_MOMENT, PATIENCE, on_all};
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::time::{Duration, Instant};
 use xk_net::{Driver, Mode, Poller, Ready, Sharing, Source, Stack, TcpListener, TcpStream};
 
-on_both!(
+on_all!(
     octets_arrive_in_order,
     port_zero_is_any_free_one,
     a_port_is_listened_at_once,

@@ -1,0 +1,267 @@
+//! Sockets on a protocol library: a registry begins connections, the program's own TCP carries them
+//! on, through its channel at the network I/O module. The other ends are a peer's.
+
+#[path = "rig/trusted.rs"]
+mod trusted;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::time::{Duration, Instant};
+
+use trusted::{HERE, THERE, Trusted};
+use xk_net::{Driver, Poller, Setup, Stack, TcpListener, TcpStream, Thread};
+
+/// More than any step needs, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Octets that tell where they belong.
+fn octets(count: usize) -> Vec<u8> {
+    (0..count).map(|at| (at ^ at >> 8 ^ at >> 16) as u8).collect()
+}
+
+/// Lets both stacks run until `what` is so.
+fn until<D: Driver>(stack: &Stack<D>, what: &str, mut so: impl FnMut() -> bool) {
+    let (poller, begun) = (Poller::new(stack), Instant::now());
+    while !so() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        poller.wait(&mut Vec::new(), Some(Duration::from_millis(1))).expect("it runs");
+    }
+}
+
+/// Reads what is there into `into`; true at the end of the stream.
+fn read<D: Driver>(mut from: &TcpStream<D>, into: &mut Vec<u8>) -> bool {
+    let mut buffer = [0; 1 << 14];
+    match from.read(&mut buffer) {
+        Ok(0) => true,
+        Ok(octets) => {
+            into.extend_from_slice(&buffer[..octets]);
+            false
+        }
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}");
+            false
+        }
+    }
+}
+
+/// All up to the end of a stream.
+fn read_to_end<D: Driver, E: Driver>(stack: &Stack<D>, from: &TcpStream<E>) -> Vec<u8> {
+    let mut came = Vec::new();
+    until(stack, "the stream ends", || read(from, &mut came));
+    came
+}
+
+/// The error that breaks a stream.
+fn broken<D: Driver, E: Driver>(stack: &Stack<D>, mut from: &TcpStream<E>) -> Option<ErrorKind> {
+    let mut end = None;
+    until(stack, "the stream breaks", || match from.read(&mut [0; 64]) {
+        Ok(octets) => octets == 0,
+        Err(error) if error.kind() == ErrorKind::WouldBlock => false,
+        Err(error) => {
+            end = Some(error.kind());
+            true
+        }
+    });
+    end
+}
+
+fn write_all<D: Driver, E: Driver>(stack: &Stack<D>, mut to: &TcpStream<E>, octets: &[u8]) {
+    let mut done = 0;
+    until(stack, "there is room", || {
+        while done < octets.len() {
+            match to.write(&octets[done..]) {
+                Ok(more) => done += more,
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}");
+                    return false;
+                }
+            }
+        }
+        true
+    });
+}
+
+/// A registry, a peer, a program, and the two ends of a stream between these.
+struct Rig<D: Driver> {
+    trusted: Trusted,
+    stack: Stack<D>,
+    peer: Stack<Thread>,
+}
+
+impl<D: Driver> Rig<D> {
+    /// A stream that one of both has opened: its ends.
+    fn pair(&self, opens: bool, port: u16) -> (TcpStream<D>, TcpStream<Thread>) {
+        let (stack, peer) = (&self.stack, &self.peer);
+        let (ours, theirs) = match opens {
+            true => {
+                let listener = TcpListener::bind(peer, (THERE, port)).unwrap();
+                let to = (std::net::Ipv4Addr::from([10, 0, 0, 2]), port).into();
+                let ours = TcpStream::connect_timeout(stack, &to, PATIENCE).expect("it connects");
+                (ours, self.accept(&listener))
+            }
+            false => {
+                let listener = TcpListener::bind(stack, (HERE, port)).unwrap();
+                let to = (std::net::Ipv4Addr::from([10, 0, 0, 1]), port).into();
+                let theirs = TcpStream::begin_connect(peer, None, to, &[]).unwrap();
+                (self.accept(&listener), theirs)
+            }
+        };
+        ours.set_nonblocking(true).unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        (ours, theirs)
+    }
+
+    fn accept<E: Driver>(&self, listener: &TcpListener<E>) -> TcpStream<E> {
+        listener.set_nonblocking(true).unwrap();
+        let mut came = None;
+        until(&self.stack, "one comes", || {
+            came = listener.accept().ok();
+            came.is_some()
+        });
+        came.expect("it came").0
+    }
+
+    /// What `test` says of a stream that the program has opened, and of one that the peer has.
+    fn both(&self, test: impl Fn(&Stack<D>, TcpStream<D>, TcpStream<Thread>)) {
+        for (port, opens) in [(80, true), (81, false)] {
+            let (ours, theirs) = self.pair(opens, port);
+            until(&self.stack, "it moves", || self.trusted.counts() == (0, 1));
+            test(&self.stack, ours, theirs);
+            until(&self.stack, "its right ends", || self.trusted.counts().1 == 0);
+        }
+    }
+}
+
+fn rig<D: Driver>(name: &str, driver: fn(&Setup) -> std::io::Result<Stack<D>>) -> Rig<D> {
+    let trusted = Trusted::new(name);
+    let peer = trusted.peer();
+    let stack = driver(&trusted.setup()).expect("it is a member");
+    Rig { trusted, stack, peer }
+}
+
+/// Makes two tests of each function, as many as there are drivers.
+macro_rules! on_both {
+    ($($name:ident),* $(,)?) => {
+        mod here {
+            $(#[test] fn $name() {
+                super::$name(&super::rig(stringify!($name), xk_net::Setup::here));
+            })*
+        }
+        mod thread {
+            $(#[test] fn $name() {
+                super::$name(&super::rig(stringify!($name), xk_net::Setup::thread));
+            })*
+        }
+    };
+}
+
+on_both!(
+    every_octet_comes_in_order_and_past_the_registry,
+    the_program_ends_first,
+    the_peer_ends_first,
+    what_was_written_arrives_after_the_close,
+    unread_octets_make_a_reset,
+    no_linger_makes_a_reset,
+    a_reset_of_the_peer_is_told,
+    it_ends_at_any_moment_of_its_move,
+);
+
+fn every_octet_comes_in_order_and_past_the_registry<D: Driver>(rig: &Rig<D>) {
+    let sent = octets(1 << 20);
+    rig.both(|stack, ours, theirs| {
+        assert_eq!(rig.trusted.counts(), (0, 1), "the registry has no connection of its own");
+        let (mut out, mut back) = (Vec::new(), Vec::new());
+        let (mut first, mut second) = (0, 0);
+        until(stack, "both have all", || {
+            first += (&ours).write(&sent[first..]).unwrap_or(0);
+            second += (&theirs).write(&sent[second..]).unwrap_or(0);
+            read(&theirs, &mut out);
+            read(&ours, &mut back);
+            out.len() >= sent.len() && back.len() >= sent.len()
+        });
+        assert!(out == sent && back == sent);
+        assert_eq!(rig.trusted.counts(), (0, 1));
+        drop(theirs);
+        assert_eq!(read_to_end(stack, &ours), b"");
+    });
+}
+
+fn the_program_ends_first<D: Driver>(rig: &Rig<D>) {
+    rig.both(|stack, ours, theirs| {
+        write_all(stack, &ours, b"question");
+        ours.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(read_to_end(stack, &theirs), b"question");
+        write_all(stack, &theirs, b"answer");
+        drop(theirs);
+        assert_eq!(read_to_end(stack, &ours), b"answer");
+    });
+}
+
+fn the_peer_ends_first<D: Driver>(rig: &Rig<D>) {
+    rig.both(|stack, ours, theirs| {
+        write_all(stack, &theirs, b"question");
+        theirs.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(read_to_end(stack, &ours), b"question");
+        write_all(stack, &ours, b"answer");
+        drop(ours);
+        assert_eq!(read_to_end(stack, &theirs), b"answer");
+    });
+}
+
+fn what_was_written_arrives_after_the_close<D: Driver>(rig: &Rig<D>) {
+    let sent = octets(200_000);
+    rig.both(|stack, ours, theirs| {
+        write_all(stack, &ours, &sent);
+        drop(ours);
+        assert!(read_to_end(stack, &theirs) == sent);
+    });
+}
+
+fn unread_octets_make_a_reset<D: Driver>(rig: &Rig<D>) {
+    rig.both(|stack, ours, theirs| {
+        write_all(stack, &theirs, b"unread");
+        until(stack, "it comes", || ours.unread() > 0 || ours.peek(&mut [0; 8]).is_ok());
+        drop(ours);
+        assert_eq!(broken(stack, &theirs), Some(ErrorKind::ConnectionReset));
+    });
+}
+
+fn no_linger_makes_a_reset<D: Driver>(rig: &Rig<D>) {
+    rig.both(|stack, ours, theirs| {
+        ours.set_linger(Some(Duration::ZERO)).unwrap();
+        drop(ours);
+        assert_eq!(broken(stack, &theirs), Some(ErrorKind::ConnectionReset));
+    });
+}
+
+fn a_reset_of_the_peer_is_told<D: Driver>(rig: &Rig<D>) {
+    rig.both(|stack, ours, theirs| {
+        theirs.set_linger(Some(Duration::ZERO)).unwrap();
+        drop(theirs);
+        assert_eq!(broken(stack, &ours), Some(ErrorKind::ConnectionReset));
+    });
+}
+
+fn it_ends_at_any_moment_of_its_move<D: Driver>(rig: &Rig<D>) {
+    for turn in 0..60_u16 {
+        let (ours, theirs) = rig.pair(turn % 2 == 0, 100 + turn);
+        // Some have moved by then, some are about to, some have not begun.
+        let poller = Poller::new(&rig.stack);
+        poller.wait(&mut Vec::new(), Some(Duration::from_micros(100 * u64::from(turn)))).unwrap();
+        // And meanwhile the program may do something else.
+        std::thread::sleep(Duration::from_millis(5 * u64::from(turn % 3)));
+        let is_reset = turn % 4 >= 2;
+        if is_reset {
+            ours.set_linger(Some(Duration::ZERO)).unwrap();
+        } else {
+            write_all(&rig.stack, &ours, b"the last words");
+        }
+        drop(ours);
+        if is_reset {
+            assert_eq!(broken(&rig.stack, &theirs), Some(ErrorKind::ConnectionReset), "{turn}");
+        } else {
+            assert_eq!(read_to_end(&rig.stack, &theirs), b"the last words", "{turn}");
+        }
+    }
+    until(&rig.stack, "all rights end", || rig.trusted.counts().1 == 0);
+}

@@ -1,0 +1,174 @@
+//! A registry and a network I/O module on a thread, and a peer on a stack of its own: both on
+//! Ethernet in datagrams of the loopback device.
+
+use std::net::UdpSocket;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use xk_attach::Grant;
+use xk_core::control::ListSessions;
+use xk_core::graph::{Build, Params, Value};
+use xk_core::{Entry, Kernel, ProtocolRef, SessionRef};
+use xk_kit::net::stream::StreamInfo;
+use xk_net::{Setup, Stack, Thread};
+use xk_netio::{ListRights, Rate};
+use xk_run::{Idle, Runner, real_kernel};
+use xk_share::Known;
+
+pub(crate) const ENTRIES: &[&Entry] = xk_catalog::PROTOCOLS;
+/// The host with the registry.
+pub(crate) const HERE: &str = "10.0.0.1";
+/// Its peer.
+pub(crate) const THERE: &str = "10.0.0.2";
+
+const FREELY: Rate = Rate { octets_per_second: 1 << 40, burst_octets: 1 << 40 };
+
+/// What the thread of registry and module shows.
+#[derive(Default)]
+struct Seen {
+    stop: AtomicBool,
+    /// Connections of the registry's own transport that do not only wait for late segments.
+    connections: AtomicUsize,
+    /// Rights of programs at the module.
+    rights: AtomicUsize,
+}
+
+/// The host with the registry and the module; programs attach.
+pub(crate) struct Trusted {
+    path: PathBuf,
+    seen: Arc<Seen>,
+    thread: Option<JoinHandle<()>>,
+    /// Where the peer's datagrams go, and come from.
+    ends: (u16, u16),
+}
+
+/// A node of this kind with the defaults of a graph and what `set` sets.
+fn node(
+    cx: &Kernel,
+    kind: &str,
+    lower: Option<&ProtocolRef>,
+    set: impl Fn(&mut Params),
+) -> ProtocolRef {
+    let entry = xk_catalog::find(kind).expect("it is in the catalog");
+    for number in entry.type_numbers() {
+        let _ = cx.numbers_mut().add(number);
+    }
+    let mut params = Params::default();
+    for spec in entry.parameters {
+        if let Some(value) = spec.default {
+            params.set(spec.name, value.into());
+        }
+    }
+    set(&mut params);
+    let lowers: Vec<_> = lower.into_iter().cloned().collect();
+    let mut build = Build { cx, entry, name: kind, lowers: &lowers, params: &params };
+    (entry.build)(&mut build).unwrap_or_else(|error| panic!("{kind}: {error}"))
+}
+
+/// Ports of the loopback device that are free.
+fn free_ports() -> (u16, u16) {
+    let socket = || UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let (one, other) = (socket(), socket());
+    let port = |socket: &UdpSocket| socket.local_addr().expect("it has one").port();
+    (port(&one), port(&other))
+}
+
+impl Trusted {
+    pub(crate) fn new(name: &str) -> Self {
+        static LAST: AtomicU32 = AtomicU32::new(0);
+        let number = LAST.fetch_add(1, Ordering::Relaxed);
+        let at = |what| {
+            let file = format!("xk-library-{name}-{what}-{}-{number}", std::process::id());
+            std::env::temp_dir().join(file)
+        };
+        let (path, door) = (at("open"), at("door"));
+        let (seen, ends) = (Arc::<Seen>::default(), free_ports());
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        let (theirs, place) = (Arc::clone(&seen), path.clone());
+        let thread = std::thread::spawn(move || {
+            let kernel = Rc::new(real_kernel(64 << 20).expect("a kernel"));
+            let cx = &*kernel;
+            let wire = node(cx, "host-eth", None, |params| {
+                params.set("local", Value::Text(format!("127.0.0.1:{}", ends.0)));
+                params.set("peer", Value::Text(format!("127.0.0.1:{}", ends.1)));
+            });
+            let (netio, module) = xk_netio::add(cx, "netio", wire);
+            xk_netio_door::Door::open(cx, "netio door", &door, module).expect("a door");
+            let eth = node(cx, "eth", Some(&netio), |_| {});
+            let arp = node(cx, "arp", Some(&eth), |_| {});
+            let ip = node(cx, "ip", Some(&arp), |params| {
+                let mut address = Params::default();
+                address.set("address", Value::Text(format!("{HERE}/24")));
+                params.add_block("address", address);
+            });
+            node(cx, "icmp", Some(&ip), |_| {});
+            let (tcp, udp) =
+                (node(cx, "tcp", Some(&ip), |_| {}), node(cx, "udp", Some(&ip), |_| {}));
+            let door = door.to_str().expect("a path in UTF-8");
+            let registry = xk_registry::add(cx, "registry", (netio.clone(), door), FREELY);
+            let grants = [tcp.clone(), udp, registry.clone()].iter().map(Grant::new).collect();
+            let known = || Known::of(ENTRIES).with(&xk_netio::QUESTIONS);
+            xk_attach::Door::open(cx, "users", &place, grants, known).expect("a place");
+            let runner = Runner::new(Rc::clone(&kernel), Idle::Sleep).expect("a loop");
+            runner.start().unwrap_or_else(|(of, error)| panic!("{}: {error}", of.name()));
+            ready.send(()).unwrap();
+            while !theirs.stop.load(Ordering::Relaxed) {
+                runner.run(Some(Duration::from_millis(5)), Rc::new(|_| false)).unwrap();
+                let list = tcp.ask(cx, ListSessions::first(usize::MAX)).unwrap_or_default();
+                let info = |of: &SessionRef| of.ask(cx, StreamInfo::default());
+                let rests = |info: &StreamInfo| &*info.state == "TIME-WAIT";
+                let begun = list.here().filter_map(info).filter(|info| !rests(info)).count();
+                theirs.connections.store(begun, Ordering::Relaxed);
+                let rights = netio.ask(cx, ListRights::default()).unwrap_or_default().rights;
+                theirs.rights.store(rights.len(), Ordering::Relaxed);
+            }
+            drop(runner);
+            kernel.stop();
+        });
+        is_ready.recv().unwrap();
+        Self { path, seen, thread: Some(thread), ends }
+    }
+
+    /// A program's sockets.
+    pub(crate) fn setup(&self) -> Setup {
+        Setup::library(&self.path, ENTRIES)
+    }
+
+    /// The peer, with sockets on a stack of its own.
+    pub(crate) fn peer(&self) -> Stack<Thread> {
+        let (theirs, ours) = self.ends;
+        let graph = format!(
+            r#"host peer {{
+                host-eth local="127.0.0.1:{ours}" peer="127.0.0.1:{theirs}"
+                eth host-eth
+                arp eth
+                ip arp {{ address "{THERE}/24"; }}
+                icmp ip
+                udp ip
+                tcp ip
+            }}"#
+        );
+        Setup::from_text(graph, ENTRIES).idle(Idle::Sleep).thread().expect("the peer runs")
+    }
+
+    /// How many connections the registry's own transport has, besides those that only wait for late
+    /// segments, and how many rights the programs have.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        // What was seen last may be of the turn before.
+        std::thread::sleep(Duration::from_millis(30));
+        let at = |count: &AtomicUsize| count.load(Ordering::Relaxed);
+        (at(&self.seen.connections), at(&self.seen.rights))
+    }
+}
+
+impl Drop for Trusted {
+    fn drop(&mut self) {
+        self.seen.stop.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().map(JoinHandle::join);
+        assert!(matches!(ended, Some(Ok(()))) || std::thread::panicking());
+    }
+}
