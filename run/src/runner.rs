@@ -408,13 +408,13 @@ impl Inner {
             while left > 0 {
                 let taken = wire.poll(&self.kernel, device, most.min(left));
                 arrivals += taken;
-                if self.kernel.must_leave() {
+                if self.yields() {
                     break;
                 }
                 let crossed =
                     self.each(cuts, next_cut, |wire, cut| wire.poll(&self.kernel, cut, BUDGET));
                 arrivals += crossed;
-                if self.kernel.must_leave() {
+                if self.yields() {
                     break;
                 }
                 if taken + crossed > 0 {
@@ -446,11 +446,17 @@ impl Inner {
             {
                 arrivals += look(wire, protocol);
             }
-            if self.kernel.must_leave() {
+            if self.yields() {
                 break;
             }
         }
         arrivals
+    }
+
+    /// True if this shepherd leads the loop no longer, or others are to go on first: what waited for
+    /// an answer across a cut goes on before the frames behind that are taken.
+    fn yields(&self) -> bool {
+        self.kernel.must_leave() || self.kernel.shepherds().has_ready()
     }
 
     /// Adapts the spinning: longer if a sleep ended so soon that spinning would have caught the

@@ -24,7 +24,7 @@ pub(super) const SETTLE_EVERY: Duration = Duration::from_millis(1);
 
 /// Turns the loop until it `is_quiet`, at most `limit` long; true if it is. That is asked between
 /// runs of the loop: an answer from another domain is not to let the loop wait.
-pub(super) fn settle(
+pub(super) fn run_until_quiet(
     runner: &Runner,
     limit: Duration,
     is_quiet: impl Fn() -> bool,
@@ -79,7 +79,7 @@ impl Here {
 
 impl Inner {
     fn drain(&self, limit: Duration) -> io::Result<bool> {
-        settle(&self.runner, limit, || self.layer.is_quiet(&self.kernel))
+        run_until_quiet(&self.runner, limit, || self.layer.is_quiet(&self.kernel))
     }
 }
 

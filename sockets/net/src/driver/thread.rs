@@ -2,7 +2,7 @@
 
 use super::commands::{CommandQueue, call, tend};
 use super::drive::{Drive, Setting};
-use super::here::{FAREWELL, SETTLE_EVERY, settle};
+use super::here::{FAREWELL, SETTLE_EVERY, run_until_quiet};
 use super::port::{Kind, Port};
 use super::pump::Reactor;
 use crate::address::Endpoint;
@@ -156,7 +156,7 @@ fn run(setup: &Setup, commands: &Arc<CommandQueue>, told: &SyncSender<io::Result
     let theirs = Arc::clone(commands);
     // An interrupt of the process ends it, too.
     let _ = made.runner.run(None, Rc::new(move |_| theirs.bell().is_leaving()));
-    let _ = settle(&made.runner, FAREWELL, || reactor.is_quiet(&made.kernel));
+    let _ = run_until_quiet(&made.runner, FAREWELL, || reactor.is_quiet(&made.kernel));
     drop(ended);
     drop(made.runner);
     made.kernel.stop();

@@ -108,8 +108,7 @@ impl Trusted {
             node(cx, "icmp", Some(&ip), |_| {});
             let (tcp, udp) =
                 (node(cx, "tcp", Some(&ip), |_| {}), node(cx, "udp", Some(&ip), |_| {}));
-            let door = door.to_str().expect("a path in UTF-8");
-            let registry = xk_registry::add(cx, "registry", (netio.clone(), door), FREELY);
+            let registry = xk_registry::add(cx, "registry", netio.clone(), FREELY);
             let grants = [tcp.clone(), udp, registry.clone()].iter().map(Grant::new).collect();
             let known = || Known::of(ENTRIES).with(&xk_netio::QUESTIONS);
             xk_attach::Door::open(cx, "users", &place, grants, known).expect("a place");

@@ -1,12 +1,12 @@
 //! `UdpSocket`.
 
-use crate::{A_MOMENT, PATIENCE, on_all};
+use crate::{A_MOMENT, PATIENCE, on_both};
 use std::io::{ErrorKind, IoSlice, IoSliceMut};
 use std::net::{Shutdown, SocketAddr};
 use std::time::{Duration, Instant};
 use xk_net::{Driver, Sharing, Source, Stack, TcpStream, UdpSocket};
 
-on_all!(
+on_both!(
     a_datagram_arrives_with_its_sender,
     port_zero_is_any_free_one,
     a_bound_port_is_taken,

@@ -36,9 +36,9 @@ fn library(run: impl FnOnce(Setup)) {
     run(trusted.setup());
 }
 
-/// Makes tests of each function: with the calling thread as the driver and with a thread of its own;
-/// on a graph of this process, on one that another runs, and on a library of a registry.
-macro_rules! on_all {
+/// Makes two tests of each function: with the calling thread as the driver, and with a thread of
+/// its own.
+macro_rules! on_both {
     ($($name:ident),* $(,)?) => {
         mod here {
             $(#[test] fn $name() { super::$name(&crate::here()); })*
@@ -46,18 +46,24 @@ macro_rules! on_all {
         mod thread {
             $(#[test] fn $name() { super::$name(&crate::thread()); })*
         }
+    };
+}
+pub(crate) use on_both;
+
+/// Makes two tests more of each function: on a graph that another thread runs, and on a library
+/// whose registry another thread runs.
+macro_rules! elsewhere {
+    ($($name:ident),* $(,)?) => {
         mod attached {
-            $(#[test] fn $name() { crate::attached(|setup| super::$name(&setup.here().unwrap())); })*
-        }
-        mod attached_thread {
-            $(#[test] fn $name() { crate::attached(|setup| super::$name(&setup.thread().unwrap())); })*
+            $(#[test] fn $name() {
+                crate::attached(|setup| super::$name(&setup.thread().unwrap()));
+            })*
         }
         mod library {
-            $(#[test] fn $name() { crate::library(|setup| super::$name(&setup.here().unwrap())); })*
-        }
-        mod library_thread {
-            $(#[test] fn $name() { crate::library(|setup| super::$name(&setup.thread().unwrap())); })*
+            $(#[test] fn $name() {
+                crate::library(|setup| super::$name(&setup.thread().unwrap()));
+            })*
         }
     };
 }
-pub(crate) use on_all;
+pub(crate) use elsewhere;
