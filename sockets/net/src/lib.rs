@@ -39,6 +39,11 @@
 //! - [`Thread`], made by [`Setup::thread`]: a thread of the stack's own. The handles are `Send` and
 //!   `Sync`; octets go through bounded buffers, and a thread that waits sleeps.
 //!
+//! # Where the transports run
+//! In the program, as a graph of its own; in another process, whose domain is open to this user
+//! (`Setup::attached`, with the feature `attach`); or both: a registry begins connections, and the
+//! program's own transport carries them on (`Setup::library`).
+//!
 //! # Readiness
 //! [`Poller`] waits for many sockets at once, by level or by edge; [`Source::watch`] is what it is
 //! made of, for programs with a loop of their own.

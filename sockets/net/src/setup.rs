@@ -245,7 +245,7 @@ impl Setup {
         let fetch = |_: &Kernel, ticket: &_, door: &str| {
             let fetched = xk_netio_door::connect(door, ticket);
             let fetched = fetched.map_err(|error| why = Some(format!("{door}: {error}")));
-            fetched.ok().map(|ring| Box::new(ring) as Box<_>)
+            fetched.ok().map(|carrier| carrier as Box<_>)
         };
         let built = program.build(kernel, self.host.entries(), fetch);
         built.map_err(|error| {

@@ -1,6 +1,9 @@
 //! Sockets on a protocol library: a registry begins connections, the program's own TCP carries them
 //! on, through its channel at the network I/O module. The other ends are a peer's.
 
+#[allow(dead_code, reason = "its main function is for a command line")]
+#[path = "../examples/library.rs"]
+mod example;
 #[path = "rig/trusted.rs"]
 mod trusted;
 
@@ -264,4 +267,36 @@ fn it_ends_at_any_moment_of_its_move<D: Driver>(rig: &Rig<D>) {
         }
     }
     until(&rig.stack, "all rights end", || rig.trusted.counts().1 == 0);
+}
+
+#[test]
+fn the_example_asks_and_is_answered() {
+    let trusted = Trusted::new("example");
+    let setup = trusted.setup();
+    // It serves as long as the test's process lives.
+    std::thread::spawn(move || example::serve(&setup, "10.0.0.1:7000"));
+    let peer = trusted.peer();
+    let begun = Instant::now();
+    let stream = loop {
+        match TcpStream::connect(&peer, (HERE, 7000)) {
+            Ok(stream) => break stream,
+            Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    (&stream).write_all(b"hello").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    (&stream).read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "hello");
+
+    let listener = TcpListener::bind(&peer, (THERE, 7000)).unwrap();
+    let echo = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut came = Vec::new();
+        stream.read_to_end(&mut came).unwrap();
+        stream.write_all(&came).unwrap();
+    });
+    assert_eq!(example::ask(&trusted.setup(), "10.0.0.2:7000", "there?").unwrap(), "there?");
+    echo.join().unwrap();
 }
