@@ -453,8 +453,8 @@ impl Inner {
         arrivals
     }
 
-    /// True if this shepherd leads the loop no longer, or others are to go on first: what waited for
-    /// an answer across a cut goes on before the frames behind that are taken.
+    /// True if this shepherd leads the loop no longer, or others are to go on first: what waited
+    /// for an answer across a cut goes on before the frames behind that are taken.
     fn yields(&self) -> bool {
         self.kernel.must_leave() || self.kernel.shepherds().has_ready()
     }
