@@ -182,6 +182,7 @@ fn connection(port: u16) -> Result<TcpStream, String> {
             Ok(stream) => {
                 stream.set_nodelay(true).map_err(|error| error.to_string())?;
                 stream.set_read_timeout(Some(PATIENCE)).map_err(|error| error.to_string())?;
+                stream.set_write_timeout(Some(PATIENCE)).map_err(|error| error.to_string())?;
                 return Ok(stream);
             }
             Err(error) if Instant::now() > ends => return Err(format!("no connection: {error}")),
@@ -211,7 +212,7 @@ fn stream(octets: usize, count: usize) -> Result<f64, String> {
     let sent = vec![7; octets];
     let begun = Instant::now();
     for _ in 0..count {
-        stream.write_all(&sent).map_err(text)?;
+        stream.write_all(&sent).map_err(|error| format!("not taken within the time: {error}"))?;
     }
     stream.shutdown(Shutdown::Write).map_err(text)?;
     let rest = stream.read(&mut [0]).map_err(text)?;
