@@ -222,6 +222,7 @@ fn remedy(error: OpenError) -> Option<&'static str> {
         OpenError::Full => "raise the bound by the parameter that ends in `_max`",
         OpenError::NoRoute => "add a route to the peer",
         OpenError::NotPermitted => "grant it to this user, with `grant`, where the domain is open",
+        OpenError::NoAnswer => "start it again once the domain below runs",
         OpenError::NoTypeNumber | OpenError::NoLower | OpenError::NoBuffers => return None,
     })
 }

@@ -15,10 +15,12 @@ pub use word::Word;
 
 use crate::map::{Key, MapStats};
 use crate::object::{ProtocolId, SessionId, SessionRef, SessionTable};
+use crate::reason::{self, Reason};
 use crate::{Kernel, name_key};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::any::Any;
+use core::cell::RefCell;
 
 /// A question that objects can be asked.
 pub trait Question: Any + Field {
@@ -67,8 +69,49 @@ macro_rules! question {
 pub enum Answer {
     /// The object filled in the answer.
     Answered,
-    /// Neither this object nor any below it knows.
+    /// Neither this object nor any below it knows; or the question was lost, which is no answer
+    /// ([`Kernel::unless_lost`]).
     Unknown,
+}
+
+/// How many questions each shepherd has lost, by its number; the first is of code on none.
+#[derive(Default)]
+pub(crate) struct Losses(RefCell<Vec<u32>>);
+
+impl Kernel {
+    fn asker(&self) -> usize {
+        self.shepherds().current().map_or(0, |shepherd| shepherd as usize + 1)
+    }
+
+    /// How many questions were lost that this shepherd has put.
+    pub(crate) fn lost(&self) -> u32 {
+        self.losses.0.borrow().get(self.asker()).copied().unwrap_or(0)
+    }
+
+    /// Answers a question that did not get to the object it was put to, or the answer to which did
+    /// not come back: the caller's shepherd has learned nothing, not that the object does not know.
+    #[cold]
+    pub fn lose_question(&self) -> Answer {
+        let (mut all, asker) = (self.losses.0.borrow_mut(), self.asker());
+        if all.len() <= asker {
+            all.resize(asker + 1, 0);
+        }
+        all[asker] = all[asker].wrapping_add(1);
+        Answer::Unknown
+    }
+
+    /// What `learn` makes of the answers to its questions. Whatever is kept of answers is made by
+    /// it: one that was lost looks like [`Answer::Unknown`], and would stay wrong for good.
+    /// [`ProtocolRef::open`](crate::ProtocolRef::open) and the other operations that answer do so
+    /// for all that protocols do in them.
+    ///
+    /// # Errors
+    /// [`reason::NO_ANSWER`] if one of the questions was lost: then the same is tried later.
+    pub fn unless_lost<T>(&self, learn: impl FnOnce() -> T) -> Result<T, &'static Reason> {
+        let before = self.lost();
+        let learned = learn();
+        if self.lost() == before { Ok(learned) } else { Err(&reason::NO_ANSWER) }
+    }
 }
 
 impl Answer {

@@ -1,5 +1,6 @@
 //! The kernel: one running graph, and everything that its objects are handed.
 
+use crate::control::Losses;
 use crate::event::{self, Wheel};
 use crate::message::{Message, Pool};
 use crate::nodes::{Node, Protocols};
@@ -84,6 +85,7 @@ pub struct Kernel {
     shepherds: Shepherds,
     wheel: RefCell<Wheel<Alarm>>,
     waits: Waits,
+    pub(crate) losses: Losses,
     protocols: RefCell<Protocols>,
     numbers: RefCell<Numbers>,
     observer: RefCell<Option<Rc<dyn Observer>>>,
@@ -112,6 +114,7 @@ impl Kernel {
             shepherds: config.shepherds,
             wheel: RefCell::new(Wheel::new(config.timers_max)),
             waits: Waits::default(),
+            losses: Losses::default(),
             protocols: RefCell::default(),
             numbers: RefCell::default(),
             observer: RefCell::default(),

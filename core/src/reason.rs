@@ -92,6 +92,8 @@ pub static NOT_SUPPORTED: Reason = Reason::new("not supported", Class::NoProtoco
 pub static TOO_BIG: Reason = Reason::new("too big", Class::Bad);
 /// Forbidden here.
 pub static PROHIBITED: Reason = Reason::new("prohibited", Class::Prohibited);
+/// A question on which it depends was lost: asked later it may be answered.
+pub static NO_ANSWER: Reason = Reason::new("question lost", Class::Exhausted);
 
 /// The reasons of this module.
 pub static COMMON: &[&Reason] = &[
@@ -110,6 +112,7 @@ pub static COMMON: &[&Reason] = &[
     &NOT_SUPPORTED,
     &TOO_BIG,
     &PROHIBITED,
+    &NO_ANSWER,
 ];
 
 /// How often an object dropped or refused, per reason. Grows by one entry per distinct reason only.

@@ -560,14 +560,12 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
             drop(turn);
             return session.pop(cx, message);
         }
-        let body = self.conversation(cx, upper, lower, key);
-        let ends = self.layer.ends(cx, lower, key);
-        let told = || {
+        let make = || {
+            let made = (self.conversation(cx, upper, lower, key), self.layer.ends(cx, lower, key));
             drop(turn);
-            ends
+            made
         };
-        let accepted = self.sessions.accept(cx, this, upper, place, body, told);
-        match accepted {
+        match self.sessions.accept(cx, this, upper, place, make) {
             Ok(session) => session.pop(cx, message),
             Err(why) => {
                 let header = message.peek::<N>().copied();

@@ -37,6 +37,12 @@ pub static NOT_ENABLED: Reason = Reason::new("not enabled again", Class::Exhaust
 /// The reasons of this crate.
 pub static REASONS: &[&Reason] = &[&LATE, &LOST, &NOT_ENABLED];
 
+/// What an [`Op::Answer`] begins with, if the question was not lost on the other side.
+pub(crate) const UNKNOWN: u8 = 0;
+/// The answer follows.
+pub(crate) const ANSWERED: u8 = 1;
+/// The question was lost.
+pub(crate) const LOST_QUESTION: u8 = 2;
 /// How long a request that is no call waits for its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often the other side gets a turn where the caller cannot be suspended.
@@ -650,12 +656,16 @@ impl Port {
         let body = cx.pool().copy_from(0, &fields);
         self.keep_scratch(Some(fields));
         let Ok(body) = body else {
-            return Answer::Unknown;
+            return cx.lose_question();
         };
         let Ok(Answered::Frame(_, mut reply)) = self.request(cx, header, body, None) else {
-            return Answer::Unknown;
+            return cx.lose_question();
         };
-        let is_answered = reply.pop_array::<1>() == Some(&[1]);
+        let is_answered = match reply.pop_array::<1>() {
+            Some(&[UNKNOWN]) => false,
+            Some(&[ANSWERED]) => true,
+            _ => return cx.lose_question(),
+        };
         let mut understood = self.understood.borrow_mut();
         if is_tell && is_answered && understood.len() < LEARNED_MAX && !understood.contains(&told) {
             understood.push(told);
@@ -667,7 +677,7 @@ impl Port {
         let answer = octets_of(&reply);
         let asked = if is_fact { ask.write(&names) } else { None };
         if !ask.fill(&answer, &names) {
-            return Answer::Unknown;
+            return cx.lose_question();
         }
         if let Some(asked) = asked {
             facts.keep((kind.key, asked, answer.into_owned()));
@@ -720,8 +730,8 @@ impl Port {
         let mut facts = Vec::new();
         for (kind, octets) in wanted {
             let answer = kind.read(&octets, &names, Vec::new(), |ask| {
-                let is_answered = session.control(cx, ask).is_answered();
-                is_answered.then(|| ask.write(&names)).flatten()
+                let asked = cx.unless_lost(|| session.control(cx, ask));
+                (asked == Ok(Answer::Answered)).then(|| ask.write(&names)).flatten()
             });
             if let Some(answer) = answer.flatten() {
                 facts.push((kind.key, octets, answer));

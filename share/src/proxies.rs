@@ -218,7 +218,7 @@ impl Protocol for UpperProxy {
     fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         let target = Target { op: Op::AskProtocol, number: self.of.0, protocol: self.of };
         let answer = self.port.upcall(|| self.port.ask(cx, target, &self.facts, ask));
-        answer.unwrap_or(Answer::Unknown)
+        answer.unwrap_or_else(|| cx.lose_question())
     }
 
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {

@@ -13,7 +13,7 @@ use xk_kit::rpc::retransmit::LastCopy;
 use crate::exports::Export;
 use crate::frame::{Header, Op, octets_of};
 use crate::imports::{Fact, ProxySession};
-use crate::port::{LATE, Names, Port, Wish, find};
+use crate::port::{ANSWERED, LATE, LOST_QUESTION, Names, Port, UNKNOWN, Wish, find};
 use crate::waits::{Answered, WAITS_MAX};
 
 /// What is asked or told of the messages pushed before: it does not overtake them.
@@ -128,13 +128,7 @@ impl Port {
             });
         }
         self.opening.set(self.opening.get() + 1);
-        let open = || {
-            let export = self.open(cx, lower, receiver, selector, participants)?;
-            let opens = export.opens.get() + 1;
-            export.opens.set(opens);
-            let facts = self.facts_of(cx, &export.session);
-            Ok((export, opens, facts))
-        };
+        let open = || self.open(cx, lower, receiver, selector, participants);
         let served = self.serve(open, |opened| {
             let (handle, outcome, export) = match opened {
                 Ok((export, opens, facts)) => {
@@ -157,6 +151,9 @@ impl Port {
         served
     }
 
+    /// Opens a session: as the other side knows it from now on, how many opens of it were done, and
+    /// its facts. Between the last of these and the answer nothing blocks, so that what comes of
+    /// the session crosses behind the answer, and a close is of an answer that was sent.
     fn open(
         &self,
         cx: &Kernel,
@@ -164,14 +161,15 @@ impl Port {
         receiver: ProtocolId,
         selector: ProtocolId,
         participants: Participants,
-    ) -> Result<Rc<Export>, OpenError> {
+    ) -> Result<(Rc<Export>, u32, Vec<Fact>), OpenError> {
         let wish = Wish::Open(lower, &participants);
         let (lower, proxy) = self.ends(cx, &wish, lower, receiver)?;
         let (upper, losses) = (Upper { receiver: &proxy, selector }, self.losses.get());
         let session = lower.open(cx, upper, participants)?;
-        if losses != self.losses.get() {
+        let facts = self.facts_of(cx, &session);
+        if losses != self.losses.get() || session.head().is_closed() {
             session.close(cx);
-            return Err(OpenError::NoLower);
+            return Err(OpenError::NoAnswer);
         }
         let Some(export) = self.export(&session) else {
             session.close(cx);
@@ -181,7 +179,9 @@ impl Port {
             // The cut is one holder.
             session.close(cx);
         }
-        Ok(export)
+        let opens = export.opens.get() + 1;
+        export.opens.set(opens);
+        Ok((export, opens, facts))
     }
 
     /// The session as the other side knows it, from now on at the latest; `None` at the bound.
@@ -535,6 +535,10 @@ impl Port {
         let (octets, names) = (octets_of(frame), Names::of(self, cx));
         let mut from = Reader::new(&octets, &names);
         let (key, passed) = <(u32, Vec<ProtocolId>)>::take(&mut from)?;
+        let lost = || -> Option<Vec<u8>> {
+            let _ = cx.lose_question();
+            None
+        };
         let put = || {
             let kind = self.question(key)?;
             let answer = kind.read(from.rest(), &names, passed, |ask| {
@@ -544,7 +548,9 @@ impl Port {
                 }
                 let permits = |of| self.permits(&Wish::Ask(of, kind)).then_some(());
                 let answer = if header.op == Op::AskSession {
-                    let export = self.exports.find(number)?;
+                    let Some(export) = self.exports.find(number) else {
+                        return lost();
+                    };
                     let of = export.session.head().protocol();
                     permits(of)?;
                     let answer = export.session.control(cx, ask);
@@ -561,18 +567,26 @@ impl Port {
                     return None;
                 }
                 let mut out = Writer::reusing(self.scratch.take(), &names);
-                true.put(&mut out);
+                ANSWERED.put(&mut out);
                 ask.put(&mut out);
                 out.finish()
             });
-            answer.flatten()
+            // It may name a session that has ended meanwhile.
+            answer.unwrap_or_else(lost)
         };
-        self.serve(put, |answer| {
-            if tag != 0 {
-                let fields = answer.as_deref().unwrap_or(&[0]);
-                self.tell(cx, Header::new(Op::Answer, tag, 0), fields);
-                self.keep_scratch(answer);
-            }
-        })
+        self.serve(
+            || cx.unless_lost(put),
+            |answer| {
+                if tag != 0 {
+                    let answer = answer.map_err(|_| &[LOST_QUESTION]);
+                    let fields = match &answer {
+                        Ok(answer) => answer.as_deref().unwrap_or(&[UNKNOWN]),
+                        Err(lost) => &lost[..],
+                    };
+                    self.tell(cx, Header::new(Op::Answer, tag, 0), fields);
+                    self.keep_scratch(answer.ok().flatten());
+                }
+            },
+        )
     }
 }

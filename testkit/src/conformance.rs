@@ -27,6 +27,7 @@
 //! | what a session says of its headers is what it does | [`headers::are_as_told`] |
 //! | questions are answered as listed, others forwarded | [`control::answers`] |
 //! | a question from below goes up once, and ends if it comes back | [`control::goes_up_once`] |
+//! | a question that is lost founds nothing | [`lost::founds_nothing`] |
 //! | what is for many is not for one | [`hosts::tells_one_from_many`] |
 //! | while layers below block, several opens make one session | [`blocking::opens_once`] |
 //! | so do several first messages | [`blocking::makes_one_session`] |
@@ -68,6 +69,7 @@ mod cut;
 pub mod headers;
 pub mod hostile;
 pub mod hosts;
+pub mod lost;
 pub mod messages;
 pub mod openings;
 pub mod rpc;
@@ -403,6 +405,7 @@ pub const LAWS: &[Law] = &[
     ("a burst does not wait for one", bursts::pass_who_waits),
     ("questions are answered as listed", control::answers),
     ("a question from below goes up once", control::goes_up_once),
+    ("a lost question founds nothing", lost::founds_nothing),
     (headers::NAME, headers::are_as_told),
     ("what is for many is not for one", hosts::tells_one_from_many),
     ("calls are for the rpc realm", rpc::takes_no_calls),

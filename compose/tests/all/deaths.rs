@@ -44,8 +44,9 @@ host right {
 link lan delay="50us" rate="100Mbit"
 "#;
 
-/// A seed that has shown a fault: a turn given to a shepherd in the moment in which its wait ended.
-const TELLING: u64 = 8463;
+/// Seeds that have shown faults: a turn given to a shepherd in the moment in which its wait ended;
+/// a session of FRAGMENT founded on questions that were lost.
+const TELLING: [u64; 2] = [8463, 361];
 /// How long crashes go on.
 const CHAOS: Duration = Duration::from_millis(700);
 /// How long they lie apart on average.
@@ -56,7 +57,7 @@ fn seeds() -> Vec<u64> {
         return vec![seed];
     }
     let count = if std::env::var_os("XK_LONG").is_some() { 10_000 } else { 12 };
-    [TELLING].into_iter().chain(1..=count).collect()
+    TELLING.into_iter().chain(1..=count).collect()
 }
 
 fn report(world: &World, host: &str, name: &str) -> Report {
@@ -176,12 +177,12 @@ fn fits(world: &World, host: &str, [lower, upper]: &[&str; 2], what: &str) {
 fn domains_die_and_come_back() {
     let graph = check(GRAPH, "deaths", &xk_catalog::standard());
     let graph = graph.unwrap_or_else(|mistakes| panic!("{mistakes}"));
-    let mut crashes = 0;
-    for seed in seeds() {
-        crashes += lives(&graph, seed).0;
+    let (seeds, mut crashes) = (seeds(), 0);
+    for seed in &seeds {
+        crashes += lives(&graph, *seed).0;
     }
     println!("{crashes} crashes");
-    assert!(crashes > 3);
+    assert!(crashes > 3 || seeds.len() == 1);
 }
 
 #[test]

@@ -117,6 +117,7 @@ fields!(
         NoLower = 6,
         NoBuffers = 7,
         NotPermitted = 8,
+        NoAnswer = 9,
     }
 );
 

@@ -226,6 +226,9 @@ pub enum OpenError {
     /// It was not granted to the upper protocol, which lies in another address space.
     #[error("it is not granted")]
     NotPermitted,
+    /// A question on which it depends was lost; later may do.
+    #[error("a question to a layer below was lost; try again")]
+    NoAnswer,
 }
 
 impl From<BindError> for OpenError {

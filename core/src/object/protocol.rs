@@ -170,35 +170,45 @@ impl ProtocolRef {
     /// See [`Protocol::start`].
     ///
     /// # Errors
-    /// Whatever prevents the graph from running.
+    /// Whatever prevents the graph from running; [`OpenError::NoAnswer`] if a question was lost.
     pub fn start(&self, cx: &Kernel) -> Result<(), OpenError> {
-        self.0.body.start(cx, self)
+        cx.unless_lost(|| self.0.body.start(cx, self)).map_err(|_| OpenError::NoAnswer)?
     }
 
-    /// See [`Protocol::open`].
+    /// See [`Protocol::open`]. What was made while a question was lost is taken back.
     ///
     /// # Errors
-    /// [`OpenError`].
+    /// [`OpenError`]; [`OpenError::NoAnswer`] if a question was lost.
     pub fn open(
         &self,
         cx: &Kernel,
         upper: Upper<'_>,
         participants: Participants,
     ) -> Result<SessionRef, OpenError> {
-        self.0.body.open(cx, self, upper, participants)
+        let before = cx.lost();
+        let opened = self.0.body.open(cx, self, upper, participants);
+        if cx.lost() == before { opened } else { Err(take_back(cx, opened)) }
     }
 
-    /// See [`Protocol::open_enable`].
+    /// See [`Protocol::open_enable`]. What was made while a question was lost is taken back.
     ///
     /// # Errors
-    /// [`OpenError`].
+    /// [`OpenError`]; [`OpenError::NoAnswer`] if a question was lost.
     pub fn open_enable(
         &self,
         cx: &Kernel,
         upper: Upper<'_>,
         participants: Participants,
     ) -> Result<Enable, OpenError> {
-        self.0.body.open_enable(cx, self, upper, participants)
+        let before = cx.lost();
+        let enabled = self.0.body.open_enable(cx, self, upper, participants);
+        if cx.lost() == before {
+            return enabled;
+        }
+        if let Ok(enable) = enabled {
+            self.open_disable(cx, enable);
+        }
+        Err(OpenError::NoAnswer)
     }
 
     /// See [`Protocol::open_disable`].
@@ -391,4 +401,17 @@ impl ProtocolRef {
     pub fn wire(&self) -> Option<&dyn Wire> {
         self.0.body.wire()
     }
+}
+
+/// Gives back a session that was opened while a question was lost.
+#[cold]
+fn take_back(cx: &Kernel, opened: Result<SessionRef, OpenError>) -> OpenError {
+    if let Ok(session) = opened {
+        // One that others hold was there before.
+        match session.head().opens() {
+            0 | 1 => session.abort(cx),
+            _ => session.close(cx),
+        }
+    }
+    OpenError::NoAnswer
 }

@@ -485,9 +485,12 @@ impl SessionRef {
         }
     }
 
-    /// Asks a question; a closed session answers none.
+    /// Asks a question; one put to a closed session is lost.
     pub fn control(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
-        if self.0.head.is_closed() || !ask.reaches_next() {
+        if self.0.head.is_closed() {
+            return cx.lose_question();
+        }
+        if !ask.reaches_next() {
             return Answer::Unknown;
         }
         self.0.body.control(cx, self, ask)

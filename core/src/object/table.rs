@@ -238,28 +238,29 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         opened
     }
 
-    /// The session with this body that a message begins, and that `upper` agrees to; `ends` are the
-    /// participants for its [`open_done`](crate::Protocol::open_done). If another message has made
-    /// the session while the body was, it is that.
+    /// The session that a message begins, and that `upper` agrees to: `make` gives its body, and
+    /// the participants for its [`open_done`](crate::Protocol::open_done). If another message has
+    /// made the session while the body was, it is that.
     ///
     /// # Errors
-    /// Why there is none: [`reason::TABLE_FULL`], or what `upper` says.
+    /// Why there is none: [`reason::TABLE_FULL`], what `upper` says, or [`reason::NO_ANSWER`] if
+    /// `make` lost a question.
     pub fn accept<S: Session + 'static>(
         &self,
         cx: &Kernel,
         this: &ProtocolRef,
         upper: &ProtocolRef,
         key: K,
-        body: S,
-        ends: impl FnOnce() -> Participants,
+        make: impl FnOnce() -> (S, Participants),
     ) -> Result<SessionRef, &'static Reason> {
+        let (body, ends) = cx.unless_lost(make)?;
         let session = cx.new_passive_session(this, upper, body);
         if let Some(found) = self.get(&key) {
             session.retire(cx);
             return Ok(found);
         }
         self.bind(cx, key, session.clone()).inspect_err(|_| session.retire(cx))?;
-        if let Err(unwanted) = session.announce(cx, upper, ends()) {
+        if let Err(unwanted) = session.announce(cx, upper, ends) {
             // One whose `close` would leave it bound as an idle one goes too.
             self.release(&key, &session);
             session.abort(cx);

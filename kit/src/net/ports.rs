@@ -226,7 +226,7 @@ pub struct Pseudo {
 }
 
 /// What a lower session says of itself.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Origin {
     /// The sums over addresses and protocol number; `None` if the lower layer has none.
     pub pseudo: Option<Pseudo>,
@@ -330,24 +330,32 @@ impl Origins {
         Self { known: Map::new(secret, ORIGINS_MAX), asked: Turns::default() }
     }
 
-    /// What this one says.
+    /// What this one says; nothing if a question to it was lost.
     pub fn of(&self, cx: &Kernel, lower: &SessionRef) -> Origin {
+        self.learned(cx, lower).unwrap_or_default()
+    }
+
+    /// What this one says, for what is done with it at once.
+    ///
+    /// # Errors
+    /// [`reason::NO_ANSWER`](xk_core::reason::NO_ANSWER) if a question to it was lost.
+    pub fn learned(&self, cx: &Kernel, lower: &SessionRef) -> Result<Origin, &'static Reason> {
         let id = lower.id().0;
-        self.known.get(&id).unwrap_or_else(|| self.ask(cx, lower, id))
+        self.known.get(&id).map_or_else(|| self.ask(cx, lower, id), Ok)
     }
 
     #[cold]
-    fn ask(&self, cx: &Kernel, lower: &SessionRef, id: u64) -> Origin {
+    fn ask(&self, cx: &Kernel, lower: &SessionRef, id: u64) -> Result<Origin, &'static Reason> {
         let _turn = self.asked.take(cx, id);
         if let Some(origin) = self.known.get(&id) {
-            return origin;
+            return Ok(origin);
         }
-        let origin = Origin::ask(cx, lower);
+        let origin = cx.unless_lost(|| Origin::ask(cx, lower))?;
         if self.known.len() >= ORIGINS_MAX {
             self.known.clear();
         }
         let _ = self.known.bind(id, origin);
-        origin
+        Ok(origin)
     }
 
     /// How the lookups went.

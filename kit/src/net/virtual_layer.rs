@@ -308,9 +308,12 @@ impl<V: VirtualLayer> Virtual<V> {
         let receiver = self.uppers.get(self.place).ok_or(&reason::NO_PROTOCOL)?;
         let local = local_host(&ends);
         let find = |below| peer_host(cx, below, lower, ends.clone()).ok();
-        let host = self.lowers.iter().find_map(find).ok_or(&UNKNOWN_STATION)?;
-        let sent_to = SpecificDestination::default();
-        let sent_to = lower.ask(cx, sent_to).filter(|to| to.many).map(|to| to.host);
+        let (host, sent_to) = cx.unless_lost(|| {
+            let host = self.lowers.iter().find_map(find);
+            (host, lower.ask(cx, SpecificDestination::default()))
+        })?;
+        let host = host.ok_or(&UNKNOWN_STATION)?;
+        let sent_to = sent_to.filter(|to| to.many).map(|to| to.host);
         let key = (host, self.place as u32, sent_to.unwrap_or_default());
         if let Some(session) = self.sessions.get(&key) {
             return Ok(session);

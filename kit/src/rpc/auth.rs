@@ -197,9 +197,11 @@ impl<F: Flavor> CallLayer for Authentication<F> {
         lower: &SessionRef,
         request: Message,
     ) -> Result<Message, Refused> {
-        let number = lower.ask(cx, MyProcedure::default());
-        let is_null = number == Some(MyProcedure { number: 0 });
-        let asker = Asker { peer: peer(cx, lower), is_null };
+        let asker = || {
+            let number = lower.ask(cx, MyProcedure::default());
+            let is_null = number == Some(MyProcedure { number: 0 });
+            Asker { peer: peer(cx, lower), is_null }
+        };
         all.accept_for_server(cx, this, lower, request, asker)
     }
 

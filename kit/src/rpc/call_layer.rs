@@ -508,24 +508,27 @@ impl<L: CallLayer> CallLayered<L> {
         self.serving.sessions(usize::MAX)
     }
 
-    /// The session for the requests with this name through `lower`, which `upper` serves; `ends`
-    /// are the participants for its `open_done`.
+    /// The session for the requests with this name through `lower`, which `upper` serves; `make`
+    /// gives its state and the participants for its `open_done`.
     ///
     /// # Errors
-    /// Why there is none: [`reason::TABLE_FULL`], or what `upper` says.
+    /// Why there is none: as of [`SessionTable::accept`].
     #[cold]
     pub fn accept(
         &self,
         cx: &Kernel,
         this: &ProtocolRef,
         (lower, upper): (&SessionRef, &ProtocolRef),
-        (name, state): (L::Name, L::Serves),
-        ends: impl FnOnce() -> Participants,
+        name: L::Name,
+        make: impl FnOnce() -> (L::Serves, Participants),
     ) -> Result<SessionRef, &'static Reason> {
         let (all, lower, receiver) = (self.clone(), lower.clone(), upper.clone());
         let key = (lower.id().0, name);
-        let body = Serving { all, lower, name, upper: receiver, state };
-        self.serving.accept(cx, this, upper, key, body, ends)
+        let make = || {
+            let (state, ends) = make();
+            (Serving { all, lower, name, upper: receiver, state }, ends)
+        };
+        self.serving.accept(cx, this, upper, key, make)
     }
 
     /// Has the one protocol that serves execute a request through `lower` and those after it.
@@ -539,13 +542,13 @@ impl<L: CallLayer> CallLayered<L> {
         this: &ProtocolRef,
         lower: &SessionRef,
         request: Message,
-        state: L::Serves,
+        state: impl FnOnce() -> L::Serves,
     ) -> Result<Message, Refused> {
         let Some((upper, _)) = self.servers.get(0) else {
             return Err(this.refuse(request, &reason::NO_PROTOCOL));
         };
-        let named = (L::Name::default(), state);
-        match self.accept(cx, this, (lower, &upper), named, Participants::default) {
+        let make = || (state(), Participants::default());
+        match self.accept(cx, this, (lower, &upper), L::Name::default(), make) {
             Ok(session) => session.call_pop(cx, request),
             Err(why) => Err(this.refuse(request, why)),
         }

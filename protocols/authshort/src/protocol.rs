@@ -181,7 +181,7 @@ impl CallLayer for AuthShort {
         request: Message,
     ) -> Result<Message, Refused> {
         let is_short = lower.head().protocol() == all.layer.select.id();
-        let serves = Serves { is_short, peer: peer(cx, lower) };
+        let serves = || Serves { is_short, peer: peer(cx, lower) };
         all.accept_for_server(cx, this, lower, request, serves)
     }
 

@@ -180,6 +180,9 @@ impl Channel {
         (key, octets): (Key, [u8; HEADER_OCTETS]),
         message: Message,
     ) -> Result<(), Refused> {
+        if key.0 == HostAddr::UNSPECIFIED {
+            return Err(this.refuse(message, &reason::NO_ANSWER));
+        }
         let Ok(header) = Header::parse(&octets) else {
             return Err(this.refuse(message, &reason::MALFORMED));
         };
@@ -236,16 +239,16 @@ impl Channel {
         (key, header): (Key, &Header),
     ) -> Result<SessionRef, &'static xk_core::Reason> {
         let state = Rc::new(State::new(key, header.boot, header.error));
-        let body = ServerSession::new(cx, &self.table, (this, upper), &state, lower);
-        let ends = || {
+        let make = || {
+            let body = ServerSession::new(cx, &self.table, (this, upper), &state, lower);
             let mut peer = Participant::new();
             if !key.0.is_unspecified() {
                 peer.push(Part::Host(key.0));
             }
             peer.push(Part::Number(CHANNEL, u64::from(header.channel)));
-            Participants::pair(Part::Any, peer)
+            (body, Participants::pair(Part::Any, peer))
         };
-        let session = self.table.sessions.accept(cx, this, upper, key, body, ends)?;
+        let session = self.table.sessions.accept(cx, this, upper, key, make)?;
         if session.body::<ServerSession>().is_some_and(|server| server.is_of(&state)) {
             self.table.enter(&session, &state);
         }

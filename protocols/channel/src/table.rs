@@ -220,13 +220,17 @@ pub(crate) fn peer_of(cx: &Kernel, lower: &SessionRef) -> HostAddr {
 }
 
 /// Names the peer of a lower session; `host` is the one that it was opened to, if that is known.
+/// [`HostAddr::UNSPECIFIED`] names none: the question was lost.
 #[cold]
 pub(crate) fn name_peer(cx: &Kernel, lower: &SessionRef, host: Option<HostAddr>) -> HostAddr {
     let head = lower.head();
     // Once named, it stays so: what is known of a peer is known under this name.
     if head.peer() == HostAddr::UNSPECIFIED {
-        let asked = lower.ask(cx, PeerHost::default()).map(|q| q.host);
-        let known = asked.or(host).filter(|host| !host.is_unspecified());
+        let Ok(asked) = cx.unless_lost(|| lower.ask(cx, PeerHost::default())) else {
+            return HostAddr::UNSPECIFIED;
+        };
+        let asked = asked.map(|q| q.host).or(host);
+        let known = asked.filter(|host| !host.is_unspecified());
         let session = lower.id().0 as u32 | NAMELESS;
         head.set_peer(known.unwrap_or(HostAddr::from_parts(([0; 16], session))));
     }

@@ -120,7 +120,7 @@ impl CallLayer for Deadline {
         lower: &SessionRef,
         request: Message,
     ) -> Result<Message, Refused> {
-        all.accept_for_server(cx, this, lower, request, Cell::default())
+        all.accept_for_server(cx, this, lower, request, Cell::default)
     }
 
     fn call(

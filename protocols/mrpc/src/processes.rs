@@ -54,7 +54,7 @@ pub(crate) fn channel_key(octets: &[u8; HEADER_LEN]) -> ChannelKey {
 pub(crate) type Key = (HostAddr, u16);
 
 /// The host that a packet's client is: that of the session below, or what its header says where
-/// that knows none.
+/// that knows none. [`HostAddr::UNSPECIFIED`] if the question was lost.
 #[inline(always)]
 pub(crate) fn client_of(cx: &Kernel, lower: &SessionRef, header: &Header) -> HostAddr {
     let head = lower.head();
@@ -70,15 +70,16 @@ const NO_HOST: u32 = 1;
 
 #[cold]
 fn ask_client(cx: &Kernel, lower: &SessionRef, header: &Header) -> HostAddr {
-    match lower.ask(cx, PeerHost::default()) {
-        Some(peer) => {
+    match cx.unless_lost(|| lower.ask(cx, PeerHost::default())) {
+        Ok(Some(peer)) => {
             lower.head().set_peer(peer.host);
             peer.host
         }
-        None => {
+        Ok(None) => {
             lower.head().set_tag(NO_HOST);
             header.client_host.to_be_bytes().into()
         }
+        Err(_) => HostAddr::UNSPECIFIED,
     }
 }
 
@@ -184,9 +185,12 @@ impl Process {
         self.channel.set(channel_key(&known.emit()));
         self.boot.set(header.boot);
         self.heard.set(cx.now());
-        if self.lower_id.replace(lower.id().0) != lower.id().0 {
+        if self.lower_id.get() != lower.id().0
+            && let Ok(path) = cx.unless_lost(path)
+        {
+            self.lower_id.set(lower.id().0);
             drop(self.lower.replace(Some(lower.clone())));
-            self.path.set(path());
+            self.path.set(path);
         }
     }
 

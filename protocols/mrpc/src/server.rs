@@ -122,7 +122,10 @@ impl Shared {
         }
         let own = match self.config.address {
             Some(address) => Some(address),
-            None => lower.ask(cx, MyHost::default()).map(|q| q.host),
+            None => match cx.unless_lost(|| lower.ask(cx, MyHost::default())) {
+                Ok(own) => own.map(|q| q.host),
+                Err(why) => return Some(why),
+            },
         };
         let is_ours = own.is_none_or(|own| own.folded() == header.server_host);
         (!is_ours).then_some(&reason::NOT_MINE)
@@ -141,7 +144,8 @@ impl Shared {
         let process = match self.processes.get(key) {
             Some(process) => process,
             None => {
-                let made = self.processes.make(key, path(), |host| self.clients.forget(host))?;
+                let path = cx.unless_lost(path).ok()?;
+                let made = self.processes.make(key, path, |host| self.clients.forget(host))?;
                 self.watch(cx, this);
                 made
             }
@@ -324,20 +328,22 @@ impl Shared {
         let upper = self.enables.get(&procedure);
         let upper = upper.or_else(|| self.enables.get(&ANY_PROCEDURE));
         let upper = upper.ok_or(&call::NO_PROCEDURE)?;
-        let own = self.config.address;
-        let own = own.or_else(|| lower.ask(cx, MyHost::default()).map(|q| q.host));
-        let said = process.header(0, 0).server_host.to_be_bytes();
-        let hosts = (own.unwrap_or(said.into()), process.host());
         let key = (lower.id().0, procedure, PASSIVE);
-        let suited = (process.path.get(), timers(cx, self, lower));
-        let body = MrpcSession::new(self, key, (lower, &upper), hosts, suited);
         let part = |host: HostAddr| match host.is_unspecified() {
             true => Participant::new(),
             false => Participant::of(Part::Host(host)),
         };
         let named = Part::Number(PROCEDURE, u64::from(procedure));
-        let ends = || Participants::pair(part(hosts.0).with(named), part(hosts.1));
-        let accepted = self.sessions.accept(cx, this, &upper, key, body, ends);
+        let make = || {
+            let own = self.config.address;
+            let own = own.or_else(|| lower.ask(cx, MyHost::default()).map(|q| q.host));
+            let said = process.header(0, 0).server_host.to_be_bytes();
+            let hosts = (own.unwrap_or(said.into()), process.host());
+            let suited = (process.path.get(), timers(cx, self, lower));
+            let body = MrpcSession::new(self, key, (lower, &upper), hosts, suited);
+            (body, Participants::pair(part(hosts.0).with(named), part(hosts.1)))
+        };
+        let accepted = self.sessions.accept(cx, this, &upper, key, make);
         accepted.map_err(|why| match *why == reason::TABLE_FULL {
             true => {
                 this.head().drops().count(why);

@@ -81,16 +81,17 @@ fn host_of(peer: &Participant) -> HostAddr {
 impl Rdgram {
     /// The host whose messages come through the session below, which is noted on that; not in
     /// `open_done`, which other messages overtake while it blocks.
-    fn peer_of(&self, cx: &Kernel, lower: &SessionRef) -> HostAddr {
+    fn peer_of(&self, cx: &Kernel, lower: &SessionRef) -> Result<HostAddr, &'static Reason> {
         let head = lower.head();
         if head.peer().is_unspecified() {
             // What comes meanwhile does not overtake the message for which it is asked.
             let _turn = self.asking.take(cx, lower.id().0);
             if head.peer().is_unspecified() {
-                head.set_peer(lower.ask(cx, PeerHost::default()).unwrap_or_default().host);
+                let peer = cx.unless_lost(|| lower.ask(cx, PeerHost::default()))?;
+                head.set_peer(peer.unwrap_or_default().host);
             }
         }
-        head.peer()
+        Ok(head.peer())
     }
 
     fn session(
@@ -126,8 +127,8 @@ impl Rdgram {
         let (host, number) = key;
         let upper = self.enables.get(&number).ok_or(&reason::NO_PROTOCOL)?;
         let both = Participants::pair(Part::Any, Part::Host(host));
-        let body = self.session(this, &upper, key, both.clone(), None);
-        self.sessions.accept(cx, this, &upper, key, body, || both)
+        let make = || (self.session(this, &upper, key, both.clone(), None), both);
+        self.sessions.accept(cx, this, &upper, key, make)
     }
 }
 
@@ -153,7 +154,8 @@ impl Protocol for Rdgram {
         let channel = self.lower.open(cx, Upper::new(this), participants.clone())?;
         // The peer's own calls may come by the session that ours go by, as REQUEST.REPLY has it. On
         // a link they come from no host, whatever the peer is called above.
-        let key = (self.peer_of(cx, &channel), number);
+        let peer = self.peer_of(cx, &channel).unwrap_or_default();
+        let key = (peer, number);
         let body = self.session(this, upper.receiver, key, participants, Some(channel));
         self.sessions.open(cx, this, upper.receiver, key, body)
     }
@@ -198,11 +200,12 @@ impl Protocol for Rdgram {
             Ok(octets) => octets,
             Err(why) => return Err(this.refuse(request, why)),
         };
-        let key = (self.peer_of(cx, lower), Header::parse(&octets).number);
-        let found = match self.sessions.get(&key) {
-            Some(session) => Ok(session),
-            None => self.passive_session(cx, this, key),
-        };
+        let number = Header::parse(&octets).number;
+        let found =
+            self.peer_of(cx, lower).and_then(|peer| match self.sessions.get(&(peer, number)) {
+                Some(session) => Ok(session),
+                None => self.passive_session(cx, this, (peer, number)),
+            });
         let session = match found {
             Ok(session) => session,
             Err(why) => return Err(this.refuse(request, why)),

@@ -246,10 +246,11 @@ impl ReqRep {
         let Some((upper, _)) = self.shared.server.get(0) else {
             return Err(this.refuse(message, &NOT_A_SERVER));
         };
-        let association = Association::new(cx, &self.shared, &upper, lower, None);
-        let (key, ends) = (lower.id().0, Participants::default);
-        let sessions = &self.shared.sessions;
-        match sessions.accept(cx, this, &upper, key, association, ends) {
+        let make = || {
+            let association = Association::new(cx, &self.shared, &upper, lower, None);
+            (association, Participants::default())
+        };
+        match self.shared.sessions.accept(cx, this, &upper, lower.id().0, make) {
             Ok(session) => session.pop(cx, message),
             Err(why) => Err(this.refuse(message, why)),
         }

@@ -129,7 +129,8 @@ impl Select {
         let upper = enables.get(&command.into()).or_else(|| enables.get(&ANY));
         let upper = upper.ok_or(&NO_PROCEDURE)?;
         let reply = Header::reply(command, STATUS_OK).emit();
-        all.accept(cx, this, (lower, &upper), (command, reply), Participants::default)
+        let make = || (reply, Participants::default());
+        all.accept(cx, this, (lower, &upper), command, make)
     }
 }
 

@@ -146,8 +146,8 @@ impl CallLayer for SunProg {
                 // Procedure 0 is answered here: nothing above hears of it.
                 let upper = if number == 0 { this } else { &served.upper };
                 let serves = Serves { served: Rc::clone(&served), name };
-                let ends = || name.participants(cx, lower);
-                match all.accept(cx, this, (lower, upper), ((), serves), ends) {
+                let make = || (serves, name.participants(cx, lower));
+                match all.accept(cx, this, (lower, upper), (), make) {
                     Ok(session) => return session.call_pop(cx, request),
                     Err(why) if *why == reason::TABLE_FULL => {
                         return Err(this.refuse(request, why));

@@ -266,9 +266,11 @@ impl CallLayer for SunSelect {
         let Some((upper, selector)) = all.layer.servers.get(key as u32) else {
             return refused(cx, this.refuse(request, &TOO_WEAK));
         };
-        let serves = Serves { carries: carries(cx, selector) };
-        let ends = || name_of(key).participants(cx, lower);
-        match all.accept(cx, this, (lower, &upper), (key, serves), ends) {
+        let make = || {
+            let serves = Serves { carries: carries(cx, selector) };
+            (serves, name_of(key).participants(cx, lower))
+        };
+        match all.accept(cx, this, (lower, &upper), key, make) {
             Ok(session) => session.call_pop(cx, request),
             Err(why) => Err(this.refuse(request, why)),
         }

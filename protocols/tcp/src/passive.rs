@@ -96,11 +96,12 @@ impl Tcp {
     fn take_syn(&self, stray: Stray<'_>, (pending, upper): (PendingKey, &ProtocolRef)) {
         let Stray { cx, this, lower, origin, header } = stray;
         let (table, now) = (&self.table, cx.now());
-        let room = room(cx, upper, origin, header.dst);
-        if room.full {
-            return self.turn_away(stray, &reason::QUEUE_FULL);
-        }
-        let path = path(cx, lower);
+        let asked = cx.unless_lost(|| (room(cx, upper, origin, header.dst), path(cx, lower)));
+        let (room, path) = match asked {
+            Ok((room, _)) if room.full => return self.turn_away(stray, &reason::QUEUE_FULL),
+            Ok(asked) => asked,
+            Err(why) => return self.turn_away(stray, why),
+        };
         if self.made_meanwhile(lower, pending.1).is_some() {
             return;
         }
@@ -215,17 +216,22 @@ impl Tcp {
         let (local, peer) = (note.ends.local, note.ends.peer);
         // What held it may let go of it while the protocol above is asked.
         lower.hold();
-        let room = room(cx, &note.upper, origin, local);
-        if room.full {
-            lower.ease(cx);
-            drop(message);
-            self.turn_away(stray, &reason::QUEUE_FULL);
-            return Ok(());
-        }
+        let asked = cx.unless_lost(|| {
+            let link = Link::new(cx, lower, *origin, pending.0);
+            (room(cx, &note.upper, origin, local), link)
+        });
+        let (room, link) = match asked {
+            Ok(asked) if !asked.0.full => asked,
+            refused => {
+                lower.ease(cx);
+                drop(message);
+                self.turn_away(stray, refused.err().unwrap_or(&reason::QUEUE_FULL));
+                return Ok(());
+            }
+        };
         let settings = self.table.settings_within(room.segment_max);
         let connection = Connection::answered(settings, note.ends, note.iss, &note.syn, note.sent);
         let key = key(lower, ports(local, peer));
-        let link = Link::new(cx, lower, *origin, pending.0);
         if let Some(session) = self.made_meanwhile(lower, key.1) {
             lower.ease(cx);
             return session.pop(cx, message);
@@ -306,8 +312,9 @@ impl Tcp {
                 this.head().drops().count(&answers::UNPROVED);
                 continue;
             }
-            let origin = self.table.origins.of(cx, &note.lower);
-            self.answer_syn(cx, &origin, &note, &note.lower);
+            if let Ok(origin) = self.table.origins.learned(cx, &note.lower) {
+                self.answer_syn(cx, &origin, &note, &note.lower);
+            }
         }
         if pending.len() > 0 || holds {
             self.table.keep_ticking(cx, this);

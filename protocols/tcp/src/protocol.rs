@@ -336,7 +336,10 @@ impl Tcp {
         if message.pull_up(length).is_err() {
             return Err(this.refuse(message, &reason::NO_BUFFERS));
         }
-        let origin = self.table.origins.of(cx, lower);
+        let origin = match self.table.origins.learned(cx, lower) {
+            Ok(origin) => origin,
+            Err(why) => return Err(this.refuse(message, why)),
+        };
         if !is_intact(received(&origin), &message) {
             return drop_bad(port, message, &reason::BAD_CHECKSUM);
         }

@@ -325,7 +325,10 @@ impl Layer<HEADER_LEN> for Udp {
         mut message: Message,
     ) -> Result<(), Refused> {
         let header = Header::parse(octets);
-        let (origin, key) = (all.layer.origins.of(at.cx, at.lower), header.ports());
+        let (origin, key) = match all.layer.origins.learned(at.cx, at.lower) {
+            Ok(origin) => (origin, header.ports()),
+            Err(why) => return all.refuse(at, Some(octets), message, why),
+        };
         let template = Template::new(ports_in(key), origin.pseudo, true);
         let examined = match examine(&template, header, &mut message, HEADER_LEN) {
             Ok(()) if header.dst() == 0 => Err(&reason::MALFORMED),
@@ -446,10 +449,8 @@ impl Udp {
 
 /// Passes a report about a datagram sent from here on to its session's protocol above.
 fn network_error(all: &Ports, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-    let Some(error) = ask.get::<control::NetworkError>() else {
-        return Answer::Unknown;
-    };
-    let Some(lower) = error.session.clone() else {
+    let asked = ask.get::<control::NetworkError>();
+    let Some((error, lower)) = asked.and_then(|e| e.session.clone().map(|lower| (e, lower))) else {
         return Answer::Unknown;
     };
     // A report that comes back from above, where no protocol understood it, ends here.
@@ -458,10 +459,9 @@ fn network_error(all: &Ports, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>
     }
     let [a, b, c, d, ..] = error.start;
     let (local, peer) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
-    let found = all.find(&lower, key_of(local, peer)).or_else(|| {
-        let host = all.layer.origins.of(cx, &lower).local;
-        ports::receiver(&all.offers, local, host)?.session()
-    });
+    let offered = |host| ports::receiver(&all.offers, local, host)?.session();
+    let found = all.find(&lower, key_of(local, peer));
+    let found = found.or_else(|| offered(all.layer.origins.of(cx, &lower).local));
     let Some(session) = found else {
         return Answer::Unknown;
     };

@@ -116,7 +116,10 @@ impl Lowers {
     fn unhear(&self, mark: u32, is_other: impl Fn(&SessionRef) -> bool) {
         let heard = self.heard.take();
         let (gone, kept): (Vec<_>, Vec<_>) =
-            heard.into_iter().partition(|weak| weak.upgrade().is_none_or(|lower| is_other(&lower)));
+            heard.into_iter().partition(|weak| match weak.upgrade() {
+                Some(lower) => lower.head().is_closed() || is_other(&lower),
+                None => true,
+            });
         self.heard.borrow_mut().extend(kept);
         Self::unmark(mark, &gone);
     }
@@ -206,9 +209,21 @@ pub(crate) fn unhear(own: &VipSession, cx: &Kernel) {
 /// Opens the way over the link if the host is there, lets go of it if not, and finds out
 /// whether it can be used.
 pub(crate) fn choose(own: &VipSession, cx: &Kernel) {
-    let is_current = |moves| own.state.moves.get() == moves;
-    // What is asked may block, and a move that is told meanwhile makes the answers old.
-    while !own.is_closed.get() && !is_current(look(own, cx)) {}
+    while !own.is_closed.get() {
+        match cx.unless_lost(|| look(own, cx)) {
+            Ok(moves) if moves == own.state.moves.get() => return,
+            // What is asked may block, and a move that is told meanwhile makes the answers old.
+            Ok(_) => {}
+            // The next message finds its way.
+            Err(_) => {
+                own.state.is_chosen.set(false);
+                own.state.limit.set(0);
+                own.state.close_link(cx);
+                own.state.close_net(cx);
+                return;
+            }
+        }
+    }
 }
 
 /// Looks at the ways once; answers how many moves were known then.
@@ -279,8 +294,10 @@ pub(crate) fn resolve(own: &VipSession, cx: &Kernel) {
     // In a full map of hosts asked for just now this one may be asked for again; no harm is done.
     let _ = own.all.layer.asked.replace(key, now.after(NEGATIVE));
     let address = None;
-    let known = own.all.layer.link.ask(cx, Resolve { host, address });
-    if known.is_some_and(|known| known.address.is_some()) {
+    let known = cx.unless_lost(|| own.all.layer.link.ask(cx, Resolve { host, address }));
+    if known.is_err() {
+        own.all.layer.asked.unbind(&key);
+    } else if known.is_ok_and(|known| known.is_some_and(|known| known.address.is_some())) {
         own.state.limit.set(limit(own, cx));
     }
 }

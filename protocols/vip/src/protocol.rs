@@ -274,6 +274,10 @@ fn push_first(
     let state = &own.state;
     if !state.is_chosen.replace(true) {
         lowers::choose(own, cx);
+        if !state.is_chosen.get() {
+            this.discard(cx, message, &reason::NO_ANSWER);
+            return Err(PushError::NoRoute);
+        }
         if message.len() < state.limit.get()
             && let Some(link) = state.link.get()
         {

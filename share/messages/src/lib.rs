@@ -7,8 +7,17 @@
 //! cost ("Networking Performance for Microkernels", Maeda and Bershad 1992, section 2.1), and for
 //! two processes that share no memory.
 //!
-//! The system bounds what is under way (`SO_SNDBUF`, socket(7)); a frame beyond that is refused. A
-//! peer that goes is seen once what it sent before is taken.
+//! Of frames [`FRAMES_MAX`] are under way each way: each says how many its sender has taken, and
+//! a side that has taken many and sent none says so alone. The system's own bound (`SO_SNDBUF`,
+//! socket(7)) may be reached before; a frame beyond either is refused. A peer that goes is seen
+//! once what it sent before is taken.
+//!
+//! | octet | size | field |
+//! | --- | --- | --- |
+//! | 0 | 4 | how many frames the sender has taken, little-endian |
+//! | 4 | 4 | 1 more than the one processor that it may run on, 0 for several, little-endian |
+//!
+//! Behind that comes the frame, if there is one.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -23,13 +32,22 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType, socketpair,
 };
+use rustix::thread::{CpuSet, sched_getaffinity};
 use xk_core::wire::Sleeper;
 use xk_core::{Kernel, Message};
 use xk_run::memfd_unsafe::MemfdView;
 use xk_share::{Arrival, Carrier, FRAME_OCTETS_MAX, HEADROOM, SendError};
+use xk_shm::Foreign;
 
 /// How long a caller that cannot be suspended waits for a frame before it looks after the rest.
 const TURN: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+
+/// How many frames are under way each way at most.
+pub const FRAMES_MAX: usize = 256;
+/// After how many frames their sender is told that they were taken.
+const TELLS_AFTER: u32 = FRAMES_MAX as u32 / 4;
+/// Octets in front of each frame.
+const FRONT: usize = 8;
 
 /// Where the octets of a message are while it crosses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +68,15 @@ pub struct Messages {
     /// How many octets of it wait for a buffer of the pool.
     held: Cell<Option<usize>>,
     is_over: Cell<bool>,
+    /// How many frames were sent, and how many of them the peer has taken.
+    sent: Cell<u32>,
+    acknowledged: Cell<u32>,
+    /// How many frames were received, and how many of them the peer has been told of.
+    taken: Cell<u32>,
+    told: Cell<u32>,
+    /// The one processor that this side may run on, and the peer: 1 more than its number.
+    processor: Cell<u32>,
+    peer_processor: Cell<u32>,
     /// The executor sleeps on the socket.
     is_registered: Cell<bool>,
 }
@@ -80,14 +107,25 @@ impl Messages {
         Self {
             socket,
             data,
-            buffer: RefCell::new(vec![0; FRAME_OCTETS_MAX]),
+            buffer: RefCell::new(vec![0; FRONT + FRAME_OCTETS_MAX]),
             held: Cell::new(None),
             is_over: Cell::new(false),
+            sent: Cell::new(0),
+            acknowledged: Cell::new(0),
+            taken: Cell::new(0),
+            told: Cell::new(0),
+            processor: Cell::new(own_processor()),
+            peer_processor: Cell::new(0),
             is_registered: Cell::new(false),
         }
     }
 
-    fn say(&self, parts: &[IoSlice<'_>], file: Option<&OwnedFd>) -> Result<(), SendError> {
+    /// Says how many frames were taken, and a frame in these parts, if they have any.
+    fn say(&self, frame: [&[u8]; 2], file: Option<&OwnedFd>) -> Result<(), SendError> {
+        let mut front = [0; FRONT];
+        front[..4].copy_from_slice(&self.taken.get().to_le_bytes());
+        front[4..].copy_from_slice(&self.processor.get().to_le_bytes());
+        let parts = [&front[..], frame[0], frame[1]].map(IoSlice::new);
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         let files = file.map(|file| [file.as_fd()]);
@@ -97,8 +135,11 @@ impl Messages {
             return Err(SendError::Full);
         }
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        match rustix::net::sendmsg(&self.socket, parts, &mut control, flags) {
-            Ok(_) => Ok(()),
+        match rustix::net::sendmsg(&self.socket, &parts, &mut control, flags) {
+            Ok(_) => {
+                self.told.set(self.taken.get());
+                Ok(())
+            }
             // Too many descriptors are under way, in the last case.
             Err(Errno::AGAIN | Errno::INTR | Errno::TOOMANYREFS) => Err(SendError::Full),
             Err(Errno::NOBUFS | Errno::NOMEM) => Err(SendError::NoBuffers),
@@ -107,8 +148,49 @@ impl Messages {
         }
     }
 
+    /// Sends a frame, if the peer has taken enough of those before.
+    fn say_frame(&self, frame: [&[u8]; 2], file: Option<&OwnedFd>) -> Result<(), SendError> {
+        if self.room() == 0 {
+            return Err(SendError::Full);
+        }
+        self.say(frame, file)?;
+        self.sent.set(self.sent.get().wrapping_add(1));
+        Ok(())
+    }
+
+    /// Notes what stands in front of a frame. False if no sound peer says so.
+    fn note(&self, front: [u8; FRONT]) -> bool {
+        let [a, b, c, d, e, f, g, h] = front;
+        let acknowledged = u32::from_le_bytes([a, b, c, d]);
+        let newly = acknowledged.wrapping_sub(self.acknowledged.get());
+        let is_sound = newly <= self.sent.get().wrapping_sub(self.acknowledged.get());
+        if is_sound {
+            self.acknowledged.set(acknowledged);
+            self.peer_processor.set(u32::from_le_bytes([e, f, g, h]));
+        }
+        is_sound
+    }
+
     /// Takes the next frame into the buffer.
     fn hear(&self) -> Received {
+        loop {
+            let received = self.hear_one();
+            if let Received::Frame(octets) = received {
+                let front = self.buffer.borrow().first_chunk().copied();
+                if octets < FRONT || !front.is_some_and(|front| self.note(front)) {
+                    return Received::Over;
+                }
+                // One that says only what was taken.
+                if octets == FRONT {
+                    continue;
+                }
+                self.taken.set(self.taken.get().wrapping_add(1));
+            }
+            return received;
+        }
+    }
+
+    fn hear_one(&self) -> Received {
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut buffer = self.buffer.borrow_mut();
@@ -131,11 +213,15 @@ impl Messages {
             RecvAncillaryMessage::ScmRights(files) => Some(files),
             _ => None,
         });
-        let Some(file) = files.flatten().next() else {
+        // What is none of the files that a sound peer sends is closed elsewhere: that may take
+        // long.
+        let mut files = files.flatten().map(Foreign::new);
+        let Some(file) = files.next() else {
             return Received::Frame(octets);
         };
-        let end = match MemfdView::map(&file) {
+        let end = match MemfdView::map(file.as_fd()) {
             Ok(view) if self.data == Data::Mapped => {
+                drop(file.into_own());
                 let place = buffer.get_mut(octets..octets + view.len());
                 place.is_some_and(|place| view.copy_to(0, place)).then_some(octets + view.len())
             }
@@ -143,6 +229,13 @@ impl Messages {
         };
         end.map_or(Received::Over, Received::Frame)
     }
+}
+
+/// 1 more than the number of the one processor that this thread may run on, 0 for several.
+fn own_processor() -> u32 {
+    let set = sched_getaffinity(None).unwrap_or_default();
+    let one = (0..CpuSet::MAX_CPU).find(|cpu| set.is_set(*cpu)).filter(|_| set.count() == 1);
+    one.map_or(0, |cpu| cpu as u32 + 1)
 }
 
 /// A file in memory with these octets, which can change no more.
@@ -161,9 +254,9 @@ fn file_of(body: &Message) -> Result<OwnedFd, Errno> {
 }
 
 impl Carrier for Messages {
-    /// The system does not tell: what does not go is refused when it is sent.
     fn room(&self) -> usize {
-        usize::MAX
+        let under_way = self.sent.get().wrapping_sub(self.acknowledged.get());
+        FRAMES_MAX.saturating_sub(under_way as usize)
     }
 
     fn frame_octets_max(&self) -> usize {
@@ -177,17 +270,16 @@ impl Carrier for Messages {
         if head.len() + body.len() > FRAME_OCTETS_MAX {
             return Err(SendError::TooLong);
         }
-        let head = IoSlice::new(head);
         if self.data == Data::Mapped && !head.is_empty() && !body.is_empty() {
             let file = file_of(body).map_err(|_| SendError::NoBuffers)?;
-            return self.say(&[head], Some(&file));
+            return self.say_frame([head, &[]], Some(&file));
         }
         if let Some(octets) = body.single_slice() {
-            return self.say(&[head, IoSlice::new(octets)], None);
+            return self.say_frame([head, octets], None);
         }
         // There may be more of them than one call takes.
         let octets: Vec<u8> = body.octets().collect();
-        self.say(&[head, IoSlice::new(&octets)], None)
+        self.say_frame([head, &octets], None)
     }
 
     fn receive(&self, cx: &Kernel) -> Arrival {
@@ -198,7 +290,7 @@ impl Carrier for Messages {
         match held.unwrap_or_else(|| self.hear()) {
             Received::Frame(octets) => {
                 let buffer = self.buffer.borrow();
-                cx.pool().copy_from(HEADROOM, &buffer[..octets]).map_or_else(
+                cx.pool().copy_from(HEADROOM, &buffer[FRONT..octets]).map_or_else(
                     |_| {
                         self.held.set(Some(octets));
                         Arrival::NoBuffers
@@ -226,7 +318,16 @@ impl Carrier for Messages {
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
     }
 
+    /// A peer that has no room waits for this.
+    fn flush(&self) {
+        if !self.is_over.get() && self.taken.get().wrapping_sub(self.told.get()) >= TELLS_AFTER {
+            // If the socket is full, the next one tells.
+            let _ = self.say([&[], &[]], None);
+        }
+    }
+
     fn turn(&self, _: &Kernel) {
+        self.flush();
         let _ = poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&TURN));
     }
 
@@ -239,6 +340,12 @@ impl Carrier for Messages {
             // If it fails, sleeps are short all the same, and the next one tries again.
             self.is_registered.set(sleeper.add(&self.socket));
         }
+        self.processor.set(own_processor());
         self.held.get().is_none()
+    }
+
+    fn may_spin(&self) -> bool {
+        let own = self.processor.get();
+        own == 0 || own != self.peer_processor.get()
     }
 }

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 use xk_core::{Kernel, Message};
 use xk_share::{Arrival, Carrier, FRAME_OCTETS_MAX, SendError};
-use xk_share_messages::{Data, Messages, pair};
+use xk_share_messages::{Data, FRAMES_MAX, Messages, pair};
 use xk_testkit::kernel::TestKernel;
 
 const HEAD: [u8; 12] = [7; 12];
@@ -76,9 +76,41 @@ fn what_finds_no_room_is_refused_and_goes_later() {
             received += 1;
         }
         assert_eq!(received, sent, "nothing is lost");
+        two.flush();
+        assert_eq!(frame(&one, cx), None, "what tells of room is no frame");
         one.send(cx, &HEAD, &body).unwrap();
         assert!(frame(&two, cx).is_some());
     }
+}
+
+#[test]
+fn as_many_are_under_way_as_the_peer_has_room_for() {
+    let kernel = TestKernel::new(1);
+    let cx = &*kernel;
+    for data in BOTH {
+        let (one, two) = pair(data).unwrap();
+        let send = || one.send(cx, &HEAD, &message(cx, 1)).is_ok();
+        let sent = (0..2 * FRAMES_MAX).take_while(|_| send()).count();
+        assert!((1..=FRAMES_MAX).contains(&sent), "{data:?}: {sent}");
+        assert_eq!(one.room(), FRAMES_MAX - sent, "a queue beyond has been counted on");
+        for _ in 0..sent {
+            assert!(frame(&two, cx).is_some());
+        }
+        two.flush();
+        assert_eq!(frame(&one, cx), None, "what tells of room is no frame");
+        assert_eq!(one.room(), FRAMES_MAX, "{data:?}: what was taken has made room");
+        // A peer that has taken more than was sent is none.
+        let (peer, own) = socketpair();
+        let own = Messages::new(own, data);
+        forge(&peer, &[&1_u32.to_le_bytes()[..], &[0; 16]].concat(), &[]);
+        assert!(matches!(own.receive(cx), Arrival::Lost));
+    }
+}
+
+fn socketpair() -> (OwnedFd, OwnedFd) {
+    let flags = rustix::net::SocketFlags::CLOEXEC;
+    let (unix, kind) = (rustix::net::AddressFamily::UNIX, rustix::net::SocketType::SEQPACKET);
+    rustix::net::socketpair(unix, kind, flags, None).unwrap()
 }
 
 #[test]
@@ -134,7 +166,8 @@ fn what_is_no_frame_ends_it() {
     let empty = file(0, SealFlags::SHRINK);
     let device = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
     let long = octets(FRAME_OCTETS_MAX + 1);
-    let few = octets(12);
+    // In front that no frame was taken, and by a side that may run anywhere.
+    let few = [0; 20];
     let forged: [(Data, &[u8], &[&OwnedFd]); 8] = [
         (Data::InBand, &long, &[]),
         (Data::Mapped, &long, &[]),
@@ -146,9 +179,7 @@ fn what_is_no_frame_ends_it() {
         (Data::InBand, &[], &[]),
     ];
     for (at, (data, octets, files)) in forged.into_iter().enumerate() {
-        let flags = rustix::net::SocketFlags::CLOEXEC;
-        let (unix, kind) = (rustix::net::AddressFamily::UNIX, rustix::net::SocketType::SEQPACKET);
-        let (peer, own) = rustix::net::socketpair(unix, kind, flags, None).unwrap();
+        let (peer, own) = socketpair();
         let own = Messages::new(own, data);
         forge(&peer, octets, files);
         assert!(matches!(own.receive(cx), Arrival::Lost), "case {at}");

@@ -26,6 +26,7 @@ pub(crate) fn of_open(error: OpenError, passive: bool) -> Errno {
         OpenError::NoRoute => Errno::NETUNREACH,
         OpenError::NoBuffers => Errno::NOBUFS,
         OpenError::NotPermitted => Errno::ACCESS,
+        OpenError::NoAnswer => Errno::AGAIN,
         OpenError::Full if passive => Errno::ADDRINUSE,
         // As for a connect that finds no free port (connect(2)).
         OpenError::Full => Errno::ADDRNOTAVAIL,

@@ -15,6 +15,7 @@
 //! | where no protocol serves, a call ends | [`ends_where_nobody_serves`] |
 //! | a closed session takes no call, and can be opened again | [`closes`] |
 //! | a procedure may call | [`nests`] |
+//! | a question that is lost founds nothing | [`lost::founds_no_calls`] |
 //! | calls at one time do not meet | [`keeps_calls_apart`] |
 //! | a call ends at its deadline | [`obeys_deadlines`] |
 //! | a call ends when it is taken back | [`obeys_cancels`] |
@@ -59,7 +60,7 @@ pub use laws::{
 };
 pub use world::CallWorld;
 
-use super::{Findings, Side, Verdict, cut};
+use super::{Findings, Side, Verdict, cut, lost};
 use crate::kernel::Lower;
 use core::time::Duration;
 use xk_core::graph::{Build, Params, Realm};
@@ -179,6 +180,7 @@ pub const LAWS: &[Law] = &[
     ("where nobody serves, a call ends", ends_where_nobody_serves),
     ("a closed session takes no call", closes),
     ("a procedure may call", nests),
+    ("a lost question founds nothing", lost::founds_no_calls),
     ("calls at one time do not meet", keeps_calls_apart),
     ("a call ends at its deadline", obeys_deadlines),
     ("a call ends when it is taken back", obeys_cancels),

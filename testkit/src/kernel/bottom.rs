@@ -1,6 +1,7 @@
 //! A lower protocol that captures what is pushed and injects what a test wants to arrive.
 
 use super::OnAsk;
+use super::losses::lose;
 use super::pauses::Pauses;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
@@ -552,6 +553,9 @@ impl Protocol for BottomProtocol {
 
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         self.0.pauses.pause(cx);
+        if let Some(lost) = lose(cx, ask) {
+            return lost;
+        }
         if self.0.answered_first(cx, ask) {
             return Answer::Answered;
         }
@@ -678,6 +682,9 @@ impl Session for BottomSession {
 
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         self.state.pauses.pause(cx);
+        if let Some(lost) = lose(cx, ask) {
+            return lost;
+        }
         if self.state.answered_first(cx, ask) {
             return Answer::Answered;
         }

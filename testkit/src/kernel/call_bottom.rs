@@ -1,5 +1,6 @@
 //! A lower protocol of the rpc realm that carries requests to another like it.
 
+use crate::kernel::losses::lose;
 use crate::kernel::pauses::Pauses;
 use crate::kernel::{Addressing, CallEnd, HEADROOM, Lower, ReachedBottom};
 use core::cell::{Cell, RefCell};
@@ -294,6 +295,9 @@ impl Protocol for BottomProtocol {
 
     fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         self.0.pauses.pause(cx);
+        if let Some(lost) = lose(cx, ask) {
+            return lost;
+        }
         if let Some(list) = ask.get::<ListSessions>() {
             self.0.open.borrow().iter().for_each(|session| list.push(session));
             return Answer::Answered;
@@ -497,6 +501,9 @@ impl Session for BottomSession {
 
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         self.state.pauses.pause(cx);
+        if let Some(lost) = lose(cx, ask) {
+            return lost;
+        }
         if let Some(cancel) = ask.get::<CancelCall>() {
             let is_it =
                 |waiting: &&Rc<Waiting>| (&waiting.session, waiting.tag) == (this, cancel.tag);

@@ -2,6 +2,7 @@
 //! refused.
 
 use super::OnAsk;
+use super::losses::lose;
 use core::cell::{Cell, RefCell};
 use std::rc::Rc;
 use xk_core::object::{Enable, OpenError, ProtocolId, Refused, SessionId};
@@ -380,6 +381,9 @@ impl Protocol for TopProtocol {
     }
 
     fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(lost) = lose(cx, ask) {
+            return lost;
+        }
         let on_ask = self.0.on_ask.borrow().clone();
         if on_ask.is_some_and(|on_ask| on_ask(cx, ask).is_answered()) {
             return Answer::Answered;

@@ -138,7 +138,8 @@ impl Protocol for Between {
         let body = Way::new(self, lower, &upper, VecDeque::from([message]));
         let made = match self.0.kind {
             Kind::Calls => {
-                self.0.sessions.accept(cx, this, &upper, key, body, Participants::default)
+                let make = || (body, Participants::default());
+                self.0.sessions.accept(cx, this, &upper, key, make)
             }
             // A stream drops nothing, and keeps by itself what is early.
             _ => self.begin(cx, this, &upper, key, body),

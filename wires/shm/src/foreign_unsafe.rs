@@ -18,15 +18,16 @@ static CLOSING: AtomicUsize = AtomicUsize::new(0);
 /// one takes as long as its sender likes: a socket may linger (`SO_LINGER`, socket(7)), and a file
 /// may be of a file system in user space. So a thread of its own closes it.
 #[derive(Debug)]
-pub(crate) struct Foreign(ManuallyDrop<OwnedFd>);
+pub struct Foreign(ManuallyDrop<OwnedFd>);
 
 impl Foreign {
-    pub(crate) fn new(fd: OwnedFd) -> Self {
+    /// One that another process has sent.
+    pub fn new(fd: OwnedFd) -> Self {
         Self(ManuallyDrop::new(fd))
     }
 
     /// The descriptor, of which it is known by now that to close it takes no time.
-    pub(crate) fn into_own(mut self) -> OwnedFd {
+    pub fn into_own(mut self) -> OwnedFd {
         // SAFETY: it is taken once: `self` is forgotten at once, so that its drop does not take it
         // again.
         let fd = unsafe { ManuallyDrop::take(&mut self.0) };

@@ -90,6 +90,7 @@ mod switch;
 pub use credentials_unsafe::{Peer, peer_of};
 pub use entrance::Entrance;
 pub use error::{Refusal, ShmError};
+pub use foreign_unsafe::Foreign;
 pub use layout::{
     FRAME_OCTETS_LEAST, FRAME_OCTETS_MOST, Geometry, INLINE_OCTETS, SLOTS_MAX, SLOTS_MIN,
 };

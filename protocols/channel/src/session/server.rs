@@ -470,13 +470,16 @@ impl ServerSession {
         if self.lower.get().is_some_and(|before| before == *lower) {
             return;
         }
+        let Ok(path) = cx.unless_lost(|| Path::of(cx, lower)) else {
+            return;
+        };
         let held = self.holds.get();
         self.ease_lower(cx);
         drop(self.lower.replace(Some(lower.clone())));
         if held {
             self.hold_lower();
         }
-        self.path.set(Path::of(cx, lower));
+        self.path.set(path);
         self.state.kept.set(0);
     }
 

@@ -6,7 +6,7 @@ use xk_core::graph::{Params, Value};
 use xk_core::{Entry, Part};
 use xk_kit::net::checksum::Checksum;
 use xk_testkit::conformance::{
-    Fixture, Side, Verdict, blocking, bounded, control, hostile, hosts, messages, sessions,
+    Fixture, Side, Verdict, blocking, bounded, control, hostile, hosts, lost, messages, sessions,
 };
 use xk_testkit::kernel::{Family, Lower, Sent};
 
@@ -146,4 +146,9 @@ fn what_comes_and_goes_at_once_is_given_back() {
 #[test]
 fn copies_and_damage_at_one_time_harm_nothing() {
     both(blocking::bears_copies);
+}
+
+#[test]
+fn lost_questions_found_nothing() {
+    both(lost::founds_nothing);
 }

@@ -25,7 +25,7 @@ pub struct CallWorld<'f> {
 
 impl<'f> CallWorld<'f> {
     /// Lets what is on its way across cuts arrive.
-    pub(super) fn cross(&self) {
+    pub(in crate::conformance) fn cross(&self) {
         self.cx.advance(self.fixture.lateness());
     }
 
@@ -43,7 +43,7 @@ impl<'f> CallWorld<'f> {
     }
 
     /// Builds both instances.
-    pub(super) fn build(fixture: &'f dyn CallFixture, seed: u64) -> Self {
+    pub(in crate::conformance) fn build(fixture: &'f dyn CallFixture, seed: u64) -> Self {
         let cx = TestKernel::with_stacks(seed);
         world::add_numbers(&cx, fixture.entry());
         let nodes = [Side::A, Side::B].map(|side| {
