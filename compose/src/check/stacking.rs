@@ -17,7 +17,8 @@ pub(super) fn check(site: &mut Site<'_>, at: usize, diagnostics: &mut Diagnostic
     for (place, lower) in lowers {
         let fits = realm(site, at, place, lower, diagnostics)
             && family(site, at, place, lower, diagnostics)
-            && guarantees(site, at, place, lower, diagnostics);
+            && guarantees(site, at, place, lower, diagnostics)
+            && answers(site, at, place, lower, diagnostics);
         if !fits {
             site.misfits.insert((at, lower));
         }
@@ -78,7 +79,9 @@ fn arranged(site: &Site<'_>, at: usize) -> Option<String> {
 fn could_stand(site: &Site<'_>, at: usize, place: usize, other: usize) -> bool {
     let entry = site.entry(at);
     let above = site.lowers.get(other).is_some_and(|lowers| lowers.contains(&Some(at)));
-    let is_taken = on_wire(site, other) && site.uppers(other).iter().any(|upper| *upper != at);
+    let carries = entry.is_some_and(|entry| entry.realm != Realm::Control);
+    let is_taken =
+        carries && on_wire(site, other) && site.uppers(other).iter().any(|upper| *upper != at);
     other != at && !above && !is_taken && entry.is_some_and(|entry| fits(site, entry, place, other))
 }
 
@@ -94,6 +97,11 @@ fn fits(site: &Site<'_>, upper: &Entry, place: usize, lower: usize) -> bool {
     realm_fits(site, upper, lower)
         && above.is_some_and(|family| family_fits(upper, family))
         && site.gives[lower].has(upper.below.needs_at(place))
+        && upper.below.asks_at(place).is_none_or(|name| does_answer(entry, name))
+}
+
+fn does_answer(entry: &Entry, name: &str) -> bool {
+    entry.all_questions().any(|question| question.name == name)
 }
 
 fn how_many(min: usize, max: usize) -> String {
@@ -287,6 +295,32 @@ fn guarantees(
     };
     let error = diagnostics.error(spanned.span, what);
     if let Some(help) = help {
+        error.help(help);
+    }
+    false
+}
+
+/// Whether the layer below answers what `upper` asks of it.
+fn answers(
+    site: &Site<'_>,
+    at: usize,
+    place: usize,
+    lower: usize,
+    diagnostics: &mut Diagnostics,
+) -> bool {
+    let (Some(upper), Some(entry)) = (site.entry(at), site.entry(lower)) else {
+        return true;
+    };
+    let asked = upper.below.asks_at(place).filter(|name| !does_answer(entry, name));
+    let (Some(name), Some(spanned)) = (asked, site.node(at).lowers.get(place)) else {
+        return true;
+    };
+    let what = format!(
+        "`{}` cannot stand on `{spanned}` in this place: that does not answer `{name}`",
+        site.node(at).name
+    );
+    let error = diagnostics.error(spanned.span, what);
+    if let Some(help) = arranged(site, at) {
         error.help(help);
     }
     false

@@ -1,6 +1,7 @@
 //! What the check finds, on a catalog of made-up protocols: each rule once, and all at once.
 
 use xk_compose::check;
+use xk_core::control::question;
 use xk_core::graph::Catalog;
 use xk_core::graph::{
     Build, BuildError, Family, ParamKind, Realm, Shape, block, flag, int, optional, required,
@@ -34,7 +35,7 @@ static WIRE: Entry = Entry::wire("wire", "", build).parameters(&[optional(
     ParamKind::Octets,
     "the largest payload",
 )]);
-static SPY: Entry = Entry::filter("spy", "", build);
+static SPY: Entry = Entry::filter("spy", "", build).questions(&[question("spied", "")]);
 static FRAMES: Entry =
     layer("frames").above(Family::Ether).on(&[Realm::Wire], &[Family::Link]).header_octets(14);
 static FINDER: Entry = layer("finder")
@@ -63,14 +64,22 @@ static PORTS: Entry = layer("ports")
     .above(Family::Port)
     .on(&[Realm::Async], &[Family::Host])
     .header_octets(8)
-    .numbers(&[("net", 17)]);
+    .numbers(&[("net", 17)])
+    .questions(&[question("keep-ends", "")]);
+static SPEAKER: Entry = layer("speaker")
+    .realm(Realm::Control)
+    .on(LOW, &[Family::Any])
+    .lowers(2..=3)
+    .asks(&["spied", "keep-ends"])
+    .shape(Shape::Virtual);
 static APP: Entry = Entry::top("app", "", build)
     .on(LOW, &[Family::Any])
     .numbers(&[("net", 254), ("frames", 0x88b6)])
     .parameters(&[optional("address", ParamKind::Text("an address"), "whom it talks to")]);
 
 fn catalog() -> Catalog {
-    Catalog::new(&[&WIRE, &SPY, &FRAMES, &FINDER, &NET, &PORTS, &APP, &xk_sim::ENTRY]).unwrap()
+    Catalog::new(&[&WIRE, &SPY, &FRAMES, &FINDER, &NET, &PORTS, &SPEAKER, &APP, &xk_sim::ENTRY])
+        .unwrap()
 }
 
 /// What is said about a host with these nodes.
@@ -191,6 +200,17 @@ fn wires_carry_one_protocol() {
     let text = said("wire\nspy wire\nframes spy\napp spy");
     assert!(text.contains("a second protocol stands on the wire `spy`"), "{text}");
     assert!(said("wire").contains("warning: nothing stands on `wire`"));
+}
+
+#[test]
+fn what_must_answer_a_question_does() {
+    let host = STACK.replace("frames wire", "spy wire\nframes spy");
+    assert_eq!(said(&format!("{host}\nspeaker spy ports")), "");
+    let text = said(&format!("{host}\nspeaker spy net"));
+    assert!(text.contains("`speaker` cannot stand on `net` in this place"), "{text}");
+    assert!(text.contains("that does not answer `keep-ends`"), "{text}");
+    let text = said(&format!("{host}\nspeaker ports spy"));
+    assert!(text.contains("write `speaker spy ports`"), "{text}");
 }
 
 #[test]

@@ -136,6 +136,9 @@ pub struct Below {
     pub needs: Guarantees,
     /// What the lower in each place must guarantee besides, if that differs.
     pub each: &'static [Guarantees],
+    /// A question that the lower in each place must answer itself; the last one is for those in
+    /// all further places, too.
+    pub asks: &'static [&'static str],
 }
 
 impl Below {
@@ -144,11 +147,23 @@ impl Below {
         let besides = self.each.get(place).copied().unwrap_or(Guarantees::NONE);
         self.needs.and(besides)
     }
+
+    /// The question that the lower protocol in this place must answer itself.
+    pub fn asks_at(&self, place: usize) -> Option<&'static str> {
+        self.asks.get(place).or(self.asks.last()).copied()
+    }
 }
 
 /// One protocol below, of which nothing is said yet.
-const ONE: Below =
-    Below { min: 1, max: 1, realms: &[], families: &[], needs: Guarantees::NONE, each: &[] };
+const ONE: Below = Below {
+    min: 1,
+    max: 1,
+    realms: &[],
+    families: &[],
+    needs: Guarantees::NONE,
+    each: &[],
+    asks: &[],
+};
 
 /// What shape, addresses, numbers and guarantees do not say of a layer's place in a graph.
 #[derive(Clone, Copy, Debug)]
@@ -426,6 +441,13 @@ impl Entry {
         self
     }
 
+    /// How it is used, if the constructor does not say.
+    #[must_use]
+    pub const fn realm(mut self, realm: Realm) -> Self {
+        self.realm = realm;
+        self
+    }
+
     /// One line about it.
     #[must_use]
     pub const fn summary(mut self, summary: &'static str) -> Self {
@@ -468,6 +490,14 @@ impl Entry {
     #[must_use]
     pub const fn needs_each(mut self, guarantees: &'static [Guarantees]) -> Self {
         self.below.each = guarantees;
+        self
+    }
+
+    /// A question that the lower in each place must answer itself; the last one is for those in
+    /// all further places, too.
+    #[must_use]
+    pub const fn asks(mut self, questions: &'static [&'static str]) -> Self {
+        self.below.asks = questions;
         self
     }
 
