@@ -8,7 +8,7 @@ use crate::control::{
     SendError, ServesPort, SpecificDestination,
 };
 use crate::net::drop_sources::ListDropSources;
-use crate::net::moving::{GiveState, HalfOpen, KeepEnds, TakeState};
+use crate::net::moving::{EndsFailed, GiveState, HalfOpen, KeepEnds, TakeState};
 use crate::net::neighbour::{
     ArpExchange, ArpReply, HostAt, HostChanged, HostRoute, PeerOnLink, RunsVirtual, SendArpReply,
     SubscribeType, WatchHosts, WayChanged,
@@ -79,6 +79,7 @@ table![
     WayChanged,
     GiveState,
     KeepEnds,
+    EndsFailed,
     TakeState,
     HalfOpen,
     CarriesRecords,

@@ -21,7 +21,8 @@
 //!
 //! [`Writer::at`]: xk_core::control::Writer::at
 
-use crate::control::{MyHost, MyPort, PeerHost, PeerPort};
+use crate::control::{MyHost, MyPort, NetworkError, PeerHost, PeerPort};
+use crate::net::template::Headers;
 use alloc::vec::Vec;
 use core::time::Duration;
 use xk_core::control::{Handles, TEXT_MAX};
@@ -79,10 +80,28 @@ pub struct KeepEnds {
     pub ends: Participants,
     /// From now on, or no longer.
     pub keep: bool,
+    /// What hears of errors that the network reports about them ([`EndsFailed`]).
+    pub keeper: Option<ProtocolRef>,
+    /// What it knows them by.
+    pub number: u32,
+    /// Out: the headers of messages between them as they are now, if they are kept and the layers
+    /// below say. If the station that leads to the peer is another later, so are they.
+    pub headers: Option<Headers>,
     /// Out: it is so.
     pub done: bool,
 }
-question!(KeepEnds { ends, keep, done }, "keep-ends", Ask);
+question!(KeepEnds { ends, keep, keeper, number, headers, done }, "keep-ends", Ask);
+
+/// Told upwards to what keeps ends for a conversation elsewhere: the network reports an error about
+/// a message of that.
+#[derive(Clone, Debug)]
+pub struct EndsFailed {
+    /// The keeper's number of the ends.
+    pub number: u32,
+    /// The error, of no session here.
+    pub error: NetworkError,
+}
+question!(EndsFailed { number, error }, "ends-failed", Tell, upward);
 
 /// Asked of a protocol: how many conversations are about to begin that have no session yet, which
 /// could not move.

@@ -125,6 +125,13 @@ impl Template {
         self
     }
 
+    /// For messages of up to so many octets in all, whatever the path of the session takes.
+    #[must_use]
+    pub fn of_up_to(mut self, octets_max: usize) -> Self {
+        self.octets_max = number(octets_max);
+        self
+    }
+
     /// What is shorter than so many octets behind the headers may be filled up to that.
     #[must_use]
     pub fn padded_to(mut self, octets: usize) -> Self {
@@ -154,6 +161,17 @@ impl Template {
     #[must_use]
     pub fn fields(&self) -> &[(u8, HeaderField)] {
         &self.fields
+    }
+
+    /// What names the peer nearest to the link: its station there.
+    #[must_use]
+    pub fn station(&self) -> Option<&[u8]> {
+        let peer = |(at, field): &(u8, HeaderField)| match field {
+            HeaderField::Peer(octets) => Some((usize::from(*at), usize::from(*octets))),
+            _ => None,
+        };
+        let (at, octets) = self.fields.iter().find_map(peer)?;
+        self.octets.get(at..at + octets)
     }
 
     /// Octets of the largest message.

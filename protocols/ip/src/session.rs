@@ -230,12 +230,17 @@ impl IpSession {
         let Some(lower) = self.lower.get() else {
             return Err(PushError::NoRoute);
         };
-        let result = lower.push(cx, message);
-        if result == Err(PushError::Closed) {
-            // The layer below has given the session up: open another before the next packet.
-            self.generation.set(0);
+        lower.push(cx, message).map_err(|error| self.failed(error))
+    }
+
+    /// If the layer below has given its session up, another is opened before the next packet: that
+    /// is no end of this one.
+    fn failed(&self, error: PushError) -> PushError {
+        if error != PushError::Closed {
+            return error;
         }
-        result
+        self.generation.set(0);
+        PushError::Unreachable
     }
 
     /// The headers of whole datagrams without options. Those that arrive may come from any station
@@ -252,21 +257,21 @@ impl IpSession {
         let mut arriving = BLANK;
         (arriving.src, arriving.dst) = (self.peer(), self.local());
         arriving.protocol = self.key.protocol();
-        // Congestion may be marked, and fragmenting forbidden; how far an arrival has come and of
-        // what class it is, says its sender.
-        let fields = |peer_at, class, hops, flags| {
+        // Congestion may be marked, and fragmenting forbidden; how far a datagram may go and of
+        // what class an arrival is, says its sender.
+        let fields = |peer_at, class, flags| {
             [
                 (1, HeaderField::Bits(class)),
                 (2, HeaderField::Length { from: 0 }),
                 (4, HeaderField::Free(2)),
                 (6, HeaderField::Bits(flags)),
-                (8, HeaderField::Bits(hops)),
+                (8, HeaderField::Free(1)),
                 (10, HeaderField::HeaderSum { from: 0, octets: HEADER_LEN as u8 }),
                 (peer_at, HeaderField::Peer(4)),
             ]
         };
         let (sent, received) = (octets(self.template.get()), octets(Template::new(&arriving)));
-        let [to, from] = [fields(16, 0xfc, 0xff, 0xbf), fields(12, 0, 0, 0x3f)];
+        let [to, from] = [fields(16, 0xfc, 0xbf), fields(12, 0, 0x3f)];
         let headers = below.with((&sent, &to), (&received, &from))?;
         let sent = headers.sent.carrying(mtu.saturating_sub(HEADER_LEN));
         Some(Headers { sent, ..headers })
@@ -341,10 +346,7 @@ impl IpSession {
         let cut = Cut { header, first: Options::NONE, mtu };
         let (sent, result) = fragment::send(cx, &lower, cut, message);
         self.shared.figure(|f| f.fragments_sent += sent);
-        if result == Err(PushError::Closed) {
-            self.generation.set(0);
-        }
-        result
+        result.map_err(|error| self.failed(error))
     }
 }
 

@@ -4,8 +4,9 @@ use crate::protocol::Tcp;
 use crate::seq::Seq;
 use crate::session::{has_outstanding, is_over, report};
 use crate::table::{key, ports};
-use xk_core::{Answer, Ask, Kernel, ProtocolRef};
+use xk_core::{Answer, Ask, Kernel, ProtocolRef, SessionRef};
 use xk_kit::control::{IsOutstanding, NetworkError};
+use xk_kit::net::moving::EndsFailed;
 
 /// Octets of a header that a report has at least: ports and sequence number.
 const KNOWN_MIN: usize = 8;
@@ -41,26 +42,50 @@ impl Tcp {
                 report(cx, &session, error.kind, Some(seq));
                 Answer::Answered
             }
-            None => Answer::Unknown,
+            None => self.tell_keeper(cx, &lower, ports(local, peer), error),
         }
     }
 
+    /// A report about a connection that is elsewhere is for what keeps its ends.
+    #[cold]
+    fn tell_keeper(
+        &self,
+        cx: &Kernel,
+        lower: &SessionRef,
+        pair: u32,
+        error: &NetworkError,
+    ) -> Answer {
+        let hosts = self.hosts(cx, &self.table.origins.of(cx, lower), lower);
+        let Some((Some(keeper), number)) = self.table.holds.keeper(&(hosts, pair)) else {
+            return Answer::Unknown;
+        };
+        let error = NetworkError { session: None, ..error.clone() };
+        let _ = keeper.ask(cx, EndsFailed { number, error });
+        Answer::Answered
+    }
+
     /// Whether a connection has sent a segment that begins so, and not heard of it (RFC 5927,
-    /// section 4.1).
-    pub(crate) fn is_outstanding(&self, about: &mut IsOutstanding) {
+    /// section 4.1); unknown of one that is elsewhere, which looks for itself.
+    pub(crate) fn is_outstanding(&self, cx: &Kernel, about: &mut IsOutstanding) -> Answer {
         let [a, b, c, d, e, f, g, h, ..] = about.start;
         let pair = ports(u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
         let seq = Seq(u32::from_be_bytes([e, f, g, h]));
         let session = self.table.sessions.get(&key(&about.session, pair));
         about.is = about.start_len >= KNOWN_MIN
-            && session.is_some_and(|session| has_outstanding(&session, seq));
+            && session.as_ref().is_some_and(|session| has_outstanding(session, seq));
+        let lower = &about.session;
+        let hosts = || self.hosts(cx, &self.table.origins.of(cx, lower), lower);
+        match session.is_none() && self.table.holds.keeper(&(hosts(), pair)).is_some() {
+            true => Answer::Unknown,
+            false => Answer::Answered,
+        }
     }
 
     fn network_error_to_all(
         &self,
         cx: &Kernel,
         error: &NetworkError,
-        lower: &xk_core::SessionRef,
+        lower: &SessionRef,
     ) -> Answer {
         let mut found = Answer::Unknown;
         for session in self.table.sessions.sessions(usize::MAX) {

@@ -26,6 +26,16 @@ struct Held {
     until: Cell<Time>,
     /// What has come of its state.
     state: RefCell<Vec<u8>>,
+    /// For as long as something keeps them.
+    kept: RefCell<Option<Kept>>,
+}
+
+/// What keeps ends, its number of them, and the session below by which they are reached: that is
+/// where the network reports what comes of messages between them.
+struct Kept {
+    keeper: Option<ProtocolRef>,
+    number: u32,
+    lower: SessionRef,
 }
 
 /// All ends that are held.
@@ -53,9 +63,24 @@ impl Holds {
     /// False without room: they are not held.
     fn hold(&self, key: PendingKey, until: Time) -> bool {
         let before = self.held.get(&key).map_or(until, |held| held.until.get());
+        let kept = self.held.get(&key).and_then(|held| held.kept.take());
         self.forget(&key);
         let until = Cell::new(until.max(before));
-        self.held.bind(key, Rc::new(Held { until, state: RefCell::default() })).is_ok()
+        let held = Held { until, state: RefCell::default(), kept: RefCell::new(kept) };
+        self.held.bind(key, Rc::new(held)).is_ok()
+    }
+
+    /// What keeps the ends, and its number of them; `None` if nothing does.
+    pub(crate) fn keeper(&self, key: &PendingKey) -> Option<(Option<ProtocolRef>, u32)> {
+        let held = self.held.get(key)?;
+        let kept = held.kept.borrow();
+        kept.as_ref().map(|kept| (kept.keeper.clone(), kept.number))
+    }
+
+    /// The ends are kept by this, or by nothing: the session of before that led to the peer.
+    fn set_kept(&self, key: &PendingKey, kept: Option<Kept>) -> Option<SessionRef> {
+        let held = self.held.get(key)?;
+        held.kept.replace(kept).map(|kept| kept.lower)
     }
 
     /// Takes a part of a state; false if it is not the next, or there is no room.
@@ -118,13 +143,13 @@ impl Holds {
 }
 
 impl Tcp {
-    /// By what a connection between these ends is held.
+    /// By what a connection between these ends is held, and the session below, to be closed.
     fn key_of(
         &self,
         cx: &Kernel,
         this: &ProtocolRef,
         mut ends: Participants,
-    ) -> Result<PendingKey, OpenError> {
+    ) -> Result<(PendingKey, SessionRef), OpenError> {
         let (local, peer) = pop_ports(&mut ends)?;
         if local == 0 || peer == 0 {
             return Err(OpenError::NotSupported);
@@ -132,8 +157,7 @@ impl Tcp {
         let lower = self.lower.open(cx, Upper::new(this), ends)?;
         let origin = self.table.origins.of(cx, &lower);
         let key = (self.hosts(cx, &origin, &lower), ports(local, peer));
-        lower.close(cx);
-        Ok(key)
+        Ok((key, lower))
     }
 
     /// A part of a connection that comes from elsewhere.
@@ -143,7 +167,8 @@ impl Tcp {
         this: &ProtocolRef,
         question: &mut TakeState,
     ) -> Result<(), OpenError> {
-        let key = self.key_of(cx, this, question.ends.clone())?;
+        let (key, lower) = self.key_of(cx, this, question.ends.clone())?;
+        lower.close(cx);
         question.taken = self.table.holds.take(key, question, cx.now());
         self.table.keep_ticking(cx, this);
         Ok(())
@@ -156,11 +181,21 @@ impl Tcp {
         this: &ProtocolRef,
         question: &mut KeepEnds,
     ) -> Result<(), OpenError> {
-        let key = self.key_of(cx, this, question.ends.clone())?;
-        question.done = true;
-        match question.keep {
-            true => question.done = self.table.holds.hold(key, Time::MAX),
-            false => self.table.holds.forget(&key),
+        let (key, lower) = self.key_of(cx, this, question.ends.clone())?;
+        let holds = &self.table.holds;
+        if question.keep && holds.hold(key, Time::MAX) {
+            let origin = self.table.origins.of(cx, &lower);
+            let pair = pop_ports(&mut question.ends.clone())?;
+            question.headers = crate::session::headers(cx, (&origin, &lower), pair);
+            let (keeper, number) = (question.keeper.take(), question.number);
+            let before = holds.set_kept(&key, Some(Kept { keeper, number, lower }));
+            before.inspect(|before| before.close(cx));
+            question.done = true;
+        } else {
+            let before = holds.set_kept(&key, None);
+            holds.forget(&key);
+            before.iter().chain([&lower]).for_each(|lower| lower.close(cx));
+            question.done = !question.keep;
         }
         Ok(())
     }
@@ -199,6 +234,8 @@ impl Tcp {
             session.retire(cx);
             return Err(OpenError::Full);
         }
+        let before = table.holds.set_kept(&ends, None);
+        before.inspect(|before| before.close(cx));
         table.holds.forget(&ends);
         // The opener knows of the session before it hears of it.
         if let Some(own) = session.body::<TcpSession>() {

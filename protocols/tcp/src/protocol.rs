@@ -188,7 +188,7 @@ impl Protocol for Tcp {
         } else if let Some(question) = ask.get::<HalfOpen>() {
             question.count = self.table.pending.len();
         } else if let Some(question) = ask.get::<IsOutstanding>() {
-            self.is_outstanding(question);
+            return self.is_outstanding(cx, question);
         } else if ask.get::<NetworkError>().is_some() {
             return self.network_error(cx, this, ask);
         } else if ask.get::<StreamNotice>().is_some() {

@@ -469,21 +469,6 @@ impl TcpSession {
     }
 
     /// A question about the stream; `Unknown` if it is none.
-    /// The headers of segments: both ports and the checksum. All else is the connection's to say.
-    fn headers(&self, cx: &Kernel) -> Option<Headers> {
-        let ends = *self.connection.borrow().ends();
-        let header = |(src, dst)| {
-            let mut octets = [0; HEADER_LEN_MAX];
-            Header::new(src, dst, Seq(0), Seq(0), Flags::NONE).emit(&mut octets);
-            octets.first_chunk::<HEADER_LEN>().copied().unwrap_or_default()
-        };
-        let numbers = HeaderField::Free((CHECKSUM_AT - SEQ_AT) as u8);
-        let urgent = HeaderField::Free((HEADER_LEN - CHECKSUM_AT - 2) as u8);
-        let fields = [(SEQ_AT as u8, numbers), (CHECKSUM_AT as u8 + 2, urgent)];
-        let (origin, below) = (&self.link.origin, Headers::of(cx, &self.link.lower)?);
-        origin.headers(below, (ends.local, ends.peer), header, (CHECKSUM_AT as u8, &fields))
-    }
-
     fn control_stream(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(question) = ask.get::<StreamSpace>() {
             question.octets = self.connection.borrow_mut().space();
@@ -510,6 +495,25 @@ impl TcpSession {
         self.work(cx, this);
         Answer::Answered
     }
+}
+
+/// The headers of segments between these ports: both, and the checksum. All else is the
+/// connection's to say.
+pub(crate) fn headers(
+    cx: &Kernel,
+    (origin, lower): (&Origin, &SessionRef),
+    (local, peer): (u16, u16),
+) -> Option<Headers> {
+    let header = |(src, dst)| {
+        let mut octets = [0; HEADER_LEN_MAX];
+        Header::new(src, dst, Seq(0), Seq(0), Flags::NONE).emit(&mut octets);
+        octets.first_chunk::<HEADER_LEN>().copied().unwrap_or_default()
+    };
+    let numbers = HeaderField::Free((CHECKSUM_AT - SEQ_AT) as u8);
+    let urgent = HeaderField::Free((HEADER_LEN - CHECKSUM_AT - 2) as u8);
+    let fields = [(SEQ_AT as u8, numbers), (CHECKSUM_AT as u8 + 2, urgent)];
+    let below = Headers::of(cx, lower)?;
+    origin.headers(below, (local, peer), header, (CHECKSUM_AT as u8, &fields))
 }
 
 /// Counts a segment as dropped at the session's protocol.
@@ -627,7 +631,9 @@ impl Session for TcpSession {
             let may_go = this.head().is_passive() || this.head().opens() == 0;
             question.rank = may_go.then(|| self.connection.borrow().used(cx.now()));
         } else if let Some(question) = ask.get::<Headers>() {
-            return question.found(self.headers(cx));
+            let link = &self.link;
+            let found = headers(cx, (&link.origin, &link.lower), (ends.local, ends.peer));
+            return question.found(found);
         } else if self.control_stream(cx, this, ask) == Answer::Unknown {
             return self.link.lower.control(cx, ask);
         }

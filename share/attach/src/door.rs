@@ -14,7 +14,7 @@ use xk_share::{Carrier, Known, Port, guest_proxy};
 use xk_share_ring::Ring;
 use xk_shm::{Entrance, Options, Peer, Peers, ShmError};
 
-use crate::grant::{Grant, gives_type, permits};
+use crate::grant::{Grant, gives_type, is_of_registry, permits};
 use crate::questions::{
     DESK, Granted, Join, ListGrants, NAME_OCTETS_MAX, Own, PROTOCOLS_MAX, QUESTIONS, VERSION,
 };
@@ -287,7 +287,12 @@ impl Door {
             Port::new(carrier, (self.known)().with(&QUESTIONS).with(&xk_registry::QUESTIONS));
         let until = cx.now().after(JOIN_WITHIN);
         let rights = Rc::clone(&grants);
+        let has_place = Cell::new(false);
         port.guard(move |wish| {
+            // A program has one place at a registry, which has a bounded number of them.
+            if is_of_registry(&rights, wish) && has_place.replace(true) {
+                return false;
+            }
             let is_to_desk = matches!(wish, xk_share::Wish::Ask(DESK, _));
             is_to_desk || permits(&rights, wish)
         });

@@ -103,6 +103,15 @@ pub(crate) fn permits(grants: &[Grant], wish: &Wish<'_>) -> bool {
     }
 }
 
+/// True if it is for a place at a registry.
+pub(crate) fn is_of_registry(grants: &[Grant], wish: &Wish<'_>) -> bool {
+    let Wish::Open(id, _) = wish else {
+        return false;
+    };
+    let kind = xk_registry::ENTRY.kind;
+    grants.iter().any(|grant| grant.node.id() == *id && grant.node.head().kind() == kind)
+}
+
 /// True if one of the grants gives this type number on this node.
 pub(crate) fn gives_type(grants: &[Grant], node: ProtocolId, number: u32) -> bool {
     grants.iter().any(|grant| grant.has_type(node, number))

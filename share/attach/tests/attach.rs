@@ -287,6 +287,44 @@ fn what_is_not_granted_is_refused() {
 }
 
 #[test]
+fn a_program_has_one_place_at_a_registry() {
+    struct Places;
+    impl Protocol for Places {
+        fn open(
+            &self,
+            cx: &Kernel,
+            this: &ProtocolRef,
+            upper: Upper<'_>,
+            _: Participants,
+        ) -> Result<SessionRef, OpenError> {
+            struct Place;
+            impl xk_core::Session for Place {
+                fn any(&self) -> Option<&dyn std::any::Any> {
+                    Some(self)
+                }
+            }
+            Ok(cx.new_session(this, upper.receiver, Place))
+        }
+    }
+    let domain = Domain::open("places", |kernel| {
+        vec![Grant::new(&kernel.add_protocol("registry", "registry", Places))]
+    });
+    let here = attach(&domain.path).unwrap();
+    let registry = here.find("registry").unwrap().clone();
+    let opened = Rc::new(RefCell::new(Vec::new()));
+    let seen = Rc::clone(&opened);
+    let _program = Program::start(&here, move |cx, this| {
+        for _ in 0..3 {
+            let place = registry.open(cx, Upper::new(this), Participants::default());
+            seen.borrow_mut().push(place.map(drop));
+        }
+        Ok(())
+    });
+    let refused = Err(OpenError::NotPermitted);
+    assert_eq!(*opened.borrow(), [Ok(()), refused, refused]);
+}
+
+#[test]
 fn other_users_are_sent_away_and_one_user_has_a_share() {
     let of_others = |kernel: &Kernel| {
         let uid = Some(rustix::process::geteuid().as_raw() + 1);

@@ -1,22 +1,64 @@
-//! The registry server and the protocol library ("Implementing Network Protocols at User Level",
-//! sections 3.1 and 3.4).
+//! # Synopsis
+//! `registry MODULE TRANSPORT...` — begins conversations for programs, which carry them on
+//! themselves, and ends them for those that are gone; control-only.
 //!
-//! The [`Registry`] stands in a trusted part, beside the transports and above the network I/O
-//! module (`xk-netio`). A [`Program`] has what stands for a transport and for the registry, across
-//! a cut (`xk-share`), and a stack of its own above a channel of the module. Its [`Library`] opens
-//! and listens at the registry's transport, which has the ports and does the handshakes. Once a
-//! conversation has begun the registry has its session tell its headers, grants a right for these
-//! at the module, and keeps the ends; the session's whole state then moves to the program's own
-//! transport ([`move_session`](xk_kit::net::moving::move_session)). From there on its frames go
-//! through nothing but the module.
+//! # Realm
+//! control: it has no header, and no message passes it.
 //!
-//! One that only waits for late segments (TIME-WAIT) is given back. When a program dies, its
-//! channel is revoked and each of its peers is reset: an open between the same ends finds the
-//! connection half open, and the peer's answer says by which numbers it ends (RFC 9293, section
-//! 3.5.1).
+//! # Participants
+//! None: a session is a program's place.
 //!
-//! A program learns the station of a peer with the right, and keeps it: if the peer is reached by
-//! another one later, the conversation hears nothing more.
+//! # Above
+//! Programs that attach (`domain NAME open`) and are granted the registry and a transport.
+//!
+//! # Below
+//! First the network I/O module, `netio`, then the transports that programs may use, which keep the
+//! ends of a conversation that is elsewhere (`keep-ends`): `tcp`. All lie in one domain but the
+//! module, which may have one of its own.
+//!
+//! # Behaviour
+//! A program opens one session, its place, and gets a channel of the module there, with `rate` and
+//! `burst`, and where and by which ticket it is fetched. Its library opens and listens at the
+//! transport, which has the ports and does the handshakes. Once a conversation has begun the
+//! registry has its session tell its headers, grants a right for these at the module, and keeps the
+//! ends; the session's whole state then moves to the program's own transport. From there on its
+//! frames go through nothing but the module. What a program says is never believed: only which
+//! session it means, which must be its own.
+//!
+//! - One that only waits for late segments (TIME-WAIT) is given back, and ends here.
+//! - When a program dies, its channel is revoked and each of its peers is reset: an open between
+//!   the ends finds the connection half open, and the peer's answer says by which numbers it ends.
+//! - A registry that is started again learns from the module which rights there are, and keeps
+//!   their ends. Their conversations notice nothing. Of those whose right has gone the peers are
+//!   reset then.
+//!
+//! There are 64 programs at most, each with up to 8192 conversations, and 4 MiB of a state that
+//! comes back.
+//!
+//! # Control
+//! The protocol answers `describe`; a session `open-channel`, `take-over`, `give-back`,
+//! `end-right`, `describe`. Nothing is forwarded.
+//!
+//! # Example
+//! ```kdl
+//! host server {
+//!     tap      device="xk0"
+//!     netio    tap
+//!     eth      netio
+//!     arp      eth
+//!     ip       arp { address "10.0.0.1/24"; }
+//!     tcp      ip
+//!     registry netio tcp
+//! }
+//! ```
+//!
+//! # Standard
+//! "Implementing Network Protocols at User Level" (Thekkath, Nguyen, Moy and Lazowska 1993),
+//! sections 3.1 and 3.4; RFC 9293, section 3.5.1.
+//!
+//! # The program's side
+//! A [`Program`] has what stands for a transport and for the registry, across a cut (`xk-share`),
+//! and a stack of its own above its channel. Its [`Library`] is what others stand on.
 
 #![no_std]
 
@@ -31,8 +73,37 @@ mod stations;
 
 pub use library::{Library, NOT_MOVED};
 pub use program::{Program, ProgramError};
-pub use questions::{EndRight, GiveBack, OpenChannel, QUESTIONS, REASONS, TakeOver};
+pub use questions::{
+    EndRight, GiveBack, OpenChannel, QUESTIONS, REASONS, StationChanged, TakeOver,
+};
 pub use registry::{PROGRAMS_MAX, RIGHTS_MAX, Registry, STATE_OCTETS_MAX, add};
 
-/// The kind of the registry in a graph.
-pub(crate) const KIND: &str = "registry";
+use xk_core::Entry;
+use xk_core::control::{own_question, question};
+use xk_core::graph::{Family, Guarantees, ParamKind, Realm, Service, Shape, octets, optional};
+
+/// What the catalog knows of it.
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::layer("registry", include_str!("lib.rs"), registry::build)
+    .summary("begins conversations for programs, which carry them on themselves")
+    .realm(Realm::Control)
+    .shape(Shape::Virtual)
+    .above(Family::Link)
+    .on(&[Realm::Async, Realm::Wire], &[Family::Any])
+    .lowers(2..=5)
+    .asks(&["grant-right", "keep-ends"])
+    .service(Service::changing(Guarantees::NONE, Guarantees::INSTANT))
+    .parameters(&[
+        optional("rate", ParamKind::Rate,
+            "bits of frames that a program may send in each second; without it, no limit"),
+        octets("burst", 256 << 10,
+            "octets of frames that a program may send at once after a pause, if there is a `rate`"),
+    ])
+    .questions(&[
+        question("describe", "how many programs there are, and what became of others"),
+        own_question::<OpenChannel>("of a program's session: what its frames go out by"),
+        own_question::<TakeOver>("of it: the right to carry a session on"),
+        own_question::<GiveBack>("of it: a part of a state that comes back"),
+        own_question::<EndRight>("of it: a right is no more"),
+    ])
+    .reasons(REASONS);

@@ -54,8 +54,8 @@ pub(crate) enum Place {
 pub(crate) struct Parts {
     /// What stands for the registry's protocol.
     pub(crate) far: ProtocolRef,
-    /// The program's own.
-    own: OnceCell<ProtocolRef>,
+    /// The program's own, and what that stands on.
+    own: OnceCell<(ProtocolRef, ProtocolRef)>,
     pub(crate) member: Rc<Membership>,
     /// What was enabled: the number below, the port and host, and for which protocol.
     offers: RefCell<Vec<(Enable, u64, ProtocolRef)>>,
@@ -80,7 +80,7 @@ impl Parts {
     }
 
     /// Conversations go on at this protocol from now on.
-    pub(crate) fn stand_on(&self, own: ProtocolRef) {
+    pub(crate) fn stand_on(&self, own: (ProtocolRef, ProtocolRef)) {
         let _ = self.own.set(own);
     }
 
@@ -292,7 +292,9 @@ impl Protocol for Library {
             return Answer::Answered;
         }
         if ask.is_upward() {
-            return Answer::Unknown;
+            let own = self.0.own.get();
+            let heard = own.and_then(|own| self.0.member.hear(cx, own, ask));
+            return heard.map_or(Answer::Unknown, |()| Answer::Answered);
         }
         self.0.far.control(cx, ask)
     }
@@ -377,7 +379,7 @@ impl Own {
     /// Moves the conversation here.
     fn move_here(&self, cx: &Kernel, this: &ProtocolRef, session: &SessionRef) {
         let far = self.lower.get().filter(|far| !far.head().is_closed());
-        let (Some(far), Some(own)) = (far, self.parts.own.get()) else {
+        let (Some(far), Some((own, _))) = (far, self.parts.own.get()) else {
             return;
         };
         if self.place.get() != Place::Far || session.head().is_closed() {

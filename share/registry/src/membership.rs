@@ -5,11 +5,11 @@ use alloc::rc::Rc;
 use core::cell::RefCell;
 use xk_core::control::TEXT_MAX;
 use xk_core::object::{OpenError, SessionSlot};
-use xk_core::{HostAddr, Kernel, Participants, ProtocolRef, SessionRef, Upper};
-use xk_kit::control::PeerEther;
-use xk_kit::net::moving::{TakeState, ends_of, release, state_of};
+use xk_core::{Ask, HostAddr, Kernel, Participants, ProtocolRef, SessionRef, Upper};
+use xk_kit::control::{DeliverError, MyHost, PeerEther, PeerHost};
+use xk_kit::net::moving::{EndsFailed, TakeState, ends_of, release, state_of};
 
-use crate::questions::{EndRight, GiveBack, OpenChannel, TakeOver};
+use crate::questions::{EndRight, GiveBack, OpenChannel, StationChanged, TakeOver};
 use crate::stations::Known;
 
 /// What several libraries of one program share.
@@ -18,8 +18,8 @@ pub(crate) struct Membership {
     registry: ProtocolRef,
     session: SessionSlot,
     pub(crate) known: Rc<Known>,
-    /// The hosts of the rights.
-    hosts: RefCell<BTreeMap<u32, HostAddr>>,
+    /// Both hosts of each right, ours first.
+    hosts: RefCell<BTreeMap<u32, (HostAddr, HostAddr)>>,
 }
 
 impl Membership {
@@ -65,7 +65,8 @@ impl Membership {
     ) -> Option<u32> {
         let ends = ends_of(cx, far)?;
         let station = far.ask(cx, PeerEther::default())?.address;
-        let host = far.ask(cx, xk_kit::control::PeerHost::default())?.host;
+        let own_host = far.ask(cx, MyHost::default())?.host;
+        let host = far.ask(cx, PeerHost::default())?.host;
         self.known.learn(cx, host, station);
         let begin = TakeState { ends, at: 0, part: cx.pool().empty(0).ok(), taken: false };
         let is_held = own.ask(cx, begin).is_some_and(|answer| answer.taken);
@@ -76,7 +77,7 @@ impl Membership {
             .and_then(|registry| registry.ask(cx, asked))
             .and_then(|answer| answer.right);
         match right {
-            Some(right) => drop(self.hosts.borrow_mut().insert(right, host)),
+            Some(right) => drop(self.hosts.borrow_mut().insert(right, (own_host, host))),
             None => self.known.forget(host),
         }
         right
@@ -86,9 +87,31 @@ impl Membership {
     pub(crate) fn end_right(&self, cx: &Kernel, right: u32, state: Option<usize>) -> bool {
         let asked = EndRight { right, state_octets: state.unwrap_or(0) as u32, done: false };
         let answer = self.session().and_then(|registry| registry.ask(cx, asked));
-        let host = self.hosts.borrow_mut().remove(&right);
-        host.inspect(|host| self.known.forget(*host));
+        let hosts = self.hosts.borrow_mut().remove(&right);
+        hosts.inspect(|(_, peer)| self.known.forget(*peer));
         answer.is_some_and(|answer| answer.done)
+    }
+
+    /// The registry tells something of a right; `None` if it is none of this one.
+    pub(crate) fn hear(
+        &self,
+        cx: &Kernel,
+        (own, net): &(ProtocolRef, ProtocolRef),
+        ask: &mut Ask<'_>,
+    ) -> Option<()> {
+        let hosts = |right| self.hosts.borrow().get(&right).copied();
+        if let Some(question) = ask.get::<StationChanged>() {
+            let (_, peer) = hosts(question.right)?;
+            self.known.change(cx, peer, question.address);
+            return Some(());
+        }
+        let question = ask.get::<EndsFailed>()?;
+        let (source, destination) = hosts(question.number)?;
+        // It goes on as if it had arrived here.
+        let protocol = cx.type_number(own.id(), net.id()).and_then(|n| u8::try_from(n).ok())?;
+        let error = question.error.clone();
+        let _ = net.ask(cx, DeliverError { source, destination, protocol, error });
+        Some(())
     }
 
     /// Gives the conversation of a right back: false if it goes on here.

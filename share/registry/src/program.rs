@@ -130,8 +130,8 @@ impl Program {
         }
         let ip = make("ip", stations, &ip)?;
         let kind = parts.far.head().kind();
-        let own = make(kind, ip, &defaults(kind))?;
-        parts.stand_on(own);
+        let own = make(kind, ip.clone(), &defaults(kind))?;
+        parts.stand_on((own, ip));
         Ok(())
     }
 }

@@ -61,8 +61,20 @@ pub struct EndRight {
 }
 question!(EndRight { right, state_octets, done }, "end-right", Ask);
 
+/// Told upwards to a program: the peer of this right is reached by another station from now on, to
+/// which the right extends.
+#[derive(Clone, Copy, Debug)]
+pub struct StationChanged {
+    /// The right's number.
+    pub right: u32,
+    /// The station.
+    pub address: [u8; 6],
+}
+question!(StationChanged { right, address }, "station-changed", Tell, upward);
+
 /// The questions, for what a cut knows.
-pub static QUESTIONS: [QuestionType; 4] = [
+pub static QUESTIONS: [QuestionType; 5] = [
+    QuestionType::of::<StationChanged>(),
     QuestionType::of::<OpenChannel>(),
     QuestionType::of::<TakeOver>(),
     QuestionType::of::<GiveBack>(),

@@ -1,24 +1,26 @@
 //! The registry: which programs carry on which conversations, and what becomes of those whose
 //! program is gone.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::control::Describe;
+use xk_core::graph::{Build, BuildError};
 use xk_core::object::{Closing, OpenError, ProtocolId};
 use xk_core::{
-    Answer, Ask, Kernel, Participants, Protocol, ProtocolRef, Session, SessionRef, Upper,
+    Answer, Ask, HostAddr, Kernel, Participants, Protocol, ProtocolRef, Session, SessionRef, Upper,
 };
-use xk_kit::control::{MaxPacket, MyEther};
-use xk_kit::net::moving::{KeepEnds, bring, ends_of};
+use xk_kit::control::{MaxPacket, MyEther, PeerHost};
+use xk_kit::net::moving::{EndsFailed, KeepEnds, bring, ends_of};
+use xk_kit::net::neighbour::{HostChanged, HostRoute, WatchHosts};
 use xk_kit::net::stream::StreamAbort;
-use xk_kit::net::template::Headers;
-use xk_netio::{GrantChannel, GrantRight, Rate, RevokeChannel, RevokeRight};
+use xk_kit::net::template::{Headers, Template};
+use xk_netio::{GrantChannel, GrantRight, ListRights, Rate, RevokeChannel, RevokeRight};
 
-use crate::questions::{EndRight, GiveBack, OpenChannel, TakeOver};
+use crate::questions::{EndRight, GiveBack, OpenChannel, StationChanged, TakeOver};
 
 /// Programs at one time at most.
 pub const PROGRAMS_MAX: usize = 64;
@@ -27,18 +29,48 @@ pub const RIGHTS_MAX: usize = 8192;
 /// Octets of a state that a program gives back at most.
 pub const STATE_OCTETS_MAX: usize = 4 << 20;
 
+/// What a timer is for: to clear away what is left, to learn which rights there are, to look
+/// whether those of a registry before this one are still there, and whether stations have changed.
+const CLEAR: u64 = 0;
+const LEARN: u64 = 1;
+const LOOK: u64 = 2;
+const STATIONS: u64 = 3;
+/// How often rights of before are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Changes of stations are looked at together.
+const STATIONS_WITHIN: Duration = Duration::from_millis(100);
+
 /// A conversation that a program carries on.
 struct Right {
     /// The protocol beside the registry that has begun it.
     transport: ProtocolRef,
     ends: Participants,
+    channel: u32,
+    /// The station that led to the peer when it was looked at last.
+    station: Cell<[u8; 6]>,
+    /// A right to send to that, if it is not the first one.
+    extended: Cell<Option<u32>>,
+}
+
+/// The station that messages with these headers go to.
+fn station(headers: &Headers) -> [u8; 6] {
+    headers.sent.station().and_then(|octets| octets.first_chunk().copied()).unwrap_or_default()
 }
 
 impl Right {
-    /// Has the ends kept for the program, or no longer; false if the protocol cannot.
-    fn keep(&self, cx: &Kernel, keep: bool) -> bool {
-        let asked = KeepEnds { ends: self.ends.clone(), keep, done: false };
-        self.transport.ask(cx, asked).is_some_and(|answer| answer.done)
+    /// Has the ends kept, under this number for `keeper`: the headers as they are now, if they are
+    /// kept and the protocol says.
+    fn keep(&self, cx: &Kernel, keeper: &ProtocolRef, number: u32) -> Option<Option<Headers>> {
+        let (ends, keeper) = (self.ends.clone(), Some(keeper.clone()));
+        let asked = KeepEnds { ends, keep: true, keeper, number, ..KeepEnds::default() };
+        let answer = self.transport.ask(cx, asked)?;
+        answer.done.then_some(answer.headers)
+    }
+
+    /// Has the ends kept no longer.
+    fn free(&self, cx: &Kernel) {
+        let asked = KeepEnds { ends: self.ends.clone(), ..KeepEnds::default() };
+        let _ = self.transport.ask(cx, asked);
     }
 
     /// The registry goes on with a state that was given back; false if it is none.
@@ -48,7 +80,7 @@ impl Right {
         match opened {
             Some(Ok(session)) => session.close(cx),
             _ => {
-                self.keep(cx, false);
+                self.free(cx);
                 return false;
             }
         }
@@ -59,7 +91,7 @@ impl Right {
     /// the peer, whose answer tells by which numbers it is reset (RFC 9293, section 3.5.1; RFC
     /// 5961, section 4.2).
     fn reset(&self, cx: &Kernel, this: &ProtocolRef) {
-        self.keep(cx, false);
+        self.free(cx);
         if let Ok(session) = self.transport.open(cx, Upper::new(this), self.ends.clone()) {
             let _ = session.ask(cx, StreamAbort);
             session.close(cx);
@@ -70,7 +102,7 @@ impl Right {
 /// What a program leaves behind.
 enum Left {
     Channel(u32),
-    Right(Right),
+    Right(Rc<Right>),
 }
 
 struct Shared {
@@ -78,7 +110,14 @@ struct Shared {
     netio: ProtocolRef,
     /// How much a program may send.
     rate: Rate,
-    programs: Cell<usize>,
+    /// The sessions of programs.
+    programs: RefCell<Vec<SessionRef>>,
+    /// Rights of a registry before this one, by number.
+    before: RefCell<BTreeMap<u32, Rc<Right>>>,
+    /// What tells of changed stations.
+    watched: RefCell<Vec<ProtocolId>>,
+    /// Stations are looked at soon.
+    is_looking: Cell<bool>,
     left: RefCell<VecDeque<Left>>,
     /// A shepherd clears away what is left, or will.
     is_clearing: Cell<bool>,
@@ -96,22 +135,171 @@ pub fn add(cx: &Kernel, name: &str, netio: ProtocolRef, rate: Rate) -> ProtocolR
     let shared = Shared {
         netio,
         rate,
-        programs: Cell::new(0),
+        programs: RefCell::default(),
+        before: RefCell::default(),
+        watched: RefCell::default(),
+        is_looking: Cell::new(false),
         left: RefCell::default(),
         is_clearing: Cell::new(false),
         taken_back: Cell::new(0),
         reset: Cell::new(0),
     };
-    cx.add_protocol(crate::KIND, name, Registry(Rc::new(shared)))
+    cx.add_protocol(crate::ENTRY.kind, name, Registry(Rc::new(shared)))
+}
+
+/// Builds it from its place in a graph.
+pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    let netio = build.lower(0)?;
+    let rate = match build.params.rate("rate") {
+        Some(bits) => Rate { octets_per_second: bits / 8, burst_octets: build.octets("burst")? },
+        None => Rate { octets_per_second: u64::MAX, burst_octets: u64::MAX },
+    };
+    Ok(add(build.cx, build.name, netio, rate))
 }
 
 impl Shared {
     /// Has a shepherd that may wait clear away what is left.
     fn clear(&self, cx: &Kernel, this: &ProtocolRef) {
-        if !self.is_clearing.replace(true) && cx.schedule_protocol(this, Duration::ZERO, 0).is_err()
-        {
+        let is_due = !self.is_clearing.replace(true);
+        if is_due && cx.schedule_protocol(this, Duration::ZERO, CLEAR).is_err() {
             self.is_clearing.set(false);
         }
+    }
+
+    fn clear_left(&self, cx: &Kernel, this: &ProtocolRef) {
+        loop {
+            let next = self.left.borrow_mut().pop_front();
+            match next {
+                Some(Left::Channel(number)) => {
+                    let _ = self.netio.ask(cx, RevokeChannel { number, was_there: false });
+                }
+                Some(Left::Right(right)) => {
+                    self.reset.set(self.reset.get() + 1);
+                    right.reset(cx, this);
+                }
+                None => break,
+            }
+        }
+        self.is_clearing.set(false);
+    }
+
+    /// The rights at the module, page by page.
+    fn listed(&self, cx: &Kernel, mut see: impl FnMut(xk_netio::Right)) -> Option<()> {
+        let mut after = 0;
+        loop {
+            let listed = self.netio.ask(cx, ListRights { after, rights: Vec::new() })?;
+            let Some(last) = listed.rights.last() else {
+                return Some(());
+            };
+            after = last.number;
+            listed.rights.into_iter().for_each(&mut see);
+        }
+    }
+
+    /// Keeps the ends of rights that a registry before this one has granted.
+    fn learn(&self, cx: &Kernel, this: &ProtocolRef) {
+        let mut found = Vec::new();
+        let _ = self.listed(cx, |right| found.push(right));
+        for known in found {
+            let xk_netio::Right { number, channel, headers, of: (transport, ends) } = known;
+            let is_extension = headers.received.octets_max() == 0;
+            let Some(transport) = cx.protocol(transport).filter(|_| !is_extension) else {
+                continue;
+            };
+            let station = Cell::new(station(&headers));
+            let extended = Cell::new(None);
+            let right = Rc::new(Right { transport, ends, channel, station, extended });
+            let is_known = self.program_with(number).is_some();
+            if !is_known && right.keep(cx, this, number).is_some() {
+                self.before.borrow_mut().insert(number, right);
+            }
+        }
+        self.look_again(cx, this);
+    }
+
+    /// Rights of before whose program has gone are over: their peers are told.
+    fn look(&self, cx: &Kernel, this: &ProtocolRef) {
+        let mut there = BTreeSet::new();
+        if self.listed(cx, |right| there.extend([right.number])).is_some() {
+            let mut before = self.before.borrow_mut();
+            let gone = before.extract_if(.., |number, _| !there.contains(number));
+            self.left.borrow_mut().extend(gone.map(|(_, right)| Left::Right(right)));
+            drop(before);
+            self.clear(cx, this);
+        }
+        self.look_again(cx, this);
+    }
+
+    fn look_again(&self, cx: &Kernel, this: &ProtocolRef) {
+        if !self.before.borrow().is_empty() {
+            let _ = cx.schedule_protocol(this, LOOK_EVERY, LOOK);
+        }
+    }
+
+    /// The session of the program that has a right.
+    fn program_with(&self, number: u32) -> Option<SessionRef> {
+        let programs = self.programs.borrow();
+        let has = |session: &&SessionRef| {
+            session.body::<Program>().is_some_and(|own| own.rights.borrow().contains_key(&number))
+        };
+        programs.iter().find(has).cloned()
+    }
+
+    /// What resolves the addresses of this host tells of changes from now on.
+    fn watch(&self, cx: &Kernel, this: &ProtocolRef, (transport, host): (&ProtocolRef, HostAddr)) {
+        let route = transport.ask(cx, HostRoute { host, over: None, direct: false });
+        let over = route.and_then(|route| route.over);
+        if let Some(over) = over.filter(|over| !self.watched.borrow().contains(&over.id())) {
+            self.watched.borrow_mut().push(over.id());
+            let _ = over.ask(cx, WatchHosts { watcher: this.clone() });
+        }
+    }
+
+    /// Rights whose peer is reached by another station extend to that, and their programs are told.
+    fn look_at_stations(&self, cx: &Kernel, this: &ProtocolRef) {
+        self.is_looking.set(false);
+        let programs = self.programs.borrow().clone();
+        for session in &programs {
+            let Some(program) = session.body::<Program>() else {
+                continue;
+            };
+            let numbers: Vec<u32> = program.rights.borrow().keys().copied().collect();
+            for number in numbers {
+                self.look_at_station(cx, this, (session, program), number);
+            }
+        }
+    }
+
+    fn look_at_station(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        (session, program): (&SessionRef, &Program),
+        number: u32,
+    ) -> Option<()> {
+        let right = program.rights.borrow().get(&number).cloned()?;
+        let headers = right.keep(cx, this, number)??;
+        let address = station(&headers);
+        if right.station.replace(address) == address {
+            return None;
+        }
+        if let Some(number) = right.extended.take() {
+            let _ = self.netio.ask(cx, RevokeRight { number, was_there: false });
+        }
+        let (sent, received) = (self.unbounded(cx, headers.sent)?, Template::default());
+        let of = (right.transport.id(), right.ends.clone());
+        let headers = Headers { sent, received };
+        let asked = GrantRight { channel: right.channel, headers, of, number: None };
+        let granted = self.netio.ask(cx, asked)?.number;
+        right.extended.set(granted);
+        let upper = cx.protocol(session.head().upper())?;
+        upper.ask(cx, StationChanged { right: number, address }).map(drop)
+    }
+
+    /// A program finds out by itself what the path takes.
+    fn unbounded(&self, cx: &Kernel, sent: Template) -> Option<Template> {
+        let octets_max = self.netio.ask(cx, MaxPacket::default())?.octets;
+        Some(sent.of_up_to(octets_max as usize))
     }
 }
 
@@ -125,10 +313,13 @@ impl Protocol for Registry {
         _: Participants,
     ) -> Result<SessionRef, OpenError> {
         let shared = &self.0;
-        if shared.programs.get() >= PROGRAMS_MAX {
+        let is_in = |program: &SessionRef| program.head().upper() == upper.receiver.id();
+        if shared.programs.borrow().iter().any(is_in) {
+            return Err(OpenError::InUse);
+        }
+        if shared.programs.borrow().len() >= PROGRAMS_MAX {
             return Err(OpenError::Full);
         }
-        shared.programs.set(shared.programs.get() + 1);
         let program = Program {
             shared: Rc::clone(shared),
             of: upper.receiver.id(),
@@ -136,41 +327,52 @@ impl Protocol for Registry {
             rights: RefCell::default(),
             coming: RefCell::default(),
         };
-        Ok(cx.new_session(this, upper.receiver, program))
+        let session = cx.new_session(this, upper.receiver, program);
+        shared.programs.borrow_mut().push(session.clone());
+        Ok(session)
     }
 
-    fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        // The module is asked once all is started.
+        cx.schedule_protocol(this, Duration::ZERO, LEARN).map_err(|_| OpenError::Full).map(drop)
+    }
+
+    fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         let shared = &self.0;
+        if let Some(question) = ask.get::<EndsFailed>() {
+            let program = shared.program_with(question.number);
+            let upper = program.and_then(|program| cx.protocol(program.head().upper()));
+            return upper.map_or(Answer::Unknown, |upper| upper.control(cx, ask));
+        }
+        if ask.get::<HostChanged>().is_some() {
+            let is_due = !shared.is_looking.replace(true);
+            if is_due && cx.schedule_protocol(this, STATIONS_WITHIN, STATIONS).is_err() {
+                shared.is_looking.set(false);
+            }
+            return Answer::Answered;
+        }
         ask.answer::<Describe>(|question| {
             question.text = alloc::format!(
-                "{} programs, {} conversations taken back, {} reset",
-                shared.programs.get(),
+                "{} programs, {} rights of before, {} conversations taken back, {} reset",
+                shared.programs.borrow().len(),
+                shared.before.borrow().len(),
                 shared.taken_back.get(),
                 shared.reset.get()
             );
         })
     }
 
-    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, _: u64) {
-        let shared = &self.0;
-        loop {
-            let next = shared.left.borrow_mut().pop_front();
-            match next {
-                Some(Left::Channel(number)) => {
-                    let _ = shared.netio.ask(cx, RevokeChannel { number, was_there: false });
-                }
-                Some(Left::Right(right)) => {
-                    shared.reset.set(shared.reset.get() + 1);
-                    right.reset(cx, this);
-                }
-                None => break,
-            }
+    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, token: u64) {
+        match token {
+            CLEAR => self.0.clear_left(cx, this),
+            LEARN => self.0.learn(cx, this),
+            LOOK => self.0.look(cx, this),
+            _ => self.0.look_at_stations(cx, this),
         }
-        shared.is_clearing.set(false);
     }
 
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
-        drop(self.0.left.take());
+        drop((self.0.left.take(), self.0.before.take(), self.0.programs.take()));
     }
 }
 
@@ -182,7 +384,7 @@ struct Program {
     /// Its channel at the module.
     channel: Cell<Option<u32>>,
     /// By number.
-    rights: RefCell<BTreeMap<u32, Right>>,
+    rights: RefCell<BTreeMap<u32, Rc<Right>>>,
     /// A state that is being given back, and of which right.
     coming: RefCell<(u32, Vec<u8>)>,
 }
@@ -208,23 +410,27 @@ impl Program {
         if !is_own || self.rights.borrow().len() >= RIGHTS_MAX {
             return None;
         }
-        let channel = self.channel.get()?;
-        let transport = session.protocol(cx)?;
-        let right = Right { transport, ends: ends_of(cx, session)? };
+        let (registry, channel) = (this.protocol(cx)?, self.channel.get()?);
+        let (transport, ends) = (session.protocol(cx)?, ends_of(cx, session)?);
         let headers = Headers::of(cx, session)?;
-        if !right.keep(cx, true) {
+        let host = session.ask(cx, PeerHost::default())?.host;
+        self.shared.watch(cx, &registry, (&transport, host));
+        let (at, extended) = (Cell::new(station(&headers)), Cell::new(None));
+        let of = (transport.id(), ends.clone());
+        let right = Rc::new(Right { transport, ends, channel, station: at, extended });
+        let headers = Headers { sent: self.shared.unbounded(cx, headers.sent)?, ..headers };
+        let asked = GrantRight { channel, headers, of, number: None };
+        let number = self.shared.netio.ask(cx, asked)?.number?;
+        if right.keep(cx, &registry, number).is_none() {
+            let _ = self.shared.netio.ask(cx, RevokeRight { number, was_there: false });
             return None;
         }
-        let of = (right.transport.id(), right.ends.clone());
-        let asked = GrantRight { channel, headers, of, number: None };
-        let granted = self.shared.netio.ask(cx, asked).and_then(|granted| granted.number);
-        match granted {
+        match this.head().is_closed() {
             // The program has gone meanwhile, its channel with it.
-            Some(_) if this.head().is_closed() => self.leave(cx, this, [Left::Right(right)]),
-            Some(number) => drop(self.rights.borrow_mut().insert(number, right)),
-            None => drop(right.keep(cx, false)),
+            true => self.leave(cx, this, [Left::Right(right)]),
+            false => drop(self.rights.borrow_mut().insert(number, right)),
         }
-        granted
+        Some(number)
     }
 
     /// Takes a part of a state; false if it is not the next of one of its rights, or too long.
@@ -253,11 +459,12 @@ impl Program {
         let Some(right) = right else {
             return false;
         };
-        let asked = RevokeRight { number: question.right, was_there: false };
-        let _ = self.shared.netio.ask(cx, asked);
+        for number in [Some(question.right), right.extended.get()].into_iter().flatten() {
+            let _ = self.shared.netio.ask(cx, RevokeRight { number, was_there: false });
+        }
         let (of, state) = self.coming.take();
         if question.state_octets == 0 {
-            right.keep(cx, false);
+            right.free(cx);
             return true;
         }
         let is_whole = (of, state.len()) == (question.right, question.state_octets as usize);
@@ -305,7 +512,7 @@ impl Session for Program {
     /// The program has gone: what it had is no more, and its peers are told.
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
         let shared = &self.shared;
-        shared.programs.set(shared.programs.get() - 1);
+        shared.programs.borrow_mut().retain(|other| other != this);
         let channel = self.channel.take().map(Left::Channel);
         let rights = self.rights.take().into_values().map(Left::Right);
         drop(self.coming.take());

@@ -22,13 +22,19 @@ struct Station {
 pub(crate) struct Known(RefCell<BTreeMap<HostAddr, Station>>);
 
 impl Known {
-    /// The host is reached by this station, for one conversation more. If it was reached by
-    /// another, what led there has ended.
+    /// The host is reached by this station, for one conversation more.
     pub(crate) fn learn(&self, cx: &Kernel, host: HostAddr, address: [u8; 6]) {
-        let mut known = self.0.borrow_mut();
         let new = || Station { address, uses: 0, sessions: Vec::new() };
-        let station = known.entry(host).or_insert_with(new);
-        station.uses += 1;
+        self.0.borrow_mut().entry(host).or_insert_with(new).uses += 1;
+        self.change(cx, host, address);
+    }
+
+    /// The host is reached by this station now. If it was by another, what led there has ended.
+    pub(crate) fn change(&self, cx: &Kernel, host: HostAddr, address: [u8; 6]) {
+        let mut known = self.0.borrow_mut();
+        let Some(station) = known.get_mut(&host) else {
+            return;
+        };
         let is_other = core::mem::replace(&mut station.address, address) != address;
         let gone = if is_other { core::mem::take(&mut station.sessions) } else { Vec::new() };
         drop(known);

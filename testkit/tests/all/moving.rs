@@ -146,7 +146,7 @@ fn ends_that_are_kept_are_refused_to_others_until_they_are_given_back() -> Resul
     let registry = &hosts.registry.1;
     let ends: Participants = "port5000@10.0.0.1, port7@10.0.0.2".parse().expect("participants");
     let keep = |keep| {
-        let asked = KeepEnds { ends: ends.clone(), keep, done: false };
+        let asked = KeepEnds { ends: ends.clone(), keep, ..KeepEnds::default() };
         registry.ask(&cx, asked).is_some_and(|answer| answer.done)
     };
     let counted = || registry.head().drops().of(&MOVED);

@@ -79,6 +79,79 @@ fn the_peers_of_a_program_that_dies_are_reset() {
     }
 }
 
+/// Octets of a stream that outlives the registry.
+const LONG: Plan = Plan { octets: 3_000_000, ends_first: false };
+
+/// The registry dies while a stream is carried on, and comes back.
+fn registry_dies(seed: u64, is_active: bool) {
+    let what = format!("XK_SEED={seed} active={is_active}");
+    let link = LinkConfig { rate_bit_s: Some(10_000_000), ..lossy(seed) };
+    let mut hosts = Hosts::new(seed, link, Plan { ends_first: true, ..LONG });
+    let program = hosts.program(LONG);
+    between(&mut hosts, &program, is_active);
+    let (id, _, peer) = hosts.peer.clone();
+    let received = |app: &crate::app::App| app.see(|all| all.first().map_or(0, |s| s.received));
+    while received(&peer) < 10_000 {
+        hosts.run(Duration::from_millis(1));
+    }
+    let chance = Random::new(seed).fork(13);
+    hosts.run(Duration::from_micros(chance.below(500_000)));
+    hosts.kill_registry();
+    let before = received(&peer);
+    hosts.run(Duration::from_millis(300));
+    assert!(received(&peer) > before, "{what}: it goes on without a registry");
+    hosts.start_registry();
+    hosts.run(Duration::from_millis(100));
+    let says = hosts.registry_says();
+    assert!(says.contains("1 rights of before"), "{what}: {says}");
+
+    if chance.below(2) == 0 {
+        // Then its program dies: the new registry tells the peer.
+        assert!(hosts.world.crash(program.id), "{what}");
+        drop(program);
+        hosts.run(Duration::from_secs(60));
+        let failed = peer.see(|all| all.iter().all(|s| s.failed == Some(StreamError::Reset)));
+        assert!(failed, "{what}: {} {}", peer.see(|all| format!("{all:?}")), hosts.told());
+    } else {
+        for _ in 0..600 {
+            hosts.run(Duration::from_millis(100));
+            if program.app.is_done(LONG.octets) && peer.is_done(LONG.octets) {
+                break;
+            }
+        }
+        let is_done = program.app.is_done(LONG.octets) && peer.is_done(LONG.octets);
+        assert!(is_done, "{what}: {}", hosts.told());
+        assert!(hosts.world.crash(program.id), "{what}");
+        drop(program);
+        hosts.run(Duration::from_secs(60));
+    }
+    let says = hosts.registry_says();
+    assert!(says.contains("0 rights of before"), "{what}: {says}");
+    assert_eq!(hosts.connections(hosts.trusted.id, "tcp"), 0, "{what}: at the registry");
+    assert_eq!(hosts.device.module.counts(), (0, 0), "{what}: no channel is left");
+
+    // What comes to it now is served as ever.
+    let plan = Plan { octets: 100_000, ends_first: false };
+    let next = hosts.program(plan);
+    let app = next.app.clone();
+    hosts.world.spawn(next.id, move |cx| app.listen(cx, "port8"));
+    hosts.run(Duration::from_millis(1));
+    hosts.world.spawn(id, move |cx| peer.open(cx, "*, port8@10.0.0.1"));
+    hosts.run(Duration::from_secs(30));
+    let served = next.app.see(|all| all.iter().all(|s| s.received >= 100_000) && all.len() == 1);
+    assert!(served, "{what}: {}", hosts.told());
+    drop(next);
+    hosts.finish(&what);
+}
+
+#[test]
+fn conversations_outlive_the_registry_and_the_next_one_ends_them() {
+    for seed in seeds() {
+        registry_dies(seed, true);
+        registry_dies(seed, false);
+    }
+}
+
 #[test]
 fn a_program_does_not_wait_for_late_segments_but_the_registry_does() {
     for seed in seeds() {

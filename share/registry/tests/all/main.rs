@@ -2,5 +2,6 @@
 
 mod app;
 mod deaths;
+mod hostile;
 mod moves;
 mod world;

@@ -77,3 +77,52 @@ fn every_octet_comes_once_and_in_order() {
         }
     }
 }
+
+/// What the network says of conversations that have moved is their programs' to hear: that a packet
+/// is too big for the path, and that a router has failed and another station stands for it.
+#[test]
+fn programs_hear_of_the_path_and_of_other_stations() {
+    for seed in seeds() {
+        for is_active in [true, false] {
+            let what = format!("XK_SEED={seed} active={is_active}");
+            let plan = Plan { octets: 5_000_000, ends_first: false };
+            let mut link = LinkConfig { loss: 0.0, duplicate: 0.0, ..lossy(seed) };
+            link.rate_bit_s = Some(10_000_000);
+            let mut hosts = Hosts::new(seed, link, plan);
+            let router = hosts.router("router");
+            let (far_id, far) = hosts.far(Plan { ends_first: true, ..plan });
+            let program = hosts.program(plan);
+            let (app, peer) = (program.app.clone(), far.clone());
+            if is_active {
+                hosts.world.spawn(far_id, move |cx| peer.listen(cx, "port7"));
+                hosts.world.spawn(program.id, move |cx| app.open(cx, "*, port7@10.0.1.2"));
+            } else {
+                hosts.world.spawn(program.id, move |cx| app.listen(cx, "port7"));
+                hosts.run(Duration::from_millis(1));
+                hosts.world.spawn(far_id, move |cx| peer.open(cx, "*, port7@10.0.0.1"));
+            }
+            hosts.run(Duration::from_millis(1500));
+            let told = hosts.told();
+            assert!(told.contains("10.0.0.1 > 10.0.1.2, protocol 6, path 1000"), "{what}: {told}");
+            assert!(hosts.world.crash(router), "{what}");
+            hosts.run(Duration::from_millis(200));
+            hosts.router("other router");
+            let before = far.see(|all| all.first().map_or(0, |s| s.received));
+            hosts.run(Duration::from_secs(10));
+            let after = far.see(|all| all.first().map_or(0, |s| s.received));
+            let streams = |app: &crate::app::App| app.see(|all| format!("{all:?}"));
+            let both = format!("{} {}", streams(&program.app), streams(&far));
+            assert!(after > before, "{what}: {before} octets, {both}: {}", hosts.told());
+            for _ in 0..600 {
+                hosts.run(Duration::from_millis(100));
+                if program.app.is_done(plan.octets) && far.is_done(plan.octets) {
+                    break;
+                }
+            }
+            let is_done = program.app.is_done(plan.octets) && far.is_done(plan.octets);
+            assert!(is_done, "{what}: {}", hosts.told());
+            drop((program, far));
+            hosts.finish(&what);
+        }
+    }
+}

@@ -15,14 +15,17 @@ use xk_netio::{Module, Rate};
 use xk_registry::Program;
 use xk_run::switch::CoroutineSwitch;
 use xk_share::{Carrier, Known, Port, Queue, add_port, lower_proxy, upper_proxy};
-use xk_sim::{HostId, LinkConfig, World};
+use xk_sim::{HostId, LinkConfig, LinkKind, World};
 
 use crate::app::{App, Plan};
 
 /// The host with the registry.
 pub(crate) const HERE: [u8; 4] = [10, 0, 0, 1];
+/// A host behind a router.
+const FAR: [u8; 4] = [10, 0, 1, 2];
 /// Its peer.
 pub(crate) const THERE: [u8; 4] = [10, 0, 0, 2];
+const TIME_WAIT: Duration = Duration::from_secs(10);
 /// Frames under way between two kernels of a host.
 const SLOTS: usize = 1024;
 const FREELY: Rate = Rate { octets_per_second: 1 << 40, burst_octets: 1 << 40 };
@@ -32,10 +35,20 @@ fn entry(kind: &str) -> &'static xk_core::Entry {
 }
 
 /// A node of this kind, with the defaults of a graph and what `set` sets.
-fn node(
+fn node<'a>(
     cx: &Kernel,
     kind: &str,
-    lower: Option<&ProtocolRef>,
+    lowers: impl IntoIterator<Item = &'a ProtocolRef>,
+    set: impl Fn(&mut Params),
+) -> ProtocolRef {
+    named(cx, (kind, kind), lowers, set)
+}
+
+/// A node of this kind and name.
+fn named<'a>(
+    cx: &Kernel,
+    (kind, name): (&str, &str),
+    lowers: impl IntoIterator<Item = &'a ProtocolRef>,
     set: impl Fn(&mut Params),
 ) -> ProtocolRef {
     let entry = entry(kind);
@@ -49,8 +62,8 @@ fn node(
         }
     }
     set(&mut params);
-    let lowers: Vec<_> = lower.into_iter().cloned().collect();
-    let mut build = Build { cx, entry, name: kind, lowers: &lowers, params: &params };
+    let lowers: Vec<_> = lowers.into_iter().cloned().collect();
+    let mut build = Build { cx, entry, name, lowers: &lowers, params: &params };
     (entry.build)(&mut build).expect("it is built")
 }
 
@@ -58,17 +71,47 @@ fn sim(cx: &Kernel) -> ProtocolRef {
     node(cx, "sim", None, |params| params.set("link", Value::Text("lan".into())))
 }
 
-/// Ethernet, ARP, IP and TCP above a wire.
-fn stack(cx: &Kernel, wire: &ProtocolRef, host: [u8; 4], time_wait: Duration) -> ProtocolRef {
+/// A block with one argument.
+fn block(
+    params: &mut Params,
+    name: &'static str,
+    key: &'static str,
+    text: &str,
+    more: &[(&'static str, &str)],
+) {
+    let mut block = Params::default();
+    block.set(key, Value::Text(text.into()));
+    for (key, text) in more {
+        block.set(key, Value::Text((*text).into()));
+    }
+    params.add_block(name, block);
+}
+
+/// Ethernet, ARP, IP and ICMP above a wire, for a host of this address that reaches others by the
+/// router.
+fn net(cx: &Kernel, wire: &ProtocolRef, host: [u8; 4], router: Option<&str>) -> ProtocolRef {
     let eth = node(cx, "eth", Some(wire), |_| {});
     let arp = node(cx, "arp", Some(&eth), |_| {});
     let ip = node(cx, "ip", Some(&arp), |params| {
         let [a, b, c, d] = host;
-        let mut address = Params::default();
-        address.set("address", Value::Text(format!("{a}.{b}.{c}.{d}/24")));
-        params.add_block("address", address);
+        block(params, "address", "address", &format!("{a}.{b}.{c}.{d}/24"), &[]);
+        if let Some(router) = router {
+            block(params, "route", "network", "default", &[("via", router)]);
+        }
+        if host == HERE {
+            // What a program's own has by default is other.
+            params.set("ttl", Value::Integer(33));
+            params.set("mtu", Value::Integer(1300));
+        }
     });
-    node(cx, "tcp", Some(&ip), |params| params.set("time_wait", Value::Duration(time_wait)))
+    node(cx, "icmp", Some(&ip), |_| {});
+    ip
+}
+
+/// [`net`] and TCP.
+fn stack(cx: &Kernel, wire: &ProtocolRef, host: [u8; 4], router: &str) -> ProtocolRef {
+    let ip = net(cx, wire, host, Some(router));
+    node(cx, "tcp", Some(&ip), |params| params.set("time_wait", Value::Duration(TIME_WAIT)))
 }
 
 /// The kernel of a registry, and what it is made of.
@@ -84,6 +127,14 @@ pub(crate) struct Device {
     pub(crate) module: Rc<Module>,
 }
 
+/// A program's kernel, and what stands there for the registry's transport and for the registry.
+pub(crate) struct Seat {
+    pub(crate) id: HostId,
+    pub(crate) cx: Rc<Kernel>,
+    pub(crate) far: ProtocolRef,
+    pub(crate) registry: ProtocolRef,
+}
+
 /// A program's kernel.
 pub(crate) struct Member {
     pub(crate) id: HostId,
@@ -97,6 +148,8 @@ pub(crate) struct Hosts {
     pub(crate) pool: Pool,
     pub(crate) device: Device,
     pub(crate) trusted: Trusted,
+    /// The device's way to the registry.
+    above: Rc<Port>,
     pub(crate) peer: (HostId, ProtocolRef, App),
     chance: Random,
     /// The programs so far.
@@ -121,12 +174,37 @@ fn closing(ends: Vec<Queue>) -> Rc<dyn Fn()> {
     Rc::new(move || ends.iter().for_each(Queue::close))
 }
 
+/// What crosses between the module and a registry.
+fn known() -> Known {
+    Known::of(xk_catalog::PROTOCOLS).with(&xk_netio::QUESTIONS)
+}
+
+/// A registry, beside a transport, in a kernel of its own, on the module of `device`.
+fn trusted(
+    world: &mut World,
+    device: &Device,
+    (up, down): (Queue, Queue),
+    netio: ProtocolId,
+) -> Trusted {
+    let kernel = kernel(world, "registry");
+    let id = world.add_host("registry", kernel);
+    let cx = Rc::clone(world.kernel(id).expect("a kernel"));
+    let below = Port::new(Box::new(up.clone()), known());
+    let netio = lower_proxy(&cx, &below, netio, "netio", "netio");
+    add_port(&cx, &below, "port");
+    world.join([id, device.id], [closing(vec![up]), closing(vec![down])]);
+    let tcp = stack(&cx, &netio, HERE, "10.0.0.254");
+    let registry = xk_registry::add(&cx, "registry", netio, FREELY);
+    Trusted { id, tcp, registry }
+}
+
 impl Hosts {
     pub(crate) fn new(seed: u64, link: LinkConfig, plan: Plan) -> Self {
         let pool = Pool::new(&PoolConfig::with_octets_max(64 << 20)).expect("memory");
         let mut world = World::new(seed, pool.clone());
         world.network().add_link(link).expect("a link");
-        let time_wait = Duration::from_secs(10);
+        let far = LinkConfig::new("far", LinkKind::Hub);
+        world.network().add_link(far).expect("a link");
 
         let id = {
             let kernel = kernel(&world, "here");
@@ -138,68 +216,33 @@ impl Hosts {
 
         let chance = Random::new(seed).fork(7);
         let (up, down) = queue(&chance);
-        let known = || Known::of(xk_catalog::PROTOCOLS).with(&xk_netio::QUESTIONS);
-        let below = Port::new(Box::new(down.clone()), known());
-        below.grant(&netio);
-        below.admit(|cx: &Kernel, port: &Rc<Port>, id: ProtocolId| {
+        let above = Port::new(Box::new(down.clone()), known());
+        above.grant(&netio);
+        above.admit(|cx: &Kernel, port: &Rc<Port>, id: ProtocolId| {
             Some(upper_proxy(cx, port, id, "above", "above"))
         });
-        add_port(&cx, &below, "port to the registry");
-        let id = {
-            let kernel = kernel(&world, "registry");
-            world.add_host("registry", kernel)
-        };
-        let cx = Rc::clone(world.kernel(id).expect("a kernel"));
-        let above = Port::new(Box::new(up.clone()), known());
-        let netio = lower_proxy(&cx, &above, netio.id(), "netio", "netio");
-        add_port(&cx, &above, "port");
-        world.join([id, device.id], [closing(vec![up]), closing(vec![down])]);
-        let tcp = stack(&cx, &netio, HERE, time_wait);
-        let registry = xk_registry::add(&cx, "registry", netio, FREELY);
-        let trusted = Trusted { id, tcp, registry };
+        add_port(&cx, &above, "port to the registry");
+        let trusted = trusted(&mut world, &device, (up, down), netio.id());
 
         let id = {
             let kernel = kernel(&world, "there");
             world.add_host("there", kernel)
         };
         let cx = Rc::clone(world.kernel(id).expect("a kernel"));
-        let tcp = stack(&cx, &sim(&cx), THERE, time_wait);
+        let tcp = stack(&cx, &sim(&cx), THERE, "10.0.0.254");
         let app = App::add(&cx, "app", tcp.clone(), plan);
         let peer = (id, tcp, app);
         world.start().unwrap_or_else(|(_, protocol, error)| panic!("{}: {error}", protocol.name()));
-        Self { world, pool, device, trusted, peer, chance, programs: 0, last: None }
+        Self { world, pool, device, trusted, above, peer, chance, programs: 0, last: None }
     }
 
     /// Adds a program with a library, above which is an application.
     pub(crate) fn program(&mut self, plan: Plan) -> Member {
-        self.programs += 1;
-        let name = format!("program {}", self.programs);
-        let id = {
-            let kernel = kernel(&self.world, &name);
-            self.world.add_host(&name, kernel)
-        };
-        self.last = Some(id);
-        let ((down, up), (frames, module_end)) = (queue(&self.chance), queue(&self.chance));
-        let known = || Known::of(xk_catalog::PROTOCOLS).with(&xk_registry::QUESTIONS);
-        let below = Port::new(Box::new(up.clone()), known());
+        let Seat { id, cx, far, registry } = self.seat();
+        let (frames, module_end) = queue(&self.chance);
         let device_kernel = Rc::clone(self.world.kernel(self.device.id).expect("a kernel"));
-        below.grant(&self.trusted.tcp);
-        below.grant(&self.trusted.registry);
-        let of = format!("of {name}");
-        below.admit(move |cx: &Kernel, port: &Rc<Port>, id: ProtocolId| {
-            Some(upper_proxy(cx, port, id, "program", &of))
-        });
-        self.world.enter(self.trusted.id, |cx| add_port(cx, &below, &format!("port to {name}")));
-
-        let cx = Rc::clone(self.world.kernel(id).expect("a kernel"));
-        let above = Port::new(Box::new(down.clone()), known());
-        let far = lower_proxy(&cx, &above, self.trusted.tcp.id(), "tcp", "far tcp");
-        let registry =
-            lower_proxy(&cx, &above, self.trusted.registry.id(), "registry", "far registry");
-        add_port(&cx, &above, "port");
         let program = Rc::new(Program::add(&cx, "library", far, registry));
         let library = program.library().clone();
-        self.world.join([id, self.trusted.id], [closing(vec![down]), closing(vec![up])]);
         let ends = [closing(vec![frames.clone()]), closing(vec![module_end.clone()])];
         self.world.join([id, self.device.id], ends);
         let module = Rc::clone(&self.device.module);
@@ -218,6 +261,97 @@ impl Hosts {
         let app = App::add(&cx, "app", library.clone(), plan);
         self.world.start_host(id).unwrap_or_else(|(p, error)| panic!("{}: {error}", p.name()));
         Member { id, app, library }
+    }
+
+    /// A program's kernel, with what stands for what it is granted.
+    pub(crate) fn seat(&mut self) -> Seat {
+        self.programs += 1;
+        let name = format!("program {}", self.programs);
+        let id = {
+            let kernel = kernel(&self.world, &name);
+            self.world.add_host(&name, kernel)
+        };
+        self.last = Some(id);
+        let (down, up) = queue(&self.chance);
+        let known = || Known::of(xk_catalog::PROTOCOLS).with(&xk_registry::QUESTIONS);
+        let below = Port::new(Box::new(up.clone()), known());
+        below.grant(&self.trusted.tcp);
+        below.grant(&self.trusted.registry);
+        let of = format!("of {name}");
+        below.admit(move |cx: &Kernel, port: &Rc<Port>, id: ProtocolId| {
+            Some(upper_proxy(cx, port, id, "program", &of))
+        });
+        self.world.enter(self.trusted.id, |cx| add_port(cx, &below, &format!("port to {name}")));
+
+        let cx = Rc::clone(self.world.kernel(id).expect("a kernel"));
+        let above = Port::new(Box::new(down.clone()), known());
+        let far = lower_proxy(&cx, &above, self.trusted.tcp.id(), "tcp", "far tcp");
+        let registry =
+            lower_proxy(&cx, &above, self.trusted.registry.id(), "registry", "far registry");
+        add_port(&cx, &above, "port");
+        self.world.join([id, self.trusted.id], [closing(vec![down]), closing(vec![up])]);
+        Seat { id, cx, far, registry }
+    }
+
+    /// The registry dies, by a kill.
+    pub(crate) fn kill_registry(&mut self) {
+        assert!(self.world.crash(self.trusted.id), "it is there");
+    }
+
+    /// It is started again.
+    pub(crate) fn start_registry(&mut self) {
+        let (up, down) = queue(&self.chance);
+        let netio = self.world.kernel(self.device.id).expect("a kernel").find_protocol("netio");
+        let netio = netio.expect("a module").id();
+        self.trusted = trusted(&mut self.world, &self.device, (up, down.clone()), netio);
+        let above = Rc::clone(&self.above);
+        self.world.enter(self.device.id, |cx| above.reconnect(cx, Box::new(down)));
+        let started = self.world.start_host(self.trusted.id);
+        started.unwrap_or_else(|(p, error)| panic!("{}: {error}", p.name()));
+    }
+
+    /// What the registry says of itself.
+    pub(crate) fn registry_says(&self) -> String {
+        let kernel = self.world.kernel(self.trusted.id).expect("a kernel");
+        self.trusted.registry.ask(kernel, Describe::default()).unwrap_or_default().text
+    }
+
+    /// A router at 10.0.0.254 to another link, for packets of 1000 octets at most.
+    pub(crate) fn router(&mut self, name: &str) -> HostId {
+        let kernel = kernel(&self.world, name);
+        let id = self.world.add_host(name, kernel);
+        let cx = Rc::clone(self.world.kernel(id).expect("a kernel"));
+        let arp = |link: &str| {
+            let at = |kind: &str| format!("{kind} {link}");
+            let wire = named(&cx, ("sim", &at("sim")), None, |params| {
+                params.set("link", Value::Text(link.into()));
+            });
+            let eth = named(&cx, ("eth", &at("eth")), Some(&wire), |_| {});
+            named(&cx, ("arp", &at("arp")), Some(&eth), |_| {})
+        };
+        let ip = node(&cx, "ip", &[arp("lan"), arp("far")], |params| {
+            params.set("forward", Value::Bool(true));
+            params.set("mtu", Value::Integer(1000));
+            block(params, "address", "address", "10.0.0.254/24", &[("on", "arp lan")]);
+            block(params, "address", "address", "10.0.1.254/24", &[("on", "arp far")]);
+        });
+        node(&cx, "icmp", Some(&ip), |_| {});
+        let started = self.world.start_host(id);
+        started.unwrap_or_else(|(p, error)| panic!("{}: {error}", p.name()));
+        id
+    }
+
+    /// A host behind it, 10.0.1.2, with an application.
+    pub(crate) fn far(&mut self, plan: Plan) -> (HostId, App) {
+        let kernel = kernel(&self.world, "far");
+        let id = self.world.add_host("far", kernel);
+        let cx = Rc::clone(self.world.kernel(id).expect("a kernel"));
+        let wire = node(&cx, "sim", None, |params| params.set("link", Value::Text("far".into())));
+        let tcp = stack(&cx, &wire, FAR, "10.0.1.254");
+        let app = App::add(&cx, "app", tcp, plan);
+        let started = self.world.start_host(id);
+        started.unwrap_or_else(|(p, error)| panic!("{}: {error}", p.name()));
+        (id, app)
     }
 
     /// Lets so much time pass.
@@ -262,8 +396,8 @@ impl Hosts {
     /// Takes all down: nothing is left.
     pub(crate) fn finish(mut self, what: &str) {
         self.world.stop();
-        let Self { world, pool, device, trusted, peer, .. } = self;
-        drop((world, device, trusted, peer));
+        let Self { world, pool, device, trusted, above, peer, .. } = self;
+        drop((world, device, trusted, above, peer));
         let left = pool.stats();
         assert_eq!((left.descriptors_live, left.buffers_live), (0, 0), "{what}: messages are left");
     }
