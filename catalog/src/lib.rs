@@ -46,6 +46,7 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_probe::ENTRY,
     &xk_procedures::ENTRY,
     &xk_rdgram::ENTRY,
+    &xk_registry::ENTRY,
     &xk_select::ENTRY,
     &xk_select::FORWARD_ENTRY,
     &xk_reqrep::ENTRY,
