@@ -107,6 +107,9 @@ impl<T: Clone + AsRef<Check>> Rules<T> {
 
     /// Takes out what [`add`](Self::add) has put in for this template.
     pub(crate) fn remove(&mut self, template: &Template) {
+        if template.octets_max() == 0 {
+            return;
+        }
         let mask = Words::of(&template.mask());
         if let Some(at) = self.0.iter().position(|class| class.mask == mask) {
             let class = &self.0[at];

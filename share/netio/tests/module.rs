@@ -331,6 +331,26 @@ fn plain(number: u16) -> Headers {
     Headers::of_wire(1500).with((&octets, &[]), (&octets, &[])).expect("a template")
 }
 
+/// A template of no messages may have the octets of another one.
+#[test]
+fn a_right_to_nothing_takes_nothing_from_others() {
+    let host = Host::datagrams();
+    host.frame();
+    let (program, number) = host.bare_channel(FREELY);
+    host.right(number, plain(0x0909)).expect("the first");
+    let receives = || {
+        let _ = host.tap.inject(&host.cx, None, host.cx.message(&[9, 9, 9]));
+        matches!(program.receive(&host.cx), Arrival::Frame(_))
+    };
+    assert!(receives());
+    let empty = Template::default().header(&[9, 9], &[]).expect("a template");
+    let nothing = |number| Headers { received: empty.clone(), ..plain(number) };
+    assert_eq!(host.right(number, nothing(0x0909)), None, "it sends that already");
+    assert!(receives(), "what was refused took nothing");
+    let sends = host.right(number, nothing(0x0808)).expect("a right to send");
+    assert!(host.revoke_right(sends) && receives(), "nor does what is revoked");
+}
+
 #[test]
 fn a_channel_has_the_rights_that_it_was_given_and_no_others() {
     let host = Host::datagrams();
