@@ -29,6 +29,8 @@ const JOIN_WITHIN: Duration = Duration::from_secs(10);
 const FIRST: u32 = 1 << 24;
 /// How many numbers a program has.
 const NUMBERS: u32 = PROTOCOLS_MAX as u32 + 1;
+/// So many programs have numbers of their own.
+const PLACES: u64 = (DESK.0 - FIRST) as u64 / NUMBERS as u64;
 
 /// Where programs come from.
 pub trait Visitors {
@@ -192,7 +194,7 @@ pub struct Door {
     known: Box<dyn Fn() -> Known>,
     guests: RefCell<Vec<Rc<Guest>>>,
     /// How many programs have come so far.
-    came: Cell<u32>,
+    came: Cell<u64>,
     /// When to look for others at the latest.
     look_at: Cell<Time>,
 }
@@ -274,15 +276,12 @@ impl Door {
             self.grants.iter().filter(|grant| grant.is_of(&peer)).cloned().collect();
         let of_user =
             self.guests.borrow().iter().filter(|guest| guest.peer.uid == peer.uid).count();
-        let came = self.came.get();
-        let first = came.checked_mul(NUMBERS).and_then(|numbers| numbers.checked_add(FIRST));
-        let (Some(first), false) = (first, grants.is_empty() || of_user >= PROGRAMS_OF_A_USER_MAX)
-        else {
+        if grants.is_empty() || of_user >= PROGRAMS_OF_A_USER_MAX {
             this.head().drops().count(&reason::PROHIBITED);
             carrier.close();
             return;
-        };
-        self.came.set(came + 1);
+        }
+        let first = self.next_first();
         let port =
             Port::new(carrier, (self.known)().with(&QUESTIONS).with(&xk_registry::QUESTIONS));
         let until = cx.now().after(JOIN_WITHIN);
@@ -307,6 +306,19 @@ impl Door {
                 format!("{}: {} of user {} has come", this.name(), guest.name(), peer.uid)
             });
             self.guests.borrow_mut().push(guest);
+        }
+    }
+
+    /// The number of the desk of one more program. Those of programs that are gone come back once
+    /// all others were used.
+    fn next_first(&self) -> u32 {
+        loop {
+            let came = self.came.get();
+            self.came.set(came.wrapping_add(1));
+            let first = FIRST + (came % PLACES) as u32 * NUMBERS;
+            if !self.guests.borrow().iter().any(|guest| guest.first == first) {
+                return first;
+            }
         }
     }
 
@@ -420,5 +432,45 @@ impl Wire for Door {
 
     fn may_spin(&self) -> bool {
         self.guests.borrow().iter().all(|guest| guest.port.may_spin())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Programs that come and go use up no numbers, and take none from those that stay.
+    #[test]
+    fn numbers_do_not_run_out() {
+        struct Nothing;
+        impl Visitors for Nothing {
+            fn next(&mut self, _: bool) -> Option<(Box<dyn Carrier>, Peer)> {
+                None
+            }
+        }
+        let door = |came| Door {
+            visitors: RefCell::new(Box::new(Nothing)),
+            grants: Vec::new(),
+            known: Box::new(|| Known::of(&[])),
+            guests: RefCell::default(),
+            came: Cell::new(came),
+            look_at: Cell::new(Time::ZERO),
+        };
+        let last = FIRST + (PLACES - 1) as u32 * NUMBERS;
+        assert!(last + (NUMBERS - 1) < DESK.0, "the last has all of its numbers");
+        for came in [PLACES - 1, 7 * PLACES - 1, u64::MAX / PLACES * PLACES - 1] {
+            let door = door(came);
+            assert_eq!((door.next_first(), door.next_first()), (last, FIRST));
+            let stays = Guest {
+                port: Port::new(Box::new(xk_share::Queue::pair(1).0), Known::of(&[])),
+                peer: Peer { uid: 1, gid: 1, pid: 1 },
+                first: FIRST + NUMBERS,
+                grants: Rc::new([]),
+                has_joined: Cell::new(true),
+                until: Time::ZERO,
+            };
+            door.guests.borrow_mut().push(Rc::new(stays));
+            assert_eq!(door.next_first(), FIRST + 2 * NUMBERS, "what stays keeps its numbers");
+        }
     }
 }
