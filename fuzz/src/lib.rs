@@ -34,6 +34,7 @@ mod request;
 pub mod runner;
 pub mod seeds;
 pub mod stack;
+mod stranger;
 mod targets;
 mod xdr;
 
@@ -117,6 +118,9 @@ static TARGETS: &[Target] = &[
     to("loans", "scripts of loans and returns between two pools, some made up", run_loans_script),
     to("participants", "participants as text", participants),
     to("shm-ring", "shared memory that a hostile peer writes into", targets::shm::ring),
+    to("cut", "frames from the other side of a cut", targets::cut::frames),
+    to("attach", "what programs send to the door where they attach", targets::cut::attach),
+    to("netio", "rights and frames of channels, beside a model", targets::netio::rights),
 ];
 
 /// Checks text as a graph file; what passes is drawn.

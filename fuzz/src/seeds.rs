@@ -50,6 +50,13 @@ fn seeds() -> io::Result<Vec<Seed>> {
     for octets in crate::targets::question::all_zeros().iter().step_by(6) {
         add(&mut seeds, "question", &octets[0].to_string(), octets);
     }
+    for (name, script) in crate::targets::cut::frame_seeds() {
+        add(&mut seeds, "cut", name, &script);
+    }
+    add(&mut seeds, "attach", "program", &crate::targets::cut::attach_seed());
+    for (name, script) in crate::targets::netio::seeds() {
+        add(&mut seeds, "netio", name, &script);
+    }
     let mut script = [0; 600];
     for seed in 0..4 {
         xk_core::random::Random::new(seed).fill(&mut script);

@@ -3,12 +3,14 @@
 pub(crate) mod arp;
 pub(crate) mod authsys;
 pub(crate) mod channel;
+pub(crate) mod cut;
 pub(crate) mod eth;
 pub(crate) mod fragment;
 pub(crate) mod graph;
 pub(crate) mod icmp;
 pub(crate) mod ip;
 pub(crate) mod mrpc;
+pub(crate) mod netio;
 pub(crate) mod null;
 pub(crate) mod portmap;
 pub(crate) mod question;

@@ -38,14 +38,17 @@ fn nothing() -> Nothing {
 
 fn questions() -> Vec<&'static QuestionType> {
     let own = PROTOCOLS.iter().flat_map(|entry| entry.questions).filter_map(|listed| listed.own);
-    xk_kit::questions::SHARED.iter().chain(own).collect()
+    let of_domains = xk_netio::QUESTIONS.iter().chain(&xk_registry::QUESTIONS);
+    xk_kit::questions::SHARED.iter().chain(own).chain(of_domains).collect()
 }
 
 /// For each question whose fields may all be zero: its number and so many zeros.
 pub(crate) fn all_zeros() -> Vec<Vec<u8>> {
     let nothing = nothing();
     let zeros = |what: &'static QuestionType| {
-        (0..200).map(|len| vec![0; len]).find(|zeros| what.read(zeros, &nothing).is_some())
+        (0..200)
+            .map(|len| vec![0; len])
+            .find(|zeros| what.read(zeros, &nothing, Vec::new(), |_| ()).is_some())
     };
     let numbered = questions().into_iter().map(zeros).zip(0u8..);
     numbered.filter_map(|(zeros, number)| Some([vec![number], zeros?].concat())).collect()
@@ -62,11 +65,14 @@ pub(crate) fn question(data: &[u8]) {
     let all = questions();
     let what = all[usize::from(*number) % all.len()];
     let nothing = nothing();
-    let Some(mut value) = what.read(octets, &nothing) else {
+    let written = |octets: &[u8]| {
+        what.read(octets, &nothing, Vec::new(), |ask| {
+            ask.write(&nothing).expect("what was read holds no objects")
+        })
+    };
+    let Some(first) = written(octets) else {
         return;
     };
-    let first = value.ask(Vec::new()).write(&nothing).expect("what was read holds no objects");
     assert!(first.len() <= octets.len(), "{what:?}: longer than what it was read from");
-    let mut again = what.read(&first, &nothing).expect("what was written can be read");
-    assert_eq!(again.ask(Vec::new()).write(&nothing), Some(first), "{what:?}");
+    assert_eq!(written(&first).as_ref(), Some(&first), "{what:?}");
 }
