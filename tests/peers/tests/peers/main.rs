@@ -8,6 +8,7 @@ mod arp;
 mod client;
 mod ends;
 mod exec;
+mod granted;
 mod host;
 mod hostile;
 mod many;
@@ -64,6 +65,9 @@ macro_rules! organised {
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = granted::programs::run() {
+        return code;
+    }
     let long = if std::env::var_os("XK_LONG").is_some() { ORGANISED_LONG } else { &[] };
     let company = [COMPANY, ORGANISED, long].concat();
     let alone = [ALONE, ORGANISED_ALONE].concat();
@@ -201,6 +205,8 @@ const ALONE: &[Test] = tests! {
     xdp::leaves_nothing_behind over XdpGeneric XdpNative;
     many::stand_at_the_same_time over Veth XdpNative;
     many::follow_each_other over Veth;
+    granted::programs_that_attach_send_what_they_may over Tap;
+    granted::programs_with_channels_send_what_they_may over Tap;
     hostile::survives_noise over Tap Veth;
     hostile::survives_a_flood_of_syns over Veth;
     hostile::serves_in_spite_of_strangers over Veth;
