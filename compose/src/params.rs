@@ -1,6 +1,6 @@
 //! Parameters: what a graph gives against what an entry allows.
 
-use xk_core::graph::{BlockSpec, ParamKind, ParamSpec, Params, Value};
+use xk_core::graph::{BlockSpec, DURATION_MAX, ParamKind, ParamSpec, Params, Value};
 use xk_lang::{Diagnostics, Param, ParamBlock, Span, Spanned, Value as Written};
 
 /// Something that takes parameters: a node or a link.
@@ -151,7 +151,7 @@ fn complete(
 fn wanted(kind: &ParamKind) -> String {
     match kind {
         ParamKind::Integer { min, max } => format!("a whole number from {min} to {max}"),
-        ParamKind::Duration => "a time like \"1ms\"".into(),
+        ParamKind::Duration { .. } => "a time like \"1ms\"".into(),
         ParamKind::Rate => "a rate like \"100Mbit\"".into(),
         ParamKind::Fraction => "a part like \"5%\"".into(),
         ParamKind::Octets => "a size in octets like 1500 or \"64KiB\"".into(),
@@ -171,7 +171,9 @@ fn convert(
         ParamKind::Integer { min, max } => {
             value.integer(diagnostics, *min..=*max).map(Value::Integer)
         }
-        ParamKind::Duration => value.duration(diagnostics).map(Value::Duration),
+        ParamKind::Duration { min } => {
+            value.duration(diagnostics, *min..=DURATION_MAX).map(Value::Duration)
+        }
         ParamKind::Rate => value.rate(diagnostics).map(Value::Rate),
         ParamKind::Fraction => value.fraction(diagnostics).map(Value::Fraction),
         ParamKind::Octets => value.octets(diagnostics).map(Value::Octets),

@@ -44,7 +44,8 @@
 //! // Values have a meaning when asked; mistakes are collected with their places.
 //! let mut diagnostics = document.warnings().clone();
 //! let delay = &graph.links[0].param("delay").unwrap().value;
-//! assert_eq!(delay.duration(&mut diagnostics), Some(Duration::from_millis(1)));
+//! let any = Duration::ZERO..=Duration::MAX;
+//! assert_eq!(delay.duration(&mut diagnostics, any), Some(Duration::from_millis(1)));
 //! assert_eq!(delay.rate(&mut diagnostics), None);
 //! assert_eq!(diagnostics.to_text(), r#"small.kdl:15:29: error: the string `1ms` does not fit here
 //!   15 | link lan1 kind=switch delay="1ms" loss="5%"

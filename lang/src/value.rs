@@ -125,10 +125,21 @@ impl Spanned<Value> {
         fitting
     }
 
-    /// A time: `"100ns"`, `"2us"`, `"1.5ms"`, `"30s"`, `"5min"`, `"1h"`. Exact to the nanosecond.
-    pub fn duration(&self, diagnostics: &mut Diagnostics) -> Option<Duration> {
-        let expected = "a time like \"100ns\", \"2us\", \"1.5ms\", \"30s\", \"5min\" or \"1h\"";
-        self.by(diagnostics, expected, parse_duration)
+    /// A time in `range`: `"100ns"`, `"2us"`, `"1.5ms"`, `"30s"`, `"5min"`, `"1h"`. Exact to the
+    /// nanosecond.
+    pub fn duration(
+        &self,
+        diagnostics: &mut Diagnostics,
+        range: RangeInclusive<Duration>,
+    ) -> Option<Duration> {
+        let expected = format!(
+            "a time from {:?} to {:?}, like \"100ns\", \"2us\", \"1.5ms\", \"30s\", \"5min\" or \"1h\"",
+            range.start(),
+            range.end()
+        );
+        self.by(diagnostics, &expected, |text| {
+            parse_duration(text).filter(|time| range.contains(time))
+        })
     }
 
     /// A rate in bits per second: `"9600bit"`, `"64kbit"`, `"100Mbit"`, `"1Gbit"`.

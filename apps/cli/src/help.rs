@@ -209,7 +209,8 @@ fn kind(kind: ParamKind) -> String {
     match kind {
         ParamKind::Integer { min, max: i64::MAX } => format!("{min} or more"),
         ParamKind::Integer { min, max } => format!("{min} to {max}"),
-        ParamKind::Duration => "time, as 250ms".into(),
+        ParamKind::Duration { min } if min.is_zero() => "time, as 250ms".into(),
+        ParamKind::Duration { .. } => "time above 0, as 250ms".into(),
         ParamKind::Rate => "rate, as 100Mbit".into(),
         ParamKind::Fraction => "share, as 5%".into(),
         ParamKind::Octets => "octets, as 1500 or 64KiB".into(),

@@ -5,7 +5,9 @@ use std::path::Path;
 use xk_catalog::PROTOCOLS;
 use xk_compose::check;
 use xk_core::Entry;
-use xk_core::graph::{Guarantees, ParamKind, Realm, Shape, Value};
+use xk_core::graph::{
+    BlockSpec, DURATION_MAX, Guarantees, ParamKind, ParamSpec, Realm, Shape, Value,
+};
 use xk_lang::{Diagnostics, Span, Spanned, Value as Written};
 
 /// The fragments in ```kdl fences of a manual.
@@ -77,7 +79,9 @@ fn every_default_reads() {
                 ParamKind::Integer { min, max } => {
                     written.integer(&mut found, min..=max).map(Value::Integer)
                 }
-                ParamKind::Duration => written.duration(&mut found).map(Value::Duration),
+                ParamKind::Duration { min } => {
+                    written.duration(&mut found, min..=DURATION_MAX).map(Value::Duration)
+                }
                 ParamKind::Rate => written.rate(&mut found).map(Value::Rate),
                 ParamKind::Fraction => written.fraction(&mut found).map(Value::Fraction),
                 ParamKind::Octets => written.octets(&mut found).map(Value::Octets),
@@ -91,6 +95,61 @@ fn every_default_reads() {
             assert_eq!(read, Some(Value::from(default)), "{what}");
         }
     }
+}
+
+/// What a graph says of a kind: with this parameter, and with this property of a block.
+fn given(kind: &str, spec: &ParamSpec, block: Option<&BlockSpec>, value: &str) -> String {
+    match block {
+        None => format!("{kind} {}={value}", spec.name),
+        Some(block) => {
+            let arguments = " x".repeat(block.arguments.len());
+            format!("{kind} {{ {}{arguments} {}={value}; }}", block.name, spec.name)
+        }
+    }
+}
+
+/// Every time that a graph may say has bounds, and what lies beyond them is a mistake that names
+/// them; so is one that is negative, has no unit, or is none at all. 0 is one of them unless the
+/// text of the parameter says what it means.
+#[test]
+fn every_time_has_bounds() {
+    let (links, catalog) = (xk_sim::LINKS, xk_catalog::standard());
+    let entries = PROTOCOLS.iter().map(|e| (e.kind, e.parameters, e.blocks, "host one"));
+    let all = entries.chain([("link lan", links.parameters, links.blocks, "")]);
+    let mut count = 0;
+    for (kind, parameters, blocks, host) in all {
+        let of_blocks = blocks
+            .iter()
+            .flat_map(|block| block.properties.iter().map(move |spec| (spec, Some(block))));
+        for (spec, block) in parameters.iter().map(|spec| (spec, None)).chain(of_blocks) {
+            let ParamKind::Duration { min } = spec.kind else {
+                continue;
+            };
+            count += 1;
+            let refused = |value: &str| {
+                let line = given(kind, spec, block, value);
+                let text = if host.is_empty() { line } else { format!("{host} {{ {line}; }}\n") };
+                let found = check(&text, "times.kdl", &catalog).err();
+                let all = found.iter().flat_map(|found| found.sorted());
+                let bounds = format!("a time from {min:?} to {DURATION_MAX:?}");
+                let mut of_it = all.filter(|one| one.expected.iter().any(|e| e.contains(&bounds)));
+                of_it.next().map(|one| one.what.clone())
+            };
+            for value in
+                ["\"-1s\"", "\"5\"", "5", "\"s\"", "\"18446744073709551616ns\"", "\"876001h\""]
+            {
+                let what = refused(value).unwrap_or_else(|| panic!("{kind} {}={value}", spec.name));
+                assert!(what.contains(value.trim_matches('"')), "{kind}: {what}");
+            }
+            for value in ["\"1ns\"", "\"876000h\""] {
+                assert_eq!(refused(value), None, "{kind} {}={value}", spec.name);
+            }
+            let default = spec.default.map(|default| default.to_string());
+            let says = spec.doc.contains("0s:") || default.as_deref() == Some("0s");
+            assert_eq!(refused("\"0s\"").is_none(), says, "{kind} {}: {}", spec.name, spec.doc);
+        }
+    }
+    assert!(count > 30, "only {count} times");
 }
 
 /// The names of the drop reasons that a folder's sources define.

@@ -11,8 +11,8 @@ mod settings;
 pub use catalog::{Catalog, CatalogError};
 pub use guarantees::{Guarantees, Service};
 pub use params::{
-    BlockSpec, ParamKind, ParamSpec, Params, Value, block, duration, flag, fraction, int, octets,
-    optional, required, text, word,
+    BlockSpec, DURATION_MAX, ParamKind, ParamSpec, Params, Value, block, duration, flag, fraction,
+    int, octets, optional, required, text, word,
 };
 
 use crate::control::{QuestionInfo, question};

@@ -8,6 +8,9 @@ use core::ops::RangeInclusive;
 use core::str::FromStr;
 use core::time::Duration;
 
+/// The longest time that a graph may say, a hundred years: sums of a few are no overflow.
+pub const DURATION_MAX: Duration = Duration::from_secs(100 * 365 * 86_400);
+
 /// The type of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ParamKind {
@@ -18,8 +21,11 @@ pub enum ParamKind {
         /// The greatest value.
         max: i64,
     },
-    /// A length of time: `"1ms"`.
-    Duration,
+    /// A length of time, at most [`DURATION_MAX`]: `"1ms"`.
+    Duration {
+        /// The least value.
+        min: Duration,
+    },
     /// A rate in bits per second: `"100Mbit"`.
     Rate,
     /// A share from 0 to 1: `"5%"`.
@@ -67,6 +73,12 @@ impl ParamSpec {
     ) -> Self {
         Self { name, kind, default, required: false, doc }
     }
+
+    /// A length of time that may be 0, of which the text says what it means.
+    #[must_use]
+    pub const fn or_zero(self) -> Self {
+        Self { kind: ParamKind::Duration { min: Duration::ZERO }, ..self }
+    }
 }
 
 /// A whole number within `bounds`; a default outside of them does not compile.
@@ -86,10 +98,10 @@ pub const fn flag(name: &'static str, default: bool, doc: &'static str) -> Param
     ParamSpec::new(name, ParamKind::Bool, Some(Value::Bool(default)), doc)
 }
 
-/// A length of time.
+/// A length of time. One of 0 fits only if that is the default, or by [`ParamSpec::or_zero`].
 pub const fn duration(name: &'static str, default: Duration, doc: &'static str) -> ParamSpec {
-    let default = Some(Value::Duration(default));
-    ParamSpec::new(name, ParamKind::Duration, default, doc)
+    let min = if default.is_zero() { Duration::ZERO } else { Duration::from_nanos(1) };
+    ParamSpec::new(name, ParamKind::Duration { min }, Some(Value::Duration(default)), doc)
 }
 
 /// A number of octets.

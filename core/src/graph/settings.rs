@@ -1,7 +1,8 @@
 //! Settings: a struct of what a graph may set, whose fields are the entry's parameters.
 
 /// Declares a struct of settings. Each field is a parameter of a catalog entry, in the words of
-/// [`int`](crate::graph::int) and the functions beside it less the name; fields behind `..` are
+/// [`int`](crate::graph::int) and the functions beside it less the name, and perhaps one of
+/// [`ParamSpec`](crate::graph::ParamSpec) behind it; fields behind `..` are
 /// none, and have a default. Behind the struct may stand further parameters of the entry, which are
 /// not numbers, times, sizes or flags.
 ///
@@ -29,7 +30,7 @@ macro_rules! settings {
     (
         $(#[$attribute:meta])*
         $vis:vis struct $name:ident {
-            $($field:ident: $type:ty = $kind:ident $given:tt,)+
+            $($field:ident: $type:ty = $kind:ident $given:tt $(.$and:ident())?,)+
             $(.. $($(#[$further:meta])* $other:ident: $other_type:ty = $usual:expr,)+)?
         }
         $([$($more:expr),+ $(,)?])?
@@ -43,7 +44,7 @@ macro_rules! settings {
         impl $name {
             /// The parameters of the catalog entry.
             pub(crate) const PARAMETERS: &'static [$crate::graph::ParamSpec] = &[
-                $($crate::settings!(@spec $field $kind $given),)+
+                $($crate::settings!(@spec $field $kind $given)$(.$and())?,)+
                 $($($more,)+)?
             ];
 

@@ -1,6 +1,9 @@
 //! Many mistakes in one file, all shown at once, in the plain form that must not change.
 
+use std::time::Duration;
 use xk_lang::{DEPTH_MAX, Diagnostics, Document, Severity, Value, parse};
+
+const HOUR: Duration = Duration::from_secs(3600);
 
 fn text_of(source: &str) -> String {
     parse("net.kdl", source).1.to_text()
@@ -108,7 +111,7 @@ fn values() {
     assert_eq!(value("b").boolean(&mut found), None);
     assert_eq!(value("c").integer(&mut found, 0..=9_u8), None);
     assert_eq!(value("d").integer(&mut found, 1..=65535_u16), None);
-    assert_eq!(value("e").duration(&mut found), None);
+    assert_eq!(value("e").duration(&mut found, Duration::ZERO..=HOUR), None);
     assert_eq!(value("f").rate(&mut found), None);
     assert_eq!(value("g").fraction(&mut found), None);
     assert_eq!(value("h").octets(&mut found), None);
@@ -171,7 +174,7 @@ fn an_unreadable_value_is_reported_once() {
     let (graph, mut found) = parse("net.kdl", "link l delay=1ms");
     let delay = &graph.links[0].param("delay").unwrap().value;
     assert_eq!((found.len(), &delay.value), (1, &Value::Bad));
-    assert_eq!(delay.duration(&mut found), None);
+    assert_eq!(delay.duration(&mut found, Duration::ZERO..=HOUR), None);
     assert_eq!(found.len(), 1);
 }
 

@@ -85,7 +85,7 @@ pub static ENTRY: Entry = Entry::calls("deadline", include_str!("lib.rs"), build
         duration("wait_max", Duration::ZERO,
             "how long a call waits at most, also one without a deadline; 0s: any time"),
         duration("time_min", Duration::from_micros(1),
-            "a request with less time left is not begun"),
+            "a request with less time left is not begun; 0s: each is").or_zero(),
         int("sessions_max", 1..=16_777_216, 4096,
             "how many sessions it holds, for calls and for requests each; idle ones are evicted \
              for new ones"),

@@ -93,6 +93,6 @@ pub static ENTRY: Entry = Entry::layer("vipaddr", include_str!("lib.rs"), build)
             "the type number on Ethernet of the upper protocol whose number on `ip` is 0; those of \
              256 follow"),
         duration("wait", protocol::WAIT,
-            "how long `open` waits for a host's address at most; 0s: not at all"),
+            "how long `open` waits for a host's address at most; 0s: not at all").or_zero(),
     ])
     .questions(&[question("list-maps", "heard: sessions of the link layer")]);

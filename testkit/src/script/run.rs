@@ -128,7 +128,7 @@ fn params(case: &Case, entry: &Entry) -> Result<Params, String> {
         let value = match spec.kind {
             ParamKind::Integer { .. } => Value::Integer(text.parse().map_err(bad)?),
             ParamKind::Octets => Value::Octets(text.parse().map_err(bad)?),
-            ParamKind::Duration => {
+            ParamKind::Duration { .. } => {
                 let ms = text.strip_suffix("ms").unwrap_or(text);
                 Value::Duration(Duration::from_millis(ms.parse().map_err(bad)?))
             }

@@ -46,7 +46,8 @@ xk_core::settings! {
     #[derive(Clone, Debug)]
     pub struct Settings {
         count: u64 = int(0..=i64::MAX, 5, "how many messages; 0 for no end"),
-        interval: Duration = duration(Duration::from_secs(1), "from one message to the next"),
+        interval: Duration = duration(Duration::from_secs(1),
+            "from one message to the next; 0s: one right behind the other").or_zero(),
         size: usize = octets(56, "octets of a message"),
         size_max: usize = octets(0, "if more than `size`: sizes are random up to it, in octets"),
         timeout: Duration = duration(Duration::from_secs(2), "how long a message is awaited"),

@@ -183,7 +183,8 @@ pub const LINKS: Links = Links {
 #[rustfmt::skip]
 const PARAMETERS: &[ParamSpec] = &[
     word("kind", LinkKind::WORDS, "switch", "how it joins its ports"),
-    duration("delay", Duration::from_micros(10), "from the last bit sent to the arrival"),
+    duration("delay", Duration::from_micros(10),
+        "from the last bit sent to the arrival; 0s: at once").or_zero(),
     duration("jitter", Duration::ZERO, "the most that one delivery comes later at random"),
     optional("rate", ParamKind::Rate, "bits per second; without it frames take no time to send"),
     fraction("loss", 0.0, "the share of deliveries that are lost"),
@@ -203,7 +204,8 @@ const BLOCKS: &[BlockSpec] = &[
         &[],
         &[
             duration("from", Duration::ZERO, "when it begins"),
-            optional("until", ParamKind::Duration, "when it is over; without it, never"),
+            optional("until", ParamKind::Duration { min: Duration::from_nanos(1) },
+                "when it is over; without it, never"),
             required("between", ParamKind::Text("names of hosts, such as \"a b\""),
                 "the hosts of one side"),
             optional("and", ParamKind::Text("names of hosts, such as \"c d\""),
