@@ -676,8 +676,9 @@ impl Port {
         }
         let answer = octets_of(&reply);
         let asked = if is_fact { ask.write(&names) } else { None };
+        // It names what this domain does not know, however often it is asked.
         if !ask.fill(&answer, &names) {
-            return cx.lose_question();
+            return Answer::Unknown;
         }
         if let Some(asked) = asked {
             facts.keep((kind.key, asked, answer.into_owned()));

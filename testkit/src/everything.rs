@@ -64,6 +64,7 @@ pub const ELSEWHERE: &[(&str, &str)] = &[
     ("packet", "a wire"),
     ("pcap", "writes a file of all that passes"),
     ("probe", "asks; the host that asks has it"),
+    ("registry", "takes no messages, and stands beside `netio`"),
     ("shm", "a wire"),
     ("sim", "a wire"),
     ("tap", "a wire"),

@@ -313,8 +313,8 @@ fn a_session_that_is_not_wanted_leaves_nothing_bound_or_held() {
     let table = SessionTable::new(SECRET, 1);
     let accept = |key: u32| {
         // Closed, it would stay bound as an idle one.
-        let body = On(Some(lower.clone()), Closing::Idle);
-        table.accept(&cx, &this, &upper, key, body, Participants::default)
+        let make = || (On(Some(lower.clone()), Closing::Idle), Participants::default());
+        table.accept(&cx, &this, &upper, key, make)
     };
     assert_eq!(accept(1), Err(&reason::NO_PROTOCOL));
     assert_eq!((table.len(), lower.head().opens()), (0, 0));

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 
 use xk_core::wire::Sleeper;
 use xk_core::{Kernel, Message, Time};
+use xk_kit::wire::segments;
 use xk_share::{Arrival, Carrier, HEADROOM, SendError};
 use xk_share_ring::Ring;
 use xk_xdp::{Fate, XdpSocket};
@@ -17,6 +18,8 @@ const FRAME_OCTETS_MAX: usize = 1792;
 /// for the socket: both are looked at.
 pub struct XdpCarrier {
     socket: RefCell<XdpSocket>,
+    /// Finish checksums that a sender on this machine has left open.
+    finishes: bool,
     ring: Ring,
     /// A frame for which there was no buffer.
     held: RefCell<Option<Vec<u8>>>,
@@ -26,10 +29,12 @@ pub struct XdpCarrier {
 }
 
 impl XdpCarrier {
-    /// Of the socket that was sent beside these rings.
-    pub fn new(socket: XdpSocket, ring: Ring) -> Self {
+    /// Of the socket that was sent beside these rings; `finishes` if transport checksums of
+    /// arrivals may be open.
+    pub fn new(socket: XdpSocket, finishes: bool, ring: Ring) -> Self {
         Self {
             socket: RefCell::new(socket),
+            finishes,
             ring,
             held: RefCell::default(),
             is_over: Cell::new(false),
@@ -45,6 +50,9 @@ impl XdpCarrier {
             Some(frame) => message = Some(cx.pool().copy_from(HEADROOM, &frame).map_err(|_| frame)),
             None => {
                 self.socket.borrow_mut().receive(1, |frame| {
+                    if self.finishes {
+                        segments::finish_begun(frame);
+                    }
                     let copied = cx.pool().copy_from(HEADROOM, frame);
                     message = Some(copied.map_err(|_| frame.to_vec()));
                     Fate::Done

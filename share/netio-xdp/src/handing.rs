@@ -10,8 +10,9 @@ use xk_xdp::{Granted, XdpSocket};
 
 use crate::carrier::XdpCarrier;
 
-/// Octets of the message with a socket: how many frames, the MTU, the hardware address.
-const OCTETS: usize = 4 + 4 + 6;
+/// Octets of the message with a socket: how many frames, the MTU, the hardware address, whether
+/// checksums may be open.
+const OCTETS: usize = 4 + 4 + 6 + 1;
 /// The message without one.
 const NONE: [u8; 1] = [0];
 
@@ -26,7 +27,8 @@ pub fn hand_over(to: &Ring, granted: Option<&Granted>) -> Result<(), ShmError> {
     };
     let mtu = u32::try_from(granted.mtu).unwrap_or(u32::MAX);
     let numbers = [granted.frames.to_ne_bytes(), mtu.to_ne_bytes()].concat();
-    let octets = [&numbers[..], &granted.hardware_address].concat();
+    let finishes = [granted.finishes.into()];
+    let octets = [&numbers[..], &granted.hardware_address, &finishes].concat();
     to.send_beside(&octets, &[granted.socket.as_fd(), granted.memory.as_fd()])
 }
 
@@ -40,16 +42,18 @@ pub fn take_over(link: Link, limit: Duration) -> Result<Box<dyn Carrier + Send>,
         return Ok(Box::new(Ring::new(link)));
     }
     let granted = granted(&octets, files).ok_or(ShmError::Hello("it has sent no channel"))?;
+    let finishes = granted.finishes;
     let socket =
         XdpSocket::of(granted).map_err(|_| ShmError::Hello("its channel has no memory"))?;
-    Ok(Box::new(XdpCarrier::new(socket, Ring::new(link))))
+    Ok(Box::new(XdpCarrier::new(socket, finishes, Ring::new(link))))
 }
 
 fn granted(octets: &[u8], files: Vec<OwnedFd>) -> Option<Granted> {
     let [socket, memory] = files.try_into().ok()?;
     let (frames, rest) = octets.split_first_chunk()?;
     let (mtu, rest) = rest.split_first_chunk()?;
-    let hardware_address = rest.try_into().ok()?;
-    let mtu = u32::from_ne_bytes(*mtu) as usize;
-    Some(Granted { socket, memory, frames: u32::from_ne_bytes(*frames), mtu, hardware_address })
+    let (hardware_address, rest) = rest.split_first_chunk()?;
+    let (frames, mtu) = (u32::from_ne_bytes(*frames), u32::from_ne_bytes(*mtu) as usize);
+    let (hardware_address, finishes) = (*hardware_address, *rest.first()? != 0);
+    Some(Granted { socket, memory, frames, mtu, hardware_address, finishes })
 }

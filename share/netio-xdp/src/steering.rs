@@ -62,6 +62,8 @@ struct Channel {
 struct Devices {
     name: String,
     mtu: usize,
+    /// The other end of the uplink is on this machine.
+    finishes: bool,
     mode: Mode,
     received: Table,
     uplink: Program,
@@ -122,12 +124,13 @@ impl Steering {
             Mode::Auto => program.attach(index, true).or_else(|_| program.attach(index, false)),
         };
         let entrance = attached.map_err(fails("attach a program"))?;
-        let mtu = uplink.mtu;
+        let (mtu, finishes) = (uplink.mtu, xk_xdp::is_in_memory(name));
         let name = name.to_owned();
         let channels = BTreeMap::new();
         let devices = Devices {
             name,
             mtu,
+            finishes,
             mode,
             received,
             uplink: program,
@@ -302,7 +305,8 @@ impl Devices {
         // An uplink whose driver runs its program gives frames to interfaces whose driver does.
         let mode = if self.mode == Mode::Generic { Mode::Generic } else { Mode::Native };
         let options = Options { frames: FRAMES, mode, ..Options::default() };
-        let (granted, arrivals) = grant(outer, &options)?;
+        let (mut granted, arrivals) = grant(outer, &options)?;
+        granted.finishes = self.finishes;
         let entered = self.to_channels.set(&number.to_ne_bytes(), &inner.to_ne_bytes());
         entered.map_err(self.fails("enter a channel in a map"))?;
         let channel = Channel { rate, sent, state, inner, guard, _arrivals: arrivals };

@@ -475,9 +475,10 @@ fn a_datagram_port_sends_to_all_and_is_no_other_port() {
     let frame = octets(&host.tap.take_sent().pop().expect("it is on the wire").message);
     // Link address, host and port of the peer.
     let is_peers = |at: usize| matches!(at, 0..6 | 30..34 | 36..38);
-    // Identification, both sums; marks of congestion, and that there be no fragments.
+    // Identification, how far it may go, both sums; marks of congestion, and that there be no
+    // fragments.
     let is_free = |bit: usize| {
-        matches!(bit / 8, 18..20 | 24..26 | 40..42)
+        matches!(bit / 8, 18..20 | 22 | 24..26 | 40..42)
             || matches!((bit / 8, bit % 8), (15, 0..2) | (20, 6))
     };
     let mut forged = 0;

@@ -140,6 +140,7 @@ impl Parts {
             place: Cell::new(Place::Far),
             number: Cell::new(0),
             right: Cell::new(None),
+            is_left: Cell::new(false),
             later: Later::default(),
         };
         let session = match is_passive {
@@ -229,12 +230,12 @@ impl Protocol for Library {
         Ok(())
     }
 
-    fn gone(&self, cx: &Kernel, this: &ProtocolRef, lower: &SessionRef) {
+    fn gone(&self, cx: &Kernel, _: &ProtocolRef, lower: &SessionRef) {
         let Some(session) = self.0.find(lower) else {
             return;
         };
         if let Some(own) = session.body::<Own>() {
-            own.lower_is_gone(cx, this, &session);
+            own.lower_is_gone(cx, &session);
         }
     }
 
@@ -257,12 +258,16 @@ impl Protocol for Library {
             let Some(session) = self.0.find(&question.session) else {
                 return Answer::Unknown;
             };
-            let event = question.event;
-            question.session = session.clone();
             let Some(own) = session.body::<Own>() else {
                 return Answer::Unknown;
             };
+            let event = question.event;
+            let below = core::mem::replace(&mut question.session, session.clone());
             let answer = own.upper.control(cx, ask);
+            // The layer below knows its own session alone, and so does the cut on the way back.
+            if let Some(question) = ask.get::<StreamNotice>() {
+                question.session = below;
+            }
             own.happened(cx, this, &session, event);
             return answer;
         }
@@ -277,12 +282,22 @@ impl Protocol for Library {
             Some(upper)
         };
         if let Some(question) = ask.get::<NetworkError>() {
+            let below = question.session.clone();
             let upper = question.session.as_mut().and_then(asks);
-            return upper.map_or(Answer::Unknown, |upper| upper.control(cx, ask));
+            let answer = upper.map_or(Answer::Unknown, |upper| upper.control(cx, ask));
+            if let Some(question) = ask.get::<NetworkError>() {
+                question.session = below;
+            }
+            return answer;
         }
         if let Some(question) = ask.get::<IsOutstanding>() {
+            let below = question.session.clone();
             let upper = asks(&mut question.session);
-            return upper.map_or(Answer::Unknown, |upper| upper.control(cx, ask));
+            let answer = upper.map_or(Answer::Unknown, |upper| upper.control(cx, ask));
+            if let Some(question) = ask.get::<IsOutstanding>() {
+                question.session = below;
+            }
+            return answer;
         }
         if let Some(list) = ask.get::<ListSessions>() {
             let sessions = self.0.sessions.borrow();
@@ -352,6 +367,8 @@ pub(crate) struct Own {
     /// Its place among the sessions.
     number: Cell<u32>,
     right: Cell<Option<u32>>,
+    /// It was closed where it began, and ends there: what was sent is on its way to that.
+    is_left: Cell<bool>,
     later: Later,
 }
 
@@ -382,14 +399,15 @@ impl Own {
         let (Some(far), Some((own, _))) = (far, self.parts.own.get()) else {
             return;
         };
-        if self.place.get() != Place::Far || session.head().is_closed() {
+        let is_over = || session.head().is_closed() || self.is_left.get();
+        if self.place.get() != Place::Far || is_over() {
             return;
         }
         let Some(right) = self.parts.member.take_over(cx, &far, own) else {
             this.head().drops().count(&NOT_MOVED);
             return;
         };
-        if self.lower.get().as_ref() != Some(&far) || far.head().is_closed() {
+        if self.lower.get().as_ref() != Some(&far) || far.head().is_closed() || is_over() {
             self.parts.member.end_right(cx, right, None);
             return;
         }
@@ -474,25 +492,30 @@ impl Own {
 
     fn end(&self, cx: &Kernel, session: &SessionRef) {
         self.place.set(Place::Over);
+        self.end_right(cx, session);
         drop(self.lower.take());
         self.parts.leave(self.number.get());
         session.retire(cx);
     }
 
+    /// However it has ended, its right does.
+    fn end_right(&self, cx: &Kernel, session: &SessionRef) {
+        if let Some(right) = self.right.take()
+            && let Some(this) = session.protocol(cx)
+        {
+            self.parts.schedule(cx, &this, (right, END_RIGHT), Duration::ZERO);
+        }
+    }
+
     /// What it stood on has ended.
-    fn lower_is_gone(&self, cx: &Kernel, this: &ProtocolRef, session: &SessionRef) {
+    fn lower_is_gone(&self, cx: &Kernel, session: &SessionRef) {
         match self.place.get() {
             // The shepherd that moves it sees to it.
             Place::Moving => {}
             Place::Far if session.head().opens() > 0 && self.parts.member.is_lost() => {
                 self.fail(cx, session);
             }
-            _ => {
-                if let Some(right) = self.right.take() {
-                    self.parts.schedule(cx, this, (right, END_RIGHT), Duration::ZERO);
-                }
-                self.end(cx, session);
-            }
+            _ => self.end(cx, session),
         }
     }
 
@@ -585,12 +608,14 @@ impl Session for Own {
             self.parts.leave(self.number.get());
             drop(self.lower.take());
             lower.abort(cx);
+            self.end_right(cx, this);
             return Closing::Done;
         }
         if self.place.get() == Place::Moving {
             self.later.is_closed.set(true);
             return Closing::Lingering;
         }
+        self.is_left.set(true);
         lower.close(cx);
         if lower.head().is_closed() {
             return Closing::Done;

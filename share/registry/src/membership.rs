@@ -70,7 +70,7 @@ impl Membership {
         self.known.learn(cx, host, station);
         let begin = TakeState { ends, at: 0, part: cx.pool().empty(0).ok(), taken: false };
         let is_held = own.ask(cx, begin).is_some_and(|answer| answer.taken);
-        let asked = TakeOver { session: far.clone(), right: None };
+        let asked = TakeOver { session: Some(far.clone()), right: None };
         let right = self
             .session()
             .filter(|_| is_held)

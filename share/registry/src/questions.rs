@@ -26,8 +26,9 @@ question!(OpenChannel { ticket, door, address, frame_octets_max }, "open-channel
 /// of this session from now on, which is still to be moved, and its ends are kept for it.
 #[derive(Clone, Debug)]
 pub struct TakeOver {
-    /// In: the session, of a protocol beside the registry.
-    pub session: SessionRef,
+    /// In: the session, of a protocol beside the registry. Out: none, so that the answer reaches a
+    /// program that has closed it meanwhile.
+    pub session: Option<SessionRef>,
     /// Out: the right's number; `None` if the session is not this program's, does not say what its
     /// headers are, or there is no room.
     pub right: Option<u32>,

@@ -425,6 +425,12 @@ impl Program {
             let _ = self.shared.netio.ask(cx, RevokeRight { number, was_there: false });
             return None;
         }
+        if session.head().is_closed() {
+            // It has ended meanwhile.
+            let _ = self.shared.netio.ask(cx, RevokeRight { number, was_there: false });
+            right.free(cx);
+            return None;
+        }
         match this.head().is_closed() {
             // The program has gone meanwhile, its channel with it.
             true => self.leave(cx, this, [Left::Right(right)]),
@@ -495,8 +501,8 @@ impl Session for Program {
         if let Some(question) = ask.get::<OpenChannel>() {
             let _ = self.open_channel(cx, question);
         } else if let Some(question) = ask.get::<TakeOver>() {
-            let session = question.session.clone();
-            question.right = self.take_over(cx, this, &session);
+            let session = question.session.take();
+            question.right = session.and_then(|session| self.take_over(cx, this, &session));
         } else if let Some(question) = ask.get::<GiveBack>() {
             question.taken = self.give_back(question);
         } else if let Some(question) = ask.get::<EndRight>() {

@@ -160,6 +160,7 @@ const ELSEWHERE: &[&str] = &[
     "pcap",
     "probe",
     "procedures",
+    "registry",
     "shm",
     "sim",
     "tap",

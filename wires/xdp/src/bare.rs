@@ -7,6 +7,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::net::{AddressFamily, SocketType};
 use xk_linux::Interface;
 
+use crate::driver_unsafe::is_in_memory;
 use crate::error::XdpError;
 use crate::frames_unsafe::Frames;
 use crate::program::Share;
@@ -139,6 +140,9 @@ pub struct Granted {
     pub mtu: usize,
     /// The interface's hardware address.
     pub hardware_address: [u8; 6],
+    /// A sender on this machine may leave transport checksums of arrivals open
+    /// (`xk_kit::wire::segments::finish_begun`).
+    pub finishes: bool,
 }
 
 /// Opens queue [`Options::queue`] of the interface `name` for another process. Arrivals come to the
@@ -159,8 +163,9 @@ pub fn grant(name: &str, options: &Options) -> Result<(Granted, Redirect), XdpEr
     let socket = queue::make(name, mapped.region(), sizes)?;
     queue::bind(&socket, &interface, options.queue, mode, true)?;
     redirect.enter(&interface, options.queue, &socket)?;
+    let finishes = is_in_memory(name);
     let Interface { mtu, hardware_address, .. } = interface;
-    Ok((Granted { socket, memory, frames: entries, mtu, hardware_address }, redirect))
+    Ok((Granted { socket, memory, frames: entries, mtu, hardware_address, finishes }, redirect))
 }
 
 /// A file in memory with chunks for both directions.
@@ -191,7 +196,7 @@ impl XdpSocket {
     /// # Errors
     /// The descriptors are of something else, or there are no memory mappings left.
     pub fn of(granted: Granted) -> std::io::Result<Self> {
-        let Granted { socket, memory, frames, mtu, hardware_address } = granted;
+        let Granted { socket, memory, frames, mtu, hardware_address, finishes: _ } = granted;
         let entries = frames as usize;
         let seals = rustix::fs::fcntl_get_seals(&memory)?;
         let kept = SealFlags::SHRINK | SealFlags::GROW;

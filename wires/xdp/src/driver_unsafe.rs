@@ -17,6 +17,15 @@ struct DriverInfo {
 
 const GET_DRIVER_INFO: u32 = 3;
 
+/// Drivers whose other end is on this machine.
+const IN_MEMORY: [&str; 2] = ["veth", "tun"];
+
+/// Whether the other end of an interface is on this machine, so that a sender there may leave
+/// transport checksums open.
+pub fn is_in_memory(name: &str) -> bool {
+    IN_MEMORY.contains(&driver(name).as_str())
+}
+
 /// The name of an interface's driver; empty if it does not say.
 pub(crate) fn driver(name: &str) -> String {
     ask(name).unwrap_or_default()

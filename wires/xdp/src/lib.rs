@@ -98,6 +98,7 @@ mod ring_unsafe;
 
 pub use bare::{Fate, Granted, Mode, Options, Statistics, XdpSocket, find, grant};
 pub use bpf_unsafe::{Found, Object, objects};
+pub use driver_unsafe::is_in_memory;
 pub use error::XdpError;
 pub use program::{MATCHES_MAX, Share};
 pub use queue::{Losses, Redirect};

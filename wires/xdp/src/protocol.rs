@@ -11,13 +11,10 @@ use xk_linux::Interface;
 
 use crate::bare::{Mode, find, ring_entries};
 use crate::device::{Settings, XdpDevice};
-use crate::driver_unsafe::driver;
+use crate::driver_unsafe::is_in_memory;
 use crate::error::XdpError;
 use crate::program::{MATCHES_MAX, Share};
 use crate::queue::may_open;
-
-/// Drivers whose other end is on this machine, so that checksums may be left open.
-const DRIVERS_IN_MEMORY: [&str; 2] = ["veth", "tun"];
 
 /// Builds the wire from its place in a graph.
 pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
@@ -100,7 +97,7 @@ impl<'a> Wanted<'a> {
                 hosts: hosts.clone(),
             },
         };
-        let in_memory = || DRIVERS_IN_MEMORY.contains(&driver(&interface.name).as_str());
+        let in_memory = || is_in_memory(&interface.name);
         Ok(Settings {
             mode: self.mode,
             queues: self.queues,
