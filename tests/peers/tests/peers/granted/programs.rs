@@ -438,7 +438,7 @@ impl Program {
                 let mut link = Link::connect(&self.path("tickets"), &options()).ok()?;
                 link.send(&ticket).ok()?;
                 link.flush();
-                std::thread::sleep(Duration::from_millis(10));
+                link.receive_beside(1, Duration::from_secs(2)).ok()?;
                 link.check().ok().map(|()| link)
             });
             if link.is_some() {
