@@ -76,13 +76,6 @@ pub trait Wire {
         let _ = (cx, this);
     }
 
-    /// True if it leads to another domain of this host: what comes was sent a moment ago by a
-    /// thread that may wait for the answer. The executor looks at it, and flushes it, after each
-    /// other wire and within its burst.
-    fn is_cut(&self) -> bool {
-        false
-    }
-
     /// False if looking again and again keeps away what is looked for: the other side needs this
     /// processor to send.
     fn may_spin(&self) -> bool {

@@ -1,9 +1,7 @@
 //! The poll loop of a real host.
 //!
 //! One turn: look at the clock, take what the wires have, let due timers go off, send what was
-//! queued. What comes across a cut was sent a moment ago by a thread that may wait for the answer,
-//! so cuts are looked at after each wire and within its burst, and what goes across is sent there
-//! as well. While messages come the loop turns without a pause; when none come it spins for a
+//! queued. While messages come the loop turns without a pause; when none come it spins for a
 //! bounded time that adapts to how soon the next one came after earlier pauses, and then sleeps in
 //! epoll. Waking costs 60 to 80 microseconds a round trip across cores, a turn well under one, so
 //! the bound is in that range.
@@ -22,7 +20,7 @@ use xk_core::kernel::{Config, Started};
 use xk_core::message::PoolConfig;
 use xk_core::random::Random;
 use xk_core::shepherd::{Flow, Limits, RunError, Shepherds};
-use xk_core::wire::{Sleeper, Wire};
+use xk_core::wire::Sleeper;
 use xk_core::{Kernel, Pool, ProtocolRef, Time};
 
 /// What to do when no message comes.
@@ -60,8 +58,6 @@ pub struct RunnerStats {
 
 /// Arrivals taken from one wire in a turn.
 const BUDGET: usize = 64;
-/// Arrivals taken from one wire between two looks at the cuts.
-const BETWEEN_CUTS: usize = 16;
 /// Looks at the wires between two looks at the clock, while nothing comes: reading the clock takes
 /// as long as several looks.
 const LOOKS: usize = 8;
@@ -87,12 +83,7 @@ struct Inner {
     clock: HostClock,
     idle: Idle,
     epoll: Epoll,
-    /// Those that are cuts are the last.
     wires: Vec<(ProtocolRef, Cell<bool>)>,
-    /// How many are no cuts.
-    devices: usize,
-    /// Which of them is next, and which of the cuts.
-    next: [Cell<usize>; 2],
     watched: RefCell<Vec<Option<Watcher>>>,
     /// How long it spins at present.
     spin: Cell<Duration>,
@@ -152,11 +143,7 @@ impl Runner {
     /// As for [`Runner::new`].
     pub fn with_clock(kernel: Rc<Kernel>, idle: Idle, clock: HostClock) -> io::Result<Self> {
         let epoll = Epoll::new()?;
-        let is_cut = |p: &ProtocolRef| p.wire().is_some_and(|wire| wire.is_cut());
-        let mut wires = kernel.protocols();
-        wires.retain(|p| p.wire().is_some());
-        wires.sort_by_key(is_cut);
-        let devices = wires.partition_point(|p| !is_cut(p));
+        let wires: Vec<_> = kernel.protocols().into_iter().filter(|p| p.wire().is_some()).collect();
         for (number, wire) in wires.iter().enumerate() {
             let mut added = Ok(());
             if let Some(wire) = wire.wire() {
@@ -179,8 +166,6 @@ impl Runner {
             idle,
             epoll,
             wires: wires.into_iter().map(|w| (w, Cell::new(false))).collect(),
-            devices,
-            next: Default::default(),
             watched: RefCell::default(),
             spin: Cell::new(spin),
             busy_last: Cell::new(Time::ZERO),
@@ -373,12 +358,7 @@ impl Inner {
 
     /// Sends what the wires have queued.
     fn flush(&self) {
-        self.flush_from(0);
-    }
-
-    /// Sends what the wires from this number on have queued.
-    fn flush_from(&self, first: usize) {
-        for (number, (protocol, wants)) in self.wires.iter().enumerate().skip(first) {
+        for (number, (protocol, wants)) in self.wires.iter().enumerate() {
             let Some(wire) = protocol.wire() else {
                 continue;
             };
@@ -395,68 +375,18 @@ impl Inner {
         }
     }
 
-    /// One look at each wire, and at the cuts after each. Answers how many arrivals there were.
+    /// One look at each wire. Answers how many arrivals there were.
     fn poll(&self) -> usize {
-        let (devices, cuts) = self.wires.split_at(self.devices);
-        let [next_device, next_cut] = &self.next;
-        if devices.is_empty() {
-            return self.each(cuts, next_cut, |wire, cut| wire.poll(&self.kernel, cut, BUDGET));
-        }
-        let most = if cuts.is_empty() { BUDGET } else { BETWEEN_CUTS };
-        self.each(devices, next_device, |wire, device| {
-            let (mut left, mut arrivals) = (BUDGET, 0);
-            while left > 0 {
-                let taken = wire.poll(&self.kernel, device, most.min(left));
-                arrivals += taken;
-                if self.yields() {
-                    break;
-                }
-                let crossed =
-                    self.each(cuts, next_cut, |wire, cut| wire.poll(&self.kernel, cut, BUDGET));
-                arrivals += crossed;
-                if self.yields() {
-                    break;
-                }
-                if taken + crossed > 0 {
-                    self.flush_from(self.devices);
-                }
-                if taken < most {
-                    break;
-                }
-                left = left.saturating_sub(taken);
-            }
-            arrivals
-        })
-    }
-
-    /// Has each of some wires looked at, until the shepherd no longer leads the loop: then the next
-    /// look begins behind the wire that this one ended with. Answers how many arrivals there were.
-    fn each(
-        &self,
-        wires: &[(ProtocolRef, Cell<bool>)],
-        next: &Cell<usize>,
-        look: impl Fn(&dyn Wire, &ProtocolRef) -> usize,
-    ) -> usize {
         let mut arrivals = 0;
-        for _ in wires {
-            let at = next.get();
-            next.set(if at + 1 == wires.len() { 0 } else { at + 1 });
-            if let Some((protocol, _)) = wires.get(at)
-                && let Some(wire) = protocol.wire()
-            {
-                arrivals += look(wire, protocol);
+        for (protocol, _) in &self.wires {
+            if let Some(wire) = protocol.wire() {
+                arrivals += wire.poll(&self.kernel, protocol, BUDGET);
             }
-            if self.yields() {
+            if self.kernel.must_leave() {
                 break;
             }
         }
         arrivals
-    }
-
-    /// True if this shepherd leads the loop no longer, or others are to go on first: what waited
-    /// for an answer across a cut goes on before the frames behind that are taken.
-    fn yields(&self) -> bool {
-        self.kernel.must_leave() || self.kernel.shepherds().has_ready()
     }
 
     /// Adapts the spinning: longer if a sleep ended so soon that spinning would have caught the

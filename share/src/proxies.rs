@@ -279,10 +279,6 @@ impl Wire for PortWire {
         self.0.woken();
     }
 
-    fn is_cut(&self) -> bool {
-        true
-    }
-
     fn may_spin(&self) -> bool {
         self.0.may_spin()
     }
