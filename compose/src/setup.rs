@@ -93,15 +93,21 @@ impl HostSetup {
         let catalog = Catalog::new(&self.entries).map_err(invalid)?;
         let graph = check(&self.text, &self.name, &catalog).map_err(invalid)?;
         let host = self.pick(&graph)?;
-        let missing = check_environment(&graph, Some(&host.name), Severity::Error);
-        if missing.has_errors() {
-            return Err(io::Error::new(io::ErrorKind::Unsupported, missing.to_string()));
-        }
         let kernel = Rc::new(real_kernel(self.pool_octets_max)?);
         // The kernel's clock begins when it is run, a moment from now.
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
         kernel.surround(Rc::new(EpochOffset(since_1970.unwrap_or(Duration::ZERO))));
-        build(&graph, &host, &kernel).map_err(other)?;
+        if let Err(error) = build(&graph, &host, &kernel) {
+            // Only now: what a probe opens, a process that this program forks at that moment holds
+            // until it runs another one, and the build would find it taken.
+            drop(kernel);
+            let missing = check_environment(&graph, Some(&host.name), Severity::Error);
+            return Err(if missing.has_errors() {
+                io::Error::new(io::ErrorKind::Unsupported, missing.to_string())
+            } else {
+                other(error)
+            });
+        }
         let top = stand(&kernel, &host, &catalog)?;
         let runner = Rc::new(Runner::new(Rc::clone(&kernel), self.idle)?);
         started(&graph, &host, runner.start()).map_err(other)?;

@@ -1,9 +1,13 @@
 //! What passes the check starts: the hosts are started in its rehearsal.
 
+use std::io::ErrorKind;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use xk_compose::{SimulationConfig, check, simulate, start_world};
-use xk_core::Time;
+use xk_compose::{HostSetup, SimulationConfig, check, simulate, start_world};
 use xk_core::control::Report;
+use xk_core::graph::{BuildError, Look, Params};
+use xk_core::{Entry, Time};
+use xk_kit::wire::entry::environment;
 
 /// One host, with these layers on top of IP.
 fn host(above: &str) -> String {
@@ -138,4 +142,31 @@ fn the_highest_tower_is_carried_and_a_higher_one_refused() {
     let probe = kernel.find_protocol("probe").unwrap();
     let report = probe.ask(kernel, Report::default()).unwrap();
     assert!(report.finished && !report.failed, "{:?}", report.lines);
+}
+
+/// What a probe opens is held by each process that the program forks meanwhile, until that one runs
+/// another program: the build would find it taken.
+#[test]
+fn a_host_that_opens_takes_each_thing_of_the_machine_once() {
+    static LOOKED: AtomicUsize = AtomicUsize::new(0);
+    fn fail(_: &Params, look: Look) -> Result<(), BuildError> {
+        if look == Look::Parameters {
+            return Ok(());
+        }
+        LOOKED.fetch_add(1, Ordering::Relaxed);
+        Err(environment("queue", &"the device is gone"))
+    }
+    let entry = |kind| *xk_catalog::PROTOCOLS.iter().find(|entry| entry.kind == kind).unwrap();
+    let wire: &'static Entry = Box::leak(Box::new(entry("loopback").clone().probe(fail)));
+    let open = |text: &str| {
+        let setup = HostSetup::from_text(text, &[wire, entry("host-udp")]);
+        setup.open(|_, _, _| Ok(()), |_, _| Ok(())).err()
+    };
+    assert!(open("host a { loopback; }").is_none());
+    assert_eq!(LOOKED.load(Ordering::Relaxed), 0, "looked for what it had");
+    // A build that fails is explained, with all that is missing.
+    let told = open("host a { loopback; \"host-udp\" local=\"192.0.2.99\"; }").unwrap();
+    assert_eq!(told.kind(), ErrorKind::Unsupported);
+    let told = told.to_string();
+    assert!(told.contains("the device is gone") && told.contains("192.0.2.99"), "{told}");
 }
