@@ -99,6 +99,59 @@ fn what_does_not_fit_is_refused_or_cut() {
     assert_eq!(option(&idb.options, 2).unwrap().len(), 65_534);
 }
 
+/// An interface and frames of every length up to a word and one beyond, octet by octet.
+#[test]
+fn interfaces_and_frames_are_these_octets() {
+    let mut writer = Writer::new(Vec::new(), "").unwrap();
+    let before = writer.get_ref().len();
+    let lan = Interface { snap_octets: 4, ..Interface::new("lan", LinkType::ETHERNET) };
+    let lan = writer.add_interface(&lan).unwrap();
+    let frame: [u8; 5] = [0xa1, 0xa2, 0xa3, 0xa4, 0xa5];
+    for octets in 0..=frame.len() {
+        let time_ns = 0x0102_0304_0506_0708;
+        writer.write(lan, &Frame::new(time_ns, &[&frame[..octets]])).unwrap();
+    }
+    let octets = writer.into_inner();
+    let interface = [
+        [1, 0, 0, 0, 40, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0], // type, length, link type, limit
+        [2, 0, 3, 0, b'l', b'a', b'n', 0, 9, 0, 1, 0, 9, 0, 0, 0], // if_name, if_tsresol
+    ];
+    let interface = [interface.as_flattened(), &[0, 0, 0, 0, 40, 0, 0, 0]].concat();
+    let mut expected = interface;
+    for (given, (kept, words)) in (0_u8..).zip([(0, 8), (1, 9), (2, 9), (3, 9), (4, 9), (4, 9)]) {
+        let length = [4 * words, 0, 0, 0];
+        // Type, length, interface, time, kept and given octets.
+        expected.extend([[6, 0, 0, 0], length, [0; 4], [4, 3, 2, 1], [8, 7, 6, 5]].as_flattened());
+        expected.extend([[kept, 0, 0, 0], [given, 0, 0, 0]].as_flattened());
+        let padded = [&frame[..usize::from(kept)], &[0; 3]].concat();
+        expected.extend(&padded[..usize::from(kept).next_multiple_of(4)]);
+        expected.extend(length);
+    }
+    assert_eq!(octets[before..], expected);
+}
+
+/// A file that ends anywhere, as one does whose writer was killed, has all blocks before that.
+#[test]
+fn a_file_cut_anywhere_has_the_blocks_before() {
+    let mut writer = Writer::new(Vec::new(), "xk").unwrap();
+    let mut ends = vec![writer.get_ref().len()];
+    let id = writer.add_interface(&Interface::new("eth", LinkType::ETHERNET)).unwrap();
+    ends.push(writer.get_ref().len());
+    for octets in [0, 1, 60] {
+        let frame: &[u8] = &[7; 60][..octets];
+        writer.write(id, &Frame { comment: "eth > tap", ..Frame::new(1, &[frame]) }).unwrap();
+        ends.push(writer.get_ref().len());
+    }
+    let octets = writer.into_inner();
+    for end in 0..=octets.len() {
+        let (mut rest, mut whole) = (&octets[..end], 0);
+        while let Ok((behind, _)) = parse_block_le(rest) {
+            (rest, whole) = (behind, whole + 1);
+        }
+        assert_eq!(whole, ends.iter().filter(|at| **at <= end).count(), "{end} octets");
+    }
+}
+
 /// An output that takes a few octets at a time and is interrupted in between.
 struct Slow(Vec<u8>, bool);
 

@@ -3,6 +3,7 @@
 use super::*;
 use core::cell::RefCell;
 use std::rc::Rc;
+use xk_core::control::QuestionType;
 use xk_core::graph::{Build, Params, Value};
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
@@ -12,6 +13,7 @@ use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 use xk_core::{
     Kernel, Message, Participants, Pool, Protocol, ProtocolRef, SessionRef, Time, Upper,
 };
+use xk_kit::net::moving::Nameless;
 use xk_kit::passthrough::Direction;
 
 struct Sink;
@@ -73,4 +75,36 @@ fn the_last_crossings_are_remembered_and_told() {
     assert_eq!(lines.borrow().len(), 4);
     let line = format!("tracer: 0.000001000s down {:?} 3 octets 0101...", session.id());
     assert_eq!(lines.borrow()[0], line);
+}
+
+/// What crosses a cut of a log, octet by octet; cut anywhere it is none.
+#[test]
+fn a_log_is_these_octets_and_no_fewer() {
+    static TYPE: QuestionType = QuestionType::of::<TraceLog>();
+    let pool = Pool::new(&PoolConfig::default()).unwrap();
+    let names = Nameless(&pool);
+    let number = |number: u8| [number, 0, 0, 0, 0, 0, 0, 0];
+    // How many at most, one crossing: time, up, session, octets, the first 64, how many of them.
+    let front = [&number(9)[..], &[1, 0], &number(5), &[1], &number(3), &number(60)].concat();
+    let octets = |first_len| [&front[..], &[0xab; 64], &[first_len], &number(7)].concat();
+    let read = |octets: &[u8]| {
+        TYPE.read(octets, &names, Vec::new(), |ask| {
+            let log = ask.get::<TraceLog>()?;
+            Some((log.max, log.total, std::mem::take(&mut log.crossings)))
+        })?
+    };
+    let whole = octets(2);
+    let (max, total, crossings) = read(&whole).expect("a log");
+    assert_eq!((max, total, crossings.len()), (9, 7, 1));
+    let crossing = &crossings[0];
+    let of_it = (crossing.time.as_ns(), crossing.direction, crossing.len, crossing.first());
+    assert_eq!(of_it, (5, Direction::Up, 60, [0xab; 2].as_slice()));
+    for end in 0..whole.len() {
+        assert!(read(&whole[..end]).is_none(), "{end} octets are no log");
+    }
+    assert!(read(&[&whole[..], &[0]].concat()).is_none(), "nor are more");
+    // More octets than there are.
+    let (.., wild) = read(&octets(255)).expect("a log");
+    assert_eq!(wild[0].first(), [0; 0]);
+    assert!(wild[0].to_string().ends_with("60 octets ..."));
 }
