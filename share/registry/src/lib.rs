@@ -13,7 +13,8 @@
 //!
 //! # Below
 //! First the network I/O module, `netio`, then the transports that programs may use, which keep the
-//! ends of a conversation that is elsewhere (`keep-ends`): `tcp`. All lie in one domain but the
+//! ends of a conversation that is elsewhere (`keep-ends`): `tcp`. One that does not move its
+//! conversations, `udp`, need not be named. All lie in one domain but the
 //! module, which may have one of its own.
 //!
 //! # Behaviour
@@ -25,19 +26,25 @@
 //! frames go through nothing but the module. What a program says is never believed: only which
 //! session it means, which must be its own.
 //!
+//! Where conversations do not move (`udp`) a session that receives from everybody keeps its port at
+//! the transport, and the right is to all that fits a frame from and to that port. How a host is
+//! reached the program asks here (`find-station`) before it sends there, and again after ten
+//! seconds. Through the registry goes what is in fragments, to hosts of which no station is known
+//! or to many hosts, what the network reports, and what comes for an enable.
+//!
 //! - One that only waits for late segments (TIME-WAIT) is given back, and ends here.
 //! - When a program dies, its channel is revoked and each of its peers is reset: an open between
 //!   the ends finds the connection half open, and the peer's answer says by which numbers it ends.
 //! - A registry that is started again learns from the module which rights there are, and keeps
 //!   their ends. Their conversations notice nothing. Of those whose right has gone the peers are
-//!   reset then.
+//!   reset then. A module that is not there yet is asked again every second.
 //!
 //! There are 64 programs at most, each with up to 8192 conversations, and 4 MiB of a state that
 //! comes back.
 //!
 //! # Control
-//! The protocol answers `describe`; a session `open-channel`, `take-over`, `give-back`,
-//! `end-right`, `describe`. Nothing is forwarded.
+//! The protocol answers `describe`; a session `open-channel`, `take-over`, `find-station`,
+//! `give-back`, `end-right`, `describe`. Nothing is forwarded.
 //!
 //! # Example
 //! ```kdl
@@ -64,8 +71,10 @@
 
 extern crate alloc;
 
+mod datagrams;
 mod library;
 mod membership;
+mod places;
 mod program;
 mod questions;
 mod registry;
@@ -74,7 +83,7 @@ mod stations;
 pub use library::{Library, NOT_MOVED};
 pub use program::{Program, ProgramError};
 pub use questions::{
-    EndRight, GiveBack, OpenChannel, QUESTIONS, REASONS, StationChanged, TakeOver,
+    EndRight, FindStation, GiveBack, OpenChannel, QUESTIONS, REASONS, StationChanged, TakeOver,
 };
 pub use registry::{PROGRAMS_MAX, RIGHTS_MAX, Registry, STATE_OCTETS_MAX, add};
 
@@ -103,6 +112,7 @@ pub static ENTRY: Entry = Entry::layer("registry", include_str!("lib.rs"), regis
         question("describe", "how many programs there are, and what became of others"),
         own_question::<OpenChannel>("of a program's session: what its frames go out by"),
         own_question::<TakeOver>("of it: the right to carry a session on"),
+        own_question::<FindStation>("of it: how messages of a session of its reach a host"),
         own_question::<GiveBack>("of it: a part of a state that comes back"),
         own_question::<EndRight>("of it: a right is no more"),
     ])

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::{Cell, OnceCell, RefCell};
 use core::time::Duration;
-use xk_core::control::{Describe, ListSessions, Listed};
+use xk_core::control::{Describe, ListSessions};
 use xk_core::object::{
     Burst, Closing, Enable, OpenError, Outgoing, PushError, Refused, SessionSlot,
 };
@@ -16,13 +16,16 @@ use xk_core::{
     Upper, reason, reason::Class,
 };
 use xk_kit::control::{IsOutstanding, MyHost, MyPort, NetworkError};
+use xk_kit::net::moving::{GIVE_FOR, MoveError, move_session};
 use xk_kit::net::ports::{ANY_HOST, offer, pop_offer};
 use xk_kit::net::stream::{
     StreamAbort, StreamConsumed, StreamError, StreamEvent, StreamInfo, StreamNotice, StreamRoom,
     StreamSet, StreamShutdown, StreamSpace,
 };
 
+use crate::datagrams;
 use crate::membership::Membership;
+use crate::places::Places;
 
 /// A conversation goes on through the registry, which has granted no right for it.
 pub static NOT_MOVED: Reason = Reason::new("not moved", Class::Exhausted);
@@ -59,9 +62,10 @@ pub(crate) struct Parts {
     pub(crate) member: Rc<Membership>,
     /// What was enabled: the number below, the port and host, and for which protocol.
     offers: RefCell<Vec<(Enable, u64, ProtocolRef)>>,
-    /// Sessions; the tag of what each stands on is its place + 1.
-    sessions: RefCell<Vec<Option<SessionRef>>>,
-    free: RefCell<Vec<u32>>,
+    sessions: Places,
+    /// What stands beside this, and has its sessions at the registry through it: that knows a
+    /// program by one receiver.
+    pub(crate) beside: RefCell<Option<Rc<datagrams::Parts>>>,
 }
 
 /// The protocol object.
@@ -74,8 +78,8 @@ impl Parts {
             own: OnceCell::new(),
             member: Rc::clone(member),
             offers: RefCell::default(),
-            sessions: RefCell::default(),
-            free: RefCell::default(),
+            sessions: Places::default(),
+            beside: RefCell::default(),
         })
     }
 
@@ -84,33 +88,10 @@ impl Parts {
         let _ = self.own.set(own);
     }
 
-    fn enter(&self, session: &SessionRef) -> u32 {
-        let mut sessions = self.sessions.borrow_mut();
-        let place = self.free.borrow_mut().pop().unwrap_or_else(|| {
-            sessions.push(None);
-            (sessions.len() - 1) as u32
-        });
-        if let Some(slot) = sessions.get_mut(place as usize) {
-            *slot = Some(session.clone());
-        }
-        place
-    }
-
-    fn leave(&self, place: u32) {
-        let gone = self.sessions.borrow_mut().get_mut(place as usize).and_then(Option::take);
-        if gone.is_some() {
-            self.free.borrow_mut().push(place);
-        }
-    }
-
-    fn at(&self, place: u32) -> Option<SessionRef> {
-        self.sessions.borrow().get(place as usize)?.clone()
-    }
-
     /// The session that stands on `lower`.
     #[inline]
     fn find(&self, lower: &SessionRef) -> Option<SessionRef> {
-        let session = self.at(lower.head().tag().checked_sub(1)?)?;
+        let session = self.sessions.above(lower)?;
         let is_it = session.body::<Own>()?.lower.get().as_ref() == Some(lower);
         is_it.then_some(session)
     }
@@ -147,7 +128,7 @@ impl Parts {
             true => cx.new_passive_session(this, upper, own),
             false => cx.new_session(this, upper, own),
         };
-        let place = self.enter(&session);
+        let place = self.sessions.enter(&session);
         if let Some(own) = session.body::<Own>() {
             own.number.set(place);
         }
@@ -155,18 +136,17 @@ impl Parts {
         lower.watch();
         session
     }
+}
 
-    fn schedule(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        (place, kind): (u32, u64),
-        delay: Duration,
-    ) {
-        if cx.schedule_protocol(this, delay, u64::from(place) << KIND_BITS | kind).is_err() {
-            this.head().drops().count(&reason::TABLE_FULL);
-        }
+fn schedule(cx: &Kernel, this: &ProtocolRef, (place, kind): (u32, u64), delay: Duration) {
+    if cx.schedule_protocol(this, delay, u64::from(place) << KIND_BITS | kind).is_err() {
+        this.head().drops().count(&reason::TABLE_FULL);
     }
+}
+
+/// Has a shepherd that may wait tell the registry that a right is no more.
+pub(crate) fn end_right_soon(cx: &Kernel, this: &ProtocolRef, right: u32) {
+    schedule(cx, this, (right, END_RIGHT), Duration::ZERO);
 }
 
 impl Protocol for Library {
@@ -225,14 +205,15 @@ impl Protocol for Library {
         let session = self.0.wrap(cx, this, &upper, (lower, true));
         session.announce(cx, &upper, participants).inspect_err(|_| session.abort(cx))?;
         if let Some(own) = session.body::<Own>() {
-            self.0.schedule(cx, this, (own.number.get(), MOVE), Duration::ZERO);
+            schedule(cx, this, (own.number.get(), MOVE), Duration::ZERO);
         }
         Ok(())
     }
 
     fn gone(&self, cx: &Kernel, _: &ProtocolRef, lower: &SessionRef) {
         let Some(session) = self.0.find(lower) else {
-            return;
+            let beside = self.0.beside.borrow().clone();
+            return beside.into_iter().for_each(|beside| beside.lower_is_gone(cx, lower));
         };
         if let Some(own) = session.body::<Own>() {
             own.lower_is_gone(cx, &session);
@@ -249,7 +230,10 @@ impl Protocol for Library {
     ) -> Result<(), Refused> {
         match self.0.find(lower) {
             Some(session) => session.pop(cx, message),
-            None => Err(this.refuse(message, &reason::CLOSED)),
+            None => match self.0.beside.borrow().clone() {
+                Some(beside) => beside.arrive(cx, this, lower, message),
+                None => Err(this.refuse(message, &reason::CLOSED)),
+            },
         }
     }
 
@@ -283,7 +267,9 @@ impl Protocol for Library {
         };
         if let Some(question) = ask.get::<NetworkError>() {
             let below = question.session.clone();
-            let upper = question.session.as_mut().and_then(asks);
+            let beside = self.0.beside.borrow().clone();
+            let beside = beside.and_then(|beside| beside.receiver(question));
+            let upper = beside.or_else(|| question.session.as_mut().and_then(asks));
             let answer = upper.map_or(Answer::Unknown, |upper| upper.control(cx, ask));
             if let Some(question) = ask.get::<NetworkError>() {
                 question.session = below;
@@ -300,10 +286,7 @@ impl Protocol for Library {
             return answer;
         }
         if let Some(list) = ask.get::<ListSessions>() {
-            let sessions = self.0.sessions.borrow();
-            let all = sessions.iter().flatten();
-            list.total = all.clone().count();
-            list.sessions.extend(all.take(list.max).cloned().map(Listed::Here));
+            self.0.sessions.list(list);
             return Answer::Answered;
         }
         if ask.is_upward() {
@@ -328,7 +311,7 @@ impl Protocol for Library {
             self.0.member.end_right(cx, place, None);
             return;
         }
-        let Some(session) = self.0.at(place) else {
+        let Some(session) = self.0.sessions.at(place) else {
             return;
         };
         match (session.body::<Own>(), kind) {
@@ -340,7 +323,8 @@ impl Protocol for Library {
     }
 
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
-        drop((self.0.sessions.take(), self.0.offers.take()));
+        self.0.sessions.clear();
+        drop((self.0.offers.take(), self.0.beside.take()));
         self.0.member.stop();
     }
 }
@@ -377,7 +361,7 @@ impl Own {
     fn happened(&self, cx: &Kernel, this: &ProtocolRef, session: &SessionRef, event: StreamEvent) {
         match event {
             StreamEvent::Connected => {
-                self.parts.schedule(cx, this, (self.number.get(), MOVE), Duration::ZERO);
+                schedule(cx, this, (self.number.get(), MOVE), Duration::ZERO);
             }
             StreamEvent::Closed if session.head().opens() == 0 => self.let_rest(cx, this),
             _ => {}
@@ -389,7 +373,7 @@ impl Own {
         let lower = self.lower.get().filter(|_| self.place.get() == Place::Own);
         let info = lower.and_then(|lower| lower.ask(cx, StreamInfo::default()));
         if info.is_some_and(|info| &*info.state == "TIME-WAIT") {
-            self.parts.schedule(cx, this, (self.number.get(), GIVE_BACK), Duration::ZERO);
+            schedule(cx, this, (self.number.get(), GIVE_BACK), Duration::ZERO);
         }
     }
 
@@ -412,7 +396,7 @@ impl Own {
             return;
         }
         self.place.set(Place::Moving);
-        match xk_kit::net::moving::move_session(cx, &far, own, Upper::new(this)) {
+        match move_session(cx, &far, own, Upper::new(this)) {
             Ok(here) => {
                 here.head().set_tag(self.number.get() + 1);
                 here.watch();
@@ -432,15 +416,14 @@ impl Own {
                 this.head().drops().count(&NOT_MOVED);
                 self.parts.member.end_right(cx, right, None);
                 match why {
-                    xk_kit::net::moving::MoveError::NothingGiven => {
+                    MoveError::NothingGiven => {
                         self.arrive(cx, session, Place::Far);
                     }
                     // It goes on by itself then.
-                    xk_kit::net::moving::MoveError::NotTaken => {
-                        let delay = xk_kit::net::moving::GIVE_FOR;
-                        self.parts.schedule(cx, this, (self.number.get(), AGAIN), delay);
+                    MoveError::NotTaken => {
+                        schedule(cx, this, (self.number.get(), AGAIN), GIVE_FOR);
                     }
-                    xk_kit::net::moving::MoveError::Open(_) => self.fail(cx, session),
+                    MoveError::Open(_) => self.fail(cx, session),
                 }
             }
         }
@@ -494,7 +477,7 @@ impl Own {
         self.place.set(Place::Over);
         self.end_right(cx, session);
         drop(self.lower.take());
-        self.parts.leave(self.number.get());
+        self.parts.sessions.leave(self.number.get());
         session.retire(cx);
     }
 
@@ -503,7 +486,7 @@ impl Own {
         if let Some(right) = self.right.take()
             && let Some(this) = session.protocol(cx)
         {
-            self.parts.schedule(cx, &this, (right, END_RIGHT), Duration::ZERO);
+            end_right_soon(cx, &this, right);
         }
     }
 
@@ -587,8 +570,7 @@ impl Session for Own {
         self.lower.get().map_or(Answer::Unknown, |lower| lower.control(cx, ask))
     }
 
-    fn held(&self, this: &SessionRef) {
-        let _ = this;
+    fn held(&self, _: &SessionRef) {
         if let Some(lower) = self.lower.get() {
             lower.hold();
         }
@@ -605,7 +587,7 @@ impl Session for Own {
             return Closing::Done;
         };
         if this.head().is_aborted() {
-            self.parts.leave(self.number.get());
+            self.parts.sessions.leave(self.number.get());
             drop(self.lower.take());
             lower.abort(cx);
             self.end_right(cx, this);

@@ -9,7 +9,7 @@ use xk_core::{Ask, HostAddr, Kernel, Participants, ProtocolRef, SessionRef, Uppe
 use xk_kit::control::{DeliverError, MyHost, PeerEther, PeerHost};
 use xk_kit::net::moving::{EndsFailed, TakeState, ends_of, release, state_of};
 
-use crate::questions::{EndRight, GiveBack, OpenChannel, StationChanged, TakeOver};
+use crate::questions::{EndRight, FindStation, GiveBack, OpenChannel, StationChanged, TakeOver};
 use crate::stations::Known;
 
 /// What several libraries of one program share.
@@ -70,17 +70,29 @@ impl Membership {
         self.known.learn(cx, host, station);
         let begin = TakeState { ends, at: 0, part: cx.pool().empty(0).ok(), taken: false };
         let is_held = own.ask(cx, begin).is_some_and(|answer| answer.taken);
-        let asked = TakeOver { session: Some(far.clone()), right: None };
-        let right = self
-            .session()
-            .filter(|_| is_held)
-            .and_then(|registry| registry.ask(cx, asked))
-            .and_then(|answer| answer.right);
+        let right = if is_held { self.share(cx, far) } else { None };
         match right {
             Some(right) => drop(self.hosts.borrow_mut().insert(right, (own_host, host))),
-            None => self.known.forget(host),
+            None => self.known.forget(cx, host),
         }
         right
+    }
+
+    /// The right to what `far` is sent and sends.
+    pub(crate) fn share(&self, cx: &Kernel, far: &SessionRef) -> Option<u32> {
+        self.session()?.ask(cx, TakeOver { session: Some(far.clone()), right: None })?.right
+    }
+
+    /// Which host of ours a host is reached from, on behalf of the session `far`, and by which
+    /// station; `None` if that is not known, or the registry is gone.
+    pub(crate) fn find_station(
+        &self,
+        cx: &Kernel,
+        far: &SessionRef,
+        host: HostAddr,
+    ) -> Option<(HostAddr, [u8; 6])> {
+        let asked = FindStation { session: Some(far.clone()), host, station: None };
+        self.session()?.ask(cx, asked)?.station
     }
 
     /// The right is no more.
@@ -88,7 +100,7 @@ impl Membership {
         let asked = EndRight { right, state_octets: state.unwrap_or(0) as u32, done: false };
         let answer = self.session().and_then(|registry| registry.ask(cx, asked));
         let hosts = self.hosts.borrow_mut().remove(&right);
-        hosts.inspect(|(_, peer)| self.known.forget(*peer));
+        hosts.inspect(|(_, peer)| self.known.forget(cx, *peer));
         answer.is_some_and(|answer| answer.done)
     }
 

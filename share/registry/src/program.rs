@@ -12,6 +12,7 @@ use xk_kit::control::MyHost;
 use xk_netio::{Ticket, channel};
 use xk_share::Carrier;
 
+use crate::datagrams::{self, Datagrams};
 use crate::library::{Library, Parts};
 use crate::membership::Membership;
 use crate::stations::Stations;
@@ -66,6 +67,15 @@ impl Program {
         Self { parts, library }
     }
 
+    /// Adds a protocol for datagrams, above what stands for the registry's transport of these: what
+    /// others stand on. Those of each port that is opened go by the program's own channel; what is
+    /// enabled has its sessions at the registry.
+    pub fn add_datagrams(&self, cx: &Kernel, name: &str, far: ProtocolRef) -> ProtocolRef {
+        let parts = datagrams::Parts::new(cx, far, &self.parts.member, &self.library);
+        drop(self.parts.beside.replace(Some(Rc::clone(&parts))));
+        cx.add_protocol("datagrams", name, Datagrams(parts))
+    }
+
     /// What others stand on.
     pub fn library(&self) -> &ProtocolRef {
         &self.library
@@ -88,7 +98,7 @@ impl Program {
         let opened = parts.member.open_channel(cx).ok_or(ProgramError::NoChannel)?;
         let ticket = opened.ticket.ok_or(ProgramError::NoChannel)?;
         let host = parts.far.ask(cx, MyHost::default()).ok_or(ProgramError::NoHost)?.host;
-        let host = host.to_v4().ok_or(ProgramError::NoHost)?;
+        let address = host.to_v4().ok_or(ProgramError::NoHost)?;
         let carrier = fetch(cx, &ticket, &opened.door).ok_or(ProgramError::NoChannel)?;
         let frames = (EthAddr(opened.address), opened.frame_octets_max as usize);
         let wire = channel(cx, "channel", carrier, frames);
@@ -122,7 +132,7 @@ impl Program {
             block.set(key, Value::Text(value));
             (name, block)
         };
-        let address = block("address", "address", alloc::format!("{host}/32"));
+        let address = block("address", "address", alloc::format!("{address}/32"));
         // Whichever host it is, the registry has told by which station it is reached.
         let route = block("route", "network", "default".into());
         for (name, block) in [address, route] {
@@ -131,6 +141,10 @@ impl Program {
         let ip = make("ip", stations, &ip)?;
         let kind = parts.far.head().kind();
         let own = make(kind, ip.clone(), &defaults(kind))?;
+        if let Some(datagrams) = &*parts.beside.borrow() {
+            let kind = datagrams.far().head().kind();
+            datagrams.stand_on((make(kind, ip.clone(), &defaults(kind))?, host));
+        }
         parts.stand_on((own, ip));
         Ok(())
     }

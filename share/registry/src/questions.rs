@@ -2,7 +2,7 @@
 
 use alloc::string::String;
 use xk_core::control::QuestionType;
-use xk_core::{Message, Reason, SessionRef, question};
+use xk_core::{HostAddr, Message, Reason, SessionRef, question};
 use xk_netio::Ticket;
 
 use crate::library::NOT_MOVED;
@@ -23,7 +23,8 @@ pub struct OpenChannel {
 question!(OpenChannel { ticket, door, address, frame_octets_max }, "open-channel", Ask);
 
 /// The program is to carry on a conversation that it has: its channel takes and brings the frames
-/// of this session from now on, which is still to be moved, and its ends are kept for it.
+/// of this session from now on. One that can move is still to be moved, and its ends are kept for
+/// it; one that receives from everybody stays, and keeps its port until the right ends.
 #[derive(Clone, Debug)]
 pub struct TakeOver {
     /// In: the session, of a protocol beside the registry. Out: none, so that the answer reaches a
@@ -34,6 +35,19 @@ pub struct TakeOver {
     pub right: Option<u32>,
 }
 question!(TakeOver { session, right }, "take-over", Ask);
+
+/// Asked on behalf of a session of the program: how its messages reach a host.
+#[derive(Clone, Debug)]
+pub struct FindStation {
+    /// In: the session, of a protocol beside the registry. Out: none.
+    pub session: Option<SessionRef>,
+    /// In: the host.
+    pub host: HostAddr,
+    /// Out: the host of ours that they are from, and the station that they go to now; `None` if the
+    /// session is not this program's, the host is several or this one, or no station is known.
+    pub station: Option<(HostAddr, [u8; 6])>,
+}
+question!(FindStation { session, host, station }, "find-station", Ask);
 
 /// A part of the state of a conversation that the registry is to take back.
 #[derive(Debug, Default)]
@@ -74,10 +88,11 @@ pub struct StationChanged {
 question!(StationChanged { right, address }, "station-changed", Tell, upward);
 
 /// The questions, for what a cut knows.
-pub static QUESTIONS: [QuestionType; 5] = [
+pub static QUESTIONS: [QuestionType; 6] = [
     QuestionType::of::<StationChanged>(),
     QuestionType::of::<OpenChannel>(),
     QuestionType::of::<TakeOver>(),
+    QuestionType::of::<FindStation>(),
     QuestionType::of::<GiveBack>(),
     QuestionType::of::<EndRight>(),
 ];

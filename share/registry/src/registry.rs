@@ -11,16 +11,17 @@ use xk_core::control::Describe;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{Closing, OpenError, ProtocolId};
 use xk_core::{
-    Answer, Ask, HostAddr, Kernel, Participants, Protocol, ProtocolRef, Session, SessionRef, Upper,
+    Answer, Ask, HostAddr, Kernel, Part, Participant, Participants, Protocol, ProtocolRef, Session,
+    SessionRef, Upper,
 };
-use xk_kit::control::{MaxPacket, MyEther, PeerHost};
+use xk_kit::control::{IsGroup, MaxPacket, MyEther, MyHost, MyPort, PeerEther, PeerHost};
 use xk_kit::net::moving::{EndsFailed, KeepEnds, bring, ends_of};
 use xk_kit::net::neighbour::{HostChanged, HostRoute, WatchHosts};
 use xk_kit::net::stream::StreamAbort;
 use xk_kit::net::template::{Headers, Template};
 use xk_netio::{GrantChannel, GrantRight, ListRights, Rate, RevokeChannel, RevokeRight};
 
-use crate::questions::{EndRight, GiveBack, OpenChannel, StationChanged, TakeOver};
+use crate::questions::{EndRight, FindStation, GiveBack, OpenChannel, StationChanged, TakeOver};
 
 /// Programs at one time at most.
 pub const PROGRAMS_MAX: usize = 64;
@@ -35,6 +36,8 @@ const CLEAR: u64 = 0;
 const LEARN: u64 = 1;
 const LOOK: u64 = 2;
 const STATIONS: u64 = 3;
+/// A port that takes what comes and answers nothing (RFC 863).
+const DISCARD: u16 = 9;
 /// How often rights of before are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Changes of stations are looked at together.
@@ -50,6 +53,8 @@ struct Right {
     station: Cell<[u8; 6]>,
     /// A right to send to that, if it is not the first one.
     extended: Cell<Option<u32>>,
+    /// The session that keeps a port, of a transport whose conversations do not move.
+    held: RefCell<Option<SessionRef>>,
 }
 
 /// The station that messages with these headers go to.
@@ -57,18 +62,41 @@ fn station(headers: &Headers) -> [u8; 6] {
     headers.sent.station().and_then(|octets| octets.first_chunk().copied()).unwrap_or_default()
 }
 
+/// The local end of a session that receives from everybody, as for `open`.
+fn port_of(cx: &Kernel, session: &SessionRef) -> Option<Participants> {
+    let port = Part::port(session.ask(cx, MyPort::default())?.port);
+    let host = Part::Host(session.ask(cx, MyHost::default())?.host);
+    Some(Participants::pair(Participant::of(host).with(port), Participant::of(Part::Any)))
+}
+
 impl Right {
+    fn new(of: (ProtocolRef, Participants), channel: u32, headers: &Headers) -> Self {
+        let ((transport, ends), station) = (of, Cell::new(station(headers)));
+        let (extended, held) = (Cell::new(None), RefCell::default());
+        Self { transport, ends, channel, station, extended, held }
+    }
+
     /// Has the ends kept, under this number for `keeper`: the headers as they are now, if they are
-    /// kept and the protocol says.
+    /// kept and the protocol says. Where conversations do not move, by a session with everybody.
     fn keep(&self, cx: &Kernel, keeper: &ProtocolRef, number: u32) -> Option<Option<Headers>> {
-        let (ends, keeper) = (self.ends.clone(), Some(keeper.clone()));
-        let asked = KeepEnds { ends, keep: true, keeper, number, ..KeepEnds::default() };
-        let answer = self.transport.ask(cx, asked)?;
-        answer.done.then_some(answer.headers)
+        let (ends, of) = (self.ends.clone(), Some(keeper.clone()));
+        let asked = KeepEnds { ends, keep: true, keeper: of, number, ..KeepEnds::default() };
+        if let Some(answer) = self.transport.ask(cx, asked) {
+            return answer.done.then_some(answer.headers);
+        }
+        if self.held.borrow().is_none() {
+            let opened = self.transport.open(cx, Upper::new(keeper), self.ends.clone()).ok()?;
+            drop(self.held.replace(Some(opened)));
+        }
+        let held = self.held.borrow().clone().filter(|held| !held.head().is_closed());
+        held.map(|held| Headers::of(cx, &held))
     }
 
     /// Has the ends kept no longer.
     fn free(&self, cx: &Kernel) {
+        if let Some(held) = self.held.take() {
+            return held.close(cx);
+        }
         let asked = KeepEnds { ends: self.ends.clone(), ..KeepEnds::default() };
         let _ = self.transport.ask(cx, asked);
     }
@@ -91,7 +119,11 @@ impl Right {
     /// the peer, whose answer tells by which numbers it is reset (RFC 9293, section 3.5.1; RFC
     /// 5961, section 4.2).
     fn reset(&self, cx: &Kernel, this: &ProtocolRef) {
+        let has_no_peer = self.held.borrow().is_some();
         self.free(cx);
+        if has_no_peer {
+            return;
+        }
         if let Ok(session) = self.transport.open(cx, Upper::new(this), self.ends.clone()) {
             let _ = session.ask(cx, StreamAbort);
             session.close(cx);
@@ -199,16 +231,18 @@ impl Shared {
     /// Keeps the ends of rights that a registry before this one has granted.
     fn learn(&self, cx: &Kernel, this: &ProtocolRef) {
         let mut found = Vec::new();
-        let _ = self.listed(cx, |right| found.push(right));
+        if self.listed(cx, |right| found.push(right)).is_none() {
+            // The module is not there yet.
+            let _ = cx.schedule_protocol(this, LOOK_EVERY, LEARN);
+            return;
+        }
         for known in found {
             let xk_netio::Right { number, channel, headers, of: (transport, ends) } = known;
             let is_extension = headers.received.octets_max() == 0;
             let Some(transport) = cx.protocol(transport).filter(|_| !is_extension) else {
                 continue;
             };
-            let station = Cell::new(station(&headers));
-            let extended = Cell::new(None);
-            let right = Rc::new(Right { transport, ends, channel, station, extended });
+            let right = Rc::new(Right::new((transport, ends), channel, &headers));
             let is_known = self.program_with(number).is_some();
             if !is_known && right.keep(cx, this, number).is_some() {
                 self.before.borrow_mut().insert(number, right);
@@ -403,25 +437,42 @@ impl Program {
         Some(())
     }
 
+    fn is_own(&self, session: &SessionRef) -> bool {
+        session.head().upper() == self.of && !session.head().is_closed()
+    }
+
     /// The right to carry a session on. What the program says is no more than which one; all else
     /// the session is asked.
     fn take_over(&self, cx: &Kernel, this: &SessionRef, session: &SessionRef) -> Option<u32> {
-        let is_own = session.head().upper() == self.of && !session.head().is_closed();
-        if !is_own || self.rights.borrow().len() >= RIGHTS_MAX {
+        if !self.is_own(session) || self.rights.borrow().len() >= RIGHTS_MAX {
             return None;
         }
         let (registry, channel) = (this.protocol(cx)?, self.channel.get()?);
-        let (transport, ends) = (session.protocol(cx)?, ends_of(cx, session)?);
+        let transport = session.protocol(cx)?;
+        let peer = session.ask(cx, PeerHost::default());
+        let ends = match &peer {
+            Some(_) => ends_of(cx, session)?,
+            None => port_of(cx, session)?,
+        };
         let headers = Headers::of(cx, session)?;
-        let host = session.ask(cx, PeerHost::default())?.host;
-        self.shared.watch(cx, &registry, (&transport, host));
-        let (at, extended) = (Cell::new(station(&headers)), Cell::new(None));
+        if let Some(peer) = &peer {
+            self.shared.watch(cx, &registry, (&transport, peer.host));
+        }
         let of = (transport.id(), ends.clone());
-        let right = Rc::new(Right { transport, ends, channel, station: at, extended });
+        let right = Rc::new(Right::new((transport, ends), channel, &headers));
+        if peer.is_none() {
+            session.hold();
+            drop(right.held.replace(Some(session.clone())));
+        }
         let headers = Headers { sent: self.shared.unbounded(cx, headers.sent)?, ..headers };
         let asked = GrantRight { channel, headers, of, number: None };
-        let number = self.shared.netio.ask(cx, asked)?.number?;
+        let Some(number) = self.shared.netio.ask(cx, asked).and_then(|granted| granted.number)
+        else {
+            right.held.take().inspect(|held| held.close(cx));
+            return None;
+        };
         if right.keep(cx, &registry, number).is_none() {
+            right.held.take().inspect(|held| held.close(cx));
             let _ = self.shared.netio.ask(cx, RevokeRight { number, was_there: false });
             return None;
         }
@@ -437,6 +488,27 @@ impl Program {
             false => drop(self.rights.borrow_mut().insert(number, right)),
         }
         Some(number)
+    }
+
+    /// How messages of a session reach a host.
+    fn find_station(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        question: &mut FindStation,
+    ) -> Option<(HostAddr, [u8; 6])> {
+        let session = question.session.take().filter(|session| self.is_own(session))?;
+        let (registry, transport) = (this.protocol(cx)?, session.protocol(cx)?);
+        if IsGroup::ask(cx, &transport, Some(question.host)) {
+            return None;
+        }
+        // Of a session there nothing is sent: any port of the peer's will do.
+        let peer = Participant::of(Part::Host(question.host)).with(Part::port(DISCARD));
+        let ends = Participants::pair(Participant::of(Part::Any), peer);
+        let way = transport.open(cx, Upper::new(&registry), ends).ok()?;
+        let (from, to) = (way.ask(cx, MyHost::default()), way.ask(cx, PeerEther::default()));
+        way.close(cx);
+        from.zip(to).map(|(from, to)| (from.host, to.address))
     }
 
     /// Takes a part of a state; false if it is not the next of one of its rights, or too long.
@@ -503,6 +575,8 @@ impl Session for Program {
         } else if let Some(question) = ask.get::<TakeOver>() {
             let session = question.session.take();
             question.right = session.and_then(|session| self.take_over(cx, this, &session));
+        } else if let Some(question) = ask.get::<FindStation>() {
+            question.station = self.find_station(cx, this, question);
         } else if let Some(question) = ask.get::<GiveBack>() {
             question.taken = self.give_back(question);
         } else if let Some(question) = ask.get::<EndRight>() {

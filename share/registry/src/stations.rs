@@ -11,7 +11,7 @@ use xk_core::{HostAddr, Kernel, Part, Participants, Protocol, ProtocolRef, Sessi
 /// A station, and what leads to it.
 struct Station {
     address: [u8; 6],
-    /// For how many conversations it is known.
+    /// For how many conversations it is known; all datagrams are one.
     uses: usize,
     /// By receiver and selector.
     sessions: Vec<(ProtocolId, ProtocolId, SessionRef)>,
@@ -41,15 +41,17 @@ impl Known {
         gone.iter().for_each(|(.., session)| session.abort(cx));
     }
 
-    /// For one conversation less.
-    pub(crate) fn forget(&self, host: HostAddr) {
+    /// For one conversation less. With the last one what led there ends: the next may be led by
+    /// another station.
+    pub(crate) fn forget(&self, cx: &Kernel, host: HostAddr) {
         let mut known = self.0.borrow_mut();
         if let Some(station) = known.get_mut(&host) {
             station.uses -= 1;
             if station.uses == 0 {
                 let gone = known.remove(&host);
                 drop(known);
-                drop(gone);
+                let sessions = gone.map(|station| station.sessions).unwrap_or_default();
+                sessions.iter().for_each(|(.., session)| session.abort(cx));
             }
         }
     }

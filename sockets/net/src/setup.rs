@@ -65,6 +65,10 @@ impl Setup {
     /// network I/O module and through no other process. A connection for which the registry has no
     /// right to give goes on through it.
     ///
+    /// Datagrams go by the channel, too, if the domain grants a `udp` and the program links one:
+    /// those between this host and another that fit a frame. What is larger, or for many hosts,
+    /// goes through the registry.
+    ///
     /// The graph has no say here: [`host`](Self::host) and [`once_open`](Self::once_open) are not
     /// used.
     #[cfg(feature = "attach")]
@@ -235,6 +239,12 @@ impl Setup {
         };
         let program = Program::add(kernel, "library", tcp, registry);
         places.tcp = Some(program.library().clone());
+        let is_linked = |udp: &ProtocolRef| {
+            self.host.entries().iter().any(|entry| entry.kind == udp.head().kind())
+        };
+        if let Some(udp) = places.udp.take_if(|udp| is_linked(udp)) {
+            places.udp = Some(program.add_datagrams(kernel, "datagrams", udp));
+        }
         Ok(program)
     }
 

@@ -8,11 +8,11 @@ mod example;
 mod trusted;
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::Shutdown;
+use std::net::{Ipv4Addr, Shutdown, SocketAddr};
 use std::time::{Duration, Instant};
 
 use trusted::{HERE, THERE, Trusted};
-use xk_net::{Driver, Poller, Setup, Stack, TcpListener, TcpStream, Thread};
+use xk_net::{Driver, Poller, Setup, Stack, TcpListener, TcpStream, Thread, UdpSocket};
 
 /// More than any step needs, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -98,13 +98,13 @@ impl<D: Driver> Rig<D> {
         let (ours, theirs) = match opens {
             true => {
                 let listener = TcpListener::bind(peer, (THERE, port)).unwrap();
-                let to = (std::net::Ipv4Addr::from([10, 0, 0, 2]), port).into();
+                let to = (Ipv4Addr::from([10, 0, 0, 2]), port).into();
                 let ours = TcpStream::connect_timeout(stack, &to, PATIENCE).expect("it connects");
                 (ours, self.accept(&listener))
             }
             false => {
                 let listener = TcpListener::bind(stack, (HERE, port)).unwrap();
-                let to = (std::net::Ipv4Addr::from([10, 0, 0, 1]), port).into();
+                let to = (Ipv4Addr::from([10, 0, 0, 1]), port).into();
                 let theirs = TcpStream::begin_connect(peer, None, to, &[]).unwrap();
                 (self.accept(&listener), theirs)
             }
@@ -167,6 +167,10 @@ on_both!(
     no_linger_makes_a_reset,
     a_reset_of_the_peer_is_told,
     it_ends_at_any_moment_of_its_move,
+    datagrams_go_past_the_registry,
+    a_connected_socket_hears_its_peer_alone_and_of_no_port,
+    a_datagram_of_many_frames_arrives,
+    a_port_is_one_programs_until_it_lets_go,
 );
 
 fn every_octet_comes_in_order_and_past_the_registry<D: Driver>(rig: &Rig<D>) {
@@ -189,26 +193,26 @@ fn every_octet_comes_in_order_and_past_the_registry<D: Driver>(rig: &Rig<D>) {
     });
 }
 
+/// One asks and ends its direction, the other answers and ends.
+fn in_order<D: Driver, E: Driver, F: Driver>(
+    stack: &Stack<D>,
+    asks: TcpStream<E>,
+    answers: TcpStream<F>,
+) {
+    write_all(stack, &asks, b"question");
+    asks.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(read_to_end(stack, &answers), b"question");
+    write_all(stack, &answers, b"answer");
+    drop(answers);
+    assert_eq!(read_to_end(stack, &asks), b"answer");
+}
+
 fn the_program_ends_first<D: Driver>(rig: &Rig<D>) {
-    rig.both(|stack, ours, theirs| {
-        write_all(stack, &ours, b"question");
-        ours.shutdown(Shutdown::Write).unwrap();
-        assert_eq!(read_to_end(stack, &theirs), b"question");
-        write_all(stack, &theirs, b"answer");
-        drop(theirs);
-        assert_eq!(read_to_end(stack, &ours), b"answer");
-    });
+    rig.both(|stack, ours, theirs| in_order(stack, ours, theirs));
 }
 
 fn the_peer_ends_first<D: Driver>(rig: &Rig<D>) {
-    rig.both(|stack, ours, theirs| {
-        write_all(stack, &theirs, b"question");
-        theirs.shutdown(Shutdown::Write).unwrap();
-        assert_eq!(read_to_end(stack, &ours), b"question");
-        write_all(stack, &ours, b"answer");
-        drop(ours);
-        assert_eq!(read_to_end(stack, &theirs), b"answer");
-    });
+    rig.both(|stack, ours, theirs| in_order(stack, theirs, ours));
 }
 
 fn what_was_written_arrives_after_the_close<D: Driver>(rig: &Rig<D>) {
@@ -267,6 +271,119 @@ fn it_ends_at_any_moment_of_its_move<D: Driver>(rig: &Rig<D>) {
         }
     }
     until(&rig.stack, "all rights end", || rig.trusted.counts().1 == 0);
+}
+
+/// A socket that does not wait.
+fn socket<D: Driver>(stack: &Stack<D>, host: &str, port: u16) -> UdpSocket<D> {
+    let socket = UdpSocket::bind(stack, (host, port)).expect("the port is free");
+    socket.set_nonblocking(true).unwrap();
+    socket
+}
+
+/// The next datagram, and its sender.
+fn receive<D: Driver, E: Driver>(
+    stack: &Stack<D>,
+    by: &UdpSocket<E>,
+) -> std::io::Result<(Vec<u8>, SocketAddr)> {
+    let (mut buffer, mut came) = (vec![0; 1 << 16], None);
+    until(stack, "a datagram comes", || match by.recv_from(&mut buffer) {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => false,
+        result => {
+            came = Some(result);
+            true
+        }
+    });
+    let (octets, from) = came.expect("it came")?;
+    buffer.truncate(octets);
+    Ok((buffer, from))
+}
+
+fn datagrams_go_past_the_registry<D: Driver>(rig: &Rig<D>) {
+    let ours = socket(&rig.stack, "0.0.0.0", 0);
+    let theirs = socket(&rig.peer, THERE, 5300);
+    let (here, there) = (ours.local_addr().unwrap().port(), theirs.local_addr().unwrap());
+    assert_ne!(here, 0, "the registry has found one");
+    let here = (Ipv4Addr::from([10, 0, 0, 1]), here).into();
+    let ask = |number: u32| {
+        ours.send_to(&number.to_be_bytes(), there).unwrap();
+        let (came, from) = receive(&rig.stack, &theirs).unwrap();
+        assert_eq!((&came[..], from), (&number.to_be_bytes()[..], here));
+        theirs.send_to(&came, from).unwrap();
+        let (back, from) = receive(&rig.stack, &ours).unwrap();
+        assert_eq!((&back[..], from), (&number.to_be_bytes()[..], there));
+    };
+    // Until the registry knows the station and the program has asked again.
+    ask(0);
+    std::thread::sleep(Duration::from_millis(150));
+    ask(1);
+    let before = rig.trusted.datagrams();
+    (2..200).for_each(ask);
+    assert_eq!(rig.trusted.datagrams(), before, "none went by the registry");
+    assert_eq!(rig.trusted.counts(), (0, 1), "by one right");
+    drop(ours);
+    until(&rig.stack, "its right ends", || rig.trusted.counts().1 == 0);
+    // It is the registry that says so to what comes then.
+    theirs.connect(here).unwrap();
+    theirs.send(b"still there?").unwrap();
+    let refused = receive(&rig.stack, &theirs).expect_err("no port");
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+}
+
+fn a_connected_socket_hears_its_peer_alone_and_of_no_port<D: Driver>(rig: &Rig<D>) {
+    let ours = socket(&rig.stack, HERE, 5000);
+    let (theirs, other) = (socket(&rig.peer, THERE, 5300), socket(&rig.peer, THERE, 5301));
+    ours.connect((THERE, 5300)).unwrap();
+    for turn in 0..20_u8 {
+        ours.send(&[turn]).unwrap();
+        let (_, from) = receive(&rig.stack, &theirs).unwrap();
+        other.send_to(b"heard?", from).unwrap();
+        theirs.send_to(&[turn, turn], from).unwrap();
+        let came = receive(&rig.stack, &ours).unwrap();
+        assert_eq!(came, (vec![turn, turn], (Ipv4Addr::from([10, 0, 0, 2]), 5300).into()));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(ours.recv(&mut [0; 16]).is_err(), "of no other");
+    drop(theirs);
+    until(&rig.stack, "it hears that there is no port", || {
+        let told = ours.send(b"still there?").and_then(|_| ours.recv(&mut [0; 16]));
+        told.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+    });
+    // To everybody again.
+    ours.disconnect().unwrap();
+    other.send_to(b"heard now", (HERE, 5000)).unwrap();
+    assert_eq!(receive(&rig.stack, &ours).unwrap().0, b"heard now");
+}
+
+fn a_datagram_of_many_frames_arrives<D: Driver>(rig: &Rig<D>) {
+    let (ours, theirs) = (socket(&rig.stack, HERE, 5000), socket(&rig.peer, THERE, 5300));
+    for size in [0, 1, 1472, 1473, 9000, 60_000] {
+        let sent = octets(size);
+        ours.send_to(&sent, (THERE, 5300)).unwrap();
+        let (came, from) = receive(&rig.stack, &theirs).unwrap();
+        assert!(came == sent, "{size} octets");
+        theirs.send_to(&came, from).unwrap();
+        assert!(receive(&rig.stack, &ours).unwrap().0 == sent, "{size} octets back");
+        std::thread::sleep(Duration::from_millis(110));
+    }
+}
+
+fn a_port_is_one_programs_until_it_lets_go<D: Driver>(rig: &Rig<D>) {
+    let other = rig.trusted.setup().thread().expect("a member more");
+    let ours = socket(&rig.stack, HERE, 5000);
+    let taken = |error: std::io::Error| assert_eq!(error.kind(), ErrorKind::AddrInUse, "{error}");
+    UdpSocket::bind(&other, (HERE, 5000)).map(drop).map_err(taken).expect_err("another's");
+    UdpSocket::bind(&rig.stack, (HERE, 5000)).map(drop).map_err(taken).expect_err("our own");
+    drop(ours);
+    let mut next = None;
+    until(&rig.stack, "it is free", || {
+        next = UdpSocket::bind(&other, (HERE, 5000)).ok();
+        next.is_some()
+    });
+    let (next, theirs) = (next.expect("it was"), socket(&rig.peer, THERE, 5300));
+    theirs.send_to(b"for whom?", (HERE, 5000)).unwrap();
+    next.set_nonblocking(true).unwrap();
+    assert_eq!(receive(&rig.stack, &next).unwrap().0, b"for whom?");
+    assert_eq!(rig.trusted.counts(), (0, 1));
 }
 
 #[test]

@@ -35,6 +35,8 @@ struct Seen {
     connections: AtomicUsize,
     /// Rights of programs at the module.
     rights: AtomicUsize,
+    /// Datagrams that have gone out and come in by the registry's transport.
+    datagrams: AtomicUsize,
 }
 
 /// The host with the registry and the module; programs attach.
@@ -109,7 +111,8 @@ impl Trusted {
             let (tcp, udp) =
                 (node(cx, "tcp", Some(&ip), |_| {}), node(cx, "udp", Some(&ip), |_| {}));
             let registry = xk_registry::add(cx, "registry", netio.clone(), FREELY);
-            let grants = [tcp.clone(), udp, registry.clone()].iter().map(Grant::new).collect();
+            let grants =
+                [tcp.clone(), udp.clone(), registry.clone()].iter().map(Grant::new).collect();
             let known = || Known::of(ENTRIES).with(&xk_netio::QUESTIONS);
             xk_attach::Door::open(cx, "users", &place, grants, known).expect("a place");
             let runner = Runner::new(Rc::clone(&kernel), Idle::Sleep).expect("a loop");
@@ -124,6 +127,10 @@ impl Trusted {
                 theirs.connections.store(begun, Ordering::Relaxed);
                 let rights = netio.ask(cx, ListRights::default()).unwrap_or_default().rights;
                 theirs.rights.store(rights.len(), Ordering::Relaxed);
+                let ports = udp.ask(cx, ListSessions::first(usize::MAX)).unwrap_or_default();
+                let now: u64 = ports.here().map(|port| port.head().sent()).sum();
+                let datagrams = udp.head().received() + udp.head().folded().0 + now;
+                theirs.datagrams.store(datagrams as usize, Ordering::Relaxed);
             }
             drop(runner);
             kernel.stop();
@@ -157,10 +164,20 @@ impl Trusted {
     /// How many connections the registry's own transport has, besides those that only wait for late
     /// segments, and how many rights the programs have.
     pub(crate) fn counts(&self) -> (usize, usize) {
+        let seen = self.seen();
+        let at = |count: &AtomicUsize| count.load(Ordering::Relaxed);
+        (at(&seen.connections), at(&seen.rights))
+    }
+
+    /// How many datagrams have gone by the registry's own transport, either way.
+    pub(crate) fn datagrams(&self) -> usize {
+        self.seen().datagrams.load(Ordering::Relaxed)
+    }
+
+    fn seen(&self) -> &Seen {
         // What was seen last may be of the turn before.
         std::thread::sleep(Duration::from_millis(30));
-        let at = |count: &AtomicUsize| count.load(Ordering::Relaxed);
-        (at(&self.seen.connections), at(&self.seen.rights))
+        &self.seen
     }
 }
 

@@ -1,0 +1,461 @@
+//! Datagrams: ports that the registry's transport has, and whose messages go by the program's own.
+//!
+//! Nothing moves: the session at the registry keeps the port, and takes what the program's channel
+//! does not carry. That is what comes in fragments or for many hosts, what is sent to hosts whose
+//! station is not known or in more than a frame holds, and what the network reports.
+
+use alloc::collections::BTreeMap;
+use alloc::rc::Rc;
+use core::any::Any;
+use core::cell::{Cell, OnceCell, RefCell};
+use core::time::Duration;
+use xk_core::control::{Describe, ListSessions};
+use xk_core::object::{Closing, Enable, OpenError, PushError, Refused, SessionSlot};
+use xk_core::{
+    Answer, Ask, HostAddr, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
+    Session, SessionRef, Time, Upper, reason,
+};
+use xk_kit::Cache;
+use xk_kit::control::{MyPort, NetworkError, OptPacket};
+use xk_kit::net::attribute::Peer;
+use xk_kit::net::ports::{ANY_HOST, local_host, pop_ports};
+
+use crate::library::end_right_soon;
+use crate::membership::Membership;
+use crate::places::Places;
+
+/// To how many hosts the way is kept at one time.
+const WAYS_MAX: usize = 1024;
+/// How long the station that leads to a host is taken to be the one that the registry has told.
+const KNOWN_FOR: Duration = Duration::from_secs(10);
+/// How long a host without a known station is not asked for again.
+const UNKNOWN_FOR: Duration = Duration::from_millis(100);
+
+/// What is known of the way to a host.
+#[derive(Clone, Copy)]
+struct Way {
+    until: Time,
+    /// A station leads there.
+    leads: bool,
+}
+
+/// What the protocol and its sessions share.
+pub(crate) struct Parts {
+    /// What stands for the registry's protocol.
+    far: ProtocolRef,
+    /// The program's own, and this host.
+    own: OnceCell<(ProtocolRef, HostAddr)>,
+    member: Rc<Membership>,
+    /// The registry knows this as the receiver of all of the program's sessions.
+    library: RefCell<Option<ProtocolRef>>,
+    sessions: Places,
+    /// The places of sessions that receive from everybody, by port.
+    open: RefCell<BTreeMap<u16, u32>>,
+    /// Those of sessions with one peer, by port and peer.
+    connected: RefCell<BTreeMap<(u16, HostAddr, u16), u32>>,
+    ways: Cache<HostAddr, Way>,
+}
+
+/// The protocol object.
+pub(crate) struct Datagrams(pub(crate) Rc<Parts>);
+
+impl Parts {
+    pub(crate) fn new(
+        cx: &Kernel,
+        far: ProtocolRef,
+        member: &Rc<Membership>,
+        library: &ProtocolRef,
+    ) -> Rc<Self> {
+        Rc::new(Self {
+            far,
+            own: OnceCell::new(),
+            member: Rc::clone(member),
+            library: RefCell::new(Some(library.clone())),
+            sessions: Places::default(),
+            open: RefCell::default(),
+            connected: RefCell::default(),
+            ways: Cache::new(cx.secret(), WAYS_MAX),
+        })
+    }
+
+    pub(crate) fn far(&self) -> &ProtocolRef {
+        &self.far
+    }
+
+    /// Ports that are opened from now on have their datagrams go by this protocol of this host.
+    pub(crate) fn stand_on(&self, own: (ProtocolRef, HostAddr)) {
+        let _ = self.own.set(own);
+    }
+
+    /// The session that stands on `lower`.
+    fn find(&self, lower: &SessionRef) -> Option<SessionRef> {
+        let session = self.sessions.above(lower)?;
+        session.body::<Port>()?.stands_on(lower).then_some(session)
+    }
+
+    /// The session that receives from everybody at a port.
+    fn open_at(&self, port: u16) -> Option<SessionRef> {
+        let place = self.open.borrow().get(&port).copied()?;
+        self.sessions.at(place)
+    }
+
+    /// Whether the program's own protocol reaches a host. The registry is asked if that is not
+    /// known, or has been for a while; `port` is what the program has there.
+    fn leads_to(&self, cx: &Kernel, port: Option<&SessionRef>, host: HostAddr) -> bool {
+        let fresh = |way: &Way| way.until > cx.now();
+        if let Some(way) = self.ways.touch(&host).filter(fresh) {
+            return way.leads;
+        }
+        let found = port.and_then(|port| self.member.find_station(cx, port, host));
+        let own = self.own.get().map(|(_, own)| *own);
+        let station = found.filter(|(local, _)| Some(*local) == own).map(|(_, address)| address);
+        let known = &self.member.known;
+        let led = self.ways.get(&host).is_some_and(|way| way.leads);
+        let leads = match station {
+            Some(address) if led => {
+                known.change(cx, host, address);
+                true
+            }
+            Some(address) => {
+                known.learn(cx, host, address);
+                true
+            }
+            // While the registry is gone all is as it was.
+            None if led && self.member.is_lost() => true,
+            None => {
+                if led {
+                    known.forget(cx, host);
+                }
+                false
+            }
+        };
+        let until = cx.now() + if leads { KNOWN_FOR } else { UNKNOWN_FOR };
+        let gone = self.ways.put(host, Way { until, leads });
+        if let Some((gone, _)) = gone.filter(|(gone, way)| *gone != host && way.leads) {
+            known.forget(cx, gone);
+        }
+        leads
+    }
+
+    /// A session above `far`, between a port of a host and a peer, or everybody.
+    fn wrap(
+        self: &Rc<Self>,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: &ProtocolRef,
+        (far, host, to): (&SessionRef, HostAddr, Option<Peer>),
+    ) -> SessionRef {
+        let port = far.ask(cx, MyPort::default()).map_or(0, |asked| asked.port);
+        let body = Port {
+            parts: Rc::clone(self),
+            upper: upper.clone(),
+            port,
+            host,
+            to,
+            place: Cell::new(0),
+            far: SessionSlot::new(Some(far.clone())),
+            own: SessionSlot::default(),
+            octets_max: Cell::new(0),
+            right: Cell::new(None),
+        };
+        let session = cx.new_session(this, upper, body);
+        let place = self.sessions.enter(&session);
+        if let Some(port) = session.body::<Port>() {
+            port.place.set(place);
+        }
+        far.head().set_tag(place + 1);
+        far.watch();
+        session
+    }
+
+    /// Has the datagrams of a port come and go by the program's own protocol, if the registry gives
+    /// the right to them.
+    fn begin(&self, cx: &Kernel, this: &ProtocolRef, session: &SessionRef) -> Option<()> {
+        let (own, _) = self.own.get()?;
+        let port = session.body::<Port>()?;
+        let far = port.far.get()?;
+        if let Some(other) = self.open_at(port.port) {
+            // One for a host and one for any: which of both an arrival is for, the registry's
+            // transport tells.
+            other.body::<Port>()?.leave_own(cx);
+            return None;
+        }
+        self.open.borrow_mut().insert(port.port, port.place.get());
+        let local = match port.host {
+            ANY_HOST => Participant::of(Part::port(port.port)),
+            host => Participant::of(Part::Host(host)).with(Part::port(port.port)),
+        };
+        let ends = Participants::pair(local, Participant::of(Part::Any));
+        // First, so that what arrives by the right finds it.
+        let here = own.open(cx, Upper::new(this), ends).ok()?;
+        here.head().set_tag(port.place.get() + 1);
+        here.watch();
+        let most = here.ask(cx, OptPacket::default()).map_or(0, |asked| asked.octets);
+        port.octets_max.set(most as usize);
+        drop(port.own.replace(Some(here.clone())));
+        let right = self.member.share(cx, &far);
+        port.right.set(right);
+        // Another may have come for this port meanwhile, or the session have been closed.
+        let is_own = port.own.get().as_ref() == Some(&here) && !session.head().is_closed();
+        if right.is_none() || !is_own {
+            port.leave_own(cx);
+        }
+        Some(())
+    }
+
+    /// What a session stands on, at the registry or here, has ended.
+    pub(crate) fn lower_is_gone(&self, cx: &Kernel, lower: &SessionRef) {
+        let Some(session) = self.find(lower) else {
+            return;
+        };
+        let Some(port) = session.body::<Port>() else {
+            return;
+        };
+        if port.own.get().as_ref() == Some(lower) {
+            port.leave_own(cx);
+        } else if self.member.is_lost() && port.way().is_some() {
+            drop(port.far.take());
+        } else {
+            port.leave(cx);
+            session.retire(cx);
+        }
+    }
+
+    /// A datagram has come through `lower`.
+    #[inline]
+    pub(crate) fn arrive(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        mut message: Message,
+    ) -> Result<(), Refused> {
+        let Some(session) = self.find(lower) else {
+            return Err(this.refuse(message, &reason::CLOSED));
+        };
+        if !self.connected.borrow().is_empty()
+            && let (Some(port), Some(peer)) = (session.body::<Port>(), message.attribute::<Peer>())
+        {
+            let key = (port.port, peer.host, peer.port);
+            let place = self.connected.borrow().get(&key).copied();
+            if let Some(one) = place.and_then(|place| self.sessions.at(place)) {
+                message.remove_attribute::<Peer>();
+                return one.pop(cx, message);
+            }
+        }
+        session.pop(cx, message)
+    }
+
+    /// What hears of an error, which is of its session then; `None` if it is of none here.
+    pub(crate) fn receiver(&self, error: &mut NetworkError) -> Option<ProtocolRef> {
+        let session = self.find(error.session.as_ref()?)?;
+        let upper = session.body::<Port>()?.upper.clone();
+        error.session = Some(session);
+        Some(upper)
+    }
+}
+
+impl Protocol for Datagrams {
+    fn open(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        participants: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        let parts = &self.0;
+        let mut ends = participants.clone();
+        let (_, port) = pop_ports(&mut ends)?;
+        let to = match port {
+            0 => None,
+            port => {
+                let host = ends.peer_mut()?.clone().pop_host()?.definite()?;
+                Some(Peer { host, port })
+            }
+        };
+        let host = local_host(ends.local_mut()?)?;
+        let library = parts.library.borrow().clone().ok_or(OpenError::NoLower)?;
+        let far = parts.far.open(cx, upper.through(&library), participants)?;
+        if let Some(session) = parts.find(&far) {
+            let is_own = session.body::<Port>().is_some_and(|port| port.upper == *upper.receiver);
+            far.close(cx);
+            if !is_own {
+                return Err(OpenError::InUse);
+            }
+            session.hold();
+            return Ok(session);
+        }
+        let session = parts.wrap(cx, this, upper.receiver, (&far, host, to));
+        match (to, session.body::<Port>()) {
+            (Some(to), Some(port)) => {
+                let key = (port.port, to.host, to.port);
+                parts.connected.borrow_mut().insert(key, port.place.get());
+            }
+            _ => drop(parts.begin(cx, this, &session)),
+        }
+        Ok(session)
+    }
+
+    /// What is enabled has its sessions at the registry: a stranger's datagram takes no right.
+    fn open_enable(
+        &self,
+        cx: &Kernel,
+        _: &ProtocolRef,
+        upper: Upper<'_>,
+        participants: Participants,
+    ) -> Result<Enable, OpenError> {
+        self.0.far.open_enable(cx, upper, participants)
+    }
+
+    fn open_disable(&self, cx: &Kernel, _: &ProtocolRef, enable: Enable) {
+        self.0.far.open_disable(cx, enable);
+    }
+
+    fn gone(&self, cx: &Kernel, _: &ProtocolRef, lower: &SessionRef) {
+        self.0.lower_is_gone(cx, lower);
+    }
+
+    #[inline]
+    fn demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        message: Message,
+    ) -> Result<(), Refused> {
+        self.0.arrive(cx, this, lower, message)
+    }
+
+    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(list) = ask.get::<ListSessions>() {
+            self.0.sessions.list(list);
+            return Answer::Answered;
+        }
+        if ask.is_upward() {
+            return Answer::Unknown;
+        }
+        self.0.far.control(cx, ask)
+    }
+
+    fn lower(&self) -> Option<&ProtocolRef> {
+        Some(&self.0.far)
+    }
+
+    fn passes_numbers(&self) -> bool {
+        true
+    }
+
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        self.0.sessions.clear();
+        drop((self.0.open.take(), self.0.connected.take(), self.0.library.take()));
+    }
+}
+
+/// A port, with one peer or everybody.
+struct Port {
+    parts: Rc<Parts>,
+    upper: ProtocolRef,
+    port: u16,
+    /// [`ANY_HOST`] for any of this one's.
+    host: HostAddr,
+    to: Option<Peer>,
+    /// Its place among the sessions.
+    place: Cell<u32>,
+    /// At the registry; empty once that has died.
+    far: SessionSlot,
+    /// Of the program's own protocol, of a session with everybody.
+    own: SessionSlot,
+    /// Octets of the largest datagram that goes by that in one frame.
+    octets_max: Cell<usize>,
+    right: Cell<Option<u32>>,
+}
+
+impl Port {
+    fn stands_on(&self, lower: &SessionRef) -> bool {
+        [&self.far, &self.own].iter().any(|slot| slot.get().as_ref() == Some(lower))
+    }
+
+    /// The session of the program's own protocol by which datagrams of this port go, and the octets
+    /// of the largest one; that of a session with one peer is the port's with everybody.
+    fn way(&self) -> Option<(SessionRef, usize)> {
+        if self.to.is_some() {
+            return self.parts.open_at(self.port)?.body::<Self>()?.way();
+        }
+        let own = self.own.get().filter(|_| self.right.get().is_some())?;
+        Some((own, self.octets_max.get()))
+    }
+
+    /// Nothing comes and goes by the program's own protocol any more.
+    fn leave_own(&self, cx: &Kernel) {
+        let library = self.parts.library.borrow().clone();
+        if let (Some(right), Some(library)) = (self.right.take(), library) {
+            end_right_soon(cx, &library, right);
+        }
+        if let Some(own) = self.own.take() {
+            own.close(cx);
+        }
+    }
+
+    /// The session is over.
+    fn leave(&self, cx: &Kernel) {
+        let (parts, place) = (&self.parts, self.place.get());
+        if !parts.sessions.leave(place) {
+            return;
+        }
+        match self.to {
+            Some(to) => drop(parts.connected.borrow_mut().remove(&(self.port, to.host, to.port))),
+            None => parts.open.borrow_mut().retain(|_, open| *open != place),
+        }
+        self.leave_own(cx);
+        if let Some(far) = self.far.take() {
+            far.close(cx);
+        }
+    }
+}
+
+impl Session for Port {
+    fn any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+
+    fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
+        let peer = self.to.or_else(|| message.attribute::<Peer>());
+        let way = self.way().zip(peer).filter(|((_, most), _)| message.len() <= *most);
+        let far = self.far.get();
+        if let Some(((own, _), peer)) = way
+            && self.parts.leads_to(cx, far.as_ref(), peer.host)
+        {
+            if message.set_attribute(peer).is_err() {
+                this.discard(cx, message, &reason::NO_BUFFERS);
+                return Err(PushError::NoBuffers);
+            }
+            return own.push(cx, message);
+        }
+        match far {
+            Some(far) => far.push(cx, message),
+            None => {
+                this.discard(cx, message, &reason::CLOSED);
+                Err(PushError::Closed)
+            }
+        }
+    }
+
+    fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
+        self.upper.demux(cx, this, message)
+    }
+
+    fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<Describe>() {
+            let by = self.way().map_or_else(|| self.far.get(), |(own, _)| Some(own));
+            question.text = alloc::format!("port {} by {by:?}", self.port);
+            return Answer::Answered;
+        }
+        let lower = self.far.get().or_else(|| self.own.get());
+        lower.map_or(Answer::Unknown, |lower| lower.control(cx, ask))
+    }
+
+    fn close(&self, cx: &Kernel, _: &SessionRef) -> Closing {
+        self.leave(cx);
+        Closing::Done
+    }
+}
