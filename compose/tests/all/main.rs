@@ -17,6 +17,7 @@ mod parts;
 mod refusals;
 mod rpc_sun;
 mod starts;
+mod streams;
 mod vip;
 mod vipsize;
 mod virtual_crowd;

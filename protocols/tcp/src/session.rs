@@ -231,9 +231,12 @@ impl TcpSession {
         let is_unattended = this.head().opens() == 0 && connection.state().takes_data();
         if is_unattended {
             let (space, buffer) = (connection.space() as usize, connection.buffer() as usize);
-            let space = match self.upper.is_proxy() {
-                true => space.min(UNSETTLED_MAX).saturating_sub(unsettled),
-                false => space,
+            // Of a run that is longer than what may be on its way up, as much as that goes first.
+            let (octets, space) = match self.upper.is_proxy() {
+                true => {
+                    (octets.min(UNSETTLED_MAX), space.min(UNSETTLED_MAX).saturating_sub(unsettled))
+                }
+                false => (octets, space),
             };
             if unsettled > 0 && octets > space {
                 return None;

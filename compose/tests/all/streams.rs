@@ -1,0 +1,67 @@
+//! Streams whose ends, and the layers below these, lie in domains of their own.
+
+use std::time::Duration;
+
+use crate::common::seeds;
+use crate::cuts::cut;
+use xk_compose::{SimulationConfig, check, simulate, start_world};
+use xk_core::Time;
+use xk_core::control::Report;
+
+/// Megabytes there and back on a link that loses some, so that long runs wait for one segment.
+const LONG: &str = r#"
+host client {
+    sim link=lan
+    eth sim
+    arp eth
+    ip arp { address "10.0.0.1/24"; }
+    tcp ip send_buffer="16MiB"
+    probe tcp to="port7@10.0.0.2" count=150 interval="500us" size=60000 timeout="60s"
+}
+host server {
+    sim link=lan
+    eth sim
+    arp eth
+    ip arp { address "10.0.0.2/24"; }
+    tcp ip
+    echo tcp port=7
+}
+link lan delay="2ms" rate="1Gbit" loss=0.002
+"#;
+
+#[test]
+fn a_long_stream_over_each_cut_finishes() {
+    let catalog = xk_catalog::standard();
+    let checked = |text: &str| {
+        check(text, "long", &catalog).unwrap_or_else(|mistakes| panic!("{mistakes}\n{text}"))
+    };
+    let uncut = checked(LONG);
+    let nodes = 6;
+    // At all edges, and below each node in turn.
+    let cuts = (0..nodes).map(|below| {
+        let apart = move |_: usize, node: usize| match below {
+            0 => Some(node),
+            _ => (node >= below).then_some(0),
+        };
+        cut(LONG, &uncut, &apart)
+    });
+    for (below, text) in cuts.enumerate() {
+        let graph = checked(&text);
+        for seed in seeds(2) {
+            let what = format!("cut below {below}, XK_SEED={seed}");
+            let config = SimulationConfig { seed, ..SimulationConfig::default() };
+            let mut world = simulate(&graph, config).unwrap_or_else(|error| panic!("{error}"));
+            start_world(&graph, &mut world).unwrap_or_else(|error| panic!("{what}: {error}"));
+            world.run_until_finished(Time::ZERO + Duration::from_secs(50));
+            let reports = (0..world.len()).filter_map(|at| {
+                let kernel = world.kernel(xk_sim::HostId(at as u32))?;
+                let probe = kernel.find_protocol("probe").filter(|probe| !probe.is_proxy())?;
+                probe.ask(kernel, Report::default())
+            });
+            let lines = reports.map(|report| report.lines).next().unwrap();
+            let figure = |name| lines.iter().find(|(line, _)| line == name).map(|(_, n)| &**n);
+            assert_eq!(figure("received"), Some("150"), "{what}: {lines:?}");
+            world.stop();
+        }
+    }
+}
