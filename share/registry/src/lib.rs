@@ -43,7 +43,7 @@
 //! comes back.
 //!
 //! # Control
-//! The protocol answers `describe`; a session `open-channel`, `take-over`, `find-station`,
+//! The protocol answers `report`; a session `open-channel`, `take-over`, `find-station`,
 //! `give-back`, `end-right`, `describe`. Nothing is forwarded.
 //!
 //! # Example
@@ -109,7 +109,8 @@ pub static ENTRY: Entry = Entry::layer("registry", include_str!("lib.rs"), regis
             "octets of frames that a program may send at once after a pause, if there is a `rate`"),
     ])
     .questions(&[
-        question("describe", "how many programs there are, and what became of others"),
+        question("report", "how many programs there are, and what became of others"),
+        question("describe", "of a program's session: how many conversations it has"),
         own_question::<OpenChannel>("of a program's session: what its frames go out by"),
         own_question::<TakeOver>("of it: the right to carry a session on"),
         own_question::<FindStation>("of it: how messages of a session of its reach a host"),

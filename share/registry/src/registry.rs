@@ -3,11 +3,12 @@
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::rc::Rc;
+use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
-use xk_core::control::Describe;
+use xk_core::control::{Describe, Report};
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{Closing, OpenError, ProtocolId};
 use xk_core::{
@@ -385,14 +386,15 @@ impl Protocol for Registry {
             }
             return Answer::Answered;
         }
-        ask.answer::<Describe>(|question| {
-            question.text = alloc::format!(
-                "{} programs, {} rights of before, {} conversations taken back, {} reset",
-                shared.programs.borrow().len(),
-                shared.before.borrow().len(),
-                shared.taken_back.get(),
-                shared.reset.get()
-            );
+        ask.answer::<Report>(|report| {
+            let figures = [
+                ("programs", shared.programs.borrow().len() as u64),
+                ("rights-of-before", shared.before.borrow().len() as u64),
+                ("taken-back", shared.taken_back.get()),
+                ("reset", shared.reset.get()),
+            ];
+            report.lines = figures.map(|(name, count)| (name.into(), count.to_string())).into();
+            report.finished = true;
         })
     }
 

@@ -16,31 +16,31 @@ use xk_core::random::Random;
 use xk_testkit::netns::{Net, Running, Space};
 use xk_testkit::{needs_program, needs_root};
 
-const XK: &str = env!("CARGO_BIN_EXE_xk");
+pub(crate) const XK: &str = env!("CARGO_BIN_EXE_xk");
 /// More than any step needs, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// How soon a datagram is sent again, or what has changed is looked at again.
-const TRY_EVERY: Duration = Duration::from_millis(100);
+pub(crate) const TRY_EVERY: Duration = Duration::from_millis(100);
 const ECHO: ([u8; 4], u16) = ([10, 9, 0, 2], 7);
 const DISCARD: ([u8; 4], u16) = ([10, 9, 0, 2], 9);
 /// How long a domain is left alone at most, in milliseconds.
-const PAUSE_MS: u64 = 40;
+pub(crate) const PAUSE_MS: u64 = 40;
 /// How much more memory a process may have at the end than after the first quarter, in KiB: what
 /// tables and pools grow to by load.
-const GROWTH_KIB: u64 = 4096;
+pub(crate) const GROWTH_KIB: u64 = 4096;
 
-fn deaths(quick: usize) -> usize {
+pub(crate) fn deaths(quick: usize) -> usize {
     if std::env::var_os("XK_LONG").is_some() { 1000 } else { quick }
 }
 
-fn kill(process: u32) {
+pub(crate) fn kill(process: u32) {
     let process = Pid::from_raw(i32::try_from(process).unwrap()).unwrap();
     kill_process(process, Signal::KILL).unwrap();
 }
 
 /// What a process has of the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Has {
+pub(crate) struct Has {
     descriptors: usize,
     /// Mappings of shared memory.
     shared: usize,
@@ -56,7 +56,7 @@ fn has(process: u32) -> Option<Has> {
 }
 
 /// What these processes have once nothing is under way in them.
-fn settled(processes: impl IntoIterator<Item = u32>) -> BTreeMap<u32, Has> {
+pub(crate) fn settled(processes: impl IntoIterator<Item = u32>) -> BTreeMap<u32, Has> {
     let (begun, processes): (_, Vec<u32>) = (Instant::now(), processes.into_iter().collect());
     let look = || processes.iter().filter_map(|process| Some((*process, has(*process)?))).collect();
     let (mut before, mut equal): (BTreeMap<u32, Has>, _) = (look(), 0);
@@ -71,7 +71,7 @@ fn settled(processes: impl IntoIterator<Item = u32>) -> BTreeMap<u32, Has> {
 }
 
 /// Memory that a process has touched and that is its own, in KiB.
-fn memory_kib(process: u32) -> u64 {
+pub(crate) fn memory_kib(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
     let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
@@ -79,15 +79,15 @@ fn memory_kib(process: u32) -> u64 {
 }
 
 /// A host that runs in a namespace.
-struct Host {
-    space: Space,
+pub(crate) struct Host {
+    pub(crate) space: Space,
     control: String,
-    running: Running,
+    pub(crate) running: Running,
     _net: Net,
 }
 
 impl Host {
-    fn start(name: &str, file: &str) -> Self {
+    pub(crate) fn start(name: &str, file: &str) -> Self {
         let net = Net::new(name).unwrap();
         let space = net.space().unwrap();
         let control = std::env::temp_dir().join(format!("{}.sock", space.name()));
@@ -98,17 +98,13 @@ impl Host {
         Self { space, control, running, _net: net }
     }
 
-    /// The processes of the domains, by the names of these.
-    fn processes(&self) -> BTreeMap<String, u32> {
+    /// What `xk dump` shows.
+    pub(crate) fn dump(&self) -> Value {
         let begun = Instant::now();
         loop {
             let said = self.space.exec(&[XK, "dump", "--json", "--control", &self.control]);
             if let Ok(said) = &said {
-                let dump: Value = serde_json::from_str(said).unwrap();
-                let domains = dump["domains"].as_array().unwrap();
-                let process = |domain: &Value| domain["about"]["pid"].as_u64().unwrap() as u32;
-                let name = |domain: &Value| domain["name"].as_str().unwrap().to_owned();
-                return domains.iter().map(|domain| (name(domain), process(domain))).collect();
+                return serde_json::from_str(said).unwrap();
             }
             // One has ended meanwhile, and is started again.
             assert!(begun.elapsed() < PATIENCE, "{said:?}\n{}", self.running.output());
@@ -116,8 +112,17 @@ impl Host {
         }
     }
 
+    /// The processes of the domains, by the names of these.
+    pub(crate) fn processes(&self) -> BTreeMap<String, u32> {
+        let dump = self.dump();
+        let domains = dump["domains"].as_array().unwrap();
+        let process = |domain: &Value| domain["about"]["pid"].as_u64().unwrap() as u32;
+        let name = |domain: &Value| domain["name"].as_str().unwrap().to_owned();
+        domains.iter().map(|domain| (name(domain), process(domain))).collect()
+    }
+
     /// Waits until each process has what it had.
-    fn has_again(&self, before: &BTreeMap<u32, Has>) {
+    pub(crate) fn has_again(&self, before: &BTreeMap<u32, Has>) {
         let begun = Instant::now();
         for (process, had) in before {
             while let Some(now) = has(*process)

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 use std::time::Duration;
-use xk_core::control::{Describe, ListSessions, Listed};
+use xk_core::control::{Describe, ListSessions, Listed, Report};
 use xk_core::graph::{Build, Params, Value};
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
@@ -140,6 +140,13 @@ pub(crate) struct Member {
     pub(crate) id: HostId,
     pub(crate) app: App,
     pub(crate) library: ProtocolRef,
+}
+
+/// What a protocol reports of itself, or nothing.
+fn said_by(cx: &Kernel, protocol: &ProtocolRef) -> String {
+    let lines = protocol.ask(cx, Report::default()).unwrap_or_default().lines;
+    let lines: Vec<String> = lines.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    lines.join(", ")
 }
 
 /// All of it.
@@ -313,7 +320,7 @@ impl Hosts {
     /// What the registry says of itself.
     pub(crate) fn registry_says(&self) -> String {
         let kernel = self.world.kernel(self.trusted.id).expect("a kernel");
-        self.trusted.registry.ask(kernel, Describe::default()).unwrap_or_default().text
+        said_by(kernel, &self.trusted.registry)
     }
 
     /// A router at 10.0.0.254 to another link, for packets of 1000 octets at most.
@@ -373,10 +380,10 @@ impl Hosts {
         let mut told = String::new();
         for kernel in ids.iter().flatten().filter_map(|id| self.world.kernel(*id)) {
             for protocol in kernel.protocols() {
-                let asked = protocol.ask(kernel, Describe::default()).unwrap_or_default();
+                let said = said_by(kernel, &protocol);
                 let drops = protocol.head().drops().list();
                 let drops: Vec<_> = drops.iter().map(|(why, n)| (why.name, n)).collect();
-                told += &format!("{}: {} {drops:?}\n", protocol.name(), asked.text);
+                told += &format!("{}: {said} {drops:?}\n", protocol.name());
                 let list = protocol.ask(kernel, ListSessions::first(9)).unwrap_or_default();
                 for session in list.sessions {
                     let text = match session {

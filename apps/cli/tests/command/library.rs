@@ -1,0 +1,341 @@
+//! The organisation with a protocol library: programs in processes of their own, a registry and a
+//! network I/O module, each of which is killed while the system's own streams use the programs.
+//! `XK_LONG=1` for a thousand deaths.
+
+use rustix::net::sockopt;
+use serde_json::Value;
+use std::fs;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use xk_core::random::Random;
+use xk_net::{Setup, TcpListener};
+use xk_testkit::netns::{Running, Space};
+use xk_testkit::{needs_program, needs_root};
+
+use crate::deaths::{GROWTH_KIB, Host, PATIENCE, PAUSE_MS, deaths, kill, memory_kib, settled};
+
+/// How often what has changed is looked at again.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Where a program finds the domain, and its port there.
+const PROGRAM: [&str; 2] = ["XK_LIBRARY_PATH", "XK_LIBRARY_PORT"];
+/// How long a stream is silent before it is asked whether it is still there, and how often it is.
+const KEEPALIVE: Duration = Duration::from_secs(1);
+const KEEPALIVES_MAX: u32 = 60;
+const PORTS: [u16; 3] = [7001, 7002, 7003];
+
+/// What has the program end a stream.
+const END: &[u8] = b"end";
+
+/// The program: gives each stream back what it sends.
+#[test]
+#[ignore = "a program that the tests start"]
+fn program() {
+    let [Some(path), Some(port)] = PROGRAM.map(std::env::var_os) else {
+        return;
+    };
+    let stack = Setup::library(Path::new(&path), xk_catalog::PROTOCOLS).thread().unwrap();
+    let port: u16 = port.to_str().unwrap().parse().unwrap();
+    let listener = TcpListener::bind(&stack, ("0.0.0.0", port)).unwrap();
+    eprintln!("it listens");
+    // Without a registry no stream begins, and those that there are go on.
+    while let Ok((stream, _)) = listener.accept() {
+        std::thread::spawn(move || {
+            let mut octets = [0; 1 << 14];
+            while let Ok(count @ 1..) = (&stream).read(&mut octets) {
+                let octets = &octets[..count];
+                if octets == END || (&stream).write_all(octets).is_err() {
+                    break;
+                }
+            }
+        });
+    }
+    std::thread::park();
+}
+
+/// `graphs/org-library.kdl` in a namespace, at paths of its own.
+struct Library {
+    host: Host,
+    folder: tempfile::TempDir,
+}
+
+impl Library {
+    fn start(name: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let graph = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../graphs/org-library.kdl");
+        let text = fs::read_to_string(graph).unwrap();
+        let text = text.replace("/tmp", &folder.path().display().to_string());
+        let file = folder.path().join("library.kdl").display().to_string();
+        fs::write(&file, text).unwrap();
+        Self { host: Host::start(name, &file), folder }
+    }
+
+    /// A program that serves a port.
+    fn program(&self, port: u16) -> Running {
+        let path = self.folder.path().join("xk-library.sock");
+        let path = format!("{}={}", PROGRAM[0], path.display());
+        let port = format!("{}={port}", PROGRAM[1]);
+        let own = std::env::current_exe().unwrap().display().to_string();
+        let line = ["env", &path, &port, &own, "--ignored", "--exact", "library::program"];
+        let line = [&line[..], &["--nocapture"]].concat();
+        let begun = Instant::now();
+        loop {
+            let program = self.host.space.spawn(&line).unwrap();
+            let listens = || program.output().contains("it listens");
+            while !listens() && program.wait(LOOK_EVERY).is_err() {}
+            if listens() {
+                return program;
+            }
+            // The registry or the module has ended meanwhile, and is started again.
+            assert!(begun.elapsed() < PATIENCE, "{}", program.output());
+        }
+    }
+
+    /// A figure that the registry reports.
+    fn registry(&self, figure: &str) -> u64 {
+        let dump = self.host.dump();
+        let all = dump["protocols"].as_array().unwrap();
+        let node = all.iter().find(|node| node["name"] == "registry");
+        let figure = node.map(|node| &node["report"]["lines"][figure]);
+        figure.and_then(Value::as_str).and_then(|text| text.parse().ok()).unwrap_or(u64::MAX)
+    }
+
+    fn until_registry(&self, figure: &str, count: u64) {
+        let begun = Instant::now();
+        while self.registry(figure) != count {
+            let said = || format!("{figure} is {}\n{}", self.registry(figure), self.output());
+            assert!(begun.elapsed() < PATIENCE, "{}, not {count}", said());
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Waits until another process has the domain.
+    fn until_started_again(&self, domain: &str, was: u32) {
+        let begun = Instant::now();
+        while self.host.processes().get(domain).is_none_or(|now| *now == was) {
+            assert!(begun.elapsed() < PATIENCE, "{domain}: {}", self.output());
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    fn output(&self) -> String {
+        self.host.running.output()
+    }
+}
+
+/// A stream of the system's to a program.
+fn connect(port: u16) -> io::Result<TcpStream> {
+    let to: SocketAddr = (Ipv4Addr::new(10, 9, 0, 2), port).into();
+    let stream = TcpStream::connect_timeout(&to, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    // One that only waits for octets hears of the module's death by this alone.
+    sockopt::set_socket_keepalive(&stream, true)?;
+    sockopt::set_tcp_keepidle(&stream, KEEPALIVE)?;
+    sockopt::set_tcp_keepintvl(&stream, KEEPALIVE)?;
+    sockopt::set_tcp_keepcnt(&stream, KEEPALIVES_MAX)?;
+    Ok(stream)
+}
+
+/// Has so many octets come back over a stream.
+fn exchanges(stream: &TcpStream, count: usize) -> io::Result<()> {
+    let octets: Vec<u8> = (0..count).map(|at| ((at * 31) ^ (at >> 8)) as u8).collect();
+    let mut back = vec![0; count];
+    std::thread::scope(|scope| {
+        let sent = scope.spawn(|| (&mut &*stream).write_all(&octets));
+        (&mut &*stream).read_exact(&mut back)?;
+        sent.join().unwrap()
+    })?;
+    assert!(back == octets, "all octets, in order");
+    Ok(())
+}
+
+/// What becomes of the streams to a port.
+#[derive(Default)]
+struct Seen {
+    /// Exchanges that are over.
+    exchanged: AtomicU64,
+    /// Streams that broke, each by an error that tells of a death.
+    broken: AtomicU64,
+}
+
+impl Seen {
+    fn count(&self) -> (u64, u64) {
+        (self.exchanged.load(Ordering::Relaxed), self.broken.load(Ordering::Relaxed))
+    }
+
+    /// Waits for exchanges.
+    fn goes_on(&self, what: &str) {
+        let (begun, (before, _)) = (Instant::now(), self.count());
+        // One may have been under way.
+        while self.count().0 < before + 2 {
+            assert!(begun.elapsed() < PATIENCE, "{what}: no stream goes on");
+            std::thread::sleep(LOOK_EVERY / 4);
+        }
+    }
+
+    fn breaks(&self, what: &str, act: impl FnOnce()) {
+        let (begun, (_, broken)) = (Instant::now(), self.count());
+        act();
+        while self.count().1 == broken {
+            assert!(begun.elapsed() < PATIENCE, "{what}: no peer hears of it");
+            std::thread::sleep(LOOK_EVERY / 4);
+        }
+    }
+
+    /// Uses one stream after the other until `is_over`.
+    fn streams(&self, port: u16, is_over: &AtomicBool) {
+        while !is_over.load(Ordering::Relaxed) {
+            let Ok(stream) = connect(port) else {
+                std::thread::sleep(LOOK_EVERY);
+                continue;
+            };
+            while !is_over.load(Ordering::Relaxed) {
+                if let Err(error) = exchanges(&stream, 20_000) {
+                    use ErrorKind::{BrokenPipe, ConnectionReset, HostUnreachable, UnexpectedEof};
+                    let told = [ConnectionReset, BrokenPipe, HostUnreachable, UnexpectedEof];
+                    assert!(told.contains(&error.kind()), "port {port}, a stream hangs: {error}");
+                    self.broken.fetch_add(1, Ordering::Relaxed);
+                    break;
+                }
+                self.exchanged.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// Programs under load, of which one dies, or what they stand on.
+struct Deaths<'a> {
+    library: &'a Library,
+    programs: Vec<Running>,
+    seen: &'a [Seen; 3],
+}
+
+impl Deaths<'_> {
+    fn kill_program(&mut self, at: usize) {
+        let before = settled(self.library.host.processes().into_values());
+        let others = self.seen.iter().enumerate().filter(|(other, _)| *other != at);
+        let broken: Vec<u64> = others.clone().map(|(_, seen)| seen.count().1).collect();
+        self.seen[at].breaks("a program", || kill(self.programs[at].id()));
+        for ((_, seen), broken) in others.zip(broken) {
+            seen.goes_on("another program was killed");
+            assert_eq!(seen.count().1, broken, "a stream of another program broke");
+        }
+        self.library.until_registry("programs", 2);
+        self.programs[at] = self.library.program(PORTS[at]);
+        self.seen[at].goes_on("its program was started again");
+        self.library.host.has_again(&before);
+    }
+
+    /// Streams outlive the registry. The next one tells the peers once their programs have gone.
+    fn kill_registry(&mut self) {
+        let server = self.library.host.processes()["server"];
+        let broken = self.seen.each_ref().map(|seen| seen.count().1);
+        kill(server);
+        for seen in self.seen {
+            seen.goes_on("the registry was killed");
+        }
+        self.library.until_started_again("server", server);
+        self.library.until_registry("rights-of-before", 3);
+        for seen in self.seen {
+            seen.goes_on("the registry was started again");
+        }
+        assert_eq!(self.seen.each_ref().map(|seen| seen.count().1), broken, "a stream broke");
+        for (at, port) in PORTS.into_iter().enumerate() {
+            self.seen[at].breaks("its registry came back, its program died", || {
+                kill(self.programs[at].id());
+            });
+            self.programs[at] = self.library.program(port);
+            self.seen[at].goes_on("its program attached to the next registry");
+        }
+        self.library.until_registry("rights-of-before", 0);
+    }
+
+    /// Nothing outlives the module; peers hear of it once all is back.
+    fn kill_module(&mut self) {
+        let processes = self.library.host.processes();
+        let acts = || {
+            kill(processes["device"]);
+            self.programs.iter().for_each(|program| kill(program.id()));
+        };
+        self.seen[0].breaks("the module", acts);
+        self.library.until_started_again("device", processes["device"]);
+        self.library.until_started_again("server", processes["server"]);
+        for (at, port) in PORTS.into_iter().enumerate() {
+            self.programs[at] = self.library.program(port);
+            self.seen[at].goes_on("its program attached to the next module");
+        }
+    }
+}
+
+/// Kills programs, the registry and the module by a seed.
+fn dies(library: &Library, seed: u64, deaths: usize) {
+    let random = Random::new(seed);
+    let (is_over, seen) = (AtomicBool::new(false), <[Seen; 3]>::default());
+    std::thread::scope(|scope| {
+        let run = library.host.running.id();
+        let mut deaths_seen = Deaths {
+            library,
+            programs: PORTS.map(|port| library.program(port)).into(),
+            seen: &seen,
+        };
+        for (port, seen) in PORTS.into_iter().zip(&seen) {
+            let (space, is_over): (&Space, _) = (&library.host.space, &is_over);
+            scope.spawn(move || space.enter(|| seen.streams(port, is_over)).unwrap());
+        }
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            seen.iter().for_each(|seen| seen.goes_on("it begins"));
+            let before = settled([run]);
+            let mut first_kib = 0;
+            for death in 0..deaths {
+                std::thread::sleep(Duration::from_millis(u64::from(random.next_u32()) % PAUSE_MS));
+                match if death < 3 { death as u32 } else { random.next_u32() % 6 } {
+                    0 => deaths_seen.kill_registry(),
+                    1 => deaths_seen.kill_module(),
+                    _ => deaths_seen.kill_program(random.next_u32() as usize % PORTS.len()),
+                }
+                library.host.has_again(&before);
+                if death == deaths.div_ceil(4) {
+                    first_kib = memory_kib(run);
+                }
+            }
+            let grown = memory_kib(run).saturating_sub(first_kib);
+            assert!(grown < GROWTH_KIB, "xk run has grown by {grown} KiB");
+        }));
+        is_over.store(true, Ordering::Relaxed);
+        let counts = seen.each_ref().map(Seen::count);
+        println!("seed {seed}: {deaths} deaths, exchanges and broken streams: {counts:?}");
+        if let Err(panic) = ended {
+            println!("{}", library.output());
+            std::panic::resume_unwind(panic)
+        }
+    });
+}
+
+#[test]
+fn programs_with_a_library_their_registry_and_their_module_may_die_at_any_time() {
+    needs_root!();
+    needs_program!("ip");
+    dies(&Library::start("library deaths"), 4714, deaths(5));
+}
+
+#[test]
+fn a_stream_that_its_program_ends_waits_at_the_registry() {
+    needs_root!();
+    needs_program!("ip");
+    let library = Library::start("library");
+    let _program = library.program(PORTS[0]);
+    let acts = || {
+        let stream = connect(PORTS[0]).unwrap();
+        exchanges(&stream, 1_000_000).unwrap();
+        (&stream).write_all(END).unwrap();
+        assert_eq!((&stream).read(&mut [0; 8]).unwrap(), 0);
+    };
+    library.host.space.enter(acts).unwrap();
+    library.until_registry("taken-back", 1);
+    assert_eq!(library.registry("reset"), 0);
+}
