@@ -13,6 +13,7 @@ mod manuals;
 mod mrpc;
 mod mutations;
 mod mutual;
+mod order;
 mod parts;
 mod refusals;
 mod rpc_sun;

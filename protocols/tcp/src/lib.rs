@@ -90,6 +90,7 @@ pub mod congestion;
 pub mod connection;
 mod cookie;
 mod errors;
+mod firsts;
 mod isn;
 pub mod loss;
 mod moving;

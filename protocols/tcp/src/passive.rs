@@ -6,7 +6,7 @@ use crate::origin::path;
 use crate::output::send_alone;
 use crate::pending::{Note, PendingKey};
 use crate::protocol::Tcp;
-use crate::session::{Link, TcpSession, keep_back};
+use crate::session::{Link, TcpSession, keep_back, start};
 use crate::table::{key, ports};
 use crate::wire::{Flags, Header};
 use xk_core::object::Refused;
@@ -250,6 +250,13 @@ impl Tcp {
         let participants = origin.participants(local, peer);
         // Acknowledgements are taken meanwhile: what the protocol above sends may wait for them.
         keep_back(&session, true);
+        let taken = session.pop(cx, message);
+        // What waits for this segment comes before what finds the session.
+        while let Some(next) = self.table.firsts.next(key) {
+            if let Err(refused) = session.pop(cx, next) {
+                lower.refused(cx, refused);
+            }
+        }
         let told = note.upper.open_done(cx, &session, participants);
         keep_back(&session, false);
         if let Err(unwanted) = told {
@@ -257,10 +264,11 @@ impl Tcp {
             self.table.sessions.unbind(&key);
             // No longer bound, it breaks off, which tells the peer.
             session.abort(cx);
-            this.discard(message, unwanted);
+            this.head().drops().count(unwanted);
             return Ok(());
         }
-        session.pop(cx, message)
+        start(cx, &session);
+        taken
     }
 
     /// A segment of no port: dropped, counted, and answered by a reset.

@@ -1,6 +1,7 @@
 //! The protocol object: opens, enables, demultiplexes.
 
 use crate::connection::{Connection, Ends, Settings};
+use crate::firsts::Begun;
 use crate::origin::{hosts, hosts_and_ports, is_intact, path, received};
 use crate::passive::Stray;
 use crate::seq::Seq;
@@ -310,16 +311,14 @@ impl Tcp {
         lower: &SessionRef,
         mut message: Message,
     ) -> Result<(), Refused> {
-        // Drops it in silence, counted.
-        let drop_bad = |port, message, why| {
-            self.table.drop_sources.record(cx, lower, port, why);
-            this.discard(message, why);
-            Ok(())
-        };
         let fixed = match message.header() {
             Ok(fixed) => fixed,
             Err(PullUpError::NoBuffers) => return Err(this.refuse(message, &reason::NO_BUFFERS)),
-            Err(_) => return drop_bad(0, message, &reason::TRUNCATED),
+            Err(_) => {
+                self.table.drop_sources.record(cx, lower, 0, &reason::TRUNCATED);
+                this.discard(message, &reason::TRUNCATED);
+                return Ok(());
+            }
         };
         let key = key(lower, ports_of(&fixed));
         if let Some(session) = self.table.sessions.get(&key) {
@@ -328,7 +327,44 @@ impl Tcp {
             }
             self.table.sessions.unbind(&key);
         }
+        let first = match self.table.firsts.begin(key, message) {
+            Begun::First(first) => first,
+            Begun::Waits => return Ok(()),
+            Begun::Full(segment) => return Err(this.refuse(segment, &reason::QUEUE_FULL)),
+        };
+        let taken = self.demux_stray(cx, this, lower, key, first);
+        while let Some(next) = self.table.firsts.next_or_end(key) {
+            let session = self.table.sessions.get(&key).filter(|s| !s.head().is_closed());
+            let taken = match session {
+                Some(session) => session.pop(cx, next),
+                None => self.demux_stray(cx, this, lower, key, next),
+            };
+            if let Err(refused) = taken {
+                lower.refused(cx, refused);
+            }
+        }
+        taken
+    }
+
+    /// A segment of no session, its header in one piece.
+    fn demux_stray(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        key: Key,
+        mut message: Message,
+    ) -> Result<(), Refused> {
+        // Drops it in silence, counted.
+        let drop_bad = |port, message, why| {
+            self.table.drop_sources.record(cx, lower, port, why);
+            this.discard(message, why);
+            Ok(())
+        };
         let port = (key.1 >> 16) as u16;
+        let Ok(fixed) = message.header() else {
+            return Err(this.refuse(message, &reason::NO_BUFFERS));
+        };
         let length = Header::length(&fixed).unwrap_or(usize::MAX);
         if length > message.len() {
             return drop_bad(port, message, &reason::BAD_LENGTH);

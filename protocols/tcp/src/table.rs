@@ -3,6 +3,7 @@
 use crate::congestion::{self, Name};
 use crate::connection::{SEGMENT_MIN, Settings};
 use crate::cookie::Cookies;
+use crate::firsts::Firsts;
 use crate::isn::Secrets;
 use crate::moving::Holds;
 use crate::pending::{Pending, TICK};
@@ -115,6 +116,8 @@ pub(crate) struct Table {
     pub(crate) offers: Map<u64, ProtocolRef>,
     /// Peers that have sent a SYN and nothing more.
     pub(crate) pending: Pending,
+    /// Segments that wait for one of their connection.
+    pub(crate) firsts: Firsts,
     /// What stands for notes when there is no room for more.
     pub(crate) cookies: Cookies,
     /// What lower sessions said of themselves.
@@ -144,6 +147,7 @@ impl Table {
                 .with_rank(|cx, session| session.ask(cx, StreamUse::default())?.rank),
             offers: Map::new(secret, limits.enables_max),
             pending: Pending::new(secret, limits.pending_max),
+            firsts: Firsts::default(),
             cookies: Cookies::default(),
             origins: Origins::new(secret),
             unproved: Allowance::new(REPEATED_RATE, REPEATED_BURST),
@@ -178,6 +182,7 @@ impl Table {
         self.sessions.clear();
         self.offers.clear();
         self.pending.clear();
+        self.firsts.clear();
         self.holds.clear();
         self.origins.clear();
         self.drop_sources.clear();
