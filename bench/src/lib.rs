@@ -66,6 +66,7 @@ pub fn benchmarks() -> Vec<Benchmark> {
         domain::benchmark(),
         domain::round_trips(),
         domain::notifications(),
+        domain::lendings(),
     ];
     list.extend(net::benchmarks());
     list.extend(rpc::benchmarks());

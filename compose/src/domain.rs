@@ -194,6 +194,24 @@ impl CheckedGraph {
         });
         std::iter::once(first.clone()).chain(rest).collect()
     }
+
+    /// Whether a process with a domain may read the messages of a neighbouring one, `from`, in its
+    /// pool: it gets all that there is anyway. So it is for the only domain below, and for the only
+    /// one above unless programs have messages there, too.
+    pub fn lends(&self, host: &HostInstance<'_>, from: usize, to: usize) -> bool {
+        let Some((plan, domain)) =
+            self.plan_of(host).and_then(|plan| Some((plan, plan.domains.get(from)?)))
+        else {
+            return false;
+        };
+        let grants = || self.domains(host).into_iter().flat_map(|domain| domain.grants);
+        let is_here = |grant: Grant| plan.places.get(grant.place).is_some_and(|p| p.domain == from);
+        let nodes = host.nodes();
+        let mut places = plan.places.iter().zip(nodes.iter());
+        let mut listens =
+            || places.any(|(p, node)| p.domain == from && p.listens_at(node).is_some());
+        domain.lowers == [to] || domain.uppers == [to] && !listens() && !grants().any(is_here)
+    }
 }
 
 /// A number, or a range `FIRST..LAST` of them, both included.

@@ -127,7 +127,8 @@ impl From<Errno> for ViewError {
 
 /// Another process's arena, mapped for reading.
 ///
-/// Its owner may change the octets at any time, so they are only ever copied out, never borrowed.
+/// Its owner may change the octets at any time: they are copied out, and borrowed only where it has
+/// promised not to.
 #[derive(Debug)]
 pub struct MemfdView {
     mapping: Mapping,
@@ -157,6 +158,11 @@ impl MemfdView {
     /// Whether there is nothing to read.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Where the octets lie in this process, and how many there are.
+    pub fn region(&self) -> (NonNull<u8>, usize) {
+        (self.mapping.base, self.mapping.octets)
     }
 
     /// Copies the octets from `offset` on into `to`; false, and nothing is copied, if they do not

@@ -9,6 +9,7 @@
 use crate::clock::HostClock;
 use crate::epoll::Epoll;
 use crate::interrupt_unsafe;
+use crate::memfd_unsafe::{MemfdArena, Peers};
 use crate::switch::CoroutineSwitch;
 use std::any::Any;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -17,7 +18,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 use xk_core::kernel::{Config, Started};
-use xk_core::message::PoolConfig;
+use xk_core::message::{PoolConfig, PoolError};
 use xk_core::random::Random;
 use xk_core::shepherd::{Flow, Limits, RunError, Shepherds};
 use xk_core::wire::Sleeper;
@@ -118,8 +119,23 @@ fn host_random() -> io::Result<Random> {
 /// # Errors
 /// If the pool cannot be made, or there is no random source.
 pub fn real_kernel(pool_octets_max: usize) -> io::Result<Kernel> {
-    let pool = Pool::new(&PoolConfig::with_octets_max(pool_octets_max))
-        .map_err(|error| io::Error::other(error.to_string()))?;
+    kernel_of(Pool::new(&PoolConfig::with_octets_max(pool_octets_max)))
+}
+
+/// A kernel for real time whose pool lies in a file in memory, and the file, which neighbours map
+/// to read what they are lent.
+///
+/// # Errors
+/// As for [`real_kernel`].
+pub fn lending_kernel(pool_octets_max: usize) -> io::Result<(Kernel, OwnedFd)> {
+    let config = PoolConfig::with_octets_max(pool_octets_max);
+    let arena = MemfdArena::create("xk-pool", config.octets_max, Peers::Read)?;
+    let file = arena.as_fd().try_clone_to_owned()?;
+    Ok((kernel_of(Pool::with_arena(Box::new(arena), &config))?, file))
+}
+
+fn kernel_of(pool: Result<Pool, PoolError>) -> io::Result<Kernel> {
+    let pool = pool.map_err(|error| io::Error::other(error.to_string()))?;
     Ok(Kernel::new(Config {
         random: host_random()?,
         pool,

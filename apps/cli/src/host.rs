@@ -4,6 +4,8 @@ use crate::failure::Failure;
 use crate::output;
 use crate::user::User;
 use crate::view::Lowers;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use xk_compose::CheckedGraph;
@@ -39,8 +41,21 @@ pub(crate) fn build(
 
 /// A kernel without protocols.
 pub(crate) fn kernel() -> Result<Rc<Kernel>, Failure> {
-    let kernel = real_kernel(POOL_OCTETS_MAX)
-        .map_err(|error| Failure::new(format!("cannot make a kernel: {error}")))?;
+    Ok(furnished(real_kernel(POOL_OCTETS_MAX).map_err(no_kernel)?))
+}
+
+/// A kernel without protocols, and the file in which its pool lies.
+pub(crate) fn lending_kernel() -> Result<(Rc<Kernel>, OwnedFd), Failure> {
+    let (kernel, pool) = xk_run::lending_kernel(POOL_OCTETS_MAX).map_err(no_kernel)?;
+    Ok((furnished(kernel), pool))
+}
+
+fn no_kernel(error: io::Error) -> Failure {
+    Failure::new(format!("cannot make a kernel: {error}"))
+}
+
+/// A kernel that knows the time, and says on the standard output what is to be said.
+fn furnished(kernel: Kernel) -> Rc<Kernel> {
     // The kernel's clock begins when it is run, a moment from now.
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
     kernel.surround(Rc::new(EpochOffset(since_1970.unwrap_or(Duration::ZERO))));
@@ -50,7 +65,7 @@ pub(crate) fn kernel() -> Result<Rc<Kernel>, Failure> {
     kernel.surround(Rc::new(Notices(Box::new(|line: &str| {
         output::print(&format!("{line}\n"));
     }))));
-    Ok(Rc::new(kernel))
+    Rc::new(kernel)
 }
 
 /// Starts what was built, and is nothing but `user` then: devices are open.

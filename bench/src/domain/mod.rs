@@ -1,6 +1,7 @@
 //! What a cut costs: each operation across it, by thread and by process, beside the bare exchange
 //! over the same memory.
 
+mod lending;
 mod mirror;
 mod notify;
 mod round_trip;
@@ -30,6 +31,7 @@ pub(crate) fn benchmark() -> Benchmark {
         .why(include_str!("../why/domain.md"))
 }
 
+pub(crate) use lending::benchmark as lendings;
 pub(crate) use notify::benchmark as notifications;
 pub(crate) use round_trip::benchmark as round_trips;
 

@@ -275,6 +275,36 @@ host one {
     }
 }
 
+/// A pool is shown to a neighbour that gets all that lies in it anyway, and to no other.
+#[test]
+fn a_domain_shows_its_messages_to_its_only_neighbour() {
+    let lends = |name: &str, from: &str, to: &str| {
+        let graph = example(name);
+        let host = graph.graph().expand().remove(0);
+        let domains = graph.domains(&host);
+        let place = |name: &str| domains.iter().position(|domain| domain.name == name).unwrap();
+        graph.lends(&host, place(from), place(to))
+    };
+    // Several applications, of which none may see what another gets.
+    assert!(lends("org-server.kdl", "echod", "server"));
+    assert!(!lends("org-server.kdl", "server", "echod"));
+    assert!(lends("org-per-protocol.kdl", "ip", "eth"));
+    assert!(lends("org-per-protocol.kdl", "eth", "ip"));
+    assert!(!lends("org-per-protocol.kdl", "ip", "udp"));
+    assert!(!lends("org-per-protocol.kdl", "eth", "udp"), "they are no neighbours");
+    // The module has frames of programs.
+    assert!(lends("org-library.kdl", "server", "device"));
+    assert!(!lends("org-library.kdl", "device", "server"));
+    // So has a node that programs attach to.
+    let graph = checked(
+        "open.kdl",
+        "host one {\n    loopback\n    domain net { ip loopback { address \"10.0.0.1/24\"; }; udp ip; }\n    \
+         domain app { echo udp port=7; }\n    domain open1 open path=\"/tmp/x\" { grant udp; }\n}\n",
+    );
+    let host = graph.graph().expand().remove(0);
+    assert!(!graph.lends(&host, 1, 2) && graph.lends(&host, 2, 1));
+}
+
 #[test]
 fn a_domain_of_an_unknown_user_is_told() {
     let source =

@@ -6,14 +6,18 @@
 //! in which a peer's death is seen are those of [`xk_shm`].
 //!
 //! A frame of up to 120 octets lies in a slot of its ring, a longer one in buffers beside, and is
-//! copied in and out. It is seen at once by a side that looks, and a side that sleeps is woken at
-//! the next [`flush`](xk_share::Carrier::flush). Frames beyond the ring's room are refused, and
-//! what cannot be ends the cut. A peer that goes away, by `kill -9` too, is seen at once by a
-//! sleeper that nothing else has woken, and within ten milliseconds otherwise; what it sent before
-//! is still taken.
+//! copied in and out; across a [`Lending`] long messages stay where they are. It is seen at once by
+//! a side that looks, and a side that sleeps is woken at the next
+//! [`flush`](xk_share::Carrier::flush). Frames beyond the ring's room are refused, and what cannot
+//! be ends the cut. A peer that goes away, by `kill -9` too, is seen at once by a sleeper that
+//! nothing else has woken, and within ten milliseconds otherwise; what it sent before is still
+//! taken.
 //!
 //! An end moves to the thread of its kernel before that side's [`Port`](xk_share::Port) is made.
 
+mod lending;
 mod ring;
+mod view_unsafe;
 
+pub use lending::{FRONT, Kin, LENT_MIN, Lending, SLICES_MAX, Terms};
 pub use ring::{Ring, geometry, pair};

@@ -100,6 +100,37 @@ impl Ring {
         link.as_ref().ok_or(ShmError::Hello("it is gone"))?.send_beside(octets, files)
     }
 
+    /// Waits for what comes beside the rings ([`Link::receive_beside`]).
+    ///
+    /// # Errors
+    /// [`ShmError`]: the peer is gone, or sends nothing within `limit`.
+    pub fn receive_beside(
+        &self,
+        octets_max: usize,
+        limit: Duration,
+    ) -> Result<(Vec<u8>, Vec<OwnedFd>), ShmError> {
+        let link = self.link.borrow();
+        link.as_ref().ok_or(ShmError::Hello("it is gone"))?.receive_beside(octets_max, limit)
+    }
+
+    /// Sends a frame in parts.
+    #[inline]
+    pub(crate) fn send_octets<'a>(
+        &self,
+        octets: usize,
+        parts: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<(), SendError> {
+        let mut link = self.link.borrow_mut();
+        let Some(link) = link.as_mut() else {
+            return Err(SendError::Lost);
+        };
+        link.end().send_parts(octets, parts).map_err(|error| match error {
+            xk_shm::SendError::Full => SendError::Full,
+            xk_shm::SendError::TooLong => SendError::TooLong,
+            xk_shm::SendError::Broken(_) => SendError::Lost,
+        })
+    }
+
     /// Looks after the peer, if that is due.
     #[inline]
     fn look_at_times(&self, cx: &Kernel, link: &mut Link) {
@@ -156,16 +187,8 @@ impl Carrier for Ring {
     }
 
     fn send(&self, _: &Kernel, head: &[u8], body: &Message) -> Result<(), SendError> {
-        let mut link = self.link.borrow_mut();
-        let Some(link) = link.as_mut() else {
-            return Err(SendError::Lost);
-        };
         let parts = [head].into_iter().chain(body.octet_slices());
-        link.end().send_parts(head.len() + body.len(), parts).map_err(|error| match error {
-            xk_shm::SendError::Full => SendError::Full,
-            xk_shm::SendError::TooLong => SendError::TooLong,
-            xk_shm::SendError::Broken(_) => SendError::Lost,
-        })
+        self.send_octets(head.len() + body.len(), parts)
     }
 
     fn receive(&self, cx: &Kernel) -> Arrival {

@@ -11,6 +11,7 @@ mod hello;
 mod merge;
 pub(crate) mod process;
 mod seat;
+mod ways;
 
 use crate::control::{Request, Server, ServerJob};
 use crate::failure::Failure;

@@ -2,13 +2,15 @@
 
 use super::confine::Confined;
 use super::hello::Hello;
-use super::seat::{self, Meeting, Place, Shared};
+use super::seat::{self, Place, Shared};
+use super::ways::Meeting;
 use crate::failure::Failure;
 use crate::user::{self, User};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use xk_share_ring::{Kin, pair};
 
 /// Have domains of a host, as `xk run` says over the standard input
 #[derive(clap::Args)]
@@ -55,10 +57,11 @@ pub(crate) fn main(_: &Args) -> Result<(), Failure> {
             let Some(other) = other else {
                 continue;
             };
-            let (one, two) = xk_share_ring::pair()
-                .map_err(|error| Failure::new(format!("no way to a neighbour: {error}")))?;
-            other.meetings.push((seat.domain, Meeting::Ring(Box::new(one))));
-            meetings.push((neighbour, Meeting::Ring(Box::new(two))));
+            let (one, two) =
+                pair().map_err(|error| Failure::new(format!("no way to a neighbour: {error}")))?;
+            let (kin, other_kin) = Kin::pair();
+            other.meetings.push((seat.domain, Meeting::Ring(Box::new(one), kin)));
+            meetings.push((neighbour, Meeting::Ring(Box::new(two), other_kin)));
         }
         places.push(Place { seat, meetings });
     }

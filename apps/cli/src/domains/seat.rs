@@ -3,6 +3,7 @@
 
 use super::confine::Confined;
 use super::hello::{Hello, Seat};
+use super::ways::{Meeting, Way, Ways};
 use crate::control::{Clients, Desk, Jobs};
 use crate::failure::Failure;
 use crate::host;
@@ -17,18 +18,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
-use std::time::Duration;
-use xk_compose::{CheckedGraph, Crossing, build_domain};
+use xk_compose::build_domain;
 use xk_core::Kernel;
 use xk_core::graph::Catalog;
-use xk_lang::HostInstance;
 use xk_run::{Idle, Runner};
-use xk_share::{Carrier, Port};
-use xk_share_messages::{Data, Messages};
-use xk_share_ring::Ring;
+use xk_share::Port;
 
-/// How long two neighbours wait for each other.
-const MEET_WITHIN: Duration = Duration::from_secs(20);
 /// The longest request before the start.
 const START_OCTETS_MAX: u64 = 64;
 
@@ -39,14 +34,6 @@ pub(super) struct Shared {
     pub(super) confined: Confined,
     /// How many of them have not started yet: the last one takes the last rights away.
     pub(super) starting: AtomicUsize,
-}
-
-/// A way to a neighbour.
-pub(super) enum Meeting {
-    /// In this process.
-    Ring(Box<Ring>),
-    /// In another one.
-    Socket(OwnedFd),
 }
 
 /// What a domain's thread gets.
@@ -93,12 +80,13 @@ fn sit(
             Failure::new(format!("domain `{}` cannot run on processor {core}: {error}", setup.name))
         })?;
     }
-    let mut ways = meet(&graph, &host, domain, meetings)?;
-    let kernel = host::kernel()?;
+    let (kernel, pool) = host::lending_kernel()?;
+    let ways = Ways::of(&graph, &host, domain, Arc::new(pool));
+    let mut carriers = ways.meet(meetings, kernel.pool())?;
     let built = build_domain(&graph, &host, domain, &kernel, &mut |neighbour| {
-        let at = ways.iter().position(|(other, _)| *other == neighbour);
+        let at = carriers.iter().position(|(other, _)| *other == neighbour);
         let at = at.ok_or(io::ErrorKind::NotFound)?;
-        Ok(ways.swap_remove(at).1)
+        Ok(carriers.swap_remove(at).1)
     })?;
     let _doors = xk_compose::open_doors(&graph, &host, domain, &kernel, &built.protocols)?;
     let idle = match hello.idle.as_str() {
@@ -122,8 +110,7 @@ fn sit(
     let (jobs, is_over) = (Jobs::new().map_err(lost)?, Arc::new(AtomicBool::new(false)));
     let clients = jobs.clients();
     clients.take(reader, Arc::clone(&is_over)).map_err(lost)?;
-    let crossings: Vec<Crossing> = setups.iter().map(|setup| setup.crossing).collect();
-    receive((visits, clients), built.ports.clone(), crossings, &runner).map_err(lost)?;
+    receive((visits, clients), built.ports.clone(), ways, &runner).map_err(lost)?;
     let about = json!({"domain": setup.name, "pid": std::process::id()});
     let desk = Desk::new(jobs, about, host::lowers(&host), &runner);
     desk.stand_at(&runner).map_err(lost)?;
@@ -150,7 +137,7 @@ fn sit(
 fn receive(
     (visits, clients): (OwnedFd, Clients),
     ports: Vec<(usize, Rc<Port>)>,
-    crossings: Vec<Crossing>,
+    ways: Ways,
     runner: &Runner,
 ) -> io::Result<()> {
     let (back, returned) = channel::<(usize, Way)>();
@@ -163,9 +150,9 @@ fn receive(
         }
         // The loop does not wait for it.
         let (back, rung, neighbour) = (back.clone(), Arc::clone(&rung), usize::from(tag));
-        let crossing = crossings.get(neighbour).copied().unwrap_or_default();
+        let ways = ways.clone();
         std::thread::Builder::new().name("meet".into()).spawn(move || {
-            if let Ok(way) = way(crossing, file, true)
+            if let Ok(way) = ways.to(neighbour, Meeting::Socket(file))
                 && back.send((neighbour, way)).is_ok()
             {
                 let _ = rustix::io::write(&rung, &1u64.to_ne_bytes());
@@ -181,54 +168,15 @@ fn receive(
     let renew = move |cx: &Kernel| {
         let _ = rustix::io::read(&bell, &mut [0; 8]);
         while let Ok((neighbour, way)) = returned.try_recv() {
-            if let Some((_, port)) = ports.iter().find(|(other, _)| *other == neighbour) {
-                port.reconnect(cx, way);
+            if let Some((_, port)) = ports.iter().find(|(other, _)| *other == neighbour)
+                && let Ok(carrier) = way.carrier(cx.pool())
+            {
+                port.reconnect(cx, carrier);
             }
         }
     };
     runner.watch(rings, Rc::new(renew))?;
     Ok(())
-}
-
-/// What takes frames to a neighbour.
-type Way = Box<dyn Carrier + Send>;
-
-/// This end of a way to a neighbour in another process, at a socket to it.
-fn way(crossing: Crossing, socket: OwnedFd, is_lower: bool) -> Result<Way, Failure> {
-    let ring = match (crossing, is_lower) {
-        (Crossing::Messages, _) => return Ok(Box::new(Messages::new(socket, Data::InBand))),
-        (Crossing::Mapped, _) => return Ok(Box::new(Messages::new(socket, Data::Mapped))),
-        (Crossing::Memory, true) => Ring::grant(socket, MEET_WITHIN),
-        (Crossing::Memory, false) => Ring::ask(socket, MEET_WITHIN),
-    };
-    let ring = ring.map_err(|error| Failure::new(format!("no way to a neighbour: {error}")))?;
-    Ok(Box::new(ring))
-}
-
-/// Agrees with neighbours in other processes on ways, in one order for the whole host, so that no
-/// two wait for each other through a third.
-fn meet(
-    graph: &CheckedGraph,
-    host: &HostInstance<'_>,
-    domain: usize,
-    mut meetings: Vec<(usize, Meeting)>,
-) -> Result<Vec<(usize, Way)>, Failure> {
-    let plan = graph.plan_of(host);
-    let uppers = plan.and_then(|plan| plan.domains().get(domain)).map_or(&[][..], |d| d.uppers());
-    let setups = graph.domains(host);
-    let crossing = |upper: usize| setups.get(upper).map_or_else(Crossing::default, |s| s.crossing);
-    meetings.sort_by_key(|(other, _)| (domain.min(*other), domain.max(*other)));
-    let meet = |(other, meeting)| {
-        let is_lower = uppers.contains(&other);
-        let way: Way = match meeting {
-            Meeting::Ring(ring) => ring,
-            Meeting::Socket(socket) => {
-                way(crossing(if is_lower { other } else { domain }), socket, is_lower)?
-            }
-        };
-        Ok((other, way))
-    };
-    meetings.into_iter().map(meet).collect()
 }
 
 /// Runs this thread on one processor.

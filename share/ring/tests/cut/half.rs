@@ -7,9 +7,9 @@ use xk_compose::{CheckedGraph, Lies, build_part, check_text};
 use xk_core::graph::Catalog;
 use xk_core::object::ProtocolId;
 use xk_core::{Kernel, Message, ProtocolRef};
-use xk_run::{Idle, Runner, real_kernel};
-use xk_share::{Known, Port, add_port, lower_proxy, upper_proxy};
-use xk_share_ring::Ring;
+use xk_run::{Idle, Runner, lending_kernel, real_kernel};
+use xk_share::{Carrier, Known, Port, add_port, lower_proxy, upper_proxy};
+use xk_share_ring::{Kin, Lending, Ring, Terms};
 use xk_testkit::kernel::Top;
 
 /// More than any of these tests needs, even on a busy machine.
@@ -26,6 +26,21 @@ const OWN_FIRST: u32 = 1000;
 pub(crate) enum Side {
     Above,
     Below,
+}
+
+/// What both halves lend each other of messages.
+pub(crate) enum Lends {
+    Nothing,
+    ToThread(Kin),
+    ToProcess,
+}
+
+/// Where a host is cut: the node of this name and all before it lie below.
+pub(crate) struct Cut<'a> {
+    pub(crate) side: Side,
+    pub(crate) last: &'a str,
+    pub(crate) ring: Ring,
+    pub(crate) lends: Lends,
 }
 
 /// A kernel with a part of a host, or all of it, and a protocol above the highest.
@@ -49,21 +64,38 @@ fn graph(text: &str) -> CheckedGraph {
     check_text(text, "cut", &catalog).unwrap_or_else(|mistakes| panic!("{mistakes:?}"))
 }
 
+/// A kernel and what takes frames from it to the other half.
+fn carrier(ring: Ring, lends: Lends) -> (Kernel, Box<dyn Carrier>) {
+    let kin = match lends {
+        Lends::Nothing => return (real_kernel(POOL_OCTETS).unwrap(), Box::new(ring)),
+        Lends::ToThread(kin) => Some(kin),
+        Lends::ToProcess => None,
+    };
+    let (kernel, file) = lending_kernel(POOL_OCTETS).unwrap();
+    let terms = Terms::agree(&ring, Some(&file), kin, PATIENCE).unwrap();
+    let lending = Lending::new(ring, kernel.pool(), terms).unwrap();
+    (kernel, Box::new(lending))
+}
+
 impl Half {
-    /// The only host of a graph; cut, the node of this name and all before it lie below.
-    pub(crate) fn new(text: &str, idle: Idle, cut: Option<(Side, &str, Ring)>) -> Self {
+    /// The only host of a graph, or what lies on one side of a cut.
+    pub(crate) fn new(text: &str, idle: Idle, cut: Option<Cut<'_>>) -> Self {
         let graph = graph(text);
         let hosts = graph.graph().expand();
         let [host] = &*hosts else {
             panic!("one host");
         };
-        let kernel = Rc::new(real_kernel(POOL_OCTETS).unwrap());
         let nodes = host.nodes();
-        let (side, last, ring) = match cut {
-            Some((side, last, ring)) => (Some(side), last, Some(ring)),
-            None => (None, "", None),
+        let (side, last) = cut.as_ref().map_or((None, ""), |cut| (Some(cut.side), cut.last));
+        let (kernel, carrier) = match cut {
+            None => (real_kernel(POOL_OCTETS).unwrap(), None),
+            Some(cut) => {
+                let (kernel, carrier) = carrier(cut.ring, cut.lends);
+                (kernel, Some(carrier))
+            }
         };
-        let port = ring.map(|ring| Port::new(Box::new(ring), known()));
+        let kernel = Rc::new(kernel);
+        let port = carrier.map(|carrier| Port::new(carrier, known()));
         let last = nodes.iter().position(|node| *node.name == *last);
         let is_below = |at: usize| last.is_some_and(|last| at <= last);
         // Nodes are numbered bottom-up, and each is shown in turn.
