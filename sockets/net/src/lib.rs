@@ -42,7 +42,9 @@
 //! # Where the transports run
 //! In the program, as a graph of its own; in another process, whose domain is open to this user
 //! (`Setup::attached`, with the feature `attach`); or both: a registry begins connections, and the
-//! program's own transport carries them on (`Setup::library`).
+//! program's own transport carries them on (`Setup::library`). Once that process has gone, all that
+//! needs it fails with `ENETDOWN`, and what waits for it does; streams and ports that a library
+//! carries on outlive the registry.
 //!
 //! # Readiness
 //! [`Poller`] waits for many sockets at once, by level or by edge; [`Source::watch`] is what it is

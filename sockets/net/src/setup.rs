@@ -1,6 +1,8 @@
 //! From the text of a graph to the stack of one of its hosts.
 
 use crate::driver::{Here, Thread};
+#[cfg(feature = "attach")]
+use crate::layer::Loss;
 use crate::layer::{Layer, Limits, Places, Sockets};
 use crate::stack::Stack;
 use std::io;
@@ -216,9 +218,15 @@ impl Setup {
         };
         let top = stand(&kernel, places)?;
         here.join().map_err(refused)?;
-        if let Some(program) = program {
-            self.build(&kernel, &program)?;
+        if let Some(program) = &program {
+            self.build(&kernel, program)?;
         }
+        top.watch_losses(move || match (&program, here.is_lost()) {
+            (Some(program), _) if program.is_cut_off() => Loss::All,
+            (Some(_), true) => Loss::Beginning,
+            (None, true) => Loss::All,
+            (_, false) => Loss::None,
+        });
         let runner = Rc::new(Runner::new(Rc::clone(&kernel), self.host.idle)?);
         runner.start().map_err(|(protocol, error)| {
             io::Error::other(format!("`{}` cannot start: {error}", protocol.name()))

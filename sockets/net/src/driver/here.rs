@@ -2,7 +2,7 @@
 
 use super::drive::{Drive, Scatter, Setting};
 use crate::address::Endpoint;
-use crate::layer::{Body, Layer, Received, Sharing, Socket};
+use crate::layer::{Body, Layer, Loss, Received, Sharing, Socket};
 use crate::ready::{Condition, Status};
 use rustix::io::Errno;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -254,10 +254,14 @@ impl Drive for Here {
 
     fn wait(&self, condition: &Arc<dyn Condition>, deadline: Option<Instant>) -> io::Result<bool> {
         let limit = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let until = Arc::clone(condition);
-        self.inner.runner.run(limit, Rc::new(move |_| until.holds()))?;
+        let (until, layer) = (Arc::clone(condition), Rc::clone(&self.inner.layer));
+        let is_over = move || until.holds() || layer.loss() == Loss::All;
+        self.inner.runner.run(limit, Rc::new(move |_| is_over()))?;
         if condition.holds() {
             return Ok(true);
+        }
+        if self.inner.layer.loss() == Loss::All {
+            return Err(Errno::NETDOWN.into());
         }
         if interrupt_unsafe::is_requested() {
             return Err(Errno::INTR.into());

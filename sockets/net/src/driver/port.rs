@@ -144,8 +144,8 @@ impl Port {
             Kind::Stream => {
                 !state.arrived.is_empty() || state.ended || (state.broken && state.settled)
             }
-            Kind::Listener => !state.accepted.is_empty(),
-            Kind::Datagrams => !state.datagrams_arrived.list.is_empty(),
+            Kind::Listener => !state.accepted.is_empty() || state.broken,
+            Kind::Datagrams => !state.datagrams_arrived.list.is_empty() || state.broken,
         };
         let writable = match self.kind {
             Kind::Stream => (state.connected && state.room() > 0) || state.write_shut || over,
@@ -279,6 +279,7 @@ impl Port {
             let nobody = Received { octets: 0, length: 0, from: crate::address::ANY };
             return match state.read_shut {
                 true => Ok((nobody, false)),
+                false if state.broken => Err(Errno::NETDOWN),
                 false => Err(Errno::AGAIN),
             };
         };
@@ -308,6 +309,7 @@ impl Port {
         }
         let connected = matches!(state.addresses, Some((_, Some(_))));
         match to {
+            _ if state.broken => return Err(Errno::NETDOWN),
             _ if state.write_shut => return Err(Errno::PIPE),
             _ if length > DATAGRAM_OCTETS_MAX => return Err(Errno::MSGSIZE),
             None if !connected => return Err(Errno::DESTADDRREQ),
@@ -333,7 +335,7 @@ impl Port {
         if state.accepted.is_empty() {
             self.show(&state, Ready::NONE);
         }
-        let first = first.ok_or(Errno::AGAIN)?;
+        let first = first.ok_or(if state.broken { Errno::NETDOWN } else { Errno::AGAIN })?;
         if let Some(unaccepted) = &state.unaccepted {
             unaccepted.fetch_sub(1, Ordering::Relaxed);
         }

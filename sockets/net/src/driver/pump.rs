@@ -212,6 +212,10 @@ impl Reactor {
             lock(state).accepted.push_back((accepted, peer));
             news = Ready::READABLE;
         }
+        if listener.is_over() {
+            lock(state).broken = true;
+            news = Ready::READABLE;
+        }
         news
     }
 }
@@ -338,6 +342,7 @@ fn tend_datagrams(
                 if error != Errno::AGAIN {
                     now.error = Some(error);
                 }
+                now.broken |= datagrams.is_over();
                 return (news, again);
             }
         }

@@ -6,7 +6,7 @@ use super::here::{FAREWELL, SETTLE_EVERY, run_until_quiet};
 use super::port::{Kind, Port};
 use super::pump::Reactor;
 use crate::address::Endpoint;
-use crate::layer::{Body, Received, Sharing, Socket, Sockets};
+use crate::layer::{Body, Loss, Received, Sharing, Socket, Sockets};
 use crate::ready::{Condition, Status, lock};
 use crate::setup::Setup;
 use rustix::io::Errno;
@@ -153,9 +153,10 @@ fn run(setup: &Setup, commands: &Arc<CommandQueue>, told: &SyncSender<io::Result
     };
     // If no thread waits for it any more, none has a handle either.
     let _ = told.send(Ok(()));
-    let theirs = Arc::clone(commands);
-    // An interrupt of the process ends it, too.
-    let _ = made.runner.run(None, Rc::new(move |_| theirs.bell().is_leaving()));
+    let (theirs, layer) = (Arc::clone(commands), Rc::clone(&reactor.layer));
+    // An interrupt of the process ends it, too, and the end of all that it stands on.
+    let is_over = move || theirs.bell().is_leaving() || layer.loss() == Loss::All;
+    let _ = made.runner.run(None, Rc::new(move |_| is_over()));
     let _ = run_until_quiet(&made.runner, FAREWELL, || reactor.is_quiet(&made.kernel));
     drop(ended);
     drop(made.runner);

@@ -75,6 +75,11 @@ impl Datagrams {
         drop(self.arrived.take());
     }
 
+    /// True if the session has gone by which they come.
+    pub(crate) fn is_over(&self) -> bool {
+        self.group.session.head().is_closed()
+    }
+
     /// Whether others have its address, too.
     #[inline]
     pub(super) fn is_in_company(&self) -> bool {
@@ -125,7 +130,7 @@ impl Datagrams {
     /// them; the rest is lost with it, unless it is but a `peek`.
     ///
     /// # Errors
-    /// `EAGAIN` if there is none; what the network has reported.
+    /// `EAGAIN` if there is none; `ENETDOWN` if none comes any more; what the network has reported.
     pub(crate) fn receive(
         &self,
         socket: &Socket,
@@ -141,6 +146,9 @@ impl Datagrams {
             if self.read_shut.get() {
                 let from = ANY;
                 return Ok(Received { octets: 0, length: 0, from });
+            }
+            if self.is_over() {
+                return Err(Errno::NETDOWN);
             }
             socket.status.lower(Ready::READABLE);
             return Err(Errno::AGAIN);
@@ -176,6 +184,9 @@ impl Datagrams {
     ) -> Result<usize, Errno> {
         if let Some(error) = socket.take_error() {
             return Err(error);
+        }
+        if self.is_over() {
+            return Err(Errno::NETDOWN);
         }
         if self.write_shut.get() {
             return Err(Errno::PIPE);
@@ -316,6 +327,13 @@ impl Layer {
         }
     }
 
+    /// The session of a group has gone: all of its sockets are told.
+    pub(super) fn end_datagrams(&self, datagrams: &Datagrams) {
+        if datagrams.is_over() {
+            self.members(&datagrams.group).iter().for_each(|member| member.fail(Errno::NETDOWN));
+        }
+    }
+
     /// The sockets of a group, the newest first.
     fn members(&self, group: &Group) -> Vec<Rc<Socket>> {
         let table = self.table.borrow();
@@ -418,6 +436,7 @@ impl Layer {
     }
 
     fn group(&self, bound: Endpoint, session: SessionRef) -> Rc<Group> {
+        session.watch();
         let group = Rc::new(Group { session, members: RefCell::default() });
         self.groups.borrow_mut().insert(bound, Rc::clone(&group));
         group

@@ -36,6 +36,8 @@ pub(crate) struct Listener {
     /// to it.
     unaccepted: Arc<AtomicUsize>,
     waiting: RefCell<VecDeque<Arrived>>,
+    /// None comes any more.
+    is_over: Cell<bool>,
 }
 
 /// The sockets that listen at one address together; most do so alone.
@@ -59,6 +61,17 @@ impl Listener {
         self.segment_max.set(octets);
     }
 
+    /// What peers came by has gone: none comes any more.
+    pub(super) fn end(&self, socket: &Socket) {
+        self.is_over.set(true);
+        socket.fail(Errno::NETDOWN);
+    }
+
+    /// True if none comes any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.get()
+    }
+
     fn is_full(&self) -> bool {
         self.unaccepted.load(Ordering::Relaxed) >= self.backlog.get()
     }
@@ -67,14 +80,14 @@ impl Listener {
     /// [`unaccepted`](Self::unaccepted) says otherwise.
     ///
     /// # Errors
-    /// `EAGAIN` if none waits.
+    /// `EAGAIN` if none waits, `ENETDOWN` if none comes any more.
     pub(crate) fn accept(&self, socket: &Socket) -> Result<Arrived, Errno> {
         let mut waiting = self.waiting.borrow_mut();
         let first = waiting.pop_front();
-        if waiting.is_empty() {
+        if waiting.is_empty() && !self.is_over() {
             socket.status.lower(Ready::READABLE);
         }
-        first.ok_or(Errno::AGAIN)
+        first.ok_or(if self.is_over() { Errno::NETDOWN } else { Errno::AGAIN })
     }
 }
 
@@ -103,6 +116,7 @@ impl Layer {
             segment_max: Cell::new(u16::MAX),
             unaccepted: Arc::default(),
             waiting: RefCell::default(),
+            is_over: Cell::new(false),
         }));
         if added.is_err() {
             self.ports.unbind(Transport::Tcp, local, sharing);
@@ -241,6 +255,7 @@ impl Layer {
             return Err(&reason::NO_PORT);
         };
         session.hold();
+        session.watch();
         reads_by_hand(cx, session);
         accepted.status.raise(Ready::WRITABLE | Ready::SETTLED);
         listener.unaccepted.fetch_add(1, Ordering::Relaxed);

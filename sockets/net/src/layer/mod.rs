@@ -60,6 +60,17 @@ pub(crate) struct Places {
     pub(crate) udp: Option<ProtocolRef>,
 }
 
+/// What has gone of that which the sockets stand on, where that lies in other processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Loss {
+    #[default]
+    None,
+    /// What begins conversations: those that have begun go on.
+    Beginning,
+    /// All of it.
+    All,
+}
+
 /// The sockets of one stack.
 #[derive(Default)]
 pub(crate) struct Layer {
@@ -73,6 +84,9 @@ pub(crate) struct Layer {
     groups: RefCell<HashMap<Endpoint, Rc<Group>>>,
     /// For what spreads peers over sockets that share a port.
     secret: Cell<Option<Secret>>,
+    /// Says what has gone, and what the sockets have heard of it.
+    losses: RefCell<Option<Box<dyn Fn() -> Loss>>>,
+    lost: Cell<Loss>,
 }
 
 /// The protocol object.
@@ -114,14 +128,54 @@ impl Layer {
         self.this.borrow().clone().ok_or(Errno::NETDOWN)
     }
 
+    /// What has gone is what `losses` says from now on.
+    #[cfg(feature = "attach")]
+    pub(crate) fn watch_losses(&self, losses: impl Fn() -> Loss + 'static) {
+        *self.losses.borrow_mut() = Some(Box::new(losses));
+    }
+
+    /// What has gone by now, of which sockets that it ends are told.
+    pub(crate) fn loss(&self) -> Loss {
+        let now = self.losses.borrow().as_ref().map_or(Loss::None, |losses| losses());
+        if now > self.lost.replace(now) {
+            self.tell_of_loss(now);
+        }
+        now
+    }
+
+    #[cold]
+    fn tell_of_loss(&self, loss: Loss) {
+        let sockets: Vec<_> = self.table.borrow().iter().flatten().cloned().collect();
+        for socket in sockets {
+            match &socket.body {
+                Body::Listener(listener) => listener.end(&socket),
+                Body::Stream(stream) if loss == Loss::All => stream.end(&socket),
+                Body::Datagrams(_) if loss == Loss::All => socket.fail(Errno::NETDOWN),
+                // Those whose sessions go hear of it by themselves.
+                Body::Stream(_) | Body::Datagrams(_) => {}
+            }
+        }
+    }
+
     fn tcp(&self) -> Result<ProtocolRef, Errno> {
+        self.stands()?;
         let places = self.places.borrow();
         places.tcp.clone().ok_or(Errno::PROTONOSUPPORT)
     }
 
     fn udp(&self) -> Result<ProtocolRef, Errno> {
+        self.stands()?;
         let places = self.places.borrow();
         places.udp.clone().ok_or(Errno::PROTONOSUPPORT)
+    }
+
+    /// # Errors
+    /// `ENETDOWN` if nothing begins any more.
+    fn stands(&self) -> Result<(), Errno> {
+        match self.loss() {
+            Loss::None => Ok(()),
+            Loss::Beginning | Loss::All => Err(Errno::NETDOWN),
+        }
     }
 
     /// Whether the table takes one socket more.
@@ -276,6 +330,17 @@ impl Protocol for Sockets {
         self.layer.arrive(cx, lower)
     }
 
+    /// A session has gone without a word of its protocol: with the process that it was in.
+    fn gone(&self, _: &Kernel, _: &ProtocolRef, lower: &SessionRef) {
+        if let Some(socket) = self.layer.socket_of(lower) {
+            match &socket.body {
+                Body::Stream(stream) => stream.end(&socket),
+                Body::Datagrams(datagrams) => self.layer.end_datagrams(datagrams),
+                Body::Listener(_) => {}
+            }
+        }
+    }
+
     #[inline]
     fn demux(
         &self,
@@ -338,10 +403,9 @@ impl Protocol for Sockets {
         let table = layer.table.take();
         for socket in table.iter().flatten() {
             socket.forget();
-            socket.error.set(Some(Errno::NETDOWN));
-            socket.status.raise(Ready::READABLE | Ready::WRITABLE | Ready::ERROR | Ready::SETTLED);
+            socket.fail(Errno::NETDOWN);
         }
-        drop(table);
+        drop((table, layer.losses.take()));
         drop(layer.places.take());
         drop(layer.listeners.take());
         drop(layer.groups.take());

@@ -58,6 +58,13 @@ impl Socket {
         }
     }
 
+    /// An error waits from now on, for all that it was waited for.
+    pub(crate) fn fail(&self, error: Errno) {
+        self.error.set(Some(error));
+        let both = Ready::READABLE | Ready::WRITABLE;
+        self.status.raise(both | Ready::ERROR | Ready::SETTLED);
+    }
+
     /// The error that waits, told once.
     pub(crate) fn take_error(&self) -> Option<Errno> {
         let error = self.error.take();

@@ -150,6 +150,23 @@ impl Stream {
         }
     }
 
+    /// What it stands on has gone, if it has not ended before.
+    pub(super) fn end(&self, socket: &Socket) {
+        let phase = self.phase.get();
+        if matches!(phase, Phase::Over(_)) || self.session().is_none() {
+            return;
+        }
+        self.phase.set(Phase::Over(phase == Phase::Open));
+        let closed = Ready::READ_CLOSED | Ready::WRITE_CLOSED;
+        match self.ended.get() && self.write_shut.get() {
+            true => socket.status.raise(closed | Ready::READABLE | Ready::WRITABLE),
+            false => {
+                socket.status.raise(closed);
+                socket.fail(Errno::NETDOWN);
+            }
+        }
+    }
+
     /// The network reports something: one that is being connected fails by it at once, as on Linux.
     pub(super) fn hear_of_network(&self, cx: &Kernel, socket: &Socket, kind: NetworkErrorKind) {
         if self.phase.get() != Phase::Connecting {
@@ -204,7 +221,10 @@ impl Stream {
         self.look(usize::MAX, |octets| out.put_octets(octets));
         out.put_octets(&state);
         let octets = out.finish().ok_or(Errno::OPNOTSUPP)?;
+        // What ends now is no end of the stream.
+        drop(self.session.take());
         if !moving::release(cx, &session, state.len()) {
+            drop(self.session.replace(Some(session)));
             return Err(Errno::AGAIN);
         }
         session.close(cx);
@@ -509,6 +529,7 @@ impl Layer {
         drop(body.arrived.replace(unread));
         let socket = self.add(Body::Stream(body))?;
         session.head().set_tag(socket.tag());
+        session.watch();
         socket.status.raise(Ready::WRITABLE | Ready::SETTLED);
         if count > 0 || shut.0 || shut.1 {
             socket.status.raise(Ready::READABLE);
@@ -559,8 +580,12 @@ impl Layer {
             }
         };
         session.head().set_tag(socket.tag());
+        session.watch();
         if let Body::Stream(stream) = &socket.body {
             let _ = stream.find_ends(cx);
+            if session.head().is_closed() {
+                stream.end(&socket);
+            }
         }
         reads_by_hand(cx, &session);
         Ok(socket)

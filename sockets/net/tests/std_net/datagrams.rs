@@ -1,22 +1,20 @@
 //! `UdpSocket`.
 
-use crate::{A_MOMENT, PATIENCE, on_both};
+use crate::{A_MOMENT, PATIENCE, everywhere};
 use std::io::{ErrorKind, IoSlice, IoSliceMut};
 use std::net::{Shutdown, SocketAddr};
 use std::time::{Duration, Instant};
 use xk_net::{Driver, Sharing, Source, Stack, TcpStream, UdpSocket};
 
-on_both!(
+everywhere!(
     a_datagram_arrives_with_its_sender,
     port_zero_is_any_free_one,
     a_bound_port_is_taken,
     a_foreign_address_cannot_be_bound,
-    version_6_is_not_there,
     what_does_not_fit_is_lost_and_peeking_takes_nothing,
     a_timeout_ends_a_read,
     without_blocking_a_read_says_so,
     a_connected_socket_hears_its_peer_alone,
-    an_unreachable_port_is_reported_once,
     without_a_peer_there_is_nowhere_to_send,
     too_much_for_a_datagram_is_refused,
     the_largest_datagram_arrives,
@@ -30,7 +28,9 @@ on_both!(
     many_sockets_keep_apart,
     a_connected_socket_may_share_its_port,
     the_newest_that_shares_its_address_hears,
-    a_hash_says_who_hears_of_those_that_share_peers,
+    a_hash_says_who_hears_of_those_that_share_peers;
+    // Why a push failed is told with the next one, and the message behind it has gone by then.
+    not across a cut: version_6_is_not_there, an_unreachable_port_is_reported_once,
 );
 
 fn bind<D: Driver>(stack: &Stack<D>) -> (UdpSocket<D>, SocketAddr) {

@@ -3,6 +3,7 @@
 mod datagrams;
 #[path = "../rig/domain.rs"]
 mod domain;
+mod losses;
 mod poller;
 mod streams;
 #[allow(dead_code, reason = "the tests of the library alone look at the registry")]
@@ -36,24 +37,19 @@ fn library(run: impl FnOnce(Setup)) {
     run(trusted.setup());
 }
 
-/// Makes two tests of each function: with the calling thread as the driver, and with a thread of
-/// its own.
-macro_rules! on_both {
-    ($($name:ident),* $(,)?) => {
+/// Makes four tests of each function: with the calling thread as the driver, with a thread of its
+/// own, and so on a graph that another thread runs, and on a library whose registry another thread
+/// runs. Those behind `not across a cut` have the first two only.
+macro_rules! everywhere {
+    ($($name:ident),* $(,)? $(; not across a cut: $($uncut:ident),* $(,)?)?) => {
         mod here {
             $(#[test] fn $name() { super::$name(&crate::here()); })*
+            $($(#[test] fn $uncut() { super::$uncut(&crate::here()); })*)?
         }
         mod thread {
             $(#[test] fn $name() { super::$name(&crate::thread()); })*
+            $($(#[test] fn $uncut() { super::$uncut(&crate::thread()); })*)?
         }
-    };
-}
-pub(crate) use on_both;
-
-/// Makes two tests more of each function: on a graph that another thread runs, and on a library
-/// whose registry another thread runs.
-macro_rules! elsewhere {
-    ($($name:ident),* $(,)?) => {
         mod attached {
             $(#[test] fn $name() {
                 crate::attached(|setup| super::$name(&setup.thread().unwrap()));
@@ -66,4 +62,4 @@ macro_rules! elsewhere {
         }
     };
 }
-pub(crate) use elsewhere;
+pub(crate) use everywhere;

@@ -1,13 +1,13 @@
 //! `Poller` and readiness.
 
-use crate::{A_MOMENT, PATIENCE, on_both};
+use crate::{A_MOMENT, PATIENCE, everywhere};
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use xk_net::{Driver, Mode, Poller, Ready, Source, Stack, UdpSocket, Watch};
 
-on_both!(
+everywhere!(
     by_level_it_is_told_until_it_is_read,
     by_edge_it_is_told_once_for_each_arrival,
     once_means_once,

@@ -1,12 +1,12 @@
 //! `TcpStream` and `TcpListener`.
 
-use crate::{A_MOMENT, PATIENCE, elsewhere, on_both};
+use crate::{A_MOMENT, PATIENCE, everywhere};
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::time::{Duration, Instant};
 use xk_net::{Driver, Mode, Poller, Ready, Sharing, Source, Stack, TcpListener, TcpStream};
 
-on_both!(
+everywhere!(
     octets_arrive_in_order,
     port_zero_is_any_free_one,
     a_port_is_listened_at_once,
@@ -33,37 +33,9 @@ on_both!(
     a_connection_in_the_making_is_watched,
     a_megabyte_each_way,
     options_are_kept,
-    a_backlog_is_the_programs_number,
-    two_thousand_connects_at_once_all_succeed,
-    a_peer_that_broke_off_is_accepted_with_its_address,
-);
-
-elsewhere!(
-    octets_arrive_in_order,
-    port_zero_is_any_free_one,
-    a_port_is_listened_at_once,
-    a_listener_frees_its_port,
-    listeners_that_share_peers_each_have_some,
-    addresses_are_those_of_both_ends,
-    nobody_there_is_a_refusal,
-    connecting_has_a_timeout,
-    peeking_takes_nothing,
-    a_timeout_ends_a_read,
-    without_blocking_calls_say_so,
-    a_full_stream_takes_no_more,
-    reading_can_be_ended,
-    behind_the_end_there_is_no_writing,
-    unread_octets_make_a_reset,
-    no_linger_makes_a_reset,
-    what_was_written_arrives_after_the_close,
-    several_buffers_are_one_stream,
-    a_clone_is_the_same_stream,
-    many_connections_at_once,
-    one_connection_behind_the_other,
-    a_poller_tells_who_comes_and_what,
-    a_connection_in_the_making_is_watched,
-    a_megabyte_each_way,
-    options_are_kept,
+    a_peer_that_broke_off_is_accepted_with_its_address;
+    // Whether there is room is asked of one handshake before the stream of another has crossed.
+    not across a cut: a_backlog_is_the_programs_number, two_thousand_connects_at_once_all_succeed,
 );
 
 const HERE: &str = "10.0.0.1:0";
