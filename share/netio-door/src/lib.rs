@@ -43,7 +43,19 @@
 //! there, and within the program that runs the graph, a channel is attached to the
 //! [`xk_netio::Module`] beside the kernel.
 //!
-//! With `uplink`, the name of the interface that the wire is on (`packet`, `xdp`), the system
+//! How it is found out for which program an arrival is, `demux` says:
+//!
+//! - `map`: by its octets under the masks of the rights' templates, in the module.
+//! - `index`: by a number in its link header that this module has chosen for the right (the
+//!   paper's buffer queue index), and has told the module of the station at the other end, once the
+//!   right is granted and from time to time if it is not used. The frame must still be one of the
+//!   right. Frames to a station that has told none, and to several, are as without it; a peer
+//!   without such a module is told some few times and needs to know nothing. Frames have type
+//!   0x88b6 then, of which nothing above sees any, and are 4 octets longer, so that others are
+//!   shorter: `max-packet` says so. For wires with frames of Ethernet: `sim`, `shm`, `host-eth`.
+//! - `bpf`: by programs of the system.
+//!
+//! With `bpf` and `uplink`, the interface that the wire is on (`packet`, `xdp`), the system
 //! itself checks what programs send and finds out for which program an arrival is (eBPF; crate
 //! `xk-netio-xdp` has a table of what differs): frames of channels do not go through this process.
 //! What the system leaves comes to the module as without it. It needs `CAP_NET_ADMIN`,
@@ -77,7 +89,7 @@ pub use door::{COMERS_MAX, COMERS_OF_A_USER_MAX, Door, Hand, TICKET_WITHIN, conn
 
 use xk_core::Entry;
 use xk_core::control::{own_question, question};
-use xk_core::graph::{Family, ParamKind, Realm, StackingRules, octets, optional};
+use xk_core::graph::{Family, ParamKind, Realm, StackingRules, octets, optional, word};
 use xk_netio::{GrantChannel, GrantRight, ListRights, REASONS, RevokeChannel, RevokeRight};
 
 /// What the catalog knows of it.
@@ -94,9 +106,12 @@ pub static ENTRY: Entry = Entry::filter("netio", include_str!("lib.rs"), protoco
         optional("door", ParamKind::Text("the path of a socket, such as /run/xk/netio"),
             "the path of the socket where programs show their tickets, at most 107 octets, in a \
              folder that exists; without it there is none"),
+        word("demux", &["map", "bpf", "index"], "map",
+            "how arrivals for programs are found: by a map of their headers, by programs of the \
+             system (eBPF) past this process, or by an index in the link header"),
         optional("uplink", ParamKind::Text("the name of a network interface, such as eth0"),
-            "the interface below the wire, at which programs of the system (eBPF) check and \
-             demultiplex the frames of channels, past this process; without it the module does"),
+            "with `demux=bpf` the interface below the wire, at which programs of the system check \
+             and demultiplex the frames of channels"),
         optional("rate", ParamKind::Rate,
             "bits of frames that a channel may send in each second, whatever it was granted"),
         octets("burst", 256 << 10,

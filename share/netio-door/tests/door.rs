@@ -298,3 +298,29 @@ fn floods_of_frames_and_what_is_never_received_end_nothing_but_a_channel() {
     let revoked = host.drops(&host.netio, &REVOKED);
     assert!(host.drops(&host.netio, &FORGED) >= revoked * u64::from(VIOLATIONS_MAX) && revoked > 0);
 }
+
+/// How arrivals are found is one word, and an interface belongs to one of them alone.
+#[test]
+fn a_graph_says_how_arrivals_are_found() {
+    use xk_core::graph::{Build, BuildError, Params, Value};
+    let build = |set: &[(&'static str, &str)]| {
+        let cx = TestKernel::new(7);
+        let lowers = [Bottom::add(&cx, "tap", Lower::wire(OURS)).protocol().clone()];
+        let (entry, mut params) = (&xk_netio_door::ENTRY, Params::default());
+        set.iter().for_each(|(name, value)| params.set(name, Value::Text((*value).into())));
+        let mut build = Build { cx: &cx, entry, name: "netio", lowers: &lowers, params: &params };
+        (entry.build)(&mut build).map(drop)
+    };
+    for words in [&[][..], &[("demux", "map")], &[("demux", "index")]] {
+        assert!(build(words).is_ok(), "{words:?}");
+    }
+    for (words, wrong) in [
+        (&[("demux", "bpf")][..], "demux"),
+        (&[("uplink", "eth0")], "uplink"),
+        (&[("demux", "index"), ("uplink", "eth0")], "uplink"),
+    ] {
+        let built = build(words);
+        let is_told = matches!(built, Err(BuildError::Param { name, .. }) if name == wrong);
+        assert!(is_told, "{words:?}: {built:?}");
+    }
+}

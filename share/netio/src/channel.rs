@@ -16,6 +16,8 @@ use xk_share::{Arrival, Carrier, SendError};
 use crate::rules::{Front, Rules, fits};
 
 const NS_PER_S: u128 = 1_000_000_000;
+/// Octets of both stations and the type.
+const ETHERNET_OCTETS: usize = 14;
 
 /// How much a channel may send: a token bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,15 +79,42 @@ impl Bucket {
     }
 }
 
+/// What a right's frames are like, and the index that its peer has for them.
+pub(crate) struct Toward {
+    check: Check,
+    /// 0 for none.
+    pub(crate) index: Cell<u16>,
+    /// Where they all go, if that is one station of an Ethernet.
+    pub(crate) station: Option<[u8; 6]>,
+}
+
+impl Toward {
+    pub(crate) fn new(sent: &Template) -> Self {
+        let front = sent.octets();
+        // The lowest bit of the first octet tells groups.
+        let is_one = |to: &[u8; 6]| {
+            to[0] & 1 == 0 && sent.station() == Some(&to[..]) && front.len() >= ETHERNET_OCTETS
+        };
+        let station = front.first_chunk().copied().filter(is_one);
+        Self { check: Check::new(sent), index: Cell::new(0), station }
+    }
+}
+
+impl AsRef<Check> for Toward {
+    fn as_ref(&self) -> &Check {
+        &self.check
+    }
+}
+
 /// The module's end.
 pub(crate) struct Channel {
     pub(crate) number: u32,
     /// Once the program has fetched it.
     carrier: OnceCell<Box<dyn Carrier>>,
     /// What its frames may be like.
-    pub(crate) sent: RefCell<Rules<Rc<Check>>>,
+    pub(crate) sent: RefCell<Rules<Toward>>,
     /// What the last one was like.
-    last: RefCell<Option<Rc<Check>>>,
+    last: RefCell<Option<Rc<Toward>>>,
     /// The numbers of its rights.
     pub(crate) rights: RefCell<BTreeSet<u32>>,
     /// Frames that did not fit.
@@ -121,19 +150,19 @@ impl Channel {
         self.carrier.get().map(|carrier| &**carrier)
     }
 
-    /// Whether a frame of so many octets that begins so fits one of the rights. Frames come in
-    /// trains, so the last one's is looked at first.
+    /// The index that a frame of so many octets that begins so is to bear, 0 for none, if it fits
+    /// one of the rights. Frames come in trains, so the last one's is looked at first.
     #[inline]
-    pub(crate) fn admits(&self, front: &Front, octets: usize) -> bool {
-        if self.last.borrow().as_ref().is_some_and(|last| fits(last, front, octets)) {
-            return true;
+    pub(crate) fn admits(&self, front: &Front, octets: usize) -> Option<u16> {
+        if let Some(last) = &*self.last.borrow()
+            && fits(&last.check, front, octets)
+        {
+            return Some(last.index.get());
         }
-        let found = self.sent.borrow().find(front, octets);
-        let is_admitted = found.is_some();
-        if is_admitted {
-            *self.last.borrow_mut() = found;
-        }
-        is_admitted
+        let found = self.sent.borrow().find(front, octets)?;
+        let index = found.index.get();
+        *self.last.borrow_mut() = Some(found);
+        Some(index)
     }
 
     /// Takes a right's template out.

@@ -28,11 +28,15 @@ extern crate alloc;
 
 mod channel;
 mod module;
+mod questions;
 mod rules;
 
 pub use channel::{Rate, channel};
+pub use module::index::{INDEX_TYPE, STRAY_OFFER};
 pub use module::{
-    CHANNEL_FULL, CHANNELS_MAX, FORGED, GRANT_LASTS, GRANTS_MAX, GrantChannel, GrantRight,
-    ListRights, Module, QUESTIONS, REASONS, REVOKED, RIGHTS_MAX, RIGHTS_OF_A_CHANNEL_MAX,
-    RevokeChannel, RevokeRight, Right, Steer, Ticket, VIOLATIONS_MAX, add,
+    CHANNEL_FULL, CHANNELS_MAX, FORGED, GRANT_LASTS, GRANTS_MAX, Module, REASONS, REVOKED,
+    RIGHTS_MAX, RIGHTS_OF_A_CHANNEL_MAX, Steer, VIOLATIONS_MAX, add,
+};
+pub use questions::{
+    GrantChannel, GrantRight, ListRights, QUESTIONS, RevokeChannel, RevokeRight, Right, Ticket,
 };

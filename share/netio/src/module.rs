@@ -9,22 +9,28 @@ use alloc::vec::Vec;
 use core::cell::{Cell, OnceCell, RefCell};
 use core::ops::Bound;
 use core::time::Duration;
-use xk_core::control::{Describe, ListSessions, QuestionType};
-use xk_core::object::{Burst, Enable, OpenError, ProtocolId, PushError, Refused};
+use xk_core::control::{Describe, ListSessions};
+use xk_core::object::{Burst, Enable, OpenError, PushError, Refused};
 use xk_core::reason::{Class, Reason};
 use xk_core::wire::{Sleeper, Wire};
 use xk_core::{
     Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Time, Upper,
-    fields, question, reason,
+    reason,
 };
 use xk_kit::control::MaxPacket;
-use xk_kit::net::template::{Check, Headers, OCTETS_MAX};
+use xk_kit::net::template::{Headers, OCTETS_MAX};
 use xk_kit::wire::anchor::{Anchor, Anchored, WireEnd};
 use xk_kit::wire::{offload, offload::Offloads, segments};
 use xk_share::{Arrival, Carrier, SendError};
 
-use crate::channel::{Channel, Rate};
+use crate::channel::{Channel, Rate, Toward};
+use crate::questions::{
+    GrantChannel, GrantRight, ListRights, RevokeChannel, RevokeRight, Right, Ticket,
+};
 use crate::rules::{Front, Rules};
+use index::{Indices, Receiver, STRAY_OFFER};
+
+pub(crate) mod index;
 
 /// Channels at one time at most.
 pub const CHANNELS_MAX: usize = 1024;
@@ -53,123 +59,13 @@ pub static REVOKED: Reason = Reason::new("channel revoked", Class::Bad);
 pub static CHANNEL_FULL: Reason = Reason::new("channel full", Class::Exhausted);
 
 /// The module's reasons, for what a cut knows.
-pub static REASONS: &[&Reason] = &[&FORGED, &REVOKED, &CHANNEL_FULL];
-
-/// What fetches a granted channel, once.
-pub type Ticket = [u8; 16];
-
-/// Asked of the module itself: a channel for a program, without rights at first.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GrantChannel {
-    /// In: how much may be sent. Out: the same, or what the module allows if that is less.
-    pub rate: Rate,
-    /// Out: what fetches it, within [`GRANT_LASTS`]; `None` if there is no room.
-    pub ticket: Option<Ticket>,
-    /// Out: its number.
-    pub number: u32,
-    /// Out: the path of the socket where the ticket is shown; empty if there is none.
-    pub door: String,
-}
-question!(GrantChannel { rate, ticket, number, door }, "grant-channel", Ask, direct);
-
-impl GrantChannel {
-    /// For a channel that may send so much.
-    pub fn new(rate: Rate) -> Self {
-        Self { rate, ticket: None, number: 0, door: String::new() }
-    }
-}
-
-/// Asked of the module itself: one more right of a channel, fetched or not. Its program may send
-/// frames with these headers, and receives those that arrive with them. Templates of empty
-/// messages, [`Template::default`](xk_kit::net::template::Template), give a right to receive or to
-/// send alone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GrantRight {
-    /// In: the channel's number.
-    pub channel: u32,
-    /// In: the headers, as the session tells them whose frames these are.
-    pub headers: Headers,
-    /// In: the protocol of that session, and its ends, for [`ListRights`].
-    pub of: (ProtocolId, Participants),
-    /// Out: the right's number; `None` if there is no such channel or no room, or another right
-    /// receives what this one would.
-    pub number: Option<u32>,
-}
-question!(GrantRight { channel, headers, of, number }, "grant-right", Ask, direct);
-
-/// Asked of the module itself: the right of this number is no more. Its channel remains.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RevokeRight {
-    /// In: its number.
-    pub number: u32,
-    /// Out: whether there was one.
-    pub was_there: bool,
-}
-question!(RevokeRight { number, was_there }, "revoke-right", Ask, direct);
-
-/// Asked of the module itself: the channel of this number is no more, fetched or not, and none of
-/// its rights.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RevokeChannel {
-    /// In: its number.
-    pub number: u32,
-    /// Out: whether there was one.
-    pub was_there: bool,
-}
-question!(RevokeChannel { number, was_there }, "revoke-channel", Ask, direct);
-
-/// A right, as [`ListRights`] tells of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Right {
-    /// Its number.
-    pub number: u32,
-    /// That of its channel.
-    pub channel: u32,
-    /// Its headers.
-    pub headers: Headers,
-    /// The protocol of the session that it was granted for, and the session's ends.
-    pub of: (ProtocolId, Participants),
-}
-fields!(Right { number, channel, headers, of });
-
-/// Asked of the module itself: rights in the order of their numbers, for a registry that has been
-/// started again.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ListRights {
-    /// In: those with higher numbers than this.
-    pub after: u32,
-    /// Out: the next ones; none after the last.
-    pub rights: Vec<Right>,
-}
-question!(ListRights { after, rights }, "list-rights", Ask, direct);
-
-/// The module's questions, for what a cut between it and a registry knows.
-pub static QUESTIONS: [QuestionType; 5] = [
-    QuestionType::of::<GrantChannel>(),
-    QuestionType::of::<GrantRight>(),
-    QuestionType::of::<RevokeRight>(),
-    QuestionType::of::<RevokeChannel>(),
-    QuestionType::of::<ListRights>(),
-];
+pub static REASONS: &[&Reason] = &[&FORGED, &REVOKED, &CHANNEL_FULL, &STRAY_OFFER];
 
 /// A channel that nothing has fetched yet.
 struct Waiting {
     ticket: Ticket,
     number: u32,
     lapses_at: Time,
-}
-
-/// Which channel receives what fits.
-#[derive(Clone)]
-struct Receiver {
-    check: Rc<Check>,
-    channel: Rc<Channel>,
-}
-
-impl AsRef<Check> for Receiver {
-    fn as_ref(&self) -> &Check {
-        &self.check
-    }
 }
 
 /// What checks and demultiplexes frames of channels in the module's place, where it can: programs
@@ -204,6 +100,8 @@ pub struct Module {
     /// By number.
     rights: RefCell<BTreeMap<u32, Right>>,
     receivers: RefCell<Rules<Receiver>>,
+    /// If rights are found by index.
+    indices: OnceCell<Indices>,
     /// Of channels and rights.
     number_last: Cell<u32>,
     /// Where drops are counted.
@@ -245,6 +143,7 @@ impl Module {
             gone: RefCell::default(),
             rights: RefCell::default(),
             receivers: RefCell::default(),
+            indices: OnceCell::new(),
             number_last: Cell::default(),
             this: RefCell::default(),
             wire: RefCell::default(),
@@ -364,23 +263,23 @@ impl Module {
         if all >= RIGHTS_MAX || of_channel >= RIGHTS_OF_A_CHANNEL_MAX {
             return None;
         }
-        let check = Rc::new(Check::new(&headers.received));
-        let receiver = Receiver { check, channel: Rc::clone(&channel) };
+        let (number, toward) = (self.number(), Rc::new(Toward::new(&headers.sent)));
+        let receiver = Rc::new(Receiver::new(&headers.received, &channel, &toward, number));
         let mut receivers = self.receivers.borrow_mut();
-        if !receivers.add(cx, &headers.received, receiver) {
+        if !receivers.add(cx, &headers.received, &receiver) {
             return None;
         }
-        let check = Rc::new(Check::new(&headers.sent));
-        if !channel.sent.borrow_mut().add(cx, &headers.sent, check) {
+        if !channel.sent.borrow_mut().add(cx, &headers.sent, &toward) {
             receivers.remove(&headers.received);
             return None;
         }
+        drop(receivers);
         self.steer_right(&channel, headers);
-        let number = self.number();
         channel.rights.borrow_mut().insert(number);
         let (headers, of) = (headers.clone(), question.of.clone());
         let right = Right { number, channel: channel.number, headers, of };
         self.rights.borrow_mut().insert(number, right);
+        self.index_right(cx, &receiver);
         Some(number)
     }
 
@@ -397,7 +296,10 @@ impl Module {
         let Some(right) = self.rights.borrow_mut().remove(&number) else {
             return false;
         };
-        self.receivers.borrow_mut().remove(&right.headers.received);
+        let receiver = self.receivers.borrow_mut().remove(&right.headers.received);
+        if let Some((indices, receiver)) = self.indices.get().zip(receiver) {
+            indices.leave(&receiver);
+        }
         if let Some(steering) = self.steering.get() {
             steering.revoke(right.channel, &right.headers);
         }
@@ -437,6 +339,18 @@ impl Module {
         question.rights = next.take(LISTED_MAX).map(|(_, right)| right.clone()).collect();
     }
 
+    fn describe(&self) -> String {
+        let ((fetched, granted), rights) = (self.counts(), self.rights.borrow().len());
+        let mut text = format!("{fetched} channels, {granted} granted, {rights} rights");
+        let steering = self.steering.get().map(|steering| steering.describe());
+        let indices = self.indices.get().map(Indices::describe);
+        for more in steering.into_iter().chain(indices) {
+            text += "; ";
+            text += &more;
+        }
+        text
+    }
+
     fn count(&self, why: &'static Reason) {
         if let Some(this) = &*self.this.borrow() {
             this.head().drops().count(why);
@@ -447,12 +361,6 @@ impl Module {
     /// goes, and channels stay.
     fn wire(&self) -> Option<SessionRef> {
         self.wire.borrow().clone().filter(|wire| !wire.head().is_closed())
-    }
-
-    /// The channel that an arrival is for, if its program is there.
-    fn receiver(&self, frame: &Message) -> Option<Rc<Channel>> {
-        let receiver = self.receivers.borrow().find(&front(frame), frame.len())?;
-        receiver.channel.carrier().is_some().then_some(receiver.channel)
     }
 
     /// Gives a frame to a program.
@@ -469,17 +377,26 @@ impl Module {
         }
     }
 
-    /// Gives an arrival to the program that has a right to it, whole: what a device of this machine
-    /// has left open is finished, since a program gets octets alone. Any other one comes back.
-    fn receive(&self, cx: &Kernel, mut frame: Message) -> Result<(), Message> {
-        let Some(channel) = self.receiver(&frame) else {
-            return Err(frame);
-        };
+    /// As [`hand`](Self::hand), what a device of this machine has left open finished: a program
+    /// gets octets alone.
+    fn hand_whole(&self, cx: &Kernel, channel: &Channel, mut frame: Message) {
         match offload::finish_checksum(cx.pool(), &mut frame) {
-            Ok(()) => self.hand(cx, &channel, &frame),
+            Ok(()) => self.hand(cx, channel, &frame),
             Err(_) => self.count(&reason::NO_BUFFERS),
         }
-        Ok(())
+    }
+
+    /// Gives an arrival to the program that has a right to it. Any other one comes back.
+    fn receive(&self, cx: &Kernel, frame: Message) -> Result<(), Message> {
+        let found = self.receivers.borrow().find(&front(&frame), frame.len());
+        match found.filter(|receiver| receiver.channel.carrier().is_some()) {
+            Some(receiver) => {
+                self.found_by_headers(cx, &receiver);
+                self.hand_whole(cx, &receiver.channel, frame);
+                Ok(())
+            }
+            None => Err(frame),
+        }
     }
 
     /// As [`receive`](Self::receive), of a run of segments: it comes back whole if its first packet
@@ -504,6 +421,13 @@ impl Module {
     /// Gives an arrival to the program that has a right to it, or else puts it with those for the
     /// protocol above.
     fn arrive(&self, cx: &Kernel, frame: Message) {
+        let frame = match self.indices.get() {
+            Some(indices) => match self.take_by_index(cx, indices, frame) {
+                Some(frame) => frame,
+                None => return,
+            },
+            None => frame,
+        };
         let has_rights = !self.rights.borrow().is_empty();
         let received = match has_rights {
             true if segments::of(&frame).is_some() => self.receive_run(cx, frame),
@@ -524,16 +448,18 @@ impl Module {
     /// Hands up to `budget` frames of a channel to the wire; false once it is over.
     fn carry(&self, cx: &Kernel, channel: &Channel, budget: usize) -> (usize, bool) {
         for count in 0..budget {
-            let frame = match channel.next(cx) {
+            let mut frame = match channel.next(cx) {
                 Arrival::Frame(frame) => frame,
                 Arrival::Nothing | Arrival::NoBuffers => return (count, true),
                 Arrival::Lost => return (count, false),
             };
-            if channel.admits(&front(&frame), frame.len()) {
-                match self.wire() {
+            if let Some(index) = channel.admits(&front(&frame), frame.len()) {
+                let fit = if index == 0 { Ok(()) } else { index::put_index(&mut frame, index) };
+                match (self.wire(), fit) {
                     // What the wire does not take it has counted.
-                    Some(wire) => drop(wire.push(cx, frame)),
-                    None => self.count(&reason::CLOSED),
+                    (Some(wire), Ok(())) => drop(wire.push(cx, frame)),
+                    (None, _) => self.count(&reason::CLOSED),
+                    (_, Err(why)) => self.count(why),
                 }
                 continue;
             }
@@ -584,7 +510,8 @@ impl Protocol for Netio {
         let module = self.upper.wire();
         let wire = self.lower.open(cx, Upper::new(this), Participants::default())?;
         let octets = wire.ask(cx, MaxPacket::default()).map(|question| question.octets);
-        module.frame_octets_max.set(octets.map_or(usize::MAX, |octets| octets as usize));
+        let octets = octets.map_or(usize::MAX, |octets| octets as usize);
+        module.frame_octets_max.set(octets.saturating_sub(module.index_octets()));
         *module.wire.borrow_mut() = Some(wire);
         Ok(())
     }
@@ -662,11 +589,7 @@ impl Protocol for Netio {
         } else if let Some(question) = ask.get::<RevokeChannel>() {
             question.was_there = module.revoke(question.number);
         } else if let Some(question) = ask.get::<Describe>() {
-            let ((fetched, granted), rights) = (module.counts(), module.rights.borrow().len());
-            question.text = format!("{fetched} channels, {granted} granted, {rights} rights");
-            if let Some(steering) = module.steering.get() {
-                question.text += &format!("; {}", steering.describe());
-            }
+            question.text = module.describe();
         } else if let Some(question) = ask.get::<Offloads>() {
             question.answer(this.id(), || Offloads::of_protocol(cx, &self.lower));
         } else if ask.get::<ListSessions>().is_some() {
@@ -674,7 +597,9 @@ impl Protocol for Netio {
         } else if ask.is_upward() {
             return Answer::Unknown;
         } else {
-            return self.lower.control(cx, ask);
+            let answer = self.lower.control(cx, ask);
+            module.leave_room(ask);
+            return answer;
         }
         Answer::Answered
     }
@@ -724,14 +649,22 @@ impl Anchor for Module {
         let Some(wire) = self.wire() else {
             return Answer::Unknown;
         };
+        if let Some(question) = ask.get::<Describe>() {
+            question.text = self.describe();
+            return Answer::Answered;
+        }
         if let Some(question) = ask.get::<Offloads>() {
             question.answer(this.head().protocol(), || Offloads::of_session(cx, &wire));
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<Headers>() {
-            return question.found(Headers::of(cx, &wire));
+            let octets_max = self.frame_octets_max.get();
+            let within = |it: Headers| Headers { sent: it.sent.of_up_to(octets_max), ..it };
+            return question.found(Headers::of(cx, &wire).map(within));
         }
-        wire.control(cx, ask)
+        let answer = wire.control(cx, ask);
+        self.leave_room(ask);
+        answer
     }
 
     fn stop(&self, cx: &Kernel, _: &ProtocolRef) {

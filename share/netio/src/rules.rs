@@ -1,5 +1,6 @@
 //! Which right a frame fits: by its octets under the masks of the rights' templates.
 
+use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use xk_core::Kernel;
@@ -64,10 +65,10 @@ fn front(template: &Template) -> Front {
 /// The templates with one mask.
 struct Class<T> {
     mask: Words,
-    rights: Map<Words, T>,
+    rights: Map<Words, Rc<T>>,
 }
 
-impl<T: Clone> Class<T> {
+impl<T> Class<T> {
     fn bits(&self) -> u32 {
         self.mask.words.iter().map(|word| word.count_ones()).sum()
     }
@@ -82,10 +83,10 @@ impl<T> Default for Rules<T> {
     }
 }
 
-impl<T: Clone + AsRef<Check>> Rules<T> {
+impl<T: AsRef<Check>> Rules<T> {
     /// Gives what fits a template to `right`; false if another one has that, or there are too many
     /// shapes of headers. A template of empty messages gives nothing.
-    pub(crate) fn add(&mut self, cx: &Kernel, template: &Template, right: T) -> bool {
+    pub(crate) fn add(&mut self, cx: &Kernel, template: &Template, right: &Rc<T>) -> bool {
         if template.octets_max() == 0 {
             return true;
         }
@@ -102,30 +103,35 @@ impl<T: Clone + AsRef<Check>> Rules<T> {
             }
         };
         let value = mask.under(&front(template));
-        self.0.get(at).is_some_and(|class| class.rights.bind(value, right).is_ok())
+        self.0.get(at).is_some_and(|class| class.rights.bind(value, Rc::clone(right)).is_ok())
     }
 
     /// Takes out what [`add`](Self::add) has put in for this template.
-    pub(crate) fn remove(&mut self, template: &Template) {
+    pub(crate) fn remove(&mut self, template: &Template) -> Option<Rc<T>> {
         if template.octets_max() == 0 {
-            return;
+            return None;
         }
         let mask = Words::of(&template.mask());
-        if let Some(at) = self.0.iter().position(|class| class.mask == mask) {
-            let class = &self.0[at];
-            let _ = class.rights.unbind(&mask.under(&front(template)));
-            if class.rights.is_empty() {
-                self.0.remove(at);
-            }
+        let at = self.0.iter().position(|class| class.mask == mask)?;
+        let class = &self.0[at];
+        let gone = class.rights.unbind(&mask.under(&front(template)));
+        if class.rights.is_empty() {
+            self.0.remove(at);
         }
+        gone
+    }
+
+    /// The right whose frames begin so, whatever their lengths.
+    pub(crate) fn find_alike(&self, front: &Front) -> Option<Rc<T>> {
+        self.0.iter().find_map(|class| class.rights.get(&class.mask.under(front)))
     }
 
     /// The right that a frame of so many octets with these first ones fits.
     #[inline]
-    pub(crate) fn find(&self, front: &Front, octets: usize) -> Option<T> {
+    pub(crate) fn find(&self, front: &Front, octets: usize) -> Option<Rc<T>> {
         self.0.iter().find_map(|class| {
             let found = class.rights.get(&class.mask.under(front))?;
-            fits(found.as_ref(), front, octets).then_some(found)
+            fits((*found).as_ref(), front, octets).then_some(found)
         })
     }
 }

@@ -89,7 +89,11 @@ const OF_DEVICES: &[libc::c_long] = &[
     libc::SYS_accept4,
     libc::SYS_bind,
     libc::SYS_connect,
+    libc::SYS_fchmod,
+    libc::SYS_flock,
+    libc::SYS_fstatfs,
     libc::SYS_getdents64,
+    libc::SYS_geteuid,
     libc::SYS_getpeername,
     libc::SYS_getsockname,
     libc::SYS_listen,
@@ -97,9 +101,15 @@ const OF_DEVICES: &[libc::c_long] = &[
     libc::SYS_readlinkat,
     libc::SYS_socket,
     libc::SYS_socketpair,
-    libc::SYS_unlinkat,
     libc::SYS_umask,
+    libc::SYS_unlinkat,
 ];
+
+/// Those of them that some machines have in an older form.
+#[cfg(target_arch = "x86_64")]
+const OF_DEVICES_HERE: &[libc::c_long] = &[libc::SYS_chmod, libc::SYS_open, libc::SYS_unlink];
+#[cfg(not(target_arch = "x86_64"))]
+const OF_DEVICES_HERE: &[libc::c_long] = &[libc::SYS_fchmodat];
 
 /// What is left.
 pub(super) struct Confined {
@@ -111,8 +121,9 @@ pub(super) struct Confined {
 impl Confined {
     /// For domains that have devices, or for those that have none.
     pub(super) fn new(has_devices: bool) -> io::Result<Self> {
-        let of_devices = if has_devices { OF_DEVICES } else { &[] };
-        let calls = RUNS.iter().chain(OF_MACHINE).chain(of_devices);
+        let (of_devices, here) =
+            if has_devices { (OF_DEVICES, OF_DEVICES_HERE) } else { (&[][..], &[][..]) };
+        let calls = RUNS.iter().chain(OF_MACHINE).chain(of_devices).chain(here);
         let rules: BTreeMap<i64, _> = calls.map(|call| (*call, Vec::new())).collect();
         let refuse = SeccompAction::Errno(libc::EPERM as u32);
         let machine = std::env::consts::ARCH.try_into().map_err(io::Error::other)?;

@@ -5,6 +5,7 @@ mod commands;
 mod deaths;
 mod domains;
 mod exec;
+mod indices;
 mod library;
 mod switch;
 mod units;
