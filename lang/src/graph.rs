@@ -5,7 +5,7 @@ use crate::span::{Span, Spanned};
 use crate::value::Value;
 
 /// A graph file's content: what is written, in the order in which it is written.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 pub struct Graph {
     /// The optional title.
     pub title: Option<Spanned<String>>,
@@ -43,8 +43,6 @@ pub struct Host {
     pub nodes: Vec<Node>,
     /// The whole host, closing brace included.
     pub span: Span,
-    /// What is between the braces.
-    pub body: Option<Span>,
 }
 
 impl Host {
@@ -116,8 +114,6 @@ pub struct Node {
     pub children: Vec<ParamBlock>,
     /// The whole node, closing brace included.
     pub span: Span,
-    /// The line of the node without its children.
-    pub head: Span,
 }
 
 impl Node {
@@ -223,46 +219,4 @@ impl Link {
 
 fn find<'a>(params: &'a [Param], name: &str) -> Option<&'a Param> {
     params.iter().find(|param| *param.name == name)
-}
-
-// Two of these are equal when they say the same, wherever they stand.
-impl PartialEq for Host {
-    fn eq(&self, other: &Self) -> bool {
-        (&self.name, &self.count, &self.params, &self.domains, &self.nodes)
-            == (&other.name, &other.count, &other.params, &other.domains, &other.nodes)
-    }
-}
-
-impl PartialEq for Domain {
-    fn eq(&self, other: &Self) -> bool {
-        (&self.name, self.kind, &self.params, &self.grants)
-            == (&other.name, other.kind, &other.params, &other.grants)
-    }
-}
-
-impl PartialEq for Node {
-    fn eq(&self, other: &Self) -> bool {
-        (&self.domain, &self.kind, &self.name, &self.lowers, &self.params, &self.children)
-            == (
-                &other.domain,
-                &other.kind,
-                &other.name,
-                &other.lowers,
-                &other.params,
-                &other.children,
-            )
-    }
-}
-
-impl PartialEq for ParamBlock {
-    fn eq(&self, other: &Self) -> bool {
-        (&self.name, &self.args, &self.params, &self.children)
-            == (&other.name, &other.args, &other.params, &other.children)
-    }
-}
-
-impl PartialEq for Link {
-    fn eq(&self, other: &Self) -> bool {
-        (&self.name, &self.params, &self.children) == (&other.name, &other.params, &other.children)
-    }
 }

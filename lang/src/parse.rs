@@ -151,9 +151,9 @@ impl Reader<'_> {
                 nodes.extend(self.node(child, None));
             }
         }
-        let (span, body) = (self.whole(node), self.body(node));
+        let span = self.whole(node);
         if let Some(name) = name {
-            self.graph.hosts.push(Host { name, count, params, domains, nodes, span, body });
+            self.graph.hosts.push(Host { name, count, params, domains, nodes, span });
         }
     }
 
@@ -282,8 +282,8 @@ impl Reader<'_> {
             })
             .unwrap_or_else(|| kind.clone());
         let children = node.iter_children().filter_map(|child| self.block(child)).collect();
-        let (span, head) = (self.whole(node), self.head(node));
-        Some(Node { domain, kind, name, lowers, params, children, span, head })
+        let span = self.whole(node);
+        Some(Node { domain, kind, name, lowers, params, children, span })
     }
 
     /// As deep as the scan allows, [`crate::DEPTH_MAX`].
@@ -362,12 +362,5 @@ impl Reader<'_> {
     fn head(&self, node: &KdlNode) -> Span {
         let name = self.span(node.name().span());
         node.entries().last().map_or(name, |last| name.to(self.span(last.span())))
-    }
-
-    fn body(&self, node: &KdlNode) -> Option<Span> {
-        node.children()?;
-        let close = self.whole(node).end().checked_sub(1)?;
-        let open = self.scan.opening(close)?;
-        Some(Span::from(open + 1..close))
     }
 }

@@ -31,8 +31,6 @@ pub(crate) struct Scan {
     pub(crate) clean: String,
     /// Strings and bad words by their first octet, in order.
     literals: Vec<(usize, Literal)>,
-    /// Opening and closing brace of each block, in order of the closing one.
-    braces: Vec<(usize, usize)>,
     /// Where top-level nodes are cut apart, and whether what ends there can be given to the
     /// grammar.
     cuts: Vec<(usize, bool)>,
@@ -43,12 +41,6 @@ impl Scan {
     pub(crate) fn literal(&self, offset: usize) -> Option<&Literal> {
         let at = self.literals.binary_search_by_key(&offset, |(at, _)| *at).ok()?;
         self.literals.get(at).map(|(_, literal)| literal)
-    }
-
-    /// The opening brace that belongs to the closing one at `close`.
-    pub(crate) fn opening(&self, close: usize) -> Option<usize> {
-        let at = self.braces.binary_search_by_key(&close, |(_, close)| *close).ok()?;
-        self.braces.get(at).map(|(open, _)| *open)
     }
 
     /// The top-level pieces, each with its offset: whole nodes, so that a mistake in one hides none
@@ -71,7 +63,6 @@ pub(crate) fn scan(source: &str, diagnostics: &mut Diagnostics) -> Option<Scan> 
         scan: Scan {
             clean: String::with_capacity(source.len() + 16),
             literals: Vec::new(),
-            braces: Vec::new(),
             cuts: Vec::new(),
         },
         open: Vec::new(),
@@ -382,8 +373,7 @@ impl<'a> Scanner<'a, '_> {
     fn close_brace(&mut self) {
         self.value_missing();
         match self.open.pop() {
-            Some((open, commented)) => {
-                self.scan.braces.push((open, self.at));
+            Some((_, commented)) => {
                 self.keep(1);
                 let around = self.open.last().map_or(0, |(_, commented)| *commented);
                 self.last = Last::Closed(commented > around);

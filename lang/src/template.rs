@@ -261,7 +261,6 @@ impl Fill {
             params: self.params(&node.params),
             children: node.children.iter().map(|child| self.block(child)).collect(),
             span: node.span,
-            head: node.head,
         }
     }
 

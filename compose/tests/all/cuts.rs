@@ -22,7 +22,7 @@ pub(crate) fn cut(source: &str, graph: &CheckedGraph, apart: Apart<'_>) -> Strin
     let mut text = source.to_owned();
     // From the back, so that the places in front stay.
     for (at, host) in graph.graph().hosts.iter().enumerate().rev() {
-        let Some(body) = host.body else { continue };
+        let Some(inside) = host.span.of(source).strip_suffix('}') else { continue };
         let mut domains: BTreeMap<usize, String> = BTreeMap::new();
         let mut moved = BTreeSet::new();
         for (place, node) in host.nodes.iter().enumerate() {
@@ -34,7 +34,7 @@ pub(crate) fn cut(source: &str, graph: &CheckedGraph, apart: Apart<'_>) -> Strin
         }
         let blocks =
             domains.iter().map(|(domain, nodes)| format!("\ndomain d{domain} {{\n{nodes}}}\n"));
-        text.insert_str(body.offset + body.len, &blocks.collect::<String>());
+        text.insert_str(host.span.offset + inside.len(), &blocks.collect::<String>());
         for (offset, len) in moved.into_iter().rev() {
             text.replace_range(offset..offset + len, "");
         }

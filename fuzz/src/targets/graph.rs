@@ -3,13 +3,12 @@
 #[cfg(test)]
 mod tests;
 
-use xk_lang::{Document, Value, parse};
+use xk_lang::parse;
 
 /// Reads `data` as a graph file and does with it all that can be done.
 ///
 /// # Panics
-/// When a law is broken: a place lies outside the text, an unchanged document does not print as it
-/// was read, or an edit that succeeded left a file that does not read.
+/// When a law is broken: a place lies outside the text, or is not what stands there.
 pub(crate) fn read(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (graph, diagnostics) = parse("fuzz", &text);
@@ -29,35 +28,6 @@ pub(crate) fn read(data: &[u8]) {
         for node in host.nodes().iter() {
             assert_eq!(node.span.of(&text).is_empty(), node.span.len == 0);
             assert!(node.span.of(&text).starts_with(node.kind.span.of(&text)));
-        }
-    }
-    let Ok(document) = Document::parse("fuzz", &text) else {
-        panic!("a file without errors is a document");
-    };
-    assert_eq!(document.to_text(), text);
-    if text.len() < 4096 {
-        edits(&document);
-    }
-}
-
-fn edits(document: &Document) {
-    for host in document.graph().hosts.iter().take(3) {
-        let name = host.name.as_str();
-        let mut changed = document.clone();
-        if changed.add_node(name, "added one", "fuzzed", &[], &[("a", Value::Bool(true))]).is_ok() {
-            assert!(
-                changed.set_param(name, "fuzzed", "a", &Value::from("2 \" {n}\\")).is_ok()
-                    || host.count.is_some()
-            );
-            assert!(changed.remove_node(name, "fuzzed").is_ok());
-            assert_eq!(changed.graph(), document.graph());
-        }
-        for node in host.nodes.iter().take(3) {
-            let mut changed = document.clone();
-            let _ = changed.remove_node(name, &node.name);
-            let mut changed = document.clone();
-            let _ = changed.set_param(name, &node.name, "name", &Value::from("renamed"));
-            let _ = changed.remove_param(name, "renamed", "port");
         }
     }
 }

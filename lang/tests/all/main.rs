@@ -1,5 +1,4 @@
 //! All tests of this crate that need no process of their own: one program, linked once.
 
-mod edits;
 mod language;
 mod mistakes;
