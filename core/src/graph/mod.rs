@@ -615,6 +615,15 @@ impl Entry {
         self.shape == Shape::Calls || self.shape != Shape::Top && !is_prompt
     }
 
+    /// Its parameters as a graph has them that says nothing.
+    pub fn defaults(&self) -> Params {
+        let mut params = Params::default();
+        for (spec, value) in self.parameters.iter().filter_map(|spec| Some((spec, spec.default?))) {
+            params.set(spec.name, value.into());
+        }
+        params
+    }
+
     /// Its type numbers as entries of the table.
     pub fn type_numbers(&self) -> impl Iterator<Item = Number> {
         let upper = self.kind;
@@ -691,6 +700,17 @@ impl Build<'_> {
     pub fn duration(&self, name: &'static str) -> Result<Duration, BuildError> {
         self.read(name, |value| match value {
             Value::Duration(time) => Some(time),
+            _ => None,
+        })
+    }
+
+    /// A share from 0 to 1, as of [`int`](Self::int).
+    ///
+    /// # Errors
+    /// As of [`int`](Self::int).
+    pub fn fraction(&self, name: &'static str) -> Result<f64, BuildError> {
+        self.read(name, |value| match value {
+            Value::Fraction(share) => Some(share),
             _ => None,
         })
     }

@@ -48,29 +48,14 @@ mod protocol;
 
 pub use protocol::{CORRUPTED, DUPLICATED, Fault, Faults, LOST, MARKED, REORDERED};
 
-use core::time::Duration;
 use xk_core::Entry;
 use xk_core::control::question;
-use xk_core::graph::{ParamKind, duration, fraction, int, optional, word};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::filter("fault", include_str!("lib.rs"), protocol::build)
     .summary("a layer that loses, repeats, reorders, damages and delays messages")
-    .parameters(&[
-        word("direction", &["down", "up", "both"], "both", "whose messages suffer"),
-        fraction("loss", 0.0, "the share that is dropped"),
-        fraction("duplicate", 0.0, "the share that goes on twice"),
-        fraction("reorder", 0.0, "the share that later ones overtake"),
-        duration("reorder_delay", Duration::from_millis(1),
-            "how long a reordered message is held back"),
-        fraction("corrupt", 0.0, "the share with one bit flipped"),
-        fraction("mark", 0.0, "the share that is marked for congestion, of what can be"),
-        duration("delay", Duration::ZERO, "how long every message is held back"),
-        optional("rate", ParamKind::Rate, "bits per second; without it, no limit"),
-        optional("mtu", ParamKind::Octets, "the largest message, in octets"),
-        int("queue", 1..=1_000_000, 1000, "how many messages are held back at most"),
-    ])
+    .parameters(Faults::PARAMETERS)
     .questions(&[
         question("max-packet", "that of the layer below, at most `mtu`"),
         question("opt-packet", "that of the layer below, at most `mtu`"),

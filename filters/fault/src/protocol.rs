@@ -4,7 +4,7 @@ use crate::mark::copy_marked;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use std::collections::BTreeMap;
-use xk_core::graph::{Build, BuildError};
+use xk_core::graph::{Build, BuildError, ParamKind, optional, word};
 use xk_core::message::NoBuffers;
 use xk_core::object::{PushError, Refused};
 use xk_core::random::Random;
@@ -27,53 +27,34 @@ pub static DUPLICATED: Reason = Reason::new("duplicated", Class::Bad);
 /// Held back so that later ones overtake it.
 pub static REORDERED: Reason = Reason::new("reordered", Class::Bad);
 
-/// What is done to the messages.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Faults {
-    /// Messages going down suffer.
-    pub down: bool,
-    /// Messages going up suffer.
-    pub up: bool,
-    /// The share that is dropped, 0 to 1.
-    pub loss: f64,
-    /// The share that goes on twice.
-    pub duplicate: f64,
-    /// The share that later ones overtake.
-    pub reorder: f64,
-    /// How long those are held back.
-    pub reorder_delay: Duration,
-    /// The share with one bit flipped.
-    pub corrupt: f64,
-    /// The share that is marked for congestion, of the packets that can be.
-    pub mark: f64,
-    /// How long every message is held back.
-    pub delay: Duration,
-    /// Bits per second.
-    pub rate_bit_s: Option<u64>,
-    /// The largest message.
-    pub mtu_octets: Option<usize>,
-    /// How many messages are held back at most.
-    pub held_max: usize,
-}
-
-impl Default for Faults {
-    /// None at all.
-    fn default() -> Self {
-        Self {
-            down: true,
-            up: true,
-            loss: 0.0,
-            duplicate: 0.0,
-            reorder: 0.0,
-            reorder_delay: Duration::from_millis(1),
-            corrupt: 0.0,
-            mark: 0.0,
-            delay: Duration::ZERO,
-            rate_bit_s: None,
-            mtu_octets: None,
-            held_max: 1000,
-        }
+xk_core::settings! {
+    /// What is done to the messages; shares are from 0 to 1.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Faults {
+        loss: f64 = fraction(0.0, "the share that is dropped"),
+        duplicate: f64 = fraction(0.0, "the share that goes on twice"),
+        reorder: f64 = fraction(0.0, "the share that later ones overtake"),
+        reorder_delay: Duration = duration(Duration::from_millis(1),
+            "how long a reordered message is held back"),
+        corrupt: f64 = fraction(0.0, "the share with one bit flipped"),
+        mark: f64 = fraction(0.0, "the share that is marked for congestion, of what can be"),
+        delay: Duration = duration(Duration::ZERO, "how long every message is held back"),
+        queue: usize = int(1..=1_000_000, 1000, "how many messages are held back at most"),
+        ..
+        /// Messages going down suffer.
+        down: bool = true,
+        /// Messages going up suffer.
+        up: bool = true,
+        /// Bits per second.
+        rate_bit_s: Option<u64> = None,
+        /// The largest message.
+        mtu_octets: Option<usize> = None,
     }
+    [
+        word("direction", &["down", "up", "both"], "both", "whose messages suffer"),
+        optional("rate", ParamKind::Rate, "bits per second; without it, no limit"),
+        optional("mtu", ParamKind::Octets, "the largest message, in octets"),
+    ]
 }
 
 struct Held {
@@ -104,21 +85,13 @@ pub struct Fault {
 
 pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let params = build.params;
-    let none = Faults::default();
     let direction = params.text("direction").unwrap_or("both");
     let faults = Faults {
         down: direction != "up",
         up: direction != "down",
-        loss: params.fraction("loss"),
-        duplicate: params.fraction("duplicate"),
-        reorder: params.fraction("reorder"),
-        reorder_delay: params.duration("reorder_delay", none.reorder_delay),
-        corrupt: params.fraction("corrupt"),
-        mark: params.fraction("mark"),
-        delay: params.duration("delay", none.delay),
         rate_bit_s: params.rate("rate"),
         mtu_octets: params.get("mtu").map(|_| params.octets("mtu", usize::MAX)),
-        held_max: params.number("queue", none.held_max),
+        ..Faults::read(build)?
     };
     let random = build.cx.random().fork(u64::from(xk_core::name_key(build.name)));
     build.add(PassThrough::new(build.lower(0)?, Fault::new(faults, random)))
@@ -297,7 +270,7 @@ impl Fault {
         delay: Duration,
     ) -> bool {
         let token = self.token_next.get();
-        let room = self.held.borrow().len() < self.faults.held_max;
+        let room = self.held.borrow().len() < self.faults.queue;
         let this = hop.this.protocol(cx).filter(|_| room);
         if this.is_none_or(|this| cx.schedule_protocol(&this, delay, token).is_err()) {
             hop.this.discard(cx, message, &reason::QUEUE_FULL);

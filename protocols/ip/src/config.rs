@@ -8,7 +8,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::Cell;
 use core::time::Duration;
-use xk_core::graph::{Build, BuildError, Params};
+use xk_core::graph::{Build, BuildError, ParamKind, Params, optional};
 use xk_kit::Cidr;
 use xk_kit::net::addr::Ipv4;
 use xk_kit::net::drop_sources::{PARAMETER, SOURCES_MAX};
@@ -25,47 +25,70 @@ const ON_EXPECTED: &str = "the name of one of the protocols below";
 /// All hosts of a link (RFC 1112, section 4): everybody is a member.
 const ALL_HOSTS: Ipv4 = Ipv4::new(224, 0, 0, 1);
 
-/// The scalar parameters.
-pub(crate) struct Config {
-    pub(crate) forward: bool,
-    pub(crate) dont_fragment: bool,
-    pub(crate) ttl: u8,
-    pub(crate) mtu: Option<u16>,
-    pub(crate) sessions_max: usize,
-    pub(crate) idle_max: usize,
-    pub(crate) passive_max: usize,
-    pub(crate) sources_max: usize,
-    pub(crate) loop_max: usize,
-    pub(crate) paths_max: usize,
-    pub(crate) next_hops_max: usize,
-    pub(crate) reassembly: Limits,
+xk_core::settings! {
+    /// The scalar parameters.
+    pub(crate) struct Config {
+        forward: bool = flag(false, "whether it is a router"),
+        ttl: u8 = int(1..=255, 64, "time to live of what is sent, in hops"),
+        dont_fragment: bool = flag(false,
+            "whether routers may not fragment what fits the path, so that its maximum is found \
+             out"),
+        sessions_max: usize = int(1..=16_777_216, 262_144,
+            "how many sessions it holds; idle ones are evicted for new ones"),
+        idle_max: usize = int(1..=16_777_216, 4096,
+            "from how many sessions on each that a message makes takes the place of an idle one; \
+             those that layers above hold are bounded by the tables of these"),
+        passive_max: usize = int(0..=16_777_216, 0,
+            "how many sessions messages may make for one protocol above; 0: as many as it holds"),
+        loop_max: usize = int(1..=65_536, 256, "how many packets to ourselves may wait"),
+        paths_max: usize = int(1..=1_048_576, 1024,
+            "of how many paths a reported maximum is remembered; the one reported longest ago \
+             goes"),
+        next_hops_max: usize = int(1..=1_048_576, 1024,
+            "how many next hops a router keeps open; the one used longest ago goes"),
+        reassembly_octets_max: usize = octets(1 << 20,
+            "octets held in fragments, each counting 256 more than it has"),
+        reassembly_datagrams_max: usize = int(1..=65_536, 1024,
+            "how many datagrams may be incomplete; of one source, a quarter of them"),
+        reassembly_timeout: Duration = duration(Duration::from_secs(60),
+            "how long a datagram may stay incomplete"),
+        fragments_max: usize = int(2..=8192, 128, "how many fragments a datagram may come in"),
+        ..
+        mtu: Option<u16> = None,
+        reassembly_source_max: Option<usize> = None,
+        sources_max: usize = SOURCES_MAX,
+    }
+    [
+        optional("mtu", ParamKind::integer(MTU_MIN as i64..=DATAGRAM_LEN_MAX as i64),
+            "octets of the largest packet on every interface, if less than the layer below takes"),
+        optional("reassembly_source_max", ParamKind::Octets,
+            "octets of one source held in fragments; a quarter of all, if not given"),
+        PARAMETER,
+    ]
 }
 
 impl Config {
-    pub(crate) fn read(params: &Params) -> Self {
-        let mtu: usize = params.number("mtu", 0);
-        let octets_max = params.octets("reassembly_octets_max", 1 << 20);
-        Self {
-            forward: params.flag("forward"),
-            dont_fragment: params.flag("dont_fragment"),
-            ttl: params.number("ttl", 64).max(1),
-            mtu: (mtu != 0).then(|| mtu.clamp(MTU_MIN, DATAGRAM_LEN_MAX) as u16),
-            sessions_max: params.number("sessions_max", 262_144),
-            idle_max: params.number("idle_max", 4096),
-            passive_max: params.number("passive_max", 0),
+    /// What a graph says.
+    pub(crate) fn of(build: &Build<'_>) -> Result<Self, BuildError> {
+        let params = build.params;
+        let octets = |name| params.get(name).map(|_| params.octets(name, usize::MAX));
+        Ok(Self {
+            mtu: params.get("mtu").map(|_| params.number("mtu", DATAGRAM_LEN_MAX as u16)),
+            reassembly_source_max: octets("reassembly_source_max"),
             sources_max: params.number(PARAMETER.name, SOURCES_MAX),
-            loop_max: params.number("loop_max", 256),
-            paths_max: params.number("paths_max", 1024usize).max(1),
-            next_hops_max: params.number("next_hops_max", 1024usize).max(1),
-            reassembly: Limits {
-                octets_max,
-                source_octets_max: params
-                    .octets("reassembly_source_max", octets_max / 4)
-                    .min(octets_max),
-                datagrams_max: params.number("reassembly_datagrams_max", 1024usize).max(1),
-                timeout: params.duration("reassembly_timeout", Duration::from_secs(60)),
-                fragments_max: params.number("fragments_max", 128),
-            },
+            ..Self::read(build)?
+        })
+    }
+
+    /// The bounds of what is put together.
+    pub(crate) fn limits(&self) -> Limits {
+        let octets_max = self.reassembly_octets_max;
+        Limits {
+            octets_max,
+            source_octets_max: self.reassembly_source_max.unwrap_or(octets_max / 4).min(octets_max),
+            datagrams_max: self.reassembly_datagrams_max,
+            fragments_max: self.fragments_max,
+            timeout: self.reassembly_timeout,
         }
     }
 }

@@ -94,14 +94,12 @@ pub use control::{
 pub use protocol::{Ip, build};
 pub use shared::reasons;
 
-use core::time::Duration;
 use xk_core::Entry;
 use xk_core::control::{own_question, question};
 use xk_core::graph::{
-    Family, Guarantees, ParamKind, ParamSpec, Realm, Service, StackingRules, block, duration, flag,
-    int, octets, optional, required,
+    Family, Guarantees, ParamKind, ParamSpec, Realm, Service, StackingRules, block, int, optional,
+    required,
 };
-use xk_kit::layer::sessions_max;
 
 #[rustfmt::skip]
 const ON: ParamSpec = optional("on", ParamKind::Text("the name of a protocol below, such as arp"),
@@ -126,37 +124,7 @@ pub static ENTRY: Entry = Entry::layer("ip", include_str!("lib.rs"), build)
         ("eth", 0x0800),
         ("null", 0x0800),
     ])
-    .parameters(&[
-        flag("forward", false, "whether it is a router"),
-        int("ttl", 1..=255, 64, "time to live of what is sent, in hops"),
-        optional("mtu", ParamKind::integer(wire::MTU_MIN as i64..=wire::DATAGRAM_LEN_MAX as i64),
-            "octets of the largest packet on every interface, if less than the layer below takes"),
-        flag("dont_fragment", false,
-            "whether routers may not fragment what fits the path, so that its maximum is found \
-             out"),
-        sessions_max(262_144),
-        int("idle_max", 1..=16_777_216, 4096,
-            "from how many sessions on each that a message makes takes the place of an idle one; \
-             those that layers above hold are bounded by the tables of these"),
-        int("passive_max", 0..=16_777_216, 0,
-            "how many sessions messages may make for one protocol above; 0: as many as it holds"),
-        int("loop_max", 1..=65_536, 256, "how many packets to ourselves may wait"),
-        int("paths_max", 1..=1_048_576, 1024,
-            "of how many paths a reported maximum is remembered; the one reported longest ago \
-             goes"),
-        int("next_hops_max", 1..=1_048_576, 1024,
-            "how many next hops a router keeps open; the one used longest ago goes"),
-        octets("reassembly_octets_max", 1 << 20,
-            "octets held in fragments, each counting 256 more than it has"),
-        optional("reassembly_source_max", ParamKind::Octets,
-            "octets of one source held in fragments; a quarter of all, if not given"),
-        int("reassembly_datagrams_max", 1..=65_536, 1024,
-            "how many datagrams may be incomplete; of one source, a quarter of them"),
-        duration("reassembly_timeout", Duration::from_secs(60),
-            "how long a datagram may stay incomplete"),
-        int("fragments_max", 2..=8192, 128, "how many fragments a datagram may come in"),
-        xk_kit::net::drop_sources::PARAMETER,
-    ])
+    .parameters(config::Config::PARAMETERS)
     .blocks(&[
         block("address", 1..=256,
             &[

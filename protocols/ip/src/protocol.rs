@@ -31,7 +31,7 @@ const MTU_UNKNOWN: u32 = 1500;
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let interfaces = config::interfaces(build)?;
     let routes = config::routes(build, &interfaces)?;
-    let shared = Shared::new(build.cx, Config::read(build.params), interfaces, routes);
+    let shared = Shared::new(build.cx, Config::of(build)?, interfaces, routes);
     build.add(Ip { shared: Rc::new(shared) })
 }
 

@@ -20,7 +20,7 @@ pub(crate) type Key = (u32, u32, u8, u16, bool);
 const OVERHEAD: usize = 256;
 
 /// Bounds.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Limits {
     pub(crate) octets_max: usize,
     /// Of those, octets of one source.
@@ -28,18 +28,6 @@ pub(crate) struct Limits {
     pub(crate) datagrams_max: usize,
     pub(crate) fragments_max: usize,
     pub(crate) timeout: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            octets_max: 1 << 20,
-            source_octets_max: 1 << 18,
-            datagrams_max: 1024,
-            fragments_max: 128,
-            timeout: Duration::from_secs(60),
-        }
-    }
 }
 
 struct Piece {

@@ -147,7 +147,7 @@ impl Shared {
             sessions: SessionTable::new(key, config.sessions_max)
                 .with_idle_max(config.idle_max)
                 .with_passive_max(config.passive_max),
-            reassembly: RefCell::new(Reassembly::new(config.reassembly)),
+            reassembly: RefCell::new(Reassembly::new(config.limits())),
             config,
             interfaces,
             routes: RefCell::new(routes),

@@ -173,9 +173,12 @@ impl Program {
         let frames = (EthAddr(opened.address), opened.frame_octets_max as usize);
         let is_lost = Rc::clone(&self.is_cut_off);
         let wire = channel(cx, "channel", Box::new(Noted { carrier, is_lost }), frames);
-        let make = |kind, lower: ProtocolRef, params: &Params| {
+        let find = |kind| {
             let entry = entries.iter().copied().find(|entry| entry.kind == kind);
-            let entry = entry.ok_or(ProgramError::Unknown(kind))?;
+            entry.ok_or(ProgramError::Unknown(kind))
+        };
+        let make = |kind, lower: ProtocolRef, params: &Params| {
+            let entry = find(kind)?;
             for number in entry.type_numbers() {
                 // Those of protocols that are there already are known.
                 let _ = cx.numbers_mut().add(number);
@@ -184,20 +187,10 @@ impl Program {
             let mut build = Build { cx, entry, name: kind, lowers: &lowers, params };
             (entry.build)(&mut build).map_err(ProgramError::Build)
         };
-        let defaults = |kind| {
-            let entry = entries.iter().find(|entry| entry.kind == kind);
-            let mut params = Params::default();
-            for spec in entry.map_or(&[][..], |entry| entry.parameters) {
-                if let Some(value) = spec.default {
-                    params.set(spec.name, value.into());
-                }
-            }
-            params
-        };
-        let link = make("eth", wire, &defaults("eth"))?;
+        let link = make("eth", wire, &find("eth")?.defaults())?;
         let known = Rc::clone(&parts.member.known);
         let stations = cx.add_protocol("stations", "stations", Stations { link, known });
-        let mut ip = defaults("ip");
+        let mut ip = find("ip")?.defaults();
         let block = |name, key, value: String| {
             let mut block = Params::default();
             block.set(key, Value::Text(value));
@@ -211,10 +204,10 @@ impl Program {
         }
         let ip = make("ip", stations, &ip)?;
         let kind = parts.far.head().kind();
-        let own = make(kind, ip.clone(), &defaults(kind))?;
+        let own = make(kind, ip.clone(), &find(kind)?.defaults())?;
         if let Some(datagrams) = &*parts.beside.borrow() {
             let kind = datagrams.far().head().kind();
-            datagrams.stand_on((make(kind, ip.clone(), &defaults(kind))?, host));
+            datagrams.stand_on((make(kind, ip.clone(), &find(kind)?.defaults())?, host));
         }
         parts.stand_on((own, ip));
         Ok(())

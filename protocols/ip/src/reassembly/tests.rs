@@ -5,6 +5,16 @@ use std::vec::Vec as StdVec;
 use xk_core::Pool;
 use xk_core::message::PoolConfig;
 
+fn limits() -> Limits {
+    Limits {
+        octets_max: 1 << 20,
+        source_octets_max: 1 << 18,
+        datagrams_max: 1024,
+        fragments_max: 128,
+        timeout: Duration::from_secs(60),
+    }
+}
+
 const KEY: Key = (1, 2, 17, 9, false);
 
 fn pool() -> Pool {
@@ -43,7 +53,7 @@ fn why(outcome: &Outcome) -> (usize, &'static str) {
 #[test]
 fn a_duplicate_is_ignored_and_an_overlap_spoils_all() {
     let (pool, whole) = (pool(), payload(64));
-    let mut r = Reassembly::new(Limits::default());
+    let mut r = Reassembly::new(limits());
     assert_eq!(why(&give(&mut r, KEY, piece(&pool, &whole, 0, 16))).1, "held");
     assert_eq!(why(&give(&mut r, KEY, piece(&pool, &whole, 0, 16))), (1, "duplicate fragment"));
     assert_eq!(why(&give(&mut r, KEY, piece(&pool, &whole, 32, 48))).1, "held");
@@ -52,7 +62,7 @@ fn a_duplicate_is_ignored_and_an_overlap_spoils_all() {
     // What is still to come is dropped too.
     assert_eq!(why(&give(&mut r, KEY, piece(&pool, &whole, 48, 64))), (1, "overlapping fragments"));
     // The same octets in another range, and other octets in the same range.
-    let mut r = Reassembly::new(Limits::default());
+    let mut r = Reassembly::new(limits());
     give(&mut r, KEY, piece(&pool, &whole, 0, 16));
     let mut other = whole.clone();
     other[3] ^= 1;
@@ -65,7 +75,7 @@ fn contradicting_ends_spoil_all() {
     for (first, then) in
         [((32, 64), (whole.len(), 72, 80)), ((40, 48), (40, 0, 40)), ((32, 64), (64, 64, 72))]
     {
-        let mut r = Reassembly::new(Limits::default());
+        let mut r = Reassembly::new(limits());
         give(&mut r, KEY, piece(&pool, &whole, first.0, first.1));
         let (len, start, end) = then;
         let long = payload(end.max(len));
@@ -78,7 +88,7 @@ fn contradicting_ends_spoil_all() {
 #[test]
 fn the_number_and_length_of_fragments_are_bounded() {
     let (pool, whole) = (pool(), payload(1024));
-    let limits = Limits { fragments_max: 4, ..Limits::default() };
+    let limits = Limits { fragments_max: 4, ..limits() };
     let mut r = Reassembly::new(limits);
     for at in 0..4 {
         assert_eq!(why(&give(&mut r, KEY, piece(&pool, &whole, at * 8, at * 8 + 8))).1, "held");
@@ -95,8 +105,7 @@ fn the_number_and_length_of_fragments_are_bounded() {
 #[test]
 fn the_oldest_goes_first() {
     let (pool, whole) = (pool(), payload(64));
-    let limits =
-        Limits { datagrams_max: 3, octets_max: 3 * (16 + OVERHEAD) + 8, ..Limits::default() };
+    let limits = Limits { datagrams_max: 3, octets_max: 3 * (16 + OVERHEAD) + 8, ..limits() };
     let mut r = Reassembly::new(limits);
     let key = |n| (u32::from(n), 2, 17, n, false);
     for n in 0..4 {
@@ -117,8 +126,7 @@ fn the_oldest_goes_first() {
 #[test]
 fn one_source_gives_up_its_own() {
     let (pool, whole) = (pool(), payload(64));
-    let limits =
-        Limits { datagrams_max: 40, source_octets_max: 4 * (16 + OVERHEAD), ..Limits::default() };
+    let limits = Limits { datagrams_max: 40, source_octets_max: 4 * (16 + OVERHEAD), ..limits() };
     let mut r = Reassembly::new(limits);
     let quiet = (9, 2, 17, 0, false);
     give(&mut r, quiet, piece(&pool, &whole, 0, 16));
@@ -167,7 +175,7 @@ proptest! {
             random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             pieces.swap(i, (random >> 33) % (i + 1));
         }
-        let mut r = Reassembly::new(Limits::default());
+        let mut r = Reassembly::new(limits());
         let count = pieces.len();
         for (n, (start, end)) in pieces.into_iter().enumerate() {
             let last = n + 1 == count;
@@ -197,7 +205,7 @@ proptest! {
         fragments in proptest::collection::vec((0u16..6, 0usize..12, 1usize..6, any::<bool>()), 1..200),
     ) {
         let pool = pool();
-        let limits = Limits { octets_max: 3000, datagrams_max: 4, fragments_max: 5, ..Limits::default() };
+        let limits = Limits { octets_max: 3000, datagrams_max: 4, fragments_max: 5, ..limits() };
         let mut r = Reassembly::new(limits);
         let whole = payload(256);
         let (mut given, mut gone) = (0, 0);

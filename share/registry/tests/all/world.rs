@@ -55,12 +55,7 @@ fn named<'a>(
     for number in entry.type_numbers() {
         let _ = cx.numbers_mut().add(number);
     }
-    let mut params = Params::default();
-    for spec in entry.parameters {
-        if let Some(value) = spec.default {
-            params.set(spec.name, value.into());
-        }
-    }
+    let mut params = entry.defaults();
     set(&mut params);
     let lowers: Vec<_> = lowers.into_iter().cloned().collect();
     let mut build = Build { cx, entry, name, lowers: &lowers, params: &params };

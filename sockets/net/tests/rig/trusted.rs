@@ -59,12 +59,7 @@ fn node(
     for number in entry.type_numbers() {
         let _ = cx.numbers_mut().add(number);
     }
-    let mut params = Params::default();
-    for spec in entry.parameters {
-        if let Some(value) = spec.default {
-            params.set(spec.name, value.into());
-        }
-    }
+    let mut params = entry.defaults();
     set(&mut params);
     let lowers: Vec<_> = lower.into_iter().cloned().collect();
     let mut build = Build { cx, entry, name: kind, lowers: &lowers, params: &params };

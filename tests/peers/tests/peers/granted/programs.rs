@@ -601,12 +601,7 @@ fn node(
     for number in entry.type_numbers() {
         let _ = cx.numbers_mut().add(number);
     }
-    let mut params = Params::default();
-    for spec in entry.parameters {
-        if let Some(value) = spec.default {
-            params.set(spec.name, value.into());
-        }
-    }
+    let mut params = entry.defaults();
     for (name, value) in values {
         params.set(name, value.clone());
     }
