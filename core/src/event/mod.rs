@@ -199,13 +199,6 @@ impl<T> Wheel<T> {
         self.node(handle).map(|node| node.at)
     }
 
-    /// Whether the event is pending: scheduled, and neither given out by
-    /// [`Wheel::pop_due`] nor cancelled.
-    #[must_use]
-    pub fn is_pending(&self, handle: Handle) -> bool {
-        self.node(handle).is_some_and(|node| node.place != NodeState::Running)
-    }
-
     /// How many events are pending.
     #[must_use]
     pub fn len(&self) -> usize {

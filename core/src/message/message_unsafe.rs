@@ -357,17 +357,6 @@ impl Message {
         }
     }
 
-    /// Drops the last `n` octets; false, and nothing is changed, if there are not so many.
-    #[inline]
-    #[must_use]
-    pub fn truncate_back(&mut self, n: usize) -> bool {
-        let Some(keep) = self.len().checked_sub(n) else {
-            return false;
-        };
-        self.truncate(keep);
-        true
-    }
-
     /// Attaches `attribute`, in place of another of its type.
     ///
     /// # Errors

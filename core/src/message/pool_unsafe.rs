@@ -600,11 +600,6 @@ impl Pool {
         NonNull::new(base).map_or((NonNull::dangling(), 0), |base| (base, octets))
     }
 
-    /// Whether `self` and `other` are handles of the same pool.
-    pub fn same_as(&self, other: &Pool) -> bool {
-        self.core == other.core
-    }
-
     pub(super) fn core(&self) -> CoreRef {
         self.core
     }

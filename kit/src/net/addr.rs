@@ -134,15 +134,6 @@ impl Cidr {
         Ok(Self { addr, prefix })
     }
 
-    /// An address with a netmask, whose ones must come first.
-    pub const fn from_netmask(addr: Ipv4, mask: Ipv4) -> Result<Self, CidrError> {
-        let bits = mask.to_bits();
-        if bits.leading_ones() != bits.count_ones() {
-            return Err(CidrError::Netmask);
-        }
-        Ok(Self { addr, prefix: bits.leading_ones() as u8 })
-    }
-
     /// The address, host part and all.
     #[inline]
     #[must_use]
@@ -189,13 +180,6 @@ impl Cidr {
         (self.addr.to_bits() ^ addr.to_bits()) & self.mask() == 0
     }
 
-    /// Whether all of `other`'s network lies in this one.
-    #[inline]
-    #[must_use]
-    pub const fn contains_network(self, other: Self) -> bool {
-        self.prefix <= other.prefix && self.contains(other.addr)
-    }
-
     const fn mask(self) -> u32 {
         match u32::MAX.checked_shl(32 - self.prefix as u32) {
             Some(mask) => mask,
@@ -240,9 +224,6 @@ pub enum CidrError {
     /// The prefix is not a number from 0 to 32.
     #[error("the prefix is not a number from 0 to 32")]
     Prefix,
-    /// The netmask has a zero before a one.
-    #[error("the netmask has a zero before a one")]
-    Netmask,
 }
 
 impl FromStr for Cidr {
@@ -296,7 +277,6 @@ mod tests {
         assert!(net.contains(Ipv4::new(192, 0, 2, 127)));
         assert!(!net.contains(Ipv4::new(192, 0, 2, 128)));
         assert_eq!(net.to_string(), "192.0.2.77/26");
-        assert_eq!(Cidr::from_netmask(net.addr(), net.netmask()), Ok(net));
     }
 
     #[test]
@@ -313,8 +293,6 @@ mod tests {
             let text = std::format!("192.0.2.1/{wrong}");
             assert_eq!(text.parse::<Cidr>(), Err(CidrError::Prefix), "{text}");
         }
-        let holed = Ipv4::new(255, 0, 255, 0);
-        assert_eq!(Cidr::from_netmask(holed, holed), Err(CidrError::Netmask));
     }
 
     proptest! {

@@ -157,15 +157,6 @@ pub fn is_valid(octets: &[u8]) -> bool {
     is_ones(add_octets(0, octets))
 }
 
-/// Copies `src` to the start of `dst` (as far as the shorter goes) and
-/// returns the sum over what was copied.
-#[inline]
-pub fn copy_and_sum(dst: &mut [u8], src: &[u8]) -> Checksum {
-    let mut sum = Checksum::new();
-    sum.copy_and_add(dst, src);
-    sum
-}
-
 /// The checksum after one 16-bit word changed from `old` to `new`
 /// (RFC 1624, section 3, equation 3).
 ///
@@ -175,15 +166,6 @@ pub fn copy_and_sum(dst: &mut [u8], src: &[u8]) -> Checksum {
 #[must_use]
 pub const fn update_u16(checksum: u16, old: u16, new: u16) -> u16 {
     let sum = !checksum as u32 + !old as u32 + new as u32;
-    !fold_u32(sum)
-}
-
-/// The checksum after an aligned 32-bit word changed from `old` to `new`.
-#[inline]
-#[must_use]
-pub const fn update_u32(checksum: u16, old: u32, new: u32) -> u16 {
-    let (old, new_hi) = (!old, new >> 16);
-    let sum = !checksum as u32 + (old >> 16) + (old & 0xffff) + new_hi + (new & 0xffff);
     !fold_u32(sum)
 }
 

@@ -93,7 +93,9 @@ fn copy_stops_at_the_shorter() {
     let mut sum = Checksum::new();
     assert_eq!(sum.copy_and_add(&mut dst, &[1, 2, 3, 4, 5]), 3);
     assert_eq!((dst, sum.finish()), ([1, 2, 3], naive(&[1, 2, 3])));
-    assert_eq!(copy_and_sum(&mut [0; 9], &[7]).finish(), naive(&[7]));
+    let mut sum = Checksum::new();
+    assert_eq!(sum.copy_and_add(&mut [0; 9], &[7]), 1);
+    assert_eq!(sum.finish(), naive(&[7]));
 }
 
 proptest! {
@@ -145,7 +147,8 @@ proptest! {
     #[test]
     fn copies_and_sums(octets in proptest::collection::vec(any::<u8>(), 0..700), start in 0usize..9) {
         let mut dst = vec![0; octets.len() + start];
-        let sum = copy_and_sum(&mut dst[start..], &octets);
+        let mut sum = Checksum::new();
+        sum.copy_and_add(&mut dst[start..], &octets);
         prop_assert_eq!(&dst[start..], &octets[..]);
         prop_assert_eq!(sum.finish(), naive(&octets));
     }
@@ -153,7 +156,7 @@ proptest! {
     #[test]
     fn update_equals_a_fresh_sum(words in proptest::collection::vec(
         prop_oneof![Just(0u16), Just(0xffff), any::<u16>()], 4..12),
-        new in prop_oneof![Just(0u16), Just(0xffff), any::<u16>()], low: u16) {
+        new in prop_oneof![Just(0u16), Just(0xffff), any::<u16>()]) {
         let octets = |words: &[u16]| words.iter().flat_map(|w| w.to_be_bytes()).collect::<Vec<_>>();
         // One word that stays and is not zero, as in every IP header.
         let mut words = words;
@@ -162,8 +165,5 @@ proptest! {
         let mut after = words.clone();
         after[1] = new;
         prop_assert_eq!(update_u16(before, words[1], new), naive(&octets(&after)));
-        after[2] = low;
-        let long = |w: &[u16]| u32::from(w[1]) << 16 | u32::from(w[2]);
-        prop_assert_eq!(update_u32(before, long(&words), long(&after)), naive(&octets(&after)));
     }
 }
