@@ -15,11 +15,16 @@ pub(super) fn check(site: &mut Site<'_>, at: usize, diagnostics: &mut Diagnostic
     twice(site, at, diagnostics);
     let lowers: Vec<(usize, usize)> = site.known_lowers(at).collect();
     for (place, lower) in lowers {
-        let fits = realm(site, at, place, lower, diagnostics)
-            && family(site, at, place, lower, diagnostics)
-            && guarantees(site, at, place, lower, diagnostics)
-            && answers(site, at, place, lower, diagnostics);
-        if !fits {
+        let edge = Edge { site, at, upper: entry, place, lower };
+        let misfit = [Edge::realm, Edge::family, Edge::guarantees, Edge::answers]
+            .iter()
+            .find_map(|check| check(&edge));
+        if let Some((what, expected, help)) = misfit {
+            if let Some(spanned) = site.node(at).lowers.get(place) {
+                let error = diagnostics.error(spanned.span, what);
+                expected.map(|expected| error.expected(expected));
+                help.map(|help| error.help(help));
+            }
             site.misfits.insert((at, lower));
         }
     }
@@ -199,36 +204,6 @@ fn realm_fits(site: &Site<'_>, upper: &Entry, lower: usize) -> bool {
     true
 }
 
-fn realm(
-    site: &Site<'_>,
-    at: usize,
-    place: usize,
-    lower: usize,
-    diagnostics: &mut Diagnostics,
-) -> bool {
-    let (Some(upper), Some(entry)) = (site.entry(at), site.entry(lower)) else {
-        return true;
-    };
-    if realm_fits(site, upper, lower) || upper.below.max == 0 {
-        return true;
-    }
-    let name = &site.node(lower).name;
-    let what = match entry.realm {
-        Realm::Top => format!("nothing can stand on `{name}`, an upper end of the graph"),
-        realm => format!("`{}` cannot stand on `{name}`, which is of realm {realm}", upper.kind),
-    };
-    let Some(spanned) = site.node(at).lowers.get(place) else {
-        return false;
-    };
-    let help = suggest::between(site, upper, lower).or_else(|| instead(site, at, (place, lower)));
-    let error = diagnostics.error(spanned.span, what);
-    error.expected(format!("a protocol {}", what_below(upper)));
-    if let Some(help) = help {
-        error.help(help);
-    }
-    false
-}
-
 /// Whether what `upper` opens below goes together with what the layer there takes.
 pub(super) fn family_fits(upper: &Entry, taken: Family) -> bool {
     let opens = upper.below.families;
@@ -239,91 +214,83 @@ pub(super) fn family_fits(upper: &Entry, taken: Family) -> bool {
             .any(|family| matches!(family, Family::Any | Family::Inherit) || *family == taken)
 }
 
-fn family(
-    site: &Site<'_>,
+/// What is wrong where a node stands on another, what would be right, and what helps.
+type Misfit = (String, Option<String>, Option<String>);
+
+/// A node and one that it stands on.
+struct Edge<'a> {
+    site: &'a Site<'a>,
     at: usize,
+    upper: &'static Entry,
     place: usize,
     lower: usize,
-    diagnostics: &mut Diagnostics,
-) -> bool {
-    let (Some(upper), Some(taken)) = (site.entry(at), site.above[lower]) else {
-        return true;
-    };
-    if family_fits(upper, taken) || upper.below.max == 0 {
-        return true;
-    }
-    let Some(spanned) = site.node(at).lowers.get(place) else {
-        return false;
-    };
-    let (kind, name) = (upper.kind, &spanned.value);
-    let what = format!("`{kind}` opens `{name}` with {}, but `{name}` takes {taken}", opens(upper));
-    let help = suggest::between(site, upper, lower).or_else(|| instead(site, at, (place, lower)));
-    let error = diagnostics.error(spanned.span, what);
-    error.expected(format!("a protocol {}", what_below(upper)));
-    if let Some(help) = help {
-        error.help(help);
-    }
-    false
 }
 
-/// Whether the layer below guarantees what `upper` needs.
-fn guarantees(
-    site: &Site<'_>,
-    at: usize,
-    place: usize,
-    lower: usize,
-    diagnostics: &mut Diagnostics,
-) -> bool {
-    let Some(upper) = site.entry(at) else {
-        return true;
-    };
-    if place >= upper.below.max {
-        // One too many: that is told already.
-        return true;
+impl Edge<'_> {
+    fn suggestion(&self) -> Option<String> {
+        suggest::between(self.site, self.upper, self.lower).or_else(|| self.other())
     }
-    let needs = upper.below.needs_at(place);
-    let (Some(lack), Some(spanned)) =
-        (site.gives[lower].lack(needs), site.node(at).lowers.get(place))
-    else {
-        return true;
-    };
-    let here = if upper.below.each.is_empty() { "" } else { " in this place" };
-    let what = format!("`{}` cannot stand on `{spanned}`{here}: {lack}", site.node(at).name);
-    let help = match upper.below.each {
-        [] => instead(site, at, (place, lower)).or_else(|| suggest::between(site, upper, lower)),
-        _ => arranged(site, at),
-    };
-    let error = diagnostics.error(spanned.span, what);
-    if let Some(help) = help {
-        error.help(help);
-    }
-    false
-}
 
-/// Whether the layer below answers what `upper` asks of it.
-fn answers(
-    site: &Site<'_>,
-    at: usize,
-    place: usize,
-    lower: usize,
-    diagnostics: &mut Diagnostics,
-) -> bool {
-    let (Some(upper), Some(entry)) = (site.entry(at), site.entry(lower)) else {
-        return true;
-    };
-    let asked = upper.below.asks_at(place).filter(|name| !does_answer(entry, name));
-    let (Some(name), Some(spanned)) = (asked, site.node(at).lowers.get(place)) else {
-        return true;
-    };
-    let what = format!(
-        "`{}` cannot stand on `{spanned}` in this place: that does not answer `{name}`",
-        site.node(at).name
-    );
-    let error = diagnostics.error(spanned.span, what);
-    if let Some(help) = arranged(site, at) {
-        error.help(help);
+    fn other(&self) -> Option<String> {
+        instead(self.site, self.at, (self.place, self.lower))
     }
-    false
+
+    fn realm(&self) -> Option<Misfit> {
+        let Self { site, upper, lower, .. } = *self;
+        let entry = site.entry(lower)?;
+        if realm_fits(site, upper, lower) || upper.below.max == 0 {
+            return None;
+        }
+        let name = &site.node(lower).name;
+        let what = match entry.realm {
+            Realm::Top => format!("nothing can stand on `{name}`, an upper end of the graph"),
+            realm => {
+                format!("`{}` cannot stand on `{name}`, which is of realm {realm}", upper.kind)
+            }
+        };
+        let expected = format!("a protocol {}", what_below(upper));
+        Some((what, Some(expected), self.suggestion()))
+    }
+
+    fn family(&self) -> Option<Misfit> {
+        let Self { site, upper, lower, .. } = *self;
+        let taken = site.above[lower]?;
+        if family_fits(upper, taken) || upper.below.max == 0 {
+            return None;
+        }
+        let (kind, name) = (upper.kind, &site.node(lower).name);
+        let opens = opens(upper);
+        let what = format!("`{kind}` opens `{name}` with {opens}, but `{name}` takes {taken}");
+        let expected = format!("a protocol {}", what_below(upper));
+        Some((what, Some(expected), self.suggestion()))
+    }
+
+    /// Whether the layer below guarantees what the upper needs; of one too many it is told already.
+    fn guarantees(&self) -> Option<Misfit> {
+        let Self { site, at, upper, place, lower } = *self;
+        let needs = Some(upper.below.needs_at(place)).filter(|_| place < upper.below.max)?;
+        let lack = site.gives[lower].lack(needs)?;
+        let here = if upper.below.each.is_empty() { "" } else { " in this place" };
+        let (name, below) = (&site.node(at).name, &site.node(lower).name);
+        let what = format!("`{name}` cannot stand on `{below}`{here}: {lack}");
+        let help = match upper.below.each {
+            [] => self.other().or_else(|| suggest::between(site, upper, lower)),
+            _ => arranged(site, at),
+        };
+        Some((what, None, help))
+    }
+
+    /// Whether the layer below answers what the upper asks of it.
+    fn answers(&self) -> Option<Misfit> {
+        let Self { site, at, upper, place, lower } = *self;
+        let entry = site.entry(lower)?;
+        let asked = upper.below.asks_at(place).filter(|name| !does_answer(entry, name))?;
+        let (name, below) = (&site.node(at).name, &site.node(lower).name);
+        let what = format!(
+            "`{name}` cannot stand on `{below}` in this place: that does not answer `{asked}`"
+        );
+        Some((what, None, arranged(site, at)))
+    }
 }
 
 /// A wire carries one protocol, beside those that only ask it something; a wire that carries none
