@@ -30,7 +30,6 @@ pub(crate) fn wire(data: &[u8]) {
         assert!(header.body_len() <= body.len(), "no octet beyond the end");
         assert!(header.mask & !header.all() == 0 || header.flags & (REQUEST | REPLY) == 0);
     }
-    let _ = format!("{header}");
 }
 
 /// What the layers around the one under test share.
@@ -65,7 +64,7 @@ impl Stage {
             && self.executed.get() > before
         {
             let call = (header.boot, header.process & !FIRST, header.channel, header.sequence);
-            assert!(self.known.borrow_mut().insert(call), "executed twice: {header}");
+            assert!(self.known.borrow_mut().insert(call), "executed twice: {header:?}");
         }
     }
 

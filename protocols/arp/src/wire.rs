@@ -1,8 +1,6 @@
 //! Address resolution for IPv4 on Ethernet (RFC 826), with the probes and
 //! announcements of address conflict detection (RFC 5227).
 
-use core::fmt;
-
 pub use xk_kit::net::addr::{EthAddr, Ipv4};
 
 /// Octets of a packet for IPv4 on Ethernet.
@@ -194,21 +192,6 @@ impl Packet {
         octets[14..18].copy_from_slice(&self.sender_ip.octets());
         octets[18..24].copy_from_slice(&self.target_eth.0);
         octets[24..].copy_from_slice(&self.target_ip.octets());
-    }
-}
-
-impl fmt::Display for Packet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.operation {
-            Operation::Request if self.is_probe() => write!(f, "probe {}", self.target_ip),
-            Operation::Request if self.is_announcement() => {
-                write!(f, "announcement {} is-at {}", self.sender_ip, self.sender_eth)
-            }
-            Operation::Request => {
-                write!(f, "request who-has {} tell {}", self.target_ip, self.sender_ip)
-            }
-            Operation::Reply => write!(f, "reply {} is-at {}", self.sender_ip, self.sender_eth),
-        }
     }
 }
 

@@ -9,8 +9,6 @@
 //! length of a short payload and one, where the layer below may add octets to a short packet
 //! (Ethernet does); 0 says that the payload is what came.
 
-use core::fmt;
-
 /// Octets of the header.
 pub const HEADER_OCTETS: usize = 18;
 /// Octets of the longest payload whose length can be marked.
@@ -168,25 +166,6 @@ impl Header {
         octets[12..14].copy_from_slice(&self.error.to_be_bytes());
         octets[14..].copy_from_slice(&self.boot.to_be_bytes());
         octets
-    }
-}
-
-impl fmt::Display for Header {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = match self.kind {
-            Kind::Request => "request",
-            Kind::Probe => "probe",
-            Kind::Ack => "ack",
-            Kind::Nack => "nack",
-            Kind::Reply => "reply",
-            Kind::Refusal => "refusal",
-        };
-        let to = if self.for_server { "server" } else { "client" };
-        write!(
-            f,
-            "channel {} to the {to}, {} > {what} {}, error {}, boot {:08x}",
-            self.channel, self.number, self.sequence, self.error, self.boot
-        )
     }
 }
 

@@ -303,15 +303,5 @@ impl fmt::Display for Selector {
     }
 }
 
-impl fmt::Display for Header {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} > {}, ", self.src, self.dst)?;
-        match self.kind {
-            Kind::Type(ether_type) => write!(f, "ethertype {ether_type}"),
-            Kind::Length(length) => write!(f, "802.3, length {}", length.get()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,6 @@
 //! section 4.3): the first eight octets, the checksum over the whole message,
 //! and a view of the datagram an error quotes.
 
-use core::fmt;
 use core::mem;
 use core::num::NonZeroU16;
 
@@ -190,29 +189,29 @@ pub enum Error {
 }
 
 /// What each code of type 3 means, from 0 on.
-const UNREACHABLE: [(Unreachable, &str); 16] = [
-    (Unreachable::Net, "net"),
-    (Unreachable::Host, "host"),
-    (Unreachable::Protocol, "protocol"),
-    (Unreachable::Port, "port"),
-    (Unreachable::FragmentationNeeded(None), "need to frag"),
-    (Unreachable::SourceRouteFailed, "source route failed"),
-    (Unreachable::NetUnknown, "net unknown"),
-    (Unreachable::HostUnknown, "host unknown"),
-    (Unreachable::SourceIsolated, "source isolated"),
-    (Unreachable::NetProhibited, "net prohibited"),
-    (Unreachable::HostProhibited, "host prohibited"),
-    (Unreachable::NetService, "net for this type of service"),
-    (Unreachable::HostService, "host for this type of service"),
-    (Unreachable::Prohibited, "administratively prohibited"),
-    (Unreachable::PrecedenceViolation, "precedence violation"),
-    (Unreachable::PrecedenceCutoff, "precedence cutoff"),
+const UNREACHABLE: [Unreachable; 16] = [
+    Unreachable::Net,
+    Unreachable::Host,
+    Unreachable::Protocol,
+    Unreachable::Port,
+    Unreachable::FragmentationNeeded(None),
+    Unreachable::SourceRouteFailed,
+    Unreachable::NetUnknown,
+    Unreachable::HostUnknown,
+    Unreachable::SourceIsolated,
+    Unreachable::NetProhibited,
+    Unreachable::HostProhibited,
+    Unreachable::NetService,
+    Unreachable::HostService,
+    Unreachable::Prohibited,
+    Unreachable::PrecedenceViolation,
+    Unreachable::PrecedenceCutoff,
 ];
 
 impl Unreachable {
     /// The code on the wire, 0 to 15.
     pub fn code(self) -> u8 {
-        let is_same = |(one, _): &(Self, _)| mem::discriminant(one) == mem::discriminant(&self);
+        let is_same = |one: &Self| mem::discriminant(one) == mem::discriminant(&self);
         UNREACHABLE.iter().position(is_same).map_or(0, |code| code as u8)
     }
 
@@ -222,7 +221,7 @@ impl Unreachable {
     }
 
     fn parse(code: u8, mtu: u16) -> Option<Self> {
-        Some(match UNREACHABLE.get(usize::from(code))?.0 {
+        Some(match *UNREACHABLE.get(usize::from(code))? {
             Self::FragmentationNeeded(_) => Self::FragmentationNeeded(NonZeroU16::new(mtu)),
             plain => plain,
         })
@@ -444,44 +443,6 @@ impl<'a> Quoted<'a> {
             header,
             payload: &payload[..payload.len().min(quoted_len)],
         })
-    }
-}
-
-impl fmt::Display for Header {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let query = |f: &mut fmt::Formatter<'_>, name: &str, query: &Query| {
-            write!(f, "ICMP {name}, id {}, seq {}", query.id, query.sequence)
-        };
-        match self {
-            Self::EchoReply(q) => query(f, "echo reply", q),
-            Self::EchoRequest(q) => query(f, "echo request", q),
-            Self::TimestampRequest(q) => query(f, "time stamp query", q),
-            Self::TimestampReply(q) => query(f, "time stamp reply", q),
-            Self::Unreachable(unreachable) => write!(f, "ICMP unreachable: {unreachable}"),
-            Self::SourceQuench => f.write_str("ICMP source quench"),
-            Self::Redirect(what, gateway) => write!(f, "ICMP redirect {what:?} to {gateway}"),
-            Self::TimeExceeded(which) => f.write_str(match which {
-                TimeExceeded::Transit => "ICMP time exceeded in transit",
-                TimeExceeded::Reassembly => "ICMP reassembly time exceeded",
-            }),
-            Self::ParameterProblem(what) => match what {
-                ParameterProblem::Pointer(at) => write!(f, "ICMP parameter problem, octet {at}"),
-                ParameterProblem::MissingOption => {
-                    f.write_str("ICMP parameter problem, option missing")
-                }
-                ParameterProblem::Length => f.write_str("ICMP parameter problem, bad length"),
-            },
-        }
-    }
-}
-
-impl fmt::Display for Unreachable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(UNREACHABLE[usize::from(self.code())].1)?;
-        match self {
-            Self::FragmentationNeeded(Some(mtu)) => write!(f, " (mtu {mtu})"),
-            _ => Ok(()),
-        }
     }
 }
 

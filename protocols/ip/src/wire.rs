@@ -465,7 +465,7 @@ impl<'a> Packet<'a> {
     }
 }
 
-impl fmt::Display for Fragment {
+impl fmt::Debug for Fragment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let flags = match (self.more(), self.dont()) {
             (false, false) => "none",
@@ -474,29 +474,6 @@ impl fmt::Display for Fragment {
             (true, true) => "+, DF",
         };
         write!(f, "offset {}, flags [{flags}]", self.offset())
-    }
-}
-
-impl fmt::Debug for Fragment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl fmt::Display for Header {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "IP (tos 0x{:x}, ttl {}, id {}, {}, proto {}, length {}) {} > {}",
-            self.traffic_class,
-            self.ttl,
-            self.id,
-            self.fragment,
-            self.protocol,
-            self.total_len,
-            self.src,
-            self.dst,
-        )
     }
 }
 

@@ -1,9 +1,6 @@
 //! The header ("RPC in the x-Kernel", appendix): 36 octets in network order without gaps, and what
 //! makes one acceptable.
 
-use core::fmt;
-use xk_core::HostAddr;
-
 /// Octets of the header.
 pub const HEADER_LEN: usize = 36;
 /// The protocol's number in IP (RFC 1700, Sprite-RPC).
@@ -223,34 +220,6 @@ impl Round {
 /// The mask of `count` fragments.
 pub(crate) fn all_of(count: u16) -> u16 {
     ((1u32 << count.min(16)) - 1) as u16
-}
-
-impl fmt::Display for Header {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const NAMES: [(u16, &str); 10] = [
-            (REQUEST, "request"),
-            (REPLY, "reply"),
-            (ACK, "ack"),
-            (NACK, "nack"),
-            (ECHO, "echo"),
-            (ERROR, "error"),
-            (CLOSE, "close"),
-            (PLSACK, "plsack"),
-            (LASTFRAG, "lastfrag"),
-            (SERVER, "server"),
-        ];
-        let [client, server] =
-            [self.client_host, self.server_host].map(|host| HostAddr::from(host.to_be_bytes()));
-        write!(f, "{client} {} {server}: RPC", if self.flags & SERVER != 0 { ">" } else { "<" })?;
-        for (_, name) in NAMES.iter().filter(|(bit, _)| self.flags & bit != 0) {
-            write!(f, " {name}")?;
-        }
-        write!(f, ", channel {}, call {}, command {}", self.channel, self.sequence, self.command)?;
-        if self.fragments != 0 || self.mask != 0 {
-            write!(f, ", fragments {:#06x} of {}", self.mask, self.fragments)?;
-        }
-        write!(f, ", length {}", self.body_len())
-    }
 }
 
 #[cfg(test)]

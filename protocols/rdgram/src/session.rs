@@ -155,8 +155,8 @@ impl Session for RdgramSession {
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         let (host, _) = self.key;
         if let Some(question) = ask.get::<Describe>() {
-            let header = Header::parse(&self.template);
-            question.text = alloc::format!("{header} to {}", host);
+            let Header { number } = Header::parse(&self.template);
+            question.text = alloc::format!("rdgram > {number} to {host}");
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<PeerHost>() {

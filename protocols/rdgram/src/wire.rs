@@ -11,23 +11,16 @@ xk_kit::header! {
 /// Octets of the header.
 pub const HEADER_OCTETS: usize = Header::OCTETS;
 
-impl core::fmt::Display for Header {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "rdgram > {}", self.number)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::string::ToString;
 
     #[test]
     fn the_octets_are_in_network_order() {
         let header = Header::parse(&[0, 0, 1, 7]);
         assert_eq!(header.number, 263);
-        assert_eq!(header.to_string(), "rdgram > 263");
+        assert_eq!(header.emit(), [0, 0, 1, 7]);
     }
 
     proptest! {

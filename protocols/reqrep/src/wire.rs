@@ -77,20 +77,9 @@ impl Header {
     }
 }
 
-impl core::fmt::Display for Header {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let kind = match self.kind {
-            Kind::Call => "call",
-            Kind::Reply => "reply",
-        };
-        write!(f, "{kind} {:08x}", self.xid)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::string::ToString;
 
     #[test]
     fn octets_of_a_real_call_and_its_reply() {
@@ -102,7 +91,6 @@ mod tests {
         assert_eq!(Header::parse(&reply), Ok(header(Kind::Reply)));
         assert_eq!(header(Kind::Call).emit(), call);
         assert_eq!(header(Kind::Reply).emit(), reply);
-        assert_eq!(header(Kind::Reply).to_string(), "reply 7b558aeb");
     }
 
     #[test]

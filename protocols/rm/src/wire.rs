@@ -32,13 +32,6 @@ impl Mark {
     }
 }
 
-impl core::fmt::Display for Mark {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let last = if self.is_last { "last " } else { "" };
-        write!(f, "{last}fragment of {} octets", self.len)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

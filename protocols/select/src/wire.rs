@@ -11,7 +11,6 @@
 //! 5 are the compiler's padding there. Octet 1 of a call counts how often it was forwarded, which
 //! is 0 for all that do not forward.
 
-use core::fmt;
 use xk_core::Reason;
 use xk_core::reason::Class;
 use xk_kit::rpc::call::{
@@ -123,23 +122,10 @@ impl Header {
     }
 }
 
-impl fmt::Display for Header {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { hops, command, status, .. } = *self;
-        match (self.kind, status) {
-            (Type::Call, _) if hops > 0 => write!(f, "call {command}, forwarded {hops} times"),
-            (Type::Call, _) => write!(f, "call {command}"),
-            (Type::Reply, STATUS_OK) => write!(f, "reply {command}"),
-            (Type::Reply, status) => write!(f, "reply {command}: {}", reason_of(status)),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::string::ToString;
 
     #[test]
     fn a_null_call_and_its_replies() {
@@ -150,10 +136,6 @@ mod tests {
         assert_eq!(Header::call(3).emit(), call);
         assert_eq!(Header::reply(3, STATUS_OK).emit(), [2, 0, 0, 3, 1, 0]);
         assert_eq!(Header::parse(&[2, 0, 1, 0, 3, 0]), Ok(Header::reply(256, 3)));
-        assert_eq!(
-            Header::parse(&[2, 0, 1, 0, 3, 0]).unwrap().to_string(),
-            "reply 256: no such procedure"
-        );
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! User datagrams (RFC 768): header, length, checksum.
 
-use core::fmt;
 use xk_kit::Checksum;
 use xk_kit::net::ports;
 
@@ -78,13 +77,6 @@ impl Header {
     #[must_use]
     pub fn payload(self, arrived: usize) -> Option<usize> {
         self.length().checked_sub(HEADER_LEN).filter(|octets| *octets <= arrived)
-    }
-}
-
-impl fmt::Display for Header {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let payload = self.length().saturating_sub(HEADER_LEN);
-        write!(f, "{} > {}: UDP, length {payload}", self.src(), self.dst())
     }
 }
 

@@ -1,7 +1,6 @@
 use super::*;
 use proptest::prelude::*;
 use smoltcp::wire as peer;
-use std::string::ToString;
 
 const REQUEST: [u8; PACKET_LEN] = [
     0x00, 0x01, 0x08, 0x00, 0x06, 0x04, 0x00, 0x01, 0x00, 0x00, 0x5e, 0x00, 0x53, 0x01, 0xc0, 0x00,
@@ -14,9 +13,9 @@ const IP: [Ipv4; 2] = [Ipv4::new(192, 0, 2, 1), Ipv4::new(192, 0, 2, 2)];
 fn request_and_reply() {
     let request = Packet::parse(&REQUEST).unwrap();
     assert_eq!(request, Packet::request(ETH[0], IP[0], IP[1]));
-    assert_eq!(request.to_string(), "request who-has 192.0.2.2 tell 192.0.2.1");
     let reply = request.reply(ETH[1]);
-    assert_eq!(reply.to_string(), "reply 192.0.2.2 is-at 00:00:5e:00:53:02");
+    assert_eq!((reply.operation, reply.sender_eth), (Operation::Reply, ETH[1]));
+    assert_eq!(reply.sender_ip, IP[1]);
     assert_eq!((reply.target_eth, reply.target_ip), (ETH[0], IP[0]));
     let mut octets = [0; PACKET_LEN];
     request.emit(&mut octets);
@@ -27,10 +26,10 @@ fn request_and_reply() {
 fn conflict_detection() {
     let probe = Packet::probe(ETH[0], IP[0]);
     assert!(probe.is_probe() && !probe.is_announcement());
-    assert_eq!(probe.to_string(), "probe 192.0.2.1");
+    assert_eq!(probe.target_ip, IP[0]);
     let announcement = Packet::announcement(ETH[0], IP[0]);
     assert!(!announcement.is_probe() && announcement.is_announcement());
-    assert_eq!(announcement.to_string(), "announcement 192.0.2.1 is-at 00:00:5e:00:53:01");
+    assert_eq!((announcement.sender_ip, announcement.sender_eth), (IP[0], ETH[0]));
     assert!(probe.conflicts_with(ETH[1], IP[0], true), "two probe at once");
     assert!(!probe.conflicts_with(ETH[1], IP[0], false), "a probe claims nothing");
     assert!(!probe.conflicts_with(ETH[0], IP[0], true), "our own probe came back");

@@ -152,7 +152,7 @@ fn every_error_reaches_who_has_sent_the_packet() {
     ] {
         error_about(&a, header, B, &sent);
         let errors = a.top.take_errors();
-        assert_eq!(errors.len(), 1, "{header}");
+        assert_eq!(errors.len(), 1, "{header:?}");
         assert_eq!((errors[0].kind, errors[0].reporter), (kind, Some(B.into())));
         assert_eq!(errors[0].session.as_ref(), Some(&session));
         assert_eq!((&errors[0].start, errors[0].start_len), (b"0123456789abcdef", 16));

@@ -66,7 +66,7 @@ fn each_session_has_its_own_replies() {
     let sent = a.sent();
     let query = |n: usize| match wire::Message::parse(&sent[n][20..]).unwrap().header {
         Header::EchoRequest(query) => query,
-        other => panic!("{other}"),
+        other => panic!("{other:?}"),
     };
     assert_ne!(query(0).id, query(1).id);
     assert_eq!(query(0).id, query(2).id);

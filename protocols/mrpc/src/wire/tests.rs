@@ -2,7 +2,6 @@
 //! what is no packet.
 
 use super::*;
-use std::string::ToString;
 use std::vec::Vec;
 
 fn octets(text: &str) -> [u8; HEADER_LEN] {
@@ -106,17 +105,4 @@ fn impossible_fragments_and_sizes() {
     assert_eq!(with(2, 1, [1000, 0], [25, 0]), Err(Error::TooBig));
     assert_eq!(with(2, 1, [0xffff, 0xffff], [0xffff, 0xffff]), Err(Error::Truncated));
     assert_eq!(with(0, 0, [0, 0], [1024, 16_384]), Ok(()));
-}
-
-#[test]
-fn what_a_person_reads() {
-    let [_, _, (_, fragment), (_, ack)] = vectors();
-    assert_eq!(
-        fragment.to_string(),
-        "10.0.0.1 > 10.0.0.2: RPC request lastfrag server, channel 3, call 8, command 3, fragments 0x0004 of 3, length 952"
-    );
-    assert_eq!(
-        ack.to_string(),
-        "10.0.0.1 < 10.0.0.2: RPC ack lastfrag, channel 3, call 8, command 3, fragments 0x0005 of 0, length 0"
-    );
 }

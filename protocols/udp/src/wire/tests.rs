@@ -2,7 +2,6 @@ use super::*;
 use core::net::Ipv6Addr;
 use proptest::prelude::*;
 use smoltcp::wire as peer;
-use std::string::ToString;
 use std::vec;
 use std::vec::Vec;
 use xk_core::HostAddr;
@@ -61,7 +60,7 @@ fn write(
 #[test]
 fn query() {
     let (header, payload) = read(&QUERY, SRC, DST).unwrap();
-    assert_eq!(header.to_string(), "50000 > 53: UDP, length 17");
+    assert_eq!((header.src(), header.dst(), header.length()), (50_000, 53, HEADER_LEN + 17));
     assert_eq!((header.ports(), payload), (50_000 << 16 | 53, &QUERY[8..]));
     assert_eq!(Header::new((50_000, 53), 17, 0xa1ca), header);
     assert_eq!(write((50_000, 53), payload, SRC, DST), QUERY[..8]);
