@@ -37,44 +37,30 @@ struct Step {
     run: fn(&World) -> io::Result<Outcome>,
 }
 
+impl Step {
+    const fn new(
+        name: &'static str,
+        about: &'static str,
+        run: fn(&World) -> io::Result<Outcome>,
+    ) -> Self {
+        Self { name, about, run }
+    }
+}
+
 const STEPS: &[Step] = &[
-    Step { name: "setup", about: "the programs that the peer tests talk to", run: step_setup },
-    Step { name: "tidy", about: "the repository's own rules", run: step_tidy },
-    Step { name: "format", about: "rustfmt", run: step_format },
-    Step { name: "clippy", about: "no warning in any target", run: step_clippy },
-    Step {
-        name: "deny",
-        about: "licences, sources and advisories of the dependencies",
-        run: step_deny,
-    },
-    Step {
-        name: "advisories",
-        about: "known vulnerabilities of the dependencies",
-        run: step_advisories,
-    },
-    Step { name: "docs", about: "no warning in the documentation", run: step_docs },
-    Step { name: "tests", about: "every crate's tests", run: step_tests },
-    Step { name: "fuzz", about: "each fuzz target for a few seconds", run: step_fuzz },
-    Step {
-        name: "miri",
-        about: "core's messages, maps, events and objects under Miri",
-        run: step_miri,
-    },
-    Step {
-        name: "peers",
-        about: "programs that none of us wrote, in network namespaces",
-        run: step_peers,
-    },
-    Step {
-        name: "new-protocol",
-        about: "a new protocol of each realm builds and passes",
-        run: step_new_protocol,
-    },
-    Step {
-        name: "leftovers",
-        about: "no namespace, device or process is left",
-        run: step_leftovers,
-    },
+    Step::new("setup", "the programs that the peer tests talk to", step_setup),
+    Step::new("tidy", "the repository's own rules", step_tidy),
+    Step::new("format", "rustfmt", step_format),
+    Step::new("clippy", "no warning in any target", step_clippy),
+    Step::new("deny", "licences, sources and advisories of the dependencies", step_deny),
+    Step::new("advisories", "known vulnerabilities of the dependencies", step_advisories),
+    Step::new("docs", "no warning in the documentation", step_docs),
+    Step::new("tests", "every crate's tests", step_tests),
+    Step::new("fuzz", "each fuzz target for a few seconds", step_fuzz),
+    Step::new("miri", "core's messages, maps, events and objects under Miri", step_miri),
+    Step::new("peers", "programs that none of us wrote, in network namespaces", step_peers),
+    Step::new("new-protocol", "a new protocol of each realm builds and passes", step_new_protocol),
+    Step::new("leftovers", "no namespace, device or process is left", step_leftovers),
 ];
 
 /// The steps that look at what a change touches.

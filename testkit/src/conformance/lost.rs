@@ -36,9 +36,14 @@ pub fn founds_nothing(fixture: &dyn Fixture) -> Verdict {
     if fixture.is_anchor() {
         return Verdict::Skipped("nothing of the graph is below it");
     }
-    let (usual, count, _) = lives(fixture, None);
+    all_come_alike(|nth| lives(fixture, nth))
+}
+
+/// Whether what comes of a life in which one question is lost is what comes of one without that.
+fn all_come_alike(life: impl Fn(Option<usize>) -> Life) -> Verdict {
+    let (usual, count, _) = life(None);
     for nth in 0..count {
-        let (came, _, name) = lives(fixture, Some(nth));
+        let (came, _, name) = life(Some(nth));
         let name = name.unwrap_or("none");
         let Some(came) = came else { continue };
         assert_eq!(
@@ -52,10 +57,9 @@ pub fn founds_nothing(fixture: &dyn Fixture) -> Verdict {
 
 /// What comes of a conversation in which a question is lost, how many were put, and the name of the
 /// one that was lost; nothing comes of one where the start says so.
-fn lives(
-    fixture: &dyn Fixture,
-    nth: Option<usize>,
-) -> (Option<Outcome>, usize, Option<&'static str>) {
+type Life = (Option<Outcome>, usize, Option<&'static str>);
+
+fn lives(fixture: &dyn Fixture, nth: Option<usize>) -> Life {
     let world = World::build(fixture, TestKernel::new(SEED));
     let losses = Losses::among(&world.cx, nth);
     losses.count(true);
@@ -128,24 +132,10 @@ fn again<T>(ready: impl Fn(), what: &str, act: impl Fn() -> Result<T, OpenError>
 /// # Panics
 /// If the law is broken.
 pub fn founds_no_calls(fixture: &dyn CallFixture) -> Verdict {
-    let (usual, count, _) = calls(fixture, None);
-    for nth in 0..count {
-        let (came, _, name) = calls(fixture, Some(nth));
-        let name = name.unwrap_or("none");
-        let Some(came) = came else { continue };
-        assert_eq!(
-            Some(&came),
-            usual.as_ref(),
-            "law 9: question {nth} of {count}, `{name}`, is lost, and founds nothing"
-        );
-    }
-    Verdict::Holds
+    all_come_alike(|nth| calls(fixture, nth))
 }
 
-fn calls(
-    fixture: &dyn CallFixture,
-    nth: Option<usize>,
-) -> (Option<Outcome>, usize, Option<&'static str>) {
+fn calls(fixture: &dyn CallFixture, nth: Option<usize>) -> Life {
     let world = CallWorld::build(fixture, SEED);
     let losses = Losses::among(&world.cx, nth);
     losses.count(true);
