@@ -33,6 +33,11 @@
 //! or to many hosts, what the network reports, and what comes for an enable.
 //!
 //! - One that only waits for late segments (TIME-WAIT) is given back, and ends here.
+//! - One that a program passes to another goes with its state as octets, by whatever way these
+//!   have. The registry is told twice: by the one that gives, which gets a ticket that is part of
+//!   these octets (`pass-on`), and by the one that shows it with them (`take-on`), which then opens
+//!   between the ends as it may open any. The peer of one that is not taken in ten seconds is
+//!   reset.
 //! - When a program dies, its channel is revoked and each of its peers is reset: an open between
 //!   the ends finds the connection half open, and the peer's answer says by which numbers it ends.
 //! - A registry that is started again learns from the module which rights there are, and keeps
@@ -44,7 +49,7 @@
 //!
 //! # Control
 //! The protocol answers `report`; a session `open-channel`, `take-over`, `find-station`,
-//! `give-back`, `end-right`, `describe`. Nothing is forwarded.
+//! `give-back`, `end-right`, `pass-on`, `take-on`, `describe`. Nothing is forwarded.
 //!
 //! # Example
 //! ```kdl
@@ -83,9 +88,10 @@ mod stations;
 pub use library::{Library, NOT_MOVED};
 pub use program::{Program, ProgramError};
 pub use questions::{
-    EndRight, FindStation, GiveBack, OpenChannel, QUESTIONS, REASONS, StationChanged, TakeOver,
+    EndRight, FindStation, GiveBack, OpenChannel, PassOn, QUESTIONS, REASONS, StationChanged,
+    TakeOn, TakeOver,
 };
-pub use registry::{PROGRAMS_MAX, RIGHTS_MAX, Registry, STATE_OCTETS_MAX, add};
+pub use registry::{PASS_FOR, PROGRAMS_MAX, RIGHTS_MAX, Registry, STATE_OCTETS_MAX, add};
 
 use xk_core::Entry;
 use xk_core::control::{own_question, question};
@@ -116,5 +122,7 @@ pub static ENTRY: Entry = Entry::layer("registry", include_str!("lib.rs"), regis
         own_question::<FindStation>("of it: how messages of a session of its reach a host"),
         own_question::<GiveBack>("of it: a part of a state that comes back"),
         own_question::<EndRight>("of it: a right is no more"),
+        own_question::<PassOn>("of it: the conversation of a right goes to another program"),
+        own_question::<TakeOn>("of it: a part of a state that another has passed on"),
     ])
     .reasons(REASONS);

@@ -16,16 +16,20 @@ use xk_core::{
     Upper, reason, reason::Class,
 };
 use xk_kit::control::{IsOutstanding, MyHost, MyPort, NetworkError};
-use xk_kit::net::moving::{GIVE_FOR, MoveError, move_session};
+use xk_kit::net::moving::{
+    GIVE_FOR, GiveState, MoveError, TakeState, answer_part, move_session, release, state_of,
+};
 use xk_kit::net::ports::{ANY_HOST, offer, pop_offer};
 use xk_kit::net::stream::{
     StreamAbort, StreamConsumed, StreamError, StreamEvent, StreamInfo, StreamNotice, StreamRoom,
     StreamSet, StreamShutdown, StreamSpace,
 };
+use xk_netio::Ticket;
 
 use crate::datagrams;
 use crate::membership::Membership;
 use crate::places::Places;
+use crate::registry::STATE_OCTETS_MAX;
 
 /// A conversation goes on through the registry, which has granted no right for it.
 pub static NOT_MOVED: Reason = Reason::new("not moved", Class::Exhausted);
@@ -63,6 +67,8 @@ pub(crate) struct Parts {
     /// What was enabled: the number below, the port and host, and for which protocol.
     offers: RefCell<Vec<(Enable, u64, ProtocolRef)>>,
     sessions: Places,
+    /// What another program has passed on, with its ticket in front, and between which ends.
+    brought: RefCell<(Participants, Vec<u8>)>,
     /// What stands beside this, and has its sessions at the registry through it: that knows a
     /// program by one receiver.
     pub(crate) beside: RefCell<Option<Rc<datagrams::Parts>>>,
@@ -79,6 +85,7 @@ impl Parts {
             member: Rc::clone(member),
             offers: RefCell::default(),
             sessions: Places::default(),
+            brought: RefCell::default(),
             beside: RefCell::default(),
         })
     }
@@ -86,6 +93,31 @@ impl Parts {
     /// Conversations go on at this protocol from now on.
     pub(crate) fn stand_on(&self, own: (ProtocolRef, ProtocolRef)) {
         let _ = self.own.set(own);
+    }
+
+    /// Takes a part of what another program has passed on; false if it is not the next, or too
+    /// long.
+    fn take_state(&self, question: &mut TakeState) -> bool {
+        let (ends, state) = &mut *self.brought.borrow_mut();
+        let Some(part) = question.part.take() else {
+            return false;
+        };
+        if question.at == 0 {
+            ends.clone_from(&question.ends);
+            state.clear();
+        }
+        let is_next = *ends == question.ends && state.len() == question.at as usize;
+        let fits = state.len() + part.len() <= STATE_OCTETS_MAX;
+        if is_next && fits {
+            state.extend(part.octets());
+        }
+        is_next && fits
+    }
+
+    /// What was passed on between these ends, if that is what was brought last.
+    fn take_brought(&self, ends: &Participants) -> Option<Vec<u8>> {
+        let is_it = self.brought.borrow().0 == *ends && !self.brought.borrow().1.is_empty();
+        is_it.then(|| self.brought.take().1)
     }
 
     /// The session that stands on `lower`.
@@ -122,6 +154,7 @@ impl Parts {
             number: Cell::new(0),
             right: Cell::new(None),
             is_left: Cell::new(false),
+            given: RefCell::default(),
             later: Later::default(),
         };
         let session = match is_passive {
@@ -161,6 +194,12 @@ impl Protocol for Library {
         upper: Upper<'_>,
         participants: Participants,
     ) -> Result<SessionRef, OpenError> {
+        let passed = self.0.take_brought(&participants);
+        if let Some(passed) = &passed
+            && !self.0.member.take_on(cx, passed)
+        {
+            return Err(OpenError::NotSupported);
+        }
         let lower = self.0.far.open(cx, upper.through(this), participants)?;
         if let Some(session) = self.0.find(&lower) {
             let is_own = session.body::<Own>().is_some_and(|own| own.upper == *upper.receiver);
@@ -171,7 +210,13 @@ impl Protocol for Library {
             session.hold();
             return Ok(session);
         }
-        Ok(self.0.wrap(cx, this, upper.receiver, (&lower, false)))
+        let session = self.0.wrap(cx, this, upper.receiver, (&lower, false));
+        if passed.is_some()
+            && let Some(own) = session.body::<Own>()
+        {
+            schedule(cx, this, (own.number.get(), MOVE), Duration::ZERO);
+        }
+        Ok(session)
     }
 
     fn open_enable(
@@ -285,6 +330,10 @@ impl Protocol for Library {
             }
             return answer;
         }
+        if let Some(question) = ask.get::<TakeState>() {
+            question.taken = self.0.take_state(question);
+            return Answer::Answered;
+        }
         if let Some(list) = ask.get::<ListSessions>() {
             self.0.sessions.list(list);
             return Answer::Answered;
@@ -353,6 +402,8 @@ pub(crate) struct Own {
     right: Cell<Option<u32>>,
     /// It was closed where it began, and ends there: what was sent is on its way to that.
     is_left: Cell<bool>,
+    /// What goes to another program: the registry's ticket, and behind it the state.
+    given: RefCell<Vec<u8>>,
     later: Later,
 }
 
@@ -502,6 +553,29 @@ impl Own {
         }
     }
 
+    /// A part of what another program goes on with. The registry knows from the first on that it
+    /// goes there, and resets the peer if it does not arrive. `None` if it is not this program's.
+    fn pass_on(&self, cx: &Kernel, question: &mut GiveState) -> Option<()> {
+        if self.place.get() != Place::Own {
+            return None;
+        }
+        let own = self.lower.get()?;
+        if question.at == 0 {
+            let ticket = self.parts.member.pass_on(cx, self.right.get()?)?;
+            self.right.set(None);
+            let mut given = ticket.to_vec();
+            given.extend(state_of(cx, &own)?);
+            drop(self.given.replace(given));
+        }
+        let octets = self.given.borrow().len();
+        if question.at as usize == octets {
+            question.total = question.at;
+            drop(self.given.take());
+            return release(cx, &own, octets - size_of::<Ticket>()).then_some(());
+        }
+        answer_part(cx.pool(), &self.given.borrow(), question).ok()
+    }
+
     /// Leaves the rest to the registry.
     fn give_back(&self, cx: &Kernel) {
         let here = self.lower.get().filter(|_| self.place.get() == Place::Own);
@@ -562,6 +636,12 @@ impl Session for Own {
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(question) = ask.get::<Describe>() {
             question.text = alloc::format!("{:?} on {:?}", self.place.get(), self.lower.get());
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<GiveState>() {
+            if self.pass_on(cx, question).is_none() {
+                *question = GiveState::default();
+            }
             return Answer::Answered;
         }
         if self.place.get() == Place::Moving && self.ask_later(ask) {

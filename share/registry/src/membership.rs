@@ -8,8 +8,11 @@ use xk_core::object::{OpenError, SessionSlot};
 use xk_core::{Ask, HostAddr, Kernel, Participants, ProtocolRef, SessionRef, Upper};
 use xk_kit::control::{DeliverError, MyHost, PeerEther, PeerHost};
 use xk_kit::net::moving::{EndsFailed, TakeState, ends_of, release, state_of};
+use xk_netio::Ticket;
 
-use crate::questions::{EndRight, FindStation, GiveBack, OpenChannel, StationChanged, TakeOver};
+use crate::questions::{
+    EndRight, FindStation, GiveBack, OpenChannel, PassOn, StationChanged, TakeOn, TakeOver,
+};
 use crate::stations::Known;
 
 /// What several libraries of one program share.
@@ -124,6 +127,30 @@ impl Membership {
         let error = question.error.clone();
         let _ = net.ask(cx, DeliverError { source, destination, protocol, error });
         Some(())
+    }
+
+    /// The conversation of a right goes to another program: the ticket that this shows.
+    pub(crate) fn pass_on(&self, cx: &Kernel, right: u32) -> Option<Ticket> {
+        let ticket = self.session()?.ask(cx, PassOn { right, ticket: None })?.ticket?;
+        let hosts = self.hosts.borrow_mut().remove(&right);
+        hosts.inspect(|(_, peer)| self.known.forget(cx, *peer));
+        Some(ticket)
+    }
+
+    /// Shows what another program has passed on, its ticket in front: false if it is none.
+    pub(crate) fn take_on(&self, cx: &Kernel, passed: &[u8]) -> bool {
+        let Some((registry, (ticket, state))) = self.session().zip(passed.split_first_chunk())
+        else {
+            return false;
+        };
+        let (mut at, total) = (0, state.len() as u32);
+        state.chunks(TEXT_MAX).all(|part| {
+            let part = cx.pool().copy_from(0, part).ok();
+            let octets = part.as_ref().map_or(0, xk_core::Message::len);
+            let asked = TakeOn { ticket: *ticket, at, total, part, taken: false };
+            at += octets as u32;
+            registry.ask(cx, asked).is_some_and(|answer| answer.taken)
+        })
     }
 
     /// Gives the conversation of a right back: false if it goes on here.

@@ -76,6 +76,35 @@ pub struct EndRight {
 }
 question!(EndRight { right, state_octets, done }, "end-right", Ask);
 
+/// The conversation of a right goes to another program, with its state, which the asker has: the
+/// right is no more, and what comes meanwhile is answered by nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PassOn {
+    /// In: the right's number.
+    pub right: u32,
+    /// Out: what the other program shows, within [`PASS_FOR`](crate::PASS_FOR); its peer is reset
+    /// then. `None` if there is no such right, or no room.
+    pub ticket: Option<Ticket>,
+}
+question!(PassOn { right, ticket }, "pass-on", Ask);
+
+/// A part of the state of a conversation that another program has passed on. With the last one the
+/// transport expects an open between its ends.
+#[derive(Debug, Default)]
+pub struct TakeOn {
+    /// In: what [`PassOn`] has answered.
+    pub ticket: Ticket,
+    /// In: where the part begins, in octets. With 0 a state begins.
+    pub at: u32,
+    /// In: octets of the whole state.
+    pub total: u32,
+    /// In: the part.
+    pub part: Option<Message>,
+    /// Out: it was taken.
+    pub taken: bool,
+}
+question!(TakeOn { ticket, at, total, part, taken }, "take-on", Ask);
+
 /// Told upwards to a program: the peer of this right is reached by another station from now on, to
 /// which the right extends.
 #[derive(Clone, Copy, Debug)]
@@ -88,13 +117,15 @@ pub struct StationChanged {
 question!(StationChanged { right, address }, "station-changed", Tell, upward);
 
 /// The questions, for what a cut knows.
-pub static QUESTIONS: [QuestionType; 6] = [
+pub static QUESTIONS: [QuestionType; 8] = [
     QuestionType::of::<StationChanged>(),
     QuestionType::of::<OpenChannel>(),
     QuestionType::of::<TakeOver>(),
     QuestionType::of::<FindStation>(),
     QuestionType::of::<GiveBack>(),
     QuestionType::of::<EndRight>(),
+    QuestionType::of::<PassOn>(),
+    QuestionType::of::<TakeOn>(),
 ];
 
 /// The library's reasons, for what a cut knows.

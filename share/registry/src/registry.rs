@@ -12,17 +12,19 @@ use xk_core::control::{Describe, Report};
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{Closing, OpenError, ProtocolId};
 use xk_core::{
-    Answer, Ask, HostAddr, Kernel, Part, Participant, Participants, Protocol, ProtocolRef, Session,
-    SessionRef, Upper,
+    Answer, Ask, HostAddr, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
+    Session, SessionRef, Time, Upper,
 };
 use xk_kit::control::{IsGroup, MaxPacket, MyEther, MyHost, MyPort, PeerEther, PeerHost};
 use xk_kit::net::moving::{EndsFailed, KeepEnds, bring, ends_of};
 use xk_kit::net::neighbour::{HostChanged, HostRoute, WatchHosts};
 use xk_kit::net::stream::StreamAbort;
 use xk_kit::net::template::{Headers, Template};
-use xk_netio::{GrantChannel, GrantRight, ListRights, Rate, RevokeChannel, RevokeRight};
+use xk_netio::{GrantChannel, GrantRight, ListRights, Rate, RevokeChannel, RevokeRight, Ticket};
 
-use crate::questions::{EndRight, FindStation, GiveBack, OpenChannel, StationChanged, TakeOver};
+use crate::questions::{
+    EndRight, FindStation, GiveBack, OpenChannel, PassOn, StationChanged, TakeOn, TakeOver,
+};
 
 /// Programs at one time at most.
 pub const PROGRAMS_MAX: usize = 64;
@@ -32,13 +34,19 @@ pub const RIGHTS_MAX: usize = 8192;
 pub const STATE_OCTETS_MAX: usize = 4 << 20;
 
 /// What a timer is for: to clear away what is left, to learn which rights there are, to look
-/// whether those of a registry before this one are still there, and whether stations have changed.
+/// whether those of a registry before this one are still there, whether stations have changed, and
+/// whether what was passed on was taken.
 const CLEAR: u64 = 0;
 const LEARN: u64 = 1;
 const LOOK: u64 = 2;
 const STATIONS: u64 = 3;
+const PASSED: u64 = 4;
 /// A port that takes what comes and answers nothing (RFC 863).
 const DISCARD: u16 = 9;
+/// How long a conversation that was passed on waits for the program that takes it.
+pub const PASS_FOR: Duration = Duration::from_secs(10);
+/// Conversations that wait for that at most.
+const PASSED_MAX: usize = 1024;
 /// How often rights of before are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Changes of stations are looked at together.
@@ -147,6 +155,8 @@ struct Shared {
     programs: RefCell<Vec<SessionRef>>,
     /// Rights of a registry before this one, by number.
     before: RefCell<BTreeMap<u32, Rc<Right>>>,
+    /// What programs have passed on, by ticket, and until when it waits.
+    passed: RefCell<BTreeMap<Ticket, (Rc<Right>, Time)>>,
     /// What tells of changed stations.
     watched: RefCell<Vec<ProtocolId>>,
     /// Stations are looked at soon.
@@ -170,6 +180,7 @@ pub fn add(cx: &Kernel, name: &str, netio: ProtocolRef, rate: Rate) -> ProtocolR
         rate,
         programs: RefCell::default(),
         before: RefCell::default(),
+        passed: RefCell::default(),
         watched: RefCell::default(),
         is_looking: Cell::new(false),
         left: RefCell::default(),
@@ -263,6 +274,16 @@ impl Shared {
             self.clear(cx, this);
         }
         self.look_again(cx, this);
+    }
+
+    /// The peers of what was passed on and not taken in time are told.
+    fn look_at_passed(&self, cx: &Kernel, this: &ProtocolRef) {
+        let now = cx.now();
+        let mut passed = self.passed.borrow_mut();
+        let late = passed.extract_if(.., |_, (_, until)| *until <= now);
+        self.left.borrow_mut().extend(late.map(|(_, (right, _))| Left::Right(right)));
+        drop(passed);
+        self.clear(cx, this);
     }
 
     fn look_again(&self, cx: &Kernel, this: &ProtocolRef) {
@@ -403,13 +424,24 @@ impl Protocol for Registry {
             CLEAR => self.0.clear_left(cx, this),
             LEARN => self.0.learn(cx, this),
             LOOK => self.0.look(cx, this),
+            PASSED => self.0.look_at_passed(cx, this),
             _ => self.0.look_at_stations(cx, this),
         }
     }
 
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
         drop((self.0.left.take(), self.0.before.take(), self.0.programs.take()));
+        drop(self.0.passed.take());
     }
+}
+
+/// Of what a state comes.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Coming {
+    #[default]
+    Nothing,
+    Right(u32),
+    Ticket(Ticket),
 }
 
 /// A program's session.
@@ -421,8 +453,8 @@ struct Program {
     channel: Cell<Option<u32>>,
     /// By number.
     rights: RefCell<BTreeMap<u32, Rc<Right>>>,
-    /// A state that is being given back, and of which right.
-    coming: RefCell<(u32, Vec<u8>)>,
+    /// A state that is being given back, and of which right, or taken on, by which ticket.
+    coming: RefCell<(Coming, Vec<u8>)>,
 }
 
 impl Program {
@@ -515,23 +547,71 @@ impl Program {
 
     /// Takes a part of a state; false if it is not the next of one of its rights, or too long.
     fn give_back(&self, question: &mut GiveBack) -> bool {
-        let Some(part) = question.part.take() else {
+        self.rights.borrow().contains_key(&question.right)
+            && self.collect(Coming::Right(question.right), question.at, question.part.take())
+    }
+
+    /// Takes a part of a state; false if it is not the next, or too long.
+    fn collect(&self, from: Coming, at: u32, part: Option<Message>) -> bool {
+        let Some(part) = part else {
             return false;
         };
-        if !self.rights.borrow().contains_key(&question.right) {
-            return false;
-        }
-        let (right, state) = &mut *self.coming.borrow_mut();
-        if question.at == 0 {
-            *right = question.right;
+        let (of, state) = &mut *self.coming.borrow_mut();
+        if at == 0 {
+            *of = from;
             state.clear();
         }
-        let is_next = (*right, state.len()) == (question.right, question.at as usize);
+        let is_next = (*of, state.len()) == (from, at as usize);
         if !is_next || state.len() + part.len() > STATE_OCTETS_MAX {
             return false;
         }
         state.extend(part.octets());
         true
+    }
+
+    /// The ticket of a conversation that goes to another program.
+    fn pass_on(&self, cx: &Kernel, this: &SessionRef, number: u32) -> Option<Ticket> {
+        let shared = &self.shared;
+        let moves = |right: &Rc<Right>| right.held.borrow().is_none();
+        let is_one = self.rights.borrow().get(&number).is_some_and(moves);
+        if !is_one || shared.passed.borrow().len() >= PASSED_MAX {
+            return None;
+        }
+        let protocol = this.protocol(cx)?;
+        cx.schedule_protocol(&protocol, PASS_FOR, PASSED).ok()?;
+        let right = self.rights.borrow_mut().remove(&number)?;
+        let mut ticket = Ticket::default();
+        cx.random().fill(&mut ticket);
+        let until = cx.now() + PASS_FOR;
+        shared.passed.borrow_mut().insert(ticket, (Rc::clone(&right), until));
+        for number in [Some(number), right.extended.get()].into_iter().flatten() {
+            let _ = shared.netio.ask(cx, RevokeRight { number, was_there: false });
+        }
+        Some(ticket)
+    }
+
+    /// Takes a part of what another program has passed on: with the last one the transport has it.
+    fn take_on(&self, cx: &Kernel, question: &mut TakeOn) -> bool {
+        let TakeOn { ticket, at, total, .. } = *question;
+        if !self.shared.passed.borrow().contains_key(&ticket)
+            || !self.collect(Coming::Ticket(ticket), at, question.part.take())
+        {
+            return false;
+        }
+        if self.coming.borrow().1.len() < total as usize {
+            return true;
+        }
+        let (_, state) = self.coming.take();
+        let Some((right, _)) = self.shared.passed.borrow_mut().remove(&ticket) else {
+            return false;
+        };
+        // From now on they are held for as long as an open may take.
+        right.free(cx);
+        let is_taken = bring(cx, &right.transport, &right.ends, &state);
+        if !is_taken {
+            self.shared.left.borrow_mut().push_back(Left::Right(right));
+        }
+        is_taken
     }
 
     fn end_right(&self, cx: &Kernel, this: &SessionRef, question: &EndRight) -> bool {
@@ -547,7 +627,8 @@ impl Program {
             right.free(cx);
             return true;
         }
-        let is_whole = (of, state.len()) == (question.right, question.state_octets as usize);
+        let given = (Coming::Right(question.right), question.state_octets as usize);
+        let is_whole = (of, state.len()) == given;
         let protocol = this.protocol(cx).filter(|_| is_whole);
         let goes_on = protocol.is_some_and(|protocol| right.go_on(cx, &protocol, &state));
         let count = &self.shared.taken_back;
@@ -581,6 +662,10 @@ impl Session for Program {
             question.station = self.find_station(cx, this, question);
         } else if let Some(question) = ask.get::<GiveBack>() {
             question.taken = self.give_back(question);
+        } else if let Some(question) = ask.get::<PassOn>() {
+            question.ticket = self.pass_on(cx, this, question.right);
+        } else if let Some(question) = ask.get::<TakeOn>() {
+            question.taken = self.take_on(cx, question);
         } else if let Some(question) = ask.get::<EndRight>() {
             question.done = self.end_right(cx, this, question);
         } else if let Some(question) = ask.get::<Describe>() {

@@ -180,10 +180,13 @@ impl TcpStream<Here> {
     /// arrived and was not read: [`from_state`](Self::from_state) lets it go on, in another stack
     /// of the same address, of this process or another. Here it is over, for all handles; its peer
     /// hears nothing of it. What comes for it is answered by nothing for ten seconds, as long as
-    /// this stack is there.
+    /// this stack is there. On a library it is the registry that answers nothing: the octets have a
+    /// ticket in them, which gives the stream, once and within ten seconds, to any member that may
+    /// have its port.
     ///
     /// # Errors
-    /// `ENOTCONN` if it does not stand; then the stream is as it was.
+    /// `ENOTCONN` if it does not stand, `EOPNOTSUPP` if its protocol lies in another process; then
+    /// the stream is as it was.
     pub fn into_state(self) -> io::Result<Vec<u8>> {
         Ok(self.0.driver.give(&self.0.socket)?)
     }

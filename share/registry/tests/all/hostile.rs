@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 use xk_core::random::Random;
-use xk_core::{Participant, Participants, Protocol, SessionRef, Upper};
-use xk_registry::{EndRight, GiveBack, OpenChannel, TakeOver};
+use xk_core::{HostAddr, Participant, Participants, Protocol, SessionRef, Upper};
+use xk_registry::{EndRight, FindStation, GiveBack, OpenChannel, PassOn, TakeOn, TakeOver};
 
 use crate::app::Plan;
 use crate::moves::{lossy, seeds};
@@ -20,7 +20,7 @@ impl Protocol for Stranger {}
 fn turn(seat: &Seat, place: &SessionRef, chance: &Random, own: &mut Vec<SessionRef>) {
     let (cx, this) = (&*seat.cx, seat.cx.find_protocol("stranger").expect("it is there"));
     let number = chance.below(40) as u32;
-    match chance.below(8) {
+    match chance.below(11) {
         // Channels that nothing fetches.
         0 => drop(place.ask(cx, OpenChannel::default())),
         // Places without end.
@@ -53,6 +53,21 @@ fn turn(seat: &Seat, place: &SessionRef, chance: &Random, own: &mut Vec<SessionR
             let state_octets = chance.below(2) as u32 * chance.below(9000) as u32;
             let asked = EndRight { right: number, state_octets, done: false };
             let _ = place.ask(cx, asked);
+        }
+        // Conversations that it may not have to give, and states that none has given.
+        7 => drop(place.ask(cx, PassOn { right: number, ticket: None })),
+        8 => {
+            let mut ticket = [0; 16];
+            chance.fill(&mut ticket);
+            let part = cx.pool().copy_from(0, &ticket).ok();
+            let taken = place.ask(cx, TakeOn { ticket, at: 0, total: 16, part, taken: false });
+            assert!(taken.is_none_or(|taken| !taken.taken), "no such ticket");
+        }
+        // Where it has no session, or one of another host's.
+        9 => {
+            let of = own.get(chance.below(1 + own.len() as u64) as usize).unwrap_or(place);
+            let host = HostAddr::from([10, 0, 0, number as u8]);
+            drop(place.ask(cx, FindStation { session: Some(of.clone()), host, station: None }));
         }
         _ => {
             let port: Participant = format!("port{}", 2000 + number).parse().expect("a port");

@@ -89,9 +89,18 @@ impl Here {
         let Body::Stream(stream) = &socket.socket.body else {
             return Err(Errno::NOTCONN);
         };
-        // What waits to go out belongs to what was given.
-        self.inner.runner.flush();
-        stream.give(&self.inner.kernel, &socket.socket)
+        let (inner, begun) = (&self.inner, Instant::now());
+        loop {
+            // What waits to go out belongs to what was given.
+            inner.runner.flush();
+            let given = stream.give(&inner.kernel, &socket.socket);
+            // A stream that a registry has begun is a moment on its way.
+            let may_move = inner.layer.is_elsewhere() && begun.elapsed() < FAREWELL;
+            if given != Err(Errno::OPNOTSUPP) || !may_move {
+                return given;
+            }
+            self.run_for(SETTLE_EVERY).map_err(|_| Errno::NETDOWN)?;
+        }
     }
 
     /// The stream that was given elsewhere.

@@ -134,6 +134,11 @@ impl Layer {
         *self.losses.borrow_mut() = Some(Box::new(losses));
     }
 
+    /// True if what the sockets stand on lies in other processes, in part or all.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        self.losses.borrow().is_some()
+    }
+
     /// What has gone by now, of which sockets that it ends are told.
     pub(crate) fn loss(&self) -> Loss {
         let now = self.losses.borrow().as_ref().map_or(Loss::None, |losses| losses());

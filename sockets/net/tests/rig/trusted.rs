@@ -134,6 +134,12 @@ impl Trusted {
         Self { path, seen, thread: Some(thread), ends }
     }
 
+    /// Where programs attach.
+    #[allow(dead_code, reason = "for tests with programs that are processes")]
+    pub(crate) fn path(&self) -> &std::path::Path {
+        &self.path
+    }
+
     /// A program's sockets.
     pub(crate) fn setup(&self) -> Setup {
         Setup::library(&self.path, ENTRIES)
