@@ -34,10 +34,14 @@ pub trait Question: Any + Field {
     const UPWARD: bool = false;
     /// True if it is about the very object that it is put to: no layer passes it on.
     const DIRECT: bool = false;
+    /// True if what it tells a protocol holds as long as that lives: a cut tells it again to one
+    /// that is started again.
+    const STANDING: bool = false;
 }
 
 /// Makes a struct of fields that cross ([`Field`]) a [`Question`]: its name, its [`Kind`], and
-/// `upward` if layers ask it of those above, or `direct` if none passes it on.
+/// `upward` if layers ask it of those above, `direct` if none passes it on, or `standing` if what
+/// it tells holds as long as the protocol lives.
 ///
 /// ```
 /// # extern crate alloc;
@@ -61,6 +65,7 @@ macro_rules! question {
     };
     (upward) => { const UPWARD: bool = true; };
     (direct) => { const DIRECT: bool = true; };
+    (standing) => { const STANDING: bool = true; };
 }
 
 /// Whether the question was understood.

@@ -149,7 +149,7 @@ pub struct ClaimHost {
     /// The host.
     pub host: HostAddr,
 }
-question!(ClaimHost { host }, "claim-host", Tell);
+question!(ClaimHost { host }, "claim-host", Tell, standing);
 
 /// Asked upwards: another station on the link uses a host that is ours (RFC 5227 section 2.4).
 #[derive(Clone, Copy, Debug)]
@@ -167,7 +167,7 @@ pub struct JoinGroup {
     /// The hardware group address.
     pub address: [u8; 6],
 }
-question!(JoinGroup { address }, "join-group", Tell);
+question!(JoinGroup { address }, "join-group", Tell, standing);
 
 /// What the network says about a message sent before: each of ICMP's reports keeps its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -386,7 +386,7 @@ pub struct RegisterErrorProtocol {
     /// The protocol that takes [`SendError`].
     pub protocol: ProtocolRef,
 }
-question!(RegisterErrorProtocol { protocol }, "register-error-protocol", Tell);
+question!(RegisterErrorProtocol { protocol }, "register-error-protocol", Tell, standing);
 
 /// Answered by a session whose peer has shown that it gets what is sent to it, by returning
 /// something that only its receiver can know, or is this host itself.

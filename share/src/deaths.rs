@@ -4,15 +4,18 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 use xk_core::object::{Enable, OpenError, ProtocolId};
-use xk_core::{Kernel, Participants};
+use xk_core::{Kernel, Participants, reason};
 use xk_kit::net::stream::{StreamAbort, StreamInfo};
 
 use crate::carrier::Carrier;
 use crate::exports::Export;
 use crate::frame::{Header, Op};
-use crate::port::{LOST, NOT_ENABLED, Port};
+use crate::port::{ANSWERED, LOST, NOT_ENABLED, Port};
 use crate::serve::Outcome;
 use crate::waits::Answered;
+
+/// How much is remembered of what the other side was told.
+const TOLD_MAX: usize = 1024;
 
 /// An enable made on the other side, which is made again once that is back.
 pub(crate) struct Standing {
@@ -114,13 +117,14 @@ impl Port {
     }
 
     /// The other side is there again behind this carrier, started again. What was enabled there is
-    /// enabled again; sessions are not revived.
+    /// enabled again, and what its protocols were told once is told again; sessions are not
+    /// revived.
     pub fn reconnect(&self, cx: &Kernel, carrier: Box<dyn Carrier>) {
         self.lose(cx);
         *self.carrier.borrow_mut() = carrier.into();
         self.understood.take();
         self.is_lost.set(false);
-        self.replays.set(!self.standing.borrow().is_empty());
+        self.replays.set(!self.standing.borrow().is_empty() || !self.told.borrow().is_empty());
         if self.replays.get()
             && let Some(wire) = &*self.wire.borrow()
         {
@@ -137,7 +141,7 @@ impl Port {
         drop(self.exports.take_all());
         drop(self.imports.take_all());
         self.forget_all();
-        drop((self.standing.take(), self.enables.take()));
+        drop((self.standing.take(), self.told.take(), self.enables.take()));
         drop(self.wire.take());
         drop((self.granted.take(), self.lowers.take(), self.uppers.take(), self.users.take()));
     }
@@ -196,9 +200,48 @@ impl Port {
         self.tell(cx, Header::new(Op::Disable, lower.0, 0), &fields);
     }
 
-    /// Makes all enables once more that stand no longer, in their order. One that is refused now is
-    /// counted, and made when the other side comes back the next time.
+    /// Notes what a protocol of the other side was told, for the next one in its place.
+    pub(crate) fn remember(&self, protocol: ProtocolId, fields: Vec<u8>) {
+        let mut told = self.told.borrow_mut();
+        let is_known = told.iter().any(|(of, known)| *of == protocol && *known == fields);
+        if !is_known && told.len() < TOLD_MAX {
+            told.push((protocol, fields));
+        } else if !is_known {
+            drop(told);
+            self.count(&reason::TABLE_FULL);
+        }
+    }
+
+    /// Makes all enables once more that stand no longer, in their order, and tells what was told.
+    /// What is refused now is counted, and tried when the other side comes back the next time.
     pub(crate) fn replay(&self, cx: &Kernel) {
+        let losses = self.losses.get();
+        self.enable_again(cx);
+        if losses != self.losses.get() {
+            return;
+        }
+        let told = self.told.borrow().clone();
+        for (protocol, fields) in told {
+            let Ok(body) = cx.pool().copy_from(0, &fields) else {
+                self.count(&reason::NO_BUFFERS);
+                continue;
+            };
+            let header = Header::new(Op::AskProtocol, 0, protocol.0);
+            let answer = self.request(cx, header, body, None);
+            if losses != self.losses.get() {
+                return;
+            }
+            let is_understood = match answer {
+                Ok(Answered::Frame(_, mut reply)) => reply.pop_array() == Some(&[ANSWERED]),
+                _ => false,
+            };
+            if !is_understood {
+                self.count(&NOT_ENABLED);
+            }
+        }
+    }
+
+    fn enable_again(&self, cx: &Kernel) {
         let lapsed: Vec<Enable> = {
             let all = self.standing.borrow();
             all.iter().filter(|s| s.there.is_none()).map(|s| s.number).collect()

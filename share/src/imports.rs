@@ -26,11 +26,13 @@ pub(crate) struct Facts {
     all: RefCell<Vec<Fact>>,
     /// The largest message that it takes, in octets.
     octets_max: Cell<usize>,
+    /// After how many losses of the other side it was learned, of an object that outlives them.
+    losses: Cell<u32>,
 }
 
 impl Default for Facts {
     fn default() -> Self {
-        Self { all: RefCell::default(), octets_max: Cell::new(usize::MAX) }
+        Self { all: RefCell::default(), octets_max: Cell::new(usize::MAX), losses: Cell::new(0) }
     }
 }
 
@@ -51,6 +53,15 @@ impl Facts {
         if facts.len() < FACTS_MAX {
             facts.push(fact);
         }
+    }
+
+    /// What is known since the other side was lost so often: one that is started again may say
+    /// something else.
+    pub(crate) fn since(&self, losses: u32) -> &Self {
+        if self.losses.replace(losses) != losses {
+            self.clear();
+        }
+        self
     }
 
     /// Forgets all of them.

@@ -214,7 +214,9 @@ pub struct Port {
     pub(crate) waits: Waits,
     /// Enables made on the other side.
     pub(crate) standing: RefCell<Vec<Standing>>,
-    /// They are to be made there once more.
+    /// What protocols of the other side were told that holds as long as they live, as octets.
+    pub(crate) told: RefCell<Vec<(ProtocolId, Vec<u8>)>>,
+    /// They are to be made and told there once more.
     pub(crate) replays: Cell<bool>,
     /// How many enables there were.
     pub(crate) enable_last: Cell<u64>,
@@ -329,6 +331,7 @@ impl Port {
             imports: Imports::default(),
             waits: Waits::default(),
             standing: RefCell::default(),
+            told: RefCell::default(),
             replays: Cell::new(false),
             enable_last: Cell::new(0),
             enables: RefCell::default(),
@@ -648,9 +651,12 @@ impl Port {
         let header = Header::new(target.op, 0, target.number);
         // The first time it is asked whether that is understood.
         let (is_tell, told) = (kind.kind == Kind::Tell, (target.protocol, kind.key));
+        let is_standing = kind.is_standing && target.op == Op::AskProtocol;
+        let standing = is_standing.then(|| fields.clone());
         if is_tell && self.understood.borrow().contains(&told) {
             self.tell(cx, header, &fields);
             self.keep_scratch(Some(fields));
+            standing.into_iter().for_each(|fields| self.remember(target.protocol, fields));
             return Answer::Answered;
         }
         let body = cx.pool().copy_from(0, &fields);
@@ -666,6 +672,9 @@ impl Port {
             Some(&[ANSWERED]) => true,
             _ => return cx.lose_question(),
         };
+        if let Some(fields) = standing.filter(|_| is_answered) {
+            self.remember(target.protocol, fields);
+        }
         let mut understood = self.understood.borrow_mut();
         if is_tell && is_answered && understood.len() < LEARNED_MAX && !understood.contains(&told) {
             understood.push(told);

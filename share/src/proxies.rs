@@ -88,7 +88,7 @@ impl Protocol for LowerProxy {
 
     fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         let target = Target { op: Op::AskProtocol, number: self.of.0, protocol: self.of };
-        self.port.ask(cx, target, &self.facts, ask)
+        self.port.ask(cx, target, self.facts.since(self.port.losses.get()), ask)
     }
 
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
@@ -217,7 +217,8 @@ impl Protocol for UpperProxy {
 
     fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         let target = Target { op: Op::AskProtocol, number: self.of.0, protocol: self.of };
-        let answer = self.port.upcall(|| self.port.ask(cx, target, &self.facts, ask));
+        let facts = self.facts.since(self.port.losses.get());
+        let answer = self.port.upcall(|| self.port.ask(cx, target, facts, ask));
         answer.unwrap_or_else(|| cx.lose_question())
     }
 

@@ -60,13 +60,13 @@ fn seeds() -> Vec<u64> {
     TELLING.into_iter().chain(1..=count).collect()
 }
 
-fn report(world: &World, host: &str, name: &str) -> Report {
+pub(crate) fn report(world: &World, host: &str, name: &str) -> Report {
     let kernel = world.find(host).and_then(|id| world.kernel(id)).expect("a host");
     let anchor = kernel.find_protocol(name).expect("an anchor");
     anchor.ask(kernel, Report::default()).expect("a report")
 }
 
-fn figure(report: &Report, line: &str) -> u64 {
+pub(crate) fn figure(report: &Report, line: &str) -> u64 {
     let found = report.lines.iter().find(|(name, _)| name == line);
     found.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
 }
@@ -82,7 +82,7 @@ fn holdings(world: &World, name: &str) -> Vec<(usize, Holdings)> {
     cuts.0.iter().map(of).collect()
 }
 
-fn run_until(world: &mut World, after: Duration) {
+pub(crate) fn run_until(world: &mut World, after: Duration) {
     let until = world.now().after(after);
     world.run_until(until);
 }

@@ -9,6 +9,7 @@ mod deaths;
 mod filters;
 mod frames;
 mod graphs;
+mod layers;
 mod manuals;
 mod mrpc;
 mod mutations;

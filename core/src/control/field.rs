@@ -488,6 +488,8 @@ pub struct QuestionType {
     pub is_upward: bool,
     /// True if no layer passes it on.
     pub is_direct: bool,
+    /// True if it is told again to a protocol that is started again.
+    pub is_standing: bool,
     put: fn(&dyn Any, &mut Writer<'_>),
     fill: fn(&mut dyn Any, &mut Reader<'_>) -> bool,
     take: fn(&mut Reader<'_>, &mut Put<'_>),
@@ -522,6 +524,7 @@ impl QuestionType {
             kind: Q::KIND,
             is_upward: Q::UPWARD,
             is_direct: Q::DIRECT,
+            is_standing: Q::STANDING,
             put: |question, out| {
                 if let Some(question) = question.downcast_ref::<Q>() {
                     question.put(out);

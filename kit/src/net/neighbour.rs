@@ -43,7 +43,7 @@ pub struct WatchHosts {
     pub watcher: ProtocolRef,
 }
 
-question!(WatchHosts { watcher }, "watch-hosts", Tell);
+question!(WatchHosts { watcher }, "watch-hosts", Tell, standing);
 
 /// Asked upwards of the watchers: the address of this host on the link has become known or has
 /// changed, is not known any more, or the host has said something of itself. What holds now is to
@@ -66,7 +66,7 @@ pub struct SubscribeType {
     pub receiver: ProtocolRef,
 }
 
-question!(SubscribeType { protocol_type, receiver }, "subscribe-type", Tell);
+question!(SubscribeType { protocol_type, receiver }, "subscribe-type", Tell, standing);
 
 /// Asked of address resolution: sends a reply of a protocol type in the name of our hosts on the
 /// link.
