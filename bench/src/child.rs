@@ -21,6 +21,9 @@ const WORKS: &[(&str, Work)] = &[
     ("demux-memory", crate::demux::memory),
     ("round-trips", crate::papers::round_trips),
     ("organisation", crate::papers::organisation),
+    ("member", crate::papers::member),
+    ("mechanisms", crate::papers::mechanisms),
+    ("demultiplexing", crate::papers::demultiplexing),
     ("footprint", crate::footprint::measure),
     ("tcp-idle", crate::tcp_idle::measure),
     ("domain-mirror", crate::domain::mirror_process),
@@ -61,8 +64,7 @@ pub(crate) fn rows(
 /// # Errors
 /// [`Trouble::Failed`], with what went wrong there.
 pub(crate) fn ask(name: &str, argument: &str) -> Result<Vec<f64>, Trouble> {
-    let mut command = Command::new(program()?);
-    answer_of(&mut command, name, argument)
+    answer_of(&mut again(name, argument)?)
 }
 
 /// Asks for it under valgrind's callgrind, which writes what it counts to `path`.
@@ -79,7 +81,7 @@ pub(crate) fn ask_under_callgrind(name: &str, argument: &str, path: &Path) -> Re
     if Command::new("valgrind").arg("--version").output().is_err() {
         return Err(Trouble::Skipped("needs valgrind (apt install valgrind)".into()));
     }
-    answer_of(&mut command, name, argument).map(drop)
+    answer_of(command.env(VARIABLE, format!("{name}|{argument}"))).map(drop)
 }
 
 /// Asks for it in a network namespace of its own.
@@ -97,7 +99,7 @@ pub(crate) fn ask_alone(name: &str, argument: &str) -> Result<Vec<f64>, Trouble>
     if Command::new("unshare").arg("--version").output().is_err() {
         return Err(Trouble::Skipped("needs unshare (apt install util-linux)".into()));
     }
-    answer_of(&mut command, name, argument)
+    answer_of(command.env(VARIABLE, format!("{name}|{argument}")))
 }
 
 /// Starts one of the works in a fresh process, which has `input` as its standard input and ends
@@ -106,8 +108,8 @@ pub(crate) fn ask_alone(name: &str, argument: &str) -> Result<Vec<f64>, Trouble>
 /// # Errors
 /// [`Trouble`].
 pub(crate) fn start(name: &str, input: OwnedFd) -> Result<(), Trouble> {
-    let mut command = Command::new(program()?);
-    command.env(VARIABLE, format!("{name}|")).stdin(Stdio::from(input)).stdout(Stdio::null());
+    let mut command = again(name, "")?;
+    command.stdin(Stdio::from(input)).stdout(Stdio::null());
     let started = command.spawn().map(drop);
     started.map_err(|e| Trouble::Failed(format!("cannot start this program again: {e}")))
 }
@@ -121,14 +123,23 @@ fn program() -> Result<PathBuf, Trouble> {
     std::env::current_exe().map_err(|e| Trouble::Failed(format!("no path to this program: {e}")))
 }
 
-fn answer_of(command: &mut Command, name: &str, argument: &str) -> Result<Vec<f64>, Trouble> {
+/// This program once more, to do one of the works.
+///
+/// # Errors
+/// [`Trouble::Failed`] if its path is not known.
+pub(crate) fn again(name: &str, argument: &str) -> Result<Command, Trouble> {
+    let mut command = Command::new(program()?);
+    command.env(VARIABLE, format!("{name}|{argument}"));
+    Ok(command)
+}
+
+fn answer_of(command: &mut Command) -> Result<Vec<f64>, Trouble> {
     let output = command
-        .env(VARIABLE, format!("{name}|{argument}"))
         .stdin(Stdio::null())
         .output()
         .map_err(|e| Trouble::Failed(format!("cannot start this program again: {e}")))?;
     let text = String::from_utf8_lossy(&output.stdout);
-    let none = || Trouble::Failed(format!("the process for {name} ended without an answer"));
+    let none = || Trouble::Failed("the process that measures ended without an answer".into());
     let answer = text.lines().find_map(|l| l.strip_prefix(ANSWER));
     let answer = answer.ok_or_else(none)?;
     if let Some(why) = answer.strip_prefix("error ") {

@@ -97,6 +97,28 @@ impl Record {
         self.computed(row, unit, figures.map(|(a, b)| figure(a, b)))
     }
 
+    /// The rounds without the lowest and the highest quarter of them, or the one figure there is.
+    fn ends(&self) -> (f64, f64) {
+        self.interval.unwrap_or((self.median, self.median))
+    }
+
+    /// A row of how much this one is beyond `others` together, in so many parts. Rounds of one and
+    /// of another are none of a pair, so its interval is from the least to the most that theirs
+    /// allow.
+    pub(crate) fn beyond(&self, row: impl Into<String>, others: &[&Self], parts: f64) -> Self {
+        let over = |own: f64, of: fn(&Self) -> f64| {
+            (own - others.iter().map(|other| of(other)).sum::<f64>()) / parts
+        };
+        let figures = [
+            over(self.min, |other| other.max),
+            over(self.median, |other| other.median),
+            over(self.max, |other| other.min),
+        ];
+        let (low, high) = self.ends();
+        let interval = (over(low, |other| other.ends().1), over(high, |other| other.ends().0));
+        Self { interval: Some(interval), ..self.computed(row, self.unit, figures) }
+    }
+
     /// True if there is a figure.
     pub fn is_measured(&self) -> bool {
         self.runs > 0
@@ -127,10 +149,7 @@ impl Record {
 
     /// All goals, each with how it stands, the system that it is about, and the median of that one.
     fn goals(&self) -> impl Iterator<Item = (Goal, Option<&'static str>, Option<Verdict>, f64)> {
-        let own = self.goal.map(|goal| {
-            let interval = self.interval.unwrap_or((self.median, self.median));
-            (goal, None, self.verdict(goal, interval), f64::NAN)
-        });
+        let own = self.goal.map(|goal| (goal, None, self.verdict(goal, self.ends()), f64::NAN));
         let others = self.ratios.iter().filter_map(|r| {
             let goal = r.goal?;
             let other = self.median / r.ratio;
@@ -313,6 +332,24 @@ mod tests {
     }
 
     #[test]
+    fn a_difference_is_as_uncertain_as_both() {
+        let one = |min, (low, median, high), max| Record {
+            min,
+            median,
+            max,
+            interval: Some((low, high)),
+            runs: 7,
+            ..Record::default()
+        };
+        let (cut, bare) = (one(9.0, (10.0, 12.0, 16.0), 20.0), one(1.0, (2.0, 4.0, 6.0), 7.0));
+        let over = cut.beyond("over", &[&bare], 2.0);
+        assert_eq!([over.min, over.median, over.max], [1.0, 4.0, 9.5]);
+        assert_eq!(over.interval, Some((2.0, 7.0)));
+        let judged = Record { goal: Some(Goal::AtMost(5.0)), ..over };
+        assert!(judged.is_undecided());
+    }
+
+    #[test]
     fn a_computed_row_is_judged_by_its_own_figures() {
         for benchmark in crate::benchmarks() {
             let measured = |case: crate::case::Case| Record {
@@ -330,7 +367,7 @@ mod tests {
             };
             let measured: Vec<_> = (benchmark.cases)().into_iter().map(measured).collect();
             for row in (benchmark.derived)(&measured) {
-                let (low, high) = row.interval.unwrap_or((row.median, row.median));
+                let (low, high) = row.ends();
                 let is_its_own = row.min <= low && high <= row.max;
                 // Rows that are all alike have no correlation.
                 assert!(is_its_own || row.median.is_nan(), "{}, {}", row.bench, row.row);

@@ -243,9 +243,8 @@ fn derived(records: &[Record]) -> Vec<Record> {
     });
     let over = |record: &Record| {
         let bare = records.iter().find(|r| r.system == BARE && r.row == record.row)?;
-        let figure = (record.median - bare.median) / 2.0;
         let row = record.row.replace("push and demux", "a crossing over the bare one");
-        let over = record.computed(row, record.unit, [figure; 3]);
+        let over = record.beyond(row, &[bare], 2.0);
         Some(Record { goal: Some(Goal::AtMost(100.0)), ..over })
     };
     across.filter_map(over).collect()

@@ -6,16 +6,24 @@
 //! is named where its tables are. Their figures stand beside ours to compare proportions within a
 //! column, not speeds across.
 
+mod demultiplexing;
 mod figure_6;
 pub(crate) mod linux;
+mod mechanisms;
+mod member;
 mod organisation;
 mod rpc;
+mod segments;
+mod stamp_unsafe;
 mod table_1;
 mod table_2;
 mod tables_3_to_5;
 mod udp_server;
 mod user_level;
 
+pub(crate) use demultiplexing::demultiplexing;
+pub(crate) use mechanisms::mechanisms;
+pub(crate) use member::serve as member;
 pub(crate) use organisation::organisation;
 pub(crate) use table_2::round_trips;
 

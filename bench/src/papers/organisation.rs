@@ -1,6 +1,7 @@
 //! A graph that `xk run` runs in its domains, in a network namespace of its own, and Linux's
 //! sockets at the other end of its TAP device.
 
+use super::member::{asks, opens};
 use crate::case::{Sample, Trouble};
 use crate::child;
 use crate::folder;
@@ -17,8 +18,11 @@ const HOST: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
 const ECHO_PORT: u16 = 7;
 const DISCARD_PORT: u16 = 9;
 /// How long a host may take to come up, and an answer to come.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 const ANSWER_WITHIN: Duration = Duration::from_millis(100);
+
+/// What stands in a graph whose transports programs carry on, in the paths of its sockets.
+const LIBRARY: &str = "/tmp/xk-library";
 
 /// What Linux's sockets do, and what is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,13 +36,20 @@ pub(super) enum Peer {
     Stream,
     /// Connects to `discard`: the mean microseconds until the connection is there.
     Connects,
+    /// Listens: the mean microseconds until a connection of a program is there, in which all
+    /// protocols lie or which has a library; and of its parts there.
+    Listens,
+    /// Sends back the datagrams of such a program: the mean microseconds until one is back there.
+    Echoes,
 }
 
-const PEERS: [(&str, Peer); 4] = [
+pub(super) const PEERS: [(&str, Peer); 6] = [
     ("datagrams", Peer::Datagrams),
     ("answers", Peer::Answers),
     ("stream", Peer::Stream),
     ("connects", Peer::Connects),
+    ("listens", Peer::Listens),
+    ("echoes", Peer::Echoes),
 ];
 
 /// Runs `graph` and has the peer do its work `count` times, or with so many writes, of so many
@@ -52,15 +63,29 @@ pub(super) fn measure(
     octets: usize,
     count: f64,
 ) -> Result<Sample, Trouble> {
+    let found = measure_all(graph, peer, octets, count)?;
+    let one = found.first().copied();
+    Ok(one.ok_or_else(|| Trouble::Failed("it answered nothing".into()))?.into())
+}
+
+/// All figures that the peer finds.
+///
+/// # Errors
+/// As [`measure`].
+pub(super) fn measure_all(
+    graph: &str,
+    peer: Peer,
+    octets: usize,
+    count: f64,
+) -> Result<Vec<f64>, Trouble> {
     program()?;
     let folder = folder::own()?;
     let path = folder.path().join("organisation.kdl");
+    let graph = graph.replace(LIBRARY, &folder.path().join("library").to_string_lossy());
     std::fs::write(&path, graph).map_err(|error| Trouble::Failed(error.to_string()))?;
     let name = PEERS.iter().find(|(_, known)| *known == peer).map_or("", |(name, _)| *name);
     let argument = format!("{name} {octets} {} {}", count.max(1.0) as u32, path.display());
-    let found = child::ask_alone("organisation", &argument)?;
-    let one = found.first().copied();
-    Ok(one.ok_or_else(|| Trouble::Failed("it answered nothing".into()))?.into())
+    child::ask_alone("organisation", &argument)
 }
 
 /// The mean microseconds in which Linux connects to itself, over its loopback device.
@@ -94,8 +119,30 @@ fn program() -> Result<PathBuf, Trouble> {
     found.ok_or_else(|| Trouble::Skipped("needs the program xk beside it (cargo build)".into()))
 }
 
-/// A graph that runs; ended with this.
+/// A graph or a program that runs; ended with this.
 struct Running(Child);
+
+impl Running {
+    /// The graph at `path`.
+    fn program(path: &str) -> Result<Self, String> {
+        let program = program().map_err(|trouble| format!("{trouble:?}"))?;
+        let mut command = Command::new(program);
+        command.args(["run", path]);
+        Self::start(&mut command)
+    }
+
+    /// A program with a library, on which a tool serves a port.
+    fn member(tool: &str, port: u16, at: &Path) -> Result<Self, String> {
+        let argument = format!("{tool} {port} {}", at.display());
+        let command = child::again("member", &argument);
+        Self::start(&mut command.map_err(|trouble| format!("{trouble:?}"))?)
+    }
+
+    fn start(command: &mut Command) -> Result<Self, String> {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().map(Self).map_err(|error| error.to_string())
+    }
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -124,11 +171,19 @@ pub(crate) fn organisation(argument: &str) -> Result<Vec<f64>, String> {
     let peer = PEERS.iter().find(|(known, _)| *known == name).ok_or("no such work")?.1;
     let number = |text: &str| text.parse::<usize>().map_err(|error| error.to_string());
     let (octets, count) = (number(octets)?.max(1), number(count)?.max(1));
-    let program = program().map_err(|trouble| format!("{trouble:?}"))?;
-    let mut command = Command::new(program);
-    command.args(["run", path]).stdin(Stdio::null()).stdout(Stdio::null());
-    let running = command.stderr(Stdio::null()).spawn().map_err(|error| error.to_string())?;
-    let running = Running(running);
+    let graph = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let door = Path::new(path).with_file_name("library.sock");
+    let at = graph.contains(&*door.to_string_lossy()).then_some(&*door);
+    let is_program = matches!(peer, Peer::Listens | Peer::Echoes);
+    let running = match at.is_none() && is_program {
+        true => None,
+        false => Some(Running::program(path)?),
+    };
+    let member = match (at, peer) {
+        (None, _) | (_, Peer::Listens | Peer::Echoes) => None,
+        (Some(at), Peer::Answers) => Some(Running::member("echo", ECHO_PORT, at)?),
+        (Some(at), _) => Some(Running::member("discard", DISCARD_PORT, at)?),
+    };
     let found = match peer {
         Peer::Datagrams => datagrams(octets, count),
         Peer::Answers => answers(octets, count),
@@ -136,8 +191,10 @@ pub(crate) fn organisation(argument: &str) -> Result<Vec<f64>, String> {
         Peer::Connects => connection(DISCARD_PORT)
             .and_then(|first| end(&first))
             .and_then(|()| connects((HOST, DISCARD_PORT).into(), count)),
+        Peer::Listens => return opens(&graph, at, count),
+        Peer::Echoes => return asks(&graph, at, (octets, count)),
     };
-    drop(running);
+    drop((member, running));
     found.map(|figure| vec![figure])
 }
 

@@ -1,38 +1,51 @@
-//! Tables 2 to 4 of Chandramohan A. Thekkath, Thu D. Nguyen, Evelyn Moy and Edward D. Lazowska,
+//! Tables 1 to 5 of Chandramohan A. Thekkath, Thu D. Nguyen, Evelyn Moy and Edward D. Lazowska,
 //! "Implementing Network Protocols at User Level", IEEE/ACM Transactions on Networking 1(5),
 //! October 1993, section 4: TCP by where the protocols lie.
 //!
 //! One graph, `graphs/org-one.kdl`, is run by `xk run` with other domain lines for each system, in
 //! a network namespace of its own; Linux's sockets stand at the other end of its TAP device. The
 //! paper's machines were two DECstations 5000/200 (R3000, 25 MHz) on a 10 Mbit/s Ethernet, with
-//! the same system at both ends; its AN1 has no counterpart here. Its library needs a registry and
-//! a network I/O module: once they are an organisation among the graphs, it is one more of
-//! [`ORGANISATIONS`].
+//! the same system at both ends; its AN1 has no counterpart here. Where the protocols are a library
+//! the application is a program that attaches to the registry's domain.
 
-use super::organisation::{Peer, linux_connects, measure};
+use super::demultiplexing::{by_module, by_system};
+use super::mechanisms::throughput;
+use super::organisation::{Peer, linux_connects, measure, measure_all};
 use super::{LINUX, quoted};
-use crate::case::{Benchmark, Case};
+use crate::case::{Benchmark, Case, Goal};
+use crate::child;
 use crate::net::endpoint::{System, Task};
 use crate::net::testbed::{Mode, Testbed};
 use crate::net::{round_trips, streamed};
+use crate::record::Record;
 use std::time::Duration;
 
 /// The paper's systems: the kernel's protocols, a server's, and the library.
 const PAPER: [&str; 3] =
     ["Ultrix, DECstation 5000/200", "Mach/UX, DECstation 5000/200", "library, DECstation 5000/200"];
 /// Ours, by where the protocols lie, and the graph.
-const ORGANISATIONS: [(&str, &str); 5] = [
-    ("xk, one process", include_str!("../../../graphs/org-one.kdl")),
+const ORGANISATIONS: [(&str, &str); 6] = [
+    (IN_PROCESS, include_str!("../../../graphs/org-one.kdl")),
     ("xk, one server", include_str!("../../../graphs/org-server.kdl")),
     ("xk, server and device", include_str!("../../../graphs/org-memory.kdl")),
     ("xk, server and device, messages", include_str!("../../../graphs/org-messages.kdl")),
     ("xk, a server per protocol", include_str!("../../../graphs/org-per-protocol.kdl")),
+    (LIBRARY, include_str!("../../../graphs/org-library.kdl")),
 ];
+const IN_PROCESS: &str = "xk, one process";
+const LIBRARY: &str = "xk, library";
 const KERNEL: System = System::LinuxTcpVeth;
 /// How long a round of Linux's own measures.
 const TIME: Duration = Duration::from_millis(80);
 const US_PER_MS: f64 = 1000.0;
 
+/// The paper's megabits a second over Ethernet: without an operating system, and by two programs
+/// that use all of the library's mechanisms; and how much that is of it, in percent.
+const MECHANISMS: [(&str, f64); 2] = [("standalone", 9.6), ("user to user", 8.5)];
+const SHARE: &str = "user to user, of standalone, in %";
+const MECHANISMS_SHARE: f64 = 89.0;
+/// How long a round of frames lasts.
+const FRAMES_TIME: Duration = Duration::from_millis(300);
 /// Octets of a write, and the paper's megabits a second over Ethernet.
 const THROUGHPUT: [(usize, [f64; 3]); 4] = [
     (512, [5.8, 2.1, 4.3]),
@@ -45,7 +58,7 @@ const LATENCY: [(usize, [f64; 3]); 3] =
     [(1, [1.6, 7.8, 2.8]), (512, [3.5, 10.8, 5.2]), (1460, [6.2, 16.0, 9.9])];
 /// The paper's milliseconds until a connection is there, over Ethernet.
 const SET_UP: [f64; 3] = [2.6, 6.8, 11.9];
-/// What the library's consist of.
+/// What the library's consist of, and ours: in the order in which `member` answers them.
 const SET_UP_PARTS: [(&str, f64); 5] = [
     ("to the peer and back", 4.6),
     ("what is not overlapped of the outbound processing", 1.5),
@@ -53,6 +66,20 @@ const SET_UP_PARTS: [(&str, f64); 5] = [
     ("application to server and back", 0.9),
     ("state to user level", 1.4),
 ];
+
+/// The paper's microseconds to find a packet's channel: by instructions, and by the index that a
+/// link's header has.
+const DEMULTIPLEXING: [(&str, f64); 2] =
+    [("software, DECstation 5000/200", 52.0), ("BQI, DECstation 5000/200", 50.0)];
+const NS_PER_US: f64 = 1000.0;
+const BY_MAP: &str = "xk, map of the module";
+const BY_INDEX: &str = "xk, index of the link header";
+const BY_SYSTEM: &str = "xk, eBPF";
+/// How many channels there are.
+const CHANNELS: [u16; 3] = [1, 8, 64];
+const LOOKS: u64 = 300_000;
+/// What the system's clock finds of a program that does nothing.
+const EMPTY: &str = "an empty program";
 
 /// Octets of a round of throughput, and how often another round does its work.
 const STREAM_OCTETS: f64 = 16_000_000.0;
@@ -62,6 +89,14 @@ const CONNECTIONS: f64 = 200.0;
 /// The tables.
 pub(super) fn benchmarks() -> Vec<Benchmark> {
     vec![
+        Benchmark::new(
+            "papers/user-level-table-1",
+            "frames of 1514 octets to a device, of no protocol (Thekkath and others 1993, table 1)",
+            "Mb/s",
+            table_1,
+        )
+        .derived(share)
+        .higher_is_better(),
         Benchmark::new(
             "papers/user-level-table-2",
             "TCP throughput by octets of a write (Thekkath and others 1993, table 2)",
@@ -81,6 +116,12 @@ pub(super) fn benchmarks() -> Vec<Benchmark> {
             "us",
             table_4,
         ),
+        Benchmark::new(
+            "papers/user-level-table-5",
+            "which channel a frame is for, of so many, in turn (Thekkath and others 1993, table 5)",
+            "ns",
+            table_5,
+        ),
     ]
 }
 
@@ -94,7 +135,15 @@ fn ours(row: &str, peer: Peer, octets: usize, count: f64) -> impl Iterator<Item 
     let case = |(system, graph): (&'static str, &'static str)| {
         let graph = graph_for(peer, graph);
         let case = Case::measured(row, move |effort| measure(&graph, peer, octets, count * effort));
-        case.of(system)
+        match (system, peer) {
+            (LIBRARY, Peer::Stream) => {
+                case.of(system).beside(IN_PROCESS).goal(Goal::TimesAsFast(0.95))
+            }
+            (LIBRARY, Peer::Answers) => {
+                case.of(system).beside(IN_PROCESS).goal(Goal::AtMostTimes(1.1))
+            }
+            _ => case.of(system),
+        }
     };
     ORGANISATIONS.into_iter().map(case).collect::<Vec<_>>().into_iter()
 }
@@ -105,6 +154,28 @@ fn graph_for(peer: Peer, graph: &str) -> String {
         Peer::Answers => graph.replace("echo udp port=7", "echo tcp port=7"),
         _ => graph.into(),
     }
+}
+
+/// What a device takes from a program that has it, and through the module; ours at one end alone.
+fn table_1() -> Vec<Case> {
+    let [.., papers] = PAPER;
+    let mut list = vec![quoted(SHARE, papers, MECHANISMS_SHARE)];
+    for ((row, figure), by_module) in MECHANISMS.into_iter().zip([false, true]) {
+        list.push(quoted(row, papers, figure));
+        list.push(Case::measured(row, move |effort| {
+            Ok(throughput(by_module, FRAMES_TIME.mul_f64(effort))?.into())
+        }));
+    }
+    list
+}
+
+fn share(records: &[Record]) -> Vec<Record> {
+    let of = |row| Record::find(records, row, "xk");
+    let [alone, by_module] = MECHANISMS.map(|(row, _)| of(row));
+    let share = alone.zip(by_module).map(|(alone, by_module)| {
+        by_module.with(alone, (SHARE, "%"), |by_module, alone| by_module / alone * 100.0)
+    });
+    share.into_iter().collect()
 }
 
 fn table_2() -> Vec<Case> {
@@ -139,28 +210,69 @@ fn table_3() -> Vec<Case> {
         });
         list.push(kernel.of(LINUX));
     }
+    let [(in_process, one), .., (library, parts)] = ORGANISATIONS;
+    let datagrams = |graph: &'static str| {
+        let trips = move |effort: f64| measure(graph, Peer::Echoes, 1, TRIPS * effort);
+        Case::measured("1 octet by UDP, from the program", trips)
+    };
+    list.push(datagrams(one).of(in_process));
+    let goal = Goal::AtMostTimes(1.1);
+    list.push(datagrams(parts).of(library).beside(in_process).goal(goal));
     list
 }
 
 fn table_4() -> Vec<Case> {
     let row = "connection set-up";
     let mut list: Vec<Case> = papers(row, SET_UP, US_PER_MS).collect();
-    list.extend(ours(row, Peer::Connects, 1, CONNECTIONS));
+    let [(in_process, one), .., (library, parts)] = ORGANISATIONS;
+    let whole = Case::measured(row, |effort| measure(one, Peer::Listens, 1, CONNECTIONS * effort));
+    list.push(whole.of(in_process));
+    let all = SET_UP_PARTS.map(|(part, _)| format!("of it: {part}"));
+    let all = [row.into()].into_iter().chain(all).chain(["of it: the rest".into()]);
+    let mut found = child::rows(all.map(|row| (row, "us", None)), move |effort| {
+        measure_all(parts, Peer::Listens, 1, CONNECTIONS * effort)
+    });
+    let whole = found.remove(0).of(library).beside(in_process).goal(Goal::AtMostTimes(2.0));
+    list.push(whole);
     list.push(Case::measured(row, |effort| linux_connects(CONNECTIONS * effort)).of(LINUX));
-    let [.., library] = PAPER;
-    let part = |(part, ms): (&str, f64)| quoted(format!("of it: {part}"), library, ms * US_PER_MS);
-    list.extend(SET_UP_PARTS.into_iter().map(part));
+    let [.., papers_library] = PAPER;
+    for ((_, ms), ours) in SET_UP_PARTS.into_iter().zip(&found) {
+        list.push(quoted(ours.row.clone(), papers_library, ms * US_PER_MS));
+    }
+    list.extend(found.into_iter().map(|part| part.of(library)));
+    list.extend(ours("connection set-up, by the peer", Peer::Connects, 1, CONNECTIONS));
+    list
+}
+
+/// Each way to find a channel is a system of its own.
+fn table_5() -> Vec<Case> {
+    let mut list = Vec::new();
+    for (system, us) in DEMULTIPLEXING {
+        list.push(quoted("a packet", system, us * NS_PER_US));
+    }
+    for count in CHANNELS {
+        let row = format!("{count} channel{}", if count == 1 { "" } else { "s" });
+        for (system, by_index) in [(BY_MAP, false), (BY_INDEX, true)] {
+            let case = Case::new(row.clone(), LOOKS, move || by_module(count, by_index));
+            list.push(case.of(system));
+        }
+        let empty = (count == 1).then(|| EMPTY.to_owned());
+        let rows = [row].into_iter().chain(empty).map(|row| (row, "ns", None));
+        let found = child::rows(rows, move |effort| by_system(count, effort));
+        list.extend(found.into_iter().map(|case| case.of(BY_SYSTEM)));
+    }
     list
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::organisation::PEERS;
     use super::*;
 
     #[test]
     fn organisations_are_graphs_with_what_is_asked_for() {
         let catalog = xk_catalog::standard();
-        for peer in [Peer::Answers, Peer::Stream, Peer::Connects] {
+        for (_, peer) in PEERS {
             for (system, graph) in ORGANISATIONS {
                 let graph = graph_for(peer, graph);
                 let checked = xk_compose::check(&graph, "organisation.kdl", &catalog);
@@ -168,7 +280,7 @@ mod tests {
                 let hosts = checked.graph().expand();
                 assert_eq!(hosts[0].nodes().len(), 9, "{system}");
                 let answers = graph.contains("echo tcp");
-                assert_eq!(answers, peer == Peer::Answers, "{system}");
+                assert_eq!(answers, peer == Peer::Answers && system != LIBRARY, "{system}");
             }
         }
     }

@@ -80,10 +80,12 @@ impl Pair {
         self.session().push_burst(&self.a.cx, black_box(&mut burst))
     }
 
-    /// What the headers of the messages sent have alike, and the frame of one of this size.
+    /// What the headers of the messages of the session whose turn it is have alike, and the frame
+    /// of one of this size.
     pub(crate) fn sample(&self, octets: usize) -> (Template, Vec<u8>) {
-        let headers = Headers::of(&self.a.cx, self.session()).expect("every layer tells");
-        self.send(octets, 1);
+        let session = self.session();
+        let headers = Headers::of(&self.a.cx, session).expect("every layer tells");
+        session.push(&self.a.cx, self.message(octets)).expect("the cable takes everything");
         let frame = self.a.kept().pop_front().expect("the frame is on the cable");
         (headers.sent, frame.octets().collect())
     }

@@ -233,6 +233,17 @@ impl Steering {
         })?
     }
 
+    /// Nanoseconds in which the uplink's program finds the channel of this frame, by the system's
+    /// clock around so many runs without any effect.
+    ///
+    /// # Errors
+    /// What the system gives, as for a frame that is too short.
+    pub fn finds_in_ns(&self, frame: Vec<u8>, runs: u32) -> Result<u32, SteeringError> {
+        self.have(move |devices| {
+            devices.uplink.time_ns(&frame, runs).map_err(devices.fails("run a program"))
+        })?
+    }
+
     /// What the user of a channel has sent; `None` if there is no such channel.
     ///
     /// # Errors

@@ -174,6 +174,22 @@ impl Module {
         let _ = self.indices.set(Indices::default());
     }
 
+    /// The number of the channel that has a right to receive a frame: found by the index that it
+    /// bears, else by its headers.
+    pub fn would_take(&self, frame: &Message) -> Option<u32> {
+        let indices = self.indices.get();
+        let indexed = indices.zip(index_of(frame).filter(|index| *index != 0));
+        let Some((indices, index)) = indexed else {
+            let found = self.receivers.borrow().find(&front(frame), frame.len());
+            return found.map(|receiver| receiver.channel.number);
+        };
+        let mut front = [0; OCTETS_MAX];
+        frame.copy_to(0, &mut front[..STATIONS]);
+        frame.copy_to(STATIONS + TAG_OCTETS, &mut front[STATIONS..]);
+        let found = indices.find(index, &front, frame.len() - TAG_OCTETS);
+        found.map(|receiver| receiver.channel.number)
+    }
+
     /// Octets of a frame that an index may take.
     pub(super) fn index_octets(&self) -> usize {
         if self.indices.get().is_some() { TAG_OCTETS } else { 0 }
