@@ -47,8 +47,9 @@
 //! carries on outlive the registry.
 //!
 //! # Readiness
-//! [`Poller`] waits for many sockets at once, by level or by edge; [`Source::watch`] is what it is
-//! made of, for programs with a loop of their own.
+//! [`Poller`] waits for many sockets at once, by level or by edge; beside a stack with a thread of
+//! its own it has a descriptor for poll(2), select(2) and epoll(7), wherever the transports run.
+//! [`Source::watch`] is what it is made of, for programs with a loop of their own.
 //!
 //! # What is not there
 //! IPv6 addresses answer `EAFNOSUPPORT`. Names are not looked up by the stack: what `ToSocketAddrs`

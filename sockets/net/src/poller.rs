@@ -1,12 +1,14 @@
 //! Waiting for many sockets at once.
 
-use crate::driver::{Driver, Here};
+use crate::driver::{Driver, Here, Thread};
 use crate::error::invalid;
 use crate::ready::{Condition, Ready, Status, Watch, WatchId, lock, rest_of, sleep_on};
 use crate::stack::{Source, Stack};
+use rustix::event::{EventfdFlags, eventfd};
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, Weak};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 /// When a socket that is ready is reported.
@@ -42,6 +44,8 @@ pub struct Poller<D: Driver = Here> {
 struct Set {
     state: Mutex<State>,
     changed: Condvar,
+    /// Readable while something is to be looked at, once a program has asked for it.
+    event: OnceLock<OwnedFd>,
 }
 
 #[derive(Default)]
@@ -49,6 +53,8 @@ struct State {
     entries: HashMap<usize, Entry>,
     /// Keys of entries that may have become ready, each at most once.
     pending: VecDeque<usize>,
+    /// The descriptor is readable.
+    is_shown: bool,
 }
 
 struct Entry {
@@ -84,7 +90,7 @@ impl Watch for Teller {
         if !entry.pending && !entry.off && now.intersects(entry.interest | always()) {
             entry.pending = true;
             state.pending.push_back(self.key);
-            set.changed.notify_all();
+            set.tell(state);
         }
     }
 }
@@ -135,8 +141,7 @@ impl<D: Driver> Poller<D> {
             .entries
             .insert(key, Entry { status, watch, interest, mode, pending: true, off: false });
         state.pending.push_back(key);
-        drop(state);
-        self.set.changed.notify_all();
+        self.set.tell(&mut state);
         Ok(())
     }
 
@@ -156,7 +161,7 @@ impl<D: Driver> Poller<D> {
         if !entry.pending {
             entry.pending = true;
             state.pending.push_back(key);
-            self.set.changed.notify_all();
+            self.set.tell(state);
         }
         Ok(())
     }
@@ -171,6 +176,7 @@ impl<D: Driver> Poller<D> {
             return Err(io::ErrorKind::NotFound.into());
         };
         state.pending.retain(|other| *other != key);
+        self.set.show(&mut state);
         drop(state);
         entry.status.unwatch(entry.watch);
         Ok(())
@@ -199,15 +205,59 @@ impl<D: Driver> Poller<D> {
     }
 }
 
+impl Poller<Thread> {
+    /// A descriptor for poll(2), select(2), epoll(7) and loops made of them: readable once a socket
+    /// may be ready, until a [`wait`](Self::wait) finds none that is. That without time says which
+    /// it are. It is the poller's, and of no other use.
+    ///
+    /// # Errors
+    /// If the process may have no more descriptors.
+    pub fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
+        if let Some(event) = self.set.event.get() {
+            return Ok(event.as_fd());
+        }
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let event = self.set.event.get_or_init(|| event).as_fd();
+        self.set.show(&mut lock(&self.set.state));
+        Ok(event)
+    }
+}
+
 impl Set {
+    /// Something is to be looked at: those that wait are told.
+    fn tell(&self, state: &mut State) {
+        self.changed.notify_all();
+        self.show(state);
+    }
+
+    /// The descriptor is readable if something is to be looked at.
+    fn show(&self, state: &mut State) {
+        let is_due = !state.pending.is_empty();
+        let Some(event) = self.event.get().filter(|_| is_due != state.is_shown) else {
+            return;
+        };
+        // Of a counter that is not full, or of one that is not zero: neither waits, and none fails.
+        let _ = match is_due {
+            true => rustix::io::write(event, &1_u64.to_ne_bytes()),
+            false => rustix::io::read(event, &mut [0; 8]),
+        };
+        state.is_shown = is_due;
+    }
+
     fn collect(&self, events: &mut Vec<Event>) {
         let mut state = lock(&self.state);
-        let state = &mut *state;
-        for _ in 0..state.pending.len() {
-            let Some(key) = state.pending.pop_front() else {
+        state.collect(events);
+        self.show(&mut state);
+    }
+}
+
+impl State {
+    fn collect(&mut self, events: &mut Vec<Event>) {
+        for _ in 0..self.pending.len() {
+            let Some(key) = self.pending.pop_front() else {
                 return;
             };
-            let Some(entry) = state.entries.get_mut(&key) else {
+            let Some(entry) = self.entries.get_mut(&key) else {
                 continue;
             };
             entry.pending = false;
@@ -219,7 +269,7 @@ impl Set {
             match entry.mode {
                 Mode::Level => {
                     entry.pending = true;
-                    state.pending.push_back(key);
+                    self.pending.push_back(key);
                 }
                 Mode::Edge => {}
                 Mode::Once => entry.off = true,

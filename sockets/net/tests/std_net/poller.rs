@@ -1,11 +1,16 @@
 //! `Poller` and readiness.
 
 use crate::{A_MOMENT, PATIENCE, everywhere};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd};
 use std::io::ErrorKind;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use xk_net::{Driver, Mode, Poller, Ready, Source, Stack, UdpSocket, Watch};
+use xk_net::{
+    Driver, Event, Mode, Poller, Ready, Source, Stack, TcpListener, TcpStream, Thread, UdpSocket,
+    Watch,
+};
 
 everywhere!(
     by_level_it_is_told_until_it_is_read,
@@ -151,4 +156,115 @@ fn one_poller_serves_many<D: Driver>(stack: &Stack<D>) {
     }
     seen.sort_unstable();
     assert!(seen.into_iter().eq(0..pairs.len()));
+}
+
+/// What poll(2) and epoll(7) say of a descriptor beside another, which is ready from time to time.
+struct Beside<'p> {
+    poller: BorrowedFd<'p>,
+    other: OwnedFd,
+    epoll: OwnedFd,
+}
+
+impl<'p> Beside<'p> {
+    fn new(poller: BorrowedFd<'p>) -> Self {
+        let other = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+        for (number, fd) in [poller, other.as_fd()].into_iter().enumerate() {
+            let data = epoll::EventData::new_u64(number as u64);
+            epoll::add(&epoll, fd, data, epoll::EventFlags::IN).unwrap();
+        }
+        Self { poller, other, epoll }
+    }
+
+    /// Which are readable within this time: the poller's, the other. Both calls say so, unless it
+    /// changes between them.
+    fn ready(&self, within: Duration) -> (bool, bool) {
+        let begun = Instant::now();
+        loop {
+            let (polled, found) = (self.polled(within), self.found());
+            if polled == found {
+                return found;
+            }
+            assert!(begun.elapsed() < PATIENCE, "epoll says what poll does");
+        }
+    }
+
+    fn polled(&self, within: Duration) -> (bool, bool) {
+        let within = Timespec { tv_sec: 0, tv_nsec: i64::from(within.subsec_nanos()) };
+        let mut polled = [
+            PollFd::from_borrowed_fd(self.poller, PollFlags::IN),
+            PollFd::new(&self.other, PollFlags::IN),
+        ];
+        rustix::event::poll(&mut polled, Some(&within)).unwrap();
+        let [poller, other] = polled.map(|fd| fd.revents().contains(PollFlags::IN));
+        (poller, other)
+    }
+
+    fn found(&self) -> (bool, bool) {
+        let mut events = Vec::with_capacity(4);
+        let none = Timespec::default();
+        epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&none)).unwrap();
+        let has = |number| events.iter().any(|event| event.data.u64() == number);
+        (has(0), has(1))
+    }
+}
+
+/// A poller's descriptor is ready with its sockets, and in a loop with others.
+fn its_descriptor_is_ready_with_them(stack: &Stack<Thread>) {
+    let listener = TcpListener::bind(stack, "10.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let (one, other) = pair(stack);
+    let poller = Poller::new(stack);
+    poller.register(&listener, 1, Ready::READABLE, Mode::Level).unwrap();
+    poller.register(&other, 2, Ready::READABLE, Mode::Edge).unwrap();
+    let beside = Beside::new(poller.descriptor().unwrap());
+    let mut events = Vec::new();
+    // What is told of the beginning ends.
+    let begun = Instant::now();
+    while beside.ready(A_MOMENT).0 {
+        poller.wait(&mut events, Some(Duration::ZERO)).unwrap();
+        assert!(events.is_empty() && begun.elapsed() < PATIENCE, "{events:?}");
+    }
+    rustix::io::write(&beside.other, &1_u64.to_ne_bytes()).unwrap();
+    assert_eq!(beside.ready(A_MOMENT), (false, true), "another of the loop alone");
+
+    let until = |what: &str| {
+        let begun = Instant::now();
+        while !beside.ready(A_MOMENT).0 {
+            assert!(begun.elapsed() < PATIENCE, "{what}");
+        }
+    };
+    one.send(b"a datagram").unwrap();
+    until("a datagram comes");
+    poller.wait(&mut events, Some(Duration::ZERO)).unwrap();
+    assert_eq!(events, [Event { key: 2, ready: Ready::READABLE }]);
+    assert!(!beside.ready(A_MOMENT).0, "an edge is told once");
+    assert_eq!(other.recv(&mut [0; 16]).unwrap(), 10);
+
+    let peer = TcpStream::begin_connect(stack, None, listener.local_addr().unwrap(), &[]).unwrap();
+    until("a peer comes");
+    for _ in 0..3 {
+        poller.wait(&mut events, Some(Duration::ZERO)).unwrap();
+        assert_eq!(events.iter().map(|event| event.key).collect::<Vec<_>>(), [1]);
+        assert!(beside.ready(A_MOMENT).0, "a level stays");
+    }
+    let accepted = listener.accept().unwrap();
+    poller.wait(&mut events, Some(Duration::ZERO)).unwrap();
+    assert!(events.is_empty() && !beside.ready(A_MOMENT).0, "none waits");
+    drop((accepted, peer));
+}
+
+#[test]
+fn a_descriptor_beside_a_graph() {
+    its_descriptor_is_ready_with_them(&crate::thread());
+}
+
+#[test]
+fn a_descriptor_attached() {
+    crate::attached(|setup| its_descriptor_is_ready_with_them(&setup.thread().unwrap()));
+}
+
+#[test]
+fn a_descriptor_on_a_library() {
+    crate::library(|setup| its_descriptor_is_ready_with_them(&setup.thread().unwrap()));
 }
