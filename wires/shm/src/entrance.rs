@@ -8,7 +8,7 @@ use rustix::event::epoll::{self, CreateFlags};
 
 use crate::error::ShmError;
 use crate::link::Link;
-use crate::listen::Listener;
+use crate::listen::{self, Listener};
 use crate::meet::{Options, check_path};
 
 /// Listens at a path, and gives a link to each process that comes and may have one
@@ -28,7 +28,7 @@ impl Entrance {
         check_path(path)?;
         let set = epoll::create(CreateFlags::CLOEXEC);
         let set = set.map_err(ShmError::system("make an epoll set"))?;
-        let taken = || ShmError::Taken { path: path.into() };
+        let taken = || ShmError::Taken { path: path.into(), process: listen::holder(path) };
         let listener = Listener::bind(path, options, &set)?.ok_or_else(taken)?;
         Ok(Self { listener, options: options.clone(), set })
     }

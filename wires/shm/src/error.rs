@@ -27,10 +27,12 @@ pub enum ShmError {
         path: PathBuf,
     },
     /// Another process listens there.
-    #[error("another process listens at {path:?}; end it first, or choose another path")]
+    #[error("{} listens at {path:?}; end it first, or choose another path", listener(*process))]
     Taken {
         /// The path.
         path: PathBuf,
+        /// The process, if it has said.
+        process: Option<u32>,
     },
     /// One more process asked for a link than there is room for.
     #[error(
@@ -157,6 +159,11 @@ impl core::fmt::Display for Refusal {
             Self::Other(number) => write!(f, "reason {number}"),
         }
     }
+}
+
+/// What listens, in words.
+fn listener(process: Option<u32>) -> String {
+    process.map_or_else(|| "another process".into(), |process| format!("process {process}"))
 }
 
 /// What has to be written to: the file, or the folder to make it in.

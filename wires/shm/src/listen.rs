@@ -1,6 +1,7 @@
 //! The side that waits at the socket: takes the path over safely, hears requests, and grants links.
 
 use std::fs::File;
+use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -30,6 +31,8 @@ const PENDING_MAX: usize = 8;
 const BACKLOG: i32 = 8;
 /// How long no client is heard when the system has no descriptors or memory left.
 const OUT_OF_MEANS: Duration = Duration::from_millis(100);
+/// The longest number of a process in a lock file, in octets.
+const PROCESS_OCTETS_MAX: u64 = 16;
 /// How often a lock file that is removed and made again under our hands is followed.
 const LOCK_TRIES: usize = 8;
 
@@ -331,10 +334,21 @@ fn lock(path: &Path, others: bool) -> Result<Option<File>, ShmError> {
         let ours = file.metadata().map(|m| (m.dev(), m.ino())).ok();
         let there = std::fs::symlink_metadata(&lock).map(|m| (m.dev(), m.ino())).ok();
         if ours.is_some() && ours == there {
+            // For a person that wants the path; as long each time. If it fails, it is not told.
+            let _ = writeln!(&file, "{:10}", std::process::id());
             return Ok(Some(file));
         }
     }
     Ok(None)
+}
+
+/// The process that has the lock of a path, if it has said.
+pub(crate) fn holder(path: &Path) -> Option<u32> {
+    let mut text = String::new();
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = File::from(rustix::fs::open(lock_path(path), flags, Mode::empty()).ok()?);
+    file.take(PROCESS_OCTETS_MAX).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
 }
 
 /// Removes the files at which a process listened that has ended, if it could not do so itself;

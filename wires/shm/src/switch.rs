@@ -14,7 +14,7 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use crate::credentials_unsafe::Peer;
 use crate::error::ShmError;
 use crate::link::{Link, Lost, timespec};
-use crate::listen::Listener;
+use crate::listen::{self, Listener};
 use crate::meet::{Options, check_path};
 use crate::ring::SendError;
 
@@ -113,7 +113,7 @@ impl Switch {
         let (set, slow) = make()
             .and_then(|set| Ok((set, make()?)))
             .map_err(ShmError::system("make an epoll set"))?;
-        let taken = || ShmError::Taken { path: path.into() };
+        let taken = || ShmError::Taken { path: path.into(), process: listen::holder(path) };
         let listener = Listener::bind(path, options, &slow)?.ok_or_else(taken)?;
         let added = epoll::add(&set, &slow, EventData::new_u64(0), EventFlags::IN);
         added.map_err(ShmError::system("wait for parties"))?;

@@ -99,10 +99,12 @@ impl Running {
         let stream = self.stream.get_mut();
         stream.set_read_timeout(Some(within)).map_err(lost)?;
         stream.set_write_timeout(Some(within)).map_err(lost)?;
-        stream.write_all(format!("{request}\n").as_bytes()).map_err(lost)?;
+        // One that has given up may have said why all the same.
+        let written = stream.write_all(format!("{request}\n").as_bytes());
         let mut line = String::new();
         let octets = self.stream.by_ref().take(ANSWER_OCTETS_MAX).read_line(&mut line);
         if octets.map_err(lost)? == 0 {
+            written.map_err(lost)?;
             return Err(Failure::new("a domain ended before it answered"));
         }
         let answer: Value = serde_json::from_str(&line).map_err(|error| lost(error.into()))?;

@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use xk_core::random::Random;
 use xk_net::{Setup, TcpListener};
-use xk_testkit::netns::{Running, Space};
+use xk_testkit::netns::{Net, Running, Space};
 use xk_testkit::{needs_program, needs_root};
 
-use crate::deaths::{GROWTH_KIB, Host, PATIENCE, PAUSE_MS, deaths, kill, memory_kib, settled};
+use crate::deaths::{GROWTH_KIB, Host, PATIENCE, PAUSE_MS, XK, deaths, kill, memory_kib, settled};
 
 /// How often what has changed is looked at again.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -338,4 +338,29 @@ fn a_stream_that_its_program_ends_waits_at_the_registry() {
     library.host.space.enter(acts).unwrap();
     library.until_registry("taken-back", 1);
     assert_eq!(library.registry("reset"), 0);
+}
+
+#[test]
+fn a_second_run_says_what_listens_at_its_paths() {
+    needs_root!();
+    needs_program!("ip");
+    let library = Library::start("library twice");
+    let net = Net::new("library second").unwrap();
+    let path = |name: &str| library.folder.path().join(name).display().to_string();
+    // The same doors; then a place to attach that another's door has.
+    let (file, other) = (path("library.kdl"), path("other.kdl"));
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&other, text.replace("xk-library-door.sock", "another-door.sock")).unwrap();
+    let processes = library.host.processes();
+    for (file, domain, at) in
+        [(file, "device", "xk-library-door.sock"), (other, "server", "xk-library.sock")]
+    {
+        let space = net.space().unwrap();
+        let line = [XK, "run", "--control", &path("second-control"), &file];
+        let second = space.spawn(&line).unwrap();
+        assert!(!second.wait(PATIENCE).unwrap().success());
+        let (said, at) = (second.output(), path(at));
+        let cause = format!("process {} listens at {at:?}; end it first", processes[domain]);
+        assert!(said.contains(&cause), "not {cause}: {said}");
+    }
 }
