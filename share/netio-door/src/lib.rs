@@ -20,9 +20,10 @@
 //! `door` by showing a ticket. To a channel belong *rights*, each a pair of templates of the
 //! headers that frames bear. What the program sends is copied out of its reach and goes to the
 //! wire if it fits a right of its channel. If not it is dropped as "not as granted", and after 100
-//! such frames the channel is revoked ("channel revoked"). What arrives and fits a right goes to
-//! its program, with checksums finished and runs of segments cut, or is dropped as "channel full";
-//! all else goes up. [`xk_netio`] has more of it.
+//! such frames the channel is revoked ("channel revoked"); what would have fitted one of the last
+//! 256 rights that have ended, since the program may not know yet, as "right has ended". What
+//! arrives and fits a right goes to its program, with checksums finished and runs of segments cut,
+//! or is dropped as "channel full"; all else goes up. [`xk_netio`] has more of it.
 //!
 //! The session of the wire is the module's own: when what stands on the module ends, by `kill -9`
 //! in another domain too, and is started again, channels and rights are as they were. What was

@@ -1,13 +1,13 @@
 //! A channel: its figures at the module's end, and the wire at the program's.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::rc::Rc;
 use core::cell::{Cell, OnceCell, RefCell};
 use core::time::Duration;
 use xk_core::object::PushError;
 use xk_core::wire::{Sleeper, Wire};
-use xk_core::{Kernel, Message, ProtocolRef, SessionRef, Time, fields, reason};
+use xk_core::{Kernel, Message, ProtocolRef, Secret, SessionRef, Time, fields, reason};
 use xk_kit::EthAddr;
 use xk_kit::net::template::{Check, Template};
 use xk_kit::wire::anchor::{Anchor, Anchored, WireEnd};
@@ -16,6 +16,8 @@ use xk_share::{Arrival, Carrier, SendError};
 use crate::rules::{Front, Rules, fits};
 
 const NS_PER_S: u128 = 1_000_000_000;
+/// How many rights of a channel that have ended are remembered.
+const ENDED_MAX: usize = 256;
 /// Octets of both stations and the type.
 const ETHERNET_OCTETS: usize = 14;
 
@@ -109,12 +111,15 @@ impl AsRef<Check> for Toward {
 /// The module's end.
 pub(crate) struct Channel {
     pub(crate) number: u32,
+    secret: Secret,
     /// Once the program has fetched it.
     carrier: OnceCell<Box<dyn Carrier>>,
     /// What its frames may be like.
     pub(crate) sent: RefCell<Rules<Toward>>,
     /// What the last one was like.
     last: RefCell<Option<Rc<Toward>>>,
+    /// What those were like whose right has ended, of the last [`ENDED_MAX`] rights.
+    ended: RefCell<(Rules<Toward>, VecDeque<Template>)>,
     /// The numbers of its rights.
     pub(crate) rights: RefCell<BTreeSet<u32>>,
     /// Frames that did not fit.
@@ -123,15 +128,17 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    pub(crate) fn new(number: u32, rate: Rate, now: Time) -> Self {
+    pub(crate) fn new(cx: &Kernel, number: u32, rate: Rate) -> Self {
         Self {
             number,
+            secret: cx.secret(),
             carrier: OnceCell::new(),
             sent: RefCell::default(),
             last: RefCell::default(),
+            ended: RefCell::default(),
             rights: RefCell::default(),
             violations: Cell::new(0),
-            bucket: Bucket::new(rate, now),
+            bucket: Bucket::new(rate, cx.now()),
         }
     }
 
@@ -165,10 +172,25 @@ impl Channel {
         Some(index)
     }
 
-    /// Takes a right's template out.
+    /// Takes a right's template out. What the program has sent before it knows is no violation.
     pub(crate) fn forbid(&self, sent: &Template) {
-        self.sent.borrow_mut().remove(sent);
+        let gone = self.sent.borrow_mut().remove(sent);
         self.last.take();
+        let (rules, templates) = &mut *self.ended.borrow_mut();
+        if gone.is_some_and(|gone| rules.add(|| self.secret, sent, &gone)) {
+            templates.push_back(sent.clone());
+        }
+        if templates.len() > ENDED_MAX
+            && let Some(first) = templates.pop_front()
+        {
+            rules.remove(&first);
+        }
+    }
+
+    /// Whether such a frame would have fitted a right that has ended not long ago.
+    #[cold]
+    pub(crate) fn is_late(&self, front: &Front, octets: usize) -> bool {
+        self.ended.borrow().0.find(front, octets).is_some()
     }
 
     /// The next frame that the program sent, if it may send now.

@@ -34,7 +34,7 @@ mod rules;
 pub use channel::{Rate, channel};
 pub use module::index::{INDEX_TYPE, STRAY_OFFER};
 pub use module::{
-    CHANNEL_FULL, CHANNELS_MAX, FORGED, GRANT_LASTS, GRANTS_MAX, Module, REASONS, REVOKED,
+    CHANNEL_FULL, CHANNELS_MAX, FORGED, GRANT_LASTS, GRANTS_MAX, LATE, Module, REASONS, REVOKED,
     RIGHTS_MAX, RIGHTS_OF_A_CHANNEL_MAX, Steer, VIOLATIONS_MAX, add,
 };
 pub use questions::{

@@ -53,13 +53,15 @@ const TURN: usize = 32;
 
 /// A frame of a channel fits none of its rights.
 pub static FORGED: Reason = Reason::new("not as granted", Class::Bad);
+/// A frame of a channel would have fitted a right that has ended.
+pub static LATE: Reason = Reason::new("right has ended", Class::NotMine);
 /// A channel was revoked, since too many of its frames did not fit; counted once a channel.
 pub static REVOKED: Reason = Reason::new("channel revoked", Class::Bad);
 /// A program does not take what arrives for it.
 pub static CHANNEL_FULL: Reason = Reason::new("channel full", Class::Exhausted);
 
 /// The module's reasons, for what a cut knows.
-pub static REASONS: &[&Reason] = &[&FORGED, &REVOKED, &CHANNEL_FULL, &STRAY_OFFER];
+pub static REASONS: &[&Reason] = &[&FORGED, &LATE, &REVOKED, &CHANNEL_FULL, &STRAY_OFFER];
 
 /// A channel that nothing has fetched yet.
 struct Waiting {
@@ -246,7 +248,7 @@ impl Module {
         let mut ticket = Ticket::default();
         cx.random().fill(&mut ticket);
         question.rate = question.rate.within(self.limit.get());
-        let channel = Channel::new(number, question.rate, cx.now());
+        let channel = Channel::new(cx, number, question.rate);
         self.channels.borrow_mut().insert(number, Rc::new(channel));
         let lapses_at = cx.now().after(GRANT_LASTS);
         self.waiting.borrow_mut().push_back(Waiting { ticket, number, lapses_at });
@@ -266,10 +268,10 @@ impl Module {
         let (number, toward) = (self.number(), Rc::new(Toward::new(&headers.sent)));
         let receiver = Rc::new(Receiver::new(&headers.received, &channel, &toward, number));
         let mut receivers = self.receivers.borrow_mut();
-        if !receivers.add(cx, &headers.received, &receiver) {
+        if !receivers.add(|| cx.secret(), &headers.received, &receiver) {
             return None;
         }
-        if !channel.sent.borrow_mut().add(cx, &headers.sent, &toward) {
+        if !channel.sent.borrow_mut().add(|| cx.secret(), &headers.sent, &toward) {
             receivers.remove(&headers.received);
             return None;
         }
@@ -461,6 +463,10 @@ impl Module {
                     (None, _) => self.count(&reason::CLOSED),
                     (_, Err(why)) => self.count(why),
                 }
+                continue;
+            }
+            if channel.is_late(&front(&frame), frame.len()) {
+                self.count(&LATE);
                 continue;
             }
             self.count(&FORGED);

@@ -3,7 +3,7 @@
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::hash::Hasher;
-use xk_core::Kernel;
+use xk_core::Secret;
 use xk_core::map::{Key, Map};
 use xk_kit::net::template::{Check, OCTETS_MAX, Template};
 
@@ -86,7 +86,12 @@ impl<T> Default for Rules<T> {
 impl<T: AsRef<Check>> Rules<T> {
     /// Gives what fits a template to `right`; false if another one has that, or there are too many
     /// shapes of headers. A template of empty messages gives nothing.
-    pub(crate) fn add(&mut self, cx: &Kernel, template: &Template, right: &Rc<T>) -> bool {
+    pub(crate) fn add(
+        &mut self,
+        secret: impl FnOnce() -> Secret,
+        template: &Template,
+        right: &Rc<T>,
+    ) -> bool {
         if template.octets_max() == 0 {
             return true;
         }
@@ -96,7 +101,7 @@ impl<T: AsRef<Check>> Rules<T> {
             Some(at) => at,
             None if self.0.len() >= CLASSES_MAX => return false,
             None => {
-                let class = Class { mask, rights: Map::new(cx.secret(), RIGHTS_MAX) };
+                let class = Class { mask, rights: Map::new(secret(), RIGHTS_MAX) };
                 let at = self.0.partition_point(|other| other.bits() >= class.bits());
                 self.0.insert(at, class);
                 at

@@ -9,8 +9,8 @@ use xk_core::{Entry, HostAddr, Part, Participant, Participants, ProtocolRef, Ses
 use xk_kit::net::attribute::Peer;
 use xk_kit::net::template::{HeaderField, Headers, Template};
 use xk_netio::{
-    CHANNELS_MAX, FORGED, GRANT_LASTS, GRANTS_MAX, GrantChannel, GrantRight, ListRights, Module,
-    REVOKED, RIGHTS_OF_A_CHANNEL_MAX, Rate, RevokeChannel, RevokeRight, Right, Ticket,
+    CHANNELS_MAX, FORGED, GRANT_LASTS, GRANTS_MAX, GrantChannel, GrantRight, LATE, ListRights,
+    Module, REVOKED, RIGHTS_OF_A_CHANNEL_MAX, Rate, RevokeChannel, RevokeRight, Right, Ticket,
     VIOLATIONS_MAX,
 };
 use xk_share::{Arrival, Carrier, Queue, SendError};
@@ -418,6 +418,45 @@ fn a_channel_has_the_rights_that_it_was_given_and_no_others() {
     assert_eq!(host.send(&one, &[0, 3]), Err(SendError::Lost));
     assert_eq!(host.right(one_number, plain(3)), None, "a channel that is no more has no rights");
     assert!(host.right(other_number, plain(3)).is_some());
+}
+
+/// A program that ends a conversation, or whose conversation is ended, has frames of it on their
+/// way to the module, and may answer what came before: no reason to take the others from it.
+#[test]
+fn what_comes_late_for_a_right_that_has_ended_is_dropped_and_no_violation() {
+    let host = Host::datagrams();
+    let frame = host.frame();
+    let (program, number) = host.bare_channel(FREELY);
+    let right = host.right(number, host.headers()).expect("there is room");
+    host.right(number, plain(0x0909)).expect("another one");
+    let after = |right| {
+        assert!(host.revoke_right(right));
+        let (forged, late) = (host.drops(&FORGED), host.drops(&LATE));
+        for count in 1..=3 * u64::from(VIOLATIONS_MAX) {
+            host.send(&program, &frame).expect("the channel is there");
+            host.send(&program, &[9, 9, 9]).expect("the channel is there");
+            assert_eq!(host.carried(), [[9, 9, 9]], "no frame of a right that has ended goes");
+            assert_eq!(host.drops(&LATE), late + count);
+        }
+        assert_eq!(host.drops(&FORGED), forged);
+    };
+    after(right);
+    // Granted again, it goes; ended again, it is late again.
+    let right = host.right(number, host.headers()).expect("there is room");
+    host.send(&program, &frame).expect("the channel is there");
+    assert_eq!(host.carried(), [frame.as_slice()]);
+    after(right);
+    // What was never granted is a violation still, and so is what was long ago: only so much is
+    // remembered.
+    for n in 1..=300 {
+        let right = host.right(number, plain(n)).expect("there is room");
+        assert!(host.revoke_right(right));
+    }
+    for _ in 0..VIOLATIONS_MAX {
+        host.send(&program, &frame).expect("the channel is there");
+        assert_eq!(host.carried(), [[0; 0]; 0]);
+    }
+    assert_eq!(host.drops(&REVOKED), 1);
 }
 
 #[test]
