@@ -44,7 +44,9 @@ const UNCUT: &str = "one kernel";
 
 pub(crate) fn benchmark() -> Benchmark {
     let summary = "UDP there and back, 8 octets, the application cut off";
-    Benchmark::new("domain-rtt", summary, "ns", cases).derived(derived)
+    Benchmark::new("domain-rtt", summary, "ns", cases)
+        .derived(derived)
+        .why(include_str!("../why/domain-rtt.md"))
 }
 
 /// How both threads wait for each other.

@@ -462,7 +462,12 @@ impl Opening {
             return Err(trouble);
         }
         let times = opener.begun.get().zip(opener.there.get());
-        let late = || format!("no connection within {} s", PATIENCE.as_secs());
+        let late = || {
+            let session = opener.session.borrow().clone();
+            let place = session.and_then(|session| session.ask(cx, Describe::default()));
+            let place = place.map_or_else(|| "it was not opened".into(), |told| told.text);
+            format!("no connection within {} s: {place}", PATIENCE.as_secs())
+        };
         let (begun, there) = times.ok_or_else(late)?;
         timer(END)?;
         runner.run(Some(PAUSE), Rc::new(|_| false)).map_err(text)?;
