@@ -173,7 +173,10 @@ fn share(records: &[Record]) -> Vec<Record> {
     let of = |row| Record::find(records, row, "xk");
     let [alone, by_module] = MECHANISMS.map(|(row, _)| of(row));
     let share = alone.zip(by_module).map(|(alone, by_module)| {
-        by_module.with(alone, (SHARE, "%"), |by_module, alone| by_module / alone * 100.0)
+        let ends = [(by_module.min, alone.max), (by_module.median, alone.median)];
+        let [least, middle] = ends.map(|(by_module, alone)| by_module / alone * 100.0);
+        let most = by_module.max / alone.min * 100.0;
+        by_module.computed(SHARE, "%", [least, middle, most])
     });
     share.into_iter().collect()
 }
