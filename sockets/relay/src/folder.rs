@@ -66,7 +66,9 @@ pub fn own_folder() -> io::Result<PathBuf> {
 
 /// Whether a directory is `user`'s, and others have none of the rights `others`.
 fn is_alone(path: &Path, user: Uid, others: u32) -> io::Result<()> {
-    let found = std::fs::symlink_metadata(path)?;
+    let told =
+        |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let found = std::fs::symlink_metadata(path).map_err(told)?;
     if found.is_dir() && found.uid() == user.as_raw() && found.mode() & others == 0 {
         return Ok(());
     }

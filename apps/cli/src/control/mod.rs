@@ -75,8 +75,12 @@ fn own_path(user: User, pid: u32) -> Result<PathBuf, Failure> {
         true => folder_of(&folder, user.uid, user.gid),
         false => Ok(folder),
     });
-    made.map(|folder| folder.join(name_of(pid)))
-        .map_err(|error| Failure::new(format!("there is no place for a control socket: {error}")))
+    made.map(|folder| folder.join(name_of(pid))).map_err(|error| {
+        Failure::new(format!(
+            "there is no place for a control socket ({error}); name one: --control PATH, or set \
+             XDG_RUNTIME_DIR to a folder of this user alone"
+        ))
+    })
 }
 
 /// The folder for those of root's processes that become a user: others can neither write to it nor

@@ -299,3 +299,137 @@ fn another_users_process_is_not_asked() {
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && told.contains("user 65534"), "{told}");
 }
+
+#[test]
+fn a_user_without_a_folder_hears_how_to_name_one() {
+    needs_root!();
+    needs_program!("setpriv");
+    let user = ["--reuid=61004", "--regid=61004", "--clear-groups", env!("CARGO_BIN_EXE_xk")];
+    let mut command = Command::new("setpriv");
+    command.args(user).args(["run", "--for", "10ms", &graph("shm-a.kdl")]);
+    let folder = Folder::new("without");
+    fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o777)).unwrap();
+    command.current_dir(&folder.0).env_remove("XDG_RUNTIME_DIR");
+    let output = command.output().expect("setpriv can be started");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("/run/user/61004") && told.contains("--control PATH"), "{told}");
+}
+
+/// A graph of the repository.
+fn graph(name: &str) -> String {
+    format!("{}/../../graphs/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// As README has it, by root without sudo: in a folder where `nobody` may write.
+#[test]
+fn hosts_that_share_memory_meet_if_root_starts_them() {
+    needs_root!();
+    let folder = Folder::new("shm");
+    fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o1777)).unwrap();
+    let run = |name| {
+        let mut command = xk(&["run", &graph(name), "--no-control"]);
+        command.current_dir(&folder.0).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    let answering = Running(run("shm-a.kdl").spawn().expect("xk can be started"));
+    let output = run("shm-b.kdl").output().expect("xk can be started");
+    let told = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success() && told.contains("received 1000"), "{told}");
+    becomes("the host that answers", answering.0.id(), "65534", "65534");
+    // It listens again a little after the other has gone.
+    let begun = Instant::now();
+    while !Path::new(&folder.path("xk-shm-lab.sock")).exists() {
+        assert!(begun.elapsed() < PATIENCE, "it listens again");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    for name in ["xk-shm-lab.sock", "xk-shm-lab.sock.lock"] {
+        let found = fs::metadata(folder.path(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_eq!((found.uid(), found.gid()), (NOBODY, NOBODY), "{name}");
+        assert_eq!(found.mode() & 0o022, 0, "{name}: others may write");
+    }
+    // Where that user may not, it is said what to do.
+    fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o755)).unwrap();
+    drop(answering);
+    let _ = fs::remove_file(folder.path("xk-shm-lab.sock.lock"));
+    let refused = run("shm-a.kdl").args(["--for", "1s"]).output().expect("xk can be started");
+    let told = String::from_utf8_lossy(&refused.stdout);
+    assert!(told.contains("choose a folder of that user's"), "{told}");
+}
+
+/// Comes as another user to the place where programs attach, and says what comes of it.
+const COMES: &str = "
+import os, socket, sys
+server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+server.connect(sys.argv[1])
+hello = server.recv(100)
+print('refused' if hello[6:8] == b'\\x03\\x00' else 'let in')
+";
+
+/// What a process has that no other user is to see.
+const OWN: [&str; 6] = ["maps", "mem", "environ", "auxv", "syscall", "fd/0"];
+
+#[test]
+fn another_user_takes_hold_of_nothing_of_a_host_in_domains() {
+    const STRANGER: u32 = 61_003;
+    needs_root!();
+    needs_program!("python3", "setpriv");
+    let in_shm = || {
+        let files = fs::read_dir("/dev/shm").into_iter().flatten().flatten();
+        let names = files.map(|file| file.file_name().to_string_lossy().into_owned());
+        names.filter(|name| name.contains("xk")).collect::<Vec<_>>()
+    };
+    let (folder, before) = (Folder::new("domains"), in_shm());
+    fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o777)).unwrap();
+    let door = folder.path("door.sock");
+    let text = format!(
+        "host lab {{\n    loopback\n    domain net {{\n        \
+         ip loopback {{ address \"10.0.0.1/24\"; }}\n        icmp ip\n        udp ip\n    }}\n    \
+         domain apps {{ echo udp port=7; }}\n    \
+         domain users open path={door:?} {{ grant udp port=\"5000..5999\" uid=61002; }}\n}}\n"
+    );
+    let file = folder.file("lab.kdl", &text);
+    let mut running = Running::start(&["run", &file], None);
+    let mut said = BufReader::new(running.0.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("control socket") {
+        line.clear();
+        assert!(said.read_line(&mut line).unwrap() > 0, "it says where it is");
+    }
+    let control = line.split("control socket ").nth(1).and_then(|rest| rest.split(')').next());
+    let control = control.expect("a path");
+    let main = running.0.id();
+    // The name of a program that was started by `/proc/self/exe`.
+    let domains = children(main, "exe");
+    assert_eq!(domains.len(), 3, "the first domain and two others");
+    let as_user = |user: u32, what: &[&str]| {
+        let mut command = Command::new("setpriv");
+        let ids = [format!("--reuid={user}"), format!("--regid={user}"), "--clear-groups".into()];
+        // A program of the system: root's own are out of the others' reach.
+        command.env("PATH", "/usr/bin:/bin").args(ids).args(what);
+        command.output().expect("setpriv can be started")
+    };
+    // Processes of domains are `nobody`'s; another process of that user may end them, no more.
+    for user in [STRANGER, NOBODY] {
+        for process in domains.iter().chain([&main]) {
+            for name in OWN {
+                let path = format!("/proc/{process}/{name}");
+                let read = as_user(user, &["head", "-c1", &path]);
+                assert!(!read.status.success(), "user {user} reads {path}");
+            }
+            let signal = as_user(user, &["kill", "-0", &process.to_string()]);
+            let may = user == NOBODY && *process != main;
+            assert_eq!(signal.status.success(), may, "user {user} signals {process}");
+        }
+        let looked = as_user(user, &["test", "-e", control]);
+        assert_eq!(looked.status.success(), user == NOBODY, "user {user} finds {control}");
+    }
+    let come = as_user(STRANGER, &["python3", "-c", COMES, &door]);
+    assert_eq!(String::from_utf8_lossy(&come.stdout), "refused\n", "{come:?}");
+    let removed = as_user(STRANGER, &["rm", "-f", control]);
+    assert!(!removed.status.success());
+    // Memory has no name, and no socket one that any user could take first.
+    assert_eq!(in_shm(), before);
+    let sockets = fs::read_to_string("/proc/net/unix").unwrap();
+    let mut abstracts = sockets.lines().filter_map(|line| line.split_whitespace().nth(7));
+    assert!(!abstracts.any(|name| name.starts_with('@') && name.contains("xk")), "{sockets}");
+}
