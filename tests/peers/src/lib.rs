@@ -6,6 +6,7 @@
 //! | module | what it gives |
 //! | --- | --- |
 //! | [`organisation`] | the graph of a test cut into domains, in other ways than its text says |
+//! | [`program`] | programs with a library of protocols, where the organisation has them |
 //! | [`stack`] | a graph running on a thread of its own inside a namespace |
 //! | [`testbed`] | namespaces, a link to Linux (TAP, or veth with `packet`), and captures that `tshark` judges |
 //!
@@ -21,5 +22,6 @@
 //! stay in `target/tmp/peers` until the next run.
 
 pub mod organisation;
+pub mod program;
 pub mod stack;
 pub mod testbed;

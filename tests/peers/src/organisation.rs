@@ -1,6 +1,10 @@
 //! One graph of a test, cut into domains in other ways.
 
 use std::cell::Cell;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::program::Program;
 
 /// How the stacks of a test are cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -14,6 +18,25 @@ pub enum Organisation {
     Module,
     /// A server for ETH, IP, UDP and TCP each, and a domain for each of those above.
     PerProtocol,
+    /// A network I/O module with the device, a registry beside one server on it, and a program with
+    /// a library of protocols for each `echo`. No other applications.
+    Library,
+}
+
+/// A graph of one host with domains.
+#[derive(Debug, Clone)]
+pub struct Cut {
+    /// Its text.
+    pub text: String,
+    /// Where programs attach, and which there are.
+    pub programs: Option<(PathBuf, Vec<Program>)>,
+}
+
+/// The path of a new socket for what `of` names.
+fn socket(of: &str) -> PathBuf {
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    let number = LAST.fetch_add(1, Ordering::Relaxed);
+    std::env::temp_dir().join(format!("xk-peers-{of}-{}-{number}", std::process::id()))
 }
 
 thread_local! {
@@ -39,13 +62,13 @@ impl Organisation {
     fn domain<'t>(self, kind: &'t str, name: &'t str) -> &'t str {
         let of_protocol = match kind {
             "tap" | "packet" | "xdp" | "host-eth" | "pcap" | "fault" | "netio"
-                if self == Self::Module =>
+                if matches!(self, Self::Module | Self::Library) =>
             {
                 return "device";
             }
             "tap" | "packet" | "xdp" | "host-eth" | "pcap" | "fault" | "eth" | "arp" => Some("eth"),
             "ip" | "icmp" => Some("ip"),
-            "udp" | "tcp" => Some(kind),
+            "udp" | "tcp" | "registry" => Some(kind),
             _ => None,
         };
         match (self, of_protocol) {
@@ -60,10 +83,14 @@ impl Organisation {
     fn on_modules(self, line: &str) -> Vec<String> {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
-            ["eth", lower, ..] if self == Self::Module => {
+            ["eth", lower, ..] if matches!(self, Self::Module | Self::Library) => {
                 let rest = words[2..].join(" ");
                 let module = format!("module-{lower}");
-                vec![format!("netio {lower} name={module}"), format!("eth {module} {rest}")]
+                let door = match self {
+                    Self::Library => format!(" door={:?}", socket("door")),
+                    _ => String::new(),
+                };
+                vec![format!("netio {lower} name={module}{door}"), format!("eth {module} {rest}")]
             }
             _ => vec![line.to_owned()],
         }
@@ -75,14 +102,25 @@ impl Organisation {
     /// # Panics
     /// If a node has more than a line.
     #[must_use]
-    pub fn cut(self, source: &str) -> Option<String> {
+    pub fn cut(self, source: &str) -> Option<Cut> {
         if self == Self::Whole {
             return None;
         }
         let mut lines = source.lines().map(str::trim).filter(|line| !line.is_empty());
         let host = lines.next()?;
-        let lines: Vec<String> =
+        let mut lines: Vec<String> =
             lines.filter(|line| *line != "}").flat_map(|line| self.on_modules(line)).collect();
+        let mut programs = None;
+        if self == Self::Library {
+            let echoes = lines.iter().filter_map(|line| Program::of(line)).collect();
+            lines.retain(|line| Program::of(line).is_none());
+            // What begins conversations for programs stands on one that moves them.
+            if !lines.iter().any(|line| line.starts_with("tcp ")) {
+                lines.push("tcp ip".into());
+            }
+            lines.push("registry module-pcap tcp".into());
+            programs = Some((socket("programs"), echoes));
+        }
         let mut domains: Vec<(&str, String)> = Vec::new();
         for line in &lines {
             let braces = |brace| line.matches(brace).count();
@@ -99,6 +137,6 @@ impl Organisation {
         let domain =
             |(name, nodes): &(&str, String)| format!("domain {name} thread {{\n{nodes}}}\n");
         let domains: String = domains.iter().map(domain).collect();
-        Some(format!("{host}\n{domains}}}\n"))
+        Some(Cut { text: format!("{host}\n{domains}}}\n"), programs })
     }
 }

@@ -4,21 +4,24 @@ use std::cell::Cell;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use xk_attach::Grant;
 use xk_compose::{CheckedGraph, HostSetup};
-use xk_core::Kernel;
 use xk_core::control::{Question, Report};
 use xk_core::graph::Realm;
+use xk_core::{Kernel, ProtocolRef};
 use xk_kit::passthrough::EpochOffset;
 use xk_run::{Idle, Runner, real_kernel};
-use xk_share::Carrier;
+use xk_share::{Carrier, Known};
 use xk_share_ring::Ring;
 use xk_testkit::netns::Space;
 
 use crate::organisation;
+use crate::program::{Program, Programs};
 
 /// Memory for the messages of one stack, in octets.
 const POOL_OCTETS: usize = 1 << 26;
@@ -27,14 +30,19 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Why domains drop besides: a way between two of them that has no room is as a link that loses,
 /// and a peer repeats what is answered later than its loss probe, which crossings take time for.
-const OF_CUTS: [&str; 5] =
-    ["queue full", "out of window", "old timestamp", "data after close", "closed"];
+/// What comes for a conversation that goes to its program at that moment is repeated, too.
+const OF_CUTS: [&str; 6] =
+    ["queue full", "out of window", "old timestamp", "data after close", "closed", "moved"];
 
 /// Something to be done on the stack's own thread; the answer is whether the stack goes on.
 type Order = Box<dyn FnOnce(&Kernel) -> bool + Send>;
 
 /// A running graph of one host. It ends when this value is dropped.
 pub struct Stack {
+    /// What has attached to it, and ends first.
+    programs: Programs,
+    /// Where programs attach, if they do.
+    place: Option<(Option<Space>, PathBuf)>,
     /// Its domains, each below all that stand on it.
     parts: Vec<Part>,
 }
@@ -92,9 +100,12 @@ impl Stack {
     }
 
     fn begin(space: Option<Space>, source: &str) -> Self {
-        let Some(source) = organisation::current().cut(source) else {
-            return Self { parts: vec![Part::begin(space, run_whole(source.to_owned()))] };
+        let programs = Programs::default();
+        let Some(cut) = organisation::current().cut(source) else {
+            let parts = vec![Part::begin(space, run_whole(source.to_owned()))];
+            return Self { programs, place: None, parts };
         };
+        let (source, place) = (cut.text, cut.programs.as_ref().map(|(place, _)| place.clone()));
         let graph = check(&source);
         let host = graph.graph().expand().remove(0);
         let plan = graph.plan_of(&host).expect("the host is of this graph");
@@ -110,9 +121,23 @@ impl Stack {
         for &domain in plan.domain_order() {
             let own = ends.extract_if(.., |(at, ..)| *at == domain);
             let own = own.map(|(_, neighbour, ring)| (neighbour, ring)).collect();
-            parts.push(Part::begin(space.clone(), run_domain(source.clone(), domain, own)));
+            let run = run_domain(source.clone(), domain, own, place.clone());
+            parts.push(Part::begin(space.clone(), run));
         }
-        Self { parts }
+        let place = place.map(|place| (space, place));
+        let mut stack = Self { programs, place, parts };
+        let all = cut.programs.map(|(_, all)| all);
+        all.into_iter().flatten().for_each(|program| stack.program(program));
+        stack
+    }
+
+    /// Starts a program that attaches to it.
+    ///
+    /// # Panics
+    /// If its organisation has none, or it does not begin.
+    pub fn program(&mut self, program: Program) {
+        let (space, path) = self.place.as_ref().expect("an organisation with programs");
+        self.programs.start(space.as_ref(), path, program);
     }
 
     /// Does `work` on the stack's thread, between two turns of its loop, and gives the answer; of a
@@ -199,6 +224,7 @@ impl Stack {
 
 impl Drop for Stack {
     fn drop(&mut self) {
+        drop(std::mem::take(&mut self.programs));
         // The topmost domain first.
         while self.parts.pop().is_some() {}
     }
@@ -307,11 +333,12 @@ fn run_whole(source: String) -> impl FnOnce(Orders) + Send {
 }
 
 /// Runs one domain of a graph on the calling thread, with the ways to its neighbours, of which
-/// those below it run.
+/// those below it run. Where there is a registry programs attach at `place`.
 fn run_domain(
     source: String,
     domain: usize,
     mut ways: Vec<(usize, Ring)>,
+    place: Option<PathBuf>,
 ) -> impl FnOnce(Orders) + Send {
     move |orders| {
         let graph = check(&source);
@@ -325,6 +352,7 @@ fn run_domain(
         };
         let built = xk_compose::build_domain(&graph, &host, domain, &kernel, carrier);
         let started = built.and_then(|built| {
+            place.inspect(|place| open(&kernel, place));
             let runner = Runner::new(Rc::clone(&kernel), Idle::default()).expect("a poll loop");
             xk_compose::started(&graph, &host, runner.start())?;
             Ok((built, Rc::new(runner)))
@@ -333,6 +361,19 @@ fn run_domain(
             Ok((_built, runner)) => orders.obey(Ok(runner)),
             Err(mistakes) => orders.obey(Err(mistakes.to_string())),
         }
+    }
+}
+
+/// Opens a place for programs, which may have the registry of this kernel and its transports.
+fn open(kernel: &Kernel, place: &Path) {
+    let is_of = |protocol: &ProtocolRef| {
+        !protocol.is_proxy() && ["tcp", "udp", "registry"].contains(&protocol.head().kind())
+    };
+    let all: Vec<_> = kernel.protocols().into_iter().filter(is_of).collect();
+    if all.iter().any(|protocol| protocol.head().kind() == "registry") {
+        let known = || Known::of(xk_catalog::PROTOCOLS);
+        let grants = all.iter().map(Grant::new).collect();
+        xk_attach::Door::open(kernel, "programs", place, grants, known).expect("a place");
     }
 }
 

@@ -209,7 +209,7 @@ pub(crate) fn a_http_server_serves(wire: Wire) {
 }
 
 /// Octets that both sides of an iperf3 say to have passed.
-fn passed(said: &str) -> u64 {
+pub(crate) fn passed(said: &str) -> u64 {
     let total = said.split("\"end\":").nth(1).unwrap_or_default();
     let octets = total.split("\"bytes\":").nth(1).unwrap_or_default();
     let digits: String = octets.trim_start().chars().take_while(char::is_ascii_digit).collect();

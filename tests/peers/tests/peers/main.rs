@@ -11,6 +11,7 @@ mod exec;
 mod granted;
 mod host;
 mod hostile;
+mod library;
 mod many;
 mod offload;
 mod paths;
@@ -20,6 +21,7 @@ mod rpc;
 mod streams;
 mod tcp;
 mod tools;
+mod upgrade;
 mod xdp;
 
 use std::process::ExitCode;
@@ -88,6 +90,10 @@ const ORGANISED: &[Test] = organised! {
         host::echoes_datagrams_of_all_sizes over Tap;
         tcp::echoes_streams_of_all_sizes over Tap;
     }
+    Library {
+        host::echoes_datagrams_of_all_sizes over TapOffload;
+        tcp::echoes_streams_of_all_sizes over TapOffload;
+    }
 };
 
 const ORGANISED_ALONE: &[Test] = organised! {
@@ -116,6 +122,14 @@ const ORGANISED_LONG: &[Test] = organised! {
         client::sends_datagrams_of_all_sizes over Veth;
         tcp::asks_a_server over Veth;
         tcp::is_refused over Veth;
+    }
+    Library {
+        host::answers_pings_of_all_sizes over Veth;
+        host::echoes_datagrams_of_all_sizes over Veth;
+        host::echoes_datagrams_of_all_sizes over Vxlan;
+        host::refuses_closed_ports over Veth;
+        tcp::echoes_streams_of_all_sizes over VethOffload;
+        tcp::echoes_streams_of_all_sizes over VxlanOffload;
     }
     PerProtocol {
         host::answers_pings_of_all_sizes over Veth;
@@ -205,6 +219,9 @@ const ALONE: &[Test] = tests! {
     xdp::leaves_nothing_behind over XdpGeneric XdpNative;
     many::stand_at_the_same_time over Veth XdpNative;
     many::follow_each_other over Veth;
+    library::iperf3_measures over Tap;
+    library::curl_fetches over Tap;
+    upgrade::streams_go_on_under_iperf3 over Tap;
     granted::programs_that_attach_send_what_they_may over Tap;
     granted::programs_with_channels_send_what_they_may over Tap;
     hostile::survives_noise over Tap Veth;
