@@ -37,11 +37,13 @@ pub struct SimulationConfig {
     pub crossing: Duration,
     /// An even share of this comes on top.
     pub crossing_jitter: Duration,
+    /// How many frames may be on their way from one domain to another at one time.
+    pub crossing_slots: usize,
 }
 
 impl Default for SimulationConfig {
     /// Seed 1, 64 MiB for messages, 65,536 timers and 64 shepherds a host, 1 to 10 microseconds
-    /// from domain to domain.
+    /// from domain to domain for each of at most 1,024 frames.
     fn default() -> Self {
         Self {
             seed: 1,
@@ -50,6 +52,7 @@ impl Default for SimulationConfig {
             shepherds_max: 64,
             crossing: Duration::from_micros(1),
             crossing_jitter: Duration::from_micros(9),
+            crossing_slots: 1024,
         }
     }
 }

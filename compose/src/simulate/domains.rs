@@ -11,9 +11,6 @@ use crate::cut::build_domain;
 use crate::domain::DomainSetup;
 use crate::plan::{CheckedGraph, HostPlan};
 
-/// How many frames are under way between two domains each way.
-const SLOTS: usize = 1024;
-
 /// The cuts of a domain, beside its kernel: each with the domain on the other side.
 pub struct Cuts(pub Vec<(usize, Rc<Port>)>);
 
@@ -65,7 +62,7 @@ impl<'a> Seats<'a> {
         let label = u64::from(boots[0]) << 32 | u64::from(boots[1]);
         let chance = world.kernel(ids[0])?.random().fork(label);
         let delay = (self.config.crossing, self.config.crossing_jitter);
-        let (down, up) = Queue::delayed(SLOTS, delay, &chance);
+        let (down, up) = Queue::delayed(self.config.crossing_slots, delay, &chance);
         let ends = [down.clone(), up.clone()];
         world.join(ids, ends.map(|end| Rc::new(move || end.close()) as Rc<dyn Fn()>));
         Some([down, up])

@@ -53,7 +53,7 @@ pub struct Header {
     /// What the packet is.
     pub flags: u16,
     /// The host of the client, in replies as well: an IPv4 address, or another
-    /// [folded](HostAddr::folded).
+    /// [folded](xk_core::HostAddr::folded).
     pub client_host: u32,
     /// The host of the server.
     pub server_host: u32,

@@ -13,6 +13,7 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::{Cell, RefCell};
+use core::time::Duration;
 use xk_core::control::Describe;
 use xk_core::kernel::Timer;
 use xk_core::object::{Burst, Closing, Outgoing, PushError, Refused};
@@ -34,8 +35,8 @@ use xk_kit::wire::offload::Offloads;
 const UNSETTLED_MAX: usize = 64 << 10;
 /// For how many of these a message counts at least.
 const UNSETTLED_LEAST: usize = 256;
-/// How often octets are handed up that find no room on the way.
-const HANDED_UP_MAX: usize = 16;
+/// When octets are handed up again that found no room on the way.
+const LOOK_FOR_ROOM: Duration = Duration::from_millis(1);
 /// Nothing was handed up yet.
 const ALL_UNSETTLED: usize = usize::MAX;
 
@@ -187,7 +188,9 @@ impl TcpSession {
         let mut any = false;
         loop {
             if let Some(message) = self.next_message(this) {
-                self.hand_up(cx, this, message);
+                if !self.hand_up(cx, this, message) {
+                    break;
+                }
             } else if self.catch_up(cx, this) {
                 continue;
             } else if let Some(event) = self.next_event() {
@@ -201,21 +204,26 @@ impl TcpSession {
         any
     }
 
-    /// Hands octets up. What refuses some that were acknowledged has counted them.
-    fn hand_up(&self, cx: &Kernel, this: &SessionRef, message: Message) {
-        let Err(mut refused) = self.upper.demux(cx, this, message) else {
-            return;
+    /// Hands octets up; false if they wait for room on the way to another address space. What
+    /// refuses some for another reason has counted them.
+    fn hand_up(&self, cx: &Kernel, this: &SessionRef, message: Message) -> bool {
+        let waits = |refused: &Refused| {
+            self.upper.is_proxy() && core::ptr::eq(refused.reason, &reason::QUEUE_FULL)
         };
-        // On the way to another address space there is room again when this has been answered.
-        for _ in 0..HANDED_UP_MAX {
-            if !self.upper.is_proxy() || !core::ptr::eq(refused.reason, &reason::QUEUE_FULL) {
-                return;
+        let refused = match self.upper.demux(cx, this, message) {
+            Err(refused) if waits(&refused) => refused,
+            _ => return true,
+        };
+        // There is room again when this has been answered, unless it finds none itself.
+        let _ = self.upper.ask(cx, StreamSettled { session: this.clone() });
+        match self.upper.demux(cx, this, refused.message) {
+            Err(refused) if waits(&refused) => {
+                // They are acknowledged: they stay in the window, and the peer waits in the end.
+                self.connection.borrow_mut().deliver_again(refused.message);
+                self.wake(cx, this, cx.now().after(LOOK_FOR_ROOM), 0);
+                false
             }
-            let _ = self.upper.ask(cx, StreamSettled { session: this.clone() });
-            match self.upper.demux(cx, this, refused.message) {
-                Ok(()) => return,
-                Err(again) => refused = again,
-            }
+            _ => true,
         }
     }
 

@@ -626,6 +626,12 @@ impl Connection {
         Some(message)
     }
 
+    /// Puts back what was delivered last: it is delivered next.
+    pub(crate) fn deliver_again(&mut self, message: Message) {
+        self.delivered -= message.len() as u64;
+        self.receive.deliver_again(message);
+    }
+
     /// Octets of the message that [`deliver`](Self::deliver) gives next.
     pub fn next_len(&self) -> Option<usize> {
         self.receive.next_len()

@@ -479,6 +479,16 @@ impl Receive {
         Some(message)
     }
 
+    /// Puts back what was delivered last.
+    pub(crate) fn deliver_again(&mut self, message: Message) {
+        let octets = message.len() as u32;
+        self.ready_octets += octets;
+        if self.manual {
+            self.unconsumed = self.unconsumed.saturating_sub(octets);
+        }
+        self.ready.push_front(message);
+    }
+
     /// Whether [`rest`](Self::rest) has something to give back.
     pub(crate) fn has_slack(&self) -> bool {
         self.ready.is_empty() && self.ready.capacity() > 0
