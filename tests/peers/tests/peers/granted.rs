@@ -193,7 +193,7 @@ fn group(uid: u32) -> String {
 }
 
 /// The memory of a program and of its children, in KiB.
-fn memory(of: &Running) -> BTreeMap<u32, u64> {
+pub(crate) fn memory(of: &Running) -> BTreeMap<u32, u64> {
     let id = of.id();
     let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
     let children = children.unwrap_or_default();

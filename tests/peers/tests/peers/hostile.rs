@@ -23,6 +23,7 @@ use xk_testkit::everything;
 use xk_testkit::netns::Running;
 use xk_testkit::{needs, needs_program, needs_root};
 
+use crate::granted::memory;
 use crate::host::assert_no_loss;
 use crate::program::command;
 
@@ -61,15 +62,21 @@ impl Victim {
 
     /// As above, with other layers above IP and ICMP.
     fn start_with(test: &str, wire: Wire, layers: &str) -> Option<Self> {
+        Self::start_cut(test, wire, layers, [""; 3])
+    }
+
+    /// As above, with lines in front of the wire, behind ARP, and behind ICMP.
+    fn start_cut(test: &str, wire: Wire, layers: &str, cut: [&str; 3]) -> Option<Self> {
         let xk = command();
         if !xk.is_file() {
             needs::skip("needs the command xk (cargo build -p xk)");
             return None;
         }
         let lan = Lan::new(test, wire);
+        let [front, middle, end] = cut;
         let graph = format!(
-            "host victim {{\n{}\neth wire address=\"{STATION}\"\narp eth\n\
-             ip arp {{ address \"{OURS}/8\"; }}\nicmp ip timestamp=#true\n{layers}\n}}\n",
+            "host victim {{\n{front}\n{}\neth wire address=\"{STATION}\"\narp eth\n{middle}\n\
+             ip arp {{ address \"{OURS}/8\"; }}\nicmp ip timestamp=#true\n{end}\n{layers}\n}}\n",
             lan.wire_line()
         );
         let xk = xk.to_string_lossy().into_owned();
@@ -85,11 +92,7 @@ impl Victim {
 
     /// Octets of memory in use, in KiB.
     fn resident_kib(&self) -> u64 {
-        let path = format!("/proc/{}/status", self.running.id());
-        let status = fs::read_to_string(path).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
-        let number = line.and_then(|line| line.split_whitespace().nth(1));
-        number.and_then(|number| number.parse().ok()).expect("VmRSS")
+        memory(&self.running)[&self.running.id()]
     }
 
     /// Without an attack no ping is lost.
@@ -336,6 +339,49 @@ pub(crate) fn survives_a_flood_of_syns(wire: Wire) {
     }
     assert_eq!(served.failed, 0, "somebody was not served");
     assert!(after <= before + GROWTH_KIB_MAX, "{before} KiB, then {after}");
+    victim.end();
+}
+
+/// A server for each protocol, as in `graphs/org-per-protocol.kdl`: none of the processes grows,
+/// and an honest host is served, whatever arrives.
+pub(crate) fn each_server_endures_strangers(wire: Wire) {
+    needs_root!();
+    needs_program!("ip", "ping");
+    let layers = "domain udp { udp ip sessions_max=4096; }\n\
+                  domain tcp { tcp ip sessions_max=4096; }\n\
+                  domain echod { echo udp port=7; }\n\
+                  domain streamd { echo tcp name=stream port=7; }";
+    let cut = ["domain eth {", "}\ndomain ip {", "}"];
+    let Some(victim) = Victim::start_cut("each_server_endures", wire, layers, cut) else {
+        return;
+    };
+    let kinds = ["syns", "fragments", "arp", "icmp", "udp"];
+    let frames = number_of("XK_NOISE_FRAMES", 20_000);
+    let rate = number_of("XK_NOISE_RATE", 20_000);
+    // Until the tables are full.
+    for kind in kinds {
+        send_noise(&victim, kind, 20_000, rate, 1);
+    }
+    let before = memory(&victim.running);
+    let done = AtomicBool::new(false);
+    let linux = victim.lan.linux.clone();
+    let (served, took) = std::thread::scope(|scope| {
+        let asking = scope.spawn(|| linux.enter(|| ask_until(&done)).unwrap());
+        let took: Duration =
+            kinds.iter().map(|kind| send_noise(&victim, kind, frames, rate, 2)).sum();
+        done.store(true, Ordering::Relaxed);
+        (asking.join().expect("no panic"), took)
+    });
+    let after = memory(&victim.running);
+    println!(
+        "{frames} frames of each of {kinds:?} in {took:.1?}: {} connections answered, {} not, the slowest in {:.1?}; KiB before {before:?}, after {after:?}",
+        served.answered, served.failed, served.longest
+    );
+    assert_eq!(served.failed, 0, "somebody was not served");
+    for (process, before) in before {
+        let after = after.get(&process).copied().unwrap_or(u64::MAX);
+        assert!(after <= before + GROWTH_KIB_MAX, "{process}: {before} KiB, then {after}");
+    }
     victim.end();
 }
 

@@ -226,6 +226,7 @@ const ALONE: &[Test] = tests! {
     granted::programs_with_channels_send_what_they_may over Tap;
     hostile::survives_noise over Tap Veth;
     hostile::survives_a_flood_of_syns over Veth;
+    hostile::each_server_endures_strangers over Veth;
     hostile::serves_in_spite_of_strangers over Veth;
     hostile::survives_scanners over Tap;
 };
