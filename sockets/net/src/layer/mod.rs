@@ -154,7 +154,7 @@ impl Layer {
         for socket in sockets {
             match &socket.body {
                 Body::Listener(listener) => listener.end(&socket),
-                Body::Stream(stream) if loss == Loss::All => stream.end(&socket),
+                Body::Stream(stream) if loss == Loss::All => stream.end(&socket, Errno::NETDOWN),
                 Body::Datagrams(_) if loss == Loss::All => socket.fail(Errno::NETDOWN),
                 // Those whose sessions go hear of it by themselves.
                 Body::Stream(_) | Body::Datagrams(_) => {}
@@ -335,11 +335,15 @@ impl Protocol for Sockets {
         self.layer.arrive(cx, lower)
     }
 
-    /// A session has gone without a word of its protocol: with the process that it was in.
+    /// A session has gone without a word of its protocol: with the process that it was in, or, if
+    /// that is there, on its way from a registry to this program, where its peer broke off.
     fn gone(&self, _: &Kernel, _: &ProtocolRef, lower: &SessionRef) {
         if let Some(socket) = self.layer.socket_of(lower) {
             match &socket.body {
-                Body::Stream(stream) => stream.end(&socket),
+                Body::Stream(stream) => {
+                    let is_there = self.layer.loss() == Loss::None;
+                    stream.end(&socket, if is_there { Errno::CONNRESET } else { Errno::NETDOWN });
+                }
                 Body::Datagrams(datagrams) => self.layer.end_datagrams(datagrams),
                 Body::Listener(_) => {}
             }

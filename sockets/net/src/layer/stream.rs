@@ -150,8 +150,8 @@ impl Stream {
         }
     }
 
-    /// What it stands on has gone, if it has not ended before.
-    pub(super) fn end(&self, socket: &Socket) {
+    /// What it stands on has gone, if it has not ended before: reads and writes fail with `why`.
+    pub(super) fn end(&self, socket: &Socket, why: Errno) {
         let phase = self.phase.get();
         if matches!(phase, Phase::Over(_)) || self.session().is_none() {
             return;
@@ -162,7 +162,7 @@ impl Stream {
             true => socket.status.raise(closed | Ready::READABLE | Ready::WRITABLE),
             false => {
                 socket.status.raise(closed);
-                socket.fail(Errno::NETDOWN);
+                socket.fail(why);
             }
         }
     }
@@ -584,7 +584,7 @@ impl Layer {
         if let Body::Stream(stream) = &socket.body {
             let _ = stream.find_ends(cx);
             if session.head().is_closed() {
-                stream.end(&socket);
+                stream.end(&socket, Errno::NETDOWN);
             }
         }
         reads_by_hand(cx, &session);
