@@ -140,7 +140,7 @@ pub(super) fn grant_right(cx: &Kernel, netio: &ProtocolRef, channel: u32, header
 fn program(frame: &[u8], carrier: Ring, time: Duration) -> Result<f64, String> {
     let cx = real_kernel(POOL_OCTETS).map_err(text)?;
     let station = (EthAddr([2, 0, 0, 0, 0, 1]), FRAME_OCTETS);
-    let channel = channel(&cx, "channel", Box::new(carrier), station);
+    let (channel, _) = channel(&cx, "channel", Box::new(carrier), station);
     let upper = cx.add_protocol("upper", "upper", Each(drop));
     let session = channel.open(&cx, Upper::new(&upper), Participants::default());
     let session = session.map_err(text)?;

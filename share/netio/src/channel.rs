@@ -223,20 +223,28 @@ impl Channel {
 }
 
 /// A wire over the program's end of a channel, for a station with this hardware address and frames
-/// of up to `frame_octets_max` octets.
+/// of up to `frame_octets_max` octets; and whether the module has ended it.
 pub fn channel(
     cx: &Kernel,
     name: &str,
     carrier: Box<dyn Carrier>,
     (address, frame_octets_max): (EthAddr, usize),
-) -> ProtocolRef {
-    let make = |end| ChannelWire { end, carrier, address, frame_octets_max };
-    cx.add_protocol("channel", name, Anchored::new(make))
+) -> (ProtocolRef, Rc<Cell<bool>>) {
+    let is_over = Rc::new(Cell::new(false));
+    let wire = Anchored::new(|end| ChannelWire {
+        end,
+        carrier,
+        is_over: Rc::clone(&is_over),
+        address,
+        frame_octets_max,
+    });
+    (cx.add_protocol("channel", name, wire), is_over)
 }
 
 struct ChannelWire {
     end: WireEnd<Self>,
     carrier: Box<dyn Carrier>,
+    is_over: Rc<Cell<bool>>,
     address: EthAddr,
     frame_octets_max: usize,
 }
@@ -273,10 +281,18 @@ impl Anchor for ChannelWire {
 
 impl Wire for ChannelWire {
     fn poll(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
-        while self.end.arrivals().queue_mut().len() < budget
-            && let Arrival::Frame(frame) = self.carrier.receive(cx)
-        {
-            self.end.arrivals().queue_mut().push_back(frame);
+        while self.end.arrivals().queue_mut().len() < budget {
+            match self.carrier.receive(cx) {
+                Arrival::Frame(frame) => self.end.arrivals().queue_mut().push_back(frame),
+                Arrival::Nothing | Arrival::NoBuffers => break,
+                Arrival::Lost => {
+                    // Closed, it is not slept on any more: it would wake the executor at once.
+                    if !self.is_over.replace(true) {
+                        self.carrier.close();
+                    }
+                    break;
+                }
+            }
         }
         self.end.deliver_all(cx, this, budget)
     }
@@ -286,7 +302,7 @@ impl Wire for ChannelWire {
     }
 
     fn next_poll(&self) -> Option<Time> {
-        self.carrier.next_poll()
+        self.carrier.next_poll().filter(|_| !self.is_over.get())
     }
 
     fn rest(&self, cx: &Kernel, _: &ProtocolRef, sleeper: &dyn Sleeper) -> bool {

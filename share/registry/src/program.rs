@@ -3,81 +3,20 @@
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::string::String;
-use core::cell::Cell;
+use core::cell::{Cell, OnceCell};
 use core::fmt;
 use xk_core::graph::{Build, BuildError, Params, Value};
 use xk_core::object::OpenError;
-use xk_core::wire::Sleeper;
-use xk_core::{Entry, Kernel, Message, ProtocolRef, Time};
+use xk_core::{Entry, Kernel, ProtocolRef};
 use xk_kit::EthAddr;
 use xk_kit::control::MyHost;
 use xk_netio::{Ticket, channel};
-use xk_share::{Arrival, Carrier, SendError};
+use xk_share::Carrier;
 
 use crate::datagrams::{self, Datagrams};
 use crate::library::{Library, Parts};
 use crate::membership::Membership;
 use crate::stations::Stations;
-
-/// A program's channel, whose end is noted: the wire above it would look for frames without end.
-struct Noted {
-    carrier: Box<dyn Carrier>,
-    is_lost: Rc<Cell<bool>>,
-}
-
-impl Carrier for Noted {
-    fn room(&self) -> usize {
-        self.carrier.room()
-    }
-
-    fn frame_octets_max(&self) -> usize {
-        self.carrier.frame_octets_max()
-    }
-
-    fn send(&self, cx: &Kernel, head: &[u8], body: &Message) -> Result<(), SendError> {
-        self.carrier.send(cx, head, body)
-    }
-
-    fn receive(&self, cx: &Kernel) -> Arrival {
-        let arrival = self.carrier.receive(cx);
-        if matches!(arrival, Arrival::Lost) && !self.is_lost.replace(true) {
-            self.carrier.close();
-        }
-        arrival
-    }
-
-    fn is_lost(&self, cx: &Kernel) -> bool {
-        self.carrier.is_lost(cx)
-    }
-
-    fn close(&self) {
-        self.carrier.close();
-    }
-
-    fn flush(&self) {
-        self.carrier.flush();
-    }
-
-    fn turn(&self, cx: &Kernel) {
-        self.carrier.turn(cx);
-    }
-
-    fn next_poll(&self) -> Option<Time> {
-        self.carrier.next_poll().filter(|_| !self.is_lost.get())
-    }
-
-    fn rest(&self, cx: &Kernel, sleeper: &dyn Sleeper) -> bool {
-        self.carrier.rest(cx, sleeper)
-    }
-
-    fn woken(&self) {
-        self.carrier.woken();
-    }
-
-    fn may_spin(&self) -> bool {
-        self.carrier.may_spin()
-    }
-}
 
 /// Why a program has no stack of its own.
 #[derive(Debug)]
@@ -118,8 +57,8 @@ impl From<BuildError> for ProgramError {
 pub struct Program {
     parts: Rc<Parts>,
     library: ProtocolRef,
-    /// The channel is no more.
-    is_cut_off: Rc<Cell<bool>>,
+    /// Whether the channel is no more.
+    is_cut_off: OnceCell<Rc<Cell<bool>>>,
 }
 
 impl Program {
@@ -128,7 +67,7 @@ impl Program {
     pub fn add(cx: &Kernel, name: &str, far: ProtocolRef, registry: ProtocolRef) -> Self {
         let parts = Parts::new(far, &Membership::new(registry));
         let library = cx.add_protocol("library", name, Library(Rc::clone(&parts)));
-        Self { parts, library, is_cut_off: Rc::default() }
+        Self { parts, library, is_cut_off: OnceCell::new() }
     }
 
     /// Adds a protocol for datagrams, above what stands for the registry's transport of these: what
@@ -148,7 +87,7 @@ impl Program {
     /// True once the network I/O module has gone, or has revoked the channel: nothing comes and
     /// goes any more.
     pub fn is_cut_off(&self) -> bool {
-        self.is_cut_off.get()
+        self.is_cut_off.get().is_some_and(|is_cut_off| is_cut_off.get())
     }
 
     /// Enters the program at the registry, which must know of the library by now, and builds the
@@ -171,8 +110,8 @@ impl Program {
         let address = host.to_v4().ok_or(ProgramError::NoHost)?;
         let carrier = fetch(cx, &ticket, &opened.door).ok_or(ProgramError::NoChannel)?;
         let frames = (EthAddr(opened.address), opened.frame_octets_max as usize);
-        let is_lost = Rc::clone(&self.is_cut_off);
-        let wire = channel(cx, "channel", Box::new(Noted { carrier, is_lost }), frames);
+        let (wire, is_cut_off) = channel(cx, "channel", carrier, frames);
+        let _ = self.is_cut_off.set(is_cut_off);
         let find = |kind| {
             let entry = entries.iter().copied().find(|entry| entry.kind == kind);
             entry.ok_or(ProgramError::Unknown(kind))

@@ -337,7 +337,7 @@ pub(crate) fn survives_a_flood_of_syns(wire: Wire) {
     for line in dump.lines().filter(|line| line.contains("SYN")) {
         println!("{}", line.trim());
     }
-    assert_eq!(served.failed, 0, "somebody was not served");
+    assert_eq!(served.failed, 0, "an honest peer was not served");
     assert!(after <= before + GROWTH_KIB_MAX, "{before} KiB, then {after}");
     victim.end();
 }
@@ -377,7 +377,7 @@ pub(crate) fn each_server_endures_strangers(wire: Wire) {
         "{frames} frames of each of {kinds:?} in {took:.1?}: {} connections answered, {} not, the slowest in {:.1?}; KiB before {before:?}, after {after:?}",
         served.answered, served.failed, served.longest
     );
-    assert_eq!(served.failed, 0, "somebody was not served");
+    assert_eq!(served.failed, 0, "an honest peer was not served");
     for (process, before) in before {
         let after = after.get(&process).copied().unwrap_or(u64::MAX);
         assert!(after <= before + GROWTH_KIB_MAX, "{process}: {before} KiB, then {after}");
