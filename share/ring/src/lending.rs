@@ -216,46 +216,59 @@ impl Lending {
     }
 
     /// The message that a loan completes.
-    fn take(&self, foreign: &Foreign, loan: Loan) -> Option<Arrival> {
+    fn take(&self, foreign: &Foreign, loan: Loan) -> Arrival {
         match foreign.wrap(loan.number, &loan.slices) {
             Ok(rest) => {
                 let mut frame = loan.front;
                 frame.join(rest);
-                Some(Arrival::Frame(frame))
+                Arrival::Frame(frame)
             }
             Err(WrapError::NoBuffers) => {
                 // It is told as returned, and is not: it is wrapped another time.
                 self.collect();
                 self.returns.borrow_mut().retain(|number| *number != loan.number);
                 self.held.set(Some(loan));
-                Some(Arrival::NoBuffers)
+                Arrival::NoBuffers
             }
-            Err(WrapError::Outside | WrapError::TooMany) => None,
+            Err(WrapError::Outside | WrapError::TooMany) => self.broken(),
         }
     }
 
-    /// What is left of a frame of the ring: `None` if it was for this alone.
-    fn read(&self, mut frame: Message) -> Option<Option<Arrival>> {
+    /// Takes back the loans that a frame names; `None` if that cannot be.
+    fn take_back(&self, mut frame: Message) -> Option<()> {
+        let mut loans = self.loans.borrow_mut();
+        let loans = loans.as_mut()?;
+        let _ = frame.pop_array::<RETURNED_OCTETS>()?;
+        // One at least, so that a sender of such frames runs out of loans.
+        loop {
+            let number = frame.pop_array::<4>()?;
+            loans.take_back(u32::from_le_bytes(*number)).ok()?;
+            if frame.is_empty() {
+                return Some(());
+            }
+        }
+    }
+
+    /// What came with a frame of the ring; `None` if it was for this alone.
+    fn read(&self, frame: Message) -> Option<Arrival> {
         match frame.peek_in_place::<1>() {
             Some(&[LENT]) => {
-                let foreign = self.foreign.as_ref()?;
-                self.take(foreign, Self::loan(frame)?).map(Some)
+                let loan = self.foreign.as_ref().zip(Self::loan(frame));
+                let arrival = loan.map(|(foreign, loan)| self.take(foreign, loan));
+                Some(arrival.unwrap_or_else(|| self.broken()))
             }
-            Some(&[RETURNED]) => {
-                let mut loans = self.loans.borrow_mut();
-                let loans = loans.as_mut()?;
-                let _ = frame.pop_array::<RETURNED_OCTETS>()?;
-                // One at least, so that a sender of such frames runs out of loans.
-                loop {
-                    let number = frame.pop_array::<4>()?;
-                    loans.take_back(u32::from_le_bytes(*number)).ok()?;
-                    if frame.is_empty() {
-                        return Some(None);
-                    }
-                }
-            }
-            _ => Some(Some(Arrival::Frame(frame))),
+            Some(&[RETURNED]) => match self.take_back(frame) {
+                Some(()) => None,
+                None => Some(self.broken()),
+            },
+            _ => Some(Arrival::Frame(frame)),
         }
+    }
+
+    /// The other side has sent what no sound one does.
+    fn broken(&self) -> Arrival {
+        self.is_broken.set(true);
+        Arrival::Lost
     }
 
     /// Notes what no message refers to any more.
@@ -269,7 +282,7 @@ impl Lending {
     fn give_back(&self, least: usize) {
         self.collect();
         let mut returns = self.returns.borrow_mut();
-        while returns.len() >= least.max(1) {
+        while returns.len() >= least {
             let count = returns.len().min(RETURNS);
             let mut octets = [0; RETURNED_OCTETS + RETURNS * 4];
             octets[0] = RETURNED;
@@ -322,18 +335,13 @@ impl Carrier for Lending {
             return Arrival::Lost;
         }
         let held = self.held.take().zip(self.foreign.as_ref());
-        let mut read = held.map(|(loan, foreign)| self.take(foreign, loan).map(Some));
+        let mut arrival = held.map(|(loan, foreign)| self.take(foreign, loan));
         loop {
-            match read {
-                Some(Some(Some(arrival))) => return arrival,
-                Some(None) => {
-                    self.is_broken.set(true);
-                    return Arrival::Lost;
-                }
-                None | Some(Some(None)) => {}
+            if let Some(arrival) = arrival {
+                return arrival;
             }
             match self.ring.receive(cx) {
-                Arrival::Frame(frame) => read = Some(self.read(frame)),
+                Arrival::Frame(frame) => arrival = self.read(frame),
                 other => return other,
             }
         }
