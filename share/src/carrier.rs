@@ -40,6 +40,12 @@ pub trait Carrier {
     /// The longest frame, in octets.
     fn frame_octets_max(&self) -> usize;
 
+    /// True if it tells the other side what a frame says besides its octets: that its checksum is
+    /// open, and that it stands for a run of segments. Otherwise octets are all that arrives.
+    fn takes_notes(&self) -> bool {
+        false
+    }
+
     /// Copies a frame out: `head`, and behind it the octets of `body`. The other side may see it at
     /// once, but may sleep: see [`flush`](Self::flush).
     ///

@@ -369,7 +369,15 @@ impl Check {
     #[inline]
     #[must_use]
     pub fn admits(&self, front: &[u8], octets: usize) -> bool {
-        if octets < self.header_octets || octets > self.octets_max {
+        self.admits_run(front, octets, octets)
+    }
+
+    /// As [`admits`](Self::admits), of a message that stands for several, of which the longest has
+    /// so many octets.
+    #[inline]
+    #[must_use]
+    pub fn admits_run(&self, front: &[u8], octets: usize, longest: usize) -> bool {
+        if octets < self.header_octets || longest > self.octets_max {
             return false;
         }
         match front.as_chunks::<8>().0.split_first_chunk() {

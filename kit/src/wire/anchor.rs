@@ -48,6 +48,11 @@ pub trait Anchor: Wire + Sized + 'static {
         false
     }
 
+    /// How many packets such a message may stand for; a longer run is cut.
+    fn run_packets_max(&self) -> u16 {
+        if self.takes_segments() { u16::MAX } else { 0 }
+    }
+
     /// Sends or queues a message that came down through the session `this` and is not too long.
     ///
     /// # Errors
@@ -371,7 +376,7 @@ fn count(cx: &Kernel, this: &SessionRef, why: &'static Reason) {
 impl<A: Anchor> Session for WireSession<A> {
     fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
         let wire = &self.wire;
-        if !wire.takes_segments() && segments::of(&message).is_some() {
+        if segments::of(&message).is_some_and(|run| run.packets() > wire.run_packets_max()) {
             return self.push_run(cx, this, message);
         }
         if !wire.takes_partial_checksums()

@@ -18,6 +18,10 @@ use xk_core::message::{ATTRIBUTE_OCTETS, Attribute, NoBuffers};
 use xk_core::reason::{self, Reason};
 use xk_core::{Message, Pool};
 
+/// Packets of a run that comes from where cutting it is left to others, at most: what one frame
+/// has another side do.
+pub const RUN_PACKETS_MAX: u16 = 64;
+
 /// A message stands for a run of segments with the same headers, but for what counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segments {
@@ -64,6 +68,17 @@ impl Attribute for Segments {
 #[must_use]
 pub fn of(message: &Message) -> Option<Segments> {
     if message.has_attributes() { message.attribute() } else { None }
+}
+
+/// Octets of all packets that a message stands for, each with all headers.
+#[inline]
+#[must_use]
+pub fn octets_of_all(message: &Message) -> usize {
+    let len = message.len();
+    of(message).map_or(len, |run| {
+        let payload = run.segment.saturating_sub(run.header.into()) as usize;
+        len + usize::from(run.packets() - 1) * len.saturating_sub(payload)
+    })
 }
 
 /// Octets of the longest packet that a message stands for, with all headers: its length, unless it
@@ -229,6 +244,25 @@ fn mark(frame: &mut Message, size: u16, checksum: bool) -> Option<bool> {
 
 fn sum_at(protocol: u8) -> usize {
     if protocol == TCP { TCP_SUM_AT } else { UDP_SUM_AT }
+}
+
+/// Marks an Ethernet frame of which another side says that its checksum is open, the field at
+/// `field` behind `start`, and that it is a run of segments of `size` octets each if that is not 0:
+/// if its headers agree. True if they do; otherwise the frame is as it was.
+pub fn believe(frame: &mut Message, (start, field): (u16, u16), size: u16) -> bool {
+    let (octets, count) = front(frame);
+    let found = octets.get(..count).and_then(in_frame);
+    let Some((at, _)) = found.filter(|(_, end)| *end == frame.len()) else {
+        return false;
+    };
+    if (at.transport, sum_at(at.protocol)) != (start.into(), field.into()) {
+        return false;
+    }
+    if size > 0 {
+        return at.protocol == TCP && at.packet == LINK_OCTETS && mark(frame, size, true).is_some();
+    }
+    let segment = (frame.len() - at.transport) as u32;
+    frame.set_attribute(TransportChecksum::Partial { segment, field }).is_ok()
 }
 
 /// Takes in an Ethernet frame that arrived as a run of segments of `size` octets each, its checksum

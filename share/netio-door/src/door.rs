@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use xk_core::control::Describe;
 use xk_core::wire::{Sleeper, Wire};
 use xk_core::{Answer, Ask, Kernel, Protocol, ProtocolRef, Time, reason};
-use xk_netio::{Module, Rate, Ticket};
+use xk_netio::{Module, Noted, Rate, Ticket};
 use xk_netio_xdp::{hand_over, take_over};
 use xk_share::{Arrival, Carrier};
 use xk_share_ring::Ring;
@@ -21,6 +21,8 @@ pub const COMERS_MAX: usize = 64;
 pub const COMERS_OF_A_USER_MAX: usize = 16;
 /// How long a program may take to show its ticket.
 pub const TICKET_WITHIN: Duration = Duration::from_secs(2);
+/// Octets of what a program shows at most.
+const SHOWN_MAX: usize = size_of::<Ticket>() + 1;
 /// How often a loop that does not sleep looks for others.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
@@ -33,8 +35,12 @@ struct Comer {
 }
 
 /// Tells a program behind these rings that the channel of this number and rate is its, and gives it
-/// what belongs to the channel beside them.
-pub type Hand = Box<dyn Fn(&Ring, u32, Rate) -> Result<(), ShmError>>;
+/// what belongs to the channel beside them. Whether it wants frames to bear notes, and the answer
+/// whether they do ([`Noted`]).
+pub type Hand = Box<dyn Fn(&Ring, bool, (u32, Rate)) -> Result<bool, ShmError>>;
+
+/// Behind a ticket: the program wants frames to bear notes.
+const WANTS_NOTES: u8 = 1;
 
 /// A protocol object where programs fetch the channels of a module that they were granted.
 pub struct Door {
@@ -61,7 +67,8 @@ pub fn connect(
 ) -> Result<Box<dyn Carrier + Send>, ShmError> {
     let options = Options { peers: Peers::Any, geometry: xk_share_ring::geometry() };
     let mut link = Link::connect(path.as_ref(), &options)?;
-    link.send(ticket).map_err(|_| ShmError::Hello("it takes no ticket"))?;
+    let shown = [&ticket[..], &[WANTS_NOTES]].concat();
+    link.send(&shown).map_err(|_| ShmError::Hello("it takes no ticket"))?;
     link.flush();
     take_over(link, TICKET_WITHIN)
 }
@@ -78,7 +85,8 @@ impl Door {
         path: &Path,
         module: Rc<Module>,
     ) -> Result<ProtocolRef, ShmError> {
-        Self::open_with(cx, name, path, module, Box::new(|ring, _, _| hand_over(ring, None)))
+        let hand: Hand = Box::new(|ring, wants_notes, _| hand_over(ring, None, wants_notes));
+        Self::open_with(cx, name, path, module, hand)
     }
 
     /// As [`open`](Self::open), with what `hand` gives beside the rings.
@@ -151,17 +159,28 @@ impl Door {
             match comer.ring.receive(cx) {
                 Arrival::Frame(frame) => {
                     heard += 1;
-                    let mut ticket = Ticket::default();
-                    let shown = frame.copy_to(0, &mut ticket);
-                    let is_ticket = (shown, frame.len()) == (ticket.len(), ticket.len());
-                    let granted = is_ticket.then(|| self.module.granted(cx, &ticket)).flatten();
-                    let told = granted.is_some_and(|(number, rate)| {
-                        (self.hand)(&comer.ring, number, rate).is_ok()
+                    let shown: Vec<u8> = frame.octets().take(SHOWN_MAX + 1).collect();
+                    let shown = shown.split_first_chunk::<{ size_of::<Ticket>() }>();
+                    let shown = shown.and_then(|(ticket, behind)| match behind {
+                        [] => Some((ticket, false)),
+                        [WANTS_NOTES] => Some((ticket, true)),
+                        _ => None,
                     });
-                    let carrier: Box<dyn Carrier> = Box::new(comer.ring);
-                    if !told {
-                        self.send_away(this, carrier);
-                    } else if let Err(carrier) = self.module.attach(cx, &ticket, carrier) {
+                    let told = shown.and_then(|(ticket, wants_notes)| {
+                        let granted = self.module.granted(cx, ticket)?;
+                        let has_notes = (self.hand)(&comer.ring, wants_notes, granted).ok()?;
+                        Some((ticket, has_notes))
+                    });
+                    let attached = match told {
+                        None => Err(Box::new(comer.ring) as Box<dyn Carrier>),
+                        Some((ticket, false)) => {
+                            self.module.attach(cx, ticket, Box::new(comer.ring))
+                        }
+                        Some((ticket, true)) => {
+                            self.module.attach(cx, ticket, Box::new(Noted(comer.ring)))
+                        }
+                    };
+                    if let Err(carrier) = attached {
                         self.send_away(this, carrier);
                     }
                 }

@@ -22,8 +22,9 @@
 //! wire if it fits a right of its channel. If not it is dropped as "not as granted", and after 100
 //! such frames the channel is revoked ("channel revoked"); what would have fitted one of the last
 //! 256 rights that have ended, since the program may not know yet, as "right has ended". What
-//! arrives and fits a right goes to its program, with checksums finished and runs of segments cut,
-//! or is dropped as "channel full"; all else goes up. [`xk_netio`] has more of it.
+//! arrives and fits a right goes to its program, or is dropped as "channel full"; all else goes up.
+//! Open checksums and runs of segments cross the rings as they are if the program asks for it with
+//! its ticket (an octet 1 behind it), and finished and cut otherwise. [`xk_netio`] has more of it.
 //!
 //! The session of the wire is the module's own: when what stands on the module ends, by `kill -9`
 //! in another domain too, and is started again, channels and rights are as they were. What was

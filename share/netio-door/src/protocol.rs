@@ -69,7 +69,7 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 /// their frames at an interface.
 fn hand(demux: Demux<'_>, module: &Rc<Module>) -> Result<Hand, BuildError> {
     let Demux::Bpf(uplink) = demux else {
-        return Ok(Box::new(|ring, _, _| hand_over(ring, None)));
+        return Ok(Box::new(|ring, wants_notes, _| hand_over(ring, None, wants_notes)));
     };
     let steering = Steering::attach(uplink, Mode::Auto).map_err(|error| {
         let what = format!("the system cannot check frames there: {error}");
@@ -77,10 +77,10 @@ fn hand(demux: Demux<'_>, module: &Rc<Module>) -> Result<Hand, BuildError> {
     })?;
     let steering = Rc::new(steering);
     module.steer(Rc::<Steering>::clone(&steering));
-    Ok(Box::new(move |ring, number, rate| {
+    Ok(Box::new(move |ring, wants_notes, (number, rate)| {
         // The module itself does it for a channel that the system has no means for.
         let granted = steering.open(number, rate).ok();
-        hand_over(ring, granted.as_ref())
+        hand_over(ring, granted.as_ref(), wants_notes)
     }))
 }
 

@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
+use xk_netio::Noted;
 use xk_share::Carrier;
 use xk_share_ring::Ring;
 use xk_shm::{Link, ShmError};
@@ -13,23 +14,29 @@ use crate::carrier::XdpCarrier;
 /// Octets of the message with a socket: how many frames, the MTU, the hardware address, whether
 /// checksums may be open.
 const OCTETS: usize = 4 + 4 + 6 + 1;
-/// The message without one.
+/// The message without one: octets alone cross the rings, or each frame with a note.
 const NONE: [u8; 1] = [0];
+const NOTED: [u8; 1] = [1];
 
 /// Tells the program that a channel is its, and sends its socket, if the system checks its frames;
-/// without waiting.
+/// without waiting. True if frames cross the rings with notes ([`Noted`]): never beside a socket.
 ///
 /// # Errors
 /// The other side is gone, or takes nothing.
-pub fn hand_over(to: &Ring, granted: Option<&Granted>) -> Result<(), ShmError> {
+pub fn hand_over(
+    to: &Ring,
+    granted: Option<&Granted>,
+    wants_notes: bool,
+) -> Result<bool, ShmError> {
     let Some(granted) = granted else {
-        return to.send_beside(&NONE, &[]);
+        let told = if wants_notes { NOTED } else { NONE };
+        return to.send_beside(&told, &[]).map(|()| wants_notes);
     };
     let mtu = u32::try_from(granted.mtu).unwrap_or(u32::MAX);
     let numbers = [granted.frames.to_ne_bytes(), mtu.to_ne_bytes()].concat();
     let finishes = [granted.finishes.into()];
     let octets = [&numbers[..], &granted.hardware_address, &finishes].concat();
-    to.send_beside(&octets, &[granted.socket.as_fd(), granted.memory.as_fd()])
+    to.send_beside(&octets, &[granted.socket.as_fd(), granted.memory.as_fd()]).map(|()| false)
 }
 
 /// The channel that [`hand_over`] tells of, within `limit`.
@@ -38,8 +45,10 @@ pub fn hand_over(to: &Ring, granted: Option<&Granted>) -> Result<(), ShmError> {
 /// [`ShmError`]: the ticket fetches nothing, or the module does not answer in time.
 pub fn take_over(link: Link, limit: Duration) -> Result<Box<dyn Carrier + Send>, ShmError> {
     let (octets, files) = link.receive_beside(OCTETS, limit)?;
-    if octets == NONE {
-        return Ok(Box::new(Ring::new(link)));
+    match <[u8; 1]>::try_from(&octets[..]) {
+        Ok(NONE) => return Ok(Box::new(Ring::new(link))),
+        Ok(NOTED) => return Ok(Box::new(Noted(Ring::new(link)))),
+        _ => {}
     }
     let granted = granted(&octets, files).ok_or(ShmError::Hello("it has sent no channel"))?;
     let finishes = granted.finishes;

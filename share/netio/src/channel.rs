@@ -11,9 +11,10 @@ use xk_core::{Kernel, Message, ProtocolRef, Secret, SessionRef, Time, fields, re
 use xk_kit::EthAddr;
 use xk_kit::net::template::{Check, Template};
 use xk_kit::wire::anchor::{Anchor, Anchored, WireEnd};
+use xk_kit::wire::segments::{self, RUN_PACKETS_MAX};
 use xk_share::{Arrival, Carrier, SendError};
 
-use crate::rules::{Front, Rules, fits};
+use crate::rules::{Face, Rules};
 
 const NS_PER_S: u128 = 1_000_000_000;
 /// How many rights of a channel that have ended are remembered.
@@ -157,16 +158,16 @@ impl Channel {
         self.carrier.get().map(|carrier| &**carrier)
     }
 
-    /// The index that a frame of so many octets that begins so is to bear, 0 for none, if it fits
-    /// one of the rights. Frames come in trains, so the last one's is looked at first.
+    /// The index that a frame is to bear, 0 for none, if it fits one of the rights. Frames come in
+    /// trains, so the last one's is looked at first.
     #[inline]
-    pub(crate) fn admits(&self, front: &Front, octets: usize) -> Option<u16> {
+    pub(crate) fn admits(&self, face: &Face) -> Option<u16> {
         if let Some(last) = &*self.last.borrow()
-            && fits(&last.check, front, octets)
+            && face.fits(&last.check)
         {
             return Some(last.index.get());
         }
-        let found = self.sent.borrow().find(front, octets)?;
+        let found = self.sent.borrow().find(face)?;
         let index = found.index.get();
         *self.last.borrow_mut() = Some(found);
         Some(index)
@@ -189,8 +190,13 @@ impl Channel {
 
     /// Whether such a frame would have fitted a right that has ended not long ago.
     #[cold]
-    pub(crate) fn is_late(&self, front: &Front, octets: usize) -> bool {
-        self.ended.borrow().0.find(front, octets).is_some()
+    pub(crate) fn is_late(&self, face: &Face) -> bool {
+        self.ended.borrow().0.find(face).is_some()
+    }
+
+    /// What is said of a frame besides its octets reaches the program.
+    pub(crate) fn takes_notes(&self) -> bool {
+        self.carrier().is_some_and(Carrier::takes_notes)
     }
 
     /// The next frame that the program sent, if it may send now.
@@ -203,7 +209,7 @@ impl Channel {
         }
         let arrival = carrier.receive(cx);
         if let Arrival::Frame(frame) = &arrival {
-            self.bucket.spend(frame.len());
+            self.bucket.spend(segments::octets_of_all(frame));
         }
         arrival
     }
@@ -260,6 +266,18 @@ impl Anchor for ChannelWire {
 
     fn address(&self) -> Option<EthAddr> {
         Some(self.address)
+    }
+
+    fn takes_partial_checksums(&self) -> bool {
+        self.carrier.takes_notes()
+    }
+
+    fn takes_segments(&self) -> bool {
+        self.carrier.takes_notes()
+    }
+
+    fn run_packets_max(&self) -> u16 {
+        if self.takes_segments() { RUN_PACKETS_MAX } else { 0 }
     }
 
     fn send(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {

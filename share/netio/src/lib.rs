@@ -10,6 +10,11 @@
 //! protocol above the module, which may send what it likes. Of rights that a frame fits the one
 //! that says most counts. At the program's end a channel is a wire ([`channel`]).
 //!
+//! Where both ends agree on it ([`Noted`]) a frame crosses with what it says besides its octets:
+//! that its checksum is open, and that it stands for a run of TCP segments. What a program says so
+//! is believed if the headers of the frame agree; a run counts as all of its packets, of which
+//! there may be 64. Otherwise arrivals are finished and cut for the program.
+//!
 //! Channels and rights are granted by questions put to the module itself ([`GrantChannel`],
 //! [`GrantRight`]), which no layer passes on, so by nothing but what has the module's handle. The
 //! answer to the first is a ticket; the program that shows it first gets the channel
@@ -28,6 +33,7 @@ extern crate alloc;
 
 mod channel;
 mod module;
+mod noted;
 mod questions;
 mod rules;
 
@@ -37,6 +43,7 @@ pub use module::{
     CHANNEL_FULL, CHANNELS_MAX, FORGED, GRANT_LASTS, GRANTS_MAX, LATE, Module, REASONS, REVOKED,
     RIGHTS_MAX, RIGHTS_OF_A_CHANNEL_MAX, Steer, VIOLATIONS_MAX, add,
 };
+pub use noted::Noted;
 pub use questions::{
     GrantChannel, GrantRight, ListRights, QUESTIONS, RevokeChannel, RevokeRight, Right, Ticket,
 };

@@ -18,16 +18,17 @@ use xk_core::{
     reason,
 };
 use xk_kit::control::MaxPacket;
-use xk_kit::net::template::{Headers, OCTETS_MAX};
+use xk_kit::net::template::Headers;
 use xk_kit::wire::anchor::{Anchor, Anchored, WireEnd};
-use xk_kit::wire::{offload, offload::Offloads, segments};
+use xk_kit::wire::segments::{self, RUN_PACKETS_MAX};
+use xk_kit::wire::{offload, offload::Offloads};
 use xk_share::{Arrival, Carrier, SendError};
 
 use crate::channel::{Channel, Rate, Toward};
 use crate::questions::{
     GrantChannel, GrantRight, ListRights, RevokeChannel, RevokeRight, Right, Ticket,
 };
-use crate::rules::{Front, Rules};
+use crate::rules::{Face, Rules};
 use index::{Indices, Receiver, STRAY_OFFER};
 
 pub(crate) mod index;
@@ -126,13 +127,6 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef) -> (ProtocolRef, Rc<Modu
     let this = cx.add_protocol("netio", name, Netio { upper, lower });
     *module.this.borrow_mut() = Some(this.clone());
     (this, module)
-}
-
-/// The first octets of a frame.
-fn front(frame: &Message) -> Front {
-    let mut front = [0; OCTETS_MAX];
-    frame.copy_to(0, &mut front);
-    front
 }
 
 impl Module {
@@ -379,9 +373,22 @@ impl Module {
         }
     }
 
-    /// As [`hand`](Self::hand), what a device of this machine has left open finished: a program
-    /// gets octets alone.
+    /// As [`hand`](Self::hand). For a program that gets octets alone, what a device of this machine
+    /// has left open is finished, and a run cut.
     fn hand_whole(&self, cx: &Kernel, channel: &Channel, mut frame: Message) {
+        if channel.takes_notes() {
+            return self.hand(cx, channel, &frame);
+        }
+        if segments::of(&frame).is_some() {
+            return match segments::split(frame) {
+                Ok(packets) => packets.for_each(|packet| match packet {
+                    Ok(packet) => self.hand_whole(cx, channel, packet),
+                    Err(why) => self.count(why),
+                }),
+                // The layer above would have counted it as the same.
+                Err(why) => self.count(why),
+            };
+        }
         match offload::finish_checksum(cx.pool(), &mut frame) {
             Ok(()) => self.hand(cx, channel, &frame),
             Err(_) => self.count(&reason::NO_BUFFERS),
@@ -390,7 +397,7 @@ impl Module {
 
     /// Gives an arrival to the program that has a right to it. Any other one comes back.
     fn receive(&self, cx: &Kernel, frame: Message) -> Result<(), Message> {
-        let found = self.receivers.borrow().find(&front(&frame), frame.len());
+        let found = self.receivers.borrow().find(&Face::of(&frame));
         match found.filter(|receiver| receiver.channel.carrier().is_some()) {
             Some(receiver) => {
                 self.found_by_headers(cx, &receiver);
@@ -399,25 +406,6 @@ impl Module {
             }
             None => Err(frame),
         }
-    }
-
-    /// As [`receive`](Self::receive), of a run of segments: it comes back whole if its first packet
-    /// would.
-    fn receive_run(&self, cx: &Kernel, run: Message) -> Result<(), Message> {
-        let packets = run.try_clone().map_err(|_| &reason::NO_BUFFERS).and_then(segments::split);
-        let Ok(packets) = packets else {
-            // The layer above that finds it bad counts it.
-            return Err(run);
-        };
-        for (nth, packet) in packets.enumerate() {
-            match packet.map(|packet| self.receive(cx, packet)) {
-                Ok(Ok(())) => {}
-                Ok(Err(_)) if nth == 0 => return Err(run),
-                Ok(Err(packet)) => self.put_up(packet),
-                Err(why) => self.count(why),
-            }
-        }
-        Ok(())
     }
 
     /// Gives an arrival to the program that has a right to it, or else puts it with those for the
@@ -431,11 +419,7 @@ impl Module {
             None => frame,
         };
         let has_rights = !self.rights.borrow().is_empty();
-        let received = match has_rights {
-            true if segments::of(&frame).is_some() => self.receive_run(cx, frame),
-            true => self.receive(cx, frame),
-            false => Err(frame),
-        };
+        let received = if has_rights { self.receive(cx, frame) } else { Err(frame) };
         received.unwrap_or_else(|frame| self.put_up(frame));
     }
 
@@ -449,34 +433,56 @@ impl Module {
 
     /// Hands up to `budget` frames of a channel to the wire; false once it is over.
     fn carry(&self, cx: &Kernel, channel: &Channel, budget: usize) -> (usize, bool) {
-        for count in 0..budget {
-            let mut frame = match channel.next(cx) {
+        let mut count = 0;
+        while count < budget {
+            let frame = match channel.next(cx) {
                 Arrival::Frame(frame) => frame,
                 Arrival::Nothing | Arrival::NoBuffers => return (count, true),
                 Arrival::Lost => return (count, false),
             };
-            if let Some(index) = channel.admits(&front(&frame), frame.len()) {
-                let fit = if index == 0 { Ok(()) } else { index::put_index(&mut frame, index) };
-                match (self.wire(), fit) {
-                    // What the wire does not take it has counted.
-                    (Some(wire), Ok(())) => drop(wire.push(cx, frame)),
-                    (None, _) => self.count(&reason::CLOSED),
-                    (_, Err(why)) => self.count(why),
-                }
-                continue;
-            }
-            if channel.is_late(&front(&frame), frame.len()) {
+            let packets = segments::of(&frame).map_or(1, |run| run.packets());
+            count += usize::from(packets);
+            let face = Face::of(&frame);
+            let admitted = channel.admits(&face).filter(|_| packets <= RUN_PACKETS_MAX);
+            if let Some(index) = admitted {
+                self.put_out(cx, frame, index);
+            } else if channel.is_late(&face) {
                 self.count(&LATE);
-                continue;
-            }
-            self.count(&FORGED);
-            channel.violations.set(channel.violations.get() + 1);
-            if channel.violations.get() >= VIOLATIONS_MAX {
-                self.count(&REVOKED);
-                return (count + 1, false);
+            } else {
+                self.count(&FORGED);
+                channel.violations.set(channel.violations.get() + 1);
+                if channel.violations.get() >= VIOLATIONS_MAX {
+                    self.count(&REVOKED);
+                    return (count, false);
+                }
             }
         }
-        (budget, true)
+        (count, true)
+    }
+
+    /// Hands a frame of a channel to the wire, with the index that it is to bear; 0 for none.
+    fn put_out(&self, cx: &Kernel, mut frame: Message, index: u16) {
+        let Some(wire) = self.wire() else {
+            return self.count(&reason::CLOSED);
+        };
+        if index == 0 {
+            // What the wire does not take it has counted.
+            let _ = wire.push(cx, frame);
+            return;
+        }
+        if segments::of(&frame).is_some() {
+            return match segments::split(frame) {
+                Ok(packets) => packets.for_each(|packet| match packet {
+                    Ok(packet) => self.put_out(cx, packet, index),
+                    Err(why) => self.count(why),
+                }),
+                Err(why) => self.count(why),
+            };
+        }
+        match index::put_index(&mut frame, index) {
+            Ok(()) => drop(wire.push(cx, frame)),
+            Err(why) => self.count(why),
+        }
     }
 
     /// Takes at most `budget` frames from the programs, from each in its turn.

@@ -3,9 +3,10 @@
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::hash::Hasher;
-use xk_core::Secret;
 use xk_core::map::{Key, Map};
+use xk_core::{Message, Secret};
 use xk_kit::net::template::{Check, OCTETS_MAX, Template};
+use xk_kit::wire::segments;
 
 use crate::module::RIGHTS_MAX;
 
@@ -15,6 +16,31 @@ const WORDS: usize = OCTETS_MAX / 8;
 
 /// The first octets of a frame, those that it has not zero.
 pub(crate) type Front = [u8; OCTETS_MAX];
+
+/// What of a frame is compared.
+pub(crate) struct Face {
+    pub(crate) front: Front,
+    pub(crate) octets: usize,
+    /// Octets of the longest packet, if it stands for several.
+    pub(crate) longest: usize,
+}
+
+impl Face {
+    /// That of a frame.
+    #[inline]
+    pub(crate) fn of(frame: &Message) -> Self {
+        let mut front = [0; OCTETS_MAX];
+        frame.copy_to(0, &mut front);
+        Self { front, octets: frame.len(), longest: segments::longest(frame) }
+    }
+
+    /// It is as it must be.
+    #[inline]
+    pub(crate) fn fits(&self, check: &Check) -> bool {
+        let Self { front, octets, longest } = self;
+        check.admits_run(front.get(..*octets).unwrap_or(front), *octets, *longest)
+    }
+}
 
 /// Octets as words, of which those behind the first `count` are zero.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -131,18 +157,12 @@ impl<T: AsRef<Check>> Rules<T> {
         self.0.iter().find_map(|class| class.rights.get(&class.mask.under(front)))
     }
 
-    /// The right that a frame of so many octets with these first ones fits.
+    /// The right that a frame fits.
     #[inline]
-    pub(crate) fn find(&self, front: &Front, octets: usize) -> Option<Rc<T>> {
+    pub(crate) fn find(&self, face: &Face) -> Option<Rc<T>> {
         self.0.iter().find_map(|class| {
-            let found = class.rights.get(&class.mask.under(front))?;
-            fits((*found).as_ref(), front, octets).then_some(found)
+            let found = class.rights.get(&class.mask.under(&face.front))?;
+            face.fits((*found).as_ref()).then_some(found)
         })
     }
-}
-
-/// Whether a frame of so many octets with these first ones is as it must be.
-#[inline]
-pub(crate) fn fits(check: &Check, front: &Front, octets: usize) -> bool {
-    check.admits(front.get(..octets).unwrap_or(front), octets)
 }

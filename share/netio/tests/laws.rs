@@ -5,10 +5,11 @@ use std::rc::Rc;
 use xk_core::object::ProtocolId;
 use xk_core::{Kernel, Message, Participants, ProtocolRef, SessionRef, reason};
 use xk_kit::net::checksum::checksum;
-use xk_kit::net::template::{HeaderField, Headers};
-use xk_kit::wire::offload::TransportChecksum;
-use xk_kit::wire::segments::Segments;
-use xk_netio::{GrantChannel, GrantRight, ListRights, Module, Rate};
+use xk_kit::net::template::{Check, HeaderField, Headers, OCTETS_MAX};
+use xk_kit::wire::offload::{self, TransportChecksum};
+use xk_kit::wire::segments::{self, RUN_PACKETS_MAX, Segments};
+use xk_kit::wire::virtio::Note;
+use xk_netio::{GrantChannel, GrantRight, ListRights, Module, Noted, Rate};
 use xk_share::{Arrival, Carrier, Queue};
 use xk_testkit::conformance::wire::{self, WireFixture};
 use xk_testkit::kernel::{Bottom, Lower, TestKernel, Top, octets};
@@ -35,13 +36,22 @@ impl Host {
 
     /// A program with a right to these headers.
     fn program(&self, headers: Headers) -> Queue {
+        self.program_behind(headers, |own| Box::new(own))
+    }
+
+    /// As [`program`](Self::program), the module's end in this.
+    fn program_behind(
+        &self,
+        headers: Headers,
+        behind: impl FnOnce(Queue) -> Box<dyn Carrier>,
+    ) -> Queue {
         let granted = self.netio.ask(&self.cx, GrantChannel::new(FREELY)).expect("it is known");
         let of = (ProtocolId(7), Participants::default());
         let right = GrantRight { channel: granted.number, headers, of, number: None };
         assert!(self.netio.ask(&self.cx, right).is_some_and(|right| right.number.is_some()));
         let (own, program) = Queue::pair(256);
         let ticket = granted.ticket.expect("there is room");
-        assert!(self.module.attach(&self.cx, &ticket, Box::new(own)).is_ok());
+        assert!(self.module.attach(&self.cx, &ticket, behind(own)).is_ok());
         program
     }
 
@@ -167,21 +177,99 @@ fn from_port_7() -> Headers {
     Headers::of_wire(1514).with((&octets, &fields), (&octets, &fields)).expect("a template")
 }
 
-/// A program gets octets alone, as they would be on a wire.
+/// A frame of port 7 as a device has left it: its sum open, and a run if it is long.
+fn left_open(cx: &TestKernel, payload: usize) -> Message {
+    let mut run = cx.message(&segment(payload));
+    let segment = 20 + payload as u32;
+    run.set_attribute(TransportChecksum::Partial { segment, field: 16 }).expect("room");
+    if payload > SIZE {
+        let segments = Segments { segment, header: 20, size: SIZE as u16 };
+        run.set_attribute(segments).expect("room");
+    }
+    run
+}
+
+/// The octets of a message, and what it says besides.
+fn all_of(message: &Message) -> (Vec<u8>, Option<TransportChecksum>, Option<Segments>) {
+    (octets(message), message.attribute(), message.attribute())
+}
+
+/// A channel with notes takes frames there and back as they are, whole runs of segments too: what
+/// goes by the module loses nothing to what has the device.
+#[test]
+fn a_channel_with_notes_brings_what_a_device_has_left_open() {
+    let host = Host::new();
+    let program = Noted(host.program_behind(from_port_7(), |own| Box::new(Noted(own))));
+    for payload in [0, 1, SIZE, SIZE + 1, 2 * SIZE, 40_000, 64 * 1000] {
+        let frame = || left_open(&host.cx, payload);
+        host.arrives(frame());
+        let Arrival::Frame(came) = program.receive(&host.cx) else {
+            panic!("{payload} octets of payload did not arrive");
+        };
+        assert_eq!(all_of(&came), all_of(&frame()), "{payload} octets");
+        assert!(matches!(program.receive(&host.cx), Arrival::Nothing), "as one frame");
+        program.send(&host.cx, &[], &frame()).expect("there is room");
+        host.module.carry_all(&host.cx, 64);
+        let sent: Vec<_> = host.tap.take_sent().iter().map(|sent| all_of(&sent.message)).collect();
+        assert_eq!(sent, [all_of(&frame())], "{payload} octets");
+    }
+    assert_eq!(host.netio.head().drops().total(), 0);
+}
+
+/// Whatever a program notes, what the wire makes of its frames is as it was granted.
+#[test]
+fn a_note_changes_nothing_that_was_granted() {
+    let host = Host::new();
+    let check = Check::new(&from_port_7().sent);
+    let mut noted = host.program_behind(from_port_7(), |own| Box::new(Noted(own)));
+    let note = |start, field, size| match size {
+        0 => Note::Partial { start, field },
+        size => Note::Run { start, field, header_octets: 54, segment_octets: size, reduced: false },
+    };
+    let mut carried = 0;
+    for payload in [0, 40, SIZE, SIZE + 1, 4 * SIZE, 65_000] {
+        for size in [0, 1, 40, SIZE as u16 - 1, SIZE as u16, SIZE as u16 + 1, u16::MAX] {
+            for (start, field) in (0..60).flat_map(|at| [(34, at), (at, 16), (26, at), (at, at)]) {
+                let frame = segment(payload);
+                let octets = note(start, field, size).emit();
+                if noted.send(&host.cx, &octets, &host.cx.message(&frame)).is_err() {
+                    // Revoked, as it deserves: the next one.
+                    noted = host.program_behind(from_port_7(), |own| Box::new(Noted(own)));
+                }
+                while host.module.carry_all(&host.cx, 64) > 0 {}
+                for sent in host.tap.take_sent() {
+                    let packets = match segments::of(&sent.message) {
+                        Some(run) => {
+                            assert!(run.packets() <= RUN_PACKETS_MAX, "{payload} {size}");
+                            let packets = segments::split(sent.message).expect("it can be cut");
+                            packets.map(|packet| packet.expect("there is room")).collect()
+                        }
+                        None => vec![sent.message],
+                    };
+                    for mut packet in packets {
+                        offload::complete(host.cx.pool(), &mut packet).expect("there is room");
+                        let octets = xk_testkit::kernel::octets(&packet);
+                        let front = &octets[..octets.len().min(OCTETS_MAX)];
+                        let what = (payload, size, start, field);
+                        assert!(check.admits(front, octets.len()), "{what:?}");
+                        assert_eq!(checksum(&octets[14..34]), 0, "{what:?}");
+                        carried += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(carried > 1000, "{carried}");
+}
+
+/// A program without notes gets octets alone, as they would be on a wire.
 #[test]
 fn what_a_device_has_left_open_is_finished_for_a_program() {
     let host = Host::new();
     let (top, _session) = host.top("top");
     let program = host.program(from_port_7());
     for payload in [0, 1, SIZE, SIZE + 1, 2 * SIZE, 40_000] {
-        let mut run = host.cx.message(&segment(payload));
-        let segment = 20 + payload as u32;
-        run.set_attribute(TransportChecksum::Partial { segment, field: 16 }).expect("room");
-        if payload > SIZE {
-            let segments = Segments { segment, header: 20, size: SIZE as u16 };
-            run.set_attribute(segments).expect("room");
-        }
-        host.arrives(run);
+        host.arrives(left_open(&host.cx, payload));
         let mut came = Vec::new();
         while let Arrival::Frame(frame) = program.receive(&host.cx) {
             let frame = octets(&frame);

@@ -22,6 +22,7 @@ use xk_kit::control::{
 };
 use xk_kit::net::template::Headers;
 use xk_kit::wire::offload::Offloads;
+use xk_kit::wire::segments;
 
 /// Called with every message that is pushed into a [`Bottom`], before it is kept; may let others
 /// arrive.
@@ -649,7 +650,7 @@ impl Session for BottomSession {
         if let Some(failure) = state.failure.get() {
             return Err(failure);
         }
-        if message.len() > state.lower.max_packet as usize {
+        if segments::longest(&message) > state.lower.max_packet as usize {
             return Err(PushError::TooBig);
         }
         state.sent_count.set(state.sent_count.get() + 1);

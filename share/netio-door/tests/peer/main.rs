@@ -73,8 +73,8 @@ fn frames_go_past_the_module() {
     module.steer(Rc::<Steering>::clone(&steering));
     let path = std::env::temp_dir().join(format!("xk-netio-peer-{}", std::process::id()));
     let by = Rc::clone(&steering);
-    let hand = Box::new(move |ring: &_, number, rate| {
-        hand_over(ring, by.open(number, rate).ok().as_ref())
+    let hand = Box::new(move |ring: &_, wants_notes, (number, rate)| {
+        hand_over(ring, by.open(number, rate).ok().as_ref(), wants_notes)
     });
     let door = Door::open_with(&cx, "door", &path, Rc::clone(&module), hand).expect("it opens");
     cx.start().expect("it starts");

@@ -26,9 +26,9 @@ use xk_core::{Ask, Kernel, Message, reason};
 use xk_kit::control::{MaxPacket, OptPacket};
 use xk_kit::net::template::{Check, OCTETS_MAX, Template};
 
-use super::{Module, RIGHTS_MAX, front};
+use super::{Module, RIGHTS_MAX};
 use crate::channel::{Channel, Toward};
-use crate::rules::{Front, fits};
+use crate::rules::Face;
 
 /// The type in the link header of frames with an index and of offers: the second of the two for
 /// experiments (IEEE 802, "Local Experimental EtherTypes"). No layer above sees such frames.
@@ -134,10 +134,10 @@ impl Indices {
 
     /// The right of this index, if such a frame fits it.
     #[inline]
-    fn find(&self, index: u16, front: &Front, octets: usize) -> Option<Rc<Receiver>> {
+    fn find(&self, index: u16, face: &Face) -> Option<Rc<Receiver>> {
         let receivers = self.receivers.borrow();
         let receiver = receivers.get(usize::from(index).wrapping_sub(1))?.as_ref()?;
-        fits(&receiver.check, front, octets).then(|| Rc::clone(receiver))
+        face.fits(&receiver.check).then(|| Rc::clone(receiver))
     }
 
     pub(super) fn describe(&self) -> String {
@@ -179,14 +179,15 @@ impl Module {
     pub fn would_take(&self, frame: &Message) -> Option<u32> {
         let indices = self.indices.get();
         let indexed = indices.zip(index_of(frame).filter(|index| *index != 0));
+        let mut face = Face::of(frame);
         let Some((indices, index)) = indexed else {
-            let found = self.receivers.borrow().find(&front(frame), frame.len());
+            let found = self.receivers.borrow().find(&face);
             return found.map(|receiver| receiver.channel.number);
         };
-        let mut front = [0; OCTETS_MAX];
-        frame.copy_to(0, &mut front[..STATIONS]);
-        frame.copy_to(STATIONS + TAG_OCTETS, &mut front[STATIONS..]);
-        let found = indices.find(index, &front, frame.len() - TAG_OCTETS);
+        frame.copy_to(STATIONS + TAG_OCTETS, &mut face.front[STATIONS..]);
+        face.octets -= TAG_OCTETS;
+        face.longest -= TAG_OCTETS;
+        let found = indices.find(index, &face);
         found.map(|receiver| receiver.channel.number)
     }
 
@@ -258,7 +259,7 @@ impl Module {
             self.count(&reason::NO_BUFFERS);
             return None;
         }
-        let found = indices.find(index, &front(&frame), frame.len());
+        let found = indices.find(index, &Face::of(&frame));
         match found.filter(|receiver| receiver.channel.carrier().is_some()) {
             Some(receiver) => {
                 count_one(&indices.by_index);
