@@ -99,13 +99,12 @@ impl Port {
     fn release(&self, cx: &Kernel, export: &Export) {
         let session = &export.session;
         drop(export.waiting.take());
-        if export.is_held.get() || export.is_offered.get() {
-            // A stream is reset, not ended as if all were sent.
-            let _ = session.ask(cx, StreamAbort {});
-        } else if session.ask(cx, StreamInfo::default()).is_some() {
-            // One that the other side has closed before goes on to its end.
+        if export.was_closed.get() && session.ask(cx, StreamInfo::default()).is_some() {
+            // A stream that the other side has closed before goes on to its end.
             return;
         }
+        // Any other is reset, not ended as if all were sent.
+        let _ = session.ask(cx, StreamAbort {});
         if export.is_offered.replace(false) {
             session.ease(cx);
         }

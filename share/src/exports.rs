@@ -33,6 +33,8 @@ pub(crate) struct Export {
     pub(crate) opens: Cell<u32>,
     /// The other side holds it, and so does this one for it.
     pub(crate) is_held: Cell<bool>,
+    /// The other side held it and has closed it.
+    pub(crate) was_closed: Cell<bool>,
     /// It is held until the other side has said whether it is wanted.
     pub(crate) is_offered: Cell<bool>,
     /// What came while a push before it waits below: pushes, and questions that are of them.
@@ -88,6 +90,7 @@ impl Exports {
             handle,
             opens: Cell::new(0),
             is_held: Cell::new(false),
+            was_closed: Cell::new(false),
             is_offered: Cell::new(false),
             waiting: RefCell::default(),
             is_pushing: Cell::new(false),

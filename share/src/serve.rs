@@ -331,10 +331,9 @@ impl Port {
         let session = &export.session;
         // Otherwise the answer to an open is on its way there, and it holds the session after all.
         if export.opens.get() == header.second && export.is_held.replace(false) {
-            match header.op {
-                Op::Ease => session.ease(cx),
-                _ => session.close(cx),
-            }
+            let closes = header.op == Op::Close;
+            export.was_closed.set(closes);
+            if closes { session.close(cx) } else { session.ease(cx) }
         }
         if session.head().is_closed() {
             self.ended(cx, export);

@@ -47,9 +47,9 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let mut simulation = Simulation::new(&graph, args.seed, Some(&folder))?;
     let begun = Instant::now();
     if output::is_terminal() && !args.fast {
-        Screen::default().follow(&mut simulation, UNTIL, 1.0 / SLOWER, PATIENCE);
+        Screen::default().follow(&mut simulation, UNTIL, 1.0 / SLOWER, PATIENCE)?;
     } else {
-        simulation.run(UNTIL);
+        simulation.run(UNTIL)?;
         output::print(&format!("{}\n{}", heading("hosts"), simulation.live()));
     }
     let took = begun.elapsed();
@@ -73,7 +73,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
 }
 
 /// That everybody has done what was asked, and nothing came back damaged.
-fn verify(simulation: &Simulation) -> Result<(), Failure> {
+fn verify(simulation: &Simulation<'_>) -> Result<(), Failure> {
     let failures = simulation.failures();
     if !failures.is_empty() {
         return Err(Failure::new(format!("failed: {}", failures.join(", "))));

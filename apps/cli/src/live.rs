@@ -1,5 +1,6 @@
 //! A table on the terminal that changes while a simulation runs.
 
+use crate::failure::Failure;
 use crate::output;
 use crate::simulation::Simulation;
 use std::time::{Duration, Instant};
@@ -35,24 +36,27 @@ impl Screen {
 
     /// Runs a simulation at `speed` seconds of virtual time a second, with a picture every now and
     /// then; at full speed after `patience`. Ctrl-C ends it.
+    ///
+    /// # Errors
+    /// Those of [`Simulation::run`].
     pub(crate) fn follow(
         &mut self,
-        simulation: &mut Simulation,
+        simulation: &mut Simulation<'_>,
         until: Time,
         speed: f64,
         patience: Duration,
-    ) {
+    ) -> Result<(), Failure> {
         interrupt_unsafe::catch();
         let begun = Instant::now();
         let step = FRAME.mul_f64(speed.max(0.001));
         loop {
             let frame = Instant::now();
             let next = (simulation.world().now() + step).min(until);
-            let done = simulation.run(next) || next >= until;
+            let done = simulation.run(next)? || next >= until;
             let now = simulation.world().now();
             self.draw(&format!("virtual time {now:.2}\n{}", simulation.live()));
             if done || interrupt_unsafe::is_requested() {
-                return;
+                return Ok(());
             }
             if begun.elapsed() < patience {
                 std::thread::sleep(FRAME.saturating_sub(frame.elapsed()));

@@ -8,11 +8,14 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use xk_compose::{CheckedGraph, Deaths};
 use xk_core::Time;
 use xk_run::interrupt_unsafe;
 
 /// How many events pass between two looks at the progress.
 const PROGRESS_EVENTS: u64 = 20_000;
+/// How far apart crashes lie at least on average.
+const APART_MIN: Duration = Duration::from_millis(1);
 
 /// Simulate all hosts and links of a graph in virtual time; one seed replays a run to the bit
 #[derive(clap::Args)]
@@ -29,15 +32,58 @@ pub(crate) struct Args {
     /// Write what crosses each link to a pcapng file in this folder
     #[arg(long, value_name = "FOLDER")]
     pcap: Option<PathBuf>,
+    /// Crash a host, or a domain as HOST/DOMAIN, at a virtual time, and start it again AWAY later;
+    /// may be given several times. `HOST` crashes with all its domains; `HOST/` is its first one
+    #[arg(long, value_name = "NAME@TIME[+AWAY]", value_parser = crash)]
+    crash: Vec<Crash>,
+    /// Crash domains, or hosts if none is cut, drawn by the seed, TIME apart on average; each comes
+    /// back within that time
+    #[arg(long, value_name = "TIME", value_parser = apart)]
+    crash_every: Option<Duration>,
     /// Show counters while it runs, slowed down to real time
     #[arg(long)]
     live: bool,
+}
+
+/// What crashes, when, and how long it is away.
+#[derive(Clone)]
+struct Crash {
+    name: String,
+    at: Duration,
+    away: Option<Duration>,
+}
+
+fn crash(text: &str) -> Result<Crash, String> {
+    let form = "expected a host or a domain and a time, such as server@2s or server/net@2s+500ms";
+    let (name, times) = text.rsplit_once('@').ok_or(form)?;
+    let (at, away) = times.split_once('+').map_or((times, None), |(at, away)| (at, Some(away)));
+    let away = away.map(file::duration).transpose()?;
+    Ok(Crash { name: name.into(), at: file::duration(at)?, away })
+}
+
+fn apart(text: &str) -> Result<Duration, String> {
+    let apart = file::duration(text)?;
+    if apart < APART_MIN { Err(format!("at least {APART_MIN:?}")) } else { Ok(apart) }
+}
+
+/// What is to crash.
+fn deaths(args: &Args, graph: &CheckedGraph) -> Result<Deaths, Failure> {
+    let drawn = args.crash_every.map(|apart| Deaths::new(graph, args.seed, apart));
+    let mut deaths = drawn.unwrap_or_default();
+    for Crash { name, at, away } in &args.crash {
+        if !deaths.plan(graph, name, Time::ZERO + *at, *away) {
+            return Err(Failure::new(format!("--crash: no host or domain `{name}` in the graph"))
+                .help(format!("`xk draw {}` shows what there is", args.file.display())));
+        }
+    }
+    Ok(deaths)
 }
 
 pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let graph = file::load(&args.file)?;
     crate::failure::show(graph.warnings());
     let mut simulation = Simulation::new(&graph, args.seed, args.pcap.as_deref())?;
+    simulation.crash(deaths(args, &graph)?);
     output::print(&format!(
         "{}: {} hosts, {} protocols, {} links, seed {}\n\n",
         args.file.display(),
@@ -51,9 +97,9 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let begun = Instant::now();
     if args.live && output::is_terminal() {
         // A second of virtual time takes a second.
-        Screen::default().follow(&mut simulation, until, 1.0, Duration::MAX);
+        Screen::default().follow(&mut simulation, until, 1.0, Duration::MAX)?;
     } else {
-        run(&mut simulation, until);
+        run(&mut simulation, until)?;
     }
     let took = begun.elapsed();
     let files = simulation.finish()?;
@@ -72,10 +118,9 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
 }
 
 /// Runs at full speed, with a bar if a person looks on.
-fn run(simulation: &mut Simulation, until: Time) {
+fn run(simulation: &mut Simulation<'_>, until: Time) -> Result<(), Failure> {
     if !std::io::stderr().is_terminal() {
-        simulation.run(until);
-        return;
+        return simulation.run(until).map(|_| ());
     }
     let bar = ProgressBar::new(until.as_ms());
     let template = "{elapsed} [{wide_bar}] {msg}";
@@ -95,12 +140,13 @@ fn run(simulation: &mut Simulation, until: Time) {
             output::grouped(speed as u64)
         ));
     });
-    simulation.run(until);
+    let ended = simulation.run(until);
     bar.finish_and_clear();
+    ended.map(|_| ())
 }
 
 /// How fast it went; on the standard error, for it differs from run to run.
-fn timing(simulation: &Simulation, took: Duration) {
+fn timing(simulation: &Simulation<'_>, took: Duration) {
     let progress = simulation.world().progress();
     let seconds = took.as_secs_f64().max(1e-9);
     let virtual_s = progress.now.as_ns() as f64 / 1e9;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
-use xk_compose::{CheckedGraph, SimulationConfig};
+use xk_compose::{CheckedGraph, Death, Deaths, SimulationConfig};
 use xk_core::control::Report;
 use xk_core::{ProtocolRef, Time};
 use xk_run::interrupt_unsafe;
@@ -21,12 +21,16 @@ const SLICE: Duration = Duration::from_millis(100);
 const ROWS_MAX: usize = 40;
 
 /// A simulated network.
-pub(crate) struct Simulation {
+pub(crate) struct Simulation<'g> {
     world: World,
     captures: Option<Rc<Captures>>,
     anchors: Vec<(HostId, ProtocolRef)>,
     /// Whether any had something to do at the beginning: then the end of it is the end of the run.
     finishes: bool,
+    graph: &'g CheckedGraph,
+    config: SimulationConfig,
+    deaths: Deaths,
+    died: Vec<(Time, Death)>,
 }
 
 /// What an anchor has to tell at the end.
@@ -35,10 +39,10 @@ struct Told {
     report: Report,
 }
 
-impl Simulation {
+impl<'g> Simulation<'g> {
     /// Builds and starts all hosts of the graph. Frames go to files in `pcap`, if that is given.
     pub(crate) fn new(
-        graph: &CheckedGraph,
+        graph: &'g CheckedGraph,
         seed: u64,
         pcap: Option<&Path>,
     ) -> Result<Self, Failure> {
@@ -53,24 +57,51 @@ impl Simulation {
             None => None,
         };
         xk_compose::start_world(graph, &mut world)?;
-        let mut simulation = Self { world, captures, anchors: Vec::new(), finishes: false };
-        simulation.find_anchors();
+        let mut simulation = Self {
+            world,
+            captures,
+            anchors: Vec::new(),
+            finishes: false,
+            graph,
+            config,
+            deaths: Deaths::default(),
+            died: Vec::new(),
+        };
+        for at in 0..simulation.world.len() {
+            simulation.find_anchors(HostId(u32::try_from(at).unwrap_or(u32::MAX)));
+        }
         Ok(simulation)
     }
 
-    fn find_anchors(&mut self) {
-        for at in 0..self.world.len() {
-            let id = HostId(u32::try_from(at).unwrap_or(u32::MAX));
-            let Some(kernel) = self.world.kernel(id) else {
-                continue;
-            };
-            for protocol in kernel.protocols() {
-                if let Some(report) = protocol.ask(kernel, Report::default()) {
-                    self.finishes |= !report.finished;
-                    self.anchors.push((id, protocol));
-                }
+    fn find_anchors(&mut self, id: HostId) {
+        let Some(kernel) = self.world.kernel(id) else {
+            return;
+        };
+        for protocol in kernel.protocols() {
+            if let Some(report) = protocol.ask(kernel, Report::default()) {
+                self.finishes |= !report.finished;
+                self.anchors.push((id, protocol));
             }
         }
+    }
+
+    /// Lets hosts and domains crash and come back.
+    pub(crate) fn crash(&mut self, deaths: Deaths) {
+        self.deaths = deaths;
+    }
+
+    /// Crashes, or starts again, what is due.
+    fn act(&mut self) -> Result<(), Failure> {
+        let Some(death) = self.deaths.act(self.graph, &mut self.world, self.config)? else {
+            return Ok(());
+        };
+        let (Death::Crashed(name) | Death::Restarted(name)) = &death;
+        if let Some(id) = self.world.find(name) {
+            self.anchors.retain(|(of, _)| *of != id);
+            self.find_anchors(id);
+        }
+        self.died.push((self.world.now(), death));
+        Ok(())
     }
 
     /// The network and its hosts.
@@ -83,21 +114,29 @@ impl Simulation {
         &mut self.world
     }
 
-    /// Runs until everybody has done what was asked, at most up to `until`. True if nothing more is
-    /// to be done.
-    pub(crate) fn run(&mut self, until: Time) -> bool {
+    /// Runs until everybody has done what was asked and nothing that is planned is left, at most up
+    /// to `until`. True if nothing more is to be done.
+    ///
+    /// # Errors
+    /// What crashed and could not be started again.
+    pub(crate) fn run(&mut self, until: Time) -> Result<bool, Failure> {
         // Every slice begins with a look at all hosts: the more there are, the longer it is.
         let step = SLICE * u32::try_from(1 + self.world.len() / 1000).unwrap_or(u32::MAX);
         while self.world.now() < until && !interrupt_unsafe::is_requested() {
+            if self.deaths.next() <= self.world.now() {
+                self.act()?;
+                continue;
+            }
             let quiet_until = self.world.next_event().unwrap_or(until);
-            let next = (self.world.now() + step).max(quiet_until).min(until);
-            if !self.finishes {
+            let next = (self.world.now() + step).max(quiet_until);
+            let next = next.min(until).min(self.deaths.next());
+            if !self.finishes || self.deaths.is_pending() {
                 self.world.run_until(next);
             } else if self.world.run_until_finished(next) == Ended::Finished {
-                return true;
+                return Ok(true);
             }
         }
-        false
+        Ok(false)
     }
 
     /// Writes captures out, and names their files.
@@ -183,6 +222,9 @@ impl Simulation {
     /// What happened: reports, links, drops. The same for the same seed.
     pub(crate) fn summary(&self) -> String {
         let mut out = format!("{}\n{}", heading("reports"), self.reports());
+        if !self.died.is_empty() {
+            out.push_str(&format!("\n{}\n{}", heading("crashes"), self.crashes()));
+        }
         let links = self.links();
         if !links.is_empty() {
             out.push_str(&format!("\n{}\n{links}", heading("links")));
@@ -214,6 +256,18 @@ impl Simulation {
                 "... and {} more; of all {total}, {failed} failed and {open} did not finish\n",
                 total - told.len()
             ));
+        }
+        out
+    }
+
+    fn crashes(&self) -> String {
+        let line = |(at, death): &(Time, Death)| match death {
+            Death::Crashed(name) => format!("{at} {name} crashed\n"),
+            Death::Restarted(name) => format!("{at} {name} was started again\n"),
+        };
+        let mut out: String = self.died.iter().take(ROWS_MAX).map(line).collect();
+        if self.died.len() > ROWS_MAX {
+            out.push_str(&format!("... and {} more\n", self.died.len() - ROWS_MAX));
         }
         out
     }

@@ -192,6 +192,37 @@ fn one_seed_is_one_life() {
     assert_eq!(lives(&graph, 7), lives(&graph, 7));
 }
 
+/// A stream's peer is told of the death of what stood above it, whether that held the session or,
+/// as `echo` and `discard` do, took what came; and it is told at once.
+#[test]
+fn peers_of_the_dead_hear_a_reset() {
+    for top in ["echo", "discard"] {
+        let old = "echo tcp name=stream port=7;";
+        let text = GRAPH.replace(old, &format!("{top} tcp name=stream port=7;"));
+        let graph = check(&text, "deaths", &xk_catalog::standard());
+        let graph = graph.unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        let config = SimulationConfig::default();
+        let mut world = simulate(&graph, config).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        start_world(&graph, &mut world).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        let mut deaths = Deaths::default();
+        assert!(deaths.plan(
+            &graph,
+            "server/app",
+            Time::ZERO.after(Duration::from_millis(300)),
+            None
+        ));
+        assert!(!deaths.plan(&graph, "server/none", Time::ZERO, None), "there is no such domain");
+        world.run_until(deaths.next());
+        let before = report(&world, "client/app", "stream");
+        assert_eq!(figure(&before, "stream reset"), 0, "{top}: {:?}", before.lines);
+        deaths.act(&graph, &mut world, config).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        assert!(!deaths.is_pending());
+        run_until(&mut world, Duration::from_millis(50));
+        let told = report(&world, "client/app", "stream");
+        assert_eq!(figure(&told, "stream reset"), 1, "{top}: {:?}", told.lines);
+    }
+}
+
 /// The first octets of the frames that one station sends to another, of a protocol of their own.
 fn header(from: u8, to: u8) -> [u8; 14] {
     [2, 0, 0, 0, 0, to, 2, 0, 0, 0, 0, from, 0x88, 0xb5]

@@ -159,6 +159,36 @@ fn a_simulation_ends_in_time_and_tells_failures() {
 }
 
 #[test]
+fn hosts_and_domains_crash_in_a_simulation() {
+    let run = |args: &[&str], is_ok: bool| {
+        let output = xk(&[&["sim", &graph("crash.kdl")], args].concat());
+        assert_eq!(output.status.success(), is_ok, "{args:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let calm = run(&[], true);
+    assert!(calm.contains("stream: ok, sent 200, received 200") && !calm.contains("crashed"));
+    let told = run(&["--crash", "server/net@500ms+100ms"], false);
+    for part in ["0.500000s server/net crashed", "0.600000s server/net was started again"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert!(told.contains("client/datagrams: ok") && told.contains("stream reset 1"), "{told}");
+    // The host with all its parts, for good; and the client, which starts again.
+    let told = run(&["--crash", "server@1s", "--crash", "client@300ms+1s"], false);
+    for part in ["1.000000s server/app crashed", "1.300000s client was started again"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    let drawn = run(&["--crash-every", "200ms", "--seed", "7"], false);
+    assert!(drawn.contains("was started again"), "{drawn}");
+    let again = run(&["--crash-every", "200ms", "--seed", "7"], false);
+    assert_eq!(drawn, again, "one seed, one outcome");
+    let told = bad(&["sim", &graph("crash.kdl"), "--crash", "server/disk@1s"], 1);
+    assert!(told.contains("no host or domain `server/disk`"), "{told}");
+    for wrong in ["server", "server@soon", "server@1s+x"] {
+        assert!(bad(&["sim", &graph("crash.kdl"), "--crash", wrong], 2).contains("--crash"));
+    }
+}
+
+#[test]
 fn the_demonstration_works() {
     let folder = Folder::new("demo");
     let told = good(&["demo", "--out", &folder.path("out")]);

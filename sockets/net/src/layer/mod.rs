@@ -66,6 +66,7 @@ pub(crate) enum Loss {
     #[default]
     None,
     /// What begins conversations: those that have begun go on.
+    #[cfg(feature = "attach")]
     Beginning,
     /// All of it.
     All,
@@ -179,7 +180,7 @@ impl Layer {
     fn stands(&self) -> Result<(), Errno> {
         match self.loss() {
             Loss::None => Ok(()),
-            Loss::Beginning | Loss::All => Err(Errno::NETDOWN),
+            _ => Err(Errno::NETDOWN),
         }
     }
 
