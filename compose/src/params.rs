@@ -178,9 +178,11 @@ fn convert(
         ParamKind::Fraction => value.fraction(diagnostics).map(Value::Fraction),
         ParamKind::Octets => value.octets(diagnostics).map(Value::Octets),
         ParamKind::Bool => value.boolean(diagnostics).map(Value::Bool),
-        ParamKind::Text(form) => {
-            value.by(diagnostics, form, |text| Some(text.to_string())).map(Value::Text)
-        }
+        ParamKind::Text(form) => match &value.value {
+            // A user or a port is text that may be all digits, which need no quotes.
+            Written::Integer(number) => Some(Value::Text(number.to_string())),
+            _ => value.by(diagnostics, form, |text| Some(text.to_string())).map(Value::Text),
+        },
         ParamKind::Word(words) => {
             let choices: Vec<(&str, &str)> = words.iter().map(|word| (*word, *word)).collect();
             value.choice(diagnostics, &choices).map(|word| Value::Text(word.into()))

@@ -45,7 +45,8 @@ fn check(path: &Path, environment: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn counted(count: usize, what: &str) -> String {
+/// A number of things, and their name in the plural unless it is one.
+pub(crate) fn counted(count: usize, what: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{} {what}{plural}", output::grouped(count as u64))
 }

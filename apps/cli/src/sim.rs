@@ -1,5 +1,6 @@
 //! `xk sim`: a whole graph in virtual time.
 
+use crate::check::counted;
 use crate::failure::Failure;
 use crate::live::Screen;
 use crate::simulation::Simulation;
@@ -85,11 +86,11 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let mut simulation = Simulation::new(&graph, args.seed, args.pcap.as_deref())?;
     simulation.crash(deaths(args, &graph)?);
     output::print(&format!(
-        "{}: {} hosts, {} protocols, {} links, seed {}\n\n",
+        "{}: {}, {}, {}, seed {}\n\n",
         args.file.display(),
-        graph.host_count(),
-        graph.protocol_count(),
-        graph.links().len(),
+        counted(graph.host_count(), "host"),
+        counted(graph.protocol_count(), "protocol"),
+        counted(graph.links().len(), "link"),
         args.seed
     ));
     interrupt_unsafe::catch();

@@ -1,11 +1,15 @@
 //! Domains of a host: what is said of each, which stand on which, and what may cross between them.
 
+use std::collections::HashMap;
 use xk_core::graph::{Params, Shape};
 use xk_kit::questions::SHARED;
-use xk_lang::{Diagnostics, Domain, DomainKind, Span};
+use xk_lang::{Diagnostics, Domain, DomainKind, Span, Value};
 
 use super::host::Site;
 use crate::domain::{DomainPlan, params_of, range};
+
+/// The longest path of a socket, in octets: `sun_path` without the octet that ends it (unix(7)).
+const PATH_OCTETS_MAX: usize = 107;
 
 /// How many domains a host has at most, the first included.
 const DOMAINS_MAX: usize = 64;
@@ -33,6 +37,7 @@ pub(super) fn check(site: &Site<'_>, diagnostics: &mut Diagnostics) -> Found {
     for (at, domain) in written.iter().enumerate() {
         one(site, at, domain, diagnostics);
     }
+    paths(written, diagnostics);
     let mut edges: Vec<Edge> = Vec::new();
     for upper in 0..site.lowers.len() {
         for (place, lower) in site.known_lowers(upper) {
@@ -88,6 +93,31 @@ fn one(site: &Site<'_>, at: usize, domain: &Domain, diagnostics: &mut Diagnostic
             diagnostics.error(domain.name.span, what).help("leave it out, or move lines into it");
         }
         (_, Some(_)) => {}
+    }
+}
+
+/// That each path can be a socket's, and is that of one domain.
+fn paths(written: &[Domain], diagnostics: &mut Diagnostics) {
+    let mut taken: HashMap<&str, (&str, Span)> = HashMap::new();
+    for domain in written.iter().filter(|domain| domain.kind == DomainKind::Open) {
+        let given = domain.param("path").map(|param| (&param.value.value, param.value.span));
+        let Some((Value::Text(path), span)) = given else {
+            continue;
+        };
+        if path.len() > PATH_OCTETS_MAX {
+            diagnostics
+                .error(span, format!("a path of {} octets is too long for a socket", path.len()))
+                .expected(format!("at most {PATH_OCTETS_MAX} octets"));
+        }
+        if let Some((first, at)) = taken.get(path.as_str()) {
+            let what = format!("`{first}` and `{}` have one `path`: `{path}`", domain.name);
+            diagnostics
+                .error(span, what)
+                .also(*at, format!("`{first}`"))
+                .help("give one of them another `path`");
+        } else {
+            taken.insert(path, (domain.name.as_str(), span));
+        }
     }
 }
 

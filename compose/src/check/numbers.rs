@@ -161,7 +161,7 @@ fn not_below(
     };
     let error = diagnostics.error(name.span, what);
     if names.is_empty() {
-        error.help("leave the number away");
+        error.help("leave the number out");
     } else {
         let list: Vec<String> = names.iter().map(|n| format!("`{n}`")).collect();
         error.expected(list.join(", ")).suggest(name, names.iter().copied());

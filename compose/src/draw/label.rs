@@ -42,13 +42,13 @@ pub(super) fn of_node(node: &Node) -> Vec<String> {
     lines
 }
 
-/// A domain's title: "net: process, core 1".
+/// A domain's title: "net: process, core 1, crossing messages".
 pub(super) fn of_domain(domain: &Domain) -> String {
     let said = |name: &str| {
         let value = shown(&domain.param(name)?.value.value);
         Some(format!(", {name} {value}"))
     };
-    let said: String = ["user", "core"].into_iter().filter_map(said).collect();
+    let said: String = ["user", "core", "crossing"].into_iter().filter_map(said).collect();
     format!("{}: {}{said}", short(&domain.name), domain.kind.word())
 }
 

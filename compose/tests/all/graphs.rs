@@ -251,20 +251,47 @@ fn broken_graphs_are_told_so() {
     }
 }
 
+/// A user and a port may be numbers, in quotes or without.
+#[test]
+fn numbers_need_no_quotes() {
+    let source = |user: &str, port: &str| {
+        format!(
+            r#"
+host one {{
+    loopback
+    ip loopback {{ address "10.0.0.1/24"; }}
+    domain net user={user} {{ udp ip; }}
+    domain users open path="/run/xk/users.sock" {{ grant udp port={port}; }}
+}}
+"#
+        )
+    };
+    let read = |source: &str| {
+        let graph = checked("domains.kdl", source);
+        let host = graph.host("one").expect("the host");
+        graph.domains(&host)
+    };
+    let domains = read(&source("65534", "7"));
+    assert_eq!(domains, read(&source("\"65534\"", "\"7\"")));
+    assert_eq!(domains[1].user.as_deref(), Some("65534"));
+    assert_eq!(domains[2].grants[0].ports, Some(7..=7));
+}
+
 #[test]
 fn domains_are_framed() {
     let source = r#"
 host one {
     loopback
     domain net thread core=1 { ip loopback { address "10.0.0.1/24"; }; udp ip; }
-    domain apps user=nobody { echo udp port=7; }
+    domain apps user=nobody crossing=messages { echo udp port=7; }
     domain users open path="/run/xk/users.sock" { grant udp port="5000..5999" uid=1000; }
 }
 "#;
     let graph = checked("domains.kdl", source);
     let text = draw_text(&graph, None, 200);
     let at = |words: &str| text.find(words).unwrap_or_else(|| panic!("no `{words}` in\n{text}"));
-    let frames = ["first domain", "net: thread, core 1", "apps: process, user nobody"];
+    let frames =
+        ["first domain", "net: thread, core 1", "apps: process, user nobody, crossing messages"];
     let [first, net, apps] = frames.map(at);
     assert!(apps < net && net < first, "each above what it stands on:\n{text}");
     assert!(apps < at("(udp)") && at("(udp)") < net, "what stands for another's node:\n{text}");
