@@ -19,9 +19,7 @@ pub enum ShmError {
         what: String,
     },
     /// Something else is in the place of the socket.
-    #[error(
-        "{path:?} is there and is no socket; it is left alone, so choose another path, or remove it: rm {path:?}"
-    )]
+    #[error("{path:?} is there and is no socket; it is left alone: choose another path")]
     NotSocket {
         /// The path.
         path: PathBuf,
@@ -75,7 +73,7 @@ pub enum ShmError {
     #[error("the peer does not answer")]
     Silent,
     /// No peer came within the time given.
-    #[error("nobody came to {path:?}")]
+    #[error("no process came to {path:?}; run the graph that opens it, or look at the path")]
     Nobody {
         /// The path.
         path: PathBuf,
