@@ -610,23 +610,26 @@ impl Kernel {
         drop(self.observer.replace(observer));
     }
 
-    pub(crate) fn trace_enter(
+    /// Does `act` with a message that crosses into or out of `session`, and shows it to the
+    /// observer.
+    pub(crate) fn traced<T>(
         &self,
-        operation: Operation,
-        upper: ProtocolId,
-        lower: ProtocolId,
-        session: SessionId,
-        message: &Message,
-    ) -> Option<(Rc<dyn Observer>, u64)> {
-        let observer = self.observer.borrow().clone()?;
-        let span = observer.enter(Crossing { operation, upper, lower, session, message });
-        Some((observer, span))
-    }
-
-    pub(crate) fn trace_leave(&self, span: Option<(Rc<dyn Observer>, u64)>) {
-        if let Some((observer, number)) = span {
+        (operation, upper): (Operation, ProtocolId),
+        session: &SessionRef,
+        message: Message,
+        act: impl FnOnce(Message) -> T,
+    ) -> T {
+        let observer = self.observer.borrow().clone();
+        let span = observer.map(|observer| {
+            let (lower, session, message) = (session.head().protocol(), session.id(), &message);
+            let crossing = Crossing { operation, upper, lower, session, message };
+            (observer.enter(crossing), observer)
+        });
+        let done = act(message);
+        if let Some((number, observer)) = span {
             observer.leave(number);
         }
+        done
     }
 }
 

@@ -8,7 +8,7 @@
 
 use super::{Ask, Listed, Question, SessionInfo};
 use crate::message::{Message, Pool};
-use crate::object::{ProtocolId, ProtocolRef, SessionId, SessionRef};
+use crate::object::{ProtocolId, ProtocolRef, SessionRef};
 use crate::reason::{self, Class, Reason};
 use crate::time::Time;
 use alloc::rc::Rc;
@@ -231,28 +231,20 @@ impl<T: Field> Field for Option<T> {
     }
 }
 
-impl<A: Field, B: Field> Field for (A, B) {
-    fn put(&self, out: &mut Writer<'_>) {
-        self.0.put(out);
-        self.1.put(out);
-    }
+macro_rules! tuples {
+    ($(($($type:ident $at:tt),+))+) => { $(
+        impl<$($type: Field),+> Field for ($($type),+) {
+            fn put(&self, out: &mut Writer<'_>) {
+                $( self.$at.put(out); )+
+            }
 
-    fn take(from: &mut Reader<'_>) -> Option<Self> {
-        Some((A::take(from)?, B::take(from)?))
-    }
+            fn take(from: &mut Reader<'_>) -> Option<Self> {
+                Some(($($type::take(from)?),+))
+            }
+        }
+    )+ };
 }
-
-impl<A: Field, B: Field, C: Field> Field for (A, B, C) {
-    fn put(&self, out: &mut Writer<'_>) {
-        self.0.put(out);
-        self.1.put(out);
-        self.2.put(out);
-    }
-
-    fn take(from: &mut Reader<'_>) -> Option<Self> {
-        Some((A::take(from)?, B::take(from)?, C::take(from)?))
-    }
-}
+tuples!((A 0, B 1) (A 0, B 1, C 2));
 
 impl<T: Field> Field for Vec<T> {
     fn put(&self, out: &mut Writer<'_>) {
@@ -322,26 +314,6 @@ impl<T: Field> Field for Rc<T> {
 
     fn take(from: &mut Reader<'_>) -> Option<Self> {
         T::take(from).map(Self::new)
-    }
-}
-
-impl Field for ProtocolId {
-    fn put(&self, out: &mut Writer<'_>) {
-        self.0.put(out);
-    }
-
-    fn take(from: &mut Reader<'_>) -> Option<Self> {
-        u32::take(from).map(Self)
-    }
-}
-
-impl Field for SessionId {
-    fn put(&self, out: &mut Writer<'_>) {
-        self.0.put(out);
-    }
-
-    fn take(from: &mut Reader<'_>) -> Option<Self> {
-        u64::take(from).map(Self)
     }
 }
 
@@ -428,22 +400,25 @@ impl Field for Message {
     }
 }
 
-/// The fields of a type that crosses: of a struct `fields!(Route { network, metric })`, of an enum
-/// with the number of each variant `fields!(enum State { Idle = 0, Busy { since } = 1 })`.
+/// The fields of a type that crosses: of a struct `fields!(Route { network, metric })` or
+/// `fields!(Port(number))`, of an enum with the number of each variant
+/// `fields!(enum State { Idle = 0, Busy { since } = 1 })`.
 #[macro_export]
 macro_rules! fields {
-    ($type:ident { $($field:ident),* $(,)? }) => {
+    ($type:ident $( { $($field:ident),* $(,)? } )? $( ( $($value:ident),* ) )?) => {
         impl $crate::control::Field for $type {
             fn put(&self, out: &mut $crate::control::Writer<'_>) {
-                let Self { $($field),* } = self;
-                $( $crate::control::Field::put($field, out); )*
+                let Self $( { $($field),* } )? $( ( $($value),* ) )? = self;
+                $( $( $crate::control::Field::put($field, out); )* )?
+                $( $( $crate::control::Field::put($value, out); )* )?
                 let _ = out;
             }
 
             fn take(from: &mut $crate::control::Reader<'_>) -> Option<Self> {
-                $( let $field = $crate::control::Field::take(from)?; )*
+                $( $( let $field = $crate::control::Field::take(from)?; )* )?
+                $( $( let $value = $crate::control::Field::take(from)?; )* )?
                 let _ = from;
-                Some(Self { $($field),* })
+                Some(Self $( { $($field),* } )? $( ( $($value),* ) )?)
             }
         }
     };

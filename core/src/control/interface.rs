@@ -3,9 +3,11 @@
 
 use super::{Field, Reader, Writer};
 use crate::fields;
-use crate::object::{CallCause, CallError, Enable, OpenError, PushError, Rejection};
+use crate::object::{
+    CallCause, CallError, Enable, OpenError, ProtocolId, PushError, Rejection, SessionId,
+};
 use crate::participant::{
-    AddressError, HostAddr, Label, PARTICIPANTS_MAX, PARTS_MAX, Part, Participant, Participants,
+    AddressError, Label, PARTICIPANTS_MAX, PARTS_MAX, Part, Participant, Participants,
 };
 
 impl Field for Label {
@@ -18,36 +20,14 @@ impl Field for Label {
     }
 }
 
-impl Field for Part {
-    fn put(&self, out: &mut Writer<'_>) {
-        match self {
-            Self::Any => 0_u8.put(out),
-            Self::Number(label, number) => {
-                1_u8.put(out);
-                label.put(out);
-                number.put(out);
-            }
-            Self::Ether(address) => {
-                2_u8.put(out);
-                address.put(out);
-            }
-            Self::Host(host) => {
-                3_u8.put(out);
-                host.put(out);
-            }
-        }
+fields!(
+    enum Part {
+        Any = 0,
+        Number(label, number) = 1,
+        Ether(address) = 2,
+        Host(host) = 3,
     }
-
-    fn take(from: &mut Reader<'_>) -> Option<Self> {
-        Some(match u8::take(from)? {
-            0 => Self::Any,
-            1 => Self::Number(Label::take(from)?, u64::take(from)?),
-            2 => Self::Ether(Field::take(from)?),
-            3 => Self::Host(HostAddr::take(from)?),
-            _ => return None,
-        })
-    }
-}
+);
 
 /// The parts from the bottom up.
 impl Field for Participant {
@@ -86,15 +66,9 @@ impl Field for Participants {
     }
 }
 
-impl Field for Enable {
-    fn put(&self, out: &mut Writer<'_>) {
-        self.0.put(out);
-    }
-
-    fn take(from: &mut Reader<'_>) -> Option<Self> {
-        u64::take(from).map(Self)
-    }
-}
+fields!(Enable(number));
+fields!(ProtocolId(number));
+fields!(SessionId(number));
 
 fields!(
     enum AddressError {
@@ -146,7 +120,6 @@ fields!(CallError { cause, layer });
 mod tests {
     use super::*;
     use crate::control::field::tests::lone;
-    use crate::object::ProtocolId;
     use crate::reason::PROHIBITED;
     use alloc::vec;
     use alloc::vec::Vec;

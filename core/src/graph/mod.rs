@@ -731,7 +731,7 @@ impl Build<'_> {
         name: &'static str,
         of: impl FnOnce(Value) -> Option<T>,
     ) -> Result<T, BuildError> {
-        self.value(name).and_then(of).ok_or_else(|| BuildError::value(name))
+        self.value(name).and_then(of).ok_or_else(|| BuildError::param(name, "a value that fits"))
     }
 
     fn value(&self, name: &str) -> Option<Value> {
@@ -786,7 +786,8 @@ pub enum BuildError {
 }
 
 impl BuildError {
-    fn value(name: &'static str) -> Self {
-        Self::Param { name, index: 0, expected: "a value that fits".into() }
+    /// The value of the parameter `name` does not do; `expected` is what does.
+    pub fn param(name: &'static str, expected: impl Into<String>) -> Self {
+        Self::Param { name, index: 0, expected: expected.into() }
     }
 }

@@ -349,11 +349,7 @@ impl Params {
         let Some(text) = self.text(name) else {
             return Ok(None);
         };
-        text.parse().map(Some).map_err(|_| BuildError::Param {
-            name,
-            index: 0,
-            expected: expected.into(),
-        })
+        text.parse().map(Some).map_err(|_| BuildError::param(name, expected))
     }
 }
 

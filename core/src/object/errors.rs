@@ -62,32 +62,55 @@ pub enum PushError {
 }
 
 /// What the layer that waited for a reply got instead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallCause {
     /// The session was closed, before or during the call.
+    #[error("the session was closed")]
     Closed,
     /// The caller took it back.
+    #[error("the call was cancelled")]
     Cancelled,
     /// No sign of life from the peer, or no reply before the call's deadline.
+    #[error("timed out {}", tried(*tries))]
     TimedOut {
         /// How often the request was sent.
         tries: u32,
     },
     /// The peer has rebooted since the request was sent: whether it was executed is not known.
+    #[error("the server has rebooted; the call may have been executed")]
     Rebooted,
     /// The peer refused the call; it was not executed, or not to its end.
+    #[error("the peer refused the call: {}{}", .0.reason, supported(.0.versions))]
     Rejected(Rejection),
     /// What came as a reply is none.
+    #[error("the reply is malformed")]
     BadReply,
     /// The bound on shepherds is reached, or the caller runs on none.
+    #[error("no shepherd left to wait")]
     NoShepherds,
     /// The request could not be sent.
+    #[error("the request was not sent: {0}")]
     Push(PushError),
     /// The network says that nothing takes requests there: the peer's port is unreachable, or
     /// refuses streams. The request was not executed when it was sent last.
+    #[error("nobody takes calls there: the port is unreachable")]
     NobodyThere,
     /// This session is not of the rpc realm.
+    #[error("the session takes no calls")]
     NotSupported,
+}
+
+fn tried(tries: u32) -> String {
+    match tries {
+        0 => "before the request was sent".into(),
+        1 => "after 1 try".into(),
+        _ => format!("after {tries} tries"),
+    }
+}
+
+fn supported(versions: Option<(u32, u32)>) -> String {
+    let all = versions.map(|(low, high)| format!(" (it has versions {low} to {high})"));
+    all.unwrap_or_default()
 }
 
 /// What the peer said when it refused a call.
@@ -103,32 +126,6 @@ impl Rejection {
     /// A refusal for this reason.
     pub fn new(reason: &'static Reason) -> Self {
         Self { reason, versions: None }
-    }
-}
-
-impl fmt::Display for CallCause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Closed => f.write_str("the session was closed"),
-            Self::Cancelled => f.write_str("the call was cancelled"),
-            Self::TimedOut { tries: 0 } => f.write_str("timed out before the request was sent"),
-            Self::TimedOut { tries: 1 } => f.write_str("timed out after 1 try"),
-            Self::TimedOut { tries } => write!(f, "timed out after {tries} tries"),
-            Self::Rebooted => {
-                f.write_str("the server has rebooted; the call may have been executed")
-            }
-            Self::Rejected(Rejection { reason, versions: None }) => {
-                write!(f, "the peer refused the call: {reason}")
-            }
-            Self::Rejected(Rejection { reason, versions: Some((low, high)) }) => {
-                write!(f, "the peer refused the call: {reason} (it has versions {low} to {high})")
-            }
-            Self::BadReply => f.write_str("the reply is malformed"),
-            Self::NoShepherds => f.write_str("no shepherd left to wait"),
-            Self::Push(e) => write!(f, "the request was not sent: {e}"),
-            Self::NobodyThere => f.write_str("nobody takes calls there: the port is unreachable"),
-            Self::NotSupported => f.write_str("the session takes no calls"),
-        }
     }
 }
 

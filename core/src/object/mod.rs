@@ -322,6 +322,12 @@ pub trait Session {
         None
     }
 
+    /// The address that tables share out their room by, of the peer whose message made it: that of
+    /// the session below, but for the layer whose addresses they are.
+    fn source(&self) -> u64 {
+        self.lower().map_or(0, |lower| lower.head().source())
+    }
+
     /// A holder came where there was none: what it stands on is held with it. Only what stands on
     /// something other than [`lower`](Self::lower) has more to do.
     fn held(&self, this: &SessionRef) {

@@ -259,16 +259,8 @@ impl ProtocolRef {
         lower: &SessionRef,
         message: Message,
     ) -> Result<(), Refused> {
-        let span = cx.trace_enter(
-            Operation::Demux,
-            self.id(),
-            lower.head().protocol(),
-            lower.id(),
-            &message,
-        );
-        let result = self.0.body.demux(cx, self, lower, message);
-        cx.trace_leave(span);
-        result
+        let crossing = (Operation::Demux, self.id());
+        cx.traced(crossing, lower, message, |message| self.0.body.demux(cx, self, lower, message))
     }
 
     /// Passes several messages up to this protocol, as they came through the session `lower`.
@@ -338,16 +330,10 @@ impl ProtocolRef {
         lower: &SessionRef,
         message: Message,
     ) -> Result<Message, Refused> {
-        let span = cx.trace_enter(
-            Operation::CallDemux,
-            self.id(),
-            lower.head().protocol(),
-            lower.id(),
-            &message,
-        );
-        let result = self.0.body.call_demux(cx, self, lower, message);
-        cx.trace_leave(span);
-        result
+        let crossing = (Operation::CallDemux, self.id());
+        cx.traced(crossing, lower, message, |message| {
+            self.0.body.call_demux(cx, self, lower, message)
+        })
     }
 
     /// Asks a question.

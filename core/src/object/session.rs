@@ -64,7 +64,7 @@ pub struct SessionHead {
     upper: ProtocolId,
     tag: Cell<u32>,
     peer: Cell<HostAddr>,
-    source: Cell<u64>,
+    source: u64,
 }
 
 impl SessionHead {
@@ -137,15 +137,9 @@ impl SessionHead {
     }
 
     /// The [source](HostAddr::source) of the peer whose message made it, neighbours' sharing their
-    /// upper bits; 0 where there is none. A session on one that has a source has it too.
+    /// upper bits; 0 where there is none ([`Session::source`]).
     pub fn source(&self) -> u64 {
-        self.source.get()
-    }
-
-    /// Sets the address that tables share out their room by; for the layer whose addresses they
-    /// are.
-    pub fn set_source(&self, source: u64) {
-        self.source.set(source);
+        self.source
     }
 }
 
@@ -195,10 +189,7 @@ impl SessionRef {
         opens: u32,
         body: S,
     ) -> Self {
-        let source = match body.lower() {
-            Some(lower) if opens == 0 => lower.head().source(),
-            _ => 0,
-        };
+        let source = if opens == 0 { body.source() } else { 0 };
         Self(Rc::new(SessionCell {
             head: SessionHead {
                 gate: Cell::new(0),
@@ -213,7 +204,7 @@ impl SessionRef {
                 upper,
                 tag: Cell::new(0),
                 peer: Cell::new(HostAddr::UNSPECIFIED),
-                source: Cell::new(source),
+                source,
             },
             body: Box::new(body),
         }))
@@ -266,10 +257,8 @@ impl SessionRef {
             return Err(PushError::Closed);
         }
         head.sent.set(head.sent.get() + 1);
-        let span = cx.trace_enter(Operation::Push, head.upper, head.protocol, head.id, &message);
-        let result = self.0.body.push(cx, self, message);
-        cx.trace_leave(span);
-        result
+        let crossing = (Operation::Push, head.upper);
+        cx.traced(crossing, self, message, |message| self.0.body.push(cx, self, message))
     }
 
     /// Sends several messages down, one behind the other, and leaves none in `burst`.
@@ -346,10 +335,9 @@ impl SessionRef {
             return Err(CallError::from(CallCause::Closed).at(head.protocol));
         }
         head.sent.set(head.sent.get() + 1);
-        let span = cx.trace_enter(Operation::Call, head.upper, head.protocol, head.id, &message);
-        let result = self.0.body.call(cx, self, message);
-        cx.trace_leave(span);
-        result.map_err(|error| error.at(head.protocol))
+        let crossing = (Operation::Call, head.upper);
+        let act = |message| self.0.body.call(cx, self, message);
+        cx.traced(crossing, self, message, act).map_err(|error| error.at(head.protocol))
     }
 
     /// Passes a request up into the session; used by its own protocol's `call_demux`.
@@ -370,10 +358,8 @@ impl SessionRef {
     fn call_pop_gated(&self, cx: &Kernel, message: Message) -> Result<Message, Refused> {
         let (head, message) = (&self.0.head, self.admit(cx, message)?);
         head.received.set(head.received.get() + 1);
-        let span = cx.trace_enter(Operation::CallPop, head.upper, head.protocol, head.id, &message);
-        let result = self.0.body.call_pop(cx, self, message);
-        cx.trace_leave(span);
-        result
+        let crossing = (Operation::CallPop, head.upper);
+        cx.traced(crossing, self, message, |message| self.0.body.call_pop(cx, self, message))
     }
 
     /// Passes a message up into the session; used by its own protocol's `demux`.
@@ -433,10 +419,8 @@ impl SessionRef {
     fn pop_gated(&self, cx: &Kernel, message: Message) -> Result<(), Refused> {
         let (head, message) = (&self.0.head, self.admit(cx, message)?);
         head.received.set(head.received.get() + 1);
-        let span = cx.trace_enter(Operation::Pop, head.upper, head.protocol, head.id, &message);
-        let result = self.0.body.pop(cx, self, message);
-        cx.trace_leave(span);
-        result
+        let crossing = (Operation::Pop, head.upper);
+        cx.traced(crossing, self, message, |message| self.0.body.pop(cx, self, message))
     }
 
     /// Passes several messages up into the session; used by its own protocol's `demux_burst`.

@@ -37,6 +37,15 @@ impl Session for On {
     }
 }
 
+/// One of a layer with addresses.
+struct From(u64);
+
+impl Session for From {
+    fn source(&self) -> u64 {
+        self.0
+    }
+}
+
 fn kernel() -> (Kernel, ProtocolRef) {
     let class = SizeClass { octets: 256, octets_max: 4096 };
     let pool = PoolConfig { octets_max: 4096, descriptors_max: 16, classes: vec![class] };
@@ -57,9 +66,8 @@ fn passive(bench: &(Kernel, ProtocolRef), on: Option<&SessionRef>, closing: Clos
 
 /// One that a message from `source` made.
 fn from(bench: &(Kernel, ProtocolRef), source: u64) -> SessionRef {
-    let session = passive(bench, None, Closing::Done);
-    session.head().set_source(source);
-    session
+    let (cx, protocol) = bench;
+    cx.new_passive_session(protocol, protocol, From(source))
 }
 
 fn opens(sessions: &[&SessionRef]) -> Vec<u32> {

@@ -277,9 +277,6 @@ impl<V: VirtualLayer> Virtual<V> {
             true => cx.new_passive_session(this, &upper, body),
             false => cx.new_session(this, &upper, body),
         };
-        if is_passive {
-            session.head().set_source(key.0.source());
-        }
         let bound = self.sessions.bind(cx, key, session.clone());
         let mark = bound.ok().and_then(|()| self.marks.enter(&session));
         match (mark, session.body::<VirtualSession<V>>()) {
@@ -627,6 +624,10 @@ impl<V: VirtualLayer> Session for VirtualSession<V> {
             return V::session_control(self, cx, ask);
         }
         Answer::Answered
+    }
+
+    fn source(&self) -> u64 {
+        self.key.0.source()
     }
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {

@@ -43,10 +43,6 @@ pub const ADDRESS_OR_OWN: ParamSpec = optional(
      interface's",
 );
 
-fn mistake(name: &'static str, expected: &str) -> BuildError {
-    BuildError::Param { name, index: 0, expected: expected.into() }
-}
-
 /// The hardware address of one station that the parameter `address` gives, if it does.
 ///
 /// # Errors
@@ -55,7 +51,7 @@ pub fn station(params: &Params) -> Result<Option<EthAddr>, BuildError> {
     let wanted = "the address of one station, such as 02:00:00:00:00:01";
     let address = params.parse::<EthAddr>("address", wanted)?;
     match address {
-        Some(address) if !address.is_unicast() => Err(mistake("address", wanted)),
+        Some(address) if !address.is_unicast() => Err(BuildError::param("address", wanted)),
         _ => Ok(address),
     }
 }
@@ -83,7 +79,7 @@ impl Address {
             Some("own") => Ok(Self::Own),
             Some(text) => match text.parse::<EthAddr>() {
                 Ok(address) if address.is_unicast() => Ok(Self::Given(address)),
-                _ => Err(mistake("address", wanted)),
+                _ => Err(BuildError::param("address", wanted)),
             },
         }
     }
@@ -116,7 +112,7 @@ pub fn interface_name(params: &Params) -> Result<Option<&str>, BuildError> {
     let strange = |octet: u8| octet <= b' ' || matches!(octet, b'/' | b':' | b'%' | 0x7f);
     let is_long = !(1..=INTERFACE_NAME_OCTETS_MAX).contains(&name.len());
     if is_long || matches!(name, "." | "..") || name.bytes().any(strange) {
-        return Err(mistake(
+        return Err(BuildError::param(
             "device",
             "the name of an interface, such as xk0: 1 to 15 octets without `/`, `:`, `%` and spaces",
         ));

@@ -44,8 +44,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     for (name, time) in ["retry", "lifetime", "negative"].into_iter().zip(times) {
         // Once a second is the most that is allowed (RFC 1122, section 2.3.2.1).
         if !(SECOND..=DAY).contains(&time) {
-            let expected = "a time from \"1s\" to \"24h\"".into();
-            return Err(BuildError::Param { name, index: 0, expected });
+            return Err(BuildError::param(name, "a time from \"1s\" to \"24h\""));
         }
     }
     let key = build.cx.secret();

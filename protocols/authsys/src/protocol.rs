@@ -42,17 +42,15 @@ xk_core::settings! {
 /// [`BuildError`] if the graph gives it nothing to stand on, or a parameter cannot be read.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let (params, usual) = (build.params, Settings::read(build)?);
-    let wrong =
-        |name, expected: &str| BuildError::Param { name, index: 0, expected: expected.into() };
     let machine = params.text("machine").unwrap_or(&usual.machine);
     if machine.len() > MACHINE_MAX {
-        return Err(wrong("machine", "a name of at most 255 octets"));
+        return Err(BuildError::param("machine", "a name of at most 255 octets"));
     }
     let texts = params.text("groups").unwrap_or_default().split_whitespace();
     let groups: Option<Vec<u32>> = texts.map(|text| text.parse().ok()).collect();
     let groups = groups
         .filter(|groups| groups.len() <= GROUPS_MAX)
-        .ok_or_else(|| wrong("groups", "at most 16 numbers with spaces between"))?;
+        .ok_or_else(|| BuildError::param("groups", "at most 16 numbers with spaces between"))?;
     let accept =
         params.parse("accept", "numbers and ranges with spaces between, such as 0 1000-1999")?;
     let settings = Settings { machine: machine.into(), groups, accept, ..usual };

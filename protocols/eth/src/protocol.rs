@@ -76,7 +76,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let params = build.params;
     let given = params.parse::<EthAddr>("address", ADDRESS)?;
     if given.is_some_and(|address| !address.is_unicast()) {
-        return Err(BuildError::Param { name: "address", index: 0, expected: ADDRESS.into() });
+        return Err(BuildError::param("address", ADDRESS));
     }
     let bounds = Bounds {
         idle: build.int("idle_max")?,

@@ -246,41 +246,30 @@ impl Ip {
                 Ok(()) => return,
                 Err(refused) => refused,
             },
-            Err((why, counted)) => match counted {
-                true => Refused::new(message, why),
-                false => self.refuse(this, message, arrival.header.src, why),
-            },
+            Err(why) => self.refuse(this, message, arrival.header.src, why),
         };
         self.shared.refused(cx, this, &arrival.front, arrival.cast, refused);
     }
 
-    /// Makes the session that an enable is for. An error tells whether it has been counted.
+    /// Makes the session that an enable is for.
     fn make_session(
         &self,
         cx: &Kernel,
         this: &ProtocolRef,
         arrival: &Arrival,
-    ) -> Result<SessionRef, (&'static Reason, bool)> {
+    ) -> Result<SessionRef, &'static Reason> {
         let Header { src, dst, protocol, .. } = arrival.header;
         let enables = &self.shared.enables;
         let upper = enables
             .get(&(dst.to_bits(), protocol))
             .or_else(|| enables.get(&(Ipv4::UNSPECIFIED.to_bits(), protocol)))
-            .ok_or((&reason::NO_PROTOCOL, false))?;
+            .ok_or(&reason::NO_PROTOCOL)?;
         let key = key_of(&arrival.header, arrival.flags());
-        let body = IpSession::new(&self.shared, key, dst, &upper);
-        let session = cx.new_passive_session(this, &upper, body);
-        session.head().set_source(src.to_bits().into());
-        if let Err(full) = self.shared.sessions.bind(cx, key, session.clone()) {
-            session.abort(cx);
-            return Err((full, false));
-        }
-        let participants = Participants::pair(Part::host(dst), Part::host(src));
-        if let Err(unwanted) = session.announce(cx, &upper, participants) {
-            session.abort(cx);
-            return Err((unwanted, false));
-        }
-        Ok(session)
+        let make = || {
+            let ends = Participants::pair(Part::host(dst), Part::host(src));
+            (IpSession::new(&self.shared, key, dst, &upper), ends)
+        };
+        self.shared.sessions.accept(cx, this, &upper, key, make)
     }
 
     /// Takes a fragment of a datagram for us.
@@ -314,9 +303,7 @@ impl Ip {
         let outcome = {
             let mut reassembly = self.shared.reassembly.borrow_mut();
             let outcome = reassembly.insert(key, &arrival.header, arrival.front, message, cx.now());
-            for _ in 0..reassembly.take_evicted() {
-                this.head().drops().count(&reasons::EVICTED);
-            }
+            this.head().drops().add(&reasons::EVICTED, reassembly.take_evicted() as u64);
             outcome
         };
         if !self.shared.reassembly_armed.get() {
@@ -357,9 +344,7 @@ impl Ip {
         self.shared.reassembly_armed.set(armed.is_ok());
         if armed.is_err() {
             let lost = self.shared.reassembly.borrow_mut().clear();
-            for _ in 0..lost {
-                this.head().drops().count(&reasons::EVICTED);
-            }
+            this.head().drops().add(&reasons::EVICTED, lost as u64);
         }
     }
 

@@ -7,7 +7,6 @@ use crate::shared::{ANY_PROCEDURE, Config, Shared};
 use crate::timers::{ETHERNET, INTERNET};
 use crate::wire::{AREA2_LEN_MAX, HEADER_LEN, Header, REPLY, REQUEST, SERVER, u16_at, u32_at};
 use alloc::rc::Rc;
-use alloc::string::String;
 use xk_core::control::{Describe, ListMaps, ListSessions};
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{Enable, OpenError, Refused};
@@ -43,21 +42,18 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, config: Config) -> Proto
 
 fn read(build: &Build<'_>) -> Result<Config, BuildError> {
     let params = build.params;
-    let wrong = |name, expected: &str| BuildError::Param {
-        name,
-        index: 0,
-        expected: String::from(expected),
-    };
     let timers = match params.text("timers") {
         None | Some("auto") => None,
         Some("ethernet") => Some(ETHERNET),
         Some("internet") => Some(INTERNET),
-        Some(_) => return Err(wrong("timers", "\"auto\", \"ethernet\" or \"internet\"")),
+        Some(_) => {
+            return Err(BuildError::param("timers", "\"auto\", \"ethernet\" or \"internet\""));
+        }
     };
     let address = match params.text("address").map(str::parse::<HostAddr>) {
         None => None,
         Some(Ok(address)) if !address.is_unspecified() => Some(address),
-        Some(_) => return Err(wrong("address", "a host, such as 10.0.0.1")),
+        Some(_) => return Err(BuildError::param("address", "a host, such as 10.0.0.1")),
     };
     Ok(Config { timers, address, ..Config::read(build)? })
 }

@@ -84,11 +84,7 @@ pub struct ReqRep {
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let settings = Settings::read(build)?;
     if settings.first_wait.is_zero() {
-        return Err(BuildError::Param {
-            name: "first_wait",
-            index: 0,
-            expected: "more than no time".into(),
-        });
+        return Err(BuildError::param("first_wait", "more than no time"));
     }
     Ok(add(build.cx, build.name, build.lower(0)?, settings))
 }

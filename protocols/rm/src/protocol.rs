@@ -93,11 +93,7 @@ pub struct RecordMarking {
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let settings = Settings::read(build)?;
     if settings.record_max > 1 << 30 {
-        return Err(BuildError::Param {
-            name: "record_max",
-            index: 0,
-            expected: "at most 1 GiB".into(),
-        });
+        return Err(BuildError::param("record_max", "at most 1 GiB"));
     }
     Ok(add(build.cx, build.name, build.lower(0)?, settings))
 }

@@ -90,8 +90,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let usual = Settings::read(build)?;
     for (name, time) in [("interval", usual.interval), ("lifetime", usual.lifetime)] {
         if !(RETRY..=Duration::from_secs(86_400)).contains(&time) {
-            let expected = "a time from 1s to 1 day".into();
-            return Err(BuildError::Param { name, index: 0, expected });
+            return Err(BuildError::param(name, "a time from 1s to 1 day"));
         }
     }
     let settings = Settings {

@@ -38,8 +38,6 @@ pub struct Noise {
 /// Builds it from its place in a graph.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let params = build.params;
-    let wrong =
-        |name, expected: &str| BuildError::Param { name, index: 0, expected: expected.into() };
     const HOST: &str = "an IPv4 address, such as 10.0.0.1";
     const ETHER: &str = "a hardware address, such as 02:00:00:00:00:01";
     const NET: &str = "an IPv4 network of at least four hosts, such as 10.0.0.0/8";
@@ -49,10 +47,12 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         None => "10.0.0.0/8".parse().ok(),
     };
     let target = Target {
-        ether: params.parse::<EthAddr>("ether", ETHER)?.ok_or_else(|| wrong("ether", ETHER))?,
-        host: params.parse::<Ipv4Addr>("to", HOST)?.ok_or_else(|| wrong("to", HOST))?,
+        ether: params
+            .parse::<EthAddr>("ether", ETHER)?
+            .ok_or_else(|| BuildError::param("ether", ETHER))?,
+        host: params.parse::<Ipv4Addr>("to", HOST)?.ok_or_else(|| BuildError::param("to", HOST))?,
         port: params.number("port", 7),
-        sources: sources.ok_or_else(|| wrong("sources", NET))?,
+        sources: sources.ok_or_else(|| BuildError::param("sources", NET))?,
     };
     let kind = params.text("kind").and_then(Kind::from_word);
     let seed = match params.number("seed", 0u64) {

@@ -65,13 +65,12 @@ fn options(params: &Params) -> Result<Options, BuildError> {
     let slots = params.number("slots", 512_u32);
     let mtu = params.octets("mtu", 1500);
     let octets = u32::try_from(mtu.saturating_add(HEADER_OCTETS)).unwrap_or(u32::MAX);
-    let wrong =
-        |name, expected: &str| BuildError::Param { name, index: 0, expected: expected.into() };
     if !slots.is_power_of_two() {
-        return Err(wrong("slots", "a power of two from 8 to 32768"));
+        return Err(BuildError::param("slots", "a power of two from 8 to 32768"));
     }
-    let geometry = Geometry::new(slots, octets)
-        .ok_or_else(|| wrong("mtu", "46 to 65536 octets, without the Ethernet header"))?;
+    let geometry = Geometry::new(slots, octets).ok_or_else(|| {
+        BuildError::param("mtu", "46 to 65536 octets, without the Ethernet header")
+    })?;
     let peers = params.get("peer_uid").map(|_| Peers::User(params.number("peer_uid", u32::MAX)));
     Ok(Options { geometry, peers: peers.unwrap_or_else(Peers::own) })
 }
@@ -177,9 +176,7 @@ impl ShmWire {
             }
             end.release();
         }
-        for _ in 0..no_buffers {
-            this.head().drops().count(&reason::NO_BUFFERS);
-        }
+        this.head().drops().add(&reason::NO_BUFFERS, no_buffers);
         if lost {
             self.lose(cx, this, Lost::Broken);
         }

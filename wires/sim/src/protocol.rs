@@ -85,11 +85,9 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         help: "run the graph with `xk sim`, or use another wire, such as `tap`".into(),
     })?;
     let name = build.params.text("link").unwrap_or_default();
-    let link = network.link(name).ok_or_else(|| BuildError::Param {
-        name: "link",
-        index: 0,
-        expected: "the name of a link of this file".into(),
-    })?;
+    let link = network
+        .link(name)
+        .ok_or_else(|| BuildError::param("link", "the name of a link of this file"))?;
     let address = station(build.params)?;
     let link_octets_max = network.frame_octets_max(link);
     let mtu = build.params.octets("mtu", usize::MAX);

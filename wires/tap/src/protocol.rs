@@ -62,11 +62,7 @@ fn options(params: &Params) -> Result<(&str, Options), BuildError> {
     let host = params.parse::<Cidr>("host_address", wanted)?;
     let mtu = params.get("mtu").map(|_| params.octets("mtu", 0));
     if mtu.is_some_and(|mtu| !(MTU_MIN..=MTU_MAX).contains(&mtu)) {
-        return Err(BuildError::Param {
-            name: "mtu",
-            index: 0,
-            expected: format!("{MTU_MIN} to {MTU_MAX} octets"),
-        });
+        return Err(BuildError::param("mtu", format!("{MTU_MIN} to {MTU_MAX} octets")));
     }
     let options = Options {
         create: true,

@@ -31,10 +31,6 @@ pub(super) struct Config {
     pub(super) setup: Setup,
 }
 
-fn mistake(name: &'static str, expected: impl Into<String>) -> BuildError {
-    BuildError::Param { name, index: 0, expected: expected.into() }
-}
-
 /// Octets of the headers around a frame.
 fn overhead(local: SocketAddr, vni: Option<u32>) -> usize {
     let ip = if local.is_ipv4() { 20 } else { 40 };
@@ -45,18 +41,18 @@ fn overhead(local: SocketAddr, vni: Option<u32>) -> usize {
 impl Config {
     pub(super) fn read(params: &Params) -> Result<Self, BuildError> {
         let local: SocketAddr =
-            params.parse("local", LOCAL)?.ok_or_else(|| mistake("local", LOCAL))?;
+            params.parse("local", LOCAL)?.ok_or_else(|| BuildError::param("local", LOCAL))?;
         let vni = params.get("vni").map(|_| params.number("vni", 0_u32));
         let learn = params.flag("learn");
         let peers = peers(params, local)?;
         if peers.is_empty() && !learn {
-            return Err(mistake("peer", "a peer's address and port, or learn=#true"));
+            return Err(BuildError::param("peer", "a peer's address and port, or learn=#true"));
         }
         let overhead = overhead(local, vni);
         let most = usize::from(u16::MAX) - overhead;
         let mtu = params.octets("mtu", OUTER_MTU - overhead);
         if !(MTU_MIN..=most).contains(&mtu) {
-            return Err(mistake("mtu", format!("{MTU_MIN} to {most} octets")));
+            return Err(BuildError::param("mtu", format!("{MTU_MIN} to {most} octets")));
         }
         Ok(Self {
             address: station(params)?.unwrap_or_else(|| derived(local, &peers)),
@@ -88,7 +84,7 @@ fn peers(params: &Params, local: SocketAddr) -> Result<Vec<SocketAddr>, BuildErr
     let family = if local.is_ipv4() { "IPv4" } else { "IPv6" };
     let expected = || {
         let what = format!("{family} addresses and ports between commas, such as 192.0.2.7:4789");
-        mistake("peer", format!("{what}, at most {PEERS_MAX}"))
+        BuildError::param("peer", format!("{what}, at most {PEERS_MAX}"))
     };
     let mut peers = Vec::new();
     for text in params.text("peer").unwrap_or_default().split(',') {

@@ -181,9 +181,7 @@ impl Ports {
         }
         if let Some(this) = this {
             self.flush_port(port, this);
-            for _ in 0..port.outbox.borrow().len() {
-                this.head().drops().count(&DEVICE_FULL);
-            }
+            this.head().drops().add(&DEVICE_FULL, port.outbox.borrow().len() as u64);
         }
         port.close();
         let others = |other: &Rc<Port>| !Rc::ptr_eq(other, port);

@@ -439,23 +439,17 @@ impl HostUdp {
         let Ok(port) = self.table.ports.hold(number) else {
             return this.discard(message, &reason::NO_PORT);
         };
-        let body = self.session(upper, port, (local, peer), MTU);
-        let session = cx.new_passive_session(this, upper, body);
-        session.head().set_source(peer.ip().to_bits().into());
-        let key = key(number, local, peer);
-        if let Err(full) = self.table.sessions.bind(cx, key, session.clone()) {
-            session.abort(cx);
-            return this.discard(message, full);
-        }
         let participant =
             |host: Ipv4Addr, port| Participant::of(Part::host(host)).with(Part::port(port));
-        let participants =
-            Participants::pair(participant(local, number), participant(*peer.ip(), peer.port()));
-        if let Err(unwanted) = session.announce(cx, upper, participants) {
-            session.abort(cx);
-            return this.discard(message, unwanted);
+        let make = || {
+            let ends = (participant(local, number), participant(*peer.ip(), peer.port()));
+            (self.session(upper, port, (local, peer), MTU), Participants::pair(ends.0, ends.1))
+        };
+        let key = key(number, local, peer);
+        match self.table.sessions.accept(cx, this, upper, key, make) {
+            Ok(session) => drop(session.pop(cx, message)),
+            Err(why) => this.discard(message, why),
         }
-        drop(session.pop(cx, message));
     }
 
     fn list_sessions(&self, question: &mut ListSessions) {
