@@ -5,17 +5,16 @@
 //! protocol's number ([`Upper::through`]), and wraps every session of the lower protocol into one
 //! of its own. What it does with the messages is a [`Filter`]'s business.
 
-mod table;
-
 use crate::control::{IsOutstanding, NetworkError};
-use crate::net::receivers::{UpperReceiver, UpperReceivers};
+use crate::net::receivers::{Marks, UpperReceiver, UpperReceivers};
 use crate::net::stream::StreamNotice;
 use crate::net::template::Headers;
 use crate::wire::offload::Offloads;
 use alloc::rc::Rc;
-use core::cell::{Cell, RefCell};
+use core::any::Any;
+use core::cell::Cell;
 use core::time::Duration;
-use xk_core::control::{ListSessions, Listed};
+use xk_core::control::ListSessions;
 use xk_core::fields;
 use xk_core::object::{CallError, Closing, Enable, OpenError, PushError, Refused};
 use xk_core::reason;
@@ -24,10 +23,8 @@ use xk_core::{
     Upper,
 };
 
-use table::{Joint, Table};
-
 /// How many lower sessions one pass-through wraps at most.
-pub const SESSIONS_MAX: usize = 1 << 20;
+pub const SESSIONS_MAX: usize = Marks::MAX;
 
 /// How far the kernel's epoch lies from 1970, put beside a kernel that runs in real time.
 #[derive(Clone, Copy, Debug)]
@@ -189,12 +186,15 @@ struct Shared<F> {
     lower: ProtocolRef,
     filter: F,
     uppers: UpperReceivers,
-    table: RefCell<Table>,
+    /// By the mark of a lower session.
+    marks: Marks,
 }
 
 impl<F: Filter> Shared<F> {
-    fn find(&self, lower: &SessionRef) -> Option<(SessionRef, Rc<Joint>)> {
-        self.table.borrow().get(lower).cloned()
+    fn find(&self, lower: &SessionRef) -> Option<SessionRef> {
+        let session = self.marks.get(lower.head().tag())?;
+        // A question that came back down names a session of the layer, whose tag is another's.
+        session.body::<PassSession<F>>().is_some_and(|own| own.lower == *lower).then_some(session)
     }
 
     /// Wraps a session.
@@ -205,21 +205,21 @@ impl<F: Filter> Shared<F> {
         upper: &ProtocolRef,
         lower: &SessionRef,
         held: bool,
-    ) -> Result<(SessionRef, Rc<Joint>), &'static Reason> {
-        if self.table.borrow().len() >= SESSIONS_MAX {
-            return Err(&reason::TABLE_FULL);
-        }
-        let holds = Cell::new(held);
-        let joint = Rc::new(Joint { lower: lower.clone(), upper: upper.clone(), holds });
-        let body = PassSession { shared: Rc::clone(self), joint: Rc::clone(&joint) };
+    ) -> Result<SessionRef, &'static Reason> {
+        let body = PassSession {
+            shared: Rc::clone(self),
+            lower: lower.clone(),
+            upper: upper.clone(),
+            holds: Cell::new(held),
+        };
         let session = if held {
             cx.new_session(this, upper, body)
         } else {
             cx.new_passive_session(this, upper, body)
         };
-        self.table.borrow_mut().insert(session.clone(), Rc::clone(&joint));
+        lower.head().set_tag(self.marks.enter(&session).ok_or(&reason::TABLE_FULL)?);
         lower.watch();
-        Ok((session, joint))
+        Ok(session)
     }
 
     /// A question from below goes up: one about a session to whom that belongs, any other to the
@@ -228,7 +228,7 @@ impl<F: Filter> Shared<F> {
         let mut found = None;
         let mut exchange = |session: &mut SessionRef| {
             found = self.find(session);
-            if let Some((own, _)) = &found {
+            if let Some(own) = &found {
                 *session = own.clone();
             }
         };
@@ -245,7 +245,8 @@ impl<F: Filter> Shared<F> {
             false
         };
         if names_session {
-            return found.map_or(Answer::Unknown, |(_, joint)| joint.upper.control(cx, ask));
+            let upper = found.and_then(|own| cx.protocol(own.head().upper()));
+            return upper.map_or(Answer::Unknown, |upper| upper.control(cx, ask));
         }
         match self.uppers.get(place).filter(|_| self.uppers.may_ask_above(ask)) {
             Some(receiver) => receiver.upper.control(cx, ask),
@@ -264,8 +265,8 @@ pub struct PassThrough<F> {
 impl<F: Filter> PassThrough<F> {
     /// A layer on `lower` that does with messages what `filter` says.
     pub fn new(lower: ProtocolRef, filter: F) -> Self {
-        let (uppers, table) = (UpperReceivers::default(), RefCell::default());
-        Self { shared: Rc::new(Shared { lower, filter, uppers, table }), place: 0 }
+        let (uppers, marks) = (UpperReceivers::default(), Marks::default());
+        Self { shared: Rc::new(Shared { lower, filter, uppers, marks }), place: 0 }
     }
 
     /// What receives from below for `upper`.
@@ -294,14 +295,14 @@ impl<F: Filter> Protocol for PassThrough<F> {
     ) -> Result<SessionRef, OpenError> {
         let receiver = self.receiver(cx, this, upper)?;
         let lower = self.shared.lower.open(cx, receiver.upper(), participants)?;
-        let Some((session, joint)) = self.shared.find(&lower) else {
+        let Some(session) = self.shared.find(&lower) else {
             let wrapped = self.shared.wrap(cx, this, upper.receiver, &lower, true);
-            return wrapped.map(|(session, _)| session).map_err(|_| {
+            return wrapped.map_err(|_| {
                 lower.close(cx);
                 OpenError::Full
             });
         };
-        if joint.upper != *upper.receiver {
+        if session.head().upper() != upper.receiver.id() {
             lower.close(cx);
             return Err(OpenError::InUse);
         }
@@ -337,17 +338,16 @@ impl<F: Filter> Protocol for PassThrough<F> {
         // All sessions are the layer's own, whichever of its objects receives.
         let (layer, own) = uppers.get(0).zip(uppers.get(self.place)).ok_or(&reason::NO_PROTOCOL)?;
         let upper = own.upper;
-        let (session, _) = self.shared.wrap(cx, &layer.object, &upper, lower, false)?;
+        let session = self.shared.wrap(cx, &layer.object, &upper, lower, false)?;
         session.announce(cx, &upper, participants).inspect_err(|_| {
-            self.shared.table.borrow_mut().remove(lower);
+            self.shared.marks.leave(lower.head().tag());
             session.abort(cx);
-        })?;
-        Ok(())
+        })
     }
 
     fn gone(&self, cx: &Kernel, _: &ProtocolRef, lower: &SessionRef) {
-        let gone = self.shared.table.borrow_mut().remove(lower);
-        if let Some((session, _)) = gone {
+        if let Some(session) = self.shared.find(lower) {
+            self.shared.marks.leave(lower.head().tag());
             session.abort(cx);
         }
     }
@@ -361,7 +361,7 @@ impl<F: Filter> Protocol for PassThrough<F> {
         message: Message,
     ) -> Result<(), Refused> {
         match self.shared.find(lower) {
-            Some((session, _)) => session.pop(cx, message),
+            Some(session) => session.pop(cx, message),
             None => Err(this.refuse(message, &reason::CLOSED)),
         }
     }
@@ -373,15 +373,10 @@ impl<F: Filter> Protocol for PassThrough<F> {
         lower: &SessionRef,
         message: Message,
     ) -> Result<Message, Refused> {
-        let Some((session, joint)) = self.shared.find(lower) else {
-            return Err(this.refuse(message, &reason::CLOSED));
-        };
-        let (hop, filter) =
-            (Hop { this: &session, lower, upper: &joint.upper }, &self.shared.filter);
-        filter.seen(cx, hop, Direction::Up, &message);
-        let reply = joint.upper.call_demux(cx, &session, message)?;
-        filter.seen(cx, hop, Direction::Down, &reply);
-        Ok(reply)
+        match self.shared.find(lower) {
+            Some(session) => session.call_pop(cx, message),
+            None => Err(this.refuse(message, &reason::CLOSED)),
+        }
     }
 
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
@@ -393,10 +388,7 @@ impl<F: Filter> Protocol for PassThrough<F> {
             return Answer::Answered;
         }
         if let Some(list) = ask.get::<ListSessions>() {
-            let table = self.shared.table.borrow();
-            let all = table.places.iter().flatten().map(|(session, _)| session.clone());
-            list.sessions.extend(all.take(list.max).map(Listed::Here));
-            list.total = table.len();
+            self.shared.marks.list(list);
             return Answer::Answered;
         }
         if ask.is_upward() {
@@ -420,26 +412,31 @@ impl<F: Filter> Protocol for PassThrough<F> {
 
     fn stop(&self, cx: &Kernel, _: &ProtocolRef) {
         self.shared.filter.stop(cx);
-        let table = self.shared.table.take();
-        // Outside of the borrow: what is dropped may hold the last handle of something else.
-        drop(table);
+        self.shared.marks.clear();
         self.shared.uppers.clear();
     }
 }
 
 struct PassSession<F> {
     shared: Rc<Shared<F>>,
-    joint: Rc<Joint>,
+    lower: SessionRef,
+    upper: ProtocolRef,
+    /// True while the hold is there that an `open` of the lower session took.
+    holds: Cell<bool>,
 }
 
 impl<F: Filter> PassSession<F> {
     #[inline]
     fn hop<'a>(&'a self, this: &'a SessionRef) -> Hop<'a> {
-        Hop { this, lower: &self.joint.lower, upper: &self.joint.upper }
+        Hop { this, lower: &self.lower, upper: &self.upper }
     }
 }
 
 impl<F: Filter> Session for PassSession<F> {
+    fn any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+
     #[inline]
     fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
         self.shared.filter.down(cx, self.hop(this), message)
@@ -458,14 +455,27 @@ impl<F: Filter> Session for PassSession<F> {
         self.shared.filter.up(cx, self.hop(this), message)
     }
 
+    fn call_pop(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        message: Message,
+    ) -> Result<Message, Refused> {
+        let (hop, filter) = (self.hop(this), &self.shared.filter);
+        filter.seen(cx, hop, Direction::Up, &message);
+        let reply = self.upper.call_demux(cx, this, message)?;
+        filter.seen(cx, hop, Direction::Down, &reply);
+        Ok(reply)
+    }
+
     fn refused(&self, cx: &Kernel, _: &SessionRef, refused: Refused) {
-        self.joint.lower.refused(cx, refused);
+        self.lower.refused(cx, refused);
     }
 
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(question) = ask.get::<Offloads>() {
             if self.shared.filter.leaves_alone() {
-                let lower = &self.joint.lower;
+                let lower = &self.lower;
                 question.answer(this.head().protocol(), || Offloads::of_session(cx, lower));
             }
             return Answer::Answered;
@@ -473,26 +483,25 @@ impl<F: Filter> Session for PassSession<F> {
         if self.shared.filter.leaves_alone()
             && let Some(question) = ask.get::<Headers>()
         {
-            return question.found(Headers::of(cx, &self.joint.lower));
+            return question.found(Headers::of(cx, &self.lower));
         }
-        let forward = |ask: &mut Ask<'_>| self.joint.lower.control(cx, ask);
+        let forward = |ask: &mut Ask<'_>| self.lower.control(cx, ask);
         self.shared.filter.control(cx, ask, &forward)
     }
 
     fn lower(&self) -> Option<&SessionRef> {
-        Some(&self.joint.lower)
+        Some(&self.lower)
     }
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
-        let lower = &self.joint.lower;
+        let lower = &self.lower;
         if this.head().is_aborted() && this.head().is_passive() {
             // As an `open_done` that is refused: the layer below forgets it, too.
-            let own = self.shared.table.borrow_mut().remove(lower);
-            if own.is_some() {
+            if self.shared.marks.leave(lower.head().tag()) {
                 lower.abort(cx);
             }
         }
-        if self.joint.holds.replace(false) {
+        if self.holds.replace(false) {
             lower.close(cx);
         }
         if lower.head().is_closed() {

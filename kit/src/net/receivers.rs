@@ -8,6 +8,7 @@ use crate::wire::offload::Offloads;
 use alloc::format;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
+use xk_core::control::ListSessions;
 use xk_core::graph::{DerivedNumber, Guarantees, StackingRules};
 use xk_core::object::{Enable, OpenError, ProtocolId};
 use xk_core::{Ask, HostAddr, Kernel, Participants, Protocol, ProtocolRef, SessionRef, Upper};
@@ -293,10 +294,15 @@ impl Marks {
         slot.session.clone()
     }
 
-    /// Forgets a mark.
-    pub fn leave(&self, mark: u32) {
+    /// Adds the sessions to a list.
+    pub fn list(&self, list: &mut ListSessions) {
+        self.slots.borrow().iter().filter_map(|s| s.session.as_ref()).for_each(|s| list.push(s));
+    }
+
+    /// Forgets a mark; false if it was forgotten before.
+    pub fn leave(&self, mark: u32) -> bool {
         let Some(place) = (mark & Self::MAX as u32).checked_sub(1) else {
-            return;
+            return false;
         };
         let mut slots = self.slots.borrow_mut();
         let slot = slots.get_mut(place as usize).filter(|s| s.mark == mark);
@@ -305,6 +311,7 @@ impl Marks {
         if gone.is_some() {
             self.free.borrow_mut().push(place + 1);
         }
+        gone.is_some()
     }
 
     /// Forgets all; for the layer's `stop`.

@@ -6,6 +6,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::cell::RefCell;
 use std::vec;
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;

@@ -8,7 +8,6 @@ use core::time::Duration;
 use xk_core::control::ListMaps;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{Enable, OpenError, Refused, SessionSlot};
-use xk_core::shepherd::{Semaphore, WaitError};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Reason, SessionRef,
     Upper, reason,
@@ -172,29 +171,20 @@ impl VipAddr {
     /// The session that what comes through `lower` is shown as coming through. Of several messages
     /// one finds that out, and the others wait for it, so that they keep their order.
     fn shown(&self, cx: &Kernel, lower: &SessionRef) -> Result<SessionRef, &'static Reason> {
-        let shared = &self.shared;
-        let id = lower.id().0;
-        let before = loop {
+        let (shared, id) = (&self.shared, lower.id().0);
+        let mut turn = None;
+        loop {
             let heard = shared.heard.get(&id).filter(|heard| !heard.shown.head().is_closed());
             if let Some(heard) = &heard
                 && heard.checked == shared.changes.get()
             {
                 return Ok(heard.shown.clone());
             }
-            let turns = shared.turns.borrow();
-            let turn = turns.iter().find(|(of, _)| *of == id).map(|(_, turn)| Rc::clone(turn));
-            drop(turns);
-            let waited = turn.map(|turn| cx.wait(&turn, None));
-            if waited != Some(Err(WaitError::Closed)) {
-                break heard.map(|heard| heard.shown);
+            if turn.is_some() {
+                return self.find_shown(cx, lower, heard.map(|heard| heard.shown));
             }
-        };
-        let turn = Rc::new(Semaphore::new(0));
-        shared.turns.borrow_mut().push((id, Rc::clone(&turn)));
-        let found = self.find_shown(cx, lower, before);
-        shared.turns.borrow_mut().retain(|(_, other)| !Rc::ptr_eq(other, &turn));
-        turn.close(cx.shepherds());
-        found
+            turn = Some(shared.turns.take(cx, id));
+        }
     }
 
     /// Finds out whether `lower` is still to be shown as before: its host may be another by now, or
@@ -360,6 +350,6 @@ impl Protocol for VipAddr {
         shared.known.clear();
         shared.uppers.clear();
         shared.absent.clear();
-        drop((shared.waiters.take(), shared.turns.take()));
+        drop(shared.waiters.take());
     }
 }

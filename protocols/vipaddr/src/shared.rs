@@ -8,6 +8,7 @@ use xk_core::map::Map;
 use xk_core::object::{OpenError, WeakSession};
 use xk_core::shepherd::{Semaphore, WaitError};
 use xk_core::{HostAddr, Kernel, Participants, ProtocolRef, Reason, SessionRef, Time, reason};
+use xk_kit::Turns;
 use xk_kit::control::{MaxPacket, PeerEther, PeerHost, Resolve};
 use xk_kit::net::neighbour::{HostAt, RunsVirtual, WayChanged, is_on_link};
 use xk_kit::net::receivers::{Openings, UpperReceiver, UpperReceivers};
@@ -58,7 +59,7 @@ pub(crate) struct Shared {
     pub(crate) openings: Openings<Rc<RefCell<Vec<SessionRef>>>>,
     /// By the id of the link layer's session: messages wait until another has found out how it is
     /// shown.
-    pub(crate) turns: RefCell<Vec<(u64, Rc<Semaphore>)>>,
+    pub(crate) turns: Turns<u64>,
     pub(crate) waiters: RefCell<Vec<(HostAddr, Rc<Semaphore>)>>,
     pub(crate) absent: Map<HostAddr, Time>,
 }
@@ -89,7 +90,7 @@ impl Shared {
             heard: Map::new(key, HEARD_MAX),
             known: Map::new(key, HEARD_MAX),
             openings: Openings::default(),
-            turns: RefCell::default(),
+            turns: Turns::default(),
             waiters: RefCell::default(),
             absent: Map::new(key, ABSENT_MAX),
         }
