@@ -6,6 +6,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod answers;
+pub mod asks;
 mod cache;
 pub mod control;
 mod header;

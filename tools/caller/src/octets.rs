@@ -2,15 +2,11 @@
 
 use core::time::Duration;
 use xk_core::{Kernel, Message};
+use xk_kit::asks::{self, HEADROOM, pattern};
 
-/// Room for the headers below, in octets.
-const HEADROOM: usize = 128;
 /// Octets of an XDR number, and what the octets of an `opaque<>` are filled up to a multiple of
 /// (RFC 4506, sections 3 and 4.2).
 const UNIT: usize = 4;
-/// Octets of a pattern made at a time.
-const PIECE: usize = 256;
-
 /// What a procedure of `procedures` does, as far as requests and replies show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -40,11 +36,6 @@ impl Kind {
             Some(_) => Kind::Other,
         }
     }
-}
-
-/// The octet at `at` of the pattern of the call with this number.
-fn pattern(call: u64, at: usize) -> u8 {
-    (call.wrapping_mul(31) as usize).wrapping_add(at) as u8
 }
 
 /// Whether a request of `size` octets is an XDR `opaque<>` (RFC 4506, section 4.10).
@@ -82,26 +73,14 @@ pub(crate) fn request(
         Kind::Null => cx.pool().empty(HEADROOM).ok(),
         Kind::Source => number(cx, size as u32),
         Kind::Sleep => number(cx, u32::try_from(time.as_millis()).unwrap_or(u32::MAX)),
-        Kind::Echo | Kind::Sink | Kind::Other => octets(cx, call, size),
+        Kind::Echo | Kind::Sink | Kind::Other => {
+            asks::message(cx, size, |at| octet(call, size, at))
+        }
     }
 }
 
 fn number(cx: &Kernel, number: u32) -> Option<Message> {
     cx.pool().copy_from(HEADROOM, &number.to_be_bytes()).ok()
-}
-
-fn octets(cx: &Kernel, call: u64, size: usize) -> Option<Message> {
-    let mut message = cx.pool().alloc(HEADROOM, size).ok()?;
-    let mut at = 0;
-    while at < size {
-        let octets: [u8; PIECE] = core::array::from_fn(|n| octet(call, size, at + n));
-        let written = message.copy_in(at, octets.get(..PIECE.min(size - at))?);
-        if written == 0 {
-            return None;
-        }
-        at += written;
-    }
-    Some(message)
 }
 
 /// Whether this is what the procedure replies to that request.

@@ -9,9 +9,8 @@ use xk_core::control::Report;
 use xk_core::graph::{Build, BuildError, ParamKind, optional};
 use xk_core::object::OpenError;
 use xk_core::reason::{Class, Reason};
-use xk_core::{
-    Answer, Ask, Kernel, Part, Participant, Participants, Protocol, ProtocolRef, SessionRef, Upper,
-};
+use xk_core::{Answer, Ask, Kernel, Part, Participant, Protocol, ProtocolRef, SessionRef, Upper};
+use xk_kit::asks::{self, SHORTEST};
 use xk_kit::rpc::call::{CallOptions, PROCEDURE};
 
 /// Not what the procedure replies.
@@ -21,16 +20,10 @@ pub(crate) static WRONG: Reason = Reason::new("wrong reply", Class::Bad);
 const NEXT: u64 = 0;
 /// The turn of a shepherd that makes one call after the other.
 const TURN: u64 = 1;
-/// The shortest delay of a timer: one of nothing would keep a kernel from ever looking at its
-/// wires.
-const SHORTEST: Duration = Duration::from_nanos(1);
 /// From a call that failed to the next one of the same shepherd.
 const PAUSE: Duration = Duration::from_millis(1);
 /// How many calls a shepherd makes before others have their turn, should none of them block.
 const CALLS_PER_TURN: usize = 64;
-/// The largest request, in octets: more than any layer carries.
-const SIZE_MAX: usize = 1 << 24;
-
 const PARTICIPANT: &str = "a participant, such as procedure1@10.0.0.2";
 
 xk_core::settings! {
@@ -84,13 +77,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         procedure: params.get("procedure").map(|_| build.int("procedure")).transpose()?,
         ..Settings::read(build)?
     };
-    for (name, size) in [("size", settings.size), ("size_max", settings.size_max)] {
-        if size > SIZE_MAX {
-            let expected = "at most 16 MiB".into();
-            let index = 0;
-            return Err(BuildError::Param { name, index, expected });
-        }
-    }
+    asks::check_sizes(&[("size", settings.size), ("size_max", settings.size_max)])?;
     Ok(add(build.cx, build.name, build.lower(0)?, settings))
 }
 
@@ -116,15 +103,6 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, mut settings: Settings) 
     )
 }
 
-/// As many wildcards as `like` has identifiers, at least one.
-fn wildcards(like: &Participant) -> Participant {
-    let mut participant = Participant::of(Part::Any);
-    for _ in 1..like.len() {
-        participant.push(Part::Any);
-    }
-    participant
-}
-
 impl Caller {
     /// A session that no call is using: opened if there is none. So a layer whose sessions take one
     /// call at a time is opened as often as calls wait.
@@ -133,24 +111,8 @@ impl Caller {
         if let Some(session) = idle {
             return Ok(session);
         }
-        let (mut local, mut to) = (self.settings.local.clone(), self.settings.to.clone());
-        if local.is_empty() {
-            local = wildcards(&to);
-        }
-        if to.is_empty() {
-            to = wildcards(&local);
-        }
-        let both = Participants::pair(local, to);
+        let both = asks::ends(&self.settings.local, &self.settings.to);
         self.lower.open(cx, Upper::new(this), both)
-    }
-
-    /// Octets of the next request.
-    fn size(&self, cx: &Kernel) -> usize {
-        let Settings { size, size_max, .. } = self.settings;
-        match size_max.checked_sub(size) {
-            None | Some(0) => size,
-            Some(more) => size + cx.random().below(more as u64 + 1) as usize,
-        }
     }
 
     /// True if another call is to be made.
@@ -172,7 +134,7 @@ impl Caller {
     }
 
     fn call_numbered(&self, cx: &Kernel, this: &ProtocolRef, number: u64) -> Result<(), Failure> {
-        let size = self.size(cx);
+        let size = asks::size(cx, self.settings.size, self.settings.size_max);
         let mut message =
             request(cx, self.kind, number, size, self.settings.time).ok_or(Failure::NoBuffers)?;
         let session = self.session(cx, this).map_err(Failure::Open)?;

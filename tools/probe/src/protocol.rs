@@ -11,9 +11,9 @@ use xk_core::kernel::Timer;
 use xk_core::object::{OpenError, PushError, Refused};
 use xk_core::reason::{Class, Reason};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
-    SessionRef, Time, Upper,
+    Answer, Ask, Kernel, Message, Participant, Protocol, ProtocolRef, SessionRef, Time, Upper,
 };
+use xk_kit::asks::{self, SHORTEST, pattern};
 use xk_kit::control::NetworkError;
 use xk_kit::net::stream::{StreamEvent, StreamNotice, StreamSpace};
 
@@ -24,8 +24,6 @@ pub(crate) static DUPLICATE: Reason = Reason::new("duplicate", Class::Bad);
 /// Came back after it was given up.
 pub(crate) static LATE: Reason = Reason::new("late", Class::Bad);
 
-/// Room for the headers below, in octets.
-const HEADROOM: usize = 128;
 /// Octets of the sequence number in front of a message.
 const NUMBER: usize = 8;
 /// Octets of sequence number and time of sending.
@@ -33,12 +31,6 @@ const MARKER: usize = 16;
 /// What the times of sending and expiry are told apart by.
 const SEND: u64 = 0;
 const EXPIRE: u64 = 1;
-/// The shortest delay of a timer: one of nothing would keep a kernel from ever looking at its
-/// wires.
-const SHORTEST: Duration = Duration::from_nanos(1);
-/// The largest message, in octets: more than any layer carries.
-const SIZE_MAX: usize = 1 << 24;
-
 const PARTICIPANT: &str = "a participant, such as port7@10.0.0.2";
 
 xk_core::settings! {
@@ -83,13 +75,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         local: params.parse("local", PARTICIPANT)?.unwrap_or_default(),
         ..Settings::read(build)?
     };
-    for (name, size) in [("size", settings.size), ("size_max", settings.size_max)] {
-        if size > SIZE_MAX {
-            let expected = "at most 16 MiB".into();
-            let index = 0;
-            return Err(BuildError::Param { name, index, expected });
-        }
-    }
+    asks::check_sizes(&[("size", settings.size), ("size_max", settings.size_max)])?;
     Ok(add(build.cx, build.name, build.lower(0)?, settings))
 }
 
@@ -109,32 +95,12 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> P
     )
 }
 
-/// The octet at `at` of the message with this number.
-fn pattern(sequence: u64, at: usize) -> u8 {
-    (sequence.wrapping_mul(31) as usize).wrapping_add(at) as u8
-}
-
 /// Where the pattern begins in a message of this size.
 fn pattern_start(octets: usize) -> usize {
     match octets {
         0..NUMBER => 0,
         NUMBER..MARKER => NUMBER,
         _ => MARKER,
-    }
-}
-
-/// Writes number and time of sending to the start of a message of `size` octets, as far as there is
-/// room.
-fn put_marker(octets: &mut [u8; 256], sequence: u64, now: Time, size: usize) {
-    if let Some(number) = octets.first_chunk_mut::<NUMBER>()
-        && size >= NUMBER
-    {
-        *number = sequence.to_be_bytes();
-    }
-    if let Some(sent) = octets.get_mut(NUMBER..MARKER)
-        && size >= MARKER
-    {
-        sent.copy_from_slice(&now.as_ns().to_be_bytes());
     }
 }
 
@@ -149,15 +115,6 @@ fn marker(message: &Message) -> Option<(u64, Option<Time>)> {
     (known >= NUMBER).then_some((number, (known == MARKER).then_some(Time::from_ns(sent))))
 }
 
-/// As many wildcards as `like` has identifiers, at least one.
-fn wildcards(like: &Participant) -> Participant {
-    let mut participant = Participant::of(Part::Any);
-    for _ in 1..like.len() {
-        participant.push(Part::Any);
-    }
-    participant
-}
-
 /// Whether all octets are as they were sent; one too small for a number says nothing of its
 /// pattern.
 fn is_unchanged(message: &Message, sequence: u64) -> bool {
@@ -168,14 +125,7 @@ fn is_unchanged(message: &Message, sequence: u64) -> bool {
 
 impl Probe {
     fn open(&self, cx: &Kernel, this: &ProtocolRef) -> Result<SessionRef, OpenError> {
-        let (mut local, mut to) = (self.settings.local.clone(), self.settings.to.clone());
-        if local.is_empty() {
-            local = wildcards(&to);
-        }
-        if to.is_empty() {
-            to = wildcards(&local);
-        }
-        let participants = Participants::pair(local, to);
+        let participants = asks::ends(&self.settings.local, &self.settings.to);
         let session = self.lower.open(cx, Upper::new(this), participants)?;
         *self.session.borrow_mut() = Some(session.clone());
         // A layer that answers this carries a stream, which keeps no message together.
@@ -195,31 +145,11 @@ impl Probe {
         opened.map_err(|error| self.tally.borrow_mut().open_error = Some(error)).ok()
     }
 
-    /// Octets of the next message.
-    fn size(&self, cx: &Kernel) -> usize {
-        let Settings { size, size_max, .. } = self.settings;
-        match size_max.checked_sub(size) {
-            None | Some(0) => size,
-            Some(more) => size + cx.random().below(more as u64 + 1) as usize,
-        }
-    }
-
     fn message(&self, cx: &Kernel, sequence: u64, size: usize) -> Option<Message> {
-        let mut message = cx.pool().alloc(HEADROOM, size).ok()?;
-        let mut at = 0;
-        while at < size {
-            let mut octets: [u8; 256] = core::array::from_fn(|n| pattern(sequence, at + n));
-            if at == 0 {
-                put_marker(&mut octets, sequence, cx.now(), size);
-            }
-            let wanted = octets.len().min(size - at);
-            let written = message.copy_in(at, octets.get(..wanted)?);
-            if written == 0 {
-                return None;
-            }
-            at += written;
-        }
-        Some(message)
+        let marker = [sequence, cx.now().as_ns()].map(u64::to_be_bytes);
+        let marker = marker.as_flattened().get(..pattern_start(size))?;
+        let octet = |at: usize| marker.get(at).copied();
+        asks::message(cx, size, |at| octet(at).unwrap_or_else(|| pattern(sequence, at)))
     }
 
     /// Sends the next message.
@@ -230,7 +160,7 @@ impl Probe {
         let Some(session) = self.session(cx, this) else {
             return;
         };
-        let size = self.size(cx);
+        let size = asks::size(cx, self.settings.size, self.settings.size_max);
         let sequence = {
             let tally = &mut *self.tally.borrow_mut();
             let limit = cx.now().before(self.settings.timeout);
