@@ -34,7 +34,6 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_host::UDP_ENTRY,
     &xk_icmp::ENTRY,
     &xk_ip::ENTRY,
-    &xk_loop::ENTRY,
     &xk_loopback::ENTRY,
     &xk_mrpc::ENTRY,
     &xk_netio_door::ENTRY,

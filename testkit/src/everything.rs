@@ -57,7 +57,6 @@ pub const ELSEWHERE: &[(&str, &str)] = &[
     ("caller", "asks; the host that asks has it"),
     ("host-eth", "a wire"),
     ("host-udp", "a wire"),
-    ("loop", "a wire"),
     ("loopback", "a wire"),
     ("netio", "lies below `eth`; its own tests attack it"),
     ("noise", "attacks"),

@@ -152,7 +152,6 @@ const ELSEWHERE: &[&str] = &[
     "eth",
     "host-eth",
     "host-udp",
-    "loop",
     "loopback",
     "netio",
     "noise",

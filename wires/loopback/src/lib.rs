@@ -14,10 +14,10 @@
 //! Nothing.
 //!
 //! # Behaviour
-//! A message sent waits in a queue until the executor polls, and then comes up through the wire's
-//! only session; never while the sender still sends. If the queue is full, it is dropped and
-//! counted as "queue full". One poll takes no more than what was queued when it began, so that an
-//! upper protocol that answers everything cannot keep it busy without end.
+//! A message sent waits in a queue for `delay` and until the executor polls, and then comes up
+//! through the wire's only session; never while the sender still sends. If the queue is full, it is
+//! dropped and counted as "queue full". One poll takes no more than what was queued when it began,
+//! so that an upper protocol that answers everything cannot keep it busy without end.
 //!
 //! The messages are the same buffers, without the attributes that were set on the way down.
 //! Checksums are computed and verified as on any network, so that what is tested and measured here
@@ -41,21 +41,17 @@
 
 mod protocol;
 
-pub use protocol::Loopback;
+pub use protocol::{Loopback, Settings};
 
 use xk_core::Entry;
 use xk_core::control::question;
-use xk_core::graph::{int, octets};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::wire("loopback", include_str!("lib.rs"), protocol::build)
     .replaceable()
     .summary("a wire whose two ends are the same: what is sent comes back")
-    .parameters(&[
-        octets("mtu", 65_535, "the largest message, in octets"),
-        int("queue", 1..=1_000_000, 1024, "how many messages wait at most"),
-    ])
+    .parameters(Settings::PARAMETERS)
     .questions(&[
         question("max-packet", "the MTU"),
         question("opt-packet", "the MTU"),

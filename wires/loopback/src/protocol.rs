@@ -1,28 +1,40 @@
 //! The wire.
 
+use core::cell::RefCell;
+use core::time::Duration;
+use std::collections::VecDeque;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::PushError;
 use xk_core::wire::Wire;
 use xk_core::{Kernel, Message, ProtocolRef, SessionRef, Time, reason};
 use xk_kit::wire::anchor::{Anchor, Anchored, USER0, WireEnd};
 
+xk_core::settings! {
+    /// What it is like.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Settings {
+        mtu: usize = octets(65_535, "the largest message, in octets"),
+        queue: usize = int(1..=1_000_000, 1024, "how many messages wait at most"),
+        delay: Duration = duration(Duration::ZERO, "from the sending to the arrival"),
+    }
+}
+
 /// The wire.
 pub struct Loopback {
     end: WireEnd<Self>,
-    queue_max: usize,
-    mtu: usize,
+    settings: Settings,
+    /// Messages under way and when each arrives, in that order.
+    under_way: RefCell<VecDeque<(Time, Message)>>,
 }
 
 pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let mtu = build.params.octets("mtu", 65_535);
-    build.add(Loopback::new(mtu, build.params.number("queue", 1024)))
+    build.add(Loopback::new(Settings::read(build)?))
 }
 
 impl Loopback {
-    /// The protocol object of a wire for messages of at most `mtu` octets, of which `queue_max`
-    /// wait at most.
-    pub fn new(mtu: usize, queue_max: usize) -> Anchored<Self> {
-        Anchored::new(|end| Self { end, queue_max, mtu })
+    /// The protocol object of a wire.
+    pub fn new(settings: Settings) -> Anchored<Self> {
+        Anchored::new(|end| Self { end, settings, under_way: RefCell::default() })
     }
 }
 
@@ -32,7 +44,7 @@ impl Anchor for Loopback {
     }
 
     fn frame_octets_max(&self) -> usize {
-        self.mtu
+        self.settings.mtu
     }
 
     fn link_type(&self) -> u16 {
@@ -40,8 +52,8 @@ impl Anchor for Loopback {
     }
 
     fn send(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
-        let arrivals = self.end.arrivals();
-        if arrivals.len() >= self.queue_max {
+        let mut under_way = self.under_way.borrow_mut();
+        if under_way.len() + self.end.arrivals().len() >= self.settings.queue {
             this.discard(cx, message, &reason::QUEUE_FULL);
             return Err(PushError::QueueFull);
         }
@@ -51,22 +63,32 @@ impl Anchor for Loopback {
             return Err(PushError::NoBuffers);
         };
         arrival.join(message);
-        arrivals.queue_mut().push_back(arrival);
+        under_way.push_back((cx.now().after(self.settings.delay), arrival));
         Ok(())
     }
 
-    fn stop(&self, _: &Kernel, _: &ProtocolRef) {}
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        drop(self.under_way.take());
+    }
 }
 
 impl Wire for Loopback {
     fn poll(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
-        // No more than what waits now: an upper protocol that answers everything could keep this
-        // busy without end.
-        let count = self.end.arrivals().len().min(budget);
-        self.end.deliver_all(cx, this, count)
+        // What is sent from now on is not among them: an upper protocol that answers everything
+        // could keep this busy without end.
+        let arrivals = self.end.arrivals();
+        let mut under_way = self.under_way.borrow_mut();
+        while let Some((_, message)) = under_way.pop_front_if(|(at, _)| *at <= cx.now()) {
+            arrivals.queue_mut().push_back(message);
+        }
+        drop(under_way);
+        self.end.deliver_all(cx, this, arrivals.len().min(budget))
     }
 
     fn next_poll(&self) -> Option<Time> {
-        (!self.end.arrivals().is_empty()).then_some(Time::ZERO)
+        match self.end.arrivals().is_empty() {
+            true => self.under_way.borrow().front().map(|(at, _)| *at),
+            false => Some(Time::ZERO),
+        }
     }
 }

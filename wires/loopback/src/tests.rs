@@ -2,6 +2,7 @@
 
 use super::*;
 use core::cell::{Cell, RefCell};
+use core::time::Duration;
 use std::rc::Rc;
 use xk_core::graph::{Build, Params, Value};
 use xk_core::kernel::Config;
@@ -73,12 +74,17 @@ struct Net {
 }
 
 fn net(queue: i64, refuses: bool) -> Net {
+    delayed(queue, refuses, Duration::ZERO)
+}
+
+fn delayed(queue: i64, refuses: bool, delay: Duration) -> Net {
     let pool = Pool::new(&PoolConfig::default()).unwrap();
     let shepherds = Shepherds::new(Box::new(NoSwitch), Limits::default());
     let cx = Kernel::new(Config { random: Random::new(1), pool, shepherds, timers_max: 10 });
     let mut params = Params::default();
     params.set("mtu", Value::Octets(100));
     params.set("queue", Value::Integer(queue));
+    params.set("delay", Value::Duration(delay));
     let mut build =
         Build { cx: &cx, entry: &ENTRY, name: "loopback", lowers: &[], params: &params };
     let wire = (ENTRY.build)(&mut build).unwrap();
@@ -157,4 +163,33 @@ fn the_first_arrival_makes_the_session_for_who_enabled() {
     net.wire.open_disable(&net.cx, enable);
     net.cx.stop();
     assert_eq!(net.cx.pool().stats().buffers_live, 0);
+}
+
+#[test]
+fn messages_come_back_in_order_after_the_delay() {
+    let net = delayed(2, true, Duration::from_millis(2));
+    let (session, wire) = (net.open(), net.wire.wire().unwrap());
+    let at = |ms| net.cx.set_now(Time::ZERO + Duration::from_millis(ms));
+    session.push(&net.cx, net.message(1)).unwrap();
+    at(1);
+    session.push(&net.cx, net.message(2)).unwrap();
+    assert_eq!(session.push(&net.cx, net.message(3)), Err(PushError::QueueFull));
+    assert_eq!((net.poll(10), wire.next_poll()), (0, Some(Time::from_ms(2))));
+    at(2);
+    assert_eq!((net.poll(10), wire.next_poll()), (1, Some(Time::from_ms(3))));
+    at(3);
+    assert_eq!((net.poll(10), wire.next_poll()), (1, None));
+    assert_eq!(*net.seen.lengths.borrow(), [1, 2]);
+    assert_eq!(net.upper.head().drops().of(&reason::NO_PORT), 2);
+    session.push(&net.cx, net.message(1)).unwrap();
+    session.close(&net.cx);
+    net.cx.stop();
+    assert_eq!(net.cx.pool().stats().buffers_live, 0);
+}
+
+#[test]
+fn a_message_sent_to_and_fro_comes_once_at_each_poll() {
+    let net = net(10, false);
+    net.open().push(&net.cx, net.message(50)).unwrap();
+    assert_eq!([net.poll(10), net.poll(10), net.poll(10)], [1; 3]);
 }
