@@ -4,7 +4,6 @@ use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::string::String;
 use core::cell::{Cell, OnceCell};
-use core::fmt;
 use xk_core::graph::{Build, BuildError, Params, Value};
 use xk_core::object::OpenError;
 use xk_core::{Entry, Kernel, ProtocolRef};
@@ -19,38 +18,23 @@ use crate::membership::Membership;
 use crate::stations::Stations;
 
 /// Why a program has no stack of its own.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
     /// The registry has no place for it.
+    #[error("the registry has no place for it: {0}")]
     Registry(OpenError),
     /// There is no channel to be had.
+    #[error("there is no channel to the network to be had")]
     NoChannel,
     /// The registry's transport does not say which host this is.
+    #[error("the registry does not say which host this is")]
     NoHost,
     /// The program does not know a protocol that the stack needs.
+    #[error("the program does not know the protocol `{0}`")]
     Unknown(&'static str),
     /// A protocol of the stack cannot be built.
-    Build(BuildError),
-}
-
-impl fmt::Display for ProgramError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Registry(error) => write!(f, "the registry has no place for it: {error}"),
-            Self::NoChannel => f.write_str("there is no channel to the network to be had"),
-            Self::NoHost => f.write_str("the registry does not say which host this is"),
-            Self::Unknown(kind) => write!(f, "the program does not know the protocol `{kind}`"),
-            Self::Build(error) => write!(f, "its stack cannot be built: {error}"),
-        }
-    }
-}
-
-impl core::error::Error for ProgramError {}
-
-impl From<BuildError> for ProgramError {
-    fn from(error: BuildError) -> Self {
-        Self::Build(error)
-    }
+    #[error("its stack cannot be built: {0}")]
+    Build(#[from] BuildError),
 }
 
 /// A program whose conversations a registry begins, and that carries them on itself.

@@ -1,12 +1,13 @@
 //! Why a call, a service or a stack did not come about.
 
-use std::fmt;
 use xk_core::object::{CallCause, OpenError, PushError};
 use xk_run::CALLS_QUEUED_MAX;
 use xk_xdr::{DecodeError, EncodeError};
 
-/// What went wrong, and which layer says so.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What went wrong, and which layer says so: as text, the layer's name in front, `channel: timed
+/// out after 8 tries`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}{kind}", .layer.as_ref().map(|layer| format!("{layer}: ")).unwrap_or_default())]
 pub struct Error {
     /// What went wrong.
     pub kind: ErrorKind,
@@ -15,25 +16,44 @@ pub struct Error {
 }
 
 /// What went wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ErrorKind {
     /// The call brought no reply.
+    #[error("{}{}", .0, hint(.0))]
     Call(CallCause),
     /// A session or a service was not taken by the layer below.
+    #[error("{0}")]
     Open(OpenError),
     /// The arguments have no representation.
+    #[error("the arguments: {0}")]
     Arguments(EncodeError),
     /// The reply is not what the procedure answers.
+    #[error("the reply: {0}")]
     Reply(DecodeError),
     /// The stack has ended, or its process was interrupted.
+    #[error("the stack has ended")]
     Ended,
     /// As many calls wait to be made as may.
+    #[error("{} calls wait to be made: wait for some of their replies first", CALLS_QUEUED_MAX)]
     Full,
     /// The deadline is over, and the stack's thread does not say so itself: something keeps it.
+    #[error(
+        "timed out while the stack's thread was kept: does a service of this stack block? `Call::elsewhere` is for that"
+    )]
     Stuck,
     /// The graph has mistakes, the machine lacks what it needs, or what is asked does not fit the
     /// graph.
+    #[error("{0}")]
     Graph(String),
+}
+
+fn hint(cause: &CallCause) -> &'static str {
+    match cause {
+        CallCause::Push(PushError::Unreachable) | CallCause::NobodyThere => {
+            ": is the server running?"
+        }
+        _ => "",
+    }
 }
 
 impl Error {
@@ -57,32 +77,3 @@ impl From<CallCause> for Error {
         ErrorKind::Call(cause).into()
     }
 }
-
-/// The layer's name in front: `channel: timed out after 8 tries`.
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(layer) = &self.layer {
-            write!(f, "{layer}: ")?;
-        }
-        match &self.kind {
-            ErrorKind::Call(
-                cause @ (CallCause::Push(PushError::Unreachable) | CallCause::NobodyThere),
-            ) => write!(f, "{cause}: is the server running?"),
-            ErrorKind::Call(cause) => cause.fmt(f),
-            ErrorKind::Open(error) => error.fmt(f),
-            ErrorKind::Arguments(error) => write!(f, "the arguments: {error}"),
-            ErrorKind::Reply(error) => write!(f, "the reply: {error}"),
-            ErrorKind::Ended => f.write_str("the stack has ended"),
-            ErrorKind::Full => write!(
-                f,
-                "{CALLS_QUEUED_MAX} calls wait to be made: wait for some of their replies first"
-            ),
-            ErrorKind::Stuck => f.write_str(
-                "timed out while the stack's thread was kept: does a service of this stack block? `Call::elsewhere` is for that",
-            ),
-            ErrorKind::Graph(text) => f.write_str(text),
-        }
-    }
-}
-
-impl std::error::Error for Error {}

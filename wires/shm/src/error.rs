@@ -95,22 +95,31 @@ impl ShmError {
 }
 
 /// Why one side refuses the other, as it says in its hello.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// It has a peer already, or no port left.
+    #[error("it has a peer already; for more than two parties: xk switch")]
     Busy,
     /// Its link has another version.
+    #[error("it speaks another version; use the same xk on both sides")]
     Version,
     /// Its frames have another length.
+    #[error(
+        "its longest frame has {octets} octets; give both sides the same mtu, {}",
+        octets.saturating_sub(14)
+    )]
     FrameOctets {
         /// The longest that the refusing side has, in octets.
         octets: u32,
     },
     /// Its hello makes no sense to it.
+    #[error("it does not understand our hello")]
     Malformed,
     /// It belongs to another user, which the refusing side does not allow.
+    #[error("it allows another user only; see its peer_uid")]
     Stranger,
     /// A number that this version does not know.
+    #[error("reason {0}")]
     Other(u32),
 }
 
@@ -134,27 +143,6 @@ impl Refusal {
             4 => Self::Malformed,
             5 => Self::Stranger,
             other => Self::Other(other),
-        }
-    }
-}
-
-impl core::fmt::Display for Refusal {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Self::Busy => {
-                f.write_str("it has a peer already; for more than two parties: xk switch")
-            }
-            Self::Version => {
-                f.write_str("it speaks another version; use the same xk on both sides")
-            }
-            Self::FrameOctets { octets } => write!(
-                f,
-                "its longest frame has {octets} octets; give both sides the same mtu, {}",
-                octets.saturating_sub(14)
-            ),
-            Self::Malformed => f.write_str("it does not understand our hello"),
-            Self::Stranger => f.write_str("it allows another user only; see its peer_uid"),
-            Self::Other(number) => write!(f, "reason {number}"),
         }
     }
 }

@@ -8,7 +8,6 @@ use crate::model::{Model, Procedure, Type};
 use decode::Reader;
 use encode::Writer;
 use serde_json::Value;
-use std::fmt;
 use xk_xdr::Decoder;
 
 /// The greatest whole number up to which every one is a number of JavaScript, too.
@@ -19,7 +18,8 @@ const DEPTH_MAX: usize = 128;
 const JSON_OCTETS_MAX: usize = 256 << 20;
 
 /// What does not fit, and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {what}{}", .expected.as_ref().map(|e| format!("; expected {e}")).unwrap_or_default())]
 pub struct JsonError {
     /// The way to it: `argument 2.name[3]`.
     pub path: String,
@@ -28,18 +28,6 @@ pub struct JsonError {
     /// What would be right.
     pub expected: Option<String>,
 }
-
-impl fmt::Display for JsonError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path, self.what)?;
-        match &self.expected {
-            Some(expected) => write!(f, "; expected {expected}"),
-            None => Ok(()),
-        }
-    }
-}
-
-impl std::error::Error for JsonError {}
 
 /// One step on the way to a value.
 #[derive(Clone, Copy)]
