@@ -52,30 +52,20 @@ pub const QUEUE: i16 = 16;
 /// behind the 512 octets of the stack.
 pub type Register = u8;
 
-/// How much a load or a store moves.
+/// How much a load or a store moves, as the bits of a code (RFC 9669, section 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Width {
     /// One octet.
-    One,
+    One = 0x10,
     /// Two.
-    Two,
+    Two = 0x08,
     /// Four.
-    Four,
+    Four = 0x00,
     /// Eight.
-    Eight,
+    Eight = 0x18,
 }
 
 impl Width {
-    /// The bits of it in a code (RFC 9669, section 5).
-    fn bits(self) -> u8 {
-        match self {
-            Self::Four => 0x00,
-            Self::Two => 0x08,
-            Self::One => 0x10,
-            Self::Eight => 0x18,
-        }
-    }
-
     /// Octets.
     #[must_use]
     pub fn octets(self) -> usize {
@@ -216,17 +206,17 @@ impl Assembler {
 
     /// `to` becomes what lies at `from` + `offset`.
     pub fn load(&mut self, width: Width, to: Register, from: Register, offset: i16) {
-        self.put(LOAD & !0x18 | width.bits(), to, from, offset, 0);
+        self.put(LOAD & !0x18 | width as u8, to, from, offset, 0);
     }
 
     /// What lies at `to` + `offset` becomes what `from` has.
     pub fn store(&mut self, width: Width, to: Register, offset: i16, from: Register) {
-        self.put(STORE & !0x18 | width.bits(), to, from, offset, 0);
+        self.put(STORE & !0x18 | width as u8, to, from, offset, 0);
     }
 
     /// What lies at `to` + `offset` becomes this number.
     pub fn store_number(&mut self, width: Width, to: Register, offset: i16, number: i32) {
-        self.put(STORE_IMMEDIATE & !0x18 | width.bits(), to, 0, offset, number);
+        self.put(STORE_IMMEDIATE & !0x18 | width as u8, to, 0, offset, number);
     }
 
     /// Goes on at `label`.

@@ -13,7 +13,7 @@ use crate::frames_unsafe::Frames;
 use crate::program::Share;
 use crate::queue::{
     self, CHUNK_OCTETS, FRAME_OCTETS_MAX, HEADER_OCTETS, HEADER_OCTETS_MAX, Losses, Queue,
-    RING_MAX, Redirect, Sizes, descriptor,
+    RING_MAX, Redirect, descriptor,
 };
 
 /// How frames pass between driver and socket.
@@ -158,9 +158,8 @@ pub fn grant(name: &str, options: &Options) -> Result<(Granted, Redirect), XdpEr
     let mapped = Frames::of(memory.as_fd(), 2 * entries as usize).map_err(failed)?;
     let queues = options.queue.saturating_add(1);
     let redirect = Redirect::attach(&interface, queues, options.mode, &options.share)?;
-    let sizes = Sizes { receiving: entries, sending: entries };
     let mode = effective(options.mode, &redirect);
-    let socket = queue::make(name, mapped.region(), sizes)?;
+    let socket = queue::make(name, mapped.region(), entries)?;
     queue::bind(&socket, &interface, options.queue, mode, true)?;
     redirect.enter(&interface, options.queue, &socket)?;
     let finishes = is_in_memory(name);
@@ -207,8 +206,7 @@ impl XdpSocket {
         {
             return Err(std::io::ErrorKind::InvalidData.into());
         }
-        let sizes = Sizes { receiving: frames, sending: frames };
-        let mut queue = Queue::of(socket, sizes)?;
+        let mut queue = Queue::of(socket, frames)?;
         let mut frames = Frames::of(memory.as_fd(), 2 * entries)?;
         for chunk in 0..entries {
             if let Some(position) = frames.lend(chunk) {

@@ -26,7 +26,7 @@ use crate::memory_unsafe::prefer_large_pages;
 use crate::program::Share;
 use crate::queue::{
     CHUNK_OCTETS, FRAME_OCTETS_MAX, HEADER_OCTETS, HEADER_OCTETS_MAX, Queue, Redirect, Region,
-    Sizes, descriptor,
+    descriptor,
 };
 
 /// Messages in the system's hands are found by their place in the pool's memory, in units of so
@@ -311,10 +311,9 @@ impl XdpDevice {
         let queues = settings.queues;
         let redirect = Redirect::attach(&interface, queues, settings.mode, &settings.share)?;
         let mode = effective(settings.mode, &redirect);
-        let sizes = Sizes { receiving: settings.frames, sending: settings.frames };
         let mut lanes = Vec::new();
         for number in 0..queues {
-            let queue = Queue::open(&interface, number, mode, region, sizes, false)?;
+            let queue = Queue::open(&interface, number, mode, region, settings.frames)?;
             let mut lane = Lane {
                 queue,
                 kept: std::iter::repeat_with(|| None).take(region.octets / UNIT_OCTETS).collect(),

@@ -20,7 +20,7 @@ use crate::bpf_unsafe::{Attachment, Map, MapKind, Program};
 use crate::driver_unsafe::driver;
 use crate::error::XdpError;
 use crate::program::{MATCHES_MAX, Share, assemble};
-use crate::ring_unsafe::{Consumer, Producer};
+use crate::ring_unsafe::{Consumer, Producer, Ring};
 
 /// Octets of a chunk: what one frame is put into, with the room that the system leaves in front of
 /// it.
@@ -62,13 +62,6 @@ pub(crate) struct Region {
     pub(crate) octets: usize,
 }
 
-/// Sizes of the rings, each a power of two.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Sizes {
-    pub(crate) receiving: u32,
-    pub(crate) sending: u32,
-}
-
 /// A bound socket. Dropping it ends the system's use of the memory, in copy mode at once.
 pub(crate) struct Queue {
     pub(crate) arrivals: Consumer<XdpDesc>,
@@ -86,40 +79,33 @@ pub(crate) fn descriptor(address: u64, octets: usize) -> XdpDesc {
 }
 
 impl Queue {
-    /// Opens a socket on a queue of an interface. The system writes nothing before chunks are put
-    /// into `fill`; from then on it writes into those, until they come back as arrivals or this
-    /// value is dropped. Unless frames come `whole`, the generic way puts a longer one into several
-    /// chunks, if the system can.
+    /// Opens a socket on a queue of an interface, with rings of `frames` entries. The system writes
+    /// nothing before chunks are put into `fill`; from then on it writes into those, until they
+    /// come back as arrivals or this value is dropped. The generic way puts a longer frame into
+    /// several chunks, if the system can.
     pub(crate) fn open(
         interface: &Interface,
         queue: u32,
         mode: Mode,
         region: Region,
-        sizes: Sizes,
-        whole: bool,
+        frames: u32,
     ) -> Result<Self, XdpError> {
         let name = &interface.name;
-        let socket = make(name, region, sizes)?;
-        bind(&socket, interface, queue, mode, whole)?;
-        Self::of(socket, sizes).map_err(|source| XdpError::system(name, "map the rings", source))
+        let socket = make(name, region, frames)?;
+        bind(&socket, interface, queue, mode, false)?;
+        Self::of(socket, frames).map_err(|source| XdpError::system(name, "map the rings", source))
     }
 
-    /// A socket that is bound, with rings of these sizes.
-    pub(crate) fn of(socket: OwnedFd, sizes: Sizes) -> io::Result<Self> {
+    /// A socket that is bound, with rings of so many entries.
+    pub(crate) fn of(socket: OwnedFd, frames: u32) -> io::Result<Self> {
         let at = sockopt::xdp_mmap_offsets(&socket)?;
         let options = sockopt::xdp_options(&socket)?;
-        let page = [
-            xdp::XDP_PGOFF_RX_RING,
-            xdp::XDP_PGOFF_TX_RING,
-            xdp::XDP_UMEM_PGOFF_FILL_RING,
-            xdp::XDP_UMEM_PGOFF_COMPLETION_RING,
-        ];
-        let (fd, receiving, sending) = (socket.as_fd(), sizes.receiving, sizes.sending);
+        let fd = socket.as_fd();
         Ok(Self {
-            arrivals: Consumer::map(fd, page[0], &at.rx, receiving)?,
-            departures: Producer::map(fd, page[1], &at.tx, sending)?,
-            fill: Producer::map(fd, page[2], &at.fr, receiving)?,
-            done: Consumer::map(fd, page[3], &at.cr, sending)?,
+            arrivals: Consumer::of(Ring::map(fd, xdp::XDP_PGOFF_RX_RING, &at.rx, frames)?),
+            departures: Producer::of(Ring::map(fd, xdp::XDP_PGOFF_TX_RING, &at.tx, frames)?),
+            fill: Producer::of(Ring::map(fd, xdp::XDP_UMEM_PGOFF_FILL_RING, &at.fr, frames)?),
+            done: Consumer::of(Ring::map(fd, xdp::XDP_UMEM_PGOFF_COMPLETION_RING, &at.cr, frames)?),
             is_zero_copy: options.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY),
             socket,
         })
@@ -181,8 +167,8 @@ impl Queue {
     }
 }
 
-/// A socket with memory for frames, and rings.
-pub(crate) fn make(name: &str, region: Region, sizes: Sizes) -> Result<OwnedFd, XdpError> {
+/// A socket with memory for frames, and rings of so many entries, a power of two.
+pub(crate) fn make(name: &str, region: Region, frames: u32) -> Result<OwnedFd, XdpError> {
     let fails = |action| move |errno: Errno| XdpError::system(name, action, io::Error::from(errno));
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::XDP, SocketType::RAW, flags, None)
@@ -190,14 +176,15 @@ pub(crate) fn make(name: &str, region: Region, sizes: Sizes) -> Result<OwnedFd, 
     let fd = socket.as_fd();
     register(fd, name, region)?;
     let fails_rings = fails("get rings for the socket");
-    sockopt::set_xdp_umem_fill_ring_size(fd, sizes.receiving).map_err(fails_rings)?;
-    sockopt::set_xdp_umem_completion_ring_size(fd, sizes.sending).map_err(fails_rings)?;
-    sockopt::set_xdp_rx_ring_size(fd, sizes.receiving).map_err(fails_rings)?;
-    sockopt::set_xdp_tx_ring_size(fd, sizes.sending).map_err(fails_rings)?;
+    sockopt::set_xdp_umem_fill_ring_size(fd, frames).map_err(fails_rings)?;
+    sockopt::set_xdp_umem_completion_ring_size(fd, frames).map_err(fails_rings)?;
+    sockopt::set_xdp_rx_ring_size(fd, frames).map_err(fails_rings)?;
+    sockopt::set_xdp_tx_ring_size(fd, frames).map_err(fails_rings)?;
     Ok(socket)
 }
 
-/// Binds a socket to a queue of an interface; see [`Queue::open`].
+/// Binds a socket to a queue of an interface. Unless frames come `whole`, the generic way puts a
+/// longer one into several chunks.
 pub(crate) fn bind(
     socket: &OwnedFd,
     interface: &Interface,

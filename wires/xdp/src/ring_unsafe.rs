@@ -34,7 +34,7 @@ unsafe impl Entry for u64 {}
 unsafe impl Entry for XdpDesc {}
 
 /// Memory of a ring, and where its parts lie in it.
-struct Ring<T> {
+pub(crate) struct Ring<T> {
     producer: NonNull<AtomicU32>,
     consumer: NonNull<AtomicU32>,
     flags: NonNull<AtomicU32>,
@@ -61,7 +61,12 @@ impl<T: Entry> Ring<T> {
     }
 
     /// A ring in the socket's memory at `page`.
-    fn map(socket: BorrowedFd<'_>, page: u64, at: &XdpRingOffset, size: u32) -> io::Result<Self> {
+    pub(crate) fn map(
+        socket: BorrowedFd<'_>,
+        page: u64,
+        at: &XdpRingOffset,
+        size: u32,
+    ) -> io::Result<Self> {
         let octets = Self::octets(at, size).ok_or(io::ErrorKind::Unsupported)?;
         let (protection, flags) =
             (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
@@ -134,16 +139,7 @@ pub(crate) struct Producer<T: Entry> {
 }
 
 impl<T: Entry> Producer<T> {
-    pub(crate) fn map(
-        socket: BorrowedFd<'_>,
-        page: u64,
-        at: &XdpRingOffset,
-        size: u32,
-    ) -> io::Result<Self> {
-        Ok(Self::of(Ring::map(socket, page, at, size)?))
-    }
-
-    fn of(ring: Ring<T>) -> Self {
+    pub(crate) fn of(ring: Ring<T>) -> Self {
         Self { ring, next: 0, consumed: 0, published: 0 }
     }
 
@@ -206,16 +202,7 @@ pub(crate) struct Consumer<T: Entry> {
 }
 
 impl<T: Entry> Consumer<T> {
-    pub(crate) fn map(
-        socket: BorrowedFd<'_>,
-        page: u64,
-        at: &XdpRingOffset,
-        size: u32,
-    ) -> io::Result<Self> {
-        Ok(Self::of(Ring::map(socket, page, at, size)?))
-    }
-
-    fn of(ring: Ring<T>) -> Self {
+    pub(crate) fn of(ring: Ring<T>) -> Self {
         Self { ring, next: 0, produced: 0, released: 0 }
     }
 
