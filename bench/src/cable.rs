@@ -2,17 +2,20 @@
 //! be.
 
 use crate::stack::{Bottom, BottomWire};
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
+use std::time::Duration;
 use xk_catalog::PROTOCOLS;
 use xk_core::graph::Catalog;
 use xk_core::graph::{Build, BuildError};
 use xk_core::kernel::Config;
-use xk_core::object::Arrivals;
+use xk_core::message::PoolConfig;
+use xk_core::object::{Arrivals, OpenError};
 use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 use xk_core::{
-    Entry, Kernel, Part, Participant, Participants, Pool, ProtocolRef, SessionRef, Upper,
+    Entry, Kernel, Part, Participant, Participants, Pool, Protocol, ProtocolRef, SessionRef, Time,
+    Upper,
 };
 
 /// The cable's end in a host, as an entry of the catalog.
@@ -53,13 +56,9 @@ fn opened(cx: &Kernel, cable: &ProtocolRef, upper: &ProtocolRef) -> SessionRef {
 pub(crate) const HEADROOM: usize = 128;
 
 impl Host {
-    /// A host with `top` on IP: a line of a graph file, such as `udp ip`.
-    pub(crate) fn new(pool: &Pool, number: u8, top: &str) -> Self {
-        Self::with_timers(pool, number, top, 1 << 12)
-    }
-
-    /// A host with room for so many timers.
-    pub(crate) fn with_timers(pool: &Pool, number: u8, top: &str, timers_max: usize) -> Self {
+    /// A host with `top` on IP, a line of a graph file, such as `udp ip`, and room for so many
+    /// timers.
+    fn new(pool: &Pool, number: u8, top: &str, timers_max: usize) -> Self {
         let limits = Limits { shepherds_max: 1, ..Limits::default() };
         let config = Config {
             random: Random::new(u64::from(number)),
@@ -135,6 +134,61 @@ impl Host {
 }
 
 /// A port of one of the two hosts.
-pub(crate) fn at(port: u16, host: u8) -> Participant {
+fn at(port: u16, host: u8) -> Participant {
     Participant::of(Part::Host([10, 0, 0, host].into())).with(Part::port(port))
+}
+
+/// Two hosts on one cable: the first with a client, the second with a server.
+pub(crate) struct Hosts {
+    pub(crate) a: Host,
+    pub(crate) b: Host,
+    client: ProtocolRef,
+    server: ProtocolRef,
+    now: Cell<Time>,
+}
+
+impl Hosts {
+    /// Both with `top` on IP, a line of a graph file, and room for so many timers.
+    pub(crate) fn new(
+        top: &str,
+        timers_max: usize,
+        client: impl Protocol + 'static,
+        server: impl Protocol + 'static,
+    ) -> Self {
+        let pool = Pool::new(&PoolConfig::default()).expect("memory for a pool");
+        let [a, b] = [1, 2].map(|number| Host::new(&pool, number, top, timers_max));
+        let client = a.cx.add_protocol("client", "client", client);
+        let server = b.cx.add_protocol("server", "server", server);
+        Self { a, b, client, server, now: Cell::new(Time::ZERO) }
+    }
+
+    /// Has the server serve a port.
+    pub(crate) fn serve(&self, port: u16) {
+        let (b, local) = (&self.b, Participants::local(Part::port(port)));
+        let _stands =
+            b.top.open_enable(&b.cx, Upper::new(&self.server), local).expect("the port is free");
+    }
+
+    /// A session of the client on a port, to one of the server's.
+    pub(crate) fn open(&self, port: u16, to: u16) -> Result<SessionRef, OpenError> {
+        let ends = Participants::pair(at(port, 1), at(to, 2));
+        self.a.top.open(&self.a.cx, Upper::new(&self.client), ends)
+    }
+
+    /// Lets so much time pass for both.
+    pub(crate) fn pass(&self, time: Duration) -> Time {
+        let now = self.now.get() + time;
+        self.now.set(now);
+        for host in [&self.a, &self.b] {
+            host.cx.set_now(now);
+            host.cx.run_due();
+        }
+        now
+    }
+
+    /// Carries frames until there are no more.
+    #[inline]
+    pub(crate) fn carry(&self) {
+        while self.b.take_from(&self.a) + self.a.take_from(&self.b) > 0 {}
+    }
 }

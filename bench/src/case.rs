@@ -56,6 +56,12 @@ pub enum Trouble {
     Failed(String),
 }
 
+impl<E: std::error::Error> From<E> for Trouble {
+    fn from(error: E) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
 /// Does the operation this many times.
 pub(crate) type Run = Box<dyn FnMut(u64)>;
 /// Measures one round; the share of the usual effort is 1 but in tests.

@@ -46,9 +46,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The command, which lies beside this program.
 fn command() -> Result<PathBuf, Trouble> {
-    let this = std::env::current_exe()
-        .map_err(|error| Trouble::Failed(format!("no path to this program: {error}")))?;
-    let command = this.with_file_name("xk");
+    let command = std::env::current_exe()?.with_file_name("xk");
     if command.is_file() {
         return Ok(command);
     }
@@ -70,7 +68,7 @@ fn cases() -> Vec<Case> {
 }
 
 fn size_kib(path: &Path) -> Result<f64, Trouble> {
-    let found = fs::metadata(path).map_err(|error| Trouble::Failed(error.to_string()))?;
+    let found = fs::metadata(path)?;
     Ok(found.len() as f64 / 1024.0)
 }
 

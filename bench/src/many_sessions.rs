@@ -1,15 +1,13 @@
 //! Many conversations between two hosts of one process: what `demux` and the paper's table II and
 //! figure 6 measure.
 
-use crate::cable::{HEADROOM, Host, at};
-use crate::stack::Count;
-use crate::uppers::Echo;
+use crate::cable::{HEADROOM, Hosts};
+use crate::uppers::{Echo, counter};
 use std::cell::Cell;
 use std::hint::black_box;
 use std::rc::Rc;
 use std::time::Instant;
-use xk_core::message::PoolConfig;
-use xk_core::{Part, Participants, Pool, SessionRef, Upper};
+use xk_core::SessionRef;
 
 /// How many conversations share a port of the answering host.
 const PER_PORT: usize = 1024;
@@ -18,8 +16,7 @@ const PORT_FIRST: u16 = 1024;
 
 /// Two hosts, and open sessions between them.
 pub(crate) struct ManySessions {
-    a: Host,
-    b: Host,
+    hosts: Hosts,
     sessions: Vec<SessionRef>,
     received: Rc<Cell<u64>>,
 }
@@ -53,25 +50,16 @@ impl ManySessions {
     }
 
     fn on(count: usize, per_port: usize) -> Result<Self, String> {
-        let pool = Pool::new(&PoolConfig::default()).map_err(|e| e.to_string())?;
         let udp = format!("udp ip sessions_max={}", count.max(16));
-        let host = |number| Host::new(&pool, number, &udp);
-        let (a, b) = (host(1), host(2));
-        let back = b.cx.add_protocol("count", "back", Echo { holds: false });
+        let (client, received) = counter();
+        let hosts = Hosts::new(&udp, 1 << 12, client, Echo { holds: false });
         for port in 0..count.div_ceil(per_port) {
-            let port = Part::port(PORT_FIRST + port as u16);
-            let enabled = b.top.open_enable(&b.cx, Upper::new(&back), Participants::local(port));
-            let _ = enabled.map_err(|e| format!("no port: {e}"))?;
+            hosts.serve(PORT_FIRST + port as u16);
         }
-        let counter = Count::default();
-        let received = Rc::clone(&counter.messages);
-        let asks = a.cx.add_protocol("count", "asks", counter);
-        let mut many = Self { a, b, sessions: Vec::with_capacity(count), received };
+        let mut many = Self { hosts, sessions: Vec::with_capacity(count), received };
         for n in 0..count {
-            let local = at(PORT_FIRST + (n % PER_PORT) as u16, 1);
-            let peer = at(PORT_FIRST + (n / per_port) as u16, 2);
-            let participants = Participants::pair(local, peer);
-            let opened = many.a.top.open(&many.a.cx, Upper::new(&asks), participants);
+            let [local, peer] = [n % PER_PORT, n / per_port].map(|port| PORT_FIRST + port as u16);
+            let opened = many.hosts.open(local, peer);
             many.sessions.push(opened.map_err(|e| format!("session {n}: {e}"))?);
             many.trip(n, 64);
         }
@@ -85,22 +73,23 @@ impl ManySessions {
     #[inline]
     pub(crate) fn trip(&self, session: usize, octets: usize) {
         self.ask(session, octets);
-        while self.b.take_from(&self.a) + self.a.take_from(&self.b) > 0 {}
+        self.hosts.carry();
     }
 
     /// One message there, where the answer is made.
     #[inline]
     pub(crate) fn ask(&self, session: usize, octets: usize) {
-        if let Ok(message) = self.a.cx.pool().alloc(HEADROOM, octets) {
-            let _ = self.sessions[session].push(&self.a.cx, black_box(message));
+        let Hosts { a, b, .. } = &self.hosts;
+        if let Ok(message) = a.cx.pool().alloc(HEADROOM, octets) {
+            let _ = self.sessions[session].push(&a.cx, black_box(message));
         }
-        self.b.take_from(&self.a);
+        b.take_from(a);
     }
 
     /// The answer back.
     #[inline]
     pub(crate) fn answer(&self) {
-        self.a.take_from(&self.b);
+        self.hosts.a.take_from(&self.hosts.b);
     }
 
     /// So many messages there and back; answers how many came.

@@ -1,6 +1,6 @@
 //! Small protocols that the benchmarks put below and above what they measure.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
@@ -160,26 +160,5 @@ impl Protocol for BottomWire {
         self.upper.borrow_mut().take();
         self.session.borrow_mut().take();
         self.kept.clear();
-    }
-}
-
-/// The top of a measured stack: counts what it gets and drops it.
-#[derive(Default)]
-pub(crate) struct Count {
-    pub(crate) messages: Rc<Cell<u64>>,
-    pub(crate) octets: Rc<Cell<u64>>,
-}
-
-impl Protocol for Count {
-    fn demux(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        _: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
-        self.messages.set(self.messages.get() + 1);
-        self.octets.set(self.octets.get() + message.len() as u64);
-        Ok(())
     }
 }

@@ -5,21 +5,16 @@
 //! left. Both ends of each connection are of xk and lie in that process, so it holds twice as many
 //! as are opened.
 
-use crate::cable::{HEADROOM, Host, at};
+use crate::cable::Hosts;
 use crate::case::{Benchmark, Case, Goal};
 use crate::child;
-use crate::uppers::Echo;
+use crate::uppers::{Echo, OneOctet, send_octet};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use xk_core::control::ListSessions;
-use xk_core::message::PoolConfig;
-use xk_core::object::Refused;
-use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participants, Pool, Protocol, ProtocolRef, SessionRef,
-    Time, Upper,
-};
-use xk_kit::net::stream::{StreamEvent, StreamInfo, StreamNotice};
+use xk_core::{SessionRef, Time};
+use xk_kit::net::stream::StreamInfo;
 
 pub(crate) fn benchmark() -> Benchmark {
     Benchmark::new(
@@ -68,71 +63,27 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// connection that has been heard.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// Sends one octet as soon as it is connected, and counts what comes.
-#[derive(Clone, Default)]
-struct Client(Rc<Cell<u64>>);
-
-impl Protocol for Client {
-    fn demux(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        _: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
-        self.0.set(self.0.get() + message.len() as u64);
-        Ok(())
-    }
-
-    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        let Some(notice) = ask.get::<StreamNotice>() else {
-            return Answer::Unknown;
-        };
-        if notice.event == StreamEvent::Connected {
-            send(cx, &notice.session);
-        }
-        Answer::Answered
-    }
-}
-
-fn send(cx: &Kernel, session: &SessionRef) {
-    if let Ok(octet) = cx.pool().copy_from(HEADROOM, &[0x5a]) {
-        let _ = session.push(cx, octet);
-    }
-}
-
 /// Two hosts with connections between them.
 struct Pair {
-    a: Host,
-    b: Host,
+    hosts: Hosts,
     sessions: Vec<SessionRef>,
     received: Rc<Cell<u64>>,
-    now: Time,
 }
 
 impl Pair {
     fn new(count: usize) -> Result<Self, String> {
-        let pool = Pool::new(&PoolConfig::default()).map_err(|e| e.to_string())?;
         // One network may have three quarters of a table.
         let tcp = format!("tcp ip sessions_max={}", (count / 3 * 4).max(16) + 16);
-        let host = |number| Host::with_timers(&pool, number, &tcp, count + 64);
-        let (a, b) = (host(1), host(2));
-        let server = b.cx.add_protocol("server", "server", Echo { holds: true });
+        let client = OneOctet::default();
+        let received = Rc::clone(&client.answers);
+        let hosts = Hosts::new(&tcp, count + 64, client, Echo { holds: true });
         for port in 0..count.div_ceil(PER_PORT) {
-            let local = Participants::local(Part::port(SERVER_PORT_FIRST + port as u16));
-            let enabled = b.top.open_enable(&b.cx, Upper::new(&server), local);
-            let _stands = enabled.map_err(|e| format!("no port: {e}"))?;
+            hosts.serve(SERVER_PORT_FIRST + port as u16);
         }
-        let client = Client::default();
-        let received = Rc::clone(&client.0);
-        let client = a.cx.add_protocol("client", "client", client);
-        let mut pair =
-            Self { a, b, sessions: Vec::with_capacity(count), received, now: Time::ZERO };
+        let mut pair = Self { hosts, sessions: Vec::with_capacity(count), received };
         for n in 0..count {
-            let mine = at(CLIENT_PORT_FIRST + (n % PER_PORT) as u16, 1);
-            let peer = at(SERVER_PORT_FIRST + (n / PER_PORT) as u16, 2);
-            let both = Participants::pair(mine, peer);
-            let opened = pair.a.top.open(&pair.a.cx, Upper::new(&client), both);
+            let mine = CLIENT_PORT_FIRST + (n % PER_PORT) as u16;
+            let opened = pair.hosts.open(mine, SERVER_PORT_FIRST + (n / PER_PORT) as u16);
             pair.sessions.push(opened.map_err(|e| format!("connection {n}: {e}"))?);
             pair.carry();
         }
@@ -142,38 +93,30 @@ impl Pair {
         Err(format!("{} of {count} answers came", pair.received.get()))
     }
 
-    /// Carries frames until there are no more.
-    fn carry(&mut self) {
-        self.pass(STEP);
-        while self.b.take_from(&self.a) + self.a.take_from(&self.b) > 0 {}
-    }
-
-    fn pass(&mut self, time: Duration) {
-        self.now += time;
-        for host in [&self.a, &self.b] {
-            host.cx.set_now(self.now);
-            host.cx.run_due();
-        }
+    /// Carries frames until there are no more; answers what time it is.
+    fn carry(&self) -> Time {
+        let now = self.hosts.pass(STEP);
+        self.hosts.carry();
+        now
     }
 
     /// Lets nothing happen until nothing is to be done any more.
-    fn rest(&mut self) {
-        let until = self.now + IDLE;
-        while self.now < until {
-            self.pass(PAUSE);
-            self.carry();
+    fn rest(&self) {
+        let until = self.carry() + IDLE;
+        while self.carry() < until {
+            self.hosts.pass(PAUSE);
         }
     }
 
     /// That all connections stand, on both sides.
     fn check(&self) -> Result<(), String> {
         let stands = |session: &&SessionRef| {
-            let info = session.ask(&self.a.cx, StreamInfo::default());
+            let info = session.ask(&self.hosts.a.cx, StreamInfo::default());
             info.is_some_and(|info| info.state == "ESTABLISHED")
         };
         let (mine, count) = (self.sessions.iter().filter(stands).count(), self.sessions.len());
         let list = ListSessions::first(0);
-        let other = self.b.top.ask(&self.b.cx, list);
+        let other = self.hosts.b.top.ask(&self.hosts.b.cx, list);
         let other = other.map_or(0, |list| list.total);
         if (mine, other) == (count, count) {
             return Ok(());
@@ -194,7 +137,7 @@ pub(crate) fn measure(count: &str) -> Result<Vec<f64>, String> {
     let resident = || child::memory_octets("VmRSS").ok_or("no /proc to read memory from");
     let before = resident()?;
     let start = Instant::now();
-    let mut pair = Pair::new(count)?;
+    let pair = Pair::new(count)?;
     let opened = start.elapsed();
     pair.rest();
     pair.check()?;
@@ -203,7 +146,7 @@ pub(crate) fn measure(count: &str) -> Result<Vec<f64>, String> {
     for n in 0..TRIPS {
         // A prime apart, so that none is near the one before.
         let session = pair.sessions[n * 7919 % count].clone();
-        send(&pair.a.cx, &session);
+        send_octet(&pair.hosts.a.cx, &session);
         pair.carry();
     }
     let trips = start.elapsed();

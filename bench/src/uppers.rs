@@ -2,7 +2,7 @@
 //! sends it back.
 
 use crate::cable::HEADROOM;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::hint::black_box;
 use std::rc::Rc;
 use xk_core::object::{Burst, Refused};
@@ -24,6 +24,53 @@ impl<F: Fn(Message) + 'static> Protocol for Each<F> {
     ) -> Result<(), Refused> {
         (self.0)(message);
         Ok(())
+    }
+}
+
+/// Counts the messages that come.
+pub(crate) fn counter() -> (Each<impl Fn(Message)>, Rc<Cell<u64>>) {
+    let count = Rc::<Cell<u64>>::default();
+    let own = Rc::clone(&count);
+    (Each(move |_| own.set(own.get() + 1)), count)
+}
+
+/// Sends one octet as soon as it is connected, counts what comes back, and closes what it was given
+/// for that.
+#[derive(Clone, Default)]
+pub(crate) struct OneOctet {
+    pub(crate) answers: Rc<Cell<u64>>,
+    pub(crate) ended: Rc<RefCell<Option<SessionRef>>>,
+}
+
+/// Sends one octet.
+pub(crate) fn send_octet(cx: &Kernel, session: &SessionRef) {
+    if let Ok(octet) = cx.pool().copy_from(HEADROOM, &[0x5a]) {
+        let _ = session.push(cx, octet);
+    }
+}
+
+impl Protocol for OneOctet {
+    fn demux(
+        &self,
+        cx: &Kernel,
+        _: &ProtocolRef,
+        _: &SessionRef,
+        _: Message,
+    ) -> Result<(), Refused> {
+        self.answers.set(self.answers.get() + 1);
+        let ended = self.ended.take();
+        if let Some(ended) = ended {
+            ended.close(cx);
+        }
+        Ok(())
+    }
+
+    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        ask.answer::<StreamNotice>(|notice| {
+            if notice.event == StreamEvent::Connected {
+                send_octet(cx, &notice.session);
+            }
+        })
     }
 }
 

@@ -252,5 +252,5 @@ fn derived(records: &[Record]) -> Vec<Record> {
 
 /// A pair of links as a [`Trouble`] if the system gives none.
 fn link_pair() -> Result<(Link, Link), Trouble> {
-    Link::pair(&geometry()).map_err(|error| Trouble::Failed(error.to_string()))
+    Ok(Link::pair(&geometry())?)
 }

@@ -38,8 +38,7 @@ fn cases() -> Vec<Case> {
 }
 
 fn for_each_waking(pause: Duration, time: Duration) -> Result<Sample, Trouble> {
-    let failed = |error: &dyn std::fmt::Display| Trouble::Failed(error.to_string());
-    let (above, below) = pair().map_err(|error| failed(&error))?;
+    let (above, below) = pair()?;
     let core = cores().get(1).copied();
     let sleeper = std::thread::spawn(move || {
         stay_on(core);
@@ -61,8 +60,7 @@ fn for_each_waking(pause: Duration, time: Duration) -> Result<Sample, Trouble> {
     }
     let seconds = begun.elapsed().as_secs_f64();
     drop(above);
-    let stats = sleeper.join().map_err(|_| failed(&"it panicked"))?;
-    let stats = stats.map_err(|error| failed(&error))?;
+    let stats = sleeper.join().map_err(|_| Trouble::Failed("it panicked".into()))??;
     let also = vec![("sent/s", sent as f64 / seconds), ("refused/s", refused as f64 / seconds)];
     let value = sent as f64 / stats.sleeps.max(1) as f64;
     Ok(Sample { value, also, ..Sample::default() })

@@ -203,7 +203,7 @@ fn build(
 }
 
 fn cut(mode: Mode, time: Duration) -> Result<Sample, Trouble> {
-    let (above, below) = pair().map_err(|error| Trouble::Failed(error.to_string()))?;
+    let (above, below) = pair()?;
     let below = std::thread::spawn(move || -> Result<(), Trouble> {
         stay_on(mode.cores()[1]);
         let kernel = kernel()?;
@@ -214,8 +214,7 @@ fn cut(mode: Mode, time: Duration) -> Result<Sample, Trouble> {
         });
         add_port(&kernel, &port, "port");
         let runner = start(kernel, mode)?;
-        let failed = |error: std::io::Error| Trouble::Failed(error.to_string());
-        runner.run(None, Rc::new(move |_| port.is_lost())).map_err(failed)
+        Ok(runner.run(None, Rc::new(move |_| port.is_lost()))?)
     });
     let found = measure(mode, time, Some(above));
     let ended = below.join().unwrap_or_else(|_| Err(Trouble::Failed("it panicked".into())));
@@ -227,12 +226,11 @@ fn uncut(mode: Mode, time: Duration) -> Result<Sample, Trouble> {
 }
 
 fn kernel() -> Result<Rc<Kernel>, Trouble> {
-    real_kernel(POOL_OCTETS).map(Rc::new).map_err(|error| Trouble::Failed(error.to_string()))
+    Ok(Rc::new(real_kernel(POOL_OCTETS)?))
 }
 
 fn start(kernel: Rc<Kernel>, mode: Mode) -> Result<Runner, Trouble> {
-    let runner = Runner::new(kernel, mode.idle());
-    let runner = runner.map_err(|error| Trouble::Failed(error.to_string()))?;
+    let runner = Runner::new(kernel, mode.idle())?;
     runner.start().map_err(|(at, why)| Trouble::Failed(format!("{}: {why}", at.name())))?;
     Ok(runner)
 }
@@ -249,10 +247,7 @@ fn measure(mode: Mode, time: Duration, ring: Option<Ring>) -> Result<Sample, Tro
     kernel.add_protocol("user", "user", Application(Rc::clone(&user)));
     let runner = start(kernel, mode)?;
     let (warm, trips) = (Duration::from_millis(20), |user: &User| user.trips.get());
-    let run = |limit| {
-        let ran = runner.run(Some(limit), Rc::new(|_| false));
-        ran.map_err(|error| Trouble::Failed(error.to_string()))
-    };
+    let run = |limit| runner.run(Some(limit), Rc::new(|_| false));
     run(warm)?;
     let (begun, before) = (Instant::now(), trips(&user));
     run(time)?;

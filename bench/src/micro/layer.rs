@@ -6,7 +6,8 @@
 
 use crate::case::{Benchmark, Case, Goal};
 use crate::record::Record;
-use crate::stack::{Bottom, BottomWire, Count, kernel};
+use crate::stack::{Bottom, BottomWire, kernel};
+use crate::uppers::Each;
 use std::rc::Rc;
 use xk_core::numbers::Number;
 use xk_core::{Kernel, Participants, SessionRef, Upper};
@@ -40,7 +41,7 @@ fn stack(layers: usize, what: Bottom) -> (Rc<Kernel>, SessionRef) {
     for layer in 0..layers {
         below = xk_null::add(&cx, &format!("null{layer}"), below, 64);
     }
-    let top = cx.add_protocol("count", "top", Count::default());
+    let top = cx.add_protocol("count", "top", Each(drop));
     cx.start().expect("null layers start on anything");
     let session =
         below.open(&cx, Upper::new(&top), Participants::default()).expect("null layers open");

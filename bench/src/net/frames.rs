@@ -93,14 +93,9 @@ impl Line for Packet {
 }
 
 pub(super) fn packet(end: &Endpoint) -> Result<Value, Trouble> {
-    let device = open_packet(VETH[end.side])?;
+    let device = PacketDevice::open(VETH[end.side], &xk_packet::Options::default())?;
     let line = Packet { device, header: header(end.side), spins: end.spins };
     exchange::run(end, line)
-}
-
-fn open_packet(name: &str) -> Result<PacketDevice, Trouble> {
-    PacketDevice::open(name, &xk_packet::Options::default())
-        .map_err(|error| Trouble::Failed(error.to_string()))
 }
 
 /// The graph's end of a TAP device by read and write.
@@ -138,8 +133,7 @@ pub(super) fn tap(end: &Endpoint) -> Result<Value, Trouble> {
     if end.side == 1 {
         return host_of_tap(end);
     }
-    let device = TapDevice::open(TAP, &xk_tap::Options::create())
-        .map_err(|error| Trouble::Failed(error.to_string()))?;
+    let device = TapDevice::open(TAP, &xk_tap::Options::create())?;
     let line = Tap {
         buffer: vec![0; device.frame_octets_max()],
         device,
@@ -152,7 +146,11 @@ pub(super) fn tap(end: &Endpoint) -> Result<Value, Trouble> {
 /// The host's side of a TAP device: what Linux would send to it, or see of it.
 fn host_of_tap(end: &Endpoint) -> Result<Value, Trouble> {
     debug_assert!(matches!(end.task, Task::Send | Task::Receive));
-    let line = Packet { device: open_packet(TAP)?, header: header(1), spins: end.spins };
+    let line = Packet {
+        device: PacketDevice::open(TAP, &xk_packet::Options::default())?,
+        header: header(1),
+        spins: end.spins,
+    };
     exchange::run(end, line)
 }
 
@@ -222,8 +220,7 @@ impl Line for Xdp {
 }
 
 pub(super) fn xdp(end: &Endpoint) -> Result<Value, Trouble> {
-    let socket = XdpSocket::open(VETH[end.side], &xk_xdp::Options::default())
-        .map_err(|error| Trouble::Failed(error.to_string()))?;
+    let socket = XdpSocket::open(VETH[end.side], &xk_xdp::Options::default())?;
     let line = Xdp { socket, header: header(end.side), spins: end.spins };
     exchange::run(end, line)
 }

@@ -82,7 +82,7 @@ pub(super) fn measure_all(
     let folder = folder::own()?;
     let path = folder.path().join("organisation.kdl");
     let graph = graph.replace(LIBRARY, &folder.path().join("library").to_string_lossy());
-    std::fs::write(&path, graph).map_err(|error| Trouble::Failed(error.to_string()))?;
+    std::fs::write(&path, graph)?;
     let name = PEERS.iter().find(|(_, known)| *known == peer).map_or("", |(name, _)| *name);
     let argument = format!("{name} {octets} {} {}", count.max(1.0) as u32, path.display());
     child::ask_alone("organisation", &argument)
@@ -90,9 +90,8 @@ pub(super) fn measure_all(
 
 /// The mean microseconds in which Linux connects to itself, over its loopback device.
 pub(super) fn linux_connects(count: f64) -> Result<Sample, Trouble> {
-    let failed = |error: Error| Trouble::Failed(error.to_string());
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
-    let place = listener.local_addr().map_err(failed)?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let place = listener.local_addr()?;
     let accepting = std::thread::spawn(move || {
         // Ends with the first connection that sends something.
         while let Ok((mut stream, _)) = listener.accept() {
@@ -102,15 +101,15 @@ pub(super) fn linux_connects(count: f64) -> Result<Sample, Trouble> {
         }
     });
     let found = connects(place, count.max(1.0) as usize).map_err(Trouble::Failed);
-    let mut last = TcpStream::connect(place).map_err(failed)?;
-    last.write_all(&[0]).map_err(failed)?;
+    let mut last = TcpStream::connect(place)?;
+    last.write_all(&[0])?;
     let _ = accepting.join();
     found.map(Sample::from)
 }
 
 /// The command that runs graphs, which lies beside this program or, beside a test, one above.
 fn program() -> Result<PathBuf, Trouble> {
-    let own = std::env::current_exe().map_err(|error| Trouble::Failed(error.to_string()))?;
+    let own = std::env::current_exe()?;
     let places = own.ancestors().skip(1).take(2).map(|folder| folder.join("xk"));
     let found = places.into_iter().find(|path| path.is_file());
     if !Path::new("/dev/net/tun").exists() {

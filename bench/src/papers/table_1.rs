@@ -3,7 +3,7 @@
 use super::{LINUX, X_KERNEL, linux, quoted};
 use crate::case::{Benchmark, Case, Trouble};
 use crate::micro::shepherd;
-use crate::stack::{Bottom, BottomWire, Count, kernel};
+use crate::stack::{Bottom, BottomWire, kernel};
 use crate::uppers::Each;
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::cell::RefCell;
@@ -90,7 +90,7 @@ fn null_layer() -> (Rc<Kernel>, ProtocolRef, ProtocolRef) {
     let wire = BottomWire::new(Bottom::Sink, [2, 0, 0, 0, 0, 1]);
     let bottom = cx.add_protocol("bottom", "bottom", wire);
     let null = xk_null::add(&cx, "null", bottom, 64);
-    let top = cx.add_protocol("count", "top", Count::default());
+    let top = cx.add_protocol("count", "top", Each(drop));
     cx.start().expect("null layers start on anything");
     (cx, null, top)
 }
@@ -126,7 +126,7 @@ fn boundary() -> Vec<Case> {
         let wire = BottomWire::new(Bottom::Keep, [2, 0, 0, 0, 0, 1]);
         let kept = wire.kept();
         let bottom = cx.add_protocol("bottom", "bottom", wire);
-        let top = cx.add_protocol("count", "top", Count::default());
+        let top = cx.add_protocol("count", "top", Each(drop));
         let session =
             bottom.open(&cx, Upper::new(&top), Participants::default()).expect("the wire opens");
         let mut message = cx.pool().alloc(64, 1).ok();

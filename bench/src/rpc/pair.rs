@@ -4,8 +4,8 @@
 use super::stacks::{Stack, USERS};
 use super::users::{call, request};
 use crate::cable::Host;
-use crate::stack::Count;
 use crate::uppers::Echo;
+use crate::uppers::counter;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -71,10 +71,10 @@ impl Pair {
         let procedure = b.cx.add_protocol("user", "user", Echo { holds: true });
         let enabled = b.top.open_enable(&b.cx, Upper::new(&procedure), stack.serves());
         let _ = enabled.expect("the procedure is free");
-        let asker = Count::default();
+        let (asker, answered) = counter();
         let inner = Rc::new(Inner {
             stack,
-            answered: Rc::clone(&asker.messages),
+            answered,
             user: a.cx.add_protocol("user", "user", asker),
             a,
             b,

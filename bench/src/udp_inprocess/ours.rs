@@ -1,19 +1,17 @@
 //! UDP in one process by xk.
 
-use crate::cable::{HEADROOM, Host, at};
-use crate::stack::Count;
+use crate::cable::{HEADROOM, Hosts};
+use crate::uppers::{Each, counter};
 use std::cell::Cell;
 use std::hint::black_box;
 use std::rc::Rc;
-use xk_core::message::PoolConfig;
 use xk_core::object::{Outgoing, PushError};
-use xk_core::{Message, Part, Participants, Pool, SessionRef, Upper};
+use xk_core::{Message, SessionRef};
 use xk_kit::net::template::{Headers, Template};
 
 /// Two hosts and sessions between them, which are used in turn.
 pub(crate) struct Pair {
-    a: Host,
-    b: Host,
+    hosts: Hosts,
     sessions: Vec<SessionRef>,
     turn: Cell<usize>,
     received: Rc<Cell<u64>>,
@@ -21,26 +19,16 @@ pub(crate) struct Pair {
 
 impl Pair {
     pub(crate) fn new(sessions: u16) -> Self {
-        let pool = Pool::new(&PoolConfig::default()).expect("memory for a pool");
-        let (a, b) = (Host::new(&pool, 1, "udp ip"), Host::new(&pool, 2, "udp ip"));
-        let count = Count::default();
-        let received = Rc::clone(&count.messages);
-        let server = b.cx.add_protocol("count", "server", count);
-        let enabled =
-            b.top.open_enable(&b.cx, Upper::new(&server), Participants::local(Part::port(7)));
-        let _ = enabled.expect("the port is free");
-        let client = a.cx.add_protocol("count", "client", Count::default());
-        let open = |port| {
-            let participants = Participants::pair(at(port, 1), at(7, 2));
-            let opened = a.top.open(&a.cx, Upper::new(&client), participants);
-            opened.expect("the peer is on the link")
-        };
+        let (server, received) = counter();
+        let hosts = Hosts::new("udp ip", 1 << 12, Each(drop), server);
+        hosts.serve(7);
+        let open = |port| hosts.open(port, 7).expect("the peer is on the link");
         let sessions = (5000..5000 + sessions).map(open).collect();
-        let pair = Self { a, b, sessions, turn: Cell::new(0), received };
+        let pair = Self { hosts, sessions, turn: Cell::new(0), received };
         // The first message waits for address resolution; then everything is warm.
         for (sent, session) in pair.sessions.iter().enumerate() {
-            let _ = session.push(&pair.a.cx, pair.message(64));
-            while pair.b.take_from(&pair.a) + pair.a.take_from(&pair.b) > 0 {}
+            let _ = session.push(&pair.hosts.a.cx, pair.message(64));
+            pair.hosts.carry();
             assert_eq!(pair.received.get(), sent as u64 + 1, "the pair has connected");
         }
         pair
@@ -60,14 +48,14 @@ impl Pair {
 
     #[inline]
     fn message(&self, octets: usize) -> Message {
-        self.a.cx.pool().alloc(HEADROOM, octets).expect("the pool has room")
+        self.hosts.a.cx.pool().alloc(HEADROOM, octets).expect("the pool has room")
     }
 
     /// Sends `count` messages: one alone by `push`, several by `push_burst`.
     fn send(&self, octets: usize, count: u64) {
         let sent = if count == 1 {
             let message = self.message(octets);
-            self.session().push(&self.a.cx, black_box(message))
+            self.session().push(&self.hosts.a.cx, black_box(message))
         } else {
             self.send_burst(octets, count)
         };
@@ -77,16 +65,16 @@ impl Pair {
     #[inline(never)]
     fn send_burst(&self, octets: usize, count: u64) -> Result<(), PushError> {
         let mut burst: Outgoing = (0..count).map(|_| self.message(octets)).collect();
-        self.session().push_burst(&self.a.cx, black_box(&mut burst))
+        self.session().push_burst(&self.hosts.a.cx, black_box(&mut burst))
     }
 
     /// What the headers of the messages of the session whose turn it is have alike, and the frame
     /// of one of this size.
     pub(crate) fn sample(&self, octets: usize) -> (Template, Vec<u8>) {
         let session = self.session();
-        let headers = Headers::of(&self.a.cx, session).expect("every layer tells");
-        session.push(&self.a.cx, self.message(octets)).expect("the cable takes everything");
-        let frame = self.a.kept().pop_front().expect("the frame is on the cable");
+        let headers = Headers::of(&self.hosts.a.cx, session).expect("every layer tells");
+        session.push(&self.hosts.a.cx, self.message(octets)).expect("the cable takes everything");
+        let frame = self.hosts.a.kept().pop_front().expect("the frame is on the cable");
         (headers.sent, frame.octets().collect())
     }
 
@@ -98,7 +86,7 @@ impl Pair {
             while left > 0 {
                 let now = left.min(batch);
                 self.send(octets, now);
-                self.b.take_from(&self.a);
+                self.hosts.b.take_from(&self.hosts.a);
                 left -= now;
             }
             assert_eq!(self.received.get() - before, operations, "everything sent arrived");
