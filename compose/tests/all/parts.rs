@@ -91,8 +91,8 @@ fn all_kernels_of_a_host_number_its_nodes_alike() {
         }
         let text = std::fs::read_to_string(&path).unwrap();
         let name = path.file_name().unwrap().to_string_lossy();
-        if text.contains("pcap") {
-            // It writes a file.
+        if text.contains("pcap") || text.contains("domain ") {
+            // It writes a file, or its hosts have several kernels to begin with.
             continue;
         }
         let graph = check(&text, &name, &xk_catalog::standard());
