@@ -42,6 +42,8 @@ const DRAWS: u64 = 1;
 /// How many timers one [`Kernel::run_due`] lets go off beyond those that were pending when it
 /// began.
 const CHAIN_MAX: usize = 1024;
+/// How long protocols are left alone that were told of an exhausted pool.
+const RELIEF_APART: Duration = Duration::from_millis(10);
 
 /// Whether all protocols have started, or the one that could not, and why.
 pub type Started = Result<(), (ProtocolRef, OpenError)>;
@@ -81,6 +83,8 @@ pub struct Kernel {
     /// No timer is due before this; [`Time::ZERO`] if that is not known. Saves the way into the
     /// wheel, which a message alone never needs.
     quiet_until: Cell<Time>,
+    /// How many refusals of the pool the protocols were told of, and from when on they are again.
+    relief: Cell<(u64, Time)>,
     pool: Pool,
     shepherds: Shepherds,
     wheel: RefCell<Wheel<Alarm>>,
@@ -110,6 +114,7 @@ impl Kernel {
             session_last: Cell::new(0),
             now: Cell::new(Time::ZERO),
             quiet_until: Cell::new(Time::ZERO),
+            relief: Cell::default(),
             pool: config.pool,
             shepherds: config.shepherds,
             wheel: RefCell::new(Wheel::new(config.timers_max)),
@@ -460,16 +465,32 @@ impl Kernel {
         self.now.set(self.now.get().max(now));
     }
 
-    /// Lets every timer go off that is due. Answers how many did.
+    /// Lets every timer go off that is due. Answers how many did. If the pool has refused messages
+    /// meanwhile, the protocols let go of some ([`Protocol::relieve`](crate::Protocol::relieve)).
     ///
     /// Those that go off may set others that are due at once, without end: beyond a bound they are
     /// left to the next call, so that the wires have their turn.
     #[inline]
     pub fn run_due(&self) -> usize {
+        if self.pool.failures() != self.relief.get().0 {
+            self.relieve();
+        }
         if self.now() < self.quiet_until.get() {
             return 0;
         }
         self.run_wheel()
+    }
+
+    /// The pool has refused messages since the protocols were told the last time.
+    #[cold]
+    fn relieve(&self) {
+        if self.now() < self.relief.get().1 {
+            return;
+        }
+        self.relief.set((self.pool.failures(), self.now().after(RELIEF_APART)));
+        for protocol in self.protocols() {
+            protocol.relieve(self);
+        }
     }
 
     fn run_wheel(&self) -> usize {

@@ -588,6 +588,12 @@ impl Pool {
         self.core.stats()
     }
 
+    /// How many requests have ended in [`NoBuffers`].
+    #[inline]
+    pub fn failures(&self) -> u64 {
+        self.core.failures.get()
+    }
+
     /// The memory that all buffers lie in, and its size in octets: for telling a device that is to
     /// share it. Positions in it are those of [`Slice::offset`](super::Slice::offset).
     ///

@@ -205,6 +205,13 @@ pub trait Protocol {
         let _ = (cx, this, token);
     }
 
+    /// The pool has refused messages: let go of what peers will send again, and if that has gone on
+    /// for a while of what is kept for those that use it least. Otherwise what strangers have this
+    /// host keep leaves no room for arrivals, and it hears nothing.
+    fn relieve(&self, cx: &Kernel, this: &ProtocolRef) {
+        let _ = (cx, this);
+    }
+
     /// The graph is being taken down: let go of sessions and protocols, so that nothing keeps
     /// itself alive.
     fn stop(&self, cx: &Kernel, this: &ProtocolRef) {

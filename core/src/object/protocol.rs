@@ -373,6 +373,11 @@ impl ProtocolRef {
         self.0.body.timeout(cx, self, token);
     }
 
+    /// See [`Protocol::relieve`].
+    pub(crate) fn relieve(&self, cx: &Kernel) {
+        self.0.body.relieve(cx, self);
+    }
+
     /// See [`Protocol::stop`].
     pub fn stop(&self, cx: &Kernel) {
         self.0.body.stop(cx, self);

@@ -100,6 +100,7 @@ mod output;
 mod passive;
 mod pending;
 mod protocol;
+mod relief;
 pub mod seq;
 mod session;
 pub mod state;
@@ -164,6 +165,7 @@ pub static ENTRY: Entry = Entry::layer("tcp", include_str!("lib.rs"), build)
         question("keep-ends", "keeps the ends of a connection that is elsewhere"),
     ])
     .reasons(&[
+        &relief::HELD,
         &connection::receive::TOO_MANY_PIECES, &connection::receive::DUPLICATE,
         &connection::arrive::OLD_TIMESTAMP, &connection::arrive::NO_TIMESTAMP,
         &connection::arrive::OUT_OF_WINDOW, &connection::arrive::BAD_ACK,

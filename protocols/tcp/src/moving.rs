@@ -307,7 +307,7 @@ impl TcpSession {
         connection.set_runs(self.link.offloads.tx_segments);
         self.connection.replace(connection);
         if self.table.sessions.bind(cx, self.key, this.clone()).is_err() {
-            self.give_up(cx, this);
+            self.give_up(cx, this, &reason::TABLE_FULL);
         }
     }
 }

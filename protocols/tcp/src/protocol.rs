@@ -215,6 +215,10 @@ impl Protocol for Tcp {
         self.tick(cx, this);
     }
 
+    fn relieve(&self, cx: &Kernel, this: &ProtocolRef) {
+        self.give_back(cx, this);
+    }
+
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
         self.table.clear();
     }

@@ -17,7 +17,9 @@ use core::time::Duration;
 use xk_core::control::Describe;
 use xk_core::kernel::Timer;
 use xk_core::object::{Burst, Closing, Outgoing, PushError, Refused};
-use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, Time, reason};
+use xk_core::{
+    Answer, Ask, Kernel, Message, ProtocolRef, Reason, Session, SessionRef, Time, reason,
+};
 use xk_kit::control::{
     KeepWhole, MaxPacket, NetworkError, NetworkErrorKind, OptPacket, PeerProved,
 };
@@ -404,17 +406,27 @@ impl TcpSession {
             // Without timers a connection might hang without end.
             Err(_) => {
                 self.take_back(cx, this);
-                self.give_up(cx, this);
+                self.give_up(cx, this, &reason::TABLE_FULL);
             }
         }
     }
 
+    /// What it keeps of the pool; see [`Connection::held`].
+    pub(crate) fn held(&self) -> (u64, u64) {
+        self.connection.borrow().held()
+    }
+
+    /// See [`Connection::drop_runs`].
+    pub(crate) fn drop_runs(&self) -> u32 {
+        self.connection.borrow_mut().drop_runs()
+    }
+
     /// Breaks off for want of room, and tells both ends.
     #[cold]
-    pub(crate) fn give_up(&self, cx: &Kernel, this: &SessionRef) {
+    pub(crate) fn give_up(&self, cx: &Kernel, this: &SessionRef, why: &'static Reason) {
         if this.head().opens() > 0 {
             self.connection.borrow_mut().exhausted(cx.now());
-            cx_count(cx, this, &reason::TABLE_FULL);
+            cx_count(cx, this, why);
             self.deliver(cx, this);
         } else {
             self.connection.borrow_mut().abort(cx.now());
@@ -662,7 +674,7 @@ impl Session for TcpSession {
         self.take_back(cx, this);
         if !self.is_bound(this) {
             // Evicted, or never bound: the peer is told, and what holds it.
-            self.give_up(cx, this);
+            self.give_up(cx, this, &reason::TABLE_FULL);
             return Closing::Done;
         }
         self.connection.borrow_mut().close(cx.now());

@@ -8,12 +8,12 @@ use crate::isn::Secrets;
 use crate::moving::Holds;
 use crate::pending::{Pending, TICK};
 use alloc::rc::Rc;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::graph::{ParamKind, Params, duration, flag, int, octets, optional, word};
 use xk_core::map::Map;
 use xk_core::object::SessionTable;
-use xk_core::{Kernel, ProtocolRef, SessionRef};
+use xk_core::{Kernel, ProtocolRef, SessionRef, Time};
 use xk_kit::answers::Allowance;
 use xk_kit::net::drop_sources::DropSources;
 use xk_kit::net::ports::Origins;
@@ -136,6 +136,8 @@ pub(crate) struct Table {
     /// What may go to hosts whose segments belong to no connection: resets, and challenges (RFC
     /// 5961, section 7).
     pub(crate) unfit: Allowance,
+    /// Since when the pool has refused messages, and when it did so last.
+    pub(crate) pressed: Cell<Option<(Time, Time)>>,
 }
 
 impl Table {
@@ -157,6 +159,7 @@ impl Table {
             secrets: Secrets::of(cx),
             holds: Holds::new(secret, limits.sessions_max),
             unfit: Allowance::new(UNFIT_RATE, UNFIT_RATE),
+            pressed: Cell::default(),
         }
     }
 

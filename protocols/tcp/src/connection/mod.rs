@@ -49,6 +49,8 @@ use xk_kit::net::stream::{StreamError, StreamEvent, StreamSetting};
 
 /// How many segments may be outstanding.
 const SEGMENTS_MAX: u32 = 1 << 15;
+/// What a piece of a stream takes of a pool at least, in octets.
+const PIECE_OCTETS: u64 = 2048;
 
 /// When an acknowledgement is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -457,6 +459,19 @@ impl Connection {
         };
         let second = magnitude(self.send.acknowledged);
         (level << 8 | second, self.heard_at)
+    }
+
+    /// What it keeps of the pool besides what is out of order, in octets, each piece counted as
+    /// [`PIECE_OCTETS`] at least; and how many octets have passed in its life.
+    pub(crate) fn held(&self) -> (u64, u64) {
+        let of = |(octets, pieces): (u64, usize)| octets.max(pieces as u64 * PIECE_OCTETS);
+        let passed = self.send.acknowledged + self.delivered;
+        (of(self.send.held()) + of(self.receive.held()), passed)
+    }
+
+    /// Lets go of what is kept out of order; answers how many segments brought it.
+    pub(crate) fn drop_runs(&mut self) -> u32 {
+        self.receive.drop_runs()
     }
 
     /// Octets of the send buffer.

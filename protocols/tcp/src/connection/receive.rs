@@ -411,6 +411,19 @@ impl Receive {
         }
     }
 
+    /// Octets in order that are kept, here or above, and in how many pieces.
+    pub(crate) fn held(&self) -> (u64, usize) {
+        (u64::from(self.ready_octets) + u64::from(self.unconsumed), self.ready.len())
+    }
+
+    /// Lets go of what is kept out of order, though the sender may have been told of it (RFC 2018,
+    /// section 8); answers how many segments brought it.
+    pub(crate) fn drop_runs(&mut self) -> u32 {
+        self.runs = Vec::new();
+        self.recent = [None; BLOCKS_MAX];
+        core::mem::take(&mut self.run_segments)
+    }
+
     /// Whether anything is kept out of order.
     #[inline]
     pub(crate) fn has_gap(&self) -> bool {

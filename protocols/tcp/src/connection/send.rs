@@ -265,6 +265,11 @@ impl Send {
         self.is_wanted && self.space() >= self.buffer / 2
     }
 
+    /// Octets that are kept, and in how many pieces.
+    pub(crate) fn held(&self) -> (u64, usize) {
+        (self.end.since(self.una).into(), self.pieces.len())
+    }
+
     /// Lets go of everything.
     pub(crate) fn clear(&mut self) {
         self.pieces = VecDeque::new();
