@@ -466,7 +466,7 @@ impl Kernel {
     }
 
     /// Lets every timer go off that is due. Answers how many did. If the pool has refused messages
-    /// meanwhile, the protocols let go of some ([`Protocol::relieve`](crate::Protocol::relieve)).
+    /// meanwhile, the protocols let go of some ([`Protocol::relieve`]).
     ///
     /// Those that go off may set others that are due at once, without end: beyond a bound they are
     /// left to the next call, so that the wires have their turn.

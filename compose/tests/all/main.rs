@@ -5,7 +5,7 @@ mod common;
 mod compositions;
 mod cuts;
 mod deaths;
-
+mod exhaustion;
 mod filters;
 mod frames;
 mod graphs;

@@ -13,12 +13,14 @@ pub(crate) static HELD: Reason = Reason::new("held too many messages", Class::Ex
 
 /// How long the pool is exhausted before connections are broken off: what they keep may be on its
 /// way.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_millis(250);
 /// After how long without a refusal it counts as the first.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Which part of the pool all of them keep before any is broken off, and which part of that is
-/// given back: one of so many.
-const PART: u64 = 4;
+/// Below which part of the pool, one of so many, what they keep is not why it is exhausted. A
+/// size of buffers is at most half of a pool, and a piece may be less than its buffer.
+const GUILTY_PART: u64 = 16;
+/// Which part of what they keep is given back at a time, one of so many.
+const GIVEN_PART: u64 = 4;
 /// How many octets one keeps at least that is broken off.
 const HELD_MIN: u64 = 16 << 10;
 
@@ -54,13 +56,13 @@ impl Tcp {
                 holders.push((passed / (octets / HELD_MIN), octets, session));
             }
         }
-        if total < cx.pool().region().1 as u64 / PART {
+        if total < cx.pool().region().1 as u64 / GUILTY_PART {
             return;
         }
         holders.sort_by_key(|(worth, octets, _)| (*worth, u64::MAX - octets));
         let mut given = 0;
         for (_, octets, session) in holders {
-            if given >= total / PART {
+            if given >= total / GIVEN_PART {
                 break;
             }
             given += octets;
