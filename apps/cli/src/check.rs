@@ -38,15 +38,9 @@ fn check(path: &Path, environment: bool) -> Result<(), Failure> {
     let text = format!(
         "{}: ok, {}, {}\n",
         path.display(),
-        counted(hosts, "host"),
-        counted(protocols, "protocol")
+        output::counted(hosts, "host"),
+        output::counted(protocols, "protocol")
     );
     output::print(&text);
     Ok(())
-}
-
-/// A number of things, and their name in the plural unless it is one.
-pub(crate) fn counted(count: usize, what: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{} {what}{plural}", output::grouped(count as u64))
 }

@@ -71,6 +71,12 @@ pub(crate) fn width() -> usize {
     size.ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns >= 40).unwrap_or(WIDTH)
 }
 
+/// A number of things, and their name in the plural unless it is one.
+pub(crate) fn counted(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {what}{plural}", grouped(count as u64))
+}
+
 /// A number with its thousands apart: `12,345`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();

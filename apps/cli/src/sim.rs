@@ -1,6 +1,5 @@
 //! `xk sim`: a whole graph in virtual time.
 
-use crate::check::counted;
 use crate::failure::Failure;
 use crate::live::Screen;
 use crate::simulation::Simulation;
@@ -88,9 +87,9 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     output::print(&format!(
         "{}: {}, {}, {}, seed {}\n\n",
         args.file.display(),
-        counted(graph.host_count(), "host"),
-        counted(graph.protocol_count(), "protocol"),
-        counted(graph.links().len(), "link"),
+        output::counted(graph.host_count(), "host"),
+        output::counted(graph.protocol_count(), "protocol"),
+        output::counted(graph.links().len(), "link"),
         args.seed
     ));
     interrupt_unsafe::catch();

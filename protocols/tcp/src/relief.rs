@@ -46,11 +46,10 @@ impl Tcp {
         if now.since(since) < PATIENCE {
             return;
         }
-        let held = |session: &SessionRef| own(session).map_or((0, 0), TcpSession::held);
         let mut total = 0;
         let mut holders = Vec::new();
         for session in all {
-            let (octets, passed) = held(&session);
+            let (octets, passed) = own(&session).map_or((0, 0), TcpSession::held);
             total += octets;
             if octets >= HELD_MIN {
                 holders.push((passed / (octets / HELD_MIN), octets, session));
@@ -66,6 +65,10 @@ impl Tcp {
                 break;
             }
             given += octets;
+            // Of one that is held above it is counted there.
+            if session.head().opens() == 0 {
+                this.head().drops().count(&HELD);
+            }
             if let Some(tcp) = own(&session) {
                 tcp.give_up(cx, &session, &HELD);
             }

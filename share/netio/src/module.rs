@@ -373,6 +373,17 @@ impl Module {
         }
     }
 
+    /// Does this with each packet of a run; what cannot be cut is counted as the layer above would.
+    fn each_packet(&self, run: Message, act: impl Fn(Message)) {
+        match segments::split(run) {
+            Ok(packets) => packets.for_each(|packet| match packet {
+                Ok(packet) => act(packet),
+                Err(why) => self.count(why),
+            }),
+            Err(why) => self.count(why),
+        }
+    }
+
     /// As [`hand`](Self::hand). For a program that gets octets alone, what a device of this machine
     /// has left open is finished, and a run cut.
     fn hand_whole(&self, cx: &Kernel, channel: &Channel, mut frame: Message) {
@@ -380,14 +391,7 @@ impl Module {
             return self.hand(cx, channel, &frame);
         }
         if segments::of(&frame).is_some() {
-            return match segments::split(frame) {
-                Ok(packets) => packets.for_each(|packet| match packet {
-                    Ok(packet) => self.hand_whole(cx, channel, packet),
-                    Err(why) => self.count(why),
-                }),
-                // The layer above would have counted it as the same.
-                Err(why) => self.count(why),
-            };
+            return self.each_packet(frame, |packet| self.hand_whole(cx, channel, packet));
         }
         match offload::finish_checksum(cx.pool(), &mut frame) {
             Ok(()) => self.hand(cx, channel, &frame),
@@ -471,13 +475,7 @@ impl Module {
             return;
         }
         if segments::of(&frame).is_some() {
-            return match segments::split(frame) {
-                Ok(packets) => packets.for_each(|packet| match packet {
-                    Ok(packet) => self.put_out(cx, packet, index),
-                    Err(why) => self.count(why),
-                }),
-                Err(why) => self.count(why),
-            };
+            return self.each_packet(frame, |packet| self.put_out(cx, packet, index));
         }
         match index::put_index(&mut frame, index) {
             Ok(()) => drop(wire.push(cx, frame)),

@@ -208,10 +208,12 @@ pub(crate) fn a_http_server_serves(wire: Wire) {
     bed.judge();
 }
 
-/// Octets that both sides of an iperf3 say to have passed.
+/// Octets of all streams together that an iperf3 says to have passed: of TCP what the receiver
+/// says, of UDP what the sender says.
 pub(crate) fn passed(said: &str) -> u64 {
-    let total = said.split("\"end\":").nth(1).unwrap_or_default();
-    let octets = total.split("\"bytes\":").nth(1).unwrap_or_default();
+    let end = said.split("\"end\":").nth(1).unwrap_or_default();
+    let total = ["\"sum\":", "\"sum_received\":"].into_iter().find_map(|sum| end.split(sum).nth(1));
+    let octets = total.and_then(|sum| sum.split("\"bytes\":").nth(1)).unwrap_or_default();
     let digits: String = octets.trim_start().chars().take_while(char::is_ascii_digit).collect();
     digits.parse().unwrap_or(0)
 }
