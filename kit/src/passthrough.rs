@@ -218,7 +218,6 @@ impl<F: Filter> Shared<F> {
             cx.new_passive_session(this, upper, body)
         };
         lower.head().set_tag(self.marks.enter(&session).ok_or(&reason::TABLE_FULL)?);
-        lower.watch();
         Ok(session)
     }
 
@@ -343,13 +342,6 @@ impl<F: Filter> Protocol for PassThrough<F> {
             self.shared.marks.leave(lower.head().tag());
             session.abort(cx);
         })
-    }
-
-    fn gone(&self, cx: &Kernel, _: &ProtocolRef, lower: &SessionRef) {
-        if let Some(session) = self.shared.find(lower) {
-            self.shared.marks.leave(lower.head().tag());
-            session.abort(cx);
-        }
     }
 
     #[inline]
@@ -494,17 +486,17 @@ impl<F: Filter> Session for PassSession<F> {
     }
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
-        let lower = &self.lower;
-        if this.head().is_aborted() && this.head().is_passive() {
+        let (lower, head) = (&self.lower, this.head());
+        let forget = || self.shared.marks.leave(lower.head().tag());
+        if head.is_aborted() && forget() && head.is_passive() {
             // As an `open_done` that is refused: the layer below forgets it, too.
-            if self.shared.marks.leave(lower.head().tag()) {
-                lower.abort(cx);
-            }
+            lower.abort(cx);
         }
         if self.holds.replace(false) {
             lower.close(cx);
         }
         if lower.head().is_closed() {
+            forget();
             return Closing::Done;
         }
         // It may still receive, or be opened again.

@@ -11,6 +11,7 @@
 //! | an enable makes a session at the first message | [`sessions::enables`] |
 //! | a refusal comes back, and leaves nothing | [`sessions::refuses`] |
 //! | one that comes late is as one that comes at once | [`sessions::refuses_late`] |
+//! | a session ends with what it stands on, or goes on over another | [`sessions::ends_with_its_lower`] |
 //! | the receiver and the protocol whose number selects are two identities | [`sessions::lets_a_layer_between`] |
 //! | no type number, no session | [`sessions::wants_a_type_number`] |
 //! | nothing is left after `stop` | [`sessions::stops`] |
@@ -416,6 +417,7 @@ pub const LAWS: &[Law] = &[
     ("messages keep their order while layers block", blocking::keeps_order),
     ("what comes while a session is told of waits", blocking::tells_of_sessions_first),
     ("what comes and goes at once is given back", blocking::gives_back),
+    ("a session ends with its lower one", sessions::ends_with_its_lower),
     ("nothing is left after stop", sessions::stops),
 ];
 

@@ -324,7 +324,8 @@ pub trait Session {
         self.lower().map_or(Answer::Unknown, |lower| lower.control(cx, ask))
     }
 
-    /// The session below that unknown questions are forwarded to.
+    /// The session below that this one stands on, from its beginning to its end; unknown questions
+    /// are forwarded to it. One that can go on over another session has none.
     fn lower(&self) -> Option<&SessionRef> {
         None
     }
@@ -333,6 +334,12 @@ pub trait Session {
     /// the session below, but for the layer whose addresses they are.
     fn source(&self) -> u64 {
         self.lower().map_or(0, |lower| lower.head().source())
+    }
+
+    /// The [`lower`](Self::lower) session has ended, whatever holds it: closed, evicted, reset, or
+    /// taken down with what it stood on. By default this one ends with it.
+    fn lower_gone(&self, cx: &Kernel, this: &SessionRef) {
+        this.abort(cx);
     }
 
     /// A holder came where there was none: what it stands on is held with it. Only what stands on

@@ -11,7 +11,8 @@ use crate::reason::{self, Reason};
 use crate::trace::Operation;
 use alloc::boxed::Box;
 use alloc::rc::{Rc, Weak};
-use core::cell::Cell;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
 use core::fmt;
 
 /// Names a session within its kernel; never used twice: a billion a second would last for
@@ -56,6 +57,8 @@ pub struct SessionHead {
     follows: Cell<bool>,
     /// True if the protocol above is told of its end.
     is_watched: Cell<bool>,
+    /// True while its last holder's letting go, or an abort, is carried out.
+    is_closing: Cell<bool>,
     opens: Cell<u32>,
     sent: Cell<u64>,
     received: Cell<u64>,
@@ -65,6 +68,8 @@ pub struct SessionHead {
     tag: Cell<u32>,
     peer: Cell<HostAddr>,
     source: u64,
+    /// The sessions that stand on it ([`Session::lower`]); some have ended.
+    above: RefCell<Vec<WeakSession>>,
 }
 
 impl SessionHead {
@@ -190,12 +195,13 @@ impl SessionRef {
         body: S,
     ) -> Self {
         let source = if opens == 0 { body.source() } else { 0 };
-        Self(Rc::new(SessionCell {
+        let session = Self(Rc::new(SessionCell {
             head: SessionHead {
                 gate: Cell::new(0),
                 passive: opens == 0,
                 follows: Cell::new(false),
                 is_watched: Cell::new(false),
+                is_closing: Cell::new(false),
                 opens: Cell::new(opens),
                 sent: Cell::new(0),
                 received: Cell::new(0),
@@ -205,9 +211,26 @@ impl SessionRef {
                 tag: Cell::new(0),
                 peer: Cell::new(HostAddr::UNSPECIFIED),
                 source,
+                above: RefCell::default(),
             },
             body: Box::new(body),
-        }))
+        }));
+        if let Some(lower) = session.0.body.lower() {
+            lower.carry(&session);
+        }
+        session
+    }
+
+    /// Notes a session that stands on this one.
+    fn carry(&self, upper: &Self) {
+        let mut above = self.0.head.above.borrow_mut();
+        if above.len() == above.capacity() {
+            above.retain(|other| other.upgrade().is_some_and(|other| !other.head().is_closed()));
+            // At least as many come before the next look.
+            let left = above.len();
+            above.reserve(left);
+        }
+        above.push(upper.downgrade());
     }
 
     /// What every session has in common.
@@ -514,11 +537,9 @@ impl SessionRef {
         }
     }
 
-    /// True if a message made it and what it came through is closed: nothing reaches it any more,
-    /// and it sends nothing.
-    pub(crate) fn is_stranded(&self) -> bool {
-        let lower = self.0.body.lower().filter(|_| self.0.head.passive);
-        lower.is_some_and(|lower| lower.head().is_closed())
+    /// True if what it stands on has ended: nothing reaches it any more.
+    pub(super) fn is_stranded(&self) -> bool {
+        self.0.body.lower().is_some_and(|lower| lower.head().is_closed())
     }
 
     /// Takes back a [`hold`](Self::hold) that was there only so that no table evicts the session
@@ -551,11 +572,23 @@ impl SessionRef {
         if left > 0 || head.is_closed() {
             return;
         }
-        match self.0.body.close(cx, self) {
+        match self.finish(cx) {
             Closing::Done => self.retire(cx),
             Closing::Idle => self.unfollow(cx),
             Closing::Lingering => head.gate.set(head.gate.get() | RELEASED),
         }
+        if !head.is_closed() && self.is_stranded() {
+            self.0.body.lower_gone(cx, self);
+        }
+    }
+
+    /// Has the body close, which may end what the session stands on.
+    fn finish(&self, cx: &Kernel) -> Closing {
+        let is_closing = &self.0.head.is_closing;
+        let before = is_closing.replace(true);
+        let closing = self.0.body.close(cx, self);
+        is_closing.set(before);
+        closing
     }
 
     /// Closes the session whatever holds it: for its own protocol, when it evicts an idle one,
@@ -565,12 +598,13 @@ impl SessionRef {
         let head = &self.0.head;
         if !head.is_closed() && !head.is_aborted() {
             head.gate.set(head.gate.get() | ABORTED);
-            let _ = self.0.body.close(cx, self);
+            let _ = self.finish(cx);
             self.retire(cx);
         }
     }
 
-    /// Marks it closed: from now on it answers nothing.
+    /// Marks it closed: from now on it answers nothing. What stands on it is told
+    /// ([`Session::lower_gone`]).
     pub fn retire(&self, cx: &Kernel) {
         let head = &self.0.head;
         if head.is_closed() {
@@ -579,6 +613,13 @@ impl SessionRef {
         head.gate.set(head.gate.get() & ABORTED | CLOSED | RELEASED);
         cx.fold_counts(head.protocol, head.sent.get(), head.received.get());
         self.unfollow(cx);
+        for upper in head.above.take().iter().filter_map(WeakSession::upgrade) {
+            let head = upper.head();
+            // One that closes itself has let go of this one.
+            if !head.is_closed() && !head.is_closing.get() {
+                upper.0.body.lower_gone(cx, &upper);
+            }
+        }
         if head.is_watched.get()
             && let Some(upper) = cx.protocol(head.upper)
         {

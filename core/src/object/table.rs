@@ -151,8 +151,12 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
     /// first.
     ///
     /// # Errors
-    /// [`reason::TABLE_FULL`] if the key is bound already, or the table is full of sessions in use.
+    /// [`reason::TABLE_FULL`] if the key is bound already, or the table is full of sessions in use;
+    /// [`reason::CLOSED`] if what the session stands on has ended meanwhile.
     pub fn bind(&self, cx: &Kernel, key: K, session: SessionRef) -> Result<(), &'static Reason> {
+        if session.is_stranded() {
+            return Err(&reason::CLOSED);
+        }
         if self.map.contains(&key) {
             // No session is evicted for one that cannot be bound.
             return Err(&reason::TABLE_FULL);
@@ -320,9 +324,8 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
     /// Whether a session is to stay, for whichever other.
     fn is_in_use(&self, cx: &Kernel, session: &SessionRef) -> bool {
         let head = session.head();
-        // One that is closed but was left bound is not, nor one that nothing reaches any more.
-        let is_over = head.is_closed() || session.is_stranded();
-        !is_over
+        // One that is closed but was left bound is not.
+        !head.is_closed()
             && match self.rank {
                 Some(rank) => rank(cx, session).is_none(),
                 None => head.opens() > 0,
@@ -349,9 +352,9 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
             let Some(mut entry) = self.next(cx, upper) else {
                 return false;
             };
-            let (head, is_stranded) = (entry.session.head(), entry.session.is_stranded());
+            let head = entry.session.head();
             let received = head.received();
-            let is_idle = is_meant(head) && (entry.received >= received || is_stranded);
+            let is_idle = is_meant(head) && entry.received >= received;
             if head.is_closed() || is_idle {
                 self.expel(cx, &entry);
                 return true;
@@ -390,9 +393,8 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
                 break;
             };
             let head = entry.session.head();
-            let is_over = head.is_closed() || head.opens() == 0 && entry.session.is_stranded();
             let ranked = match is_meant(head) {
-                true if is_over => Some((0, Time::ZERO)),
+                true if head.is_closed() => Some((0, Time::ZERO)),
                 true => rank(cx, &entry.session),
                 false => None,
             };

@@ -102,6 +102,27 @@ fn who_is_held_holds_what_it_stands_on() {
 }
 
 #[test]
+fn what_stands_on_a_session_ends_with_it() {
+    let bench = kernel();
+    let low = passive(&bench, None, Closing::Done);
+    let all = |closing| {
+        let mid = passive(&bench, Some(&low), closing);
+        let top = passive(&bench, Some(&mid), Closing::Idle);
+        top.hold();
+        [mid, top]
+    };
+    let [gone, _] = all(Closing::Done);
+    gone.abort(&bench.0);
+    let (idle, held) = (all(Closing::Idle), all(Closing::Lingering));
+    idle[1].close(&bench.0);
+    low.abort(&bench.0);
+    assert!(idle.iter().chain(&held).all(|session| session.head().is_closed()));
+    let late = passive(&bench, Some(&low), Closing::Done);
+    let table = SessionTable::<u32>::new(SECRET, 4);
+    assert_eq!(table.bind(&bench.0, 1, late), Err(&reason::CLOSED));
+}
+
+#[test]
 fn a_source_is_that_of_what_lies_below() {
     let bench = kernel();
     let low = from(&bench, 0x0a00_0001);

@@ -15,7 +15,7 @@ use xk_core::{
     Time, Upper, reason,
 };
 use xk_kit::control::{MaxPacket, OptPacket};
-use xk_kit::net::stream::{StreamNotice, StreamUse};
+use xk_kit::net::stream::{StreamError, StreamEvent, StreamNotice, StreamUse};
 use xk_kit::rpc::server::OfferingServers;
 
 xk_core::settings! {
@@ -196,6 +196,15 @@ impl Protocol for RecordMarking {
             self.shared.passive.unbind(&lower.id().0);
             session.abort(cx);
         })
+    }
+
+    /// A connection has ended without a word, such as with the address space that it lay in.
+    fn gone(&self, cx: &Kernel, _: &ProtocolRef, lower: &SessionRef) {
+        if let Some(session) = self.session(lower)
+            && let Some(pipe) = session.body::<Pipe>()
+        {
+            pipe.event(cx, &session, StreamEvent::Failed(StreamError::Aborted));
+        }
     }
 
     fn demux(

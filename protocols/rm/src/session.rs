@@ -195,6 +195,7 @@ impl Pipe {
 
     /// Takes a connection, which is held already.
     fn begin(&self, cx: &Kernel, connection: SessionRef) {
+        connection.watch();
         drop(self.connection.replace(Some(connection.clone())));
         for setting in [StreamSetting::ManualWindow(true), StreamSetting::NoDelay(true)] {
             let taken = false;

@@ -32,7 +32,7 @@
 //! full; the session is made when the peer answers, told by `open_done`, and belongs to the
 //! protocol that enabled. That is asked before both (`stream-room`): where it has no room, the SYN
 //! or the acknowledgement is dropped, and the peer tries again. What no port takes is answered by a
-//! reset.
+//! reset. A connection ends with the session below, and says that the host is unreachable.
 //!
 //! Octets pushed stay in their buffers, of which each segment, and each that is sent again, is a
 //! reference. The receive buffer grows up to its maximum as fast as the peer fills it.

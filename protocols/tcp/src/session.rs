@@ -667,6 +667,11 @@ impl Session for TcpSession {
         Some(&self.link.lower)
     }
 
+    fn lower_gone(&self, cx: &Kernel, this: &SessionRef) {
+        self.connection.borrow_mut().cut_off();
+        self.work(cx, this);
+    }
+
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
         if self.is_finished.get() {
             return Closing::Done;

@@ -14,6 +14,7 @@
 //! | a refusal comes back with its reason | [`refuses`] |
 //! | where no protocol serves, a call ends | [`ends_where_nobody_serves`] |
 //! | a closed session takes no call, and can be opened again | [`closes`] |
+//! | a session ends with what it stands on, or goes on over another | [`ends_with_its_lower`] |
 //! | a procedure may call | [`nests`] |
 //! | a question that is lost founds nothing | [`lost::founds_no_calls`] |
 //! | calls at one time do not meet | [`keeps_calls_apart`] |
@@ -54,9 +55,9 @@ mod world;
 
 pub use laws::{
     allocates_nothing, carries, closes, end_with_their_session, ends_where_nobody_serves,
-    forgets_the_unwanted, gives_back, keeps_calls_apart, names_procedures, nests, obeys_cancels,
-    obeys_deadlines, pins_nothing, refuses, stops, survives_damage, takes_slices,
-    tells_what_it_takes,
+    ends_with_its_lower, forgets_the_unwanted, gives_back, keeps_calls_apart, names_procedures,
+    nests, obeys_cancels, obeys_deadlines, pins_nothing, refuses, stops, survives_damage,
+    takes_slices, tells_what_it_takes,
 };
 pub use world::CallWorld;
 
@@ -179,6 +180,7 @@ pub const LAWS: &[Law] = &[
     ("a refusal comes back with its reason", refuses),
     ("where nobody serves, a call ends", ends_where_nobody_serves),
     ("a closed session takes no call", closes),
+    ("a session ends with its lower one", ends_with_its_lower),
     ("a procedure may call", nests),
     ("a lost question founds nothing", lost::founds_no_calls),
     ("calls at one time do not meet", keeps_calls_apart),

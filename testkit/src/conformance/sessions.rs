@@ -8,6 +8,9 @@ use xk_core::graph::Shape;
 use xk_core::object::{CallCause, OpenError, PushError, Refused};
 use xk_core::{Message, SessionRef, reason};
 
+/// How often a session that goes on is to send.
+const TRIES: usize = 8;
+
 /// What each test message consists of.
 fn small(world: &World<'_>) -> Message {
     world.cx.message(&octets())
@@ -302,6 +305,55 @@ pub fn refuses_late(fixture: &dyn Fixture) -> Verdict {
         assert!(late.1.ends_with(&at_once.1), "law 2: a late refusal finds the same octets");
     }
     Verdict::Holds
+}
+
+/// Law 5: a session below which what it stands on has ended, whatever held that, ends with it, of
+/// which the protocol above is told, or goes on over another.
+///
+/// # Panics
+/// If the law is broken.
+pub fn ends_with_its_lower(fixture: &dyn Fixture) -> Verdict {
+    if fixture.is_anchor() {
+        return Verdict::Skipped("nothing of the graph is below it");
+    }
+    let world = World::new(fixture);
+    let session = world.converse();
+    assert_eq!(world.send(&session, &octets()).len(), 1);
+    loses_its_lower(&world, Side::A, &session);
+    if session.head().is_closed() {
+        let again = world.open(Side::A);
+        assert_eq!(world.send(&again, &octets()).len(), 1, "law 5: another takes its place");
+    }
+    for (opened, _) in world.b.top.take_opened() {
+        opened.hold();
+        loses_its_lower(&world, Side::B, &opened);
+    }
+    Verdict::Holds
+}
+
+fn loses_its_lower(world: &World<'_>, side: Side, session: &SessionRef) {
+    let node = world.node(side);
+    drop(node.top.take_gone());
+    session.watch();
+    // That it is held crosses before a message.
+    let _ = session.push(&world.cx, small(world));
+    world.exchange();
+    drop((world.a.top.take_received(), world.b.top.take_received()));
+    node.bottom.held().iter().for_each(|below| below.abort(&world.cx));
+    world.exchange();
+    world.cross();
+    if session.head().is_closed() {
+        let told = node.top.take_gone();
+        assert_eq!(told, [session.id()], "law 5: the protocol above is told, once");
+        return;
+    }
+    let goes_on = (0..TRIES).any(|_| {
+        let before = node.bottom.sent();
+        let _ = session.push(&world.cx, small(world));
+        world.exchange();
+        node.bottom.sent() > before
+    });
+    assert!(goes_on, "law 5: a session that has not ended with what it stood on sends");
 }
 
 /// Law 3: a layer without a number of its own receives under the number of the one above it.

@@ -48,6 +48,7 @@ enum Fault {
     LetsOthersOvertake,
     TellsAnotherHeader,
     TakesOtherHeaders,
+    OutlivesBelow,
 }
 
 /// Every fault, and the law that it breaks. None is of law 6: a shared buffer cannot be written to
@@ -81,6 +82,7 @@ const FAULTS: &[(Fault, &str)] = &[
     (Fault::HoardsBursts, "law 5"),
     (Fault::TellsAnotherHeader, "was sent, of 0:0700"),
     (Fault::TakesOtherHeaders, "arrives, not of 0:0700"),
+    (Fault::OutlivesBelow, "law 5: a session that has not ended"),
 ];
 
 /// A layer whose header is the type number, one octet.
@@ -311,6 +313,12 @@ impl Protocol for Layer {
 impl Session for LayerSession {
     fn lower(&self) -> Option<&SessionRef> {
         (self.fault != Fault::LetsGoBelow).then_some(&self.lower)
+    }
+
+    fn lower_gone(&self, cx: &Kernel, this: &SessionRef) {
+        if self.fault != Fault::OutlivesBelow {
+            this.abort(cx);
+        }
     }
 
     fn call(&self, cx: &Kernel, _: &SessionRef, message: Message) -> Result<Message, CallError> {

@@ -40,6 +40,7 @@ struct State {
     events: RefCell<Vec<Event>>,
     received: RefCell<Vec<Received>>,
     received_count: Cell<u64>,
+    gone: RefCell<Vec<SessionId>>,
     opened: RefCell<Vec<(SessionRef, Participants)>>,
     procedures: RefCell<Vec<u32>>,
     served: Cell<u64>,
@@ -200,6 +201,12 @@ impl Top {
         self.state.opened.take()
     }
 
+    /// The sessions of whose end it was told since the last look.
+    #[must_use]
+    pub fn take_gone(&self) -> Vec<SessionId> {
+        self.state.gone.take()
+    }
+
     /// The procedures that sessions made on its behalf since the last look stand for.
     #[must_use]
     pub fn take_procedures(&self) -> Vec<u32> {
@@ -323,6 +330,10 @@ impl Protocol for TopProtocol {
             state.procedures.borrow_mut().extend(procedure.map(|answer| answer.number));
         }
         Ok(())
+    }
+
+    fn gone(&self, _: &Kernel, _: &ProtocolRef, lower: &SessionRef) {
+        self.0.gone.borrow_mut().push(lower.id());
     }
 
     fn demux(

@@ -10,8 +10,12 @@ static COUNTED: CountingAllocator = CountingAllocator;
 /// What it answers are sessions of the layers below, which it made in the name of an object of its
 /// own: they tell of that one as the receiver, where these laws look for the protocol above. What
 /// stands of them is in `sessions.rs` and in composed graphs.
-const OF_THE_LAYERS_BELOW: [&str; 3] =
-    ["sessions open, count and close", "an enable makes sessions", "a layer may slip between"];
+const OF_THE_LAYERS_BELOW: [&str; 4] = [
+    "sessions open, count and close",
+    "an enable makes sessions",
+    "a layer may slip between",
+    "a session ends with its lower one",
+];
 
 #[test]
 fn keeps_the_laws() {

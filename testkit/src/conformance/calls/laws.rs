@@ -3,7 +3,7 @@
 use super::{CallFixture, CallWorld};
 use crate::conformance::messages::pattern;
 use crate::conformance::{Side, Verdict, allocations, counts_allocations};
-use crate::kernel::{CallEnd, Lower, OnServe, Task, Top, octets};
+use crate::kernel::{CallBottom, CallEnd, Lower, OnServe, Task, Top, octets};
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use std::rc::Rc;
@@ -348,6 +348,30 @@ pub fn closes(fixture: &dyn CallFixture) -> Verdict {
     assert_eq!(error.cause, CallCause::Closed);
     let session = world.open(Side::A, PROCEDURE);
     right(world.call(&session, b"once more"), b"once more");
+    world.finish();
+    Verdict::Holds
+}
+
+/// A session below which what it stands on has ended ends with it, of which the protocol above is
+/// told, or goes on over another.
+///
+/// # Panics
+/// If the law is broken.
+pub fn ends_with_its_lower(fixture: &dyn CallFixture) -> Verdict {
+    let (world, session) = conversation(fixture);
+    right(world.call(&session, b"open"), b"open");
+    session.watch();
+    let node = world.node(Side::A);
+    let calls = node.calls.iter().flat_map(CallBottom::open_sessions);
+    node.bottom.held().into_iter().chain(calls).for_each(|below| below.abort(&world.cx));
+    world.cross();
+    if session.head().is_closed() {
+        assert_eq!(node.top.take_gone(), [session.id()], "the protocol above is told, once");
+        let session = world.open(Side::A, PROCEDURE);
+        right(world.call(&session, b"again"), b"again");
+    } else {
+        assert!((0..4).any(|_| world.call(&session, b"on").is_ok()), "it goes on over another");
+    }
     world.finish();
     Verdict::Holds
 }
