@@ -16,7 +16,7 @@ use xk_core::{HostAddr, Kernel, Participants, ProtocolRef, SessionRef, reason};
 use xk_kit::control::{
     ClaimHost, DeliverError, HostConflict, IsLocalHost, JoinGroup, LinkType, MaxPacket, MyEther,
     MyHost, NetworkError, NetworkErrorKind, OptPacket, PeerHost, Resolve, SendError,
-    SendErrorCause,
+    SendErrorCause, Start,
 };
 use xk_kit::net::drop_sources::ListDropSources;
 use xk_kit::{Cidr, EthAddr};
@@ -309,17 +309,11 @@ fn question(cx: &Kernel, to: &ProtocolRef, which: u8, v4: Ipv4Addr, octets: &[u8
         false => HostAddr::v6(v4.to_ipv6_compatible(), 0),
     };
     let packet = || cx.pool().copy_from(128, octets).ok();
-    let mut start = [0; 16];
-    let start_len = octets.len().min(16);
-    start[..start_len].copy_from_slice(&octets[..start_len]);
+    let mtu = u32::from(octets.last().copied().unwrap_or(0)) * 7;
     let error = NetworkError {
-        kind: NetworkErrorKind::PacketTooBig {
-            mtu: u32::from(octets.last().copied().unwrap_or(0)) * 7,
-        },
         reporter: Some(host),
-        session: None,
-        start,
-        start_len,
+        start: Start::new(octets),
+        ..NetworkError::new(NetworkErrorKind::PacketTooBig { mtu })
     };
     match which % 20 {
         0 => drop(to.ask(cx, Describe::default())),
@@ -328,7 +322,9 @@ fn question(cx: &Kernel, to: &ProtocolRef, which: u8, v4: Ipv4Addr, octets: &[u8
         3 => drop(to.ask(cx, ClaimHost { host })),
         4 => drop(to.ask(cx, HostConflict { host, address: STATION })),
         5 => drop(to.ask(cx, IsLocalHost { host, local: false })),
-        6 => drop(to.ask(cx, JoinGroup { address: start[..6].try_into().unwrap_or_default() })),
+        6 => drop(
+            to.ask(cx, JoinGroup { address: octets.first_chunk().copied().unwrap_or_default() }),
+        ),
         7 => drop(to.ask(cx, LinkType::default())),
         8 => drop(to.ask(cx, MaxPacket::default())),
         9 => drop(to.ask(cx, OptPacket::default())),

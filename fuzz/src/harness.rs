@@ -2,10 +2,10 @@
 //! a kernel with little room, and the octets of an input as a script.
 
 use core::cell::Cell;
-use xk_core::graph::{Build, Params, Value};
+use xk_core::graph::{Params, Value};
 use xk_core::numbers::Number;
 use xk_core::{Entry, Message, Part, ProtocolRef, SessionRef};
-use xk_kit::control::{NetworkError, NetworkErrorKind};
+use xk_kit::control::{NetworkError, NetworkErrorKind, Start};
 use xk_testkit::kernel::{Bottom, HEADROOM, Lower, TestKernel};
 
 /// Octets of all messages of one layer's kernel.
@@ -68,8 +68,7 @@ pub(crate) fn build(
     lowers: &[ProtocolRef],
     params: &Params,
 ) -> ProtocolRef {
-    let mut build = Build { cx, entry, name: entry.kind, lowers, params };
-    let built = (entry.build)(&mut build);
+    let built = entry.add(cx, entry.kind, lowers, params);
     built.unwrap_or_else(|error| panic!("{} is not built: {error:?}", entry.kind))
 }
 
@@ -136,11 +135,9 @@ impl Rig {
 
     /// Reports to the layer that a packet with these first octets, sent to `peer`, found no port.
     pub(crate) fn report(&self, peer: Option<Part>, packet: &[u8]) {
-        let mut start = [0; 16];
-        let start_len = packet.len().min(start.len());
-        start[..start_len].copy_from_slice(&packet[..start_len]);
-        let (kind, session) = (NetworkErrorKind::PortUnreachable, Some(self.below(peer)));
-        let error = NetworkError { kind, reporter: None, session, start, start_len };
+        let (session, start) = (Some(self.below(peer)), Start::new(packet));
+        let error = NetworkError::new(NetworkErrorKind::PortUnreachable);
+        let error = NetworkError { session, start, ..error };
         let _ = self.layer.ask(&self.cx, error);
     }
 

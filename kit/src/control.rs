@@ -1,8 +1,10 @@
 //! Questions that several protocols ask or answer. Forwarded down by default; a protocol answers
 //! what it knows.
 
+use core::ops::Deref;
+use xk_core::control::{Field, Reader, Writer};
 use xk_core::object::{ProtocolRef, SessionRef};
-use xk_core::{HostAddr, Kernel, Message, Reason, fields, question};
+use xk_core::{Answer, HostAddr, Kernel, Message, Reason, fields, question};
 
 /// The largest message that can be pushed, in octets, fragmentation below included.
 #[derive(Clone, Copy, Debug, Default)]
@@ -281,6 +283,64 @@ impl NetworkErrorKind {
     }
 }
 
+/// How a message begins: as many of its first 16 octets as are known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Start {
+    octets: [u8; Self::OCTETS_MAX],
+    len: u8,
+}
+
+impl Start {
+    /// Octets that are kept at most.
+    pub const OCTETS_MAX: usize = 16;
+    /// Nothing is known.
+    pub const NONE: Self = Self { octets: [0; Self::OCTETS_MAX], len: 0 };
+
+    /// The first of these octets.
+    #[must_use]
+    pub fn new(octets: &[u8]) -> Self {
+        let mut start = Self::NONE;
+        let known = octets.iter().zip(&mut start.octets);
+        start.len = known.map(|(octet, place)| *place = *octet).count() as u8;
+        start
+    }
+
+    /// The first octets of a message.
+    #[must_use]
+    pub fn of(message: &Message) -> Self {
+        let mut start = Self::NONE;
+        start.len = message.copy_to(0, &mut start.octets) as u8;
+        start
+    }
+
+    /// What is known behind a header of so many octets.
+    #[must_use]
+    pub fn behind(&self, header_octets: usize) -> Self {
+        Self::new(self.get(header_octets..).unwrap_or_default())
+    }
+}
+
+impl Deref for Start {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.octets.get(..self.len.into()).unwrap_or_default()
+    }
+}
+
+impl Field for Start {
+    fn put(&self, out: &mut Writer<'_>) {
+        self.len.put(out);
+        self.octets.put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        let len = u8::take(from).map(usize::from)?;
+        let octets = <[u8; Self::OCTETS_MAX]>::take(from)?;
+        octets.get(..len).map(Self::new)
+    }
+}
+
 /// Asked upwards: the network reports an error about a message that this session, or one on it, has
 /// sent. The receiver finds its own session by the first octets of its header and passes the
 /// question on.
@@ -292,18 +352,28 @@ pub struct NetworkError {
     pub reporter: Option<HostAddr>,
     /// The session of the layer that passes the report on, through which the message went.
     pub session: Option<SessionRef>,
-    /// The first octets of the message as the receiver of this question had pushed it: its own
-    /// header first.
-    pub start: [u8; 16],
-    /// How many of them are known; at least 8 (RFC 792).
-    pub start_len: usize,
+    /// How the message begins that the receiver of this question had pushed: its own header first,
+    /// 8 octets at least (RFC 792); empty if what was sent is not known.
+    pub start: Start,
 }
-question!(
-    NetworkError { kind, reporter, session, start, start_len },
-    "network-error",
-    Tell,
-    upward
-);
+question!(NetworkError { kind, reporter, session, start }, "network-error", Tell, upward);
+
+impl NetworkError {
+    /// An error that nothing more is known of.
+    #[must_use]
+    pub const fn new(kind: NetworkErrorKind) -> Self {
+        Self { kind, reporter: None, session: None, start: Start::NONE }
+    }
+
+    /// Tells the protocol above `session` of it, without the header that this layer had put in
+    /// front; `Unknown` if that protocol has no use for it.
+    pub fn tell(&self, cx: &Kernel, session: &SessionRef, header_octets: usize) -> Answer {
+        let start = self.start.behind(header_octets);
+        let error = Self { session: Some(session.clone()), start, ..self.clone() };
+        let upper = cx.protocol(session.head().upper());
+        upper.and_then(|upper| upper.ask(cx, error)).map_or(Answer::Unknown, |_| Answer::Answered)
+    }
+}
 
 /// Asked upwards by a network layer before it believes a report that any host may have written (RFC
 /// 5927, section 4.1): is this the beginning of something that you have sent, and that is not
@@ -312,14 +382,12 @@ question!(
 pub struct IsOutstanding {
     /// The session of the asking layer that it went through.
     pub session: SessionRef,
-    /// The first octets of the message as in [`NetworkError`].
-    pub start: [u8; 16],
-    /// How many of them are known.
-    pub start_len: usize,
+    /// How it begins, as in [`NetworkError`].
+    pub start: Start,
     /// Out: whether it is.
     pub is: bool,
 }
-question!(IsOutstanding { session, start, start_len, is }, "is-outstanding", Ask, upward);
+question!(IsOutstanding { session, start, is }, "is-outstanding", Ask, upward);
 
 /// Asked of a network layer by its error protocol: an error arrived about a packet sent from here.
 pub struct DeliverError {

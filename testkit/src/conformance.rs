@@ -87,7 +87,7 @@ use crate::kernel::{Addressing, Family, Lower, Sent};
 use crate::kernel::{Bottom, Top};
 use core::fmt;
 use core::time::Duration;
-use xk_core::graph::{Build, Params, Value};
+use xk_core::graph::{Params, Value};
 use xk_core::{Answer, Entry, HostAddr, Kernel, Part, Participant, Participants, ProtocolRef};
 use xk_kit::net::checksum::Checksum;
 
@@ -339,14 +339,14 @@ pub fn bounded(entry: &Entry, sessions_max: usize) -> Params {
 /// Builds the fixture's protocol above `bottom` as its entry says.
 fn build(fixture: &dyn Fixture, cx: &Kernel, side: Side, bottom: &ProtocolRef) -> ProtocolRef {
     let entry = fixture.entry();
-    let mut build = Build {
-        cx,
-        entry,
-        name: &format!("{}-{side:?}", entry.kind),
-        lowers: &fixture.lowers(cx, side, bottom),
-        params: &fixture.params(side),
-    };
-    (entry.build)(&mut build).expect("the fixture's parameters build the protocol")
+    entry
+        .add(
+            cx,
+            &format!("{}-{side:?}", entry.kind),
+            &fixture.lowers(cx, side, bottom),
+            &fixture.params(side),
+        )
+        .expect("the fixture's parameters build the protocol")
 }
 
 /// A law: its name, and the function that checks it.

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use xk_core::graph::{Build, Params, Value};
+use xk_core::graph::{Params, Value};
 use xk_core::{Kernel, Participants, ProtocolRef, Upper};
 use xk_kit::EthAddr;
 use xk_kit::net::template::{Headers, Template};
@@ -46,8 +46,7 @@ pub(super) fn node(
     let mut params = entry.defaults();
     set(&mut params);
     let lowers: Vec<_> = lower.into_iter().collect();
-    (entry.build)(&mut Build { cx, entry, name: kind, lowers: &lowers, params: &params })
-        .map_err(text)
+    entry.add(cx, kind, &lowers, &params).map_err(text)
 }
 
 /// Megabits a second that reach the device, in so much time: through the module, or without it.

@@ -2,6 +2,7 @@
 
 use core::cell::RefCell;
 use std::rc::Rc;
+use xk_core::graph::Params;
 use xk_core::object::{Enable, OpenError, PushError, Refused};
 use xk_core::{Kernel, Message, Participants, Protocol, ProtocolRef, Session, SessionRef, Upper};
 use xk_kit::rpc::onc::{AUTH_NONE, AUTH_SYS};
@@ -93,7 +94,7 @@ impl Protocol for Client {}
 
 /// A stack up to the table of programs, with a layer of authentication or without.
 fn stack(cx: &Kernel, below: ProtocolRef, with_credentials: bool) -> ProtocolRef {
-    let udp = xk_udp::add(cx, "udp", below, 64, true);
+    let udp = xk_udp::ENTRY.add(cx, "udp", &[below], &Params::default()).expect("udp");
     let reqrep = xk_reqrep::add(cx, "reqrep", udp, xk_reqrep::Settings::default());
     let settings = xk_sunselect::Settings::default();
     let select = xk_sunselect::add(cx, "sunselect", reqrep, settings);

@@ -250,8 +250,14 @@ impl<T: fmt::Display> fmt::Display for Value<T> {
 /// The parameters of one node or block, checked against the entry.
 #[derive(Clone, Debug, Default)]
 pub struct Params {
-    values: Vec<(&'static str, Value)>,
+    pub(super) values: Vec<(&'static str, Value)>,
     blocks: Vec<(&'static str, Params)>,
+}
+
+impl<const N: usize> From<[(&'static str, Value); N]> for Params {
+    fn from(values: [(&'static str, Value); N]) -> Self {
+        Self { values: values.into(), blocks: Vec::new() }
+    }
 }
 
 impl Params {

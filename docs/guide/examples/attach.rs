@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
 use xk_attach::Attached;
-use xk_core::graph::{Build, Params};
+use xk_core::graph::Params;
 use xk_core::numbers::Number;
 use xk_core::object::{OpenError, Refused};
 use xk_core::{
@@ -81,10 +81,7 @@ pub(crate) fn run(
     let here = Attached::at(path, &[&xk_guide::ENTRY])?;
     let cx = here.kernel();
     let udp = here.find("udp").ok_or("the host grants no udp to this user")?;
-    let (entry, params) = (&xk_guide::ENTRY, Params::default());
-    let lowers = std::slice::from_ref(udp);
-    let seq = (entry.build)(&mut Build { cx, entry, name: "seq", lowers, params: &params })
-        .map_err(|_| "the layer cannot be built")?;
+    let seq = xk_guide::ENTRY.add(cx, "seq", std::slice::from_ref(udp), &Params::default())?;
     let number = Number { upper: "top", lower: "seq", number: 7 };
     cx.numbers_mut().add(number).map_err(|_| "the number is taken")?;
     let (taken, takes) = (Rc::<RefCell<Vec<String>>>::default(), gives.is_none());

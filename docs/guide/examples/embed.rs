@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::error::Error;
 use std::rc::Rc;
 use std::time::Duration;
-use xk_core::graph::{Build, BuildError, Params, Value};
+use xk_core::graph::{Params, Value};
 use xk_core::object::Refused;
-use xk_core::{Entry, Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Upper};
+use xk_core::{Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Upper};
 use xk_run::{Idle, Runner, real_kernel};
 
 /// The program's own end of the graph: it keeps what it hears.
@@ -27,23 +27,12 @@ impl Protocol for Listener {
     }
 }
 
-/// Adds a protocol of this kind, with its defaults but for these parameters, on those.
-fn add(
-    cx: &Kernel,
-    entry: &'static Entry,
-    lowers: &[ProtocolRef],
-    values: &[(&'static str, Value)],
-) -> Result<ProtocolRef, BuildError> {
-    let mut params = Params::default();
-    values.iter().for_each(|(name, value)| params.set(name, value.clone()));
-    (entry.build)(&mut Build { cx, entry, name: entry.kind, lowers, params: &params })
-}
-
 /// Sends a message through `seq` to a wire that gives it back; what the program hears.
 pub(crate) fn run() -> Result<Vec<u8>, Box<dyn Error>> {
     let kernel = Rc::new(real_kernel(1 << 20)?);
-    let wire = add(&kernel, &xk_loopback::ENTRY, &[], &[])?;
-    let seq = add(&kernel, &xk_guide::ENTRY, &[wire], &[("hold", Value::Integer(8))])?;
+    let wire = xk_loopback::ENTRY.add(&kernel, "wire", &[], &Params::default())?;
+    let params = Params::from([("hold", Value::Integer(8))]);
+    let seq = xk_guide::ENTRY.add(&kernel, "seq", &[wire], &params)?;
     let heard = Rc::default();
     let listener = Listener { heard: Rc::clone(&heard) };
     let listener = kernel.add_protocol("listener", "listener", listener);

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use proptest::prelude::*;
 use xk_core::control::Describe;
-use xk_core::graph::{Build, Params, Value};
+use xk_core::graph::{Params, Value};
 use xk_core::object::{Enable, OpenError, PushError};
 use xk_core::{Part, Participants, ProtocolRef, SessionRef, reason};
 use xk_guide::{ENTRY, JUMP, STALE, Tally};
@@ -30,14 +30,8 @@ impl Stack {
         let mut params = Params::default();
         params.set("wait", Value::Duration(WAIT));
         params.set("hold", Value::Integer(HOLD as i64));
-        let mut build = Build {
-            cx: &cx,
-            entry: &ENTRY,
-            name: "layer",
-            lowers: &[bottom.protocol().clone()],
-            params: &params,
-        };
-        let layer = (ENTRY.build)(&mut build).unwrap();
+        let layer =
+            ENTRY.add(&cx, "layer", core::slice::from_ref(bottom.protocol()), &params).unwrap();
         let top = Top::add(&cx, "top");
         cx.numbers_mut().override_pair(top.id(), layer.id(), NUMBER.into());
         cx.start().unwrap();

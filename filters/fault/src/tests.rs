@@ -4,7 +4,7 @@ use super::*;
 use core::cell::RefCell;
 use core::time::Duration;
 use std::rc::Rc;
-use xk_core::graph::{Build, Params, Value};
+use xk_core::graph::{Params, Value};
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
 use xk_core::object::{PushError, Refused};
@@ -52,7 +52,7 @@ fn add(
     for (name, value) in values {
         params.set(name, value.clone());
     }
-    (entry.build)(&mut Build { cx, entry, name: entry.kind, lowers, params: &params }).unwrap()
+    entry.add(cx, entry.kind, lowers, &params).unwrap()
 }
 
 fn net(seed: u64, values: &[(&'static str, Value)]) -> Net {

@@ -4,7 +4,7 @@ use super::*;
 use core::cell::RefCell;
 use std::rc::Rc;
 use xk_core::control::QuestionType;
-use xk_core::graph::{Build, Params, Value};
+use xk_core::graph::{Params, Value};
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
 use xk_core::object::Refused;
@@ -41,7 +41,7 @@ fn add(
     for (name, value) in values {
         params.set(name, value.clone());
     }
-    (entry.build)(&mut Build { cx, entry, name: entry.kind, lowers, params: &params }).unwrap()
+    entry.add(cx, entry.kind, lowers, &params).unwrap()
 }
 
 #[test]

@@ -5,7 +5,7 @@ use core::cell::Cell;
 use std::rc::Rc;
 use xk_core::{Answer, Part, Participants, reason};
 use xk_eth::wire::{
-    EthAddr, FRAME_LEN_MIN, Frame, HEADER_LEN, Kind, SNAP_LEN, Selector, source_and_word,
+    EthAddr, FRAME_LEN_MIN, HEADER_LEN, Header, Kind, SNAP_LEN, Selector, source_and_word,
 };
 use xk_kit::control::JoinGroup;
 use xk_testkit::kernel::{Lower, Top, octets};
@@ -21,23 +21,26 @@ const HELD_MAX: usize = 8;
 
 /// Parses `data` as a frame, writes it again and compares.
 pub(crate) fn wire(data: &[u8]) {
-    let Ok(frame) = Frame::parse(data) else {
+    let Some((octets, rest)) = data.split_first_chunk::<HEADER_LEN>() else {
         return;
     };
-    let header = frame.header.octets();
-    assert_eq!(header, data[..HEADER_LEN], "the header changed");
-    let source = source_and_word(&header);
-    assert_eq!(source[..6], frame.header.src.0, "another source");
-    let rest = &data[HEADER_LEN..];
-    let trimmed = match frame.header.kind {
-        Kind::Type(_) => rest,
-        Kind::Length(length) => &rest[..usize::from(length.get())],
+    let Ok(header) = Header::parse(octets) else {
+        return;
     };
-    let (headers, payload) = trimmed.split_at(trimmed.len() - frame.payload.len());
-    assert_eq!(payload, frame.payload, "another payload");
+    assert_eq!(header.octets(), *octets, "the header changed");
+    assert_eq!(source_and_word(octets)[..6], header.src.0, "another source");
+    let Kind::Length(length) = header.kind else {
+        return;
+    };
+    let packet = rest.get(..length.get().into()).unwrap_or(rest);
+    let Ok((selector, payload)) = Selector::parse_llc(packet) else {
+        return;
+    };
+    let (headers, behind) = packet.split_at(packet.len() - payload.len());
+    assert_eq!(behind, payload, "another payload");
     let mut octets = [0; SNAP_LEN];
-    let count = frame.selector.emit(&mut octets);
-    if let (Selector::Sap(_), [_, ssap, _]) = (frame.selector, headers) {
+    let count = selector.emit(&mut octets);
+    if let (Selector::Sap(_), [_, ssap, _]) = (selector, headers) {
         // The sender's service access point may be another.
         octets[1] = *ssap;
     }
@@ -115,8 +118,9 @@ pub(crate) fn stack(data: &[u8]) {
     for sent in rig.bottom.take_sent() {
         let frame = octets(&sent.message);
         assert!(frame.len() >= FRAME_LEN_MIN, "a short frame was sent");
-        let sent = Frame::parse(&frame).expect("what was sent is a frame");
-        assert_eq!(sent.header.src, OWN, "sent under another address");
+        let header = frame.first_chunk().map(Header::parse);
+        let Some(Ok(sent)) = header else { panic!("what was sent is no frame") };
+        assert_eq!(sent.src, OWN, "sent under another address");
     }
     drop(held);
     rig.stop();

@@ -8,7 +8,7 @@ use xk_core::graph::{Params, Value};
 use xk_core::{Part, Participants};
 use xk_ip::wire::{HEADER_LEN, HEADER_LEN_MAX, OPTIONS_LEN_MAX, Options, Packet, decrement_ttl};
 use xk_ip::{IpFigures, reasons};
-use xk_kit::control::{DeliverError, NetworkError, NetworkErrorKind};
+use xk_kit::control::{DeliverError, NetworkError, NetworkErrorKind, Start};
 use xk_testkit::kernel::{Bottom, Lower, Top};
 
 /// Octets of a link's longest packet.
@@ -153,7 +153,7 @@ fn send(rig: &Rig, top: &Top, peer: Ipv4Addr, len: usize) {
 /// Reports that a packet was too big for its path.
 fn report(rig: &Rig, destination: Ipv4Addr, mtu: u32) {
     let kind = NetworkErrorKind::PacketTooBig { mtu };
-    let error = NetworkError { kind, reporter: None, session: None, start: [0; 16], start_len: 8 };
+    let error = NetworkError { start: Start::new(&[0; 8]), ..NetworkError::new(kind) };
     let (source, destination) = ([10, 0, 0, 1].into(), destination.into());
     let _ = rig.layer.ask(&rig.cx, DeliverError { source, destination, protocol: 17, error });
 }

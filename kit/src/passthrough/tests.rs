@@ -1,7 +1,7 @@
 //! A pass-through between a lower protocol with several sessions and more than one upper.
 
 use super::*;
-use crate::control::{MaxPacket, NetworkErrorKind};
+use crate::control::{MaxPacket, NetworkErrorKind, Start};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -352,11 +352,9 @@ fn reports_from_below_reach_the_session_above() {
     net.heard(0);
     let below = net.lower.sessions.borrow()[0].1.clone();
     let error = |session| NetworkError {
-        kind: NetworkErrorKind::PortUnreachable,
-        reporter: None,
         session,
-        start: [0; 16],
-        start_len: 8,
+        start: Start::new(&[0; 8]),
+        ..NetworkError::new(NetworkErrorKind::PortUnreachable)
     };
     assert!(net.pass.ask(&net.cx, error(Some(below))).is_some());
     assert!(net.pass.ask(&net.cx, error(None)).is_none());

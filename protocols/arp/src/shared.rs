@@ -18,7 +18,7 @@ use xk_core::object::{OpenError, SessionTable};
 use xk_core::reason::{self, Class};
 use xk_core::{Answer, Ask, Kernel, Part, Participants, ProtocolRef, Reason, SessionRef, Upper};
 use xk_kit::control::{
-    ClaimHost, MyHost, NetworkError, NetworkErrorKind, Resolve, SendError, SendErrorCause,
+    ClaimHost, MyHost, NetworkError, NetworkErrorKind, Resolve, SendError, SendErrorCause, Start,
 };
 use xk_kit::net::drop_sources::DropSources;
 
@@ -403,8 +403,7 @@ impl Shared {
     pub(crate) fn drop_waiting(&self, cx: &Kernel, path: &Path) {
         for message in self.waiting.take(path) {
             self.count(&UNRESOLVED);
-            let mut start = [0; 16];
-            let start_len = message.copy_to(0, &mut start);
+            let start = Start::of(&message);
             let returned = SendError {
                 packet: Some(message),
                 cause: SendErrorCause::HostUnreachable,
@@ -413,14 +412,9 @@ impl Shared {
             if path.receiver.ask(cx, returned).is_some() {
                 continue;
             }
-            let mut error = NetworkError {
-                kind: NetworkErrorKind::HostUnreachable,
-                reporter: None,
-                session: self.sessions.get(&path.key),
-                start,
-                start_len,
-            };
-            let _ = path.receiver.control(cx, &mut Ask::new(&mut error));
+            let session = self.sessions.get(&path.key);
+            let error = NetworkError::new(NetworkErrorKind::HostUnreachable);
+            let _ = path.receiver.ask(cx, NetworkError { session, start, ..error });
         }
     }
 

@@ -5,7 +5,7 @@ use core::cell::RefCell;
 use core::time::Duration;
 use std::rc::Rc;
 use xk_core::control::Describe;
-use xk_core::graph::{Build, Params, Value};
+use xk_core::graph::{Params, Value};
 use xk_core::object::CallCause;
 use xk_core::shepherd::Semaphore;
 use xk_core::{Kernel, Part, Participants, ProtocolRef, Reason, SessionRef, Time, reason};
@@ -44,14 +44,7 @@ impl Pair {
         params.set("time_min", Value::Duration(TIME_MIN));
         params.set("wait_max", Value::Duration(WAIT_MAX));
         let layers = [&bottoms[0], &bottoms[1]].map(|bottom| {
-            let mut build = Build {
-                cx: &cx,
-                entry: &ENTRY,
-                name: "deadline",
-                lowers: &[bottom.protocol().clone()],
-                params: &params,
-            };
-            (ENTRY.build)(&mut build).unwrap()
+            ENTRY.add(&cx, "deadline", core::slice::from_ref(bottom.protocol()), &params).unwrap()
         });
         let tops = [1, 2].map(|_| Top::add(&cx, "top"));
         cx.start().unwrap();

@@ -142,17 +142,6 @@ pub struct Snap {
     pub protocol: u16,
 }
 
-/// A whole frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frame<'a> {
-    /// The header.
-    pub header: Header,
-    /// What the payload is.
-    pub selector: Selector,
-    /// The payload, without padding where the frame says how long it is.
-    pub payload: &'a [u8],
-}
-
 /// Why octets are no frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Error {
@@ -162,9 +151,6 @@ pub enum Error {
     /// The word after the addresses is neither type nor length (1501 to 1535).
     #[error("0x{0:04x} is neither type nor length")]
     TypeOrLength(u16),
-    /// The length field exceeds what arrived.
-    #[error("the length field exceeds the frame")]
-    Length,
     /// LLC other than unnumbered information, or a response (IEEE 802.2, section 5.4.1).
     #[error("LLC other than unnumbered information")]
     Control,
@@ -249,26 +235,6 @@ impl Selector {
                 SNAP_LEN
             }
         }
-    }
-}
-
-impl<'a> Frame<'a> {
-    /// Reads a frame. Frames below the minimum of 60 octets pass: virtual wires have no such
-    /// minimum.
-    ///
-    /// # Errors
-    /// [`Error`].
-    pub fn parse(octets: &'a [u8]) -> Result<Self, Error> {
-        let (header, rest) = octets.split_first_chunk().ok_or(Error::Truncated)?;
-        let header = Header::parse(header)?;
-        let (selector, payload) = match header.kind {
-            Kind::Type(ether_type) => (Selector::Type(ether_type), rest),
-            Kind::Length(length) => {
-                let packet = rest.get(..usize::from(length.get())).ok_or(Error::Length)?;
-                Selector::parse_llc(packet)?
-            }
-        };
-        Ok(Self { header, selector, payload })
     }
 }
 

@@ -11,7 +11,7 @@ use xk_core::object::Refused;
 use xk_core::reason::{self, Class};
 use xk_core::{Kernel, Message, Part, Participants, ProtocolRef, SessionRef, Upper};
 use xk_kit::control::{
-    DeliverError, NetworkError, NetworkErrorKind, PeerHost, SendError, SendErrorCause,
+    DeliverError, NetworkError, NetworkErrorKind, PeerHost, SendError, SendErrorCause, Start,
 };
 use xk_kit::layer::Arrival;
 
@@ -154,20 +154,15 @@ pub(crate) fn take_error(
     if quoted.payload.len() < QUOTED_PAYLOAD_LEN_MIN {
         return refuse(message, &reason::TRUNCATED);
     }
-    let mut start = [0; 16];
-    let start_len = quoted.payload.len().min(start.len());
-    start[..start_len].copy_from_slice(&quoted.payload[..start_len]);
     let reporter = lower.ask(cx, PeerHost::default()).map(|q| q.host);
     let question = DeliverError {
         source: quoted.src.into(),
         destination: quoted.dst.into(),
         protocol: quoted.protocol,
         error: NetworkError {
-            kind,
             reporter: reporter.filter(|host| *host != quoted.dst),
-            session: None,
-            start,
-            start_len,
+            start: Start::new(quoted.payload),
+            ..NetworkError::new(kind)
         },
     };
     if all.lower.ask(cx, question).is_none() {
@@ -184,26 +179,16 @@ pub(crate) fn report_echo_error(all: &Pings, cx: &Kernel, error: &NetworkError) 
         return;
     };
     let find = |id: u16| all.find(lower, id.into());
-    match error.start {
-        [8, _, _, _, a, b, ..] if error.start_len >= HEADER_LEN => {
-            find(u16::from_be_bytes([a, b])).iter().for_each(|s| report(cx, s, error));
+    // A protocol that does not understand it has no use for it.
+    let tell = |session: &SessionRef| {
+        let _ = error.tell(cx, session, HEADER_LEN);
+    };
+    match *error.start {
+        [8, _, _, _, a, b, _, _, ..] => {
+            find(u16::from_be_bytes([a, b])).iter().for_each(tell);
         }
         // Which request failed is not known: every session that goes the same way hears of it.
-        _ if error.start_len == 0 => {
-            all.layer.ids_through(lower).filter_map(find).for_each(|s| report(cx, &s, error));
-        }
+        [] => all.layer.ids_through(lower).filter_map(find).for_each(|s| tell(&s)),
         _ => {}
     }
-}
-
-fn report(cx: &Kernel, session: &SessionRef, error: &NetworkError) {
-    let Some(upper) = cx.protocol(session.head().upper()) else {
-        return;
-    };
-    let mut start = [0; 16];
-    let start_len = error.start_len.min(16).saturating_sub(HEADER_LEN);
-    start[..start_len].copy_from_slice(&error.start[HEADER_LEN..HEADER_LEN + start_len]);
-    let session = Some(session.clone());
-    // A protocol that does not understand it has no use for it.
-    let _ = upper.ask(cx, NetworkError { session, start, start_len, ..error.clone() });
 }

@@ -10,7 +10,7 @@ use xk_core::reason::{self, Class, Reason};
 use xk_core::{Kernel, Message, ProtocolRef};
 use xk_kit::control::{
     DeliverError, IsOutstanding, NetworkError, NetworkErrorKind, OptPacket, SendError,
-    SendErrorCause,
+    SendErrorCause, Start,
 };
 use xk_kit::net::addr::Ipv4;
 use xk_kit::net::attribute::LinkCast;
@@ -150,12 +150,7 @@ impl Ip {
         };
         let upper = cx.protocol(session.head().upper());
         if let NetworkErrorKind::PacketTooBig { mtu } = &mut error.kind {
-            let about = IsOutstanding {
-                session: session.clone(),
-                start: error.start,
-                start_len: error.start_len,
-                is: false,
-            };
+            let about = IsOutstanding { session: session.clone(), start: error.start, is: false };
             let known = upper.as_ref().and_then(|upper| upper.ask(cx, about));
             if known.is_some_and(|about| !about.is) {
                 // A host that does not see our packets wants them small.
@@ -167,12 +162,9 @@ impl Ip {
             let current = u16::try_from(current).unwrap_or(u16::MAX);
             *mtu = u32::from(self.shared.lower_path_mtu(cx, this, to, current, *mtu));
         }
-        error.session = Some(session);
         self.shared.figure(|f| f.errors_delivered += 1);
-        if let Some(upper) = upper {
-            // A protocol that does not understand it has no use for it.
-            let _ = upper.ask(cx, error);
-        }
+        // A protocol that does not understand it has no use for it.
+        let _ = error.tell(cx, &session, 0);
     }
 
     /// The layer below reports that a next hop does not answer: all sessions of the packet's
@@ -182,22 +174,13 @@ impl Ip {
             return;
         };
         // The packet's own header tells which protocol's it was.
-        let protocol = (error.start_len > 9).then_some(error.start[9]);
+        let protocol = error.start.get(9).copied();
         for session in self.shared.sessions.sessions(usize::MAX) {
             let own = session.body::<IpSession>();
             if !own.is_some_and(|own| own.is_over(failed, protocol)) {
                 continue;
             }
-            let upper = cx.protocol(session.head().upper());
-            let report = NetworkError {
-                session: Some(session),
-                start: [0; 16],
-                start_len: 0,
-                ..error.clone()
-            };
-            if let Some(upper) = upper {
-                let _ = upper.ask(cx, report);
-            }
+            let _ = NetworkError { start: Start::NONE, ..error.clone() }.tell(cx, &session, 0);
         }
     }
 
@@ -219,18 +202,13 @@ impl Ip {
         if header.fragment.offset() > 0 || !packet.strip(header.header_len()) {
             return;
         }
-        let mut start = [0; 16];
-        let start_len = packet.copy_to(0, &mut start);
         let report = DeliverError {
             source: header.src.into(),
             destination: header.dst.into(),
             protocol: header.protocol,
             error: NetworkError {
-                kind: NetworkErrorKind::HostUnreachable,
-                reporter: None,
-                session: None,
-                start,
-                start_len,
+                start: Start::of(&packet),
+                ..NetworkError::new(NetworkErrorKind::HostUnreachable)
             },
         };
         self.deliver_error(cx, this, &report);

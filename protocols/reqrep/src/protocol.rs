@@ -268,8 +268,7 @@ impl ReqRep {
         else {
             return Answer::Unknown;
         };
-        let [a, b, c, d, ..] = error.start;
-        let xid = (error.start_len >= 4).then(|| u32::from_be_bytes([a, b, c, d]));
+        let xid = error.start.first_chunk().map(|octets| u32::from_be_bytes(*octets));
         if let Some(association) = session.body::<Association>() {
             association.unreachable(cx, &session, xid);
         }

@@ -5,11 +5,17 @@ use crate::seq::Seq;
 use crate::session::{has_outstanding, is_over, report};
 use crate::table::{key, ports};
 use xk_core::{Answer, Ask, Kernel, ProtocolRef, SessionRef};
-use xk_kit::control::{IsOutstanding, NetworkError};
+use xk_kit::control::{IsOutstanding, NetworkError, Start};
 use xk_kit::net::moving::EndsFailed;
 
-/// Octets of a header that a report has at least: ports and sequence number.
-const KNOWN_MIN: usize = 8;
+/// Both ports, as in a key, and the sequence number of a segment that was sent.
+fn known(start: &Start) -> Option<(u32, Seq)> {
+    let [a, b, c, d, e, f, g, h, ..] = **start else {
+        return None;
+    };
+    let pair = ports(u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+    Some((pair, Seq(u32::from_be_bytes([e, f, g, h]))))
+}
 
 impl Tcp {
     /// A report about a segment sent from here: finds its session.
@@ -29,20 +35,17 @@ impl Tcp {
         if lower.head().protocol() == this.id() {
             return Answer::Unknown;
         }
-        if error.start_len < KNOWN_MIN {
+        let Some((pair, seq)) = known(&error.start) else {
             // What was sent is not known: all connections through this session are meant, such as
             // when the next hop does not answer.
             return self.network_error_to_all(cx, error, &lower);
-        }
-        let [a, b, c, d, e, f, g, h, ..] = error.start;
-        let (local, peer) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
-        let seq = Seq(u32::from_be_bytes([e, f, g, h]));
-        match self.table.sessions.get(&key(&lower, ports(local, peer))) {
+        };
+        match self.table.sessions.get(&key(&lower, pair)) {
             Some(session) => {
                 report(cx, &session, error.kind, Some(seq));
                 Answer::Answered
             }
-            None => self.tell_keeper(cx, &lower, ports(local, peer), error),
+            None => self.tell_keeper(cx, &lower, pair, error),
         }
     }
 
@@ -67,12 +70,12 @@ impl Tcp {
     /// Whether a connection has sent a segment that begins so, and not heard of it (RFC 5927,
     /// section 4.1); unknown of one that is elsewhere, which looks for itself.
     pub(crate) fn is_outstanding(&self, cx: &Kernel, about: &mut IsOutstanding) -> Answer {
-        let [a, b, c, d, e, f, g, h, ..] = about.start;
-        let pair = ports(u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
-        let seq = Seq(u32::from_be_bytes([e, f, g, h]));
+        let Some((pair, seq)) = known(&about.start) else {
+            about.is = false;
+            return Answer::Answered;
+        };
         let session = self.table.sessions.get(&key(&about.session, pair));
-        about.is = about.start_len >= KNOWN_MIN
-            && session.as_ref().is_some_and(|session| has_outstanding(session, seq));
+        about.is = session.as_ref().is_some_and(|session| has_outstanding(session, seq));
         let lower = &about.session;
         let hosts = || self.hosts(cx, &self.table.origins.of(cx, lower), lower);
         match session.is_none() && self.table.holds.keeper(&(hosts(), pair)).is_some() {

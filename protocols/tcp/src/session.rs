@@ -480,14 +480,7 @@ impl TcpSession {
             connection.state() == State::SynSent && connection.soft_error().is_some()
         };
         if is_meant {
-            let error = NetworkError {
-                kind,
-                reporter: None,
-                session: Some(this.clone()),
-                start: [0; 16],
-                start_len: 0,
-            };
-            let _ = self.upper.ask(cx, error);
+            let _ = NetworkError::new(kind).tell(cx, this, 0);
         }
     }
 

@@ -71,7 +71,7 @@ mod protocol;
 mod unconnected;
 pub mod wire;
 
-pub use protocol::{Udp, add, build};
+pub use protocol::{Udp, build};
 pub use unconnected::PEERS_MAX;
 
 use xk_core::control::question;

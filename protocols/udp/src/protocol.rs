@@ -10,7 +10,7 @@ use xk_core::object::{OpenError, PushError, Refused};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, ProtocolRef, SessionRef, Upper, graph, reason,
 };
-use xk_kit::control;
+use xk_kit::control::{self, NetworkError};
 use xk_kit::layer::{Arrival, Bounds, Conversation, Layer, Layered, Receiver, Unsent};
 use xk_kit::net::attribute::Peer;
 use xk_kit::net::checksum::LONG;
@@ -18,9 +18,6 @@ use xk_kit::net::drop_sources::DropSources;
 use xk_kit::net::ports;
 use xk_kit::net::template::{HeaderField, Headers};
 use xk_kit::wire::offload;
-
-/// Offers that a layer takes unless the graph says otherwise.
-const OFFERS_MAX: usize = 16_384;
 
 /// One instance of the layer.
 pub struct Udp {
@@ -67,35 +64,14 @@ pub fn build(build: &mut graph::Build<'_>) -> Result<ProtocolRef, graph::BuildEr
         offers: build.int("enables_max")?,
         ..Bounds::sessions(build.int("sessions_max")?)
     };
-    let checksum = params.get("checksum").is_none() || params.flag("checksum");
-    let lower = build.lower(0)?;
-    build.add(layered(build.cx, lower, bounds, checksum, DropSources::read(params)))
-}
-
-/// Adds one to a kernel, for programs that compose without a graph file.
-pub fn add(
-    cx: &Kernel,
-    name: &str,
-    lower: ProtocolRef,
-    sessions_max: usize,
-    checksum: bool,
-) -> ProtocolRef {
-    let bounds = Bounds { offers: OFFERS_MAX, ..Bounds::sessions(sessions_max) };
-    let layer = layered(cx, lower, bounds, checksum, DropSources::default());
-    cx.add_protocol(crate::ENTRY.kind, name, layer)
-}
-
-fn layered(
-    cx: &Kernel,
-    lower: ProtocolRef,
-    bounds: Bounds,
-    checksum: bool,
-    drop_sources: DropSources,
-) -> Ports {
-    let secret = cx.secret();
-    let origins = ports::Origins::new(secret);
-    let layer = Udp { checksum, origins, choices: ports::Choices::default(), drop_sources };
-    Layered::new(secret, lower, bounds, layer)
+    let secret = build.cx.secret();
+    let layer = Udp {
+        checksum: build.flag("checksum")?,
+        origins: ports::Origins::new(secret),
+        choices: ports::Choices::default(),
+        drop_sources: DropSources::read(params),
+    };
+    build.add(Layered::new(secret, build.lower(0)?, bounds, layer))
 }
 
 /// The key of a conversation: the peer's port in the upper half, ours in the lower.
@@ -122,12 +98,6 @@ pub(crate) fn open_below(
         *local = Part::Any.into();
     }
     all.lower.open(cx, Upper::new(this), ends)
-}
-
-/// The header for any payload.
-fn header_of(template: &Template, payload: &Message) -> Header {
-    let sum = template.sum_sent(payload.len());
-    template.header(payload.len(), sum.map(|sum| offload::with_behind(sum, payload, 0)))
 }
 
 /// Cuts a datagram, its payload behind `front` octets, to its length; its checksum is to be right,
@@ -245,7 +215,8 @@ impl Layer<HEADER_LEN> for Udp {
         {
             return Ok(header.octets());
         }
-        Ok(header_of(template, message).octets())
+        let sum = template.sum_sent(octets).map(|sum| offload::with_behind(sum, message, 0));
+        Ok(template.header(octets, sum).octets())
     }
 
     #[inline(always)]
@@ -363,8 +334,8 @@ impl Layer<HEADER_LEN> for Udp {
         if udp.drop_sources.answer(this, ask) {
             return Answer::Answered;
         }
-        if ask.get::<control::NetworkError>().is_some() {
-            return network_error(all, cx, this, ask);
+        if let Some(error) = ask.get::<NetworkError>() {
+            return network_error(all, cx, this, error);
         }
         let answer = all.answer(cx, ask);
         if let Some(question) = ask.get::<ListMaps>() {
@@ -448,20 +419,17 @@ impl Udp {
 }
 
 /// Passes a report about a datagram sent from here on to its session's protocol above.
-fn network_error(all: &Ports, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-    let asked = ask.get::<control::NetworkError>();
-    let Some((error, lower)) = asked.and_then(|e| e.session.clone().map(|lower| (e, lower))) else {
+fn network_error(all: &Ports, cx: &Kernel, this: &ProtocolRef, error: &NetworkError) -> Answer {
+    // A report that comes back from above, where no protocol understood it, ends here.
+    let lower = error.session.as_ref().filter(|lower| lower.head().protocol() != this.id());
+    let header = error.start.first_chunk().map(Header::parse);
+    let (Some(lower), Some(header)) = (lower, header) else {
         return Answer::Unknown;
     };
-    // A report that comes back from above, where no protocol understood it, ends here.
-    if lower.head().protocol() == this.id() || error.start_len < HEADER_LEN {
-        return Answer::Unknown;
-    }
-    let [a, b, c, d, ..] = error.start;
-    let (local, peer) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+    let (local, peer) = (header.src(), header.dst());
     let offered = |host| ports::receiver(&all.offers, local, host)?.session();
-    let found = all.find(&lower, key_of(local, peer));
-    let found = found.or_else(|| offered(all.layer.origins.of(cx, &lower).local));
+    let found = all.find(lower, key_of(local, peer));
+    let found = found.or_else(|| offered(all.layer.origins.of(cx, lower).local));
     let Some(session) = found else {
         return Answer::Unknown;
     };
@@ -474,11 +442,5 @@ fn network_error(all: &Ports, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>
         own.state.sends.set(Sends::Unreachable);
         own.state.quick.set(0);
     }
-    error.start.copy_within(HEADER_LEN.., 0);
-    error.start_len = error.start_len.min(error.start.len()) - HEADER_LEN;
-    error.session = Some(session.clone());
-    match cx.protocol(session.head().upper()) {
-        Some(upper) => upper.control(cx, ask),
-        None => Answer::Unknown,
-    }
+    error.tell(cx, &session, HEADER_LEN)
 }

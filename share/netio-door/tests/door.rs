@@ -302,14 +302,13 @@ fn floods_of_frames_and_what_is_never_received_end_nothing_but_a_channel() {
 /// How arrivals are found is one word, and an interface belongs to one of them alone.
 #[test]
 fn a_graph_says_how_arrivals_are_found() {
-    use xk_core::graph::{Build, BuildError, Params, Value};
+    use xk_core::graph::{BuildError, Params, Value};
     let build = |set: &[(&'static str, &str)]| {
         let cx = TestKernel::new(7);
         let lowers = [Bottom::add(&cx, "tap", Lower::wire(OURS)).protocol().clone()];
         let (entry, mut params) = (&xk_netio_door::ENTRY, Params::default());
         set.iter().for_each(|(name, value)| params.set(name, Value::Text((*value).into())));
-        let mut build = Build { cx: &cx, entry, name: "netio", lowers: &lowers, params: &params };
-        (entry.build)(&mut build).map(drop)
+        entry.add(&cx, "netio", &lowers, &params).map(drop)
     };
     for words in [&[][..], &[("demux", "map")], &[("demux", "index")]] {
         assert!(build(words).is_ok(), "{words:?}");

@@ -56,16 +56,9 @@ impl Host {
             module.use_indices();
         }
         let entry = &xk_eth::ENTRY;
-        let mut params = xk_core::graph::Params::default();
-        for spec in entry.parameters {
-            if let Some(value) = spec.default {
-                params.set(spec.name, value.into());
-            }
-        }
-        let lowers = [netio.clone()];
-        let mut build =
-            xk_core::graph::Build { cx: &cx, entry, name: "eth", lowers: &lowers, params: &params };
-        let eth = (entry.build)(&mut build).expect("it is built");
+        let params = xk_core::graph::Params::default();
+        let eth =
+            entry.add(&cx, "eth", std::slice::from_ref(&netio), &params).expect("it is built");
         // What no program has a right to comes here.
         let top = Top::add(&cx, "top");
         cx.numbers_mut().override_pair(top.id(), eth.id(), TYPE.into());

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
-use xk_core::graph::{Build, Params, Value};
+use xk_core::graph::{Params, Value};
 use xk_core::message::PoolConfig;
 use xk_core::object::ProtocolId;
 use xk_core::random::Random;
@@ -60,8 +60,7 @@ impl Station {
         let entry = &xk_sim::ENTRY;
         let mut params = Params::default();
         params.set("link", Value::Text("lan".into()));
-        let mut build = Build { cx: &cx, entry, name: "sim", lowers: &[], params: &params };
-        let wire = (entry.build)(&mut build).expect("it is built");
+        let wire = entry.add(&cx, "sim", &[], &params).expect("it is built");
         let (netio, module) = xk_netio::add(&cx, "netio", wire);
         module.use_indices();
         Self { id, cx, netio, module, programs: Vec::new() }

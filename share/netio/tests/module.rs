@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 use std::rc::Rc;
-use xk_core::graph::{Build, Params, Value};
+use xk_core::graph::{Params, Value};
 use xk_core::object::ProtocolId;
 use xk_core::{Entry, HostAddr, Part, Participant, Participants, ProtocolRef, SessionRef};
 use xk_kit::net::attribute::Peer;
@@ -53,8 +53,7 @@ fn build_with(
         let _ = cx.numbers_mut().add(number);
     }
     let lowers = [lower.clone()];
-    let mut build = Build { cx, entry, name: entry.kind, lowers: &lowers, params };
-    (entry.build)(&mut build).expect("it is built")
+    entry.add(cx, entry.kind, &lowers, params).expect("it is built")
 }
 
 impl Host {

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::string::String;
 use core::cell::{Cell, OnceCell};
-use xk_core::graph::{Build, BuildError, Params, Value};
+use xk_core::graph::{BuildError, Params, Value};
 use xk_core::object::OpenError;
 use xk_core::{Entry, Kernel, ProtocolRef};
 use xk_kit::EthAddr;
@@ -107,8 +107,7 @@ impl Program {
                 let _ = cx.numbers_mut().add(number);
             }
             let lowers = [lower];
-            let mut build = Build { cx, entry, name: kind, lowers: &lowers, params };
-            (entry.build)(&mut build).map_err(ProgramError::Build)
+            entry.add(cx, kind, &lowers, params).map_err(ProgramError::Build)
         };
         let link = make("eth", wire, &find("eth")?.defaults())?;
         let known = Rc::clone(&parts.member.known);

@@ -64,7 +64,7 @@ pub use world::CallWorld;
 use super::{Findings, Side, Verdict, cut, lost};
 use crate::kernel::Lower;
 use core::time::Duration;
-use xk_core::graph::{Build, Params, Realm};
+use xk_core::graph::{Params, Realm};
 use xk_core::{Entry, Kernel, Part, Participant, Participants, ProtocolRef, Reason};
 use xk_kit::rpc::call::{BAD_ARGUMENTS, BUSY, NO_PROCEDURE, PROCEDURE, SYSTEM_ERROR};
 
@@ -114,9 +114,9 @@ pub trait CallFixture {
     fn build(&self, cx: &Kernel, side: Side, bottom: &ProtocolRef, params: &Params) -> ProtocolRef {
         let entry = self.entry();
         let name = format!("{}-{side:?}", entry.kind);
-        let mut build =
-            Build { cx, entry, name: &name, lowers: core::slice::from_ref(bottom), params };
-        (entry.build)(&mut build).expect("the fixture's parameters build the protocol")
+        entry
+            .add(cx, &name, core::slice::from_ref(bottom), params)
+            .expect("the fixture's parameters build the protocol")
     }
 
     /// What the protocols above use: what was built, or what stands for it above a cut.

@@ -8,7 +8,7 @@ use xk_core::{Answer, Ask, HostAddr, Part, SessionRef};
 use xk_kit::control::{
     ClaimHost, HostConflict, IsLocalHost, IsOutstanding, JoinGroup, LinkType, MaxPacket, MyEther,
     MyHost, MyPort, NetworkError, NetworkErrorKind, OptPacket, PeerEther, PeerHost, PeerPort,
-    PseudoHeader, Resolve,
+    PseudoHeader, Resolve, Start,
 };
 
 /// A question that no layer has heard of.
@@ -66,19 +66,12 @@ pub fn goes_up_once(fixture: &dyn Fixture) -> Verdict {
     let (cx, node) = (&world.cx, &world.a);
     // The layer itself, or the object by which it receives for this protocol.
     let receiver = cx.protocol(lower.head().upper()).expect("it receives");
-    let (start, start_len) = ([0; 16], 16);
-    let about = |session: &SessionRef| IsOutstanding {
-        session: session.clone(),
-        start,
-        start_len,
-        is: false,
-    };
+    let start = Start::new(&[0; 16]);
+    let about = |session: &SessionRef| IsOutstanding { session: session.clone(), start, is: false };
     let error = |session: &SessionRef| NetworkError {
-        kind: NetworkErrorKind::HostUnreachable,
-        reporter: None,
         session: Some(session.clone()),
         start,
-        start_len,
+        ..NetworkError::new(NetworkErrorKind::HostUnreachable)
     };
     let conflict = HostConflict { host: [10, 0, 0, 1].into(), address: [2, 0, 0, 0, 0, 9] };
     let went_up = |ask: &mut Ask<'_>, what: &str| {

@@ -5,7 +5,7 @@ use super::run::{PEER, Run, check};
 use super::spec::{Act, Told};
 use core::time::Duration;
 use xk_core::{Part, Participant, Participants, SessionRef, Upper};
-use xk_kit::control::{NetworkError, NetworkErrorKind};
+use xk_kit::control::{NetworkError, NetworkErrorKind, Start};
 use xk_kit::net::stream::{
     StreamAbort, StreamConsumed, StreamInfo, StreamSet, StreamSetNext, StreamSetting,
     StreamShutdown, StreamSoftError, StreamSpace,
@@ -163,13 +163,8 @@ impl Run<'_> {
             let seq = flow.own_isn.unwrap_or(0).wrapping_add(seq);
             start[4..8].copy_from_slice(&seq.to_be_bytes());
         }
-        let error = NetworkError {
-            kind,
-            reporter: None,
-            session: Some(session),
-            start,
-            start_len: start.len(),
-        };
+        let start = Start::new(&start);
+        let error = NetworkError { session: Some(session), start, ..NetworkError::new(kind) };
         let _ = self.under_test.ask(&self.cx, error);
         Ok(())
     }

@@ -9,7 +9,7 @@ use core::fmt;
 use core::net::Ipv4Addr;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
-use xk_core::graph::{Build, ParamKind, Params, Value};
+use xk_core::graph::{ParamKind, Params, Value};
 use xk_core::object::{Arrivals, BURST_MAX, Enable};
 use xk_core::{Entry, Part, ProtocolRef, SessionRef, Time};
 use xk_kit::control::PseudoHeader;
@@ -146,14 +146,9 @@ impl<'a> Run<'a> {
         let lower =
             Lower { opt_packet: case.mtu.saturating_sub(BELOW), ..Lower::host(OWN, NUMBER) };
         let bottom = Bottom::add(&cx, "lower", lower);
-        let mut build = Build {
-            cx: &cx,
-            entry,
-            name: entry.kind,
-            lowers: core::slice::from_ref(bottom.protocol()),
-            params: &params(case, entry)?,
-        };
-        let under_test = (entry.build)(&mut build).map_err(|error| error.to_string())?;
+        let under_test = entry
+            .add(&cx, entry.kind, core::slice::from_ref(bottom.protocol()), &params(case, entry)?)
+            .map_err(|error| error.to_string())?;
         let app = App::add(&cx);
         cx.start().map_err(|(protocol, error)| format!("{protocol:?} does not start: {error}"))?;
         // So that no time is before the beginning.

@@ -25,7 +25,7 @@ use core::fmt::Write as _;
 use core::net::Ipv4Addr;
 use core::ops::Range;
 use core::time::Duration;
-use xk_core::graph::{Build, Params};
+use xk_core::graph::Params;
 use xk_core::random::Random;
 use xk_core::{Entry, Time};
 
@@ -141,8 +141,8 @@ impl<'a> World<'a> {
                 let lower = Lower { opt_packet: plan.mtu - 20, ..Lower::host(host(side), NUMBER) };
                 let bottom = Bottom::add(&cx, lower_name, lower);
                 let lowers = core::slice::from_ref(bottom.protocol());
-                let mut build = Build { cx: &cx, entry, name, lowers, params: &params };
-                let protocol = (entry.build)(&mut build).map_err(|error| error.to_string())?;
+                let protocol =
+                    entry.add(&cx, name, lowers, &params).map_err(|error| error.to_string())?;
                 Ok::<_, String>((bottom, protocol))
             };
             let [lower_names, names] = [["lower-a", "lower-b"], ["a", "b"]];

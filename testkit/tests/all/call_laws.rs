@@ -3,7 +3,7 @@
 //!
 //! SELECT and the layer that forwards check themselves, in their own folders.
 
-use xk_core::graph::{Build, Params, Value};
+use xk_core::graph::{Params, Value};
 use xk_core::{Entry, Kernel, Part, Participant, Participants, ProtocolRef, Reason};
 use xk_kit::rpc::call::{BAD_ARGUMENTS, NO_PROCEDURE, PROCEDURE, PROGRAM, SYSTEM_ERROR, VERSION};
 use xk_testkit::conformance::calls::{self, CallFixture, LAWS};
@@ -144,8 +144,7 @@ fn on(
 ) -> ProtocolRef {
     let entry = entry(kind);
     let lowers: Vec<ProtocolRef> = lowers.iter().map(|lower| (*lower).clone()).collect();
-    let mut build = Build { cx, entry, name: &format!("{kind}-{side:?}"), lowers: &lowers, params };
-    (entry.build)(&mut build).expect("the parameters build it")
+    entry.add(cx, &format!("{kind}-{side:?}"), &lowers, params).expect("the parameters build it")
 }
 
 impl CallFixture for Programs {

@@ -4,7 +4,7 @@
 use core::time::Duration;
 use std::rc::Rc;
 use xk_core::control::ListSessions;
-use xk_core::graph::{Build, Params};
+use xk_core::graph::Params;
 use xk_core::object::{OpenError, ProtocolId};
 use xk_core::{Kernel, Part, Participants, ProtocolRef, SessionRef, Upper};
 use xk_kit::net::moving::{HOLD_FOR, KeepEnds, MOVED, MoveError, ends_of, move_session};
@@ -21,8 +21,7 @@ fn tcp(cx: &TestKernel, name: &str, lower: &str, host: [u8; 4]) -> (Bottom, Prot
     let entry = xk_catalog::PROTOCOLS.iter().find(|entry| entry.kind == "tcp");
     let entry = entry.expect("tcp is in the catalog");
     let lowers = core::slice::from_ref(bottom.protocol());
-    let mut build = Build { cx, entry, name, lowers, params: &Params::default() };
-    let protocol = (entry.build)(&mut build).expect("it is built");
+    let protocol = entry.add(cx, name, lowers, &Params::default()).expect("it is built");
     (bottom, protocol)
 }
 

@@ -159,8 +159,7 @@ fn damage_and_duplicates_are_told_apart() {
 fn the_networks_errors_are_counted_by_kind() {
     let net = net(Lower::link(1500), settings());
     for kind in [NetworkErrorKind::PortUnreachable, NetworkErrorKind::TimeExceeded] {
-        let error =
-            NetworkError { kind, reporter: None, session: None, start: [0; 16], start_len: 8 };
+        let error = NetworkError::new(kind);
         assert!(net.probe.ask(&net.cx, error.clone()).is_some());
         assert!(net.probe.ask(&net.cx, error).is_some());
     }

@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
 use xk_core::{Message, Pool};
+use xk_kit::control::Start;
 
 use crate::address::{CONTROL_OCTETS, Control, NAME_OCTETS, Name, Notes, Reported, decode, encode};
 
@@ -20,8 +21,6 @@ const FIRST_OCTETS: usize = 1856;
 const OCTETS_MAX: usize = 65_535;
 /// Slices that one datagram or run may have (`UIO_MAXIOV`).
 pub(crate) const SLICES_MAX: usize = 1024;
-/// How many octets of a datagram that a host complains about are looked at.
-pub(crate) const QUOTE_OCTETS: usize = 16;
 
 /// How many arrivals a socket has lost since it was opened (`SO_MEMINFO`, socket(7);
 /// `SK_MEMINFO_DROPS` of `include/uapi/linux/sock_diag.h`).
@@ -232,8 +231,8 @@ fn slice_of(octets: &mut [u8]) -> libc::iovec {
 #[expect(clippy::type_complexity, reason = "the parts of one answer, taken apart at once")]
 pub(crate) fn take_report(
     socket: BorrowedFd<'_>,
-) -> io::Result<Option<(Reported, Option<SocketAddr>, [u8; QUOTE_OCTETS], usize, Notes)>> {
-    let mut quote = [0_u8; QUOTE_OCTETS];
+) -> io::Result<Option<(Reported, Option<SocketAddr>, Start, Notes)>> {
+    let mut quote = [0_u8; Start::OCTETS_MAX];
     let mut name = Name([0; NAME_OCTETS]);
     let mut control = Control([0; CONTROL_OCTETS]);
     let mut slice = slice_of(&mut quote);
@@ -261,7 +260,8 @@ pub(crate) fn take_report(
         return Err(io::ErrorKind::InvalidData.into());
     };
     let notes = Notes::read(controlled);
-    Ok(Some((reported, decode(named), quote, count.min(QUOTE_OCTETS), notes)))
+    let start = Start::new(quote.get(..count).unwrap_or(&quote));
+    Ok(Some((reported, decode(named), start, notes)))
 }
 
 /// One datagram, or a run of them to one peer, on its way to the system.

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use xk_core::Reason;
 use xk_core::reason::Class;
-use xk_kit::control::NetworkErrorKind;
+use xk_kit::control::{NetworkErrorKind, Start};
 use xk_kit::net::ports::UNREACHABLE;
 use xk_kit::wire::device_wire::{DEVICE_ERROR, DEVICE_FULL};
 
 use crate::address::{Notes, Reported};
-use crate::batch_unsafe::{self, QUOTE_OCTETS};
+use crate::batch_unsafe;
 
 /// The socket had no room for it on the way in.
 pub static OVERFLOW: Reason = Reason::new("socket buffer full", Class::Exhausted);
@@ -62,8 +62,7 @@ pub(crate) struct Complaint {
     /// Our host.
     pub(crate) local: Option<Ipv4Addr>,
     /// Its first octets.
-    pub(crate) start: [u8; QUOTE_OCTETS],
-    pub(crate) start_len: usize,
+    pub(crate) start: Start,
 }
 
 impl Complaint {
@@ -176,12 +175,11 @@ impl Socket {
     /// Takes the next complaint about a datagram sent before.
     pub(crate) fn complaint(&self) -> io::Result<Option<Complaint>> {
         let taken = batch_unsafe::take_report(self.socket.as_fd())?;
-        Ok(taken.map(|(reported, to, start, start_len, notes)| Complaint {
+        Ok(taken.map(|(reported, to, start, notes)| Complaint {
             reported,
             to,
             local: notes.destination,
             start,
-            start_len,
         }))
     }
 }

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use xk_core::graph::{Build, Params, Value};
+use xk_core::graph::{Params, Value};
 use xk_core::{Entry, Kernel, Part, ProtocolRef};
 use xk_testkit::conformance::{self, CountingAllocator, Fixture, LAWS, Side, World, bounded, wire};
 use xk_testkit::kernel::{Lower, TestKernel};
@@ -111,14 +111,7 @@ impl HostEth {
             prefix = xk_host::vxlan::emit(vni).to_vec();
         }
         let cx = TestKernel::new(1);
-        let wire = (xk_host::ENTRY.build)(&mut Build {
-            cx: &cx,
-            entry: &xk_host::ENTRY,
-            name: "host-eth",
-            lowers: &[],
-            params: &params,
-        })
-        .unwrap();
+        let wire = xk_host::ENTRY.add(&cx, "host-eth", &[], &params).unwrap();
         cx.start().unwrap();
         Self { cx, wire, local, peer, prefix }
     }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use xk_core::graph::{Build, BuildError, Params, Value};
+use xk_core::graph::{BuildError, Params, Value};
 use xk_core::object::PushError;
 use xk_core::reason::{self, Reason};
 use xk_core::{Entry, Part, Participant, Participants, ProtocolRef, SessionRef};
@@ -46,13 +46,7 @@ fn build(entry: &'static Entry, values: &[(&'static str, Value)]) -> Result<Stan
         params.set(name, value.clone());
     }
     let cx = TestKernel::new(1);
-    let wire = (entry.build)(&mut Build {
-        cx: &cx,
-        entry,
-        name: entry.kind,
-        lowers: &[],
-        params: &params,
-    })?;
+    let wire = entry.add(&cx, entry.kind, &[], &params)?;
     let top = Top::add(&cx, "top");
     cx.start().unwrap();
     Ok(Stand { cx, wire, top })
@@ -192,7 +186,7 @@ fn a_port_that_nobody_listens_on_is_told() {
     let error = &errors[0];
     assert_eq!(error.kind, NetworkErrorKind::PortUnreachable);
     assert_eq!(error.session.as_ref(), Some(&session));
-    assert_eq!(&error.start[..error.start_len], &b"anybody there?"[..]);
+    assert_eq!(*error.start, b"anybody there?"[..]);
     assert_eq!(stand.drops(&xk_kit::net::ports::UNREACHABLE), 1);
     // The next push is told, once; when the peer is back, all is well.
     assert_eq!(stand.push(&session, b"again"), Err(PushError::Unreachable));

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use xk_core::graph::{Build, Params};
+use xk_core::graph::Params;
 use xk_core::{Kernel, Part, Participant, Participants, ProtocolRef, SessionRef};
 use xk_run::{Idle, Runner, real_kernel};
 use xk_testkit::kernel::Top;
@@ -63,13 +63,7 @@ impl Stand {
     fn new() -> Self {
         let kernel = Rc::new(real_kernel(64 << 20).unwrap());
         let entry = &xk_host::UDP_ENTRY;
-        let wire = (entry.build)(&mut Build {
-            cx: &kernel,
-            entry,
-            name: entry.kind,
-            lowers: &[],
-            params: &Params::default(),
-        });
+        let wire = entry.add(&kernel, entry.kind, &[], &Params::default());
         let top = Top::add(&kernel, "top");
         kernel.start().unwrap();
         let wire = wire.unwrap();

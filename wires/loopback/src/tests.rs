@@ -4,7 +4,7 @@ use super::*;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use std::rc::Rc;
-use xk_core::graph::{Build, Params, Value};
+use xk_core::graph::{Params, Value};
 use xk_core::kernel::Config;
 use xk_core::message::{ATTRIBUTE_OCTETS, Attribute, PoolConfig};
 use xk_core::object::{OpenError, PushError, Refused};
@@ -85,9 +85,7 @@ fn delayed(queue: i64, refuses: bool, delay: Duration) -> Net {
     params.set("mtu", Value::Octets(100));
     params.set("queue", Value::Integer(queue));
     params.set("delay", Value::Duration(delay));
-    let mut build =
-        Build { cx: &cx, entry: &ENTRY, name: "loopback", lowers: &[], params: &params };
-    let wire = (ENTRY.build)(&mut build).unwrap();
+    let wire = ENTRY.add(&cx, "loopback", &[], &params).unwrap();
     let seen = Rc::new(Shrink { refuses, ..Shrink::default() });
     let upper = cx.add_protocol("shrink", "shrink", Upperside(Rc::clone(&seen)));
     Net { cx, wire, upper, seen }

@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
-use xk_core::graph::{Build, Params, Value};
+use xk_core::graph::{Params, Value};
 use xk_core::object::{OpenError, Refused};
 use xk_core::{Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Upper};
 use xk_kit::net::notice::Notices;
@@ -92,8 +92,7 @@ fn party() {
     }))));
     let mut params = Params::default();
     params.set("path", Value::Text(path.to_string_lossy().into_owned()));
-    let mut build = Build { cx: &cx, entry: &ENTRY, name: "shm", lowers: &[], params: &params };
-    let wire = (ENTRY.build)(&mut build).unwrap();
+    let wire = ENTRY.add(&cx, "shm", &[], &params).unwrap();
     let session = Cell::new(None);
     let party = Party { wire, session, answered };
     cx.add_protocol("party", "party", party);

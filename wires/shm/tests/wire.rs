@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
 use xk_core::control::Describe;
-use xk_core::graph::{Build, BuildError, Look, Params, Value};
+use xk_core::graph::{BuildError, Look, Params, Value};
 use xk_core::object::PushError;
 use xk_core::{Kernel, Participants, ProtocolRef, Time};
 use xk_kit::control::{LinkType, MaxPacket, MyEther};
@@ -61,7 +61,7 @@ fn params(place: &Folder) -> Params {
 }
 
 fn built(cx: &Kernel, params: &Params) -> Result<ProtocolRef, BuildError> {
-    (ENTRY.build)(&mut Build { cx, entry: &ENTRY, name: "shm", lowers: &[], params })
+    ENTRY.add(cx, "shm", &[], params)
 }
 
 /// A kernel with the wire, and the program at the other end.

@@ -8,7 +8,7 @@ use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use std::rc::Rc;
 use xk_core::control::Report;
-use xk_core::graph::{Build, BuildError, Params, Value};
+use xk_core::graph::{BuildError, Params, Value};
 use xk_core::message::PoolConfig;
 use xk_core::object::{OpenError, PushError, Refused};
 use xk_core::shepherd::{Limits, NoSwitch, Semaphore, Shepherds};
@@ -127,7 +127,7 @@ struct Net {
 fn wire(cx: &Kernel, link: &str) -> Result<ProtocolRef, BuildError> {
     let mut params = Params::default();
     params.set("link", Value::Text(link.into()));
-    (ENTRY.build)(&mut Build { cx, entry: &ENTRY, name: "sim", lowers: &[], params: &params })
+    ENTRY.add(cx, "sim", &[], &params)
 }
 
 impl Net {

@@ -3,7 +3,7 @@
 use core::cell::RefCell;
 use core::time::Duration;
 use std::rc::Rc;
-use xk_core::graph::{Build, Params, Value};
+use xk_core::graph::{Params, Value};
 use xk_core::message::PoolConfig;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 use xk_core::{Kernel, Participants, Pool, ProtocolRef, SessionRef, Time};
@@ -45,8 +45,7 @@ impl TwoEnds {
 fn interface(cx: &Kernel) -> ProtocolRef {
     let mut params = Params::default();
     params.set("link", Value::Text("wire".into()));
-    let mut build = Build { cx, entry: &xk_sim::ENTRY, name: "sim", lowers: &[], params: &params };
-    (xk_sim::ENTRY.build)(&mut build).expect("an interface")
+    xk_sim::ENTRY.add(cx, "sim", &[], &params).expect("an interface")
 }
 
 impl WireFixture for TwoEnds {

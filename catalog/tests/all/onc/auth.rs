@@ -1,6 +1,6 @@
 //! Layers of authentication in the stack: none, whole credentials, shorthands.
 
-use crate::onc::net::{Faults, Net, PROGRAM, host, words};
+use crate::onc::net::{Faults, Net, PROGRAM, host, udp, words};
 use crate::onc::octets::real;
 use core::cell::RefCell;
 use core::time::Duration;
@@ -14,7 +14,7 @@ use xk_testkit::kernel::Lower;
 
 /// The lower part of the stack.
 fn select(cx: &Kernel, name: &str, below: ProtocolRef) -> ProtocolRef {
-    let udp = xk_udp::add(cx, &format!("udp-{name}"), below, 1024, true);
+    let udp = udp(cx, &format!("udp-{name}"), below);
     let settings = xk_reqrep::Settings::default();
     let reqrep = xk_reqrep::add(cx, &format!("reqrep-{name}"), udp, settings);
     let settings = xk_sunselect::Settings::default();

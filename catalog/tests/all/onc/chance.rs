@@ -1,7 +1,7 @@
 //! A network that loses, repeats and delays: zero or more executions, at least one for each reply,
 //! and no reply to another call.
 
-use crate::onc::net::{Faults, Net, over};
+use crate::onc::net::{Faults, Net, over, udp};
 use core::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use xk_core::object::CallCause;
 use xk_core::{Kernel, ProtocolRef};
 
 fn stack(cx: &Kernel, name: &str, below: ProtocolRef, dupcache: usize) -> ProtocolRef {
-    let udp = xk_udp::add(cx, &format!("udp-{name}"), below, 1024, true);
+    let udp = udp(cx, &format!("udp-{name}"), below);
     let settings = xk_reqrep::Settings { dupcache, ..xk_reqrep::Settings::default() };
     over(cx, name, udp, settings)
 }

@@ -6,6 +6,7 @@ use core::net::Ipv4Addr;
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::rc::Rc;
+use xk_core::graph::Params;
 use xk_core::object::{CallError, Enable, OpenError, Refused};
 use xk_core::reason::Reason;
 use xk_core::shepherd::{Flow, Semaphore};
@@ -125,9 +126,14 @@ pub(crate) struct Net {
 /// How a stack is built upon what lies below.
 pub(crate) type Build = dyn Fn(&Kernel, &str, ProtocolRef) -> ProtocolRef;
 
+/// UDP, with its defaults.
+pub(crate) fn udp(cx: &Kernel, name: &str, below: ProtocolRef) -> ProtocolRef {
+    xk_udp::ENTRY.add(cx, name, &[below], &Params::default()).expect("it is built")
+}
+
 /// The stack that the rest of the world speaks.
 pub(crate) fn classic(cx: &Kernel, name: &str, below: ProtocolRef) -> ProtocolRef {
-    let udp = xk_udp::add(cx, &format!("udp-{name}"), below, 1024, true);
+    let udp = udp(cx, &format!("udp-{name}"), below);
     over(cx, name, udp, xk_reqrep::Settings::default())
 }
 

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use xk_core::object::CallCause;
 use xk_core::shepherd::Semaphore;
-use xk_kit::control::{NetworkError, NetworkErrorKind};
+use xk_kit::control::{NetworkError, NetworkErrorKind, Start};
 
 /// Octets of UDP's header, which the network quotes at least (RFC 792).
 const UDP_OCTETS: usize = 8;
@@ -18,12 +18,11 @@ const LATER: Duration = Duration::from_millis(5);
 /// Has the network say `kind` about the request sent last, of which it quotes so many octets.
 fn report(net: &Net, kind: NetworkErrorKind, start_len: usize) {
     let session = net.ends[0].held().first().cloned();
-    let mut start = [0; 16];
     let wire = net.wire.borrow();
     let (_, octets) = wire.iter().rfind(|(from, _)| *from == 0).expect("a request");
-    start.copy_from_slice(&octets[..16]);
+    let start = Start::new(&octets[..start_len]);
     let udp = net.cx.find_protocol("udp-client").expect("the layer");
-    let error = NetworkError { kind, reporter: None, session, start, start_len };
+    let error = NetworkError { session, start, ..NetworkError::new(kind) };
     let _ = udp.ask(&net.cx, error);
 }
 

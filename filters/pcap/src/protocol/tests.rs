@@ -34,7 +34,7 @@ fn kernel() -> Kernel {
 
 fn wire(cx: &Kernel) -> ProtocolRef {
     let (entry, params) = (&xk_loopback::ENTRY, Params::default());
-    (entry.build)(&mut Build { cx, entry, name: "wire", lowers: &[], params: &params }).unwrap()
+    entry.add(cx, "wire", &[], &params).unwrap()
 }
 
 /// Sends two messages through the layer.
@@ -62,8 +62,7 @@ fn captured(file: &std::path::Path, snap: u64, epoch: Option<Duration>) -> Vec<u
     params.set("snap", Value::Octets(snap));
     let lowers = core::slice::from_ref(&wire);
     let entry = &crate::ENTRY;
-    let mut build = Build { cx: &cx, entry, name: "tap of one", lowers, params: &params };
-    let capture = (entry.build)(&mut build).unwrap();
+    let capture = entry.add(&cx, "tap of one", lowers, &params).unwrap();
     traffic(&cx, &wire, &capture);
     cx.stop();
     assert_eq!(capture.head().drops().total(), 0);
@@ -187,7 +186,7 @@ fn a_file_that_cannot_be_made_is_reported() {
     params.set("file", Value::Text("/nowhere/at/all.pcapng".into()));
     let lowers = core::slice::from_ref(&wire);
     let entry = &crate::ENTRY;
-    let built = (entry.build)(&mut Build { cx: &cx, entry, name: "pcap", lowers, params: &params });
+    let built = entry.add(&cx, "pcap", lowers, &params);
     assert!(matches!(built, Err(BuildError::Environment { param: Some("file"), .. })));
 }
 

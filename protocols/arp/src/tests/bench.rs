@@ -223,8 +223,7 @@ impl Protocol for TestUpper {
 
     fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(error) = ask.get::<NetworkError>() {
-            let start = error.start.get(..error.start_len).unwrap_or_default();
-            let line = (error.kind, start.to_vec(), error.session.is_some());
+            let line = (error.kind, error.start.to_vec(), error.session.is_some());
             self.0.errors.borrow_mut().push(line);
             return Answer::Answered;
         }

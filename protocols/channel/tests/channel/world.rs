@@ -7,7 +7,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use xk_channel::{ChannelFigures, Limits};
-use xk_core::graph::{Build, Params};
+use xk_core::graph::Params;
 use xk_core::kernel::Timer;
 use xk_core::numbers::Number;
 use xk_core::object::{CallError, PushError};
@@ -71,14 +71,9 @@ impl Node {
         };
         let bottom = Bottom::add(&cx, "bottom", lower);
         let fragment = (below == Below::Fragment).then(|| {
-            let mut build = Build {
-                cx: &cx,
-                entry: fragment,
-                name: "fragment",
-                lowers: std::slice::from_ref(bottom.protocol()),
-                params: &Params::default(),
-            };
-            (fragment.build)(&mut build).expect("it is built")
+            fragment
+                .add(&cx, "fragment", std::slice::from_ref(bottom.protocol()), &Params::default())
+                .expect("it is built")
         });
         let lower = fragment.as_ref().unwrap_or(bottom.protocol()).clone();
         let channel = xk_channel::add(&cx, "channel", lower, limits);

@@ -155,12 +155,12 @@ fn every_error_reaches_who_has_sent_the_packet() {
         assert_eq!(errors.len(), 1, "{header:?}");
         assert_eq!((errors[0].kind, errors[0].reporter), (kind, Some(B.into())));
         assert_eq!(errors[0].session.as_ref(), Some(&session));
-        assert_eq!((&errors[0].start, errors[0].start_len), (b"0123456789abcdef", 16));
+        assert_eq!(*errors[0].start, *b"0123456789abcdef");
     }
     assert_eq!(session.ask(&a.cx, OptPacket::default()).unwrap().octets, 1260);
     error_about(&a, Header::Unreachable(Unreachable::Port), FAR, &sent[..28]);
     let errors = a.top.take_errors();
-    assert_eq!((errors[0].reporter, errors[0].start_len), (None, 8));
+    assert_eq!((errors[0].reporter, errors[0].start.len()), (None, 8));
     assert_eq!(a.figures().errors_received, 16);
 }
 
@@ -207,7 +207,7 @@ fn an_error_about_a_ping_reaches_the_pinger() {
     let errors = a.pinger.take_errors();
     assert_eq!(errors[0].kind, NetworkErrorKind::HostUnreachable);
     assert_eq!(errors[0].session.as_ref(), Some(&session));
-    assert_eq!((&errors[0].start[..8], errors[0].start_len), (&b"payload "[..], 8));
+    assert_eq!(*errors[0].start, *b"payload ");
     // A host that has no such protocol: from refusal to report.
     let pair = Participants::pair(Part::Any, Part::host(B));
     let udp = a.top.open(&a.cx, &a.ip, pair).unwrap();
@@ -216,7 +216,7 @@ fn an_error_about_a_ping_reaches_the_pinger() {
     exchange(&a, &b);
     let errors = a.top.take_errors();
     assert_eq!(errors[0].kind, NetworkErrorKind::PortUnreachable);
-    assert_eq!((&errors[0].start, errors[0].reporter), (b"to a port that n", None));
+    assert_eq!((&*errors[0].start, errors[0].reporter), (&b"to a port that n"[..], None));
 }
 
 #[test]

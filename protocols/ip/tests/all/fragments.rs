@@ -10,7 +10,7 @@ use xk_core::{Answer, Ask, Kernel, Part, Participants, Protocol, ProtocolRef, Up
 use xk_ip::reasons;
 use xk_ip::wire::Fragment;
 use xk_kit::control::{
-    DeliverError, IsOutstanding, NetworkError, NetworkErrorKind, OptPacket, SendErrorCause,
+    DeliverError, IsOutstanding, NetworkError, NetworkErrorKind, OptPacket, SendErrorCause, Start,
 };
 use xk_testkit::kernel::octets;
 
@@ -154,11 +154,8 @@ fn too_big(host: &Host, to: Ipv4Addr, mtu: u32) {
         destination: to.into(),
         protocol: NUMBER,
         error: NetworkError {
-            kind: NetworkErrorKind::PacketTooBig { mtu },
-            reporter: None,
-            session: None,
-            start: [1; 16],
-            start_len: 8,
+            start: Start::new(&[1; 8]),
+            ..NetworkError::new(NetworkErrorKind::PacketTooBig { mtu })
         },
     };
     assert!(host.ip.ask(&host.cx, question).is_some());
@@ -175,7 +172,7 @@ fn a_reported_maximum_is_kept_for_ten_minutes() {
     let errors = host.top.take_errors();
     assert_eq!(errors[0].kind, NetworkErrorKind::PacketTooBig { mtu: 1400 });
     assert_eq!(errors[0].session.as_ref(), Some(&session));
-    assert_eq!((errors[0].start, errors[0].start_len), ([1; 16], 8));
+    assert_eq!(*errors[0].start, [1; 8]);
     session.push(&host.cx, host.cx.message(&[0; 1400])).unwrap();
     assert_eq!(host.sent(0).len(), 2);
     other.push(&host.cx, host.cx.message(&[0; 1400])).unwrap();
@@ -225,7 +222,7 @@ struct Knowing(bool);
 impl Protocol for Knowing {
     fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         ask.answer::<IsOutstanding>(|about| {
-            assert_eq!((about.start, about.start_len), ([1; 16], 8));
+            assert_eq!(*about.start, [1; 8]);
             about.is = self.0;
         })
     }

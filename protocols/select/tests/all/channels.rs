@@ -4,7 +4,7 @@
 use core::cell::RefCell;
 use core::time::Duration;
 use std::rc::Rc;
-use xk_core::graph::{Build, Params, Value};
+use xk_core::graph::{Params, Value};
 use xk_core::object::{CallCause, PushError, Rejection};
 use xk_core::shepherd::Semaphore;
 use xk_core::{Kernel, Participants, ProtocolRef, SessionRef, Time};
@@ -70,9 +70,7 @@ fn forward(
         params.add_block("route", route);
     }
     let entry = &xk_select::FORWARD_ENTRY;
-    let mut build =
-        Build { cx, entry, name, lowers: core::slice::from_ref(lower), params: &params };
-    (entry.build)(&mut build).unwrap()
+    entry.add(cx, name, core::slice::from_ref(lower), &params).unwrap()
 }
 
 impl Net {
@@ -292,13 +290,9 @@ fn routes_that_meet_are_refused() {
             params.add_block("route", route);
         }
         let entry = &xk_select::FORWARD_ENTRY;
-        let mut build = Build {
-            cx: &cx,
-            entry,
-            name: "forward",
-            lowers: core::slice::from_ref(bottom.protocol()),
-            params: &params,
-        };
-        assert!((entry.build)(&mut build).is_err(), "{routes:?}");
+        assert!(
+            entry.add(&cx, "forward", core::slice::from_ref(bottom.protocol()), &params).is_err(),
+            "{routes:?}"
+        );
     }
 }

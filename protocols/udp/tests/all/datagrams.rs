@@ -1,5 +1,6 @@
 //! Datagrams between a host below and protocols above: sent, delivered, refused, reported.
 
+use crate::udp;
 use core::net::Ipv4Addr;
 use core::time::Duration;
 use etherparse::UdpHeader;
@@ -8,7 +9,7 @@ use xk_core::object::{OpenError, PushError};
 use xk_core::participant::AddressError;
 use xk_core::{HostAddr, Kernel, Message, Part, Participants, ProtocolRef, SessionRef, reason};
 use xk_kit::control::{
-    MaxPacket, MyHost, MyPort, NetworkError, NetworkErrorKind, OptPacket, PeerHost, PeerPort,
+    MaxPacket, MyHost, MyPort, NetworkError, NetworkErrorKind, OptPacket, PeerHost, PeerPort, Start,
 };
 use xk_kit::net::attribute::{LinkCast, Peer};
 use xk_testkit::kernel::{Bottom, Event, Family, Lower, Task, TestKernel, Top, octets};
@@ -35,7 +36,7 @@ impl Net {
 
     fn on(cx: TestKernel, lower: Lower, sessions_max: usize, checksum: bool) -> Self {
         let ip = Bottom::add(&cx, "ip", lower);
-        let udp = xk_udp::add(&cx, "udp", ip.protocol().clone(), sessions_max, checksum);
+        let udp = udp(&cx, &ip, sessions_max, checksum);
         let top = Top::add(&cx, "top");
         cx.start().unwrap();
         Self { cx, ip, udp, top }
@@ -395,26 +396,22 @@ fn errors_of_the_network_find_their_session() {
     let session = net.open("port5000, port7@10.0.0.2").unwrap();
     session.push(&net.cx, net.cx.message(b"payload!")).unwrap();
     let sent = net.ip.take_sent().swap_remove(0);
-    let mut start = [0; 16];
-    sent.message.copy_to(0, &mut start);
-    let error = |session: &SessionRef, start: [u8; 16]| NetworkError {
-        kind: NetworkErrorKind::PortUnreachable,
-        reporter: None,
+    let start = Start::of(&sent.message);
+    let error = |session: &SessionRef, start| NetworkError {
         session: Some(session.clone()),
         start,
-        start_len: 16,
+        ..NetworkError::new(NetworkErrorKind::PortUnreachable)
     };
     assert!(net.udp.ask(&net.cx, error(&sent.session, start)).is_some());
     let reported = net.top.take_errors().swap_remove(0);
     assert_eq!(reported.session.as_ref(), Some(&session));
-    assert_eq!(&reported.start[..reported.start_len], b"payload!");
+    assert_eq!(*reported.start, *b"payload!");
     let push = || session.push(&net.cx, net.cx.message(b"x"));
     assert_eq!((push(), push()), (Err(PushError::Unreachable), Ok(())));
     // What was not sent from here, and what came back from above.
-    assert!(net.udp.ask(&net.cx, error(&sent.session, [9; 16])).is_none());
+    assert!(net.udp.ask(&net.cx, error(&sent.session, Start::new(&[9; 16]))).is_none());
     assert!(net.udp.ask(&net.cx, error(&session, start)).is_none());
-    let mut short = error(&sent.session, start);
-    short.start_len = HEADER_LEN - 1;
+    let short = error(&sent.session, Start::new(&start[..HEADER_LEN - 1]));
     assert!(net.udp.ask(&net.cx, short).is_none());
 }
 

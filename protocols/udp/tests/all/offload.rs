@@ -1,5 +1,6 @@
 //! Checksums left to the layers below, and verified by them.
 
+use crate::udp;
 use core::net::Ipv4Addr;
 use std::str::FromStr;
 use xk_core::{Message, Part, Participants, ProtocolRef, SessionRef, reason};
@@ -23,7 +24,7 @@ impl Net {
         let cx = TestKernel::new(7);
         let lower = Lower { partial_checksums, ..Lower::host(OWN, 17) };
         let ip = Bottom::add(&cx, "ip", lower);
-        let udp = xk_udp::add(&cx, "udp", ip.protocol().clone(), 8, checksum);
+        let udp = udp(&cx, &ip, 8, checksum);
         let top = Top::add(&cx, "top");
         cx.start().unwrap();
         Self { cx, ip, udp, top }

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 use xk_core::control::{Describe, ListSessions, Listed, Report};
-use xk_core::graph::{Build, Params, Value};
+use xk_core::graph::{Params, Value};
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
 use xk_core::object::ProtocolId;
@@ -58,8 +58,7 @@ fn named<'a>(
     let mut params = entry.defaults();
     set(&mut params);
     let lowers: Vec<_> = lowers.into_iter().cloned().collect();
-    let mut build = Build { cx, entry, name, lowers: &lowers, params: &params };
-    (entry.build)(&mut build).expect("it is built")
+    entry.add(cx, name, &lowers, &params).expect("it is built")
 }
 
 fn sim(cx: &Kernel) -> ProtocolRef {

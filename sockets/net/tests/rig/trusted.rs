@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use xk_attach::Grant;
 use xk_core::control::ListSessions;
-use xk_core::graph::{Build, Params, Value};
+use xk_core::graph::{Params, Value};
 use xk_core::{Entry, Kernel, ProtocolRef, SessionRef};
 use xk_kit::net::stream::StreamInfo;
 use xk_net::{Setup, Stack, Thread};
@@ -62,8 +62,7 @@ fn node(
     let mut params = entry.defaults();
     set(&mut params);
     let lowers: Vec<_> = lower.into_iter().cloned().collect();
-    let mut build = Build { cx, entry, name: kind, lowers: &lowers, params: &params };
-    (entry.build)(&mut build).unwrap_or_else(|error| panic!("{kind}: {error}"))
+    entry.add(cx, kind, &lowers, &params).unwrap_or_else(|error| panic!("{kind}: {error}"))
 }
 
 /// Ports of the loopback device that are free.

@@ -484,15 +484,8 @@ impl HostUdp {
             Some(IpAddr::V4(host)) if host != *to.ip() => Some(host.into()),
             _ => None,
         };
-        let mut error = NetworkError {
-            kind,
-            reporter,
-            session: Some(session.clone()),
-            start: complaint.start,
-            start_len: complaint.start_len,
-        };
-        if let Some(upper) = cx.protocol(session.head().upper()) {
-            let _ = upper.control(cx, &mut Ask::new(&mut error));
-        }
+        let error = NetworkError { reporter, start: complaint.start, ..NetworkError::new(kind) };
+        // A protocol that does not understand it has no use for it.
+        let _ = error.tell(cx, &session, 0);
     }
 }

@@ -184,7 +184,7 @@ fn a_wire_of_another_kind_is_looked_at() {
     let session = net.world.enter(HostId(0), move |cx| {
         let entry = &xk_loopback::ENTRY;
         let (name, params) = ("loopback", Params::default());
-        let wire = (entry.build)(&mut Build { cx, entry, name, lowers: &[], params: &params });
+        let wire = entry.add(cx, name, &[], &params);
         let station = Station {
             lower: wire.unwrap(),
             session: RefCell::default(),

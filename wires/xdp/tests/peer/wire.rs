@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use xk_core::control::Describe;
-use xk_core::graph::{Build, BuildError, Look, Params, Value};
+use xk_core::graph::{BuildError, Look, Params, Value};
 use xk_core::message::PoolConfig;
 use xk_core::{Kernel, Participants, Pool, ProtocolRef, SessionRef};
 use xk_testkit::conformance::wire::{self, WireFixture};
@@ -33,8 +33,7 @@ fn params(mode: Mode, more: &[(&'static str, Value)]) -> Params {
 }
 
 fn build(cx: &Kernel, params: &Params) -> Result<ProtocolRef, BuildError> {
-    let mut build = Build { cx, entry: &ENTRY, name: "xdp", lowers: &[], params };
-    (ENTRY.build)(&mut build)
+    ENTRY.add(cx, "xdp", &[], params)
 }
 
 impl<'a> Fixture<'a> {

@@ -3,7 +3,7 @@
 
 use core::net::Ipv4Addr;
 use std::rc::Rc;
-use xk_core::graph::{Build, Params, Value};
+use xk_core::graph::{Params, Value};
 use xk_core::{Part, Participants, ProtocolRef, Reason, SessionRef};
 use xk_icmp::IcmpFigures;
 use xk_icmp::wire::{self, Header};
@@ -45,9 +45,9 @@ impl Host {
             for number in entry.type_numbers() {
                 cx.numbers_mut().add(number).expect("no conflict");
             }
-            let mut build =
-                Build { cx: &cx, entry, name: kind, lowers: core::slice::from_ref(below), params };
-            (entry.build)(&mut build).expect("the parameters are right")
+            entry
+                .add(&cx, kind, core::slice::from_ref(below), params)
+                .expect("the parameters are right")
         };
         let ip = build("ip", lower.protocol(), &params);
         let icmp = build("icmp", &ip, &icmp_params);

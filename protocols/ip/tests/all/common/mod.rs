@@ -4,7 +4,7 @@
 use core::cell::RefCell;
 use core::net::Ipv4Addr;
 use std::rc::Rc;
-use xk_core::graph::{Build, BuildError, Params, Value};
+use xk_core::graph::{BuildError, Params, Value};
 use xk_core::numbers::Number;
 use xk_core::{Answer, Ask, Kernel, Part, Participants, Protocol, ProtocolRef, SessionRef};
 use xk_ip::IpFigures;
@@ -82,8 +82,7 @@ pub(crate) fn build_on(
     graph: &Graph,
 ) -> Result<ProtocolRef, BuildError> {
     let refs: Vec<ProtocolRef> = lowers.iter().map(|l| l.protocol().clone()).collect();
-    let mut build = Build { cx, entry: &xk_ip::ENTRY, name: "ip", lowers: &refs, params: &graph.0 };
-    (xk_ip::ENTRY.build)(&mut build)
+    xk_ip::ENTRY.add(cx, "ip", &refs, &graph.0)
 }
 
 impl Host {

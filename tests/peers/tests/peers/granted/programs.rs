@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use xk_attach::Attached;
 use xk_core::control::Describe;
-use xk_core::graph::{Build, Params, Value};
+use xk_core::graph::{Params, Value};
 use xk_core::object::OpenError;
 use xk_core::random::Random;
 use xk_core::{
@@ -611,8 +611,7 @@ fn node(
         params.add_block("address", block);
     }
     let lowers: Vec<_> = lowers.iter().map(|lower| (*lower).clone()).collect();
-    let mut build = Build { cx, entry, name: kind, lowers: &lowers, params: &params };
-    (entry.build)(&mut build).expect("it is built")
+    entry.add(cx, kind, &lowers, &params).expect("it is built")
 }
 
 /// A datagram of our host, to Linux's port 9 at any station.
