@@ -3,6 +3,7 @@
 mod checks;
 mod common;
 mod compositions;
+mod connects;
 mod cuts;
 mod deaths;
 mod exhaustion;
