@@ -84,8 +84,9 @@ pub struct KeepEnds {
     pub keeper: Option<ProtocolRef>,
     /// What it knows them by.
     pub number: u32,
-    /// Out: the headers of messages between them as they are now, if they are kept and the layers
-    /// below say. If the station that leads to the peer is another later, so are they.
+    /// In: `Some` of any if they are asked for. Out: the headers of messages between them as they
+    /// are now, if they are kept and the layers below say. If the station that leads to the peer is
+    /// another later, so are they.
     pub headers: Option<Headers>,
     /// Out: it is so.
     pub done: bool,
@@ -152,7 +153,11 @@ pub fn answer_part(pool: &Pool, state: &[u8], question: &mut GiveState) -> Resul
 /// Stops a session and has its state; `None` if it has none to give, or breaks off. It goes on
 /// after [`GIVE_FOR`] unless it is [`released`](release).
 pub fn state_of(cx: &Kernel, session: &SessionRef) -> Option<Vec<u8>> {
-    let mut state = Vec::new();
+    rest_of(cx, session, Vec::new())
+}
+
+/// As [`state_of`], of a session that has given the first octets of its state, and more.
+pub fn rest_of(cx: &Kernel, session: &SessionRef, mut state: Vec<u8>) -> Option<Vec<u8>> {
     loop {
         let at = u32::try_from(state.len()).ok()?;
         let given = session.ask(cx, GiveState { at, ..GiveState::default() })?;

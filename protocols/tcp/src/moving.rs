@@ -186,7 +186,9 @@ impl Tcp {
         if question.keep && holds.hold(key, Time::MAX) {
             let origin = self.table.origins.of(cx, &lower);
             let pair = pop_ports(&mut question.ends.clone())?;
-            question.headers = crate::session::headers(cx, (&origin, &lower), pair);
+            let headers = question.headers.take();
+            question.headers =
+                headers.and_then(|_| crate::session::headers(cx, (&origin, &lower), pair));
             let (keeper, number) = (question.keeper.take(), question.number);
             let before = holds.set_kept(&key, Some(Kept { keeper, number, lower }));
             before.inspect(|before| before.close(cx));

@@ -19,10 +19,10 @@ use xk_kit::Cache;
 use xk_kit::control::{MyPort, NetworkError, OptPacket};
 use xk_kit::net::attribute::Peer;
 use xk_kit::net::ports::{ANY_HOST, local_host, pop_ports};
+use xk_kit::net::receivers::Marks;
 
-use crate::library::end_right_soon;
+use crate::library::{end_right_soon, follow, stand};
 use crate::membership::Membership;
-use crate::places::Places;
 
 /// To how many hosts the way is kept at one time.
 const WAYS_MAX: usize = 1024;
@@ -48,8 +48,8 @@ pub(crate) struct Parts {
     member: Rc<Membership>,
     /// The registry knows this as the receiver of all of the program's sessions.
     library: RefCell<Option<ProtocolRef>>,
-    sessions: Places,
-    /// The places of sessions that receive from everybody, by port.
+    sessions: Marks,
+    /// The marks of sessions that receive from everybody, by port.
     open: RefCell<BTreeMap<u16, u32>>,
     /// Those of sessions with one peer, by port and peer.
     connected: RefCell<BTreeMap<(u16, HostAddr, u16), u32>>,
@@ -71,7 +71,7 @@ impl Parts {
             own: OnceCell::new(),
             member: Rc::clone(member),
             library: RefCell::new(Some(library.clone())),
-            sessions: Places::default(),
+            sessions: Marks::default(),
             open: RefCell::default(),
             connected: RefCell::default(),
             ways: Cache::new(cx.secret(), WAYS_MAX),
@@ -89,14 +89,14 @@ impl Parts {
 
     /// The session that stands on `lower`.
     fn find(&self, lower: &SessionRef) -> Option<SessionRef> {
-        let session = self.sessions.above(lower)?;
+        let session = self.sessions.get(lower.head().tag())?;
         session.body::<Port>()?.stands_on(lower).then_some(session)
     }
 
     /// The session that receives from everybody at a port.
     fn open_at(&self, port: u16) -> Option<SessionRef> {
-        let place = self.open.borrow().get(&port).copied()?;
-        self.sessions.at(place)
+        let mark = self.open.borrow().get(&port).copied()?;
+        self.sessions.get(mark)
     }
 
     /// Whether the program's own protocol reaches a host. The registry is asked if that is not
@@ -137,14 +137,15 @@ impl Parts {
         leads
     }
 
-    /// A session above `far`, between a port of a host and a peer, or everybody.
+    /// A session above `far`, between a port of a host and a peer, or everybody; `None` if there is
+    /// no room.
     fn wrap(
         self: &Rc<Self>,
         cx: &Kernel,
         this: &ProtocolRef,
         upper: &ProtocolRef,
         (far, host, to): (&SessionRef, HostAddr, Option<Peer>),
-    ) -> SessionRef {
+    ) -> Option<SessionRef> {
         let port = far.ask(cx, MyPort::default()).map_or(0, |asked| asked.port);
         let body = Port {
             parts: Rc::clone(self),
@@ -152,20 +153,16 @@ impl Parts {
             port,
             host,
             to,
-            place: Cell::new(0),
+            mark: Cell::new(0),
             far: SessionSlot::new(Some(far.clone())),
             own: SessionSlot::default(),
             octets_max: Cell::new(0),
             right: Cell::new(None),
         };
         let session = cx.new_session(this, upper, body);
-        let place = self.sessions.enter(&session);
-        if let Some(port) = session.body::<Port>() {
-            port.place.set(place);
-        }
-        far.head().set_tag(place + 1);
-        far.watch();
-        session
+        let mark = stand(cx, &self.sessions, &session, far)?;
+        session.body::<Port>()?.mark.set(mark);
+        Some(session)
     }
 
     /// Has the datagrams of a port come and go by the program's own protocol, if the registry gives
@@ -180,7 +177,7 @@ impl Parts {
             other.body::<Port>()?.leave_own(cx);
             return None;
         }
-        self.open.borrow_mut().insert(port.port, port.place.get());
+        self.open.borrow_mut().insert(port.port, port.mark.get());
         let local = match port.host {
             ANY_HOST => Participant::of(Part::port(port.port)),
             host => Participant::of(Part::Host(host)).with(Part::port(port.port)),
@@ -188,12 +185,11 @@ impl Parts {
         let ends = Participants::pair(local, Participant::of(Part::Any));
         // First, so that what arrives by the right finds it.
         let here = own.open(cx, Upper::new(this), ends).ok()?;
-        here.head().set_tag(port.place.get() + 1);
-        here.watch();
+        follow(port.mark.get(), &here);
         let most = here.ask(cx, OptPacket::default()).map_or(0, |asked| asked.octets);
         port.octets_max.set(most as usize);
         drop(port.own.replace(Some(here.clone())));
-        let right = self.member.share(cx, &far);
+        let right = self.member.share(cx, &far).and_then(|taken| taken.right);
         port.right.set(right);
         // Another may have come for this port meanwhile, or the session have been closed.
         let is_own = port.own.get().as_ref() == Some(&here) && !session.head().is_closed();
@@ -237,8 +233,8 @@ impl Parts {
             && let (Some(port), Some(peer)) = (session.body::<Port>(), message.attribute::<Peer>())
         {
             let key = (port.port, peer.host, peer.port);
-            let place = self.connected.borrow().get(&key).copied();
-            if let Some(one) = place.and_then(|place| self.sessions.at(place)) {
+            let mark = self.connected.borrow().get(&key).copied();
+            if let Some(one) = mark.and_then(|mark| self.sessions.get(mark)) {
                 message.remove_attribute::<Peer>();
                 return one.pop(cx, message);
             }
@@ -285,11 +281,14 @@ impl Protocol for Datagrams {
             session.hold();
             return Ok(session);
         }
-        let session = parts.wrap(cx, this, upper.receiver, (&far, host, to));
+        let Some(session) = parts.wrap(cx, this, upper.receiver, (&far, host, to)) else {
+            far.close(cx);
+            return Err(OpenError::Full);
+        };
         match (to, session.body::<Port>()) {
             (Some(to), Some(port)) => {
                 let key = (port.port, to.host, to.port);
-                parts.connected.borrow_mut().insert(key, port.place.get());
+                parts.connected.borrow_mut().insert(key, port.mark.get());
             }
             _ => drop(parts.begin(cx, this, &session)),
         }
@@ -359,8 +358,8 @@ struct Port {
     /// [`ANY_HOST`] for any of this one's.
     host: HostAddr,
     to: Option<Peer>,
-    /// Its place among the sessions.
-    place: Cell<u32>,
+    /// By what it is found.
+    mark: Cell<u32>,
     /// At the registry; empty once that has died.
     far: SessionSlot,
     /// Of the program's own protocol, of a session with everybody.
@@ -398,13 +397,13 @@ impl Port {
 
     /// The session is over.
     fn leave(&self, cx: &Kernel) {
-        let (parts, place) = (&self.parts, self.place.get());
-        if !parts.sessions.leave(place) {
+        let (parts, mark) = (&self.parts, self.mark.get());
+        if !parts.sessions.leave(mark) {
             return;
         }
         match self.to {
             Some(to) => drop(parts.connected.borrow_mut().remove(&(self.port, to.host, to.port))),
-            None => parts.open.borrow_mut().retain(|_, open| *open != place),
+            None => parts.open.borrow_mut().retain(|_, open| *open != mark),
         }
         self.leave_own(cx);
         if let Some(far) = self.far.take() {

@@ -79,7 +79,6 @@ extern crate alloc;
 mod datagrams;
 mod library;
 mod membership;
-mod places;
 mod program;
 mod questions;
 mod registry;

@@ -1,7 +1,6 @@
 //! The library: conversations that the registry's protocol begins and the program's own goes on
 //! with, as one protocol object.
 
-use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::Any;
@@ -17,31 +16,32 @@ use xk_core::{
 };
 use xk_kit::control::{IsOutstanding, MyHost, MyPort, NetworkError};
 use xk_kit::net::moving::{
-    GIVE_FOR, GiveState, MoveError, TakeState, answer_part, move_session, release, state_of,
+    GIVE_FOR, GiveState, MoveError, TakeState, answer_part, bring, ends_of, release, state_of,
 };
 use xk_kit::net::ports::{ANY_HOST, offer, pop_offer};
+use xk_kit::net::receivers::Marks;
 use xk_kit::net::stream::{
-    StreamAbort, StreamConsumed, StreamError, StreamEvent, StreamInfo, StreamNotice, StreamRoom,
-    StreamSet, StreamShutdown, StreamSpace,
+    StreamAbort, StreamError, StreamEvent, StreamInfo, StreamNotice, StreamRoom,
 };
 use xk_netio::Ticket;
 
 use crate::datagrams;
 use crate::membership::Membership;
-use crate::places::Places;
 use crate::registry::STATE_OCTETS_MAX;
+
+mod later;
+
+use later::Later;
 
 /// A conversation goes on through the registry, which has granted no right for it.
 pub static NOT_MOVED: Reason = Reason::new("not moved", Class::Exhausted);
 
-/// Settings that wait for a conversation that is on its way at most.
-const SETTINGS_MAX: usize = 16;
-
-/// What a timer of the layer is for; the place of the session lies above.
+/// What a timer of the layer is for; the mark of the session lies above.
 const MOVE: u64 = 0;
 const GIVE_BACK: u64 = 1;
 const END_RIGHT: u64 = 2;
 const AGAIN: u64 = 3;
+const LEARN_ENDS: u64 = 4;
 const KIND_BITS: u32 = 8;
 
 /// Where a conversation is.
@@ -66,7 +66,7 @@ pub(crate) struct Parts {
     pub(crate) member: Rc<Membership>,
     /// What was enabled: the number below, the port and host, and for which protocol.
     offers: RefCell<Vec<(Enable, u64, ProtocolRef)>>,
-    sessions: Places,
+    sessions: Marks,
     /// What another program has passed on, with its ticket in front, and between which ends.
     brought: RefCell<(Participants, Vec<u8>)>,
     /// What stands beside this, and has its sessions at the registry through it: that knows a
@@ -84,7 +84,7 @@ impl Parts {
             own: OnceCell::new(),
             member: Rc::clone(member),
             offers: RefCell::default(),
-            sessions: Places::default(),
+            sessions: Marks::default(),
             brought: RefCell::default(),
             beside: RefCell::default(),
         })
@@ -123,7 +123,7 @@ impl Parts {
     /// The session that stands on `lower`.
     #[inline]
     fn find(&self, lower: &SessionRef) -> Option<SessionRef> {
-        let session = self.sessions.above(lower)?;
+        let session = self.sessions.get(lower.head().tag())?;
         let is_it = session.body::<Own>()?.lower.get().as_ref() == Some(lower);
         is_it.then_some(session)
     }
@@ -138,22 +138,24 @@ impl Parts {
         host.and_then(at).or_else(|| at(ANY_HOST))
     }
 
-    /// A session above `lower`.
+    /// A session above `lower`; `None` if there is no room.
     fn wrap(
         self: &Rc<Self>,
         cx: &Kernel,
         this: &ProtocolRef,
         upper: &ProtocolRef,
         (lower, is_passive): (&SessionRef, bool),
-    ) -> SessionRef {
+    ) -> Option<SessionRef> {
         let own = Own {
             parts: Rc::clone(self),
             upper: upper.clone(),
+            ends: RefCell::default(),
             lower: SessionSlot::new(Some(lower.clone())),
             place: Cell::new(Place::Far),
-            number: Cell::new(0),
+            mark: Cell::new(0),
             right: Cell::new(None),
             is_left: Cell::new(false),
+            has_failed: Cell::new(false),
             given: RefCell::default(),
             later: Later::default(),
         };
@@ -161,18 +163,36 @@ impl Parts {
             true => cx.new_passive_session(this, upper, own),
             false => cx.new_session(this, upper, own),
         };
-        let place = self.sessions.enter(&session);
-        if let Some(own) = session.body::<Own>() {
-            own.number.set(place);
-        }
-        lower.head().set_tag(place + 1);
-        lower.watch();
-        session
+        let mark = stand(cx, &self.sessions, &session, lower)?;
+        session.body::<Own>()?.mark.set(mark);
+        Some(session)
     }
 }
 
-fn schedule(cx: &Kernel, this: &ProtocolRef, (place, kind): (u32, u64), delay: Duration) {
-    if cx.schedule_protocol(this, delay, u64::from(place) << KIND_BITS | kind).is_err() {
+/// A new session stands on `lower`: the mark by which it is found from there; `None` if there is no
+/// room, and it is over.
+pub(crate) fn stand(
+    cx: &Kernel,
+    sessions: &Marks,
+    session: &SessionRef,
+    lower: &SessionRef,
+) -> Option<u32> {
+    let mark = sessions.enter(session);
+    match mark {
+        Some(mark) => follow(mark, lower),
+        None => session.retire(cx),
+    }
+    mark
+}
+
+/// The session with this mark is found from `lower`, too, and hears of its end.
+pub(crate) fn follow(mark: u32, lower: &SessionRef) {
+    lower.head().set_tag(mark);
+    lower.watch();
+}
+
+fn schedule(cx: &Kernel, this: &ProtocolRef, (mark, kind): (u32, u64), delay: Duration) {
+    if cx.schedule_protocol(this, delay, u64::from(mark) << KIND_BITS | kind).is_err() {
         this.head().drops().count(&reason::TABLE_FULL);
     }
 }
@@ -210,11 +230,14 @@ impl Protocol for Library {
             session.hold();
             return Ok(session);
         }
-        let session = self.0.wrap(cx, this, upper.receiver, (&lower, false));
-        if passed.is_some()
-            && let Some(own) = session.body::<Own>()
-        {
-            schedule(cx, this, (own.number.get(), MOVE), Duration::ZERO);
+        let Some(session) = self.0.wrap(cx, this, upper.receiver, (&lower, false)) else {
+            lower.close(cx);
+            return Err(OpenError::Full);
+        };
+        // Nothing is asked here: until the opener has the session what is told of it goes nowhere.
+        if let Some(own) = session.body::<Own>() {
+            let next = if passed.is_some() { MOVE } else { LEARN_ENDS };
+            schedule(cx, this, (own.mark.get(), next), Duration::ZERO);
         }
         Ok(session)
     }
@@ -247,10 +270,11 @@ impl Protocol for Library {
         let port = lower.ask(cx, MyPort::default()).map_or(0, |asked| asked.port);
         let host = lower.ask(cx, MyHost::default()).map(|asked| asked.host);
         let upper = self.0.receiver(port, host).ok_or(&reason::NO_PORT)?;
-        let session = self.0.wrap(cx, this, &upper, (lower, true));
+        let wrapped = self.0.wrap(cx, this, &upper, (lower, true));
+        let session = wrapped.ok_or(&reason::TABLE_FULL)?;
         session.announce(cx, &upper, participants).inspect_err(|_| session.abort(cx))?;
         if let Some(own) = session.body::<Own>() {
-            schedule(cx, this, (own.number.get(), MOVE), Duration::ZERO);
+            schedule(cx, this, (own.mark.get(), MOVE), Duration::ZERO);
         }
         Ok(())
     }
@@ -358,18 +382,23 @@ impl Protocol for Library {
     }
 
     fn timeout(&self, cx: &Kernel, this: &ProtocolRef, token: u64) {
-        let (place, kind) = ((token >> KIND_BITS) as u32, token & ((1 << KIND_BITS) - 1));
+        let (mark, kind) = ((token >> KIND_BITS) as u32, token & ((1 << KIND_BITS) - 1));
         if kind == END_RIGHT {
-            self.0.member.end_right(cx, place, None);
+            self.0.member.end_right(cx, mark, None);
             return;
         }
-        let Some(session) = self.0.sessions.at(place) else {
+        let Some(session) = self.0.sessions.get(mark) else {
             return;
         };
         match (session.body::<Own>(), kind) {
             (Some(own), MOVE) => own.move_here(cx, this, &session),
             (Some(own), GIVE_BACK) => own.give_back(cx),
             (Some(own), AGAIN) => own.arrive(cx, &session, Place::Far),
+            (Some(own), LEARN_ENDS) => {
+                let far = own.lower.get().filter(|_| own.place.get() == Place::Far);
+                let ends = far.and_then(|far| ends_of(cx, &far));
+                own.ends.replace(ends);
+            }
             _ => {}
         }
     }
@@ -381,30 +410,22 @@ impl Protocol for Library {
     }
 }
 
-/// What was asked of a conversation that was on its way.
-#[derive(Default)]
-struct Later {
-    set: RefCell<VecDeque<StreamSet>>,
-    consumed: Cell<u32>,
-    is_shut: Cell<bool>,
-    is_aborted: Cell<bool>,
-    is_closed: Cell<bool>,
-    /// The protocol above waits for room.
-    wants_room: Cell<bool>,
-}
-
 /// A conversation, wherever it is.
 pub(crate) struct Own {
     parts: Rc<Parts>,
     upper: ProtocolRef,
+    /// As for `open`, if they were learned while the peer was on its way to answer.
+    ends: RefCell<Option<Participants>>,
     /// The session that it stands on now.
     lower: SessionSlot,
     place: Cell<Place>,
-    /// Its place among the sessions.
-    number: Cell<u32>,
+    /// By what it is found.
+    mark: Cell<u32>,
     right: Cell<Option<u32>>,
     /// It was closed where it began, and ends there: what was sent is on its way to that.
     is_left: Cell<bool>,
+    /// The protocol above has been told that it is lost.
+    has_failed: Cell<bool>,
     /// What goes to another program: the registry's ticket, and behind it the state.
     given: RefCell<Vec<u8>>,
     later: Later,
@@ -415,9 +436,10 @@ impl Own {
     fn happened(&self, cx: &Kernel, this: &ProtocolRef, session: &SessionRef, event: StreamEvent) {
         match event {
             StreamEvent::Connected => {
-                schedule(cx, this, (self.number.get(), MOVE), Duration::ZERO);
+                schedule(cx, this, (self.mark.get(), MOVE), Duration::ZERO);
             }
             StreamEvent::Closed if session.head().opens() == 0 => self.let_rest(cx, this),
+            StreamEvent::Failed(_) => self.has_failed.set(true),
             _ => {}
         }
     }
@@ -427,7 +449,7 @@ impl Own {
         let lower = self.lower.get().filter(|_| self.place.get() == Place::Own);
         let info = lower.and_then(|lower| lower.ask(cx, StreamInfo::default()));
         if info.is_some_and(|info| &*info.state == "TIME-WAIT") {
-            schedule(cx, this, (self.number.get(), GIVE_BACK), Duration::ZERO);
+            schedule(cx, this, (self.mark.get(), GIVE_BACK), Duration::ZERO);
         }
     }
 
@@ -437,23 +459,28 @@ impl Own {
         let (Some(far), Some((own, _))) = (far, self.parts.own.get()) else {
             return;
         };
-        let is_over = || session.head().is_closed() || self.is_left.get();
-        if self.place.get() != Place::Far || is_over() {
-            return;
-        }
-        let Some(right) = self.parts.member.take_over(cx, &far, own) else {
-            this.head().drops().count(&NOT_MOVED);
-            return;
-        };
-        if self.lower.get().as_ref() != Some(&far) || far.head().is_closed() || is_over() {
-            self.parts.member.end_right(cx, right, None);
+        let is_over = session.head().is_closed() || self.is_left.get();
+        if self.place.get() != Place::Far || is_over {
             return;
         }
         self.place.set(Place::Moving);
-        match move_session(cx, &far, own, Upper::new(this)) {
+        let known = self.ends.take();
+        let ends = known.or_else(|| ends_of(cx, &far));
+        let taken = ends.and_then(|ends| {
+            self.parts.member.take_over(cx, (&far, own), &ends).map(|taken| (ends, taken))
+        });
+        let Some((ends, (right, state))) = taken else {
+            this.head().drops().count(&NOT_MOVED);
+            return self.arrive(cx, session, Place::Far);
+        };
+        let moved = match state {
+            Ok(state) if !bring(cx, own, &ends, &state) => Err(MoveError::NotTaken),
+            Ok(_) => own.open(cx, Upper::new(this), ends).map_err(MoveError::Open),
+            Err(why) => Err(why),
+        };
+        match moved {
             Ok(here) => {
-                here.head().set_tag(self.number.get() + 1);
-                here.watch();
+                follow(self.mark.get(), &here);
                 self.right.set(Some(right));
                 drop(self.lower.replace(Some(here.clone())));
                 far.close(cx);
@@ -470,14 +497,12 @@ impl Own {
                 this.head().drops().count(&NOT_MOVED);
                 self.parts.member.end_right(cx, right, None);
                 match why {
-                    MoveError::NothingGiven => {
-                        self.arrive(cx, session, Place::Far);
-                    }
-                    // It goes on by itself then.
-                    MoveError::NotTaken => {
-                        schedule(cx, this, (self.number.get(), AGAIN), GIVE_FOR);
-                    }
                     MoveError::Open(_) => self.fail(cx, session),
+                    // It goes on by itself then.
+                    MoveError::NotTaken if !far.head().is_closed() => {
+                        schedule(cx, this, (self.mark.get(), AGAIN), GIVE_FOR);
+                    }
+                    _ => self.arrive(cx, session, Place::Far),
                 }
             }
         }
@@ -488,30 +513,23 @@ impl Own {
         if self.place.get() != Place::Moving {
             return;
         }
-        self.place.set(place);
         let Some(lower) = self.lower.get() else {
-            return;
+            return self.place.set(place);
         };
-        if lower.head().is_closed() {
-            return self.fail(cx, session);
-        }
-        let later = &self.later;
-        for set in later.set.take() {
-            let _ = lower.ask(cx, set);
-        }
-        let octets = later.consumed.take();
-        if octets > 0 {
-            let _ = lower.ask(cx, StreamConsumed { octets });
-        }
-        if later.is_shut.take() {
-            let _ = lower.ask(cx, StreamShutdown);
-        }
-        if later.is_aborted.take() {
+        // Until all is sent, what comes from above goes behind it.
+        let sent = self.later.send(cx, &lower);
+        self.place.set(place);
+        if sent.is_err() {
+            // A gap is worse than an end.
             let _ = lower.ask(cx, StreamAbort);
         }
-        if later.is_closed.take() {
+        if sent.is_err() || lower.head().is_closed() {
+            return self.fail(cx, session);
+        }
+        self.later.put(cx, &lower);
+        if self.later.is_closed.take() {
             lower.close(cx);
-        } else if later.wants_room.take() {
+        } else if self.later.wants_room.take() {
             self.notify(cx, session, StreamEvent::Writable);
         }
     }
@@ -523,15 +541,20 @@ impl Own {
     /// It was lost on its way, or with the registry.
     fn fail(&self, cx: &Kernel, session: &SessionRef) {
         self.place.set(Place::Over);
-        self.notify(cx, session, StreamEvent::Failed(StreamError::Reset));
+        if !self.has_failed.replace(true) {
+            self.notify(cx, session, StreamEvent::Failed(StreamError::Reset));
+        }
         self.end(cx, session);
     }
 
     fn end(&self, cx: &Kernel, session: &SessionRef) {
         self.place.set(Place::Over);
+        for message in self.later.take_pushed() {
+            session.discard(cx, message, &reason::CLOSED);
+        }
         self.end_right(cx, session);
         drop(self.lower.take());
-        self.parts.sessions.leave(self.number.get());
+        self.parts.sessions.leave(self.mark.get());
         session.retire(cx);
     }
 
@@ -598,7 +621,10 @@ impl Session for Own {
     #[inline]
     fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
         match self.lower.get() {
-            Some(lower) if self.place.get() != Place::Moving => lower.push(cx, message),
+            Some(lower) if self.place.get() != Place::Moving => {
+                self.note_sent(message.len());
+                lower.push(cx, message)
+            }
             _ => self.push_later(cx, this, message),
         }
     }
@@ -610,7 +636,10 @@ impl Session for Own {
         burst: &mut Outgoing,
     ) -> Result<(), PushError> {
         match self.lower.get() {
-            Some(lower) if self.place.get() != Place::Moving => lower.push_burst(cx, burst),
+            Some(lower) if self.place.get() != Place::Moving => {
+                self.note_sent(burst.iter().map(Message::len).sum());
+                lower.push_burst(cx, burst)
+            }
             _ => {
                 let mut result = Ok(());
                 for message in burst.drain(..) {
@@ -647,7 +676,7 @@ impl Session for Own {
             }
             return Answer::Answered;
         }
-        if self.place.get() == Place::Moving && self.ask_later(ask) {
+        if self.place.get() == Place::Moving && self.later.ask(ask) {
             return Answer::Answered;
         }
         self.lower.get().map_or(Answer::Unknown, |lower| lower.control(cx, ask))
@@ -670,7 +699,7 @@ impl Session for Own {
             return Closing::Done;
         };
         if this.head().is_aborted() {
-            self.parts.sessions.leave(self.number.get());
+            self.parts.sessions.leave(self.mark.get());
             drop(self.lower.take());
             lower.abort(cx);
             self.end_right(cx, this);
@@ -693,7 +722,7 @@ impl Session for Own {
 }
 
 impl Own {
-    /// While it moves a conversation is as one whose buffer is full.
+    /// What is sent while the conversation moves waits for it, up to the bound.
     #[cold]
     fn push_later(
         &self,
@@ -705,74 +734,19 @@ impl Own {
             this.discard(cx, message, &reason::CLOSED);
             return Err(PushError::Closed);
         }
-        self.later.wants_room.set(true);
-        this.discard(cx, message, &reason::TOO_BIG);
-        Err(PushError::TooBig)
+        self.later.push(message).map_err(|message| {
+            this.discard(cx, message, &reason::TOO_BIG);
+            PushError::TooBig
+        })
     }
 
-    /// Keeps what is to be asked once it has moved; false if the question is another.
-    fn ask_later(&self, ask: &mut Ask<'_>) -> bool {
-        let later = &self.later;
-        if let Some(question) = ask.get::<StreamSpace>() {
-            question.octets = 0;
-            later.wants_room.set(true);
-        } else if let Some(question) = ask.get::<StreamConsumed>() {
-            later.consumed.set(later.consumed.get().saturating_add(question.octets));
-        } else if ask.get::<StreamShutdown>().is_some() {
-            later.is_shut.set(true);
-        } else if ask.get::<StreamAbort>().is_some() {
-            later.is_aborted.set(true);
-        } else if let Some(question) = ask.get::<StreamSet>() {
-            let mut set = later.set.borrow_mut();
-            question.taken = set.len() < SETTINGS_MAX;
-            if question.taken {
-                set.push_back(*question);
-            }
-        } else {
-            return false;
+    /// Notes what is sent where the conversation began.
+    fn note_sent(&self, octets: usize) {
+        if self.place.get() == Place::Far {
+            self.later.note_sent(octets);
         }
-        true
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use xk_core::{Part, Participant};
-
-    struct Far;
-
-    impl Protocol for Far {
-        fn open_enable(
-            &self,
-            _: &Kernel,
-            _: &ProtocolRef,
-            _: Upper<'_>,
-            _: Participants,
-        ) -> Result<Enable, OpenError> {
-            Ok(Enable(1))
-        }
-    }
-
-    /// Passes down what it does not know.
-    struct Top(ProtocolRef);
-
-    impl Protocol for Top {
-        fn lower(&self) -> Option<&ProtocolRef> {
-            Some(&self.0)
-        }
-    }
-
-    #[test]
-    fn a_question_that_no_upper_understands_goes_up_once() {
-        let cx = xk_run::real_kernel(1 << 20).unwrap();
-        let far = cx.add_protocol("tcp", "tcp", Far);
-        let parts = Parts::new(far.clone(), &Membership::new(far));
-        let library = cx.add_protocol("library", "library", Library(parts));
-        let top = cx.add_protocol("top", "top", Top(library.clone()));
-        let port = Participants::local(Participant::of(Part::port(9)));
-        let _ = library.open_enable(&cx, Upper::new(&top), port).unwrap();
-        let room = StreamRoom { host: None, port: 9, full: false, segment_max: 0 };
-        assert!(library.ask(&cx, room).is_none());
-    }
-}
+mod tests;

@@ -2,18 +2,28 @@
 
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
+use alloc::vec::Vec;
 use core::cell::RefCell;
 use xk_core::control::TEXT_MAX;
 use xk_core::object::{OpenError, SessionSlot};
 use xk_core::{Ask, HostAddr, Kernel, Participants, ProtocolRef, SessionRef, Upper};
-use xk_kit::control::{DeliverError, MyHost, PeerEther, PeerHost};
-use xk_kit::net::moving::{EndsFailed, TakeState, ends_of, release, state_of};
+use xk_kit::control::DeliverError;
+use xk_kit::net::moving::{EndsFailed, MoveError, TakeState, release, rest_of, state_of};
+use xk_kit::net::ports::pop_ports;
 use xk_netio::Ticket;
 
 use crate::questions::{
     EndRight, FindStation, GiveBack, OpenChannel, PassOn, StationChanged, TakeOn, TakeOver,
 };
 use crate::stations::Known;
+
+/// Both hosts of these ends, ours first.
+fn hosts_of(ends: &Participants) -> Option<(HostAddr, HostAddr)> {
+    let mut ends = ends.clone();
+    pop_ports(&mut ends).ok()?;
+    let own = ends.local_mut().ok()?.pop_host().ok()?.value()?;
+    Some((own, ends.peer_mut().ok()?.pop_host().ok()?.value()?))
+}
 
 /// What several libraries of one program share.
 pub(crate) struct Membership {
@@ -59,31 +69,44 @@ impl Membership {
         self.session()?.ask(cx, OpenChannel::default())
     }
 
-    /// Has what `far` is sent come to `own`, which answers nothing yet: the right.
+    /// Has what `far` is sent between these ends come to `own`, which answers nothing yet: the
+    /// right, and the state of `far`, which is over then, or why there is none; `None` if `far`
+    /// goes on as before.
     pub(crate) fn take_over(
         &self,
         cx: &Kernel,
-        far: &SessionRef,
-        own: &ProtocolRef,
-    ) -> Option<u32> {
-        let ends = ends_of(cx, far)?;
-        let station = far.ask(cx, PeerEther::default())?.address;
-        let own_host = far.ask(cx, MyHost::default())?.host;
-        let host = far.ask(cx, PeerHost::default())?.host;
-        self.known.learn(cx, host, station);
-        let begin = TakeState { ends, at: 0, part: cx.pool().empty(0).ok(), taken: false };
+        (far, own): (&SessionRef, &ProtocolRef),
+        ends: &Participants,
+    ) -> Option<(u32, Result<Vec<u8>, MoveError>)> {
+        let hosts = hosts_of(ends)?;
+        self.known.expect(hosts.1);
+        let part = cx.pool().empty(0).ok();
+        let begin = TakeState { ends: ends.clone(), at: 0, part, taken: false };
         let is_held = own.ask(cx, begin).is_some_and(|answer| answer.taken);
-        let right = if is_held { self.share(cx, far) } else { None };
-        match right {
-            Some(right) => drop(self.hosts.borrow_mut().insert(right, (own_host, host))),
-            None => self.known.forget(cx, host),
-        }
-        right
+        let taken = if is_held { self.share(cx, far) } else { None };
+        let right = taken.as_ref().and_then(|taken| taken.right);
+        let Some((right, taken)) = right.zip(taken) else {
+            self.known.forget(cx, hosts.1);
+            return None;
+        };
+        self.known.change(cx, hosts.1, taken.station);
+        self.hosts.borrow_mut().insert(right, hosts);
+        let state: Vec<u8> = taken.part.map_or_else(Vec::new, |part| part.octets().collect());
+        let total = taken.total as usize;
+        let state = match state.len() {
+            0 => Err(MoveError::NothingGiven),
+            octets if octets == total => Ok(state),
+            // Too long for one answer.
+            _ => rest_of(cx, far, state)
+                .filter(|state| release(cx, far, state.len()))
+                .ok_or(MoveError::NotTaken),
+        };
+        Some((right, state))
     }
 
     /// The right to what `far` is sent and sends.
-    pub(crate) fn share(&self, cx: &Kernel, far: &SessionRef) -> Option<u32> {
-        self.session()?.ask(cx, TakeOver { session: Some(far.clone()), right: None })?.right
+    pub(crate) fn share(&self, cx: &Kernel, far: &SessionRef) -> Option<TakeOver> {
+        self.session()?.ask(cx, TakeOver { session: Some(far.clone()), ..TakeOver::default() })
     }
 
     /// Which host of ours a host is reached from, on behalf of the session `far`, and by which

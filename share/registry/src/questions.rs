@@ -23,9 +23,10 @@ pub struct OpenChannel {
 question!(OpenChannel { ticket, door, address, frame_octets_max }, "open-channel", Ask);
 
 /// The program is to carry on a conversation that it has: its channel takes and brings the frames
-/// of this session from now on. One that can move is still to be moved, and its ends are kept for
-/// it; one that receives from everybody stays, and keeps its port until the right ends.
-#[derive(Clone, Debug)]
+/// of this session from now on. One with a peer stops, its ends are kept for it, and its state
+/// goes to the program, as by [`GiveState`](xk_kit::net::moving::GiveState); one that receives from
+/// everybody stays, and keeps its port until the right ends.
+#[derive(Debug, Default)]
 pub struct TakeOver {
     /// In: the session, of a protocol beside the registry. Out: none, so that the answer reaches a
     /// program that has closed it meanwhile.
@@ -33,8 +34,15 @@ pub struct TakeOver {
     /// Out: the right's number; `None` if the session is not this program's, does not say what its
     /// headers are, or there is no room.
     pub right: Option<u32>,
+    /// Out: the station that leads to the peer.
+    pub station: [u8; 6],
+    /// Out: octets of the whole state; 0 if there is none to be had.
+    pub total: u32,
+    /// Out: the first part of the state. If it is all of it the session there is over; otherwise
+    /// the program asks that for the rest.
+    pub part: Option<Message>,
 }
-question!(TakeOver { session, right }, "take-over", Ask);
+question!(TakeOver { session, right, station, total, part }, "take-over", Ask);
 
 /// Asked on behalf of a session of the program: how its messages reach a host.
 #[derive(Clone, Debug)]

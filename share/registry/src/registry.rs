@@ -16,7 +16,7 @@ use xk_core::{
     Session, SessionRef, Time, Upper,
 };
 use xk_kit::control::{IsGroup, MaxPacket, MyEther, MyHost, MyPort, PeerEther, PeerHost};
-use xk_kit::net::moving::{EndsFailed, KeepEnds, bring, ends_of};
+use xk_kit::net::moving::{EndsFailed, GiveState, KeepEnds, bring, ends_of, release};
 use xk_kit::net::neighbour::{HostChanged, HostRoute, WatchHosts};
 use xk_kit::net::stream::StreamAbort;
 use xk_kit::net::template::{Headers, Template};
@@ -85,11 +85,18 @@ impl Right {
         Self { transport, ends, channel, station, extended, held }
     }
 
-    /// Has the ends kept, under this number for `keeper`: the headers as they are now, if they are
-    /// kept and the protocol says. Where conversations do not move, by a session with everybody.
-    fn keep(&self, cx: &Kernel, keeper: &ProtocolRef, number: u32) -> Option<Option<Headers>> {
+    /// Has the ends kept, under this number for `keeper`: if they are, the headers as they are now,
+    /// if it `looks` for these and the protocol says. Where conversations do not move, by a session
+    /// with everybody.
+    fn keep(
+        &self,
+        cx: &Kernel,
+        (keeper, number): (&ProtocolRef, u32),
+        looks: bool,
+    ) -> Option<Option<Headers>> {
         let (ends, of) = (self.ends.clone(), Some(keeper.clone()));
-        let asked = KeepEnds { ends, keep: true, keeper: of, number, ..KeepEnds::default() };
+        let headers = looks.then(Headers::default);
+        let asked = KeepEnds { ends, keep: true, keeper: of, number, headers, done: false };
         if let Some(answer) = self.transport.ask(cx, asked) {
             return answer.done.then_some(answer.headers);
         }
@@ -98,7 +105,7 @@ impl Right {
             drop(self.held.replace(Some(opened)));
         }
         let held = self.held.borrow().clone().filter(|held| !held.head().is_closed());
-        held.map(|held| Headers::of(cx, &held))
+        held.map(|held| looks.then(|| Headers::of(cx, &held)).flatten())
     }
 
     /// Has the ends kept no longer.
@@ -256,7 +263,7 @@ impl Shared {
             };
             let right = Rc::new(Right::new((transport, ends), channel, &headers));
             let is_known = self.program_with(number).is_some();
-            if !is_known && right.keep(cx, this, number).is_some() {
+            if !is_known && right.keep(cx, (this, number), false).is_some() {
                 self.before.borrow_mut().insert(number, right);
             }
         }
@@ -334,7 +341,7 @@ impl Shared {
         number: u32,
     ) -> Option<()> {
         let right = program.rights.borrow().get(&number).cloned()?;
-        let headers = right.keep(cx, this, number)??;
+        let headers = right.keep(cx, (this, number), true)??;
         let address = station(&headers);
         if right.station.replace(address) == address {
             return None;
@@ -475,9 +482,14 @@ impl Program {
         session.head().upper() == self.of && !session.head().is_closed()
     }
 
-    /// The right to carry a session on. What the program says is no more than which one; all else
-    /// the session is asked.
-    fn take_over(&self, cx: &Kernel, this: &SessionRef, session: &SessionRef) -> Option<u32> {
+    /// The right to carry a session on, and the first part of its state. What the program says is
+    /// no more than which one; all else the session is asked.
+    fn take_over(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        (session, question): (&SessionRef, &mut TakeOver),
+    ) -> Option<u32> {
         if !self.is_own(session) || self.rights.borrow().len() >= RIGHTS_MAX {
             return None;
         }
@@ -505,7 +517,7 @@ impl Program {
             right.held.take().inspect(|held| held.close(cx));
             return None;
         };
-        if right.keep(cx, &registry, number).is_none() {
+        if right.keep(cx, (&registry, number), false).is_none() {
             right.held.take().inspect(|held| held.close(cx));
             let _ = self.shared.netio.ask(cx, RevokeRight { number, was_there: false });
             return None;
@@ -516,10 +528,21 @@ impl Program {
             right.free(cx);
             return None;
         }
-        match this.head().is_closed() {
+        if this.head().is_closed() {
             // The program has gone meanwhile, its channel with it.
-            true => self.leave(cx, this, [Left::Right(right)]),
-            false => drop(self.rights.borrow_mut().insert(number, right)),
+            self.leave(cx, this, [Left::Right(right)]);
+            return Some(number);
+        }
+        question.station = right.station.get();
+        self.rights.borrow_mut().insert(number, right);
+        if peer.is_some()
+            && let Some(given) = session.ask(cx, GiveState::default())
+        {
+            let octets = given.part.as_ref().map_or(0, Message::len);
+            (question.total, question.part) = (given.total, given.part);
+            if octets > 0 && octets == question.total as usize {
+                release(cx, session, octets);
+            }
         }
         Some(number)
     }
@@ -657,7 +680,8 @@ impl Session for Program {
             let _ = self.open_channel(cx, question);
         } else if let Some(question) = ask.get::<TakeOver>() {
             let session = question.session.take();
-            question.right = session.and_then(|session| self.take_over(cx, this, &session));
+            question.right =
+                session.and_then(|session| self.take_over(cx, this, (&session, question)));
         } else if let Some(question) = ask.get::<FindStation>() {
             question.station = self.find_station(cx, this, question);
         } else if let Some(question) = ask.get::<GiveBack>() {

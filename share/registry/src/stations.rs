@@ -8,6 +8,9 @@ use core::cell::RefCell;
 use xk_core::object::{Enable, OpenError, ProtocolId};
 use xk_core::{HostAddr, Kernel, Part, Participants, Protocol, ProtocolRef, SessionRef, Upper};
 
+/// Stands for a station that is still to be told: of no maker (IEEE 802, local administration).
+const NOT_TOLD: [u8; 6] = [0xfe, 0xff, 0xff, 0xff, 0xff, 0xff];
+
 /// A station, and what leads to it.
 struct Station {
     address: [u8; 6],
@@ -24,9 +27,15 @@ pub(crate) struct Known(RefCell<BTreeMap<HostAddr, Station>>);
 impl Known {
     /// The host is reached by this station, for one conversation more.
     pub(crate) fn learn(&self, cx: &Kernel, host: HostAddr, address: [u8; 6]) {
-        let new = || Station { address, uses: 0, sessions: Vec::new() };
-        self.0.borrow_mut().entry(host).or_insert_with(new).uses += 1;
+        self.expect(host);
         self.change(cx, host, address);
+    }
+
+    /// By which station the host is reached is told before anything is sent there, for one
+    /// conversation more.
+    pub(crate) fn expect(&self, host: HostAddr) {
+        let new = || Station { address: NOT_TOLD, uses: 0, sessions: Vec::new() };
+        self.0.borrow_mut().entry(host).or_insert_with(new).uses += 1;
     }
 
     /// The host is reached by this station now. If it was by another, what led there has ended.

@@ -7,7 +7,12 @@ use xk_core::object::Refused;
 use xk_core::{
     Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, SessionRef, Upper,
 };
-use xk_kit::net::stream::{StreamError, StreamEvent, StreamNotice, StreamShutdown, StreamSpace};
+use xk_kit::net::stream::{
+    StreamAbort, StreamError, StreamEvent, StreamNotice, StreamShutdown, StreamSpace,
+};
+
+/// So few octets are sent without asking for room, and not again: as an echo does.
+pub(crate) const PROMPT_OCTETS_MAX: usize = 1000;
 
 /// What each of its streams does.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +75,17 @@ impl App {
         }
     }
 
+    /// Breaks all streams off.
+    pub(crate) fn reset(&self, cx: &Kernel) {
+        let mut streams = self.state.streams.borrow_mut();
+        let all: Vec<_> = streams.iter_mut().filter_map(|stream| stream.session.take()).collect();
+        drop(streams);
+        for session in all {
+            let _ = session.ask(cx, StreamAbort);
+            session.close(cx);
+        }
+    }
+
     /// Takes peers at a port.
     pub(crate) fn listen(&self, cx: &Kernel, port: &str) {
         let local: Participants = port.parse().expect("participants");
@@ -126,7 +142,9 @@ impl Body {
             if left == 0 {
                 break;
             }
-            let space = session.ask(cx, StreamSpace::default()).map_or(0, |space| space.octets);
+            let asked = || session.ask(cx, StreamSpace::default()).map_or(0, |space| space.octets);
+            let is_prompt = self.plan.octets <= PROMPT_OCTETS_MAX;
+            let space = if is_prompt { u32::MAX } else { asked() };
             let octets = left.min(space as usize).min(3000);
             if octets == 0 {
                 break;
@@ -135,7 +153,7 @@ impl Body {
             let Ok(message) = cx.pool().copy_from(128, &octets) else {
                 break;
             };
-            if session.push(cx, message).is_err() {
+            if session.push(cx, message).is_err() && !is_prompt {
                 break;
             }
             state.with(session, |stream| stream.sent += octets.len());

@@ -40,7 +40,7 @@ fn turn(seat: &Seat, place: &SessionRef, chance: &Random, own: &mut Vec<SessionR
         4 => {
             // One that has not begun, that has ended, or the place itself.
             let of = own.get(chance.below(1 + own.len() as u64) as usize).unwrap_or(place);
-            drop(place.ask(cx, TakeOver { session: Some(of.clone()), right: None }));
+            drop(place.ask(cx, TakeOver { session: Some(of.clone()), ..TakeOver::default() }));
         }
         5 => {
             let mut octets = vec![0; chance.below(8000) as usize];

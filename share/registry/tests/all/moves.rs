@@ -4,7 +4,7 @@ use std::time::Duration;
 use xk_registry::NOT_MOVED;
 use xk_sim::{LinkConfig, LinkKind};
 
-use crate::app::Plan;
+use crate::app::{PROMPT_OCTETS_MAX, Plan};
 use crate::world::Hosts;
 
 pub(crate) fn seeds() -> Vec<u64> {
@@ -30,12 +30,22 @@ pub(crate) fn lossy(seed: u64) -> LinkConfig {
     }
 }
 
-const OCTETS: usize = 300_000;
+/// A link on which a peer answers sooner than the registry answers a question, or about then.
+fn prompt(seed: u64) -> LinkConfig {
+    let chance = xk_core::random::Random::new(seed).fork(4);
+    LinkConfig {
+        delay: Duration::from_nanos(chance.below(2_000)),
+        ..LinkConfig::new("lan", LinkKind::Hub)
+    }
+}
 
-fn carries(seed: u64, is_active: bool, ends_first: bool) {
-    let what = format!("XK_SEED={seed} active={is_active} ends first={ends_first}");
-    let plan = |ends_first| Plan { octets: OCTETS, ends_first };
-    let mut hosts = Hosts::new(seed, lossy(seed), plan(!ends_first));
+fn carries(seed: u64, link: LinkConfig, octets: usize, (is_active, ends_first): (bool, bool)) {
+    let what = format!(
+        "XK_SEED={seed} {octets} octets, {:?}, active={is_active} ends first={ends_first}",
+        link.delay
+    );
+    let plan = |ends_first| Plan { octets, ends_first };
+    let mut hosts = Hosts::new(seed, link, plan(!ends_first));
     let program = hosts.program(plan(ends_first));
     let (peer_id, _, peer) = hosts.peer.clone();
     if is_active {
@@ -54,14 +64,14 @@ fn carries(seed: u64, is_active: bool, ends_first: bool) {
     }
     for _ in 0..600 {
         hosts.run(Duration::from_millis(100));
-        if program.app.is_done(OCTETS) && peer.is_done(OCTETS) {
+        if program.app.is_done(octets) && peer.is_done(octets) {
             break;
         }
     }
     for (side, app) in [("program", &program.app), ("peer", &peer)] {
         app.see(|streams| {
             let fine = streams.iter().all(|s| !s.is_wrong && s.failed.is_none());
-            assert!(fine && app.is_done(OCTETS), "{what}: {side}: {streams:#?}; {}", hosts.told());
+            assert!(fine && app.is_done(octets), "{what}: {side}: {streams:#?}; {}", hosts.told());
         });
     }
     assert_eq!(program.library.head().drops().of(&NOT_MOVED), 0, "{what}");
@@ -72,8 +82,47 @@ fn every_octet_comes_once_and_in_order() {
     for seed in seeds() {
         for is_active in [true, false] {
             for ends_first in [true, false] {
-                carries(seed, is_active, ends_first);
+                let who = (is_active, ends_first);
+                carries(seed, lossy(seed), 300_000, who);
+                // Sent at once, whether or not there is room: while the conversation moves, too.
+                carries(seed, lossy(seed), PROMPT_OCTETS_MAX, who);
             }
+        }
+    }
+}
+
+/// An opener hears that its connection stands however soon the peer answers.
+#[test]
+fn a_peer_may_answer_at_once() {
+    for seed in seeds() {
+        for who in [(true, true), (true, false), (false, true), (false, false)] {
+            carries(seed, prompt(seed), 5000, who);
+        }
+    }
+}
+
+/// However soon a peer breaks off, nothing of the connection is left.
+#[test]
+fn a_peer_may_break_off_at_any_moment() {
+    for seed in seeds() {
+        let plan = Plan { octets: 5000, ends_first: false };
+        for turn in 0..20 {
+            let what = format!("XK_SEED={seed} {turn}");
+            let mut hosts = Hosts::new(seed + turn * 1000, prompt(seed), plan);
+            let program = hosts.program(plan);
+            let (peer_id, _, peer) = hosts.peer.clone();
+            let app = program.app.clone();
+            hosts.world.spawn(program.id, move |cx| app.listen(cx, "port7"));
+            hosts.run(Duration::from_millis(1));
+            let opens = peer.clone();
+            hosts.world.spawn(peer_id, move |cx| opens.open(cx, "*, port7@10.0.0.1"));
+            hosts.run(Duration::from_micros(turn * 20));
+            hosts.world.spawn(peer_id, move |cx| peer.reset(cx));
+            hosts.run(Duration::from_secs(20));
+            let left = hosts.connections(program.id, "library");
+            assert_eq!((left, hosts.device.module.counts().1), (0, 0), "{what}: {}", hosts.told());
+            drop(program);
+            hosts.finish(&what);
         }
     }
 }
