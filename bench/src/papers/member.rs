@@ -26,7 +26,7 @@ use xk_core::{
 use xk_kit::net::stream::{StreamAbort, StreamEvent, StreamNotice};
 use xk_lang::HostInstance;
 use xk_netio::Ticket;
-use xk_registry::{Program, TakeOver};
+use xk_registry::{NOT_MOVED, Program, TakeOver};
 use xk_run::{Idle, Runner};
 
 /// Linux's address on the host's TAP device.
@@ -466,7 +466,12 @@ impl Opening {
             let session = opener.session.borrow().clone();
             let place = session.and_then(|session| session.ask(cx, Describe::default()));
             let place = place.map_or_else(|| "it was not opened".into(), |told| told.text);
-            format!("no connection within {} s: {place}", PATIENCE.as_secs())
+            let told = opener.is_connected.get();
+            let left = opener.lower.head().drops().of(&NOT_MOVED);
+            let seconds = PATIENCE.as_secs();
+            format!(
+                "no connection within {seconds} s: {place}, connected: {told}, not moved: {left}"
+            )
         };
         let (begun, there) = times.ok_or_else(late)?;
         timer(END)?;
