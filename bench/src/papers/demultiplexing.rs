@@ -19,7 +19,7 @@ use xk_xdp::bpf::{Assembler, PASS, Program};
 const OCTETS: usize = 64;
 /// Octets of a frame in front of its index.
 const STATIONS: usize = 12;
-/// Runs of a program of which the system tells the mean.
+/// Runs of a program, of all frames together, of which the system tells the mean.
 const RUNS: f64 = 100_000.0;
 
 /// So many conversations: what the frames of each have alike, and one of them.
@@ -95,7 +95,7 @@ pub(crate) fn demultiplexing(argument: &str) -> Result<Vec<f64>, String> {
         if !steering.would_take(frame.clone()).map_err(text)? {
             return Err("a frame was not found".into());
         }
-        sum += f64::from(steering.finds_in_ns(frame.clone(), runs).map_err(text)?);
+        sum += f64::from(steering.finds_in_ns(frame.clone(), runs.div_ceil(count)).map_err(text)?);
     }
     let mut asm = Assembler::default();
     asm.verdict(PASS);
