@@ -6,14 +6,14 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use xk_core::control::Describe;
+use xk_core::control::Report;
 use xk_core::wire::{Sleeper, Wire};
 use xk_core::{Answer, Ask, Kernel, Protocol, ProtocolRef, Time, reason};
-use xk_netio::{Module, Noted, Rate, Ticket};
+use xk_netio::{Holder, Module, Noted, Rate, Ticket};
 use xk_netio_xdp::{hand_over, take_over};
 use xk_share::{Arrival, Carrier};
 use xk_share_ring::Ring;
-use xk_shm::{Entrance, Link, Options, Peers, ShmError};
+use xk_shm::{Entrance, Link, Options, Peer, Peers, ShmError};
 
 /// Programs that have come and shown no ticket yet at most.
 pub const COMERS_MAX: usize = 64;
@@ -25,11 +25,13 @@ pub const TICKET_WITHIN: Duration = Duration::from_secs(2);
 const SHOWN_MAX: usize = size_of::<Ticket>() + 1;
 /// How often a loop that does not sleep looks for others.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Of how many channels without a right it says whose they are.
+const BARE_SHOWN_MAX: usize = 32;
 
 /// A program that has come and has shown no ticket yet.
 struct Comer {
     ring: Ring,
-    uid: u32,
+    peer: Peer,
     /// When it is to have shown it.
     until: Time,
 }
@@ -126,13 +128,14 @@ impl Door {
             let Some(link) = link else {
                 break;
             };
-            let (uid, until) = (link.peer().uid, cx.now().after(TICKET_WITHIN));
+            let (peer, until) = (link.peer(), cx.now().after(TICKET_WITHIN));
             let mut comers = self.comers.borrow_mut();
-            comers.push(Comer { ring: Ring::new(link), uid, until });
+            comers.push(Comer { ring: Ring::new(link), peer, until });
             // The one that has said nothing for longest makes room.
-            let of_user = comers.iter().filter(|comer| comer.uid == uid).count();
+            let is_of_user = |comer: &Comer| comer.peer.uid == peer.uid;
+            let of_user = comers.iter().filter(|comer| is_of_user(comer)).count();
             let late = match of_user > COMERS_OF_A_USER_MAX {
-                true => comers.iter().position(|comer| comer.uid == uid),
+                true => comers.iter().position(is_of_user),
                 false => (comers.len() > COMERS_MAX).then_some(0),
             };
             if let Some(late) = late {
@@ -169,19 +172,22 @@ impl Door {
                     let told = shown.and_then(|(ticket, wants_notes)| {
                         let granted = self.module.granted(cx, ticket)?;
                         let has_notes = (self.hand)(&comer.ring, wants_notes, granted).ok()?;
-                        Some((ticket, has_notes))
+                        Some((ticket, granted.0, has_notes))
                     });
-                    let attached = match told {
-                        None => Err(Box::new(comer.ring) as Box<dyn Carrier>),
-                        Some((ticket, false)) => {
-                            self.module.attach(cx, ticket, Box::new(comer.ring))
-                        }
-                        Some((ticket, true)) => {
-                            self.module.attach(cx, ticket, Box::new(Noted(comer.ring)))
+                    let carrier: Box<dyn Carrier> = match told {
+                        Some((.., true)) => Box::new(Noted(comer.ring)),
+                        _ => Box::new(comer.ring),
+                    };
+                    let fetched = match told {
+                        None => Err(carrier),
+                        Some((ticket, number, _)) => {
+                            self.module.attach(cx, ticket, carrier).map(|()| number)
                         }
                     };
-                    if let Err(carrier) = attached {
-                        self.send_away(this, carrier);
+                    let Peer { uid, pid, .. } = comer.peer;
+                    match fetched {
+                        Ok(number) => self.module.fetched_by(cx, number, Holder { uid, pid }),
+                        Err(carrier) => self.send_away(this, carrier),
                     }
                 }
                 Arrival::Nothing | Arrival::NoBuffers if cx.now() < comer.until => {
@@ -195,11 +201,23 @@ impl Door {
 }
 
 impl Protocol for Door {
-    fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        ask.answer::<Describe>(|question| {
-            let ((fetched, granted), come) = (self.module.counts(), self.comers.borrow().len());
-            question.text =
-                format!("{fetched} channels, {granted} granted, {come} programs without a ticket");
+    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        ask.answer::<Report>(|report| {
+            let ((fetched, granted), bare) = (self.module.counts(), self.module.bare());
+            let figures = [
+                ("channels", fetched),
+                ("not-fetched", granted),
+                ("without-ticket", self.comers.borrow().len()),
+                ("without-right", bare.len()),
+            ];
+            report.lines = figures.map(|(name, count)| (name.into(), count.to_string())).into();
+            let whose = bare.iter().take(BARE_SHOWN_MAX).map(|bare| {
+                let Holder { uid, pid } = bare.holder;
+                let age = cx.now().since(bare.since).as_secs();
+                (format!("program {pid}"), format!("of user {uid}, no right for {age} s"))
+            });
+            report.lines.extend(whose);
+            report.finished = true;
         })
     }
 

@@ -30,7 +30,8 @@
 //! in another domain too, and is started again, channels and rights are as they were. What was
 //! granted is bounded ([`xk_netio::CHANNELS_MAX`], [`xk_netio::RIGHTS_MAX`]), and told to the one
 //! that comes back (`list-rights`). A channel ends with its program, by `kill -9` too, or by
-//! `revoke-channel`.
+//! `revoke-channel`. All end with the module: to those that watch it (`watch-module`) the next one
+//! says that it is another (`module-is`).
 //!
 //! A [`Door`] is the socket where a program shows the ticket that it was given; [`connect`] gives
 //! its end, for [`xk_netio::channel`]. A stranger cannot have a channel without its ticket, which
@@ -65,7 +66,8 @@
 //!
 //! # Control
 //! Answers `grant-channel`, `grant-right`, `revoke-right`, `revoke-channel`, `list-rights`, put to
-//! the module itself; `describe`, `list-sessions`. Forwards everything else to the wire.
+//! the module itself; `watch-module`, `describe`, `list-sessions`. Forwards everything else to the
+//! wire.
 //!
 //! # Example
 //! ```kdl
@@ -92,7 +94,10 @@ pub use door::{COMERS_MAX, COMERS_OF_A_USER_MAX, Door, Hand, TICKET_WITHIN, conn
 use xk_core::Entry;
 use xk_core::control::{own_question, question};
 use xk_core::graph::{Family, ParamKind, Realm, StackingRules, octets, optional, word};
-use xk_netio::{GrantChannel, GrantRight, ListRights, REASONS, RevokeChannel, RevokeRight};
+use xk_netio::{
+    GrantChannel, GrantRight, ListRights, ModuleIs, REASONS, RevokeChannel, RevokeRight,
+    WatchModule,
+};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
@@ -125,6 +130,8 @@ pub static ENTRY: Entry = Entry::filter("netio", include_str!("lib.rs"), protoco
         own_question::<RevokeRight>("the end of a right"),
         own_question::<RevokeChannel>("the end of a channel, and of its rights"),
         own_question::<ListRights>("all rights, for one that was started again"),
+        own_question::<WatchModule>("which module it is, and the next one in its place"),
+        own_question::<ModuleIs>("told upwards: which module it is"),
         question("describe", "how many channels and rights there are"),
         question("list-sessions", "its session"),
     ])

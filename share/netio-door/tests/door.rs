@@ -6,10 +6,12 @@ use std::rc::Rc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use xk_core::control::Report;
 use xk_core::{Message, Participants, ProtocolRef, reason};
 use xk_kit::net::template::Headers;
 use xk_netio::{
-    FORGED, GrantChannel, GrantRight, Module, REVOKED, Rate, RevokeChannel, Ticket, VIOLATIONS_MAX,
+    BARE_OF_A_USER_MAX, FORGED, GrantChannel, GrantRight, Module, REVOKED, Rate, RevokeChannel,
+    Ticket, UNUSED, VIOLATIONS_MAX,
 };
 use xk_netio_door::{COMERS_OF_A_USER_MAX, Door, TICKET_WITHIN, connect};
 use xk_share::Arrival;
@@ -69,17 +71,22 @@ impl Host {
         let question = GrantChannel::new(rate);
         let granted = self.netio.ask(&self.cx, question).expect("the module knows it");
         assert_eq!(Path::new(&granted.door), self.path, "it tells where");
+        self.right(granted.number, right);
+        (granted.ticket.expect("there is room"), granted.number)
+    }
+
+    /// One more right of a channel.
+    fn right(&self, channel: u32, right: u8) {
         let header = header(right);
         let headers = Headers::of_wire(1500).with((&header, &[]), (&header, &[]));
         let question = GrantRight {
-            channel: granted.number,
+            channel,
             headers: headers.expect("a template"),
             of: (self.netio.id(), Participants::default()),
             number: None,
         };
         let of = self.netio.ask(&self.cx, question).expect("the module knows it");
         assert!(of.number.is_some(), "there is room");
-        (granted.ticket.expect("there is room"), granted.number)
     }
 
     /// One turn of the loop: what it carried.
@@ -181,6 +188,55 @@ fn many_that_show_nothing_keep_none_from_its_channel() {
     host.turn();
     assert!(idle.iter().all(|link| link.check().is_err()), "all have been sent away");
     assert_eq!(host.drops(&host.door, &reason::PROHIBITED), count as u64);
+}
+
+/// Channels that are fetched and have no right hold memory: of a user there is a number of them,
+/// and they are listed with the program that has each.
+#[test]
+fn channels_without_rights_are_few_and_are_listed() {
+    let host = Host::new("bare");
+    let fetch = |(ticket, number): (Ticket, u32)| {
+        let path = host.path.clone();
+        (host.beside(move || connect(&path, &ticket).expect("it is let in")), number)
+    };
+    let bare = || {
+        let granted = host.netio.ask(&host.cx, GrantChannel::new(FREELY)).expect("it is known");
+        (granted.ticket.expect("there is room"), granted.number)
+    };
+    let report = || {
+        let report = host.door.ask(&host.cx, Report::default()).expect("it says");
+        let of = |name: &str| report.lines.iter().find(|(line, _)| line == name).cloned();
+        let figure = of("without-right").expect("a figure").1.parse::<usize>().expect("a number");
+        (figure, of(&format!("program {}", std::process::id())))
+    };
+    let (honest, _) = fetch(host.grant(FREELY, 5));
+    host.until(|host| host.module.counts() == (1, 0));
+    assert_eq!(report(), (0, None));
+    let (mut all, many) = (Vec::new(), 3 * BARE_OF_A_USER_MAX);
+    for count in 0..many {
+        all.push(fetch(bare()));
+        let live = (count + 1).min(BARE_OF_A_USER_MAX);
+        host.until(|host| host.module.counts() == (1 + live, 0));
+        assert_eq!(report().0, live);
+    }
+    assert!(report().1.is_some_and(|(_, text)| text.contains("of user ")));
+    let revoked = host.drops(&host.netio, &UNUSED) as usize;
+    assert_eq!(revoked, many - BARE_OF_A_USER_MAX);
+    let (gone, stay) = all.split_at(revoked);
+    assert!(gone.iter().all(|(ring, _)| ring.is_lost(&host.cx)), "the first make room");
+    assert!(stay.iter().all(|(ring, _)| !ring.is_lost(&host.cx)));
+    // One that is given a right is none of them any more.
+    host.right(stay[0].1, 7);
+    assert_eq!(report().0, BARE_OF_A_USER_MAX - 1);
+    honest.send(&host.cx, &frame(5, 9), &host.message(&[])).expect("there is room");
+    let since = Instant::now();
+    while host.turn() != [frame(5, 9)] {
+        assert!(since.elapsed() < PATIENCE, "what has a right is served");
+    }
+    // What they have had comes back with their end.
+    drop((all, honest));
+    host.until(|host| host.module.counts() == (0, 0));
+    assert_eq!(report(), (0, None));
 }
 
 /// What a hostile program does each time that it is given a channel, until that is taken away.

@@ -13,6 +13,7 @@
 //! | a frame sent | copied once by the module, compared by it | copied once by the system, compared by it |
 //! | beyond the rate | waits in the ring | dropped |
 //! | not as granted | dropped; 100 end the channel | dropped; after 100 nothing passes |
+//! | as one of the last 256 rights that have ended | dropped and counted, no more | likewise |
 //! | wires | all | Linux interfaces |
 //! | if the module dies | channels end | they end: nothing passes |
 //! | needs | the wire's rights | `CAP_NET_ADMIN`, `CAP_NET_RAW`, `CAP_BPF`; to begin, `CAP_SYS_ADMIN` |

@@ -18,12 +18,13 @@ const NS_PER_S: u64 = 1_000_000_000;
 const RATE_MIN: u64 = 8;
 
 /// Places of a channel's state: until when what was sent has taken, by the rate; frames that went
-/// out, that fit nothing, that came too fast.
+/// out, that fit nothing, that came too fast, whose right has ended.
 const DUE: i16 = 0;
 const ADMITTED: i16 = 8;
 const FORGED: i16 = 16;
 const LATE: i16 = 24;
-const STATE_OCTETS: usize = 32;
+const ENDED: i16 = 32;
+const STATE_OCTETS: usize = 40;
 
 /// What a channel's user has sent, in frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub struct Counts {
     pub forged: u64,
     /// Frames beyond the rate.
     pub late: u64,
+    /// Frames that would have fitted a right that has ended, which its user may not know yet.
+    pub ended: u64,
 }
 
 impl Counts {
@@ -42,6 +45,7 @@ impl Counts {
             admitted: self.admitted + other.admitted,
             forged: self.forged + other.forged,
             late: self.late + other.late,
+            ended: self.ended + other.ended,
         }
     }
 }
@@ -61,7 +65,8 @@ impl State {
             let octets = state.get(at as usize..).and_then(|octets| octets.first_chunk());
             octets.map_or(0, |octets| u64::from_ne_bytes(*octets))
         };
-        Ok(Counts { admitted: number(ADMITTED), forged: number(FORGED), late: number(LATE) })
+        let [admitted, forged, late, ended] = [ADMITTED, FORGED, LATE, ENDED].map(number);
+        Ok(Counts { admitted, forged, late, ended })
     }
 }
 
@@ -85,18 +90,18 @@ pub(crate) fn uplink(table: &Table, channels: &Map) -> io::Result<Program> {
 }
 
 /// The program where a channel's frames come out: what fits a template, within the rate, goes to
-/// the uplink, all else nowhere.
+/// the uplink, all else nowhere. What fits a template of the second table was right not long ago.
 ///
 /// # Errors
 /// What the system answers.
 pub(crate) fn channel(
-    table: &Table,
+    [table, ended]: [&Table; 2],
     state: &State,
     rate: Rate,
     uplink: &Map,
 ) -> io::Result<Program> {
     let mut asm = Assembler::default();
-    let [found, drop] = [(); 2].map(|()| asm.label());
+    let [found, was_right, drop] = [(); 3].map(|()| asm.label());
     Table::begin(&mut asm);
     asm.store_number(Width::Four, 10, -8, 0);
     asm.set_map(1, state.0.fd());
@@ -109,8 +114,14 @@ pub(crate) fn channel(
     asm.load(Width::Eight, 1, 6, FORGED);
     asm.jump_if(Test::GreaterOrEqual, 1, VIOLATIONS_MAX as i32, drop);
     let finds = table.find(&mut asm, found);
+    let finds_ended = ended.find(&mut asm, was_right);
     count(&mut asm, FORGED);
     asm.jump(drop);
+    if finds_ended {
+        asm.place(was_right);
+        count(&mut asm, ENDED);
+        asm.jump(drop);
+    }
     if finds {
         asm.place(found);
         admit(&mut asm, rate, uplink, drop);

@@ -1,15 +1,15 @@
 //! The devices and programs: an uplink, and a pair of virtual interfaces for each channel.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
 use rustix::net::{AddressFamily, SocketType};
 use rustix::thread::{CapabilitySet, CapabilitySets};
-use xk_kit::net::template::Headers;
+use xk_kit::net::template::{Headers, Template};
 use xk_linux::Interface;
-use xk_netio::{CHANNELS_MAX, RIGHTS_MAX, RIGHTS_OF_A_CHANNEL_MAX, Rate, Steer};
+use xk_netio::{CHANNELS_MAX, ENDED_MAX, RIGHTS_MAX, RIGHTS_OF_A_CHANNEL_MAX, Rate, Steer};
 use xk_xdp::bpf::{Attachment, Map, MapKind, Program, REDIRECT};
 use xk_xdp::{Granted, Mode, Options, Redirect, XdpError, grant};
 
@@ -50,6 +50,9 @@ struct Channel {
     rate: Rate,
     /// What its frames may be like.
     sent: Table,
+    /// What those were like whose right has ended, of the last [`ENDED_MAX`] rights.
+    ended: Table,
+    ended_last: VecDeque<Template>,
     state: State,
     /// The end of the pair that the program guards.
     inner: u32,
@@ -273,11 +276,27 @@ impl Steer for Steering {
             counts.fold(Counts::default(), Counts::and)
         });
         match all {
-            Ok(Counts { admitted, forged, late }) => {
-                format!("by the system {admitted} sent, {forged} not as granted, {late} too fast")
-            }
+            Ok(Counts { admitted, forged, late, ended }) => format!(
+                "by the system {admitted} sent, {forged} not as granted, {late} too fast, {ended} \
+                 of rights that have ended"
+            ),
             Err(error) => error.to_string(),
         }
+    }
+}
+
+impl Channel {
+    /// Notes what the frames of a right are like that ends, and forgets the first of too many.
+    fn remember(&mut self, sent: &Template, number: u32) -> Change {
+        let Ok(added) = self.ended.add(sent, number) else {
+            // It is there already, or there are too many shapes.
+            return Change::Entries;
+        };
+        self.ended_last.push_back(sent.clone());
+        let is_full = self.ended_last.len() > ENDED_MAX;
+        let first = self.ended_last.pop_front_if(|_| is_full);
+        let removed = first.map_or(Change::Entries, |first| self.ended.remove(&first));
+        if added == Change::Classes { added } else { removed }
     }
 }
 
@@ -310,7 +329,8 @@ impl Devices {
         let inner = index_of(inner_name).map_err(self.fails("find an interface"))?;
         let sent = Table::new(RIGHTS_OF_A_CHANNEL_MAX as u32);
         let state = State::new().map_err(self.fails("make a map"))?;
-        let program = programs::channel(&sent, &state, rate, &self.to_uplink);
+        let ended = Table::new(ENDED_MAX as u32 + 1);
+        let program = programs::channel([&sent, &ended], &state, rate, &self.to_uplink);
         let program = program.map_err(self.fails("load a program"))?;
         let guard = program.attach(inner, false).map_err(self.fails("attach a program"))?;
         // An uplink whose driver runs its program gives frames to interfaces whose driver does.
@@ -320,7 +340,9 @@ impl Devices {
         granted.finishes = self.finishes;
         let entered = self.to_channels.set(&number.to_ne_bytes(), &inner.to_ne_bytes());
         entered.map_err(self.fails("enter a channel in a map"))?;
-        let channel = Channel { rate, sent, state, inner, guard, _arrivals: arrivals };
+        let ended_last = VecDeque::new();
+        let _arrivals = arrivals;
+        let channel = Channel { rate, sent, ended, ended_last, state, inner, guard, _arrivals };
         self.channels.insert(number, channel);
         Ok(granted)
     }
@@ -342,6 +364,11 @@ impl Devices {
     }
 
     fn revoke(&mut self, number: u32, headers: &Headers) -> Result<(), SteeringError> {
+        // Its program knows of that first: what the user has sent before it knows is no violation.
+        if let Some(channel) = self.channels.get_mut(&number) {
+            let changed = channel.remember(&headers.sent, number);
+            self.renew(Change::Entries, number, changed)?;
+        }
         let received = self.received.remove(&headers.received);
         let channel = self.channels.get_mut(&number);
         let sent = channel.map_or(Change::Entries, |channel| channel.sent.remove(&headers.sent));
@@ -359,8 +386,8 @@ impl Devices {
         if sent == Change::Classes
             && let Some(channel) = self.channels.get(&number)
         {
-            let (table, state) = (&channel.sent, &channel.state);
-            let program = programs::channel(table, state, channel.rate, &self.to_uplink);
+            let (tables, state) = ([&channel.sent, &channel.ended], &channel.state);
+            let program = programs::channel(tables, state, channel.rate, &self.to_uplink);
             channel.guard.replace(&program.map_err(&fails)?).map_err(&fails)?;
         }
         Ok(())

@@ -18,7 +18,7 @@ use crate::rules::{Face, Rules};
 
 const NS_PER_S: u128 = 1_000_000_000;
 /// How many rights of a channel that have ended are remembered.
-const ENDED_MAX: usize = 256;
+pub const ENDED_MAX: usize = 256;
 /// Octets of both stations and the type.
 const ETHERNET_OCTETS: usize = 14;
 
@@ -42,6 +42,26 @@ impl Rate {
 }
 
 fields!(Rate { octets_per_second, burst_octets });
+
+/// The process that has a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Its user.
+    pub uid: u32,
+    /// Its number.
+    pub pid: i32,
+}
+
+/// A channel that was fetched and has had no right yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bare {
+    /// Its number.
+    pub channel: u32,
+    /// What has fetched it.
+    pub holder: Holder,
+    /// When it did.
+    pub since: Time,
+}
 
 /// What is left of a rate. A frame goes while anything is left, and may leave a debt.
 struct Bucket {
@@ -123,6 +143,8 @@ pub(crate) struct Channel {
     ended: RefCell<(Rules<Toward>, VecDeque<Template>)>,
     /// The numbers of its rights.
     pub(crate) rights: RefCell<BTreeSet<u32>>,
+    /// Until it has one: what has fetched it.
+    pub(crate) bare: Cell<Option<Bare>>,
     /// Frames that did not fit.
     pub(crate) violations: Cell<u32>,
     bucket: Bucket,
@@ -138,6 +160,7 @@ impl Channel {
             last: RefCell::default(),
             ended: RefCell::default(),
             rights: RefCell::default(),
+            bare: Cell::new(None),
             violations: Cell::new(0),
             bucket: Bucket::new(rate, cx.now()),
         }

@@ -37,13 +37,14 @@ mod noted;
 mod questions;
 mod rules;
 
-pub use channel::{Rate, channel};
+pub use channel::{Bare, ENDED_MAX, Holder, Rate, channel};
 pub use module::index::{INDEX_TYPE, STRAY_OFFER};
 pub use module::{
-    CHANNEL_FULL, CHANNELS_MAX, FORGED, GRANT_LASTS, GRANTS_MAX, LATE, Module, REASONS, REVOKED,
-    RIGHTS_MAX, RIGHTS_OF_A_CHANNEL_MAX, Steer, VIOLATIONS_MAX, add,
+    BARE_OF_A_USER_MAX, CHANNEL_FULL, CHANNELS_MAX, FORGED, GRANT_LASTS, GRANTS_MAX, LATE, Module,
+    REASONS, REVOKED, RIGHTS_MAX, RIGHTS_OF_A_CHANNEL_MAX, Steer, UNUSED, VIOLATIONS_MAX, add,
 };
 pub use noted::Noted;
 pub use questions::{
-    GrantChannel, GrantRight, ListRights, QUESTIONS, RevokeChannel, RevokeRight, Right, Ticket,
+    GrantChannel, GrantRight, ListRights, ModuleIs, QUESTIONS, RevokeChannel, RevokeRight, Right,
+    Ticket, WatchModule,
 };

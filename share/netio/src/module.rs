@@ -24,9 +24,10 @@ use xk_kit::wire::segments::{self, RUN_PACKETS_MAX};
 use xk_kit::wire::{offload, offload::Offloads};
 use xk_share::{Arrival, Carrier, SendError};
 
-use crate::channel::{Channel, Rate, Toward};
+use crate::channel::{Bare, Channel, Holder, Rate, Toward};
 use crate::questions::{
-    GrantChannel, GrantRight, ListRights, RevokeChannel, RevokeRight, Right, Ticket,
+    GrantChannel, GrantRight, ListRights, ModuleIs, RevokeChannel, RevokeRight, Right, Ticket,
+    WatchModule,
 };
 use crate::rules::{Face, Rules};
 use index::{Indices, Receiver, STRAY_OFFER};
@@ -37,6 +38,8 @@ pub(crate) mod index;
 pub const CHANNELS_MAX: usize = 1024;
 /// Channels that were granted and not fetched at most.
 pub const GRANTS_MAX: usize = 256;
+/// Channels that were fetched and have had no right yet, of one user, at most.
+pub const BARE_OF_A_USER_MAX: usize = 64;
 /// Rights of all channels together at most.
 pub const RIGHTS_MAX: usize = 1 << 15;
 /// Rights of one channel at most.
@@ -58,11 +61,13 @@ pub static FORGED: Reason = Reason::new("not as granted", Class::Bad);
 pub static LATE: Reason = Reason::new("right has ended", Class::NotMine);
 /// A channel was revoked, since too many of its frames did not fit; counted once a channel.
 pub static REVOKED: Reason = Reason::new("channel revoked", Class::Bad);
+/// A user has more channels without a right than one may; counted once for each that was revoked.
+pub static UNUSED: Reason = Reason::new("too many without a right", Class::Exhausted);
 /// A program does not take what arrives for it.
 pub static CHANNEL_FULL: Reason = Reason::new("channel full", Class::Exhausted);
 
 /// The module's reasons, for what a cut knows.
-pub static REASONS: &[&Reason] = &[&FORGED, &LATE, &REVOKED, &CHANNEL_FULL, &STRAY_OFFER];
+pub static REASONS: &[&Reason] = &[&FORGED, &LATE, &REVOKED, &UNUSED, &CHANNEL_FULL, &STRAY_OFFER];
 
 /// A channel that nothing has fetched yet.
 struct Waiting {
@@ -105,8 +110,10 @@ pub struct Module {
     receivers: RefCell<Rules<Receiver>>,
     /// If rights are found by index.
     indices: OnceCell<Indices>,
-    /// Of channels and rights.
+    /// Of channels and rights. The first is random: those of a module before name nothing here.
     number_last: Cell<u32>,
+    /// What tells this module from those before and after it.
+    life: Cell<u64>,
     /// Where drops are counted.
     this: RefCell<Option<ProtocolRef>>,
     /// The session of the wire.
@@ -126,6 +133,9 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef) -> (ProtocolRef, Rc<Modu
     let module = Rc::clone(upper.wire());
     let this = cx.add_protocol("netio", name, Netio { upper, lower });
     *module.this.borrow_mut() = Some(this.clone());
+    // All that are ever granted lie behind the first.
+    module.number_last.set(cx.random().next_u32() >> 1);
+    module.life.set(cx.random().next_u64());
     (this, module)
 }
 
@@ -141,6 +151,7 @@ impl Module {
             receivers: RefCell::default(),
             indices: OnceCell::new(),
             number_last: Cell::default(),
+            life: Cell::default(),
             this: RefCell::default(),
             wire: RefCell::default(),
             limit: Cell::new(Rate { octets_per_second: u64::MAX, burst_octets: u64::MAX }),
@@ -205,6 +216,33 @@ impl Module {
         Ok(())
     }
 
+    /// This process has fetched the channel of this number. Of a user's channels that have had no
+    /// right yet, and hold no more than memory, [`BARE_OF_A_USER_MAX`] stay: of more, the one that
+    /// was fetched first is revoked.
+    pub fn fetched_by(&self, cx: &Kernel, channel: u32, holder: Holder) {
+        let own = self.channels.borrow().get(&channel).cloned();
+        let Some(own) = own.filter(|own| own.rights.borrow().is_empty()) else {
+            return;
+        };
+        own.bare.set(Some(Bare { channel, holder, since: cx.now() }));
+        let mut of_user = self.bare();
+        of_user.retain(|bare| bare.holder.uid == holder.uid);
+        if of_user.len() > BARE_OF_A_USER_MAX
+            && let Some(first) = of_user.first()
+        {
+            self.count(&UNUSED);
+            self.revoke(first.channel);
+        }
+    }
+
+    /// Channels that were fetched and have had no right yet, the one that was fetched first first.
+    pub fn bare(&self) -> Vec<Bare> {
+        let channels = self.channels.borrow();
+        let mut all: Vec<Bare> = channels.values().filter_map(|one| one.bare.get()).collect();
+        all.sort_by_key(|bare| bare.since);
+        all
+    }
+
     /// Has frames of a right pass beside the module, if they can: it does what remains.
     fn steer_right(&self, channel: &Channel, headers: &Headers) {
         if let Some(steering) = self.steering.get()
@@ -233,7 +271,7 @@ impl Module {
 
     fn grant_channel(&self, cx: &Kernel, question: &mut GrantChannel) {
         self.lapse(cx.now());
-        question.ticket = None;
+        (question.ticket, question.life) = (None, self.life.get());
         let (fetched, waiting) = self.counts();
         if waiting >= GRANTS_MAX || fetched + waiting >= CHANNELS_MAX {
             return;
@@ -272,6 +310,7 @@ impl Module {
         drop(receivers);
         self.steer_right(&channel, headers);
         channel.rights.borrow_mut().insert(number);
+        channel.bare.set(None);
         let (headers, of) = (headers.clone(), question.of.clone());
         let right = Right { number, channel: channel.number, headers, of };
         self.rights.borrow_mut().insert(number, right);
@@ -596,6 +635,8 @@ impl Protocol for Netio {
             question.was_there = module.revoke_right(question.number);
         } else if let Some(question) = ask.get::<ListRights>() {
             module.list_rights(question);
+        } else if let Some(question) = ask.get::<WatchModule>() {
+            let _ = question.watcher.ask(cx, ModuleIs { life: module.life.get() });
         } else if let Some(question) = ask.get::<RevokeChannel>() {
             question.was_there = module.revoke(question.number);
         } else if let Some(question) = ask.get::<Describe>() {

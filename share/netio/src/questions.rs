@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use xk_core::control::QuestionType;
 use xk_core::object::ProtocolId;
-use xk_core::{Participants, fields, question};
+use xk_core::{Participants, ProtocolRef, fields, question};
 use xk_kit::net::template::Headers;
 
 use crate::channel::Rate;
@@ -25,13 +25,15 @@ pub struct GrantChannel {
     pub number: u32,
     /// Out: the path of the socket where the ticket is shown; empty if there is none.
     pub door: String,
+    /// Out: which module it is, as [`ModuleIs`] says.
+    pub life: u64,
 }
-question!(GrantChannel { rate, ticket, number, door }, "grant-channel", Ask, direct);
+question!(GrantChannel { rate, ticket, number, door, life }, "grant-channel", Ask, direct);
 
 impl GrantChannel {
     /// For a channel that may send so much.
     pub fn new(rate: Rate) -> Self {
-        Self { rate, ticket: None, number: 0, door: String::new() }
+        Self { rate, ticket: None, number: 0, door: String::new(), life: 0 }
     }
 }
 
@@ -99,8 +101,27 @@ pub struct ListRights {
 }
 question!(ListRights { after, rights }, "list-rights", Ask, direct);
 
+/// Told to the module: it says by [`ModuleIs`] which one it is, and so does the next one in its
+/// place, which knows of no channel and no right that this one has granted.
+#[derive(Clone, Debug)]
+pub struct WatchModule {
+    /// The protocol to be told.
+    pub watcher: ProtocolRef,
+}
+question!(WatchModule { watcher }, "watch-module", Tell, standing);
+
+/// Told upwards to those that watch: which module this is.
+#[derive(Clone, Copy, Debug)]
+pub struct ModuleIs {
+    /// A random number that it keeps as long as it lives.
+    pub life: u64,
+}
+question!(ModuleIs { life }, "module-is", Tell, upward);
+
 /// The module's questions, for what a cut between it and a registry knows.
-pub static QUESTIONS: [QuestionType; 5] = [
+pub static QUESTIONS: [QuestionType; 7] = [
+    QuestionType::of::<WatchModule>(),
+    QuestionType::of::<ModuleIs>(),
     QuestionType::of::<GrantChannel>(),
     QuestionType::of::<GrantRight>(),
     QuestionType::of::<RevokeRight>(),

@@ -20,7 +20,10 @@ use xk_kit::net::moving::{EndsFailed, GiveState, KeepEnds, bring, ends_of, relea
 use xk_kit::net::neighbour::{HostChanged, HostRoute, WatchHosts};
 use xk_kit::net::stream::StreamAbort;
 use xk_kit::net::template::{Headers, Template};
-use xk_netio::{GrantChannel, GrantRight, ListRights, Rate, RevokeChannel, RevokeRight, Ticket};
+use xk_netio::{
+    GrantChannel, GrantRight, ListRights, ModuleIs, Rate, RevokeChannel, RevokeRight, Ticket,
+    WatchModule,
+};
 
 use crate::questions::{
     EndRight, FindStation, GiveBack, OpenChannel, PassOn, StationChanged, TakeOn, TakeOver,
@@ -34,13 +37,14 @@ pub const RIGHTS_MAX: usize = 8192;
 pub const STATE_OCTETS_MAX: usize = 4 << 20;
 
 /// What a timer is for: to clear away what is left, to learn which rights there are, to look
-/// whether those of a registry before this one are still there, whether stations have changed, and
-/// whether what was passed on was taken.
+/// whether those of a registry before this one are still there, whether stations have changed,
+/// whether what was passed on was taken, and to watch the module.
 const CLEAR: u64 = 0;
 const LEARN: u64 = 1;
 const LOOK: u64 = 2;
 const STATIONS: u64 = 3;
 const PASSED: u64 = 4;
+const WATCH: u64 = 5;
 /// A port that takes what comes and answers nothing (RFC 863).
 const DISCARD: u16 = 9;
 /// How long a conversation that was passed on waits for the program that takes it.
@@ -156,6 +160,8 @@ enum Left {
 struct Shared {
     /// The network I/O module.
     netio: ProtocolRef,
+    /// Which module it is, once it has said so.
+    life: Cell<Option<u64>>,
     /// How much a program may send.
     rate: Rate,
     /// The sessions of programs.
@@ -184,6 +190,7 @@ pub struct Registry(Rc<Shared>);
 pub fn add(cx: &Kernel, name: &str, netio: ProtocolRef, rate: Rate) -> ProtocolRef {
     let shared = Shared {
         netio,
+        life: Cell::new(None),
         rate,
         programs: RefCell::default(),
         before: RefCell::default(),
@@ -234,6 +241,36 @@ impl Shared {
         self.is_clearing.set(false);
     }
 
+    /// Has the module say which one it is, and the next one in its place.
+    fn watch_module(&self, cx: &Kernel, this: &ProtocolRef) {
+        if self.netio.ask(cx, WatchModule { watcher: this.clone() }).is_none() {
+            // It is not there yet.
+            let _ = cx.schedule_protocol(this, LOOK_EVERY, WATCH);
+        }
+    }
+
+    /// The module says which one it is. With the one before it have gone all channels and rights:
+    /// programs have none until they attach again, and their peers are told.
+    fn module_is(&self, cx: &Kernel, this: &ProtocolRef, life: u64) {
+        match self.life.replace(Some(life)) {
+            Some(before) if before == life => return,
+            Some(_) => {}
+            None => {
+                let _ = cx.schedule_protocol(this, Duration::ZERO, LEARN);
+                return;
+            }
+        }
+        let mut rights: Vec<Rc<Right>> = self.before.take().into_values().collect();
+        for session in &*self.programs.borrow() {
+            if let Some(program) = session.body::<Program>() {
+                program.channel.set(None);
+                rights.extend(program.rights.take().into_values());
+            }
+        }
+        self.left.borrow_mut().extend(rights.into_iter().map(Left::Right));
+        self.clear(cx, this);
+    }
+
     /// The rights at the module, page by page.
     fn listed(&self, cx: &Kernel, mut see: impl FnMut(xk_netio::Right)) -> Option<()> {
         let mut after = 0;
@@ -251,7 +288,7 @@ impl Shared {
     fn learn(&self, cx: &Kernel, this: &ProtocolRef) {
         let mut found = Vec::new();
         if self.listed(cx, |right| found.push(right)).is_none() {
-            // The module is not there yet.
+            // The module is not there at present.
             let _ = cx.schedule_protocol(this, LOOK_EVERY, LEARN);
             return;
         }
@@ -387,6 +424,7 @@ impl Protocol for Registry {
             shared: Rc::clone(shared),
             of: upper.receiver.id(),
             channel: Cell::new(None),
+            is_opening: Cell::new(false),
             rights: RefCell::default(),
             coming: RefCell::default(),
         };
@@ -397,7 +435,7 @@ impl Protocol for Registry {
 
     fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
         // The module is asked once all is started.
-        cx.schedule_protocol(this, Duration::ZERO, LEARN).map_err(|_| OpenError::Full).map(drop)
+        cx.schedule_protocol(this, Duration::ZERO, WATCH).map_err(|_| OpenError::Full).map(drop)
     }
 
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
@@ -412,6 +450,10 @@ impl Protocol for Registry {
             if is_due && cx.schedule_protocol(this, STATIONS_WITHIN, STATIONS).is_err() {
                 shared.is_looking.set(false);
             }
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<ModuleIs>() {
+            shared.module_is(cx, this, question.life);
             return Answer::Answered;
         }
         ask.answer::<Report>(|report| {
@@ -432,6 +474,7 @@ impl Protocol for Registry {
             LEARN => self.0.learn(cx, this),
             LOOK => self.0.look(cx, this),
             PASSED => self.0.look_at_passed(cx, this),
+            WATCH => self.0.watch_module(cx, this),
             _ => self.0.look_at_stations(cx, this),
         }
     }
@@ -458,6 +501,8 @@ struct Program {
     of: ProtocolId,
     /// Its channel at the module.
     channel: Cell<Option<u32>>,
+    /// Another one is on its way.
+    is_opening: Cell<bool>,
     /// By number.
     rights: RefCell<BTreeMap<u32, Rc<Right>>>,
     /// A state that is being given back, and of which right, or taken on, by which ticket.
@@ -465,7 +510,31 @@ struct Program {
 }
 
 impl Program {
-    fn open_channel(&self, cx: &Kernel, question: &mut OpenChannel) -> Option<()> {
+    fn open_channel(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        question: &mut OpenChannel,
+    ) -> Option<()> {
+        // One at a time: what comes meanwhile is answered by none.
+        if self.is_opening.replace(true) {
+            return None;
+        }
+        let opened = self.grant_channel(cx, this, question);
+        self.is_opening.set(false);
+        if this.head().is_closed() {
+            // The program has gone meanwhile.
+            self.leave(cx, this, self.channel.take().map(Left::Channel));
+        }
+        opened
+    }
+
+    fn grant_channel(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        question: &mut OpenChannel,
+    ) -> Option<()> {
         let netio = &self.shared.netio;
         if let Some(number) = self.channel.take() {
             let _ = netio.ask(cx, RevokeChannel { number, was_there: false });
@@ -473,6 +542,7 @@ impl Program {
         question.address = netio.ask(cx, MyEther::default())?.address;
         question.frame_octets_max = netio.ask(cx, MaxPacket::default())?.octets;
         let granted = netio.ask(cx, GrantChannel::new(self.shared.rate))?;
+        self.shared.module_is(cx, &this.protocol(cx)?, granted.life);
         self.channel.set(granted.ticket.map(|_| granted.number));
         (question.ticket, question.door) = (granted.ticket, granted.door);
         Some(())
@@ -528,8 +598,8 @@ impl Program {
             right.free(cx);
             return None;
         }
-        if this.head().is_closed() {
-            // The program has gone meanwhile, its channel with it.
+        if this.head().is_closed() || self.channel.get() != Some(channel) {
+            // The program or the module has gone meanwhile, and the channel with it.
             self.leave(cx, this, [Left::Right(right)]);
             return Some(number);
         }
@@ -677,7 +747,7 @@ impl Session for Program {
 
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(question) = ask.get::<OpenChannel>() {
-            let _ = self.open_channel(cx, question);
+            let _ = self.open_channel(cx, this, question);
         } else if let Some(question) = ask.get::<TakeOver>() {
             let session = question.session.take();
             question.right =

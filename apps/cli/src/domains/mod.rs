@@ -255,7 +255,9 @@ impl<'a> Domains<'a> {
         let mut command = Command::new("/proc/self/exe");
         command.arg("domain").stdin(Stdio::from(OwnedFd::from(theirs)));
         // Its name among the processes; and Ctrl-C is for this process alone.
-        command.arg0("xk-domain").process_group(0).env_clear();
+        let names: Vec<&str> = domains.iter().map(|at| self.name(*at)).collect();
+        command.arg0(format!("xk: {}/{}", self.wanted.host.name, names.join(",")));
+        command.process_group(0).env_clear();
         let child = command.spawn().map_err(failed("cannot start a process"))?;
         self.processes.push(Process { domains, user, child, _hello: ours });
         Ok(())

@@ -6,19 +6,36 @@ use super::seat::{self, Place, Shared};
 use super::ways::Meeting;
 use crate::failure::Failure;
 use crate::user::{self, User};
+use std::ffi::CString;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use xk_share_ring::{Kin, pair};
 
+/// Octets of a process's name at most (`PR_SET_NAME`).
+const NAME_OCTETS_MAX: usize = 15;
+
 /// Have domains of a host, as `xk run` says over the standard input
 #[derive(clap::Args)]
 pub(crate) struct Args {}
 
+/// Has the system show this process under the name by which it was started, and not as that of
+/// the file, `exe`: `xk: HOST/DOMAIN`, or without the host where that is too long.
+fn show_name() -> std::io::Result<()> {
+    let called = std::env::args().next().unwrap_or_default();
+    let shown = match called.split_once('/') {
+        Some((_, domains)) if called.len() > NAME_OCTETS_MAX => format!("xk: {domains}"),
+        _ => called,
+    };
+    // The system takes as much as it has room for.
+    Ok(rustix::thread::set_name(&CString::new(shown)?)?)
+}
+
 pub(crate) fn main(_: &Args) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::new(format!("cannot begin: {error}"));
     super::die_with_parent().map_err(failed)?;
+    show_name().map_err(failed)?;
     let stdin = std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
     let mut hello = Hello::take(&mut UnixStream::from(stdin))?;
     let user = User::of(hello.user);

@@ -135,6 +135,7 @@ fn one_graph_runs_cut_in_every_way() {
         assert_eq!(own.len(), processes, "{name}");
         for process in own {
             confined(process);
+            is_named(process);
         }
         let dump = look(&space, &control, &["dump"]);
         let all = if name == "org-netio.kdl" { &with_module[..] } else { &all };
@@ -196,6 +197,17 @@ fn confined(process: u32) {
         assert_eq!(field("NoNewPrivs:"), ["1"], "{status}");
         assert_eq!(field("Seccomp:"), ["2"], "{status}");
     }
+}
+
+/// `ps` shows which domains the process has.
+fn is_named(process: u32) {
+    let read = |what: &str| fs::read_to_string(format!("/proc/{process}/{what}")).unwrap();
+    let line = read("cmdline");
+    let called = line.split('\0').next().unwrap();
+    let domains = called.strip_prefix("xk: neighbour/").expect(called);
+    let shown = if called.len() > 15 { format!("xk: {domains}") } else { called.into() };
+    let shown = shown.get(..15).unwrap_or(&shown);
+    assert_eq!(read("comm").trim_end(), shown, "{called}");
 }
 
 #[test]

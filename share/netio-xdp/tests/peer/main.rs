@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use xk_core::random::Random;
 use xk_kit::net::template::{Check, HeaderField, Headers, OCTETS_MAX};
-use xk_netio::{Rate, VIOLATIONS_MAX};
+use xk_netio::{ENDED_MAX, Rate, VIOLATIONS_MAX};
 use xk_netio_xdp::{Counts, Steering};
 use xk_testkit::netns::{Net, Space};
 use xk_testkit::{needs_program, needs_root, peer};
@@ -23,6 +23,7 @@ fn main() -> ExitCode {
         ("what_is_granted_passes_and_nothing_else", what_is_granted_passes_and_nothing_else),
         ("a_channel_sends_within_its_rate", a_channel_sends_within_its_rate),
         ("a_channel_that_goes_on_is_shut", a_channel_that_goes_on_is_shut),
+        ("what_comes_late_for_a_right_is_forgiven", what_comes_late_for_a_right_is_forgiven),
         ("nothing_remains", nothing_remains),
     ])
 }
@@ -277,7 +278,45 @@ fn a_channel_that_goes_on_is_shut() {
     send(&mut socket, &good);
     assert!(arrivals(&mut far, A_WHILE).is_empty());
     let counts = steering.counts(1).unwrap().unwrap();
-    assert_eq!(counts, Counts { admitted: 1, forged: VIOLATIONS_MAX.into(), late: 0 });
+    assert_eq!(counts, Counts { admitted: 1, forged: VIOLATIONS_MAX.into(), ..Counts::default() });
+}
+
+/// A program may have much under way when its right ends: it is neither sent nor held against it.
+fn what_comes_late_for_a_right_is_forgiven() {
+    needs_root!();
+    needs_program!("ip");
+    let (_net, left, right) = pair("xdp late");
+    let far = right.enter(|| XdpSocket::open("v1", &Options::default())).unwrap();
+    let mut far = far.unwrap_or_else(|error| panic!("{error}"));
+    let steering = steering(&left, Mode::Generic);
+    let mut socket = XdpSocket::of(steering.open(1, FREELY).unwrap()).unwrap();
+    let _before = arrivals(&mut far, A_WHILE);
+    let rights = 5000..5003 + ENDED_MAX as u16;
+    steering.grant(1, headers(9999)).unwrap();
+    let mut late = 0_u64;
+    for port in rights.clone() {
+        // The last one is of another shape.
+        let headers = match port {
+            port if port + 1 == rights.end => headers(port).for_any_peer(),
+            _ => headers(port),
+        };
+        let own = frame(headers.sent.octets(), 30);
+        steering.grant(1, headers.clone()).unwrap();
+        steering.revoke(1, headers.clone()).unwrap();
+        for _ in 0..if port % 64 == 0 || port + 3 > rights.end { VIOLATIONS_MAX + 20 } else { 0 } {
+            send(&mut socket, &own);
+            late += 1;
+        }
+        assert!(arrivals(&mut far, Duration::from_millis(2)).is_empty(), "{port}");
+    }
+    // One that ended long ago is forgotten, and one that was granted again is as any other.
+    send(&mut socket, &frame(headers(rights.start).sent.octets(), 30));
+    let again = frame(headers(5200).sent.octets(), 30);
+    steering.grant(1, headers(5200)).unwrap();
+    send(&mut socket, &again);
+    assert_eq!(arrivals(&mut far, A_WHILE), [again]);
+    let counts = steering.counts(1).unwrap().unwrap();
+    assert_eq!(counts, Counts { admitted: 1, forged: 1, late: 0, ended: late });
 }
 
 fn nothing_remains() {

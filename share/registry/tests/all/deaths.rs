@@ -152,6 +152,51 @@ fn conversations_outlive_the_registry_and_the_next_one_ends_them() {
     }
 }
 
+/// The module dies while a stream is carried on, and comes back below the registry.
+fn module_dies(seed: u64, is_active: bool) {
+    let what = format!("XK_SEED={seed} active={is_active}");
+    let link = LinkConfig { rate_bit_s: Some(10_000_000), ..lossy(seed) };
+    let mut hosts = Hosts::new(seed, link, PLAN);
+    let program = hosts.program(PLAN);
+    between(&mut hosts, &program, is_active);
+    let (_, _, peer) = hosts.peer.clone();
+    while peer.see(|all| all.first().map_or(0, |stream| stream.received)) < 10_000 {
+        hosts.run(Duration::from_millis(1));
+    }
+    let chance = Random::new(seed).fork(17);
+    hosts.run(Duration::from_micros(chance.below(500_000)));
+    hosts.kill_module();
+    hosts.run(Duration::from_micros(chance.below(500_000)));
+    hosts.start_module();
+    hosts.run(Duration::from_secs(120));
+    let failed = peer.see(|all| all.iter().all(|s| s.failed == Some(StreamError::Reset)));
+    assert!(failed, "{what}: {} {}", peer.see(|all| format!("{all:?}")), hosts.told());
+    assert_eq!(hosts.connections(hosts.trusted.id, "tcp"), 0, "{what}: at the registry");
+    assert_eq!(hosts.device.module.counts(), (0, 0), "{what}: it knows of no channel");
+
+    // A program that attaches now has its channel at the next one.
+    let plan = Plan { octets: 100_000, ends_first: false };
+    let next = hosts.program(plan);
+    assert_eq!(hosts.device.module.counts().0, 1, "{what}: it goes by the module");
+    let before = hosts.registry_says();
+    assert!(hosts.world.crash(program.id), "{what}");
+    hosts.run(Duration::from_secs(1));
+    let reset =
+        |says: &str| says.split(", ").find(|line| line.starts_with("reset")).map(str::to_owned);
+    let says = hosts.registry_says();
+    assert_eq!(reset(&says), reset(&before), "{what}: what it had had is forgotten");
+    drop((program, next, peer));
+    hosts.finish(&what);
+}
+
+#[test]
+fn a_registry_forgets_what_a_module_before_had_granted() {
+    for seed in seeds() {
+        module_dies(seed, true);
+        module_dies(seed, false);
+    }
+}
+
 #[test]
 fn a_program_does_not_wait_for_late_segments_but_the_registry_does() {
     for seed in seeds() {

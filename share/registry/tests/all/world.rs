@@ -113,6 +113,8 @@ pub(crate) struct Trusted {
     pub(crate) id: HostId,
     pub(crate) tcp: ProtocolRef,
     pub(crate) registry: ProtocolRef,
+    /// Its way to the device.
+    below: Rc<Port>,
 }
 
 /// The kernel that has the device.
@@ -196,7 +198,27 @@ fn trusted(
     world.join([id, device.id], [closing(vec![up]), closing(vec![down])]);
     let tcp = stack(&cx, &netio, HERE, "10.0.0.254");
     let registry = xk_registry::add(&cx, "registry", netio, FREELY);
-    Trusted { id, tcp, registry }
+    below.note_user(&registry);
+    Trusted { id, tcp, registry, below }
+}
+
+/// What stands for the registry in the kernel that has the device.
+fn stand_for(registry: &ProtocolRef, world: &World, (device, above): (HostId, &Rc<Port>)) {
+    let cx = world.kernel(device).expect("a kernel");
+    upper_proxy(cx, above, registry.id(), "registry", "registry");
+}
+
+/// The module on a device, in a kernel that has nothing yet, with a way to the registry.
+fn device(world: &World, id: HostId, down: Queue) -> (Device, Rc<Port>, ProtocolId) {
+    let cx = Rc::clone(world.kernel(id).expect("a kernel"));
+    let (netio, module) = xk_netio::add(&cx, "netio", sim(&cx));
+    let above = Port::new(Box::new(down), known());
+    above.grant(&netio);
+    above.admit(|cx: &Kernel, port: &Rc<Port>, id: ProtocolId| {
+        Some(upper_proxy(cx, port, id, "above", "above"))
+    });
+    add_port(&cx, &above, "port to the registry");
+    (Device { id, module }, above, netio.id())
 }
 
 impl Hosts {
@@ -211,19 +233,11 @@ impl Hosts {
             let kernel = kernel(&world, "here");
             world.add_host("here", kernel)
         };
-        let cx = Rc::clone(world.kernel(id).expect("a kernel"));
-        let (netio, module) = xk_netio::add(&cx, "netio", sim(&cx));
-        let device = Device { id, module };
-
         let chance = Random::new(seed).fork(7);
         let (up, down) = queue(&chance);
-        let above = Port::new(Box::new(down.clone()), known());
-        above.grant(&netio);
-        above.admit(|cx: &Kernel, port: &Rc<Port>, id: ProtocolId| {
-            Some(upper_proxy(cx, port, id, "above", "above"))
-        });
-        add_port(&cx, &above, "port to the registry");
-        let trusted = trusted(&mut world, &device, (up, down), netio.id());
+        let (device, above, netio) = device(&world, id, down.clone());
+        let trusted = trusted(&mut world, &device, (up, down), netio);
+        stand_for(&trusted.registry, &world, (device.id, &above));
 
         let id = {
             let kernel = kernel(&world, "there");
@@ -309,6 +323,27 @@ impl Hosts {
         self.world.enter(self.device.id, |cx| above.reconnect(cx, Box::new(down)));
         let started = self.world.start_host(self.trusted.id);
         started.unwrap_or_else(|(p, error)| panic!("{}: {error}", p.name()));
+    }
+
+    /// The module dies, by a kill.
+    pub(crate) fn kill_module(&mut self) {
+        assert!(self.world.crash(self.device.id), "it is there");
+    }
+
+    /// It is started again, below the registry that there is.
+    pub(crate) fn start_module(&mut self) {
+        let id = self.device.id;
+        let kernel = kernel(&self.world, "here");
+        self.world.reboot(id, kernel);
+        let (up, down) = queue(&self.chance);
+        (self.device, self.above, _) = device(&self.world, id, down.clone());
+        stand_for(&self.trusted.registry, &self.world, (id, &self.above));
+        let ends = [closing(vec![up.clone()]), closing(vec![down])];
+        self.world.join([self.trusted.id, id], ends);
+        let started = self.world.start_host(id);
+        started.unwrap_or_else(|(p, error)| panic!("{}: {error}", p.name()));
+        let below = Rc::clone(&self.trusted.below);
+        self.world.enter(self.trusted.id, |cx| below.reconnect(cx, Box::new(up)));
     }
 
     /// What the registry says of itself.
