@@ -34,6 +34,12 @@ fn distinct<'a>(
 ) {
     let mut seen: HashMap<&str, Span> = HashMap::new();
     for name in names {
+        if name.contains(char::is_control) {
+            let said = name.escape_debug();
+            diagnostics
+                .error(name.span, format!("the name `{said}` holds a control character"))
+                .expected("characters that can be seen: it is shown on terminals");
+        }
         match seen.get(name.as_str()) {
             Some(first) => {
                 diagnostics
