@@ -67,7 +67,8 @@ pub(crate) struct Args {
     /// Which node to call through; not needed if the host has one layer of calls at the top
     #[arg(long)]
     node: Option<String>,
-    /// How long to wait for the server to be there, and for its reply
+    /// How long to wait for a way to the server, and for its reply; a port that nothing listens at
+    /// ends it at once
     #[arg(long, value_parser = file::duration, default_value = "10s", value_name = "TIME")]
     deadline: Duration,
     /// Call so often, and say how long it took
@@ -323,11 +324,13 @@ fn failure(error: Error) -> Failure {
     let code = |code, help: Option<&str>| Failure::Other(what.clone(), help.map(Into::into), code);
     match error.kind {
         ErrorKind::Call(CallCause::Rejected(_)) => code(REFUSED, None),
-        ErrorKind::Call(
-            CallCause::TimedOut { .. }
-            | CallCause::NobodyThere
-            | CallCause::Push(PushError::Unreachable),
-        ) => code(SILENT, Some("is the server running, and is --to its address?")),
+        ErrorKind::Call(CallCause::TimedOut { .. }) => {
+            code(SILENT, Some("is the server running, and is --to its address?"))
+        }
+        // The text asks whether the server is running.
+        ErrorKind::Call(CallCause::NobodyThere | CallCause::Push(PushError::Unreachable)) => {
+            code(SILENT, Some("is --to its address?"))
+        }
         ErrorKind::Call(CallCause::Rebooted | CallCause::Cancelled) => code(SILENT, None),
         ErrorKind::Open(OpenError::Address(_))
         | ErrorKind::Call(CallCause::Push(PushError::NotSupported)) => code(

@@ -186,7 +186,7 @@ impl Reactor {
     }
 
     /// Makes a call on this shepherd, which waits for the reply; and until the deadline for the
-    /// peer, if that is not there yet.
+    /// peer, if no way leads there yet. A peer that says that nothing takes calls is there.
     pub(crate) fn call(&self, cx: &Kernel, request: &Request<'_>) -> Result<Answered, Error> {
         self.calls.set(self.calls.get() + 1);
         let result = self.call_until_there(cx, request);
@@ -213,9 +213,7 @@ impl Reactor {
             match result.as_ref().err().and_then(Error::cause) {
                 // The layers of calls at most once say so of what was not executed: another try
                 // executes nothing twice.
-                Some(CallCause::Push(PushError::Unreachable) | CallCause::NobodyThere) => {
-                    absent = result.err();
-                }
+                Some(CallCause::Push(PushError::Unreachable)) => absent = result.err(),
                 _ => return result,
             }
             self.pause(cx, request, pause)?;

@@ -148,7 +148,7 @@ fn calls_another(server: &Path, ways: &[&[&str]]) {
     let output = xk(&dead);
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(4), "{told}");
-    assert!(told.contains("is the server running"), "{told}");
+    assert_eq!(told.matches("is the server running").count(), 1, "{told}");
     let _ = std::fs::remove_file(server);
 }
 
@@ -162,6 +162,14 @@ fn calls_a_server_of_onc_rpc_in_another_process() {
     let by_graph = ["call", &client, "--to", &to];
     let by_name = ["call", "--over", "sun", "--to", &to];
     calls_another(&server, &[&by_graph, &by_name]);
+    // A port where nothing listens ends it at once.
+    let x = file("procedures.x");
+    let begun = Instant::now();
+    let output = xk(&[&by_name[..], &["null", "--x", &x, "--deadline", "60s"]].concat());
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(begun.elapsed() < Duration::from_secs(20), "{told}");
+    assert!(told.contains("nobody takes calls there"), "{told}");
+    assert_eq!(told.matches("is the server running").count(), 1, "{told}");
 }
 
 #[test]
