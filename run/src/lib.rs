@@ -21,5 +21,5 @@ pub mod switch;
 pub use bell::Bell;
 pub use clock::HostClock;
 pub use commands::{CALLS_QUEUED_MAX, CommandQueue, CommandWire, Executor, Posted, lock};
-pub use recorder::{Recorder, Span};
+pub use recorder::{Dropped, Recorder, Span};
 pub use runner::{Idle, Runner, RunnerStats, lending_kernel, real_kernel};

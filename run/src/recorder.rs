@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::time::Instant;
 use xk_core::object::{ProtocolId, SessionId};
 use xk_core::trace::{Crossing, Observer, Operation};
+use xk_core::{ProtocolRef, Reason};
 
 /// One operation on one message.
 #[derive(Clone, Copy, Debug)]
@@ -27,25 +28,77 @@ pub struct Span {
     pub end_ns: u64,
 }
 
-/// An observer that keeps the first operations it sees, up to a bound.
+/// Messages that a protocol has dropped, or refused, during an operation.
+#[derive(Clone, Copy, Debug)]
+pub struct Dropped {
+    /// The innermost operation, by its place in [`Recorder::spans`].
+    pub span: usize,
+    /// The protocol that has counted them.
+    pub protocol: ProtocolId,
+    /// Why.
+    pub reason: &'static Reason,
+    /// How many.
+    pub count: u64,
+}
+
+/// A protocol, and what it had dropped when it was looked at last.
+struct Watched {
+    protocol: ProtocolRef,
+    total: Cell<u64>,
+    known: RefCell<Vec<(&'static Reason, u64)>>,
+}
+
+impl Watched {
+    /// What it has dropped since the last look.
+    fn look(&self, mut tell: impl FnMut(&'static Reason, u64)) {
+        let drops = self.protocol.head().drops();
+        let total = drops.total();
+        if self.total.replace(total) == total {
+            return;
+        }
+        let now = drops.list();
+        let known = self.known.replace(now.clone());
+        for (at, (reason, count)) in now.into_iter().enumerate() {
+            // They stay in the order of their first occurrence.
+            let new = count - known.get(at).map_or(0, |(_, count)| *count);
+            if new > 0 {
+                tell(reason, new);
+            }
+        }
+    }
+}
+
+/// An observer that keeps the first operations it sees, up to a bound, and what was dropped in
+/// them.
 pub struct Recorder {
     start: Instant,
     /// That moment by the system's clock that all processes share.
     begun: Timespec,
     spans_max: usize,
     spans: RefCell<Vec<Span>>,
+    /// The places of those that run, the innermost last.
+    open: RefCell<Vec<usize>>,
+    /// By number.
+    watched: Vec<Watched>,
+    dropped: RefCell<Vec<Dropped>>,
     depth: Cell<u32>,
     missed: Cell<u64>,
 }
 
 impl Recorder {
-    /// A recorder for at most `spans_max` operations.
-    pub fn new(spans_max: usize) -> Self {
+    /// A recorder for at most `spans_max` operations of these protocols, all of a kernel in their
+    /// order.
+    pub fn new(spans_max: usize, protocols: Vec<ProtocolRef>) -> Self {
+        let watch =
+            |protocol| Watched { protocol, total: Cell::default(), known: RefCell::default() };
         Self {
             start: Instant::now(),
             begun: clock_gettime(ClockId::Monotonic),
             spans_max,
             spans: RefCell::new(Vec::with_capacity(spans_max.min(4096))),
+            open: RefCell::default(),
+            watched: protocols.into_iter().map(watch).collect(),
+            dropped: RefCell::default(),
             depth: Cell::new(0),
             missed: Cell::new(0),
         }
@@ -67,9 +120,38 @@ impl Recorder {
         self.spans.borrow().clone()
     }
 
+    /// What was dropped in them, in its order. What happens beside all operations, as by a timer,
+    /// is in none.
+    pub fn dropped(&self) -> Vec<Dropped> {
+        self.dropped.borrow().clone()
+    }
+
     /// How many operations came after the bound was reached.
     pub fn missed(&self) -> u64 {
         self.missed.get()
+    }
+
+    /// Looks what was dropped since the last look, by both ends of the innermost operation; at the
+    /// beginning and the end of the outermost, by all.
+    fn look(&self) {
+        let innermost = self.open.borrow().last().copied();
+        let spans = self.spans.borrow();
+        let span = innermost.and_then(|at| spans.get(at));
+        let see = |watched: &Watched| {
+            watched.look(|reason, count| {
+                if let Some(span) = innermost {
+                    let protocol = watched.protocol.id();
+                    self.dropped.borrow_mut().push(Dropped { span, protocol, reason, count });
+                }
+            });
+        };
+        match span.filter(|_| self.depth.get() > 1) {
+            None => self.watched.iter().for_each(see),
+            Some(span) => [span.upper, span.lower]
+                .iter()
+                .filter_map(|id| self.watched.get(id.0 as usize))
+                .for_each(see),
+        }
     }
 
     fn now_ns(&self) -> u64 {
@@ -79,6 +161,7 @@ impl Recorder {
 
 impl Observer for Recorder {
     fn enter(&self, crossing: Crossing<'_>) -> u64 {
+        self.look();
         let depth = self.depth.get();
         self.depth.set(depth + 1);
         let mut spans = self.spans.borrow_mut();
@@ -96,15 +179,19 @@ impl Observer for Recorder {
             start_ns: self.now_ns(),
             end_ns: 0,
         });
-        (spans.len() - 1) as u64
+        let at = spans.len() - 1;
+        self.open.borrow_mut().push(at);
+        at as u64
     }
 
     fn leave(&self, span: u64) {
         let now = self.now_ns();
+        self.look();
         self.depth.set(self.depth.get().saturating_sub(1));
-        if let Some(span) =
-            self.spans.borrow_mut().get_mut(usize::try_from(span).unwrap_or(usize::MAX))
-        {
+        let at = usize::try_from(span).unwrap_or(usize::MAX);
+        // Others may have ended before it that a shepherd had begun later.
+        self.open.borrow_mut().retain(|open| *open != at);
+        if let Some(span) = self.spans.borrow_mut().get_mut(at) {
             span.end_ns = now;
         }
     }

@@ -207,6 +207,15 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
+/// A line for each domain that is missing in what is shown.
+pub(crate) fn silent(view: &Value) -> String {
+    let line = |one: &Value| {
+        let why = if one["stopped"] == true { "is stopped" } else { "does not answer" };
+        format!("domain {} {why}: it is missing here\n", text(&one["domain"]))
+    };
+    list(&view["silent"]).iter().map(line).collect()
+}
+
 /// The counters of all protocols, the topmost first, and why they dropped.
 pub(crate) fn counters(view: &Value) -> String {
     let columns = ["protocol", "kind", "on", "sessions", "sent", "received", "demuxed", "dropped"];
@@ -217,6 +226,7 @@ pub(crate) fn counters(view: &Value) -> String {
         table.row(cells(p, &["name", "kind"]).chain([on.join(" ")]).chain(cells(p, &counts)));
     }
     let mut out = table.render();
+    out.push_str(&silent(view));
     let mut drops = Table::new(&["dropped by", "reason", "count"]);
     for p in list(&view["protocols"]) {
         for drop in list(&p["drops"]) {

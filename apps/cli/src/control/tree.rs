@@ -20,10 +20,20 @@ pub(super) fn of(kernel: &Kernel, recorder: &Recorder) -> Value {
         }
         is_proxy(if span.operation.is_down() { span.lower } else { span.upper })
     };
+    let dropped = recorder.dropped();
+    let drops = |at: usize| -> Value {
+        let own = dropped.iter().filter(|dropped| dropped.span == at);
+        let said = own.map(|dropped| {
+            let (by, reason) = (name(dropped.protocol), dropped.reason.name);
+            json!({"by": by, "reason": reason, "count": dropped.count})
+        });
+        said.collect()
+    };
     let crossings: Vec<Value> = spans
         .iter()
         .zip(own)
-        .map(|(span, own_ns)| {
+        .enumerate()
+        .map(|(at, (span, own_ns))| {
             json!({
                 "operation": span.operation.name(),
                 "down": span.operation.is_down(),
@@ -37,6 +47,7 @@ pub(super) fn of(kernel: &Kernel, recorder: &Recorder) -> Value {
                 "own_ns": own_ns,
                 "arrives": arrives(span),
                 "leaves": leaves(span),
+                "drops": drops(at),
             })
         })
         .collect();
@@ -95,7 +106,13 @@ pub(super) fn text(trace: &Value) -> String {
             crossing["own_ns"].as_u64().unwrap_or(0),
             crossing["octets"],
         ));
+        for drop in crossing["drops"].as_array().into_iter().flatten() {
+            let by = drop["by"].as_str().unwrap_or_default();
+            let (count, reason) = (&drop["count"], drop["reason"].as_str().unwrap_or_default());
+            out.push_str(&format!("{:22}{indent}  x {by} drops {count}: {reason}\n", ""));
+        }
     }
+    out.push_str(&crate::view::silent(trace));
     let missed = trace["missed"].as_u64().unwrap_or(0);
     if missed > 0 {
         out.push_str(&format!("... and {missed} crossings more\n"));

@@ -109,8 +109,11 @@ impl Watch {
             return Err("another trace is under way; try again when it is done".into());
         }
         let spans_max = usize::try_from(messages * SPANS_PER_MESSAGE).unwrap_or(usize::MAX);
-        *trace =
-            Some(Trace { recorder: Recorder::new(spans_max), left: Cell::new(messages), done });
+        *trace = Some(Trace {
+            recorder: Recorder::new(spans_max, kernel.protocols()),
+            left: Cell::new(messages),
+            done,
+        });
         drop(trace);
         self.look_on(kernel);
         Ok(())
@@ -119,7 +122,7 @@ impl Watch {
     /// Records every message from now on, until [`watched`](Self::watched) is told to end it.
     pub(super) fn watch(&self, kernel: &Kernel) {
         let trace = Trace {
-            recorder: Recorder::new(WATCHED_MAX),
+            recorder: Recorder::new(WATCHED_MAX, kernel.protocols()),
             left: Cell::new(u64::MAX),
             done: Box::new(|_, _| {}),
         };
