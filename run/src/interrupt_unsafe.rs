@@ -8,10 +8,10 @@ extern "C" fn note(_: libc::c_int) {
     INTERRUPTED.store(true, Ordering::Relaxed);
 }
 
-/// From now on SIGINT, SIGTERM and SIGHUP set a flag instead of ending the process; a sleeping poll
-/// loop wakes. A SIGHUP that is ignored, as `nohup` has it, stays so.
+/// From now on SIGINT, SIGTERM, SIGHUP and the first SIGQUIT set a flag instead of ending the
+/// process; a sleeping poll loop wakes. A SIGHUP that is ignored, as `nohup` has it, stays so.
 pub fn catch() {
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
         // SAFETY: both actions are fully initialised (all zero is a valid sigaction), the handler
         // only stores to an atomic, which is async-signal-safe, and no flags ask for SA_SIGINFO's
         // signature.
@@ -23,6 +23,10 @@ pub fn catch() {
             }
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = note as extern "C" fn(libc::c_int) as libc::sighandler_t;
+            if signal == libc::SIGQUIT {
+                // The next one ends what does not end by itself.
+                action.sa_flags = libc::SA_RESETHAND;
+            }
             libc::sigaction(signal, &raw const action, std::ptr::null_mut());
         }
     }

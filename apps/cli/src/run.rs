@@ -160,7 +160,9 @@ fn in_domains(
     let mut domains = Domains::start(wanted)?;
     say_end(server);
     let ended = domains.run(server);
-    domains.stop().and(ended)
+    // What ended it is said, and not what follows from that.
+    let stopped = domains.stop();
+    ended.and(stopped)
 }
 
 /// Says what to type to see more, and to end.

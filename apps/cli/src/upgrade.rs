@@ -28,7 +28,12 @@ pub(crate) struct Args {
 pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let how = &args.how;
     let mut before = Connection::open(&args.target)?;
-    let about = before.ask(&json!({"ask": "upgrade"}))?;
+    let about = before.ask(&json!({"ask": "upgrade"})).map_err(|failure| {
+        failure.help(
+            "it goes on as it was; for this program end it by Ctrl-C and start it again by \
+             `xk run FILE`: its peers connect again",
+        )
+    })?;
     let field = |name: &str| about[name].as_str().unwrap_or_default();
     // What this program makes of the graph may differ from what the other one did.
     let catalog = xk_catalog::standard();

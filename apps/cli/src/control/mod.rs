@@ -22,6 +22,7 @@ pub(crate) use server::{Clients, Desk, Job as ServerJob, Jobs, Server};
 use crate::failure::Failure;
 use crate::user::User;
 use rustix::fs::{Gid, Uid};
+use std::ffi::OsStr;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -75,7 +76,7 @@ fn own_path(user: User, pid: u32) -> Result<PathBuf, Failure> {
         true => folder_of(&folder, user.uid, user.gid),
         false => Ok(folder),
     });
-    made.map(|folder| folder.join(name_of(pid))).map_err(|error| {
+    made.inspect(|folder| remove_left(folder)).map(|folder| folder.join(name_of(pid))).map_err(|error| {
         Failure::new(format!(
             "there is no place for a control socket ({error}); name one: --control PATH, or set \
              XDG_RUNTIME_DIR to a folder of this user alone"
@@ -95,6 +96,16 @@ fn folder_of(folder: &Path, user: Uid, group: Gid) -> io::Result<PathBuf> {
     Ok(path)
 }
 
+/// Removes the sockets in a folder of processes that were ended before they could.
+fn remove_left(folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let is_over = |pid: u32| !Path::new(&format!("/proc/{pid}")).exists();
+        if pid_of(&entry.file_name()).is_some_and(is_over) {
+            server::remove_stale(&entry.path());
+        }
+    }
+}
+
 /// Where sockets of this user's processes may lie; of all that root started, if this is root.
 fn folders() -> io::Result<Vec<PathBuf>> {
     let folder = own_folder()?;
@@ -110,6 +121,11 @@ fn name_of(pid: u32) -> String {
     format!("xk-{pid}.sock")
 }
 
+/// Of which process a socket of this name is.
+fn pid_of(name: &OsStr) -> Option<u32> {
+    name.to_str()?.strip_prefix("xk-")?.strip_suffix(".sock")?.parse().ok()
+}
+
 /// Sockets that lie there and are of this user's own making, with the numbers of their processes.
 fn all() -> io::Result<Vec<(u32, PathBuf)>> {
     let own = rustix::process::geteuid().as_raw();
@@ -118,9 +134,7 @@ fn all() -> io::Result<Vec<(u32, PathBuf)>> {
     for folder in folders()? {
         // One that has gone meanwhile has none.
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            let pid = name.to_str().and_then(|name| name.strip_prefix("xk-"));
-            let pid = pid.and_then(|name| name.strip_suffix(".sock")?.parse().ok());
+            let pid = pid_of(&entry.file_name());
             let pid = pid.filter(|_| is_own(&entry.path()));
             found.extend(pid.map(|pid| (pid, entry.path())));
         }

@@ -279,7 +279,7 @@ impl Drop for Server {
 }
 
 /// Removes a socket without a listener.
-fn remove_stale(path: &Path) {
+pub(super) fn remove_stale(path: &Path) {
     use std::os::unix::fs::FileTypeExt;
     let socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
     if socket && UnixStream::connect(path).is_err() {

@@ -112,10 +112,16 @@ impl Successor {
     /// Why another process cannot go on in this one's place, if it cannot.
     fn what_cannot(&self, kernel: &Kernel) -> Option<String> {
         let all = kernel.protocols();
+        let is_wire = |p: &ProtocolRef| p.wire().is_some();
         let is_kept = |p: &&ProtocolRef| {
             self.catalog.find(p.head().kind()).is_none_or(|entry| !entry.is_replaceable)
         };
-        let kept: Vec<&str> = all.iter().filter(is_kept).map(ProtocolRef::name).collect();
+        let (wires, kept): (Vec<_>, Vec<_>) = all.iter().filter(is_kept).partition(|p| is_wire(p));
+        let [wires, kept] =
+            [wires, kept].map(|some| some.into_iter().map(ProtocolRef::name).collect::<Vec<_>>());
+        if !wires.is_empty() {
+            return Some(format!("the device of {} cannot be handed over", list(&wires)));
+        }
         if !kept.is_empty() {
             return Some(format!("what {} knows of its peers cannot be handed over", list(&kept)));
         }

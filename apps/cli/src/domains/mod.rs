@@ -40,9 +40,11 @@ use xk_run::interrupt_unsafe;
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// How long a domain may take to start.
 const START_WITHIN: Duration = Duration::from_secs(60);
-/// How long it may take to answer a question.
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// How long it may take to stop.
+/// How long all domains together may take to answer a question.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+/// How long they may take at the end to say what they have done.
+const SAY_WITHIN: Duration = Duration::from_millis(1500);
+/// How long they may take to stop then.
 const STOP_WITHIN: Duration = Duration::from_secs(2);
 /// How long a message may be on its way through other domains.
 const UNDER_WAY: Duration = Duration::from_millis(50);
@@ -88,29 +90,62 @@ struct Running {
     stream: BufReader<UnixStream>,
     /// For what it is sent later.
     visits: OwnedFd,
+    /// What has come of an answer.
+    line: Vec<u8>,
+    /// It has not answered the last request: it is stopped, or kept busy.
+    owes: bool,
     /// Something of it is to be finished before the run ends.
     unfinished: bool,
 }
 
 impl Running {
+    /// Sends it a way to a neighbour.
+    fn send(&self, neighbour: usize, socket: &OwnedFd) -> io::Result<()> {
+        files::send(&self.visits, u8::try_from(neighbour).unwrap_or(CLIENT), socket)
+    }
+
+    /// Puts a request; false if the answer to the one before it is still owed.
+    fn put(&mut self, request: &Value) -> bool {
+        if self.owes && self.take(Duration::ZERO).is_none() {
+            return false;
+        }
+        self.owes = true;
+        // One that has given up may have said why all the same. There is room: it owes nothing.
+        let _ = self.stream.get_mut().write_all(format!("{request}\n").as_bytes());
+        true
+    }
+
+    /// The answer that is owed; `None` if it does not come within this time.
+    fn take(&mut self, within: Duration) -> Option<Result<Value, Failure>> {
+        let lost = |error: io::Error| Failure::new(format!("a domain does not answer: {error}"));
+        // The system knows no wait of no time.
+        let within = within.max(Duration::from_millis(1));
+        if let Err(error) = self.stream.get_ref().set_read_timeout(Some(within)) {
+            return Some(Err(lost(error)));
+        }
+        let left = ANSWER_OCTETS_MAX.saturating_sub(self.line.len() as u64);
+        let read = self.stream.by_ref().take(left).read_until(b'\n', &mut self.line);
+        match read {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+            Err(error) => return Some(Err(lost(error))),
+            Ok(0) => return Some(Err(Failure::new("a domain ended before it answered"))),
+            Ok(_) => {}
+        }
+        self.owes = false;
+        let answer: Result<Value, _> = serde_json::from_slice(&std::mem::take(&mut self.line));
+        Some(answer.map_err(|error| lost(error.into())).and_then(|all| seat::told(&all).cloned()))
+    }
+
     /// Puts a request and waits for the answer.
     fn ask(&mut self, request: &Value, within: Duration) -> Result<Value, Failure> {
-        let lost = |error: io::Error| Failure::new(format!("a domain does not answer: {error}"));
-        let stream = self.stream.get_mut();
-        stream.set_read_timeout(Some(within)).map_err(lost)?;
-        stream.set_write_timeout(Some(within)).map_err(lost)?;
-        // One that has given up may have said why all the same.
-        let written = stream.write_all(format!("{request}\n").as_bytes());
-        let mut line = String::new();
-        let octets = self.stream.by_ref().take(ANSWER_OCTETS_MAX).read_line(&mut line);
-        if octets.map_err(lost)? == 0 {
-            written.map_err(lost)?;
-            return Err(Failure::new("a domain ended before it answered"));
-        }
-        let answer: Value = serde_json::from_str(&line).map_err(|error| lost(error.into()))?;
-        seat::told(&answer).cloned()
+        let answer = if self.put(request) { self.take(within) } else { None };
+        let late = || Failure::new(format!("a domain does not answer within {within:?}"));
+        answer.unwrap_or_else(|| Err(late()))
     }
 }
+
+/// What domains answer, each with its place, and which do not.
+type Answers = (Vec<(usize, Value)>, Value);
 
 /// A host whose domains run.
 pub(crate) struct Domains<'a> {
@@ -132,6 +167,12 @@ pub(crate) fn are_in(graph: &CheckedGraph, host: &HostInstance<'_>) -> bool {
 
 fn failed(what: &str) -> impl Fn(io::Error) -> Failure {
     move |error| Failure::new(format!("{what}: {error}"))
+}
+
+/// A socket between two domains.
+fn way() -> Result<(OwnedFd, OwnedFd), Failure> {
+    let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+    pair.map_err(|errno| failed("no socket")(errno.into()))
 }
 
 impl<'a> Domains<'a> {
@@ -214,19 +255,15 @@ impl<'a> Domains<'a> {
     /// of different processes. A neighbour below that runs is sent its end.
     fn seats(&mut self, processes: &[(Vec<usize>, User)]) -> Result<Vec<Seat>, Failure> {
         let no_socket = failed("no socket");
-        let pair = || {
-            let flags = SocketFlags::CLOEXEC;
-            let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
-            pair.map_err(|errno| no_socket(errno.into()))
-        };
         let process_of =
             |domain: usize| processes.iter().position(|(domains, _)| domains.contains(&domain));
         let mut seats = Vec::new();
         for domain in processes.iter().flat_map(|(domains, _)| domains.iter().copied()) {
             let (ours, theirs) = UnixStream::pair().map_err(&no_socket)?;
-            let (visits, visited) = pair()?;
+            let (visits, visited) = way()?;
             let stream = BufReader::new(ours);
-            self.running.push(Running { domain, stream, visits, unfinished: false });
+            let (line, owes, unfinished) = (Vec::new(), false, false);
+            self.running.push(Running { domain, stream, visits, line, owes, unfinished });
             let control = OwnedFd::from(theirs);
             seats.push(Seat { domain, control, visits: visited, ways: Vec::new() });
         }
@@ -235,18 +272,35 @@ impl<'a> Domains<'a> {
                 if process_of(upper).is_none() || process_of(upper) == process_of(lower) {
                     continue;
                 }
-                let (one, two) = pair()?;
+                let (one, two) = way()?;
                 for (at, neighbour, socket) in [(upper, lower, one), (lower, upper, two)] {
                     if let Some(seat) = seats.iter_mut().find(|seat| seat.domain == at) {
                         seat.ways.push(Way { neighbour, socket });
                     } else if let Some(running) = self.running.iter().find(|r| r.domain == at) {
-                        let tag = u8::try_from(neighbour).unwrap_or(CLIENT);
-                        files::send(&running.visits, tag, &socket).map_err(&no_socket)?;
+                        running.send(neighbour, &socket).map_err(&no_socket)?;
                     }
                 }
             }
         }
         Ok(seats)
+    }
+
+    /// Gives those that stand on these domains, and were not started with them, a way there again:
+    /// what they had enabled is enabled on protocols that have started.
+    fn rejoin(&self, domains: &[usize]) -> Result<(), Failure> {
+        for (upper, domain) in self.plan()?.domains().iter().enumerate() {
+            let again = domain.lowers().iter().filter(|lower| domains.contains(lower));
+            for &lower in again.filter(|_| !domains.contains(&upper)) {
+                let (one, two) = way()?;
+                for (at, neighbour, socket) in [(upper, lower, one), (lower, upper, two)] {
+                    if let Some(running) = self.running.iter().find(|r| r.domain == at) {
+                        // One that has ended meanwhile is found to have by the next look.
+                        let _ = running.send(neighbour, &socket);
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Starts a process, which waits to be told what it is.
@@ -337,8 +391,11 @@ impl<'a> Domains<'a> {
             if finishes {
                 for running in self.running.iter_mut().filter(|running| running.unfinished) {
                     // One that has ended does not answer, and is looked after in the next turn.
-                    let left = running.ask(&json!({"ask": "unfinished"}), ANSWER_WITHIN);
-                    running.unfinished = left.is_ok_and(|left| left == true);
+                    if running.put(&json!({"ask": "unfinished"}))
+                        && let Some(left) = running.take(ANSWER_WITHIN)
+                    {
+                        running.unfinished = left.is_ok_and(|left| left == true);
+                    }
                 }
                 if !self.running.iter().any(|running| running.unfinished) {
                     return Ok(());
@@ -351,8 +408,8 @@ impl<'a> Domains<'a> {
         }
     }
 
-    /// Sees whether a process has ended, and starts it again, and with it those that have what
-    /// stands on its protocols. True if one had.
+    /// Sees whether a process has ended, and starts it again. What stands on its protocols, in
+    /// other processes, goes on and finds them again. True if one had.
     ///
     /// # Errors
     /// If that was too often, or one does not start.
@@ -378,12 +435,19 @@ impl<'a> Domains<'a> {
         }
         self.restarts.retain(|at| at.elapsed() < RESTARTS_WITHIN);
         self.restarts.push(Instant::now());
-        if self.restarts.len() > self.wanted.restarts_max {
-            let what = format!("processes ended {} times within a minute", self.restarts.len());
-            return Err(Failure::new(what));
+        let (count, most) = (self.restarts.len(), self.wanted.restarts_max);
+        if count > most {
+            let since = self.restarts.first().map_or(Duration::ZERO, Instant::elapsed);
+            return Err(Failure::new(format!(
+                "ends the host: processes have ended {count} times within {} s, and at most {most} are \
+                 started again within {} s",
+                since.as_secs() + 1,
+                RESTARTS_WITHIN.as_secs()
+            ))
+            .help("what ends them is said above, -v says more; --restarts N lets more be started"));
         }
-        let all = self.split()?;
-        let again: Vec<(Vec<usize>, User)> = self.standing_on(ended, all)?;
+        let mut again = self.split()?;
+        again.retain(|(own, _)| own.iter().any(|at| ended.contains(at)));
         let domains: Vec<usize> = again.iter().flat_map(|(own, _)| own.clone()).collect();
         self.running.retain(|running| !domains.contains(&running.domain));
         let is_over = |process: &mut Process| process.domains.iter().any(|at| domains.contains(at));
@@ -392,6 +456,7 @@ impl<'a> Domains<'a> {
             let _ = process.child.wait();
         }
         self.open(again)?;
+        self.rejoin(&domains)?;
         let new = self.processes.iter().filter(|p| domains.contains(&p.domains[0]));
         for process in new {
             output::error(&format!("xk: started again: {}\n", self.described(process)));
@@ -399,36 +464,14 @@ impl<'a> Domains<'a> {
         Ok(true)
     }
 
-    /// Of all processes those that have one of these domains, or what stands on them.
-    fn standing_on(
-        &self,
-        mut domains: Vec<usize>,
-        all: Vec<(Vec<usize>, User)>,
-    ) -> Result<Vec<(Vec<usize>, User)>, Failure> {
-        let plan = self.plan()?;
-        let mut seen = 0;
-        while let Some(&at) = domains.get(seen) {
-            seen += 1;
-            let process = all.iter().find(|(own, _)| own.contains(&at));
-            let own = process.map_or(&[][..], |(own, _)| own);
-            let uppers = plan.domains().get(at).map_or(&[][..], |domain| domain.uppers());
-            for more in own.iter().chain(uppers) {
-                if !domains.contains(more) {
-                    domains.push(*more);
-                }
-            }
-        }
-        Ok(all.into_iter().filter(|(own, _)| own.iter().any(|at| domains.contains(at))).collect())
-    }
-
     fn answer(&mut self, job: ServerJob) {
         let answered = match job.request() {
-            Request::Dump => self.dump(),
+            Request::Dump => self.dump(ANSWER_WITHIN),
             Request::Trace { messages } => {
                 let messages = *messages;
                 match self.trace.is_some() {
                     true => Err(Failure::new("another trace is under way")),
-                    false => match self.ask_all(&json!({"ask": "watch"})) {
+                    false => match self.ask_all(&json!({"ask": "watch"}), ANSWER_WITHIN) {
                         Ok(_) => {
                             self.trace = Some((job, messages, None));
                             return;
@@ -444,6 +487,14 @@ impl<'a> Domains<'a> {
                 }
                 Err(failure) => Err(failure),
             },
+            Request::Upgrade => {
+                let names: Vec<&str> = self.running.iter().map(|r| self.name(r.domain)).collect();
+                Err(Failure::new(format!(
+                    "host `{}` is cut into domains ({}), whose connections cannot be handed over",
+                    self.wanted.host.name,
+                    names.join(", ")
+                )))
+            }
             _ => Err(Failure::new("this is asked of one domain alone")),
         };
         job.answer(&match answered {
@@ -452,10 +503,34 @@ impl<'a> Domains<'a> {
         });
     }
 
-    /// Puts a request to all domains.
-    fn ask_all(&mut self, request: &Value) -> Result<Vec<(usize, Value)>, Failure> {
-        let running = self.running.iter_mut();
-        running.map(|r| Ok((r.domain, r.ask(request, ANSWER_WITHIN)?))).collect()
+    /// Puts a request to all domains: the answers, and which do not answer in time.
+    ///
+    /// # Errors
+    /// What one says is wrong.
+    fn ask_all(&mut self, request: &Value, within: Duration) -> Result<Answers, Failure> {
+        let until = Instant::now() + within;
+        let asked: Vec<bool> = self.running.iter_mut().map(|one| one.put(request)).collect();
+        let (mut all, mut silent) = (Vec::new(), Vec::new());
+        for (running, asked) in self.running.iter_mut().zip(asked) {
+            let left = until.saturating_duration_since(Instant::now());
+            match asked.then(|| running.take(left)).flatten() {
+                Some(Ok(answer)) => all.push((running.domain, answer)),
+                Some(Err(failure)) if !running.owes => return Err(failure),
+                // It has ended, or waits, as for a question to one that has stopped.
+                _ => silent.push(running.domain),
+            }
+        }
+        let silent = silent.into_iter();
+        let said =
+            silent.map(|at| json!({"domain": self.name(at), "stopped": self.is_stopped(at)}));
+        Ok((all, said.collect()))
+    }
+
+    /// Whether a signal has stopped the process of a domain (proc_pid_stat(5)).
+    fn is_stopped(&self, domain: usize) -> bool {
+        let mut own = self.processes.iter().filter(|process| process.domains.contains(&domain));
+        let stat = |of: &Process| std::fs::read_to_string(format!("/proc/{}/stat", of.child.id()));
+        own.any(|of| stat(of).is_ok_and(|stat| stat.contains(") T ")))
     }
 
     /// Answers a trace once a domain has seen as many messages as it is of.
@@ -463,8 +538,8 @@ impl<'a> Domains<'a> {
         let Some((_, messages, seen_at)) = self.trace else {
             return;
         };
-        let seen = self.ask_all(&json!({"ask": "watched"}));
-        let is_done = |seen: &Vec<(usize, Value)>| {
+        let seen = self.ask_all(&json!({"ask": "watched"}), ANSWER_WITHIN);
+        let is_done = |(seen, _): &Answers| {
             seen.iter().any(|(_, seen)| seen["messages"].as_u64().unwrap_or(0) >= messages)
         };
         // In other domains the last of them may be under way still.
@@ -479,10 +554,13 @@ impl<'a> Domains<'a> {
                 return;
             }
         }
-        let all = self.ask_all(&json!({"ask": "watched", "last": true}));
-        let traced = all.map(|all| {
+        let all = self.ask_all(&json!({"ask": "watched", "last": true}), ANSWER_WITHIN);
+        let traced = all.map(|(all, silent)| {
             let name = |domain| self.name(domain).to_owned();
-            merge::traces(all.into_iter().map(|(at, seen)| (name(at), seen)).collect(), messages)
+            let all = all.into_iter().map(|(at, seen)| (name(at), seen)).collect();
+            let mut traced = merge::traces(all, messages);
+            traced["silent"] = silent;
+            traced
         });
         if let Some((job, ..)) = self.trace.take() {
             job.answer(&match traced {
@@ -509,11 +587,12 @@ impl<'a> Domains<'a> {
     }
 
     /// What there is to see, of all domains as one graph.
-    pub(crate) fn dump(&mut self) -> Result<Value, Failure> {
-        let parts = self.ask_all(&json!({"ask": "dump"}))?;
+    fn dump(&mut self, within: Duration) -> Result<Value, Failure> {
+        let (parts, silent) = self.ask_all(&json!({"ask": "dump"}), within)?;
         let order: Vec<String> =
             self.wanted.host.nodes().iter().map(|n| n.name.to_string()).collect();
         let mut dump = merge::dumps(parts, &order, |domain| self.name(domain).to_owned());
+        dump["silent"] = silent;
         dump["about"] = json!({
             "host": self.wanted.host.name,
             "file": self.wanted.graph.warnings().file(),
@@ -527,7 +606,7 @@ impl<'a> Domains<'a> {
     /// # Errors
     /// If one of its anchors has failed.
     pub(crate) fn stop(mut self) -> Result<(), Failure> {
-        let dump = self.dump();
+        let dump = self.dump(SAY_WITHIN);
         self.put_down();
         let dump = dump?;
         output::print(&format!("\n{}", view::counters(&dump)));
@@ -555,21 +634,29 @@ impl<'a> Domains<'a> {
     }
 
     fn put_down(&mut self) {
+        // What does not answer does not stop by itself, and others may wait for it.
+        let silent: Vec<usize> = self.running.iter().filter(|r| r.owes).map(|r| r.domain).collect();
+        for process in &mut self.processes {
+            if process.domains.iter().any(|domain| silent.contains(domain)) {
+                let _ = process.child.kill();
+            }
+        }
+        let begun = Instant::now();
         let order = self.plan().map_or(&[][..], |plan| plan.domain_order());
         for domain in order.iter().rev() {
             let Some(at) = self.running.iter().position(|running| running.domain == *domain) else {
                 continue;
             };
             let mut stream = self.running.swap_remove(at).stream;
+            let left = STOP_WITHIN.saturating_sub(begun.elapsed()).max(Duration::from_millis(1));
             let _ = stream.get_ref().shutdown(Shutdown::Write);
-            let _ = stream.get_ref().set_read_timeout(Some(STOP_WITHIN));
+            let _ = stream.get_ref().set_read_timeout(Some(left));
             // To its end.
             while stream.fill_buf().is_ok_and(|left| !left.is_empty()) {
                 let octets = stream.buffer().len();
                 stream.consume(octets);
             }
         }
-        let begun = Instant::now();
         for process in &mut self.processes {
             while begun.elapsed() < STOP_WITHIN && matches!(process.child.try_wait(), Ok(None)) {
                 let _ = poll(&mut [], Some(&LOOK_EVERY));

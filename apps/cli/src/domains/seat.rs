@@ -22,7 +22,7 @@ use xk_compose::build_domain;
 use xk_core::Kernel;
 use xk_core::graph::Catalog;
 use xk_run::{Idle, Runner};
-use xk_share::Port;
+use xk_share::{Carrier, Port, Queue};
 
 /// The longest request before the start.
 const START_OCTETS_MAX: u64 = 64;
@@ -84,9 +84,9 @@ fn sit(
     let ways = Ways::of(&graph, &host, domain, Arc::new(pool));
     let mut carriers = ways.meet(meetings, kernel.pool())?;
     let built = build_domain(&graph, &host, domain, &kernel, &mut |neighbour| {
+        // Those above that have not been started with it meet it once it has started.
         let at = carriers.iter().position(|(other, _)| *other == neighbour);
-        let at = at.ok_or(io::ErrorKind::NotFound)?;
-        Ok(carriers.swap_remove(at).1)
+        Ok(at.map_or_else(nowhere, |at| carriers.swap_remove(at).1))
     })?;
     let _doors = xk_compose::open_doors(&graph, &host, domain, &kernel, &built.protocols)?;
     let idle = match hello.idle.as_str() {
@@ -132,8 +132,15 @@ fn sit(
     ended.map_err(|error| Failure::new(format!("the poll loop ended: {error}")))
 }
 
-/// Takes what comes over `visits`: clients that look in, and neighbours above this domain that have
-/// been started again.
+/// What takes frames to a neighbour that is not there.
+fn nowhere() -> Box<dyn Carrier> {
+    let (end, _) = Queue::pair(1);
+    end.close();
+    Box::new(end)
+}
+
+/// Takes what comes over `visits`: clients that look in, and neighbours that have been started
+/// again, or have not been when this domain was.
 fn receive(
     (visits, clients): (OwnedFd, Clients),
     ports: Vec<(usize, Rc<Port>)>,

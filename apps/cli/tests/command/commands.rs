@@ -275,9 +275,65 @@ fn assert_ended_by(signal: &str, run: &mut Child, control: &str) {
     assert!(!Path::new(control).exists(), "{signal} leaves the socket");
 }
 
+/// What a killed run leaves is taken over by the next one, and others' is removed.
+#[test]
+fn a_socket_that_was_left_is_no_hindrance() {
+    let folder = Folder::new("left");
+    let control = folder.path("xk.sock");
+    let mut killed = run_loopback(&control, "60s");
+    killed.0.kill().unwrap();
+    killed.0.wait().unwrap();
+    assert!(Path::new(&control).exists(), "a kill leaves the socket");
+    let mut next = run_loopback(&control, "60s");
+    assert!(good(&["dump", "--control", &control]).contains("host alone"));
+    assert_ended_by("INT", &mut next.0, &control);
+    let said = std::io::read_to_string(next.0.stderr.take().expect("what it complains of"));
+    assert_eq!(said.unwrap(), "");
+
+    // In a folder where each is called after its process.
+    let own = folder.path("xk-4194305.sock");
+    drop(std::os::unix::net::UnixListener::bind(&own).unwrap());
+    let file = graph("loopback.kdl");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xk"));
+    usual(&mut command).env("XDG_RUNTIME_DIR", folder.path(""));
+    let output = command.args(["run", &file, "--for", "10ms"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let is_root = rustix::process::geteuid().is_root();
+    assert!(is_root || !Path::new(&own).exists(), "nothing listens there");
+}
+
+/// A trace says what was dropped, by what and why.
+#[test]
+fn a_trace_shows_drops() {
+    let folder = Folder::new("drops");
+    let (control, file) = (folder.path("xk.sock"), folder.path("drops.kdl"));
+    let text = "host alone { loopback; ip loopback { address \"10.0.0.1/24\"; }; udp ip\n\
+                probe udp to=\"port9@10.0.0.1\" count=0 interval=\"20ms\"; }\n";
+    std::fs::write(&file, text).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xk"));
+    let run = usual(&mut command).args(["run", &file, "--for", "20s", "--control", &control]);
+    let _running = Running(run.stdout(Stdio::null()).spawn().expect("xk can be started"));
+    let begun = Instant::now();
+    while std::os::unix::net::UnixStream::connect(&control).is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "no socket");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let told = good(&["trace", "-n", "8", "--control", &control]);
+    assert!(told.contains("x udp drops 1: no port"), "{told}");
+    let json = good(&["trace", "-n", "8", "--json", "--control", &control]);
+    let trace: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let crossings = trace["crossings"].as_array().expect("crossings");
+    for crossing in crossings {
+        let is_refused = crossing["upper"] == "udp" && crossing["operation"] == "demux";
+        let drops = crossing["drops"].as_array().expect("a list");
+        assert_eq!(drops.len(), usize::from(is_refused), "{crossing}");
+    }
+    assert!(crossings.iter().any(|crossing| crossing["drops"][0]["reason"] == "no port"));
+}
+
 #[test]
 fn a_terminal_that_goes_ends_a_run_as_a_person_does() {
-    for signal in ["HUP", "TERM"] {
+    for signal in ["HUP", "TERM", "QUIT"] {
         let folder = Folder::new(signal);
         let control = folder.path("xk.sock");
         let mut running = run_loopback(&control, "60s");

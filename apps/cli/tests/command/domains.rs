@@ -219,7 +219,15 @@ fn a_killed_process_is_started_again_and_none_is_left() {
     dies_and_comes_back("org-netio.kdl", &["echod", "server", "device"]);
 }
 
-/// Kills the process of each of these domains, the lowest of the graph last, and then all.
+/// A stream that has begun and still goes on, whatever has died meanwhile.
+fn ends_in_order(mut stream: &TcpStream) {
+    stream.write_all(&[7; 100_000]).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(stream.read(&mut [0; 8]).unwrap(), 0, "it is closed in order");
+}
+
+/// Kills the process of each of these domains, the lowest of the graph last, and then all. The
+/// others go on, and with them the streams of those above the lowest.
 fn dies_and_comes_back(graph: &str, domains: &[&str]) {
     let net = Net::new(graph).unwrap();
     let space = net.space().unwrap();
@@ -234,7 +242,14 @@ fn dies_and_comes_back(graph: &str, domains: &[&str]) {
         pid.split(',').next().unwrap().parse::<u32>().unwrap()
     };
     for name in domains {
-        let killed = said(name);
+        let (killed, others) = (said(name), children(running.id()));
+        let begins = || {
+            let stream = TcpStream::connect_timeout(&SocketAddr::from(DISCARD), PATIENCE).unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream
+        };
+        let is_lowest = *name == domains[domains.len() - 1];
+        let stream = is_lowest.then(|| space.enter(begins).unwrap());
         signal(killed, Signal::KILL);
         let begun = Instant::now();
         while said(name) == killed {
@@ -243,10 +258,15 @@ fn dies_and_comes_back(graph: &str, domains: &[&str]) {
         }
         echoes(&space);
         takes_a_stream(&space);
-        assert_eq!(children(running.id()).len(), before.len(), "{}", running.output());
+        stream.iter().for_each(ends_in_order);
+        let now = children(running.id());
+        let stays = |process: &&u32| now.contains(process) != (**process == killed);
+        assert_eq!(others.iter().filter(stays).count(), before.len(), "{}", running.output());
+        assert_eq!(now.len(), before.len(), "{}", running.output());
     }
     let left = children(running.id());
-    assert!(left.iter().all(|process| !before.contains(process)), "all were started again");
+    let again = left.iter().filter(|process| !before.contains(process)).count();
+    assert_eq!(again, domains.len(), "those that had died were started again, each once");
     signal(running.id(), Signal::KILL);
     let begun = Instant::now();
     let is_left = |process: &u32| Path::new(&format!("/proc/{process}/exe")).exists();
@@ -254,6 +274,76 @@ fn dies_and_comes_back(graph: &str, domains: &[&str]) {
         assert!(begun.elapsed() < PATIENCE, "a process stays behind");
         std::thread::sleep(TRY_EVERY / 10);
     }
+}
+
+/// Of a stopped domain it is said that it does not answer, the others are shown, and the end does
+/// not wait for it.
+#[test]
+fn a_stopped_domain_hides_no_other() {
+    needs_root!();
+    needs_program!("ip");
+    let name = "org-per-protocol.kdl";
+    let net = Net::new(name).unwrap();
+    let space = net.space().unwrap();
+    let (running, control) = run(&space, name);
+    let named = |name: &str| {
+        let mut all = children(running.id()).into_iter();
+        let is_it = |pid: &u32| {
+            let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.starts_with(&format!("xk: neighbour/{name}\0"))
+        };
+        all.find(is_it).unwrap()
+    };
+    let tcp = named("tcp");
+    signal(tcp, Signal::STOP);
+    for _ in 0..3 {
+        let dump = look(&space, &control, &["dump"]);
+        assert_eq!(dump["silent"][0], serde_json::json!({"domain": "tcp", "stopped": true}));
+        let shown = names(&dump["protocols"], "name");
+        assert!(["eth", "ip", "udp", "echo"].iter().all(|name| shown.contains(name)), "{dump}");
+    }
+    let told = space.exec(&[XK, "dump", "--control", &control]).unwrap();
+    assert!(told.contains("domain tcp is stopped"), "{told}");
+    echoes(&space);
+    signal(tcp, Signal::CONT);
+    let begun = Instant::now();
+    while look(&space, &control, &["dump"])["silent"] != serde_json::json!([]) {
+        assert!(begun.elapsed() < PATIENCE, "it answers again");
+    }
+    signal(tcp, Signal::STOP);
+    let begun = Instant::now();
+    signal(running.id(), Signal::INT);
+    assert!(running.wait(PATIENCE).unwrap().success(), "{}", running.output());
+    println!("ended after {:?}", begun.elapsed());
+    let said = running.output();
+    assert!(said.contains("domain tcp is stopped") && said.contains("icmp"), "{said}");
+    assert!(!Path::new(&format!("/proc/{tcp}")).exists());
+}
+
+/// A process that ends again and again is given up, and it is said when and why.
+#[test]
+fn the_end_of_a_host_whose_processes_end_too_often_is_explained() {
+    needs_root!();
+    needs_program!("ip");
+    let net = Net::new("too often").unwrap();
+    let space = net.space().unwrap();
+    let graph = graph(&space, "org-server.kdl");
+    let running = space.spawn(&[XK, "run", "--no-control", "--restarts", "1", &graph]).unwrap();
+    running.wait_for("Ctrl-C ends it.", PATIENCE).unwrap();
+    for count in 0..2 {
+        let begun = Instant::now();
+        while running.output().matches("started again: ").count() < count {
+            assert!(begun.elapsed() < PATIENCE, "{}", running.output());
+            std::thread::sleep(TRY_EVERY / 10);
+        }
+        signal(children(running.id())[0], Signal::KILL);
+    }
+    assert!(!running.wait(PATIENCE).unwrap().success());
+    let said = running.output();
+    assert!(said.contains("ends the host: processes have ended 2 times within "), "{said}");
+    assert!(said.contains("at most 1 are started again within 60 s"), "{said}");
+    assert!(said.contains("help: ") && said.contains("--restarts N"), "{said}");
+    fs::remove_file(graph).unwrap();
 }
 
 #[test]

@@ -255,20 +255,29 @@ impl Deaths<'_> {
         self.library.until_registry("rights-of-before", 0);
     }
 
-    /// Nothing outlives the module; peers hear of it once all is back.
+    /// No connection outlives the module, and all peers hear of it. The registry does: programs
+    /// that attach again have others.
     fn kill_module(&mut self) {
         let processes = self.library.host.processes();
-        let acts = || {
-            kill(processes["device"]);
-            self.programs.iter().for_each(|program| kill(program.id()));
-        };
-        self.seen[0].breaks("the module", acts);
+        let mut seen = self.seen.iter();
+        let first = seen.next().unwrap();
+        let before: Vec<(&Seen, u64)> = seen.map(|seen| (seen, seen.count().1)).collect();
+        first.breaks("the module", || kill(processes["device"]));
+        for (seen, broken) in before {
+            let begun = Instant::now();
+            while seen.count().1 == broken {
+                assert!(begun.elapsed() < PATIENCE, "the module: another peer hears nothing");
+                std::thread::sleep(LOOK_EVERY);
+            }
+        }
         self.library.until_started_again("device", processes["device"]);
-        self.library.until_started_again("server", processes["server"]);
         for (at, port) in PORTS.into_iter().enumerate() {
+            kill(self.programs[at].id());
             self.programs[at] = self.library.program(port);
             self.seen[at].goes_on("its program attached to the next module");
         }
+        self.library.until_registry("programs", 3);
+        assert_eq!(self.library.host.processes()["server"], processes["server"], "it has lived");
     }
 }
 
@@ -321,6 +330,36 @@ fn programs_with_a_library_their_registry_and_their_module_may_die_at_any_time()
     needs_root!();
     needs_program!("ip");
     dies(&Library::start("library deaths"), 4714, deaths(5));
+}
+
+/// The module is started again below a registry that lives: of the rights of before nothing is
+/// left, their peers are told, and programs that attach have connections by the next one.
+#[test]
+fn a_module_comes_back_below_a_registry_that_lives() {
+    needs_root!();
+    needs_program!("ip");
+    let library = Library::start("library module");
+    let (before, space) = (library.host.processes(), &library.host.space);
+    let connects = |port| space.enter(move || connect(port).unwrap()).unwrap();
+    for death in 0..3 {
+        let first = library.program(PORTS[0]);
+        let stream = connects(PORTS[0]);
+        exchanges(&stream, 100_000).unwrap();
+        let (module, begun) = (library.host.processes()["device"], Instant::now());
+        kill(module);
+        library.until_started_again("device", module);
+        let ended = exchanges(&stream, 100).unwrap_err();
+        println!("death {death}: after {:?} the peer hears of it: {ended}", begun.elapsed());
+        assert_eq!(ended.kind(), ErrorKind::ConnectionReset, "{}", library.output());
+        let next = library.program(PORTS[1]);
+        exchanges(&connects(PORTS[1]), 100_000).unwrap();
+        println!("death {death}: after {:?} another is served", begun.elapsed());
+        // That of before may have gone, for it has lost its connection.
+        assert!((1..=2).contains(&library.registry("programs")), "the next one has its place");
+        drop((first, next));
+        library.until_registry("programs", 0);
+    }
+    assert_eq!(library.host.processes()["server"], before["server"], "the registry lives");
 }
 
 #[test]

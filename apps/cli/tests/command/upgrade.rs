@@ -217,6 +217,16 @@ fn a_process_that_cannot_be_followed_or_is_not_goes_on() {
     let refused = host.space.exec(&[XK, "upgrade", "--control", &host.control]).unwrap_err();
     let told = refused.to_string();
     assert!(told.contains("what `counts` knows of its peers cannot be handed over"), "{told}");
+    assert!(told.contains("help: it goes on as it was"), "{told}");
+    host.space.enter(echoes).unwrap();
+    drop(host);
+    // One in domains, and one on an interface of the system.
+    let cut = graph("").replace("echo udp", "domain top { echo udp").replace("datagrams", "datagrams; }");
+    let host = Host::start("upgrade in domains", &cut);
+    let refused = host.space.exec(&[XK, "upgrade", "--control", &host.control]).unwrap_err();
+    let told = refused.to_string();
+    let cause = "host `neighbour` is cut into domains (first domain, top), whose connections";
+    assert!(told.contains(cause) && told.contains("help: it goes on as it was"), "{told}");
     host.space.enter(echoes).unwrap();
     drop(host);
     // The other process dies with the states, or asks out of turn.
