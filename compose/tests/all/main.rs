@@ -16,6 +16,7 @@ mod mrpc;
 mod mutations;
 mod mutual;
 mod order;
+mod organisations;
 mod parts;
 mod refusals;
 mod rpc_sun;
