@@ -65,6 +65,8 @@ impl Protocol for LowerProxy {
         let body = cx.pool().copy_from(0, &fields).map_err(|_| OpenError::NoBuffers)?;
         let opens = (self.of, upper.receiver.clone());
         match port.request(cx, Header::new(Op::Open, 0, self.of.0), body, Some(opens))? {
+            // The other side may have been lost before this shepherd goes on.
+            Answered::Session(Ok(session)) if session.head().is_closed() => Err(OpenError::NoLower),
             Answered::Session(session) => session,
             Answered::Frame(..) => Err(OpenError::NoLower),
         }
