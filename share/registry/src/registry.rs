@@ -160,6 +160,9 @@ enum Left {
 struct Shared {
     /// The network I/O module.
     netio: ProtocolRef,
+    /// A transport above the station whose address programs have: the device's may be another one
+    /// once the module has come back.
+    station: ProtocolRef,
     /// Which module it is, once it has said so.
     life: Cell<Option<u64>>,
     /// How much a program may send.
@@ -188,8 +191,19 @@ pub struct Registry(Rc<Shared>);
 /// Adds one to a kernel, for programs that compose without a graph file: above a network I/O
 /// module, of which each program gets a channel with this rate.
 pub fn add(cx: &Kernel, name: &str, netio: ProtocolRef, rate: Rate) -> ProtocolRef {
+    add_beside(cx, name, (netio.clone(), netio), rate)
+}
+
+/// One whose programs have the station's address that is known to this protocol.
+fn add_beside(
+    cx: &Kernel,
+    name: &str,
+    (netio, station): (ProtocolRef, ProtocolRef),
+    rate: Rate,
+) -> ProtocolRef {
     let shared = Shared {
         netio,
+        station,
         life: Cell::new(None),
         rate,
         programs: RefCell::default(),
@@ -212,7 +226,7 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         Some(bits) => Rate { octets_per_second: bits / 8, burst_octets: build.octets("burst")? },
         None => Rate { octets_per_second: u64::MAX, burst_octets: u64::MAX },
     };
-    Ok(add(build.cx, build.name, netio, rate))
+    Ok(add_beside(build.cx, build.name, (netio, build.lower(1)?), rate))
 }
 
 impl Shared {
@@ -539,7 +553,7 @@ impl Program {
         if let Some(number) = self.channel.take() {
             let _ = netio.ask(cx, RevokeChannel { number, was_there: false });
         }
-        question.address = netio.ask(cx, MyEther::default())?.address;
+        question.address = self.shared.station.ask(cx, MyEther::default())?.address;
         question.frame_octets_max = netio.ask(cx, MaxPacket::default())?.octets;
         let granted = netio.ask(cx, GrantChannel::new(self.shared.rate))?;
         self.shared.module_is(cx, &this.protocol(cx)?, granted.life);
