@@ -116,6 +116,16 @@ impl PacketDevice {
     /// # Errors
     /// [`PacketError`], each with a remedy in its text.
     pub fn open(name: &str, options: &Options) -> Result<Self, PacketError> {
+        let device = Self::prepare(name, options)?;
+        device.listen()?;
+        Ok(device)
+    }
+
+    /// As [`open`](Self::open); nothing arrives before [`listen`](Self::listen).
+    ///
+    /// # Errors
+    /// [`PacketError`], each with a remedy in its text.
+    pub fn prepare(name: &str, options: &Options) -> Result<Self, PacketError> {
         let fails =
             |action| move |source| PacketError::System { name: name.to_owned(), action, source };
         let socket = open_socket(name)?;
@@ -137,9 +147,8 @@ impl PacketDevice {
                 .map_err(fails("get a socket for runs of segments"))
         });
         let runs = runs.transpose()?;
-        // Last, since frames arrive from here on.
-        xk_linux::bind(&socket, interface.index, libc::ETH_P_ALL as u16)
-            .map_err(fails("take part in what it receives"))?;
+        // What is sent goes out of it; nothing arrives yet.
+        xk_linux::bind(&socket, interface.index, 0).map_err(fails("send by it"))?;
         Ok(Self {
             rings,
             socket,
@@ -152,6 +161,16 @@ impl PacketDevice {
             scratch: Vec::new(),
             statistics: Statistics::default(),
         })
+    }
+
+    /// Frames arrive from here on.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn listen(&self) -> Result<(), PacketError> {
+        let bound = xk_linux::bind(&self.socket, self.interface.index, libc::ETH_P_ALL as u16);
+        let (name, action) = (self.interface.name.clone(), "take part in what it receives");
+        bound.map_err(|source| PacketError::System { name, action, source })
     }
 
     /// The interface's name.

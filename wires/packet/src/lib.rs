@@ -44,6 +44,9 @@
 //!   256, then are dropped as "device full". What the system refuses is counted as "device error";
 //!   the wire goes on.
 //!
+//! Where a process takes the place of another one (`xk upgrade`) it opens a socket of its own, and
+//! takes what arrives once it goes on: what comes in the moment before is lost, as in a full queue.
+//!
 //! Opening needs `CAP_NET_RAW`, and nothing after it. The error names the command that grants it.
 //!
 //! Programs may use the interface without a graph, as [`PacketDevice`]: [`PacketDevice::receive`]
@@ -103,6 +106,7 @@ use xk_kit::wire::entry::{ADDRESS_OR_OWN, ethernet};
 /// What the catalog knows of it.
 #[rustfmt::skip]
 pub static ENTRY: Entry = ethernet("packet", include_str!("lib.rs"), protocol::build)
+    .replaceable()
     .summary("an existing network interface, through AF_PACKET")
     .parameters(&[
         required("device", ParamKind::Text("an interface's name, such as eth0"),

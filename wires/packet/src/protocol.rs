@@ -2,6 +2,8 @@
 
 use std::any::Any;
 use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
 
 use smallvec::SmallVec;
 use xk_core::graph::{Build, BuildError, Look, Params, Value};
@@ -12,6 +14,7 @@ use xk_kit::wire::device_wire::{
     DEVICE_DOWN, DEVICE_ERROR, DeviceSettings, DeviceWire, FrameDevice, Untaken,
 };
 use xk_kit::wire::entry::{Address, HEADROOM, environment, interface_name};
+use xk_kit::wire::handed::HandedDevices;
 use xk_kit::wire::offload::{self, TransportChecksum};
 use xk_kit::wire::segments;
 use xk_kit::wire::virtio::{Note, RUN_OCTETS_MAX};
@@ -40,12 +43,18 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         long_octets: params.octets("long_queue", Options::default().long_octets),
         ..Options::default()
     };
-    let device = PacketDevice::open(name(params)?, &options)
-        .map_err(|error| environment("device", &error))?;
+    // Another process's socket is of no use: its rings are that one's.
+    let handed = build.cx.surroundings::<HandedDevices>();
+    let handed = handed.filter(|all| all.take::<OwnedFd>(build.name).is_some());
+    let device = match handed {
+        Some(_) => PacketDevice::prepare(name(params)?, &options),
+        None => PacketDevice::open(name(params)?, &options),
+    };
+    let device = device.map_err(|error| environment("device", &error))?;
     let own = device.hardware_address();
     let settings = DeviceSettings { address: address.beside(own), takes_groups: promiscuous };
-    let wire =
-        PacketWire { device, offload: options.offload, scrapped: 0, pieces: Vec::new(), empty: 0 };
+    let (offload, pieces) = (options.offload, Vec::new());
+    let wire = PacketWire { device, handed, offload, scrapped: 0, pieces, empty: 0 };
     build.add(DeviceWire::new(wire, settings))
 }
 
@@ -67,6 +76,8 @@ fn name(params: &Params) -> Result<&str, BuildError> {
 /// The device, and what it handed out that could not be used.
 struct PacketWire {
     device: PacketDevice,
+    /// Another process takes its arrivals until this one goes on.
+    handed: Option<Rc<HandedDevices>>,
     /// Checksums may stay open.
     offload: bool,
     scrapped: u64,
@@ -167,6 +178,13 @@ impl FrameDevice for PacketWire {
         budget: usize,
         arrivals: &mut VecDeque<Message>,
     ) -> Result<(), (&'static Reason, usize)> {
+        if let Some(handed) = &self.handed {
+            if !handed.is_going_on() {
+                return Ok(());
+            }
+            self.device.listen().map_err(|_| (&DEVICE_ERROR, 1))?;
+            self.handed = None;
+        }
         let (scrapped, pieces, offload) = (&mut self.scrapped, &mut self.pieces, self.offload);
         let mut dropped: Option<(&'static Reason, usize)> = None;
         let count = self.device.receive_frames(budget, |frame| {

@@ -56,8 +56,14 @@ struct Host {
 
 impl Host {
     fn start(what: &str, text: &str) -> Self {
+        Self::on(what, text, |_, _| {})
+    }
+
+    /// In a namespace that is made ready for it.
+    fn on(what: &str, text: &str, ready: impl FnOnce(&Net, &Space)) -> Self {
         let net = Net::new(what).unwrap();
         let space = net.space().unwrap();
+        ready(&net, &space);
         let folder = tempfile::tempdir().unwrap();
         // As root it becomes another user, which is to remove its socket at the end.
         std::fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
@@ -207,6 +213,32 @@ fn connections_outlive_the_process_that_has_them() {
     assert!(!PathBuf::from(&host.control).exists(), "nothing is left behind");
 }
 
+/// On an interface of the system each process has a socket of its own.
+#[test]
+fn a_graph_on_an_interface_goes_on() {
+    needs_root!();
+    needs_program!("ip");
+    let text =
+        graph("").replace("tap  device=xk0 host_address=\"10.9.0.1/24\"", "packet device=xk0");
+    let text = text.replace("eth  tap", "eth packet");
+    let mut host = Host::on("upgrade packet", &text, |net, space| {
+        net.veth(space, "xk0", space, "xk1").unwrap();
+        space.address("xk1", "10.9.0.1/24").unwrap();
+    });
+    host.space.enter(echoes).unwrap();
+    let stream = host.space.enter(|| TcpStream::connect(SocketAddr::from(TCP_ECHO)).unwrap());
+    let mut stream = stream.unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    for _ in 0..UPGRADES {
+        host.upgrade();
+        stream.write_all(b"still").unwrap();
+        let mut back = [0; 5];
+        stream.read_exact(&mut back).unwrap();
+        assert_eq!(back, *b"still");
+        host.space.enter(echoes).unwrap();
+    }
+}
+
 #[test]
 fn a_process_that_cannot_be_followed_or_is_not_goes_on() {
     needs_root!();
@@ -221,7 +253,8 @@ fn a_process_that_cannot_be_followed_or_is_not_goes_on() {
     host.space.enter(echoes).unwrap();
     drop(host);
     // One in domains, and one on an interface of the system.
-    let cut = graph("").replace("echo udp", "domain top { echo udp").replace("datagrams", "datagrams; }");
+    let cut =
+        graph("").replace("echo udp", "domain top { echo udp").replace("datagrams", "datagrams; }");
     let host = Host::start("upgrade in domains", &cut);
     let refused = host.space.exec(&[XK, "upgrade", "--control", &host.control]).unwrap_err();
     let told = refused.to_string();
