@@ -16,6 +16,7 @@ pub mod interrupt_unsafe;
 pub mod memfd_unsafe;
 mod recorder;
 mod runner;
+mod spin;
 pub mod switch;
 
 pub use bell::Bell;

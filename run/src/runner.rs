@@ -2,14 +2,16 @@
 //!
 //! One turn: look at the clock, take what the wires have, let due timers go off, send what was
 //! queued. While messages come the loop turns without a pause; when none come it spins for a
-//! bounded time that adapts to how soon the next one came after earlier pauses, and then sleeps in
-//! epoll. Waking costs 60 to 80 microseconds a round trip across cores, a turn well under one, so
-//! the bound is in that range.
+//! bounded time that adapts to how soon the next one came after earlier pauses, lets others have
+//! the processor meanwhile, and then sleeps in epoll. To wake a process on another core takes up to
+//! some 80 microseconds, a turn well under one: the bound is above that, so that a loop is still
+//! awake when what it has woken answers.
 
 use crate::clock::HostClock;
 use crate::epoll::Epoll;
 use crate::interrupt_unsafe;
 use crate::memfd_unsafe::{MemfdArena, Peers};
+use crate::spin::Spin;
 use crate::switch::CoroutineSwitch;
 use std::any::Any;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -40,7 +42,7 @@ pub enum Idle {
 
 impl Default for Idle {
     fn default() -> Self {
-        Idle::Adaptive { spin_max: Duration::from_micros(50) }
+        Idle::Adaptive { spin_max: Duration::from_micros(100) }
     }
 }
 
@@ -55,6 +57,8 @@ pub struct RunnerStats {
     pub timers: u64,
     /// Times it slept.
     pub sleeps: u64,
+    /// Times it let others have the processor while it spun.
+    pub yields: u64,
 }
 
 /// Arrivals taken from one wire in a turn.
@@ -86,8 +90,7 @@ struct Inner {
     epoll: Epoll,
     wires: Vec<(ProtocolRef, Cell<bool>)>,
     watched: RefCell<Vec<Option<Watcher>>>,
-    /// How long it spins at present.
-    spin: Cell<Duration>,
+    spin: Spin,
     busy_last: Cell<Time>,
     slept: Cell<bool>,
     /// How often the next turn looks at the wires if nothing comes.
@@ -171,10 +174,9 @@ impl Runner {
             }
             added?;
         }
-        let spin = match idle {
+        let spin_max = match idle {
             Idle::Adaptive { spin_max } => spin_max,
-            Idle::Spin => Duration::MAX,
-            Idle::Sleep => Duration::ZERO,
+            Idle::Spin | Idle::Sleep => Duration::ZERO,
         };
         let inner = Inner {
             kernel,
@@ -183,7 +185,7 @@ impl Runner {
             epoll,
             wires: wires.into_iter().map(|w| (w, Cell::new(false))).collect(),
             watched: RefCell::default(),
-            spin: Cell::new(spin),
+            spin: Spin::new(spin_max),
             busy_last: Cell::new(Time::ZERO),
             slept: Cell::new(false),
             looks: Cell::new(1),
@@ -405,18 +407,9 @@ impl Inner {
         arrivals
     }
 
-    /// Adapts the spinning: longer if a sleep ended so soon that spinning would have caught the
-    /// message, shorter if it did not.
     fn note_arrival(&self, now: Time) {
-        if let (Idle::Adaptive { spin_max }, true) = (self.idle, self.slept.replace(false)) {
-            let pause = now.since(self.busy_last.get());
-            let spin = self.spin.get();
-            let least = spin_max / 16;
-            self.spin.set(if pause <= spin_max {
-                (spin * 2).min(spin_max)
-            } else {
-                (spin / 2).max(least)
-            });
+        if self.slept.replace(false) {
+            self.spin.slept(now.since(self.busy_last.get()));
         }
         self.busy_last.set(now);
     }
@@ -444,7 +437,7 @@ impl Inner {
             // Others are looked after now and then while messages keep coming.
             self.report(Some(Duration::ZERO));
         } else if resting {
-            std::hint::spin_loop();
+            self.spin_once(now);
         }
         // A watcher that has stopped it wants no more arrivals taken.
         if self.stop.get() { Flow::Stop } else { Flow::Continue }
@@ -457,9 +450,25 @@ impl Inner {
             Idle::Spin => true,
             Idle::Sleep => false,
             Idle::Adaptive { .. } => {
-                now.since(self.busy_last.get()) < self.spin.get() && self.wires.iter().all(may)
+                let idle = now.since(self.busy_last.get());
+                self.spin.goes_on(now, idle) && self.wires.iter().all(may)
             }
         }
+    }
+
+    /// Between two looks that found nothing.
+    fn spin_once(&self, now: Time) {
+        let yields = self.idle != Idle::Spin && self.spin.yields(now.since(self.busy_last.get()));
+        if !yields {
+            return std::hint::spin_loop();
+        }
+        let begun = self.clock.now();
+        std::thread::yield_now();
+        let ended = self.clock.now();
+        self.spin.yielded(ended, ended.since(begun));
+        let mut stats = self.stats.get();
+        stats.yields += 1;
+        self.stats.set(stats);
     }
 
     fn sleep(&self, now: Time) {

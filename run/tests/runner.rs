@@ -1,10 +1,13 @@
 //! The poll loop: timers, blocking on shepherds, watchers, sleeping and stopping.
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::cell::{Cell, RefCell};
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 use xk_core::object::OpenError;
 use xk_core::shepherd::{Semaphore, WaitError};
@@ -181,4 +184,44 @@ fn a_watched_descriptor_wakes_the_loop_and_can_be_left_alone() {
     assert!(ours.write_all(b"y").is_err());
     runner.run(Some(20 * MS), Rc::new(|_| false)).expect("ran");
     assert_eq!(calls.get(), 1);
+}
+
+/// How often another thread has its turn on the one processor on which a loop spins with nothing to
+/// take.
+fn turns_beside(idle: Idle) -> u64 {
+    let on_one_processor = move || {
+        let all = sched_getaffinity(None).expect("processors");
+        let first = (0..CpuSet::MAX_CPU).find(|at| all.is_set(*at)).expect("a processor");
+        let mut one = CpuSet::new();
+        one.set(first);
+        sched_setaffinity(None, &one).expect("one of them");
+        let runner = runner(&[], idle, |_, _| {});
+        let (turns, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Relaxed) {
+                    turns.fetch_add(1, Relaxed);
+                    std::thread::yield_now();
+                }
+            });
+            runner.run(Some(50 * MS), Rc::new(|_| false)).expect("ran");
+            is_over.store(true, Relaxed);
+        });
+        turns.into_inner()
+    };
+    std::thread::spawn(on_one_processor).join().expect("it ran")
+}
+
+#[test]
+fn a_loop_that_spins_lets_others_have_its_processor() {
+    let begun = Instant::now();
+    // What else runs on a busy machine may take the processor from both.
+    loop {
+        let beside_a_selfish_one = turns_beside(Idle::Spin);
+        let turns = turns_beside(Idle::Adaptive { spin_max: 1000 * MS });
+        if turns > 10 * beside_a_selfish_one {
+            return;
+        }
+        assert!(begun.elapsed() < LIMIT.unwrap(), "{turns}, and {beside_a_selfish_one}");
+    }
 }
