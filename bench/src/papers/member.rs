@@ -23,6 +23,7 @@ use xk_core::{
     Answer, Ask, HostAddr, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
     Session, SessionRef, Upper,
 };
+use xk_kit::net::attribute::Peer;
 use xk_kit::net::stream::{StreamAbort, StreamEvent, StreamNotice};
 use xk_lang::HostInstance;
 use xk_netio::Ticket;
@@ -199,20 +200,20 @@ impl Asker {
 
     fn send(&self, cx: &Kernel, this: &ProtocolRef) -> Option<()> {
         if self.session.get().is_none() {
-            let peer = Participant::of(Part::Host(HostAddr::from(LINUX)));
-            let own = Part::port(DATAGRAM_PORT);
-            let ends = Participants::pair(own, peer.with(Part::port(self.port)));
+            // With everybody, as sockets have it: for such a session a library has a right.
+            let ends = Participants::pair(Part::port(DATAGRAM_PORT), Part::Any);
             let _ = self.session.set(self.lower.open(cx, Upper::new(this), ends).ok()?);
         }
-        let message = cx.pool().alloc(HEADROOM, self.octets).ok()?;
+        let mut message = cx.pool().alloc(HEADROOM, self.octets).ok()?;
+        message.set_attribute(Peer { host: HostAddr::from(LINUX), port: self.port }).ok()?;
         // What is lost is sent again later.
         self.session.get()?.push(cx, message).ok()
     }
 }
 
 impl Asking {
-    /// The mean microseconds of so many round trips. The first is not counted: addresses are
-    /// resolved then, and it is tried again and again.
+    /// The mean microseconds of so many round trips. The first are not counted: addresses are
+    /// resolved then, and one is tried again and again.
     fn all(&self, cx: &Kernel, runner: &Runner, count: usize) -> Result<Vec<f64>, String> {
         let run = |limit, answers| {
             let asker = Rc::clone(&self.asker);
@@ -224,6 +225,8 @@ impl Asking {
             cx.schedule_protocol(&self.this, Duration::ZERO, OPEN).map_err(text)?;
             run(AGAIN, 1)?;
         }
+        // A library asks again for the way to a host that was not known at first.
+        run(AGAIN, usize::MAX)?;
         let (before, begun) = (self.asker.answers.get(), Instant::now());
         run(PATIENCE, before + count)?;
         let taken = begun.elapsed();
