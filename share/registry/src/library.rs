@@ -484,7 +484,8 @@ impl Own {
                 self.right.set(Some(right));
                 drop(self.lower.replace(Some(here.clone())));
                 far.close(cx);
-                if session.head().is_passive() && session.head().opens() == 0 {
+                let is_unheld = session.head().is_passive() && session.head().opens() == 0;
+                if is_unheld && !self.later.is_closed.get() {
                     here.ease(cx);
                 }
                 self.arrive(cx, session, Place::Own);

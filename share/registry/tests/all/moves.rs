@@ -97,6 +97,8 @@ fn a_peer_may_answer_at_once() {
     for seed in seeds() {
         for who in [(true, true), (true, false), (false, true), (false, false)] {
             carries(seed, prompt(seed), 5000, who);
+            // The end of all comes while the conversation moves.
+            carries(seed, prompt(seed), PROMPT_OCTETS_MAX, who);
         }
     }
 }
