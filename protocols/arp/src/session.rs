@@ -71,7 +71,7 @@ impl ArpSession {
         Err(PushError::Unreachable)
     }
 
-    /// The session below was closed by others: finds the way again with the next message.
+    /// Lets go of the session below; the way is found again with the next message.
     #[cold]
     fn drop_lower(&self, cx: &Kernel) {
         if let Some(lower) = self.path.lower.take() {
@@ -85,15 +85,12 @@ impl Session for ArpSession {
     fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
         let path = &*self.path;
         let lower = path.lower.get();
-        let Some(lower) = lower else {
+        let Some(lower) = lower.filter(|lower| !lower.head().is_closed()) else {
+            self.drop_lower(cx);
             return self.push_unresolved(cx, this, message);
         };
         path.entry.used.set(true);
-        let result = lower.push(cx, message);
-        if result == Err(PushError::Closed) {
-            self.drop_lower(cx);
-        }
-        result
+        lower.push(cx, message)
     }
 
     fn push_burst(

@@ -635,7 +635,8 @@ impl<'a> Domains<'a> {
 
     fn put_down(&mut self) {
         // What does not answer does not stop by itself, and others may wait for it.
-        let silent: Vec<usize> = self.running.iter().filter(|r| r.owes).map(|r| r.domain).collect();
+        let is_silent = |running: &&Running| running.owes || self.is_stopped(running.domain);
+        let silent: Vec<usize> = self.running.iter().filter(is_silent).map(|r| r.domain).collect();
         for process in &mut self.processes {
             if process.domains.iter().any(|domain| silent.contains(domain)) {
                 let _ = process.child.kill();

@@ -311,6 +311,10 @@ fn a_stopped_domain_hides_no_other() {
         assert!(begun.elapsed() < PATIENCE, "it answers again");
     }
     signal(tcp, Signal::STOP);
+    let is_stopped = || fs::read_to_string(format!("/proc/{tcp}/stat")).unwrap().contains(") T ");
+    while !is_stopped() {
+        std::thread::sleep(TRY_EVERY / 10);
+    }
     let begun = Instant::now();
     signal(running.id(), Signal::INT);
     assert!(running.wait(PATIENCE).unwrap().success(), "{}", running.output());

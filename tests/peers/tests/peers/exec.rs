@@ -208,11 +208,11 @@ pub(crate) fn a_http_server_serves(wire: Wire) {
     bed.judge();
 }
 
-/// Octets of all streams together that an iperf3 says to have passed: of TCP what the receiver
-/// says, of UDP what the sender says.
+/// Octets of all streams together that the sender of an iperf3 says to have passed. Its receiver
+/// may end before it has read all of them.
 pub(crate) fn passed(said: &str) -> u64 {
-    let end = said.split("\"end\":").nth(1).unwrap_or_default();
-    let total = ["\"sum\":", "\"sum_received\":"].into_iter().find_map(|sum| end.split(sum).nth(1));
+    let (_, end) = said.split_once("\"end\":\t{").unwrap_or_default();
+    let total = ["\"sum\":", "\"sum_sent\":"].into_iter().find_map(|sum| end.split(sum).nth(1));
     let octets = total.and_then(|sum| sum.split("\"bytes\":").nth(1)).unwrap_or_default();
     let digits: String = octets.trim_start().chars().take_while(char::is_ascii_digit).collect();
     digits.parse().unwrap_or(0)
