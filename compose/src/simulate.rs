@@ -33,6 +33,9 @@ pub struct SimulationConfig {
     pub timers_max: usize,
     /// How many shepherds a host with calls that block, or with domains, may have.
     pub shepherds_max: u32,
+    /// Octets of stack for each program that blocks on a host; with any, every host has shepherds
+    /// that can wait. 0: there are no such programs.
+    pub program_stack_octets: usize,
     /// How long what crosses from one domain of a host to another is on its way at least.
     pub crossing: Duration,
     /// An even share of this comes on top.
@@ -42,14 +45,15 @@ pub struct SimulationConfig {
 }
 
 impl Default for SimulationConfig {
-    /// Seed 1, 64 MiB for messages, 65,536 timers and 64 shepherds a host, 1 to 10 microseconds
-    /// from domain to domain for each of at most 1,024 frames.
+    /// Seed 1, 64 MiB for messages, 65,536 timers and 64 shepherds a host, no programs, 1 to 10
+    /// microseconds from domain to domain for each of at most 1,024 frames.
     fn default() -> Self {
         Self {
             seed: 1,
             pool_octets_max: 64 << 20,
             timers_max: 1 << 16,
             shepherds_max: 64,
+            program_stack_octets: 0,
             crossing: Duration::from_micros(1),
             crossing_jitter: Duration::from_micros(9),
             crossing_slots: 1024,
@@ -109,10 +113,13 @@ fn kernel(
     config: SimulationConfig,
 ) -> Kernel {
     let (switch, shepherds_max): (Box<dyn Switch>, u32) = match graph.plan_of(host) {
-        Some(plan) if blocks(plan) => (Box::new(CoroutineSwitch::new()), config.shepherds_max),
+        Some(plan) if blocks(plan) || config.program_stack_octets > 0 => {
+            (Box::new(CoroutineSwitch::new()), config.shepherds_max)
+        }
         _ => (Box::new(NoSwitch), 1),
     };
-    let limits = Limits { shepherds_max, ..Limits::default() };
+    let stack_octets = Limits::default().stack_octets.max(config.program_stack_octets);
+    let limits = Limits { shepherds_max, stack_octets };
     let shepherds = Shepherds::new(switch, limits);
     Kernel::new(world.host_config(name, shepherds, config.timers_max))
 }

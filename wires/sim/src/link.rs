@@ -65,13 +65,9 @@ pub(crate) enum Fate {
 
 impl Link {
     pub(crate) fn new(config: LinkConfig, random: Random) -> Self {
-        let chances = [config.loss, config.duplicate, config.reorder, config.corrupt];
-        let is_fair = chances.iter().all(|share| *share <= 0.0)
-            && config.jitter.is_zero()
-            && config.partitions.is_empty();
         Self {
             kind: config.kind,
-            is_fair,
+            is_fair: is_fair(&config),
             rate_bit_s: config.rate_bit_s,
             delay: config.delay,
             name: config.name.as_str().into(),
@@ -82,6 +78,20 @@ impl Link {
             ports: Vec::new(),
             medium_free_at: Time::ZERO,
         }
+    }
+
+    /// Changes what it is like, but for what ports and interfaces have taken over from it.
+    pub(crate) fn change(&mut self, change: impl FnOnce(&mut LinkConfig)) {
+        let mut config = self.config.clone();
+        change(&mut config);
+        let before = &self.config;
+        config.name.clone_from(&before.name);
+        config.partitions.clone_from(&before.partitions);
+        (config.kind, config.mtu_octets) = (before.kind, before.mtu_octets);
+        (config.addresses_max, config.ageing) = (before.addresses_max, before.ageing);
+        (self.delay, self.rate_bit_s) = (config.delay, config.rate_bit_s);
+        self.is_fair = is_fair(&config);
+        self.config = config;
     }
 
     pub(crate) fn frame_octets_max(&self) -> usize {
@@ -188,4 +198,12 @@ impl Link {
     fn hits(&self, share: f64) -> bool {
         share > 0.0 && self.random.chance(share)
     }
+}
+
+/// Whether neither chance nor a partition ever has a say.
+fn is_fair(config: &LinkConfig) -> bool {
+    let chances = [config.loss, config.duplicate, config.reorder, config.corrupt];
+    chances.iter().all(|share| *share <= 0.0)
+        && config.jitter.is_zero()
+        && config.partitions.is_empty()
 }

@@ -6,7 +6,7 @@ use crate::protocol::{HostSeat, SimPort};
 use crate::queue::{Event, Kind, Queue};
 use crate::stats::LinkStats;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use xk_core::object::PushError;
 use xk_core::random::Random;
@@ -98,6 +98,8 @@ struct State {
     queue: Queue,
     now: Time,
     in_flight_max: usize,
+    /// Pairs of hosts that do not hear each other now, both ways round.
+    cuts: BTreeSet<(HostId, HostId)>,
 }
 
 /// All links of a simulation. Kernels find it among their surroundings.
@@ -188,6 +190,26 @@ impl Network {
     /// Bounds the frames in flight; at first [`IN_FLIGHT_MAX`].
     pub fn set_in_flight_max(&self, frames: usize) {
         self.state.borrow_mut().in_flight_max = frames;
+    }
+
+    /// From now on neither of two hosts hears the other, on any link, until [`Network::repair`]:
+    /// frames that come to a link's far end meanwhile are lost, and counted as partitioned.
+    pub fn partition(&self, one: HostId, other: HostId) {
+        self.state.borrow_mut().cuts.extend([(one, other), (other, one)]);
+    }
+
+    /// Ends what [`Network::partition`] has begun.
+    pub fn repair(&self, one: HostId, other: HostId) {
+        self.state.borrow_mut().cuts.retain(|cut| *cut != (one, other) && *cut != (other, one));
+    }
+
+    /// Changes what a link is like for the frames that it decides about from now on: delay, rate,
+    /// chances, queue. Its name and kind, its partitions, a switch's table and the MTU, which
+    /// interfaces have learned, stay. False if there is no such link.
+    pub fn change_link(&self, link: LinkId, change: impl FnOnce(&mut LinkConfig)) -> bool {
+        let mut state = self.state.borrow_mut();
+        let found = state.links.get_mut(link.0 as usize);
+        found.map(|link| link.change(change)).is_some()
     }
 
     /// Lets an observer see every frame, or none.
@@ -439,6 +461,10 @@ impl State {
         let receiver = self.ports.get(to.0 as usize)?;
         let sender = self.ports.get(from.0 as usize)?;
         let link = self.links.get_mut(receiver.link as usize)?;
+        if !self.cuts.is_empty() && self.cuts.contains(&(sender.host, receiver.host)) {
+            link.stats.partitioned += 1;
+            return None;
+        }
         if link.only_delays() {
             return Some((to, message));
         }

@@ -109,6 +109,7 @@ pub struct World {
     stats: WorldStats,
     events_max: u64,
     watcher: Option<Watcher>,
+    turned: Option<Box<dyn FnMut(HostId)>>,
     /// Anchors that have not finished; `None` before the first question.
     unfinished: Option<Vec<(usize, ProtocolRef)>>,
 }
@@ -126,6 +127,7 @@ impl World {
             stats: WorldStats::default(),
             events_max: u64::MAX,
             watcher: None,
+            turned: None,
             unfinished: None,
         }
     }
@@ -266,6 +268,12 @@ impl World {
         self.watcher = Some(Watcher { every: every_events.max(1), call: Box::new(call) });
     }
 
+    /// Has `call` told of every host that something has just happened on: a frame, a timer, what a
+    /// program did there.
+    pub fn on_turn(&mut self, call: impl FnMut(HostId) + 'static) {
+        self.turned = Some(Box::new(call));
+    }
+
     /// How far the run is.
     pub fn progress(&self) -> Progress {
         Progress {
@@ -380,6 +388,12 @@ impl World {
         }
     }
 
+    /// Lets time pass up to `until`, or to the next thing that happens if that comes before.
+    pub fn pass(&mut self, until: Time) {
+        let next = self.next_event().unwrap_or(Time::MAX);
+        self.now = self.now.max(until.min(next));
+    }
+
     /// Lets the next thing happen; false if there is nothing.
     pub fn step(&mut self) -> bool {
         let frame = self.network.next();
@@ -427,7 +441,7 @@ impl World {
             if host.is_plain {
                 port.arrive(&host.kernel, message);
                 host.kernel.run_due();
-                self.arm(at);
+                self.turned(at);
                 continue;
             }
             let work = Work::Frame(port, message);
@@ -452,8 +466,16 @@ impl World {
         }
         let has_others = host.wires.borrow().as_ref().is_none_or(|w| !w.is_empty());
         host.is_plain = !has_others && !host.kernel.shepherds().may_suspend();
-        self.arm(at);
+        self.turned(at);
         self.arm_neighbours(at);
+    }
+
+    /// A host has had a turn: sees when it is to be woken next.
+    fn turned(&mut self, at: usize) {
+        if let Some(call) = &mut self.turned {
+            call(HostId(at as u32));
+        }
+        self.arm(at);
     }
 
     fn arm(&mut self, at: usize) {

@@ -131,6 +131,42 @@ fn a_partition_cuts_and_heals() {
     assert_eq!(["h2", "h3"].map(|host| link_partition("h2").side(host)), [1, 0]);
 }
 
+/// What a program changes while the world runs: two hosts are cut off from each other, and a link
+/// loses everything for a while and is slower from then on.
+#[test]
+fn links_change_while_a_world_runs() {
+    let mut net = Net::of(1, link(LinkKind::Hub), 3, &Manner::default());
+    let network = Rc::clone(net.world.network());
+    let lan = network.link("lan").unwrap();
+    let mut heard = Vec::new();
+    let mut say = |net: &mut Net| {
+        net.send(0, |cx| frame(cx, ALL, 1, 0)).unwrap();
+        net.world.run_until_idle(Time::MAX);
+        heard.push((net.times(1).len(), net.times(2).len()));
+    };
+    say(&mut net);
+    network.partition(HostId(0), HostId(1));
+    say(&mut net);
+    network.repair(HostId(1), HostId(0));
+    say(&mut net);
+    assert!(network.change_link(lan, |link| link.loss = 1.0));
+    say(&mut net);
+    let slower = |link: &mut LinkConfig| {
+        (link.loss, link.delay) = (0.0, Duration::from_millis(7));
+        (link.name, link.mtu_octets) = ("other".into(), 1);
+    };
+    assert!(network.change_link(lan, slower));
+    assert!(!network.change_link(LinkId(1), slower));
+    let before = net.world.now();
+    say(&mut net);
+    assert_eq!(heard, [(1, 1), (1, 2), (2, 3), (2, 3), (3, 4)]);
+    assert_eq!(net.world.now().since(before), Duration::from_millis(7));
+    assert_eq!((net.stats().partitioned, net.stats().lost), (1, 2));
+    // What interfaces and ports have taken over stays.
+    assert_eq!((network.link("lan"), network.link("other")), (Some(lan), None));
+    assert_eq!(network.frame_octets_max(lan), 1514);
+}
+
 fn link_partition(host: &str) -> Partition {
     let (from, until) = (Time::ZERO, Time::MAX);
     Partition { from, until, between: vec![host.into()], and: vec!["other".into()] }
