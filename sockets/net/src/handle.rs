@@ -2,7 +2,7 @@
 
 use crate::driver::{Driver, Setting};
 use crate::error::invalid;
-use crate::ready::{Becomes, Condition, Ready};
+use crate::ready::{Becomes, Ready};
 use crate::stack::Shown;
 use rustix::io::Errno;
 use std::io;
@@ -54,10 +54,6 @@ impl Limit {
         }
         self.set(time);
         Ok(())
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        self.get().and_then(|time| Instant::now().checked_add(time))
     }
 }
 
@@ -122,7 +118,7 @@ impl<D: Driver> Handle<D> {
             self.driver.look();
             return Ok(attempt()?);
         }
-        let deadline = limit.deadline();
+        let deadline = limit.get().and_then(|time| self.driver.now().checked_add(time));
         loop {
             if !self.wait(wanted, deadline)? {
                 return Err(Errno::AGAIN.into());
@@ -137,8 +133,7 @@ impl<D: Driver> Handle<D> {
     /// Waits until the socket is ready for any of `wanted`; false if the deadline was first.
     pub(crate) fn wait(&self, wanted: Ready, deadline: Option<Instant>) -> io::Result<bool> {
         let status = Arc::clone(&self.shown.0);
-        let becomes: Arc<dyn Condition> = Arc::new(Becomes { status, wanted });
-        self.driver.wait(&becomes, deadline)
+        self.driver.wait(&Becomes { status, wanted }, deadline)
     }
 }
 

@@ -28,8 +28,8 @@
 //! `&[&xk_tap::ENTRY, &xk_eth::ENTRY, ...]`, and links no other: `docs/embed` is one.
 //!
 //! # What drives the stack
-//! A graph runs only while a thread turns its loop. There are two ways, and everything is the same
-//! in both but for this:
+//! A graph runs only while a thread turns its loop. There are these ways, and everything is the
+//! same in all of them but for this:
 //!
 //! - [`Here`], made by [`Stack::from_file`], [`Stack::from_text`] or [`Setup::here`]: the calling
 //!   thread. A call that has to wait turns the loop meanwhile, so a message goes from the wire into
@@ -38,6 +38,11 @@
 //!   work is the network. [`Stack::run_for`] lends it a moment.
 //! - [`Thread`], made by [`Setup::thread`]: a thread of the stack's own. The handles are `Send` and
 //!   `Sync`; octets go through bounded buffers, and a thread that waits sleeps.
+//!
+//! - [`Sim`], made by [`SimHost::new`]: a simulation, in virtual time. A call that has to wait
+//!   suspends the shepherd that the program runs on. The handles are `Send` and `Sync`, as tasks of
+//!   asynchronous runtimes must be, and work on the simulation's thread alone; on another one they
+//!   answer `ENETDOWN`. The crate `xk-world` makes worlds of such hosts.
 //!
 //! # Where the transports run
 //! In the program, as a graph of its own; in another process, whose domain is open to this user
@@ -68,7 +73,7 @@ mod stack;
 mod tcp;
 mod udp;
 
-pub use driver::{Driver, Here, Thread};
+pub use driver::{Crashed, Driver, Here, Sim, SimHost, Thread};
 pub use layer::Sharing;
 pub use poller::{Event, Mode, Poller};
 pub use ready::{Ready, Watch, WatchId};

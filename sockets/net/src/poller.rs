@@ -2,14 +2,14 @@
 
 use crate::driver::{Driver, Here, Thread};
 use crate::error::invalid;
-use crate::ready::{Condition, Ready, Status, Watch, WatchId, lock, rest_of, sleep_on};
+use crate::ready::{Becomes, Ready, Status, Watch, WatchId, lock};
 use crate::stack::{Source, Stack};
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Duration;
 
 /// When a socket that is ready is reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,7 +43,8 @@ pub struct Poller<D: Driver = Here> {
 #[derive(Default)]
 struct Set {
     state: Mutex<State>,
-    changed: Condvar,
+    /// Readable while something is to be looked at.
+    status: Arc<Status>,
     /// Readable while something is to be looked at, once a program has asked for it.
     event: OnceLock<OwnedFd>,
 }
@@ -90,23 +91,7 @@ impl Watch for Teller {
         if !entry.pending && !entry.off && now.intersects(entry.interest | always()) {
             entry.pending = true;
             state.pending.push_back(self.key);
-            set.tell(state);
-        }
-    }
-}
-
-impl Condition for Set {
-    fn holds(&self) -> bool {
-        !lock(&self.state).pending.is_empty()
-    }
-
-    fn block(&self, deadline: Option<Instant>) {
-        let mut state = lock(&self.state);
-        while state.pending.is_empty() {
-            let Some(rest) = rest_of(deadline) else {
-                return;
-            };
-            state = sleep_on(&self.changed, state, rest);
+            set.show(state);
         }
     }
 }
@@ -141,7 +126,7 @@ impl<D: Driver> Poller<D> {
             .entries
             .insert(key, Entry { status, watch, interest, mode, pending: true, off: false });
         state.pending.push_back(key);
-        self.set.tell(&mut state);
+        self.set.show(&mut state);
         Ok(())
     }
 
@@ -161,7 +146,7 @@ impl<D: Driver> Poller<D> {
         if !entry.pending {
             entry.pending = true;
             state.pending.push_back(key);
-            self.set.tell(state);
+            self.set.show(state);
         }
         Ok(())
     }
@@ -188,7 +173,8 @@ impl<D: Driver> Poller<D> {
     /// # Errors
     /// If the stack cannot run.
     pub fn wait(&self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<usize> {
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let deadline = timeout.and_then(|timeout| self.driver.now().checked_add(timeout));
+        let becomes = Becomes { status: Arc::clone(&self.set.status), wanted: Ready::READABLE };
         events.clear();
         // What is always ready must not keep the stack from its turn.
         self.driver.look();
@@ -197,8 +183,7 @@ impl<D: Driver> Poller<D> {
             if !events.is_empty() || timeout == Some(Duration::ZERO) {
                 return Ok(events.len());
             }
-            let set: Arc<dyn Condition> = Arc::clone(&self.set) as _;
-            if !self.driver.wait(&set, deadline)? {
+            if !self.driver.wait(&becomes, deadline)? {
                 return Ok(0);
             }
         }
@@ -224,15 +209,14 @@ impl Poller<Thread> {
 }
 
 impl Set {
-    /// Something is to be looked at: those that wait are told.
-    fn tell(&self, state: &mut State) {
-        self.changed.notify_all();
-        self.show(state);
-    }
-
-    /// The descriptor is readable if something is to be looked at.
+    /// Whether something is to be looked at: those that wait are told, and the descriptor is
+    /// readable.
     fn show(&self, state: &mut State) {
         let is_due = !state.pending.is_empty();
+        match is_due {
+            true => self.status.raise(Ready::READABLE),
+            false => self.status.lower(Ready::READABLE),
+        }
         let Some(event) = self.event.get().filter(|_| is_due != state.is_shown) else {
             return;
         };

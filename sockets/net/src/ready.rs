@@ -2,7 +2,7 @@
 
 use std::ops::{BitAnd, BitOr, BitOrAssign, Not};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 pub(crate) use xk_run::lock;
 
@@ -90,16 +90,8 @@ pub trait Watch: Send + Sync {
     fn notify(&self, now: Ready);
 }
 
-/// What a thread may wait for.
-pub(crate) trait Condition: Send + Sync {
-    /// Whether it has come.
-    fn holds(&self) -> bool;
-
-    /// Blocks this thread until it has come, or until `deadline`.
-    fn block(&self, deadline: Option<Instant>);
-}
-
-/// The readiness of one socket: set by the stack, seen by the threads that wait.
+/// The readiness of one socket, or of a poller's set: set by the stack, seen by the threads,
+/// shepherds and tasks that wait.
 #[derive(Default)]
 pub(crate) struct Status {
     ready: AtomicU32,
@@ -169,51 +161,32 @@ impl Status {
         let mut watches = lock(&self.watches);
         self.waiting.fetch_add(1, Ordering::SeqCst);
         while !self.now().intersects(wanted) {
-            let Some(rest) = rest_of(deadline) else {
-                break;
+            watches = match deadline {
+                None => self.changed.wait(watches).unwrap_or_else(PoisonError::into_inner),
+                Some(deadline) => {
+                    let rest = deadline.saturating_duration_since(Instant::now());
+                    if rest.is_zero() {
+                        break;
+                    }
+                    let slept = self.changed.wait_timeout(watches, rest);
+                    slept.unwrap_or_else(PoisonError::into_inner).0
+                }
             };
-            watches = sleep_on(&self.changed, watches, rest);
         }
         self.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-/// What is left until a deadline: `Some(None)` if there is none, `None` if it is past.
-pub(crate) fn rest_of(deadline: Option<Instant>) -> Option<Option<std::time::Duration>> {
-    let Some(deadline) = deadline else {
-        return Some(None);
-    };
-    let rest = deadline.saturating_duration_since(Instant::now());
-    (!rest.is_zero()).then_some(Some(rest))
-}
-
-/// Sleeps on a condition variable, at most for `rest`.
-pub(crate) fn sleep_on<'a, T>(
-    changed: &Condvar,
-    guard: MutexGuard<'a, T>,
-    rest: Option<std::time::Duration>,
-) -> MutexGuard<'a, T> {
-    match rest {
-        None => changed.wait(guard).unwrap_or_else(PoisonError::into_inner),
-        Some(rest) => {
-            let slept = changed.wait_timeout(guard, rest);
-            slept.unwrap_or_else(PoisonError::into_inner).0
-        }
-    }
-}
-
-/// That a socket is ready for any of some things.
+/// That something is ready for any of some things.
+#[derive(Clone)]
 pub(crate) struct Becomes {
     pub(crate) status: Arc<Status>,
     pub(crate) wanted: Ready,
 }
 
-impl Condition for Becomes {
-    fn holds(&self) -> bool {
+impl Becomes {
+    /// Whether it is.
+    pub(crate) fn holds(&self) -> bool {
         self.status.now().intersects(self.wanted)
-    }
-
-    fn block(&self, deadline: Option<Instant>) {
-        self.status.block(self.wanted, deadline);
     }
 }

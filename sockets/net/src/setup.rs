@@ -172,16 +172,7 @@ impl Setup {
 
     /// The kernel with `sockets` on top, started, and its loop.
     pub(crate) fn make(&self, sockets: Sockets) -> io::Result<OpenHost<Rc<Layer>>> {
-        let stand = |kernel: &Kernel, places: Places| {
-            if places.tcp.is_none() && places.udp.is_none() {
-                return Err(refused(
-                    "the host has neither `tcp` nor `udp` for sockets to stand on".into(),
-                ));
-            }
-            let layer = sockets.layer();
-            layer.stand(kernel, sockets, places);
-            Ok(layer)
-        };
+        let stand = |kernel: &Kernel, places| stand(kernel, sockets, places);
         #[cfg(feature = "attach")]
         if let Some((path, is_library)) = &self.at {
             return self.attach(path, *is_library, stand);
@@ -194,10 +185,7 @@ impl Setup {
     }
 
     fn places(&self, kernel: &Kernel) -> io::Result<Places> {
-        Ok(Places {
-            tcp: self.node(kernel, "tcp", self.tcp.as_deref())?,
-            udp: self.node(kernel, "udp", self.udp.as_deref())?,
-        })
+        places(kernel, self.tcp.as_deref(), self.udp.as_deref())
     }
 
     /// The kernel of an attached program, and its loop.
@@ -237,7 +225,7 @@ impl Setup {
     /// Puts a library on what stands for the registry's transports.
     #[cfg(feature = "attach")]
     fn member(&self, kernel: &Kernel, places: &mut Places) -> io::Result<Program> {
-        let registry = self.node(kernel, "registry", None)?;
+        let registry = node(kernel, "registry", None)?;
         let (Some(registry), Some(tcp)) = (registry, places.tcp.take()) else {
             return Err(refused(
                 "the domain grants no `registry` to this user, or no `tcp`; grant both where it \
@@ -271,29 +259,41 @@ impl Setup {
             io::Error::new(io::ErrorKind::PermissionDenied, format!("{error}{why}"))
         })
     }
+}
 
-    /// The node of this name, or the only one of this kind; none if there is none and none was
-    /// named.
-    fn node(
-        &self,
-        kernel: &Kernel,
-        kind: &str,
-        name: Option<&str>,
-    ) -> io::Result<Option<ProtocolRef>> {
-        if let Some(name) = name {
-            let found = kernel.find_protocol(name);
-            return match found {
-                Some(node) => Ok(Some(node)),
-                None => Err(refused(format!("the host has no node `{name}`"))),
-            };
-        }
-        let mut all = kernel.protocols();
-        all.retain(|protocol| protocol.head().kind() == kind);
-        match all.len() {
-            0 | 1 => Ok(all.pop()),
-            count => Err(refused(format!(
-                "the host has {count} nodes of the kind `{kind}`: choose one by its name"
-            ))),
-        }
+/// Sockets on a kernel whose graph is built and not started, on its only `tcp` and `udp`.
+pub(crate) fn stand_on(kernel: &Kernel) -> io::Result<Rc<Layer>> {
+    stand(kernel, Sockets::new(Limits::default()), places(kernel, None, None)?)
+}
+
+fn stand(kernel: &Kernel, sockets: Sockets, places: Places) -> io::Result<Rc<Layer>> {
+    if places.tcp.is_none() && places.udp.is_none() {
+        return Err(refused("the host has neither `tcp` nor `udp` for sockets to stand on".into()));
+    }
+    let layer = sockets.layer();
+    layer.stand(kernel, sockets, places);
+    Ok(layer)
+}
+
+fn places(kernel: &Kernel, tcp: Option<&str>, udp: Option<&str>) -> io::Result<Places> {
+    Ok(Places { tcp: node(kernel, "tcp", tcp)?, udp: node(kernel, "udp", udp)? })
+}
+
+/// The node of this name, or the only one of this kind; none if there is none and none was named.
+fn node(kernel: &Kernel, kind: &str, name: Option<&str>) -> io::Result<Option<ProtocolRef>> {
+    if let Some(name) = name {
+        let found = kernel.find_protocol(name);
+        return match found {
+            Some(node) => Ok(Some(node)),
+            None => Err(refused(format!("the host has no node `{name}`"))),
+        };
+    }
+    let mut all = kernel.protocols();
+    all.retain(|protocol| protocol.head().kind() == kind);
+    match all.len() {
+        0 | 1 => Ok(all.pop()),
+        count => Err(refused(format!(
+            "the host has {count} nodes of the kind `{kind}`: choose one by its name"
+        ))),
     }
 }

@@ -50,7 +50,7 @@ impl<D: Driver> TcpStream<D> {
         if timeout.is_zero() {
             return Err(invalid("cannot set a 0 duration timeout"));
         }
-        let deadline = Instant::now().checked_add(timeout);
+        let deadline = stack.driver.now().checked_add(timeout);
         Self::connect_until(stack, None, *peer, deadline)
     }
 

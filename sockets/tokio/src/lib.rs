@@ -2,7 +2,8 @@
 //! thread.
 //!
 //! They stand on a stack with a thread of its own ([`xk_net::Setup::thread`]), which wakes the
-//! tasks; tokio's own reactor takes no part, so any runtime does. What is not here is reached
+//! tasks, or on one that a simulation drives ([`xk_net::Sim`]); tokio's own reactor takes no part,
+//! so any runtime does. What is not here is reached
 //! through [`TcpStream::get_ref`] and its like.
 //!
 //! ```
@@ -31,5 +32,5 @@ mod udp;
 pub use tcp::{TcpListener, TcpStream};
 pub use udp::UdpSocket;
 
-/// A stack with a thread of its own.
-pub type Stack = xk_net::Stack<xk_net::Thread>;
+/// A stack, with a thread of its own unless another driver is named.
+pub type Stack<D = xk_net::Thread> = xk_net::Stack<D>;

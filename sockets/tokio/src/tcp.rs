@@ -7,19 +7,19 @@ use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use xk_net::{Ready, Source, Thread};
+use xk_net::{Driver, Ready, Source, Thread};
 
 /// One end of a stream: as `tokio::net::TcpStream`.
-pub struct TcpStream(Awaited<xk_net::TcpStream<Thread>>);
+pub struct TcpStream<D: Driver = Thread>(Awaited<xk_net::TcpStream<D>>);
 
-impl TcpStream {
-    fn new(stream: xk_net::TcpStream<Thread>) -> io::Result<Self> {
+impl<D: Driver> TcpStream<D> {
+    fn new(stream: xk_net::TcpStream<D>) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(Self(Awaited::new(stream)))
     }
 
     /// Connects to the first of these addresses that answers.
-    pub async fn connect(stack: &Stack, peer: impl ToSocketAddrs) -> io::Result<Self> {
+    pub async fn connect(stack: &Stack<D>, peer: impl ToSocketAddrs) -> io::Result<Self> {
         let mut last = None;
         for peer in peer.to_socket_addrs()? {
             match Self::connect_to(stack, peer).await {
@@ -32,7 +32,7 @@ impl TcpStream {
         Err(last.unwrap_or_else(none))
     }
 
-    async fn connect_to(stack: &Stack, peer: SocketAddr) -> io::Result<Self> {
+    async fn connect_to(stack: &Stack<D>, peer: SocketAddr) -> io::Result<Self> {
         let stream = Self::new(xk_net::TcpStream::begin_connect(stack, None, peer, &[])?)?;
         stream
             .0
@@ -46,7 +46,7 @@ impl TcpStream {
     }
 
     /// The socket below, for its options and addresses. It does not block.
-    pub fn get_ref(&self) -> &xk_net::TcpStream<Thread> {
+    pub fn get_ref(&self) -> &xk_net::TcpStream<D> {
         &self.0.socket
     }
 
@@ -82,7 +82,7 @@ impl TcpStream {
     }
 }
 
-impl AsyncRead for TcpStream {
+impl<D: Driver> AsyncRead for TcpStream<D> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -94,7 +94,7 @@ impl AsyncRead for TcpStream {
     }
 }
 
-impl AsyncWrite for TcpStream {
+impl<D: Driver> AsyncWrite for TcpStream<D> {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -129,14 +129,14 @@ impl AsyncWrite for TcpStream {
 }
 
 /// A socket that listens: as `tokio::net::TcpListener`.
-pub struct TcpListener(Awaited<xk_net::TcpListener<Thread>>);
+pub struct TcpListener<D: Driver = Thread>(Awaited<xk_net::TcpListener<D>>);
 
-impl TcpListener {
+impl<D: Driver> TcpListener<D> {
     /// Listens at the first of these addresses that can be had; port 0 is any free one.
     ///
     /// # Errors
     /// `EADDRINUSE`, `EADDRNOTAVAIL`.
-    pub fn bind(stack: &Stack, local: impl ToSocketAddrs) -> io::Result<Self> {
+    pub fn bind(stack: &Stack<D>, local: impl ToSocketAddrs) -> io::Result<Self> {
         let listener = xk_net::TcpListener::bind(stack, local)?;
         listener.set_nonblocking(true)?;
         Ok(Self(Awaited::new(listener)))
@@ -146,13 +146,13 @@ impl TcpListener {
     ///
     /// # Errors
     /// `ENETDOWN` if the stack has ended.
-    pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+    pub async fn accept(&self) -> io::Result<(TcpStream<D>, SocketAddr)> {
         let (stream, peer) = self.0.wait(Way::Read, |socket| socket.accept()).await?;
         Ok((TcpStream::new(stream)?, peer))
     }
 
     /// The socket below. It does not block.
-    pub fn get_ref(&self) -> &xk_net::TcpListener<Thread> {
+    pub fn get_ref(&self) -> &xk_net::TcpListener<D> {
         &self.0.socket
     }
 

@@ -4,17 +4,17 @@ use crate::Stack;
 use crate::task::{Awaited, Way};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use xk_net::Thread;
+use xk_net::{Driver, Thread};
 
 /// A socket for datagrams: as `tokio::net::UdpSocket`.
-pub struct UdpSocket(Awaited<xk_net::UdpSocket<Thread>>);
+pub struct UdpSocket<D: Driver = Thread>(Awaited<xk_net::UdpSocket<D>>);
 
-impl UdpSocket {
+impl<D: Driver> UdpSocket<D> {
     /// A socket at the first of these addresses that can be had; port 0 is any free one.
     ///
     /// # Errors
     /// `EADDRINUSE`, `EADDRNOTAVAIL`.
-    pub fn bind(stack: &Stack, local: impl ToSocketAddrs) -> io::Result<Self> {
+    pub fn bind(stack: &Stack<D>, local: impl ToSocketAddrs) -> io::Result<Self> {
         let socket = xk_net::UdpSocket::bind(stack, local)?;
         socket.set_nonblocking(true)?;
         Ok(Self(Awaited::new(socket)))
@@ -29,7 +29,7 @@ impl UdpSocket {
     }
 
     /// The socket below, for its options. It does not block.
-    pub fn get_ref(&self) -> &xk_net::UdpSocket<Thread> {
+    pub fn get_ref(&self) -> &xk_net::UdpSocket<D> {
         &self.0.socket
     }
 

@@ -1,19 +1,16 @@
 //! The calling thread drives the stack.
 
-use super::drive::{Drive, Scatter, Setting};
-use crate::address::Endpoint;
-use crate::layer::{Body, Layer, Loss, Received, Sharing, Socket};
-use crate::ready::{Condition, Status};
+use super::drive::Wait;
+use super::inside::{Inside, made};
+use crate::layer::{Body, Layer, Loss, Socket};
+use crate::ready::{Becomes, Status};
 use rustix::io::Errno;
-use std::io::{self, IoSlice, IoSliceMut};
-use std::net::Shutdown;
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use xk_compose::OpenHost;
 use xk_core::Kernel;
-use xk_kit::net::stream::{StreamInfo, StreamSetting};
 use xk_run::{Runner, interrupt_unsafe};
 
 /// How long the last handle of a stack waits for what was closed before.
@@ -70,11 +67,6 @@ impl Here {
     pub(crate) fn run_for(&self, time: Duration) -> io::Result<()> {
         self.inner.runner.run(Some(time), Rc::new(|_| false))
     }
-
-    fn held(&self, socket: Result<Rc<Socket>, Errno>) -> Result<Held, Errno> {
-        self.inner.runner.flush();
-        Ok(Held { socket: socket?, inner: Rc::clone(&self.inner) })
-    }
 }
 
 impl Inner {
@@ -105,8 +97,7 @@ impl Here {
 
     /// The stream that was given elsewhere.
     pub(crate) fn resume(&self, octets: &[u8]) -> Result<Held, Errno> {
-        let inner = &self.inner;
-        self.held(inner.layer.resume(&inner.kernel, octets))
+        made(self, |cx, layer| layer.resume(cx, octets))
     }
 }
 
@@ -125,148 +116,51 @@ impl Drop for Held {
     }
 }
 
-#[allow(private_interfaces, reason = "as for the trait")]
-impl Drive for Here {
-    type Socket = Held;
+impl Inside for Here {
+    type Held = Held;
 
-    fn connect(
+    fn within<T>(
         &self,
-        local: Option<Endpoint>,
-        peer: Endpoint,
-        before: &[StreamSetting],
-    ) -> Result<Held, Errno> {
-        let inner = &self.inner;
-        self.held(inner.layer.connect(&inner.kernel, local, peer, before))
-    }
-
-    fn reserve(&self, local: Endpoint, sharing: Sharing) -> Result<Held, Errno> {
-        let inner = &self.inner;
-        self.held(inner.layer.reserve(&inner.kernel, local, sharing))
-    }
-
-    fn datagrams(&self, local: Endpoint, sharing: Sharing) -> Result<Held, Errno> {
-        let inner = &self.inner;
-        self.held(inner.layer.datagrams(&inner.kernel, local, sharing))
-    }
-
-    fn status(socket: &Held) -> &Arc<Status> {
-        &socket.socket.status
-    }
-
-    fn accept(&self, socket: &Held) -> Result<(Held, Endpoint), Errno> {
-        let Body::Listener(listener) = &socket.socket.body else {
-            return Err(Errno::INVAL);
-        };
-        let (accepted, peer) = listener.accept(&socket.socket)?;
-        listener.unaccepted().fetch_sub(1, Ordering::Relaxed);
-        Ok((self.held(Ok(accepted))?, peer))
+        work: impl FnOnce(&Kernel, &Layer) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        work(&self.inner.kernel, &self.inner.layer)
     }
 
     #[inline]
-    fn read(&self, socket: &Held, into: &mut [IoSliceMut<'_>], peek: bool) -> Result<usize, Errno> {
-        let Body::Stream(stream) = &socket.socket.body else {
-            return Err(Errno::NOTCONN);
-        };
-        let mut scatter = Scatter::new(into);
-        let room = scatter.room();
-        let put = |octets: &[u8]| scatter.put(octets);
-        let octets = stream.read(&self.inner.kernel, &socket.socket, room, peek, put)?;
-        self.inner.runner.flush();
-        Ok(octets)
-    }
-
-    #[inline]
-    fn write(&self, socket: &Held, from: &[IoSlice<'_>]) -> Result<usize, Errno> {
-        let Body::Stream(stream) = &socket.socket.body else {
-            return Err(Errno::NOTCONN);
-        };
-        let octets = stream.write(&self.inner.kernel, &socket.socket, from)?;
-        self.inner.runner.flush();
-        Ok(octets)
-    }
-
-    #[inline]
-    fn receive(
+    fn with<T>(
         &self,
-        socket: &Held,
-        into: &mut [IoSliceMut<'_>],
-        peek: bool,
-    ) -> Result<Received, Errno> {
-        let Body::Datagrams(datagrams) = &socket.socket.body else {
-            return Err(Errno::OPNOTSUPP);
-        };
-        let mut scatter = Scatter::new(into);
-        let room = scatter.room();
-        datagrams.receive(&socket.socket, room, peek, |octets| scatter.put(octets))
+        held: &Held,
+        work: impl FnOnce(&Kernel, &Layer, &Rc<Socket>) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        work(&self.inner.kernel, &self.inner.layer, &held.socket)
+    }
+
+    fn hold(&self, socket: Rc<Socket>) -> Held {
+        Held { socket, inner: Rc::clone(&self.inner) }
+    }
+
+    fn status(held: &Held) -> &Arc<Status> {
+        &held.socket.status
     }
 
     #[inline]
-    fn send(
-        &self,
-        socket: &Held,
-        from: &[IoSlice<'_>],
-        to: Option<Endpoint>,
-    ) -> Result<usize, Errno> {
-        let Body::Datagrams(datagrams) = &socket.socket.body else {
-            return Err(Errno::OPNOTSUPP);
-        };
-        let result = datagrams.send(&self.inner.kernel, &socket.socket, from, to);
+    fn flush(&self) {
         self.inner.runner.flush();
-        result
     }
+}
 
-    fn connect_datagrams(&self, socket: &Held, peer: Option<Endpoint>) -> Result<(), Errno> {
-        let layer = &self.inner.layer;
-        layer.connect_datagrams(&self.inner.kernel, &socket.socket, peer)
-    }
-
-    fn shutdown(&self, socket: &Held, how: Shutdown) -> Result<(), Errno> {
-        let result = match &socket.socket.body {
-            Body::Stream(stream) => stream.shutdown(&self.inner.kernel, &socket.socket, how),
-            Body::Datagrams(datagrams) => datagrams.shutdown(&socket.socket, how),
-            Body::Listener(_) => Err(Errno::NOTCONN),
-        };
-        self.inner.runner.flush();
-        result
-    }
-
-    fn set(&self, socket: &Held, setting: Setting) -> Result<(), Errno> {
-        let result =
-            super::drive_set(&self.inner.layer, &self.inner.kernel, &socket.socket, setting);
-        self.inner.runner.flush();
-        result
-    }
-
-    fn info(&self, socket: &Held) -> Result<StreamInfo, Errno> {
-        match &socket.socket.body {
-            Body::Stream(stream) => stream.info(&self.inner.kernel),
-            Body::Listener(_) | Body::Datagrams(_) => Err(Errno::NOPROTOOPT),
-        }
-    }
-
-    fn addresses(&self, socket: &Held) -> (Endpoint, Option<Endpoint>) {
-        socket.socket.addresses()
-    }
-
-    fn take_error(&self, socket: &Held) -> Option<Errno> {
-        socket.socket.take_error()
-    }
-
-    fn unread(&self, socket: &Held) -> usize {
-        socket.socket.unread()
-    }
-
+impl Wait for Here {
     fn look(&self) {
         // One turn; if it cannot be had, the next wait says so.
         let _ = self.run_for(Duration::ZERO);
     }
 
-    fn wait(&self, condition: &Arc<dyn Condition>, deadline: Option<Instant>) -> io::Result<bool> {
+    fn wait(&self, becomes: &Becomes, deadline: Option<Instant>) -> io::Result<bool> {
         let limit = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let (until, layer) = (Arc::clone(condition), Rc::clone(&self.inner.layer));
+        let (until, layer) = (becomes.clone(), Rc::clone(&self.inner.layer));
         let is_over = move || until.holds() || layer.loss() == Loss::All;
         self.inner.runner.run(limit, Rc::new(move |_| is_over()))?;
-        if condition.holds() {
+        if becomes.holds() {
             return Ok(true);
         }
         if self.inner.layer.loss() == Loss::All {

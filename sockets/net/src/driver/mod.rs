@@ -1,31 +1,34 @@
 //! How a handle reaches its stack.
 
+#![allow(
+    private_bounds,
+    private_interfaces,
+    reason = "no other crate can name these traits, which is all of their point"
+)]
+
 mod commands;
 mod here;
+mod inside;
 mod port;
 mod pump;
+mod sim;
 mod thread;
 
 pub use here::Here;
+pub use sim::{Crashed, Sim, SimHost};
 pub use thread::Thread;
 
 pub(crate) use drive::{Drive, Setting};
 
-use crate::layer::{Body, Layer, Socket};
-use rustix::io::Errno;
-use xk_core::Kernel;
-use xk_kit::net::stream::StreamSetting;
-
-/// What drives a stack: [`Here`] or [`Thread`].
+/// What drives a stack: [`Here`], [`Thread`] or [`Sim`].
 pub trait Driver: Drive {}
 
 mod drive {
-    //! What a driver does for a handle: no call waits, but for [`Drive::wait`] and
-    //! [`Drive::drain`].
+    //! What a driver does for a handle: no call waits, but for [`Wait::wait`] and [`Wait::drain`].
 
     use crate::address::Endpoint;
     use crate::layer::{Received, Sharing};
-    use crate::ready::{Condition, Status};
+    use crate::ready::{Becomes, Status};
     use rustix::io::Errno;
     use std::io::{self, IoSlice, IoSliceMut};
     use std::net::Shutdown;
@@ -50,11 +53,22 @@ mod drive {
         Share(Sharing),
     }
 
-    #[allow(
-        private_interfaces,
-        reason = "nobody outside can name this trait, which is all of its point"
-    )]
-    pub trait Drive: Clone + 'static {
+    /// How a driver lets time pass.
+    pub trait Wait: Clone + 'static {
+        /// The time that timeouts are counted in.
+        fn now(&self) -> Instant {
+            Instant::now()
+        }
+        /// Gives the stack a turn if no other thread does.
+        fn look(&self) {}
+        /// Waits until `becomes` holds, or until `deadline`; true if it holds.
+        fn wait(&self, becomes: &Becomes, deadline: Option<Instant>) -> io::Result<bool>;
+        /// Waits until what was closed has ended.
+        fn drain(&self, limit: Duration) -> io::Result<bool>;
+    }
+
+    /// What a driver does with sockets.
+    pub trait Drive: Wait {
         /// One socket; it is closed when it is dropped.
         type Socket: 'static;
 
@@ -101,17 +115,6 @@ mod drive {
         fn take_error(&self, socket: &Self::Socket) -> Option<Errno>;
         /// Octets that a read finds at once.
         fn unread(&self, socket: &Self::Socket) -> usize;
-
-        /// Gives the stack a turn if no other thread does.
-        fn look(&self);
-        /// Waits until `condition` holds, or until `deadline`; true if it holds.
-        fn wait(
-            &self,
-            condition: &Arc<dyn Condition>,
-            deadline: Option<Instant>,
-        ) -> io::Result<bool>;
-        /// Waits until what was closed has ended.
-        fn drain(&self, limit: Duration) -> io::Result<bool>;
     }
 
     /// Fills buffers one behind the other.
@@ -147,40 +150,5 @@ mod drive {
                 }
             }
         }
-    }
-}
-
-/// Sets something on a socket, within the stack.
-fn drive_set(layer: &Layer, cx: &Kernel, socket: &Socket, setting: Setting) -> Result<(), Errno> {
-    match (&socket.body, setting) {
-        (Body::Stream(stream), Setting::Stream(setting)) => stream.set(cx, setting),
-        (Body::Stream(stream), Setting::Linger(linger)) => {
-            stream.set_linger(linger);
-            Ok(())
-        }
-        (Body::Datagrams(datagrams), Setting::Broadcast(on)) => {
-            datagrams.set_broadcast(on);
-            Ok(())
-        }
-        (Body::Datagrams(datagrams), Setting::ReceiveBuffer(octets)) => {
-            datagrams.set_octets_max(octets as usize);
-            Ok(())
-        }
-        (Body::Listener(listener), Setting::Backlog(backlog)) => {
-            layer.set_backlog(cx, socket, listener, backlog)
-        }
-        (Body::Listener(listener), Setting::Stream(StreamSetting::SegmentMax(octets))) => {
-            listener.set_segment_max(octets);
-            Ok(())
-        }
-        (Body::Listener(listener), Setting::Share(sharing)) => {
-            layer.share_listener(listener, sharing);
-            Ok(())
-        }
-        (Body::Datagrams(datagrams), Setting::Share(sharing)) => {
-            layer.share_datagrams(datagrams, sharing);
-            Ok(())
-        }
-        _ => Err(Errno::NOPROTOOPT),
     }
 }

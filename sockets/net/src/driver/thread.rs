@@ -1,13 +1,14 @@
 //! A thread of its own drives the stack.
 
 use super::commands::{CommandQueue, call, tend};
-use super::drive::{Drive, Setting};
+use super::drive::{Drive, Setting, Wait};
 use super::here::{FAREWELL, SETTLE_EVERY, run_until_quiet};
+use super::inside::{info_within, set_within};
 use super::port::{Kind, Port};
 use super::pump::Reactor;
 use crate::address::Endpoint;
-use crate::layer::{Body, Loss, Received, Sharing, Socket, Sockets};
-use crate::ready::{Condition, Status, lock};
+use crate::layer::{Loss, Received, Sharing, Socket, Sockets};
+use crate::ready::{Becomes, Status, lock};
 use crate::setup::Setup;
 use rustix::io::Errno;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -163,7 +164,33 @@ fn run(setup: &Setup, commands: &Arc<CommandQueue>, told: &SyncSender<io::Result
     made.kernel.stop();
 }
 
-#[allow(private_interfaces, reason = "as for the trait")]
+impl Wait for Thread {
+    fn wait(&self, becomes: &Becomes, deadline: Option<Instant>) -> io::Result<bool> {
+        becomes.status.block(becomes.wanted, deadline);
+        Ok(becomes.holds())
+    }
+
+    fn drain(&self, limit: Duration) -> io::Result<bool> {
+        let deadline = Instant::now().checked_add(limit);
+        let mut sent = None;
+        loop {
+            let state =
+                |cx: &Kernel, reactor: &Reactor| (reactor.is_quiet(cx), reactor.has_sent(cx));
+            let (is_quiet, has_sent) = call(&self.inner.commands, state)?;
+            if is_quiet {
+                return Ok(true);
+            }
+            if has_sent && sent.get_or_insert_with(Instant::now).elapsed() > FAREWELL {
+                return Ok(false);
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(false);
+            }
+            std::thread::sleep(SETTLE_EVERY);
+        }
+    }
+}
+
 impl Drive for Thread {
     type Socket = Client;
 
@@ -269,15 +296,12 @@ impl Drive for Thread {
             if let Setting::Backlog(None) = setting {
                 reactor.turn_away(&port);
             }
-            super::drive_set(&reactor.layer, cx, socket, setting)
+            set_within(&reactor.layer, cx, socket, setting)
         })
     }
 
     fn info(&self, socket: &Client) -> Result<StreamInfo, Errno> {
-        self.with(socket, |cx, _, socket| match &socket.body {
-            Body::Stream(stream) => stream.info(cx),
-            Body::Listener(_) | Body::Datagrams(_) => Err(Errno::NOPROTOOPT),
-        })
+        self.with(socket, |cx, _, socket| info_within(cx, socket))
     }
 
     fn addresses(&self, socket: &Client) -> (Endpoint, Option<Endpoint>) {
@@ -291,32 +315,5 @@ impl Drive for Thread {
 
     fn unread(&self, socket: &Client) -> usize {
         socket.port.unread()
-    }
-
-    fn look(&self) {}
-
-    fn wait(&self, condition: &Arc<dyn Condition>, deadline: Option<Instant>) -> io::Result<bool> {
-        condition.block(deadline);
-        Ok(condition.holds())
-    }
-
-    fn drain(&self, limit: Duration) -> io::Result<bool> {
-        let deadline = Instant::now().checked_add(limit);
-        let mut sent = None;
-        loop {
-            let state =
-                |cx: &Kernel, reactor: &Reactor| (reactor.is_quiet(cx), reactor.has_sent(cx));
-            let (is_quiet, has_sent) = call(&self.inner.commands, state)?;
-            if is_quiet {
-                return Ok(true);
-            }
-            if has_sent && sent.get_or_insert_with(Instant::now).elapsed() > FAREWELL {
-                return Ok(false);
-            }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Ok(false);
-            }
-            std::thread::sleep(SETTLE_EVERY);
-        }
     }
 }

@@ -175,6 +175,13 @@ impl Layer {
         places.udp.clone().ok_or(Errno::PROTONOSUPPORT)
     }
 
+    /// The host's address, if what the sockets stand on has one.
+    pub(crate) fn host(&self, cx: &Kernel) -> Option<HostAddr> {
+        let below = self.tcp().or_else(|_| self.udp()).ok()?;
+        let host = below.ask(cx, MyHost::default())?.host;
+        (!host.is_unspecified()).then_some(host)
+    }
+
     /// # Errors
     /// `ENETDOWN` if nothing begins any more.
     fn stands(&self) -> Result<(), Errno> {
@@ -221,6 +228,11 @@ impl Layer {
             *place = None;
             self.free.borrow_mut().push(socket.place);
         }
+    }
+
+    /// The socket at a place of the table. It has it until [`close`](Self::close).
+    pub(crate) fn socket_at(&self, place: u32) -> Option<Rc<Socket>> {
+        self.table.borrow().get(place as usize)?.clone()
     }
 
     /// The socket that a session belongs to.

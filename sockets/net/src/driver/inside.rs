@@ -1,0 +1,244 @@
+//! Drivers whose handles call into the stack themselves: what they do with sockets is one.
+
+use super::drive::{Drive, Scatter, Setting, Wait};
+use crate::address::Endpoint;
+use crate::layer::{Body, Layer, Received, Sharing, Socket};
+use crate::ready::Status;
+use rustix::io::Errno;
+use std::io::{IoSlice, IoSliceMut};
+use std::net::Shutdown;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use xk_core::Kernel;
+use xk_kit::net::stream::{StreamInfo, StreamSetting};
+
+/// A driver whose handles are used where the stack is.
+pub trait Inside: Wait {
+    /// What a handle has of its socket; it is closed when that is dropped.
+    type Held: 'static;
+
+    /// Does something in the stack.
+    ///
+    /// # Errors
+    /// Those of `work`; `ENETDOWN` if the stack has ended.
+    fn within<T>(&self, work: impl FnOnce(&Kernel, &Layer) -> Result<T, Errno>)
+    -> Result<T, Errno>;
+
+    /// Does something with a socket in the stack.
+    ///
+    /// # Errors
+    /// As for [`within`](Self::within).
+    fn with<T>(
+        &self,
+        held: &Self::Held,
+        work: impl FnOnce(&Kernel, &Layer, &Rc<Socket>) -> Result<T, Errno>,
+    ) -> Result<T, Errno>;
+
+    /// A handle's part of a socket that was made just now.
+    fn hold(&self, socket: Rc<Socket>) -> Self::Held;
+
+    fn status(held: &Self::Held) -> &Arc<Status>;
+
+    /// Sends what the stack keeps back to send more at once.
+    fn flush(&self) {}
+}
+
+/// Makes a socket, and sends what that has to say.
+pub(super) fn made<D: Inside>(
+    driver: &D,
+    make: impl FnOnce(&Kernel, &Layer) -> Result<Rc<Socket>, Errno>,
+) -> Result<D::Held, Errno> {
+    let socket = driver.within(make);
+    driver.flush();
+    socket.map(|socket| driver.hold(socket))
+}
+
+/// Does something with a socket, and sends what that has to say.
+fn done<D: Inside, T>(
+    driver: &D,
+    held: &D::Held,
+    work: impl FnOnce(&Kernel, &Layer, &Rc<Socket>) -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    let result = driver.with(held, work);
+    driver.flush();
+    result
+}
+
+impl<D: Inside> Drive for D {
+    type Socket = D::Held;
+
+    fn connect(
+        &self,
+        local: Option<Endpoint>,
+        peer: Endpoint,
+        before: &[StreamSetting],
+    ) -> Result<D::Held, Errno> {
+        made(self, |cx, layer| layer.connect(cx, local, peer, before))
+    }
+
+    fn reserve(&self, local: Endpoint, sharing: Sharing) -> Result<D::Held, Errno> {
+        made(self, |cx, layer| layer.reserve(cx, local, sharing))
+    }
+
+    fn datagrams(&self, local: Endpoint, sharing: Sharing) -> Result<D::Held, Errno> {
+        made(self, |cx, layer| layer.datagrams(cx, local, sharing))
+    }
+
+    fn status(held: &D::Held) -> &Arc<Status> {
+        <D as Inside>::status(held)
+    }
+
+    fn accept(&self, held: &D::Held) -> Result<(D::Held, Endpoint), Errno> {
+        let (accepted, peer) = self.with(held, |_, _, socket| {
+            let Body::Listener(listener) = &socket.body else {
+                return Err(Errno::INVAL);
+            };
+            let accepted = listener.accept(socket)?;
+            listener.unaccepted().fetch_sub(1, Ordering::Relaxed);
+            Ok(accepted)
+        })?;
+        self.flush();
+        Ok((self.hold(accepted), peer))
+    }
+
+    #[inline]
+    fn read(
+        &self,
+        held: &D::Held,
+        into: &mut [IoSliceMut<'_>],
+        peek: bool,
+    ) -> Result<usize, Errno> {
+        let octets = self.with(held, |cx, _, socket| {
+            let Body::Stream(stream) = &socket.body else {
+                return Err(Errno::NOTCONN);
+            };
+            let mut scatter = Scatter::new(into);
+            let room = scatter.room();
+            stream.read(cx, socket, room, peek, |octets| scatter.put(octets))
+        })?;
+        self.flush();
+        Ok(octets)
+    }
+
+    #[inline]
+    fn write(&self, held: &D::Held, from: &[IoSlice<'_>]) -> Result<usize, Errno> {
+        let octets = self.with(held, |cx, _, socket| match &socket.body {
+            Body::Stream(stream) => stream.write(cx, socket, from),
+            Body::Listener(_) | Body::Datagrams(_) => Err(Errno::NOTCONN),
+        })?;
+        self.flush();
+        Ok(octets)
+    }
+
+    #[inline]
+    fn receive(
+        &self,
+        held: &D::Held,
+        into: &mut [IoSliceMut<'_>],
+        peek: bool,
+    ) -> Result<Received, Errno> {
+        self.with(held, |_, _, socket| {
+            let Body::Datagrams(datagrams) = &socket.body else {
+                return Err(Errno::OPNOTSUPP);
+            };
+            let mut scatter = Scatter::new(into);
+            let room = scatter.room();
+            datagrams.receive(socket, room, peek, |octets| scatter.put(octets))
+        })
+    }
+
+    #[inline]
+    fn send(
+        &self,
+        held: &D::Held,
+        from: &[IoSlice<'_>],
+        to: Option<Endpoint>,
+    ) -> Result<usize, Errno> {
+        done(self, held, |cx, _, socket| match &socket.body {
+            Body::Datagrams(datagrams) => datagrams.send(cx, socket, from, to),
+            Body::Stream(_) | Body::Listener(_) => Err(Errno::OPNOTSUPP),
+        })
+    }
+
+    fn connect_datagrams(&self, held: &D::Held, peer: Option<Endpoint>) -> Result<(), Errno> {
+        self.with(held, |cx, layer, socket| layer.connect_datagrams(cx, socket, peer))
+    }
+
+    fn shutdown(&self, held: &D::Held, how: Shutdown) -> Result<(), Errno> {
+        done(self, held, |cx, _, socket| match &socket.body {
+            Body::Stream(stream) => stream.shutdown(cx, socket, how),
+            Body::Datagrams(datagrams) => datagrams.shutdown(socket, how),
+            Body::Listener(_) => Err(Errno::NOTCONN),
+        })
+    }
+
+    fn set(&self, held: &D::Held, setting: Setting) -> Result<(), Errno> {
+        done(self, held, |cx, layer, socket| set_within(layer, cx, socket, setting))
+    }
+
+    fn info(&self, held: &D::Held) -> Result<StreamInfo, Errno> {
+        self.with(held, |cx, _, socket| info_within(cx, socket))
+    }
+
+    fn addresses(&self, held: &D::Held) -> (Endpoint, Option<Endpoint>) {
+        let found = self.with(held, |_, _, socket| Ok(socket.addresses()));
+        found.unwrap_or((crate::address::ANY, None))
+    }
+
+    fn take_error(&self, held: &D::Held) -> Option<Errno> {
+        self.with(held, |_, _, socket| Ok(socket.take_error())).unwrap_or_else(Some)
+    }
+
+    fn unread(&self, held: &D::Held) -> usize {
+        self.with(held, |_, _, socket| Ok(socket.unread())).unwrap_or(0)
+    }
+}
+
+/// How a stream stands.
+pub(super) fn info_within(cx: &Kernel, socket: &Socket) -> Result<StreamInfo, Errno> {
+    match &socket.body {
+        Body::Stream(stream) => stream.info(cx),
+        Body::Listener(_) | Body::Datagrams(_) => Err(Errno::NOPROTOOPT),
+    }
+}
+
+/// Sets something on a socket, within the stack.
+pub(super) fn set_within(
+    layer: &Layer,
+    cx: &Kernel,
+    socket: &Socket,
+    setting: Setting,
+) -> Result<(), Errno> {
+    match (&socket.body, setting) {
+        (Body::Stream(stream), Setting::Stream(setting)) => stream.set(cx, setting),
+        (Body::Stream(stream), Setting::Linger(linger)) => {
+            stream.set_linger(linger);
+            Ok(())
+        }
+        (Body::Datagrams(datagrams), Setting::Broadcast(on)) => {
+            datagrams.set_broadcast(on);
+            Ok(())
+        }
+        (Body::Datagrams(datagrams), Setting::ReceiveBuffer(octets)) => {
+            datagrams.set_octets_max(octets as usize);
+            Ok(())
+        }
+        (Body::Listener(listener), Setting::Backlog(backlog)) => {
+            layer.set_backlog(cx, socket, listener, backlog)
+        }
+        (Body::Listener(listener), Setting::Stream(StreamSetting::SegmentMax(octets))) => {
+            listener.set_segment_max(octets);
+            Ok(())
+        }
+        (Body::Listener(listener), Setting::Share(sharing)) => {
+            layer.share_listener(listener, sharing);
+            Ok(())
+        }
+        (Body::Datagrams(datagrams), Setting::Share(sharing)) => {
+            layer.share_datagrams(datagrams, sharing);
+            Ok(())
+        }
+        _ => Err(Errno::NOPROTOOPT),
+    }
+}
