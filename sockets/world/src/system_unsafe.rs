@@ -1,0 +1,229 @@
+//! What the C library says of time, chance, names and events, on the thread of a world.
+//!
+//! The symbols of a program come before those of the C library. On every other thread they make the
+//! system call, or call what they stand before.
+
+use libc::{EAI_FAIL, EAI_NONAME, addrinfo, c_char, c_int, c_uint, c_void, sockaddr_in, timespec};
+use std::cell::{Cell, RefCell};
+use std::ffi::CStr;
+use std::marker::PhantomData;
+use std::net::Ipv4Addr;
+use std::ptr;
+
+/// 2026-01-01 00:00 UTC, in seconds since 1970: when each world begins.
+const BEGIN_S: u64 = 1_767_225_600;
+
+thread_local! {
+    /// Nanoseconds since the world of this thread began; `None` without a world.
+    static NOW_NS: Cell<Option<u64>> = const { Cell::new(None) };
+    static CHANCE: Cell<u64> = const { Cell::new(0) };
+    /// How long a program has last wanted to wait for events.
+    static WAIT: Cell<Option<Option<u64>>> = const { Cell::new(None) };
+    static NAMES: RefCell<Vec<(String, Ipv4Addr)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// This thread has a world, until this is dropped.
+pub(crate) struct Entered(PhantomData<*const ()>);
+
+impl Entered {
+    /// `None` if it has one already.
+    pub(crate) fn new(seed: u64) -> Option<Self> {
+        if NOW_NS.get().is_some() {
+            return None;
+        }
+        NOW_NS.set(Some(0));
+        CHANCE.set(seed);
+        Some(Self(PhantomData))
+    }
+
+    /// The time from now on, in nanoseconds since the world began.
+    pub(crate) fn set_now(&self, ns: u64) {
+        NOW_NS.set(Some(ns));
+    }
+
+    /// A host of this name has this address.
+    pub(crate) fn name(&self, name: &str, address: Ipv4Addr) {
+        NAMES.with_borrow_mut(|names| names.push((name.into(), address)));
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        NOW_NS.set(None);
+        NAMES.with_borrow_mut(Vec::clear);
+    }
+}
+
+/// How long the program wanted to wait for events since this was last asked, in milliseconds, where
+/// the inner `None` is without an end; `None` if it did not.
+pub(crate) fn take_wait() -> Option<Option<u64>> {
+    WAIT.take()
+}
+
+fn now_ns() -> Option<u64> {
+    NOW_NS.try_with(Cell::get).ok().flatten()
+}
+
+/// The next 64 bits (splitmix64: Steele, Lea, Flood, "Fast splittable pseudorandom number
+/// generators", 2014, figure 17).
+fn next_chance() -> u64 {
+    let state = CHANCE.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+    CHANCE.set(state);
+    let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+/// clock_gettime(2): virtual time, but for the clocks of a process's or a thread's own work.
+// SAFETY: the C library's function of this name has this signature.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, into: *mut timespec) -> c_int {
+    let is_work = matches!(clock, libc::CLOCK_PROCESS_CPUTIME_ID | libc::CLOCK_THREAD_CPUTIME_ID);
+    let Some(ns) = now_ns().filter(|_| !is_work) else {
+        // SAFETY: the arguments are the caller's.
+        return unsafe { libc::syscall(libc::SYS_clock_gettime, clock, into) as c_int };
+    };
+    let found = timespec {
+        tv_sec: (BEGIN_S + ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (ns % 1_000_000_000) as _,
+    };
+    // SAFETY: the caller hands a place for one, as clock_gettime(2) demands.
+    unsafe { into.write(found) };
+    0
+}
+
+/// getrandom(2): bits from the world's seed.
+// SAFETY: the C library's function of this name has this signature.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getrandom(into: *mut c_void, octets: usize, flags: c_uint) -> isize {
+    if now_ns().is_none() {
+        // SAFETY: the arguments are the caller's.
+        return unsafe { libc::syscall(libc::SYS_getrandom, into, octets, flags) as isize };
+    }
+    for at in (0..octets).step_by(8) {
+        let word = next_chance().to_le_bytes();
+        let count = word.len().min(octets - at);
+        // SAFETY: the caller hands room for `octets`, as getrandom(2) demands, and `at + count` is
+        // no more than that.
+        unsafe { ptr::copy_nonoverlapping(word.as_ptr(), into.cast::<u8>().add(at), count) };
+    }
+    octets as isize
+}
+
+/// epoll_wait(2): nothing has come, and how long the caller would have waited is noted.
+// SAFETY: the C library's function of this name has this signature.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn epoll_wait(
+    epoll: c_int,
+    events: *mut libc::epoll_event,
+    events_max: c_int,
+    timeout_ms: c_int,
+) -> c_int {
+    if now_ns().is_none() {
+        let no_mask = ptr::null::<c_void>();
+        let (call, mask_octets) = (libc::SYS_epoll_pwait, 8_usize);
+        // SAFETY: the arguments are the caller's; without a mask its size is not looked at.
+        return unsafe {
+            libc::syscall(call, epoll, events, events_max, timeout_ms, no_mask, mask_octets)
+                as c_int
+        };
+    }
+    if timeout_ms != 0 {
+        WAIT.set(Some(u64::try_from(timeout_ms).ok()));
+    }
+    0
+}
+
+/// One answer about a name. Its first field is what the caller sees.
+#[repr(C)]
+struct Answer {
+    info: addrinfo,
+    address: sockaddr_in,
+}
+
+/// What tells our answers from those of the C library: where the name would be.
+static OURS: c_char = 0;
+
+/// The next function of this name behind the program's own.
+fn behind(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: the name ends with a zero, and RTLD_NEXT needs no handle that was opened.
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    (!found.is_null()).then_some(found)
+}
+
+type GetAddrInfo = unsafe extern "C" fn(
+    *const c_char,
+    *const c_char,
+    *const addrinfo,
+    *mut *mut addrinfo,
+) -> c_int;
+
+/// getaddrinfo(3): the world's hosts, and no others.
+// SAFETY: the C library's function of this name has this signature.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getaddrinfo(
+    node: *const c_char,
+    service: *const c_char,
+    hints: *const addrinfo,
+    into: *mut *mut addrinfo,
+) -> c_int {
+    if now_ns().is_none() {
+        let Some(next) = behind(c"getaddrinfo") else {
+            return EAI_FAIL;
+        };
+        // SAFETY: the C library's function of this name has this type; the arguments are the
+        // caller's.
+        return unsafe {
+            std::mem::transmute::<*mut c_void, GetAddrInfo>(next)(node, service, hints, into)
+        };
+    }
+    let text = |from: *const c_char| {
+        // SAFETY: a text that is given ends with a zero, as getaddrinfo(3) demands, and outlives
+        // this call.
+        (!from.is_null()).then(|| unsafe { CStr::from_ptr(from) }.to_str().unwrap_or_default())
+    };
+    let port = text(service).map_or(Some(0), |port| port.parse::<u16>().ok());
+    let known = NAMES.with_borrow(|names| {
+        let wanted = text(node)?;
+        names.iter().find(|(name, _)| name == wanted).map(|(_, address)| *address)
+    });
+    let (Some(port), Some(address)) = (port, known) else {
+        return EAI_NONAME;
+    };
+    // SAFETY: both are plain data, for which zero is a value.
+    let mut answer: Box<Answer> = Box::new(unsafe { std::mem::zeroed() });
+    answer.address.sin_family = libc::AF_INET as libc::sa_family_t;
+    answer.address.sin_port = port.to_be();
+    answer.address.sin_addr.s_addr = u32::from_ne_bytes(address.octets());
+    answer.info.ai_family = libc::AF_INET;
+    // SAFETY: hints that are given are an `addrinfo`, as getaddrinfo(3) demands.
+    answer.info.ai_socktype = unsafe { hints.as_ref() }.map_or(0, |hints| hints.ai_socktype);
+    answer.info.ai_addrlen = size_of::<sockaddr_in>() as libc::socklen_t;
+    answer.info.ai_canonname = (&raw const OURS).cast_mut();
+    let answer = Box::into_raw(answer);
+    // SAFETY: the answer is a box of our own, which nothing else refers to; the caller hands a
+    // place for a pointer, as getaddrinfo(3) demands.
+    unsafe {
+        (*answer).info.ai_addr = (&raw mut (*answer).address).cast();
+        into.write(answer.cast());
+    }
+    0
+}
+
+/// freeaddrinfo(3): of answers of either kind.
+// SAFETY: the C library's function of this name has this signature.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn freeaddrinfo(list: *mut addrinfo) {
+    // SAFETY: a list that is given is one that getaddrinfo answered, as freeaddrinfo(3) demands.
+    let name = unsafe { list.as_ref() }.map(|first| first.ai_canonname.cast_const());
+    if name == Some(&raw const OURS) {
+        // SAFETY: no other answer has that name, so it is the first field of a box of ours, and
+        // its caller gives it up.
+        drop(unsafe { Box::from_raw(list.cast::<Answer>()) });
+    } else if let Some(next) = behind(c"freeaddrinfo") {
+        // SAFETY: the C library's function of this name has this type; the list is its own.
+        unsafe {
+            std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut addrinfo)>(next)(list)
+        };
+    }
+}

@@ -1,0 +1,113 @@
+//! What the standard library and tokio ask of the system: time, chance and names.
+
+use std::collections::HashMap;
+use std::net::ToSocketAddrs;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::time::{interval, sleep, timeout};
+use xk_world::{Outcome, Result, UdpSocket, World};
+
+const HOSTS: [&str; 2] = ["server", "client"];
+
+/// What a program finds, sent where a digest sees it.
+fn sends(seed: u64, find: impl AsyncFn() -> Result<Vec<u8>> + Copy + 'static) -> Result<Outcome> {
+    let mut world = World::lan(seed, &HOSTS, "")?;
+    world.client("client", move |stack| async move {
+        let socket = UdpSocket::bind(&stack, "0.0.0.0:0")?;
+        socket.send_to(&find().await?, "10.0.0.1:9".parse()?).await?;
+        sleep(Duration::from_secs(1)).await;
+        Ok(())
+    })?;
+    world.run(Duration::from_secs(100))
+}
+
+#[test]
+fn the_order_of_hash_maps_is_the_seeds() {
+    let order = async || -> Result<Vec<u8>> {
+        let map: HashMap<u8, ()> = (0..64).map(|n| (n, ())).collect();
+        Ok(map.into_keys().collect())
+    };
+    xk_world::seeds(0..10, |seed| sends(seed, order));
+    let fresh = |seed| std::thread::spawn(move || sends(seed, order).unwrap().octets).join();
+    assert_ne!(fresh(1).unwrap(), fresh(2).unwrap());
+}
+
+#[test]
+fn clocks_show_virtual_time() {
+    let times = async || -> Result<Vec<u8>> {
+        let (begun, tokio) = (Instant::now(), tokio::time::Instant::now());
+        sleep(Duration::from_secs(36)).await;
+        assert_eq!(begun.elapsed(), Duration::from_secs(36));
+        assert_eq!(tokio.elapsed(), Duration::from_secs(36));
+        let date = SystemTime::now().duration_since(UNIX_EPOCH)?;
+        Ok(date.as_nanos().to_be_bytes().to_vec())
+    };
+    let real = Instant::now();
+    xk_world::seeds(0..10, |seed| sends(seed, times));
+    assert!(SystemTime::now().duration_since(UNIX_EPOCH).unwrap() > Duration::from_secs(1));
+    assert!(real.elapsed() < Duration::from_secs(300), "the time outside is real");
+}
+
+/// A timer is due at the millisecond that tokio says, not at a later look.
+#[test]
+fn timers_are_exact() {
+    xk_world::seeds(0..2, |seed| {
+        let mut world = World::lan(seed, &HOSTS, "")?;
+        world.client("client", |stack| async move {
+            let mut seen = Vec::new();
+            let mut ticks = interval(Duration::from_millis(250));
+            for _ in 0..4 {
+                ticks.tick().await;
+                seen.push(stack.now().as_us());
+            }
+            let never = timeout(Duration::from_micros(1_500), std::future::pending::<()>());
+            assert!(never.await.is_err());
+            seen.push(stack.now().as_us());
+            sleep(Duration::from_secs(3600 * 24)).await;
+            seen.push(stack.now().as_us());
+            // tokio counts in milliseconds and rounds up.
+            let day = 24 * 3_600_000_000;
+            assert_eq!(seen, [0, 250_000, 500_000, 750_000, 752_000, 752_000 + day]);
+            Ok(())
+        })?;
+        world.run(Duration::from_secs(100_000))
+    });
+}
+
+#[test]
+fn names_are_those_of_the_worlds_hosts() {
+    xk_world::seeds(0..1, |seed| {
+        let world = World::lan(seed, &HOSTS, "")?;
+        let found: Vec<_> = "client:80".to_socket_addrs()?.collect();
+        assert_eq!(found, ["10.0.0.2:80".parse()?]);
+        assert_eq!(world.address("client"), Some("10.0.0.2".parse()?));
+        let found: Vec<_> = ("server", 7).to_socket_addrs()?.collect();
+        assert_eq!(found, ["10.0.0.1:7".parse()?]);
+        assert!("localhost:80".to_socket_addrs().is_err());
+        let other = std::thread::spawn(|| "client:80".to_socket_addrs().is_err());
+        assert!(other.join().unwrap(), "names are the world's thread's");
+        Ok(world.outcome())
+    });
+    // Without a world the system answers.
+    let found = "localhost:80".to_socket_addrs().map(|mut all| all.any(|a| a.ip().is_loopback()));
+    assert!(found.unwrap_or(true));
+}
+
+/// The double run finds what is not the seed's.
+#[test]
+fn a_test_that_is_not_its_seeds_is_found() {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static RUNS: AtomicU64 = AtomicU64::new(0);
+    let unsteady = async || -> Result<Vec<u8>> {
+        Ok(RUNS.fetch_add(1, Ordering::Relaxed).to_be_bytes().to_vec())
+    };
+    let twice = || xk_world::seeds(3..4, |seed| sends(seed, unsteady));
+    let payload = std::panic::catch_unwind(twice).unwrap_err();
+    let text = payload.downcast_ref::<String>().unwrap();
+    assert!(text.starts_with("XK_SEED=3: one seed, two runs"), "{text}");
+    // Where octets may be random, times and lengths are compared.
+    xk_world::seeds(3..4, |seed| {
+        let mut outcome = sends(seed, unsteady)?;
+        outcome.octets = None;
+        Ok(outcome)
+    });
+}
