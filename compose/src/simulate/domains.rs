@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 use xk_lang::{Diagnostics, DomainKind, HostInstance};
-use xk_share::{Carrier, Port, Queue};
+use xk_share::{Carrier, Port, Queue, SLOTS_MIN};
 use xk_sim::{HostId, World};
 
 use super::{SimulationConfig, kernel, rebuild_host};
@@ -115,6 +115,14 @@ pub(super) fn add_host(
     let Some(seats) = Seats::new(graph, host, config) else {
         return Ok(());
     };
+    if config.crossing_slots < SLOTS_MIN {
+        let mut diagnostics = graph.diagnostics();
+        let what = format!("no message crosses where {} frames have room", config.crossing_slots);
+        diagnostics
+            .error(xk_lang::Span::default(), what)
+            .help(format!("let `crossing_slots` be {SLOTS_MIN} at least"));
+        return Err(Box::new(diagnostics));
+    }
     for domain in seats.all() {
         let name = seats.name(domain);
         let kernel = kernel(graph, host, (world, &name), config);

@@ -31,7 +31,8 @@
 //! answered from a small note in a bounded table, and without a note by a SYN cookie when that is
 //! full; the session is made when the peer answers, told by `open_done`, and belongs to the
 //! protocol that enabled. That is asked before both (`stream-room`): where it has no room, the SYN
-//! or the acknowledgement is dropped, and the peer tries again. What no port takes is answered by a
+//! or the acknowledgement is dropped, and the peer tries again; so it is where `open_done` finds no
+//! room on the way to another address space. What no port takes is answered by a
 //! reset. A connection ends with the session below, and says that the host is unreachable.
 //!
 //! Octets pushed stay in their buffers, of which each segment, and each that is sent again, is a

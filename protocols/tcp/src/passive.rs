@@ -6,7 +6,7 @@ use crate::origin::path;
 use crate::output::send_alone;
 use crate::pending::{Note, PendingKey};
 use crate::protocol::Tcp;
-use crate::session::{Link, TcpSession, keep_back, start};
+use crate::session::{Link, TcpSession, end_silently, keep_back, start};
 use crate::table::{key, ports};
 use crate::wire::{Flags, Header};
 use xk_core::object::Refused;
@@ -260,11 +260,17 @@ impl Tcp {
         let told = note.upper.open_done(cx, &session, participants);
         keep_back(&session, false);
         if let Err(unwanted) = told {
-            self.table.drop_sources.record(cx, lower, peer, unwanted);
-            self.table.sessions.unbind(&key);
-            // No longer bound, it breaks off, which tells the peer.
-            session.abort(cx);
-            this.head().drops().count(unwanted);
+            self.turn_away(stray, unwanted);
+            if unwanted.class == Class::Exhausted && note.upper.is_proxy() {
+                // No room on the way: the peer's segment comes again, or our SYN brings it.
+                end_silently(cx, &session);
+                self.table.pending.enter(pending, note);
+                self.table.keep_ticking(cx, this);
+            } else {
+                self.table.sessions.unbind(&key);
+                // No longer bound, it breaks off, which tells the peer.
+                session.abort(cx);
+            }
             return Ok(());
         }
         start(cx, &session);

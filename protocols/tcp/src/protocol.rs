@@ -5,7 +5,7 @@ use crate::firsts::Begun;
 use crate::origin::{hosts, hosts_and_ports, is_intact, path, received};
 use crate::passive::Stray;
 use crate::seq::Seq;
-use crate::session::{Link, TcpSession, can_be_replaced, replace, start};
+use crate::session::{Link, TcpSession, can_be_replaced, end_silently, start};
 use crate::table::{Key, Limits, Table, key, ports, settings};
 use crate::wire::{HEADER_LEN, Header};
 use alloc::rc::Rc;
@@ -296,7 +296,7 @@ impl Tcp {
     /// 3.4.1, and RFC 6191): where the numbers of that may begin. `None` if it does not wait.
     pub(crate) fn make_way(&self, cx: &Kernel, key: &Key, old: &SessionRef) -> Option<Seq> {
         let after = can_be_replaced(old)?;
-        replace(cx, old);
+        end_silently(cx, old);
         self.table.sessions.unbind(key);
         Some(after)
     }

@@ -102,8 +102,8 @@ pub(crate) fn can_be_replaced(session: &SessionRef) -> Option<Seq> {
     }
 }
 
-/// Ends a session that only waits for late segments.
-pub(crate) fn replace(cx: &Kernel, session: &SessionRef) {
+/// Ends a session without a word to its peer.
+pub(crate) fn end_silently(cx: &Kernel, session: &SessionRef) {
     if let Some(own) = live(session) {
         own.finish(cx, session);
     }
@@ -117,10 +117,12 @@ pub(crate) fn report(cx: &Kernel, session: &SessionRef, kind: NetworkErrorKind, 
 }
 
 /// Whether what arrives is kept for later, in the window: while the protocol above is told of the
-/// session.
+/// session. One in another address space may find that there is no room on the way: nothing is
+/// acknowledged to the peer until then.
 pub(crate) fn keep_back(session: &SessionRef, keeps: bool) {
     if let Some(own) = live(session) {
         own.is_delivering.set(keeps);
+        own.is_sending.set(keeps && own.upper.is_proxy());
     }
 }
 
@@ -189,8 +191,10 @@ impl TcpSession {
         }
         let mut any = false;
         loop {
+            let unsettled = self.unsettled.get();
             if let Some(message) = self.next_message(this) {
                 if !self.hand_up(cx, this, message) {
+                    self.unsettled.set(unsettled);
                     break;
                 }
             } else if self.catch_up(cx, this) {
@@ -212,13 +216,7 @@ impl TcpSession {
         let waits = |refused: &Refused| {
             self.upper.is_proxy() && core::ptr::eq(refused.reason, &reason::QUEUE_FULL)
         };
-        let refused = match self.upper.demux(cx, this, message) {
-            Err(refused) if waits(&refused) => refused,
-            _ => return true,
-        };
-        // There is room again when this has been answered, unless it finds none itself.
-        let _ = self.upper.ask(cx, StreamSettled { session: this.clone() });
-        match self.upper.demux(cx, this, refused.message) {
+        match self.upper.demux(cx, this, message) {
             Err(refused) if waits(&refused) => {
                 // They are acknowledged: they stay in the window, and the peer waits in the end.
                 self.connection.borrow_mut().deliver_again(refused.message);
