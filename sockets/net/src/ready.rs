@@ -1,5 +1,6 @@
 //! Readiness: what can be done with a socket without waiting, and what is told when that changes.
 
+use std::cell::Cell;
 use std::ops::{BitAnd, BitOr, BitOrAssign, Not};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -101,6 +102,17 @@ pub(crate) struct Status {
     changed: Condvar,
 }
 
+thread_local! {
+    /// This thread has told something that waits or watches.
+    static STIRRED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread has told anything that waits for a socket or watches one since this was last
+/// asked: a simulation's, whether the host that had a turn has stirred its programs.
+pub fn take_stirred() -> bool {
+    STIRRED.take()
+}
+
 #[derive(Default)]
 struct Watches {
     list: Vec<(u64, Arc<dyn Watch>)>,
@@ -124,6 +136,8 @@ impl Status {
         if self.waiting.load(Ordering::SeqCst) == 0 {
             return;
         }
+        // A thread that ends has no simulation any more.
+        let _ = STIRRED.try_with(|stirred| stirred.set(true));
         let watches = lock(&self.watches);
         self.changed.notify_all();
         for (_, watch) in &watches.list {

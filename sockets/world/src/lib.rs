@@ -49,6 +49,8 @@
 //!   process.
 //! - Threads of the program, and `spawn_blocking`: they are outside of the simulation, and sockets
 //!   answer `ENETDOWN` there. `std::thread::sleep` takes real time.
+//! - Programs of two hosts that share a channel or a lock beside the network: what one tells the
+//!   other that way is seen with the next thing that happens on the other's host.
 //!
 //! A panic of a task that a program has spawned is that task's, as tokio has it: its handle tells
 //! of it, and the run goes on.
@@ -63,7 +65,7 @@ pub use outcome::Outcome;
 pub use seeds::seeds;
 pub use world::World;
 pub use xk_core::{Entry, Time};
-pub use xk_net::{Crashed, Sim};
+pub use xk_net::{Crashed, Mode, Ready, Sim};
 pub use xk_sim::LinkConfig;
 
 /// What programs and tests answer.

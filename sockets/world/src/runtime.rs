@@ -2,6 +2,8 @@
 //! wants to be called again.
 
 use crate::{Result, system_unsafe};
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::Pin;
@@ -21,25 +23,40 @@ pub(crate) struct Runtime {
     /// When it was made, from which tokio counts its milliseconds.
     begun: Time,
     /// What asks whether all tasks wait.
-    asks: Arc<Mutex<Option<Waker>>>,
+    asks: Asks,
+}
+
+type Asks = Arc<Mutex<Option<Waker>>>;
+
+/// A runtime that asks each time that it has looked for events.
+fn build(asks: &Asks) -> io::Result<tokio::runtime::Runtime> {
+    let asks = Arc::clone(asks);
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().on_thread_unpark(move || {
+        if let Some(waker) = asks.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            waker.wake();
+        }
+    });
+    builder.build()
 }
 
 impl Runtime {
-    /// On the world's thread, whose clock says `now`.
+    /// On the world's thread, whose clock says `now`. A runtime has three descriptors: at the
+    /// bound, this process takes as many as the system lets it have.
     ///
     /// # Errors
-    /// If the process may have no more descriptors: a runtime has three.
+    /// If the system lets it have no more.
     pub(crate) fn new(now: Time) -> io::Result<Self> {
-        let asks: Arc<Mutex<Option<Waker>>> = Arc::default();
-        let parked = Arc::clone(&asks);
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        builder.enable_all().on_thread_unpark(move || {
-            if let Some(waker) = parked.lock().unwrap_or_else(PoisonError::into_inner).take() {
-                waker.wake();
+        let asks: Asks = Arc::default();
+        let tokio = build(&asks).or_else(|error| {
+            if error.raw_os_error() == Some(Errno::MFILE.raw_os_error()) {
+                let limit = getrlimit(Resource::Nofile);
+                setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })?;
+                return build(&asks);
             }
-        });
-        let tokio = Some(builder.build()?);
-        Ok(Self { local: LocalSet::new(), tokio, begun: now, asks })
+            Err(error)
+        })?;
+        Ok(Self { local: LocalSet::new(), tokio: Some(tokio), begun: now, asks })
     }
 
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + 'static) {

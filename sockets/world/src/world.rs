@@ -18,7 +18,7 @@ use std::time::Duration;
 use xk_compose::{CheckedGraph, SimulationConfig, check, rebuild_host, simulate, start_world};
 use xk_core::graph::Catalog;
 use xk_core::{Kernel, Time};
-use xk_net::{Crashed, SimHost};
+use xk_net::{Crashed, SimHost, take_stirred};
 use xk_sim::{HostId, LinkConfig};
 
 /// Octets of stack of a blocking program: reserved, and taken as far as they are touched.
@@ -74,7 +74,7 @@ pub struct World {
     /// By the numbers of the hosts.
     seats: Vec<Seat>,
     world: xk_sim::World,
-    /// Hosts on which something has happened since their programs had a turn.
+    /// Hosts whose sockets have told something since their programs had a turn.
     turned: Rc<RefCell<BTreeSet<usize>>>,
     wakes: BTreeSet<(Time, usize)>,
     ends: Ends,
@@ -158,7 +158,11 @@ impl World {
         world.network().set_tap(Some(Rc::clone(&digest) as _));
         let turned: Rc<RefCell<BTreeSet<usize>>> = Rc::default();
         let told = Rc::clone(&turned);
-        world.on_turn(move |host| _ = told.borrow_mut().insert(host.0 as usize));
+        world.on_turn(move |host| {
+            if take_stirred() {
+                told.borrow_mut().insert(host.0 as usize);
+            }
+        });
         Ok(Self {
             graph,
             config,
@@ -451,8 +455,6 @@ impl World {
         let seat = &mut self.seats[at];
         let Some(runtime) = &mut seat.runtime else { return };
         let wake = self.world.enter(HostId(at as u32), |_| runtime.turn(now)).flatten();
-        // That was its own doing: nothing has come since that its tasks have not seen.
-        self.turned.borrow_mut().remove(&at);
         if seat.wake != wake {
             if let Some(before) = seat.wake {
                 self.wakes.remove(&(before, at));
@@ -467,8 +469,10 @@ impl World {
         if !std::mem::take(&mut self.has_news) {
             return Ok(());
         }
+        // Hosts may have taken a while to start.
+        let now = self.now();
+        self.thread.set_now(now.as_ns());
         for at in 0..self.seats.len() {
-            let now = self.now();
             let seat = &mut self.seats[at];
             let Some(stack) = seat.sim.as_ref().map(SimHost::stack) else { continue };
             let mut blocking = Vec::new();

@@ -253,6 +253,8 @@ fn errors_and_panics_of_programs_end_the_run() {
     for is_blocking in [false, true] {
         let panics = || -> Result {
             let mut world = World::lan(7, &HOSTS, LINK)?;
+            world.host("server", serve)?;
+            world.blocking_host("server", |stack| Ok(stack.sleep(Duration::MAX)?))?;
             if is_blocking {
                 world.blocking_client("client", |_| panic!("as it must"))?;
             } else {

@@ -1,12 +1,14 @@
 //! What the standard library and tokio ask of the system: time, chance and names.
 
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::net::ToSocketAddrs;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::time::{interval, sleep, timeout};
-use xk_world::{Outcome, Result, UdpSocket, World};
+use xk_world::{Mode, Outcome, Ready, Result, UdpSocket, World, blocking};
 
 const HOSTS: [&str; 2] = ["server", "client"];
+const HOUR: Duration = Duration::from_secs(3600);
 
 /// What a program finds, sent where a digest sees it.
 fn sends(seed: u64, find: impl AsyncFn() -> Result<Vec<u8>> + Copy + 'static) -> Result<Outcome> {
@@ -67,6 +69,48 @@ fn timers_are_exact() {
             // tokio counts in milliseconds and rounds up.
             let day = 24 * 3_600_000_000;
             assert_eq!(seen, [0, 250_000, 500_000, 750_000, 752_000, 752_000 + day]);
+            Ok(())
+        })?;
+        world.run(Duration::from_secs(100_000))
+    });
+}
+
+/// Timeouts of blocking sockets, pollers and the end of a stack count by virtual time.
+#[test]
+fn blocking_waits_are_exact() {
+    xk_world::seeds(0..2, |seed| {
+        let mut world = World::lan(seed, &HOSTS, r#"delay="5ms""#)?;
+        world.blocking_host("server", |stack| {
+            let socket = blocking::UdpSocket::bind(&stack, "0.0.0.0:53")?;
+            loop {
+                let (octets, from) = socket.recv_from(&mut [0; 64])?;
+                stack.sleep(Duration::from_secs(7200))?;
+                socket.send_to(&vec![0; octets], from)?;
+            }
+        })?;
+        world.blocking_client("client", |stack| {
+            let ms = || stack.now().as_ms();
+            let socket = blocking::UdpSocket::bind(&stack, "0.0.0.0:0")?;
+            socket.set_read_timeout(Some(Duration::from_secs(3600)))?;
+            socket.send_to(b"ask", "server:53")?;
+            let begun = ms();
+            assert_eq!(socket.recv(&mut [0; 64]).unwrap_err().kind(), ErrorKind::WouldBlock);
+            assert_eq!(ms() - begun, 3_600_000);
+            let poller = blocking::Poller::new(&stack);
+            poller.register(&socket, 7, Ready::READABLE, Mode::Level)?;
+            let mut events = Vec::new();
+            assert_eq!(poller.wait(&mut events, Some(Duration::from_secs(1800)))?, 0);
+            assert_eq!(ms() - begun, 5_400_000);
+            assert_eq!(poller.wait(&mut events, None)?, 1);
+            assert_eq!((events[0].key, events[0].ready.is_readable()), (7, true));
+            // Two hours and a round trip, and each side asks for the other's hardware address.
+            assert_eq!(ms() - begun, 7_200_025);
+            assert_eq!(socket.recv(&mut [0; 64])?, 3);
+            let nobody = "10.0.0.9:7".parse()?;
+            let begun = ms();
+            let refused = blocking::TcpStream::connect_timeout(&stack, &nobody, HOUR).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::HostUnreachable);
+            assert!(ms() - begun < 3_600_000 && stack.drain(HOUR)?);
             Ok(())
         })?;
         world.run(Duration::from_secs(100_000))
