@@ -43,7 +43,7 @@ pub(super) fn node(
     set: impl FnOnce(&mut Params),
 ) -> Result<ProtocolRef, String> {
     let entry = xk_catalog::find(kind).ok_or_else(|| format!("no protocol `{kind}`"))?;
-    let mut params = entry.defaults();
+    let mut params = Params::default();
     set(&mut params);
     let lowers: Vec<_> = lower.into_iter().collect();
     entry.add(cx, kind, &lowers, &params).map_err(text)

@@ -117,8 +117,7 @@ impl Build<'_> {
     }
 
     fn value(&self, name: &str) -> Option<Value> {
-        let usual = || self.entry.parameters.iter().find(|p| p.name == name)?.default;
-        self.params.get(name).cloned().or_else(|| usual().map(Value::from))
+        self.params.get(name).cloned()
     }
 
     /// Adds the finished protocol to the kernel.

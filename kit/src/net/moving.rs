@@ -4,13 +4,14 @@
 //!
 //! A protocol that can do this answers two questions. [`GiveState`] to a session stops it, and
 //! then hands its state out in parts; [`TakeState`] brings a state in parts to a protocol object,
-//! where the next `open` between the same ends goes on with it. [`move_session`] is all of it, in
-//! an order in which nothing is lost and nothing is there twice:
+//! where the next `open` between the same ends goes on with it. In this order nothing is lost and
+//! nothing is there twice:
 //!
-//! 1. The session stops: it sends nothing and takes nothing. Its state goes to the asker.
-//! 2. The other object has the state, and expects the conversation.
-//! 3. The session is told that its state has arrived, and ends without a word to its peer. Until
-//!    then it goes on by itself if nothing more is heard for [`GIVE_FOR`].
+//! 1. The session stops: it sends nothing and takes nothing. Its state goes to the asker
+//!    ([`state_of`]).
+//! 2. The other object has the state, and expects the conversation ([`bring`]).
+//! 3. The session is told that its state has arrived, and ends without a word to its peer
+//!    ([`release`]). Until then it goes on by itself if nothing more is heard for [`GIVE_FOR`].
 //! 4. The other object opens.
 //!
 //! What comes from the peer meanwhile, at either place, is dropped as if lost on the way, and
@@ -28,7 +29,7 @@ use core::time::Duration;
 use xk_core::control::{Handles, TEXT_MAX};
 use xk_core::object::{OpenError, ProtocolId};
 use xk_core::{
-    Kernel, Message, Part, Participant, Participants, Pool, ProtocolRef, Reason, SessionRef, Upper,
+    Kernel, Message, Part, Participant, Participants, Pool, ProtocolRef, Reason, SessionRef,
     question, reason::Class,
 };
 
@@ -210,22 +211,4 @@ pub enum MoveError {
     NotTaken,
     /// It was given and could not be opened there: it is over.
     Open(OpenError),
-}
-
-/// Lets the conversation of `session` go on at `protocol`, for `upper`: the session there.
-///
-/// # Errors
-/// [`MoveError`].
-pub fn move_session(
-    cx: &Kernel,
-    session: &SessionRef,
-    protocol: &ProtocolRef,
-    upper: Upper<'_>,
-) -> Result<SessionRef, MoveError> {
-    let ends = ends_of(cx, session).ok_or(MoveError::NothingGiven)?;
-    let state = state_of(cx, session).ok_or(MoveError::NothingGiven)?;
-    if !bring(cx, protocol, &ends, &state) || !release(cx, session, state.len()) {
-        return Err(MoveError::NotTaken);
-    }
-    protocol.open(cx, upper, ends).map_err(MoveError::Open)
 }

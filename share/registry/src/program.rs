@@ -109,10 +109,10 @@ impl Program {
             let lowers = [lower];
             entry.add(cx, kind, &lowers, params).map_err(ProgramError::Build)
         };
-        let link = make("eth", wire, &find("eth")?.defaults())?;
+        let link = make("eth", wire, &Params::default())?;
         let known = Rc::clone(&parts.member.known);
         let stations = cx.add_protocol("stations", "stations", Stations { link, known });
-        let mut ip = find("ip")?.defaults();
+        let mut ip = Params::default();
         let block = |name, key, value: String| {
             let mut block = Params::default();
             block.set(key, Value::Text(value));
@@ -126,10 +126,10 @@ impl Program {
         }
         let ip = make("ip", stations, &ip)?;
         let kind = parts.far.head().kind();
-        let own = make(kind, ip.clone(), &find(kind)?.defaults())?;
+        let own = make(kind, ip.clone(), &Params::default())?;
         if let Some(datagrams) = &*parts.beside.borrow() {
             let kind = datagrams.far().head().kind();
-            datagrams.stand_on((make(kind, ip.clone(), &find(kind)?.defaults())?, host));
+            datagrams.stand_on((make(kind, ip.clone(), &Params::default())?, host));
         }
         parts.stand_on((own, ip));
         Ok(())

@@ -7,7 +7,9 @@ use xk_core::control::ListSessions;
 use xk_core::graph::Params;
 use xk_core::object::{OpenError, ProtocolId};
 use xk_core::{Kernel, Part, Participants, ProtocolRef, SessionRef, Upper};
-use xk_kit::net::moving::{HOLD_FOR, KeepEnds, MOVED, MoveError, ends_of, move_session};
+use xk_kit::net::moving::{
+    HOLD_FOR, KeepEnds, MOVED, MoveError, bring, ends_of, release, state_of,
+};
 use xk_kit::net::stream::{StreamInfo, StreamShutdown};
 use xk_share::{Known, Port, Queue, add_port, lower_proxy, upper_proxy};
 use xk_testkit::kernel::{Bottom, Lower, TestKernel, Top};
@@ -53,6 +55,21 @@ impl Hosts {
             }
         }
     }
+}
+
+/// Lets the connection of `session` go on at `protocol`, for `upper`: the session there.
+fn move_session(
+    cx: &Kernel,
+    session: &SessionRef,
+    protocol: &ProtocolRef,
+    upper: Upper<'_>,
+) -> Result<SessionRef, MoveError> {
+    let ends = ends_of(cx, session).ok_or(MoveError::NothingGiven)?;
+    let state = state_of(cx, session).ok_or(MoveError::NothingGiven)?;
+    if !bring(cx, protocol, &ends, &state) || !release(cx, session, state.len()) {
+        return Err(MoveError::NotTaken);
+    }
+    protocol.open(cx, upper, ends).map_err(MoveError::Open)
 }
 
 fn sessions(cx: &TestKernel, tcp: &ProtocolRef) -> usize {

@@ -76,12 +76,14 @@ fn own_path(user: User, pid: u32) -> Result<PathBuf, Failure> {
         true => folder_of(&folder, user.uid, user.gid),
         false => Ok(folder),
     });
-    made.inspect(|folder| remove_left(folder)).map(|folder| folder.join(name_of(pid))).map_err(|error| {
+    let folder = made.map_err(|error| {
         Failure::new(format!(
             "there is no place for a control socket ({error}); name one: --control PATH, or set \
              XDG_RUNTIME_DIR to a folder of this user alone"
         ))
-    })
+    })?;
+    remove_left(&folder);
+    Ok(folder.join(name_of(pid)))
 }
 
 /// The folder for those of root's processes that become a user: others can neither write to it nor
@@ -98,10 +100,9 @@ fn folder_of(folder: &Path, user: Uid, group: Gid) -> io::Result<PathBuf> {
 
 /// Removes the sockets in a folder of processes that were ended before they could.
 fn remove_left(folder: &Path) {
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let is_over = |pid: u32| !Path::new(&format!("/proc/{pid}")).exists();
-        if pid_of(&entry.file_name()).is_some_and(is_over) {
-            server::remove_stale(&entry.path());
+    for (pid, path) in sockets_in(folder) {
+        if !Path::new(&format!("/proc/{pid}")).exists() {
+            server::remove_stale(&path);
         }
     }
 }
@@ -121,9 +122,12 @@ fn name_of(pid: u32) -> String {
     format!("xk-{pid}.sock")
 }
 
-/// Of which process a socket of this name is.
-fn pid_of(name: &OsStr) -> Option<u32> {
-    name.to_str()?.strip_prefix("xk-")?.strip_suffix(".sock")?.parse().ok()
+/// The sockets in a folder, with the numbers of their processes; none in one that is gone.
+fn sockets_in(folder: &Path) -> impl Iterator<Item = (u32, PathBuf)> + use<> {
+    let number =
+        |name: &OsStr| name.to_str()?.strip_prefix("xk-")?.strip_suffix(".sock")?.parse().ok();
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(move |entry| Some((number(&entry.file_name())?, entry.path())))
 }
 
 /// Sockets that lie there and are of this user's own making, with the numbers of their processes.
@@ -132,12 +136,7 @@ fn all() -> io::Result<Vec<(u32, PathBuf)>> {
     let is_own = |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|m| m.uid() == own);
     let mut found = Vec::new();
     for folder in folders()? {
-        // One that has gone meanwhile has none.
-        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-            let pid = pid_of(&entry.file_name());
-            let pid = pid.filter(|_| is_own(&entry.path()));
-            found.extend(pid.map(|pid| (pid, entry.path())));
-        }
+        found.extend(sockets_in(&folder).filter(|(_, path)| is_own(path)));
     }
     found.sort();
     Ok(found)

@@ -3,7 +3,6 @@
 
 use core::time::Duration;
 use xk_core::control::{ListMaps, ListSessions};
-use xk_core::graph::Build;
 use xk_core::shepherd::Semaphore;
 use xk_core::{Kernel, Participants};
 use xk_testkit::conformance::bounded;
@@ -34,10 +33,9 @@ fn each_identifier_is_of_one_session() {
     for seed in 0..200 {
         let cx = TestKernel::with_stacks(seed);
         let bottom = Bottom::add(&cx, "ip", Lower::host([10, 0, 0, 1], 1));
-        let params = &bounded(&xk_icmp::ENTRY, 2);
-        let (entry, lowers) = (&xk_icmp::ENTRY, &[bottom.protocol().clone()]);
-        let mut build = Build { cx: &cx, entry, name: "icmp", lowers, params };
-        let icmp = xk_icmp::build(&mut build).expect("it is built");
+        let params = bounded(&xk_icmp::ENTRY, 2);
+        let lowers = core::slice::from_ref(bottom.protocol());
+        let icmp = xk_icmp::ENTRY.add(&cx, "icmp", lowers, &params).expect("it is built");
         cx.start().expect("it starts");
         bottom.block(Duration::from_millis(1));
         let tops = ["a", "b"].map(|name| Top::add(&cx, name));

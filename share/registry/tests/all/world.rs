@@ -55,7 +55,7 @@ fn named<'a>(
     for number in entry.type_numbers() {
         let _ = cx.numbers_mut().add(number);
     }
-    let mut params = entry.defaults();
+    let mut params = Params::default();
     set(&mut params);
     let lowers: Vec<_> = lowers.into_iter().cloned().collect();
     entry.add(cx, name, &lowers, &params).expect("it is built")

@@ -59,7 +59,7 @@ fn node(
     for number in entry.type_numbers() {
         let _ = cx.numbers_mut().add(number);
     }
-    let mut params = entry.defaults();
+    let mut params = Params::default();
     set(&mut params);
     let lowers: Vec<_> = lower.into_iter().cloned().collect();
     entry.add(cx, kind, &lowers, &params).unwrap_or_else(|error| panic!("{kind}: {error}"))

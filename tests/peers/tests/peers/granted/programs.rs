@@ -601,7 +601,7 @@ fn node(
     for number in entry.type_numbers() {
         let _ = cx.numbers_mut().add(number);
     }
-    let mut params = entry.defaults();
+    let mut params = Params::default();
     for (name, value) in values {
         params.set(name, value.clone());
     }
