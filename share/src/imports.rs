@@ -12,7 +12,7 @@ use xk_kit::wire::segments;
 
 use crate::exports::place;
 use crate::frame::{Header, Op};
-use crate::port::{Port, Target, Unanswered};
+use crate::port::{FAILED, Port, Target, Unanswered};
 use crate::waits::Answered;
 
 /// A question of which the answer does not change, as octets: its key, it, its answer.
@@ -129,7 +129,7 @@ impl Session for ProxySession {
 
     fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
         if let Some(error) = self.failed.take() {
-            drop(message);
+            this.discard(cx, message, &FAILED);
             return Err(error);
         }
         let octets_max = self.facts.octets_max.get();

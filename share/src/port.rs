@@ -34,8 +34,11 @@ pub static LOST: Reason = Reason::new("other side lost", Class::Exhausted);
 /// What was enabled on the other side is refused there now that it was started again.
 pub static NOT_ENABLED: Reason = Reason::new("not enabled again", Class::Exhausted);
 
+/// It is not sent, since its sender is told in answer to it that one before it went nowhere.
+pub(crate) static FAILED: Reason = Reason::new("one before failed", Class::Bad);
+
 /// The reasons of this crate.
-pub static REASONS: &[&Reason] = &[&LATE, &LOST, &NOT_ENABLED];
+pub static REASONS: &[&Reason] = &[&LATE, &LOST, &NOT_ENABLED, &FAILED];
 
 /// What an [`Op::Answer`] begins with, if the question was not lost on the other side.
 pub(crate) const UNKNOWN: u8 = 0;

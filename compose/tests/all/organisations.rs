@@ -35,8 +35,8 @@ const SEEN: [(&str, &[&str]); 2] =
     [("steady", &["pings", "datagrams"]), ("fresh", &["pings", "datagrams", "streams"])];
 /// After how long all works again at the latest, less the time of a look.
 const WITHIN: Duration = Duration::from_secs(3);
-/// How long it is looked whether all works: longer than a handshake whose first answer was lost.
-const LOOK: Duration = Duration::from_secs(2);
+/// How long it is looked whether all works: shorter than a handshake whose first answer was lost.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// A graph of the repository with a simulated link in place of its device and, in each, servers
 /// that answer.
@@ -83,14 +83,12 @@ fn works(graph: &CheckedGraph, world: &mut World, config: SimulationConfig, what
     run_until(world, LOOK);
     for (name, before) in SEEN[0].1.iter().zip(before) {
         let new = received(world, "steady", name) - before;
-        assert!(new > 190, "{what}: {new} {name} came back: {}", drops(world));
+        assert!(new > 95, "{what}: {new} {name} came back: {}", drops(world));
     }
     for name in SEEN[1].1 {
         let report = report(world, "fresh", name);
         let drops = drops(world);
-        // The first messages to a station may find that what led there has ended: across a cut they
-        // are refused late.
-        assert!(figure(&report, "received") >= 15, "{what}: {name}: {:?}\n{drops}", report.lines);
+        assert!(figure(&report, "received") == 20, "{what}: {name}: {:?}\n{drops}", report.lines);
     }
 }
 

@@ -26,6 +26,13 @@ impl SessionSlot {
         (*kept).clone()
     }
 
+    /// The handle kept here, once more, unless its session has ended: what can go on over another
+    /// opens that before it sends, for what is pushed to one that has ended is lost.
+    #[inline]
+    pub fn live(&self) -> Option<SessionRef> {
+        self.get().filter(|session| !session.head().is_closed())
+    }
+
     /// Keeps another handle; answers what was kept, which the caller drops when that can do no
     /// harm.
     #[inline]

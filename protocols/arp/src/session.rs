@@ -84,8 +84,7 @@ impl Session for ArpSession {
     #[inline]
     fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
         let path = &*self.path;
-        let lower = path.lower.get();
-        let Some(lower) = lower.filter(|lower| !lower.head().is_closed()) else {
+        let Some(lower) = path.lower.live() else {
             self.drop_lower(cx);
             return self.push_unresolved(cx, this, message);
         };
@@ -99,8 +98,7 @@ impl Session for ArpSession {
         this: &SessionRef,
         burst: &mut Outgoing,
     ) -> Result<(), PushError> {
-        let lower = self.path.lower.get();
-        if let Some(lower) = lower.filter(|lower| !lower.head().is_closed()) {
+        if let Some(lower) = self.path.lower.live() {
             self.path.entry.used.set(true);
             return lower.push_burst(cx, burst);
         }

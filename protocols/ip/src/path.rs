@@ -60,6 +60,7 @@ impl Shared {
         let source = source.unwrap_or(Ipv4::UNSPECIFIED);
         let participants = Participants::pair(Part::host(source), Part::host(next_hop));
         let lower = own.lower.open(cx, Upper::new(this), participants)?;
+        lower.watch();
         Ok((lower, own.mtu.get()))
     }
 }

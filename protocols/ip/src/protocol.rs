@@ -228,6 +228,14 @@ impl Protocol for Ip {
         self.shared.enables.unbind(&(host, number));
     }
 
+    /// A session to a next hop that has ended by itself, or with what it stood on. That is no end
+    /// of those above, which find out here, for a look at each packet would cost each.
+    fn gone(&self, _: &Kernel, _: &ProtocolRef, lower: &SessionRef) {
+        if lower.head().opens() > 0 {
+            self.shared.outdate();
+        }
+    }
+
     #[inline]
     fn demux(
         &self,

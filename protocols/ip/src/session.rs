@@ -201,8 +201,7 @@ impl IpSession {
     #[inline(always)]
     fn prepare(&self, message: &mut Message) -> bool {
         let known = self.generation.get() == self.shared.generation.get();
-        let len = message.len();
-        let fits = len + HEADER_LEN <= usize::from(self.mtu.get());
+        let fits = message.len() + HEADER_LEN <= usize::from(self.mtu.get());
         if !known || !fits {
             return false;
         }
@@ -224,23 +223,12 @@ impl IpSession {
         })
     }
 
-    /// Hands a packet with its header to the next hop.
+    /// Hands a packet with its header to the next hop. The end of a session below is no end of this
+    /// one.
     #[inline(always)]
     fn send(&self, cx: &Kernel, message: Message) -> Result<(), PushError> {
-        let Some(lower) = self.lower.get() else {
-            return Err(PushError::NoRoute);
-        };
-        lower.push(cx, message).map_err(|error| self.failed(error))
-    }
-
-    /// If the layer below has given its session up, another is opened before the next packet: that
-    /// is no end of this one.
-    fn failed(&self, error: PushError) -> PushError {
-        if error != PushError::Closed {
-            return error;
-        }
-        self.generation.set(0);
-        PushError::Unreachable
+        let lower = self.lower.get().ok_or(PushError::NoRoute)?;
+        lower.push(cx, message).map_err(not_closed)
     }
 
     /// The headers of whole datagrams without options. Those that arrive may come from any station
@@ -346,7 +334,15 @@ impl IpSession {
         let cut = Cut { header, first: Options::NONE, mtu };
         let (sent, result) = fragment::send(cx, &lower, cut, message);
         self.shared.figure(|f| f.fragments_sent += sent);
-        result.map_err(|error| self.failed(error))
+        result.map_err(not_closed)
+    }
+}
+
+/// What an error below is to the sender.
+fn not_closed(error: PushError) -> PushError {
+    match error {
+        PushError::Closed => PushError::Unreachable,
+        error => error,
     }
 }
 
@@ -410,8 +406,7 @@ impl Session for IpSession {
         this: &SessionRef,
         burst: &mut Outgoing,
     ) -> Result<(), PushError> {
-        let lower = self.lower.get().filter(|lower| !lower.head().is_closed());
-        let Some(lower) = lower else {
+        let Some(lower) = self.lower.live() else {
             // The first finds the way for the others.
             let first = match burst.pop_at(0) {
                 Some(message) => self.push(cx, this, message),

@@ -162,10 +162,15 @@ impl Shared {
     }
 
     /// Makes every session look for its path before it sends again.
-    pub(crate) fn invalidate(&self, cx: &Kernel) {
+    pub(crate) fn outdate(&self) {
         // Zero is for sessions without a path.
         let next = self.generation.get().wrapping_add(1).max(1);
         self.generation.set(next);
+    }
+
+    /// As [`outdate`](Self::outdate), and lets go of the ways of packets for others.
+    pub(crate) fn invalidate(&self, cx: &Kernel) {
+        self.outdate();
         self.hops.clear(cx);
     }
 

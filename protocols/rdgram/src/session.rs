@@ -78,7 +78,7 @@ impl RdgramSession {
 
     /// The channel, opened when it is first needed.
     fn channel(&self, cx: &Kernel) -> Result<SessionRef, PushError> {
-        if let Some(channel) = self.channel.get() {
+        if let Some(channel) = self.channel.live() {
             return Ok(channel);
         }
         let both = self.participants.clone();

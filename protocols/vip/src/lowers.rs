@@ -230,7 +230,7 @@ pub(crate) fn choose(own: &VipSession, cx: &Kernel) {
 fn look(own: &VipSession, cx: &Kernel) -> u32 {
     let moves = own.state.moves.get();
     let on_link = is_on_link(own, cx) && is_known_by_frames(own, cx);
-    let lost = own.state.link.get().is_none_or(|link| link.head().is_closed());
+    let lost = own.state.link.live().is_none();
     if lost || !on_link {
         own.state.limit.set(0);
         own.state.close_link(cx);

@@ -123,13 +123,9 @@ impl VirtualLayer for Vip {
         message: Message,
     ) -> Result<(), PushError> {
         if message.len() < own.state.limit.get()
-            && let Some(link) = own.state.link.get()
+            && let Some(link) = own.state.link.live()
         {
-            let result = link.push(cx, message);
-            if result == Err(PushError::Closed) {
-                lose_link(own, cx);
-            }
-            return result;
+            return link.push(cx, message);
         }
         push_net(own, cx, this, message)
     }
@@ -141,8 +137,7 @@ impl VirtualLayer for Vip {
         burst: &mut Outgoing,
     ) -> Result<(), PushError> {
         let limit = own.state.limit.get();
-        let link = own.state.link.get().filter(|link| !link.head().is_closed());
-        match link.filter(|_| burst.iter().all(|message| message.len() < limit)) {
+        match own.state.link.live().filter(|_| burst.iter().all(|message| message.len() < limit)) {
             Some(link) => link.push_burst(cx, burst),
             None => own.push_each(cx, this, burst),
         }
@@ -252,12 +247,14 @@ fn push_net(
     this: &SessionRef,
     message: Message,
 ) -> Result<(), PushError> {
-    if let Some(net) = own.state.net.get() {
-        let result = net.push(cx, message);
-        if result == Err(PushError::Closed) {
-            own.state.close_net(cx);
-        }
-        return result;
+    let state = &own.state;
+    let takes_link = message.len() < state.limit.get();
+    if takes_link {
+        // The way over the link has ended: both are looked for again.
+        state.limit.set(0);
+        state.is_chosen.set(false);
+    } else if let Some(net) = state.net.live() {
+        return net.push(cx, message);
     }
     push_first(own, cx, this, message)
 }
@@ -288,19 +285,13 @@ fn push_first(
         this.discard(cx, message, &reason::TOO_BIG);
         return Err(PushError::TooBig);
     }
-    match lowers::open_net(own, cx) {
+    match state.net.live().map_or_else(|| lowers::open_net(own, cx), Ok) {
         Ok(net) => net.push(cx, message),
         Err(_) => {
             this.discard(cx, message, &NO_WAY);
             Err(PushError::NoRoute)
         }
     }
-}
-
-#[cold]
-fn lose_link(own: &VipSession, cx: &Kernel) {
-    own.state.limit.set(0);
-    lowers::choose(own, cx);
 }
 
 /// The session that messages go by now, if there is one.

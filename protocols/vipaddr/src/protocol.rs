@@ -46,7 +46,7 @@ impl Latest {
         if self.lower.get() != lower.id().0 || self.checked.get() != changes {
             return None;
         }
-        let shown = self.shown.get().filter(|shown| !shown.head().is_closed())?;
+        let shown = self.shown.live()?;
         Some((self.receiver.borrow().clone()?, shown))
     }
 

@@ -128,7 +128,7 @@ impl Lowers {
         let mut ways = cutoffs.zip(&self.lowers).enumerate();
         let (at, (_, lower)) = ways.find(|(_, (cutoff, _))| octets <= cutoff.get())?;
         self.last_used.set(at);
-        lower.get()
+        lower.live()
     }
 
     /// Closes all ways; they are opened again for the next message.
@@ -200,12 +200,7 @@ impl VirtualLayer for VipSize {
         let Some(way) = own.state.of(message.len()) else {
             return push_first(own, cx, this, message);
         };
-        let result = way.push(cx, message);
-        if result == Err(PushError::Closed) {
-            // All are opened again for the next message.
-            own.state.close(cx);
-        }
-        result
+        way.push(cx, message)
     }
 
     fn describe(own: &SizeSession) -> String {

@@ -455,7 +455,7 @@ impl Own {
 
     /// Moves the conversation here.
     fn move_here(&self, cx: &Kernel, this: &ProtocolRef, session: &SessionRef) {
-        let far = self.lower.get().filter(|far| !far.head().is_closed());
+        let far = self.lower.live();
         let (Some(far), Some((own, _))) = (far, self.parts.own.get()) else {
             return;
         };

@@ -56,7 +56,7 @@ impl Membership {
     }
 
     fn session(&self) -> Option<SessionRef> {
-        self.session.get().filter(|session| !session.head().is_closed())
+        self.session.live()
     }
 
     /// True while the registry is gone.

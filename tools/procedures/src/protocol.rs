@@ -97,7 +97,7 @@ impl Procedures {
         cx: &Kernel,
         this: &ProtocolRef,
     ) -> Result<SessionRef, &'static Reason> {
-        if let Some(session) = self.further.get() {
+        if let Some(session) = self.further.live() {
             return Ok(session);
         }
         let to = self.settings.relay.clone();
