@@ -261,7 +261,7 @@ impl Setup {
     }
 }
 
-/// Sockets on a kernel whose graph is built and not started, on its only `tcp` and `udp`.
+/// Sockets on a kernel whose graph is built, on its only `tcp` and `udp`.
 pub(crate) fn stand_on(kernel: &Kernel) -> io::Result<Rc<Layer>> {
     stand(kernel, Sockets::new(Limits::default()), places(kernel, None, None)?)
 }

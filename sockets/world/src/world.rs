@@ -15,7 +15,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
-use xk_compose::{CheckedGraph, SimulationConfig, check, rebuild_host, simulate, start_world};
+use xk_compose::{CheckedGraph, SimulationConfig, check, restart, simulate, start_world};
 use xk_core::graph::Catalog;
 use xk_core::{Kernel, Time};
 use xk_net::{Crashed, SimHost, take_stirred};
@@ -306,7 +306,7 @@ impl World {
         }
     }
 
-    /// Builds a host that has crashed again; its programs start with the next run.
+    /// Builds and starts a host that has crashed again; its programs start with the next run.
     ///
     /// # Errors
     /// If there is no such host, or it is up; if it cannot start.
@@ -315,16 +315,11 @@ impl World {
         if self.world.is_up(HostId(at as u32)) {
             return Err(format!("host `{name}` is up: it is crashed before").into());
         }
-        let built = rebuild_host(&self.graph, &mut self.world, name, self.config);
-        let id = built.map_err(|found| found.to_string())?;
-        let no_host = || format!("`{name}` is a domain: hosts of one domain come back");
-        let id = id.ok_or_else(no_host)?;
-        let kernel = self.world.kernel(id).ok_or_else(no_host)?;
+        let back = restart(&self.graph, &mut self.world, name, self.config);
+        let id = back.map_err(|found| found.to_string())?;
+        let kernel = id.and_then(|id| self.world.kernel(id));
+        let kernel = kernel.ok_or_else(|| format!("the graph has no host `{name}`"))?;
         self.seats[at].sim = SimHost::new(kernel).ok();
-        let started = self.world.start_host(id);
-        started.map_err(|(protocol, error)| {
-            format!("host `{name}`: `{}` cannot start: {error}", protocol.name())
-        })?;
         self.has_news = true;
         Ok(())
     }
@@ -487,7 +482,13 @@ impl World {
                     Make::Async(make) => {
                         let runtime = match &mut seat.runtime {
                             Some(runtime) => runtime,
-                            none => none.insert(Runtime::new(now)?),
+                            none => none.insert(Runtime::new(now).map_err(|error| {
+                                format!(
+                                    "host `{}` has no runtime: {error}; one needs 3 descriptors, \
+                                     `ulimit -Hn` says how many there may be",
+                                    seat.name
+                                )
+                            })?),
                         };
                         runtime.spawn(guarded(make(stack), end));
                         self.turned.borrow_mut().insert(at);

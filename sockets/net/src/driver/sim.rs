@@ -62,8 +62,7 @@ fn find(host: u64) -> Result<Rc<Inner>, Errno> {
 }
 
 impl SimHost {
-    /// Sockets on the only `tcp` and the only `udp` of a kernel whose graph is built and not
-    /// started.
+    /// Sockets on the only `tcp` and the only `udp` of a kernel whose graph is built.
     ///
     /// # Errors
     /// If the graph has neither, or more than one.

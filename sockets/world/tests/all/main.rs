@@ -2,6 +2,16 @@
 
 mod echo;
 mod faults;
+mod graphs;
 mod http;
+mod readme;
 mod system;
 mod tls;
+
+/// The documents show the test of `readme.rs`.
+#[test]
+fn documents_show_what_runs() {
+    let shown = concat!("```rust\n", include_str!("readme.rs"), "```\n");
+    assert!(include_str!("../../../../README.md").contains(shown));
+    assert!(include_str!("../../../../docs/world.md").contains(shown));
+}
