@@ -105,14 +105,15 @@ pub struct EndsFailed {
 }
 question!(EndsFailed { number, error }, "ends-failed", Tell, upward);
 
-/// Asked of a protocol: how many conversations are about to begin that have no session yet, which
-/// could not move.
+/// Asked of a protocol whose sessions are about to move: makes those of conversations that have
+/// begun and have no session yet. The protocol above is not told of them, as it is not told of
+/// those that move.
 #[derive(Debug, Default)]
 pub struct HalfOpen {
-    /// Out: so many.
-    pub count: usize,
+    /// Out: of so many none was made, for want of room.
+    pub left: usize,
 }
-question!(HalfOpen { count }, "half-open", Ask);
+question!(HalfOpen { left }, "half-open", Ask);
 
 /// For states: they name no objects.
 pub struct Nameless<'a>(pub &'a Pool);

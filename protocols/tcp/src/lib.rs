@@ -150,7 +150,7 @@ pub static ENTRY: Entry = Entry::layer("tcp", include_str!("lib.rs"), build)
         question("opt-packet", "octets of data in a segment"),
         question("give-state", "a part of a session's state, which stops and moves"),
         question("take-state", "a part of a state that a session elsewhere has given"),
-        question("half-open", "peers that have sent a SYN and not answered ours"),
+        question("half-open", "makes the sessions of peers that have not answered our SYN"),
         question("stream-space", "how many octets a push takes now"),
         question("stream-shutdown", "ends this side's direction behind what was pushed"),
         question("stream-abort", "breaks the connection off"),

@@ -213,40 +213,17 @@ impl Tcp {
         message: Message,
     ) -> Result<(), Refused> {
         let Stray { cx, this, lower, origin, .. } = stray;
-        let (local, peer) = (note.ends.local, note.ends.peer);
-        // What held it may let go of it while the protocol above is asked.
-        lower.hold();
-        let asked = cx.unless_lost(|| {
-            let link = Link::new(cx, lower, *origin, pending.0);
-            (room(cx, &note.upper, origin, local), link)
-        });
-        let (room, link) = match asked {
-            Ok(asked) if !asked.0.full => asked,
-            refused => {
-                lower.ease(cx);
+        let session = match self.found(cx, this, (lower, origin), (pending, &note)) {
+            Ok((session, true)) => session,
+            Ok((session, false)) => return session.pop(cx, message),
+            Err(why) => {
                 drop(message);
-                self.turn_away(stray, refused.err().unwrap_or(&reason::QUEUE_FULL));
+                self.turn_away(stray, why);
                 return Ok(());
             }
         };
-        let settings = self.table.settings_within(room.segment_max);
-        let connection = Connection::answered(settings, note.ends, note.iss, &note.syn, note.sent);
+        let (local, peer) = (note.ends.local, note.ends.peer);
         let key = key(lower, ports(local, peer));
-        if let Some(session) = self.made_meanwhile(lower, key.1) {
-            lower.ease(cx);
-            return session.pop(cx, message);
-        }
-        let body = TcpSession::new(&self.table, link, key, &note.upper, connection);
-        let session = cx.new_passive_session(this, &note.upper, body);
-        if let Err(full) = self.table.sessions.bind(cx, key, session.clone()) {
-            drop(message);
-            self.turn_away(stray, full);
-            // Without a word to the peer.
-            session.retire(cx);
-            lower.close(cx);
-            return Ok(());
-        }
-        self.table.pending.remove(&pending);
         let participants = origin.participants(local, peer);
         // Acknowledgements are taken meanwhile: what the protocol above sends may wait for them.
         keep_back(&session, true);
@@ -275,6 +252,61 @@ impl Tcp {
         }
         start(cx, &session);
         taken
+    }
+
+    /// The session of a peer whose SYN was answered, over the one below that brought it, and
+    /// whether it is new, so that the protocol above is to be told. The note is gone then.
+    fn found(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        (lower, origin): (&SessionRef, &Origin),
+        (pending, note): (PendingKey, &Note),
+    ) -> Result<(SessionRef, bool), &'static Reason> {
+        let (local, peer) = (note.ends.local, note.ends.peer);
+        // What held it may let go of it while the protocol above is asked.
+        lower.hold();
+        let asked = cx.unless_lost(|| {
+            let link = Link::new(cx, lower, *origin, pending.0);
+            (room(cx, &note.upper, origin, local), link)
+        });
+        let (room, link) = match asked {
+            Ok(asked) if !asked.0.full => asked,
+            refused => {
+                lower.ease(cx);
+                return Err(refused.err().unwrap_or(&reason::QUEUE_FULL));
+            }
+        };
+        let settings = self.table.settings_within(room.segment_max);
+        let connection = Connection::answered(settings, note.ends, note.iss, &note.syn, note.sent);
+        let key = key(lower, ports(local, peer));
+        if let Some(session) = self.made_meanwhile(lower, key.1) {
+            lower.ease(cx);
+            return Ok((session, false));
+        }
+        let body = TcpSession::new(&self.table, link, key, &note.upper, connection);
+        let session = cx.new_passive_session(this, &note.upper, body);
+        if let Err(full) = self.table.sessions.bind(cx, key, session.clone()) {
+            // Without a word to the peer.
+            session.retire(cx);
+            lower.close(cx);
+            return Err(full);
+        }
+        self.table.pending.remove(&pending);
+        Ok((session, true))
+    }
+
+    /// Makes the sessions of all peers whose SYN was answered, which go on with the handshake
+    /// elsewhere: of how many none was made.
+    pub(crate) fn found_all(&self, cx: &Kernel, this: &ProtocolRef) -> usize {
+        for (pending, note) in self.table.pending.all() {
+            let lower = &note.lower;
+            let origin = self.table.origins.learned(cx, lower);
+            if let Some(origin) = origin.ok().filter(|_| !lower.head().is_closed()) {
+                let _ = self.found(cx, this, (lower, &origin), (pending, &note));
+            }
+        }
+        self.table.pending.len()
     }
 
     /// A segment of no port: dropped, counted, and answered by a reset.

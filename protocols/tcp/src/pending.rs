@@ -81,6 +81,10 @@ impl Pending {
         self.notes.unbind(key);
     }
 
+    pub(crate) fn all(&self) -> Vec<(PendingKey, Note)> {
+        self.notes.snapshot()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.notes.len()
     }

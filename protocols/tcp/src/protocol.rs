@@ -187,7 +187,7 @@ impl Protocol for Tcp {
         } else if let Some(question) = ask.get::<KeepEnds>() {
             let _ = self.keep_ends(cx, this, question);
         } else if let Some(question) = ask.get::<HalfOpen>() {
-            question.count = self.table.pending.len();
+            question.left = self.found_all(cx, this);
         } else if let Some(question) = ask.get::<IsOutstanding>() {
             return self.is_outstanding(cx, question);
         } else if ask.get::<NetworkError>().is_some() {

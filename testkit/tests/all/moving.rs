@@ -8,11 +8,11 @@ use xk_core::graph::Params;
 use xk_core::object::{OpenError, ProtocolId};
 use xk_core::{Kernel, Part, Participants, ProtocolRef, SessionRef, Upper};
 use xk_kit::net::moving::{
-    HOLD_FOR, KeepEnds, MOVED, MoveError, bring, ends_of, release, state_of,
+    HOLD_FOR, HalfOpen, KeepEnds, MOVED, MoveError, bring, ends_of, release, state_of,
 };
 use xk_kit::net::stream::{StreamInfo, StreamShutdown};
 use xk_share::{Known, Port, Queue, add_port, lower_proxy, upper_proxy};
-use xk_testkit::kernel::{Bottom, Lower, TestKernel, Top};
+use xk_testkit::kernel::{Bottom, Lower, Sent, TestKernel, Top};
 
 const HERE: [u8; 4] = [10, 0, 0, 1];
 const THERE: [u8; 4] = [10, 0, 0, 2];
@@ -142,6 +142,54 @@ fn a_connection_goes_to_another_domain_and_back() -> Result<(), MoveError> {
     moved.close(&cx);
     left.close(&cx);
     drop((opened, moved, left, ports));
+    cx.stop();
+    Ok(())
+}
+
+/// A peer that has our SYN and has not answered it is connected at the other place.
+#[test]
+fn a_connection_that_has_just_begun_moves() -> Result<(), MoveError> {
+    let cx = TestKernel::new(3);
+    let hosts = Hosts {
+        registry: tcp(&cx, "registry", "below-registry", HERE),
+        library: tcp(&cx, "library", "below-library", HERE),
+        peer: tcp(&cx, "peer", "below-peer", THERE),
+    };
+    let (app, echo) = (Top::add(&cx, "app"), Top::add(&cx, "echo"));
+    echo.echo(true);
+    cx.start().expect("it starts");
+    let local = Participants::local(Part::port(7));
+    let _ = echo.enable(&cx, &hosts.registry.1, local).expect("port 7 is free");
+    let ends = "port5000@10.0.0.2, port7@10.0.0.1".parse().expect("participants");
+    let opened = app.open(&cx, &hosts.peer.1, ends).expect("it opens");
+    let inject = |to: &Bottom, segments: Vec<Sent>, host: [u8; 4]| {
+        for segment in &segments {
+            let octets: Vec<u8> = segment.message.octets().collect();
+            to.inject(&cx, Some(Part::host(host)), cx.message(&octets));
+        }
+        segments.len()
+    };
+    assert_eq!(inject(&hosts.registry.0, hosts.peer.0.take_sent(), THERE), 1, "a SYN");
+    let answer = hosts.registry.0.take_sent();
+    assert_eq!(sessions(&cx, &hosts.registry.1), 0);
+
+    let asked = hosts.registry.1.ask(&cx, HalfOpen::default());
+    assert_eq!(asked.map(|asked| asked.left), Some(0));
+    let list = hosts.registry.1.ask(&cx, ListSessions::first(9)).expect("it has a list");
+    let begun = list.here().next().expect("it has a session now").clone();
+    let moved = move_session(&cx, &begun, &hosts.library.1, Upper::new(echo.protocol()))?;
+    moved.ease(&cx);
+    assert_eq!([&hosts.registry.1, &hosts.library.1].map(|tcp| sessions(&cx, tcp)), [0, 1]);
+    assert_eq!(inject(&hosts.peer.0, answer, HERE), 1, "our SYN");
+    assert_eq!(state(&cx, &opened), "ESTABLISHED");
+    // Its answer comes to the place that knows nothing of it any more, which says nothing.
+    let _ = inject(&hosts.registry.0, hosts.peer.0.take_sent(), THERE);
+    assert_eq!(hosts.registry.0.take_sent().len(), 0);
+    opened.push(&cx, cx.message(b"brief")).expect("it is taken");
+    hosts.exchange(&cx, true);
+    let octets: Vec<u8> = app.take_received().iter().flat_map(|r| r.message.octets()).collect();
+    assert_eq!(octets, b"brief");
+    opened.close(&cx);
     cx.stop();
     Ok(())
 }

@@ -262,11 +262,6 @@ impl Jobs {
     pub(super) fn wait(&self, time: Duration) -> Option<Job> {
         self.queue.recv_timeout(time).ok()
     }
-
-    /// Has the loop look here again at the end of its turn.
-    pub(super) fn ring(&self) {
-        let _ = rustix::io::write(&self.doorbell, &1u64.to_ne_bytes());
-    }
 }
 
 impl Drop for Server {

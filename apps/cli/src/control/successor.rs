@@ -23,8 +23,6 @@ use xk_kit::net::moving::{self, GiveState, HalfOpen};
 
 /// How long the other process may take with the states.
 const TAKE_WITHIN: Duration = Duration::from_secs(2);
-/// How long this one waits for a moment in which no conversation is about to begin.
-const QUIET_WITHIN: Duration = Duration::from_millis(200);
 /// How many sessions move at most.
 const SESSIONS_MAX: usize = 1 << 20;
 
@@ -39,8 +37,8 @@ pub(super) struct Successor {
     /// The control socket, and whether it is the other process's.
     listener: OwnedFd,
     is_given: Arc<AtomicBool>,
-    /// It has asked for the states, and when.
-    asked: RefCell<Option<(Job, Instant)>>,
+    /// It has asked for the states.
+    asked: RefCell<Option<Job>>,
 }
 
 /// Whether sessions of this kind give their state.
@@ -100,7 +98,7 @@ impl Successor {
                 }
             }
             Request::HandOver if self.asked.borrow().is_none() => {
-                self.asked.replace(Some((job, Instant::now())));
+                self.asked.replace(Some(job));
                 return;
             }
             Request::HandOver => "another process takes the place of this one".into(),
@@ -139,19 +137,9 @@ impl Successor {
         (!between.is_empty()).then(cannot)
     }
 
-    /// Hands over, if that was asked for and the moment has come. True if the other process goes
-    /// on now.
+    /// Hands over, if that was asked for. True if the other process goes on now.
     pub(super) fn look(&self, kernel: &Kernel, jobs: &Jobs) -> bool {
-        let Some(since) = self.asked.borrow().as_ref().map(|(_, since)| *since) else {
-            return false;
-        };
-        let half = |p: ProtocolRef| Some(p.ask(kernel, HalfOpen::default())?.count);
-        let half_open = kernel.protocols().into_iter().filter_map(half).any(|count| count > 0);
-        if half_open && since.elapsed() < QUIET_WITHIN {
-            jobs.ring();
-            return false;
-        }
-        let Some((job, _)) = self.asked.take() else {
+        let Some(job) = self.asked.take() else {
             return false;
         };
         let (stopped, sessions, states) = self.stop_all(kernel);
@@ -188,6 +176,8 @@ impl Successor {
             if !gives_state(&self.catalog, protocol.head().kind()) {
                 continue;
             }
+            // What is about to begin has a session from now on, and moves with it.
+            let _ = protocol.ask(kernel, HalfOpen::default());
             let list = protocol.ask(kernel, ListSessions::first(SESSIONS_MAX));
             for session in list.unwrap_or_default().here() {
                 let (head, ends) = (session.head(), moving::ends_of(kernel, session));
