@@ -60,12 +60,10 @@ const SCRATCH_OCTETS_MAX: usize = 4096;
 pub(crate) const WAITING_MAX: usize = 64;
 /// How many requests go up at one time, unless something else is said.
 const UPCALLS_MAX: usize = 64;
-/// Room that messages leave to the rest.
+/// Room that messages leave to the rest; the offer of a session leaves half of it.
 const RESERVE: usize = 8;
 /// How many frames a carrier must hold each way for any message to cross.
 pub const SLOTS_MIN: usize = RESERVE + 1;
-/// Room that the offer of a session leaves: messages, of which there are many, leave it some.
-const OFFER_RESERVE: usize = RESERVE / 2;
 /// How long what waits for room sleeps before it is tried again: the other side does not tell of
 /// room.
 const RETRY: Duration = Duration::from_millis(1);
@@ -458,7 +456,7 @@ impl Port {
             return Err(Unanswered::Lost);
         }
         self.send_noted(cx);
-        let reserve = if header.op == Op::OpenDone { OFFER_RESERVE } else { RESERVE };
+        let reserve = if header.op == Op::OpenDone { RESERVE / 2 } else { RESERVE };
         if !self.outbox.borrow().is_empty() || self.carrier().room() <= reserve {
             return Err(Unanswered::Full);
         }
