@@ -246,6 +246,14 @@ impl Connection {
             return Ok(None);
         }
         let nxt = self.receive.rcv_nxt;
+        let ahead = header.seq.since(nxt);
+        let is_ahead = header.seq.after(nxt) && ahead <= self.receive.buffer;
+        if self.receive.window() == 0 && is_ahead && !flags.has(Flags::SYN) {
+            // The peer has sent more than there is room for. What it acknowledges is taken, lest
+            // both wait for one another (RFC 9293, section 3.10.7.4).
+            self.acknowledge_stranger(now, octets == 0);
+            return Ok(None);
+        }
         let end = header.seq + octets as u32;
         let is_duplicate = octets > 0 && end.at_or_before(nxt) && nxt.since(header.seq) < 1 << 30;
         if is_duplicate {
@@ -367,7 +375,7 @@ impl Connection {
         let window = u32::from(header.window) << shift;
         let is_same_window = window == self.send.snd_wnd;
         if header.flags.has(Flags::SYN) {
-            self.set_window(header.seq, ack, window);
+            self.set_window(header.seq, window);
         } else {
             self.take_window(header.seq, ack, window);
         }
@@ -445,24 +453,26 @@ impl Connection {
         }
     }
 
-    /// The send window (RFC 9293, section 3.10.7.4, fifth): from the latest segment, and of those
-    /// of the latest acknowledgement.
+    /// The send window, of a segment whose acknowledgement is not taken yet: from what
+    /// acknowledges most, and of such from the latest.
+    ///
+    /// What acknowledges more was sent later, whatever it carries: octets sent again have a lower
+    /// number. If it moved what is acknowledged and not the window, as by RFC 9293, section
+    /// 3.10.7.4, fifth, more would be sent than the peer has room for.
     #[inline]
     pub(super) fn take_window(&mut self, seq: Seq, ack: Seq, window: u32) {
-        let send = &self.send;
-        let is_later =
-            send.snd_wl1.before(seq) || send.snd_wl1 == seq && send.snd_wl2.at_or_before(ack);
-        if is_later {
-            self.set_window(seq, ack, window);
+        let una = self.snd_una();
+        if ack.after(una) || ack == una && self.send.snd_wl1.at_or_before(seq) {
+            self.set_window(seq, window);
         }
     }
 
     #[inline]
-    fn set_window(&mut self, seq: Seq, ack: Seq, window: u32) {
+    fn set_window(&mut self, seq: Seq, window: u32) {
         let send = &mut self.send;
         send.snd_wnd = window;
         send.max_snd_wnd = send.max_snd_wnd.max(window);
-        (send.snd_wl1, send.snd_wl2) = (seq, ack);
+        send.snd_wl1 = seq;
         if window > 0 {
             (self.persist_at, self.persist_count) = (None, 0);
         }

@@ -38,10 +38,8 @@ pub(crate) struct Send {
     pub(crate) snd_wnd: u32,
     /// The largest window that it has announced.
     pub(crate) max_snd_wnd: u32,
-    /// The segment that the window was taken from: its sequence number and acknowledgement.
+    /// The sequence number of the segment that the window was taken from.
     pub(crate) snd_wl1: Seq,
-    /// See [`snd_wl1`](Self::snd_wl1).
-    pub(crate) snd_wl2: Seq,
     /// The shift of the windows that the peer announces.
     pub(crate) shift: u8,
     /// Not acknowledged, by number, each the next of the one before.
@@ -71,7 +69,7 @@ pub(crate) struct Send {
 impl Field for Send {
     fn put(&self, out: &mut Writer<'_>) {
         (self.iss, self.snd_wnd, self.max_snd_wnd).put(out);
-        (self.snd_wl1, self.snd_wl2, self.shift).put(out);
+        (self.snd_wl1, self.shift).put(out);
         (self.sent, self.una, self.small_end).put(out);
         (self.is_shut, self.fin, self.is_wanted).put(out);
         (self.buffer, self.acknowledged).put(out);
@@ -81,7 +79,7 @@ impl Field for Send {
 
     fn take(from: &mut Reader<'_>) -> Option<Self> {
         let (iss, snd_wnd, max_snd_wnd) = Field::take(from)?;
-        let (snd_wl1, snd_wl2, shift) = Field::take(from)?;
+        let (snd_wl1, shift) = Field::take(from)?;
         let (sent, una, small_end) = <(Seq, Seq, Seq)>::take(from)?;
         let (is_shut, fin, is_wanted) = Field::take(from)?;
         let (buffer, acknowledged) = Field::take(from)?;
@@ -89,7 +87,6 @@ impl Field for Send {
             snd_wnd,
             max_snd_wnd,
             snd_wl1,
-            snd_wl2,
             shift,
             end: una,
             sent,

@@ -256,6 +256,7 @@ impl Channel {
             machine.set_runs(runs);
             if let Some(out) = machine.transmit(now) {
                 for (header, data) in apart(&out) {
+                    self.check_room(side, &header, data.len());
                     let mut octets = [0; HEADER_LEN_MAX];
                     let length = header.emit(&mut octets);
                     self.log.push((sent_at, side, header, data.len()));
@@ -269,6 +270,18 @@ impl Channel {
             if !any {
                 return;
             }
+        }
+    }
+
+    /// Nothing goes that lies behind the window which the peer has announced, but for the octet of
+    /// a probe.
+    fn check_room(&self, side: Side, header: &Header, octets: usize) {
+        if let Some(peer) = &self.ends[side.other() as usize].machine
+            && octets > 0
+        {
+            let end = header.seq + octets as u32;
+            let announced = peer.receive.rcv_adv + 1;
+            assert!(end.at_or_before(announced), "{side:?}: {end:?} behind {announced:?}");
         }
     }
 

@@ -229,6 +229,51 @@ fn a_closed_window_is_probed_with_an_octet() {
     assert_eq!(lone.machine.info().retransmissions, 0);
 }
 
+/// Octets sent again have a lower number and acknowledge more: the window is theirs.
+#[test]
+fn the_window_is_that_of_what_acknowledges_most() {
+    let mut lone = Lone::new(plain());
+    lone.write(&pattern(3000, 1));
+    assert_eq!(lone.sent().len(), 3);
+    let mut header = lone.header(Flags::ACK, 1001, 1001);
+    header.window = 4000;
+    lone.take(&header, &pattern(1000, 2)).unwrap();
+    let mut header = lone.header(Flags::ACK, 1, 3001);
+    header.window = 2000;
+    lone.take(&header, &pattern(1000, 2)).unwrap();
+    // This one was sent before.
+    let mut header = lone.header(Flags::ACK, 2001, 1001);
+    header.window = 4000;
+    lone.take(&header, &pattern(1000, 2)).unwrap();
+    lone.write(&pattern(9000, 1));
+    let ends =
+        lone.sent().into_iter().map(|(header, data)| header.seq.since(ISS) + data.len() as u32);
+    assert_eq!(ends.max(), Some(5001), "no more than there is room for");
+}
+
+#[test]
+fn what_lies_behind_a_closed_window_acknowledges() {
+    // RFC 9293, section 3.10.7.4.
+    let mut lone = Lone::new(plain());
+    assert!(lone.machine.set(StreamSetting::ReceiveBuffer(4096), lone.now));
+    lone.write(&pattern(3000, 1));
+    drop(lone.sent());
+    let mut seq = 1;
+    while lone.machine.receive.window() > 0 {
+        let octets = lone.machine.receive.window().min(1000);
+        let header = lone.header(Flags::ACK, seq, 1);
+        lone.take(&header, &pattern(octets as usize, 2)).unwrap();
+        drop(lone.sent());
+        seq += octets;
+    }
+    let header = lone.header(Flags::ACK, seq + 500, 3001);
+    lone.take(&header, b"").unwrap();
+    assert_eq!((lone.machine.info().in_flight, lone.machine.rcv_nxt()), (0, IRS + seq));
+    // A stranger's guess is no better than in an open window.
+    let header = lone.header(Flags::ACK, seq + 70_000, 3001);
+    assert_eq!(lone.take(&header, b""), Err(&OUT_OF_WINDOW));
+}
+
 #[test]
 fn a_silly_window_is_not_filled() {
     // RFC 9293, section 3.8.6.2.1: neither a segment nor half of the largest window.
