@@ -213,8 +213,10 @@ impl TcpSession {
     /// Hands octets up; false if they wait for room on the way to another address space. What
     /// refuses some for another reason has counted them.
     fn hand_up(&self, cx: &Kernel, this: &SessionRef, message: Message) -> bool {
+        let find_no_room = [&reason::QUEUE_FULL, &reason::TOO_BIG];
         let waits = |refused: &Refused| {
-            self.upper.is_proxy() && core::ptr::eq(refused.reason, &reason::QUEUE_FULL)
+            let mut all = find_no_room.into_iter();
+            self.upper.is_proxy() && all.any(|reason| core::ptr::eq(refused.reason, reason))
         };
         match self.upper.demux(cx, this, message) {
             Err(refused) if waits(&refused) => {
@@ -259,7 +261,11 @@ impl TcpSession {
             }
             return Some(message);
         }
-        connection.deliver()
+        match self.upper.is_proxy() {
+            // What no frame holds would be refused.
+            true => connection.deliver_at_most(UNSETTLED_MAX),
+            false => connection.deliver(),
+        }
     }
 
     /// Where the protocol above is in another address space and more waits for it: sees that it has

@@ -237,6 +237,9 @@ impl Protocol for Library {
         // Nothing is asked here: until the opener has the session what is told of it goes nowhere.
         if let Some(own) = session.body::<Own>() {
             let next = if passed.is_some() { MOVE } else { LEARN_ENDS };
+            if passed.is_some() {
+                own.later.leave_no_room();
+            }
             schedule(cx, this, (own.mark.get(), next), Duration::ZERO);
         }
         Ok(session)

@@ -34,6 +34,12 @@ impl Later {
         self.sent_before.set(self.sent_before.get().saturating_add(octets));
     }
 
+    /// Nothing may wait: the conversation brings octets that wait to be sent, perhaps as many as
+    /// its buffer holds.
+    pub(super) fn leave_no_room(&self) {
+        self.sent_before.set(usize::MAX);
+    }
+
     /// How much may wait.
     fn room(&self) -> usize {
         let has_room = self.sent_before.get() < BEFORE_FACTOR * OCTETS_MAX;

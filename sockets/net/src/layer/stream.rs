@@ -521,7 +521,7 @@ impl Layer {
         }
         let opened = tcp.open(cx, Upper::new(&this), ends_there);
         let session = opened.map_err(|error| error::of_open(error, false))?;
-        let body = Stream::new(session.clone(), Phase::Open, ends(cx, &session));
+        let body = Stream::new(session.clone(), Phase::Open, (ANY, ANY));
         body.ended.set(shut.0);
         body.read_shut.set(shut.1);
         body.write_shut.set(shut.2);
@@ -533,6 +533,12 @@ impl Layer {
         socket.status.raise(Ready::WRITABLE | Ready::SETTLED);
         if count > 0 || shut.0 || shut.1 {
             socket.status.raise(Ready::READABLE);
+        }
+        if let Body::Stream(stream) = &socket.body {
+            let _ = stream.find_ends(cx);
+            if session.head().is_closed() {
+                stream.end(&socket, Errno::NETDOWN);
+            }
         }
         Ok(socket)
     }

@@ -13,6 +13,7 @@ mod host;
 mod hostile;
 mod library;
 mod many;
+mod moving;
 mod offload;
 mod paths;
 mod program;
@@ -67,7 +68,7 @@ macro_rules! organised {
 }
 
 fn main() -> ExitCode {
-    if let Some(code) = granted::programs::run() {
+    if let Some(code) = granted::programs::run().or_else(moving::run) {
         return code;
     }
     let long = if std::env::var_os("XK_LONG").is_some() { ORGANISED_LONG } else { &[] };
@@ -222,6 +223,7 @@ const ALONE: &[Test] = tests! {
     library::iperf3_measures over Tap;
     library::curl_fetches over Tap;
     upgrade::streams_go_on_under_iperf3 over Tap;
+    moving::streams_go_on_in_other_processes over Tap;
     granted::programs_that_attach_send_what_they_may over Tap;
     granted::programs_with_channels_send_what_they_may over Tap;
     hostile::survives_noise over Tap Veth;
