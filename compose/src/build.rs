@@ -83,7 +83,12 @@ pub fn build_part(
     build_some(graph, host, kernel, lies)
 }
 
-fn build_some(
+/// As [`build_part`], in a kernel whose numbers others have given, such as that of a program that is
+/// attached.
+///
+/// # Errors
+/// As of [`build`].
+pub fn build_some(
     graph: &CheckedGraph,
     host: &HostInstance<'_>,
     kernel: &Kernel,

@@ -41,7 +41,7 @@ mod setup;
 #[cfg(feature = "simulate")]
 mod simulate;
 
-pub use build::{BuiltHost, Lies, Site, build, build_part, started};
+pub use build::{BuiltHost, Lies, Site, build, build_part, build_some, started};
 pub use check::{check, check_text};
 #[cfg(feature = "domains")]
 pub use cut::{BuiltDomain, build_domain};

@@ -18,8 +18,8 @@ pub enum Organisation {
     Module,
     /// A server for ETH, IP, UDP and TCP each, and a domain for each of those above.
     PerProtocol,
-    /// A network I/O module with the device, a registry beside one server on it, and a program with
-    /// a library of protocols for each `echo`. No other applications.
+    /// A network I/O module with the device, a registry beside one server on it, and programs with
+    /// a library of protocols: one for each `echo`, and one for all else above the transports.
     Library,
 }
 
@@ -30,6 +30,8 @@ pub struct Cut {
     pub text: String,
     /// Where programs attach, and which there are.
     pub programs: Option<(PathBuf, Vec<Program>)>,
+    /// Names of the nodes that one more program has, on a library.
+    pub own: Vec<String>,
 }
 
 /// The path of a new socket for what `of` names.
@@ -110,10 +112,16 @@ impl Organisation {
         let host = lines.next()?;
         let mut lines: Vec<String> =
             lines.filter(|line| *line != "}").flat_map(|line| self.on_modules(line)).collect();
-        let mut programs = None;
+        let (mut programs, mut own) = (None, Vec::new());
         if self == Self::Library {
             let echoes = lines.iter().filter_map(|line| Program::of(line)).collect();
             lines.retain(|line| Program::of(line).is_none());
+            lines.retain(|line| {
+                let (kind, name) = kind_and_name(line);
+                let is_own = self.domain(kind, name) == "applications";
+                own.extend(is_own.then(|| name.to_owned()));
+                !is_own
+            });
             // What begins conversations for programs stands on one that moves them.
             if !lines.iter().any(|line| line.starts_with("tcp ")) {
                 lines.push("tcp ip".into());
@@ -125,9 +133,8 @@ impl Organisation {
         for line in &lines {
             let braces = |brace| line.matches(brace).count();
             assert_eq!(braces('{'), braces('}'), "a node is a line: {line}");
-            let kind = line.split_whitespace().next().unwrap_or_default();
-            let named = line.split_whitespace().find_map(|word| word.strip_prefix("name="));
-            let domain = self.domain(kind, named.unwrap_or(kind));
+            let (kind, name) = kind_and_name(line);
+            let domain = self.domain(kind, name);
             let at = domains.iter().position(|(name, _)| *name == domain).unwrap_or_else(|| {
                 domains.push((domain, String::new()));
                 domains.len() - 1
@@ -137,6 +144,13 @@ impl Organisation {
         let domain =
             |(name, nodes): &(&str, String)| format!("domain {name} thread {{\n{nodes}}}\n");
         let domains: String = domains.iter().map(domain).collect();
-        Some(Cut { text: format!("{host}\n{domains}}}\n"), programs })
+        Some(Cut { text: format!("{host}\n{domains}}}\n"), programs, own })
     }
+}
+
+/// Of the node that a line is.
+fn kind_and_name(line: &str) -> (&str, &str) {
+    let kind = line.split_whitespace().next().unwrap_or_default();
+    let named = line.split_whitespace().find_map(|word| word.strip_prefix("name="));
+    (kind, named.unwrap_or(kind))
 }

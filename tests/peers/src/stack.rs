@@ -9,8 +9,8 @@ use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use xk_attach::Grant;
-use xk_compose::{CheckedGraph, HostSetup};
+use xk_attach::{Attached, Grant};
+use xk_compose::{CheckedGraph, HostSetup, Lies};
 use xk_core::control::{Question, Report};
 use xk_core::graph::Realm;
 use xk_core::{Kernel, ProtocolRef};
@@ -105,6 +105,7 @@ impl Stack {
             let parts = vec![Part::begin(space, run_whole(source.to_owned()))];
             return Self { programs, place: None, parts };
         };
+        let whole = source;
         let (source, place) = (cut.text, cut.programs.as_ref().map(|(place, _)| place.clone()));
         let graph = check(&source);
         let host = graph.graph().expand().remove(0);
@@ -122,6 +123,10 @@ impl Stack {
             let own = ends.extract_if(.., |(at, ..)| *at == domain);
             let own = own.map(|(_, neighbour, ring)| (neighbour, ring)).collect();
             let run = run_domain(source.clone(), domain, own, place.clone());
+            parts.push(Part::begin(space.clone(), run));
+        }
+        if let (Some(place), false) = (&place, cut.own.is_empty()) {
+            let run = run_program(whole.to_owned(), cut.own, place.clone());
             parts.push(Part::begin(space.clone(), run));
         }
         let place = place.map(|place| (space, place));
@@ -353,6 +358,45 @@ fn run_domain(
         let built = xk_compose::build_domain(&graph, &host, domain, &kernel, carrier);
         let started = built.and_then(|built| {
             place.inspect(|place| open(&kernel, place));
+            let runner = Runner::new(Rc::clone(&kernel), Idle::default()).expect("a poll loop");
+            xk_compose::started(&graph, &host, runner.start())?;
+            Ok((built, Rc::new(runner)))
+        });
+        match started {
+            Ok((_built, runner)) => orders.obey(Ok(runner)),
+            Err(mistakes) => orders.obey(Err(mistakes.to_string())),
+        }
+    }
+}
+
+/// Runs these nodes of a graph on the calling thread: they are a program's own protocols, on a
+/// library of the transports, and it attaches at `place`.
+fn run_program(source: String, own: Vec<String>, place: PathBuf) -> impl FnOnce(Orders) + Send {
+    move |orders| {
+        let graph = check(&source);
+        let host = graph.graph().expand().remove(0);
+        let here = Attached::at(&place, xk_catalog::PROTOCOLS).expect("a place");
+        let kernel = Rc::clone(here.kernel());
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        kernel.surround(Rc::new(EpochOffset(since_1970)));
+        let far = |name| here.find(name).cloned().expect("it is granted");
+        let program = xk_registry::Program::add(&kernel, "library", far("tcp"), far("registry"));
+        let datagrams = program.add_datagrams(&kernel, "datagrams", far("udp"));
+        let built = xk_compose::build_some(&graph, &host, &kernel, &mut |site| match (
+            own.iter().any(|own| site.node.name.value == *own),
+            site.place.entry().kind,
+        ) {
+            (true, _) => Lies::Here,
+            (_, "tcp") => Lies::Elsewhere(Some(program.library().clone())),
+            (_, "udp") => Lies::Elsewhere(Some(datagrams.clone())),
+            _ => Lies::Elsewhere(None),
+        });
+        let started = built.and_then(|built| {
+            here.join().expect("it is known");
+            let fetch = |_: &Kernel, ticket: &_, door: &str| {
+                Some(xk_netio_door::connect(door, ticket).expect("a channel") as Box<_>)
+            };
+            program.build(&kernel, xk_catalog::PROTOCOLS, fetch).expect("a stack of its own");
             let runner = Runner::new(Rc::clone(&kernel), Idle::default()).expect("a poll loop");
             xk_compose::started(&graph, &host, runner.start())?;
             Ok((built, Rc::new(runner)))

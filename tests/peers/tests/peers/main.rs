@@ -104,11 +104,17 @@ const ORGANISED_ALONE: &[Test] = organised! {
     PerProtocol {
         rpc::serves_c_programs over Tap;
     }
+    Library {
+        rpc::serves_c_programs over Tap;
+    }
 };
 
 /// All others that fit.
 const ORGANISED_LONG: &[Test] = organised! {
     Server {
+        client::learns_of_unreachable_hosts over Tap;
+        rpc::learns_ports_of_rpcbind over Veth;
+        rpc::is_registered_with_rpcbind over Veth;
         host::answers_pings_of_all_sizes over Veth;
         host::refuses_closed_ports over Veth;
         client::pings_in_all_sizes over Veth;
@@ -125,6 +131,9 @@ const ORGANISED_LONG: &[Test] = organised! {
         tcp::is_refused over Veth;
     }
     Library {
+        rpc::gives_c_programs_shorthands over Veth;
+        rpc::learns_ports_of_rpcbind over Veth;
+        rpc::is_registered_with_rpcbind over Veth;
         host::answers_pings_of_all_sizes over Veth;
         host::echoes_datagrams_of_all_sizes over Veth;
         host::echoes_datagrams_of_all_sizes over Vxlan;
