@@ -83,8 +83,8 @@ pub fn build_part(
     build_some(graph, host, kernel, lies)
 }
 
-/// As [`build_part`], in a kernel whose numbers others have given, such as that of a program that is
-/// attached.
+/// As [`build_part`], in a kernel whose numbers others have given, such as that of a program that
+/// is attached.
 ///
 /// # Errors
 /// As of [`build`].
