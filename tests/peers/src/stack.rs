@@ -383,7 +383,7 @@ fn run_program(source: String, own: Vec<String>, place: PathBuf) -> impl FnOnce(
         let program = xk_registry::Program::add(&kernel, "library", far("tcp"), far("registry"));
         let datagrams = program.add_datagrams(&kernel, "datagrams", far("udp"));
         let built = xk_compose::build_some(&graph, &host, &kernel, &mut |site| match (
-            own.iter().any(|own| site.node.name.value == *own),
+            own.contains(&site.node.name.value),
             site.place.entry().kind,
         ) {
             (true, _) => Lies::Here,
