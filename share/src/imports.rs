@@ -128,7 +128,11 @@ impl Session for ProxySession {
     }
 
     fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
-        if let Some(error) = self.failed.take() {
+        // That there was no room for one before, which is counted there, is nothing to its sender:
+        // to tell it would cost this one.
+        let told =
+            |error: &PushError| !matches!(error, PushError::QueueFull | PushError::NoBuffers);
+        if let Some(error) = self.failed.take().filter(told) {
             this.discard(cx, message, &FAILED);
             return Err(error);
         }
