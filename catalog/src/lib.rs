@@ -68,7 +68,7 @@ pub static PROTOCOLS: &[&Entry] = &[
 
 /// The entry of this kind in the standard list.
 pub fn find(kind: &str) -> Option<&'static Entry> {
-    PROTOCOLS.iter().copied().find(|entry| entry.kind == kind)
+    standard().find(kind)
 }
 
 /// The standard list as what graphs are checked against.

@@ -29,7 +29,7 @@ pub struct Catalog {
 /// Why a set of entries is no catalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogError {
-    /// Two entries have the same kind.
+    /// Two entries of one subsystem have the same kind.
     #[error("two entries of the catalog have the kind `{0}`")]
     Kind(&'static str),
     /// Two entries give one pair of protocols different type numbers.
@@ -52,11 +52,10 @@ impl Catalog {
     /// # Errors
     /// [`CatalogError`] if two of them contradict each other.
     pub fn new(entries: &[&'static Entry]) -> Result<Self, CatalogError> {
-        let mut kinds: Vec<&str> = entries.iter().map(|entry| entry.kind).collect();
+        let mut kinds: Vec<_> = entries.iter().map(|entry| (entry.kind, entry.subsystem)).collect();
         kinds.sort_unstable();
         if let Some(pair) = kinds.windows(2).find(|pair| pair[0] == pair[1]) {
-            let twice = entries.iter().find(|entry| entry.kind == pair[0]);
-            return Err(CatalogError::Kind(twice.map_or("", |entry| entry.kind)));
+            return Err(CatalogError::Kind(pair[0].0));
         }
         let mut numbers = Numbers::default();
         for number in entries.iter().flat_map(|entry| entry.type_numbers()) {
@@ -65,9 +64,14 @@ impl Catalog {
         Ok(Self { entries: entries.to_vec(), numbers })
     }
 
-    /// The entry of this kind.
+    /// The entry of this kind; that of a subsystem's is `SUBSYSTEM/KIND`.
     pub fn find(&self, kind: &str) -> Option<&'static Entry> {
-        self.entries.iter().copied().find(|entry| entry.kind == kind)
+        let (subsystem, kind) = match kind.split_once('/') {
+            Some((subsystem, kind)) => (Some(subsystem), kind),
+            None => (None, kind),
+        };
+        let is_it = |entry: &&'static Entry| entry.kind == kind && entry.subsystem == subsystem;
+        self.entries.iter().copied().find(is_it)
     }
 
     /// All entries.

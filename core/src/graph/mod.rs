@@ -312,6 +312,9 @@ pub type Probe = fn(&Params, Look) -> Result<(), BuildError>;
 pub struct Entry {
     /// The name under which graphs use it.
     pub kind: &'static str,
+    /// The framework that it is written for, `bsd` or `streams`; none for a protocol of the
+    /// x-kernel's.
+    pub subsystem: Option<&'static str>,
     /// One line about it.
     pub summary: &'static str,
     /// The source of its `lib.rs`, whose crate documentation is the manual.
@@ -378,6 +381,7 @@ impl Entry {
     ) -> Self {
         Self {
             kind,
+            subsystem: None,
             summary: "",
             manual,
             shape,
@@ -438,6 +442,14 @@ impl Entry {
     #[must_use]
     pub const fn shape(mut self, shape: Shape) -> Self {
         self.shape = shape;
+        self
+    }
+
+    /// The framework that it is written for, if that is not the x-kernel: graphs name it within
+    /// `subsystem NAME`.
+    #[must_use]
+    pub const fn subsystem(mut self, name: &'static str) -> Self {
+        self.subsystem = Some(name);
         self
     }
 

@@ -39,6 +39,8 @@ enum Layer {
     Share,
     /// What takes frames across a cut.
     Carrier,
+    /// Another protocol framework within a kernel, its protocols, and the adapters between them.
+    Subsystem,
     Lang,
     /// Compilers of other languages: their mistakes are shown as those of graphs are, and what they
     /// make is of the codecs.
@@ -53,8 +55,8 @@ enum Layer {
 }
 
 use Layer::{
-    Carrier, Catalog, Compose, Core, Generator, Kit, Lang, Protocol, Run, Share, Sockets, System,
-    Testkit, Top, Wire,
+    Carrier, Catalog, Compose, Core, Generator, Kit, Lang, Protocol, Run, Share, Sockets,
+    Subsystem, System, Testkit, Top, Wire,
 };
 
 /// Crates of others that bring a clock, threads, I/O or randomness with them.
@@ -86,6 +88,7 @@ impl Layer {
             "run" => Run,
             "share" if dir == "share" => Share,
             "share" => Carrier,
+            "subsystems" => Subsystem,
             "lang" if dir == "lang" => Lang,
             "lang" => Generator,
             "catalog" => Catalog,
@@ -106,18 +109,21 @@ impl Layer {
             Wire => &[Core, Kit, System],
             Protocol | Run | Share => &[Core, Kit],
             Carrier => &[Core, Kit, Wire, System, Run, Share, Carrier],
-            Catalog => &[Core, Kit, Protocol, Wire, Carrier],
-            Compose => &[Core, Kit, Protocol, Wire, Run, Share, Carrier, Lang],
+            Subsystem => &[Core, Kit, Subsystem],
+            Catalog => &[Core, Kit, Protocol, Wire, Carrier, Subsystem],
+            Compose => &[Core, Kit, Protocol, Wire, Run, Share, Carrier, Subsystem, Lang],
             // One crate there holds the sockets; the others bring them to tokio and to unmodified
             // programs.
-            Sockets => &[Core, Kit, Protocol, Wire, Run, Share, Carrier, Lang, Compose, Sockets],
+            Sockets => {
+                &[Core, Kit, Protocol, Wire, Run, Share, Carrier, Subsystem, Lang, Compose, Sockets]
+            }
             Testkit => &[
-                Core, Kit, Protocol, Wire, Run, Share, Carrier, Lang, Catalog, Compose, Sockets,
-                Testkit,
+                Core, Kit, Protocol, Wire, Run, Share, Carrier, Subsystem, Lang, Catalog, Compose,
+                Sockets, Testkit,
             ],
             Top => &[
-                Core, Kit, Protocol, Wire, Run, Share, Carrier, Lang, Generator, Catalog, Compose,
-                Sockets, Testkit, Top,
+                Core, Kit, Protocol, Wire, Run, Share, Carrier, Subsystem, Lang, Generator,
+                Catalog, Compose, Sockets, Testkit, Top,
             ],
         }
     }
