@@ -1,2 +1,3 @@
-//! Adapters that join protocols of the x-kernel, BSD and STREAMS in one graph, without a change of any.
+//! Adapters that join protocols of the x-kernel, BSD and STREAMS in one graph, without a change of
+//! any.
 #![no_std]

@@ -1,2 +1,3 @@
-//! The 4.3BSD network subsystem as a framework for protocols: mbufs, protocol switch, interfaces, sockets.
+//! The 4.3BSD network subsystem as a framework for protocols: mbufs, protocol switch, interfaces,
+//! sockets.
 #![no_std]
