@@ -1,3 +1,16 @@
 //! AppleTalk phase 2 without a framework: its octets, and its state machines, which know no clock
 //! and no I/O.
+//!
+//! Points in time are [`Duration`](core::time::Duration)s since any moment that a caller holds to;
+//! random numbers come in as arguments.
 #![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod addr;
+pub mod ddp;
+
+#[cfg(test)]
+mod tests;

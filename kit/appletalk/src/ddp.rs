@@ -1,0 +1,433 @@
+//! Datagrams (Inside AppleTalk, chapter 4): both headers, the checksum, hops, and where a datagram
+//! goes next.
+
+use crate::addr::{AtAddr, BROADCAST, NET_ANY, NetRange, Node, START_UP};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// Octets of the extended header.
+pub const LONG_LEN: usize = 13;
+/// Octets of the short header, of datagrams within one LocalTalk network.
+pub const SHORT_LEN: usize = 5;
+/// Octets of data at most.
+pub const DATA_LEN_MAX: usize = 586;
+/// A datagram that has passed this many routers goes no further.
+pub const HOPS_MAX: u8 = 15;
+/// Where in an extended header the checksum is.
+pub const CHECKSUM_AT: usize = 2;
+/// Where in an extended header begins what the checksum covers.
+pub const SUMMED_FROM: usize = 4;
+
+/// Protocol type: RTMP data and responses.
+pub const TYPE_RTMP: u8 = 1;
+/// Protocol type: NBP.
+pub const TYPE_NBP: u8 = 2;
+/// Protocol type: ATP.
+pub const TYPE_ATP: u8 = 3;
+/// Protocol type: AEP.
+pub const TYPE_AEP: u8 = 4;
+/// Protocol type: RTMP requests.
+pub const TYPE_RTMP_REQUEST: u8 = 5;
+/// Protocol type: ZIP.
+pub const TYPE_ZIP: u8 = 6;
+/// Protocol type: ADSP.
+pub const TYPE_ADSP: u8 = 7;
+
+/// Socket of RTMP.
+pub const SOCKET_RTMP: u8 = 1;
+/// Socket of names (NBP).
+pub const SOCKET_NAMES: u8 = 2;
+/// Socket of the echoer (AEP).
+pub const SOCKET_ECHO: u8 = 4;
+/// Socket of zone information (ZIP).
+pub const SOCKET_ZONE: u8 = 6;
+/// The sockets that are given to those that ask for any.
+pub const SOCKETS_DYNAMIC: core::ops::RangeInclusive<u8> = 128..=254;
+
+/// True for what a socket can be: 0 and 255 are none.
+#[must_use]
+pub const fn is_socket(socket: u8) -> bool {
+    socket != 0 && socket != 0xff
+}
+
+/// What is wrong with a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Fewer octets than the header has.
+    #[error("shorter than its header")]
+    Truncated,
+    /// It says to be longer than it is, shorter than its header, or longer than any may be.
+    #[error("a length that it does not have")]
+    Length,
+    /// Socket 0 or 255.
+    #[error("a socket that cannot be")]
+    Socket,
+    /// From all nodes, or from no node.
+    #[error("a source that no node can have")]
+    Source,
+}
+
+/// An extended header whose length and addresses can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Long {
+    /// Routers that it has passed; at most [`HOPS_MAX`].
+    hops: u8,
+    /// Octets of header and data.
+    length: u16,
+    /// The checksum; 0 if there is none.
+    pub checksum: u16,
+    /// Where it goes.
+    pub to: AtAddr,
+    /// Where it comes from.
+    pub from: AtAddr,
+    /// The protocol type.
+    pub kind: u8,
+}
+
+impl Long {
+    /// The header of a datagram with so much data, without hops and checksum; `None` if that is
+    /// more than [`DATA_LEN_MAX`].
+    #[must_use]
+    pub const fn new(to: AtAddr, from: AtAddr, kind: u8, data_len: usize) -> Option<Self> {
+        if data_len > DATA_LEN_MAX {
+            return None;
+        }
+        Some(Self { hops: 0, length: (LONG_LEN + data_len) as u16, checksum: 0, to, from, kind })
+    }
+
+    /// Reads a header; says nothing of what lies behind.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn parse(octets: &[u8; LONG_LEN]) -> Result<Self, Error> {
+        let [a, b, c, d, to_a, to_b, from_a, from_b, to_node, from_node, to, from, kind] = *octets;
+        let word = u16::from_be_bytes([a, b]);
+        let length = word & 0x03ff;
+        if !(LONG_LEN..=LONG_LEN + DATA_LEN_MAX).contains(&usize::from(length)) {
+            return Err(Error::Length);
+        }
+        if !is_socket(to) || !is_socket(from) {
+            return Err(Error::Socket);
+        }
+        if from_node == 0 || from_node == BROADCAST {
+            return Err(Error::Source);
+        }
+        Ok(Self {
+            hops: (word >> 10) as u8 & HOPS_MAX,
+            length,
+            checksum: u16::from_be_bytes([c, d]),
+            to: AtAddr::new(u16::from_be_bytes([to_a, to_b]), to_node, to),
+            from: AtAddr::new(u16::from_be_bytes([from_a, from_b]), from_node, from),
+            kind,
+        })
+    }
+
+    /// Its octets.
+    #[must_use]
+    pub const fn octets(&self) -> [u8; LONG_LEN] {
+        let [a, b] = ((self.hops as u16) << 10 | self.length).to_be_bytes();
+        let [c, d] = self.checksum.to_be_bytes();
+        let ([to_a, to_b], [from_a, from_b]) =
+            (self.to.net.to_be_bytes(), self.from.net.to_be_bytes());
+        let (to, from) = (self.to, self.from);
+        let nodes = (to.node, from.node);
+        let sockets = (to.socket, from.socket);
+        [a, b, c, d, to_a, to_b, from_a, from_b, nodes.0, nodes.1, sockets.0, sockets.1, self.kind]
+    }
+
+    /// Octets of data; at most [`DATA_LEN_MAX`].
+    #[must_use]
+    pub const fn data_len(&self) -> usize {
+        self.length as usize - LONG_LEN
+    }
+
+    /// Octets of data, if they lie within the `arrived` ones behind the header.
+    ///
+    /// # Errors
+    /// [`Error::Length`] if they do not.
+    pub const fn data_of(&self, arrived: usize) -> Result<usize, Error> {
+        if self.data_len() > arrived { Err(Error::Length) } else { Ok(self.data_len()) }
+    }
+
+    /// Routers that it has passed.
+    #[must_use]
+    pub const fn hops(&self) -> u8 {
+        self.hops
+    }
+
+    /// The header behind one router more; `None` if it has passed as many as it may. The checksum
+    /// stays, for it does not cover the hops.
+    #[must_use]
+    pub const fn forwarded(self) -> Option<Self> {
+        if self.hops >= HOPS_MAX {
+            return None;
+        }
+        Some(Self { hops: self.hops + 1, ..self })
+    }
+
+    /// A sum that has the header's part of what is covered in it.
+    #[must_use]
+    pub fn sum(&self) -> Sum {
+        let mut sum = Sum::default();
+        sum.add(&self.octets()[SUMMED_FROM..]);
+        sum
+    }
+
+    /// The header with the checksum of this data.
+    #[must_use]
+    pub fn with_checksum(self, data: &[u8]) -> Self {
+        let mut sum = self.sum();
+        sum.add(data);
+        Self { checksum: sum.checksum(), ..self }
+    }
+
+    /// True if there is no checksum, or this data's.
+    #[must_use]
+    pub fn is_intact(&self, data: &[u8]) -> bool {
+        self.checksum == 0 || self.with_checksum(data).checksum == self.checksum
+    }
+}
+
+/// Splits a datagram with an extended header into that and its data, padding cut off, the checksum
+/// not looked at.
+///
+/// # Errors
+/// [`Error`].
+pub fn split(octets: &[u8]) -> Result<(Long, &[u8]), Error> {
+    let (header, rest) = octets.split_first_chunk().ok_or(Error::Truncated)?;
+    let header = Long::parse(header)?;
+    Ok((header, &rest[..header.data_of(rest.len())?]))
+}
+
+/// A whole datagram with an extended header; `None` if the data is too long.
+#[must_use]
+pub fn join(to: AtAddr, from: AtAddr, kind: u8, data: &[u8], checksum: bool) -> Option<Vec<u8>> {
+    let header = Long::new(to, from, kind, data.len())?;
+    let header = if checksum { header.with_checksum(data) } else { header };
+    Some([&header.octets()[..], data].concat())
+}
+
+/// A short header, of a datagram whose nodes the link's header names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Short {
+    length: u16,
+    /// The socket where it goes.
+    pub to: u8,
+    /// The socket where it comes from.
+    pub from: u8,
+    /// The protocol type.
+    pub kind: u8,
+}
+
+impl Short {
+    /// The header of a datagram with so much data; `None` if that is more than [`DATA_LEN_MAX`].
+    #[must_use]
+    pub const fn new(to: u8, from: u8, kind: u8, data_len: usize) -> Option<Self> {
+        if data_len > DATA_LEN_MAX {
+            return None;
+        }
+        Some(Self { length: (SHORT_LEN + data_len) as u16, to, from, kind })
+    }
+
+    /// Reads a header; says nothing of what lies behind.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn parse(octets: &[u8; SHORT_LEN]) -> Result<Self, Error> {
+        let [a, b, to, from, kind] = *octets;
+        let length = u16::from_be_bytes([a, b]) & 0x03ff;
+        if !(SHORT_LEN..=SHORT_LEN + DATA_LEN_MAX).contains(&usize::from(length)) {
+            return Err(Error::Length);
+        }
+        if !is_socket(to) || !is_socket(from) {
+            return Err(Error::Socket);
+        }
+        Ok(Self { length, to, from, kind })
+    }
+
+    /// Its octets.
+    #[must_use]
+    pub const fn octets(&self) -> [u8; SHORT_LEN] {
+        let [a, b] = self.length.to_be_bytes();
+        [a, b, self.to, self.from, self.kind]
+    }
+
+    /// Octets of data; at most [`DATA_LEN_MAX`].
+    #[must_use]
+    pub const fn data_len(&self) -> usize {
+        self.length as usize - SHORT_LEN
+    }
+
+    /// Octets of data, if they lie within the `arrived` ones behind the header.
+    ///
+    /// # Errors
+    /// [`Error::Length`] if they do not.
+    pub const fn data_of(&self, arrived: usize) -> Result<usize, Error> {
+        if self.data_len() > arrived { Err(Error::Length) } else { Ok(self.data_len()) }
+    }
+
+    /// The extended header that says what this one and the link's say: both nodes are of the
+    /// network of the link, [`NET_ANY`] if that is not known.
+    ///
+    /// # Errors
+    /// [`Error::Source`].
+    pub const fn lengthened(&self, net: u16, to: u8, from: u8) -> Result<Long, Error> {
+        if from == 0 || from == BROADCAST {
+            return Err(Error::Source);
+        }
+        let length = (LONG_LEN + self.data_len()) as u16;
+        let to = AtAddr::new(net, to, self.to);
+        let from = AtAddr::new(net, from, self.from);
+        Ok(Long { hops: 0, length, checksum: 0, to, from, kind: self.kind })
+    }
+}
+
+/// The checksum of datagrams as it grows: each octet is added, and the sum rotated left by a bit.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sum(u16);
+
+impl Sum {
+    /// Takes further octets in.
+    pub fn add(&mut self, octets: &[u8]) {
+        let add = |sum: u16, octet: &u8| sum.wrapping_add(u16::from(*octet)).rotate_left(1);
+        self.0 = octets.iter().fold(self.0, add);
+    }
+
+    /// The checksum: a sum of 0 is sent as all ones, for 0 says that there is none.
+    #[must_use]
+    pub const fn checksum(self) -> u16 {
+        if self.0 == 0 { 0xffff } else { self.0 }
+    }
+}
+
+/// What a node knows of one cable that it is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cable {
+    /// The node's own address there.
+    pub me: Node,
+    /// The networks of the cable; those of nodes without a router until one is heard.
+    pub range: NetRange,
+    /// The router heard last, `A-ROUTER`.
+    pub router: Option<Node>,
+}
+
+/// Where a datagram goes next on a cable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// It stays in this node.
+    Here,
+    /// To this node, of this cable.
+    Node(Node),
+    /// To all nodes of this cable.
+    All,
+}
+
+impl Cable {
+    /// A cable of a node that knows no router and has this address.
+    #[must_use]
+    pub const fn new(me: Node) -> Self {
+        Self { me, range: START_UP, router: None }
+    }
+
+    /// True if the network is the cable's own, from a node's point of view: in its range, unnamed,
+    /// or of the networks of nodes that know no router.
+    #[must_use]
+    pub const fn is_local(&self, net: u16) -> bool {
+        net == NET_ANY || self.range.contains(net) || START_UP.contains(net)
+    }
+
+    /// Where a node that routes nothing sends a datagram: straight to nodes of the cable, to the
+    /// best router for others, if one is known (the router heard last, else). `None`: nowhere.
+    #[must_use]
+    pub fn way(&self, to: Node, best: Option<Node>) -> Option<Way> {
+        match to {
+            Node { net, node }
+                if node == self.me.node && (net == NET_ANY || net == self.me.net) =>
+            {
+                Some(Way::Here)
+            }
+            Node { net, node: BROADCAST } if self.is_local(net) => Some(Way::All),
+            // Any router of this cable.
+            Node { net, node: 0 } if self.is_local(net) => self.router.map(Way::Node),
+            Node { net, .. } if self.is_local(net) => {
+                let net = if net == NET_ANY { self.me.net } else { net };
+                Some(Way::Node(Node { net, ..to }))
+            }
+            _ => best.or(self.router).map(Way::Node),
+        }
+    }
+
+    /// True if a datagram that came over this cable is for this node: for its address, or for all
+    /// nodes of its network or of the cable. A network that is not named is this one.
+    #[must_use]
+    pub const fn is_for_me(&self, to: Node) -> bool {
+        let is_my_net = to.net == NET_ANY || to.net == self.me.net;
+        is_my_net && (to.node == self.me.node || to.node == BROADCAST)
+    }
+}
+
+/// The best router for each of some networks: the one whose datagrams from there came last
+/// (Inside AppleTalk, chapter 4, "best-router forwarding algorithm"). Bounded; the oldest goes.
+#[derive(Clone, Debug, Default)]
+pub struct BestRouters {
+    known: Vec<Best>,
+    /// How many networks at most.
+    max: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Best {
+    net: u16,
+    router: Node,
+    until: Duration,
+}
+
+/// How long a best router is believed.
+pub const BEST_ROUTER_VALID: Duration = Duration::from_secs(40);
+
+impl BestRouters {
+    /// An empty table for at most `max` networks.
+    #[must_use]
+    pub const fn new(max: usize) -> Self {
+        Self { known: Vec::new(), max }
+    }
+
+    /// Notes that a datagram from a network came by way of a router.
+    pub fn heard(&mut self, net: u16, router: Node, now: Duration) {
+        let best = Best { net, router, until: now + BEST_ROUTER_VALID };
+        self.known.retain(|known| known.net != net && known.until > now);
+        if self.known.len() >= self.max && !self.known.is_empty() {
+            self.known.remove(0);
+        }
+        if self.max > 0 {
+            self.known.push(best);
+        }
+    }
+
+    /// The best router for a network.
+    #[must_use]
+    pub fn best(&self, net: u16, now: Duration) -> Option<Node> {
+        let best = self.known.iter().find(|known| known.net == net && known.until > now);
+        best.map(|best| best.router)
+    }
+
+    /// Forgets a router, which does not answer.
+    pub fn forget(&mut self, router: Node) {
+        self.known.retain(|known| known.router != router);
+    }
+
+    /// How many networks it knows.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// True if it knows none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests;
