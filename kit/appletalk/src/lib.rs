@@ -10,6 +10,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod addr;
+pub mod atp;
 pub mod ddp;
 
 #[cfg(test)]
