@@ -12,10 +12,12 @@
 //! | [`netns`] | network namespaces, veth pairs, addresses and programs that vanish with the value that made them |
 //! | [`needs`] | `needs_root!()` and `needs_program!("tshark")`: a test that lacks something says so by name and is counted as skipped |
 //! | [`peer`] | a runner for test programs with `harness = false` that counts skipped tests, which the standard one cannot |
+//! | [`pty_unsafe`] | a serial line to a program |
 //! | [`script`] | packet scripts: segments, acts of an application and times, for a protocol of streams |
 //! | [`signals_unsafe`] | programs that find their signals as a person would have them, however the tests were started |
 //! | [`streams`] | streams in a random network against a model, by seed |
 //! | [`tshark`] | a second opinion on a capture: malformed packets, wrong checksums, the dissectors' warnings |
+//! | [`uml`] | a whole Linux in one process, with modules that the host's kernel may lack |
 //! | [`vectors`] | messages that programs of others have sent, octet for octet |
 //!
 //! # Example
@@ -44,10 +46,12 @@ pub mod needs;
 pub mod netns;
 mod offload_unsafe;
 pub mod peer;
+pub mod pty_unsafe;
 pub mod script;
 pub mod signals_unsafe;
 pub mod streams;
 pub mod tshark;
+pub mod uml;
 pub mod vectors;
 
 /// The graph of a host alone, whose packets to itself go round within it.

@@ -75,6 +75,8 @@ fn package(program: &str) -> &str {
         "ping" => "iputils-ping",
         "nc" => "netcat-openbsd",
         "mtr" => "mtr-tiny",
+        "linux.uml" => "user-mode-linux",
+        "busybox" => "busybox-static",
         "nping" => "nmap",
         "nginx" => "nginx-light",
         "redis-cli" | "redis-benchmark" => "redis-tools",

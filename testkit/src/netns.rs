@@ -405,6 +405,24 @@ impl Running {
         self.poll(limit, &format!("write {text:?}"), || self.output().contains(text).then_some(()))
     }
 
+    /// Waits until its output holds, beyond the first `octets`, `text` and later `end`.
+    ///
+    /// # Errors
+    /// It did not within `limit`.
+    pub fn wait_for_after(
+        &self,
+        octets: usize,
+        text: &str,
+        end: &str,
+        limit: Duration,
+    ) -> Result<(), NetError> {
+        self.poll(limit, &format!("write {text:?}"), || {
+            let output = self.output();
+            let (_, rest) = output.get(octets..)?.split_once(text)?;
+            rest.contains(end).then_some(())
+        })
+    }
+
     /// Waits until it ends; [`Running::output`] is all that it wrote then.
     ///
     /// # Errors

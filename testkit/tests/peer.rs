@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use xk_testkit::netns::{Net, NetError};
-use xk_testkit::{needs_program, needs_root, peer};
+use xk_testkit::pty_unsafe::Line;
+use xk_testkit::uml::Machine;
+use xk_testkit::{needs_program, needs_root, needs_uml, peer};
 
 fn main() -> ExitCode {
     peer::main(&[
@@ -15,6 +17,8 @@ fn main() -> ExitCode {
         ("programs_run_and_stop", programs_run_and_stop),
         ("a_failing_program_tells_what_it_said", a_failing_program_tells_what_it_said),
         ("offloads_can_be_switched_off", offloads_can_be_switched_off),
+        ("a_guest_comes_and_goes", a_guest_comes_and_goes),
+        ("a_guest_that_hangs_ends", a_guest_that_hangs_ends),
     ])
 }
 
@@ -140,4 +144,81 @@ fn offloads_can_be_switched_off() {
     left.offload_off("v0").unwrap();
     assert!(left.offload_off("none").is_err());
     assert!(left.offload_off("a-name-that-is-too-long").is_err());
+}
+
+/// The processes that hold this word in their command lines.
+fn processes_with(word: &str) -> usize {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let line = |entry: std::fs::DirEntry| std::fs::read(entry.path().join("cmdline"));
+    let lines = entries.filter_map(|entry| line(entry).ok());
+    lines.filter(|line| line.split(|octet| *octet == 0).any(|it| it == word.as_bytes())).count()
+}
+
+fn scratch(name: &str) -> std::path::PathBuf {
+    std::env::temp_dir().join(format!("xk-testkit-{}-{name}", std::process::id()))
+}
+
+fn a_guest_comes_and_goes() {
+    needs_root!();
+    needs_program!("ip", "ping");
+    needs_uml!();
+    const PATIENCE: Duration = Duration::from_secs(30);
+    let net = Net::new("guest").unwrap();
+    let space = net.space().unwrap();
+    let folder = scratch("guest");
+    let line = Line::open().unwrap();
+    let guest = Machine::new("guest", &folder)
+        .tap("t0")
+        .serial(line.name())
+        .modules(&["net/llc/llc", "net/802/psnap"])
+        .script("ip addr add 10.93.0.2/24 dev vec0; ip link set vec0 up")
+        .start(&space)
+        .unwrap();
+    let word = format!("uml_dir={}/", folder.display());
+    assert!(processes_with(&word) > 0 && guest.is_running());
+    space.address("t0", "10.93.0.1/24").unwrap();
+    let said = space.exec(&["ping", "-c", "1", "-W", "20", "10.93.0.2"]).unwrap();
+    assert!(said.contains(" 0% packet loss"), "{said}");
+    // Its commands' outputs and statuses.
+    let (status, said) = guest.run("cat /proc/sys/kernel/ostype; (exit 7)", PATIENCE).unwrap();
+    assert_eq!((status, said.trim()), (7, "Linux"));
+    let said = guest.exec("cut -d' ' -f1 /proc/modules", PATIENCE).unwrap();
+    assert!(said.contains("psnap"), "{said} {}", guest.output());
+    let late = guest.run("sleep 1; echo done", Duration::from_millis(1));
+    assert!(matches!(late, Err(NetError::Late { .. })), "{late:?}");
+    assert_eq!(guest.exec("echo next", PATIENCE).unwrap().trim(), "done\n\numl: 3 status 0.\nnext");
+    // Its serial line.
+    guest
+        .exec("stty raw -echo < /dev/ttyS0; echo through the line > /dev/ttyS0", PATIENCE)
+        .unwrap();
+    let mut text = [0; 17];
+    std::io::Read::read_exact(&mut line.near(), &mut text).unwrap();
+    assert_eq!(text, *b"through the line\n");
+    drop(guest);
+    assert_eq!(processes_with(&word), 0);
+    assert!(space.ip(&["link", "show", "t0"]).is_err(), "its device is gone");
+    let left: Vec<_> = std::fs::read_dir(&folder).unwrap().flatten().collect();
+    assert_eq!(left.len(), 1, "its script alone: {left:?}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+fn a_guest_that_hangs_ends() {
+    needs_root!();
+    needs_program!("ip");
+    needs_uml!();
+    let net = Net::new("hangs").unwrap();
+    let space = net.space().unwrap();
+    let folder = scratch("hangs");
+    let machine = || Machine::new("hangs", &folder).lives(Duration::from_secs(4));
+    let guest = machine().start(&space).unwrap();
+    let late = guest.run("sleep 600", Duration::from_secs(60));
+    assert!(late.is_err() && !guest.is_running(), "{late:?}");
+    drop(guest);
+    // And one that is dropped when it takes no commands.
+    let guest = machine().lives(Duration::from_secs(600)).start(&space).unwrap();
+    let late = guest.run("sleep 600", Duration::from_millis(1));
+    assert!(late.is_err(), "{late:?}");
+    drop(guest);
+    assert_eq!(processes_with(&format!("uml_dir={}/", folder.display())), 0);
+    std::fs::remove_dir_all(&folder).unwrap();
 }

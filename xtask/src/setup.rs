@@ -33,6 +33,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("/usr/include/tirpc/rpc/rpc.h", "libtirpc-dev"),
     ("valgrind", "valgrind"),
     ("g++", "g++"),
+    ("linux.uml", "user-mode-linux"),
+    ("busybox", "busybox-static"),
 ];
 
 /// Folders that a user's search path often lacks, and where several of these programs live.
