@@ -59,7 +59,9 @@ fn distinct<'a>(
 }
 
 fn nodes(host: &Host, diagnostics: &mut Diagnostics) {
-    distinct(host.nodes.iter().map(|node| &node.name), "node", "this host", diagnostics);
+    // A subsystem without a name has been told of, too.
+    let named = host.nodes.iter().map(|node| &node.name).filter(|name| !name.is_empty());
+    distinct(named, "node", "this host", diagnostics);
     let names: HashSet<&str> = host.nodes.iter().map(|node| node.name.as_str()).collect();
     for node in &host.nodes {
         for lower in &node.lowers {

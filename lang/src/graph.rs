@@ -1,5 +1,7 @@
 //! What a graph file says, with the place of every word.
 
+use std::borrow::Cow;
+
 use crate::diagnostics::Diagnostics;
 use crate::span::{Span, Spanned};
 use crate::value::Value;
@@ -39,7 +41,9 @@ pub struct Host {
     pub params: Vec<Param>,
     /// The domains besides the first, in which all nodes lie that are in none of these.
     pub domains: Vec<Domain>,
-    /// The protocols of the host, those of its domains too.
+    /// The subsystems besides the x-kernel, of which all nodes are that are in none of these.
+    pub subsystems: Vec<Subsystem>,
+    /// The protocols of the host, those of its domains and subsystems too.
     pub nodes: Vec<Node>,
     /// The whole host, closing brace included.
     pub span: Span,
@@ -50,6 +54,33 @@ impl Host {
     pub fn node(&self, name: &str) -> Option<&Node> {
         self.nodes.iter().find(|node| *node.name == name)
     }
+
+    /// The subsystem that a node is of, by its name; `None` for the x-kernel, of which the node
+    /// that stands for a subsystem is as well.
+    pub fn subsystem(&self, node: &Node) -> Option<&str> {
+        let subsystem = self.subsystems.get(node.subsystem?)?;
+        Some(subsystem.name.as_str())
+    }
+
+    /// What a catalog knows a node by: `SUBSYSTEM/KIND` in a subsystem, or else the kind.
+    pub fn qualified<'a>(&self, node: &'a Node) -> Cow<'a, str> {
+        match self.subsystem(node) {
+            Some(subsystem) => Cow::Owned(format!("{subsystem}/{}", node.kind)),
+            None => Cow::Borrowed(node.kind.as_str()),
+        }
+    }
+}
+
+/// A part of a host that is written for another protocol framework than the x-kernel.
+#[derive(Debug, Clone, Default)]
+pub struct Subsystem {
+    /// The framework's name.
+    pub name: Spanned<String>,
+    /// The place of the node that stands for it among [`Host::nodes`]: its kind is the framework's
+    /// name, its parameters are what is said of the framework.
+    pub node: usize,
+    /// The whole block, closing brace included.
+    pub span: Span,
 }
 
 /// What a domain of a host is.
@@ -102,6 +133,9 @@ impl Domain {
 pub struct Node {
     /// The place of its domain among [`Host::domains`]; `None` for the host's first.
     pub domain: Option<usize>,
+    /// The place of its subsystem among [`Host::subsystems`]; `None` for a node of the x-kernel,
+    /// and for one that stands for a subsystem.
+    pub subsystem: Option<usize>,
     /// The protocol's kind.
     pub kind: Spanned<String>,
     /// The instance's name: the property `name`, or else the kind.

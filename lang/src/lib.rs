@@ -69,7 +69,7 @@ mod value;
 mod words;
 
 pub use diagnostics::{DIAGNOSTICS_MAX, Diagnostic, Diagnostics, Severity, nearest};
-pub use graph::{Domain, DomainKind, Graph, Host, Link, Node, Param, ParamBlock};
+pub use graph::{Domain, DomainKind, Graph, Host, Link, Node, Param, ParamBlock, Subsystem};
 pub use parse::parse;
 pub use render::steers;
 pub use span::{Span, Spanned};

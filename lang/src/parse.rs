@@ -7,7 +7,7 @@ use kdl::{KdlDocument, KdlEntry, KdlIdentifier, KdlNode, KdlValue};
 
 use crate::check;
 use crate::diagnostics::{Diagnostics, Severity};
-use crate::graph::{Domain, DomainKind, Graph, Host, Link, Node, Param, ParamBlock};
+use crate::graph::{Domain, DomainKind, Graph, Host, Link, Node, Param, ParamBlock, Subsystem};
 use crate::scan::{Literal, Scan, scan};
 use crate::span::{Span, Spanned};
 use crate::value::Value;
@@ -138,22 +138,25 @@ impl Reader<'_> {
                 let count = value.integer(&mut self.diagnostics, 1..=HOSTS_MAX)?;
                 Some(Spanned::new(count, value.span))
             });
-        let (mut domains, mut nodes) = (Vec::new(), Vec::new());
+        let mut host = Host { count, params, span: self.whole(node), ..Host::default() };
         for child in node.iter_children() {
             if self.count(child).is_none() {
                 return;
             }
-            if child.name().value() == "domain" {
-                if self.domain(child, &mut domains, &mut nodes).is_none() {
-                    return;
+            let whole = match child.name().value() {
+                "domain" => self.domain(child, &mut host),
+                "subsystem" => self.subsystem(child, None, &mut host),
+                _ => {
+                    host.nodes.extend(self.node(child, Node::default()));
+                    Some(())
                 }
-            } else {
-                nodes.extend(self.node(child, None));
+            };
+            if whole.is_none() {
+                return;
             }
         }
-        let span = self.whole(node);
         if let Some(name) = name {
-            self.graph.hosts.push(Host { name, count, params, domains, nodes, span });
+            self.graph.hosts.push(Host { name, ..host });
         }
     }
 
@@ -172,12 +175,7 @@ impl Reader<'_> {
     }
 
     /// A domain and its lines; `None` if there are too many of them.
-    fn domain(
-        &mut self,
-        node: &KdlNode,
-        domains: &mut Vec<Domain>,
-        nodes: &mut Vec<Node>,
-    ) -> Option<()> {
+    fn domain(&mut self, node: &KdlNode, host: &mut Host) -> Option<()> {
         let (args, params) = (self.args(node), self.params(node));
         let mut domain = Domain { params, span: self.whole(node), ..Domain::default() };
         let words = args.iter().map(|arg| {
@@ -215,10 +213,66 @@ impl Reader<'_> {
                         .error(self.head(child), "a domain does not lie in another")
                         .help("write it beside the other one, in the host");
                 }
-                _ => nodes.extend(self.node(child, Some(domains.len()))),
+                "subsystem" => self.subsystem(child, Some(host.domains.len()), host)?,
+                _ => {
+                    let place = Node { domain: Some(host.domains.len()), ..Node::default() };
+                    host.nodes.extend(self.node(child, place));
+                }
             }
         }
-        domains.push(domain);
+        host.domains.push(domain);
+        Some(())
+    }
+
+    /// A subsystem and its lines, behind a node that stands for it; `None` if there are too many
+    /// of them.
+    fn subsystem(&mut self, node: &KdlNode, domain: Option<usize>, host: &mut Host) -> Option<()> {
+        // One without a name has been told of.
+        let name = self.own_name(node, "subsystem").unwrap_or_default();
+        let (params, span) = (self.params(node), self.whole(node));
+        let mut known = host.subsystems.iter();
+        let at = known.position(|other| !name.is_empty() && other.name.value == name.value);
+        if let Some(first) = at {
+            let what = format!("this host has two blocks of the subsystem `{name}`");
+            self.diagnostics
+                .error(name.span, what)
+                .also(host.subsystems[first].name.span, "the first one")
+                .help("write all of its lines into one block");
+        } else {
+            let (kind, span_head) = (name.clone(), self.head(node));
+            let own = Node { domain, kind: kind.clone(), name: kind, params, ..Node::default() };
+            host.subsystems.push(Subsystem { name, node: host.nodes.len(), span });
+            host.nodes.push(Node { span: span_head, ..own });
+        }
+        let at = at.unwrap_or(host.subsystems.len() - 1);
+        let mut is_empty = true;
+        for child in node.iter_children() {
+            self.count(child)?;
+            is_empty = false;
+            match child.name().value() {
+                "domain" => {
+                    self.diagnostics
+                        .error(self.head(child), "a domain does not lie in a subsystem")
+                        .help("write the subsystem into the domain, or beside it in the host");
+                }
+                "subsystem" => {
+                    self.diagnostics
+                        .error(self.head(child), "a subsystem does not lie in another")
+                        .help(
+                            "write it beside the other one; lines stand on lines of any subsystem",
+                        );
+                }
+                _ => {
+                    let place = Node { domain, subsystem: Some(at), ..Node::default() };
+                    host.nodes.extend(self.node(child, place));
+                }
+            }
+        }
+        if is_empty {
+            self.diagnostics
+                .error(self.head(node), "this subsystem has no protocol")
+                .help("leave it out, or move lines into it");
+        }
         Some(())
     }
 
@@ -256,7 +310,8 @@ impl Reader<'_> {
         Some(Spanned::new(text.to_string(), first.span))
     }
 
-    fn node(&mut self, node: &KdlNode, domain: Option<usize>) -> Option<Node> {
+    /// A line of a host, of the domain and the subsystem that `place` has.
+    fn node(&mut self, node: &KdlNode, place: Node) -> Option<Node> {
         let kind = self.identifier(node.name())?;
         let mut lowers = Vec::new();
         for arg in self.args(node) {
@@ -283,7 +338,7 @@ impl Reader<'_> {
             .unwrap_or_else(|| kind.clone());
         let children = node.iter_children().filter_map(|child| self.block(child)).collect();
         let span = self.whole(node);
-        Some(Node { domain, kind, name, lowers, params, children, span })
+        Some(Node { kind, name, lowers, params, children, span, ..place })
     }
 
     /// As deep as the scan allows, [`crate::DEPTH_MAX`].

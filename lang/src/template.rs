@@ -255,6 +255,7 @@ impl Fill {
     fn node(&self, node: &Node) -> Node {
         Node {
             domain: node.domain,
+            subsystem: node.subsystem,
             kind: node.kind.clone(),
             name: self.spanned(&node.name),
             lowers: node.lowers.iter().map(|lower| self.spanned(lower)).collect(),

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::output::{heading, print};
-use crate::protocols::below;
+use crate::protocols::{below, named};
 use crate::table::Table;
 use std::collections::BTreeMap;
 use xk_core::Entry;
@@ -14,7 +14,7 @@ use xk_lang::nearest;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// `graph` for the language of graph files; `questions` for what objects can be asked; a kind,
-    /// as `xk protocols` lists it; or a command
+    /// as `xk protocols` lists it, or `bsd/ddp` for one of a subsystem's; or a command
     #[arg(value_name = "TOPIC")]
     topic: Option<String>,
 }
@@ -49,9 +49,9 @@ pub(crate) fn main(args: &Args, command: &mut clap::Command) -> Result<(), Failu
         print(&subcommand.render_long_help().to_string());
         return Ok(());
     }
-    let kinds = catalog.entries().iter().map(|entry| entry.kind);
+    let kinds: Vec<String> = catalog.entries().iter().map(|entry| named(entry)).collect();
     let failure = Failure::usage(format!("there is no protocol or command `{topic}`"));
-    Err(failure.help(match nearest(topic, kinds) {
+    Err(failure.help(match nearest(topic, kinds.iter().map(String::as_str)) {
         Some(near) => format!("did you mean `{near}`?"),
         None => "`xk protocols` lists them".into(),
     }))
@@ -84,7 +84,7 @@ fn questions(catalog: &Catalog) -> String {
 }
 
 fn text(entry: &Entry, catalog: &Catalog) -> String {
-    let mut text = format!("{} - {}\n\n", heading(entry.kind), entry.summary);
+    let mut text = format!("{} - {}\n\n", heading(&named(entry)), entry.summary);
     text.push_str(&manual(&entry.manual_text()));
     text.push_str(&format!("\n{}\n{}\n", heading("SHAPE"), entry.shape));
     text.push_str(&format!("\n{}\n", heading("STANDS ON")));

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::table::Table;
 use xk_core::Entry;
-use xk_core::graph::{Below, Family, Realm};
+use xk_core::graph::{Below, Family, Realm, Shape};
 
 /// List the protocols and wires that graphs can use
 #[derive(clap::Args)]
@@ -13,11 +13,13 @@ pub(crate) struct Args {}
 pub(crate) fn main(_: &Args) -> Result<(), Failure> {
     let catalog = xk_catalog::standard();
     let mut entries: Vec<&Entry> = catalog.entries().to_vec();
-    entries.sort_by_key(|entry| (rank(entry.realm), entry.kind));
+    entries.sort_by_key(|entry| {
+        (entry.subsystem, entry.shape == Shape::Adapter, rank(entry.realm), entry.kind)
+    });
     let mut table = Table::new(&["kind", "realm", "takes from above", "stands on", "summary"]);
     for entry in entries {
         table.row([
-            entry.kind.to_owned(),
+            named(entry),
             entry.realm.to_string(),
             above(entry),
             below(&entry.below),
@@ -27,6 +29,14 @@ pub(crate) fn main(_: &Args) -> Result<(), Failure> {
     output::print(&table.render());
     output::print("\n`xk help KIND` shows the manual of one.\n");
     Ok(())
+}
+
+/// The kind as the catalog finds it: `SUBSYSTEM/KIND` for one of a subsystem's.
+pub(crate) fn named(entry: &Entry) -> String {
+    match entry.subsystem {
+        Some(subsystem) => format!("{subsystem}/{}", entry.kind),
+        None => entry.kind.to_owned(),
+    }
 }
 
 /// From the wires up.

@@ -137,7 +137,13 @@ fn grants(site: &Site<'_>, domain: &Domain, params: &Params, diagnostics: &mut D
                 let names = site.host.nodes.iter().map(|node| node.name.as_str());
                 diagnostics.error(span, what).suggest(name, names);
             }
-            Some(entry) if entry.shape == Shape::Top => {
+            Some(entry) if entry.subsystem.is_some() => {
+                let of = entry.subsystem.unwrap_or_default();
+                let what =
+                    format!("`{name}` is of `{of}`: programs attach to the x-kernel's protocols");
+                diagnostics.error(span, what).help("grant an x-kernel protocol that stands on it");
+            }
+            Some(entry) if matches!(entry.shape, Shape::Top | Shape::Framework) => {
                 let what = format!("nothing can stand on `{name}`, so it cannot be granted");
                 diagnostics.error(span, what);
             }

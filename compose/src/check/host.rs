@@ -4,10 +4,10 @@ use std::collections::{HashMap, HashSet};
 use xk_core::Entry;
 use xk_core::graph::Catalog;
 use xk_core::graph::{Family, Guarantees, Params, Shape};
-use xk_lang::{Diagnostics, Host, Node, nearest};
+use xk_lang::{Diagnostics, Host, Node};
 
 use super::links::Links;
-use super::{domains, mtu, needs, numbers, order, stacking, unique};
+use super::{domains, mtu, needs, numbers, order, stacking, subsystems, unique};
 use crate::plan::{HostPlan, Place, count_of, instance, params_of};
 
 /// A host under check.
@@ -54,14 +54,16 @@ impl<'a> Site<'a> {
         self.uppers.get(at).map_or(&[], |uppers| uppers)
     }
 
-    /// True for a node that looks on: its edges are those of what it stands on.
+    /// True for a node that looks on, and for an adapter: its edges are those of what it stands on.
     pub(super) fn is_filter(&self, at: usize) -> bool {
-        self.entry(at).is_some_and(|entry| entry.shape == Shape::Filter)
+        let is = |entry: &Entry| matches!(entry.shape, Shape::Filter | Shape::Adapter);
+        self.entry(at).is_some_and(is)
     }
 
     /// True if what stands on the node reaches the layers below as itself.
     pub(super) fn is_headless(&self, at: usize) -> bool {
-        let is = |entry: &Entry| matches!(entry.shape, Shape::Virtual | Shape::Filter);
+        let is =
+            |entry: &Entry| matches!(entry.shape, Shape::Virtual | Shape::Filter | Shape::Adapter);
         self.entry(at).is_some_and(is)
     }
 }
@@ -92,7 +94,11 @@ pub(super) fn check(
     let mut site = Site {
         host,
         catalog,
-        entries: host.nodes.iter().map(|node| find_kind(node, catalog, diagnostics)).collect(),
+        entries: host
+            .nodes
+            .iter()
+            .map(|node| find_kind(host, node, catalog, diagnostics))
+            .collect(),
         uppers: turn_round(&lowers),
         lowers,
         above: vec![None; host.nodes.len()],
@@ -129,20 +135,20 @@ fn turn_round(lowers: &[Vec<Option<usize>>]) -> Vec<Vec<usize>> {
     uppers
 }
 
+/// What the catalog knows of a node's kind in its subsystem.
+pub(super) fn find_entry(host: &Host, node: &Node, catalog: &Catalog) -> Option<&'static Entry> {
+    catalog.find(&host.qualified(node))
+}
+
 fn find_kind(
+    host: &Host,
     node: &Node,
     catalog: &Catalog,
     diagnostics: &mut Diagnostics,
 ) -> Option<&'static Entry> {
-    let found = catalog.find(&node.kind);
+    let found = find_entry(host, node, catalog);
     if found.is_none() {
-        let kinds = || catalog.entries().iter().map(|entry| entry.kind);
-        let what = format!("there is no protocol `{}`", node.kind);
-        let error = diagnostics.error(node.kind.span, what);
-        match nearest(&node.kind, kinds()) {
-            Some(near) => error.help(format!("did you mean `{near}`?")),
-            None => error.expected(kinds().collect::<Vec<_>>().join(", ")),
-        };
+        subsystems::unknown_kind(host, node, catalog, diagnostics);
     }
     found
 }
@@ -151,7 +157,7 @@ fn find_kind(
 fn params(host: &Host, catalog: &Catalog, diagnostics: &mut Diagnostics) -> Vec<Params> {
     let mut of = |index: u32| -> Vec<Params> {
         let nodes = instance(host, index).nodes();
-        let one = |node: &Node| match catalog.find(&node.kind) {
+        let one = |node: &Node| match find_entry(host, node, catalog) {
             Some(entry) => params_of(diagnostics, entry, node),
             None => Params::default(),
         };

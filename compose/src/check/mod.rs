@@ -12,6 +12,7 @@ mod needs;
 mod numbers;
 mod order;
 mod stacking;
+mod subsystems;
 mod suggest;
 mod unique;
 mod virtuals;
@@ -45,7 +46,8 @@ pub fn check_text(
     file: &str,
     catalog: &Catalog,
 ) -> Result<CheckedGraph, Box<Diagnostics>> {
-    let (graph, mut diagnostics) = parse(file, source);
+    let (mut graph, mut diagnostics) = parse(file, source);
+    subsystems::join(&mut graph, catalog, &mut diagnostics);
     if graph.hosts.is_empty() && !diagnostics.has_errors() {
         diagnostics
             .error(Span::default(), "this graph has no host")

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use xk_lang::{Diagnostics, Span, Spanned};
 
 use super::host::Site;
+use super::subsystems::behind;
 use super::{suggest, virtuals};
 
 /// A protocol that tells its uppers apart by number, as it is reached from above.
@@ -154,7 +155,8 @@ fn not_below(
     let node = site.node(at);
     let names: Vec<&str> =
         edges.iter().map(|edge| site.node(edge.target.node).name.as_str()).collect();
-    let what = if node.lowers.iter().any(|lower| lower == name) {
+    let stands = |(_, lower)| site.node(behind(site, lower)).name.value == name.value;
+    let what = if site.known_lowers(at).any(stands) {
         format!("`{name}` does not tell its uppers apart by type numbers")
     } else {
         format!("`{}` does not stand on `{name}`", node.name)

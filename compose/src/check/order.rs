@@ -26,7 +26,9 @@ pub(super) fn check(site: &Site<'_>, diagnostics: &mut Diagnostics) -> Vec<usize
     // tower of a million nodes does not exhaust the stack.
     let mut path: Vec<(usize, usize)> = Vec::new();
     let mut cyclic = vec![false; count];
-    for start in 0..count {
+    // What stands for a subsystem is there before its protocols.
+    let first = site.host.subsystems.iter().map(|subsystem| subsystem.node);
+    for start in first.chain(0..count) {
         if marks[start] != Mark::New {
             continue;
         }

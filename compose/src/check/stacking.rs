@@ -5,6 +5,7 @@ use xk_core::graph::{Family, Guarantees, Realm, Shape};
 use xk_lang::Diagnostics;
 
 use super::host::Site;
+use super::subsystems::{behind, name};
 use super::suggest;
 
 /// Checks one node against its lowers, which are checked already, and notes what it takes from
@@ -194,7 +195,8 @@ fn realm_fits(site: &Site<'_>, upper: &Entry, lower: usize) -> bool {
             let below = &upper.below.realms;
             let looks_on = upper.shape == Shape::Filter && below.contains(&Realm::Async);
             let any = below.is_empty() || looks_on;
-            return any && entry.shape != Shape::Top || upper.below.realms.contains(&entry.realm);
+            let stands = !matches!(entry.shape, Shape::Top | Shape::Framework);
+            return any && stands || upper.below.realms.contains(&entry.realm);
         }
         match site.known_lowers(at).next() {
             Some((_, below)) => at = below,
@@ -237,12 +239,16 @@ impl Edge<'_> {
 
     fn realm(&self) -> Option<Misfit> {
         let Self { site, upper, lower, .. } = *self;
-        let entry = site.entry(lower)?;
         if realm_fits(site, upper, lower) || upper.below.max == 0 {
             return None;
         }
+        let lower = behind(site, lower);
+        let entry = site.entry(lower)?;
         let name = &site.node(lower).name;
         let what = match entry.realm {
+            _ if entry.shape == Shape::Framework => {
+                format!("nothing can stand on `{name}`, which stands for a subsystem")
+            }
             Realm::Top => format!("nothing can stand on `{name}`, an upper end of the graph"),
             realm => {
                 format!("`{}` cannot stand on `{name}`, which is of realm {realm}", upper.kind)
@@ -258,7 +264,7 @@ impl Edge<'_> {
         if family_fits(upper, taken) || upper.below.max == 0 {
             return None;
         }
-        let (kind, name) = (upper.kind, &site.node(lower).name);
+        let (kind, name) = (upper.kind, &site.node(behind(site, lower)).name);
         let opens = opens(upper);
         let what = format!("`{kind}` opens `{name}` with {opens}, but `{name}` takes {taken}");
         let expected = format!("a protocol {}", what_below(upper));
@@ -271,7 +277,7 @@ impl Edge<'_> {
         let needs = Some(upper.below.needs_at(place)).filter(|_| place < upper.below.max)?;
         let lack = site.gives[lower].lack(needs)?;
         let here = if upper.below.each.is_empty() { "" } else { " in this place" };
-        let (name, below) = (&site.node(at).name, &site.node(lower).name);
+        let (name, below) = (name(site, at), &site.node(behind(site, lower)).name);
         let what = format!("`{name}` cannot stand on `{below}`{here}: {lack}");
         let help = match upper.below.each {
             [] => self.other().or_else(|| suggest::between(site, upper, lower)),
@@ -283,6 +289,7 @@ impl Edge<'_> {
     /// Whether the layer below answers what the upper asks of it.
     fn answers(&self) -> Option<Misfit> {
         let Self { site, at, upper, place, lower } = *self;
+        let lower = behind(site, lower);
         let entry = site.entry(lower)?;
         let asked = upper.below.asks_at(place).filter(|name| !does_answer(entry, name))?;
         let (name, below) = (&site.node(at).name, &site.node(lower).name);

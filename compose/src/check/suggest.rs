@@ -6,6 +6,7 @@ use xk_core::graph::{Family, Guarantees, Shape};
 
 use super::host::Site;
 use super::stacking::family_fits;
+use super::subsystems::behind;
 
 /// How many protocols may have to go between.
 const BETWEEN_MAX: usize = 3;
@@ -16,6 +17,10 @@ type Gives = (Family, Guarantees);
 /// The shortest tower of catalog kinds that `upper` can stand on and that can stand on the node
 /// `lower`, as help.
 pub(super) fn between(site: &Site<'_>, upper: &'static Entry, lower: usize) -> Option<String> {
+    if upper.shape == Shape::Adapter {
+        return None;
+    }
+    let lower = behind(site, lower);
     let bottom = site.entry(lower)?;
     let name = site.node(lower).name.as_str();
     let taken = site.above[lower]?;
@@ -34,8 +39,10 @@ pub(super) fn between(site: &Site<'_>, upper: &'static Entry, lower: usize) -> O
         }
         for next in site.catalog.entries() {
             let one_below = next.below.max > 0 && next.below.min <= 1;
-            let ordinary = !matches!(next.shape, Shape::Top | Shape::Filter) && one_below;
+            let ordinary =
+                !matches!(next.shape, Shape::Top | Shape::Filter | Shape::Adapter) && one_below;
             if !ordinary
+                || next.subsystem != upper.subsystem
                 || next.above == Family::Inherit
                 || next.kind == upper.kind
                 || seen.contains_key(next.kind)

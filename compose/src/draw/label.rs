@@ -52,6 +52,13 @@ pub(super) fn of_domain(domain: &Domain) -> String {
     format!("{}: {}{said}", short(&domain.name), domain.kind.word())
 }
 
+/// A subsystem's title: "subsystem bsd, mbufs 4096".
+pub(super) fn of_subsystem(node: &Node) -> String {
+    let said = |param: &Param| format!(", {} {}", param.name, shown(&param.value.value));
+    let said: String = node.params.iter().map(said).collect();
+    format!("subsystem {}{said}", short(&node.name))
+}
+
 /// What is granted: "udp, port 5000..5999, uid 1000".
 pub(super) fn of_grant(grant: &ParamBlock) -> String {
     let node = grant.args.first().map_or(String::new(), |node| shown(&node.value));

@@ -1,14 +1,14 @@
 //! The picture as SVG.
 
 use std::fmt::Write as _;
-use xk_core::graph::Realm;
+use xk_core::graph::{Realm, Shape};
 use xk_lang::Host;
 
 use super::layout::{Layout, layout};
 use super::links::{End, ends};
-use super::parts::{self, Part, Tower};
+use super::parts::{self, Item, Tower};
 use super::{NODES_DRAWN_MAX, label};
-use crate::plan::{CheckedGraph, HostPlan};
+use crate::plan::{CheckedGraph, HostPlan, Place};
 
 // All lengths are in pixels.
 const GAP: i64 = 18;
@@ -122,14 +122,7 @@ fn inside(at: usize, host: &Host, plan: &HostPlan) -> Drawn {
         drawn.height += LINE + FRAME;
         return drawn;
     }
-    let (parts, order) = parts::domains(host, plan);
-    let picture = if parts.is_empty() {
-        tower(plan, &parts::whole(host, plan))
-    } else {
-        let boxes: Vec<Picture> = parts.iter().map(|part| part_picture(plan, part)).collect();
-        let lowers: Vec<Vec<usize>> = parts.into_iter().map(|part| part.lowers).collect();
-        place(&boxes, &lowers, &order)
-    };
+    let picture = tower(plan, &parts::host(host, plan));
     let (x, y) = (FRAME + (title_width - picture.width).max(0) / 2, TITLE + 6);
     drawn.width = drawn.width.max(picture.width + 2 * FRAME);
     drawn.height = y + picture.height + FRAME;
@@ -149,27 +142,46 @@ struct Picture {
     feet: Vec<(usize, i64)>,
 }
 
-/// A node's box, or one that stands for a node.
-fn node_picture(plan: &HostPlan, (node, lines): &(usize, Vec<String>)) -> Picture {
-    let place = plan.places().get(*node).filter(|_| !lines[0].starts_with('('));
+/// A box with lines of text in it.
+fn node_picture(place: Option<&Place>, lines: &[String]) -> Picture {
     // As wide as the layout makes it: an odd number, so that there is a middle.
     let text = lines.iter().map(|line| text_width(line)).max().unwrap_or(0);
-    let width = (text + 12) | 1;
-    let height = lines.len() as i64 * LINE + 10;
-    let (realm, feet) = match place {
-        Some(place) => (Some(place.entry().realm), vec![(*node, width / 2)]),
-        None => (None, Vec::new()),
-    };
+    let is_adapter = place.is_some_and(|place| place.entry().shape == Shape::Adapter);
+    let (more, above) = if is_adapter { (0, 4) } else { (12, 10) };
+    let (width, height) = ((text + more) | 1, lines.len() as i64 * LINE + above);
     let mut text = String::new();
-    node_box(&mut text, (width, height), realm, lines);
-    Picture { width, height, text, feet }
+    if is_adapter {
+        let label = lines.first().map_or("", String::as_str);
+        let _ = writeln!(
+            text,
+            "<rect width=\"{width}\" height=\"{height}\" rx=\"9\" fill=\"#eaeded\" stroke=\"#85929e\"/>\n\
+             <text x=\"{}\" y=\"13\" font-size=\"10\" text-anchor=\"middle\" fill=\"#34495e\">{}</text>",
+            width / 2,
+            escape(label)
+        );
+    } else {
+        node_box(&mut text, (width, height), place.map(|place| place.entry().realm), lines);
+    }
+    Picture { width, height, text, feet: Vec::new() }
 }
 
-/// A domain's frame, with its title and what is in it.
-fn part_picture(plan: &HostPlan, part: &Part) -> Picture {
-    let inner = tower(plan, &part.tower);
-    let title = text_width(&part.title) + 10;
-    let width = (inner.width.max(title) + 2 * FRAME) | 1;
+fn picture_of(plan: &HostPlan, item: &Item) -> Picture {
+    match item {
+        Item::Other { lines } => node_picture(None, lines),
+        Item::Frame { title, tower } => frame_picture(plan, title, tower),
+        Item::Node { at, lines } => {
+            let picture = node_picture(plan.places().get(*at), lines);
+            let feet = vec![(*at, picture.width / 2)];
+            Picture { feet, ..picture }
+        }
+    }
+}
+
+/// A frame of a domain or a subsystem, with its title and what is in it.
+fn frame_picture(plan: &HostPlan, title: &str, within: &Tower) -> Picture {
+    let inner = tower(plan, within);
+    let wide = text_width(title) + 10;
+    let width = (inner.width.max(wide) + 2 * FRAME) | 1;
     let height = TITLE + 6 + inner.height + FRAME;
     let (x, y) = ((width - inner.width) / 2, TITLE + 6);
     let mut text = String::new();
@@ -178,7 +190,7 @@ fn part_picture(plan: &HostPlan, part: &Part) -> Picture {
         "<rect width=\"{width}\" height=\"{height}\" rx=\"6\" fill=\"#ffffff\" stroke=\"#85929e\" stroke-dasharray=\"6 4\"/>\n\
          <text x=\"{FRAME}\" y=\"19\" font-style=\"italic\" fill=\"#34495e\">{}</text>\n\
          <g transform=\"translate({x} {y})\">\n{}</g>",
-        escape(&part.title),
+        escape(title),
         inner.text
     );
     let feet = inner.feet.into_iter().map(|(node, foot)| (node, x + foot));
@@ -186,7 +198,7 @@ fn part_picture(plan: &HostPlan, part: &Part) -> Picture {
 }
 
 fn tower(plan: &HostPlan, tower: &Tower) -> Picture {
-    let boxes: Vec<Picture> = tower.boxes.iter().map(|item| node_picture(plan, item)).collect();
+    let boxes: Vec<Picture> = tower.boxes.iter().map(|item| picture_of(plan, item)).collect();
     place(&boxes, &tower.lowers, &tower.order)
 }
 

@@ -3,7 +3,7 @@
 use xk_lang::Host;
 
 use super::layout::{Layout, layout};
-use super::parts::{self, Part, Tower};
+use super::parts::{self, Item, Tower};
 use super::{NODES_DRAWN_MAX, label, links};
 use crate::plan::{CheckedGraph, HostPlan};
 
@@ -180,29 +180,32 @@ fn block(host: &Host, plan: &HostPlan) -> Vec<String> {
 
 /// Draws a host's protocols from column 2, row 1 on; answers how much room they take.
 fn inside(canvas: &mut Canvas, host: &Host, plan: &HostPlan) -> (i64, usize) {
-    let (parts, order) = parts::domains(host, plan);
-    if parts.is_empty() {
-        return stack(canvas, &parts::whole(host, plan));
-    }
-    let picture = |part: &Part| {
-        let mut canvas = Canvas::default();
-        stack(&mut canvas, &part.tower);
-        let lines = canvas.rows.iter().map(|row| row.iter().collect::<String>());
-        let mut lines: Vec<String> = lines.map(|line| line.trim_end().to_owned()).collect();
-        if let Some(first) = lines.first_mut() {
-            *first = format!("  {}", part.title);
-        }
-        let width = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
-        lines.iter().map(|line| format!("{line:width$}")).collect()
+    stack(canvas, &parts::host(host, plan))
+}
+
+/// What is written or drawn in a box.
+fn inside_of(item: &Item) -> Vec<String> {
+    let Item::Frame { title, tower } = item else {
+        let (Item::Node { lines, .. } | Item::Other { lines }) = item else {
+            return Vec::new();
+        };
+        return lines.clone();
     };
-    let boxes = parts.iter().map(|part| (usize::MAX, picture(part))).collect();
-    let lowers = parts.into_iter().map(|part| part.lowers).collect();
-    stack(canvas, &Tower { boxes, lowers, order })
+    let mut canvas = Canvas::default();
+    stack(&mut canvas, tower);
+    let lines = canvas.rows.iter().map(|row| row.iter().collect::<String>());
+    let mut lines: Vec<String> = lines.map(|line| line.trim_end().to_owned()).collect();
+    if let Some(first) = lines.first_mut() {
+        *first = format!("  {title}");
+    }
+    let width = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
+    lines.iter().map(|line| format!("{line:width$}")).collect()
 }
 
 /// Draws boxes from column 2, row 1 on; answers how much room they take.
 fn stack(canvas: &mut Canvas, tower: &Tower) -> (i64, usize) {
-    let labels: Vec<&[String]> = tower.boxes.iter().map(|(_, lines)| &**lines).collect();
+    let labels: Vec<Vec<String>> = tower.boxes.iter().map(inside_of).collect();
+    let labels: Vec<&[String]> = labels.iter().map(Vec::as_slice).collect();
     let columns = |lines: &&[String]| lines.iter().map(|l| l.chars().count()).max();
     let widths: Vec<i64> =
         labels.iter().map(|lines| columns(lines).unwrap_or(0) as i64 + 4).collect();

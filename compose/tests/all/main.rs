@@ -22,6 +22,7 @@ mod refusals;
 mod rpc_sun;
 mod starts;
 mod streams;
+mod subsystems;
 mod vip;
 mod vipsize;
 mod virtual_crowd;

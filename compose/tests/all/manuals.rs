@@ -196,12 +196,19 @@ fn every_reason_of_the_rpc_realm_is_explained() {
     assert_eq!(found, [""; 0], "not in docs/rpc.md");
 }
 
+/// True for what joins subsystems or stands for one.
+fn is_between(entry: &Entry) -> bool {
+    matches!(entry.shape, Shape::Adapter | Shape::Framework)
+}
+
 /// Kinds of protocols whose entries are so, wires in one word; most of all as all but the others.
 fn kinds(is_so: impl Fn(&Entry) -> bool) -> String {
     let is_wire = |entry: &Entry| entry.shape == Shape::Wire;
     let is_layer = |entry: &&Entry| entry.shape != Shape::Top && !is_wire(entry);
     let named = |of: &[&Entry]| of.iter().map(|e| format!("`{}`", e.kind)).collect::<Vec<_>>();
-    let (are, others): (Vec<&Entry>, Vec<&Entry>) = PROTOCOLS.iter().partition(|e| is_so(e));
+    // A subsystem's protocols give and need what those of their kinds do.
+    let own = PROTOCOLS.iter().filter(|e| e.subsystem.is_none() && !is_between(e));
+    let (are, others): (Vec<&Entry>, Vec<&Entry>) = own.partition(|e| is_so(e));
     let others: Vec<_> = others.into_iter().filter(is_layer).collect();
     if are.len() > 2 * others.len() {
         return format!("all but {}", named(&others).join(", "));

@@ -67,6 +67,11 @@ pub enum Shape {
     /// It passes messages, calls, addresses and numbers as they are, and fits any edge above what
     /// it can stand on.
     Filter,
+    /// It stands for another protocol framework, whose protocols are written into its block.
+    Framework,
+    /// It joins protocols of two subsystems, as the edge that it stands on would be within one. The
+    /// check puts it in; no graph file names it.
+    Adapter,
     /// A layer of calls: it puts a header in front of requests and replies, and waits for replies.
     Calls,
     /// The upper end of a graph: an application.
@@ -80,6 +85,8 @@ impl fmt::Display for Shape {
             Shape::Header => "a layer with a header of its own",
             Shape::Virtual => "a virtual layer: without a header, it chooses among those below",
             Shape::Filter => "a filter: it fits any edge above what it stands on",
+            Shape::Framework => "a subsystem: its protocols are written into its block",
+            Shape::Adapter => "an adapter: the check puts it in where an edge joins two subsystems",
             Shape::Calls => "a layer of calls",
             Shape::Top => "an application: the upper end of a graph",
         })
@@ -419,6 +426,25 @@ impl Entry {
             .shape(Shape::Filter)
     }
 
+    /// What joins protocols of two subsystems, and changes neither addresses nor guarantees: its
+    /// kind is `UPPER-on-LOWER`, each a subsystem's name or `xk`.
+    pub const fn adapter(kind: &'static str, manual: &'static str, build: Builder) -> Self {
+        Self::layer(kind, manual, build)
+            .on(&[Realm::Async, Realm::Rpc, Realm::Wire], &[Family::Inherit])
+            .service(Service::SAME)
+            .shape(Shape::Adapter)
+    }
+
+    /// What stands for another protocol framework in a kernel: graphs write it as `subsystem KIND`,
+    /// and its parameters behind that. It carries nothing by itself.
+    pub const fn framework(kind: &'static str, manual: &'static str, build: Builder) -> Self {
+        Self::layer(kind, manual, build)
+            .realm(Realm::Control)
+            .lowers(0..=0)
+            .service(Service::TOP)
+            .shape(Shape::Framework)
+    }
+
     /// A layer of messages with a header, which takes the addresses of the layer below unless it
     /// says otherwise.
     pub const fn layer(kind: &'static str, manual: &'static str, build: Builder) -> Self {
@@ -560,7 +586,8 @@ impl Entry {
     pub fn all_questions(&self) -> impl Iterator<Item = &'static QuestionInfo> + Clone {
         let of_shape = match self.shape {
             Shape::Header | Shape::Calls => OF_LAYERS,
-            Shape::Virtual | Shape::Wire | Shape::Filter | Shape::Top => &[],
+            Shape::Virtual | Shape::Wire | Shape::Filter => &[],
+            Shape::Framework | Shape::Adapter | Shape::Top => &[],
         };
         let own = self.questions;
         let is_own = move |name: &str| own.iter().any(|question| question.name == name);
@@ -610,9 +637,9 @@ impl Entry {
     /// are the ones that have neither addresses nor a number themselves.
     pub fn passes_numbers(&self) -> bool {
         match self.shape {
-            Shape::Virtual | Shape::Filter => true,
+            Shape::Virtual | Shape::Filter | Shape::Adapter => true,
             Shape::Calls => self.above == Family::Inherit && self.numbers.is_empty(),
-            Shape::Wire | Shape::Header | Shape::Top => false,
+            Shape::Wire | Shape::Header | Shape::Framework | Shape::Top => false,
         }
     }
 
@@ -624,7 +651,8 @@ impl Entry {
     /// Whether an operation of it may wait, so that its host needs stacks for shepherds.
     pub fn may_wait(&self) -> bool {
         let is_prompt = self.service.over(Guarantees::ALL).has(Guarantees::INSTANT);
-        self.shape == Shape::Calls || self.shape != Shape::Top && !is_prompt
+        let calls = matches!(self.shape, Shape::Calls | Shape::Adapter);
+        calls || !matches!(self.shape, Shape::Top | Shape::Framework) && !is_prompt
     }
 
     /// Its parameters as a graph has them that says nothing.

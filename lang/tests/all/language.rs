@@ -139,6 +139,37 @@ host z
 }
 
 #[test]
+fn subsystems() {
+    let text = r#"host h count=2 {
+    sim
+    subsystem bsd release="{n}" { ether sim; ddp ether name="ddp{n}"; }
+    domain apps { subsystem streams { atp "ddp{n}"; }; printer atp; }
+}
+"#;
+    let (graph, diagnostics) = parse("net.kdl", text);
+    assert_eq!(diagnostics.to_text(), "");
+    let host = &graph.hosts[0];
+    let nodes = graph.expand()[1].nodes().into_owned();
+    let qualified = nodes.iter().map(|node| host.qualified(node).into_owned());
+    let of: Vec<_> = qualified.zip(nodes.iter().map(|node| node.domain)).collect();
+    let expected = [
+        ("sim", None),
+        ("bsd", None),
+        ("bsd/ether", None),
+        ("bsd/ddp", None),
+        ("streams", Some(0)),
+        ("streams/atp", Some(0)),
+        ("printer", Some(0)),
+    ];
+    assert_eq!(of, expected.map(|(kind, domain)| (kind.to_owned(), domain)));
+    assert_eq!((nodes[3].name.as_str(), nodes[5].lowers[0].as_str()), ("ddp1", "ddp1"));
+    let bsd = &host.subsystems[0];
+    assert_eq!(nodes[bsd.node].param("release").unwrap().value.value, Value::from("1"));
+    assert!(bsd.span.of(text).ends_with('}'));
+    assert_eq!(host.subsystem(&nodes[1]), None);
+}
+
+#[test]
 fn domains() {
     let text = r#"
 host one count=2 {

@@ -68,6 +68,23 @@ fn domains() {
 }
 
 #[test]
+fn subsystems() {
+    expect(
+        r#"host one {
+    subsystem { sim name=a; }
+    subsystem bsd release="4.3" release="4.4" { ether a; domain d { sim name=b; } }
+    subsystem bsd mbufs=7 { ddp ehter; ether a name=ether; }
+    subsystem streams more { subsystem bsd { x a; } }
+    subsystem empty
+    subsystem 5 { sim name=c; }
+    domain d { subsystem inner { sim name=f; }; udp f; }
+}
+"#,
+        "subsystems",
+    );
+}
+
+#[test]
 fn words_without_quotes() {
     expect(
         "title \"never closed\nhost alice {\n\teth wire address=02:00:01 up=true\n    ip eth { address 10.0.1.2/24; ttl 0x }\n    sim name=wire loss=5% x=(u8)7 y=\"\\q\" z=#yes\n}\nlink lan delay=1ms }\n/* open",

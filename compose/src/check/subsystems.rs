@@ -1,0 +1,206 @@
+//! Subsystems of a host: which there are, and the adapters where an edge joins two of them.
+//!
+//! Adapters are nodes like others, put into what was read before anything else looks at it: their
+//! names and places in the file are those of the edges.
+
+use xk_core::Entry;
+use xk_core::graph::{Catalog, Realm, Shape};
+use xk_lang::{Diagnostics, Graph, Host, Node, Spanned, nearest};
+
+use super::host::{Site, find_entry};
+
+/// What adapters call the x-kernel.
+const OWN: &str = "xk";
+
+/// Puts an adapter into each edge between protocols of two subsystems; an edge for which there is
+/// none is reported, and stays.
+pub(super) fn join(graph: &mut Graph, catalog: &Catalog, diagnostics: &mut Diagnostics) {
+    for host in &mut graph.hosts {
+        named(host, catalog, diagnostics);
+        if host.subsystems.is_empty() {
+            continue;
+        }
+        let mut adapters: Vec<Node> = Vec::new();
+        for upper in 0..host.nodes.len() {
+            for place in 0..host.nodes[upper].lowers.len() {
+                let adapter = adapter(host, (upper, place), catalog, diagnostics);
+                if let Some(adapter) = adapter {
+                    host.nodes[upper].lowers[place].value.clone_from(&adapter.name.value);
+                    adapters.push(adapter);
+                }
+            }
+        }
+        host.nodes.append(&mut adapters);
+    }
+}
+
+/// True for the node that stands for a subsystem.
+fn stands_for(host: &Host, at: usize) -> bool {
+    host.subsystems.iter().any(|subsystem| subsystem.node == at)
+}
+
+/// That the subsystems are those of the catalog, and are written as such.
+fn named(host: &Host, catalog: &Catalog, diagnostics: &mut Diagnostics) {
+    let is = |entry: &&&Entry| entry.shape == Shape::Framework;
+    let known = || catalog.entries().iter().filter(is).map(|entry| entry.kind);
+    // One without a name has been told of.
+    for subsystem in host.subsystems.iter().filter(|subsystem| !subsystem.name.is_empty()) {
+        let name = subsystem.name.as_str();
+        if known().any(|kind| kind == name) {
+            continue;
+        }
+        let error =
+            diagnostics.error(subsystem.name.span, format!("there is no subsystem `{name}`"));
+        match nearest(name, known()) {
+            Some(near) => error.help(format!("did you mean `{near}`?")),
+            None if known().next().is_none() => error.help("write its lines into the host"),
+            None => error.expected(known().collect::<Vec<_>>().join(", ")),
+        };
+    }
+    for (at, node) in host.nodes.iter().enumerate() {
+        let shape = find_entry(host, node, catalog).map(|entry| entry.shape);
+        let (what, help) = match shape {
+            Some(Shape::Framework) if !stands_for(host, at) => (
+                format!("`{}` is a subsystem, and no line of its own", node.kind),
+                format!("write `subsystem {} {{ ... }}` around its protocols", node.kind),
+            ),
+            Some(Shape::Adapter) => (
+                format!("`{}` is put in by the check, and is no line of its own", node.kind),
+                "leave it out, and let what stands on it stand on what it stands on".to_owned(),
+            ),
+            _ => continue,
+        };
+        diagnostics.error(node.kind.span, what).help(help);
+    }
+}
+
+/// The adapter for an edge, if that joins two subsystems.
+fn adapter(
+    host: &Host,
+    (at, place): (usize, usize),
+    catalog: &Catalog,
+    diagnostics: &mut Diagnostics,
+) -> Option<Node> {
+    let upper = &host.nodes[at];
+    let name = &upper.lowers[place];
+    let lower_at = host.nodes.iter().position(|node| node.name.value == name.value)?;
+    let lower = &host.nodes[lower_at];
+    let (above, below) = (host.subsystem(upper), host.subsystem(lower));
+    if above == below || lower_at == at || stands_for(host, lower_at) {
+        return None;
+    }
+    // What is of no known kind has been told of, or will be.
+    let entries = (find_entry(host, upper, catalog)?, find_entry(host, lower, catalog)?);
+    let kind = format!("{}-on-{}", above.unwrap_or(OWN), below.unwrap_or(OWN));
+    let found = catalog.find(&kind).filter(|entry| entry.shape == Shape::Adapter);
+    let domain = match (above, below) {
+        (Some(_), Some(_)) if upper.domain != lower.domain => {
+            let what = format!("`{}` and `{}` lie in two domains", upper.name, lower.name);
+            diagnostics
+                .error(name.span, what)
+                .expected("both in one: only edges of the x-kernel's protocols are cut");
+            return None;
+        }
+        // The adapter lies beside the protocol that is not the x-kernel's.
+        (None, _) => lower.domain,
+        (Some(_), _) => upper.domain,
+    };
+    if entries.0.realm == Realm::Control || entries.1.realm == Realm::Control {
+        let asks = if entries.0.realm == Realm::Control { upper } else { lower };
+        let what = format!(
+            "`{}` cannot stand on `{}`, which is of {}: no adapter passes on what `{}` is asked and asks",
+            upper.name,
+            lower.name,
+            of(below),
+            asks.name
+        );
+        diagnostics
+            .error(name.span, what)
+            .help(format!("let it stand on a protocol of {}", of(above)));
+        return None;
+    }
+    if found.is_none() {
+        let what = format!(
+            "`{}` is of {}, `{}` of {}, and there is no adapter `{kind}`",
+            upper.name,
+            of(above),
+            lower.name,
+            of(below)
+        );
+        diagnostics
+            .error(name.span, what)
+            .help(format!("let it stand on a protocol of {}", of(above)));
+        return None;
+    }
+    Some(Node {
+        domain,
+        kind: Spanned::new(kind, name.span),
+        name: Spanned::new(format!("{}/{}", upper.name, lower.name), name.span),
+        lowers: vec![name.clone()],
+        span: name.span,
+        ..Node::default()
+    })
+}
+
+/// A subsystem in words.
+fn of(subsystem: Option<&str>) -> String {
+    subsystem.map_or_else(|| "the x-kernel".to_owned(), |name| format!("`{name}`"))
+}
+
+/// Reports a line of a kind that its subsystem, or the x-kernel, does not have.
+pub(super) fn unknown_kind(
+    host: &Host,
+    node: &Node,
+    catalog: &Catalog,
+    diagnostics: &mut Diagnostics,
+) {
+    let own = host.subsystem(node);
+    // What is said of a subsystem that does not exist says it of its lines, too.
+    let is_own = |name: &str| catalog.find(name).is_some_and(|e| e.shape == Shape::Framework);
+    let stands_for = host.subsystems.iter().any(|subsystem| subsystem.name == node.kind);
+    if own.is_some_and(|name| !is_own(name)) || own.is_none() && stands_for {
+        return;
+    }
+    let kinds = |of: Option<&str>| {
+        let is = move |entry: &&Entry| {
+            let written = !matches!(entry.shape, Shape::Framework | Shape::Adapter);
+            written && entry.subsystem.map(str::to_owned).as_deref() == of
+        };
+        catalog.entries().iter().copied().filter(is).map(|entry| entry.kind).collect::<Vec<_>>()
+    };
+    let what = match own {
+        None => format!("there is no protocol `{}`", node.kind),
+        Some(subsystem) => format!("`{subsystem}` has no protocol `{}`", node.kind),
+    };
+    let error = diagnostics.error(node.kind.span, what);
+    let elsewhere = catalog.entries().iter().find(|entry| entry.kind == node.kind.as_str());
+    let known = kinds(own);
+    match (nearest(&node.kind, known.iter().copied()), elsewhere) {
+        (_, Some(entry)) => error.help(match entry.subsystem {
+            None => format!("`{}` is the x-kernel's: write it outside of the block", node.kind),
+            Some(other) => format!("write it within `subsystem {other} {{ ... }}`"),
+        }),
+        (Some(near), None) => error.help(format!("did you mean `{near}`?")),
+        (None, None) if known.is_empty() => error.help("leave it out"),
+        (None, None) => error.expected(known.join(", ")),
+    };
+}
+
+/// What a node is for its neighbour above: behind an adapter that is what the adapter stands on.
+pub(super) fn behind(site: &Site<'_>, at: usize) -> usize {
+    let is_adapter = site.entry(at).is_some_and(|entry| entry.shape == Shape::Adapter);
+    match site.lowers[at].first() {
+        Some(&Some(lower)) if is_adapter => lower,
+        _ => at,
+    }
+}
+
+/// The name of a node in messages: an adapter's is that of what stands on it.
+pub(super) fn name<'a>(site: &Site<'a>, at: usize) -> &'a str {
+    let is_adapter = site.entry(at).is_some_and(|entry| entry.shape == Shape::Adapter);
+    let shown = match site.uppers(at) {
+        [upper, ..] if is_adapter => *upper,
+        _ => at,
+    };
+    site.node(shown).name.as_str()
+}

@@ -1,0 +1,308 @@
+//! Subsystems in graph files: what the check puts in at their edges, refuses, and draws. The
+//! catalog is made up: two frameworks, and adapters for three of the six ways between.
+
+use xk_compose::{CheckedGraph, build, check, draw_svg, draw_text};
+use xk_core::graph::{Build, BuildError, Catalog, Family, Guarantees, Realm, Service, int};
+use xk_core::object::Protocol;
+use xk_core::{Entry, Kernel, ProtocolRef};
+use xk_lang::Value;
+
+struct Nothing(Option<ProtocolRef>);
+
+impl Protocol for Nothing {
+    fn lower(&self) -> Option<&ProtocolRef> {
+        self.0.as_ref()
+    }
+
+    fn passes_numbers(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
+fn build_one(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    build.add(Nothing(None))
+}
+
+fn build_adapter(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    build.add(Nothing(Some(build.lower(0)?)))
+}
+
+const NODE: &[xk_core::graph::ParamSpec] = &[int("node", 0..=254, 0, "its node")];
+const LOW: &[Realm] = &[Realm::Async, Realm::Wire];
+
+const fn ether() -> Entry {
+    Entry::layer("ether", "", build_one)
+        .above(Family::Ether)
+        .on(&[Realm::Wire], &[Family::Link])
+        .header_octets(14)
+}
+
+const fn ddp() -> Entry {
+    Entry::layer("ddp", "", build_one)
+        .above(Family::Other("sockets"))
+        .on(&[Realm::Async], &[Family::Ether])
+        .header_octets(13)
+        .numbers(&[("ether", 0x809b)])
+        .parameters(NODE)
+}
+
+const fn atp() -> Entry {
+    Entry::calls("atp", "", build_one)
+        .above(Family::Other("sockets"))
+        .on(&[Realm::Async], &[Family::Other("sockets")])
+        .needs(Guarantees::WHOLE)
+        .numbers(&[("ddp", 3)])
+}
+
+static WIRE: Entry = Entry::wire("wire", "", build_one);
+static BSD: Entry = Entry::framework("bsd", "", build_one).parameters(&[int(
+    "mbufs",
+    1..=65_536,
+    1024,
+    "how many",
+)]);
+static STREAMS: Entry = Entry::framework("streams", "", build_one);
+static OWN_ETHER: Entry = ether();
+static OWN_DDP: Entry = ddp();
+static OWN_ATP: Entry = atp();
+static BSD_ETHER: Entry = ether().subsystem("bsd");
+static BSD_DDP: Entry = ddp().subsystem("bsd");
+static BSD_ATP: Entry = atp().subsystem("bsd");
+static BSD_TCP: Entry = Entry::layer("stream", "", build_one)
+    .above(Family::Other("sockets"))
+    .on(&[Realm::Async], &[Family::Other("sockets")])
+    .service(Service::changing(Guarantees::STREAM, Guarantees::WHOLE))
+    .numbers(&[("ddp", 9)])
+    .subsystem("bsd");
+static STREAMS_DDP: Entry = ddp().subsystem("streams");
+static STREAMS_ATP: Entry = atp().subsystem("streams");
+static ASKS: Entry = Entry::layer("asks", "", build_one)
+    .realm(Realm::Control)
+    .on(LOW, &[Family::Any])
+    .numbers(&[("ddp", 7)]);
+static CALLER: Entry = Entry::top("caller", "", build_one).on(&[Realm::Rpc], &[Family::Any]);
+static SENDER: Entry = Entry::top("sender", "", build_one)
+    .on(LOW, &[Family::Any])
+    .needs(Guarantees::WHOLE)
+    .numbers(&[("ddp", 4)]);
+static ON_XK: Entry = Entry::adapter("bsd-on-xk", "", build_adapter);
+static XK_ON: Entry = Entry::adapter("xk-on-bsd", "", build_adapter);
+static BSD_ON_STREAMS: Entry = Entry::adapter("bsd-on-streams", "", build_adapter);
+
+fn catalog() -> Catalog {
+    Catalog::new(&[
+        &WIRE,
+        &BSD,
+        &STREAMS,
+        &OWN_ETHER,
+        &OWN_DDP,
+        &OWN_ATP,
+        &BSD_ETHER,
+        &BSD_DDP,
+        &BSD_ATP,
+        &BSD_TCP,
+        &STREAMS_DDP,
+        &STREAMS_ATP,
+        &ASKS,
+        &CALLER,
+        &SENDER,
+        &ON_XK,
+        &XK_ON,
+        &BSD_ON_STREAMS,
+    ])
+    .unwrap()
+}
+
+fn source(nodes: &str) -> String {
+    format!("host h {{\n{nodes}\n}}\n")
+}
+
+fn checked(nodes: &str) -> CheckedGraph {
+    match check(&source(nodes), "g", &catalog()) {
+        Ok(graph) => graph,
+        Err(mistakes) => panic!("{}", mistakes.to_text()),
+    }
+}
+
+/// What is said about a host with these nodes.
+fn said(nodes: &str) -> String {
+    match check(&source(nodes), "g", &catalog()) {
+        Ok(graph) => graph.warnings().to_text(),
+        Err(mistakes) => mistakes.to_text(),
+    }
+}
+
+/// A part of the way up in BSD, the ends in the x-kernel.
+const MIXED: &str = "atp ddp
+caller atp
+subsystem bsd mbufs=7 {
+    ddp ether node=17
+    ether wire
+}
+wire";
+
+#[test]
+fn adapters_stand_at_the_edges_between_subsystems() {
+    let graph = checked(MIXED);
+    let host = &graph.graph().hosts[0];
+    let plan = graph.plan(0).unwrap();
+    let nodes = host.nodes.iter().zip(plan.places());
+    let of: Vec<_> = nodes
+        .map(|(node, place)| {
+            let names = place.lowers().iter().map(|at| host.nodes[*at].name.as_str());
+            (node.name.as_str(), place.entry().kind, names.collect::<Vec<_>>().join(" "))
+        })
+        .collect();
+    let expected = [
+        ("atp", "atp", "atp/ddp"),
+        ("caller", "caller", "atp"),
+        ("bsd", "bsd", ""),
+        ("ddp", "ddp", "ether"),
+        ("ether", "ether", "ether/wire"),
+        ("wire", "wire", ""),
+        ("atp/ddp", "xk-on-bsd", "ddp"),
+        ("ether/wire", "bsd-on-xk", "wire"),
+    ];
+    assert_eq!(of, expected.map(|(name, kind, lowers)| (name, kind, lowers.to_owned())));
+    assert_eq!(plan.places()[3].entry().subsystem, Some("bsd"));
+    assert_eq!(plan.order().first(), Some(&2), "what stands for a subsystem comes first");
+    let mbufs = host.nodes[2].param("mbufs").map(|param| &param.value.value);
+    assert_eq!(mbufs, Some(&Value::Integer(7)));
+}
+
+#[test]
+fn a_host_with_subsystems_is_built_with_its_numbers() {
+    let graph = checked(&MIXED.replace("atp ddp", "atp ddp { number ddp=11; }"));
+    let kernel = Kernel::new(config());
+    let built = build(&graph, &graph.host("h").unwrap(), &kernel).ok().unwrap();
+    let id = |name| built.find(name).unwrap().id();
+    assert_eq!(kernel.type_number(id("atp"), id("atp/ddp")), Some(11));
+    assert_eq!(kernel.type_number(id("ddp"), id("ether")), Some(0x809b));
+    assert_eq!(kernel.protocols().len(), 8);
+}
+
+fn config() -> xk_core::kernel::Config {
+    use xk_core::message::{Pool, PoolConfig};
+    use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
+    xk_core::kernel::Config {
+        random: xk_core::random::Random::new(7),
+        pool: Pool::new(&PoolConfig::with_octets_max(1 << 20)).unwrap(),
+        shepherds: Shepherds::new(Box::new(NoSwitch), Limits::default()),
+        timers_max: 64,
+    }
+}
+
+#[test]
+fn subsystems_that_do_not_exist_are_told_once() {
+    let text = said("subsystem bds { ether wire; ddp ether; }\nwire");
+    assert!(text.contains("g:2:11: error: there is no subsystem `bds`"), "{text}");
+    assert!(text.contains("did you mean `bsd`?"), "{text}");
+    assert_eq!(text.matches("error:").count(), 1, "{text}");
+    let text = said("subsystem plan9 { ether wire; }\nwire");
+    assert!(text.contains("expected: bsd, streams"), "{text}");
+}
+
+#[test]
+fn kinds_are_those_of_the_subsystem() {
+    let text = said("subsystem bsd { ehter wire; }\nwire");
+    assert!(text.contains("`bsd` has no protocol `ehter`"), "{text}");
+    assert!(text.contains("did you mean `ether`?"), "{text}");
+    let text = said("subsystem bsd { caller atp; atp ddp; ddp ether; ether wire; }\nwire");
+    assert!(text.contains("`caller` is the x-kernel's: write it outside of the block"), "{text}");
+    let text = said("subsystem streams { stream wire; }\nwire");
+    assert!(text.contains("write it within `subsystem bsd { ... }`"), "{text}");
+    let text = said("stream wire\nwire");
+    assert!(text.contains("there is no protocol `stream`"), "{text}");
+    assert!(text.contains("write it within `subsystem bsd { ... }`"), "{text}");
+    let text = said("subsystem streams { plumb wire; }\nwire");
+    assert!(text.contains("expected: ddp, atp"), "{text}");
+    let text = said("subsystem bsd mbuf=7 { ether wire; }\nwire");
+    assert!(text.contains("`bsd` has no parameter `mbuf`"), "{text}");
+    assert!(text.contains("did you mean `mbufs`?"), "{text}");
+}
+
+#[test]
+fn what_stands_for_a_subsystem_and_adapters_are_no_lines() {
+    let text = said("bsd\nwire\nether wire");
+    assert!(text.contains("write `subsystem bsd { ... }` around its protocols"), "{text}");
+    let text = said("wire\nether wire\nddp ether\nsubsystem bsd { atp a; }\nbsd-on-xk ddp name=a");
+    assert!(text.contains("`bsd-on-xk` is put in by the check"), "{text}");
+    let text = said(&MIXED.replace("caller atp", "caller bsd"));
+    assert!(
+        text.contains("nothing can stand on `bsd`, which stands for a subsystem")
+            || text.contains("`caller` cannot stand on `bsd`"),
+        "{text}"
+    );
+}
+
+#[test]
+fn edges_that_no_adapter_joins_are_refused_with_the_reason() {
+    let text = said("wire\nether wire\nddp ether\nsubsystem streams { atp ddp; }");
+    let wanted =
+        "`atp` is of `streams`, `ddp` of the x-kernel, and there is no adapter `streams-on-xk`";
+    assert!(text.contains(wanted), "{text}");
+    assert!(text.contains("help: let it stand on a protocol of `streams`"), "{text}");
+    let text = said(&MIXED.replace("caller atp", "caller ddp"));
+    assert!(text.contains("`caller` cannot stand on `ddp`, which is of realm async"), "{text}");
+    let text = said(&MIXED.replace("caller atp", "asks ddp"));
+    assert!(text.contains("`asks` cannot stand on `ddp`, which is of `bsd`"), "{text}");
+    let text = said(&MIXED.replace("ether wire", "ether wire\nstream ddp"));
+    assert_eq!(text, "");
+    let text = said(
+        &MIXED
+            .replace("ether wire", "ether wire\nstream ddp")
+            .replace("caller atp", "sender stream"),
+    );
+    assert!(text.contains("`sender` cannot stand on `stream`: it carries a stream"), "{text}");
+    let text = said(&MIXED.replace("ddp ether", "ddp wire"));
+    assert!(text.contains("`ddp` cannot stand on `wire`"), "{text}");
+    let text = said(&MIXED.replace("caller atp", "caller atp\nsender ddp\nsender ddp name=s2"));
+    assert!(text.contains("`s2` has the same type number on `ddp` as `sender`: 4"), "{text}");
+}
+
+#[test]
+fn domains_go_together_with_subsystems() {
+    let domains = "wire
+        domain low thread { subsystem bsd { ether wire; ddp ether; } }
+        domain high thread { atp ddp; caller atp; }";
+    let graph = checked(domains);
+    let host = &graph.graph().hosts[0];
+    let lies = |name: &str| host.node(name).unwrap().domain;
+    assert_eq!((lies("ether/wire"), lies("atp/ddp")), (Some(0), Some(0)), "beside bsd's");
+    let apart = "wire
+        domain low thread { subsystem streams { ddp ether; } }
+        ether wire
+        domain high thread { subsystem bsd { atp ddp; } }";
+    let text = said(apart);
+    assert!(text.contains("`atp` and `ddp` lie in two domains"), "{text}");
+    let granted = format!("{domains}\ndomain apps open path=p {{ grant ddp; }}");
+    assert!(said(&granted).contains("programs attach to the x-kernel's protocols"));
+}
+
+#[test]
+fn hosts_alike_have_subsystems_alike() {
+    let text = format!("host h count=3 {{\n{}\n}}\n", MIXED.replace("node=17", "node=\"{n}\""));
+    let graph = check(&text, "g", &catalog()).ok().unwrap();
+    let host = graph.host("h2").unwrap();
+    assert_eq!(host.nodes().len(), 8);
+    assert_eq!(graph.plan_of(&host).unwrap().order().len(), 8);
+}
+
+#[test]
+fn subsystems_are_drawn_as_frames() {
+    let graph = checked(MIXED);
+    let text = draw_text(&graph, None, 100);
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/all/subsystems.txt");
+    if std::env::var_os("UPDATE_EXPECTED").is_some() {
+        std::fs::write(path, &text).unwrap();
+    }
+    assert_eq!(text, std::fs::read_to_string(path).unwrap(), "{text}");
+    let svg = draw_svg(&graph, None);
+    assert!(svg.contains("subsystem bsd, mbufs 7"), "{svg}");
+    assert!(svg.contains("xk on bsd") && svg.contains("bsd on xk"), "{svg}");
+    let cut = "wire
+        domain low thread { subsystem bsd { ether wire; ddp ether; } }
+        domain high thread { atp ddp; caller atp; }";
+    let text = draw_text(&checked(cut), None, 100);
+    assert!(text.contains("low: thread") && text.contains("subsystem bsd"), "{text}");
+}
