@@ -9,9 +9,15 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod aarp;
 pub mod addr;
+pub mod aep;
 pub mod atp;
 pub mod ddp;
+pub mod name;
+pub mod nbp;
+pub mod rtmp;
+pub mod zip;
 
 #[cfg(test)]
 mod tests;
