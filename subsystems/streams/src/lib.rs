@@ -1,3 +1,118 @@
 //! System V STREAMS as a framework for protocols: message blocks, queues, modules, stream head,
 //! TPI and TLI.
+//!
+//! # What there is
+//! | part | what it is |
+//! | --- | --- |
+//! | [`block`] | message and data blocks, which become x-kernel messages, and back |
+//! | [`queue`] | queue pairs: order, bands, flow control, enabling |
+//! | [`module`] | what a [`Module`] is, and a driver or multiplexor ([`Streamtab`]) |
+//! | [`Streams`] | the subsystem of a kernel: drivers, modules, streams, links |
+//! | [`head`] | the stream head: `read`, `getmsg`, `poll`, the ioctls |
+//! | [`add`], [`line`](fn@line) | the subsystem in a graph: its node, and lines that are drivers |
+//!
+//! Put procedures run on the shepherd that brought the message, within those of their neighbours.
+//! Service procedures are run by one scheduler, first enabled first served: by an event of the
+//! kernel at the same instant, or before a user waits. Nothing has a process, thread or clock of
+//! its own. Waiting is the head's alone.
+//!
+//! # A line of a graph
+//! A driver or multiplexor within `subsystem streams { ... }` is a node of the kernel, too. Its
+//! entry's build is one call of [`line`](fn@line) with its [`Streamtab`], which registers it under
+//! the node's number; at start the lines below it are linked by `I_PLINK` in the order of the
+//! graph, each announced to the multiplexor by an M_IOCTL ([`head::Command::PLINK`]) in which
+//! [`Linkblk::of`] finds the queue for messages down (`bottom`) and the number of the protocol
+//! below (`line`), to ask the kernel for its type number there. The multiplexor answers it by
+//! [`head::acked`] or [`head::naked`].
+//!
+//! # What adapters need
+//! - *A foreign lower below STREAMS*: the adapter is a [`Streamtab`], registered for its node by
+//!   [`add_line`] or [`Streams::register`] while it is built. The upper line opens a stream on it
+//!   by itself and links it; the adapter's [`Module::wput`] gets what it sends, and answers by
+//!   [`Q::qreply`].
+//! - *A foreign upper above STREAMS*: [`Streams::attach_line`] opens a stream on the lower's line
+//!   with the adapter's [`Module`] in the place of the head. Its [`rput`](Module::rput) gets what
+//!   comes up; it sends by [`Q::putnext`] on the queue answered, and looks at [`Q::canputnext`]
+//!   before, since a message is never refused. With [`Services::write`] its [`wsrv`](Module::wsrv)
+//!   is run when there is room again.
+//! - *Buffers*: [`Blocks::lend_message`] and [`Mblk::into_message`] for x-kernel messages, without
+//!   a copy in both directions; [`Blocks::esballoc`] with a [`block::Lent`] for what has a free
+//!   function of its own, such as a cluster of mbufs.
+//! - *What may wait*: put and service procedures may not. A push below into the x-kernel that waits
+//!   all the same suspends its shepherd alone; the scheduler goes on upon another.
+//!
+//! ```
+//! use xk_streams::{Bounds, Module, ModuleInfo, Mblk, Opening, Q, Streamtab, Errno, head};
+//! use xk_core::Kernel;
+//! # extern crate alloc;
+//! use alloc::rc::Rc;
+//!
+//! /// A driver that sends every message back.
+//! struct Echo;
+//!
+//! impl Module for Echo {
+//!     fn info(&self) -> ModuleInfo {
+//!         ModuleInfo::new(7, "echo")
+//!     }
+//!
+//!     fn wput(&self, cx: &Kernel, q: &Q, mp: Mblk) {
+//!         match mp.kind() {
+//!             xk_streams::Kind::Flush => q.flush_at_driver(cx, mp),
+//!             xk_streams::Kind::Ioctl => q.qreply(cx, head::naked(mp, Errno::EINVAL)),
+//!             _ => q.qreply(cx, mp),
+//!         }
+//!     }
+//! }
+//!
+//! impl Streamtab for Echo {
+//!     fn info(&self) -> ModuleInfo {
+//!         Module::info(self)
+//!     }
+//!
+//!     fn open(&self, _: &Kernel, _: &Q, _: Opening) -> Result<Rc<dyn Module>, Errno> {
+//!         Ok(Rc::new(Echo))
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), Errno> {
+//! # let cx = xk_testkit::kernel::TestKernel::new(1);
+//! let (streams, _) = xk_streams::add(&cx, "streams", Bounds::default());
+//! streams.add_driver("echo", Rc::new(Echo));
+//! let stream = streams.open(&cx, "echo")?;
+//! stream.write(&cx, b"hello")?;
+//! let mut octets = [0; 16];
+//! assert_eq!(stream.read(&cx, &mut octets), Ok(5));
+//! stream.close(&cx);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Standard
+//! The System V Release 4 STREAMS interface as its guides describe it. Where releases differ: a
+//! queue is full when its octets reach the high-water mark; the queue behind is enabled when they
+//! fall below the low one, or to any number if that is 0. Words in control parts are of the host's
+//! order, here always least octet first. There is no user space: M_COPYIN and M_COPYOUT fail the
+//! request, `I_SENDFD` and `I_RECVFD` are not there, signals are calls ([`Stream::set_signals`]).
 #![no_std]
+
+extern crate alloc;
+
+pub mod block;
+mod errno;
+pub mod head;
+mod host;
+mod link;
+pub mod module;
+pub mod queue;
+mod scheduler;
+mod streams;
+
+pub use block::{Blocks, Kind, Mblk, Priority};
+pub use errno::Errno;
+pub use head::Stream;
+pub use host::{ENTRY, add, add_line, line};
+pub use link::Linkblk;
+pub use module::{Module, ModuleInfo, Opening, Services, Streamtab};
+pub use queue::{Q, Side, WeakQ, What};
+pub use scheduler::{Counts, TimerId};
+pub use streams::{Bounds, Streams};

@@ -1,0 +1,158 @@
+//! Duplicates, copies, pulling up and cutting.
+
+use super::{Blocks, Mblk, Priority};
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+
+impl Mblk {
+    /// Another block that sees the data block of this one (`dupb`); `None` if the pool is
+    /// exhausted, counted.
+    pub fn dupb(&self) -> Option<Mblk> {
+        let data = self.data.as_ref()?;
+        data.pool.as_ref()?.admit_message()?;
+        let mut block = Mblk::over(Rc::clone(data), self.read, self.write);
+        (block.band, block.flag) = (self.band, self.flag);
+        Some(block)
+    }
+
+    /// Another message on the data blocks of this one (`dupmsg`); `None` if the pool is exhausted,
+    /// counted.
+    pub fn dupmsg(&self) -> Option<Mblk> {
+        self.each(Mblk::dupb)
+    }
+
+    /// A copy of this block, with as much room in front and behind (`copyb`); `None` if the pool is
+    /// exhausted, counted.
+    pub fn copyb(&self) -> Option<Mblk> {
+        let data = self.data.as_ref()?;
+        let blocks = Blocks(Rc::clone(data.pool.as_ref()?));
+        let mut block = blocks.allocb(data.limit as usize, Priority::Low)?;
+        block.reset(self.headroom());
+        (block.band, block.flag) = (self.band, self.flag);
+        block.set_kind(self.kind());
+        block.put(self.octets()).then_some(block)
+    }
+
+    /// A copy of this message, block by block (`copymsg`); `None` if the pool is exhausted,
+    /// counted.
+    pub fn copymsg(&self) -> Option<Mblk> {
+        self.each(Mblk::copyb)
+    }
+
+    fn each(&self, make: impl Fn(&Mblk) -> Option<Mblk>) -> Option<Mblk> {
+        let mut made = alloc::vec::Vec::new();
+        for block in self.blocks() {
+            made.push(make(block)?);
+        }
+        let mut chain: Option<Mblk> = None;
+        while let Some(mut block) = made.pop() {
+            block.cont = chain.take().map(Box::new);
+            chain = Some(block);
+        }
+        chain
+    }
+
+    /// Brings the first `n` octets of the blocks of the first block's type together in the first
+    /// block, all of them if `n` is none (`pullupmsg`). False, and nothing is changed, if there are
+    /// not so many, or the pool is exhausted, counted.
+    #[must_use]
+    pub fn pullupmsg(&mut self, n: Option<usize>) -> bool {
+        let kind = self.kind();
+        let alike = || self.blocks().take_while(|block| block.kind() == kind);
+        let there: usize = alike().map(Mblk::len).sum();
+        let wanted = n.unwrap_or(there);
+        if wanted > there {
+            return false;
+        }
+        if wanted <= self.len() && (n.is_some() || alike().count() == 1) {
+            return true;
+        }
+        let Some(pool) = self.data.as_ref().and_then(|data| data.pool.clone()) else {
+            return false;
+        };
+        let Some(mut front) = Blocks(pool).allocb(wanted, Priority::Medium) else { return false };
+        front.set_kind(kind);
+        (front.band, front.flag) = (self.band, self.flag);
+        let mut left = wanted;
+        let mut rest = Some(self.take_all());
+        while let Some(mut block) = rest.take() {
+            let n = left.min(block.len());
+            let fits = front.put(block.octets().get(..n).unwrap_or_default()) && block.skip(n);
+            debug_assert!(fits, "the new block has room for all");
+            left -= n;
+            let behind = block.unlinkb().map(Box::new);
+            if !block.is_empty() {
+                block.cont = behind;
+                front.cont = Some(Box::new(block));
+            } else if left == 0 {
+                front.cont = behind;
+            } else {
+                rest = behind.map(|behind| *behind);
+            }
+        }
+        *self = front;
+        true
+    }
+
+    /// The whole message, out of a reference to it; an empty block stays.
+    fn take_all(&mut self) -> Mblk {
+        Mblk {
+            data: self.data.take(),
+            read: core::mem::take(&mut self.read),
+            write: core::mem::take(&mut self.write),
+            band: self.band,
+            flag: self.flag,
+            cont: self.cont.take(),
+        }
+    }
+
+    /// Takes `n` octets off the front, or if negative off the end, of the blocks of the type of the
+    /// first, or the last, block (`adjmsg`). False, and nothing is changed, if there are not so
+    /// many.
+    #[must_use]
+    pub fn adjmsg(&mut self, n: isize) -> bool {
+        let octets = n.unsigned_abs();
+        if n >= 0 {
+            let kind = self.kind();
+            let alike = self.blocks().take_while(|block| block.kind() == kind);
+            if octets > alike.map(Mblk::len).sum() {
+                return false;
+            }
+            self.cut(0, octets)
+        } else {
+            let all: alloc::vec::Vec<_> =
+                self.blocks().map(|block| (block.kind(), block.len())).collect();
+            let Some((kind, _)) = all.last().copied() else { return false };
+            let alike = all.iter().rev().take_while(|(other, _)| *other == kind);
+            if octets > alike.map(|(_, len)| len).sum() {
+                return false;
+            }
+            self.cut(self.size() - octets, octets)
+        }
+    }
+
+    /// Takes `n` octets off, from `at` on, which is at the front or ends at the end.
+    fn cut(&mut self, mut at: usize, mut n: usize) -> bool {
+        let mut block = Some(self);
+        while let Some(here) = block {
+            if n == 0 {
+                break;
+            }
+            let len = here.len();
+            if at >= len {
+                at -= len;
+            } else {
+                let cut = n.min(len - at);
+                if at == 0 {
+                    here.read += cut as u32;
+                } else {
+                    here.write -= cut as u32;
+                }
+                at = 0;
+                n -= cut;
+            }
+            block = here.cont_mut();
+        }
+        true
+    }
+}

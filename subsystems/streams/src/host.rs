@@ -1,0 +1,178 @@
+//! The subsystem in a kernel: its node, and the lines of a graph that are drivers and multiplexors.
+
+use crate::module::Streamtab;
+use crate::streams::{Bounds, Streams, chain};
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use xk_core::control::{Report, question};
+use xk_core::graph::{Build, BuildError, Family, Realm, int, octets};
+use xk_core::object::OpenError;
+use xk_core::{Answer, Ask, Entry, Kernel, Protocol, ProtocolRef};
+
+/// What the catalog knows of the subsystem's node.
+pub static ENTRY: Entry = Entry::layer("streams", include_str!("lib.rs"), build)
+    .summary("System V STREAMS as a framework for protocols")
+    .realm(Realm::Control)
+    .above(Family::Link)
+    .lowers(0..=0)
+    .parameters(&[
+        int("blocks_max", 16..=1_048_576, 16_384, "data blocks at one time"),
+        octets("octets_max", 16 << 20, "octets of data blocks at one time"),
+        int("streams_max", 1..=1_048_576, 1024, "streams at one time"),
+        int("push_max", 1..=64, 9, "modules that may be pushed on one stream"),
+    ])
+    .questions(&[question("report", "streams, blocks and messages, the modules of each stream")]);
+
+/// The node: it owns the timers of the subsystem and answers for it.
+struct Node(Rc<Streams>);
+
+impl Protocol for Node {
+    fn timeout(&self, cx: &Kernel, _: &ProtocolRef, token: u64) {
+        self.0.core.timeout(cx, token);
+    }
+
+    fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        ask.answer::<Report>(|report| {
+            report.lines = self.0.report();
+            report.finished = true;
+        })
+    }
+
+    fn stop(&self, cx: &Kernel, _: &ProtocolRef) {
+        self.0.stop(cx);
+    }
+}
+
+fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    let bounds = Bounds {
+        blocks_max: build.int("blocks_max")?,
+        octets_max: build.octets("octets_max")?,
+        streams_max: build.int("streams_max")?,
+        push_max: build.int("push_max")?,
+    };
+    Ok(add(build.cx, build.name, bounds).1)
+}
+
+/// Makes the subsystem of a kernel and its node, for programs that compose without a graph file.
+pub fn add(cx: &Kernel, name: &str, bounds: Bounds) -> (Rc<Streams>, ProtocolRef) {
+    let streams = Streams::new(cx, bounds);
+    cx.surround(Rc::clone(&streams));
+    let node = cx.add_protocol(ENTRY.kind, name, Node(Rc::clone(&streams)));
+    streams.core.set_node(node.id());
+    (streams, node)
+}
+
+/// A line of a graph that is a driver or a multiplexor: a node for its name and its counters.
+struct Line {
+    lowers: Vec<ProtocolRef>,
+    /// Those below it that are lines of this subsystem, by whatever name they have.
+    tab: Rc<dyn Streamtab>,
+}
+
+impl Protocol for Line {
+    /// Links the lines below, in the order of the graph, by `I_PLINK`.
+    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        let streams = Streams::of(cx).ok_or(OpenError::NoLower)?;
+        if self.tab.lower().is_none() {
+            return Ok(());
+        }
+        for lower in self.lowers.iter().filter(|lower| streams.line(lower.id()).is_some()) {
+            let linked = streams.link_lines(cx, this.id(), lower.id());
+            linked.map_err(|error| match error {
+                crate::Errno::ENOSR => OpenError::NoBuffers,
+                crate::Errno::EADDRINUSE => OpenError::InUse,
+                crate::Errno::EINVAL => OpenError::NotSupported,
+                _ => OpenError::NoLower,
+            })?;
+        }
+        Ok(())
+    }
+
+    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        self.tab.control(cx, ask).unwrap_or_else(|| match self.lowers.first() {
+            Some(lower) => lower.control(cx, ask),
+            None => Answer::Unknown,
+        })
+    }
+
+    fn lower(&self) -> Option<&ProtocolRef> {
+        self.lowers.first()
+    }
+
+    fn stop(&self, cx: &Kernel, _: &ProtocolRef) {
+        self.tab.stop(cx);
+    }
+}
+
+/// Makes the node of a line of a graph and registers its driver or multiplexor: the whole of an
+/// entry's build but for its parameters. Lines below it that are of this subsystem are linked below
+/// it when the graph starts.
+///
+/// # Errors
+/// [`BuildError::Environment`] in a kernel without the subsystem.
+pub fn line(build: &Build<'_>, tab: Rc<dyn Streamtab>) -> Result<ProtocolRef, BuildError> {
+    add_line(build.cx, (build.entry.kind, build.name), build.lowers, tab)
+}
+
+/// As [`line`], for programs that compose without a graph file: of this kind and name.
+///
+/// # Errors
+/// As of [`line`].
+pub fn add_line(
+    cx: &Kernel,
+    (kind, name): (&'static str, &str),
+    lowers: &[ProtocolRef],
+    tab: Rc<dyn Streamtab>,
+) -> Result<ProtocolRef, BuildError> {
+    let streams = Streams::of(cx).ok_or_else(missing)?;
+    let line = Line { lowers: lowers.to_vec(), tab: Rc::clone(&tab) };
+    let node = cx.add_protocol(kind, name, line);
+    tab.placed(&node);
+    streams.register(node.id(), name, tab);
+    Ok(node)
+}
+
+fn missing() -> BuildError {
+    BuildError::Environment {
+        param: None,
+        what: "the host has no STREAMS".into(),
+        help: "write the line within `subsystem streams { ... }`".into(),
+    }
+}
+
+impl Streams {
+    /// Figures for a person: what `netstat -m` says of blocks, `strconf` of streams.
+    pub fn report(&self) -> Vec<(String, String)> {
+        let (stats, counts) = (self.blocks().stats(), self.counts());
+        let (opened, open) = self.opens();
+        let mut lines: Vec<(String, String)> = [
+            ("streams", format!("{open} open, {opened} opened")),
+            ("message blocks", stats.messages.to_string()),
+            ("data blocks", format!("{}, {} at most", stats.blocks, stats.blocks_high_water)),
+            ("data octets", stats.octets.to_string()),
+            ("blocks refused", stats.failures.to_string()),
+            ("services", format!("{} in {} runs", counts.services, counts.runs)),
+            ("messages lost", counts.lost.to_string()),
+            ("messages flushed", counts.flushed.to_string()),
+            ("bufcalls", counts.bufcalls.to_string()),
+            ("links", self.link_count().to_string()),
+        ]
+        .map(|(name, text)| (name.into(), text))
+        .into();
+        for class in stats.classes.iter().filter(|class| class.made > 0) {
+            let name = match class.octets {
+                0 => "blocks lent".into(),
+                octets => format!("blocks of {octets}"),
+            };
+            lines.push((name, format!("{} live, {} made", class.live, class.made)));
+        }
+        for top in self.tops.borrow().iter() {
+            let names: Vec<&str> = chain(&top.q).iter().map(|q| q.module().info().name).collect();
+            let above = top.q.module().info().name;
+            lines.push(("stream".into(), format!("{above} {}", names.join(" "))));
+        }
+        lines
+    }
+}

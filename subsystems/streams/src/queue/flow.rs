@@ -1,0 +1,101 @@
+//! Flow control ahead, and enabling.
+
+use super::{Q, QENAB, QFULL, QNOENB, QWANTW};
+use crate::scheduler::TimerId;
+use core::time::Duration;
+use xk_core::Kernel;
+
+impl Q {
+    /// The queue that takes what is put here: this one, or the nearest ahead that has a service
+    /// procedure, or the last.
+    fn nearest(&self) -> Q {
+        let mut q = self.clone();
+        while !q.queue().has_service.get()
+            && let Some(next) = q.next()
+        {
+            q = next;
+        }
+        q
+    }
+
+    /// Whether there is room for an ordinary message from this queue on (`canput`): looks at the
+    /// nearest queue with a service procedure, this one first. A full one remembers that a writer
+    /// wants room.
+    pub fn canput(&self) -> bool {
+        self.bcanput(0)
+    }
+
+    /// As [`canput`](Self::canput), in a band (`bcanput`).
+    pub fn bcanput(&self, band: u8) -> bool {
+        let q = self.nearest();
+        if band != 0 {
+            return q.with_band(band, |band| {
+                band.is_wanted |= band.is_full;
+                !band.is_full
+            });
+        }
+        let is_full = q.flags() & QFULL != 0;
+        if is_full {
+            q.set_flag(QWANTW);
+        }
+        !is_full
+    }
+
+    /// Whether there is room for an ordinary message ahead (`canputnext`). Ahead of the last queue
+    /// there always is.
+    pub fn canputnext(&self) -> bool {
+        self.next().is_none_or(|next| next.canput())
+    }
+
+    /// As [`canputnext`](Self::canputnext), in a band (`bcanputnext`).
+    pub fn bcanputnext(&self, band: u8) -> bool {
+        self.next().is_none_or(|next| next.bcanput(band))
+    }
+
+    /// Enables the nearest queue behind that has a service procedure (`backenable`).
+    pub(crate) fn backenable(&self, cx: &Kernel) {
+        let mut behind = self.back();
+        while let Some(q) = behind {
+            if q.queue().has_service.get() {
+                return q.qenable(cx);
+            }
+            behind = q.back();
+        }
+    }
+
+    /// Enables the queue: its service procedure will run (`qenable`). One without is not enabled.
+    pub fn qenable(&self, cx: &Kernel) {
+        if self.flags() & QENAB != 0 || !self.queue().has_service.get() || self.is_gone() {
+            return;
+        }
+        self.set_flag(QENAB);
+        self.core().schedule(cx, self.clone());
+    }
+
+    /// Ordinary messages enable it again (`enableok`).
+    pub fn enableok(&self) {
+        self.clear_flag(QNOENB);
+    }
+
+    /// Ordinary messages no longer enable it (`noenable`).
+    pub fn noenable(&self) {
+        self.set_flag(QNOENB);
+    }
+
+    /// Sets a timer: the module's [`timer`](crate::Module::timer) gets `arg` after `delay`, unless
+    /// the queue is gone by then (`timeout`). `None` if the bound on timers is reached.
+    pub fn timeout(&self, cx: &Kernel, delay: Duration, arg: u64) -> Option<TimerId> {
+        self.core().set_timer(cx, self, delay, arg)
+    }
+
+    /// Takes a timer back (`untimeout`); false if it has gone off.
+    pub fn untimeout(&self, cx: &Kernel, timer: TimerId) -> bool {
+        self.core().cancel_timer(cx, timer)
+    }
+
+    /// Enables this queue when a block of so many octets can be had (`bufcall`). False if too many
+    /// wait already.
+    pub fn bufcall(&self, cx: &Kernel, size: usize) -> bool {
+        self.core().bufcall(cx, self, size)
+    }
+}
