@@ -138,15 +138,15 @@ impl Machine {
     /// The guest's first program.
     fn init(&self, busybox: &Path) -> String {
         let mut text = format!(
-            "#!{busybox} sh\n\
+            "#!/bin/sh\n\
              # Of the test `{name}`.\n\
              export PATH=/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin\n\
              B={busybox}\n\
-             $B stty -echo -onlcr < /dev/console\n\
-             $B mount -t proc proc /proc\n\
-             $B mount -t sysfs sys /sys\n\
-             ($B sleep {lives}; $B poweroff -f) < /dev/null > /dev/null 2>&1 &\n\
-             $B ip link set lo up\n",
+             stty -echo -onlcr < /dev/console\n\
+             mount -t proc proc /proc\n\
+             mount -t sysfs sys /sys\n\
+             (sleep {lives}; $B poweroff -f) < /dev/null > /dev/null 2>&1 &\n\
+             ip link set lo up\n",
             busybox = busybox.display(),
             name = self.name,
             lives = self.lives.as_secs(),
@@ -353,7 +353,7 @@ mod tests {
             .lives(Duration::from_secs(7));
         let init = machine.init(Path::new("/bin/busybox"));
         let at = |text: &str| init.find(text).unwrap_or_else(|| panic!("no {text} in {init}"));
-        assert!(init.starts_with("#!/bin/busybox sh\n"));
+        assert!(init.starts_with("#!/bin/sh\n"));
         assert!(at("sleep 7;") < at("net/llc/llc.ko"));
         assert!(at("net/llc/llc.ko") < at("net/802/psnap.ko"));
         assert!(at("net/802/psnap.ko") < at("\necho of the test\n"));

@@ -258,25 +258,37 @@ impl Lan {
     /// If it cannot be made.
     #[must_use]
     pub fn new(test: &str, wire: Wire) -> Self {
+        let lan = Self::unjoined(test, wire);
+        let (testbed, linux, ours) = (&lan.testbed, &lan.linux, &lan.ours);
+        if wire.is_vxlan() {
+            under_vxlan(&testbed.net, linux, ours);
+            if wire == Wire::Vxlan {
+                linux.offload_off(DEVICE).unwrap();
+            }
+            linux.address(DEVICE, &format!("{LINUX}/24")).unwrap();
+        } else if !wire.is_tap() {
+            testbed.net.veth(linux, DEVICE, ours, "x0").unwrap();
+            linux.address(DEVICE, &format!("{LINUX}/24")).unwrap();
+        }
+        if wire == Wire::Veth {
+            linux.offload_off(DEVICE).unwrap();
+        }
+        lan
+    }
+
+    /// Both ends without a link between them: what joins them is the test's, from our device `x0`
+    /// to Linux's.
+    ///
+    /// # Panics
+    /// If they cannot be made.
+    #[must_use]
+    pub fn unjoined(test: &str, wire: Wire) -> Self {
         let testbed = Testbed::new(&format!("{}-{test}", wire.name()));
         let linux = testbed.linux();
         let ours = match wire {
             Wire::Tap | Wire::TapOffload => linux.clone(),
             _ => testbed.net.space().unwrap(),
         };
-        if wire.is_vxlan() {
-            under_vxlan(&testbed.net, &linux, &ours);
-            if wire == Wire::Vxlan {
-                linux.offload_off(DEVICE).unwrap();
-            }
-            linux.address(DEVICE, &format!("{LINUX}/24")).unwrap();
-        } else if !wire.is_tap() {
-            testbed.net.veth(&linux, DEVICE, &ours, "x0").unwrap();
-            linux.address(DEVICE, &format!("{LINUX}/24")).unwrap();
-        }
-        if wire == Wire::Veth {
-            linux.offload_off(DEVICE).unwrap();
-        }
         Self { testbed, linux, ours, wire }
     }
 

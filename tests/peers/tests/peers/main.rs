@@ -14,6 +14,7 @@ mod hostile;
 mod library;
 mod many;
 mod moving;
+mod netem;
 mod offload;
 mod paths;
 mod program;
@@ -208,6 +209,7 @@ const COMPANY: &[Test] = tests! {
     streams::outlast_faults over Veth;
     streams::fit_tiny_windows over Tap;
     streams::wait_for_closed_windows over Veth;
+    netem::carries_streams_datagrams_and_calls over Veth;
     paths::become_narrower over Veth;
     paths::are_black_holes over Veth;
     paths::are_marked over Veth;

@@ -4,7 +4,7 @@
 mod client;
 mod server;
 mod system;
-mod trial;
+pub(crate) mod trial;
 
 pub(crate) use client::{
     calls_c_programs, finds_servers_by_broadcast, is_registered_with_rpcbind,
