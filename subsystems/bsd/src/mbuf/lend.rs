@@ -1,0 +1,169 @@
+//! Storage that goes between BSD and others without a copy.
+
+use super::{Ext, ExtBuf, M_EXT, M_PKTHDR, Mbuf, Mbufs, Mt};
+use crate::errno::{Errno, Result};
+use alloc::rc::Rc;
+use xk_core::{Message, Pool};
+
+impl Mbufs {
+    /// A packet of the octets of a message, which lends them: an mbuf for each of its slices. Its
+    /// attributes are gone.
+    ///
+    /// # Errors
+    /// [`Errno::ENOBUFS`], counted: the message is gone.
+    pub fn m_lend(&self, message: Message, rcvif: u16) -> Result<Mbuf> {
+        let pool = &self.0;
+        let mut m = pool.get(Mt::Data, M_PKTHDR, 0)?;
+        let total = message.len();
+        m.0.pkthdr = super::PktHdr { rcvif, len: total };
+        if total == 0 {
+            return Ok(m);
+        }
+        let first = message.front_slice().len();
+        pool.count_cluster()?;
+        if first == total {
+            m.attach(Ext::Lent(message), first);
+            return Ok(m);
+        }
+        m.lend_slices(message)?;
+        Ok(m)
+    }
+
+    /// An mbuf on storage of another subsystem (`m_ext` with a free function): `len` octets of it
+    /// from `off` on. Nothing is written there.
+    ///
+    /// # Errors
+    /// [`Errno::ENOBUFS`]; [`Errno::EINVAL`] if it has fewer octets.
+    pub fn m_extattach(&self, buf: Rc<dyn ExtBuf>, off: usize, len: usize) -> Result<Mbuf> {
+        if off.checked_add(len).is_none_or(|end| end > buf.octets().len()) {
+            return Err(Errno::EINVAL);
+        }
+        let mut m = self.0.get(Mt::Data, 0, 0)?;
+        self.0.count_cluster()?;
+        m.attach(Ext::Foreign(buf), len);
+        m.0.off = off;
+        Ok(m)
+    }
+
+    /// A packet with a copy of a message's octets, as a driver makes it of a frame in its own
+    /// memory: `m_devget`.
+    ///
+    /// # Errors
+    /// [`Errno::ENOBUFS`], counted.
+    pub fn m_devget(&self, message: &Message, rcvif: u16) -> Result<Mbuf> {
+        let mut m = self.m_gethdr(Mt::Data)?;
+        let total = message.len();
+        m.0.pkthdr = super::PktHdr { rcvif, len: total };
+        let mut at = 0;
+        let mut last = &mut m;
+        while at < total {
+            if at > 0 {
+                let fresh = self.m_get(Mt::Data)?;
+                last.0.next = Some(fresh);
+                last = last.last_mut();
+            }
+            if total - at >= self.release().minclsize() {
+                last.mclget()?;
+            }
+            let n = (total - at).min(last.trailing_space());
+            let room = last.extend(n).ok_or(Errno::ENOBUFS)?;
+            message.copy_to(at, room);
+            at += n;
+        }
+        Ok(m)
+    }
+}
+
+impl Mbuf {
+    /// Puts the slices of a message into this mbuf, which has a cluster's room accounted for, and
+    /// others behind it.
+    fn lend_slices(&mut self, message: Message) -> Result {
+        let pool = Rc::clone(self.pool()?);
+        let mut message = message;
+        let mut last = self;
+        let mut is_first = true;
+        while !message.is_empty() {
+            let n = message.front_slice().len();
+            let part = match message.split_front(n) {
+                Ok(part) => part,
+                Err(_) => {
+                    if is_first {
+                        pool.uncount_cluster();
+                    }
+                    return Err(pool.deny());
+                }
+            };
+            if !is_first {
+                let fresh = pool.get(Mt::Data, 0, 0)?;
+                pool.count_cluster()?;
+                last.0.next = Some(fresh);
+                last = last.last_mut();
+            }
+            last.attach(Ext::Lent(part), n);
+            is_first = false;
+        }
+        Ok(())
+    }
+
+    /// The packet as a message of the x-kernel's: clusters and what is lent go as they are, small
+    /// mbufs are copied, with `headroom` octets in front. Where the first mbuf is a cluster with
+    /// free room in front, that is the headroom.
+    ///
+    /// # Errors
+    /// [`Errno::ENOBUFS`] if `pool` is exhausted: the chain is freed.
+    pub fn into_message(self, pool: &Pool, headroom: usize) -> Result<Message> {
+        let mut message: Option<Message> = None;
+        let mut next = Some(self);
+        while let Some(mut m) = next {
+            let ext = core::mem::replace(&mut m.0.ext, Ext::None);
+            let (off, len) = (m.0.off, m.0.len);
+            match ext {
+                Ext::Cluster(mut part) | Ext::Lent(mut part) => {
+                    m.0.flags &= !M_EXT;
+                    if let Some(pool) = &m.0.pool {
+                        pool.uncount_cluster();
+                    }
+                    next = m.m_free();
+                    // Both hold: offset and length lie in the storage.
+                    let whole = part.strip(off);
+                    part.truncate(if whole { len } else { 0 });
+                    match &mut message {
+                        Some(message) => message.join(part),
+                        None => message = Some(part),
+                    }
+                }
+                ext => {
+                    m.0.ext = ext;
+                    let room = if message.is_none() { headroom } else { 0 };
+                    let (part, rest) = m.copy_out(pool, room)?;
+                    next = rest;
+                    match &mut message {
+                        Some(message) => message.join(part),
+                        None => message = Some(part),
+                    }
+                }
+            }
+        }
+        match message {
+            Some(message) => Ok(message),
+            None => pool.empty(headroom).map_err(|_| Errno::ENOBUFS),
+        }
+    }
+
+    /// A message with a copy of the mbufs up to the next that can go as it is; and that one.
+    fn copy_out(self, pool: &Pool, headroom: usize) -> Result<(Message, Option<Mbuf>)> {
+        let goes = |m: &Mbuf| matches!(m.0.ext, Ext::Cluster(_) | Ext::Lent(_));
+        let total = self.mbufs().take_while(|m| !goes(m)).map(Mbuf::m_len).sum();
+        let mut message = pool.alloc(headroom, total).map_err(|_| Errno::ENOBUFS)?;
+        let mut next = Some(self);
+        let mut at = 0;
+        while let Some(m) = next {
+            if goes(&m) {
+                return Ok((message, Some(m)));
+            }
+            at += message.copy_in(at, m.mtod());
+            next = m.m_free();
+        }
+        Ok((message, None))
+    }
+}
