@@ -7,6 +7,7 @@ mod changed;
 mod fuzz;
 mod install;
 mod leftovers;
+mod netatalk;
 mod new_protocol;
 mod process;
 mod report;
@@ -62,7 +63,7 @@ fn dispatch(words: &[&str]) -> io::Result<bool> {
         ["fuzz", options @ ..] => fuzz::run(&root, options),
         ["tidy"] => tidy::run(&root),
         ["quote"] => tidy::quotes::run(&root),
-        ["setup"] => setup::run(),
+        ["setup"] => setup::run(&workspace::target_dir(&root)),
         ["install"] => install::run(&root, None),
         ["install", "--prefix", prefix] => install::run(&root, Some(prefix)),
         ["uninstall"] => install::remove(None),

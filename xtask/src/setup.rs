@@ -1,7 +1,7 @@
 //! `cargo xtask setup`: the programs that the peer tests talk to.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A program that a test starts, or a file that it compiles with, and the Debian package that
@@ -40,8 +40,17 @@ const PROGRAMS: &[(&str, &str)] = &[
 /// Folders that a user's search path often lacks, and where several of these programs live.
 const SYSTEM_DIRS: &[&str] = &["/usr/sbin", "/sbin", "/usr/local/sbin"];
 
-/// Checks, and installs what is missing when root; whether everything is there in the end.
-pub(crate) fn run() -> io::Result<bool> {
+/// Checks, and installs what is missing when root; whether everything is there in the end. What a
+/// test can do without is fetched into `target`, or is said to be missing.
+pub(crate) fn run(target: &Path) -> io::Result<bool> {
+    let is_complete = install()?;
+    if is_complete {
+        crate::netatalk::offer(target);
+    }
+    Ok(is_complete)
+}
+
+fn install() -> io::Result<bool> {
     let missing = missing();
     if missing.is_empty() {
         println!("setup: all {} programs are here", PROGRAMS.len());

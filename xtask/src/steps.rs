@@ -178,8 +178,8 @@ fn with_tests(outcome: Outcome) -> Outcome {
     }
 }
 
-fn step_setup(_: &World) -> io::Result<Outcome> {
-    let complete = setup::run()?;
+fn step_setup(world: &World) -> io::Result<Outcome> {
+    let complete = setup::run(&world.target)?;
     if !complete && !setup::is_root() {
         return Ok(Outcome::Skipped(
             "packages are missing, see above; the peer tests need them".into(),
