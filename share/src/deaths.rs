@@ -10,7 +10,7 @@ use xk_kit::net::stream::{StreamAbort, StreamInfo};
 use crate::carrier::Carrier;
 use crate::exports::Export;
 use crate::frame::{Header, Op};
-use crate::port::{ANSWERED, LOST, NOT_ENABLED, Port};
+use crate::port::{ANSWERED, LOST, NOT_ENABLED, PATIENCE, Port};
 use crate::serve::Outcome;
 use crate::waits::Answered;
 
@@ -173,7 +173,7 @@ impl Port {
         let fields = self.write(cx, &(receiver, selector, participants));
         let body = cx.pool().copy_from(0, &fields).map_err(|_| OpenError::NoBuffers)?;
         let header = Header::new(Op::Enable, 0, lower.0);
-        let Answered::Frame(_, reply) = self.request(cx, header, body, None)? else {
+        let Answered::Frame(_, reply) = self.request(cx, (header, body), None, PATIENCE)? else {
             return Err(OpenError::NoLower);
         };
         let answer: Option<Outcome<Enable, OpenError>> = self.read(cx, &reply);
@@ -226,7 +226,7 @@ impl Port {
                 continue;
             };
             let header = Header::new(Op::AskProtocol, 0, protocol.0);
-            let answer = self.request(cx, header, body, None);
+            let answer = self.request(cx, (header, body), None, PATIENCE);
             if losses != self.losses.get() {
                 return;
             }

@@ -151,7 +151,9 @@ impl Session for ProxySession {
 
     fn call(&self, cx: &Kernel, _: &SessionRef, message: Message) -> Result<Message, CallError> {
         let header = self.header(Op::Call);
-        let Answered::Frame(header, reply) = self.port.request(cx, header, message, None)? else {
+        let Answered::Frame(header, reply) =
+            self.port.request(cx, (header, message), None, None)?
+        else {
             return Err(CallCause::BadReply.into());
         };
         if header.op == Op::Return {

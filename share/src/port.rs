@@ -47,7 +47,7 @@ pub(crate) const ANSWERED: u8 = 1;
 /// The question was lost.
 pub(crate) const LOST_QUESTION: u8 = 2;
 /// How long a request that is no call waits for its answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Option<Duration> = Some(Duration::from_secs(5));
 /// How often the other side gets a turn where the caller cannot be suspended.
 const TURNS_MAX: usize = 5000;
 /// How many frames wait for room before the other side counts as broken.
@@ -113,10 +113,7 @@ impl From<Unanswered> for OpenError {
         match why {
             Unanswered::Lost => Self::NoLower,
             Unanswered::NoBuffers => Self::NoBuffers,
-            Unanswered::Full
-            | Unanswered::TooBig
-            | Unanswered::TimedOut
-            | Unanswered::NoShepherds => Self::Full,
+            _ => Self::Full,
         }
     }
 }
@@ -565,17 +562,17 @@ impl Port {
 
     // ---- asking ----
 
-    /// Puts a request to the other side and waits for the answer, a call without end, others for
-    /// [`PATIENCE`]; `opens` are the protocol and the receiver of a session that is opened.
+    /// Puts a request to the other side and waits for the answer, as long as `limit` says; `opens`
+    /// are the protocol and the receiver of a session that is opened.
     ///
     /// # Errors
     /// [`Unanswered`].
     pub(crate) fn request(
         &self,
         cx: &Kernel,
-        mut header: Header,
-        body: Message,
+        (mut header, body): (Header, Message),
         opens: Opens,
+        limit: Option<Duration>,
     ) -> Result<Answered, Unanswered> {
         if self.is_lost() {
             return Err(Unanswered::Lost);
@@ -588,7 +585,7 @@ impl Port {
         *(if is_call { &mut header.second } else { &mut header.first }) = tag;
         self.post(cx, header, body);
         self.carrier().flush();
-        let answer = self.wait(cx, &wait, (!is_call).then_some(PATIENCE));
+        let answer = self.wait(cx, &wait, limit);
         self.waits.end(tag);
         answer
     }
@@ -670,7 +667,10 @@ impl Port {
         let Ok(body) = body else {
             return cx.lose_question();
         };
-        let Ok(Answered::Frame(_, mut reply)) = self.request(cx, header, body, None) else {
+        // What is given away is lost with an answer that comes too late.
+        let limit = PATIENCE.filter(|_| kind.kind != Kind::Transfer);
+        let Ok(Answered::Frame(_, mut reply)) = self.request(cx, (header, body), None, limit)
+        else {
             return cx.lose_question();
         };
         let is_answered = match reply.pop_array::<1>() {

@@ -12,7 +12,7 @@ use xk_core::{
 
 use crate::frame::{Header, Op};
 use crate::imports::Facts;
-use crate::port::{Port, Target, Unanswered, WAITING_MAX};
+use crate::port::{PATIENCE, Port, Target, Unanswered, WAITING_MAX};
 use crate::serve::Offer;
 use crate::waits::Answered;
 
@@ -64,7 +64,8 @@ impl Protocol for LowerProxy {
         let fields = port.write(cx, &(upper.receiver.id(), upper.selector, participants));
         let body = cx.pool().copy_from(0, &fields).map_err(|_| OpenError::NoBuffers)?;
         let opens = (self.of, upper.receiver.clone());
-        match port.request(cx, Header::new(Op::Open, 0, self.of.0), body, Some(opens))? {
+        let header = Header::new(Op::Open, 0, self.of.0);
+        match port.request(cx, (header, body), Some(opens), PATIENCE)? {
             // The other side may have been lost before this shepherd goes on.
             Answered::Session(Ok(session)) if session.head().is_closed() => Err(OpenError::NoLower),
             Answered::Session(session) => session,
@@ -204,7 +205,7 @@ impl Protocol for UpperProxy {
             return Err(this.refuse(message, &reason::NO_BUFFERS));
         };
         let header = Header::new(Op::CallUp, export.handle, 0);
-        let answer = port.upcall(|| port.request(cx, header, copy, None));
+        let answer = port.upcall(|| port.request(cx, (header, copy), None, None));
         match answer.unwrap_or(Err(Unanswered::Full)) {
             Ok(Answered::Frame(Header { op: Op::Return, .. }, reply)) => Ok(reply),
             Ok(Answered::Frame(_, frame)) => match port.read(cx, &frame) {

@@ -480,6 +480,9 @@ pub enum Kind {
     Fact,
     /// It is answered: the asker waits.
     Ask,
+    /// It is answered, and what the answer brings is no longer where it came from: the asker waits
+    /// for as long as that lives.
+    Transfer,
     /// It has no answer: the asker does not wait.
     Tell,
 }

@@ -28,7 +28,7 @@ pub struct GrantChannel {
     /// Out: which module it is, as [`ModuleIs`] says.
     pub life: u64,
 }
-question!(GrantChannel { rate, ticket, number, door, life }, "grant-channel", Ask, direct);
+question!(GrantChannel { rate, ticket, number, door, life }, "grant-channel", Transfer, direct);
 
 impl GrantChannel {
     /// For a channel that may send so much.
@@ -53,7 +53,7 @@ pub struct GrantRight {
     /// receives what this one would.
     pub number: Option<u32>,
 }
-question!(GrantRight { channel, headers, of, number }, "grant-right", Ask, direct);
+question!(GrantRight { channel, headers, of, number }, "grant-right", Transfer, direct);
 
 /// Asked of the module itself: the right of this number is no more. Its channel remains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

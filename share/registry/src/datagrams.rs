@@ -290,7 +290,14 @@ impl Protocol for Datagrams {
                 let key = (port.port, to.host, to.port);
                 parts.connected.borrow_mut().insert(key, port.mark.get());
             }
-            _ => drop(parts.begin(cx, this, &session)),
+            // Once the opener has the session: until then nothing is to come by it.
+            (None, Some(port)) => {
+                let mark = u64::from(port.mark.get());
+                if cx.schedule_protocol(this, Duration::ZERO, mark).is_err() {
+                    this.head().drops().count(&reason::TABLE_FULL);
+                }
+            }
+            _ => {}
         }
         Ok(session)
     }
@@ -342,6 +349,12 @@ impl Protocol for Datagrams {
 
     fn passes_numbers(&self) -> bool {
         true
+    }
+
+    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, mark: u64) {
+        if let Some(session) = self.0.sessions.get(mark as u32) {
+            let _ = self.0.begin(cx, this, &session);
+        }
     }
 
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {

@@ -42,7 +42,7 @@ pub struct TakeOver {
     /// the program asks that for the rest.
     pub part: Option<Message>,
 }
-question!(TakeOver { session, right, station, total, part }, "take-over", Ask);
+question!(TakeOver { session, right, station, total, part }, "take-over", Transfer);
 
 /// Asked on behalf of a session of the program: how its messages reach a host.
 #[derive(Clone, Debug)]
@@ -94,7 +94,7 @@ pub struct PassOn {
     /// then. `None` if there is no such right, or no room.
     pub ticket: Option<Ticket>,
 }
-question!(PassOn { right, ticket }, "pass-on", Ask);
+question!(PassOn { right, ticket }, "pass-on", Transfer);
 
 /// A part of the state of a conversation that another program has passed on. With the last one the
 /// transport expects an open between its ends.

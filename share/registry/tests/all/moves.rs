@@ -103,6 +103,45 @@ fn a_peer_may_answer_at_once() {
     }
 }
 
+/// Whenever a registry begins to take longer for its answers than questions wait for them, a
+/// conversation that moves then is at the registry or at its program, and goes on.
+#[test]
+fn a_registry_may_take_long_to_hand_a_conversation_over() {
+    for seed in seeds() {
+        for moment in 0..30 {
+            let what = format!("XK_SEED={seed} {moment}");
+            let plan = Plan { octets: 500, ends_first: false };
+            let mut hosts = Hosts::new(seed, prompt(seed), plan);
+            let program = hosts.program(plan);
+            let (peer_id, _, peer) = hosts.peer.clone();
+            let app = program.app.clone();
+            hosts.world.spawn(program.id, move |cx| app.listen(cx, "port7"));
+            hosts.run(Duration::from_millis(1));
+            let opens = peer.clone();
+            hosts.world.spawn(peer_id, move |cx| opens.open(cx, "*, port7@10.0.0.1"));
+            while hosts.connections(program.id, "library") == 0 {
+                hosts.run(Duration::from_nanos(500));
+            }
+            hosts.run(Duration::from_micros(2 * moment));
+            hosts.stall_registry(Duration::from_secs(7));
+            hosts.run(Duration::from_secs(30));
+            for app in [&program.app, &peer] {
+                app.see(|all| {
+                    let fine = all.iter().all(|s| s.received == 500 && s.failed.is_none());
+                    assert!(fine, "{what}: {all:?}: {}", hosts.told());
+                });
+            }
+            let breaks = peer.clone();
+            hosts.world.spawn(peer_id, move |cx| breaks.reset(cx));
+            hosts.run(Duration::from_secs(20));
+            let left = hosts.connections(program.id, "library");
+            assert_eq!((left, hosts.device.module.counts().1), (0, 0), "{what}: {}", hosts.told());
+            drop((program, peer));
+            hosts.finish(&what);
+        }
+    }
+}
+
 /// However soon a peer breaks off, nothing of the connection is left.
 #[test]
 fn a_peer_may_break_off_at_any_moment() {

@@ -1,6 +1,7 @@
 //! Two hosts on a simulated link: one with its device, a registry and programs in kernels of their
 //! own, and an ordinary peer.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 use xk_core::control::{Describe, ListSessions, Listed, Report};
@@ -10,11 +11,13 @@ use xk_core::message::PoolConfig;
 use xk_core::object::ProtocolId;
 use xk_core::random::Random;
 use xk_core::shepherd::{Limits, Shepherds};
-use xk_core::{Kernel, Pool, ProtocolRef};
+use xk_core::{Kernel, Message, Pool, ProtocolRef, Time};
 use xk_netio::{Module, Rate};
 use xk_registry::Program;
 use xk_run::switch::CoroutineSwitch;
-use xk_share::{Carrier, Known, Port, Queue, add_port, lower_proxy, upper_proxy};
+use xk_share::{
+    Arrival, Carrier, Known, Port, Queue, SendError, add_port, lower_proxy, upper_proxy,
+};
 use xk_sim::{HostId, LinkConfig, LinkKind, World};
 
 use crate::app::{App, Plan};
@@ -102,16 +105,18 @@ fn net(cx: &Kernel, wire: &ProtocolRef, host: [u8; 4], router: Option<&str>) -> 
     ip
 }
 
-/// [`net`] and TCP.
-fn stack(cx: &Kernel, wire: &ProtocolRef, host: [u8; 4], router: &str) -> ProtocolRef {
+/// [`net`], TCP and UDP.
+fn stack(cx: &Kernel, wire: &ProtocolRef, host: [u8; 4], router: &str) -> [ProtocolRef; 2] {
     let ip = net(cx, wire, host, Some(router));
-    node(cx, "tcp", Some(&ip), |params| params.set("time_wait", Value::Duration(TIME_WAIT)))
+    let time_wait = |params: &mut Params| params.set("time_wait", Value::Duration(TIME_WAIT));
+    [node(cx, "tcp", Some(&ip), time_wait), node(cx, "udp", Some(&ip), |_| {})]
 }
 
 /// The kernel of a registry, and what it is made of.
 pub(crate) struct Trusted {
     pub(crate) id: HostId,
     pub(crate) tcp: ProtocolRef,
+    pub(crate) udp: ProtocolRef,
     pub(crate) registry: ProtocolRef,
     /// Its way to the device.
     below: Rc<Port>,
@@ -123,11 +128,12 @@ pub(crate) struct Device {
     pub(crate) module: Rc<Module>,
 }
 
-/// A program's kernel, and what stands there for the registry's transport and for the registry.
+/// A program's kernel, and what stands there for the registry's transports and for the registry.
 pub(crate) struct Seat {
     pub(crate) id: HostId,
     pub(crate) cx: Rc<Kernel>,
     pub(crate) far: ProtocolRef,
+    pub(crate) far_udp: ProtocolRef,
     pub(crate) registry: ProtocolRef,
 }
 
@@ -136,6 +142,7 @@ pub(crate) struct Member {
     pub(crate) id: HostId,
     pub(crate) app: App,
     pub(crate) library: ProtocolRef,
+    pub(crate) datagrams: ProtocolRef,
 }
 
 /// What a protocol reports of itself, or nothing.
@@ -158,6 +165,8 @@ pub(crate) struct Hosts {
     /// The programs so far.
     programs: usize,
     last: Option<HostId>,
+    /// Until when programs read nothing that the registry sends.
+    stalled: Rc<Cell<Time>>,
 }
 
 fn kernel(world: &World, name: &str) -> Kernel {
@@ -170,6 +179,39 @@ fn kernel(world: &World, name: &str) -> Kernel {
 fn queue(chance: &Random) -> (Queue, Queue) {
     let delay = (Duration::from_micros(1), Duration::from_micros(9));
     Queue::delayed(SLOTS, delay, &chance.fork(chance.below(u64::MAX)))
+}
+
+/// A program's end of its cut, where nothing is read until some time.
+struct Stalling(Queue, Rc<Cell<Time>>);
+
+impl Carrier for Stalling {
+    fn room(&self) -> usize {
+        self.0.room()
+    }
+
+    fn frame_octets_max(&self) -> usize {
+        self.0.frame_octets_max()
+    }
+
+    fn send(&self, cx: &Kernel, head: &[u8], body: &Message) -> Result<(), SendError> {
+        self.0.send(cx, head, body)
+    }
+
+    fn receive(&self, cx: &Kernel) -> Arrival {
+        if cx.now() < self.1.get() { Arrival::Nothing } else { self.0.receive(cx) }
+    }
+
+    fn is_lost(&self, cx: &Kernel) -> bool {
+        self.0.is_lost(cx)
+    }
+
+    fn next_poll(&self) -> Option<Time> {
+        self.0.next_poll().map(|at| at.max(self.1.get()))
+    }
+
+    fn close(&self) {
+        self.0.close();
+    }
 }
 
 /// What cuts a kernel off from others.
@@ -196,10 +238,10 @@ fn trusted(
     let netio = lower_proxy(&cx, &below, netio, "netio", "netio");
     add_port(&cx, &below, "port");
     world.join([id, device.id], [closing(vec![up]), closing(vec![down])]);
-    let tcp = stack(&cx, &netio, HERE, "10.0.0.254");
+    let [tcp, udp] = stack(&cx, &netio, HERE, "10.0.0.254");
     let registry = xk_registry::add(&cx, "registry", netio, FREELY);
     below.note_user(&registry);
-    Trusted { id, tcp, registry, below }
+    Trusted { id, tcp, udp, registry, below }
 }
 
 /// What stands for the registry in the kernel that has the device.
@@ -244,20 +286,22 @@ impl Hosts {
             world.add_host("there", kernel)
         };
         let cx = Rc::clone(world.kernel(id).expect("a kernel"));
-        let tcp = stack(&cx, &sim(&cx), THERE, "10.0.0.254");
+        let [tcp, _] = stack(&cx, &sim(&cx), THERE, "10.0.0.254");
         let app = App::add(&cx, "app", tcp.clone(), plan);
         let peer = (id, tcp, app);
         world.start().unwrap_or_else(|(_, protocol, error)| panic!("{}: {error}", protocol.name()));
-        Self { world, pool, device, trusted, above, peer, chance, programs: 0, last: None }
+        let stalled = Rc::new(Cell::new(Time::ZERO));
+        Self { world, pool, device, trusted, above, peer, chance, programs: 0, last: None, stalled }
     }
 
     /// Adds a program with a library, above which is an application.
     pub(crate) fn program(&mut self, plan: Plan) -> Member {
-        let Seat { id, cx, far, registry } = self.seat();
+        let Seat { id, cx, far, far_udp, registry } = self.seat();
         let (frames, module_end) = queue(&self.chance);
         let device_kernel = Rc::clone(self.world.kernel(self.device.id).expect("a kernel"));
         let program = Rc::new(Program::add(&cx, "library", far, registry));
         let library = program.library().clone();
+        let datagrams = program.add_datagrams(&cx, "datagrams", far_udp);
         let ends = [closing(vec![frames.clone()]), closing(vec![module_end.clone()])];
         self.world.join([id, self.device.id], ends);
         let module = Rc::clone(&self.device.module);
@@ -275,7 +319,7 @@ impl Hosts {
         assert!(built.get(), "the program has its stack");
         let app = App::add(&cx, "app", library.clone(), plan);
         self.world.start_host(id).unwrap_or_else(|(p, error)| panic!("{}: {error}", p.name()));
-        Member { id, app, library }
+        Member { id, app, library, datagrams }
     }
 
     /// A program's kernel, with what stands for what it is granted.
@@ -291,6 +335,7 @@ impl Hosts {
         let known = || Known::of(xk_catalog::PROTOCOLS).with(&xk_registry::QUESTIONS);
         let below = Port::new(Box::new(up.clone()), known());
         below.grant(&self.trusted.tcp);
+        below.grant(&self.trusted.udp);
         below.grant(&self.trusted.registry);
         let of = format!("of {name}");
         below.admit(move |cx: &Kernel, port: &Rc<Port>, id: ProtocolId| {
@@ -299,13 +344,20 @@ impl Hosts {
         self.world.enter(self.trusted.id, |cx| add_port(cx, &below, &format!("port to {name}")));
 
         let cx = Rc::clone(self.world.kernel(id).expect("a kernel"));
-        let above = Port::new(Box::new(down.clone()), known());
+        let end = Stalling(down.clone(), Rc::clone(&self.stalled));
+        let above = Port::new(Box::new(end), known());
         let far = lower_proxy(&cx, &above, self.trusted.tcp.id(), "tcp", "far tcp");
+        let far_udp = lower_proxy(&cx, &above, self.trusted.udp.id(), "udp", "far udp");
         let registry =
             lower_proxy(&cx, &above, self.trusted.registry.id(), "registry", "far registry");
         add_port(&cx, &above, "port");
         self.world.join([id, self.trusted.id], [closing(vec![down]), closing(vec![up])]);
-        Seat { id, cx, far, registry }
+        Seat { id, cx, far, far_udp, registry }
+    }
+
+    /// For so long programs read nothing that the registry sends, as if it were stopped.
+    pub(crate) fn stall_registry(&self, time: Duration) {
+        self.stalled.set(self.world.now().after(time));
     }
 
     /// The registry dies, by a kill.
@@ -383,7 +435,7 @@ impl Hosts {
         let id = self.world.add_host("far", kernel);
         let cx = Rc::clone(self.world.kernel(id).expect("a kernel"));
         let wire = node(&cx, "sim", None, |params| params.set("link", Value::Text("far".into())));
-        let tcp = stack(&cx, &wire, FAR, "10.0.1.254");
+        let [tcp, _] = stack(&cx, &wire, FAR, "10.0.1.254");
         let app = App::add(&cx, "app", tcp, plan);
         let started = self.world.start_host(id);
         started.unwrap_or_else(|(p, error)| panic!("{}: {error}", p.name()));
