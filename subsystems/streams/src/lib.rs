@@ -106,6 +106,7 @@ pub mod module;
 pub mod queue;
 mod scheduler;
 mod streams;
+pub mod tpi;
 
 pub use block::{Blocks, Kind, Mblk, Priority};
 pub use errno::Errno;
