@@ -20,4 +20,6 @@ pub mod rtmp;
 pub mod zip;
 
 #[cfg(test)]
+mod recorded;
+#[cfg(test)]
 mod tests;
