@@ -35,6 +35,10 @@
 //!   comes up; it sends by [`Q::putnext`] on the queue answered, and looks at [`Q::canputnext`]
 //!   before, since a message is never refused. With [`Services::write`] its [`wsrv`](Module::wsrv)
 //!   is run when there is room again.
+//! - *Addresses and options*: as [`tpi`] says; a stream bound to no address in particular takes all
+//!   for its number, its options beginning with the address of this end.
+//! - *Frames*: a driver of a device sends and takes frames as M_DATA; the line on it asks its node
+//!   for the station's address (`my-ether`) and the largest frame (`max-packet`).
 //! - *Buffers*: [`Blocks::lend_message`] and [`Mblk::into_message`] for x-kernel messages, without
 //!   a copy in both directions; [`Blocks::esballoc`] with a [`block::Lent`] for what has a free
 //!   function of its own, such as a cluster of mbufs.

@@ -228,7 +228,7 @@ impl Streams {
         let control = self.open_line(cx, upper)?;
         let linked = self.line(lower).ok_or(Errno::ENXIO).and_then(|driver| {
             let below = Stream::new(self);
-            let opening = Opening { is_internal: true, is_module: false };
+            let opening = Opening { is_internal: true, upper: Some(upper), ..Opening::default() };
             self.build(cx, below.head_q(), driver, Some(Rc::clone(&below)), opening)?;
             let index = self.link(cx, &control, &below.head_q(), true);
             // Only the link holds the stream below.

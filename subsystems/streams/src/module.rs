@@ -5,6 +5,7 @@ use crate::errno::Errno;
 use crate::queue::Q;
 use alloc::rc::Rc;
 use core::any::Any;
+use xk_core::object::ProtocolId;
 use xk_core::{Answer, Ask, Kernel, ProtocolRef};
 
 /// Longest name of a module (FMNAMESZ).
@@ -123,6 +124,9 @@ pub struct Opening {
     pub is_module: bool,
     /// Opened to be linked below a multiplexor, or for another subsystem: no user holds it.
     pub is_internal: bool,
+    /// The protocol of the graph that it is opened for, if one is: what the driver hands it is
+    /// selected by that one's number ([`Kernel::type_number`]).
+    pub upper: Option<ProtocolId>,
 }
 
 /// A driver or module that streams can be opened on or that can be pushed (`streamtab`).

@@ -181,8 +181,8 @@ impl Streams {
 
     /// Opens a stream on this driver for another subsystem: `top` has the place of the stream head,
     /// gets what comes up in its [`rput`](Module::rput), and sends by
-    /// [`putnext`](Q::putnext) on the write queue that is answered. [`detach`](Self::detach) closes
-    /// it.
+    /// [`putnext`](Q::putnext) on the write queue that is answered. `upper` is the protocol of the
+    /// graph whose number selects what comes up. [`detach`](Self::detach) closes it.
     ///
     /// # Errors
     /// As of [`open`](Self::open).
@@ -190,25 +190,27 @@ impl Streams {
         &self,
         cx: &Kernel,
         driver: Rc<dyn Streamtab>,
+        upper: Option<ProtocolId>,
         top: Rc<dyn Module>,
     ) -> Result<Q, Errno> {
         let q = Q::pair(&self.core);
         drop(q.place(top));
-        self.build(cx, q.clone(), driver, None, Opening { is_internal: true, is_module: false })?;
+        let opening = Opening { is_internal: true, upper, ..Opening::default() };
+        self.build(cx, q.clone(), driver, None, opening)?;
         Ok(q.write_side())
     }
 
-    /// As [`attach`](Self::attach), on the line of a protocol of the graph.
+    /// As [`attach`](Self::attach), for one protocol of the graph on the line of another.
     ///
     /// # Errors
-    /// ENXIO if the protocol is not of this subsystem; otherwise as [`open`](Self::open).
+    /// ENXIO if the lower is not of this subsystem; otherwise as [`open`](Self::open).
     pub fn attach_line(
         &self,
         cx: &Kernel,
-        id: ProtocolId,
+        (upper, lower): (ProtocolId, ProtocolId),
         top: Rc<dyn Module>,
     ) -> Result<Q, Errno> {
-        self.attach(cx, self.line(id).ok_or(Errno::ENXIO)?, top)
+        self.attach(cx, self.line(lower).ok_or(Errno::ENXIO)?, Some(upper), top)
     }
 
     /// Closes what [`attach`](Self::attach) has opened.
@@ -282,7 +284,7 @@ impl Streams {
         }
         let q = Q::pair(&self.core);
         insert(top, &q);
-        match tab.open(cx, &q, Opening { is_module: true, is_internal: false }) {
+        match tab.open(cx, &q, Opening { is_module: true, ..Opening::default() }) {
             Ok(module) => drop(q.place(module)),
             Err(error) => {
                 remove(&q);

@@ -39,6 +39,35 @@ impl Mblk {
         self.each(Mblk::copyb)
     }
 
+    /// Takes the first `n` octets off as a message of their own, without a copy; `None`, and
+    /// nothing is changed, if there are not so many, or the pool is exhausted, counted.
+    pub fn split_front(&mut self, n: usize) -> Option<Mblk> {
+        if n > self.size() {
+            return None;
+        }
+        let mut front = self.dupmsg()?;
+        let cut = front.size() - n;
+        let is_cut = front.cut(n, cut) && self.cut(0, n);
+        debug_assert!(is_cut, "both have as many");
+        while front.drop_empty_end() {}
+        while self.is_empty()
+            && let Some(behind) = self.unlinkb()
+        {
+            *self = behind;
+        }
+        Some(front)
+    }
+
+    /// Drops the last block if it is empty and not the only one.
+    fn drop_empty_end(&mut self) -> bool {
+        let mut block = self;
+        while block.cont().is_some_and(|next| next.cont().is_some()) {
+            let Some(next) = block.cont_mut() else { return false };
+            block = next;
+        }
+        block.cont().is_some_and(Mblk::is_empty) && block.unlinkb().is_some()
+    }
+
     fn each(&self, make: impl Fn(&Mblk) -> Option<Mblk>) -> Option<Mblk> {
         let mut made = alloc::vec::Vec::new();
         for block in self.blocks() {

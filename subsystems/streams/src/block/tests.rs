@@ -110,6 +110,24 @@ fn messages_are_cut_at_both_ends() {
 }
 
 #[test]
+fn messages_are_split_without_a_copy() {
+    let cx = TestKernel::new(1);
+    let blocks = blocks(&cx);
+    let parts: [(Kind, &[u8]); 3] =
+        [(Kind::Data, b"abc"), (Kind::Data, b"de"), (Kind::Data, b"fgh")];
+    for n in 0..=8 {
+        let mut mp = chain(&blocks, &parts);
+        let front = mp.split_front(n).unwrap();
+        assert_eq!(
+            (front.to_vec(), mp.to_vec()),
+            (b"abcdefgh"[..n].into(), b"abcdefgh"[n..].into())
+        );
+        assert!(mp.split_front(9 - n).is_none());
+    }
+    assert_eq!(blocks.stats().messages, 0);
+}
+
+#[test]
 fn kernel_messages_become_blocks_and_back_without_a_copy() {
     let cx = TestKernel::new(1);
     let blocks = blocks(&cx);

@@ -1,9 +1,20 @@
 //! The transport provider interface: primitives between a transport user and a provider, their
 //! octets, the provider's states, and the part that all providers of datagrams share.
 //!
+//! # Addresses and options
+//! An address is sixteen octets. The Internet's: family 2 in host order, port and host in network
+//! order, zeros. AppleTalk's: `xk_appletalk::addr::AtAddr::to_sockaddr`. A link's: [`Link`].
+//!
+//! A stream that is bound to no address in particular (T_BIND_REQ with an address of zeros, or
+//! none, on a stream opened for another protocol, [`Opening::upper`](crate::Opening::upper)) has
+//! all that comes for the number of that protocol. There the options begin with the address of this
+//! end ([`own_end`]): where a datagram came to, and in a request where it comes from. What the
+//! protocol has of options follows.
+//!
 //! Source: The Open Group, "Transport Provider Interface" (1997; the draft of version 2, 1999),
 //! chapters 2 and 3 and the message formats.
 
+mod address;
 mod codec;
 mod datagrams;
 mod emit;
@@ -12,6 +23,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+pub use address::{ADDRESS_OCTETS, Link, inet, inet_parts, own_end, with_own_end};
 pub use codec::{FormatError, Primitive};
 pub use datagrams::{Datagrams, Endpoint, SendError};
 pub use emit::{discon_ind, error_ack, ok_ack, uderror_ind, unitdata_ind, unitdata_req, with_data};
