@@ -19,6 +19,7 @@ use xk_core::graph::Catalog;
 pub static PROTOCOLS: &[&Entry] = &[
     // catalog:protocols
     &xk_arp::ENTRY,
+    &xk_atp::ENTRY,
     &xk_authnone::ENTRY,
     &xk_authshort::ENTRY,
     &xk_authsys::ENTRY,

@@ -1,6 +1,7 @@
 //! The targets of one protocol or part each.
 
 pub(crate) mod arp;
+pub(crate) mod atp;
 pub(crate) mod authsys;
 pub(crate) mod channel;
 pub(crate) mod cut;

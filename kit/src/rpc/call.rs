@@ -209,6 +209,25 @@ impl Attribute for Caller {
     }
 }
 
+/// What goes beside a request or a reply of a layer of transactions: its own octets, which only the
+/// layer and those above it that know it read. Those of ATP are `xk_appletalk::atp::Options`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transaction(pub [u8; 12]);
+
+impl Attribute for Transaction {
+    const KEY: u32 = xk_core::name_key("transaction");
+
+    fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
+        let mut octets = [0; ATTRIBUTE_OCTETS];
+        octets[..12].copy_from_slice(&self.0);
+        octets
+    }
+
+    fn decode(octets: [u8; ATTRIBUTE_OCTETS]) -> Self {
+        Self(*octets.first_chunk().unwrap_or(&[0; 12]))
+    }
+}
+
 /// Pops a number with this label off a peer's participant: it must be definite.
 ///
 /// # Errors
@@ -247,6 +266,8 @@ mod tests {
         assert_eq!(CallOptions::decode(options.encode()), options);
         let caller = Caller { flavor: 1, user: 1000, group: 100 };
         assert_eq!(Caller::decode(caller.encode()), caller);
+        let transaction = Transaction(*b"twelve octet");
+        assert_eq!(Transaction::decode(transaction.encode()), transaction);
         for gather in [Gather::First, Gather::Next] {
             assert_eq!(Gather::decode(gather.encode()), gather);
         }

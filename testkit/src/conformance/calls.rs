@@ -125,7 +125,8 @@ pub trait CallFixture {
         tested.clone()
     }
 
-    /// How long what is told across cuts takes at most, there and back.
+    /// How long what is told across cuts takes at most, there and back; of a layer whose last
+    /// packet of a call has no answer, how long that may wait below.
     fn lateness(&self) -> Duration {
         Duration::ZERO
     }

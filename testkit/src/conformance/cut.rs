@@ -333,7 +333,7 @@ impl CallFixture for CutCalls<'_> {
     }
 
     fn lateness(&self) -> Duration {
-        self.edges.lateness()
+        self.edges.lateness() + self.fixture.lateness()
     }
 
     fn proxies(&self, side: Side) -> Vec<ProtocolRef> {

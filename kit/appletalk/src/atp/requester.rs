@@ -370,9 +370,10 @@ impl<A: Peer, P: Payload, T> Requester<A, P, T> {
             let Some((tid, transaction)) = place else {
                 continue;
             };
-            if transaction.due <= now
-                && let Some(due) = self.expire(tid, now)
-            {
+            if transaction.due > now {
+                continue;
+            }
+            if let Some(due) = self.expire(tid, now) {
                 return Some(due);
             }
         }
@@ -382,9 +383,17 @@ impl<A: Peer, P: Payload, T> Requester<A, P, T> {
         None
     }
 
-    /// The next try of a transaction, or its end.
-    fn expire(&mut self, tid: u16, now: Duration) -> Option<Due<A, P, T>> {
-        let transaction = self.slots.get_mut(tid)?;
+    /// When a transaction is sent again or fails, for a shell that waits for each by itself and
+    /// calls [`expire`](Self::expire) instead of [`poll`](Self::poll); `None` if it is over.
+    #[must_use]
+    pub fn due_of(&self, tid: u16) -> Option<Duration> {
+        self.slots.get(tid).map(|transaction| transaction.due)
+    }
+
+    /// The next try of a transaction, or its end; `None` if it is not due, is over, or could not be
+    /// sent again for want of buffers.
+    pub fn expire(&mut self, tid: u16, now: Duration) -> Option<Due<A, P, T>> {
+        let transaction = self.slots.get_mut(tid).filter(|transaction| transaction.due <= now)?;
         if transaction.left == Some(0) {
             let Transaction { owner, wanted, arrived, .. } = self.slots.remove(tid)?;
             return Some(Due::Failed { owner, wanted, arrived });

@@ -280,7 +280,13 @@ impl<A: Peer, P: Payload> Responder<A, P> {
         let due = now.saturating_add(control.timer.time());
         control.due = due;
         let ticket = Ticket { bitmap: control.bitmap, ..*ticket };
-        let segments = segments(ticket, kept);
+        let mut segments = segments(ticket, kept);
+        // Sent first is the reply itself, with the room in front of it; kept is the copy.
+        for (sent, kept) in segments.parts.iter_mut().zip(&mut kept.parts) {
+            if let (Some(sent), Some(kept)) = (sent, kept) {
+                core::mem::swap(sent, kept);
+            }
+        }
         self.octets += octets;
         self.touch(due);
         Ok(segments)
@@ -322,6 +328,11 @@ impl<A: Peer, P: Payload> Responder<A, P> {
     /// Forgets all of a socket of ours that is closed.
     pub fn close(&mut self, socket: u8) {
         self.forget_where(|(_, own, _), _| *own == socket);
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.forget_where(|_, _| true);
     }
 
     /// When [`poll`](Self::poll) is to be called next; `None` if nothing will be due. May be too

@@ -1,0 +1,393 @@
+//! The protocol object: opens, enables, demultiplexes.
+
+use crate::calls::{Call, Data, Origin, Spare};
+use crate::session::{Association, NO_TRANSACTION, NOT_A_SERVER};
+use crate::wire;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::num::NonZeroU8;
+use core::time::Duration;
+use xk_appletalk::atp::{
+    Bounds, Header, Kind, Limits, ReleaseTimer, Requester, Responder, Want, bitmap_of,
+};
+use xk_core::control::{ListMaps, ListSessions};
+use xk_core::graph::{Build, BuildError};
+use xk_core::kernel::Timer;
+use xk_core::map::MapStats;
+use xk_core::object::{Enable, OpenError, Refused, SessionTable};
+use xk_core::{
+    Answer, Ask, HostAddr, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
+    Reason, Secret, SessionRef, Upper, reason,
+};
+use xk_kit::rpc::call_layer::less;
+use xk_kit::rpc::server::OfferingServers;
+
+xk_core::settings! {
+    /// What a call asks for that says nothing itself, and the bounds.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Settings {
+        xo: bool = flag(true, "whether requests are executed exactly once, and not at least once"),
+        tries: u8 = int(0..=255, 5, "how often a request is sent; 0: until the call's deadline"),
+        interval: Duration = duration(Duration::from_secs(2), "the time between two sendings"),
+        release: Duration = duration(Duration::from_secs(30),
+            "how long the responder remembers a request that is executed exactly once, rounded up \
+             to 30 s, 1, 2, 4 or 8 min"),
+        responses: usize = int(0..=8, 8, "packets of a reply, at most"),
+        calls_max: usize = int(1..=16_384, 1024, "how many calls may wait at once"),
+        requests_max: usize = int(1..=1_048_576, 1024, "how many requests may be executed at once"),
+        sessions_max: usize = int(1..=16_777_216, 16_384,
+            "how many peers it knows; idle ones are evicted for new ones"),
+        remembered: usize = int(1..=65_536, 1024,
+            "how many requests that are executed exactly once are remembered; others wait"),
+        remembered_host: usize = int(1..=65_536, 256, "how many of them may be one host's"),
+        remembered_octets: usize = octets(4 << 20, "octets of their replies"),
+    }
+}
+
+impl Settings {
+    /// What a call asks for that says nothing itself.
+    pub(crate) fn want(&self) -> Want {
+        Want {
+            once: self.xo.then(|| ReleaseTimer::at_least(self.release)),
+            user: [0; 4],
+            bitmap: bitmap_of(self.responses),
+            tries: NonZeroU8::new(self.tries),
+            interval: self.interval,
+        }
+    }
+}
+
+/// The time as the machines count it.
+pub(crate) fn now(cx: &Kernel) -> Duration {
+    Duration::from_nanos(cx.now().as_ns())
+}
+
+/// What protocol and sessions share.
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
+    /// By the session below.
+    pub(crate) sessions: SessionTable<u64>,
+    /// Borrowed for one step of the machine at a time, and never while a layer below sends.
+    pub(crate) requester: RefCell<Requester<Origin, Data, Rc<Call>>>,
+    pub(crate) responder: RefCell<Responder<Origin, Data>>,
+    pub(crate) spare: Spare,
+    /// How many requests are being executed.
+    pub(crate) executing: Cell<usize>,
+    pub(crate) server: OfferingServers,
+    /// What is enabled below: a server's number is its place here.
+    offered: RefCell<Vec<Participant>>,
+    /// Names peers.
+    secret: Secret,
+    /// That of the release timers.
+    timer: Cell<Option<Timer>>,
+}
+
+impl Shared {
+    /// The server that a session below was made for.
+    pub(crate) fn server_of(&self, lower: &SessionRef) -> Option<ProtocolRef> {
+        let number = lower.head().tag().checked_sub(1)?;
+        self.server.get(number).map(|(server, _)| server)
+    }
+
+    /// Whether this protocol serves at this local participant.
+    pub(crate) fn serves(&self, upper: &ProtocolRef, local: &Participant) -> bool {
+        let offered = self.offered.borrow();
+        let serves = |at| self.server.get(at).is_some_and(|(server, _)| server == *upper);
+        let mut all = (0..).zip(offered.iter());
+        all.any(|(at, offer)| fits(offer, local) && serves(at))
+    }
+
+    /// The number that is offered to this local participant: the most definite that fits.
+    fn offer_for(&self, local: &Participant) -> Option<u32> {
+        let offered = self.offered.borrow();
+        let definite = |offer: &Participant| offer.parts().filter(|p| **p != Part::Any).count();
+        let all = offered.iter().enumerate();
+        let served = all.filter(|(at, _)| self.server.get(*at as u32).is_some());
+        let found = served.filter(|(_, offer)| fits(offer, local)).max_by_key(|(_, o)| definite(o));
+        found.map(|(at, _)| at as u32)
+    }
+
+    /// A name for what these participants say, the first being our own, and this number.
+    fn name(&self, participants: &Participants, number: u64) -> HostAddr {
+        let mut ends = Vec::from([number]);
+        let mut host = Vec::new();
+        for (at, participant) in participants.iter().enumerate() {
+            ends.push(u64::MAX);
+            for (depth, part) in participant.parts().enumerate() {
+                let words = words(part);
+                ends.extend(words);
+                if at > 0 && (depth > 0 || participant.len() == 1) {
+                    host.extend(words);
+                }
+            }
+        }
+        let (ends, host) = (self.secret.hash(&ends), self.secret.hash(&host) as u32);
+        let [a, b, c, d, e, f, g, h] = ends.to_be_bytes();
+        let [i, j, k, l] = host.to_be_bytes();
+        HostAddr::from_parts(([0xfd, 1, 1, 1, a, b, c, d, e, f, g, h, i, j, k, l], 0))
+    }
+
+    /// The other end of a session below, by the name that it was given.
+    pub(crate) fn origin(&self, lower: &SessionRef) -> Origin {
+        let (name, _) = lower.head().peer().to_parts();
+        let [0xfd, 1, 1, 1, a, b, c, d, e, f, g, h, i, j, k, l] = name else {
+            return Origin { ends: lower.id().0, host: 0 };
+        };
+        let ends = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
+        Origin { ends, host: u32::from_be_bytes([i, j, k, l]) }
+    }
+
+    /// Sets the timer for what falls due in the responder, unless it is set.
+    pub(crate) fn arm(&self, cx: &Kernel, this: &ProtocolRef) {
+        let Some(due) = self.responder.borrow().due() else {
+            return;
+        };
+        if self.timer.get().is_some() {
+            return;
+        }
+        let delay = due.saturating_sub(now(cx));
+        // Without a timer the next request tries again.
+        self.timer.set(cx.schedule_protocol(this, delay, 0).ok());
+    }
+}
+
+/// Whether an offer is for this local participant; what either leaves open fits.
+fn fits(offer: &Participant, local: &Participant) -> bool {
+    let mut pairs = offer.parts().zip(local.parts());
+    pairs.all(|(one, other)| *one == Part::Any || *other == Part::Any || one == other)
+}
+
+/// A part as words, so that no two parts are alike.
+fn words(part: &Part) -> [u64; 4] {
+    let text = |name: &str| {
+        let octets = name.bytes().chain(core::iter::repeat(0)).take(16);
+        octets.fold(0u128, |word, octet| word << 8 | u128::from(octet))
+    };
+    match part {
+        Part::Any => [0; 4],
+        Part::Number(label, number) => {
+            let label = text(label.as_str());
+            [1, (label >> 64) as u64, label as u64, *number]
+        }
+        Part::Ether([a, b, c, d, e, f]) => {
+            [2, u64::from_be_bytes([0, 0, *a, *b, *c, *d, *e, *f]), 0, 0]
+        }
+        Part::Host(host) => {
+            let [a, b, c] = host.words();
+            [3, a, b, c]
+        }
+    }
+}
+
+/// One instance of the layer.
+pub struct Atp {
+    lower: ProtocolRef,
+    shared: Rc<Shared>,
+}
+
+/// Builds it from its place in a graph.
+///
+/// # Errors
+/// [`BuildError`] if the graph gives it nothing to stand on.
+pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    let settings = Settings::read(build)?;
+    Ok(add(build.cx, build.name, build.lower(0)?, settings))
+}
+
+/// Adds one to a kernel, for programs that compose without a graph file.
+pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> ProtocolRef {
+    let bounds = Bounds {
+        transactions: settings.remembered,
+        per_host: settings.remembered_host,
+        octets: settings.remembered_octets,
+    };
+    let limits = Limits { transactions: settings.calls_max };
+    let shared = Rc::new(Shared {
+        settings,
+        sessions: SessionTable::new(cx.secret(), settings.sessions_max),
+        requester: RefCell::new(Requester::new(limits, cx.random().next_u16())),
+        responder: RefCell::new(Responder::new(bounds)),
+        spare: Spare::default(),
+        executing: Cell::new(0),
+        server: OfferingServers::default(),
+        offered: RefCell::default(),
+        secret: cx.secret(),
+        timer: Cell::new(None),
+    });
+    cx.add_protocol(crate::ENTRY.kind, name, Atp { lower, shared })
+}
+
+impl Protocol for Atp {
+    fn open(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        mut participants: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        let local = participants.local_mut()?;
+        if local.is_empty() {
+            local.push(Part::Any);
+        }
+        let local = local.clone();
+        let lower = self.lower.open(cx, Upper::new(this), participants.clone())?;
+        if lower.head().peer().is_unspecified() {
+            // Our own end may be any, so that the participants alone do not name it.
+            lower.head().set_peer(self.shared.name(&participants, lower.id().0));
+        }
+        let upper = upper.receiver;
+        let association = Association::new(cx, &self.shared, upper, &lower, Some(local));
+        self.shared.sessions.open(cx, this, upper, lower.id().0, association)
+    }
+
+    fn open_enable(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        mut participants: Participants,
+    ) -> Result<Enable, OpenError> {
+        let local = participants.local_mut()?;
+        if local.is_empty() {
+            local.push(Part::Any);
+        }
+        let number = {
+            let mut offered = self.shared.offered.borrow_mut();
+            let known = offered.iter().position(|offer| offer == local);
+            known.unwrap_or_else(|| {
+                // One that serves no more leaves its place.
+                let free =
+                    (0..offered.len()).find(|at| self.shared.server.get(*at as u32).is_none());
+                match free.and_then(|at| offered.get_mut(at).map(|place| (at, place))) {
+                    Some((at, place)) => {
+                        *place = local.clone();
+                        at
+                    }
+                    None => {
+                        offered.push(local.clone());
+                        offered.len() - 1
+                    }
+                }
+            })
+        };
+        self.shared.server.enable(cx, &self.lower, (this, upper), (number as u32, local))
+    }
+
+    fn open_disable(&self, cx: &Kernel, _: &ProtocolRef, enable: Enable) {
+        self.shared.server.disable(cx, &self.lower, enable);
+    }
+
+    fn open_done(
+        &self,
+        _: &Kernel,
+        _: &ProtocolRef,
+        lower: &SessionRef,
+        mut participants: Participants,
+    ) -> Result<(), &'static Reason> {
+        let head = lower.head();
+        if participants.len() > 1 {
+            head.set_peer(self.shared.name(&participants, 0));
+        }
+        let any = Participant::of(Part::Any);
+        let local = participants.local_mut().map_or(any, |local| local.clone());
+        let number = self.shared.offer_for(&local).ok_or(&NOT_A_SERVER)?;
+        head.set_tag(number + 1);
+        Ok(())
+    }
+
+    #[inline]
+    fn demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        message: Message,
+    ) -> Result<(), Refused> {
+        if let Some(session) = self.shared.sessions.get(&lower.id().0) {
+            return session.pop(cx, message);
+        }
+        self.demux_first(cx, this, lower, message)
+    }
+
+    fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        let _ = this;
+        let shared = &self.shared;
+        if let Some(question) = ask.get::<ListSessions>() {
+            question.add(&shared.sessions);
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<ListMaps>() {
+            question.add("sessions", shared.sessions.stats());
+            let entries = shared.responder.borrow().len();
+            question.add("remembered", MapStats { entries, ..MapStats::default() });
+            return Answer::Answered;
+        }
+        less_request(less(self.lower.control(cx, ask), ask, wire::HEADER_OCTETS), ask)
+    }
+
+    fn lower(&self) -> Option<&ProtocolRef> {
+        Some(&self.lower)
+    }
+
+    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, _: u64) {
+        self.shared.timer.set(None);
+        self.shared.responder.borrow_mut().poll(now(cx));
+        self.shared.arm(cx, this);
+    }
+
+    fn stop(&self, cx: &Kernel, _: &ProtocolRef) {
+        let shared = &self.shared;
+        cx.cancel(shared.timer.take());
+        shared.sessions.clear();
+        shared.server.clear();
+        shared.offered.borrow_mut().clear();
+        shared.responder.borrow_mut().clear();
+    }
+}
+
+impl Atp {
+    /// A packet from a peer of which nothing is known: only a request makes a session, and only for
+    /// a protocol that serves.
+    #[cold]
+    fn demux_first(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        mut message: Message,
+    ) -> Result<(), Refused> {
+        let octets = match message.header::<{ wire::HEADER_OCTETS }>() {
+            Ok(octets) => octets,
+            Err(error) => return Err(this.refuse(message, error.into())),
+        };
+        match Header::parse(&octets).map(|header| header.kind) {
+            Ok(Kind::Request) => {}
+            Ok(_) => return Err(this.refuse(message, &NO_TRANSACTION)),
+            Err(_) => return Err(this.refuse(message, &reason::MALFORMED)),
+        }
+        let Some(upper) = self.shared.server_of(lower) else {
+            return Err(this.refuse(message, &NOT_A_SERVER));
+        };
+        let make = || {
+            let association = Association::new(cx, &self.shared, &upper, lower, None);
+            (association, Participants::default())
+        };
+        match self.shared.sessions.accept(cx, this, &upper, lower.id().0, make) {
+            Ok(session) => session.pop(cx, message),
+            Err(why) => Err(this.refuse(message, why)),
+        }
+    }
+}
+
+/// Holds what is said of sizes to those of a request.
+pub(crate) fn less_request(answer: Answer, ask: &mut Ask<'_>) -> Answer {
+    use xk_appletalk::atp::DATA_OCTETS_MAX;
+    use xk_kit::control::{MaxPacket, OptPacket};
+    if let Some(question) = ask.get::<MaxPacket>() {
+        question.octets = question.octets.min(DATA_OCTETS_MAX as u32);
+    } else if let Some(question) = ask.get::<OptPacket>() {
+        question.octets = question.octets.min(DATA_OCTETS_MAX as u32);
+    }
+    answer
+}

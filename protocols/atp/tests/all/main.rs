@@ -1,0 +1,4 @@
+//! ATP between a lower and an upper of the test kit.
+
+mod behaviour;
+mod laws;
