@@ -2,6 +2,7 @@
 
 use crate::device::Device;
 use crate::errno::{Errno, Result};
+use crate::ether::Arpcom;
 use crate::ifnet::{Driver, IfQueue, Ifnet, count};
 use crate::mbuf::{Mbuf, Mbufs};
 use crate::protosw::{Prc, ProtoFns, Protosw, Sock, Switch};
@@ -74,6 +75,9 @@ pub struct Bsd {
     mbufs: Mbufs,
     protosw: RefCell<Vec<Rc<Protosw>>>,
     ifnet: RefCell<Vec<Rc<Ifnet>>>,
+    /// Which nodes of the graph are interfaces.
+    lines: RefCell<Vec<(ProtocolId, Rc<Ifnet>)>>,
+    arpcoms: RefCell<Vec<Rc<Arpcom>>>,
     devices: RefCell<Vec<(ProtocolId, Rc<dyn Device>)>>,
     isrs: RefCell<[Option<Isr>; 32]>,
     /// Bits of the software interrupt that wait.
@@ -103,6 +107,8 @@ impl Bsd {
             mbufs,
             protosw: RefCell::default(),
             ifnet: RefCell::default(),
+            lines: RefCell::default(),
+            arpcoms: RefCell::default(),
             devices: RefCell::default(),
             isrs: RefCell::new([const { None }; 32]),
             netisr: Cell::new(0),
@@ -256,6 +262,26 @@ impl Bsd {
     pub fn ifnet(&self, index: u16) -> Option<Rc<Ifnet>> {
         let at = usize::from(index).checked_sub(1)?;
         self.ifnet.borrow().get(at).cloned()
+    }
+
+    /// Notes that the node `id` of the kernel is this interface, for the lines that stand on it.
+    pub fn set_interface(&self, id: ProtocolId, ifp: Rc<Ifnet>) {
+        self.lines.borrow_mut().push((id, ifp));
+    }
+
+    /// The interface that is the node `id`: a driver's line, or an adapter's.
+    pub fn interface(&self, id: ProtocolId) -> Option<Rc<Ifnet>> {
+        self.lines.borrow().iter().find(|(of, _)| *of == id).map(|(_, ifp)| Rc::clone(ifp))
+    }
+
+    pub(crate) fn add_arpcom(&self, ac: Rc<Arpcom>) {
+        self.arpcoms.borrow_mut().push(ac);
+    }
+
+    /// What an interface has as one of an Ethernet; none if it is of another link.
+    pub fn arpcom(&self, ifp: &Ifnet) -> Option<Rc<Arpcom>> {
+        let all = self.arpcoms.borrow();
+        all.iter().find(|ac| ac.ac_if.if_index == ifp.if_index).map(Rc::clone)
     }
 
     /// Registers what carries the frames of an interface: the node `id` of the kernel.
@@ -515,9 +541,11 @@ impl Bsd {
         for ifp in &ifnet {
             ifp.if_snd.flush();
         }
-        let devices = self.devices.take();
+        let (devices, lines, arpcoms) =
+            (self.devices.take(), self.lines.take(), self.arpcoms.take());
+        arpcoms.iter().for_each(|ac| ac.stop());
         let isrs = self.isrs.replace([const { None }; 32]);
         let (node, callouts) = (self.node.take(), self.callouts.take());
-        drop((protosw, ifnet, devices, isrs, node, callouts));
+        drop((protosw, ifnet, lines, arpcoms, devices, isrs, node, callouts));
     }
 }

@@ -6,7 +6,7 @@ use alloc::rc::Rc;
 use core::cell::RefCell;
 use xk_core::object::{OpenError, ProtocolRef, SessionRef};
 use xk_core::{Kernel, Message, Participants, Upper};
-use xk_kit::control::{MaxPacket, MyEther};
+use xk_kit::control::{JoinGroup, MaxPacket, MyEther};
 
 /// A device below an interface's driver. An adapter registers one under its node
 /// ([`Bsd::add_device`](crate::Bsd::add_device)); the driver above finds it by the node that it
@@ -33,6 +33,11 @@ pub trait Device {
 
     /// The address of its station, if it has one.
     fn dv_address(&self, cx: &Kernel) -> Option<[u8; 6]>;
+
+    /// Takes frames to this group from now on, if it filters by itself.
+    fn dv_join(&self, cx: &Kernel, group: [u8; 6]) {
+        let _ = (cx, group);
+    }
 }
 
 /// What a device gives its frames to.
@@ -85,6 +90,12 @@ impl WireDevice {
         let message: Message = m.into_message(cx.pool(), HEADROOM)?;
         let session = self.session.borrow().clone().ok_or(Errno::ENETDOWN)?;
         session.push(cx, message).map_err(Errno::from)
+    }
+
+    /// See [`Device::dv_join`].
+    pub fn join(&self, cx: &Kernel, address: [u8; 6]) {
+        // A wire that takes all frames does not know the question.
+        let _ = self.lower.ask(cx, JoinGroup { address });
     }
 
     /// See [`Device::dv_max`].

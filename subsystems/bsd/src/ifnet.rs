@@ -29,6 +29,9 @@ pub const IFF_PROMISC: u16 = 0x100;
 /// It does not hear its own frames.
 pub const IFF_SIMPLEX: u16 = 0x800;
 
+/// An ioctl: takes frames to a group of stations, six octets, from now on.
+pub const SIOCADDMULTI: u32 = 0x8020_6931;
+
 /// A bounded queue of packets (`struct ifqueue`).
 pub struct IfQueue {
     packets: RefCell<VecDeque<Mbuf>>,

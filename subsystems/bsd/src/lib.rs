@@ -48,9 +48,12 @@
 //!   [`SIOCGIFMTU`] and [`SIOCGIFSRCADDR`]. The line above finds it as its lower neighbour and puts
 //!   itself on it with its own number ([`Bsd::stack`]). What arrives goes to [`Protosw::upper`],
 //!   which exists from the start on, by `pr_input` with [`InputArg::Addressed`], within
-//!   [`Bsd::splnet`].
+//!   [`Bsd::splnet`]. What has no use for a packet says so by `pr_unreach`.
 //! - *A foreign device below an interface*: [`Bsd::add_device`] with a [`Device`]; frames go to its
 //!   [`DeviceInput`]. Where the lower is a wire of the x-kernel, [`WireDevice`] does the work.
+//! - *A foreign layer with hosts below IP or DDP*: an interface of its own, [`Bsd::if_attach`] with
+//!   a [`Driver`] whose `if_output` resolves addresses by itself, and [`Bsd::set_interface`] for
+//!   the adapter's node; arrivals go to [`Bsd::netisr_input`].
 //! - *A foreign protocol above BSD's*: [`Bsd::register`] with functions whose `pr_input` passes up,
 //!   then [`Bsd::stack`] on the lower with the foreign protocol's node as `selector`: its number
 //!   counts. Send by the lower's `pr_output`.
@@ -98,6 +101,7 @@ extern crate std;
 mod bsd;
 mod device;
 pub mod errno;
+pub mod ether;
 pub mod ifnet;
 pub mod mbuf;
 mod node;

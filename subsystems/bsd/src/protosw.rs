@@ -281,6 +281,14 @@ pub trait ProtoFns {
         Err(Errno::EOPNOTSUPP)
     }
 
+    /// A protocol above has no use for a packet that it was given with `arg`, for the reason `cmd`
+    /// (in BSD it calls `icmp_error`): the sender is told if that is this protocol's way. The
+    /// packet is as it was given, and is consumed.
+    fn pr_unreach(&self, cx: &Kernel, pr: &Rc<Protosw>, m: Mbuf, arg: &InputArg, cmd: Prc) {
+        let _ = (cx, pr, arg, cmd);
+        m.m_freem();
+    }
+
     /// Something happened below (`pr_ctlinput`), about the receiver `sa` of a packet. The packet
     /// that was sent is shown from the header of this protocol on, if it is known.
     fn pr_ctlinput(
@@ -491,6 +499,11 @@ impl Protosw {
     #[inline]
     pub fn pr_output(self: &Rc<Self>, cx: &Kernel, m: Mbuf, arg: &OutputArg) -> Result {
         self.functions.pr_output(cx, self, m, arg)
+    }
+
+    /// See [`ProtoFns::pr_unreach`].
+    pub fn pr_unreach(self: &Rc<Self>, cx: &Kernel, m: Mbuf, arg: &InputArg, cmd: Prc) {
+        self.functions.pr_unreach(cx, self, m, arg, cmd);
     }
 
     /// See [`ProtoFns::pr_ctlinput`].

@@ -3,6 +3,7 @@
 use super::{Ext, M_COPYFLAGS, M_EXT, M_PKTHDR, Mbuf, Mt, PktHdr};
 use crate::errno::{Errno, Result};
 use alloc::rc::Rc;
+use xk_kit::net::checksum::Checksum;
 
 /// As a length for `m_copym`: all that is behind the offset.
 pub const M_COPYALL: usize = usize::MAX;
@@ -347,8 +348,12 @@ impl Mbuf {
 
     /// The Internet's checksum over `len` octets from `off` on: `in_cksum`.
     pub fn in_cksum(&self, off: usize, len: usize) -> u16 {
+        self.in_cksum_add(Checksum::new(), off, len).finish()
+    }
+
+    /// A sum with `len` octets from `off` on added.
+    pub fn in_cksum_add(&self, mut sum: Checksum, off: usize, len: usize) -> Checksum {
         let (mut off, mut left) = (off, len);
-        let mut sum = xk_kit::net::checksum::Checksum::new();
         for m in self.mbufs() {
             let Some(octets) = m.mtod().get(off..) else {
                 off -= m.0.len;
@@ -362,6 +367,6 @@ impl Mbuf {
                 break;
             }
         }
-        sum.finish()
+        sum
     }
 }

@@ -1,0 +1,290 @@
+//! # Synopsis
+//! `ether WIRE` — an Ethernet interface of the BSD network subsystem, with ARP.
+//!
+//! # Realm
+//! async
+//!
+//! # Participants
+//! Those of its families: the lines above hand it socket addresses.
+//!
+//! # Above
+//! `ip`, `ddp`: what finds its interface by the line, and its station by [`xk_bsd::ether::Arpcom`].
+//!
+//! # Below
+//! A wire of the x-kernel that takes whole frames, or the device of another subsystem.
+//!
+//! # Behaviour
+//! Frames are Ethernet II's, or IEEE 802.3's with LLC and SNAP. What arrives is lent by the wire,
+//! loses its header and goes to the queue of its protocol's software interrupt; what is for no
+//! protocol, not for this station and not for a group that it has joined is dropped and counted by
+//! the interface. What is sent waits in the interface's queue of 50 until the wire takes it, which
+//! is at once. Short frames are padded.
+//!
+//! ARP keeps one packet for each address that it does not know yet; a newer one replaces it. It
+//! asks at most once a second and five times; then the address cannot be reached for 20 seconds.
+//! What it knows lives 20 minutes. It knows 512 addresses at most; then the oldest goes.
+//!
+//! # Control
+//! Answers `my-ether`, `report` (counters of interface and ARP); forwards the rest.
+//!
+//! # Example
+//! ```kdl
+//! host a {
+//!     sim link=lan
+//!     subsystem bsd {
+//!         ether sim
+//!         ip ether { address "10.0.0.1/24"; }
+//!         udp ip
+//!     }
+//! }
+//! ```
+//!
+//! # Standard
+//! RFC 894 and RFC 826; RFC 1042 for SNAP.
+
+use crate::arp::Arp;
+use alloc::rc::Rc;
+use alloc::string::ToString;
+use core::cell::{OnceCell, RefCell};
+use xk_bsd::errno::{Errno, Result};
+use xk_bsd::ether::{Arpcom, BROADCAST, ETHER_HDR, ETHERMTU, Encap, pad};
+use xk_bsd::ifnet::{IFF_BROADCAST, IFF_RUNNING, IFF_SIMPLEX, IFF_UP, SIOCADDMULTI, count};
+use xk_bsd::sockaddr::AF_INET;
+use xk_bsd::{
+    Bsd, Device, DeviceInput, Driver, Ifnet, Mbuf, NETISR_ARP, NETISR_IP, Sockaddr, WireDevice,
+};
+use xk_core::control::{Report, question};
+use xk_core::graph::{
+    Build, BuildError, Family, Guarantees, ParamKind, Realm, Service, StackingRules, optional,
+};
+use xk_core::object::{OpenError, Refused};
+use xk_core::{Answer, Ask, Entry, Kernel, Message, Protocol, ProtocolRef, Reason, SessionRef};
+use xk_kit::control::MyEther;
+use xk_kit::net::addr::EthAddr;
+
+/// What the catalog knows of it.
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::layer("ether", include_str!("ether.rs"), build)
+    .subsystem("bsd")
+    .summary("an Ethernet interface, with ARP")
+    .above(Family::Ether)
+    .on(&[Realm::Wire, Realm::Async], &[Family::Link])
+    .needs(Guarantees::OPEN.and(Guarantees::WHOLE))
+    .service(Service::changing(Guarantees::NONE, Guarantees::EXACT))
+    .header_octets(ETHER_HDR)
+    .stacking_rules(&StackingRules { own_address: Some("address"), ..StackingRules::NONE })
+    .parameters(&[
+        optional("address", ParamKind::Text("a hardware address, such as 02:00:00:00:00:01"),
+            "the station's address, in place of the wire's"),
+    ])
+    .questions(&[
+        question("my-ether", "the station's address"),
+        question("report", "counters of the interface and of ARP"),
+    ]);
+
+/// Below the driver: a wire of the x-kernel, or another subsystem's device.
+enum Below {
+    Wire(WireDevice),
+    Device(Rc<dyn Device>),
+}
+
+/// The driver.
+struct Softc {
+    ac: RefCell<Option<Rc<Arpcom>>>,
+    below: Below,
+}
+
+impl Driver for Softc {
+    fn if_output(&self, cx: &Kernel, _: &Rc<Ifnet>, m: Mbuf, dst: &Sockaddr) -> Result {
+        let ac = self.ac.borrow().clone().ok_or(Errno::ENETDOWN)?;
+        ac.ether_output(cx, m, dst)
+    }
+
+    fn if_start(&self, cx: &Kernel, ifp: &Rc<Ifnet>) {
+        while let Some(m) = ifp.if_snd.dequeue() {
+            let sent = pad(m).and_then(|m| match &self.below {
+                Below::Wire(wire) => wire.output(cx, m),
+                Below::Device(device) => device.dv_output(cx, m),
+            });
+            count(if sent.is_ok() { &ifp.if_data.opackets } else { &ifp.if_data.oerrors });
+        }
+    }
+
+    fn if_ioctl(&self, cx: &Kernel, ifp: &Rc<Ifnet>, cmd: u32, data: &mut [u8]) -> Result {
+        let ac = self.ac.borrow().clone().ok_or(Errno::ENETDOWN)?;
+        let group: [u8; 6] = (&*data).try_into().map_err(|_| Errno::EINVAL)?;
+        if cmd != SIOCADDMULTI {
+            return Err(Errno::EINVAL);
+        }
+        // What is joined before the line has started is told to the wire then.
+        if ac.join(group)? && ifp.is(IFF_RUNNING) {
+            self.join(cx, group);
+        }
+        Ok(())
+    }
+}
+
+impl Softc {
+    fn join(&self, cx: &Kernel, group: [u8; 6]) {
+        match &self.below {
+            Below::Wire(wire) => wire.join(cx, group),
+            Below::Device(device) => device.dv_join(cx, group),
+        }
+    }
+}
+
+/// The line's node.
+struct Line {
+    bsd: Rc<Bsd>,
+    ac: Rc<Arpcom>,
+    softc: Rc<Softc>,
+    arp: Rc<Arp>,
+    given: Option<EthAddr>,
+    lower: ProtocolRef,
+    input: OnceCell<Rc<Input>>,
+}
+
+/// Where a device's frames go.
+struct Input {
+    bsd: Rc<Bsd>,
+    ac: Rc<Arpcom>,
+}
+
+impl DeviceInput for Input {
+    fn dv_input(&self, cx: &Kernel, mut m: Mbuf) {
+        m.make_packet(self.ac.ac_if.if_index);
+        self.bsd.splnet(cx, || self.ac.ether_input(cx, m));
+    }
+}
+
+fn build(build: &mut Build<'_>) -> core::result::Result<ProtocolRef, BuildError> {
+    const ADDRESS: &str = "the address of one station, such as 02:00:00:00:00:01";
+    let given = build.params.parse::<EthAddr>("address", ADDRESS)?;
+    if given.is_some_and(|address| !address.is_unicast()) {
+        return Err(BuildError::param("address", ADDRESS));
+    }
+    let (cx, lower) = (build.cx, build.lower(0)?);
+    let bsd = xk_bsd::of(cx)?;
+    let below = match bsd.device(lower.id()) {
+        Some(device) => Below::Device(device),
+        None => Below::Wire(WireDevice::new(lower.clone())),
+    };
+    let softc = Rc::new(Softc { ac: RefCell::default(), below });
+    let ifp = bsd.if_attach("en", Rc::clone(&softc) as Rc<dyn Driver>);
+    let ac = Arpcom::new(&bsd, ifp.map_err(xk_bsd::environment)?);
+    softc.ac.replace(Some(Rc::clone(&ac)));
+    let arp = Arp::of(cx, &bsd);
+    ac.add_type(Encap::Type(0x0800), NETISR_IP);
+    ac.add_type(Encap::Type(0x0806), NETISR_ARP);
+    ac.add_resolver(AF_INET, Rc::clone(&arp) as Rc<dyn xk_bsd::ether::Resolve>);
+    let line = Line {
+        bsd: Rc::clone(&bsd),
+        ac: Rc::clone(&ac),
+        softc,
+        arp,
+        given,
+        lower,
+        input: OnceCell::new(),
+    };
+    let node = build.add(line)?;
+    bsd.set_interface(node.id(), Rc::clone(&ac.ac_if));
+    Ok(node)
+}
+
+impl Line {
+    /// A frame of the wire's.
+    fn receive(&self, cx: &Kernel, message: Message) -> core::result::Result<(), &'static Reason> {
+        let m = self.bsd.mbufs().m_lend(message, self.ac.ac_if.if_index)?;
+        self.ac.ether_input(cx, m);
+        Ok(())
+    }
+}
+
+impl Protocol for Line {
+    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> core::result::Result<(), OpenError> {
+        let (address, max) = match &self.softc.below {
+            Below::Wire(wire) => {
+                wire.open(cx, this)?;
+                (wire.address(cx), wire.max(cx))
+            }
+            Below::Device(device) => {
+                let input = Input { bsd: Rc::clone(&self.bsd), ac: Rc::clone(&self.ac) };
+                let input = self.input.get_or_init(|| Rc::new(input));
+                device.dv_attach(cx, Rc::clone(input) as Rc<dyn DeviceInput>)?;
+                (device.dv_address(cx), device.dv_max(cx))
+            }
+        };
+        let drawn = || {
+            let mut octets = [0; 6];
+            cx.random().fill(&mut octets);
+            octets[0] = octets[0] & !1 | 2;
+            octets
+        };
+        self.ac.set_enaddr(self.given.map(|given| given.0).or(address).unwrap_or_else(drawn));
+        let ifp = &self.ac.ac_if;
+        let mtu = if max > ETHER_HDR { max - ETHER_HDR } else { ETHERMTU };
+        ifp.if_mtu.set(mtu.min(ETHERMTU));
+        ifp.set_flags(IFF_UP | IFF_RUNNING | IFF_BROADCAST | IFF_SIMPLEX, 0);
+        // What the lines above have joined before the wire was open.
+        for group in self.ac.groups().into_iter().chain([BROADCAST]) {
+            self.softc.join(cx, group);
+        }
+        // Tells the others our addresses, and hears whether another station has one.
+        self.bsd.splnet(cx, || {
+            for mine in ifp.addresses().iter().filter(|a| a.addr.family() == AF_INET) {
+                self.arp.arpwhohas(cx, &self.ac, mine.addr.addr(), mine.addr.addr());
+            }
+        });
+        Ok(())
+    }
+
+    fn demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        _: &SessionRef,
+        message: Message,
+    ) -> core::result::Result<(), Refused> {
+        // A frame that finds no mbuf is gone, as in a driver without a buffer to give its board.
+        let taken = self.bsd.splnet(cx, || self.receive(cx, message));
+        if let Err(reason) = taken {
+            this.head().drops().count(reason);
+            count(&self.ac.ac_if.if_data.ierrors);
+        }
+        Ok(())
+    }
+
+    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<MyEther>() {
+            question.address = self.ac.enaddr();
+            return Answer::Answered;
+        }
+        let Some(report) = ask.get::<Report>() else { return self.lower.control(cx, ask) };
+        let data = &self.ac.ac_if.if_data;
+        let figures = [
+            ("packets received", data.ipackets.get()),
+            ("packets sent", data.opackets.get()),
+            ("errors in", data.ierrors.get()),
+            ("errors out", data.oerrors.get()),
+            ("for no protocol", data.noproto.get()),
+            ("queue full in", data.iqdrops.get()),
+            ("queue full out", self.ac.ac_if.if_snd.drops()),
+        ];
+        let all = figures.into_iter().chain(self.arp.stats());
+        report.lines = all.map(|(name, n)| (name.into(), n.to_string())).collect();
+        report.finished = true;
+        Answer::Answered
+    }
+
+    fn lower(&self) -> Option<&ProtocolRef> {
+        Some(&self.lower)
+    }
+
+    fn stop(&self, cx: &Kernel, _: &ProtocolRef) {
+        if let Below::Wire(wire) = &self.softc.below {
+            wire.close(cx);
+        }
+        drop(self.softc.ac.take());
+        self.arp.stop();
+    }
+}
