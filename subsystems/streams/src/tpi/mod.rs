@@ -15,6 +15,7 @@
 //! chapters 2 and 3 and the message formats.
 
 mod address;
+mod below;
 mod codec;
 mod datagrams;
 mod emit;
@@ -24,6 +25,7 @@ mod state;
 mod tests;
 
 pub use address::{ADDRESS_OCTETS, Link, inet, inet_parts, own_end, with_own_end};
+pub use below::Below;
 pub use codec::{FormatError, Primitive};
 pub use datagrams::{Datagrams, Endpoint, SendError};
 pub use emit::{discon_ind, error_ack, ok_ack, uderror_ind, unitdata_ind, unitdata_req, with_data};

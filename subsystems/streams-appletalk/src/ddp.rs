@@ -1,0 +1,679 @@
+//! # Synopsis
+//! `ddp ETHER [net=RANGE] [node=N]` — AppleTalk's datagrams as a multiplexor of STREAMS, with
+//! address resolution.
+//!
+//! # Realm
+//! async
+//!
+//! # Participants
+//! `socket4@node18@net10`: socket, node and network. In STREAMS a `sockaddr_at` of sixteen octets.
+//!
+//! # Above
+//! Lines of STREAMS with a datagram type on `ddp`; users by the transport interface.
+//!
+//! # Below
+//! One line of `ether`.
+//!
+//! # Behaviour
+//! A stream is bound to a socket: the one in the address, or one from 128 on that is free. The
+//! datagrams that it sends bear the type of the protocol that it was opened for, and such come up.
+//! A user's stream has no type of its own: the first octet of the options says it in both
+//! directions, or T_OPTMGMT_REQ with one octet of options once for all. A line's stream that is
+//! bound to no socket takes all that no other has of its type; its options begin with the address
+//! of this end.
+//!
+//! The node's address is claimed by AARP when the line below is linked; datagrams wait for it, and
+//! for the hardware of their receiver, 64 at most. To its own address a datagram goes round over
+//! the read queue of the lower pair. Broadcasts are not heard by their sender. It routes nothing.
+//!
+//! # Control
+//! Answers `max-packet` (586) and `report`; forwards the rest.
+//!
+//! # Example
+//! ```kdl
+//! host a {
+//!     sim link=lan
+//!     subsystem streams {
+//!         ether sim
+//!         ddp ether net="10-19" node=17
+//!         aep ddp
+//!     }
+//! }
+//! ```
+//!
+//! # Standard
+//! G. Sidhu, R. Andrews and A. Oppenheimer, Inside AppleTalk, second edition, chapters 2 and 4.
+
+use crate::common::{Clock, random};
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::rc::{Rc, Weak};
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use xk_appletalk::aarp::{self, Aarp, Action, Config, Refusal as AarpRefusal, Resolution, Wish};
+use xk_appletalk::addr::{AtAddr, NET_ANY, NetRange, Node, SOCKADDR_LEN, START_UP};
+use xk_appletalk::ddp::{Cable, DATA_LEN_MAX, LONG_LEN, Long, SOCKETS_DYNAMIC, Way, is_socket};
+use xk_core::control::Report;
+use xk_core::graph::{
+    Build, BuildError, Family, Guarantees, ParamKind, Params, Realm, flag, int, optional,
+};
+use xk_core::reason::{self, Reason};
+use xk_core::{Answer, Ask, Entry, Kernel, ProtocolRef};
+use xk_kit::control::{MaxPacket, MyEther};
+use xk_streams::tpi::{
+    Below, Datagrams, Endpoint, Info, Link, Primitive, Refusal, SendError, TliError, own_end,
+    unitdata_ind,
+};
+use xk_streams::{
+    Errno, Kind, Mblk, Module, ModuleInfo, Opening, Priority, Q, Services, Streamtab, WeakQ,
+};
+
+const NETWORKS: &str = "a network or a range of them, such as 10-19";
+
+/// What the catalog knows of it.
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::layer("ddp", include_str!("ddp.rs"), build)
+    .subsystem("streams")
+    .summary("AppleTalk's datagrams as a multiplexor of STREAMS, with address resolution")
+    .above(Family::Other("sockets"))
+    .on(&[Realm::Async], &[Family::Ether])
+    .needs(Guarantees::WHOLE)
+    .header_octets(LONG_LEN)
+    .numbers(&[("ether", DDP_ON_ETHER)])
+    .reasons(&[&CONFLICT, &UNRESOLVED, &NO_ROUTE])
+    .parameters(&[
+        optional("net", ParamKind::Text(NETWORKS),
+            "the networks of the cable; without it, those of nodes that know no router"),
+        int("node", 0..=253, 0, "the node number; 0: any"),
+        flag("checksum", true, "whether datagrams are sent with a checksum"),
+    ]);
+
+const INFO: ModuleInfo = ModuleInfo::new(0x4444, "ddp");
+/// The number of DDP on Ethernet: Apple's protocol 0x809b of SNAP.
+const DDP_ON_ETHER: u32 = 0x2_809b;
+/// The number of AARP on Ethernet: protocol 0x80f3 of SNAP among Ethernet's types.
+const AARP_ON_ETHER: u32 = 0x1_80f3;
+/// How many datagrams wait for an address at most.
+const WAITING_MAX: usize = 64;
+
+/// What a graph says of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// The networks of the cable.
+    pub range: NetRange,
+    /// The node number; none for any.
+    pub node: Option<u8>,
+    /// Whether datagrams are sent with a checksum.
+    pub checksum: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { range: START_UP, node: None, checksum: true }
+    }
+}
+
+impl Settings {
+    fn read(params: &Params, build: &Build<'_>) -> Result<Self, BuildError> {
+        let range = params.parse::<NetRange>("net", NETWORKS)?.unwrap_or(START_UP);
+        let node = build.int::<u8>("node")?;
+        Ok(Self { range, node: (node != 0).then_some(node), checksum: build.flag("checksum")? })
+    }
+}
+
+/// A stream of a user or of a line.
+struct User {
+    id: usize,
+    q: WeakQ,
+    /// The type of its datagrams.
+    kind: Option<u8>,
+    /// Opened for a line of the graph.
+    is_line: bool,
+    /// The socket that it is bound to; 0 for a line that takes what no other has.
+    socket: Option<u8>,
+}
+
+/// A datagram that waits for the address of this node, or for the hardware of its receiver.
+enum Waiting {
+    ForAddress { to: AtAddr, socket: u8, kind: u8, data: Mblk },
+    ForHardware { next: Node, datagram: Mblk },
+}
+
+/// One node.
+pub struct Ddp {
+    this: Weak<Ddp>,
+    settings: Settings,
+    node: RefCell<Option<ProtocolRef>>,
+    below: Below,
+    aarp: RefCell<Option<Aarp>>,
+    cable: Cell<Option<Cable>>,
+    users: RefCell<Vec<User>>,
+    waiting: RefCell<VecDeque<Waiting>>,
+    clock: Clock,
+    sent: Cell<u64>,
+    received: Cell<u64>,
+}
+
+fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    let settings = Settings::read(build.params, build)?;
+    xk_streams::line(build, Ddp::new(settings))
+}
+
+/// Adds one on a line of `ether`, for programs that compose without a graph file.
+///
+/// # Errors
+/// [`BuildError`] in a kernel without the subsystem.
+pub fn add(
+    cx: &Kernel,
+    name: &str,
+    ether: ProtocolRef,
+    settings: Settings,
+) -> Result<ProtocolRef, BuildError> {
+    xk_streams::add_line(cx, (ENTRY.kind, name), &[ether], Ddp::new(settings))
+}
+
+impl Ddp {
+    fn new(settings: Settings) -> Rc<Self> {
+        Rc::new_cyclic(|this| Self {
+            this: this.clone(),
+            settings,
+            node: RefCell::default(),
+            below: Below::default(),
+            aarp: RefCell::default(),
+            cable: Cell::default(),
+            users: RefCell::default(),
+            waiting: RefCell::default(),
+            clock: Clock::default(),
+            sent: Cell::new(0),
+            received: Cell::new(0),
+        })
+    }
+
+    fn count(&self, reason: &'static Reason) {
+        if let Some(node) = &*self.node.borrow() {
+            node.head().drops().count(reason);
+        }
+    }
+
+    /// The address of this node; zeros until it has one.
+    fn me(&self) -> Node {
+        self.cable.get().map_or(Node::new(NET_ANY, 0), |cable| cable.me)
+    }
+
+    fn with_user<T>(&self, q: &Q, act: impl FnOnce(&mut User) -> T) -> Option<T> {
+        self.users.borrow_mut().iter_mut().find(|user| user.id == q.id()).map(act)
+    }
+
+    // ---- address resolution ----
+
+    /// The line below is linked: it is asked for frames of both kinds, and an address is claimed.
+    fn linked(&self, cx: &Kernel) {
+        let asked = self.below.node(cx).and_then(|node| node.ask(cx, MyEther::default()));
+        let station = asked.map_or([0; 6], |asked| asked.address);
+        self.aarp.replace(Some(Aarp::new(station, Config::default())));
+        let own = Link { station, number: DDP_ON_ETHER }.octets();
+        let further = Link { station, number: AARP_ON_ETHER }.octets();
+        let bound = self.below.request(cx, Primitive::BindReq { addr: &own, conind: 0 });
+        let more = Primitive::OptmgmtReq { opt: &further, flags: 0 };
+        if let Err(reason) = bound.and_then(|()| self.below.request(cx, more)) {
+            self.count(reason);
+        }
+        let range = self.settings.range;
+        let first = self.settings.node.map(|node| Node::new(range.first(), node));
+        let wish = Wish { range, first, only: first.is_some() };
+        if let Some(aarp) = &mut *self.aarp.borrow_mut() {
+            aarp.wish(wish, Clock::now(cx), &mut random(cx));
+        }
+        self.tick(cx);
+    }
+
+    /// Does what is due of address resolution, and sets the timer for what will be.
+    fn tick(&self, cx: &Kernel) {
+        let tick = |aarp: &mut Aarp| aarp.tick(Clock::now(cx), &mut random(cx));
+        let actions = self.aarp.borrow_mut().as_mut().map(tick);
+        self.act(cx, actions.unwrap_or_default());
+    }
+
+    fn act(&self, cx: &Kernel, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Send(to, packet) => self.send_aarp(cx, to, &packet),
+                Action::Claimed(me) => self.claimed(cx, me),
+                Action::Conflict(_) => self.count(&CONFLICT),
+                Action::Resolved(node, hw) => self.resolved(cx, node, hw),
+                Action::Unresolved(node) => self.give_up(node),
+            }
+        }
+        let next = self.aarp.borrow().as_ref().and_then(Aarp::next);
+        if let (Some(next), Some(q)) = (next, self.below.q()) {
+            self.clock.set(cx, &q, next);
+        }
+    }
+
+    fn send_aarp(&self, cx: &Kernel, to: aarp::Hw, packet: &aarp::Packet) {
+        let to = Link { station: to, number: AARP_ON_ETHER }.octets();
+        let data = self.below.q().and_then(|q| q.blocks().copy(Kind::Data, 0, &packet.octets()));
+        let sent = match data {
+            Some(data) => self.below.send(cx, (&to, &[]), data),
+            None => Err(&reason::NO_BUFFERS),
+        };
+        if let Err(reason) = sent {
+            self.count(reason);
+        }
+    }
+
+    fn claimed(&self, cx: &Kernel, me: Node) {
+        let known = self.cable.get().unwrap_or(Cable::new(me));
+        self.cable.set(Some(Cable { me, range: self.settings.range, ..known }));
+        let (ready, still) = self.take_waiting(|one| matches!(one, Waiting::ForAddress { .. }));
+        self.waiting.replace(still);
+        for one in ready {
+            if let Waiting::ForAddress { to, socket, kind, data } = one
+                && let Err(reason) = self.output(cx, (to, socket, kind), data)
+            {
+                self.count(reason);
+            }
+        }
+    }
+
+    fn take_waiting(
+        &self,
+        is: impl Fn(&Waiting) -> bool,
+    ) -> (VecDeque<Waiting>, VecDeque<Waiting>) {
+        self.waiting.take().into_iter().partition(|one| is(one))
+    }
+
+    fn resolved(&self, cx: &Kernel, node: Node, hw: aarp::Hw) {
+        let is = |one: &Waiting| matches!(one, Waiting::ForHardware { next, .. } if *next == node);
+        let (ready, still) = self.take_waiting(is);
+        self.waiting.replace(still);
+        for one in ready {
+            if let Waiting::ForHardware { datagram, .. } = one {
+                self.transmit(cx, hw, datagram);
+            }
+        }
+    }
+
+    fn give_up(&self, node: Node) {
+        let is = |one: &Waiting| matches!(one, Waiting::ForHardware { next, .. } if *next == node);
+        let (vain, still) = self.take_waiting(is);
+        self.waiting.replace(still);
+        vain.iter().for_each(|_| self.count(&UNRESOLVED));
+    }
+
+    fn aarp_input(&self, cx: &Kernel, data: &Mblk) {
+        let Ok(packet) = aarp::Packet::parse(data.octets()) else {
+            return self.count(&reason::MALFORMED);
+        };
+        let heard = self
+            .aarp
+            .borrow_mut()
+            .as_mut()
+            .map(|aarp| aarp.input(&packet, Clock::now(cx), &mut random(cx)));
+        match heard {
+            Some(Ok(actions)) => self.act(cx, actions),
+            Some(Err(AarpRefusal::NotMine)) => {}
+            Some(Err(_)) => self.count(&reason::BAD_SOURCE),
+            None => {}
+        }
+    }
+
+    // ---- down ----
+
+    /// Makes a datagram and sends it where it goes next.
+    fn output(
+        &self,
+        cx: &Kernel,
+        (to, socket, kind): (AtAddr, u8, u8),
+        data: Mblk,
+    ) -> Result<(), &'static Reason> {
+        let Some(cable) = self.cable.get() else {
+            return self.wait(Waiting::ForAddress { to, socket, kind, data });
+        };
+        let from = cable.me.socket(socket);
+        let mut header = Long::new(to, from, kind, data.size()).ok_or(&reason::TOO_BIG)?;
+        if self.settings.checksum {
+            let mut sum = header.sum();
+            data.blocks().for_each(|block| sum.add(block.octets()));
+            header.checksum = sum.checksum();
+        }
+        let datagram = self.headed(&header.octets(), data).ok_or(&reason::NO_BUFFERS)?;
+        self.sent.set(self.sent.get() + 1);
+        match cable.way(to.at(), None).ok_or(&NO_ROUTE)? {
+            Way::Here => match self.below.loop_back(cx, datagram) {
+                true => Ok(()),
+                false => Err(&reason::QUEUE_FULL),
+            },
+            Way::All => {
+                self.transmit(cx, aarp::ALL_NODES, datagram);
+                Ok(())
+            }
+            Way::Node(next) => self.forward(cx, next, datagram),
+        }
+    }
+
+    /// Puts a header in front: where there is room, else in a block of its own.
+    fn headed(&self, header: &[u8; LONG_LEN], mut data: Mblk) -> Option<Mblk> {
+        if data.put_front(header) {
+            return Some(data);
+        }
+        // Room for the headers below.
+        const HEADROOM: usize = 32;
+        let mut front = self.below.q()?.blocks().allocb(HEADROOM + LONG_LEN, Priority::Low)?;
+        front.reset(HEADROOM);
+        front.put(header).then(|| front.linked(data))
+    }
+
+    fn forward(&self, cx: &Kernel, next: Node, datagram: Mblk) -> Result<(), &'static Reason> {
+        let resolve = |aarp: &mut Aarp| aarp.resolve(next, Clock::now(cx));
+        let found = self.aarp.borrow_mut().as_mut().map(resolve);
+        let (resolution, action) = found.ok_or(&reason::CLOSED)?;
+        let sent = match resolution {
+            Resolution::Known(hw) => {
+                self.transmit(cx, hw, datagram);
+                Ok(())
+            }
+            Resolution::Asked => self.wait(Waiting::ForHardware { next, datagram }),
+            Resolution::Full => Err(&reason::TABLE_FULL),
+            Resolution::NoAddress => Err(&NO_ROUTE),
+        };
+        self.act(cx, action.into_iter().collect());
+        sent
+    }
+
+    fn wait(&self, one: Waiting) -> Result<(), &'static Reason> {
+        let mut waiting = self.waiting.borrow_mut();
+        if waiting.len() >= WAITING_MAX {
+            return Err(&reason::QUEUE_FULL);
+        }
+        waiting.push_back(one);
+        Ok(())
+    }
+
+    fn transmit(&self, cx: &Kernel, to: aarp::Hw, datagram: Mblk) {
+        let to = Link { station: to, number: DDP_ON_ETHER }.octets();
+        if let Err(reason) = self.below.send(cx, (&to, &[]), datagram) {
+            self.count(reason);
+        }
+    }
+
+    // ---- up ----
+
+    fn input(&self, cx: &Kernel, datagram: Mblk) {
+        if let Err(reason) = self.take(cx, datagram) {
+            self.count(reason);
+        }
+    }
+
+    fn take(&self, cx: &Kernel, mut datagram: Mblk) -> Result<(), &'static Reason> {
+        let cable = self.cable.get().ok_or(&reason::NOT_MINE)?;
+        if !datagram.pullupmsg(Some(LONG_LEN)) {
+            return Err(&reason::TRUNCATED);
+        }
+        let octets = datagram.octets().first_chunk().ok_or(&reason::TRUNCATED)?;
+        let header = Long::parse(octets).map_err(|_| &reason::MALFORMED)?;
+        let arrived = datagram.size() - LONG_LEN;
+        let length = header.data_of(arrived).map_err(|_| &reason::BAD_LENGTH)?;
+        // What is behind the length is padding.
+        let is_cut = datagram.skip(LONG_LEN) && datagram.adjmsg(-((arrived - length) as isize));
+        if !is_cut {
+            return Err(&reason::BAD_LENGTH);
+        }
+        if header.checksum != 0 {
+            let mut sum = header.sum();
+            datagram.blocks().for_each(|block| sum.add(block.octets()));
+            if sum.checksum() != header.checksum {
+                return Err(&reason::BAD_CHECKSUM);
+            }
+        }
+        if !cable.is_for_me(header.to.at()) {
+            return Err(&reason::NOT_MINE);
+        }
+        self.received.set(self.received.get() + 1);
+        self.deliver(cx, &header, datagram)
+    }
+
+    fn deliver(&self, cx: &Kernel, header: &Long, data: Mblk) -> Result<(), &'static Reason> {
+        let users = self.users.borrow();
+        let takes = |user: &User| user.kind.is_none_or(|kind| kind == header.kind);
+        let at_socket = users.iter().find(|u| u.socket == Some(header.to.socket) && takes(u));
+        let of_type = || users.iter().find(|u| u.socket == Some(0) && u.kind == Some(header.kind));
+        let user = at_socket.or_else(of_type).ok_or(&reason::NO_PORT)?;
+        let (is_wild, has_kind) = (user.socket == Some(0), user.kind.is_some());
+        let q = user.q.upgrade().ok_or(&reason::CLOSED)?;
+        drop(users);
+        if !q.canputnext() {
+            return Err(&reason::QUEUE_FULL);
+        }
+        let own = self.me().socket(header.to.socket).to_sockaddr();
+        let opt: &[u8] = match (is_wild, has_kind) {
+            (true, _) => &own,
+            (false, true) => &[],
+            (false, false) => &[header.kind],
+        };
+        let up = unitdata_ind(q.blocks(), &header.from.to_sockaddr(), opt, data);
+        q.putnext(cx, up.ok_or(&reason::NO_BUFFERS)?);
+        Ok(())
+    }
+
+    /// What routing has found out: the networks of the cable and a router, eight octets.
+    fn set_cable(&self, opt: [u8; 8]) {
+        let [a, b, c, d, e, f, node, has_router] = opt;
+        let word = |high, low| u16::from_be_bytes([high, low]);
+        if let Some(cable) = self.cable.get() {
+            let range = NetRange::new(word(a, b), word(c, d)).unwrap_or(cable.range);
+            let router = (has_router != 0).then(|| Node::new(word(e, f), node));
+            self.cable.set(Some(Cable { range, router, ..cable }));
+        }
+    }
+}
+
+/// Another node uses this one's address.
+static CONFLICT: Reason = Reason::new("address conflict", reason::Class::Bad);
+/// No node answers for the address.
+static UNRESOLVED: Reason = Reason::new("address not resolved", reason::Class::Bad);
+/// Nothing leads to that network.
+static NO_ROUTE: Reason = Reason::new("no route", reason::Class::Bad);
+
+impl Streamtab for Ddp {
+    fn info(&self) -> ModuleInfo {
+        INFO
+    }
+
+    fn open(&self, cx: &Kernel, q: &Q, opening: Opening) -> Result<Rc<dyn Module>, Errno> {
+        let this = self.this.upgrade().ok_or(Errno::ENXIO)?;
+        let node = self.node.borrow().as_ref().map(ProtocolRef::id);
+        let number = opening.upper.zip(node).and_then(|(upper, node)| cx.type_number(upper, node));
+        let kind = number.and_then(|number| u8::try_from(number).ok());
+        let (id, q, is_line) = (q.id(), q.downgrade(), kind.is_some());
+        self.users.borrow_mut().push(User { id, q, kind, is_line, socket: None });
+        Ok(Endpoint::new(this))
+    }
+
+    fn lower(&self) -> Option<Rc<dyn Module>> {
+        Some(Rc::new(Cabled(self.this.upgrade()?)))
+    }
+
+    fn placed(&self, node: &ProtocolRef) {
+        self.node.replace(Some(node.clone()));
+    }
+
+    fn control(&self, _: &Kernel, ask: &mut Ask<'_>) -> Option<Answer> {
+        let answer = match ask.get::<Report>() {
+            Some(report) => {
+                let lines: [(&str, String); 4] = [
+                    ("address", self.me().to_string()),
+                    ("sent", self.sent.get().to_string()),
+                    ("received", self.received.get().to_string()),
+                    ("waiting", format!("{}", self.waiting.borrow().len())),
+                ];
+                report.lines = lines.map(|(name, text)| (name.into(), text)).into();
+                report.finished = true;
+                Answer::Answered
+            }
+            None => ask.answer::<MaxPacket>(|max| max.octets = DATA_LEN_MAX as u32),
+        };
+        answer.is_answered().then_some(answer)
+    }
+
+    fn stop(&self, _: &Kernel) {
+        let gone = (self.node.take(), self.waiting.take());
+        drop(gone);
+    }
+}
+
+impl Datagrams for Ddp {
+    fn module(&self) -> ModuleInfo {
+        INFO
+    }
+
+    fn info(&self) -> Info {
+        Info::datagrams(DATA_LEN_MAX as u32, SOCKADDR_LEN as u32, SOCKADDR_LEN as u32 + 1)
+    }
+
+    fn bind(&self, _: &Kernel, q: &Q, addr: &[u8], _: u32) -> Result<Vec<u8>, Refusal> {
+        let wanted = match addr.iter().all(|octet| *octet == 0) {
+            true => AtAddr::default(),
+            false => AtAddr::from_sockaddr(addr).ok_or(TliError::TBADADDR)?,
+        };
+        let (me, at) = (self.me(), wanted.at());
+        let is_mine =
+            (at.net == NET_ANY || at.net == me.net) && (at.node == 0 || at.node == me.node);
+        if !is_mine && me.node != 0 {
+            return Err(TliError::TBADADDR.into());
+        }
+        let is_free =
+            |socket: u8| !self.users.borrow().iter().any(|user| user.socket == Some(socket));
+        let is_line = self.with_user(q, |user| user.is_line) == Some(true);
+        let socket = match wanted.socket {
+            0 if is_line => 0,
+            0 => SOCKETS_DYNAMIC.into_iter().find(|one| is_free(*one)).ok_or(TliError::TNOADDR)?,
+            socket if !is_socket(socket) => return Err(TliError::TBADADDR.into()),
+            socket if !is_free(socket) => return Err(Errno::EADDRINUSE.into()),
+            socket => socket,
+        };
+        self.with_user(q, |user| user.socket = Some(socket));
+        Ok(me.socket(socket).to_sockaddr().into())
+    }
+
+    fn unbind(&self, _: &Kernel, q: &Q) {
+        self.with_user(q, |user| user.socket = None);
+    }
+
+    fn send(
+        &self,
+        cx: &Kernel,
+        q: &Q,
+        (to, opt): (&[u8], &[u8]),
+        data: Option<Mblk>,
+    ) -> Result<(), SendError> {
+        let to = AtAddr::from_sockaddr(to).ok_or(SendError::Told(Errno::EINVAL))?;
+        let user = self.with_user(q, |user| (user.socket, user.kind));
+        let (socket, kind) = user.ok_or(SendError::Dropped)?;
+        let (own, opt) = own_end(opt);
+        let own = own.and_then(|own| AtAddr::from_sockaddr(own)).map(|own| own.socket);
+        let socket = socket.filter(|socket| *socket != 0).or(own);
+        let kind = kind.or(opt.first().copied());
+        let (Some(socket), Some(kind)) = (socket, kind) else {
+            return Err(SendError::Told(Errno::EDESTADDRREQ));
+        };
+        let empty = || q.blocks().copy(Kind::Data, 0, &[]);
+        let data = data.or_else(empty).ok_or(SendError::Told(Errno::ENOSR))?;
+        if data.size() > DATA_LEN_MAX {
+            return Err(SendError::Told(Errno::EMSGSIZE));
+        }
+        self.output(cx, (to, socket, kind), data).map_err(|reason| {
+            self.count(reason);
+            SendError::Dropped
+        })
+    }
+
+    fn has_room(&self, _: &Kernel) -> bool {
+        self.below.has_room()
+    }
+
+    /// One octet: the type of a user's datagrams. Eight: what routing has found out.
+    fn manage(&self, _: &Kernel, q: &Q, opt: &[u8], _: u32) -> Result<Vec<u8>, Refusal> {
+        match *opt {
+            [kind] if kind != 0 => {
+                self.with_user(q, |user| user.kind = user.kind.or(Some(kind)));
+            }
+            [a, b, c, d, e, f, g, h] if self.with_user(q, |user| user.kind) == Some(Some(1)) => {
+                self.set_cable([a, b, c, d, e, f, g, h]);
+            }
+            _ => return Err(TliError::TBADOPT.into()),
+        }
+        Ok(opt.into())
+    }
+
+    fn local(&self, q: &Q) -> Vec<u8> {
+        let socket = self.with_user(q, |user| user.socket).flatten();
+        self.me().socket(socket.unwrap_or(0)).to_sockaddr().into()
+    }
+
+    fn ioctl(&self, cx: &Kernel, q: &Q, mp: Mblk) {
+        if self.below.ioctl(cx, q, mp) {
+            self.linked(cx);
+        }
+    }
+
+    fn close(&self, _: &Kernel, q: &Q) {
+        self.users.borrow_mut().retain(|user| user.id != q.id());
+    }
+}
+
+/// The pair that the stream of `ether` has for a head.
+struct Cabled(Rc<Ddp>);
+
+impl Module for Cabled {
+    fn info(&self) -> ModuleInfo {
+        INFO
+    }
+
+    fn services(&self) -> Services {
+        Services { read: true, write: true }
+    }
+
+    fn rput(&self, cx: &Kernel, _: &Q, mut mp: Mblk) {
+        match mp.kind() {
+            Kind::Proto => {
+                let src = match Primitive::of(&mp) {
+                    Ok(Primitive::UnitdataInd { src, .. }) => Link::parse(src),
+                    _ => None,
+                };
+                match (src.map(|src| src.number), mp.unlinkb()) {
+                    (Some(DDP_ON_ETHER), Some(datagram)) => self.0.input(cx, datagram),
+                    (Some(AARP_ON_ETHER), Some(mut data)) => {
+                        let whole = data.pullupmsg(None);
+                        debug_assert!(whole || data.cont().is_some(), "or no buffer");
+                        self.0.aarp_input(cx, &data);
+                    }
+                    _ => {}
+                }
+            }
+            Kind::Hangup | Kind::Error => self.0.below.gone(),
+            Kind::PcProto if matches!(Primitive::of(&mp), Ok(Primitive::ErrorAck { .. })) => {
+                self.0.count(&reason::PROHIBITED);
+            }
+            _ => drop(mp),
+        }
+    }
+
+    /// What goes round.
+    fn rsrv(&self, cx: &Kernel, q: &Q) {
+        while let Some(datagram) = q.getq(cx) {
+            self.0.input(cx, datagram);
+        }
+    }
+
+    /// The line below has room again.
+    fn wsrv(&self, cx: &Kernel, _: &Q) {
+        crate::common::enable(cx, self.0.users.borrow().iter().filter_map(|user| user.q.upgrade()));
+    }
+
+    fn timer(&self, cx: &Kernel, _: &Q, _: u64) {
+        self.0.clock.went_off();
+        self.0.tick(cx);
+    }
+}

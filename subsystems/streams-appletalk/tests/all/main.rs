@@ -1,0 +1,4 @@
+//! AppleTalk over STREAMS: hosts on one link, each a kernel.
+
+mod ddp;
+mod rig;
