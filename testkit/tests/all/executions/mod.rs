@@ -7,6 +7,8 @@
 //! execution. What must hold, at the end of every seed:
 //!
 //! - over a stack of at most once, no call was executed twice, whatever crashed;
+//! - over ATP with exactly once, no call was executed twice before its caller had the reply, unless
+//!   the server crashed;
 //! - a call that brought a reply was executed, over such a stack exactly once, and the reply is the
 //!   one to this call;
 //! - every call of a client that lives has come to an end;
@@ -68,6 +70,8 @@ macro_rules! stacks {
 }
 
 stacks!(
+    atp_udp,
+    atp_udp_at_least_once,
     mrpc,
     rdgram,
     select_channel,
@@ -80,6 +84,16 @@ stacks!(
     sun_fragment,
     sun_udp,
 );
+
+/// Transactions that are executed at least once are executed twice, and the model sees it.
+#[test]
+fn a_transaction_that_is_executed_twice_is_found_out() {
+    let promise = plan::Promise::OnceUntilReleased;
+    let stack = Stack { promise, ..plan::atp_udp_at_least_once() };
+    let found = (0..SEEDS).find_map(|seed| simulate(&stack, seed).err());
+    let found = found.expect("ATP executes some call twice at least");
+    assert!(found.contains("was executed twice"), "{found}");
+}
 
 /// The model is worth something only if it sees what it looks for.
 #[test]

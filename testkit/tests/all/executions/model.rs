@@ -51,6 +51,8 @@ enum State {
 struct Call {
     state: State,
     executions: u32,
+    /// How often the server had crashed by the last of them.
+    crashes: u64,
 }
 
 /// All calls of one seed.
@@ -62,6 +64,8 @@ pub(crate) struct Model {
     /// The first thing that did not hold.
     wrong: RefCell<Option<String>>,
     pub(crate) crashes: Cell<u64>,
+    /// Those of the server.
+    pub(crate) server_crashes: Cell<u64>,
 }
 
 /// The octet at `at` of the request (`salt` 1) or reply (`salt` 2) of a call.
@@ -95,6 +99,7 @@ impl Model {
             errors: RefCell::default(),
             wrong: RefCell::default(),
             crashes: Cell::new(0),
+            server_crashes: Cell::new(0),
         }
     }
 
@@ -106,7 +111,7 @@ impl Model {
     /// A call is about to be made.
     pub(crate) fn call(&self, call: u64) {
         let state = State::Called;
-        let made = Call { state, executions: 0 };
+        let made = Call { state, executions: 0, crashes: 0 };
         self.calls.borrow_mut().insert(call, made);
     }
 
@@ -123,7 +128,16 @@ impl Model {
             return None;
         };
         call.executions += 1;
-        let twice = call.executions > 1 && self.promise == Promise::AtMostOnce;
+        let crashes = self.server_crashes.get();
+        let may = match self.promise {
+            Promise::AtMostOnce => false,
+            Promise::AtLeastOnce => true,
+            Promise::OnceUntilReleased => {
+                matches!(call.state, State::Replied) || call.crashes < crashes
+            }
+        };
+        call.crashes = crashes;
+        let twice = call.executions > 1 && !may;
         drop(calls);
         if twice {
             self.wrong(format!("call {number} was executed twice"));

@@ -1,5 +1,6 @@
 //! The stacks, and what a seed has in store for them.
 
+use crate::executions::model::MARK;
 use core::ops::Range;
 use core::time::Duration;
 use xk_core::random::Random;
@@ -11,6 +12,9 @@ pub(crate) enum Promise {
     AtMostOnce,
     /// Executed at least once if it brought a reply.
     AtLeastOnce,
+    /// Exactly once if it brought a reply, and never twice until its caller has that: a request
+    /// that comes after the caller has released it, or to a server that has crashed, is a new one.
+    OnceUntilReleased,
 }
 
 /// What a call is over a stack.
@@ -40,8 +44,8 @@ pub(crate) struct Stack {
     pub(crate) form: Form,
     /// What it promises.
     pub(crate) promise: Promise,
-    /// The largest request and reply, in octets.
-    pub(crate) octets_max: usize,
+    /// The largest request and the largest reply, in octets.
+    pub(crate) octets_max: [usize; 2],
 }
 
 /// The two hosts that call.
@@ -70,7 +74,7 @@ pub(crate) fn mrpc() -> Stack {
         at: "*",
         form: Form::Call,
         promise: Promise::AtMostOnce,
-        octets_max: 12_000,
+        octets_max: [12_000; 2],
     }
 }
 
@@ -83,7 +87,7 @@ pub(crate) fn sun_udp() -> Stack {
         at: "version1@program536870913@port2049",
         form: Form::Call,
         promise: Promise::AtLeastOnce,
-        octets_max: 8000,
+        octets_max: [8000; 2],
     }
 }
 
@@ -166,6 +170,33 @@ pub(crate) fn sun_channel() -> Stack {
     }
 }
 
+/// Transactions of AppleTalk between these hosts, which have `lower` to stand on.
+pub(crate) fn transactions(graph: String, lower: &'static str) -> Stack {
+    Stack {
+        name: "atp_udp",
+        graph,
+        lower,
+        to: "port200@10.0.0.9",
+        at: "port200",
+        form: Form::Call,
+        promise: Promise::OnceUntilReleased,
+        // One packet, and eight.
+        octets_max: [578 - MARK, 8 * 578 - MARK],
+    }
+}
+
+pub(crate) fn atp_udp() -> Stack {
+    transactions(graph("    udp ip\n    atp udp\n"), "atp")
+}
+
+pub(crate) fn atp_udp_at_least_once() -> Stack {
+    Stack {
+        name: "atp_udp_at_least_once",
+        promise: Promise::AtLeastOnce,
+        ..transactions(graph("    udp ip\n    atp udp xo=#false\n"), "atp")
+    }
+}
+
 pub(crate) fn select_channel_fragment_vip() -> Stack {
     Stack {
         name: "select_channel_fragment_vip",
@@ -238,7 +269,7 @@ fn ms(chance: &Random, range: Range<u64>) -> Duration {
 
 impl Plan {
     /// The plan of a seed.
-    pub(crate) fn new(seed: u64, octets_max: usize) -> Self {
+    pub(crate) fn new(seed: u64, octets_max: [usize; 2]) -> Self {
         let chance = Random::new(seed).fork(0x706c_616e);
         let is_mild = chance.below(2) == 0;
         let shares = match is_mild {
@@ -272,15 +303,15 @@ impl Plan {
             })
             .collect();
         crashes.sort_by_key(|crash| crash.at);
-        let size = || match chance.below(4) {
-            0 => chance.below(octets_max as u64),
+        let size = |max: usize| match chance.below(4) {
+            0 => chance.below(max as u64),
             _ => chance.below(200),
         };
         let mut calls: Vec<Planned> = (0..between(&chance, 6..24))
             .map(|_| Planned {
                 client: chance.below(2) as usize,
                 at: ms(&chance, 1000..16_000),
-                sizes: [size() as usize, size() as usize],
+                sizes: octets_max.map(|max| size(max) as usize),
                 takes: match chance.below(4) {
                     0 => ms(&chance, 1..1500),
                     1 => ms(&chance, 0..50),

@@ -195,6 +195,9 @@ impl Run<'_> {
             let kept = (seat.app.take(), seat.idle.take());
             drop(kept);
         }
+        if name == SERVER {
+            self.model.server_crashes.set(self.model.server_crashes.get() + 1);
+        }
         self.world.crash(id);
         Ok(())
     }
