@@ -18,6 +18,8 @@ use xk_core::graph::Catalog;
 /// Every protocol and every wire, sorted by crate.
 pub static PROTOCOLS: &[&Entry] = &[
     // catalog:protocols
+    &xk_aarp::ENTRY,
+    &xk_aep::ENTRY,
     &xk_arp::ENTRY,
     &xk_atp::ENTRY,
     &xk_authnone::ENTRY,
@@ -25,6 +27,7 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_authsys::ENTRY,
     &xk_caller::ENTRY,
     &xk_channel::ENTRY,
+    &xk_ddp::ENTRY,
     &xk_deadline::ENTRY,
     &xk_discard::ENTRY,
     &xk_echo::ENTRY,

@@ -2,6 +2,7 @@
 //! receivers, streams, and the skeleton of layers that choose among others.
 
 pub mod addr;
+pub mod appletalk;
 pub mod attribute;
 pub mod checksum;
 pub mod drop_sources;

@@ -7,6 +7,9 @@ use crate::control::{
     PeerEther, PeerHost, PeerPort, PeerProved, PseudoHeader, RegisterErrorProtocol, Resolve,
     SendError, ServesPort, SpecificDestination,
 };
+use crate::net::appletalk::{
+    CableChanged, ClaimNode, DdpCable, DdpEnds, NodeClaimed, SetCable, SetRouter, SetRoutes,
+};
 use crate::net::drop_sources::ListDropSources;
 use crate::net::moving::{EndsFailed, GiveState, HalfOpen, KeepEnds, TakeState};
 use crate::net::neighbour::{
@@ -66,6 +69,14 @@ table![
     SendError,
     ServesPort,
     SpecificDestination,
+    CableChanged,
+    ClaimNode,
+    DdpCable,
+    DdpEnds,
+    NodeClaimed,
+    SetCable,
+    SetRouter,
+    SetRoutes,
     ArpExchange,
     ArpReply,
     HostAt,

@@ -24,6 +24,7 @@ pub enum Resolution {
 pub struct Table {
     /// In rising order of the address.
     nodes: Vec<Entry>,
+    changes: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +51,7 @@ pub(super) enum Step {
 
 impl Table {
     pub(super) const fn new() -> Self {
-        Self { nodes: Vec::new() }
+        Self { nodes: Vec::new(), changes: 0 }
     }
 
     /// How many nodes are known or asked for.
@@ -63,6 +64,13 @@ impl Table {
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.nodes.is_empty()
+    }
+
+    /// How often the known hardware of a node changed or was forgotten: as long as this stays, so
+    /// does all that [`resolve`](super::Aarp::resolve) answered with [`Resolution::Known`].
+    #[must_use]
+    pub const fn changes(&self) -> u32 {
+        self.changes
     }
 
     /// The nodes, and their hardware where it is known.
@@ -80,6 +88,7 @@ impl Table {
             let known = self.nodes.iter().enumerate().filter(|(_, entry)| entry.hw.is_some());
             let (oldest, _) = known.min_by_key(|(_, entry)| entry.used)?;
             self.nodes.remove(oldest);
+            self.changes = self.changes.wrapping_add(1);
         }
         Some(self.find(node).unwrap_or_else(|at| at))
     }
@@ -101,6 +110,7 @@ impl Table {
             let Some(hw) = entry.hw else { return (Resolution::Asked, None) };
             if is_stale && is_unused && entry.asking.is_none() {
                 (entry.hw, entry.asking) = (None, asking);
+                self.changes = self.changes.wrapping_add(1);
                 return (Resolution::Asked, Some(ALL_NODES));
             }
             if !is_stale || entry.asking.is_some() {
@@ -128,6 +138,9 @@ impl Table {
         if let Ok(at) = self.find(packet.from) {
             let entry = &mut self.nodes[at];
             let was_waited_for = entry.hw.is_none();
+            if entry.hw.is_some_and(|hw| hw != packet.from_hw) {
+                self.changes = self.changes.wrapping_add(1);
+            }
             (entry.hw, entry.confirmed, entry.asking) = (Some(packet.from_hw), now, None);
             return Ok(was_waited_for);
         }
@@ -152,11 +165,18 @@ impl Table {
         self.nodes.retain(|entry| entry.node != node || entry.hw.is_none_or(|known| known == hw));
     }
 
+    fn note_gone(&mut self, before: usize) {
+        if self.nodes.len() != before {
+            self.changes = self.changes.wrapping_add(1);
+        }
+    }
+
     pub(super) fn next(&self) -> Option<Duration> {
         self.nodes.iter().filter_map(|entry| entry.asking).map(|asking| asking.next).min()
     }
 
     pub(super) fn tick(&mut self, now: Duration, config: &Config, mut step: impl FnMut(Step)) {
+        let before = self.nodes.len();
         self.nodes.retain_mut(|entry| {
             let Some(asking) = entry.asking.as_mut().filter(|asking| asking.next <= now) else {
                 return true;
@@ -172,5 +192,6 @@ impl Table {
             step(Step::Ask(entry.node, entry.hw.unwrap_or(ALL_NODES)));
             true
         });
+        self.note_gone(before);
     }
 }

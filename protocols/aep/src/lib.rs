@@ -1,0 +1,71 @@
+//! # Synopsis
+//! `aep ddp` — AppleTalk Echo Protocol: answers pings; sessions ping.
+//!
+//! # Realm
+//! async
+//!
+//! # Participants
+//! `*, node18@net10`: the local node, left open, and the node to be pinged.
+//!
+//! # Above
+//! Any protocol of the async realm that wants to ping, such as `probe`. It needs no number. There
+//! is nothing to enable: no other protocol answers an echo request.
+//!
+//! # Below
+//! One `ddp`, or whatever takes sockets of AppleTalk nodes.
+//!
+//! # Behaviour
+//! A message pushed into a session goes as an echo request from a socket of the session's own to
+//! socket 4 of the node; the data of each reply from there comes up. Repetition is the upper's
+//! business.
+//!
+//! Requests to socket 4 are answered, but for those that were sent to all stations of a link, which
+//! are a "broadcast request": they would have all answer at once.
+//!
+//! # Control
+//! A session answers `max-packet` and `opt-packet` (those of the layer below less one octet) and
+//! `describe`; the protocol answers `aep-figures`, `list-sessions`, `list-maps`. Both forward the
+//! rest.
+//!
+//! # Example
+//! ```kdl
+//! host one {
+//!     sim   link=lan
+//!     eth   sim
+//!     aarp  eth
+//!     ddp   aarp net="10-19" node=17
+//!     aep   ddp
+//!     probe aep to="node18@net10" start="3s"
+//! }
+//! ```
+//!
+//! # Standard
+//! Inside AppleTalk, second edition, chapter 6.
+#![no_std]
+
+extern crate alloc;
+
+mod protocol;
+pub mod wire;
+
+pub use protocol::{Aep, AepFigures, build, reasons};
+
+use xk_core::Entry;
+use xk_core::control::own_question;
+use xk_core::graph::{Family, Guarantees, Realm, Service};
+use xk_kit::layer::sessions_max;
+
+/// What the catalog knows of it.
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::layer("aep", include_str!("lib.rs"), build)
+    .replaceable()
+    .summary("AppleTalk Echo Protocol: answers pings; sessions ping")
+    .above(Family::Other("AppleTalk echoers"))
+    .on(&[Realm::Async], &[Family::Other("AppleTalk sockets")])
+    .needs(Guarantees::SESSIONS.and(Guarantees::EXACT).and(Guarantees::REPLY))
+    .service(Service::changing(Guarantees::NONE, Guarantees::ENABLE))
+    .header_octets(wire::HEADER_LEN)
+    .numbers(&[("ddp", 4)])
+    .parameters(&[sessions_max(1024)])
+    .questions(&[own_question::<AepFigures>("what it has answered")])
+    .reasons(&[&reasons::BROADCAST, &reasons::NOT_SENT, &reasons::UNMATCHED]);

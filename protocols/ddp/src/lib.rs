@@ -1,0 +1,129 @@
+//! # Synopsis
+//! `ddp AARP...` — Datagram Delivery Protocol of AppleTalk: datagrams between sockets of nodes, and
+//! between networks where it stands on several links.
+//!
+//! # Realm
+//! async
+//!
+//! # Participants
+//! A socket of a node of a network, `socket4@node18@net10`.
+//!
+//! - `open`: local `socket129`, or `*` for a free one from 128 to 254; what stands below it in the
+//!   local participant, `socket2@*@net20`, chooses the port whose cable has that network. Peer
+//!   `socket4@node18@net10`; without `net` a node of the cable. `node255` is all nodes; a hardware
+//!   group below the network, `socket2@node255@net0@09:00:07:00:00:f9`, is those of a zone.
+//! - `open_enable`: `socket4`.
+//!
+//! # Above
+//! Anything of the async realm with a type number on `ddp`, from 1 to 255: the protocol type of its
+//! datagrams. Socket and type together select it.
+//!
+//! # Below
+//! One or several protocols of the async realm whose participants are AppleTalk nodes, or links
+//! with one other end. With several it is a router.
+//!
+//! # Behaviour
+//! A node with `net` is of these networks, and without of those of nodes that know no router, until
+//! `set-ddp-cable` says otherwise; with `node` it has this number, else any. The link below is
+//! asked to claim that; messages wait until it has (`waiting_max`, the oldest dropped as "queue
+//! full"). On a link that claims nothing the address is had at once, with node 1 if none is given.
+//!
+//! Nodes of the cable are sent to directly, others by way of the router heard last. A datagram to
+//! its own address comes up again. Datagrams that arrive go to the session of their sender, else to
+//! the protocol that is enabled for socket and type; those for any other socket are dropped as "no
+//! port", and the sender is not told. What the protocol above refuses ends here. With `checksum`
+//! datagrams bear one; one that arrives is verified in any case.
+//!
+//! With several links it forwards what is for another network, up to 15 times ("too many hops"), by
+//! the routes that `set-ddp-routes` gives; a datagram to all nodes of a network goes to all of that
+//! cable. Node 0 of one of its networks is the router itself.
+//!
+//! It is no `Layer` of the kit: what arrives comes from other sessions than those that lead there,
+//! and has its own addresses.
+//!
+//! # Control
+//! Answers `ddp-cable`, `set-ddp-cable`, `set-ddp-router`, `set-ddp-routes`, `node-claimed`,
+//! `max-packet` and `opt-packet` (586), `ddp-ends` (sessions), `list-sessions`, `list-maps`,
+//! `describe`; tells those that are enabled by `ddp-cable-changed`; forwards the rest to the first
+//! link.
+//!
+//! # Example
+//! ```kdl
+//! host one {
+//!     sim   link=lan
+//!     eth   sim
+//!     aarp  eth
+//!     ddp   aarp net="10-19" node=17
+//!     aep   ddp
+//! }
+//! ```
+//!
+//! # Standard
+//! Inside AppleTalk, second edition, chapter 4. Not covered: the short header, of LocalTalk; the
+//! choice of the best router by data link addresses.
+#![no_std]
+
+extern crate alloc;
+
+mod control;
+mod hops;
+mod ports;
+mod protocol;
+mod receive;
+mod session;
+mod shared;
+pub mod wire;
+
+pub use protocol::{Ddp, build};
+pub use shared::reasons;
+
+use xk_core::Entry;
+use xk_core::control::question;
+use xk_core::graph::{Family, Guarantees, ParamKind, Realm, Service, block, flag, int, optional};
+
+/// A range of networks, as a graph gives it.
+const NETWORKS: &str = "networks, such as 10-19 or 10, from 1 to 65534";
+
+/// What the catalog knows of it.
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::layer("ddp", include_str!("lib.rs"), build)
+    .replaceable()
+    .summary("Datagram Delivery Protocol of AppleTalk: datagrams between sockets, and routing")
+    .above(Family::Other("AppleTalk sockets"))
+    .on(&[Realm::Async, Realm::Wire], &[Family::Other("AppleTalk nodes"), Family::Link])
+    .lowers(1..=16)
+    .needs(Guarantees::SESSIONS.and(Guarantees::WHOLE))
+    .service(Service::adding(Guarantees::EXACT.and(Guarantees::REPLY)))
+    .header_octets(wire::LONG_LEN)
+    // SNAP: Apple's organisation, protocol 0x809b.
+    .numbers(&[("eth", 0x0002_809b)])
+    .parameters(&[
+        optional("net", ParamKind::Text(NETWORKS),
+            "the networks of the cable; without it, those of nodes that know no router"),
+        int("node", 0..=253, 0, "the node number; 0: any"),
+        optional("zone", ParamKind::Text("a zone, such as XK"), "the zone that the node is in"),
+        flag("checksum", true, "whether datagrams are sent with a checksum"),
+        int("sessions_max", 1..=1_048_576, 4096, "how many sessions it holds"),
+        int("enables_max", 1..=65_536, 1024, "how many enables it holds"),
+        int("waiting_max", 1..=65_536, 256, "how many messages wait for an address of its own"),
+        int("routes_max", 0..=65_536, 1024, "how many ways to other networks it holds"),
+    ])
+    .blocks(&[block("port", 0..=16, &[], &[
+        optional("net", ParamKind::Text(NETWORKS), "the networks of its cable"),
+        int("node", 0..=253, 0, "the node number there; 0: any"),
+        optional("zone", ParamKind::Text("a zone, such as XK"), "the zone of the cable"),
+    ], "one for each layer below, in their order, in place of `net`, `node` and `zone`")])
+    .questions(&[
+        question("ddp-cable", "what is known of a cable"),
+        question("set-ddp-cable", "networks and zone of a cable"),
+        question("set-ddp-router", "the router heard last"),
+        question("set-ddp-routes", "the ways to other networks"),
+        question("node-claimed", "from below: what came of a claim"),
+        question("ddp-ends", "both ends, of a session"),
+        question("max-packet", "586 octets"),
+        question("opt-packet", "586 octets"),
+    ])
+    .reasons(&[
+        &shared::reasons::HOPS, &shared::reasons::NO_ROUTE, &shared::reasons::CONFLICT,
+        &shared::reasons::NO_ADDRESS,
+    ]);

@@ -1,0 +1,189 @@
+//! The ports: the links that it stands on, what is known of each, and the address it has there.
+
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use xk_appletalk::addr::{BROADCAST, NET_ANY, NODES, NetRange, Node, START_UP};
+use xk_appletalk::ddp::{Cable, Way};
+use xk_appletalk::name::Name;
+use xk_core::graph::{Build, BuildError, Params};
+use xk_core::object::ProtocolId;
+use xk_core::{Kernel, ProtocolRef, SessionRef};
+use xk_kit::control::MyEther;
+use xk_kit::net::appletalk::{ClaimNode, NetRoute};
+
+/// One link.
+pub(crate) struct Port {
+    pub(crate) lower: ProtocolRef,
+    pub(crate) cable: Cell<Cable>,
+    /// Whether the networks are known, from the graph or by a router.
+    pub(crate) is_known: Cell<bool>,
+    /// Whether the address in `cable` is one's own.
+    pub(crate) is_ready: Cell<bool>,
+    pub(crate) zone: RefCell<Name>,
+    /// The node number that the graph gives; 0: any.
+    node: u8,
+}
+
+/// What the text of a zone is to be.
+const ZONE: &str = "a zone, of at most 32 characters that AppleTalk has";
+
+impl Port {
+    fn read(lower: ProtocolRef, params: &Params) -> Result<Self, BuildError> {
+        let range = params.parse::<NetRange>("net", crate::NETWORKS)?;
+        let zone = params.text("zone").unwrap_or_default();
+        let zone = Name::from_text(zone).map_err(|_| BuildError::param("zone", ZONE))?;
+        let node = params.number("node", 0u8);
+        let in_range = range.unwrap_or(START_UP);
+        let me = Node::new(in_range.first(), node.max(*NODES.start()));
+        Ok(Self {
+            lower,
+            cable: Cell::new(Cable { range: in_range, ..Cable::new(me) }),
+            is_known: Cell::new(range.is_some()),
+            is_ready: Cell::new(false),
+            zone: RefCell::new(zone),
+            node,
+        })
+    }
+
+    /// All ports, in the order of the graph.
+    pub(crate) fn all(build: &Build<'_>) -> Result<Vec<Self>, BuildError> {
+        let blocks: Vec<&Params> = build.params.blocks("port").collect();
+        if blocks.is_empty() {
+            return Ok([Self::read(build.lower(0)?, build.params)?].into());
+        }
+        let ports = blocks.iter().enumerate();
+        ports.map(|(at, params)| Self::read(build.lower(at)?, params)).collect()
+    }
+
+    /// Claims an address of the cable's networks: the given node, if there is one. The address at
+    /// hand is kept until there is another.
+    pub(crate) fn claim(&self, cx: &Kernel, at: usize) {
+        let Cable { me, range, .. } = self.cable.get();
+        let net = if range.contains(me.net) { me.net } else { range.first() };
+        // One that was chosen by chance is tried again in other networks.
+        let node = if self.node == 0 && !self.is_ready.get() { 0 } else { me.node };
+        let (first, last) = (range.first(), range.last());
+        let claim = ClaimNode { claim: at as u8, first, last, net, node, is_only: self.node != 0 };
+        if self.lower.ask(cx, claim).is_none() {
+            self.cable.set(Cable { me: Node::new(net, me.node), ..self.cable.get() });
+            self.is_ready.set(true);
+        }
+    }
+
+    /// True if this network is one of the cable's.
+    pub(crate) fn has(&self, net: u16) -> bool {
+        self.cable.get().range.contains(net)
+    }
+}
+
+/// All ports, and the ways to networks behind others.
+pub(crate) struct Ports {
+    pub(crate) list: Vec<Port>,
+    pub(crate) routes: RefCell<Vec<NetRoute>>,
+    /// Protocols whose sessions are over a port.
+    known: RefCell<Vec<(ProtocolId, usize)>>,
+}
+
+/// How many protocols below are remembered.
+const KNOWN_MAX: usize = 64;
+
+/// The next station of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// This node itself.
+    Here,
+    /// A node, or all of them, over this port.
+    Over(usize, Node),
+}
+
+impl Ports {
+    pub(crate) fn new(list: Vec<Port>) -> Self {
+        Self { list, routes: RefCell::default(), known: RefCell::default() }
+    }
+
+    pub(crate) fn is_router(&self) -> bool {
+        self.list.len() > 1
+    }
+
+    /// The port with this address of one's own.
+    pub(crate) fn own(&self, node: Node) -> Option<usize> {
+        self.list.iter().position(|port| port.is_ready.get() && port.cable.get().me == node)
+    }
+
+    /// The port through whose link a session leads: it is a session of that link, or of what lies
+    /// below it and has the same hardware address.
+    pub(crate) fn over(&self, cx: &Kernel, lower: &SessionRef) -> Option<usize> {
+        if !self.is_router() {
+            return Some(0);
+        }
+        let protocol = lower.head().protocol();
+        let known = self.known.borrow().iter().find(|(id, _)| *id == protocol).map(|known| known.1);
+        known.or_else(|| self.find(cx, lower))
+    }
+
+    #[cold]
+    fn find(&self, cx: &Kernel, lower: &SessionRef) -> Option<usize> {
+        let protocol = lower.head().protocol();
+        let hardware = |mine: MyEther| mine.address;
+        let own = lower.ask(cx, MyEther::default()).map(hardware);
+        let is_it = |port: &Port| {
+            let of_port = || port.lower.ask(cx, MyEther::default()).map(hardware);
+            port.lower.id() == protocol || own.is_some() && of_port() == own
+        };
+        let at = self.list.iter().position(is_it)?;
+        let mut known = self.known.borrow_mut();
+        // There are as many as protocols below.
+        if known.len() < KNOWN_MAX && !known.iter().any(|(id, _)| *id == protocol) {
+            known.push((protocol, at));
+        }
+        Some(at)
+    }
+
+    /// Whether a datagram that came over a port is for this node, and for which port's address.
+    pub(crate) fn is_for_me(&self, at: usize, to: Node) -> Option<usize> {
+        let port = self.list.get(at)?;
+        let cable = port.cable.get();
+        if port.is_ready.get() && cable.is_for_me(to) || to == Node::ALL {
+            return Some(at);
+        }
+        if !self.is_router() {
+            return None;
+        }
+        let is_any_router = to.node == 0 && (to.net == NET_ANY || port.has(to.net));
+        // A router is of all networks of its cables.
+        let is_all = to.node == BROADCAST && port.has(to.net);
+        if is_any_router || is_all { Some(at) } else { self.own(to) }
+    }
+
+    /// Where a datagram goes next; `over` is the port that it is to leave by, if that is said.
+    pub(crate) fn next(&self, over: Option<usize>, to: Node) -> Option<Next> {
+        if let Some(at) = over.or((!self.is_router()).then_some(0)) {
+            let port = self.list.get(at)?;
+            let cable = port.cable.get();
+            return match cable.way(to, None)? {
+                Way::Here => Some(Next::Here),
+                Way::Node(node) => Some(Next::Over(at, node)),
+                Way::All => Some(Next::Over(at, Node::ALL)),
+            };
+        }
+        if self.own(to).is_some() {
+            return Some(Next::Here);
+        }
+        if to.net == NET_ANY {
+            return self.next(Some(0), to);
+        }
+        self.route(to)
+    }
+
+    /// Where a router sends what is for another node.
+    pub(crate) fn route(&self, to: Node) -> Option<Next> {
+        if let Some(at) = self.list.iter().position(|port| port.has(to.net)) {
+            let node = if to.node == BROADCAST { Node::ALL } else { to };
+            return (to.node != 0).then_some(Next::Over(at, node));
+        }
+        let routes = self.routes.borrow();
+        let leads = |route: &&NetRoute| (route.first..=route.last).contains(&to.net);
+        let route = routes.iter().find(leads)?;
+        Some(Next::Over(route.port.into(), Node::new(route.net, route.node)))
+    }
+}

@@ -1,0 +1,169 @@
+//! Datagrams that arrive: to the session or protocol that they are for, or on to another network.
+
+use crate::ports::Next;
+use crate::protocol::Ddp;
+use crate::session::DdpSession;
+use crate::shared::{Key, PORT_ANY, enable_key, reasons};
+use crate::wire::{Error, LONG_LEN, Long};
+use xk_appletalk::addr::NET_ANY;
+use xk_core::object::Refused;
+use xk_core::{Kernel, Message, Participants, ProtocolRef, Reason, SessionRef, reason};
+use xk_kit::net::appletalk::socket;
+
+/// The reason that corresponds to what is wrong with a header.
+fn reason_of(error: Error) -> &'static Reason {
+    match error {
+        Error::Truncated => &reason::TRUNCATED,
+        Error::Length => &reason::BAD_LENGTH,
+        Error::Socket => &reason::MALFORMED,
+        Error::Source => &reason::BAD_SOURCE,
+    }
+}
+
+/// Takes the header off a datagram, and cuts what the link padded.
+fn open(message: &mut Message) -> Result<Long, &'static Reason> {
+    let octets: [u8; LONG_LEN] = message.header()?;
+    let header = Long::parse(&octets).map_err(reason_of)?;
+    let data = header.data_of(message.len() - LONG_LEN).map_err(reason_of)?;
+    message.truncate(LONG_LEN + data);
+    Ok(header)
+}
+
+/// True if there is no checksum, or that of the data behind the header.
+fn is_intact(header: &Long, message: &Message) -> bool {
+    if header.checksum == 0 {
+        return true;
+    }
+    let (mut sum, mut front) = (header.sum(), LONG_LEN);
+    for slice in message.octet_slices() {
+        let (skipped, data) = slice.split_at(front.min(slice.len()));
+        front -= skipped.len();
+        sum.add(data);
+    }
+    sum.checksum() == header.checksum
+}
+
+impl Ddp {
+    /// Takes a datagram that came over a port, its header in front.
+    pub(crate) fn receive(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        at: usize,
+        mut message: Message,
+    ) -> Result<(), Refused> {
+        let header = match open(&mut message) {
+            Ok(header) => header,
+            Err(why) => return Err(this.refuse(message, why)),
+        };
+        let Some(via) = self.shared.ports.is_for_me(at, header.to.at()) else {
+            return self.forward(cx, this, (at, header), message);
+        };
+        if !is_intact(&header, &message) {
+            return Err(this.refuse(message, &reason::BAD_CHECKSUM));
+        }
+        let session = match self.session(cx, this, via, &header) {
+            Ok(session) => session,
+            Err(why) => return Err(this.refuse(message, why)),
+        };
+        // Cannot fail: the header was just seen.
+        let _ = message.strip(LONG_LEN);
+        // The refuser has counted it, and no sender is told.
+        let _ = session.pop_owned(cx, message);
+        Ok(())
+    }
+
+    /// The session that a datagram for this node belongs to, made if an enable is for it.
+    fn session(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        via: usize,
+        header: &Long,
+    ) -> Result<SessionRef, &'static Reason> {
+        let shared = &self.shared;
+        let key = Key {
+            peer: header.from,
+            socket: header.to.socket,
+            kind: header.kind,
+            port: via as u8,
+            group: 0,
+        };
+        // Those that were opened leave by any port.
+        let any = Key { port: PORT_ANY, ..key };
+        let sessions = &shared.sessions;
+        if let Some(session) = sessions.get(&any.number()) {
+            return Ok(session);
+        }
+        if let Some(session) = sessions.get(&key.number()) {
+            return Ok(session);
+        }
+        // A node of this cable may be named without its network.
+        if let Some(port) = shared.ports.list.get(via)
+            && port.cable.get().me.net == header.from.net
+        {
+            let peer = xk_appletalk::addr::AtAddr { net: NET_ANY, ..header.from };
+            if let Some(session) = sessions.get(&Key { peer, ..any }.number()) {
+                return Ok(session);
+            }
+        }
+        let upper = shared.enables.get(&enable_key(header.kind, header.to.socket));
+        let upper = upper.ok_or(&reason::NO_PORT)?;
+        let key = if shared.ports.is_router() { key } else { any };
+        let make = || {
+            let own = shared.ports.list.get(via).map(|port| port.cable.get().me);
+            let own = own.unwrap_or_default();
+            let (to, from) = (header.to.socket, header.from);
+            let ends = Participants::pair(
+                socket(own.net, own.node, to),
+                socket(from.net, from.node, from.socket),
+            );
+            (DdpSession::new(shared, key, &upper), ends)
+        };
+        sessions.accept(cx, this, &upper, key.number(), make)
+    }
+
+    /// Sends a datagram on that is for another node.
+    #[cold]
+    fn forward(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        (at, header): (usize, Long),
+        mut message: Message,
+    ) -> Result<(), Refused> {
+        let shared = &self.shared;
+        let to = header.to.at();
+        if !shared.ports.is_router() || to.net == NET_ANY {
+            return Err(this.refuse(message, &reason::NOT_MINE));
+        }
+        let Some(Next::Over(out, node)) = shared.ports.route(to) else {
+            return Err(this.refuse(message, &reasons::NO_ROUTE));
+        };
+        let is_direct = shared.ports.list.get(out).is_some_and(|port| port.has(to.net));
+        if out == at && is_direct {
+            // It is of the cable that it came from, and is there already.
+            return Err(this.refuse(message, &reason::NOT_MINE));
+        }
+        let Some(header) = header.forwarded() else {
+            return Err(this.refuse(message, &reasons::HOPS));
+        };
+        let Some(port) = shared.ports.list.get(out).filter(|port| port.is_ready.get()) else {
+            return Err(this.refuse(message, &reasons::NO_ADDRESS));
+        };
+        let _ = message.strip(LONG_LEN);
+        // What the link said of the frame that it came in says nothing of the one that it goes in.
+        message.clear_attributes();
+        if message.push_array(&header.octets()).is_err() {
+            return Err(this.refuse(message, &reason::NO_BUFFERS));
+        }
+        match shared.hops.to(cx, this, (out, port), node) {
+            Some(lower) => {
+                // Counted below.
+                let _ = lower.push(cx, message);
+                Ok(())
+            }
+            None => Err(this.refuse(message, &reasons::NO_ROUTE)),
+        }
+    }
+}

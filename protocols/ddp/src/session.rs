@@ -1,0 +1,242 @@
+//! A session: one upper protocol's end of the traffic between two sockets.
+
+use crate::hops;
+use crate::ports::Next;
+use crate::shared::{Key, Shared, reasons};
+use crate::wire::{DATA_LEN_MAX, LONG_LEN, Long};
+use alloc::rc::Rc;
+use core::any::Any;
+use core::cell::Cell;
+use xk_appletalk::addr::Node;
+use xk_core::control::Describe;
+use xk_core::object::{Closing, OpenError, PushError, Refused, SessionSlot};
+use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Reason, Session, SessionRef, reason};
+use xk_kit::control::{MaxPacket, MinPacket, OptPacket};
+use xk_kit::net::appletalk::DdpEnds;
+use xk_kit::net::template::Headers;
+
+pub(crate) struct DdpSession {
+    shared: Rc<Shared>,
+    key: Key,
+    upper: ProtocolRef,
+    /// The session to the next station; `None` to this node itself, or before the way is known.
+    lower: SessionSlot,
+    /// Where datagrams come from.
+    source: Cell<Node>,
+    /// The state of ways that this one was found by; 0 before, and to this node itself.
+    generation: Cell<u32>,
+}
+
+impl DdpSession {
+    pub(crate) fn new(shared: &Rc<Shared>, key: Key, upper: &ProtocolRef) -> Self {
+        Self {
+            shared: Rc::clone(shared),
+            key,
+            upper: upper.clone(),
+            lower: SessionSlot::default(),
+            source: Cell::default(),
+            generation: Cell::new(0),
+        }
+    }
+
+    /// Finds the way.
+    fn resolve(&self, cx: &Kernel, this: &ProtocolRef) -> Result<Next, OpenError> {
+        let generation = self.shared.generation.get();
+        let to = self.key.peer.at();
+        let next = self.shared.ports.next(self.key.over(), to).ok_or(OpenError::NoRoute)?;
+        let Next::Over(at, node) = next else {
+            self.let_go(cx);
+            let own = self.shared.ports.list.get(self.key.over().unwrap_or(0));
+            self.source.set(own.map_or(to, |port| port.cable.get().me));
+            return Ok(next);
+        };
+        let port = self.shared.ports.list.get(at).ok_or(OpenError::NoRoute)?;
+        let lower = hops::open(cx, this, port, node, self.key.group())?;
+        self.source.set(port.cable.get().me);
+        self.generation.set(generation);
+        if let Some(old) = self.lower.replace(Some(lower)) {
+            old.close(cx);
+        }
+        Ok(next)
+    }
+
+    /// Lets go of the way.
+    fn let_go(&self, cx: &Kernel) {
+        self.generation.set(0);
+        if let Some(old) = self.lower.take() {
+            old.close(cx);
+        }
+    }
+
+    /// The header of a message; `None` if it is too long.
+    #[inline]
+    fn header(&self, message: &Message) -> Option<[u8; LONG_LEN]> {
+        let Key { peer, socket, kind, .. } = self.key;
+        let mut header = Long::new(peer, self.source.get().socket(socket), kind, message.len())?;
+        if !self.shared.has_checksum {
+            return Some(header.octets());
+        }
+        let mut sum = header.sum();
+        message.octet_slices().for_each(|slice| sum.add(slice));
+        header.checksum = sum.checksum();
+        Some(header.octets())
+    }
+
+    /// Sends a message by the way there is.
+    #[inline]
+    fn send(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        lower: &SessionRef,
+        mut message: Message,
+    ) -> Result<(), PushError> {
+        let Some(header) = self.header(&message) else {
+            return fail(cx, this, message, (PushError::TooBig, &reason::TOO_BIG));
+        };
+        if !message.push_in_place(&header) && message.push_array(&header).is_err() {
+            return fail(cx, this, message, (PushError::NoBuffers, &reason::NO_BUFFERS));
+        }
+        lower.push(cx, message).map_err(|error| match error {
+            // The end of a session below is no end of this one.
+            PushError::Closed => PushError::Unreachable,
+            error => error,
+        })
+    }
+
+    /// Sends a message whose way is to be found; keeps it if there is no address to send from.
+    #[cold]
+    pub(crate) fn go_on(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        mut message: Message,
+    ) -> Result<(), PushError> {
+        if message.len() > DATA_LEN_MAX {
+            return fail(cx, this, message, (PushError::TooBig, &reason::TOO_BIG));
+        }
+        let Some(protocol) = this.protocol(cx) else {
+            return fail(cx, this, message, (PushError::Closed, &reason::CLOSED));
+        };
+        let over = match self.shared.ports.next(self.key.over(), self.key.peer.at()) {
+            Some(Next::Over(at, _)) => Some(at),
+            _ => self.key.over().or(Some(0)),
+        };
+        let port = over.and_then(|at| self.shared.ports.list.get(at));
+        if port.is_some_and(|port| !port.is_ready.get()) {
+            if let Some((session, oldest)) = self.shared.keep(this, message) {
+                session.discard(cx, oldest, &reason::QUEUE_FULL);
+            }
+            return Ok(());
+        }
+        match self.resolve(cx, &protocol) {
+            Ok(Next::Here) => {
+                let header = self.header(&message).unwrap_or_default();
+                if message.push_array(&header).is_err() {
+                    return fail(cx, this, message, (PushError::NoBuffers, &reason::NO_BUFFERS));
+                }
+                match self.shared.put_looped(cx, &protocol, message) {
+                    true => Ok(()),
+                    false => Err(PushError::QueueFull),
+                }
+            }
+            Ok(Next::Over(..)) => match self.lower.get() {
+                Some(lower) => self.send(cx, this, &lower, message),
+                None => fail(cx, this, message, (PushError::NoRoute, &reasons::NO_ROUTE)),
+            },
+            Err(error) => {
+                self.let_go(cx);
+                let why = match error {
+                    OpenError::NoRoute => (PushError::NoRoute, &reasons::NO_ROUTE),
+                    OpenError::Full => (PushError::QueueFull, &reason::TABLE_FULL),
+                    OpenError::NoBuffers => (PushError::NoBuffers, &reason::NO_BUFFERS),
+                    _ => (PushError::Unreachable, &reasons::NO_ROUTE),
+                };
+                fail(cx, this, message, why)
+            }
+        }
+    }
+}
+
+/// Drops a message that cannot go, counted.
+#[cold]
+fn fail(
+    cx: &Kernel,
+    this: &SessionRef,
+    message: Message,
+    (error, why): (PushError, &'static Reason),
+) -> Result<(), PushError> {
+    this.discard(cx, message, why);
+    Err(error)
+}
+
+impl Session for DdpSession {
+    fn any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+
+    #[inline]
+    fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
+        if self.generation.get() == self.shared.generation.get()
+            && let Some(lower) = self.lower.live()
+        {
+            return self.send(cx, this, &lower, message);
+        }
+        self.go_on(cx, this, message)
+    }
+
+    #[inline]
+    fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
+        self.upper.demux(cx, this, message)
+    }
+
+    fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        let Key { peer, socket, kind, port, .. } = self.key;
+        if let Some(question) = ask.get::<DdpEnds>() {
+            if self.generation.get() == 0
+                && let Some(protocol) = this.protocol(cx)
+            {
+                let _ = self.resolve(cx, &protocol);
+            }
+            let local = self.source.get();
+            *question = DdpEnds {
+                peer: (peer.net, peer.node, peer.socket),
+                local: (local.net, local.node, socket),
+                kind,
+                port: self.shared.ports.own(local).map_or(port, |at| at as u8),
+            };
+        } else if let Some(question) = ask.get::<MaxPacket>() {
+            question.octets = DATA_LEN_MAX as u32;
+        } else if let Some(question) = ask.get::<OptPacket>() {
+            question.octets = DATA_LEN_MAX as u32;
+        } else if let Some(question) = ask.get::<MinPacket>() {
+            // The header says how long a datagram is.
+            question.octets = 0;
+        } else if let Some(question) = ask.get::<Headers>() {
+            return question.found(None);
+        } else if let Some(question) = ask.get::<Describe>() {
+            let from = self.source.get();
+            question.text = alloc::format!("{from}:{socket} > {peer}, type {kind}");
+        } else {
+            let lower = self.lower.get();
+            let first = self.shared.ports.list.first();
+            return match (lower, first) {
+                (Some(lower), _) => lower.control(cx, ask),
+                (None, Some(port)) => port.lower.control(cx, ask),
+                (None, None) => Answer::Unknown,
+            };
+        }
+        Answer::Answered
+    }
+
+    fn source(&self) -> u64 {
+        u64::from(self.key.peer.net) << 8 | u64::from(self.key.peer.node)
+    }
+
+    fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
+        self.shared.sessions.release(&self.key.number(), this);
+        self.shared.drop_waiting(cx, this);
+        self.let_go(cx);
+        Closing::Done
+    }
+}
