@@ -12,6 +12,7 @@ mod granted;
 mod host;
 mod hostile;
 mod library;
+mod localtalk;
 mod many;
 mod moving;
 mod netem;
@@ -209,6 +210,7 @@ const COMPANY: &[Test] = tests! {
     streams::outlast_faults over Veth;
     streams::fit_tiny_windows over Tap;
     streams::wait_for_closed_windows over Veth;
+    localtalk::programs_understand_each_other over Veth;
     netem::carries_streams_datagrams_and_calls over Veth;
     paths::become_narrower over Veth;
     paths::are_black_holes over Veth;
