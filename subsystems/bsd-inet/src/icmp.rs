@@ -129,7 +129,7 @@ impl Ip {
 
     /// Tells the sender of a datagram what became of it (`icmp_error`), never of an error of
     /// ICMP's, a fragment behind the first, or what was sent to many (RFC 1122, section 3.2.2).
-    pub(crate) fn icmp_error(&self, cx: &Kernel, mut m: Mbuf, kind: u8, code: u8) {
+    pub(crate) fn icmp_error(&self, cx: &Kernel, m: Mbuf, kind: u8, code: u8) {
         let Some(ip) = IpHdr::of(m.mtod()) else { return m.m_freem() };
         let is_error = ip.proto == IPPROTO_ICMP && {
             let mut first = [0; 1];

@@ -93,7 +93,7 @@ impl Ip {
     }
 
     /// Cuts a packet: each piece has a header of its own and shares what lies in clusters.
-    fn fragment(&self, cx: &Kernel, route: &Route, mut m: Mbuf, header: &Header) -> Result {
+    fn fragment(&self, cx: &Kernel, route: &Route, m: Mbuf, header: &Header) -> Result {
         let piece = route.ifp.if_mtu.get().saturating_sub(IP_HDR) & !7;
         if piece < 8 {
             return Err(Errno::EMSGSIZE);

@@ -197,11 +197,7 @@ impl Udp {
     }
 
     /// Gives a datagram for many to all blocks that it fits.
-    fn to_all(
-        &self,
-        cx: &Kernel,
-        mut datagram: Datagram,
-    ) -> core::result::Result<(), &'static Reason> {
+    fn to_all(&self, cx: &Kernel, datagram: Datagram) -> core::result::Result<(), &'static Reason> {
         let fits = |inp: &Rc<Inpcb>| {
             let ((laddr, lport), foreign) = (inp.local(), inp.foreign());
             lport == datagram.to.1

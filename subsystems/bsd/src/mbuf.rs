@@ -168,7 +168,7 @@ pub(crate) struct MCell {
     flags: u16,
     kind: Mt,
     /// A copy of its cluster was made, be it gone by now.
-    shared: bool,
+    shared: Slot<bool>,
     ext: Ext,
     dat: [u8; MLEN_MAX],
 }
@@ -283,7 +283,7 @@ impl MbufPool {
             pkthdr: PktHdr::default(),
             flags: 0,
             kind: Mt::Free,
-            shared: false,
+            shared: Slot::new(false),
             ext: Ext::None,
             dat: [0; MLEN_MAX],
         })
@@ -560,7 +560,7 @@ impl Mbuf {
     fn is_writable(&self) -> bool {
         match &self.0.ext {
             Ext::None => true,
-            Ext::Cluster(_) => !self.0.shared,
+            Ext::Cluster(_) => !self.0.shared.get(),
             Ext::Lent(_) | Ext::Foreign(_) => false,
         }
     }
@@ -591,7 +591,7 @@ impl Mbuf {
 
     fn attach(&mut self, ext: Ext, len: usize) {
         self.0.ext = ext;
-        self.0.shared = false;
+        self.0.shared.set(false);
         self.0.flags |= M_EXT;
         (self.0.off, self.0.len) = (0, len);
     }

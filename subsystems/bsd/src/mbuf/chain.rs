@@ -56,14 +56,14 @@ impl Mbuf {
     ///
     /// # Errors
     /// [`Errno::ENOBUFS`]; [`Errno::EINVAL`] if the chain has fewer octets (BSD panics).
-    pub fn m_copym(&mut self, off: usize, len: usize) -> Result<Mbuf> {
+    pub fn m_copym(&self, off: usize, len: usize) -> Result<Mbuf> {
         let pool = Rc::clone(self.pool()?);
         let is_packet = self.0.flags & M_PKTHDR != 0 && off == 0;
         let (header, kind) = (self.0.pkthdr, self.0.kind);
         let flags = if is_packet { self.0.flags & M_COPYFLAGS } else { 0 };
         let (mut off, mut left) = (off, len);
         let mut copy: Option<Mbuf> = None;
-        let mut from = Some(&mut *self);
+        let mut from = Some(self);
         while left > 0 {
             let Some(m) = from else { break };
             if off < m.0.len {
@@ -76,7 +76,7 @@ impl Mbuf {
             } else {
                 off -= m.0.len;
             }
-            from = m.m_next_mut();
+            from = m.m_next();
         }
         if (left > 0 && left != M_COPYALL) || (off > 0 && left == M_COPYALL) {
             return Err(Errno::EINVAL);
@@ -98,7 +98,7 @@ impl Mbuf {
     }
 
     fn copy_part(
-        &mut self,
+        &self,
         pool: &Rc<super::MbufPool>,
         off: usize,
         n: usize,
@@ -127,7 +127,8 @@ impl Mbuf {
         pool.count_cluster()?;
         copy.attach(ext, n);
         copy.0.off = self.0.off + off;
-        (copy.0.shared, self.0.shared) = (true, true);
+        copy.0.shared.set(true);
+        self.0.shared.set(true);
         Ok(copy)
     }
 
