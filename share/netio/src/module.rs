@@ -17,7 +17,7 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Time, Upper,
     reason,
 };
-use xk_kit::control::MaxPacket;
+use xk_kit::control::{MaxPacket, MyEther};
 use xk_kit::net::template::Headers;
 use xk_kit::wire::anchor::{Anchor, Anchored, WireEnd};
 use xk_kit::wire::segments::{self, RUN_PACKETS_MAX};
@@ -120,6 +120,8 @@ pub struct Module {
     wire: RefCell<Option<SessionRef>>,
     /// What a channel may send, whatever is granted.
     limit: Cell<Rate>,
+    /// The hardware address of programs' frames, if one was named.
+    station: Cell<Option<[u8; 6]>>,
     /// The longest frame that the wire takes.
     frame_octets_max: Cell<usize>,
     /// Where tickets are shown.
@@ -155,6 +157,7 @@ impl Module {
             this: RefCell::default(),
             wire: RefCell::default(),
             limit: Cell::new(Rate { octets_per_second: u64::MAX, burst_octets: u64::MAX }),
+            station: Cell::new(None),
             frame_octets_max: Cell::new(usize::MAX),
             door: RefCell::default(),
             steering: OnceCell::new(),
@@ -263,6 +266,11 @@ impl Module {
         (self.channels.borrow().len().saturating_sub(waiting), waiting)
     }
 
+    /// The hardware address that this host has, whatever the device's: that of the channels.
+    fn station(&self) -> Option<[u8; 6]> {
+        self.station.get().filter(|_| !self.channels.borrow().is_empty())
+    }
+
     /// Numbers of what is no more do not come back soon.
     fn number(&self) -> u32 {
         self.number_last.set(self.number_last.get().wrapping_add(1));
@@ -280,6 +288,7 @@ impl Module {
         let mut ticket = Ticket::default();
         cx.random().fill(&mut ticket);
         question.rate = question.rate.within(self.limit.get());
+        self.station.set(question.station.or(self.station.get()));
         let channel = Channel::new(cx, number, question.rate);
         self.channels.borrow_mut().insert(number, Rc::new(channel));
         let lapses_at = cx.now().after(GRANT_LASTS);
@@ -645,6 +654,8 @@ impl Protocol for Netio {
             question.answer(this.id(), || Offloads::of_protocol(cx, &self.lower));
         } else if ask.get::<ListSessions>().is_some() {
             return self.upper.control(cx, this, ask);
+        } else if let (Some(question), Some(address)) = (ask.get::<MyEther>(), module.station()) {
+            question.address = address;
         } else if ask.is_upward() {
             return Answer::Unknown;
         } else {

@@ -19,6 +19,9 @@ pub type Ticket = [u8; 16];
 pub struct GrantChannel {
     /// In: how much may be sent. Out: the same, or what the module allows if that is less.
     pub rate: Rate,
+    /// In: the hardware address that programs' frames come from, if it is to stay this host's for
+    /// as long as there are channels: the device's may be another one by now.
+    pub station: Option<[u8; 6]>,
     /// Out: what fetches it, within [`GRANT_LASTS`]; `None` if there is no room.
     pub ticket: Option<Ticket>,
     /// Out: its number.
@@ -28,12 +31,17 @@ pub struct GrantChannel {
     /// Out: which module it is, as [`ModuleIs`] says.
     pub life: u64,
 }
-question!(GrantChannel { rate, ticket, number, door, life }, "grant-channel", Transfer, direct);
+question!(
+    GrantChannel { rate, station, ticket, number, door, life },
+    "grant-channel",
+    Transfer,
+    direct
+);
 
 impl GrantChannel {
     /// For a channel that may send so much.
     pub fn new(rate: Rate) -> Self {
-        Self { rate, ticket: None, number: 0, door: String::new(), life: 0 }
+        Self { rate, station: None, ticket: None, number: 0, door: String::new(), life: 0 }
     }
 }
 

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use xk_core::graph::{Params, Value};
 use xk_core::object::ProtocolId;
 use xk_core::{Entry, HostAddr, Part, Participant, Participants, ProtocolRef, SessionRef};
+use xk_kit::control::MyEther;
 use xk_kit::net::attribute::Peer;
 use xk_kit::net::template::{HeaderField, Headers, Template};
 use xk_netio::{
@@ -311,6 +312,21 @@ fn channels_that_nothing_fetches_lapse() {
     };
     assert!(!attach(&[0; 16]).0, "a ticket that is none");
     assert!(attach(&ticket).0 && !attach(&ticket).0, "a ticket is shown once");
+}
+
+/// What stands on the module has the hardware address of the programs, so that one that is started
+/// again between them and another device takes none of their peers to that.
+#[test]
+fn the_station_of_channels_stays() {
+    let host = Host::datagrams();
+    let is = || host.netio.ask(&host.cx, MyEther::default()).expect("it is known").address;
+    let (device, station) = (is(), [2, 0, 0, 0, 9, 9]);
+    let question = GrantChannel { station: Some(station), ..GrantChannel::new(FREELY) };
+    let granted = host.netio.ask(&host.cx, question).expect("the module knows it");
+    assert_eq!(is(), station);
+    let question = RevokeChannel { number: granted.number, was_there: false };
+    assert!(host.netio.ask(&host.cx, question).expect("the module knows it").was_there);
+    assert_eq!(is(), device, "there is no channel");
 }
 
 #[test]

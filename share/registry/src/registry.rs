@@ -555,7 +555,9 @@ impl Program {
         }
         question.address = self.shared.station.ask(cx, MyEther::default())?.address;
         question.frame_octets_max = netio.ask(cx, MaxPacket::default())?.octets;
-        let granted = netio.ask(cx, GrantChannel::new(self.shared.rate))?;
+        let station = Some(question.address);
+        let asked = GrantChannel { station, ..GrantChannel::new(self.shared.rate) };
+        let granted = netio.ask(cx, asked)?;
         self.shared.module_is(cx, &this.protocol(cx)?, granted.life);
         self.channel.set(granted.ticket.map(|_| granted.number));
         (question.ticket, question.door) = (granted.ticket, granted.door);

@@ -305,7 +305,9 @@ impl Link {
 
     /// Has a sleep end when a frame comes, after [`doze`](Self::doze), or the other side goes.
     /// False if the system refuses.
-    pub fn add_to(&self, sleeper: &dyn Sleeper) -> bool {
+    pub fn add_to(&mut self, sleeper: &dyn Sleeper) -> bool {
+        // It sleeps no longer by itself, as before its executor runs.
+        self.bed = None;
         sleeper.add(self.bell.fd()) && sleeper.add(self.socket.as_own())
     }
 

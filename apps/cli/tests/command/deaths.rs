@@ -8,7 +8,7 @@ use std::fs::{self, Permissions};
 use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -47,23 +47,18 @@ pub(crate) struct Has {
     threads: usize,
 }
 
-impl Has {
-    fn exceeds(self, other: Self) -> bool {
-        let pairs = [
-            (self.descriptors, other.descriptors),
-            (self.shared, other.shared),
-            (self.threads, other.threads),
-        ];
-        pairs.into_iter().any(|(own, other)| own > other)
-    }
-}
-
 /// `None` if the process has ended.
 fn has(process: u32) -> Option<Has> {
     let count = |what: &str| Some(fs::read_dir(format!("/proc/{process}/{what}")).ok()?.count());
     let maps = fs::read_to_string(format!("/proc/{process}/maps")).ok()?;
     let shared = maps.lines().filter(|line| line.contains("/memfd:")).count();
     Some(Has { descriptors: count("fd")?, shared, threads: count("task")? })
+}
+
+/// What the descriptors of a process are.
+fn descriptors(process: u32) -> Vec<PathBuf> {
+    let all = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+    all.filter_map(|one| fs::read_link(one.path()).ok()).collect()
 }
 
 /// What these processes have once nothing is under way in them.
@@ -132,14 +127,15 @@ impl Host {
         domains.iter().map(|domain| (name(domain), process(domain))).collect()
     }
 
-    /// Waits until each process has no more than it had.
+    /// Waits until each process has what it had.
     pub(crate) fn has_again(&self, before: &BTreeMap<u32, Has>) {
         let begun = Instant::now();
         for (process, had) in before {
             while let Some(now) = has(*process)
-                && now.exceeds(*had)
+                && now != *had
             {
-                let late = || format!("process {process} had {had:?}, has {now:?}");
+                let all = || descriptors(*process);
+                let late = || format!("process {process} had {had:?}, has {now:?}: {:?}", all());
                 assert!(begun.elapsed() < PATIENCE, "{}\n{}", late(), self.running.output());
                 std::thread::sleep(TRY_EVERY / 10);
             }

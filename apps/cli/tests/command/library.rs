@@ -354,12 +354,34 @@ fn a_module_comes_back_below_a_registry_that_lives() {
         let next = library.program(PORTS[1]);
         exchanges(&connects(PORTS[1]), 100_000).unwrap();
         println!("death {death}: after {:?} another is served", begun.elapsed());
-        // That of before may have gone, for it has lost its connection.
-        assert!((1..=2).contains(&library.registry("programs")), "the next one has its place");
+        // That of before has gone with its channel; its process lives.
+        library.until_registry("programs", 1);
         drop((first, next));
         library.until_registry("programs", 0);
     }
     assert_eq!(library.host.processes()["server"], before["server"], "the registry lives");
+}
+
+/// A device that is started again has another hardware address. A registry that is started behind
+/// it keeps that of the programs: what it asks and answers takes none of their peers elsewhere.
+#[test]
+fn a_stream_outlives_a_registry_that_comes_back_behind_another_device() {
+    needs_root!();
+    needs_program!("ip");
+    let library = Library::start("library station");
+    let (before, space) = (library.host.processes(), &library.host.space);
+    kill(before["device"]);
+    library.until_started_again("device", before["device"]);
+    let _program = library.program(PORTS[0]);
+    let stream = space.enter(|| connect(PORTS[0]).unwrap()).unwrap();
+    exchanges(&stream, 100_000).unwrap();
+    kill(before["server"]);
+    library.until_started_again("server", before["server"]);
+    library.until_registry("rights-of-before", 1);
+    // What it answers has it ask for the peer's station.
+    let refused = space.enter(|| connect(PORTS[1]).map(drop)).unwrap().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    exchanges(&stream, 100_000).unwrap();
 }
 
 #[test]
