@@ -1,5 +1,7 @@
 //! Nodes on a simulated network.
 
+mod with_xk;
+
 use crate::nbp::{NBP_REGISTER, NBP_REMOVE};
 use crate::{AEP, ATP, DDP, NBP, RTMP};
 use alloc::rc::Rc;
@@ -52,18 +54,28 @@ fn add(
     entry.add(kernel, entry.kind, &lowers, params).unwrap()
 }
 
-/// A node 10.`node`, or any with 0, with a name that it registers, perhaps.
-fn node(world: &mut World, name: &str, node: i64, registers: &[(&str, i64)]) -> HostId {
+/// A host without protocols, whose shepherds can wait.
+fn host(world: &mut World, name: &str) -> HostId {
     let switch = Box::new(xk_run::switch::CoroutineSwitch::new());
     let shepherds = Shepherds::new(switch, Limits { shepherds_max: 32, ..Limits::default() });
     let kernel = Kernel::new(world.host_config(name, shepherds, 1 << 16));
     let id = world.add_host(name, kernel);
-    let kernel = Rc::clone(world.kernel(id).unwrap());
-    for entry in [&DDP, &AEP, &NBP, &RTMP, &ATP] {
+    let kernel = world.kernel(id).unwrap();
+    let own = [&DDP, &AEP, &NBP, &RTMP, &ATP];
+    let others = [&xk_aarp::ENTRY, &xk_ddp::ENTRY, &xk_aep::ENTRY, &xk_atp::ENTRY, &xk_eth::ENTRY];
+    // A kind has one number, whatever subsystem it is of.
+    for entry in own.into_iter().chain(others) {
         for number in entry.type_numbers() {
             kernel.numbers_mut().add(number).unwrap();
         }
     }
+    id
+}
+
+/// A node 10.`node`, or any with 0, with names that it registers.
+fn node(world: &mut World, name: &str, node: i64, registers: &[(&str, i64)]) -> HostId {
+    let id = host(world, name);
+    let kernel = Rc::clone(world.kernel(id).unwrap());
     let none = Params::default();
     let release = if node % 2 == 0 { "4.4" } else { "4.3" };
     let sim = add(&kernel, &xk_sim::ENTRY, &[], &Params::from([("link", text("lan"))]));
@@ -120,11 +132,11 @@ fn atp_socket(cx: &Kernel, bsd: &Rc<Bsd>, local: u8) -> Rc<Socket> {
     socket(cx, bsd, (Sock::Dgram, TYPE_ATP), local)
 }
 
-/// What was received: from where, options, octets.
-fn receive(
-    cx: &Kernel,
-    so: &Rc<Socket>,
-) -> Result<(Option<Sockaddr>, Option<Options>, Vec<u8>), Errno> {
+/// From where, options, octets.
+type Got = (Option<Sockaddr>, Option<Options>, Vec<u8>);
+
+/// What was received.
+fn receive(cx: &Kernel, so: &Rc<Socket>) -> Result<Got, Errno> {
     let got = soreceive(cx, so, Sink::Chain(usize::MAX), 0)?;
     let from = got.from();
     let options = got.control.as_ref().map(|m| Options::parse(m.mtod()).unwrap());
