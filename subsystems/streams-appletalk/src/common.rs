@@ -1,10 +1,15 @@
 //! What the multiplexors of this crate share.
 
-use core::cell::Cell;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
 use core::time::Duration;
-use xk_core::Kernel;
+use xk_appletalk::addr::AtAddr;
+use xk_core::reason::{self, Reason};
 use xk_core::time::Time;
-use xk_streams::{Q, TimerId};
+use xk_core::{Kernel, ProtocolRef};
+use xk_streams::tpi::{Below, Primitive, TliError, own_end};
+use xk_streams::{Kind, Mblk, Module, ModuleInfo, Q, Services, TimerId, WeakQ};
 
 /// The time of the machines, and one timer for what they have to do next.
 #[derive(Default)]
@@ -44,4 +49,158 @@ pub(crate) fn enable(cx: &Kernel, queues: impl Iterator<Item = Q>) {
     for q in queues {
         q.write_side().qenable(cx);
     }
+}
+
+/// A multiplexor over one stream of datagrams of AppleTalk.
+pub(crate) trait OverDdp: 'static {
+    /// Its name and marks.
+    const INFO: ModuleInfo;
+
+    /// The stream below.
+    fn below(&self) -> &Below;
+
+    /// Its node, for what is dropped.
+    fn node(&self) -> &RefCell<Option<ProtocolRef>>;
+
+    /// Those that use it.
+    fn users(&self) -> &Users;
+
+    /// A datagram has come, to this socket of this node where the stream below is bound to none.
+    ///
+    /// # Errors
+    /// Why it is dropped.
+    fn arrived(
+        &self,
+        cx: &Kernel,
+        ends: (AtAddr, Option<u8>),
+        data: Mblk,
+    ) -> Result<(), &'static Reason>;
+
+    /// The stream below has this address by now.
+    fn bound(&self, cx: &Kernel, me: AtAddr) {
+        let _ = (cx, me);
+    }
+
+    /// The timer of the pair below went off.
+    fn tick(&self, cx: &Kernel) {
+        let _ = cx;
+    }
+
+    /// Counts a drop at the node.
+    fn count(&self, reason: &'static Reason) {
+        if let Some(node) = &*self.node().borrow() {
+            node.head().drops().count(reason);
+        }
+    }
+
+    /// Answers an M_IOCTL of links; a stream that is linked is bound to this socket, 0 for all of
+    /// the protocol's type.
+    fn link(&self, cx: &Kernel, q: &Q, mp: Mblk, socket: u8) {
+        if !self.below().ioctl(cx, q, mp) {
+            return;
+        }
+        let at = AtAddr::new(0, 0, socket).to_sockaddr();
+        let addr: &[u8] = if socket == 0 { &[] } else { &at };
+        if let Err(reason) = self.below().request(cx, Primitive::BindReq { addr, conind: 0 }) {
+            self.count(reason);
+        }
+    }
+}
+
+/// The pair that the stream below has for a head.
+pub(crate) struct Lower<P>(pub(crate) Rc<P>);
+
+impl<P: OverDdp> Module for Lower<P> {
+    fn info(&self) -> ModuleInfo {
+        P::INFO
+    }
+
+    fn services(&self) -> Services {
+        Services { read: false, write: true }
+    }
+
+    fn rput(&self, cx: &Kernel, _: &Q, mut mp: Mblk) {
+        match mp.kind() {
+            Kind::Proto => {
+                let ends = match Primitive::of(&mp) {
+                    Ok(Primitive::UnitdataInd { src, opt }) => {
+                        let own = own_end(opt).0.and_then(|own| AtAddr::from_sockaddr(own));
+                        AtAddr::from_sockaddr(src).map(|src| (src, own.map(|own| own.socket)))
+                    }
+                    _ => None,
+                };
+                if let (Some(ends), Some(data)) = (ends, mp.unlinkb())
+                    && let Err(reason) = self.0.arrived(cx, ends, data)
+                {
+                    self.0.count(reason);
+                }
+            }
+            Kind::PcProto => match Primitive::of(&mp) {
+                Ok(Primitive::BindAck { addr, .. } | Primitive::AddrAck { local: addr, .. }) => {
+                    if let Some(me) = AtAddr::from_sockaddr(addr) {
+                        self.0.bound(cx, me);
+                    }
+                }
+                Ok(Primitive::ErrorAck { .. }) => self.0.count(&reason::PROHIBITED),
+                _ => {}
+            },
+            Kind::Hangup | Kind::Error => self.0.below().gone(),
+            _ => {}
+        }
+    }
+
+    /// There is room below again.
+    fn wsrv(&self, cx: &Kernel, _: &Q) {
+        enable(cx, self.0.users().queues().into_iter());
+    }
+
+    fn timer(&self, cx: &Kernel, _: &Q, _: u64) {
+        self.0.tick(cx);
+    }
+}
+
+/// A stream of a user.
+pub(crate) struct User {
+    pub(crate) id: usize,
+    pub(crate) q: WeakQ,
+    /// The socket that it is bound to.
+    pub(crate) socket: Option<u8>,
+    /// The peer that it sent to last.
+    pub(crate) to: Option<AtAddr>,
+}
+
+/// The streams of users.
+#[derive(Default)]
+pub(crate) struct Users(RefCell<Vec<User>>);
+
+impl Users {
+    pub(crate) fn open(&self, q: &Q) {
+        let (id, q) = (q.id(), q.downgrade());
+        self.0.borrow_mut().push(User { id, q, socket: None, to: None });
+    }
+
+    pub(crate) fn close(&self, q: &Q) {
+        self.0.borrow_mut().retain(|user| user.id != q.id());
+    }
+
+    pub(crate) fn with<T>(&self, q: &Q, act: impl FnOnce(&mut User) -> T) -> Option<T> {
+        self.0.borrow_mut().iter_mut().find(|user| user.id == q.id()).map(act)
+    }
+
+    /// The stream of the first user of which this is true.
+    pub(crate) fn find(&self, is: impl Fn(&User) -> bool) -> Option<Q> {
+        self.0.borrow().iter().find(|user| is(user)).and_then(|user| user.q.upgrade())
+    }
+
+    pub(crate) fn queues(&self) -> Vec<Q> {
+        self.0.borrow().iter().filter_map(|user| user.q.upgrade()).collect()
+    }
+}
+
+/// The socket of a bind request; 0 for any.
+pub(crate) fn socket_of(addr: &[u8]) -> Result<u8, TliError> {
+    if addr.iter().all(|octet| *octet == 0) {
+        return Ok(0);
+    }
+    AtAddr::from_sockaddr(addr).map(|at| at.socket).ok_or(TliError::TBADADDR)
 }

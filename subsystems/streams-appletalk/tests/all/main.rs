@@ -1,4 +1,6 @@
 //! AppleTalk over STREAMS: hosts on one link, each a kernel.
 
+mod atp;
 mod ddp;
+mod echo;
 mod rig;

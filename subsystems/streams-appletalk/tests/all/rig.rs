@@ -8,6 +8,7 @@ use xk_streams::head::Want;
 use xk_streams::tpi::Primitive;
 use xk_streams::{Bounds, Errno, Mblk, Stream, Streams};
 use xk_streams_appletalk::ddp::{self, Settings};
+use xk_streams_appletalk::{aep, atp};
 use xk_testkit::kernel::{Bottom, Lower, TestKernel};
 
 /// One host.
@@ -17,6 +18,7 @@ pub(crate) struct Host {
     pub(crate) streams: Rc<Streams>,
     pub(crate) ether: ProtocolRef,
     pub(crate) ddp: ProtocolRef,
+    pub(crate) atp: ProtocolRef,
 }
 
 impl Host {
@@ -25,7 +27,7 @@ impl Host {
         let cx = TestKernel::new(u64::from(place));
         let wire = Bottom::add(&cx, "wire", Lower::wire([2, 0, 0, 0, 0, place]));
         let (streams, _) = xk_streams::add(&cx, "streams", Bounds::default());
-        for entry in [&ddp::ENTRY] {
+        for entry in [&ddp::ENTRY, &aep::ENTRY, &atp::ENTRY] {
             for number in entry.type_numbers() {
                 cx.numbers_mut().add(number).unwrap();
             }
@@ -35,7 +37,9 @@ impl Host {
         let range = "10-19".parse().unwrap();
         let settings = Settings { range, node: Some(node), ..Settings::default() };
         let ddp = ddp::add(&cx, "ddp", ether.clone(), settings).unwrap();
-        Self { cx, wire, streams, ether, ddp }
+        aep::add(&cx, "aep", ddp.clone()).unwrap();
+        let atp = atp::add(&cx, "atp", ddp.clone()).unwrap();
+        Self { cx, wire, streams, ether, ddp, atp }
     }
 
     /// A stream on a line, not to wait, bound to this address.
