@@ -7,16 +7,13 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use xk_core::control::{Report, question};
-use xk_core::graph::{Build, BuildError, Family, Realm, int, octets};
+use xk_core::graph::{Build, BuildError, int, octets};
 use xk_core::object::OpenError;
 use xk_core::{Answer, Ask, Entry, Kernel, Protocol, ProtocolRef};
 
 /// What the catalog knows of the subsystem's node.
-pub static ENTRY: Entry = Entry::layer("streams", include_str!("lib.rs"), build)
+pub static ENTRY: Entry = Entry::framework("streams", include_str!("lib.rs"), build)
     .summary("System V STREAMS as a framework for protocols")
-    .realm(Realm::Control)
-    .above(Family::Link)
-    .lowers(0..=0)
     .parameters(&[
         int("blocks_max", 16..=1_048_576, 16_384, "data blocks at one time"),
         octets("octets_max", 16 << 20, "octets of data blocks at one time"),

@@ -1,7 +1,22 @@
-//! System V STREAMS as a framework for protocols: message blocks, queues, modules, stream head,
+//! # Synopsis
+//! `subsystem streams { ... }` — System V STREAMS: message blocks, queues, modules, stream head,
 //! TPI and TLI.
 //!
-//! # What there is
+//! # Realm
+//! control (a block of a host, which holds protocols written for STREAMS)
+//!
+//! # Participants
+//! None of its own: the lines of the block have theirs, as addresses of the transport interface.
+//!
+//! # Above
+//! Programs, by streams ([`Streams::open`]) and the transport interface ([`tli`]); protocols of
+//! other subsystems, by adapters.
+//!
+//! # Below
+//! Nothing of its own.
+//!
+//! # Behaviour
+//! ## What there is
 //! | part | what it is |
 //! | --- | --- |
 //! | [`block`] | message and data blocks, which become x-kernel messages, and back |
@@ -9,6 +24,8 @@
 //! | [`module`] | what a [`Module`] is, and a driver or multiplexor ([`Streamtab`]) |
 //! | [`Streams`] | the subsystem of a kernel: drivers, modules, streams, links |
 //! | [`head`] | the stream head: `read`, `getmsg`, `poll`, the ioctls |
+//! | [`tpi`] | primitives between transport users and providers, states, endpoints of datagrams |
+//! | [`tli`] | the transport interface of users |
 //! | [`add`], [`line`](fn@line) | the subsystem in a graph: its node, and lines that are drivers |
 //!
 //! Put procedures run on the shepherd that brought the message, within those of their neighbours.
@@ -16,7 +33,7 @@
 //! kernel at the same instant, or before a user waits. Nothing has a process, thread or clock of
 //! its own. Waiting is the head's alone.
 //!
-//! # A line of a graph
+//! ## A line of a graph
 //! A driver or multiplexor within `subsystem streams { ... }` is a node of the kernel, too. Its
 //! entry's build is one call of [`line`](fn@line) with its [`Streamtab`], which registers it under
 //! the node's number; at start the lines below it are linked by `I_PLINK` in the order of the
@@ -25,7 +42,7 @@
 //! below (`line`), to ask the kernel for its type number there. The multiplexor answers it by
 //! [`head::acked`] or [`head::naked`].
 //!
-//! # What adapters need
+//! ## What adapters need
 //! - *A foreign lower below STREAMS*: the adapter is a [`Streamtab`], registered for its node by
 //!   [`add_line`] or [`Streams::register`] while it is built. The upper line opens a stream on it
 //!   by itself and links it; the adapter's [`Module::wput`] gets what it sends, and answers by
@@ -45,6 +62,7 @@
 //! - *What may wait*: put and service procedures may not. A push below into the x-kernel that waits
 //!   all the same suspends its shepherd alone; the scheduler goes on upon another.
 //!
+//! ## A driver
 //! ```
 //! use xk_streams::{Bounds, Module, ModuleInfo, Mblk, Opening, Q, Streamtab, Errno, head};
 //! use xk_core::Kernel;
@@ -91,6 +109,22 @@
 //! # }
 //! ```
 //!
+//! # Control
+//! Answers `report`: streams, blocks, service procedures, messages lost and flushed, links, and the
+//! modules of each stream.
+//!
+//! # Example
+//! ```kdl
+//! host a {
+//!     sim link=lan
+//!     subsystem streams blocks_max=4096 {
+//!         ether sim
+//!         ddp ether net="10-19" node=17
+//!         atp ddp
+//!     }
+//! }
+//! ```
+//!
 //! # Standard
 //! The System V Release 4 STREAMS interface as its guides describe it. Where releases differ: a
 //! queue is full when its octets reach the high-water mark; the queue behind is enabled when they
@@ -110,6 +144,8 @@ pub mod module;
 pub mod queue;
 mod scheduler;
 mod streams;
+pub mod tic;
+pub mod tli;
 pub mod tpi;
 
 pub use block::{Blocks, Kind, Mblk, Priority};

@@ -100,6 +100,12 @@ impl Streams {
         streams.find(|stream| stream.token() == token && stream.is_open()).cloned()
     }
 
+    /// The read queue of the driver's pair of the open stream with this number.
+    pub fn driver_of(&self, token: u32) -> Option<Q> {
+        let stream = self.stream_of(token)?;
+        chain(&stream.head_q()).pop().map(|q| q.read_side())
+    }
+
     /// What the scheduler and the modules have done so far.
     pub fn counts(&self) -> Counts {
         self.core.counts()
