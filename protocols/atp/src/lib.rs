@@ -59,10 +59,9 @@
 //! host server {
 //!     sim  link=lan
 //!     eth  sim
-//!     arp  eth
-//!     ip   arp { address "10.0.0.2/24"; }
-//!     udp  ip
-//!     atp  udp tries=8 interval="1s"
+//!     aarp eth
+//!     ddp  aarp net="10-19" node=18
+//!     atp  ddp tries=8 interval="1s"
 //! }
 //! ```
 //!

@@ -70,6 +70,7 @@ macro_rules! stacks {
 }
 
 stacks!(
+    atp_ddp,
     atp_udp,
     atp_udp_at_least_once,
     mrpc,

@@ -189,6 +189,25 @@ pub(crate) fn atp_udp() -> Stack {
     transactions(graph("    udp ip\n    atp udp\n"), "atp")
 }
 
+/// Three hosts with the same layers on DDP.
+fn apple(layers: &str) -> String {
+    let host = |(name, node)| {
+        format!(
+            "host {name} {{\n    sim link=lan\n    eth sim\n    aarp eth\n    ddp aarp net=\"10-19\" node={node}\n{layers}}}\n"
+        )
+    };
+    [("one", 1), ("two", 2), ("server", 9)].map(host).concat()
+}
+
+pub(crate) fn atp_ddp() -> Stack {
+    Stack {
+        name: "atp_ddp",
+        to: "socket200@node9@net10",
+        at: "socket200",
+        ..transactions(apple("    atp ddp\n"), "atp")
+    }
+}
+
 pub(crate) fn atp_udp_at_least_once() -> Stack {
     Stack {
         name: "atp_udp_at_least_once",
