@@ -38,6 +38,8 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_host::UDP_ENTRY,
     &xk_icmp::ENTRY,
     &xk_ip::ENTRY,
+    &xk_llap::ENTRY,
+    &xk_ltoudp::ENTRY,
     &xk_loopback::ENTRY,
     &xk_mrpc::ENTRY,
     &xk_netio_door::ENTRY,

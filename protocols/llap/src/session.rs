@@ -1,0 +1,43 @@
+//! A session: the way to one node.
+
+use crate::protocol::Shared;
+use alloc::format;
+use alloc::rc::Rc;
+use xk_core::control::Describe;
+use xk_core::object::{Closing, PushError, Refused};
+use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
+use xk_kit::rpc::call_layer::less;
+
+pub(crate) struct LlapSession {
+    pub(crate) shared: Rc<Shared>,
+    pub(crate) node: u8,
+    pub(crate) upper: ProtocolRef,
+}
+
+impl Session for LlapSession {
+    fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
+        self.shared.send(cx, this, self.node, message)
+    }
+
+    fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
+        self.upper.demux(cx, this, message)
+    }
+
+    fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<Describe>() {
+            question.text = format!("node {}", self.node);
+            return Answer::Answered;
+        }
+        let answer = self.shared.lower.control(cx, ask);
+        less(answer, ask, crate::wire::HEADER_OCTETS)
+    }
+
+    fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
+        if this.head().is_passive() && !this.head().is_aborted() {
+            return Closing::Idle;
+        }
+        self.shared.drop_waiting(cx, this);
+        self.shared.sessions.release(&u64::from(self.node), this);
+        Closing::Done
+    }
+}

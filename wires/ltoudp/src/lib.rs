@@ -1,0 +1,65 @@
+//! # Synopsis
+//! `ltoudp` — LocalTalk in datagrams of UDP multicast: a cable that emulators and other programs on
+//! this network share.
+//!
+//! # Realm
+//! wire (an anchor)
+//!
+//! # Participants
+//! None: what is sent goes to all.
+//!
+//! # Above
+//! One protocol that makes frames of LocalTalk: `llap`.
+//!
+//! # Below
+//! Nothing.
+//!
+//! # Behaviour
+//! Each frame, without its check sequence, is a datagram to 239.192.76.84, port 1954, with a TTL of
+//! 1, behind four octets that name the sender: those drawn when the wire starts. Datagrams that
+//! bear them are our own and pass unseen. `interface` is the address of the interface whose network
+//! it is; without it the system's routes decide.
+//!
+//! Datagrams too short or too long for a frame are dropped as "malformed" and "too big". What the
+//! system does not take is dropped as "device full", and what it refuses as "device error"; the
+//! wire goes on. Several programs of one host may share the port.
+//!
+//! # Control
+//! Answers `max-packet` and `opt-packet` (603 octets), `link-type` (147, a form of its own),
+//! `describe`, `list-sessions`.
+//!
+//! # Example
+//! ```kdl
+//! host one {
+//!     ltoudp interface="127.0.0.1"
+//!     llap   ltoudp
+//!     ddp    llap net=10
+//! }
+//! ```
+//!
+//! # Standard
+//! None: the form that Mini vMac began (LToUDP), as TashRouter and tailtalk have it.
+
+mod protocol;
+mod socket;
+
+pub use protocol::build;
+pub use socket::Socket;
+
+use xk_core::Entry;
+use xk_core::control::question;
+use xk_core::graph::{ParamKind, optional};
+
+/// What the catalog knows of it.
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::wire("ltoudp", include_str!("lib.rs"), build)
+    .summary("LocalTalk in datagrams of UDP multicast")
+    .parameters(&[
+        optional("interface", ParamKind::Text("an IPv4 address, such as 127.0.0.1"),
+            "the address of the interface that it is at; without it, as the system's routes say"),
+    ])
+    .questions(&[
+        question("max-packet", "603 octets"),
+        question("opt-packet", "603 octets"),
+        question("link-type", "147: a form of its own"),
+    ]);

@@ -1,0 +1,126 @@
+//! The wire: a member of the group below a graph.
+
+use std::any::Any;
+use std::io::IoSlice;
+use std::net::Ipv4Addr;
+
+use xk_appletalk::llap::{DATA_OCTETS_MAX, HEADER_OCTETS, SENDER_OCTETS};
+use xk_core::graph::{Build, BuildError};
+use xk_core::object::PushError;
+use xk_core::wire::Wire;
+use xk_core::{Kernel, Message, ProtocolRef, SessionRef, reason};
+use xk_kit::wire::anchor::{Anchor, Anchored, USER0, WireEnd};
+use xk_kit::wire::device_wire::{DEVICE_ERROR, DEVICE_FULL};
+use xk_kit::wire::entry::{HEADROOM, environment};
+
+use crate::socket::Socket;
+
+/// Octets of the longest frame.
+const FRAME_OCTETS_MAX: usize = HEADER_OCTETS + DATA_OCTETS_MAX;
+/// Octets of the longest datagram.
+const DATAGRAM_OCTETS_MAX: usize = SENDER_OCTETS + FRAME_OCTETS_MAX;
+
+/// Builds the wire from its place in a graph.
+///
+/// # Errors
+/// [`BuildError`] if `interface` is no address, or the system does not let it join the group there.
+pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    let wanted = "an IPv4 address, such as 127.0.0.1";
+    let interface = build.params.parse::<Ipv4Addr>("interface", wanted)?;
+    let socket = Socket::join(interface).map_err(|error| environment("interface", &error))?;
+    let sender = build.cx.random().next_u32().to_be_bytes();
+    build.add(Anchored::new(|end| LtoUdp { socket, sender, end }))
+}
+
+/// The wire.
+struct LtoUdp {
+    socket: Socket,
+    /// What our own datagrams begin with.
+    sender: [u8; SENDER_OCTETS],
+    end: WireEnd<Self>,
+}
+
+impl LtoUdp {
+    /// Puts the next frame behind the arrivals; false if there is none, or no room for it.
+    fn receive_one(&self, cx: &Kernel, this: &ProtocolRef) -> bool {
+        // Without a buffer the datagram stays with the system; the pool counts the failure.
+        let Ok(mut message) = cx.pool().alloc(HEADROOM, DATAGRAM_OCTETS_MAX) else {
+            return false;
+        };
+        let Some(room) = message.front_mut() else { return false };
+        let octets = match self.socket.receive(room) {
+            Ok(Some(octets)) => octets,
+            Ok(None) => return false,
+            Err(_) => {
+                this.head().drops().count(&DEVICE_ERROR);
+                return false;
+            }
+        };
+        message.truncate(octets);
+        if octets > DATAGRAM_OCTETS_MAX {
+            this.discard(message, &reason::TOO_BIG);
+        } else if octets < SENDER_OCTETS + HEADER_OCTETS {
+            this.discard(message, &reason::MALFORMED);
+        } else if message.peek() != Some(&self.sender) {
+            let _ = message.strip(SENDER_OCTETS);
+            self.end.arrivals().queue_mut().push_back(message);
+        }
+        true
+    }
+}
+
+impl Anchor for LtoUdp {
+    fn end(&self) -> &WireEnd<Self> {
+        &self.end
+    }
+
+    fn frame_octets_max(&self) -> usize {
+        FRAME_OCTETS_MAX
+    }
+
+    fn link_type(&self) -> u16 {
+        USER0
+    }
+
+    fn send(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
+        let octets = message.slices().map(|slice| slice.octets);
+        let parts: Vec<_> =
+            [self.sender.as_slice()].into_iter().chain(octets).map(IoSlice::new).collect();
+        let sent = self.socket.send(&parts);
+        drop(parts);
+        match sent {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                this.discard(cx, message, &DEVICE_FULL);
+                Err(PushError::QueueFull)
+            }
+            Err(_) => {
+                this.discard(cx, message, &DEVICE_ERROR);
+                Err(PushError::Unreachable)
+            }
+        }
+    }
+
+    fn describe(&self) -> Option<String> {
+        Some(format!("sender {:02x?}", self.sender))
+    }
+
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {}
+}
+
+impl Wire for LtoUdp {
+    fn poll(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
+        if self.end.arrivals().is_empty() {
+            for _ in 0..budget {
+                if !self.receive_one(cx, this) {
+                    break;
+                }
+            }
+        }
+        self.end.deliver_all(cx, this, budget)
+    }
+
+    fn descriptor(&self, see: &mut dyn FnMut(&dyn Any)) {
+        see(self.socket.fd());
+    }
+}
