@@ -140,10 +140,11 @@ impl Stream {
         data: &[u8],
         limit: Option<Duration>,
     ) -> Result<Mblk, Errno> {
-        // The request before must have ended. Here a nonblocking caller waits, too.
-        let is_free = || self.ioctl.borrow().is_none().then_some(());
-        if is_free().is_none() {
-            self.wait_for(cx, (&self.ioctls, Some(limit.unwrap_or(STR_WAIT))), is_free)?;
+        // The request before must have ended; for that, one that is not to wait waits, too.
+        while self.ioctl.borrow().is_some() {
+            if self.core.run_queues(cx) == 0 {
+                self.ioctls.wait(cx, None)?;
+            }
         }
         let id = self.ioctl_last.get().wrapping_add(1);
         self.ioctl_last.set(id);

@@ -1,0 +1,9 @@
+//! Behaviours of streams, grouped as the lists of the stream head's manuals have them: opening and
+//! closing, ioctls with their errors, reading, writing, `getmsg`, `putmsg`, `poll`, bands,
+//! flushing, multiplexors.
+
+mod ioctls;
+mod multiplexors;
+mod reading;
+mod rig;
+mod writing;
