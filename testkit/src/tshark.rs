@@ -103,8 +103,9 @@ pub enum CheckError {
     Form(String),
 }
 
-/// What is read above UDP and TCP: calls, and Ethernet in UDP.
-const READ: &[&str] = &["rpc", "vxlan"];
+/// What is read although it may stand above UDP or TCP, too: calls, Ethernet in UDP, and what has a
+/// length in place of a type on Ethernet.
+const READ: &[&str] = &["rpc", "vxlan", "llc"];
 
 /// The protocols that `tshark` finds in the text of a datagram or stream because its octets look
 /// like theirs, or because one of its ports has been given to them. Octets without meaning

@@ -5,6 +5,7 @@
 //!
 //! | module | what it gives |
 //! | --- | --- |
+//! | [`appletalk`] | a cable with a guest that has Linux's AppleTalk and netatalk |
 //! | [`organisation`] | the graph of a test cut into domains, in other ways than its text says |
 //! | [`program`] | programs with a library of protocols, where the organisation has them |
 //! | [`stack`] | a graph running on a thread of its own inside a namespace |
@@ -21,6 +22,7 @@
 //! Run them with `cargo xtask test --only peers`, or, as root, `cargo test -p xk-peers`. Captures
 //! stay in `target/tmp/peers` until the next run.
 
+pub mod appletalk;
 pub mod organisation;
 pub mod program;
 pub mod stack;

@@ -4,6 +4,7 @@
 //! find is named with the reason.
 
 mod advertising;
+mod appletalk;
 mod arp;
 mod client;
 mod ends;
@@ -76,7 +77,9 @@ fn main() -> ExitCode {
     let long = if std::env::var_os("XK_LONG").is_some() { ORGANISED_LONG } else { &[] };
     let company = [COMPANY, ORGANISED, long].concat();
     let alone = [ALONE, ORGANISED_ALONE].concat();
-    peer::main_with_company(&company, &alone)
+    let code = peer::main_with_company(&company, &alone);
+    xk_peers::appletalk::end();
+    code
 }
 
 /// The strongest of each transport.
@@ -155,6 +158,8 @@ const ORGANISED_LONG: &[Test] = organised! {
 
 /// What is content with any share of the machine.
 const COMPANY: &[Test] = tests! {
+    // Its router takes half a minute; the tests that need that stand last.
+    appletalk::the_guest_starts over Veth;
     host::answers_pings_of_all_sizes over Tap Veth VethOffload Vxlan XdpGeneric XdpNative;
     host::answers_pings_with_options over Tap Veth;
     host::echoes_datagrams_of_all_sizes over Tap TapOffload Veth VethOffload Vxlan XdpGeneric XdpNative;
@@ -215,6 +220,9 @@ const COMPANY: &[Test] = tests! {
     paths::become_narrower over Veth;
     paths::are_black_holes over Veth;
     paths::are_marked over Veth;
+    appletalk::echoes_both_ways over Veth;
+    appletalk::a_node_is_defended over Veth;
+    appletalk::datagrams_with_wrong_sums_are_dropped over Veth;
 };
 
 /// What keeps the machine busy by itself, what looks at this process's own memory and descriptors,

@@ -1,0 +1,18 @@
+//! AppleTalk with Linux's own, in a guest, and netatalk's programs there.
+
+mod addresses;
+
+pub(crate) use addresses::{
+    a_node_is_defended, datagrams_with_wrong_sums_are_dropped, echoes_both_ways, the_guest_starts,
+};
+
+/// Skips the test unless the guest can be had.
+macro_rules! needs_appletalk {
+    () => {
+        if let Some(reason) = xk_peers::appletalk::missing() {
+            xk_testkit::needs::skip(&reason);
+            return;
+        }
+    };
+}
+pub(crate) use needs_appletalk;
