@@ -3,4 +3,5 @@
 mod atp;
 mod ddp;
 mod echo;
+mod names;
 mod rig;

@@ -8,7 +8,7 @@ use xk_streams::head::Want;
 use xk_streams::tpi::Primitive;
 use xk_streams::{Bounds, Errno, Mblk, Stream, Streams};
 use xk_streams_appletalk::ddp::{self, Settings};
-use xk_streams_appletalk::{aep, atp};
+use xk_streams_appletalk::{aep, atp, nbp, rtmp};
 use xk_testkit::kernel::{Bottom, Lower, TestKernel};
 
 /// One host.
@@ -27,7 +27,7 @@ impl Host {
         let cx = TestKernel::new(u64::from(place));
         let wire = Bottom::add(&cx, "wire", Lower::wire([2, 0, 0, 0, 0, place]));
         let (streams, _) = xk_streams::add(&cx, "streams", Bounds::default());
-        for entry in [&ddp::ENTRY, &aep::ENTRY, &atp::ENTRY] {
+        for entry in [&ddp::ENTRY, &aep::ENTRY, &atp::ENTRY, &nbp::ENTRY, &rtmp::ENTRY] {
             for number in entry.type_numbers() {
                 cx.numbers_mut().add(number).unwrap();
             }
@@ -38,6 +38,8 @@ impl Host {
         let settings = Settings { range, node: Some(node), ..Settings::default() };
         let ddp = ddp::add(&cx, "ddp", ether.clone(), settings).unwrap();
         aep::add(&cx, "aep", ddp.clone()).unwrap();
+        nbp::add(&cx, "nbp", ddp.clone()).unwrap();
+        rtmp::add(&cx, "rtmp", ddp.clone()).unwrap();
         let atp = atp::add(&cx, "atp", ddp.clone()).unwrap();
         Self { cx, wire, streams, ether, ddp, atp }
     }

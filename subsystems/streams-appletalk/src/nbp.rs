@@ -1,0 +1,403 @@
+//! # Synopsis
+//! `nbp DDP` — AppleTalk's names as a multiplexor of STREAMS.
+//!
+//! # Realm
+//! async
+//!
+//! # Participants
+//! Those of `ddp`; the socket is 2.
+//!
+//! # Above
+//! Users, by `I_STR` ([`REGISTER`], [`REMOVE`], [`LOOKUP`]).
+//!
+//! # Below
+//! One line of `ddp`.
+//!
+//! # Behaviour
+//! It answers requests for the names that users have registered. A name is looked up before it is
+//! registered: one that another node has is refused with EADDRINUSE. A search sends three requests,
+//! a second apart, to all nodes of the cable; this node's own names are among the answers. The
+//! command is answered when the search has ended, within the 15 s that `I_STR` waits. 32 searches
+//! at one time, 256 names.
+//!
+//! # Control
+//! Answers `report`; forwards the rest.
+//!
+//! # Example
+//! ```kdl
+//! host a {
+//!     sim link=lan
+//!     subsystem streams {
+//!         ether sim
+//!         ddp ether net="10-19" node=17
+//!         nbp ddp
+//!     }
+//! }
+//! ```
+//!
+//! # Standard
+//! G. Sidhu, R. Andrews and A. Oppenheimer, Inside AppleTalk, second edition, chapter 7. Not
+//! covered: requests by way of a router, zones other than the node's.
+
+use crate::common::{Clock, Lower, OverDdp, Users};
+use alloc::rc::{Rc, Weak};
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use xk_appletalk::addr::{AtAddr, BROADCAST, NET_ANY, SOCKADDR_LEN};
+use xk_appletalk::ddp::SOCKET_NAMES;
+use xk_appletalk::nbp::{
+    Due, Entity, Function, LookupConfig, Lookups, Name, Names, NamesError, Packet, Tuple,
+};
+use xk_core::control::Report;
+use xk_core::graph::{Build, BuildError, Family, Guarantees, Realm};
+use xk_core::reason::{self, Reason};
+use xk_core::{Answer, Ask, Entry, Kernel, ProtocolRef};
+use xk_streams::head::{self, Command, Info};
+use xk_streams::tpi::{Below, Primitive};
+use xk_streams::{Errno, Kind, Mblk, Module, ModuleInfo, Opening, Q, Stream, Streamtab, WeakQ};
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry::layer("nbp", include_str!("nbp.rs"), build)
+    .subsystem("streams")
+    .summary("AppleTalk's names as a multiplexor of STREAMS")
+    .above(Family::Other("sockets"))
+    .on(&[Realm::Async], &[Family::Other("sockets")])
+    .needs(Guarantees::WHOLE)
+    .numbers(&[("ddp", 2)]);
+
+/// Registers a name: the data is the socket, then `object:type`.
+pub const REGISTER: Command = Command(0x4e01);
+/// Takes a name away: the data is `object:type`.
+pub const REMOVE: Command = Command(0x4e02);
+/// Looks names up: the data is `object:type@zone`, with wildcards. The answer is a list of
+/// addresses (16 octets each), each followed by the length of the name and the name.
+pub const LOOKUP: Command = Command(0x4e03);
+
+/// Names of this node at most.
+const NAMES_MAX: usize = 256;
+/// Searches at one time.
+const LOOKUPS_MAX: usize = 32;
+
+/// What a search is for: the command that waits for it, and where its answer goes.
+struct Wanted {
+    q: WeakQ,
+    mp: Mblk,
+    entity: Entity,
+    /// The socket that is to have the name.
+    socket: Option<u8>,
+}
+
+struct Nbp {
+    this: Weak<Nbp>,
+    node: RefCell<Option<ProtocolRef>>,
+    below: Below,
+    users: Users,
+    names: RefCell<Names>,
+    lookups: RefCell<Lookups<Wanted>>,
+    zone: Name,
+    me: Cell<AtAddr>,
+    clock: Clock,
+}
+
+fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    xk_streams::line(build, new())
+}
+
+fn new() -> Rc<Nbp> {
+    Rc::new_cyclic(|this| Nbp {
+        this: this.clone(),
+        node: RefCell::default(),
+        below: Below::default(),
+        users: Users::default(),
+        names: RefCell::new(Names::new(NAMES_MAX)),
+        lookups: RefCell::new(Lookups::new(LOOKUPS_MAX)),
+        zone: Name::default(),
+        me: Cell::default(),
+        clock: Clock::default(),
+    })
+}
+
+/// Adds one on a line of `ddp`, for programs that compose without a graph file.
+///
+/// # Errors
+/// [`BuildError`] in a kernel without the subsystem.
+pub fn add(cx: &Kernel, name: &str, ddp: ProtocolRef) -> Result<ProtocolRef, BuildError> {
+    xk_streams::add_line(cx, (ENTRY.kind, name), &[ddp], new())
+}
+
+/// Registers a name for a socket by a stream of `nbp`; waits for the search.
+///
+/// # Errors
+/// EADDRINUSE for a name that is there, EINVAL for what is none; as of
+/// [`str_ioctl`](Stream::str_ioctl).
+pub fn register(cx: &Kernel, stream: &Stream, name: &str, socket: u8) -> Result<(), Errno> {
+    let data = [&[socket], name.as_bytes()].concat();
+    stream.str_ioctl(cx, REGISTER, &data, head::StrWait::Usual).map(drop)
+}
+
+/// Looks names up by a stream of `nbp`; waits for the search.
+///
+/// # Errors
+/// EINVAL for what is no name; as of [`str_ioctl`](Stream::str_ioctl).
+pub fn lookup(cx: &Kernel, stream: &Stream, name: &str) -> Result<Vec<(AtAddr, Vec<u8>)>, Errno> {
+    let (_, data) = stream.str_ioctl(cx, LOOKUP, name.as_bytes(), head::StrWait::Usual)?;
+    let mut left = &data[..];
+    let mut found = Vec::new();
+    while let Some((addr, rest)) = left.split_first_chunk::<SOCKADDR_LEN>() {
+        let at = AtAddr::from_sockaddr(addr).ok_or(Errno::EPROTO)?;
+        let (length, rest) = rest.split_first().ok_or(Errno::EPROTO)?;
+        let (name, rest) = rest.split_at_checked(usize::from(*length)).ok_or(Errno::EPROTO)?;
+        found.push((at, name.into()));
+        left = rest;
+    }
+    Ok(found)
+}
+
+impl Nbp {
+    /// Sends a packet to a socket of names.
+    fn output(&self, cx: &Kernel, to: AtAddr, packet: &Packet) {
+        let q = self.below.q();
+        let data = q.and_then(|q| q.blocks().copy(Kind::Data, 48, &packet.octets()));
+        let sent = match data {
+            Some(data) => self.below.send(cx, (&to.to_sockaddr(), &[]), data),
+            None => Err(&reason::NO_BUFFERS),
+        };
+        if let Err(reason) = sent {
+            self.count(reason);
+        }
+    }
+
+    fn command(&self, cx: &Kernel, q: &Q, mp: Mblk) {
+        let command = Info::of(&mp).map(|info| info.command);
+        let data = mp.cont().map(Mblk::to_vec).unwrap_or_default();
+        let text = |octets: &[u8]| {
+            core::str::from_utf8(octets).ok().and_then(|text| text.parse::<Entity>().ok())
+        };
+        let answer = match command {
+            Some(REGISTER) => {
+                let entity =
+                    data.split_first().and_then(|(socket, rest)| Some((*socket, text(rest)?)));
+                match entity {
+                    Some((socket, entity)) => self.register(cx, q, mp, (entity, socket)),
+                    None => Some(head::naked(mp, Errno::EINVAL)),
+                }
+            }
+            Some(REMOVE) => match text(&data) {
+                Some(entity) if self.names.borrow_mut().remove(&entity) => Some(head::acked(mp, 0)),
+                _ => Some(head::naked(mp, Errno::EINVAL)),
+            },
+            Some(LOOKUP) => match text(&data) {
+                Some(entity) => self.search(cx, q, mp, (entity, None)),
+                None => Some(head::naked(mp, Errno::EINVAL)),
+            },
+            _ => return self.link(cx, &q.read_side(), mp, SOCKET_NAMES),
+        };
+        if let Some(answer) = answer {
+            q.qreply(cx, answer);
+        }
+    }
+
+    /// Looks a name up that is to be registered; answers what can be said at once.
+    fn register(
+        &self,
+        cx: &Kernel,
+        q: &Q,
+        mp: Mblk,
+        (entity, socket): (Entity, u8),
+    ) -> Option<Mblk> {
+        if self.names.borrow().holds(&entity) {
+            return Some(head::naked(mp, Errno::EADDRINUSE));
+        }
+        if !entity.is_one() || !xk_appletalk::ddp::is_socket(socket) {
+            return Some(head::naked(mp, Errno::EINVAL));
+        }
+        self.search(cx, q, mp, (entity, Some(socket)))
+    }
+
+    fn search(
+        &self,
+        cx: &Kernel,
+        q: &Q,
+        mp: Mblk,
+        (entity, socket): (Entity, Option<u8>),
+    ) -> Option<Mblk> {
+        // The address may have been claimed since.
+        if self.below.request(cx, Primitive::AddrReq).is_err() {
+            return Some(head::naked(mp, Errno::ENXIO));
+        }
+        let me = self.me.get();
+        let from = AtAddr { socket: SOCKET_NAMES, ..me };
+        let wanted = Wanted { q: q.downgrade(), mp, entity, socket };
+        let config = LookupConfig::default();
+        let started =
+            self.lookups.borrow_mut().start((entity, from), config, Clock::now(cx), wanted);
+        match started {
+            Ok(_) => {
+                self.serve(cx);
+                None
+            }
+            Err(wanted) => Some(head::naked(wanted.mp, Errno::ENOSR)),
+        }
+    }
+
+    /// Does what is due of the searches.
+    fn serve(&self, cx: &Kernel) {
+        loop {
+            let due = self.lookups.borrow_mut().tick(Clock::now(cx), false);
+            match due {
+                Some(Due::Send(packet)) => {
+                    self.output(cx, AtAddr::new(NET_ANY, BROADCAST, SOCKET_NAMES), &packet);
+                }
+                Some(Due::Done(wanted, found)) => self.finish(cx, wanted, found),
+                None => break,
+            }
+        }
+        let next = self.lookups.borrow().next();
+        if let (Some(next), Some(q)) = (next, self.below.q()) {
+            self.clock.set(cx, &q, next);
+        }
+    }
+
+    fn finish(&self, cx: &Kernel, wanted: Wanted, mut found: Vec<Tuple>) {
+        let Wanted { q, mut mp, entity, socket } = wanted;
+        let Some(q) = q.upgrade() else { return };
+        let me = self.me.get();
+        let answer = match socket {
+            Some(_) if !found.is_empty() => head::naked(mp, Errno::EADDRINUSE),
+            Some(socket) => match self.names.borrow_mut().add(entity, socket) {
+                Ok(()) => head::acked(mp, 0),
+                Err(NamesError::Full) => head::naked(mp, Errno::ENOSR),
+                Err(NamesError::Exists) => head::naked(mp, Errno::EADDRINUSE),
+                Err(NamesError::Bad) => head::naked(mp, Errno::EINVAL),
+            },
+            None => {
+                let request = Packet::request(Function::LkUp, 0, me, entity);
+                let own = self.names.borrow().answer(&request, me.at(), &self.zone);
+                found.extend(own.into_iter().flat_map(|packet| packet.tuples));
+                let mut list = Vec::new();
+                for tuple in found {
+                    let name = tuple.entity.to_string();
+                    list.extend_from_slice(&tuple.at.to_sockaddr());
+                    list.push(name.len() as u8);
+                    list.extend_from_slice(&name.as_bytes()[..usize::from(name.len() as u8)]);
+                }
+                drop(mp.unlinkb());
+                match q.blocks().copy(Kind::Data, 0, &list) {
+                    Some(data) => head::acked(mp.linked(data), 0),
+                    None => head::naked(mp, Errno::ENOSR),
+                }
+            }
+        };
+        q.qreply(cx, answer);
+    }
+}
+
+impl OverDdp for Nbp {
+    const INFO: ModuleInfo = ModuleInfo::new(0x4e42, "nbp");
+
+    fn below(&self) -> &Below {
+        &self.below
+    }
+
+    fn node(&self) -> &RefCell<Option<ProtocolRef>> {
+        &self.node
+    }
+
+    fn users(&self) -> &Users {
+        &self.users
+    }
+
+    fn bound(&self, _: &Kernel, me: AtAddr) {
+        self.me.set(me);
+    }
+
+    fn arrived(
+        &self,
+        cx: &Kernel,
+        _: (AtAddr, Option<u8>),
+        mut data: Mblk,
+    ) -> Result<(), &'static Reason> {
+        if !data.pullupmsg(None) {
+            return Err(&reason::NO_BUFFERS);
+        }
+        let packet = Packet::parse(data.octets()).map_err(|_| &reason::MALFORMED)?;
+        match packet.function {
+            Function::LkUp => {
+                self.below.request(cx, Primitive::AddrReq)?;
+                let answers = self.names.borrow().answer(&packet, self.me.get().at(), &self.zone);
+                // The request says where its answer goes.
+                let to = packet.wanted().map(|wanted| wanted.at).ok_or(&reason::MALFORMED)?;
+                for answer in answers {
+                    self.output(cx, to, &answer);
+                }
+            }
+            Function::Reply => {
+                if !self.lookups.borrow_mut().heard(&packet, Clock::now(cx)) {
+                    return Err(&reason::NO_PORT);
+                }
+                self.serve(cx);
+            }
+            // Of routers.
+            Function::BrRq | Function::FwdReq => return Err(&reason::NOT_SUPPORTED),
+        }
+        Ok(())
+    }
+
+    fn tick(&self, cx: &Kernel) {
+        self.clock.went_off();
+        self.serve(cx);
+    }
+}
+
+/// A stream of a user.
+struct User(Rc<Nbp>);
+
+impl Module for User {
+    fn info(&self) -> ModuleInfo {
+        Nbp::INFO
+    }
+
+    fn wput(&self, cx: &Kernel, q: &Q, mp: Mblk) {
+        match mp.kind() {
+            Kind::Ioctl => self.0.command(cx, q, mp),
+            Kind::Flush => q.flush_at_driver(cx, mp),
+            _ => drop(mp),
+        }
+    }
+}
+
+impl Streamtab for Nbp {
+    fn info(&self) -> ModuleInfo {
+        Self::INFO
+    }
+
+    fn open(&self, _: &Kernel, _: &Q, _: Opening) -> Result<Rc<dyn Module>, Errno> {
+        Ok(Rc::new(User(self.this.upgrade().ok_or(Errno::ENXIO)?)))
+    }
+
+    fn lower(&self) -> Option<Rc<dyn Module>> {
+        Some(Rc::new(Lower(self.this.upgrade()?)))
+    }
+
+    fn placed(&self, node: &ProtocolRef) {
+        self.node.replace(Some(node.clone()));
+    }
+
+    fn control(&self, _: &Kernel, ask: &mut Ask<'_>) -> Option<Answer> {
+        let answer = ask.answer::<Report>(|report| {
+            let names = self.names.borrow();
+            report.lines = names
+                .iter()
+                .map(|(entity, socket)| (entity.to_string(), socket.to_string()))
+                .collect();
+            report.finished = true;
+        });
+        answer.is_answered().then_some(answer)
+    }
+
+    fn stop(&self, _: &Kernel) {
+        let lookups = self.lookups.replace(Lookups::new(LOOKUPS_MAX));
+        drop((self.node.take(), lookups));
+    }
+}

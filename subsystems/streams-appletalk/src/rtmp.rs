@@ -1,0 +1,202 @@
+//! # Synopsis
+//! `rtmp DDP` — what a node that routes nothing hears of routers, as a multiplexor of STREAMS.
+//!
+//! # Realm
+//! async
+//!
+//! # Participants
+//! Those of `ddp`; the socket is 1.
+//!
+//! # Above
+//! Nothing.
+//!
+//! # Below
+//! One line of `ddp`.
+//!
+//! # Behaviour
+//! It hears the data of routers and tells `ddp` by T_OPTMGMT_REQ of the networks of the cable and
+//! of the router heard last; one that has been silent for 50 s is taken back. It asks for nothing:
+//! routers speak every 10 s.
+//!
+//! # Control
+//! Forwards all.
+//!
+//! # Example
+//! ```kdl
+//! host a {
+//!     sim link=lan
+//!     subsystem streams {
+//!         ether sim
+//!         ddp ether
+//!         rtmp ddp
+//!     }
+//! }
+//! ```
+//!
+//! # Standard
+//! G. Sidhu, R. Andrews and A. Oppenheimer, Inside AppleTalk, second edition, chapter 5.
+
+use crate::common::{Clock, Lower, OverDdp, Users};
+use alloc::rc::{Rc, Weak};
+use core::cell::RefCell;
+use xk_appletalk::addr::{AtAddr, NetRange, Node};
+use xk_appletalk::ddp::SOCKET_RTMP;
+use xk_appletalk::rtmp::{Data, Heard, Stub};
+use xk_core::graph::{Build, BuildError, Family, Guarantees, Realm};
+use xk_core::reason::{self, Reason};
+use xk_core::{Entry, Kernel, ProtocolRef};
+use xk_streams::tpi::{Below, Primitive};
+use xk_streams::{Errno, Kind, Mblk, Module, ModuleInfo, Opening, Q, Streamtab};
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry::layer("rtmp", include_str!("rtmp.rs"), build)
+    .subsystem("streams")
+    .summary("what a node hears of AppleTalk's routers, as a multiplexor of STREAMS")
+    .above(Family::Other("sockets"))
+    .on(&[Realm::Async], &[Family::Other("sockets")])
+    .needs(Guarantees::WHOLE)
+    .numbers(&[("ddp", 1)]);
+
+struct Rtmp {
+    this: Weak<Rtmp>,
+    node: RefCell<Option<ProtocolRef>>,
+    below: Below,
+    users: Users,
+    stub: RefCell<Stub>,
+    clock: Clock,
+}
+
+fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    xk_streams::line(build, new())
+}
+
+fn new() -> Rc<Rtmp> {
+    Rc::new_cyclic(|this| Rtmp {
+        this: this.clone(),
+        node: RefCell::default(),
+        below: Below::default(),
+        users: Users::default(),
+        stub: RefCell::default(),
+        clock: Clock::default(),
+    })
+}
+
+/// Adds one on a line of `ddp`, for programs that compose without a graph file.
+///
+/// # Errors
+/// [`BuildError`] in a kernel without the subsystem.
+pub fn add(cx: &Kernel, name: &str, ddp: ProtocolRef) -> Result<ProtocolRef, BuildError> {
+    xk_streams::add_line(cx, (ENTRY.kind, name), &[ddp], new())
+}
+
+impl Rtmp {
+    /// Tells the line below of the cable.
+    fn tell(&self, cx: &Kernel, range: NetRange, router: Option<Node>) {
+        let [a, b] = range.first().to_be_bytes();
+        let [c, d] = range.last().to_be_bytes();
+        let node = router.unwrap_or_default();
+        let [e, f] = node.net.to_be_bytes();
+        let opt = [a, b, c, d, e, f, node.node, u8::from(router.is_some())];
+        if let Err(reason) = self.below.request(cx, Primitive::OptmgmtReq { opt: &opt, flags: 0 }) {
+            self.count(reason);
+        }
+    }
+
+    fn arm(&self, cx: &Kernel) {
+        let next = self.stub.borrow().next();
+        if let (Some(next), Some(q)) = (next, self.below.q()) {
+            self.clock.set(cx, &q, next);
+        }
+    }
+}
+
+impl OverDdp for Rtmp {
+    const INFO: ModuleInfo = ModuleInfo::new(0x5254, "rtmp");
+
+    fn below(&self) -> &Below {
+        &self.below
+    }
+
+    fn node(&self) -> &RefCell<Option<ProtocolRef>> {
+        &self.node
+    }
+
+    fn users(&self) -> &Users {
+        &self.users
+    }
+
+    fn arrived(
+        &self,
+        cx: &Kernel,
+        _: (AtAddr, Option<u8>),
+        mut data: Mblk,
+    ) -> Result<(), &'static Reason> {
+        if !data.pullupmsg(None) {
+            return Err(&reason::NO_BUFFERS);
+        }
+        let data = Data::parse(data.octets()).map_err(|_| &reason::MALFORMED)?;
+        let heard = self.stub.borrow_mut().heard(&data, Clock::now(cx));
+        match heard {
+            Heard::Known => {}
+            Heard::Router(router) => {
+                let range = self.stub.borrow().range();
+                if let Some(range) = range {
+                    self.tell(cx, range, Some(router));
+                }
+            }
+            Heard::Networks(range, router) => self.tell(cx, range, Some(router)),
+            Heard::Refused => return Err(&reason::BAD_SOURCE),
+        }
+        self.arm(cx);
+        Ok(())
+    }
+
+    fn tick(&self, cx: &Kernel) {
+        self.clock.went_off();
+        let silent = self.stub.borrow_mut().tick(Clock::now(cx));
+        let range = self.stub.borrow().range();
+        if let (Some(_), Some(range)) = (silent, range) {
+            self.tell(cx, range, None);
+        }
+        self.arm(cx);
+    }
+}
+
+/// A stream that links come by; it carries nothing.
+struct Control(Rc<Rtmp>);
+
+impl Module for Control {
+    fn info(&self) -> ModuleInfo {
+        Rtmp::INFO
+    }
+
+    fn wput(&self, cx: &Kernel, q: &Q, mp: Mblk) {
+        match mp.kind() {
+            Kind::Ioctl => self.0.link(cx, &q.read_side(), mp, SOCKET_RTMP),
+            Kind::Flush => q.flush_at_driver(cx, mp),
+            _ => drop(mp),
+        }
+    }
+}
+
+impl Streamtab for Rtmp {
+    fn info(&self) -> ModuleInfo {
+        Self::INFO
+    }
+
+    fn open(&self, _: &Kernel, _: &Q, _: Opening) -> Result<Rc<dyn Module>, Errno> {
+        Ok(Rc::new(Control(self.this.upgrade().ok_or(Errno::ENXIO)?)))
+    }
+
+    fn lower(&self) -> Option<Rc<dyn Module>> {
+        Some(Rc::new(Lower(self.this.upgrade()?)))
+    }
+
+    fn placed(&self, node: &ProtocolRef) {
+        self.node.replace(Some(node.clone()));
+    }
+
+    fn stop(&self, _: &Kernel) {
+        drop(self.node.take());
+    }
+}
