@@ -15,7 +15,8 @@
 use xk_core::Entry;
 use xk_core::graph::Catalog;
 
-/// Every protocol and every wire, sorted by crate.
+/// Every protocol and every wire, sorted by crate; then the other frameworks, with the protocols
+/// written for each, and the adapters between them.
 pub static PROTOCOLS: &[&Entry] = &[
     // catalog:protocols
     &xk_aarp::ENTRY,
@@ -70,6 +71,28 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_vipsize::ENTRY,
     &xk_xdp::ENTRY,
     // catalog:protocols
+    &xk_bsd::ENTRY,
+    &xk_bsd_appletalk::AEP,
+    &xk_bsd_appletalk::ATP,
+    &xk_bsd_appletalk::DDP,
+    &xk_bsd_appletalk::NBP,
+    &xk_bsd_appletalk::RTMP,
+    &xk_bsd_inet::ETHER,
+    &xk_bsd_inet::IP,
+    &xk_bsd_inet::UDP,
+    &xk_streams::ENTRY,
+    &xk_streams_appletalk::aep::ENTRY,
+    &xk_streams_appletalk::atp::ENTRY,
+    &xk_streams_appletalk::ddp::ENTRY,
+    &xk_streams_appletalk::nbp::ENTRY,
+    &xk_streams_appletalk::rtmp::ENTRY,
+    &xk_streams_inet::ether::ENTRY,
+    &xk_adapters::bsd_on_streams::ENTRY,
+    &xk_adapters::bsd_on_xk::ENTRY,
+    &xk_adapters::streams_on_bsd::ENTRY,
+    &xk_adapters::streams_on_xk::ENTRY,
+    &xk_adapters::xk_on_bsd::ENTRY,
+    &xk_adapters::xk_on_streams::ENTRY,
 ];
 
 /// The entry of this kind in the standard list.

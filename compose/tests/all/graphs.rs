@@ -66,8 +66,9 @@ fn reports(graph: &CheckedGraph, world: &World) -> Vec<(String, String, Report)>
         let kernel = world.find(&host.name).and_then(|id| world.kernel(id));
         let kernel = kernel.unwrap();
         for protocol in kernel.protocols() {
-            let entry = catalog.find(protocol.head().kind()).unwrap();
-            if entry.realm == Realm::Top
+            // A subsystem's kinds are no upper ends, and may be none of the x-kernel's.
+            let entry = catalog.find(protocol.head().kind());
+            if entry.is_some_and(|entry| entry.realm == Realm::Top)
                 && let Some(report) = protocol.ask(kernel, Report::default())
             {
                 reports.push((host.name.to_string(), protocol.name().to_string(), report));

@@ -21,7 +21,7 @@ pub mod reasons {
     /// It has passed as many routers as it may.
     pub static HOPS: Reason = Reason::new("too many hops", Class::Prohibited);
     /// No way leads to the network.
-    pub static NO_ROUTE: Reason = Reason::new("no route", Class::Exhausted);
+    pub static NO_ROUTE: Reason = Reason::new("no route", Class::Bad);
     /// Another node has the address, or uses it in spite of its defence; of no message.
     pub static CONFLICT: Reason = Reason::new("node conflict", Class::Bad);
     /// There is no address of one's own as yet to forward from.

@@ -1,3 +1,76 @@
 //! Adapters that join protocols of the x-kernel, BSD and STREAMS in one graph, without a change of
 //! any.
+//!
+//! An adapter is two halves: what stands on the protocol below in that one's subsystem, and what
+//! the protocol above stands on in its own. It adds no octets, and lends a message wherever the
+//! receiving side can hold it ([`Parcel`]). What it has to know of a protocol is data ([`Form`]).
+//! The check of a graph puts one in at each edge between two subsystems.
 #![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod above;
+mod below;
+mod edge;
+mod form;
+mod joint;
+mod locals;
+mod parcel;
+
+pub mod bsd_on_streams;
+pub mod bsd_on_xk;
+pub mod streams_on_bsd;
+pub mod streams_on_xk;
+pub mod xk_on_bsd;
+pub mod xk_on_streams;
+
+pub use edge::{Above, Below, Door, Ends, Fault, NO_WAY, Options, Sink, Traffic, upper_of};
+pub use form::{Addr, FORMS, FRAMES, Form, Service};
+pub use parcel::Parcel;
+
+use alloc::rc::Rc;
+use xk_core::graph::{Build, BuildError};
+use xk_core::{Entry, ProtocolRef};
+
+/// All six.
+pub static ENTRIES: [&Entry; 6] = [
+    &bsd_on_streams::ENTRY,
+    &bsd_on_xk::ENTRY,
+    &streams_on_bsd::ENTRY,
+    &streams_on_xk::ENTRY,
+    &xk_on_bsd::ENTRY,
+    &xk_on_streams::ENTRY,
+];
+
+/// STREAMS in the kernel that is built.
+fn streams_of(build: &Build<'_>) -> Result<Rc<xk_streams::Streams>, BuildError> {
+    xk_streams::Streams::of(build.cx).ok_or_else(|| BuildError::Environment {
+        param: None,
+        what: "the host has no STREAMS".into(),
+        help: "write a line within `subsystem streams { ... }`".into(),
+    })
+}
+
+/// What is known of the protocol that an adapter stands on, below layers that pass numbers on.
+fn form_of(build: &Build<'_>, lower: &ProtocolRef) -> Result<&'static Form, BuildError> {
+    let mut at = lower.clone();
+    while let Some(below) = at.numbers_below().cloned() {
+        at = below;
+    }
+    let kind = at.head().kind();
+    if at.wire().is_some() {
+        return Ok(&FRAMES);
+    }
+    Form::of(kind).ok_or_else(|| BuildError::Environment {
+        param: None,
+        what: alloc::format!("`{}` knows no addresses of `{kind}`", build.entry.kind),
+        help: alloc::format!("let it stand on one of {}", known()),
+    })
+}
+
+fn known() -> alloc::string::String {
+    let kinds: alloc::vec::Vec<_> = FORMS.iter().map(|form| form.kind).collect();
+    kinds.join(", ")
+}

@@ -71,7 +71,7 @@ const SENDSPACE: usize = REPLY_OCTETS_MAX + 64;
 const RECVSPACE: usize = 8 * SENDSPACE;
 
 /// A response to no transaction, or one that is there already.
-pub static NO_TRANSACTION: Reason = Reason::new("no such transaction", Class::Bad);
+pub static NO_TRANSACTION: Reason = Reason::new("no such transaction", Class::NotMine);
 /// As many transactions are remembered as may be.
 pub static TOO_MANY: Reason = Reason::new("too many transactions", Class::Exhausted);
 

@@ -72,7 +72,7 @@ use xk_core::{Entry, Kernel, ProtocolRef, Reason};
 const NETWORKS: &str = "networks, such as 10-19 or 10, from 1 to 65534";
 
 /// A datagram has no way: it is for other networks, and no router is known.
-pub static NO_ROUTE: Reason = Reason::new("no route", Class::NoProtocol);
+pub static NO_ROUTE: Reason = Reason::new("no route", Class::Bad);
 /// Another node has this one's address.
 pub static CONFLICT: Reason = Reason::new("address conflict", Class::Bad);
 

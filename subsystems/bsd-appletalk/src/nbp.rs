@@ -1,6 +1,6 @@
 //! # Synopsis
-//! `nbp DDP { name "printer:LaserWriter" socket=130; }` — names of AppleTalk, in the BSD network
-//! subsystem.
+//! `nbp DDP { register "printer:LaserWriter" socket=130; }` — names of AppleTalk, in the BSD
+//! network subsystem.
 //!
 //! # Realm
 //! async
@@ -33,7 +33,7 @@
 //!     subsystem bsd {
 //!         ether sim
 //!         ddp ether net="10-19" node=17
-//!         nbp ddp { name "printer:LaserWriter" socket=130; }
+//!         nbp ddp { register "printer:LaserWriter" socket=130; }
 //!     }
 //! }
 //! ```
@@ -90,7 +90,7 @@ pub static ENTRY: Entry = Entry::top("nbp", include_str!("nbp.rs"), build)
         int("names_max", 1..=4096, 128, "names that it registers at most"),
     ])
     .blocks(&[
-        block("name", 0..=64,
+        block("register", 0..=64,
             &[required("name", ParamKind::Text(NAME), "object and type")],
             &[int("socket", 1..=254, 128, "the socket that has it")],
             "a name to register"),
@@ -121,10 +121,10 @@ fn build(build: &mut Build<'_>) -> core::result::Result<ProtocolRef, BuildError>
     let bsd = xk_bsd::of(build.cx)?;
     let zone = build.params.text("zone").map_or(Ok(Name::EMPTY), Name::from_text);
     let mut wanted = Vec::new();
-    for (index, block) in build.params.blocks("name").enumerate() {
+    for (index, block) in build.params.blocks("register").enumerate() {
         let entity = block.text("name").and_then(|text| text.parse::<Entity>().ok());
         let entity = entity.filter(Entity::is_one);
-        let wrong = BuildError::Param { name: "name", index, expected: NAME.into() };
+        let wrong = BuildError::Param { name: "register", index, expected: NAME.into() };
         wanted.push((entity.ok_or(wrong)?, block.number("socket", 128)));
     }
     let nbp = Nbp {

@@ -88,7 +88,7 @@ fn node(world: &mut World, name: &str, node: i64, registers: &[(&str, i64)]) -> 
     let mut names = Params::default();
     for (name, socket) in registers {
         let socket = Value::Integer(*socket);
-        names.add_block("name", Params::from([("name", text(name)), ("socket", socket)]));
+        names.add_block("register", Params::from([("name", text(name)), ("socket", socket)]));
     }
     add(&kernel, &NBP, &[&ddp], &names);
     add(&kernel, &ATP, &[&ddp], &none);

@@ -74,6 +74,8 @@ struct Isr {
 pub struct Bsd {
     mbufs: Mbufs,
     protosw: RefCell<Vec<Rc<Protosw>>>,
+    /// Lower and upper of lines that are put on one another when it starts.
+    stacking: RefCell<Vec<(Rc<Protosw>, Rc<Protosw>)>>,
     ifnet: RefCell<Vec<Rc<Ifnet>>>,
     /// Which nodes of the graph are interfaces.
     lines: RefCell<Vec<(ProtocolId, Rc<Ifnet>)>>,
@@ -106,6 +108,7 @@ impl Bsd {
         Rc::new(Self {
             mbufs,
             protosw: RefCell::default(),
+            stacking: RefCell::default(),
             ifnet: RefCell::default(),
             lines: RefCell::default(),
             arpcoms: RefCell::default(),
@@ -194,6 +197,24 @@ impl Bsd {
         let number = number.and_then(|n| u8::try_from(n).ok()).ok_or(Errno::EPROTONOSUPPORT)?;
         let is_noted = lower.add_upper(number, Rc::clone(upper));
         if is_noted { Ok(number) } else { Err(Errno::ENOBUFS) }
+    }
+
+    /// Puts `upper` on `lower` under its own number, now if the subsystem has started, or else at
+    /// its start: a graph has its numbers only when it is built.
+    ///
+    /// # Errors
+    /// As of [`stack`](Self::stack).
+    pub(crate) fn stack_at_start(
+        &self,
+        cx: &Kernel,
+        lower: Rc<Protosw>,
+        upper: &Rc<Protosw>,
+    ) -> Result {
+        if self.node.borrow().is_some() {
+            return self.stack(cx, &lower, upper, upper.id()).map(|_| ());
+        }
+        self.stacking.borrow_mut().push((lower, Rc::clone(upper)));
+        Ok(())
     }
 
     /// All entries of the protocol switch, in the order of the graph.
@@ -433,6 +454,11 @@ impl Bsd {
     /// [`OpenError`] if a protocol does not start.
     pub fn start(&self, cx: &Kernel, this: &ProtocolRef) -> core::result::Result<(), OpenError> {
         *self.node.borrow_mut() = Some(this.clone());
+        let stacking = self.stacking.take();
+        for (lower, upper) in stacking {
+            let stacked = self.stack(cx, &lower, &upper, upper.id());
+            stacked.map_err(|_| OpenError::NoTypeNumber)?;
+        }
         for pr in self.protosw() {
             self.splnet(cx, || self.init(cx, &pr)).map_err(|_| OpenError::NotSupported)?;
         }
@@ -533,6 +559,7 @@ impl Bsd {
     /// The graph is taken down: lets go of everything.
     pub(crate) fn stop(&self) {
         let protosw = self.protosw.take();
+        drop(self.stacking.take());
         for pr in &protosw {
             pr.set_node(None);
             pr.forget_uppers();

@@ -139,7 +139,7 @@ pub fn add_line(
     let node = build.add(node)?;
     let registered = bsd.register(build.cx, node.id(), sw, functions).and_then(|pr| {
         if let Some(below) = below {
-            bsd.stack(build.cx, &below, &pr, node.id())?;
+            bsd.stack_at_start(build.cx, below, &pr)?;
         }
         Ok(pr)
     });

@@ -52,8 +52,8 @@ use xk_streams::{Errno, Kind, Mblk, Module, ModuleInfo, Opening, Q, Streamtab};
 pub static ENTRY: Entry = Entry::layer("aep", include_str!("aep.rs"), build)
     .subsystem("streams")
     .summary("AppleTalk's echo as a multiplexor of STREAMS")
-    .above(Family::Other("sockets"))
-    .on(&[Realm::Async], &[Family::Other("sockets")])
+    .above(Family::Other("AppleTalk sockets"))
+    .on(&[Realm::Async], &[Family::Other("AppleTalk sockets")])
     .needs(Guarantees::WHOLE)
     .header_octets(1)
     .numbers(&[("ddp", 4)]);

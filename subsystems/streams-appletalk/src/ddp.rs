@@ -76,7 +76,7 @@ const NETWORKS: &str = "a network or a range of them, such as 10-19";
 pub static ENTRY: Entry = Entry::layer("ddp", include_str!("ddp.rs"), build)
     .subsystem("streams")
     .summary("AppleTalk's datagrams as a multiplexor of STREAMS, with address resolution")
-    .above(Family::Other("sockets"))
+    .above(Family::Other("AppleTalk sockets"))
     .on(&[Realm::Async], &[Family::Ether])
     .needs(Guarantees::WHOLE)
     .header_octets(LONG_LEN)

@@ -61,8 +61,8 @@ use xk_streams::{Errno, Kind, Mblk, Module, ModuleInfo, Opening, Q, Stream, Stre
 pub static ENTRY: Entry = Entry::layer("nbp", include_str!("nbp.rs"), build)
     .subsystem("streams")
     .summary("AppleTalk's names as a multiplexor of STREAMS")
-    .above(Family::Other("sockets"))
-    .on(&[Realm::Async], &[Family::Other("sockets")])
+    .above(Family::Other("AppleTalk sockets"))
+    .on(&[Realm::Async], &[Family::Other("AppleTalk sockets")])
     .needs(Guarantees::WHOLE)
     .numbers(&[("ddp", 2)]);
 

@@ -52,8 +52,8 @@ use xk_streams::{Errno, Kind, Mblk, Module, ModuleInfo, Opening, Q, Streamtab};
 pub static ENTRY: Entry = Entry::layer("rtmp", include_str!("rtmp.rs"), build)
     .subsystem("streams")
     .summary("what a node hears of AppleTalk's routers, as a multiplexor of STREAMS")
-    .above(Family::Other("sockets"))
-    .on(&[Realm::Async], &[Family::Other("sockets")])
+    .above(Family::Other("AppleTalk sockets"))
+    .on(&[Realm::Async], &[Family::Other("AppleTalk sockets")])
     .needs(Guarantees::WHOLE)
     .numbers(&[("ddp", 1)]);
 

@@ -75,6 +75,12 @@ impl Mbufs {
 }
 
 impl Mbuf {
+    /// Whether its data goes to the x-kernel without a copy ([`into_message`](Self::into_message)):
+    /// it lies in a cluster, or in what the x-kernel has lent.
+    pub fn is_message(&self) -> bool {
+        matches!(self.0.ext, Ext::Cluster(_) | Ext::Lent(_))
+    }
+
     /// Puts the slices of a message into this mbuf, which has a cluster's room accounted for, and
     /// others behind it.
     fn lend_slices(&mut self, message: Message) -> Result {
@@ -152,13 +158,12 @@ impl Mbuf {
 
     /// A message with a copy of the mbufs up to the next that can go as it is; and that one.
     fn copy_out(self, pool: &Pool, headroom: usize) -> Result<(Message, Option<Mbuf>)> {
-        let goes = |m: &Mbuf| matches!(m.0.ext, Ext::Cluster(_) | Ext::Lent(_));
-        let total = self.mbufs().take_while(|m| !goes(m)).map(Mbuf::m_len).sum();
+        let total = self.mbufs().take_while(|m| !m.is_message()).map(Mbuf::m_len).sum();
         let mut message = pool.alloc(headroom, total).map_err(|_| Errno::ENOBUFS)?;
         let mut next = Some(self);
         let mut at = 0;
         while let Some(m) = next {
-            if goes(&m) {
+            if m.is_message() {
                 return Ok((message, Some(m)));
             }
             at += message.copy_in(at, m.mtod());

@@ -100,9 +100,12 @@ impl Mblk {
 
     /// Whether [`into_message`](Self::into_message) copies nothing.
     pub fn is_in_kernel_pool(&self) -> bool {
-        self.blocks().all(|block| {
-            block.data.as_ref().is_some_and(|data| matches!(data.store, Store::Message(_)))
-        })
+        self.blocks().all(Self::is_block_in_kernel_pool)
+    }
+
+    /// As [`is_in_kernel_pool`](Self::is_in_kernel_pool), of this block alone.
+    pub fn is_block_in_kernel_pool(&self) -> bool {
+        self.data.as_ref().is_some_and(|data| matches!(data.store, Store::Message(_)))
     }
 
     /// The first block's octets, if it is of this type.

@@ -1,0 +1,182 @@
+//! The upper half in BSD: an entry of the protocol switch that the protocol above stands on, which
+//! sends by `pr_output` and asks by `pr_usrreq`.
+
+use crate::edge::{Above, Below, Door, Ends, Fault, Sink, Traffic};
+use crate::form::{Addr, Form};
+use crate::parcel::Parcel;
+use alloc::rc::{Rc, Weak};
+use core::cell::{Cell, OnceCell, RefCell};
+use xk_bsd::errno::{Errno, Result};
+use xk_bsd::{
+    Bsd, InputArg, Mbuf, OutputArg, Prc, ProtoFns, Protosw, Pru, PruArgs, SIOCGIFMTU,
+    SIOCGIFSRCADDR, Sockaddr, Socket, Switch,
+};
+use xk_core::object::ProtocolId;
+use xk_core::reason::{self, Reason};
+use xk_core::{Kernel, ProtocolRef};
+
+/// The half.
+pub(crate) struct BsdAbove(Rc<Half>);
+
+struct Half {
+    bsd: Rc<Bsd>,
+    form: &'static Form,
+    below: Rc<dyn Below>,
+    own: OnceCell<Rc<Protosw>>,
+    door: RefCell<Option<Rc<dyn Door>>>,
+    /// The number of the protocol above on the one below.
+    number: Cell<u8>,
+    up: Rc<Traffic>,
+}
+
+impl BsdAbove {
+    pub(crate) fn new(
+        bsd: &Rc<Bsd>,
+        form: &'static Form,
+        below: Rc<dyn Below>,
+        up: &Rc<Traffic>,
+    ) -> Self {
+        Self(Rc::new(Half {
+            bsd: Rc::clone(bsd),
+            form,
+            below,
+            own: OnceCell::new(),
+            door: RefCell::default(),
+            number: Cell::new(0),
+            up: Rc::clone(up),
+        }))
+    }
+
+    /// Registers the adapter's node in the protocol switch: the protocol above finds it there as
+    /// its lower neighbour.
+    pub(crate) fn register(&self, cx: &Kernel, id: ProtocolId) -> Result {
+        let half = &self.0;
+        let switch = Switch { pr_domain: half.form.family, ..Switch::default() };
+        let own = half.bsd.register(cx, id, switch, Rc::new(Entry(Rc::downgrade(half))))?;
+        let _ = half.own.set(own);
+        Ok(())
+    }
+}
+
+impl Above for BsdAbove {
+    fn start(&self, cx: &Kernel, upper: &ProtocolRef) -> core::result::Result<(), Fault> {
+        let half = &self.0;
+        // On a wire it has no entry: the interface above opens that itself.
+        let Some(own) = half.own.get() else { return Ok(()) };
+        let uppers = own.uppers();
+        let Some((number, _)) = uppers.into_iter().find(|(_, pr)| pr.id() == upper.id()) else {
+            return Ok(());
+        };
+        half.number.set(number);
+        let sink = Rc::new(Input(Rc::downgrade(half)));
+        let door = half.below.open(cx, upper.id(), half.form.any(), sink)?;
+        *half.door.borrow_mut() = Some(door);
+        Ok(())
+    }
+
+    fn stop(&self, cx: &Kernel) {
+        let door = self.0.door.take();
+        if let Some(door) = door {
+            door.close(cx);
+        }
+    }
+}
+
+/// What arrives goes up by `pr_input`.
+struct Input(Weak<Half>);
+
+impl Sink for Input {
+    fn arrive(
+        &self,
+        cx: &Kernel,
+        ends: &Ends,
+        parcel: Parcel,
+    ) -> core::result::Result<(), &'static Reason> {
+        let half = self.0.upgrade().ok_or(&reason::CLOSED)?;
+        let kind = half.number.get();
+        let upper = half.own.get().and_then(|own| own.upper(kind)).ok_or(&reason::NO_PROTOCOL)?;
+        let m = parcel.into_mbufs(half.bsd.mbufs(), &half.up).map_err(Fault::reason)?;
+        let sockaddr = |addr: &Addr| addr.to_sockaddr(half.bsd.mbufs().release());
+        let arg = InputArg::Addressed { from: sockaddr(&ends.from), to: sockaddr(&ends.to), kind };
+        half.bsd.splnet(cx, || upper.pr_input(cx, m, arg));
+        Ok(())
+    }
+
+    fn fault(&self, cx: &Kernel, to: &Addr, fault: Fault) {
+        let Some(half) = self.0.upgrade() else { return };
+        let Some(upper) = half.own.get().and_then(|own| own.upper(half.number.get())) else {
+            return;
+        };
+        let cmd = match fault {
+            Fault::TooBig => Prc::MsgSize,
+            Fault::NoRoute => Prc::UnreachNet,
+            Fault::NoBuffers | Fault::QueueFull => Prc::Quench,
+            _ => Prc::UnreachHost,
+        };
+        let sa = to.to_sockaddr(half.bsd.mbufs().release());
+        half.bsd.splnet(cx, || upper.pr_ctlinput(cx, cmd, &sa, None));
+    }
+
+    fn gone(&self, _: &Kernel) {
+        if let Some(half) = self.0.upgrade() {
+            drop(half.door.take());
+        }
+    }
+}
+
+/// The adapter's entry in the protocol switch.
+struct Entry(Weak<Half>);
+
+impl ProtoFns for Entry {
+    fn pr_output(&self, cx: &Kernel, _: &Rc<Protosw>, m: Mbuf, arg: &OutputArg) -> Result {
+        let half = self.0.upgrade();
+        let door = half.as_ref().and_then(|half| half.door.borrow().clone());
+        let (Some(half), Some(door)) = (half, door) else {
+            m.m_freem();
+            return Err(Errno::ENETDOWN);
+        };
+        let from = arg.from.map_or(half.form.any(), Addr::from);
+        let ends = Ends { from, to: arg.to.into(), options: None };
+        // The other subsystem may wait.
+        let sent = half.bsd.spl0(cx, || door.send(cx, &ends, Parcel::Mbufs(m)));
+        sent.map_err(Errno::from)
+    }
+
+    fn pr_usrreq(
+        &self,
+        cx: &Kernel,
+        _: &Rc<Protosw>,
+        _: Option<&Rc<Socket>>,
+        req: Pru,
+        args: &mut PruArgs<'_>,
+    ) -> Result {
+        let half = self.0.upgrade().ok_or(Errno::ENETDOWN)?;
+        if req != Pru::Control {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let cmd = args.cmd;
+        let nam = args.need_nam()?;
+        match cmd {
+            SIOCGIFMTU => {
+                let octets = half.bsd.spl0(cx, || half.below.max_packet(cx));
+                let octets = octets.ok_or(Errno::EOPNOTSUPP)?.to_be_bytes();
+                let room = nam.mtod_mut().and_then(|room| room.first_chunk_mut());
+                *room.ok_or(Errno::EINVAL)? = octets;
+            }
+            SIOCGIFSRCADDR => {
+                let to = Addr::from(Sockaddr::of(nam)?);
+                let local = half.bsd.spl0(cx, || half.below.local_to(cx, &to));
+                let local = local.ok_or(Errno::EADDRNOTAVAIL)?;
+                local.to_sockaddr(half.bsd.mbufs().release()).store(nam);
+            }
+            _ => return Err(Errno::EOPNOTSUPP),
+        }
+        Ok(())
+    }
+
+    fn pr_stop(&self) {
+        if let Some(half) = self.0.upgrade() {
+            drop(half.door.take());
+        }
+    }
+}

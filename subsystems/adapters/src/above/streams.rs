@@ -1,0 +1,299 @@
+//! The upper half in STREAMS: a driver that the line above is linked on, a provider of datagrams of
+//! the transport provider interface.
+
+use crate::below::streams::options_of;
+use crate::edge::{Above, Below, Door, Ends, Fault, Sink, Traffic};
+use crate::form::{Addr, Form, Service};
+use crate::parcel::Parcel;
+use alloc::rc::{Rc, Weak};
+use alloc::vec::Vec;
+use core::cell::{Cell, OnceCell, RefCell};
+use xk_core::object::ProtocolId;
+use xk_core::reason::{self, Reason};
+use xk_core::{Kernel, ProtocolRef};
+use xk_streams::module::{ModuleInfo, Opening};
+use xk_streams::queue::WeakQ;
+use xk_streams::tpi::{
+    Datagrams, Endpoint, Info, Refusal, SendError, TliError, UNLIMITED, own_end, uderror_ind,
+    unitdata_ind,
+};
+use xk_streams::{Errno, Kind, Mblk, Module, Q, Streams, Streamtab, head};
+
+/// Octets of addresses, and of options at most.
+const ADDRESS_OCTETS: u32 = 16;
+
+/// The half.
+pub(crate) struct StreamsAbove(Rc<Half>);
+
+struct Half {
+    streams: Rc<Streams>,
+    form: &'static Form,
+    below: Rc<dyn Below>,
+    this: OnceCell<ProtocolRef>,
+    /// The protocol above.
+    upper: Cell<Option<ProtocolId>>,
+    max_packet: Cell<u32>,
+    up: Rc<Traffic>,
+}
+
+impl StreamsAbove {
+    pub(crate) fn new(
+        streams: &Rc<Streams>,
+        form: &'static Form,
+        below: Rc<dyn Below>,
+        up: &Rc<Traffic>,
+    ) -> Self {
+        Self(Rc::new(Half {
+            streams: Rc::clone(streams),
+            form,
+            below,
+            this: OnceCell::new(),
+            upper: Cell::new(None),
+            max_packet: Cell::new(UNLIMITED),
+            up: Rc::clone(up),
+        }))
+    }
+
+    /// Registers the adapter's node as a driver: the line above is linked on it as on another line
+    /// of the subsystem.
+    pub(crate) fn register(&self, this: &ProtocolRef) {
+        let half = &self.0;
+        let _ = half.this.set(this.clone());
+        let driver: Rc<dyn Streamtab> = match half.form.service {
+            Service::Frames => Rc::new(Device(Rc::clone(half))),
+            _ => Rc::new(Driver(Rc::clone(half))),
+        };
+        half.streams.register(this.id(), this.name(), driver);
+    }
+}
+
+impl Above for StreamsAbove {
+    fn start(&self, cx: &Kernel, upper: &ProtocolRef) -> Result<(), Fault> {
+        self.0.upper.set(Some(upper.id()));
+        if let Some(octets) = self.0.below.max_packet(cx) {
+            self.0.max_packet.set(octets);
+        }
+        Ok(())
+    }
+
+    fn stop(&self, _: &Kernel) {}
+}
+
+struct Driver(Rc<Half>);
+
+const MODULE: ModuleInfo = ModuleInfo::new(0, "adapter");
+
+impl Streamtab for Driver {
+    fn info(&self) -> ModuleInfo {
+        MODULE
+    }
+
+    fn open(&self, _: &Kernel, _: &Q, opening: Opening) -> Result<Rc<dyn Module>, Errno> {
+        let selector = opening.upper.or(self.0.upper.get());
+        let provider = Provider { half: Rc::clone(&self.0), selector, door: RefCell::default() };
+        Ok(Endpoint::new(Rc::new(provider)))
+    }
+}
+
+/// The driver of a wire: frames are M_DATA.
+struct Device(Rc<Half>);
+
+impl Streamtab for Device {
+    fn info(&self) -> ModuleInfo {
+        MODULE
+    }
+
+    fn open(&self, cx: &Kernel, q: &Q, _: Opening) -> Result<Rc<dyn Module>, Errno> {
+        let half = &self.0;
+        let this = half.this.get().ok_or(Errno::ENXIO)?;
+        let sink = Rc::new(Frames { half: Rc::downgrade(half), q: q.downgrade() });
+        let door = half.below.open(cx, this.id(), half.form.any(), sink)?;
+        Ok(Rc::new(Wire { half: Rc::clone(half), door: RefCell::new(Some(door)) }))
+    }
+}
+
+/// The one stream of a wire's driver.
+struct Wire {
+    half: Rc<Half>,
+    door: RefCell<Option<Rc<dyn Door>>>,
+}
+
+impl Module for Wire {
+    fn info(&self) -> ModuleInfo {
+        MODULE
+    }
+
+    fn wput(&self, cx: &Kernel, q: &Q, mp: Mblk) {
+        match mp.kind() {
+            Kind::Data => {
+                let door = self.door.borrow().clone();
+                let sent = door.ok_or(Fault::Closed);
+                let sent =
+                    sent.and_then(|door| door.send(cx, &Ends::default(), Parcel::Blocks(mp)));
+                if let (Err(fault), Some(this)) = (sent, self.half.this.get()) {
+                    this.head().drops().count(fault.reason());
+                }
+            }
+            Kind::Flush => q.flush_at_driver(cx, mp),
+            Kind::Ioctl => q.qreply(cx, head::naked(mp, Errno::EINVAL)),
+            _ => {
+                if let Some(this) = self.half.this.get() {
+                    this.head().drops().count(&reason::NOT_SUPPORTED);
+                }
+            }
+        }
+    }
+
+    fn close(&self, cx: &Kernel, _: &Q) {
+        let door = self.door.take();
+        if let Some(door) = door {
+            door.close(cx);
+        }
+    }
+}
+
+/// Frames of a wire go up as M_DATA.
+struct Frames {
+    half: Weak<Half>,
+    q: WeakQ,
+}
+
+impl Sink for Frames {
+    fn arrive(&self, cx: &Kernel, _: &Ends, parcel: Parcel) -> Result<(), &'static Reason> {
+        let (half, q) = (self.half.upgrade(), self.q.upgrade());
+        let (Some(half), Some(q)) = (half, q) else { return Err(&reason::CLOSED) };
+        if !q.canputnext() {
+            return Err(&reason::QUEUE_FULL);
+        }
+        let frame = parcel.into_blocks(q.blocks(), &half.up).map_err(Fault::reason)?;
+        q.putnext(cx, frame);
+        Ok(())
+    }
+}
+
+/// One stream of the driver.
+struct Provider {
+    half: Rc<Half>,
+    /// The protocol above whose number selects what arrives.
+    selector: Option<ProtocolId>,
+    door: RefCell<Option<Rc<dyn Door>>>,
+}
+
+impl Provider {
+    fn close_door(&self, cx: &Kernel) {
+        let door = self.door.take();
+        if let Some(door) = door {
+            door.close(cx);
+        }
+    }
+}
+
+impl Datagrams for Provider {
+    fn module(&self) -> ModuleInfo {
+        MODULE
+    }
+
+    fn info(&self) -> Info {
+        Info::datagrams(self.half.max_packet.get(), ADDRESS_OCTETS, ADDRESS_OCTETS)
+    }
+
+    fn bind(&self, cx: &Kernel, q: &Q, addr: &[u8], _: u32) -> Result<Vec<u8>, Refusal> {
+        let half = &self.half;
+        let local = match addr {
+            [] => half.form.any(),
+            addr => Addr::parse(addr)
+                .filter(|addr| addr.family == half.form.family)
+                .ok_or(TliError::TBADADDR)?,
+        };
+        let selector = self.selector.ok_or(TliError::TNOTSUPPORT)?;
+        let sink = Rc::new(Indications { half: Rc::downgrade(half), q: q.downgrade(), local });
+        let opened = half.below.open(cx, selector, local, sink);
+        let door = opened.map_err(|fault| match fault {
+            Fault::InUse => Refusal::from(TliError::TNOADDR),
+            Fault::Address => TliError::TBADADDR.into(),
+            fault => Errno::from(fault).into(),
+        })?;
+        let bound = door.local(cx);
+        *self.door.borrow_mut() = Some(door);
+        if let Some(octets) = half.below.max_packet(cx) {
+            half.max_packet.set(octets);
+        }
+        Ok(bound.to_tpi().to_vec())
+    }
+
+    fn unbind(&self, cx: &Kernel, _: &Q) {
+        self.close_door(cx);
+    }
+
+    fn send(
+        &self,
+        cx: &Kernel,
+        q: &Q,
+        (dest, opt): (&[u8], &[u8]),
+        data: Option<Mblk>,
+    ) -> Result<(), SendError> {
+        let told = |fault: Fault| SendError::Told(fault.into());
+        let to = Addr::parse(dest).ok_or_else(|| told(Fault::Address))?;
+        let door = self.door.borrow().clone().ok_or_else(|| told(Fault::Closed))?;
+        // From a stream that is bound to all addresses the options begin with the one it goes from.
+        let (own, rest) = own_end(opt);
+        let from = own.and_then(|own| Addr::parse(own)).unwrap_or_else(|| door.local(cx));
+        let options = rest.first_chunk().copied();
+        let data = data.or_else(|| q.blocks().copy(Kind::Data, 0, &[]));
+        let data = data.ok_or_else(|| told(Fault::NoBuffers))?;
+        let ends = Ends { from, to, options };
+        let sent = door.send(cx, &ends, Parcel::Blocks(data));
+        sent.map_err(|fault| {
+            if let Some(this) = self.half.this.get() {
+                this.head().drops().count(fault.reason());
+            }
+            told(fault)
+        })
+    }
+
+    fn local(&self, _: &Q) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn close(&self, cx: &Kernel, _: &Q) {
+        self.close_door(cx);
+    }
+}
+
+/// What arrives goes up as T_UNITDATA_IND.
+struct Indications {
+    half: Weak<Half>,
+    q: WeakQ,
+    local: Addr,
+}
+
+impl Sink for Indications {
+    fn arrive(&self, cx: &Kernel, ends: &Ends, parcel: Parcel) -> Result<(), &'static Reason> {
+        let (half, q) = (self.half.upgrade(), self.q.upgrade());
+        let (Some(half), Some(q)) = (half, q) else { return Err(&reason::CLOSED) };
+        if !q.canputnext() {
+            return Err(&reason::QUEUE_FULL);
+        }
+        let data = parcel.into_blocks(q.blocks(), &half.up).map_err(Fault::reason)?;
+        let mut room = [0; 32];
+        let opt = options_of(&mut room, &ends.to, self.local.is_any(), &ends.options);
+        let indication = unitdata_ind(q.blocks(), &ends.from.to_tpi(), opt, data);
+        q.putnext(cx, indication.ok_or(&reason::NO_BUFFERS)?);
+        Ok(())
+    }
+
+    fn fault(&self, cx: &Kernel, to: &Addr, fault: Fault) {
+        let Some(q) = self.q.upgrade() else { return };
+        let told = uderror_ind(q.blocks(), &to.to_tpi(), &[], Errno::from(fault).0);
+        if let Some(told) = told {
+            q.putnext(cx, told);
+        }
+    }
+
+    fn gone(&self, cx: &Kernel) {
+        let Some(q) = self.q.upgrade() else { return };
+        if let Some(hangup) = q.blocks().copy(Kind::Hangup, 0, &[]) {
+            q.putnext(cx, hangup);
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! The upper half in the x-kernel: a protocol with sessions, and calls where the protocol below
+//! has transactions.
+
+mod calls;
+mod session;
+
+use crate::edge::{Below, Door, Ends, Fault, Sink, Traffic};
+use crate::form::{Addr, Form, Service};
+use crate::parcel::Parcel;
+use alloc::rc::{Rc, Weak};
+use alloc::vec::Vec;
+use calls::Waiting;
+use core::cell::{Cell, OnceCell, RefCell};
+use session::XkSession;
+use xk_core::control::{ListMaps, ListSessions, Report};
+use xk_core::object::{Enable, OpenError, ProtocolId, SessionTable};
+use xk_core::reason::{self, Reason};
+use xk_core::{Answer, Ask, Kernel, Participants, Protocol, ProtocolRef, SessionRef, Upper};
+use xk_kit::control::{MaxPacket, OptPacket};
+
+/// Sessions of one adapter at most.
+const SESSIONS_MAX: usize = 4096;
+/// Offers of one adapter at most.
+const OFFERS_MAX: usize = 1024;
+
+/// What finds a session: our port, or all of our address if there are none; the peer's address;
+/// the protocol above.
+type Key = [u8; 32];
+
+fn key(local: &Addr, peer: &Addr, selector: ProtocolId) -> Key {
+    let mut key = [0; 32];
+    key[..14].copy_from_slice(&local.data);
+    key[14..28].copy_from_slice(&peer.data);
+    key[28..].copy_from_slice(&selector.0.to_le_bytes());
+    key
+}
+
+/// A standing offer: what a protocol above takes.
+struct Offer {
+    id: u64,
+    local: Addr,
+    receiver: ProtocolRef,
+    selector: ProtocolId,
+    /// Of transactions, its own door.
+    door: Option<Rc<dyn Door>>,
+}
+
+/// The half, and the protocol object of the adapter.
+pub(crate) struct XkAbove(Rc<Half>);
+
+pub(crate) struct Half {
+    pub(crate) form: &'static Form,
+    pub(crate) below: Rc<dyn Below>,
+    lower: ProtocolRef,
+    this: OnceCell<ProtocolRef>,
+    sessions: SessionTable<Key>,
+    offers: RefCell<Vec<Offer>>,
+    offer_last: Cell<u64>,
+    /// Of datagrams, one door for each protocol above.
+    doors: RefCell<Vec<(ProtocolId, Rc<dyn Door>)>>,
+    port_last: Cell<u16>,
+    waiting: Waiting,
+    down: Rc<Traffic>,
+    up: Rc<Traffic>,
+}
+
+impl XkAbove {
+    pub(crate) fn new(
+        cx: &Kernel,
+        form: &'static Form,
+        below: Rc<dyn Below>,
+        lower: ProtocolRef,
+        (down, up): (&Rc<Traffic>, &Rc<Traffic>),
+    ) -> Self {
+        Self(Rc::new(Half {
+            form,
+            below,
+            lower,
+            this: OnceCell::new(),
+            sessions: SessionTable::new(cx.secret(), SESSIONS_MAX),
+            offers: RefCell::default(),
+            offer_last: Cell::new(0),
+            doors: RefCell::default(),
+            port_last: Cell::new(0),
+            waiting: Waiting::default(),
+            down: Rc::clone(down),
+            up: Rc::clone(up),
+        }))
+    }
+
+    /// A handle of the same half.
+    pub(crate) fn handle(&self) -> Rc<Half> {
+        Rc::clone(&self.0)
+    }
+}
+
+impl Half {
+    /// Tells it its node.
+    pub(crate) fn placed(&self, this: &ProtocolRef) {
+        let _ = self.this.set(this.clone());
+    }
+
+    pub(crate) fn is_calls(&self) -> bool {
+        self.form.service == Service::Transactions
+    }
+
+    /// The door for this protocol above, which all of its sessions have in common.
+    fn common_door(
+        self: &Rc<Self>,
+        cx: &Kernel,
+        selector: ProtocolId,
+    ) -> Result<Rc<dyn Door>, Fault> {
+        let known = self.doors.borrow().iter().find(|(of, _)| *of == selector).cloned();
+        if let Some((_, door)) = known {
+            return Ok(door);
+        }
+        let sink = Rc::new(Arrivals { half: Rc::downgrade(self), selector });
+        let door = self.below.open(cx, selector, self.form.any(), sink)?;
+        self.doors.borrow_mut().push((selector, Rc::clone(&door)));
+        Ok(door)
+    }
+
+    fn own_door(
+        self: &Rc<Self>,
+        cx: &Kernel,
+        selector: ProtocolId,
+        local: Addr,
+    ) -> Result<Rc<dyn Door>, Fault> {
+        let sink = Rc::new(Arrivals { half: Rc::downgrade(self), selector });
+        self.below.open(cx, selector, local, sink)
+    }
+
+    /// A port of ours that no session and no offer has, if the addresses have ports.
+    fn choose_port(&self, local: &mut Addr, selector: ProtocolId) -> Result<(), OpenError> {
+        let Some((first, last)) = self.form.free_ports() else { return Ok(()) };
+        let in_use = |port: u16| {
+            let is = |addr: &Addr| self.form.port_number(addr) == Some(port);
+            let offers = self.offers.borrow();
+            let offered = offers.iter().any(|offer| is(&offer.local));
+            offered
+                || self.sessions.sessions(SESSIONS_MAX).iter().any(|session| {
+                    session
+                        .body::<XkSession>()
+                        .is_some_and(|body| body.selector == selector && is(&body.ends.from))
+                })
+        };
+        let count = last - first + 1;
+        let start = self.port_last.get();
+        let free = (0..count).map(|n| first + (start + n) % count).find(|port| !in_use(*port));
+        let port = free.ok_or(OpenError::Full)?;
+        self.port_last.set((port - first + 1) % count);
+        self.form.set_port(local, port);
+        Ok(())
+    }
+
+    /// The offer for what arrives at this address of ours.
+    fn offer_for(&self, local: &Addr, selector: ProtocolId) -> Option<ProtocolRef> {
+        let offers = self.offers.borrow();
+        let port = self.form.port_of(local);
+        let ours = || offers.iter().filter(|offer| offer.selector == selector);
+        let exact = ours().find(|o| !o.local.is_any() && self.form.port_of(&o.local) == port);
+        exact.or_else(|| ours().find(|o| o.local.is_any())).map(|offer| offer.receiver.clone())
+    }
+
+    pub(crate) fn this(&self) -> Result<&ProtocolRef, &'static Reason> {
+        self.this.get().ok_or(&reason::CLOSED)
+    }
+
+    /// The session that what arrives with these ends belongs to, made if there is an offer.
+    pub(crate) fn session_for(
+        self: &Rc<Self>,
+        cx: &Kernel,
+        ends: &Ends,
+        selector: ProtocolId,
+        door: Option<Rc<dyn Door>>,
+    ) -> Result<SessionRef, &'static Reason> {
+        let local = self.form.port_of(&ends.to);
+        let key = key(&local, &ends.from, selector);
+        if let Some(session) = self.sessions.get(&key) {
+            return Ok(session);
+        }
+        let upper = self.offer_for(&ends.to, selector).ok_or(&reason::NO_PORT)?;
+        let door = match door {
+            Some(door) => door,
+            None => self.common_door(cx, selector).map_err(Fault::reason)?,
+        };
+        let this = self.this()?;
+        let make = || {
+            let back = Ends { from: ends.to, to: ends.from, options: None };
+            let body = XkSession::new(self, door, &upper, (key, back, selector), false);
+            let form = self.form;
+            (body, Participants::pair(form.to_local(&ends.to), form.to_participant(&ends.from)))
+        };
+        self.sessions.accept(cx, this, &upper, key, make)
+    }
+}
+
+/// Where what comes through a door goes.
+struct Arrivals {
+    half: Weak<Half>,
+    selector: ProtocolId,
+}
+
+impl Arrivals {
+    /// The door of the offer for this address, of transactions.
+    fn door_of(&self, half: &Half, local: &Addr) -> Option<Rc<dyn Door>> {
+        let offers = half.offers.borrow();
+        let port = half.form.port_of(local);
+        let is = |o: &&Offer| o.local.is_any() || half.form.port_of(&o.local) == port;
+        offers.iter().find(is).and_then(|offer| offer.door.clone())
+    }
+}
+
+impl Sink for Arrivals {
+    fn arrive(&self, cx: &Kernel, ends: &Ends, parcel: Parcel) -> Result<(), &'static Reason> {
+        let half = self.half.upgrade().ok_or(&reason::CLOSED)?;
+        if half.is_calls() {
+            let door = self.door_of(&half, &ends.to);
+            return calls::arrive(&half, cx, (ends, self.selector, door), parcel);
+        }
+        let session = half.session_for(cx, ends, self.selector, None)?;
+        let message = parcel.into_message(cx.pool(), &half.up).map_err(Fault::reason)?;
+        // A refusal above is counted there; the layer below this edge tells no sender of it.
+        drop(session.pop(cx, message));
+        Ok(())
+    }
+
+    fn fault(&self, cx: &Kernel, to: &Addr, fault: Fault) {
+        let Some(half) = self.half.upgrade() else { return };
+        for session in half.sessions.sessions(SESSIONS_MAX) {
+            let Some(body) = session.body::<XkSession>() else { continue };
+            if body.selector == self.selector && (body.ends.to == *to || to.is_any()) {
+                session::tell(cx, &session, body, fault);
+            }
+        }
+    }
+
+    fn gone(&self, cx: &Kernel) {
+        let Some(half) = self.half.upgrade() else { return };
+        half.doors.borrow_mut().retain(|(of, _)| *of != self.selector);
+        for session in half.sessions.sessions(SESSIONS_MAX) {
+            let is_its = |body: &XkSession| body.selector == self.selector;
+            if session.body::<XkSession>().is_some_and(is_its) {
+                session.abort(cx);
+            }
+        }
+    }
+}
+
+impl Protocol for XkAbove {
+    fn open(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        mut participants: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        let half = &self.0;
+        let mut local = half.form.to_addr(participants.local_mut()?)?;
+        let peer = half.form.to_addr(participants.peer_mut()?)?;
+        let given = key(&half.form.port_of(&local), &peer, upper.selector);
+        if let Some(found) = half.sessions.found(&given, upper.receiver)? {
+            return Ok(found);
+        }
+        let door = if half.is_calls() {
+            let door = half.own_door(cx, upper.selector, local)?;
+            local = door.local(cx);
+            door
+        } else {
+            if half.form.port_number(&local) == Some(0) {
+                half.choose_port(&mut local, upper.selector)?;
+            }
+            half.common_door(cx, upper.selector)?
+        };
+        let key = key(&half.form.port_of(&local), &peer, upper.selector);
+        let ends = Ends { from: local, to: peer, options: None };
+        let owns = half.is_calls();
+        let body = XkSession::new(half, door, upper.receiver, (key, ends, upper.selector), owns);
+        half.sessions.open(cx, this, upper.receiver, key, body)
+    }
+
+    fn open_enable(
+        &self,
+        cx: &Kernel,
+        _: &ProtocolRef,
+        upper: Upper<'_>,
+        mut participants: Participants,
+    ) -> Result<Enable, OpenError> {
+        let half = &self.0;
+        let local = half.form.to_addr(participants.local_mut()?)?;
+        let port = half.form.port_of(&local);
+        let taken = |offer: &Offer| {
+            offer.selector == upper.selector && half.form.port_of(&offer.local) == port
+        };
+        if half.offers.borrow().iter().any(taken) {
+            return Err(OpenError::InUse);
+        }
+        if half.offers.borrow().len() >= OFFERS_MAX {
+            return Err(OpenError::Full);
+        }
+        let door = match half.is_calls() {
+            true => Some(half.own_door(cx, upper.selector, local)?),
+            false => half.common_door(cx, upper.selector).map(|_| None)?,
+        };
+        let id = half.offer_last.get() + 1;
+        half.offer_last.set(id);
+        let (receiver, selector) = (upper.receiver.clone(), upper.selector);
+        half.offers.borrow_mut().push(Offer { id, local, receiver, selector, door });
+        Ok(Enable(id))
+    }
+
+    fn open_disable(&self, cx: &Kernel, _: &ProtocolRef, enable: Enable) {
+        let mut offers = self.0.offers.borrow_mut();
+        let at = offers.iter().position(|offer| offer.id == enable.0);
+        let gone = at.map(|at| offers.swap_remove(at));
+        drop(offers);
+        if let Some(door) = gone.and_then(|offer| offer.door) {
+            door.close(cx);
+        }
+    }
+
+    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        let half = &self.0;
+        if let Some(list) = ask.get::<ListSessions>() {
+            list.add(&half.sessions);
+            return Answer::Answered;
+        }
+        if let Some(maps) = ask.get::<ListMaps>() {
+            maps.add("sessions", half.sessions.stats());
+            return Answer::Answered;
+        }
+        if let Some(report) = ask.get::<Report>() {
+            report.lines = Traffic::lines(&half.down, &half.up);
+            report.finished = true;
+            return Answer::Answered;
+        }
+        let sizes = [ask.get::<MaxPacket>().is_some(), ask.get::<OptPacket>().is_some()];
+        if sizes.contains(&true)
+            && let Some(octets) = half.below.max_packet(cx)
+        {
+            let largest = ask.answer::<MaxPacket>(|q| q.octets = octets);
+            let whole = ask.answer::<OptPacket>(|q| q.octets = octets);
+            return if largest.is_answered() { largest } else { whole };
+        }
+        half.lower.control(cx, ask)
+    }
+
+    fn passes_numbers(&self) -> bool {
+        true
+    }
+
+    fn lower(&self) -> Option<&ProtocolRef> {
+        Some(&self.0.lower)
+    }
+
+    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, _: u64) {
+        calls::serve(&self.0, cx, this);
+    }
+
+    fn stop(&self, cx: &Kernel, _: &ProtocolRef) {
+        let half = &self.0;
+        let doors = half.doors.take();
+        let offers = half.offers.take();
+        let own = offers.into_iter().filter_map(|offer| offer.door);
+        for door in doors.into_iter().map(|(_, door)| door).chain(own) {
+            door.close(cx);
+        }
+        half.sessions.clear();
+        half.waiting.clear();
+        half.below.stop(cx);
+    }
+}

@@ -1,0 +1,210 @@
+//! Calls where the protocol below has transactions, whose requests and replies are datagrams with
+//! options there.
+//!
+//! A request that arrives is executed by the event of the kernel that follows, on a shepherd of
+//! its own right: what it does may wait, and neither BSD's software interrupt nor the scheduler of
+//! STREAMS may.
+
+use super::Half;
+use super::session::XkSession;
+use crate::edge::{Door, Ends, Fault, Options as Octets};
+use crate::parcel::Parcel;
+use alloc::collections::VecDeque;
+use alloc::rc::Rc;
+use core::cell::{Cell, RefCell};
+use core::time::Duration;
+use xk_appletalk::atp::{OptionKind, Options, Want};
+use xk_core::object::{CallCause, CallError, ProtocolId};
+use xk_core::reason::{self, Reason};
+use xk_core::shepherd::Semaphore;
+use xk_core::{Kernel, Message, ProtocolRef};
+use xk_kit::rpc::call::{CallOptions, Transaction};
+
+/// Calls of one session that wait at most.
+const CALLS_MAX: usize = 256;
+/// Requests that wait to be executed at most.
+pub(crate) const REQUESTS_MAX: usize = 64;
+
+/// A call that waits for its reply.
+pub(crate) struct Pending {
+    number: u16,
+    outcome: RefCell<Option<Result<Message, CallCause>>>,
+    done: Semaphore,
+}
+
+impl Pending {
+    pub(super) fn end(&self, cx: &Kernel, cause: CallCause) {
+        *self.outcome.borrow_mut() = Some(Err(cause));
+        cx.signal(&self.done);
+    }
+}
+
+/// A request that waits to be executed.
+struct Request {
+    ends: Ends,
+    selector: ProtocolId,
+    door: Rc<dyn Door>,
+    options: Options,
+    message: Message,
+}
+
+#[derive(Default)]
+pub(crate) struct Waiting {
+    requests: RefCell<VecDeque<Request>>,
+    is_armed: Cell<bool>,
+}
+
+impl Waiting {
+    pub(super) fn clear(&self) {
+        drop(self.requests.take());
+    }
+}
+
+/// Sends a request, and waits for the reply.
+pub(super) fn call(
+    half: &Rc<Half>,
+    session: &XkSession,
+    cx: &Kernel,
+    mut message: Message,
+) -> Result<Message, CallError> {
+    let limit = message.attribute::<CallOptions>();
+    let given = message.remove_attribute::<Transaction>();
+    let given = given.and_then(|Transaction(octets)| Options::parse(&octets).ok());
+    if session.calls.borrow().len() >= CALLS_MAX {
+        return Err(CallCause::Push(xk_core::object::PushError::QueueFull).into());
+    }
+    let in_use = |number: &u16| session.calls.borrow().iter().any(|call| call.number == *number);
+    let numbers = (1..=u16::MAX).map(|n| session.call_last.get().wrapping_add(n));
+    let number = numbers.into_iter().find(|number| !in_use(number)).unwrap_or_default();
+    session.call_last.set(number);
+    let options = match given {
+        Some(given) => Options { kind: OptionKind::Request, number, ..given },
+        None => Options::request(&Want::DEFAULT, number),
+    };
+    let outcome = RefCell::new(None);
+    let pending = Rc::new(Pending { number, outcome, done: Semaphore::new(0) });
+    session.calls.borrow_mut().push(Rc::clone(&pending));
+    let ends = Ends { options: Some(options.emit()), ..session.ends };
+    let sent = session.door.send(cx, &ends, Parcel::Message(message));
+    let result = match sent {
+        Ok(()) => wait(cx, &pending, limit),
+        Err(fault) => Err(xk_core::object::PushError::from(fault).into()),
+    };
+    session.calls.borrow_mut().retain(|call| !Rc::ptr_eq(call, &pending));
+    let _ = half;
+    result
+}
+
+fn wait(cx: &Kernel, pending: &Pending, limit: Option<CallOptions>) -> Result<Message, CallError> {
+    // The protocol below says by itself when it gives up; only the caller's own limit is kept here.
+    let timeout = match limit {
+        Some(limit) => CallOptions::clip(Some(limit), cx.now(), Duration::MAX),
+        None => Some(Duration::MAX),
+    };
+    let timeout = timeout.ok_or(CallCause::TimedOut { tries: 0 })?;
+    cx.wait(&pending.done, (timeout < Duration::MAX).then_some(timeout))?;
+    let outcome = pending.outcome.take().unwrap_or(Err(CallCause::Closed));
+    outcome.map_err(CallError::from)
+}
+
+/// Takes what arrives: a reply for the call that waits for it, or a request.
+pub(super) fn arrive(
+    half: &Rc<Half>,
+    cx: &Kernel,
+    (ends, selector, door): (&Ends, ProtocolId, Option<Rc<dyn Door>>),
+    parcel: Parcel,
+) -> Result<(), &'static Reason> {
+    let options = ends.options.and_then(|octets: Octets| Options::parse(&octets).ok());
+    let options = options.ok_or(&reason::MALFORMED)?;
+    match options.kind {
+        OptionKind::Request => {}
+        _ => return reply(half, cx, (ends, options), parcel),
+    }
+    if half.waiting.requests.borrow().len() >= REQUESTS_MAX {
+        return Err(&reason::QUEUE_FULL);
+    }
+    let door = door.ok_or(&reason::NO_PORT)?;
+    let message = parcel.into_message(cx.pool(), &half.up).map_err(Fault::reason)?;
+    let request = Request { ends: *ends, selector, door, options, message };
+    half.waiting.requests.borrow_mut().push_back(request);
+    arm(half, cx);
+    Ok(())
+}
+
+fn reply(
+    half: &Rc<Half>,
+    cx: &Kernel,
+    (ends, options): (&Ends, Options),
+    parcel: Parcel,
+) -> Result<(), &'static Reason> {
+    let all = half.sessions.sessions(super::SESSIONS_MAX);
+    let waits = all.iter().find_map(|session| {
+        let body = session.body::<XkSession>()?;
+        let port = half.form.port_of(&body.ends.from) == half.form.port_of(&ends.to);
+        let calls = body.calls.borrow();
+        let call = calls.iter().find(|call| call.number == options.number)?;
+        port.then(|| Rc::clone(call))
+    });
+    let pending = waits.ok_or(&reason::NOT_MINE)?;
+    if pending.outcome.borrow().is_some() {
+        return Err(&reason::NOT_MINE);
+    }
+    let outcome = match options.kind {
+        OptionKind::Response => match parcel.into_message(cx.pool(), &half.up) {
+            Ok(mut message) => {
+                // Those above that know of transactions find the user octets there.
+                let _ = message.set_attribute(Transaction(options.emit()));
+                Ok(message)
+            }
+            Err(_) => Err(CallCause::Push(xk_core::object::PushError::NoBuffers)),
+        },
+        _ => Err(CallCause::TimedOut { tries: u32::from(options.tries) }),
+    };
+    *pending.outcome.borrow_mut() = Some(outcome);
+    cx.signal(&pending.done);
+    Ok(())
+}
+
+fn arm(half: &Half, cx: &Kernel) {
+    let Ok(this) = half.this() else { return };
+    if !half.waiting.requests.borrow().is_empty() && !half.waiting.is_armed.get() {
+        half.waiting.is_armed.set(cx.schedule_protocol(this, Duration::ZERO, 0).is_ok());
+    }
+}
+
+/// Executes the first request that waits; the others follow by events of their own.
+pub(super) fn serve(half: &Rc<Half>, cx: &Kernel, _: &ProtocolRef) {
+    half.waiting.is_armed.set(false);
+    let first = half.waiting.requests.borrow_mut().pop_front();
+    arm(half, cx);
+    let Some(Request { ends, selector, door, options, mut message }) = first else { return };
+    let _ = message.set_attribute(Transaction(options.emit()));
+    let back = Ends { from: ends.to, to: ends.from, options: None };
+    let served = half.session_for(cx, &ends, selector, Some(Rc::clone(&door)));
+    let reply = match served {
+        Ok(session) => session.call_pop(cx, message).map_err(|refused| refused.reason),
+        Err(why) => Err(why),
+    };
+    let (options, parcel) = match reply {
+        Ok(mut reply) => {
+            let given = reply.remove_attribute::<Transaction>();
+            let given = given.and_then(|Transaction(octets)| Options::parse(&octets).ok());
+            let user = given.map_or([0; 4], |given| given.user);
+            let amount = given.map_or(0, |given| given.amount);
+            (Options { amount, ..options.response(user) }, reply)
+        }
+        Err(why) => {
+            if let Ok(this) = half.this() {
+                this.head().drops().count(why);
+            }
+            let Ok(nothing) = cx.pool().empty(0) else { return };
+            (Options { kind: OptionKind::Refused, ..options.response([0; 4]) }, nothing)
+        }
+    };
+    let ends = Ends { options: Some(options.emit()), ..back };
+    if let Err(fault) = door.send(cx, &ends, Parcel::Message(parcel))
+        && let Ok(this) = half.this()
+    {
+        this.head().drops().count(fault.reason());
+    }
+}

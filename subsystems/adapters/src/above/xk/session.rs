@@ -1,0 +1,186 @@
+//! A session of the upper half: one conversation of a protocol above.
+
+use super::calls::{self, Pending};
+use super::{Half, Key};
+use crate::edge::{Door, Ends, Fault};
+use crate::locals::triple;
+use crate::parcel::Parcel;
+use alloc::format;
+use alloc::rc::Rc;
+use core::any::Any;
+use core::cell::{Cell, RefCell};
+use xk_bsd::sockaddr::AF_APPLETALK;
+use xk_core::control::Describe;
+use xk_core::object::{CallCause, CallError, Closing, ProtocolId, PushError, Refused};
+use xk_core::{Answer, Ask, Kernel, Message, Part, ProtocolRef, Session, SessionRef};
+use xk_kit::control::{
+    MaxPacket, MyHost, MyPort, NetworkError, NetworkErrorKind, OptPacket, PeerHost, PeerPort,
+};
+use xk_kit::net::appletalk::DdpEnds;
+
+pub(crate) struct XkSession {
+    half: Rc<Half>,
+    pub(super) door: Rc<dyn Door>,
+    upper: ProtocolRef,
+    key: Key,
+    /// Those of what it sends.
+    pub(super) ends: Ends,
+    pub(super) selector: ProtocolId,
+    /// The door is its own, and closes with it.
+    owns_door: bool,
+    /// What the network has said of a message before; the next push is told.
+    told: Cell<Option<Fault>>,
+    /// Calls that wait for replies.
+    pub(super) calls: RefCell<alloc::vec::Vec<Rc<Pending>>>,
+    pub(super) call_last: Cell<u16>,
+}
+
+impl XkSession {
+    pub(super) fn new(
+        half: &Rc<Half>,
+        door: Rc<dyn Door>,
+        upper: &ProtocolRef,
+        (key, ends, selector): (Key, Ends, ProtocolId),
+        owns_door: bool,
+    ) -> Self {
+        Self {
+            half: Rc::clone(half),
+            door,
+            upper: upper.clone(),
+            key,
+            ends,
+            selector,
+            owns_door,
+            told: Cell::new(None),
+            calls: RefCell::default(),
+            call_last: Cell::new(0),
+        }
+    }
+
+    fn part(&self, is_peer: bool, wanted: fn(&Part) -> bool) -> Option<Part> {
+        let addr = if is_peer { &self.ends.to } else { &self.ends.from };
+        self.half.form.to_participant(addr).parts().copied().find(wanted)
+    }
+
+    fn port(&self, is_peer: bool) -> Option<u16> {
+        self.half.form.port_number(if is_peer { &self.ends.to } else { &self.ends.from })
+    }
+}
+
+/// Tells a session that what it sent did not arrive: the protocol above by `network-error`, and
+/// the next push by its error.
+pub(super) fn tell(cx: &Kernel, session: &SessionRef, body: &XkSession, fault: Fault) {
+    if body.half.is_calls() {
+        let calls = body.calls.borrow().clone();
+        for call in calls {
+            call.end(cx, CallCause::Push(fault.into()));
+        }
+        return;
+    }
+    body.told.set(Some(fault));
+    let kind = match fault {
+        Fault::NoRoute => NetworkErrorKind::NetUnreachable,
+        Fault::TooBig | Fault::NoBuffers | Fault::QueueFull => return,
+        _ => NetworkErrorKind::HostUnreachable,
+    };
+    // A protocol above that has no use for it does not answer.
+    let _ = NetworkError::new(kind).tell(cx, session, 0);
+}
+
+impl Session for XkSession {
+    fn any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+
+    fn push(&self, cx: &Kernel, _: &SessionRef, message: Message) -> Result<(), PushError> {
+        if self.half.is_calls() {
+            return Err(PushError::NotSupported);
+        }
+        if let Some(fault) = self.told.take() {
+            return Err(fault.into());
+        }
+        self.door.send(cx, &self.ends, Parcel::Message(message)).map_err(PushError::from)
+    }
+
+    fn call(&self, cx: &Kernel, _: &SessionRef, message: Message) -> Result<Message, CallError> {
+        if !self.half.is_calls() {
+            return Err(CallCause::NotSupported.into());
+        }
+        calls::call(&self.half, self, cx, message)
+    }
+
+    fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
+        self.upper.demux(cx, this, message)
+    }
+
+    fn call_pop(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        message: Message,
+    ) -> Result<Message, Refused> {
+        self.upper.call_demux(cx, this, message)
+    }
+
+    fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        let form = self.half.form;
+        if let Some(question) = ask.get::<Describe>() {
+            let (from, to) = (form.to_local(&self.ends.from), form.to_participant(&self.ends.to));
+            question.text = format!("{from}, {to}");
+            return Answer::Answered;
+        }
+        if ask.get::<MaxPacket>().is_some() || ask.get::<OptPacket>().is_some() {
+            let Some(octets) = self.half.below.max_packet(cx) else { return Answer::Unknown };
+            let largest = ask.answer::<MaxPacket>(|q| q.octets = octets);
+            let whole = ask.answer::<OptPacket>(|q| q.octets = octets);
+            return if largest.is_answered() { largest } else { whole };
+        }
+        if let Some(question) = ask.get::<PeerHost>()
+            && let Some(Part::Host(host)) = self.part(true, |part| matches!(part, Part::Host(_)))
+        {
+            question.host = host;
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<MyHost>() {
+            let local = self.half.below.local_to(cx, &self.ends.to);
+            let parts = local.map(|local| form.to_participant(&local));
+            let is_host = |part: &Part| matches!(part, Part::Host(_));
+            let host = parts.and_then(|parts| parts.parts().copied().find(is_host));
+            let Some(Part::Host(host)) = host else { return Answer::Unknown };
+            question.host = host;
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<DdpEnds>()
+            && form.family == AF_APPLETALK
+        {
+            let local = self.half.below.local_to(cx, &self.ends.to).unwrap_or(form.any());
+            let (net, node, _) = triple(&local);
+            let (.., socket) = triple(&self.ends.from);
+            question.local = (net, node, socket);
+            question.peer = triple(&self.ends.to);
+            return Answer::Answered;
+        }
+        if ask.get::<PeerPort>().is_some()
+            && let Some(port) = self.port(true)
+        {
+            return ask.answer::<PeerPort>(|q| q.port = port);
+        }
+        if ask.get::<MyPort>().is_some()
+            && let Some(port) = self.port(false)
+        {
+            return ask.answer::<MyPort>(|q| q.port = port);
+        }
+        Answer::Unknown
+    }
+
+    fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
+        self.half.sessions.release(&self.key, this);
+        for call in self.calls.take() {
+            call.end(cx, CallCause::Closed);
+        }
+        if self.owns_door {
+            self.door.close(cx);
+        }
+        Closing::Done
+    }
+}

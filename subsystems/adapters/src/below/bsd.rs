@@ -1,0 +1,385 @@
+//! The lower half in BSD: an entry of the protocol switch above the protocol's own, or, where the
+//! protocol serves users, a socket for each door.
+
+use crate::edge::{Below, Door, Ends, Fault, Sink, Traffic};
+use crate::form::{Addr, Form, Service};
+use crate::parcel::Parcel;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::{Cell, OnceCell, RefCell};
+use xk_bsd::errno::Errno;
+use xk_bsd::{
+    Bsd, InputArg, MSG_DONTWAIT, Mbuf, Mt, OutputArg, Prc, ProtoFns, Protosw, Pru, PruArgs,
+    SIOCGIFMTU, SIOCGIFSRCADDR, SS_NBIO, Sink as Into, Sockaddr, Socket, Switch, Uio, Upcall,
+    getsockname, inetctlerr, sobind, soclose, socreate_on, soreceive, sosend,
+};
+use xk_core::object::ProtocolId;
+use xk_core::{Kernel, reason};
+
+/// Doors of one adapter at most.
+pub(crate) const DOORS_MAX: usize = 1024;
+
+impl From<Errno> for Fault {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::EMSGSIZE => Self::TooBig,
+            Errno::ENOBUFS | Errno::ENOMEM => Self::NoBuffers,
+            Errno::EWOULDBLOCK => Self::QueueFull,
+            Errno::ENETUNREACH | Errno::ENETDOWN => Self::NoRoute,
+            Errno::EHOSTDOWN | Errno::EHOSTUNREACH | Errno::ECONNREFUSED | Errno::ETIMEDOUT => {
+                Self::Unreachable
+            }
+            Errno::EPIPE | Errno::ENOTCONN | Errno::ECONNRESET | Errno::ESHUTDOWN => Self::Closed,
+            Errno::EADDRINUSE => Self::InUse,
+            Errno::EADDRNOTAVAIL | Errno::EAFNOSUPPORT | Errno::EDESTADDRREQ => Self::Address,
+            _ => Self::NotSupported,
+        }
+    }
+}
+
+impl From<Fault> for Errno {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Closed => Self::EPIPE,
+            Fault::TooBig => Self::EMSGSIZE,
+            Fault::NoBuffers | Fault::QueueFull => Self::ENOBUFS,
+            Fault::NoRoute => Self::ENETUNREACH,
+            Fault::Unreachable => Self::EHOSTUNREACH,
+            Fault::Address => Self::EADDRNOTAVAIL,
+            Fault::InUse => Self::EADDRINUSE,
+            Fault::NotSupported => Self::EOPNOTSUPP,
+        }
+    }
+}
+
+/// The half.
+pub(crate) struct OnBsd(Rc<Half>);
+
+struct Half {
+    bsd: Rc<Bsd>,
+    form: &'static Form,
+    /// The entry of the protocol below.
+    lower: Rc<Protosw>,
+    /// The adapter's own.
+    own: OnceCell<Rc<Protosw>>,
+    doors: RefCell<Vec<Rc<EntryDoor>>>,
+    sockets: RefCell<Vec<Rc<SocketDoor>>>,
+    down: Rc<Traffic>,
+    /// Numbers under which the own entry stands on the one below.
+    numbers: RefCell<Vec<(ProtocolId, u8)>>,
+}
+
+impl OnBsd {
+    /// On the line that is the node `lower`. None if that is not of the subsystem.
+    pub(crate) fn new(
+        bsd: &Rc<Bsd>,
+        form: &'static Form,
+        lower: ProtocolId,
+        down: &Rc<Traffic>,
+    ) -> Option<Self> {
+        Some(Self(Rc::new(Half {
+            bsd: Rc::clone(bsd),
+            form,
+            lower: bsd.protocol(lower)?,
+            own: OnceCell::new(),
+            doors: RefCell::default(),
+            sockets: RefCell::default(),
+            down: Rc::clone(down),
+            numbers: RefCell::default(),
+        })))
+    }
+
+    /// Registers the adapter's node in the protocol switch.
+    pub(crate) fn register(&self, cx: &Kernel, id: ProtocolId) -> Result<(), Errno> {
+        let half = &self.0;
+        let switch = Switch { pr_domain: half.form.family, ..Switch::default() };
+        let functions = Rc::new(Entry(Rc::downgrade(half)));
+        let own = half.bsd.register(cx, id, switch, functions)?;
+        let _ = half.own.set(own);
+        Ok(())
+    }
+}
+
+impl Half {
+    /// The number of `selector` below; the own entry is put there at its first door.
+    fn number(&self, cx: &Kernel, selector: ProtocolId) -> Result<u8, Fault> {
+        let known = self.numbers.borrow().iter().find(|(id, _)| *id == selector).copied();
+        if let Some((_, number)) = known {
+            return Ok(number);
+        }
+        let own = self.own.get().ok_or(Fault::Closed)?;
+        let number = self.bsd.stack(cx, &self.lower, own, selector)?;
+        self.numbers.borrow_mut().push((selector, number));
+        Ok(number)
+    }
+
+    /// What an ioctl of the protocol below fills in.
+    fn ioctl(&self, cx: &Kernel, cmd: u32, data: &[u8]) -> Option<Mbuf> {
+        let mut nam = self.bsd.mbufs().m_copyin(Mt::Data, data).ok()?;
+        let mut args = PruArgs { cmd, ..PruArgs::nam(&mut nam) };
+        let ask = || self.lower.pr_usrreq(cx, None, Pru::Control, &mut args);
+        self.bsd.splnet(cx, ask).ok()?;
+        Some(nam)
+    }
+}
+
+impl Below for OnBsd {
+    fn open(
+        &self,
+        cx: &Kernel,
+        selector: ProtocolId,
+        local: Addr,
+        sink: Rc<dyn Sink>,
+    ) -> Result<Rc<dyn Door>, Fault> {
+        let half = &self.0;
+        if half.doors.borrow().len() + half.sockets.borrow().len() >= DOORS_MAX {
+            return Err(Fault::NoBuffers);
+        }
+        if half.form.service == Service::Transactions {
+            let door = SocketDoor::open(cx, half, local, sink)?;
+            half.sockets.borrow_mut().push(Rc::clone(&door));
+            return Ok(door);
+        }
+        let number = half.number(cx, selector)?;
+        let taken = |door: &Rc<EntryDoor>| (door.number, door.local) == (number, local);
+        if half.doors.borrow().iter().any(taken) {
+            return Err(Fault::InUse);
+        }
+        let door = Rc::new(EntryDoor { half: Rc::clone(half), number, local, sink });
+        half.doors.borrow_mut().push(Rc::clone(&door));
+        Ok(door)
+    }
+
+    fn max_packet(&self, cx: &Kernel) -> Option<u32> {
+        let answer = self.0.ioctl(cx, SIOCGIFMTU, &[0; 4])?;
+        answer.mtod().first_chunk().map(|octets| u32::from_be_bytes(*octets))
+    }
+
+    fn local_to(&self, cx: &Kernel, to: &Addr) -> Option<Addr> {
+        let to = to.to_sockaddr(self.0.bsd.mbufs().release());
+        let answer = self.0.ioctl(cx, SIOCGIFSRCADDR, &to.0)?;
+        Addr::parse(answer.mtod())
+    }
+
+    fn stop(&self, cx: &Kernel) {
+        let sockets = self.0.sockets.take();
+        for door in sockets {
+            door.close(cx);
+        }
+        drop(self.0.doors.take());
+    }
+}
+
+/// The adapter's entry in the protocol switch: an upper of the protocol below.
+struct Entry(alloc::rc::Weak<Half>);
+
+/// Octets of IP's header where its addresses lie (RFC 791, section 3.1).
+const IP_SOURCE: usize = 12;
+const IP_OCTETS: usize = 20;
+
+impl Entry {
+    /// What comes with a packet, as ends: its addresses, and the number by which it came.
+    fn ends(m: &mut Mbuf, arg: InputArg) -> Option<(Ends, u8)> {
+        match arg {
+            InputArg::Addressed { from, to, kind } => {
+                Some((Ends { from: from.into(), to: to.into(), options: None }, kind))
+            }
+            InputArg::Ip { hlen } => {
+                let mut header = [0; IP_OCTETS];
+                if hlen < IP_OCTETS || m.m_copydata(0, &mut header) < IP_OCTETS {
+                    return None;
+                }
+                let host = |at: usize| {
+                    let mut addr = Addr::any(xk_bsd::sockaddr::AF_INET);
+                    addr.data[2..6].copy_from_slice(&header[at..at + 4]);
+                    addr
+                };
+                let (from, to) = (host(IP_SOURCE), host(IP_SOURCE + 4));
+                m.m_adj(hlen as isize);
+                Some((Ends { from, to, options: None }, header[9]))
+            }
+            InputArg::Interface(_) => None,
+        }
+    }
+}
+
+impl ProtoFns for Entry {
+    fn pr_input(&self, cx: &Kernel, pr: &Rc<Protosw>, mut m: Mbuf, arg: InputArg) {
+        let (Some(half), Some((ends, number))) = (self.0.upgrade(), Self::ends(&mut m, arg)) else {
+            return pr.m_drop(m, &reason::NOT_SUPPORTED);
+        };
+        let fits = |door: &&Rc<EntryDoor>| {
+            door.number == number && (door.local == ends.to || door.local.is_any())
+        };
+        // The door for this very address before the one for all.
+        let doors = half.doors.borrow();
+        let exact = doors.iter().find(|door| fits(door) && !door.local.is_any());
+        let door = exact.or_else(|| doors.iter().find(fits)).cloned();
+        drop(doors);
+        let Some(door) = door else {
+            return pr.m_drop(m, &reason::NO_PROTOCOL);
+        };
+        // The other subsystem may wait.
+        let arrived = half.bsd.spl0(cx, || door.sink.arrive(cx, &ends, Parcel::Mbufs(m)));
+        if let Err(why) = arrived {
+            pr.count_drop(why);
+        }
+    }
+
+    fn pr_ctlinput(&self, cx: &Kernel, _: &Rc<Protosw>, cmd: Prc, sa: &Sockaddr, _: Option<&[u8]>) {
+        let (Some(half), Some(errno)) = (self.0.upgrade(), inetctlerr(cmd)) else { return };
+        let sinks: Vec<_> = half.doors.borrow().iter().map(|door| Rc::clone(&door.sink)).collect();
+        for sink in sinks {
+            sink.fault(cx, &(*sa).into(), errno.into());
+        }
+    }
+
+    fn pr_stop(&self) {
+        if let Some(half) = self.0.upgrade() {
+            drop(half.doors.take());
+        }
+    }
+}
+
+/// A door at the protocol's own level: packets go by `pr_output`, and arrive by number.
+struct EntryDoor {
+    half: Rc<Half>,
+    number: u8,
+    local: Addr,
+    sink: Rc<dyn Sink>,
+}
+
+impl Door for EntryDoor {
+    fn send(&self, cx: &Kernel, ends: &Ends, parcel: Parcel) -> Result<(), Fault> {
+        let bsd = &self.half.bsd;
+        let m = parcel.into_mbufs(bsd.mbufs(), &self.half.down)?;
+        let sockaddr = |addr: &Addr| addr.to_sockaddr(bsd.mbufs().release());
+        let from = (!ends.from.is_any()).then(|| sockaddr(&ends.from));
+        let arg = OutputArg::new(sockaddr(&ends.to), from, self.number);
+        bsd.splnet(cx, || self.half.lower.pr_output(cx, m, &arg)).map_err(Fault::from)
+    }
+
+    fn local(&self, _: &Kernel) -> Addr {
+        self.local
+    }
+
+    fn close(&self, _: &Kernel) {
+        let mut doors = self.half.doors.borrow_mut();
+        let gone: Vec<_> = doors.extract_if(.., |door| core::ptr::eq(&**door, self)).collect();
+        drop(doors);
+        drop(gone);
+    }
+}
+
+/// A door at a protocol that serves users: a socket whose upcall is in the place of a process.
+struct SocketDoor {
+    half: Rc<Half>,
+    so: OnceCell<Rc<Socket>>,
+    sink: Rc<dyn Sink>,
+    /// Inside of the upcall.
+    is_taking: Cell<bool>,
+}
+
+/// A socket's upcall; it does not keep the door.
+struct Wakeup(alloc::rc::Weak<SocketDoor>);
+
+impl Upcall for Wakeup {
+    fn upcall(&self, cx: &Kernel, so: &Rc<Socket>) {
+        if let Some(door) = self.0.upgrade() {
+            door.take(cx, so);
+        }
+    }
+}
+
+impl SocketDoor {
+    fn open(
+        cx: &Kernel,
+        half: &Rc<Half>,
+        local: Addr,
+        sink: Rc<dyn Sink>,
+    ) -> Result<Rc<Self>, Fault> {
+        let so = socreate_on(cx, &half.bsd, &half.lower)?;
+        so.set_state(SS_NBIO, 0);
+        let mbufs = half.bsd.mbufs();
+        let bound = local.to_sockaddr(mbufs.release()).to_mbuf(mbufs).and_then(|mut nam| {
+            let bound = sobind(cx, &so, &mut nam);
+            nam.m_freem();
+            bound
+        });
+        if let Err(error) = bound {
+            let _ = soclose(cx, &so);
+            return Err(error.into());
+        }
+        let (half, is_taking) = (Rc::clone(half), Cell::new(false));
+        let door = Rc::new(Self { half, so: OnceCell::new(), sink, is_taking });
+        so.set_upcall(Some(Rc::new(Wakeup(Rc::downgrade(&door)))));
+        let _ = door.so.set(so);
+        Ok(door)
+    }
+
+    /// Takes all that has arrived. What arrives meanwhile is taken by the same loop.
+    fn take(&self, cx: &Kernel, so: &Rc<Socket>) {
+        if self.is_taking.replace(true) {
+            return;
+        }
+        while !so.so_rcv.is_empty() {
+            let Ok(got) = soreceive(cx, so, Into::Chain(usize::MAX), MSG_DONTWAIT) else { break };
+            let options = got.control.as_ref().and_then(|c| c.mtod().first_chunk().copied());
+            let from = got.from().map(Addr::from);
+            for m in [got.nam, got.control].into_iter().flatten() {
+                m.m_freem();
+            }
+            let m = match got.m {
+                Some(m) => Ok(m),
+                // A message of no octets.
+                None => self.half.bsd.mbufs().m_gethdr(Mt::Data),
+            };
+            let (Ok(m), Some(from)) = (m, from) else { continue };
+            let ends = Ends { from, to: self.local(cx), options };
+            let sink = &self.sink;
+            let arrived = self.half.bsd.spl0(cx, || sink.arrive(cx, &ends, Parcel::Mbufs(m)));
+            if let (Err(why), Some(own)) = (arrived, self.half.own.get()) {
+                own.count_drop(why);
+            }
+        }
+        self.is_taking.set(false);
+        if let Some(error) = so.take_error() {
+            self.sink.fault(cx, &Addr::any(self.half.form.family), error.into());
+        }
+    }
+}
+
+impl Door for SocketDoor {
+    fn send(&self, cx: &Kernel, ends: &Ends, parcel: Parcel) -> Result<(), Fault> {
+        let so = self.so.get().ok_or(Fault::Closed)?;
+        let mbufs = self.half.bsd.mbufs();
+        let m = parcel.into_mbufs(mbufs, &self.half.down)?;
+        let nam = ends.to.to_sockaddr(mbufs.release()).to_mbuf(mbufs);
+        let control = ends.options.map(|options| mbufs.m_copyin(Mt::Control, &options)).transpose();
+        let (nam, control) = match (nam, control) {
+            (Ok(nam), Ok(control)) => (nam, control),
+            (nam, control) => {
+                let rest = [nam.ok(), control.ok().flatten(), Some(m)];
+                rest.into_iter().flatten().for_each(Mbuf::m_freem);
+                return Err(Fault::NoBuffers);
+            }
+        };
+        let sent = sosend(cx, so, Some(nam), Uio::Top(m), control, MSG_DONTWAIT);
+        sent.map(|_| ()).map_err(Fault::from)
+    }
+
+    fn local(&self, cx: &Kernel) -> Addr {
+        let name = self.so.get().and_then(|so| getsockname(cx, so).ok());
+        name.map_or(Addr::any(self.half.form.family), Addr::from)
+    }
+
+    fn close(&self, cx: &Kernel) {
+        let mut sockets = self.half.sockets.borrow_mut();
+        let gone: Vec<_> = sockets.extract_if(.., |door| core::ptr::eq(&**door, self)).collect();
+        drop(sockets);
+        drop(gone);
+        if let Some(so) = self.so.get() {
+            let _ = soclose(cx, so);
+        }
+    }
+}

@@ -1,0 +1,405 @@
+//! The lower half in the x-kernel: what opens sessions of the protocol below, and offers itself to
+//! its peers. It is the protocol object of the adapter, too; what a driver above opens by the
+//! x-kernel's own means goes through it as it is.
+
+use super::bsd::DOORS_MAX;
+use crate::edge::{Above, Below, Door, Ends, Fault, Sink, Traffic, upper_of};
+use crate::form::{Addr, Form, Service};
+use crate::parcel::Parcel;
+use alloc::collections::BTreeMap;
+use alloc::rc::{Rc, Weak};
+use alloc::vec::Vec;
+use core::cell::{OnceCell, RefCell};
+use xk_core::control::Report;
+use xk_core::object::{Enable, OpenError, ProtocolId, Refused, SessionId};
+use xk_core::reason::{self, Reason};
+use xk_core::{
+    Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Upper,
+};
+use xk_kit::Cache;
+use xk_kit::control::{MaxPacket, NetworkError, NetworkErrorKind};
+
+/// Sessions below that one door holds open for what it sends.
+const SENDING_MAX: usize = 256;
+/// Sessions below that messages made, of one adapter.
+const PASSIVE_MAX: usize = 4096;
+
+/// The half.
+#[derive(Clone)]
+pub(crate) struct OnXk(Rc<Half>);
+
+pub(crate) struct Half {
+    form: &'static Form,
+    lower: ProtocolRef,
+    this: OnceCell<ProtocolRef>,
+    above: OnceCell<Rc<dyn Above>>,
+    doors: RefCell<Vec<Rc<XkDoor>>>,
+    /// By session below: the door, and the ends of what arrives through it.
+    arriving: RefCell<BTreeMap<SessionId, (Weak<XkDoor>, Ends)>>,
+    down: Rc<Traffic>,
+    up: Rc<Traffic>,
+}
+
+impl OnXk {
+    pub(crate) fn new(
+        form: &'static Form,
+        lower: ProtocolRef,
+        (down, up): (&Rc<Traffic>, &Rc<Traffic>),
+    ) -> Self {
+        Self(Rc::new(Half {
+            form,
+            lower,
+            this: OnceCell::new(),
+            above: OnceCell::new(),
+            doors: RefCell::default(),
+            arriving: RefCell::default(),
+            down: Rc::clone(down),
+            up: Rc::clone(up),
+        }))
+    }
+}
+
+impl OnXk {
+    /// A handle of the same half.
+    pub(crate) fn handle(&self) -> Rc<Half> {
+        Rc::clone(&self.0)
+    }
+}
+
+impl Half {
+    /// Tells it its node, and the half in the other subsystem.
+    pub(crate) fn placed(&self, this: &ProtocolRef, above: Rc<dyn Above>) {
+        let _ = self.this.set(this.clone());
+        let _ = self.above.set(above);
+    }
+
+    fn this(&self) -> Result<&ProtocolRef, Fault> {
+        self.this.get().ok_or(Fault::Closed)
+    }
+
+    /// The door for what arrives at this address: that for the very port before the one for all.
+    fn door_for(&self, local: &Addr) -> Option<Rc<XkDoor>> {
+        let doors = self.doors.borrow();
+        let port = self.form.port_of(local);
+        let exact = doors
+            .iter()
+            .find(|door| !door.local.is_any() && self.form.port_of(&door.local) == port);
+        exact.or_else(|| doors.iter().find(|door| door.local.is_any())).cloned()
+    }
+
+    /// Offers the adapter for this address of ours. Where a protocol takes no offer for all of its
+    /// few ports, as DDP does not, each is offered.
+    fn enable(
+        &self,
+        cx: &Kernel,
+        upper: Upper<'_>,
+        local: &Addr,
+    ) -> Result<Vec<Enable>, OpenError> {
+        let offer = |local: &Addr| {
+            self.lower.open_enable(cx, upper, Participants::local(self.form.to_local(local)))
+        };
+        match (offer(local), self.form.all_ports()) {
+            (Ok(enable), _) => Ok(Vec::from([enable])),
+            (Err(OpenError::Address(_)), Some((first, last))) if local.is_any() => {
+                let mut enables = Vec::new();
+                for port in first..=last {
+                    let mut one = *local;
+                    self.form.set_port(&mut one, port);
+                    match offer(&one) {
+                        Ok(enable) => enables.push(enable),
+                        Err(error) => {
+                            enables.into_iter().for_each(|e| self.lower.open_disable(cx, e));
+                            return Err(error);
+                        }
+                    }
+                }
+                Ok(enables)
+            }
+            (Err(error), _) => Err(error),
+        }
+    }
+
+    fn note(&self, session: &SessionRef, door: &Rc<XkDoor>, ends: Ends) -> bool {
+        let mut arriving = self.arriving.borrow_mut();
+        if arriving.len() >= PASSIVE_MAX && !arriving.contains_key(&session.id()) {
+            return false;
+        }
+        session.watch();
+        arriving.insert(session.id(), (Rc::downgrade(door), ends));
+        true
+    }
+
+    /// The door and the ends of what arrives through this session below.
+    fn arriving(&self, lower: &SessionRef) -> Option<(Rc<XkDoor>, Ends)> {
+        let (door, ends) = self.arriving.borrow().get(&lower.id()).cloned()?;
+        Some((door.upgrade()?, ends))
+    }
+}
+
+impl Below for OnXk {
+    fn open(
+        &self,
+        cx: &Kernel,
+        selector: ProtocolId,
+        local: Addr,
+        sink: Rc<dyn Sink>,
+    ) -> Result<Rc<dyn Door>, Fault> {
+        let half = &self.0;
+        if half.form.service == Service::Transactions {
+            return Err(Fault::NotSupported);
+        }
+        if half.doors.borrow().len() >= DOORS_MAX {
+            return Err(Fault::NoBuffers);
+        }
+        let is_frames = half.form.service == Service::Frames;
+        if is_frames && !half.doors.borrow().is_empty() {
+            return Err(Fault::InUse);
+        }
+        let this = half.this()?;
+        let upper = Upper { receiver: this, selector };
+        let enables = match is_frames {
+            true => Vec::new(),
+            false => half.enable(cx, upper, &local)?,
+        };
+        let door = Rc::new(XkDoor {
+            half: Rc::clone(half),
+            selector,
+            local,
+            sink,
+            enables: RefCell::new(enables),
+            sending: Cache::new(cx.secret(), SENDING_MAX),
+        });
+        if is_frames {
+            // A wire has one session, for all that is sent and arrives.
+            door.session(cx, &local, &local)?;
+        }
+        half.doors.borrow_mut().push(Rc::clone(&door));
+        Ok(door)
+    }
+
+    fn max_packet(&self, cx: &Kernel) -> Option<u32> {
+        self.0.lower.ask(cx, MaxPacket::default()).map(|q| q.octets)
+    }
+
+    fn local_to(&self, cx: &Kernel, to: &Addr) -> Option<Addr> {
+        let half = &self.0;
+        let doors = half.doors.borrow();
+        let door = doors.first().cloned();
+        drop(doors);
+        let session = door?.session(cx, &half.form.any(), to).ok()?;
+        crate::locals::local_of(cx, half.form, &session)
+    }
+
+    fn stop(&self, cx: &Kernel) {
+        let doors = self.0.doors.take();
+        for door in doors {
+            door.let_go(cx);
+        }
+        drop(self.0.arriving.take());
+    }
+}
+
+/// What finds a session below by its ends.
+type Key = [u8; 28];
+
+fn key(ends: &Ends) -> Key {
+    let mut key = [0; 28];
+    key[..14].copy_from_slice(&ends.from.data);
+    key[14..].copy_from_slice(&ends.to.data);
+    key
+}
+
+struct XkDoor {
+    half: Rc<Half>,
+    selector: ProtocolId,
+    local: Addr,
+    sink: Rc<dyn Sink>,
+    enables: RefCell<Vec<Enable>>,
+    /// Sessions for what is sent, the one used longest ago closed for another.
+    sending: Cache<Key, SessionRef>,
+}
+
+impl XkDoor {
+    /// The session below for these ends, opened if there is none.
+    fn session(self: &Rc<Self>, cx: &Kernel, from: &Addr, to: &Addr) -> Result<SessionRef, Fault> {
+        let (form, this) = (self.half.form, self.half.this()?);
+        let from = if from.is_any() { self.local } else { *from };
+        let ends = Ends { from, to: *to, options: None };
+        let key = key(&ends);
+        if let Some(session) = self.sending.touch(&key) {
+            return Ok(session);
+        }
+        let participants = match form.service {
+            Service::Frames => Participants::default(),
+            _ => Participants::pair(form.to_local(&from), form.to_participant(to)),
+        };
+        let upper = Upper { receiver: this, selector: self.selector };
+        let session = self.half.lower.open(cx, upper, participants)?;
+        // What comes back through it has the ends the other way round.
+        let back = Ends { from: *to, to: from, options: None };
+        if !self.half.note(&session, self, back) {
+            session.close(cx);
+            return Err(Fault::NoBuffers);
+        }
+        if let Some((_, oldest)) = self.sending.put(key, session.clone()) {
+            oldest.close(cx);
+        }
+        Ok(session)
+    }
+
+    fn forget(&self, gone: &SessionRef) {
+        let all = self.sending.snapshot();
+        for (key, _) in all.iter().filter(|(_, session)| session == gone) {
+            self.sending.remove(key);
+        }
+    }
+
+    fn let_go(&self, cx: &Kernel) {
+        let enables = self.enables.take();
+        for enable in enables {
+            self.half.lower.open_disable(cx, enable);
+        }
+        while let Some((key, session)) = self.sending.oldest() {
+            self.sending.remove(&key);
+            session.close(cx);
+        }
+    }
+}
+
+impl Door for XkDoor {
+    fn send(&self, cx: &Kernel, ends: &Ends, parcel: Parcel) -> Result<(), Fault> {
+        let door = self.half.door_of(self).ok_or(Fault::Closed)?;
+        let message = parcel.into_message(cx.pool(), &self.half.down)?;
+        let session = door.session(cx, &ends.from, &ends.to)?;
+        session.push(cx, message).map_err(Fault::from)
+    }
+
+    fn local(&self, _: &Kernel) -> Addr {
+        self.local
+    }
+
+    fn close(&self, cx: &Kernel) {
+        let mut doors = self.half.doors.borrow_mut();
+        let gone: Vec<_> = doors.extract_if(.., |door| core::ptr::eq(&**door, self)).collect();
+        drop(doors);
+        drop(gone);
+        self.let_go(cx);
+    }
+}
+
+impl Half {
+    /// The door as a counted one, while it is open.
+    fn door_of(&self, door: &XkDoor) -> Option<Rc<XkDoor>> {
+        self.doors.borrow().iter().find(|other| core::ptr::eq(&***other, door)).cloned()
+    }
+}
+
+/// What a driver above opens goes on to the protocol below as it is: wires need no more.
+impl Protocol for OnXk {
+    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        let half = &self.0;
+        match (half.above.get(), upper_of(cx, this.name(), &half.lower)) {
+            (Some(above), Some(upper)) => above.start(cx, &upper).map_err(OpenError::from),
+            _ => Ok(()),
+        }
+    }
+
+    fn open(
+        &self,
+        cx: &Kernel,
+        _: &ProtocolRef,
+        upper: Upper<'_>,
+        participants: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        self.0.lower.open(cx, upper, participants)
+    }
+
+    fn open_enable(
+        &self,
+        cx: &Kernel,
+        _: &ProtocolRef,
+        upper: Upper<'_>,
+        participants: Participants,
+    ) -> Result<Enable, OpenError> {
+        self.0.lower.open_enable(cx, upper, participants)
+    }
+
+    fn open_disable(&self, cx: &Kernel, _: &ProtocolRef, enable: Enable) {
+        self.0.lower.open_disable(cx, enable);
+    }
+
+    fn open_done(
+        &self,
+        _: &Kernel,
+        _: &ProtocolRef,
+        lower: &SessionRef,
+        mut participants: Participants,
+    ) -> Result<(), &'static Reason> {
+        let (half, malformed) = (&self.0, |_| &reason::MALFORMED);
+        let to = half.form.to_addr(participants.local_mut().map_err(malformed)?);
+        let from = half.form.to_addr(participants.peer_mut().map_err(malformed)?);
+        let (to, from) = (to.map_err(malformed)?, from.map_err(malformed)?);
+        let door = half.door_for(&to).ok_or(&reason::NO_PORT)?;
+        let ends = Ends { from, to, options: None };
+        if half.note(lower, &door, ends) { Ok(()) } else { Err(&reason::TABLE_FULL) }
+    }
+
+    fn gone(&self, _: &Kernel, _: &ProtocolRef, lower: &SessionRef) {
+        self.0.arriving.borrow_mut().remove(&lower.id());
+        for door in self.0.doors.borrow().iter() {
+            door.forget(lower);
+        }
+    }
+
+    fn demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        message: Message,
+    ) -> Result<(), Refused> {
+        let Some((door, ends)) = self.0.arriving(lower) else {
+            return Err(this.refuse(message, &reason::NO_PORT));
+        };
+        if let Err(why) = door.sink.arrive(cx, &ends, Parcel::Message(message)) {
+            this.head().drops().count(why);
+        }
+        Ok(())
+    }
+
+    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        let half = &self.0;
+        if let Some(report) = ask.get::<Report>() {
+            report.lines = Traffic::lines(&half.down, &half.up);
+            report.finished = true;
+            return Answer::Answered;
+        }
+        if let Some(error) = ask.get::<NetworkError>() {
+            let found = error.session.as_ref().and_then(|session| half.arriving(session));
+            let Some((door, ends)) = found else { return Answer::Unknown };
+            let fault = match error.kind {
+                NetworkErrorKind::NetUnreachable | NetworkErrorKind::NetUnknown => Fault::NoRoute,
+                NetworkErrorKind::PacketTooBig { .. } => Fault::TooBig,
+                _ => Fault::Unreachable,
+            };
+            door.sink.fault(cx, &ends.from, fault);
+            return Answer::Answered;
+        }
+        if ask.is_upward() { Answer::Unknown } else { half.lower.control(cx, ask) }
+    }
+
+    fn passes_numbers(&self) -> bool {
+        true
+    }
+
+    fn lower(&self) -> Option<&ProtocolRef> {
+        Some(&self.0.lower)
+    }
+
+    fn stop(&self, cx: &Kernel, _: &ProtocolRef) {
+        if let Some(above) = self.0.above.get() {
+            above.stop(cx);
+        }
+        Below::stop(self, cx);
+    }
+}

@@ -1,0 +1,91 @@
+//! # Synopsis
+//! `bsd-on-xk` — joins a protocol or an interface of BSD's with a protocol or a wire of the
+//! x-kernel's below it. The check puts it in.
+//!
+//! # Realm
+//! async (that of the layer below)
+//!
+//! # Participants
+//! Socket addresses above, which become participants of the protocol below: `sockaddr_at` those of
+//! `ddp`, `sockaddr_in` those of `udp` and `ip`.
+//!
+//! # Above
+//! One line of `subsystem bsd`.
+//!
+//! # Below
+//! One protocol of the x-kernel, `ddp`, `udp` or `ip`, or a wire.
+//!
+//! # Behaviour
+//! On a wire it passes on what the interface opens: the wire's frames are those of the interface.
+//!
+//! On a protocol it is the lower neighbour in the protocol switch. `pr_output` finds the session
+//! for its two addresses, or opens one, and pushes; 256 sessions are held open so, and the one that
+//! was used longest ago closes for another. From the start on it offers the protocol above to all
+//! peers; what arrives goes up by `pr_input` with its addresses, at splnet. What the x-kernel's
+//! side waits for, such as the resolution of an address, is waited for outside of the subsystem
+//! (`spl0`), so that BSD's other traffic goes on.
+//!
+//! Messages go up without a copy: each slice becomes an mbuf that refers to it. Downwards clusters
+//! and what the x-kernel had lent go without one; small mbufs are copied, for the x-kernel's
+//! messages lie in its pool.
+//!
+//! What cannot be translated: what BSD drops is counted at its line, and the x-kernel's layer below
+//! learns nothing, so that no sender is told. `pr_output` answers what the push answers; an error
+//! that comes later is `pr_ctlinput`, and one that names no session of ours ends here. IP's options
+//! and the time to live of a packet are the x-kernel's own. Attributes of a message do not go up.
+//!
+//! A protocol below that takes no offer for all of its ports, such as `ddp`, gets one for each
+//! of the 254.
+//!
+//! # Control
+//! The ioctl SIOCGIFMTU is `max-packet` below, SIOCGIFSRCADDR is `my-host` and `my-port` of a
+//! session to the address; `network-error` becomes `pr_ctlinput` of the protocol above. Answers
+//! `report`: how many messages were lent and copied; forwards the rest.
+//!
+//! # Example
+//! ```kdl
+//! host a {
+//!     sim link=lan
+//!     subsystem bsd {
+//!         ether sim
+//!         ddp ether net="10-19" node=17
+//!     }
+//! }
+//! ```
+//!
+//! # Standard
+//! None; L. Peterson, N. Hutchinson and others, 1990, on adapters between protocol subsystems.
+
+use crate::above::bsd::BsdAbove;
+use crate::below::xk::OnXk;
+use crate::edge::Traffic;
+use alloc::rc::Rc;
+use xk_core::control::question;
+use xk_core::graph::{Build, BuildError};
+use xk_core::{Entry, ProtocolRef};
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry::adapter("bsd-on-xk", include_str!("bsd_on_xk.rs"), build)
+    .summary("joins a protocol or an interface of BSD's with what is the x-kernel's below it")
+    .questions(&[question("report", "messages lent and copied, each way")])
+    .reasons(&[&crate::NO_WAY]);
+
+/// Builds it from its place in a graph.
+///
+/// # Errors
+/// [`BuildError::Environment`] without the subsystem, or if the addresses below are not known.
+pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    let lower = build.lower(0)?;
+    let bsd = xk_bsd::of(build.cx)?;
+    let form = crate::form_of(build, &lower)?;
+    let (down, up) = (Rc::new(Traffic::default()), Rc::new(Traffic::default()));
+    let below = OnXk::new(form, lower, (&down, &up));
+    let half = below.handle();
+    let above = Rc::new(BsdAbove::new(&bsd, form, Rc::new(below.clone()), &up));
+    let node = build.add(below)?;
+    if form.service != crate::Service::Frames {
+        above.register(build.cx, node.id()).map_err(xk_bsd::environment)?;
+    }
+    half.placed(&node, above);
+    Ok(node)
+}

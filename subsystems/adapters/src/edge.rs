@@ -1,0 +1,237 @@
+//! What an adapter is made of: a half in each subsystem, and what passes between the halves.
+//!
+//! The lower half ([`Below`]) stands in the lower subsystem as what stands on the protocol there;
+//! the upper half ([`Above`]) stands in the upper one as the protocol that its own stand on. Each
+//! half knows one subsystem, so that six adapters are three of the one and three of the other.
+
+use crate::form::Addr;
+use crate::parcel::Parcel;
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::cell::Cell;
+use xk_core::object::{OpenError, ProtocolId, PushError};
+use xk_core::{Kernel, ProtocolRef, Reason, reason};
+
+/// Octets that go beside a request or a reply: those of `xk_appletalk::atp::Options`.
+pub type Options = [u8; 12];
+
+/// What goes with a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ends {
+    /// The sender; zeros where the layer below is to choose.
+    pub from: Addr,
+    /// The receiver.
+    pub to: Addr,
+    /// Of transactions, what the message is.
+    pub options: Option<Options>,
+}
+
+/// Why a message did not go, or is not told to have arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// What it would go through is gone.
+    Closed,
+    /// It is longer than what is below carries.
+    TooBig,
+    /// A pool is exhausted.
+    NoBuffers,
+    /// A queue is full.
+    QueueFull,
+    /// There is no way to the receiver.
+    NoRoute,
+    /// The receiver does not answer, or refuses.
+    Unreachable,
+    /// An address that the protocol below does not read.
+    Address,
+    /// The address is another's.
+    InUse,
+    /// It is not offered there.
+    NotSupported,
+}
+
+impl Fault {
+    /// The reason under which a message is counted that is dropped for it.
+    pub fn reason(self) -> &'static Reason {
+        match self {
+            Self::Closed => &reason::CLOSED,
+            Self::TooBig => &reason::TOO_BIG,
+            Self::NoBuffers => &reason::NO_BUFFERS,
+            Self::QueueFull => &reason::QUEUE_FULL,
+            Self::NoRoute | Self::Unreachable => &NO_WAY,
+            Self::Address | Self::InUse => &reason::MALFORMED,
+            Self::NotSupported => &reason::NOT_SUPPORTED,
+        }
+    }
+}
+
+/// There is no way to the receiver, or it does not answer.
+pub static NO_WAY: Reason = Reason::new("no way to the receiver", reason::Class::NotMine);
+
+impl From<PushError> for Fault {
+    fn from(error: PushError) -> Self {
+        match error {
+            PushError::Closed => Self::Closed,
+            PushError::TooBig => Self::TooBig,
+            PushError::NoBuffers => Self::NoBuffers,
+            PushError::QueueFull => Self::QueueFull,
+            PushError::NoRoute => Self::NoRoute,
+            PushError::Unreachable => Self::Unreachable,
+            PushError::NotSupported => Self::NotSupported,
+        }
+    }
+}
+
+impl From<Fault> for PushError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Closed => Self::Closed,
+            Fault::TooBig => Self::TooBig,
+            Fault::NoBuffers => Self::NoBuffers,
+            Fault::QueueFull => Self::QueueFull,
+            Fault::NoRoute | Fault::Address => Self::NoRoute,
+            Fault::Unreachable => Self::Unreachable,
+            Fault::InUse | Fault::NotSupported => Self::NotSupported,
+        }
+    }
+}
+
+impl From<OpenError> for Fault {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Address(_) => Self::Address,
+            OpenError::InUse => Self::InUse,
+            OpenError::NoRoute => Self::NoRoute,
+            OpenError::Full | OpenError::NoBuffers | OpenError::NoAnswer => Self::NoBuffers,
+            OpenError::NotSupported | OpenError::NotPermitted | OpenError::NoTypeNumber => {
+                Self::NotSupported
+            }
+            OpenError::NoLower => Self::Closed,
+        }
+    }
+}
+
+impl From<Fault> for OpenError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::InUse => Self::InUse,
+            Fault::NoRoute | Fault::Unreachable => Self::NoRoute,
+            Fault::NoBuffers | Fault::QueueFull => Self::Full,
+            Fault::Closed => Self::NoLower,
+            Fault::Address | Fault::TooBig | Fault::NotSupported => Self::NotSupported,
+        }
+    }
+}
+
+/// The half of an adapter in the lower subsystem.
+pub trait Below {
+    /// Opens a door to the protocol below, for what the upper one `selector` sends and receives at
+    /// `local`; zeros are all that no other door is for. What arrives goes to `sink`.
+    ///
+    /// # Errors
+    /// [`Fault`].
+    fn open(
+        &self,
+        cx: &Kernel,
+        selector: ProtocolId,
+        local: Addr,
+        sink: Rc<dyn Sink>,
+    ) -> Result<Rc<dyn Door>, Fault>;
+
+    /// The largest message that goes, in octets.
+    fn max_packet(&self, cx: &Kernel) -> Option<u32>;
+
+    /// Our address from which messages to `to` are sent.
+    fn local_to(&self, cx: &Kernel, to: &Addr) -> Option<Addr>;
+
+    /// The graph is taken down: it lets go of all doors.
+    fn stop(&self, cx: &Kernel);
+}
+
+/// A place at the protocol below from which messages go, and where they arrive.
+pub trait Door {
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// [`Fault`]; the message is gone.
+    fn send(&self, cx: &Kernel, ends: &Ends, parcel: Parcel) -> Result<(), Fault>;
+
+    /// Our address at this door, as far as it is said.
+    fn local(&self, cx: &Kernel) -> Addr;
+
+    /// Lets go of everything.
+    fn close(&self, cx: &Kernel);
+}
+
+/// Where what comes through a door goes: the half of an adapter in the upper subsystem.
+pub trait Sink {
+    /// Takes a message.
+    ///
+    /// # Errors
+    /// Why it is not taken; it is gone, for the lower half to count.
+    fn arrive(&self, cx: &Kernel, ends: &Ends, parcel: Parcel) -> Result<(), &'static Reason>;
+
+    /// A message that went to `to` did not arrive.
+    fn fault(&self, cx: &Kernel, to: &Addr, fault: Fault) {
+        let _ = (cx, to, fault);
+    }
+
+    /// The door is gone, with what it led to.
+    fn gone(&self, cx: &Kernel) {
+        let _ = cx;
+    }
+}
+
+/// The half of an adapter in the upper subsystem, if the protocol above opens nothing by itself.
+pub trait Above {
+    /// The graph has been built, and this is the protocol above.
+    ///
+    /// # Errors
+    /// Why it cannot be served.
+    fn start(&self, cx: &Kernel, upper: &ProtocolRef) -> Result<(), Fault>;
+
+    /// The graph is taken down.
+    fn stop(&self, cx: &Kernel);
+}
+
+/// What has passed an adapter so far, and in which form.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    /// Messages whose octets were lent.
+    pub lent: Cell<u64>,
+    /// Messages of which octets were copied.
+    pub copied: Cell<u64>,
+    /// Octets copied.
+    pub copied_octets: Cell<u64>,
+}
+
+impl Traffic {
+    /// Counts a message of which so many octets were copied.
+    #[inline]
+    pub fn count(&self, copied: usize) {
+        let messages = if copied == 0 { &self.lent } else { &self.copied };
+        messages.set(messages.get() + 1);
+        self.copied_octets.set(self.copied_octets.get() + copied as u64);
+    }
+
+    /// Both ways, for a report.
+    pub fn lines(down: &Self, up: &Self) -> Vec<(String, String)> {
+        let line = |name: &str, value: &Cell<u64>| (name.to_string(), value.get().to_string());
+        [("down", down), ("up", up)]
+            .iter()
+            .flat_map(|(way, traffic)| {
+                [
+                    line(&alloc::format!("{way}, lent"), &traffic.lent),
+                    line(&alloc::format!("{way}, copied"), &traffic.copied),
+                    line(&alloc::format!("{way}, octets copied"), &traffic.copied_octets),
+                ]
+            })
+            .collect()
+    }
+}
+
+/// The node that an adapter is for: the one above it, whose name its own begins with.
+pub fn upper_of(cx: &Kernel, name: &str, lower: &ProtocolRef) -> Option<ProtocolRef> {
+    let above = name.strip_suffix(lower.name())?.strip_suffix('/')?;
+    cx.find_protocol(above)
+}

@@ -1,0 +1,335 @@
+//! Addresses, in the form of each subsystem: what of a protocol an adapter has to know is data.
+//!
+//! In BSD and STREAMS an address is sixteen octets, a `sockaddr`; in the x-kernel it is a stack of
+//! participants. A [`Form`] says which octets are which participant, for the protocols of one
+//! kind: that of the lower end of an edge.
+
+use core::net::Ipv4Addr;
+use xk_bsd::mbuf::Release;
+use xk_bsd::sockaddr::{AF_APPLETALK, AF_INET, Sockaddr};
+use xk_core::participant::{AddressError, Label, PORT, Wild};
+use xk_core::{HostAddr, Part, Participant};
+
+/// Octets of an address behind length and family.
+const DATA: usize = 14;
+
+/// An address, whatever subsystem it came from: the family, and the octets behind it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Addr {
+    /// `AF_INET` or `AF_APPLETALK`.
+    pub family: u8,
+    /// `sa_data`; a field of zeros is one that is not said.
+    pub data: [u8; DATA],
+}
+
+impl Addr {
+    /// An address of this family that says nothing.
+    pub const fn any(family: u8) -> Self {
+        Self { family, data: [0; DATA] }
+    }
+
+    /// True if it says nothing.
+    pub fn is_any(&self) -> bool {
+        self.data == [0; DATA]
+    }
+
+    /// As a socket address of this release.
+    pub fn to_sockaddr(self, release: Release) -> Sockaddr {
+        let mut octets = [0; 16];
+        if release == Release::Bsd44 {
+            octets[0] = 16;
+        }
+        octets[1] = self.family;
+        octets[2..].copy_from_slice(&self.data);
+        Sockaddr(octets)
+    }
+
+    /// As the address field of a TPI message: a `sockaddr_at` with its length, or a `sockaddr_in`
+    /// with the family in host order.
+    pub fn to_tpi(self) -> [u8; 16] {
+        let mut octets = [0; 16];
+        match self.family {
+            AF_APPLETALK => (octets[0], octets[1]) = (16, self.family),
+            family => octets[0] = family,
+        }
+        octets[2..].copy_from_slice(&self.data);
+        octets
+    }
+
+    /// Reads either form; `None` for fewer octets.
+    pub fn parse(octets: &[u8]) -> Option<Self> {
+        let [first, second, data @ ..] = *octets.first_chunk::<16>()?;
+        let family = if second == 0 { first } else { second };
+        Some(Self { family, data })
+    }
+}
+
+impl From<Sockaddr> for Addr {
+    fn from(sa: Sockaddr) -> Self {
+        let [_, family, data @ ..] = sa.0;
+        Self { family, data }
+    }
+}
+
+/// Which octets of an address one participant is.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// A number with this label, big-endian.
+    Number { label: Label, at: usize, octets: usize },
+    /// An IPv4 host.
+    Host { at: usize },
+}
+
+impl Place {
+    fn take(self, addr: &Addr) -> Part {
+        let field = |at, octets| addr.data.get(at..at + octets).unwrap_or_default();
+        match self {
+            Self::Number { label, at, octets } => {
+                let of = |n: u64, octet: &u8| n << 8 | u64::from(*octet);
+                match field(at, octets).iter().fold(0, of) {
+                    0 => Part::Any,
+                    number => Part::Number(label, number),
+                }
+            }
+            Self::Host { at } => match field(at, 4).first_chunk::<4>() {
+                Some([0, 0, 0, 0]) | None => Part::Any,
+                Some(octets) => Part::Host(HostAddr::v4(Ipv4Addr::from(*octets))),
+            },
+        }
+    }
+
+    fn put(self, part: &mut Participant, addr: &mut Addr) -> Result<(), AddressError> {
+        match self {
+            Self::Number { label, at, octets } => {
+                let Wild::Is(number) = part.pop_number(label)? else { return Ok(()) };
+                let all = number.to_be_bytes();
+                let (above, field) = all.split_at(8 - octets);
+                if above.iter().any(|octet| *octet != 0) {
+                    return Err(AddressError::OutOfRange);
+                }
+                if let Some(room) = addr.data.get_mut(at..at + octets) {
+                    room.copy_from_slice(field);
+                }
+            }
+            Self::Host { at } => {
+                let Wild::Is(host) = part.pop_host()? else { return Ok(()) };
+                let octets = host.to_v4().ok_or(AddressError::WrongFamily)?.octets();
+                if let Some(room) = addr.data.get_mut(at..at + 4) {
+                    room.copy_from_slice(&octets);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What goes between the two ends of an edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// Messages, each with the addresses of its ends.
+    Datagrams,
+    /// Requests and replies, in BSD and STREAMS datagrams with options.
+    Transactions,
+    /// Frames of a wire: neither addresses nor numbers.
+    Frames,
+}
+
+/// What an adapter knows of the protocols of one kind, that of the lower end of its edge.
+#[derive(Debug)]
+pub struct Form {
+    /// The kind.
+    pub kind: &'static str,
+    /// The family of its addresses.
+    pub family: u8,
+    /// What goes over the edge.
+    pub service: Service,
+    /// The participants, the topmost first.
+    places: &'static [Place],
+}
+
+const SOCKET: Place = Place::Number { label: Label::new("socket"), at: 0, octets: 1 };
+const NODE: Place = Place::Number { label: Label::new("node"), at: 4, octets: 1 };
+const NET: Place = Place::Number { label: Label::new("net"), at: 2, octets: 2 };
+const PORT_AT: Place = Place::Number { label: PORT, at: 0, octets: 2 };
+const HOST: Place = Place::Host { at: 2 };
+
+/// All kinds that adapters join. Another one is a line here.
+#[rustfmt::skip]
+pub static FORMS: &[Form] = &[
+    Form { kind: "ddp", family: AF_APPLETALK, service: Service::Datagrams, places: &[SOCKET, NODE, NET] },
+    Form { kind: "atp", family: AF_APPLETALK, service: Service::Transactions, places: &[SOCKET, NODE, NET] },
+    Form { kind: "udp", family: AF_INET, service: Service::Datagrams, places: &[PORT_AT, HOST] },
+    Form { kind: "ip", family: AF_INET, service: Service::Datagrams, places: &[HOST] },
+];
+
+/// What stands on a wire of the x-kernel needs to know of it.
+pub static FRAMES: Form = Form { kind: "", family: 0, service: Service::Frames, places: &[] };
+
+impl Form {
+    /// That of a kind.
+    pub fn of(kind: &str) -> Option<&'static Self> {
+        FORMS.iter().find(|form| form.kind == kind)
+    }
+
+    /// An address that says nothing.
+    pub fn any(&self) -> Addr {
+        Addr::any(self.family)
+    }
+
+    /// The place of the port, if addresses have one: the topmost.
+    fn port_place(&self) -> Option<(usize, usize)> {
+        match self.places.first()? {
+            Place::Number { at, octets, .. } => Some((*at, *octets)),
+            Place::Host { .. } => None,
+        }
+    }
+
+    /// What of an address of ours tells its uppers apart: the port, if addresses have one.
+    pub fn port_of(&self, addr: &Addr) -> Addr {
+        let mut port = self.any();
+        if let Some((at, octets)) = self.port_place()
+            && let (Some(to), Some(from)) =
+                (port.data.get_mut(at..at + octets), addr.data.get(at..at + octets))
+        {
+            to.copy_from_slice(from);
+        }
+        port
+    }
+
+    /// The port as a number; 0 is none yet. `None` if addresses have no port.
+    pub fn port_number(&self, addr: &Addr) -> Option<u16> {
+        let (at, octets) = self.port_place()?;
+        let octets = addr.data.get(at..at + octets)?;
+        Some(octets.iter().fold(0, |n, octet| n << 8 | u16::from(*octet)))
+    }
+
+    /// Sets the port.
+    pub fn set_port(&self, addr: &mut Addr, port: u16) {
+        if let Some((at, octets)) = self.port_place()
+            && let Some(room) = addr.data.get_mut(at..at + octets)
+        {
+            room.copy_from_slice(&port.to_be_bytes()[2 - octets..]);
+        }
+    }
+
+    /// All ports, if there are few: of AppleTalk the sockets 1 to 254.
+    pub fn all_ports(&self) -> Option<(u16, u16)> {
+        let (_, octets) = self.port_place()?;
+        (octets == 1).then_some((1, 254))
+    }
+
+    /// The ports that may be chosen for what names none: of AppleTalk the sockets 128 to 254
+    /// (Inside AppleTalk, chapter 4), of the Internet those of RFC 6335, section 6.
+    pub fn free_ports(&self) -> Option<(u16, u16)> {
+        self.port_place()?;
+        Some(if self.family == AF_APPLETALK { (128, 254) } else { (49_152, 65_534) })
+    }
+
+    /// A participant as an address; what it does not say, or leaves open, is zeros.
+    ///
+    /// # Errors
+    /// [`AddressError`] for one of another family, or a number beyond its octets.
+    pub fn to_addr(&self, participant: &Participant) -> Result<Addr, AddressError> {
+        let (mut addr, mut rest) = (self.any(), participant.clone());
+        for place in self.places {
+            if rest.is_empty() {
+                break;
+            }
+            place.put(&mut rest, &mut addr)?;
+        }
+        match rest.parts().all(|part| *part == Part::Any) {
+            true => Ok(addr),
+            false => Err(AddressError::WrongFamily),
+        }
+    }
+
+    /// An address as a participant, with all of its places.
+    pub fn to_participant(&self, addr: &Addr) -> Participant {
+        let parts = self.places.iter().rev().map(|place| place.take(addr));
+        parts.fold(Participant::new(), Participant::with)
+    }
+
+    /// An address of ours as a participant: open places below the last that is said are left out,
+    /// for the layers below to choose.
+    pub fn to_local(&self, addr: &Addr) -> Participant {
+        let parts = self.places.iter().rev().map(|place| place.take(addr));
+        let parts = parts.skip_while(|part| *part == Part::Any);
+        let local = parts.fold(Participant::new(), Participant::with);
+        if local.is_empty() { Part::Any.into() } else { local }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+    use proptest::prelude::*;
+
+    fn addr(kind: &str, text: &str) -> Result<Addr, AddressError> {
+        let participant = text.parse().expect("a participant");
+        Form::of(kind).expect("a form").to_addr(&participant)
+    }
+
+    #[test]
+    fn an_address_of_appletalk_is_sixteen_octets() {
+        let found = addr("ddp", "socket4@node18@net10").unwrap();
+        let octets = [16, 16, 4, 0, 0, 10, 18, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(found.to_tpi(), octets);
+        assert_eq!(found.to_sockaddr(Release::Bsd44).0, octets);
+        assert_eq!(
+            xk_appletalk::addr::AtAddr::from_sockaddr(&octets).unwrap().to_string(),
+            "10.18:4"
+        );
+        assert_eq!(
+            Form::of("ddp").unwrap().to_participant(&found).to_string(),
+            "socket4@node18@net10"
+        );
+        assert_eq!(found.to_sockaddr(Release::Bsd43).0[..2], [0, 16]);
+    }
+
+    #[test]
+    fn an_address_of_the_internet_is_that_of_tpi() {
+        let found = addr("udp", "port2005@10.0.0.2").unwrap();
+        let octets = [2, 0, 7, 0xd5, 10, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(found.to_tpi(), octets);
+        assert_eq!(found.to_sockaddr(Release::Bsd43).0[..8], [0, 2, 7, 0xd5, 10, 0, 0, 2]);
+        let ip = Form::of("ip").unwrap();
+        assert_eq!(ip.to_participant(&found).to_string(), "10.0.0.2");
+    }
+
+    #[test]
+    fn what_is_not_said_is_left_open() {
+        let ddp = Form::of("ddp").unwrap();
+        let local = addr("ddp", "socket4").unwrap();
+        assert_eq!(ddp.to_local(&local).to_string(), "socket4");
+        assert_eq!(ddp.to_participant(&local).to_string(), "socket4@*@*");
+        assert_eq!(ddp.to_local(&ddp.any()).to_string(), "*");
+        assert!(addr("ddp", "*").unwrap().is_any());
+        assert!(addr("ddp", "*@node3").unwrap().data[4] == 3);
+        assert_eq!(addr("ddp", "port4"), Err(AddressError::WrongFamily));
+        assert_eq!(addr("ddp", "socket256"), Err(AddressError::OutOfRange));
+        assert_eq!(addr("ip", "10.0.0.1@node3"), Err(AddressError::WrongFamily));
+    }
+
+    proptest! {
+        #[test]
+        fn addresses_come_back(data: [u8; 14], family in prop::sample::select(&[2u8, 16][..])) {
+            let addr = Addr { family, data };
+            prop_assert_eq!(Addr::parse(&addr.to_tpi()), Some(addr));
+            for release in [Release::Bsd43, Release::Bsd44] {
+                prop_assert_eq!(Addr::from(addr.to_sockaddr(release)), addr);
+                prop_assert_eq!(Addr::parse(&addr.to_sockaddr(release).0), Some(addr));
+            }
+            for form in FORMS.iter().filter(|form| form.family == family) {
+                let participant = form.to_participant(&addr);
+                let back = form.to_addr(&participant).unwrap();
+                prop_assert_eq!(form.to_participant(&back), participant);
+            }
+        }
+
+        #[test]
+        fn octets_that_are_no_address_are_refused(octets in prop::collection::vec(any::<u8>(), 0..16)) {
+            prop_assert_eq!(Addr::parse(&octets), None);
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! # Synopsis
+//! `streams-on-bsd` — joins a line of STREAMS with a protocol of BSD's below it. The check puts it
+//! in.
+//!
+//! # Realm
+//! async (that of the line below)
+//!
+//! # Participants
+//! Address fields of TPI above, the same octets as socket addresses below.
+//!
+//! # Above
+//! One line of `subsystem streams`.
+//!
+//! # Below
+//! One line of `subsystem bsd`: `ddp`, `udp`, `ip`, `atp`.
+//!
+//! # Behaviour
+//! It is a driver on which the line above is linked (`I_PLINK`), a provider of datagrams, and has
+//! an entry in BSD's protocol switch above the line below. T_UNITDATA_REQ is taken apart: its
+//! address and, on a stream bound to all addresses, the sender's in the options go with
+//! `pr_output`; on transactions a socket for each bound stream sends it, with the options in an
+//! mbuf of control information. `pr_input` becomes T_UNITDATA_IND.
+//!
+//! BSD's protocols have no flow control, and none is passed on downwards. Upwards the queue ahead
+//! is looked at; if that is full the packet is dropped as `queue full`.
+//!
+//! Nothing is copied either way: blocks become mbufs whose storage they stay (`m_ext` with a free
+//! function), mbufs become blocks whose storage they stay (`esballoc`).
+//!
+//! What cannot be translated: ENOBUFS of `pr_output` is T_UDERROR_IND, which the line above may not
+//! tell its own user of. What BSD drops later is counted there, and not told. IP's options and the
+//! time to live are BSD's own choice. Priority bands end here.
+//!
+//! # Control
+//! T_INFO_ACK says what the ioctl SIOCGIFMTU answers; `pr_ctlinput` becomes T_UDERROR_IND. No
+//! option is managed (TNOTSUPPORT), and `pr_ctloutput` of the protocol below is not reached.
+//! Answers `report`; forwards the rest.
+//!
+//! # Example
+//! ```kdl
+//! host a {
+//!     sim link=lan
+//!     subsystem bsd {
+//!         ether sim
+//!         ddp ether
+//!     }
+//!     subsystem streams { atp ddp; }
+//! }
+//! ```
+//!
+//! # Standard
+//! None; L. Peterson, N. Hutchinson and others, 1990, on adapters between protocol subsystems.
+
+use crate::above::streams::StreamsAbove;
+use crate::below::bsd::OnBsd;
+use crate::edge::Traffic;
+use crate::joint::Joint;
+use alloc::rc::Rc;
+use xk_core::control::question;
+use xk_core::graph::{Build, BuildError};
+use xk_core::{Entry, ProtocolRef};
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry =
+    Entry::adapter("streams-on-bsd", include_str!("streams_on_bsd.rs"), build)
+        .summary("joins a line of STREAMS with a protocol of BSD's below it")
+        .questions(&[question("report", "messages lent and copied, each way")])
+        .reasons(&[&crate::NO_WAY]);
+
+/// Builds it from its place in a graph.
+///
+/// # Errors
+/// [`BuildError::Environment`] without one of the subsystems, or if the addresses are not known.
+pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    let lower = build.lower(0)?;
+    let (bsd, streams) = (xk_bsd::of(build.cx)?, crate::streams_of(build)?);
+    let form = crate::form_of(build, &lower)?;
+    let (down, up) = (Rc::new(Traffic::default()), Rc::new(Traffic::default()));
+    let below = OnBsd::new(&bsd, form, lower.id(), &down);
+    let below = Rc::new(below.ok_or(BuildError::Lower { at: 0 })?);
+    let above = Rc::new(StreamsAbove::new(&streams, form, Rc::clone(&below) as _, &up));
+    let (upper, under) = (Rc::clone(&above) as _, Rc::clone(&below) as _);
+    let node = build.add(Joint { lower, above: upper, below: under, down, up })?;
+    above.register(&node);
+    below.register(build.cx, node.id()).map_err(xk_bsd::environment)?;
+    Ok(node)
+}

@@ -1,0 +1,92 @@
+//! # Synopsis
+//! `streams-on-xk` — joins a line of STREAMS with a protocol or a wire of the x-kernel's below it.
+//! The check puts it in.
+//!
+//! # Realm
+//! async (that of the layer below)
+//!
+//! # Participants
+//! Address fields of TPI above, which become participants of the protocol below.
+//!
+//! # Above
+//! One line of `subsystem streams`.
+//!
+//! # Below
+//! One protocol of the x-kernel, `ddp`, `udp` or `ip`, or a wire.
+//!
+//! # Behaviour
+//! On a wire it is the driver of a device: frames are M_DATA.
+//!
+//! On a protocol it is a driver of its own, on which the line above is linked (`I_PLINK`), and a
+//! provider of datagrams. T_BIND_REQ offers the protocol above to all peers at that address, or at
+//! all addresses if it names none. T_UNITDATA_REQ finds the session for its two addresses, or opens
+//! one, and pushes; on a stream that is bound to all addresses the options say from which one. 256
+//! sessions are held open so for each stream, and the one that was used longest ago closes for
+//! another. What arrives is T_UNITDATA_IND, with the address for which it came in the options of a
+//! stream bound to all.
+//!
+//! Upwards it looks at the queue ahead; if that is full the message is dropped as `queue full`, for
+//! nothing in the x-kernel waits for a queue. A push that waits, as for the resolution of an
+//! address, does so on the shepherd that carries the message, and the scheduler of STREAMS goes on
+//! without it.
+//!
+//! Messages go up without a copy: each slice becomes a block over it. Downwards blocks of the
+//! kernel's pool go without one; blocks that another subsystem has lent are copied.
+//!
+//! What cannot be translated: the x-kernel's layer below learns nothing of what STREAMS drops, so
+//! that no sender is told. A push that fails is T_UDERROR_IND, and so is an error that the network
+//! reports later, if it names the session; another ends here. Attributes of a message do not go up;
+//! priority bands end here.
+//!
+//! A protocol below that takes no offer for all of its ports, such as `ddp`, gets one for each
+//! of the 254.
+//!
+//! # Control
+//! T_INFO_ACK says `max-packet` of the protocol below; `network-error` becomes T_UDERROR_IND. No
+//! option is managed (TNOTSUPPORT). Answers `report`; forwards the rest.
+//!
+//! # Example
+//! ```kdl
+//! host a {
+//!     sim link=lan
+//!     subsystem streams {
+//!         ether sim
+//!         ddp ether
+//!     }
+//! }
+//! ```
+//!
+//! # Standard
+//! None; L. Peterson, N. Hutchinson and others, 1990, on adapters between protocol subsystems.
+
+use crate::above::streams::StreamsAbove;
+use crate::below::xk::OnXk;
+use crate::edge::Traffic;
+use alloc::rc::Rc;
+use xk_core::control::question;
+use xk_core::graph::{Build, BuildError};
+use xk_core::{Entry, ProtocolRef};
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry::adapter("streams-on-xk", include_str!("streams_on_xk.rs"), build)
+    .summary("joins a line of STREAMS with what is the x-kernel's below it")
+    .questions(&[question("report", "messages lent and copied, each way")])
+    .reasons(&[&crate::NO_WAY]);
+
+/// Builds it from its place in a graph.
+///
+/// # Errors
+/// [`BuildError::Environment`] without the subsystem, or if the addresses below are not known.
+pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    let lower = build.lower(0)?;
+    let streams = crate::streams_of(build)?;
+    let form = crate::form_of(build, &lower)?;
+    let (down, up) = (Rc::new(Traffic::default()), Rc::new(Traffic::default()));
+    let below = OnXk::new(form, lower, (&down, &up));
+    let half = below.handle();
+    let above = Rc::new(StreamsAbove::new(&streams, form, Rc::new(below.clone()), &up));
+    let node = build.add(below)?;
+    above.register(&node);
+    half.placed(&node, above);
+    Ok(node)
+}

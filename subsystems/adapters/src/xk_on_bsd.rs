@@ -1,0 +1,97 @@
+//! # Synopsis
+//! `xk-on-bsd` — joins a protocol of the x-kernel with one of BSD's below it. The check puts it in.
+//!
+//! # Realm
+//! That of the protocol below: async, or rpc on transactions
+//!
+//! # Participants
+//! Those of the x-kernel's protocol of the kind below, which become socket addresses:
+//! `socket4@node18@net10` on `ddp` and `atp`, `port7@10.0.0.2` on `udp`, `10.0.0.2` on `ip`.
+//!
+//! # Above
+//! One protocol of the x-kernel.
+//!
+//! # Below
+//! One protocol of `subsystem bsd`: `ddp`, `atp`, `udp`, `ip`.
+//!
+//! # Behaviour
+//! `open` makes a session, whose `push` is `pr_output` of the protocol below; `open_enable` notes
+//! an offer, and `pr_input` finds the session by our port and the peer's address, or makes one for
+//! the offer. One that names no port of ours gets one that no other session or offer has. On `atp`
+//! a session has a socket below, and `call` is a request there with the options of a transaction:
+//! the attribute `transaction` if the request bears it, or else the default of ATP. A reply is
+//! found by the number that goes with it. A request that arrives is executed by an event of the
+//! kernel, on a shepherd, so that it may wait: 64 wait for that at most, and the next is dropped as
+//! `queue full`. A request that is refused above is told to the protocol below, which may offer it
+//! again.
+//!
+//! Messages go down without a copy: each slice becomes an mbuf that refers to it. Upwards clusters
+//! and what the x-kernel has lent go without one; small mbufs are copied, for the x-kernel's
+//! messages lie in its pool.
+//!
+//! What cannot be translated: a refusal above tells no sender, for BSD's `pr_input` answers
+//! nothing; it is counted at the layer above. A queue of BSD's that is full drops what is in it
+//! later, and no push hears of that. Errors of `pr_ctlinput` that no session can be found for end
+//! here. Attributes of a message do not go down.
+//!
+//! # Control
+//! `max-packet` and `opt-packet` are the ioctl SIOCGIFMTU below, `my-host` is SIOCGIFSRCADDR;
+//! `peer-host`, `my-port`, `peer-port` and `describe` are answered from the addresses.
+//! `pr_ctlinput` becomes `network-error` of the sessions with that peer, and the error of their
+//! next push. Answers `list-sessions`, `list-maps`, and `report`: how many messages were lent and
+//! copied.
+//!
+//! # Example
+//! ```kdl
+//! host a {
+//!     sim link=lan
+//!     subsystem bsd {
+//!         ether sim
+//!         ddp ether net="10-19" node=17
+//!     }
+//!     atp ddp
+//! }
+//! ```
+//!
+//! # Standard
+//! None; L. Peterson, N. Hutchinson and others, 1990, on adapters between protocol subsystems.
+
+use crate::above::xk::XkAbove;
+use crate::below::bsd::OnBsd;
+use crate::edge::Traffic;
+use alloc::rc::Rc;
+use xk_core::control::question;
+use xk_core::graph::{Build, BuildError};
+use xk_core::{Entry, ProtocolRef};
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry::adapter("xk-on-bsd", include_str!("xk_on_bsd.rs"), build)
+    .summary("joins a protocol of the x-kernel with one of BSD's below it")
+    .questions(&[
+        question("max-packet", "the largest message: what BSD's protocol says"),
+        question("opt-packet", "the largest message: what BSD's protocol says"),
+        question("list-sessions", "the sessions of the protocol above"),
+        question("list-maps", "the table of sessions"),
+        question("report", "messages lent and copied, each way"),
+    ])
+    .reasons(&[&crate::NO_WAY]);
+
+/// Builds it from its place in a graph.
+///
+/// # Errors
+/// [`BuildError::Environment`] if the lower is not of the subsystem, or its addresses are not
+/// known.
+pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    let lower = build.lower(0)?;
+    let bsd = xk_bsd::of(build.cx)?;
+    let form = crate::form_of(build, &lower)?;
+    let (down, up) = (Rc::new(Traffic::default()), Rc::new(Traffic::default()));
+    let below = OnBsd::new(&bsd, form, lower.id(), &down);
+    let below = Rc::new(below.ok_or(BuildError::Lower { at: 0 })?);
+    let above = XkAbove::new(build.cx, form, Rc::clone(&below) as _, lower, (&down, &up));
+    let half = above.handle();
+    let node = build.add(above)?;
+    half.placed(&node);
+    below.register(build.cx, node.id()).map_err(xk_bsd::environment)?;
+    Ok(node)
+}

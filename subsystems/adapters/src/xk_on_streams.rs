@@ -1,0 +1,98 @@
+//! # Synopsis
+//! `xk-on-streams` — joins a protocol of the x-kernel with one of STREAMS below it. The check puts
+//! it in.
+//!
+//! # Realm
+//! That of the protocol below: async, or rpc on transactions
+//!
+//! # Participants
+//! Those of the x-kernel's protocol of the kind below, which become sixteen octets in the address
+//! fields of TPI: `socket4@node18@net10` on `ddp` and `atp`, `port7@10.0.0.2` on `udp`.
+//!
+//! # Above
+//! One protocol of the x-kernel.
+//!
+//! # Below
+//! One line of `subsystem streams`: `ddp`, `atp`, `udp`, `ip`.
+//!
+//! # Behaviour
+//! It holds streams on the line below, in the place of their heads, and is a transport user there:
+//! of datagrams one for the protocol above, bound to all addresses and opened for its type number;
+//! of transactions one for each session and offer, bound to its address. A push is T_UNITDATA_REQ;
+//! where the stream is bound to all addresses, the options say from which one it goes, and those of
+//! T_UNITDATA_IND for which one it came. `open`, `open_enable`, ports and calls are those of
+//! `xk-on-bsd`.
+//!
+//! A push looks at the queue ahead. If that is full the message waits in the adapter's own queue,
+//! whose service procedure goes on with it when there is room; behind 65536 octets that wait the
+//! push answers that a queue is full. What arrives goes up on the shepherd that served the queue; a
+//! request of a transaction is executed by an event of its own, so that the scheduler of STREAMS
+//! never waits for it.
+//!
+//! Messages go down without a copy: each slice becomes a block over it. Upwards blocks of the
+//! kernel's pool go without one; blocks that another subsystem has lent (`esballoc`) are copied.
+//!
+//! What cannot be translated: `T_UNITDATA_REQ` has no answer, so that `Ok` of a push says only that
+//! the stream took it; what T_UDERROR_IND says later is the error of the next push. Flow control
+//! ends here upwards: the x-kernel has no queue to look at, so that nothing above slows the stream
+//! down. Priority bands are band 0. A refusal above is counted, and no sender is told.
+//!
+//! # Control
+//! `max-packet` is the size in T_INFO_ACK, `my-host` and `my-port` are of the address in
+//! T_BIND_ACK; T_UDERROR_IND becomes `network-error` of the sessions with that peer. M_ERROR and
+//! M_HANGUP end the sessions. Answers `list-sessions`, `list-maps` and `report`.
+//!
+//! # Example
+//! ```kdl
+//! host a {
+//!     sim link=lan
+//!     subsystem streams {
+//!         ether sim
+//!         ddp ether
+//!     }
+//!     atp ddp
+//! }
+//! ```
+//!
+//! # Standard
+//! None; L. Peterson, N. Hutchinson and others, 1990, on adapters between protocol subsystems.
+
+use crate::above::xk::XkAbove;
+use crate::below::streams::OnStreams;
+use crate::edge::Traffic;
+use alloc::rc::Rc;
+use xk_core::control::question;
+use xk_core::graph::{Build, BuildError};
+use xk_core::{Entry, ProtocolRef};
+
+/// What the catalog knows of it.
+pub static ENTRY: Entry = Entry::adapter("xk-on-streams", include_str!("xk_on_streams.rs"), build)
+    .summary("joins a protocol of the x-kernel with one of STREAMS below it")
+    .questions(&[
+        question("max-packet", "the largest message: what the provider says"),
+        question("opt-packet", "the largest message: what the provider says"),
+        question("list-sessions", "the sessions of the protocol above"),
+        question("list-maps", "the table of sessions"),
+        question("report", "messages lent and copied, each way"),
+    ])
+    .reasons(&[&crate::NO_WAY]);
+
+/// Builds it from its place in a graph.
+///
+/// # Errors
+/// [`BuildError::Environment`] if the lower is not of the subsystem, or its addresses are not
+/// known.
+pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    let lower = build.lower(0)?;
+    let streams = crate::streams_of(build)?;
+    let form = crate::form_of(build, &lower)?;
+    let (down, up) = (Rc::new(Traffic::default()), Rc::new(Traffic::default()));
+    let below = OnStreams::new(&streams, form, lower.id(), &down);
+    let below = Rc::new(below.ok_or(BuildError::Lower { at: 0 })?);
+    let above = XkAbove::new(build.cx, form, Rc::clone(&below) as _, lower, (&down, &up));
+    let half = above.handle();
+    let node = build.add(above)?;
+    half.placed(&node);
+    below.placed(&node);
+    Ok(node)
+}

@@ -1,0 +1,92 @@
+//! The configurations of AppleTalk's protocols over three subsystems: each graph of its own, and
+//! every client with every server on one network.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+use xk_compose::{
+    CheckedGraph, SimulationConfig, check, draw_svg, draw_text, simulate, start_world,
+};
+use xk_core::Time;
+use xk_core::control::Report;
+
+const NAMES: [&str; 9] =
+    ["xkatalk", "bsdatalk", "stratalk", "bsdstr", "strbsd", "xkstr", "xkbsd", "strxk", "bsdxk"];
+
+fn source(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../graphs");
+    fs::read_to_string(path.join(format!("apple-{name}.kdl"))).unwrap()
+}
+
+fn checked(name: &str, source: &str) -> CheckedGraph {
+    check(source, name, &xk_catalog::standard())
+        .unwrap_or_else(|mistakes| panic!("{name}:\n{}", mistakes.to_text()))
+}
+
+/// One host of a graph, by its name.
+fn host(source: &str, name: &str) -> String {
+    let at = source.find(&format!("host {name} ")).unwrap();
+    let end = at + source[at..].find("\n}\n").unwrap() + 3;
+    source[at..end].to_owned()
+}
+
+/// Replies that the client has, and its whole report.
+fn run(name: &str, graph: &CheckedGraph) -> (u64, String) {
+    let mut world =
+        simulate(graph, SimulationConfig::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
+    start_world(graph, &mut world).unwrap_or_else(|e| panic!("{name}: {}", e.to_text()));
+    world.run_until_finished(Time::ZERO + Duration::from_secs(60));
+    let mut all = String::new();
+    let mut replies = 0;
+    for host in ["client", "server"] {
+        let kernel = world.find(host).and_then(|id| world.kernel(id)).unwrap();
+        for protocol in kernel.protocols() {
+            let drops = protocol.head().drops().list();
+            let report = protocol.ask(kernel, Report::default());
+            let lines = report.map(|report| report.lines).unwrap_or_default();
+            if protocol.name() == "caller" {
+                let line = lines.iter().find(|(line, _)| line == "replies");
+                replies = line.map_or(0, |(_, count)| count.parse().unwrap());
+            }
+            all += &format!("{host} {}: {lines:?} {drops:?}\n", protocol.name());
+        }
+    }
+    world.stop();
+    (replies, all)
+}
+
+#[test]
+fn each_configuration_checks_draws_and_runs() {
+    let mut wrong = String::new();
+    for name in NAMES {
+        let graph = checked(name, &source(name));
+        assert!(graph.warnings().is_empty(), "{}", graph.warnings().to_text());
+        assert!(draw_text(&graph, None, 100).contains("client"));
+        assert!(draw_svg(&graph, None).ends_with("</svg>\n"));
+        let (replies, all) = run(name, &graph);
+        if replies != 20 {
+            wrong += &format!("{name}: {replies} replies\n{all}");
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn every_client_has_replies_of_every_server() {
+    let mut wrong = String::new();
+    for client in NAMES {
+        for server in NAMES {
+            let source = format!(
+                "{}{}link lan delay=\"1ms\"\n",
+                host(&source(client), "client"),
+                host(&source(server), "server")
+            );
+            let name = format!("{client} and {server}");
+            let (replies, all) = run(&name, &checked(&name, &source));
+            if replies != 20 {
+                wrong += &format!("{name}: {replies} replies\n{all}");
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
