@@ -49,6 +49,8 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_packet::ENTRY,
     &xk_pcap::ENTRY,
     &xk_portmap::ENTRY,
+    &xk_printer::ENTRY,
+    &xk_printer::PRINT_ENTRY,
     &xk_probe::ENTRY,
     &xk_procedures::ENTRY,
     &xk_rdgram::ENTRY,

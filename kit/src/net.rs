@@ -7,6 +7,7 @@ pub mod attribute;
 pub mod checksum;
 pub mod drop_sources;
 pub mod moving;
+pub mod names;
 pub mod neighbour;
 pub mod notice;
 pub mod offers;

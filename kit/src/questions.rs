@@ -12,6 +12,7 @@ use crate::net::appletalk::{
 };
 use crate::net::drop_sources::ListDropSources;
 use crate::net::moving::{EndsFailed, GiveState, HalfOpen, KeepEnds, TakeState};
+use crate::net::names::{NbpLookup, NbpRegister};
 use crate::net::neighbour::{
     ArpExchange, ArpReply, HostAt, HostChanged, HostRoute, PeerOnLink, RunsVirtual, SendArpReply,
     SubscribeType, WatchHosts, WayChanged,
@@ -70,6 +71,8 @@ table![
     ServesPort,
     SpecificDestination,
     CableChanged,
+    NbpLookup,
+    NbpRegister,
     ClaimNode,
     DdpCable,
     DdpEnds,

@@ -18,6 +18,7 @@ mod mutual;
 mod order;
 mod organisations;
 mod parts;
+mod printers;
 mod refusals;
 mod rpc_sun;
 mod starts;

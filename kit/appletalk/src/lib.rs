@@ -18,6 +18,7 @@ pub mod ddp;
 pub mod llap;
 pub mod name;
 pub mod nbp;
+pub mod pap;
 pub mod rtmp;
 pub mod zip;
 

@@ -1,0 +1,92 @@
+//! # Synopsis
+//! `printer ATP [NBP]` — a printer like Apple's LaserWriter: takes jobs by PAP, and counts what it
+//! would print.
+//!
+//! # Realm
+//! top (an anchor: no header, no sessions of its own)
+//!
+//! # Participants
+//! It enables `socket130`, or what `socket` says, and calls those that print from there.
+//!
+//! # Above
+//! Nothing.
+//!
+//! # Below
+//! One protocol of transactions, `atp`; and, for its name to be found, `nbp`.
+//!
+//! # Behaviour
+//! With `nbp` it gives its socket the name `name`. It tells its status to every node that asks, and
+//! has one connection at a time; another node is told that it is busy, and tries again. It asks the
+//! workstation for data, `quantum` packets at once, until the last has come; then the job is
+//! printed, and the workstation, which asks for what the printer has to say, gets an end of file. A
+//! workstation that does not answer `tries` times has its job dropped.
+//!
+//! # Control
+//! Answers `report`: `jobs`, `octets` of them, their `sum` (that of DDP), `busy` (opens that were
+//! refused), `failed` jobs, `named` (1 once its name is registered). Forwards the rest.
+//!
+//! # Example
+//! ```kdl
+//! host printer {
+//!     sim     link=lan
+//!     eth     sim
+//!     aarp    eth
+//!     ddp     aarp net="10-19" node=18
+//!     atp     ddp
+//!     printer atp
+//! }
+//! ```
+//!
+//! # Standard
+//! Inside AppleTalk, second edition, chapter 10. Not covered: waiting in the order of arrival; what
+//! a printer says but its status.
+#![no_std]
+
+extern crate alloc;
+
+mod job;
+mod pap;
+mod print;
+mod protocol;
+
+pub use print::Print;
+pub use protocol::Printer;
+
+use xk_core::Entry;
+use xk_core::control::question;
+use xk_core::graph::{Family, Guarantees, ParamKind, Realm, optional, text};
+
+const REALMS: &[Realm] = &[Realm::Rpc, Realm::Control];
+
+/// What the catalog knows of it.
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::top("printer", include_str!("lib.rs"), protocol::build)
+    .summary("a printer of AppleTalk: takes jobs by PAP, and counts them")
+    .on(REALMS, &[Family::Any])
+    .lowers(1..=2)
+    .needs(Guarantees::NONE)
+    .parameters(protocol::Settings::PARAMETERS)
+    .questions(&[question("report", "jobs, octets of them, and what went wrong")]);
+
+/// What the catalog knows of the client.
+#[rustfmt::skip]
+pub static PRINT_ENTRY: Entry = Entry::top("print", include_str!("print.rs"), print::build)
+    .summary("prints on a printer of AppleTalk, which it finds by its name")
+    .on(REALMS, &[Family::Any])
+    .lowers(1..=2)
+    .needs(Guarantees::NONE)
+    .parameters(print::Settings::PARAMETERS)
+    .questions(&[question("report", "jobs printed, octets of them, and what went wrong")]);
+
+/// A parameter that is a name.
+pub(crate) const fn name(
+    default: &'static str,
+    meaning: &'static str,
+) -> xk_core::graph::ParamSpec {
+    text("name", "a name, such as laser:LaserWriter@*", default, meaning)
+}
+
+/// A parameter that is a participant.
+pub(crate) const fn to(meaning: &'static str) -> xk_core::graph::ParamSpec {
+    optional("to", ParamKind::Text("a participant, such as socket130@node18@net10"), meaning)
+}

@@ -1,0 +1,280 @@
+//! # Synopsis
+//! `print ATP [NBP]` — prints on a printer of AppleTalk, which it finds by its name.
+//!
+//! # Realm
+//! top (an anchor: no header, no sessions of its own)
+//!
+//! # Participants
+//! `to` as it stands, or the socket that has the name `name`; its own is `socket`.
+//!
+//! # Above
+//! Nothing.
+//!
+//! # Below
+//! One protocol of transactions, `atp`; and, for names to be looked up, `nbp`.
+//!
+//! # Behaviour
+//! After `start` it looks the printer up, unless `to` names its socket, opens a connection by PAP,
+//! and gives the printer `size` octets, a pattern, as it asks for them. It asks for what the
+//! printer has to say until that is over, and closes. A printer that is busy or not there is asked
+//! again after 2 s, `tries` times in all; so for each of `count` jobs.
+//!
+//! # Control
+//! Answers `report`: `printed` jobs, `octets` of the last, its `sum` (that of DDP), `failed` jobs,
+//! `attempts`, `printer` (where it is). It has finished when each job is printed or has failed, and
+//! failed if one has. Forwards the rest.
+//!
+//! # Example
+//! ```kdl
+//! host one {
+//!     sim   link=lan
+//!     eth   sim
+//!     aarp  eth
+//!     ddp   aarp net="10-19" node=17
+//!     atp   ddp
+//!     print atp to="socket130@node18@net10" size="40KiB"
+//! }
+//! ```
+//!
+//! # Standard
+//! Inside AppleTalk, second edition, chapter 10.
+
+use crate::job::{Tally, octet};
+use crate::pap::{asked, call, reply, send_data, want};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::time::Duration;
+use xk_appletalk::pap::{Function, Open, Opened, PACKET_OCTETS_MAX, User};
+use xk_core::control::Report;
+use xk_core::graph::{Build, BuildError};
+use xk_core::object::{OpenError, Refused};
+use xk_core::shepherd::Semaphore;
+use xk_core::{
+    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
+    SessionRef, Upper,
+};
+use xk_kit::asks::SHORTEST;
+use xk_kit::net::appletalk::{SOCKET, socket};
+use xk_kit::net::names::NbpLookup;
+use xk_kit::rpc::call::BAD_ARGUMENTS;
+
+/// From one attempt to the next.
+const PAUSE: Duration = Duration::from_secs(2);
+
+xk_core::settings! {
+    /// What it is to do.
+    #[derive(Clone, Debug)]
+    pub(crate) struct Settings {
+        socket: u8 = int(1..=254, 140, "its socket"),
+        quantum: u8 = int(1..=8, 8, "how many packets it takes at once"),
+        size: usize = octets(20_000, "octets of a job"),
+        count: u64 = int(1..=i64::MAX, 1, "how many jobs"),
+        tries: u64 = int(1..=i64::MAX, 30, "how often it tries to print one"),
+        start: Duration = duration(Duration::ZERO, "the delay before the first"),
+        ..
+        /// The printer's name.
+        name: String = String::new(),
+        /// Its socket.
+        to: Option<Participant> = None,
+    }
+    [
+        crate::name("=:LaserWriter@*", "the printer's name, where `nbp` is below"),
+        crate::to("the printer's socket"),
+    ]
+}
+
+/// One instance.
+pub struct Print {
+    atp: ProtocolRef,
+    nbp: Option<ProtocolRef>,
+    settings: Settings,
+    connection: Cell<u8>,
+    /// How many octets of the job have been given.
+    given: Cell<usize>,
+    tally: Cell<Tally>,
+    printed: Cell<u64>,
+    failed: Cell<u64>,
+    attempts: Cell<u64>,
+    printer: RefCell<String>,
+}
+
+/// Builds it from its place in a graph.
+pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    let wanted = "a participant, such as socket130@node18@net10";
+    let name = build.params.text("name").unwrap_or("=:LaserWriter@*").to_string();
+    let to = build.params.parse("to", wanted)?;
+    let settings = Settings { name, to, ..Settings::read(build)? };
+    let (atp, nbp) = (build.lower(0)?, build.lower(1).ok());
+    if nbp.is_none() && settings.to.is_none() {
+        return Err(BuildError::param("to", "the printer's socket, where no `nbp` is below"));
+    }
+    build.add(Print {
+        atp,
+        nbp,
+        settings,
+        connection: Cell::new(0),
+        given: Cell::new(0),
+        tally: Cell::default(),
+        printed: Cell::new(0),
+        failed: Cell::new(0),
+        attempts: Cell::new(0),
+        printer: RefCell::default(),
+    })
+}
+
+impl Print {
+    /// Where the printer is, and its node.
+    fn find(&self, cx: &Kernel) -> Option<Participant> {
+        if let Some(to) = &self.settings.to {
+            return Some(to.clone());
+        }
+        let name = self.settings.name.clone();
+        let looked = self.nbp.as_ref()?.ask(cx, NbpLookup { name, ..NbpLookup::default() })?;
+        let found = looked.found.first()?;
+        *self.printer.borrow_mut() =
+            format!("{} at {}.{}:{}", found.name, found.net, found.node, found.socket);
+        Some(socket(found.net, found.node, found.socket))
+    }
+
+    fn open(&self, cx: &Kernel, this: &ProtocolRef, to: Participant) -> Option<SessionRef> {
+        let own = Participant::of(Part::Any).with(Part::Any);
+        let own = own.with(Part::Number(SOCKET, self.settings.socket.into()));
+        self.atp.open(cx, Upper::new(this), Participants::pair(own, to)).ok()
+    }
+
+    /// Tries to print a job; false if that is to be tried again.
+    fn print(&self, cx: &Kernel, this: &ProtocolRef) -> Option<()> {
+        let to = self.find(cx)?;
+        let session = self.open(cx, this, to.clone())?;
+        let printed = self.connect(cx, this, (&session, to));
+        session.close(cx);
+        printed
+    }
+
+    fn connect(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        (session, mut to): (&SessionRef, Participant),
+    ) -> Option<()> {
+        let connection = self.connection.get().wrapping_add(1).max(1);
+        self.connection.set(connection);
+        self.given.set(0);
+        self.tally.set(Tally::default());
+        let Settings { socket, quantum, .. } = self.settings;
+        let open = Open { socket, quantum, waited: 0 };
+        let asks = want(User::new(connection, Function::OpenConnection), 1, 5);
+        let (_, data) = call(cx, session, &asks, &open.emit()).ok()?;
+        let opened = Opened::parse(&data).ok().filter(|opened| opened.result == 0)?;
+        // The printer's end of the connection may be at another socket.
+        to.pop();
+        let at = self.open(cx, this, to.with(Part::Number(SOCKET, opened.socket.into())))?;
+        let (reading, closing) = (
+            want(send_data(connection, 1), quantum, 60),
+            want(User::new(connection, Function::CloseConnection), 1, 5),
+        );
+        // What the printer says comes to its end when it has the job.
+        let heard = call(cx, &at, &reading, &[]);
+        let is_whole = self.given.get() >= self.settings.size;
+        let _ = call(cx, &at, &closing, &[]);
+        at.close(cx);
+        (heard.is_ok() && is_whole).then_some(())
+    }
+
+    /// Prints all jobs.
+    fn run(&self, cx: &Kernel, this: &ProtocolRef) {
+        for _ in 0..self.settings.count {
+            let mut left = self.settings.tries;
+            loop {
+                self.attempts.set(self.attempts.get() + 1);
+                if self.print(cx, this).is_some() {
+                    self.printed.set(self.printed.get() + 1);
+                    break;
+                }
+                left -= 1;
+                if left == 0 {
+                    self.failed.set(self.failed.get() + 1);
+                    break;
+                }
+                let _ = cx.wait(&Semaphore::new(0), Some(PAUSE));
+            }
+        }
+    }
+
+    /// The next octets of the job, as many as so many packets hold.
+    fn give(&self, packets: u32) -> (Vec<u8>, bool) {
+        let (from, size) = (self.given.get(), self.settings.size);
+        let until = size.min(from + packets as usize * PACKET_OCTETS_MAX);
+        let number = self.printed.get();
+        let octets: Vec<u8> = (from..until).map(|at| octet(number, at)).collect();
+        self.given.set(until);
+        let mut tally = self.tally.get();
+        tally.add(&octets);
+        self.tally.set(tally);
+        (octets, until == size)
+    }
+}
+
+impl Protocol for Print {
+    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        let at = Participant::of(Part::Number(SOCKET, self.settings.socket.into()));
+        self.atp.open_enable(cx, Upper::new(this), Participants::local(at)).map(drop)?;
+        cx.schedule_protocol(this, self.settings.start.max(SHORTEST), 0).map(drop)
+    }
+
+    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, _: u64) {
+        self.run(cx, this);
+    }
+
+    fn call_demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        _: &SessionRef,
+        request: Message,
+    ) -> Result<Message, Refused> {
+        let (asked, user, request) = asked(this, request)?;
+        let is_ours = user.connection == self.connection.get();
+        match user.function {
+            Function::SendData if is_ours => {
+                let (octets, is_last) = self.give(asked.bitmap.count_ones());
+                let user = User::data(user.connection, is_last);
+                reply(cx, this, (&asked, request), user, &octets)
+            }
+            Function::CloseConnection => {
+                let user = User::new(user.connection, Function::CloseConnectionReply);
+                reply(cx, this, (&asked, request), user, &[])
+            }
+            Function::Tickle => reply(cx, this, (&asked, request), user, &[]),
+            _ => Err(this.refuse(request, &BAD_ARGUMENTS)),
+        }
+    }
+
+    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        let Some(report) = ask.get::<Report>() else {
+            return self.atp.control(cx, ask);
+        };
+        let tally = self.tally.get();
+        let figures = [
+            ("printed", self.printed.get()),
+            ("octets", tally.octets),
+            ("sum", tally.sum().into()),
+            ("failed", self.failed.get()),
+            ("attempts", self.attempts.get()),
+        ];
+        report.lines = figures.map(|(name, figure)| (name.into(), figure.to_string())).into();
+        let printer = self.printer.borrow();
+        if !printer.is_empty() {
+            report.lines.push(("printer".into(), printer.clone()));
+        }
+        report.finished = self.printed.get() + self.failed.get() >= self.settings.count;
+        report.failed = self.failed.get() > 0;
+        Answer::Answered
+    }
+
+    fn lower(&self) -> Option<&ProtocolRef> {
+        Some(&self.atp)
+    }
+}
