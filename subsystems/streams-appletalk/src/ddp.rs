@@ -56,7 +56,7 @@ use xk_appletalk::addr::{AtAddr, NET_ANY, NetRange, Node, SOCKADDR_LEN, START_UP
 use xk_appletalk::ddp::{Cable, DATA_LEN_MAX, LONG_LEN, Long, SOCKETS_DYNAMIC, Way, is_socket};
 use xk_core::control::Report;
 use xk_core::graph::{
-    Build, BuildError, Family, Guarantees, ParamKind, Params, Realm, flag, int, optional,
+    Build, BuildError, Family, Guarantees, ParamKind, Params, Realm, Service, flag, int, optional,
 };
 use xk_core::reason::{self, Reason};
 use xk_core::{Answer, Ask, Entry, Kernel, ProtocolRef};
@@ -78,7 +78,8 @@ pub static ENTRY: Entry = Entry::layer("ddp", include_str!("ddp.rs"), build)
     .summary("AppleTalk's datagrams as a multiplexor of STREAMS, with address resolution")
     .above(Family::Other("AppleTalk sockets"))
     .on(&[Realm::Async], &[Family::Ether])
-    .needs(Guarantees::WHOLE)
+    .needs(Guarantees::SESSIONS.and(Guarantees::WHOLE))
+    .service(Service::adding(Guarantees::EXACT.and(Guarantees::REPLY)))
     .header_octets(LONG_LEN)
     .numbers(&[("ether", DDP_ON_ETHER)])
     .reasons(&[&CONFLICT, &UNRESOLVED, &NO_ROUTE])

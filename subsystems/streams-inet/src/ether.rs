@@ -48,7 +48,7 @@
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use xk_core::graph::{Build, BuildError, Family, Guarantees, Realm};
+use xk_core::graph::{Build, BuildError, Family, Guarantees, Realm, Service};
 use xk_core::reason::{self, Reason};
 use xk_core::{Answer, Ask, Entry, Kernel, ProtocolRef};
 use xk_kit::control::{MaxPacket, MyEther};
@@ -65,7 +65,8 @@ pub static ENTRY: Entry = Entry::layer("ether", include_str!("ether.rs"), build)
     .summary("Ethernet as a multiplexor of STREAMS")
     .above(Family::Ether)
     .on(&[Realm::Wire], &[Family::Link])
-    .needs(Guarantees::WHOLE)
+    .needs(Guarantees::SESSIONS.and(Guarantees::WHOLE))
+    .service(Service::adding(Guarantees::REPLY))
     .header_octets(HEADER);
 
 const INFO: ModuleInfo = ModuleInfo::new(0x4574, "ether");

@@ -5,3 +5,4 @@ mod ddp;
 mod echo;
 mod names;
 mod rig;
+mod xkernel;
