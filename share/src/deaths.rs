@@ -1,6 +1,7 @@
 //! The end of the other side, and its return.
 
 use alloc::boxed::Box;
+use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::time::Duration;
 use xk_core::object::{Enable, OpenError, ProtocolId};
@@ -11,6 +12,7 @@ use crate::carrier::Carrier;
 use crate::exports::Export;
 use crate::frame::{Header, Op};
 use crate::port::{ANSWERED, LOST, NOT_ENABLED, PATIENCE, Port};
+use crate::queue::Queue;
 use crate::serve::Outcome;
 use crate::waits::Answered;
 
@@ -136,6 +138,8 @@ impl Port {
     pub fn stop(&self) {
         self.is_lost.set(true);
         self.carrier().close();
+        // Sessions that go on to their end know this port, and need nothing of the system for it.
+        drop(self.carrier.replace(Rc::new(Queue::ended())));
         drop((self.admit.take(), self.guard.take()));
         drop(self.exports.take_all());
         drop(self.imports.take_all());

@@ -80,6 +80,13 @@ impl Queue {
         Self::of([lane(0), lane(1)], slots)
     }
 
+    /// An end whose other side is gone.
+    pub fn ended() -> Self {
+        let (end, _) = Self::pair(1);
+        end.close();
+        end
+    }
+
     fn of(lanes: [Lane; 2], slots: usize) -> (Self, Self) {
         let [there, back] = lanes.map(Rc::new);
         let other = Self { out: Rc::clone(&back), back: Rc::clone(&there), slots };

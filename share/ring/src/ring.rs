@@ -266,6 +266,7 @@ impl Carrier for Ring {
         let Some(link) = link.as_mut() else {
             return true;
         };
+        link.leave_bed();
         if !self.registered.get() {
             // If it fails, sleeps are short all the same, and the next one tries again.
             self.registered.set(link.add_to(sleeper));

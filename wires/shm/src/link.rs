@@ -305,9 +305,7 @@ impl Link {
 
     /// Has a sleep end when a frame comes, after [`doze`](Self::doze), or the other side goes.
     /// False if the system refuses.
-    pub fn add_to(&mut self, sleeper: &dyn Sleeper) -> bool {
-        // It sleeps no longer by itself, as before its executor runs.
-        self.bed = None;
+    pub fn add_to(&self, sleeper: &dyn Sleeper) -> bool {
         sleeper.add(self.bell.fd()) && sleeper.add(self.socket.as_own())
     }
 
@@ -342,6 +340,11 @@ impl Link {
         }
         self.bed = Some(bed);
         outcome
+    }
+
+    /// Gives up what [`wait`](Self::wait) has slept by, for one that an executor sleeps on.
+    pub fn leave_bed(&mut self) {
+        self.bed = None;
     }
 
     fn make_bed(&self) -> Result<OwnedFd, Errno> {

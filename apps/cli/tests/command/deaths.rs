@@ -306,7 +306,7 @@ fn nothing_is_left_of_programs_that_die_attached() {
                 ip loopback {{ address "10.0.0.1/24"; }}
                 icmp ip
                 udp ip sessions_max=256
-                tcp ip sessions_max=256
+                tcp ip sessions_max=256 time_wait="10min"
             }}
             domain apps {{ echo udp port=7; discard tcp port=9; }}
             domain users open path={door:?} {{
@@ -344,7 +344,10 @@ fn nothing_is_left_of_programs_that_die_attached() {
         // What was sent to the one that has died may come first.
         let mut back = [0; 1000];
         while socket.recv_from(&mut back).unwrap().0 != 4 {}
-        drop((socket, stack));
+        // A stream that it has ended waits there for late segments, and for nothing of it.
+        let stream = xk_net::TcpStream::connect(&stack, "10.0.0.1:9").unwrap();
+        (&stream).write_all(&[7; 5000]).unwrap();
+        drop((stream, socket, stack));
         host.has_again(&before);
         if death == deaths.div_ceil(4) {
             first = memory();
