@@ -106,6 +106,7 @@ static TARGETS: &[Target] = &[
     to("vipadv", "who runs virtual protocols, between two layers", targets::vipadv::stack),
     to("mrpc", "Sprite RPC between two layers, both halves", targets::mrpc::stack),
     to("atp", "ATP between two layers", targets::atp::stack),
+    to("bsd", "a host of the BSD subsystem, and its users", targets::bsd::host),
     to("reqrep", "REQUEST.REPLY between two layers", targets::reqrep::stack),
     to("rm", "records in a stream", targets::rm::stack),
     to("stack", "the whole Internet stack, a host or a router", stack::run),

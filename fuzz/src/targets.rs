@@ -3,6 +3,7 @@
 pub(crate) mod arp;
 pub(crate) mod atp;
 pub(crate) mod authsys;
+pub(crate) mod bsd;
 pub(crate) mod channel;
 pub(crate) mod cut;
 pub(crate) mod eth;
