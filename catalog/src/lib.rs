@@ -36,6 +36,7 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_fault::ENTRY,
     &xk_fragment::ENTRY,
     &xk_host::ENTRY,
+    &xk_host::TCP_ENTRY,
     &xk_host::UDP_ENTRY,
     &xk_icmp::ENTRY,
     &xk_ip::ENTRY,

@@ -13,7 +13,8 @@ use xk_core::control::Describe;
 use xk_core::object::{OpenError, Refused};
 use xk_core::reason::{self, Class};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, SessionRef, Upper,
+    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason,
+    SessionRef, Upper,
 };
 use xk_kit::control::{LinkType, MaxPacket};
 use xk_kit::wire::entry::HEADROOM;
@@ -59,6 +60,21 @@ pub struct Link {
     pub octets_max: Option<usize>,
     /// Whose the session below is.
     pub ends: Ends,
+}
+
+impl Link {
+    /// Opened to this peer, from an end of the lower layer's choice. A wire takes no notice of it.
+    #[must_use]
+    pub fn to(peer: Participant) -> Self {
+        let ends = Participants::pair(Participant::of(Part::Any), peer);
+        Self { ends: Ends::Open(ends), ..Self::default() }
+    }
+
+    /// For the peer that opens it at this end of ours.
+    #[must_use]
+    pub fn at(local: Participant) -> Self {
+        Self { ends: Ends::Accept(Participants::local(local)), ..Self::default() }
+    }
 }
 
 /// What is below.
@@ -307,7 +323,7 @@ impl Protocol for Receiver {
                 }
             },
             Way::Hosts(_) => {
-                let any = xk_core::Participant::of(xk_core::Part::Any);
+                let any = Participant::of(Part::Any);
                 port.lower.open_enable(cx, upper, Participants::local(any)).map(drop)?;
             }
         }

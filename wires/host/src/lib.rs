@@ -71,10 +71,12 @@ mod eth;
 mod inbox;
 mod outbox;
 mod socket;
+mod tcp;
 mod udp;
 
 pub use eth::vxlan;
 pub use socket::OVERFLOW;
+pub use tcp::TCP_ENTRY;
 pub use udp::UDP_ENTRY;
 
 use xk_core::Entry;

@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use libc::ifreq;
-use rustix::ioctl::{Opcode, Updater, ioctl};
+use rustix::ioctl::{Opcode, Setter, Updater, ioctl};
 
 /// What an interface is like.
 #[derive(Debug, Clone)]
@@ -156,6 +156,31 @@ pub fn set_address(
     ask::<{ libc::SIOCSIFNETMASK as Opcode }>(socket, with_ipv4(name, mask)?).map(drop)
 }
 
+/// Has the system reach `network` by `via`, a host on the link of this interface; one that is there
+/// already is left alone.
+pub fn add_route(
+    socket: impl AsFd,
+    name: &str,
+    (network, mask): (Ipv4Addr, Ipv4Addr),
+    via: Ipv4Addr,
+) -> io::Result<()> {
+    let mut device = request(name)?.ifr_name;
+    // SAFETY: `rtentry` is plain data in which all zeroes are valid, null pointers included.
+    let mut route: libc::rtentry = unsafe { std::mem::zeroed() };
+    route.rt_dst = socket_address(network);
+    route.rt_genmask = socket_address(mask);
+    route.rt_gateway = socket_address(via);
+    route.rt_flags = libc::RTF_UP | libc::RTF_GATEWAY;
+    route.rt_dev = device.as_mut_ptr();
+    // SAFETY: SIOCADDRT reads one `rtentry`, and of `rt_dev` a string that ends with a zero: a name
+    // is shorter than the array, which is zero behind it and lives to the end of the call.
+    let added = unsafe { ioctl(socket, Setter::<{ libc::SIOCADDRT as Opcode }, _>::new(route)) };
+    match added {
+        Err(rustix::io::Errno::EXIST) => Ok(()),
+        result => Ok(result?),
+    }
+}
+
 /// Asks a question about the interface `name`.
 fn ask_name<const OPCODE: Opcode>(socket: impl AsFd, name: &str) -> io::Result<ifreq> {
     ask::<OPCODE>(socket, request(name)?)
@@ -185,13 +210,17 @@ pub fn request(name: &str) -> io::Result<ifreq> {
 /// A request that holds an IPv4 address in a `sockaddr_in`: family, port, address.
 fn with_ipv4(name: &str, address: Ipv4Addr) -> io::Result<ifreq> {
     let mut request = request(name)?;
+    request.ifr_ifru.ifru_addr = socket_address(address);
+    Ok(request)
+}
+
+/// A `sockaddr_in` with this address and no port.
+fn socket_address(address: Ipv4Addr) -> libc::sockaddr {
     let mut data = [0; 14];
     for (slot, octet) in data.iter_mut().skip(2).zip(address.octets()) {
         *slot = octet as libc::c_char;
     }
-    request.ifr_ifru.ifru_addr =
-        libc::sockaddr { sa_family: libc::AF_INET as libc::sa_family_t, sa_data: data };
-    Ok(request)
+    libc::sockaddr { sa_family: libc::AF_INET as libc::sa_family_t, sa_data: data }
 }
 
 /// The IPv4 address in an answer that holds a `sockaddr_in`.

@@ -4,7 +4,7 @@ mod interface_unsafe;
 mod socket_unsafe;
 
 pub use interface_unsafe::{
-    Interface, InterfaceError, address, existing, flags, hardware_address, mtu, request,
+    Interface, InterfaceError, add_route, address, existing, flags, hardware_address, mtu, request,
     set_address, set_mtu, set_up,
 };
 pub use socket_unsafe::{bind, get, number, packet_socket, set, set_number, set_promiscuous};

@@ -42,6 +42,9 @@ pub struct Options {
     pub persist: bool,
     /// The host's own IPv4 address on this Ethernet and the length of its prefix in bits.
     pub host_address: Option<(Ipv4Addr, u8)>,
+    /// Networks that the host reaches by this Ethernet: address, length of the prefix in bits, and
+    /// the machine here that they lie behind. They go with the device.
+    pub host_routes: Vec<(Ipv4Addr, u8, Ipv4Addr)>,
     /// The MTU, in octets without the Ethernet header: 68 to 65,521.
     pub mtu: Option<usize>,
     /// Bring the host's end up. A device that is down carries nothing.
@@ -339,7 +342,30 @@ impl TapDevice {
             xk_linux::set_up(socket, name)
                 .map_err(|error| self.refused("bring it up", remedy, error))?;
         }
-        Ok(())
+        // Of an interface that is down the system takes none.
+        options.host_routes.iter().try_for_each(|route| self.set_host_route(socket, *route))
+    }
+
+    fn mask(&self, prefix: u8) -> Result<Ipv4Addr, TapError> {
+        let zeroes = 32u32.checked_sub(prefix.into());
+        let mask = zeroes.map(|zeroes| u32::MAX.checked_shl(zeroes).unwrap_or(0));
+        mask.map(Ipv4Addr::from_bits).ok_or_else(|| {
+            let what = format!("a prefix of {prefix} bits is longer than an IPv4 address");
+            TapError::Setting { name: self.name.clone(), what }
+        })
+    }
+
+    fn set_host_route(
+        &self,
+        socket: BorrowedFd<'_>,
+        (network, prefix, via): (Ipv4Addr, u8, Ipv4Addr),
+    ) -> Result<(), TapError> {
+        let name = &self.name;
+        let mask = self.mask(prefix)?;
+        let remedy = format!("sudo ip route add {network}/{prefix} via {via} dev {name}");
+        xk_linux::add_route(socket, name, (network, mask), via).map_err(|error| {
+            self.refused(&format!("route {network}/{prefix} via {via}"), remedy, error)
+        })
     }
 
     fn set_host_address(
@@ -349,14 +375,7 @@ impl TapDevice {
         prefix: u8,
     ) -> Result<(), TapError> {
         let name = &self.name;
-        let Some(mask) = 32u32
-            .checked_sub(prefix.into())
-            .map(|zeroes| u32::MAX.checked_shl(zeroes).unwrap_or(0))
-        else {
-            let what = format!("a prefix of {prefix} bits is longer than an IPv4 address");
-            return Err(TapError::Setting { name: name.clone(), what });
-        };
-        let mask = Ipv4Addr::from_bits(mask);
+        let mask = self.mask(prefix)?;
         if xk_linux::address(socket, name).ok().flatten() == Some((address, mask)) {
             return Ok(());
         }

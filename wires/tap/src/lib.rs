@@ -17,7 +17,8 @@
 //! # Behaviour
 //! The device is made if there is none, and goes with the program then. Its other end is an
 //! interface of the host with a hardware address of its own; `host_address` gives it an IPv4
-//! address. Frames are Ethernet II without preamble, padding and check sequence. Since the host's
+//! address, and `host_routes` networks that lie behind the graph, such as those of its other links:
+//! both are set when the graph is built, and go with a device that was made for it. Frames are Ethernet II without preamble, padding and check sequence. Since the host's
 //! memory is all that is between, transport checksums stay open both ways (virtio-net header,
 //! `TUN_F_CSUM`): UDP sums neither what it sends nor what it gets, and a capture on the host
 //! shows them open. What goes on over another wire is completed there. Runs of TCP segments, too,
@@ -99,6 +100,8 @@ pub static ENTRY: Entry = ethernet("tap", include_str!("lib.rs"), protocol::buil
             "the device's name; it is made if there is none"),
         optional("host_address", ParamKind::Text("an IPv4 address and prefix, such as 10.9.0.1/24"),
             "the host's IPv4 address on this Ethernet, with the length of its prefix"),
+        optional("host_routes", ParamKind::Text(protocol::ROUTES),
+            "networks that the host reaches by machines on this Ethernet, such as ours"),
         address("our hardware address; if not given, one that depends on the host's"),
         optional("mtu", ParamKind::Octets, "sets the device's MTU, 68 to 65521 octets"),
         flag("offload", true,

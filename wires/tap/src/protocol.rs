@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
@@ -21,6 +22,9 @@ use xk_kit::{Cidr, EthAddr};
 
 use crate::device::{MTU_MAX, MTU_MIN, Options, TapDevice, Transmitted};
 
+/// What `host_routes` is to be.
+pub(crate) const ROUTES: &str =
+    "networks and what they lie behind, between commas, such as 10.1.0.0/16 via 10.9.0.2";
 /// Octets of a buffer for a run of segments, and how many there are for the longest one.
 const RUN_PIECE_OCTETS: usize = 16 << 10;
 const RUN_PIECES: usize = RUN_OCTETS_MAX.div_ceil(RUN_PIECE_OCTETS);
@@ -65,6 +69,7 @@ fn options(params: &Params) -> Result<(&str, Options), BuildError> {
         return Err(BuildError::param("mtu", format!("{MTU_MIN} to {MTU_MAX} octets")));
     }
     let options = Options {
+        host_routes: host_routes(params)?,
         create: true,
         persist: false,
         host_address: host.map(|cidr| (cidr.addr(), cidr.prefix())),
@@ -74,6 +79,27 @@ fn options(params: &Params) -> Result<(&str, Options), BuildError> {
         runs: true,
     };
     Ok((interface_name(params)?.unwrap_or("xk0"), options))
+}
+
+/// The networks of `host_routes`, each with the machine that it lies behind.
+fn host_routes(params: &Params) -> Result<Vec<(Ipv4Addr, u8, Ipv4Addr)>, BuildError> {
+    let Some(text) = params.text("host_routes") else {
+        return Ok(Vec::new());
+    };
+    let route = |text: &str| {
+        let (network, via) = text.split_once(" via ")?;
+        let network = match network.trim() {
+            "default" => "0.0.0.0/0",
+            network => network,
+        };
+        let (address, prefix) = network.split_once('/')?;
+        let (address, prefix): (Ipv4Addr, u8) = (address.parse().ok()?, prefix.parse().ok()?);
+        let behind = u32::MAX.checked_shr(prefix.into()).unwrap_or(0);
+        let is_network = prefix <= 32 && address.to_bits() & behind == 0;
+        is_network.then_some((address, prefix, via.trim().parse().ok()?))
+    };
+    let routes: Option<Vec<_>> = text.split(',').map(|text| route(text.trim())).collect();
+    routes.ok_or_else(|| BuildError::param("host_routes", ROUTES))
 }
 
 /// Notes on an arrival what the host says of its checksum.

@@ -12,6 +12,7 @@ use xk_testkit::{needs_program, needs_root, peer};
 fn main() -> ExitCode {
     peer::main(&[
         ("a_device_is_made_and_set_up", a_device_is_made_and_set_up),
+        ("routes_are_set_and_go_with_the_device", routes_are_set_and_go_with_the_device),
         ("frames_cross_both_ways", frames_cross_both_ways),
         ("long_frames_are_counted", long_frames_are_counted),
         ("bad_frames_are_refused", bad_frames_are_refused),
@@ -45,6 +46,29 @@ fn next(tap: &mut TapDevice, ethertype: u16) -> Vec<u8> {
         }
     }
     panic!("no frame of type {ethertype:#06x}");
+}
+
+fn routes_are_set_and_go_with_the_device() {
+    needs_root!();
+    needs_program!("ip");
+    let net = Net::new("tap routes").unwrap();
+    let space = net.space().unwrap();
+    let via = [10, 92, 0, 2].into();
+    let host_routes = vec![([10, 93, 0, 0].into(), 16, via), ([0; 4].into(), 0, via)];
+    let options = Options { host_routes, ..with_address() };
+    let tap = open(&space, "xk0", &options).unwrap();
+    let shown = || space.exec(&["ip", "route"]).unwrap();
+    for route in ["10.93.0.0/16 via 10.92.0.2 dev xk0", "default via 10.92.0.2 dev xk0"] {
+        assert!(shown().contains(route), "{}", shown());
+    }
+    drop(tap);
+    assert!(!shown().contains("xk0"), "{}", shown());
+    let far = Options {
+        host_routes: vec![([10, 93, 0, 0].into(), 16, [10, 94, 0, 1].into())],
+        ..with_address()
+    };
+    let error = open(&space, "xk0", &far).unwrap_err().to_string();
+    assert!(error.contains("route 10.93.0.0/16 via 10.94.0.1"), "{error}");
 }
 
 fn a_device_is_made_and_set_up() {

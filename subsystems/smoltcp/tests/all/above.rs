@@ -7,9 +7,9 @@ use smoltcp::wire::{IpAddress, IpEndpoint};
 use std::cell::RefCell;
 use std::rc::Rc;
 use xk_compose::start_world;
-use xk_core::{Kernel, Part, Participant, Participants, Time, reason};
+use xk_core::{Kernel, Part, Participant, Time, reason};
 use xk_sim::{HostId, World};
-use xk_smoltcp::{Ends, Link, NO_SESSION, Port, Station};
+use xk_smoltcp::{Link, NO_SESSION, Port, Station};
 
 /// A host that echoes at TCP port 7.
 fn server(cx: &Kernel, port: Rc<Port>, number: u8) -> Rc<Station> {
@@ -146,9 +146,8 @@ fn smoltcp_s_frames_go_over_a_tcp_of_ours() {
     let (two, here) = on(&world, 1, "rm");
     let host = |octet| Part::host(std::net::Ipv4Addr::new(192, 0, 2, octet));
     let port = |number, host| Participant::of(host).with(Part::port(number));
-    let ends = Participants::pair(Participant::of(Part::Any), port(4000, host(2)));
     let talk = Talk::new(20_000);
-    let link = Link { ends: Ends::Open(ends), ..Link::default() };
+    let link = Link::to(port(4000, host(2)));
     let way = Port::on_link(&one, "smoltcp", &there, link);
     client(&one, Rc::clone(&way), (1, 2), &talk);
     let link =

@@ -1,0 +1,114 @@
+//! # Synopsis
+//! `host-tcp` — streams between ports, carried by the operating system's own TCP: to its uppers
+//! what `tcp` is, without privilege.
+//!
+//! # Realm
+//! async (an anchor: it stands on nothing of the graph)
+//!
+//! # Participants
+//! A port on top of an IPv4 host: `port80@192.0.2.7`.
+//!
+//! - `open`: local `*` or `port5000@10.0.0.1`, where port and host may be `*`; the peer's port and
+//!   host, both definite.
+//! - `open_enable`: `port7`, `port7@*` or `port7@10.0.0.1`.
+//!
+//! # Above
+//! Anything that takes streams: `rm`, sockets. The port selects it; it needs no type number.
+//!
+//! # Below
+//! Nothing: the system's TCP.
+//!
+//! # Behaviour
+//! Each session is one connection of the system's. `open` answers at once with one that is
+//! connecting; `stream-notice` tells above that it stands, or why not. An enable is a socket that
+//! listens; a peer for which the protocol above has no room waits in the system's queue.
+//!
+//! What is pushed is written at once as far as the system takes it; the rest waits, `send_max`
+//! octets at most, and a push for which there is no room is refused as "queue full". Arrivals are
+//! read into message memory, 16 KiB at a time, and cut wherever the system cuts them. A receiver
+//! that says what it has consumed (`stream-consumed`) has `receive_max` octets unconsumed at most,
+//! beside what the system's own buffer holds; then nothing more is read, and the system's window
+//! holds the peer back. If the pool has no buffer nothing is read either.
+//!
+//! What the guarantees rest on: the system says that octets were taken, not that the peer has them.
+//! A connection that breaks says so above, and what was under way may or may not have arrived, as
+//! with any TCP. To close the last handle writes what waits, then ends the stream; octets that have
+//! arrived and were not read make the system reset it instead (RFC 1122, section 4.2.2.13). When
+//! the process dies the system ends all streams. Under virtual time it cannot be built: it asks the
+//! machine.
+//!
+//! The skeleton of layers (`xk_kit`) does not fit: there is no session below, but a socket for each
+//! of its own.
+//!
+//! # Control
+//! Answers `my-port`, `my-host`, `peer-port`, `peer-host`, `peer-proved`, `max-packet`,
+//! `opt-packet`, `stream-space`, `stream-shutdown`, `stream-abort`, `stream-consumed`, `stream-set`
+//! (all but `segment-max`), `stream-info` (the state and what is counted here), `describe`,
+//! `list-sessions`; says `stream-notice` above and asks `stream-room`.
+//!
+//! # Example
+//! ```kdl
+//! host server {
+//!     host-tcp
+//!     rm       host-tcp
+//!     reqrep   rm
+//! }
+//! ```
+//!
+//! # Standard
+//! Linux: tcp(7), socket(7); RFC 9293 as far as the system obeys it.
+
+mod protocol;
+mod session;
+
+use xk_core::Entry;
+use xk_core::control::question;
+use xk_core::graph::{Family, Guarantees, Service, Shape, flag, int, octets, text};
+
+/// What is added to what a wire of messages gives, and what a stream does not give.
+const SERVICE: Service = Service {
+    adds: Service::WIRE
+        .adds
+        .without(Guarantees::WHOLE)
+        .and(Guarantees::STREAM)
+        .and(Guarantees::ORDER)
+        .and(Guarantees::RELIABLE)
+        .and(Guarantees::HOSTS),
+    ..Service::WIRE
+};
+
+/// What the catalog knows of streams over the system's TCP.
+#[rustfmt::skip]
+pub static TCP_ENTRY: Entry = Entry::layer("host-tcp", include_str!("mod.rs"), protocol::build)
+    .summary("streams between ports over the operating system's TCP, without privilege")
+    .above(Family::Port)
+    .lowers(0..=0)
+    .shape(Shape::Wire)
+    .service(SERVICE)
+    .parameters(&[
+        text("local", "an IPv4 address of this machine, or 0.0.0.0 for all", "0.0.0.0",
+            "our host, for what is opened and enabled without one"),
+        int("sessions_max", 1..=1_000_000, 1024, "how many connections it holds"),
+        int("backlog", 1..=65_535, 128, "how many peers the system lets wait at one port"),
+        octets("send_max", 256 << 10, "octets that wait to be sent on one connection"),
+        octets("receive_max", 256 << 10,
+            "octets of one connection that a receiver has not consumed"),
+        flag("no_delay", false, "whether small segments go at once"),
+    ])
+    .questions(&[
+        question("my-port", "the local port of a session"),
+        question("my-host", "the local host of a session"),
+        question("peer-port", "the peer's port of a session"),
+        question("peer-host", "the peer's host of a session"),
+        question("peer-proved", "of a session: it is connected"),
+        question("max-packet", "the send buffer, in octets"),
+        question("opt-packet", "16 KiB: what one read takes"),
+        question("stream-space", "how many octets a push takes now"),
+        question("stream-shutdown", "ends this side's direction behind what was pushed"),
+        question("stream-abort", "breaks the connection off"),
+        question("stream-consumed", "goes on reading for a receiver that says what it consumed"),
+        question("stream-set", "sets something of a session"),
+        question("stream-info", "how the connection stands"),
+    ])
+    .probe(protocol::probe)
+    .reasons(&[&session::NOT_TAKEN]);
