@@ -34,6 +34,7 @@ mod tcp_inprocess;
 mod tcp_lossy;
 mod udp_inprocess;
 mod uppers;
+mod world;
 
 pub use case::{Against, Benchmark, Better, Case, Goal, Sample, Trouble};
 pub use plot::Plot;
@@ -61,6 +62,7 @@ pub fn benchmarks() -> Vec<Benchmark> {
         tcp_inprocess::benchmark(),
         demux::benchmark(),
         sim::benchmark(),
+        world::benchmark(),
         footprint::benchmark(),
         tcp_idle::benchmark(),
         domain::benchmark(),

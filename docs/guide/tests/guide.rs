@@ -15,6 +15,10 @@ mod deadlines;
 /// Pages about what every protocol's author needs.
 const PAGES: [&str; 3] = ["../message.md", "../paths.md", "../embed.md"];
 
+/// Tests of other crates that chapter 13 shows.
+const OTHERS: [&str; 3] =
+    ["../../sockets/tokio/tests", "../../sockets/world/tests", "../../wires/host/tests"];
+
 /// The graph of chapter 10, and where the layer of chapter 10 lies.
 const CALLS: &str = "../../graphs/rpc-deadline.kdl";
 const LAYER: &str = "../../protocols/deadline";
@@ -81,9 +85,9 @@ fn blocks() -> Vec<Block> {
 #[test]
 fn fragments_are_part_of_the_sources() {
     let mut sources = vec![trimmed(&read(CALLS))];
-    for (folder, ending) in
-        [("src", "rs"), ("tests", "rs"), ("examples", "rs"), (".", "kdl"), (LAYER, "rs")]
-    {
+    let own = [("src", "rs"), ("tests", "rs"), ("examples", "rs"), (".", "kdl"), (LAYER, "rs")];
+    let others = OTHERS.map(|folder| (folder, "rs"));
+    for (folder, ending) in own.into_iter().chain(others) {
         for path in files(folder, ending) {
             sources.push(trimmed(&fs::read_to_string(path).unwrap()));
         }

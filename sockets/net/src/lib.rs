@@ -76,7 +76,7 @@ mod udp;
 pub use driver::{Crashed, Driver, Here, Sim, SimHost, Thread};
 pub use layer::Sharing;
 pub use poller::{Event, Mode, Poller};
-pub use ready::{Ready, Watch, WatchId, take_stirred};
+pub use ready::{Ready, Watch, WatchId, stir, take_stirred};
 pub use setup::Setup;
 pub use stack::{Source, Stack};
 pub use tcp::{Incoming, TcpListener, TcpStream};

@@ -113,6 +113,13 @@ pub fn take_stirred() -> bool {
     STIRRED.take()
 }
 
+/// Notes that this thread has told a program something by another way than a socket, as
+/// [`take_stirred`] tells.
+pub fn stir() {
+    // A thread that ends has no simulation any more.
+    let _ = STIRRED.try_with(|stirred| stirred.set(true));
+}
+
 #[derive(Default)]
 struct Watches {
     list: Vec<(u64, Arc<dyn Watch>)>,
@@ -136,8 +143,7 @@ impl Status {
         if self.waiting.load(Ordering::SeqCst) == 0 {
             return;
         }
-        // A thread that ends has no simulation any more.
-        let _ = STIRRED.try_with(|stirred| stirred.set(true));
+        stir();
         let watches = lock(&self.watches);
         self.changed.notify_all();
         for (_, watch) in &watches.list {

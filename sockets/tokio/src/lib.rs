@@ -25,10 +25,22 @@
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(run()).unwrap();
 //! ```
 
+#[cfg(feature = "frames")]
+mod datagrams;
+#[cfg(feature = "frames")]
+pub mod frames;
+#[cfg(feature = "tonic")]
+mod incoming;
 mod task;
 mod tcp;
 mod udp;
 
+#[cfg(feature = "frames")]
+pub use datagrams::Datagrams;
+#[cfg(feature = "frames")]
+pub use frames::Frames;
+#[cfg(feature = "tonic")]
+pub use incoming::Incoming;
 pub use tcp::{TcpListener, TcpStream};
 pub use udp::UdpSocket;
 

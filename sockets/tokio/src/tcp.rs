@@ -13,7 +13,7 @@ use xk_net::{Driver, Ready, Source, Thread};
 pub struct TcpStream<D: Driver = Thread>(Awaited<xk_net::TcpStream<D>>);
 
 impl<D: Driver> TcpStream<D> {
-    fn new(stream: xk_net::TcpStream<D>) -> io::Result<Self> {
+    pub(crate) fn new(stream: xk_net::TcpStream<D>) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(Self(Awaited::new(stream)))
     }
@@ -149,6 +149,11 @@ impl<D: Driver> TcpListener<D> {
     pub async fn accept(&self) -> io::Result<(TcpStream<D>, SocketAddr)> {
         let (stream, peer) = self.0.wait(Way::Read, |socket| socket.accept()).await?;
         Ok((TcpStream::new(stream)?, peer))
+    }
+
+    #[cfg(feature = "tonic")]
+    pub(crate) fn awaited(&self) -> &Awaited<xk_net::TcpListener<D>> {
+        &self.0
     }
 
     /// The socket below. It does not block.

@@ -28,6 +28,11 @@ impl<D: Driver> UdpSocket<D> {
         self.get_ref().connect(peer)
     }
 
+    #[cfg(feature = "frames")]
+    pub(crate) fn awaited(&self) -> &Awaited<xk_net::UdpSocket<D>> {
+        &self.0
+    }
+
     /// The socket below, for its options. It does not block.
     pub fn get_ref(&self) -> &xk_net::UdpSocket<D> {
         &self.0.socket

@@ -31,7 +31,7 @@
 //! When it breaks, what is awaited is lost and nothing more is sent.
 //!
 //! # Control
-//! Answers `report`: `sent`, `received`, `lost`, `corrupt`, `duplicates`, `late`, what could not be
+//! Answers `probe-results`, numbers for programs, and `report`, text: `sent`, `received`, `lost`, `corrupt`, `duplicates`, `late`, what could not be
 //! sent and what the network reported by kind, why the stream broke, and `rtt min`, `rtt avg`,
 //! `rtt p50`, `rtt max`. It has finished when every message is answered, lost or failed; it has
 //! failed if then nothing came back, or anything came back corrupt, or if the stream broke. Takes
@@ -63,9 +63,10 @@ mod tally;
 mod window;
 
 pub use protocol::{Probe, Settings, add, build};
+pub use tally::{Results, RoundTrips};
 
 use xk_core::Entry;
-use xk_core::control::question;
+use xk_core::control::{own_question, question};
 use xk_core::graph::{Family, Guarantees, Realm};
 
 /// What the catalog knows of it.
@@ -86,5 +87,6 @@ pub static ENTRY: Entry = Entry::top("probe", include_str!("lib.rs"), build)
     .questions(&[
         question("report", "messages sent, received, lost; round-trip times"),
         question("network-error", "counted by kind"),
+        own_question::<Results>("what it has found, as numbers"),
     ])
     .reasons(&[&protocol::CORRUPT, &protocol::DUPLICATE, &protocol::LATE]);

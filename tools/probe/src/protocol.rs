@@ -1,7 +1,7 @@
 //! The protocol object: a session, two timers, what comes back.
 
 use crate::cutter::Cutter;
-use crate::tally::Tally;
+use crate::tally::{Results, Tally};
 use crate::window::Arrival;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
@@ -318,7 +318,10 @@ impl Protocol for Probe {
 
     fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(report) = ask.get::<Report>() {
-            self.tally.borrow().report(report, self.settings.count);
+            let tally = self.tally.borrow();
+            tally.report(report, &tally.results(self.settings.count));
+        } else if let Some(results) = ask.get::<Results>() {
+            *results = self.tally.borrow().results(self.settings.count);
         } else if let Some(error) = ask.get::<NetworkError>() {
             self.tally.borrow_mut().network_error(error.kind);
         } else if let Some(StreamNotice { event: StreamEvent::Failed(error), .. }) =

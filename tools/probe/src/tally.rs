@@ -3,12 +3,70 @@
 use crate::window::Window;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use xk_core::Time;
+use core::time::Duration;
 use xk_core::control::Report;
 use xk_core::object::{OpenError, PushError};
+use xk_core::{Time, fields, question};
 use xk_kit::control::NetworkErrorKind;
 use xk_kit::net::stream::StreamError;
 use xk_kit::times::{Figures, Times};
+
+/// The times that answers took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoundTrips {
+    /// The shortest.
+    pub min: Duration,
+    /// The average.
+    pub avg: Duration,
+    /// The median, right to one part in 32.
+    pub p50: Duration,
+    /// The longest.
+    pub max: Duration,
+}
+
+fields!(RoundTrips { min, avg, p50, max });
+
+/// Asked of a probe: what it has found so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Results {
+    /// Messages sent.
+    pub sent: u64,
+    /// Messages that came back in time.
+    pub received: u64,
+    /// Messages that did not come back in time.
+    pub lost: u64,
+    /// Messages that came back changed.
+    pub corrupt: u64,
+    /// Messages that came back once more.
+    pub duplicates: u64,
+    /// Messages that came back when they were lost already.
+    pub late: u64,
+    /// Messages that could not be sent, and what the network reported.
+    pub errors: u64,
+    /// How long answers took; `None` if none that can be timed has come.
+    pub round_trips: Option<RoundTrips>,
+    /// It has done all that it was asked to do.
+    pub finished: bool,
+    /// It has finished, and nothing came back, or something did changed; or its stream broke.
+    pub failed: bool,
+}
+
+question!(
+    Results {
+        sent,
+        received,
+        lost,
+        corrupt,
+        duplicates,
+        late,
+        errors,
+        round_trips,
+        finished,
+        failed
+    },
+    "probe-results",
+    Ask
+);
 
 /// Counts of one probe.
 #[derive(Default)]
@@ -66,18 +124,42 @@ impl Tally {
         });
     }
 
-    /// Fills in a report; `count` messages were to be sent, 0 for no end.
-    pub(crate) fn report(&self, report: &mut Report, count: u64) {
+    /// What it comes to; `count` messages were to be sent, 0 for no end.
+    pub(crate) fn results(&self, count: u64) -> Results {
         let sent = self.window.next();
+        let all_sent = count > 0 && sent >= count;
+        let has_ended = self.open_error.is_some() || self.is_broken;
+        let finished = has_ended || all_sent && self.window.awaited() == 0;
+        let failed = finished && self.received == 0 || self.is_broken || self.corrupt > 0;
+        let round_trips = self.times.figures().map(|times| {
+            let Figures { min, avg, p50, max } = times;
+            RoundTrips { min, avg, p50, max }
+        });
+        Results {
+            sent,
+            received: self.received,
+            lost: self.window.lost(),
+            corrupt: self.corrupt,
+            duplicates: self.duplicates,
+            late: self.late,
+            errors: self.errors.iter().map(|(_, count)| count).sum(),
+            round_trips,
+            finished,
+            failed,
+        }
+    }
+
+    /// Fills in a report of these results.
+    pub(crate) fn report(&self, report: &mut Report, results: &Results) {
         let mut lines: Vec<(String, String)> = Vec::new();
         let mut line = |name: &str, value: String| lines.push((name.into(), value));
         for (name, n) in [
-            ("sent", sent),
-            ("received", self.received),
-            ("lost", self.window.lost()),
-            ("corrupt", self.corrupt),
-            ("duplicates", self.duplicates),
-            ("late", self.late),
+            ("sent", results.sent),
+            ("received", results.received),
+            ("lost", results.lost),
+            ("corrupt", results.corrupt),
+            ("duplicates", results.duplicates),
+            ("late", results.late),
         ] {
             line(name, n.to_string());
         }
@@ -91,9 +173,7 @@ impl Tally {
             line(name, time);
         }
         report.lines = lines;
-        let all_sent = count > 0 && sent >= count;
-        report.finished =
-            self.open_error.is_some() || self.is_broken || all_sent && self.window.awaited() == 0;
-        report.failed = report.finished && self.received == 0 || self.is_broken || self.corrupt > 0;
+        report.finished = results.finished;
+        report.failed = results.failed;
     }
 }

@@ -71,6 +71,13 @@ fn all_come_back() {
         assert!(report.finished && !report.failed, "{size}: {:?}", report.lines);
         assert_eq!((net.count("sent"), net.count("received"), net.count("lost")), (5, 5, 0));
         assert_eq!(net.figure("rtt min").is_some(), size >= 8 || size_max > 0);
+        let results = net.probe.ask(&net.cx, xk_probe::Results::default()).unwrap();
+        assert_eq!((results.sent, results.received, results.lost), (5, 5, 0));
+        assert!(results.finished && !results.failed);
+        if let Some(times) = results.round_trips {
+            assert!(times.min <= times.p50 && times.avg <= times.max, "{times:?}");
+        }
+        assert_eq!(results.round_trips.is_some(), net.figure("rtt min").is_some());
         net.cx.stop();
         assert_eq!(net.cx.live(), (0, 0));
     }

@@ -2,11 +2,13 @@
 
 mod echo;
 mod faults;
+mod frames;
 mod graphs;
 mod http;
 mod readme;
 mod system;
 mod tls;
+mod tonic;
 
 /// The documents show the test of `readme.rs`.
 #[test]

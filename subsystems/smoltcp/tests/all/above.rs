@@ -150,8 +150,7 @@ fn smoltcp_s_frames_go_over_a_tcp_of_ours() {
     let link = Link::to(port(4000, host(2)));
     let way = Port::on_link(&one, "smoltcp", &there, link);
     client(&one, Rc::clone(&way), (1, 2), &talk);
-    let link =
-        Link { ends: Ends::Accept(Participants::local(port(4000, Part::Any))), ..Link::default() };
+    let link = Link::at(port(4000, Part::Any));
     let back = Port::on_link(&two, "smoltcp", &here, link);
     assert!(!back.is_open());
     server(&two, Rc::clone(&back), 2);
