@@ -1,9 +1,10 @@
 //! Frames between tasks and a graph.
 //!
-//! [`Frames`] is a `Stream` and a `Sink` of them. Its other end is in a graph: a wire, so that tasks
-//! carry what the graph sends ([`BELOW`], `task` in a graph file), or the top of a conversation, so
-//! that tasks have what a session carries ([`ABOVE`], `task-top`). [`Frames::carry`] lets any
-//! `AsyncRead + AsyncWrite` carry them, as records (RFC 5531, section 11).
+//! [`Frames`] is a `Stream` and a `Sink` of them. Its other end is in a graph: a wire, so that
+//! tasks carry what the graph sends ([`BELOW`], `task` in a graph file), or the top of a
+//! conversation, so that tasks have what a session carries ([`ABOVE`], `task-top`).
+//! [`Frames::carry`] lets any `AsyncRead + AsyncWrite` carry them, as records (RFC 5531, section
+//! 11).
 
 use bytes::{Buf, Bytes, BytesMut};
 use futures_core::Stream;
@@ -163,7 +164,7 @@ impl Frames {
             while let Some(record) = read_record(&mut from).await? {
                 self.send(record).await?;
             }
-            // The other direction has nobody to write to, or will find out.
+            // The stream has ended: the other direction is not waited for.
             Err::<(), _>(io::Error::from(io::ErrorKind::ConnectionAborted))
         };
         let leaves = async {

@@ -31,11 +31,12 @@
 //! When it breaks, what is awaited is lost and nothing more is sent.
 //!
 //! # Control
-//! Answers `probe-results`, numbers for programs, and `report`, text: `sent`, `received`, `lost`, `corrupt`, `duplicates`, `late`, what could not be
-//! sent and what the network reported by kind, why the stream broke, and `rtt min`, `rtt avg`,
-//! `rtt p50`, `rtt max`. It has finished when every message is answered, lost or failed; it has
-//! failed if then nothing came back, or anything came back corrupt, or if the stream broke. Takes
-//! `network-error` and `stream-notice`; forwards the rest.
+//! Answers `probe-results`, numbers for programs, and `report`, text: `sent`, `received`, `lost`,
+//! `corrupt`, `duplicates`, `late`, what could not be sent and what the network reported by kind,
+//! why the stream broke, and `rtt min`, `rtt avg`, `rtt p50`, `rtt max`. It has finished when every
+//! message is answered, lost or failed; it has failed if then nothing came back, or anything came
+//! back corrupt, or if the stream broke. Takes `network-error` and `stream-notice`; forwards the
+//! rest.
 //!
 //! # Example
 //! ```kdl

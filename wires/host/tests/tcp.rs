@@ -326,7 +326,8 @@ fn records_stand_on_it() {
     let port = free();
     let pair = [(); 2].map(|()| {
         let rig = Rig::new(Top::default());
-        let rm = xk_rm::ENTRY.add(&rig.cx, "rm", &[rig.wire.clone()], &Params::default());
+        let rm =
+            xk_rm::ENTRY.add(&rig.cx, "rm", std::slice::from_ref(&rig.wire), &Params::default());
         (rig, rm.unwrap())
     });
     let [(here, there_rm), (far, far_rm)] = &pair;

@@ -18,12 +18,13 @@
 //! The device is made if there is none, and goes with the program then. Its other end is an
 //! interface of the host with a hardware address of its own; `host_address` gives it an IPv4
 //! address, and `host_routes` networks that lie behind the graph, such as those of its other links:
-//! both are set when the graph is built, and go with a device that was made for it. Frames are Ethernet II without preamble, padding and check sequence. Since the host's
-//! memory is all that is between, transport checksums stay open both ways (virtio-net header,
-//! `TUN_F_CSUM`): UDP sums neither what it sends nor what it gets, and a capture on the host
-//! shows them open. What goes on over another wire is completed there. Runs of TCP segments, too,
-//! pass as one frame of up to 64 KiB both ways (`TUN_F_TSO4`). `offload=#false` has all checksums
-//! complete, and all segments single, both ways.
+//! both are set when the graph is built, and go with a device that was made for it. Frames are
+//! Ethernet II without preamble, padding and check sequence. Since the host's memory is all that is
+//! between, transport checksums stay open both ways (virtio-net header, `TUN_F_CSUM`): UDP sums
+//! neither what it sends nor what it gets, and a capture on the host shows them open. What goes on
+//! over another wire is completed there. Runs of TCP segments, too, pass as one frame of up to 64
+//! KiB both ways (`TUN_F_TSO4`). `offload=#false` has all checksums complete, and all segments
+//! single, both ways.
 //!
 //! Frames are read straight into message memory and written straight from it. A frame that the host
 //! has no room for waits among at most 256, then is dropped as "device full". Frames longer than

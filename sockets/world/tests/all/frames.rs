@@ -37,13 +37,13 @@ fn a_graph_stands_on_a_stream_of_tasks_whatever_the_seed() {
                 let socket = xk_world::UdpSocket::bind(&stack, "10.0.0.1:7")?;
                 let echoes = async {
                     let mut room = [0; 2000];
-                    loop {
-                        let (octets, from) = socket.recv_from(&mut room).await?;
+                    while let Ok((octets, from)) = socket.recv_from(&mut room).await {
                         socket.send_to(&room[..octets], from).await?;
                     }
+                    std::io::Result::Ok(())
                 };
                 let carried = async { frames.carry(listener.accept().await?.0).await };
-                tokio::try_join!(carried, async { echoes.await as std::io::Result<()> })?;
+                tokio::try_join!(carried, echoes)?;
                 Result::Ok(())
             }
         })?;

@@ -2,6 +2,7 @@
 //! frames, and the server crashes.
 
 use hyper_util::rt::TokioIo;
+use std::io;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 use tonic::transport::{Channel, Endpoint, Server};
@@ -24,18 +25,36 @@ where
     Ok(server.serve_with_incoming(Incoming::from(listener)).await?)
 }
 
-/// A channel whose connections are streams of this stack.
-async fn channel<D: Driver + Send + Sync>(stack: Stack<D>, to: &'static str) -> Result<Channel>
+/// A channel whose connections are the streams that `connect` makes.
+async fn channel<D: Driver, F>(connect: impl Fn() -> F + Send + 'static) -> Result<Channel>
 where
     TcpStream<D>: Send,
-    Stack<D>: Send + Sync,
+    F: Future<Output = io::Result<TcpStream<D>>> + Send + 'static,
 {
     let connect = service_fn(move |_| {
-        let stack = stack.clone();
-        async move { TcpStream::connect(&stack, to).await.map(TokioIo::new) }
+        let stream = connect();
+        async move { stream.await.map(TokioIo::new) }
     });
     let endpoint = Endpoint::from_static("http://server:50051");
     Ok(endpoint.connect_with_connector(connect).await?)
+}
+
+/// A stream to the server, from a stack in the simulator.
+async fn simulated(stack: xk_world::Stack) -> Result<Channel> {
+    channel(move || {
+        let stack = stack.clone();
+        async move { TcpStream::connect(&stack, "server:50051").await }
+    })
+    .await
+}
+
+/// A stream to the server, from a stack with a thread of its own.
+async fn real(stack: Stack) -> Result<Channel> {
+    channel(move || {
+        let stack = stack.clone();
+        async move { TcpStream::connect(&stack, "10.0.0.1:50051").await }
+    })
+    .await
 }
 
 async fn ask(channel: Channel) -> Result<ServingStatus> {
@@ -52,7 +71,7 @@ fn a_service_of_tonic_s_is_called_in_spite_of_loss_and_a_crash() {
         world.client("client", |stack| async move {
             let mut answered = 0;
             while answered < 20 {
-                let call = async { ask(channel(stack.clone(), "server:50051").await?).await };
+                let call = async { ask(simulated(stack.clone()).await?).await };
                 match timeout(Duration::from_secs(2), call).await {
                     Ok(Ok(status)) => {
                         assert_eq!(status, ServingStatus::Serving);
@@ -71,7 +90,7 @@ fn a_service_of_tonic_s_is_called_in_spite_of_loss_and_a_crash() {
     });
 }
 
-/// The same two functions over a wire of the system's: datagrams on the loopback interface.
+/// The functions above over a wire of the system's: datagrams on the loopback interface.
 #[test]
 fn and_over_a_real_wire() {
     let free = || std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -91,7 +110,7 @@ fn and_over_a_real_wire() {
     let calls = async {
         tokio::task::spawn_local(serve(server));
         let channel = loop {
-            match channel(client.clone(), "10.0.0.1:50051").await {
+            match real(client.clone()).await {
                 Ok(channel) => break channel,
                 Err(_) => sleep(Duration::from_millis(10)).await,
             }
@@ -101,6 +120,7 @@ fn and_over_a_real_wire() {
         }
         Result::Ok(())
     };
-    let done = runtime.block_on(local.run_until(timeout(Duration::from_secs(60), calls)));
+    let within = async { timeout(Duration::from_secs(60), calls).await };
+    let done = runtime.block_on(local.run_until(within));
     done.expect("it ends").expect("it is answered");
 }

@@ -168,7 +168,7 @@ impl Stream {
         self.tell_space(cx, this);
         let count = self.read(cx, this, budget);
         // What came may have been answered, or have ended it.
-        self.settle(cx, this);
+        self.end_if_due(cx, this);
         count
     }
 
@@ -270,7 +270,7 @@ impl Stream {
     }
 
     /// Ends it once both directions have, or what was left behind is written.
-    fn settle(&self, cx: &Kernel, this: &SessionRef) {
+    fn end_if_due(&self, cx: &Kernel, this: &SessionRef) {
         if self.socket.borrow().is_none() {
             return;
         }
