@@ -22,6 +22,7 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_aarp::ENTRY,
     &xk_aep::ENTRY,
     &xk_arp::ENTRY,
+    &xk_asp::ENTRY,
     &xk_atp::ENTRY,
     &xk_authnone::ENTRY,
     &xk_authshort::ENTRY,

@@ -199,19 +199,24 @@ pub enum Due<A> {
 }
 
 /// The sessions of a server, which are named by their places.
+///
+/// After a crash of the server its numbers begin elsewhere, for a workstation may still use one of
+/// before, and nothing else tells sessions of one node apart.
 #[derive(Debug)]
 pub struct Server<A> {
     socket: u8,
     max: usize,
+    last: u8,
     sessions: Vec<Option<Session<A>>>,
 }
 
 impl<A: Copy + Eq> Server<A> {
-    /// One without sessions, of at most `max` (255 beyond that), all at this socket.
+    /// One without sessions, of at most `max` (255 beyond that), all at this socket. The first has
+    /// the number after `last`, which is to be random.
     #[must_use]
-    pub const fn new(socket: u8, max: usize) -> Self {
+    pub const fn new(socket: u8, max: usize, last: u8) -> Self {
         let max = if max > 255 { 255 } else { max };
-        Self { socket, max, sessions: Vec::new() }
+        Self { socket, max, last, sessions: Vec::new() }
     }
 
     /// How many sessions are open.
@@ -237,19 +242,20 @@ impl<A: Copy + Eq> Server<A> {
         if version != VERSION {
             return refused(result::BAD_VERSION);
         }
-        let free = self.sessions.iter().position(Option::is_none);
-        let at = match free {
-            Some(at) => at,
-            None if self.sessions.len() < self.max => {
-                self.sessions.push(None);
-                self.sessions.len() - 1
-            }
-            None => return refused(result::TOO_MANY_CLIENTS),
-        };
-        if let Some(place) = self.sessions.get_mut(at) {
+        if self.len() >= self.max {
+            return refused(result::TOO_MANY_CLIENTS);
+        }
+        self.sessions.resize_with(256, || None);
+        let mut number = self.last.wrapping_add(1);
+        // At most 255 are taken.
+        while self.sessions.get(usize::from(number)).is_some_and(Option::is_some) {
+            number = number.wrapping_add(1);
+        }
+        self.last = number;
+        if let Some(place) = self.sessions.get_mut(usize::from(number)) {
             *place = Some(Session { peer, next: 0, heard: now, tickled: now });
         }
-        Opened { socket: self.socket, session: at as u8, error: 0 }.emit()
+        Opened { socket: self.socket, session: number, error: 0 }.emit()
     }
 
     /// A request; `from(socket)` is that socket of the node that it came from, and `is_same_node`
@@ -318,7 +324,7 @@ impl<A: Copy + Eq> Server<A> {
 
     /// One thing that has fallen due, until there is none; to be asked for every few seconds.
     pub fn poll(&mut self, now: Duration) -> Option<Due<A>> {
-        for (number, place) in (0..).zip(self.sessions.iter_mut()) {
+        for (number, place) in (0..=u8::MAX).zip(self.sessions.iter_mut()) {
             let Some(session) = place else { continue };
             let peer = session.peer;
             if now.saturating_sub(session.heard) >= PATIENCE {
@@ -430,7 +436,7 @@ mod tests {
     /// What asip-status and netatalk's afpd said.
     #[test]
     fn a_real_session_opens() {
-        let mut server = Server::new(132, 2);
+        let mut server = Server::new(132, 2, 255);
         let user = [4, 0x8e, 1, 0];
         let open = Request::OpenSession { socket: 0x8e, version: VERSION };
         assert_eq!((Request::parse(user), open.emit()), (Ok(open), user));
@@ -444,7 +450,7 @@ mod tests {
 
     #[test]
     fn commands_are_executed_in_turn_and_none_twice() {
-        let mut server = Server::new(132, 2);
+        let mut server = Server::new(132, 2, 255);
         let Asked::Reply(opened) = ask(&mut server, 0, [4, 7, 1, 0]) else { panic!() };
         let mut client = Client::opened(s(0), opened, |socket| socket).unwrap();
         let first = client.command();
@@ -463,17 +469,17 @@ mod tests {
         assert_eq!(ask(&mut server, 1, [2, 1, 0, 0]), closed);
         assert_eq!(ask(&mut server, 1, [1, 0, 0, 0]), Asked::Closed(0));
         assert_eq!(ask(&mut server, 1, [1, 0, 0, 0]), closed);
-        // After 65536 commands the numbers begin again.
+        // After 65536 commands the numbers begin again. The next session has another number.
         ask(&mut server, 1, [4, 7, 1, 0]);
         for number in (0..=u16::MAX).chain([0, 1]) {
-            let user = Request::Command { session: 0, sequence: number }.emit();
-            assert_eq!(ask(&mut server, 2, user), Asked::Execute(0));
+            let user = Request::Command { session: 1, sequence: number }.emit();
+            assert_eq!(ask(&mut server, 2, user), Asked::Execute(1));
         }
     }
 
     #[test]
     fn sessions_are_bounded_and_versions_compared() {
-        let mut server = Server::new(132, 2);
+        let mut server = Server::new(132, 2, 255);
         for session in 0..2 {
             let opened = Opened { socket: 132, session, error: 0 };
             assert_eq!(ask(&mut server, 0, [4, 7, 1, 0]), Asked::Reply(opened.emit()));
@@ -489,7 +495,7 @@ mod tests {
 
     #[test]
     fn both_ends_tickle_and_a_silent_one_is_lost() {
-        let mut server = Server::new(132, 2);
+        let mut server = Server::new(132, 2, 255);
         let Asked::Reply(opened) = ask(&mut server, 0, [4, 7, 1, 0]) else { panic!() };
         let mut client = Client::opened(s(0), opened, |socket| socket).unwrap();
         let peer = AtAddr { socket: 7, ..WORKSTATION };
@@ -516,7 +522,7 @@ mod tests {
 
         #[test]
         fn a_server_takes_whatever_comes(requests: Vec<([u8; 4], u8)>) {
-            let mut server = Server::new(132, 3);
+            let mut server = Server::new(132, 3, 7);
             for (now, (mut user, node)) in (0..).zip(requests) {
                 user[0] %= 9;
                 if Request::parse(user).is_ok() {

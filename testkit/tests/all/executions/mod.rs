@@ -48,7 +48,7 @@ fn sweep(stack: &Stack, seeds: u64) {
     if wanted.is_none() {
         assert!(sum.replies > seeds, "most calls bring a reply: {sum:?}");
         assert!(sum.crashes > seeds / 2, "hosts crash: {sum:?}");
-        assert!(sum.failures > 0, "some calls fail: {sum:?}");
+        assert!(sum.failures > 0 || stack.is_of_one_boot, "some calls fail: {sum:?}");
     }
 }
 
@@ -70,6 +70,7 @@ macro_rules! stacks {
 }
 
 stacks!(
+    asp,
     atp_ddp,
     atp_udp,
     atp_udp_at_least_once,

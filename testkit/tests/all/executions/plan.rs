@@ -44,6 +44,8 @@ pub(crate) struct Stack {
     pub(crate) form: Form,
     /// What it promises.
     pub(crate) promise: Promise,
+    /// What it promises holds as long as the server does not crash.
+    pub(crate) is_of_one_boot: bool,
     /// The largest request and the largest reply, in octets.
     pub(crate) octets_max: [usize; 2],
 }
@@ -74,6 +76,7 @@ pub(crate) fn mrpc() -> Stack {
         at: "*",
         form: Form::Call,
         promise: Promise::AtMostOnce,
+        is_of_one_boot: false,
         octets_max: [12_000; 2],
     }
 }
@@ -87,6 +90,7 @@ pub(crate) fn sun_udp() -> Stack {
         at: "version1@program536870913@port2049",
         form: Form::Call,
         promise: Promise::AtLeastOnce,
+        is_of_one_boot: false,
         octets_max: [8000; 2],
     }
 }
@@ -180,6 +184,7 @@ pub(crate) fn transactions(graph: String, lower: &'static str) -> Stack {
         at: "port200",
         form: Form::Call,
         promise: Promise::OnceUntilReleased,
+        is_of_one_boot: false,
         // One packet, and eight.
         octets_max: [578 - MARK, 8 * 578 - MARK],
     }
@@ -205,6 +210,21 @@ pub(crate) fn atp_ddp() -> Stack {
         to: "socket200@node9@net10",
         at: "socket200",
         ..transactions(apple("    atp ddp\n"), "atp")
+    }
+}
+
+/// Sessions of commands: at most once. Eight bits tell sessions apart, so that nothing holds for
+/// those of before a server's crash.
+pub(crate) fn asp() -> Stack {
+    Stack {
+        name: "asp",
+        promise: Promise::AtMostOnce,
+        is_of_one_boot: true,
+        to: "socket129@node9@net10",
+        at: "*",
+        // Beyond one packet it is a write.
+        octets_max: [8 * 578 - MARK; 2],
+        ..transactions(apple("    atp ddp\n    asp atp\n"), "asp")
     }
 }
 

@@ -52,7 +52,11 @@ struct Run<'a> {
 /// # Errors
 /// The first thing that did not hold.
 pub(crate) fn simulate(stack: &Stack, seed: u64) -> Result<Counts, String> {
-    let plan = Plan::new(seed, stack.octets_max);
+    let mut plan = Plan::new(seed, stack.octets_max);
+    if stack.is_of_one_boot {
+        let servers = plan.crashes.iter_mut().filter(|crash| crash.host == SERVER);
+        servers.for_each(|crash| crash.host = CLIENTS[0]);
+    }
     let source = format!("{}{}", stack.graph, plan.link);
     let graph =
         check(&source, "executions.kdl", &xk_catalog::standard()).map_err(|e| e.to_text())?;
