@@ -45,6 +45,8 @@ pub(crate) struct Has {
     /// Mappings of shared memory.
     shared: usize,
     threads: usize,
+    /// Threads in which it meets a neighbour that has been started again.
+    meeting: usize,
 }
 
 /// `None` if the process has ended.
@@ -52,7 +54,10 @@ fn has(process: u32) -> Option<Has> {
     let count = |what: &str| Some(fs::read_dir(format!("/proc/{process}/{what}")).ok()?.count());
     let maps = fs::read_to_string(format!("/proc/{process}/maps")).ok()?;
     let shared = maps.lines().filter(|line| line.contains("/memfd:")).count();
-    Some(Has { descriptors: count("fd")?, shared, threads: count("task")? })
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).ok()?.flatten();
+    let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).ok();
+    let meeting = tasks.filter_map(name).filter(|name| name.trim() == "meet").count();
+    Some(Has { descriptors: count("fd")?, shared, threads: count("task")?, meeting })
 }
 
 /// What the descriptors of a process are.
@@ -70,7 +75,8 @@ pub(crate) fn settled(processes: impl IntoIterator<Item = u32>) -> BTreeMap<u32,
         assert!(begun.elapsed() < PATIENCE, "{before:?}");
         std::thread::sleep(TRY_EVERY / 20);
         let now = look();
-        equal = if now == before { equal + 1 } else { 0 };
+        let is_quiet = now.values().all(|has| has.meeting == 0);
+        equal = if now == before && is_quiet { equal + 1 } else { 0 };
         before = now;
     }
     before
