@@ -30,6 +30,7 @@ mod run;
 mod signals_unsafe;
 mod sim;
 mod simulation;
+mod stream;
 mod switch;
 mod table;
 mod top;
@@ -74,6 +75,7 @@ enum Command {
     Dump(client::DumpArgs),
     Trace(client::TraceArgs),
     Capture(client::CaptureArgs),
+    Stream(stream::Args),
     Bench(bench::Args),
     Protocols(protocols::Args),
     Help(help::Args),
@@ -99,6 +101,7 @@ fn main() -> ExitCode {
         Command::Dump(args) => client::dump(&args),
         Command::Trace(args) => client::trace(&args),
         Command::Capture(args) => client::capture(&args),
+        Command::Stream(args) => stream::main(&args),
         Command::Bench(args) => bench::main(&args),
         Command::Protocols(args) => protocols::main(&args),
         Command::Help(args) => help::main(&args, &mut Cli::command()),

@@ -1,12 +1,13 @@
 //! The subsystem in a kernel: its node, and the lines of a graph that are drivers and multiplexors.
 
 use crate::module::Streamtab;
+use crate::modules::{CountTab, StreamModules};
 use crate::streams::{Bounds, Streams, chain};
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use xk_core::control::{Report, question};
+use xk_core::control::{Report, own_question, question};
 use xk_core::graph::{Build, BuildError, int, octets};
 use xk_core::object::OpenError;
 use xk_core::{Answer, Ask, Entry, Kernel, Protocol, ProtocolRef};
@@ -20,7 +21,10 @@ pub static ENTRY: Entry = Entry::framework("streams", include_str!("lib.rs"), bu
         int("streams_max", 1..=1_048_576, 1024, "streams at one time"),
         int("push_max", 1..=64, 9, "modules that may be pushed on one stream"),
     ])
-    .questions(&[question("report", "streams, blocks and messages, the modules of each stream")]);
+    .questions(&[
+        question("report", "streams, blocks and messages, the modules of each stream"),
+        own_question::<StreamModules>("the modules of the streams on a line, pushed and popped"),
+    ]);
 
 /// The node: it owns the timers of the subsystem and answers for it.
 struct Node(Rc<Streams>);
@@ -30,7 +34,11 @@ impl Protocol for Node {
         self.0.core.timeout(cx, token);
     }
 
-    fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(asked) = ask.get::<StreamModules>() {
+            self.0.change_modules(cx, asked);
+            return Answer::Answered;
+        }
         ask.answer::<Report>(|report| {
             report.lines = self.0.report();
             report.finished = true;
@@ -58,6 +66,7 @@ pub fn add(cx: &Kernel, name: &str, bounds: Bounds) -> (Rc<Streams>, ProtocolRef
     cx.surround(Rc::clone(&streams));
     let node = cx.add_protocol(ENTRY.kind, name, Node(Rc::clone(&streams)));
     streams.core.set_node(node.id());
+    streams.add_module("count", Rc::new(CountTab));
     (streams, node)
 }
 

@@ -29,6 +29,8 @@ pub(crate) enum Request {
         /// `UPPER>LOWER`, or `LOWER`.
         edge: String,
     },
+    /// The modules of streams.
+    Stream(crate::stream::Request),
     /// What another process needs that is to go on in this one's place.
     Upgrade,
     /// The descriptor of a device.
@@ -69,6 +71,7 @@ impl Request {
                     messages.ok_or_else(|| format!("a trace is of 1 to {TRACES_MAX} messages"))?;
                 Ok(Self::Trace { messages })
             }
+            Some("stream") => Ok(Self::Stream(crate::stream::Request::of(&request))),
             Some("capture") => {
                 let edge = request["edge"].as_str().unwrap_or_default();
                 Ok(Self::Capture { edge: edge.into() })

@@ -421,6 +421,10 @@ impl Desk {
                 send_line(&job.answers, &json!({"ok": left}));
                 Ok(())
             }
+            Request::Stream(request) => {
+                send_line(&job.answers, &json!({"ok": request.answer(kernel)?}));
+                Ok(())
+            }
             Request::Watch => {
                 self.watch.watch(kernel);
                 send_line(&job.answers, &json!({"ok": true}));

@@ -316,6 +316,9 @@ impl Drawn {
 
 /// Whether graphs are drawn with a kind: not with wires and applications, which have their places.
 fn is_layer(entry: &&'static Entry) -> bool {
-    matches!(entry.realm, Realm::Async | Realm::Rpc)
+    // Those of other frameworks stand in blocks of their own.
+    let is_own = entry.subsystem.is_none() && entry.shape != Shape::Adapter;
+    is_own
+        && matches!(entry.realm, Realm::Async | Realm::Rpc)
         && LEFT_OUT.iter().all(|(kind, _)| *kind != entry.kind)
 }

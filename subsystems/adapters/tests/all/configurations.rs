@@ -9,6 +9,7 @@ use xk_compose::{
 };
 use xk_core::Time;
 use xk_core::control::Report;
+use xk_streams::StreamModules;
 
 const NAMES: [&str; 9] =
     ["xkatalk", "bsdatalk", "stratalk", "bsdstr", "strbsd", "xkstr", "xkbsd", "strxk", "bsdxk"];
@@ -89,4 +90,34 @@ fn every_client_has_replies_of_every_server() {
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// A module is pushed on the streams of a line while messages go, counts them, and comes off.
+#[test]
+fn modules_are_pushed_and_popped_in_a_running_host() {
+    let graph = checked("stratalk", &source("stratalk"));
+    let mut world = simulate(&graph, SimulationConfig::default()).unwrap_or_else(|e| panic!("{e}"));
+    start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{}", e.to_text()));
+    world.run_until(Time::ZERO + Duration::from_secs(2));
+    let ask = |world: &xk_sim::World, line: &str, push: &str, pops: bool| {
+        let kernel = world.find("client").and_then(|id| world.kernel(id)).unwrap();
+        let node = kernel.find_protocol("streams").unwrap();
+        let (line, push) = (line.to_owned(), push.to_owned());
+        let asked = StreamModules { line, push, pops, ..StreamModules::default() };
+        let found = node.ask(kernel, asked).unwrap();
+        (found.streams, found.error)
+    };
+    let none = String::new;
+    assert_eq!(ask(&world, "ddp", "", false), (vec!["ddp".into()], none()));
+    let pushed = ask(&world, "ddp", "count", false);
+    assert_eq!(pushed, (vec!["count (0 down, 0 up) ddp".into()], none()));
+    world.run_until_finished(Time::ZERO + Duration::from_secs(60));
+    // Twenty requests and their replies, at least once.
+    let counted = ask(&world, "ddp", "", false);
+    assert_eq!(counted, (vec!["count (20 down, 20 up) ddp".into()], none()));
+    assert_eq!(ask(&world, "ddp", "", true), (vec!["ddp".into()], none()));
+    assert_eq!(ask(&world, "ddp", "", true).1, "no module is on a stream there");
+    assert_eq!(ask(&world, "ddp", "none", false).1, "there is no module `none`: there are count");
+    assert_eq!(ask(&world, "sim", "", false).1, "`sim` is no line of this subsystem");
+    world.stop();
 }

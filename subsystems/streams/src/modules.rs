@@ -1,0 +1,125 @@
+//! Modules of streams in a running host: pushed, popped and looked at from outside, and one that
+//! can be pushed anywhere.
+
+use crate::block::Mblk;
+use crate::module::{Module, ModuleInfo, Opening, Streamtab};
+use crate::queue::Q;
+use crate::streams::{Streams, chain};
+use crate::{Errno, Kind};
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::any::Any;
+use core::cell::Cell;
+use xk_core::{Kernel, question};
+
+/// Asked of the subsystem's node: the modules of all streams that are open on a line; before that
+/// one is pushed on each, or the topmost of each is popped.
+#[derive(Clone, Debug, Default)]
+pub struct StreamModules {
+    /// In: the line's name in the graph.
+    pub line: String,
+    /// In: the module to be pushed; empty for none.
+    pub push: String,
+    /// In: whether the topmost module is to be popped.
+    pub pops: bool,
+    /// Out: for each stream its modules and its driver, the topmost first.
+    pub streams: Vec<String>,
+    /// Out: what is wrong; empty if nothing is.
+    pub error: String,
+}
+
+question!(StreamModules { line, push, pops, streams, error }, "stream-modules", Ask);
+
+impl Streams {
+    /// Answers [`StreamModules`].
+    pub(crate) fn change_modules(&self, cx: &Kernel, asked: &mut StreamModules) {
+        let Some(driver) = self.driver(&asked.line) else {
+            asked.error = format!("`{}` is no line of this subsystem", asked.line);
+            return;
+        };
+        if !asked.push.is_empty() && self.module(&asked.push).is_none() {
+            let known = self.module_names().join(", ");
+            asked.error = format!("there is no module `{}`: there are {known}", asked.push);
+            return;
+        }
+        let is_its = |tab: &Rc<dyn Streamtab>| Rc::as_ptr(tab).addr() == Rc::as_ptr(&driver).addr();
+        let tops = self.tops.borrow().clone();
+        let tops: Vec<_> = tops.into_iter().filter(|top| is_its(&top.driver)).collect();
+        for top in &tops {
+            let changed = match (asked.push.as_str(), asked.pops) {
+                ("", false) => Ok(()),
+                ("", true) => self.pop(cx, &top.q),
+                (module, _) => self.push(cx, &top.q, module),
+            };
+            if let Err(error) = changed {
+                asked.error = match error {
+                    Errno::EINVAL if asked.pops => "no module is on a stream there".to_string(),
+                    error => error.to_string(),
+                };
+            }
+        }
+        asked.streams = tops.iter().map(|top| names(&top.q)).collect();
+    }
+}
+
+/// The modules below a top and the driver, in words.
+fn names(top: &Q) -> String {
+    let words = chain(top).into_iter().map(|q| {
+        let module = q.module();
+        let counts = module.any().and_then(|module| module.downcast_ref::<Count>());
+        match counts {
+            Some(count) => format!("count ({} down, {} up)", count.down.get(), count.up.get()),
+            None => module.info().name.to_string(),
+        }
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// The module `count`: passes everything on, and counts messages each way.
+pub(crate) struct CountTab;
+
+#[derive(Default)]
+struct Count {
+    down: Cell<u64>,
+    up: Cell<u64>,
+}
+
+const INFO: ModuleInfo = ModuleInfo::new(0x636f, "count");
+
+impl Streamtab for CountTab {
+    fn info(&self) -> ModuleInfo {
+        INFO
+    }
+
+    fn open(&self, _: &Kernel, _: &Q, opening: Opening) -> Result<Rc<dyn Module>, Errno> {
+        if opening.is_module { Ok(Rc::new(Count::default())) } else { Err(Errno::ENXIO) }
+    }
+}
+
+impl Count {
+    fn count(counter: &Cell<u64>, mp: &Mblk) {
+        counter.set(counter.get() + u64::from(mp.kind() != Kind::Flush));
+    }
+}
+
+impl Module for Count {
+    fn info(&self) -> ModuleInfo {
+        INFO
+    }
+
+    fn rput(&self, cx: &Kernel, q: &Q, mp: Mblk) {
+        Self::count(&self.up, &mp);
+        q.putnext(cx, mp);
+    }
+
+    fn wput(&self, cx: &Kernel, q: &Q, mp: Mblk) {
+        Self::count(&self.down, &mp);
+        q.putnext(cx, mp);
+    }
+
+    fn any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+}
