@@ -107,6 +107,8 @@ static TARGETS: &[Target] = &[
     to("mrpc", "Sprite RPC between two layers, both halves", targets::mrpc::stack),
     to("atp", "ATP between two layers", targets::atp::stack),
     to("bsd", "a host of the BSD subsystem, and its users", targets::bsd::host),
+    to("tpi-wire", "primitives between transport users and providers", targets::tpi::wire),
+    to("tpi", "scripts of messages to providers of STREAMS", targets::tpi::providers),
     to("reqrep", "REQUEST.REPLY between two layers", targets::reqrep::stack),
     to("rm", "records in a stream", targets::rm::stack),
     to("stack", "the whole Internet stack, a host or a router", stack::run),

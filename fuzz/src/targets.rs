@@ -22,5 +22,6 @@ pub(crate) mod rpcgen;
 pub(crate) mod select;
 pub(crate) mod shm;
 pub(crate) mod tcp;
+pub(crate) mod tpi;
 pub(crate) mod udp;
 pub(crate) mod vipadv;
