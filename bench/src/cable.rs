@@ -74,11 +74,23 @@ impl Host {
 
     /// A host of the lines of a graph file above a `cable`; what is called `top` is to be found.
     pub(crate) fn composed(config: Config, number: u8, lines: &str, top: &str) -> Self {
+        Self::composed_with(config, number, lines, top, &[])
+    }
+
+    /// [`composed`](Self::composed) with lines of the benchmark's own, of these entries.
+    pub(crate) fn composed_with(
+        config: Config,
+        number: u8,
+        lines: &str,
+        top: &str,
+        own: &[&'static Entry],
+    ) -> Self {
         let cx = Rc::new(Kernel::new(config));
         let end = Rc::new(CableEnd { number, kept: RefCell::default() });
         cx.surround(Rc::clone(&end));
         let text = format!("host h {{\n cable\n {lines}\n}}\n");
-        let entries: Vec<&'static Entry> = PROTOCOLS.iter().copied().chain([&CABLE]).collect();
+        let known = PROTOCOLS.iter().copied().chain([&CABLE]);
+        let entries: Vec<&'static Entry> = known.chain(own.iter().copied()).collect();
         let catalog = Catalog::new(&entries).expect("the cable is new to the catalog");
         let graph =
             xk_compose::check(&text, "bench", &catalog).map_err(|d| d.to_text()).expect("checked");

@@ -7,6 +7,7 @@ use xk_core::message::PoolConfig;
 use xk_core::object::{Arrivals, Burst, Enable, OpenError, Outgoing, PushError, Refused};
 use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
+use xk_core::wire::Wire;
 use xk_core::{
     Answer, Ask, Kernel, Message, Participants, Pool, Protocol, ProtocolRef, Session, SessionRef,
     Upper,
@@ -156,9 +157,20 @@ impl Protocol for BottomWire {
         ask.answer::<MyEther>(|q| q.address = self.ether)
     }
 
+    fn wire(&self) -> Option<&dyn Wire> {
+        Some(self)
+    }
+
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
         self.upper.borrow_mut().take();
         self.session.borrow_mut().take();
         self.kept.clear();
+    }
+}
+
+impl Wire for BottomWire {
+    /// What arrives is carried in by the benchmark.
+    fn poll(&self, _: &Kernel, _: &ProtocolRef, _: usize) -> usize {
+        0
     }
 }

@@ -15,6 +15,7 @@ mod organisation;
 mod rpc;
 mod segments;
 mod stamp_unsafe;
+mod subsystems;
 mod table_1;
 mod table_2;
 mod tables_3_to_5;
@@ -51,6 +52,7 @@ pub(crate) fn benchmarks() -> Vec<Benchmark> {
     list.extend(rpc::benchmarks());
     list.extend(udp_server::benchmarks());
     list.extend(user_level::benchmarks());
+    list.extend(subsystems::benchmarks());
     list
 }
 

@@ -1,0 +1,73 @@
+//! Figure 4: a buffer is allocated and freed, in each subsystem's own way.
+
+use super::SPARC;
+use crate::case::{Benchmark, Case};
+use crate::papers::quoted;
+use crate::record::Record;
+use std::hint::black_box;
+use xk_bsd::{Mbufs, Mt, Release};
+use xk_core::Pool;
+use xk_core::message::PoolConfig;
+use xk_streams::{Blocks, Priority};
+
+const ROW: &str = "allocate and free";
+/// Octets of a message of the x-kernel's, and of a block of STREAMS.
+const OCTETS: usize = 64;
+const OPERATIONS: u64 = 500_000;
+/// Mbufs, clusters and blocks at most.
+const BUFFERS_MAX: u32 = 1024;
+
+const BSD: &str = "xk, BSD";
+const STREAMS: &str = "xk, STREAMS";
+
+pub(super) fn benchmark() -> Benchmark {
+    Benchmark::new(
+        "papers/subsystems-figure-4",
+        "allocate and free a buffer in each subsystem: an mbuf of 128 octets, a block of 64, a message of 64 (Krupczak, \
+         Ammar and Calvert 1996, figure 4; its proportion from the text)",
+        "ns",
+        cases,
+    )
+    .derived(|records| {
+        let of = |system| Record::find(records, ROW, system);
+        let ratio = |(row, system)| Some(of(STREAMS)?.with(of(system)?, (row, "times"), |a, b| a / b));
+        RATIOS.into_iter().filter_map(ratio).collect()
+    })
+}
+
+/// What STREAMS' buffer costs beside the others', and the system of each of those.
+const RATIOS: [(&str, &str); 2] = [("STREAMS / x-kernel", "xk"), ("STREAMS / BSD", BSD)];
+
+fn pool() -> Pool {
+    Pool::new(&PoolConfig::default()).expect("memory for a pool")
+}
+
+fn cases() -> Vec<Case> {
+    let message = Case::new(ROW, OPERATIONS, || {
+        let pool = pool();
+        move |operations| (0..operations).for_each(|_| drop(black_box(pool.alloc(0, OCTETS))))
+    });
+    let mbuf = Case::new(ROW, OPERATIONS, || {
+        let mbufs = Mbufs::new(Release::Bsd43, pool(), BUFFERS_MAX, BUFFERS_MAX);
+        move |operations| {
+            for _ in 0..operations {
+                let mbuf = black_box(mbufs.m_get(Mt::Data)).expect("mbufs are left");
+                mbuf.m_freem();
+            }
+        }
+    });
+    let block = Case::new(ROW, OPERATIONS, || {
+        let blocks = Blocks::of_pool(&pool(), BUFFERS_MAX as usize, 1 << 20);
+        move |operations| {
+            for _ in 0..operations {
+                let block = black_box(blocks.allocb(OCTETS, Priority::Low));
+                drop(block.expect("blocks are left"));
+            }
+        }
+    });
+    // The figure itself is a drawing; of its heights the text tells the proportion.
+    let paper = RATIOS.map(|(row, _)| quoted(row, SPARC, 8.0).unit("times"));
+    let mut list = vec![message, mbuf.of(BSD), block.of(STREAMS)];
+    list.extend(paper);
+    list
+}

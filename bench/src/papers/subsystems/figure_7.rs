@@ -1,0 +1,72 @@
+//! Figure 7: transactions by octets of the reply, over each configuration.
+
+use super::pair::Pair;
+use super::{CONFIGURATIONS, Configuration};
+use crate::case::{Benchmark, Case, Goal};
+use crate::plot::Plot;
+use crate::record::Record;
+use std::cell::OnceCell;
+use std::rc::Rc;
+
+/// Octets of a packet of a reply.
+pub(super) const PACKET: usize = 578;
+/// Packets of a reply at most.
+const PACKETS_MAX: u8 = 8;
+const OPERATIONS: u64 = 1000;
+/// What a mixed graph may cost beside the slower of those whose parts it has.
+const MIXED_MAX: f64 = 1.25;
+
+pub(super) fn benchmark() -> Benchmark {
+    Benchmark::new(
+        "papers/subsystems-figure-7",
+        "an ATP transaction by octets of its reply, ATP and DDP each in one of three subsystems, two hosts in one process \
+         (Krupczak, Ammar and Calvert 1996, figure 7)",
+        "ns",
+        cases,
+    )
+    .derived(derived)
+    .plot(Plot::Lines { x: "octets of a reply" })
+}
+
+fn row(packets: u8) -> String {
+    format!("{} octets", usize::from(packets) * PACKET)
+}
+
+fn cases() -> Vec<Case> {
+    let pairs = CONFIGURATIONS.map(|of| (of, Rc::new(OnceCell::new())));
+    let mut list = Vec::new();
+    for packets in 1..=PACKETS_MAX {
+        for (of, pair) in &pairs {
+            let (of, pair): (Configuration, Rc<OnceCell<Pair>>) = (*of, Rc::clone(pair));
+            let case = Case::new(row(packets), OPERATIONS, move || {
+                pair.get_or_init(|| Pair::new(of));
+                move |operations| {
+                    let pair = pair.get().expect("it was made");
+                    pair.transactions(operations, packets);
+                }
+            });
+            list.push(case.of(of.system));
+        }
+    }
+    list
+}
+
+/// What each mixed graph costs beside the slower of its parents.
+fn derived(records: &[Record]) -> Vec<Record> {
+    let mut list = Vec::new();
+    for packets in 1..=PACKETS_MAX {
+        let row = row(packets);
+        for mixed in CONFIGURATIONS.into_iter().filter(|of| of.atp != of.ddp) {
+            let found = |of: Configuration| Record::find(records, &row, of.system);
+            let parents = [mixed.atp, mixed.ddp].map(|of| found(Configuration::pure(of)));
+            let (Some(own), [Some(a), Some(b)]) = (found(mixed), parents) else {
+                continue;
+            };
+            let slower = if a.median < b.median { b } else { a };
+            let name = (format!("{row}, beside the slower parent"), "times");
+            let ratio = own.with(slower, name, |own, slower| own / slower);
+            list.push(Record { goal: Some(Goal::AtMost(MIXED_MAX)), ..ratio });
+        }
+    }
+    list
+}
