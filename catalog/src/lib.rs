@@ -91,6 +91,7 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_streams_appletalk::nbp::ENTRY,
     &xk_streams_appletalk::rtmp::ENTRY,
     &xk_streams_inet::ether::ENTRY,
+    &xk_streams_inet::udp::ENTRY,
     &xk_adapters::bsd_on_streams::ENTRY,
     &xk_adapters::bsd_on_xk::ENTRY,
     &xk_adapters::streams_on_bsd::ENTRY,
