@@ -45,6 +45,7 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_ltoudp::ENTRY,
     &xk_loopback::ENTRY,
     &xk_mrpc::ENTRY,
+    &xk_nbp::ENTRY,
     &xk_netio_door::ENTRY,
     &xk_noise::ENTRY,
     &xk_null::ENTRY,
@@ -61,6 +62,7 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_select::FORWARD_ENTRY,
     &xk_reqrep::ENTRY,
     &xk_rm::ENTRY,
+    &xk_rtmp::ENTRY,
     &xk_shm::ENTRY,
     &xk_sim::ENTRY,
     &xk_sunprog::ENTRY,
@@ -74,6 +76,7 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_vipadv::ENTRY,
     &xk_vipsize::ENTRY,
     &xk_xdp::ENTRY,
+    &xk_zip::ENTRY,
     // catalog:protocols
     &xk_bsd::ENTRY,
     &xk_bsd_appletalk::AEP,

@@ -1,5 +1,6 @@
 //! The targets of one protocol or part each.
 
+pub(crate) mod apple;
 pub(crate) mod arp;
 pub(crate) mod atp;
 pub(crate) mod authsys;

@@ -8,7 +8,8 @@ use crate::control::{
     SendError, ServesPort, SpecificDestination,
 };
 use crate::net::appletalk::{
-    CableChanged, ClaimNode, DdpCable, DdpEnds, NodeClaimed, SetCable, SetRouter, SetRoutes,
+    CableChanged, ClaimNode, DdpCable, DdpEnds, DdpRoutes, NodeClaimed, SetCable, SetRouter,
+    SetRoutes, ZoneNets,
 };
 use crate::net::drop_sources::ListDropSources;
 use crate::net::moving::{EndsFailed, GiveState, HalfOpen, KeepEnds, TakeState};
@@ -76,6 +77,8 @@ table![
     ClaimNode,
     DdpCable,
     DdpEnds,
+    DdpRoutes,
+    ZoneNets,
     NodeClaimed,
     SetCable,
     SetRouter,

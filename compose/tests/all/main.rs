@@ -1,5 +1,6 @@
 //! All tests of this crate that need no process of their own: one program, linked once.
 
+mod apple;
 mod checks;
 mod common;
 mod compositions;

@@ -1,8 +1,13 @@
 //! What the layers of AppleTalk ask one another: of a link, of the datagram layer, of its sessions.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::cell::RefCell;
 use xk_core::participant::Label;
-use xk_core::{Part, Participant, fields, question};
+use xk_core::{
+    Kernel, Part, Participant, Participants, ProtocolRef, SessionRef, Upper, fields, question,
+    reason,
+};
 
 /// The label of a socket, above node and network.
 pub const SOCKET: Label = Label::new("socket");
@@ -10,6 +15,8 @@ pub const SOCKET: Label = Label::new("socket");
 pub const NODE: Label = Label::new("node");
 /// The label of a network number.
 pub const NET: Label = Label::new("net");
+/// The label of a protocol type, above the socket, in place of the number that a protocol has.
+pub const TYPE: Label = Label::new("type");
 
 /// A node, as a participant.
 #[must_use]
@@ -138,6 +145,26 @@ pub struct NetRoute {
 
 fields!(NetRoute { first, last, port, net, node });
 
+/// The ways that [`SetRoutes`] has told.
+#[derive(Clone, Debug, Default)]
+pub struct DdpRoutes {
+    /// Out: the ways.
+    pub routes: Vec<NetRoute>,
+}
+
+question!(DdpRoutes { routes }, "ddp-routes", Ask);
+
+/// Asked of what knows the zones of a router: which cables have nodes of a zone.
+#[derive(Clone, Debug, Default)]
+pub struct ZoneNets {
+    /// In: the zone.
+    pub zone: Vec<u8>,
+    /// Out: the first network of each.
+    pub nets: Vec<u16>,
+}
+
+question!(ZoneNets { zone, nets }, "zone-nets", Ask);
+
 /// Tells the datagram layer of a router all ways to networks behind other routers.
 #[derive(Clone, Debug, Default)]
 pub struct SetRoutes {
@@ -171,3 +198,73 @@ pub struct DdpEnds {
 }
 
 question!(DdpEnds { peer, local, kind, port }, "ddp-ends", Fact);
+
+/// How many sessions an [`Outlet`] keeps.
+const KEPT_MAX: usize = 16;
+/// Room for the lower headers in front of a packet, in octets.
+const HEADROOM: usize = 128;
+
+/// The sessions by which a protocol sends single packets of its own. They are kept open for a
+/// while, for the hardware of a node may still have to be found.
+#[derive(Default)]
+pub struct Outlet(RefCell<VecDeque<SessionRef>>);
+
+impl Outlet {
+    /// Sends octets from a local participant to a peer. What keeps them from going is counted.
+    pub fn send(
+        &self,
+        cx: &Kernel,
+        (this, lower): (&ProtocolRef, &ProtocolRef),
+        (local, peer): (Participant, Participant),
+        octets: &[u8],
+    ) {
+        let count = |why| this.head().drops().count(why);
+        let Ok(message) = cx.pool().copy_from(HEADROOM, octets) else {
+            return count(&reason::NO_BUFFERS);
+        };
+        let Ok(session) = lower.open(cx, Upper::new(this), Participants::pair(local, peer)) else {
+            return count(&reason::TABLE_FULL);
+        };
+        // A failure below is counted below; what was to be sent is sent again or asked for again.
+        let _ = session.push(cx, message);
+        let spare = {
+            let mut kept = self.0.borrow_mut();
+            if kept.contains(&session) {
+                Some(session)
+            } else {
+                kept.push_back(session);
+                (kept.len() > KEPT_MAX).then(|| kept.pop_front()).flatten()
+            }
+        };
+        spare.into_iter().for_each(|session| session.close(cx));
+    }
+
+    /// Closes all.
+    pub fn clear(&self, cx: &Kernel) {
+        self.0.take().into_iter().for_each(|session| session.close(cx));
+    }
+}
+
+/// What the datagram layer knows of each of its cables.
+#[must_use]
+pub fn cables(cx: &Kernel, ddp: &ProtocolRef) -> Vec<DdpCable> {
+    let mut cables: Vec<DdpCable> = Vec::new();
+    while let Some(cable) =
+        ddp.ask(cx, DdpCable { port: cables.len() as u8, ..DdpCable::default() })
+    {
+        let is_last = cables.len() + 1 >= cable.ports.into();
+        cables.push(cable);
+        if is_last {
+            break;
+        }
+    }
+    cables
+}
+
+/// Octets of a packet, which has up to 586 of them.
+#[must_use]
+pub fn octets_of(message: &xk_core::Message) -> Vec<u8> {
+    let mut octets = alloc::vec![0; message.len().min(586)];
+    message.copy_to(0, &mut octets);
+    octets
+}

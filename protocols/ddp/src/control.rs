@@ -10,7 +10,7 @@ use xk_appletalk::name::Name;
 use xk_core::control::{Describe, ListMaps, ListSessions};
 use xk_core::{Answer, Ask, Kernel, ProtocolRef};
 use xk_kit::control::{JoinGroup, MaxPacket, OptPacket};
-use xk_kit::net::appletalk::{DdpCable, NodeClaimed, SetCable, SetRouter, SetRoutes};
+use xk_kit::net::appletalk::{DdpCable, DdpRoutes, NodeClaimed, SetCable, SetRouter, SetRoutes};
 
 impl Ddp {
     pub(crate) fn answer(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
@@ -30,6 +30,8 @@ impl Ddp {
             routes.truncate(shared.routes_max);
             *shared.ports.routes.borrow_mut() = routes;
             shared.outdate();
+        } else if let Some(question) = ask.get::<DdpRoutes>() {
+            question.routes = shared.ports.routes.borrow().clone();
         } else if let Some(question) = ask.get::<NodeClaimed>() {
             let NodeClaimed { claim, net, node, is_disputed } = *question;
             match is_disputed {

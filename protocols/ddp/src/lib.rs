@@ -14,6 +14,9 @@
 //!   group below the network, `socket2@node255@net0@09:00:07:00:00:f9`, is those of a zone.
 //! - `open_enable`: `socket4`.
 //!
+//! A protocol with several types names those beyond its number on top of the local participant,
+//! `type5@socket1`.
+//!
 //! # Above
 //! Anything of the async realm with a type number on `ddp`, from 1 to 255: the protocol type of its
 //! datagrams. Socket and type together select it.
@@ -42,10 +45,10 @@
 //! and has its own addresses.
 //!
 //! # Control
-//! Answers `ddp-cable`, `set-ddp-cable`, `set-ddp-router`, `set-ddp-routes`, `node-claimed`,
-//! `max-packet` and `opt-packet` (586), `ddp-ends` (sessions), `list-sessions`, `list-maps`,
-//! `describe`; tells those that are enabled by `ddp-cable-changed`; forwards the rest to the first
-//! link.
+//! Answers `ddp-cable`, `set-ddp-cable`, `set-ddp-router`, `set-ddp-routes`, `ddp-routes`,
+//! `node-claimed`, `max-packet` and `opt-packet` (586), `ddp-ends` (sessions), `list-sessions`,
+//! `list-maps`, `describe`; tells those that are enabled by `ddp-cable-changed`; forwards the rest
+//! to the first link.
 //!
 //! # Example
 //! ```kdl
@@ -118,6 +121,7 @@ pub static ENTRY: Entry = Entry::layer("ddp", include_str!("lib.rs"), build)
         question("set-ddp-cable", "networks and zone of a cable"),
         question("set-ddp-router", "the router heard last"),
         question("set-ddp-routes", "the ways to other networks"),
+        question("ddp-routes", "the ways to other networks, as they were told"),
         question("node-claimed", "from below: what came of a claim"),
         question("ddp-ends", "both ends, of a session"),
         question("max-packet", "586 octets"),

@@ -149,10 +149,14 @@ impl Ports {
         if !self.is_router() {
             return None;
         }
-        let is_any_router = to.node == 0 && (to.net == NET_ANY || port.has(to.net));
+        if to.node == 0 {
+            // Any router of a cable: this one, if it is on that.
+            let of_net = || self.list.iter().position(|port| port.has(to.net));
+            return if to.net == NET_ANY { Some(at) } else { of_net() };
+        }
         // A router is of all networks of its cables.
         let is_all = to.node == BROADCAST && port.has(to.net);
-        if is_any_router || is_all { Some(at) } else { self.own(to) }
+        if is_all { Some(at) } else { self.own(to) }
     }
 
     /// Where a datagram goes next; `over` is the port that it is to leave by, if that is said.

@@ -14,7 +14,7 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, SessionRef, Upper,
     reason,
 };
-use xk_kit::net::appletalk::{NET, NODE, SOCKET};
+use xk_kit::net::appletalk::{NET, NODE, SOCKET, TYPE};
 use xk_kit::net::ports::Choice;
 
 /// One instance: one node, or router.
@@ -41,9 +41,23 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 
 const OUT_OF_RANGE: OpenError = OpenError::Address(AddressError::OutOfRange);
 
-/// The number that selects an upper protocol: an octet on the wire, not 0.
-fn number_on(cx: &Kernel, this: &ProtocolRef, upper: Upper<'_>) -> Result<u8, OpenError> {
-    let number = upper.number_on(cx, this)?;
+/// The protocol type: that on top of the local participant, else the number that selects an upper
+/// protocol: an octet on the wire, not 0.
+fn number_on(
+    cx: &Kernel,
+    this: &ProtocolRef,
+    upper: Upper<'_>,
+    local: &mut Participant,
+) -> Result<u8, OpenError> {
+    let number = upper.number_on(cx, this)?.into();
+    let number = match local.top() {
+        Some(Part::Number(TYPE, other)) => {
+            let other = *other;
+            local.pop();
+            other
+        }
+        _ => number,
+    };
     u8::try_from(number).ok().filter(|number| *number != 0).ok_or(OUT_OF_RANGE)
 }
 
@@ -135,7 +149,7 @@ impl Protocol for Ddp {
         mut participants: Participants,
     ) -> Result<SessionRef, OpenError> {
         let shared = &self.shared;
-        let kind = number_on(cx, this, upper)?;
+        let kind = number_on(cx, this, upper, participants.local_mut()?)?;
         let (peer, group) = Self::peer(participants.peer_mut()?)?;
         let local = participants.local_mut()?;
         let socket = pop_socket(local)?;
@@ -166,7 +180,7 @@ impl Protocol for Ddp {
         upper: Upper<'_>,
         mut participants: Participants,
     ) -> Result<Enable, OpenError> {
-        let kind = number_on(cx, this, upper)?;
+        let kind = number_on(cx, this, upper, participants.local_mut()?)?;
         let socket = pop_socket(participants.local_mut()?)?;
         if socket == 0 {
             return Err(OpenError::Address(AddressError::Wildcard));

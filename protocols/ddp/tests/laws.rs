@@ -3,7 +3,7 @@
 use xk_core::graph::{Params, Value};
 use xk_core::{Answer, Ask, Entry, Part, Participant, Participants, Question};
 use xk_kit::net::appletalk::{
-    DdpCable, DdpEnds, NodeClaimed, SOCKET, SetCable, SetRouter, SetRoutes, socket,
+    DdpCable, DdpEnds, DdpRoutes, NodeClaimed, SOCKET, SetCable, SetRouter, SetRoutes, socket,
 };
 use xk_testkit::conformance::{CountingAllocator, Fixture, Side, World, bounded, keeps_all_but};
 use xk_testkit::kernel::{Lower, Sent};
@@ -68,6 +68,7 @@ impl Fixture for OverALink {
             DdpCable::NAME => put(world, DdpCable::default()),
             SetCable::NAME => put(world, cable),
             SetRouter::NAME => put(world, SetRouter::default()),
+            DdpRoutes::NAME => put(world, DdpRoutes::default()),
             SetRoutes::NAME => put(world, SetRoutes::default()),
             NodeClaimed::NAME => {
                 put(world, NodeClaimed { claim: 0, net: 10, node: 17, is_disputed: false })

@@ -1,0 +1,263 @@
+//! AppleTalk, whole: the graphs of the repository under several seeds, names, conflicts of
+//! addresses, a router and its zones.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+use xk_compose::{CheckedGraph, SimulationConfig, check, simulate, start_world};
+use xk_core::control::{Question, Report};
+use xk_core::{Kernel, Time};
+use xk_kit::net::appletalk::DdpCable;
+use xk_nbp::{NbpLookup, NbpRegister, NbpTable};
+use xk_rtmp::RtmpTable;
+use xk_sim::World;
+use xk_zip::ZipZones;
+
+fn checked(source: &str) -> CheckedGraph {
+    check(source, "apple.kdl", &xk_catalog::standard())
+        .unwrap_or_else(|mistakes| panic!("{mistakes}"))
+}
+
+fn example(name: &str) -> CheckedGraph {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../graphs");
+    checked(&fs::read_to_string(folder.join(name)).unwrap())
+}
+
+fn world(graph: &CheckedGraph, seed: u64) -> World {
+    let config = SimulationConfig { seed, ..SimulationConfig::default() };
+    let mut world = simulate(graph, config).unwrap_or_else(|e| panic!("{e}"));
+    start_world(graph, &mut world).unwrap_or_else(|e| panic!("{e}"));
+    world
+}
+
+fn run_for(world: &mut World, seconds: u64) {
+    let until = world.now().after(Duration::from_secs(seconds));
+    world.run_until(until);
+}
+
+fn kernel<'w>(world: &'w World, host: &str) -> &'w Kernel {
+    let kernel = world.find(host).and_then(|id| world.kernel(id));
+    kernel.unwrap_or_else(|| panic!("no host {host}"))
+}
+
+fn ask<Q: Question>(world: &World, host: &str, protocol: &str, question: Q) -> Q {
+    let kernel = kernel(world, host);
+    let found = kernel.find_protocol(protocol).and_then(|found| found.ask(kernel, question));
+    found.unwrap_or_else(|| panic!("{host}/{protocol} does not answer"))
+}
+
+fn cable(world: &World, host: &str) -> DdpCable {
+    ask(world, host, "ddp", DdpCable::default())
+}
+
+/// How many pings came back.
+fn pings(world: &World, host: &str) -> (String, String) {
+    let report = ask(world, host, "probe", Report::default());
+    let figure = |name: &str| {
+        let line = report.lines.iter().find(|(line, _)| line == name);
+        line.map(|(_, figure)| figure.clone()).unwrap_or_default()
+    };
+    (figure("sent"), figure("received"))
+}
+
+/// The names found, sorted.
+fn found(world: &World, host: &str) -> Vec<String> {
+    let mut names: Vec<_> = ask(world, host, "nbp", NbpTable::default())
+        .found
+        .into_iter()
+        .map(|found| format!("{} {}.{}:{}", found.name, found.net, found.node, found.socket))
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn two_nodes_ping() {
+    let graph = example("apple-xk.kdl");
+    for seed in 1..=20 {
+        let mut world = world(&graph, seed);
+        run_for(&mut world, 8);
+        assert_eq!(pings(&world, "one"), ("20".into(), "20".into()), "seed {seed}");
+        world.stop();
+    }
+}
+
+#[test]
+fn a_router_tells_a_node_all_that_it_needs() {
+    let graph = example("apple-router.kdl");
+    for seed in 1..=10 {
+        let mut world = world(&graph, seed);
+        run_for(&mut world, 30);
+        let left = cable(&world, "left");
+        assert_eq!((left.first, left.last, left.is_ready), (10, 19, true), "seed {seed}");
+        assert!((10..=19).contains(&left.net), "seed {seed}: {left:?}");
+        assert_eq!((left.router, &left.zone[..]), ((10, 1), &b"Left"[..]), "seed {seed}");
+        assert_eq!(pings(&world, "left"), ("20".into(), "20".into()), "seed {seed}");
+        let of_left = format!("left:XKernel@Left {}.{}:130", left.net, left.node);
+        let all = [of_left.clone(), "right:XKernel@Right 20.18:132".into()];
+        let seen = found(&world, "left");
+        for name in &all {
+            assert!(seen.contains(name), "seed {seed}: {name} in {seen:?}");
+        }
+        assert_eq!(found(&world, "right"), [of_left], "seed {seed}");
+        let mut zones = ask(&world, "router", "zip", ZipZones::default()).zones;
+        zones.sort();
+        assert_eq!(zones, ["Left", "Right"]);
+        world.stop();
+    }
+}
+
+/// Three networks in a row, and a ring that closes them when the second router is there.
+const ROW: &str = r#"
+host one {
+    sim link=a
+    eth sim
+    aarp eth
+    ddp aarp net="10-19" node=17
+    rtmp ddp
+    zip ddp
+    nbp ddp { lookup "=:XKernel@C" start="70s"; }
+    aep ddp
+    probe aep to="node18@net30" start="40s" count=20 interval="100ms" size=585
+}
+host first {
+    sim link=a name=sim1
+    sim link=b name=sim2
+    eth sim1 name=eth1
+    eth sim2 name=eth2
+    aarp eth1 name=aarp1
+    aarp eth2 name=aarp2
+    ddp aarp1 aarp2 {
+        port net="10-19" node=1 zone="A"
+        port net="20-29" node=1 zone="B"
+    }
+    rtmp ddp
+    zip ddp
+    nbp ddp zip
+}
+host second {
+    sim link=b name=sim1
+    sim link=c name=sim2
+    eth sim1 name=eth1
+    eth sim2 name=eth2
+    aarp eth1 name=aarp1
+    aarp eth2 name=aarp2
+    ddp aarp1 aarp2 {
+        port net="20-29" node=2 zone="B"
+        port net="30-39" node=2 zone="C"
+    }
+    rtmp ddp
+    zip ddp
+    nbp ddp zip
+}
+host two {
+    sim link=c
+    eth sim
+    aarp eth
+    ddp aarp net="30-39" node=18
+    rtmp ddp
+    zip ddp
+    nbp ddp { register "far:XKernel" socket=140; }
+    aep ddp
+}
+link a delay="1ms"
+link b delay="1ms"
+link c delay="1ms"
+"#;
+
+#[test]
+fn routers_in_a_row_carry_pings_zones_and_names() {
+    let graph = checked(ROW);
+    for seed in 1..=5 {
+        let mut world = world(&graph, seed);
+        run_for(&mut world, 80);
+        assert_eq!(pings(&world, "one"), ("20".into(), "20".into()), "seed {seed}");
+        assert_eq!(found(&world, "one"), ["far:XKernel@C 30.18:140"], "seed {seed}");
+        let networks = |host| ask(&world, host, "rtmp", RtmpTable::default()).networks;
+        assert_eq!(networks("first"), [(30, 39, 1)]);
+        assert_eq!(networks("second"), [(10, 19, 1)]);
+        for router in ["first", "second"] {
+            let mut zones = ask(&world, router, "zip", ZipZones::default());
+            zones.zones.sort();
+            assert_eq!((zones.zones, zones.missing), (["A", "B", "C"].map(String::from).into(), 0));
+        }
+        world.stop();
+    }
+}
+
+/// Nodes that find free addresses by themselves, without a router; all want one name.
+fn crowd(count: usize, loss: &str) -> String {
+    let host = |at: usize| {
+        format!(
+            "host h{at} {{ sim link=lan; eth sim; aarp eth; ddp aarp; nbp ddp {{ \
+             register \"printer:LaserWriter\" socket=130; }}; aep ddp; }}\n"
+        )
+    };
+    (0..count).map(host).collect::<String>() + &format!("link lan delay=\"1ms\" loss=\"{loss}\"\n")
+}
+
+#[test]
+fn a_crowd_finds_addresses_of_its_own() {
+    for (seed, loss) in [(1, "0%"), (2, "0%"), (3, "10%")] {
+        let graph = checked(&crowd(20, loss));
+        let mut world = world(&graph, seed);
+        run_for(&mut world, 20);
+        let mut nodes: Vec<_> = (0..20)
+            .map(|at| cable(&world, &format!("h{at}")))
+            .map(|cable| {
+                assert!(cable.is_ready && (0xff00..=0xfffe).contains(&cable.net), "seed {seed}");
+                (cable.net, cable.node)
+            })
+            .collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        assert_eq!(nodes.len(), 20, "seed {seed}: two have one address");
+        world.stop();
+    }
+}
+
+#[test]
+fn a_given_address_is_only_one_nodes() {
+    let host = |at: usize, start: &str| {
+        format!(
+            "host h{at} {{ sim link=lan; eth sim; aarp eth; ddp aarp net=\"10-19\" node=17; {start} }}\n"
+        )
+    };
+    let source = host(0, "") + &host(1, "") + "link lan delay=\"1ms\"\n";
+    for seed in 1..=5 {
+        let mut world = world(&checked(&source), seed);
+        run_for(&mut world, 120);
+        let ready = (0..2).filter(|at| cable(&world, &format!("h{at}")).is_ready).count();
+        assert_eq!(ready, 1, "seed {seed}");
+        world.stop();
+    }
+}
+
+#[test]
+fn names_are_asked_for_and_given_by_questions() {
+    let source = "host a { sim link=lan; eth sim; aarp eth; ddp aarp net=10 node=17; nbp ddp; }
+                  host b { sim link=lan; eth sim; aarp eth; ddp aarp net=10 node=18; nbp ddp; }
+                  link lan delay=\"1ms\"";
+    let mut world = world(&checked(&source.replace("net=10", "net=\"10\"")), 1);
+    let register = || NbpRegister { name: "echo:XKernel".into(), socket: 4, ..Default::default() };
+    let lookup = |name: &str| NbpLookup { name: name.into(), ..Default::default() };
+    // No shepherd waits here: it is asked again.
+    assert!(!ask(&world, "a", "nbp", register()).is_done);
+    run_for(&mut world, 10);
+    let done = ask(&world, "a", "nbp", register());
+    assert!(done.is_done && done.is_taken);
+    assert!(!ask(&world, "b", "nbp", register()).is_done);
+    assert!(!ask(&world, "b", "nbp", lookup("=:xkernel@*")).is_done);
+    assert!(!ask(&world, "a", "nbp", lookup("ECHO:=")).is_done);
+    run_for(&mut world, 10);
+    let done = ask(&world, "b", "nbp", register());
+    assert!(done.is_done && !done.is_taken, "it exists");
+    for (host, name) in [("b", "=:xkernel@*"), ("a", "ECHO:=")] {
+        let found = ask(&world, host, "nbp", lookup(name));
+        assert!(found.is_done, "{name}");
+        let found: Vec<_> = found.found.iter().map(|f| (f.net, f.node, f.socket)).collect();
+        assert_eq!(found, [(10, 17, 4)], "{host} {name}");
+    }
+    world.stop();
+    assert!(world.now() > Time::ZERO);
+}

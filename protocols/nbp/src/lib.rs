@@ -1,0 +1,109 @@
+//! # Synopsis
+//! `nbp ddp` — Name Binding Protocol: gives sockets names, and finds the sockets of names.
+//!
+//! # Realm
+//! control, no sessions
+//!
+//! # Participants
+//! None.
+//!
+//! # Above
+//! Protocols of this kernel that ask it, by `nbp-register` and `nbp-lookup`.
+//!
+//! # Below
+//! One `ddp`; of a router also a `zip`, which knows the cables of a zone.
+//!
+//! # Behaviour
+//! Each `register` in the graph, and each `nbp-register`, is looked up first, and taken when no
+//! other node has it; a name that another has is "name exists", and tried no more. Each `lookup` of
+//! the graph begins when the node has an address and its `start` has passed.
+//!
+//! A name is asked for three times, a second apart (`tries`, `interval`): of all nodes of the
+//! cable, or of the router if one is known. Answers are collected up to `answers_max`. Names
+//! compare without regard to capitals; `=` is any object or type, `≈` any characters within one,
+//! zone `*` that of the node. What nodes ask is answered to the socket in their request, at most
+//! `answers_per_second` for each; further ones are "rate limited".
+//!
+//! `nbp-lookup` and `nbp-register` wait, on a shepherd that can, until there is an answer; else
+//! they say that it is not there yet, and asking again gives it.
+//!
+//! In a router a request of a zone is sent to all nodes of each of its cables here, and to the
+//! routers of the others.
+//!
+//! # Control
+//! Answers `nbp-register`, `nbp-remove`, `nbp-lookup`, `nbp-table`, `ddp-cable-changed`,
+//! `describe`; forwards the rest.
+//!
+//! # Example
+//! ```kdl
+//! host one {
+//!     sim   link=lan
+//!     eth   sim
+//!     aarp  eth
+//!     ddp   aarp net="10-19" node=17
+//!     nbp   ddp {
+//!         register "printer:LaserWriter" socket=130
+//!         lookup "=:LaserWriter@*"
+//!     }
+//! }
+//! ```
+//!
+//! # Standard
+//! Inside AppleTalk, second edition, chapter 7; the wildcard of phase 2.
+#![no_std]
+
+extern crate alloc;
+
+mod control;
+mod protocol;
+mod route;
+pub mod wire;
+
+pub use control::{NbpFound, NbpLookup, NbpRegister, NbpRemove, NbpTable};
+pub use protocol::{EXISTS, Nbp, RATE_LIMITED, build};
+
+use core::time::Duration;
+use xk_core::Entry;
+use xk_core::control::{own_question, question};
+use xk_core::graph::{Family, Guarantees, ParamKind, Realm, block, duration, int, required};
+
+/// A name, as a graph gives it.
+const NAME: &str = "a name, such as echo:XKernel@*";
+
+/// What the catalog knows of it.
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::layer("nbp", include_str!("lib.rs"), build)
+    .realm(Realm::Control)
+    .summary("gives sockets names, and finds the sockets of names")
+    .above(Family::Other("AppleTalk sockets"))
+    .on(&[Realm::Async, Realm::Control], &[Family::Other("AppleTalk sockets")])
+    .lowers(1..=2)
+    .numbers(&[("ddp", 2)])
+    .needs(Guarantees::NONE)
+    .parameters(&[
+        int("names_max", 1..=65_536, 256, "how many names the node's sockets have"),
+        int("lookups_max", 1..=128, 64, "how many searches go on at once"),
+        int("tries", 1..=100, 3, "how often a name is asked for"),
+        duration("interval", Duration::from_secs(1), "time between two requests"),
+        int("answers_max", 1..=4096, 64, "how many answers a search collects"),
+        int("answers_per_second", 1..=1_000_000, 100,
+            "how many requests of a node it answers per second"),
+    ])
+    .blocks(&[
+        block("register", 0..=256,
+            &[required("name", ParamKind::Text(NAME), "the name")],
+            &[int("socket", 1..=254, 254, "the socket that has it")],
+            "a name of a socket of this node"),
+        block("lookup", 0..=64,
+            &[required("name", ParamKind::Text(NAME), "the name, perhaps with wildcards")],
+            &[duration("start", Duration::ZERO, "when it begins")],
+            "a name to be looked up once"),
+    ])
+    .questions(&[
+        own_question::<NbpRegister>("gives a socket a name"),
+        own_question::<NbpRemove>("takes a name away"),
+        own_question::<NbpLookup>("finds the sockets of a name"),
+        own_question::<NbpTable>("the node's names, and what was looked up"),
+        question("ddp-cable-changed", "from below: a cable's address or networks"),
+    ])
+    .reasons(&[&protocol::EXISTS, &protocol::RATE_LIMITED]);

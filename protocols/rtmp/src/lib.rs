@@ -1,0 +1,80 @@
+//! # Synopsis
+//! `rtmp ddp` — Routing Table Maintenance Protocol: tells a node its cable's networks and a router,
+//! and a router the ways to all networks.
+//!
+//! # Realm
+//! control, no sessions
+//!
+//! # Participants
+//! None.
+//!
+//! # Above
+//! Nothing.
+//!
+//! # Below
+//! One `ddp`, whose networks, routers and routes it sets.
+//!
+//! # Behaviour
+//! On a `ddp` with one port it is the stub of a node: from the data of routers it takes the
+//! networks of the cable, if they are not known, and the router heard last, which is forgotten
+//! after 50 s of silence. It asks for a router when it starts. Data about other networks than the
+//! cable's, or from a sender of none of them, is "not plausible".
+//!
+//! On a `ddp` with several ports it is a router's: it keeps a table of networks (`networks_max`),
+//! tells it over each port every 10 s, without what leads over that port, and has what was not
+//! confirmed grow older every 20 s: suspect, bad (told as such, and not used), gone. Networks that
+//! overlap others are a "network conflict". It answers requests.
+//!
+//! # Control
+//! Answers `rtmp-table`, `ddp-cable-changed`, `describe`; forwards the rest.
+//!
+//! # Example
+//! ```kdl
+//! host router {
+//!     sim   link=left name=sim1
+//!     sim   link=right name=sim2
+//!     eth   sim1 name=eth1
+//!     eth   sim2 name=eth2
+//!     aarp  eth1 name=aarp1
+//!     aarp  eth2 name=aarp2
+//!     ddp   aarp1 aarp2 {
+//!         port net="10-19" node=1 zone="Left"
+//!         port net="20-29" node=1 zone="Right"
+//!     }
+//!     rtmp  ddp
+//! }
+//! ```
+//!
+//! # Standard
+//! Inside AppleTalk, second edition, chapter 5. Not covered: seeding a port's networks from other
+//! routers.
+#![no_std]
+
+extern crate alloc;
+
+mod protocol;
+pub mod wire;
+
+pub use protocol::{CONFLICT, IMPLAUSIBLE, Rtmp, RtmpTable, build};
+
+use xk_core::Entry;
+use xk_core::control::{own_question, question};
+use xk_core::graph::{Family, Guarantees, Realm, int};
+
+/// What the catalog knows of it.
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::layer("rtmp", include_str!("lib.rs"), build)
+    .realm(Realm::Control)
+    .summary("tells a node its networks and a router, and a router the ways to all networks")
+    .above(Family::Other("AppleTalk sockets"))
+    .on(&[Realm::Async], &[Family::Other("AppleTalk sockets")])
+    .needs(Guarantees::SESSIONS.and(Guarantees::EXACT))
+    .numbers(&[("ddp", 1)])
+    .parameters(&[
+        int("networks_max", 1..=65_535, 1024, "how many networks behind others it remembers"),
+    ])
+    .questions(&[
+        own_question::<RtmpTable>("the networks behind other routers"),
+        question("ddp-cable-changed", "from below: a cable's address or networks"),
+    ])
+    .reasons(&[&protocol::IMPLAUSIBLE, &protocol::CONFLICT]);

@@ -1,0 +1,324 @@
+//! The protocol object: a node that asks about its cable, or the zones of a router.
+
+use crate::wire::{Error, NetInfo, Packet, Reply};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::time::Duration;
+use xk_appletalk::addr::{BROADCAST, NetRange};
+use xk_appletalk::ddp::SOCKET_ZONE;
+use xk_appletalk::name::Name;
+use xk_appletalk::zip::{NetInfoStep, NetInfoWait, ZoneError, Zones, multicast};
+use xk_core::control::Describe;
+use xk_core::graph::{Build, BuildError};
+use xk_core::object::{OpenError, Refused};
+use xk_core::participant::Participant;
+use xk_core::reason::Class;
+use xk_core::{
+    Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Reason, SessionRef,
+    Upper, question, reason,
+};
+use xk_kit::control::JoinGroup;
+use xk_kit::net::appletalk::{
+    CableChanged, DdpEnds, DdpRoutes, NET, Outlet, SOCKET, SetCable, ZoneNets, cables, octets_of,
+    socket,
+};
+
+/// What was not asked for.
+pub static UNSOLICITED: Reason = Reason::new("unsolicited", Class::NotMine);
+
+/// How often a router looks for networks without zones.
+const QUERY_INTERVAL: Duration = Duration::from_secs(10);
+/// How soon it looks the first time: by then the ways to others are heard of.
+const QUERY_FIRST: Duration = Duration::from_secs(1);
+/// The timer tokens.
+const TOKEN_ASK: u64 = 1;
+const TOKEN_QUERY: u64 = 2;
+/// Networks in one query at most.
+const QUERY_NETS_MAX: usize = 64;
+
+/// The zones that it knows, for `xk dump`.
+#[derive(Clone, Debug, Default)]
+pub struct ZipZones {
+    /// The zones, each once.
+    pub zones: Vec<String>,
+    /// How many cables' zones are not known.
+    pub missing: u32,
+}
+
+question!(ZipZones { zones, missing }, "zip-zones", Ask);
+
+/// One instance.
+pub struct Zip {
+    lower: ProtocolRef,
+    outlet: Outlet,
+    zones: RefCell<Zones>,
+    is_router: Cell<bool>,
+    /// A node that asks about its cable.
+    wait: RefCell<Option<NetInfoWait>>,
+    /// Whether the node was told about its cable, or has asked with a router there.
+    is_told: Cell<bool>,
+    had_router: Cell<bool>,
+    is_querying: Cell<bool>,
+}
+
+/// Builds it from its place in a graph.
+///
+/// # Errors
+/// [`BuildError`] if the graph gives it nothing to stand on.
+pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    build.add(Zip {
+        lower: build.lower(0)?,
+        outlet: Outlet::default(),
+        zones: RefCell::new(Zones::new(build.int("networks_max")?)),
+        is_router: Cell::new(false),
+        wait: RefCell::default(),
+        is_told: Cell::new(false),
+        had_router: Cell::new(false),
+        is_querying: Cell::new(false),
+    })
+}
+
+/// Socket 6 of a network's port, or of whichever.
+fn local(net: u16) -> Participant {
+    let local = match net {
+        0 => Participant::new(),
+        net => Participant::of(Part::Number(NET, net.into())).with(Part::Any),
+    };
+    local.with(Part::Number(SOCKET, SOCKET_ZONE.into()))
+}
+
+fn now(cx: &Kernel) -> Duration {
+    Duration::from_nanos(cx.now().as_ns())
+}
+
+/// The reason that corresponds to what is wrong with a packet.
+fn reason_of(error: Error) -> &'static Reason {
+    match error {
+        Error::Truncated => &reason::TRUNCATED,
+        Error::Function(_) => &reason::NOT_SUPPORTED,
+        Error::Range | Error::Address(_) => &reason::MALFORMED,
+    }
+}
+
+impl Zip {
+    fn send(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        (local, peer): (Participant, Participant),
+        packet: &Packet,
+    ) {
+        self.outlet.send(cx, (this, &self.lower), (local, peer), &packet.octets());
+    }
+
+    /// A cable has changed.
+    fn changed(&self, cx: &Kernel, this: &ProtocolRef) {
+        let cables = cables(cx, &self.lower);
+        self.is_router.set(cables.len() > 1);
+        if let [cable] = &cables[..] {
+            let has_router = cable.router.1 != 0;
+            let is_news = has_router && !self.had_router.replace(has_router);
+            let asks = self.wait.borrow().is_some();
+            let is_first = !self.is_told.get() && !asks && (is_news || !has_router);
+            if cable.is_ready && is_first {
+                self.is_told.set(true);
+                let zone = Name::new(&cable.zone).unwrap_or_default();
+                if !zone.is_empty() {
+                    // A link that takes all has no use for it.
+                    let _ = self.lower.ask(cx, JoinGroup { address: multicast(&zone) });
+                }
+                *self.wait.borrow_mut() = Some(NetInfoWait::new(zone, now(cx)));
+                self.tick(cx, this);
+            } else if is_news && !asks && cable.zone.is_empty() {
+                *self.wait.borrow_mut() = Some(NetInfoWait::new(Name::EMPTY, now(cx)));
+                self.tick(cx, this);
+            }
+            return;
+        }
+        for cable in &cables {
+            let range = NetRange::new(cable.first, cable.last).filter(|_| cable.is_known);
+            let zone = Name::new(&cable.zone).ok().filter(|zone| !zone.is_empty());
+            if let Some((range, zone)) = range.zip(zone) {
+                if self.zones.borrow_mut().set_own(range, &[zone]).is_err() {
+                    this.head().drops().count(&reason::TABLE_FULL);
+                }
+                let _ = self.lower.ask(cx, JoinGroup { address: multicast(&zone) });
+            }
+        }
+        if !cables.is_empty() && !self.is_querying.replace(true) {
+            let _ = cx.schedule_protocol(this, QUERY_FIRST, TOKEN_QUERY);
+        }
+    }
+
+    /// A node asks about its cable, or gives up.
+    fn tick(&self, cx: &Kernel, this: &ProtocolRef) {
+        let step = self.wait.borrow_mut().as_mut().and_then(|wait| wait.tick(now(cx)));
+        match step {
+            Some(NetInfoStep::Ask(request)) => {
+                let ends = (local(0), socket(0, BROADCAST, SOCKET_ZONE));
+                self.send(cx, this, ends, &Packet::NetInfoRequest(request));
+            }
+            Some(NetInfoStep::NoRouter) => drop(self.wait.take()),
+            None => {}
+        }
+        let next = self.wait.borrow().as_ref().map(NetInfoWait::next);
+        if let Some(next) = next {
+            let _ = cx.schedule_protocol(this, next.saturating_sub(now(cx)), TOKEN_ASK);
+        }
+    }
+
+    /// Asks other routers for the zones of networks that lack them.
+    fn query(&self, cx: &Kernel, this: &ProtocolRef) {
+        let routes = self.lower.ask(cx, DdpRoutes::default()).unwrap_or_default().routes;
+        let ranges = routes.iter().filter_map(|route| NetRange::new(route.first, route.last));
+        let kept = self.zones.borrow_mut().keep(ranges);
+        if kept.is_err() {
+            this.head().drops().count(&reason::TABLE_FULL);
+        }
+        let missing: Vec<u16> = self.zones.borrow().missing().map(NetRange::first).collect();
+        let mut asked: Vec<((u16, u8), Vec<u16>)> = Vec::new();
+        for route in routes.iter().filter(|route| missing.contains(&route.first)) {
+            let router = (route.net, route.node);
+            match asked
+                .iter_mut()
+                .find(|(other, nets)| *other == router && nets.len() < QUERY_NETS_MAX)
+            {
+                Some((_, nets)) => nets.push(route.first),
+                None => asked.push((router, [route.first].into())),
+            }
+        }
+        for ((net, node), nets) in asked {
+            let ends = (local(net), socket(net, node, SOCKET_ZONE));
+            self.send(cx, this, ends, &Packet::Query(nets));
+        }
+        if cx.schedule_protocol(this, QUERY_INTERVAL, TOKEN_QUERY).is_err() {
+            this.head().drops().count(&reason::TABLE_FULL);
+        }
+    }
+
+    fn take(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        octets: &[u8],
+    ) -> Result<(), &'static Reason> {
+        let ends = lower.ask(cx, DdpEnds::default()).unwrap_or_default();
+        let (net, node, from) = ends.peer;
+        match Packet::parse(octets).map_err(reason_of)? {
+            Packet::Query(nets) if self.is_router.get() => {
+                let replies = self.zones.borrow().answer(&nets);
+                for reply in replies {
+                    let ends = (local(0), socket(net, node, from));
+                    self.send(cx, this, ends, &Packet::Reply(reply));
+                }
+                Ok(())
+            }
+            Packet::Reply(reply) if self.is_router.get() => self.heard(&reply),
+            Packet::NetInfoRequest(request) if self.is_router.get() => {
+                let cable = cables(cx, &self.lower).into_iter().nth(ends.port.into());
+                let first = cable.ok_or(&reason::NOT_MINE)?.first;
+                let info = self.zones.borrow().net_info(first, &request);
+                let info = Packet::NetInfo(info.ok_or(&reason::NOT_MINE)?);
+                // The node has an address of the cable, or of nodes that know no router.
+                self.send(cx, this, (local(first), socket(net, node, from)), &info);
+                Ok(())
+            }
+            Packet::NetInfo(info) if !self.is_router.get() => self.told(cx, &info),
+            Packet::Notify(_) => Err(&reason::NOT_SUPPORTED),
+            _ => Err(&reason::NOT_MINE),
+        }
+    }
+
+    fn heard(&self, reply: &Reply) -> Result<(), &'static Reason> {
+        match self.zones.borrow_mut().heard(reply) {
+            Ok(_) => Ok(()),
+            Err(ZoneError::Unsolicited) => Err(&UNSOLICITED),
+            Err(ZoneError::Full) => Err(&reason::TABLE_FULL),
+        }
+    }
+
+    /// A router has told about the cable.
+    fn told(&self, cx: &Kernel, info: &NetInfo) -> Result<(), &'static Reason> {
+        let is_it = self.wait.borrow().as_ref().is_some_and(|wait| wait.heard(info));
+        if !is_it {
+            return Err(&UNSOLICITED);
+        }
+        self.wait.take();
+        let set = SetCable {
+            port: 0,
+            first: info.range.first(),
+            last: info.range.last(),
+            zone: info.zone().octets().to_vec(),
+            group: info.multicast,
+        };
+        let _ = self.lower.ask(cx, set);
+        Ok(())
+    }
+}
+
+impl Protocol for Zip {
+    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        let socket = Participants::local(local(0));
+        let _ = self.lower.open_enable(cx, Upper::new(this), socket)?;
+        // What has its address by now tells of no change any more.
+        let _ = cx.schedule_protocol(this, Duration::ZERO, 0);
+        Ok(())
+    }
+
+    fn open(
+        &self,
+        _: &Kernel,
+        _: &ProtocolRef,
+        _: Upper<'_>,
+        _: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        Err(OpenError::NotSupported)
+    }
+
+    fn demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        message: Message,
+    ) -> Result<(), Refused> {
+        let octets = octets_of(&message);
+        self.take(cx, this, lower, &octets).map_err(|why| this.refuse(message, why))
+    }
+
+    fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        if ask.get::<CableChanged>().is_some() {
+            self.changed(cx, this);
+        } else if let Some(question) = ask.get::<ZoneNets>() {
+            let Ok(zone) = Name::new(&question.zone) else { return Answer::Unknown };
+            question.nets = self.zones.borrow().cables_of(&zone).map(NetRange::first).collect();
+        } else if let Some(question) = ask.get::<ZipZones>() {
+            let zones = self.zones.borrow();
+            question.zones = zones.all().iter().map(Name::text).collect();
+            question.missing = zones.missing().count() as u32;
+        } else if let Some(question) = ask.get::<Describe>() {
+            question.text = alloc::format!("{} zones", self.zones.borrow().all().len());
+        } else {
+            return self.lower.control(cx, ask);
+        }
+        Answer::Answered
+    }
+
+    fn lower(&self) -> Option<&ProtocolRef> {
+        Some(&self.lower)
+    }
+
+    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, token: u64) {
+        match token {
+            TOKEN_ASK => self.tick(cx, this),
+            TOKEN_QUERY => self.query(cx, this),
+            _ => self.changed(cx, this),
+        }
+    }
+
+    fn stop(&self, cx: &Kernel, _: &ProtocolRef) {
+        self.outlet.clear(cx);
+    }
+}
