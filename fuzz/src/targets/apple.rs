@@ -199,7 +199,9 @@ impl Scene {
         };
         let from = Node::new(10, 18).socket(octets.first().copied().unwrap_or(2));
         let rest = octets.get(1..).unwrap_or_default();
-        if let Some(datagram) = ddp::join(to.socket(socket), from, kind, rest, place % 2 == 0) {
+        if let Some(datagram) =
+            ddp::join(to.socket(socket), from, kind, rest, place.is_multiple_of(2))
+        {
             self.arrive(self.ddp.id(), &datagram);
         }
     }
