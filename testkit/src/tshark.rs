@@ -158,8 +158,22 @@ pub fn reader(file: &Path) -> Command {
 /// # Errors
 /// The program is missing, refuses the file, or answers in an unexpected form.
 pub fn check(file: impl AsRef<Path>, allow: &[&str]) -> Result<Report, CheckError> {
+    check_without(file, allow, &[])
+}
+
+/// As [`check`], without the dissectors of these protocols: those that take what is another's, or
+/// what is younger than they are, for malformed.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_without(
+    file: impl AsRef<Path>,
+    allow: &[&str],
+    without: &[&str],
+) -> Result<Report, CheckError> {
     let file = file.as_ref();
     let mut command = reader(file);
+    without.iter().for_each(|name| _ = command.args(["--disable-protocol", name]));
     command.args(["-T", "fields", "-E", "separator=/t", "-E", "occurrence=a"]);
     command.arg("-E").arg(format!("aggregator={BETWEEN}"));
     // Octets without a known form are no fault of the capture's writer.

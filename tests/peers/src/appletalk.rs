@@ -23,6 +23,12 @@ pub const GUEST: u8 = 17;
 const UP: Duration = Duration::from_secs(150);
 /// How long a command in it may take.
 const PATIENCE: Duration = Duration::from_secs(40);
+/// What begins the lines that say what is up.
+const STAGE: &str = "stage: ";
+/// The bridge that is the cable, in [`Cable::space`].
+pub const BRIDGE: &str = "br0";
+/// AppleTalk's modules, each behind what it needs.
+const MODULES: &[&str] = &["net/llc/llc", "net/802/psnap", "net/appletalk/appletalk"];
 /// What a host drops because others are on the cable.
 pub const OF_OTHERS: [&str; 3] = ["eth: not mine", "aarp: not mine", "ddp: no port"];
 /// The age at which it ends by itself.
@@ -101,11 +107,14 @@ fn script(root: &Path) -> String {
          printf '%s\\n' '[Global]' 'appletalk = yes' 'zeroconf = no' 'cnid scheme = last' \
          'uam list = uams_guest.so' 'log file = /tmp/afpd.log' '[vol]' 'path = /tmp/vol' \
          > $R/tmp/afp.conf\n\
-         (at atalkd -f /tmp/atalkd.conf -P /tmp/atalkd.pid && touch $R/tmp/Router && \
-         at nbprgstr 'guest:XKernel@XK' && at papd -f /tmp/papd.conf && \
-         at afpd -F /tmp/afp.conf && sleep 2; \
-         until at nbplkup =:AFPServer | grep -q AFP && at nbplkup =:LaserWriter | grep -q Laser; \
-         do sleep 1; done; touch $R/tmp/Servers) < /dev/null > $R/tmp/log 2>&1 &\n",
+         say() {{ echo \"$1\" > /dev/console; }}\n\
+         (until grep -q '^vec0.* 0 *$' /proc/net/atalk/interface; do sleep 0.3; done; \
+         say '{STAGE}Node') < /dev/null > /dev/null 2>&1 &\n\
+         (at atalkd -f /tmp/atalkd.conf -P /tmp/atalkd.pid && say '{STAGE}Router' && \
+         at papd -f /tmp/papd.conf && at afpd -F /tmp/afp.conf && \
+         until at nbprgstr 'guest:XKernel@XK'; do sleep 1; done; \
+         until at nbplkup =:AFPServer | grep AFP && at nbplkup =:LaserWriter | grep Laser; \
+         do sleep 1; done; say '{STAGE}Servers') < /dev/null > $R/tmp/log 2>&1 &\n",
         root = root.display()
     )
 }
@@ -115,18 +124,17 @@ impl Cable {
         let folder = Testbed::scratch("appletalk-guest");
         let net = Net::new("appletalk").unwrap();
         let space = net.space().unwrap();
-        space.ip(&["link", "add", "br0", "type", "bridge", "mcast_snooping", "0"]).unwrap();
-        space.up("br0").unwrap();
+        space.ip(&["link", "add", BRIDGE, "type", "bridge", "mcast_snooping", "0"]).unwrap();
+        space.up(BRIDGE).unwrap();
         let guest = Machine::new("appletalk", &folder)
             .memory_mib(128)
             .lives(LIVES)
             .tap("t0")
-            .tap("t1")
-            .modules(&["net/llc/llc", "net/802/psnap", "net/appletalk/appletalk"])
+            .modules(MODULES)
             .script(&script(&root()))
             .start(&space)
             .unwrap();
-        space.ip(&["link", "set", "t0", "master", "br0"]).unwrap();
+        space.ip(&["link", "set", "t0", "master", BRIDGE]).unwrap();
         Self { guest, space, joined: AtomicUsize::new(0), _net: Mutex::new(net) }
     }
 
@@ -135,16 +143,13 @@ impl Cable {
     /// # Panics
     /// If it does not come up.
     pub fn wait(&self, stage: Stage) {
-        let sign = match stage {
-            Stage::Node => "grep -q '^vec0.* 0 *$' /proc/net/atalk/interface".to_owned(),
-            Stage::Router | Stage::Servers => format!("[ -e $R/tmp/{stage:?} ]"),
-        };
+        let sign = format!("{STAGE}{stage:?}\n");
         let begun = Instant::now();
-        while self.guest.run(&sign, PATIENCE).unwrap().0 != 0 {
-            let asked = "cat $R/tmp/log /proc/net/atalk/interface; ps";
-            let said = || self.guest.run(asked, PATIENCE);
+        // What is asked of the guest takes its time.
+        while !self.guest.output().contains(&sign) {
+            let said = || self.guest.run("cat $R/tmp/log; ps", PATIENCE);
             assert!(begun.elapsed() < UP, "no {stage:?}: {:?}", said());
-            std::thread::sleep(Duration::from_millis(250));
+            std::thread::sleep(Duration::from_millis(50));
         }
     }
 
@@ -153,7 +158,9 @@ impl Cable {
     /// # Panics
     /// If it does not end.
     pub fn run(&self, command: &str) -> (i32, String) {
-        self.guest.run(&format!("at {command}"), PATIENCE).unwrap()
+        let (status, said) = self.guest.run(&format!("at {command}"), PATIENCE).unwrap();
+        let own = said.lines().filter(|line| !line.starts_with(STAGE));
+        (status, own.map(|line| format!("{line}\n")).collect())
     }
 
     /// As above, of one that succeeds.
@@ -183,26 +190,16 @@ impl Cable {
         let testbed = Testbed::new(&format!("appletalk-{test}"));
         let space = testbed.net.space().unwrap();
         let number = self.joined.fetch_add(1, Ordering::Relaxed);
-        let port = format!("p{number}");
+        let port = format!("{BRIDGE}-{number}");
         testbed.net.veth(&self.space, &port, &space, "x0").unwrap();
-        self.space.ip(&["link", "set", &port, "master", "br0"]).unwrap();
+        self.space.ip(&["link", "set", &port, "master", BRIDGE]).unwrap();
+        // What is for a host that has gone is not for the others.
+        self.space.ip(&["link", "set", &port, "type", "bridge_slave", "flood", "off"]).unwrap();
         let [high, low] = (number as u16).to_be_bytes();
         Host { testbed, space, hw: [2, b'x', b'k', 0, high, low], cable: Arc::clone(self) }
     }
 
-    /// Joins the guest's second device to a namespace, where it is `name`.
-    ///
-    /// # Panics
-    /// If it is not here.
-    pub fn second(&self, space: &Space, name: &str) {
-        // The guest opens it when it is up, where it is then.
-        self.shell("ip link set vec1 up");
-        self.space.ip(&["link", "set", "t1", "netns", space.name()]).unwrap();
-        space.ip(&["link", "set", "t1", "name", name]).unwrap();
-        space.up(name).unwrap();
-    }
-
-    /// What the guest's first device sends and hears goes to the file, for later reading.
+    /// Where the guest and the bridge are.
     #[must_use]
     pub fn space(&self) -> &Space {
         &self.space
@@ -249,6 +246,21 @@ impl Host {
     #[must_use]
     pub fn file(&self, name: &str) -> String {
         self.cable.shell(&format!("cat $R/tmp/{name}"))
+    }
+
+    /// A second guest, beside the test's hosts, on a cable of its own: it has Linux's AppleTalk and
+    /// no address, and its device is `x1` here. `echoes` in it sends three echo requests to a node.
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    #[must_use]
+    pub fn bare_guest(&self) -> Guest {
+        let script = format!(
+            "ip link set vec0 up\nechoes() {{ chroot {} aecho -c 3 $1; }}",
+            root().display()
+        );
+        let machine = Machine::new("bare", self.testbed.folder()).tap("x1").modules(MODULES);
+        machine.script(&script).start(&self.space).unwrap()
     }
 
     /// A folder of the host's for a test's own files.

@@ -188,6 +188,14 @@ impl Testbed {
     /// # Panics
     /// If a capture is empty, or `tshark` finds something else wrong with it.
     pub fn judge(&self, intended: &[(&str, &str)]) {
+        self.judge_without(&[], intended);
+    }
+
+    /// As above, without the dissectors of these protocols; the test says why.
+    ///
+    /// # Panics
+    /// As above.
+    pub fn judge_without(&self, without: &[&str], intended: &[(&str, &str)]) {
         // What stands on a domain that has ended is reset; a crossing may take longer than a loss
         // probe waits.
         let of_cuts: &[&str] = match organisation::current() {
@@ -200,7 +208,7 @@ impl Testbed {
             if let Some(running) = running {
                 end(&running);
             }
-            let report = tshark::check(&file, &allow).unwrap();
+            let report = tshark::check_without(&file, &allow, without).unwrap();
             assert!(report.frames > 0, "{}: no frames", file.display());
             assert!(report.is_clean(), "{}: {report}", file.display());
         }

@@ -6,6 +6,8 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use xk_kit::net::appletalk::DdpCable;
+use xk_peers::stack::Stack;
 use xk_peers::testbed::{DEVICE, PATIENCE, Testbed, Wire, end};
 use xk_testkit::netns::{Running, Space};
 use xk_testkit::{needs_program, needs_root, tshark};
@@ -122,6 +124,65 @@ pub(crate) fn programs_understand_each_other(_: Wire) {
     let _status = end(&other.running);
     assert_ne!(Node::start(&right, &["1"]).number, printer.number);
     let _status = end(&printer.running);
+    testbed.judge(&[]);
+    judge(&testbed);
+}
+
+/// Our node on the cable, in `space`, which is `10.9.0.2`; `ddp` are parameters, and `uppers` lines
+/// above.
+fn graph(space: &Space, ddp: &str, uppers: &str) -> Stack {
+    let source = format!(
+        "host xk {{\nltoudp interface=\"10.9.0.2\"\nllap ltoudp\nddp llap net=\"10\" {ddp}\naep ddp\n\
+         {uppers}\n}}\n"
+    );
+    Stack::start(space, &source)
+}
+
+/// Claims a number beside it, and defends it; echoes both ways.
+pub(crate) fn a_graph_is_a_node(_: Wire) {
+    needs_localtalk!();
+    let (testbed, [left, right]) = join("localtalk-graph");
+    let first = Node::start(&left, &["1"]);
+    // Its number, which it defends.
+    let stack = graph(&right, &format!("node={}", first.number), "");
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(!stack.ask("ddp", DdpCable::default()).is_ready);
+    drop(stack);
+    // tshark takes shorter ones for malformed: it looks for as many octets as the long header has.
+    let sizes = [16, 100, 585];
+    let probes: String = sizes
+        .iter()
+        .map(|size| {
+            format!(
+                "probe aep name=probe{size} to=\"node{}@net10\" start=\"3s\" count=5 \
+                 interval=\"50ms\" timeout=\"10s\" size={size}\n",
+                first.number
+            )
+        })
+        .collect();
+    let stack = graph(&right, "", &probes);
+    for report in stack.finish(PATIENCE) {
+        assert_eq!(report.figure("received"), 5, "{report:?}");
+    }
+    let known = stack.ask("ddp", DdpCable::default());
+    assert!(known.is_ready && known.node != first.number, "{known:?}");
+    first.ask(&format!("echo {} hello", known.node), &format!("echoed {} hello", known.node));
+    stack.assert_drops_only(&["llap: not mine"]);
+    drop(stack);
+    // It comes again, and wants the number that is ours now.
+    let _status = end(&first.running);
+    let stack = graph(&right, &format!("node={}", first.number), "");
+    let begun = Instant::now();
+    while !stack.ask("ddp", DdpCable::default()).is_ready {
+        assert!(begun.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let second = Node::start(&left, &["1"]);
+    assert_ne!(second.number, first.number);
+    let ours = first.number;
+    second.ask(&format!("echo {ours} again"), &format!("echoed {ours} again"));
+    stack.assert_drops_only(&["llap: not mine"]);
+    drop(stack);
     testbed.judge(&[]);
     judge(&testbed);
 }

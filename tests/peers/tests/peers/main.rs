@@ -216,6 +216,7 @@ const COMPANY: &[Test] = tests! {
     streams::fit_tiny_windows over Tap;
     streams::wait_for_closed_windows over Veth;
     localtalk::programs_understand_each_other over Veth;
+    localtalk::a_graph_is_a_node over Veth;
     netem::carries_streams_datagrams_and_calls over Veth;
     paths::become_narrower over Veth;
     paths::are_black_holes over Veth;
@@ -223,6 +224,9 @@ const COMPANY: &[Test] = tests! {
     appletalk::echoes_both_ways over Veth;
     appletalk::a_node_is_defended over Veth;
     appletalk::datagrams_with_wrong_sums_are_dropped over Veth;
+    appletalk::zones_are_listed over Veth;
+    appletalk::papd_prints over Veth;
+    appletalk::afpd_opens_a_session over Veth;
 };
 
 /// What keeps the machine busy by itself, what looks at this process's own memory and descriptors,

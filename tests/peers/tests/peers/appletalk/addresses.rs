@@ -8,7 +8,7 @@ use xk_aep::AepFigures;
 use xk_appletalk::addr::AtAddr;
 use xk_appletalk::ddp;
 use xk_kit::net::appletalk::DdpCable;
-use xk_peers::appletalk::{GUEST, OF_OTHERS, Stage, cable};
+use xk_peers::appletalk::{BRIDGE, GUEST, OF_OTHERS, Stage, cable};
 use xk_peers::stack::Stack;
 use xk_peers::testbed::{PATIENCE, Wire};
 use xk_testkit::netns::Space;
@@ -22,7 +22,7 @@ pub(crate) fn the_guest_starts(_: Wire) {
 }
 
 /// Waits until the stack's node has its address, and gives that.
-fn ready(stack: &Stack) -> (u16, u8) {
+pub(super) fn ready(stack: &Stack) -> (u16, u8) {
     let begun = Instant::now();
     loop {
         let known = stack.ask("ddp", DdpCable::default());
@@ -83,17 +83,18 @@ pub(crate) fn a_node_is_defended(_: Wire) {
     assert_eq!(stack.ask("aarp", AarpTable::default()).me, None);
     drop(stack);
     assert!(host.testbed.count("ours.pcapng", "aarp.opcode == 2") > 0, "the guest's answer");
-    // On a cable of its own the guest looks for a node that is ours.
-    host.cable.second(&host.space, "x1");
+    // On a cable of its own another guest looks for a node that is ours.
+    let guest = host.bare_guest();
     let ours = host.start_on("x1", "second", "net=\"30-39\" node=50", "");
     let (net, node) = ready(&ours);
     assert_eq!(node, 50);
-    let said = host.cable.shell(&format!("python3 {} vec1 30 39 {net} 50", program("atif.py")));
+    let command = format!("python3 {} vec0 30 39 {net} 50", program("atif.py"));
+    let said = guest.exec(&command, PATIENCE).unwrap();
     let taken = said.trim().rsplit_once("has ").expect("an address").1;
     assert_ne!(taken, format!("{net}.50"), "{said}");
     assert_eq!(ours.ask("aarp", AarpTable::default()).me, Some((net, 50)));
-    let said = host.cable.exec(&format!("aecho -c 2 {net}.50"));
-    assert!(said.contains("2 packets received"), "{said}");
+    let said = guest.exec(&format!("echoes {net}.50"), PATIENCE).unwrap();
+    assert!(said.contains("3 packets received"), "{said}");
     drop(ours);
     host.testbed.judge(&[]);
 }
@@ -133,7 +134,7 @@ pub(crate) fn datagrams_with_wrong_sums_are_dropped(_: Wire) {
     let from_us = (&host.space, "x0");
     send(from_us, [guest, host.hw], &damaged(echo(its, ours)));
     send(from_us, [guest, host.hw], &echo(its, ours));
-    let to_us = (host.cable.space(), "br0");
+    let to_us = (host.cable.space(), BRIDGE);
     let [from, to] = [(10, GUEST, 200), (10, 60, 4)].map(|(n, at, s)| AtAddr::new(n, at, s));
     send(to_us, [host.hw, guest], &damaged(echo(to, from)));
     send(to_us, [host.hw, guest], &echo(to, from));

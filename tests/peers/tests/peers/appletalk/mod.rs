@@ -1,10 +1,12 @@
 //! AppleTalk with Linux's own, in a guest, and netatalk's programs there.
 
 mod addresses;
+mod transactions;
 
 pub(crate) use addresses::{
     a_node_is_defended, datagrams_with_wrong_sums_are_dropped, echoes_both_ways, the_guest_starts,
 };
+pub(crate) use transactions::{afpd_opens_a_session, papd_prints, zones_are_listed};
 
 /// Skips the test unless the guest can be had.
 macro_rules! needs_appletalk {
