@@ -24,7 +24,8 @@
 //!
 //! Datagrams go with the short header if both ends are of one network, and with the long one
 //! otherwise. One that arrives with the short header gets the long one, in the network that was
-//! claimed, so that the layer above knows but one. Frames for other nodes are counted as "not mine".
+//! claimed, so that the layer above knows but one. Frames for other nodes are counted as
+//! "not mine".
 //!
 //! It is no `Layer` of the kit: what it opens and what it hears are nodes, not conversations, and
 //! its numbers are not those of protocols.

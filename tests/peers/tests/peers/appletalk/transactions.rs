@@ -148,10 +148,13 @@ pub(crate) fn zones_are_listed(_: Wire) {
     host.testbed.judge(&[]);
 }
 
-/// A text of lines, each with its number.
+/// A PostScript program with so many lines, each with its number. papd prints what says of itself
+/// what it is.
 fn job(lines: usize) -> Vec<u8> {
-    let line = |number| format!("line {number:05} of what is printed, and no other\n");
-    (0..lines).map(line).collect::<String>().into_bytes()
+    let head = "%!PS-Adobe-3.0\n%%Title: lines\n%%For: xk\n%%EndComments\n";
+    let line = |number| format!("% line {number:05} of what is printed, and no other\n");
+    let lines: String = (0..lines).map(line).collect();
+    format!("{head}{lines}showpage\n%%Trailer\n%%EOF\n").into_bytes()
 }
 
 /// What is left of a job that is handed out piece by piece.
@@ -169,7 +172,8 @@ const QUANTUM: usize = 8 * 512;
 const OURS: u8 = 203;
 const CONNECTION: u8 = 7;
 
-/// PAP's client in a few lines: prints `text` by papd, which asks for it by transactions of its own.
+/// PAP's client in a few lines: prints `text` by papd, which asks for it by transactions of its
+/// own.
 fn print(stack: &Stack, printer: u8, text: &[u8]) -> Vec<u16> {
     let job = Job { left: text.to_vec(), last: 0, asked: Vec::new(), is_done: false };
     let job = Arc::new(Mutex::new(job));
@@ -234,11 +238,12 @@ pub(crate) fn papd_prints(_: Wire) {
     // Four pieces; behind the end it asks on, until the connection is closed.
     assert!(asked.len() >= 4 && asked.iter().copied().eq(1..=asked.len() as u16), "{asked:?}");
     let begun = Instant::now();
-    let printed = || host.cable.run("cat /tmp/printed").1;
-    while printed().trim().len() < text.len() - 1 && begun.elapsed() < PATIENCE {
+    let printed = || host.cable.run("busybox cat /tmp/printed").1;
+    while printed().len() < text.len() && begun.elapsed() < PATIENCE {
         std::thread::sleep(Duration::from_millis(200));
     }
-    assert_eq!(printed().trim(), String::from_utf8_lossy(&text).trim());
+    // The shell ends what it says with an empty line.
+    assert_eq!(printed().trim_end(), String::from_utf8_lossy(&text).trim_end());
     stack.assert_drops_only(&OF_OTHERS);
     drop(stack);
     // tshark takes PAP for ASP, whose second functions are others.
