@@ -100,9 +100,9 @@ pub static ENTRY: Entry = Entry::layer("nbp", include_str!("lib.rs"), build)
             "a name to be looked up once"),
     ])
     .questions(&[
-        own_question::<NbpRegister>("gives a socket a name"),
+        question("nbp-register", "gives a socket a name"),
         own_question::<NbpRemove>("takes a name away"),
-        own_question::<NbpLookup>("finds the sockets of a name"),
+        question("nbp-lookup", "finds the sockets of a name"),
         own_question::<NbpTable>("the node's names, and what was looked up"),
         question("ddp-cable-changed", "from below: a cable's address or networks"),
     ])

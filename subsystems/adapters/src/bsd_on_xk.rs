@@ -54,7 +54,8 @@
 //! ```
 //!
 //! # Standard
-//! None; L. Peterson, N. Hutchinson and others, 1990, on adapters between protocol subsystems.
+//! None; B. Krupczak, M. Ammar and K. Calvert, Multi-Subsystem Protocol Architectures,
+//! GIT-CC-95-08, 1995, section 6.
 
 use crate::above::bsd::BsdAbove;
 use crate::below::xk::OnXk;
