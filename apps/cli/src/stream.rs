@@ -56,7 +56,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
 }
 
 /// What is asked of a running graph.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     line: String,
     push: String,
