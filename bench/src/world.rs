@@ -33,9 +33,10 @@ type Program = Rc<OnceCell<Result<PathBuf, Trouble>>>;
 
 fn build() -> Result<PathBuf, Trouble> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/world");
-    let built = Command::new("cargo").args(["build", "--release", "-q"]).current_dir(&folder);
+    let mut build = Command::new("cargo");
+    build.args(["build", "--release", "-q"]).current_dir(&folder);
     let lacks = |what: String| Trouble::Skipped(format!("needs cargo and turmoil: {what}"));
-    let output = { built }.output().map_err(|error| lacks(error.to_string()))?;
+    let output = build.output().map_err(|error| lacks(error.to_string()))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(lacks(said.lines().next().unwrap_or_default().to_owned()));

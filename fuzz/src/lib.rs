@@ -167,6 +167,7 @@ fn request(data: &[u8]) {
         Ok(request::Request::Unfinished) => novelty::note(&"unfinished"),
         Ok(request::Request::Watch) => novelty::note(&"watch"),
         Ok(request::Request::Watched { is_last }) => novelty::note(&is_last),
+        Ok(request::Request::Stream { pops, .. }) => novelty::note(&("stream", pops)),
         Ok(request::Request::Upgrade) => novelty::note(&"upgrade"),
         Ok(request::Request::Device { name }) => {
             novelty::note(&name.map(|name| name.len().min(8)));

@@ -55,28 +55,17 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is asked of a running graph.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Request {
+/// Does what a request says in the kernel; answers the streams.
+pub(crate) fn answer(
+    kernel: &Kernel,
     line: String,
     push: String,
     pops: bool,
-}
-
-impl Request {
-    pub(crate) fn of(request: &Value) -> Self {
-        let text = |name: &str| request[name].as_str().unwrap_or_default().to_owned();
-        Self { line: text("line"), push: text("push"), pops: request["pops"] == true }
-    }
-
-    /// Does it in the kernel; answers the streams.
-    pub(crate) fn answer(&self, kernel: &Kernel) -> Result<Value, String> {
-        let is_it = |p: &xk_core::ProtocolRef| p.head().kind() == "streams" && !p.is_proxy();
-        let node = kernel.protocols().into_iter().find(is_it);
-        let node = node.ok_or("the host has no `subsystem streams`")?;
-        let Self { line, push, pops } = self.clone();
-        let asked = StreamModules { line, push, pops, ..StreamModules::default() };
-        let found = node.ask(kernel, asked).ok_or("it does not answer")?;
-        if found.error.is_empty() { Ok(json!(found.streams)) } else { Err(found.error) }
-    }
+) -> Result<Value, String> {
+    let is_it = |p: &xk_core::ProtocolRef| p.head().kind() == "streams" && !p.is_proxy();
+    let node = kernel.protocols().into_iter().find(is_it);
+    let node = node.ok_or("the host has no `subsystem streams`")?;
+    let asked = StreamModules { line, push, pops, ..StreamModules::default() };
+    let found = node.ask(kernel, asked).ok_or("it does not answer")?;
+    if found.error.is_empty() { Ok(json!(found.streams)) } else { Err(found.error) }
 }

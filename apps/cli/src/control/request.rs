@@ -29,8 +29,15 @@ pub(crate) enum Request {
         /// `UPPER>LOWER`, or `LOWER`.
         edge: String,
     },
-    /// The modules of streams.
-    Stream(crate::stream::Request),
+    /// The modules of the streams of a line.
+    Stream {
+        /// The line's name in the graph.
+        line: String,
+        /// The module to push; empty for none.
+        push: String,
+        /// Whether the topmost module is popped.
+        pops: bool,
+    },
     /// What another process needs that is to go on in this one's place.
     Upgrade,
     /// The descriptor of a device.
@@ -71,7 +78,11 @@ impl Request {
                     messages.ok_or_else(|| format!("a trace is of 1 to {TRACES_MAX} messages"))?;
                 Ok(Self::Trace { messages })
             }
-            Some("stream") => Ok(Self::Stream(crate::stream::Request::of(&request))),
+            Some("stream") => {
+                let text = |name: &str| request[name].as_str().unwrap_or_default().to_owned();
+                let pops = request["pops"] == true;
+                Ok(Self::Stream { line: text("line"), push: text("push"), pops })
+            }
             Some("capture") => {
                 let edge = request["edge"].as_str().unwrap_or_default();
                 Ok(Self::Capture { edge: edge.into() })

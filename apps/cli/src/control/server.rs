@@ -6,6 +6,7 @@ use super::watch::Watch;
 use super::{CLIENTS_MAX, REQUEST_OCTETS_MAX, SESSIONS_SHOWN_MAX, tree};
 use crate::failure::Failure;
 use crate::files;
+use crate::stream;
 use crate::view::{self, Lowers};
 use rustix::event::{EventfdFlags, eventfd};
 use serde_json::{Value, json};
@@ -421,8 +422,9 @@ impl Desk {
                 send_line(&job.answers, &json!({"ok": left}));
                 Ok(())
             }
-            Request::Stream(request) => {
-                send_line(&job.answers, &json!({"ok": request.answer(kernel)?}));
+            Request::Stream { line, push, pops } => {
+                let streams = stream::answer(kernel, line.clone(), push.clone(), *pops)?;
+                send_line(&job.answers, &json!({"ok": streams}));
                 Ok(())
             }
             Request::Watch => {
