@@ -73,6 +73,8 @@ pub static ENTRY: Entry = Entry::calls("asp", include_str!("lib.rs"), build)
     .summary("ASP: sessions of commands, which are executed in their order, each once")
     .on(&[Realm::Rpc], &[Family::Inherit])
     .needs(Guarantees::SESSIONS)
+    // The options of a transaction go with each call: only on `atp`.
+    .asks(&["transactions"])
     .parameters(Settings::PARAMETERS)
     .questions(&[
         question("calls-at-once", "one, of a session that calls"),

@@ -79,14 +79,14 @@ mod protocol;
 mod session;
 pub mod wire;
 
-pub use protocol::{Atp, Settings, add, build};
+pub use protocol::{Atp, Settings, Transactions, add, build};
 pub use session::{
     LATE_REPLY, NO_TRANSACTION, NOT_A_SERVER, REPEATED_REQUEST, REPEATED_RESPONSE, REPLY_TOO_BIG,
     TOO_MANY_CALLS, TOO_MANY_REMEMBERED,
 };
 
 use xk_core::Entry;
-use xk_core::control::question;
+use xk_core::control::{own_question, question};
 use xk_core::graph::{Family, Guarantees, Realm};
 
 /// What the catalog knows of it.
@@ -100,6 +100,7 @@ pub static ENTRY: Entry = Entry::calls("atp", include_str!("lib.rs"), build)
     .numbers(&[("ddp", 3)])
     .parameters(Settings::PARAMETERS)
     .questions(&[
+        own_question::<Transactions>("how many packets a reply may have"),
         question("cancel-call", "ends the waiting for a reply"),
         question("max-packet", "the largest request: 578 octets at most"),
         question("opt-packet", "the largest request: 578 octets at most"),

@@ -9,7 +9,8 @@ use core::cell::{Cell, RefCell};
 use core::num::NonZeroU8;
 use core::time::Duration;
 use xk_appletalk::atp::{
-    Bounds, Header, Kind, Limits, ReleaseTimer, Requester, Responder, Want, bitmap_of,
+    Bounds, Header, Kind, Limits, RESPONSES_MAX, ReleaseTimer, Requester, Responder, Want,
+    bitmap_of,
 };
 use xk_core::control::{ListMaps, ListSessions};
 use xk_core::graph::{Build, BuildError};
@@ -18,10 +19,20 @@ use xk_core::map::MapStats;
 use xk_core::object::{Enable, OpenError, Refused, SessionTable};
 use xk_core::{
     Answer, Ask, HostAddr, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
-    Reason, Secret, SessionRef, Upper, reason,
+    Reason, Secret, SessionRef, Upper, question, reason,
 };
 use xk_kit::rpc::call_layer::less;
 use xk_kit::rpc::server::OfferingServers;
+
+/// What a reply may be; only a protocol of transactions knows, whose options go with each call
+/// ([`Transaction`](xk_kit::rpc::call::Transaction)).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Transactions {
+    /// Packets of a reply, at most.
+    pub responses_max: u32,
+}
+
+question!(Transactions { responses_max }, "transactions", Fact);
 
 xk_core::settings! {
     /// What a call asks for that says nothing itself, and the bounds.
@@ -321,6 +332,10 @@ impl Protocol for Atp {
             question.add("sessions", shared.sessions.stats());
             let entries = shared.responder.borrow().len();
             question.add("remembered", MapStats { entries, ..MapStats::default() });
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<Transactions>() {
+            question.responses_max = RESPONSES_MAX as u32;
             return Answer::Answered;
         }
         less_request(less(self.lower.control(cx, ask), ask, wire::HEADER_OCTETS), ask)

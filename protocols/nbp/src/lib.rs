@@ -65,7 +65,9 @@ pub use protocol::{EXISTS, Nbp, RATE_LIMITED, build};
 use core::time::Duration;
 use xk_core::Entry;
 use xk_core::control::{own_question, question};
-use xk_core::graph::{Family, Guarantees, ParamKind, Realm, block, duration, int, required};
+use xk_core::graph::{
+    Family, Guarantees, ParamKind, Realm, Service, block, duration, int, required,
+};
 
 /// A name, as a graph gives it.
 const NAME: &str = "a name, such as echo:XKernel@*";
@@ -80,6 +82,7 @@ pub static ENTRY: Entry = Entry::layer("nbp", include_str!("lib.rs"), build)
     .lowers(1..=2)
     .numbers(&[("ddp", 2)])
     .needs(Guarantees::NONE)
+    .service(Service::changing(Guarantees::NONE, Guarantees::INSTANT))
     .parameters(&[
         int("names_max", 1..=65_536, 256, "how many names the node's sockets have"),
         int("lookups_max", 1..=128, 64, "how many searches go on at once"),

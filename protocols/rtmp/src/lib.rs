@@ -43,6 +43,8 @@
 //!     }
 //!     rtmp  ddp
 //! }
+//! link left
+//! link right
 //! ```
 //!
 //! # Standard

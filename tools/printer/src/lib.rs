@@ -15,7 +15,7 @@
 //! One protocol of transactions, `atp`; and, for its name to be found, `nbp`.
 //!
 //! # Behaviour
-//! With `nbp` it gives its socket the name `name`. It tells its status to every node that asks, and
+//! With `nbp` it gives its socket the name `entity`. It tells its status to every node that asks, and
 //! has one connection at a time; another node is told that it is busy, and tries again. It asks the
 //! workstation for data, `quantum` packets at once, until the last has come; then the job is
 //! printed, and the workstation, which asks for what the printer has to say, gets an end of file. A
@@ -83,7 +83,7 @@ pub(crate) const fn name(
     default: &'static str,
     meaning: &'static str,
 ) -> xk_core::graph::ParamSpec {
-    text("name", "a name, such as laser:LaserWriter@*", default, meaning)
+    text("entity", "a name, such as laser:LaserWriter@*", default, meaning)
 }
 
 /// A parameter that is a participant.

@@ -5,7 +5,7 @@
 //! top (an anchor: no header, no sessions of its own)
 //!
 //! # Participants
-//! `to` as it stands, or the socket that has the name `name`; its own is `socket`.
+//! `to` as it stands, or the socket that has the name `entity`; its own is `socket`.
 //!
 //! # Above
 //! Nothing.
@@ -103,7 +103,7 @@ pub struct Print {
 /// Builds it from its place in a graph.
 pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let wanted = "a participant, such as socket130@node18@net10";
-    let name = build.params.text("name").unwrap_or("=:LaserWriter@*").to_string();
+    let name = build.params.text("entity").unwrap_or("=:LaserWriter@*").to_string();
     let to = build.params.parse("to", wanted)?;
     let settings = Settings { name, to, ..Settings::read(build)? };
     let (atp, nbp) = (build.lower(0)?, build.lower(1).ok());

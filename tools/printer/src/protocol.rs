@@ -78,7 +78,7 @@ pub struct Printer {
 
 /// Builds it from its place in a graph.
 pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let name = build.params.text("name").unwrap_or("printer:LaserWriter@*").to_string();
+    let name = build.params.text("entity").unwrap_or("printer:LaserWriter@*").to_string();
     let settings = Settings { name, ..Settings::read(build)? };
     let (atp, nbp) = (build.lower(0)?, build.lower(1).ok());
     build.add(Printer {

@@ -13,8 +13,12 @@ pub(crate) const COUNT: u64 = 24;
 pub(crate) const SIZES: &[u64] = &[32, 1600, 16 << 10];
 
 /// Kinds that no graph is drawn with, and why.
-const LEFT_OUT: &[(&str, &str)] =
-    &[("host-udp", "it asks the machine"), ("portmap", "it serves one program of its own")];
+const LEFT_OUT: &[(&str, &str)] = &[
+    ("asp", "its sessions have a socket of their own, whatever participants say"),
+    ("host-tcp", "it asks the machine"),
+    ("host-udp", "it asks the machine"),
+    ("portmap", "it serves one program of its own"),
+];
 
 /// A layer that is drawn: the line in the file without the addresses of a host.
 #[derive(Clone)]

@@ -288,6 +288,14 @@ fn least(drawn: &Drawn, catalog: &Catalog) -> Option<Drawn> {
     drawn.tops.iter().map(|top| drawn.closure(*top)).find(refused)
 }
 
+/// True for a layer on a stream whose packets are all shorter than a segment: while nothing is lost
+/// each travels in one of its own, and nothing shows that a stream keeps no boundaries.
+fn is_whole_by_luck(part: &Drawn, text: &str) -> bool {
+    let lack = Guarantees::NONE.lack(Guarantees::WHOLE);
+    let is_short = part.layers.last().is_some_and(|layer| layer.entry.kind == "atp");
+    is_short && lack.is_some_and(|lack| text.contains(lack))
+}
+
 /// What the check refuses does not work: without the demands of the layers, the stack does not
 /// start, or messages are lost, changed, or all refused.
 #[test]
@@ -320,12 +328,15 @@ fn what_the_check_refuses_does_not_work() {
         let by_address = text.contains("` opens `") && text.contains("` takes ");
         let is_unseen =
             by_address || UNSEEN.iter().filter_map(lacks).any(|lack| text.contains(lack));
+        // Short calls of `asp` happen to do without the options of a transaction.
+        let is_unseen =
+            is_unseen || text.contains("`asp` cannot") || text.contains("`transactions`");
         // It may well work while the peer is where the right one of the lowers leads.
         let chooses = part.layers.last().is_some_and(|layer| layer.entry.below.min > 1);
         let is_wrong = if check_text(&source, "part", &catalog).is_ok() {
             by_start += 1;
             works(&part.octets_max, &catalog)
-        } else if is_unseen || chooses {
+        } else if is_unseen || chooses || is_whole_by_luck(&part, &text) {
             unseen += 1;
             false
         } else if let Err(mistakes) = check_text(&source, "part", &lenient) {
