@@ -15,9 +15,9 @@
 //! One protocol of transactions, `atp`; and, for its name to be found, `nbp`.
 //!
 //! # Behaviour
-//! With `nbp` it gives its socket the name `entity`. It tells its status to every node that asks, and
-//! has one connection at a time; another node is told that it is busy, and tries again. It asks the
-//! workstation for data, `quantum` packets at once, until the last has come; then the job is
+//! With `nbp` it gives its socket the name `entity`. It tells its status to every node that asks,
+//! and has one connection at a time; another node is told that it is busy, and tries again. It asks
+//! the workstation for data, `quantum` packets at once, until the last has come; then the job is
 //! printed, and the workstation, which asks for what the printer has to say, gets an end of file. A
 //! workstation that does not answer `tries` times has its job dropped.
 //!
