@@ -30,7 +30,16 @@ pub const BRIDGE: &str = "br0";
 /// AppleTalk's modules, each behind what it needs.
 const MODULES: &[&str] = &["net/llc/llc", "net/802/psnap", "net/appletalk/appletalk"];
 /// What a host drops because others are on the cable.
-pub const OF_OTHERS: [&str; 3] = ["eth: not mine", "aarp: not mine", "ddp: no port"];
+pub const OF_OTHERS: [&str; 7] = [
+    "eth: not mine",
+    "aarp: not mine",
+    "ddp: no port",
+    "rtmp: not mine",
+    "zip: not mine",
+    // The answers to a question that went twice.
+    "zip: unsolicited",
+    "nbp: not mine",
+];
 /// The age at which it ends by itself.
 const LIVES: Duration = Duration::from_secs(900);
 

@@ -225,8 +225,12 @@ const COMPANY: &[Test] = tests! {
     appletalk::a_node_is_defended over Veth;
     appletalk::datagrams_with_wrong_sums_are_dropped over Veth;
     appletalk::zones_are_listed over Veth;
+    appletalk::a_node_learns_of_its_cable over Veth;
     appletalk::papd_prints over Veth;
+    appletalk::names_are_found_both_ways over Veth;
+    appletalk::pap_prints_on_ours over Veth;
     appletalk::afpd_opens_a_session over Veth;
+    appletalk::afpd_executes_commands over Veth;
 };
 
 /// What keeps the machine busy by itself, what looks at this process's own memory and descriptors,

@@ -1,10 +1,15 @@
 //! AppleTalk with Linux's own, in a guest, and netatalk's programs there.
 
 mod addresses;
+mod names;
 mod transactions;
 
 pub(crate) use addresses::{
     a_node_is_defended, datagrams_with_wrong_sums_are_dropped, echoes_both_ways, the_guest_starts,
+};
+pub(crate) use names::{
+    a_node_learns_of_its_cable, afpd_executes_commands, names_are_found_both_ways,
+    pap_prints_on_ours,
 };
 pub(crate) use transactions::{afpd_opens_a_session, papd_prints, zones_are_listed};
 

@@ -62,6 +62,31 @@ pub(super) fn call(stack: &Stack, socket: u8, want: Want, data: &[u8]) -> End {
     })
 }
 
+/// Calls of `asp` in one session with a server at the guest: the replies, or why there is none.
+pub(super) fn commands_of(
+    stack: &Stack,
+    socket: u8,
+    commands: Vec<Vec<u8>>,
+) -> Vec<Result<Vec<u8>, String>> {
+    stack.with(move |cx| {
+        let lower = cx.find_protocol("asp").expect("the layer");
+        let caller = cx.add_protocol("caller", "asp-caller", Still);
+        let to: Participant = format!("socket{socket}@node{GUEST}@net10").parse().expect("a peer");
+        let both = Participants::pair(Part::Any, to);
+        let session = lower.open(cx, Upper::new(&caller), both).expect("a session");
+        let replies = commands.iter().map(|command| {
+            let mut request = cx.pool().copy_from(HEADROOM, command).expect("a buffer");
+            let deadline = cx.now().after(PATIENCE);
+            request.set_attribute(CallOptions { deadline, tag: 0 }).expect("room for it");
+            let reply = session.call(cx, request);
+            reply.map(|reply| octets(&reply)).map_err(|error| error.describe(cx))
+        });
+        let replies = replies.collect();
+        session.close(cx);
+        replies
+    })
+}
+
 fn octets(message: &Message) -> Vec<u8> {
     let mut octets = vec![0; message.len()];
     message.copy_to(0, &mut octets);
@@ -208,7 +233,6 @@ fn print(stack: &Stack, printer: u8, text: &[u8]) -> Vec<u16> {
         let more = Want { tries: None, ..want(true, [CONNECTION, 3, high, low], 8) };
         let ([connection, function, eof, _], said) = call(stack, its, more, &[]).expect("its data");
         assert_eq!((connection, function), (CONNECTION, 4), "{said:?}");
-        println!("papd says: {}", String::from_utf8_lossy(&said));
         if eof != 0 {
             break;
         }
