@@ -14,7 +14,8 @@ const AARP: &[&str] = &[
     "0001 809b 06 04 0002 86a7461ed7be 00000a11 0200000000c8 00000ac8",
 ];
 
-/// Datagrams, and which program sent each. The node is 10.17; 10.200 is the one that asks.
+/// Datagrams, and which program sent each. The node is 10.17; 10.200 and 10.81 are the
+/// others.
 const DATAGRAMS: &[(&str, &str)] = &[
     ("Linux", "001f0015 000a000a c811 c804 04 02 68656c6c6f2066726f6d2031302e323030"),
     ("Linux", "0019d86a 000a000a c811 c804 04 02 6e6f20636865636b73756d"),
@@ -49,6 +50,9 @@ const DATAGRAMS: &[(&str, &str)] = &[
     ("papd, release", "00157710 000a000a c811 cb83 03 c0ff93c500000000"),
     ("papd, SendData again", "001517bc 000a000a c811 cb83 03 60ff93c607030002"),
     ("papd, CloseConn", "00158bf7 000a000a c811 cb83 03 9000030307070000"),
+    ("pap, OpenConn", "00194fe7 000a000a 5111 8284 03 60019f3aed01000084080000"),
+    ("pap, release", "0015c59e 000a000a 5111 8284 03 c0019f3a00000000"),
+    ("pap, SendData", "0015f3a8 000a000a 5111 8284 03 60ff9f3bed030001"),
     (
         "afpd, GetStatus",
         "00a0f895 000a000a c811 cc82 03 90000401 00000000 \
