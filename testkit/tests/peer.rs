@@ -19,6 +19,7 @@ fn main() -> ExitCode {
         ("offloads_can_be_switched_off", offloads_can_be_switched_off),
         ("a_guest_comes_and_goes", a_guest_comes_and_goes),
         ("a_guest_that_hangs_ends", a_guest_that_hangs_ends),
+        ("tshark_reads_appletalk", tshark_reads_appletalk),
     ])
 }
 
@@ -221,4 +222,42 @@ fn a_guest_that_hangs_ends() {
     drop(guest);
     assert_eq!(processes_with(&format!("uml_dir={}/", folder.display())), 0);
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// What a router and two nodes of AppleTalk send on both links (AARP, DDP, AEP, NBP, RTMP, ZIP), as
+/// `tshark` judges it.
+fn tshark_reads_appletalk() {
+    needs_program!("tshark");
+    let graphs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../graphs");
+    let mut source = std::fs::read_to_string(graphs.join("apple-router.kdl")).unwrap();
+    let files = ["left", "right"].map(|link| {
+        std::env::temp_dir().join(format!("xk-apple-{}-{link}.pcapng", std::process::id()))
+    });
+    for (at, file) in files.iter().enumerate() {
+        let (wire, cap) = (format!("eth sim{}", at + 1), format!("cap{}", at + 1));
+        let path = file.display();
+        let line = format!("pcap sim{} name={cap} file=\"{path}\"\n    eth {cap}", at + 1);
+        source = source.replace(&wire, &line);
+    }
+    let graph = xk_compose::check(&source, "apple-router.kdl", &xk_catalog::standard());
+    let graph = graph.unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let config = xk_compose::SimulationConfig::default();
+    let mut world = xk_compose::simulate(&graph, config).unwrap_or_else(|e| panic!("{e}"));
+    xk_compose::start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{e}"));
+    world.run_until(xk_core::Time::from_s(30));
+    world.stop();
+    for file in files {
+        let report = xk_testkit::tshark::check(&file, &[]);
+        let protocols = xk_testkit::tshark::reader(&file)
+            .args(["-T", "fields", "-e", "frame.protocols"])
+            .output()
+            .expect("tshark reads");
+        let _gone = std::fs::remove_file(&file);
+        let report = report.unwrap_or_else(|error| panic!("{error}"));
+        assert!(report.is_clean() && report.frames > 50, "{report:?}");
+        let protocols = String::from_utf8_lossy(&protocols.stdout).into_owned();
+        for protocol in [":aarp", ":ddp:data", ":ddp:nbp", ":ddp:rtmp", ":ddp:zip"] {
+            assert!(protocols.contains(protocol), "no {protocol} in {protocols}");
+        }
+    }
 }

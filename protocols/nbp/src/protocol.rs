@@ -280,6 +280,8 @@ impl Nbp {
         if !cable.is_ready {
             return;
         }
+        self.lookups.borrow_mut().moved(Node::new(cable.net, cable.node), now(cx));
+        self.tick(cx, this);
         for search in self.waiting.take() {
             let is_listed = self.searches.borrow().iter().any(|other| Rc::ptr_eq(other, &search));
             if !is_listed {

@@ -1,7 +1,7 @@
 //! Looking a name up: requests until there are answers enough, or as often as is wished.
 
 use super::{Entity, Function, Packet, Tuple};
-use crate::addr::AtAddr;
+use crate::addr::{AtAddr, Node};
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -95,6 +95,15 @@ impl Lookup {
         self.found.len() >= self.config.answers_max
     }
 
+    /// The node has another address: it asks from the beginning, for answers to the one before do
+    /// not arrive.
+    pub fn moved(&mut self, node: Node, now: Duration) {
+        if self.from.at() != node {
+            self.from = node.socket(self.from.socket);
+            (self.sent, self.next) = (0, now);
+        }
+    }
+
     /// Takes an answer in. True if it has what it looks for, and ends: a step is due.
     pub fn heard(&mut self, reply: &Packet, now: Duration) -> bool {
         if reply.function != Function::Reply || reply.id != self.id || self.sent == 0 {
@@ -173,6 +182,11 @@ impl<T> Lookups<T> {
     #[must_use]
     pub fn next(&self) -> Option<Duration> {
         self.running.iter().map(|(lookup, _)| lookup.next()).min()
+    }
+
+    /// The node has another address: what goes on begins again.
+    pub fn moved(&mut self, node: Node, now: Duration) {
+        self.running.iter_mut().for_each(|(lookup, _)| lookup.moved(node, now));
     }
 
     /// Takes an answer in; false if no search is for it.

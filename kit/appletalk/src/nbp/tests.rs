@@ -207,6 +207,23 @@ fn a_search_asks_three_times() {
 }
 
 #[test]
+fn a_node_that_moves_asks_again() {
+    let wanted = entity("=:XKernel@*");
+    let config = LookupConfig::default();
+    let mut lookups = Lookups::new(2);
+    let [old, new] = [Node::new(0xff01, 7), Node::new(10, 7)];
+    lookups.start((wanted, old.socket(2)), config, at(0), ()).unwrap();
+    for (ms, node) in [(0, old), (1000, old), (1500, new), (2500, new), (3500, new)] {
+        if node == new {
+            lookups.moved(new, at(ms));
+        }
+        let Some(Due::Send(packet)) = lookups.tick(at(ms), false) else { panic!("{ms} ms") };
+        assert_eq!(packet.tuples[0].at, node.socket(2), "{ms} ms");
+    }
+    assert_eq!(lookups.tick(at(4500), false), Some(Due::Done((), Vec::new())));
+}
+
+#[test]
 fn a_flood_of_answers_ends_a_search() {
     let mut lookups = Lookups::new(2);
     let config = LookupConfig { answers_max: 5, ..LookupConfig::default() };
