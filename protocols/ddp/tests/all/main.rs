@@ -1,0 +1,4 @@
+//! All tests of this crate: one program, linked once.
+
+mod laws;
+mod router;
