@@ -199,7 +199,7 @@ impl HostTcp {
         streams.values().find(fits).cloned()
     }
 
-    /// Serves one that is ready; whether it is to be served again at once.
+    /// Serves one that is ready; answers how many messages went up, or peers were taken.
     fn serve(&self, cx: &Kernel, this: &ProtocolRef, number: u64, budget: usize) -> usize {
         let stream = self.shared.streams.borrow().get(&number).cloned();
         if let Some(session) = stream {
