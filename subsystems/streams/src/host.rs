@@ -122,10 +122,10 @@ pub fn line(build: &Build<'_>, tab: Rc<dyn Streamtab>) -> Result<ProtocolRef, Bu
     add_line(build.cx, (build.entry.kind, build.name), build.lowers, tab)
 }
 
-/// As [`line`], for programs that compose without a graph file: of this kind and name.
+/// As [`line()`], for programs that compose without a graph file: of this kind and name.
 ///
 /// # Errors
-/// As of [`line`].
+/// As of [`line()`].
 pub fn add_line(
     cx: &Kernel,
     (kind, name): (&'static str, &str),

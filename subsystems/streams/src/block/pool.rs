@@ -107,8 +107,7 @@ impl Blocks {
     }
 
     /// A message of one block of M_DATA with room for `size` octets and none in it (`allocb`).
-    /// `None` if the pool is exhausted, counted: see
-    /// [`Streams::bufcall`](crate::Streams::bufcall).
+    /// `None` if the pool is exhausted, counted: see [`Q::bufcall`](crate::Q::bufcall).
     pub fn allocb(&self, size: usize, priority: Priority) -> Option<Mblk> {
         self.0.admit(size, priority)?;
         let message = match self.0.pool.alloc(0, size) {
