@@ -179,6 +179,11 @@ impl Model {
         })
     }
 
+    /// Why calls failed.
+    pub(crate) fn errors(&self) -> String {
+        format!("{:?}", self.errors.borrow())
+    }
+
     /// Whether this call brought its reply.
     pub(crate) fn is_replied(&self, number: u64) -> bool {
         let calls = self.calls.borrow();

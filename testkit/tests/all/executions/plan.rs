@@ -1,8 +1,10 @@
 //! The stacks, and what a seed has in store for them.
 
 use crate::executions::model::MARK;
+use core::num::NonZeroU8;
 use core::ops::Range;
 use core::time::Duration;
+use xk_appletalk::atp::{Options, ReleaseTimer, Want};
 use xk_core::random::Random;
 
 /// What a stack promises of a call.
@@ -48,6 +50,15 @@ pub(crate) struct Stack {
     pub(crate) is_of_one_boot: bool,
     /// The largest request and the largest reply, in octets.
     pub(crate) octets_max: [usize; 2],
+    /// What every request asks of the transaction that it is; nothing leaves that to the layer.
+    pub(crate) want: Option<Want>,
+}
+
+impl Stack {
+    /// The options that go beside a request.
+    pub(crate) fn options(&self) -> Option<[u8; 12]> {
+        self.want.as_ref().map(|want| Options::request(want, 0).emit())
+    }
 }
 
 /// The two hosts that call.
@@ -78,6 +89,7 @@ pub(crate) fn mrpc() -> Stack {
         promise: Promise::AtMostOnce,
         is_of_one_boot: false,
         octets_max: [12_000; 2],
+        want: None,
     }
 }
 
@@ -92,6 +104,7 @@ pub(crate) fn sun_udp() -> Stack {
         promise: Promise::AtLeastOnce,
         is_of_one_boot: false,
         octets_max: [8000; 2],
+        want: None,
     }
 }
 
@@ -187,6 +200,7 @@ pub(crate) fn transactions(graph: String, lower: &'static str) -> Stack {
         is_of_one_boot: false,
         // One packet, and eight.
         octets_max: [578 - MARK, 8 * 578 - MARK],
+        want: None,
     }
 }
 
@@ -210,6 +224,74 @@ pub(crate) fn atp_ddp() -> Stack {
         to: "socket200@node9@net10",
         at: "socket200",
         ..transactions(apple("    atp ddp\n"), "atp")
+    }
+}
+
+/// Where ATP and DDP of a configuration come from; nothing is the x-kernel.
+type Configuration = [Option<&'static str>; 2];
+
+/// The nine: ATP and DDP, each in the x-kernel, in BSD and in STREAMS.
+const NINE: [Configuration; 9] = {
+    let of = [None, Some("bsd"), Some("streams")];
+    let mut nine = [[None; 2]; 9];
+    let mut at = 0;
+    while at < 9 {
+        nine[at] = [of[at / 3], of[at % 3]];
+        at += 1;
+    }
+    nine
+};
+
+/// A host with ATP and DDP of this configuration.
+fn apple_of([atp, ddp]: Configuration, (name, node): (&str, u8)) -> String {
+    let address = format!("net=\"10-19\" node={node}");
+    let below = match ddp {
+        None => format!("    eth sim\n    aarp eth\n    ddp aarp {address}\n"),
+        Some(of) if atp == ddp => {
+            format!("    subsystem {of} {{ ether sim; ddp ether {address}; atp ddp; }}\n")
+        }
+        Some(of) => format!("    subsystem {of} {{ ether sim; ddp ether {address}; }}\n"),
+    };
+    let above = match atp {
+        None => "    atp ddp\n".to_owned(),
+        Some(_) if atp == ddp => String::new(),
+        Some(of) => format!("    subsystem {of} {{ atp ddp; }}\n"),
+    };
+    // What stands on ATP is of the x-kernel, and so an adapter is between.
+    format!("host {name} {{\n    sim link=lan\n{below}{above}    tracer atp ring=1\n}}\n")
+}
+
+/// Transactions between hosts whose ATP and DDP are of any of three subsystems: 81 seeds in a row
+/// have each of the nine configurations call each, and the second client is of any.
+pub(crate) fn atp_nine(seed: u64) -> Stack {
+    let any = Random::new(seed).fork(0x6e69_6e65).below(9);
+    nine([seed % 9, any, seed / 9 % 9])
+}
+
+/// Exactly once, between clients and a server of these configurations.
+pub(crate) fn nine(of: [u64; 3]) -> Stack {
+    let hosts = [("one", 1), ("two", 2), ("server", 9)];
+    let hosts = of.iter().zip(hosts);
+    let graph = hosts.map(|(of, host)| apple_of(NINE[*of as usize % NINE.len()], host)).collect();
+    let once = Some(ReleaseTimer::HalfMinute);
+    let (tries, interval) = (NonZeroU8::new(8), Duration::from_secs(1));
+    Stack {
+        name: "atp_nine",
+        to: "socket200@node9@net10",
+        at: "socket200",
+        want: Some(Want { once, tries, interval, ..Want::DEFAULT }),
+        ..transactions(graph, "tracer")
+    }
+}
+
+/// Of requests that are executed at least once.
+pub(crate) fn atp_nine_at_least_once(seed: u64) -> Stack {
+    let stack = atp_nine(seed);
+    Stack {
+        name: "atp_nine_at_least_once",
+        promise: Promise::AtLeastOnce,
+        want: stack.want.map(|want| Want { once: None, ..want }),
+        ..stack
     }
 }
 
@@ -307,6 +389,15 @@ fn ms(chance: &Random, range: Range<u64>) -> Duration {
 }
 
 impl Plan {
+    /// One call, whose reply is lost: the network is away while it would come.
+    pub(crate) fn of_a_lost_reply() -> Self {
+        let link = "link lan delay=\"1ms\" {\n    \
+                    partition from=\"5200ms\" until=\"6s\" between=\"server\"\n}\n";
+        let (at, takes) = (Duration::from_secs(5), Duration::from_millis(500));
+        let calls = Vec::from([Planned { client: 0, at, sizes: [45, 578], takes }]);
+        Self { link: link.to_owned(), crashes: Vec::new(), calls, is_mild: false }
+    }
+
     /// The plan of a seed.
     pub(crate) fn new(seed: u64, octets_max: [usize; 2]) -> Self {
         let chance = Random::new(seed).fork(0x706c_616e);

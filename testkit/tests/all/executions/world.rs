@@ -10,10 +10,12 @@ use std::rc::Rc;
 use xk_compose::{
     CheckedGraph, SimulationConfig, check, rebuild_host, simulate as build, start_world,
 };
+use xk_core::control::Report;
 use xk_core::object::{CallCause, CallError, OpenError, PushError};
 use xk_core::{
     Kernel, Message, Part, Participant, Participants, ProtocolRef, SessionRef, Time, Upper,
 };
+use xk_kit::rpc::call::Transaction;
 use xk_sim::{HostId, World};
 use xk_testkit::kernel::{HEADROOM, octets};
 
@@ -57,6 +59,14 @@ pub(crate) fn simulate(stack: &Stack, seed: u64) -> Result<Counts, String> {
         let servers = plan.crashes.iter_mut().filter(|crash| crash.host == SERVER);
         servers.for_each(|crash| crash.host = CLIENTS[0]);
     }
+    simulate_plan(stack, seed, &plan)
+}
+
+/// Runs a plan; all other chance is that of the seed.
+///
+/// # Errors
+/// As of [`simulate`].
+pub(crate) fn simulate_plan(stack: &Stack, seed: u64, plan: &Plan) -> Result<Counts, String> {
     let source = format!("{}{}", stack.graph, plan.link);
     let graph =
         check(&source, "executions.kdl", &xk_catalog::standard()).map_err(|e| e.to_text())?;
@@ -76,10 +86,12 @@ pub(crate) fn simulate(stack: &Stack, seed: u64) -> Result<Counts, String> {
         run.furnish(host)?;
     }
     start_world(&run.graph, &mut run.world).map_err(|e| e.to_text())?;
-    let result = run.play(&plan);
+    let result = run.play(plan);
+    let counters = if result.is_err() { run.counters() } else { String::new() };
     run.world.stop();
     run.forget();
     let judged = run.model.judge();
+    let result = result.map_err(|what| format!("{what}\n{}\n{counters}", run.model.errors()));
     result.and(judged).map_err(|what| format!("{what}\n{plan:?}"))
 }
 
@@ -218,7 +230,7 @@ impl Run<'_> {
         let id = self.host(CLIENTS[call.client])?;
         let (model, seat) = (Rc::clone(&self.model), Rc::clone(&self.seats[call.client]));
         let to: Participant = self.stack.to.parse().map_err(|e| format!("{e}"))?;
-        let (lower, form) = (self.stack.lower, self.stack.form);
+        let (lower, form, options) = (self.stack.lower, self.stack.form, self.stack.options());
         model.call(number);
         self.world.spawn(id, move |cx| {
             let boot = seat.boot.get();
@@ -229,8 +241,14 @@ impl Run<'_> {
                 &seat,
                 lower,
                 to,
-                |cx, session, message| match form {
-                    Form::Call => session.call(cx, message).map(|reply| octets(&reply)),
+                |cx, session, mut message| match form {
+                    Form::Call => {
+                        if let Some(options) = options {
+                            let set = message.set_attribute(Transaction(options));
+                            set.map_err(|_| PushError::NoBuffers)?;
+                        }
+                        session.call(cx, message).map(|reply| octets(&reply))
+                    }
                     // Of a datagram nothing comes back: what the model awaits is what this would
                     // be.
                     Form::Datagram(_) => session
@@ -247,6 +265,22 @@ impl Run<'_> {
             }
         });
         Ok(())
+    }
+
+    /// What every layer has counted, for the reader of what did not hold.
+    fn counters(&self) -> String {
+        let mut all = String::new();
+        for host in [CLIENTS[0], CLIENTS[1], SERVER] {
+            let Some(cx) = self.world.find(host).and_then(|id| self.world.kernel(id)) else {
+                continue;
+            };
+            for protocol in cx.protocols() {
+                let report = protocol.ask(cx, Report::default()).map(|report| report.lines);
+                let drops = protocol.head().drops().list();
+                all += &format!("{host} {}: {report:?} {drops:?}\n", protocol.name());
+            }
+        }
+        all
     }
 
     fn forget(&self) {
