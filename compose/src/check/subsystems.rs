@@ -119,6 +119,27 @@ fn adapter(
             .help(format!("let it stand on a protocol of {}", of(above)));
         return None;
     }
+    let end = below_filters(host, lower, catalog)?;
+    if let Some(adapter) = found
+        && !adapter.joins.is_empty()
+        && !adapter.joins.contains(&end.kind)
+        && end.shape != Shape::Wire
+    {
+        let what = format!(
+            "`{}` cannot stand on `{}`, which is of {}: no adapter translates the addresses of `{}`",
+            upper.name,
+            lower.name,
+            of(below),
+            end.kind
+        );
+        diagnostics.error(name.span, what).help(format!(
+            "let it stand on a protocol of {}; of {} adapters translate {}",
+            of(above),
+            of(below),
+            adapter.joins.join(", ")
+        ));
+        return None;
+    }
     if found.is_none() {
         let what = format!(
             "`{}` is of {}, `{}` of {}, and there is no adapter `{kind}`",
@@ -140,6 +161,20 @@ fn adapter(
         span: name.span,
         ..Node::default()
     })
+}
+
+/// What a node is, or, of a filter, what it stands on: filters pass on what they are asked.
+fn below_filters(host: &Host, node: &Node, catalog: &Catalog) -> Option<&'static Entry> {
+    let mut at = node;
+    for _ in 0..host.nodes.len() {
+        let entry = find_entry(host, at, catalog)?;
+        if entry.shape != Shape::Filter {
+            return Some(entry);
+        }
+        let below = at.lowers.first()?;
+        at = host.nodes.iter().find(|node| node.name.value == below.value)?;
+    }
+    None
 }
 
 /// A subsystem in words.

@@ -322,6 +322,9 @@ pub struct Entry {
     /// The framework that it is written for, `bsd` or `streams`; none for a protocol of the
     /// x-kernel's.
     pub subsystem: Option<&'static str>,
+    /// Of an adapter, the kinds of protocols whose addresses it translates, besides wires, which
+    /// have none; if it names none, all.
+    pub joins: &'static [&'static str],
     /// One line about it.
     pub summary: &'static str,
     /// The source of its `lib.rs`, whose crate documentation is the manual.
@@ -389,6 +392,7 @@ impl Entry {
         Self {
             kind,
             subsystem: None,
+            joins: &[],
             summary: "",
             manual,
             shape,
@@ -476,6 +480,13 @@ impl Entry {
     #[must_use]
     pub const fn subsystem(mut self, name: &'static str) -> Self {
         self.subsystem = Some(name);
+        self
+    }
+
+    /// The kinds that an adapter can stand on, besides wires.
+    #[must_use]
+    pub const fn joins(mut self, kinds: &'static [&'static str]) -> Self {
+        self.joins = kinds;
         self
     }
 

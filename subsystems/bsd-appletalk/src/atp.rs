@@ -80,7 +80,7 @@ pub static TOO_MANY: Reason = Reason::new("too many transactions", Class::Exhaus
 pub static ENTRY: Entry = Entry::calls("atp", include_str!("atp.rs"), build)
     .subsystem("bsd")
     .summary("AppleTalk Transaction Protocol, by sockets")
-    .on(&[Realm::Async, Realm::Wire], &[Family::Inherit])
+    .on(&[Realm::Async], &[Family::Other("AppleTalk sockets")])
     .needs(Guarantees::SESSIONS.and(Guarantees::WHOLE).and(Guarantees::EXACT)
         .and(Guarantees::REPLY).and(Guarantees::PROMPT))
     .header_octets(HEADER_OCTETS)
