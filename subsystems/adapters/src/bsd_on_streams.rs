@@ -66,6 +66,7 @@ pub static ENTRY: Entry =
     Entry::adapter("bsd-on-streams", include_str!("bsd_on_streams.rs"), build)
         .summary("joins a protocol of BSD's with one of STREAMS below it")
         .questions(&[question("report", "messages lent and copied, each way")])
+        .joins(&crate::form::KINDS)
         .reasons(&[&crate::NO_WAY]);
 
 /// Builds it from its place in a graph.

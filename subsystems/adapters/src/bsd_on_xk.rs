@@ -21,7 +21,8 @@
 //! On a protocol it is the lower neighbour in the protocol switch. `pr_output` finds the session
 //! for its two addresses, or opens one, and pushes; 256 sessions are held open so, and the one that
 //! was used longest ago closes for another. From the start on it offers the protocol above to all
-//! peers; what arrives goes up by `pr_input` with its addresses, at splnet. What the x-kernel's
+//! peers; what arrives goes up by `pr_input` with its addresses, at splnet, marked M_BCAST if it
+//! was sent to many. What the x-kernel's
 //! side waits for, such as the resolution of an address, is waited for outside of the subsystem
 //! (`spl0`), so that BSD's other traffic goes on.
 //!
@@ -39,8 +40,9 @@
 //!
 //! # Control
 //! The ioctl SIOCGIFMTU is `max-packet` below, SIOCGIFSRCADDR is `my-host` and `my-port` of a
-//! session to the address; `network-error` becomes `pr_ctlinput` of the protocol above. Answers
-//! `report`: how many messages were lent and copied; forwards the rest.
+//! session to the address, or the first host if it is none; `network-error` becomes `pr_ctlinput`
+//! of the protocol above. Answers `report`: how many messages were lent and copied; forwards the
+//! rest.
 //!
 //! # Example
 //! ```kdl
@@ -69,6 +71,7 @@ use xk_core::{Entry, ProtocolRef};
 pub static ENTRY: Entry = Entry::adapter("bsd-on-xk", include_str!("bsd_on_xk.rs"), build)
     .summary("joins a protocol or an interface of BSD's with what is the x-kernel's below it")
     .questions(&[question("report", "messages lent and copied, each way")])
+    .joins(&crate::form::KINDS)
     .reasons(&[&crate::NO_WAY]);
 
 /// Builds it from its place in a graph.

@@ -25,6 +25,15 @@ pub struct Ends {
     pub to: Addr,
     /// Of transactions, what the message is.
     pub options: Option<Options>,
+    /// It was sent to more than one host.
+    pub is_for_many: bool,
+}
+
+impl Ends {
+    /// Of a message to one host.
+    pub fn new(from: Addr, to: Addr) -> Self {
+        Self { from, to, ..Self::default() }
+    }
 }
 
 /// Why a message did not go, or is not told to have arrived.
@@ -171,9 +180,10 @@ pub trait Sink {
     /// Why it is not taken; it is gone, for the lower half to count.
     fn arrive(&self, cx: &Kernel, ends: &Ends, parcel: Parcel) -> Result<(), &'static Reason>;
 
-    /// A message that went to `to` did not arrive.
-    fn fault(&self, cx: &Kernel, to: &Addr, fault: Fault) {
-        let _ = (cx, to, fault);
+    /// A message that went to `to` did not arrive; of transactions with the options that went with
+    /// it, if they are known.
+    fn fault(&self, cx: &Kernel, to: &Addr, fault: Fault, options: Option<&Options>) {
+        let _ = (cx, to, fault, options);
     }
 
     /// The door is gone, with what it led to.

@@ -143,6 +143,9 @@ pub struct Form {
     pub family: u8,
     /// What goes over the edge.
     pub service: Service,
+    /// What stands on it is told apart by ports alone: each port is a door of its own. If not, by
+    /// type numbers.
+    pub is_by_port: bool,
     /// The participants, the topmost first.
     places: &'static [Place],
 }
@@ -155,15 +158,28 @@ const HOST: Place = Place::Host { at: 2 };
 
 /// All kinds that adapters join. Another one is a line here.
 #[rustfmt::skip]
-pub static FORMS: &[Form] = &[
-    Form { kind: "ddp", family: AF_APPLETALK, service: Service::Datagrams, places: &[SOCKET, NODE, NET] },
-    Form { kind: "atp", family: AF_APPLETALK, service: Service::Transactions, places: &[SOCKET, NODE, NET] },
-    Form { kind: "udp", family: AF_INET, service: Service::Datagrams, places: &[PORT_AT, HOST] },
-    Form { kind: "ip", family: AF_INET, service: Service::Datagrams, places: &[HOST] },
+pub const FORMS: &[Form] = &[
+    Form { kind: "ddp", family: AF_APPLETALK, service: Service::Datagrams, is_by_port: false, places: &[SOCKET, NODE, NET] },
+    Form { kind: "atp", family: AF_APPLETALK, service: Service::Transactions, is_by_port: true, places: &[SOCKET, NODE, NET] },
+    Form { kind: "udp", family: AF_INET, service: Service::Datagrams, is_by_port: true, places: &[PORT_AT, HOST] },
+    Form { kind: "ip", family: AF_INET, service: Service::Datagrams, is_by_port: false, places: &[HOST] },
 ];
 
+/// The kinds of [`FORMS`], for the check of graphs.
+pub(crate) static KINDS: [&str; FORMS.len()] = {
+    let mut kinds = [""; FORMS.len()];
+    let mut at = 0;
+    while at < kinds.len() {
+        kinds[at] = FORMS[at].kind;
+        at += 1;
+    }
+    kinds
+};
+
 /// What stands on a wire of the x-kernel needs to know of it.
-pub static FRAMES: Form = Form { kind: "", family: 0, service: Service::Frames, places: &[] };
+#[rustfmt::skip]
+pub static FRAMES: Form =
+    Form { kind: "", family: 0, service: Service::Frames, is_by_port: false, places: &[] };
 
 impl Form {
     /// That of a kind.
@@ -184,8 +200,12 @@ impl Form {
         }
     }
 
-    /// What of an address of ours tells its uppers apart: the port, if addresses have one.
+    /// What of an address of ours tells its uppers apart: the port, or all of it if addresses have
+    /// none.
     pub fn port_of(&self, addr: &Addr) -> Addr {
+        if self.port_place().is_none() {
+            return *addr;
+        }
         let mut port = self.any();
         if let Some((at, octets)) = self.port_place()
             && let (Some(to), Some(from)) =

@@ -71,6 +71,5 @@ fn form_of(build: &Build<'_>, lower: &ProtocolRef) -> Result<&'static Form, Buil
 }
 
 fn known() -> alloc::string::String {
-    let kinds: alloc::vec::Vec<_> = FORMS.iter().map(|form| form.kind).collect();
-    kinds.join(", ")
+    form::KINDS.join(", ")
 }

@@ -32,7 +32,8 @@
 //! time to live are BSD's own choice. Priority bands end here.
 //!
 //! # Control
-//! T_INFO_ACK says what the ioctl SIOCGIFMTU answers; `pr_ctlinput` becomes T_UDERROR_IND. No
+//! T_INFO_ACK says what the ioctl SIOCGIFMTU answers, T_ADDR_ACK the first host (SIOCGIFSRCADDR),
+//! where there are hosts; `pr_ctlinput` becomes T_UDERROR_IND. No
 //! option is managed (TNOTSUPPORT), and `pr_ctloutput` of the protocol below is not reached.
 //! Answers `report`; forwards the rest.
 //!
@@ -66,6 +67,7 @@ pub static ENTRY: Entry =
     Entry::adapter("streams-on-bsd", include_str!("streams_on_bsd.rs"), build)
         .summary("joins a line of STREAMS with a protocol of BSD's below it")
         .questions(&[question("report", "messages lent and copied, each way")])
+        .joins(&crate::form::KINDS)
         .reasons(&[&crate::NO_WAY]);
 
 /// Builds it from its place in a graph.

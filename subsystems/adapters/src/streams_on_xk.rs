@@ -42,7 +42,8 @@
 //! of the 254.
 //!
 //! # Control
-//! T_INFO_ACK says `max-packet` of the protocol below; `network-error` becomes T_UDERROR_IND. No
+//! T_INFO_ACK says `max-packet` of the protocol below, T_ADDR_ACK its first host, where it has
+//! hosts; `network-error` becomes T_UDERROR_IND. No
 //! option is managed (TNOTSUPPORT). Answers `report`; forwards the rest.
 //!
 //! # Example
@@ -72,6 +73,7 @@ use xk_core::{Entry, ProtocolRef};
 pub static ENTRY: Entry = Entry::adapter("streams-on-xk", include_str!("streams_on_xk.rs"), build)
     .summary("joins a line of STREAMS with what is the x-kernel's below it")
     .questions(&[question("report", "messages lent and copied, each way")])
+    .joins(&crate::form::KINDS)
     .reasons(&[&crate::NO_WAY]);
 
 /// Builds it from its place in a graph.

@@ -17,13 +17,18 @@
 //! # Behaviour
 //! `open` makes a session, whose `push` is `pr_output` of the protocol below; `open_enable` notes
 //! an offer, and `pr_input` finds the session by our port and the peer's address, or makes one for
-//! the offer. One that names no port of ours gets one that no other session or offer has. On `atp`
-//! a session has a socket below, and `call` is a request there with the options of a transaction:
-//! the attribute `transaction` if the request bears it, or else the default of ATP. A reply is
-//! found by the number that goes with it. A request that arrives is executed by an event of the
-//! kernel, on a shepherd, so that it may wait: 64 wait for that at most, and the next is dropped as
-//! `queue full`. A request that is refused above is told to the protocol below, which may offer it
-//! again.
+//! the offer. One that names no port of ours gets one that no other session or offer has. On `ip`
+//! a session has one of our hosts, and answers what was sent to many from that.
+//!
+//! Where ports tell apart, each is a socket below. On `udp` those with one port have its socket in
+//! common; it may send to all, and the longest datagram, unless `sb_max` of the subsystem is less.
+//! On `atp` each session and offer has its own, and `call` is a request there with the options of a
+//! transaction: the attribute `transaction` if the request bears it, or else the default of ATP. A
+//! reply is found by the number that goes with it. A request that arrives is executed by an event
+//! of the kernel, on a shepherd, so that it may wait: 64 wait for that at most, and the next is
+//! dropped as `queue full`. A request that is dropped or refused above is told to the protocol
+//! below, which offers it again when it comes again. A call ends when the protocol below says so,
+//! or half a second for each try after it must have said so.
 //!
 //! Messages go down without a copy: each slice becomes an mbuf that refers to it. Upwards clusters
 //! and what the x-kernel has lent go without one; small mbufs are copied, for the x-kernel's
@@ -32,10 +37,12 @@
 //! What cannot be translated: a refusal above tells no sender, for BSD's `pr_input` answers
 //! nothing; it is counted at the layer above. A queue of BSD's that is full drops what is in it
 //! later, and no push hears of that. Errors of `pr_ctlinput` that no session can be found for end
-//! here. Attributes of a message do not go down.
+//! here; on `udp` none comes, for BSD tells connected sockets only. Attributes of a message do not
+//! go down.
 //!
 //! # Control
-//! `max-packet` and `opt-packet` are the ioctl SIOCGIFMTU below, `my-host` is SIOCGIFSRCADDR;
+//! `max-packet` and `opt-packet` are the ioctl SIOCGIFMTU below, `my-host` is SIOCGIFSRCADDR; on
+//! `ip` `pseudo-header` and `specific-destination` are answered, for checksums above;
 //! `peer-host`, `my-port`, `peer-port` and `describe` are answered from the addresses.
 //! `pr_ctlinput` becomes `network-error` of the sessions with that peer, and the error of their
 //! next push. Answers `list-sessions`, `list-maps`, and `report`: how many messages were lent and
@@ -75,6 +82,7 @@ pub static ENTRY: Entry = Entry::adapter("xk-on-bsd", include_str!("xk_on_bsd.rs
         question("list-maps", "the table of sessions"),
         question("report", "messages lent and copied, each way"),
     ])
+    .joins(&crate::form::KINDS)
     .reasons(&[&crate::NO_WAY]);
 
 /// Builds it from its place in a graph.

@@ -17,8 +17,9 @@
 //!
 //! # Behaviour
 //! It holds streams on the line below, in the place of their heads, and is a transport user there:
-//! of datagrams one for the protocol above, bound to all addresses and opened for its type number;
-//! of transactions one for each session and offer, bound to its address. A push is T_UNITDATA_REQ;
+//! on `ddp` and `ip` one for the protocol above, bound to all addresses and opened for its type
+//! number; on `udp` one for each port, bound to that; of transactions one for each session and
+//! offer. A push is T_UNITDATA_REQ;
 //! where the stream is bound to all addresses, the options say from which one it goes, and those of
 //! T_UNITDATA_IND for which one it came. `open`, `open_enable`, ports and calls are those of
 //! `xk-on-bsd`.
@@ -39,7 +40,8 @@
 //!
 //! # Control
 //! `max-packet` is the size in T_INFO_ACK, `my-host` and `my-port` are of the address in
-//! T_BIND_ACK; T_UDERROR_IND becomes `network-error` of the sessions with that peer. M_ERROR and
+//! T_BIND_ACK; T_UDERROR_IND becomes `network-error` of the sessions with that peer, or of
+//! transactions the end of the call whose options it has. M_ERROR and
 //! M_HANGUP end the sessions. Answers `list-sessions`, `list-maps` and `report`.
 //!
 //! # Example
@@ -76,6 +78,7 @@ pub static ENTRY: Entry = Entry::adapter("xk-on-streams", include_str!("xk_on_st
         question("list-maps", "the table of sessions"),
         question("report", "messages lent and copied, each way"),
     ])
+    .joins(&crate::form::KINDS)
     .reasons(&[&crate::NO_WAY]);
 
 /// Builds it from its place in a graph.

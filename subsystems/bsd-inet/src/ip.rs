@@ -96,7 +96,7 @@ pub static ENTRY: Entry = Entry::layer("ip", include_str!("ip.rs"), build)
     .subsystem("bsd")
     .summary("the Internet Protocol, version 4, of a host, with ICMP")
     .above(Family::Host)
-    .on(&[Realm::Async, Realm::Wire], &[Family::Ether, Family::Host, Family::Link])
+    .on(&[Realm::Async], &[Family::Ether])
     .lowers(1..=16)
     .needs(Guarantees::WHOLE)
     .service(Service::changing(
@@ -375,6 +375,12 @@ impl Ip {
         Ok(())
     }
 
+    fn first_address(&self) -> Option<Ipv4Addr> {
+        let all = self.interfaces.iter().flat_map(|ifp| ifp.addresses());
+        let mut ours = all.filter(|a| a.addr.family() == AF_INET);
+        ours.next().map(|a| a.addr.addr())
+    }
+
     /// Answers with unreachable.
     pub(crate) fn icmp_unreach(&self, cx: &Kernel, m: Mbuf, cmd: Prc) {
         let code = match cmd {
@@ -436,9 +442,12 @@ impl ProtoFns for Ip {
             SIOCGIFSRCADDR => {
                 let to = Sockaddr::of_family(nam, AF_INET)?;
                 let lo = self.lo.get().ok_or(Errno::ENETDOWN)?;
-                let route = rtalloc(&self.bsd, lo, &self.routes, to.addr());
-                let source = route.ok_or(Errno::ENETUNREACH)?.source;
-                self.sockaddr(source).store(nam);
+                let source = match to.addr() {
+                    // Of no address it is the first (`in_pcbconnect`).
+                    Ipv4Addr::UNSPECIFIED => self.first_address(),
+                    to => rtalloc(&self.bsd, lo, &self.routes, to).map(|route| route.source),
+                };
+                self.sockaddr(source.ok_or(Errno::ENETUNREACH)?).store(nam);
                 Ok(())
             }
             _ => Err(Errno::EOPNOTSUPP),

@@ -18,7 +18,8 @@
 //! A stream is bound to a port: the one in the address, or one from 49152 on that is free. A
 //! datagram goes to the stream of its port; one for none is dropped, counted ("no port"). The
 //! checksum is sent where the address of this host is known, which the line below is asked for
-//! (T_ADDR_REQ), and is always looked at; 0 stands for none.
+//! (T_ADDR_REQ), and is always looked at; 0 stands for none. A datagram whose sender's host the
+//! user leaves open goes from that address, the first that the host has.
 //!
 //! # Control
 //! Answers `max-packet`; forwards the rest.
@@ -177,8 +178,9 @@ impl Udp {
             }
             data = front.linked(data);
         }
-        let own = own.map(|own| inet(own, 0));
-        let opt = own.as_ref().map_or(&[][..], |own| own);
+        // It goes from the host that the checksum says.
+        let own = inet(from, 0);
+        let opt = if from == [0; 4] { &[][..] } else { &own[..] };
         self.below.send(cx, (&inet(to.0, 0), opt), data)
     }
 

@@ -1,12 +1,13 @@
 //! The upper half in BSD: an entry of the protocol switch that the protocol above stands on, which
 //! sends by `pr_output` and asks by `pr_usrreq`.
 
-use crate::edge::{Above, Below, Door, Ends, Fault, Sink, Traffic};
+use crate::edge::{Above, Below, Door, Ends, Fault, Options, Sink, Traffic};
 use crate::form::{Addr, Form};
 use crate::parcel::Parcel;
 use alloc::rc::{Rc, Weak};
 use core::cell::{Cell, OnceCell, RefCell};
 use xk_bsd::errno::{Errno, Result};
+use xk_bsd::mbuf::M_BCAST;
 use xk_bsd::{
     Bsd, InputArg, Mbuf, OutputArg, Prc, ProtoFns, Protosw, Pru, PruArgs, SIOCGIFMTU,
     SIOCGIFSRCADDR, Sockaddr, Socket, Switch,
@@ -96,13 +97,17 @@ impl Sink for Input {
         let kind = half.number.get();
         let upper = half.own.get().and_then(|own| own.upper(kind)).ok_or(&reason::NO_PROTOCOL)?;
         let m = parcel.into_mbufs(half.bsd.mbufs(), &half.up).map_err(Fault::reason)?;
+        let mut m = m;
+        if ends.is_for_many {
+            m.set_flags(M_BCAST, 0);
+        }
         let sockaddr = |addr: &Addr| addr.to_sockaddr(half.bsd.mbufs().release());
         let arg = InputArg::Addressed { from: sockaddr(&ends.from), to: sockaddr(&ends.to), kind };
         half.bsd.splnet(cx, || upper.pr_input(cx, m, arg));
         Ok(())
     }
 
-    fn fault(&self, cx: &Kernel, to: &Addr, fault: Fault) {
+    fn fault(&self, cx: &Kernel, to: &Addr, fault: Fault, _: Option<&Options>) {
         let Some(half) = self.0.upgrade() else { return };
         let Some(upper) = half.own.get().and_then(|own| own.upper(half.number.get())) else {
             return;
@@ -136,7 +141,7 @@ impl ProtoFns for Entry {
             return Err(Errno::ENETDOWN);
         };
         let from = arg.from.map_or(half.form.any(), Addr::from);
-        let ends = Ends { from, to: arg.to.into(), options: None };
+        let ends = Ends::new(from, arg.to.into());
         // The other subsystem may wait.
         let sent = half.bsd.spl0(cx, || door.send(cx, &ends, Parcel::Mbufs(m)));
         sent.map_err(Errno::from)

@@ -2,12 +2,13 @@
 //! the transport provider interface.
 
 use crate::below::streams::options_of;
-use crate::edge::{Above, Below, Door, Ends, Fault, Sink, Traffic};
+use crate::edge::{Above, Below, Door, Ends, Fault, Options, Sink, Traffic};
 use crate::form::{Addr, Form, Service};
 use crate::parcel::Parcel;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::{Cell, OnceCell, RefCell};
+use xk_bsd::sockaddr::AF_INET;
 use xk_core::object::ProtocolId;
 use xk_core::reason::{self, Reason};
 use xk_core::{Kernel, ProtocolRef};
@@ -90,7 +91,8 @@ impl Streamtab for Driver {
 
     fn open(&self, _: &Kernel, _: &Q, opening: Opening) -> Result<Rc<dyn Module>, Errno> {
         let selector = opening.upper.or(self.0.upper.get());
-        let provider = Provider { half: Rc::clone(&self.0), selector, door: RefCell::default() };
+        let (half, door, local) = (Rc::clone(&self.0), RefCell::default(), Cell::new(None));
+        let provider = Provider { half, selector, door, local };
         Ok(Endpoint::new(Rc::new(provider)))
     }
 }
@@ -177,6 +179,8 @@ struct Provider {
     /// The protocol above whose number selects what arrives.
     selector: Option<ProtocolId>,
     door: RefCell<Option<Rc<dyn Door>>>,
+    /// Our address there.
+    local: Cell<Option<Addr>>,
 }
 
 impl Provider {
@@ -215,6 +219,10 @@ impl Datagrams for Provider {
         })?;
         let bound = door.local(cx);
         *self.door.borrow_mut() = Some(door);
+        // The line above is told the host if it asks: checksums cover that.
+        let asks = half.form.family == AF_INET && bound.is_any();
+        let host = if asks { half.below.local_to(cx, &bound) } else { None };
+        self.local.set(Some(host.unwrap_or(bound)));
         if let Some(octets) = half.below.max_packet(cx) {
             half.max_packet.set(octets);
         }
@@ -241,7 +249,7 @@ impl Datagrams for Provider {
         let options = rest.first_chunk().copied();
         let data = data.or_else(|| q.blocks().copy(Kind::Data, 0, &[]));
         let data = data.ok_or_else(|| told(Fault::NoBuffers))?;
-        let ends = Ends { from, to, options };
+        let ends = Ends { options, ..Ends::new(from, to) };
         let sent = door.send(cx, &ends, Parcel::Blocks(data));
         sent.map_err(|fault| {
             if let Some(this) = self.half.this.get() {
@@ -252,7 +260,7 @@ impl Datagrams for Provider {
     }
 
     fn local(&self, _: &Q) -> Vec<u8> {
-        Vec::new()
+        self.local.get().map_or(Vec::new(), |local| local.to_tpi().to_vec())
     }
 
     fn close(&self, cx: &Kernel, _: &Q) {
@@ -282,9 +290,10 @@ impl Sink for Indications {
         Ok(())
     }
 
-    fn fault(&self, cx: &Kernel, to: &Addr, fault: Fault) {
+    fn fault(&self, cx: &Kernel, to: &Addr, fault: Fault, options: Option<&Options>) {
         let Some(q) = self.q.upgrade() else { return };
-        let told = uderror_ind(q.blocks(), &to.to_tpi(), &[], Errno::from(fault).0);
+        let options = options.map_or(&[][..], |options| options);
+        let told = uderror_ind(q.blocks(), &to.to_tpi(), options, Errno::from(fault).0);
         if let Some(told) = told {
             q.putnext(cx, told);
         }

@@ -3,8 +3,10 @@
 
 mod calls;
 mod session;
+#[cfg(test)]
+mod tests;
 
-use crate::edge::{Below, Door, Ends, Fault, Sink, Traffic};
+use crate::edge::{Below, Door, Ends, Fault, Options, Sink, Traffic};
 use crate::form::{Addr, Form, Service};
 use crate::parcel::Parcel;
 use alloc::rc::{Rc, Weak};
@@ -41,8 +43,21 @@ struct Offer {
     local: Addr,
     receiver: ProtocolRef,
     selector: ProtocolId,
-    /// Of transactions, its own door.
+    /// Where ports are doors, that of its port.
     door: Option<Rc<dyn Door>>,
+}
+
+/// A door that what has the same port has in common.
+struct Port {
+    selector: ProtocolId,
+    door: Rc<dyn Door>,
+    /// Sessions and offers.
+    uses: Cell<usize>,
+}
+
+/// Whether two doors are one.
+fn is_same(one: &Rc<dyn Door>, other: &Rc<dyn Door>) -> bool {
+    core::ptr::addr_eq(Rc::as_ptr(one), Rc::as_ptr(other))
 }
 
 /// The half, and the protocol object of the adapter.
@@ -56,8 +71,10 @@ pub(crate) struct Half {
     sessions: SessionTable<Key>,
     offers: RefCell<Vec<Offer>>,
     offer_last: Cell<u64>,
-    /// Of datagrams, one door for each protocol above.
+    /// Where type numbers tell apart, one door for each protocol above.
     doors: RefCell<Vec<(ProtocolId, Rc<dyn Door>)>>,
+    /// Of datagrams where ports tell apart, one for each port.
+    ports: RefCell<Vec<Port>>,
     port_last: Cell<u16>,
     waiting: Waiting,
     down: Rc<Traffic>,
@@ -81,6 +98,7 @@ impl XkAbove {
             offers: RefCell::default(),
             offer_last: Cell::new(0),
             doors: RefCell::default(),
+            ports: RefCell::default(),
             port_last: Cell::new(0),
             waiting: Waiting::default(),
             down: Rc::clone(down),
@@ -114,20 +132,63 @@ impl Half {
         if let Some((_, door)) = known {
             return Ok(door);
         }
-        let sink = Rc::new(Arrivals { half: Rc::downgrade(self), selector });
-        let door = self.below.open(cx, selector, self.form.any(), sink)?;
+        let door = self.new_door(cx, selector, self.form.any())?;
         self.doors.borrow_mut().push((selector, Rc::clone(&door)));
         Ok(door)
     }
 
-    fn own_door(
+    fn new_door(
         self: &Rc<Self>,
         cx: &Kernel,
         selector: ProtocolId,
         local: Addr,
     ) -> Result<Rc<dyn Door>, Fault> {
-        let sink = Rc::new(Arrivals { half: Rc::downgrade(self), selector });
-        self.below.open(cx, selector, local, sink)
+        let half = Rc::downgrade(self);
+        let sink = Rc::new(Arrivals { half, selector, door: OnceCell::new() });
+        let door = self.below.open(cx, selector, local, Rc::clone(&sink) as Rc<dyn Sink>)?;
+        let _ = sink.door.set(Rc::downgrade(&door));
+        Ok(door)
+    }
+
+    /// The door of a port: of transactions each session and offer has its own, of datagrams those
+    /// with the same port have it in common. [`let_go`](Self::let_go) gives it back.
+    fn port_door(
+        self: &Rc<Self>,
+        cx: &Kernel,
+        selector: ProtocolId,
+        local: Addr,
+    ) -> Result<Rc<dyn Door>, Fault> {
+        if self.is_calls() {
+            return self.new_door(cx, selector, local);
+        }
+        let port = self.form.port_of(&local);
+        let is_its = |other: &&Port| {
+            let theirs = self.form.port_of(&other.door.local(cx));
+            other.selector == selector && theirs == port && !port.is_any()
+        };
+        if let Some(known) = self.ports.borrow().iter().find(is_its) {
+            known.uses.set(known.uses.get() + 1);
+            return Ok(Rc::clone(&known.door));
+        }
+        let door = self.new_door(cx, selector, local)?;
+        let uses = Cell::new(1);
+        self.ports.borrow_mut().push(Port { selector, door: Rc::clone(&door), uses });
+        Ok(door)
+    }
+
+    /// Gives a port's door back; the last closes it.
+    fn let_go(&self, cx: &Kernel, door: &Rc<dyn Door>) {
+        let mut ports = self.ports.borrow_mut();
+        if let Some(at) = ports.iter().position(|port| is_same(&port.door, door)) {
+            let uses = &ports[at].uses;
+            uses.set(uses.get().saturating_sub(1));
+            if uses.get() > 0 {
+                return;
+            }
+            ports.swap_remove(at);
+        }
+        drop(ports);
+        door.close(cx);
     }
 
     /// A port of ours that no session and no offer has, if the addresses have ports.
@@ -186,8 +247,11 @@ impl Half {
         };
         let this = self.this()?;
         let make = || {
-            let back = Ends { from: ends.to, to: ends.from, options: None };
-            let body = XkSession::new(self, door, &upper, (key, back, selector), false);
+            // An answer to what was sent to many comes from one of our hosts.
+            let from = if ends.is_for_many { self.form.any() } else { ends.to };
+            let back = Ends::new(from, ends.from);
+            let mut body = XkSession::new(self, door, &upper, (key, back, selector), false);
+            body.sent_to = ends.is_for_many.then_some(ends.to);
             let form = self.form;
             (body, Participants::pair(form.to_local(&ends.to), form.to_participant(&ends.from)))
         };
@@ -199,47 +263,51 @@ impl Half {
 struct Arrivals {
     half: Weak<Half>,
     selector: ProtocolId,
+    door: OnceCell<Weak<dyn Door>>,
 }
 
 impl Arrivals {
-    /// The door of the offer for this address, of transactions.
-    fn door_of(&self, half: &Half, local: &Addr) -> Option<Rc<dyn Door>> {
-        let offers = half.offers.borrow();
-        let port = half.form.port_of(local);
-        let is = |o: &&Offer| o.local.is_any() || half.form.port_of(&o.local) == port;
-        offers.iter().find(is).and_then(|offer| offer.door.clone())
+    /// Whether a session is one of those whose messages come through this door.
+    fn is_of(&self, session: &XkSession) -> bool {
+        let is_its_port = || {
+            let door = self.door.get().and_then(Weak::upgrade);
+            door.is_some_and(|door| is_same(&door, &session.door))
+        };
+        session.selector == self.selector && (!session.is_by_port() || is_its_port())
     }
 }
 
 impl Sink for Arrivals {
     fn arrive(&self, cx: &Kernel, ends: &Ends, parcel: Parcel) -> Result<(), &'static Reason> {
         let half = self.half.upgrade().ok_or(&reason::CLOSED)?;
+        let door = self.door.get().and_then(Weak::upgrade).filter(|_| half.form.is_by_port);
         if half.is_calls() {
-            let door = self.door_of(&half, &ends.to);
             return calls::arrive(&half, cx, (ends, self.selector, door), parcel);
         }
-        let session = half.session_for(cx, ends, self.selector, None)?;
+        let session = half.session_for(cx, ends, self.selector, door)?;
         let message = parcel.into_message(cx.pool(), &half.up).map_err(Fault::reason)?;
         // A refusal above is counted there; the layer below this edge tells no sender of it.
         drop(session.pop(cx, message));
         Ok(())
     }
 
-    fn fault(&self, cx: &Kernel, to: &Addr, fault: Fault) {
+    fn fault(&self, cx: &Kernel, to: &Addr, fault: Fault, options: Option<&Options>) {
         let Some(half) = self.half.upgrade() else { return };
         for session in half.sessions.sessions(SESSIONS_MAX) {
             let Some(body) = session.body::<XkSession>() else { continue };
-            if body.selector == self.selector && (body.ends.to == *to || to.is_any()) {
-                session::tell(cx, &session, body, fault);
+            if self.is_of(body) && (body.ends.to == *to || to.is_any()) {
+                session::tell(cx, &session, body, fault, options);
             }
         }
     }
 
     fn gone(&self, cx: &Kernel) {
         let Some(half) = self.half.upgrade() else { return };
-        half.doors.borrow_mut().retain(|(of, _)| *of != self.selector);
+        if !half.form.is_by_port {
+            half.doors.borrow_mut().retain(|(of, _)| *of != self.selector);
+        }
         for session in half.sessions.sessions(SESSIONS_MAX) {
-            let is_its = |body: &XkSession| body.selector == self.selector;
+            let is_its = |body: &XkSession| self.is_of(body);
             if session.body::<XkSession>().is_some_and(is_its) {
                 session.abort(cx);
             }
@@ -262,19 +330,24 @@ impl Protocol for XkAbove {
         if let Some(found) = half.sessions.found(&given, upper.receiver)? {
             return Ok(found);
         }
-        let door = if half.is_calls() {
-            let door = half.own_door(cx, upper.selector, local)?;
+        let door = if half.form.is_by_port {
+            let door = half.port_door(cx, upper.selector, local)?;
             local = door.local(cx);
             door
         } else {
-            if half.form.port_number(&local) == Some(0) {
-                half.choose_port(&mut local, upper.selector)?;
+            match half.form.port_number(&local) {
+                Some(0) => half.choose_port(&mut local, upper.selector)?,
+                // What comes back is for the host that it goes from.
+                None if local.is_any() => {
+                    local = half.below.local_to(cx, &peer).unwrap_or(local);
+                }
+                _ => {}
             }
             half.common_door(cx, upper.selector)?
         };
         let key = key(&half.form.port_of(&local), &peer, upper.selector);
-        let ends = Ends { from: local, to: peer, options: None };
-        let owns = half.is_calls();
+        let ends = Ends::new(local, peer);
+        let owns = half.form.is_by_port;
         let body = XkSession::new(half, door, upper.receiver, (key, ends, upper.selector), owns);
         half.sessions.open(cx, this, upper.receiver, key, body)
     }
@@ -298,8 +371,8 @@ impl Protocol for XkAbove {
         if half.offers.borrow().len() >= OFFERS_MAX {
             return Err(OpenError::Full);
         }
-        let door = match half.is_calls() {
-            true => Some(half.own_door(cx, upper.selector, local)?),
+        let door = match half.form.is_by_port {
+            true => Some(half.port_door(cx, upper.selector, local)?),
             false => half.common_door(cx, upper.selector).map(|_| None)?,
         };
         let id = half.offer_last.get() + 1;
@@ -315,7 +388,7 @@ impl Protocol for XkAbove {
         let gone = at.map(|at| offers.swap_remove(at));
         drop(offers);
         if let Some(door) = gone.and_then(|offer| offer.door) {
-            door.close(cx);
+            self.0.let_go(cx, &door);
         }
     }
 
@@ -362,7 +435,8 @@ impl Protocol for XkAbove {
         let doors = half.doors.take();
         let offers = half.offers.take();
         let own = offers.into_iter().filter_map(|offer| offer.door);
-        for door in doors.into_iter().map(|(_, door)| door).chain(own) {
+        let ports = half.ports.take().into_iter().map(|port| port.door);
+        for door in doors.into_iter().map(|(_, door)| door).chain(own).chain(ports) {
             door.close(cx);
         }
         half.sessions.clear();

@@ -8,10 +8,12 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, OnceCell, RefCell};
 use xk_bsd::errno::Errno;
+use xk_bsd::mbuf::{M_BCAST, M_MCAST};
 use xk_bsd::{
-    Bsd, InputArg, MSG_DONTWAIT, Mbuf, Mt, OutputArg, Prc, ProtoFns, Protosw, Pru, PruArgs,
-    SIOCGIFMTU, SIOCGIFSRCADDR, SS_NBIO, Sink as Into, Sockaddr, Socket, Switch, Uio, Upcall,
-    getsockname, inetctlerr, sobind, soclose, socreate_on, soreceive, sosend,
+    ALLOWBROADCAST, Bsd, InputArg, MSG_DONTWAIT, Mbuf, Mt, OutputArg, Prc, ProtoFns, Protosw, Pru,
+    PruArgs, SIOCGIFMTU, SIOCGIFSRCADDR, SO_BROADCAST, SOL_SOCKET, SS_NBIO, Sink as Into, Sockaddr,
+    Socket, Switch, Uio, Upcall, getsockname, inetctlerr, sobind, soclose, socreate_on, soreceive,
+    sosend, sosetopt,
 };
 use xk_core::object::ProtocolId;
 use xk_core::{Kernel, reason};
@@ -113,6 +115,20 @@ impl Half {
         Ok(number)
     }
 
+    /// Lets a socket of datagrams send and receive the longest that there is, and to all: above the
+    /// adapter is a protocol, and not a program with bounds of its own.
+    fn widen(&self, cx: &Kernel, so: &Rc<Socket>) {
+        const DATAGRAM_MAX: usize = 1 << 16;
+        let (snd, rcv) = (so.so_snd.hiwat(), so.so_rcv.hiwat());
+        if so.soreserve(snd.max(DATAGRAM_MAX), rcv.max(2 * DATAGRAM_MAX)).is_err() {
+            // It was so before.
+            let _ = so.soreserve(snd, rcv);
+        }
+        if let Ok(on) = self.bsd.mbufs().m_copyin(Mt::Data, &1_u32.to_ne_bytes()) {
+            let _ = sosetopt(cx, so, (SOL_SOCKET, SO_BROADCAST), Some(on));
+        }
+    }
+
     /// What an ioctl of the protocol below fills in.
     fn ioctl(&self, cx: &Kernel, cmd: u32, data: &[u8]) -> Option<Mbuf> {
         let mut nam = self.bsd.mbufs().m_copyin(Mt::Data, data).ok()?;
@@ -135,7 +151,7 @@ impl Below for OnBsd {
         if half.doors.borrow().len() + half.sockets.borrow().len() >= DOORS_MAX {
             return Err(Fault::NoBuffers);
         }
-        if half.form.service == Service::Transactions {
+        if half.form.is_by_port {
             let door = SocketDoor::open(cx, half, local, sink)?;
             half.sockets.borrow_mut().push(Rc::clone(&door));
             return Ok(door);
@@ -152,7 +168,11 @@ impl Below for OnBsd {
 
     fn max_packet(&self, cx: &Kernel) -> Option<u32> {
         let answer = self.0.ioctl(cx, SIOCGIFMTU, &[0; 4])?;
-        answer.mtod().first_chunk().map(|octets| u32::from_be_bytes(*octets))
+        let octets = answer.mtod().first_chunk().map(|octets| u32::from_be_bytes(*octets))?;
+        // A socket sends no more at once than it keeps.
+        let sockets = self.0.sockets.borrow();
+        let kept = sockets.iter().find_map(|door| Some(door.so.get()?.so_snd.hiwat()));
+        Some(kept.and_then(|kept| u32::try_from(kept).ok()).map_or(octets, |kept| octets.min(kept)))
     }
 
     fn local_to(&self, cx: &Kernel, to: &Addr) -> Option<Addr> {
@@ -182,7 +202,7 @@ impl Entry {
     fn ends(m: &mut Mbuf, arg: InputArg) -> Option<(Ends, u8)> {
         match arg {
             InputArg::Addressed { from, to, kind } => {
-                Some((Ends { from: from.into(), to: to.into(), options: None }, kind))
+                Some((Ends::new(from.into(), to.into()), kind))
             }
             InputArg::Ip { hlen } => {
                 let mut header = [0; IP_OCTETS];
@@ -196,7 +216,8 @@ impl Entry {
                 };
                 let (from, to) = (host(IP_SOURCE), host(IP_SOURCE + 4));
                 m.m_adj(hlen as isize);
-                Some((Ends { from, to, options: None }, header[9]))
+                let is_for_many = m.m_flags() & (M_BCAST | M_MCAST) != 0;
+                Some((Ends { is_for_many, ..Ends::new(from, to) }, header[9]))
             }
             InputArg::Interface(_) => None,
         }
@@ -230,7 +251,7 @@ impl ProtoFns for Entry {
         let (Some(half), Some(errno)) = (self.0.upgrade(), inetctlerr(cmd)) else { return };
         let sinks: Vec<_> = half.doors.borrow().iter().map(|door| Rc::clone(&door.sink)).collect();
         for sink in sinks {
-            sink.fault(cx, &(*sa).into(), errno.into());
+            sink.fault(cx, &(*sa).into(), errno.into(), None);
         }
     }
 
@@ -255,7 +276,9 @@ impl Door for EntryDoor {
         let m = parcel.into_mbufs(bsd.mbufs(), &self.half.down)?;
         let sockaddr = |addr: &Addr| addr.to_sockaddr(bsd.mbufs().release());
         let from = (!ends.from.is_any()).then(|| sockaddr(&ends.from));
+        // The x-kernel and STREAMS ask for no leave to send to all.
         let arg = OutputArg::new(sockaddr(&ends.to), from, self.number);
+        let arg = OutputArg { flags: ALLOWBROADCAST, ..arg };
         bsd.splnet(cx, || self.half.lower.pr_output(cx, m, &arg)).map_err(Fault::from)
     }
 
@@ -310,6 +333,9 @@ impl SocketDoor {
             let _ = soclose(cx, &so);
             return Err(error.into());
         }
+        if half.form.service == Service::Datagrams {
+            half.widen(cx, &so);
+        }
         let (half, is_taking) = (Rc::clone(half), Cell::new(false));
         let door = Rc::new(Self { half, so: OnceCell::new(), sink, is_taking });
         so.set_upcall(Some(Rc::new(Wakeup(Rc::downgrade(&door)))));
@@ -329,22 +355,25 @@ impl SocketDoor {
             for m in [got.nam, got.control].into_iter().flatten() {
                 m.m_freem();
             }
-            let m = match got.m {
-                Some(m) => Ok(m),
-                // A message of no octets.
-                None => self.half.bsd.mbufs().m_gethdr(Mt::Data),
+            let parcel = match got.m {
+                Some(m) => Ok(Parcel::Mbufs(m)),
+                // A message of no octets, for which no mbuf is needed.
+                None => cx.pool().empty(0).map(Parcel::Message),
             };
-            let (Ok(m), Some(from)) = (m, from) else { continue };
-            let ends = Ends { from, to: self.local(cx), options };
-            let sink = &self.sink;
-            let arrived = self.half.bsd.spl0(cx, || sink.arrive(cx, &ends, Parcel::Mbufs(m)));
+            let arrived = match (from, parcel) {
+                (Some(from), Ok(parcel)) => {
+                    let ends = Ends { options, ..Ends::new(from, self.local(cx)) };
+                    self.half.bsd.spl0(cx, || self.sink.arrive(cx, &ends, parcel))
+                }
+                _ => Err(&reason::NO_BUFFERS),
+            };
             if let (Err(why), Some(own)) = (arrived, self.half.own.get()) {
                 own.count_drop(why);
             }
         }
         self.is_taking.set(false);
         if let Some(error) = so.take_error() {
-            self.sink.fault(cx, &Addr::any(self.half.form.family), error.into());
+            self.sink.fault(cx, &Addr::any(self.half.form.family), error.into(), None);
         }
     }
 }

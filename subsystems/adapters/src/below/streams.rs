@@ -3,7 +3,7 @@
 
 use super::bsd::DOORS_MAX;
 use crate::edge::{Below, Door, Ends, Fault, Options, Sink, Traffic};
-use crate::form::{Addr, Form, Service};
+use crate::form::{Addr, Form};
 use crate::parcel::Parcel;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
@@ -195,9 +195,10 @@ impl StreamDoor {
         let data = mp.unlinkb();
         match Primitive::of(&mp) {
             Ok(Primitive::UnitdataInd { src, opt }) => self.indication(cx, (src, opt), data),
-            Ok(Primitive::UderrorInd { dest, error, .. }) => {
+            Ok(Primitive::UderrorInd { dest, opt, error }) => {
                 let to = Addr::parse(dest).unwrap_or(self.half.form.any());
-                self.sink.fault(cx, &to, Errno(error).into());
+                let (_, rest) = own_end(opt);
+                self.sink.fault(cx, &to, Errno(error).into(), rest.first_chunk());
             }
             Ok(Primitive::BindAck { addr, .. }) => {
                 let addr = Addr::parse(addr).unwrap_or(self.asked);
@@ -226,7 +227,7 @@ impl StreamDoor {
         let Some(data) = data else {
             return self.half.count(&reason::NO_BUFFERS);
         };
-        let ends = Ends { from, to, options };
+        let ends = Ends { options, ..Ends::new(from, to) };
         if let Err(why) = self.sink.arrive(cx, &ends, Parcel::Blocks(data)) {
             self.half.count(why);
         }
@@ -247,8 +248,8 @@ impl Door for StreamDoor {
         let blocks = self.half.streams.blocks();
         let data = parcel.into_blocks(blocks, &self.half.down)?;
         let mut room = [0; 32];
-        // One of transactions is bound to one address, whichever that is.
-        let is_bound_to_all = self.asked.is_any() && self.half.form.service == Service::Datagrams;
+        // One by port is bound to one address, whichever that is.
+        let is_bound_to_all = self.asked.is_any() && !self.half.form.is_by_port;
         let opt = options_of(&mut room, &ends.from, is_bound_to_all, &ends.options);
         let request = unitdata_req(blocks, &ends.to.to_tpi(), opt, data);
         let request = request.ok_or(Fault::NoBuffers)?;

@@ -10,14 +10,16 @@ use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::{OnceCell, RefCell};
+use xk_bsd::sockaddr::AF_INET;
 use xk_core::control::Report;
 use xk_core::object::{Enable, OpenError, ProtocolId, Refused, SessionId};
 use xk_core::reason::{self, Reason};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Upper,
+    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
+    SessionRef, Upper,
 };
 use xk_kit::Cache;
-use xk_kit::control::{MaxPacket, NetworkError, NetworkErrorKind};
+use xk_kit::control::{MaxPacket, MyHost, NetworkError, NetworkErrorKind, SpecificDestination};
 
 /// Sessions below that one door holds open for what it sends.
 const SENDING_MAX: usize = 256;
@@ -183,6 +185,10 @@ impl Below for OnXk {
 
     fn local_to(&self, cx: &Kernel, to: &Addr) -> Option<Addr> {
         let half = &self.0;
+        if to.is_any() && half.form.family == AF_INET {
+            let host = half.lower.ask(cx, MyHost::default())?.host;
+            return half.form.to_addr(&Participant::of(Part::Host(host))).ok();
+        }
         let doors = half.doors.borrow();
         let door = doors.first().cloned();
         drop(doors);
@@ -224,7 +230,7 @@ impl XkDoor {
     fn session(self: &Rc<Self>, cx: &Kernel, from: &Addr, to: &Addr) -> Result<SessionRef, Fault> {
         let (form, this) = (self.half.form, self.half.this()?);
         let from = if from.is_any() { self.local } else { *from };
-        let ends = Ends { from, to: *to, options: None };
+        let ends = Ends::new(from, *to);
         let key = key(&ends);
         if let Some(session) = self.sending.touch(&key) {
             return Ok(session);
@@ -236,7 +242,7 @@ impl XkDoor {
         let upper = Upper { receiver: this, selector: self.selector };
         let session = self.half.lower.open(cx, upper, participants)?;
         // What comes back through it has the ends the other way round.
-        let back = Ends { from: *to, to: from, options: None };
+        let back = Ends::new(*to, from);
         if !self.half.note(&session, self, back) {
             session.close(cx);
             return Err(Fault::NoBuffers);
@@ -330,7 +336,7 @@ impl Protocol for OnXk {
 
     fn open_done(
         &self,
-        _: &Kernel,
+        cx: &Kernel,
         _: &ProtocolRef,
         lower: &SessionRef,
         mut participants: Participants,
@@ -340,7 +346,9 @@ impl Protocol for OnXk {
         let from = half.form.to_addr(participants.peer_mut().map_err(malformed)?);
         let (to, from) = (to.map_err(malformed)?, from.map_err(malformed)?);
         let door = half.door_for(&to).ok_or(&reason::NO_PORT)?;
-        let ends = Ends { from, to, options: None };
+        let sent_to = lower.ask(cx, SpecificDestination::default());
+        let is_for_many = sent_to.is_some_and(|q| q.many);
+        let ends = Ends { is_for_many, ..Ends::new(from, to) };
         if half.note(lower, &door, ends) { Ok(()) } else { Err(&reason::TABLE_FULL) }
     }
 
@@ -382,7 +390,7 @@ impl Protocol for OnXk {
                 NetworkErrorKind::PacketTooBig { .. } => Fault::TooBig,
                 _ => Fault::Unreachable,
             };
-            door.sink.fault(cx, &ends.from, fault);
+            door.sink.fault(cx, &ends.from, fault, None);
             return Answer::Answered;
         }
         if ask.is_upward() { Answer::Unknown } else { half.lower.control(cx, ask) }

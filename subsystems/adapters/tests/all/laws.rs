@@ -2,7 +2,6 @@
 
 use crate::rig::{Of, PAIRS, Rig, addr};
 use xk_bsd::Bsd;
-use xk_core::reason;
 use xk_streams::Streams;
 use xk_testkit::kernel::TestKernel;
 
@@ -144,23 +143,6 @@ fn exhausted_pools_are_counted_drops_and_it_goes_on() {
             }
             assert_eq!(rig.in_use(), (0, 0, 0), "{pair:?}");
         }
-    }
-}
-
-#[test]
-fn queues_are_bounded() {
-    // The stream below does not take anything: its driver has no room.
-    for pair in [(Of::Xk, Of::Streams), (Of::Bsd, Of::Streams)] {
-        let rig = Rig::new(pair);
-        rig.log.mtu.set(60_000);
-        let streams = Streams::of(&rig.cx).unwrap();
-        let _ = streams;
-        let (from, to) = (addr(130, 3), addr(140, 4));
-        for _ in 0..3 {
-            assert_eq!(rig.send(from, to, &[&pattern(30_000)]), Ok(()), "{pair:?}");
-        }
-        assert_eq!(rig.take().len(), 3);
-        assert_eq!(rig.adapter.head().drops().of(&reason::QUEUE_FULL), 0);
     }
 }
 

@@ -15,7 +15,9 @@ use xk_core::{
 };
 use xk_kit::control::NetworkError;
 use xk_streams::tpi::{Primitive, own_end, unitdata_req, with_own_end};
-use xk_streams::{Errno, Kind, Linkblk, Mblk, Module, ModuleInfo, Opening, Q, Streamtab, head};
+use xk_streams::{
+    Errno, Kind, Linkblk, Mblk, Module, ModuleInfo, Opening, Q, Services, Streamtab, head,
+};
 
 const fn entry(build: Builder) -> Entry {
     Entry::layer("app", "", build)
@@ -211,6 +213,12 @@ impl Module for Control {
             Ok(())
         });
         *log(cx).send.borrow_mut() = Some(send);
+        let weak = link.bottom.clone();
+        *log(cx).enable_above.borrow_mut() = Some(Rc::new(move |cx| {
+            if let Some(q) = weak.upgrade() {
+                q.read_side().qenable(cx);
+            }
+        }));
         let bottom = link.bottom.upgrade().unwrap();
         let bind = Primitive::BindReq { addr: &[], conind: 0 }.emit(q.blocks()).unwrap();
         q.qreply(cx, head::acked(mp, 0));
@@ -223,10 +231,29 @@ impl Module for Below {
         INFO
     }
 
-    fn rput(&self, cx: &Kernel, _: &Q, mut mp: Mblk) {
-        if !matches!(mp.kind(), Kind::Proto | Kind::PcProto) {
-            return;
+    fn services(&self) -> Services {
+        Services { read: true, write: false }
+    }
+
+    fn rput(&self, cx: &Kernel, q: &Q, mp: Mblk) {
+        match mp.kind() {
+            Kind::Proto if log(cx).is_full_above.get() => q.putq(cx, mp),
+            Kind::Proto | Kind::PcProto => Self::take(cx, mp),
+            _ => {}
         }
+    }
+
+    fn rsrv(&self, cx: &Kernel, q: &Q) {
+        while !log(cx).is_full_above.get()
+            && let Some(mp) = q.getq(cx)
+        {
+            Self::take(cx, mp);
+        }
+    }
+}
+
+impl Below {
+    fn take(cx: &Kernel, mut mp: Mblk) {
         let data = mp.unlinkb();
         match Primitive::of(&mp) {
             Ok(Primitive::UnitdataInd { src, opt }) => {

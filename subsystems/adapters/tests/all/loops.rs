@@ -20,7 +20,7 @@ use xk_kit::control::{MaxPacket, NetworkError, NetworkErrorKind};
 use xk_streams::tpi::{
     Datagrams, Endpoint, Info, Refusal, SendError, own_end, unitdata_ind, with_own_end,
 };
-use xk_streams::{Errno, Mblk, Module, ModuleInfo, Opening, Q, Streamtab, WeakQ};
+use xk_streams::{Errno, Kind, Mblk, Module, ModuleInfo, Opening, Q, Streamtab, WeakQ};
 
 const fn entry(build: Builder) -> Entry {
     Entry::layer("ddp", "", build)
@@ -192,6 +192,24 @@ fn build_streams(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         this: this.clone(),
         bound: RefCell::default(),
     });
+    let all = |tab: &Rc<StreamsLoop>| {
+        let tab = Rc::downgrade(tab);
+        move || -> Vec<Q> {
+            let Some(tab) = tab.upgrade() else { return Vec::new() };
+            let bound = tab.bound.borrow();
+            bound.iter().filter_map(|(q, ..)| q.upgrade()).collect()
+        }
+    };
+    let (of, log) = (all(&tab), log(build.cx));
+    *log.enable_below.borrow_mut() =
+        Some(Rc::new(move |cx| of().iter().for_each(|q| q.write_side().qenable(cx))));
+    let of = all(&tab);
+    *log.hang_up.borrow_mut() = Some(Rc::new(move |cx| {
+        for q in of() {
+            let hangup = q.blocks().copy(Kind::Hangup, 0, &[]).unwrap();
+            q.putnext(cx, hangup);
+        }
+    }));
     xk_streams::line(build, tab)
 }
 
@@ -221,6 +239,10 @@ impl Datagrams for End {
         let addr = Addr::parse(addr).unwrap_or(Addr::any(16));
         self.0.bound.borrow_mut().push((q.downgrade(), addr, self.1));
         Ok(addr.to_tpi().to_vec())
+    }
+
+    fn has_room(&self, cx: &Kernel) -> bool {
+        !log(cx).is_full_below.get()
     }
 
     fn unbind(&self, _: &Kernel, q: &Q) {

@@ -1,7 +1,11 @@
 //! The laws of adapters, for all six: protocols of the tests' own in each subsystem, a loop below
 //! and a recorder above.
 
+mod bounds;
+mod calls;
 mod configurations;
+mod edges;
+mod internet;
 mod laws;
 mod lines;
 mod loops;

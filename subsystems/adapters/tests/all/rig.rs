@@ -46,7 +46,20 @@ pub(crate) struct Log {
     pub(crate) mtu: Cell<u32>,
     /// The loop below fails.
     pub(crate) fails: Cell<bool>,
+    /// The loop of STREAMS below has no room.
+    pub(crate) is_full_below: Cell<bool>,
+    /// The recorder of STREAMS above takes nothing.
+    pub(crate) is_full_above: Cell<bool>,
+    /// Enables the queues that looked in vain for room below.
+    pub(crate) enable_below: RefCell<Option<Act>>,
+    /// Enables the recorder's queue.
+    pub(crate) enable_above: RefCell<Option<Act>>,
+    /// Hangs up all streams of the loop.
+    pub(crate) hang_up: RefCell<Option<Act>>,
 }
+
+/// What a test does to a loop or a recorder.
+pub(crate) type Act = Rc<dyn Fn(&Kernel)>;
 
 pub(crate) fn log(cx: &Kernel) -> Rc<Log> {
     cx.surroundings::<Log>().expect("the test's log")
@@ -119,6 +132,22 @@ impl Rig {
 
     pub(crate) fn take(&self) -> Vec<Arrived> {
         self.log.arrived.take()
+    }
+
+    /// Does what a loop or a recorder has left for it, and what follows.
+    pub(crate) fn act(&self, act: &RefCell<Option<Act>>) {
+        let act = act.borrow().clone().expect("what the test does");
+        act(&self.cx);
+        self.cx.advance(Duration::ZERO);
+    }
+
+    /// Lets go of all, and takes the graph down.
+    pub(crate) fn stop(&self) {
+        *self.log.send.borrow_mut() = None;
+        for act in [&self.log.enable_below, &self.log.enable_above, &self.log.hang_up] {
+            *act.borrow_mut() = None;
+        }
+        self.cx.stop();
     }
 
     /// Lines of the adapter's report.

@@ -33,6 +33,10 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
+    pub(super) fn is(&self, number: u16) -> bool {
+        self.number == number
+    }
+
     pub(super) fn end(&self, cx: &Kernel, cause: CallCause) {
         *self.outcome.borrow_mut() = Some(Err(cause));
         cx.signal(&self.done);
@@ -62,7 +66,6 @@ impl Waiting {
 
 /// Sends a request, and waits for the reply.
 pub(super) fn call(
-    half: &Rc<Half>,
     session: &XkSession,
     cx: &Kernel,
     mut message: Message,
@@ -87,20 +90,29 @@ pub(super) fn call(
     let ends = Ends { options: Some(options.emit()), ..session.ends };
     let sent = session.door.send(cx, &ends, Parcel::Message(message));
     let result = match sent {
-        Ok(()) => wait(cx, &pending, limit),
+        Ok(()) => wait(cx, &pending, limit, latest(&options)),
         Err(fault) => Err(xk_core::object::PushError::from(fault).into()),
     };
     session.calls.borrow_mut().retain(|call| !Rc::ptr_eq(call, &pending));
-    let _ = half;
     result
 }
 
-fn wait(cx: &Kernel, pending: &Pending, limit: Option<CallOptions>) -> Result<Message, CallError> {
-    // The protocol below says by itself when it gives up; only the caller's own limit is kept here.
-    let timeout = match limit {
-        Some(limit) => CallOptions::clip(Some(limit), cx.now(), Duration::MAX),
-        None => Some(Duration::MAX),
-    };
+/// How long after a request the protocol below has given up at the latest. It says so by itself,
+/// unless it had no buffer to say it in.
+fn latest(options: &Options) -> Duration {
+    const LATE: Duration = Duration::from_millis(500);
+    let Want { tries, interval, .. } = options.want();
+    let tries = tries.map(|tries| u32::from(tries.get()));
+    tries.map_or(Duration::MAX, |tries| (interval + LATE).saturating_mul(tries + 1))
+}
+
+fn wait(
+    cx: &Kernel,
+    pending: &Pending,
+    limit: Option<CallOptions>,
+    latest: Duration,
+) -> Result<Message, CallError> {
+    let timeout = CallOptions::clip(limit, cx.now(), latest);
     let timeout = timeout.ok_or(CallCause::TimedOut { tries: 0 })?;
     cx.wait(&pending.done, (timeout < Duration::MAX).then_some(timeout))?;
     let outcome = pending.outcome.take().unwrap_or(Err(CallCause::Closed));
@@ -120,15 +132,42 @@ pub(super) fn arrive(
         OptionKind::Request => {}
         _ => return reply(half, cx, (ends, options), parcel),
     }
+    let door = door.ok_or(&reason::NO_PORT)?;
+    let kept = keep(half, cx, (ends, selector, &door), options, parcel);
+    if kept.is_err() {
+        // The protocol below remembers it as one that is executed, and would wait for the reply.
+        refuse(cx, &door, ends, &options);
+    }
+    kept
+}
+
+fn keep(
+    half: &Rc<Half>,
+    cx: &Kernel,
+    (ends, selector, door): (&Ends, ProtocolId, &Rc<dyn Door>),
+    options: Options,
+    parcel: Parcel,
+) -> Result<(), &'static Reason> {
     if half.waiting.requests.borrow().len() >= REQUESTS_MAX {
+        // There may have been no timer for them.
+        arm(half, cx);
         return Err(&reason::QUEUE_FULL);
     }
-    let door = door.ok_or(&reason::NO_PORT)?;
     let message = parcel.into_message(cx.pool(), &half.up).map_err(Fault::reason)?;
-    let request = Request { ends: *ends, selector, door, options, message };
+    let request = Request { ends: *ends, selector, door: Rc::clone(door), options, message };
     half.waiting.requests.borrow_mut().push_back(request);
     arm(half, cx);
     Ok(())
+}
+
+/// Tells the protocol below that a request is not executed, so that it offers it again when it
+/// comes again.
+fn refuse(cx: &Kernel, door: &Rc<dyn Door>, ends: &Ends, options: &Options) {
+    let Ok(nothing) = cx.pool().empty(0) else { return };
+    let refused = Options { kind: OptionKind::Refused, ..options.response([0; 4]) };
+    let back = Ends { options: Some(refused.emit()), ..Ends::new(ends.to, ends.from) };
+    // What cannot be told is as good as lost.
+    let _ = door.send(cx, &back, Parcel::Message(nothing));
 }
 
 fn reply(
@@ -179,7 +218,7 @@ pub(super) fn serve(half: &Rc<Half>, cx: &Kernel, _: &ProtocolRef) {
     arm(half, cx);
     let Some(Request { ends, selector, door, options, mut message }) = first else { return };
     let _ = message.set_attribute(Transaction(options.emit()));
-    let back = Ends { from: ends.to, to: ends.from, options: None };
+    let back = Ends::new(ends.to, ends.from);
     let served = half.session_for(cx, &ends, selector, Some(Rc::clone(&door)));
     let reply = match served {
         Ok(session) => session.call_pop(cx, message).map_err(|refused| refused.reason),
@@ -189,6 +228,8 @@ pub(super) fn serve(half: &Rc<Half>, cx: &Kernel, _: &ProtocolRef) {
         Ok(mut reply) => {
             let given = reply.remove_attribute::<Transaction>();
             let given = given.and_then(|Transaction(octets)| Options::parse(&octets).ok());
+            // A server that gives back the message it got gives back what came with it, too.
+            let given = given.filter(|given| given.kind == OptionKind::Response);
             let user = given.map_or([0; 4], |given| given.user);
             let amount = given.map_or(0, |given| given.amount);
             (Options { amount, ..options.response(user) }, reply)
@@ -197,8 +238,7 @@ pub(super) fn serve(half: &Rc<Half>, cx: &Kernel, _: &ProtocolRef) {
             if let Ok(this) = half.this() {
                 this.head().drops().count(why);
             }
-            let Ok(nothing) = cx.pool().empty(0) else { return };
-            (Options { kind: OptionKind::Refused, ..options.response([0; 4]) }, nothing)
+            return refuse(cx, &door, &ends, &options);
         }
     };
     let ends = Ends { options: Some(options.emit()), ..back };

@@ -2,19 +2,22 @@
 
 use super::calls::{self, Pending};
 use super::{Half, Key};
-use crate::edge::{Door, Ends, Fault};
+use crate::edge::{Door, Ends, Fault, Options as Octets};
+use crate::form::Addr;
 use crate::locals::triple;
 use crate::parcel::Parcel;
 use alloc::format;
 use alloc::rc::Rc;
 use core::any::Any;
 use core::cell::{Cell, RefCell};
-use xk_bsd::sockaddr::AF_APPLETALK;
+use xk_appletalk::atp::Options;
+use xk_bsd::sockaddr::{AF_APPLETALK, AF_INET};
 use xk_core::control::Describe;
 use xk_core::object::{CallCause, CallError, Closing, ProtocolId, PushError, Refused};
-use xk_core::{Answer, Ask, Kernel, Message, Part, ProtocolRef, Session, SessionRef};
+use xk_core::{Answer, Ask, HostAddr, Kernel, Message, Part, ProtocolRef, Session, SessionRef};
 use xk_kit::control::{
     MaxPacket, MyHost, MyPort, NetworkError, NetworkErrorKind, OptPacket, PeerHost, PeerPort,
+    PseudoHeader, SpecificDestination,
 };
 use xk_kit::net::appletalk::DdpEnds;
 
@@ -26,8 +29,10 @@ pub(crate) struct XkSession {
     /// Those of what it sends.
     pub(super) ends: Ends,
     pub(super) selector: ProtocolId,
-    /// The door is its own, and closes with it.
+    /// It uses the door of its port, and gives it back.
     owns_door: bool,
+    /// Where what began it was sent to, if that was to many hosts.
+    pub(super) sent_to: Option<Addr>,
     /// What the network has said of a message before; the next push is told.
     told: Cell<Option<Fault>>,
     /// Calls that wait for replies.
@@ -51,15 +56,47 @@ impl XkSession {
             ends,
             selector,
             owns_door,
+            sent_to: None,
             told: Cell::new(None),
             calls: RefCell::default(),
             call_last: Cell::new(0),
         }
     }
 
-    fn part(&self, is_peer: bool, wanted: fn(&Part) -> bool) -> Option<Part> {
-        let addr = if is_peer { &self.ends.to } else { &self.ends.from };
-        self.half.form.to_participant(addr).parts().copied().find(wanted)
+    pub(super) fn is_by_port(&self) -> bool {
+        self.half.form.is_by_port
+    }
+
+    fn host_of(&self, addr: &Addr) -> Option<HostAddr> {
+        self.half.form.to_participant(addr).parts().find_map(|part| match part {
+            Part::Host(host) => Some(*host),
+            _ => None,
+        })
+    }
+
+    /// Our host, from which messages to the peer go.
+    fn host(&self, cx: &Kernel) -> Option<HostAddr> {
+        let given = self.host_of(&self.ends.from);
+        given.or_else(|| self.host_of(&self.half.below.local_to(cx, &self.ends.to)?))
+    }
+
+    /// Where what arrives was sent to: a host of ours, or many hosts.
+    fn destination(&self, cx: &Kernel) -> Option<HostAddr> {
+        let many = self.sent_to.and_then(|sent_to| self.host_of(&sent_to));
+        many.or_else(|| self.host(cx))
+    }
+
+    /// The sum over the pseudo-header, where this is a layer of hosts.
+    fn pseudo_header(&self, cx: &Kernel) -> Option<PseudoHeader> {
+        let number = cx.type_number(self.selector, self.half.lower.id())?;
+        let peer = self.host_of(&self.ends.to)?;
+        let hosts = [self.destination(cx)?, self.host(cx)?];
+        Some(PseudoHeader::new(hosts, peer, number))
+    }
+
+    /// Whether addresses are hosts and nothing else.
+    fn is_of_hosts(&self) -> bool {
+        self.half.form.family == AF_INET && self.port(false).is_none()
     }
 
     fn port(&self, is_peer: bool) -> Option<u16> {
@@ -69,9 +106,17 @@ impl XkSession {
 
 /// Tells a session that what it sent did not arrive: the protocol above by `network-error`, and
 /// the next push by its error.
-pub(super) fn tell(cx: &Kernel, session: &SessionRef, body: &XkSession, fault: Fault) {
+pub(super) fn tell(
+    cx: &Kernel,
+    session: &SessionRef,
+    body: &XkSession,
+    fault: Fault,
+    options: Option<&Octets>,
+) {
     if body.half.is_calls() {
-        let calls = body.calls.borrow().clone();
+        let number = options.and_then(|octets| Some(Options::parse(octets).ok()?.number));
+        let mut calls = body.calls.borrow().clone();
+        calls.retain(|call| number.is_none_or(|number| call.is(number)));
         for call in calls {
             call.end(cx, CallCause::Push(fault.into()));
         }
@@ -106,7 +151,7 @@ impl Session for XkSession {
         if !self.half.is_calls() {
             return Err(CallCause::NotSupported.into());
         }
-        calls::call(&self.half, self, cx, message)
+        calls::call(self, cx, message)
     }
 
     fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
@@ -136,18 +181,28 @@ impl Session for XkSession {
             return if largest.is_answered() { largest } else { whole };
         }
         if let Some(question) = ask.get::<PeerHost>()
-            && let Some(Part::Host(host)) = self.part(true, |part| matches!(part, Part::Host(_)))
+            && let Some(host) = self.host_of(&self.ends.to)
         {
             question.host = host;
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<MyHost>() {
-            let local = self.half.below.local_to(cx, &self.ends.to);
-            let parts = local.map(|local| form.to_participant(&local));
-            let is_host = |part: &Part| matches!(part, Part::Host(_));
-            let host = parts.and_then(|parts| parts.parts().copied().find(is_host));
-            let Some(Part::Host(host)) = host else { return Answer::Unknown };
+            let Some(host) = self.host(cx) else { return Answer::Unknown };
             question.host = host;
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<PseudoHeader>()
+            && self.is_of_hosts()
+        {
+            let Some(sums) = self.pseudo_header(cx) else { return Answer::Unknown };
+            *question = sums;
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<SpecificDestination>()
+            && self.is_of_hosts()
+        {
+            let Some(host) = self.destination(cx) else { return Answer::Unknown };
+            (question.host, question.many) = (host, self.sent_to.is_some());
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<DdpEnds>()
@@ -179,7 +234,7 @@ impl Session for XkSession {
             call.end(cx, CallCause::Closed);
         }
         if self.owns_door {
-            self.door.close(cx);
+            self.half.let_go(cx, &self.door);
         }
         Closing::Done
     }

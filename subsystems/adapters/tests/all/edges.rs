@@ -1,0 +1,121 @@
+//! Every edge between two subsystems that the catalog allows to be written: either the check
+//! refuses it, with a reason, or the host is built and starts.
+
+use xk_compose::{SimulationConfig, check, simulate, start_world};
+use xk_core::Entry;
+use xk_core::graph::Shape;
+
+/// Lines of a host up to a lower end, its subsystem, its name.
+const LOWERS: [(&str, Option<&str>, &str); 14] = [
+    ("", None, "sim"),
+    ("eth sim", None, "eth"),
+    ("eth sim; arp eth; ip arp { address \"10.0.0.1/24\"; }", None, "ip"),
+    ("eth sim; arp eth; ip arp { address \"10.0.0.1/24\"; }; udp ip", None, "udp"),
+    ("eth sim; aarp eth; ddp aarp net=\"10-19\" node=9", None, "ddp"),
+    ("eth sim; aarp eth; ddp aarp net=\"10-19\" node=9; atp ddp", None, "atp"),
+    ("ether sim", Some("bsd"), "ether"),
+    ("ether sim; ip ether { address \"10.0.0.1/24\"; }", Some("bsd"), "ip"),
+    ("ether sim; ip ether { address \"10.0.0.1/24\"; }; udp ip", Some("bsd"), "udp"),
+    ("ether sim; ddp ether net=\"10-19\" node=9", Some("bsd"), "ddp"),
+    ("ether sim; ddp ether net=\"10-19\" node=9; atp ddp", Some("bsd"), "atp"),
+    ("ether sim", Some("streams"), "ether"),
+    ("ether sim; ddp ether net=\"10-19\" node=9", Some("streams"), "ddp"),
+    ("ether sim; ddp ether net=\"10-19\" node=9; atp ddp", Some("streams"), "atp"),
+];
+
+/// What an upper line needs besides what it stands on.
+fn line(entry: &Entry, lower: &str) -> String {
+    let needs = match entry.kind {
+        "ip" => "{ address \"10.0.9.1/24\"; }",
+        _ => "",
+    };
+    format!("\"{}\" {lower} name=upper {needs}", entry.kind)
+}
+
+fn inside(of: Option<&str>, lines: &str) -> String {
+    match of {
+        Some(of) => format!("subsystem {of} {{ {lines}; }}\n"),
+        None => format!("{lines}\n"),
+    }
+}
+
+#[test]
+fn what_the_check_lets_pass_is_built_and_starts() {
+    let catalog = xk_catalog::standard();
+    let (mut wrong, mut joined, mut refused) = (String::new(), 0, 0);
+    for (lines, of, lower) in LOWERS {
+        for entry in catalog.entries() {
+            let is_line = !matches!(entry.shape, Shape::Wire | Shape::Framework | Shape::Adapter);
+            if !is_line || entry.subsystem == of || of.is_none() && entry.subsystem.is_none() {
+                continue;
+            }
+            let upper = inside(entry.subsystem, &line(entry, lower));
+            let source =
+                format!("host h {{\nsim link=lan\n{}{upper}}}\nlink lan\n", inside(of, lines));
+            let what = format!(
+                "{}/{} on {}/{lower}",
+                entry.subsystem.unwrap_or("xk"),
+                entry.kind,
+                of.unwrap_or("xk")
+            );
+            let graph = match check(&source, "edges", &catalog) {
+                Ok(graph) => graph,
+                // The reason is the graph's, and not that something else went wrong.
+                Err(mistakes) => {
+                    let text = mistakes.to_text();
+                    let is_reason = [
+                        "cannot stand on",
+                        "opens",
+                        "has no type number",
+                        "needs `local` on",
+                        "needs the parameter",
+                        "cannot do with its `to`",
+                        "stands on too few protocols",
+                    ];
+                    if !is_reason.iter().any(|words| text.contains(words)) {
+                        wrong += &format!("{what} is refused: {text}\n");
+                    }
+                    refused += 1;
+                    continue;
+                }
+            };
+            let mut world = match simulate(&graph, SimulationConfig::default()) {
+                Ok(world) => world,
+                Err(e) => {
+                    wrong += &format!("{what} is not built: {}\n", e.to_text());
+                    continue;
+                }
+            };
+            match start_world(&graph, &mut world) {
+                Ok(()) => joined += 1,
+                Err(e) => wrong += &format!("{what} does not start: {}\n", e.to_text()),
+            }
+            world.stop();
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    println!("{joined} edges are joined, {refused} refused");
+    assert!(joined > 50, "{joined} edges are joined, {refused} refused");
+}
+
+#[test]
+fn an_edge_of_addresses_that_no_adapter_translates_is_refused_with_that_reason() {
+    for (lines, of, lower, upper, upper_of) in [
+        ("eth sim", None, "eth", "ddp", Some("bsd")),
+        ("eth sim", None, "eth", "ip", Some("bsd")),
+        ("eth sim", None, "eth", "ddp", Some("streams")),
+        ("ether sim", Some("bsd"), "ether", "ddp", Some("streams")),
+        ("ether sim", Some("streams"), "ether", "ip", Some("bsd")),
+        ("ether sim", Some("bsd"), "ether", "tracer", None),
+    ] {
+        let needs = if upper == "ip" { "{ address \"10.0.9.1/24\"; }" } else { "" };
+        let upper = inside(upper_of, &format!("{upper} {lower} name=upper {needs}"));
+        let source = format!("host h {{\nsim link=lan\n{}{upper}}}\nlink lan\n", inside(of, lines));
+        let text = match check(&source, "edges", &xk_catalog::standard()) {
+            Ok(_) => panic!("{source}"),
+            Err(mistakes) => mistakes.to_text(),
+        };
+        let wanted = format!("no adapter translates the addresses of `{lower}`");
+        assert!(text.contains(&wanted), "{source}{text}");
+    }
+}
