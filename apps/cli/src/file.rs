@@ -12,8 +12,16 @@ const HOSTS_NAMED: usize = 12;
 
 /// Reads and checks the graph at `path`, or from the standard input if that is `-`.
 pub(crate) fn load(path: &Path) -> Result<CheckedGraph, Failure> {
-    let source = read(path)?;
+    load_with(path, |_, source| Ok(source))
+}
+
+/// As [`load`], after a change of the text.
+pub(crate) fn load_with(
+    path: &Path,
+    change: impl FnOnce(&str, String) -> Result<String, Failure>,
+) -> Result<CheckedGraph, Failure> {
     let name = path.display().to_string();
+    let source = change(&name, read(path)?)?;
     Ok(xk_compose::check(&source, &name, &xk_catalog::standard())?)
 }
 

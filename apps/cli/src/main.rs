@@ -39,6 +39,7 @@ mod upgrade;
 mod user;
 mod user_unsafe;
 mod view;
+mod wires;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use control::client;

@@ -6,6 +6,7 @@ use crate::failure::{Failure, show};
 use crate::log::Verbosity;
 use crate::output::{grouped, heading};
 use crate::user::User;
+use crate::wires::WireArgs;
 use crate::{file, host, output, user, view};
 use std::cell::Cell;
 use std::io::IsTerminal;
@@ -31,6 +32,8 @@ pub(crate) struct Args {
     /// Which host of the graph; not needed if it has only one
     #[arg(long)]
     host: Option<String>,
+    #[command(flatten)]
+    wires: WireArgs,
     /// How often within a minute processes of domains that have ended are started again; one more
     /// ends the run
     #[arg(long, value_name = "N", default_value_t = 5)]
@@ -75,7 +78,8 @@ impl HowArgs {
 }
 
 pub(crate) fn main(args: &Args) -> Result<(), Failure> {
-    let graph = file::load(&args.file)?;
+    let graph =
+        file::load_with(&args.file, |name, text| args.wires.put(name, text, args.host.as_deref()))?;
     let how = &args.how;
     how.log.unless_quiet(|| show(graph.warnings()));
     let host = file::pick_host(&graph, args.host.as_deref())?;

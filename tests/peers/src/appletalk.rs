@@ -30,7 +30,7 @@ pub const BRIDGE: &str = "br0";
 /// AppleTalk's modules, each behind what it needs.
 const MODULES: &[&str] = &["net/llc/llc", "net/802/psnap", "net/appletalk/appletalk"];
 /// What a host drops because others are on the cable.
-pub const OF_OTHERS: [&str; 7] = [
+pub const OF_OTHERS: [&str; 8] = [
     "eth: not mine",
     "aarp: not mine",
     "ddp: no port",
@@ -38,6 +38,7 @@ pub const OF_OTHERS: [&str; 7] = [
     "zip: not mine",
     // The answers to a question that went twice.
     "zip: unsolicited",
+    "atp: no such transaction",
     "nbp: not mine",
 ];
 /// The age at which it ends by itself.

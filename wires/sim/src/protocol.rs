@@ -82,7 +82,8 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let network = build.cx.surroundings::<Network>().ok_or_else(|| BuildError::Environment {
         param: None,
         what: "there is no simulated network here".into(),
-        help: "run the graph with `xk sim`, or use another wire, such as `tap`".into(),
+        help: "run the graph with `xk sim`, or name a wire for it: `--wire \"tap device=xk0\"`"
+            .into(),
     })?;
     let name = build.params.text("link").unwrap_or_default();
     let link = network

@@ -92,7 +92,39 @@ fn nonsense_is_a_mistake_of_usage() {
 #[test]
 fn a_simulated_wire_does_not_run_for_real() {
     let told = bad(&["run", &graph("internet.kdl"), "--host", "alice"], 1);
-    assert!(told.contains("xk sim"), "{told}");
+    assert!(told.contains("xk sim") && told.contains("--wire"), "{told}");
+}
+
+#[test]
+fn a_host_of_a_simulation_runs_on_the_wire_that_is_named() {
+    let sockets = [(); 2].map(|()| std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket"));
+    let [server, client] = sockets.map(|socket| socket.local_addr().expect("an address"));
+    let wire = |own, peer| format!("lan=host-eth local=\"{own}\" peer=\"{peer}\"");
+    let run = |name: &str, host: &str, wire: String| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xk"));
+        command.args(["run", &graph(name), "--no-control", "--for", "60s", "--host", host]);
+        command.args(["--wire", &wire]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("xk can be started")
+    };
+    // ATP of BSD on DDP of STREAMS there, and the reverse here.
+    let mut serving = run("apple-bsdstr.kdl", "server", wire(server, client));
+    let mut calling = run("apple-strbsd.kdl", "client", wire(client, server));
+    let mut told = String::new();
+    let output = calling.stdout.take().expect("its output");
+    // What it reports comes at its end, and it ends once it has its replies.
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(60) {
+        match calling.try_wait().expect("a child") {
+            Some(_) => break,
+            None => std::thread::sleep(Duration::from_millis(50)),
+        }
+    }
+    let _ = calling.kill();
+    let _ = calling.wait();
+    std::io::Read::read_to_string(&mut { output }, &mut told).expect("text");
+    let _ = serving.kill();
+    let _ = serving.wait();
+    assert!(told.contains("calls 20, replies 20, octets 900, wrong 0"), "{told}");
 }
 
 #[test]

@@ -50,10 +50,11 @@ pub(crate) fn a_node_learns_of_its_cable(_: Wire) {
     host.cable.wait(Stage::Router);
     let stack = host.start("", "rtmp ddp\nzip ddp");
     let known = ask_until(&stack, "ddp", &DdpCable::default(), |cable| {
-        cable.is_ready && cable.is_known && cable.router.1 != 0 && !cable.zone.is_empty()
+        // Its first address is of no cable; the one that lasts is probed for meanwhile.
+        let is_moved = cable.is_known && (10..=19).contains(&cable.net);
+        is_moved && cable.is_ready && cable.router.1 != 0 && !cable.zone.is_empty()
     });
     assert_eq!((known.first, known.last), (10, 19));
-    assert!((10..=19).contains(&known.net), "{known:?}");
     assert_eq!((known.router, &known.zone[..]), ((10, GUEST), &b"XK"[..]));
     assert_eq!(stack.ask("rtmp", RtmpTable::default()).router, Some((10, GUEST)));
     stack.assert_drops_only(&OF_OTHERS);
