@@ -145,7 +145,12 @@ impl Half {
     ) -> Result<Rc<dyn Door>, Fault> {
         let half = Rc::downgrade(self);
         let sink = Rc::new(Arrivals { half, selector, door: OnceCell::new() });
-        let door = self.below.open(cx, selector, local, Rc::clone(&sink) as Rc<dyn Sink>)?;
+        let opened = self.below.open(cx, selector, local, Rc::clone(&sink) as Rc<dyn Sink>);
+        let door = opened.map_err(|fault| match fault {
+            // There is none left to choose.
+            Fault::Address | Fault::InUse if local.is_any() => Fault::NoBuffers,
+            fault => fault,
+        })?;
         let _ = sink.door.set(Rc::downgrade(&door));
         Ok(door)
     }

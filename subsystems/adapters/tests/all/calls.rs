@@ -10,7 +10,8 @@ use xk_compose::{CheckedGraph, SimulationConfig, check, simulate, start_world};
 use xk_core::object::{CallCause, CallError, OpenError, PushError, Refused};
 use xk_core::shepherd::Semaphore;
 use xk_core::{
-    Kernel, Message, Participant, Participants, Protocol, ProtocolRef, SessionRef, Time, Upper,
+    Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, SessionRef, Time,
+    Upper,
 };
 use xk_kit::rpc::call::Transaction;
 use xk_sim::World;
@@ -199,5 +200,57 @@ fn two_offers_answer_each_from_its_own_socket() {
         let mut results = rig.run(30);
         results.sort_by_key(|reply| reply.clone().ok());
         assert_eq!(results, [Ok(vec![0; 45]), Ok(vec![1; 45])], "{of}");
+    }
+}
+
+/// Sessions are opened until there is no port, socket or stream left, which is said as such; closed
+/// ones leave room for as many again.
+#[test]
+fn doors_are_bounded_and_come_back() {
+    const IP: &str = "ip ether { address \"10.0.0.1/24\"; }; udp ip";
+    const DDP: &str = "ddp ether net=\"10-19\" node=17; atp ddp";
+    let on_xk = "eth sim; arp eth; ip arp { address \"10.0.0.1/24\"; }; \
+                 subsystem streams { udp ip; }";
+    for (lines, lower, to) in [
+        (format!("subsystem bsd {{ ether sim; {DDP}; }}"), "atp", "socket140@node18@net10"),
+        (format!("subsystem streams {{ ether sim; {DDP}; }}"), "atp", "socket140@node18@net10"),
+        (format!("subsystem bsd {{ ether sim; {IP}; }}"), "udp", "port7@10.0.0.2"),
+        (on_xk.to_owned(), "udp", "port7@10.0.0.2"),
+    ] {
+        let source = format!("host h {{ sim link=lan; {lines}; tracer {lower}; }}\nlink lan\n");
+        let graph = check(&source, "doors", &xk_catalog::standard())
+            .unwrap_or_else(|mistakes| panic!("{}", mistakes.to_text()));
+        let mut world =
+            simulate(&graph, SimulationConfig::default()).unwrap_or_else(|e| panic!("{e}"));
+        let kernel = |world: &World| Rc::clone(world.kernel(world.find("h").unwrap()).unwrap());
+        let client = kernel(&world).add_protocol("caller", "app", Client);
+        let number = kernel(&world).find_protocol("tracer").unwrap().id();
+        kernel(&world).numbers_mut().override_pair(client.id(), number, 9);
+        start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{}", e.to_text()));
+        world.run_until(Time::ZERO + Duration::from_secs(5));
+        let cx = kernel(&world);
+        let tracer = cx.find_protocol("tracer").unwrap();
+        let open = || {
+            let local = Participant::of(Part::Any);
+            let ends = Participants::pair(local, parsed(to));
+            tracer.open(&cx, Upper::new(&client), ends)
+        };
+        let mut counts = Vec::new();
+        for _ in 0..2 {
+            let mut sessions = Vec::new();
+            let refused = loop {
+                match open() {
+                    Ok(session) => sessions.push(session),
+                    Err(error) => break error,
+                }
+                assert!(sessions.len() < 5000, "{lines}: no bound");
+            };
+            assert_eq!(refused, OpenError::Full, "{lines} after {}", sessions.len());
+            counts.push(sessions.len());
+            sessions.iter().for_each(|session| session.close(&cx));
+            drop(sessions);
+        }
+        assert!(counts[0] > 100 && counts[0] == counts[1], "{lines}: {counts:?}");
+        world.stop();
     }
 }
