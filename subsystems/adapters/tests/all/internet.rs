@@ -1,7 +1,7 @@
 //! UDP and IP of three subsystems: every UDP on every IP, with an x-kernel host at the other end.
 
 use std::time::Duration;
-use xk_compose::{CheckedGraph, SimulationConfig, check, simulate, start_world};
+use xk_compose::{CheckedGraph, SimulationConfig, check, draw_text, simulate, start_world};
 use xk_core::Time;
 use xk_core::control::Report;
 use xk_probe::Results;
@@ -167,6 +167,26 @@ fn tcp_and_icmp_stand_on_ip_of_bsd() {
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// The example of the documents.
+#[test]
+fn the_graph_of_the_documents_runs() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../graphs/frameworks.kdl");
+    let graph = checked(&std::fs::read_to_string(path).unwrap());
+    assert!(graph.warnings().is_empty(), "{}", graph.warnings().to_text());
+    let drawn = draw_text(&graph, None, 100);
+    assert!(drawn.contains("streams on bsd") && drawn.contains("xk on bsd"), "{drawn}");
+    let mut world = simulate(&graph, SimulationConfig::default()).unwrap_or_else(|e| panic!("{e}"));
+    start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{}", e.to_text()));
+    world.run_until_finished(Time::ZERO + Duration::from_secs(60));
+    let kernel = world.find("mixed").and_then(|id| world.kernel(id)).unwrap();
+    for probe in ["stream", "datagrams"] {
+        let probe = kernel.find_protocol(probe).unwrap();
+        let results = probe.ask(kernel, Results::default()).unwrap();
+        assert_eq!((results.received, results.corrupt), (20, 0), "{results:?}");
+    }
+    world.stop();
 }
 
 /// What is sent to all is known as such to UDP of the x-kernel, whose offers take none of it: it
