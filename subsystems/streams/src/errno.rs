@@ -39,10 +39,14 @@ errno! {
     EAGAIN = 11,
     /// No room.
     ENOMEM = 12,
+    /// The address is not of the user's memory.
+    EFAULT = 14,
     /// In use.
     EBUSY = 16,
     /// The argument does not do.
     EINVAL = 22,
+    /// The other end of the pipe is gone.
+    EPIPE = 32,
     /// Outside of what the stream takes.
     ERANGE = 34,
     /// Not a stream.

@@ -129,8 +129,10 @@
 //! The System V Release 4 STREAMS interface as its guides describe it. Where releases differ: a
 //! queue is full when its octets reach the high-water mark; the queue behind is enabled when they
 //! fall below the low one, or to any number if that is 0. Words in control parts are of the host's
-//! order, here always least octet first. There is no user space: M_COPYIN and M_COPYOUT fail the
-//! request, `I_SENDFD` and `I_RECVFD` are not there, signals are calls ([`Stream::set_signals`]).
+//! order, here always least octet first. There is no user space: the memory of a transparent ioctl
+//! is a slice that its call lends ([`Stream::transparent`]), and signals are calls
+//! ([`Stream::set_signals`]). The states of providers and users, and the behaviours of the stream
+//! head, are held against public tables cell by cell and case by case (see the tests).
 #![no_std]
 
 extern crate alloc;
@@ -142,6 +144,7 @@ mod host;
 mod link;
 pub mod module;
 mod modules;
+mod pipe;
 pub mod queue;
 mod scheduler;
 mod streams;

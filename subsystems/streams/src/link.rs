@@ -141,6 +141,9 @@ impl Streams {
             return Err(error);
         }
         // Messages of the head that waited are for no user any more.
+        if let Some(stream) = &below.stream {
+            stream.drop_passed(cx);
+        }
         below.q.flushq(cx, crate::queue::What::All);
         Ok(index)
     }

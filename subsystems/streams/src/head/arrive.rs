@@ -3,7 +3,7 @@
 use super::{ProtoMode, ReadMode, Stream};
 use crate::block::{Kind, Mblk};
 use crate::errno::Errno;
-use crate::queue::{FLUSHR, FLUSHRW, FLUSHW, What};
+use crate::queue::{FLUSHBAND, FLUSHR, FLUSHRW, FLUSHW, What};
 use xk_core::Kernel;
 
 /// M_ERROR: this side's error stays as it is.
@@ -32,7 +32,9 @@ impl Stream {
         match mp.kind() {
             Kind::Data | Kind::Proto | Kind::PassFp => self.arrive_data(cx, mp),
             Kind::PcProto => self.arrive_control(cx, mp),
-            Kind::IocAck | Kind::IocNak => self.arrive_answer(cx, mp),
+            Kind::IocAck | Kind::IocNak | Kind::CopyIn | Kind::CopyOut => {
+                self.arrive_answer(cx, mp)
+            }
             Kind::Flush => self.arrive_flush(cx, mp),
             Kind::Error => self.arrive_error(cx, &mp),
             Kind::Hangup => {
@@ -43,10 +45,6 @@ impl Stream {
             Kind::SetOpts => self.set_options(cx, &mp),
             Kind::Sig | Kind::PcSig => {
                 self.signals.tell_signal(cx, mp.octets().first().copied().unwrap_or(0));
-            }
-            Kind::CopyIn | Kind::CopyOut => {
-                // No user space is there to copy from: the request fails.
-                self.arrive_answer(cx, mp.of_kind(Kind::IocNak));
             }
             // The others are for drivers alone: a head frees them.
             _ => self.core.count_loss(mp),
@@ -77,6 +75,10 @@ impl Stream {
     }
 
     fn arrive_flush(&self, cx: &Kernel, mut mp: Mblk) {
+        let bits = mp.octets().first().copied().unwrap_or(0);
+        if bits & FLUSHR != 0 && (bits & FLUSHBAND == 0 || mp.octets().get(1) == Some(&0)) {
+            self.drop_passed(cx);
+        }
         let (_, writes) = self.head.flush_pair(cx, &mp, What::All);
         self.writers.wake_all(cx);
         let bits = mp.octets_mut().and_then(|octets| octets.first_mut());
@@ -110,7 +112,7 @@ impl Stream {
     pub(super) fn send_flush(&self, cx: &Kernel, bits: u8, band: Option<u8>) -> bool {
         debug_assert!(bits & (FLUSHR | FLUSHW) != 0);
         let octets: &[u8] = match band {
-            Some(band) => &[bits | crate::queue::FLUSHBAND, band],
+            Some(band) => &[bits | FLUSHBAND, band],
             None => &[bits],
         };
         let Some(mp) = self.blocks().copy(Kind::Flush, 0, octets) else { return false };

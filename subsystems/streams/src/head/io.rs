@@ -40,13 +40,13 @@ impl Stream {
 
     /// The message that a read goes on with: none if it has some, or the stream is hung up.
     fn first_for_read(&self, cx: &Kernel, done: usize) -> Result<Option<Mblk>, Errno> {
-        self.check_read()?;
+        self.tell_read()?;
         if done == 0 {
             self.wait_for(cx, (&self.readers, None), || {
                 let is_over = self.is_hung_up.get() || self.check_read().is_err();
                 (self.head.qsize() > 0 || is_over).then_some(())
             })?;
-            self.check_read()?;
+            self.tell_read()?;
         }
         let may_be = |mp: &Mblk| match mp.kind() {
             // A message of nothing is left for the next read.
@@ -90,7 +90,7 @@ impl Stream {
     /// EAGAIN if nothing could be sent; ERANGE if the packets that the module takes have a least
     /// size and the data is of another; ENXIO hung up; ENOSR; the error of an M_ERROR.
     pub fn write(&self, cx: &Kernel, octets: &[u8]) -> Result<usize, Errno> {
-        self.check_write()?;
+        self.tell_write()?;
         let below = self.head.write_side().next().ok_or(Errno::ENXIO)?;
         let (min, max) = (below.min_packet() as usize, below.max_packet());
         let max = if max == INFINITE { PACKET_MAX } else { (max as usize).min(PACKET_MAX) };
@@ -131,7 +131,7 @@ impl Stream {
         self.wait_for(cx, (&self.writers, None), || {
             (write.bcanputnext(band) || self.check_write().is_err()).then_some(())
         })?;
-        self.check_write()
+        self.tell_write()
     }
 
     /// A block with room for so many octets for this user to fill and send.

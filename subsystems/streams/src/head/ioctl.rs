@@ -110,22 +110,40 @@ pub fn naked(mut mp: Mblk, error: Errno) -> Mblk {
 /// A request that waits for its answer.
 pub(super) struct Pending {
     id: u32,
+    is_transparent: bool,
     answer: Option<Mblk>,
 }
 
+/// What a last answer says.
+pub(super) fn judge(answer: Mblk) -> Result<Mblk, Errno> {
+    let info = Info::of(&answer).ok_or(Errno::EPROTO)?;
+    match (answer.kind(), info.error) {
+        (Kind::IocAck, Errno(0)) => Ok(answer),
+        (_, Errno(0)) => Err(Errno::EINVAL),
+        (_, error) => Err(error),
+    }
+}
+
 impl Stream {
-    /// An answer to a request came up.
+    /// An answer to a request came up, or a question about the memory of one that is transparent.
     pub(super) fn arrive_answer(&self, cx: &Kernel, mp: Mblk) {
         let id = Info::of(&mp).map(|info| info.id);
+        let is_question = matches!(mp.kind(), Kind::CopyIn | Kind::CopyOut);
         let mut pending = self.ioctl.borrow_mut();
         match pending.as_mut().filter(|pending| Some(pending.id) == id) {
             Some(pending) if pending.answer.is_none() => {
-                pending.answer = Some(mp);
+                // `I_STR` brings all that it has: there is no memory to ask for.
+                let is_refused = is_question && !pending.is_transparent;
+                pending.answer = Some(if is_refused { naked(mp, Errno::EINVAL) } else { mp });
             }
             // None waits for it any more.
             _ => {
                 drop(pending);
-                return self.core.count_loss(mp);
+                return if is_question {
+                    self.respond(cx, mp, Errno::EINTR, None);
+                } else {
+                    self.core.count_loss(mp);
+                };
             }
         }
         drop(pending);
@@ -138,8 +156,21 @@ impl Stream {
         cx: &Kernel,
         command: Command,
         data: &[u8],
-        limit: Option<Duration>,
+        limit: Duration,
     ) -> Result<Mblk, Errno> {
+        self.begin(cx, command, (data.len() as u32, data))?;
+        let answer = self.answer(cx, limit);
+        self.end(cx);
+        judge(answer?)
+    }
+
+    /// Sends a request down when the one before has ended.
+    pub(super) fn begin(
+        &self,
+        cx: &Kernel,
+        command: Command,
+        (count, data): (u32, &[u8]),
+    ) -> Result<(), Errno> {
         // The request before must have ended; for that, one that is not to wait waits, too.
         while self.ioctl.borrow().is_some() {
             if self.core.run_queues(cx) == 0 {
@@ -148,23 +179,26 @@ impl Stream {
         }
         let id = self.ioctl_last.get().wrapping_add(1);
         self.ioctl_last.set(id);
-        let info = Info { command, id, count: data.len() as u32, error: Errno(0), value: 0 };
+        let info = Info { command, id, count, error: Errno(0), value: 0 };
         let blocks = self.blocks();
         let front = blocks.copy(Kind::Ioctl, 0, &info.octets());
         let behind = blocks.copy(Kind::Data, 0, data);
         let (Some(front), Some(behind)) = (front, behind) else { return Err(Errno::ENOSR) };
-        *self.ioctl.borrow_mut() = Some(Pending { id, answer: None });
+        let is_transparent = count == super::transparent::TRANSPARENT;
+        *self.ioctl.borrow_mut() = Some(Pending { id, is_transparent, answer: None });
         self.head.write_side().putnext(cx, front.linked(behind));
-        let found = self.wait_for(cx, (&self.ioctls, limit), || self.answer_or_end());
+        Ok(())
+    }
+
+    /// Waits for what the request is answered with.
+    pub(super) fn answer(&self, cx: &Kernel, limit: Duration) -> Result<Mblk, Errno> {
+        self.wait_for(cx, (&self.ioctls, Some(limit)), || self.answer_or_end())?
+    }
+
+    /// The request is done with: the next one may go.
+    pub(super) fn end(&self, cx: &Kernel) {
         drop(self.ioctl.take());
         self.ioctls.wake_all(cx);
-        let answer = found??;
-        let info = Info::of(&answer).ok_or(Errno::EPROTO)?;
-        match (answer.kind(), info.error) {
-            (Kind::IocAck, Errno(0)) => Ok(answer),
-            (_, Errno(0)) => Err(Errno::EINVAL),
-            (_, error) => Err(error),
-        }
     }
 
     /// The answer to the request, or why there will be none.
@@ -180,14 +214,11 @@ impl Stream {
     }
 
     fn check_ioctl(&self) -> Result<(), Errno> {
-        self.check_open()?;
-        if self.is_below.get() {
-            return Err(Errno::EINVAL);
-        }
+        self.check_usable()?;
         self.read_error.get().or(self.write_error.get()).map_or(Ok(()), Err)
     }
 
-    fn check_sending_ioctl(&self) -> Result<(), Errno> {
+    pub(super) fn check_sending_ioctl(&self) -> Result<(), Errno> {
         self.check_ioctl()?;
         if self.is_hung_up.get() { Err(Errno::ENXIO) } else { Ok(()) }
     }
@@ -303,9 +334,9 @@ impl Stream {
             return Err(Errno::EINVAL);
         }
         let limit = match wait {
-            StrWait::Usual => Some(STR_WAIT),
-            StrWait::For(limit) => Some(limit),
-            StrWait::Infinite => None,
+            StrWait::Usual => STR_WAIT,
+            StrWait::For(limit) => limit,
+            StrWait::Infinite => Duration::MAX,
         };
         let mut answer = self.request(cx, command, data, limit)?;
         let value = Info::of(&answer).map_or(0, |info| info.value);
@@ -319,7 +350,7 @@ impl Stream {
         command: Command,
         index: u32,
     ) -> Result<(), Errno> {
-        self.request(cx, command, &index.to_le_bytes(), Some(STR_WAIT)).map(drop)
+        self.request(cx, command, &index.to_le_bytes(), STR_WAIT).map(drop)
     }
 
     /// Links the stream `lower` below the multiplexor that this is a stream of (`I_LINK`): until it
@@ -410,8 +441,62 @@ impl Stream {
         Ok(self.head.peek(0, |mp| mp.flag & crate::block::MSGMARK != 0).unwrap_or(false))
     }
 
-    /// How long a close waits for output (`I_SETCLTIME`), and how long it did so far
-    /// (`I_GETCLTIME`).
+    /// Whether the first message is marked and none behind it is (`I_ATMARK` with LASTMARK).
+    ///
+    /// # Errors
+    /// As for all.
+    pub fn at_last_mark(&self) -> Result<bool, Errno> {
+        self.check_ioctl()?;
+        let (mut at, mut marked) = (0, None);
+        self.head.each(|mp| {
+            if mp.flag & crate::block::MSGMARK != 0 {
+                marked = Some(at);
+            }
+            at += 1;
+        });
+        Ok(marked == Some(0))
+    }
+
+    /// Whether a message of some band could be sent now (`I_CANPUT` with ANYBAND).
+    ///
+    /// # Errors
+    /// As for all.
+    pub fn can_put_any(&self) -> Result<bool, Errno> {
+        self.check_ioctl()?;
+        Ok(self.head.write_side().canputnext_any())
+    }
+
+    /// How long a close waits for output (`I_GETCLTIME`).
+    ///
+    /// # Errors
+    /// As for all.
+    pub fn close_wait(&self) -> Result<Duration, Errno> {
+        self.check_ioctl()?;
+        Ok(self.close_wait.get())
+    }
+
+    /// Whether the error of an M_ERROR goes when it has been told once, for reading and for writing
+    /// (`I_SERROPT` with RERRNONPERSIST and WERRNONPERSIST); otherwise it stays.
+    ///
+    /// # Errors
+    /// EBADF closed, EINVAL linked below a multiplexor.
+    pub fn set_errors_pass(&self, read: bool, write: bool) -> Result<(), Errno> {
+        self.check_usable()?;
+        self.errors_pass.set((read, write));
+        Ok(())
+    }
+
+    /// Which errors go when they have been told (`I_GERROPT`).
+    ///
+    /// # Errors
+    /// As of [`set_errors_pass`](Self::set_errors_pass).
+    pub fn errors_pass(&self) -> Result<(bool, bool), Errno> {
+        self.check_usable()?;
+        Ok(self.errors_pass.get())
+    }
+
+    /// How long a close waits for output from now on (`I_SETCLTIME`); answers how long it did so
+    /// far.
     ///
     /// # Errors
     /// As for all.

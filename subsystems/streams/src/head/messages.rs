@@ -46,12 +46,12 @@ impl Stream {
     /// EAGAIN on a stream that is not to wait; ENXIO hung up and nothing left; EINTR, and the error
     /// of an M_ERROR.
     pub fn getp(&self, cx: &Kernel, want: Want) -> Result<Mblk, Errno> {
-        self.check_read()?;
+        self.tell_read()?;
         self.wait_for(cx, (&self.readers, None), || {
             let is_over = self.is_hung_up.get() || self.check_read().is_err();
             (self.is_there(want) || is_over).then_some(())
         })?;
-        self.check_read()?;
+        self.tell_read()?;
         if !self.is_there(want) {
             return Err(Errno::ENXIO);
         }
@@ -109,7 +109,7 @@ impl Stream {
         data_max: Option<usize>,
         want: Want,
     ) -> Result<Option<Got>, Errno> {
-        self.check_read()?;
+        self.tell_read()?;
         if !self.is_there(want) {
             return Ok(None);
         }
@@ -122,7 +122,7 @@ impl Stream {
     /// # Errors
     /// EAGAIN on a stream that is not to wait; ENXIO hung up; EINTR, and the error of an M_ERROR.
     pub fn putp(&self, cx: &Kernel, mp: Mblk) -> Result<(), Errno> {
-        self.check_write()?;
+        self.tell_write()?;
         if !mp.kind().is_high() {
             self.wait_for_room(cx, mp.band)?;
         }
@@ -143,7 +143,7 @@ impl Stream {
         data: Option<&[u8]>,
         (is_high, band): (bool, u8),
     ) -> Result<(), Errno> {
-        self.check_write()?;
+        self.tell_write()?;
         if is_high && (control.is_none() || band != 0) {
             return Err(Errno::EINVAL);
         }

@@ -4,8 +4,10 @@ mod arrive;
 mod io;
 mod ioctl;
 mod messages;
+mod pass;
 mod poll;
 mod sleep;
+mod transparent;
 
 pub use ioctl::{Command, Info, StrWait, acked, naked};
 pub use messages::{Got, MORECTL, MOREDATA, Want};
@@ -13,6 +15,7 @@ pub use poll::{
     OnSignal, POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLPRI, POLLRDBAND, POLLRDNORM,
     POLLWRBAND, POLLWRNORM, Signals,
 };
+pub use transparent::{CopyReq, CopyResp, TRANSPARENT, argument, copyin, copyout};
 
 use crate::block::Mblk;
 use crate::errno::Errno;
@@ -68,7 +71,11 @@ pub struct Stream {
     is_nonblocking: Cell<bool>,
     read_error: Cell<Option<Errno>>,
     write_error: Cell<Option<Errno>>,
+    /// Whether errors for reading and for writing go when they have been told.
+    errors_pass: Cell<(bool, bool)>,
     is_hung_up: Cell<bool>,
+    /// The other end, if it is one of a pipe.
+    partner: RefCell<Option<Weak<Stream>>>,
     /// Linked below a multiplexor.
     is_below: Cell<bool>,
     read_mode: Cell<ReadMode>,
@@ -126,7 +133,9 @@ impl Stream {
             is_nonblocking: Cell::new(false),
             read_error: Cell::new(None),
             write_error: Cell::new(None),
+            errors_pass: Cell::default(),
             is_hung_up: Cell::new(false),
+            partner: RefCell::default(),
             is_below: Cell::new(false),
             read_mode: Cell::default(),
             proto_mode: Cell::default(),
@@ -244,9 +253,10 @@ impl Stream {
         }
     }
 
-    /// No user holds it any more: each that waits is told.
+    /// No user holds it any more: each that waits is told, and what was passed here is closed.
     pub(crate) fn abandon(&self, cx: &Kernel) {
         self.opens.set(0);
+        self.drop_passed(cx);
         self.signals.clear();
         for sleep in [&self.readers, &self.writers, &self.ioctls] {
             sleep.wake_all(cx);
@@ -263,25 +273,44 @@ impl Stream {
         if self.is_open() { Ok(()) } else { Err(Errno::EBADF) }
     }
 
+    /// Whether a user holds it and its head is its own.
+    fn check_usable(&self) -> Result<(), Errno> {
+        self.check_open()?;
+        if self.is_below.get() { Err(Errno::EINVAL) } else { Ok(()) }
+    }
+
     /// Whether calls that read from it may go on.
     fn check_read(&self) -> Result<(), Errno> {
-        self.check_open()?;
-        if self.is_below.get() {
-            return Err(Errno::EINVAL);
-        }
+        self.check_usable()?;
         self.read_error.get().map_or(Ok(()), Err)
+    }
+
+    /// As [`check_read`](Self::check_read), where the error is told to the user: one that does not
+    /// stay goes.
+    fn tell_read(&self) -> Result<(), Errno> {
+        let told = self.check_read();
+        if told.is_err() && self.errors_pass.get().0 {
+            self.read_error.set(None);
+        }
+        told
     }
 
     /// Whether calls that send on it may go on.
     fn check_write(&self) -> Result<(), Errno> {
-        self.check_open()?;
-        if self.is_below.get() {
-            return Err(Errno::EINVAL);
-        }
+        self.check_usable()?;
         if self.is_hung_up.get() {
-            return Err(Errno::ENXIO);
+            return Err(if self.is_pipe() { Errno::EPIPE } else { Errno::ENXIO });
         }
         self.write_error.get().map_or(Ok(()), Err)
+    }
+
+    /// As [`check_write`](Self::check_write), where the error is told to the user.
+    fn tell_write(&self) -> Result<(), Errno> {
+        let told = self.check_write();
+        if told.is_err() && self.errors_pass.get().1 {
+            self.write_error.set(None);
+        }
+        told
     }
 
     /// Waits until `look` finds something, until `waits_until` at most; service procedures run
@@ -317,6 +346,7 @@ impl Stream {
     /// Frees what waits in the head's queues.
     fn flush_head(&self, cx: &Kernel, (read, write): (bool, bool), what: What) {
         if read {
+            self.drop_passed(cx);
             self.head.flushq(cx, what);
         }
         if write {

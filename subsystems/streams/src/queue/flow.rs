@@ -52,6 +52,13 @@ impl Q {
         self.next().is_none_or(|next| next.bcanput(band))
     }
 
+    /// Whether there is room ahead in band 0 or in a band that is there.
+    pub fn canputnext_any(&self) -> bool {
+        let Some(next) = self.next() else { return true };
+        let q = next.nearest();
+        q.flags() & QFULL == 0 || q.queue().bands.borrow().iter().any(|band| !band.is_full)
+    }
+
     /// Enables the nearest queue behind that has a service procedure (`backenable`).
     pub(crate) fn backenable(&self, cx: &Kernel) {
         let mut behind = self.back();

@@ -101,6 +101,7 @@ impl Endpoint {
     /// what else the provider says.
     pub fn accept(&self, cx: &Kernel, on: &Endpoint, call: &Call) -> Answer<()> {
         self.is_of_connections()?;
+        self.may(UserEvent::Accept3)?;
         let is_here = core::ptr::eq(self, on);
         let event = match (is_here, self.outcnt.get()) {
             (true, 1) => UserEvent::Accept1,

@@ -88,7 +88,7 @@ pub enum UserEvent {
 
 /// The table: each event with the states in which it may happen, and the state after it.
 #[rustfmt::skip]
-const TABLE: &[(UserEvent, &[(UserState, UserState)])] = &[
+pub(super) const TABLE: &[(UserEvent, &[(UserState, UserState)])] = &[
     (UserEvent::Opened, &[(Uninit, Unbnd)]),
     (UserEvent::Bind, &[(Unbnd, Idle)]),
     (UserEvent::Optmgmt, &[
@@ -124,7 +124,8 @@ const TABLE: &[(UserEvent, &[(UserState, UserState)])] = &[
     (UserEvent::PassConn, &[(Unbnd, DataXfer), (Idle, DataXfer)]),
 ];
 
-const STATES: [UserState; 8] = [Uninit, Unbnd, Idle, OutCon, InCon, DataXfer, OutRel, InRel];
+pub(super) const STATES: [UserState; 8] =
+    [Uninit, Unbnd, Idle, OutCon, InCon, DataXfer, OutRel, InRel];
 
 impl UserState {
     /// The state after an event; `None` if it may not happen in this one.

@@ -1,5 +1,6 @@
 //! The interface over the loopback providers, and its table.
 
+use super::state::{STATES, TABLE};
 use super::*;
 use crate::tpi::NO_SIZE;
 use crate::{Bounds, tic};
@@ -31,6 +32,211 @@ fn error<T: core::fmt::Debug>(result: Answer<T>) -> TliError {
 #[test]
 fn every_cell_of_the_table_is_as_written_down() {
     assert_eq!(TableText.to_string(), include_str!("states.txt"));
+}
+
+/// The public tables of users' states: Oracle, "Programming Interfaces Guide", chapter of XTI and
+/// TLI, "State Tables": connection establishment, connection mode parts 1 and 2, connectionless
+/// mode. For each event `state>next` by the numbers of `T_UNINIT` (0) to `T_INREL` (7).
+const PUBLIC: &[(UserEvent, &str, &str)] = &[
+    (UserEvent::Opened, "establishment", "0>1"),
+    (UserEvent::Bind, "establishment", "1>2"),
+    (UserEvent::Unbind, "establishment", "2>1"),
+    (UserEvent::Closed, "establishment", "1>0"),
+    (UserEvent::Connect1, "connection mode 1", "2>5"),
+    (UserEvent::Connect2, "connection mode 1", "2>3"),
+    (UserEvent::Rcvconnect, "connection mode 1", "3>5"),
+    (UserEvent::Listen, "connection mode 1", "2>4 4>4"),
+    (UserEvent::Accept1, "connection mode 1", "4>5"),
+    (UserEvent::Accept2, "connection mode 1", "4>2"),
+    (UserEvent::Accept3, "connection mode 1", "4>4"),
+    (UserEvent::Snd, "connection mode 1", "5>5"),
+    (UserEvent::Rcv, "connection mode 1", "5>5"),
+    (UserEvent::Snddis1, "connection mode 1", "3>2 4>2 5>2"),
+    (UserEvent::Snddis2, "connection mode 1", "4>4"),
+    (UserEvent::Rcvdis1, "connection mode 1", "3>2 5>2"),
+    (UserEvent::Rcvdis2, "connection mode 1", "4>2"),
+    (UserEvent::Rcvdis3, "connection mode 1", "4>4"),
+    (UserEvent::Sndrel, "connection mode 1", "5>6"),
+    (UserEvent::Rcvrel, "connection mode 1", "5>7"),
+    (UserEvent::PassConn, "connection mode 1", "2>5"),
+    (UserEvent::Optmgmt, "connection mode 1", "2>2 3>3 4>4 5>5"),
+    (UserEvent::Closed, "connection mode 1", "2>0 3>0 4>0 5>0"),
+    (UserEvent::Snd, "connection mode 2", "7>7"),
+    (UserEvent::Rcv, "connection mode 2", "6>6"),
+    (UserEvent::Snddis1, "connection mode 2", "6>2 7>2"),
+    (UserEvent::Rcvdis1, "connection mode 2", "6>2 7>2"),
+    (UserEvent::Sndrel, "connection mode 2", "7>2"),
+    (UserEvent::Rcvrel, "connection mode 2", "6>2"),
+    (UserEvent::PassConn, "connection mode 2", "1>5"),
+    (UserEvent::Optmgmt, "connection mode 2", "1>1 6>6 7>7"),
+    (UserEvent::Closed, "connection mode 2", "6>0 7>0"),
+    (UserEvent::Sndudata, "connectionless mode", "2>2"),
+    (UserEvent::Rcvudata, "connectionless mode", "2>2"),
+    (UserEvent::Rcvuderr, "connectionless mode", "2>2"),
+];
+
+#[test]
+fn each_cell_is_that_of_the_public_tables() {
+    let mut public = alloc::collections::BTreeMap::new();
+    for (event, section, cells) in PUBLIC {
+        for cell in cells.split(' ') {
+            let (from, to) = cell.split_once('>').unwrap();
+            let (from, to): (u32, u32) = (from.parse().unwrap(), to.parse().unwrap());
+            let before = public.insert((*event as u8, from), (to, *section));
+            assert_eq!(before, None, "{event:?} in {from} stands in two tables");
+        }
+    }
+    assert_eq!(TABLE.len() * STATES.len(), 25 * 8);
+    for (event, _) in TABLE {
+        for state in STATES {
+            let ours = state.after(*event).map(|next| next as u32);
+            let theirs = public.remove(&(*event as u8, state as u32));
+            assert_eq!(ours, theirs.map(|(to, _)| to), "{event:?} in {state:?}: {theirs:?}");
+        }
+    }
+    assert!(public.is_empty(), "{public:?}");
+}
+
+/// An endpoint in each state that lasts, and what must live as long.
+fn in_states(cx: &TestKernel, streams: &Rc<Streams>) -> Vec<(UserState, Endpoint, Vec<Endpoint>)> {
+    let mut all = Vec::new();
+    let (unbound, _) = Endpoint::open(cx, streams, "ticotsord").unwrap();
+    unbound.stream().set_nonblocking(true);
+    all.push((UserState::Unbnd, unbound, vec![]));
+    all.push((UserState::Idle, bound(cx, streams, "ticotsord", b"idle", 0), vec![]));
+    for (state, name) in [(UserState::OutCon, b"o"), (UserState::InCon, b"i")] {
+        let listener = bound(cx, streams, "ticotsord", name, 1);
+        let client = bound(cx, streams, "ticotsord", &[name[0], 1], 0);
+        assert_eq!(error(client.connect(cx, name, &[], &[])), TliError::TNODATA);
+        if state == UserState::OutCon {
+            all.push((state, client, vec![listener]));
+        } else {
+            listener.listen(cx).unwrap();
+            all.push((state, listener, vec![client]));
+        }
+    }
+    for (state, name) in
+        [(UserState::DataXfer, b"d"), (UserState::OutRel, b"r"), (UserState::InRel, b"n")]
+    {
+        let listener = bound(cx, streams, "ticotsord", name, 1);
+        let client = bound(cx, streams, "ticotsord", &[name[0], 1], 0);
+        assert_eq!(error(client.connect(cx, name, &[], &[])), TliError::TNODATA);
+        let call = listener.listen(cx).unwrap();
+        listener.accept(cx, &listener, &call).unwrap();
+        client.rcvconnect(cx).unwrap();
+        match state {
+            UserState::OutRel => client.sndrel(cx).unwrap(),
+            UserState::InRel => {
+                listener.sndrel(cx).unwrap();
+                client.rcvrel(cx).unwrap();
+            }
+            _ => {}
+        }
+        all.push((state, client, vec![listener]));
+    }
+    all
+}
+
+/// A call of the interface, and the events by which it may end.
+type Call1 = (&'static [UserEvent], fn(&TestKernel, &Endpoint) -> Option<TliError>);
+
+fn told<T>(answer: Answer<T>) -> Option<TliError> {
+    answer.err().map(|refusal| refusal.tli)
+}
+
+#[test]
+fn each_call_in_each_state_does_what_the_table_says() {
+    use UserEvent as E;
+    let calls: &[Call1] = &[
+        (&[E::Bind], |cx, e| told(e.bind(cx, Some(b"new"), 0))),
+        (&[E::Unbind], |cx, e| told(e.unbind(cx))),
+        (&[E::Optmgmt], |cx, e| told(e.optmgmt(cx, b"opt", 4))),
+        (&[E::Connect1, E::Connect2], |cx, e| told(e.connect(cx, b"idle", &[], &[]))),
+        (&[E::Rcvconnect], |cx, e| told(e.rcvconnect(cx))),
+        (&[E::Listen], |cx, e| told(e.listen(cx))),
+        (&[E::Accept1], |cx, e| told(e.accept(cx, e, &Call::default()))),
+        (&[E::Snd], |cx, e| told(e.snd(cx, b"x", 0))),
+        (&[E::Rcv], |cx, e| told(e.rcv(cx, 9))),
+        (&[E::Snddis1], |cx, e| told(e.snddis(cx, None, &[]))),
+        (&[E::Rcvdis1, E::Rcvdis2], |cx, e| told(e.rcvdis(cx))),
+        (&[E::Sndrel], |cx, e| told(e.sndrel(cx))),
+        (&[E::Rcvrel], |cx, e| told(e.rcvrel(cx))),
+        (&[E::Closed], |cx, e| told(e.close(cx))),
+    ];
+    let mut cells = 0;
+    for (events, call) in calls {
+        let (cx, streams) = rig();
+        for (state, endpoint, _others) in in_states(&cx, &streams) {
+            assert_eq!((endpoint.getstate(), endpoint.sync(&cx)), (state, Ok(state)));
+            let may = events.iter().any(|event| state.after(*event).is_some());
+            let told = call(&cx, &endpoint);
+            assert_eq!(told != Some(TliError::TOUTSTATE), may, "{events:?} in {state:?}: {told:?}");
+            // A call that is refused leaves the state alone; one that is not leaves both ends one.
+            if told == Some(TliError::TOUTSTATE) {
+                assert_eq!(endpoint.getstate(), state, "{events:?}");
+            }
+            if endpoint.getstate() != UserState::Uninit && endpoint.look().is_none() {
+                let ours = endpoint.getstate();
+                assert_eq!(endpoint.sync(&cx), Ok(ours), "{events:?} in {state:?}");
+            }
+            cells += 1;
+        }
+        cx.stop();
+        assert_eq!(streams.blocks().stats().messages, 0, "{events:?}");
+    }
+    assert_eq!(cells, 14 * 7);
+}
+
+#[test]
+fn each_request_in_each_state_is_answered_as_the_table_says() {
+    use crate::head::{POLLERR, Want};
+    use crate::tpi::{Event as T, Primitive as P, State};
+    let requests: [(T, P<'_>); 9] = [
+        (T::BindReq, P::BindReq { addr: b"new", conind: 0 }),
+        (T::UnbindReq, P::UnbindReq),
+        (T::OptmgmtReq, P::OptmgmtReq { opt: b"opt", flags: 4 }),
+        (T::ConnReq, P::ConnReq { dest: b"idle", opt: &[] }),
+        (T::ConnRes, P::ConnRes { acceptor: 0, opt: &[], seq: 9 }),
+        (T::DisconReq, P::DisconReq { seq: 9 }),
+        (T::DataReq, P::DataReq { more: false }),
+        (T::ExdataReq, P::ExdataReq { more: false }),
+        (T::OrdrelReq, P::OrdrelReq),
+    ];
+    let mut cells = 0;
+    for (event, request) in requests {
+        let (cx, streams) = rig();
+        for (at, endpoint, _others) in in_states(&cx, &streams) {
+            let state = endpoint.getinfo(&cx).unwrap().state;
+            let stream = endpoint.stream();
+            let data = streams.blocks().copy(Kind::Data, 0, b"x").unwrap();
+            let mp = request.emit(streams.blocks()).unwrap().linked(data);
+            stream.putp(&cx, mp).unwrap();
+            let is_data = matches!(event, T::DataReq | T::ExdataReq | T::OrdrelReq);
+            let may = state.after(event).is_some();
+            let failed = stream.poll_now(&cx, 0) & POLLERR != 0;
+            if is_data {
+                // Data in the idle state is dropped: the connection may just have ended.
+                let is_dropped = state == State::Idle && event != T::OrdrelReq;
+                assert_eq!(failed, !may && !is_dropped, "{event:?} in {at:?}");
+            } else {
+                let answer = stream.getp(&cx, Want::High).unwrap();
+                let refused = match P::of(&answer).unwrap() {
+                    P::ErrorAck { refusal, .. } => Some(refusal.tli),
+                    _ => None,
+                };
+                assert_eq!(refused != Some(TliError::TOUTSTATE), may, "{event:?} in {at:?}");
+                let now = endpoint.getinfo(&cx).unwrap().state;
+                // What is refused leaves the state as it was.
+                if refused.is_some() {
+                    assert_eq!(now, state, "{event:?} in {at:?}: {refused:?}");
+                }
+            }
+            cells += 1;
+        }
+        cx.stop();
+        assert_eq!(streams.blocks().stats().messages, 0, "{event:?}");
+    }
+    assert_eq!(cells, 9 * 7);
 }
 
 #[test]

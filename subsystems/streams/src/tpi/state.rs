@@ -1,7 +1,8 @@
 //! The provider's states, as a table.
 //!
 //! Source: The Open Group, "Transport Provider Interface", chapter 3: the tables of initialization,
-//! of datagrams and of connections.
+//! of datagrams and of connections. Options are managed in every state that lasts and change none
+//! of them (version 2); in the idle state the acknowledgement is waited for (revision 1.5).
 
 use core::fmt;
 
@@ -115,10 +116,21 @@ pub enum Event {
 }
 
 /// The table: each event with the states in which it may happen, and the state after it.
-const TABLE: &[(Event, &[(State, State)])] = &[
+pub(super) const TABLE: &[(Event, &[(State, State)])] = &[
     (Event::BindReq, &[(Unbnd, WackBreq)]),
     (Event::UnbindReq, &[(Idle, WackUreq)]),
-    (Event::OptmgmtReq, &[(Idle, WackOptreq)]),
+    (
+        Event::OptmgmtReq,
+        &[
+            (Unbnd, Unbnd),
+            (Idle, WackOptreq),
+            (WconCreq, WconCreq),
+            (WresCind, WresCind),
+            (DataXfer, DataXfer),
+            (WindOrdrel, WindOrdrel),
+            (WreqOrdrel, WreqOrdrel),
+        ],
+    ),
     (Event::ConnReq, &[(Idle, WackCreq)]),
     (Event::ConnRes, &[(WresCind, WackCres)]),
     (
@@ -136,7 +148,18 @@ const TABLE: &[(Event, &[(State, State)])] = &[
     (Event::OrdrelReq, &[(DataXfer, WindOrdrel), (WreqOrdrel, Idle)]),
     (Event::UnitdataReq, &[(Idle, Idle)]),
     (Event::BindAck, &[(WackBreq, Idle)]),
-    (Event::OptmgmtAck, &[(WackOptreq, Idle)]),
+    (
+        Event::OptmgmtAck,
+        &[
+            (Unbnd, Unbnd),
+            (WackOptreq, Idle),
+            (WconCreq, WconCreq),
+            (WresCind, WresCind),
+            (DataXfer, DataXfer),
+            (WindOrdrel, WindOrdrel),
+            (WreqOrdrel, WreqOrdrel),
+        ],
+    ),
     (
         Event::ErrorAck,
         &[
@@ -163,7 +186,7 @@ const TABLE: &[(Event, &[(State, State)])] = &[
             (WackDreq11, Idle),
         ],
     ),
-    (Event::OkAck2, &[(WackCres, DataXfer)]),
+    (Event::OkAck2, &[(WackCres, DataXfer), (WackDreq7, Idle)]),
     (Event::OkAck3, &[(WackCres, Idle), (WackDreq7, Idle)]),
     (Event::OkAck4, &[(WackCres, WresCind), (WackDreq7, WresCind)]),
     (Event::ConnInd, &[(Idle, WresCind), (WresCind, WresCind)]),
@@ -183,7 +206,7 @@ const TABLE: &[(Event, &[(State, State)])] = &[
 ];
 
 /// All states in their order.
-const STATES: [State; 17] = [
+pub(super) const STATES: [State; 17] = [
     Unbnd, WackBreq, WackUreq, Idle, WackOptreq, WackCreq, WconCreq, WresCind, WackCres, DataXfer,
     WindOrdrel, WreqOrdrel, WackDreq6, WackDreq7, WackDreq9, WackDreq10, WackDreq11,
 ];

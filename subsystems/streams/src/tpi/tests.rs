@@ -1,5 +1,6 @@
 //! Primitives on octets, cut and random, and the table of states.
 
+use super::state::{STATES, TABLE};
 use super::*;
 use crate::block::{Blocks, Mblk};
 use alloc::string::ToString;
@@ -112,6 +113,76 @@ fn a_primitive_without_blocks_is_none() {
 #[test]
 fn every_cell_of_the_table_is_as_written_down() {
     assert_eq!(TABLE_TEXT.to_string(), include_str!("states.txt"));
+}
+
+/// Where a row of the public tables stands: The Open Group, "Transport Provider Interface",
+/// chapter 3, its three state tables; and what version 2 says of options in the states that last.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Section {
+    Initialization,
+    Connectionless,
+    Connections,
+    Options2,
+}
+
+/// The public tables: for each event and section `state>next`, by the numbers of `sta_0` to
+/// `sta_16`. A cell that is in none is empty there.
+const PUBLIC: &[(Event, Section, &str)] = &[
+    (Event::BindReq, Section::Initialization, "0>1"),
+    (Event::UnbindReq, Section::Initialization, "3>2"),
+    (Event::OptmgmtReq, Section::Initialization, "3>4"),
+    (Event::OptmgmtReq, Section::Options2, "0>0 6>6 7>7 9>9 10>10 11>11"),
+    (Event::BindAck, Section::Initialization, "1>3"),
+    (Event::OptmgmtAck, Section::Initialization, "4>3"),
+    (Event::OptmgmtAck, Section::Options2, "0>0 6>6 7>7 9>9 10>10 11>11"),
+    (Event::ErrorAck, Section::Initialization, "1>0 2>3 4>3"),
+    (Event::OkAck1, Section::Initialization, "2>0"),
+    (Event::UnitdataReq, Section::Connectionless, "3>3"),
+    (Event::UnitdataInd, Section::Connectionless, "3>3"),
+    (Event::UderrorInd, Section::Connectionless, "3>3"),
+    (Event::ConnReq, Section::Connections, "3>5"),
+    (Event::ConnRes, Section::Connections, "7>8"),
+    (Event::DisconReq, Section::Connections, "6>12 7>13 9>14 10>15 11>16"),
+    (Event::DataReq, Section::Connections, "9>9 11>11"),
+    (Event::ExdataReq, Section::Connections, "9>9 11>11"),
+    (Event::OrdrelReq, Section::Connections, "9>10 11>3"),
+    (Event::ConnInd, Section::Connections, "3>7 7>7"),
+    (Event::ConnCon, Section::Connections, "6>9"),
+    (Event::DataInd, Section::Connections, "9>9 10>10"),
+    (Event::ExdataInd, Section::Connections, "9>9 10>10"),
+    (Event::OrdrelInd, Section::Connections, "9>11 10>3"),
+    (Event::DisconInd1, Section::Connections, "6>3 9>3 10>3 11>3"),
+    (Event::DisconInd2, Section::Connections, "7>3"),
+    (Event::DisconInd3, Section::Connections, "7>7"),
+    (Event::ErrorAck, Section::Connections, "5>3 8>7 12>6 13>7 14>9 15>10 16>11"),
+    (Event::OkAck1, Section::Connections, "5>6 12>3 14>3 15>3 16>3"),
+    (Event::OkAck2, Section::Connections, "8>9 13>3"),
+    (Event::OkAck3, Section::Connections, "8>3 13>3"),
+    (Event::OkAck4, Section::Connections, "8>7 13>7"),
+    (Event::PassConn, Section::Connections, "0>9 3>9"),
+];
+
+#[test]
+fn each_cell_is_that_of_the_public_tables() {
+    let mut public = alloc::collections::BTreeMap::new();
+    for (event, section, cells) in PUBLIC {
+        for cell in cells.split(' ') {
+            let (from, to) = cell.split_once('>').unwrap();
+            let number = |text: &str| text.parse::<u32>().unwrap();
+            let before = public.insert((*event as u8, number(from)), (number(to), *section));
+            assert_eq!(before, None, "{event:?} in {from} stands in two tables");
+        }
+    }
+    let events: Vec<Event> = TABLE.iter().map(|(event, _)| *event).collect();
+    assert_eq!(events.len() * STATES.len(), 28 * 17);
+    for event in events {
+        for state in STATES {
+            let ours = state.after(event).map(|next| next as u32);
+            let theirs = public.remove(&(event as u8, state as u32));
+            assert_eq!(ours, theirs.map(|(to, _)| to), "{event:?} in {state:?}: {theirs:?}");
+        }
+    }
+    assert!(public.is_empty(), "{public:?}");
 }
 
 proptest! {

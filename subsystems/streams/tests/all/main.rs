@@ -2,8 +2,12 @@
 //! closing, ioctls with their errors, reading, writing, `getmsg`, `putmsg`, `poll`, bands,
 //! flushing, multiplexors.
 
+mod behaviours;
+mod calls;
 mod ioctls;
 mod multiplexors;
+mod pipes;
 mod reading;
 mod rig;
+mod transparent;
 mod writing;

@@ -211,6 +211,60 @@ fn signals_are_told_of_what_is_asked_for() {
 }
 
 #[test]
+fn each_event_is_told() {
+    let rig = Rig::new();
+    let told = Rc::new(Cell::new(0));
+    let seen = Rc::clone(&told);
+    let all = 0x1ff;
+    let handler = Rc::new(move |_: &xk_core::Kernel, events| seen.set(seen.get() | events));
+    rig.stream.set_signals(all, Some(handler)).unwrap();
+    let events = || told.replace(0);
+    rig.up_in(Kind::Data, 0, b"x");
+    assert_eq!(events(), Signals::INPUT | Signals::RDNORM);
+    rig.up_in(Kind::Data, 3, b"x");
+    assert_eq!(events(), Signals::INPUT | Signals::RDBAND);
+    rig.up(Kind::PcProto, b"x");
+    assert_eq!(events(), Signals::HIPRI);
+    rig.up(Kind::Sig, b"\x02");
+    assert_eq!(events(), Signals::MSG);
+    rig.up(Kind::PcSig, b"\x02");
+    assert_eq!(events(), Signals::MSG);
+    // Room again: only after a writer has found none.
+    rig.seen.is_stopped.set(true);
+    rig.stream.write(&rig.cx, &[0; 2000]).unwrap();
+    rig.cx.run_due();
+    assert_eq!((events(), rig.stream.write(&rig.cx, b"x")), (0, Err(Errno::EAGAIN)));
+    rig.seen.is_stopped.set(false);
+    rig.seen.up.borrow().as_ref().unwrap().upgrade().unwrap().write_side().qenable(&rig.cx);
+    rig.cx.run_due();
+    assert_eq!(events(), Signals::OUTPUT | Signals::WRBAND);
+    rig.up(Kind::Error, &[71]);
+    assert_eq!(events(), Signals::ERROR);
+    rig.up(Kind::Hangup, b"");
+    assert_eq!(events(), Signals::HANGUP);
+}
+
+#[test]
+fn marks_are_the_first_message_s_or_the_last() {
+    let rig = Rig::new();
+    let mark = |flag: u8| {
+        let mut mp = rig.streams.blocks().copy(Kind::Data, 0, b"m").unwrap();
+        mp.flag = flag;
+        rig.up_message(mp);
+    };
+    assert_eq!((rig.stream.at_mark(), rig.stream.at_last_mark()), (Ok(false), Ok(false)));
+    for flag in [0, xk_streams::block::MSGMARK, 0, xk_streams::block::MSGMARK, 0] {
+        mark(flag);
+    }
+    for (any, last) in [(false, false), (true, false), (false, false), (true, true), (false, false)]
+    {
+        let told = (rig.stream.at_mark().unwrap(), rig.stream.at_last_mark().unwrap());
+        assert_eq!(told, (any, last));
+        rig.stream.getmsg(&rig.cx, None, Some(9), Want::Any).unwrap();
+    }
+}
+
+#[test]
 fn options_of_the_head_are_set_from_below() {
     let rig = Rig::new();
     let mut options = [0; 25];
