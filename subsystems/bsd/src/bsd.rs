@@ -7,6 +7,7 @@ use crate::ifnet::{Driver, IfQueue, Ifnet, count};
 use crate::mbuf::{Mbuf, Mbufs};
 use crate::protosw::{Prc, ProtoFns, Protosw, Sock, Switch};
 use crate::sockaddr::Sockaddr;
+use crate::sockbuf::Channel;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -30,6 +31,11 @@ pub const FAST: Duration = Duration::from_millis(200);
 pub const SLOW: Duration = Duration::from_millis(500);
 /// How often interfaces are looked at: hz.
 pub const IFSLOW: Duration = Duration::from_secs(1);
+
+/// How long a sender waits for mbufs at most.
+pub const MBWAIT: Duration = Duration::from_secs(5);
+/// How often one that waits for mbufs looks, besides when a caller leaves the subsystem.
+const MBTICK: Duration = Duration::from_millis(10);
 
 /// Bit of the software interrupt for raw sockets.
 pub const NETISR_RAW: u32 = 0;
@@ -93,6 +99,8 @@ pub struct Bsd {
     next: [Cell<Time>; 3],
     callouts: RefCell<Vec<Pending>>,
     callout_last: Cell<u64>,
+    /// What senders wait on for mbufs.
+    mbwait: Channel,
     pub(crate) sockets: Cell<u32>,
     pub(crate) sockets_max: u32,
     pub(crate) sb_max: usize,
@@ -122,6 +130,7 @@ impl Bsd {
             next: [const { Cell::new(Time::ZERO) }; 3],
             callouts: RefCell::default(),
             callout_last: Cell::new(PERIODS.len() as u64),
+            mbwait: Channel::default(),
             sockets: Cell::new(0),
             sockets_max,
             sb_max,
@@ -327,10 +336,47 @@ impl Bsd {
         self.ipl.set(self.ipl.get() + 1);
         let done = what();
         self.ipl.set(self.ipl.get().saturating_sub(1));
-        if self.ipl.get() == 0 && self.netisr.get() != 0 {
-            self.softint(cx);
+        if self.ipl.get() == 0 {
+            if self.netisr.get() != 0 {
+                self.softint(cx);
+            }
+            if self.mbwait.is_awaited() {
+                // Something may have been freed.
+                self.mbwait.wakeup(cx);
+            }
         }
         done
+    }
+
+    /// Allocates as `get` does, and where that finds the pool exhausted waits for what others free,
+    /// for [`MBWAIT`] at most (`M_WAIT`): the protocols are drained first. At splnet, which is left
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// [`Errno::ENOBUFS`] after that time, or at once where the caller cannot wait.
+    pub fn m_wait<T>(&self, cx: &Kernel, mut get: impl FnMut() -> Result<T>) -> Result<T> {
+        let waits_until = cx.now().after(MBWAIT);
+        let mut is_drained = false;
+        loop {
+            match get() {
+                Err(Errno::ENOBUFS) => {}
+                got => return got,
+            }
+            if !is_drained {
+                is_drained = true;
+                self.m_reclaim(cx);
+                continue;
+            }
+            let shepherds = cx.shepherds();
+            let can_wait = shepherds.may_suspend() && shepherds.current().is_some();
+            if !can_wait || cx.now() >= waits_until {
+                return Err(Errno::ENOBUFS);
+            }
+            match self.mbwait.sleep(cx, self, Some(MBTICK)) {
+                Ok(()) | Err(Errno::EWOULDBLOCK) => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Leaves the subsystem for `what`, which may wait, as `tsleep` does: the software interrupts

@@ -35,7 +35,9 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let mbufs = Mbufs::new(release, pool, build.int("mbufs")?, build.int("clusters")?);
     let bsd = Bsd::new(mbufs, build.int("sockets")?, build.octets("sb_max")?);
     build.cx.surround(Rc::clone(&bsd));
-    build.add(Block { bsd })
+    let node = build.add(Block { bsd: Rc::clone(&bsd) })?;
+    crate::unp::add(build.cx, &bsd, node.id()).map_err(environment)?;
+    Ok(node)
 }
 
 fn line(name: &str, value: impl ToString) -> (String, String) {

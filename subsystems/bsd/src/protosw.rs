@@ -107,6 +107,8 @@ pub struct PruArgs<'a> {
     pub cmd: u32,
     /// The interface of an ioctl.
     pub ifp: Option<Rc<Ifnet>>,
+    /// The other socket of `Connect2`.
+    pub so2: Option<Rc<Socket>>,
 }
 
 impl<'a> PruArgs<'a> {

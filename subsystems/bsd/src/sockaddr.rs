@@ -7,6 +7,8 @@ use core::net::Ipv4Addr;
 
 /// No family: of an address for an interface, the header of its link.
 pub const AF_UNSPEC: u8 = 0;
+/// The local domain: names of sockets of this kernel.
+pub const AF_UNIX: u8 = 1;
 /// The Internet.
 pub const AF_INET: u8 = 2;
 /// AppleTalk.
@@ -44,6 +46,13 @@ impl Sockaddr {
         Self(octets)
     }
 
+    /// `sockaddr_un`: a name of up to fourteen octets; none for a longer one.
+    pub fn unix(release: Release, name: &[u8]) -> Option<Self> {
+        let mut new = Self::new(release, AF_UNIX);
+        new.0.get_mut(2..2 + name.len())?.copy_from_slice(name);
+        Some(new)
+    }
+
     /// `sockaddr_in`.
     pub fn inet(release: Release, address: Ipv4Addr, port: u16) -> Self {
         let mut new = Self::new(release, AF_INET);
@@ -76,6 +85,13 @@ impl Sockaddr {
     /// `sa_data`.
     pub fn data(&self) -> &[u8] {
         &self.0[2..]
+    }
+
+    /// `sun_path`, without the zeros behind it.
+    pub fn path(&self) -> &[u8] {
+        let data = self.data();
+        let end = data.iter().rposition(|octet| *octet != 0).map_or(0, |last| last + 1);
+        &data[..end]
     }
 
     /// `sin_port`.
@@ -140,6 +156,7 @@ impl Sockaddr {
 impl fmt::Debug for Sockaddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.family() {
+            AF_UNIX => write!(f, "local {}", self.path().escape_ascii()),
             AF_INET => write!(f, "{}:{}", self.addr(), self.port()),
             AF_APPLETALK => write!(f, "{}.{}:{}", self.net(), self.node(), self.socket()),
             family => write!(f, "af{family} {:02x?}", self.data()),

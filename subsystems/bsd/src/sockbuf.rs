@@ -38,6 +38,11 @@ impl Channel {
         })
     }
 
+    /// Whether some sleep.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.asleep.get() > 0
+    }
+
     /// Wakes all that sleep: `wakeup`.
     pub(crate) fn wakeup(&self, cx: &Kernel) {
         for _ in 0..self.asleep.get() {
@@ -60,6 +65,8 @@ pub struct SockBuf {
     mbmax: Cell<usize>,
     lowat: Cell<usize>,
     timeo: Cell<Option<Duration>>,
+    /// Octets, and what the mbufs count for, that were sent and stand in the peer's buffer still.
+    beyond: Cell<(usize, usize)>,
     locked: Cell<bool>,
     lock: Channel,
     wait: Channel,
@@ -131,8 +138,15 @@ impl SockBuf {
 
     /// Octets that may still go in: `sbspace`.
     pub fn sbspace(&self) -> usize {
-        let by_octets = self.hiwat.get().saturating_sub(self.cc.get());
-        by_octets.min(self.mbmax.get().saturating_sub(self.mbcnt.get()))
+        let (cc, mbcnt) = self.beyond.get();
+        let by_octets = self.hiwat.get().saturating_sub(self.cc.get() + cc);
+        by_octets.min(self.mbmax.get().saturating_sub(self.mbcnt.get() + mbcnt))
+    }
+
+    /// What stands in the peer's buffer counts against this one's room: how a protocol without a
+    /// window of its own holds its sender back.
+    pub fn set_beyond(&self, peer: &SockBuf) {
+        self.beyond.set((peer.cc.get(), peer.mbcnt.get()));
     }
 
     /// `sballoc` of a chain.

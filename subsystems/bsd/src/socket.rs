@@ -36,6 +36,8 @@ pub const SS_PRIV: u16 = 0x80;
 pub const SS_NBIO: u16 = 0x100;
 /// Its user is told of events by signal.
 pub const SS_ASYNC: u16 = 0x200;
+/// The user is to decide whether it is connected: by sending or receiving it says yes.
+pub const SS_ISCONFIRMING: u16 = 0x400;
 
 /// Connections that may wait to be accepted at most.
 pub const SOMAXCONN: u16 = 5;
@@ -52,7 +54,7 @@ pub const SO_KEEPALIVE: u16 = 0x0008;
 pub const SO_DONTROUTE: u16 = 0x0010;
 /// It may send to broadcast addresses.
 pub const SO_BROADCAST: u16 = 0x0020;
-/// A close waits until what was sent has arrived.
+/// A close waits until the connection has ended: four octets, and four more, the seconds at most.
 pub const SO_LINGER: u16 = 0x0080;
 /// Octets to send that wait at most.
 pub const SO_SNDBUF: u16 = 0x1001;
@@ -93,6 +95,9 @@ pub struct Socket {
     /// What waits to be received.
     pub so_rcv: SockBuf,
     options: Cell<u16>,
+    linger: Cell<Duration>,
+    /// Octets in front of the mark of out-of-band data; 0 without one.
+    oobmark: Cell<usize>,
     state: Cell<u16>,
     error: Cell<Option<Errno>>,
     pcb: RefCell<Option<Rc<dyn Any>>>,
@@ -124,6 +129,8 @@ impl Socket {
             so_snd: SockBuf::default(),
             so_rcv: SockBuf::default(),
             options: Cell::new(0),
+            linger: Cell::new(Duration::ZERO),
+            oobmark: Cell::new(0),
             state: Cell::new(state),
             error: Cell::new(None),
             pcb: RefCell::default(),
@@ -222,7 +229,7 @@ impl Socket {
     /// It is connected: `soisconnected`. One that a listening socket waits for moves to those that
     /// can be accepted.
     pub fn soisconnected(self: &Rc<Self>, cx: &Kernel) {
-        self.set_state(SS_ISCONNECTED, SS_ISCONNECTING | SS_ISDISCONNECTING);
+        self.set_state(SS_ISCONNECTED, SS_ISCONNECTING | SS_ISDISCONNECTING | SS_ISCONFIRMING);
         let head = self.head.borrow().upgrade();
         if let Some(head) = head {
             let waits = head.q0.borrow().iter().any(|so| Rc::ptr_eq(so, self));
@@ -246,7 +253,7 @@ impl Socket {
 
     /// It is disconnected: `soisdisconnected`.
     pub fn soisdisconnected(self: &Rc<Self>, cx: &Kernel) {
-        let gone = SS_ISCONNECTING | SS_ISCONNECTED | SS_ISDISCONNECTING;
+        let gone = SS_ISCONNECTING | SS_ISCONNECTED | SS_ISDISCONNECTING | SS_ISCONFIRMING;
         self.set_state(SS_CANTRCVMORE | SS_CANTSENDMORE, gone);
         self.wake_all(cx);
     }
@@ -255,6 +262,36 @@ impl Socket {
         self.timeo.wakeup(cx);
         self.sowwakeup(cx);
         self.sorwakeup(cx);
+    }
+
+    /// A connection has come that the user is to confirm, by sending or receiving.
+    pub fn soisconfirming(self: &Rc<Self>, cx: &Kernel) {
+        self.set_state(SS_ISCONFIRMING, SS_ISCONNECTING);
+        self.wake_all(cx);
+    }
+
+    /// Out-of-band data has come, behind so many octets of the buffer (`so_oobmark`, and
+    /// `sohasoutofband`).
+    pub fn sohasoutofband(self: &Rc<Self>, cx: &Kernel, behind: usize) {
+        self.oobmark.set(behind);
+        self.set_state(if behind == 0 { SS_RCVATMARK } else { 0 }, SS_RCVATMARK);
+        self.sorwakeup(cx);
+    }
+
+    /// Octets that may be received up to the mark; none without one.
+    pub(crate) fn up_to_mark(&self) -> Option<usize> {
+        Some(self.oobmark.get()).filter(|octets| *octets > 0)
+    }
+
+    /// So many octets were received: the mark comes nearer.
+    pub(crate) fn move_mark(&self, octets: usize) {
+        if octets == 0 {
+            return;
+        }
+        let is_there = self.oobmark.get() > 0;
+        self.oobmark.set(self.oobmark.get().saturating_sub(octets));
+        let at_mark = is_there && self.oobmark.get() == 0;
+        self.set_state(if at_mark { SS_RCVATMARK } else { 0 }, SS_RCVATMARK);
     }
 
     /// Nothing more can be sent: `socantsendmore`.
@@ -297,6 +334,7 @@ impl Socket {
         }
         let so = Self::new(&self.bsd, &self.so_proto, self.state.get() | SS_NOFDREF).ok()?;
         so.options.set(self.options.get() & !SO_ACCEPTCONN);
+        so.linger.set(self.linger.get());
         so.soreserve(self.so_snd.hiwat(), self.so_rcv.hiwat()).ok()?;
         *so.head.borrow_mut() = Rc::downgrade(self);
         self.usrreq_of(cx, &so, Pru::Attach).ok()?;
@@ -425,6 +463,11 @@ pub fn soaccept(cx: &Kernel, so: &Rc<Socket>, nam: &mut Mbuf) -> Result<Rc<Socke
     };
     *accepted.head.borrow_mut() = Weak::new();
     accepted.set_state(0, SS_NOFDREF);
+    if let Some(error) = accepted.take_error() {
+        // It has ended while it waited.
+        let _ = soclose(cx, &accepted);
+        return Err(error);
+    }
     accepted.usrreq(cx, Pru::Accept, &mut PruArgs::nam(nam))?;
     Ok(accepted)
 }
@@ -453,6 +496,30 @@ pub fn soconnect(cx: &Kernel, so: &Rc<Socket>, nam: &mut Mbuf) -> Result {
         so.timeo.sleep(cx, &so.bsd, so.so_snd.timeo())?;
     }
     so.take_error().map_or(Ok(()), Err)
+}
+
+/// Connects two sockets with each other: `soconnect2`.
+///
+/// # Errors
+/// Those of the protocol.
+pub fn soconnect2(cx: &Kernel, so: &Rc<Socket>, so2: &Rc<Socket>) -> Result {
+    let mut args = PruArgs { so2: Some(Rc::clone(so2)), ..PruArgs::default() };
+    so.usrreq(cx, Pru::Connect2, &mut args)
+}
+
+/// Two sockets of the local domain that are connected with each other: what socketpair(2) does.
+///
+/// # Errors
+/// As of [`socreate`].
+pub fn socketpair(cx: &Kernel, bsd: &Rc<Bsd>, kind: Sock) -> Result<(Rc<Socket>, Rc<Socket>)> {
+    let create = || socreate(cx, bsd, crate::sockaddr::AF_UNIX, kind, 0);
+    let (one, other) = (create()?, create()?);
+    soconnect2(cx, &one, &other)?;
+    if kind == Sock::Dgram {
+        // Datagram sockets are connected one way at a time.
+        soconnect2(cx, &other, &one)?;
+    }
+    Ok((one, other))
 }
 
 /// Ends a connection: `sodisconnect`.
@@ -514,6 +581,9 @@ pub fn soclose(cx: &Kernel, so: &Rc<Socket>) -> Result {
         if so.is(SS_ISCONNECTED) && !so.is(SS_ISDISCONNECTING) {
             result = sodisconnect(cx, so);
         }
+        if result.is_ok() && so.options.get() & SO_LINGER != 0 {
+            result = linger(cx, so);
+        }
         if so.pcb.borrow().is_some() {
             result = result.and(so.usrreq(cx, Pru::Detach, &mut PruArgs::default()));
         }
@@ -525,6 +595,23 @@ pub fn soclose(cx: &Kernel, so: &Rc<Socket>) -> Result {
         so.so_snd.sbflush();
     });
     result
+}
+
+/// Waits until the connection has ended, as long as `SO_LINGER` says.
+fn linger(cx: &Kernel, so: &Rc<Socket>) -> Result {
+    let until = cx.now().after(so.linger.get());
+    while so.is(SS_ISCONNECTED) && so.may_wait() {
+        let left = until.since(cx.now());
+        if left.is_zero() {
+            break;
+        }
+        match so.timeo.sleep(cx, &so.bsd, Some(left)) {
+            Ok(()) => {}
+            Err(Errno::EWOULDBLOCK) => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Sets an option: `sosetopt`. Of the socket's own level the value is four octets, in this
@@ -544,6 +631,11 @@ pub fn sosetopt(
         return so.bsd.splnet(cx, set);
     }
     let value = value.ok_or(Errno::EINVAL)?;
+    if name == SO_LINGER
+        && let Some(seconds) = value.mtod().get(4..8).and_then(<[u8]>::first_chunk)
+    {
+        so.linger.set(Duration::from_secs(u32::from_ne_bytes(*seconds).into()));
+    }
     let value: &[u8; 4] = value.mtod().first_chunk().ok_or(Errno::EINVAL)?;
     let value = u32::from_ne_bytes(*value);
     let size = usize::try_from(value).map_err(|_| Errno::EINVAL)?;

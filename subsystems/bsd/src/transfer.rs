@@ -6,7 +6,9 @@ use crate::mbuf::{MAX_HDR, Mbuf, Mt, Release};
 use crate::protosw::{PR_ADDR, PR_ATOMIC, PR_CONNREQUIRED, PR_WANTRCVD, Pru, PruArgs};
 use crate::sockaddr::Sockaddr;
 use crate::sockbuf::is_data;
-use crate::socket::{SS_CANTRCVMORE, SS_CANTSENDMORE, SS_ISCONNECTED, SS_ISCONNECTING, Socket};
+use crate::socket::{
+    SS_CANTRCVMORE, SS_CANTSENDMORE, SS_ISCONFIRMING, SS_ISCONNECTED, SS_ISCONNECTING, Socket,
+};
 use alloc::rc::Rc;
 use xk_core::Kernel;
 
@@ -118,7 +120,10 @@ impl Sending<'_> {
                 let mut left = octets;
                 loop {
                     let space = self.space(cx, left.len(), is_atomic)?;
-                    let (top, n) = uiomove(&self.so.bsd, left, space, is_atomic)?;
+                    let bsd = &self.so.bsd;
+                    let copy = || uiomove(bsd, left, space, is_atomic);
+                    let copied = if self.may_wait { bsd.m_wait(cx, copy) } else { copy() };
+                    let (top, n) = copied?;
                     self.request(cx, top, n)?;
                     left = &left[n..];
                     if left.is_empty() {
@@ -142,10 +147,11 @@ impl Sending<'_> {
                 return Err(error);
             }
             if !so.is(SS_ISCONNECTED) {
-                if sw.pr_flags & PR_CONNREQUIRED != 0 {
+                let is_confirming = so.is(SS_ISCONFIRMING);
+                if sw.pr_flags & PR_CONNREQUIRED != 0 && !is_confirming {
                     return Err(Errno::ENOTCONN);
                 }
-                if self.nam.is_none() {
+                if self.nam.is_none() && !is_confirming {
                     return Err(Errno::EDESTADDRREQ);
                 }
             }
@@ -229,10 +235,26 @@ pub fn soreceive(cx: &Kernel, so: &Rc<Socket>, sink: Sink<'_>, flags: u16) -> Re
             Sink::Chain(octets) => *octets,
             Sink::Octets(octets) => octets.len(),
         };
+        if so.is(SS_ISCONFIRMING) && wanted > 0 {
+            // To receive is to confirm.
+            let _ = so.so_proto.pr_usrreq(cx, Some(so), Pru::Rcvd, &mut PruArgs::default());
+        }
         if !wait_for_data(cx, so, wanted, flags, may_wait)? {
             return Ok(Received::default());
         }
+        // Out-of-band data stops a call at its mark.
+        let sink = match (sink, so.up_to_mark()) {
+            (Sink::Octets(to), Some(octets)) => {
+                let n = to.len().min(octets);
+                Sink::Octets(&mut to[..n])
+            }
+            (Sink::Chain(n), Some(octets)) => Sink::Chain(n.min(octets)),
+            (sink, None) => sink,
+        };
         let got = receive_record(so, sink, flags)?;
+        if flags & MSG_PEEK == 0 {
+            so.move_mark(got.len);
+        }
         if so.so_proto.sw.pr_flags & PR_WANTRCVD != 0 && so.pcb_is_set() && flags & MSG_PEEK == 0 {
             let mut args = PruArgs::default();
             // As in BSD: what the protocol answers concerns its window, not this call.
@@ -272,7 +294,7 @@ fn wait_for_data(
         if so.is(SS_CANTRCVMORE) {
             return Ok(!sb.is_empty());
         }
-        let connected = so.state() & (SS_ISCONNECTED | SS_ISCONNECTING) != 0;
+        let connected = so.state() & (SS_ISCONNECTED | SS_ISCONNECTING | SS_ISCONFIRMING) != 0;
         if !connected && sw.pr_flags & PR_CONNREQUIRED != 0 {
             return Err(Errno::ENOTCONN);
         }
