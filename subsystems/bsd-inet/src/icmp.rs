@@ -13,9 +13,13 @@ const ICMP_HDR: usize = 8;
 const ECHOREPLY: u8 = 0;
 /// Destination unreachable.
 pub(crate) const UNREACH: u8 = 3;
-const SOURCEQUENCH: u8 = 4;
+/// Slow down.
+pub(crate) const SOURCEQUENCH: u8 = 4;
+/// There is a shorter way.
+pub(crate) const REDIRECT: u8 = 5;
 const ECHO: u8 = 8;
-const TIMXCEED: u8 = 11;
+/// Too many hops.
+pub(crate) const TIMXCEED: u8 = 11;
 const PARAMPROB: u8 = 12;
 /// Octets of a datagram's data that an error shows.
 const SHOWN: usize = 8;
@@ -129,7 +133,9 @@ impl Ip {
 
     /// Tells the sender of a datagram what became of it (`icmp_error`), never of an error of
     /// ICMP's, a fragment behind the first, or what was sent to many (RFC 1122, section 3.2.2).
-    pub(crate) fn icmp_error(&self, cx: &Kernel, m: Mbuf, kind: u8, code: u8) {
+    /// `word` is the second of the header. A router speaks from its address on the way to the
+    /// sender.
+    pub(crate) fn icmp_error(&self, cx: &Kernel, m: Mbuf, (kind, code): (u8, u8), word: [u8; 4]) {
         let Some(ip) = IpHdr::of(m.mtod()) else { return m.m_freem() };
         let is_error = ip.proto == IPPROTO_ICMP && {
             let mut first = [0; 1];
@@ -144,8 +150,11 @@ impl Ip {
         m.m_freem();
         let Ok(mut data) = data else { return };
         data.make_packet(0);
-        let header = [kind, code, 0, 0, 0, 0, 0, 0];
-        if self.send_icmp(cx, header, Some(data), ip.dst, ip.src).is_ok() {
+        let [a, b, c, d] = word;
+        let header = [kind, code, 0, 0, a, b, c, d];
+        let is_ours = crate::in_var::is_ours(&self.bsd, ip.dst) || ip.dst.is_loopback();
+        let from = if is_ours { ip.dst } else { Ipv4Addr::UNSPECIFIED };
+        if self.send_icmp(cx, header, Some(data), from, ip.src).is_ok() {
             count(&self.stat.icmp_errors);
         }
     }

@@ -49,6 +49,11 @@ pub(crate) fn in_broadcast(ifp: &Ifnet, addr: Ipv4Addr) -> bool {
         })
 }
 
+/// Whether an address is of a network of this interface's.
+pub(crate) fn is_on(ifp: &Ifnet, addr: Ipv4Addr) -> bool {
+    in_ifaddrs(ifp).any(|(mine, mask, _)| (mine.to_bits() ^ addr.to_bits()) & mask == 0)
+}
+
 /// The way to an address: our own, on a network of ours, or by the longest prefix of `routes`.
 pub(crate) fn rtalloc(
     bsd: &Bsd,

@@ -1,5 +1,5 @@
 //! # Synopsis
-//! `ip ETHER` — the Internet Protocol of a host in the BSD network subsystem, with ICMP.
+//! `ip ETHER` — the Internet Protocol of a host or a gateway in the BSD network subsystem, with ICMP.
 //!
 //! # Realm
 //! async
@@ -15,7 +15,10 @@
 //! Interfaces: `ether`, or what an adapter puts there.
 //!
 //! # Behaviour
-//! A host: packets for others are dropped. Arrivals wait in a queue of 50 for the software
+//! A host: packets for others are dropped; or, with `gateway`, a router: they are sent on, cut where
+//! the link ahead takes less, and their senders hear of time exceeded, of networks and hosts that
+//! cannot be reached, of what would have fitted (RFC 1191), and of shorter ways (redirect). Never
+//! sent on is what came to many, is for many, for this link alone or for none. Arrivals wait in a queue of 50 for the software
 //! interrupt; version, lengths and checksum are checked, fragments put together. At most 64
 //! datagrams of at most 64 fragments each wait for that, for 30 seconds. A packet is passed up with
 //! its header in front.
@@ -28,7 +31,7 @@
 //! ICMP: echo is answered; unreachable, source quench and time exceeded are told to the protocol
 //! whose packet they name (`pr_ctlinput`); protocols and ports that are not there are answered with
 //! unreachable, but never for an error, a fragment behind the first, or what was sent to many.
-//! Redirects are ignored.
+//! Redirects that come are ignored.
 //!
 //! # Control
 //! Answers `report` (counters as of netstat -s), `max-packet`; forwards the rest.
@@ -46,7 +49,8 @@
 //! ```
 //!
 //! # Standard
-//! RFC 791, RFC 792, RFC 894, RFC 1122. Not covered: forwarding, source routes, groups.
+//! RFC 791, RFC 792, RFC 894, RFC 1122, RFC 1191, RFC 2644. Not covered: source routes, record route and
+//! time stamps, groups, rates of errors (RFC 1812).
 
 use crate::in_var::{Rtentry, in_broadcast, is_ours, rtalloc};
 use crate::reass::Ipq;
@@ -64,7 +68,7 @@ use xk_bsd::{
 };
 use xk_core::control::question;
 use xk_core::graph::{
-    Build, BuildError, Family, Guarantees, ParamKind, Realm, Service, StackingRules, block,
+    Build, BuildError, Family, Guarantees, ParamKind, Realm, Service, StackingRules, block, flag,
     optional, required,
 };
 use xk_core::reason::{self, Class};
@@ -90,11 +94,16 @@ pub static SOURCE_ROUTE: Reason = Reason::new("source route", Class::Prohibited)
 /// Fragments that were dropped, for their number or for their time.
 pub static FRAGMENT_DROPPED: Reason = Reason::new("fragment dropped", Class::Exhausted);
 
+/// It has made too many hops.
+pub static TTL_EXCEEDED: Reason = Reason::new("time to live exceeded", Class::Bad);
+/// There is no way to its host.
+pub static NO_ROUTE: Reason = Reason::new("no route", Class::NoProtocol);
+
 /// What the catalog knows of it.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::layer("ip", include_str!("ip.rs"), build)
     .subsystem("bsd")
-    .summary("the Internet Protocol, version 4, of a host, with ICMP")
+    .summary("the Internet Protocol, version 4, of a host or a gateway, with ICMP")
     .above(Family::Host)
     .on(&[Realm::Async], &[Family::Ether])
     .lowers(1..=16)
@@ -105,6 +114,9 @@ pub static ENTRY: Entry = Entry::layer("ip", include_str!("ip.rs"), build)
     .header_octets(IP_HDR)
     .stacking_rules(&StackingRules { own_address: Some("address"), ..StackingRules::NONE })
     .numbers(&[("eth", 0x0800), ("ether", 0x0800)])
+    .parameters(&[
+        flag("gateway", false, "whether packets for others are sent on (IPFORWARDING)"),
+    ])
     .blocks(&[
         block("address", 1..=16,
             &[required("address",
@@ -122,7 +134,7 @@ pub static ENTRY: Entry = Entry::layer("ip", include_str!("ip.rs"), build)
         question("opt-packet", "the longest datagram less its header"),
         question("report", "counters, as of netstat -s"),
     ])
-    .reasons(&[&CANT_FORWARD, &SOURCE_ROUTE, &FRAGMENT_DROPPED]);
+    .reasons(&[&CANT_FORWARD, &SOURCE_ROUTE, &FRAGMENT_DROPPED, &TTL_EXCEEDED, &NO_ROUTE]);
 
 /// Counters (`struct ipstat`).
 #[derive(Default)]
@@ -134,6 +146,9 @@ pub(crate) struct Ipstat {
     pub(crate) localout: Cell<u64>,
     pub(crate) fragmented: Cell<u64>,
     pub(crate) ofragments: Cell<u64>,
+    pub(crate) forward: Cell<u64>,
+    pub(crate) cantforward: Cell<u64>,
+    pub(crate) redirects: Cell<u64>,
     pub(crate) noroute: Cell<u64>,
     pub(crate) icmp_in: Cell<u64>,
     pub(crate) icmp_errors: Cell<u64>,
@@ -149,6 +164,8 @@ pub(crate) struct Ip {
     interfaces: Vec<Rc<Ifnet>>,
     addresses: Vec<(usize, Ipv4Addr, u8)>,
     pub(crate) routes: Vec<Rtentry>,
+    /// Whether packets for others are sent on (`ipforwarding`).
+    is_gateway: bool,
     pub(crate) ip_id: Cell<u16>,
     pub(crate) ipq: RefCell<Ipq>,
     pub(crate) stat: Ipstat,
@@ -218,6 +235,7 @@ fn build(build: &mut Build<'_>) -> core::result::Result<ProtocolRef, BuildError>
         interfaces,
         addresses,
         routes,
+        is_gateway: build.flag("gateway")?,
         ip_id: Cell::new(build.cx.random().next_u32() as u16),
         ipq: RefCell::default(),
         stat: Ipstat::default(),
@@ -310,7 +328,8 @@ impl Ip {
         self.ip_dooptions(&m, hlen)?;
         let ifp = self.bsd.ifnet(m.m_pkthdr().rcvif).ok_or(&reason::NOT_MINE)?;
         let is_many = in_broadcast(&ifp, ip.dst);
-        if !is_many && !is_ours(&self.bsd, ip.dst) && !ifp.is(IFF_LOOPBACK) {
+        let is_other = !is_many && !is_ours(&self.bsd, ip.dst) && !ifp.is(IFF_LOOPBACK);
+        if is_other && !self.is_gateway {
             return Err(&CANT_FORWARD);
         }
         // A sender is one host (RFC 1122, section 3.2.1.3).
@@ -320,6 +339,9 @@ impl Ip {
         // Only what goes round by lo0 comes from us.
         if is_ours(&self.bsd, ip.src) && !ifp.is(IFF_LOOPBACK) {
             return Err(&reason::BAD_SOURCE);
+        }
+        if is_other {
+            return self.ip_forward(cx, m, ip, &ifp);
         }
         if is_many {
             m.set_flags(M_BCAST, 0);
@@ -389,7 +411,7 @@ impl Ip {
             Prc::UnreachHost | Prc::HostUnreach => 1,
             _ => 0,
         };
-        self.icmp_error(cx, m, crate::icmp::UNREACH, code);
+        self.icmp_error(cx, m, (crate::icmp::UNREACH, code), [0; 4]);
     }
 }
 
@@ -484,6 +506,9 @@ impl ProtoFns for Ip {
             ("datagrams sent", &stat.localout),
             ("datagrams cut", &stat.fragmented),
             ("fragments sent", &stat.ofragments),
+            ("datagrams sent on", &stat.forward),
+            ("datagrams not sent on", &stat.cantforward),
+            ("redirects sent", &stat.redirects),
             ("no route", &stat.noroute),
             ("icmp received", &stat.icmp_in),
             ("icmp errors sent", &stat.icmp_errors),

@@ -1,7 +1,7 @@
 //! The Internet's protocols in the BSD network subsystem: `ether` (interface, and ARP), `ip` (with
 //! ICMP), `udp`. Each module's documentation is the line's manual.
 //!
-//! Written as in 4.3BSD and 4.4BSD: `if_ether.c`, `ip_input.c`, `ip_output.c`, `ip_icmp.c`,
+//! Written as in 4.3BSD and 4.4BSD: `if_ether.c`, `ip_input.c` (`ip_forward`), `ip_output.c`, `ip_icmp.c`,
 //! `in_pcb.c`, `udp_usrreq.c`.
 #![no_std]
 
@@ -11,10 +11,13 @@ extern crate std;
 
 mod arp;
 pub mod ether;
+#[cfg(test)]
+mod forward_tests;
 mod icmp;
 pub mod in_pcb;
 mod in_var;
 pub mod ip;
+mod ip_forward;
 mod ip_output;
 mod reass;
 #[cfg(test)]

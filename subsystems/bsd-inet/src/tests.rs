@@ -24,7 +24,7 @@ use xk_core::{
 };
 use xk_sim::{HostId, LinkConfig, LinkKind, World};
 
-fn text(value: &str) -> Value {
+pub(crate) fn text(value: &str) -> Value {
     Value::Text(value.into())
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn world(seed: u64, change: impl FnOnce(&mut LinkConfig)) -> World {
     world
 }
 
-fn host(world: &mut World, name: &str) -> HostId {
+pub(crate) fn host(world: &mut World, name: &str) -> HostId {
     let switch = Box::new(xk_run::switch::CoroutineSwitch::new());
     let shepherds = Shepherds::new(switch, Limits { shepherds_max: 32, ..Limits::default() });
     let kernel = Kernel::new(world.host_config(name, shepherds, 1 << 16));
@@ -61,7 +61,7 @@ fn host(world: &mut World, name: &str) -> HostId {
     id
 }
 
-fn add(
+pub(crate) fn add(
     kernel: &Kernel,
     entry: &'static Entry,
     lowers: &[&ProtocolRef],
@@ -107,23 +107,23 @@ fn xk_host(world: &mut World, name: &str, address: &str) -> (HostId, ProtocolRef
 }
 
 #[derive(Default)]
-struct Kept {
-    received: RefCell<Vec<Vec<u8>>>,
+pub(crate) struct Kept {
+    pub(crate) received: RefCell<Vec<Vec<u8>>>,
     /// Of the session that was opened actively.
-    session: RefCell<Option<SessionRef>>,
+    pub(crate) session: RefCell<Option<SessionRef>>,
 }
 
 /// Answers what comes to port 7 with its octets in capitals.
-struct Top {
-    lower: ProtocolRef,
-    kept: Rc<Kept>,
+pub(crate) struct Top {
+    pub(crate) lower: ProtocolRef,
+    pub(crate) kept: Rc<Kept>,
 }
 
-fn port(port: u16) -> Participant {
+pub(crate) fn port(port: u16) -> Participant {
     format(&std::format!("port{port}"))
 }
 
-fn format(text: &str) -> Participant {
+pub(crate) fn format(text: &str) -> Participant {
     text.parse().unwrap()
 }
 
@@ -160,17 +160,17 @@ pub(crate) fn at(world: &World, id: HostId) -> (Rc<Kernel>, Rc<Bsd>) {
     (kernel, bsd)
 }
 
-fn sa(host: [u8; 4], port: u16) -> Sockaddr {
+pub(crate) fn sa(host: [u8; 4], port: u16) -> Sockaddr {
     Sockaddr::inet(Release::Bsd43, Ipv4Addr::from(host), port)
 }
 
-fn run(world: &mut World, by: Duration) {
+pub(crate) fn run(world: &mut World, by: Duration) {
     let until = world.now().after(by);
     world.run_until(until);
 }
 
 /// A socket that does not wait, bound to this port if it is not 0.
-fn socket(cx: &Kernel, bsd: &Rc<Bsd>, port: u16) -> Rc<Socket> {
+pub(crate) fn socket(cx: &Kernel, bsd: &Rc<Bsd>, port: u16) -> Rc<Socket> {
     let so = socreate(cx, bsd, 2, Sock::Dgram, 17).unwrap();
     so.set_state(SS_NBIO, 0);
     if port != 0 {
@@ -180,19 +180,19 @@ fn socket(cx: &Kernel, bsd: &Rc<Bsd>, port: u16) -> Rc<Socket> {
     so
 }
 
-fn connect(cx: &Kernel, so: &Rc<Socket>, to: Sockaddr) -> Result<(), Errno> {
+pub(crate) fn connect(cx: &Kernel, so: &Rc<Socket>, to: Sockaddr) -> Result<(), Errno> {
     let mut nam = to.to_mbuf(so.bsd().mbufs()).unwrap();
     soconnect(cx, so, &mut nam)
 }
 
-fn receive(cx: &Kernel, so: &Rc<Socket>) -> Result<(Vec<u8>, Option<Sockaddr>), Errno> {
+pub(crate) fn receive(cx: &Kernel, so: &Rc<Socket>) -> Result<(Vec<u8>, Option<Sockaddr>), Errno> {
     let mut room = vec![0; 70_000];
     let (n, from) = recvfrom(cx, so, &mut room)?;
     room.truncate(n);
     Ok((room, from))
 }
 
-fn figure(kernel: &Kernel, node: &str, name: &str) -> u64 {
+pub(crate) fn figure(kernel: &Kernel, node: &str, name: &str) -> u64 {
     let report = kernel.find_protocol(node).unwrap().ask(kernel, Report::default()).unwrap();
     let found = report.lines.iter().find(|(n, _)| n == name);
     let value: &String = &found.unwrap_or_else(|| panic!("{name} in {:?}", report.lines)).1;
