@@ -119,7 +119,7 @@ pub(crate) enum Port {
 /// DDP of a line.
 pub(crate) struct Ddp {
     pub(crate) bsd: Rc<Bsd>,
-    ifp: Rc<Ifnet>,
+    pub(crate) ifp: Rc<Ifnet>,
     aarp: OnceCell<Rc<Aarp>>,
     range: Option<NetRange>,
     node: u8,
@@ -367,7 +367,7 @@ impl ProtoFns for Ddp {
         args: &mut PruArgs<'_>,
     ) -> Result {
         match (req, so) {
-            (Pru::Control, _) => self.at_control(args),
+            (Pru::Control, _) => self.at_control(cx, args),
             (_, Some(so)) => self.ddp_usrreq(cx, so, req, args),
             (_, None) => Err(Errno::EINVAL),
         }

@@ -9,7 +9,7 @@ use core::cell::Cell;
 use xk_appletalk::addr::{AtAddr, NetRange, Node};
 use xk_appletalk::ddp::Long;
 use xk_bsd::errno::{Errno, Result};
-use xk_bsd::ifnet::count;
+use xk_bsd::ifnet::{SIOCADDMULTI, count};
 use xk_bsd::{
     Mbuf, OutputArg, Pru, PruArgs, SIOCGIFMTU, SIOCGIFSRCADDR, SS_ISCONNECTED, Sockaddr, Socket,
 };
@@ -134,7 +134,7 @@ impl Ddp {
     }
 
     /// Ioctls (`at_control`).
-    pub(crate) fn at_control(&self, args: &mut PruArgs<'_>) -> Result {
+    pub(crate) fn at_control(&self, cx: &Kernel, args: &mut PruArgs<'_>) -> Result {
         let (cmd, nam) = (args.cmd, args.need_nam()?);
         if cmd == SIOCGIFMTU {
             let room = nam.mtod_mut().and_then(<[u8]>::first_chunk_mut).ok_or(Errno::EINVAL)?;
@@ -144,6 +144,10 @@ impl Ddp {
         let sa = Sockaddr::of(nam)?;
         let at = at_addr(&sa);
         match cmd {
+            SIOCADDMULTI => {
+                let group = sa.data().first_chunk::<6>().ok_or(Errno::EINVAL)?;
+                self.ifp.if_ioctl(cx, SIOCADDMULTI, &mut { *group })?;
+            }
             SIOCGIFSRCADDR => {
                 let me = self.cable.get().ok_or(Errno::EADDRNOTAVAIL)?.me;
                 sockaddr(&self.bsd, me.socket(at.socket)).store(nam);

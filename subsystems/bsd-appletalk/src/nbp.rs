@@ -20,7 +20,9 @@
 //!
 //! # Behaviour
 //! Requests are answered from the names of this node. A look-up asks three times, a second apart:
-//! all nodes of the cable, or the router if DDP knows one. Names that the graph registers are
+//! all nodes of the cable, or the router if DDP knows one; this node's own names are among what is
+//! found. With `zone` the node hears what routers ask in its zone, at that zone's address
+//! of the link; without it only what they send to all nodes. Names that the graph registers are
 //! looked up first as well, when there is an address. What falls due is looked at every 200 ms.
 //!
 //! # Control
@@ -52,12 +54,13 @@ use xk_appletalk::name::Name;
 use xk_appletalk::nbp::{
     Due, Entity, Function, LookupConfig, Lookups, Names, NamesError, Packet, Tuple,
 };
+use xk_appletalk::zip;
 use xk_bsd::errno::{Errno, Result};
-use xk_bsd::ifnet::count;
+use xk_bsd::ifnet::{SIOCADDMULTI, count};
 use xk_bsd::sockaddr::AF_APPLETALK;
 use xk_bsd::{
     Bsd, InputArg, Mbuf, Mt, OutputArg, PR_ADDR, PR_ATOMIC, Prco, ProtoFns, Protosw, Pru, PruArgs,
-    SIOCGIFSRCADDR, SS_ISCONNECTED, Sock, Socket, Switch, add_line,
+    SIOCGIFSRCADDR, SS_ISCONNECTED, Sock, Sockaddr, Socket, Switch, add_line,
 };
 use xk_core::control::question;
 use xk_core::graph::{
@@ -99,8 +102,8 @@ pub static ENTRY: Entry = Entry::top("nbp", include_str!("nbp.rs"), build)
 
 /// What a look-up is for.
 enum Purpose {
-    /// A user wants to know.
-    Find(Weak<Socket>),
+    /// A user wants to know of such entities.
+    Find(Weak<Socket>, Entity),
     /// The name is to be registered, perhaps for a user.
     Register(Entity, u8, Option<Weak<Socket>>),
 }
@@ -199,9 +202,18 @@ impl Nbp {
     /// A look-up has ended.
     fn done(&self, cx: &Kernel, of: Purpose, found: &[Tuple]) {
         match of {
-            Purpose::Find(so) => {
+            Purpose::Find(so, entity) => {
                 let Some(so) = so.upgrade() else { return };
-                for tuple in found {
+                // A request to all nodes does not come back to this one.
+                let me = self.me(cx).unwrap_or_default();
+                let request = Packet::request(Function::LkUp, 0, me.socket(SOCKET_NAMES), entity);
+                let own = self.names.borrow().answer(&request, me, &self.zone);
+                let own = own.into_iter().flat_map(|packet| packet.tuples).filter(|tuple| {
+                    let is_same =
+                        |one: &Tuple| one.at == tuple.at && one.enumerator == tuple.enumerator;
+                    !found.iter().any(is_same)
+                });
+                for tuple in found.iter().copied().chain(own.collect::<Vec<_>>()) {
                     self.append(cx, &so, tuple.at, tuple.entity.to_string().as_bytes());
                 }
                 self.append(cx, &so, AtAddr::default(), &[]);
@@ -290,6 +302,19 @@ impl ProtoFns for Nbp {
             // What does not give sockets leaves them to the protocols.
             Ok(_) | Err(Errno::EOPNOTSUPP) => Ok(()),
             Err(error) => Err(error),
+        }?;
+        if self.zone.is_empty() {
+            return Ok(());
+        }
+        // Routers ask the nodes of a zone at an address of its own.
+        let mut group = Sockaddr::unspec(self.bsd.mbufs().release(), [0; 14]);
+        group.0[2..8].copy_from_slice(&zip::multicast(&self.zone));
+        let mut nam = group.to_mbuf(self.bsd.mbufs())?;
+        let mut args = PruArgs { cmd: SIOCADDMULTI, ..PruArgs::nam(&mut nam) };
+        match self.lower.pr_usrreq(cx, None, Pru::Control, &mut args) {
+            // What stands for DDP has groups of its own.
+            Err(Errno::EOPNOTSUPP) => Ok(()),
+            joined => joined,
         }
     }
 
@@ -325,7 +350,7 @@ impl ProtoFns for Nbp {
                 let octets: Vec<u8> = args.need_m()?.octets().collect();
                 let name = core::str::from_utf8(&octets).map_err(|_| Errno::EINVAL)?;
                 let entity = name.parse().map_err(|_| Errno::EINVAL)?;
-                self.look_up(cx, entity, Purpose::Find(Rc::downgrade(so)))?;
+                self.look_up(cx, entity, Purpose::Find(Rc::downgrade(so), entity))?;
             }
             Pru::Shutdown => so.socantsendmore(cx),
             _ => return Err(Errno::EOPNOTSUPP),

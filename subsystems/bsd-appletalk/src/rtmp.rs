@@ -15,7 +15,8 @@
 //! in for DDP and does not know the ioctl is not told.
 //!
 //! # Behaviour
-//! The stub of a node that routes nothing: routers say every ten seconds what they know, and one
+//! The stub of a node that routes nothing. It asks once, when the node has its address, if what is
+//! below knows routers (`SIOCGATROUTER`); routers say every ten seconds what they know, and one
 //! that is silent for 50 is forgotten. What contradicts the networks that are known is refused.
 //!
 //! # Control
@@ -34,19 +35,22 @@
 //! ```
 //!
 //! # Standard
-//! Inside AppleTalk, second edition, chapter 5, "RTMP stub". Not covered: requests of its own.
+//! Inside AppleTalk, second edition, chapter 5, "RTMP stub".
 
-use crate::{SIOCSATROUTER, lower_of, now, sockaddr};
+use crate::{SIOCGATROUTER, SIOCSATROUTER, ioctl, lower_of, now, sockaddr};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use xk_appletalk::addr::{NetRange, Node};
-use xk_appletalk::ddp::{DATA_LEN_MAX, SOCKET_RTMP, TYPE_RTMP};
-use xk_appletalk::rtmp::{Data, Heard, Stub};
+use xk_appletalk::addr::{AtAddr, NetRange, Node};
+use xk_appletalk::ddp::{DATA_LEN_MAX, SOCKET_RTMP, TYPE_RTMP, TYPE_RTMP_REQUEST};
+use xk_appletalk::rtmp::{Data, Heard, Request, Stub};
 use xk_bsd::errno::{Errno, Result};
 use xk_bsd::ifnet::count;
 use xk_bsd::sockaddr::AF_APPLETALK;
-use xk_bsd::{Bsd, InputArg, Mbuf, ProtoFns, Protosw, Pru, PruArgs, Sock, Switch, add_line};
+use xk_bsd::{
+    Bsd, InputArg, Mbuf, OutputArg, ProtoFns, Protosw, Pru, PruArgs, SIOCGIFSRCADDR, Sock, Switch,
+    add_line,
+};
 use xk_core::control::question;
 use xk_core::graph::{Build, BuildError, Family, Guarantees, Realm};
 use xk_core::reason;
@@ -66,6 +70,8 @@ struct Rtmp {
     bsd: Rc<Bsd>,
     lower: Rc<Protosw>,
     stub: RefCell<Stub>,
+    /// Routers were asked, or need not be.
+    is_asked: Cell<bool>,
     heard: Cell<u64>,
     refused: Cell<u64>,
 }
@@ -76,6 +82,7 @@ fn build(build: &mut Build<'_>) -> core::result::Result<ProtocolRef, BuildError>
         lower: lower_of(build, &bsd)?,
         bsd,
         stub: RefCell::new(Stub::new(None)),
+        is_asked: Cell::new(false),
         heard: Cell::new(0),
         refused: Cell::new(0),
     };
@@ -102,6 +109,23 @@ impl Rtmp {
             Err(Errno::EOPNOTSUPP) => Ok(()),
             told => told,
         }
+    }
+
+    /// Asks all routers of the cable, once there is an address to ask from.
+    fn ask(&self, cx: &Kernel) -> Result {
+        let none = AtAddr::default();
+        if ioctl(cx, &self.bsd, &self.lower, SIOCGATROUTER, none) == Err(Errno::EOPNOTSUPP) {
+            self.is_asked.set(true);
+            return Ok(());
+        }
+        ioctl(cx, &self.bsd, &self.lower, SIOCGIFSRCADDR, none)?;
+        let octets = [Request::Networks as u8];
+        let (mut m, _) = xk_bsd::uiomove(&self.bsd, &octets, octets.len(), true)?;
+        m.make_packet(0);
+        self.is_asked.set(true);
+        let to = sockaddr(&self.bsd, Node::ALL.socket(SOCKET_RTMP));
+        let from = sockaddr(&self.bsd, AtAddr { socket: SOCKET_RTMP, ..none });
+        self.lower.pr_output(cx, m, &OutputArg::new(to, Some(from), TYPE_RTMP_REQUEST))
     }
 
     fn rtmp_input(
@@ -146,6 +170,10 @@ impl ProtoFns for Rtmp {
     }
 
     fn pr_slowtimo(&self, cx: &Kernel, _: &Rc<Protosw>) {
+        if !self.is_asked.get() {
+            // Without an address, or an mbuf, it is tried again.
+            let _ = self.ask(cx);
+        }
         let silent = self.stub.borrow_mut().tick(now(cx));
         if silent.is_some() {
             // Without room for an mbuf, DDP sends to the silent router until another is heard.

@@ -14,7 +14,8 @@
 //! One line of `ddp`, or what stands for it, on a stream that takes all of its type.
 //!
 //! # Behaviour
-//! A stream is bound to a socket. T_UNITDATA_REQ with options (twelve octets,
+//! A stream is bound to a socket, which is claimed of `ddp` (T_OPTMGMT_REQ), so that no user of
+//! `ddp` has it; what stands for `ddp` and gives no sockets leaves them to ATP. T_UNITDATA_REQ with options (twelve octets,
 //! `xk_appletalk::atp::Options`) begins a transaction or replies to one; T_UNITDATA_IND brings
 //! requests to be executed, replies, and failures. A reply of up to 8 x 578 octets is one message:
 //! it is cut into responses here, and joined here, by duplicates of blocks and without a copy.
@@ -58,7 +59,7 @@ use xk_core::reason::{self, Reason};
 use xk_core::{Answer, Ask, Entry, Kernel, ProtocolRef};
 use xk_kit::control::MaxPacket;
 use xk_streams::tpi::{
-    Below, Datagrams, Endpoint, Info, Refusal, SendError, TliError, unitdata_ind,
+    Below, Datagrams, Endpoint, Info, Primitive, Refusal, SendError, TliError, unitdata_ind,
 };
 use xk_streams::{Errno, Kind, Mblk, Module, ModuleInfo, Opening, Priority, Q, Streamtab};
 
@@ -115,6 +116,8 @@ struct Atp {
     requester: RefCell<Requester<AtAddr, Data, Owner>>,
     responder: RefCell<Responder<AtAddr, Data>>,
     clock: Clock,
+    /// What the line below says of the socket that is claimed: whether another has it.
+    is_taken: Cell<bool>,
     requests: Cell<u64>,
     executed: Cell<u64>,
 }
@@ -133,6 +136,7 @@ fn new(cx: &Kernel) -> Rc<Atp> {
         requester: RefCell::new(Requester::new(Limits { transactions: TRANSACTIONS_MAX }, last)),
         responder: RefCell::new(Responder::new(Bounds::DEFAULT)),
         clock: Clock::default(),
+        is_taken: Cell::new(false),
         requests: Cell::new(0),
         executed: Cell::new(0),
     })
@@ -149,6 +153,15 @@ pub fn add(cx: &Kernel, name: &str, ddp: ProtocolRef) -> Result<ProtocolRef, Bui
 type Sent = Result<(), &'static Reason>;
 
 impl Atp {
+    /// Claims a socket of the line below; false if another has it there.
+    fn claim(&self, cx: &Kernel, socket: u8) -> bool {
+        self.is_taken.set(false);
+        let wish = Primitive::OptmgmtReq { opt: &[socket, 1], flags: 0 };
+        // The answer comes meanwhile; from what is not there, and from what is full, none does.
+        let _ = self.below.request(cx, wish);
+        !self.is_taken.get()
+    }
+
     /// Sends a packet; what cannot go is counted, and as good as lost.
     fn output(&self, cx: &Kernel, packet: Packet<AtAddr, Data>) {
         if let Err(reason) = self.transmit(cx, packet) {
@@ -336,6 +349,12 @@ impl OverDdp for Atp {
         &self.users
     }
 
+    /// What does not know the wish for a socket leaves the sockets to ATP.
+    fn managed(&self, _: &Kernel, answer: Result<&[u8], Refusal>) {
+        let is_taken = answer.is_err_and(|refusal| refusal.unix == Errno::EADDRINUSE);
+        self.is_taken.set(is_taken);
+    }
+
     fn arrived(
         &self,
         cx: &Kernel,
@@ -433,8 +452,10 @@ impl Datagrams for Atp {
         Info::datagrams(REPLY_OCTETS_MAX as u32, SOCKADDR_LEN as u32, OPTIONS_OCTETS as u32)
     }
 
-    fn bind(&self, _: &Kernel, q: &Q, addr: &[u8], _: u32) -> Result<Vec<u8>, Refusal> {
-        let is_free = |socket: u8| self.users.find(|user| user.socket == Some(socket)).is_none();
+    fn bind(&self, cx: &Kernel, q: &Q, addr: &[u8], _: u32) -> Result<Vec<u8>, Refusal> {
+        let is_free = |socket: u8| {
+            self.users.find(|user| user.socket == Some(socket)).is_none() && self.claim(cx, socket)
+        };
         let socket = match socket_of(addr)? {
             0 => SOCKETS_DYNAMIC.into_iter().find(|one| is_free(*one)).ok_or(TliError::TNOADDR)?,
             socket if !is_socket(socket) => return Err(TliError::TBADADDR.into()),
@@ -445,9 +466,12 @@ impl Datagrams for Atp {
         Ok(AtAddr::new(0, 0, socket).to_sockaddr().into())
     }
 
-    fn unbind(&self, _: &Kernel, q: &Q) {
+    fn unbind(&self, cx: &Kernel, q: &Q) {
         let socket = self.users.with(q, |user| user.socket.take()).flatten();
         if let Some(socket) = socket {
+            let back = Primitive::OptmgmtReq { opt: &[socket, 0], flags: 0 };
+            // What does not give sockets takes none back.
+            let _ = self.below.request(cx, back);
             self.responder.borrow_mut().close(socket);
         }
         let mut requester = self.requester.borrow_mut();

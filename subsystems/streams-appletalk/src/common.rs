@@ -8,7 +8,7 @@ use xk_appletalk::addr::AtAddr;
 use xk_core::reason::{self, Reason};
 use xk_core::time::Time;
 use xk_core::{Kernel, ProtocolRef};
-use xk_streams::tpi::{Below, Primitive, TliError, own_end};
+use xk_streams::tpi::{Below, Primitive, Refusal, TliError, own_end};
 use xk_streams::{Kind, Mblk, Module, ModuleInfo, Q, Services, TimerId, WeakQ};
 
 /// The time of the machines, and one timer for what they have to do next.
@@ -38,6 +38,9 @@ impl Clock {
         self.0.set(None);
     }
 }
+
+/// The number of T_OPTMGMT_REQ.
+const OPTMGMT_REQ: u32 = 9;
 
 /// The kernel's random numbers as the machines want them.
 pub(crate) fn random(cx: &Kernel) -> impl FnMut() -> u32 + '_ {
@@ -79,6 +82,19 @@ pub(crate) trait OverDdp: 'static {
     /// The stream below has this address by now.
     fn bound(&self, cx: &Kernel, me: AtAddr) {
         let _ = (cx, me);
+    }
+
+    /// The stream below knows this router, or none.
+    fn routed(&self, router: Option<AtAddr>) {
+        let _ = router;
+    }
+
+    /// The stream below has answered a T_OPTMGMT_REQ: with options, or by a refusal.
+    fn managed(&self, cx: &Kernel, answer: Result<&[u8], Refusal>) {
+        let _ = cx;
+        if answer.is_err() {
+            self.count(&reason::PROHIBITED);
+        }
     }
 
     /// The timer of the pair below went off.
@@ -136,10 +152,20 @@ impl<P: OverDdp> Module for Lower<P> {
                 }
             }
             Kind::PcProto => match Primitive::of(&mp) {
-                Ok(Primitive::BindAck { addr, .. } | Primitive::AddrAck { local: addr, .. }) => {
+                Ok(Primitive::BindAck { addr, .. }) => {
                     if let Some(me) = AtAddr::from_sockaddr(addr) {
                         self.0.bound(cx, me);
                     }
+                }
+                Ok(Primitive::AddrAck { local, remote }) => {
+                    self.0.routed(AtAddr::from_sockaddr(remote));
+                    if let Some(me) = AtAddr::from_sockaddr(local) {
+                        self.0.bound(cx, me);
+                    }
+                }
+                Ok(Primitive::OptmgmtAck { opt, .. }) => self.0.managed(cx, Ok(opt)),
+                Ok(Primitive::ErrorAck { prim: OPTMGMT_REQ, refusal }) => {
+                    self.0.managed(cx, Err(refusal));
                 }
                 Ok(Primitive::ErrorAck { .. }) => self.0.count(&reason::PROHIBITED),
                 _ => {}

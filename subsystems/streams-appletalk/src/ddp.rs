@@ -129,10 +129,20 @@ struct User {
     q: WeakQ,
     /// The type of its datagrams.
     kind: Option<u8>,
+    /// One more type that it takes.
+    further: Option<u8>,
     /// Opened for a line of the graph.
     is_line: bool,
     /// The socket that it is bound to; 0 for a line that takes what no other has.
     socket: Option<u8>,
+    /// Sockets that a line has besides, for its own users.
+    claimed: Vec<u8>,
+}
+
+impl User {
+    fn has(&self, socket: u8) -> bool {
+        self.socket == Some(socket) || self.claimed.contains(&socket)
+    }
 }
 
 /// A datagram that waits for the address of this node, or for the hardware of its receiver.
@@ -437,7 +447,9 @@ impl Ddp {
 
     fn deliver(&self, cx: &Kernel, header: &Long, data: Mblk) -> Result<(), &'static Reason> {
         let users = self.users.borrow();
-        let takes = |user: &User| user.kind.is_none_or(|kind| kind == header.kind);
+        let takes = |user: &User| {
+            user.kind.is_none_or(|kind| kind == header.kind) || user.further == Some(header.kind)
+        };
         let at_socket = users.iter().find(|u| u.socket == Some(header.to.socket) && takes(u));
         let of_type = || users.iter().find(|u| u.socket == Some(0) && u.kind == Some(header.kind));
         let user = at_socket.or_else(of_type).ok_or(&reason::NO_PORT)?;
@@ -488,7 +500,15 @@ impl Streamtab for Ddp {
         let number = opening.upper.zip(node).and_then(|(upper, node)| cx.type_number(upper, node));
         let kind = number.and_then(|number| u8::try_from(number).ok());
         let (id, q, is_line) = (q.id(), q.downgrade(), kind.is_some());
-        self.users.borrow_mut().push(User { id, q, kind, is_line, socket: None });
+        self.users.borrow_mut().push(User {
+            id,
+            q,
+            kind,
+            further: None,
+            is_line,
+            socket: None,
+            claimed: Vec::new(),
+        });
         Ok(Endpoint::new(this))
     }
 
@@ -544,8 +564,7 @@ impl Datagrams for Ddp {
         if !is_mine && me.node != 0 {
             return Err(TliError::TBADADDR.into());
         }
-        let is_free =
-            |socket: u8| !self.users.borrow().iter().any(|user| user.socket == Some(socket));
+        let is_free = |socket: u8| !self.users.borrow().iter().any(|user| user.has(socket));
         let is_line = self.with_user(q, |user| user.is_line) == Some(true);
         let socket = match wanted.socket {
             0 if is_line => 0,
@@ -559,7 +578,7 @@ impl Datagrams for Ddp {
     }
 
     fn unbind(&self, _: &Kernel, q: &Q) {
-        self.with_user(q, |user| user.socket = None);
+        self.with_user(q, |user| (user.socket, user.claimed) = (None, Vec::new()));
     }
 
     fn send(
@@ -575,7 +594,7 @@ impl Datagrams for Ddp {
         let (own, opt) = own_end(opt);
         let own = own.and_then(|own| AtAddr::from_sockaddr(own)).map(|own| own.socket);
         let socket = socket.filter(|socket| *socket != 0).or(own);
-        let kind = kind.or(opt.first().copied());
+        let kind = opt.first().copied().filter(|kind| *kind != 0).or(kind);
         let (Some(socket), Some(kind)) = (socket, kind) else {
             return Err(SendError::Told(Errno::EDESTADDRREQ));
         };
@@ -594,11 +613,28 @@ impl Datagrams for Ddp {
         self.below.has_room()
     }
 
-    /// One octet: the type of a user's datagrams. Eight: what routing has found out.
+    /// One octet: the type of a user's datagrams, or of one that has a type one more that it takes,
+    /// and may send by naming it. Two: a socket that a line wants for one of its
+    /// own users (1), or gives back (0). Eight: what routing has found out.
     fn manage(&self, _: &Kernel, q: &Q, opt: &[u8], _: u32) -> Result<Vec<u8>, Refusal> {
         match *opt {
             [kind] if kind != 0 => {
-                self.with_user(q, |user| user.kind = user.kind.or(Some(kind)));
+                self.with_user(q, |user| match user.kind {
+                    None => user.kind = Some(kind),
+                    Some(_) => user.further = Some(kind),
+                });
+            }
+            [socket, 1] if self.with_user(q, |user| user.is_line) == Some(true) => {
+                if !is_socket(socket) {
+                    return Err(TliError::TBADOPT.into());
+                }
+                if self.users.borrow().iter().any(|user| user.has(socket)) {
+                    return Err(Errno::EADDRINUSE.into());
+                }
+                self.with_user(q, |user| user.claimed.push(socket));
+            }
+            [socket, 0] => {
+                self.with_user(q, |user| user.claimed.retain(|one| *one != socket));
             }
             [a, b, c, d, e, f, g, h] if self.with_user(q, |user| user.kind) == Some(Some(1)) => {
                 self.set_cable([a, b, c, d, e, f, g, h]);
@@ -611,6 +647,12 @@ impl Datagrams for Ddp {
     fn local(&self, q: &Q) -> Vec<u8> {
         let socket = self.with_user(q, |user| user.socket).flatten();
         self.me().socket(socket.unwrap_or(0)).to_sockaddr().into()
+    }
+
+    /// The router, if one is known.
+    fn remote(&self, _: &Q) -> Vec<u8> {
+        let router = self.cable.get().and_then(|cable| cable.router);
+        router.map(|router| router.socket(0).to_sockaddr().into()).unwrap_or_default()
     }
 
     fn ioctl(&self, cx: &Kernel, q: &Q, mp: Mblk) {

@@ -16,7 +16,10 @@
 //! # Behaviour
 //! It answers requests for the names that users have registered. A name is looked up before it is
 //! registered: one that another node has is refused with EADDRINUSE. A search sends three requests,
-//! a second apart, to all nodes of the cable; this node's own names are among the answers. The
+//! a second apart: to all nodes of the cable, or to the router if the line below knows one
+//! (T_ADDR_ACK), which asks in all cables of the zone. This node's own names are among the
+//! answers; with a router, requests are answered in whatever zone it asks, which is one of the
+//! cable's. The
 //! command is answered when the search has ended, within the 15 s that `I_STR` waits. 32 searches
 //! at one time, 256 names.
 //!
@@ -37,7 +40,7 @@
 //!
 //! # Standard
 //! G. Sidhu, R. Andrews and A. Oppenheimer, Inside AppleTalk, second edition, chapter 7. Not
-//! covered: requests by way of a router, zones other than the node's.
+//! covered: the name of the node's own zone, which only routers need.
 
 use crate::common::{Clock, Lower, OverDdp, Users};
 use alloc::rc::{Rc, Weak};
@@ -97,6 +100,7 @@ struct Nbp {
     lookups: RefCell<Lookups<Wanted>>,
     zone: Name,
     me: Cell<AtAddr>,
+    router: Cell<Option<AtAddr>>,
     clock: Clock,
 }
 
@@ -114,6 +118,7 @@ fn new() -> Rc<Nbp> {
         lookups: RefCell::new(Lookups::new(LOOKUPS_MAX)),
         zone: Name::default(),
         me: Cell::default(),
+        router: Cell::default(),
         clock: Clock::default(),
     })
 }
@@ -244,10 +249,15 @@ impl Nbp {
     /// Does what is due of the searches.
     fn serve(&self, cx: &Kernel) {
         loop {
-            let due = self.lookups.borrow_mut().tick(Clock::now(cx), false);
+            let has_router = self.router.get().is_some();
+            let due = self.lookups.borrow_mut().tick(Clock::now(cx), has_router);
             match due {
                 Some(Due::Send(packet)) => {
-                    self.output(cx, AtAddr::new(NET_ANY, BROADCAST, SOCKET_NAMES), &packet);
+                    let to = match (packet.function, self.router.get()) {
+                        (Function::BrRq, Some(router)) => router.at().socket(SOCKET_NAMES),
+                        _ => AtAddr::new(NET_ANY, BROADCAST, SOCKET_NAMES),
+                    };
+                    self.output(cx, to, &packet);
                 }
                 Some(Due::Done(wanted, found)) => self.finish(cx, wanted, found),
                 None => break,
@@ -274,7 +284,15 @@ impl Nbp {
             None => {
                 let request = Packet::request(Function::LkUp, 0, me, entity);
                 let own = self.names.borrow().answer(&request, me.at(), &self.zone);
-                found.extend(own.into_iter().flat_map(|packet| packet.tuples));
+                // By way of a router they have come already.
+                for tuple in own.into_iter().flat_map(|packet| packet.tuples) {
+                    let is_same = |known: &Tuple| {
+                        known.at == tuple.at && known.enumerator == tuple.enumerator
+                    };
+                    if !found.iter().any(is_same) {
+                        found.push(tuple);
+                    }
+                }
                 let mut list = Vec::new();
                 for tuple in found {
                     let name = tuple.entity.to_string();
@@ -312,6 +330,10 @@ impl OverDdp for Nbp {
         self.me.set(me);
     }
 
+    fn routed(&self, router: Option<AtAddr>) {
+        self.router.set(router.filter(|router| router.at().is_one()));
+    }
+
     fn arrived(
         &self,
         cx: &Kernel,
@@ -325,7 +347,12 @@ impl OverDdp for Nbp {
         match packet.function {
             Function::LkUp => {
                 self.below.request(cx, Primitive::AddrReq)?;
-                let answers = self.names.borrow().answer(&packet, self.me.get().at(), &self.zone);
+                // The node is told no zone, and trusts its router to ask in the cable's alone.
+                let zone = match self.router.get() {
+                    Some(_) => packet.wanted().map_or(self.zone, |wanted| wanted.entity.zone),
+                    None => self.zone,
+                };
+                let answers = self.names.borrow().answer(&packet, self.me.get().at(), &zone);
                 // The request says where its answer goes.
                 let to = packet.wanted().map(|wanted| wanted.at).ok_or(&reason::MALFORMED)?;
                 for answer in answers {
@@ -346,6 +373,10 @@ impl OverDdp for Nbp {
 
     fn tick(&self, cx: &Kernel) {
         self.clock.went_off();
+        // The router may be another by now.
+        if let Err(reason) = self.below.request(cx, Primitive::AddrReq) {
+            self.count(reason);
+        }
         self.serve(cx);
     }
 }

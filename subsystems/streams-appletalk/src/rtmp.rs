@@ -15,8 +15,9 @@
 //!
 //! # Behaviour
 //! It hears the data of routers and tells `ddp` by T_OPTMGMT_REQ of the networks of the cable and
-//! of the router heard last; one that has been silent for 50 s is taken back. It asks for nothing:
-//! routers speak every 10 s.
+//! of the router heard last; one that has been silent for 50 s is taken back. It asks once, when
+//! the node has its address; routers speak every 10 s besides. What stands for `ddp` and lets no
+//! type be chosen is not asked.
 //!
 //! # Control
 //! Forwards all.
@@ -38,14 +39,14 @@
 
 use crate::common::{Clock, Lower, OverDdp, Users};
 use alloc::rc::{Rc, Weak};
-use core::cell::RefCell;
-use xk_appletalk::addr::{AtAddr, NetRange, Node};
-use xk_appletalk::ddp::SOCKET_RTMP;
-use xk_appletalk::rtmp::{Data, Heard, Stub};
+use core::cell::{Cell, RefCell};
+use xk_appletalk::addr::{AtAddr, BROADCAST, NET_ANY, NetRange, Node};
+use xk_appletalk::ddp::{SOCKET_RTMP, TYPE_RTMP_REQUEST};
+use xk_appletalk::rtmp::{Data, Heard, Request, Stub};
 use xk_core::graph::{Build, BuildError, Family, Guarantees, Realm};
 use xk_core::reason::{self, Reason};
 use xk_core::{Entry, Kernel, ProtocolRef};
-use xk_streams::tpi::{Below, Primitive};
+use xk_streams::tpi::{Below, Primitive, Refusal};
 use xk_streams::{Errno, Kind, Mblk, Module, ModuleInfo, Opening, Q, Streamtab};
 
 /// What the catalog knows of it.
@@ -63,6 +64,8 @@ struct Rtmp {
     below: Below,
     users: Users,
     stub: RefCell<Stub>,
+    /// The line below was told something.
+    is_told: Cell<bool>,
     clock: Clock,
 }
 
@@ -77,6 +80,7 @@ fn new() -> Rc<Rtmp> {
         below: Below::default(),
         users: Users::default(),
         stub: RefCell::default(),
+        is_told: Cell::new(false),
         clock: Clock::default(),
     })
 }
@@ -92,12 +96,28 @@ pub fn add(cx: &Kernel, name: &str, ddp: ProtocolRef) -> Result<ProtocolRef, Bui
 impl Rtmp {
     /// Tells the line below of the cable.
     fn tell(&self, cx: &Kernel, range: NetRange, router: Option<Node>) {
+        self.is_told.set(true);
         let [a, b] = range.first().to_be_bytes();
         let [c, d] = range.last().to_be_bytes();
         let node = router.unwrap_or_default();
         let [e, f] = node.net.to_be_bytes();
         let opt = [a, b, c, d, e, f, node.node, u8::from(router.is_some())];
         if let Err(reason) = self.below.request(cx, Primitive::OptmgmtReq { opt: &opt, flags: 0 }) {
+            self.count(reason);
+        }
+    }
+
+    /// Asks all routers of the cable for its networks; `ddp` keeps it until it has an address.
+    fn ask(&self, cx: &Kernel) {
+        let to = AtAddr::new(NET_ANY, BROADCAST, SOCKET_RTMP).to_sockaddr();
+        let q = self.below.q();
+        let octets = [Request::Networks as u8];
+        let data = q.and_then(|q| q.blocks().copy(Kind::Data, 48, &octets));
+        let sent = match data {
+            Some(data) => self.below.send(cx, (&to, &[TYPE_RTMP_REQUEST]), data),
+            None => Err(&reason::NO_BUFFERS),
+        };
+        if let Err(reason) = sent {
             self.count(reason);
         }
     }
@@ -125,6 +145,16 @@ impl OverDdp for Rtmp {
         &self.users
     }
 
+    fn managed(&self, cx: &Kernel, answer: Result<&[u8], Refusal>) {
+        match answer {
+            // Requests can be sent, and those of others come here.
+            Ok([TYPE_RTMP_REQUEST]) => self.ask(cx),
+            Ok(_) => {}
+            Err(_) if !self.is_told.get() => {}
+            Err(_) => self.count(&reason::PROHIBITED),
+        }
+    }
+
     fn arrived(
         &self,
         cx: &Kernel,
@@ -133,6 +163,10 @@ impl OverDdp for Rtmp {
     ) -> Result<(), &'static Reason> {
         if !data.pullupmsg(None) {
             return Err(&reason::NO_BUFFERS);
+        }
+        if let [_] = data.octets() {
+            // Another node asks for routers; this is none.
+            return Ok(());
         }
         let data = Data::parse(data.octets()).map_err(|_| &reason::MALFORMED)?;
         let heard = self.stub.borrow_mut().heard(&data, Clock::now(cx));
@@ -172,7 +206,16 @@ impl Module for Control {
 
     fn wput(&self, cx: &Kernel, q: &Q, mp: Mblk) {
         match mp.kind() {
-            Kind::Ioctl => self.0.link(cx, &q.read_side(), mp, SOCKET_RTMP),
+            Kind::Ioctl => {
+                let had = self.0.below.q().is_some();
+                self.0.link(cx, &q.read_side(), mp, SOCKET_RTMP);
+                let is_linked = !had && self.0.below.q().is_some();
+                let opt: &[u8] = &[TYPE_RTMP_REQUEST];
+                let asked = Primitive::OptmgmtReq { opt, flags: 0 };
+                if is_linked && let Err(reason) = self.0.below.request(cx, asked) {
+                    self.0.count(reason);
+                }
+            }
             Kind::Flush => q.flush_at_driver(cx, mp),
             _ => drop(mp),
         }

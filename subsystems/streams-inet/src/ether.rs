@@ -22,8 +22,8 @@
 //! sends a frame to the station of its address, under the number there or else the first that is
 //! bound; T_UNITDATA_IND brings one, with the address that it came to in the options. A number
 //! belongs to one stream. Ethernet II and IEEE 802.3 with SNAP are told apart by the number. Frames
-//! for other stations are dropped; those to groups are taken. Nothing is padded: a device that must
-//! does.
+//! for other stations are dropped; those to groups are taken. Short frames are padded
+//! with zeros to 60 octets, the least that a station sends; in IEEE 802.3 that is cut off on arrival.
 //!
 //! A frame for a stream whose queue is full is dropped, counted. When the device's queue is full
 //! the writers' queues fill, and are enabled again when it is not.
@@ -56,7 +56,7 @@ use xk_streams::tpi::{
     self, Below, Datagrams, Endpoint, Info, Link, Refusal, SendError, TliError, unitdata_ind,
 };
 use xk_streams::{
-    Errno, Kind, Mblk, Module, ModuleInfo, Opening, Priority, Q, Services, Streamtab, WeakQ,
+    Blocks, Errno, Kind, Mblk, Module, ModuleInfo, Opening, Priority, Q, Services, Streamtab, WeakQ,
 };
 
 /// What the catalog knows of it.
@@ -74,6 +74,8 @@ const INFO: ModuleInfo = ModuleInfo::new(0x4574, "ether");
 const HEADER: usize = 14;
 /// Octets of LLC and SNAP.
 const SNAP: usize = 8;
+/// Least octets of a frame that is sent, without its check sequence.
+const FRAME_MIN: usize = 60;
 /// Longest payload, in octets.
 const PAYLOAD_MAX: usize = 1500;
 /// The least number that is an Ethernet type.
@@ -199,6 +201,7 @@ impl Ether {
             }
             front.linked(data)
         };
+        let frame = pad(down.blocks(), frame, octets + used).ok_or(&reason::NO_BUFFERS)?;
         down.putnext(cx, frame);
         Ok(())
     }
@@ -261,6 +264,19 @@ impl Ether {
         q.putnext(cx, up.ok_or(&reason::NO_BUFFERS)?);
         Ok(())
     }
+}
+
+/// Fills a frame of so many octets up to the least length.
+fn pad(blocks: &Blocks, mut frame: Mblk, octets: usize) -> Option<Mblk> {
+    const ZEROS: [u8; FRAME_MIN] = [0; FRAME_MIN];
+    let Some(missing) = ZEROS.get(octets..).filter(|missing| !missing.is_empty()) else {
+        return Some(frame);
+    };
+    // Behind the last octets where there is room, else in a block of its own.
+    if frame.cont().is_some() || !frame.put(missing) {
+        frame.linkb(blocks.copy(Kind::Data, 0, missing)?);
+    }
+    Some(frame)
 }
 
 impl Streamtab for Ether {

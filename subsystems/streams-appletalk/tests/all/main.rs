@@ -5,4 +5,5 @@ mod ddp;
 mod echo;
 mod names;
 mod rig;
+mod router;
 mod xkernel;

@@ -44,6 +44,12 @@ impl Host {
         Self { cx, wire, streams, ether, ddp, atp }
     }
 
+    /// Drops of `ddp`, but for what came before there was an address.
+    pub(crate) fn drops(&self) -> u64 {
+        let drops = self.ddp.head().drops();
+        drops.total() - drops.of(&xk_core::reason::NOT_MINE)
+    }
+
     /// A stream on a line, not to wait, bound to this address.
     pub(crate) fn bound(&self, line: &str, addr: &[u8]) -> Rc<Stream> {
         let stream = self.streams.open(&self.cx, line).unwrap();

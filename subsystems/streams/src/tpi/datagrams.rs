@@ -77,6 +77,13 @@ pub trait Datagrams {
         Vec::new()
     }
 
+    /// What T_ADDR_ACK says of the other end: nothing, or what the provider has to tell, such as a
+    /// router.
+    fn remote(&self, q: &Q) -> Vec<u8> {
+        let _ = q;
+        Vec::new()
+    }
+
     /// Handles an M_IOCTL; the default refuses it.
     fn ioctl(&self, cx: &Kernel, q: &Q, mp: Mblk) {
         q.putnext(cx, head::naked(mp, Errno::EINVAL));
@@ -193,8 +200,8 @@ impl<D: Datagrams + 'static> Endpoint<D> {
                 return self.reply(cx, q, Primitive::InfoAck(info).emit(blocks));
             }
             Primitive::AddrReq => {
-                let local = self.provider.local(&read);
-                let answer = Primitive::AddrAck { local: &local, remote: &[] };
+                let (local, remote) = (self.provider.local(&read), self.provider.remote(&read));
+                let answer = Primitive::AddrAck { local: &local, remote: &remote };
                 return self.reply(cx, q, answer.emit(blocks));
             }
             Primitive::BindReq { .. } => Event::BindReq,
