@@ -109,6 +109,8 @@ static TARGETS: &[Target] = &[
     to("apple", "an AppleTalk node or router with all of its protocols", targets::apple::stack),
     to("atp", "ATP between two layers", targets::atp::stack),
     to("bsd", "a host of the BSD subsystem, and its users", targets::bsd::host),
+    to("streams", "a host of STREAMS, and its users", targets::streams::host),
+    to("streams-udp", "packets to UDP of STREAMS", targets::streams::udp),
     to("tpi-wire", "primitives between transport users and providers", targets::tpi::wire),
     to("tpi", "scripts of messages to providers of STREAMS", targets::tpi::providers),
     to("reqrep", "REQUEST.REPLY between two layers", targets::reqrep::stack),

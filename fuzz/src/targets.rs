@@ -22,6 +22,7 @@ pub(crate) mod rm;
 pub(crate) mod rpcgen;
 pub(crate) mod select;
 pub(crate) mod shm;
+pub(crate) mod streams;
 pub(crate) mod tcp;
 pub(crate) mod tpi;
 pub(crate) mod udp;

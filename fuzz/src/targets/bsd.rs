@@ -33,9 +33,15 @@ fn frame(number: u16, snap: &[u8], payload: &[u8]) -> Vec<u8> {
     [&MINE[..], &PEER, &number.to_be_bytes(), snap, payload].concat()
 }
 
-/// An IPv4 packet whose length and checksum are right, of the octets behind its header.
+/// An IPv4 packet to this host whose length and checksum are right, of the octets behind its
+/// header.
 fn ip(proto: u8, off: u16, payload: &[u8]) -> Vec<u8> {
-    let mut h = [0x45, 0, 0, 0, 0, 7, 0, 0, 64, proto, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1];
+    ip_to([10, 0, 0, 1], proto, off, payload)
+}
+
+fn ip_to(to: [u8; 4], proto: u8, off: u16, payload: &[u8]) -> Vec<u8> {
+    let mut h = [0x45, 0, 0, 0, 0, 7, 0, 0, 64, proto, 0, 0, 10, 0, 0, 2, 0, 0, 0, 0];
+    h[16..].copy_from_slice(&to);
     h[2..4].copy_from_slice(&((20 + payload.len()) as u16).to_be_bytes());
     h[6..8].copy_from_slice(&off.to_be_bytes());
     let sum = checksum(&h);
@@ -86,14 +92,16 @@ pub(crate) fn host(data: &[u8]) {
     let bottom = Bottom::add(&cx, "wire", Lower::link(1514));
     bottom.keep(false);
     let mut params = Params::from([("mbufs", Value::Integer(MBUFS))]);
-    word(&mut params, "release", if script.octet_or_zero() & 1 == 0 { "4.3" } else { "4.4" });
+    let first = script.octet_or_zero();
+    word(&mut params, "release", if first & 1 == 0 { "4.3" } else { "4.4" });
     build(&cx, &xk_bsd::ENTRY, &[], &params);
     let mut params = Params::default();
     word(&mut params, "address", "02:00:00:00:00:01");
     let ether = build(&cx, &xk_bsd_inet::ETHER, &[bottom.protocol().clone()], &params);
     let mut address = Params::default();
     word(&mut address, "address", "10.0.0.1/24");
-    let mut params = Params::default();
+    // Perhaps a gateway, which sends what is for others on by the link that it came from.
+    let mut params = Params::from([("gateway", Value::Bool(first & 2 != 0))]);
     params.add_block("address", address);
     let ip_line = build(&cx, &xk_bsd_inet::IP, core::slice::from_ref(&ether), &params);
     build(&cx, &xk_bsd_inet::UDP, &[ip_line], &none);
@@ -120,6 +128,10 @@ pub(crate) fn host(data: &[u8]) {
             0 => octets.to_vec(),
             1 => frame(0x0800, &[], octets),
             2 => frame(0x0800, &[], &ip(17, 0, octets)),
+            3 if how & 0x80 != 0 => {
+                let off = u16::from(how) << 9;
+                frame(0x0800, &[], &ip_to([10, 0, 0, 3], 17, off, octets))
+            }
             3 => frame(0x0800, &[], &ip(1, 0, octets)),
             4 => frame(0x0800, &[], &ip(17, u16::from(how) << 8 | u16::from(how >> 4), octets)),
             5 => frame(0x0806, &[], octets),

@@ -563,6 +563,31 @@ fn a_router_is_heard_and_forgotten() {
 }
 
 #[test]
+fn without_mbufs_the_node_drops_and_goes_on() {
+    let mut world = world(1, |_| ());
+    let (a, b) = (node(&mut world, "a", 17, &[]), node(&mut world, "b", 18, &[]));
+    world.start().unwrap();
+    run(&mut world, CLAIM);
+    let ((cx, bsd), (far, other)) = (at(&world, a), at(&world, b));
+    let (so, heard) = (ddp_socket(&cx, &bsd, 0), ddp_socket(&far, &other, 200));
+    let ask = |world: &mut World| {
+        sendto(&cx, &so, b"\x63x", Some(sa(18, 200))).unwrap();
+        run(world, Duration::from_millis(20));
+        receive(&far, &heard).is_ok()
+    };
+    assert!(ask(&mut world));
+    let held: Vec<_> = core::iter::from_fn(|| other.mbufs().m_get(Mt::Data).ok()).collect();
+    for _ in 0..20 {
+        assert!(!ask(&mut world));
+    }
+    assert!(other.mbufs().mbstat().drops > 20);
+    drop(held);
+    assert!(ask(&mut world));
+    assert_eq!(other.mbufs().mbstat().in_use, 0);
+    world.stop();
+}
+
+#[test]
 fn nothing_is_left_when_the_graph_is_taken_down() {
     let mut world = world(1, |_| ());
     let a = node(&mut world, "a", 17, &[("x:y", 9)]);

@@ -1,5 +1,6 @@
 //! # Synopsis
-//! `ip ETHER` — the Internet Protocol of a host or a gateway in the BSD network subsystem, with ICMP.
+//! `ip ETHER` — the Internet Protocol of a host or a gateway in the BSD network subsystem, with
+//! ICMP.
 //!
 //! # Realm
 //! async
@@ -15,13 +16,13 @@
 //! Interfaces: `ether`, or what an adapter puts there.
 //!
 //! # Behaviour
-//! A host: packets for others are dropped; or, with `gateway`, a router: they are sent on, cut where
-//! the link ahead takes less, and their senders hear of time exceeded, of networks and hosts that
-//! cannot be reached, of what would have fitted (RFC 1191), and of shorter ways (redirect). Never
-//! sent on is what came to many, is for many, for this link alone or for none. Arrivals wait in a queue of 50 for the software
-//! interrupt; version, lengths and checksum are checked, fragments put together. At most 64
-//! datagrams of at most 64 fragments each wait for that, for 30 seconds. A packet is passed up with
-//! its header in front.
+//! A host: packets for others are dropped; or, with `gateway`, a router: they are sent on, cut
+//! where the link ahead takes less, and their senders hear of time exceeded, of networks and hosts
+//! that cannot be reached, of what would have fitted (RFC 1191), and of shorter ways (redirect).
+//! Never sent on is what came to many, is for many, for this link alone or for none. Arrivals wait
+//! in a queue of 50 for the software interrupt; version, lengths and checksum are checked,
+//! fragments put together. At most 64 datagrams of at most 64 fragments each wait for that, for 30
+//! seconds. A packet is passed up with its header in front.
 //!
 //! Options are checked for their lengths and left alone; packets with a source route are dropped.
 //!
@@ -49,8 +50,8 @@
 //! ```
 //!
 //! # Standard
-//! RFC 791, RFC 792, RFC 894, RFC 1122, RFC 1191, RFC 2644. Not covered: source routes, record route and
-//! time stamps, groups, rates of errors (RFC 1812).
+//! RFC 791, RFC 792, RFC 894, RFC 1122, RFC 1191, RFC 2644. Not covered: source routes, record
+//! route and time stamps, groups, rates of errors (RFC 1812).
 
 use crate::in_var::{Rtentry, in_broadcast, is_ours, rtalloc};
 use crate::reass::Ipq;
@@ -97,7 +98,7 @@ pub static FRAGMENT_DROPPED: Reason = Reason::new("fragment dropped", Class::Exh
 /// It has made too many hops.
 pub static TTL_EXCEEDED: Reason = Reason::new("time to live exceeded", Class::Bad);
 /// There is no way to its host.
-pub static NO_ROUTE: Reason = Reason::new("no route", Class::NoProtocol);
+pub static NO_ROUTE: Reason = Reason::new("no route", Class::Bad);
 
 /// What the catalog knows of it.
 #[rustfmt::skip]

@@ -2,7 +2,9 @@
 
 use crate::icmp::{REDIRECT, TIMXCEED, UNREACH};
 use crate::in_var::{Route, in_broadcast, is_on, rtalloc};
-use crate::ip::{CANT_FORWARD, IP_DF, IP_HDR, IP_MF, Ip, IpHdr, NO_ROUTE, TTL_EXCEEDED, is_many};
+use crate::ip::{
+    CANT_FORWARD, IP_DF, IP_HDR, IP_MAXPACKET, IP_MF, Ip, IpHdr, NO_ROUTE, TTL_EXCEEDED, is_many,
+};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
@@ -153,6 +155,9 @@ impl Ip {
         let mtu = route.ifp.if_mtu.get();
         let (first, others) = (head.to_vec(), of_fragment(head));
         let (total, base) = (m.m_length(), off & 0x1fff);
+        if usize::from(base) * 8 + total > IP_MAXPACKET {
+            return Err(Errno::EMSGSIZE);
+        }
         count(&self.stat.fragmented);
         let mut at = 0;
         while at < total {
@@ -165,7 +170,7 @@ impl Ip {
             let is_last = at + octets == total;
             let more = if is_last { off & IP_MF } else { IP_MF };
             let part = m.m_copym(at, octets)?;
-            let head = sealed(head.clone(), head.len() + octets, base + (at / 8) as u16 | more);
+            let head = sealed(head.clone(), head.len() + octets, (base + (at / 8) as u16) | more);
             count(&self.stat.ofragments);
             self.forward_piece(cx, route, part, head)?;
             at += octets;

@@ -1,8 +1,8 @@
 //! The Internet's protocols in the BSD network subsystem: `ether` (interface, and ARP), `ip` (with
 //! ICMP), `udp`. Each module's documentation is the line's manual.
 //!
-//! Written as in 4.3BSD and 4.4BSD: `if_ether.c`, `ip_input.c` (`ip_forward`), `ip_output.c`, `ip_icmp.c`,
-//! `in_pcb.c`, `udp_usrreq.c`.
+//! Written as in 4.3BSD and 4.4BSD: `if_ether.c`, `ip_input.c` (`ip_forward`), `ip_output.c`,
+//! `ip_icmp.c`, `in_pcb.c`, `udp_usrreq.c`.
 #![no_std]
 
 extern crate alloc;

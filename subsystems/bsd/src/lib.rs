@@ -69,8 +69,9 @@
 //! - Clusters lie in the kernel's message pool, so that they can be lent to the x-kernel too; in
 //!   use are counted the mbufs that refer to one.
 //! - A packet header is kept in 4.3 as well (there the interface's pointer is put in front).
-//! - Only a sender's allocation waits (`M_WAIT`), for 5 s at most: the protocols are drained, and what
-//!   others free is taken. All others are `M_DONTWAIT`; one that is denied has the protocols drained.
+//! - Only a sender's allocation waits (`M_WAIT`), for 5 s at most: the protocols are drained, and
+//!   what others free is taken. All others are `M_DONTWAIT`; one that is denied has the protocols
+//!   drained.
 //! - The local domain (family 1) is in every block: streams and datagrams between sockets of the
 //!   kernel, by names of up to 14 octets with no file behind them. No rights are passed.
 //! - Where BSD panics (`m_copym` beyond the end), it is an error.

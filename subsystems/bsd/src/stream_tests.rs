@@ -240,7 +240,7 @@ fn names_are_listened_at_connected_to_and_accepted() {
     let (late, from) = rig.accept(&server).unwrap();
     assert_eq!((from.path(), rig.receive(&late, 9).unwrap()), (&b""[..], b"bye".to_vec()));
     assert_eq!(rig.receive(&late, 9).unwrap(), b"");
-    // The listener's end is that of those who wait, not of those accepted.
+    // The listener's end is that of those that wait, not of those accepted.
     let waiting = rig.socket(Sock::Stream);
     rig.connect(&waiting, "/dev/log").unwrap();
     soclose(&rig.cx, &server).unwrap();

@@ -22,8 +22,8 @@
 //! sends a frame to the station of its address, under the number there or else the first that is
 //! bound; T_UNITDATA_IND brings one, with the address that it came to in the options. A number
 //! belongs to one stream. Ethernet II and IEEE 802.3 with SNAP are told apart by the number. Frames
-//! for other stations are dropped; those to groups are taken. Short frames are padded
-//! with zeros to 60 octets, the least that a station sends; in IEEE 802.3 that is cut off on arrival.
+//! for other stations are dropped; those to groups are taken. Short frames are padded with zeros to
+//! 60 octets, the least that a station sends; in IEEE 802.3 that is cut off on arrival.
 //!
 //! A frame for a stream whose queue is full is dropped, counted. When the device's queue is full
 //! the writers' queues fill, and are enabled again when it is not.

@@ -158,3 +158,32 @@ fn a_multiplexor_whose_lower_is_gone_counts() {
     host.cx.stop();
     assert_eq!(host.streams.blocks().stats().messages, 0);
 }
+
+#[test]
+fn without_blocks_the_node_drops_and_goes_on() {
+    let lan = Lan::new(&[17, 18]);
+    let [a, b] = &lan.hosts[..] else { panic!("two hosts") };
+    let one = a.bound("ddp", &AtAddr::new(0, 0, 130).to_sockaddr());
+    let other = b.bound("ddp", &AtAddr::new(0, 0, 140).to_sockaddr());
+    let to = AtAddr::new(10, 18, 140).to_sockaddr();
+    let ask = || {
+        send(&a.cx, &one, &to, &[99], b"x");
+        lan.run(Duration::from_millis(20));
+        receive(&b.cx, &other).is_ok()
+    };
+    assert!(ask());
+    let blocks = b.streams.blocks();
+    let before = blocks.stats().failures;
+    let held: Vec<_> =
+        core::iter::from_fn(|| blocks.allocb(1, xk_streams::Priority::High)).collect();
+    assert!((0..20).all(|_| !ask()));
+    // Frames are lent by the wire; what is short is the block in front of them.
+    assert!(blocks.stats().failures > before);
+    drop(held);
+    assert!(ask());
+    for host in &lan.hosts {
+        host.cx.stop();
+    }
+    drop((one, other));
+    assert_eq!(b.streams.blocks().stats().messages, 0);
+}

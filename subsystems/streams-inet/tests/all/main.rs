@@ -1,20 +1,23 @@
 //! UDP over a driver that carries packets of one host to itself.
 
+mod strangers;
+
+use std::cell::RefCell;
 use std::rc::Rc;
 use xk_core::Kernel;
 use xk_core::reason;
 use xk_streams::tpi::{
     Datagrams, Endpoint, Info, Primitive, Refusal, SendError, inet, inet_parts, unitdata_ind,
 };
-use xk_streams::{Bounds, Errno, Mblk, Module, ModuleInfo, Opening, Q, Streamtab, tli};
+use xk_streams::{Bounds, Errno, Mblk, Module, ModuleInfo, Opening, Q, Streamtab, WeakQ, tli};
 use xk_streams_inet::udp;
 use xk_testkit::kernel::TestKernel;
 
 const ME: [u8; 4] = [10, 0, 0, 1];
 
-/// The host's own packets come back; what it has seen of the last.
+/// The host's own packets come back; what it has seen of the last, and the queue that goes up.
 #[derive(Default)]
-struct Ip(Rc<std::cell::RefCell<Vec<u8>>>);
+struct Ip(Rc<RefCell<Vec<u8>>>, Rc<RefCell<Option<WeakQ>>>);
 
 impl Datagrams for Ip {
     fn module(&self) -> ModuleInfo {
@@ -25,7 +28,8 @@ impl Datagrams for Ip {
         Info::datagrams(65_515, 16, 16)
     }
 
-    fn bind(&self, _: &Kernel, _: &Q, _: &[u8], _: u32) -> Result<Vec<u8>, Refusal> {
+    fn bind(&self, _: &Kernel, q: &Q, _: &[u8], _: u32) -> Result<Vec<u8>, Refusal> {
+        self.1.replace(Some(q.downgrade()));
         Ok(inet(ME, 0).into())
     }
 
@@ -57,7 +61,7 @@ impl Streamtab for Ip {
     }
 
     fn open(&self, _: &Kernel, _: &Q, _: Opening) -> Result<Rc<dyn Module>, Errno> {
-        Ok(Endpoint::new(Rc::new(Ip(Rc::clone(&self.0)))))
+        Ok(Endpoint::new(Rc::new(Ip(Rc::clone(&self.0), Rc::clone(&self.1)))))
     }
 }
 
