@@ -434,7 +434,7 @@ impl Port {
     }
 
     /// What stands here for a protocol of the other side that lies below. A layer below may pass on
-    /// sessions of one that lies lower still: these are as its own.
+    /// sessions of one that lies lower still: the other side names the layer.
     pub(crate) fn lower(&self, id: ProtocolId) -> Option<ProtocolRef> {
         let first = || self.lowers.borrow().first().map(|(_, lower)| lower.clone());
         find(&self.lowers, id).or_else(first)

@@ -1,6 +1,7 @@
 //! What stands for a protocol of the other side: for one below, and for one above.
 
 use alloc::rc::Rc;
+use core::iter::successors;
 
 use xk_core::control::ListSessions;
 use xk_core::object::{Enable, OpenError, ProtocolId, Refused};
@@ -15,6 +16,9 @@ use crate::imports::Facts;
 use crate::port::{PATIENCE, Port, Target, Unanswered, WAITING_MAX};
 use crate::serve::Offer;
 use crate::waits::Answered;
+
+/// How many layers are followed from one that is granted to one whose sessions it passes on.
+const LAYERS_MAX: usize = 64;
 
 /// Adds what stands in `cx` for the protocol `of` of the other side, which lies below.
 pub fn lower_proxy(
@@ -114,6 +118,24 @@ impl UpperProxy {
     pub(crate) fn new(port: &Rc<Port>, of: ProtocolId) -> Self {
         Self { port: Rc::clone(port), of, facts: Facts::default() }
     }
+
+    /// The protocol of this side by which the other comes to sessions of `of`: that one, or a layer
+    /// above it that passes them on. What stands on several of one kind tells them apart by it.
+    fn through(&self, of: ProtocolId) -> ProtocolId {
+        let granted = self.port.granted.borrow();
+        if granted.iter().any(|(number, own)| *number == of || own.id() == of) {
+            return of;
+        }
+        let leads = |own: &ProtocolRef| {
+            let below = successors(own.lower(), |at| at.lower());
+            below.take(LAYERS_MAX).any(|below| below.id() == of)
+        };
+        let enables = self.port.enables.borrow();
+        let is_enabled =
+            |on: ProtocolId| enables.iter().any(|(at, by, _)| *at == on && *by == self.of);
+        let ways = || granted.iter().filter(|(_, own)| leads(own)).map(|(number, _)| *number);
+        ways().find(|number| is_enabled(*number)).or_else(|| ways().next()).unwrap_or(of)
+    }
 }
 
 impl Protocol for UpperProxy {
@@ -129,7 +151,8 @@ impl Protocol for UpperProxy {
         if !export.is_offered.replace(true) {
             lower.hold();
         }
-        let offer: Offer = (lower.head().protocol(), participants, port.facts_of(cx, lower));
+        let through = self.through(lower.head().protocol());
+        let offer: Offer = (through, participants, port.facts_of(cx, lower));
         let fields = port.write(cx, &offer);
         export.going_up.set(export.going_up.get() + 1);
         let sent = match cx.pool().copy_from(0, &fields) {

@@ -42,7 +42,7 @@ impl<T: Field, E: Field> Field for Outcome<T, E> {
 /// What an [`Op::Opened`] says: how many opens were done, with this one, and the facts.
 type Opened = Outcome<(u32, Vec<Fact>), OpenError>;
 
-/// What an [`Op::OpenDone`] says.
+/// What an [`Op::OpenDone`] says: the protocol that the session comes through, its ends, and facts.
 pub(crate) type Offer = (ProtocolId, Participants, Vec<Fact>);
 
 impl Port {

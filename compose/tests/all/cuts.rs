@@ -133,9 +133,8 @@ fn every_graph_does_cut_what_it_does_uncut() {
         if !name.ends_with(".kdl") || source.contains("pcap") || source.contains("domain ") {
             continue;
         }
-        // Edges of other frameworks are not cut; nor yet those below a router of AppleTalk, whose
-        // several ports are not told apart behind a cut.
-        if source.contains("subsystem ") || name == "apple-router.kdl" {
+        // Edges of other frameworks are not cut.
+        if source.contains("subsystem ") {
             continue;
         }
         let graph = checked(&name, &source);

@@ -344,6 +344,11 @@ impl ProtocolRef {
         self.0.body.control(cx, self, ask)
     }
 
+    /// See [`Protocol::lower`]: the protocol below that questions are forwarded to.
+    pub fn lower(&self) -> Option<&ProtocolRef> {
+        self.0.body.lower()
+    }
+
     /// See [`Protocol::passes_numbers`]: the layer whose numbers hold on this one.
     pub fn numbers_below(&self) -> Option<&ProtocolRef> {
         self.0.body.lower().filter(|_| self.0.body.passes_numbers())
