@@ -209,6 +209,7 @@ impl Attack {
         let target = Target {
             ether: EthAddr(STATION),
             host: VICTIM,
+            node: Default::default(),
             port: 7,
             sources: Cidr::new(Ipv4Addr::new(10, 0, 0, 0), 8)
                 .unwrap_or_else(|_| panic!("a network")),

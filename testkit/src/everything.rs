@@ -54,22 +54,22 @@ pub const SERVERS: &str = r#"
 
 /// The kinds of the catalog that stand in no such host, and why.
 pub const ELSEWHERE: &[(&str, &str)] = &[
-    ("aarp", "AppleTalk; its own tests attack it"),
-    ("aep", "AppleTalk; its own tests attack it"),
-    ("asp", "AppleTalk; its own tests attack it"),
-    ("atp", "AppleTalk; its own tests attack it"),
+    ("aarp", "AppleTalk; attacked by `strangers_apple`, not on real devices"),
+    ("aep", "AppleTalk; attacked by `strangers_apple`, not on real devices"),
+    ("asp", "AppleTalk; attacked by `strangers_apple`, not on real devices"),
+    ("atp", "AppleTalk; attacked by `strangers_apple`, not on real devices"),
     ("bsd", "stands for its subsystem, whose tests attack it"),
     ("bsd-on-streams", "an adapter; its own laws try it"),
     ("bsd-on-xk", "an adapter; its own laws try it"),
     ("caller", "asks; the host that asks has it"),
-    ("ddp", "AppleTalk; its own tests attack it"),
+    ("ddp", "AppleTalk; attacked by `strangers_apple`, not on real devices"),
     ("host-eth", "a wire"),
     ("host-tcp", "a wire"),
     ("host-udp", "a wire"),
-    ("llap", "AppleTalk; its own tests attack it"),
+    ("llap", "AppleTalk; attacked by `strangers_apple`, not on real devices"),
     ("loopback", "a wire"),
     ("ltoudp", "a wire"),
-    ("nbp", "AppleTalk; its own tests attack it"),
+    ("nbp", "AppleTalk; attacked by `strangers_apple`, not on real devices"),
     ("netio", "lies below `eth`; its own tests attack it"),
     ("noise", "attacks"),
     ("packet", "a wire"),
@@ -78,7 +78,7 @@ pub const ELSEWHERE: &[(&str, &str)] = &[
     ("printer", "the graphs of AppleTalk have it"),
     ("probe", "asks; the host that asks has it"),
     ("registry", "takes no messages, and stands beside `netio`"),
-    ("rtmp", "AppleTalk; its own tests attack it"),
+    ("rtmp", "AppleTalk; attacked by `strangers_apple`, not on real devices"),
     ("shm", "a wire"),
     ("sim", "a wire"),
     ("streams", "stands for its subsystem, whose tests attack it"),
@@ -88,7 +88,7 @@ pub const ELSEWHERE: &[(&str, &str)] = &[
     ("xdp", "a wire"),
     ("xk-on-bsd", "an adapter; its own laws try it"),
     ("xk-on-streams", "an adapter; its own laws try it"),
-    ("zip", "AppleTalk; its own tests attack it"),
+    ("zip", "AppleTalk; attacked by `strangers_apple`, not on real devices"),
 ];
 
 /// An asker: the layer, its name, and which server.

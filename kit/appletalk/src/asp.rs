@@ -168,6 +168,9 @@ struct Session<A> {
     peer: A,
     /// The number that the next command has.
     next: u16,
+    opened: Duration,
+    /// Whether a command came.
+    is_used: bool,
     heard: Duration,
     tickled: Duration,
 }
@@ -237,12 +240,23 @@ impl<A: Copy + Eq> Server<A> {
         self.sessions.get(usize::from(session))?.as_ref().map(|session| session.peer)
     }
 
+    /// Ends the session that was opened longest ago of those that no command came in: a request
+    /// proves no source. False if there is none.
+    fn give_way(&mut self) -> bool {
+        let unused = self
+            .sessions
+            .iter_mut()
+            .filter(|place| place.as_ref().is_some_and(|session| !session.is_used));
+        let oldest = unused.min_by_key(|place| place.as_ref().map(|session| session.opened));
+        oldest.is_some_and(|place| place.take().is_some())
+    }
+
     fn open(&mut self, now: Duration, version: u16, peer: A) -> [u8; 4] {
         let refused = |error| Opened { socket: 0, session: 0, error }.emit();
         if version != VERSION {
             return refused(result::BAD_VERSION);
         }
-        if self.len() >= self.max {
+        if self.len() >= self.max && !self.give_way() {
             return refused(result::TOO_MANY_CLIENTS);
         }
         self.sessions.resize_with(256, || None);
@@ -253,7 +267,14 @@ impl<A: Copy + Eq> Server<A> {
         }
         self.last = number;
         if let Some(place) = self.sessions.get_mut(usize::from(number)) {
-            *place = Some(Session { peer, next: 0, heard: now, tickled: now });
+            *place = Some(Session {
+                peer,
+                next: 0,
+                opened: now,
+                is_used: false,
+                heard: now,
+                tickled: now,
+            });
         }
         Opened { socket: self.socket, session: number, error: 0 }.emit()
     }
@@ -297,11 +318,11 @@ impl<A: Copy + Eq> Server<A> {
         session.heard = now;
         match request {
             Request::Command { sequence, .. } if sequence == session.next => {
-                session.next = sequence.wrapping_add(1);
+                (session.next, session.is_used) = (sequence.wrapping_add(1), true);
                 Asked::Execute(number)
             }
             Request::Write { sequence, .. } if sequence == session.next => {
-                session.next = sequence.wrapping_add(1);
+                (session.next, session.is_used) = (sequence.wrapping_add(1), true);
                 Asked::ExecuteWrite(number)
             }
             // One that comes again after its transaction was released: it was executed.
@@ -484,6 +505,12 @@ mod tests {
             let opened = Opened { socket: 132, session, error: 0 };
             assert_eq!(ask(&mut server, 0, [4, 7, 1, 0]), Asked::Reply(opened.emit()));
         }
+        // One that no command came in gives way.
+        assert_eq!(ask(&mut server, 0, [2, 0, 0, 0]), Asked::Execute(0));
+        let opened = Opened { socket: 132, session: 2, error: 0 };
+        assert_eq!(ask(&mut server, 0, [4, 7, 1, 0]), Asked::Reply(opened.emit()));
+        assert_eq!((server.peer(1), server.len()), (None, 2));
+        assert_eq!(ask(&mut server, 0, [2, 2, 0, 0]), Asked::Execute(2));
         let full = Opened { socket: 0, session: 0, error: -1069 }.emit();
         assert_eq!(ask(&mut server, 0, [4, 7, 1, 0]), Asked::Reply(full));
         let bad = Opened { socket: 0, session: 0, error: -1066 }.emit();

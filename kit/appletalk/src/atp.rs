@@ -8,6 +8,7 @@
 //!
 //! [`Duration`]: core::time::Duration
 
+mod hosts;
 mod options;
 mod payload;
 mod requester;

@@ -7,7 +7,8 @@
 //!
 //! # Participants
 //! Nodes, `node18@net10`; `node255` of any network is all nodes. Instead of a node a hardware
-//! group, `09:00:07:00:00:f9`, leads to that. The local one is left open.
+//! address, such as `09:00:07:00:00:f9`, leads to that station or group. The local one is left
+//! open.
 //!
 //! # Above
 //! Any protocol of the async realm that speaks of AppleTalk nodes and has a type number on the
@@ -21,7 +22,9 @@
 //! probes 200 ms apart, and tells by `node-claimed` when no other node has answered; an address
 //! that another node has or probes for is left for another one, a given one is tried again after
 //! ten to twenty seconds. So is any after ten conflicts in a row. From then on requests and probes
-//! for it are answered; another node that uses it all the same is counted as "node conflict".
+//! for it are answered; another node that uses it all the same is counted as "node conflict". If it
+//! does so again within ten seconds, a node that was not given its number chooses another one, once
+//! in a minute at most, and uses the old one until it has that.
 //!
 //! A session leads to one node. Messages to a node whose hardware is not known wait (`queue_max`
 //! per session and `waiting_max` in all, the oldest dropped as "queue full") while it is asked for
@@ -31,7 +34,8 @@
 //!
 //! Requests and responses teach the hardware of their senders if these are known, asked for, or ask
 //! for this node; probes teach nothing, and have another station's entry forgotten. When the table
-//! is full, the node goes that was used longest ago; if all are asked for, no further one is.
+//! is full, the node goes that was used longest ago. At most half of it is for nodes that are asked
+//! for: beyond that the one is given up that has been asked for longest.
 //!
 //! What nodes send comes up to the protocol above from the layer below, not through `aarp`. It is
 //! no `Layer` of the kit, since its messages have no header of its own.

@@ -31,11 +31,10 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     build.add(Aarp { shared: Rc::new(shared) })
 }
 
-/// The node or group that a peer names.
+/// The node, station or group that a peer names.
 fn peer(peer: &mut Participant) -> Result<To, AddressError> {
-    if let Some(Part::Ether(group)) = peer.top().copied() {
-        let is_group = group[0] & 1 != 0;
-        return is_group.then_some(To::Group(group)).ok_or(AddressError::OutOfRange);
+    if let Some(Part::Ether(hw)) = peer.top().copied() {
+        return (hw != [0; 6]).then_some(To::Hw(hw)).ok_or(AddressError::OutOfRange);
     }
     let node = peer.pop_number(NODE)?.definite()?;
     let net = match peer.is_empty() {

@@ -1,4 +1,4 @@
-//! A session: the way to one node, or to a group, for one upper protocol.
+//! A session: the way to one node, station or group, for one upper protocol.
 
 use crate::shared::{NO_ADDRESS, Shared, now};
 use crate::wire::{ALL_NODES, Hw};
@@ -29,22 +29,20 @@ const FRESH: Duration = Duration::from_secs(1);
 pub(crate) enum To {
     /// A node, whose hardware is to be found.
     Node(Node),
-    /// A group of stations.
-    Group(Hw),
+    /// A station, or a group of them.
+    Hw(Hw),
 }
 
 impl To {
     /// Every broadcast goes to all nodes.
     pub(crate) fn of_node(node: Node) -> Self {
-        if node.node == BROADCAST { Self::Group(ALL_NODES) } else { Self::Node(node) }
+        if node.node == BROADCAST { Self::Hw(ALL_NODES) } else { Self::Node(node) }
     }
 
     pub(crate) fn number(self) -> u64 {
         match self {
             Self::Node(node) => u64::from(node.net) << 8 | u64::from(node.node),
-            Self::Group([a, b, c, d, e, f]) => {
-                1 << 63 | u64::from_be_bytes([0, 0, a, b, c, d, e, f])
-            }
+            Self::Hw([a, b, c, d, e, f]) => 1 << 63 | u64::from_be_bytes([0, 0, a, b, c, d, e, f]),
         }
     }
 }
@@ -87,7 +85,7 @@ impl AarpSession {
         message: Message,
     ) -> Result<(), PushError> {
         let found = match self.to {
-            To::Group(hw) => Resolution::Known(hw),
+            To::Hw(hw) => Resolution::Known(hw),
             To::Node(node) => self.shared.resolve(cx, node),
         };
         let (error, why): (_, &'static Reason) = match (found, self.to) {
@@ -188,7 +186,7 @@ impl Session for AarpSession {
             question.address = self.hw.get();
         } else if let Some(question) = ask.get::<Headers>() {
             let known = || match self.to {
-                To::Group(hw) => Some(hw),
+                To::Hw(hw) => Some(hw),
                 To::Node(node) => match self.shared.resolve(cx, node) {
                     Resolution::Known(hw) => Some(hw),
                     _ => None,
@@ -199,7 +197,9 @@ impl Session for AarpSession {
         } else if let Some(question) = ask.get::<Describe>() {
             let waiting = self.shared.waiting();
             question.text = match (self.to, lower) {
-                (To::Group(hw), _) => format!("group {hw:02x?}"),
+                (To::Hw(hw), _) => {
+                    format!("{} {hw:02x?}", if hw[0] & 1 == 0 { "station" } else { "group" })
+                }
                 (To::Node(node), Some(_)) => format!("node {node} at {:02x?}", self.hw.get()),
                 (To::Node(node), None) => format!("node {node}, {waiting} messages wait in all"),
             };

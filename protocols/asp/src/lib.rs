@@ -19,12 +19,16 @@
 //! if the server says that it is over. A call is a command with the next number; others of the
 //! session wait for their turn, and the next call after one that brought no reply opens another
 //! session. A request of more than 578 octets, 4624 at most, is a write: the server asks for its
-//! octets. The server executes a command that has the number whose turn it is, and drops others as
-//! "out of turn"; what is refused above comes back as "system error".
+//! octets. So is one whose attribute `transaction` says by its amount how many of the octets in
+//! front are the command block, 578 at most, which goes with the command itself; at the server the
+//! request that goes up has both again, and the attribute says so. The server executes a command
+//! that has the number whose turn it is, and drops others as "out of turn"; what is refused above
+//! comes back as "system error".
 //!
-//! Both ends say every 30 s that they are there, and end a session of which nothing was heard for
-//! 2 min. A server has `sessions_max` sessions at one time and refuses others. A workstation says
-//! once that it closes a session. Status is told without a session.
+//! Both ends say every 30 s that they are there, and end a session of which nothing was heard for 2
+//! min. A server has `sessions_max` sessions at one time; then the one gives way that was opened
+//! longest ago of those in which no command came, and others are refused. A workstation says once
+//! that it closes a session. Status is told without a session.
 //!
 //! A known limit: when a server crashes, what a workstation still sends in a session of before is
 //! taken for one of a new session of that node that has its number, which is one in 256: the number
@@ -33,8 +37,9 @@
 //! The skeleton of layers of calls does not fit: both ends of a session call each other below.
 //!
 //! # Control
-//! Answers `max-packet` (4624), `opt-packet` (578), `calls-at-once` (1) of sessions that call,
-//! `list-sessions`, `list-maps`, `describe`; forwards the rest.
+//! Answers `asp-attention` of a session that is served, by which the workstation is told, whose
+//! protocol above is asked the same; `max-packet` (4624), `opt-packet` (578), `calls-at-once` (1)
+//! of sessions that call, `list-sessions`, `list-maps`, `describe`; forwards the rest.
 //!
 //! # Example
 //! ```kdl
@@ -50,9 +55,8 @@
 //! ```
 //!
 //! # Standard
-//! Inside AppleTalk, second edition, chapter 11. Not covered: attentions, which are heard and told
-//! to no protocol; results other than success, which say no more than that there was an error; a
-//! command block in front of the data of a write.
+//! Inside AppleTalk, second edition, chapter 11. Not covered: results other than success, which say
+//! no more than that there was an error.
 #![no_std]
 
 extern crate alloc;
@@ -61,10 +65,10 @@ mod protocol;
 mod session;
 pub mod wire;
 
-pub use protocol::{Asp, NO_SESSION, OUT_OF_TURN, Settings, build};
+pub use protocol::{Asp, AspAttention, NO_SESSION, OUT_OF_TURN, Settings, build};
 
 use xk_core::Entry;
-use xk_core::control::question;
+use xk_core::control::{own_question, question};
 use xk_core::graph::{Family, Guarantees, Realm};
 
 /// What the catalog knows of it.
@@ -77,6 +81,7 @@ pub static ENTRY: Entry = Entry::calls("asp", include_str!("lib.rs"), build)
     .asks(&["transactions"])
     .parameters(Settings::PARAMETERS)
     .questions(&[
+        own_question::<AspAttention>("has the workstation of a served session look"),
         question("calls-at-once", "one, of a session that calls"),
         question("max-packet", "the largest request: 4624 octets"),
         question("opt-packet", "the largest request that goes whole: 578 octets"),

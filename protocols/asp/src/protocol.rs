@@ -16,17 +16,30 @@ use xk_core::object::{Enable, OpenError, Refused, SessionTable, WeakSession};
 use xk_core::shepherd::Semaphore;
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason,
-    SessionRef, Upper, reason,
+    SessionRef, Upper, question, reason,
 };
 use xk_kit::asks::HEADROOM;
 use xk_kit::net::appletalk::{DdpEnds, SOCKET, socket};
-use xk_kit::rpc::call::BAD_ARGUMENTS;
+use xk_kit::rpc::call::{BAD_ARGUMENTS, Transaction};
 use xk_kit::rpc::server::Servers;
 
 /// A request of a session that there is not.
 pub static NO_SESSION: Reason = Reason::new("no such session", xk_core::reason::Class::NotMine);
 /// A command that was executed before.
 pub static OUT_OF_TURN: Reason = Reason::new("out of turn", xk_core::reason::Class::NotMine);
+
+/// Of a server: that the workstation of a session is to look, as at a server that is about to be
+/// shut down; asked of the session, and answered when the workstation has heard it. Told upwards of
+/// a workstation's: a server has said so.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AspAttention {
+    /// The session.
+    pub session: u8,
+    /// What about; not 0.
+    pub code: u16,
+}
+
+question!(AspAttention { session, code }, "asp-attention", Ask, upward);
 
 /// How often it is looked what is due.
 const LOOK: Duration = Duration::from_secs(5);
@@ -128,6 +141,23 @@ impl Shared {
             // Without a timer the next session tries again.
             self.timer.set(cx.schedule_protocol(this, LOOK, 0).ok());
         }
+    }
+
+    /// Has a workstation look; whether it has heard.
+    pub(crate) fn attend(
+        &self,
+        cx: &Kernel,
+        (net, node, at): Address,
+        AspAttention { session, code }: AspAttention,
+    ) -> bool {
+        let Ok(lower) = self.open_socket(cx, &socket(net, node, at), at) else { return false };
+        let user = Request::Attention { session, code }.emit();
+        let asked = cx.pool().empty(HEADROOM).ok();
+        let tries = self.settings.tries;
+        let heard =
+            asked.is_some_and(|asked| wire::call(cx, &lower, (user, 1, tries), asked).is_ok());
+        lower.close(cx);
+        heard
     }
 
     /// Says to a peer that this end is there. No reply is waited for.
@@ -298,6 +328,9 @@ impl Asp {
             {
                 return Ok(wire::reply(asked, data, [0; 4]));
             }
+            if let Request::Attention { session, code } = request {
+                let _ = body.upper.ask(cx, AspAttention { session, code });
+            }
             if matches!(request, Request::Tickle { .. } | Request::Attention { .. }) {
                 return Ok(wire::reply(asked, message, [0; 4]));
             }
@@ -332,6 +365,7 @@ impl Protocol for Asp {
             opened: Default::default(),
             turn: Semaphore::new(1),
             write: RefCell::default(),
+            upper: upper.receiver.clone(),
         };
         let session = cx.new_session(this, upper.receiver, body);
         shared.calling.borrow_mut().push(session.downgrade());
@@ -406,8 +440,14 @@ impl Protocol for Asp {
                 };
                 match self.data(cx, number, sequence) {
                     Some(data) => {
-                        // Behind the command block, which a workstation of ours leaves empty.
+                        // Behind the command block, which may be empty.
+                        let block = message.len() as u16;
                         message.join(data);
+                        if block > 0 {
+                            let beside = Options { amount: block, ..asked };
+                            // There is room: it was taken off it.
+                            let _ = message.set_attribute(Transaction(beside.emit()));
+                        }
                         self.execute(cx, this, (&asked, number), message)
                     }
                     None => {

@@ -1,13 +1,13 @@
 //! The sessions: that of a workstation, which calls, and that of a server, which serves.
 
-use crate::protocol::{Address, PATIENCE, Shared, now};
+use crate::protocol::{Address, AspAttention, PATIENCE, Shared, now};
 use crate::wire::{self, Request};
 use alloc::format;
 use alloc::rc::Rc;
 use core::any::Any;
 use core::cell::RefCell;
 use xk_appletalk::asp::{Client, VERSION, result};
-use xk_appletalk::atp::{DATA_OCTETS_MAX, REPLY_OCTETS_MAX, RESPONSES_MAX};
+use xk_appletalk::atp::{DATA_OCTETS_MAX, Options, REPLY_OCTETS_MAX, RESPONSES_MAX};
 use xk_core::control::Describe;
 use xk_core::object::{CallCause, CallError, Closing, PushError, Refused, SessionSlot};
 use xk_core::shepherd::Semaphore;
@@ -16,7 +16,7 @@ use xk_core::{
 };
 use xk_kit::asks::HEADROOM;
 use xk_kit::control::{MaxPacket, OptPacket};
-use xk_kit::rpc::call::{CallOptions, CallsAtOnce, SYSTEM_ERROR};
+use xk_kit::rpc::call::{CallOptions, CallsAtOnce, SYSTEM_ERROR, Transaction};
 
 /// A workstation's session.
 pub(crate) struct Calling {
@@ -32,6 +32,8 @@ pub(crate) struct Calling {
     pub(crate) turn: Semaphore,
     /// The user octets by which the server asks for the data of the write under way, and those.
     pub(crate) write: RefCell<Option<([u8; 4], Message)>>,
+    /// Told of attentions.
+    pub(crate) upper: ProtocolRef,
 }
 
 impl Calling {
@@ -63,21 +65,32 @@ impl Calling {
     fn command(
         &self,
         cx: &Kernel,
-        request: Message,
+        mut request: Message,
         options: Option<CallOptions>,
     ) -> Result<Option<Message>, CallError> {
         let session = self.connect(cx, options)?;
-        let is_write = request.len() > DATA_OCTETS_MAX;
-        let user = match &mut *self.client.borrow_mut() {
-            Some(client) if is_write => {
+        // What the caller says goes whole, in front of the data that the server asks for.
+        let block = wire::options(&mut request).map_or(0, |beside| usize::from(beside.amount));
+        let block = block.min(request.len());
+        let is_write = block > 0 || request.len() > DATA_OCTETS_MAX;
+        let (sent, data) = match (is_write, block) {
+            (false, _) => (request, None),
+            (true, 0) => (message(cx, options)?, Some(request)),
+            (true, block) => {
+                let data =
+                    request.split_off(block).map_err(|_| CallCause::Push(PushError::NoBuffers))?;
+                (request, Some(data))
+            }
+        };
+        let user = match (&mut *self.client.borrow_mut(), data) {
+            (Some(client), Some(data)) => {
                 let (user, asked) = client.write();
-                *self.write.borrow_mut() = Some((asked, request.try_clone()?));
+                *self.write.borrow_mut() = Some((asked, data));
                 user
             }
-            Some(client) => client.command(),
-            None => return Ok(None),
+            (Some(client), None) => client.command(),
+            (None, _) => return Ok(None),
         };
-        let sent = if is_write { message(cx, options)? } else { request };
         let tries = self.shared.settings.tries;
         let replied = wire::call(cx, &session, (user, RESPONSES_MAX, tries), sent);
         self.write.take();
@@ -134,7 +147,10 @@ impl Session for Calling {
     }
 
     fn call(&self, cx: &Kernel, this: &SessionRef, request: Message) -> Result<Message, CallError> {
-        if request.len() > REPLY_OCTETS_MAX {
+        let block = request.attribute::<Transaction>();
+        let block = block.and_then(|Transaction(octets)| Options::parse(&octets).ok());
+        let block = block.map_or(0, |beside| usize::from(beside.amount)).min(request.len());
+        if block > DATA_OCTETS_MAX || request.len() - block > REPLY_OCTETS_MAX {
             this.discard(cx, request, &reason::TOO_BIG);
             return Err(PushError::TooBig.into());
         }
@@ -229,6 +245,13 @@ impl Session for Serving {
             let (net, node, socket) = self.peer;
             question.text = format!("session {} of {net}.{node}:{socket}", self.number);
             return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<AspAttention>() {
+            question.session = self.number;
+            return match self.shared.attend(cx, self.peer, *question) {
+                true => Answer::Answered,
+                false => Answer::Unknown,
+            };
         }
         self.shared.atp.control(cx, ask)
     }

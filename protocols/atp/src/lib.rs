@@ -40,11 +40,17 @@
 //!
 //! At most `remembered` requests are remembered, `remembered_host` of one host, as long as their
 //! replies have less than `remembered_octets`; beyond that a request that is to be executed exactly
-//! once is dropped as `too many remembered`, for nothing that is remembered gives way. A release of
+//! once is dropped as `too many remembered`, for nothing that is remembered gives way. Of a host
+//! that has released something in the last minute, and of 64 such hosts at most, four are
+//! remembered all the same: requests in forged names do not keep it from being served. A release of
 //! a request that has no reply yet, or of another peer's, releases nothing.
 //!
-//! A reply can be many times as long as its request, and the layers below prove no source: ATP is
-//! for a cable whose stations are trusted.
+//! A reply can be a hundred times as long as its request, and the layers below prove no source. So
+//! a host is sent at most `unreleased` packets a second that it did not ask for as far as can be
+//! told: those beyond the first of each reply, until a release makes up for them, and those that
+//! are sent again. Beyond that its requests are dropped as `too much unreleased`, those that are
+//! executed at least once, which no release follows, too. A stranger that forges releases as well
+//! is bounded by nothing but its own line: ATP is for a cable whose stations are trusted.
 //!
 //! The skeletons of layers (`xk_kit`) do not fit, for the reasons that `reqrep` has: a session is
 //! pushed into below and called above, and may call and serve at once. Octets and machines are
@@ -82,7 +88,7 @@ pub mod wire;
 pub use protocol::{Atp, Settings, Transactions, add, build};
 pub use session::{
     LATE_REPLY, NO_TRANSACTION, NOT_A_SERVER, REPEATED_REQUEST, REPEATED_RESPONSE, REPLY_TOO_BIG,
-    TOO_MANY_CALLS, TOO_MANY_REMEMBERED,
+    TOO_MANY_CALLS, TOO_MANY_REMEMBERED, UNRELEASED,
 };
 
 use xk_core::Entry;
@@ -108,5 +114,5 @@ pub static ENTRY: Entry = Entry::calls("atp", include_str!("lib.rs"), build)
     .reasons(&[
         &session::LATE_REPLY, &session::NO_TRANSACTION, &session::NOT_A_SERVER,
         &session::REPEATED_REQUEST, &session::REPEATED_RESPONSE, &session::REPLY_TOO_BIG,
-        &session::TOO_MANY_CALLS, &session::TOO_MANY_REMEMBERED,
+        &session::TOO_MANY_CALLS, &session::TOO_MANY_REMEMBERED, &session::UNRELEASED,
     ]);

@@ -53,6 +53,9 @@ xk_core::settings! {
             "how many requests that are executed exactly once are remembered; others wait"),
         remembered_host: usize = int(1..=65_536, 256, "how many of them may be one host's"),
         remembered_octets: usize = octets(4 << 20, "octets of their replies"),
+        unreleased: u32 = int(0..=1_000_000, 1024,
+            "how many packets a second a host is sent, beyond the first of each reply, that it did \
+             not release; 0: no bound"),
     }
 }
 
@@ -212,6 +215,7 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> P
         transactions: settings.remembered,
         per_host: settings.remembered_host,
         octets: settings.remembered_octets,
+        unreleased: settings.unreleased,
     };
     let limits = Limits { transactions: settings.calls_max };
     let shared = Rc::new(Shared {

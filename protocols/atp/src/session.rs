@@ -33,6 +33,8 @@ pub static NOT_A_SERVER: Reason = Reason::new("not a server", Class::NotMine);
 pub static TOO_MANY_CALLS: Reason = Reason::new("too many calls", Class::Exhausted);
 /// As many requests are remembered as may be.
 pub static TOO_MANY_REMEMBERED: Reason = Reason::new("too many remembered", Class::Exhausted);
+/// A request in the name of a host that was sent too much that it did not release.
+pub static UNRELEASED: Reason = Reason::new("too much unreleased", Class::Exhausted);
 /// A reply of more than eight packets, or of more than the requester takes.
 pub static REPLY_TOO_BIG: Reason = Reason::new("reply too big", Class::Bad);
 /// A reply that comes after its transaction has ended.
@@ -218,6 +220,7 @@ impl Association {
                 Ok(())
             }
             Verdict::Full => Err(this.refuse(cx, request, &TOO_MANY_REMEMBERED)),
+            Verdict::Unreleased => Err(this.refuse(cx, request, &UNRELEASED)),
         }
     }
 
@@ -410,7 +413,7 @@ impl Session for Association {
             Kind::Request => self.serve(cx, this, &header, message),
             Kind::Release => {
                 let from = (self.origin, 0);
-                match self.shared.responder.borrow_mut().release(from, header.tid) {
+                match self.shared.responder.borrow_mut().release(now(cx), from, header.tid) {
                     true => Ok(()),
                     false => Err(this.refuse(cx, message, &NO_TRANSACTION)),
                 }

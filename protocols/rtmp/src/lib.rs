@@ -23,7 +23,8 @@
 //! On a `ddp` with several ports it is a router's: it keeps a table of networks (`networks_max`),
 //! tells it over each port every 10 s, without what leads over that port, and has what was not
 //! confirmed grow older every 20 s: suspect, bad (told as such, and not used), gone. Networks that
-//! overlap others are a "network conflict". It answers requests.
+//! overlap others are a "network conflict". It answers requests, a node's with so many packets a
+//! second as `answers_per_second` says; others are "rate limited".
 //!
 //! # Control
 //! Answers `rtmp-table`, `ddp-cable-changed`, `describe`; forwards the rest.
@@ -57,7 +58,7 @@ extern crate alloc;
 mod protocol;
 pub mod wire;
 
-pub use protocol::{CONFLICT, IMPLAUSIBLE, Rtmp, RtmpTable, build};
+pub use protocol::{CONFLICT, IMPLAUSIBLE, RATE_LIMITED, Rtmp, RtmpTable, build};
 
 use xk_core::Entry;
 use xk_core::control::{own_question, question};
@@ -74,9 +75,11 @@ pub static ENTRY: Entry = Entry::layer("rtmp", include_str!("lib.rs"), build)
     .numbers(&[("ddp", 1)])
     .parameters(&[
         int("networks_max", 1..=65_535, 1024, "how many networks behind others it remembers"),
+        int("answers_per_second", 1..=1_000_000, 100,
+            "how many packets it answers a node's requests with per second"),
     ])
     .questions(&[
         own_question::<RtmpTable>("the networks behind other routers"),
         question("ddp-cable-changed", "from below: a cable's address or networks"),
     ])
-    .reasons(&[&protocol::IMPLAUSIBLE, &protocol::CONFLICT]);
+    .reasons(&[&protocol::IMPLAUSIBLE, &protocol::CONFLICT, &protocol::RATE_LIMITED]);

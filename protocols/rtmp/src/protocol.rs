@@ -16,6 +16,7 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Reason, SessionRef,
     Upper, question, reason,
 };
+use xk_kit::answers::Allowance;
 use xk_kit::net::appletalk::{
     CableChanged, DdpEnds, NET, NetRoute, Outlet, SOCKET, SetCable, SetRouter, SetRoutes, TYPE,
     cables, octets_of, socket,
@@ -41,6 +42,11 @@ pub struct RtmpTable {
 
 question!(RtmpTable { networks, router }, "rtmp-table", Ask);
 
+/// An answer that its node has no allowance left for.
+pub static RATE_LIMITED: Reason = Reason::new("rate limited", Class::Exhausted);
+/// How many packets of answers may go to a node at once.
+const BURST: u64 = 100;
+
 /// One instance.
 pub struct Rtmp {
     lower: ProtocolRef,
@@ -54,6 +60,7 @@ pub struct Rtmp {
     is_asked: Cell<bool>,
     /// Whether the layer below has several ports; until all have addresses there is no table.
     is_router: Cell<bool>,
+    allowance: Allowance,
 }
 
 /// Builds it from its place in a graph.
@@ -70,6 +77,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         updates: Cell::new(0),
         is_asked: Cell::new(false),
         is_router: Cell::new(false),
+        allowance: Allowance::new(build.int("answers_per_second")?, BURST),
     })
 }
 
@@ -258,6 +266,10 @@ impl Rtmp {
             (net.ok_or(&reason::NOT_MINE)?, packets.ok_or(&reason::NOT_MINE)?)
         };
         let (peer_net, node, to) = ends.peer;
+        let source = u64::from(peer_net) << 8 | u64::from(node);
+        if !self.allowance.take(cx, source, packets.len().min(BURST as usize)) {
+            return Err(&RATE_LIMITED);
+        }
         for packet in packets {
             let ends = (local(net), socket(peer_net, node, to));
             self.outlet.send(cx, (this, &self.lower), ends, &packet);

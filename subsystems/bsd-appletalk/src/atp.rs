@@ -231,7 +231,7 @@ impl Atp {
             Kind::Request => self.request(cx, (from, socket), &header, m),
             Kind::Response => self.response(cx, (from, socket), &header, m),
             Kind::Release => {
-                self.responder.borrow_mut().release((from, socket), header.tid);
+                self.responder.borrow_mut().release(now(cx), (from, socket), header.tid);
                 Ok(())
             }
         }
@@ -267,7 +267,7 @@ impl Atp {
                 Ok(())
             }
             Verdict::InProgress => Ok(()),
-            Verdict::Full => Err(&TOO_MANY),
+            Verdict::Full | Verdict::Unreleased => Err(&TOO_MANY),
         }
     }
 

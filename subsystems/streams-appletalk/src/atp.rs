@@ -253,7 +253,7 @@ impl Atp {
             }
             Verdict::Repeat(segments) => segments.for_each(|packet| self.output(cx, packet)),
             Verdict::InProgress => {}
-            Verdict::Full => return Err(&reason::TABLE_FULL),
+            Verdict::Full | Verdict::Unreleased => return Err(&reason::TABLE_FULL),
         }
         Ok(())
     }
@@ -374,7 +374,8 @@ impl OverDdp for Atp {
             Packets::Request => self.request_arrived(cx, (from, socket), &header, data),
             Packets::Response => self.response_arrived(cx, (from, socket), &header, data),
             Packets::Release => {
-                self.responder.borrow_mut().release((from, socket), header.tid);
+                let now = Clock::now(cx);
+                self.responder.borrow_mut().release(now, (from, socket), header.tid);
                 Ok(())
             }
         };

@@ -5,6 +5,7 @@ mod broadcast;
 mod call_laws;
 mod cut_frames;
 mod cut_lists;
+mod cut_lowers;
 mod executions;
 mod flood;
 mod layer_laws;
@@ -12,6 +13,7 @@ mod moving;
 mod no_allocation;
 mod secrets;
 mod strangers;
+mod strangers_apple;
 mod ten_thousand_calls;
 
 use xk_testkit::conformance::CountingAllocator;

@@ -144,7 +144,7 @@ const STACKS: &[Stack<'static>] = &[
 ];
 
 /// Not attacked here by messages of their own: tops, wires, what lies below in each, what takes no
-/// enables, and AppleTalk, whose hosts are no IP addresses.
+/// enables, and AppleTalk, whose hosts are no IP addresses (`strangers_apple` attacks it).
 const ELSEWHERE: &[&str] = &[
     "aarp",
     "aep",
@@ -193,10 +193,15 @@ fn lines(stack: &Stack<'_>) -> String {
 }
 
 /// A client of a stack that asks each `interval` from `start` until `end`, in milliseconds.
-fn client(stack: &Stack<'_>, name: &str, interval: u64, (start, end): (u64, u64)) -> String {
+fn client(stack: &Stack<'_>, name: &str, interval: u64, times: (u64, u64)) -> String {
     let asks = stack.client.replace("SUN", &format!("{SUN:?}"));
+    format!("{asks} name={name} {}", client_times(interval, times))
+}
+
+/// What a client says of its times.
+pub(crate) fn client_times(interval: u64, (start, end): (u64, u64)) -> String {
     let count = (end - start) / interval;
-    format!("{asks} name={name} count={count} interval=\"{interval}ms\" start=\"{start}ms\"")
+    format!("count={count} interval=\"{interval}ms\" start=\"{start}ms\"")
 }
 
 fn host(name: &str, address: &str, stack: &Stack<'_>, tops: &str) -> String {
@@ -303,7 +308,7 @@ fn connections(world: &World, host: &str) -> Option<Vec<SessionId>> {
 }
 
 /// Why the protocols of a host have dropped messages, and how many.
-fn drops(world: &World, host: &str) -> Vec<(String, &'static str, Class, u64)> {
+pub(crate) fn drops(world: &World, host: &str) -> Vec<(String, &'static str, Class, u64)> {
     let kernel = world.find(host).and_then(|id| world.kernel(id));
     let protocols = kernel.map_or(Vec::new(), |kernel| kernel.protocols());
     let of = |protocol: &ProtocolRef| {
@@ -314,7 +319,7 @@ fn drops(world: &World, host: &str) -> Vec<(String, &'static str, Class, u64)> {
     protocols.iter().flat_map(of).collect()
 }
 
-fn figure(world: &World, host: &str, protocol: &str, line: &str) -> Option<u64> {
+pub(crate) fn figure(world: &World, host: &str, protocol: &str, line: &str) -> Option<u64> {
     let kernel = world.kernel(world.find(host)?)?;
     let report = kernel.find_protocol(protocol)?.ask(kernel, Report::default())?;
     let (_, value) = report.lines.iter().find(|(name, _)| name == line)?;

@@ -1,5 +1,6 @@
 //! Frames that an attacker might send: the same seed gives the same ones.
 
+mod apple;
 mod internet;
 mod link;
 mod octets;
@@ -11,6 +12,7 @@ pub use octets::FRAME_OCTETS_MAX;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use octets::Octets;
+use xk_appletalk::addr::Node;
 use xk_core::random::Random;
 use xk_kit::{Cidr, EthAddr};
 
@@ -50,7 +52,9 @@ pub enum Kind {
     Connects,
     /// What others on the link have sent to the target, each time in the name of another host.
     Replays,
-    /// Any of these but the last three.
+    /// What attacks a node of AppleTalk: AARP, and datagrams of all protocols from ever new nodes.
+    AppleTalk,
+    /// Any of these but the last four.
     Mixed,
 }
 
@@ -74,8 +78,9 @@ impl Kind {
         "calls",
         "connects",
         "replays",
+        "appletalk",
     ];
-    const ALL: [Self; MIXED + 3] = [
+    const ALL: [Self; MIXED + 4] = [
         Self::Arp,
         Self::Fragments,
         Self::Udp,
@@ -89,6 +94,7 @@ impl Kind {
         Self::Calls,
         Self::Connects,
         Self::Replays,
+        Self::AppleTalk,
     ];
 
     /// The kind that a graph file's word names.
@@ -109,6 +115,8 @@ pub struct Target {
     pub ether: EthAddr,
     /// The host.
     pub host: Ipv4Addr,
+    /// Its node, if it has AppleTalk.
+    pub node: Node,
     /// A port that may be bound.
     pub port: u16,
     /// The network that forged sources lie in.
@@ -156,6 +164,7 @@ impl Generator {
             Kind::Syns | Kind::Connects => self.syn(&mut out),
             Kind::Calls => self.call(&mut out),
             Kind::Replays => self.replay(&mut out),
+            Kind::AppleTalk => self.apple(&mut out),
             Kind::Ethernet | Kind::Mixed => self.ethernet(&mut out),
         }
         out.len()

@@ -26,7 +26,11 @@
 //! from a new peer), `calls` (of ONC RPC, by datagrams, each from a new peer), `connects` (SYNs as
 //! well, and the handshake is completed where the answer comes along the link), `replays` (what
 //! others have sent to the target along the link, each time in the name of another host, wherever
-//! the sender's address stands in it), or `mixed`: any of these but the last three.
+//! the sender's address stands in it), `appletalk` (AARP, and datagrams of all protocols on DDP),
+//! or `mixed`: any of these but the last four.
+//!
+//! With `node` the target is that node of AppleTalk, and what is replayed is for it: `port` is a
+//! socket, and a forged host is the node of its last three octets, of network 256 or above.
 //!
 //! When the wire takes no more, the rest of the group waits for the next one. With `answers` it
 //! answers ARP requests for the hosts that it pretends to be, so that the victim's cache fills with
@@ -64,7 +68,7 @@ use core::time::Duration;
 use xk_core::Entry;
 use xk_core::control::question;
 use xk_core::graph::{
-    Family, Guarantees, ParamKind, Realm, duration, flag, int, required, text, word,
+    Family, Guarantees, ParamKind, Realm, duration, flag, int, optional, required, text, word,
 };
 
 /// What the catalog knows of it.
@@ -78,6 +82,8 @@ pub static ENTRY: Entry = Entry::top("noise", include_str!("lib.rs"), build)
             "the host that is attacked"),
         required("ether", ParamKind::Text("a hardware address, such as 02:00:00:00:00:01"),
             "its station"),
+        optional("node", ParamKind::Text("a node of AppleTalk, such as 10.18"),
+            "its node, for `appletalk` and `replays` of that"),
         int("port", 1..=65_535, 7, "a port that it may take datagrams for"),
         text("sources", "an IPv4 network, such as 10.0.0.0/8", "10.0.0.0/8",
             "the network that forged hosts lie in"),

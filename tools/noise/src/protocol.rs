@@ -5,6 +5,7 @@ use alloc::string::ToString;
 use core::cell::{Cell, RefCell};
 use core::net::Ipv4Addr;
 use core::time::Duration;
+use xk_appletalk::addr::Node;
 use xk_core::control::Report;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{OpenError, Refused};
@@ -40,6 +41,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let params = build.params;
     const HOST: &str = "an IPv4 address, such as 10.0.0.1";
     const ETHER: &str = "a hardware address, such as 02:00:00:00:00:01";
+    const NODE: &str = "a node, such as 10.18";
     const NET: &str = "an IPv4 network of at least four hosts, such as 10.0.0.0/8";
     let sources = params.parse::<Cidr>("sources", NET)?;
     let sources = match sources {
@@ -51,6 +53,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
             .parse::<EthAddr>("ether", ETHER)?
             .ok_or_else(|| BuildError::param("ether", ETHER))?,
         host: params.parse::<Ipv4Addr>("to", HOST)?.ok_or_else(|| BuildError::param("to", HOST))?,
+        node: params.parse::<Node>("node", NODE)?.unwrap_or_default(),
         port: params.number("port", 7),
         sources: sources.ok_or_else(|| BuildError::param("sources", NET))?,
     };

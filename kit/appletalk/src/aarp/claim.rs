@@ -11,6 +11,13 @@ const CONFLICTS_MAX: u8 = 10;
 /// as long at most.
 const PAUSE: Duration = Duration::from_secs(10);
 
+/// A node whose address another station uses twice within this time takes another address, unless
+/// it may have no other; as RFC 5227, section 2.4, has it for hosts.
+const DEFEND: Duration = Duration::from_secs(10);
+/// It does so no more often than once in this time, so that it is not driven from one address to
+/// the next.
+const STAY: Duration = Duration::from_secs(60);
+
 /// What address is wished for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wish {
@@ -27,6 +34,10 @@ pub struct Wish {
 pub struct Claim {
     me: Option<Node>,
     trying: Option<Trying>,
+    /// The wish that one's own address fulfils, and since when it has.
+    held: Option<(Wish, Duration)>,
+    /// When another station was heard to use one's own address.
+    disputed: Option<Duration>,
     /// Conflicts about one's own address.
     conflicts: u64,
 }
@@ -55,7 +66,7 @@ fn pick(range: NetRange, random: &mut dyn FnMut() -> u32) -> Node {
 
 impl Claim {
     pub(super) const fn new() -> Self {
-        Self { me: None, trying: None, conflicts: 0 }
+        Self { me: None, trying: None, held: None, disputed: None, conflicts: 0 }
     }
 
     /// One's own address.
@@ -94,6 +105,7 @@ impl Claim {
         let trying = self.trying.as_mut().filter(|trying| trying.next <= now)?;
         if trying.sent == 0 && Some(trying.node) == self.me {
             // It is one's own already, and defended.
+            self.held = Some((trying.wish, now));
             self.trying = None;
             return self.me.map(Step::Claimed);
         }
@@ -108,9 +120,27 @@ impl Claim {
             return Some(Step::Probe(trying.node));
         }
         let node = trying.node;
-        self.trying = None;
+        self.held = Some((trying.wish, now));
+        (self.trying, self.disputed) = (None, None);
         self.me = Some(node);
         Some(Step::Claimed(node))
+    }
+
+    /// Another station uses one's own address: if it goes on with that, another is tried. The one
+    /// at hand is used until then.
+    fn dispute(&mut self, now: Duration, random: &mut dyn FnMut() -> u32) {
+        let before = self.disputed.replace(now);
+        let goes_on = before.is_some_and(|before| now.saturating_sub(before) < DEFEND);
+        let Some((wish, since)) = self.held.filter(|(wish, _)| goes_on && !wish.only) else {
+            return;
+        };
+        if self.trying.is_none() && now.saturating_sub(since) >= STAY {
+            let me = self.me;
+            // Any but the one that is disputed; there is one that is not after few draws.
+            let mut others = (0..16).map(|_| pick(wish.range, random));
+            let first = others.find(|other| Some(*other) != me);
+            self.wish(Wish { first, ..wish }, now, random);
+        }
     }
 
     /// Answers the address that another node has, if this packet of it says so.
@@ -123,6 +153,7 @@ impl Claim {
         // A probe says no more than that its sender would like to; one's own address is defended.
         if self.me == Some(packet.from) && packet.function != Function::Probe {
             self.conflicts += 1;
+            self.dispute(now, random);
             return self.me;
         }
         let trying = self.trying.as_mut().filter(|trying| trying.node == packet.from)?;

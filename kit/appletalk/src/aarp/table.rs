@@ -25,6 +25,8 @@ pub struct Table {
     /// In rising order of the address.
     nodes: Vec<Entry>,
     changes: u32,
+    /// Those that gave way while they were asked for: what waits for them waits in vain.
+    given_up: Vec<Node>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +53,7 @@ pub(super) enum Step {
 
 impl Table {
     pub(super) const fn new() -> Self {
-        Self { nodes: Vec::new(), changes: 0 }
+        Self { nodes: Vec::new(), changes: 0, given_up: Vec::new() }
     }
 
     /// How many nodes are known or asked for.
@@ -82,13 +84,29 @@ impl Table {
         self.nodes.binary_search_by_key(&node, |entry| entry.node)
     }
 
-    /// Makes room for a node; the one goes that was used longest ago. Answers where it belongs.
-    fn make_room(&mut self, node: Node, max: usize) -> Option<usize> {
-        if self.nodes.len() >= max {
-            let known = self.nodes.iter().enumerate().filter(|(_, entry)| entry.hw.is_some());
-            let (oldest, _) = known.min_by_key(|(_, entry)| entry.used)?;
+    /// Makes room for a node; the one goes that was used longest ago. At most half of all places
+    /// are of nodes that are asked for: beyond that the one that was first used longest ago is
+    /// given up, so that neither those nor others keep a node from its turn. Answers where it
+    /// belongs.
+    fn make_room(&mut self, node: Node, is_asked: bool, max: usize) -> Option<usize> {
+        let asked = self.nodes.iter().filter(|entry| entry.hw.is_none()).count();
+        let is_full = self.nodes.len() >= max;
+        let known = || self.nodes.iter().enumerate().filter(|(_, entry)| entry.hw.is_some());
+        let waiting = || self.nodes.iter().enumerate().filter(|(_, entry)| entry.hw.is_none());
+        let gives_way = match is_asked && asked >= max.div_ceil(2) {
+            true => waiting().min_by_key(|(_, entry)| entry.confirmed),
+            false if is_full => known()
+                .min_by_key(|(_, entry)| entry.used)
+                .or_else(|| waiting().min_by_key(|(_, entry)| entry.confirmed)),
+            false => None,
+        };
+        if let Some((oldest, entry)) = gives_way {
+            match entry.hw {
+                None if self.given_up.len() >= max => return None,
+                None => self.given_up.push(entry.node),
+                Some(_) => self.changes = self.changes.wrapping_add(1),
+            }
             self.nodes.remove(oldest);
-            self.changes = self.changes.wrapping_add(1);
         }
         Some(self.find(node).unwrap_or_else(|at| at))
     }
@@ -120,7 +138,7 @@ impl Table {
             entry.asking = asking;
             return (Resolution::Known(hw), Some(hw));
         }
-        let Some(at) = self.make_room(node, config.nodes_max) else {
+        let Some(at) = self.make_room(node, true, config.nodes_max) else {
             return (Resolution::Full, None);
         };
         self.nodes.insert(at, Entry { node, hw: None, confirmed: now, used: now, asking });
@@ -147,7 +165,8 @@ impl Table {
         match packet.function {
             // What asks will be sent something soon; what others tell unasked is worth no room.
             Function::Request if for_me => {
-                let at = self.make_room(packet.from, config.nodes_max).ok_or(Refusal::Full)?;
+                let at = self.make_room(packet.from, false, config.nodes_max);
+                let at = at.ok_or(Refusal::Full)?;
                 let hw = Some(packet.from_hw);
                 let entry =
                     Entry { node: packet.from, hw, confirmed: now, used: now, asking: None };
@@ -162,7 +181,9 @@ impl Table {
     /// Another station would like to be this node: what is known of it is forgotten, unless that
     /// station has been it before.
     pub(super) fn doubt(&mut self, node: Node, hw: Hw) {
+        let before = self.nodes.len();
         self.nodes.retain(|entry| entry.node != node || entry.hw.is_none_or(|known| known == hw));
+        self.note_gone(before);
     }
 
     fn note_gone(&mut self, before: usize) {
@@ -172,10 +193,14 @@ impl Table {
     }
 
     pub(super) fn next(&self) -> Option<Duration> {
+        if !self.given_up.is_empty() {
+            return Some(Duration::ZERO);
+        }
         self.nodes.iter().filter_map(|entry| entry.asking).map(|asking| asking.next).min()
     }
 
     pub(super) fn tick(&mut self, now: Duration, config: &Config, mut step: impl FnMut(Step)) {
+        self.given_up.drain(..).for_each(|node| step(Step::GiveUp(node)));
         let before = self.nodes.len();
         self.nodes.retain_mut(|entry| {
             let Some(asking) = entry.asking.as_mut().filter(|asking| asking.next <= now) else {

@@ -258,14 +258,75 @@ fn a_storm_of_strangers_fills_no_more_than_the_table() {
         assert!(answer.is_ok_and(|actions| actions.len() == 1));
     }
     assert_eq!(aarp.table().len(), 4);
-    // Those that are asked for keep their places, and there are no more of them.
+    // Half of the places are for those that are asked for; the one goes that has waited longest.
     for node in 1..=4 {
-        assert_eq!(aarp.resolve(Node::new(19, node), at(60_000)).0, Resolution::Asked);
+        let asked = aarp.resolve(Node::new(19, node), at(60_000 + u64::from(node)));
+        assert_eq!(asked.0, Resolution::Asked);
     }
-    assert_eq!(aarp.resolve(Node::new(19, 5), at(60_000)), (Resolution::Full, None));
+    let asked: Vec<_> = aarp.table().iter().filter(|(_, hw)| hw.is_none()).collect();
+    assert_eq!(asked, [3, 4].map(|node| (Node::new(19, node), None)));
+    assert_eq!(aarp.next(), Some(Duration::ZERO), "what waits for the others is told at once");
+    let told = aarp.tick(at(60_010), &mut counter());
+    assert_eq!(told, [1, 2].map(|node| Action::Unresolved(Node::new(19, node))));
     let asks = from_other(Function::Request, Node::new(10, 99), me);
-    let answer = aarp.input(&asks, at(60_000), &mut counter()).unwrap();
-    assert_eq!(answer.len(), 1, "it is answered all the same");
+    let answer = aarp.input(&asks, at(60_010), &mut counter()).unwrap();
+    assert_eq!(answer.len(), 1, "it is answered");
+    assert_eq!(
+        aarp.resolve(Node::new(10, 99), at(60_011)).0,
+        Resolution::Known(OTHER),
+        "and known"
+    );
+    // What gave way in one turn is bounded, too.
+    for node in 0..100 {
+        let asked = aarp.resolve(Node::new(18, 1 + node), at(60_012)).0;
+        assert_eq!(asked, if node < 4 { Resolution::Asked } else { Resolution::Full });
+    }
+}
+
+#[test]
+fn an_address_that_another_station_keeps_using_is_left() {
+    // A node that was told its address, and one that has it by chance.
+    for only in [true, false] {
+        let mut aarp = Aarp::new(MINE, Config::default());
+        let range = NetRange::new(10, 10).unwrap();
+        let me = Node::new(10, 17);
+        aarp.wish(Wish { range, first: Some(me), only }, at(0), &mut counter());
+        let until_claimed = |aarp: &mut Aarp, from: u64| {
+            let mut claimed = None;
+            for ms in (from..from + 5000).step_by(50) {
+                for action in aarp.tick(at(ms), &mut counter()) {
+                    if let Action::Claimed(node) = action {
+                        claimed = Some(node);
+                    }
+                }
+            }
+            claimed
+        };
+        assert_eq!(until_claimed(&mut aarp, 0), Some(me));
+        let used = |node| from_other(Function::Request, node, Node::new(10, 99));
+        let hear = |aarp: &mut Aarp, node: Node, ms| {
+            let heard = aarp.input(&used(node), at(ms), &mut counter());
+            assert_eq!(heard, Ok(vec![Action::Conflict(node)]), "{ms}");
+        };
+        // Once, and again much later, is no reason to leave it; nor is what comes soon after it was
+        // had.
+        for ms in [6000, 7000, 100_000, 120_000] {
+            hear(&mut aarp, me, ms);
+            assert_eq!(until_claimed(&mut aarp, ms), None, "{ms}");
+        }
+        hear(&mut aarp, me, 140_000);
+        hear(&mut aarp, me, 141_000);
+        assert_eq!(aarp.me(), Some(me), "kept until there is another");
+        let other = until_claimed(&mut aarp, 141_000);
+        assert_eq!(other.is_some(), !only);
+        assert_ne!(other, Some(me));
+        let Some(other) = other else { continue };
+        // It is not driven on at once.
+        for ms in [147_000, 148_000, 149_000] {
+            hear(&mut aarp, other, ms);
+        }
+        assert_eq!((until_claimed(&mut aarp, 149_000), aarp.me()), (None, Some(other)));
+    }
 }
 
 proptest! {

@@ -165,7 +165,7 @@ impl World {
     fn serve(&mut self, from: u32, header: Header, data: Vec<u8>) {
         let now = self.now;
         if header.kind == Kind::Release {
-            if self.serves.release((from, SERVERS_SOCKET), header.tid)
+            if self.serves.release(self.now, (from, SERVERS_SOCKET), header.tid)
                 && let Some(execution) = self.executions.get_mut(&(from, header.tid))
             {
                 execution.is_released = true;
@@ -191,7 +191,9 @@ impl World {
             }
             Verdict::Repeat(packets) => packets.for_each(|packet| self.send(packet)),
             Verdict::InProgress => {}
-            Verdict::Full => panic!("seed {}: full", self.seed),
+            refused @ (Verdict::Full | Verdict::Unreleased) => {
+                panic!("seed {}: {refused:?}", self.seed)
+            }
         }
     }
 

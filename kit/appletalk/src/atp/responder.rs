@@ -1,6 +1,7 @@
 //! The responder: has requests executed, and remembers the responses of those that are to be
 //! executed exactly once (Inside AppleTalk, chapter 9, "ATP-XO protocol").
 
+use super::hosts::{Hosts, KNOWN_EACH};
 use super::payload::{Packet, Payload, Peer};
 use super::requester::bitmap_of;
 use super::wire::{DATA_OCTETS_MAX, Header, Kind, RESPONSES_MAX, ReleaseTimer};
@@ -19,11 +20,15 @@ pub struct Bounds {
     pub per_host: usize,
     /// Octets of responses that are kept; one more reply may go beyond that.
     pub octets: usize,
+    /// Packets a second that one host is sent, beyond the first of each reply, without a release of
+    /// them; as many at once. 0: no bound.
+    pub unreleased: u32,
 }
 
 impl Bounds {
-    /// 1024 transactions, a quarter of them one host's, 4 MiB.
-    pub const DEFAULT: Self = Self { transactions: 1024, per_host: 256, octets: 4 << 20 };
+    /// 1024 transactions, a quarter of them one host's, 4 MiB, 1024 packets a second.
+    pub const DEFAULT: Self =
+        Self { transactions: 1024, per_host: 256, octets: 4 << 20, unreleased: 1024 };
 }
 
 /// Which request is executed: what its reply needs to find its way.
@@ -51,8 +56,12 @@ pub enum Verdict<A, P> {
     /// It is being executed, and its responses will go as it asks.
     InProgress,
     /// The host has, or all have, as many transactions remembered as may be, or the octets are used
-    /// up: dropped, and the requester asks again.
+    /// up: dropped, and the requester asks again. Of a host that has released something in the last
+    /// minute a few are remembered all the same, so that a flood in forged names leaves it room.
     Full,
+    /// The host was sent as much as may be that it did not release: dropped, for the source may be
+    /// forged and that host one that asked for nothing.
+    Unreleased,
 }
 
 /// Why a reply is not sent.
@@ -141,6 +150,7 @@ pub struct Responder<A, P> {
     free: Vec<u32>,
     octets: usize,
     earliest: Option<Duration>,
+    hosts: Hosts,
 }
 
 impl<A: Peer, P: Payload> Responder<A, P> {
@@ -154,6 +164,7 @@ impl<A: Peer, P: Payload> Responder<A, P> {
             free: Vec::new(),
             octets: 0,
             earliest: None,
+            hosts: Hosts::new(bounds.unreleased),
         }
     }
 
@@ -198,6 +209,10 @@ impl<A: Peer, P: Payload> Responder<A, P> {
     ) -> Verdict<A, P> {
         let (tid, bitmap, once) = (header.tid, header.number, header.once());
         let ticket = Ticket { peer: from, socket, tid, once, bitmap };
+        let host = from.host();
+        if !self.hosts.may(host, now) {
+            return Verdict::Unreleased;
+        }
         let Some(timer) = once else {
             return Verdict::Execute(ticket);
         };
@@ -212,14 +227,18 @@ impl<A: Peer, P: Payload> Responder<A, P> {
                 None => Verdict::InProgress,
             };
             self.touch(due);
+            if let Verdict::Repeat(segments) = &verdict {
+                let packets = segments.parts.iter().flatten().count();
+                self.hosts.spend(host, packets, now);
+            }
             return verdict;
         }
-        let Bounds { transactions, per_host, octets } = self.bounds;
-        let host = from.host();
+        let Bounds { transactions, per_host, octets, .. } = self.bounds;
         let of_host = || self.keys.iter().filter(|((peer, ..), _)| peer.host() == host).count();
         let len = self.keys.len();
-        if len >= transactions || self.octets >= octets || len >= per_host && of_host() >= per_host
-        {
+        let is_full = len >= transactions || self.octets >= octets;
+        let has_share = || self.hosts.is_known(host, now) && of_host() < KNOWN_EACH.min(per_host);
+        if len >= per_host && of_host() >= per_host || is_full && !has_share() {
             return Verdict::Full;
         }
         let due = now.saturating_add(timer.time());
@@ -266,6 +285,8 @@ impl<A: Peer, P: Payload> Responder<A, P> {
                     all.omitted |= 1 << at;
                 }
             }
+            let packets = all.parts.iter().flatten().count();
+            self.hosts.spend(ticket.peer.host(), packets.saturating_sub(1), now);
             return Ok(all);
         }
         let key = (ticket.peer, ticket.socket, ticket.tid);
@@ -289,6 +310,8 @@ impl<A: Peer, P: Payload> Responder<A, P> {
         }
         self.octets += octets;
         self.touch(due);
+        let packets = segments.parts.iter().flatten().count();
+        self.hosts.spend(ticket.peer.host(), packets.saturating_sub(1), now);
         Ok(segments)
     }
 
@@ -305,15 +328,14 @@ impl<A: Peer, P: Payload> Responder<A, P> {
 
     /// A release from `from` to `socket`: whether there was what it releases. One of a request that
     /// has no reply yet is not the requester's, or is late, and releases nothing.
-    pub fn release(&mut self, (from, socket): (A, u8), tid: u16) -> bool {
+    pub fn release(&mut self, now: Duration, (from, socket): (A, u8), tid: u16) -> bool {
         let key = (from, socket, tid);
-        match self.place(&key) {
-            Ok(at) if self.control(&key).is_some_and(|control| control.reply.is_some()) => {
-                self.forget(at);
-                true
-            }
-            _ => false,
-        }
+        let kept = self.control(&key).and_then(|control| control.reply.as_ref());
+        let packets = kept.map(|kept| kept.count);
+        let (Ok(at), Some(packets)) = (self.place(&key), packets) else { return false };
+        self.forget(at);
+        self.hosts.release(from.host(), packets.saturating_sub(1), now);
+        true
     }
 
     fn forget(&mut self, at: usize) {

@@ -117,8 +117,8 @@ fn an_exactly_once_transaction_of_three_responses() {
     assert_eq!(arrived.join(7), Some(Octets(b"rrrrrrrrbye".to_vec())));
     assert_eq!(octets(&release), [0xc0, 0, 0x12, 0x34, 0, 0, 0, 0]);
     assert_eq!((serves.len(), serves.octets()), (1, 11));
-    assert!(serves.release((CLIENT, SERVERS_SOCKET), release.header.tid));
-    assert!(!serves.release((CLIENT, SERVERS_SOCKET), release.header.tid));
+    assert!(serves.release(s(0), (CLIENT, SERVERS_SOCKET), release.header.tid));
+    assert!(!serves.release(s(0), (CLIENT, SERVERS_SOCKET), release.header.tid));
     assert_eq!((serves.len(), serves.octets()), (0, 0));
 }
 
@@ -287,15 +287,15 @@ fn a_release_of_what_has_no_reply_or_by_another_releases_nothing() {
     let mut serves = serves();
     let header = Header::request(Some(ReleaseTimer::HalfMinute), 1, 9, [0; 4]);
     let ticket = ticket(request(&mut serves, s(0), &header));
-    assert!(!serves.release((CLIENT, SERVERS_SOCKET), 9));
+    assert!(!serves.release(s(0), (CLIENT, SERVERS_SOCKET), 9));
     assert_eq!(request(&mut serves, s(0), &header), Verdict::InProgress);
     assert!(serves.reply(s(0), &ticket, ([0; 4], 578), Octets(vec![])).is_ok());
     for forged in [(CLIENT ^ 0x100, 0x90, 9), (CLIENT ^ 1, 0x90, 9), (CLIENT, 0x91, 9)] {
-        assert!(!serves.release((forged.0, forged.1), forged.2));
+        assert!(!serves.release(s(0), (forged.0, forged.1), forged.2));
     }
-    assert!(!serves.release((CLIENT, SERVERS_SOCKET), 10));
+    assert!(!serves.release(s(0), (CLIENT, SERVERS_SOCKET), 10));
     assert!(matches!(request(&mut serves, s(0), &header), Verdict::Repeat(_)));
-    assert!(serves.release((CLIENT, SERVERS_SOCKET), 9));
+    assert!(serves.release(s(0), (CLIENT, SERVERS_SOCKET), 9));
 }
 
 #[test]
@@ -354,7 +354,8 @@ fn a_reply_beyond_eight_packets_is_refused_and_an_empty_one_is_one_packet() {
 /// remembered before is neither forgotten nor executed twice.
 #[test]
 fn a_flood_of_exactly_once_requests_is_refused_and_evicts_nothing() {
-    let mut serves = Serves::new(Bounds { transactions: 8, per_host: 4, octets: 100 });
+    let mut serves =
+        Serves::new(Bounds { transactions: 8, per_host: 4, octets: 100, unreleased: 0 });
     let header = |tid| Header::request(Some(ReleaseTimer::EightMinutes), 1, tid, [0; 4]);
     let own = ticket(request(&mut serves, s(0), &header(1)));
     assert!(serves.reply(s(0), &own, ([0; 4], 578), Octets(vec![1])).is_ok());
@@ -373,6 +374,92 @@ fn a_flood_of_exactly_once_requests_is_refused_and_evicts_nothing() {
     let big = ticket(request(&mut serves, s(500), &header(1)));
     assert!(serves.reply(s(500), &big, ([0; 4], 578), Octets(vec![1; 200])).is_ok());
     assert_eq!(request(&mut serves, s(500), &header(2)), Verdict::Full);
+}
+
+/// A host that has released something is remembered all the same: a flood in forged names keeps
+/// neither it nor what it asks for from being served, and is bounded as before.
+#[test]
+fn a_host_that_releases_is_served_in_spite_of_a_flood() {
+    let mut serves = Serves::new(Bounds { transactions: 8, per_host: 4, ..Bounds::DEFAULT });
+    let header = |tid| Header::request(Some(ReleaseTimer::HalfMinute), 1, tid, [0; 4]);
+    let own = ticket(request(&mut serves, s(0), &header(1)));
+    assert!(serves.reply(s(0), &own, ([0; 4], 578), Octets(vec![1])).is_ok());
+    assert!(serves.release(s(1), (CLIENT, SERVERS_SOCKET), 1));
+    for forged in 100_000..102_000 {
+        let from = (forged << 8, SERVERS_SOCKET);
+        let verdict = serves.request(s(2), from, &header(1));
+        assert_eq!(verdict == Verdict::Full, forged >= 100_008, "{forged}");
+    }
+    for tid in 2..6 {
+        assert!(matches!(request(&mut serves, s(3), &header(tid)), Verdict::Execute(_)), "{tid}");
+    }
+    assert_eq!(request(&mut serves, s(3), &header(6)), Verdict::Full);
+    // Which is over a minute after its last release.
+    let asked = request(&mut serves, s(61), &header(7));
+    assert_eq!((asked, serves.len()), (Verdict::Full, 12));
+    // There are no more than 64 such hosts; those that were first stay as long as they go on.
+    let mut serves = Serves::new(Bounds { transactions: 100, ..Bounds::DEFAULT });
+    for host in 0..1000u32 {
+        let from = (host << 8, SERVERS_SOCKET);
+        let Verdict::Execute(own) = serves.request(s(0), from, &header(1)) else {
+            panic!("{host}")
+        };
+        assert!(serves.reply(s(0), &own, ([0; 4], 578), Octets(vec![1])).is_ok());
+        assert!(serves.release(s(0), from, 1));
+    }
+    let ask = |host: u32| (host << 8, SERVERS_SOCKET);
+    for host in 2000..2100 {
+        assert!(matches!(serves.request(s(1), ask(host), &header(1)), Verdict::Execute(_)));
+    }
+    let served =
+        |host: &u32| matches!(serves.request(s(1), ask(*host), &header(2)), Verdict::Execute(_));
+    assert_eq!((0..1000).filter(served).collect::<Vec<_>>(), (0..64).collect::<Vec<_>>());
+}
+
+/// What is asked for in the name of one that asked for nothing: packets beyond the first of each
+/// reply, and those sent again, are so many a second, and a release makes up for its reply.
+#[test]
+fn a_forged_requester_is_sent_so_much_and_no_more() {
+    let bounds = Bounds { unreleased: 100, ..Bounds::DEFAULT };
+    for timer in [None, Some(ReleaseTimer::HalfMinute)] {
+        let mut serves = Serves::new(bounds);
+        let header = |tid| Header::request(timer, 0xff, tid, [0; 4]);
+        // Of each request in a second of ten thousand, how many packets were sent.
+        let mut flood = |at: Duration, tids: std::ops::Range<u16>| {
+            let mut sent = 0;
+            for tid in tids {
+                match request(&mut serves, at, &header(tid)) {
+                    Verdict::Execute(ticket) => {
+                        let data = Octets(vec![7; REPLY_OCTETS_MAX]);
+                        let reply = serves.reply(at, &ticket, ([0; 4], 578), data);
+                        sent += reply.expect("it fits").count();
+                    }
+                    Verdict::Repeat(packets) => sent += packets.count(),
+                    Verdict::Unreleased | Verdict::Full => {}
+                    Verdict::InProgress => panic!("it has a reply"),
+                }
+            }
+            sent
+        };
+        // Each reply counts seven, and the last one may go beyond the bound.
+        assert_eq!(flood(s(0), 0..10_000), 15 * 8, "{timer:?}");
+        assert_eq!(flood(s(0), 0..10_000), 0);
+        assert!((100..=130).contains(&flood(s(1), 20_000..30_000)));
+        // What is asked for again counts whole.
+        assert!((100..=112).contains(&flood(s(3), 0..15)) || timer.is_none());
+        // Another host is served.
+        let other = serves.request(s(3), (0xdead_0000, SERVERS_SOCKET), &header(1));
+        assert!(matches!(other, Verdict::Execute(_)));
+    }
+    // One that releases has no such bound.
+    let mut serves = Serves::new(bounds);
+    for tid in 0..10_000 {
+        let header = Header::request(Some(ReleaseTimer::HalfMinute), 0xff, tid, [0; 4]);
+        let own = ticket(request(&mut serves, s(0), &header));
+        let data = Octets(vec![7; REPLY_OCTETS_MAX]);
+        assert!(serves.reply(s(0), &own, ([0; 4], 578), data).is_ok());
+        assert!(serves.release(s(0), (CLIENT, SERVERS_SOCKET), tid), "{tid}");
+    }
 }
 
 #[test]
@@ -397,7 +484,7 @@ fn a_request_delayed_past_its_release_is_executed_again() {
     let mut reply = serves.reply(s(0), &first, ([0; 4], 578), Octets(vec![1])).unwrap();
     let heard = arrive(&mut asks, s(0), reply.next().unwrap()).unwrap();
     let Heard::Done { release: Some(release), .. } = heard else { panic!("{heard:?}") };
-    assert!(serves.release((CLIENT, SERVERS_SOCKET), release.header.tid));
+    assert!(serves.release(s(0), (CLIENT, SERVERS_SOCKET), release.header.tid));
     let second = ticket(request(&mut serves, s(1), &delayed));
     assert_eq!(second, first);
     let mut reply = serves.reply(s(1), &second, ([0; 4], 578), Octets(vec![1])).unwrap();

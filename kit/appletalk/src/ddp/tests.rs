@@ -146,18 +146,20 @@ fn ways() {
 fn best_routers_age_and_are_bounded() {
     let at = Duration::from_secs;
     let mut table = BestRouters::new(2);
-    let [one, two] = [Node::new(10, 1), Node::new(10, 2)];
-    table.heard(20, one, at(0));
-    table.heard(20, two, at(10));
-    assert_eq!(table.best(20, at(49)), Some(two));
+    let [one, two] = [1, 2].map(|last| [2, 0, 0, 0, 0, last]);
+    assert!(table.heard(20, one, at(0)));
+    assert!(!table.heard(20, one, at(1)), "as before");
+    assert!(table.heard(20, two, at(10)), "by another one");
+    assert_eq!((table.best(20, at(49)), table.next()), (Some(two), Some(at(50))));
     assert_eq!(table.best(20, at(50)), None);
-    table.heard(21, one, at(10));
-    table.heard(22, one, at(10));
-    assert_eq!((table.len(), table.best(20, at(10))), (2, None));
-    table.forget(one);
-    assert!(table.is_empty());
+    assert!(!table.expire(at(49)) && table.expire(at(50)) && table.is_empty());
+    for (net, when) in [(20, 10), (21, 12), (22, 11), (21, 13), (23, 14)] {
+        table.heard(net, one, at(when));
+    }
+    let known = [20, 21, 22, 23].map(|net| table.best(net, at(14)).is_some());
+    assert_eq!(known, [false, true, false, true], "those heard last");
     let mut none = BestRouters::new(0);
-    none.heard(20, one, at(0));
+    assert!(!none.heard(20, one, at(0)));
     assert!(none.is_empty());
 }
 

@@ -55,6 +55,9 @@ fn is_plain(frame: &[u8]) -> bool {
 impl Generator {
     /// Notes a frame that came along the link.
     pub fn hear(&mut self, frame: &[u8]) {
+        if self.target.node.is_one() {
+            return self.hear_apple(frame);
+        }
         let Some(from) = host_at(frame, ETH + 12).filter(|_| is_plain(frame)) else {
             return;
         };
@@ -72,6 +75,11 @@ impl Generator {
         let Some(packet) = frame.get(..end.min(FRAME_OCTETS_MAX)) else {
             return;
         };
+        self.note(sort, packet);
+    }
+
+    /// Keeps a packet in place of one that does the same.
+    pub(super) fn note(&mut self, sort: Sort, packet: &[u8]) {
         let known = self.heard.iter().position(|(known, _)| *known == sort);
         if let Some(at) = known {
             self.heard.swap_remove(at);
@@ -81,12 +89,17 @@ impl Generator {
         }
     }
 
-    /// Something that was heard, from another host; a ping before anything is.
+    /// Something that was heard, from another host; before anything is, a ping or, for a node, any
+    /// frame of AppleTalk.
     pub(super) fn replay(&self, out: &mut Octets<'_>) {
+        let is_apple = self.target.node.is_one();
         if self.heard.is_empty() {
-            return self.ping(out);
+            return if is_apple { self.apple(out) } else { self.ping(out) };
         }
         let ((protocol, _), packet) = self.pick(&self.heard);
+        if is_apple {
+            return self.replay_apple(packet, out);
+        }
         let from = self.source();
         self.header(out, from, TYPE_IP);
         let body = packet.get(ETH..).unwrap_or_default();

@@ -5,6 +5,7 @@ fn target() -> Target {
     Target {
         ether: EthAddr([2, 0, 0, 0, 0, 1]),
         host: Ipv4Addr::new(10, 0, 0, 1),
+        node: Node::default(),
         port: 7,
         sources: "10.0.0.0/8".parse().unwrap(),
     }
