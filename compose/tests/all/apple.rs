@@ -7,11 +7,11 @@ use std::time::Duration;
 use xk_compose::{CheckedGraph, SimulationConfig, check, simulate, start_world};
 use xk_core::control::{Question, Report};
 use xk_core::{Kernel, Time};
-use xk_kit::net::appletalk::DdpCable;
+use xk_kit::net::appletalk::{DdpCable, SetRouter};
 use xk_nbp::{NbpLookup, NbpRegister, NbpTable};
 use xk_rtmp::RtmpTable;
 use xk_sim::World;
-use xk_zip::ZipZones;
+use xk_zip::{ZipZones, ZoneList, ZoneRename};
 
 fn checked(source: &str) -> CheckedGraph {
     check(source, "apple.kdl", &xk_catalog::standard())
@@ -103,6 +103,115 @@ fn a_router_tells_a_node_all_that_it_needs() {
         let mut zones = ask(&world, "router", "zip", ZipZones::default()).zones;
         zones.sort();
         assert_eq!(zones, ["Left", "Right"]);
+        world.stop();
+    }
+}
+
+/// The zones that a host is told of, waited for.
+fn zones(world: &mut World, host: &str, which: u8) -> Vec<String> {
+    for _ in 0..20 {
+        let list = ask(world, host, "zip", ZoneList { which, ..ZoneList::default() });
+        if list.is_done {
+            let mut zones = list.zones;
+            zones.sort();
+            return zones;
+        }
+        run_for(world, 1);
+    }
+    panic!("{host} is told of no zones");
+}
+
+#[test]
+fn a_router_lists_zones_and_tells_of_another_name() {
+    let graph = example("apple-router.kdl");
+    for seed in 1..=3 {
+        let mut world = world(&graph, seed);
+        run_for(&mut world, 15);
+        for host in ["left", "router"] {
+            let all = zones(&mut world, host, 0);
+            assert_eq!(all, ["Left", "Right"], "seed {seed}, {host}");
+            for which in [1, 2] {
+                assert_eq!(zones(&mut world, host, which), ["Left"], "seed {seed}, {host}");
+            }
+        }
+        let other = ZoneRename { port: 0, zone: "Other".into() };
+        ask(&world, "router", "zip", other);
+        run_for(&mut world, 1);
+        assert_eq!(cable(&world, "left").zone, b"Other", "seed {seed}");
+        assert_eq!(zones(&mut world, "left", 0), ["Other", "Right"], "seed {seed}");
+        // The router that tells of it is the node's, and the zone was the node's.
+        let right = cable(&world, "right");
+        assert_eq!(right.zone, b"Right", "seed {seed}");
+        world.stop();
+    }
+}
+
+/// Two routers between two cables, none of which is heard: whom they are told to send to differs.
+fn two_ways(near: &str) -> String {
+    let router = |name: &str, node: u8| {
+        format!(
+            r#"
+host {name} {{
+    sim link=a name=sim1
+    sim link=b name=sim2
+    eth sim1 name=eth1
+    eth sim2 name=eth2
+    aarp eth1 name=aarp1
+    aarp eth2 name=aarp2
+    ddp aarp1 aarp2 {{
+        port net="10" node={node} zone="A"
+        port net="20" node={node} zone="B"
+    }}
+}}"#
+        )
+    };
+    format!(
+        r#"
+host near {{
+    sim link=a
+    eth sim
+    aarp eth
+    ddp aarp net="10" node=17 {near}
+    aep ddp
+    probe aep to="node18@net20" start="5s" count=100 interval="100ms"
+}}
+host far {{
+    sim link=b
+    eth sim
+    aarp eth
+    ddp aarp net="20" node=18
+    aep ddp
+}}
+{}
+{}
+link a delay="1ms"
+link b delay="1ms"
+"#,
+        router("first", 1),
+        router("second", 2)
+    )
+}
+
+#[test]
+fn datagrams_go_by_the_router_that_answers_come_by() {
+    for (near, goes_on) in [("", true), ("best_router=#false", false)] {
+        let graph = checked(&two_ways(near));
+        let mut world = world(&graph, 1);
+        let tell = |world: &World, host: &str, net, node| {
+            ask(world, host, "ddp", SetRouter { port: 0, net, node });
+        };
+        tell(&world, "near", 10, 1);
+        tell(&world, "far", 20, 2);
+        run_for(&mut world, 7);
+        let (_, received) = pings(&world, "near");
+        assert_eq!(received, "20", "{near}: one way there, another back");
+        // The one that was told of is there no more, and that one is.
+        tell(&world, "near", 10, 99);
+        run_for(&mut world, 12);
+        let (sent, received) = pings(&world, "near");
+        assert_eq!((sent.as_str(), received == "100"), ("100", goes_on), "{near}: {received}");
+        // What was not heard by for 40 s is believed no more.
+        run_for(&mut world, 60);
         world.stop();
     }
 }

@@ -1,6 +1,7 @@
 //! All tests of this crate that need no process of their own: one program, linked once.
 
 mod apple;
+mod asp;
 mod checks;
 mod common;
 mod compositions;

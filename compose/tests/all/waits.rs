@@ -74,5 +74,5 @@ fn who_waits_says_so() {
         waiting.push(entry.kind);
         assert!(entry.may_wait(), "`{}` waits, and its entry does not say so", entry.kind);
     }
-    assert_eq!(waiting, ["fragment", "nbp", "rdgram", "vipaddr"]);
+    assert_eq!(waiting, ["fragment", "nbp", "rdgram", "vipaddr", "zip"]);
 }

@@ -31,8 +31,9 @@
 //! asked to claim that; messages wait until it has (`waiting_max`, the oldest dropped as "queue
 //! full"). On a link that claims nothing the address is had at once, with node 1 if none is given.
 //!
-//! Nodes of the cable are sent to directly, others by way of the router heard last. A datagram to
-//! its own address comes up again. Datagrams that arrive go to the session of their sender, else to
+//! Nodes of the cable are sent to directly, others by way of the router by which datagrams of their
+//! network came in the last 40 s (`best_router`), else of the router heard last. A datagram to its
+//! own address comes up again. Datagrams that arrive go to the session of their sender, else to
 //! the protocol that is enabled for socket and type; those for any other socket are dropped as "no
 //! port", and the sender is not told. What the protocol above refuses ends here. With `checksum`
 //! datagrams bear one; one that arrives is verified in any case.
@@ -62,8 +63,7 @@
 //! ```
 //!
 //! # Standard
-//! Inside AppleTalk, second edition, chapter 4. Not covered: the short header, of LocalTalk; the
-//! choice of the best router by data link addresses.
+//! Inside AppleTalk, second edition, chapter 4. Not covered: the short header, of LocalTalk.
 #![no_std]
 
 extern crate alloc;
@@ -105,6 +105,8 @@ pub static ENTRY: Entry = Entry::layer("ddp", include_str!("lib.rs"), build)
             "the networks of the cable; without it, those of nodes that know no router"),
         int("node", 0..=253, 0, "the node number; 0: any"),
         optional("zone", ParamKind::Text("a zone, such as XK"), "the zone that the node is in"),
+        flag("best_router", true,
+            "whether datagrams go by the router that those of their network came by"),
         flag("checksum", true, "whether datagrams are sent with a checksum"),
         int("sessions_max", 1..=1_048_576, 4096, "how many sessions it holds"),
         int("enables_max", 1..=65_536, 1024, "how many enables it holds"),

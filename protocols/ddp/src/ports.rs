@@ -159,8 +159,12 @@ impl Ports {
         if is_all { Some(at) } else { self.own(to) }
     }
 
-    /// Where a datagram goes next; `over` is the port that it is to leave by, if that is said.
+    /// Where a datagram goes next; `over` is the port that it is to leave by, if that is said. What
+    /// a router was asked at its address on one cable it answers over another, if that leads there.
     pub(crate) fn next(&self, over: Option<usize>, to: Node) -> Option<Next> {
+        let leads =
+            |at: &usize| self.list.get(*at).is_some_and(|port| port.cable.get().is_local(to.net));
+        let over = over.filter(|at| !self.is_router() || leads(at));
         if let Some(at) = over.or((!self.is_router()).then_some(0)) {
             let port = self.list.get(at)?;
             let cable = port.cable.get();

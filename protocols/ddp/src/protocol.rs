@@ -2,13 +2,13 @@
 
 use crate::ports::{Port, Ports};
 use crate::session::DdpSession;
-use crate::shared::{Key, Limits, PORT_ANY, Shared, TOKEN_LOOP, enable_key};
+use crate::shared::{Key, Limits, PORT_ANY, Shared, TOKEN_BEST, TOKEN_LOOP, enable_key};
 use crate::wire::{SOCKETS_DYNAMIC, is_socket};
 use alloc::rc::Rc;
 use xk_appletalk::addr::AtAddr;
 use xk_appletalk::zip::is_multicast;
 use xk_core::graph::{Build, BuildError};
-use xk_core::object::{Enable, OpenError, Refused};
+use xk_core::object::{Burst, Enable, OpenError, Refused};
 use xk_core::participant::{AddressError, Label, Participant, Wild};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, SessionRef, Upper,
@@ -34,6 +34,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         enables: build.int("enables_max")?,
         waiting: build.int("waiting_max")?,
         routes: build.int("routes_max")?,
+        has_best: build.flag("best_router")?,
     };
     let shared = Shared::new(build.cx, Ports::new(list), &limits);
     build.add(Ddp { shared: Rc::new(shared) })
@@ -210,9 +211,19 @@ impl Protocol for Ddp {
         message: Message,
     ) -> Result<(), Refused> {
         match self.shared.ports.over(cx, lower) {
-            Some(at) => self.receive(cx, this, at, message),
+            Some(at) => self.receive(cx, this, (at, Some(lower)), message),
             None => Err(this.refuse(message, &reason::NOT_MINE)),
         }
+    }
+
+    fn demux_burst(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        burst: Burst<'_>,
+    ) -> Result<(), Refused> {
+        self.receive_burst(cx, this, lower, burst)
     }
 
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
@@ -228,7 +239,10 @@ impl Protocol for Ddp {
             && let Some(packet) = self.shared.take_looped()
         {
             // A refusal of our own datagram is counted, and nothing is below to hear of it.
-            drop(self.receive(cx, this, 0, packet));
+            drop(self.receive(cx, this, (0, None), packet));
+        }
+        if token == TOKEN_BEST {
+            self.shared.age_best(cx, this);
         }
     }
 

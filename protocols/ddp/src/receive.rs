@@ -1,13 +1,13 @@
 //! Datagrams that arrive: to the session or protocol that they are for, or on to another network.
 
-use crate::ports::Next;
+use crate::ports::{Next, Port};
 use crate::protocol::Ddp;
 use crate::session::DdpSession;
 use crate::shared::{Key, PORT_ANY, enable_key, reasons};
 use crate::wire::{Error, LONG_LEN, Long};
 use xk_appletalk::addr::NET_ANY;
-use xk_core::object::Refused;
-use xk_core::{Kernel, Message, Participants, ProtocolRef, Reason, SessionRef, reason};
+use xk_core::object::{Burst, Refused};
+use xk_core::{Kernel, Message, Participants, Protocol, ProtocolRef, Reason, SessionRef, reason};
 use xk_kit::net::appletalk::socket;
 
 /// The reason that corresponds to what is wrong with a header.
@@ -29,12 +29,13 @@ fn open(message: &mut Message) -> Result<Long, &'static Reason> {
     Ok(header)
 }
 
-/// True if there is no checksum, or that of the data behind the header.
-fn is_intact(header: &Long, message: &Message) -> bool {
+/// True if there is no checksum, or that of the data behind the header, which begins behind so many
+/// octets.
+fn is_intact(header: &Long, message: &Message, front: usize) -> bool {
     if header.checksum == 0 {
         return true;
     }
-    let (mut sum, mut front) = (header.sum(), LONG_LEN);
+    let (mut sum, mut front) = (header.sum(), front + LONG_LEN);
     for slice in message.octet_slices() {
         let (skipped, data) = slice.split_at(front.min(slice.len()));
         front -= skipped.len();
@@ -43,13 +44,60 @@ fn is_intact(header: &Long, message: &Message) -> bool {
     sum.checksum() == header.checksum
 }
 
+/// Whether a datagram behind so many octets is whole, and between these ends; what the link padded
+/// is cut.
+fn belongs(message: &mut Message, front: usize, first: &Long) -> bool {
+    let octets = message.peek_slice(front + LONG_LEN).unwrap_or_default();
+    let header = octets.get(front..).and_then(|octets| octets.first_chunk());
+    let Some(header) = header.and_then(|octets| Long::parse(octets).ok()) else { return false };
+    let is_same = (header.to, header.from, header.kind) == (first.to, first.from, first.kind);
+    let data = header.data_of(message.len() - front - LONG_LEN);
+    let Some(data) = data.ok().filter(|_| is_same) else { return false };
+    message.truncate(front + LONG_LEN + data);
+    is_intact(&header, message, front)
+}
+
 impl Ddp {
+    /// Takes datagrams that came together: those that follow each other between the same ends go up
+    /// together.
+    pub(crate) fn receive_burst(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        burst: Burst<'_>,
+    ) -> Result<(), Refused> {
+        while burst.goes_on(lower) {
+            let first = burst.peek::<LONG_LEN>(0);
+            let first = first.and_then(|first| Long::parse(&first.octets).ok());
+            let at = self.shared.ports.over(cx, lower);
+            let known = first.zip(at).and_then(|(first, at)| {
+                let via = self.shared.ports.is_for_me(at, first.to.at())?;
+                Some((first, self.known(via, &first)?))
+            });
+            if let Some((first, session)) = known {
+                let fits = |nth| burst.look(nth, |message, front| belongs(message, front, &first));
+                let run = (0..burst.len()).take_while(|nth| fits(*nth) == Some(true)).count();
+                if run > 0 {
+                    self.shared.came_by(cx, this, (&first, lower));
+                    // The refuser has counted it, and no sender is told.
+                    let _ = session.pop_burst(cx, burst.first(run).behind(LONG_LEN));
+                    continue;
+                }
+            }
+            if let Some(message) = burst.next() {
+                self.demux(cx, this, lower, message)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Takes a datagram that came over a port, its header in front.
     pub(crate) fn receive(
         &self,
         cx: &Kernel,
         this: &ProtocolRef,
-        at: usize,
+        (at, lower): (usize, Option<&SessionRef>),
         mut message: Message,
     ) -> Result<(), Refused> {
         let header = match open(&mut message) {
@@ -59,8 +107,11 @@ impl Ddp {
         let Some(via) = self.shared.ports.is_for_me(at, header.to.at()) else {
             return self.forward(cx, this, (at, header), message);
         };
-        if !is_intact(&header, &message) {
+        if !is_intact(&header, &message, 0) {
             return Err(this.refuse(message, &reason::BAD_CHECKSUM));
+        }
+        if let Some(lower) = lower {
+            self.shared.came_by(cx, this, (&header, lower));
         }
         let session = match self.session(cx, this, via, &header) {
             Ok(session) => session,
@@ -81,35 +132,15 @@ impl Ddp {
         via: usize,
         header: &Long,
     ) -> Result<SessionRef, &'static Reason> {
+        if let Some(session) = self.known(via, header) {
+            return Ok(session);
+        }
         let shared = &self.shared;
-        let key = Key {
-            peer: header.from,
-            socket: header.to.socket,
-            kind: header.kind,
-            port: via as u8,
-            group: 0,
-        };
-        // Those that were opened leave by any port.
-        let any = Key { port: PORT_ANY, ..key };
-        let sessions = &shared.sessions;
-        if let Some(session) = sessions.get(&any.number()) {
-            return Ok(session);
-        }
-        if let Some(session) = sessions.get(&key.number()) {
-            return Ok(session);
-        }
-        // A node of this cable may be named without its network.
-        if let Some(port) = shared.ports.list.get(via)
-            && port.cable.get().me.net == header.from.net
-        {
-            let peer = xk_appletalk::addr::AtAddr { net: NET_ANY, ..header.from };
-            if let Some(session) = sessions.get(&Key { peer, ..any }.number()) {
-                return Ok(session);
-            }
-        }
+        let key = Self::key(via, header);
         let upper = shared.enables.get(&enable_key(header.kind, header.to.socket));
         let upper = upper.ok_or(&reason::NO_PORT)?;
-        let key = if shared.ports.is_router() { key } else { any };
+        // Those that were opened leave by any port.
+        let key = if shared.ports.is_router() { key } else { Key { port: PORT_ANY, ..key } };
         let make = || {
             let own = shared.ports.list.get(via).map(|port| port.cable.get().me);
             let own = own.unwrap_or_default();
@@ -120,7 +151,35 @@ impl Ddp {
             );
             (DdpSession::new(shared, key, &upper), ends)
         };
-        sessions.accept(cx, this, &upper, key.number(), make)
+        shared.sessions.accept(cx, this, &upper, key.number(), make)
+    }
+
+    fn key(via: usize, header: &Long) -> Key {
+        Key {
+            peer: header.from,
+            socket: header.to.socket,
+            kind: header.kind,
+            port: via as u8,
+            group: 0,
+        }
+    }
+
+    /// The session that there is for a datagram.
+    fn known(&self, via: usize, header: &Long) -> Option<SessionRef> {
+        let shared = &self.shared;
+        let key = Self::key(via, header);
+        // Those that were opened leave by any port.
+        let any = Key { port: PORT_ANY, ..key };
+        let sessions = &shared.sessions;
+        let found = sessions.get(&any.number()).or_else(|| sessions.get(&key.number()));
+        if found.is_some() {
+            return found;
+        }
+        // A node of this cable may be named without its network.
+        let is_here = |port: &Port| port.cable.get().me.net == header.from.net;
+        shared.ports.list.get(via).filter(|port| is_here(port))?;
+        let peer = xk_appletalk::addr::AtAddr { net: NET_ANY, ..header.from };
+        sessions.get(&Key { peer, ..any }.number())
     }
 
     /// Sends a datagram on that is for another node.

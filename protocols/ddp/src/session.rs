@@ -9,7 +9,7 @@ use core::any::Any;
 use core::cell::Cell;
 use xk_appletalk::addr::Node;
 use xk_core::control::Describe;
-use xk_core::object::{Closing, OpenError, PushError, Refused, SessionSlot};
+use xk_core::object::{Burst, Closing, OpenError, Outgoing, PushError, Refused, SessionSlot};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Reason, Session, SessionRef, reason};
 use xk_kit::control::{MaxPacket, MinPacket, OptPacket};
 use xk_kit::net::appletalk::DdpEnds;
@@ -43,7 +43,12 @@ impl DdpSession {
     fn resolve(&self, cx: &Kernel, this: &ProtocolRef) -> Result<Next, OpenError> {
         let generation = self.shared.generation.get();
         let to = self.key.peer.at();
-        let next = self.shared.ports.next(self.key.over(), to).ok_or(OpenError::NoRoute)?;
+        let best = self.shared.best(cx, to.net);
+        let next = match self.shared.ports.next(self.key.over(), to) {
+            // Not even a router is heard, but by that one datagrams come.
+            None if best.is_some() => Next::Over(0, to),
+            next => next.ok_or(OpenError::NoRoute)?,
+        };
         let Next::Over(at, node) = next else {
             self.let_go(cx);
             let own = self.shared.ports.list.get(self.key.over().unwrap_or(0));
@@ -51,8 +56,15 @@ impl DdpSession {
             return Ok(next);
         };
         let port = self.shared.ports.list.get(at).ok_or(OpenError::NoRoute)?;
-        let lower = hops::open(cx, this, port, node, self.key.group())?;
-        self.source.set(port.cable.get().me);
+        let to_hw = |hw| hops::open(cx, this, port, node, hw);
+        let lower = match (self.key.group(), best) {
+            // What is no hardware address to the link below goes the other way.
+            (None, Some(best)) => to_hw(Some(best)).or_else(|_| to_hw(None))?,
+            (group, _) => to_hw(group)?,
+        };
+        // What was asked at an address is answered from there, whichever way that goes.
+        let own = self.key.over().and_then(|at| self.shared.ports.list.get(at));
+        self.source.set(own.unwrap_or(port).cable.get().me);
         self.generation.set(generation);
         if let Some(old) = self.lower.replace(Some(lower)) {
             old.close(cx);
@@ -97,11 +109,7 @@ impl DdpSession {
         if !message.push_in_place(&header) && message.push_array(&header).is_err() {
             return fail(cx, this, message, (PushError::NoBuffers, &reason::NO_BUFFERS));
         }
-        lower.push(cx, message).map_err(|error| match error {
-            // The end of a session below is no end of this one.
-            PushError::Closed => PushError::Unreachable,
-            error => error,
-        })
+        lower.push(cx, message).map_err(of_lower)
     }
 
     /// Sends a message whose way is to be found; keeps it if there is no address to send from.
@@ -158,6 +166,14 @@ impl DdpSession {
     }
 }
 
+/// The end of a session below is no end of this one.
+fn of_lower(error: PushError) -> PushError {
+    match error {
+        PushError::Closed => PushError::Unreachable,
+        error => error,
+    }
+}
+
 /// Drops a message that cannot go, counted.
 #[cold]
 fn fail(
@@ -185,9 +201,34 @@ impl Session for DdpSession {
         self.go_on(cx, this, message)
     }
 
+    fn push_burst(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        burst: &mut Outgoing,
+    ) -> Result<(), PushError> {
+        let known = self.generation.get() == self.shared.generation.get();
+        let Some(lower) = self.lower.live().filter(|_| known) else {
+            let mut result = Ok(());
+            for message in burst.drain(..) {
+                result = result.and(self.push(cx, this, message));
+            }
+            return result;
+        };
+        let prepare = |message: &mut Message| {
+            self.header(message).is_some_and(|header| message.push_in_place(&header))
+        };
+        let other = |message| self.send(cx, this, &lower, message);
+        lower.push_prepared(cx, burst, prepare, other).map_err(of_lower)
+    }
+
     #[inline]
     fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
         self.upper.demux(cx, this, message)
+    }
+
+    fn pop_burst(&self, cx: &Kernel, this: &SessionRef, burst: Burst<'_>) -> Result<(), Refused> {
+        self.upper.demux_burst(cx, this, burst)
     }
 
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {

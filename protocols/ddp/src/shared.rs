@@ -1,16 +1,18 @@
 //! What protocol and sessions share.
 
 use crate::hops::Hops;
-use crate::ports::Ports;
+use crate::ports::{Port, Ports};
+use crate::wire::Long;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_appletalk::addr::{AtAddr, NetRange, Node};
-use xk_appletalk::ddp::Cable;
+use xk_appletalk::ddp::{BestRouters, Cable};
 use xk_core::map::Map;
 use xk_core::object::SessionTable;
 use xk_core::{Kernel, Message, ProtocolRef, SessionRef, reason};
+use xk_kit::control::PeerEther;
 use xk_kit::net::appletalk::CableChanged;
 use xk_kit::net::ports::Choices;
 
@@ -30,6 +32,10 @@ pub mod reasons {
 
 /// The timer token of datagrams to this node itself.
 pub(crate) const TOKEN_LOOP: u64 = 1;
+/// That of best routers.
+pub(crate) const TOKEN_BEST: u64 = 2;
+/// Of how many networks the best router is known.
+const BEST_MAX: usize = 64;
 /// How many datagrams to this node itself wait.
 const LOOPED_MAX: usize = 256;
 /// The port of sessions that leave by whichever leads to their peer.
@@ -79,6 +85,13 @@ pub(crate) struct Shared {
     waiting: RefCell<VecDeque<(SessionRef, Message)>>,
     pub(crate) waiting_max: usize,
     looped: RefCell<VecDeque<Message>>,
+    /// The routers by which datagrams of other networks came; of a node that routes nothing.
+    best: Option<RefCell<BestRouters>>,
+}
+
+/// Now, as the machines count.
+fn now(cx: &Kernel) -> Duration {
+    Duration::from_nanos(cx.now().as_ns())
 }
 
 /// The number of an enable.
@@ -93,11 +106,13 @@ pub(crate) struct Limits {
     pub(crate) enables: usize,
     pub(crate) waiting: usize,
     pub(crate) routes: usize,
+    pub(crate) has_best: bool,
 }
 
 impl Shared {
     pub(crate) fn new(cx: &Kernel, ports: Ports, limits: &Limits) -> Self {
         let secret = cx.secret();
+        let has_best = limits.has_best && !ports.is_router();
         Self {
             ports,
             sessions: SessionTable::new(secret, limits.sessions),
@@ -110,6 +125,55 @@ impl Shared {
             waiting: RefCell::default(),
             waiting_max: limits.waiting,
             looped: RefCell::default(),
+            best: has_best.then(|| RefCell::new(BestRouters::new(BEST_MAX))),
+        }
+    }
+
+    /// A datagram has come by way of a router, if this node minds.
+    pub(crate) fn came_by(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        (header, lower): (&Long, &SessionRef),
+    ) {
+        let net = header.from.net;
+        let minds = |port: &Port| header.hops() > 0 && !port.cable.get().is_local(net);
+        let Some(best) = self.best.as_ref().filter(|_| self.ports.list.first().is_some_and(minds))
+        else {
+            return;
+        };
+        // A link without such addresses has one other end.
+        let Some(router) = lower.ask(cx, PeerEther::default()) else { return };
+        let was_empty = best.borrow().is_empty();
+        let is_other = best.borrow_mut().heard(net, router.address, now(cx));
+        if is_other {
+            self.outdate();
+        }
+        if was_empty {
+            self.arm_best(cx, this);
+        }
+    }
+
+    /// The router by which datagrams of a network come.
+    pub(crate) fn best(&self, cx: &Kernel, net: u16) -> Option<[u8; 6]> {
+        let is_local = self.ports.list.first().is_none_or(|port| port.cable.get().is_local(net));
+        let best = self.best.as_ref().filter(|_| !is_local)?;
+        best.borrow().best(net, now(cx))
+    }
+
+    /// Forgets routers that were not heard for long.
+    pub(crate) fn age_best(&self, cx: &Kernel, this: &ProtocolRef) {
+        if self.best.as_ref().is_some_and(|best| best.borrow_mut().expire(now(cx))) {
+            self.outdate();
+        }
+        self.arm_best(cx, this);
+    }
+
+    fn arm_best(&self, cx: &Kernel, this: &ProtocolRef) {
+        let next = self.best.as_ref().and_then(|best| best.borrow().next());
+        if let Some(next) = next {
+            // Without a timer the ways are as they were.
+            let _ = cx.schedule_protocol(this, next.saturating_sub(now(cx)), TOKEN_BEST);
         }
     }
 

@@ -1,9 +1,11 @@
 //! The protocol object: a node that asks about its cable, or the zones of a router.
 
-use crate::wire::{Error, NetInfo, Packet, Reply};
+use crate::lists::{Fetch, ZoneList};
+use crate::wire::{Error, NetInfo, Notify, Packet, Reply};
+use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
+use core::cell::{Cell, Ref, RefCell};
 use core::time::Duration;
 use xk_appletalk::addr::{BROADCAST, NetRange};
 use xk_appletalk::ddp::SOCKET_ZONE;
@@ -18,10 +20,11 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Reason, SessionRef,
     Upper, question, reason,
 };
+use xk_kit::answers::Allowance;
 use xk_kit::control::JoinGroup;
 use xk_kit::net::appletalk::{
-    CableChanged, DdpEnds, DdpRoutes, NET, Outlet, SOCKET, SetCable, ZoneNets, cables, octets_of,
-    socket,
+    CableChanged, DdpCable, DdpEnds, DdpRoutes, NET, Outlet, SOCKET, SetCable, ZoneNets, cables,
+    octets_of, socket,
 };
 
 /// What was not asked for.
@@ -34,6 +37,7 @@ const QUERY_FIRST: Duration = Duration::from_secs(1);
 /// The timer tokens.
 const TOKEN_ASK: u64 = 1;
 const TOKEN_QUERY: u64 = 2;
+pub(crate) const TOKEN_LIST: u64 = 3;
 /// Networks in one query at most.
 const QUERY_NETS_MAX: usize = 64;
 
@@ -48,9 +52,27 @@ pub struct ZipZones {
 
 question!(ZipZones { zones, missing }, "zip-zones", Ask);
 
+/// Gives the zone of a router's cable another name, and tells the nodes there.
+#[derive(Clone, Debug, Default)]
+pub struct ZoneRename {
+    /// The port.
+    pub port: u8,
+    /// The name.
+    pub zone: String,
+}
+
+question!(ZoneRename { port, zone }, "rename-zone", Ask);
+
+/// An answer that its node has no allowance left for.
+pub static RATE_LIMITED: Reason = Reason::new("rate limited", Class::Exhausted);
+/// How many packets of answers may go to a node at once.
+const BURST: u64 = 100;
+
 /// One instance.
 pub struct Zip {
     lower: ProtocolRef,
+    /// By which lists of zones go.
+    pub(crate) atp: Option<ProtocolRef>,
     outlet: Outlet,
     zones: RefCell<Zones>,
     is_router: Cell<bool>,
@@ -60,6 +82,8 @@ pub struct Zip {
     is_told: Cell<bool>,
     had_router: Cell<bool>,
     is_querying: Cell<bool>,
+    pub(crate) fetches: RefCell<Vec<Rc<Fetch>>>,
+    allowance: Allowance,
 }
 
 /// Builds it from its place in a graph.
@@ -69,6 +93,7 @@ pub struct Zip {
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     build.add(Zip {
         lower: build.lower(0)?,
+        atp: build.lower(1).ok(),
         outlet: Outlet::default(),
         zones: RefCell::new(Zones::new(build.int("networks_max")?)),
         is_router: Cell::new(false),
@@ -76,6 +101,8 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         is_told: Cell::new(false),
         had_router: Cell::new(false),
         is_querying: Cell::new(false),
+        fetches: RefCell::default(),
+        allowance: Allowance::new(build.int("answers_per_second")?, BURST),
     })
 }
 
@@ -102,6 +129,24 @@ fn reason_of(error: Error) -> &'static Reason {
 }
 
 impl Zip {
+    pub(crate) fn ddp(&self) -> &ProtocolRef {
+        &self.lower
+    }
+
+    pub(crate) fn is_router(&self) -> bool {
+        self.is_router.get()
+    }
+
+    pub(crate) fn zones(&self) -> Ref<'_, Zones> {
+        self.zones.borrow()
+    }
+
+    /// Whether so many packets may go to a node that has asked.
+    pub(crate) fn may_answer(&self, cx: &Kernel, (net, node): (u16, u8), packets: usize) -> bool {
+        let source = u64::from(net) << 8 | u64::from(node);
+        self.allowance.take(cx, source, packets.min(BURST as usize))
+    }
+
     fn send(
         &self,
         cx: &Kernel,
@@ -209,6 +254,9 @@ impl Zip {
         match Packet::parse(octets).map_err(reason_of)? {
             Packet::Query(nets) if self.is_router.get() => {
                 let replies = self.zones.borrow().answer(&nets);
+                if !self.may_answer(cx, (net, node), replies.len()) {
+                    return Err(&RATE_LIMITED);
+                }
                 for reply in replies {
                     let ends = (local(0), socket(net, node, from));
                     self.send(cx, this, ends, &Packet::Reply(reply));
@@ -221,14 +269,67 @@ impl Zip {
                 let first = cable.ok_or(&reason::NOT_MINE)?.first;
                 let info = self.zones.borrow().net_info(first, &request);
                 let info = Packet::NetInfo(info.ok_or(&reason::NOT_MINE)?);
+                if !self.may_answer(cx, (net, node), 1) {
+                    return Err(&RATE_LIMITED);
+                }
                 // The node has an address of the cable, or of nodes that know no router.
                 self.send(cx, this, (local(first), socket(net, node, from)), &info);
                 Ok(())
             }
             Packet::NetInfo(info) if !self.is_router.get() => self.told(cx, &info),
-            Packet::Notify(_) => Err(&reason::NOT_SUPPORTED),
+            Packet::Notify(notify) if !self.is_router.get() => {
+                self.renamed(cx, (net, node), &notify)
+            }
             _ => Err(&reason::NOT_MINE),
         }
+    }
+
+    /// The router of the cable says that a zone has another name: that of the node, if it was in
+    /// it.
+    fn renamed(
+        &self,
+        cx: &Kernel,
+        from: (u16, u8),
+        notify: &Notify,
+    ) -> Result<(), &'static Reason> {
+        let cable = self.lower.ask(cx, DdpCable::default()).ok_or(&reason::NOT_MINE)?;
+        let zone = Name::new(&cable.zone).unwrap_or_default();
+        let range = NetRange::new(cable.first, cable.last);
+        if cable.router != from || range != Some(notify.range) || zone != notify.old {
+            return Err(&reason::NOT_MINE);
+        }
+        let set = SetCable {
+            port: 0,
+            first: cable.first,
+            last: cable.last,
+            zone: notify.new.octets().to_vec(),
+            group: notify.multicast,
+        };
+        let _ = self.lower.ask(cx, set);
+        Ok(())
+    }
+
+    /// Gives the zone of a router's cable another name, and tells the nodes there.
+    fn rename(&self, cx: &Kernel, this: &ProtocolRef, question: &ZoneRename) -> Option<()> {
+        let cable = cables(cx, &self.lower).into_iter().nth(question.port.into())?;
+        let range = NetRange::new(cable.first, cable.last).filter(|_| self.is_router.get())?;
+        let old = Name::new(&cable.zone).ok().filter(|zone| !zone.is_empty())?;
+        let new = Name::from_text(&question.zone).ok().filter(|zone| !zone.is_empty())?;
+        let group = Some(multicast(&new));
+        let set = SetCable {
+            port: question.port,
+            first: cable.first,
+            last: cable.last,
+            zone: new.octets().to_vec(),
+            group,
+        };
+        let _ = self.lower.ask(cx, set);
+        self.zones.borrow_mut().set_own(range, &[new]).ok()?;
+        let notify = Packet::Notify(Notify { range, old, new, multicast: group });
+        // All nodes of the cable, of whichever of its networks.
+        let ends = (local(cable.first), socket(0, BROADCAST, SOCKET_ZONE));
+        self.send(cx, this, ends, &notify);
+        Some(())
     }
 
     fn heard(&self, reply: &Reply) -> Result<(), &'static Reason> {
@@ -262,6 +363,7 @@ impl Protocol for Zip {
     fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
         let socket = Participants::local(local(0));
         let _ = self.lower.open_enable(cx, Upper::new(this), socket)?;
+        self.serve(cx, this)?;
         // What has its address by now tells of no change any more.
         let _ = cx.schedule_protocol(this, Duration::ZERO, 0);
         Ok(())
@@ -288,6 +390,16 @@ impl Protocol for Zip {
         self.take(cx, this, lower, &octets).map_err(|why| this.refuse(message, why))
     }
 
+    fn call_demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        message: Message,
+    ) -> Result<Message, Refused> {
+        self.list(cx, this, lower, message)
+    }
+
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         if ask.get::<CableChanged>().is_some() {
             self.changed(cx, this);
@@ -298,6 +410,14 @@ impl Protocol for Zip {
             let zones = self.zones.borrow();
             question.zones = zones.all().iter().map(Name::text).collect();
             question.missing = zones.missing().count() as u32;
+        } else if let Some(question) = ask.get::<ZoneList>() {
+            if !self.fill(cx, this, question) {
+                return Answer::Unknown;
+            }
+        } else if let Some(question) = ask.get::<ZoneRename>() {
+            if self.rename(cx, this, question).is_none() {
+                return Answer::Unknown;
+            }
         } else if let Some(question) = ask.get::<Describe>() {
             question.text = alloc::format!("{} zones", self.zones.borrow().all().len());
         } else {
@@ -314,11 +434,13 @@ impl Protocol for Zip {
         match token {
             TOKEN_ASK => self.tick(cx, this),
             TOKEN_QUERY => self.query(cx, this),
+            TOKEN_LIST => self.fetch(cx, this),
             _ => self.changed(cx, this),
         }
     }
 
     fn stop(&self, cx: &Kernel, _: &ProtocolRef) {
         self.outlet.clear(cx);
+        drop(self.fetches.take());
     }
 }

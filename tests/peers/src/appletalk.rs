@@ -108,6 +108,7 @@ fn script(root: &Path) -> String {
         "R={root}\n\
          for d in run tmp var; do mount -t tmpfs tmpfs $R/$d; done\n\
          mkdir -p $R/var/lock $R/var/log $R/var/lib/netatalk/CNID $R/var/spool/netatalk $R/tmp/vol\n\
+         chmod 777 $R/tmp/vol\n\
          ln -s ../run $R/var/run\n\
          mount --bind /dev $R/dev; mount -t proc proc $R/proc\n\
          at() {{ chroot $R \"$@\"; }}\n\
@@ -244,6 +245,22 @@ impl Host {
         let source = format!(
             "host xk {{\npacket device={device} address=\"{hw}\" name=wire offload=#false\npcap wire file=\"{}\"\n\
              eth pcap\naarp eth\nddp aarp {ddp}\naep ddp\n{uppers}\n}}\n",
+            file.display()
+        );
+        Stack::start(&self.space, &source)
+    }
+
+    /// Starts a router on `x0`, node 85 of the cable's network 10, with network 30 behind it, which
+    /// has no other node, and the zones `XK` and `Ours`; `uppers` are lines of a graph above.
+    #[must_use]
+    pub fn start_router(&self, uppers: &str) -> Stack {
+        let file = self.testbed.capture_file("router");
+        let hw = self.hw.map(|octet| format!("{octet:02x}")).join(":");
+        let source = format!(
+            "host xk {{\npacket device=x0 address=\"{hw}\" name=wire offload=#false\n\
+             pcap wire file=\"{}\"\neth pcap\naarp eth\nloopback\n\
+             ddp aarp loopback {{\nport net=\"10-19\" node=85 zone=\"XK\"\n\
+             port net=\"30\" node=85 zone=\"Ours\"\n}}\naep ddp\n{uppers}\n}}\n",
             file.display()
         );
         Stack::start(&self.space, &source)

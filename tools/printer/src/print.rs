@@ -15,9 +15,10 @@
 //!
 //! # Behaviour
 //! After `start` it looks the printer up, unless `to` names its socket, opens a connection by PAP,
-//! and gives the printer `size` octets, a pattern, as it asks for them. It asks for what the
-//! printer has to say until that is over, and closes. A printer that is busy or not there is asked
-//! again after 2 s, `tries` times in all; so for each of `count` jobs.
+//! and gives the printer `size` octets, a pattern or, with `postscript`, a program with numbered
+//! lines, as it asks for them. It asks for what the printer has to say until that is over, and
+//! closes. A printer that is busy or not there is asked again after 2 s, `tries` times in all; so
+//! for each of `count` jobs.
 //!
 //! # Control
 //! Answers `report`: `printed` jobs, `octets` of the last, its `sum` (that of DDP), `failed` jobs,
@@ -39,7 +40,7 @@
 //! # Standard
 //! Inside AppleTalk, second edition, chapter 10.
 
-use crate::job::{Tally, octet};
+use crate::job::{Tally, octet, postscript_octet};
 use crate::pap::{asked, call, reply, send_data, want};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -70,6 +71,7 @@ xk_core::settings! {
         socket: u8 = int(1..=254, 140, "its socket"),
         quantum: u8 = int(1..=8, 8, "how many packets it takes at once"),
         size: usize = octets(20_000, "octets of a job"),
+        postscript: bool = flag(false, "whether a job is PostScript, as spoolers want it"),
         count: u64 = int(1..=i64::MAX, 1, "how many jobs"),
         tries: u64 = int(1..=i64::MAX, 30, "how often it tries to print one"),
         start: Duration = duration(Duration::ZERO, "the delay before the first"),
@@ -208,7 +210,10 @@ impl Print {
         let (from, size) = (self.given.get(), self.settings.size);
         let until = size.min(from + packets as usize * PACKET_OCTETS_MAX);
         let number = self.printed.get();
-        let octets: Vec<u8> = (from..until).map(|at| octet(number, at)).collect();
+        let octets: Vec<u8> = match self.settings.postscript {
+            true => (from..until).map(|at| postscript_octet(size, at)).collect(),
+            false => (from..until).map(|at| octet(number, at)).collect(),
+        };
         self.given.set(until);
         let mut tally = self.tally.get();
         tally.add(&octets);

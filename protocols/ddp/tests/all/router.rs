@@ -129,6 +129,14 @@ fn all_of_its_addresses_are_the_routers() {
         assert_eq!((sent.concat().len(), &drops[..]), (0, &[][..]), "{net}.{node}");
         assert_eq!(router.top.received(), before + 1, "{net}.{node}");
     }
+    // It answers from the address that it was asked at, over the link that leads to the asker.
+    router.top.echo(true);
+    for own in [AtAddr::new(10, 1, 80), AtAddr::new(20, 1, 80)] {
+        let ([left, right], drops) = router.arrive(0, &datagram(own, LEFT, 0));
+        assert_eq!((right.len(), &drops[..]), (0, &[][..]), "{own}");
+        assert_eq!(left, [datagram(LEFT, own, 0)], "{own}");
+    }
+    router.top.echo(false);
     // All nodes of the other network are told by a datagram to all of that link.
     let all = datagram(Node::new(20, 255).socket(80), LEFT, 0);
     let ([left, right], _) = router.arrive(0, &all);

@@ -228,9 +228,12 @@ const COMPANY: &[Test] = tests! {
     appletalk::a_node_learns_of_its_cable over Veth;
     appletalk::papd_prints over Veth;
     appletalk::names_are_found_both_ways over Veth;
+    appletalk::two_routers_share_a_cable over Veth;
     appletalk::pap_prints_on_ours over Veth;
     appletalk::afpd_opens_a_session over Veth;
     appletalk::afpd_executes_commands over Veth;
+    appletalk::afpd_takes_a_file over Veth;
+    appletalk::print_prints_by_papd over Veth;
 };
 
 /// What keeps the machine busy by itself, what looks at this process's own memory and descriptors,

@@ -68,20 +68,37 @@ pub(super) fn commands_of(
     socket: u8,
     commands: Vec<Vec<u8>>,
 ) -> Vec<Result<Vec<u8>, String>> {
+    commands_by(stack, socket, move |replies| {
+        commands.get(replies.len()).map(|command| (command.clone(), 0))
+    })
+}
+
+/// As above, of commands that depend on the replies before; of each so many octets are the block in
+/// front of what is written.
+pub(super) fn commands_by(
+    stack: &Stack,
+    socket: u8,
+    mut next: impl FnMut(&[Result<Vec<u8>, String>]) -> Option<(Vec<u8>, usize)> + Send + 'static,
+) -> Vec<Result<Vec<u8>, String>> {
     stack.with(move |cx| {
         let lower = cx.find_protocol("asp").expect("the layer");
         let caller = cx.add_protocol("caller", "asp-caller", Still);
         let to: Participant = format!("socket{socket}@node{GUEST}@net10").parse().expect("a peer");
         let both = Participants::pair(Part::Any, to);
         let session = lower.open(cx, Upper::new(&caller), both).expect("a session");
-        let replies = commands.iter().map(|command| {
-            let mut request = cx.pool().copy_from(HEADROOM, command).expect("a buffer");
+        let mut replies = Vec::new();
+        while let Some((command, block)) = next(&replies) {
+            let mut request = cx.pool().copy_from(HEADROOM, &command).expect("a buffer");
+            if block > 0 {
+                let beside =
+                    Options { amount: block as u16, ..Options::request(&want(true, [0; 4], 8), 0) };
+                request.set_attribute(Transaction(beside.emit())).expect("room for it");
+            }
             let deadline = cx.now().after(PATIENCE);
             request.set_attribute(CallOptions { deadline, tag: 0 }).expect("room for it");
             let reply = session.call(cx, request);
-            reply.map(|reply| octets(&reply)).map_err(|error| error.describe(cx))
-        });
-        let replies = replies.collect();
+            replies.push(reply.map(|reply| octets(&reply)).map_err(|error| error.describe(cx)));
+        }
         session.close(cx);
         replies
     })
