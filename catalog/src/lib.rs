@@ -79,6 +79,7 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_zip::ENTRY,
     // catalog:protocols
     &xk_bsd::ENTRY,
+    &xk_bsd::sockets::ENTRY,
     &xk_bsd_appletalk::AEP,
     &xk_bsd_appletalk::ATP,
     &xk_bsd_appletalk::DDP,
@@ -88,6 +89,7 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_bsd_inet::IP,
     &xk_bsd_inet::UDP,
     &xk_streams::ENTRY,
+    &xk_streams::tli::ENTRY,
     &xk_streams_appletalk::aep::ENTRY,
     &xk_streams_appletalk::atp::ENTRY,
     &xk_streams_appletalk::ddp::ENTRY,

@@ -124,9 +124,8 @@ fn a_filter_fits_every_edge() {
         if !long && (graph.host_count() > HOSTS_FEW || source.contains("noise ")) {
             continue;
         }
-        // Filters are the x-kernel's, and fit none of another framework's edges; `asp` asks the
-        // layer right below, which no filter answers for.
-        if source.contains("subsystem ") || name == "apple-asp" {
+        // Filters are the x-kernel's, and fit none of another framework's edges.
+        if source.contains("subsystem ") {
             continue;
         }
         // Where a link loses frames, the number of frames decides what is lost.

@@ -243,6 +243,7 @@ fn the_page_of_the_language_says_who_lacks_and_who_needs_a_guarantee() {
         ("addresses", Guarantees::RESOLVER),
         ("names", Guarantees::NAMES),
         ("credentials", Guarantees::CREDENTIALS),
+        ("transactions", Guarantees::TRANSACTIONS),
         ("instant", Guarantees::INSTANT),
     ] {
         let lacks = kinds(|entry| {

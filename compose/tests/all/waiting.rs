@@ -105,8 +105,6 @@ fn every_layer_starts_above_layers_that_let_it_wait() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../graphs");
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|f| f.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|kind| kind == "kdl"));
-    // `asp` asks the layer right below, which none that waits answers for.
-    files.retain(|path| !path.ends_with("apple-asp.kdl"));
     files.sort();
     let (mut started, mut wrong) = (BTreeSet::new(), Vec::new());
     let files = files.iter().map(|path| {
@@ -145,7 +143,6 @@ fn every_layer_starts_above_layers_that_let_it_wait() {
     let is_own = |entry: &&&Entry| entry.subsystem.is_none() && entry.shape != Shape::Adapter;
     let all =
         standard.entries().iter().filter(is_own).filter(shapes).map(|entry| entry.kind.to_owned());
-    let missing: Vec<String> =
-        all.filter(|kind| !started.contains(kind) && kind != "asp").collect();
+    let missing: Vec<String> = all.filter(|kind| !started.contains(kind)).collect();
     assert_eq!(missing, [""; 0], "kinds that no graph has");
 }

@@ -6,7 +6,7 @@
 
 /// A set of guarantees about messages, or requests and replies, between the two ends of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Guarantees(u16);
+pub struct Guarantees(u32);
 
 /// Each guarantee by itself: what a layer that lacks it does, for the author of the graph.
 const LACKS: &[(Guarantees, &str)] = &[
@@ -26,7 +26,11 @@ const LACKS: &[(Guarantees, &str)] = &[
     (Guarantees::NAMES, "credentials are looked for right behind the header of `sunselect`"),
     (Guarantees::CREDENTIALS, "no credentials go with a call on it"),
     (Guarantees::HOSTS, "it does not say from which host a message comes"),
+    (Guarantees::TRANSACTIONS, "it has no transactions: nothing goes beside a call on it"),
 ];
+
+/// How many there are.
+const ONES: u32 = 17;
 
 impl Guarantees {
     /// No guarantee.
@@ -65,10 +69,13 @@ impl Guarantees {
     pub const CREDENTIALS: Self = Self(1 << 14);
     /// It says from which host what comes up was sent (`peer-host`).
     pub const HOSTS: Self = Self(1 << 15);
+    /// Options go beside a call and its reply, as those of ATP's transactions do.
+    pub const TRANSACTIONS: Self = Self(1 << 16);
     /// All of them.
-    pub const ALL: Self = Self(u16::MAX);
+    pub const ALL: Self = Self((1 << ONES) - 1);
     /// What is said of the layer right below, and not kept by one of its own that stands on it.
-    const OWN: Self = Self::RESOLVER.and(Self::NAMES).and(Self::CREDENTIALS);
+    const OWN: Self =
+        Self::RESOLVER.and(Self::NAMES).and(Self::CREDENTIALS).and(Self::TRANSACTIONS);
 
     /// These and those.
     #[must_use]
@@ -165,7 +172,7 @@ mod tests {
 
     #[test]
     fn every_guarantee_has_a_reason_of_its_own() {
-        for bit in 0..16 {
+        for bit in 0..ONES {
             let one = Guarantees(1 << bit);
             let reason = Guarantees::NONE.lack(one);
             assert_eq!(reason.is_some(), Guarantees::ALL.has(one), "bit {bit}");

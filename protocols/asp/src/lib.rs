@@ -12,7 +12,8 @@
 //! One protocol that serves, any number that call. It needs no type number.
 //!
 //! # Below
-//! One protocol of transactions: `atp`.
+//! One protocol of transactions, whose options go beside each call: `atp`, of the x-kernel or of
+//! another framework, or a filter on one. Its addresses are sockets of AppleTalk.
 //!
 //! # Behaviour
 //! Each open is a session of its own, which is opened with the server at its first call, and again
@@ -75,10 +76,8 @@ use xk_core::graph::{Family, Guarantees, Realm};
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::calls("asp", include_str!("lib.rs"), build)
     .summary("ASP: sessions of commands, which are executed in their order, each once")
-    .on(&[Realm::Rpc], &[Family::Inherit])
-    .needs(Guarantees::SESSIONS)
-    // The options of a transaction go with each call: only on `atp`.
-    .asks(&["transactions"])
+    .on(&[Realm::Rpc], &[Family::Other("AppleTalk sockets")])
+    .needs(Guarantees::SESSIONS.and(Guarantees::TRANSACTIONS))
     .parameters(Settings::PARAMETERS)
     .questions(&[
         own_question::<AspAttention>("has the workstation of a served session look"),

@@ -93,7 +93,7 @@ pub use session::{
 
 use xk_core::Entry;
 use xk_core::control::{own_question, question};
-use xk_core::graph::{Family, Guarantees, Realm};
+use xk_core::graph::{Family, Guarantees, Realm, Service};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
@@ -102,6 +102,7 @@ pub static ENTRY: Entry = Entry::calls("atp", include_str!("lib.rs"), build)
     .on(&[Realm::Async, Realm::Wire], &[Family::Inherit])
     .needs(Guarantees::SESSIONS.and(Guarantees::WHOLE).and(Guarantees::EXACT)
         .and(Guarantees::REPLY).and(Guarantees::PROMPT))
+    .service(Service::adding(Guarantees::TRANSACTIONS))
     .header_octets(wire::HEADER_OCTETS)
     .numbers(&[("ddp", 3)])
     .parameters(Settings::PARAMETERS)

@@ -3,17 +3,17 @@
 //! x-kernel's below it. The check puts it in.
 //!
 //! # Realm
-//! async (that of the layer below)
+//! async, or rpc on transactions (that of the layer below)
 //!
 //! # Participants
 //! Socket addresses above, which become participants of the protocol below: `sockaddr_at` those of
-//! `ddp`, `sockaddr_in` those of `udp` and `ip`.
+//! `ddp` and `atp`, `sockaddr_in` those of `udp`, `tcp` and `ip`.
 //!
 //! # Above
 //! One line of `subsystem bsd`.
 //!
 //! # Below
-//! One protocol of the x-kernel, `ddp`, `udp` or `ip`, or a wire.
+//! One protocol of the x-kernel, `ddp`, `atp`, `udp`, `tcp` or `ip`, or a wire.
 //!
 //! # Behaviour
 //! On a wire it passes on what the interface opens: the wire's frames are those of the interface.
@@ -29,6 +29,14 @@
 //! Messages go up without a copy: each slice becomes an mbuf that refers to it. Downwards clusters
 //! and what the x-kernel had lent go without one; small mbufs are copied, for the x-kernel's
 //! messages lie in its pool.
+//!
+//! Below the line `sockets` it has an entry of the protocol switch for programs instead (`xk help
+//! bsd/sockets`). On `tcp` `PRU_CONNECT` opens a session and `PRU_LISTEN` offers the port; what is
+//! pushed is what the session says that it has room for, and `PRU_RCVD` says what was consumed.
+//! What the peer may send before it is told of a smaller buffer is 64 KiB. On `atp` a request is a
+//! call, made by an event of the kernel, 64 at one time; its reply, or that there was none, comes
+//! back with the options of a transaction. A call from below goes up as a request, and waits for
+//! the answer for eight minutes at most, 64 at one time.
 //!
 //! What cannot be translated: what BSD drops is counted at its line, and the x-kernel's layer below
 //! learns nothing, so that no sender is told. `pr_output` answers what the push answers; an error
@@ -72,7 +80,7 @@ pub static ENTRY: Entry = Entry::adapter("bsd-on-xk", include_str!("bsd_on_xk.rs
     .summary("joins a protocol or an interface of BSD's with what is the x-kernel's below it")
     .questions(&[question("report", "messages lent and copied, each way")])
     .joins(&crate::form::KINDS)
-    .reasons(&[&crate::NO_WAY]);
+    .reasons(&[&crate::NO_WAY, &crate::NO_ANSWER]);
 
 /// Builds it from its place in a graph.
 ///

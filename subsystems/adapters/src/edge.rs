@@ -4,6 +4,7 @@
 //! the upper half ([`Above`]) stands in the upper one as the protocol that its own stand on. Each
 //! half knows one subsystem, so that six adapters are three of the one and three of the other.
 
+use crate::circuit::Streams;
 use crate::form::Addr;
 use crate::parcel::Parcel;
 use alloc::rc::Rc;
@@ -152,6 +153,11 @@ pub trait Below {
 
     /// Our address from which messages to `to` are sent.
     fn local_to(&self, cx: &Kernel, to: &Addr) -> Option<Addr>;
+
+    /// The half by which streams are opened, if the protocol below carries them.
+    fn streams(&self) -> Option<Rc<dyn Streams>> {
+        None
+    }
 
     /// The graph is taken down: it lets go of all doors.
     fn stop(&self, cx: &Kernel);

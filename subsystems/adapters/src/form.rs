@@ -5,6 +5,7 @@
 //! kind: that of the lower end of an edge.
 
 use core::net::Ipv4Addr;
+use xk_bsd::Sock;
 use xk_bsd::mbuf::Release;
 use xk_bsd::sockaddr::{AF_APPLETALK, AF_INET, Sockaddr};
 use xk_core::participant::{AddressError, Label, PORT, Wild};
@@ -130,6 +131,8 @@ pub enum Service {
     Datagrams,
     /// Requests and replies, in BSD and STREAMS datagrams with options.
     Transactions,
+    /// A stream of octets, which opens and ends.
+    Streams,
     /// Frames of a wire: neither addresses nor numbers.
     Frames,
 }
@@ -146,6 +149,10 @@ pub struct Form {
     /// What stands on it is told apart by ports alone: each port is a door of its own. If not, by
     /// type numbers.
     pub is_by_port: bool,
+    /// The sockets of BSD's that reach it, and its number in the protocol switch.
+    pub sockets: Option<(Sock, u8)>,
+    /// In front of what users send and receive is an octet, the number that selects a protocol.
+    pub type_in_front: bool,
     /// The participants, the topmost first.
     places: &'static [Place],
 }
@@ -159,10 +166,11 @@ const HOST: Place = Place::Host { at: 2 };
 /// All kinds that adapters join. Another one is a line here.
 #[rustfmt::skip]
 pub const FORMS: &[Form] = &[
-    Form { kind: "ddp", family: AF_APPLETALK, service: Service::Datagrams, is_by_port: false, places: &[SOCKET, NODE, NET] },
-    Form { kind: "atp", family: AF_APPLETALK, service: Service::Transactions, is_by_port: true, places: &[SOCKET, NODE, NET] },
-    Form { kind: "udp", family: AF_INET, service: Service::Datagrams, is_by_port: true, places: &[PORT_AT, HOST] },
-    Form { kind: "ip", family: AF_INET, service: Service::Datagrams, is_by_port: false, places: &[HOST] },
+    Form { sockets: Some((Sock::Dgram, 0)), type_in_front: true, ..form("ddp", AF_APPLETALK, Service::Datagrams, &[SOCKET, NODE, NET]) },
+    Form { sockets: Some((Sock::Dgram, 3)), is_by_port: true, ..form("atp", AF_APPLETALK, Service::Transactions, &[SOCKET, NODE, NET]) },
+    Form { sockets: Some((Sock::Dgram, 17)), is_by_port: true, ..form("udp", AF_INET, Service::Datagrams, &[PORT_AT, HOST]) },
+    Form { sockets: Some((Sock::Stream, 6)), is_by_port: true, ..form("tcp", AF_INET, Service::Streams, &[PORT_AT, HOST]) },
+    form("ip", AF_INET, Service::Datagrams, &[HOST]),
 ];
 
 /// The kinds of [`FORMS`], for the check of graphs.
@@ -177,9 +185,12 @@ pub(crate) static KINDS: [&str; FORMS.len()] = {
 };
 
 /// What stands on a wire of the x-kernel needs to know of it.
-#[rustfmt::skip]
-pub static FRAMES: Form =
-    Form { kind: "", family: 0, service: Service::Frames, is_by_port: false, places: &[] };
+pub static FRAMES: Form = form("", 0, Service::Frames, &[]);
+
+/// One that no socket reaches.
+const fn form(kind: &'static str, family: u8, service: Service, places: &'static [Place]) -> Form {
+    Form { kind, family, service, is_by_port: false, sockets: None, type_in_front: false, places }
+}
 
 impl Form {
     /// That of a kind.

@@ -13,6 +13,7 @@ extern crate std;
 
 mod above;
 mod below;
+mod circuit;
 mod edge;
 mod form;
 mod joint;
@@ -26,6 +27,8 @@ pub mod streams_on_xk;
 pub mod xk_on_bsd;
 pub mod xk_on_streams;
 
+pub use below::xk::NO_ANSWER;
+pub use circuit::{Circuit, Listener, Streams, User, Wanted};
 pub use edge::{Above, Below, Door, Ends, Fault, NO_WAY, Options, Sink, Traffic, upper_of};
 pub use form::{Addr, FORMS, FRAMES, Form, Service};
 pub use parcel::Parcel;
@@ -73,3 +76,8 @@ fn form_of(build: &Build<'_>, lower: &ProtocolRef) -> Result<&'static Form, Buil
 fn known() -> alloc::string::String {
     form::KINDS.join(", ")
 }
+
+/// The examples of the page on subsystems.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/subsystems.md")]
+struct Page;

@@ -21,6 +21,13 @@ pub(crate) fn local_of(cx: &Kernel, form: &Form, session: &SessionRef) -> Option
     form.to_addr(&local).ok()
 }
 
+/// Both ends of a session with sockets of AppleTalk, our own first.
+pub(crate) fn ends_of(cx: &Kernel, form: &Form, session: &SessionRef) -> Option<(Addr, Addr)> {
+    let ends = session.ask(cx, DdpEnds::default()).filter(|_| form.family == AF_APPLETALK)?;
+    let addr = |(net, node, socket)| Addr::parse(&AtAddr::new(net, node, socket).to_sockaddr());
+    Some((addr(ends.local)?, addr(ends.peer)?))
+}
+
 /// The triple that the questions of AppleTalk have for an address: network, node, socket.
 pub(crate) fn triple(addr: &Addr) -> (u16, u8, u8) {
     let at = AtAddr::from_sockaddr(&addr.to_tpi()).unwrap_or_default();

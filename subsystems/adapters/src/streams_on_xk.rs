@@ -3,7 +3,7 @@
 //! The check puts it in.
 //!
 //! # Realm
-//! async (that of the layer below)
+//! async, or rpc on transactions (that of the layer below)
 //!
 //! # Participants
 //! Address fields of TPI above, which become participants of the protocol below.
@@ -12,7 +12,7 @@
 //! One line of `subsystem streams`.
 //!
 //! # Below
-//! One protocol of the x-kernel, `ddp`, `udp` or `ip`, or a wire.
+//! One protocol of the x-kernel, `ddp`, `atp`, `udp`, `tcp` or `ip`, or a wire.
 //!
 //! # Behaviour
 //! On a wire it is the driver of a device: frames are M_DATA.
@@ -33,10 +33,19 @@
 //! Messages go up without a copy: each slice becomes a block over it. Downwards blocks of the
 //! kernel's pool go without one; blocks that another subsystem has lent are copied.
 //!
-//! What cannot be translated: the x-kernel's layer below learns nothing of what STREAMS drops, so
-//! that no sender is told. A push that fails is T_UDERROR_IND, and so is an error that the network
-//! reports later, if it names the session; another ends here. Attributes of a message do not go up;
-//! priority bands end here.
+//! On `tcp` it is a provider of connections with orderly release, for programs (`xk help
+//! streams/tli`). T_CONN_REQ opens a session, T_BIND_REQ with a number of indications offers the
+//! port; T_DATA_REQ goes as far as the session has room, and the rest waits in the write queue;
+//! what arrives goes up as far as the queue ahead has room, and only then counts as consumed.
+//! T_ORDREL_REQ is the end of the stream, T_DISCON_REQ breaks it off. On `atp` T_UNITDATA_REQ with
+//! the options of a transaction is a call, and a call from below is T_UNITDATA_IND, as `bsd-on-xk`
+//! has it.
+//!
+//! What cannot be translated: a connection is there below before T_CONN_IND, so that T_CONN_RES
+//! confirms nothing to the peer. The x-kernel's layer below learns nothing of what STREAMS drops,
+//! so that no sender is told. A push that fails is T_UDERROR_IND, and so is an error that the
+//! network reports later, if it names the session; another ends here. Attributes of a message do
+//! not go up; priority bands end here.
 //!
 //! A protocol below that takes no offer for all of its ports, such as `ddp`, gets one for each
 //! of the 254.
@@ -74,7 +83,7 @@ pub static ENTRY: Entry = Entry::adapter("streams-on-xk", include_str!("streams_
     .summary("joins a line of STREAMS with what is the x-kernel's below it")
     .questions(&[question("report", "messages lent and copied, each way")])
     .joins(&crate::form::KINDS)
-    .reasons(&[&crate::NO_WAY]);
+    .reasons(&[&crate::NO_WAY, &crate::NO_ANSWER]);
 
 /// Builds it from its place in a graph.
 ///

@@ -61,7 +61,7 @@ use xk_bsd::{
     SIOCGIFMTU, SIOCGIFSRCADDR, SS_ISCONNECTED, Sock, Socket, Switch, add_line,
 };
 use xk_core::control::question;
-use xk_core::graph::{Build, BuildError, Family, Guarantees, Realm, int};
+use xk_core::graph::{Build, BuildError, Family, Guarantees, Realm, Service, int};
 use xk_core::reason::{self, Class};
 use xk_core::{Entry, Kernel, ProtocolRef, Reason};
 
@@ -83,6 +83,7 @@ pub static ENTRY: Entry = Entry::calls("atp", include_str!("atp.rs"), build)
     .on(&[Realm::Async], &[Family::Other("AppleTalk sockets")])
     .needs(Guarantees::SESSIONS.and(Guarantees::WHOLE).and(Guarantees::EXACT)
         .and(Guarantees::REPLY).and(Guarantees::PROMPT))
+    .service(Service::adding(Guarantees::TRANSACTIONS))
     .header_octets(HEADER_OCTETS)
     .numbers(&[("ddp", TYPE_ATP as u32)])
     .parameters(&[

@@ -185,8 +185,9 @@ impl Bsd {
     }
 
     /// The entry of the line that is the node `id`: the native neighbour of one that stands on it.
+    /// Of an adapter for programs that is the one for sockets, once the graph has started.
     pub fn protocol(&self, id: ProtocolId) -> Option<Rc<Protosw>> {
-        self.protosw.borrow().iter().find(|pr| pr.id() == id).map(Rc::clone)
+        self.protosw.borrow().iter().rev().find(|pr| pr.id() == id).map(Rc::clone)
     }
 
     /// Puts `upper` on `lower` under the number that the graph's tables have for the node

@@ -9,7 +9,8 @@
 //! None of its own: the lines of the block have theirs, as socket addresses ([`Sockaddr`]).
 //!
 //! # Above
-//! Programs, by sockets ([`socreate`] and the others); protocols of other subsystems, by adapters.
+//! Programs, by sockets ([`socreate`] and the others), on protocols that are not BSD's by the line
+//! [`sockets`]; protocols of other subsystems, by adapters.
 //!
 //! # Below
 //! Nothing of its own.
@@ -113,6 +114,7 @@ mod protosw;
 pub mod sockaddr;
 mod sockbuf;
 mod socket;
+pub mod sockets;
 #[cfg(test)]
 mod stream_tests;
 #[cfg(test)]

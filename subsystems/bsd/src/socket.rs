@@ -325,11 +325,16 @@ impl Socket {
         }
     }
 
+    /// Whether there is room for one more connection that waits: whether `sonewconn` makes one.
+    pub fn soqhasroom(&self) -> bool {
+        let waiting = self.q0.borrow().len() + self.q.borrow().len();
+        waiting <= 3 * usize::from(self.qlimit.get()) / 2
+    }
+
     /// A socket for a connection that came to this one: `sonewconn`. None if too many wait, or the
     /// protocol does not attach it. With `state` it can be accepted at once.
     pub fn sonewconn(self: &Rc<Self>, cx: &Kernel, state: u16) -> Option<Rc<Socket>> {
-        let waiting = self.q0.borrow().len() + self.q.borrow().len();
-        if waiting > 3 * usize::from(self.qlimit.get()) / 2 {
+        if !self.soqhasroom() {
             return None;
         }
         let so = Self::new(&self.bsd, &self.so_proto, self.state.get() | SS_NOFDREF).ok()?;

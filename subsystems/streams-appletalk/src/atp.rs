@@ -55,7 +55,7 @@ use xk_appletalk::atp::{
 };
 use xk_appletalk::ddp::{SOCKETS_DYNAMIC, is_socket};
 use xk_core::control::Report;
-use xk_core::graph::{Build, BuildError, Family, Guarantees, Realm};
+use xk_core::graph::{Build, BuildError, Family, Guarantees, Realm, Service};
 use xk_core::reason::{self, Reason};
 use xk_core::{Answer, Ask, Entry, Kernel, ProtocolRef};
 use xk_kit::control::MaxPacket;
@@ -72,6 +72,7 @@ pub static ENTRY: Entry = Entry::layer("atp", include_str!("atp.rs"), build)
     .above(Family::Other("AppleTalk sockets"))
     .on(&[Realm::Async], &[Family::Other("AppleTalk sockets")])
     .needs(Guarantees::WHOLE)
+    .service(Service::adding(Guarantees::TRANSACTIONS))
     .header_octets(HEADER_OCTETS)
     .numbers(&[("ddp", 3)])
     .reasons(&[&UNASKED]);

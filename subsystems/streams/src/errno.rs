@@ -73,6 +73,10 @@ errno! {
     EADDRNOTAVAIL = 126,
     /// The network is unreachable.
     ENETUNREACH = 128,
+    /// The connection was broken off on this side.
+    ECONNABORTED = 130,
+    /// The peer broke the connection off.
+    ECONNRESET = 131,
     /// No buffer space.
     ENOBUFS = 132,
     /// The peer is not connected.

@@ -140,7 +140,7 @@ pub fn add_line(
     Ok(node)
 }
 
-fn missing() -> BuildError {
+pub(crate) fn missing() -> BuildError {
     BuildError::Environment {
         param: None,
         what: "the host has no STREAMS".into(),

@@ -9,8 +9,8 @@
 //! None of its own: the lines of the block have theirs, as addresses of the transport interface.
 //!
 //! # Above
-//! Programs, by streams ([`Streams::open`]) and the transport interface ([`tli`]); protocols of
-//! other subsystems, by adapters.
+//! Programs, by streams ([`Streams::open`]) and the transport interface ([`tli`]), which has a line
+//! `tli` for protocols that are not of STREAMS; protocols of other subsystems, by adapters.
 //!
 //! # Below
 //! Nothing of its own.

@@ -14,7 +14,6 @@ pub(crate) const SIZES: &[u64] = &[32, 1600, 16 << 10];
 
 /// Kinds that no graph is drawn with, and why.
 const LEFT_OUT: &[(&str, &str)] = &[
-    ("asp", "its sessions have a socket of their own, whatever participants say"),
     ("host-tcp", "it asks the machine"),
     ("host-udp", "it asks the machine"),
     ("portmap", "it serves one program of its own"),
@@ -187,6 +186,8 @@ impl Drawn {
             "eth" => format!("02:00:00:00:00:{host:02x}"),
             "arp" | "vip" | "vipaddr" | "vipsize" => self.host(at, host),
             "ip" => format!("10.{at}.0.{host}"),
+            // The socket that `asp` has, whatever participants say.
+            "ddp" => format!("socket129@node{host}@net10"),
             "udp" => on("port7"),
             "tcp" if self.is_on_ports(at) => on("port7").replacen("@port7", "@port9", 1),
             "tcp" => on("port7"),
@@ -241,6 +242,7 @@ impl Drawn {
             "eth" => format!(" address=\"02:00:00:00:00:{host:02x}\""),
             "tcp" if self.is_on_ports(at) => " local=\"port9\"".to_owned(),
             "ip" => format!(" {{ address \"10.{at}.0.{host}/24\"; }}"),
+            "ddp" => format!(" net=\"10\" node={host}"),
             // One file under as many names as there are captures.
             "pcap" => format!(" file=\"/dev/{}null\"", "./".repeat(at)),
             "authsys" => " machine=\"h\" user=1000 group=100".to_owned(),

@@ -1,11 +1,16 @@
 //! The upper half in BSD: an entry of the protocol switch that the protocol above stands on, which
 //! sends by `pr_output` and asks by `pr_usrreq`.
 
+mod connections;
+mod datagrams;
+mod users;
+
 use crate::edge::{Above, Below, Door, Ends, Fault, Options, Sink, Traffic};
 use crate::form::{Addr, Form};
 use crate::parcel::Parcel;
 use alloc::rc::{Rc, Weak};
 use core::cell::{Cell, OnceCell, RefCell};
+use users::Users;
 use xk_bsd::errno::{Errno, Result};
 use xk_bsd::mbuf::M_BCAST;
 use xk_bsd::{
@@ -28,6 +33,8 @@ struct Half {
     /// The number of the protocol above on the one below.
     number: Cell<u8>,
     up: Rc<Traffic>,
+    /// Where programs stand on it: what their sockets reach.
+    users: RefCell<Option<Rc<dyn Users>>>,
 }
 
 impl BsdAbove {
@@ -45,6 +52,7 @@ impl BsdAbove {
             door: RefCell::default(),
             number: Cell::new(0),
             up: Rc::clone(up),
+            users: RefCell::default(),
         }))
     }
 
@@ -64,6 +72,11 @@ impl Above for BsdAbove {
         let half = &self.0;
         // On a wire it has no entry: the interface above opens that itself.
         let Some(own) = half.own.get() else { return Ok(()) };
+        if upper.head().kind() == xk_bsd::sockets::ENTRY.kind {
+            let users = users::register(half, cx, (own.id(), upper.id()))?;
+            drop(half.users.replace(Some(users)));
+            return Ok(());
+        }
         let uppers = own.uppers();
         let Some((number, _)) = uppers.into_iter().find(|(_, pr)| pr.id() == upper.id()) else {
             return Ok(());
@@ -79,6 +92,10 @@ impl Above for BsdAbove {
         let door = self.0.door.take();
         if let Some(door) = door {
             door.close(cx);
+        }
+        let users = self.0.users.take();
+        if let Some(users) = users {
+            users.stop(cx);
         }
     }
 }

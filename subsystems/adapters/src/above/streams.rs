@@ -1,13 +1,17 @@
 //! The upper half in STREAMS: a driver that the line above is linked on, a provider of datagrams of
 //! the transport provider interface.
 
+mod connections;
+
 use crate::below::streams::options_of;
 use crate::edge::{Above, Below, Door, Ends, Fault, Options, Sink, Traffic};
 use crate::form::{Addr, Form, Service};
 use crate::parcel::Parcel;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
+use connections::Connections;
 use core::cell::{Cell, OnceCell, RefCell};
+use xk_appletalk::atp::REPLY_OCTETS_MAX;
 use xk_bsd::sockaddr::AF_INET;
 use xk_core::object::ProtocolId;
 use xk_core::reason::{self, Reason};
@@ -34,7 +38,30 @@ struct Half {
     /// The protocol above.
     upper: Cell<Option<ProtocolId>>,
     max_packet: Cell<u32>,
+    /// Programs stand on it, by the transport interface.
+    is_for_users: Cell<bool>,
+    port_last: Cell<u16>,
     up: Rc<Traffic>,
+}
+
+impl Half {
+    /// Opens a door at a port that is free.
+    fn open_free(
+        &self,
+        cx: &Kernel,
+        (selector, local): (ProtocolId, Addr),
+        sink: impl Fn(Addr) -> Rc<dyn Sink>,
+    ) -> Result<Rc<dyn Door>, Fault> {
+        let (first, last) = self.form.free_ports().unwrap_or((0, 0));
+        let (count, start) = (last - first + 1, self.port_last.get());
+        self.port_last.set((start + 1) % count);
+        let mut each = (0..count).map(|n| {
+            let mut one = local;
+            self.form.set_port(&mut one, first + (start + n) % count);
+            self.below.open(cx, selector, one, sink(one))
+        });
+        each.find(|opened| !matches!(opened, Err(Fault::InUse))).unwrap_or(Err(Fault::InUse))
+    }
 }
 
 impl StreamsAbove {
@@ -51,6 +78,8 @@ impl StreamsAbove {
             this: OnceCell::new(),
             upper: Cell::new(None),
             max_packet: Cell::new(UNLIMITED),
+            is_for_users: Cell::new(false),
+            port_last: Cell::new(0),
             up: Rc::clone(up),
         }))
     }
@@ -60,8 +89,9 @@ impl StreamsAbove {
     pub(crate) fn register(&self, this: &ProtocolRef) {
         let half = &self.0;
         let _ = half.this.set(this.clone());
-        let driver: Rc<dyn Streamtab> = match half.form.service {
-            Service::Frames => Rc::new(Device(Rc::clone(half))),
+        let driver: Rc<dyn Streamtab> = match (half.form.service, half.below.streams()) {
+            (Service::Frames, _) => Rc::new(Device(Rc::clone(half))),
+            (_, Some(streams)) => Connections::new(half, streams),
             _ => Rc::new(Driver(Rc::clone(half))),
         };
         half.streams.register(this.id(), this.name(), driver);
@@ -71,6 +101,7 @@ impl StreamsAbove {
 impl Above for StreamsAbove {
     fn start(&self, cx: &Kernel, upper: &ProtocolRef) -> Result<(), Fault> {
         self.0.upper.set(Some(upper.id()));
+        self.0.is_for_users.set(upper.head().kind() == xk_streams::tli::ENTRY.kind);
         if let Some(octets) = self.0.below.max_packet(cx) {
             self.0.max_packet.set(octets);
         }
@@ -198,7 +229,12 @@ impl Datagrams for Provider {
     }
 
     fn info(&self) -> Info {
-        Info::datagrams(self.half.max_packet.get(), ADDRESS_OCTETS, ADDRESS_OCTETS)
+        // A reply is longer than the longest request, which the layer below is asked for.
+        let largest = match self.half.form.service {
+            Service::Transactions => REPLY_OCTETS_MAX as u32,
+            _ => self.half.max_packet.get(),
+        };
+        Info::datagrams(largest, ADDRESS_OCTETS, ADDRESS_OCTETS)
     }
 
     fn bind(&self, cx: &Kernel, q: &Q, addr: &[u8], _: u32) -> Result<Vec<u8>, Refusal> {
@@ -210,8 +246,13 @@ impl Datagrams for Provider {
                 .ok_or(TliError::TBADADDR)?,
         };
         let selector = self.selector.ok_or(TliError::TNOTSUPPORT)?;
-        let sink = Rc::new(Indications { half: Rc::downgrade(half), q: q.downgrade(), local });
-        let opened = half.below.open(cx, selector, local, sink);
+        let sink = |local| -> Rc<dyn Sink> {
+            Rc::new(Indications { half: Rc::downgrade(half), q: q.downgrade(), local })
+        };
+        let opened = match half.is_for_users.get() && half.form.port_number(&local) == Some(0) {
+            true => half.open_free(cx, (selector, local), sink),
+            false => half.below.open(cx, selector, local, sink(local)),
+        };
         let door = opened.map_err(|fault| match fault {
             Fault::InUse => Refusal::from(TliError::TNOADDR),
             Fault::Address => TliError::TBADADDR.into(),

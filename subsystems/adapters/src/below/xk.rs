@@ -2,14 +2,21 @@
 //! its peers. It is the protocol object of the adapter, too; what a driver above opens by the
 //! x-kernel's own means goes through it as it is.
 
+mod circuits;
+mod transactions;
+
 use super::bsd::DOORS_MAX;
+use crate::circuit::Streams;
 use crate::edge::{Above, Below, Door, Ends, Fault, Sink, Traffic, upper_of};
 use crate::form::{Addr, Form, Service};
 use crate::parcel::Parcel;
 use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
+use circuits::Circuits;
 use core::cell::{OnceCell, RefCell};
+pub use transactions::NO_ANSWER;
+use transactions::Transactions;
 use xk_bsd::sockaddr::AF_INET;
 use xk_core::control::Report;
 use xk_core::object::{Enable, OpenError, ProtocolId, Refused, SessionId};
@@ -20,6 +27,7 @@ use xk_core::{
 };
 use xk_kit::Cache;
 use xk_kit::control::{MaxPacket, MyHost, NetworkError, NetworkErrorKind, SpecificDestination};
+use xk_kit::net::stream::{StreamNotice, StreamRoom};
 
 /// Sessions below that one door holds open for what it sends.
 const SENDING_MAX: usize = 256;
@@ -38,6 +46,8 @@ pub(crate) struct Half {
     doors: RefCell<Vec<Rc<XkDoor>>>,
     /// By session below: the door, and the ends of what arrives through it.
     arriving: RefCell<BTreeMap<SessionId, (Weak<XkDoor>, Ends)>>,
+    circuits: Circuits,
+    transactions: Transactions,
     down: Rc<Traffic>,
     up: Rc<Traffic>,
 }
@@ -55,6 +65,8 @@ impl OnXk {
             above: OnceCell::new(),
             doors: RefCell::default(),
             arriving: RefCell::default(),
+            circuits: Circuits::default(),
+            transactions: Transactions::default(),
             down: Rc::clone(down),
             up: Rc::clone(up),
         }))
@@ -121,6 +133,12 @@ impl Half {
         }
     }
 
+    fn count(&self, why: &'static Reason) {
+        if let Ok(this) = self.this() {
+            this.head().drops().count(why);
+        }
+    }
+
     fn note(&self, session: &SessionRef, door: &Rc<XkDoor>, ends: Ends) -> bool {
         let mut arriving = self.arriving.borrow_mut();
         if arriving.len() >= PASSIVE_MAX && !arriving.contains_key(&session.id()) {
@@ -147,7 +165,7 @@ impl Below for OnXk {
         sink: Rc<dyn Sink>,
     ) -> Result<Rc<dyn Door>, Fault> {
         let half = &self.0;
-        if half.form.service == Service::Transactions {
+        if half.form.service == Service::Streams {
             return Err(Fault::NotSupported);
         }
         if half.doors.borrow().len() >= DOORS_MAX {
@@ -196,12 +214,17 @@ impl Below for OnXk {
         crate::locals::local_of(cx, half.form, &session)
     }
 
+    fn streams(&self) -> Option<Rc<dyn Streams>> {
+        (self.0.form.service == Service::Streams).then(|| Rc::new(self.clone()) as _)
+    }
+
     fn stop(&self, cx: &Kernel) {
         let doors = self.0.doors.take();
         for door in doors {
             door.let_go(cx);
         }
         drop(self.0.arriving.take());
+        self.0.circuits.stop(cx);
     }
 }
 
@@ -261,6 +284,7 @@ impl XkDoor {
     }
 
     fn let_go(&self, cx: &Kernel) {
+        self.half.transactions.let_go(cx, self);
         let enables = self.enables.take();
         for enable in enables {
             self.half.lower.open_disable(cx, enable);
@@ -275,6 +299,9 @@ impl XkDoor {
 impl Door for XkDoor {
     fn send(&self, cx: &Kernel, ends: &Ends, parcel: Parcel) -> Result<(), Fault> {
         let door = self.half.door_of(self).ok_or(Fault::Closed)?;
+        if self.half.form.service == Service::Transactions {
+            return self.half.transactions.send(cx, &door, ends, parcel);
+        }
         let message = parcel.into_message(cx.pool(), &self.half.down)?;
         let session = door.session(cx, &ends.from, &ends.to)?;
         session.push(cx, message).map_err(Fault::from)
@@ -342,9 +369,20 @@ impl Protocol for OnXk {
         mut participants: Participants,
     ) -> Result<(), &'static Reason> {
         let (half, malformed) = (&self.0, |_| &reason::MALFORMED);
-        let to = half.form.to_addr(participants.local_mut().map_err(malformed)?);
-        let from = half.form.to_addr(participants.peer_mut().map_err(malformed)?);
-        let (to, from) = (to.map_err(malformed)?, from.map_err(malformed)?);
+        let calls = half.form.service == Service::Transactions;
+        let known = if calls { crate::locals::ends_of(cx, half.form, lower) } else { None };
+        let (to, from) = match known {
+            // Of those that call nothing is said besides.
+            Some(ends) => ends,
+            None => {
+                let to = half.form.to_addr(participants.local_mut().map_err(malformed)?);
+                let from = half.form.to_addr(participants.peer_mut().map_err(malformed)?);
+                (to.map_err(malformed)?, from.map_err(malformed)?)
+            }
+        };
+        if half.form.service == Service::Streams {
+            return half.circuits.accept(cx, half, (lower, &to));
+        }
         let door = half.door_for(&to).ok_or(&reason::NO_PORT)?;
         let sent_to = lower.ask(cx, SpecificDestination::default());
         let is_for_many = sent_to.is_some_and(|q| q.many);
@@ -352,7 +390,10 @@ impl Protocol for OnXk {
         if half.note(lower, &door, ends) { Ok(()) } else { Err(&reason::TABLE_FULL) }
     }
 
-    fn gone(&self, _: &Kernel, _: &ProtocolRef, lower: &SessionRef) {
+    fn gone(&self, cx: &Kernel, _: &ProtocolRef, lower: &SessionRef) {
+        if self.0.form.service == Service::Streams {
+            return self.0.circuits.gone(cx, lower);
+        }
         self.0.arriving.borrow_mut().remove(&lower.id());
         for door in self.0.doors.borrow().iter() {
             door.forget(lower);
@@ -366,6 +407,12 @@ impl Protocol for OnXk {
         lower: &SessionRef,
         message: Message,
     ) -> Result<(), Refused> {
+        if self.0.form.service == Service::Streams {
+            if !self.0.circuits.arrive(cx, lower, message) {
+                this.head().drops().count(&reason::CLOSED);
+            }
+            return Ok(());
+        }
         let Some((door, ends)) = self.0.arriving(lower) else {
             return Err(this.refuse(message, &reason::NO_PORT));
         };
@@ -375,11 +422,33 @@ impl Protocol for OnXk {
         Ok(())
     }
 
+    fn call_demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        request: Message,
+    ) -> Result<Message, Refused> {
+        self.0.transactions.serve(cx, (&self.0, this), lower, request)
+    }
+
+    fn timeout(&self, cx: &Kernel, _: &ProtocolRef, _: u64) {
+        self.0.transactions.make(cx, &self.0);
+    }
+
     fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         let half = &self.0;
         if let Some(report) = ask.get::<Report>() {
             report.lines = Traffic::lines(&half.down, &half.up);
             report.finished = true;
+            return Answer::Answered;
+        }
+        if let Some(notice) = ask.get::<StreamNotice>() {
+            let is_ours = half.circuits.notice(cx, notice);
+            return if is_ours { Answer::Answered } else { Answer::Unknown };
+        }
+        if let Some(room) = ask.get::<StreamRoom>() {
+            half.circuits.answer_room(half, room);
             return Answer::Answered;
         }
         if let Some(error) = ask.get::<NetworkError>() {

@@ -9,4 +9,5 @@ mod internet;
 mod laws;
 mod lines;
 mod loops;
+mod programs;
 mod rig;

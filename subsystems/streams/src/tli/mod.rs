@@ -5,12 +5,14 @@
 
 mod connect;
 mod data;
+mod line;
 mod state;
 #[cfg(test)]
 mod tests;
 
 pub use connect::{Call, Disconnect};
 pub use data::{Error, Maxima, Unit};
+pub use line::ENTRY;
 pub use state::{TableText, UserEvent, UserState};
 
 use crate::block::{Kind, Mblk};

@@ -1,0 +1,96 @@
+//! # Synopsis
+//! `sockets LOWER ...` — BSD's sockets above protocols that are not BSD's: programs open them there
+//! as they do above BSD's own.
+//!
+//! # Realm
+//! top
+//!
+//! # Participants
+//! Socket addresses: `sockaddr_in` on `udp` and `tcp`, `sockaddr_at` on `ddp` and `atp`.
+//!
+//! # Above
+//! Programs, by [`socreate`](crate::socreate) and the others.
+//!
+//! # Below
+//! Any number of protocols with ports or AppleTalk's sockets: `udp`, `tcp`, `ddp`, `atp`. Those of
+//! another framework get an adapter, those of BSD's need this line not.
+//!
+//! # Behaviour
+//! Each adapter puts an entry into the protocol switch when the graph starts, where `socreate`
+//! finds it by family, type and number, behind the entries of BSD's own lines; of several alike,
+//! [`Bsd::protocol`](crate::Bsd::protocol) with the adapter's node, `sockets/udp`, and
+//! `socreate_on` name one.
+//!
+//! | below | socket |
+//! | --- | --- |
+//! | `udp` | `AF_INET`, `SOCK_DGRAM`, 17 |
+//! | `tcp` | `AF_INET`, `SOCK_STREAM`, 6 |
+//! | `ddp` | `AF_APPLETALK`, `SOCK_DGRAM`, 0; in front of data is the type, that of this line |
+//! | `atp` | `AF_APPLETALK`, `SOCK_DGRAM`, 3; options of a transaction go in control information |
+//!
+//! A datagram that finds the socket's buffer full is dropped, and counted at the adapter. A stream
+//! has its socket buffers in front of the protocol below: `sosend` waits while what it sent does
+//! not fit, and what `soreceive` has not taken keeps the window of the protocol below closed. A
+//! socket that closes with data unsent sends it in the background; one that closes with data unread
+//! breaks the stream off (RFC 2525, section 2.17).
+//!
+//! # Control
+//! Answers `report`: what it stands on.
+//!
+//! # Example
+//! ```kdl
+//! host a {
+//!     sim link=lan
+//!     eth sim
+//!     arp eth
+//!     ip arp { address "10.0.0.1/24"; }
+//!     udp ip
+//!     tcp ip
+//!     subsystem bsd { sockets udp tcp; }
+//! }
+//! ```
+//!
+//! # Standard
+//! None; the socket layer is that of 4.3BSD.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use xk_core::control::{Report, question};
+use xk_core::graph::{Build, BuildError, Family, Guarantees, Realm};
+use xk_core::{Answer, Ask, Entry, Kernel, Protocol, ProtocolRef};
+
+/// What the catalog knows of it.
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::top("sockets", include_str!("sockets.rs"), build)
+    .subsystem("bsd")
+    .summary("BSD's sockets above protocols that are not BSD's, for programs")
+    .on(&[Realm::Async, Realm::Rpc], &[Family::Port, Family::Other("AppleTalk sockets")])
+    .lowers(1..=16)
+    .needs(Guarantees::SESSIONS)
+    // AppleTalk leaves the types from 16 on to others.
+    .numbers(&[("ddp", 120)])
+    .questions(&[question("report", "what it stands on")]);
+
+/// The line: the adapters below it do the work.
+struct Sockets {
+    lowers: Vec<ProtocolRef>,
+}
+
+fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    crate::of(build.cx)?;
+    build.add(Sockets { lowers: build.lowers.to_vec() })
+}
+
+impl Protocol for Sockets {
+    fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        ask.answer::<Report>(|report| {
+            let on = self.lowers.iter().map(|lower| (String::from("on"), lower.name().into()));
+            report.lines = on.collect();
+            report.finished = true;
+        })
+    }
+
+    fn lower(&self) -> Option<&ProtocolRef> {
+        self.lowers.first()
+    }
+}
