@@ -447,7 +447,10 @@ impl Protocol for OnXk {
             let is_ours = half.circuits.notice(cx, notice);
             return if is_ours { Answer::Answered } else { Answer::Unknown };
         }
-        if let Some(room) = ask.get::<StreamRoom>() {
+        // Elsewhere it is another's question on its way down.
+        if half.form.service == Service::Streams
+            && let Some(room) = ask.get::<StreamRoom>()
+        {
             half.circuits.answer_room(half, room);
             return Answer::Answered;
         }
