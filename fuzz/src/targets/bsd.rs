@@ -56,6 +56,16 @@ fn ddp(kind: u8, socket: u8, payload: &[u8]) -> Vec<u8> {
     [&header[..], payload.get(..payload.len().min(586)).unwrap_or_default()].concat()
 }
 
+/// The socket that a datagram of this type goes to: that of its protocol, or a user's.
+fn socket_of(how: u8) -> u8 {
+    match (how & 0x80 != 0, how >> 4 & 7) {
+        (true, _) => how >> 5,
+        (false, 1 | 5) => 1,
+        (false, kind @ (2 | 4)) => kind,
+        (false, _) => 130,
+    }
+}
+
 fn socket(
     cx: &Kernel,
     bsd: &Rc<Bsd>,
@@ -138,7 +148,7 @@ pub(crate) fn host(data: &[u8]) {
             6 => frame(0, &AARP, octets),
             7 => frame(0, &DDP, octets),
             8 => frame(0, &DDP, &ddp(how >> 4, 130, octets)),
-            9 => frame(0, &DDP, &ddp(how >> 4, how >> 5, octets)),
+            9 => frame(0, &DDP, &ddp(how >> 4 & 7, socket_of(how), octets)),
             10 => {
                 act(&cx, &users, how >> 4, octets);
                 continue;

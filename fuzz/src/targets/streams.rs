@@ -35,6 +35,16 @@ fn datagram(kind: u8, socket: u8, payload: &[u8]) -> Vec<u8> {
     [&header[..], payload].concat()
 }
 
+/// The socket that a datagram of this type goes to: that of its protocol, or a user's.
+fn socket_of(how: u8) -> u8 {
+    match (how & 0x80 != 0, how >> 4 & 7) {
+        (true, _) => how >> 5,
+        (false, 1 | 5) => 1,
+        (false, kind @ (2 | 4)) => kind,
+        (false, _) => 130,
+    }
+}
+
 /// A stream of a line, bound, that does not wait.
 fn bound(cx: &Kernel, streams: &Rc<Streams>, line: &str, socket: u8) -> Rc<Stream> {
     let stream = streams.open(cx, line).expect("room for a few");
@@ -85,7 +95,7 @@ pub(crate) fn host(data: &[u8]) {
             1 => frame(&AARP, octets),
             2 | 3 => frame(&DDP, octets),
             4 => frame(&DDP, &datagram(how >> 4, 130, octets)),
-            5 | 6 => frame(&DDP, &datagram(how >> 4, how >> 5, octets)),
+            5 | 6 => frame(&DDP, &datagram(how >> 4 & 7, socket_of(how), octets)),
             7 | 8 => {
                 act(&cx, &users, how >> 4, octets);
                 continue;

@@ -639,3 +639,73 @@ proptest! {
         rig.is_clean();
     }
 }
+
+/// Any call on any of some sockets.
+fn call_on(rig: &Rig, all: &mut Vec<Rc<Socket>>, (what, one, other, n): (u8, usize, usize, usize)) {
+    const NAMES: [&str; 4] = ["a", "b", "c", ""];
+    if all.is_empty() || what == 0 {
+        let kind = if other.is_multiple_of(3) { Sock::Dgram } else { Sock::Stream };
+        let created = socreate(&rig.cx, &rig.bsd, AF_UNIX, kind, 0);
+        created.iter().for_each(|so| so.set_state(SS_NBIO, 0));
+        return all.extend(created);
+    }
+    let so = Rc::clone(&all[one % all.len()]);
+    let second = Rc::clone(&all[other % all.len()]);
+    let name = rig.name(NAMES[other % 4]);
+    let Ok(mut nam) = name.to_mbuf(rig.bsd.mbufs()) else { return };
+    let octets = vec![n as u8; n];
+    let _: Result<()> = match what {
+        1 => sobind(&rig.cx, &so, &mut nam),
+        2 => solisten(&rig.cx, &so, other as u16 % 7),
+        3 | 4 => soconnect(&rig.cx, &so, &mut nam),
+        5 | 6 => soaccept(&rig.cx, &so, &mut nam).map(|so| {
+            so.set_state(SS_NBIO, 0);
+            all.push(so);
+        }),
+        7 => soconnect2(&rig.cx, &so, &second),
+        8 | 9 => rig.send(&so, &octets).map(drop),
+        10 => sendto(&rig.cx, &so, &octets, Some(name)).map(drop),
+        11 | 12 => rig.receive(&so, n).map(drop),
+        13 => soreceive(&rig.cx, &so, Sink::Octets(&mut vec![0; n]), MSG_PEEK).map(drop),
+        14 => soreceive(&rig.cx, &so, Sink::Chain(n), MSG_OOB).map(drop),
+        15 => soshutdown(&rig.cx, &so, [How::Read, How::Write, How::Both][other % 3]),
+        16 => sodisconnect(&rig.cx, &so),
+        17 => so.usrreq(&rig.cx, Pru::Abort, &mut PruArgs::default()),
+        18 => getpeername(&rig.cx, &so).and(getsockname(&rig.cx, &so)).map(drop),
+        19 => rig.set(&so, SO_RCVBUF, &(n as u32).to_ne_bytes()),
+        20 => {
+            // Dropped without a close.
+            all.remove(one % all.len());
+            Ok(())
+        }
+        _ => {
+            all.remove(one % all.len());
+            soclose(&rig.cx, &so)
+        }
+    };
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #[test]
+    fn any_calls_leave_nothing_behind(
+        calls in prop::collection::vec((0..22_u8, 0..16_usize, 0..16_usize, 0..3000_usize), 1..120),
+        mbufs in prop::sample::select(&[24_i64, 4096][..]),
+    ) {
+        let rig = Rig::with(&Params::from([
+            ("mbufs", Value::Integer(mbufs)),
+            ("sockets", Value::Integer(24)),
+        ]));
+        let mut all = Vec::new();
+        for call in calls {
+            call_on(&rig, &mut all, call);
+            prop_assert!(rig.bsd.sockets.get() <= 24);
+            prop_assert!(!rig.bsd.is_splnet());
+        }
+        for so in &all {
+            let _ = soclose(&rig.cx, so);
+        }
+        drop(all);
+        rig.is_clean();
+    }
+}

@@ -2,6 +2,7 @@
 //! closing, ioctls with their errors, reading, writing, `getmsg`, `putmsg`, `poll`, bands,
 //! flushing, multiplexors.
 
+mod anything;
 mod behaviours;
 mod calls;
 mod ioctls;
