@@ -18,9 +18,8 @@
 //! # Behaviour
 //! It holds streams on the line below, in the place of their heads, and is a transport user there:
 //! on `ddp` and `ip` one for the protocol above, bound to all addresses and opened for its type
-//! number; on `udp` one for each port, bound to that; of transactions one for each session and
-//! offer. A push is T_UNITDATA_REQ;
-//! where the stream is bound to all addresses, the options say from which one it goes, and those of
+//! number; on `udp` and `atp` one for each port, bound to that. A push is T_UNITDATA_REQ; where the
+//! stream is bound to all addresses, the options say from which one it goes, and those of
 //! T_UNITDATA_IND for which one it came. `open`, `open_enable`, ports and calls are those of
 //! `xk-on-bsd`.
 //!

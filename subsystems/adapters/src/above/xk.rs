@@ -9,6 +9,7 @@ mod tests;
 use crate::edge::{Below, Door, Ends, Fault, Options, Sink, Traffic};
 use crate::form::{Addr, Form, Service};
 use crate::parcel::Parcel;
+use alloc::collections::BTreeSet;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use calls::Waiting;
@@ -77,6 +78,9 @@ pub(crate) struct Half {
     ports: RefCell<Vec<Port>>,
     port_last: Cell<u16>,
     waiting: Waiting,
+    /// Numbers of calls that wait for replies, and the last: a port's sessions have them in common.
+    numbers: RefCell<BTreeSet<u16>>,
+    number_last: Cell<u16>,
     down: Rc<Traffic>,
     up: Rc<Traffic>,
 }
@@ -101,6 +105,8 @@ impl XkAbove {
             ports: RefCell::default(),
             port_last: Cell::new(0),
             waiting: Waiting::default(),
+            numbers: RefCell::default(),
+            number_last: Cell::new(0),
             down: Rc::clone(down),
             up: Rc::clone(up),
         }))
@@ -155,17 +161,14 @@ impl Half {
         Ok(door)
     }
 
-    /// The door of a port: of transactions each session and offer has its own, of datagrams those
-    /// with the same port have it in common. [`let_go`](Self::let_go) gives it back.
+    /// The door of a port, which the sessions and offers with that port have in common.
+    /// [`let_go`](Self::let_go) gives it back.
     fn port_door(
         self: &Rc<Self>,
         cx: &Kernel,
         selector: ProtocolId,
         local: Addr,
     ) -> Result<Rc<dyn Door>, Fault> {
-        if self.is_calls() {
-            return self.new_door(cx, selector, local);
-        }
         let port = self.form.port_of(&local);
         let is_its = |other: &&Port| {
             let theirs = self.form.port_of(&other.door.local(cx));

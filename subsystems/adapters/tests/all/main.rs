@@ -1,6 +1,7 @@
 //! The laws of adapters, for all six: protocols of the tests' own in each subsystem, a loop below
 //! and a recorder above.
 
+mod asp;
 mod bounds;
 mod calls;
 mod configurations;

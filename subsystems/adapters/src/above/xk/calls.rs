@@ -76,10 +76,8 @@ pub(super) fn call(
     if session.calls.borrow().len() >= CALLS_MAX {
         return Err(CallCause::Push(xk_core::object::PushError::QueueFull).into());
     }
-    let in_use = |number: &u16| session.calls.borrow().iter().any(|call| call.number == *number);
-    let numbers = (1..=u16::MAX).map(|n| session.call_last.get().wrapping_add(n));
-    let number = numbers.into_iter().find(|number| !in_use(number)).unwrap_or_default();
-    session.call_last.set(number);
+    let half = Rc::clone(&session.half);
+    let number = half.take_number().ok_or(xk_core::object::PushError::QueueFull)?;
     let options = match given {
         Some(given) => Options { kind: OptionKind::Request, number, ..given },
         None => Options::request(&Want::DEFAULT, number),
@@ -94,7 +92,21 @@ pub(super) fn call(
         Err(fault) => Err(xk_core::object::PushError::from(fault).into()),
     };
     session.calls.borrow_mut().retain(|call| !Rc::ptr_eq(call, &pending));
+    half.numbers.borrow_mut().remove(&number);
     result
+}
+
+impl Half {
+    /// A number that no call that waits has.
+    fn take_number(&self) -> Option<u16> {
+        let mut numbers = self.numbers.borrow_mut();
+        let last = self.number_last.get();
+        let mut free = (1..=u16::MAX).map(|n| last.wrapping_add(n));
+        let number = free.find(|number| !numbers.contains(number))?;
+        numbers.insert(number);
+        self.number_last.set(number);
+        Some(number)
+    }
 }
 
 /// How long after a request the protocol below has given up at the latest. It says so by itself,

@@ -22,7 +22,7 @@ use xk_kit::control::{
 use xk_kit::net::appletalk::DdpEnds;
 
 pub(crate) struct XkSession {
-    half: Rc<Half>,
+    pub(super) half: Rc<Half>,
     pub(super) door: Rc<dyn Door>,
     upper: ProtocolRef,
     key: Key,
@@ -37,7 +37,6 @@ pub(crate) struct XkSession {
     told: Cell<Option<Fault>>,
     /// Calls that wait for replies.
     pub(super) calls: RefCell<alloc::vec::Vec<Rc<Pending>>>,
-    pub(super) call_last: Cell<u16>,
 }
 
 impl XkSession {
@@ -59,7 +58,6 @@ impl XkSession {
             sent_to: None,
             told: Cell::new(None),
             calls: RefCell::default(),
-            call_last: Cell::new(0),
         }
     }
 
