@@ -137,7 +137,7 @@ fn frames_of_all_protocols_of_appletalk() {
 #[test]
 fn a_node_that_asks_without_end() {
     let dropped = serves("appletalk", "11.1.2.0/30");
-    for protocol in ["nbp", "zip", "rtmp"] {
+    for protocol in ["nbp", "rtmp"] {
         let limited =
             dropped.iter().find(|(name, why, ..)| name == protocol && *why == "rate limited");
         assert!(limited.is_some_and(|(.., count)| *count > 50), "{protocol}: {dropped:?}");

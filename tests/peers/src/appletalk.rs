@@ -69,6 +69,16 @@ pub fn missing() -> Option<String> {
         .or_else(|| (!is_there).then(unless))
 }
 
+/// The reason to skip what needs volumes of afpd, whose daemon for the numbers of files needs a
+/// library of the host's that is not unpacked with netatalk, or nothing.
+#[must_use]
+pub fn volumes_missing() -> Option<String> {
+    let folders = fs::read_dir("/usr/lib").into_iter().flatten().flatten();
+    let mut found = folders.map(|folder| folder.path().join("libdb-5.3.so"));
+    let is_there = found.any(|library| library.is_file());
+    (!is_there).then(|| "needs libdb-5.3.so (Debian: libdb5.3)".to_owned())
+}
+
 /// netatalk's root, which `cargo xtask setup` makes below `target`.
 fn root() -> PathBuf {
     let program = std::env::current_exe().unwrap_or_default();
@@ -108,21 +118,23 @@ fn script(root: &Path) -> String {
         "R={root}\n\
          for d in run tmp var; do mount -t tmpfs tmpfs $R/$d; done\n\
          mkdir -p $R/var/lock $R/var/log $R/var/lib/netatalk/CNID $R/var/spool/netatalk $R/tmp/vol\n\
-         chmod 777 $R/tmp/vol\n\
+         chmod 777 $R/tmp/vol; cp /usr/lib/*/libdb-5.3.so $R/tmp\n\
          ln -s ../run $R/var/run\n\
          mount --bind /dev $R/dev; mount -t proc proc $R/proc\n\
          at() {{ chroot $R \"$@\"; }}\n\
-         ip link set vec0 up\n\
+         ip link set vec0 up; ip link set lo up\n\
          echo 'vec0 -router -phase 2 -net 10-19 -addr 10.{GUEST} -zone \"XK\"' > $R/tmp/atalkd.conf\n\
          echo 'TestPrinter:pr=|/bin/busybox cat > /tmp/printed:op=root:' > $R/tmp/papd.conf\n\
-         printf '%s\\n' '[Global]' 'appletalk = yes' 'zeroconf = no' 'cnid scheme = last' \
+         printf '%s\\n' '[Global]' 'appletalk = yes' 'zeroconf = no' 'cnid scheme = dbd' \
+         'cnid listen = 127.0.0.1:4700' 'cnid server = 127.0.0.1:4700' \
          'uam list = uams_guest.so' 'log file = /tmp/afpd.log' '[vol]' 'path = /tmp/vol' \
          > $R/tmp/afp.conf\n\
          say() {{ echo \"$1\" > /dev/console; }}\n\
          (until grep -q '^vec0.* 0 *$' /proc/net/atalk/interface; do sleep 0.3; done; \
          say '{STAGE}Node') < /dev/null > /dev/null 2>&1 &\n\
          (at atalkd -f /tmp/atalkd.conf -P /tmp/atalkd.pid && say '{STAGE}Router' && \
-         at papd -f /tmp/papd.conf && at afpd -F /tmp/afp.conf && \
+         at papd -f /tmp/papd.conf && \
+         (LD_LIBRARY_PATH=/tmp at cnid_metad -F /tmp/afp.conf; true) && at afpd -F /tmp/afp.conf && \
          until at nbprgstr 'guest:XKernel@XK'; do sleep 1; done; \
          until at nbplkup =:AFPServer | grep AFP && at nbplkup =:LaserWriter | grep Laser; \
          do sleep 1; done; say '{STAGE}Servers') < /dev/null > $R/tmp/log 2>&1 &\n",
