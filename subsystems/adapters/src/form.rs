@@ -45,12 +45,12 @@ impl Addr {
         Sockaddr(octets)
     }
 
-    /// As the address field of a TPI message: a `sockaddr_at` with its length, or a `sockaddr_in`
-    /// with the family in host order.
+    /// As the address field of a TPI message: a `sockaddr_at` or an address of a link with its
+    /// length, or a `sockaddr_in` with the family in host order.
     pub fn to_tpi(self) -> [u8; 16] {
         let mut octets = [0; 16];
         match self.family {
-            AF_APPLETALK => (octets[0], octets[1]) = (16, self.family),
+            AF_APPLETALK | AF_LINK => (octets[0], octets[1]) = (16, self.family),
             family => octets[0] = family,
         }
         octets[2..].copy_from_slice(&self.data);
@@ -79,6 +79,8 @@ enum Place {
     Number { label: Label, at: usize, octets: usize },
     /// An IPv4 host.
     Host { at: usize },
+    /// A station of an Ethernet.
+    Station { at: usize },
 }
 
 impl Place {
@@ -95,6 +97,10 @@ impl Place {
             Self::Host { at } => match field(at, 4).first_chunk::<4>() {
                 Some([0, 0, 0, 0]) | None => Part::Any,
                 Some(octets) => Part::Host(HostAddr::v4(Ipv4Addr::from(*octets))),
+            },
+            Self::Station { at } => match field(at, 6).first_chunk::<6>() {
+                Some([0, 0, 0, 0, 0, 0]) | None => Part::Any,
+                Some(octets) => Part::Ether(*octets),
             },
         }
     }
@@ -117,6 +123,12 @@ impl Place {
                 let octets = host.to_v4().ok_or(AddressError::WrongFamily)?.octets();
                 if let Some(room) = addr.data.get_mut(at..at + 4) {
                     room.copy_from_slice(&octets);
+                }
+            }
+            Self::Station { at } => {
+                let Wild::Is(station) = part.pop_ether()? else { return Ok(()) };
+                if let Some(room) = addr.data.get_mut(at..at + 6) {
+                    room.copy_from_slice(&station);
                 }
             }
         }
@@ -173,6 +185,24 @@ pub const FORMS: &[Form] = &[
     form("ip", AF_INET, Service::Datagrams, &[HOST]),
 ];
 
+/// Links: a station, and behind it the number of the protocol above, which is no participant.
+pub static ETHER: Form = form("ether", AF_LINK, Service::Datagrams, &[Place::Station { at: 0 }]);
+/// The family of links.
+pub(crate) const AF_LINK: u8 = 18;
+/// The octets of an address of a link that are the number.
+const NUMBER: core::ops::Range<usize> = 6..10;
+
+/// Kinds that adapters above whose lower end a link can be join.
+pub(crate) static KINDS_AND_LINKS: [&str; FORMS.len() + 1] = {
+    let mut kinds = [ETHER.kind; FORMS.len() + 1];
+    let mut at = 0;
+    while at < FORMS.len() {
+        kinds[at] = FORMS[at].kind;
+        at += 1;
+    }
+    kinds
+};
+
 /// The kinds of [`FORMS`], for the check of graphs.
 pub(crate) static KINDS: [&str; FORMS.len()] = {
     let mut kinds = [""; FORMS.len()];
@@ -195,7 +225,35 @@ const fn form(kind: &'static str, family: u8, service: Service, places: &'static
 impl Form {
     /// That of a kind.
     pub fn of(kind: &str) -> Option<&'static Self> {
-        FORMS.iter().find(|form| form.kind == kind)
+        FORMS.iter().chain([&ETHER]).find(|form| form.kind == kind)
+    }
+
+    /// Whether addresses are stations of a link.
+    pub fn is_link(&self) -> bool {
+        self.family == AF_LINK
+    }
+
+    /// An address of a link without its number, or any other as it is.
+    pub fn bare(&self, addr: &Addr) -> Addr {
+        let mut bare = *addr;
+        if self.is_link() {
+            bare.data[NUMBER].fill(0);
+        }
+        bare
+    }
+
+    /// A station with a number.
+    pub(crate) fn link(station: [u8; 6], number: u32) -> Addr {
+        let mut link = Addr::any(AF_LINK);
+        link.data[..6].copy_from_slice(&station);
+        link.data[NUMBER].copy_from_slice(&number.to_be_bytes());
+        link
+    }
+
+    /// The station and the number of an address of a link; a number of 0 is not said.
+    pub(crate) fn link_parts(addr: &Addr) -> ([u8; 6], u32) {
+        let [a, b, c, d, e, f, g, h, i, j, ..] = addr.data;
+        ([a, b, c, d, e, f], u32::from_be_bytes([g, h, i, j]))
     }
 
     /// An address that says nothing.
@@ -207,7 +265,7 @@ impl Form {
     fn port_place(&self) -> Option<(usize, usize)> {
         match self.places.first()? {
             Place::Number { at, octets, .. } => Some((*at, *octets)),
-            Place::Host { .. } => None,
+            Place::Host { .. } | Place::Station { .. } => None,
         }
     }
 
@@ -344,14 +402,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn addresses_come_back(data: [u8; 14], family in prop::sample::select(&[2u8, 16][..])) {
+        fn addresses_come_back(data: [u8; 14], family in prop::sample::select(&[2u8, 16, 18][..])) {
             let addr = Addr { family, data };
             prop_assert_eq!(Addr::parse(&addr.to_tpi()), Some(addr));
             for release in [Release::Bsd43, Release::Bsd44] {
                 prop_assert_eq!(Addr::from(addr.to_sockaddr(release)), addr);
                 prop_assert_eq!(Addr::parse(&addr.to_sockaddr(release).0), Some(addr));
             }
-            for form in FORMS.iter().filter(|form| form.family == family) {
+            for form in FORMS.iter().chain([&ETHER]).filter(|form| form.family == family) {
                 let participant = form.to_participant(&addr);
                 let back = form.to_addr(&participant).unwrap();
                 prop_assert_eq!(form.to_participant(&back), participant);

@@ -12,7 +12,7 @@
 //! One line of `subsystem streams`.
 //!
 //! # Below
-//! One line of `subsystem bsd`: `ddp`, `udp`, `ip`, `atp`.
+//! One line of `subsystem bsd`: `ddp`, `udp`, `ip`, `atp`, or an interface, `ether`.
 //!
 //! # Behaviour
 //! It is a driver on which the line above is linked (`I_PLINK`), a provider of datagrams, and has
@@ -20,6 +20,9 @@
 //! address and, on a stream bound to all addresses, the sender's in the options go with
 //! `pr_output`; on transactions a socket for each bound stream sends it, with the options in an
 //! mbuf of control information. `pr_input` becomes T_UNITDATA_IND.
+//!
+//! On `ether` it is a provider as STREAMS' own: a stream is bound to the number of the line above,
+//! and by T_OPTMGMT_REQ with an address of a link to eight more.
 //!
 //! BSD's protocols have no flow control, and none is passed on downwards. Upwards the queue ahead
 //! is looked at; if that is full the packet is dropped as `queue full`.
@@ -33,9 +36,9 @@
 //!
 //! # Control
 //! T_INFO_ACK says what the ioctl SIOCGIFMTU answers, T_ADDR_ACK the first host (SIOCGIFSRCADDR),
-//! where there are hosts; `pr_ctlinput` becomes T_UDERROR_IND. No
-//! option is managed (TNOTSUPPORT), and `pr_ctloutput` of the protocol below is not reached.
-//! Answers `report`; forwards the rest.
+//! where there are hosts; `pr_ctlinput` becomes T_UDERROR_IND. No option is managed but on `ether`
+//! (TNOTSUPPORT), and `pr_ctloutput` of the protocol below is not reached. Answers `report`;
+//! forwards the rest.
 //!
 //! # Example
 //! ```kdl
@@ -54,7 +57,7 @@
 //! GIT-CC-95-08, 1995, section 6.
 
 use crate::above::streams::StreamsAbove;
-use crate::below::bsd::OnBsd;
+use crate::below::OnLine;
 use crate::edge::Traffic;
 use crate::joint::Joint;
 use alloc::rc::Rc;
@@ -67,7 +70,7 @@ pub static ENTRY: Entry =
     Entry::adapter("streams-on-bsd", include_str!("streams_on_bsd.rs"), build)
         .summary("joins a line of STREAMS with a protocol of BSD's below it")
         .questions(&[question("report", "messages lent and copied, each way")])
-        .joins(&crate::form::KINDS)
+        .joins(&crate::form::KINDS_AND_LINKS)
         .reasons(&[&crate::NO_WAY]);
 
 /// Builds it from its place in a graph.
@@ -79,12 +82,12 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let (bsd, streams) = (xk_bsd::of(build.cx)?, crate::streams_of(build)?);
     let form = crate::form_of(build, &lower)?;
     let (down, up) = (Rc::new(Traffic::default()), Rc::new(Traffic::default()));
-    let below = OnBsd::new(&bsd, form, lower.id(), &down);
-    let below = Rc::new(below.ok_or(BuildError::Lower { at: 0 })?);
-    let above = Rc::new(StreamsAbove::new(&streams, form, Rc::clone(&below) as _, &up));
-    let (upper, under) = (Rc::clone(&above) as _, Rc::clone(&below) as _);
+    let below = OnLine::new(&bsd, form, lower.id(), &down);
+    let below = below.ok_or(BuildError::Lower { at: 0 })?;
+    let above = Rc::new(StreamsAbove::new(&streams, form, below.below(), &up));
+    let (upper, under) = (Rc::clone(&above) as _, below.below());
     let node = build.add(Joint { lower, above: upper, below: under, down, up })?;
     above.register(&node);
-    below.register(build.cx, node.id()).map_err(xk_bsd::environment)?;
+    below.placed(build.cx, &node).map_err(xk_bsd::environment)?;
     Ok(node)
 }

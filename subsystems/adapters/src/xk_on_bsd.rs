@@ -12,13 +12,16 @@
 //! One protocol of the x-kernel.
 //!
 //! # Below
-//! One protocol of `subsystem bsd`: `ddp`, `atp`, `udp`, `ip`.
+//! One line of `subsystem bsd`: `ddp`, `atp`, `udp`, `ip`, or an interface, `ether`.
 //!
 //! # Behaviour
 //! `open` makes a session, whose `push` is `pr_output` of the protocol below; `open_enable` notes
 //! an offer, and `pr_input` finds the session by our port and the peer's address, or makes one for
 //! the offer. One that names no port of ours gets one that no other session or offer has. On `ip`
 //! a session has one of our hosts, and answers what was sent to many from that.
+//!
+//! On `ether` it takes the frames of the numbers of the protocols above, with their stations, and
+//! those to all groups; a number that a protocol of BSD's takes is refused.
 //!
 //! Where ports tell apart, each is a socket below, which the sessions and the offer with that port
 //! have in common. On `udp` it may send to all, and the longest datagram, unless `sb_max` of the
@@ -42,7 +45,8 @@
 //!
 //! # Control
 //! `max-packet` and `opt-packet` are the ioctl SIOCGIFMTU below, `my-host` is SIOCGIFSRCADDR; on
-//! `ip` `pseudo-header` and `specific-destination` are answered, for checksums above;
+//! `ip` `pseudo-header` and `specific-destination` are answered, for checksums above; on `ether`
+//! `my-ether` and `peer-ether`;
 //! `peer-host`, `my-port`, `peer-port` and `describe` are answered from the addresses.
 //! `pr_ctlinput` becomes `network-error` of the sessions with that peer, and the error of their
 //! next push. Answers `list-sessions`, `list-maps`, and `report`: how many messages were lent and
@@ -65,7 +69,7 @@
 //! GIT-CC-95-08, 1995, section 6.
 
 use crate::above::xk::XkAbove;
-use crate::below::bsd::OnBsd;
+use crate::below::OnLine;
 use crate::edge::Traffic;
 use alloc::rc::Rc;
 use xk_core::control::question;
@@ -82,7 +86,7 @@ pub static ENTRY: Entry = Entry::adapter("xk-on-bsd", include_str!("xk_on_bsd.rs
         question("list-maps", "the table of sessions"),
         question("report", "messages lent and copied, each way"),
     ])
-    .joins(&crate::form::KINDS)
+    .joins(&crate::form::KINDS_AND_LINKS)
     .reasons(&[&crate::NO_WAY]);
 
 /// Builds it from its place in a graph.
@@ -95,12 +99,12 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let bsd = xk_bsd::of(build.cx)?;
     let form = crate::form_of(build, &lower)?;
     let (down, up) = (Rc::new(Traffic::default()), Rc::new(Traffic::default()));
-    let below = OnBsd::new(&bsd, form, lower.id(), &down);
-    let below = Rc::new(below.ok_or(BuildError::Lower { at: 0 })?);
-    let above = XkAbove::new(build.cx, form, Rc::clone(&below) as _, lower, (&down, &up));
+    let below = OnLine::new(&bsd, form, lower.id(), &down);
+    let below = below.ok_or(BuildError::Lower { at: 0 })?;
+    let above = XkAbove::new(build.cx, form, below.below(), lower, (&down, &up));
     let half = above.handle();
     let node = build.add(above)?;
     half.placed(&node);
-    below.register(build.cx, node.id()).map_err(xk_bsd::environment)?;
+    below.placed(build.cx, &node).map_err(xk_bsd::environment)?;
     Ok(node)
 }

@@ -13,13 +13,13 @@
 //! One protocol of the x-kernel.
 //!
 //! # Below
-//! One line of `subsystem streams`: `ddp`, `atp`, `udp`, `ip`.
+//! One line of `subsystem streams`: `ddp`, `atp`, `udp`, `ip`, or `ether`.
 //!
 //! # Behaviour
 //! It holds streams on the line below, in the place of their heads, and is a transport user there:
-//! on `ddp` and `ip` one for the protocol above, bound to all addresses and opened for its type
-//! number; on `udp` and `atp` one for each port, bound to that. A push is T_UNITDATA_REQ; where the
-//! stream is bound to all addresses, the options say from which one it goes, and those of
+//! on `ddp`, `ip` and `ether` one for the protocol above, bound to all addresses and opened for its
+//! type number; on `udp` and `atp` one for each port, bound to that. A push is T_UNITDATA_REQ;
+//! where the stream is bound to all addresses, the options say from which one it goes, and those of
 //! T_UNITDATA_IND for which one it came. `open`, `open_enable`, ports and calls are those of
 //! `xk-on-bsd`.
 //!
@@ -38,10 +38,10 @@
 //! down. Priority bands are band 0. A refusal above is counted, and no sender is told.
 //!
 //! # Control
-//! `max-packet` is the size in T_INFO_ACK, `my-host` and `my-port` are of the address in
-//! T_BIND_ACK; T_UDERROR_IND becomes `network-error` of the sessions with that peer, or of
-//! transactions the end of the call whose options it has. M_ERROR and
-//! M_HANGUP end the sessions. Answers `list-sessions`, `list-maps` and `report`.
+//! `my-ether` and `peer-ether` are answered on `ether`; `max-packet` is the size in T_INFO_ACK,
+//! `my-host` and `my-port` are of the address in T_BIND_ACK; T_UDERROR_IND becomes `network-error`
+//! of the sessions with that peer, or of transactions the end of the call whose options it has.
+//! M_ERROR and M_HANGUP end the sessions. Answers `list-sessions`, `list-maps` and `report`.
 //!
 //! # Example
 //! ```kdl
@@ -77,7 +77,7 @@ pub static ENTRY: Entry = Entry::adapter("xk-on-streams", include_str!("xk_on_st
         question("list-maps", "the table of sessions"),
         question("report", "messages lent and copied, each way"),
     ])
-    .joins(&crate::form::KINDS)
+    .joins(&crate::form::KINDS_AND_LINKS)
     .reasons(&[&crate::NO_WAY]);
 
 /// Builds it from its place in a graph.

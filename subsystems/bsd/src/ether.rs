@@ -4,12 +4,12 @@
 //! sends by [`Arpcom::ether_output`]. The protocols above say which frames are theirs
 //! ([`Arpcom::add_type`]) and how their addresses become stations' ([`Arpcom::add_resolver`]).
 
-use crate::bsd::Bsd;
+use crate::bsd::{Bsd, NETISR_ARP, NETISR_IP};
 use crate::errno::{Errno, Result};
-use crate::ifnet::{IFF_RUNNING, IFF_UP, Ifnet, count};
+use crate::ifnet::{IFF_ALLMULTI, IFF_RUNNING, IFF_UP, Ifnet, count};
 use crate::mbuf::{M_BCAST, M_MCAST, Mbuf};
 use crate::sockaddr::{AF_UNSPEC, Sockaddr};
-use alloc::rc::Rc;
+use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use xk_core::Kernel;
@@ -48,6 +48,13 @@ pub struct Resolved {
     pub encap: Encap,
 }
 
+/// What takes frames of a type by itself, with their stations, which the software interrupt's
+/// queues do not carry.
+pub trait EtherInput {
+    /// A packet of a frame, its header taken off. At splnet.
+    fn ether_packet(&self, cx: &Kernel, m: Mbuf, to: [u8; 6], from: [u8; 6]);
+}
+
 /// How addresses of a family become stations' addresses: ARP, AARP.
 pub trait Resolve {
     /// The station of `dst`; none if the packet is held until it is known (`arpresolve`).
@@ -70,6 +77,7 @@ pub struct Arpcom {
     pub ac_if: Rc<Ifnet>,
     enaddr: Cell<[u8; 6]>,
     types: RefCell<Vec<(Encap, u32)>>,
+    inputs: RefCell<Vec<(Encap, Weak<dyn EtherInput>)>>,
     resolvers: RefCell<Vec<(u8, Rc<dyn Resolve>)>>,
     groups: RefCell<Vec<[u8; 6]>>,
 }
@@ -86,6 +94,7 @@ impl Arpcom {
             ac_if: ifp,
             enaddr: Cell::new([0; 6]),
             types: RefCell::default(),
+            inputs: RefCell::default(),
             resolvers: RefCell::default(),
             groups: RefCell::default(),
         });
@@ -108,6 +117,24 @@ impl Arpcom {
         let mut types = self.types.borrow_mut();
         types.retain(|(known, _)| *known != encap);
         types.push((encap, bit));
+    }
+
+    /// Frames of this type go to `input` as long as it is there.
+    ///
+    /// # Errors
+    /// [`Errno::EADDRINUSE`] if another takes them, or the subsystem's own protocol does.
+    pub fn add_input(&self, encap: Encap, input: Weak<dyn EtherInput>) -> Result {
+        let bit = self.types.borrow().iter().find(|(known, _)| *known == encap).map(|(_, b)| *b);
+        // ARP is there for IP.
+        let owner = if bit == Some(NETISR_ARP) { Some(NETISR_IP) } else { bit };
+        let mut inputs = self.inputs.borrow_mut();
+        inputs.retain(|(_, input)| input.strong_count() > 0);
+        let is_taken = inputs.iter().any(|(known, _)| *known == encap);
+        if is_taken || owner.is_some_and(|bit| self.bsd.has_netisr(bit)) {
+            return Err(Errno::EADDRINUSE);
+        }
+        inputs.push((encap, input));
+        Ok(())
     }
 
     /// Addresses of this family are resolved so.
@@ -169,7 +196,7 @@ impl Arpcom {
         if to == BROADCAST {
             m.set_flags(M_BCAST, 0);
         } else if to[0] & 1 != 0 {
-            if !self.groups.borrow().contains(&to) {
+            if !ifp.is(IFF_ALLMULTI) && !self.groups.borrow().contains(&to) {
                 return m.m_freem();
             }
             m.set_flags(M_MCAST, 0);
@@ -193,6 +220,10 @@ impl Arpcom {
                 None => return count(&ifp.if_data.ierrors),
             }
         };
+        let input = self.inputs.borrow().iter().find(|(known, _)| *known == encap).cloned();
+        if let Some(input) = input.and_then(|(_, input)| input.upgrade()) {
+            return input.ether_packet(cx, m, to, from);
+        }
         let bit = self.types.borrow().iter().find(|(known, _)| *known == encap).map(|(_, b)| *b);
         match bit {
             Some(bit) => self.bsd.netisr_input(cx, bit, ifp, m),

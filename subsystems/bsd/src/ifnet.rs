@@ -26,6 +26,8 @@ pub const IFF_POINTOPOINT: u16 = 0x10;
 pub const IFF_RUNNING: u16 = 0x40;
 /// It takes all frames.
 pub const IFF_PROMISC: u16 = 0x100;
+/// It takes frames to all groups.
+pub const IFF_ALLMULTI: u16 = 0x200;
 /// It does not hear its own frames.
 pub const IFF_SIMPLEX: u16 = 0x800;
 

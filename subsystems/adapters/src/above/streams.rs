@@ -123,7 +123,8 @@ impl Streamtab for Driver {
     fn open(&self, _: &Kernel, _: &Q, opening: Opening) -> Result<Rc<dyn Module>, Errno> {
         let selector = opening.upper.or(self.0.upper.get());
         let (half, door, local) = (Rc::clone(&self.0), RefCell::default(), Cell::new(None));
-        let provider = Provider { half, selector, door, local };
+        let more = RefCell::default();
+        let provider = Provider { half, selector, door, more, local };
         Ok(Endpoint::new(Rc::new(provider)))
     }
 }
@@ -210,16 +211,38 @@ struct Provider {
     /// The protocol above whose number selects what arrives.
     selector: Option<ProtocolId>,
     door: RefCell<Option<Rc<dyn Door>>>,
+    /// On a link, those for further numbers.
+    more: RefCell<Vec<Rc<dyn Door>>>,
     /// Our address there.
     local: Cell<Option<Addr>>,
 }
 
 impl Provider {
     fn close_door(&self, cx: &Kernel) {
-        let door = self.door.take();
-        if let Some(door) = door {
+        let (door, more) = (self.door.take(), self.more.take());
+        for door in door.into_iter().chain(more) {
             door.close(cx);
         }
+    }
+
+    /// A door whose messages go up this stream.
+    fn open_door(&self, cx: &Kernel, q: &Q, local: Addr) -> Result<Rc<dyn Door>, Refusal> {
+        let half = &self.half;
+        let selector = self.selector.ok_or(TliError::TNOTSUPPORT)?;
+        // What is bound to a number of a link is bound to all of its addresses.
+        let told = if half.form.is_link() { half.form.any() } else { local };
+        let sink = |local| -> Rc<dyn Sink> {
+            Rc::new(Indications { half: Rc::downgrade(half), q: q.downgrade(), local })
+        };
+        let opened = match half.is_for_users.get() && half.form.port_number(&local) == Some(0) {
+            true => half.open_free(cx, (selector, local), sink),
+            false => half.below.open(cx, selector, local, sink(told)),
+        };
+        opened.map_err(|fault| match fault {
+            Fault::InUse => Refusal::from(TliError::TNOADDR),
+            Fault::Address => TliError::TBADADDR.into(),
+            fault => Errno::from(fault).into(),
+        })
     }
 }
 
@@ -245,19 +268,7 @@ impl Datagrams for Provider {
                 .filter(|addr| addr.family == half.form.family)
                 .ok_or(TliError::TBADADDR)?,
         };
-        let selector = self.selector.ok_or(TliError::TNOTSUPPORT)?;
-        let sink = |local| -> Rc<dyn Sink> {
-            Rc::new(Indications { half: Rc::downgrade(half), q: q.downgrade(), local })
-        };
-        let opened = match half.is_for_users.get() && half.form.port_number(&local) == Some(0) {
-            true => half.open_free(cx, (selector, local), sink),
-            false => half.below.open(cx, selector, local, sink(local)),
-        };
-        let door = opened.map_err(|fault| match fault {
-            Fault::InUse => Refusal::from(TliError::TNOADDR),
-            Fault::Address => TliError::TBADADDR.into(),
-            fault => Errno::from(fault).into(),
-        })?;
+        let door = self.open_door(cx, q, local)?;
         let bound = door.local(cx);
         *self.door.borrow_mut() = Some(door);
         // The line above is told the host if it asks: checksums cover that.
@@ -272,6 +283,22 @@ impl Datagrams for Provider {
 
     fn unbind(&self, cx: &Kernel, _: &Q) {
         self.close_door(cx);
+    }
+
+    /// On a link T_OPTMGMT_REQ with an address binds the stream to one number more.
+    fn manage(&self, cx: &Kernel, q: &Q, opt: &[u8], _: u32) -> Result<Vec<u8>, Refusal> {
+        const NUMBERS_MAX: usize = 8;
+        if !self.half.form.is_link() {
+            return Err(TliError::TNOTSUPPORT.into());
+        }
+        let link = Addr::parse(opt).filter(|link| link.family == self.half.form.family);
+        let link = link.ok_or(TliError::TBADOPT)?;
+        if self.more.borrow().len() >= NUMBERS_MAX {
+            return Err(Errno::ENOSR.into());
+        }
+        let door = self.open_door(cx, q, link)?;
+        self.more.borrow_mut().push(door);
+        Ok(opt.into())
     }
 
     fn send(

@@ -20,6 +20,7 @@ use xk_core::object::{Enable, OpenError, ProtocolId, SessionTable};
 use xk_core::reason::{self, Reason};
 use xk_core::{Answer, Ask, Kernel, Participants, Protocol, ProtocolRef, SessionRef, Upper};
 use xk_kit::control::{MaxPacket, OptPacket};
+use xk_kit::net::attribute::LinkCast;
 
 /// Sessions of one adapter at most.
 const SESSIONS_MAX: usize = 4096;
@@ -154,7 +155,9 @@ impl Half {
         let opened = self.below.open(cx, selector, local, Rc::clone(&sink) as Rc<dyn Sink>);
         let door = opened.map_err(|fault| match fault {
             // There is none left to choose.
-            Fault::Address | Fault::InUse if local.is_any() => Fault::NoBuffers,
+            Fault::Address | Fault::InUse if self.form.is_by_port && local.is_any() => {
+                Fault::NoBuffers
+            }
             fault => fault,
         })?;
         let _ = sink.door.set(Rc::downgrade(&door));
@@ -231,6 +234,14 @@ impl Half {
         exact.or_else(|| ours().find(|o| o.local.is_any())).map(|offer| offer.receiver.clone())
     }
 
+    /// How a frame was addressed on its link; it belongs to the session of its sender with us.
+    fn links_cast(&self, cx: &Kernel, ends: &mut Ends) -> LinkCast {
+        let is_broadcast = ends.to.data.starts_with(&[0xff; 6]);
+        ends.to = self.below.local_to(cx, &ends.from).unwrap_or(self.form.any());
+        ends.is_for_many = false;
+        if is_broadcast { LinkCast::Broadcast } else { LinkCast::Multicast }
+    }
+
     pub(crate) fn this(&self) -> Result<&ProtocolRef, &'static Reason> {
         self.this.get().ok_or(&reason::CLOSED)
     }
@@ -292,8 +303,15 @@ impl Sink for Arrivals {
         if half.is_calls() {
             return calls::arrive(&half, cx, (ends, self.selector, door), parcel);
         }
-        let session = half.session_for(cx, ends, self.selector, door)?;
-        let message = parcel.into_message(cx.pool(), &half.up).map_err(Fault::reason)?;
+        let mut ends = *ends;
+        let cast = half.form.is_link() && ends.is_for_many;
+        let cast = cast.then(|| half.links_cast(cx, &mut ends));
+        let ends = Ends { from: half.form.bare(&ends.from), to: half.form.bare(&ends.to), ..ends };
+        let session = half.session_for(cx, &ends, self.selector, door)?;
+        let mut message = parcel.into_message(cx.pool(), &half.up).map_err(Fault::reason)?;
+        if let Some(cast) = cast {
+            message.set_attribute(cast).map_err(|_| &reason::NO_BUFFERS)?;
+        }
         // A refusal above is counted there; the layer below this edge tells no sender of it.
         drop(session.pop(cx, message));
         Ok(())
@@ -347,7 +365,8 @@ impl Protocol for XkAbove {
                 Some(0) => half.choose_port(&mut local, upper.selector)?,
                 // What comes back is for the host that it goes from.
                 None if local.is_any() => {
-                    local = half.below.local_to(cx, &peer).unwrap_or(local);
+                    let ours = half.below.local_to(cx, &peer).unwrap_or(local);
+                    local = half.form.bare(&ours);
                 }
                 _ => {}
             }

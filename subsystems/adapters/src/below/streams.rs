@@ -227,7 +227,8 @@ impl StreamDoor {
         let Some(data) = data else {
             return self.half.count(&reason::NO_BUFFERS);
         };
-        let ends = Ends { options, ..Ends::new(from, to) };
+        let is_for_many = self.half.form.is_link() && to.data[0] & 1 != 0;
+        let ends = Ends { options, is_for_many, ..Ends::new(from, to) };
         if let Err(why) = self.sink.arrive(cx, &ends, Parcel::Blocks(data)) {
             self.half.count(why);
         }

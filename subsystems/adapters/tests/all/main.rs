@@ -9,6 +9,7 @@ mod edges;
 mod internet;
 mod laws;
 mod lines;
+mod links;
 mod loops;
 mod programs;
 mod rig;

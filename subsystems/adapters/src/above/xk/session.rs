@@ -3,7 +3,7 @@
 use super::calls::{self, Pending};
 use super::{Half, Key};
 use crate::edge::{Door, Ends, Fault, Options as Octets};
-use crate::form::Addr;
+use crate::form::{Addr, Form};
 use crate::locals::triple;
 use crate::parcel::Parcel;
 use alloc::format;
@@ -16,8 +16,8 @@ use xk_core::control::Describe;
 use xk_core::object::{CallCause, CallError, Closing, ProtocolId, PushError, Refused};
 use xk_core::{Answer, Ask, HostAddr, Kernel, Message, Part, ProtocolRef, Session, SessionRef};
 use xk_kit::control::{
-    MaxPacket, MyHost, MyPort, NetworkError, NetworkErrorKind, OptPacket, PeerHost, PeerPort,
-    PseudoHeader, SpecificDestination,
+    MaxPacket, MyEther, MyHost, MyPort, NetworkError, NetworkErrorKind, OptPacket, PeerEther,
+    PeerHost, PeerPort, PseudoHeader, SpecificDestination,
 };
 use xk_kit::net::appletalk::DdpEnds;
 
@@ -187,6 +187,18 @@ impl Session for XkSession {
         if let Some(question) = ask.get::<MyHost>() {
             let Some(host) = self.host(cx) else { return Answer::Unknown };
             question.host = host;
+            return Answer::Answered;
+        }
+        if form.is_link()
+            && let Some(question) = ask.get::<PeerEther>()
+        {
+            (question.address, _) = Form::link_parts(&self.ends.to);
+            return Answer::Answered;
+        }
+        if form.is_link()
+            && let Some(question) = ask.get::<MyEther>()
+        {
+            (question.address, _) = Form::link_parts(&self.ends.from);
             return Answer::Answered;
         }
         if let Some(question) = ask.get::<PseudoHeader>()
