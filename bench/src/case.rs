@@ -2,6 +2,7 @@
 
 use crate::plot::Plot;
 use crate::record::Record;
+use crate::stopwatch::{self, Watched};
 use std::time::Instant;
 
 /// What a row is to reach.
@@ -95,6 +96,8 @@ pub struct Case {
     /// The unit of its figures, if it is another than the benchmark's.
     pub unit: Option<&'static str>,
     work: Work,
+    /// What of its work counts, if not all.
+    watched: Option<Watched>,
     /// How many operations one measurement does.
     pub operations: u64,
     /// How many of the row's units one operation holds: 2 for a round trip of two crossings.
@@ -134,6 +137,7 @@ impl Case {
             goal: None,
             unit: None,
             work,
+            watched: None,
             operations,
             divisor: 1.0,
             less: None,
@@ -144,6 +148,19 @@ impl Case {
     /// it.
     pub fn is_countable(&self) -> bool {
         !matches!(self.work, Work::Rounds(_))
+    }
+
+    /// Whether a part of its work counts alone.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watched.is_some()
+    }
+
+    /// Does the operation this many times under callgrind.
+    pub(crate) fn run_counted(&mut self, operations: u64) {
+        match self.watched {
+            Some(watched) => stopwatch::count(watched, || self.run(operations)),
+            None => self.run(operations),
+        }
     }
 
     /// Does the operation this many times; nothing for a case that measures by itself.
@@ -168,10 +185,22 @@ impl Case {
             return round(effort);
         }
         let operations = ((self.operations as f64 * effort) as u64).max(1);
-        let start = Instant::now();
-        self.run(operations);
-        let ns = start.elapsed().as_nanos() as f64;
+        let ns = match self.watched {
+            Some(watched) => stopwatch::time(watched, || self.run(operations)),
+            None => {
+                let start = Instant::now();
+                self.run(operations);
+                start.elapsed().as_nanos() as f64
+            }
+        };
         Ok((ns / operations as f64 / self.divisor).into())
+    }
+
+    /// Of its work only what is within what is watched counts: see [`stopwatch`].
+    #[must_use]
+    pub(crate) fn watched(mut self, watched: Watched) -> Self {
+        self.watched = Some(watched);
+        self
     }
 
     /// The row as measured on a peer.

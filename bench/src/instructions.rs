@@ -3,6 +3,7 @@
 //! does.
 
 use crate::case::Case;
+use crate::toggle_unsafe;
 use std::process::{Command, Stdio};
 
 /// The environment variable that makes a program run one case and end:
@@ -14,7 +15,7 @@ const OPERATIONS: u64 = 1000;
 
 /// Instructions per unit of a case; `None` if valgrind is missing or fails.
 pub fn count(bench: &str, case: &Case) -> Option<f64> {
-    if !case.is_countable() {
+    if !case.is_countable() || case.is_watched() && !toggle_unsafe::IS_KNOWN {
         return None;
     }
     let once = total(bench, case, OPERATIONS)?;
@@ -24,8 +25,10 @@ pub fn count(bench: &str, case: &Case) -> Option<f64> {
 
 fn total(bench: &str, case: &Case, operations: u64) -> Option<u64> {
     let program = std::env::current_exe().ok()?;
+    // What is watched begins to count by itself.
+    let at_start = if case.is_watched() { "--collect-atstart=no" } else { "--collect-atstart=yes" };
     let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", at_start])
         .arg(program)
         .env(VARIABLE, format!("{bench}|{}|{}|{operations}", case.row, case.system))
         .stdin(Stdio::null())
@@ -50,7 +53,7 @@ pub(crate) fn run_if_asked() -> bool {
     for benchmark in crate::benchmarks().into_iter().filter(|b| b.name == bench) {
         for mut case in (benchmark.cases)() {
             if case.row == row && case.system == system {
-                case.run(operations);
+                case.run_counted(operations);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The figures of the fifth paper: protocols of AppleTalk in three subsystems, and what joins them.
 //! Its machine was a SPARCstation LX with SunOS 4.1.3C.
 
+mod ends;
 mod figure_4;
 mod figure_7;
 mod pair;

@@ -1,0 +1,188 @@
+//! Time, or instructions, of one part of what is called: what is entered counts, but for what is
+//! left meanwhile.
+//!
+//! Ends that stand around a protocol enter it and are called out of it again, as the paper's code
+//! "at all entry and exit points". The clock is read at each such point, and what reading it twice
+//! costs with nothing in between is taken off each stretch.
+
+use crate::toggle_unsafe::toggle;
+use std::cell::Cell;
+use std::time::Instant;
+
+/// Which way a protocol is entered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// By what stands on it.
+    Down,
+    /// By what it stands on.
+    Up,
+}
+
+/// The ways that are watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Watched {
+    /// One of them.
+    One(Way),
+    /// Both together.
+    Both,
+}
+
+impl Watched {
+    fn is(self, way: Way) -> bool {
+        self == Self::Both || self == Self::One(way)
+    }
+}
+
+/// How a stretch is measured.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Clock,
+    Callgrind,
+}
+
+/// The watch of a thread.
+struct Watch {
+    watched: Cell<Option<(Watched, By)>>,
+    runs: Cell<bool>,
+    since: Cell<Option<Instant>>,
+    ns: Cell<u64>,
+    stretches: Cell<u64>,
+}
+
+thread_local! {
+    static WATCH: Watch = const {
+        Watch {
+            watched: Cell::new(None),
+            runs: Cell::new(false),
+            since: Cell::new(None),
+            ns: Cell::new(0),
+            stretches: Cell::new(0),
+        }
+    };
+}
+
+impl Watch {
+    #[inline]
+    fn start(&self, by: By) {
+        self.runs.set(true);
+        match by {
+            By::Clock => self.since.set(Some(Instant::now())),
+            By::Callgrind => toggle(),
+        }
+    }
+
+    #[inline]
+    fn stop(&self, by: By) {
+        match by {
+            By::Clock => {
+                let ns = self.since.take().map_or(0, |since| since.elapsed().as_nanos());
+                self.ns.set(self.ns.get() + ns as u64);
+                self.stretches.set(self.stretches.get() + 1);
+            }
+            By::Callgrind => toggle(),
+        }
+        self.runs.set(false);
+    }
+}
+
+/// Calls into what is watched.
+#[inline]
+pub(crate) fn enter<T>(way: Way, call: impl FnOnce() -> T) -> T {
+    WATCH.with(|watch| match watch.watched.get() {
+        Some((watched, by)) if watched.is(way) && !watch.runs.get() => {
+            watch.start(by);
+            let answer = call();
+            watch.stop(by);
+            answer
+        }
+        _ => call(),
+    })
+}
+
+/// Does what does not count, wherever it is called from.
+#[inline]
+pub(crate) fn leave<T>(call: impl FnOnce() -> T) -> T {
+    WATCH.with(|watch| match watch.watched.get() {
+        Some((_, by)) if watch.runs.get() => {
+            watch.stop(by);
+            let answer = call();
+            watch.start(by);
+            answer
+        }
+        _ => call(),
+    })
+}
+
+fn watch(watched: Watched, by: By, work: impl FnOnce()) {
+    WATCH.with(|watch| {
+        watch.ns.set(0);
+        watch.stretches.set(0);
+        watch.watched.set(Some((watched, by)));
+    });
+    work();
+    WATCH.with(|watch| watch.watched.set(None));
+}
+
+/// What the clock found: nanoseconds, and in how many stretches.
+fn found() -> (f64, f64) {
+    WATCH.with(|watch| (watch.ns.get() as f64, watch.stretches.get() as f64))
+}
+
+/// Stretches of nothing from which the cost of the clock is known.
+const EMPTY: u32 = 2000;
+
+/// Nanoseconds within what is watched, of all that `work` does.
+pub(crate) fn time(watched: Watched, work: impl FnOnce()) -> f64 {
+    watch(watched, By::Clock, || {
+        for _ in 0..EMPTY {
+            enter(Way::Down, || ());
+            enter(Way::Up, || ());
+        }
+    });
+    let (ns, stretches) = found();
+    let empty = ns / stretches.max(1.0);
+    watch(watched, By::Clock, work);
+    let (ns, stretches) = found();
+    ns - stretches * empty
+}
+
+/// Does `work`, for a callgrind that was started with `--collect-atstart=no` to count within what
+/// is watched.
+pub(crate) fn count(watched: Watched, work: impl FnOnce()) {
+    watch(watched, By::Callgrind, work);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spin(turns: u32) -> u32 {
+        (0..turns).fold(1, |sum, turn| std::hint::black_box(sum ^ turn))
+    }
+
+    #[test]
+    fn what_is_left_does_not_count_and_what_is_entered_again_does() {
+        let inside = |outer: u32, left: u32, again: u32| {
+            let work = move || {
+                let inner = || enter(Way::Up, || spin(again));
+                enter(Way::Down, || spin(outer) ^ leave(|| spin(left) ^ inner()));
+            };
+            move |watched| time(watched, work)
+        };
+        // Ratios of one run, of stretches that are a hundred times as long as others.
+        let run = inside(1_000_000, 10_000, 10_000);
+        let (down, up) = (run(Watched::One(Way::Down)), run(Watched::One(Way::Up)));
+        assert!(down > 10.0 * up, "{down} {up}");
+        let run = inside(10_000, 1_000_000, 10_000);
+        let (down, whole) = (run(Watched::One(Way::Down)), run(Watched::Both));
+        let begun = Instant::now();
+        spin(1_000_000);
+        let left = begun.elapsed().as_nanos() as f64;
+        assert!(down < left && whole < left, "{down} {whole} {left}");
+    }
+
+    #[test]
+    fn without_a_watch_everything_is_called_all_the_same() {
+        assert_eq!(enter(Way::Down, || leave(|| enter(Way::Up, || 3))), 3);
+    }
+}
