@@ -116,7 +116,32 @@ impl Record {
         ];
         let (low, high) = self.ends();
         let interval = (over(low, |other| other.ends().1), over(high, |other| other.ends().0));
-        Self { interval: Some(interval), ..self.computed(row, self.unit, figures) }
+        let counted = others.iter().map(|other| other.instructions).sum::<Option<f64>>();
+        let instructions = self.instructions.zip(counted).map(|(own, less)| (own - less) / parts);
+        Self { interval: Some(interval), instructions, ..self.computed(row, self.unit, figures) }
+    }
+
+    /// A row of this one and another together, as [`beyond`](Self::beyond) is of less.
+    pub(crate) fn and(&self, other: &Self, row: impl Into<String>) -> Self {
+        let figures = [self.min + other.min, self.median + other.median, self.max + other.max];
+        let ((low, high), (a, b)) = (self.ends(), other.ends());
+        let instructions = self.instructions.zip(other.instructions).map(|(a, b)| a + b);
+        let sum = self.computed(row, self.unit, figures);
+        Self { interval: Some((low + a, high + b)), instructions, ..sum }
+    }
+
+    /// This row as so many times another; its interval is as wide as theirs allow.
+    pub(crate) fn by(&self, other: &Self) -> Self {
+        let least = |low: f64, (a, b): (f64, f64)| (low / a).min(low / b);
+        let most = |high: f64, (a, b): (f64, f64)| (high / a).max(high / b);
+        let ((low, high), ends) = (self.ends(), other.ends());
+        let range = (other.min, other.max);
+        let figures = [least(self.min, range), self.median / other.median, most(self.max, range)];
+        let interval = (least(low, ends), most(high, ends));
+        let also = self.instructions.zip(other.instructions);
+        let also = also.map(|(own, other)| ("by instructions", own / other));
+        let ratio = self.computed(self.row.clone(), "times", figures);
+        Self { interval: Some(interval), also: also.into_iter().collect(), ..ratio }
     }
 
     /// True if there is a figure.
@@ -347,6 +372,27 @@ mod tests {
         assert_eq!(over.interval, Some((2.0, 7.0)));
         let judged = Record { goal: Some(Goal::AtMost(5.0)), ..over };
         assert!(judged.is_undecided());
+    }
+
+    #[test]
+    fn a_quotient_is_as_uncertain_as_both() {
+        let one = |(low, median, high), instructions| Record {
+            min: low - 1.0,
+            median,
+            max: high + 1.0,
+            interval: Some((low, high)),
+            runs: 7,
+            instructions: Some(instructions),
+            ..Record::default()
+        };
+        let (whole, bare) = (one((10.0, 12.0, 16.0), 90.0), one((3.0, 4.0, 5.0), 30.0));
+        let times = whole.and(&bare, "row").by(&bare);
+        assert_eq!([times.min, times.median, times.max], [11.0 / 6.0, 4.0, 11.5]);
+        assert_eq!((times.interval, times.unit), (Some((2.6, 7.0)), "times"));
+        assert_eq!(times.also, [("by instructions", 4.0)]);
+        let less = bare.beyond("row", &[&whole], 1.0).by(&bare);
+        let (low, high) = less.interval.unwrap();
+        assert!(low < less.median && less.median < high && high < 0.0, "{low} {high}");
     }
 
     #[test]

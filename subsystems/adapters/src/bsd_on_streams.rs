@@ -23,9 +23,9 @@
 //! queue, whose service procedure goes on when there is room; behind 65536 octets that wait it
 //! answers ENOBUFS.
 //!
-//! Nothing is copied either way: mbufs become blocks whose storage they stay (`esballoc`), clusters
-//! that go on to the x-kernel's pool go as its messages; blocks become mbufs whose storage they
-//! stay (`m_ext` with a free function).
+//! Nothing is copied either way: clusters become blocks, and blocks of the kernel's pool mbufs, as
+//! its messages are lent to each; small mbufs become blocks whose storage they stay (`esballoc`),
+//! and other blocks mbufs whose storage they stay (`m_ext` with a free function).
 //!
 //! What cannot be translated: `pr_output` answers 0 when the stream has taken the packet, for the
 //! true result comes later; that is `pr_ctlinput`. BSD has no flow control between protocols, so

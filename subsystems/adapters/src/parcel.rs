@@ -6,9 +6,9 @@
 //! | x-kernel | mbufs | all: an mbuf for each slice (`m_ext`) | nothing |
 //! | x-kernel | blocks | all: a block for each slice | nothing |
 //! | mbufs | x-kernel | clusters, and what the x-kernel lent | small mbufs, foreign storage |
-//! | mbufs | blocks | all (`esballoc`) | nothing |
-//! | blocks | x-kernel | blocks of the kernel's pool | blocks that another lent |
-//! | blocks | mbufs | all: by `m_ext`, or as the x-kernel's | nothing |
+//! | mbufs | blocks | all: clusters as the x-kernel's, small mbufs by `esballoc` | nothing |
+//! | blocks | x-kernel | blocks of the kernel's pool, a cluster's too | small mbufs that were lent |
+//! | blocks | mbufs | all: as the x-kernel's, or by `m_ext` | nothing |
 
 use crate::edge::{Fault, Traffic};
 use alloc::boxed::Box;
@@ -152,8 +152,13 @@ fn blocks_as_mbufs(mp: Mblk, mbufs: &Mbufs) -> Result<Mbuf, Fault> {
         if len == 0 && (packet.is_some() || next.is_some()) {
             continue;
         }
-        let part = mbufs.m_extattach(Rc::new(BlockStorage(block)), 0, len);
-        let Ok(part) = part else {
+        let part = if block.is_block_in_kernel_pool() {
+            let message = block.into_message().ok();
+            message.and_then(|message| mbufs.m_lend(message, 0).ok())
+        } else {
+            mbufs.m_extattach(Rc::new(BlockStorage(block)), 0, len).ok()
+        };
+        let Some(part) = part else {
             if let Some(packet) = packet {
                 packet.m_freem();
             }
@@ -178,8 +183,13 @@ fn mbufs_as_blocks(m: Mbuf, blocks: &Blocks) -> Result<Mblk, Fault> {
             m.m_free();
             continue;
         }
-        let part = blocks.esballoc(Box::new(MbufStorage(m)), Priority::Low);
-        let Ok(part) = part else {
+        let part = if m.is_message() {
+            let message = m.into_message(blocks.pool(), 0).ok();
+            message.and_then(|message| blocks.lend_message(message).ok())
+        } else {
+            blocks.esballoc(Box::new(MbufStorage(m)), Priority::Low).ok()
+        };
+        let Some(part) = part else {
             if let Some(rest) = next {
                 rest.m_freem();
             }

@@ -27,8 +27,9 @@
 //! BSD's protocols have no flow control, and none is passed on downwards. Upwards the queue ahead
 //! is looked at; if that is full the packet is dropped as `queue full`.
 //!
-//! Nothing is copied either way: blocks become mbufs whose storage they stay (`m_ext` with a free
-//! function), mbufs become blocks whose storage they stay (`esballoc`).
+//! Nothing is copied either way: blocks of the kernel's pool become mbufs, and clusters blocks, as
+//! its messages are lent to each; other blocks become mbufs whose storage they stay (`m_ext` with a
+//! free function), and small mbufs blocks whose storage they stay (`esballoc`).
 //!
 //! What cannot be translated: ENOBUFS of `pr_output` is T_UDERROR_IND, which the line above may not
 //! tell its own user of. What BSD drops later is counted there, and not told. IP's options and the

@@ -4,7 +4,7 @@ use super::pair::Pair;
 use super::{CONFIGURATIONS, Configuration};
 use crate::case::{Benchmark, Case, Goal};
 use crate::plot::Plot;
-use crate::record::Record;
+use crate::record::{Ratio, Record};
 use std::cell::OnceCell;
 use std::rc::Rc;
 
@@ -45,7 +45,10 @@ fn cases() -> Vec<Case> {
                     pair.transactions(operations, packets);
                 }
             });
-            list.push(case.of(of.system));
+            let case = case.of(of.system);
+            let mixed = (of.atp != of.ddp).then(|| [of.atp, of.ddp].map(Configuration::pure));
+            let parents = mixed.into_iter().flatten();
+            list.push(parents.fold(case, |case, parent| case.beside(parent.system)));
         }
     }
     list
@@ -64,8 +67,19 @@ fn derived(records: &[Record]) -> Vec<Record> {
             };
             let slower = if a.median < b.median { b } else { a };
             let name = (format!("{row}, beside the slower parent"), "times");
-            let ratio = own.with(slower, name, |own, slower| own / slower);
-            list.push(Record { goal: Some(Goal::AtMost(MIXED_MAX)), ..ratio });
+            // Of the same rounds, where there are ratios of them.
+            let paired = own.ratios.iter().find(|ratio| ratio.system == slower.system);
+            let times = match paired {
+                Some(Ratio { ratio, interval: (low, high), .. }) => {
+                    let times = own.computed(name.0, name.1, [*low, *ratio, *high]);
+                    Record { interval: Some((*low, *high)), ..times }
+                }
+                None => own.with(slower, name, |own, slower| own / slower),
+            };
+            let by_instructions = own.instructions.zip(slower.instructions);
+            let also = by_instructions.map(|(own, slower)| ("by instructions", own / slower));
+            let also = also.into_iter().collect();
+            list.push(Record { goal: Some(Goal::AtMost(MIXED_MAX)), also, ..times });
         }
     }
     list

@@ -1,8 +1,8 @@
 //! Figure 8: what an adapter costs, each way, by octets of the message.
 
+use super::SPARC;
 use super::Subsystem::{self, Bsd, Streams, Xk};
-use super::ends::{Above, Between, Form, Rig, copy};
-use super::{PAPER, SPARC};
+use super::ends::{Above, Bare, Between, Form, Rig};
 use crate::case::{Benchmark, Case, Goal};
 use crate::papers::quoted;
 use crate::plot::Plot;
@@ -44,6 +44,11 @@ const STREAMS_ON_BSD: Adapter = ("streams-on-bsd", Streams, Bsd);
 const BARE_MBUFS: &str = "bare copy of mbufs";
 const BARE_BLOCKS: &str = "bare copy of blocks";
 
+/// The figure itself is a drawing; of its times the text tells those from STREAMS to BSD.
+const PAPER: [(&str, f64); 2] =
+    [("STREAMS to BSD, one place", 145.0), ("STREAMS to BSD, the other place", 128.0)];
+const NS_PER_US: f64 = 1000.0;
+
 const fn lent(adapter: Adapter, way: Way, lent: &'static str) -> Crossing {
     Crossing { adapter, way, lent, copied: None, bare: "" }
 }
@@ -73,3 +78,89 @@ const CROSSINGS: [Crossing; 12] = [
     lent(STREAMS_ON_BSD, Way::Down, "xk, streams-on-bsd down"),
     lent(STREAMS_ON_BSD, Way::Up, "xk, streams-on-bsd up"),
 ];
+
+pub(super) fn benchmark() -> Benchmark {
+    Benchmark::new(
+        "papers/subsystems-figure-8",
+        "a message through an adapter, by its octets: lent, or copied where that must be, the bare copy beside it (Krupczak, \
+         Ammar and Calvert 1995, figure 8; its times from the text)",
+        "ns",
+        cases,
+    )
+    .derived(derived)
+    .plot(Plot::Lines { x: "octets of a message" })
+}
+
+fn row(octets: usize) -> String {
+    format!("{octets} octets")
+}
+
+/// Made when it is first used.
+type Shared = Rc<OnceCell<Rig>>;
+
+impl Crossing {
+    fn case(&self, rig: &Shared, octets: usize, form: Form) -> Case {
+        let (rig, way, (_, upper, lower)) = (Rc::clone(rig), self.way, self.adapter);
+        let case = Case::new(row(octets), OPERATIONS, move || {
+            rig.get_or_init(|| Rig::new(Above::Datagrams, Between::Edge, (upper, lower)));
+            move |operations| {
+                let rig = rig.get().expect("it was made");
+                match way {
+                    Way::Down => rig.down(operations, octets, form),
+                    Way::Up => rig.up(operations, octets, form),
+                }
+            }
+        });
+        case.watched(Watched::One(way))
+    }
+}
+
+fn cases() -> Vec<Case> {
+    let adapters =
+        [XK_ON_BSD, BSD_ON_XK, XK_ON_STREAMS, STREAMS_ON_XK, BSD_ON_STREAMS, STREAMS_ON_BSD];
+    let rigs = adapters.map(|(name, ..)| (name, Shared::default()));
+    let mut list = Vec::new();
+    for octets in OCTETS {
+        for crossing in &CROSSINGS {
+            let Some((_, rig)) = rigs.iter().find(|(name, _)| *name == crossing.adapter.0) else {
+                continue;
+            };
+            let lent = crossing.case(rig, octets, Form::Own).of(crossing.lent);
+            list.push(lent.goal(Goal::AtMost(LENT_NS_MAX)));
+            if let Some(copied) = crossing.copied {
+                let case = crossing.case(rig, octets, Form::Foreign).of(copied);
+                list.push(case.beside(crossing.bare));
+            }
+        }
+        for (system, is_mbufs) in [(BARE_MBUFS, true), (BARE_BLOCKS, false)] {
+            let case = Case::new(row(octets), OPERATIONS, move || {
+                let bare = Bare::new(is_mbufs);
+                move |operations| bare.copies(operations, octets)
+            });
+            list.push(case.of(system).watched(Watched::Both));
+        }
+    }
+    list.extend(PAPER.map(|(row, us)| quoted(row, SPARC, us * NS_PER_US)));
+    list
+}
+
+/// What a copy adds to the crossing of a message that is lent, by the bare copy.
+fn derived(records: &[Record]) -> Vec<Record> {
+    let mut list = Vec::new();
+    for octets in OCTETS {
+        let row = row(octets);
+        let found = |system| Record::find(records, &row, system);
+        for crossing in &CROSSINGS {
+            let copied = crossing.copied.and_then(found);
+            let (Some(copied), Some(lent), Some(bare)) =
+                (copied, found(crossing.lent), found(crossing.bare))
+            else {
+                continue;
+            };
+            let name = format!("{row}, what the copy adds, by the bare copy");
+            let added = copied.beyond(name, &[lent], 1.0).by(bare);
+            list.push(Record { goal: Some(Goal::AtMost(COPY_MAX)), ..added });
+        }
+    }
+    list
+}

@@ -2,8 +2,10 @@
 //! Its machine was a SPARCstation LX with SunOS 4.1.3C.
 
 mod ends;
+mod figure_3;
 mod figure_4;
 mod figure_7;
+mod figure_8;
 mod pair;
 
 use crate::case::Benchmark;
@@ -61,10 +63,12 @@ impl Configuration {
             Subsystem::Xk => format!("eth cable\naarp eth\nddp aarp net=\"10-19\" node={node}\n"),
             _ => format!("ether cable\nddp ether net=\"10-19\" node={node}\n"),
         };
+        // The others' is at least once where a request says nothing.
+        let atp = if self.atp == Subsystem::Xk { "atp ddp xo=#false\n" } else { "atp ddp\n" };
         if self.atp == self.ddp {
-            return self.atp.block(&(ddp + "atp ddp\n"));
+            return self.atp.block(&(ddp + atp));
         }
-        self.ddp.block(&ddp) + &self.atp.block("atp ddp\n")
+        self.ddp.block(&ddp) + &self.atp.block(atp)
     }
 }
 
@@ -79,5 +83,5 @@ impl Subsystem {
 }
 
 pub(super) fn benchmarks() -> Vec<Benchmark> {
-    vec![figure_4::benchmark(), figure_7::benchmark()]
+    vec![figure_3::benchmark(), figure_4::benchmark(), figure_7::benchmark(), figure_8::benchmark()]
 }

@@ -106,6 +106,11 @@ impl Blocks {
         &self.0
     }
 
+    /// The kernel's pool, in which the octets of blocks lie.
+    pub fn pool(&self) -> &Pool {
+        self.0.pool()
+    }
+
     /// A message of one block of M_DATA with room for `size` octets and none in it (`allocb`).
     /// `None` if the pool is exhausted, counted: see [`Q::bufcall`](crate::Q::bufcall).
     pub fn allocb(&self, size: usize, priority: Priority) -> Option<Mblk> {

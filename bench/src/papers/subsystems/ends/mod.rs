@@ -11,13 +11,14 @@ mod xk;
 
 use super::Subsystem;
 use crate::cable::HEADROOM;
+use crate::stopwatch::{Way, enter};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 use xk_adapters::Addr;
 use xk_appletalk::addr::AtAddr;
 use xk_appletalk::{atp, ddp};
-use xk_bsd::{Mbuf, Mbufs, Mt};
+use xk_bsd::{Mbuf, Mbufs, Mt, Release};
 use xk_catalog::PROTOCOLS;
 use xk_core::graph::Catalog;
 use xk_core::kernel::Config;
@@ -42,6 +43,8 @@ const TYPE: u8 = 9;
 const BUFFER: usize = 1024;
 /// Octets that those below take at most.
 const MAX: usize = 8192;
+/// Buffers of bare copies at most.
+const BARE_MAX: u32 = 1024;
 /// Operations after which everything is found and opened.
 const WARM: u64 = 8;
 /// Time in which nodes claim their addresses.
@@ -199,20 +202,16 @@ impl xk_streams::block::Lent for Storage {
 }
 
 fn blocks(blocks: &Blocks, octets: usize, form: Form) -> Mblk {
+    if form == Form::Own {
+        // One block, with room in front for protocols below.
+        return blocks.copy(Kind::Data, HEADROOM, &vec![0; octets]).expect("blocks are left");
+    }
     let mut whole: Option<Mblk> = None;
     let mut rest = octets;
     while rest > 0 {
         let here = rest.min(BUFFER);
-        let part = match form {
-            Form::Own => {
-                // With room in front, as a block has that was filled for protocols below.
-                blocks.copy(Kind::Data, HEADROOM, &[0; BUFFER][..here])
-            }
-            Form::Foreign => {
-                blocks.esballoc(Box::new(Storage([0; BUFFER], here)), Priority::Low).ok()
-            }
-        };
-        let part = part.expect("blocks are left");
+        let lent = Box::new(Storage([0; BUFFER], here));
+        let part = blocks.esballoc(lent, Priority::Low).ok().expect("blocks are left");
         rest -= here;
         match &mut whole {
             Some(whole) => whole.linkb(part),
@@ -220,6 +219,55 @@ fn blocks(blocks: &Blocks, octets: usize, form: Form) -> Mblk {
         }
     }
     whole.expect("it has octets")
+}
+
+/// Copies of messages that nothing else is done with.
+pub(super) struct Bare {
+    pool: Pool,
+    mbufs: Option<Mbufs>,
+    blocks: Blocks,
+}
+
+impl Bare {
+    /// Of mbufs of their own octets, or of blocks over storage that another has lent.
+    pub(super) fn new(is_mbufs: bool) -> Self {
+        let pool = Pool::new(&PoolConfig::default()).expect("memory for a pool");
+        let mbufs = is_mbufs.then(|| Mbufs::new(Release::Bsd43, pool.clone(), BARE_MAX, BARE_MAX));
+        let blocks = Blocks::of_pool(&pool, BARE_MAX as usize, 1 << 20);
+        Self { pool, mbufs, blocks }
+    }
+
+    /// Copies so many messages of so many octets into buffers of the x-kernel's, and frees them.
+    pub(super) fn copies(&self, count: u64, octets: usize) {
+        for _ in 0..count {
+            let copied = match &self.mbufs {
+                Some(all) => {
+                    let m = mbufs(all, octets, Form::Foreign);
+                    enter(Way::Down, || {
+                        let copied = self.copied(octets, m.mbufs().map(Mbuf::mtod));
+                        m.m_freem();
+                        copied
+                    })
+                }
+                None => {
+                    let data = blocks(&self.blocks, octets, Form::Foreign);
+                    enter(Way::Down, || {
+                        let copied = self.copied(octets, data.blocks().map(Mblk::octets));
+                        drop(data);
+                        copied
+                    })
+                }
+            };
+            assert_eq!(copied.len(), octets, "all of it");
+        }
+    }
+
+    fn copied<'a>(&self, octets: usize, parts: impl Iterator<Item = &'a [u8]>) -> Message {
+        let mut copied = self.pool.alloc(HEADROOM, octets).expect("messages are left");
+        let mut at = 0;
+        parts.for_each(|part| at += copied.copy_in(at, part));
+        copied
+    }
 }
 
 // ---- the kernel ----

@@ -19,7 +19,8 @@ use xk_streams::tpi::{
     with_own_end,
 };
 use xk_streams::{
-    Errno, Kind, Linkblk, Mblk, Module, ModuleInfo, Opening, Q, Streams, Streamtab, WeakQ, head,
+    Errno, Kind, Linkblk, Mblk, Module, ModuleInfo, Opening, Q, Services, Streams, Streamtab,
+    WeakQ, head,
 };
 
 static USER: Entry = Entry::layer("user", "", build_user)
@@ -282,13 +283,39 @@ impl Streamtab for Lower {
     }
 
     fn open(&self, _: &Kernel, _: &Q, _: Opening) -> Result<Rc<dyn Module>, Errno> {
-        Ok(Endpoint::new(Rc::new(End(self.this.upgrade().ok_or(Errno::ENXIO)?))))
+        let end = End(self.this.upgrade().ok_or(Errno::ENXIO)?);
+        Ok(Rc::new(Outside(Endpoint::new(Rc::new(end)))))
     }
 
     fn control(&self, _: &Kernel, ask: &mut Ask<'_>) -> Option<Answer> {
         let station = ask.answer::<MyEther>(|q| q.address = STATION);
         let max = ask.answer::<MaxPacket>(|q| q.octets = super::MAX as u32);
         [station, max].into_iter().find(|answer| answer.is_answered())
+    }
+}
+
+/// An end's pair: from its put procedure on nothing counts.
+struct Outside(Rc<Endpoint<End>>);
+
+impl Module for Outside {
+    fn info(&self) -> ModuleInfo {
+        LOWER_INFO
+    }
+
+    fn services(&self) -> Services {
+        self.0.services()
+    }
+
+    fn wput(&self, cx: &Kernel, q: &Q, mp: Mblk) {
+        leave(|| self.0.wput(cx, q, mp));
+    }
+
+    fn wsrv(&self, cx: &Kernel, q: &Q) {
+        self.0.wsrv(cx, q);
+    }
+
+    fn close(&self, cx: &Kernel, q: &Q) {
+        self.0.close(cx, q);
     }
 }
 
@@ -319,10 +346,8 @@ impl Datagrams for End {
         (dest, _): (&[u8], &[u8]),
         data: Option<Mblk>,
     ) -> Result<(), SendError> {
-        leave(|| {
-            let data = data.ok_or(SendError::Dropped)?;
-            self.0.take(cx, q, dest, &data);
-            Ok(())
-        })
+        let data = data.ok_or(SendError::Dropped)?;
+        self.0.take(cx, q, dest, &data);
+        Ok(())
     }
 }
