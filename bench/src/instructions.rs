@@ -3,7 +3,7 @@
 //! does.
 
 use crate::case::Case;
-use crate::toggle_unsafe;
+use crate::stretch_unsafe;
 use std::process::{Command, Stdio};
 
 /// The environment variable that makes a program run one case and end:
@@ -15,7 +15,7 @@ const OPERATIONS: u64 = 1000;
 
 /// Instructions per unit of a case; `None` if valgrind is missing or fails.
 pub fn count(bench: &str, case: &Case) -> Option<f64> {
-    if !case.is_countable() || case.is_watched() && !toggle_unsafe::IS_KNOWN {
+    if !case.is_countable() || case.is_watched() && !stretch_unsafe::IS_KNOWN {
         return None;
     }
     let once = total(bench, case, OPERATIONS)?;

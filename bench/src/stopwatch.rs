@@ -2,10 +2,10 @@
 //! left meanwhile.
 //!
 //! Ends that stand around a protocol enter it and are called out of it again, as the paper's code
-//! "at all entry and exit points". The clock is read at each such point, and what reading it twice
-//! costs with nothing in between is taken off each stretch.
+//! "at all entry and exit points". The processor's counter of time is read at each such point, and
+//! what reading it twice costs with nothing in between is taken off each stretch.
 
-use crate::toggle_unsafe::toggle;
+use crate::stretch_unsafe::{ticks, toggle};
 use std::cell::Cell;
 use std::time::Instant;
 
@@ -44,8 +44,8 @@ enum By {
 struct Watch {
     watched: Cell<Option<(Watched, By)>>,
     runs: Cell<bool>,
-    since: Cell<Option<Instant>>,
-    ns: Cell<u64>,
+    since: Cell<u64>,
+    ticks: Cell<u64>,
     stretches: Cell<u64>,
 }
 
@@ -54,8 +54,8 @@ thread_local! {
         Watch {
             watched: Cell::new(None),
             runs: Cell::new(false),
-            since: Cell::new(None),
-            ns: Cell::new(0),
+            since: Cell::new(0),
+            ticks: Cell::new(0),
             stretches: Cell::new(0),
         }
     };
@@ -66,7 +66,7 @@ impl Watch {
     fn start(&self, by: By) {
         self.runs.set(true);
         match by {
-            By::Clock => self.since.set(Some(Instant::now())),
+            By::Clock => self.since.set(ticks()),
             By::Callgrind => toggle(),
         }
     }
@@ -75,8 +75,8 @@ impl Watch {
     fn stop(&self, by: By) {
         match by {
             By::Clock => {
-                let ns = self.since.take().map_or(0, |since| since.elapsed().as_nanos());
-                self.ns.set(self.ns.get() + ns as u64);
+                let stretch = ticks().saturating_sub(self.since.get());
+                self.ticks.set(self.ticks.get() + stretch);
                 self.stretches.set(self.stretches.get() + 1);
             }
             By::Callgrind => toggle(),
@@ -115,7 +115,7 @@ pub(crate) fn leave<T>(call: impl FnOnce() -> T) -> T {
 
 fn watch(watched: Watched, by: By, work: impl FnOnce()) {
     WATCH.with(|watch| {
-        watch.ns.set(0);
+        watch.ticks.set(0);
         watch.stretches.set(0);
         watch.watched.set(Some((watched, by)));
     });
@@ -123,32 +123,36 @@ fn watch(watched: Watched, by: By, work: impl FnOnce()) {
     WATCH.with(|watch| watch.watched.set(None));
 }
 
-/// What the clock found: nanoseconds, and in how many stretches.
+/// What the counter of time found: ticks, and in how many stretches.
 fn found() -> (f64, f64) {
-    WATCH.with(|watch| (watch.ns.get() as f64, watch.stretches.get() as f64))
+    WATCH.with(|watch| (watch.ticks.get() as f64, watch.stretches.get() as f64))
 }
 
-/// Stretches of nothing from which the cost of the clock is known: so often so many, the batch that
-/// was disturbed least.
+/// Stretches of nothing from which the cost of reading the counter is known: so often so many, the
+/// batch that was disturbed least.
 const BATCHES: u32 = 25;
 const EMPTY: u32 = 100;
 
-/// Nanoseconds of a stretch of nothing.
-fn empty_ns() -> f64 {
+/// Ticks of a stretch of nothing.
+fn empty_ticks() -> f64 {
     let batch = |_| {
         watch(Watched::Both, By::Clock, || (0..EMPTY).for_each(|_| enter(Way::Down, || ())));
-        let (ns, stretches) = found();
-        ns / stretches.max(1.0)
+        let (ticks, stretches) = found();
+        ticks / stretches.max(1.0)
     };
     (0..BATCHES).map(batch).fold(f64::INFINITY, f64::min)
 }
 
 /// Nanoseconds within what is watched, of all that `work` does.
 pub(crate) fn time(watched: Watched, work: impl FnOnce()) -> f64 {
-    let empty = empty_ns();
+    let (begun, first) = (Instant::now(), ticks());
+    let empty = empty_ticks();
     watch(watched, By::Clock, work);
-    let (ns, stretches) = found();
-    ns - stretches * empty
+    let (within, stretches) = found();
+    // The counter's rate is known from the clock over all of it.
+    let all = ticks().saturating_sub(first).max(1) as f64;
+    let ns_per_tick = begun.elapsed().as_nanos() as f64 / all;
+    (within - stretches * empty) * ns_per_tick
 }
 
 /// Does `work`, for a callgrind that was started with `--collect-atstart=no` to count within what

@@ -1,5 +1,5 @@
-//! Figure 3: time and instructions of each protocol, send and receive, in each subsystem, and of what
-//! lies between it and a program.
+//! Figure 3: time and instructions of each protocol, send and receive, in each subsystem, and of
+//! what lies between it and a program.
 
 use super::SPARC;
 use super::Subsystem::{self, Bsd, Streams, Xk};
