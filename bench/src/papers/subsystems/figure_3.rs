@@ -23,11 +23,14 @@ const STREAMS: &str = "xk, STREAMS";
 const SEND: Watched = Watched::One(Way::Down);
 const RECEIVE: Watched = Watched::One(Way::Up);
 
+/// A row, and what it watches.
+type Row = (&'static str, Watched);
+
 /// Rows of what the same ends watch.
 struct Rows {
     above: Above,
     between: Between,
-    rows: &'static [(&'static str, Watched)],
+    rows: &'static [Row],
 }
 
 const DDP: &str = "DDP, both ways";
@@ -51,7 +54,7 @@ const PROTOCOLS: [Rows; 3] = [
 ];
 
 /// What lies between a program and the protocol: the system, and its rows.
-const PROGRAMS: [(&str, Subsystem, [(&str, Watched); 3]); 2] = [
+const PROGRAMS: [(&str, Subsystem, [Row; 3]); 2] = [
     (BSD, Bsd, [("sockets, send", SEND), ("sockets, receive", RECEIVE), (SOCKETS, Watched::Both)]),
     (STREAMS, Streams, [("TLI, send", SEND), ("TLI, receive", RECEIVE), (TLI, Watched::Both)]),
 ];
@@ -81,7 +84,7 @@ type Shared = Rc<OnceCell<Rig>>;
 fn case(
     rig: &Shared,
     (above, between, of): (Above, Between, Subsystem),
-    (row, watched): (&str, Watched),
+    (row, watched): Row,
 ) -> Case {
     let rig = Rc::clone(rig);
     let case = Case::new(row, OPERATIONS, move || {

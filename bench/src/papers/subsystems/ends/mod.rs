@@ -88,6 +88,7 @@ pub(super) enum Form {
 }
 
 type Act = Rc<dyn Fn(&Kernel, usize, Form)>;
+type Step = Rc<dyn Fn(&Kernel)>;
 
 /// Beside the kernel: what the ends know of one another.
 #[derive(Default)]
@@ -103,9 +104,9 @@ pub(super) struct Desk {
     /// The transaction of the last request.
     tid: Cell<u16>,
     /// Makes the end above ready, once the graph has started.
-    ready: RefCell<Option<Rc<dyn Fn(&Kernel)>>>,
+    ready: RefCell<Option<Step>>,
     /// Has a program take what has come.
-    taken: RefCell<Option<Rc<dyn Fn(&Kernel)>>>,
+    taken: RefCell<Option<Step>>,
 }
 
 /// That of a kernel; one of its own where a graph is only looked at.
