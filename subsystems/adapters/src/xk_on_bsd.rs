@@ -23,6 +23,9 @@
 //! On `ether` it takes the frames of the numbers of the protocols above, with their stations, and
 //! those to all groups; a number that a protocol of BSD's takes is refused.
 //!
+//! On `udp` one that is opened to no peer takes all that is for its port, and each of its messages
+//! says in an attribute where it goes or came from, as those of the x-kernel's `udp` do.
+//!
 //! Where ports tell apart, each is a socket below, which the sessions and the offer with that port
 //! have in common. On `udp` it may send to all, and the longest datagram, unless `sb_max` of the
 //! subsystem is less. On `atp` `call` is a request there with the options of a transaction: the

@@ -3,6 +3,7 @@
 mod datagrams;
 #[path = "../rig/domain.rs"]
 mod domain;
+mod frameworks;
 mod losses;
 mod poller;
 mod streams;

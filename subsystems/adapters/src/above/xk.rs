@@ -259,6 +259,11 @@ impl Half {
         if let Some(session) = self.sessions.get(&key) {
             return Ok(session);
         }
+        // One that was opened to no peer takes what is for its port.
+        let any = self::key(&local, &self.form.any(), selector);
+        if let Some(session) = self.sessions.get(&any).filter(|_| !local.is_any()) {
+            return Ok(session);
+        }
         let upper = self.offer_for(&ends.to, selector).ok_or(&reason::NO_PORT)?;
         let door = match door {
             Some(door) => door,
@@ -311,6 +316,9 @@ impl Sink for Arrivals {
         let mut message = parcel.into_message(cx.pool(), &half.up).map_err(Fault::reason)?;
         if let Some(cast) = cast {
             message.set_attribute(cast).map_err(|_| &reason::NO_BUFFERS)?;
+        }
+        if let Some(body) = session.body::<XkSession>().filter(|body| body.is_for_any_peer()) {
+            body.note_sender(&mut message, &ends.from);
         }
         // A refusal above is counted there; the layer below this edge tells no sender of it.
         drop(session.pop(cx, message));

@@ -14,12 +14,15 @@ use xk_appletalk::atp::Options;
 use xk_bsd::sockaddr::{AF_APPLETALK, AF_INET};
 use xk_core::control::Describe;
 use xk_core::object::{CallCause, CallError, Closing, ProtocolId, PushError, Refused};
-use xk_core::{Answer, Ask, HostAddr, Kernel, Message, Part, ProtocolRef, Session, SessionRef};
+use xk_core::{
+    Answer, Ask, HostAddr, Kernel, Message, Part, Participant, ProtocolRef, Session, SessionRef,
+};
 use xk_kit::control::{
     MaxPacket, MyEther, MyHost, MyPort, NetworkError, NetworkErrorKind, OptPacket, PeerEther,
     PeerHost, PeerPort, PseudoHeader, SpecificDestination,
 };
 use xk_kit::net::appletalk::DdpEnds;
+use xk_kit::net::attribute::Peer;
 
 pub(crate) struct XkSession {
     pub(super) half: Rc<Half>,
@@ -97,6 +100,24 @@ impl XkSession {
         self.half.form.family == AF_INET && self.port(false).is_none()
     }
 
+    /// Each message says where it goes, and where it came from, as `udp` has it.
+    pub(super) fn is_for_any_peer(&self) -> bool {
+        self.half.form.family == AF_INET && self.port(true) == Some(0) && self.ends.to.is_any()
+    }
+
+    fn addr_of(&self, peer: Peer) -> Option<Addr> {
+        let peer = Participant::of(Part::Host(peer.host)).with(Part::port(peer.port));
+        self.half.form.to_addr(&peer).ok()
+    }
+
+    /// Notes on a message where it came from.
+    pub(super) fn note_sender(&self, message: &mut Message, from: &Addr) {
+        if let (Some(host), Some(port)) = (self.host_of(from), self.half.form.port_number(from)) {
+            // Without room it goes up as one from nowhere, which is refused there.
+            let _ = message.set_attribute(Peer { host, port });
+        }
+    }
+
     fn port(&self, is_peer: bool) -> Option<u16> {
         self.half.form.port_number(if is_peer { &self.ends.to } else { &self.ends.from })
     }
@@ -142,7 +163,14 @@ impl Session for XkSession {
         if let Some(fault) = self.told.take() {
             return Err(fault.into());
         }
-        self.door.send(cx, &self.ends, Parcel::Message(message)).map_err(PushError::from)
+        let (mut message, mut ends) = (message, self.ends);
+        if self.is_for_any_peer() {
+            ends.to = message
+                .remove_attribute::<Peer>()
+                .and_then(|peer| self.addr_of(peer))
+                .ok_or(PushError::NoRoute)?;
+        }
+        self.door.send(cx, &ends, Parcel::Message(message)).map_err(PushError::from)
     }
 
     fn call(&self, cx: &Kernel, _: &SessionRef, message: Message) -> Result<Message, CallError> {
