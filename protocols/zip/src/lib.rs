@@ -75,7 +75,7 @@ pub static ENTRY: Entry = Entry::layer("zip", include_str!("lib.rs"), build)
     .on(&[Realm::Async, Realm::Rpc], &[Family::Other("AppleTalk sockets")])
     .lowers(1..=2)
     .needs(Guarantees::NONE)
-    .needs_each(&[Guarantees::SESSIONS.and(Guarantees::EXACT)])
+    .needs_each(&[Guarantees::SESSIONS.and(Guarantees::EXACT), Guarantees::TRANSACTIONS])
     .service(Service::changing(Guarantees::NONE, Guarantees::INSTANT))
     .numbers(&[("ddp", 6)])
     .parameters(&[
