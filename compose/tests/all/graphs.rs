@@ -92,6 +92,33 @@ fn run(graph: &CheckedGraph) -> Vec<(String, String, Report)> {
     reports
 }
 
+/// Those that go on without end, that show calls which fail, or that have tests of their own for
+/// what they need or write.
+const OTHERWISE: [&str; 5] =
+    ["faults.kdl", "flood.kdl", "loopback.kdl", "rpc-deadline.kdl", "thousand.kdl"];
+
+#[test]
+fn every_example_of_a_simulation_does_what_it_asks_for() {
+    let mut simulated = 0;
+    for (name, source) in files("graphs") {
+        if OTHERWISE.contains(&name.as_str()) {
+            continue;
+        }
+        let graph = checked(&name, &source);
+        // What has a device is no simulation.
+        let Ok(mut world) = simulate(&graph, SimulationConfig::default()) else { continue };
+        start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{name}: {e}"));
+        world.run_until_finished(Time::ZERO + Duration::from_secs(60));
+        for (host, upper, report) in reports(&graph, &world) {
+            let is_done = report.finished && !report.failed;
+            assert!(is_done, "{name}, {host}, {upper}: {:?}", report.lines);
+        }
+        world.stop();
+        simulated += 1;
+    }
+    assert!(simulated > 30, "{simulated}");
+}
+
 /// A figure of a report.
 fn figure(reports: &[(String, String, Report)], name: &str, line: &str) -> u64 {
     let report = reports.iter().find(|(_, n, _)| n == name).unwrap();
