@@ -88,6 +88,7 @@ pub(super) fn benchmark() -> Benchmark {
         cases,
     )
     .derived(derived)
+    .why(include_str!("../../why/subsystems-figure-8.md"))
     .plot(Plot::Lines { x: "octets of a message" })
 }
 
