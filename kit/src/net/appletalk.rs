@@ -3,6 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::cell::RefCell;
+use core::time::Duration;
 use xk_core::participant::Label;
 use xk_core::{
     Kernel, Part, Participant, Participants, ProtocolRef, SessionRef, Upper, fields, question,
@@ -28,6 +29,22 @@ pub fn node(net: u16, node: u8) -> Participant {
 #[must_use]
 pub fn socket(net: u16, of: u8, socket: u8) -> Participant {
     node(net, of).with(Part::Number(SOCKET, socket.into()))
+}
+
+/// A socket of ours, on the port whose cable has the network `net`; 0: on any.
+#[must_use]
+pub fn local_socket(net: u16, socket: u8) -> Participant {
+    let local = match net {
+        0 => Participant::new(),
+        net => Participant::of(Part::Number(NET, net.into())).with(Part::Any),
+    };
+    local.with(Part::Number(SOCKET, socket.into()))
+}
+
+/// The time since the kernel's began, as the state machines of AppleTalk count it.
+#[must_use]
+pub fn now(cx: &Kernel) -> Duration {
+    Duration::from_nanos(cx.now().as_ns())
 }
 
 /// Asked of a link: begin to be a node there. [`NodeClaimed`] tells those that stand on it what

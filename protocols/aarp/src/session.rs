@@ -1,6 +1,6 @@
 //! A session: the way to one node, station or group, for one upper protocol.
 
-use crate::shared::{NO_ADDRESS, Shared, now};
+use crate::shared::{NO_ADDRESS, Shared};
 use crate::wire::{ALL_NODES, Hw};
 use alloc::format;
 use alloc::rc::Rc;
@@ -16,6 +16,7 @@ use xk_core::{
     Upper, reason,
 };
 use xk_kit::control::PeerEther;
+use xk_kit::net::appletalk::now;
 use xk_kit::net::template::Headers;
 
 /// A session's key: the node or group, the receiver, and the protocol whose number selects.

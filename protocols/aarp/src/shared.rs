@@ -16,7 +16,7 @@ use xk_core::{
     Kernel, Message, Part, Participants, ProtocolRef, Reason, Secret, SessionRef, Upper, question,
     reason,
 };
-use xk_kit::net::appletalk::{ClaimNode, NodeClaimed};
+use xk_kit::net::appletalk::{ClaimNode, NodeClaimed, now};
 
 /// Another station uses this node's address.
 pub static CONFLICT: Reason = Reason::new("node conflict", Class::Bad);
@@ -99,11 +99,6 @@ pub(crate) struct Shared {
     /// The session to all nodes.
     broadcast: RefCell<Option<SessionRef>>,
     timer: Cell<Option<(Timer, Duration)>>,
-}
-
-/// Now, as the machine counts.
-pub(crate) fn now(cx: &Kernel) -> Duration {
-    Duration::from_nanos(cx.now().as_ns())
 }
 
 impl Shared {

@@ -19,7 +19,7 @@ use xk_core::{
     SessionRef, Upper, question, reason,
 };
 use xk_kit::asks::HEADROOM;
-use xk_kit::net::appletalk::{DdpEnds, SOCKET, socket};
+use xk_kit::net::appletalk::{DdpEnds, SOCKET, now, socket};
 use xk_kit::rpc::call::{BAD_ARGUMENTS, Transaction};
 use xk_kit::rpc::server::Servers;
 
@@ -63,11 +63,6 @@ xk_core::settings! {
         status: String = String::new(),
     }
     [text("status", "any text", "", "what it says to those that ask for its status")]
-}
-
-/// The time as the machine counts it.
-pub(crate) fn now(cx: &Kernel) -> Duration {
-    Duration::from_nanos(cx.now().as_ns())
 }
 
 /// What protocol and sessions share.

@@ -1,6 +1,6 @@
 //! The sessions: that of a workstation, which calls, and that of a server, which serves.
 
-use crate::protocol::{Address, AspAttention, PATIENCE, Shared, now};
+use crate::protocol::{Address, AspAttention, PATIENCE, Shared};
 use crate::wire::{self, Request};
 use alloc::format;
 use alloc::rc::Rc;
@@ -16,6 +16,7 @@ use xk_core::{
 };
 use xk_kit::asks::HEADROOM;
 use xk_kit::control::{MaxPacket, OptPacket};
+use xk_kit::net::appletalk::now;
 use xk_kit::rpc::call::{CallOptions, CallsAtOnce, SYSTEM_ERROR, Transaction};
 
 /// A workstation's session.

@@ -21,6 +21,7 @@ use xk_core::{
     Answer, Ask, HostAddr, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
     Reason, Secret, SessionRef, Upper, question, reason,
 };
+use xk_kit::net::appletalk::now;
 use xk_kit::rpc::call_layer::less;
 use xk_kit::rpc::server::OfferingServers;
 
@@ -70,11 +71,6 @@ impl Settings {
             interval: self.interval,
         }
     }
-}
-
-/// The time as the machines count it.
-pub(crate) fn now(cx: &Kernel) -> Duration {
-    Duration::from_nanos(cx.now().as_ns())
 }
 
 /// What protocol and sessions share.

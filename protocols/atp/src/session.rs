@@ -2,7 +2,7 @@
 //! both.
 
 use crate::calls::{Call, Data, Origin, Outcome};
-use crate::protocol::{Shared, less_request, now};
+use crate::protocol::{Shared, less_request};
 use crate::wire::{self, HEADER_OCTETS};
 use alloc::rc::Rc;
 use core::any::Any;
@@ -18,6 +18,7 @@ use xk_core::shepherd::WaitError;
 use xk_core::{Answer, Ask, Kernel, Message, Participant, ProtocolRef, Session, SessionRef};
 use xk_kit::asks::HEADROOM;
 use xk_kit::control::max_packet;
+use xk_kit::net::appletalk::now;
 use xk_kit::rpc::call::{BUSY, CallOptions, CancelCall, Transaction};
 use xk_kit::rpc::call_layer::less;
 

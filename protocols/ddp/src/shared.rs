@@ -13,7 +13,7 @@ use xk_core::map::Map;
 use xk_core::object::SessionTable;
 use xk_core::{Kernel, Message, ProtocolRef, SessionRef, reason};
 use xk_kit::control::PeerEther;
-use xk_kit::net::appletalk::CableChanged;
+use xk_kit::net::appletalk::{CableChanged, now};
 use xk_kit::net::ports::Choices;
 
 /// Why it drops messages, besides the reasons that all protocols share.
@@ -87,11 +87,6 @@ pub(crate) struct Shared {
     looped: RefCell<VecDeque<Message>>,
     /// The routers by which datagrams of other networks came; of a node that routes nothing.
     best: Option<RefCell<BestRouters>>,
-}
-
-/// Now, as the machines count.
-fn now(cx: &Kernel) -> Duration {
-    Duration::from_nanos(cx.now().as_ns())
 }
 
 /// The number of an enable.

@@ -19,7 +19,7 @@ use xk_core::{
     Upper, reason,
 };
 use xk_kit::asks::HEADROOM;
-use xk_kit::net::appletalk::{ClaimNode, NET, NODE, NodeClaimed, node};
+use xk_kit::net::appletalk::{ClaimNode, NET, NODE, NodeClaimed, node, now};
 use xk_kit::rpc::call_layer::less;
 
 /// Another node uses this node's number.
@@ -60,10 +60,6 @@ pub(crate) struct Shared {
     upper: RefCell<Option<ProtocolRef>>,
     waiting: RefCell<VecDeque<Waits>>,
     timer: Cell<Option<Timer>>,
-}
-
-fn now(cx: &Kernel) -> Duration {
-    Duration::from_nanos(cx.now().as_ns())
 }
 
 impl Shared {

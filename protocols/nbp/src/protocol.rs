@@ -16,11 +16,11 @@ use xk_core::object::{OpenError, Refused};
 use xk_core::participant::Participant;
 use xk_core::reason::Class;
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Reason, SessionRef,
-    Upper, reason,
+    Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, SessionRef, Upper,
+    reason,
 };
 use xk_kit::answers::Allowance;
-use xk_kit::net::appletalk::{DdpCable, DdpEnds, NET, Outlet, SOCKET, octets_of, socket};
+use xk_kit::net::appletalk::{DdpCable, DdpEnds, Outlet, local_socket, now, octets_of, socket};
 
 /// A name that another node has; of no message.
 pub static EXISTS: Reason = Reason::new("name exists", Class::Prohibited);
@@ -102,15 +102,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 
 /// Socket 2 of a network's port, or of whichever.
 pub(crate) fn local(net: u16) -> Participant {
-    let local = match net {
-        0 => Participant::new(),
-        net => Participant::of(Part::Number(NET, net.into())).with(Part::Any),
-    };
-    local.with(Part::Number(SOCKET, SOCKET_NAMES.into()))
-}
-
-fn now(cx: &Kernel) -> Duration {
-    Duration::from_nanos(cx.now().as_ns())
+    local_socket(net, SOCKET_NAMES)
 }
 
 /// The reason that corresponds to what is wrong with a packet.
@@ -361,16 +353,6 @@ impl Protocol for Nbp {
         // What has its address by now tells of no change any more.
         let _ = cx.schedule_protocol(this, Duration::ZERO, 0);
         Ok(())
-    }
-
-    fn open(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        _: Upper<'_>,
-        _: Participants,
-    ) -> Result<SessionRef, OpenError> {
-        Err(OpenError::NotSupported)
     }
 
     fn demux(

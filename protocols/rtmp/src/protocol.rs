@@ -18,8 +18,8 @@ use xk_core::{
 };
 use xk_kit::answers::Allowance;
 use xk_kit::net::appletalk::{
-    CableChanged, DdpEnds, NET, NetRoute, Outlet, SOCKET, SetCable, SetRouter, SetRoutes, TYPE,
-    cables, octets_of, socket,
+    CableChanged, DdpEnds, NetRoute, Outlet, SetCable, SetRouter, SetRoutes, TYPE, cables,
+    local_socket, now, octets_of, socket,
 };
 
 /// Data about networks that its sender or this cable cannot have.
@@ -83,15 +83,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 
 /// Socket 1 of a network's port, or of whichever.
 fn local(net: u16) -> Participant {
-    let local = match net {
-        0 => Participant::new(),
-        net => Participant::of(Part::Number(NET, net.into())).with(Part::Any),
-    };
-    local.with(Part::Number(SOCKET, SOCKET_RTMP.into()))
-}
-
-fn now(cx: &Kernel) -> Duration {
-    Duration::from_nanos(cx.now().as_ns())
+    local_socket(net, SOCKET_RTMP)
 }
 
 /// The reason that corresponds to what is wrong with a packet.
@@ -311,16 +303,6 @@ impl Protocol for Rtmp {
         // What has its address by now tells of no change any more.
         let _ = cx.schedule_protocol(this, Duration::ZERO, 0);
         Ok(())
-    }
-
-    fn open(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        _: Upper<'_>,
-        _: Participants,
-    ) -> Result<SessionRef, OpenError> {
-        Err(OpenError::NotSupported)
     }
 
     fn demux(

@@ -17,14 +17,14 @@ use xk_core::object::{OpenError, Refused};
 use xk_core::participant::Participant;
 use xk_core::reason::Class;
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Reason, SessionRef,
-    Upper, question, reason,
+    Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, SessionRef, Upper,
+    question, reason,
 };
 use xk_kit::answers::Allowance;
 use xk_kit::control::JoinGroup;
 use xk_kit::net::appletalk::{
-    CableChanged, DdpCable, DdpEnds, DdpRoutes, NET, Outlet, SOCKET, SetCable, ZoneNets, cables,
-    octets_of, socket,
+    CableChanged, DdpCable, DdpEnds, DdpRoutes, Outlet, SetCable, ZoneNets, cables, local_socket,
+    now, octets_of, socket,
 };
 
 /// What was not asked for.
@@ -108,15 +108,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 
 /// Socket 6 of a network's port, or of whichever.
 fn local(net: u16) -> Participant {
-    let local = match net {
-        0 => Participant::new(),
-        net => Participant::of(Part::Number(NET, net.into())).with(Part::Any),
-    };
-    local.with(Part::Number(SOCKET, SOCKET_ZONE.into()))
-}
-
-fn now(cx: &Kernel) -> Duration {
-    Duration::from_nanos(cx.now().as_ns())
+    local_socket(net, SOCKET_ZONE)
 }
 
 /// The reason that corresponds to what is wrong with a packet.
@@ -367,16 +359,6 @@ impl Protocol for Zip {
         // What has its address by now tells of no change any more.
         let _ = cx.schedule_protocol(this, Duration::ZERO, 0);
         Ok(())
-    }
-
-    fn open(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        _: Upper<'_>,
-        _: Participants,
-    ) -> Result<SessionRef, OpenError> {
-        Err(OpenError::NotSupported)
     }
 
     fn demux(
