@@ -14,61 +14,96 @@ use xk_core::{HostAddr, Part, Participant};
 /// Octets of an address behind length and family.
 const DATA: usize = 14;
 
-/// An address, whatever subsystem it came from: the family, and the octets behind it.
+/// An address, whatever subsystem it came from: a zero, the family, and the octets behind it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Addr {
-    /// `AF_INET` or `AF_APPLETALK`.
-    pub family: u8,
-    /// `sa_data`; a field of zeros is one that is not said.
-    pub data: [u8; DATA],
-}
+pub struct Addr([u8; 16]);
 
 impl Addr {
+    /// An address of this family, `AF_INET` or `AF_APPLETALK`, with these octets (`sa_data`); a
+    /// field of zeros is one that is not said.
+    pub fn new(family: u8, data: [u8; DATA]) -> Self {
+        let mut addr = Self::any(family);
+        *addr.data_mut() = data;
+        addr
+    }
+
     /// An address of this family that says nothing.
     pub const fn any(family: u8) -> Self {
-        Self { family, data: [0; DATA] }
+        let mut octets = [0; 16];
+        octets[1] = family;
+        Self(octets)
+    }
+
+    /// Its family.
+    pub fn family(&self) -> u8 {
+        self.0[1]
+    }
+
+    /// What is behind the family.
+    #[inline]
+    pub fn data(&self) -> &[u8; DATA] {
+        let [_, _, data @ ..] = &self.0;
+        data
+    }
+
+    /// What is behind the family, to change.
+    #[inline]
+    pub fn data_mut(&mut self) -> &mut [u8; DATA] {
+        let [_, _, data @ ..] = &mut self.0;
+        data
+    }
+
+    /// Family and all, for keys of tables.
+    pub(crate) fn octets(self) -> [u8; 16] {
+        self.0
     }
 
     /// True if it says nothing.
+    #[inline]
     pub fn is_any(&self) -> bool {
-        self.data == [0; DATA]
+        *self.data() == [0; DATA]
     }
 
     /// As a socket address of this release.
+    #[inline]
     pub fn to_sockaddr(self, release: Release) -> Sockaddr {
-        let mut octets = [0; 16];
+        let mut octets = self.0;
         if release == Release::Bsd44 {
             octets[0] = 16;
         }
-        octets[1] = self.family;
-        octets[2..].copy_from_slice(&self.data);
         Sockaddr(octets)
     }
 
     /// As the address field of a TPI message: a `sockaddr_at` or an address of a link with its
     /// length, or a `sockaddr_in` with the family in host order.
+    #[inline]
     pub fn to_tpi(self) -> [u8; 16] {
-        let mut octets = [0; 16];
-        match self.family {
-            AF_APPLETALK | AF_LINK => (octets[0], octets[1]) = (16, self.family),
-            family => octets[0] = family,
+        let mut octets = self.0;
+        match self.family() {
+            AF_APPLETALK | AF_LINK => octets[0] = 16,
+            family => (octets[0], octets[1]) = (family, 0),
         }
-        octets[2..].copy_from_slice(&self.data);
         octets
     }
 
     /// Reads either form; `None` for fewer octets.
+    #[inline]
     pub fn parse(octets: &[u8]) -> Option<Self> {
-        let [first, second, data @ ..] = *octets.first_chunk::<16>()?;
-        let family = if second == 0 { first } else { second };
-        Some(Self { family, data })
+        let mut octets = *octets.first_chunk::<16>()?;
+        let [first, second, ..] = &mut octets;
+        if *second == 0 {
+            *second = *first;
+        }
+        *first = 0;
+        Some(Self(octets))
     }
 }
 
 impl From<Sockaddr> for Addr {
     fn from(sa: Sockaddr) -> Self {
-        let [_, family, data @ ..] = sa.0;
-        Self { family, data }
+        let mut octets = sa.0;
+        octets[0] = 0;
+        Self(octets)
     }
 }
 
@@ -85,7 +120,7 @@ enum Place {
 
 impl Place {
     fn take(self, addr: &Addr) -> Part {
-        let field = |at, octets| addr.data.get(at..at + octets).unwrap_or_default();
+        let field = |at, octets| addr.data().get(at..at + octets).unwrap_or_default();
         match self {
             Self::Number { label, at, octets } => {
                 let of = |n: u64, octet: &u8| n << 8 | u64::from(*octet);
@@ -114,20 +149,20 @@ impl Place {
                 if above.iter().any(|octet| *octet != 0) {
                     return Err(AddressError::OutOfRange);
                 }
-                if let Some(room) = addr.data.get_mut(at..at + octets) {
+                if let Some(room) = addr.data_mut().get_mut(at..at + octets) {
                     room.copy_from_slice(field);
                 }
             }
             Self::Host { at } => {
                 let Wild::Is(host) = part.pop_host()? else { return Ok(()) };
                 let octets = host.to_v4().ok_or(AddressError::WrongFamily)?.octets();
-                if let Some(room) = addr.data.get_mut(at..at + 4) {
+                if let Some(room) = addr.data_mut().get_mut(at..at + 4) {
                     room.copy_from_slice(&octets);
                 }
             }
             Self::Station { at } => {
                 let Wild::Is(station) = part.pop_ether()? else { return Ok(()) };
-                if let Some(room) = addr.data.get_mut(at..at + 6) {
+                if let Some(room) = addr.data_mut().get_mut(at..at + 6) {
                     room.copy_from_slice(&station);
                 }
             }
@@ -237,7 +272,7 @@ impl Form {
     pub fn bare(&self, addr: &Addr) -> Addr {
         let mut bare = *addr;
         if self.is_link() {
-            bare.data[NUMBER].fill(0);
+            bare.data_mut()[NUMBER].fill(0);
         }
         bare
     }
@@ -245,14 +280,14 @@ impl Form {
     /// A station with a number.
     pub(crate) fn link(station: [u8; 6], number: u32) -> Addr {
         let mut link = Addr::any(AF_LINK);
-        link.data[..6].copy_from_slice(&station);
-        link.data[NUMBER].copy_from_slice(&number.to_be_bytes());
+        link.data_mut()[..6].copy_from_slice(&station);
+        link.data_mut()[NUMBER].copy_from_slice(&number.to_be_bytes());
         link
     }
 
     /// The station and the number of an address of a link; a number of 0 is not said.
     pub(crate) fn link_parts(addr: &Addr) -> ([u8; 6], u32) {
-        let [a, b, c, d, e, f, g, h, i, j, ..] = addr.data;
+        let [a, b, c, d, e, f, g, h, i, j, ..] = *addr.data();
         ([a, b, c, d, e, f], u32::from_be_bytes([g, h, i, j]))
     }
 
@@ -261,56 +296,59 @@ impl Form {
         Addr::any(self.family)
     }
 
-    /// The place of the port, if addresses have one: the topmost.
-    fn port_place(&self) -> Option<(usize, usize)> {
+    /// Octets of the port, with which addresses begin that have one.
+    #[inline]
+    fn port_octets(&self) -> Option<usize> {
         match self.places.first()? {
-            Place::Number { at, octets, .. } => Some((*at, *octets)),
+            Place::Number { octets, .. } => Some(*octets),
             Place::Host { .. } | Place::Station { .. } => None,
         }
     }
 
     /// What of an address of ours tells its uppers apart: the port, or all of it if addresses have
     /// none.
+    #[inline]
     pub fn port_of(&self, addr: &Addr) -> Addr {
-        if self.port_place().is_none() {
-            return *addr;
+        match self.port_number(addr) {
+            None => *addr,
+            Some(number) => {
+                let mut port = self.any();
+                self.set_port(&mut port, number);
+                port
+            }
         }
-        let mut port = self.any();
-        if let Some((at, octets)) = self.port_place()
-            && let (Some(to), Some(from)) =
-                (port.data.get_mut(at..at + octets), addr.data.get(at..at + octets))
-        {
-            to.copy_from_slice(from);
-        }
-        port
     }
 
     /// The port as a number; 0 is none yet. `None` if addresses have no port.
+    #[inline]
     pub fn port_number(&self, addr: &Addr) -> Option<u16> {
-        let (at, octets) = self.port_place()?;
-        let octets = addr.data.get(at..at + octets)?;
-        Some(octets.iter().fold(0, |n, octet| n << 8 | u16::from(*octet)))
+        let [first, second, ..] = *addr.data();
+        match self.port_octets()? {
+            1 => Some(first.into()),
+            _ => Some(u16::from_be_bytes([first, second])),
+        }
     }
 
     /// Sets the port.
+    #[inline]
     pub fn set_port(&self, addr: &mut Addr, port: u16) {
-        if let Some((at, octets)) = self.port_place()
-            && let Some(room) = addr.data.get_mut(at..at + octets)
-        {
-            room.copy_from_slice(&port.to_be_bytes()[2 - octets..]);
+        let [first, second, ..] = addr.data_mut();
+        match (self.port_octets(), port.to_be_bytes()) {
+            (None, _) => {}
+            (Some(1), [_, low]) => *first = low,
+            (Some(_), octets) => [*first, *second] = octets,
         }
     }
 
     /// All ports, if there are few: of AppleTalk the sockets 1 to 254.
     pub fn all_ports(&self) -> Option<(u16, u16)> {
-        let (_, octets) = self.port_place()?;
-        (octets == 1).then_some((1, 254))
+        (self.port_octets()? == 1).then_some((1, 254))
     }
 
     /// The ports that may be chosen for what names none: of AppleTalk the sockets 128 to 254
     /// (Inside AppleTalk, chapter 4), of the Internet those of RFC 6335, section 6.
     pub fn free_ports(&self) -> Option<(u16, u16)> {
-        self.port_place()?;
+        self.port_octets()?;
         Some(if self.family == AF_APPLETALK { (128, 254) } else { (49_152, 65_534) })
     }
 
@@ -394,7 +432,7 @@ mod tests {
         assert_eq!(ddp.to_participant(&local).to_string(), "socket4@*@*");
         assert_eq!(ddp.to_local(&ddp.any()).to_string(), "*");
         assert!(addr("ddp", "*").unwrap().is_any());
-        assert!(addr("ddp", "*@node3").unwrap().data[4] == 3);
+        assert!(addr("ddp", "*@node3").unwrap().data()[4] == 3);
         assert_eq!(addr("ddp", "port4"), Err(AddressError::WrongFamily));
         assert_eq!(addr("ddp", "socket256"), Err(AddressError::OutOfRange));
         assert_eq!(addr("ip", "10.0.0.1@node3"), Err(AddressError::WrongFamily));
@@ -403,7 +441,7 @@ mod tests {
     proptest! {
         #[test]
         fn addresses_come_back(data: [u8; 14], family in prop::sample::select(&[2u8, 16, 18][..])) {
-            let addr = Addr { family, data };
+            let addr = Addr::new(family, data);
             prop_assert_eq!(Addr::parse(&addr.to_tpi()), Some(addr));
             for release in [Release::Bsd43, Release::Bsd44] {
                 prop_assert_eq!(Addr::from(addr.to_sockaddr(release)), addr);

@@ -265,7 +265,7 @@ impl Datagrams for Provider {
         let local = match addr {
             [] => half.form.any(),
             addr => Addr::parse(addr)
-                .filter(|addr| addr.family == half.form.family)
+                .filter(|addr| addr.family() == half.form.family)
                 .ok_or(TliError::TBADADDR)?,
         };
         let door = self.open_door(cx, q, local)?;
@@ -291,7 +291,7 @@ impl Datagrams for Provider {
         if !self.half.form.is_link() {
             return Err(TliError::TNOTSUPPORT.into());
         }
-        let link = Addr::parse(opt).filter(|link| link.family == self.half.form.family);
+        let link = Addr::parse(opt).filter(|link| link.family() == self.half.form.family);
         let link = link.ok_or(TliError::TBADOPT)?;
         if self.more.borrow().len() >= NUMBERS_MAX {
             return Err(Errno::ENOSR.into());

@@ -29,13 +29,14 @@ const OFFERS_MAX: usize = 1024;
 
 /// What finds a session: our port, or all of our address if there are none; the peer's address;
 /// the protocol above.
-type Key = [u8; 32];
+type Key = [u8; 36];
 
+#[inline]
 fn key(local: &Addr, peer: &Addr, selector: ProtocolId) -> Key {
-    let mut key = [0; 32];
-    key[..14].copy_from_slice(&local.data);
-    key[14..28].copy_from_slice(&peer.data);
-    key[28..].copy_from_slice(&selector.0.to_le_bytes());
+    let mut key = [0; 36];
+    key[..16].copy_from_slice(&local.octets());
+    key[16..32].copy_from_slice(&peer.octets());
+    key[32..].copy_from_slice(&selector.0.to_le_bytes());
     key
 }
 
@@ -236,7 +237,7 @@ impl Half {
 
     /// How a frame was addressed on its link; it belongs to the session of its sender with us.
     fn links_cast(&self, cx: &Kernel, ends: &mut Ends) -> LinkCast {
-        let is_broadcast = ends.to.data.starts_with(&[0xff; 6]);
+        let is_broadcast = ends.to.data().starts_with(&[0xff; 6]);
         ends.to = self.below.local_to(cx, &ends.from).unwrap_or(self.form.any());
         ends.is_for_many = false;
         if is_broadcast { LinkCast::Broadcast } else { LinkCast::Multicast }
@@ -304,14 +305,19 @@ impl Arrivals {
 impl Sink for Arrivals {
     fn arrive(&self, cx: &Kernel, ends: &Ends, parcel: Parcel) -> Result<(), &'static Reason> {
         let half = self.half.upgrade().ok_or(&reason::CLOSED)?;
-        let door = self.door.get().and_then(Weak::upgrade).filter(|_| half.form.is_by_port);
+        let door = match half.form.is_by_port {
+            true => self.door.get().and_then(Weak::upgrade),
+            false => None,
+        };
         if half.is_calls() {
             return calls::arrive(&half, cx, (ends, self.selector, door), parcel);
         }
-        let mut ends = *ends;
-        let cast = half.form.is_link() && ends.is_for_many;
-        let cast = cast.then(|| half.links_cast(cx, &mut ends));
-        let ends = Ends { from: half.form.bare(&ends.from), to: half.form.bare(&ends.to), ..ends };
+        let (mut bare, mut cast) = (*ends, None);
+        if half.form.is_link() {
+            cast = ends.is_for_many.then(|| half.links_cast(cx, &mut bare));
+            (bare.from, bare.to) = (half.form.bare(&bare.from), half.form.bare(&bare.to));
+        }
+        let ends = bare;
         let session = half.session_for(cx, &ends, self.selector, door)?;
         let mut message = parcel.into_message(cx.pool(), &half.up).map_err(Fault::reason)?;
         if let Some(cast) = cast {

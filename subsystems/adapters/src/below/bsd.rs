@@ -115,6 +115,21 @@ impl Half {
         Ok(number)
     }
 
+    /// The door for this very address before the one for all.
+    fn door_for(&self, number: u8, to: &Addr) -> Option<Rc<EntryDoor>> {
+        let doors = self.doors.borrow();
+        let mut for_all = None;
+        for door in doors.iter().filter(|door| door.number == number) {
+            if door.local == *to {
+                return Some(Rc::clone(door));
+            }
+            if door.local.is_any() {
+                for_all = Some(door);
+            }
+        }
+        for_all.cloned()
+    }
+
     /// Lets a socket of datagrams send and receive the longest that there is, and to all: above the
     /// adapter is a protocol, and not a program with bounds of its own.
     fn widen(&self, cx: &Kernel, so: &Rc<Socket>) {
@@ -211,7 +226,7 @@ impl Entry {
                 }
                 let host = |at: usize| {
                     let mut addr = Addr::any(xk_bsd::sockaddr::AF_INET);
-                    addr.data[2..6].copy_from_slice(&header[at..at + 4]);
+                    addr.data_mut()[2..6].copy_from_slice(&header[at..at + 4]);
                     addr
                 };
                 let (from, to) = (host(IP_SOURCE), host(IP_SOURCE + 4));
@@ -229,14 +244,7 @@ impl ProtoFns for Entry {
         let (Some(half), Some((ends, number))) = (self.0.upgrade(), Self::ends(&mut m, arg)) else {
             return pr.m_drop(m, &reason::NOT_SUPPORTED);
         };
-        let fits = |door: &&Rc<EntryDoor>| {
-            door.number == number && (door.local == ends.to || door.local.is_any())
-        };
-        // The door for this very address before the one for all.
-        let doors = half.doors.borrow();
-        let exact = doors.iter().find(|door| fits(door) && !door.local.is_any());
-        let door = exact.or_else(|| doors.iter().find(fits)).cloned();
-        drop(doors);
+        let door = half.door_for(number, &ends.to);
         let Some(door) = door else {
             return pr.m_drop(m, &reason::NO_PROTOCOL);
         };

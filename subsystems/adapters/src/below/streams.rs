@@ -227,7 +227,7 @@ impl StreamDoor {
         let Some(data) = data else {
             return self.half.count(&reason::NO_BUFFERS);
         };
-        let is_for_many = self.half.form.is_link() && to.data[0] & 1 != 0;
+        let is_for_many = self.half.form.is_link() && to.data()[0] & 1 != 0;
         let ends = Ends { options, is_for_many, ..Ends::new(from, to) };
         if let Err(why) = self.sink.arrive(cx, &ends, Parcel::Blocks(data)) {
             self.half.count(why);
@@ -283,10 +283,13 @@ pub(crate) fn options_of<'a>(
     is_bound_to_all: bool,
     options: &'a Option<Options>,
 ) -> &'a [u8] {
-    let options = options.as_ref().map_or(&[][..], |options| options);
-    match is_bound_to_all {
-        true => with_own_end(room, &own.to_tpi(), options).unwrap_or_default(),
-        false => options,
+    match (is_bound_to_all, options) {
+        (false, None) => &[],
+        (false, Some(options)) => options,
+        (true, options) => {
+            let options = options.as_ref().map_or(&[][..], |options| options);
+            with_own_end(room, &own.to_tpi(), options).unwrap_or_default()
+        }
     }
 }
 

@@ -151,8 +151,9 @@ impl Half {
 
     /// The door and the ends of what arrives through this session below.
     fn arriving(&self, lower: &SessionRef) -> Option<(Rc<XkDoor>, Ends)> {
-        let (door, ends) = self.arriving.borrow().get(&lower.id()).cloned()?;
-        Some((door.upgrade()?, ends))
+        let arriving = self.arriving.borrow();
+        let (door, ends) = arriving.get(&lower.id())?;
+        Some((door.upgrade()?, *ends))
     }
 }
 
@@ -189,11 +190,12 @@ impl Below for OnXk {
             enables: RefCell::new(enables),
             sending: Cache::new(cx.secret(), SENDING_MAX),
         });
-        if is_frames {
-            // A wire has one session, for all that is sent and arrives.
-            door.session(cx, &local, &local)?;
-        }
         half.doors.borrow_mut().push(Rc::clone(&door));
+        // A wire has one session, for all that is sent and arrives.
+        if is_frames && let Err(fault) = door.session(cx, &local, &local) {
+            door.close(cx);
+            return Err(fault);
+        }
         Ok(door)
     }
 
@@ -229,12 +231,13 @@ impl Below for OnXk {
 }
 
 /// What finds a session below by its ends.
-type Key = [u8; 28];
+type Key = [u8; 32];
 
-fn key(ends: &Ends) -> Key {
-    let mut key = [0; 28];
-    key[..14].copy_from_slice(&ends.from.data);
-    key[14..].copy_from_slice(&ends.to.data);
+#[inline]
+fn key(from: &Addr, to: &Addr) -> Key {
+    let mut key = [0; 32];
+    key[..16].copy_from_slice(&from.octets());
+    key[16..].copy_from_slice(&to.octets());
     key
 }
 
@@ -250,27 +253,31 @@ struct XkDoor {
 
 impl XkDoor {
     /// The session below for these ends, opened if there is none.
-    fn session(self: &Rc<Self>, cx: &Kernel, from: &Addr, to: &Addr) -> Result<SessionRef, Fault> {
-        let (form, this) = (self.half.form, self.half.this()?);
-        let from = if from.is_any() { self.local } else { *from };
-        let ends = Ends::new(from, *to);
-        let key = key(&ends);
-        if let Some(session) = self.sending.touch(&key) {
-            return Ok(session);
+    #[inline]
+    fn session(&self, cx: &Kernel, from: &Addr, to: &Addr) -> Result<SessionRef, Fault> {
+        let from = if from.is_any() { &self.local } else { from };
+        match self.sending.touch(&key(from, to)) {
+            Some(session) => Ok(session),
+            None => self.new_session(cx, from, to),
         }
+    }
+
+    fn new_session(&self, cx: &Kernel, from: &Addr, to: &Addr) -> Result<SessionRef, Fault> {
+        let door = self.half.door_of(self).ok_or(Fault::Closed)?;
+        let (form, this) = (self.half.form, self.half.this()?);
         let participants = match form.service {
             Service::Frames => Participants::default(),
-            _ => Participants::pair(form.to_local(&from), form.to_participant(to)),
+            _ => Participants::pair(form.to_local(from), form.to_participant(to)),
         };
         let upper = Upper { receiver: this, selector: self.selector };
         let session = self.half.lower.open(cx, upper, participants)?;
         // What comes back through it has the ends the other way round.
-        let back = Ends::new(*to, from);
-        if !self.half.note(&session, self, back) {
+        let back = Ends::new(*to, *from);
+        if !self.half.note(&session, &door, back) {
             session.close(cx);
             return Err(Fault::NoBuffers);
         }
-        if let Some((_, oldest)) = self.sending.put(key, session.clone()) {
+        if let Some((_, oldest)) = self.sending.put(key(from, to), session.clone()) {
             oldest.close(cx);
         }
         Ok(session)
@@ -298,12 +305,12 @@ impl XkDoor {
 
 impl Door for XkDoor {
     fn send(&self, cx: &Kernel, ends: &Ends, parcel: Parcel) -> Result<(), Fault> {
-        let door = self.half.door_of(self).ok_or(Fault::Closed)?;
         if self.half.form.service == Service::Transactions {
+            let door = self.half.door_of(self).ok_or(Fault::Closed)?;
             return self.half.transactions.send(cx, &door, ends, parcel);
         }
         let message = parcel.into_message(cx.pool(), &self.half.down)?;
-        let session = door.session(cx, &ends.from, &ends.to)?;
+        let session = self.session(cx, &ends.from, &ends.to)?;
         session.push(cx, message).map_err(Fault::from)
     }
 

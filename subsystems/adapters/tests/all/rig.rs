@@ -67,7 +67,7 @@ pub(crate) fn log(cx: &Kernel) -> Rc<Log> {
 
 pub(crate) fn addr(socket: u8, node: u8) -> Addr {
     let mut addr = Addr::any(xk_bsd::sockaddr::AF_APPLETALK);
-    (addr.data[0], addr.data[3], addr.data[4]) = (socket, 10, node);
+    (addr.data_mut()[0], addr.data_mut()[3], addr.data_mut()[4]) = (socket, 10, node);
     addr
 }
 

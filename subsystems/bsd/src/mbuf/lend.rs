@@ -1,6 +1,6 @@
 //! Storage that goes between BSD and others without a copy.
 
-use super::{Ext, ExtBuf, M_EXT, M_PKTHDR, Mbuf, Mbufs, Mt};
+use super::{Ext, ExtBuf, M_PKTHDR, Mbuf, Mbufs, Mt};
 use crate::errno::{Errno, Result};
 use alloc::rc::Rc;
 use xk_core::{Message, Pool};
@@ -118,42 +118,37 @@ impl Mbuf {
     /// # Errors
     /// [`Errno::ENOBUFS`] if `pool` is exhausted: the chain is freed.
     pub fn into_message(self, pool: &Pool, headroom: usize) -> Result<Message> {
-        let mut message: Option<Message> = None;
-        let mut next = Some(self);
-        while let Some(mut m) = next {
-            let ext = core::mem::replace(&mut m.0.ext, Ext::None);
-            let (off, len) = (m.0.off, m.0.len);
-            match ext {
-                Ext::Cluster(mut part) | Ext::Lent(mut part) => {
-                    m.0.flags &= !M_EXT;
-                    if let Some(pool) = &m.0.pool {
-                        pool.uncount_cluster();
-                    }
-                    next = m.m_free();
-                    // Both hold: offset and length lie in the storage.
-                    let whole = part.strip(off);
-                    part.truncate(if whole { len } else { 0 });
-                    match &mut message {
-                        Some(message) => message.join(part),
-                        None => message = Some(part),
-                    }
-                }
-                ext => {
-                    m.0.ext = ext;
-                    let room = if message.is_none() { headroom } else { 0 };
-                    let (part, rest) = m.copy_out(pool, room)?;
-                    next = rest;
-                    match &mut message {
-                        Some(message) => message.join(part),
-                        None => message = Some(part),
-                    }
-                }
-            }
+        let (mut message, mut next) = self.into_part(pool, headroom)?;
+        while let Some(m) = next {
+            let part;
+            (part, next) = m.into_part(pool, 0)?;
+            message.join(part);
         }
-        match message {
-            Some(message) => Ok(message),
-            None => pool.empty(headroom).map_err(|_| Errno::ENOBUFS),
+        Ok(message)
+    }
+
+    /// A message of this mbuf, or a copy of all that have to be copied from it on; and the mbuf
+    /// behind.
+    #[inline]
+    fn into_part(self, pool: &Pool, headroom: usize) -> Result<(Message, Option<Mbuf>)> {
+        if !self.is_message() {
+            return self.copy_out(pool, headroom);
         }
+        let Mbuf(mut cell) = self;
+        let (Ext::Cluster(mut part) | Ext::Lent(mut part)) =
+            core::mem::replace(&mut cell.ext, Ext::None)
+        else {
+            unreachable!("it is a message");
+        };
+        let (off, len, next) = (cell.off, cell.len, cell.next.take());
+        if let Some(pool) = cell.pool.take() {
+            pool.count_free(cell.kind, true);
+            pool.free.borrow_mut().push(cell);
+        }
+        // Both hold: offset and length lie in the storage.
+        let whole = part.strip(off);
+        part.truncate(if whole { len } else { 0 });
+        Ok((part, next))
     }
 
     /// A message with a copy of the mbufs up to the next that can go as it is; and that one.

@@ -1,16 +1,14 @@
 //! Duplicates, copies, pulling up and cutting.
 
 use super::{Blocks, Mblk, Priority};
-use alloc::boxed::Box;
 use alloc::rc::Rc;
 
 impl Mblk {
     /// Another block that sees the data block of this one (`dupb`); `None` if the pool is
     /// exhausted, counted.
     pub fn dupb(&self) -> Option<Mblk> {
-        let data = self.data.as_ref()?;
-        data.pool.as_ref()?.admit_message()?;
-        let mut block = Mblk::over(Rc::clone(data), self.read, self.write);
+        self.pool()?.admit_message()?;
+        let mut block = Mblk::over(Rc::clone(&self.data), self.read, self.write);
         (block.band, block.flag) = (self.band, self.flag);
         Some(block)
     }
@@ -24,9 +22,8 @@ impl Mblk {
     /// A copy of this block, with as much room in front and behind (`copyb`); `None` if the pool is
     /// exhausted, counted.
     pub fn copyb(&self) -> Option<Mblk> {
-        let data = self.data.as_ref()?;
-        let blocks = Blocks(Rc::clone(data.pool.as_ref()?));
-        let mut block = blocks.allocb(data.limit as usize, Priority::Low)?;
+        let limit = self.data.limit as usize;
+        let mut block = Blocks(Rc::clone(self.pool()?)).allocb(limit, Priority::Low)?;
         block.reset(self.headroom());
         (block.band, block.flag) = (self.band, self.flag);
         block.set_kind(self.kind());
@@ -69,16 +66,13 @@ impl Mblk {
     }
 
     fn each(&self, make: impl Fn(&Mblk) -> Option<Mblk>) -> Option<Mblk> {
-        let mut made = alloc::vec::Vec::new();
-        for block in self.blocks() {
-            made.push(make(block)?);
+        let mut made = make(self)?;
+        let (mut last, mut next) = (&mut made, self.cont());
+        while let Some(block) = next {
+            last.cont = make(block)?;
+            (last, next) = (&mut last.cont, block.cont());
         }
-        let mut chain: Option<Mblk> = None;
-        while let Some(mut block) = made.pop() {
-            block.cont = chain.take().map(Box::new);
-            chain = Some(block);
-        }
-        chain
+        Some(made)
     }
 
     /// Brings the first `n` octets of the blocks of the first block's type together in the first
@@ -96,43 +90,27 @@ impl Mblk {
         if wanted <= self.len() && (n.is_some() || alike().count() == 1) {
             return true;
         }
-        let Some(pool) = self.data.as_ref().and_then(|data| data.pool.clone()) else {
-            return false;
-        };
+        let Some(pool) = self.pool().cloned() else { return false };
         let Some(mut front) = Blocks(pool).allocb(wanted, Priority::Medium) else { return false };
         front.set_kind(kind);
         (front.band, front.flag) = (self.band, self.flag);
         let mut left = wanted;
-        let mut rest = Some(self.take_all());
+        let mut rest = self.take();
         while let Some(mut block) = rest.take() {
             let n = left.min(block.len());
             let fits = front.put(block.octets().get(..n).unwrap_or_default()) && block.skip(n);
             debug_assert!(fits, "the new block has room for all");
             left -= n;
-            let behind = block.unlinkb().map(Box::new);
             if !block.is_empty() {
-                block.cont = behind;
-                front.cont = Some(Box::new(block));
+                front.cont = block;
             } else if left == 0 {
-                front.cont = behind;
+                front.cont = core::mem::replace(&mut block.cont, Mblk::EMPTY);
             } else {
-                rest = behind.map(|behind| *behind);
+                rest = block.unlinkb();
             }
         }
         *self = front;
         true
-    }
-
-    /// The whole message, out of a reference to it; an empty block stays.
-    fn take_all(&mut self) -> Mblk {
-        Mblk {
-            data: self.data.take(),
-            read: core::mem::take(&mut self.read),
-            write: core::mem::take(&mut self.write),
-            band: self.band,
-            flag: self.flag,
-            cont: self.cont.take(),
-        }
     }
 
     /// Takes `n` octets off the front, or if negative off the end, of the blocks of the type of the

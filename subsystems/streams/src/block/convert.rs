@@ -5,6 +5,9 @@ use alloc::rc::Rc;
 use xk_core::Message;
 use xk_core::message::NoBuffers;
 
+/// Octets in front of what is copied, for headers of the layers below.
+const HEADROOM: usize = 128;
+
 impl Blocks {
     /// A message of M_DATA blocks over an x-kernel message, one for each of its slices, without a
     /// copy; attributes go with the message. It comes back if the pool is exhausted, counted.
@@ -52,49 +55,63 @@ impl Blocks {
     /// A copy of the octets of an x-kernel message in one block; `None` if the pool is exhausted,
     /// counted, or no buffer holds so many.
     pub fn copy_message(&self, headroom: usize, message: &Message) -> Option<Mblk> {
-        let size = headroom.checked_add(message.len())?;
-        let mut block = self.allocb(size, super::Priority::Low)?;
-        block.reset(headroom);
-        message.octet_slices().all(|octets| block.put(octets)).then_some(block)
+        self.filled(Kind::Data, (headroom, message.len()), |room| {
+            message.copy_to(0, room);
+        })
     }
 }
 
 impl Mblk {
     /// The octets of the whole message, whatever the types of its blocks, as an x-kernel message:
     /// without a copy for blocks that lie in the kernel's pool, those in front of the read pointer
-    /// being headroom if this block alone sees them.
+    /// being headroom if this block alone sees them. Others are copied, those that stand together
+    /// into one buffer.
     ///
     /// # Errors
     /// [`NoBuffers`], counted by the kernel's pool; the message is gone.
     pub fn into_message(mut self) -> Result<Message, NoBuffers> {
         let mut behind = self.unlinkb();
-        let mut message = self.block_into_message()?;
+        let mut message = self.into_part(HEADROOM, &mut behind)?;
         while let Some(mut block) = behind {
             behind = block.unlinkb();
             if !block.is_empty() {
-                message.join(block.block_into_message()?);
+                message.join(block.into_part(0, &mut behind)?);
             }
         }
         Ok(message)
     }
 
+    /// This block, and what of `behind` is copied with it.
+    fn into_part(self, headroom: usize, behind: &mut Option<Mblk>) -> Result<Message, NoBuffers> {
+        if self.is_block_in_kernel_pool() {
+            return self.block_into_message();
+        }
+        let is_copied = |block: &Mblk| !block.is_block_in_kernel_pool();
+        let others = behind.iter().flat_map(Mblk::blocks).take_while(|block| is_copied(block));
+        let octets = self.len() + others.map(Mblk::len).sum::<usize>();
+        let mut copy = self.pool().ok_or(NoBuffers)?.pool().alloc(headroom, octets)?;
+        let mut at = copy.copy_in(0, self.octets());
+        while let Some(mut block) = behind.take_if(|block| is_copied(block)) {
+            *behind = block.unlinkb();
+            at += copy.copy_in(at, block.octets());
+        }
+        Ok(copy)
+    }
+
     fn block_into_message(mut self) -> Result<Message, NoBuffers> {
         let (read, len) = (self.read as usize, self.len());
-        let Some(data) = self.data.as_mut() else { return Err(NoBuffers) };
-        let pool = data.pool.as_ref().map(|pool| pool.pool().clone()).ok_or(NoBuffers)?;
-        if let Some(alone) = Rc::get_mut(data)
-            && matches!(alone.store, Store::Message(_))
+        if let Some(alone) = Rc::get_mut(&mut self.data)
             && let Store::Message(mut message) = core::mem::take(&mut alone.store)
         {
             let _ = message.strip(read);
             message.truncate(len);
             return Ok(message);
         }
-        match &data.store {
+        match &self.data.store {
             Store::Message(message) if len > 0 => {
                 message.try_clone_part(read, len).map_err(|_| NoBuffers)
             }
-            _ => pool.copy_from(0, self.octets()),
+            _ => self.pool().ok_or(NoBuffers)?.pool().empty(0),
         }
     }
 
@@ -105,7 +122,7 @@ impl Mblk {
 
     /// As [`is_in_kernel_pool`](Self::is_in_kernel_pool), of this block alone.
     pub fn is_block_in_kernel_pool(&self) -> bool {
-        self.data.as_ref().is_some_and(|data| matches!(data.store, Store::Message(_)))
+        matches!(self.data.store, Store::Message(_))
     }
 
     /// The first block's octets, if it is of this type.

@@ -1,7 +1,8 @@
 //! Message blocks and data blocks.
 //!
 //! A message is a chain of [`Mblk`]s (`b_cont`), each a read and a write pointer into a counted
-//! data block, which several may see ([`Mblk::dupb`]). The octets of a data block lie in a buffer
+//! data block, which several may see ([`Mblk::dupb`]). The first message block of a data block and
+//! that itself are kept together for the next, as System V Release 4 allocates them. The octets of a data block lie in a buffer
 //! of the kernel's own message pool, or in what another subsystem has lent ([`Blocks::esballoc`]);
 //! so a block becomes an x-kernel message, and a message a chain of blocks, without a copy
 //! ([`Mblk::into_message`], [`Blocks::lend_message`]).
@@ -21,6 +22,7 @@ use alloc::boxed::Box;
 use alloc::rc::Rc;
 use core::cell::Cell;
 use core::fmt;
+use core::ops::{Deref, DerefMut};
 use pool::PoolCore;
 use xk_core::Message;
 
@@ -45,10 +47,12 @@ enum Store {
 /// A data block (`dblk`): the octets between `db_base` and `db_lim`, and the type.
 pub(crate) struct Data {
     kind: Cell<Kind>,
-    store: Store,
+    /// The size under which it is counted.
+    class: u8,
     /// `db_lim` less `db_base`.
     limit: u32,
-    /// The pool that it is charged to; none while it is free.
+    store: Store,
+    /// The pool that it is charged to; none while it is free, which it is with its block.
     pool: Option<Rc<PoolCore>>,
 }
 
@@ -63,17 +67,41 @@ impl Data {
 }
 
 /// A message block (`mblk`) with the blocks of the message behind it: owned by the procedure that
-/// has it, and freed when it is dropped (`freemsg`).
-pub struct Mblk {
-    /// None only while it is dropped.
-    data: Option<Rc<Data>>,
+/// has it, and freed when it is dropped (`freemsg`). Its band and flags are those of its
+/// [`Block`].
+///
+/// Empty only while it is dropped or taken from.
+pub struct Mblk(Option<Box<Block>>);
+
+/// What a message block has beside its octets.
+pub struct Block {
+    data: Rc<Data>,
+    /// Empty at the end of the message.
+    cont: Mblk,
     read: u32,
     write: u32,
     /// The priority band of the message, from 0 to 255.
     pub band: u8,
     /// Flags of the stream head and of modules, such as [`MSGMARK`].
     pub flag: u8,
-    cont: Option<Box<Mblk>>,
+}
+
+impl Deref for Mblk {
+    type Target = Block;
+
+    #[inline]
+    fn deref(&self) -> &Block {
+        let Some(block) = &self.0 else { unreachable!("it is owned, and so not empty") };
+        block
+    }
+}
+
+impl DerefMut for Mblk {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Block {
+        let Some(block) = &mut self.0 else { unreachable!("it is owned, and so not empty") };
+        block
+    }
 }
 
 /// The last octet of the message is marked.
@@ -82,22 +110,31 @@ pub const MSGMARK: u8 = 0x01;
 pub const MSGDELIM: u8 = 0x04;
 
 impl Mblk {
+    const EMPTY: Self = Self(None);
+
+    /// One that no other is behind.
     fn over(data: Rc<Data>, read: u32, write: u32) -> Self {
-        Self { data: Some(data), read, write, band: 0, flag: 0, cont: None }
+        Self(Some(Box::new(Block { data, cont: Self::EMPTY, read, write, band: 0, flag: 0 })))
+    }
+
+    fn take(&mut self) -> Option<Self> {
+        self.0.take().map(|block| Self(Some(block)))
+    }
+
+    fn pool(&self) -> Option<&Rc<PoolCore>> {
+        self.data.pool.as_ref()
     }
 
     /// The type of the data block.
     #[inline]
     pub fn kind(&self) -> Kind {
-        self.data.as_ref().map_or(Kind::Data, |data| data.kind.get())
+        self.data.kind.get()
     }
 
     /// Sets the type, which all duplicates of the block share.
     #[inline]
     pub fn set_kind(&mut self, kind: Kind) {
-        if let Some(data) = &self.data {
-            data.kind.set(kind);
-        }
+        self.data.kind.set(kind);
     }
 
     /// This message with another type in its first block.
@@ -110,8 +147,8 @@ impl Mblk {
     /// The octets of this block between its read and its write pointer.
     #[inline]
     pub fn octets(&self) -> &[u8] {
-        let all = self.data.as_ref().map_or(&[][..], |data| data.octets());
-        all.get(self.read as usize..self.write as usize).unwrap_or_default()
+        let block = &**self;
+        block.data.octets().get(block.read as usize..block.write as usize).unwrap_or_default()
     }
 
     /// The octets of this block for writing; none if a duplicate sees the data block, or its octets
@@ -123,7 +160,7 @@ impl Mblk {
 
     /// All octets of the data block for writing, if this block alone sees them.
     fn all_mut(&mut self) -> Option<&mut [u8]> {
-        match &mut Rc::get_mut(self.data.as_mut()?)?.store {
+        match &mut Rc::get_mut(&mut self.data)?.store {
             Store::Message(message) => message.front_mut(),
             Store::Empty => Some(&mut []),
             Store::Lent(_) => None,
@@ -144,7 +181,7 @@ impl Mblk {
 
     /// Octets between the write pointer and `db_lim`.
     pub fn room(&self) -> usize {
-        self.data.as_ref().map_or(0, |data| (data.limit - self.write) as usize)
+        (self.data.limit - self.write) as usize
     }
 
     /// Octets between `db_base` and the read pointer.
@@ -154,7 +191,7 @@ impl Mblk {
 
     /// How many message blocks see the data block (`db_ref`).
     pub fn references(&self) -> usize {
-        self.data.as_ref().map_or(0, Rc::strong_count)
+        Rc::strong_count(&self.data)
     }
 
     /// Takes the first `n` octets of this block off (`b_rptr += n`); false, and nothing is changed,
@@ -178,7 +215,7 @@ impl Mblk {
     /// Empties the block: both pointers go `headroom` octets behind `db_base`, as far as there are
     /// so many.
     pub fn reset(&mut self, headroom: usize) {
-        let limit = self.data.as_ref().map_or(0, |data| data.limit);
+        let limit = self.data.limit;
         self.read = u32::try_from(headroom).unwrap_or(limit).min(limit);
         self.write = self.read;
     }
@@ -210,13 +247,16 @@ impl Mblk {
     }
 
     /// The block behind this one in the message.
+    #[inline]
     pub fn cont(&self) -> Option<&Mblk> {
-        self.cont.as_deref()
+        self.cont.0.is_some().then_some(&self.cont)
     }
 
     /// The block behind this one in the message, to change.
+    #[inline]
     pub fn cont_mut(&mut self) -> Option<&mut Mblk> {
-        self.cont.as_deref_mut()
+        let cont = &mut self.cont;
+        cont.0.is_some().then_some(cont)
     }
 
     /// The blocks of the message from this one on.
@@ -226,7 +266,7 @@ impl Mblk {
 
     /// Octets of all blocks of the message.
     pub fn size(&self) -> usize {
-        match &self.cont {
+        match self.cont() {
             None => self.len(),
             Some(_) => self.blocks().map(Mblk::len).sum(),
         }
@@ -245,12 +285,10 @@ impl Mblk {
     /// Puts `behind` at the end of the message (`linkb`).
     pub fn linkb(&mut self, behind: Mblk) {
         let mut last = self;
-        while last.cont.is_some() {
-            // Looked at twice for the borrow's sake.
-            let Some(next) = last.cont.as_deref_mut() else { return };
-            last = next;
+        while last.cont.0.is_some() {
+            last = &mut last.cont;
         }
-        last.cont = Some(Box::new(behind));
+        last.cont = behind;
     }
 
     /// This message with `behind` at its end.
@@ -262,19 +300,18 @@ impl Mblk {
 
     /// Takes the blocks behind this one off (`unlinkb`).
     pub fn unlinkb(&mut self) -> Option<Mblk> {
-        self.cont.take().map(|behind| *behind)
+        self.cont.take()
     }
 }
 
 impl Drop for Mblk {
+    #[inline]
     fn drop(&mut self) {
-        if let Some(data) = self.data.take() {
-            pool::free(data);
-        }
         // A long chain is freed in a loop, not by recursion.
-        let mut next = self.cont.take();
+        let mut next = self.0.take();
         while let Some(mut block) = next {
-            next = block.cont.take();
+            next = block.cont.0.take();
+            pool::free(block);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Where blocks come from, within bounds.
 
-use super::{Data, Kind, Lent, Mblk, Store};
+use super::{Block, Data, Kind, Lent, Mblk, Store};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -21,8 +21,8 @@ pub enum Priority {
 
 /// The sizes under which blocks are counted, in octets: each block under the first that holds it.
 const CLASSES: [u32; 9] = [64, 128, 256, 512, 1024, 2048, 4096, 16_384, 65_536];
-/// Data blocks without octets that are kept for the next.
-const SHELLS_MAX: usize = 4096;
+/// Message blocks with a data block without octets that are kept for the next.
+const KEPT_MAX: usize = 4096;
 
 /// Bounds of a pool of blocks.
 #[derive(Clone, Copy, Debug)]
@@ -62,14 +62,16 @@ pub struct BlockStats {
 pub(crate) struct PoolCore {
     pool: Pool,
     config: BlocksConfig,
-    messages: Cell<usize>,
+    /// Message blocks beyond the first of each data block.
+    duplicates: Cell<usize>,
     blocks: Cell<usize>,
     high_water: Cell<usize>,
     octets: Cell<usize>,
     failures: Cell<u64>,
-    live: [Cell<usize>; CLASSES.len() + 1],
     made: [Cell<u64>; CLASSES.len() + 1],
-    shells: RefCell<Vec<Rc<Data>>>,
+    freed_of: [Cell<u64>; CLASSES.len() + 1],
+    #[expect(clippy::vec_box, reason = "a block keeps its place")]
+    kept: RefCell<Vec<Box<Block>>>,
     /// Requests that wait for blocks (`bufcall`) want to know when one is freed.
     pub(crate) freed: Cell<bool>,
 }
@@ -84,14 +86,14 @@ impl Blocks {
         Self(Rc::new(PoolCore {
             pool: pool.clone(),
             config,
-            messages: Cell::new(0),
+            duplicates: Cell::new(0),
             blocks: Cell::new(0),
             high_water: Cell::new(0),
             octets: Cell::new(0),
             failures: Cell::new(0),
-            live: Default::default(),
             made: Default::default(),
-            shells: RefCell::default(),
+            freed_of: Default::default(),
+            kept: RefCell::default(),
             freed: Cell::new(false),
         }))
     }
@@ -113,24 +115,32 @@ impl Blocks {
 
     /// A message of one block of M_DATA with room for `size` octets and none in it (`allocb`).
     /// `None` if the pool is exhausted, counted: see [`Q::bufcall`](crate::Q::bufcall).
+    #[inline]
     pub fn allocb(&self, size: usize, priority: Priority) -> Option<Mblk> {
-        self.0.admit(size, priority)?;
-        let message = match self.0.pool.alloc(0, size) {
-            Ok(message) if message.single_slice().is_some() => message,
-            // No single buffer holds so much, or there is none.
-            _ => return self.0.refuse(),
-        };
-        Some(self.0.block(Store::Message(message), size as u32, 0))
+        let message = self.0.buffer(size, priority)?;
+        Some(self.0.block(Store::Message(message), size as u32, (Kind::Data, 0, 0)))
     }
 
     /// A message of one block of this type with a copy of `octets`, and `headroom` octets in front
     /// of the read pointer. `None` if the pool is exhausted, counted.
     pub fn copy(&self, kind: Kind, headroom: usize, octets: &[u8]) -> Option<Mblk> {
+        self.filled(kind, (headroom, octets.len()), |room| room.copy_from_slice(octets))
+    }
+
+    /// As [`copy`](Self::copy), of `len` octets that `fill` writes.
+    #[inline]
+    pub(crate) fn filled(
+        &self,
+        kind: Kind,
+        (headroom, len): (usize, usize),
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Option<Mblk> {
         let priority = if kind == Kind::Data { Priority::Low } else { Priority::Medium };
-        let mut block = self.allocb(headroom.checked_add(octets.len())?, priority)?;
-        block.reset(headroom);
-        block.set_kind(kind);
-        block.put(octets).then_some(block)
+        let size = headroom.checked_add(len)?;
+        let mut message = self.0.buffer(size, priority)?;
+        fill(message.front_mut()?.get_mut(headroom..size)?);
+        let size = size as u32;
+        Some(self.0.block(Store::Message(message), size, (kind, headroom as u32, size)))
     }
 
     /// A message of one block over octets that another subsystem has lent (`esballoc`): nothing is
@@ -144,7 +154,7 @@ impl Blocks {
         if self.0.admit(0, priority).is_none() {
             return Err(lent);
         }
-        Ok(self.0.block_lent(Store::Lent(lent), size))
+        Ok(self.0.block(Store::Lent(lent), size, (Kind::Data, 0, size)))
     }
 
     /// Whether a block of so many octets would be had now (`testb`).
@@ -156,11 +166,14 @@ impl Blocks {
     pub fn stats(&self) -> BlockStats {
         let core = &self.0;
         let sizes = CLASSES.iter().copied().chain([0]);
-        let classes = sizes.zip(&core.live).zip(&core.made).map(|((octets, live), made)| {
-            ClassStats { octets, live: live.get(), made: made.get() }
+        let counts = core.made.iter().map(Cell::get).zip(core.freed_of.iter().map(Cell::get));
+        let classes = sizes.zip(counts).map(|(octets, (made, freed))| ClassStats {
+            octets,
+            live: (made - freed) as usize,
+            made,
         });
         BlockStats {
-            messages: core.messages.get(),
+            messages: core.blocks.get() + core.duplicates.get(),
             blocks: core.blocks.get(),
             blocks_high_water: core.high_water.get(),
             octets: core.octets.get(),
@@ -171,6 +184,7 @@ impl Blocks {
 }
 
 impl PoolCore {
+    #[inline]
     fn has_room(&self, size: usize, priority: Priority) -> bool {
         let share = |max: usize| match priority {
             Priority::Low => max - max / 8,
@@ -181,6 +195,7 @@ impl PoolCore {
             && self.octets.get().saturating_add(size) <= share(self.config.octets_max)
     }
 
+    #[inline]
     fn admit(&self, size: usize, priority: Priority) -> Option<()> {
         if self.has_room(size, priority) { Some(()) } else { self.refuse() }
     }
@@ -191,51 +206,64 @@ impl PoolCore {
         None
     }
 
+    /// Room for so many octets, within the bounds.
+    #[inline]
+    fn buffer(&self, size: usize, priority: Priority) -> Option<Message> {
+        self.admit(size, priority)?;
+        match self.pool.alloc(0, size) {
+            Ok(message) if message.single_slice().is_some() => Some(message),
+            // No single buffer holds so much, or there is none.
+            _ => self.refuse(),
+        }
+    }
+
     /// Whether one more message block may see a data block; counts it if so.
     pub(super) fn admit_message(&self) -> Option<()> {
-        if self.messages.get() >= self.config.blocks_max.saturating_mul(2) {
+        let messages = self.blocks.get() + self.duplicates.get();
+        if messages >= self.config.blocks_max.saturating_mul(2) {
             return self.refuse();
         }
-        self.messages.set(self.messages.get() + 1);
+        self.duplicates.set(self.duplicates.get() + 1);
         Some(())
     }
 
-    fn class_of(&self, store: &Store, limit: u32) -> usize {
+    #[inline]
+    fn class_of(store: &Store, limit: u32) -> usize {
         match store {
             Store::Lent(_) => CLASSES.len(),
             _ => CLASSES.iter().position(|octets| limit <= *octets).unwrap_or(CLASSES.len() - 1),
         }
     }
 
-    fn block_lent(self: &Rc<Self>, store: Store, size: u32) -> Mblk {
-        self.block(store, size, size)
-    }
-
-    /// A message block over a data block of these octets, of which the first `written` are there.
-    pub(super) fn block(self: &Rc<Self>, store: Store, limit: u32, written: u32) -> Mblk {
-        let class = self.class_of(&store, limit);
-        self.live[class].set(self.live[class].get() + 1);
+    /// A message block over a data block of these octets, with its type, and its read and its write
+    /// pointer.
+    #[inline]
+    pub(super) fn block(
+        self: &Rc<Self>,
+        store: Store,
+        limit: u32,
+        (kind, read, write): (Kind, u32, u32),
+    ) -> Mblk {
+        let class = Self::class_of(&store, limit);
         self.made[class].set(self.made[class].get() + 1);
-        self.messages.set(self.messages.get() + 1);
         let blocks = self.blocks.get() + 1;
         self.blocks.set(blocks);
-        self.high_water.set(self.high_water.get().max(blocks));
+        if blocks > self.high_water.get() {
+            self.high_water.set(blocks);
+        }
         self.octets.set(self.octets.get() + limit as usize);
-        let mut shell = self.shells.borrow_mut().pop();
-        let data = match shell.as_mut().and_then(Rc::get_mut) {
-            Some(data) => {
-                data.kind.set(Kind::Data);
-                data.store = store;
-                data.limit = limit;
-                data.pool = Some(Rc::clone(self));
-                shell
-            }
-            None => {
-                let (kind, pool) = (Cell::new(Kind::Data), Some(Rc::clone(self)));
-                Some(Rc::new(Data { kind, store, limit, pool }))
-            }
-        };
-        Mblk { data, read: 0, write: written, band: 0, flag: 0, cont: None }
+        let (class, pool) = (class as u8, Some(Rc::clone(self)));
+        let kept = self.kept.borrow_mut().pop();
+        if let Some(mut block) = kept
+            && let Some(data) = Rc::get_mut(&mut block.data)
+        {
+            data.kind.set(kind);
+            (data.class, data.limit, data.store, data.pool) = (class, limit, store, pool);
+            (block.read, block.write, block.band, block.flag) = (read, write, 0, 0);
+            return Mblk(Some(block));
+        }
+        let data = Data { kind: Cell::new(kind), class, limit, store, pool };
+        Mblk::over(Rc::new(data), read, write)
     }
 
     /// Whether a lent message fits; as many data blocks as it has slices.
@@ -248,33 +276,32 @@ impl PoolCore {
         &self.pool
     }
 
+    #[inline]
     pub(super) fn over_message(self: &Rc<Self>, message: Message) -> Mblk {
         let size = message.len() as u32;
-        self.block(Store::Message(message), size, size)
+        self.block(Store::Message(message), size, (Kind::Data, 0, size))
     }
 }
 
-/// A message block lets go of its data block (`freeb`).
-pub(super) fn free(mut data: Rc<Data>) {
-    let Some(last) = Rc::get_mut(&mut data) else {
-        if let Some(pool) = &data.pool {
-            pool.messages.set(pool.messages.get() - 1);
+/// A message block is freed, and its data block if no other sees that (`freeb`). No other is behind
+/// it.
+pub(super) fn free(mut block: Box<Block>) {
+    let Some(data) = Rc::get_mut(&mut block.data) else {
+        if let Some(pool) = &block.data.pool {
+            pool.duplicates.set(pool.duplicates.get() - 1);
         }
         return;
     };
-    let store = core::mem::take(&mut last.store);
-    let (limit, pool) = (last.limit, last.pool.take());
-    let Some(pool) = pool else { return };
-    let class = pool.class_of(&store, limit);
-    pool.live[class].set(pool.live[class].get() - 1);
-    pool.messages.set(pool.messages.get() - 1);
+    let (class, store) = (usize::from(data.class), core::mem::take(&mut data.store));
+    let Some(pool) = data.pool.take() else { return };
+    pool.freed_of[class].set(pool.freed_of[class].get() + 1);
     pool.blocks.set(pool.blocks.get() - 1);
-    pool.octets.set(pool.octets.get() - limit as usize);
+    pool.octets.set(pool.octets.get() - data.limit as usize);
     pool.freed.set(true);
     // May be another subsystem's free function: nothing is borrowed.
     drop(store);
-    let mut shells = pool.shells.borrow_mut();
-    if shells.len() < SHELLS_MAX {
-        shells.push(data);
+    let mut kept = pool.kept.borrow_mut();
+    if kept.len() < KEPT_MAX {
+        kept.push(block);
     }
 }

@@ -26,30 +26,44 @@ impl Q {
     }
 
     /// As [`canput`](Self::canput), in a band (`bcanput`).
+    #[inline]
     pub fn bcanput(&self, band: u8) -> bool {
-        let q = self.nearest();
-        if band != 0 {
-            return q.with_band(band, |band| {
-                band.is_wanted |= band.is_full;
-                !band.is_full
-            });
+        match self.queue().has_service.get() || self.is_last() {
+            true => self.has_room(band),
+            false => self.nearest().has_room(band),
         }
-        let is_full = q.flags() & QFULL != 0;
+    }
+
+    #[inline]
+    fn has_room(&self, band: u8) -> bool {
+        if band != 0 {
+            return self.band_has_room(band);
+        }
+        let is_full = self.flags() & QFULL != 0;
         if is_full {
-            q.set_flag(QWANTW);
+            self.set_flag(QWANTW);
         }
         !is_full
     }
 
+    fn band_has_room(&self, band: u8) -> bool {
+        self.with_band(band, |band| {
+            band.is_wanted |= band.is_full;
+            !band.is_full
+        })
+    }
+
     /// Whether there is room for an ordinary message ahead (`canputnext`). Ahead of the last queue
     /// there always is.
+    #[inline]
     pub fn canputnext(&self) -> bool {
-        self.next().is_none_or(|next| next.canput())
+        self.bcanputnext(0)
     }
 
     /// As [`canputnext`](Self::canputnext), in a band (`bcanputnext`).
     pub fn bcanputnext(&self, band: u8) -> bool {
-        self.next().is_none_or(|next| next.bcanput(band))
+        // Nothing is changed ahead meanwhile.
+        self.queue().next.borrow().as_ref().is_none_or(|next| next.bcanput(band))
     }
 
     /// Whether there is room ahead in band 0 or in a band that is there.

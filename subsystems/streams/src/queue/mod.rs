@@ -197,6 +197,10 @@ impl Q {
         Rc::as_ptr(&self.pair).addr()
     }
 
+    fn is_last(&self) -> bool {
+        self.queue().next.borrow().is_none()
+    }
+
     /// The queue ahead (`q_next`).
     pub fn next(&self) -> Option<Q> {
         self.queue().next.borrow().clone()

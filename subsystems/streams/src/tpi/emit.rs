@@ -1,5 +1,6 @@
 //! Messages of primitives that are made often.
 
+use super::address::ADDRESS_OCTETS;
 use super::{Primitive, Refusal};
 use crate::block::{Blocks, Kind, Mblk};
 
@@ -12,54 +13,47 @@ pub fn with_data(primitive: Mblk, data: Option<Mblk>) -> Mblk {
     }
 }
 
-/// Octets in front of the parts: the number, and length and offset of each.
+/// Octets in front of the parts, the number, and length and offset of each; and those with an
+/// address in front of options.
 const HEAD: usize = 20;
-/// Octets of a primitive of data that is made in one go; longer ones have options of their own.
-const SHORT_MAX: usize = 80;
+const SHORT: usize = HEAD + ADDRESS_OCTETS;
 
-/// T_UNITDATA_REQ or T_UNITDATA_IND: what each datagram begins with, and so made in one go. Octets
-/// as of [`Primitive::emit`].
+/// T_UNITDATA_REQ or T_UNITDATA_IND: what each datagram begins with, and so made in one go where
+/// the address is one of ours. Octets as of [`Primitive::emit`].
 #[inline]
-fn unitdata(blocks: &Blocks, primitive: Primitive<'_>, data: Mblk) -> Option<Mblk> {
-    let (Primitive::UnitdataReq { dest: addr, opt } | Primitive::UnitdataInd { src: addr, opt }) =
-        primitive
-    else {
+fn unitdata(
+    blocks: &Blocks,
+    primitive: Primitive<'_>,
+    (addr, opt): (&[u8], &[u8]),
+    data: Mblk,
+) -> Option<Mblk> {
+    let Ok(addr) = <&[u8; ADDRESS_OCTETS]>::try_from(addr) else {
         return Some(primitive.emit(blocks)?.linked(data));
     };
-    let opt_at = (HEAD + addr.len()).next_multiple_of(4);
-    let end = if opt.is_empty() { HEAD + addr.len() } else { opt_at + opt.len() };
-    let mut octets = [0; SHORT_MAX];
-    let (Some(addr_room), false) = (octets.get_mut(HEAD..HEAD + addr.len()), end > SHORT_MAX)
-    else {
-        return Some(primitive.emit(blocks)?.linked(data));
-    };
-    addr_room.copy_from_slice(addr);
-    if let Some(room) = octets.get_mut(opt_at..opt_at + opt.len()) {
-        room.copy_from_slice(opt);
-    }
-    let place = |part: &[u8], at: usize| if part.is_empty() { 0 } else { at as u32 };
-    let words = [
-        primitive.number(),
-        addr.len() as u32,
-        place(addr, HEAD),
-        opt.len() as u32,
-        place(opt, opt_at),
-    ];
-    let (head, _) = octets.as_chunks_mut::<4>();
-    for (room, word) in head.iter_mut().zip(words) {
-        *room = word.to_le_bytes();
-    }
-    Some(blocks.copy(Kind::Proto, 0, octets.get(..end)?)?.linked(data))
+    let opt_at = if opt.is_empty() { 0 } else { SHORT as u32 };
+    let (number, len) = (primitive.number(), opt.len() as u32);
+    let words = [number, ADDRESS_OCTETS as u32, HEAD as u32, len, opt_at];
+    let made = blocks.filled(Kind::Proto, (0, SHORT + opt.len()), |octets| {
+        let Some((short, room)) = octets.split_first_chunk_mut::<SHORT>() else { return };
+        for (room, word) in short.as_chunks_mut::<4>().0.iter_mut().zip(words) {
+            *room = word.to_le_bytes();
+        }
+        short[HEAD..].copy_from_slice(addr);
+        if !room.is_empty() {
+            room.copy_from_slice(opt);
+        }
+    });
+    Some(made?.linked(data))
 }
 
 /// T_UNITDATA_REQ with its data; `None` if the pool is exhausted: the data is freed.
 pub fn unitdata_req(blocks: &Blocks, dest: &[u8], opt: &[u8], data: Mblk) -> Option<Mblk> {
-    unitdata(blocks, Primitive::UnitdataReq { dest, opt }, data)
+    unitdata(blocks, Primitive::UnitdataReq { dest, opt }, (dest, opt), data)
 }
 
 /// T_UNITDATA_IND with its data; `None` if the pool is exhausted: the data is freed.
 pub fn unitdata_ind(blocks: &Blocks, src: &[u8], opt: &[u8], data: Mblk) -> Option<Mblk> {
-    unitdata(blocks, Primitive::UnitdataInd { src, opt }, data)
+    unitdata(blocks, Primitive::UnitdataInd { src, opt }, (src, opt), data)
 }
 
 /// T_UDERROR_IND.

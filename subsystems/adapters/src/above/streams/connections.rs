@@ -518,7 +518,7 @@ impl Driver {
     }
 
     fn addr(&self, octets: &[u8]) -> Result<Addr, Refusal> {
-        let addr = Addr::parse(octets).filter(|addr| addr.family == self.0.half.form.family);
+        let addr = Addr::parse(octets).filter(|addr| addr.family() == self.0.half.form.family);
         addr.ok_or(TliError::TBADADDR.into())
     }
 

@@ -116,7 +116,7 @@ impl Circuit for XkCircuit {
         let local = crate::locals::local_of(cx, half.form, &session).unwrap_or(any);
         let mut peer = any;
         if let Some(host) = session.ask(cx, PeerHost::default()).and_then(|q| q.host.to_v4()) {
-            peer.data[2..6].copy_from_slice(&host.octets());
+            peer.data_mut()[2..6].copy_from_slice(&host.octets());
         }
         if let Some(port) = session.ask(cx, PeerPort::default()) {
             half.form.set_port(&mut peer, port.port);
@@ -245,7 +245,7 @@ impl Circuits {
         let mut local = half.form.any();
         half.form.set_port(&mut local, room.port);
         if let Some(host) = room.host.and_then(HostAddr::to_v4) {
-            local.data[2..6].copy_from_slice(&host.octets());
+            local.data_mut()[2..6].copy_from_slice(&host.octets());
         }
         let listening = self.listening_at(half, &local);
         room.full = self.by_session.borrow().len() >= STREAMS_MAX
