@@ -177,17 +177,20 @@ fn blocks_as_mbufs(mp: Mblk, mbufs: &Mbufs) -> Result<Mbuf, Fault> {
 fn mbufs_as_blocks(m: Mbuf, blocks: &Blocks) -> Result<Mblk, Fault> {
     let mut data: Option<Mblk> = None;
     let mut next = Some(m);
-    while let Some(mut m) = next {
-        next = m.take_next();
-        if m.m_len() == 0 && (data.is_some() || next.is_some()) {
-            m.m_free();
+    while let Some(m) = next {
+        if m.m_len() == 0 && (data.is_some() || m.m_next().is_some()) {
+            next = m.m_free();
             continue;
         }
-        let part = if m.is_message() {
-            let message = m.into_message(blocks.pool(), 0).ok();
-            message.and_then(|message| blocks.lend_message(message).ok())
-        } else {
-            blocks.esballoc(Box::new(MbufStorage(m)), Priority::Low).ok()
+        let part = match m.take_message() {
+            Ok((message, behind)) => {
+                next = behind;
+                blocks.lend_message(message).ok()
+            }
+            Err(mut m) => {
+                next = m.take_next();
+                blocks.esballoc(Box::new(MbufStorage(m)), Priority::Low).ok()
+            }
         };
         let Some(part) = part else {
             if let Some(rest) = next {

@@ -530,6 +530,7 @@ impl Mbuf {
     }
 
     /// Octets of storage for data.
+    #[inline]
     pub fn size(&self) -> usize {
         match &self.0.ext {
             Ext::None if self.0.flags & M_PKTHDR != 0 => self.release().mhlen(),
@@ -548,6 +549,7 @@ impl Mbuf {
     }
 
     /// Free octets behind the data: `M_TRAILINGSPACE`. None in storage that others may see.
+    #[inline]
     pub fn trailing_space(&self) -> usize {
         match &self.0.ext {
             Ext::None | Ext::Cluster(_) if self.is_writable() => {
@@ -605,12 +607,13 @@ impl Mbuf {
 
     /// Lengthens its data by `n` octets and shows them, for the caller to fill; none if there is
     /// no room.
+    #[inline]
     pub fn extend(&mut self, n: usize) -> Option<&mut [u8]> {
         if n > self.trailing_space() {
             return None;
         }
+        let at = self.0.len;
         self.0.len += n;
-        let at = self.0.len - n;
         self.mtod_mut()?.get_mut(at..)
     }
 

@@ -429,5 +429,6 @@ pub fn recvfrom(
 ) -> Result<(usize, Option<Sockaddr>)> {
     let got = soreceive(cx, so, Sink::Octets(octets), 0)?;
     let from = got.from();
+    [got.nam, got.control].into_iter().flatten().for_each(Mbuf::m_freem);
     Ok((got.len, from))
 }

@@ -29,14 +29,17 @@ const OFFERS_MAX: usize = 1024;
 
 /// What finds a session: our port, or all of our address if there are none; the peer's address;
 /// the protocol above.
-type Key = [u8; 36];
+type Key = [u8; 32];
 
 #[inline]
 fn key(local: &Addr, peer: &Addr, selector: ProtocolId) -> Key {
-    let mut key = [0; 36];
-    key[..16].copy_from_slice(&local.octets());
-    key[16..32].copy_from_slice(&peer.octets());
-    key[32..].copy_from_slice(&selector.0.to_le_bytes());
+    // In place of the families, which are one.
+    let [a, b, c, d] = selector.0.to_le_bytes();
+    let ([_, _, local @ ..], [_, _, peer @ ..]) = (local.octets(), peer.octets());
+    let mut key = [0; 32];
+    (key[0], key[1], key[16], key[17]) = (a, b, c, d);
+    key[2..16].copy_from_slice(&local);
+    key[18..].copy_from_slice(&peer);
     key
 }
 
@@ -312,13 +315,15 @@ impl Sink for Arrivals {
         if half.is_calls() {
             return calls::arrive(&half, cx, (ends, self.selector, door), parcel);
         }
-        let (mut bare, mut cast) = (*ends, None);
+        let (bare, mut cast) = (&mut Ends::default(), None);
+        let mut ends = ends;
         if half.form.is_link() {
-            cast = ends.is_for_many.then(|| half.links_cast(cx, &mut bare));
+            *bare = *ends;
+            cast = ends.is_for_many.then(|| half.links_cast(cx, bare));
             (bare.from, bare.to) = (half.form.bare(&bare.from), half.form.bare(&bare.to));
+            ends = bare;
         }
-        let ends = bare;
-        let session = half.session_for(cx, &ends, self.selector, door)?;
+        let session = half.session_for(cx, ends, self.selector, door)?;
         let mut message = parcel.into_message(cx.pool(), &half.up).map_err(Fault::reason)?;
         if let Some(cast) = cast {
             message.set_attribute(cast).map_err(|_| &reason::NO_BUFFERS)?;

@@ -131,14 +131,25 @@ impl Mbuf {
     /// behind.
     #[inline]
     fn into_part(self, pool: &Pool, headroom: usize) -> Result<(Message, Option<Mbuf>)> {
-        if !self.is_message() {
-            return self.copy_out(pool, headroom);
+        match self.take_message() {
+            Ok(part) => Ok(part),
+            Err(m) => m.copy_out(pool, headroom),
         }
+    }
+
+    /// What the data of this mbuf [lies in](Self::is_message), and the mbuf behind, if one is.
+    ///
+    /// # Errors
+    /// This mbuf, whose data would have to be copied.
+    #[inline]
+    pub fn take_message(self) -> core::result::Result<(Message, Option<Mbuf>), Self> {
         let Mbuf(mut cell) = self;
-        let (Ext::Cluster(mut part) | Ext::Lent(mut part)) =
-            core::mem::replace(&mut cell.ext, Ext::None)
-        else {
-            unreachable!("it is a message");
+        let mut part = match core::mem::replace(&mut cell.ext, Ext::None) {
+            Ext::Cluster(part) | Ext::Lent(part) => part,
+            ext => {
+                cell.ext = ext;
+                return Err(Mbuf(cell));
+            }
         };
         let (off, len, next) = (cell.off, cell.len, cell.next.take());
         if let Some(pool) = cell.pool.take() {
@@ -152,6 +163,7 @@ impl Mbuf {
     }
 
     /// A message with a copy of the mbufs up to the next that can go as it is; and that one.
+    #[cold]
     fn copy_out(self, pool: &Pool, headroom: usize) -> Result<(Message, Option<Mbuf>)> {
         let total = self.mbufs().take_while(|m| !m.is_message()).map(Mbuf::m_len).sum();
         let mut message = pool.alloc(headroom, total).map_err(|_| Errno::ENOBUFS)?;

@@ -254,16 +254,19 @@ impl PoolCore {
         self.octets.set(self.octets.get() + limit as usize);
         let (class, pool) = (class as u8, Some(Rc::clone(self)));
         let kept = self.kept.borrow_mut().pop();
-        if let Some(mut block) = kept
-            && let Some(data) = Rc::get_mut(&mut block.data)
-        {
+        let Some(mut block) = kept else {
+            let data = Data { kind: Cell::new(kind), class, limit, store, pool };
+            return Mblk::over(Rc::new(data), read, write);
+        };
+        if let Some(data) = Rc::get_mut(&mut block.data) {
             data.kind.set(kind);
-            (data.class, data.limit, data.store, data.pool) = (class, limit, store, pool);
-            (block.read, block.write, block.band, block.flag) = (read, write, 0, 0);
-            return Mblk(Some(block));
+            (data.class, data.limit) = (class, limit);
+            // Nothing is dropped: what is kept has neither.
+            core::mem::forget(core::mem::replace(&mut data.store, store));
+            core::mem::forget(core::mem::replace(&mut data.pool, pool));
         }
-        let data = Data { kind: Cell::new(kind), class, limit, store, pool };
-        Mblk::over(Rc::new(data), read, write)
+        (block.read, block.write, block.band, block.flag) = (read, write, 0, 0);
+        Mblk(Some(block))
     }
 
     /// Whether a lent message fits; as many data blocks as it has slices.

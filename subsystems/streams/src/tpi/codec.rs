@@ -97,7 +97,24 @@ impl<'a> Words<'a> {
 
     /// The part whose length and offset stand from this place on; one of no octets lies anywhere.
     fn part(&self, place: usize) -> Result<&'a [u8], FormatError> {
-        let (length, offset) = (self.at(place)? as usize, self.at(place + 1)? as usize);
+        self.placed(self.at(place)?, self.at(place + 1)?)
+    }
+
+    /// The two parts of a datagram.
+    #[inline]
+    fn parts(&self) -> Result<(&'a [u8], &'a [u8]), FormatError> {
+        let head = self.0.first_chunk::<20>().ok_or(FormatError::Truncated)?.as_chunks::<4>().0;
+        let [_, length, offset, opt_length, opt_offset] = head else {
+            return Err(FormatError::Truncated);
+        };
+        let word = |octets: &[u8; 4]| u32::from_le_bytes(*octets);
+        let addr = self.placed(word(length), word(offset))?;
+        Ok((addr, self.placed(word(opt_length), word(opt_offset))?))
+    }
+
+    #[inline]
+    fn placed(&self, length: u32, offset: u32) -> Result<&'a [u8], FormatError> {
+        let (length, offset) = (length as usize, offset as usize);
         if length == 0 {
             return Ok(&[]);
         }
@@ -173,7 +190,18 @@ impl<'a> Primitive<'a> {
     ///
     /// # Errors
     /// [`FormatError`].
+    #[inline]
     pub fn parse(octets: &'a [u8]) -> Result<Self, FormatError> {
+        // Datagrams, which are most of all, without a look at what else it might be.
+        let number = octets.first_chunk().map(|word| u32::from_le_bytes(*word));
+        match number {
+            Some(8) => Words(octets).parts().map(|(dest, opt)| Self::UnitdataReq { dest, opt }),
+            Some(20) => Words(octets).parts().map(|(src, opt)| Self::UnitdataInd { src, opt }),
+            _ => Self::parse_other(octets),
+        }
+    }
+
+    fn parse_other(octets: &'a [u8]) -> Result<Self, FormatError> {
         let words = Words(octets);
         Ok(match words.at(0)? {
             0 => Self::ConnReq { dest: words.part(1)?, opt: words.part(3)? },
@@ -184,7 +212,6 @@ impl<'a> Primitive<'a> {
             5 => Self::InfoReq,
             6 => Self::BindReq { addr: words.part(1)?, conind: words.at(3)? },
             7 => Self::UnbindReq,
-            8 => Self::UnitdataReq { dest: words.part(1)?, opt: words.part(3)? },
             9 => Self::OptmgmtReq { opt: words.part(1)?, flags: words.at(3)? },
             10 => Self::OrdrelReq,
             number => return Self::parse_indication(number, &words),
@@ -205,7 +232,6 @@ impl<'a> Primitive<'a> {
                 Self::ErrorAck { prim: words.at(1)?, refusal }
             }
             19 => Self::OkAck { prim: words.at(1)? },
-            20 => Self::UnitdataInd { src: words.part(1)?, opt: words.part(3)? },
             21 => {
                 Self::UderrorInd { dest: words.part(1)?, opt: words.part(3)?, error: words.at(5)? }
             }
@@ -322,6 +348,7 @@ impl<'a> Primitive<'a> {
     ///
     /// # Errors
     /// [`FormatError`].
+    #[inline]
     pub fn of(mp: &'a Mblk) -> Result<Self, FormatError> {
         Self::parse(mp.octets())
     }
