@@ -2,10 +2,10 @@
 //!
 //! A message is a chain of [`Mblk`]s (`b_cont`), each a read and a write pointer into a counted
 //! data block, which several may see ([`Mblk::dupb`]). The first message block of a data block and
-//! that itself are kept together for the next, as System V Release 4 allocates them. The octets of a data block lie in a buffer
-//! of the kernel's own message pool, or in what another subsystem has lent ([`Blocks::esballoc`]);
-//! so a block becomes an x-kernel message, and a message a chain of blocks, without a copy
-//! ([`Mblk::into_message`], [`Blocks::lend_message`]).
+//! that itself are kept together for the next, as System V Release 4 allocates them. The octets of
+//! a data block lie in a buffer of the kernel's own message pool, or in what another subsystem has
+//! lent ([`Blocks::esballoc`]); so a block becomes an x-kernel message, and a message a chain of
+//! blocks, without a copy ([`Mblk::into_message`], [`Blocks::lend_message`]).
 
 mod change;
 mod convert;
