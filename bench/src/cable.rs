@@ -1,7 +1,7 @@
 //! Hosts of xk joined by a cable within one process, composed from a graph file as a user's would
 //! be.
 
-use crate::stack::{Bottom, BottomWire};
+use crate::stack::{Bottom, BottomWire, config, pool};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -9,10 +9,7 @@ use xk_catalog::PROTOCOLS;
 use xk_core::graph::Catalog;
 use xk_core::graph::{Build, BuildError};
 use xk_core::kernel::Config;
-use xk_core::message::PoolConfig;
 use xk_core::object::{Arrivals, OpenError};
-use xk_core::random::Random;
-use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 use xk_core::{
     Entry, Kernel, Part, Participant, Participants, Pool, Protocol, ProtocolRef, SessionRef, Time,
     Upper,
@@ -59,26 +56,15 @@ impl Host {
     /// A host with `top` on IP, a line of a graph file, such as `udp ip`, and room for so many
     /// timers.
     fn new(pool: &Pool, number: u8, top: &str, timers_max: usize) -> Self {
-        let limits = Limits { shepherds_max: 1, ..Limits::default() };
-        let config = Config {
-            random: Random::new(u64::from(number)),
-            pool: pool.clone(),
-            shepherds: Shepherds::new(Box::new(NoSwitch), limits),
-            timers_max,
-        };
         let lines =
             format!("eth cable\n arp eth\n ip arp {{ address \"10.0.0.{number}/24\"; }}\n {top}");
         let name = top.split(' ').next().unwrap_or_default();
-        Self::composed(config, number, &lines, name)
+        Self::composed(config(pool, number, timers_max), number, &lines, name, &[])
     }
 
-    /// A host of the lines of a graph file above a `cable`; what is called `top` is to be found.
-    pub(crate) fn composed(config: Config, number: u8, lines: &str, top: &str) -> Self {
-        Self::composed_with(config, number, lines, top, &[])
-    }
-
-    /// [`composed`](Self::composed) with lines of the benchmark's own, of these entries.
-    pub(crate) fn composed_with(
+    /// A host of the lines of a graph file above a `cable`, some of the benchmark's `own` entries;
+    /// what is called `top` is to be found.
+    pub(crate) fn composed(
         config: Config,
         number: u8,
         lines: &str,
@@ -167,7 +153,7 @@ impl Hosts {
         client: impl Protocol + 'static,
         server: impl Protocol + 'static,
     ) -> Self {
-        let pool = Pool::new(&PoolConfig::default()).expect("memory for a pool");
+        let pool = pool();
         let [a, b] = [1, 2].map(|number| Host::new(&pool, number, top, timers_max));
         let client = a.cx.add_protocol("client", "client", client);
         let server = b.cx.add_protocol("server", "server", server);

@@ -3,6 +3,8 @@
 use crate::plot::Plot;
 use crate::record::Record;
 use crate::stopwatch::{self, Watched};
+use std::cell::OnceCell;
+use std::rc::Rc;
 use std::time::Instant;
 
 /// What a row is to reach.
@@ -42,6 +44,17 @@ pub struct Sample {
     pub also: Vec<(&'static str, f64)>,
 }
 
+impl Sample {
+    /// The middle of times in nanoseconds, in order of length, in a unit of so many.
+    pub(crate) fn of_times(times: &[f64], unit_ns: f64) -> Self {
+        let at = |share: f64| {
+            times.get((times.len() as f64 * share) as usize).map(|time| time / unit_ns)
+        };
+        let value = at(0.5).unwrap_or(f64::NAN);
+        Self { value, p50: at(0.5), p99: at(0.99), also: Vec::new() }
+    }
+}
+
 impl From<f64> for Sample {
     fn from(value: f64) -> Self {
         Self { value, ..Self::default() }
@@ -61,6 +74,20 @@ impl<E: std::error::Error> From<E> for Trouble {
     fn from(error: E) -> Self {
         Self::Failed(error.to_string())
     }
+}
+
+/// What several rows need, made when the first of them does.
+pub(crate) type Shared<T> = Rc<OnceCell<T>>;
+
+/// What is shared, made if this is the first that needs it; what went wrong then stays so.
+///
+/// # Errors
+/// The trouble of making it.
+pub(crate) fn shared<T>(
+    held: &OnceCell<Result<T, Trouble>>,
+    make: impl FnOnce() -> Result<T, Trouble>,
+) -> Result<&T, Trouble> {
+    held.get_or_init(make).as_ref().map_err(Clone::clone)
 }
 
 /// Does the operation this many times.
@@ -117,6 +144,32 @@ impl Case {
     ) -> Self {
         let work = Work::Pending(Box::new(|| Box::new(setup())));
         Self::with(row.into(), operations, work)
+    }
+
+    /// [`new`](Self::new) for what several rows share.
+    pub(crate) fn on<T: 'static>(
+        row: impl Into<String>,
+        operations: u64,
+        held: &Shared<T>,
+        make: impl FnOnce() -> T + 'static,
+        run: impl Fn(&T, u64) + 'static,
+    ) -> Self {
+        let held = Rc::clone(held);
+        Self::new(row, operations, move || {
+            held.get_or_init(make);
+            move |operations| run(held.get().expect("it was made"), operations)
+        })
+    }
+
+    /// [`measured`](Self::measured) for what several rows share; making it gets the effort, too.
+    pub(crate) fn measured_on<T: 'static>(
+        row: impl Into<String>,
+        held: &Shared<Result<T, Trouble>>,
+        make: impl Fn(f64) -> Result<T, Trouble> + 'static,
+        round: impl Fn(&T, f64) -> Result<Sample, Trouble> + 'static,
+    ) -> Self {
+        let held = Rc::clone(held);
+        Self::measured(row, move |effort| round(shared(&held, || make(effort))?, effort))
     }
 
     /// A row of xk that measures each round by itself.
@@ -234,6 +287,20 @@ impl Case {
     #[must_use]
     pub fn unit(mut self, unit: &'static str) -> Self {
         self.unit = Some(unit);
+        self
+    }
+
+    /// Its figures as others, such as a time as a rate.
+    #[must_use]
+    pub(crate) fn shown_as(mut self, figure: impl Fn(f64) -> f64 + 'static) -> Self {
+        self.work = match self.work {
+            Work::Rounds(mut round) => Work::Rounds(Box::new(move |effort| {
+                let Sample { value, p50, p99, also } = round(effort)?;
+                let [p50, p99] = [p50, p99].map(|one| one.map(&figure));
+                Ok(Sample { value: figure(value), p50, p99, also })
+            })),
+            batches => batches,
+        };
         self
     }
 

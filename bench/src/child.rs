@@ -1,11 +1,15 @@
 //! Measurements in a process of their own: what one needs whose memory is its own from the start.
 
 use crate::case::{Case, Goal, Trouble};
+use rustix::process::{Pid, Signal, kill_process};
 use std::cell::RefCell;
+use std::io::{BufRead as _, BufReader};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
 
 /// The environment variable that makes a program run one measurement and end: `NAME|ARGUMENT`.
 pub(crate) const VARIABLE: &str = "XK_BENCH_CHILD";
@@ -168,6 +172,66 @@ pub(crate) fn run_if_asked() -> bool {
         Err(why) => println!("{ANSWER}error {why}"),
     }
     true
+}
+
+/// A process that is ended with this: by a signal, and if it does not end in time, by another.
+pub(crate) struct Running {
+    pub(crate) child: Child,
+    signal: Signal,
+    grace: Duration,
+}
+
+impl Running {
+    /// Starts a program without an input.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub(crate) fn start(
+        command: &mut Command,
+        (signal, grace): (Signal, Duration),
+    ) -> std::io::Result<Self> {
+        let child = command.stdin(Stdio::null()).spawn()?;
+        Ok(Self { child, signal, grace })
+    }
+
+    /// Tells it to end.
+    pub(crate) fn signal(&self) {
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process(pid, self.signal);
+        }
+    }
+
+    /// The lines that it writes, if its output is a pipe.
+    pub(crate) fn lines(&mut self) -> Receiver<String> {
+        let (sender, lines) = channel();
+        if let Some(output) = self.child.stdout.take() {
+            std::thread::spawn(move || {
+                let lines = BufReader::new(output).lines().map_while(Result::ok);
+                // Until no side takes them any more.
+                let _ = lines.map(|line| sender.send(line)).find(Result::is_err);
+            });
+        }
+        lines
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !matches!(self.child.try_wait(), Ok(None)) {
+            return;
+        }
+        // The grace lets it give back by itself what it holds of the system.
+        self.signal();
+        let begun = Instant::now();
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if begun.elapsed() > self.grace {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
 
 /// A figure of this process in `/proc/self/status` or `smaps_rollup`, in octets.

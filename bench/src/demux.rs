@@ -5,13 +5,11 @@
 //! session is used among all; besides, two in turn, so that no single last hit helps, and one at
 //! random, so that nothing of it is in a near cache.
 
-use crate::case::{Benchmark, Case, Goal, Sample, Trouble};
+use crate::case::{Benchmark, Case, Goal, Sample, Shared, Trouble};
 use crate::child;
 use crate::many_sessions::{Choice, ManySessions};
 use crate::papers::linux::sockets::Sockets;
 use crate::record::Record;
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::time::Instant;
 
 /// The numbers of open sessions.
@@ -48,25 +46,10 @@ fn row(open: usize, choice: Choice) -> String {
     format!("{open} open, {which}")
 }
 
-/// Made when the first case needs it, and then shared.
-type Shared<T> = Rc<RefCell<Option<T>>>;
-
-fn with<T, R>(
-    shared: &Shared<T>,
-    make: impl FnOnce() -> Result<T, Trouble>,
-    use_it: impl FnOnce(&T) -> R,
-) -> Result<R, Trouble> {
-    let mut held = shared.borrow_mut();
-    if held.is_none() {
-        *held = Some(make()?);
-    }
-    held.as_ref().map(use_it).ok_or_else(|| Trouble::Failed("nothing was made".into()))
-}
-
 fn cases() -> Vec<Case> {
     let mut list = Vec::new();
     for open in OPEN {
-        let (many, sockets) = (Shared::<ManySessions>::default(), Shared::<Sockets>::default());
+        let (many, sockets) = (Shared::default(), Shared::default());
         for choice in CHOICES {
             list.push(ours(&many, open, choice).beside("Linux"));
             list.push(theirs(&sockets, open, choice).of("Linux"));
@@ -81,50 +64,40 @@ fn cases() -> Vec<Case> {
     list
 }
 
-fn ours(many: &Shared<ManySessions>, open: usize, choice: Choice) -> Case {
-    let many = Rc::clone(many);
-    Case::measured(row(open, choice), move |effort| {
-        let count = (open as f64 * effort).ceil() as usize;
-        let make = || ManySessions::new(count).map_err(Trouble::Failed);
-        with(&many, make, |many| {
-            let trips = (TRIPS * effort) as u64 + 1;
-            let start = Instant::now();
-            let came = many.trips(choice, trips);
-            let mean = start.elapsed().as_nanos() as f64 / trips as f64;
-            let times = many.times(choice, (TIMED * effort) as usize + 1);
-            if came != trips {
-                return Err(Trouble::Failed(format!("{came} of {trips} answers came")));
-            }
-            Ok(sample(mean, &times))
-        })?
+fn ours(many: &Shared<Result<ManySessions, Trouble>>, open: usize, choice: Choice) -> Case {
+    let make = move |effort: f64| {
+        ManySessions::new((open as f64 * effort).ceil() as usize).map_err(Trouble::Failed)
+    };
+    Case::measured_on(row(open, choice), many, make, move |many, effort| {
+        let trips = (TRIPS * effort) as u64 + 1;
+        let start = Instant::now();
+        let came = many.trips(choice, trips);
+        let mean = start.elapsed().as_nanos() as f64 / trips as f64;
+        let times = many.times(choice, (TIMED * effort) as usize + 1);
+        if came != trips {
+            return Err(Trouble::Failed(format!("{came} of {trips} answers came")));
+        }
+        Ok(sample(mean, &times))
     })
 }
 
-fn theirs(sockets: &Shared<Sockets>, open: usize, choice: Choice) -> Case {
-    let sockets = Rc::clone(sockets);
-    Case::measured(row(open, choice), move |effort| {
+fn theirs(sockets: &Shared<Result<Sockets, Trouble>>, open: usize, choice: Choice) -> Case {
+    let make = move |effort: f64| {
         if open > SOCKETS_MAX {
-            return Err(Trouble::Skipped(
-                "an address has 65,535 ports, and a process as many descriptors as its limit says"
-                    .into(),
-            ));
+            let why =
+                "an address has 65,535 ports, and a process as many descriptors as its limit says";
+            return Err(Trouble::Skipped(why.into()));
         }
-        let make = || Sockets::new((open as f64 * effort).ceil() as usize);
-        let times = with(&sockets, make, |sockets| {
-            sockets.times(choice, (SOCKET_TRIPS * effort) as usize + 1)
-        })??;
+        Sockets::new((open as f64 * effort).ceil() as usize)
+    };
+    Case::measured_on(row(open, choice), sockets, make, move |sockets, effort| {
+        let times = sockets.times(choice, (SOCKET_TRIPS * effort) as usize + 1)?;
         Ok(sample(times.iter().sum::<f64>() / times.len() as f64, &times))
     })
 }
 
 fn sample(mean: f64, times: &[f64]) -> Sample {
-    let at = |share: f64| times.get((times.len() as f64 * share) as usize).copied();
-    Sample {
-        value: at(0.5).unwrap_or(f64::NAN),
-        p50: at(0.5),
-        p99: at(0.99),
-        also: vec![("mean", mean)],
-    }
+    Sample { also: vec![("mean", mean)], ..Sample::of_times(times, 1.0) }
 }
 
 /// The row that the others of a choice are compared with: the fewest sessions that leave it a

@@ -4,17 +4,18 @@
 //! namespace of its own beside a process that pings it by Linux's own stack.
 
 use crate::case::{Benchmark, Case, Goal, Trouble};
-use crate::child;
+use crate::child::{self, Running};
 use crate::folder;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrV4, SocketFlags, SocketType, ipproto, recvfrom,
     sendto, socket_with,
 };
+use rustix::process::Signal;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use xk_kit::Checksum;
@@ -88,16 +89,6 @@ fn stripped_kib(command: &Path) -> Result<f64, Trouble> {
 const LINUX: &str = "10.76.0.1";
 const HOST: Ipv4Addr = Ipv4Addr::new(10, 76, 0, 2);
 
-/// Ends a process, however its owner ends.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Starts the command that the argument names behind the share of the usual effort, and watches it.
 /// Runs in a namespace of its own, started by [`child::ask_alone`].
 pub(crate) fn measure(argument: &str) -> Result<Vec<f64>, String> {
@@ -116,28 +107,26 @@ pub(crate) fn measure(argument: &str) -> Result<Vec<f64>, String> {
 fn watch(command: &str, graph: &Path, effort: f64) -> Result<Vec<f64>, String> {
     let pings = Pings::new().map_err(|error| format!("no socket to ping by: {error}"))?;
     let start = Instant::now();
-    let child = Command::new(command)
-        .args(["run", "--no-control"])
+    let mut xk = Command::new(command);
+    xk.args(["run", "--no-control"])
         .arg(graph)
         // It links this crate too: left in, the variable would make it measure a footprint again,
         // without end.
         .env_remove(child::VARIABLE)
-        .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
+        .stderr(Stdio::null());
+    let mut running = Running::start(&mut xk, (Signal::KILL, PATIENCE))
         .map_err(|error| format!("cannot start {command}: {error}"))?;
-    let mut running = Running(child);
     while !pings.are_answered() {
         if start.elapsed() > PATIENCE {
             return Err(format!("no ping was answered within {PATIENCE:?}"));
         }
-        if let Ok(Some(status)) = running.0.try_wait() {
+        if let Ok(Some(status)) = running.child.try_wait() {
             return Err(format!("xk run ended: {status}"));
         }
     }
     let took = start.elapsed();
-    let place = PathBuf::from(format!("/proc/{}", running.0.id()));
+    let place = PathBuf::from(format!("/proc/{}", running.child.id()));
     // What the start has stirred up settles first.
     sleep(WATCHED.mul_f64(effort * 0.2));
     let before = Doing::of(&place)?;

@@ -9,6 +9,7 @@
 
 mod built;
 mod cable;
+mod calls;
 mod case;
 mod child;
 mod demux;

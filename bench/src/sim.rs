@@ -86,11 +86,9 @@ fn cases() -> Vec<Case> {
 fn timed(hosts: usize) -> Case {
     let mut network = None;
     Case::measured(hop_row(hosts), move |effort| {
-        if network.is_none() {
-            network = Some(Bouncing::new(scaled(hosts, effort)).map_err(Trouble::Failed)?);
-        }
-        let Some(network) = &mut network else {
-            return Err(Trouble::Failed("there is no network".into()));
+        let network = match &mut network {
+            Some(network) => network,
+            none => none.insert(Bouncing::new(scaled(hosts, effort)).map_err(Trouble::Failed)?),
         };
         let hops = scaled(HOPS, effort) as u64;
         let start = Instant::now();

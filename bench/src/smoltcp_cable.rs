@@ -1,11 +1,13 @@
 //! Two hosts of smoltcp joined by a cable within one process.
 
-use smoltcp::iface::{Config, Interface};
+use smoltcp::iface::{Config, Context, Interface, SocketHandle, SocketSet};
 use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
+use smoltcp::socket::AnySocket;
 use smoltcp::time::Instant;
 use smoltcp::wire::{EthernetAddress, IpAddress, IpCidr};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::marker::PhantomData;
 use std::rc::Rc;
 
 type Queue = Rc<RefCell<VecDeque<Vec<u8>>>>;
@@ -67,20 +69,38 @@ impl Device for Endpoint {
     }
 }
 
-/// One host: its end of the cable, and its interface 10.0.0.1 or 10.0.0.2.
-pub(crate) struct Host {
+/// One host: its end of the cable, its interface 10.0.0.1 or 10.0.0.2, and its socket.
+pub(crate) struct Host<S> {
     pub(crate) device: Endpoint,
     pub(crate) interface: Interface,
+    sockets: SocketSet<'static>,
+    handle: SocketHandle,
+    kind: PhantomData<S>,
 }
 
-impl Host {
-    fn new(mut device: Endpoint, number: u8) -> Self {
+impl<S: AnySocket<'static>> Host<S> {
+    fn new(mut device: Endpoint, number: u8, socket: S) -> Self {
         let config = Config::new(EthernetAddress([2, 0, 0, 0, 0, number]).into());
         let mut interface = Interface::new(config, &mut device, Instant::ZERO);
         interface.update_ip_addrs(|list| {
             let _ = list.push(IpCidr::new(IpAddress::v4(10, 0, 0, number), 24));
         });
-        Self { device, interface }
+        let mut sockets = SocketSet::new(vec![]);
+        let handle = sockets.add(socket);
+        Self { device, interface, sockets, handle, kind: PhantomData }
+    }
+
+    pub(crate) fn socket(&mut self) -> &mut S {
+        self.sockets.get_mut(self.handle)
+    }
+
+    /// The socket, and what it is to connect with.
+    pub(crate) fn connecting(&mut self) -> (&mut S, &mut Context) {
+        (self.sockets.get_mut(self.handle), self.interface.context())
+    }
+
+    pub(crate) fn poll(&mut self, now: Instant) {
+        self.interface.poll(now, &mut self.device, &mut self.sockets);
     }
 }
 
@@ -96,8 +116,8 @@ impl Endpoint {
     }
 }
 
-/// Both ends of a cable.
-pub(crate) fn pair() -> (Host, Host) {
+/// Both ends of a cable, with sockets for 10.0.0.1 and 10.0.0.2.
+pub(crate) fn pair<S: AnySocket<'static>>([a, b]: [S; 2]) -> (Host<S>, Host<S>) {
     let (there, back, spare) = (Queue::default(), Queue::default(), Queue::default());
     let end = |rx: &Queue, tx: &Queue| Endpoint {
         rx: Rc::clone(rx),
@@ -105,5 +125,5 @@ pub(crate) fn pair() -> (Host, Host) {
         tx: Rc::clone(tx),
         spare: Rc::clone(&spare),
     };
-    (Host::new(end(&back, &there), 1), Host::new(end(&there, &back), 2))
+    (Host::new(end(&back, &there), 1, a), Host::new(end(&there, &back), 2, b))
 }

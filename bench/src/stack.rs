@@ -14,19 +14,29 @@ use xk_core::{
 };
 use xk_kit::control::{MaxPacket, MyEther, OptPacket};
 use xk_kit::net::template::Headers;
+use xk_run::switch::CoroutineSwitch;
+
+/// A pool of the usual size.
+pub(crate) fn pool() -> Pool {
+    Pool::new(&PoolConfig::default()).expect("memory for a pool")
+}
+
+/// What a kernel is made of whose shepherds do not wait.
+pub(crate) fn config(pool: &Pool, seed: u8, timers_max: usize) -> Config {
+    let limits = Limits { shepherds_max: 1, ..Limits::default() };
+    let shepherds = Shepherds::new(Box::new(NoSwitch), limits);
+    Config { random: Random::new(seed.into()), pool: pool.clone(), shepherds, timers_max }
+}
+
+/// What a kernel is made of whose shepherds may wait.
+pub(crate) fn waiting_config(pool: &Pool, seed: u8) -> Config {
+    let shepherds = Shepherds::new(Box::new(CoroutineSwitch::new()), Limits::default());
+    Config { shepherds, ..config(pool, seed, 1 << 12) }
+}
 
 /// A kernel for one measurement.
 pub(crate) fn kernel() -> Rc<Kernel> {
-    let pool = Pool::new(&PoolConfig::default()).expect("memory for a pool");
-    Rc::new(Kernel::new(Config {
-        random: Random::new(1),
-        pool,
-        shepherds: Shepherds::new(
-            Box::new(NoSwitch),
-            Limits { shepherds_max: 1, ..Limits::default() },
-        ),
-        timers_max: 1 << 16,
-    }))
+    Rc::new(Kernel::new(config(&pool(), 1, 1 << 16)))
 }
 
 /// What the bottom does with what is pushed into it.

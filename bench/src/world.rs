@@ -1,8 +1,7 @@
 //! A program's own network code in the simulator: one echo in xk-world, and in turmoil.
 
 use crate::built::numbers;
-use crate::case::{Benchmark, Case, Goal, Sample, Trouble};
-use std::cell::OnceCell;
+use crate::case::{Benchmark, Case, Goal, Sample, Shared, Trouble, shared};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
@@ -28,8 +27,8 @@ pub(crate) fn benchmark() -> Benchmark {
     .why(include_str!("why/world.md"))
 }
 
-/// The program of both, built when the first row needs it.
-type Program = Rc<OnceCell<Result<PathBuf, Trouble>>>;
+/// The program of both.
+type Program = Shared<Result<PathBuf, Trouble>>;
 
 fn build() -> Result<PathBuf, Trouble> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/world");
@@ -46,7 +45,7 @@ fn build() -> Result<PathBuf, Trouble> {
 
 /// Whether one run finished, its simulated seconds, and those of this machine.
 fn run(program: &Program, words: [&str; 6]) -> Result<[f64; 3], Trouble> {
-    let path = program.get_or_init(build).clone()?;
+    let path = shared(program, build)?;
     let found = numbers(Command::new(path).args(words), PATIENCE)?;
     found.try_into().map_err(|_| Trouble::Failed("it tells something else".into()))
 }

@@ -1,9 +1,8 @@
 //! What the message tool costs.
 
 use crate::case::{Benchmark, Case, Goal};
+use crate::stack::pool;
 use std::hint::black_box;
-use xk_core::Pool;
-use xk_core::message::PoolConfig;
 
 pub(crate) fn benchmark() -> Benchmark {
     Benchmark::new("message", "messages: allocate, head, split, join, clone", "ns", cases)
@@ -12,10 +11,6 @@ pub(crate) fn benchmark() -> Benchmark {
 
 /// The loop alone, which every row below contains.
 const LOOP: &str = "empty loop";
-
-fn pool() -> Pool {
-    Pool::new(&PoolConfig::default()).expect("memory for a pool")
-}
 
 fn cases() -> Vec<Case> {
     vec![

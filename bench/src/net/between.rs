@@ -2,26 +2,23 @@
 //! and a protocol that hands frames from either to the other. Both systems at
 //! the ends, xk and Linux, have this one.
 
+use super::course::{Course, Top};
 use super::endpoint::Endpoint;
 use super::space::BETWEEN;
-use super::stack::{Top, run_under};
+use super::stack::run_under;
 use crate::case::Trouble;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::time::Duration;
 use xk_core::object::{OpenError, Refused};
 use xk_core::{Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Upper};
 
 /// What each frame suffers, once: the share lost, and half of the round trip.
 const LOSS: &str = "1%";
 const DELAY: &str = "10ms";
-/// How long it carries at most, if it is not ended.
-const LIMIT: Duration = Duration::from_secs(3600);
-
 /// Hands frames over; clones are the same one.
-#[derive(Clone, Default)]
-struct Between(Rc<RefCell<Vec<SessionRef>>>);
+#[derive(Clone)]
+struct Between(Rc<(Course, RefCell<Vec<SessionRef>>)>);
 
 /// The names of what it stands on.
 const FAULTS: [&str; 2] = ["f0", "f1"];
@@ -36,7 +33,8 @@ pub(super) fn run(end: &Endpoint) -> Result<Value, Trouble> {
         );
     }
     text += "}\n";
-    run_under(end, "fault", &text, FAULTS[0], |_| Between::default())
+    let between = |_| Between(Rc::new((Course::new(end), RefCell::default())));
+    run_under(end, "fault", &text, FAULTS[0], between)
 }
 
 impl Protocol for Between {
@@ -46,7 +44,7 @@ impl Protocol for Between {
             let upper = Upper::new(this);
             let _stands = lower.open_enable(cx, upper, Participants::default())?;
             let session = lower.open(cx, upper, Participants::default())?;
-            self.0.borrow_mut().push(session);
+            self.0.1.borrow_mut().push(session);
         }
         Ok(())
     }
@@ -59,7 +57,7 @@ impl Protocol for Between {
         message: Message,
     ) -> Result<(), Refused> {
         let from = lower.head().protocol();
-        let sessions = self.0.borrow();
+        let sessions = self.0.1.borrow();
         let other = sessions.iter().find(|s| s.head().protocol() != from);
         if let Some(other) = other {
             // One that does not go is one more that is lost; the wire counts it.
@@ -69,20 +67,12 @@ impl Protocol for Between {
     }
 
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
-        self.0.take();
+        self.0.1.take();
     }
 }
 
 impl Top for Between {
-    fn turn(&self, _: &Kernel, _: &ProtocolRef) -> bool {
-        false
-    }
-
-    fn limit(&self) -> Duration {
-        LIMIT
-    }
-
-    fn result(&self) -> Result<Value, Trouble> {
-        Ok(json!({}))
+    fn course(&self) -> &Course {
+        &self.0.0
     }
 }

@@ -1,14 +1,10 @@
 //! The user of a measured graph of RPC: calls, one call after the other, from a shepherd of its
 //! own, or executes what is called.
 
+use super::course::{Course, Top};
 use super::endpoint::{Endpoint, Task};
-use super::exchange::{PATIENCE, Trips};
-use super::stack::Top;
-use crate::case::Trouble;
-use crate::rpc::users::call;
+use crate::rpc::pair::call;
 use crate::uppers::Echo;
-use serde_json::{Value, json};
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 use xk_core::object::{OpenError, Refused};
@@ -27,68 +23,35 @@ const SOON: Duration = Duration::from_nanos(1);
 pub(super) struct CallUser(Rc<Inner>);
 
 struct Inner {
-    task: Task,
-    time: Duration,
+    course: Course,
     octets: Vec<u8>,
     lower: ProtocolRef,
     participants: Participants,
-    begun: Cell<bool>,
-    done: Cell<bool>,
-    trips: RefCell<Option<Trips>>,
-    wrong: RefCell<Option<String>>,
 }
 
 impl CallUser {
     pub(super) fn new(end: &Endpoint, participants: Participants, lower: ProtocolRef) -> Self {
-        Self(Rc::new(Inner {
-            task: end.task,
-            time: end.time,
-            octets: vec![0x5a; end.octets],
-            lower,
-            participants,
-            begun: Cell::new(false),
-            done: Cell::new(false),
-            trips: RefCell::default(),
-            wrong: RefCell::default(),
-        }))
+        let octets = vec![0x5a; end.octets];
+        Self(Rc::new(Inner { course: Course::new(end), octets, lower, participants }))
     }
 }
 
 impl Top for CallUser {
-    fn turn(&self, cx: &Kernel, this: &ProtocolRef) -> bool {
-        if self.0.task == Task::Call && !self.0.begun.replace(true) {
-            // A timer's shepherd may block, and the loop goes on without it.
-            let _ = cx.schedule_protocol(this, SOON, 0);
-        }
-        self.0.done.get()
-    }
-
-    fn limit(&self) -> Duration {
-        self.0.time * 2 + PATIENCE_FIRST + PATIENCE * 2
-    }
-
-    fn result(&self) -> Result<Value, Trouble> {
-        let inner = &*self.0;
-        if inner.task == Task::Execute {
-            return Ok(json!({}));
-        }
-        match (inner.trips.take(), inner.wrong.take()) {
-            (Some(trips), None) if inner.done.get() => Ok(trips.result()),
-            (_, Some(wrong)) => Err(Trouble::Failed(wrong)),
-            _ => Err(Trouble::Failed("no reply came".into())),
-        }
+    fn course(&self) -> &Course {
+        &self.0.course
     }
 }
 
 impl Inner {
-    fn measure(&self, cx: &Kernel, this: &ProtocolRef) -> Result<Trips, String> {
+    fn measure(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), String> {
         let session = self.reach(cx, this)?;
-        let mut trips = Trips::new(self.time);
+        let mut trips = self.course.trips.borrow_mut();
         trips.begin();
         loop {
             call(cx, &session, &self.octets).map_err(|error| error.describe(cx))?;
             if !trips.note() {
-                return Ok(trips);
+                self.course.done.set(true);
+                return Ok(());
             }
         }
     }
@@ -125,9 +88,12 @@ impl Inner {
 impl Protocol for CallUser {
     fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
         let inner = &*self.0;
-        if inner.task == Task::Execute {
+        if inner.course.task == Task::Execute {
             let participants = inner.participants.clone();
             let _stands = inner.lower.open_enable(cx, Upper::new(this), participants)?;
+        } else {
+            // A timer's shepherd may block, and the loop goes on without it.
+            let _ = cx.schedule_protocol(this, SOON, 0);
         }
         Ok(())
     }
@@ -154,10 +120,8 @@ impl Protocol for CallUser {
     }
 
     fn timeout(&self, cx: &Kernel, this: &ProtocolRef, _: u64) {
-        match self.0.measure(cx, this) {
-            Ok(trips) => *self.0.trips.borrow_mut() = Some(trips),
-            Err(wrong) => *self.0.wrong.borrow_mut() = Some(wrong),
+        if let Err(wrong) = self.0.measure(cx, this) {
+            self.0.course.breaks(wrong);
         }
-        self.0.done.set(true);
     }
 }

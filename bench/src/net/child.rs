@@ -65,13 +65,13 @@ fn run(end: &Endpoint) -> Result<Value, Trouble> {
         System::XkHost => stack::host(end),
         System::XkEth => stack::stations(end),
         System::XkIp => stack::hosts(end),
-        System::LinuxIp => super::raw_ip::run(end),
         System::XkFrames(wire) => stack::frames(end, wire),
         System::Bare(Wire::Packet) => frames::packet(end),
         System::Bare(Wire::Xdp) => frames::xdp(end),
         System::Bare(Wire::Tap) => frames::tap(end),
         System::Bare(Wire::Shm) => memory::run(end),
-        System::LinuxVeth
+        System::LinuxIp
+        | System::LinuxVeth
         | System::LinuxLoopback
         | System::LinuxVethJoined
         | System::LinuxLoopbackJoined

@@ -2,7 +2,7 @@
 
 use super::endpoint::{System, Task, Wire};
 use super::frames::HEADER_OCTETS;
-use super::rate;
+use super::one_way;
 use super::testbed::{Mode, Setting, Testbed};
 use crate::case::{Benchmark, Case};
 use std::time::Duration;
@@ -39,22 +39,15 @@ fn cases() -> Vec<Case> {
     for octets in SIZES {
         for (wire, name, tasks) in WAYS {
             for (system, label) in [(System::XkFrames(wire), "xk"), (System::Bare(wire), "bare")] {
-                let testbed = testbed.clone();
-                let case = Case::measured(format!("{octets} octets, {name}"), move |effort| {
-                    let setting = Setting {
-                        system,
-                        tasks,
-                        octets: match system {
-                            // Neither the ring nor sockets know a header.
-                            System::Bare(Wire::Shm | Wire::Host) => octets,
-                            _ => octets - HEADER_OCTETS,
-                        },
-                        mode: Mode::Spinning,
-                        time: TIME.mul_f64(effort),
-                    };
-                    rate(&testbed.run(&setting)?, octets)
-                });
-                let case = case.of(label);
+                let payload = match system {
+                    // Neither the ring nor sockets know a header.
+                    System::Bare(Wire::Shm | Wire::Host) => octets,
+                    _ => octets - HEADER_OCTETS,
+                };
+                let mode = Mode::Spinning;
+                let setting = Setting { system, tasks, octets: payload, mode, time: TIME };
+                let row = format!("{octets} octets, {name}");
+                let case = one_way(&testbed, row, octets, setting).of(label);
                 list.push(if label == "xk" { case.beside("bare") } else { case });
             }
         }

@@ -7,6 +7,7 @@
 mod between;
 mod call_user;
 mod child;
+mod course;
 pub(crate) mod endpoint;
 mod exchange;
 mod frame_rate;
@@ -15,7 +16,6 @@ mod memory;
 mod memory_unsafe;
 mod pattern;
 mod peer;
-mod raw_ip;
 mod round_trip;
 mod smoltcp_raw;
 mod sockets;
@@ -38,7 +38,7 @@ use testbed::{Mode, Setting, Testbed};
 
 pub(crate) use child::run_if_asked;
 pub(crate) use endpoint::FLOWS;
-pub(crate) use tcp::streamed;
+pub(crate) use tcp::stream;
 
 /// The benchmarks between two processes.
 pub(crate) fn benchmarks() -> Vec<Benchmark> {
@@ -55,68 +55,79 @@ fn octets_of_frame(octets: usize) -> usize {
     (IP_AND_UDP_OCTETS + octets).max(PAYLOAD_OCTETS_MIN)
 }
 
-/// What arrived per second; beside it the payload's rate, what was sent, and how much of it was
-/// lost.
-fn rate(found: &(Value, Value), octets: usize) -> Result<Sample, Trouble> {
-    let (received, sent) = found;
-    let per_second =
-        |value: &Value, key: &str| Some(value[key].as_f64()? / (value["ns"].as_f64()? / 1e9));
-    let none = || Trouble::Failed("nothing was counted".into());
-    let value = per_second(received, "messages").ok_or_else(none)?;
-    let also = [
-        ("Gb/s", Some(value * octets as f64 * 8.0 / 1e9)),
-        ("sent/s", per_second(sent, "sent")),
-        ("lost %", received["lost"].as_f64().map(|share| share * 100.0)),
-    ];
-    Ok(Sample {
-        value,
-        also: also.into_iter().filter_map(|(name, x)| Some((name, x?))).collect(),
-        ..Sample::default()
+/// A row of messages one way: what arrived per second; beside it the payload's rate, what was sent,
+/// and how much of it was lost. A message has so many octets, of which the setting may leave out
+/// some.
+fn one_way(testbed: &Testbed, row: String, octets: usize, setting: Setting) -> Case {
+    let testbed = testbed.clone();
+    Case::measured(row, move |effort| {
+        let time = setting.time.mul_f64(effort);
+        let (received, sent) = testbed.run(&Setting { time, ..setting })?;
+        let per_second =
+            |value: &Value, key: &str| Some(value[key].as_f64()? / (value["ns"].as_f64()? / 1e9));
+        let none = || Trouble::Failed("nothing was counted".into());
+        let value = per_second(&received, "messages").ok_or_else(none)?;
+        let also = [
+            ("Gb/s", Some(value * octets as f64 * 8.0 / 1e9)),
+            ("sent/s", per_second(&sent, "sent")),
+            ("lost %", received["lost"].as_f64().map(|share| share * 100.0)),
+        ];
+        let also = also.into_iter().filter_map(|(name, x)| Some((name, x?))).collect();
+        Ok(Sample { value, also, ..Sample::default() })
     })
 }
 
-/// A row of one system's round trips of so many octets, there and back whole.
-fn trips(testbed: &Testbed, octets: usize, mode: Mode, system: System, time: Duration) -> Case {
-    let testbed = testbed.clone();
-    let unit = if octets == 1 { "octet" } else { "octets" };
-    let case = Case::measured(format!("{octets} {unit}, {}", mode.name()), move |effort| {
-        round_trips(&testbed, system, (octets, Task::Answer), mode, time.mul_f64(effort))
-    });
-    case.of(system.name())
+/// What a row of so many octets is called.
+fn row(octets: usize, mode: Mode) -> String {
+    format!("{octets} octet{}, {}", if octets == 1 { "" } else { "s" }, mode.name())
 }
 
-/// Times messages of so many octets there and, whole or as one octet, back; what is found is in
-/// microseconds.
-///
-/// # Errors
-/// [`Trouble`], the machine's or an end's.
-pub(crate) fn round_trips(
+/// A row of one system's round trips of so many octets, there and back whole, or there alone where
+/// that is a call; in microseconds.
+pub(crate) fn trips(
     testbed: &Testbed,
+    row: impl Into<String>,
+    system: System,
+    octets: usize,
+    mode: Mode,
+    time: Duration,
+) -> Case {
+    let answer = match system {
+        System::Rpc(stack, _) if stack.has_calls() => Task::Execute,
+        _ => Task::Answer,
+    };
+    answered(testbed, row, system, (octets, answer), mode, time)
+}
+
+/// [`trips`] of messages that are answered in this way.
+pub(crate) fn answered(
+    testbed: &Testbed,
+    row: impl Into<String>,
     system: System,
     (octets, answer): (usize, Task),
     mode: Mode,
     time: Duration,
-) -> Result<Sample, Trouble> {
-    let setting = Setting {
-        system,
-        tasks: match answer {
-            Task::Execute => [Task::Call, answer],
-            _ => [Task::Ask, answer],
-        },
-        octets: match system {
-            System::Bare(Wire::Xdp | Wire::Packet) => octets_of_frame(octets),
-            _ => octets,
-        },
-        mode,
-        time,
-    };
-    let (found, _) = testbed.run(&setting)?;
-    let us = |key: &str| found[key].as_f64().map(|ns| ns / 1000.0);
-    let none = || Trouble::Failed("no round trip was timed".into());
-    Ok(Sample {
-        value: us("p50").ok_or_else(none)?,
-        p50: us("p50"),
-        p99: us("p99"),
-        also: Vec::new(),
-    })
+) -> Case {
+    let testbed = testbed.clone();
+    let case = Case::measured(row, move |effort| {
+        let setting = Setting {
+            system,
+            tasks: match answer {
+                Task::Execute => [Task::Call, answer],
+                _ => [Task::Ask, answer],
+            },
+            octets: match system {
+                System::Bare(Wire::Xdp | Wire::Packet) => octets_of_frame(octets),
+                _ => octets,
+            },
+            mode,
+            time: time.mul_f64(effort),
+        };
+        let (found, _) = testbed.run(&setting)?;
+        let us = |key: &str| found[key].as_f64().map(|ns| ns / 1000.0);
+        let none = || Trouble::Failed("no round trip was timed".into());
+        let value = us("p50").ok_or_else(none)?;
+        Ok(Sample { value, p50: us("p50"), p99: us("p99"), also: Vec::new() })
+    });
+    case.of(system.name())
 }

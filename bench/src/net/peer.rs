@@ -5,12 +5,12 @@
 
 use super::endpoint::{Endpoint, Task};
 use crate::case::Trouble;
-use rustix::process::{Pid, Signal, kill_process};
+use crate::child::Running;
+use rustix::process::Signal;
 use serde_json::Value;
-use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
 
 /// The environment variable that makes a program one end of a measurement.
 pub(super) const VARIABLE: &str = "XK_BENCH_PEER";
@@ -21,9 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(6);
 /// How long it may take to end when told to.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// A running child; killed if it still runs when this is dropped.
+/// A running child.
 pub(super) struct Peer {
-    child: Child,
+    running: Running,
     lines: Receiver<String>,
     name: String,
 }
@@ -31,27 +31,13 @@ pub(super) struct Peer {
 impl Peer {
     pub(super) fn start(end: &Endpoint) -> Result<Self, Trouble> {
         let name = format!("{:?} of {}", end.task, end.system.name());
-        let failed =
-            |what: &str, error: std::io::Error| Trouble::Failed(format!("{name}: {what}: {error}"));
-        let mut child = Command::new("/proc/self/exe")
-            .env(VARIABLE, end.to_text())
-            .env_remove(crate::instructions::VARIABLE)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| failed("cannot start this program again", error))?;
-        let (sender, lines) = channel();
-        if let Some(output) = child.stdout.take() {
-            let read = move || {
-                for line in BufReader::new(output).lines().map_while(Result::ok) {
-                    if sender.send(line).is_err() {
-                        return;
-                    }
-                }
-            };
-            std::thread::spawn(read);
-        }
-        Ok(Self { child, lines, name })
+        let mut command = Command::new("/proc/self/exe");
+        command.env(VARIABLE, end.to_text()).env_remove(crate::instructions::VARIABLE);
+        let running = Running::start(command.stdout(Stdio::piped()), (Signal::TERM, FAREWELL));
+        let mut running = running.map_err(|error| {
+            Trouble::Failed(format!("{name}: cannot start this program again: {error}"))
+        })?;
+        Ok(Self { lines: running.lines(), running, name })
     }
 
     /// The next line that it writes.
@@ -59,7 +45,7 @@ impl Peer {
         let what = match self.lines.recv_timeout(limit) {
             Ok(line) => return Ok(line),
             Err(RecvTimeoutError::Timeout) => format!("said nothing within {limit:?}"),
-            Err(RecvTimeoutError::Disconnected) => match self.child.wait() {
+            Err(RecvTimeoutError::Disconnected) => match self.running.child.wait() {
                 Ok(status) => format!("ended with {status}"),
                 Err(error) => format!("is lost: {error}"),
             },
@@ -96,30 +82,8 @@ impl Peer {
 
     /// Asks it to end and answers what it found.
     fn end(mut self) -> Result<Value, Trouble> {
-        self.tell_to_end();
+        self.running.signal();
         self.result(FAREWELL)
-    }
-
-    fn tell_to_end(&self) {
-        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            let _ = kill_process(pid, Signal::TERM);
-        }
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        // The grace lets it give back by itself what it holds of the system.
-        self.tell_to_end();
-        let begun = Instant::now();
-        while matches!(self.child.try_wait(), Ok(None)) {
-            if begun.elapsed() > FAREWELL {
-                let _ = self.child.kill();
-                let _ = self.child.wait();
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
     }
 }
 

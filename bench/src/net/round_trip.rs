@@ -2,7 +2,7 @@
 
 use super::endpoint::{System, Wire};
 use super::testbed::{Mode, Testbed};
-use super::trips;
+use super::{row, trips};
 use crate::case::{Benchmark, Case, Goal};
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ fn cases() -> Vec<Case> {
     for octets in SIZES {
         for mode in MODES {
             for system in SYSTEMS {
-                let case = trips(&testbed, octets, mode, system, TIME);
+                let case = trips(&testbed, row(octets, mode), system, octets, mode, TIME);
                 list.push(goals(case, octets, mode, system));
             }
         }

@@ -1,15 +1,18 @@
 //! UDP sockets of Linux: one system call a message, or one for as many as segmentation offload
-//! takes.
+//! takes. And its raw IP sockets: IP with no transport above it.
 
 use super::child::failed;
 use super::endpoint::{Endpoint, System, Wire};
 use super::exchange::{self, Line, OCTETS_MAX, WAIT};
 use super::sockets_unsafe;
 use super::space::LINUX;
+use super::stack::IP_PROTOCOL;
 use crate::case::Trouble;
+use rustix::net::{AddressFamily, Protocol, RawProtocol, SocketFlags, SocketType, socket_with};
 use serde_json::Value;
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::OwnedFd;
 
 /// The port of the end that answers or receives, or of the other.
 pub(super) fn port(end: &Endpoint, answers: bool) -> u16 {
@@ -19,17 +22,24 @@ pub(super) fn port(end: &Endpoint, answers: bool) -> u16 {
 /// What a receiving socket may hold, in octets, if the system allows so much.
 const HELD_OCTETS: usize = 4 << 20;
 
+/// Octets of the header that a raw socket shows in front of what comes: one without options
+/// (raw(7)).
+const IP_OCTETS: usize = 20;
+
 struct Sockets {
+    /// One of UDP, or a raw one, whose addresses have no port.
     socket: UdpSocket,
     /// Where messages go: to the last sender, at the end that answers.
     peer: SocketAddr,
     buffer: Vec<u8>,
+    /// Octets in front of each message.
+    header: usize,
 }
 
 /// The address and the peer's of an end.
 fn addresses(end: &Endpoint) -> io::Result<(SocketAddr, SocketAddr)> {
     let address = |side: usize| match end.system {
-        System::LinuxVeth | System::LinuxVethJoined => {
+        System::LinuxIp | System::LinuxVeth | System::LinuxVethJoined => {
             LINUX[side].parse().unwrap_or(Ipv4Addr::UNSPECIFIED)
         }
         System::LinuxLoopback | System::LinuxLoopbackJoined | System::Bare(Wire::Host) => {
@@ -43,17 +53,28 @@ fn addresses(end: &Endpoint) -> io::Result<(SocketAddr, SocketAddr)> {
     Ok(((address(end.side), mine).into(), (address(1 - end.side), other).into()))
 }
 
+/// One for the protocol of the benchmark's user.
+fn raw_socket() -> io::Result<OwnedFd> {
+    let protocol = RawProtocol::new(u32::from(IP_PROTOCOL)).map(Protocol::from_raw);
+    Ok(socket_with(AddressFamily::INET, SocketType::RAW, SocketFlags::CLOEXEC, protocol)?)
+}
+
 impl Sockets {
     fn open(end: &Endpoint) -> io::Result<Self> {
-        let (mine, peer) = addresses(end)?;
-        let socket = UdpSocket::bind(mine)?;
+        let (mine, mut peer) = addresses(end)?;
+        let (socket, header) = if end.system == System::LinuxIp {
+            peer.set_port(0);
+            (UdpSocket::from(raw_socket()?), IP_OCTETS)
+        } else {
+            (UdpSocket::bind(mine)?, 0)
+        };
         if end.spins {
             socket.set_nonblocking(true)?;
         } else {
             socket.set_read_timeout(Some(WAIT))?;
         }
         let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, HELD_OCTETS);
-        Ok(Self { socket, peer, buffer: vec![0; OCTETS_MAX] })
+        Ok(Self { socket, peer, buffer: vec![0; OCTETS_MAX], header })
     }
 
     /// The next message's length, if there is one.
@@ -93,7 +114,7 @@ impl Line for Sockets {
         let Some(octets) = self.next()? else {
             return Ok(0);
         };
-        each(&self.buffer[..octets]);
+        each(self.buffer.get(self.header..octets).unwrap_or_default());
         Ok(1)
     }
 }

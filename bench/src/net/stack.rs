@@ -2,6 +2,7 @@
 
 use super::call_user::CallUser;
 use super::child::{failed, ready};
+use super::course::Top;
 use super::endpoint::{Endpoint, System, Wire};
 use super::frames::{TAP, address_of, header};
 use super::sockets::port;
@@ -13,12 +14,11 @@ use crate::rpc::stacks::{Stack, USERS};
 use serde_json::Value;
 use std::io;
 use std::rc::Rc;
-use std::time::Duration;
 use xk_catalog::PROTOCOLS;
 use xk_compose::{HostSetup, OpenHost};
 use xk_core::graph::Catalog;
 use xk_core::numbers::Number;
-use xk_core::{HostAddr, Kernel, Part, Participant, Participants, Protocol, ProtocolRef};
+use xk_core::{HostAddr, Kernel, Part, Participant, Participants, ProtocolRef};
 use xk_kit::EthAddr;
 use xk_lang::HostInstance;
 use xk_run::Idle;
@@ -148,21 +148,6 @@ pub(super) fn frames(end: &Endpoint, wire: Wire) -> Result<Value, Trouble> {
     run(end, wire.kind(), &text, place)
 }
 
-/// What stands at the top of a measured graph; clones are the same one.
-pub(super) trait Top: Protocol + Clone {
-    /// What is to be done between two turns of the poll loop. True if it is over.
-    fn turn(&self, cx: &Kernel, this: &ProtocolRef) -> bool;
-
-    /// How long the poll loop may run at most.
-    fn limit(&self) -> Duration;
-
-    /// What was found, in the same form as over a line.
-    ///
-    /// # Errors
-    /// That nothing was, and why.
-    fn result(&self) -> Result<Value, Trouble>;
-}
-
 /// TCP, IP, ARP and ETH over a wire, with a user that knows its peer's port and host.
 pub(super) fn streams(end: &Endpoint, wire: Wire) -> Result<Value, Trouble> {
     let large = match end.system {
@@ -190,9 +175,7 @@ const HEADERS_OCTETS: usize = 4096;
 
 /// A configuration of RPC over a wire, with a user that calls or executes.
 pub(super) fn calls(end: &Endpoint, stack: Stack, wire: Wire) -> Result<Value, Trouble> {
-    if let Some(kind) = stack.missing() {
-        return Err(Trouble::Skipped(format!("the catalog has no `{kind}`")));
-    }
+    stack.is_known()?;
     let address = match wire {
         Wire::HostUdp => |_| LOOPBACK,
         _ => address,
@@ -263,8 +246,12 @@ pub(super) fn run_under<T: Top + 'static>(
     let OpenHost { kernel, runner, top: (this, user) } = opened;
     ready();
     let found = user.clone();
-    let turn = Rc::new(move |cx: &Kernel| user.turn(cx, &this));
-    let ended = runner.run(Some(found.limit()), turn).map_err(failed("the poll loop ended"));
+    let turn = Rc::new(move |cx: &Kernel| {
+        let is_over = user.course().is_over(cx.now());
+        user.turn(cx, &this);
+        is_over
+    });
+    let ended = runner.run(Some(found.course().limit), turn).map_err(failed("the poll loop ended"));
     drop(runner);
     kernel.stop();
     ended?;

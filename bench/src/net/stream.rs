@@ -2,7 +2,7 @@
 
 use super::endpoint::{System, Task, Wire};
 use super::testbed::{Mode, Setting, Testbed};
-use super::{octets_of_frame, rate};
+use super::{octets_of_frame, one_way};
 use crate::case::{Benchmark, Case, Goal};
 use std::time::Duration;
 
@@ -53,25 +53,17 @@ fn cases() -> Vec<Case> {
 }
 
 fn case(testbed: &Testbed, octets: usize, system: System) -> Case {
-    let testbed = testbed.clone();
     let row = match octets {
         16_384 => "16 Ki octets".to_owned(),
         n => format!("{n} octets"),
     };
-    let case = Case::measured(row, move |effort| {
-        let setting = Setting {
-            system,
-            tasks: [Task::Send, Task::Receive],
-            octets: match system {
-                System::Bare(Wire::Xdp | Wire::Packet) => octets_of_frame(octets),
-                _ => octets,
-            },
-            mode: Mode::Spinning,
-            time: TIME.mul_f64(effort),
-        };
-        rate(&testbed.run(&setting)?, octets)
-    });
-    goals(case.of(system.name()), octets, system)
+    let payload = match system {
+        System::Bare(Wire::Xdp | Wire::Packet) => octets_of_frame(octets),
+        _ => octets,
+    };
+    let (tasks, mode) = ([Task::Send, Task::Receive], Mode::Spinning);
+    let setting = Setting { system, tasks, octets: payload, mode, time: TIME };
+    goals(one_way(testbed, row, octets, setting).of(system.name()), octets, system)
 }
 
 /// What each is compared with, and what it is to reach.

@@ -4,20 +4,18 @@
 //! What arrives is copied into memory of the user's, as `read` would, and what it sends comes from
 //! there.
 
+use super::course::{Course, Top};
 use super::endpoint::{Endpoint, Task};
-use super::exchange::{KNOCK, PATIENCE, Trips, Window};
+use super::exchange::KNOCK;
 use super::pattern::{Pattern, WRITE_OCTETS};
-use super::stack::Top;
-use crate::case::Trouble;
-use serde_json::{Value, json};
+use crate::uppers::Echo;
 use std::cell::{Cell, RefCell};
 use std::hint::black_box;
 use std::rc::Rc;
-use std::time::Duration;
 use xk_core::object::{OpenError, Refused};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason,
-    SessionRef, Time, Upper,
+    SessionRef, Upper,
 };
 use xk_kit::net::stream::{StreamEvent, StreamNotice, StreamSpace};
 
@@ -33,10 +31,9 @@ const PORT_COUNT: u32 = 40_000;
 pub(super) struct StreamUser(Rc<Inner>);
 
 struct Inner {
-    task: Task,
+    course: Course,
     flows: u32,
     octets: usize,
-    time: Duration,
     lower: ProtocolRef,
     /// Our end, without its port, and the peer's.
     ends: (Participant, Participant),
@@ -49,13 +46,6 @@ struct Inner {
     /// What has come of the present answer, in octets.
     got: Cell<usize>,
     opened: Cell<u32>,
-    begun: Cell<Option<Time>>,
-    heard: Cell<Time>,
-    answered: Cell<bool>,
-    done: Cell<bool>,
-    broken: Cell<Option<&'static str>>,
-    trips: RefCell<Trips>,
-    window: RefCell<Window>,
 }
 
 impl StreamUser {
@@ -67,10 +57,9 @@ impl StreamUser {
         lower: ProtocolRef,
     ) -> Self {
         Self(Rc::new(Inner {
-            task: end.task,
+            course: Course::new(end),
             flows: end.system.flows(),
             octets: end.octets.clamp(1, WRITE_OCTETS),
-            time: end.time,
             lower,
             ends: (mine, peer),
             port,
@@ -80,13 +69,6 @@ impl StreamUser {
             at: Cell::new(0),
             got: Cell::new(0),
             opened: Cell::new(0),
-            begun: Cell::new(None),
-            heard: Cell::new(Time::ZERO),
-            answered: Cell::new(false),
-            done: Cell::new(false),
-            broken: Cell::new(None),
-            trips: RefCell::new(Trips::new(end.time)),
-            window: RefCell::new(Window::new(end.time)),
         }))
     }
 }
@@ -96,7 +78,7 @@ impl Inner {
     fn open(&self, cx: &Kernel, this: &ProtocolRef) {
         let number = self.opened.get();
         self.opened.set(number.wrapping_add(1));
-        let port = match self.task {
+        let port = match self.course.task {
             Task::Connect | Task::Send => PORT_FIRST + (number % PORT_COUNT) as u16,
             _ => self.port,
         };
@@ -104,7 +86,7 @@ impl Inner {
         let participants = Participants::pair(mine.with(Part::port(port)), peer);
         match self.lower.open(cx, Upper::new(this), participants) {
             Ok(session) => *self.session.borrow_mut() = Some(session),
-            Err(_) => self.broken.set(Some("a connection was not opened")),
+            Err(_) => self.course.breaks("a connection was not opened"),
         }
     }
 
@@ -113,7 +95,7 @@ impl Inner {
         let message = cx.pool().copy_from(HEADROOM, self.pattern.at(0, self.octets));
         let went = message.is_ok_and(|message| session.push(cx, message).is_ok());
         if !went {
-            self.broken.set(Some("a message was not taken"));
+            self.course.breaks("a message was not taken");
         }
     }
 
@@ -131,7 +113,7 @@ impl Inner {
             };
             self.at.set(at + self.octets as u64);
             if session.push(cx, message).is_err() {
-                self.broken.set(Some("octets for which there was space were refused"));
+                self.course.breaks("octets for which there was space were refused");
                 return;
             }
         }
@@ -152,14 +134,14 @@ impl Inner {
 
     /// A receiver has taken octets.
     fn took(&self, octets: &[u8]) {
-        if self.task != Task::Receive {
+        if self.course.task != Task::Receive {
             return;
         }
-        let mut window = self.window.borrow_mut();
+        let mut window = self.course.window.borrow_mut();
         let at = self.at.get();
         // Of several streams it is not known here whose these are.
         if self.flows == 1 && !window.measures() && *octets != *self.pattern.at(at, octets.len()) {
-            self.broken.set(Some("what came is not what was sent"));
+            self.course.breaks("what came is not what was sent");
         }
         self.at.set(at + octets.len() as u64);
         window.saw_octets(octets.len() as u64);
@@ -167,16 +149,9 @@ impl Inner {
 
     /// The answer is whole: the next question, or the next connection.
     fn next(&self, cx: &Kernel, this: &ProtocolRef, session: &SessionRef) {
-        self.heard.set(cx.now());
-        let mut trips = self.trips.borrow_mut();
-        if !self.answered.replace(true) {
-            trips.begin();
-        } else if !trips.note() {
-            self.done.set(true);
-        }
-        drop(trips);
-        if self.task == Task::Ask {
-            if !self.done.get() {
+        let goes_on = self.course.goes_on(cx.now());
+        if self.course.task == Task::Ask {
+            if goes_on {
                 self.ask(cx, session);
             }
             return;
@@ -185,13 +160,13 @@ impl Inner {
         if let Some(held) = held {
             held.close(cx);
         }
-        if !self.done.get() {
+        if goes_on {
             self.open(cx, this);
         }
     }
 
     fn hear(&self, cx: &Kernel, session: &SessionRef, event: StreamEvent) {
-        match (event, self.task) {
+        match (event, self.course.task) {
             (StreamEvent::Connected, Task::Ask) => self.ask(cx, session),
             (StreamEvent::Connected | StreamEvent::Writable, Task::Send) => self.fill(cx, session),
             (StreamEvent::Connected, Task::Connect) => {
@@ -200,7 +175,7 @@ impl Inner {
             }
             (StreamEvent::EndOfStream | StreamEvent::Failed(_), Task::Accept) => session.close(cx),
             (StreamEvent::Failed(_), Task::Ask | Task::Connect | Task::Receive) => {
-                self.broken.set(Some("a connection broke"));
+                self.course.breaks("a connection broke");
             }
             _ => {}
         }
@@ -210,7 +185,7 @@ impl Inner {
 impl Protocol for StreamUser {
     fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
         let inner = &*self.0;
-        if inner.task.is_passive() {
+        if inner.course.task.is_passive() {
             let local = Participants::local(Part::port(inner.port));
             let _stands = inner.lower.open_enable(cx, Upper::new(this), local)?;
         } else {
@@ -223,13 +198,12 @@ impl Protocol for StreamUser {
 
     fn open_done(
         &self,
-        _: &Kernel,
-        _: &ProtocolRef,
+        cx: &Kernel,
+        this: &ProtocolRef,
         lower: &SessionRef,
-        _: Participants,
+        participants: Participants,
     ) -> Result<(), &'static Reason> {
-        lower.hold();
-        Ok(())
+        Echo { holds: true }.open_done(cx, this, lower, participants)
     }
 
     #[inline]
@@ -241,7 +215,7 @@ impl Protocol for StreamUser {
         message: Message,
     ) -> Result<(), Refused> {
         let inner = &*self.0;
-        match inner.task {
+        match inner.course.task {
             Task::Ask | Task::Connect => {
                 inner.got.set(inner.got.get() + inner.read(&message));
                 drop(message);
@@ -251,7 +225,6 @@ impl Protocol for StreamUser {
                 }
             }
             Task::Receive => {
-                inner.heard.set(cx.now());
                 inner.read(&message);
             }
             // An answer that does not go is missed by its asker.
@@ -284,48 +257,7 @@ impl Protocol for StreamUser {
 }
 
 impl Top for StreamUser {
-    fn turn(&self, cx: &Kernel, _: &ProtocolRef) -> bool {
-        let inner = &*self.0;
-        let now = cx.now();
-        let begun = inner.begun.get().unwrap_or_else(|| {
-            inner.begun.set(Some(now));
-            inner.heard.set(now);
-            now
-        });
-        if inner.broken.get().is_some() || inner.done.get() {
-            return true;
-        }
-        match inner.task {
-            Task::Ask | Task::Connect => {
-                // Before the first answer a lost SYN, and a lost question for an address, may each
-                // take a second.
-                let patience = if inner.answered.get() { 1 } else { 2 } * PATIENCE;
-                now.since(inner.heard.get()) > patience
-            }
-            Task::Receive => inner.window.borrow_mut().look(now.since(begun)),
-            _ => false,
-        }
-    }
-
-    fn limit(&self) -> Duration {
-        self.0.time * 2 + PATIENCE * 4
-    }
-
-    fn result(&self) -> Result<Value, Trouble> {
-        let inner = &*self.0;
-        if let Some(what) = inner.broken.get() {
-            return Err(Trouble::Failed(what.to_owned()));
-        }
-        match inner.task {
-            Task::Ask | Task::Connect if inner.done.get() => {
-                Ok(inner.trips.replace(Trips::new(Duration::ZERO)).result())
-            }
-            Task::Ask | Task::Connect => {
-                Err(Trouble::Failed(format!("no answer within {PATIENCE:?}")))
-            }
-            Task::Receive => inner.window.borrow().result(),
-            Task::Send => Ok(json!({ "octets": inner.at.get() })),
-            _ => Ok(json!({})),
-        }
+    fn course(&self) -> &Course {
+        &self.0.course
     }
 }

@@ -3,13 +3,13 @@
 use super::endpoint::{FLOWS, System, Task, Wire};
 use super::pattern::WRITE_OCTETS;
 use super::testbed::{Mode, Setting, Testbed};
-use super::trips;
+use super::{row, trips};
 use crate::case::{Benchmark, Case, Goal, Sample, Trouble};
 use std::time::Duration;
 
 /// All of them.
 pub(super) fn benchmarks() -> [Benchmark; 4] {
-    [stream(), round_trip(), connect(), lossy()]
+    [streams(), round_trip(), connect(), lossy()]
 }
 
 const LOOPBACK: System = System::LinuxTcpLoopback;
@@ -18,7 +18,7 @@ const PLAIN: System = System::LinuxTcpVethPlain;
 /// Frames one way without any stack: what the rings and the system behind them bear.
 const BARE: System = System::Bare(Wire::Xdp);
 
-fn stream() -> Benchmark {
+fn streams() -> Benchmark {
     Benchmark::new(
         "tcp-stream",
         "TCP one way between two processes on two cores, written and read 64 KiB at a time: octets received, checked for their \
@@ -51,11 +51,7 @@ fn stream_cases() -> Vec<Case> {
     systems
         .into_iter()
         .map(|system| {
-            let testbed = testbed.clone();
-            let case = Case::measured("stream", move |effort| {
-                streamed(&testbed, system, WRITE_OCTETS, STREAM_TIME.mul_f64(effort))
-            });
-            let case = case.of(system.name());
+            let case = stream(&testbed, "stream", system, WRITE_OCTETS, STREAM_TIME);
             match system {
                 System::XkTcp(Wire::Shm) => case.beside(VETH.name()).beside(LOOPBACK.name()),
                 System::XkTcpLarge => {
@@ -73,33 +69,41 @@ fn stream_cases() -> Vec<Case> {
         .collect()
 }
 
-/// Gb/s of data received, written so many octets at a time.
-///
-/// # Errors
-/// [`Trouble`], the machine's or an end's.
-pub(crate) fn streamed(
+/// A row of one system's stream, written so many octets at a time: Gb/s of data received.
+pub(crate) fn stream(
     testbed: &Testbed,
+    row: impl Into<String>,
     system: System,
     octets: usize,
     time: Duration,
-) -> Result<Sample, Trouble> {
+) -> Case {
     // A bare frame counts for the data that a segment of its length would have.
     let (octets, counted) = match system {
         System::Bare(_) => (PACKET_OCTETS, SEGMENT_OCTETS),
         _ => (octets, 1.0),
     };
-    let tasks = [Task::Send, Task::Receive];
-    let setting = Setting { system, tasks, octets, mode: Mode::Spinning, time };
-    Ok((received(testbed, &setting)? * counted * 8.0).into())
+    received(testbed, row, system, (octets, Mode::Spinning), time)
+        .shown_as(move |octets_per_ns| octets_per_ns * counted * 8.0)
 }
 
-/// What was received in a nanosecond.
-fn received(testbed: &Testbed, setting: &Setting) -> Result<f64, Trouble> {
-    let (received, _) = testbed.run(setting)?;
-    match (received["messages"].as_f64(), received["ns"].as_f64()) {
-        (Some(count), Some(ns)) => Ok(count / ns),
-        _ => Err(Trouble::Failed("nothing was counted".into())),
-    }
+/// A row of what one system receives in a nanosecond.
+fn received(
+    testbed: &Testbed,
+    row: impl Into<String>,
+    system: System,
+    (octets, mode): (usize, Mode),
+    time: Duration,
+) -> Case {
+    let testbed = testbed.clone();
+    let case = Case::measured(row, move |effort| {
+        let (tasks, time) = ([Task::Send, Task::Receive], time.mul_f64(effort));
+        let (received, _) = testbed.run(&Setting { system, tasks, octets, mode, time })?;
+        match (received["messages"].as_f64(), received["ns"].as_f64()) {
+            (Some(count), Some(ns)) => Ok((count / ns).into()),
+            _ => Err(Trouble::Failed("nothing was counted".into())),
+        }
+    });
+    case.of(system.name())
 }
 
 fn round_trip() -> Benchmark {
@@ -134,7 +138,7 @@ fn round_trip_cases() -> Vec<Case> {
                 continue;
             }
             for system in TALKERS {
-                let case = trips(&testbed, octets, mode, system, TRIP_TIME);
+                let case = trips(&testbed, row(octets, mode), system, octets, mode, TRIP_TIME);
                 list.push(trip_goals(case, mode, system));
             }
         }
@@ -242,11 +246,10 @@ fn lossy_cases() -> Vec<Case> {
     let linux = System::LinuxTcpCubic;
     let mut list = Vec::new();
     for system in [System::XkTcpCubic, linux] {
-        let testbed = testbed.clone();
-        let case = Case::measured(LOSSY_ROW, move |effort| {
-            goodput(&testbed, system, LOSSY_TIME.mul_f64(effort))
-        });
-        list.push(case.of(system.name()));
+        let all = (WRITE_OCTETS, Mode::TwoCores);
+        let case = received(&testbed, LOSSY_ROW, system, all, LOSSY_TIME);
+        // Mb/s of one connection of many.
+        list.push(case.shown_as(|octets_per_ns| octets_per_ns * 8e3 / f64::from(FLOWS)));
     }
     // In seconds of virtual time; the last one carries ten times as much in each.
     for (system, congestion, seconds) in [
@@ -267,11 +270,4 @@ fn lossy_cases() -> Vec<Case> {
         _ => case,
     };
     list.into_iter().map(compared).collect()
-}
-
-/// Mb/s of one connection of many.
-fn goodput(testbed: &Testbed, system: System, time: Duration) -> Result<Sample, Trouble> {
-    let (tasks, octets) = ([Task::Send, Task::Receive], WRITE_OCTETS);
-    let setting = Setting { system, tasks, octets, mode: Mode::TwoCores, time };
-    Ok((received(testbed, &setting)? * 8e3 / f64::from(FLOWS)).into())
 }

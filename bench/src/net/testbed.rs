@@ -5,12 +5,10 @@ use super::memory;
 use super::memory_unsafe::Memory;
 use super::peer::{self, Peer};
 use super::space::Spaces;
-use crate::case::Trouble;
+use crate::case::{Shared, Trouble, shared};
 use crate::folder;
 use rustix::thread::sched_getaffinity;
 use serde_json::Value;
-use std::cell::OnceCell;
-use std::rc::Rc;
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -52,11 +50,11 @@ pub(super) struct Setting {
 pub(crate) struct Testbed {
     /// The largest payload of a frame on the veth pair; if not given, Ethernet's.
     mtu_octets: Option<u16>,
-    spaces: Rc<OnceCell<Result<Spaces, Trouble>>>,
+    spaces: Shared<Result<Spaces, Trouble>>,
     /// The pair without offloads.
-    plain: Rc<OnceCell<Result<Spaces, Trouble>>>,
+    plain: Shared<Result<Spaces, Trouble>>,
     /// A pair with a wire with faults between its ends, and what carries it.
-    faulty: Rc<OnceCell<Result<(Spaces, Peer), Trouble>>>,
+    faulty: Shared<Result<(Spaces, Peer), Trouble>>,
 }
 
 /// What both ends of a case meet by, removed behind it.
@@ -128,31 +126,25 @@ impl Testbed {
             // Ports and their range are its own there; without the right to one, those of the
             // machine do.
             (System::LinuxTcpLoopback, _) => {
-                let spaces = self.spaces.get_or_init(|| Spaces::new(self.mtu_octets));
-                return Ok(spaces.as_ref().ok().map(|spaces| spaces.path(0)));
+                let spaces = shared(&self.spaces, || Spaces::new(self.mtu_octets));
+                return Ok(spaces.ok().map(|spaces| spaces.path(0)));
             }
             // The device has both ends in one namespace.
             (_, Some(Wire::Tap)) => 0,
             _ => side,
         };
         if system.flows() > 1 {
-            return match self.faulty.get_or_init(faulty) {
-                Ok((spaces, _)) => Ok(Some(spaces.path(side))),
-                Err(trouble) => Err(trouble.clone()),
-            };
+            return shared(&self.faulty, faulty).map(|(spaces, _)| Some(spaces.path(side)));
         }
         let spaces = match system {
-            System::LinuxTcpVethPlain | System::LinuxTcpSmall => self.plain.get_or_init(|| {
+            System::LinuxTcpVethPlain | System::LinuxTcpSmall => shared(&self.plain, || {
                 let spaces = Spaces::new(self.mtu_octets)?;
                 spaces.leave_nothing_to_devices()?;
                 Ok(spaces)
             }),
-            _ => self.spaces.get_or_init(|| Spaces::new(self.mtu_octets)),
+            _ => shared(&self.spaces, || Spaces::new(self.mtu_octets)),
         };
-        match spaces {
-            Ok(spaces) => Ok(Some(spaces.path(side))),
-            Err(trouble) => Err(trouble.clone()),
-        }
+        spaces.map(|spaces| Some(spaces.path(side)))
     }
 }
 
@@ -168,7 +160,8 @@ fn faulty() -> Result<(Spaces, Peer), Trouble> {
         spins: false,
         port: port(),
         core: cores(Mode::TwoCores)?[0],
-        time: Duration::ZERO,
+        // It carries until it is ended, but not without end.
+        time: Duration::from_secs(1800),
         space: Some(between),
         meeting: None,
     };

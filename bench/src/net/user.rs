@@ -1,16 +1,16 @@
 //! The user of a measured graph: a protocol at its top that sends the next message from where the
 //! last one arrives.
 
+use super::course::{Course, Top};
 use super::endpoint::{Endpoint, Task};
-use super::exchange::{BURST, KNOCK, PATIENCE, Trips, Window, sent};
-use super::stack::Top;
+use super::exchange::{BURST, KNOCK, sent};
 use crate::case::Trouble;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 use xk_core::object::{OpenError, Outgoing, Refused};
-use xk_core::{Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Time, Upper};
+use xk_core::{Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Upper};
 use xk_kit::net::attribute::LinkCast;
 
 /// Room for the headers of UDP, IP and Ethernet, in octets.
@@ -36,8 +36,7 @@ pub(super) struct Position {
 pub(super) struct User(Rc<Inner>);
 
 struct Inner {
-    task: Task,
-    time: Duration,
+    course: Course,
     lower: ProtocolRef,
     participants: Participants,
     /// Where a message's own octets begin.
@@ -49,14 +48,6 @@ struct Inner {
     burst_max: usize,
     session: RefCell<Option<SessionRef>>,
     number: Cell<u64>,
-    /// When something last came, or the beginning.
-    heard: Cell<Time>,
-    begun: Cell<Option<Time>>,
-    connected: Cell<bool>,
-    done: Cell<bool>,
-    trips: RefCell<Trips>,
-    window: RefCell<Window>,
-    now: Cell<Time>,
 }
 
 impl User {
@@ -66,8 +57,7 @@ impl User {
         let least = if matches!(end.task, Task::Send | Task::Receive) { 8 } else { 1 };
         data.resize(at + end.octets.max(least), 0x5a);
         Self(Rc::new(Inner {
-            task: end.task,
-            time: end.time,
+            course: Course::new(end),
             lower,
             participants: place.participants,
             at,
@@ -76,66 +66,36 @@ impl User {
             data: RefCell::new(data),
             session: RefCell::default(),
             number: Cell::new(0),
-            heard: Cell::new(Time::ZERO),
-            begun: Cell::new(None),
-            connected: Cell::new(false),
-            done: Cell::new(false),
-            trips: RefCell::new(Trips::new(end.time)),
-            window: RefCell::new(Window::new(end.time)),
-            now: Cell::new(Time::ZERO),
         }))
     }
 }
 
 impl Top for User {
-    fn turn(&self, cx: &Kernel, this: &ProtocolRef) -> bool {
-        let inner = &*self.0;
-        let now = cx.now();
-        let Some(begun) = inner.begun.get() else {
-            inner.begun.set(Some(now));
-            inner.heard.set(now);
-            // A wire may have to find its peer first; a question for an address that goes too early
-            // is repeated after a second.
-            let _ = cx.schedule_protocol(this, KNOCK, 0);
-            return false;
-        };
-        inner.now.set(now);
-        match inner.task {
-            Task::Ask => inner.done.get() || now.since(inner.heard.get()) > PATIENCE,
-            Task::Receive => inner.window.borrow_mut().look(now.since(begun)),
-            Task::Send => {
-                if now.since(begun) > STREAM_AFTER {
-                    inner.send_some(cx);
-                }
-                false
-            }
-            _ => false,
+    fn course(&self) -> &Course {
+        &self.0.course
+    }
+
+    fn turn(&self, cx: &Kernel, _: &ProtocolRef) {
+        if self.0.course.task == Task::Send && self.0.sending() > Some(Duration::ZERO) {
+            self.0.send_some(cx);
         }
     }
 
-    fn limit(&self) -> Duration {
-        self.0.time * 2 + PATIENCE * 4
-    }
-
     fn result(&self) -> Result<Value, Trouble> {
-        let inner = &*self.0;
-        match inner.task {
-            Task::Ask if inner.done.get() => {
-                let trips = inner.trips.replace(Trips::new(Duration::ZERO));
-                Ok(trips.result())
-            }
-            Task::Ask => Err(Trouble::Failed(format!("no answer within {PATIENCE:?}"))),
-            Task::Receive => inner.window.borrow().result(),
-            Task::Send => {
-                let begun = inner.begun.get().unwrap_or(Time::ZERO) + STREAM_AFTER;
-                Ok(sent(inner.number.get(), inner.now.get().since(begun)))
-            }
-            _ => Ok(json!({})),
+        match self.0.course.task {
+            Task::Send => Ok(sent(self.0.number.get(), self.0.sending().unwrap_or_default())),
+            _ => self.0.course.result(),
         }
     }
 }
 
 impl Inner {
+    /// How long it has been sending a stream, once it does.
+    fn sending(&self) -> Option<Duration> {
+        let begun = self.course.begun.get()? + STREAM_AFTER;
+        Some(self.course.now.get().since(begun))
+    }
+
     /// The message with this number.
     #[inline]
     fn message(&self, cx: &Kernel, number: u64) -> Option<Message> {
@@ -183,19 +143,15 @@ impl Inner {
     fn answered(&self, cx: &Kernel, message: &Message) {
         let mut first = [0];
         let number = self.number.get();
-        if message.copy_to(self.at, &mut first) == 0 || first[0] != number as u8 || self.done.get()
+        if message.copy_to(self.at, &mut first) == 0
+            || first[0] != number as u8
+            || self.course.done.get()
         {
             return;
         }
-        self.heard.set(cx.now());
-        let mut trips = self.trips.borrow_mut();
-        if !self.connected.replace(true) {
-            trips.begin();
-        } else if !trips.note() {
-            self.done.set(true);
+        if !self.course.goes_on(cx.now()) {
             return;
         }
-        drop(trips);
         self.number.set(number + 1);
         self.send(cx);
     }
@@ -204,7 +160,7 @@ impl Inner {
     fn received(&self, message: &Message) {
         let mut number = [0; 8];
         if message.copy_to(self.at, &mut number) == number.len() {
-            self.window.borrow_mut().saw_number(u64::from_le_bytes(number));
+            self.course.window.borrow_mut().saw_number(u64::from_le_bytes(number));
         }
     }
 }
@@ -213,11 +169,14 @@ impl Protocol for User {
     fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
         let inner = &*self.0;
         let (upper, participants) = (Upper::new(this), inner.participants.clone());
-        if inner.task.is_passive() || inner.at > 0 {
+        if inner.course.task.is_passive() || inner.at > 0 {
             let _stands = inner.lower.open_enable(cx, upper, participants.clone())?;
         }
-        if matches!(inner.task, Task::Ask | Task::Send) {
+        if matches!(inner.course.task, Task::Ask | Task::Send) {
             *inner.session.borrow_mut() = Some(inner.lower.open(cx, upper, participants)?);
+            // A wire may have to find its peer first; a question for an address that goes too early
+            // is repeated after a second.
+            let _ = cx.schedule_protocol(this, KNOCK, 0);
         }
         Ok(())
     }
@@ -230,12 +189,12 @@ impl Protocol for User {
         lower: &SessionRef,
         mut message: Message,
     ) -> Result<(), Refused> {
-        match self.0.task {
+        match self.0.course.task {
             Task::Ask => self.0.answered(cx, &message),
             Task::Receive => self.0.received(&message),
             Task::Answer | Task::Acknowledge => {
                 message.remove_attribute::<LinkCast>();
-                if self.0.task == Task::Acknowledge {
+                if self.0.course.task == Task::Acknowledge {
                     message.truncate(self.0.at + 1);
                 }
                 // An answer that does not go is missed by its asker.
@@ -249,8 +208,8 @@ impl Protocol for User {
     /// Knocks until an answer comes.
     fn timeout(&self, cx: &Kernel, this: &ProtocolRef, _: u64) {
         let inner = &*self.0;
-        let knocks = match inner.task {
-            Task::Ask => !inner.connected.get(),
+        let knocks = match inner.course.task {
+            Task::Ask => !inner.course.answered.get(),
             Task::Send => inner.number.get() == 0,
             _ => false,
         };

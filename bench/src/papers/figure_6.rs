@@ -2,7 +2,7 @@
 
 use super::linux::sockets::Sockets;
 use super::{LINUX, SUN_OS, X_KERNEL, quoted};
-use crate::case::{Benchmark, Case, Sample, Trouble};
+use crate::case::{Benchmark, Case, Sample, Shared, Trouble};
 use crate::many_sessions::{Choice, ManySessions};
 use crate::plot::Plot;
 
@@ -22,31 +22,23 @@ const PORTS: [usize; 8] = [1, 10, 20, 40, 60, 80, 100, 1000];
 /// Round trips of a round.
 const TRIPS: f64 = 20_000.0;
 const SOCKET_TRIPS: f64 = 1000.0;
+const NS_PER_US: f64 = 1000.0;
 
 fn cases() -> Vec<Case> {
     let mut list = Vec::new();
     for ports in PORTS {
         let row = format!("{ports} ports");
-        let mut many = None;
-        let ours = Case::measured(row.clone(), move |effort| {
-            if many.is_none() {
-                many = Some(ManySessions::with_ports(ports).map_err(Trouble::Failed)?);
-            }
-            let trips = (TRIPS * effort) as usize + 1;
-            let times = many.as_ref().map(|many| many.times(Choice::One, trips));
-            sample(&times.unwrap_or_default())
+        let many = move |_| ManySessions::with_ports(ports).map_err(Trouble::Failed);
+        let ours = Case::measured_on(row.clone(), &Shared::default(), many, |many, effort| {
+            let times = many.times(Choice::One, (TRIPS * effort) as usize + 1);
+            Ok(Sample::of_times(&times, NS_PER_US))
         });
-        let mut sockets = None;
-        let theirs = Case::measured(row.clone(), move |effort| {
-            if sockets.is_none() {
-                sockets = Some(Sockets::new(ports)?);
-            }
-            let trips = (SOCKET_TRIPS * effort) as usize + 1;
-            match &sockets {
-                Some(sockets) => sample(&sockets.times(Choice::One, trips)?),
-                None => sample(&[]),
-            }
-        });
+        let sockets = move |_| Sockets::new(ports);
+        let theirs =
+            Case::measured_on(row.clone(), &Shared::default(), sockets, |sockets, effort| {
+                let times = sockets.times(Choice::One, (SOCKET_TRIPS * effort) as usize + 1)?;
+                Ok(Sample::of_times(&times, NS_PER_US))
+            });
         list.extend([ours.beside(LINUX), theirs.of(LINUX)]);
         // Table III says what one port costs, and the text what forty cost more: nothing, and a
         // tenth.
@@ -61,15 +53,4 @@ fn cases() -> Vec<Case> {
         }
     }
     list
-}
-
-fn sample(times: &[f64]) -> Result<Sample, Trouble> {
-    let at = |share: f64| times.get((times.len() as f64 * share) as usize).map(|ns| ns / 1e3);
-    let none = || Trouble::Failed("no round trip was timed".into());
-    Ok(Sample {
-        value: at(0.5).ok_or_else(none)?,
-        p50: at(0.5),
-        p99: at(0.99),
-        ..Sample::default()
-    })
 }

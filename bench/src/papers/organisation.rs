@@ -3,14 +3,14 @@
 
 use super::member::{asks, opens};
 use crate::case::{Sample, Trouble};
-use crate::child;
+use crate::child::{self, Running};
 use crate::folder;
 use rustix::net::sockopt::set_socket_linger;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use std::io::{Error, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The host, and where its applications answer and take.
@@ -118,46 +118,16 @@ fn program() -> Result<PathBuf, Trouble> {
     found.ok_or_else(|| Trouble::Skipped("needs the program xk beside it (cargo build)".into()))
 }
 
-/// A graph or a program that runs; ended with this.
-struct Running(Child);
-
-impl Running {
-    /// The graph at `path`.
-    fn program(path: &str) -> Result<Self, String> {
-        let program = program().map_err(|trouble| format!("{trouble:?}"))?;
-        let mut command = Command::new(program);
-        command.args(["run", path]);
-        Self::start(&mut command)
-    }
-
-    /// A program with a library, on which a tool serves a port.
-    fn member(tool: &str, port: u16, at: &Path) -> Result<Self, String> {
-        let argument = format!("{tool} {port} {}", at.display());
-        let command = child::again("member", &argument);
-        Self::start(&mut command.map_err(|trouble| format!("{trouble:?}"))?)
-    }
-
-    fn start(command: &mut Command) -> Result<Self, String> {
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        command.spawn().map(Self).map_err(|error| error.to_string())
-    }
+/// Starts a graph or a program, which is ended with what this answers.
+fn start(command: &mut Command) -> Result<Running, String> {
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    Running::start(command, (Signal::INT, PATIENCE)).map_err(|error| error.to_string())
 }
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        if let Some(pid) = Pid::from_raw(self.0.id() as i32) {
-            let _ = kill_process(pid, Signal::INT);
-        }
-        let ends = Instant::now() + PATIENCE;
-        while Instant::now() < ends {
-            if !matches!(self.0.try_wait(), Ok(None)) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// A program with a library, on which a tool serves a port.
+fn member(tool: &str, port: u16, at: &Path) -> Result<Running, String> {
+    let command = child::again("member", &format!("{tool} {port} {}", at.display()));
+    start(&mut command.map_err(|trouble| format!("{trouble:?}"))?)
 }
 
 /// Runs a graph, here in a namespace of its own, and measures. The argument is what is done, with
@@ -176,12 +146,15 @@ pub(crate) fn organisation(argument: &str) -> Result<Vec<f64>, String> {
     let is_program = matches!(peer, Peer::Listens | Peer::Echoes);
     let running = match at.is_none() && is_program {
         true => None,
-        false => Some(Running::program(path)?),
+        false => {
+            let program = program().map_err(|trouble| format!("{trouble:?}"))?;
+            Some(start(Command::new(program).args(["run", path]))?)
+        }
     };
     let member = match (at, peer) {
         (None, _) | (_, Peer::Listens | Peer::Echoes) => None,
-        (Some(at), Peer::Answers) => Some(Running::member("echo", ECHO_PORT, at)?),
-        (Some(at), _) => Some(Running::member("discard", DISCARD_PORT, at)?),
+        (Some(at), Peer::Answers) => Some(member("echo", ECHO_PORT, at)?),
+        (Some(at), _) => Some(member("discard", DISCARD_PORT, at)?),
     };
     let found = match peer {
         Peer::Datagrams => datagrams(octets, count),

@@ -7,15 +7,13 @@
 //! against one of a kilobyte what each further kilobyte costs.
 
 use super::{X_KERNEL, quoted};
-use crate::case::{Benchmark, Better, Case, Goal, Sample, Trouble};
-use crate::net::endpoint::{System, Task, Wire};
-use crate::net::round_trips;
+use crate::case::{Benchmark, Better, Case, Goal, Shared};
+use crate::net::endpoint::{System, Wire};
 use crate::net::testbed::{Mode, Testbed};
+use crate::net::trips;
 use crate::record::Record;
-use crate::rpc::pair::Pair;
+use crate::rpc::pair::pair;
 use crate::rpc::stacks::Stack;
-use std::cell::OnceCell;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// The Sprite system's own RPC.
@@ -75,30 +73,19 @@ fn row(stack: &str, what: &str) -> String {
 
 /// One system's calls of so many octets, spinning.
 fn calls(testbed: &Testbed, row: String, stack: Stack, wire: Wire, octets: usize) -> Case {
-    let testbed = testbed.clone();
-    let system = System::Rpc(stack, wire);
-    let answer = if stack.has_calls() { Task::Execute } else { Task::Answer };
-    let case = Case::measured(row, move |effort| {
-        let time = TIME.mul_f64(effort);
-        round_trips(&testbed, system, (octets, answer), Mode::Spinning, time)
-    });
-    case.of(system.name())
+    trips(testbed, row, System::Rpc(stack, wire), octets, Mode::Spinning, TIME)
 }
 
 /// One system's calls of so many octets in one process.
 fn calls_in_process(row: String, stack: Stack, octets: usize) -> Case {
-    let pair: Rc<OnceCell<Pair>> = Rc::default();
-    let case = Case::measured(row, move |effort| {
-        if let Some(kind) = stack.missing() {
-            return Err(Trouble::Skipped(format!("the catalog has no `{kind}`")));
-        }
-        let pair = pair.get_or_init(|| Pair::with_octets(stack, octets));
+    let make = move |_| stack.is_known().map(|()| pair(stack, octets));
+    let case = Case::measured_on(row, &Shared::default(), make, move |calls, effort| {
         let most = if octets > 0 { CALLS_LARGE } else { CALLS };
         let count = (most * effort) as u64 + 1;
         let begun = Instant::now();
-        pair.calls(count);
+        calls.make(count);
         let us = begun.elapsed().as_nanos() as f64 / 1000.0;
-        Ok(Sample::from(us / count as f64))
+        Ok((us / count as f64).into())
     });
     case.of(IN_PROCESS)
 }

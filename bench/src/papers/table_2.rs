@@ -6,11 +6,11 @@
 //! it was inlined into. So the shares sum to the whole.
 
 use super::{X_KERNEL, quoted};
-use crate::case::{Benchmark, Case, Trouble};
+use crate::case::{Benchmark, Case, Shared, Trouble};
 use crate::child;
 use crate::folder;
 use crate::many_sessions::{Choice, Chooser, ManySessions};
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
@@ -98,15 +98,11 @@ type Counts = [u64; COMPONENTS.len()];
 const TRIPS: f64 = 2000.0;
 
 fn cases() -> Vec<Case> {
-    let shares = Rc::new(OnceCell::new());
+    let shares = Shared::default();
     let mut list = Vec::new();
     for (at, (component, paper)) in COMPONENTS.iter().enumerate() {
-        let shares = Rc::clone(&shares);
-        list.push(Case::measured(*component, move |effort| {
-            let all: &Result<[f64; COMPONENTS.len()], Trouble> =
-                shares.get_or_init(|| measure((TRIPS * effort) as u64 + 1));
-            all.clone().map(|all| all[at].into())
-        }));
+        let make = |effort| measure((TRIPS * effort) as u64 + 1);
+        list.push(Case::measured_on(*component, &shares, make, move |all, _| Ok(all[at].into())));
         list.extend(paper.map(|paper| quoted(*component, X_KERNEL, paper)));
     }
     list

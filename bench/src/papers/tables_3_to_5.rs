@@ -3,10 +3,10 @@
 //! beside Linux's own sockets.
 
 use super::{SUN_OS, X_KERNEL, quoted};
-use crate::case::{Benchmark, Case, Sample};
+use crate::case::{Benchmark, Case};
 use crate::net::endpoint::{System, Task, Wire};
 use crate::net::testbed::{Mode, Testbed};
-use crate::net::{round_trips, streamed};
+use crate::net::{answered, stream, trips};
 use crate::plot::Plot;
 use crate::record::Record;
 use crate::rpc::foreign::{Foreign, Programs};
@@ -43,23 +43,9 @@ pub(super) fn table_3() -> Benchmark {
     )
 }
 
-/// One system's round trips.
-fn trips(testbed: &Testbed, row: String, system: System, octets: usize, mode: Mode) -> Case {
-    let testbed = testbed.clone();
-    let answer = match system {
-        System::Rpc(..) => Task::Execute,
-        _ => Task::Answer,
-    };
-    let case = Case::measured(row, move |effort| {
-        let time = TIME.mul_f64(effort);
-        round_trips(&testbed, system, (octets, answer), mode, time)
-    });
-    case.of(system.name())
-}
-
 /// Calls of an octet by Sun RPC, ours and the library's.
 fn calls(testbed: &Testbed, programs: &Programs, row: String, mode: Mode) -> [Case; 2] {
-    let ours = trips(testbed, row.clone(), SUN, 1, mode);
+    let ours = trips(testbed, row.clone(), SUN, 1, mode, TIME);
     let programs = programs.clone();
     let theirs =
         Case::measured(row, move |effort| programs.calls(LIBRARY, 1, mode, TIME.mul_f64(effort)));
@@ -72,9 +58,9 @@ fn cases_3() -> Vec<Case> {
     for mode in MODES {
         for (stack, _, ours, theirs) in STACKS {
             let row = format!("{stack}, {}", mode.name());
-            let case = trips(&testbed, row.clone(), ours, 1, mode);
+            let case = trips(&testbed, row.clone(), ours, 1, mode, TIME);
             list.push(case.beside(theirs.name()));
-            list.push(trips(&testbed, row, theirs, 1, mode));
+            list.push(trips(&testbed, row, theirs, 1, mode, TIME));
         }
         let row = format!("{RPC}, {}", mode.name());
         list.extend(calls(&testbed, &programs, row, mode));
@@ -119,10 +105,10 @@ fn cases_4() -> Vec<Case> {
                 System::XkFrames(_) => 46,
                 _ => 1,
             };
-            trips(&testbed, row.into(), system, octets, mode)
+            trips(&testbed, row, system, octets, mode, TIME)
         })
         .collect();
-    list.push(trips(&testbed, RPC.into(), SUN, 1, mode));
+    list.push(trips(&testbed, RPC, SUN, 1, mode, TIME));
     for (component, x_kernel, unix) in [
         ("UDP adds", 110.0, 250.0),
         ("TCP adds", 1410.0, 1300.0),
@@ -187,19 +173,9 @@ fn cases_5() -> Vec<Case> {
         ("frames of 1500 octets", Testbed::default(), 604.0, None),
     ] {
         for system in [ours, theirs] {
-            let testbed = testbed.clone();
-            let case = Case::measured(row, move |effort| {
-                let (message, time) = ((MESSAGE_OCTETS, Task::Acknowledge), TIME.mul_f64(effort));
-                let trip = round_trips(&testbed, system, message, Mode::Spinning, time)?;
-                let rate = |us: f64| MESSAGE_OCTETS as f64 / KILOBYTE / (us / 1e6);
-                Ok(Sample {
-                    value: rate(trip.value),
-                    p50: trip.p50.map(rate),
-                    p99: trip.p99.map(rate),
-                    also: Vec::new(),
-                })
-            });
-            let case = case.of(system.name());
+            let message = (MESSAGE_OCTETS, Task::Acknowledge);
+            let case = answered(&testbed, row, system, message, Mode::Spinning, TIME)
+                .shown_as(|us| MESSAGE_OCTETS as f64 / KILOBYTE / (us / 1e6));
             list.push(if system == ours { case.beside(theirs.name()) } else { case });
         }
         list.push(quoted(row, X_KERNEL, x_kernel));
@@ -223,12 +199,8 @@ fn streams_5() -> Vec<Case> {
     let mut list = Vec::new();
     for (row, ours, theirs) in pairs {
         for system in [ours, theirs] {
-            let testbed = kilobyte.clone();
-            let case = Case::measured(row, move |effort| {
-                let gbits = streamed(&testbed, system, KILOBYTE as usize, TIME.mul_f64(effort))?;
-                Ok((gbits.value * 1e9 / 8.0 / KILOBYTE).into())
-            });
-            let case = case.of(system.name());
+            let case = stream(&kilobyte, row, system, KILOBYTE as usize, TIME)
+                .shown_as(|gbits| gbits * 1e9 / 8.0 / KILOBYTE);
             list.push(if system == ours { case.beside(theirs.name()) } else { case });
         }
     }
@@ -259,9 +231,9 @@ fn cases_f5() -> Vec<Case> {
     for octets in SIZES {
         let row = format!("{octets} octets");
         let mode = Mode::Spinning;
-        let case = trips(&testbed, row.clone(), ours, octets, mode);
+        let case = trips(&testbed, row.clone(), ours, octets, mode, TIME);
         list.push(case.beside(theirs.name()));
-        list.push(trips(&testbed, row.clone(), theirs, octets, mode));
+        list.push(trips(&testbed, row.clone(), theirs, octets, mode, TIME));
         // 2 ms for one octet, and 0.25 ms more for each hundred.
         list.push(quoted(row, X_KERNEL, 2000.0 + 2.5 * octets as f64));
     }

@@ -10,9 +10,9 @@
 use super::organisation::{self, Peer};
 use super::{LINUX, quoted};
 use crate::case::{Benchmark, Case};
-use crate::net::endpoint::{System, Task};
-use crate::net::round_trips;
+use crate::net::endpoint::System;
 use crate::net::testbed::{Mode, Testbed};
+use crate::net::trips;
 use crate::record::Record;
 use std::time::Duration;
 
@@ -23,6 +23,8 @@ const GRAPH: &str = include_str!("../../../graphs/org-messages.kdl");
 /// Round trips of a round, as in the paper's trials.
 const TRIPS: f64 = 1000.0;
 const US_PER_MS: f64 = 1000.0;
+/// How long a round of Linux's own measures.
+const TIME: Duration = Duration::from_millis(80);
 
 /// Where the protocols of a row lie, and how its parts reach each other.
 #[derive(Clone, Copy)]
@@ -170,13 +172,8 @@ fn cases(rows: &[Row]) -> Vec<Case> {
         let Some(organisation) = organisation else {
             continue;
         };
-        let testbed = testbed.clone();
         let Some(graph) = organisation.graph() else {
-            let kernel = Case::measured(row, move |effort| {
-                let (time, exchange) = (Duration::from_millis(80), (1, Task::Answer));
-                let time = time.mul_f64(effort);
-                round_trips(&testbed, System::LinuxVeth, exchange, Mode::TwoCores, time)
-            });
+            let kernel = trips(&testbed, row, System::LinuxVeth, 1, Mode::TwoCores, TIME);
             list.push(kernel.of(LINUX));
             continue;
         };

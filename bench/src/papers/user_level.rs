@@ -14,9 +14,9 @@ use super::organisation::{Peer, linux_connects, measure, measure_all};
 use super::{LINUX, quoted};
 use crate::case::{Benchmark, Case, Goal};
 use crate::child;
-use crate::net::endpoint::{System, Task};
+use crate::net::endpoint::System;
 use crate::net::testbed::{Mode, Testbed};
-use crate::net::{round_trips, streamed};
+use crate::net::{stream, trips};
 use crate::record::Record;
 use std::time::Duration;
 
@@ -188,12 +188,7 @@ fn table_2() -> Vec<Case> {
         let row = format!("{octets} octets");
         list.extend(papers(&row, figures, 1.0));
         list.extend(ours(&row, Peer::Stream, octets, STREAM_OCTETS / octets as f64));
-        let testbed = testbed.clone();
-        let kernel = Case::measured(row, move |effort| {
-            let mut found = streamed(&testbed, KERNEL, octets, TIME.mul_f64(effort))?;
-            found.value *= 1000.0;
-            Ok(found)
-        });
+        let kernel = stream(&testbed, row, KERNEL, octets, TIME).shown_as(|gbits| gbits * 1000.0);
         list.push(kernel.of(LINUX));
     }
     list
@@ -206,12 +201,7 @@ fn table_3() -> Vec<Case> {
         let row = format!("{octets} octets");
         list.extend(papers(&row, figures, US_PER_MS));
         list.extend(ours(&row, Peer::Answers, octets, TRIPS));
-        let testbed = testbed.clone();
-        let kernel = Case::measured(row, move |effort| {
-            let time = TIME.mul_f64(effort);
-            round_trips(&testbed, KERNEL, (octets, Task::Answer), Mode::TwoCores, time)
-        });
-        list.push(kernel.of(LINUX));
+        list.push(trips(&testbed, row, KERNEL, octets, Mode::TwoCores, TIME).of(LINUX));
     }
     let [(in_process, one), .., (library, parts)] = ORGANISATIONS;
     let datagrams = |graph: &'static str| {

@@ -2,14 +2,12 @@
 //! client over the loopback device, built when they are measured, if their tools are here.
 
 use crate::built::{Built, Files, numbers};
-use crate::case::{Sample, Trouble};
+use crate::case::{Sample, Shared, Trouble, shared};
+use crate::child::Running;
 use crate::net::testbed::{Mode, cores};
-use std::cell::OnceCell;
-use std::io::{BufRead as _, BufReader};
+use rustix::process::Signal;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::rc::Rc;
-use std::sync::mpsc::channel;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// How long a server may take to be ready, and how much longer than asked for a client may measure.
@@ -67,8 +65,8 @@ impl Foreign {
 /// What the cases of a benchmark share: the programs, built when the first needs them.
 #[derive(Clone, Default)]
 pub(crate) struct Programs {
-    rust: Rc<OnceCell<Result<Built, Trouble>>>,
-    c: Rc<OnceCell<Result<Built, Trouble>>>,
+    rust: Shared<Result<Built, Trouble>>,
+    c: Shared<Result<Built, Trouble>>,
 }
 
 impl Programs {
@@ -85,10 +83,9 @@ impl Programs {
         time: Duration,
     ) -> Result<Sample, Trouble> {
         let built = match system {
-            Foreign::Grpc | Foreign::Tarpc => self.rust.get_or_init(build_rust),
-            Foreign::OncUdp | Foreign::OncTcp => self.c.get_or_init(build_c),
+            Foreign::Grpc | Foreign::Tarpc => shared(&self.rust, build_rust)?,
+            Foreign::OncUdp | Foreign::OncTcp => shared(&self.c, build_c)?,
         };
-        let built = built.as_ref().map_err(Clone::clone)?;
         let [client, server] = cores(mode)?;
         let spins = u8::from(mode == Mode::Spinning).to_string();
         let (program, first) = system.program();
@@ -97,9 +94,9 @@ impl Programs {
             command.args(first).args([task, &core.to_string(), &spins]);
             command
         };
-        let server = Server::start(command("serve", server))?;
+        let (_server, port) = serve(command("serve", server))?;
         let mut calls = command("call", client);
-        calls.args([server.port.to_string(), octets.to_string(), time.as_micros().to_string()]);
+        calls.args([port.to_string(), octets.to_string(), time.as_micros().to_string()]);
         let found = numbers(&mut calls, time * 2 + PATIENCE)?;
         let [p50, p99, ..] = found[..] else {
             return Err(Trouble::Failed(format!("{} said {found:?}", system.name())));
@@ -109,41 +106,15 @@ impl Programs {
     }
 }
 
-/// A running server, which ends with this.
-struct Server {
-    child: Child,
-    port: u16,
-}
-
-impl Server {
-    fn start(mut command: Command) -> Result<Self, Trouble> {
-        let failed = |what: String| Trouble::Failed(format!("the peer's server {what}"));
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(|error| failed(format!("does not start: {error}")))?;
-        let output = child.stdout.take();
-        let mut server = Self { child, port: 0 };
-        let (sender, lines) = channel();
-        std::thread::spawn(move || {
-            let line = output.and_then(|output| BufReader::new(output).lines().next());
-            // The waiting side may have given up.
-            let _ = sender.send(line.and_then(Result::ok).unwrap_or_default());
-        });
-        let line = lines.recv_timeout(PATIENCE).unwrap_or_default();
-        let port = line.strip_prefix("ready ").and_then(|port| port.parse().ok());
-        server.port = port.ok_or_else(|| failed(format!("said {line:?}")))?;
-        Ok(server)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// A running server, and the port that it says it serves.
+fn serve(mut command: Command) -> Result<(Running, u16), Trouble> {
+    let failed = |what: String| Trouble::Failed(format!("the peer's server {what}"));
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut server = Running::start(&mut command, (Signal::KILL, PATIENCE))
+        .map_err(|error| failed(format!("does not start: {error}")))?;
+    let line = server.lines().recv_timeout(PATIENCE).unwrap_or_default();
+    let port = line.strip_prefix("ready ").and_then(|port| port.parse().ok());
+    Ok((server, port.ok_or_else(|| failed(format!("said {line:?}")))?))
 }
 
 fn build_rust() -> Result<Built, Trouble> {

@@ -1,7 +1,7 @@
 //! `rpc-inprocess`: an empty call between two kernels of one thread, by configuration; differences
 //! are what a layer costs.
 
-use super::pair::Pair;
+use super::pair::pair;
 use super::stacks::Stack;
 use crate::case::{Benchmark, Case, Goal};
 use crate::record::Record;
@@ -24,11 +24,11 @@ const TRIVIAL_NS: f64 = 20.0;
 fn cases() -> Vec<Case> {
     let case = |stack: Stack| {
         Case::new(stack.name(), OPERATIONS, move || {
-            let pair = Pair::new(stack);
-            move |operations| pair.calls(operations)
+            let pair = pair(stack, 0);
+            move |operations| pair.make(operations)
         })
     };
-    let known = Stack::ALL.into_iter().filter(|s| s.missing().is_none() && s.takes_frames());
+    let known = Stack::ALL.into_iter().filter(|s| s.is_known().is_ok() && s.takes_frames());
     known.map(case).collect()
 }
 
@@ -66,14 +66,13 @@ mod tests {
 
     fn known(stacks: &[Stack]) -> impl Iterator<Item = Stack> {
         let stacks = stacks.iter().copied();
-        stacks.filter(|stack| stack.missing().is_none() && stack.takes_frames())
+        stacks.filter(|stack| stack.is_known().is_ok() && stack.takes_frames())
     }
 
     #[test]
     fn every_configuration_calls() {
         for stack in known(&Stack::ALL) {
-            let pair = Pair::new(stack);
-            pair.calls(3);
+            pair(stack, 0).make(3);
         }
     }
 
@@ -82,16 +81,16 @@ mod tests {
         let stacks =
             [Stack::MonolithicVip, Stack::LayeredVip, Stack::LayeredVipSize, Stack::SunUdp];
         for stack in known(&stacks) {
-            let pair = Pair::with_octets(stack, 16 * 1024);
-            let before = pair.frames();
-            pair.calls(1);
+            let frames = |octets: usize, calls: u64| {
+                let pair = pair(stack, octets);
+                let before = pair.frames();
+                pair.make(calls);
+                pair.frames() - before
+            };
             // Sprite's fragments hold a kilobyte, the others what fits; and the reply.
-            let large = pair.frames() - before;
+            let large = frames(16 * 1024, 1);
             assert!((13..=17).contains(&large), "{}: {large}", stack.name());
-            let pair = Pair::new(stack);
-            let before = pair.frames();
-            pair.calls(10);
-            assert_eq!(pair.frames() - before, 20, "{}", stack.name());
+            assert_eq!(frames(0, 10), 20, "{}", stack.name());
         }
     }
 }

@@ -5,12 +5,11 @@ pub(crate) mod foreign;
 mod layers;
 pub(crate) mod pair;
 pub(crate) mod stacks;
-pub(crate) mod users;
 
-use crate::case::{Benchmark, Case, Goal, Sample};
-use crate::net::endpoint::{System, Task, Wire};
-use crate::net::round_trips;
+use crate::case::{Benchmark, Case, Goal};
+use crate::net::endpoint::{System, Wire};
 use crate::net::testbed::{Mode, Testbed};
+use crate::net::trips;
 use foreign::{Foreign, Programs};
 use stacks::Stack;
 use std::time::Duration;
@@ -142,36 +141,23 @@ struct Found {
 
 impl Found {
     fn ours(&self, row: &str, (name, stack, wire): Ours, mode: Mode, octets: usize) -> Case {
-        let testbed = self.testbed.clone();
-        let system = System::Rpc(stack, wire);
-        let case = Case::measured(row, move |effort| {
-            let time = TIME.mul_f64(effort);
-            let trip = round_trips(&testbed, system, (octets, Task::Execute), mode, time)?;
-            Ok(shown(trip, octets))
-        });
-        case.of(name)
+        let case = trips(&self.testbed, row, System::Rpc(stack, wire), octets, mode, TIME);
+        shown(case, octets).of(name)
     }
 
     fn theirs(&self, row: &str, system: Foreign, mode: Mode, octets: usize) -> Case {
         let programs = self.programs.clone();
         let case = Case::measured(row, move |effort| {
-            let trip = programs.calls(system, octets, mode, TIME.mul_f64(effort))?;
-            Ok(shown(trip, octets))
+            programs.calls(system, octets, mode, TIME.mul_f64(effort))
         });
-        case.of(system.name())
+        shown(case, octets).of(system.name())
     }
 }
 
 /// The microseconds of an empty call; of one with arguments, what goes through per second.
-fn shown(trip: Sample, octets: usize) -> Sample {
-    if octets == 0 {
-        return trip;
-    }
-    let rate = |us: f64| octets as f64 / MIB / (us / 1e6);
-    Sample {
-        value: rate(trip.value),
-        p50: trip.p50.map(rate),
-        p99: trip.p99.map(rate),
-        also: Vec::new(),
+fn shown(case: Case, octets: usize) -> Case {
+    match octets {
+        0 => case,
+        _ => case.shown_as(move |us| octets as f64 / MIB / (us / 1e6)),
     }
 }

@@ -1,6 +1,7 @@
 //! The configurations of protocols whose calls are measured, each as lines of a graph file and what
 //! its user opens.
 
+use crate::case::Trouble;
 use serde::{Deserialize, Serialize};
 use xk_catalog::PROTOCOLS;
 use xk_core::{HostAddr, Part, Participant, Participants};
@@ -136,8 +137,11 @@ impl Stack {
         !matches!(self, Self::Vip | Self::FragmentVip)
     }
 
-    /// What it needs that the catalog lacks.
-    pub(crate) fn missing(self) -> Option<&'static str> {
+    /// That the catalog has what it needs.
+    ///
+    /// # Errors
+    /// [`Trouble::Skipped`] with what it lacks.
+    pub(crate) fn is_known(self) -> Result<(), Trouble> {
         let mut kinds = match self {
             Self::MonolithicLink => "mrpc",
             Self::LayeredLink => "channel\nselect",
@@ -147,7 +151,10 @@ impl Stack {
         }
         .lines()
         .filter_map(|line| line.split(' ').next());
-        kinds.find(|kind| PROTOCOLS.iter().all(|known| known.kind != *kind))
+        match kinds.find(|kind| PROTOCOLS.iter().all(|known| known.kind != *kind)) {
+            Some(kind) => Err(Trouble::Skipped(format!("the catalog has no `{kind}`"))),
+            None => Ok(()),
+        }
     }
 
     /// Whether it stands on a wire that carries frames.

@@ -6,8 +6,7 @@
 
 use super::{OPERATIONS, ROW};
 use crate::built::{Built, Files, numbers};
-use crate::case::{Case, Trouble};
-use std::cell::OnceCell;
+use crate::case::{Case, Shared, Trouble};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -41,14 +40,15 @@ pub(super) fn gvisor() -> Case {
 }
 
 fn case(system: &'static str, share: f64, build: fn() -> Result<Built, Trouble>) -> Case {
-    let built = OnceCell::new();
-    let case = Case::measured(ROW, move |effort| {
-        let segments = (OPERATIONS as f64 * share * effort) as u64 + 1000;
-        match built.get_or_init(build) {
-            Ok(built) => measure(built, segments).map(Into::into),
-            Err(trouble) => Err(trouble.clone()),
-        }
-    });
+    let case = Case::measured_on(
+        ROW,
+        &Shared::default(),
+        move |_| build(),
+        move |built, effort| {
+            let segments = (OPERATIONS as f64 * share * effort) as u64 + 1000;
+            measure(built, segments).map(Into::into)
+        },
+    );
     case.of(system)
 }
 

@@ -4,12 +4,10 @@
 use super::SPARC;
 use super::Subsystem::{self, Bsd, Streams, Xk};
 use super::ends::{Above, Between, DATAGRAM, Form, REQUEST, Rig};
-use crate::case::{Benchmark, Case, Goal};
+use crate::case::{Benchmark, Case, Goal, Shared};
 use crate::papers::quoted;
 use crate::record::Record;
 use crate::stopwatch::{Watched, Way};
-use std::cell::OnceCell;
-use std::rc::Rc;
 
 const OPERATIONS: u64 = 20_000;
 /// What a socket and the protocol below it may cost, beside that protocol alone.
@@ -77,32 +75,25 @@ pub(super) fn benchmark() -> Benchmark {
     .why(include_str!("../../why/subsystems-figure-3.md"))
 }
 
-/// Made when it is first used.
-type Shared = Rc<OnceCell<Rig>>;
-
 /// A case of these ends: sends, brings, or does both, one after the other.
 fn case(
-    rig: &Shared,
+    rig: &Shared<Rig>,
     (above, between, of): (Above, Between, Subsystem),
     (row, watched): Row,
 ) -> Case {
-    let rig = Rc::clone(rig);
-    let case = Case::new(row, OPERATIONS, move || {
-        rig.get_or_init(|| Rig::new(above, between, (of, of)));
-        move |operations| {
-            let rig = rig.get().expect("it was made");
-            // A small message lies in mbufs of their own octets.
-            let form = if of == Bsd { Form::Foreign } else { Form::Own };
-            let octets = if between == Between::Atp { REQUEST } else { DATAGRAM };
-            let is_down = above == Above::Caller || above != Above::Server && watched != RECEIVE;
-            let is_up = above == Above::Server || above != Above::Caller && watched != SEND;
-            for _ in 0..operations {
-                if is_down {
-                    rig.down(1, octets, form);
-                }
-                if is_up {
-                    rig.up(1, octets, form);
-                }
+    // A small message lies in mbufs of their own octets.
+    let form = if of == Bsd { Form::Foreign } else { Form::Own };
+    let octets = if between == Between::Atp { REQUEST } else { DATAGRAM };
+    let is_down = above == Above::Caller || above != Above::Server && watched != RECEIVE;
+    let is_up = above == Above::Server || above != Above::Caller && watched != SEND;
+    let make = move || Rig::new(above, between, (of, of));
+    let case = Case::on(row, OPERATIONS, rig, make, move |rig, operations| {
+        for _ in 0..operations {
+            if is_down {
+                rig.down(1, octets, form);
+            }
+            if is_up {
+                rig.up(1, octets, form);
             }
         }
     });

@@ -4,10 +4,9 @@ use super::SPARC;
 use crate::case::{Benchmark, Case};
 use crate::papers::quoted;
 use crate::record::Record;
+use crate::stack::pool;
 use std::hint::black_box;
 use xk_bsd::{Mbufs, Mt, Release};
-use xk_core::Pool;
-use xk_core::message::PoolConfig;
 use xk_streams::{Blocks, Priority};
 
 const ROW: &str = "allocate and free";
@@ -37,10 +36,6 @@ pub(super) fn benchmark() -> Benchmark {
 
 /// What STREAMS' buffer costs beside the others', and the system of each of those.
 const RATIOS: [(&str, &str); 2] = [("STREAMS / x-kernel", "xk"), ("STREAMS / BSD", BSD)];
-
-fn pool() -> Pool {
-    Pool::new(&PoolConfig::default()).expect("memory for a pool")
-}
 
 fn cases() -> Vec<Case> {
     let message = Case::new(ROW, OPERATIONS, || {

@@ -2,11 +2,9 @@
 
 use super::pair::Pair;
 use super::{CONFIGURATIONS, Configuration};
-use crate::case::{Benchmark, Case, Goal};
+use crate::case::{Benchmark, Case, Goal, Shared};
 use crate::plot::Plot;
 use crate::record::{Ratio, Record};
-use std::cell::OnceCell;
-use std::rc::Rc;
 
 /// Octets of a packet of a reply.
 pub(super) const PACKET: usize = 578;
@@ -33,18 +31,20 @@ fn row(packets: u8) -> String {
 }
 
 fn cases() -> Vec<Case> {
-    let pairs = CONFIGURATIONS.map(|of| (of, Rc::new(OnceCell::new())));
+    let pairs = CONFIGURATIONS.map(|of| (of, Shared::<Pair>::default()));
     let mut list = Vec::new();
     for packets in 1..=PACKETS_MAX {
         for (of, pair) in &pairs {
-            let (of, pair): (Configuration, Rc<OnceCell<Pair>>) = (*of, Rc::clone(pair));
-            let case = Case::new(row(packets), OPERATIONS, move || {
-                pair.get_or_init(|| Pair::new(of));
-                move |operations| {
-                    let pair = pair.get().expect("it was made");
-                    pair.transactions(operations, packets);
-                }
-            });
+            let of = *of;
+            let case = Case::on(
+                row(packets),
+                OPERATIONS,
+                pair,
+                move || Pair::new(of),
+                move |pair, n| {
+                    pair.transactions(n, packets);
+                },
+            );
             let case = case.of(of.system);
             let mixed = (of.atp != of.ddp).then(|| [of.atp, of.ddp].map(Configuration::pure));
             let parents = mixed.into_iter().flatten();

@@ -3,13 +3,11 @@
 use super::SPARC;
 use super::Subsystem::{self, Bsd, Streams, Xk};
 use super::ends::{Above, Bare, Between, Form, Rig};
-use crate::case::{Benchmark, Case, Goal};
+use crate::case::{Benchmark, Case, Goal, Shared};
 use crate::papers::quoted;
 use crate::plot::Plot;
 use crate::record::Record;
 use crate::stopwatch::{Watched, Way};
-use std::cell::OnceCell;
-use std::rc::Rc;
 
 /// Octets of a message: the paper's request, and replies of 1, 2, 4 and 8 packets.
 const OCTETS: [usize; 5] = [45, 578, 1156, 2312, 4624];
@@ -96,21 +94,13 @@ fn row(octets: usize) -> String {
     format!("{octets} octets")
 }
 
-/// Made when it is first used.
-type Shared = Rc<OnceCell<Rig>>;
-
 impl Crossing {
-    fn case(&self, rig: &Shared, octets: usize, form: Form) -> Case {
-        let (rig, way, (_, upper, lower)) = (Rc::clone(rig), self.way, self.adapter);
-        let case = Case::new(row(octets), OPERATIONS, move || {
-            rig.get_or_init(|| Rig::new(Above::Datagrams, Between::Edge, (upper, lower)));
-            move |operations| {
-                let rig = rig.get().expect("it was made");
-                match way {
-                    Way::Down => rig.down(operations, octets, form),
-                    Way::Up => rig.up(operations, octets, form),
-                }
-            }
+    fn case(&self, rig: &Shared<Rig>, octets: usize, form: Form) -> Case {
+        let (way, (_, upper, lower)) = (self.way, self.adapter);
+        let make = move || Rig::new(Above::Datagrams, Between::Edge, (upper, lower));
+        let case = Case::on(row(octets), OPERATIONS, rig, make, move |rig, operations| match way {
+            Way::Down => rig.down(operations, octets, form),
+            Way::Up => rig.up(operations, octets, form),
         });
         case.watched(Watched::One(way))
     }

@@ -3,30 +3,22 @@
 use super::Configuration;
 use super::figure_7::PACKET;
 use crate::cable::{HEADROOM, Host};
-use std::cell::{Cell, OnceCell, RefCell};
-use std::rc::Rc;
+use crate::calls::{Caller, Calls, Turns, carry, pass};
+use crate::stack::{pool, waiting_config};
+use std::cell::Cell;
 use std::time::Duration;
 use xk_core::graph::{Build, BuildError, Family, Realm};
-use xk_core::kernel::Config;
-use xk_core::message::PoolConfig;
 use xk_core::object::{Enable, OpenError, Refused};
-use xk_core::random::Random;
-use xk_core::shepherd::{Flow, Limits, Shepherds};
 use xk_core::{
-    Entry, Kernel, Message, Participant, Participants, Pool, Protocol, ProtocolRef, SessionRef,
-    Upper, reason,
+    Entry, Kernel, Message, Participant, Participants, Protocol, ProtocolRef, SessionRef, Upper,
+    reason,
 };
-use xk_run::switch::CoroutineSwitch;
 
 /// Octets of a request.
 const REQUEST: usize = 45;
 /// Steps of time in which the nodes have found their addresses, and the length of one.
 const STEPS: u32 = 50;
 const STEP: Duration = Duration::from_millis(100);
-/// Turns without a frame, each a millisecond, after which nothing will come any more.
-const IDLE_MAX: u32 = 20_000;
-/// Transactions by which everything is found, opened and warm.
-const WARM: u64 = 8;
 
 /// What calls and what serves, as a line of a graph.
 static USER: Entry = Entry::top("user", "", build_user)
@@ -80,33 +72,13 @@ impl Protocol for User {
 }
 
 /// A client and its server.
-pub(super) struct Pair {
-    inner: Rc<Inner>,
-    body: Rc<dyn Fn() -> Flow>,
-}
+pub(super) struct Pair(Calls<Client>);
 
-struct Inner {
+/// What asks for transactions.
+struct Client {
     of: Configuration,
-    a: Host,
-    b: Rc<Host>,
-    session: OnceCell<SessionRef>,
-    /// How many transactions are to be made, of replies of how many packets, until a shepherd has
-    /// taken them over.
-    wanted: Cell<(u64, u8)>,
-    made: Cell<u64>,
-    wrong: RefCell<Option<String>>,
-    idle: Cell<u32>,
-}
-
-fn host(pool: &Pool, node: u8, of: Configuration) -> Host {
-    let config = Config {
-        random: Random::new(u64::from(node)),
-        pool: pool.clone(),
-        shepherds: Shepherds::new(Box::new(CoroutineSwitch::new()), Limits::default()),
-        timers_max: 1 << 12,
-    };
-    let lines = of.lines(node) + "user atp\n";
-    Host::composed_with(config, node, &lines, "user", &[&USER])
+    /// Packets of a reply.
+    packets: Cell<u8>,
 }
 
 impl Pair {
@@ -115,31 +87,19 @@ impl Pair {
     /// # Panics
     /// If one fails.
     pub(super) fn new(of: Configuration) -> Self {
-        let pool = Pool::new(&PoolConfig::default()).expect("memory for a pool");
-        let (a, b) = (host(&pool, 17, of), Rc::new(host(&pool, 18, of)));
-        let inner = Rc::new(Inner {
-            of,
-            a,
-            b,
-            session: OnceCell::new(),
-            wanted: Cell::default(),
-            made: Cell::new(0),
-            wrong: RefCell::default(),
-            idle: Cell::new(0),
+        let pool = pool();
+        let [a, b] = [17, 18].map(|node| {
+            let lines = of.lines(node) + "user atp\n";
+            Host::composed(waiting_config(&pool, node), node, &lines, "user", &[&USER])
         });
         for _ in 0..STEPS {
-            inner.pass(STEP);
-            while inner.carry() > 0 {}
+            pass(&a, &b, STEP);
+            while carry::<Client>(&a, &b) > 0 {}
         }
-        let b = &inner.b;
         let socket: Participant = "socket140".parse().expect("a participant");
-        let local = Participants::local(socket);
-        let enabled = b.top.open_enable(&b.cx, Upper::new(&b.top), local);
+        let enabled = b.top.open_enable(&b.cx, Upper::new(&b.top), Participants::local(socket));
         let _stands = enabled.unwrap_or_else(|error| panic!("{}: {error}", of.system));
-        let turns = Rc::clone(&inner);
-        let pair = Self { inner, body: Rc::new(move || turns.turn()) };
-        pair.transactions(WARM, 1);
-        pair
+        Self(Calls::new(a, b, Client { of, packets: Cell::new(1) }))
     }
 
     /// Makes so many transactions with replies of so many packets, one after the other.
@@ -147,103 +107,35 @@ impl Pair {
     /// # Panics
     /// If one brings no reply.
     pub(super) fn transactions(&self, count: u64, packets: u8) {
-        let inner = &self.inner;
-        let before = inner.made.get();
-        inner.wanted.set((count, packets));
-        let ran = inner.a.cx.shepherds().run(Rc::clone(&self.body));
-        ran.expect("a shepherd can be made");
-        if let Some(wrong) = inner.wrong.take() {
-            panic!("{}: {wrong}", inner.of.system);
-        }
-        assert_eq!(inner.made.get() - before, count, "every transaction ended");
-    }
-
-    /// How many frames both hosts have sent.
-    #[cfg(test)]
-    fn frames(&self) -> u64 {
-        self.inner.a.sent() + self.inner.b.sent()
+        self.0.caller().packets.set(packets);
+        self.0.make(count);
     }
 }
 
-impl Inner {
-    /// The loop's body: takes the transactions over, or carries frames.
-    fn turn(&self) -> Flow {
-        let (wanted, packets) = self.wanted.take();
-        if wanted > 0 {
-            if let Err(wrong) = self.call(wanted, packets) {
-                *self.wrong.borrow_mut() = Some(wrong);
-            }
-            return Flow::Stop;
-        }
-        if self.carry() == 0 && !self.a.cx.shepherds().has_ready() {
-            self.idle.set(self.idle.get() + 1);
-            self.pass(Duration::from_millis(1));
-        } else {
-            self.idle.set(0);
-        }
-        match self.idle.get() {
-            IDLE_MAX => Flow::Stop,
-            _ => Flow::Continue,
-        }
+impl Caller for Client {
+    const HAS_QUEUES: bool = true;
+
+    fn name(&self) -> &'static str {
+        self.of.system
     }
 
-    fn pass(&self, time: Duration) {
-        for cx in [&self.a.cx, &self.b.cx] {
-            cx.set_now(cx.now().after(time));
-            cx.run_due();
+    fn open(&self, a: &Host) -> Result<SessionRef, String> {
+        let text = "*,socket140@node18@net10";
+        let participants = text.parse::<Participants>();
+        let participants = participants.map_err(|error| format!("{text}: {error}"))?;
+        let opened = a.top.open(&a.cx, Upper::new(&a.top), participants);
+        opened.map_err(|error| format!("open: {error}"))
+    }
+
+    fn call(&self, turns: &Turns<Self>, session: &SessionRef) -> Result<(), String> {
+        let (cx, packets) = (&*turns.a.cx, self.packets.get());
+        let message = cx.pool().copy_from(HEADROOM, &[packets; REQUEST]);
+        let message = message.map_err(|error| error.to_string())?;
+        let reply = session.call(cx, message).map_err(|error| error.describe(cx))?;
+        match usize::from(packets) * PACKET {
+            octets if octets == reply.len() => Ok(()),
+            octets => Err(format!("a reply of {} octets for {octets}", reply.len())),
         }
-    }
-
-    /// Frames there and back, and what is due at the same instant: the queues of STREAMS.
-    #[inline]
-    fn carry(&self) -> usize {
-        let (a, b) = (&self.a, &self.b);
-        a.cx.run_due();
-        let there = if self.made.get() < WARM { self.carry_on_shepherd() } else { b.take_from(a) };
-        b.cx.run_due();
-        let back = a.take_from(b);
-        a.cx.run_due();
-        there + back
-    }
-
-    /// At the beginning the server may have to wait.
-    #[cold]
-    fn carry_on_shepherd(&self) -> usize {
-        let before = self.b.sent();
-        let (b, kept) = (Rc::clone(&self.b), self.a.kept());
-        let body = move || {
-            b.take_all(&kept);
-            b.cx.run_due();
-            Flow::Stop
-        };
-        let _ = self.b.cx.shepherds().run(Rc::new(body));
-        (self.b.sent() - before) as usize
-    }
-
-    fn call(&self, count: u64, packets: u8) -> Result<(), String> {
-        let cx = &*self.a.cx;
-        let session = match self.session.get() {
-            Some(session) => session,
-            None => {
-                let text = "*,socket140@node18@net10";
-                let participants = text.parse::<Participants>();
-                let participants = participants.map_err(|error| format!("{text}: {error}"))?;
-                let opened = self.a.top.open(cx, Upper::new(&self.a.top), participants);
-                let opened = opened.map_err(|error| format!("open: {error}"))?;
-                self.session.get_or_init(|| opened)
-            }
-        };
-        let request = [packets; REQUEST];
-        let octets = usize::from(packets) * PACKET;
-        for _ in 0..count {
-            let message = cx.pool().copy_from(HEADROOM, &request).map_err(|e| e.to_string())?;
-            let reply = session.call(cx, message).map_err(|error| error.describe(cx))?;
-            if reply.len() != octets {
-                return Err(format!("a reply of {} octets for {octets}", reply.len()));
-            }
-            self.made.set(self.made.get() + 1);
-        }
-        Ok(())
     }
 }
 
@@ -257,9 +149,9 @@ mod tests {
         for of in CONFIGURATIONS {
             let pair = Pair::new(of);
             for packets in 1..=8 {
-                let before = pair.frames();
+                let before = pair.0.frames();
                 pair.transactions(5, packets);
-                let frames = pair.frames() - before;
+                let frames = pair.0.frames() - before;
                 let least = 5 * (1 + u64::from(packets));
                 assert!(frames >= least, "{} {packets}: {frames} frames", of.system);
             }

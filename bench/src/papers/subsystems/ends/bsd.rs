@@ -1,6 +1,8 @@
 //! The ends of BSD: `user` above; `ddp`, or an interface that resolves by itself, below.
 
-use super::{Above, Between, DATAGRAM, Desk, Form, OWN, RESPONSE, count, desk, mbufs, own, peer};
+use super::{
+    Above, Between, DATAGRAM, Desk, Form, OWN, RESPONSE, count, desk, end_below, mbufs, own, peer,
+};
 use crate::stopwatch::{Way, enter, leave};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
@@ -13,7 +15,7 @@ use xk_bsd::{
     ProtoFns, Protosw, Pru, PruArgs, SIOCGIFMTU, SS_NBIO, Sink, Sock, Sockaddr, Socket, Switch,
     Upcall, add_line, recvfrom, sendto, sobind, socreate_on, soreceive,
 };
-use xk_core::graph::{Build, BuildError, Family, Guarantees, Realm, Service};
+use xk_core::graph::{Build, BuildError, Family, Realm, Service};
 use xk_core::object::OpenError;
 use xk_core::{Entry, Kernel, Protocol, ProtocolRef};
 
@@ -22,18 +24,9 @@ static USER: Entry = Entry::layer("user", "", build_user)
     .on(&[Realm::Async, Realm::Rpc], &[Family::Any])
     .service(Service::TOP)
     .numbers(&[("ddp", super::TYPE as u32), ("atp", super::TYPE as u32)]);
-static DDP: Entry = Entry::layer("ddp", "", build_ddp)
-    .subsystem("bsd")
-    .above(Family::Other("AppleTalk sockets"))
-    .lowers(0..=0)
-    .service(Service { adds: Guarantees::ALL, keeps: Guarantees::NONE })
-    .numbers(&[]);
-static ETHER: Entry = Entry::layer("ether", "", build_ether)
-    .subsystem("bsd")
-    .above(Family::Ether)
-    .lowers(0..=0)
-    .service(Service { adds: Guarantees::ALL, keeps: Guarantees::NONE })
-    .numbers(&[]);
+static DDP: Entry =
+    end_below("ddp", build_ddp, Family::Other("AppleTalk sockets")).subsystem("bsd");
+static ETHER: Entry = end_below("ether", build_ether, Family::Ether).subsystem("bsd");
 pub(super) static ENTRIES: [&Entry; 3] = [&USER, &DDP, &ETHER];
 
 fn sockaddr(bsd: &Bsd, at: AtAddr) -> Sockaddr {

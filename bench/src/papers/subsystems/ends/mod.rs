@@ -11,6 +11,7 @@ mod xk;
 
 use super::Subsystem;
 use crate::cable::HEADROOM;
+use crate::stack::{pool, waiting_config};
 use crate::stopwatch::{Way, enter};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -20,13 +21,8 @@ use xk_appletalk::addr::AtAddr;
 use xk_appletalk::{atp, ddp};
 use xk_bsd::{Mbuf, Mbufs, Mt, Release};
 use xk_catalog::PROTOCOLS;
-use xk_core::graph::Catalog;
-use xk_core::kernel::Config;
-use xk_core::message::PoolConfig;
-use xk_core::random::Random;
-use xk_core::shepherd::{Limits, Shepherds};
+use xk_core::graph::{Builder, Catalog, Family, Guarantees, Service};
 use xk_core::{Entry, Kernel, Message, Pool};
-use xk_run::switch::CoroutineSwitch;
 use xk_streams::{Blocks, Kind, Mblk, Priority};
 
 /// Octets of a datagram of users, and of a request.
@@ -107,6 +103,15 @@ pub(super) struct Desk {
     ready: RefCell<Option<Step>>,
     /// Has a program take what has come.
     taken: RefCell<Option<Step>>,
+}
+
+/// The end below, in the place of a protocol of this kind.
+const fn end_below(kind: &'static str, build: Builder, above: Family) -> Entry {
+    Entry::layer(kind, "", build)
+        .above(above)
+        .lowers(0..=0)
+        .service(Service { adds: Guarantees::ALL, keeps: Guarantees::NONE })
+        .numbers(&[])
 }
 
 /// That of a kernel; one of its own where a graph is only looked at.
@@ -232,7 +237,7 @@ pub(super) struct Bare {
 impl Bare {
     /// Of mbufs of their own octets, or of blocks over storage that another has lent.
     pub(super) fn new(is_mbufs: bool) -> Self {
-        let pool = Pool::new(&PoolConfig::default()).expect("memory for a pool");
+        let pool = pool();
         let mbufs = is_mbufs.then(|| Mbufs::new(Release::Bsd43, pool.clone(), BARE_MAX, BARE_MAX));
         let blocks = Blocks::of_pool(&pool, BARE_MAX as usize, 1 << 20);
         Self { pool, mbufs, blocks }
@@ -318,12 +323,7 @@ impl Rig {
             Between::Edge => (&[], lower.block("ddp\n") + &upper.block("user ddp\n"), "user"),
         };
         let name = format!("{above:?} {between:?} {upper:?} {lower:?} {top}");
-        let cx = Rc::new(Kernel::new(Config {
-            random: Random::new(1),
-            pool: Pool::new(&PoolConfig::default()).expect("memory for a pool"),
-            shepherds: Shepherds::new(Box::new(CoroutineSwitch::new()), Limits::default()),
-            timers_max: 1 << 12,
-        }));
+        let cx = Rc::new(Kernel::new(waiting_config(&pool(), 1)));
         let desk = Rc::new(Desk::default());
         desk.above.set(above);
         desk.between.set(between);

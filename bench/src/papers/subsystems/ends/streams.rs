@@ -1,7 +1,8 @@
 //! The ends of STREAMS: `user` above; `ddp`, or `ether`, below.
 
 use super::{
-    Above, Between, DATAGRAM, Desk, Form, OWN, RESPONSE, addr, blocks, count, desk, own, peer,
+    Above, Between, DATAGRAM, Desk, Form, OWN, RESPONSE, addr, blocks, count, desk, end_below, own,
+    peer,
 };
 use crate::cable::HEADROOM;
 use crate::stopwatch::{Way, enter, leave};
@@ -10,7 +11,7 @@ use std::rc::{Rc, Weak};
 use xk_appletalk::aarp::{Function, Packet};
 use xk_appletalk::addr::AtAddr;
 use xk_appletalk::atp::{OptionKind, Options, Want};
-use xk_core::graph::{Build, BuildError, Family, Guarantees, Realm, Service};
+use xk_core::graph::{Build, BuildError, Family, Realm, Service};
 use xk_core::{Answer, Ask, Entry, Kernel, ProtocolRef};
 use xk_kit::control::{MaxPacket, MyEther};
 use xk_streams::tli::{self, Maxima};
@@ -28,18 +29,9 @@ static USER: Entry = Entry::layer("user", "", build_user)
     .on(&[Realm::Async, Realm::Rpc], &[Family::Any])
     .service(Service::TOP)
     .numbers(&[("ddp", super::TYPE as u32)]);
-static DDP: Entry = Entry::layer("ddp", "", build_ddp)
-    .subsystem("streams")
-    .above(Family::Other("AppleTalk sockets"))
-    .lowers(0..=0)
-    .service(Service { adds: Guarantees::ALL, keeps: Guarantees::NONE })
-    .numbers(&[]);
-static ETHER: Entry = Entry::layer("ether", "", build_ether)
-    .subsystem("streams")
-    .above(Family::Ether)
-    .lowers(0..=0)
-    .service(Service { adds: Guarantees::ALL, keeps: Guarantees::NONE })
-    .numbers(&[]);
+static DDP: Entry =
+    end_below("ddp", build_ddp, Family::Other("AppleTalk sockets")).subsystem("streams");
+static ETHER: Entry = end_below("ether", build_ether, Family::Ether).subsystem("streams");
 pub(super) static ENTRIES: [&Entry; 3] = [&USER, &DDP, &ETHER];
 
 /// What a stream of a line that is bound to no socket sends with: the address of this end.

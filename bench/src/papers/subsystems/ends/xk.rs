@@ -1,11 +1,11 @@
 //! The ends of the x-kernel: `user` above; `ddp`, or `eth` with AppleTalk's nodes, below.
 
-use super::{Above, Between, Desk, RESPONSE, count, desk, message};
+use super::{Above, Between, Desk, RESPONSE, count, desk, end_below, message};
 use crate::cable::HEADROOM;
 use crate::stopwatch::{Way, enter, leave};
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
-use xk_core::graph::{Build, BuildError, Family, Guarantees, Realm, Service};
+use xk_core::graph::{Build, BuildError, Family, Realm, Service};
 use xk_core::object::{Closing, Enable, OpenError, PushError, Refused};
 use xk_core::{
     Answer, Ask, Entry, Kernel, Message, Participant, Participants, Protocol, ProtocolRef, Session,
@@ -17,16 +17,8 @@ static USER: Entry = Entry::layer("user", "", build_user)
     .on(&[Realm::Async, Realm::Rpc], &[Family::Any])
     .service(Service::TOP)
     .numbers(&[("ddp", super::TYPE as u32)]);
-static DDP: Entry = Entry::layer("ddp", "", build_lower)
-    .above(Family::Other("AppleTalk sockets"))
-    .lowers(0..=0)
-    .service(Service { adds: Guarantees::ALL, keeps: Guarantees::NONE })
-    .numbers(&[]);
-static ETH: Entry = Entry::layer("eth", "", build_lower)
-    .above(Family::Other("AppleTalk nodes"))
-    .lowers(0..=0)
-    .service(Service { adds: Guarantees::ALL, keeps: Guarantees::NONE })
-    .numbers(&[]);
+static DDP: Entry = end_below("ddp", build_lower, Family::Other("AppleTalk sockets"));
+static ETH: Entry = end_below("eth", build_lower, Family::Other("AppleTalk nodes"));
 pub(super) static ENTRIES: [&Entry; 3] = [&USER, &DDP, &ETH];
 
 /// Both ends' addresses, ours first.
