@@ -12,6 +12,7 @@ mod cable;
 mod calls;
 mod case;
 mod child;
+mod cores;
 mod demux;
 mod domain;
 mod folder;

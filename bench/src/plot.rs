@@ -48,46 +48,25 @@ const PALE: RGBColor = RGBColor(226, 226, 226);
 const REACHED: RGBColor = RGBColor(0, 130, 60);
 const MISSED: RGBColor = RGBColor(200, 20, 20);
 
-/// Ours.
-const OURS: [RGBColor; 6] = [
-    RGBColor(0, 90, 181),
-    RGBColor(60, 150, 230),
-    RGBColor(0, 140, 140),
-    RGBColor(90, 80, 200),
-    RGBColor(120, 190, 200),
-    RGBColor(20, 50, 110),
-];
-/// Limits: what no stack is in.
-const LIMITS: [RGBColor; 4] = [
-    RGBColor(120, 120, 120),
-    RGBColor(165, 165, 165),
-    RGBColor(85, 85, 85),
-    RGBColor(195, 195, 195),
-];
-/// Others'.
-const OTHERS: [RGBColor; 6] = [
-    RGBColor(230, 130, 20),
-    RGBColor(240, 185, 60),
-    RGBColor(190, 70, 60),
-    RGBColor(150, 90, 150),
-    RGBColor(140, 105, 50),
-    RGBColor(220, 120, 160),
-];
+/// Ours, limits, which no stack is in, and others': red, green and blue.
+const OURS: [u32; 6] = [0x005ab5, 0x3c96e6, 0x008c8c, 0x5a50c8, 0x78bec8, 0x14326e];
+const LIMITS: [u32; 4] = [0x787878, 0xa5a5a5, 0x555555, 0xc3c3c3];
+const OTHERS: [u32; 6] = [0xe68214, 0xf0b93c, 0xbe463c, 0x965a96, 0x8c6932, 0xdc78a0];
 
 /// The colour of each system: ours, limits and others' in families of their own.
 fn colours(systems: &[String]) -> Vec<RGBColor> {
     let mut used = [0; 3];
-    let mut colours = Vec::new();
-    for system in systems {
-        let (family, list): (usize, &[RGBColor]) = match system {
+    let mut colour = |system: &String| {
+        let (family, list): (usize, &[u32]) = match system {
             s if s.starts_with("xk") => (0, &OURS),
             s if s.starts_with("bare") => (1, &LIMITS),
             _ => (2, &OTHERS),
         };
-        colours.push(list[used[family] % list.len()]);
+        let [_, red, green, blue] = list[used[family] % list.len()].to_be_bytes();
         used[family] += 1;
-    }
-    colours
+        RGBColor(red, green, blue)
+    };
+    systems.iter().map(&mut colour).collect()
 }
 
 type Drawn<T = ()> = Result<T, Box<dyn Error>>;

@@ -8,13 +8,12 @@ mod round_trip;
 
 use crate::case::{Benchmark, Case, Goal, Trouble};
 use crate::child;
+use crate::cores::cores;
 use crate::record::Record;
 use mirror::{Above, Below};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use xk_share_ring::{Ring, geometry, pair};
 use xk_shm::{Link, Lost};
@@ -53,24 +52,10 @@ impl Place {
     }
 }
 
-/// The cores that this process may use: as it was when this was asked first, for a thread that
-/// stays on one core has threads that stay there.
-fn cores() -> &'static [usize] {
-    static CORES: OnceLock<Vec<usize>> = OnceLock::new();
-    CORES.get_or_init(|| {
-        let set = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
-        (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect()
-    })
-}
-
 /// Puts the calling thread on a core, if one is named.
 fn stay_on(core: Option<usize>) {
-    if let Some(core) = core {
-        let mut one = CpuSet::new();
-        one.set(core);
-        // If it may not, it measures where it is.
-        let _ = sched_setaffinity(None, &one);
-    }
+    // If it may not, it measures where it is.
+    let _ = core.map(crate::cores::stay_on);
 }
 
 /// Both sides of a mirror.

@@ -3,6 +3,7 @@
 
 use super::{BARE, cores, link_pair, stay_on};
 use crate::case::{Benchmark, Case, Goal, Sample, Trouble};
+use crate::net::testbed::Mode;
 use crate::record::Record;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -49,45 +50,26 @@ pub(crate) fn benchmark() -> Benchmark {
         .why(include_str!("../why/domain-rtt.md"))
 }
 
-/// How both threads wait for each other.
-#[derive(Clone, Copy)]
-enum Mode {
-    Spinning,
-    OneCore,
-    TwoCores,
-}
+/// A row of each way in which both threads wait for each other.
+const ROWS: [(&str, Mode); 3] = [
+    (SPINNING, Mode::Spinning),
+    ("sleeping on one core", Mode::OneCore),
+    ("sleeping on two cores", Mode::TwoCores),
+];
+const SPINNING: &str = "spinning";
 
-impl Mode {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Spinning => "spinning",
-            Self::OneCore => "sleeping on one core",
-            Self::TwoCores => "sleeping on two cores",
-        }
-    }
-
-    fn idle(self) -> Idle {
-        match self {
-            Self::Spinning => Idle::Spin,
-            Self::OneCore | Self::TwoCores => Idle::Sleep,
-        }
-    }
-
-    /// The cores of the side above and of the one below.
-    fn cores(self) -> [Option<usize>; 2] {
-        let cores = cores();
-        let first = cores.first().copied();
-        match self {
-            Self::OneCore => [first; 2],
-            Self::Spinning | Self::TwoCores => [first, cores.get(1).copied().or(first)],
-        }
+/// The cores of the side above and of the one below.
+fn cores_of(mode: Mode) -> [Option<usize>; 2] {
+    let (cores, first) = (cores(), cores().first().copied());
+    match mode {
+        Mode::OneCore => [first; 2],
+        Mode::Spinning | Mode::TwoCores => [first, cores.get(1).copied().or(first)],
     }
 }
 
 fn cases() -> Vec<Case> {
     let mut list = Vec::new();
-    for mode in [Mode::Spinning, Mode::OneCore, Mode::TwoCores] {
-        let row = mode.name();
+    for (row, mode) in ROWS {
         let case = Case::measured(row, move |effort| alone(mode, effort, cut)).beside(UNCUT);
         let case = case.beside(BARE);
         list.push(match mode {
@@ -103,8 +85,7 @@ fn cases() -> Vec<Case> {
 
 /// How much the cut takes beyond the bare exchange and what the uncut host takes.
 fn derived(records: &[Record]) -> Vec<Record> {
-    let row = Mode::Spinning.name();
-    let of = |system| records.iter().find(|r| r.row == row && r.system == system);
+    let of = |system| records.iter().find(|r| r.row == SPINNING && r.system == system);
     let (Some(cut), Some(uncut), Some(bare)) = (of("xk"), of(UNCUT), of(BARE)) else {
         return Vec::new();
     };
@@ -119,7 +100,7 @@ fn alone(
     measure: fn(Mode, Duration) -> Result<Sample, Trouble>,
 ) -> Result<Sample, Trouble> {
     let thread = std::thread::spawn(move || {
-        stay_on(mode.cores()[0]);
+        stay_on(cores_of(mode)[0]);
         measure(mode, TIME.mul_f64(effort))
     });
     thread.join().unwrap_or_else(|_| Err(Trouble::Failed("it panicked".into())))
@@ -136,10 +117,10 @@ fn bare(mode: Mode, time: Duration) -> Result<Sample, Trouble> {
     let (mut link, mut other) = link_pair()?;
     let stop = Arc::new(AtomicBool::new(false));
     let ended = Arc::clone(&stop);
-    let sleeps = !matches!(mode, Mode::Spinning);
+    let sleeps = mode != Mode::Spinning;
     let limit = Some(Duration::from_millis(100));
     let echo = std::thread::spawn(move || {
-        stay_on(mode.cores()[1]);
+        stay_on(cores_of(mode)[1]);
         let mut frame = [0; 2048];
         while !ended.load(Ordering::Relaxed) {
             match other.receive(&mut frame) {
@@ -205,7 +186,7 @@ fn build(
 fn cut(mode: Mode, time: Duration) -> Result<Sample, Trouble> {
     let (above, below) = pair()?;
     let below = std::thread::spawn(move || -> Result<(), Trouble> {
-        stay_on(mode.cores()[1]);
+        stay_on(cores_of(mode)[1]);
         let kernel = kernel()?;
         let port = Port::new(Box::new(below), Known::of(PROTOCOLS));
         port.grant(&build(&kernel, Some(&port), false)?);
@@ -230,7 +211,8 @@ fn kernel() -> Result<Rc<Kernel>, Trouble> {
 }
 
 fn start(kernel: Rc<Kernel>, mode: Mode) -> Result<Runner, Trouble> {
-    let runner = Runner::new(kernel, mode.idle())?;
+    let idle = if mode == Mode::Spinning { Idle::Spin } else { Idle::Sleep };
+    let runner = Runner::new(kernel, idle)?;
     runner.start().map_err(|(at, why)| Trouble::Failed(format!("{}: {why}", at.name())))?;
     Ok(runner)
 }

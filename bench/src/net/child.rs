@@ -4,8 +4,8 @@ use super::endpoint::{Endpoint, System, Wire};
 use super::peer::{READY, VARIABLE};
 use super::{frames, memory, sockets, space, stack};
 use crate::case::Trouble;
+use crate::cores::stay_on;
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
-use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::Write;
@@ -53,10 +53,7 @@ fn run(end: &Endpoint) -> Result<Value, Trouble> {
         if let Some(path) = &end.space {
             space::enter(&File::open(path)?)?;
         }
-        let mut cores = CpuSet::new();
-        cores.set(end.core);
-        sched_setaffinity(None, &cores)?;
-        Ok(())
+        Ok(stay_on(end.core)?)
     };
     begin().map_err(failed("cannot take its place"))?;
     xk_run::interrupt_unsafe::catch();

@@ -49,16 +49,26 @@ fn payload(frame: &[u8]) -> Option<&[u8]> {
     (header[12..] == [0x88, 0xb5]).then_some(payload)
 }
 
+/// Looks for arrivals, and once more behind a wait if there are none; answers how many came.
+#[inline]
+fn look<D>(
+    device: &mut D,
+    spins: bool,
+    fd: impl Fn(&D) -> BorrowedFd<'_>,
+    mut each: impl FnMut(&mut D) -> usize,
+) -> io::Result<usize> {
+    let count = each(device);
+    if count > 0 || spins {
+        return Ok(count);
+    }
+    wait(fd(device))?;
+    Ok(each(device))
+}
+
 struct Packet {
     device: PacketDevice,
     header: [u8; HEADER_OCTETS],
     spins: bool,
-}
-
-impl Packet {
-    fn wait(&self) -> io::Result<()> {
-        if self.spins { Ok(()) } else { wait(self.device.fd().as_fd()) }
-    }
 }
 
 impl Line for Packet {
@@ -75,20 +85,21 @@ impl Line for Packet {
     }
 
     fn receive(&mut self, mut each: impl FnMut(&[u8])) -> io::Result<usize> {
-        let mut count = 0;
-        for _ in 0..2 {
-            self.device.receive(BURST, |frame, _| {
-                if let Some(payload) = payload(frame) {
-                    count += 1;
-                    each(payload);
-                }
-            });
-            if count > 0 || self.spins {
-                break;
-            }
-            self.wait()?;
-        }
-        Ok(count)
+        look(
+            &mut self.device,
+            self.spins,
+            |device| device.fd().as_fd(),
+            |device| {
+                let mut count = 0;
+                device.receive(BURST, |frame, _| {
+                    if let Some(payload) = payload(frame) {
+                        count += 1;
+                        each(payload);
+                    }
+                });
+                count
+            },
+        )
     }
 }
 
@@ -178,44 +189,43 @@ impl Line for Xdp {
 
     #[inline]
     fn receive(&mut self, mut each: impl FnMut(&[u8])) -> io::Result<usize> {
-        let mut count = 0;
-        for _ in 0..2 {
-            self.socket.receive(BURST, |frame| {
-                if let Some(payload) = payload(frame) {
-                    count += 1;
-                    each(payload);
-                }
-                Fate::Done
-            });
-            if count > 0 || self.spins {
-                break;
-            }
-            wait(self.socket.fd().as_fd())?;
-        }
-        Ok(count)
+        self.take(|frame| {
+            each(&frame[HEADER_OCTETS..]);
+            Fate::Done
+        })
     }
 
     /// From where the frame lies.
     #[inline]
     fn answer(&mut self, _: &mut [u8]) -> io::Result<usize> {
-        let mut count = 0;
-        for _ in 0..2 {
-            self.socket.receive(BURST, |frame| match payload(frame) {
-                Some(_) => {
-                    count += 1;
-                    Fate::Return(frame.len())
-                }
-                None => Fate::Done,
-            });
-            if count > 0 || self.spins {
-                break;
-            }
-            wait(self.socket.fd().as_fd())?;
-        }
+        let count = self.take(|frame| Fate::Return(frame.len()))?;
         if count > 0 {
             self.socket.flush()?;
         }
         Ok(count)
+    }
+}
+
+impl Xdp {
+    /// Decides about each frame of ours that has come.
+    #[inline]
+    fn take(&mut self, mut fate: impl FnMut(&[u8]) -> Fate) -> io::Result<usize> {
+        look(
+            &mut self.socket,
+            self.spins,
+            |socket| socket.fd().as_fd(),
+            |socket| {
+                let mut count = 0;
+                socket.receive(BURST, |frame| match payload(frame) {
+                    Some(_) => {
+                        count += 1;
+                        fate(frame)
+                    }
+                    None => Fate::Done,
+                });
+                count
+            },
+        )
     }
 }
 

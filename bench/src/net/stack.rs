@@ -8,7 +8,7 @@ use super::frames::{TAP, address_of, header};
 use super::sockets::port;
 use super::space::VETH;
 use super::stream_user::StreamUser;
-use super::user::{Position, User};
+use super::user::User;
 use crate::case::Trouble;
 use crate::rpc::stacks::{Stack, USERS};
 use serde_json::Value;
@@ -69,25 +69,27 @@ fn at_host(host: &str) -> Participant {
     Participant::of(Part::Host(host.parse().unwrap_or(HostAddr::UNSPECIFIED)))
 }
 
+/// What a user speaks to, `peer` from `mine`, or what it serves.
+fn participants(end: &Endpoint, [mine, peer]: [Participant; 2], served: Part) -> Participants {
+    match end.task.is_passive() {
+        false => Participants::pair(mine, peer),
+        true => Participants::local(served),
+    }
+}
+
+/// [`participants`] on UDP, of these hosts.
+fn with_ports(end: &Endpoint, [mine, peer]: [&str; 2]) -> Participants {
+    let at = |answers, host| at_host(host).with(Part::port(port(end, answers)));
+    participants(end, [at(false, mine), at(true, peer)], Part::port(port(end, true)))
+}
+
 /// UDP, IP, ARP and ETH over a wire, with a user that knows its peer's port and host.
 pub(super) fn datagrams(end: &Endpoint, wire: Wire) -> Result<Value, Trouble> {
     if wire == Wire::Tap && end.side == 1 {
         return super::sockets::run(end);
     }
-    let text = internet(end, wire, "", "udp ip");
-    let [mine, other] = [end.side, 1 - end.side].map(address);
-    let place =
-        Position { lower: "udp", participants: participants(end, mine, other), header: Vec::new() };
-    run(end, wire.kind(), &text, place)
-}
-
-/// Whom a user on UDP speaks to, or what it serves.
-fn participants(end: &Endpoint, mine: &str, other: &str) -> Participants {
-    let at = |port, host: &str| at_host(host).with(Part::port(port));
-    match end.task.is_passive() {
-        false => Participants::pair(at(port(end, false), mine), at(port(end, true), other)),
-        true => Participants::local(Part::port(port(end, true))),
-    }
+    let hosts = [end.side, 1 - end.side].map(address);
+    run(end, wire.kind(), &internet(end, wire, "", "udp ip"), ("udp", with_ports(end, hosts)), &[])
 }
 
 /// The number of the user on ETH: the first EtherType for local experiments (IEEE 802-2014 section
@@ -103,35 +105,22 @@ pub(super) fn stations(end: &Endpoint) -> Result<Value, Trouble> {
         wire_line(end, Wire::Packet),
         end.side,
     );
-    let station = |side| Participant::of(Part::Ether([2, 0, 0, 0, 0x77, side as u8]));
-    let participants = match end.task.is_passive() {
-        false => Participants::pair(Participant::of(Part::Any), station(1 - end.side)),
-        true => Participants::local(Part::Any),
-    };
-    let place = Position { lower: "eth", participants, header: Vec::new() };
-    run(end, Wire::Packet.kind(), &text, place)
+    let peer = Participant::of(Part::Ether([2, 0, 0, 0, 0x77, 1 - end.side as u8]));
+    let participants = participants(end, [Participant::of(Part::Any), peer], Part::Any);
+    run(end, Wire::Packet.kind(), &text, ("eth", participants), &[])
 }
 
 /// IP, ARP and ETH over a packet socket, with a user that knows its peer's host.
 pub(super) fn hosts(end: &Endpoint) -> Result<Value, Trouble> {
     let text = internet(end, Wire::Packet, "", "");
-    let host = |side| at_host(address(side));
-    let participants = match end.task.is_passive() {
-        false => Participants::pair(host(end.side), host(1 - end.side)),
-        true => Participants::local(Part::Any),
-    };
-    let place = Position { lower: "ip", participants, header: Vec::new() };
-    run(end, Wire::Packet.kind(), &text, place)
+    let hosts = [end.side, 1 - end.side].map(|side| at_host(address(side)));
+    run(end, Wire::Packet.kind(), &text, ("ip", participants(end, hosts, Part::Any)), &[])
 }
 
 /// The system's sockets as a lower layer, over its loopback device.
 pub(super) fn host(end: &Endpoint) -> Result<Value, Trouble> {
-    let place = Position {
-        lower: "udp",
-        participants: participants(end, LOOPBACK, LOOPBACK),
-        header: Vec::new(),
-    };
-    run(end, "host-udp", "host end {\nhost-udp name=udp\n}\n", place)
+    let participants = with_ports(end, [LOOPBACK; 2]);
+    run(end, "host-udp", "host end {\nhost-udp name=udp\n}\n", ("udp", participants), &[])
 }
 
 /// A wire and a user that makes whole frames.
@@ -140,12 +129,7 @@ pub(super) fn frames(end: &Endpoint, wire: Wire) -> Result<Value, Trouble> {
         return super::frames::tap(end);
     }
     let text = format!("host end {{\n{}\n}}\n", wire_line(end, wire));
-    let place = Position {
-        lower: "wire",
-        participants: Participants::default(),
-        header: header(end.side).into(),
-    };
-    run(end, wire.kind(), &text, place)
+    run(end, wire.kind(), &text, ("wire", Participants::default()), &header(end.side))
 }
 
 /// TCP, IP, ARP and ETH over a wire, with a user that knows its peer's port and host.
@@ -197,13 +181,19 @@ pub(super) fn calls(end: &Endpoint, stack: Stack, wire: Wire) -> Result<Value, T
             CallUser::new(end, participants, lower)
         });
     }
-    let place = Position { lower: stack.top(), participants, header: Vec::new() };
-    run(end, wire.kind(), &text, place)
+    run(end, wire.kind(), &text, (stack.top(), participants), &[])
 }
 
-fn run(end: &Endpoint, kind: &str, text: &str, place: Position) -> Result<Value, Trouble> {
-    let lower = place.lower;
-    run_under(end, kind, text, lower, |lower| User::new(end, place, lower))
+/// Runs a graph with a user on the node `lower`, that puts `header` before each message, if nothing
+/// below does.
+fn run(
+    end: &Endpoint,
+    kind: &str,
+    text: &str,
+    (lower, participants): (&'static str, Participants),
+    header: &[u8],
+) -> Result<Value, Trouble> {
+    run_under(end, kind, text, lower, |lower| User::new(end, (lower, participants), header))
 }
 
 /// Runs a graph with what `make` makes on top of its node `lower`.

@@ -7,7 +7,6 @@ use super::peer::{self, Peer};
 use super::space::Spaces;
 use crate::case::{Shared, Trouble, shared};
 use crate::folder;
-use rustix::thread::sched_getaffinity;
 use serde_json::Value;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -187,9 +186,7 @@ fn port() -> u16 {
 
 /// The cores for both sides.
 pub(crate) fn cores(mode: Mode) -> Result<[usize; 2], Trouble> {
-    let set = sched_getaffinity(None)
-        .map_err(|error| Trouble::Failed(format!("cannot ask for the cores: {error}")))?;
-    let mut ours = (0..rustix::thread::CpuSet::MAX_CPU).filter(|core| set.is_set(*core));
+    let mut ours = crate::cores::cores().iter().copied();
     let first = ours.next().unwrap_or(0);
     match (mode, ours.next()) {
         (Mode::OneCore, _) => Ok([first; 2]),

@@ -21,16 +21,6 @@ const BURST_OCTETS: usize = 1 << 16;
 /// When a stream begins: behind a message or two that find the way.
 const STREAM_AFTER: Duration = Duration::from_millis(50);
 
-/// Where a user stands.
-pub(super) struct Position {
-    /// The node below it.
-    pub(super) lower: &'static str,
-    /// Whom it speaks to, or whom it serves.
-    pub(super) participants: Participants,
-    /// What it puts before each message, if nothing below does.
-    pub(super) header: Vec<u8>,
-}
-
 /// The user; clones are the same one.
 #[derive(Clone)]
 pub(super) struct User(Rc<Inner>);
@@ -51,15 +41,19 @@ struct Inner {
 }
 
 impl User {
-    pub(super) fn new(end: &Endpoint, place: Position, lower: ProtocolRef) -> Self {
-        let mut data = place.header;
-        let at = data.len();
+    /// On `lower`, with what it speaks to or serves there; `header` stands before each message.
+    pub(super) fn new(
+        end: &Endpoint,
+        (lower, participants): (ProtocolRef, Participants),
+        header: &[u8],
+    ) -> Self {
+        let (mut data, at) = (header.to_vec(), header.len());
         let least = if matches!(end.task, Task::Send | Task::Receive) { 8 } else { 1 };
         data.resize(at + end.octets.max(least), 0x5a);
         Self(Rc::new(Inner {
             course: Course::new(end),
             lower,
-            participants: place.participants,
+            participants,
             at,
             burst: Cell::new(1),
             burst_max: (BURST_OCTETS / data.len()).clamp(1, BURST),

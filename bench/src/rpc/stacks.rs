@@ -86,20 +86,17 @@ impl Stack {
     /// Its lines above a node that carries frames and is called `wire`.
     pub(crate) fn lines(self, wire: &str, address: &str) -> String {
         let frames = format!("eth {wire}\narp eth\nip arp {{ address \"{address}/24\"; }}\n");
-        match self {
-            Self::MonolithicLink => format!("mrpc {wire} fragment=0"),
-            Self::LayeredLink => format!("channel {wire}\nselect channel"),
-            Self::ChannelLink => format!("channel {wire}"),
-            Self::SunHostUdp => {
-                format!("reqrep {wire}\nsunselect reqrep\nsunprog sunselect")
-            }
-            _ => frames + self.upper_lines(),
-        }
+        let upper = self.upper_lines().replace("WIRE", wire);
+        if self.upper_lines() == upper { frames + &upper } else { upper }
     }
 
+    /// Those on `arp` and `ip`, or all, on `WIRE`.
     fn upper_lines(self) -> &'static str {
         match self {
-            Self::MonolithicLink | Self::LayeredLink | Self::ChannelLink | Self::SunHostUdp => "",
+            Self::MonolithicLink => "mrpc WIRE fragment=0",
+            Self::LayeredLink => "channel WIRE\nselect channel",
+            Self::ChannelLink => "channel WIRE",
+            Self::SunHostUdp => "reqrep WIRE\nsunselect reqrep\nsunprog sunselect",
             Self::MonolithicEth => "mrpc arp fragment=0",
             Self::MonolithicIp => "mrpc ip fragment=0",
             Self::MonolithicVip => "vip arp ip\nmrpc vip fragment=0",
@@ -117,19 +114,14 @@ impl Stack {
         }
     }
 
+    /// The kinds of its upper lines, which are the nodes' names, too.
+    fn kinds(self) -> impl DoubleEndedIterator<Item = &'static str> {
+        self.upper_lines().lines().filter_map(|line| line.split(' ').next())
+    }
+
     /// The node that the user stands on.
     pub(crate) fn top(self) -> &'static str {
-        match self {
-            Self::MonolithicEth
-            | Self::MonolithicIp
-            | Self::MonolithicVip
-            | Self::MonolithicLink => "mrpc",
-            Self::Vip => "vip",
-            Self::FragmentVip => "fragment",
-            Self::ChannelFragmentVip | Self::ChannelLink => "channel",
-            Self::LayeredVip | Self::LayeredVipSize | Self::LayeredLink => "select",
-            Self::SunUdp | Self::SunHostUdp | Self::SunChannelVip => "sunprog",
-        }
+        self.kinds().next_back().unwrap_or_default()
     }
 
     /// Whether its user calls; else it sends a message and has it sent back.
@@ -142,16 +134,7 @@ impl Stack {
     /// # Errors
     /// [`Trouble::Skipped`] with what it lacks.
     pub(crate) fn is_known(self) -> Result<(), Trouble> {
-        let mut kinds = match self {
-            Self::MonolithicLink => "mrpc",
-            Self::LayeredLink => "channel\nselect",
-            Self::ChannelLink => "channel",
-            Self::SunHostUdp => "reqrep\nsunselect\nsunprog",
-            _ => self.upper_lines(),
-        }
-        .lines()
-        .filter_map(|line| line.split(' ').next());
-        match kinds.find(|kind| PROTOCOLS.iter().all(|known| known.kind != *kind)) {
+        match self.kinds().find(|kind| PROTOCOLS.iter().all(|known| known.kind != *kind)) {
             Some(kind) => Err(Trouble::Skipped(format!("the catalog has no `{kind}`"))),
             None => Ok(()),
         }

@@ -42,7 +42,7 @@ pub(crate) enum Shape {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Declaration {
-    /// Empty for `void`.
+    /// Empty for `void`, a result, and an argument that has none.
     pub(crate) name: Name,
     pub(crate) spec: Spec,
     pub(crate) shape: Shape,
@@ -69,20 +69,11 @@ pub(crate) struct Case {
     pub(crate) body: Declaration,
 }
 
-/// A type without a name of its own: an argument or a result.
-#[derive(Clone, Debug)]
-pub(crate) struct Anonymous {
-    pub(crate) spec: Spec,
-    pub(crate) shape: Shape,
-    pub(crate) span: Span,
-}
-
 #[derive(Clone, Debug)]
 pub(crate) struct Procedure {
     pub(crate) name: Name,
-    /// With their names, where they have any.
-    pub(crate) arguments: Vec<(Anonymous, Option<Name>)>,
-    pub(crate) result: Anonymous,
+    pub(crate) arguments: Vec<Declaration>,
+    pub(crate) result: Declaration,
     pub(crate) number: Value,
 }
 

@@ -3,8 +3,8 @@
 //! name.
 
 use crate::ast::{
-    Anonymous, Case, Declaration, Definition, EnumItem, Name, Procedure, Shape, Spec, UnionBody,
-    Value, Version,
+    Case, Declaration, Definition, EnumItem, Name, Procedure, Shape, Spec, UnionBody, Value,
+    Version,
 };
 use crate::lex::{Token, Words};
 use xk_lang::{Diagnostics, Span, Spanned};
@@ -13,28 +13,12 @@ use xk_lang::{Diagnostics, Span, Spanned};
 const DEPTH_MAX: u32 = 32;
 
 /// RFC 4506, section 6.4; RFC 5531, section 12.3.
-const KEYWORDS: &[&str] = &[
-    "bool",
-    "case",
-    "const",
-    "default",
-    "double",
-    "quadruple",
-    "enum",
-    "float",
-    "hyper",
-    "int",
-    "opaque",
-    "program",
-    "string",
-    "struct",
-    "switch",
-    "typedef",
-    "union",
-    "unsigned",
-    "version",
-    "void",
-];
+const KEYWORDS: &str = "bool case const default double quadruple enum float hyper int opaque \
+                        program string struct switch typedef union unsigned version void";
+
+fn is_keyword(word: &str) -> bool {
+    KEYWORDS.split(' ').any(|keyword| keyword == word)
+}
 
 /// A mistake has been noted; go on behind the definition.
 struct Lost;
@@ -165,7 +149,7 @@ impl Parser<'_> {
     fn name(&mut self, what: &str) -> Parsed<Name> {
         let span = self.span();
         match self.peek() {
-            Token::Word(word) if KEYWORDS.contains(&word.as_str()) => {
+            Token::Word(word) if is_keyword(word) => {
                 let text = format!("the keyword `{word}` is no name");
                 self.found.error(span, text).help("choose another name");
                 Err(Lost)
@@ -309,12 +293,7 @@ impl Parser<'_> {
         let start = self.span();
         let spec = self.spec()?;
         if matches!(spec, Spec::Void) {
-            return Ok(Declaration {
-                name: Spanned::new(String::new(), start),
-                spec,
-                shape: Shape::Plain,
-                span: start,
-            });
+            return Ok(self.anonymous(start, spec, Shape::Plain));
         }
         let optional = self.eat('*');
         let name = self.name("a name")?;
@@ -389,7 +368,7 @@ impl Parser<'_> {
             "struct" if self.is_mark('{') => Spec::Struct(self.struct_body()?),
             "union" if self.is_word("switch") => Spec::Union(Box::new(self.union_body()?)),
             "enum" | "struct" | "union" => Spec::Named(self.name("a type's name")?),
-            other if KEYWORDS.contains(&other) => {
+            other if is_keyword(other) => {
                 self.at -= 1;
                 return self.wrong("a type");
             }
@@ -428,7 +407,7 @@ impl Parser<'_> {
     }
 
     fn procedure(&mut self) -> Parsed<Procedure> {
-        let result = self.anonymous()?;
+        let result = self.result()?;
         let name = self.name("the procedure's name")?;
         self.mark('(')?;
         let mut arguments = Vec::new();
@@ -444,22 +423,26 @@ impl Parser<'_> {
     }
 
     /// An argument's type, and its name if it has one.
-    fn argument(&mut self) -> Parsed<(Anonymous, Option<Name>)> {
-        let mut argument = self.anonymous()?;
-        if !matches!(self.peek(), Token::Word(_)) {
-            return Ok((argument, None));
+    fn argument(&mut self) -> Parsed<Declaration> {
+        let mut argument = self.result()?;
+        if matches!(self.peek(), Token::Word(_)) {
+            argument.name = self.name("a name")?;
+            if matches!(argument.shape, Shape::Plain) {
+                argument.shape = self.shape()?;
+            }
         }
-        let name = self.name("a name")?;
-        if matches!(argument.shape, Shape::Plain) {
-            argument.shape = self.shape()?;
-        }
-        Ok((argument, Some(name)))
+        Ok(argument)
     }
 
-    fn anonymous(&mut self) -> Parsed<Anonymous> {
+    fn result(&mut self) -> Parsed<Declaration> {
         let start = self.span();
         let spec = self.spec()?;
         let shape = if self.eat('*') { Shape::Optional } else { self.shape()? };
-        Ok(Anonymous { spec, shape, span: self.since(start) })
+        Ok(self.anonymous(start, spec, shape))
+    }
+
+    fn anonymous(&self, start: Span, spec: Spec, shape: Shape) -> Declaration {
+        let name = Spanned::new(String::new(), start);
+        Declaration { name, spec, shape, span: self.since(start) }
     }
 }

@@ -3,7 +3,7 @@
 pub(crate) mod sockets;
 
 use crate::case::{Sample, Trouble};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use crate::cores::{cores, stay_on};
 use std::io::{Read, Write};
 use std::sync::{Barrier, Condvar, Mutex};
 use std::thread;
@@ -13,10 +13,7 @@ use std::time::Instant;
 fn stay_on_one_core() -> Result<(), Trouble> {
     let failed =
         |error: rustix::io::Errno| Trouble::Skipped(format!("cannot choose a core: {error}"));
-    let allowed = sched_getaffinity(None).map_err(failed)?;
-    let mut one = CpuSet::new();
-    one.set((0..CpuSet::MAX_CPU).find(|core| allowed.is_set(*core)).unwrap_or(0));
-    sched_setaffinity(None, &one).map_err(failed)
+    stay_on(cores().first().copied().unwrap_or(0)).map_err(failed)
 }
 
 /// Runs `asks` and `answers` on two threads of one core; the first says when it has finished and

@@ -3,7 +3,6 @@
 
 use super::Checker;
 use crate::model::{Kind, Model, Type, Union};
-use std::collections::HashMap;
 use xk_lang::Span;
 
 /// How deep types lie within types at most, those that may be absent not counted.
@@ -37,7 +36,7 @@ fn mentioned(ty: &Type, each: &mut dyn FnMut(usize)) {
     }
 }
 
-pub(super) fn needs(kind: &Kind) -> Vec<usize> {
+fn needs(kind: &Kind) -> Vec<usize> {
     let mut all = Vec::new();
     let mut each = |at| all.push(at);
     match kind {
@@ -73,21 +72,25 @@ impl Checker<'_> {
             all
         };
         let help = "put what repeats into a structure";
-        self.walk(edges, "is another name for itself", help);
+        self.order(edges, "is another name for itself", help);
     }
 
     /// A type that is always within itself has no end.
     pub(super) fn check_by_value(&mut self) {
         let help = "let it be absent: `T *x`, or `T x<>`";
-        self.walk(needs, "contains itself, without an end", help);
+        self.order = self.order(needs, "contains itself, without an end", help);
         if !self.found.has_errors() {
             self.check_discriminants();
         }
     }
 
-    fn walk(&mut self, edges: impl Fn(&Kind) -> Vec<usize>, what: &str, help: &str) {
-        let mut seen = vec![Seen::Never; self.model.types.len()];
-        for start in 0..self.model.types.len() {
+    /// The types, each behind those that it has edges to, of which none leads back to it.
+    fn order(&mut self, edges: impl Fn(&Kind) -> Vec<usize>, what: &str, help: &str) -> Vec<usize> {
+        let count = self.model.types.len();
+        let (mut seen, mut order) = (vec![Seen::Never; count], Vec::with_capacity(count));
+        // How many lie within each other below it.
+        let mut depth = vec![0; count];
+        for start in 0..count {
             if seen[start] != Seen::Never {
                 continue;
             }
@@ -97,53 +100,29 @@ impl Checker<'_> {
                 let at = *at;
                 let Some(next) = left.pop() else {
                     seen[at] = Seen::Done;
+                    order.push(at);
                     way.pop();
+                    if depth[at] == DEPTH_MAX {
+                        let text = format!("more than {DEPTH_MAX} types within each other");
+                        self.found.error(self.places[at], text);
+                    }
+                    if let Some((above, _)) = way.last() {
+                        depth[*above] = depth[*above].max(depth[at] + 1);
+                    }
                     continue;
                 };
                 match seen.get(next).copied() {
                     Some(Seen::Open) => self.endless(at, next, what, help),
-                    Some(Seen::Never) if way.len() >= DEPTH_MAX => {
-                        let text = format!("more than {DEPTH_MAX} types within each other");
-                        self.found.error(self.places[next], text);
-                        return;
-                    }
                     Some(Seen::Never) => {
                         seen[next] = Seen::Open;
                         way.push((next, edges(&self.model.types[next].kind)));
                     }
-                    Some(Seen::Done) | None => {}
+                    Some(Seen::Done) => depth[at] = depth[at].max(depth[next] + 1),
+                    None => {}
                 }
             }
         }
-        // What is done when another way comes to it may still lie too deep on that way.
-        self.check_depth(&edges);
-    }
-
-    /// The depth of every type, which is known once nothing contains itself.
-    fn check_depth(&mut self, edges: &impl Fn(&Kind) -> Vec<usize>) {
-        if self.found.has_errors() {
-            return;
-        }
-        let mut depth: HashMap<usize, usize> = HashMap::new();
-        for start in 0..self.model.types.len() {
-            let mut way = vec![start];
-            while let Some(at) = way.last().copied() {
-                let below = edges(&self.model.types[at].kind);
-                match below.iter().find(|next| !depth.contains_key(next)) {
-                    Some(next) => way.push(*next),
-                    None => {
-                        let deepest = below.iter().filter_map(|next| depth.get(next)).max();
-                        let own = deepest.map_or(1, |d| d + 1);
-                        depth.insert(at, own);
-                        way.pop();
-                        if own == DEPTH_MAX + 1 {
-                            let text = format!("more than {DEPTH_MAX} types within each other");
-                            self.found.error(self.places[at], text);
-                        }
-                    }
-                }
-            }
-        }
+        order
     }
 
     fn endless(&mut self, at: usize, again: usize, what: &str, help: &str) {
@@ -161,31 +140,21 @@ impl Checker<'_> {
 
     /// RFC 4506, section 6.4, note 5.
     fn check_discriminants(&mut self) {
-        let places = std::mem::take(&mut self.unions);
-        for place in places {
+        for place in std::mem::take(&mut self.unions) {
             let def = self.model.types.iter().find(|def| def.name == place.name);
-            if let Some(Kind::Union(union)) = def.map(|def| &def.kind) {
-                let union = union.clone();
-                self.check_union(&place, &union);
-            }
-        }
-    }
-
-    fn check_union(&mut self, place: &UnionPlace, union: &Union) {
-        let ty = union.discriminant.ty.clone();
-        let (fits, expected) = match legal(&self.model, &ty) {
-            Some(legal) => legal,
-            None => {
-                let what = format!("`{}` cannot decide a union", self.model.describe(&ty));
+            let Some(Kind::Union(Union { discriminant, arms, .. })) = def.map(|def| &def.kind)
+            else {
+                continue;
+            };
+            let name = self.model.describe(&discriminant.ty);
+            let Some((fits, expected)) = legal(&self.model, &discriminant.ty) else {
                 self.found
-                    .error(place.discriminant, what)
+                    .error(place.discriminant, format!("`{name}` cannot decide a union"))
                     .expected("`int`, `unsigned int`, `bool` or an enumeration");
-                return;
-            }
-        };
-        for (arm, span) in union.arms.iter().zip(&place.cases) {
-            if !fits(arm.value) {
-                let what = format!("`{}` is no value of `{}`", arm.label, self.model.describe(&ty));
+                continue;
+            };
+            for (arm, span) in arms.iter().zip(&place.cases).filter(|(arm, _)| !fits(arm.value)) {
+                let what = format!("`{}` is no value of `{name}`", arm.label);
                 self.found.error(*span, what).expected(expected.clone());
             }
         }

@@ -57,6 +57,8 @@ struct Checker<'a> {
     model: Model,
     /// Where each type of the model stands.
     places: Vec<Span>,
+    /// The types, each behind those that it is made of, once that is known.
+    order: Vec<usize>,
     /// What is looked at once all types are known.
     unions: Vec<UnionPlace>,
     names: HashMap<String, (Meaning, Span)>,
@@ -72,6 +74,7 @@ pub(crate) fn check(definitions: &[Definition], words: &Words, found: &mut Diagn
     let mut checker = Checker {
         model: Model::default(),
         places: Vec::new(),
+        order: Vec::new(),
         unions: Vec::new(),
         names: HashMap::new(),
         may_be_elsewhere: words.left_out.is_some(),

@@ -64,14 +64,15 @@ impl Checker<'_> {
             let number = self.number(&procedure.number, "procedure number");
             self.enter(&mut scope, &procedure.name, number, "procedure");
             let name = &procedure.name.value;
-            let result = self.anonymous(&procedure.result, &format!("{name}_result"));
+            let result = self.type_of(&procedure.result, &format!("{name}_result"));
             let mut arguments: Vec<Type> = Vec::new();
             let mut argument_names = Vec::new();
-            for (at, (argument, own)) in procedure.arguments.iter().enumerate() {
-                let ty = self.anonymous(argument, &format!("{name}_argument{}", at + 1));
+            for (at, argument) in procedure.arguments.iter().enumerate() {
+                let ty = self.type_of(argument, &format!("{name}_argument{}", at + 1));
                 if ty != Type::Void {
                     arguments.push(ty);
-                    argument_names.push(own.as_ref().map(|name| name.value.clone()));
+                    let own = Some(&argument.name.value).filter(|name| !name.is_empty());
+                    argument_names.push(own.cloned());
                 } else if procedure.arguments.len() > 1 {
                     self.found
                         .error(argument.span, "`void` stands alone or not at all")

@@ -2,7 +2,6 @@
 //! within structures may mean more than any message holds, and more than can be counted in time.
 
 use super::Checker;
-use super::cycles::needs;
 use crate::model::Size;
 
 /// Octets of a value at least: what a length counts (RFC 4506, section 4.10).
@@ -11,33 +10,19 @@ const OCTETS_MAX: u64 = u32::MAX as u64;
 const CELLS_MAX: u64 = 1 << 28;
 
 impl Checker<'_> {
-    /// The sizes of all types; that none contains itself is known.
+    /// The sizes of all types, in the order in which each needs but those before it.
     pub(super) fn measure(&mut self) {
-        let count = self.model.types.len();
-        self.model.sizes = vec![Size::default(); count];
-        let mut known = vec![false; count];
-        for start in 0..count {
-            let mut way = vec![start];
-            while let Some(at) = way.last().copied() {
-                let Some(def) = self.model.types.get(at).filter(|_| !known[at]) else {
-                    way.pop();
-                    continue;
-                };
-                let before = way.len();
-                way.extend(needs(&def.kind).into_iter().filter(|next| !known[*next]));
-                if way.len() > before {
-                    continue;
-                }
-                let size = self.model.size_of_kind(&def.kind);
-                self.model.sizes[at] = size;
-                known[at] = true;
-                if size.octets > OCTETS_MAX || size.cells > CELLS_MAX {
-                    let what = format!("no message holds a value of `{}`", def.name);
-                    self.found
-                        .error(self.places[at], what)
-                        .help("make it smaller, or its arrays of any length: `T x<>`");
-                    return;
-                }
+        self.model.sizes = vec![Size::default(); self.model.types.len()];
+        for at in std::mem::take(&mut self.order) {
+            let def = &self.model.types[at];
+            let size = self.model.size_of_kind(&def.kind);
+            self.model.sizes[at] = size;
+            if size.octets > OCTETS_MAX || size.cells > CELLS_MAX {
+                let what = format!("no message holds a value of `{}`", def.name);
+                self.found
+                    .error(self.places[at], what)
+                    .help("make it smaller, or its arrays of any length: `T x<>`");
+                return;
             }
         }
     }

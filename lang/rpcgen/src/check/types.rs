@@ -2,25 +2,16 @@
 
 use super::cycles::UnionPlace;
 use super::{C_TYPES, Checker, Meaning};
-use crate::ast::{Anonymous, Declaration, EnumItem, Name, Shape, Spec, UnionBody, Value};
+use crate::ast::{Declaration, EnumItem, Name, Shape, Spec, UnionBody, Value};
 use crate::model::{Arm, Field, Kind, Type, Union};
 use std::collections::HashMap;
 use xk_lang::{Span, Spanned};
 
 impl Checker<'_> {
-    /// The type that a declaration gives its name; `within` names what it is declared in.
+    /// The type that a declaration has; `within` names what it is declared in.
     pub(super) fn type_of(&mut self, declaration: &Declaration, within: &str) -> Type {
-        let (spec, shape) = (&declaration.spec, &declaration.shape);
-        self.shaped(spec, shape, declaration.span, within)
-    }
-
-    /// The type of an argument or a result.
-    pub(super) fn anonymous(&mut self, anonymous: &Anonymous, within: &str) -> Type {
-        let (spec, shape) = (&anonymous.spec, &anonymous.shape);
-        self.shaped(spec, shape, anonymous.span, within)
-    }
-
-    fn shaped(&mut self, spec: &Spec, shape: &Shape, span: Span, within: &str) -> Type {
+        let Declaration { spec, shape, span, .. } = declaration;
+        let span = *span;
         let max = |this: &mut Self, max: &Option<Value>| match max {
             Some(value) => this.unsigned(value, "length").unwrap_or(0),
             None => u32::MAX,

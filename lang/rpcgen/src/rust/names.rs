@@ -4,48 +4,12 @@ use crate::model::Model;
 use std::collections::{HashMap, HashSet};
 
 /// What generated code calls by these names itself.
-const TAKEN: &[&str] = &[
-    "Box",
-    "Call",
-    "Client",
-    "Clone",
-    "Copy",
-    "Debug",
-    "Eq",
-    "Err",
-    "Error",
-    "Hash",
-    "None",
-    "Ok",
-    "Option",
-    "PartialEq",
-    "Refusal",
-    "Reply",
-    "Result",
-    "Self",
-    "Send",
-    "Service",
-    "Some",
-    "String",
-    "Vec",
-    "Xdr",
-    "T",
-    "S",
-];
+const TAKEN: &str = "Box Call Client Clone Copy Debug Eq Err Error Hash None Ok Option PartialEq \
+                     Refusal Reply Result Self Send Service Some String Vec Xdr T S";
 
 /// Modules of these names would hide what generated code means: crates, a module and the types that
 /// Rust has itself.
-const MODULES_TAKEN: &[&str] =
-    &["xdr", "xk_rpc", "xk_xdr", "bool", "f32", "f64", "i32", "i64", "u32", "u64", "u8"];
-
-/// Words that are no names in Rust.
-const KEYWORDS: &[&str] = &[
-    "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "do", "dyn",
-    "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let",
-    "loop", "macro", "match", "mod", "move", "mut", "override", "priv", "pub", "ref", "return",
-    "static", "struct", "trait", "true", "try", "type", "typeof", "unsafe", "unsized", "use",
-    "virtual", "where", "while", "yield",
-];
+const MODULES_TAKEN: &str = "xdr xk_rpc xk_xdr bool f32 f64 i32 i64 u32 u64 u8";
 
 /// Names that cannot even be raw ones.
 const NEVER: &[&str] = &["crate", "self", "super", "Self", "_"];
@@ -55,34 +19,28 @@ const NEVER: &[&str] = &["crate", "self", "super", "Self", "_"];
 pub(super) struct Scope(HashSet<String>);
 
 impl Scope {
-    /// A scope in which these are taken.
-    pub(super) fn of(taken: &[&str]) -> Self {
-        Self(taken.iter().map(|name| (*name).to_owned()).collect())
+    /// A scope in which these names, with spaces between, are taken.
+    pub(super) fn of(taken: &str) -> Self {
+        Self(taken.split(' ').map(str::to_owned).collect())
     }
 
     /// This name, or one like it that is not taken.
     pub(super) fn unique(&mut self, name: &str) -> String {
-        let mut own = name.to_owned();
-        let mut count = 1;
-        while !self.0.insert(own.clone()) {
-            count += 1;
-            own = format!("{}_{count}", name.trim_end_matches('_'));
-        }
-        own
+        let more = (2..).map(|count| format!("{}_{count}", name.trim_end_matches('_')));
+        self.first([name.to_owned()].into_iter().chain(more))
     }
 
     /// A type's name, which has no `_`.
     pub(super) fn unique_type(&mut self, name: &str) -> String {
-        if self.0.insert(name.to_owned()) {
-            return name.to_owned();
-        }
-        let mut own = format!("{name}Type");
-        let mut count = 1;
-        while !self.0.insert(own.clone()) {
-            count += 1;
-            own = format!("{name}Type{count}");
-        }
-        own
+        let more = (2..).map(|count| format!("{name}Type{count}"));
+        let all = [name.to_owned(), format!("{name}Type")].into_iter().chain(more);
+        self.first(all)
+    }
+
+    /// The first that is not taken, which is from now on.
+    fn first(&mut self, mut all: impl Iterator<Item = String>) -> String {
+        let found = all.find(|name| self.0.insert(name.clone()));
+        found.unwrap_or_default()
     }
 }
 
@@ -208,12 +166,13 @@ pub(super) fn snake(name: &str) -> String {
     if NEVER.contains(&trimmed) {
         return format!("{trimmed}_");
     }
-    if KEYWORDS.contains(&trimmed) {
-        return format!("r#{trimmed}");
-    }
     match trimmed.chars().next() {
         None => "field".into(),
         Some(first) if first.is_ascii_digit() => format!("n{trimmed}"),
+        // A word of Rust's is none (`gen` is one since the edition of 2024).
+        Some(_) if syn::parse_str::<syn::Ident>(trimmed).is_err() || trimmed == "gen" => {
+            format!("r#{trimmed}")
+        }
         Some(_) => trimmed.into(),
     }
 }
@@ -251,7 +210,7 @@ mod tests {
         for (name, expected) in snakes {
             assert_eq!(snake(name), expected);
         }
-        let mut scope = Scope::of(&["List"]);
+        let mut scope = Scope::of("List");
         assert_eq!(scope.unique_type("List"), "ListType");
         assert_eq!(scope.unique_type("List"), "ListType2");
         assert_eq!((scope.unique("a"), scope.unique("a")), ("a".into(), "a_2".into()));

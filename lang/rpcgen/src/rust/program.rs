@@ -164,8 +164,8 @@ impl Rust<'_> {
 }
 
 fn procedures(version: &Version) -> Vec<Names> {
-    let mut methods = Scope::of(&["new", "client"]);
-    let mut constants = Scope::of(&["VERSION"]);
+    let mut methods = Scope::of("new client");
+    let mut constants = Scope::of("VERSION");
     let procedures = version.procedures.iter();
     let names = procedures.map(|procedure| Names {
         method: methods.unique(&snake(&procedure.name)),
@@ -213,7 +213,7 @@ fn server(version: &Version, own: &VersionNames, names: &[Names], program: &str)
 
 /// What the arguments are called: as in the file, or by their places.
 fn arguments(procedure: &Procedure) -> Vec<String> {
-    let mut scope = Scope::of(&["call", "result"]);
+    let mut scope = Scope::of("call result");
     let parts = (1..=procedure.arguments.len()).map(|at| format!("part{at}"));
     parts.for_each(|part| drop(scope.unique(&part)));
     let is_only = procedure.arguments.len() == 1;

@@ -21,7 +21,7 @@ enum DeciderKind {
 
 /// The names of an enumeration's variants.
 fn variants(values: &[(String, i32)]) -> Vec<(String, i64)> {
-    let mut scope = Scope::of(&["Self"]);
+    let mut scope = Scope::of("Self");
     let values = values.iter();
     let named = values.map(|(name, value)| (scope.unique_type(&camel(name)), i64::from(*value)));
     named.collect()
@@ -132,7 +132,7 @@ impl Rust<'_> {
     fn union(&self, at: usize, name: &str, union: &Union) -> String {
         let model = self.model;
         let decider = self.decider(&union.discriminant.ty);
-        let mut scope = Scope::of(&["Self"]);
+        let mut scope = Scope::of("Self");
         let (mut shown, mut encode, mut decode) = (String::new(), String::new(), String::new());
         let mut others = Vec::new();
         for arm in &union.arms {

@@ -1,0 +1,24 @@
+//! The cores that this process may use.
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::sync::OnceLock;
+
+/// They as they were when this was asked first, for a thread that stays on one core has threads
+/// that stay there.
+pub(crate) fn cores() -> &'static [usize] {
+    static CORES: OnceLock<Vec<usize>> = OnceLock::new();
+    CORES.get_or_init(|| {
+        let set = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
+        (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect()
+    })
+}
+
+/// Puts the calling thread on a core.
+///
+/// # Errors
+/// It may not.
+pub(crate) fn stay_on(core: usize) -> rustix::io::Result<()> {
+    let mut one = CpuSet::new();
+    one.set(core);
+    sched_setaffinity(None, &one)
+}
