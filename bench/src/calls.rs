@@ -1,5 +1,5 @@
-//! Calls between two kernels of one thread with a cable between them: a shepherd of the first calls,
-//! the loop that its waits leave to another carries the frames.
+//! Calls between two kernels of one thread with a cable between them: a shepherd of the first
+//! calls, the loop that its waits leave to another carries the frames.
 
 use crate::cable::Host;
 use std::cell::{Cell, OnceCell, RefCell};
