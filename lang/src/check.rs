@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::diagnostics::{Diagnostic, Diagnostics, nearest};
 use crate::graph::{Graph, Host, Node, Param, ParamBlock};
 use crate::span::{Span, Spanned};
 use crate::template::{Template, looks_like_one};
@@ -87,7 +87,11 @@ fn help_find(host: &Host, node: &Node, lower: &str, found: &mut Diagnostic) {
         return;
     }
     let others = host.nodes.iter().map(|other| other.name.as_str());
-    found.suggest(lower, others.filter(|other| *other != node.name.as_str()));
+    let others = others.filter(|other| *other != node.name.as_str());
+    match nearest(lower, others.clone()) {
+        Some(_) => found.suggest(lower, others),
+        None => found.help(format!("write a line for it, `{lower} ...`, or name another node")),
+    };
 }
 
 /// Reports placeholders that do not read; and warns of those in hosts that have no count.

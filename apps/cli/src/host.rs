@@ -79,12 +79,19 @@ pub(crate) fn start(
     user.give_up_root()
 }
 
+/// What a protocol reports of itself; one that does not passes the question on, and what is below
+/// answers.
+pub(crate) fn report(kernel: &Kernel, protocol: &ProtocolRef) -> Option<Report> {
+    let of = |protocol: &ProtocolRef| protocol.ask(kernel, Report::default());
+    let own = of(protocol)?;
+    let below = protocol.lower().and_then(of);
+    below.is_none_or(|below| below.lines != own.lines).then_some(own)
+}
+
 /// The anchors that have something to finish.
 pub(crate) fn unfinished(kernel: &Kernel) -> Vec<ProtocolRef> {
     let mut all = kernel.protocols();
-    let left = |p: &ProtocolRef| {
-        !p.is_proxy() && p.ask(kernel, Report::default()).is_some_and(|r| !r.finished)
-    };
+    let left = |p: &ProtocolRef| !p.is_proxy() && report(kernel, p).is_some_and(|r| !r.finished);
     all.retain(left);
     all
 }

@@ -43,6 +43,7 @@ mod wires;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use control::client;
+use failure::Failure;
 use std::process::ExitCode;
 
 /// Protocol graphs: check, draw, run, simulate, look into.
@@ -110,6 +111,11 @@ fn main() -> ExitCode {
         Command::Domain(args) => domains::process::main(&args),
     };
     match result {
+        Ok(()) if output::is_lost() => {
+            let failure = Failure::new("the standard output did not take all that was written");
+            failure.show();
+            ExitCode::from(failure.code())
+        }
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             failure.show();

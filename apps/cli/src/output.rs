@@ -1,8 +1,12 @@
 //! Writing to the terminal or whatever stands in its place.
 
 use std::borrow::Cow;
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use xk_lang::steers;
+
+/// Whether something could not be written.
+static IS_LOST: AtomicBool = AtomicBool::new(false);
 
 /// Columns of a terminal that does not say.
 const WIDTH: usize = 100;
@@ -23,7 +27,15 @@ pub(crate) fn error(text: &str) {
 /// Writes to the standard output what may steer the terminal, and holds nothing of others.
 pub(crate) fn draw(text: &str) {
     let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    if written.is_err_and(|error| error.kind() != ErrorKind::BrokenPipe) {
+        IS_LOST.store(true, Ordering::Relaxed);
+    }
+}
+
+/// True if the standard output did not take all that was written: a full disk, say.
+pub(crate) fn is_lost() -> bool {
+    IS_LOST.load(Ordering::Relaxed)
 }
 
 /// Writes to the standard error what may steer the terminal, and holds nothing of others.

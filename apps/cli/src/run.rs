@@ -193,10 +193,6 @@ fn introduce(kernel: &Kernel, host: &HostInstance<'_>, server: Option<&Server>) 
     say_end(server);
 }
 
-fn report_of(kernel: &Kernel, protocol: &ProtocolRef) -> Option<Report> {
-    protocol.ask(kernel, Report::default())
-}
-
 /// What is done between two turns of the loop.
 struct Between {
     runner: std::rc::Weak<Runner>,
@@ -233,7 +229,7 @@ impl Between {
             return false;
         }
         self.finished_at.set(now + FINISHED_EVERY);
-        let done = |p: &ProtocolRef| report_of(kernel, p).is_none_or(|r| r.finished);
+        let done = |p: &ProtocolRef| host::report(kernel, p).is_none_or(|r| r.finished);
         self.unfinished.iter().all(done)
     }
 

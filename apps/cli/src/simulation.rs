@@ -78,7 +78,7 @@ impl<'g> Simulation<'g> {
             return;
         };
         for protocol in kernel.protocols() {
-            if let Some(report) = protocol.ask(kernel, Report::default()) {
+            if let Some(report) = crate::host::report(kernel, &protocol) {
                 self.finishes |= !report.finished;
                 self.anchors.push((id, protocol));
             }

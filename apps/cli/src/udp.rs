@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 use xk_core::object::{OpenError, Refused};
-use xk_core::participant::Participant;
+use xk_core::participant::{PORT, Participant};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, SessionRef, Upper,
 };
@@ -87,6 +87,10 @@ fn send(args: &SendArgs) -> Result<(), Failure> {
     let size = args.size.unwrap_or(args.data.len());
     if size > SIZE_MAX {
         return Err(Failure::usage(format!("a size of {size} octets is more than {SIZE_MAX}")));
+    }
+    if !matches!(args.to.top(), Some(Part::Number(PORT, _))) {
+        let what = format!("`--to {}` names no port", args.to);
+        return Err(Failure::usage(what).help(format!("such as port7@{}", args.to)));
     }
     let data = args.data.as_bytes();
     let source = if data.is_empty() { &[0][..] } else { data };

@@ -118,7 +118,7 @@ fn of_protocol(
     {
         seen["dropped_from"] = drop_sources.sources.iter().map(of_drop_source).collect();
     }
-    if let Some(report) = protocol.ask(kernel, Report::default()) {
+    if let Some(report) = crate::host::report(kernel, protocol) {
         seen["report"] = of_report(&report);
     }
     seen

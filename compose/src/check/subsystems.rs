@@ -20,17 +20,17 @@ pub(super) fn join(graph: &mut Graph, catalog: &Catalog, diagnostics: &mut Diagn
         if host.subsystems.is_empty() {
             continue;
         }
-        let mut adapters: Vec<Node> = Vec::new();
-        for upper in 0..host.nodes.len() {
-            for place in 0..host.nodes[upper].lowers.len() {
-                let adapter = adapter(host, (upper, place), catalog, diagnostics);
-                if let Some(adapter) = adapter {
-                    host.nodes[upper].lowers[place].value.clone_from(&adapter.name.value);
-                    adapters.push(adapter);
-                }
-            }
+        let edges = |at: usize| (0..host.nodes[at].lowers.len()).map(move |place| (at, place));
+        let edges: Vec<_> = (0..host.nodes.len()).flat_map(edges).collect();
+        // All are found before any is put in: what lies below a filter is looked for by name.
+        let found = edges.into_iter().filter_map(|edge| {
+            adapter(host, edge, catalog, diagnostics).map(|adapter| (edge, adapter))
+        });
+        let adapters: Vec<_> = found.collect();
+        for ((upper, place), adapter) in adapters {
+            host.nodes[upper].lowers[place].value.clone_from(&adapter.name.value);
+            host.nodes.push(adapter);
         }
-        host.nodes.append(&mut adapters);
     }
 }
 

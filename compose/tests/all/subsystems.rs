@@ -170,6 +170,34 @@ fn adapters_stand_at_the_edges_between_subsystems() {
     assert_eq!(mbufs, Some(&Value::Integer(7)));
 }
 
+/// A filter between blocks has an adapter above it and one below, in whatever order the lines are.
+#[test]
+fn the_order_of_lines_changes_no_adapter() {
+    let lines = [
+        "sim link=lan",
+        "subsystem bsd { ether sim; ip ether { address \"10.0.0.1/24\"; } }",
+        "tracer ip",
+        "subsystem streams { udp tracer; }",
+        "probe udp to=\"port7@10.0.0.2\"",
+    ];
+    for turn in 0..lines.len() {
+        let mut lines = lines;
+        lines.rotate_left(turn);
+        for is_back in [false, true] {
+            let text = format!("host h {{\n{}\n}}\nlink lan\n", lines.join("\n"));
+            let graph = check(&text, "g", &xk_catalog::standard());
+            let graph = graph.unwrap_or_else(|mistakes| panic!("{}", mistakes.to_text()));
+            let names = graph.graph().hosts[0].nodes.iter().map(|node| node.name.as_str());
+            let mut adapters: Vec<_> = names.filter(|name| name.contains('/')).collect();
+            adapters.sort_unstable();
+            assert_eq!(adapters, ["ether/sim", "probe/udp", "tracer/ip", "udp/tracer"], "{text}");
+            if !is_back {
+                lines.reverse();
+            }
+        }
+    }
+}
+
 #[test]
 fn a_host_with_subsystems_is_built_with_its_numbers() {
     let graph = checked(&MIXED.replace("atp ddp", "atp ddp { number ddp=11; }"));

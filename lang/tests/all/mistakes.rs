@@ -9,12 +9,12 @@ fn text_of(source: &str) -> String {
     parse("net.kdl", source).1.to_text()
 }
 
-/// Compares with `tests/NAME.txt`; with `UPDATE_EXPECTED=1` in the environment it writes that file
+/// Compares with `tests/NAME.txt`; with `XK_BLESS=1` in the environment it writes that file
 /// instead.
 #[track_caller]
 fn same(found: &str, name: &str) {
     let path = format!("{}/tests/{name}.txt", env!("CARGO_MANIFEST_DIR"));
-    if std::env::var_os("UPDATE_EXPECTED").is_some() {
+    if std::env::var_os("XK_BLESS").is_some() {
         std::fs::write(&path, found).unwrap();
     }
     let expected = std::fs::read_to_string(&path).unwrap();

@@ -394,7 +394,7 @@ impl Shared {
         let right = program.rights.borrow().get(&number).cloned()?;
         let headers = right.keep(cx, (this, number), true)??;
         let address = station(&headers);
-        if right.station.replace(address) == address {
+        if right.station.get() == address {
             return None;
         }
         if let Some(number) = right.extended.take() {
@@ -404,8 +404,10 @@ impl Shared {
         let of = (right.transport.id(), right.ends.clone());
         let headers = Headers { sent, received };
         let asked = GrantRight { channel: right.channel, headers, of, number: None };
-        let granted = self.netio.ask(cx, asked)?.number;
-        right.extended.set(granted);
+        // Without a right to it the program goes on by the old one; later looks ask again.
+        let granted = self.netio.ask(cx, asked)?.number?;
+        right.extended.set(Some(granted));
+        right.station.set(address);
         let upper = cx.protocol(session.head().upper())?;
         upper.ask(cx, StationChanged { right: number, address }).map(drop)
     }
@@ -700,7 +702,7 @@ impl Program {
     }
 
     /// Takes a part of what another program has passed on: with the last one the transport has it.
-    fn take_on(&self, cx: &Kernel, question: &mut TakeOn) -> bool {
+    fn take_on(&self, cx: &Kernel, this: &SessionRef, question: &mut TakeOn) -> bool {
         let TakeOn { ticket, at, total, .. } = *question;
         if !self.shared.passed.borrow().contains_key(&ticket)
             || !self.collect(Coming::Ticket(ticket), at, question.part.take())
@@ -718,7 +720,7 @@ impl Program {
         right.free(cx);
         let is_taken = bring(cx, &right.transport, &right.ends, &state);
         if !is_taken {
-            self.shared.left.borrow_mut().push_back(Left::Right(right));
+            self.leave(cx, this, [Left::Right(right)]);
         }
         is_taken
     }
@@ -775,7 +777,7 @@ impl Session for Program {
         } else if let Some(question) = ask.get::<PassOn>() {
             question.ticket = self.pass_on(cx, this, question.right);
         } else if let Some(question) = ask.get::<TakeOn>() {
-            question.taken = self.take_on(cx, question);
+            question.taken = self.take_on(cx, this, question);
         } else if let Some(question) = ask.get::<EndRight>() {
             question.done = self.end_right(cx, this, question);
         } else if let Some(question) = ask.get::<Describe>() {

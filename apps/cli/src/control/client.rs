@@ -16,6 +16,9 @@ use xk_shm::peer_of;
 /// From one look at the clock to the next.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
+/// How long an answer may take: that of a host in domains waits for each of them.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
 /// Which running graph is meant.
 #[derive(clap::Args)]
 pub(crate) struct Target {
@@ -86,6 +89,9 @@ pub(crate) fn dump(args: &DumpArgs) -> Result<(), Failure> {
 
 pub(crate) fn trace(args: &TraceArgs) -> Result<(), Failure> {
     let mut connection = Connection::open(&args.target)?;
+    // The next message may be long in coming.
+    let patient = connection.reader.get_ref().set_read_timeout(None);
+    patient.map_err(|error| Failure::file("cannot talk with", &connection.path, error))?;
     let trace = connection.ask(&json!({"ask": "trace", "messages": args.messages}))?;
     if args.json {
         output::print(&format!("{}\n", pretty(&trace)));
@@ -135,6 +141,8 @@ impl Connection {
             )
         })?;
         believed(&stream, &path)?;
+        let failed = |error| Failure::file("cannot talk with", &path, error);
+        stream.set_read_timeout(Some(ANSWER_WITHIN)).map_err(failed)?;
         Ok(Self { reader: BufReader::new(stream), path })
     }
 
@@ -170,7 +178,14 @@ impl Connection {
 
     /// Puts a request and waits for its answer.
     pub(crate) fn ask(&mut self, request: &Value) -> Result<Value, Failure> {
-        let failed = |path: &Path, error| Failure::file("lost the connection to", path, error);
+        let failed = |path: &Path, error: std::io::Error| {
+            if is_pause(&error) {
+                let within = ANSWER_WITHIN.as_secs();
+                return Failure::file("no answer within", path, format!("{within} s"))
+                    .help("the process may be stopped: `kill -CONT` lets it go on");
+            }
+            Failure::file("lost the connection to", path, error)
+        };
         let line = format!("{request}\n");
         let sent = self.reader.get_mut().write_all(line.as_bytes());
         sent.map_err(|error| failed(&self.path, error))?;

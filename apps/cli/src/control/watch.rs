@@ -289,12 +289,15 @@ fn find_edge(
     let near =
         below.iter().any(|n| n == lower.name() || stands(n).iter().any(|n| n == lower.name()));
     if !near {
-        return Err(format!(
-            "`{}` does not stand on `{}` but on: {}",
-            upper.name(),
-            lower.name(),
-            below.join(", ")
-        ));
+        let (upper, lower) = (upper.name(), lower.name());
+        let what = format!("`{upper}` does not stand on `{lower}`");
+        return Err(match below {
+            _ if stands(lower).iter().any(|n| n == upper) => {
+                format!("{what}: that edge is {lower}>{upper}")
+            }
+            [] => format!("{what}, nor on any"),
+            below => format!("{what} but on: {}", below.join(", ")),
+        });
     }
     Ok((Some(upper), lower))
 }

@@ -90,6 +90,31 @@ fn nonsense_is_a_mistake_of_usage() {
 }
 
 #[test]
+fn a_port_that_is_not_named_is_asked_for() {
+    let told = bad(&["udp", "send", "--graph", &graph("loopback.kdl"), "--to", "10.0.0.1"], 2);
+    assert!(told.contains("names no port") && told.contains("port7@10.0.0.1"), "{told}");
+}
+
+/// What a full disk has not taken is told by the exit code.
+#[test]
+fn output_that_is_lost_is_a_failure() {
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("/dev/full");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xk"));
+    let output = command.arg("protocols").stdout(full).output().expect("xk can be started");
+    assert_eq!(output.status.code(), Some(1));
+    let told = text(&output.stderr);
+    assert!(told.contains("the standard output did not take all"), "{told}");
+}
+
+/// A layer that reports nothing passes the question down; the answer is not its own.
+#[test]
+fn a_report_is_shown_once() {
+    let told = good(&["sim", &graph("frameworks.kdl")]);
+    let lent = told.lines().filter(|line| line.contains(": ok, down")).collect::<Vec<_>>();
+    assert!(!lent.is_empty() && lent.iter().all(|line| line.contains('/')), "{told}");
+}
+
+#[test]
 fn a_simulated_wire_does_not_run_for_real() {
     let told = bad(&["run", &graph("internet.kdl"), "--host", "alice"], 1);
     assert!(told.contains("xk sim") && told.contains("--wire"), "{told}");
@@ -289,22 +314,33 @@ fn a_run_can_be_looked_into() {
     assert!(told.contains("there are: loopback, ip"), "{told}");
     let told = bad(&["capture", "probe>loopback", &file, "--control", &control], 1);
     assert!(told.contains("stand"), "{told}");
+    let told = bad(&["capture", "ip>udp", &file, "--control", &control], 1);
+    assert!(told.contains("that edge is udp>ip"), "{told}");
 
+    // A process that is stopped answers nothing; what asks says so.
+    signal("STOP", &running.0);
+    let told = bad(&["dump", "--control", &control], 1);
+    assert!(told.contains("no answer within") && told.contains("kill -CONT"), "{told}");
+    signal("CONT", &running.0);
     assert_ended_by("INT", &mut running.0, &control);
 }
 
-/// That a run ends by this signal with its counters, and its socket goes with it.
-fn assert_ended_by(signal: &str, run: &mut Child, control: &str) {
+fn signal(name: &str, run: &Child) {
     let mut kill = Command::new("kill");
-    let status = kill.args(["-s", signal, &run.id().to_string()]).status();
+    let status = kill.args(["-s", name, &run.id().to_string()]).status();
     assert!(status.unwrap().success());
+}
+
+/// That a run ends by this signal with its counters, and its socket goes with it.
+fn assert_ended_by(name: &str, run: &mut Child, control: &str) {
+    signal(name, run);
     let mut told = String::new();
     let mut out = run.stdout.take().expect("what it prints");
     std::io::Read::read_to_string(&mut out, &mut told).unwrap();
     let status = run.wait().unwrap();
-    assert!(status.success(), "{signal}: {status:?}");
-    assert!(told.contains("demuxed"), "{signal}: {told}");
-    assert!(!Path::new(control).exists(), "{signal} leaves the socket");
+    assert!(status.success(), "{name}: {status:?}");
+    assert!(told.contains("demuxed"), "{name}: {told}");
+    assert!(!Path::new(control).exists(), "{name} leaves the socket");
 }
 
 /// What a killed run leaves is taken over by the next one, and others' is removed.
