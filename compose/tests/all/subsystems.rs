@@ -321,7 +321,7 @@ fn subsystems_are_drawn_as_frames() {
     let graph = checked(MIXED);
     let text = draw_text(&graph, None, 100);
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/all/subsystems.txt");
-    if std::env::var_os("UPDATE_EXPECTED").is_some() {
+    if std::env::var_os("XK_BLESS").is_some() {
         std::fs::write(path, &text).unwrap();
     }
     assert_eq!(text, std::fs::read_to_string(path).unwrap(), "{text}");
