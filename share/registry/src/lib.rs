@@ -14,8 +14,8 @@
 //! # Below
 //! First the network I/O module, `netio`, then the transports that programs may use, which keep the
 //! ends of a conversation that is elsewhere (`keep-ends`): `tcp`. One that does not move its
-//! conversations, `udp`, is not named. All lie in one domain but the module, which may have one of its
-//! own.
+//! conversations, `udp`, is not named. All lie in one domain but the module, which may have one of
+//! its own.
 //!
 //! # Behaviour
 //! A program opens one session, its place, and gets a channel of the module there, with `rate` and

@@ -401,12 +401,11 @@ impl Shared {
             let _ = self.netio.ask(cx, RevokeRight { number, was_there: false });
         }
         let (sent, received) = (self.unbounded(cx, headers.sent)?, Template::default());
+        let (channel, headers) = (right.channel, Headers { sent, received });
         let of = (right.transport.id(), right.ends.clone());
-        let headers = Headers { sent, received };
-        let asked = GrantRight { channel: right.channel, headers, of, number: None };
+        let asked = GrantRight { channel, headers, of, number: None };
         // Without a right to it the program goes on by the old one; later looks ask again.
-        let granted = self.netio.ask(cx, asked)?.number?;
-        right.extended.set(Some(granted));
+        right.extended.set(Some(self.netio.ask(cx, asked)?.number?));
         right.station.set(address);
         let upper = cx.protocol(session.head().upper())?;
         upper.ask(cx, StationChanged { right: number, address }).map(drop)
