@@ -1,8 +1,8 @@
 //! What all queues of a kernel share: the scheduler of service procedures, timers, requests that
 //! wait for blocks, and figures.
 
-use crate::block::{Blocks, Mblk, Priority};
-use crate::queue::{Q, WeakQ};
+use crate::block::{Blocks, Mblk};
+use crate::queue::{Q, QWAITS, WeakQ};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -19,8 +19,6 @@ const BLOCKS: u64 = 1;
 const TIMERS: u64 = 2;
 /// How many timers of modules may be pending.
 const TIMERS_MAX: usize = 65_536;
-/// How many queues may wait for blocks.
-const BUFCALLS_MAX: usize = 4096;
 /// How often it is looked whether blocks can be had again.
 const BUFCALL_EVERY: Duration = Duration::from_millis(10);
 /// Service procedures that one event runs, beyond those that were enabled when it began.
@@ -59,7 +57,9 @@ pub(crate) struct Core {
     is_armed: Cell<bool>,
     timers: RefCell<BTreeMap<u64, ModuleTimer>>,
     token_last: Cell<u64>,
-    bufcalls: RefCell<Vec<(WeakQ, usize)>>,
+    /// Queues that wait for blocks, each once, and for how many of how many octets together.
+    bufcalls: RefCell<Vec<(WeakQ, (usize, usize))>>,
+    is_looking: Cell<bool>,
     counts: Cell<Counts>,
 }
 
@@ -73,6 +73,7 @@ impl Core {
             timers: RefCell::default(),
             token_last: Cell::new(TIMERS),
             bufcalls: RefCell::default(),
+            is_looking: Cell::new(false),
             counts: Cell::default(),
         }
     }
@@ -151,9 +152,7 @@ impl Core {
                 counts.runs += 1;
             });
         }
-        if self.blocks.0.freed.take() {
-            self.serve_bufcalls(cx);
-        }
+        self.arm_bufcalls(cx);
         ran
     }
 
@@ -165,10 +164,9 @@ impl Core {
                 self.run_queues(cx);
             }
             BLOCKS => {
+                self.is_looking.set(false);
                 self.serve_bufcalls(cx);
-                if !self.bufcalls.borrow().is_empty() {
-                    self.arm_bufcalls(cx);
-                }
+                self.arm_bufcalls(cx);
             }
             _ => {
                 let found = self.timers.borrow_mut().remove(&token);
@@ -203,42 +201,41 @@ impl Core {
         found.is_some_and(|found| cx.cancel(found.timer) == xk_core::kernel::Cancel::Cancelled)
     }
 
-    pub(crate) fn bufcall(&self, cx: &Kernel, q: &Q, size: usize) -> bool {
-        let mut bufcalls = self.bufcalls.borrow_mut();
-        if bufcalls.len() >= BUFCALLS_MAX {
-            return false;
+    pub(crate) fn bufcall(&self, cx: &Kernel, q: &Q, need: (usize, usize)) {
+        if q.flags() & QWAITS != 0 {
+            return;
         }
-        let is_first = bufcalls.is_empty();
-        bufcalls.push((q.downgrade(), size));
-        drop(bufcalls);
+        q.set_flag(QWAITS);
+        self.bufcalls.borrow_mut().push((q.downgrade(), need));
         self.count(|counts| counts.bufcalls += 1);
-        if is_first {
-            self.arm_bufcalls(cx);
-        }
-        true
+        self.arm_bufcalls(cx);
     }
 
+    /// If no timer is left, the next that runs service procedures, or waits, tries again.
     fn arm_bufcalls(&self, cx: &Kernel) {
+        if self.bufcalls.borrow().is_empty() || self.is_looking.get() {
+            return;
+        }
         if let Some(node) = self.node.get().and_then(|id| cx.protocol(id)) {
-            // Without a timer it is tried when a block is freed.
-            let _ = cx.schedule_protocol(&node, BUFCALL_EVERY, BLOCKS);
+            self.is_looking.set(cx.schedule_protocol(&node, BUFCALL_EVERY, BLOCKS).is_ok());
         }
     }
 
-    /// Enables the queues whose blocks can be had, in the order in which they asked.
+    /// Enables the queues whose blocks can be had, in the order in which they asked: what one is to
+    /// have, no other gets.
     fn serve_bufcalls(&self, cx: &Kernel) {
-        let waiting = self.bufcalls.take();
-        let mut still = Vec::new();
-        for (weak, size) in waiting {
-            match weak.upgrade() {
-                Some(q) if self.blocks.testb(size, Priority::Low) => q.qenable(cx),
-                Some(_) => still.push((weak, size)),
-                None => {}
+        let mut promised = (0, 0);
+        self.bufcalls.borrow_mut().retain(|(weak, need)| {
+            let Some(q) = weak.upgrade() else { return false };
+            let sum = (promised.0 + need.0, promised.1 + need.1);
+            let waits = !self.blocks.has(sum);
+            if !waits {
+                promised = sum;
+                q.clear_flag(QWAITS);
+                q.qenable(cx);
             }
-        }
-        let mut bufcalls = self.bufcalls.borrow_mut();
-        still.append(&mut bufcalls);
-        *bufcalls = still;
+            waits
+        });
     }
 
     /// Forgets all that waits: the graph is taken down.

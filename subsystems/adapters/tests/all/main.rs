@@ -13,3 +13,4 @@ mod links;
 mod loops;
 mod programs;
 mod rig;
+mod shortage;

@@ -72,8 +72,6 @@ pub(crate) struct PoolCore {
     freed_of: [Cell<u64>; CLASSES.len() + 1],
     #[expect(clippy::vec_box, reason = "a block keeps its place")]
     kept: RefCell<Vec<Box<Block>>>,
-    /// Requests that wait for blocks (`bufcall`) want to know when one is freed.
-    pub(crate) freed: Cell<bool>,
 }
 
 /// A pool of message blocks; handles of it are cheap.
@@ -94,7 +92,6 @@ impl Blocks {
             made: Default::default(),
             freed_of: Default::default(),
             kept: RefCell::default(),
-            freed: Cell::new(false),
         }))
     }
 
@@ -160,6 +157,11 @@ impl Blocks {
     /// Whether a block of so many octets would be had now (`testb`).
     pub fn testb(&self, size: usize, priority: Priority) -> bool {
         self.0.has_room(size, priority)
+    }
+
+    /// Whether so many blocks of ordinary data, of so many octets together, would be had now.
+    pub(crate) fn has(&self, (blocks, octets): (usize, usize)) -> bool {
+        self.0.has_blocks(blocks) && self.0.has_room(octets, Priority::Low)
     }
 
     /// What it has done so far.
@@ -300,7 +302,6 @@ pub(super) fn free(mut block: Box<Block>) {
     pool.freed_of[class].set(pool.freed_of[class].get() + 1);
     pool.blocks.set(pool.blocks.get() - 1);
     pool.octets.set(pool.octets.get() - data.limit as usize);
-    pool.freed.set(true);
     // May be another subsystem's free function: nothing is borrowed.
     drop(store);
     let mut kept = pool.kept.borrow_mut();

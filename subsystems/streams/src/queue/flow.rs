@@ -114,9 +114,9 @@ impl Q {
         self.core().cancel_timer(cx, timer)
     }
 
-    /// Enables this queue when a block of so many octets can be had (`bufcall`). False if too many
-    /// wait already.
-    pub fn bufcall(&self, cx: &Kernel, size: usize) -> bool {
-        self.core().bufcall(cx, self, size)
+    /// Enables this queue when so many blocks, of so many octets together, can be had (`bufcall`).
+    /// It waits once, however often it asks.
+    pub fn bufcall(&self, cx: &Kernel, need: (usize, usize)) {
+        self.core().bufcall(cx, self, need);
     }
 }

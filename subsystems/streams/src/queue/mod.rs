@@ -33,6 +33,8 @@ pub const QREADR: u16 = 0x10;
 pub const QUSE: u16 = 0x20;
 /// Ordinary messages do not enable it.
 pub const QNOENB: u16 = 0x40;
+/// Waits for blocks.
+pub const QWAITS: u16 = 0x80;
 
 /// Which queue of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -303,11 +305,11 @@ impl Q {
         self.queue().flags.get()
     }
 
-    fn set_flag(&self, flag: u16) {
+    pub(crate) fn set_flag(&self, flag: u16) {
         self.queue().flags.set(self.flags() | flag);
     }
 
-    fn clear_flag(&self, flag: u16) {
+    pub(crate) fn clear_flag(&self, flag: u16) {
         self.queue().flags.set(self.flags() & !flag);
     }
 

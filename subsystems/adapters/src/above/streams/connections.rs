@@ -9,15 +9,13 @@ use alloc::collections::VecDeque;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use core::time::Duration;
 use xk_core::reason::{self, Reason};
 use xk_core::{Kernel, Message};
 use xk_kit::net::stream::{StreamError, StreamEvent};
 use xk_streams::module::{ModuleInfo, Opening, Services};
 use xk_streams::queue::{FLUSHRW, WeakQ, What};
 use xk_streams::tpi::{
-    Event, Info, NO_SIZE, Primitive, Refusal, Service, State, TliError, error_ack, ok_ack,
-    with_data,
+    Event, Info, NO_SIZE, Primitive, Refusal, Service, State, TliError, error_ack, with_data,
 };
 use xk_streams::{Errno, Kind, Mblk, Module, Q, Streamtab, head};
 
@@ -29,8 +27,8 @@ const CHUNK: usize = 16 << 10;
 const UNREAD_MAX: u32 = 64 << 10;
 /// No indication is meant.
 const NO_SEQUENCE: u32 = u32::MAX;
-/// After how long data is sent again for which there were no buffers below.
-const AGAIN: Duration = Duration::from_millis(100);
+/// What goes up takes two blocks at most, its primitive so many octets.
+const NEED: (usize, usize) = (2, 64);
 
 /// What users call it.
 fn errno_of(error: StreamError) -> Errno {
@@ -82,9 +80,10 @@ struct Line {
     /// What has not gone up yet.
     arrived: RefCell<VecDeque<Message>>,
     is_connected: Cell<bool>,
-    /// The peer sends no more, and the user has been told.
+    /// The peer sends no more.
     is_ended: Cell<bool>,
-    is_told: Cell<bool>,
+    /// It has broken, and the user has not been told.
+    broken: Cell<Option<Errno>>,
 }
 
 impl Line {
@@ -96,12 +95,25 @@ impl Line {
             arrived: RefCell::default(),
             is_connected: Cell::new(false),
             is_ended: Cell::new(false),
-            is_told: Cell::new(false),
+            broken: Cell::new(None),
         })
     }
 
     fn circuit(&self) -> Option<Rc<dyn Circuit>> {
         self.circuit.borrow().clone()
+    }
+
+    /// What found no blocks goes up later: a slice at a time, since more of them than there will
+    /// ever be blocks would never go.
+    fn put_back(&self, mut message: Message) {
+        let mut arrived = self.arrived.borrow_mut();
+        if message.single_slice().is_none()
+            && let Ok(first) = message.split_front(message.front_slice().len())
+        {
+            arrived.push_front(message);
+            message = first;
+        }
+        arrived.push_front(message);
     }
 
     fn abort(&self, cx: &Kernel) {
@@ -144,10 +156,7 @@ impl User for Hears {
             StreamEvent::Writable => {}
             StreamEvent::Failed(error) => {
                 line.close(cx);
-                if let Some(end) = end {
-                    end.lost(cx, &line, errno_of(error));
-                }
-                return;
+                line.broken.set(Some(errno_of(error)));
             }
             // What has arrived still goes up.
             StreamEvent::Closed => line.close(cx),
@@ -159,13 +168,17 @@ impl User for Hears {
                     q.write_side().qenable(cx);
                 }
             }
-            StreamEvent::Connected => end.confirm(cx),
             _ => end.up(cx),
         }
     }
 }
 
 impl End {
+    /// Whether the state allows an event.
+    fn may(&self, event: Event) -> bool {
+        self.state.get().after(event).is_some()
+    }
+
     /// Takes an event if the state allows it.
     fn step(&self, event: Event) -> bool {
         let next = self.state.get().after(event);
@@ -184,65 +197,82 @@ impl End {
         }
     }
 
-    fn flush(&self, cx: &Kernel) {
-        if let Some(q) = self.q.upgrade() {
-            q.write_side().flushq(cx, What::Data);
-            self.put_up(cx, q.blocks().copy(Kind::Flush, 0, &[FLUSHRW]));
-        }
+    fn flush(&self, cx: &Kernel, q: &Q) -> Option<()> {
+        q.write_side().flushq(cx, What::Data);
         drop(self.unsent.take());
+        q.read_side().putnext(cx, q.blocks().copy(Kind::Flush, 0, &[FLUSHRW])?);
+        Some(())
     }
 
     fn line(&self) -> Option<Rc<Line>> {
         self.line.borrow().clone()
     }
 
-    /// The connection that was asked for is there.
-    fn confirm(&self, cx: &Kernel) {
-        let Some(line) = self.line().filter(|line| line.is_connected.get()) else { return };
-        if !self.step(Event::ConnCon) {
-            return;
+    /// Tells the user all that is to be told, as far as there is room; without blocks the rest
+    /// follows when there are some.
+    fn up(&self, cx: &Kernel) {
+        if let Some(q) = self.q.upgrade()
+            && self.try_up(cx, &q).is_none()
+        {
+            q.bufcall(cx, NEED);
         }
-        if let Some(circuit) = line.circuit() {
-            self.local.set(circuit.ends(cx).0);
-        }
-        self.say(cx, Primitive::ConnCon { res: &line.peer.get().to_tpi(), opt: &[] });
-        self.up(cx);
     }
 
-    /// Hands up what has arrived, as far as there is room, and the end behind it.
-    fn up(&self, cx: &Kernel) {
-        let (Some(line), Some(q)) = (self.line(), self.q.upgrade()) else { return };
-        while self.state.get().after(Event::DataInd).is_some() && !line.arrived.borrow().is_empty()
-        {
+    /// `None` without blocks. Each is there before anything changes.
+    fn try_up(&self, cx: &Kernel, q: &Q) -> Option<()> {
+        let blocks = q.blocks();
+        while let Some((seq, error)) = self.asking_broken() {
+            let told = Primitive::DisconInd { reason: error.0, seq }.emit(blocks)?;
+            drop(self.take_asking(seq));
+            let is_last = self.asking.borrow().is_empty();
+            if self.step(if is_last { Event::DisconInd2 } else { Event::DisconInd3 }) {
+                q.putnext(cx, told);
+            }
+        }
+        let Some(line) = self.line() else { return Some(()) };
+        if let Some(error) = line.broken.get() {
+            let told = Primitive::DisconInd { reason: error.0, seq: NO_SEQUENCE }.emit(blocks)?;
+            if self.state.get() != State::WconCreq {
+                self.flush(cx, q)?;
+            }
+            drop(self.line.take());
+            if self.step(Event::DisconInd1) {
+                q.putnext(cx, told);
+            }
+            return Some(());
+        }
+        if line.is_connected.get() && self.may(Event::ConnCon) {
+            let res = &line.peer.get().to_tpi();
+            let told = Primitive::ConnCon { res, opt: &[] }.emit(blocks)?;
+            self.step(Event::ConnCon);
+            if let Some(circuit) = line.circuit() {
+                self.local.set(circuit.ends(cx).0);
+            }
+            q.putnext(cx, told);
+        }
+        while self.may(Event::DataInd) && !line.arrived.borrow().is_empty() {
             if !q.canputnext() {
                 // The read queue is served when there is room again.
-                return;
+                return Some(());
             }
-            let front = Primitive::DataInd { more: false }.emit(q.blocks());
-            let message = line.arrived.borrow_mut().pop_front();
-            let (Some(front), Some(message)) = (front, message) else {
-                q.bufcall(cx, 1);
-                return;
-            };
+            let front = Primitive::DataInd { more: false }.emit(blocks)?;
+            let message = line.arrived.borrow_mut().pop_front()?;
             let octets = message.len();
-            match q.blocks().lend_message(message) {
-                Ok(data) => q.putnext(cx, with_data(front, Some(data))),
-                Err(message) => {
-                    line.arrived.borrow_mut().push_front(message);
-                    q.bufcall(cx, 1);
-                    return;
-                }
-            }
+            let lent = blocks.lend_message(message);
+            let data = lent.map_err(|message| line.put_back(message)).ok()?;
+            q.putnext(cx, with_data(front, Some(data)));
             if let Some(circuit) = line.circuit() {
                 circuit.consumed(cx, octets);
             }
         }
         let is_at_end = line.is_ended.get() && line.arrived.borrow().is_empty();
-        if is_at_end && !line.is_told.get() && self.step(Event::OrdrelInd) {
-            line.is_told.set(true);
-            self.say(cx, Primitive::OrdrelInd);
+        if is_at_end && self.may(Event::OrdrelInd) {
+            let told = Primitive::OrdrelInd.emit(blocks)?;
+            self.step(Event::OrdrelInd);
+            q.putnext(cx, told);
             self.end_in_order(cx);
         }
+        Some(())
     }
 
     /// Lets go of the stream if both ends have released it.
@@ -255,29 +285,10 @@ impl End {
         }
     }
 
-    /// A stream has broken.
-    fn lost(&self, cx: &Kernel, line: &Rc<Line>, error: Errno) {
-        let mut asking = self.asking.borrow_mut();
-        let at = asking.iter().position(|(_, other)| Rc::ptr_eq(other, line));
-        let seq = at.map(|at| asking.remove(at).0);
-        let left = asking.len();
-        drop(asking);
-        let event = match (seq, left) {
-            (Some(_), 0) => Event::DisconInd2,
-            (Some(_), _) => Event::DisconInd3,
-            (None, _) if self.line().is_some_and(|own| Rc::ptr_eq(&own, line)) => Event::DisconInd1,
-            _ => return,
-        };
-        if seq.is_none() {
-            drop(self.line.take());
-            if self.state.get() != State::WconCreq {
-                self.flush(cx);
-            }
-        }
-        if self.step(event) {
-            let seq = seq.unwrap_or(NO_SEQUENCE);
-            self.say(cx, Primitive::DisconInd { reason: error.0, seq });
-        }
+    /// One that asked and has broken.
+    fn asking_broken(&self) -> Option<(u32, Errno)> {
+        let asking = self.asking.borrow();
+        asking.iter().find_map(|(seq, line)| line.broken.get().map(|error| (*seq, error)))
     }
 
     fn take_asking(&self, seq: u32) -> Option<Rc<Line>> {
@@ -339,7 +350,7 @@ impl End {
         }
         let again = || {
             if let Some(q) = self.q.upgrade() {
-                q.write_side().timeout(cx, AGAIN, 0);
+                q.write_side().bufcall(cx, NEED);
             }
         };
         let front = if octets < total { data.split_front(octets) } else { None };
@@ -370,8 +381,7 @@ struct Accepts(Weak<End>, Weak<Connections>);
 impl Listener for Accepts {
     fn has_room(&self) -> bool {
         self.0.upgrade().is_some_and(|end| {
-            (end.asking.borrow().len() as u32) < end.conind.get()
-                && end.state.get().after(Event::ConnInd).is_some()
+            (end.asking.borrow().len() as u32) < end.conind.get() && end.may(Event::ConnInd)
         })
     }
 
@@ -382,17 +392,21 @@ impl Listener for Accepts {
     ) -> Result<Rc<dyn User>, &'static Reason> {
         let (end, provider) = (self.0.upgrade(), self.1.upgrade());
         let (Some(end), Some(provider)) = (end, provider) else { return Err(&reason::CLOSED) };
-        if !self.has_room() || !end.step(Event::ConnInd) {
+        let q = end.q.upgrade().ok_or(&reason::CLOSED)?;
+        if !self.has_room() {
             return Err(&reason::TABLE_FULL);
         }
         let (_, peer) = circuit.ends(cx);
         let seq = provider.last.get().wrapping_add(1) & !(1 << 31);
+        let told = Primitive::ConnInd { src: &peer.to_tpi(), opt: &[], seq }.emit(q.blocks());
+        let told = told.ok_or(&reason::NO_BUFFERS)?;
         provider.last.set(seq);
+        end.step(Event::ConnInd);
         let line = Line::new(Some(circuit), peer, &end);
         line.is_connected.set(true);
         let user = Rc::new(Hears(Rc::downgrade(&line)));
         end.asking.borrow_mut().push((seq, line));
-        end.say(cx, Primitive::ConnInd { src: &peer.to_tpi(), opt: &[], seq });
+        q.putnext(cx, told);
         Ok(user)
     }
 }
@@ -439,14 +453,17 @@ impl Streamtab for Connections {
 struct Driver(Rc<Connections>, Rc<End>);
 
 impl Driver {
-    fn refuse(&self, cx: &Kernel, q: &Q, prim: u32, refusal: impl Into<Refusal>) {
-        self.1.put_up(cx, error_ack(q.blocks(), prim, refusal));
-    }
-
     /// The stream can go no further.
     fn fail(&self, cx: &Kernel, q: &Q) {
         let code = Errno::EPROTO.0 as u8;
         self.1.put_up(cx, q.blocks().copy(Kind::Error, 0, &[code, code]));
+    }
+
+    /// The connection may have ended meanwhile.
+    fn fail_unless_idle(&self, cx: &Kernel, q: &Q) {
+        if self.1.state.get() != State::Idle {
+            self.fail(cx, q);
+        }
     }
 
     fn info(&self) -> Info {
@@ -461,54 +478,87 @@ impl Driver {
         }
     }
 
-    /// Takes a control part. `q` is the write queue.
+    /// Takes a control part; its block is freed before the answer is made, which so finds one.
+    /// `q` is the write queue.
     fn request(&self, cx: &Kernel, q: &Q, mut mp: Mblk) {
         let data = mp.unlinkb();
-        let Ok(primitive) = Primitive::of(&mp) else {
-            let number = mp.octets().first_chunk().map_or(0, |word| u32::from_le_bytes(*word));
-            return self.refuse(cx, q, number, Errno::EPROTO);
-        };
-        let (end, prim) = (&self.1, primitive.number());
-        let event = match primitive {
-            Primitive::InfoReq => return end.say(cx, Primitive::InfoAck(self.info())),
-            Primitive::AddrReq => {
+        let prim = mp.octets().first_chunk().map_or(0, |word| u32::from_le_bytes(*word));
+        let end = &self.1;
+        let done = match Primitive::of(&mp) {
+            Ok(Primitive::InfoReq) => {
+                drop(mp);
+                return end.say(cx, Primitive::InfoAck(self.info()));
+            }
+            Ok(Primitive::AddrReq) => {
+                drop(mp);
                 let local = end.local.get().to_tpi();
                 let remote = end.line().map(|line| line.peer.get().to_tpi());
                 let remote = remote.as_ref().map_or(&[][..], |octets| octets);
                 return end.say(cx, Primitive::AddrAck { local: &local, remote });
             }
-            Primitive::DataReq { .. } => return self.data(cx, q, data),
-            Primitive::OrdrelReq => return self.release(cx, q),
-            Primitive::ExdataReq { .. } | Primitive::UnitdataReq { .. } => {
+            Ok(Primitive::DataReq { .. }) => {
+                drop(mp);
+                return self.data(cx, q, data);
+            }
+            Ok(Primitive::OrdrelReq) => {
+                drop(mp);
+                return self.release(cx, q);
+            }
+            Ok(Primitive::ExdataReq { .. } | Primitive::UnitdataReq { .. }) => {
+                drop(mp);
                 return self.fail(cx, q);
             }
+            Ok(primitive) => self.act(cx, primitive, data),
+            Err(_) => Err(Errno::EPROTO.into()),
+        };
+        drop(mp);
+        match done {
+            Ok(event) => {
+                end.step(event);
+                // After an unbind or a disconnect.
+                if event == Event::OkAck1 && end.state.get() != State::WconCreq {
+                    end.flush(cx, q);
+                }
+                let (addr, conind) = (&end.local.get().to_tpi(), end.conind.get());
+                end.say(
+                    cx,
+                    match event {
+                        Event::BindAck => Primitive::BindAck { addr, conind },
+                        _ => Primitive::OkAck { prim },
+                    },
+                );
+                end.up(cx);
+            }
+            Err(refusal) => {
+                end.step(Event::ErrorAck);
+                end.put_up(cx, error_ack(q.blocks(), prim, refusal));
+            }
+        }
+    }
+
+    /// Does what a primitive asks for; answers how it is acknowledged.
+    fn act(&self, cx: &Kernel, asked: Primitive<'_>, data: Option<Mblk>) -> Result<Event, Refusal> {
+        let event = match asked {
             Primitive::BindReq { .. } => Event::BindReq,
             Primitive::UnbindReq => Event::UnbindReq,
             Primitive::ConnReq { .. } => Event::ConnReq,
             Primitive::ConnRes { .. } => Event::ConnRes,
             Primitive::DisconReq { .. } => Event::DisconReq,
-            _ => return self.refuse(cx, q, prim, TliError::TNOTSUPPORT),
+            _ => return Err(TliError::TNOTSUPPORT.into()),
         };
-        if !end.step(event) {
-            return self.refuse(cx, q, prim, TliError::TOUTSTATE);
+        if !self.1.step(event) {
+            return Err(TliError::TOUTSTATE.into());
         }
-        let done = match primitive {
+        match asked {
             _ if data.is_some_and(|data| data.size() > 0) => Err(TliError::TBADDATA.into()),
             Primitive::BindReq { addr, conind } => self.bind(cx, addr, conind),
-            Primitive::ConnReq { dest, .. } => self.connect(cx, q, dest),
-            Primitive::ConnRes { acceptor, seq, .. } => self.accept(cx, q, (acceptor, seq)),
-            Primitive::DisconReq { seq } => self.disconnect(cx, q, seq),
+            Primitive::ConnReq { dest, .. } => self.connect(cx, dest),
+            Primitive::ConnRes { acceptor, seq, .. } => self.accept(cx, acceptor, seq),
+            Primitive::DisconReq { seq } => self.disconnect(cx, seq),
             _ => {
                 self.unbind(cx);
-                end.step(Event::OkAck1);
-                end.flush(cx);
-                end.put_up(cx, ok_ack(q.blocks(), prim));
-                Ok(())
+                Ok(Event::OkAck1)
             }
-        };
-        if let Err(refusal) = done {
-            end.step(Event::ErrorAck);
-            self.refuse(cx, q, prim, refusal);
         }
     }
 
@@ -522,7 +572,7 @@ impl Driver {
         addr.ok_or(TliError::TBADADDR.into())
     }
 
-    fn bind(&self, cx: &Kernel, addr: &[u8], conind: u32) -> Result<(), Refusal> {
+    fn bind(&self, cx: &Kernel, addr: &[u8], conind: u32) -> Result<Event, Refusal> {
         let (end, form) = (&self.1, self.0.half.form);
         let conind = conind.min(CONIND_MAX);
         let any = form.any();
@@ -539,9 +589,7 @@ impl Driver {
                 });
             }
         }
-        end.step(Event::BindAck);
-        end.say(cx, Primitive::BindAck { addr: &end.local.get().to_tpi(), conind });
-        Ok(())
+        Ok(Event::BindAck)
     }
 
     /// Listens at the address of the endpoint; at a free port if it has none.
@@ -588,7 +636,7 @@ impl Driver {
         end.conind.set(0);
     }
 
-    fn connect(&self, cx: &Kernel, q: &Q, dest: &[u8]) -> Result<(), Refusal> {
+    fn connect(&self, cx: &Kernel, dest: &[u8]) -> Result<Event, Refusal> {
         let end = &self.1;
         let peer = self.addr(dest)?;
         if self.0.half.form.port_number(&peer) == Some(0) {
@@ -603,13 +651,10 @@ impl Driver {
         })?;
         drop(line.circuit.replace(Some(circuit)));
         drop(end.line.replace(Some(line)));
-        end.step(Event::OkAck1);
-        end.put_up(cx, ok_ack(q.blocks(), 0));
-        end.confirm(cx);
-        Ok(())
+        Ok(Event::OkAck1)
     }
 
-    fn accept(&self, cx: &Kernel, q: &Q, (acceptor, seq): (u32, u32)) -> Result<(), Refusal> {
+    fn accept(&self, cx: &Kernel, acceptor: u32, seq: u32) -> Result<Event, Refusal> {
         let (end, provider) = (&self.1, &self.0);
         let streams = &provider.half.streams;
         let id = streams.driver_of(acceptor).ok_or(TliError::TBADF)?.id();
@@ -621,49 +666,44 @@ impl Driver {
             return Err(TliError::TOUTSTATE.into());
         }
         let line = end.take_asking(seq).ok_or(TliError::TBADSEQ)?;
-        end.step(match (is_here, waiting) {
-            (true, _) => Event::OkAck2,
-            (false, 1) => Event::OkAck3,
-            _ => Event::OkAck4,
-        });
         if !is_here {
             on.step(Event::PassConn);
+            // What has arrived goes up behind the acknowledgement.
+            if let Some(q) = on.q.upgrade() {
+                q.qenable(cx);
+            }
         }
         if let Some(circuit) = line.circuit() {
             on.local.set(circuit.ends(cx).0);
         }
         drop(line.end.replace(Rc::downgrade(&on)));
         drop(on.line.replace(Some(line)));
-        end.put_up(cx, ok_ack(q.blocks(), 1));
-        on.up(cx);
-        Ok(())
+        Ok(match (is_here, waiting) {
+            (true, _) => Event::OkAck2,
+            (false, 1) => Event::OkAck3,
+            _ => Event::OkAck4,
+        })
     }
 
-    fn disconnect(&self, cx: &Kernel, q: &Q, seq: u32) -> Result<(), Refusal> {
+    fn disconnect(&self, cx: &Kernel, seq: u32) -> Result<Event, Refusal> {
         let end = &self.1;
         if end.state.get() == State::WackDreq7 {
             let waiting = end.asking.borrow().len();
-            let line = end.take_asking(seq).ok_or(TliError::TBADSEQ)?;
-            end.step(if waiting == 1 { Event::OkAck3 } else { Event::OkAck4 });
-            end.put_up(cx, ok_ack(q.blocks(), 2));
-            line.abort(cx);
-            return Ok(());
+            end.take_asking(seq).ok_or(TliError::TBADSEQ)?.abort(cx);
+            return Ok(if waiting == 1 { Event::OkAck3 } else { Event::OkAck4 });
         }
-        end.step(Event::OkAck1);
-        end.flush(cx);
-        end.put_up(cx, ok_ack(q.blocks(), 2));
         let line = end.line.take();
         if let Some(line) = line {
             line.abort(cx);
         }
-        Ok(())
+        Ok(Event::OkAck1)
     }
 
     fn data(&self, cx: &Kernel, q: &Q, data: Option<Mblk>) {
         let end = &self.1;
         if !end.step(Event::DataReq) {
-            // The connection may have ended meanwhile.
-            return if end.state.get() == State::Idle { drop(data) } else { self.fail(cx, q) };
+            drop(data);
+            return self.fail_unless_idle(cx, q);
         }
         drop(end.unsent.replace(data));
         end.down(cx);
@@ -672,10 +712,7 @@ impl Driver {
     fn release(&self, cx: &Kernel, q: &Q) {
         let end = &self.1;
         if !end.step(Event::OrdrelReq) {
-            return if end.state.get() == State::Idle {
-            } else {
-                self.fail(cx, q)
-            };
+            return self.fail_unless_idle(cx, q);
         }
         if let Some(circuit) = end.line().and_then(|line| line.circuit()) {
             circuit.shutdown(cx);
@@ -721,6 +758,7 @@ impl Module for Driver {
         }
     }
 
+    /// There is room below, or there are blocks.
     fn wsrv(&self, cx: &Kernel, q: &Q) {
         self.1.down(cx);
         while self.1.has_room(cx)
@@ -730,13 +768,9 @@ impl Module for Driver {
         }
     }
 
-    /// There is room above again.
+    /// There is room above again, or there are blocks.
     fn rsrv(&self, cx: &Kernel, _: &Q) {
         self.1.up(cx);
-    }
-
-    fn timer(&self, cx: &Kernel, q: &Q, _: u64) {
-        self.wsrv(cx, &q.write_side());
     }
 
     fn close(&self, cx: &Kernel, _: &Q) {
