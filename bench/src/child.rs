@@ -127,6 +127,18 @@ fn program() -> Result<PathBuf, Trouble> {
     std::env::current_exe().map_err(|e| Trouble::Failed(format!("no path to this program: {e}")))
 }
 
+/// The command that runs graphs, which lies beside this program or, beside a test, one above.
+///
+/// # Errors
+/// [`Trouble::Skipped`] if it is not there.
+pub(crate) fn command() -> Result<PathBuf, Trouble> {
+    let own = std::env::current_exe()?;
+    let mut places = own.ancestors().skip(1).take(2).map(|folder| folder.join("xk"));
+    places.find(|path| path.is_file()).ok_or_else(|| {
+        Trouble::Skipped("needs the program xk beside it (cargo build --release -p xk)".into())
+    })
+}
+
 /// This program once more, to do one of the works.
 ///
 /// # Errors
@@ -234,12 +246,10 @@ impl Drop for Running {
     }
 }
 
-/// A figure of this process in `/proc/self/status` or `smaps_rollup`, in octets.
-pub(crate) fn memory_octets(key: &str) -> Option<f64> {
-    ["/proc/self/status", "/proc/self/smaps_rollup"]
-        .iter()
-        .filter_map(|path| std::fs::read_to_string(path).ok())
-        .find_map(|text| octets_of(&text, key))
+/// The memory of this process that is resident, in octets.
+pub(crate) fn resident() -> Result<f64, String> {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    octets_of(&text, "VmRSS").ok_or_else(|| "no /proc to read memory from".into())
 }
 
 /// The figure of a line such as `VmRSS:  1234 kB`, in octets.

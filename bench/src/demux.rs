@@ -133,10 +133,9 @@ fn derived(records: &[Record]) -> Vec<Record> {
 pub(crate) fn memory(count: &str) -> Result<Vec<f64>, String> {
     let count: usize = count.parse().map_err(|_| "not a number of sessions")?;
     drop(ManySessions::new(1)?);
-    let resident = || child::memory_octets("VmRSS").ok_or("no /proc to read memory from");
-    let before = resident()?;
+    let before = child::resident()?;
     let many = ManySessions::new(count)?;
-    let octets = (resident()? - before) / count as f64 / 2.0;
+    let octets = (child::resident()? - before) / count as f64 / 2.0;
     drop(many);
     Ok(vec![octets])
 }

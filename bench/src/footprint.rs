@@ -4,7 +4,7 @@
 //! namespace of its own beside a process that pings it by Linux's own stack.
 
 use crate::case::{Benchmark, Case, Goal, Trouble};
-use crate::child::{self, Running};
+use crate::child::{self, Running, command};
 use crate::folder;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrV4, SocketFlags, SocketType, ipproto, recvfrom,
@@ -44,17 +44,6 @@ const ROWS: [(&str, &str, Option<Goal>); 7] = [
 const WATCHED: Duration = Duration::from_millis(1000);
 /// How long its first answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// The command, which lies beside this program.
-fn command() -> Result<PathBuf, Trouble> {
-    let command = std::env::current_exe()?.with_file_name("xk");
-    if command.is_file() {
-        return Ok(command);
-    }
-    Err(Trouble::Skipped(
-        "needs the command beside this program (cargo build --release -p xk)".into(),
-    ))
-}
 
 fn cases() -> Vec<Case> {
     let mut list = vec![

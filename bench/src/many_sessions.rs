@@ -2,6 +2,7 @@
 //! figure 6 measure.
 
 use crate::cable::{HEADROOM, Hosts};
+use crate::stopwatch::clock_ns;
 use crate::uppers::{Echo, counter};
 use std::cell::Cell;
 use std::hint::black_box;
@@ -106,7 +107,7 @@ impl ManySessions {
     /// taken off.
     pub(crate) fn times(&self, choice: Choice, trips: usize) -> Vec<f64> {
         let mut chooser = Chooser::new(choice, self.sessions.len());
-        let clock = middle_ns(trips.min(1000), || {});
+        let clock = clock_ns();
         let mut list: Vec<f64> = (0..trips)
             .map(|_| {
                 let session = chooser.next();
@@ -118,19 +119,6 @@ impl ManySessions {
         list.sort_by(f64::total_cmp);
         list
     }
-}
-
-/// The middle duration of `work`, as the clock sees it.
-fn middle_ns(times: usize, work: impl Fn()) -> f64 {
-    let mut list: Vec<u128> = (0..times.max(1))
-        .map(|_| {
-            let start = Instant::now();
-            work();
-            start.elapsed().as_nanos()
-        })
-        .collect();
-    list.sort_unstable();
-    list[list.len() / 2] as f64
 }
 
 /// Says which session is next.

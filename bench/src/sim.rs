@@ -128,12 +128,7 @@ struct Bouncing {
 
 impl Bouncing {
     fn new(hosts: usize) -> Result<Self, String> {
-        let catalog = xk_catalog::standard();
-        let graph =
-            xk_compose::check(&text(hosts), "sim.kdl", &catalog).map_err(|d| d.to_text())?;
-        let config = SimulationConfig::default();
-        let mut world = simulate(&graph, config).map_err(|d| d.to_text())?;
-        start_world(&graph, &mut world).map_err(|d| d.to_text())?;
+        let mut world = world(&text(hosts), SimulationConfig::default())?;
         for host in (0..hosts).step_by(2) {
             let id = HostId(host as u32);
             let kicked = world.enter(id, |cx| kick(cx, address(host), address(host + 1)));
@@ -159,6 +154,15 @@ impl Bouncing {
         assert!(done >= hops, "{done} of {hops} hops happened");
         done
     }
+}
+
+/// The world of a graph's text, started.
+pub(crate) fn world(text: &str, config: SimulationConfig) -> Result<World, String> {
+    let graph = xk_compose::check(text, "bench.kdl", &xk_catalog::standard());
+    let graph = graph.map_err(|d| d.to_text())?;
+    let mut world = simulate(&graph, config).map_err(|d| d.to_text())?;
+    start_world(&graph, &mut world).map_err(|d| d.to_text())?;
+    Ok(world)
 }
 
 fn address(host: usize) -> [u8; 4] {
@@ -200,10 +204,9 @@ pub(crate) fn memory(hosts: &str) -> Result<Vec<f64>, String> {
     let hosts: usize = hosts.parse().map_err(|_| "not a number of hosts")?;
     // What the program itself needs is there after the smallest network.
     drop(Bouncing::new(2)?);
-    let resident = || child::memory_octets("VmRSS").ok_or("no /proc to read memory from");
-    let before = resident()?;
+    let before = child::resident()?;
     let network = Bouncing::new(hosts)?;
-    let whole = resident()? - before;
+    let whole = child::resident()? - before;
     drop(network);
     Ok(vec![whole / hosts as f64, whole])
 }

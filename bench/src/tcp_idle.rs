@@ -134,14 +134,13 @@ pub(crate) fn measure(count: &str) -> Result<Vec<f64>, String> {
     let count: usize = count.parse().map_err(|_| "not a number of connections")?;
     // What the program itself needs is there after a few.
     drop(Pair::new(8)?);
-    let resident = || child::memory_octets("VmRSS").ok_or("no /proc to read memory from");
-    let before = resident()?;
+    let before = child::resident()?;
     let start = Instant::now();
     let pair = Pair::new(count)?;
     let opened = start.elapsed();
     pair.rest();
     pair.check()?;
-    let octets = resident()? - before;
+    let octets = child::resident()? - before;
     let (start, before) = (Instant::now(), pair.received.get());
     for n in 0..TRIPS {
         // A prime apart, so that none is near the one before.

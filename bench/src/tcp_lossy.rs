@@ -7,7 +7,7 @@ use crate::uppers::Sink;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
-use xk_compose::{SimulationConfig, simulate, start_world};
+use xk_compose::SimulationConfig;
 use xk_core::object::{OpenError, Refused};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
@@ -92,11 +92,8 @@ fn built(congestion: &str, seed: u64) -> Result<(World, Rc<Cell<u64>>), String> 
         )
     };
     let text = host("a", 1) + &host("b", 2) + "link lan delay=\"10ms\" loss=\"1%\"\n";
-    let catalog = xk_catalog::standard();
-    let graph = xk_compose::check(&text, "lossy.kdl", &catalog).map_err(|d| d.to_text())?;
     let config = SimulationConfig { seed, ..SimulationConfig::default() };
-    let mut world = simulate(&graph, config).map_err(|d| d.to_text())?;
-    start_world(&graph, &mut world).map_err(|d| d.to_text())?;
+    let mut world = crate::sim::world(&text, config)?;
     let received = Rc::new(Cell::new(0));
     let sink = Sink(Rc::clone(&received));
     let served = world.enter(HostId(1), |cx| serve(cx, sink));

@@ -178,12 +178,10 @@ impl Protocol for Echo {
     }
 
     fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        let Some(notice) = ask.get::<StreamNotice>() else {
-            return Answer::Unknown;
-        };
-        if notice.event == StreamEvent::EndOfStream {
-            notice.session.clone().close(cx);
-        }
-        Answer::Answered
+        ask.answer::<StreamNotice>(|notice| {
+            if notice.event == StreamEvent::EndOfStream {
+                notice.session.clone().close(cx);
+            }
+        })
     }
 }

@@ -3,7 +3,7 @@
 
 use super::member::{asks, opens};
 use crate::case::{Sample, Trouble};
-use crate::child::{self, Running};
+use crate::child::{self, Running, command};
 use crate::folder;
 use rustix::net::sockopt::set_socket_linger;
 use rustix::process::Signal;
@@ -107,15 +107,12 @@ pub(super) fn linux_connects(count: f64) -> Result<Sample, Trouble> {
     found.map(Sample::from)
 }
 
-/// The command that runs graphs, which lies beside this program or, beside a test, one above.
+/// The command, if there are TAP devices.
 fn program() -> Result<PathBuf, Trouble> {
-    let own = std::env::current_exe()?;
-    let places = own.ancestors().skip(1).take(2).map(|folder| folder.join("xk"));
-    let found = places.into_iter().find(|path| path.is_file());
     if !Path::new("/dev/net/tun").exists() {
         return Err(Trouble::Skipped("needs /dev/net/tun (modprobe tun)".into()));
     }
-    found.ok_or_else(|| Trouble::Skipped("needs the program xk beside it (cargo build)".into()))
+    command()
 }
 
 /// Starts a graph or a program, which is ended with what this answers.

@@ -71,11 +71,6 @@ fn row(stack: &str, what: &str) -> String {
     format!("{stack}, {what}")
 }
 
-/// One system's calls of so many octets, spinning.
-fn calls(testbed: &Testbed, row: String, stack: Stack, wire: Wire, octets: usize) -> Case {
-    trips(testbed, row, System::Rpc(stack, wire), octets, Mode::Spinning, TIME)
-}
-
 /// One system's calls of so many octets in one process.
 fn calls_in_process(row: String, stack: Stack, octets: usize) -> Case {
     let make = move |_| stack.is_known().map(|()| pair(stack, octets));
@@ -100,7 +95,10 @@ fn measured(stacks: &[Stack], sizes: &[(&str, usize)]) -> Vec<Case> {
             for stack in stacks {
                 let row = row(stack.name(), what);
                 list.push(match wire {
-                    Some(wire) => calls(&testbed, row, *stack, wire, *octets),
+                    Some(wire) => {
+                        let system = System::Rpc(*stack, wire);
+                        trips(&testbed, row, system, *octets, Mode::Spinning, TIME)
+                    }
                     None => calls_in_process(row, *stack, *octets),
                 });
             }
@@ -114,6 +112,10 @@ const SIZES: [(&str, usize); 3] = [(LATENCY, 0), (ONE, KILOBYTE), (SIXTEEN, LARG
 fn quoted_latencies(lines: &[Line]) -> Vec<Case> {
     let one = |(stack, system, [ms, ..]): &Line| quoted(row(stack, LATENCY), system, ms * 1000.0);
     lines.iter().map(one).collect()
+}
+
+fn quoted_latency((stack, ms): (Stack, f64)) -> Case {
+    quoted(row(stack.name(), LATENCY), X_KERNEL, ms * 1000.0)
 }
 
 /// What a person would have written into the paper's other columns.
@@ -140,22 +142,22 @@ fn quoted_records(bench: &'static str, lines: &[Line]) -> Vec<Record> {
 }
 
 /// Kilobytes a second, and what each further kilobyte costs.
-fn rates(records: &[Record], stacks: &[Stack]) -> Vec<Record> {
+fn rates(records: &[Record], stacks: &[&str]) -> Vec<Record> {
     let mut list = Vec::new();
     for stack in stacks {
         for system in systems() {
-            let of = |what| Record::find(records, &row(stack.name(), what), system);
+            let of = |what| Record::find(records, &row(stack, what), system);
             let (Some(one), Some(sixteen)) = (of(ONE), of(SIXTEEN)) else {
                 continue;
             };
-            let name = (row(stack.name(), THROUGHPUT), "kilobytes/s");
+            let name = (row(stack, THROUGHPUT), "kilobytes/s");
             let kilobytes = (LARGE / KILOBYTE) as f64;
             // The slowest call is the lowest rate.
             let mut rate = sixteen.with(sixteen, name, |us, _| kilobytes / (us / 1e6));
             (rate.min, rate.max) = (rate.max, rate.min);
             rate.better = Better::Higher;
             list.push(rate);
-            let name = (row(stack.name(), INCREMENTAL), "us");
+            let name = (row(stack, INCREMENTAL), "us");
             list.push(sixteen.with(one, name, |b, a| (b - a) / (kilobytes - 1.0)));
         }
     }
@@ -198,7 +200,7 @@ fn table_1() -> Benchmark {
         },
     )
     .derived(|records| {
-        let mut list = rates(records, &MONOLITHIC);
+        let mut list = rates(records, &MONOLITHIC.map(Stack::name));
         list.extend(quoted_records("papers/rpc-table-1", &TABLE_1));
         let [eth, ip, vip] = MONOLITHIC.map(Stack::name);
         let goal = Some(Goal::AtMost(1.034));
@@ -222,7 +224,7 @@ fn table_2() -> Benchmark {
         },
     )
     .derived(|records| {
-        let mut list = rates(records, &BOTH);
+        let mut list = rates(records, &BOTH.map(Stack::name));
         list.extend(quoted_records("papers/rpc-table-2", &TABLE_2));
         let [monolithic, layered] = BOTH.map(Stack::name);
         let goal = Some(Goal::AtMost(1.078));
@@ -244,9 +246,7 @@ fn table_3() -> Benchmark {
         "us",
         || {
             let mut list = measured(&TABLE_3.map(|(stack, _)| stack), &[(LATENCY, 0)]);
-            for (stack, ms) in TABLE_3 {
-                list.push(quoted(row(stack.name(), LATENCY), X_KERNEL, ms * 1000.0));
-            }
+            list.extend(TABLE_3.map(quoted_latency));
             list
         },
     )
@@ -277,17 +277,15 @@ fn removing_layers() -> Benchmark {
             // Those of table I beside them, so that one run has all that compare.
             let others = [Stack::MonolithicEth, Stack::MonolithicIp];
             list.extend(measured(&others, &[(LATENCY, 0)]));
-            for (stack, ms) in REMOVED {
-                list.push(quoted(row(stack.name(), LATENCY), X_KERNEL, ms * 1000.0));
-            }
+            list.extend(REMOVED.map(quoted_latency));
             list.extend(quoted_latencies(&TABLE_1[1..3]));
             list
         },
     )
     .derived(|records| {
-        let stacks = REMOVED.map(|(stack, _)| stack);
+        let stacks = REMOVED.map(|(stack, _)| stack.name());
         let mut list = rates(records, &stacks);
-        let [monolithic, layered, removed] = stacks.map(Stack::name);
+        let [monolithic, layered, removed] = stacks;
         let goal = Some(Goal::AtMost(1.0));
         list.extend(ratios(records, LATENCY, [removed, monolithic], goal));
         list.extend(ratios(records, LATENCY, [removed, layered], None));
@@ -311,8 +309,9 @@ pub(super) fn table_6() -> Benchmark {
             let mut list = Vec::new();
             for (what, octets) in SIZES {
                 for wire in WIRES {
+                    let system = System::Rpc(Stack::MonolithicVip, wire);
                     let row = row(SPRITE_RPC, what);
-                    list.push(calls(&testbed, row, Stack::MonolithicVip, wire, octets));
+                    list.push(trips(&testbed, row, system, octets, Mode::Spinning, TIME));
                 }
             }
             list.extend(quoted_latencies(&TABLE_6));
@@ -320,17 +319,7 @@ pub(super) fn table_6() -> Benchmark {
         },
     )
     .derived(|records| {
-        let renamed: Vec<Record> = records
-            .iter()
-            .map(|record| Record {
-                row: record.row.replace(SPRITE_RPC, Stack::MonolithicVip.name()),
-                ..record.clone()
-            })
-            .collect();
-        let mut list = rates(&renamed, &[Stack::MonolithicVip]);
-        for record in &mut list {
-            record.row = record.row.replace(Stack::MonolithicVip.name(), SPRITE_RPC);
-        }
+        let mut list = rates(records, &[SPRITE_RPC]);
         list.extend(quoted_records("papers/xkernel-table-6", &TABLE_6));
         list
     })
@@ -361,7 +350,7 @@ mod tests {
             record(Stack::LayeredVip, SIXTEEN, IN_PROCESS, 16_000.0),
             record(Stack::MonolithicVip, SIXTEEN, IN_PROCESS, 16_000.0),
         ];
-        let found = rates(&records, &BOTH);
+        let found = rates(&records, &BOTH.map(Stack::name));
         assert_eq!(found.len(), 2, "one that lacks a size has no rate");
         assert_eq!((found[0].median, found[1].median), (1000.0, 1000.0));
         assert!(found[0].min < found[0].max);

@@ -66,12 +66,21 @@ impl Caller for User {
         opened.map_err(|error| format!("open: {error}"))
     }
 
+    #[inline]
     fn call(&self, turns: &Turns<Self>, session: &SessionRef) -> Result<(), String> {
         let (cx, octets) = (&*turns.a.cx, &self.data[..self.octets.get()]);
-        if self.stack.has_calls() {
-            return call(cx, session, octets).map_err(|error| error.describe(cx));
+        match self.stack.has_calls() {
+            true => call(cx, session, octets).map_err(|error| error.describe(cx)),
+            false => self.ask(turns, session, octets),
         }
-        // One message, and frames are carried until it has come back.
+    }
+}
+
+impl User {
+    /// Sends one message, and carries frames until it has come back.
+    #[inline(never)]
+    fn ask(&self, turns: &Turns<Self>, session: &SessionRef, octets: &[u8]) -> Result<(), String> {
+        let cx = &*turns.a.cx;
         let before = self.answered.get();
         let message = cx.pool().copy_from(HEADROOM, octets).map_err(|error| error.to_string())?;
         session.push(cx, message).map_err(|error| error.to_string())?;

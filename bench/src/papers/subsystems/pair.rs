@@ -127,6 +127,7 @@ impl Caller for Client {
         opened.map_err(|error| format!("open: {error}"))
     }
 
+    #[inline]
     fn call(&self, turns: &Turns<Self>, session: &SessionRef) -> Result<(), String> {
         let (cx, packets) = (&*turns.a.cx, self.packets.get());
         let message = cx.pool().copy_from(HEADROOM, &[packets; REQUEST]);
