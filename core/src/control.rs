@@ -197,6 +197,29 @@ impl<'a> Ask<'a> {
         self.question.downcast_mut()
     }
 
+    /// Answers [`Describe`] if there is something to say; false if it is another question.
+    pub(crate) fn describes(&mut self, text: impl FnOnce() -> Option<String>) -> bool {
+        let said = self.get::<Describe>().zip(text());
+        let is_said = said.is_some();
+        said.into_iter().for_each(|(question, text)| question.text = text);
+        is_said
+    }
+
+    /// Answers [`ListSessions`] or [`ListMaps`] if there is something to show; false if it is
+    /// another question.
+    pub(crate) fn shows(&mut self, show: impl FnOnce(&mut Tables<'_>)) -> bool {
+        let list = match self.question.downcast_mut::<ListSessions>() {
+            Some(sessions) => Err(sessions),
+            None => match self.question.downcast_mut::<ListMaps>() {
+                Some(maps) => Ok(maps),
+                None => return false,
+            },
+        };
+        let mut tables = Tables { list, is_shown: false };
+        show(&mut tables);
+        tables.is_shown
+    }
+
     /// Lets `fill` answer if the question is a `Q`.
     pub fn answer<Q: Question>(&mut self, fill: impl FnOnce(&mut Q)) -> Answer {
         match self.get::<Q>() {
@@ -360,6 +383,39 @@ impl ListMaps {
     /// Adds one.
     pub fn add(&mut self, name: &'static str, stats: MapStats) {
         self.maps.push((name.into(), stats));
+    }
+}
+
+/// What a protocol shows its sessions and maps to ([`Protocol::tables`](crate::Protocol::tables)):
+/// [`ListSessions`] or [`ListMaps`].
+pub struct Tables<'a> {
+    list: Result<&'a mut ListMaps, &'a mut ListSessions>,
+    is_shown: bool,
+}
+
+impl Tables<'_> {
+    /// Shows a table of sessions, and its figures under this name.
+    pub fn sessions<K: Key>(&mut self, name: &'static str, table: &SessionTable<K>) {
+        match &mut self.list {
+            Ok(maps) => maps.add(name, table.stats()),
+            Err(sessions) => sessions.add(table),
+        }
+        self.is_shown = true;
+    }
+
+    /// Shows sessions that are in no table.
+    pub fn others<'s>(&mut self, others: impl IntoIterator<Item = &'s SessionRef>) {
+        if let Err(sessions) = &mut self.list {
+            others.into_iter().for_each(|session| sessions.push(session));
+        }
+    }
+
+    /// Shows the figures of a map.
+    pub fn map(&mut self, name: &'static str, stats: MapStats) {
+        if let Ok(maps) = &mut self.list {
+            maps.add(name, stats);
+            self.is_shown = true;
+        }
     }
 }
 

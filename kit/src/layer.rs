@@ -19,29 +19,29 @@
 //! push         fit, header, or else examine_sent -> the lower's push, or unsent
 //! ```
 
+mod bounds;
 mod conversation;
 
-pub use conversation::{Conversation, quoted};
+pub use bounds::{Bounds, sessions_max};
+pub use conversation::Conversation;
 
 use crate::Turns;
 use crate::control::{MaxPacket, OptPacket, max_packet};
+use crate::net::drop_sources::{DropSources, Source};
 use crate::net::offers::Offers;
 use crate::net::template::Headers;
 use alloc::rc::Rc;
 use alloc::string::String;
 use core::hash::Hasher;
 use core::ops::Deref;
-use xk_core::control::{ListMaps, ListSessions};
-use xk_core::graph::{Build, BuildError, ParamSpec, int};
-use xk_core::map::{Key, Map};
+use xk_core::control::Tables;
+use xk_core::graph::{Build, BuildError};
+use xk_core::map::{Key, Map, MapStats};
 use xk_core::object::{Burst, Enable, OpenError, PushError, Refused, SessionTable};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason,
     Secret, SessionRef, Upper, reason,
 };
-
-/// How many offers a layer takes unless it says otherwise.
-const OFFERS_MAX: usize = 256;
 
 /// Why a message is not sent: the error for the caller, and the reason it is counted under.
 pub type Unsent = (PushError, &'static Reason);
@@ -345,6 +345,11 @@ pub trait Layer<const N: usize>: Sized + 'static {
         all.take_offered(at, header, message)
     }
 
+    /// The figures of a map of its own, with their name, for `list-maps`.
+    fn map(&self) -> Option<(&'static str, MapStats)> {
+        None
+    }
+
     /// As [`Protocol::control`]; [`Layered::answer`] has the questions that all layers answer.
     fn control(
         all: &Layered<Self, N>,
@@ -368,9 +373,11 @@ pub trait Layer<const N: usize>: Sized + 'static {
         own.answer(cx, ask)
     }
 
-    /// Notes that a message was dropped whose header, if it had one, is `header`.
-    fn dropped(&self, at: Arrival<'_>, header: Option<&[u8; N]>, why: &'static Reason) {
-        let _ = (at, header, why);
+    /// Where a dropped message came from whose header, if it had one, is `header`: for the table
+    /// of a layer that has the parameter [`sources_max`](crate::net::drop_sources::PARAMETER).
+    fn source(at: Arrival<'_>, header: Option<&[u8; N]>) -> Option<Source> {
+        let _ = (at, header);
+        None
     }
 
     /// The graph is being taken down.
@@ -396,33 +403,6 @@ fn as_number(key: impl Key) -> u64 {
     octets.finish()
 }
 
-/// The parameter of a layer that says how many sessions it holds, `usual` unless a graph says.
-pub const fn sessions_max(usual: i64) -> ParamSpec {
-    let what = "how many sessions it holds; idle ones are evicted for new ones";
-    int("sessions_max", 1..=16_777_216, usual, what)
-}
-
-/// How many sessions and offers a layer holds.
-#[derive(Clone, Copy, Debug)]
-pub struct Bounds {
-    /// Sessions; idle ones are evicted for new ones.
-    pub sessions: usize,
-    /// Sessions from which on an idle one makes room for each that a message makes.
-    pub idle: usize,
-    /// Passive sessions of one upper protocol; 0 sets no bound of its own.
-    pub passive: usize,
-    /// Standing offers.
-    pub offers: usize,
-}
-
-impl Bounds {
-    /// So many sessions, and the usual number of offers.
-    #[must_use]
-    pub fn sessions(sessions: usize) -> Self {
-        Self { sessions, idle: sessions, passive: 0, offers: OFFERS_MAX }
-    }
-}
-
 /// What the objects of one layer share.
 pub struct Parts<L: Layer<N>, const N: usize> {
     /// The layer's own part.
@@ -436,6 +416,8 @@ pub struct Parts<L: Layer<N>, const N: usize> {
     /// What was passed on to the layer below for each offer.
     passed: Map<u64, Participant>,
     below: Offers,
+    /// The sources of what was dropped.
+    drop_sources: Option<DropSources>,
     /// The sessions that a first message makes at this moment.
     making: Turns<(u64, L::Key)>,
 }
@@ -471,17 +453,19 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
             sessions,
             passed: Map::new(secret, bounds.offers),
             below: Offers::default(),
+            drop_sources: bounds.sources.map(DropSources::new),
             making: Turns::default(),
         }))
     }
 
-    /// Adds the layer at its place in a graph, with as many sessions as its parameter
-    /// [`sessions_max`] says.
+    /// Adds the layer at its place in a graph. Its parameter [`sessions_max`] says how many
+    /// sessions it holds; `idle_max`, `passive_max`, `enables_max` and `sources_max` are the other
+    /// [`Bounds`] of an entry that has them.
     ///
     /// # Errors
     /// [`BuildError`] if the graph gives it nothing to stand on.
     pub fn build(build: &Build<'_>, layer: L) -> Result<ProtocolRef, BuildError> {
-        let bounds = Bounds::sessions(build.int("sessions_max")?);
+        let bounds = Bounds::read(build)?;
         build.add(Self::new(build.cx.secret(), build.lower(0)?, bounds, layer))
     }
 
@@ -586,27 +570,23 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
         message: Message,
         why: &'static Reason,
     ) -> Result<(), Refused> {
-        self.layer.dropped(at, header, why);
+        self.dropped(at, header, why);
         Err(at.this.refuse(message, why))
     }
 
-    /// Answers what every layer answers: `list-sessions`, `list-maps`; what the protocol below
-    /// says of sizes, less the header; the rest as it does.
+    /// Counts a drop of its source's, if the layer does.
+    #[cold]
+    pub fn dropped(&self, at: Arrival<'_>, header: Option<&[u8; N]>, why: &'static Reason) {
+        if let Some(sources) = &self.drop_sources
+            && let Some(source) = L::source(at, header)
+        {
+            sources.count(source, why);
+        }
+    }
+
+    /// Answers what every layer answers: what the protocol below says of sizes, less the header;
+    /// the rest as it does.
     pub fn answer(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
-        if let Some(question) = ask.get::<ListSessions>() {
-            question.add(&self.sessions);
-            self.offers.for_each(|_, receiver| {
-                if let Receiver::Session(session) = receiver {
-                    question.push(session);
-                }
-            });
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<ListMaps>() {
-            question.add("active", self.sessions.stats());
-            question.add("passive", self.offers.stats());
-            return Answer::Answered;
-        }
         less_header::<L, N>(self.lower.control(cx, ask), ask)
     }
 
@@ -755,7 +735,19 @@ impl<L: Layer<N>, const N: usize> Protocol for Layered<L, N> {
     }
 
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        L::control(self, cx, this, ask)
+        match &self.drop_sources {
+            Some(sources) if sources.answer(this, ask) => Answer::Answered,
+            _ => L::control(self, cx, this, ask),
+        }
+    }
+
+    fn tables(&self, tables: &mut Tables<'_>) {
+        tables.sessions("active", &self.sessions);
+        self.offers.for_each(|_, receiver| tables.others(receiver.clone().session().as_ref()));
+        tables.map("passive", self.offers.stats());
+        if let Some((name, stats)) = self.layer.map() {
+            tables.map(name, stats);
+        }
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {
@@ -767,6 +759,7 @@ impl<L: Layer<N>, const N: usize> Protocol for Layered<L, N> {
         self.offers.clear();
         self.passed.clear();
         self.below.clear();
+        self.drop_sources.iter().for_each(DropSources::clear);
         self.layer.stop();
     }
 }

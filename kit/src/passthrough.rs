@@ -11,7 +11,6 @@ use crate::net::stream::StreamNotice;
 use crate::net::template::Headers;
 use crate::wire::offload::Offloads;
 use alloc::rc::Rc;
-use core::any::Any;
 use core::cell::Cell;
 use core::time::Duration;
 use xk_core::control::ListSessions;
@@ -425,10 +424,6 @@ impl<F: Filter> PassSession<F> {
 }
 
 impl<F: Filter> Session for PassSession<F> {
-    fn any(&self) -> Option<&dyn Any> {
-        Some(self)
-    }
-
     #[inline]
     fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
         self.shared.filter.down(cx, self.hop(this), message)

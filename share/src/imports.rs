@@ -2,7 +2,6 @@
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
-use core::any::Any;
 use core::cell::{Cell, RefCell};
 use xk_core::control::ListSessions;
 use xk_core::object::{CallCause, CallError, Closing, ProtocolId, PushError, Refused};
@@ -123,10 +122,6 @@ impl ProxySession {
 }
 
 impl Session for ProxySession {
-    fn any(&self) -> Option<&dyn Any> {
-        Some(self)
-    }
-
     fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
         // That there was no room for one before, which is counted there, is nothing to its sender:
         // to tell it would cost this one.

@@ -17,7 +17,7 @@ pub use params::{
     int, octets, optional, required, text, word,
 };
 
-use crate::control::{QuestionInfo, question};
+pub use crate::control::{QuestionInfo, own_question, question};
 use crate::numbers::{Number, Numbers};
 use crate::object::ProtocolRef;
 use crate::reason::Reason;
@@ -296,7 +296,6 @@ pub type Probe = fn(&Params, Look) -> Result<(), BuildError>;
 /// ```
 /// # use xk_core::graph::{Build, BuildError, Family, Guarantees, Realm, flag, int};
 /// use xk_core::Entry;
-/// use xk_core::control::question;
 /// # use xk_core::ProtocolRef;
 /// # fn build(_: &mut Build<'_>) -> Result<ProtocolRef, BuildError> { unimplemented!() }
 ///

@@ -27,6 +27,14 @@ impl Refused {
     pub fn new(message: Message, reason: &'static Reason) -> Self {
         Self { message, reason }
     }
+
+    /// Puts a header back in front of the message, for the layer below to quote. Without a buffer
+    /// for it the refusal goes on all the same; the pool has counted that.
+    #[cold]
+    pub fn quoting<const N: usize>(mut self, header: &[u8; N]) -> Self {
+        let _ = self.message.push_array(header);
+        self
+    }
 }
 
 impl fmt::Debug for Refused {
@@ -59,6 +67,16 @@ pub enum PushError {
     /// This session takes no messages this way, or lacks the destination.
     #[error("the session takes no messages this way")]
     NotSupported,
+}
+
+impl PushError {
+    /// A later repetition would fare no better.
+    pub fn is_final(self) -> bool {
+        match self {
+            Self::Closed | Self::TooBig | Self::Unreachable | Self::NotSupported => true,
+            Self::NoBuffers | Self::QueueFull | Self::NoRoute => false,
+        }
+    }
 }
 
 /// What the layer that waited for a reply got instead.

@@ -38,12 +38,14 @@ pub use session::{Closing, SessionHead, SessionId, SessionRef, WeakSession};
 pub use slot_unsafe::SessionSlot;
 pub use table::{Rank, SessionTable};
 
-use crate::control::{Answer, Ask};
+use crate::control::{Answer, Ask, Tables};
 use crate::kernel::Kernel;
 use crate::message::Message;
 use crate::participant::Participants;
 use crate::reason::{self, Reason};
 use crate::wire::Wire;
+use alloc::string::String;
+use core::any::Any;
 
 /// A standing offer made by `open_enable`; give it to [`ProtocolRef::open_disable`] to withdraw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -189,6 +191,18 @@ pub trait Protocol {
         self.lower().map_or(Answer::Unknown, |lower| lower.control(cx, ask))
     }
 
+    /// A line about its state, for `describe`; `None` leaves the question to
+    /// [`control`](Self::control).
+    fn describe(&self) -> Option<String> {
+        None
+    }
+
+    /// Shows its sessions and maps, for `list-sessions` and `list-maps`; what shows none of these
+    /// leaves the question to [`control`](Self::control).
+    fn tables(&self, tables: &mut Tables<'_>) {
+        let _ = tables;
+    }
+
     /// True for a layer on which those above have the type numbers that they have on its
     /// [`lower`](Self::lower).
     fn passes_numbers(&self) -> bool {
@@ -231,12 +245,7 @@ pub trait Protocol {
 }
 
 /// A session object: one end of a conversation, with its state.
-pub trait Session {
-    /// The session as its own type, for [`SessionRef::body`]; `None` keeps that to itself.
-    fn any(&self) -> Option<&dyn core::any::Any> {
-        None
-    }
-
+pub trait Session: Any {
     /// Takes a message down towards the peer; `Ok` says that it was taken
     /// ([`SessionRef::push`]).
     ///
@@ -322,6 +331,13 @@ pub trait Session {
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         let _ = this;
         self.lower().map_or(Answer::Unknown, |lower| lower.control(cx, ask))
+    }
+
+    /// A line about its participants and state, for `describe`; `None` leaves the question to
+    /// [`control`](Self::control).
+    fn describe(&self, this: &SessionRef) -> Option<String> {
+        let _ = this;
+        None
     }
 
     /// The session below that this one stands on, from its beginning to its end; unknown questions

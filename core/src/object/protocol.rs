@@ -341,7 +341,11 @@ impl ProtocolRef {
         if !ask.reaches_next() {
             return Answer::Unknown;
         }
-        self.0.body.control(cx, self, ask)
+        let body = &self.0.body;
+        match ask.describes(|| body.describe()) || ask.shows(|tables| body.tables(tables)) {
+            true => Answer::Answered,
+            false => body.control(cx, self, ask),
+        }
     }
 
     /// See [`Protocol::lower`]: the protocol below that questions are forwarded to.
@@ -357,6 +361,21 @@ impl ProtocolRef {
     /// Asks a question and gives back what was answered.
     pub fn ask<Q: Question>(&self, cx: &Kernel, mut question: Q) -> Option<Q> {
         self.control(cx, &mut Ask::new(&mut question)).is_answered().then_some(question)
+    }
+
+    /// The message's first `N` octets, which stay in it.
+    ///
+    /// # Errors
+    /// A message that has fewer, refused.
+    #[inline]
+    pub fn header<const N: usize>(
+        &self,
+        mut message: Message,
+    ) -> Result<([u8; N], Message), Refused> {
+        match message.header() {
+            Ok(header) => Ok((header, message)),
+            Err(error) => Err(self.refuse(message, error.into())),
+        }
     }
 
     /// Counts a refusal and makes it.

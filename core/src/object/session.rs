@@ -12,6 +12,7 @@ use crate::trace::Operation;
 use alloc::boxed::Box;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
+use core::any::Any;
 use core::cell::{Cell, RefCell};
 use core::fmt;
 
@@ -242,7 +243,8 @@ impl SessionRef {
     /// The session as its own type, for the protocol that made it; `None` if it is of another.
     #[inline]
     pub fn body<S: 'static>(&self) -> Option<&S> {
-        self.0.body.any()?.downcast_ref()
+        let body: &dyn Any = &*self.0.body;
+        body.downcast_ref()
     }
 
     /// A handle that does not keep it alive.
@@ -500,7 +502,10 @@ impl SessionRef {
         if !ask.reaches_next() {
             return Answer::Unknown;
         }
-        self.0.body.control(cx, self, ask)
+        match ask.describes(|| self.0.body.describe(self)) {
+            true => Answer::Answered,
+            false => self.0.body.control(cx, self, ask),
+        }
     }
 
     /// Asks a question and gives back what was answered.

@@ -454,6 +454,17 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         }
     }
 
+    /// Whether this session, which a message made, stays bound as an idle one until the table needs
+    /// the room; if not, it is [released](Self::release).
+    pub fn rests(&self, key: &K, session: &SessionRef) -> bool {
+        let (head, is_bound) = (session.head(), self.get(key).as_ref() == Some(session));
+        let rests = is_bound && head.is_passive() && !head.is_aborted();
+        if is_bound && !rests {
+            self.unbind(key);
+        }
+        rests
+    }
+
     /// How many sessions are bound.
     pub fn len(&self) -> usize {
         self.map.len()

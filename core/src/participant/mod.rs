@@ -88,6 +88,11 @@ impl Part {
     pub fn host(address: impl Into<HostAddr>) -> Self {
         Part::Host(address.into())
     }
+
+    /// A host that may be unspecified: any, then.
+    pub fn host_or_any(host: HostAddr) -> Self {
+        if host.is_unspecified() { Part::Any } else { Part::Host(host) }
+    }
 }
 
 /// One participant: a stack of identifiers, the highest layer's on top.

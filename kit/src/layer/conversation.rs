@@ -2,9 +2,8 @@
 
 use super::{Arrival, Layer, Layered, Unsent, less_header};
 use crate::net::template::Headers;
-use core::any::Any;
+use alloc::string::String;
 use core::cell::Cell;
-use xk_core::control::Describe;
 use xk_core::object::{BURST_MAX, Burst, Closing, Outgoing, PushError, Refused};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, reason};
 
@@ -25,13 +24,9 @@ pub struct Conversation<L: Layer<N>, const N: usize> {
 }
 
 impl<L: Layer<N>, const N: usize> Conversation<L, N> {
-    /// Answers what every conversation answers: `describe`, `headers`; what the session below says
-    /// of sizes, less the header; the rest as it does.
+    /// Answers what every conversation answers: `headers`; what the session below says of sizes,
+    /// less the header; the rest as it does.
     pub fn answer(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
-        if let Some(question) = ask.get::<Describe>() {
-            question.text = self.all.layer.describe(self);
-            return Answer::Answered;
-        }
         if let Some(question) = ask.get::<Headers>() {
             let below = Headers::of(cx, &self.lower);
             let found = below.and_then(|below| self.all.layer.headers(self, cx, below));
@@ -104,7 +99,7 @@ impl<L: Layer<N>, const N: usize> Conversation<L, N> {
             if let Some(protocol) = this.protocol(cx) {
                 let (this, lower) = (&protocol, &self.lower);
                 let at = Arrival { cx, this, lower };
-                self.all.layer.dropped(at, Some(&header), why);
+                self.all.dropped(at, Some(&header), why);
             }
             return Err(this.refuse(cx, message, why));
         }
@@ -113,24 +108,12 @@ impl<L: Layer<N>, const N: usize> Conversation<L, N> {
     }
 }
 
-/// Puts the header back in front of what was refused above, for the layer below to quote. Without
-/// a buffer for it the refusal goes on all the same; the pool has counted that.
-#[cold]
-pub fn quoted<const N: usize>(mut refused: Refused, header: &[u8; N]) -> Refused {
-    let _ = refused.message.push_array(header);
-    refused
-}
-
 #[cold]
 fn quote<L: Layer<N>, const N: usize>(refused: Refused, header: &[u8; N]) -> Result<(), Refused> {
-    Err(if L::QUOTES { quoted(refused, header) } else { refused })
+    Err(if L::QUOTES { refused.quoting(header) } else { refused })
 }
 
 impl<L: Layer<N>, const N: usize> Session for Conversation<L, N> {
-    fn any(&self) -> Option<&dyn Any> {
-        Some(self)
-    }
-
     #[inline]
     fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
         if self.prepare(&mut message) {
@@ -222,6 +205,10 @@ impl<L: Layer<N>, const N: usize> Session for Conversation<L, N> {
 
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         L::session_control(self, cx, this, ask)
+    }
+
+    fn describe(&self, _: &SessionRef) -> Option<String> {
+        Some(self.all.layer.describe(self))
     }
 
     fn lower(&self) -> Option<&SessionRef> {

@@ -16,9 +16,6 @@ mod wide_unsafe;
 
 use xk_core::HostAddr;
 
-/// Slices from here on (in octets) take the vector loop: below, setting it up
-/// costs more than it saves. Code that adds shorter ones only, calls nothing.
-pub const LONG: usize = 256;
 /// Octets copied before they are summed: even, and well inside the first cache.
 const COPY_ROUND: usize = 4096;
 
@@ -35,6 +32,10 @@ pub struct Checksum {
 }
 
 impl Checksum {
+    /// Slices from here on (in octets) take the vector loop: below, setting it up
+    /// costs more than it saves. Code that adds shorter ones only, calls nothing.
+    pub const LONG: usize = 256;
+
     /// The sum over nothing.
     #[inline]
     pub const fn new() -> Self {
@@ -202,7 +203,11 @@ const fn is_ones(sum: u64) -> bool {
 /// A sum and that of native words; constant, short lengths unroll where this is inlined.
 #[inline(always)]
 fn add_octets(sum: u64, octets: &[u8]) -> u64 {
-    if octets.len() < LONG { add_short(sum, octets) } else { add_end_around(sum, sum_long(octets)) }
+    if octets.len() < Checksum::LONG {
+        add_short(sum, octets)
+    } else {
+        add_end_around(sum, sum_long(octets))
+    }
 }
 
 /// A sum and that of native words, by one chain of additions. Halving what is left of blocks takes

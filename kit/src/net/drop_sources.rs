@@ -20,7 +20,7 @@ pub const SOURCES_MAX: usize = 32;
 /// How many reasons of one source are told apart.
 const REASONS_MAX: usize = 4;
 
-/// The parameter of every layer that has such a table; see [`DropSources::read`].
+/// The parameter of every layer that has such a table.
 #[rustfmt::skip]
 pub const PARAMETER: ParamSpec = int("sources_max", 0..=64, 32,
     "for how many sources drops are counted apart");
@@ -34,6 +34,13 @@ pub enum Source {
     Host(HostAddr),
     /// A port of a host.
     Port(HostAddr, u16),
+}
+
+impl Source {
+    /// The peer's `port`, of what came through the session `lower`; on a link there is one peer.
+    pub fn port(cx: &Kernel, lower: &SessionRef, port: u16) -> Self {
+        Self::Port(lower.ask(cx, PeerHost::default()).unwrap_or_default().host, port)
+    }
 }
 
 fields!(
@@ -131,10 +138,7 @@ impl DropSources {
     /// Counts a message of the peer's `port` through the session `lower` as dropped.
     #[cold]
     pub fn record(&self, cx: &Kernel, lower: &SessionRef, port: u16, reason: &'static Reason) {
-        let peer = lower.ask(cx, PeerHost::default());
-        // On a link there is one peer.
-        let source = Source::Port(peer.unwrap_or_default().host, port);
-        self.count(source, reason);
+        self.count(Source::port(cx, lower, port), reason);
     }
 
     /// Counts a message of this source as dropped.

@@ -23,10 +23,9 @@ use crate::net::template::Headers;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::any::Any;
 use core::cell::Cell;
 use core::ops::Deref;
-use xk_core::control::{Describe, ListMaps, ListSessions};
+use xk_core::control::Tables;
 use xk_core::object::{
     Burst, Closing, Enable, OpenError, Outgoing, PushError, Refused, SessionTable,
 };
@@ -202,11 +201,6 @@ pub fn local_host(ends: &Participants) -> HostAddr {
     }
 }
 
-/// The part for a host that may be unspecified.
-pub fn part_of(host: HostAddr) -> Part {
-    if host.is_unspecified() { Part::Any } else { Part::Host(host) }
-}
-
 impl<V: VirtualLayer> Virtual<V> {
     /// A layer on `lowers` with at most `sessions_max` sessions; from `idle_max` on each that a
     /// message makes takes the place of an idle one.
@@ -316,7 +310,7 @@ impl<V: VirtualLayer> Virtual<V> {
             return Ok(session);
         }
         let upper = receiver.upper.clone();
-        let both = Participants::pair(part_of(local), Part::Host(host));
+        let both = Participants::pair(Part::host_or_any(local), Part::Host(host));
         let made = self.make(cx, this, (key, receiver), &both, (true, sent_to));
         let session = made.map_err(|_| &reason::TABLE_FULL)?;
         session.announce(cx, &upper, both).inspect_err(|_| session.abort(cx))?;
@@ -484,20 +478,16 @@ impl<V: VirtualLayer> Protocol for Virtual<V> {
         if V::told(self, cx, ask) {
             return Answer::Answered;
         }
-        if let Some(question) = ask.get::<ListSessions>() {
-            question.add(&self.sessions);
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<ListMaps>() {
-            question.add("active", self.sessions.stats());
-            return Answer::Answered;
-        }
         if has_no_answer(ask) {
             return Answer::Unknown;
         }
         let above = self.ask_above(cx, ask);
         let below = || self.lowers.last().map_or(Answer::Unknown, |last| last.control(cx, ask));
         above.unwrap_or_else(below)
+    }
+
+    fn tables(&self, tables: &mut Tables<'_>) {
+        tables.sessions("active", &self.sessions);
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {
@@ -576,10 +566,6 @@ impl<V: VirtualLayer> VirtualSession<V> {
 }
 
 impl<V: VirtualLayer> Session for VirtualSession<V> {
-    fn any(&self) -> Option<&dyn Any> {
-        Some(self)
-    }
-
     #[inline]
     fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
         V::push(self, cx, this, message)
@@ -612,8 +598,6 @@ impl<V: VirtualLayer> Session for VirtualSession<V> {
             question.host = self.host();
         } else if let Some(question) = ask.get::<MinPacket>() {
             question.octets = LINK_MIN;
-        } else if let Some(question) = ask.get::<Describe>() {
-            question.text = V::describe(self);
         } else if let Some(question) = ask.get::<Headers>() {
             return question.found(V::headers(self, cx));
         } else if let Some(host) = self.sent_to
@@ -624,6 +608,10 @@ impl<V: VirtualLayer> Session for VirtualSession<V> {
             return V::session_control(self, cx, ask);
         }
         Answer::Answered
+    }
+
+    fn describe(&self, _: &SessionRef) -> Option<String> {
+        Some(V::describe(self))
     }
 
     fn source(&self) -> u64 {

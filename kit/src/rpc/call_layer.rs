@@ -25,11 +25,10 @@ use crate::rpc::server::Servers;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::any::Any;
 use core::ops::Deref;
 use xk_core::Secret;
-use xk_core::control::{Describe, ListMaps, ListSessions};
-use xk_core::map::Key;
+use xk_core::control::Tables;
+use xk_core::map::{Key, MapStats};
 use xk_core::message::NoBuffers;
 use xk_core::object::{CallCause, CallError, Closing, Enable, OpenError, Refused, SessionTable};
 use xk_core::{
@@ -285,6 +284,11 @@ pub trait CallLayer: Sized + 'static {
         all.answer(cx, ask)
     }
 
+    /// The figures of a map of its own, with their name, for `list-maps`.
+    fn map(&self) -> Option<(&'static str, MapStats)> {
+        None
+    }
+
     /// As [`Session::control`]; [`Calling::answer`] has the questions that all layers answer.
     fn calls_control(
         own: &Calling<Self>,
@@ -463,19 +467,9 @@ impl<L: CallLayer> CallLayered<L> {
         }))
     }
 
-    /// Answers what every layer answers: `list-sessions`, `list-maps`; what the protocol below
-    /// says of sizes, less the header of a request; the rest as it does.
+    /// Answers what every layer answers: what the protocol below says of sizes, less the header
+    /// of a request; the rest as it does.
     pub fn answer(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
-        if let Some(question) = ask.get::<ListSessions>() {
-            question.add(&self.calling);
-            question.add(&self.serving);
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<ListMaps>() {
-            question.add("calling", self.calling.stats());
-            question.add("serving", self.serving.stats());
-            return Answer::Answered;
-        }
         less(self.lower.control(cx, ask), ask, self.layer.request_octets(None))
     }
 
@@ -624,6 +618,14 @@ impl<L: CallLayer> Protocol for CallLayered<L> {
         L::control(self, cx, this, ask)
     }
 
+    fn tables(&self, tables: &mut Tables<'_>) {
+        tables.sessions("calling", &self.calling);
+        tables.sessions("serving", &self.serving);
+        if let Some((name, stats)) = self.layer.map() {
+            tables.map(name, stats);
+        }
+    }
+
     fn lower(&self) -> Option<&ProtocolRef> {
         Some(&self.lower)
     }
@@ -657,16 +659,10 @@ impl<L: CallLayer> Calling<L> {
         self.lower.call(cx, this, request)
     }
 
-    /// Answers what every session that calls answers: `describe`, and what its name says; what the
+    /// Answers what every session that calls answers: what its name says; what the
     /// layer below says of sizes, less the header of a request; the rest as that does.
     pub fn answer(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         if L::answer_name(self.name, ask) {
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<Describe>()
-            && let Some(text) = L::describe_calls(self)
-        {
-            question.text = text;
             return Answer::Answered;
         }
         let octets = self.all.layer.request_octets(Some(&self.state));
@@ -686,6 +682,10 @@ impl<L: CallLayer> Session for Calling<L> {
 
     fn lower(&self) -> Option<&SessionRef> {
         self.lower.session()
+    }
+
+    fn describe(&self, _: &SessionRef) -> Option<String> {
+        L::describe_calls(self)
     }
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
@@ -712,16 +712,10 @@ impl<L: CallLayer> Serving<L> {
         self.upper.call_demux(cx, this, request)
     }
 
-    /// Answers what every session that serves answers: `describe`, and what its name says; what
+    /// Answers what every session that serves answers: what its name says; what
     /// the session below says of sizes, less the header of a reply; the rest as it does.
     pub fn answer(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
         if L::answer_name(self.name, ask) {
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<Describe>()
-            && let Some(text) = L::describe_serves(self)
-        {
-            question.text = text;
             return Answer::Answered;
         }
         let octets = self.all.layer.reply_octets(&self.state);
@@ -730,10 +724,6 @@ impl<L: CallLayer> Serving<L> {
 }
 
 impl<L: CallLayer> Session for Serving<L> {
-    fn any(&self) -> Option<&dyn Any> {
-        Some(self)
-    }
-
     #[inline]
     fn call_pop(
         &self,
@@ -750,6 +740,10 @@ impl<L: CallLayer> Session for Serving<L> {
 
     fn lower(&self) -> Option<&SessionRef> {
         Some(&self.lower)
+    }
+
+    fn describe(&self, _: &SessionRef) -> Option<String> {
+        L::describe_serves(self)
     }
 
     fn close(&self, _: &Kernel, this: &SessionRef) -> Closing {

@@ -70,8 +70,7 @@ pub use protocol::{Aarp, build};
 pub use shared::{AarpTable, CONFLICT, LOOPED, NO_ADDRESS, UNRESOLVED, UNSOLICITED};
 
 use xk_core::Entry;
-use xk_core::control::{own_question, question};
-use xk_core::graph::{Family, Guarantees, Realm, Service, Shape};
+use xk_core::graph::{Family, Guarantees, Realm, Service, Shape, own_question, question};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]

@@ -4,8 +4,9 @@ use crate::session::{AarpSession, To};
 use crate::shared::{AarpTable, Config, Shared};
 use crate::wire::{ALL_NODES, Error, PACKET_LEN, Packet};
 use alloc::rc::Rc;
+use alloc::string::String;
 use xk_appletalk::addr::{BROADCAST, Node};
-use xk_core::control::{Describe, ListMaps, ListSessions};
+use xk_core::control::Tables;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{Enable, OpenError, Refused, SessionSlot};
 use xk_core::participant::{AddressError, Participant};
@@ -142,16 +143,18 @@ impl Protocol for Aarp {
             }
         } else if let Some(table) = ask.get::<AarpTable>() {
             shared.fill(table);
-        } else if let Some(question) = ask.get::<Describe>() {
-            question.text = shared.describe();
-        } else if let Some(question) = ask.get::<ListSessions>() {
-            question.add(&shared.sessions);
-        } else if let Some(question) = ask.get::<ListMaps>() {
-            question.add("active", shared.sessions.stats());
         } else {
             return shared.eth.control(cx, ask);
         }
         Answer::Answered
+    }
+
+    fn describe(&self) -> Option<String> {
+        Some(self.shared.describe())
+    }
+
+    fn tables(&self, tables: &mut Tables<'_>) {
+        tables.sessions("active", &self.shared.sessions);
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {

@@ -4,12 +4,11 @@ use crate::shared::{NO_ADDRESS, Shared};
 use crate::wire::{ALL_NODES, Hw};
 use alloc::format;
 use alloc::rc::Rc;
-use core::any::Any;
+use alloc::string::String;
 use core::cell::Cell;
 use core::time::Duration;
 use xk_appletalk::aarp::Resolution;
 use xk_appletalk::addr::{BROADCAST, Node};
-use xk_core::control::Describe;
 use xk_core::object::{Closing, OpenError, Outgoing, ProtocolId, PushError, SessionSlot};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, ProtocolRef, Reason, Session, SessionRef,
@@ -150,10 +149,6 @@ impl AarpSession {
 }
 
 impl Session for AarpSession {
-    fn any(&self) -> Option<&dyn Any> {
-        Some(self)
-    }
-
     #[inline]
     fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
         match self.way(cx) {
@@ -178,6 +173,17 @@ impl Session for AarpSession {
         result
     }
 
+    fn describe(&self, _: &SessionRef) -> Option<String> {
+        let waiting = self.shared.waiting();
+        Some(match (self.to, self.lower.get()) {
+            (To::Hw(hw), _) => {
+                format!("{} {hw:02x?}", if hw[0] & 1 == 0 { "station" } else { "group" })
+            }
+            (To::Node(node), Some(_)) => format!("node {node} at {:02x?}", self.hw.get()),
+            (To::Node(node), None) => format!("node {node}, {waiting} messages wait in all"),
+        })
+    }
+
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         let lower = self.lower.get();
         if let Some(question) = ask.get::<PeerEther>() {
@@ -195,15 +201,6 @@ impl Session for AarpSession {
             };
             let lower = lower.or_else(|| self.link(cx, this, known()?).ok());
             return question.found(lower.and_then(|lower| Headers::of(cx, &lower)));
-        } else if let Some(question) = ask.get::<Describe>() {
-            let waiting = self.shared.waiting();
-            question.text = match (self.to, lower) {
-                (To::Hw(hw), _) => {
-                    format!("{} {hw:02x?}", if hw[0] & 1 == 0 { "station" } else { "group" })
-                }
-                (To::Node(node), Some(_)) => format!("node {node} at {:02x?}", self.hw.get()),
-                (To::Node(node), None) => format!("node {node}, {waiting} messages wait in all"),
-            };
         } else {
             return match lower {
                 Some(lower) => lower.control(cx, ask),

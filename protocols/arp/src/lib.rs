@@ -96,8 +96,7 @@ pub use protocol::{Arp, CONFLICT, LOOPED, UNSOLICITED, build};
 pub use shared::{EVICTED, UNRESOLVED};
 
 use xk_core::Entry;
-use xk_core::control::{own_question, question};
-use xk_core::graph::{Family, Guarantees, Realm, Service, Shape};
+use xk_core::graph::{Family, Guarantees, Realm, Service, Shape, own_question, question};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]

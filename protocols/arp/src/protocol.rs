@@ -8,7 +8,7 @@ use crate::wire::{Error, EthAddr, Ipv4, Operation, PACKET_LEN, PROTOCOL_IPV4, Pa
 use alloc::rc::Rc;
 use core::time::Duration;
 use xk_core::Secret;
-use xk_core::control::{ListMaps, ListSessions};
+use xk_core::control::Tables;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{Enable, OpenError, Refused, SessionSlot};
 use xk_core::participant::{AddressError, Wild};
@@ -314,15 +314,15 @@ impl Protocol for Arp {
         let shared = &self.shared;
         if let Some(question) = ask.get::<Offloads>() {
             question.answer(this.id(), || Offloads::of_protocol(cx, &shared.eth));
-        } else if let Some(question) = ask.get::<ListSessions>() {
-            question.add(&shared.sessions);
-        } else if let Some(question) = ask.get::<ListMaps>() {
-            question.add("active", shared.sessions.stats());
-            question.add("hosts", shared.hosts.stats());
         } else if !shared.drop_sources.answer(this, ask) {
             return shared.control(cx, ask).unwrap_or_else(|| shared.eth.control(cx, ask));
         }
         Answer::Answered
+    }
+
+    fn tables(&self, tables: &mut Tables<'_>) {
+        tables.sessions("active", &self.shared.sessions);
+        tables.map("hosts", self.shared.hosts.stats());
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {

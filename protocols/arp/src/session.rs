@@ -6,8 +6,8 @@ use crate::waiting::Queue;
 use crate::wire::Ipv4;
 use alloc::format;
 use alloc::rc::{Rc, Weak};
+use alloc::string::String;
 use core::cell::Cell;
-use xk_core::control::Describe;
 use xk_core::object::{Closing, Outgoing, ProtocolId, PushError, SessionSlot};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, reason};
 use xk_kit::control::{MyHost, PeerEther, PeerHost};
@@ -109,6 +109,15 @@ impl Session for ArpSession {
         result
     }
 
+    fn describe(&self, _: &SessionRef) -> Option<String> {
+        let (entry, waiting) = (&self.path.entry, self.path.waiting.len());
+        let (host, state) = (entry.host, entry.state.get());
+        Some(match entry.address() {
+            Some(eth) => format!("{host} at {eth}, {state}"),
+            None => format!("{host}, {state}, {waiting} waiting"),
+        })
+    }
+
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         let path = &*self.path;
         if let Some(question) = ask.get::<PeerHost>() {
@@ -126,13 +135,6 @@ impl Session for ArpSession {
             let known = || self.shared.link(cx, &self.path, path.entry.address()?);
             let lower = path.lower.get().or_else(known);
             return question.found(lower.and_then(|lower| Headers::of(cx, &lower)));
-        } else if let Some(question) = ask.get::<Describe>() {
-            let (host, state) = (path.entry.host, path.entry.state.get());
-            let waiting = path.waiting.len();
-            question.text = match path.entry.address() {
-                Some(eth) => format!("{host} at {eth}, {state}"),
-                None => format!("{host}, {state}, {waiting} waiting"),
-            };
         } else {
             return self.shared.control(cx, ask).unwrap_or_else(|| match path.lower.get() {
                 Some(lower) => lower.control(cx, ask),

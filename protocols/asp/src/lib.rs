@@ -69,8 +69,7 @@ pub mod wire;
 pub use protocol::{Asp, AspAttention, NO_SESSION, OUT_OF_TURN, Settings, build};
 
 use xk_core::Entry;
-use xk_core::control::{own_question, question};
-use xk_core::graph::{Family, Guarantees, Realm};
+use xk_core::graph::{Family, Guarantees, Realm, own_question, question};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]

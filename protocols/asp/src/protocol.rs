@@ -9,14 +9,14 @@ use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_appletalk::asp::{Asked, Due, Server};
 use xk_appletalk::atp::{Options, REPLY_OCTETS_MAX, RESPONSES_MAX};
-use xk_core::control::{ListMaps, ListSessions};
+use xk_core::control::Tables;
 use xk_core::graph::{Build, BuildError, text};
 use xk_core::kernel::Timer;
 use xk_core::object::{Enable, OpenError, Refused, SessionTable, WeakSession};
 use xk_core::shepherd::Semaphore;
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason,
-    SessionRef, Upper, question, reason,
+    Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason, SessionRef,
+    Upper, question, reason,
 };
 use xk_kit::asks::HEADROOM;
 use xk_kit::net::appletalk::{DdpEnds, SOCKET, now, socket};
@@ -463,19 +463,10 @@ impl Protocol for Asp {
         }
     }
 
-    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        let shared = &self.shared;
-        if let Some(question) = ask.get::<ListSessions>() {
-            question.add(&shared.serving);
-            let calling = shared.calling.borrow().clone();
-            calling.iter().filter_map(WeakSession::upgrade).for_each(|one| question.push(&one));
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<ListMaps>() {
-            question.add("served", shared.serving.stats());
-            return Answer::Answered;
-        }
-        shared.atp.control(cx, ask)
+    fn tables(&self, tables: &mut Tables<'_>) {
+        tables.sessions("served", &self.shared.serving);
+        let calling = self.shared.calling.borrow();
+        tables.others(&calling.iter().filter_map(WeakSession::upgrade).collect::<Vec<_>>());
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {

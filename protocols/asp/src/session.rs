@@ -4,11 +4,10 @@ use crate::protocol::{Address, AspAttention, PATIENCE, Shared};
 use crate::wire::{self, Request};
 use alloc::format;
 use alloc::rc::Rc;
-use core::any::Any;
+use alloc::string::String;
 use core::cell::RefCell;
 use xk_appletalk::asp::{Client, VERSION, result};
 use xk_appletalk::atp::{DATA_OCTETS_MAX, Options, REPLY_OCTETS_MAX, RESPONSES_MAX};
-use xk_core::control::Describe;
 use xk_core::object::{CallCause, CallError, Closing, PushError, Refused, SessionSlot};
 use xk_core::shepherd::Semaphore;
 use xk_core::{
@@ -143,10 +142,6 @@ fn message(cx: &Kernel, options: Option<CallOptions>) -> Result<Message, CallErr
 }
 
 impl Session for Calling {
-    fn any(&self) -> Option<&dyn Any> {
-        Some(self)
-    }
-
     fn call(&self, cx: &Kernel, this: &SessionRef, request: Message) -> Result<Message, CallError> {
         let block = request.attribute::<Transaction>();
         let block = block.and_then(|Transaction(octets)| Options::parse(&octets).ok());
@@ -177,13 +172,13 @@ impl Session for Calling {
         }
     }
 
+    fn describe(&self, _: &SessionRef) -> Option<String> {
+        let number = self.number().map(|number| format!("session {number}"));
+        number.or_else(|| Some("no session yet".into()))
+    }
+
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        if let Some(question) = ask.get::<Describe>() {
-            question.text = match self.number() {
-                Some(number) => format!("session {number}"),
-                None => "no session yet".into(),
-            };
-        } else if let Some(question) = ask.get::<CallsAtOnce>() {
+        if let Some(question) = ask.get::<CallsAtOnce>() {
             question.calls = 1;
         } else if let Some(question) = ask.get::<MaxPacket>() {
             question.octets = REPLY_OCTETS_MAX as u32;
@@ -241,12 +236,12 @@ impl Session for Serving {
         result
     }
 
+    fn describe(&self, _: &SessionRef) -> Option<String> {
+        let (net, node, socket) = self.peer;
+        Some(format!("session {} of {net}.{node}:{socket}", self.number))
+    }
+
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        if let Some(question) = ask.get::<Describe>() {
-            let (net, node, socket) = self.peer;
-            question.text = format!("session {} of {net}.{node}:{socket}", self.number);
-            return Answer::Answered;
-        }
         if let Some(question) = ask.get::<AspAttention>() {
             question.session = self.number;
             return match self.shared.attend(cx, self.peer, *question) {

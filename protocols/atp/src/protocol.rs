@@ -12,7 +12,7 @@ use xk_appletalk::atp::{
     Bounds, Header, Kind, Limits, RESPONSES_MAX, ReleaseTimer, Requester, Responder, Want,
     bitmap_of,
 };
-use xk_core::control::{ListMaps, ListSessions};
+use xk_core::control::Tables;
 use xk_core::graph::{Build, BuildError};
 use xk_core::kernel::Timer;
 use xk_core::map::MapStats;
@@ -321,24 +321,18 @@ impl Protocol for Atp {
         self.demux_first(cx, this, lower, message)
     }
 
-    fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        let _ = this;
-        let shared = &self.shared;
-        if let Some(question) = ask.get::<ListSessions>() {
-            question.add(&shared.sessions);
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<ListMaps>() {
-            question.add("sessions", shared.sessions.stats());
-            let entries = shared.responder.borrow().len();
-            question.add("remembered", MapStats { entries, ..MapStats::default() });
-            return Answer::Answered;
-        }
+    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(question) = ask.get::<Transactions>() {
             question.responses_max = RESPONSES_MAX as u32;
             return Answer::Answered;
         }
         less_request(less(self.lower.control(cx, ask), ask, wire::HEADER_OCTETS), ask)
+    }
+
+    fn tables(&self, tables: &mut Tables<'_>) {
+        tables.sessions("sessions", &self.shared.sessions);
+        let entries = self.shared.responder.borrow().len();
+        tables.map("remembered", MapStats { entries, ..MapStats::default() });
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {
@@ -370,12 +364,9 @@ impl Atp {
         cx: &Kernel,
         this: &ProtocolRef,
         lower: &SessionRef,
-        mut message: Message,
+        message: Message,
     ) -> Result<(), Refused> {
-        let octets = match message.header::<{ wire::HEADER_OCTETS }>() {
-            Ok(octets) => octets,
-            Err(error) => return Err(this.refuse(message, error.into())),
-        };
+        let (octets, message) = this.header::<{ wire::HEADER_OCTETS }>(message)?;
         match Header::parse(&octets).map(|header| header.kind) {
             Ok(Kind::Request) => {}
             Ok(_) => return Err(this.refuse(message, &NO_TRANSACTION)),

@@ -5,13 +5,12 @@ use crate::calls::{Call, Data, Origin, Outcome};
 use crate::protocol::{Shared, less_request};
 use crate::wire::{self, HEADER_OCTETS};
 use alloc::rc::Rc;
-use core::any::Any;
+use alloc::string::String;
 use core::time::Duration;
 use xk_appletalk::atp::{
     Arrived, BeginError, DATA_OCTETS_MAX, Due, Header, Heard, Kind, OptionKind, Options, Packet,
     ReplyError, Segments, Ticket, Unheard, Verdict, Want,
 };
-use xk_core::control::Describe;
 use xk_core::object::{CallCause, CallError, Closing, PushError, Refused};
 use xk_core::reason::{self, Class, Reason};
 use xk_core::shepherd::WaitError;
@@ -145,7 +144,7 @@ impl Association {
                         Some(Due::Again(packet)) => {
                             tries += 1;
                             if let Err(error) = self.send(cx, packet)
-                                && is_final(error)
+                                && error.is_final()
                             {
                                 return Err(error.into());
                             }
@@ -341,20 +340,7 @@ fn empty(cx: &Kernel) -> Result<Message, PushError> {
     cx.pool().empty(HEADROOM).map_err(|_| PushError::NoBuffers)
 }
 
-/// A later repetition would fare no better.
-fn is_final(error: PushError) -> bool {
-    match error {
-        PushError::Closed | PushError::TooBig => true,
-        PushError::Unreachable | PushError::NotSupported => true,
-        PushError::NoBuffers | PushError::QueueFull | PushError::NoRoute => false,
-    }
-}
-
 impl Session for Association {
-    fn any(&self) -> Option<&dyn Any> {
-        Some(self)
-    }
-
     fn call(
         &self,
         cx: &Kernel,
@@ -422,13 +408,13 @@ impl Session for Association {
         }
     }
 
+    fn describe(&self, this: &SessionRef) -> Option<String> {
+        let what = if this.head().is_passive() { "serves" } else { "calls" };
+        let waiting = self.shared.requester.borrow().len();
+        Some(alloc::format!("{what} on {:?}, {waiting} calls wait", self.lower))
+    }
+
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        if let Some(question) = ask.get::<Describe>() {
-            let what = if this.head().is_passive() { "serves" } else { "calls" };
-            let waiting = self.shared.requester.borrow().len();
-            question.text = alloc::format!("{what} on {:?}, {waiting} calls wait", self.lower);
-            return Answer::Answered;
-        }
         if let Some(question) = ask.get::<CancelCall>() {
             let tag = question.tag;
             let known = tag != 0 && self.end(cx, this, Some(tag), CallCause::Cancelled);
@@ -443,13 +429,9 @@ impl Session for Association {
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
         let key = self.lower.id().0;
-        let is_bound = self.shared.sessions.get(&key).as_ref() == Some(this);
-        if is_bound && this.head().is_passive() && !this.head().is_aborted() {
-            // It waits for the peer's next request, until the table needs the room.
+        if self.shared.sessions.rests(&key, this) {
+            // It waits for the peer's next request.
             return Closing::Idle;
-        }
-        if is_bound {
-            self.shared.sessions.unbind(&key);
         }
         self.end(cx, this, None, CallCause::Closed);
         if !this.head().is_passive() {

@@ -82,8 +82,7 @@ pub use protocol::{Channel, Limits, add, build};
 pub use table::ChannelFigures;
 
 use xk_core::Entry;
-use xk_core::control::{own_question, question};
-use xk_core::graph::{Family, Guarantees, Realm, Service};
+use xk_core::graph::{Family, Guarantees, Realm, Service, own_question, question};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]

@@ -11,7 +11,7 @@ use crate::table::{
 use crate::wire::{HEADER_OCTETS, Header, Kind, SERVER, flags_of, names_of};
 use alloc::rc::Rc;
 use core::cell::Cell;
-use xk_core::control::{ListMaps, ListSessions};
+use xk_core::control::Tables;
 use xk_core::graph::{Build, BuildError};
 use xk_core::map::Map;
 use xk_core::object::{Enable, OpenError, Refused};
@@ -152,12 +152,9 @@ impl Channel {
         cx: &Kernel,
         this: &ProtocolRef,
         lower: &SessionRef,
-        mut message: Message,
+        message: Message,
     ) -> Result<(), Refused> {
-        let octets = match message.header() {
-            Ok(octets) => octets,
-            Err(error) => return Err(this.refuse(message, error.into())),
-        };
+        let (octets, message) = this.header(message)?;
         let key = key_of(cx, lower, &octets);
         let Some(session) = self.table.sessions.get(&key) else {
             return self.demux_first(cx, this, lower, (key, octets), message);
@@ -369,20 +366,16 @@ impl Protocol for Channel {
     }
 
     fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        if let Some(question) = ask.get::<ListSessions>() {
-            question.add(&self.table.sessions);
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<ListMaps>() {
-            question.add("active", self.table.sessions.stats());
-            question.add("passive", self.enables.stats());
-            return Answer::Answered;
-        }
         if let Some(question) = ask.get::<ChannelFigures>() {
             *question = self.table.figures();
             return Answer::Answered;
         }
         less(self.lower.control(cx, ask), ask, HEADER_OCTETS)
+    }
+
+    fn tables(&self, tables: &mut Tables<'_>) {
+        tables.sessions("active", &self.table.sessions);
+        tables.map("passive", self.enables.stats());
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {

@@ -7,7 +7,6 @@ use alloc::string::String;
 use xk_appletalk::addr::{NetRange, Node};
 use xk_appletalk::ddp::Cable;
 use xk_appletalk::name::Name;
-use xk_core::control::{Describe, ListMaps, ListSessions};
 use xk_core::{Answer, Ask, Kernel, ProtocolRef};
 use xk_kit::control::{JoinGroup, MaxPacket, OptPacket};
 use xk_kit::net::appletalk::{DdpCable, DdpRoutes, NodeClaimed, SetCable, SetRouter, SetRoutes};
@@ -42,13 +41,6 @@ impl Ddp {
             question.octets = DATA_LEN_MAX as u32;
         } else if let Some(question) = ask.get::<OptPacket>() {
             question.octets = DATA_LEN_MAX as u32;
-        } else if let Some(question) = ask.get::<ListSessions>() {
-            question.add(&shared.sessions);
-        } else if let Some(question) = ask.get::<ListMaps>() {
-            question.add("active", shared.sessions.stats());
-            question.add("passive", shared.enables.stats());
-        } else if let Some(question) = ask.get::<Describe>() {
-            question.text = self.describe();
         } else {
             let first = shared.ports.list.first();
             return first.map_or(Answer::Unknown, |port| port.lower.control(cx, ask));
@@ -103,7 +95,7 @@ impl Ddp {
         Answer::Answered
     }
 
-    fn describe(&self) -> String {
+    pub(crate) fn state(&self) -> String {
         let mut text = String::new();
         for port in &self.shared.ports.list {
             let Cable { me, range, router } = port.cable.get();

@@ -81,8 +81,9 @@ pub use protocol::{Ddp, build};
 pub use shared::reasons;
 
 use xk_core::Entry;
-use xk_core::control::question;
-use xk_core::graph::{Family, Guarantees, ParamKind, Realm, Service, block, flag, int, optional};
+use xk_core::graph::{
+    Family, Guarantees, ParamKind, Realm, Service, block, flag, int, optional, question,
+};
 
 /// A range of networks, as a graph gives it.
 const NETWORKS: &str = "networks, such as 10-19 or 10, from 1 to 65534";

@@ -5,8 +5,10 @@ use crate::session::DdpSession;
 use crate::shared::{Key, Limits, PORT_ANY, Shared, TOKEN_BEST, TOKEN_LOOP, enable_key};
 use crate::wire::{SOCKETS_DYNAMIC, is_socket};
 use alloc::rc::Rc;
+use alloc::string::String;
 use xk_appletalk::addr::AtAddr;
 use xk_appletalk::zip::is_multicast;
+use xk_core::control::Tables;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{Burst, Enable, OpenError, Refused};
 use xk_core::participant::{AddressError, Label, Participant, Wild};
@@ -228,6 +230,15 @@ impl Protocol for Ddp {
 
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         self.answer(cx, this, ask)
+    }
+
+    fn describe(&self) -> Option<String> {
+        Some(self.state())
+    }
+
+    fn tables(&self, tables: &mut Tables<'_>) {
+        tables.sessions("active", &self.shared.sessions);
+        tables.map("passive", self.shared.enables.stats());
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {

@@ -5,10 +5,9 @@ use crate::ports::Next;
 use crate::shared::{Key, Shared, reasons};
 use crate::wire::{DATA_LEN_MAX, LONG_LEN, Long};
 use alloc::rc::Rc;
-use core::any::Any;
+use alloc::string::String;
 use core::cell::Cell;
 use xk_appletalk::addr::Node;
-use xk_core::control::Describe;
 use xk_core::object::{Burst, Closing, OpenError, Outgoing, PushError, Refused, SessionSlot};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Reason, Session, SessionRef, reason};
 use xk_kit::control::{MaxPacket, MinPacket, OptPacket};
@@ -187,10 +186,6 @@ fn fail(
 }
 
 impl Session for DdpSession {
-    fn any(&self) -> Option<&dyn Any> {
-        Some(self)
-    }
-
     #[inline]
     fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
         if self.generation.get() == self.shared.generation.get()
@@ -231,6 +226,11 @@ impl Session for DdpSession {
         self.upper.demux_burst(cx, this, burst)
     }
 
+    fn describe(&self, _: &SessionRef) -> Option<String> {
+        let Key { peer, socket, kind, .. } = self.key;
+        Some(alloc::format!("{}:{socket} > {peer}, type {kind}", self.source.get()))
+    }
+
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         let Key { peer, socket, kind, port, .. } = self.key;
         if let Some(question) = ask.get::<DdpEnds>() {
@@ -255,9 +255,6 @@ impl Session for DdpSession {
             question.octets = 0;
         } else if let Some(question) = ask.get::<Headers>() {
             return question.found(None);
-        } else if let Some(question) = ask.get::<Describe>() {
-            let from = self.source.get();
-            question.text = alloc::format!("{from}:{socket} > {peer}, type {kind}");
         } else {
             let lower = self.lower.get();
             let first = self.shared.ports.list.first();

@@ -65,8 +65,9 @@ pub use number::ORGANISATIONS;
 pub use protocol::{Eth, build};
 
 use xk_core::Entry;
-use xk_core::control::question;
-use xk_core::graph::{Family, Guarantees, ParamKind, Realm, Service, StackingRules, int, optional};
+use xk_core::graph::{
+    Family, Guarantees, ParamKind, Realm, Service, StackingRules, int, optional, question,
+};
 use xk_kit::layer::sessions_max;
 
 /// What the catalog knows of it.

@@ -8,9 +8,8 @@ use crate::wire::{
 };
 use alloc::string::{String, ToString};
 use core::cell::Cell;
-use xk_core::control::ListMaps;
 use xk_core::graph::{Build, BuildError};
-use xk_core::map::Map;
+use xk_core::map::{Map, MapStats};
 use xk_core::object::{OpenError, PushError, Refused};
 use xk_core::participant::AddressError;
 use xk_core::reason::{self, Class, Reason};
@@ -20,9 +19,9 @@ use xk_core::{
 use xk_kit::control::{
     JoinGroup, LinkType, MaxPacket, MinPacket, MyEther, OptPacket, PeerEther, max_packet,
 };
-use xk_kit::layer::{Arrival, Bounds, Conversation, Layer, Layered, Receiver, Unsent};
+use xk_kit::layer::{Arrival, Conversation, Layer, Layered, Receiver, Unsent};
 use xk_kit::net::attribute::LinkCast;
-use xk_kit::net::drop_sources::{DropSources, Source};
+use xk_kit::net::drop_sources::Source;
 use xk_kit::net::receivers;
 use xk_kit::net::template::{HeaderField, Headers};
 use xk_kit::wire::offload::{self, Offloads};
@@ -42,8 +41,6 @@ pub struct Eth {
     given: Option<EthAddr>,
     /// Its address, from its start on.
     mine: Cell<EthAddr>,
-    /// The stations whose frames were dropped.
-    drop_sources: DropSources,
     /// Group addresses whose frames are taken.
     groups: Map<[u8; 6], ()>,
 }
@@ -73,32 +70,11 @@ pub struct State {
 /// [`BuildError::Lower`] if the graph gives it nothing to stand on, [`BuildError::Param`] if
 /// `address` is no station's.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let params = build.params;
-    let given = params.parse::<EthAddr>("address", ADDRESS)?;
+    let given = build.params.parse::<EthAddr>("address", ADDRESS)?;
     if given.is_some_and(|address| !address.is_unicast()) {
         return Err(BuildError::param("address", ADDRESS));
     }
-    let bounds = Bounds {
-        idle: build.int("idle_max")?,
-        passive: build.int("passive_max")?,
-        ..Bounds::sessions(build.int("sessions_max")?)
-    };
-    let lower = build.lower(0)?;
-    let eth = station(build.cx.secret(), lower, bounds, given, DropSources::read(params));
-    build.add(eth)
-}
-
-/// A station on `lower`, with the address `given` or the wire's.
-pub(crate) fn station(
-    secret: Secret,
-    lower: ProtocolRef,
-    bounds: Bounds,
-    given: Option<EthAddr>,
-    drop_sources: DropSources,
-) -> Station {
-    let eth =
-        Eth { given, mine: Cell::default(), drop_sources, groups: Map::new(secret, GROUPS_MAX) };
-    Layered::new(secret, lower, bounds, eth)
+    Layered::build(build, Eth::new(build.cx.secret(), given))
 }
 
 /// What the LLC and SNAP headers behind the first `front` octets of an IEEE 802.3 frame mean, and
@@ -125,6 +101,11 @@ fn read_llc(
 }
 
 impl Eth {
+    /// A station with the address `given` or the wire's.
+    pub(crate) fn new(secret: Secret, given: Option<EthAddr>) -> Self {
+        Self { given, mine: Cell::default(), groups: Map::new(secret, GROUPS_MAX) }
+    }
+
     /// The address from the graph, else from the wire, else one drawn now: any that is local and
     /// one station's.
     fn address(&self, cx: &Kernel, lower: &ProtocolRef) -> EthAddr {
@@ -412,21 +393,14 @@ impl Layer<HEADER_LEN> for Eth {
     }
 
     fn control(all: &Station, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        let eth = &all.layer;
         if let Some(question) = ask.get::<Offloads>() {
             question.answer(this.id(), || Offloads::of_protocol(cx, &all.lower));
             return Answer::Answered;
         }
-        if eth.drop_sources.answer(this, ask) {
-            return Answer::Answered;
-        }
-        if let Some(answer) = eth.answer(cx, &all.lower, ask) {
+        if let Some(answer) = all.layer.answer(cx, &all.lower, ask) {
             return answer;
         }
         let answer = all.answer(cx, ask);
-        if let Some(question) = ask.get::<ListMaps>() {
-            question.add("groups", eth.groups.stats());
-        }
         if answer.is_answered() {
             return answer;
         }
@@ -436,6 +410,10 @@ impl Layer<HEADER_LEN> for Eth {
             Answer::Unknown => ask.answer::<OptPacket>(|q| q.octets = max),
             answered => answered,
         }
+    }
+
+    fn map(&self) -> Option<(&'static str, MapStats)> {
+        Some(("groups", self.groups.stats()))
     }
 
     fn session_control(own: &Frames, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
@@ -464,15 +442,11 @@ impl Layer<HEADER_LEN> for Eth {
         Answer::Answered
     }
 
-    fn dropped(&self, _: Arrival<'_>, header: Option<&[u8; HEADER_LEN]>, why: &'static Reason) {
-        if let Some(header) = header {
-            let source = station_in(Self::key_of(header));
-            self.drop_sources.count(Source::Ether(source.0), why);
-        }
+    fn source(_: Arrival<'_>, header: Option<&[u8; HEADER_LEN]>) -> Option<Source> {
+        header.map(|header| Source::Ether(station_in(Self::key_of(header)).0))
     }
 
     fn stop(&self) {
-        self.drop_sources.clear();
         self.groups.clear();
     }
 }

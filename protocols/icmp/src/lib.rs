@@ -68,8 +68,7 @@ pub mod wire;
 pub use protocol::{Icmp, IcmpFigures, build, reasons};
 
 use xk_core::Entry;
-use xk_core::control::{own_question, question};
-use xk_core::graph::{Family, Guarantees, Realm, Service, flag, int};
+use xk_core::graph::{Family, Guarantees, Realm, Service, flag, int, own_question, question};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]

@@ -5,17 +5,16 @@ use crate::wire::{HEADER_LEN, Header, Query, TIMES_LEN, Times, echo_reply};
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use core::cell::{Cell, RefCell};
-use xk_core::control::ListMaps;
 use xk_core::graph::{Build, BuildError};
-use xk_core::map::Map;
+use xk_core::map::{Map, MapStats};
 use xk_core::object::{OpenError, PushError, Refused};
 use xk_core::question;
 use xk_core::reason::{self, Reason};
 use xk_core::{Answer, Ask, Kernel, Message, Participants, ProtocolRef, SessionRef, Upper};
 use xk_kit::answers::{self, Allowance};
 use xk_kit::control::{MyHost, NetworkError, PeerHost, RegisterErrorProtocol, SendError};
-use xk_kit::layer::{Arrival, Bounds, Conversation, Layer, Layered};
-use xk_kit::net::drop_sources::{DropSources, Source};
+use xk_kit::layer::{Arrival, Conversation, Layer, Layered};
+use xk_kit::net::drop_sources::Source;
 use xk_kit::net::ports::Choices;
 use xk_kit::{Checksum, Turns};
 
@@ -75,8 +74,6 @@ pub struct Icmp {
     pub(crate) limit: Allowance,
     /// How many requests of a host may be answered, if not all.
     answers: Option<Allowance>,
-    /// The hosts whose messages were dropped.
-    drop_sources: DropSources,
     kept: RefCell<VecDeque<SessionRef>>,
     figures: Cell<IcmpFigures>,
 }
@@ -87,26 +84,22 @@ type Pinging = Conversation<Icmp, HEADER_LEN>;
 
 /// Builds it from its place in a graph.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let (secret, params) = (build.cx.secret(), build.params);
-    let sessions_max = build.int("sessions_max")?;
     let limit = Allowance::new(build.int("errors_per_second")?, build.int("errors_burst")?);
     let per_second = build.int("answers_per_second")?;
     let burst = build.int("answers_burst")?;
     let answers = (per_second > 0).then(|| Allowance::new(per_second, burst));
     let icmp = Icmp {
-        owners: Map::new(secret, sessions_max),
+        owners: Map::new(build.cx.secret(), build.int("sessions_max")?),
         choices: Choices::default(),
         opening: Turns::default(),
-        broadcast_echo: params.flag("broadcast_echo"),
-        timestamp: params.flag("timestamp"),
+        broadcast_echo: build.flag("broadcast_echo")?,
+        timestamp: build.flag("timestamp")?,
         limit,
         answers,
-        drop_sources: DropSources::read(params),
         kept: RefCell::default(),
         figures: Cell::default(),
     };
-    let lower = build.lower(0)?;
-    build.add(Layered::new(secret, lower, Bounds::sessions(sessions_max), icmp))
+    Layered::build(build, icmp)
 }
 
 /// The sum over a message.
@@ -263,35 +256,28 @@ impl Layer<HEADER_LEN> for Icmp {
     }
 
     fn control(all: &Pings, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        let icmp = &all.layer;
-        if icmp.drop_sources.answer(this, ask) {
-            return Answer::Answered;
-        }
         if let Some(question) = ask.get::<SendError>() {
             send_error(all, cx, this, question);
         } else if let Some(question) = ask.get::<NetworkError>() {
             report_echo_error(all, cx, question);
         } else if let Some(question) = ask.get::<IcmpFigures>() {
-            *question = icmp.figures.get();
+            *question = all.layer.figures.get();
         } else {
-            let answer = all.answer(cx, ask);
-            if let Some(question) = ask.get::<ListMaps>() {
-                question.add("owners", icmp.owners.stats());
-            }
-            return answer;
+            return all.answer(cx, ask);
         }
         Answer::Answered
     }
 
-    fn dropped(&self, at: Arrival<'_>, _: Option<&[u8; HEADER_LEN]>, why: &'static Reason) {
-        if let Some(peer) = at.lower.ask(at.cx, PeerHost::default()) {
-            self.drop_sources.count(Source::Host(peer.host), why);
-        }
+    fn map(&self) -> Option<(&'static str, MapStats)> {
+        Some(("owners", self.owners.stats()))
+    }
+
+    fn source(at: Arrival<'_>, _: Option<&[u8; HEADER_LEN]>) -> Option<Source> {
+        at.lower.ask(at.cx, PeerHost::default()).map(|peer| Source::Host(peer.host))
     }
 
     fn stop(&self) {
         self.owners.clear();
-        self.drop_sources.clear();
         drop(self.kept.take());
     }
 }

@@ -10,7 +10,6 @@ use crate::wire::HEADER_LEN;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
-use xk_core::control::{ListMaps, ListSessions};
 use xk_core::{Answer, Ask, Kernel, ProtocolRef, fields, question};
 use xk_kit::Cidr;
 use xk_kit::control::{
@@ -164,11 +163,6 @@ impl Ip {
         } else if let Some(q) = ask.get::<OptPacket>() {
             let least = shared.interfaces.list.iter().map(|i| i.mtu.get()).min();
             q.octets = u32::from(least.unwrap_or(0)).saturating_sub(HEADER_LEN as u32);
-        } else if let Some(q) = ask.get::<ListSessions>() {
-            q.add(&shared.sessions);
-        } else if let Some(q) = ask.get::<ListMaps>() {
-            q.add("active", shared.sessions.stats());
-            q.add("passive", shared.enables.stats());
         } else if let Some(q) = ask.get::<IpFigures>() {
             *q = shared.figures();
         } else {

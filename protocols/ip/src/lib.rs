@@ -95,10 +95,9 @@ pub use protocol::{Ip, build};
 pub use shared::reasons;
 
 use xk_core::Entry;
-use xk_core::control::{own_question, question};
 use xk_core::graph::{
     Family, Guarantees, ParamKind, ParamSpec, Realm, Service, StackingRules, block, int, optional,
-    required,
+    own_question, question, required,
 };
 
 #[rustfmt::skip]

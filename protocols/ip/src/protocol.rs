@@ -10,6 +10,7 @@ use crate::shared::{
 };
 use crate::wire::{DATAGRAM_LEN_MAX, HEADER_LEN, Header, MTU_MIN, Plain};
 use alloc::rc::Rc;
+use xk_core::control::Tables;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{BURST_MAX, Burst, Enable, Glance, OpenError, Refused};
 use xk_core::participant::{AddressError, Wild};
@@ -281,6 +282,11 @@ impl Protocol for Ip {
 
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         self.answer(cx, this, ask)
+    }
+
+    fn tables(&self, tables: &mut Tables<'_>) {
+        tables.sessions("active", &self.shared.sessions);
+        tables.map("passive", self.shared.enables.stats());
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {

@@ -7,9 +7,8 @@ use crate::path::NextHop;
 use crate::shared::{Key, Shared, reasons};
 use crate::wire::{DATAGRAM_LEN_MAX, Fragment, HEADER_LEN, Header, Options, Template};
 use alloc::rc::Rc;
-use core::any::Any;
+use alloc::string::String;
 use core::cell::Cell;
-use xk_core::control::Describe;
 use xk_core::object::{Burst, Closing, OpenError, Outgoing, PushError, Refused, SessionSlot};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, reason};
 use xk_kit::control::{
@@ -388,10 +387,6 @@ fn template(shared: &Shared, key: Key, source: Ipv4) -> Template {
 }
 
 impl Session for IpSession {
-    fn any(&self) -> Option<&dyn Any> {
-        Some(self)
-    }
-
     #[inline]
     fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
         if self.prepare(&mut message) {
@@ -432,6 +427,11 @@ impl Session for IpSession {
         if let Some(protocol) = this.protocol(cx) {
             self.shared.refused_late(cx, &protocol, refused);
         }
+    }
+
+    fn describe(&self, _: &SessionRef) -> Option<String> {
+        let (local, peer, mtu) = (self.local(), self.peer(), self.mtu.get());
+        Some(alloc::format!("{local} > {peer}, protocol {}, path {mtu}", self.key.protocol()))
     }
 
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
@@ -480,14 +480,6 @@ impl Session for IpSession {
             }
         } else if let Some(q) = ask.get::<Headers>() {
             return q.found(self.headers(cx, this));
-        } else if let Some(q) = ask.get::<Describe>() {
-            q.text = alloc::format!(
-                "{} > {}, protocol {}, path {}",
-                self.local(),
-                self.peer(),
-                self.key.protocol(),
-                self.mtu.get()
-            );
         } else {
             let lower = self.lower.get();
             return lower.map_or(Answer::Unknown, |lower| lower.control(cx, ask));

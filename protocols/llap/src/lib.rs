@@ -57,8 +57,7 @@ pub mod wire;
 pub use protocol::{CONFLICT, Llap, NO_NUMBER, Settings, build};
 
 use xk_core::Entry;
-use xk_core::control::question;
-use xk_core::graph::{Family, Guarantees, Realm, Service};
+use xk_core::graph::{Family, Guarantees, Realm, Service, question};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]

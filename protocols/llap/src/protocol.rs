@@ -5,10 +5,11 @@ use crate::wire::{self, HEADER_OCTETS, Header, Kind};
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::rc::Rc;
+use alloc::string::String;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_appletalk::llap::{Heard, Rules, Station, Step};
-use xk_core::control::{Describe, ListMaps, ListSessions};
+use xk_core::control::Tables;
 use xk_core::graph::{Build, BuildError};
 use xk_core::kernel::Timer;
 use xk_core::object::{Enable, OpenError, PushError, Refused, SessionTable};
@@ -313,13 +314,11 @@ impl Protocol for Llap {
         cx: &Kernel,
         this: &ProtocolRef,
         _: &SessionRef,
-        mut message: Message,
+        message: Message,
     ) -> Result<(), Refused> {
         let shared = &self.shared;
-        let header = match message.header::<HEADER_OCTETS>() {
-            Ok(octets) => Header::parse(&octets),
-            Err(error) => return Err(this.refuse(message, error.into())),
-        };
+        let (octets, mut message) = this.header::<HEADER_OCTETS>(message)?;
+        let header = Header::parse(&octets);
         let Ok(header) = header else {
             return Err(this.refuse(message, &reason::MALFORMED));
         };
@@ -356,19 +355,19 @@ impl Protocol for Llap {
         if let Some(question) = ask.get::<ClaimNode>() {
             let question = *question;
             shared.claim(cx, &question);
-        } else if let Some(question) = ask.get::<Describe>() {
-            question.text = match shared.number() {
-                Some(number) => format!("node {number}"),
-                None => "no number yet".into(),
-            };
-        } else if let Some(question) = ask.get::<ListSessions>() {
-            question.add(&shared.sessions);
-        } else if let Some(question) = ask.get::<ListMaps>() {
-            question.add("nodes", shared.sessions.stats());
         } else {
             return less(shared.lower.control(cx, ask), ask, HEADER_OCTETS);
         }
         Answer::Answered
+    }
+
+    fn describe(&self) -> Option<String> {
+        let number = self.shared.number().map(|number| format!("node {number}"));
+        number.or_else(|| Some("no number yet".into()))
+    }
+
+    fn tables(&self, tables: &mut Tables<'_>) {
+        tables.sessions("nodes", &self.shared.sessions);
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {

@@ -3,7 +3,7 @@
 use crate::protocol::Shared;
 use alloc::format;
 use alloc::rc::Rc;
-use xk_core::control::Describe;
+use alloc::string::String;
 use xk_core::object::{Closing, PushError, Refused};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
 use xk_kit::rpc::call_layer::less;
@@ -23,11 +23,11 @@ impl Session for LlapSession {
         self.upper.demux(cx, this, message)
     }
 
+    fn describe(&self, _: &SessionRef) -> Option<String> {
+        Some(format!("node {}", self.node))
+    }
+
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        if let Some(question) = ask.get::<Describe>() {
-            question.text = format!("node {}", self.node);
-            return Answer::Answered;
-        }
         let answer = self.shared.lower.control(cx, ask);
         less(answer, ask, crate::wire::HEADER_OCTETS)
     }

@@ -107,8 +107,9 @@ pub use session::{Echo, PACKET_OCTETS_MAX};
 pub use shared::Config;
 
 use xk_core::Entry;
-use xk_core::control::question;
-use xk_core::graph::{Family, Guarantees, Needed, NeededOn, Realm, Service, StackingRules};
+use xk_core::graph::{
+    Family, Guarantees, Needed, NeededOn, Realm, Service, StackingRules, question,
+};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]

@@ -7,7 +7,8 @@ use crate::shared::{ANY_PROCEDURE, Config, Shared};
 use crate::timers::{ETHERNET, INTERNET};
 use crate::wire::{AREA2_LEN_MAX, HEADER_LEN, Header, REPLY, REQUEST, SERVER, u16_at, u32_at};
 use alloc::rc::Rc;
-use xk_core::control::{Describe, ListMaps, ListSessions};
+use alloc::string::String;
+use xk_core::control::Tables;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{Enable, OpenError, Refused};
 use xk_core::participant::{AddressError, Wild};
@@ -113,12 +114,10 @@ impl Mrpc {
         cx: &Kernel,
         this: &ProtocolRef,
         lower: &SessionRef,
-        mut message: Message,
+        message: Message,
     ) -> Result<(), Refused> {
-        let header = match message.header() {
-            Ok(octets) => Header::parse(&octets),
-            Err(error) => return Err(this.refuse(message, error.into())),
-        };
+        let (octets, message) = this.header(message)?;
+        let header = Header::parse(&octets);
         if let Err(error) = header.check(message.len() - HEADER_LEN) {
             return Err(this.refuse(message, of_wire(error)));
         }
@@ -261,18 +260,20 @@ impl Protocol for Mrpc {
             question.octets = PACKET_OCTETS_MAX as u32;
         } else if let Some(question) = ask.get::<MaxPacket>() {
             question.octets = AREA2_LEN_MAX as u32;
-        } else if let Some(question) = ask.get::<ListSessions>() {
-            question.add(&shared.sessions);
-        } else if let Some(question) = ask.get::<ListMaps>() {
-            question.add("active", shared.sessions.stats());
-            question.add("passive", shared.enables.stats());
-            question.add("processes", shared.processes.stats());
-        } else if let Some(question) = ask.get::<Describe>() {
-            question.text = shared.describe();
         } else {
             return shared.lower.control(cx, ask);
         }
         Answer::Answered
+    }
+
+    fn describe(&self) -> Option<String> {
+        Some(self.shared.describe())
+    }
+
+    fn tables(&self, tables: &mut Tables<'_>) {
+        tables.sessions("active", &self.shared.sessions);
+        tables.map("passive", self.shared.enables.stats());
+        tables.map("processes", self.shared.processes.stats());
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {

@@ -6,8 +6,8 @@ use crate::shared::{Key, Shared};
 use crate::timers::{ETHERNET, INTERNET, Timers};
 use crate::wire::{AREA2_LEN_MAX, HEADER_LEN, Header, REQUEST, SERVER};
 use alloc::rc::Rc;
+use alloc::string::String;
 use core::cell::{Cell, OnceCell};
-use xk_core::control::Describe;
 use xk_core::message::{ATTRIBUTE_OCTETS, Attribute};
 use xk_core::object::{CallCause, CallError, Closing, PushError, Refused};
 use xk_core::{Answer, Ask, HostAddr, Kernel, Message, ProtocolRef, Session, SessionRef};
@@ -209,6 +209,14 @@ impl Session for MrpcSession {
         self.upper.call_demux(cx, this, message)
     }
 
+    fn describe(&self, this: &SessionRef) -> Option<String> {
+        let side = if this.head().is_passive() { "from" } else { "of" };
+        let (procedure, peer) = (self.key.1, self.lower.head().peer());
+        let (octets, hung) = (self.path.payload.0, self.hung.get());
+        let whose = alloc::format!("procedure {procedure} {side} {peer}");
+        Some(alloc::format!("{whose}, fragments of {octets}, server hung {hung} times"))
+    }
+
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         let (own, peer) = self.hosts;
         if let Some(question) = ask.get::<MyProcedure>() {
@@ -231,15 +239,6 @@ impl Session for MrpcSession {
             if tag == 0 || !channels.tell_calls(cx, this.id(), tag, CANCELLED) {
                 return Answer::Unknown;
             }
-        } else if let Some(question) = ask.get::<Describe>() {
-            let side = if this.head().is_passive() { "from" } else { "of" };
-            question.text = alloc::format!(
-                "procedure {} {side} {}, fragments of {}, server hung {} times",
-                self.key.1,
-                peer,
-                self.path.payload.0,
-                self.hung.get()
-            );
         } else {
             return self.lower.control(cx, ask);
         }

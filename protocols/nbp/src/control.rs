@@ -7,7 +7,6 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use xk_appletalk::ddp::is_socket;
-use xk_core::control::Describe;
 use xk_core::shepherd::Semaphore;
 use xk_core::{Answer, Ask, Kernel, ProtocolRef, question};
 use xk_kit::net::appletalk::CableChanged;
@@ -125,9 +124,6 @@ impl Nbp {
             question.was_there = self.names.borrow_mut().remove(&entity);
         } else if let Some(question) = ask.get::<NbpTable>() {
             self.fill(cx, question);
-        } else if let Some(question) = ask.get::<Describe>() {
-            let (names, lookups) = (self.names.borrow().len(), self.lookups.borrow().len());
-            question.text = alloc::format!("{names} names, {lookups} looked up");
         } else {
             return self.lower.control(cx, ask);
         }

@@ -64,9 +64,9 @@ pub use protocol::{EXISTS, Nbp, RATE_LIMITED, build};
 
 use core::time::Duration;
 use xk_core::Entry;
-use xk_core::control::{own_question, question};
 use xk_core::graph::{
-    Family, Guarantees, ParamKind, Realm, Service, block, duration, int, required,
+    Family, Guarantees, ParamKind, Realm, Service, block, duration, int, own_question, question,
+    required,
 };
 
 /// A name, as a graph gives it.

@@ -3,6 +3,7 @@
 use crate::control::Search;
 use crate::wire::{Entity, Error, Function, Packet, Tuple};
 use alloc::rc::Rc;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
@@ -368,6 +369,11 @@ impl Protocol for Nbp {
 
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         self.answer(cx, this, ask)
+    }
+
+    fn describe(&self) -> Option<String> {
+        let (names, lookups) = (self.names.borrow().len(), self.lookups.borrow().len());
+        Some(alloc::format!("{names} names, {lookups} looked up"))
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {

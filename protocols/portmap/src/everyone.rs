@@ -7,7 +7,7 @@ use crate::session::Key;
 use crate::universal::Universal;
 use crate::wire::{Name, VERSION_PMAP};
 use alloc::rc::Rc;
-use xk_core::control::Describe;
+use alloc::string::String;
 use xk_core::object::{CallCause, CallError, Closing, PushError};
 use xk_core::{Answer, Ask, Kernel, Message, Session, SessionRef};
 use xk_kit::net::attribute::Peer;
@@ -86,12 +86,12 @@ impl Session for Everyone {
         }
     }
 
+    fn describe(&self, _: &SessionRef) -> Option<String> {
+        Some(alloc::format!("{} of everyone on {:?}", self.name, self.lower))
+    }
+
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         if self.name.answer(ask) {
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<Describe>() {
-            question.text = alloc::format!("{} of everyone on {:?}", self.name, self.lower);
             return Answer::Answered;
         }
         less(self.lower.control(cx, ask), ask, FRONT_OCTETS)

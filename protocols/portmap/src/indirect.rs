@@ -9,7 +9,7 @@ use crate::protocol::Shared;
 use crate::serve::{HEADROOM, Refusal, Request};
 use crate::table::Mapped;
 use crate::wire::{PROGRAM, procedure};
-use xk_core::control::Describe;
+use alloc::string::String;
 use xk_core::{Answer, Ask, Kernel, Message, Session, SessionRef};
 use xk_kit::rpc::call::{NO_PROCEDURE, NO_PROGRAM, SYSTEM_ERROR};
 use xk_kit::rpc::onc::ProcedureName;
@@ -25,12 +25,12 @@ struct Forwarded {
 }
 
 impl Session for Forwarded {
+    fn describe(&self, _: &SessionRef) -> Option<String> {
+        Some(alloc::format!("{}, called indirectly", self.call))
+    }
+
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         if self.call.answer(ask) {
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<Describe>() {
-            question.text = alloc::format!("{}, called indirectly", self.call);
             return Answer::Answered;
         }
         self.lower.control(cx, ask)

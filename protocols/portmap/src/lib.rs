@@ -91,8 +91,9 @@ pub mod wire;
 
 pub use protocol::{Mappings, Portmap, Settings, add, build};
 
-use xk_core::control::{own_question, question};
-use xk_core::graph::{Family, Guarantees, ParamKind, Realm, Shape, block, required, word};
+use xk_core::graph::{
+    Family, Guarantees, ParamKind, Realm, Shape, block, own_question, question, required, word,
+};
 use xk_core::reason::Class;
 use xk_core::{Entry, Reason};
 

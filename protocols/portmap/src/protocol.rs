@@ -15,7 +15,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use xk_core::Secret;
-use xk_core::control::{ListMaps, ListSessions};
+use xk_core::control::Tables;
 use xk_core::graph::{Build, BuildError, ParamKind, Params, optional, word};
 use xk_core::object::{Enable, OpenError, Refused, SessionTable};
 use xk_core::participant::{PORT as PORT_LABEL, Wild};
@@ -380,15 +380,11 @@ impl Protocol for Portmap {
             }
             return Answer::Answered;
         }
-        if let Some(question) = ask.get::<ListSessions>() {
-            question.add(&shared.sessions);
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<ListMaps>() {
-            question.add("resolvers", shared.sessions.stats());
-            return Answer::Answered;
-        }
         shared.client.lower.control(cx, ask)
+    }
+
+    fn tables(&self, tables: &mut Tables<'_>) {
+        tables.sessions("resolvers", &self.shared.sessions);
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {

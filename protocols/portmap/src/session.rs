@@ -4,8 +4,8 @@
 use crate::client::{Asking, procedure_at};
 use crate::protocol::Shared;
 use alloc::rc::Rc;
+use alloc::string::String;
 use core::cell::RefCell;
-use xk_core::control::Describe;
 use xk_core::object::{CallCause, CallError, Closing, PushError};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, ProtocolRef, Session,
@@ -103,19 +103,16 @@ impl Session for Resolver {
         result
     }
 
+    fn describe(&self, _: &SessionRef) -> Option<String> {
+        let is_known = if self.lower.borrow().is_some() { "known" } else { "not known" };
+        Some(alloc::format!("{} at {}, its port {is_known}", self.name, self.host))
+    }
+
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         if self.name.answer(ask) {
             return Answer::Answered;
         }
         let lower = self.lower.borrow().clone();
-        if let Some(question) = ask.get::<Describe>() {
-            let port = match &lower {
-                Some(_) => "its port known",
-                None => "its port not known",
-            };
-            question.text = alloc::format!("{} at {}, {port}", self.name, self.host);
-            return Answer::Answered;
-        }
         if ask.get::<CancelCall>().is_some() {
             let asking = self.asking.borrow().clone();
             if asking.iter().any(|one| one.control(cx, ask).is_answered()) {

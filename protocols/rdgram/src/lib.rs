@@ -73,8 +73,7 @@ pub use protocol::{Rdgram, add, build};
 
 use core::time::Duration;
 use xk_core::Entry;
-use xk_core::control::question;
-use xk_core::graph::{Family, Guarantees, Realm, Service, duration};
+use xk_core::graph::{Family, Guarantees, Realm, Service, duration, question};
 use xk_kit::layer::sessions_max;
 
 /// What the catalog knows of it.

@@ -4,7 +4,7 @@ use crate::session::{Key, RdgramSession};
 use crate::wire::{HEADER_OCTETS, Header};
 use alloc::rc::Rc;
 use core::time::Duration;
-use xk_core::control::{ListMaps, ListSessions};
+use xk_core::control::Tables;
 use xk_core::graph::{Build, BuildError};
 use xk_core::map::Map;
 use xk_core::object::{Enable, OpenError, Refused, SessionSlot, SessionTable};
@@ -219,16 +219,12 @@ impl Protocol for Rdgram {
     }
 
     fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        if let Some(question) = ask.get::<ListSessions>() {
-            question.add(&self.sessions);
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<ListMaps>() {
-            question.add("active", self.sessions.stats());
-            question.add("passive", self.enables.stats());
-            return Answer::Answered;
-        }
         less(self.lower.control(cx, ask), ask, HEADER_OCTETS)
+    }
+
+    fn tables(&self, tables: &mut Tables<'_>) {
+        tables.sessions("active", &self.sessions);
+        tables.map("passive", self.enables.stats());
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {

@@ -2,8 +2,8 @@
 
 use crate::wire::{HEADER_OCTETS, Header};
 use alloc::rc::Rc;
+use alloc::string::String;
 use core::time::Duration;
-use xk_core::control::Describe;
 use xk_core::object::{
     CallCause, Closing, OpenError, PushError, Refused, SessionSlot, SessionTable,
 };
@@ -152,13 +152,13 @@ impl Session for RdgramSession {
         self.upper.demux(cx, this, message)
     }
 
+    fn describe(&self, _: &SessionRef) -> Option<String> {
+        let Header { number } = Header::parse(&self.template);
+        Some(alloc::format!("rdgram > {number} to {}", self.key.0))
+    }
+
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         let (host, _) = self.key;
-        if let Some(question) = ask.get::<Describe>() {
-            let Header { number } = Header::parse(&self.template);
-            question.text = alloc::format!("rdgram > {number} to {host}");
-            return Answer::Answered;
-        }
         if let Some(question) = ask.get::<PeerHost>() {
             question.host = host;
             return Answer::Answered;

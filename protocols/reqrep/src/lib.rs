@@ -99,8 +99,7 @@ pub use protocol::{ReqRep, Settings, add, build};
 pub use session::{NO_CALL, NOT_A_SERVER, REPEATED, TOO_MANY_CALLS};
 
 use xk_core::Entry;
-use xk_core::control::question;
-use xk_core::graph::{Family, Guarantees, Realm, Service};
+use xk_core::graph::{Family, Guarantees, Realm, Service, question};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]

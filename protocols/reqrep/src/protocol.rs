@@ -8,7 +8,7 @@ use crate::wire::{HEADER_OCTETS, Header, Kind};
 use alloc::rc::Rc;
 use core::cell::Cell;
 use core::time::Duration;
-use xk_core::control::{ListMaps, ListSessions};
+use xk_core::control::Tables;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{Enable, OpenError, Refused, SessionTable};
 use xk_core::{
@@ -178,15 +178,6 @@ impl Protocol for ReqRep {
     }
 
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        let shared = &self.shared;
-        if let Some(question) = ask.get::<ListSessions>() {
-            question.add(&shared.sessions);
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<ListMaps>() {
-            question.add("sessions", shared.sessions.stats());
-            return Answer::Answered;
-        }
         if let Some(notice) = ask.get::<StreamNotice>() {
             if notice.session.head().protocol() == this.id() {
                 return Answer::Unknown;
@@ -198,6 +189,10 @@ impl Protocol for ReqRep {
             return self.network_error(cx, error);
         }
         less(self.lower.control(cx, ask), ask, HEADER_OCTETS)
+    }
+
+    fn tables(&self, tables: &mut Tables<'_>) {
+        tables.sessions("sessions", &self.shared.sessions);
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {
@@ -224,12 +219,9 @@ impl ReqRep {
         cx: &Kernel,
         this: &ProtocolRef,
         lower: &SessionRef,
-        mut message: Message,
+        message: Message,
     ) -> Result<(), Refused> {
-        let octets = match message.header() {
-            Ok(octets) => octets,
-            Err(error) => return Err(this.refuse(message, error.into())),
-        };
+        let (octets, message) = this.header(message)?;
         let parsed = match may_add_octets(cx, lower) {
             true => Header::parse_marked(&octets).map(|(header, _)| header),
             false => Header::parse(&octets),

@@ -6,10 +6,9 @@ use crate::dupcache::{Known, Source};
 use crate::protocol::Shared;
 use crate::wire::{HEADER_OCTETS, Header, Kind};
 use alloc::rc::Rc;
-use core::any::Any;
+use alloc::string::String;
 use core::cell::Cell;
 use core::time::Duration;
-use xk_core::control::Describe;
 use xk_core::object::{CallCause, CallError, Closing, PushError, Refused};
 use xk_core::reason::{self, Class, Reason};
 use xk_core::shepherd::WaitError;
@@ -150,7 +149,7 @@ impl Association {
             }
             if let Some(request) = next
                 && let Err(error) = self.send(cx, &kept, request)
-                && (tries == 0 || is_final(error))
+                && (tries == 0 || error.is_final())
             {
                 return Err(error.into());
             }
@@ -338,20 +337,7 @@ enum Wait {
     TimedOut,
 }
 
-/// A later repetition would fare no better.
-fn is_final(error: PushError) -> bool {
-    match error {
-        PushError::Closed | PushError::TooBig => true,
-        PushError::Unreachable | PushError::NotSupported => true,
-        PushError::NoBuffers | PushError::QueueFull | PushError::NoRoute => false,
-    }
-}
-
 impl Session for Association {
-    fn any(&self) -> Option<&dyn Any> {
-        Some(self)
-    }
-
     fn call(
         &self,
         cx: &Kernel,
@@ -420,13 +406,13 @@ impl Session for Association {
         }
     }
 
+    fn describe(&self, this: &SessionRef) -> Option<String> {
+        let what = if this.head().is_passive() { "serves" } else { "calls" };
+        let waiting = self.shared.calls.waiting() + self.shared.gatherings.len();
+        Some(alloc::format!("{what} on {:?}, {waiting} calls wait", self.lower))
+    }
+
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        if let Some(question) = ask.get::<Describe>() {
-            let what = if this.head().is_passive() { "serves" } else { "calls" };
-            let waiting = self.shared.calls.waiting() + self.shared.gatherings.len();
-            question.text = alloc::format!("{what} on {:?}, {waiting} calls wait", self.lower);
-            return Answer::Answered;
-        }
         if let Some(question) = ask.get::<CancelCall>() {
             let tag = question.tag;
             let shared = &self.shared;
@@ -446,13 +432,9 @@ impl Session for Association {
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
         let key = self.lower.id().0;
-        let is_bound = self.shared.sessions.get(&key).as_ref() == Some(this);
-        if is_bound && this.head().is_passive() && !this.head().is_aborted() {
-            // It waits for the peer's next request, until the table needs the room.
+        if self.shared.sessions.rests(&key, this) {
+            // It waits for the peer's next request.
             return Closing::Idle;
-        }
-        if is_bound {
-            self.shared.sessions.unbind(&key);
         }
         self.shared.calls.close(cx, this.id());
         self.shared.gatherings.close(cx, this.id());

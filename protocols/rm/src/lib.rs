@@ -69,8 +69,7 @@ pub use protocol::{RecordMarking, Settings, add, build};
 pub use session::{CONNECTION_LOST, HELD_MOST, RECORD_TOO_BIG};
 
 use xk_core::Entry;
-use xk_core::control::question;
-use xk_core::graph::{Family, Guarantees, Realm, Service};
+use xk_core::graph::{Family, Guarantees, Realm, Service, question};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]

@@ -6,7 +6,7 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use xk_core::control::{ListMaps, ListSessions};
+use xk_core::control::Tables;
 use xk_core::graph::{Build, BuildError};
 use xk_core::map::Map;
 use xk_core::object::{Enable, OpenError, Refused, SessionTable};
@@ -234,18 +234,6 @@ impl Protocol for RecordMarking {
             }
             return Answer::Answered;
         }
-        if let Some(question) = ask.get::<ListSessions>() {
-            question.add(&shared.passive);
-            for session in shared.opened.borrow().values() {
-                question.push(session);
-            }
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<ListMaps>() {
-            question.add("passive", shared.passive.stats());
-            question.add("active", shared.active.stats());
-            return Answer::Answered;
-        }
         let octets = shared.settings.record_max as u32;
         if ask.answer::<MaxPacket>(|q| q.octets = octets).is_answered()
             || ask.answer::<OptPacket>(|q| q.octets = octets).is_answered()
@@ -253,6 +241,12 @@ impl Protocol for RecordMarking {
             return Answer::Answered;
         }
         shared.lower.control(cx, ask)
+    }
+
+    fn tables(&self, tables: &mut Tables<'_>) {
+        tables.sessions("passive", &self.shared.passive);
+        tables.others(self.shared.opened.borrow().values());
+        tables.map("active", self.shared.active.stats());
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {

@@ -8,9 +8,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::string::String;
-use core::any::Any;
 use core::cell::{Cell, RefCell};
-use xk_core::control::Describe;
 use xk_core::object::{Closing, OpenError, PushError, Refused};
 use xk_core::reason::{self, Class, Reason};
 use xk_core::{
@@ -375,10 +373,6 @@ impl Pipe {
 }
 
 impl Session for Pipe {
-    fn any(&self) -> Option<&dyn Any> {
-        Some(self)
-    }
-
     fn push(&self, cx: &Kernel, this: &SessionRef, mut record: Message) -> Result<(), PushError> {
         let settings = &self.shared.settings;
         if record.len() > settings.record_max {
@@ -432,6 +426,14 @@ impl Session for Pipe {
         delivered
     }
 
+    fn describe(&self, _: &SessionRef) -> Option<String> {
+        let queued = self.queued.get();
+        Some(match self.connection() {
+            Some(connection) => alloc::format!("records on {connection:?}, {queued} octets wait"),
+            None => "records, not connected".into(),
+        })
+    }
+
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(question) = ask.get::<MinPacket>() {
             question.octets = 0;
@@ -447,16 +449,6 @@ impl Session for Pipe {
         if ask.get::<StreamSpace>().is_some() || ask.get::<StreamSet>().is_some() {
             // It is no stream of octets any more.
             return Answer::Unknown;
-        }
-        if let Some(question) = ask.get::<Describe>() {
-            let queued = self.queued.get();
-            question.text = match self.connection() {
-                Some(connection) => {
-                    alloc::format!("records on {connection:?}, {queued} octets wait")
-                }
-                None => "records, not connected".into(),
-            };
-            return Answer::Answered;
         }
         let octets = self.shared.settings.record_max as u32;
         if ask.answer::<MaxPacket>(|q| q.octets = octets).is_answered()

@@ -61,8 +61,7 @@ pub mod wire;
 pub use protocol::{CONFLICT, IMPLAUSIBLE, RATE_LIMITED, Rtmp, RtmpTable, build};
 
 use xk_core::Entry;
-use xk_core::control::{own_question, question};
-use xk_core::graph::{Family, Guarantees, Realm, int};
+use xk_core::graph::{Family, Guarantees, Realm, int, own_question, question};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]

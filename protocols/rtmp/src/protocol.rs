@@ -1,13 +1,13 @@
 //! The protocol object: the stub of a node, or the table of a router.
 
 use crate::wire::{Data, Error, Request};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_appletalk::addr::{BROADCAST, NetRange, Node};
 use xk_appletalk::ddp::{SOCKET_RTMP, TYPE_RTMP_REQUEST};
 use xk_appletalk::rtmp::{Heard, Port, Stub, Table, UPDATE_INTERVAL};
-use xk_core::control::Describe;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{OpenError, Refused};
 use xk_core::participant::Participant;
@@ -321,14 +321,15 @@ impl Protocol for Rtmp {
             self.changed(cx, this);
         } else if let Some(question) = ask.get::<RtmpTable>() {
             self.fill(question);
-        } else if let Some(question) = ask.get::<Describe>() {
-            let mut table = RtmpTable::default();
-            self.fill(&mut table);
-            question.text = alloc::format!("{} networks behind others", table.networks.len());
         } else {
             return self.lower.control(cx, ask);
         }
         Answer::Answered
+    }
+
+    fn describe(&self) -> Option<String> {
+        let networks = self.table.borrow().as_ref().map_or(0, |table| table.entries().len());
+        Some(alloc::format!("{networks} networks behind others"))
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {

@@ -75,8 +75,7 @@ pub use forward::FORWARD_ENTRY;
 pub use protocol::{Limits, Select, add, build, build_forward};
 pub use routes::{HOPS_MAX, LOOPED};
 
-use xk_core::control::{QuestionInfo, question};
-use xk_core::graph::{Family, Guarantees, Realm};
+use xk_core::graph::{Family, Guarantees, QuestionInfo, Realm, question};
 use xk_core::{Entry, Reason};
 
 /// The family of participants with a procedure on top.

@@ -4,14 +4,12 @@ use crate::routes::Routes;
 use crate::wire::{HEADER_OCTETS, Header, STATUS_OK, Type, reason_of, status_of};
 use alloc::rc::Rc;
 use alloc::string::String;
-use xk_core::control::ListMaps;
 use xk_core::graph::{Build, BuildError};
-use xk_core::map::Map;
+use xk_core::map::{Map, MapStats};
 use xk_core::object::{CallError, Enable, OpenError, Refused};
 use xk_core::participant::{AddressError, Wild};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participants, ProtocolRef, Reason, SessionRef, Upper,
-    reason,
+    Ask, Kernel, Message, Part, Participants, ProtocolRef, Reason, SessionRef, Upper, reason,
 };
 use xk_kit::rpc::call::{MyProcedure, NO_PROCEDURE, PROCEDURE, pop_definite, pop_local};
 use xk_kit::rpc::call_layer::{
@@ -206,12 +204,9 @@ impl CallLayer for Select {
         cx: &Kernel,
         this: &ProtocolRef,
         lower: &SessionRef,
-        mut request: Message,
+        request: Message,
     ) -> Result<Message, Refused> {
-        let octets = match request.header::<HEADER_OCTETS>() {
-            Ok(octets) => octets,
-            Err(error) => return Err(this.refuse(request, error.into())),
-        };
+        let (octets, mut request) = this.header::<HEADER_OCTETS>(request)?;
         let header = match Header::parse(&octets) {
             Ok(header) if header.kind == Type::Call => header,
             _ => return Err(this.refuse(request, &reason::MALFORMED)),
@@ -294,12 +289,8 @@ impl CallLayer for Select {
         }
     }
 
-    fn control(all: &CallLayered<Self>, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        let answer = all.answer(cx, ask);
-        if let Some(question) = ask.get::<ListMaps>() {
-            question.add("enables", all.layer.enables.stats());
-        }
-        answer
+    fn map(&self) -> Option<(&'static str, MapStats)> {
+        Some(("enables", self.enables.stats()))
     }
 
     fn stop(&self) {

@@ -66,8 +66,7 @@ pub mod wire;
 pub use protocol::{Settings, SunProg, add, build};
 
 use xk_core::Entry;
-use xk_core::control::question;
-use xk_core::graph::{Family, Guarantees, Realm};
+use xk_core::graph::{Family, Guarantees, Realm, question};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]

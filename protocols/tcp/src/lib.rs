@@ -114,8 +114,9 @@ pub use seq::Seq;
 pub use state::State;
 
 use xk_core::Entry;
-use xk_core::control::question;
-use xk_core::graph::{Family, Guarantees, Needed, NeededOn, Realm, Service, StackingRules};
+use xk_core::graph::{
+    Family, Guarantees, Needed, NeededOn, Realm, Service, StackingRules, question,
+};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]

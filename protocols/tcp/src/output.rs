@@ -9,7 +9,6 @@ use xk_core::message::NoBuffers;
 use xk_core::{Kernel, Message, SessionRef};
 use xk_kit::Checksum;
 use xk_kit::net::attribute::{Ecn, LinkCast};
-use xk_kit::net::checksum::LONG;
 use xk_kit::net::ports::Origin;
 use xk_kit::wire::offload::TransportChecksum;
 use xk_kit::wire::segments::Segments;
@@ -60,7 +59,7 @@ impl Sealer {
     ) -> Result<(), NoBuffers> {
         let segment = self.length + message.len();
         let mut sum = self.how.pseudo;
-        let is_left = self.how.leaves_sums && message.len() >= LONG && {
+        let is_left = self.how.leaves_sums && message.len() >= Checksum::LONG && {
             let partial =
                 TransportChecksum::Partial { segment: segment as u32, field: CHECKSUM_AT as u16 };
             message.set_attribute(partial).is_ok()

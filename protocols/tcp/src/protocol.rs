@@ -10,7 +10,7 @@ use crate::table::{Key, Limits, Table, key, ports, settings};
 use crate::wire::{HEADER_LEN, Header};
 use alloc::rc::Rc;
 use core::cell::Cell;
-use xk_core::control::{ListMaps, ListSessions};
+use xk_core::control::Tables;
 use xk_core::graph::{Build, BuildError};
 use xk_core::message::PullUpError;
 use xk_core::object::{Burst, Enable, Glance, OpenError, Refused};
@@ -166,15 +166,7 @@ impl Protocol for Tcp {
     }
 
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        if let Some(question) = ask.get::<ListSessions>() {
-            question.add(&self.table.sessions);
-        } else if let Some(question) = ask.get::<ListMaps>() {
-            question.add("active", self.table.sessions.stats());
-            question.add("passive", self.table.offers.stats());
-            question.add("pending", self.table.pending.stats());
-            question.add("origins", self.table.origins.stats());
-            question.add("holds", self.table.holds.stats());
-        } else if let Some(question) = ask.get::<StreamSet>() {
+        if let Some(question) = ask.get::<StreamSet>() {
             let mut settings = self.table.settings.borrow_mut();
             question.taken = Rc::make_mut(&mut settings).set(question.setting);
         } else if let Some(StreamSetNext { set: question }) = ask.get::<StreamSetNext>() {
@@ -205,6 +197,14 @@ impl Protocol for Tcp {
             return answer;
         }
         Answer::Answered
+    }
+
+    fn tables(&self, tables: &mut Tables<'_>) {
+        tables.sessions("active", &self.table.sessions);
+        tables.map("passive", self.table.offers.stats());
+        tables.map("pending", self.table.pending.stats());
+        tables.map("origins", self.table.origins.stats());
+        tables.map("holds", self.table.holds.stats());
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {

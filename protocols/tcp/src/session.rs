@@ -10,11 +10,10 @@ use crate::state::State;
 use crate::table::{Key, Table};
 use crate::wire::{CHECKSUM_AT, Flags, HEADER_LEN, HEADER_LEN_MAX, Header, SEQ_AT};
 use alloc::rc::Rc;
+use alloc::string::String;
 use alloc::vec::Vec;
-use core::any::Any;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
-use xk_core::control::Describe;
 use xk_core::kernel::Timer;
 use xk_core::object::{Burst, Closing, Outgoing, PushError, Refused};
 use xk_core::{
@@ -545,10 +544,6 @@ pub(crate) fn cx_count(cx: &Kernel, this: &SessionRef, why: &'static xk_core::Re
 }
 
 impl Session for TcpSession {
-    fn any(&self) -> Option<&dyn Any> {
-        Some(self)
-    }
-
     fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
         forget_origin(&mut message);
         let taken = self.connection.borrow_mut().send(message);
@@ -626,17 +621,16 @@ impl Session for TcpSession {
         Ok(())
     }
 
+    fn describe(&self, _: &SessionRef) -> Option<String> {
+        let connection = self.connection.borrow();
+        let (ends, lower) = (connection.ends(), &self.link.lower);
+        let between = alloc::format!("port {} with port {} on {lower:?}", ends.local, ends.peer);
+        Some(alloc::format!("{between}, {}", connection.describe()))
+    }
+
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         let ends = *self.connection.borrow().ends();
-        if let Some(question) = ask.get::<Describe>() {
-            question.text = alloc::format!(
-                "port {} with port {} on {:?}, {}",
-                ends.local,
-                ends.peer,
-                self.link.lower,
-                self.connection.borrow().describe()
-            );
-        } else if ports::answer(ask, (ends.local, None), Some((ends.peer, None))) {
+        if ports::answer(ask, (ends.local, None), Some((ends.peer, None))) {
             return Answer::Answered;
         } else if ask.get::<PeerProved>().is_some() {
             if !self.connection.borrow().state().is_synchronized() {

@@ -74,7 +74,6 @@ pub mod wire;
 pub use protocol::{Udp, build};
 pub use unconnected::PEERS_MAX;
 
-use xk_core::control::question;
 use xk_core::graph;
 
 /// What the catalog knows of it.
@@ -99,8 +98,8 @@ pub static ENTRY: graph::Entry = graph::Entry::layer("udp", include_str!("lib.rs
         xk_kit::net::drop_sources::PARAMETER,
     ])
     .questions(&[
-        question("needs-pseudo-header", "its checksum covers the hosts of the layer below"),
-        question("my-port", "the local port of a session"),
-        question("peer-port", "the peer's port of a session that has one"),
-        question("serves-port", "whether another port of a session's host is enabled"),
+        graph::question("needs-pseudo-header", "its checksum covers the hosts of the layer below"),
+        graph::question("my-port", "the local port of a session"),
+        graph::question("peer-port", "the peer's port of a session that has one"),
+        graph::question("serves-port", "whether another port of a session's host is enabled"),
     ]);

@@ -5,16 +5,16 @@ use crate::unconnected::Unconnected;
 use crate::wire::{CHECKSUM_AT, HEADER_LEN, Header, Template};
 use alloc::string::String;
 use core::cell::Cell;
-use xk_core::control::ListMaps;
+use xk_core::map::MapStats;
 use xk_core::object::{OpenError, PushError, Refused};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, ProtocolRef, SessionRef, Upper, graph, reason,
 };
+use xk_kit::Checksum;
 use xk_kit::control::{self, NetworkError};
-use xk_kit::layer::{Arrival, Bounds, Conversation, Layer, Layered, Receiver, Unsent};
+use xk_kit::layer::{Arrival, Conversation, Layer, Layered, Receiver, Unsent};
 use xk_kit::net::attribute::Peer;
-use xk_kit::net::checksum::LONG;
-use xk_kit::net::drop_sources::DropSources;
+use xk_kit::net::drop_sources::Source;
 use xk_kit::net::ports;
 use xk_kit::net::template::{HeaderField, Headers};
 use xk_kit::wire::offload;
@@ -25,8 +25,6 @@ pub struct Udp {
     checksum: bool,
     origins: ports::Origins,
     pub(crate) choices: ports::Choices,
-    /// The peers whose datagrams were dropped.
-    drop_sources: DropSources,
 }
 
 /// The protocol object.
@@ -58,20 +56,12 @@ enum Sends {
 /// # Errors
 /// [`graph::BuildError::Lower`] if the graph gives it nothing to stand on.
 pub fn build(build: &mut graph::Build<'_>) -> Result<ProtocolRef, graph::BuildError> {
-    let params = build.params;
-    let bounds = Bounds {
-        passive: build.int("passive_max")?,
-        offers: build.int("enables_max")?,
-        ..Bounds::sessions(build.int("sessions_max")?)
-    };
-    let secret = build.cx.secret();
     let layer = Udp {
         checksum: build.flag("checksum")?,
-        origins: ports::Origins::new(secret),
+        origins: ports::Origins::new(build.cx.secret()),
         choices: ports::Choices::default(),
-        drop_sources: DropSources::read(params),
     };
-    build.add(Layered::new(secret, build.lower(0)?, bounds, layer))
+    Layered::build(build, layer)
 }
 
 /// The key of a conversation: the peer's port in the upper half, ours in the lower.
@@ -198,7 +188,7 @@ impl Layer<HEADER_LEN> for Udp {
         let octets = message.len();
         match sends.get() {
             Sends::Freely if octets <= own.octets_max => {
-                const { assert!(LONG > u8::MAX as usize) }
+                const { assert!(Checksum::LONG > u8::MAX as usize) }
                 quick.set(u8::try_from(own.octets_max).unwrap_or(u8::MAX));
             }
             Sends::Freely => return Err((PushError::TooBig, &reason::TOO_BIG)),
@@ -209,7 +199,7 @@ impl Layer<HEADER_LEN> for Udp {
             Sends::NoPeer => return Err((PushError::NotSupported, &ports::NO_REPLY)),
         }
         if *leaves_sums
-            && octets >= LONG
+            && octets >= Checksum::LONG
             && let Some(header) = template.partial_header(octets)
             && offload::TransportChecksum::leave(message, HEADER_LEN, CHECKSUM_AT)
         {
@@ -235,7 +225,7 @@ impl Layer<HEADER_LEN> for Udp {
         // A single message has nothing in front: what is summed by a call is for `examine`.
         if header.length() != payload.len() + HEADER_LEN
             || message.has_attributes()
-            || front == 0 && payload.len() >= LONG
+            || front == 0 && payload.len() >= Checksum::LONG
         {
             return false;
         }
@@ -321,7 +311,7 @@ impl Layer<HEADER_LEN> for Udp {
             }
             None if origin.is_for_many(&message) => {
                 // The sender of a broadcast is not told (RFC 1122, section 3.2.2).
-                all.layer.dropped(at, Some(octets), &reason::NO_PORT);
+                all.dropped(at, Some(octets), &reason::NO_PORT);
                 at.this.discard(message, &reason::NO_PORT);
                 Ok(())
             }
@@ -330,18 +320,14 @@ impl Layer<HEADER_LEN> for Udp {
     }
 
     fn control(all: &Ports, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        let udp = &all.layer;
-        if udp.drop_sources.answer(this, ask) {
-            return Answer::Answered;
+        match ask.get::<NetworkError>() {
+            Some(error) => network_error(all, cx, this, error),
+            None => all.answer(cx, ask),
         }
-        if let Some(error) = ask.get::<NetworkError>() {
-            return network_error(all, cx, this, error);
-        }
-        let answer = all.answer(cx, ask);
-        if let Some(question) = ask.get::<ListMaps>() {
-            question.add("origins", udp.origins.stats());
-        }
-        answer
+    }
+
+    fn map(&self) -> Option<(&'static str, MapStats)> {
+        Some(("origins", self.origins.stats()))
     }
 
     fn session_control(own: &Connected, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
@@ -361,18 +347,12 @@ impl Layer<HEADER_LEN> for Udp {
         Answer::Answered
     }
 
-    fn dropped(
-        &self,
-        at: Arrival<'_>,
-        header: Option<&[u8; HEADER_LEN]>,
-        why: &'static reason::Reason,
-    ) {
+    fn source(at: Arrival<'_>, header: Option<&[u8; HEADER_LEN]>) -> Option<Source> {
         let port = header.map_or(0, |header| Header::parse(header).src());
-        self.drop_sources.record(at.cx, at.lower, port, why);
+        Some(Source::port(at.cx, at.lower, port))
     }
 
     fn stop(&self) {
-        self.drop_sources.clear();
         self.origins.clear();
     }
 }

@@ -4,8 +4,7 @@
 use crate::protocol::{Connected, Ports, key_of, open_below};
 use crate::wire::{HEADER_LEN, PAYLOAD_LEN_MAX};
 use alloc::rc::Rc;
-use core::any::Any;
-use xk_core::control::Describe;
+use alloc::string::String;
 use xk_core::object::{Closing, OpenError, PushError, Refused};
 use xk_core::{
     Answer, Ask, HostAddr, Kernel, Message, Part, Participants, ProtocolRef, Session, SessionRef,
@@ -13,8 +12,8 @@ use xk_core::{
 };
 use xk_kit::Cache;
 use xk_kit::control;
-use xk_kit::layer::{Receiver, quoted};
-use xk_kit::net::{attribute::Peer, ports, template::Headers, virtual_layer::part_of};
+use xk_kit::layer::Receiver;
+use xk_kit::net::{attribute::Peer, ports, template::Headers};
 
 /// To how many peers an unconnected session keeps what it needs for sending.
 pub const PEERS_MAX: usize = 64;
@@ -83,7 +82,7 @@ impl Unconnected {
         if let Some(known) = known() {
             return Ok(known);
         }
-        let ends = Participants::pair(part_of(self.host), Part::Host(peer.host));
+        let ends = Participants::pair(Part::host_or_any(self.host), Part::Host(peer.host));
         let lower = open_below(&self.all, cx, &self.udp, ends)?;
         let key = key_of(self.port, peer.port);
         let fresh = Rc::new(self.all.conversation(cx, &self.upper, &lower, key));
@@ -108,10 +107,6 @@ impl Unconnected {
 }
 
 impl Session for Unconnected {
-    fn any(&self) -> Option<&dyn Any> {
-        Some(self)
-    }
-
     fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
         let peer = message.remove_attribute::<Peer>().or(self.to);
         let Some(peer) = peer.filter(|peer| peer.port != 0) else {
@@ -142,7 +137,7 @@ impl Session for Unconnected {
             return Err(this.refuse(cx, message, &reason::TRUNCATED));
         };
         let taken = self.upper.demux(cx, this, message);
-        taken.map_err(|refused| quoted(refused, &header))
+        taken.map_err(|refused| refused.quoting(&header))
     }
 
     fn refused(&self, cx: &Kernel, _: &SessionRef, mut refused: Refused) {
@@ -151,6 +146,12 @@ impl Session for Unconnected {
         if let Some(Ok(way)) = from.map(|peer| self.conversation(cx, peer)) {
             way.lower.refused(cx, refused);
         }
+    }
+
+    fn describe(&self, _: &SessionRef) -> Option<String> {
+        let to = self.to.map(|to| alloc::format!("{}:{}", to.host, to.port));
+        let to = to.as_deref().unwrap_or("everybody");
+        Some(alloc::format!("port {} of {} with {to}", self.port, self.host))
     }
 
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
@@ -165,12 +166,6 @@ impl Session for Unconnected {
             let answer = self.conversation(cx, peer).map(|known| known.answer(cx, ask));
             let _ = ask.answer::<Headers>(|found| *found = core::mem::take(found).for_any_peer());
             return answer.unwrap_or(Answer::Unknown);
-        }
-        if let Some(question) = ask.get::<Describe>() {
-            let to = self.to.map(|to| alloc::format!("{}:{}", to.host, to.port));
-            let to = to.as_deref().unwrap_or("everybody");
-            question.text = alloc::format!("port {} of {} with {to}", self.port, self.host);
-            return Answer::Answered;
         }
         // What a layer says of itself may depend on the peer; the format's own limit does not.
         let octets_max = |q: &mut control::MaxPacket| q.octets = PAYLOAD_LEN_MAX as u32;

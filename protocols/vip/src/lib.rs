@@ -78,8 +78,7 @@ pub use lowers::Vip;
 pub use protocol::{add, build};
 
 use xk_core::Entry;
-use xk_core::control::question;
-use xk_core::graph::{Family, Guarantees, Realm, Service, Shape, int};
+use xk_core::graph::{Family, Guarantees, Realm, Service, Shape, int, question};
 
 /// What is added to numbers on IP unless the graph says otherwise.
 pub const ETHER_BASE: u32 = 0x3900;

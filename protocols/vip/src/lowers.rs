@@ -9,7 +9,7 @@ use xk_core::{HostAddr, Kernel, Part, Participants, ProtocolRef, Secret, Session
 use xk_kit::control::{MyHost, PeerEther, PeerHost, Resolve, max_packet};
 use xk_kit::net::neighbour::{self, HostAt, RunsVirtual};
 use xk_kit::net::receivers::Openings;
-use xk_kit::net::virtual_layer::{VirtualSession, part_of};
+use xk_kit::net::virtual_layer::VirtualSession;
 use xk_kit::rpc::call::LargestPush;
 
 /// How long a host that was asked for and did not answer is not asked for again by an open.
@@ -79,7 +79,7 @@ impl Vip {
 
 impl Lowers {
     pub(crate) fn local_part(&self) -> Part {
-        part_of(self.local.get())
+        Part::host_or_any(self.local.get())
     }
 
     /// Lets a session of the link layer lead here.

@@ -73,8 +73,7 @@ pub use protocol::{VipAddr, add, build};
 pub const ETHER_BASE: u32 = 0x3900;
 
 use xk_core::Entry;
-use xk_core::control::question;
-use xk_core::graph::{Family, Guarantees, Realm, Service, Shape, duration, int};
+use xk_core::graph::{Family, Guarantees, Realm, Service, Shape, duration, int, question};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]

@@ -5,7 +5,7 @@ use crate::shared::{Known, Shared};
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
-use xk_core::control::ListMaps;
+use xk_core::control::Tables;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{Enable, OpenError, Refused, SessionSlot};
 use xk_core::{
@@ -321,14 +321,16 @@ impl Protocol for VipAddr {
         let shared = &self.shared;
         if let Some(changed) = ask.get::<HostChanged>() {
             shared.changed(cx, changed.host);
-        } else if let Some(question) = ask.get::<ListMaps>() {
-            question.add("heard", shared.heard.stats());
         } else if ask.get::<WayChanged>().is_some() || receivers::has_no_answer(ask) {
             return Answer::Unknown;
         } else {
             return self.ask_above(cx, ask).unwrap_or_else(|| shared.net.control(cx, ask));
         }
         Answer::Answered
+    }
+
+    fn tables(&self, tables: &mut Tables<'_>) {
+        tables.map("heard", self.shared.heard.stats());
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {

@@ -63,8 +63,7 @@ pub use protocol::{Assume, EVICTED, Settings, VipAdv, VipTable, add, build};
 pub use table::VipHost;
 
 use xk_core::Entry;
-use xk_core::control::{own_question, question};
-use xk_core::graph::{Family, Guarantees, Realm, Shape};
+use xk_core::graph::{Family, Guarantees, Realm, Shape, own_question, question};
 
 /// The protocol type unless the graph says otherwise: the number on Ethernet from which those of
 /// virtual protocols' uppers count.

@@ -5,7 +5,7 @@ use crate::table::{Table, VipHost};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
-use xk_core::control::ListMaps;
+use xk_core::control::Tables;
 use xk_core::graph::{Build, BuildError, word};
 use xk_core::object::{Enable, OpenError};
 use xk_core::question;
@@ -270,12 +270,14 @@ impl Protocol for VipAdv {
             let list = self.table.list();
             question.total = list.len();
             question.hosts = list.into_iter().take(question.max).collect();
-        } else if let Some(question) = ask.get::<ListMaps>() {
-            question.add("hosts", self.table.stats());
         } else {
             return self.lower.control(cx, ask);
         }
         Answer::Answered
+    }
+
+    fn tables(&self, tables: &mut Tables<'_>) {
+        tables.map("hosts", self.table.stats());
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {

@@ -64,9 +64,9 @@ mod protocol;
 pub use protocol::{VipSize, add, build};
 
 use xk_core::Entry;
-use xk_core::control::question;
 use xk_core::graph::{
-    Family, Guarantees, ParamKind, Realm, Service, Shape, StackingRules, block, int, required,
+    Family, Guarantees, ParamKind, Realm, Service, Shape, StackingRules, block, int, question,
+    required,
 };
 
 /// What the catalog knows of it.

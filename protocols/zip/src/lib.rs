@@ -63,8 +63,7 @@ pub use lists::ZoneList;
 pub use protocol::{RATE_LIMITED, UNSOLICITED, Zip, ZipZones, ZoneRename, build};
 
 use xk_core::Entry;
-use xk_core::control::{own_question, question};
-use xk_core::graph::{Family, Guarantees, Realm, Service, int};
+use xk_core::graph::{Family, Guarantees, Realm, Service, int, own_question, question};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]

@@ -11,7 +11,6 @@ use xk_appletalk::addr::{BROADCAST, NetRange};
 use xk_appletalk::ddp::SOCKET_ZONE;
 use xk_appletalk::name::Name;
 use xk_appletalk::zip::{NetInfoStep, NetInfoWait, ZoneError, Zones, multicast};
-use xk_core::control::Describe;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{OpenError, Refused};
 use xk_core::participant::Participant;
@@ -400,12 +399,14 @@ impl Protocol for Zip {
             if self.rename(cx, this, question).is_none() {
                 return Answer::Unknown;
             }
-        } else if let Some(question) = ask.get::<Describe>() {
-            question.text = alloc::format!("{} zones", self.zones.borrow().all().len());
         } else {
             return self.lower.control(cx, ask);
         }
         Answer::Answered
+    }
+
+    fn describe(&self) -> Option<String> {
+        Some(alloc::format!("{} zones", self.zones.borrow().all().len()))
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {

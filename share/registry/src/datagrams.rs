@@ -6,7 +6,6 @@
 
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
-use core::any::Any;
 use core::cell::{Cell, OnceCell, RefCell};
 use core::time::Duration;
 use xk_core::control::{Describe, ListSessions};
@@ -426,10 +425,6 @@ impl Port {
 }
 
 impl Session for Port {
-    fn any(&self) -> Option<&dyn Any> {
-        Some(self)
-    }
-
     fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
         let peer = self.to.or_else(|| message.attribute::<Peer>());
         let way = self.way().zip(peer).filter(|((_, most), _)| message.len() <= *most);

@@ -3,7 +3,6 @@
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
-use core::any::Any;
 use core::cell::{Cell, OnceCell, RefCell};
 use core::time::Duration;
 use xk_core::control::{Describe, ListSessions};
@@ -618,10 +617,6 @@ impl Own {
 }
 
 impl Session for Own {
-    fn any(&self) -> Option<&dyn Any> {
-        Some(self)
-    }
-
     #[inline]
     fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
         match self.lower.get() {

@@ -5,7 +5,6 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::rc::Rc;
 use alloc::string::ToString;
 use alloc::vec::Vec;
-use core::any::Any;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::control::{Describe, Report};
@@ -758,10 +757,6 @@ impl Program {
 }
 
 impl Session for Program {
-    fn any(&self) -> Option<&dyn Any> {
-        Some(self)
-    }
-
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(question) = ask.get::<OpenChannel>() {
             let _ = self.open_channel(cx, this, question);

@@ -5,7 +5,6 @@ use crate::kernel::pauses::Pauses;
 use crate::kernel::{Addressing, CallEnd, HEADROOM, Lower, ReachedBottom};
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use xk_core::control::ListSessions;
@@ -473,10 +472,6 @@ pub fn in_two_slices(cx: &Kernel, octets: &[u8], cut: usize) -> Result<Message, 
 }
 
 impl Session for BottomSession {
-    fn any(&self) -> Option<&dyn Any> {
-        Some(self)
-    }
-
     fn call(&self, cx: &Kernel, this: &SessionRef, request: Message) -> Result<Message, CallError> {
         assert!(!self.is_calling.replace(true), "two calls at a time on one session below");
         let state = &self.state;

@@ -2,7 +2,6 @@
 //! streams: `rdgram` and `rm`. Each stands on a layer that does what it asks for and nothing else,
 //! straight on the bottom: so each message is a frame, and what blocks there blocks the layer.
 
-use core::any::Any;
 use core::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -240,10 +239,6 @@ impl Way {
 }
 
 impl Session for Way {
-    fn any(&self) -> Option<&dyn Any> {
-        Some(self)
-    }
-
     fn call(
         &self,
         cx: &Kernel,

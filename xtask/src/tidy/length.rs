@@ -1,6 +1,7 @@
 //! No file and no line is longer than a reader can take in.
 
 use super::{File, Rule, Tree, Violation};
+use std::collections::BTreeSet;
 
 static LENGTH: Rule = Rule {
     name: "file-length",
@@ -23,32 +24,64 @@ static BUDGET: Rule = Rule {
     reason: "what the least layers need is the measure of the skeleton: if they grow, it has lost something",
 };
 
-/// Lines of code that some folders may have: one a line, path and number.
+/// What some folders may have: one a line, its path, lines of code, names of ours imported.
 const BUDGETS: &str = "xtask/budgets.txt";
 
 /// Holds the folders of [`BUDGETS`] to their numbers. Comments, manuals and tests do not count.
 fn check_budgets(tree: &Tree, found: &mut Vec<Violation>) {
     let Some(list) = tree.file(BUDGETS) else { return };
     for (index, line) in list.text.lines().enumerate().filter(|(_, l)| !l.starts_with('#')) {
-        let Some((path, Ok(max))) = line.split_once(' ').map(|(p, n)| (p, n.parse::<usize>()))
-        else {
-            found.push(list.violation(&BUDGET, index + 1, "no number", "write `path lines`"));
+        let words: Vec<&str> = line.split(' ').collect();
+        let [path, lines_max, names_max] = words[..] else {
+            let remedy = "write `path lines names`";
+            found.push(list.violation(&BUDGET, index + 1, "not three words", remedy));
             continue;
         };
         let is_own = |f: &&File| f.path.ends_with(".rs") && !f.path.contains("/tests");
-        let lines: usize = tree.under(path).filter(is_own).map(code).sum();
-        if lines > max || lines == 0 {
-            let what = format!("`{path}` has {lines} lines of code, {max} are allowed");
+        let code: Vec<String> = tree.under(path).filter(is_own).flat_map(code).collect();
+        let (all, lines) = (code.join("\n"), code.len());
+        for (has, max, what) in
+            [(lines, lines_max, "lines of code"), (names(&all).len(), names_max, "names of ours")]
+        {
+            if has == 0 || max.parse().is_ok_and(|max: usize| has <= max) {
+                continue;
+            }
+            let what = format!("`{path}` has {has} {what}, {max} are allowed");
             let remedy = "move what other layers need, too, into kit";
             found.push(list.violation(&BUDGET, index + 1, what, remedy));
+        }
+        if code.is_empty() {
+            found.push(list.violation(&BUDGET, index + 1, "no such code", "take the line out"));
         }
     }
 }
 
-/// Lines of code without tests.
-fn code(file: &File) -> usize {
+/// Lines of code without tests and comments.
+fn code(file: &File) -> Vec<String> {
     let own = file.text.split("#[cfg(test)]").next().unwrap_or_default();
-    crate::scan::scan(own).iter().filter(|line| !line.code.trim().is_empty()).count()
+    let lines = crate::scan::scan(own).into_iter().map(|line| line.code.trim().to_owned());
+    lines.filter(|line| !line.is_empty()).collect()
+}
+
+/// The last words of the paths into `xk-core` and `xk-kit`, each once: what an author of a protocol
+/// must know of ours.
+fn names(code: &str) -> BTreeSet<&str> {
+    let mut names = BTreeSet::new();
+    for path in ["xk_core::", "xk_kit::"].into_iter().flat_map(|root| code.split(root).skip(1)) {
+        let is_end = |c: char| !c.is_alphanumeric() && !"_:*".contains(c);
+        let end = path.find(is_end).unwrap_or(path.len());
+        let is_tree = path[end..].starts_with('{');
+        let end = if is_tree { path.find(';').unwrap_or(path.len()) } else { end };
+        let mut module = "";
+        for word in path[..end].split(|c: char| "{},".contains(c) || c.is_whitespace()) {
+            match word.strip_suffix("::") {
+                Some(inner) => module = inner,
+                None if word == "self" => drop(names.insert(module)),
+                None => names.extend(word.rsplit("::").next().filter(|name| !name.is_empty())),
+            }
+        }
+    }
+    names
 }
 
 pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {
@@ -106,7 +139,21 @@ mod tests {
     fn a_budget_is_held() {
         let file = ("a/src/x.rs", "//! Manual.\nfn f() {}\n\n#[cfg(test)]\nmod tests;\n");
         let of = |max| tree(&[file, (BUDGETS, &format!("a/src {max}\n"))]);
-        assert!(found(check, &of(1)).is_empty());
-        assert_eq!(found(check, &of(0)), ["budget xtask/budgets.txt:1"]);
+        assert!(found(check, &of("1 0")).is_empty());
+        assert_eq!(found(check, &of("0 0")), ["budget xtask/budgets.txt:1"]);
+        assert_eq!(found(check, &of("1")), ["budget xtask/budgets.txt:1"]);
+    }
+
+    #[test]
+    fn names_of_ours_are_counted_once_each() {
+        let code = "use xk_core::{Part, graph, object::{Burst,\nRefused}};\nuse xk_kit::control::{self, \
+                    Peer};\nuse xk_udp::Other;\nfn f() -> xk_core::Part { xk_kit::net::ports::ANY }";
+        let all = names(code);
+        let expected = ["ANY", "Burst", "Part", "Peer", "Refused", "control", "graph"];
+        assert_eq!(all.into_iter().collect::<Vec<_>>(), expected);
+        let file = ("a/src/x.rs", "use xk_core::{Part, graph};\n");
+        let of = |max| tree(&[file, (BUDGETS, &format!("a/src 9 {max}\n"))]);
+        assert!(found(check, &of(2)).is_empty());
+        assert_eq!(found(check, &of(1)), ["budget xtask/budgets.txt:1"]);
     }
 }

@@ -8,9 +8,9 @@ use crate::wire::{
     names_of, payload_of,
 };
 use alloc::rc::Rc;
+use alloc::string::String;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
-use xk_core::control::Describe;
 use xk_core::message::Message;
 use xk_core::object::{CallCause, CallError, Closing, PushError, Refused};
 use xk_core::reason::{self, Class, Reason};
@@ -544,19 +544,18 @@ impl Session for ClientSession {
         self.pop_other(cx, this, message)
     }
 
+    fn describe(&self, _: &SessionRef) -> Option<String> {
+        let state = if self.waits.get() { "waits" } else { "free" };
+        let ((host, number, channel), sequence) = (self.key, self.sequence.get());
+        let to = alloc::format!("channel {channel} to {host}, number {number}");
+        Some(alloc::format!("{to}, call {sequence}, {state}"))
+    }
+
     fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(tag) = ask.get::<CancelCall>().map(|q| q.tag) {
             if self.cancel(cx, this, tag) {
                 return Answer::Answered;
             }
-        } else if let Some(question) = ask.get::<Describe>() {
-            let state = if self.waits.get() { "waits" } else { "free" };
-            let (host, number, channel) = self.key;
-            let sequence = self.sequence.get();
-            question.text = alloc::format!(
-                "channel {channel} to {host}, number {number}, call {sequence}, {state}"
-            );
-            return Answer::Answered;
         } else if let Some(question) = ask.get::<CallsAtOnce>() {
             question.calls = 1;
             return Answer::Answered;

@@ -10,10 +10,9 @@ use crate::wire::{
     payload_of,
 };
 use alloc::rc::Rc;
-use core::any::Any;
+use alloc::string::String;
 use core::cell::Cell;
 use core::time::Duration;
-use xk_core::control::Describe;
 use xk_core::object::{Closing, PushError, Refused, SessionSlot};
 use xk_core::reason::{self, Class, Reason};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
@@ -529,10 +528,6 @@ pub(crate) fn busy() -> u16 {
 }
 
 impl Session for ServerSession {
-    fn any(&self) -> Option<&dyn Any> {
-        Some(self)
-    }
-
     /// The header is still in front.
     #[inline]
     fn pop(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), Refused> {
@@ -555,18 +550,15 @@ impl Session for ServerSession {
         self.pop_other(cx, this, message)
     }
 
+    fn describe(&self, _: &SessionRef) -> Option<String> {
+        let State { key: (host, number, channel), sequence, phase, .. } = &*self.state;
+        let of = alloc::format!("channel {} of {host}, number {number}", *channel as u16);
+        Some(alloc::format!("{of}, call {}, {:?}", sequence.get(), phase.get()))
+    }
+
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         if ask.get::<PeerProved>().is_some() {
             // A request without our ticket makes no channel.
-        } else if let Some(question) = ask.get::<Describe>() {
-            question.text = alloc::format!(
-                "channel {} of {}, number {}, call {}, {:?}",
-                self.state.key.2 as u16,
-                self.state.key.0,
-                self.state.key.1,
-                self.state.sequence.get(),
-                self.state.phase.get()
-            );
         } else {
             let Some(lower) = self.lower.get() else {
                 return Answer::Unknown;

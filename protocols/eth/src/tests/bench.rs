@@ -1,7 +1,7 @@
 //! A station between a wire that keeps what it gets and uppers that note what they see: for the
 //! tests and the fuzz target.
 
-use crate::protocol::station;
+use crate::protocol::Eth;
 use crate::wire::EthAddr;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -18,7 +18,7 @@ use xk_core::{
     Kernel, Message, Part, Participants, Pool, Protocol, ProtocolRef, Reason, SessionRef, Upper,
     reason,
 };
-use xk_kit::layer::Bounds;
+use xk_kit::layer::{Bounds, Layered};
 use xk_kit::net::attribute::LinkCast;
 use xk_kit::wire::anchor::{Anchor, Anchored, WireEnd};
 
@@ -161,8 +161,9 @@ impl Bench {
         let tray = Anchored::new(|end| Tray { end, sent: sent.clone(), joined: joined.clone() });
         let wire = Rc::clone(tray.wire());
         let tray = cx.add_protocol("tray", "tray", tray);
-        let bounds = Bounds::sessions(sessions_max);
-        let eth = station(cx.secret(), tray.clone(), bounds, None, Default::default());
+        let bounds = Bounds { sources: Some(32), ..Bounds::sessions(sessions_max) };
+        let eth = Eth::new(cx.secret(), None);
+        let eth = Layered::new(cx.secret(), tray.clone(), bounds, eth);
         let eth = cx.add_protocol("eth", "eth", eth);
         let notes = Rc::<Notes>::default();
         let mut uppers = Vec::new();

@@ -1,6 +1,5 @@
 //! One connection of the system's.
 
-use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -386,10 +385,6 @@ impl Stream {
 }
 
 impl Session for Stream {
-    fn any(&self) -> Option<&dyn Any> {
-        Some(self)
-    }
-
     fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
         if self.is_shut.get() {
             this.discard(cx, message, &reason::CLOSED);

@@ -1,6 +1,5 @@
 //! Sessions: with one peer, and with all.
 
-use core::any::Any;
 use core::cell::Cell;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::rc::Rc;
@@ -74,10 +73,6 @@ impl Connected {
 }
 
 impl Session for Connected {
-    fn any(&self) -> Option<&dyn Any> {
-        Some(self)
-    }
-
     fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
         if self.unreachable.replace(false) {
             this.discard(cx, message, &UNREACHABLE);
@@ -151,10 +146,6 @@ pub(crate) struct Unconnected {
 }
 
 impl Session for Unconnected {
-    fn any(&self) -> Option<&dyn Any> {
-        Some(self)
-    }
-
     fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
         let peer = message.remove_attribute::<Peer>();
         // A host of another family is none that these sockets reach.

@@ -8,7 +8,6 @@ use crate::locals::triple;
 use crate::parcel::Parcel;
 use alloc::format;
 use alloc::rc::Rc;
-use core::any::Any;
 use core::cell::{Cell, RefCell};
 use xk_appletalk::atp::Options;
 use xk_bsd::sockaddr::{AF_APPLETALK, AF_INET};
@@ -152,10 +151,6 @@ pub(super) fn tell(
 }
 
 impl Session for XkSession {
-    fn any(&self) -> Option<&dyn Any> {
-        Some(self)
-    }
-
     fn push(&self, cx: &Kernel, _: &SessionRef, message: Message) -> Result<(), PushError> {
         if self.half.is_calls() {
             return Err(PushError::NotSupported);
