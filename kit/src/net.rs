@@ -16,3 +16,4 @@ pub mod receivers;
 pub mod stream;
 pub mod template;
 pub mod virtual_layer;
+pub mod waiting;

@@ -129,8 +129,6 @@ pub mod result {
     pub const BAD_VERSION: i16 = -1066;
     /// The server has as many sessions as it may.
     pub const TOO_MANY_CLIENTS: i16 = -1069;
-    /// The server takes no sessions.
-    pub const NO_SESSIONS: i16 = -1068;
     /// The session is over, or was none.
     pub const SESSION_CLOSED: i32 = -1072;
 }

@@ -29,8 +29,6 @@ pub const TYPE_ATP: u8 = 3;
 pub const TYPE_AEP: u8 = 4;
 /// Protocol type: RTMP requests.
 pub const TYPE_RTMP_REQUEST: u8 = 5;
-/// Protocol type: ZIP.
-pub const TYPE_ZIP: u8 = 6;
 /// Protocol type: ADSP.
 pub const TYPE_ADSP: u8 = 7;
 

@@ -16,9 +16,6 @@ mod wide_unsafe;
 
 use xk_core::HostAddr;
 
-/// Octets copied before they are summed: even, and well inside the first cache.
-const COPY_ROUND: usize = 4096;
-
 /// A running Internet checksum.
 ///
 /// Slices may be added in pieces of any length: an odd piece leaves the next
@@ -109,16 +106,6 @@ impl Checksum {
     #[must_use]
     pub const fn resume(folded: u16) -> Self {
         Self { sum: folded as u64, odd: false }
-    }
-
-    /// Copies `src` to the start of `dst` and adds it, touching the octets
-    /// once. Stops at the shorter of the two; returns the octets copied.
-    #[inline]
-    pub fn copy_and_add(&mut self, dst: &mut [u8], src: &[u8]) -> usize {
-        let len = dst.len().min(src.len());
-        self.add_sum(copy_sum(&mut dst[..len], &src[..len]));
-        self.odd ^= len & 1 == 1;
-        len
     }
 
     /// The checksum: the complement of the sum, as the number whose
@@ -308,19 +295,6 @@ fn sum_words(words: &[[u8; 8]]) -> u64 {
     // True while the lower halves add up to less than 2^64: 2^32 words.
     let low = all.wrapping_sub(high << 32);
     add_end_around(low, high)
-}
-
-/// `src` and `dst` have one length.
-#[inline]
-fn copy_sum(dst: &mut [u8], src: &[u8]) -> u64 {
-    // One cache-warm round at a time keeps the copy a plain memory copy and
-    // the sum the same vector loop.
-    let mut total = 0;
-    for (dst, src) in dst.chunks_mut(COPY_ROUND).zip(src.chunks(COPY_ROUND)) {
-        dst.copy_from_slice(src);
-        total = add_octets(total, src);
-    }
-    total
 }
 
 #[cfg(test)]

@@ -102,9 +102,7 @@ impl AarpSession {
             (Resolution::Asked | Resolution::NoAddress, To::Node(node))
                 if self.shared.is_node() =>
             {
-                if let Some(oldest) = self.shared.keep(this, node, message) {
-                    oldest.session.discard(cx, oldest.message, &reason::QUEUE_FULL);
-                }
+                self.shared.waiting.keep(cx, this, node, message);
                 return Ok(());
             }
             (Resolution::NoAddress, _) => (PushError::Unreachable, &NO_ADDRESS),
@@ -174,7 +172,7 @@ impl Session for AarpSession {
     }
 
     fn describe(&self, _: &SessionRef) -> Option<String> {
-        let waiting = self.shared.waiting();
+        let waiting = self.shared.waiting.len();
         Some(match (self.to, self.lower.get()) {
             (To::Hw(hw), _) => {
                 format!("{} {hw:02x?}", if hw[0] & 1 == 0 { "station" } else { "group" })
@@ -212,7 +210,7 @@ impl Session for AarpSession {
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
         self.shared.sessions.release(&self.key, this);
-        self.shared.drop_waiting(cx, this);
+        self.shared.waiting.leave(cx, this);
         if let Some(lower) = self.lower.take() {
             lower.close(cx);
         }

@@ -2,21 +2,19 @@
 
 use crate::session::{AarpSession, Key};
 use crate::wire::{ALL_NODES, Hw, Packet};
-use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_appletalk::aarp::{Aarp as Machine, Action, Config as Times, Resolution, Wish};
 use xk_appletalk::addr::{NetRange, Node};
-use xk_core::kernel::Timer;
 use xk_core::object::SessionTable;
 use xk_core::reason::Class;
 use xk_core::{
-    Kernel, Message, Part, Participants, ProtocolRef, Reason, Secret, SessionRef, Upper, question,
-    reason,
+    Kernel, Part, Participants, ProtocolRef, Reason, Secret, SessionRef, Upper, question, reason,
 };
 use xk_kit::net::appletalk::{ClaimNode, NodeClaimed, now};
+use xk_kit::net::waiting::{Alarm, Waiting};
 
 /// Another station uses this node's address.
 pub static CONFLICT: Reason = Reason::new("node conflict", Class::Bad);
@@ -77,19 +75,13 @@ pub struct AarpTable {
 
 question!(AarpTable { me, conflicts, nodes }, "aarp-table", Ask);
 
-/// A message that waits for a node.
-pub(crate) struct Waits {
-    pub(crate) session: SessionRef,
-    node: Node,
-    pub(crate) message: Message,
-}
-
 pub(crate) struct Shared {
     pub(crate) eth: ProtocolRef,
     pub(crate) config: Config,
     pub(crate) sessions: SessionTable<Key>,
     machine: RefCell<Machine>,
-    waiting: RefCell<VecDeque<Waits>>,
+    /// Messages that wait for a node.
+    pub(crate) waiting: Waiting<Node>,
     /// The protocol itself, from start to stop.
     me: RefCell<Option<ProtocolRef>>,
     /// The protocols that are told what came of a claim.
@@ -98,7 +90,7 @@ pub(crate) struct Shared {
     claim: Cell<u8>,
     /// The session to all nodes.
     broadcast: RefCell<Option<SessionRef>>,
-    timer: Cell<Option<(Timer, Duration)>>,
+    alarm: Alarm,
 }
 
 impl Shared {
@@ -107,12 +99,12 @@ impl Shared {
             eth,
             sessions: SessionTable::new(secret, config.sessions_max),
             machine: RefCell::new(Machine::new([0; 6], config.times())),
-            waiting: RefCell::default(),
+            waiting: Waiting::new(config.waiting_max, config.queue_max),
             me: RefCell::default(),
             uppers: RefCell::default(),
             claim: Cell::default(),
             broadcast: RefCell::default(),
-            timer: Cell::default(),
+            alarm: Alarm::default(),
             config,
         }
     }
@@ -191,25 +183,15 @@ impl Shared {
 
     /// The timer went off.
     pub(crate) fn timeout(&self, cx: &Kernel) {
-        self.timer.set(None);
+        self.alarm.went_off();
         self.tick(cx);
     }
 
     /// Sets the timer for what is due next.
     fn arm(&self, cx: &Kernel) {
-        let Some(next) = self.machine.borrow().next() else { return };
-        if let Some((timer, at)) = self.timer.take() {
-            if at <= next {
-                return self.timer.set(Some((timer, at)));
-            }
-            cx.cancel(timer);
-        }
-        let Some(me) = self.me.borrow().clone() else { return };
-        let delay = next.saturating_sub(now(cx));
-        match cx.schedule_protocol(&me, delay, 0) {
-            Ok(timer) => self.timer.set(Some((timer, next))),
-            // The next packet or message tries again.
-            Err(_) => self.count(&reason::TABLE_FULL),
+        let (next, me) = (self.machine.borrow().next(), self.me.borrow().clone());
+        if let Some((next, me)) = next.zip(me) {
+            self.alarm.set(cx, &me, next, 0);
         }
     }
 
@@ -225,11 +207,9 @@ impl Shared {
                     self.count(&CONFLICT);
                     self.tell(cx, node, true);
                 }
-                Action::Resolved(node, _) => self.let_go(cx, |waits| waits.node == node),
+                Action::Resolved(node, _) => self.let_go(cx, |of| *of == node),
                 Action::Unresolved(node) => {
-                    for Waits { session, message, .. } in self.take(|waits| waits.node == node) {
-                        session.discard(cx, message, &UNRESOLVED);
-                    }
+                    self.waiting.discard(cx, &UNRESOLVED, |_, of| *of == node);
                 }
             }
         }
@@ -274,59 +254,20 @@ impl Shared {
 
     // ---- messages that wait ----
 
-    /// Keeps a message until its node is known. Answers the one that gives way, if one does: the
-    /// session's oldest, else the oldest of all.
-    pub(crate) fn keep(&self, session: &SessionRef, node: Node, message: Message) -> Option<Waits> {
-        let mut waiting = self.waiting.borrow_mut();
-        let of_it = |waits: &Waits| waits.session == *session;
-        let surplus =
-            if waiting.iter().filter(|waits| of_it(waits)).count() >= self.config.queue_max {
-                waiting.iter().position(of_it).and_then(|oldest| waiting.remove(oldest))
-            } else if waiting.len() >= self.config.waiting_max {
-                waiting.pop_front()
-            } else {
-                None
-            };
-        waiting.push_back(Waits { session: session.clone(), node, message });
-        surplus
-    }
-
     /// True if there is an address to send from, or will be.
     pub(crate) fn is_node(&self) -> bool {
         self.machine.borrow().me().is_some() || self.is_claiming()
     }
 
-    /// Takes messages that wait, in their order.
-    pub(crate) fn take(&self, which: impl Fn(&Waits) -> bool) -> Vec<Waits> {
-        let mut waiting = self.waiting.borrow_mut();
-        let (taken, kept): (Vec<_>, Vec<_>) = waiting.drain(..).partition(|waits| which(waits));
-        *waiting = kept.into();
-        taken
-    }
-
-    /// Drops what waits in a session.
-    pub(crate) fn drop_waiting(&self, cx: &Kernel, of: &SessionRef) {
-        if self.waiting.borrow().is_empty() {
-            return;
-        }
-        for Waits { session, message, .. } in self.take(|waits| waits.session == *of) {
-            session.discard(cx, message, &reason::CLOSED);
-        }
-    }
-
     /// Sends what waits, or keeps it again.
-    fn let_go(&self, cx: &Kernel, which: impl Fn(&Waits) -> bool) {
-        for Waits { session, message, .. } in self.take(which) {
+    fn let_go(&self, cx: &Kernel, which: impl Fn(&Node) -> bool) {
+        for (session, message) in self.waiting.take(|_, of| which(of)) {
             match session.body::<AarpSession>() {
                 // Counted below, as if it had gone at once.
                 Some(body) => drop(body.go_on(cx, &session, message)),
                 None => session.discard(cx, message, &reason::CLOSED),
             }
         }
-    }
-
-    pub(crate) fn waiting(&self) -> usize {
-        self.waiting.borrow().len()
     }
 
     pub(crate) fn fill(&self, table: &mut AarpTable) {
@@ -348,14 +289,12 @@ impl Shared {
 
     /// Forgets everything; for the protocol's `stop`.
     pub(crate) fn stop(&self, cx: &Kernel) {
-        drop(self.waiting.take());
+        self.waiting.clear();
         for session in self.sessions.sessions(usize::MAX) {
             session.abort(cx);
         }
         self.sessions.clear();
-        if let Some((timer, _)) = self.timer.take() {
-            cx.cancel(timer);
-        }
+        self.alarm.cancel(cx);
         if let Some(broadcast) = self.broadcast.take() {
             broadcast.close(cx);
         }

@@ -131,9 +131,7 @@ impl DdpSession {
         };
         let port = over.and_then(|at| self.shared.ports.list.get(at));
         if port.is_some_and(|port| !port.is_ready.get()) {
-            if let Some((session, oldest)) = self.shared.keep(this, message) {
-                session.discard(cx, oldest, &reason::QUEUE_FULL);
-            }
+            self.shared.waiting.keep(cx, this, (), message);
             return Ok(());
         }
         match self.resolve(cx, &protocol) {
@@ -273,7 +271,7 @@ impl Session for DdpSession {
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
         self.shared.sessions.release(&self.key.number(), this);
-        self.shared.drop_waiting(cx, this);
+        self.shared.waiting.leave(cx, this);
         self.let_go(cx);
         Closing::Done
     }

@@ -15,6 +15,7 @@ use xk_core::{Kernel, Message, ProtocolRef, SessionRef, reason};
 use xk_kit::control::PeerEther;
 use xk_kit::net::appletalk::{CableChanged, now};
 use xk_kit::net::ports::Choices;
+use xk_kit::net::waiting::Waiting;
 
 /// Why it drops messages, besides the reasons that all protocols share.
 pub mod reasons {
@@ -82,8 +83,8 @@ pub(crate) struct Shared {
     pub(crate) has_checksum: bool,
     pub(crate) routes_max: usize,
     pub(crate) hops: Hops,
-    waiting: RefCell<VecDeque<(SessionRef, Message)>>,
-    pub(crate) waiting_max: usize,
+    /// What waits for an address.
+    pub(crate) waiting: Waiting,
     looped: RefCell<VecDeque<Message>>,
     /// The routers by which datagrams of other networks came; of a node that routes nothing.
     best: Option<RefCell<BestRouters>>,
@@ -117,8 +118,7 @@ impl Shared {
             has_checksum: limits.has_checksum,
             routes_max: limits.routes,
             hops: Hops::default(),
-            waiting: RefCell::default(),
-            waiting_max: limits.waiting,
+            waiting: Waiting::new(limits.waiting, limits.waiting),
             looped: RefCell::default(),
             best: has_best.then(|| RefCell::new(BestRouters::new(BEST_MAX))),
         }
@@ -177,33 +177,14 @@ impl Shared {
         self.generation.set(self.generation.get().wrapping_add(1).max(1));
     }
 
-    /// Keeps a message until there is an address. Answers the one that gives way, if one does.
-    pub(crate) fn keep(&self, of: &SessionRef, message: Message) -> Option<(SessionRef, Message)> {
-        let mut waiting = self.waiting.borrow_mut();
-        let is_full = waiting.len() >= self.waiting_max;
-        let oldest = if is_full { waiting.pop_front() } else { None };
-        waiting.push_back((of.clone(), message));
-        oldest
-    }
-
     /// Sends what waits for an address.
     pub(crate) fn let_go(&self, cx: &Kernel) {
-        for (session, message) in self.waiting.take() {
+        for (session, message) in self.waiting.take(|_, ()| true) {
             // Counted below, as if it had gone at once.
             let _ = match session.body::<crate::session::DdpSession>() {
                 Some(body) => body.go_on(cx, &session, message),
                 None => Ok(()),
             };
-        }
-    }
-
-    /// Drops what waits in a session.
-    pub(crate) fn drop_waiting(&self, cx: &Kernel, of: &SessionRef) {
-        let (gone, kept): (Vec<_>, Vec<_>) =
-            self.waiting.take().into_iter().partition(|(session, _)| session == of);
-        *self.waiting.borrow_mut() = kept.into();
-        for (session, message) in gone {
-            session.discard(cx, message, &reason::CLOSED);
         }
     }
 
@@ -268,7 +249,8 @@ impl Shared {
 
     /// Lets go of everything; for the protocol's `stop`.
     pub(crate) fn clear(&self, cx: &Kernel) {
-        drop((self.waiting.take(), self.looped.take()));
+        self.waiting.clear();
+        drop(self.looped.take());
         self.sessions.clear();
         self.enables.clear();
         self.hops.clear(cx);

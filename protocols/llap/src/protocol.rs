@@ -2,7 +2,6 @@
 
 use crate::session::LlapSession;
 use crate::wire::{self, HEADER_OCTETS, Header, Kind};
-use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -21,6 +20,7 @@ use xk_core::{
 };
 use xk_kit::asks::HEADROOM;
 use xk_kit::net::appletalk::{ClaimNode, NET, NODE, NodeClaimed, node, now};
+use xk_kit::net::waiting::Waiting;
 use xk_kit::rpc::call_layer::less;
 
 /// Another node uses this node's number.
@@ -42,9 +42,6 @@ xk_core::settings! {
     }
 }
 
-/// A message that waits, and the session that it came down through.
-type Waits = (SessionRef, Message);
-
 /// What protocol and sessions share.
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
@@ -59,7 +56,8 @@ pub(crate) struct Shared {
     only: Cell<u8>,
     me: RefCell<Option<ProtocolRef>>,
     upper: RefCell<Option<ProtocolRef>>,
-    waiting: RefCell<VecDeque<Waits>>,
+    /// What waits for a number.
+    pub(crate) waiting: Waiting,
     timer: Cell<Option<Timer>>,
 }
 
@@ -140,16 +138,7 @@ impl Shared {
         mut message: Message,
     ) -> Result<(), PushError> {
         let Some(from) = self.number() else {
-            let mut waiting = self.waiting.borrow_mut();
-            let surplus = match waiting.len() >= self.settings.waiting_max {
-                true => waiting.pop_front(),
-                false => None,
-            };
-            waiting.push_back((this.clone(), message));
-            drop(waiting);
-            if let Some((session, message)) = surplus {
-                session.discard(cx, message, &reason::QUEUE_FULL);
-            }
+            self.waiting.keep(cx, this, (), message);
             return Ok(());
         };
         let link = self.link.borrow().clone();
@@ -171,21 +160,9 @@ impl Shared {
 
     /// Sends what waits.
     fn let_go(&self, cx: &Kernel) {
-        let waiting = self.waiting.take();
-        for (session, message) in waiting {
+        for (session, message) in self.waiting.take(|_, ()| true) {
             // Counted below, as if it had gone at once.
             let _ = session.push(cx, message);
-        }
-    }
-
-    /// Drops what waits in a session.
-    pub(crate) fn drop_waiting(&self, cx: &Kernel, of: &SessionRef) {
-        let all = self.waiting.take();
-        let (gone, kept): (VecDeque<_>, VecDeque<_>) =
-            all.into_iter().partition(|(session, _)| session == of);
-        *self.waiting.borrow_mut() = kept;
-        for (session, message) in gone {
-            session.discard(cx, message, &reason::CLOSED);
         }
     }
 }
@@ -213,7 +190,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         only: Cell::new(0),
         me: RefCell::default(),
         upper: RefCell::default(),
-        waiting: RefCell::default(),
+        waiting: Waiting::new(settings.waiting_max, settings.waiting_max),
         timer: Cell::new(None),
     };
     build.add(Llap { shared: Rc::new(shared) })
@@ -352,12 +329,10 @@ impl Protocol for Llap {
 
     fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         let shared = &self.shared;
-        if let Some(question) = ask.get::<ClaimNode>() {
-            let question = *question;
-            shared.claim(cx, &question);
-        } else {
+        let Some(question) = ask.get::<ClaimNode>() else {
             return less(shared.lower.control(cx, ask), ask, HEADER_OCTETS);
-        }
+        };
+        shared.claim(cx, question);
         Answer::Answered
     }
 
@@ -382,7 +357,7 @@ impl Protocol for Llap {
     fn stop(&self, cx: &Kernel, _: &ProtocolRef) {
         let shared = &self.shared;
         cx.cancel(shared.timer.take());
-        drop(shared.waiting.take());
+        shared.waiting.clear();
         shared.sessions.clear();
         drop((shared.link.take(), shared.me.take(), shared.upper.take()));
     }

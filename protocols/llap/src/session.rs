@@ -36,7 +36,7 @@ impl Session for LlapSession {
         if this.head().is_passive() && !this.head().is_aborted() {
             return Closing::Idle;
         }
-        self.shared.drop_waiting(cx, this);
+        self.shared.waiting.leave(cx, this);
         self.shared.sessions.release(&u64::from(self.node), this);
         Closing::Done
     }

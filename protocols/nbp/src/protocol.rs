@@ -5,14 +5,13 @@ use crate::wire::{Entity, Error, Function, Packet, Tuple};
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
+use core::cell::RefCell;
 use core::time::Duration;
 use xk_appletalk::addr::{BROADCAST, Node};
 use xk_appletalk::ddp::SOCKET_NAMES;
 use xk_appletalk::name::Name;
 use xk_appletalk::nbp::{Due, LookupConfig, Lookups, Names, ZONE_HERE};
 use xk_core::graph::{Build, BuildError, Params};
-use xk_core::kernel::Timer;
 use xk_core::object::{OpenError, Refused};
 use xk_core::participant::Participant;
 use xk_core::reason::Class;
@@ -22,6 +21,7 @@ use xk_core::{
 };
 use xk_kit::answers::Allowance;
 use xk_kit::net::appletalk::{DdpCable, DdpEnds, Outlet, local_socket, now, octets_of, socket};
+use xk_kit::net::waiting::Alarm;
 
 /// A name that another node has; of no message.
 pub static EXISTS: Reason = Reason::new("name exists", Class::Prohibited);
@@ -54,7 +54,7 @@ pub struct Nbp {
     config: LookupConfig,
     lookups_max: usize,
     allowance: Allowance,
-    timer: Cell<Option<(Timer, Duration)>>,
+    alarm: Alarm,
 }
 
 /// Builds it from its place in a graph.
@@ -97,7 +97,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         config,
         lookups_max,
         allowance: Allowance::new(build.int("answers_per_second")?, BURST),
-        timer: Cell::default(),
+        alarm: Alarm::default(),
     })
 }
 
@@ -252,19 +252,8 @@ impl Nbp {
     }
 
     fn arm(&self, cx: &Kernel, this: &ProtocolRef) {
-        let Some(next) = self.lookups.borrow().next() else { return };
-        if let Some((timer, at)) = self.timer.take() {
-            if at <= next {
-                return self.timer.set(Some((timer, at)));
-            }
-            cx.cancel(timer);
-        }
-        let delay = next.saturating_sub(now(cx));
-        match cx.schedule_protocol(this, delay, TOKEN_TICK) {
-            Ok(timer) => self.timer.set(Some((timer, next))),
-            // The next search or answer tries again.
-            Err(_) => this.head().drops().count(&reason::TABLE_FULL),
-        }
+        let next = self.lookups.borrow().next();
+        next.into_iter().for_each(|next| self.alarm.set(cx, this, next, TOKEN_TICK));
     }
 
     /// A cable has changed: what waited for an address begins.
@@ -384,7 +373,7 @@ impl Protocol for Nbp {
         match token {
             0 => self.changed(cx, this),
             TOKEN_TICK => {
-                self.timer.set(None);
+                self.alarm.went_off();
                 self.tick(cx, this);
             }
             at => {
