@@ -199,10 +199,10 @@ impl<'a> Ask<'a> {
 
     /// Answers [`Describe`] if there is something to say; false if it is another question.
     pub(crate) fn describes(&mut self, text: impl FnOnce() -> Option<String>) -> bool {
-        let said = self.get::<Describe>().zip(text());
-        let is_said = said.is_some();
-        said.into_iter().for_each(|(question, text)| question.text = text);
-        is_said
+        match self.get::<Describe>() {
+            Some(question) => text().map(|text| question.text = text).is_some(),
+            None => false,
+        }
     }
 
     /// Answers [`ListSessions`] or [`ListMaps`] if there is something to show; false if it is

@@ -622,25 +622,26 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
         }
     }
 
-    /// Takes a message of this key, whose session is not the last one, or is to be made.
+    /// Takes a message whose session is not the last one, or is to be made.
     #[inline(never)]
-    fn find_other(
+    fn search(
         &self,
         cx: &Kernel,
         this: &ProtocolRef,
         lower: &SessionRef,
-        key: L::Key,
         message: Message,
     ) -> Result<(), Refused> {
-        match self.sessions.find(&(lower.id().0, key)) {
-            Some(session) => session.pop_owned(cx, message),
-            None => self.search(cx, this, lower, message),
+        // Apart from what may change the message, which therefore stays in a register here.
+        if let Some(header) = message.peek_in_place::<N>()
+            && let Some(session) = self.sessions.find(&(lower.id().0, L::key_of(header)))
+        {
+            return session.pop_owned(cx, message);
         }
+        self.search_closely(cx, this, lower, message)
     }
 
-    /// Takes a message whose header may lie in several slices, or whose session is to be made.
     #[inline(never)]
-    fn search(
+    fn search_closely(
         &self,
         cx: &Kernel,
         this: &ProtocolRef,
@@ -720,14 +721,13 @@ impl<L: Layer<N>, const N: usize> Protocol for Layered<L, N> {
         lower: &SessionRef,
         message: Message,
     ) -> Result<(), Refused> {
-        let Some(header) = message.peek_in_place::<N>() else {
-            return self.search(cx, this, lower, message);
-        };
-        let key = L::key_of(header);
-        match self.sessions.latest(&(lower.id().0, key)) {
-            Some(session) => session.pop_owned(cx, message),
-            None => self.find_other(cx, this, lower, key, message),
+        if let Some(header) = message.peek_in_place::<N>()
+            && let key = (lower.id().0, L::key_of(header))
+            && let Some(session) = self.sessions.latest(&key)
+        {
+            return session.pop_owned(cx, message);
         }
+        self.search(cx, this, lower, message)
     }
 
     fn demux_burst(
