@@ -10,7 +10,7 @@ use crate::control::PeerHost;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::fmt;
-use xk_core::graph::{ParamSpec, Params, int};
+use xk_core::graph::{ParamSpec, int};
 use xk_core::object::ProtocolId;
 use xk_core::{Ask, HostAddr, Kernel, ProtocolRef, Reason, SessionRef};
 use xk_core::{fields, question};
@@ -116,23 +116,11 @@ pub struct DropSources {
     max: usize,
 }
 
-impl Default for DropSources {
-    fn default() -> Self {
-        Self::new(SOURCES_MAX)
-    }
-}
-
 impl DropSources {
     /// A table for `max` sources, which takes memory when there are drops.
     #[must_use]
     pub fn new(max: usize) -> Self {
         Self { tallies: RefCell::default(), max }
-    }
-
-    /// A table as large as [`PARAMETER`] says.
-    #[must_use]
-    pub fn read(params: &Params) -> Self {
-        Self::new(params.number(PARAMETER.name, SOURCES_MAX))
     }
 
     /// Counts a message of the peer's `port` through the session `lower` as dropped.

@@ -94,8 +94,8 @@ impl<T> Waiting<T> {
 pub struct Alarm(Cell<Option<(Timer, Duration)>>);
 
 impl Alarm {
-    /// Has the timer of `this` go off at this time, unless it does so earlier. Without a timer, which
-    /// is counted, what comes next tries again.
+    /// Has the timer of `this` go off at this time, unless it does so earlier. Without a timer,
+    /// which is counted, what comes next tries again.
     pub fn set(&self, cx: &Kernel, this: &ProtocolRef, next: Duration, token: u64) {
         if let Some((timer, at)) = self.0.take() {
             if at <= next {
