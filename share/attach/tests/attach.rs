@@ -298,11 +298,7 @@ fn a_program_has_one_place_at_a_registry() {
             _: Participants,
         ) -> Result<SessionRef, OpenError> {
             struct Place;
-            impl xk_core::Session for Place {
-                fn any(&self) -> Option<&dyn std::any::Any> {
-                    Some(self)
-                }
-            }
+            impl xk_core::Session for Place {}
             Ok(cx.new_session(this, upper.receiver, Place))
         }
     }
