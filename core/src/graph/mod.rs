@@ -294,7 +294,7 @@ pub type Probe = fn(&Params, Look) -> Result<(), BuildError>;
 /// methods named like the fields say the rest:
 ///
 /// ```
-/// # use xk_core::graph::{Build, BuildError, Family, Guarantees, Realm, flag, int};
+/// # use xk_core::graph::{Build, BuildError, Family, Guarantees, Realm, flag, int, question};
 /// use xk_core::Entry;
 /// # use xk_core::ProtocolRef;
 /// # fn build(_: &mut Build<'_>) -> Result<ProtocolRef, BuildError> { unimplemented!() }
