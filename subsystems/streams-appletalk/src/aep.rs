@@ -35,18 +35,18 @@
 //! # Standard
 //! G. Sidhu, R. Andrews and A. Oppenheimer, Inside AppleTalk, second edition, chapter 6.
 
-use crate::common::{Lower, OverDdp, Users};
-use alloc::rc::{Rc, Weak};
+use crate::common::{Driver, Mux, OverDdp};
+use alloc::rc::Rc;
 use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
+use core::cell::Cell;
 use xk_appletalk::addr::{AtAddr, SOCKADDR_LEN};
 use xk_appletalk::aep::{DATA_LEN_MAX, Function};
 use xk_appletalk::ddp::SOCKET_ECHO;
 use xk_core::graph::{Build, BuildError, Family, Guarantees, Realm};
 use xk_core::reason::{self, Reason};
 use xk_core::{Entry, Kernel, ProtocolRef};
-use xk_streams::tpi::{Below, Datagrams, Endpoint, Info, Refusal, SendError, unitdata_ind};
-use xk_streams::{Errno, Kind, Mblk, Module, ModuleInfo, Opening, Q, Streamtab};
+use xk_streams::tpi::{Datagrams, Endpoint, Info, Refusal, SendError, unitdata_ind};
+use xk_streams::{Errno, Kind, Mblk, Module, ModuleInfo, Q};
 
 /// What the catalog knows of it.
 pub static ENTRY: Entry = Entry::layer("aep", include_str!("aep.rs"), build)
@@ -59,10 +59,7 @@ pub static ENTRY: Entry = Entry::layer("aep", include_str!("aep.rs"), build)
     .numbers(&[("ddp", 4)]);
 
 struct Aep {
-    this: Weak<Aep>,
-    node: RefCell<Option<ProtocolRef>>,
-    below: Below,
-    users: Users,
+    mux: Mux,
     me: Cell<AtAddr>,
 }
 
@@ -70,14 +67,8 @@ fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     xk_streams::line(build, new())
 }
 
-fn new() -> Rc<Aep> {
-    Rc::new_cyclic(|this| Aep {
-        this: this.clone(),
-        node: RefCell::default(),
-        below: Below::default(),
-        users: Users::default(),
-        me: Cell::default(),
-    })
+fn new() -> Rc<Driver<Aep>> {
+    Driver::new(Aep { mux: Mux::default(), me: Cell::default() })
 }
 
 /// Adds one on a line of `ddp`, for programs that compose without a graph file.
@@ -99,27 +90,24 @@ impl Aep {
     ) -> Result<(), &'static Reason> {
         let header = [function as u8];
         if !data.put_front(&header) {
-            let q = self.below.q().ok_or(&reason::CLOSED)?;
+            let q = self.mux.below.q().ok_or(&reason::CLOSED)?;
             let front = q.blocks().copy(Kind::Data, 48, &header).ok_or(&reason::NO_BUFFERS)?;
             data = front.linked(data);
         }
-        self.below.send(cx, (&to.to_sockaddr(), &[]), data)
+        self.mux.below.send(cx, (&to.to_sockaddr(), &[]), data)
     }
 }
 
 impl OverDdp for Aep {
     const INFO: ModuleInfo = ModuleInfo::new(0x4145, "aep");
 
-    fn below(&self) -> &Below {
-        &self.below
+    fn mux(&self) -> &Mux {
+        &self.mux
     }
 
-    fn node(&self) -> &RefCell<Option<ProtocolRef>> {
-        &self.node
-    }
-
-    fn users(&self) -> &Users {
-        &self.users
+    fn opened(this: &Rc<Self>, q: &Q) -> Rc<dyn Module> {
+        this.mux.users.open(q);
+        Endpoint::new(Rc::clone(this))
     }
 
     fn bound(&self, _: &Kernel, me: AtAddr) {
@@ -144,36 +132,13 @@ impl OverDdp for Aep {
             return self.output(cx, from, Function::Reply, data);
         }
         let is_from = |to: AtAddr| to.node == from.node && (to.net == from.net || to.net == 0);
-        let q = self.users.find(|user| user.to.is_some_and(is_from)).ok_or(&reason::NO_PORT)?;
+        let q = self.mux.users.find(|user| user.to.is_some_and(is_from)).ok_or(&reason::NO_PORT)?;
         if !q.canputnext() {
             return Err(&reason::QUEUE_FULL);
         }
         let up = unitdata_ind(q.blocks(), &from.to_sockaddr(), &[], data);
         q.putnext(cx, up.ok_or(&reason::NO_BUFFERS)?);
         Ok(())
-    }
-}
-
-impl Streamtab for Aep {
-    fn info(&self) -> ModuleInfo {
-        Self::INFO
-    }
-
-    fn open(&self, _: &Kernel, q: &Q, _: Opening) -> Result<Rc<dyn Module>, Errno> {
-        self.users.open(q);
-        Ok(Endpoint::new(self.this.upgrade().ok_or(Errno::ENXIO)?))
-    }
-
-    fn lower(&self) -> Option<Rc<dyn Module>> {
-        Some(Rc::new(Lower(self.this.upgrade()?)))
-    }
-
-    fn placed(&self, node: &ProtocolRef) {
-        self.node.replace(Some(node.clone()));
-    }
-
-    fn stop(&self, _: &Kernel) {
-        drop(self.node.take());
     }
 }
 
@@ -188,12 +153,12 @@ impl Datagrams for Aep {
 
     /// All users share the echo's socket.
     fn bind(&self, _: &Kernel, q: &Q, _: &[u8], _: u32) -> Result<Vec<u8>, Refusal> {
-        self.users.with(q, |user| user.socket = Some(SOCKET_ECHO));
+        self.mux.users.with(q, |user| user.socket = Some(SOCKET_ECHO));
         Ok(self.me.get().to_sockaddr().into())
     }
 
     fn unbind(&self, _: &Kernel, q: &Q) {
-        self.users.with(q, |user| (user.socket, user.to) = (None, None));
+        self.mux.users.with(q, |user| (user.socket, user.to) = (None, None));
     }
 
     fn send(
@@ -210,7 +175,7 @@ impl Datagrams for Aep {
         if data.size() > DATA_LEN_MAX {
             return Err(SendError::Told(Errno::EMSGSIZE));
         }
-        self.users.with(q, |user| user.to = Some(to));
+        self.mux.users.with(q, |user| user.to = Some(to));
         self.output(cx, to, Function::Request, data).map_err(|reason| {
             self.count(reason);
             SendError::Dropped
@@ -218,7 +183,7 @@ impl Datagrams for Aep {
     }
 
     fn has_room(&self, _: &Kernel) -> bool {
-        self.below.has_room()
+        self.mux.below.has_room()
     }
 
     fn ioctl(&self, cx: &Kernel, q: &Q, mp: Mblk) {
@@ -226,6 +191,6 @@ impl Datagrams for Aep {
     }
 
     fn close(&self, _: &Kernel, q: &Q) {
-        self.users.close(q);
+        self.mux.users.close(q);
     }
 }

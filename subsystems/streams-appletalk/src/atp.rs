@@ -42,8 +42,8 @@
 //! # Standard
 //! G. Sidhu, R. Andrews and A. Oppenheimer, Inside AppleTalk, second edition, chapter 9.
 
-use crate::common::{Clock, Lower, OverDdp, Users, socket_of};
-use alloc::rc::{Rc, Weak};
+use crate::common::{Clock, Driver, Mux, OverDdp, socket_of};
+use alloc::rc::Rc;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -60,9 +60,9 @@ use xk_core::reason::{self, Reason};
 use xk_core::{Answer, Ask, Entry, Kernel, ProtocolRef};
 use xk_kit::control::MaxPacket;
 use xk_streams::tpi::{
-    Below, Datagrams, Endpoint, Info, Primitive, Refusal, SendError, TliError, unitdata_ind,
+    Datagrams, Endpoint, Info, Primitive, Refusal, SendError, TliError, unitdata_ind,
 };
-use xk_streams::{Errno, Kind, Mblk, Module, ModuleInfo, Opening, Priority, Q, Streamtab};
+use xk_streams::{Errno, Kind, Mblk, Module, ModuleInfo, Priority, Q};
 
 /// What the catalog knows of it.
 pub static ENTRY: Entry = Entry::layer("atp", include_str!("atp.rs"), build)
@@ -111,10 +111,7 @@ struct Owner {
 }
 
 struct Atp {
-    this: Weak<Atp>,
-    node: RefCell<Option<ProtocolRef>>,
-    below: Below,
-    users: Users,
+    mux: Mux,
     requester: RefCell<Requester<AtAddr, Data, Owner>>,
     responder: RefCell<Responder<AtAddr, Data>>,
     clock: Clock,
@@ -128,13 +125,10 @@ fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     xk_streams::line(build, new(build.cx))
 }
 
-fn new(cx: &Kernel) -> Rc<Atp> {
+fn new(cx: &Kernel) -> Rc<Driver<Atp>> {
     let last = cx.random().next_u32() as u16;
-    Rc::new_cyclic(|this| Atp {
-        this: this.clone(),
-        node: RefCell::default(),
-        below: Below::default(),
-        users: Users::default(),
+    Driver::new(Atp {
+        mux: Mux::default(),
         requester: RefCell::new(Requester::new(Limits { transactions: TRANSACTIONS_MAX }, last)),
         responder: RefCell::new(Responder::new(Bounds::DEFAULT)),
         clock: Clock::default(),
@@ -160,7 +154,7 @@ impl Atp {
         self.is_taken.set(false);
         let wish = Primitive::OptmgmtReq { opt: &[socket, 1], flags: 0 };
         // The answer comes meanwhile; from what is not there, and from what is full, none does.
-        let _ = self.below.request(cx, wish);
+        let _ = self.mux.below.request(cx, wish);
         !self.is_taken.get()
     }
 
@@ -172,7 +166,7 @@ impl Atp {
     }
 
     fn transmit(&self, cx: &Kernel, packet: Packet<AtAddr, Data>) -> Sent {
-        let q = self.below.q().ok_or(&reason::CLOSED)?;
+        let q = self.mux.below.q().ok_or(&reason::CLOSED)?;
         let header = packet.header.emit();
         let own = AtAddr::new(0, 0, packet.socket).to_sockaddr();
         let size = HEADROOM + HEADER_OCTETS;
@@ -186,14 +180,14 @@ impl Atp {
             Some(Data(data)) if data.size() > 0 => front.linked(data),
             _ => front,
         };
-        self.below.send(cx, (&packet.to.to_sockaddr(), &own), whole)
+        self.mux.below.send(cx, (&packet.to.to_sockaddr(), &own), whole)
     }
 
     /// Sets the timer for what the machines have to do next.
     fn arm(&self, cx: &Kernel) {
         let due = [self.requester.borrow().due(), self.responder.borrow().due()];
         let next = due.into_iter().flatten().min();
-        if let (Some(next), Some(q)) = (next, self.below.q()) {
+        if let (Some(next), Some(q)) = (next, self.mux.below.q()) {
             self.clock.set(cx, &q, next);
         }
     }
@@ -205,7 +199,7 @@ impl Atp {
         (kind, owner): (OptionKind, &Owner),
         (wanted, arrived): (u8, Arrived<Data>),
     ) {
-        let Some(q) = self.users.find(|user| user.id == owner.user) else { return };
+        let Some(q) = self.mux.users.find(|user| user.id == owner.user) else { return };
         let options = Options {
             kind,
             once: None,
@@ -234,7 +228,7 @@ impl Atp {
         header: &Header,
         data: Mblk,
     ) -> Sent {
-        let user = self.users.find(|user| user.socket == Some(socket));
+        let user = self.mux.users.find(|user| user.socket == Some(socket));
         let q = user.ok_or(&reason::NO_PORT)?;
         if !q.canputnext() {
             return Err(&reason::QUEUE_FULL);
@@ -339,16 +333,38 @@ static UNASKED: Reason = Reason::new("response not asked for", reason::Class::Ba
 impl OverDdp for Atp {
     const INFO: ModuleInfo = ModuleInfo::new(0x4154, "atp");
 
-    fn below(&self) -> &Below {
-        &self.below
+    fn mux(&self) -> &Mux {
+        &self.mux
     }
 
-    fn node(&self) -> &RefCell<Option<ProtocolRef>> {
-        &self.node
+    fn opened(this: &Rc<Self>, q: &Q) -> Rc<dyn Module> {
+        this.mux.users.open(q);
+        Endpoint::new(Rc::clone(this))
     }
 
-    fn users(&self) -> &Users {
-        &self.users
+    fn control(&self, ask: &mut Ask<'_>) -> Option<Answer> {
+        let answer = match ask.get::<Report>() {
+            Some(report) => {
+                let lines = [
+                    ("requests", self.requests.get().to_string()),
+                    ("executed", self.executed.get().to_string()),
+                    ("under way", self.requester.borrow().len().to_string()),
+                    ("remembered", self.responder.borrow().len().to_string()),
+                ];
+                report.lines = lines.map(|(name, text)| (name.into(), text)).into();
+                report.finished = true;
+                Answer::Answered
+            }
+            None => ask.answer::<MaxPacket>(|max| max.octets = REPLY_OCTETS_MAX as u32),
+        };
+        answer.is_answered().then_some(answer)
+    }
+
+    fn stop(&self) {
+        let limits = Limits { transactions: TRANSACTIONS_MAX };
+        let requester = self.requester.replace(Requester::new(limits, 0));
+        let responder = self.responder.replace(Responder::new(Bounds::DEFAULT));
+        drop((requester, responder));
     }
 
     /// What does not know the wish for a socket leaves the sockets to ATP.
@@ -402,50 +418,6 @@ impl OverDdp for Atp {
     }
 }
 
-impl Streamtab for Atp {
-    fn info(&self) -> ModuleInfo {
-        Self::INFO
-    }
-
-    fn open(&self, _: &Kernel, q: &Q, _: Opening) -> Result<Rc<dyn Module>, Errno> {
-        self.users.open(q);
-        Ok(Endpoint::new(self.this.upgrade().ok_or(Errno::ENXIO)?))
-    }
-
-    fn lower(&self) -> Option<Rc<dyn Module>> {
-        Some(Rc::new(Lower(self.this.upgrade()?)))
-    }
-
-    fn placed(&self, node: &ProtocolRef) {
-        self.node.replace(Some(node.clone()));
-    }
-
-    fn control(&self, _: &Kernel, ask: &mut Ask<'_>) -> Option<Answer> {
-        let answer = match ask.get::<Report>() {
-            Some(report) => {
-                let lines = [
-                    ("requests", self.requests.get().to_string()),
-                    ("executed", self.executed.get().to_string()),
-                    ("under way", self.requester.borrow().len().to_string()),
-                    ("remembered", self.responder.borrow().len().to_string()),
-                ];
-                report.lines = lines.map(|(name, text)| (name.into(), text)).into();
-                report.finished = true;
-                Answer::Answered
-            }
-            None => ask.answer::<MaxPacket>(|max| max.octets = REPLY_OCTETS_MAX as u32),
-        };
-        answer.is_answered().then_some(answer)
-    }
-
-    fn stop(&self, _: &Kernel) {
-        let limits = Limits { transactions: TRANSACTIONS_MAX };
-        let requester = self.requester.replace(Requester::new(limits, 0));
-        let responder = self.responder.replace(Responder::new(Bounds::DEFAULT));
-        drop((self.node.take(), requester, responder));
-    }
-}
-
 impl Datagrams for Atp {
     fn module(&self) -> ModuleInfo {
         Self::INFO
@@ -457,7 +429,8 @@ impl Datagrams for Atp {
 
     fn bind(&self, cx: &Kernel, q: &Q, addr: &[u8], _: u32) -> Result<Vec<u8>, Refusal> {
         let is_free = |socket: u8| {
-            self.users.find(|user| user.socket == Some(socket)).is_none() && self.claim(cx, socket)
+            self.mux.users.find(|user| user.socket == Some(socket)).is_none()
+                && self.claim(cx, socket)
         };
         let socket = match socket_of(addr)? {
             0 => SOCKETS_DYNAMIC.into_iter().find(|one| is_free(*one)).ok_or(TliError::TNOADDR)?,
@@ -465,16 +438,16 @@ impl Datagrams for Atp {
             socket if !is_free(socket) => return Err(Errno::EADDRINUSE.into()),
             socket => socket,
         };
-        self.users.with(q, |user| user.socket = Some(socket));
+        self.mux.users.with(q, |user| user.socket = Some(socket));
         Ok(AtAddr::new(0, 0, socket).to_sockaddr().into())
     }
 
     fn unbind(&self, cx: &Kernel, q: &Q) {
-        let socket = self.users.with(q, |user| user.socket.take()).flatten();
+        let socket = self.mux.users.with(q, |user| user.socket.take()).flatten();
         if let Some(socket) = socket {
             let back = Primitive::OptmgmtReq { opt: &[socket, 0], flags: 0 };
             // What does not give sockets takes none back.
-            let _ = self.below.request(cx, back);
+            let _ = self.mux.below.request(cx, back);
             self.responder.borrow_mut().close(socket);
         }
         let mut requester = self.requester.borrow_mut();
@@ -493,7 +466,7 @@ impl Datagrams for Atp {
         let bad = SendError::Told(Errno::EINVAL);
         let to = AtAddr::from_sockaddr(to).ok_or(bad)?;
         let options = Options::parse(opt).map_err(|_| bad)?;
-        let socket = self.users.with(q, |user| user.socket).flatten().ok_or(bad)?;
+        let socket = self.mux.users.with(q, |user| user.socket).flatten().ok_or(bad)?;
         let empty = || q.blocks().copy(Kind::Data, 0, &[]);
         let data = data.or_else(empty).ok_or(SendError::Told(Errno::ENOSR))?;
         let done = match options.kind {
@@ -513,11 +486,11 @@ impl Datagrams for Atp {
     }
 
     fn has_room(&self, _: &Kernel) -> bool {
-        self.below.has_room()
+        self.mux.below.has_room()
     }
 
     fn local(&self, q: &Q) -> Vec<u8> {
-        let socket = self.users.with(q, |user| user.socket).flatten();
+        let socket = self.mux.users.with(q, |user| user.socket).flatten();
         AtAddr::new(0, 0, socket.unwrap_or(0)).to_sockaddr().into()
     }
 
@@ -526,6 +499,6 @@ impl Datagrams for Atp {
     }
 
     fn close(&self, _: &Kernel, q: &Q) {
-        self.users.close(q);
+        self.mux.users.close(q);
     }
 }

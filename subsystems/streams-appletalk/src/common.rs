@@ -7,9 +7,11 @@ use core::time::Duration;
 use xk_appletalk::addr::AtAddr;
 use xk_core::reason::{self, Reason};
 use xk_core::time::Time;
-use xk_core::{Kernel, ProtocolRef};
+use xk_core::{Answer, Ask, Kernel, ProtocolRef};
 use xk_streams::tpi::{Below, Primitive, Refusal, TliError, own_end};
-use xk_streams::{Kind, Mblk, Module, ModuleInfo, Q, Services, TimerId, WeakQ};
+use xk_streams::{
+    Errno, Kind, Mblk, Module, ModuleInfo, Opening, Q, Services, Streamtab, TimerId, WeakQ,
+};
 
 /// The time of the machines, and one timer for what they have to do next.
 #[derive(Default)]
@@ -54,19 +56,43 @@ pub(crate) fn enable(cx: &Kernel, queues: impl Iterator<Item = Q>) {
     }
 }
 
-/// A multiplexor over one stream of datagrams of AppleTalk.
-pub(crate) trait OverDdp: 'static {
+/// What each multiplexor over one stream of datagrams of AppleTalk has.
+#[derive(Default)]
+pub(crate) struct Mux {
+    /// Its node, for what is dropped.
+    node: RefCell<Option<ProtocolRef>>,
+    /// The stream below.
+    pub(crate) below: Below,
+    /// Those that use it.
+    pub(crate) users: Users,
+}
+
+/// A multiplexor over one stream of datagrams of AppleTalk: what is its own.
+pub(crate) trait OverDdp: Sized + 'static {
     /// Its name and marks.
     const INFO: ModuleInfo;
 
-    /// The stream below.
-    fn below(&self) -> &Below;
+    /// What it has of all.
+    fn mux(&self) -> &Mux;
 
-    /// Its node, for what is dropped.
-    fn node(&self) -> &RefCell<Option<ProtocolRef>>;
+    /// The pair of one more stream.
+    fn opened(this: &Rc<Self>, q: &Q) -> Rc<dyn Module>;
 
-    /// Those that use it.
-    fn users(&self) -> &Users;
+    /// As [`Streamtab::control`].
+    fn control(&self, ask: &mut Ask<'_>) -> Option<Answer> {
+        let _ = ask;
+        None
+    }
+
+    /// The graph is taken down.
+    fn stop(&self) {}
+
+    /// Counts a drop at the node.
+    fn count(&self, reason: &'static Reason) {
+        if let Some(node) = &*self.mux().node.borrow() {
+            node.head().drops().count(reason);
+        }
+    }
 
     /// A datagram has come, to this socket of this node where the stream below is bound to none.
     ///
@@ -102,29 +128,58 @@ pub(crate) trait OverDdp: 'static {
         let _ = cx;
     }
 
-    /// Counts a drop at the node.
-    fn count(&self, reason: &'static Reason) {
-        if let Some(node) = &*self.node().borrow() {
-            node.head().drops().count(reason);
-        }
-    }
-
     /// Answers an M_IOCTL of links; a stream that is linked is bound to this socket, 0 for all of
     /// the protocol's type.
     fn link(&self, cx: &Kernel, q: &Q, mp: Mblk, socket: u8) {
-        if !self.below().ioctl(cx, q, mp) {
+        if !self.mux().below.ioctl(cx, q, mp) {
             return;
         }
         let at = AtAddr::new(0, 0, socket).to_sockaddr();
         let addr: &[u8] = if socket == 0 { &[] } else { &at };
-        if let Err(reason) = self.below().request(cx, Primitive::BindReq { addr, conind: 0 }) {
+        if let Err(reason) = self.mux().below.request(cx, Primitive::BindReq { addr, conind: 0 }) {
             self.count(reason);
         }
     }
 }
 
+/// The driver of a multiplexor.
+pub(crate) struct Driver<P>(pub(crate) Rc<P>);
+
+impl<P: OverDdp> Driver<P> {
+    pub(crate) fn new(mux: P) -> Rc<Self> {
+        Rc::new(Self(Rc::new(mux)))
+    }
+}
+
+impl<P: OverDdp> Streamtab for Driver<P> {
+    fn info(&self) -> ModuleInfo {
+        P::INFO
+    }
+
+    fn open(&self, _: &Kernel, q: &Q, _: Opening) -> Result<Rc<dyn Module>, Errno> {
+        Ok(P::opened(&self.0, q))
+    }
+
+    fn lower(&self) -> Option<Rc<dyn Module>> {
+        Some(Rc::new(Lower(Rc::clone(&self.0))))
+    }
+
+    fn placed(&self, node: &ProtocolRef) {
+        self.0.mux().node.replace(Some(node.clone()));
+    }
+
+    fn control(&self, _: &Kernel, ask: &mut Ask<'_>) -> Option<Answer> {
+        self.0.control(ask)
+    }
+
+    fn stop(&self, _: &Kernel) {
+        drop(self.0.mux().node.take());
+        self.0.stop();
+    }
+}
+
 /// The pair that the stream below has for a head.
-pub(crate) struct Lower<P>(pub(crate) Rc<P>);
+struct Lower<P>(Rc<P>);
 
 impl<P: OverDdp> Module for Lower<P> {
     fn info(&self) -> ModuleInfo {
@@ -170,14 +225,14 @@ impl<P: OverDdp> Module for Lower<P> {
                 Ok(Primitive::ErrorAck { .. }) => self.0.count(&reason::PROHIBITED),
                 _ => {}
             },
-            Kind::Hangup | Kind::Error => self.0.below().gone(),
+            Kind::Hangup | Kind::Error => self.0.mux().below.gone(),
             _ => {}
         }
     }
 
     /// There is room below again.
     fn wsrv(&self, cx: &Kernel, _: &Q) {
-        enable(cx, self.0.users().queues().into_iter());
+        enable(cx, self.0.mux().users.queues().into_iter());
     }
 
     fn timer(&self, cx: &Kernel, _: &Q, _: u64) {

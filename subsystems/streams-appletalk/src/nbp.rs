@@ -42,8 +42,8 @@
 //! G. Sidhu, R. Andrews and A. Oppenheimer, Inside AppleTalk, second edition, chapter 7. Not
 //! covered: the name of the node's own zone, which only routers need.
 
-use crate::common::{Clock, Lower, OverDdp, Users};
-use alloc::rc::{Rc, Weak};
+use crate::common::{Clock, Driver, Mux, OverDdp};
+use alloc::rc::Rc;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -57,8 +57,8 @@ use xk_core::graph::{Build, BuildError, Family, Guarantees, Realm};
 use xk_core::reason::{self, Reason};
 use xk_core::{Answer, Ask, Entry, Kernel, ProtocolRef};
 use xk_streams::head::{self, Command, Info};
-use xk_streams::tpi::{Below, Primitive};
-use xk_streams::{Errno, Kind, Mblk, Module, ModuleInfo, Opening, Q, Stream, Streamtab, WeakQ};
+use xk_streams::tpi::Primitive;
+use xk_streams::{Errno, Kind, Mblk, Module, ModuleInfo, Q, Stream, WeakQ};
 
 /// What the catalog knows of it.
 pub static ENTRY: Entry = Entry::layer("nbp", include_str!("nbp.rs"), build)
@@ -92,10 +92,7 @@ struct Wanted {
 }
 
 struct Nbp {
-    this: Weak<Nbp>,
-    node: RefCell<Option<ProtocolRef>>,
-    below: Below,
-    users: Users,
+    mux: Mux,
     names: RefCell<Names>,
     lookups: RefCell<Lookups<Wanted>>,
     zone: Name,
@@ -108,12 +105,9 @@ fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     xk_streams::line(build, new())
 }
 
-fn new() -> Rc<Nbp> {
-    Rc::new_cyclic(|this| Nbp {
-        this: this.clone(),
-        node: RefCell::default(),
-        below: Below::default(),
-        users: Users::default(),
+fn new() -> Rc<Driver<Nbp>> {
+    Driver::new(Nbp {
+        mux: Mux::default(),
         names: RefCell::new(Names::new(NAMES_MAX)),
         lookups: RefCell::new(Lookups::new(LOOKUPS_MAX)),
         zone: Name::default(),
@@ -162,10 +156,10 @@ pub fn lookup(cx: &Kernel, stream: &Stream, name: &str) -> Result<Vec<(AtAddr, V
 impl Nbp {
     /// Sends a packet to a socket of names.
     fn output(&self, cx: &Kernel, to: AtAddr, packet: &Packet) {
-        let q = self.below.q();
+        let q = self.mux.below.q();
         let data = q.and_then(|q| q.blocks().copy(Kind::Data, 48, &packet.octets()));
         let sent = match data {
-            Some(data) => self.below.send(cx, (&to.to_sockaddr(), &[]), data),
+            Some(data) => self.mux.below.send(cx, (&to.to_sockaddr(), &[]), data),
             None => Err(&reason::NO_BUFFERS),
         };
         if let Err(reason) = sent {
@@ -228,7 +222,7 @@ impl Nbp {
         (entity, socket): (Entity, Option<u8>),
     ) -> Option<Mblk> {
         // The address may have been claimed since.
-        if self.below.request(cx, Primitive::AddrReq).is_err() {
+        if self.mux.below.request(cx, Primitive::AddrReq).is_err() {
             return Some(head::naked(mp, Errno::ENXIO));
         }
         let me = self.me.get();
@@ -264,7 +258,7 @@ impl Nbp {
             }
         }
         let next = self.lookups.borrow().next();
-        if let (Some(next), Some(q)) = (next, self.below.q()) {
+        if let (Some(next), Some(q)) = (next, self.mux.below.q()) {
             self.clock.set(cx, &q, next);
         }
     }
@@ -314,16 +308,29 @@ impl Nbp {
 impl OverDdp for Nbp {
     const INFO: ModuleInfo = ModuleInfo::new(0x4e42, "nbp");
 
-    fn below(&self) -> &Below {
-        &self.below
+    fn mux(&self) -> &Mux {
+        &self.mux
     }
 
-    fn node(&self) -> &RefCell<Option<ProtocolRef>> {
-        &self.node
+    fn opened(this: &Rc<Self>, _: &Q) -> Rc<dyn Module> {
+        Rc::new(User(Rc::clone(this)))
     }
 
-    fn users(&self) -> &Users {
-        &self.users
+    fn control(&self, ask: &mut Ask<'_>) -> Option<Answer> {
+        let answer = ask.answer::<Report>(|report| {
+            let names = self.names.borrow();
+            report.lines = names
+                .iter()
+                .map(|(entity, socket)| (entity.to_string(), socket.to_string()))
+                .collect();
+            report.finished = true;
+        });
+        answer.is_answered().then_some(answer)
+    }
+
+    fn stop(&self) {
+        let lookups = self.lookups.replace(Lookups::new(LOOKUPS_MAX));
+        drop(lookups);
     }
 
     fn bound(&self, _: &Kernel, me: AtAddr) {
@@ -346,7 +353,7 @@ impl OverDdp for Nbp {
         let packet = Packet::parse(data.octets()).map_err(|_| &reason::MALFORMED)?;
         match packet.function {
             Function::LkUp => {
-                self.below.request(cx, Primitive::AddrReq)?;
+                self.mux.below.request(cx, Primitive::AddrReq)?;
                 // The node is told no zone, and trusts its router to ask in the cable's alone.
                 let zone = match self.router.get() {
                     Some(_) => packet.wanted().map_or(self.zone, |wanted| wanted.entity.zone),
@@ -374,7 +381,7 @@ impl OverDdp for Nbp {
     fn tick(&self, cx: &Kernel) {
         self.clock.went_off();
         // The router may be another by now.
-        if let Err(reason) = self.below.request(cx, Primitive::AddrReq) {
+        if let Err(reason) = self.mux.below.request(cx, Primitive::AddrReq) {
             self.count(reason);
         }
         self.serve(cx);
@@ -395,40 +402,5 @@ impl Module for User {
             Kind::Flush => q.flush_at_driver(cx, mp),
             _ => drop(mp),
         }
-    }
-}
-
-impl Streamtab for Nbp {
-    fn info(&self) -> ModuleInfo {
-        Self::INFO
-    }
-
-    fn open(&self, _: &Kernel, _: &Q, _: Opening) -> Result<Rc<dyn Module>, Errno> {
-        Ok(Rc::new(User(self.this.upgrade().ok_or(Errno::ENXIO)?)))
-    }
-
-    fn lower(&self) -> Option<Rc<dyn Module>> {
-        Some(Rc::new(Lower(self.this.upgrade()?)))
-    }
-
-    fn placed(&self, node: &ProtocolRef) {
-        self.node.replace(Some(node.clone()));
-    }
-
-    fn control(&self, _: &Kernel, ask: &mut Ask<'_>) -> Option<Answer> {
-        let answer = ask.answer::<Report>(|report| {
-            let names = self.names.borrow();
-            report.lines = names
-                .iter()
-                .map(|(entity, socket)| (entity.to_string(), socket.to_string()))
-                .collect();
-            report.finished = true;
-        });
-        answer.is_answered().then_some(answer)
-    }
-
-    fn stop(&self, _: &Kernel) {
-        let lookups = self.lookups.replace(Lookups::new(LOOKUPS_MAX));
-        drop((self.node.take(), lookups));
     }
 }

@@ -37,8 +37,8 @@
 //! # Standard
 //! G. Sidhu, R. Andrews and A. Oppenheimer, Inside AppleTalk, second edition, chapter 5.
 
-use crate::common::{Clock, Lower, OverDdp, Users};
-use alloc::rc::{Rc, Weak};
+use crate::common::{Clock, Driver, Mux, OverDdp};
+use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
 use xk_appletalk::addr::{AtAddr, BROADCAST, NET_ANY, NetRange, Node};
 use xk_appletalk::ddp::{SOCKET_RTMP, TYPE_RTMP_REQUEST};
@@ -46,8 +46,8 @@ use xk_appletalk::rtmp::{Data, Heard, Request, Stub};
 use xk_core::graph::{Build, BuildError, Family, Guarantees, Realm};
 use xk_core::reason::{self, Reason};
 use xk_core::{Entry, Kernel, ProtocolRef};
-use xk_streams::tpi::{Below, Primitive, Refusal};
-use xk_streams::{Errno, Kind, Mblk, Module, ModuleInfo, Opening, Q, Streamtab};
+use xk_streams::tpi::{Primitive, Refusal};
+use xk_streams::{Kind, Mblk, Module, ModuleInfo, Q};
 
 /// What the catalog knows of it.
 pub static ENTRY: Entry = Entry::layer("rtmp", include_str!("rtmp.rs"), build)
@@ -59,10 +59,7 @@ pub static ENTRY: Entry = Entry::layer("rtmp", include_str!("rtmp.rs"), build)
     .numbers(&[("ddp", 1)]);
 
 struct Rtmp {
-    this: Weak<Rtmp>,
-    node: RefCell<Option<ProtocolRef>>,
-    below: Below,
-    users: Users,
+    mux: Mux,
     stub: RefCell<Stub>,
     /// The line below was told something.
     is_told: Cell<bool>,
@@ -73,12 +70,9 @@ fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     xk_streams::line(build, new())
 }
 
-fn new() -> Rc<Rtmp> {
-    Rc::new_cyclic(|this| Rtmp {
-        this: this.clone(),
-        node: RefCell::default(),
-        below: Below::default(),
-        users: Users::default(),
+fn new() -> Rc<Driver<Rtmp>> {
+    Driver::new(Rtmp {
+        mux: Mux::default(),
         stub: RefCell::default(),
         is_told: Cell::new(false),
         clock: Clock::default(),
@@ -102,7 +96,9 @@ impl Rtmp {
         let node = router.unwrap_or_default();
         let [e, f] = node.net.to_be_bytes();
         let opt = [a, b, c, d, e, f, node.node, u8::from(router.is_some())];
-        if let Err(reason) = self.below.request(cx, Primitive::OptmgmtReq { opt: &opt, flags: 0 }) {
+        if let Err(reason) =
+            self.mux.below.request(cx, Primitive::OptmgmtReq { opt: &opt, flags: 0 })
+        {
             self.count(reason);
         }
     }
@@ -110,11 +106,11 @@ impl Rtmp {
     /// Asks all routers of the cable for its networks; `ddp` keeps it until it has an address.
     fn ask(&self, cx: &Kernel) {
         let to = AtAddr::new(NET_ANY, BROADCAST, SOCKET_RTMP).to_sockaddr();
-        let q = self.below.q();
+        let q = self.mux.below.q();
         let octets = [Request::Networks as u8];
         let data = q.and_then(|q| q.blocks().copy(Kind::Data, 48, &octets));
         let sent = match data {
-            Some(data) => self.below.send(cx, (&to, &[TYPE_RTMP_REQUEST]), data),
+            Some(data) => self.mux.below.send(cx, (&to, &[TYPE_RTMP_REQUEST]), data),
             None => Err(&reason::NO_BUFFERS),
         };
         if let Err(reason) = sent {
@@ -124,7 +120,7 @@ impl Rtmp {
 
     fn arm(&self, cx: &Kernel) {
         let next = self.stub.borrow().next();
-        if let (Some(next), Some(q)) = (next, self.below.q()) {
+        if let (Some(next), Some(q)) = (next, self.mux.below.q()) {
             self.clock.set(cx, &q, next);
         }
     }
@@ -133,16 +129,12 @@ impl Rtmp {
 impl OverDdp for Rtmp {
     const INFO: ModuleInfo = ModuleInfo::new(0x5254, "rtmp");
 
-    fn below(&self) -> &Below {
-        &self.below
+    fn mux(&self) -> &Mux {
+        &self.mux
     }
 
-    fn node(&self) -> &RefCell<Option<ProtocolRef>> {
-        &self.node
-    }
-
-    fn users(&self) -> &Users {
-        &self.users
+    fn opened(this: &Rc<Self>, _: &Q) -> Rc<dyn Module> {
+        Rc::new(Control(Rc::clone(this)))
     }
 
     fn managed(&self, cx: &Kernel, answer: Result<&[u8], Refusal>) {
@@ -207,39 +199,17 @@ impl Module for Control {
     fn wput(&self, cx: &Kernel, q: &Q, mp: Mblk) {
         match mp.kind() {
             Kind::Ioctl => {
-                let had = self.0.below.q().is_some();
+                let had = self.0.mux.below.q().is_some();
                 self.0.link(cx, &q.read_side(), mp, SOCKET_RTMP);
-                let is_linked = !had && self.0.below.q().is_some();
+                let is_linked = !had && self.0.mux.below.q().is_some();
                 let opt: &[u8] = &[TYPE_RTMP_REQUEST];
                 let asked = Primitive::OptmgmtReq { opt, flags: 0 };
-                if is_linked && let Err(reason) = self.0.below.request(cx, asked) {
+                if is_linked && let Err(reason) = self.0.mux.below.request(cx, asked) {
                     self.0.count(reason);
                 }
             }
             Kind::Flush => q.flush_at_driver(cx, mp),
             _ => drop(mp),
         }
-    }
-}
-
-impl Streamtab for Rtmp {
-    fn info(&self) -> ModuleInfo {
-        Self::INFO
-    }
-
-    fn open(&self, _: &Kernel, _: &Q, _: Opening) -> Result<Rc<dyn Module>, Errno> {
-        Ok(Rc::new(Control(self.this.upgrade().ok_or(Errno::ENXIO)?)))
-    }
-
-    fn lower(&self) -> Option<Rc<dyn Module>> {
-        Some(Rc::new(Lower(self.this.upgrade()?)))
-    }
-
-    fn placed(&self, node: &ProtocolRef) {
-        self.node.replace(Some(node.clone()));
-    }
-
-    fn stop(&self, _: &Kernel) {
-        drop(self.node.take());
     }
 }

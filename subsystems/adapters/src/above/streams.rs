@@ -7,7 +7,7 @@ use crate::below::streams::options_of;
 use crate::edge::{Above, Below, Door, Ends, Fault, Options, Sink, Traffic};
 use crate::form::{Addr, Form, Service};
 use crate::parcel::Parcel;
-use alloc::rc::{Rc, Weak};
+use alloc::rc::Rc;
 use alloc::vec::Vec;
 use connections::Connections;
 use core::cell::{Cell, OnceCell, RefCell};
@@ -140,7 +140,7 @@ impl Streamtab for Device {
     fn open(&self, cx: &Kernel, q: &Q, _: Opening) -> Result<Rc<dyn Module>, Errno> {
         let half = &self.0;
         let this = half.this.get().ok_or(Errno::ENXIO)?;
-        let sink = Rc::new(Frames { half: Rc::downgrade(half), q: q.downgrade() });
+        let sink = Rc::new(Frames { up: Rc::clone(&half.up), q: q.downgrade() });
         let door = half.below.open(cx, this.id(), half.form.any(), sink)?;
         Ok(Rc::new(Wire { half: Rc::clone(half), door: RefCell::new(Some(door)) }))
     }
@@ -188,18 +188,17 @@ impl Module for Wire {
 
 /// Frames of a wire go up as M_DATA.
 struct Frames {
-    half: Weak<Half>,
+    up: Rc<Traffic>,
     q: WeakQ,
 }
 
 impl Sink for Frames {
     fn arrive(&self, cx: &Kernel, _: &Ends, parcel: Parcel) -> Result<(), &'static Reason> {
-        let (half, q) = (self.half.upgrade(), self.q.upgrade());
-        let (Some(half), Some(q)) = (half, q) else { return Err(&reason::CLOSED) };
+        let q = self.q.upgrade().ok_or(&reason::CLOSED)?;
         if !q.canputnext() {
             return Err(&reason::QUEUE_FULL);
         }
-        let frame = parcel.into_blocks(q.blocks(), &half.up).map_err(Fault::reason)?;
+        let frame = parcel.into_blocks(q.blocks(), &self.up).map_err(Fault::reason)?;
         q.putnext(cx, frame);
         Ok(())
     }
@@ -232,7 +231,7 @@ impl Provider {
         // What is bound to a number of a link is bound to all of its addresses.
         let told = if half.form.is_link() { half.form.any() } else { local };
         let sink = |local| -> Rc<dyn Sink> {
-            Rc::new(Indications { half: Rc::downgrade(half), q: q.downgrade(), local })
+            Rc::new(Indications { up: Rc::clone(&half.up), q: q.downgrade(), local })
         };
         let opened = match half.is_for_users.get() && half.form.port_number(&local) == Some(0) {
             true => half.open_free(cx, (selector, local), sink),
@@ -338,19 +337,18 @@ impl Datagrams for Provider {
 
 /// What arrives goes up as T_UNITDATA_IND.
 struct Indications {
-    half: Weak<Half>,
+    up: Rc<Traffic>,
     q: WeakQ,
     local: Addr,
 }
 
 impl Sink for Indications {
     fn arrive(&self, cx: &Kernel, ends: &Ends, parcel: Parcel) -> Result<(), &'static Reason> {
-        let (half, q) = (self.half.upgrade(), self.q.upgrade());
-        let (Some(half), Some(q)) = (half, q) else { return Err(&reason::CLOSED) };
+        let q = self.q.upgrade().ok_or(&reason::CLOSED)?;
         if !q.canputnext() {
             return Err(&reason::QUEUE_FULL);
         }
-        let data = parcel.into_blocks(q.blocks(), &half.up).map_err(Fault::reason)?;
+        let data = parcel.into_blocks(q.blocks(), &self.up).map_err(Fault::reason)?;
         let mut room = [0; 32];
         let opt = options_of(&mut room, &ends.to, self.local.is_any(), &ends.options);
         let indication = unitdata_ind(q.blocks(), &ends.from.to_tpi(), opt, data);

@@ -33,7 +33,11 @@ impl Q {
             }
             _ => messages.len(),
         };
-        messages.insert(at, mp);
+        if at == messages.len() {
+            messages.push_back(mp);
+        } else {
+            messages.insert(at, mp);
+        }
         drop(messages);
         let may = class == 256 || self.flags() & QNOENB == 0;
         let must = class == 256 || self.flags() & QWANTR != 0 || class > 0 && at == 0;

@@ -337,6 +337,16 @@ impl<'a> Primitive<'a> {
 
     /// A message of one block of its type; `None` if the pool is exhausted, counted.
     pub fn emit(self, blocks: &Blocks) -> Option<Mblk> {
+        match self {
+            Self::UnitdataReq { dest: addr, opt } | Self::UnitdataInd { src: addr, opt } => {
+                super::emit::datagram(blocks, self, (addr, opt))
+            }
+            _ => self.emit_by_layout(blocks),
+        }
+    }
+
+    /// As [`emit`](Self::emit), word by word.
+    pub(super) fn emit_by_layout(self, blocks: &Blocks) -> Option<Mblk> {
         let (number, kind) = (self.number(), self.kind());
         let layout = self.layout();
         let mut mp = blocks.allocb(layout.octets(), crate::block::Priority::Medium)?;

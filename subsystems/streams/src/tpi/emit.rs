@@ -19,21 +19,20 @@ const HEAD: usize = 20;
 const SHORT: usize = HEAD + ADDRESS_OCTETS;
 
 /// T_UNITDATA_REQ or T_UNITDATA_IND: what each datagram begins with, and so made in one go where
-/// the address is one of ours. Octets as of [`Primitive::emit`].
+/// the address is one of ours. Octets as of [`Primitive::emit_by_layout`].
 #[inline]
-fn unitdata(
+pub(super) fn datagram(
     blocks: &Blocks,
     primitive: Primitive<'_>,
     (addr, opt): (&[u8], &[u8]),
-    data: Mblk,
 ) -> Option<Mblk> {
     let Ok(addr) = <&[u8; ADDRESS_OCTETS]>::try_from(addr) else {
-        return Some(primitive.emit(blocks)?.linked(data));
+        return primitive.emit_by_layout(blocks);
     };
     let opt_at = if opt.is_empty() { 0 } else { SHORT as u32 };
     let (number, len) = (primitive.number(), opt.len() as u32);
     let words = [number, ADDRESS_OCTETS as u32, HEAD as u32, len, opt_at];
-    let made = blocks.filled(Kind::Proto, (0, SHORT + opt.len()), |octets| {
+    blocks.filled(Kind::Proto, (0, SHORT + opt.len()), |octets| {
         let Some((short, room)) = octets.split_first_chunk_mut::<SHORT>() else { return };
         for (room, word) in short.as_chunks_mut::<4>().0.iter_mut().zip(words) {
             *room = word.to_le_bytes();
@@ -42,18 +41,19 @@ fn unitdata(
         if !room.is_empty() {
             room.copy_from_slice(opt);
         }
-    });
-    Some(made?.linked(data))
+    })
 }
 
 /// T_UNITDATA_REQ with its data; `None` if the pool is exhausted: the data is freed.
 pub fn unitdata_req(blocks: &Blocks, dest: &[u8], opt: &[u8], data: Mblk) -> Option<Mblk> {
-    unitdata(blocks, Primitive::UnitdataReq { dest, opt }, (dest, opt), data)
+    let front = datagram(blocks, Primitive::UnitdataReq { dest, opt }, (dest, opt))?;
+    Some(front.linked(data))
 }
 
 /// T_UNITDATA_IND with its data; `None` if the pool is exhausted: the data is freed.
 pub fn unitdata_ind(blocks: &Blocks, src: &[u8], opt: &[u8], data: Mblk) -> Option<Mblk> {
-    unitdata(blocks, Primitive::UnitdataInd { src, opt }, (src, opt), data)
+    let front = datagram(blocks, Primitive::UnitdataInd { src, opt }, (src, opt))?;
+    Some(front.linked(data))
 }
 
 /// T_UDERROR_IND.
@@ -86,7 +86,10 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_made_in_one_go_is_as_all_are(
-            addr in prop::collection::vec(any::<u8>(), 0..90),
+            addr in prop_oneof![
+                prop::collection::vec(any::<u8>(), ADDRESS_OCTETS),
+                prop::collection::vec(any::<u8>(), 0..90),
+            ],
             opt in prop::collection::vec(any::<u8>(), 0..90),
         ) {
             let pool = Pool::new(&PoolConfig::default()).expect("memory for a pool");
@@ -102,7 +105,7 @@ mod tests {
                 (made(unitdata_req), Primitive::UnitdataReq { dest, opt }),
                 (made(unitdata_ind), Primitive::UnitdataInd { src: dest, opt }),
             ] {
-                let emitted = primitive.emit(&blocks).expect("a block");
+                let emitted = primitive.emit_by_layout(&blocks).expect("a block");
                 prop_assert_eq!(made.octets(), emitted.octets());
                 prop_assert_eq!(made.kind(), emitted.kind());
             }
