@@ -212,46 +212,50 @@ struct Entry(alloc::rc::Weak<Half>);
 const IP_SOURCE: usize = 12;
 const IP_OCTETS: usize = 20;
 
-impl Entry {
-    /// What comes with a packet, as ends: its addresses, and the number by which it came.
-    fn ends(m: &mut Mbuf, arg: InputArg) -> Option<(Ends, u8)> {
-        match arg {
-            InputArg::Addressed { from, to, kind } => {
-                Some((Ends::new(from.into(), to.into()), kind))
-            }
-            InputArg::Ip { hlen } => {
-                let mut header = [0; IP_OCTETS];
-                if hlen < IP_OCTETS || m.m_copydata(0, &mut header) < IP_OCTETS {
-                    return None;
-                }
-                let host = |at: usize| {
-                    let mut addr = Addr::any(xk_bsd::sockaddr::AF_INET);
-                    addr.data_mut()[2..6].copy_from_slice(&header[at..at + 4]);
-                    addr
-                };
-                let (from, to) = (host(IP_SOURCE), host(IP_SOURCE + 4));
-                m.m_adj(hlen as isize);
-                let is_for_many = m.m_flags() & (M_BCAST | M_MCAST) != 0;
-                Some((Ends { is_for_many, ..Ends::new(from, to) }, header[9]))
-            }
-            InputArg::Interface(_) => None,
+/// The ends of a packet with IP's header in front, which is taken off, and the number by which it
+/// came.
+fn ends_of_ip(m: &mut Mbuf, hlen: usize) -> Option<(Ends, u8)> {
+    let mut header = [0; IP_OCTETS];
+    if hlen < IP_OCTETS || m.m_copydata(0, &mut header) < IP_OCTETS {
+        return None;
+    }
+    let host = |at: usize| {
+        let mut addr = Addr::any(xk_bsd::sockaddr::AF_INET);
+        addr.data_mut()[2..6].copy_from_slice(&header[at..at + 4]);
+        addr
+    };
+    let (from, to) = (host(IP_SOURCE), host(IP_SOURCE + 4));
+    m.m_adj(hlen as isize);
+    let is_for_many = m.m_flags() & (M_BCAST | M_MCAST) != 0;
+    Some((Ends { is_for_many, ..Ends::new(from, to) }, header[9]))
+}
+
+impl Half {
+    /// Takes a packet that came by this number.
+    fn input(&self, cx: &Kernel, pr: &Rc<Protosw>, m: Mbuf, (ends, number): (&Ends, u8)) {
+        let Some(door) = self.door_for(number, &ends.to) else {
+            return pr.m_drop(m, &reason::NO_PROTOCOL);
+        };
+        // The other subsystem may wait.
+        let arrived = self.bsd.spl0(cx, || door.sink.arrive(cx, ends, Parcel::Mbufs(m)));
+        if let Err(why) = arrived {
+            pr.count_drop(why);
         }
     }
 }
 
 impl ProtoFns for Entry {
     fn pr_input(&self, cx: &Kernel, pr: &Rc<Protosw>, mut m: Mbuf, arg: InputArg) {
-        let (Some(half), Some((ends, number))) = (self.0.upgrade(), Self::ends(&mut m, arg)) else {
-            return pr.m_drop(m, &reason::NOT_SUPPORTED);
-        };
-        let door = half.door_for(number, &ends.to);
-        let Some(door) = door else {
-            return pr.m_drop(m, &reason::NO_PROTOCOL);
-        };
-        // The other subsystem may wait.
-        let arrived = half.bsd.spl0(cx, || door.sink.arrive(cx, &ends, Parcel::Mbufs(m)));
-        if let Err(why) = arrived {
-            pr.count_drop(why);
+        let half = self.0.upgrade();
+        match (half, arg) {
+            (Some(half), InputArg::Addressed { from, to, kind }) => {
+                half.input(cx, pr, m, (&Ends::new(from.into(), to.into()), kind));
+            }
+            (Some(half), InputArg::Ip { hlen }) => match ends_of_ip(&mut m, hlen) {
+                Some((ends, number)) => half.input(cx, pr, m, (&ends, number)),
+                None => pr.m_drop(m, &reason::NOT_SUPPORTED),
+            },
+            _ => pr.m_drop(m, &reason::NOT_SUPPORTED),
         }
     }
 

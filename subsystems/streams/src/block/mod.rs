@@ -35,9 +35,11 @@ pub trait Lent {
 /// Where the octets of a data block lie.
 #[derive(Default)]
 enum Store {
-    /// In no buffer: a data block that is free, or has room for nothing.
+    /// In no buffer: a data block that is free.
     #[default]
     Empty,
+    /// In the data block itself.
+    Small,
     /// In the only slice of a message of the kernel's pool.
     Message(Message),
     /// In what another subsystem has.
@@ -54,12 +56,19 @@ pub(crate) struct Data {
     store: Store,
     /// The pool that it is charged to; none while it is free, which it is with its block.
     pool: Option<Rc<PoolCore>>,
+    small: [u8; SMALL],
 }
 
+/// Octets of a control part that lie in the data block itself: a datagram's two addresses and
+/// options fit.
+const SMALL: usize = 64;
+
 impl Data {
+    #[inline]
     fn octets(&self) -> &[u8] {
         match &self.store {
             Store::Empty => &[],
+            Store::Small => &self.small,
             Store::Message(message) => message.front_slice(),
             Store::Lent(lent) => lent.octets(),
         }
@@ -160,8 +169,10 @@ impl Mblk {
 
     /// All octets of the data block for writing, if this block alone sees them.
     fn all_mut(&mut self) -> Option<&mut [u8]> {
-        match &mut Rc::get_mut(&mut self.data)?.store {
+        let data = Rc::get_mut(&mut self.data)?;
+        match &mut data.store {
             Store::Message(message) => message.front_mut(),
+            Store::Small => data.small.get_mut(..data.limit as usize),
             Store::Empty => Some(&mut []),
             Store::Lent(_) => None,
         }

@@ -1,6 +1,6 @@
 //! Where blocks come from, within bounds.
 
-use super::{Block, Data, Kind, Lent, Mblk, Store};
+use super::{Block, Data, Kind, Lent, Mblk, SMALL, Store};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -134,6 +134,13 @@ impl Blocks {
     ) -> Option<Mblk> {
         let priority = if kind == Kind::Data { Priority::Low } else { Priority::Medium };
         let size = headroom.checked_add(len)?;
+        if kind != Kind::Data && size <= SMALL {
+            self.0.admit(size, priority)?;
+            let pointers = (kind, headroom as u32, size as u32);
+            let mut block = self.0.block(Store::Small, size as u32, pointers);
+            fill(block.octets_mut()?);
+            return Some(block);
+        }
         let mut message = self.0.buffer(size, priority)?;
         fill(message.front_mut()?.get_mut(headroom..size)?);
         let size = size as u32;
@@ -257,7 +264,8 @@ impl PoolCore {
         let (class, pool) = (class as u8, Some(Rc::clone(self)));
         let kept = self.kept.borrow_mut().pop();
         let Some(mut block) = kept else {
-            let data = Data { kind: Cell::new(kind), class, limit, store, pool };
+            let (kind, small) = (Cell::new(kind), [0; SMALL]);
+            let data = Data { kind, class, limit, store, pool, small };
             return Mblk::over(Rc::new(data), read, write);
         };
         if let Some(data) = Rc::get_mut(&mut block.data) {
