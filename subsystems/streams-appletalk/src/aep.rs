@@ -35,7 +35,7 @@
 //! # Standard
 //! G. Sidhu, R. Andrews and A. Oppenheimer, Inside AppleTalk, second edition, chapter 6.
 
-use crate::common::{Driver, Mux, OverDdp};
+use crate::common::{Lower, OverDdp, User};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::Cell;
@@ -45,8 +45,10 @@ use xk_appletalk::ddp::SOCKET_ECHO;
 use xk_core::graph::{Build, BuildError, Family, Guarantees, Realm};
 use xk_core::reason::{self, Reason};
 use xk_core::{Entry, Kernel, ProtocolRef};
-use xk_streams::tpi::{Datagrams, Endpoint, Info, Refusal, SendError, unitdata_ind};
-use xk_streams::{Errno, Kind, Mblk, Module, ModuleInfo, Q};
+use xk_streams::tpi::{
+    Datagrams, Driver, Endpoint, Info, Multiplexor, Mux, Refusal, SendError, unitdata_ind,
+};
+use xk_streams::{Errno, Kind, Mblk, Module, ModuleInfo, Opening, Q};
 
 /// What the catalog knows of it.
 pub static ENTRY: Entry = Entry::layer("aep", include_str!("aep.rs"), build)
@@ -59,7 +61,7 @@ pub static ENTRY: Entry = Entry::layer("aep", include_str!("aep.rs"), build)
     .numbers(&[("ddp", 4)]);
 
 struct Aep {
-    mux: Mux,
+    mux: Mux<User>,
     me: Cell<AtAddr>,
 }
 
@@ -98,18 +100,26 @@ impl Aep {
     }
 }
 
-impl OverDdp for Aep {
+impl Multiplexor for Aep {
+    type User = User;
+
     const INFO: ModuleInfo = ModuleInfo::new(0x4145, "aep");
 
-    fn mux(&self) -> &Mux {
+    fn mux(&self) -> &Mux<User> {
         &self.mux
     }
 
-    fn opened(this: &Rc<Self>, q: &Q) -> Rc<dyn Module> {
-        this.mux.users.open(q);
+    fn opened(this: &Rc<Self>, _: &Kernel, q: &Q, _: Opening) -> Rc<dyn Module> {
+        this.mux.users.open(q, User::default());
         Endpoint::new(Rc::clone(this))
     }
 
+    fn lower(this: &Rc<Self>) -> Rc<dyn Module> {
+        Rc::new(Lower(Rc::clone(this)))
+    }
+}
+
+impl OverDdp for Aep {
     fn bound(&self, _: &Kernel, me: AtAddr) {
         self.me.set(me);
     }

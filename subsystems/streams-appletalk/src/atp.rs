@@ -42,7 +42,7 @@
 //! # Standard
 //! G. Sidhu, R. Andrews and A. Oppenheimer, Inside AppleTalk, second edition, chapter 9.
 
-use crate::common::{Clock, Driver, Mux, OverDdp, socket_of};
+use crate::common::{Clock, Lower, OverDdp, User, socket_of};
 use alloc::rc::Rc;
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -60,9 +60,10 @@ use xk_core::reason::{self, Reason};
 use xk_core::{Answer, Ask, Entry, Kernel, ProtocolRef};
 use xk_kit::control::MaxPacket;
 use xk_streams::tpi::{
-    Datagrams, Endpoint, Info, Primitive, Refusal, SendError, TliError, unitdata_ind,
+    Datagrams, Driver, Endpoint, Info, Multiplexor, Mux, Primitive, Refusal, SendError, TliError,
+    unitdata_ind,
 };
-use xk_streams::{Errno, Kind, Mblk, Module, ModuleInfo, Priority, Q};
+use xk_streams::{Errno, Kind, Mblk, Module, ModuleInfo, Opening, Priority, Q};
 
 /// What the catalog knows of it.
 pub static ENTRY: Entry = Entry::layer("atp", include_str!("atp.rs"), build)
@@ -111,7 +112,7 @@ struct Owner {
 }
 
 struct Atp {
-    mux: Mux,
+    mux: Mux<User>,
     requester: RefCell<Requester<AtAddr, Data, Owner>>,
     responder: RefCell<Responder<AtAddr, Data>>,
     clock: Clock,
@@ -199,7 +200,7 @@ impl Atp {
         (kind, owner): (OptionKind, &Owner),
         (wanted, arrived): (u8, Arrived<Data>),
     ) {
-        let Some(q) = self.mux.users.find(|user| user.id == owner.user) else { return };
+        let Some(q) = self.mux.users.of_id(owner.user) else { return };
         let options = Options {
             kind,
             once: None,
@@ -330,19 +331,25 @@ impl Atp {
 /// A response that no transaction waits for.
 static UNASKED: Reason = Reason::new("response not asked for", reason::Class::Bad);
 
-impl OverDdp for Atp {
+impl Multiplexor for Atp {
+    type User = User;
+
     const INFO: ModuleInfo = ModuleInfo::new(0x4154, "atp");
 
-    fn mux(&self) -> &Mux {
+    fn mux(&self) -> &Mux<User> {
         &self.mux
     }
 
-    fn opened(this: &Rc<Self>, q: &Q) -> Rc<dyn Module> {
-        this.mux.users.open(q);
+    fn opened(this: &Rc<Self>, _: &Kernel, q: &Q, _: Opening) -> Rc<dyn Module> {
+        this.mux.users.open(q, User::default());
         Endpoint::new(Rc::clone(this))
     }
 
-    fn control(&self, ask: &mut Ask<'_>) -> Option<Answer> {
+    fn lower(this: &Rc<Self>) -> Rc<dyn Module> {
+        Rc::new(Lower(Rc::clone(this)))
+    }
+
+    fn control(&self, _: &Kernel, ask: &mut Ask<'_>) -> Option<Answer> {
         let answer = match ask.get::<Report>() {
             Some(report) => {
                 let lines = [
@@ -366,7 +373,9 @@ impl OverDdp for Atp {
         let responder = self.responder.replace(Responder::new(Bounds::DEFAULT));
         drop((requester, responder));
     }
+}
 
+impl OverDdp for Atp {
     /// What does not know the wish for a socket leaves the sockets to ATP.
     fn managed(&self, _: &Kernel, answer: Result<&[u8], Refusal>) {
         let is_taken = answer.is_err_and(|refusal| refusal.unix == Errno::EADDRINUSE);

@@ -1,17 +1,14 @@
 //! What the multiplexors of this crate share.
 
 use alloc::rc::Rc;
-use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
+use core::cell::Cell;
 use core::time::Duration;
 use xk_appletalk::addr::AtAddr;
+use xk_core::Kernel;
 use xk_core::reason::{self, Reason};
 use xk_core::time::Time;
-use xk_core::{Answer, Ask, Kernel, ProtocolRef};
-use xk_streams::tpi::{Below, Primitive, Refusal, TliError, own_end};
-use xk_streams::{
-    Errno, Kind, Mblk, Module, ModuleInfo, Opening, Q, Services, Streamtab, TimerId, WeakQ,
-};
+use xk_streams::tpi::{Multiplexor, Primitive, Refusal, TliError, own_end};
+use xk_streams::{Kind, Mblk, Module, ModuleInfo, Q, Services, TimerId};
 
 /// The time of the machines, and one timer for what they have to do next.
 #[derive(Default)]
@@ -49,51 +46,8 @@ pub(crate) fn random(cx: &Kernel) -> impl FnMut() -> u32 + '_ {
     || cx.random().next_u32()
 }
 
-/// Enables the write queues of these streams, whose lower has room again.
-pub(crate) fn enable(cx: &Kernel, queues: impl Iterator<Item = Q>) {
-    for q in queues {
-        q.write_side().qenable(cx);
-    }
-}
-
-/// What each multiplexor over one stream of datagrams of AppleTalk has.
-#[derive(Default)]
-pub(crate) struct Mux {
-    /// Its node, for what is dropped.
-    node: RefCell<Option<ProtocolRef>>,
-    /// The stream below.
-    pub(crate) below: Below,
-    /// Those that use it.
-    pub(crate) users: Users,
-}
-
 /// A multiplexor over one stream of datagrams of AppleTalk: what is its own.
-pub(crate) trait OverDdp: Sized + 'static {
-    /// Its name and marks.
-    const INFO: ModuleInfo;
-
-    /// What it has of all.
-    fn mux(&self) -> &Mux;
-
-    /// The pair of one more stream.
-    fn opened(this: &Rc<Self>, q: &Q) -> Rc<dyn Module>;
-
-    /// As [`Streamtab::control`].
-    fn control(&self, ask: &mut Ask<'_>) -> Option<Answer> {
-        let _ = ask;
-        None
-    }
-
-    /// The graph is taken down.
-    fn stop(&self) {}
-
-    /// Counts a drop at the node.
-    fn count(&self, reason: &'static Reason) {
-        if let Some(node) = &*self.mux().node.borrow() {
-            node.head().drops().count(reason);
-        }
-    }
-
+pub(crate) trait OverDdp: Multiplexor<User = User> {
     /// A datagram has come, to this socket of this node where the stream below is bound to none.
     ///
     /// # Errors
@@ -142,44 +96,8 @@ pub(crate) trait OverDdp: Sized + 'static {
     }
 }
 
-/// The driver of a multiplexor.
-pub(crate) struct Driver<P>(pub(crate) Rc<P>);
-
-impl<P: OverDdp> Driver<P> {
-    pub(crate) fn new(mux: P) -> Rc<Self> {
-        Rc::new(Self(Rc::new(mux)))
-    }
-}
-
-impl<P: OverDdp> Streamtab for Driver<P> {
-    fn info(&self) -> ModuleInfo {
-        P::INFO
-    }
-
-    fn open(&self, _: &Kernel, q: &Q, _: Opening) -> Result<Rc<dyn Module>, Errno> {
-        Ok(P::opened(&self.0, q))
-    }
-
-    fn lower(&self) -> Option<Rc<dyn Module>> {
-        Some(Rc::new(Lower(Rc::clone(&self.0))))
-    }
-
-    fn placed(&self, node: &ProtocolRef) {
-        self.0.mux().node.replace(Some(node.clone()));
-    }
-
-    fn control(&self, _: &Kernel, ask: &mut Ask<'_>) -> Option<Answer> {
-        self.0.control(ask)
-    }
-
-    fn stop(&self, _: &Kernel) {
-        drop(self.0.mux().node.take());
-        self.0.stop();
-    }
-}
-
 /// The pair that the stream below has for a head.
-struct Lower<P>(Rc<P>);
+pub(crate) struct Lower<P>(pub(crate) Rc<P>);
 
 impl<P: OverDdp> Module for Lower<P> {
     fn info(&self) -> ModuleInfo {
@@ -232,7 +150,7 @@ impl<P: OverDdp> Module for Lower<P> {
 
     /// There is room below again.
     fn wsrv(&self, cx: &Kernel, _: &Q) {
-        enable(cx, self.0.mux().users.queues().into_iter());
+        self.0.mux().users.enable(cx);
     }
 
     fn timer(&self, cx: &Kernel, _: &Q, _: u64) {
@@ -240,42 +158,13 @@ impl<P: OverDdp> Module for Lower<P> {
     }
 }
 
-/// A stream of a user.
+/// What is kept of a user.
+#[derive(Default)]
 pub(crate) struct User {
-    pub(crate) id: usize,
-    pub(crate) q: WeakQ,
     /// The socket that it is bound to.
     pub(crate) socket: Option<u8>,
     /// The peer that it sent to last.
     pub(crate) to: Option<AtAddr>,
-}
-
-/// The streams of users.
-#[derive(Default)]
-pub(crate) struct Users(RefCell<Vec<User>>);
-
-impl Users {
-    pub(crate) fn open(&self, q: &Q) {
-        let (id, q) = (q.id(), q.downgrade());
-        self.0.borrow_mut().push(User { id, q, socket: None, to: None });
-    }
-
-    pub(crate) fn close(&self, q: &Q) {
-        self.0.borrow_mut().retain(|user| user.id != q.id());
-    }
-
-    pub(crate) fn with<T>(&self, q: &Q, act: impl FnOnce(&mut User) -> T) -> Option<T> {
-        self.0.borrow_mut().iter_mut().find(|user| user.id == q.id()).map(act)
-    }
-
-    /// The stream of the first user of which this is true.
-    pub(crate) fn find(&self, is: impl Fn(&User) -> bool) -> Option<Q> {
-        self.0.borrow().iter().find(|user| is(user)).and_then(|user| user.q.upgrade())
-    }
-
-    pub(crate) fn queues(&self) -> Vec<Q> {
-        self.0.borrow().iter().filter_map(|user| user.q.upgrade()).collect()
-    }
 }
 
 /// The socket of a bind request; 0 for any.

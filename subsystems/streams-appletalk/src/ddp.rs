@@ -47,7 +47,7 @@
 use crate::common::{Clock, random};
 use alloc::collections::VecDeque;
 use alloc::format;
-use alloc::rc::{Rc, Weak};
+use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -62,12 +62,10 @@ use xk_core::reason::{self, Reason};
 use xk_core::{Answer, Ask, Entry, Kernel, ProtocolRef};
 use xk_kit::control::{MaxPacket, MyEther};
 use xk_streams::tpi::{
-    Below, Datagrams, Endpoint, Info, Link, Primitive, Refusal, SendError, TliError, own_end,
-    unitdata_ind,
+    Datagrams, Driver, Endpoint, Info, Link, Multiplexor, Mux, Primitive, Refusal, SendError,
+    TliError, own_end, unitdata_ind,
 };
-use xk_streams::{
-    Errno, Kind, Mblk, Module, ModuleInfo, Opening, Priority, Q, Services, Streamtab, WeakQ,
-};
+use xk_streams::{Errno, Kind, Mblk, Module, ModuleInfo, Opening, Priority, Q, Services};
 
 const NETWORKS: &str = "a network or a range of them, such as 10-19";
 
@@ -90,7 +88,6 @@ pub static ENTRY: Entry = Entry::layer("ddp", include_str!("ddp.rs"), build)
         flag("checksum", true, "whether datagrams are sent with a checksum"),
     ]);
 
-const INFO: ModuleInfo = ModuleInfo::new(0x4444, "ddp");
 /// The number of DDP on Ethernet: Apple's protocol 0x809b of SNAP.
 const DDP_ON_ETHER: u32 = 0x2_809b;
 /// The number of AARP on Ethernet: protocol 0x80f3 of SNAP among Ethernet's types.
@@ -123,10 +120,9 @@ impl Settings {
     }
 }
 
-/// A stream of a user or of a line.
+/// What is kept of the stream of a user or of a line.
+#[derive(Default)]
 struct User {
-    id: usize,
-    q: WeakQ,
     /// The type of its datagrams.
     kind: Option<u8>,
     /// One more type that it takes.
@@ -152,14 +148,11 @@ enum Waiting {
 }
 
 /// One node.
-pub struct Ddp {
-    this: Weak<Ddp>,
+struct Ddp {
     settings: Settings,
-    node: RefCell<Option<ProtocolRef>>,
-    below: Below,
+    mux: Mux<User>,
     aarp: RefCell<Option<Aarp>>,
     cable: Cell<Option<Cable>>,
-    users: RefCell<Vec<User>>,
     waiting: RefCell<VecDeque<Waiting>>,
     clock: Clock,
     sent: Cell<u64>,
@@ -185,15 +178,12 @@ pub fn add(
 }
 
 impl Ddp {
-    fn new(settings: Settings) -> Rc<Self> {
-        Rc::new_cyclic(|this| Self {
-            this: this.clone(),
+    fn new(settings: Settings) -> Rc<Driver<Self>> {
+        Driver::new(Self {
             settings,
-            node: RefCell::default(),
-            below: Below::default(),
+            mux: Mux::default(),
             aarp: RefCell::default(),
             cable: Cell::default(),
-            users: RefCell::default(),
             waiting: RefCell::default(),
             clock: Clock::default(),
             sent: Cell::new(0),
@@ -201,33 +191,23 @@ impl Ddp {
         })
     }
 
-    fn count(&self, reason: &'static Reason) {
-        if let Some(node) = &*self.node.borrow() {
-            node.head().drops().count(reason);
-        }
-    }
-
     /// The address of this node; zeros until it has one.
     fn me(&self) -> Node {
         self.cable.get().map_or(Node::new(NET_ANY, 0), |cable| cable.me)
-    }
-
-    fn with_user<T>(&self, q: &Q, act: impl FnOnce(&mut User) -> T) -> Option<T> {
-        self.users.borrow_mut().iter_mut().find(|user| user.id == q.id()).map(act)
     }
 
     // ---- address resolution ----
 
     /// The line below is linked: it is asked for frames of both kinds, and an address is claimed.
     fn linked(&self, cx: &Kernel) {
-        let asked = self.below.node(cx).and_then(|node| node.ask(cx, MyEther::default()));
+        let asked = self.mux.below.node(cx).and_then(|node| node.ask(cx, MyEther::default()));
         let station = asked.map_or([0; 6], |asked| asked.address);
         self.aarp.replace(Some(Aarp::new(station, Config::default())));
         let own = Link { station, number: DDP_ON_ETHER }.octets();
         let further = Link { station, number: AARP_ON_ETHER }.octets();
-        let bound = self.below.request(cx, Primitive::BindReq { addr: &own, conind: 0 });
+        let bound = self.mux.below.request(cx, Primitive::BindReq { addr: &own, conind: 0 });
         let more = Primitive::OptmgmtReq { opt: &further, flags: 0 };
-        if let Err(reason) = bound.and_then(|()| self.below.request(cx, more)) {
+        if let Err(reason) = bound.and_then(|()| self.mux.below.request(cx, more)) {
             self.count(reason);
         }
         let range = self.settings.range;
@@ -257,16 +237,17 @@ impl Ddp {
             }
         }
         let next = self.aarp.borrow().as_ref().and_then(Aarp::next);
-        if let (Some(next), Some(q)) = (next, self.below.q()) {
+        if let (Some(next), Some(q)) = (next, self.mux.below.q()) {
             self.clock.set(cx, &q, next);
         }
     }
 
     fn send_aarp(&self, cx: &Kernel, to: aarp::Hw, packet: &aarp::Packet) {
         let to = Link { station: to, number: AARP_ON_ETHER }.octets();
-        let data = self.below.q().and_then(|q| q.blocks().copy(Kind::Data, 0, &packet.octets()));
+        let data =
+            self.mux.below.q().and_then(|q| q.blocks().copy(Kind::Data, 0, &packet.octets()));
         let sent = match data {
-            Some(data) => self.below.send(cx, (&to, &[]), data),
+            Some(data) => self.mux.below.send(cx, (&to, &[]), data),
             None => Err(&reason::NO_BUFFERS),
         };
         if let Err(reason) = sent {
@@ -352,7 +333,7 @@ impl Ddp {
         let datagram = self.headed(&header.octets(), data).ok_or(&reason::NO_BUFFERS)?;
         self.sent.set(self.sent.get() + 1);
         match cable.way(to.at(), None).ok_or(&NO_ROUTE)? {
-            Way::Here => match self.below.loop_back(cx, datagram) {
+            Way::Here => match self.mux.below.loop_back(cx, datagram) {
                 true => Ok(()),
                 false => Err(&reason::QUEUE_FULL),
             },
@@ -371,7 +352,7 @@ impl Ddp {
         }
         // Room for the headers below.
         const HEADROOM: usize = 32;
-        let mut front = self.below.q()?.blocks().allocb(HEADROOM + LONG_LEN, Priority::Low)?;
+        let mut front = self.mux.below.q()?.blocks().allocb(HEADROOM + LONG_LEN, Priority::Low)?;
         front.reset(HEADROOM);
         front.put(header).then(|| front.linked(data))
     }
@@ -404,7 +385,7 @@ impl Ddp {
 
     fn transmit(&self, cx: &Kernel, to: aarp::Hw, datagram: Mblk) {
         let to = Link { station: to, number: DDP_ON_ETHER }.octets();
-        if let Err(reason) = self.below.send(cx, (&to, &[]), datagram) {
+        if let Err(reason) = self.mux.below.send(cx, (&to, &[]), datagram) {
             self.count(reason);
         }
     }
@@ -446,16 +427,18 @@ impl Ddp {
     }
 
     fn deliver(&self, cx: &Kernel, header: &Long, data: Mblk) -> Result<(), &'static Reason> {
-        let users = self.users.borrow();
         let takes = |user: &User| {
             user.kind.is_none_or(|kind| kind == header.kind) || user.further == Some(header.kind)
         };
-        let at_socket = users.iter().find(|u| u.socket == Some(header.to.socket) && takes(u));
-        let of_type = || users.iter().find(|u| u.socket == Some(0) && u.kind == Some(header.kind));
-        let user = at_socket.or_else(of_type).ok_or(&reason::NO_PORT)?;
-        let (is_wild, has_kind) = (user.socket == Some(0), user.kind.is_some());
-        let q = user.q.upgrade().ok_or(&reason::CLOSED)?;
-        drop(users);
+        let said = |user: &User| (user.socket == Some(0), user.kind.is_some());
+        let users = &self.mux.users;
+        let at_socket =
+            users.pick(|u| (u.socket == Some(header.to.socket) && takes(u)).then(|| said(u)));
+        let of_type = || {
+            users.pick(|u| (u.socket == Some(0) && u.kind == Some(header.kind)).then(|| said(u)))
+        };
+        let (q, (is_wild, has_kind)) = at_socket.or_else(of_type).ok_or(&reason::NO_PORT)?;
+        let q = q.ok_or(&reason::CLOSED)?;
         if !q.canputnext() {
             return Err(&reason::QUEUE_FULL);
         }
@@ -489,35 +472,24 @@ static UNRESOLVED: Reason = Reason::new("address not resolved", reason::Class::B
 /// Nothing leads to that network.
 static NO_ROUTE: Reason = Reason::new("no route", reason::Class::Bad);
 
-impl Streamtab for Ddp {
-    fn info(&self) -> ModuleInfo {
-        INFO
+impl Multiplexor for Ddp {
+    type User = User;
+
+    const INFO: ModuleInfo = ModuleInfo::new(0x4444, "ddp");
+
+    fn mux(&self) -> &Mux<User> {
+        &self.mux
     }
 
-    fn open(&self, cx: &Kernel, q: &Q, opening: Opening) -> Result<Rc<dyn Module>, Errno> {
-        let this = self.this.upgrade().ok_or(Errno::ENXIO)?;
-        let node = self.node.borrow().as_ref().map(ProtocolRef::id);
-        let number = opening.upper.zip(node).and_then(|(upper, node)| cx.type_number(upper, node));
+    fn opened(this: &Rc<Self>, cx: &Kernel, q: &Q, opening: Opening) -> Rc<dyn Module> {
+        let number = this.mux.number_of(cx, opening);
         let kind = number.and_then(|number| u8::try_from(number).ok());
-        let (id, q, is_line) = (q.id(), q.downgrade(), kind.is_some());
-        self.users.borrow_mut().push(User {
-            id,
-            q,
-            kind,
-            further: None,
-            is_line,
-            socket: None,
-            claimed: Vec::new(),
-        });
-        Ok(Endpoint::new(this))
+        this.mux.users.open(q, User { kind, is_line: kind.is_some(), ..User::default() });
+        Endpoint::new(Rc::clone(this))
     }
 
-    fn lower(&self) -> Option<Rc<dyn Module>> {
-        Some(Rc::new(Cabled(self.this.upgrade()?)))
-    }
-
-    fn placed(&self, node: &ProtocolRef) {
-        self.node.replace(Some(node.clone()));
+    fn lower(this: &Rc<Self>) -> Rc<dyn Module> {
+        Rc::new(Cabled(Rc::clone(this)))
     }
 
     fn control(&self, _: &Kernel, ask: &mut Ask<'_>) -> Option<Answer> {
@@ -538,15 +510,15 @@ impl Streamtab for Ddp {
         answer.is_answered().then_some(answer)
     }
 
-    fn stop(&self, _: &Kernel) {
-        let gone = (self.node.take(), self.waiting.take());
+    fn stop(&self) {
+        let gone = self.waiting.take();
         drop(gone);
     }
 }
 
 impl Datagrams for Ddp {
     fn module(&self) -> ModuleInfo {
-        INFO
+        Ddp::INFO
     }
 
     fn info(&self) -> Info {
@@ -564,8 +536,8 @@ impl Datagrams for Ddp {
         if !is_mine && me.node != 0 {
             return Err(TliError::TBADADDR.into());
         }
-        let is_free = |socket: u8| !self.users.borrow().iter().any(|user| user.has(socket));
-        let is_line = self.with_user(q, |user| user.is_line) == Some(true);
+        let is_free = |socket: u8| !self.mux.users.any(|user| user.has(socket));
+        let is_line = self.mux.users.with(q, |user| user.is_line) == Some(true);
         let socket = match wanted.socket {
             0 if is_line => 0,
             0 => SOCKETS_DYNAMIC.into_iter().find(|one| is_free(*one)).ok_or(TliError::TNOADDR)?,
@@ -573,12 +545,12 @@ impl Datagrams for Ddp {
             socket if !is_free(socket) => return Err(Errno::EADDRINUSE.into()),
             socket => socket,
         };
-        self.with_user(q, |user| user.socket = Some(socket));
+        self.mux.users.with(q, |user| user.socket = Some(socket));
         Ok(me.socket(socket).to_sockaddr().into())
     }
 
     fn unbind(&self, _: &Kernel, q: &Q) {
-        self.with_user(q, |user| (user.socket, user.claimed) = (None, Vec::new()));
+        self.mux.users.with(q, |user| (user.socket, user.claimed) = (None, Vec::new()));
     }
 
     fn send(
@@ -589,7 +561,7 @@ impl Datagrams for Ddp {
         data: Option<Mblk>,
     ) -> Result<(), SendError> {
         let to = AtAddr::from_sockaddr(to).ok_or(SendError::Told(Errno::EINVAL))?;
-        let user = self.with_user(q, |user| (user.socket, user.kind));
+        let user = self.mux.users.with(q, |user| (user.socket, user.kind));
         let (socket, kind) = user.ok_or(SendError::Dropped)?;
         let (own, opt) = own_end(opt);
         let own = own.and_then(|own| AtAddr::from_sockaddr(own)).map(|own| own.socket);
@@ -610,7 +582,7 @@ impl Datagrams for Ddp {
     }
 
     fn has_room(&self, _: &Kernel) -> bool {
-        self.below.has_room()
+        self.mux.below.has_room()
     }
 
     /// One octet: the type of a user's datagrams, or of one that has a type one more that it takes,
@@ -619,24 +591,26 @@ impl Datagrams for Ddp {
     fn manage(&self, _: &Kernel, q: &Q, opt: &[u8], _: u32) -> Result<Vec<u8>, Refusal> {
         match *opt {
             [kind] if kind != 0 => {
-                self.with_user(q, |user| match user.kind {
+                self.mux.users.with(q, |user| match user.kind {
                     None => user.kind = Some(kind),
                     Some(_) => user.further = Some(kind),
                 });
             }
-            [socket, 1] if self.with_user(q, |user| user.is_line) == Some(true) => {
+            [socket, 1] if self.mux.users.with(q, |user| user.is_line) == Some(true) => {
                 if !is_socket(socket) {
                     return Err(TliError::TBADOPT.into());
                 }
-                if self.users.borrow().iter().any(|user| user.has(socket)) {
+                if self.mux.users.any(|user| user.has(socket)) {
                     return Err(Errno::EADDRINUSE.into());
                 }
-                self.with_user(q, |user| user.claimed.push(socket));
+                self.mux.users.with(q, |user| user.claimed.push(socket));
             }
             [socket, 0] => {
-                self.with_user(q, |user| user.claimed.retain(|one| *one != socket));
+                self.mux.users.with(q, |user| user.claimed.retain(|one| *one != socket));
             }
-            [a, b, c, d, e, f, g, h] if self.with_user(q, |user| user.kind) == Some(Some(1)) => {
+            [a, b, c, d, e, f, g, h]
+                if self.mux.users.with(q, |user| user.kind) == Some(Some(1)) =>
+            {
                 self.set_cable([a, b, c, d, e, f, g, h]);
             }
             _ => return Err(TliError::TBADOPT.into()),
@@ -645,7 +619,7 @@ impl Datagrams for Ddp {
     }
 
     fn local(&self, q: &Q) -> Vec<u8> {
-        let socket = self.with_user(q, |user| user.socket).flatten();
+        let socket = self.mux.users.with(q, |user| user.socket).flatten();
         self.me().socket(socket.unwrap_or(0)).to_sockaddr().into()
     }
 
@@ -656,13 +630,13 @@ impl Datagrams for Ddp {
     }
 
     fn ioctl(&self, cx: &Kernel, q: &Q, mp: Mblk) {
-        if self.below.ioctl(cx, q, mp) {
+        if self.mux.below.ioctl(cx, q, mp) {
             self.linked(cx);
         }
     }
 
     fn close(&self, _: &Kernel, q: &Q) {
-        self.users.borrow_mut().retain(|user| user.id != q.id());
+        self.mux.users.close(q);
     }
 }
 
@@ -671,7 +645,7 @@ struct Cabled(Rc<Ddp>);
 
 impl Module for Cabled {
     fn info(&self) -> ModuleInfo {
-        INFO
+        Ddp::INFO
     }
 
     fn services(&self) -> Services {
@@ -695,7 +669,7 @@ impl Module for Cabled {
                     _ => {}
                 }
             }
-            Kind::Hangup | Kind::Error => self.0.below.gone(),
+            Kind::Hangup | Kind::Error => self.0.mux.below.gone(),
             Kind::PcProto if matches!(Primitive::of(&mp), Ok(Primitive::ErrorAck { .. })) => {
                 self.0.count(&reason::PROHIBITED);
             }
@@ -712,7 +686,7 @@ impl Module for Cabled {
 
     /// The line below has room again.
     fn wsrv(&self, cx: &Kernel, _: &Q) {
-        crate::common::enable(cx, self.0.users.borrow().iter().filter_map(|user| user.q.upgrade()));
+        self.0.mux.users.enable(cx);
     }
 
     fn timer(&self, cx: &Kernel, _: &Q, _: u64) {

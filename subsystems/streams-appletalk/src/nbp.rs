@@ -42,7 +42,7 @@
 //! G. Sidhu, R. Andrews and A. Oppenheimer, Inside AppleTalk, second edition, chapter 7. Not
 //! covered: the name of the node's own zone, which only routers need.
 
-use crate::common::{Clock, Driver, Mux, OverDdp};
+use crate::common::{Clock, Lower, OverDdp, User};
 use alloc::rc::Rc;
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -57,8 +57,8 @@ use xk_core::graph::{Build, BuildError, Family, Guarantees, Realm};
 use xk_core::reason::{self, Reason};
 use xk_core::{Answer, Ask, Entry, Kernel, ProtocolRef};
 use xk_streams::head::{self, Command, Info};
-use xk_streams::tpi::Primitive;
-use xk_streams::{Errno, Kind, Mblk, Module, ModuleInfo, Q, Stream, WeakQ};
+use xk_streams::tpi::{Driver, Multiplexor, Mux, Primitive};
+use xk_streams::{Errno, Kind, Mblk, Module, ModuleInfo, Opening, Q, Stream, WeakQ};
 
 /// What the catalog knows of it.
 pub static ENTRY: Entry = Entry::layer("nbp", include_str!("nbp.rs"), build)
@@ -92,7 +92,7 @@ struct Wanted {
 }
 
 struct Nbp {
-    mux: Mux,
+    mux: Mux<User>,
     names: RefCell<Names>,
     lookups: RefCell<Lookups<Wanted>>,
     zone: Name,
@@ -305,18 +305,24 @@ impl Nbp {
     }
 }
 
-impl OverDdp for Nbp {
+impl Multiplexor for Nbp {
+    type User = User;
+
     const INFO: ModuleInfo = ModuleInfo::new(0x4e42, "nbp");
 
-    fn mux(&self) -> &Mux {
+    fn mux(&self) -> &Mux<User> {
         &self.mux
     }
 
-    fn opened(this: &Rc<Self>, _: &Q) -> Rc<dyn Module> {
-        Rc::new(User(Rc::clone(this)))
+    fn opened(this: &Rc<Self>, _: &Kernel, _: &Q, _: Opening) -> Rc<dyn Module> {
+        Rc::new(Commands(Rc::clone(this)))
     }
 
-    fn control(&self, ask: &mut Ask<'_>) -> Option<Answer> {
+    fn lower(this: &Rc<Self>) -> Rc<dyn Module> {
+        Rc::new(Lower(Rc::clone(this)))
+    }
+
+    fn control(&self, _: &Kernel, ask: &mut Ask<'_>) -> Option<Answer> {
         let answer = ask.answer::<Report>(|report| {
             let names = self.names.borrow();
             report.lines = names
@@ -332,7 +338,9 @@ impl OverDdp for Nbp {
         let lookups = self.lookups.replace(Lookups::new(LOOKUPS_MAX));
         drop(lookups);
     }
+}
 
+impl OverDdp for Nbp {
     fn bound(&self, _: &Kernel, me: AtAddr) {
         self.me.set(me);
     }
@@ -389,9 +397,9 @@ impl OverDdp for Nbp {
 }
 
 /// A stream of a user.
-struct User(Rc<Nbp>);
+struct Commands(Rc<Nbp>);
 
-impl Module for User {
+impl Module for Commands {
     fn info(&self) -> ModuleInfo {
         Nbp::INFO
     }

@@ -37,7 +37,7 @@
 //! # Standard
 //! G. Sidhu, R. Andrews and A. Oppenheimer, Inside AppleTalk, second edition, chapter 5.
 
-use crate::common::{Clock, Driver, Mux, OverDdp};
+use crate::common::{Clock, Lower, OverDdp, User};
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
 use xk_appletalk::addr::{AtAddr, BROADCAST, NET_ANY, NetRange, Node};
@@ -46,8 +46,8 @@ use xk_appletalk::rtmp::{Data, Heard, Request, Stub};
 use xk_core::graph::{Build, BuildError, Family, Guarantees, Realm};
 use xk_core::reason::{self, Reason};
 use xk_core::{Entry, Kernel, ProtocolRef};
-use xk_streams::tpi::{Primitive, Refusal};
-use xk_streams::{Kind, Mblk, Module, ModuleInfo, Q};
+use xk_streams::tpi::{Driver, Multiplexor, Mux, Primitive, Refusal};
+use xk_streams::{Kind, Mblk, Module, ModuleInfo, Opening, Q};
 
 /// What the catalog knows of it.
 pub static ENTRY: Entry = Entry::layer("rtmp", include_str!("rtmp.rs"), build)
@@ -59,7 +59,7 @@ pub static ENTRY: Entry = Entry::layer("rtmp", include_str!("rtmp.rs"), build)
     .numbers(&[("ddp", 1)]);
 
 struct Rtmp {
-    mux: Mux,
+    mux: Mux<User>,
     stub: RefCell<Stub>,
     /// The line below was told something.
     is_told: Cell<bool>,
@@ -126,17 +126,25 @@ impl Rtmp {
     }
 }
 
-impl OverDdp for Rtmp {
+impl Multiplexor for Rtmp {
+    type User = User;
+
     const INFO: ModuleInfo = ModuleInfo::new(0x5254, "rtmp");
 
-    fn mux(&self) -> &Mux {
+    fn mux(&self) -> &Mux<User> {
         &self.mux
     }
 
-    fn opened(this: &Rc<Self>, _: &Q) -> Rc<dyn Module> {
+    fn opened(this: &Rc<Self>, _: &Kernel, _: &Q, _: Opening) -> Rc<dyn Module> {
         Rc::new(Control(Rc::clone(this)))
     }
 
+    fn lower(this: &Rc<Self>) -> Rc<dyn Module> {
+        Rc::new(Lower(Rc::clone(this)))
+    }
+}
+
+impl OverDdp for Rtmp {
     fn managed(&self, cx: &Kernel, answer: Result<&[u8], Refusal>) {
         match answer {
             // Requests can be sent, and those of others come here.

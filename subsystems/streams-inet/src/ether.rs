@@ -45,19 +45,18 @@
 //! # Standard
 //! IEEE 802.3; RFC 1042 (SNAP); the primitives of TPI in the place of DLPI's.
 
-use alloc::rc::{Rc, Weak};
+use alloc::rc::Rc;
 use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
+use core::cell::Cell;
 use xk_core::graph::{Build, BuildError, Family, Guarantees, Realm, Service};
 use xk_core::reason::{self, Reason};
 use xk_core::{Answer, Ask, Entry, Kernel, ProtocolRef};
 use xk_kit::control::{MaxPacket, MyEther};
 use xk_streams::tpi::{
-    self, Below, Datagrams, Endpoint, Info, Link, Refusal, SendError, TliError, unitdata_ind,
+    self, Datagrams, Driver, Endpoint, Info, Link, Multiplexor, Mux, Refusal, SendError, TliError,
+    unitdata_ind,
 };
-use xk_streams::{
-    Blocks, Errno, Kind, Mblk, Module, ModuleInfo, Opening, Priority, Q, Services, Streamtab, WeakQ,
-};
+use xk_streams::{Blocks, Errno, Kind, Mblk, Module, ModuleInfo, Opening, Priority, Q, Services};
 
 /// What the catalog knows of it.
 pub static ENTRY: Entry = Entry::layer("ether", include_str!("ether.rs"), build)
@@ -69,7 +68,6 @@ pub static ENTRY: Entry = Entry::layer("ether", include_str!("ether.rs"), build)
     .service(Service::adding(Guarantees::REPLY))
     .header_octets(HEADER);
 
-const INFO: ModuleInfo = ModuleInfo::new(0x4574, "ether");
 /// Octets of an Ethernet header.
 const HEADER: usize = 14;
 /// Octets of LLC and SNAP.
@@ -87,35 +85,26 @@ const NUMBERS_MAX: usize = 8;
 
 /// A stream that takes frames.
 struct User {
-    id: usize,
-    q: WeakQ,
     upper: Option<u32>,
     numbers: Vec<u32>,
 }
 
 /// One station.
-pub struct Ether {
-    this: Weak<Ether>,
-    node: RefCell<Option<ProtocolRef>>,
+struct Ether {
     station: Cell<[u8; 6]>,
     max: Cell<usize>,
-    /// The stream of the device.
-    below: Below,
-    users: RefCell<Vec<User>>,
+    mux: Mux<User>,
 }
 
 fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     xk_streams::line(build, new())
 }
 
-fn new() -> Rc<Ether> {
-    Rc::new_cyclic(|this| Ether {
-        this: this.clone(),
-        node: RefCell::default(),
+fn new() -> Rc<Driver<Ether>> {
+    Driver::new(Ether {
         station: Cell::default(),
         max: Cell::new(PAYLOAD_MAX),
-        below: Below::default(),
-        users: RefCell::default(),
+        mux: Mux::default(),
     })
 }
 
@@ -128,23 +117,13 @@ pub fn add(cx: &Kernel, name: &str, device: ProtocolRef) -> Result<ProtocolRef, 
 }
 
 impl Ether {
-    fn count(&self, reason: &'static Reason) {
-        if let Some(node) = &*self.node.borrow() {
-            node.head().drops().count(reason);
-        }
-    }
-
-    fn with_user<T>(&self, q: &Q, act: impl FnOnce(&mut User) -> T) -> Option<T> {
-        self.users.borrow_mut().iter_mut().find(|user| user.id == q.id()).map(act)
-    }
-
     fn is_bound(&self, number: u32) -> bool {
-        self.users.borrow().iter().any(|user| user.numbers.contains(&number))
+        self.mux.users.any(|user| user.numbers.contains(&number))
     }
 
     /// A device is linked below.
     fn link(&self, cx: &Kernel) {
-        let device = self.below.node(cx);
+        let device = self.mux.below.node(cx);
         let asked = device.as_ref().and_then(|device| device.ask(cx, MyEther::default()));
         self.station.set(asked.map_or_else(
             || {
@@ -168,7 +147,7 @@ impl Ether {
         number: u32,
         data: Mblk,
     ) -> Result<(), &'static Reason> {
-        let down = self.below.q().ok_or(&reason::CLOSED)?;
+        let down = self.mux.below.q().ok_or(&reason::CLOSED)?;
         let octets = data.size();
         let mut header = [0; HEADER + SNAP];
         header[..6].copy_from_slice(&to);
@@ -252,10 +231,8 @@ impl Ether {
         if !frame.skip(used) {
             return Err(&reason::TRUNCATED);
         }
-        let users = self.users.borrow();
-        let user = users.iter().find(|user| user.numbers.contains(&number));
-        let q = user.and_then(|user| user.q.upgrade()).ok_or(&reason::NO_PROTOCOL)?;
-        drop(users);
+        let q = self.mux.users.find(|user| user.numbers.contains(&number));
+        let q = q.ok_or(&reason::NO_PROTOCOL)?;
         if !q.canputnext() {
             return Err(&reason::QUEUE_FULL);
         }
@@ -279,42 +256,35 @@ fn pad(blocks: &Blocks, mut frame: Mblk, octets: usize) -> Option<Mblk> {
     Some(frame)
 }
 
-impl Streamtab for Ether {
-    fn info(&self) -> ModuleInfo {
-        INFO
+impl Multiplexor for Ether {
+    type User = User;
+
+    const INFO: ModuleInfo = ModuleInfo::new(0x4574, "ether");
+
+    fn mux(&self) -> &Mux<User> {
+        &self.mux
     }
 
-    fn open(&self, cx: &Kernel, q: &Q, opening: Opening) -> Result<Rc<dyn Module>, Errno> {
-        let this = self.this.upgrade().ok_or(Errno::ENXIO)?;
-        let node = self.node.borrow().as_ref().map(ProtocolRef::id);
-        let upper = opening.upper.zip(node).and_then(|(upper, node)| cx.type_number(upper, node));
-        let (id, q) = (q.id(), q.downgrade());
-        self.users.borrow_mut().push(User { id, q, upper, numbers: Vec::new() });
-        Ok(Endpoint::new(this))
+    fn opened(this: &Rc<Self>, cx: &Kernel, q: &Q, opening: Opening) -> Rc<dyn Module> {
+        this.mux
+            .users
+            .open(q, User { upper: this.mux.number_of(cx, opening), numbers: Vec::new() });
+        Endpoint::new(Rc::clone(this))
     }
 
-    fn lower(&self) -> Option<Rc<dyn Module>> {
-        Some(Rc::new(Device(self.this.upgrade()?)))
-    }
-
-    fn placed(&self, node: &ProtocolRef) {
-        self.node.replace(Some(node.clone()));
+    fn lower(this: &Rc<Self>) -> Rc<dyn Module> {
+        Rc::new(Device(Rc::clone(this)))
     }
 
     fn control(&self, _: &Kernel, ask: &mut Ask<'_>) -> Option<Answer> {
         let answer = ask.answer::<MyEther>(|q| q.address = self.station.get());
         answer.is_answered().then_some(answer)
     }
-
-    fn stop(&self, _: &Kernel) {
-        let node = self.node.take();
-        drop(node);
-    }
 }
 
 impl Datagrams for Ether {
     fn module(&self) -> ModuleInfo {
-        INFO
+        Ether::INFO
     }
 
     fn info(&self) -> Info {
@@ -327,18 +297,18 @@ impl Datagrams for Ether {
         } else {
             Link::parse(addr).ok_or(TliError::TBADADDR)?.number
         };
-        let upper = self.with_user(q, |user| user.upper).flatten();
+        let upper = self.mux.users.with(q, |user| user.upper).flatten();
         let number =
             Some(named).filter(|number| *number != 0).or(upper).ok_or(TliError::TNOADDR)?;
         if self.is_bound(number) {
             return Err(Errno::EADDRINUSE.into());
         }
-        self.with_user(q, |user| user.numbers.push(number));
+        self.mux.users.with(q, |user| user.numbers.push(number));
         Ok(Link { station: self.station.get(), number }.octets().into())
     }
 
     fn unbind(&self, _: &Kernel, q: &Q) {
-        self.with_user(q, |user| user.numbers.clear());
+        self.mux.users.with(q, |user| user.numbers.clear());
     }
 
     fn send(
@@ -349,7 +319,7 @@ impl Datagrams for Ether {
         data: Option<Mblk>,
     ) -> Result<(), SendError> {
         let to = Link::parse(to).ok_or(SendError::Told(Errno::EINVAL))?;
-        let bound = self.with_user(q, |user| user.numbers.first().copied()).flatten();
+        let bound = self.mux.users.with(q, |user| user.numbers.first().copied()).flatten();
         let number = Some(to.number).filter(|number| *number != 0).or(bound);
         let (Some(number), Some(data)) = (number, data) else { return Ok(()) };
         self.output(cx, to.station, number, data).map_err(|reason| {
@@ -359,7 +329,7 @@ impl Datagrams for Ether {
     }
 
     fn has_room(&self, _: &Kernel) -> bool {
-        self.below.has_room()
+        self.mux.below.has_room()
     }
 
     fn manage(&self, _: &Kernel, q: &Q, opt: &[u8], _: u32) -> Result<Vec<u8>, Refusal> {
@@ -367,7 +337,7 @@ impl Datagrams for Ether {
         if number == 0 || self.is_bound(number) {
             return Err(Errno::EADDRINUSE.into());
         }
-        let added = self.with_user(q, |user| {
+        let added = self.mux.users.with(q, |user| {
             let fits = user.numbers.len() < NUMBERS_MAX;
             if fits {
                 user.numbers.push(number);
@@ -378,13 +348,13 @@ impl Datagrams for Ether {
     }
 
     fn ioctl(&self, cx: &Kernel, q: &Q, mp: Mblk) {
-        if self.below.ioctl(cx, q, mp) {
+        if self.mux.below.ioctl(cx, q, mp) {
             self.link(cx);
         }
     }
 
     fn close(&self, _: &Kernel, q: &Q) {
-        self.users.borrow_mut().retain(|user| user.id != q.id());
+        self.mux.users.close(q);
     }
 }
 
@@ -393,7 +363,7 @@ struct Device(Rc<Ether>);
 
 impl Module for Device {
     fn info(&self) -> ModuleInfo {
-        INFO
+        Ether::INFO
     }
 
     fn services(&self) -> Services {
@@ -403,17 +373,13 @@ impl Module for Device {
     fn rput(&self, cx: &Kernel, _: &Q, mp: Mblk) {
         match mp.kind() {
             Kind::Data => self.0.input(cx, mp),
-            Kind::Hangup | Kind::Error => self.0.below.gone(),
+            Kind::Hangup | Kind::Error => self.0.mux.below.gone(),
             _ => drop(mp),
         }
     }
 
     /// The device has room again.
     fn wsrv(&self, cx: &Kernel, _: &Q) {
-        let users: Vec<Q> =
-            self.0.users.borrow().iter().filter_map(|user| user.q.upgrade()).collect();
-        for q in users {
-            q.write_side().qenable(cx);
-        }
+        self.0.mux.users.enable(cx);
     }
 }

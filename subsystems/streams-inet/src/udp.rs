@@ -40,20 +40,18 @@
 //! # Standard
 //! RFC 768; RFC 1122, section 4.1. Errors of ICMP do not come this far.
 
-use alloc::rc::{Rc, Weak};
+use alloc::rc::Rc;
 use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
+use core::cell::Cell;
 use xk_core::graph::{Build, BuildError, Family, Guarantees, Realm, Service};
 use xk_core::reason::{self, Reason};
 use xk_core::{Answer, Ask, Entry, Kernel, ProtocolRef};
 use xk_kit::control::MaxPacket;
 use xk_streams::tpi::{
-    ADDRESS_OCTETS, Below, Datagrams, Endpoint, Info, Primitive, Refusal, SendError, TliError,
-    inet, inet_parts, own_end, unitdata_ind,
+    ADDRESS_OCTETS, Datagrams, Driver, Endpoint, Info, Multiplexor, Mux, Primitive, Refusal,
+    SendError, TliError, inet, inet_parts, own_end, unitdata_ind,
 };
-use xk_streams::{
-    Errno, Kind, Mblk, Module, ModuleInfo, Opening, Priority, Q, Services, Streamtab, WeakQ,
-};
+use xk_streams::{Errno, Kind, Mblk, Module, ModuleInfo, Opening, Priority, Q, Services};
 
 /// What the catalog knows of it.
 pub static ENTRY: Entry = Entry::layer("udp", include_str!("udp.rs"), build)
@@ -66,7 +64,6 @@ pub static ENTRY: Entry = Entry::layer("udp", include_str!("udp.rs"), build)
     .header_octets(HEADER)
     .numbers(&[("ip", 17)]);
 
-const INFO: ModuleInfo = ModuleInfo::new(0x5544, "udp");
 /// Octets of the header.
 const HEADER: usize = 8;
 /// Octets of data at most.
@@ -79,16 +76,11 @@ const DYNAMIC: core::ops::RangeInclusive<u16> = 49_152..=65_535;
 const HEADROOM: usize = 64;
 
 struct User {
-    id: usize,
-    q: WeakQ,
     port: Option<u16>,
 }
 
 struct Udp {
-    this: Weak<Udp>,
-    node: RefCell<Option<ProtocolRef>>,
-    below: Below,
-    users: RefCell<Vec<User>>,
+    mux: Mux<User>,
     me: Cell<[u8; 4]>,
 }
 
@@ -96,14 +88,8 @@ fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     xk_streams::line(build, new())
 }
 
-fn new() -> Rc<Udp> {
-    Rc::new_cyclic(|this| Udp {
-        this: this.clone(),
-        node: RefCell::default(),
-        below: Below::default(),
-        users: RefCell::default(),
-        me: Cell::default(),
-    })
+fn new() -> Rc<Driver<Udp>> {
+    Driver::new(Udp { mux: Mux::default(), me: Cell::default() })
 }
 
 /// Adds one on what carries packets between hosts, for programs that compose without a graph file.
@@ -135,18 +121,8 @@ fn sum(from: [u8; 4], to: [u8; 4], length: u16, header: &[u8; HEADER], data: &Mb
 }
 
 impl Udp {
-    fn count(&self, reason: &'static Reason) {
-        if let Some(node) = &*self.node.borrow() {
-            node.head().drops().count(reason);
-        }
-    }
-
-    fn with_user<T>(&self, q: &Q, act: impl FnOnce(&mut User) -> T) -> Option<T> {
-        self.users.borrow_mut().iter_mut().find(|user| user.id == q.id()).map(act)
-    }
-
     fn is_free(&self, port: u16) -> bool {
-        !self.users.borrow().iter().any(|user| user.port == Some(port))
+        !self.mux.users.any(|user| user.port == Some(port))
     }
 
     fn output(
@@ -156,7 +132,7 @@ impl Udp {
         own: Option<[u8; 4]>,
         mut data: Mblk,
     ) -> Result<(), &'static Reason> {
-        let q = self.below.q().ok_or(&reason::CLOSED)?;
+        let q = self.mux.below.q().ok_or(&reason::CLOSED)?;
         let length = u16::try_from(HEADER + data.size()).map_err(|_| &reason::TOO_BIG)?;
         let ([a, b], [c, d], [e, f]) =
             (port.to_be_bytes(), to.1.to_be_bytes(), length.to_be_bytes());
@@ -181,7 +157,7 @@ impl Udp {
         // It goes from the host that the checksum says.
         let own = inet(from, 0);
         let opt = if from == [0; 4] { &[][..] } else { &own[..] };
-        self.below.send(cx, (&inet(to.0, 0), opt), data)
+        self.mux.below.send(cx, (&inet(to.0, 0), opt), data)
     }
 
     fn take(
@@ -210,10 +186,7 @@ impl Udp {
             return Err(&reason::BAD_CHECKSUM);
         }
         let port = u16::from_be_bytes([c, d]);
-        let users = self.users.borrow();
-        let user = users.iter().find(|user| user.port == Some(port)).ok_or(&reason::NO_PORT)?;
-        let q = user.q.upgrade().ok_or(&reason::CLOSED)?;
-        drop(users);
+        let q = self.mux.users.find(|user| user.port == Some(port)).ok_or(&reason::NO_PORT)?;
         if !q.canputnext() {
             return Err(&reason::QUEUE_FULL);
         }
@@ -224,40 +197,35 @@ impl Udp {
     }
 }
 
-impl Streamtab for Udp {
-    fn info(&self) -> ModuleInfo {
-        INFO
+impl Multiplexor for Udp {
+    type User = User;
+
+    const INFO: ModuleInfo = ModuleInfo::new(0x5544, "udp");
+
+    fn mux(&self) -> &Mux<User> {
+        &self.mux
     }
 
-    fn open(&self, _: &Kernel, q: &Q, _: Opening) -> Result<Rc<dyn Module>, Errno> {
-        let user = User { id: q.id(), q: q.downgrade(), port: None };
-        self.users.borrow_mut().push(user);
-        Ok(Endpoint::new(self.this.upgrade().ok_or(Errno::ENXIO)?))
+    fn opened(this: &Rc<Self>, _: &Kernel, q: &Q, _: Opening) -> Rc<dyn Module> {
+        this.mux.users.open(q, User { port: None });
+        Endpoint::new(Rc::clone(this))
     }
 
-    fn lower(&self) -> Option<Rc<dyn Module>> {
-        Some(Rc::new(Hosts(self.this.upgrade()?)))
-    }
-
-    fn placed(&self, node: &ProtocolRef) {
-        self.node.replace(Some(node.clone()));
+    fn lower(this: &Rc<Self>) -> Rc<dyn Module> {
+        Rc::new(Hosts(Rc::clone(this)))
     }
 
     fn control(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Option<Answer> {
-        let below = self.below.node(cx)?.ask(cx, MaxPacket::default())?;
+        let below = self.mux.below.node(cx)?.ask(cx, MaxPacket::default())?;
         let octets = below.octets.saturating_sub(HEADER as u32).min(DATA_MAX as u32);
         let answer = ask.answer::<MaxPacket>(|max| max.octets = octets);
         answer.is_answered().then_some(answer)
-    }
-
-    fn stop(&self, _: &Kernel) {
-        drop(self.node.take());
     }
 }
 
 impl Datagrams for Udp {
     fn module(&self) -> ModuleInfo {
-        INFO
+        Udp::INFO
     }
 
     fn info(&self) -> Info {
@@ -274,12 +242,12 @@ impl Datagrams for Udp {
             port if !self.is_free(port) => return Err(Errno::EADDRINUSE.into()),
             port => port,
         };
-        self.with_user(q, |user| user.port = Some(port));
+        self.mux.users.with(q, |user| user.port = Some(port));
         Ok(inet(host, port).into())
     }
 
     fn unbind(&self, _: &Kernel, q: &Q) {
-        self.with_user(q, |user| user.port = None);
+        self.mux.users.with(q, |user| user.port = None);
     }
 
     fn send(
@@ -291,7 +259,7 @@ impl Datagrams for Udp {
     ) -> Result<(), SendError> {
         let bad = SendError::Told(Errno::EINVAL);
         let to = inet_parts(to).filter(|(_, port)| *port != 0).ok_or(bad)?;
-        let port = self.with_user(q, |user| user.port).flatten().ok_or(bad)?;
+        let port = self.mux.users.with(q, |user| user.port).flatten().ok_or(bad)?;
         let own = own_end(opt).0.and_then(|own| inet_parts(own)).map(|(host, _)| host);
         let empty = || q.blocks().copy(Kind::Data, 0, &[]);
         let data = data.or_else(empty).ok_or(SendError::Told(Errno::ENOSR))?;
@@ -305,18 +273,18 @@ impl Datagrams for Udp {
     }
 
     fn has_room(&self, _: &Kernel) -> bool {
-        self.below.has_room()
+        self.mux.below.has_room()
     }
 
     fn local(&self, q: &Q) -> Vec<u8> {
-        let port = self.with_user(q, |user| user.port).flatten();
+        let port = self.mux.users.with(q, |user| user.port).flatten();
         inet(self.me.get(), port.unwrap_or(0)).into()
     }
 
     fn ioctl(&self, cx: &Kernel, q: &Q, mp: Mblk) {
-        if self.below.ioctl(cx, q, mp) {
-            let bind = self.below.request(cx, Primitive::BindReq { addr: &[], conind: 0 });
-            let asked = bind.and_then(|()| self.below.request(cx, Primitive::AddrReq));
+        if self.mux.below.ioctl(cx, q, mp) {
+            let bind = self.mux.below.request(cx, Primitive::BindReq { addr: &[], conind: 0 });
+            let asked = bind.and_then(|()| self.mux.below.request(cx, Primitive::AddrReq));
             if let Err(reason) = asked {
                 self.count(reason);
             }
@@ -324,7 +292,7 @@ impl Datagrams for Udp {
     }
 
     fn close(&self, _: &Kernel, q: &Q) {
-        self.users.borrow_mut().retain(|user| user.id != q.id());
+        self.mux.users.close(q);
     }
 }
 
@@ -333,7 +301,7 @@ struct Hosts(Rc<Udp>);
 
 impl Module for Hosts {
     fn info(&self) -> ModuleInfo {
-        INFO
+        Udp::INFO
     }
 
     fn services(&self) -> Services {
@@ -364,18 +332,13 @@ impl Module for Hosts {
                     self.0.me.set(me);
                 }
             }
-            Kind::Hangup | Kind::Error => self.0.below.gone(),
+            Kind::Hangup | Kind::Error => self.0.mux.below.gone(),
             _ => {}
         }
     }
 
     /// There is room below again.
     fn wsrv(&self, cx: &Kernel, _: &Q) {
-        let users = self.0.users.borrow();
-        let queues: Vec<Q> = users.iter().filter_map(|user| user.q.upgrade()).collect();
-        drop(users);
-        for q in queues {
-            q.write_side().qenable(cx);
-        }
+        self.0.mux.users.enable(cx);
     }
 }

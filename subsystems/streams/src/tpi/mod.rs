@@ -20,6 +20,7 @@ mod codec;
 mod datagrams;
 mod emit;
 mod info;
+mod mux;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ pub use codec::{FormatError, Primitive};
 pub use datagrams::{Datagrams, Endpoint, SendError};
 pub use emit::{discon_ind, error_ack, ok_ack, uderror_ind, unitdata_ind, unitdata_req, with_data};
 pub use info::{Info, NO_SIZE, Service, UNLIMITED};
+pub use mux::{Driver, Multiplexor, Mux, Users};
 pub use state::{Event, State, TABLE_TEXT};
 
 use crate::errno::Errno;
