@@ -374,26 +374,25 @@ fn split_names(so: &Rc<Socket>, record: Mbuf, got: &mut Received) -> Option<Mbuf
 
 /// Moves data into the sink; answers what is left of it, if the protocol is not atomic.
 fn take(data: Mbuf, sink: Sink<'_>, pr_flags: u16, got: &mut Received) -> Result<Option<Mbuf>> {
-    let total = data.m_length();
-    let mut data = data;
     let rest = match sink {
         Sink::Octets(to) => {
-            got.len = data.m_copydata(0, to);
             // Wholly taken mbufs are freed, the first of the rest is cut.
-            let mut left = got.len;
             let mut next = Some(data);
             while let Some(mut m) = next {
-                if m.m_len() > left {
-                    m.m_adj(left as isize);
+                let n = m.m_len().min(to.len() - got.len);
+                to[got.len..got.len + n].copy_from_slice(&m.mtod()[..n]);
+                got.len += n;
+                if n < m.m_len() {
+                    m.m_adj(n as isize);
                     next = Some(m);
                     break;
                 }
-                left -= m.m_len();
                 next = m.m_free();
             }
             next
         }
         Sink::Chain(wanted) => {
+            let (total, mut data) = (data.m_length(), data);
             got.len = total.min(wanted);
             let rest = if wanted < total { Some(data.m_split(wanted)?) } else { None };
             got.m = Some(data);
