@@ -23,6 +23,8 @@ const ADDRESS_MAX: usize = 16;
 const WITH_MAX: u32 = 256;
 /// Connections that may ask for one listener at one time, at most.
 const CONIND_MAX: u32 = 64;
+/// A request is acknowledged and the other end told of it: so many blocks, of so many octets.
+const NEED: (usize, usize) = (2, 512);
 /// No indication is meant.
 const NO_SEQUENCE: u32 = u32::MAX;
 
@@ -179,8 +181,12 @@ impl Driver {
         };
         let (end, prim) = (&self.1, primitive.number());
         let event = match primitive {
-            Primitive::InfoReq => return end.say(cx, Primitive::InfoAck(self.info()), None),
+            Primitive::InfoReq => {
+                drop(mp);
+                return end.say(cx, Primitive::InfoAck(self.info()), None);
+            }
             Primitive::AddrReq => {
+                drop(mp);
                 let local = end.addr.borrow().clone().unwrap_or_default();
                 let remote = end.peer().and_then(|peer| peer.addr.borrow().clone());
                 let remote = remote.unwrap_or_default();
@@ -426,10 +432,14 @@ impl Driver {
         }
     }
 
-    /// Whether the peer has room for what is sent.
-    fn has_room(&self) -> bool {
+    /// Whether the peer has room for what is sent, and there are blocks.
+    fn has_room(&self, cx: &Kernel, q: &Q) -> bool {
+        let has_blocks = q.blocks().has(NEED);
+        if !has_blocks {
+            q.bufcall(cx, NEED);
+        }
         let up = self.1.peer().and_then(|peer| peer.q.upgrade());
-        up.is_none_or(|up| up.canputnext())
+        has_blocks && up.is_none_or(|up| up.canputnext())
     }
 
     fn take(&self, cx: &Kernel, q: &Q, mp: Mblk) {
@@ -456,7 +466,9 @@ impl Module for Driver {
 
     fn wput(&self, cx: &Kernel, q: &Q, mp: Mblk) {
         match mp.kind() {
-            Kind::Data | Kind::Proto if q.qsize() == 0 && self.has_room() => self.take(cx, q, mp),
+            Kind::Data | Kind::Proto if q.qsize() == 0 && self.has_room(cx, q) => {
+                self.take(cx, q, mp)
+            }
             Kind::Data | Kind::Proto => q.putq(cx, mp),
             Kind::PcProto => self.request(cx, q, mp),
             Kind::Flush => q.flush_at_driver(cx, mp),
@@ -466,7 +478,7 @@ impl Module for Driver {
     }
 
     fn wsrv(&self, cx: &Kernel, q: &Q) {
-        while self.has_room()
+        while self.has_room(cx, q)
             && let Some(mp) = q.getq(cx)
         {
             self.take(cx, q, mp);

@@ -382,6 +382,34 @@ fn a_sender_waits_for_a_receiver() {
 }
 
 #[test]
+fn what_is_sent_with_the_last_blocks_arrives_in_order() {
+    for held in 0..6 {
+        let cx = TestKernel::new(1);
+        let bounds = Bounds { blocks_max: 24, ..Bounds::default() };
+        let (streams, _) = crate::add(&cx, "streams", bounds);
+        tic::add(&streams);
+        let (client, server, _listener) = connected(&cx, &streams);
+        let _held: Vec<_> = (0..held).map(|_| client.block(b"held").unwrap()).collect();
+        let mut sent = Vec::new();
+        for n in 0..40 {
+            // The rest goes as data alone.
+            let is_sent = match n % 2 {
+                0 => client.snd(&cx, &[n], 0).is_ok(),
+                _ => client.stream().write(&cx, &[n]).is_ok(),
+            };
+            sent.extend(is_sent.then_some(n));
+        }
+        client.sndrel(&cx).unwrap_or_default();
+        let mut got = Vec::new();
+        while let Ok((octets, _)) = server.rcv(&cx, 9) {
+            got.extend(octets);
+            cx.advance(Duration::from_millis(20));
+        }
+        assert_eq!(got, sent, "{held} held");
+    }
+}
+
+#[test]
 fn a_connection_is_broken_off_from_either_end() {
     let (cx, streams) = rig();
     let (client, server, listener) = connected(&cx, &streams);
