@@ -5,7 +5,7 @@
 
 use xk_core::Entry;
 use xk_core::graph::{Catalog, Realm, Shape};
-use xk_lang::{Diagnostics, Graph, Host, Node, Spanned, nearest};
+use xk_lang::{Diagnostics, Graph, Host, Node, Param, Spanned, Value, nearest};
 
 use super::host::{Site, find_entry};
 
@@ -153,8 +153,14 @@ fn adapter(
             .help(format!("let it stand on a protocol of {}", of(above)));
         return None;
     }
+    let spanned = |text: &str| Spanned::new(text.to_owned(), name.span);
+    let is_told = found.is_some_and(|adapter| !adapter.joins.is_empty());
+    let below = if end.shape == Shape::Wire { "" } else { end.kind };
+    let below = Spanned::new(Value::Text(below.into()), name.span);
+    let below = is_told.then(|| Param { name: spanned("below"), value: below });
     Some(Node {
         domain,
+        params: below.into_iter().collect(),
         kind: Spanned::new(kind, name.span),
         name: Spanned::new(format!("{}/{}", upper.name, lower.name), name.span),
         lowers: vec![name.clone()],

@@ -66,17 +66,18 @@ pub static ENTRY: Entry =
     Entry::adapter("bsd-on-streams", include_str!("bsd_on_streams.rs"), build)
         .summary("joins a protocol of BSD's with one of STREAMS below it")
         .questions(&[question("report", "messages lent and copied, each way")])
+        .parameters(&crate::BELOW)
         .joins(&crate::form::KINDS)
         .reasons(&[&crate::NO_WAY]);
 
 /// Builds it from its place in a graph.
 ///
 /// # Errors
-/// [`BuildError::Environment`] without one of the subsystems, or if the addresses are not known.
+/// [`BuildError::Environment`] without one of the subsystems.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let lower = build.lower(0)?;
     let (bsd, streams) = (xk_bsd::of(build.cx)?, crate::streams_of(build)?);
-    let form = crate::form_of(build, &lower)?;
+    let form = crate::form_of(build);
     let (down, up) = (Rc::new(Traffic::default()), Rc::new(Traffic::default()));
     let below = OnStreams::new(&streams, form, lower.id(), &down);
     let below = Rc::new(below.ok_or(BuildError::Lower { at: 0 })?);

@@ -34,8 +34,8 @@ pub use form::{Addr, ETHER, FORMS, FRAMES, Form, Service};
 pub use parcel::Parcel;
 
 use alloc::rc::Rc;
-use xk_core::graph::{Build, BuildError};
-use xk_core::{Entry, ProtocolRef};
+use xk_core::Entry;
+use xk_core::graph::{Build, BuildError, ParamSpec, text};
 
 /// All six.
 pub static ENTRIES: [&Entry; 6] = [
@@ -56,25 +56,17 @@ fn streams_of(build: &Build<'_>) -> Result<Rc<xk_streams::Streams>, BuildError> 
     })
 }
 
-/// What is known of the protocol that an adapter stands on, below layers that pass numbers on.
-fn form_of(build: &Build<'_>, lower: &ProtocolRef) -> Result<&'static Form, BuildError> {
-    let mut at = lower.clone();
-    while let Some(below) = at.numbers_below().cloned() {
-        at = below;
-    }
-    let kind = at.head().kind();
-    if at.wire().is_some() {
-        return Ok(&FRAMES);
-    }
-    Form::of(kind).ok_or_else(|| BuildError::Environment {
-        param: None,
-        what: alloc::format!("`{}` knows no addresses of `{kind}`", build.entry.kind),
-        help: alloc::format!("let it stand on one of {}", known()),
-    })
-}
+/// What the check tells an adapter: what it stands on may lie in another domain.
+static BELOW: [ParamSpec; 1] = [text(
+    "below",
+    "kind",
+    "",
+    "the kind of what is below, less layers that pass numbers on; empty for a wire (the check says it)",
+)];
 
-fn known() -> alloc::string::String {
-    form::KINDS.join(", ")
+/// What is known of the protocol that an adapter stands on.
+fn form_of(build: &Build<'_>) -> &'static Form {
+    build.params.text("below").and_then(Form::of).unwrap_or(&FRAMES)
 }
 
 /// The examples of the page on subsystems.

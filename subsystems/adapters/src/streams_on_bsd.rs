@@ -71,17 +71,18 @@ pub static ENTRY: Entry =
     Entry::adapter("streams-on-bsd", include_str!("streams_on_bsd.rs"), build)
         .summary("joins a line of STREAMS with a protocol of BSD's below it")
         .questions(&[question("report", "messages lent and copied, each way")])
+        .parameters(&crate::BELOW)
         .joins(&crate::form::KINDS_AND_LINKS)
         .reasons(&[&crate::NO_WAY]);
 
 /// Builds it from its place in a graph.
 ///
 /// # Errors
-/// [`BuildError::Environment`] without one of the subsystems, or if the addresses are not known.
+/// [`BuildError::Environment`] without one of the subsystems.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let lower = build.lower(0)?;
     let (bsd, streams) = (xk_bsd::of(build.cx)?, crate::streams_of(build)?);
-    let form = crate::form_of(build, &lower)?;
+    let form = crate::form_of(build);
     let (down, up) = (Rc::new(Traffic::default()), Rc::new(Traffic::default()));
     let below = OnLine::new(&bsd, form, lower.id(), &down);
     let below = below.ok_or(BuildError::Lower { at: 0 })?;

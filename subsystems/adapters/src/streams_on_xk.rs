@@ -82,17 +82,18 @@ use xk_core::{Entry, ProtocolRef};
 pub static ENTRY: Entry = Entry::adapter("streams-on-xk", include_str!("streams_on_xk.rs"), build)
     .summary("joins a line of STREAMS with what is the x-kernel's below it")
     .questions(&[question("report", "messages lent and copied, each way")])
+    .parameters(&crate::BELOW)
     .joins(&crate::form::KINDS)
     .reasons(&[&crate::NO_WAY, &crate::NO_ANSWER]);
 
 /// Builds it from its place in a graph.
 ///
 /// # Errors
-/// [`BuildError::Environment`] without the subsystem, or if the addresses below are not known.
+/// [`BuildError::Environment`] without the subsystem.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let lower = build.lower(0)?;
     let streams = crate::streams_of(build)?;
-    let form = crate::form_of(build, &lower)?;
+    let form = crate::form_of(build);
     let (down, up) = (Rc::new(Traffic::default()), Rc::new(Traffic::default()));
     let below = OnXk::new(form, lower, (&down, &up));
     let half = below.handle();

@@ -89,6 +89,7 @@ pub static ENTRY: Entry = Entry::adapter("xk-on-bsd", include_str!("xk_on_bsd.rs
         question("list-maps", "the table of sessions"),
         question("report", "messages lent and copied, each way"),
     ])
+    .parameters(&crate::BELOW)
     .joins(&crate::form::KINDS_AND_LINKS)
     .reasons(&[&crate::NO_WAY]);
 
@@ -100,7 +101,7 @@ pub static ENTRY: Entry = Entry::adapter("xk-on-bsd", include_str!("xk_on_bsd.rs
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let lower = build.lower(0)?;
     let bsd = xk_bsd::of(build.cx)?;
-    let form = crate::form_of(build, &lower)?;
+    let form = crate::form_of(build);
     let (down, up) = (Rc::new(Traffic::default()), Rc::new(Traffic::default()));
     let below = OnLine::new(&bsd, form, lower.id(), &down);
     let below = below.ok_or(BuildError::Lower { at: 0 })?;

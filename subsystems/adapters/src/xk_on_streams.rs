@@ -77,6 +77,7 @@ pub static ENTRY: Entry = Entry::adapter("xk-on-streams", include_str!("xk_on_st
         question("list-maps", "the table of sessions"),
         question("report", "messages lent and copied, each way"),
     ])
+    .parameters(&crate::BELOW)
     .joins(&crate::form::KINDS_AND_LINKS)
     .reasons(&[&crate::NO_WAY]);
 
@@ -88,7 +89,7 @@ pub static ENTRY: Entry = Entry::adapter("xk-on-streams", include_str!("xk_on_st
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let lower = build.lower(0)?;
     let streams = crate::streams_of(build)?;
-    let form = crate::form_of(build, &lower)?;
+    let form = crate::form_of(build);
     let (down, up) = (Rc::new(Traffic::default()), Rc::new(Traffic::default()));
     let below = OnStreams::new(&streams, form, lower.id(), &down);
     let below = Rc::new(below.ok_or(BuildError::Lower { at: 0 })?);

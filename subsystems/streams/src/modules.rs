@@ -56,6 +56,10 @@ impl Streams {
             if let Err(error) = changed {
                 asked.error = match error {
                     Errno::EINVAL if asked.pops => "no module is on a stream there".to_string(),
+                    // There is such a module: it was looked for.
+                    Errno::EINVAL => {
+                        format!("at most `push_max` ({}) modules", self.bounds.push_max)
+                    }
                     error => error.to_string(),
                 };
             }

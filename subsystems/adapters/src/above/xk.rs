@@ -479,10 +479,10 @@ impl Protocol for XkAbove {
     fn stop(&self, cx: &Kernel, _: &ProtocolRef) {
         let half = &self.0;
         let doors = half.doors.take();
-        let offers = half.offers.take();
-        let own = offers.into_iter().filter_map(|offer| offer.door);
+        // The doors of offers are those of their ports.
+        drop(half.offers.take());
         let ports = half.ports.take().into_iter().map(|port| port.door);
-        for door in doors.into_iter().map(|(_, door)| door).chain(own).chain(ports) {
+        for door in doors.into_iter().map(|(_, door)| door).chain(ports) {
             door.close(cx);
         }
         half.sessions.clear();

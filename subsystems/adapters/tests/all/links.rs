@@ -25,6 +25,50 @@ fn hosts(name: &str, last: u8, apps: [&str; 2]) -> Vec<(String, String)> {
     all.into_iter().map(host).collect()
 }
 
+/// A block lies in a domain of its own, or its wire does, below a layer or not.
+#[test]
+fn a_wire_in_another_domain_is_one_all_the_same() {
+    for of in ["bsd", "streams"] {
+        let lines = |lower: &str| {
+            format!(
+                "subsystem {of} {{ ether {lower}; }}\narp ether\n\
+                 ip arp {{ address \"10.0.0.1/24\"; }}\nudp ip\n\
+                 probe udp to=\"port7@10.0.0.2\" count=5\n"
+            )
+        };
+        let hosts = [
+            format!("sim link=lan\ndomain up {{\n{}}}\n", lines("sim")),
+            format!("domain net {{ sim link=lan; }}\ndomain up {{\n{}}}\n", lines("sim")),
+            format!(
+                "domain net {{ sim link=lan; tracer sim; }}\ndomain up {{\n{}}}\n",
+                lines("tracer")
+            ),
+        ];
+        for host in hosts {
+            let source = format!(
+                "host a {{\n{host}}}\nhost b {{\nsim link=lan\neth sim\narp eth\n\
+                 ip arp {{ address \"10.0.0.2/24\"; }}\nudp ip\necho udp port=7\n}}\n\
+                 link lan delay=\"1ms\"\n"
+            );
+            let graph = check(&source, "cut", &xk_catalog::standard())
+                .unwrap_or_else(|mistakes| panic!("{}\n{source}", mistakes.to_text()));
+            let mut world = simulate(&graph, SimulationConfig::default())
+                .unwrap_or_else(|e| panic!("{}\n{source}", e.to_text()));
+            start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{}\n{source}", e.to_text()));
+            world.run_until_finished(Time::ZERO + Duration::from_secs(60));
+            let ids = (0..world.len()).map(|at| xk_sim::HostId(at as u32));
+            let mut probes = ids.filter_map(|id| {
+                let kernel = world.kernel(id)?;
+                let probe = kernel.find_protocol("probe").filter(|probe| !probe.is_proxy())?;
+                Some(probe.ask(kernel, Report::default())?.lines)
+            });
+            let lines = probes.next().unwrap();
+            let received = ("received".to_owned(), "5".to_owned());
+            assert!(lines.contains(&received), "{lines:?}\n{source}");
+        }
+    }
+}
+
 #[test]
 fn everything_stands_on_an_ethernet_of_another_subsystem() {
     let clients = hosts(
