@@ -385,7 +385,7 @@ fn a_sender_waits_for_a_receiver() {
 fn what_is_sent_with_the_last_blocks_arrives_in_order() {
     for held in 0..6 {
         let cx = TestKernel::new(1);
-        let bounds = Bounds { blocks_max: 24, ..Bounds::default() };
+        let bounds = Bounds { blocks_max: 16, ..Bounds::default() };
         let (streams, _) = crate::add(&cx, "streams", bounds);
         tic::add(&streams);
         let (client, server, _listener) = connected(&cx, &streams);
