@@ -21,15 +21,15 @@ use xk_kit::net::appletalk::{
     CableChanged, DdpEnds, NetRoute, Outlet, SetCable, SetRouter, SetRoutes, TYPE, cables,
     local_socket, now, octets_of, socket,
 };
+use xk_kit::net::waiting::Alarm;
 
 /// Data about networks that its sender or this cable cannot have.
 pub static IMPLAUSIBLE: Reason = Reason::new("not plausible", Class::Bad);
 /// A network overlaps another one; of no message.
 pub static CONFLICT: Reason = Reason::new("network conflict", Class::Bad);
 
-/// The timer tokens.
-const TOKEN_UPDATE: u64 = 1;
-const TOKEN_ROUTER: u64 = 2;
+/// The token of the timer.
+const TOKEN_DUE: u64 = 1;
 
 /// The networks behind other routers, for `xk dump`.
 #[derive(Clone, Debug, Default)]
@@ -55,8 +55,10 @@ pub struct Rtmp {
     /// Of a router, once all its ports have addresses.
     table: RefCell<Option<Table>>,
     networks_max: usize,
-    /// Whether updates go on, and how many there were.
+    /// How many updates there were, and when the next one is due.
     updates: Cell<u64>,
+    update_at: Cell<Option<Duration>>,
+    alarm: Alarm,
     is_asked: Cell<bool>,
     /// Whether the layer below has several ports; until all have addresses there is no table.
     is_router: Cell<bool>,
@@ -75,6 +77,8 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         table: RefCell::default(),
         networks_max: build.int("networks_max")?,
         updates: Cell::new(0),
+        update_at: Cell::new(None),
+        alarm: Alarm::default(),
         is_asked: Cell::new(false),
         is_router: Cell::new(false),
         allowance: Allowance::new(build.int("answers_per_second")?, BURST),
@@ -143,6 +147,9 @@ impl Rtmp {
 
     /// Tells over each port what is known, and once in two times has that grow older.
     fn update(&self, cx: &Kernel, this: &ProtocolRef) {
+        self.update_at.set(Some(now(cx) + UPDATE_INTERVAL));
+        // Before what is sent takes timers.
+        self.arm(cx, this);
         let count = self.updates.get();
         self.updates.set(count + 1);
         if count % 2 == 1 {
@@ -166,9 +173,22 @@ impl Rtmp {
                 self.outlet.send(cx, (this, &self.lower), ends, &packet);
             }
         }
-        if cx.schedule_protocol(this, UPDATE_INTERVAL, TOKEN_UPDATE).is_err() {
-            this.head().drops().count(&reason::TABLE_FULL);
+    }
+
+    fn arm(&self, cx: &Kernel, this: &ProtocolRef) {
+        let next = self.update_at.get().or_else(|| self.stub.borrow().next());
+        next.into_iter().for_each(|next| self.alarm.set(cx, this, next, TOKEN_DUE));
+    }
+
+    /// The timer went off: an update is due, or a router was silent for long and is forgotten.
+    fn tick(&self, cx: &Kernel, this: &ProtocolRef) {
+        self.alarm.went_off();
+        if self.update_at.get().is_some_and(|at| at <= now(cx)) {
+            self.update(cx, this);
+        } else if self.stub.borrow_mut().tick(now(cx)).is_some() {
+            let _ = self.lower.ask(cx, SetRouter::default());
         }
+        self.arm(cx, this);
     }
 
     /// Tells the layer below which ways there are.
@@ -229,11 +249,6 @@ impl Rtmp {
                 let _ = self.lower.ask(cx, SetCable { first, last, ..SetCable::default() });
             }
         }
-        // One timer runs, and looks when it is due.
-        let next = self.stub.borrow().next().unwrap_or_default();
-        if !matches!(heard, Heard::Known) {
-            let _ = cx.schedule_protocol(this, next.saturating_sub(now(cx)), TOKEN_ROUTER);
-        }
         Ok(())
     }
 
@@ -267,16 +282,6 @@ impl Rtmp {
             self.outlet.send(cx, (this, &self.lower), ends, &packet);
         }
         Ok(())
-    }
-
-    /// Forgets a router that was silent for long.
-    fn tick(&self, cx: &Kernel, this: &ProtocolRef) {
-        let gone = self.stub.borrow_mut().tick(now(cx));
-        if gone.is_some() {
-            let _ = self.lower.ask(cx, SetRouter::default());
-        } else if let Some(next) = self.stub.borrow().next() {
-            let _ = cx.schedule_protocol(this, next.saturating_sub(now(cx)), TOKEN_ROUTER);
-        }
     }
 
     fn fill(&self, question: &mut RtmpTable) {
@@ -313,7 +318,9 @@ impl Protocol for Rtmp {
         message: Message,
     ) -> Result<(), Refused> {
         let octets = octets_of(&message);
-        self.take(cx, this, lower, &octets).map_err(|why| this.refuse(message, why))
+        let taken = self.take(cx, this, lower, &octets);
+        self.arm(cx, this);
+        taken.map_err(|why| this.refuse(message, why))
     }
 
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
@@ -338,8 +345,7 @@ impl Protocol for Rtmp {
 
     fn timeout(&self, cx: &Kernel, this: &ProtocolRef, token: u64) {
         match token {
-            TOKEN_UPDATE => self.update(cx, this),
-            TOKEN_ROUTER => self.tick(cx, this),
+            TOKEN_DUE => self.tick(cx, this),
             _ => self.changed(cx, this),
         }
     }

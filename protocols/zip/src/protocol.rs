@@ -25,6 +25,7 @@ use xk_kit::net::appletalk::{
     CableChanged, DdpCable, DdpEnds, DdpRoutes, Outlet, SetCable, ZoneNets, cables, local_socket,
     now, octets_of, socket,
 };
+use xk_kit::net::waiting::Alarm;
 
 /// What was not asked for.
 pub static UNSOLICITED: Reason = Reason::new("unsolicited", Class::NotMine);
@@ -34,9 +35,8 @@ const QUERY_INTERVAL: Duration = Duration::from_secs(10);
 /// How soon it looks the first time: by then the ways to others are heard of.
 const QUERY_FIRST: Duration = Duration::from_secs(1);
 /// The timer tokens.
-const TOKEN_ASK: u64 = 1;
-const TOKEN_QUERY: u64 = 2;
-pub(crate) const TOKEN_LIST: u64 = 3;
+const TOKEN_DUE: u64 = 1;
+pub(crate) const TOKEN_LIST: u64 = 2;
 /// Networks in one query at most.
 const QUERY_NETS_MAX: usize = 64;
 
@@ -80,7 +80,9 @@ pub struct Zip {
     /// Whether the node was told about its cable, or has asked with a router there.
     is_told: Cell<bool>,
     had_router: Cell<bool>,
-    is_querying: Cell<bool>,
+    /// When a router looks for networks without zones.
+    query_at: Cell<Option<Duration>>,
+    alarm: Alarm,
     pub(crate) fetches: RefCell<Vec<Rc<Fetch>>>,
     allowance: Allowance,
 }
@@ -99,7 +101,8 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         wait: RefCell::default(),
         is_told: Cell::new(false),
         had_router: Cell::new(false),
-        is_querying: Cell::new(false),
+        query_at: Cell::new(None),
+        alarm: Alarm::default(),
         fetches: RefCell::default(),
         allowance: Allowance::new(build.int("answers_per_second")?, BURST),
     })
@@ -182,9 +185,10 @@ impl Zip {
                 let _ = self.lower.ask(cx, JoinGroup { address: multicast(&zone) });
             }
         }
-        if !cables.is_empty() && !self.is_querying.replace(true) {
-            let _ = cx.schedule_protocol(this, QUERY_FIRST, TOKEN_QUERY);
+        if !cables.is_empty() && self.query_at.get().is_none() {
+            self.query_at.set(Some(now(cx) + QUERY_FIRST));
         }
+        self.arm(cx, this);
     }
 
     /// A node asks about its cable, or gives up.
@@ -198,14 +202,28 @@ impl Zip {
             Some(NetInfoStep::NoRouter) => drop(self.wait.take()),
             None => {}
         }
-        let next = self.wait.borrow().as_ref().map(NetInfoWait::next);
-        if let Some(next) = next {
-            let _ = cx.schedule_protocol(this, next.saturating_sub(now(cx)), TOKEN_ASK);
+        self.arm(cx, this);
+    }
+
+    fn arm(&self, cx: &Kernel, this: &ProtocolRef) {
+        let next = self.wait.borrow().as_ref().map(NetInfoWait::next).or(self.query_at.get());
+        next.into_iter().for_each(|next| self.alarm.set(cx, this, next, TOKEN_DUE));
+    }
+
+    /// The timer went off.
+    fn due(&self, cx: &Kernel, this: &ProtocolRef) {
+        self.alarm.went_off();
+        match self.query_at.get().is_some_and(|at| at <= now(cx)) {
+            true => self.query(cx, this),
+            false => self.tick(cx, this),
         }
     }
 
     /// Asks other routers for the zones of networks that lack them.
     fn query(&self, cx: &Kernel, this: &ProtocolRef) {
+        self.query_at.set(Some(now(cx) + QUERY_INTERVAL));
+        // Before what is sent takes timers.
+        self.arm(cx, this);
         let routes = self.lower.ask(cx, DdpRoutes::default()).unwrap_or_default().routes;
         let ranges = routes.iter().filter_map(|route| NetRange::new(route.first, route.last));
         let kept = self.zones.borrow_mut().keep(ranges);
@@ -227,9 +245,6 @@ impl Zip {
         for ((net, node), nets) in asked {
             let ends = (local(net), socket(net, node, SOCKET_ZONE));
             self.send(cx, this, ends, &Packet::Query(nets));
-        }
-        if cx.schedule_protocol(this, QUERY_INTERVAL, TOKEN_QUERY).is_err() {
-            this.head().drops().count(&reason::TABLE_FULL);
         }
     }
 
@@ -368,7 +383,9 @@ impl Protocol for Zip {
         message: Message,
     ) -> Result<(), Refused> {
         let octets = octets_of(&message);
-        self.take(cx, this, lower, &octets).map_err(|why| this.refuse(message, why))
+        let taken = self.take(cx, this, lower, &octets);
+        self.arm(cx, this);
+        taken.map_err(|why| this.refuse(message, why))
     }
 
     fn call_demux(
@@ -415,8 +432,7 @@ impl Protocol for Zip {
 
     fn timeout(&self, cx: &Kernel, this: &ProtocolRef, token: u64) {
         match token {
-            TOKEN_ASK => self.tick(cx, this),
-            TOKEN_QUERY => self.query(cx, this),
+            TOKEN_DUE => self.due(cx, this),
             TOKEN_LIST => self.fetch(cx, this),
             _ => self.changed(cx, this),
         }
