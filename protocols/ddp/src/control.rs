@@ -7,6 +7,7 @@ use alloc::string::String;
 use xk_appletalk::addr::{NetRange, Node};
 use xk_appletalk::ddp::Cable;
 use xk_appletalk::name::Name;
+use xk_appletalk::zip::is_multicast;
 use xk_core::{Answer, Ask, Kernel, ProtocolRef};
 use xk_kit::control::{JoinGroup, MaxPacket, OptPacket};
 use xk_kit::net::appletalk::{DdpCable, DdpRoutes, NodeClaimed, SetCable, SetRouter, SetRoutes};
@@ -73,7 +74,8 @@ impl Ddp {
         if !zone.is_empty() {
             *port.zone.borrow_mut() = zone;
         }
-        if let Some(address) = question.group {
+        // Not any that a stranger says: those of zones are few, and leave room for others.
+        if let Some(address) = question.group.filter(|group| is_multicast(*group)) {
             // A link that takes all has no use for it.
             let _ = port.lower.ask(cx, JoinGroup { address });
         }

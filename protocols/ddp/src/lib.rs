@@ -38,9 +38,10 @@
 //! port", and the sender is not told. What the protocol above refuses ends here. With `checksum`
 //! datagrams bear one; one that arrives is verified in any case.
 //!
-//! With several links it forwards what is for another network, up to 15 times ("too many hops"), by
-//! the routes that `set-ddp-routes` gives; a datagram to all nodes of a network goes to all of that
-//! cable. Node 0 of one of its networks is the router itself.
+//! With several links, each with a `port` block and networks of its own, it forwards what is for
+//! another network, up to 15 times ("too many hops"), by the routes that `set-ddp-routes` gives; a
+//! datagram to all nodes of a network goes to all of that cable. Node 0 of one of its networks is
+//! the router itself.
 //!
 //! It is no `Layer` of the kit: what arrives comes from other sessions than those that lead there,
 //! and has its own addresses.

@@ -1,5 +1,6 @@
 //! The ports: the links that it stands on, what is known of each, and the address it has there.
 
+use alloc::format;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use xk_appletalk::addr::{BROADCAST, NET_ANY, NODES, NetRange, Node, START_UP};
@@ -48,11 +49,32 @@ impl Port {
     /// All ports, in the order of the graph.
     pub(crate) fn all(build: &Build<'_>) -> Result<Vec<Self>, BuildError> {
         let blocks: Vec<&Params> = build.params.blocks("port").collect();
-        if blocks.is_empty() {
+        let (below, named) = (build.lowers.len(), blocks.len());
+        if below == 1 && named == 0 {
             return Ok([Self::read(build.lower(0)?, build.params)?].into());
         }
-        let ports = blocks.iter().enumerate();
-        ports.map(|(at, params)| Self::read(build.lower(at)?, params)).collect()
+        if below > named {
+            let expected = format!("a `port` block for each of the {below}; it has {named}");
+            return Err(BuildError::param("layers below", expected));
+        }
+        let wrong = |index, expected| BuildError::Param { name: "port", index, expected };
+        let mut ports: Vec<Self> = Vec::new();
+        for (at, params) in blocks.into_iter().enumerate() {
+            let Some(lower) = build.lowers.get(at) else {
+                return Err(wrong(at, format!("no more of them than layers below, {below}")));
+            };
+            let port = Self::read(lower.clone(), params)?;
+            let range = port.cable.get().range;
+            let others = ports.iter().filter(|other| other.is_known.get() && port.is_known.get());
+            let mut others = others.map(|other| other.cable.get().range);
+            if let Some(other) = others.find(|other| other.overlaps(range)) {
+                let expected =
+                    format!("networks that no other port has, unlike {range} and {other}");
+                return Err(wrong(at, expected));
+            }
+            ports.push(port);
+        }
+        Ok(ports)
     }
 
     /// Claims an address of the cable's networks: the given node, if there is one. The address at

@@ -31,7 +31,7 @@ use xk_kit::wire::segments;
 pub(crate) static LOOPED: Reason = Reason::new("looped", Class::Bad);
 
 /// How many group addresses may be joined.
-pub(crate) const GROUPS_MAX: usize = 256;
+pub(crate) const GROUPS_MAX: usize = 512;
 /// What the graph may say of the station's address.
 const ADDRESS: &str = "the address of one station, such as 02:00:00:00:00:01";
 
