@@ -13,7 +13,7 @@ use crate::wire::offload::Offloads;
 use alloc::rc::Rc;
 use core::cell::Cell;
 use core::time::Duration;
-use xk_core::control::ListSessions;
+use xk_core::control::{ListSessions, Report};
 use xk_core::fields;
 use xk_core::object::{CallError, Closing, Enable, OpenError, PushError, Refused};
 use xk_core::reason;
@@ -385,7 +385,11 @@ impl<F: Filter> Protocol for PassThrough<F> {
         if ask.is_upward() {
             return self.shared.ask_above(cx, self.place, ask);
         }
-        let forward = |ask: &mut Ask<'_>| self.shared.lower.control(cx, ask);
+        // What the layer below has to tell it tells itself.
+        let forward = |ask: &mut Ask<'_>| match ask.get::<Report>() {
+            Some(_) => Answer::Unknown,
+            None => self.shared.lower.control(cx, ask),
+        };
         self.shared.filter.control(cx, ask, &forward)
     }
 

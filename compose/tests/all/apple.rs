@@ -100,6 +100,10 @@ fn a_router_tells_a_node_all_that_it_needs() {
             assert!(seen.contains(name), "seed {seed}: {name} in {seen:?}");
         }
         assert_eq!(found(&world, "right"), [of_left], "seed {seed}");
+        let report = ask(&world, "left", "nbp", Report::default());
+        let figures = [("names", "1"), ("refused", "0"), ("found", &*seen.len().to_string())];
+        assert_eq!(report.lines, figures.map(|(a, b)| (a.into(), b.into())), "seed {seed}");
+        assert!(report.finished && !report.failed, "seed {seed}");
         let mut zones = ask(&world, "router", "zip", ZipZones::default()).zones;
         zones.sort();
         assert_eq!(zones, ["Left", "Right"]);
@@ -369,4 +373,26 @@ fn names_are_asked_for_and_given_by_questions() {
     }
     world.stop();
     assert!(world.now() > Time::ZERO);
+}
+
+#[test]
+fn names_that_find_no_room_wait() {
+    let names: String = (0..200).map(|at| format!("register \"n{at}:X\"; ")).collect();
+    let source = format!(
+        "host a {{ sim link=lan; eth sim; aarp eth; ddp aarp net=\"10\" node=17; nbp ddp {{ {names} }} }}
+         host b {{ sim link=lan; eth sim; aarp eth; ddp aarp net=\"10\" node=18
+                   nbp ddp {{ lookup \"n1\u{2248}:X\" start=\"30s\"; }} }}
+         link lan delay=\"1ms\""
+    );
+    let mut world = world(&checked(&source), 1);
+    let report = |world: &World, host: &str| ask(world, host, "nbp", Report::default());
+    let figures = |world: &World, host: &str| {
+        report(world, host).lines.into_iter().map(|(_, figure)| figure).collect::<Vec<_>>()
+    };
+    run_for(&mut world, 25);
+    assert_eq!(figures(&world, "a"), ["200", "0", "0"], "all have names");
+    assert!(!report(&world, "b").finished, "it looks up later");
+    run_for(&mut world, 15);
+    assert_eq!((&*figures(&world, "b")[2], report(&world, "b").finished), ("64", true));
+    world.stop();
 }

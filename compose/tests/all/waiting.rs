@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use xk_compose::{CheckedGraph, check};
+use xk_core::control::Report;
 use xk_core::graph::{Build, BuildError, Catalog, Guarantees, Realm, Service, Shape};
 use xk_core::object::{Enable, OpenError};
 use xk_core::shepherd::{Semaphore, WaitError};
@@ -69,7 +70,10 @@ impl Protocol for Waits {
     fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         // What is asked from outside is answered at once.
         let _ = pause(cx);
-        self.0.control(cx, ask)
+        match ask.get::<Report>() {
+            Some(_) => Answer::Unknown,
+            None => self.0.control(cx, ask),
+        }
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {

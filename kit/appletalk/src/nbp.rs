@@ -8,8 +8,8 @@ mod tests;
 pub use lookup::{Due, Lookup, LookupConfig, Lookups, Step};
 pub use names::{Names, NamesError};
 
-use crate::addr::AtAddr;
-use crate::ddp::DATA_LEN_MAX;
+use crate::addr::{AtAddr, BROADCAST};
+use crate::ddp::{DATA_LEN_MAX, is_socket};
 pub use crate::name::{Name, NameError};
 use alloc::vec::Vec;
 use core::fmt;
@@ -259,5 +259,12 @@ impl Packet {
     #[must_use]
     pub fn wanted(&self) -> Option<&Tuple> {
         self.tuples.first().filter(|_| self.function != Function::Reply)
+    }
+
+    /// The socket that a request wants answers at: of one node, or answers would be a flood.
+    #[must_use]
+    pub fn answers_to(&self) -> Option<AtAddr> {
+        let to = self.wanted()?.at;
+        (to.node != 0 && to.node != BROADCAST && is_socket(to.socket)).then_some(to)
     }
 }

@@ -7,6 +7,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use xk_appletalk::ddp::is_socket;
+use xk_core::control::Report;
 use xk_core::shepherd::Semaphore;
 use xk_core::{Answer, Ask, Kernel, ProtocolRef, question};
 use xk_kit::net::appletalk::CableChanged;
@@ -124,6 +125,14 @@ impl Nbp {
             question.was_there = self.names.borrow_mut().remove(&entity);
         } else if let Some(question) = ask.get::<NbpTable>() {
             self.fill(cx, question);
+        } else if let Some(report) = ask.get::<Report>() {
+            let (names, found) = (self.names.borrow().len(), self.found.borrow().len());
+            let lines = [("names", names), ("refused", self.refused.get()), ("found", found)];
+            report.lines = lines.map(|(line, count)| (line.into(), count.to_string())).into();
+            // Its names it serves without end.
+            report.finished =
+                self.wanted.iter().all(|(search, _)| search.result.borrow().is_some());
+            report.failed = self.refused.get() > 0;
         } else {
             return self.lower.control(cx, ask);
         }
@@ -141,7 +150,8 @@ impl Nbp {
         };
         table.names = names.iter().map(named).collect();
         let searches = self.searches.borrow();
-        table.pending = searches.iter().filter(|search| search.socket.is_some()).count() as u32;
+        let is_pending = |s: &&Rc<Search>| s.socket.is_some() && !names.holds(&s.entity);
+        table.pending = searches.iter().filter(is_pending).count() as u32;
         table.found = self.found.borrow().iter().map(found).collect();
     }
 }

@@ -16,23 +16,25 @@
 //! # Behaviour
 //! Each `register` in the graph, and each `nbp-register`, is looked up first, and taken when no
 //! other node has it; a name that another has is "name exists", and tried no more. Each `lookup` of
-//! the graph begins when the node has an address and its `start` has passed.
+//! the graph begins when the node has an address and its `start` has passed. What finds
+//! `lookups_max` searches under way waits until one ends.
 //!
 //! A name is asked for three times, a second apart (`tries`, `interval`): of all nodes of the
 //! cable, or of the router if one is known. Answers are collected up to `answers_max`. Names
 //! compare without regard to capitals; `=` is any object or type, `≈` any characters within one,
-//! zone `*` that of the node. What nodes ask is answered to the socket in their request, at most
-//! `answers_per_second` for each; further ones are "rate limited".
+//! zone `*` that of the node. What nodes ask is answered to the socket in their request, by
+//! `answers_per_second` packets at most for each; what is beyond is "rate limited".
 //!
 //! `nbp-lookup` and `nbp-register` wait, on a shepherd that can, until there is an answer; else
 //! they say that it is not there yet, and asking again gives it.
 //!
 //! In a router a request of a zone is sent to all nodes of each of its cables here, and to the
-//! routers of the others.
+//! routers of the others; each such request counts as an answer.
 //!
 //! # Control
-//! Answers `nbp-register`, `nbp-remove`, `nbp-lookup`, `nbp-table`, `ddp-cable-changed`,
-//! `describe`; forwards the rest.
+//! Answers `nbp-register`, `nbp-remove`, `nbp-lookup`, `nbp-table`, `ddp-cable-changed`, `report`
+//! (unfinished while a `lookup` of the graph is, failed if a name was refused), `describe`;
+//! forwards the rest.
 //!
 //! # Example
 //! ```kdl
@@ -90,7 +92,7 @@ pub static ENTRY: Entry = Entry::layer("nbp", include_str!("lib.rs"), build)
         duration("interval", Duration::from_secs(1), "time between two requests"),
         int("answers_max", 1..=4096, 64, "how many answers a search collects"),
         int("answers_per_second", 1..=1_000_000, 100,
-            "how many requests of a node it answers per second"),
+            "packets by which it answers a node per second"),
     ])
     .blocks(&[
         block("register", 0..=256,
@@ -107,6 +109,7 @@ pub static ENTRY: Entry = Entry::layer("nbp", include_str!("lib.rs"), build)
         own_question::<NbpRemove>("takes a name away"),
         question("nbp-lookup", "finds the sockets of a name"),
         own_question::<NbpTable>("the node's names, and what was looked up"),
+        question("report", "names given and refused, what was found"),
         question("ddp-cable-changed", "from below: a cable's address or networks"),
     ])
     .reasons(&[&protocol::EXISTS, &protocol::RATE_LIMITED]);

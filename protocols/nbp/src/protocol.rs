@@ -2,15 +2,16 @@
 
 use crate::control::Search;
 use crate::wire::{Entity, Error, Function, Packet, Tuple};
+use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_appletalk::addr::{BROADCAST, Node};
 use xk_appletalk::ddp::SOCKET_NAMES;
 use xk_appletalk::name::Name;
-use xk_appletalk::nbp::{Due, LookupConfig, Lookups, Names, ZONE_HERE};
+use xk_appletalk::nbp::{Due, LookupConfig, Lookups, Names, NamesError, ZONE_HERE};
 use xk_core::graph::{Build, BuildError, Params};
 use xk_core::object::{OpenError, Refused};
 use xk_core::participant::Participant;
@@ -23,9 +24,9 @@ use xk_kit::answers::Allowance;
 use xk_kit::net::appletalk::{DdpCable, DdpEnds, Outlet, local_socket, now, octets_of, socket};
 use xk_kit::net::waiting::Alarm;
 
-/// A name that another node has; of no message.
+/// A name that a socket of this node or another one has; of no message.
 pub static EXISTS: Reason = Reason::new("name exists", Class::Prohibited);
-/// More requests of a node than are answered.
+/// More of a node's requests than are answered.
 pub static RATE_LIMITED: Reason = Reason::new("rate limited", Class::Exhausted);
 
 /// The timer tokens: searches, and the searches of the graph from this number on.
@@ -33,7 +34,7 @@ const TOKEN_TICK: u64 = 1;
 const TOKEN_START: u64 = 2;
 /// Found names that are remembered for `nbp-table`.
 const FOUND_MAX: usize = 256;
-/// Requests that may come at once after a quiet time.
+/// Packets that may answer a node at once after a quiet time.
 const BURST: u64 = 50;
 
 /// One instance.
@@ -46,13 +47,16 @@ pub struct Nbp {
     pub(crate) lookups: RefCell<Lookups<Rc<Search>>>,
     /// Those that go on, and those that have ended and were not asked about.
     pub(crate) searches: RefCell<Vec<Rc<Search>>>,
-    /// Those that begin when there is an address.
-    waiting: RefCell<Vec<Rc<Search>>>,
+    /// As many as there may be besides `wanted`: names of the graph, twice what goes on at once.
+    searches_max: usize,
+    /// Those of them that begin when there are an address and room.
+    waiting: RefCell<VecDeque<Rc<Search>>>,
     pub(crate) found: RefCell<Vec<Tuple>>,
+    /// Names that were looked up and not given.
+    pub(crate) refused: Cell<usize>,
     /// What the graph wants looked up, and when.
-    wanted: Vec<(Entity, Duration)>,
+    pub(crate) wanted: Vec<(Rc<Search>, Duration)>,
     config: LookupConfig,
-    lookups_max: usize,
     allowance: Allowance,
     alarm: Alarm,
 }
@@ -66,36 +70,48 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         let name = params.parse::<Entity>("name", crate::NAME)?;
         name.ok_or(BuildError::param("name", crate::NAME))
     };
-    let mut waiting = Vec::new();
-    for params in build.params.blocks("register") {
-        let entity = name(params)?;
-        if !entity.is_one() {
-            return Err(BuildError::param("name", "a name without wildcards"));
-        }
-        waiting.push(Search::new(entity, Some(params.number("socket", 254u8))));
+    let (lower, zip) = (build.lower(0)?, build.lower(1).ok());
+    if zip.is_none() && lower.ask(build.cx, DdpCable::default()).is_some_and(|at| at.ports > 1) {
+        let expected = "`zip` as the second one, as a router's: `nbp ddp zip`";
+        return Err(BuildError::param("layers below", expected));
+    }
+    let names_max = build.int("names_max")?;
+    let (mut waiting, mut names) = (VecDeque::new(), Names::new(names_max));
+    for (index, params) in build.params.blocks("register").enumerate() {
+        let (entity, socket) = (name(params)?, params.number("socket", 254u8));
+        names.add(entity, socket).map_err(|why| match why {
+            NamesError::Full => BuildError::param("names_max", "as many as it registers, or more"),
+            NamesError::Bad => BuildError::param("name", "a name without wildcards"),
+            NamesError::Exists => {
+                let expected = "each name once, whether in capitals or not".into();
+                BuildError::Param { name: "register", index, expected }
+            }
+        })?;
+        waiting.push_back(Search::new(entity, Some(socket)));
     }
     let mut wanted = Vec::new();
     for params in build.params.blocks("lookup") {
-        wanted.push((name(params)?, params.duration("start", Duration::ZERO)));
+        wanted.push((Search::new(name(params)?, None), params.duration("start", Duration::ZERO)));
     }
     let config = LookupConfig {
         tries: build.int("tries")?,
         interval: build.duration("interval")?,
         answers_max: build.int("answers_max")?,
     };
-    let lookups_max = build.int("lookups_max")?;
+    let lookups_max: usize = build.int("lookups_max")?;
     build.add(Nbp {
-        lower: build.lower(0)?,
-        zip: build.lower(1).ok(),
+        lower,
+        zip,
         outlet: Outlet::default(),
-        names: RefCell::new(Names::new(build.int("names_max")?)),
+        names: RefCell::new(Names::new(names_max)),
         lookups: RefCell::new(Lookups::new(lookups_max)),
-        searches: RefCell::default(),
+        searches: RefCell::new(waiting.iter().cloned().collect()),
+        searches_max: 2 * lookups_max + waiting.len(),
         waiting: RefCell::new(waiting),
         found: RefCell::default(),
+        refused: Cell::new(0),
         wanted,
         config,
-        lookups_max,
         allowance: Allowance::new(build.int("answers_per_second")?, BURST),
         alarm: Alarm::default(),
     })
@@ -133,12 +149,11 @@ impl Nbp {
 
     // ---- searches ----
 
-    /// Begins a search, at once or when there is an address; false, counted, if there is no room.
+    /// Begins a search when there are an address and room; false, counted, if too many wait.
     pub(crate) fn begin(&self, cx: &Kernel, this: &ProtocolRef, search: &Rc<Search>) -> bool {
-        let cable = self.cable(cx);
-        if self.searches.borrow().len() >= 2 * self.lookups_max {
+        let mut searches = self.searches.borrow_mut();
+        if searches.len() >= self.searches_max {
             // Those that have ended and that nothing asks about give way first.
-            let mut searches = self.searches.borrow_mut();
             let ended = searches.iter().position(|search| search.result.borrow().is_some());
             let Some(ended) = ended else {
                 this.head().drops().count(&reason::TABLE_FULL);
@@ -146,32 +161,26 @@ impl Nbp {
             };
             searches.remove(ended);
         }
-        if !cable.is_ready {
-            self.searches.borrow_mut().push(Rc::clone(search));
-            self.waiting.borrow_mut().push(Rc::clone(search));
-            return true;
-        }
-        // A name of this node is one that exists, without a question.
-        let own = search.socket.is_some() && self.names.borrow().holds(&search.entity);
-        if own {
-            self.searches.borrow_mut().push(Rc::clone(search));
-            self.end(cx, this, search, Vec::new());
-            return true;
-        }
-        if !self.launch(cx, this, search, &cable) {
-            return false;
-        }
-        self.searches.borrow_mut().push(Rc::clone(search));
+        drop(searches);
+        self.add(cx, this, search);
         true
     }
 
-    fn launch(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        search: &Rc<Search>,
-        cable: &DdpCable,
-    ) -> bool {
+    fn add(&self, cx: &Kernel, this: &ProtocolRef, search: &Rc<Search>) {
+        self.searches.borrow_mut().push(Rc::clone(search));
+        self.waiting.borrow_mut().push_back(Rc::clone(search));
+        self.tick(cx, this);
+    }
+
+    /// Begins the first search that waits, if there are an address and room. True: another may.
+    fn launch(&self, cx: &Kernel, this: &ProtocolRef, cable: &DdpCable) -> bool {
+        let waits = || self.waiting.borrow_mut().pop_front();
+        let Some(search) = cable.is_ready.then(waits).flatten() else { return false };
+        // A name of this node is one that exists, without a question.
+        if search.socket.is_some() && self.names.borrow().holds(&search.entity) {
+            self.end(cx, this, &search, Vec::new());
+            return true;
+        }
         let from = Node::new(cable.net, cable.node).socket(SOCKET_NAMES);
         let mut entity = search.entity;
         // Routers cannot tell in which of a cable's zones a node is.
@@ -181,14 +190,8 @@ impl Nbp {
         // One answer is enough to know that a name exists.
         let answers_max = if search.socket.is_some() { 1 } else { self.config.answers_max };
         let config = LookupConfig { answers_max, ..self.config };
-        let wanted = (entity, from);
-        let started = self.lookups.borrow_mut().start(wanted, config, now(cx), Rc::clone(search));
-        if started.is_err() {
-            this.head().drops().count(&reason::TABLE_FULL);
-            return false;
-        }
-        self.tick(cx, this);
-        true
+        let started = self.lookups.borrow_mut().start((entity, from), config, now(cx), search);
+        started.map_err(|search| self.waiting.borrow_mut().push_front(search)).is_ok()
     }
 
     /// Does what is due.
@@ -196,6 +199,7 @@ impl Nbp {
         let cable = self.cable(cx);
         let has_router = cable.router.1 != 0 || cable.ports > 1;
         loop {
+            while self.launch(cx, this, &cable) {}
             let due = self.lookups.borrow_mut().tick(now(cx), has_router);
             match due {
                 None => break,
@@ -209,7 +213,7 @@ impl Nbp {
     fn ask(&self, cx: &Kernel, this: &ProtocolRef, cable: &DdpCable, packet: &Packet) {
         if cable.ports > 1 && self.zip.is_some() {
             // This node is the router.
-            if let Err(why) = self.broadcast(cx, this, 0, packet) {
+            if let Err(why) = self.broadcast(cx, this, (0, None), packet) {
                 this.head().drops().count(why);
             }
             return;
@@ -222,7 +226,8 @@ impl Nbp {
         // A request of a router's comes back to this node, too; one to all nodes does not.
         if node == BROADCAST {
             let zone = Name::new(&cable.zone).unwrap_or_default();
-            self.answer_names(cx, this, packet, Node::new(cable.net, cable.node), &zone);
+            let me = Node::new(cable.net, cable.node);
+            let _ = self.answer_names(cx, this, (packet, None), me, &zone);
         }
     }
 
@@ -231,11 +236,13 @@ impl Nbp {
         match search.socket {
             Some(socket) => {
                 let added = match found.is_empty() {
-                    true => self.names.borrow_mut().add(search.entity, socket).is_ok(),
-                    false => false,
+                    true => self.names.borrow_mut().add(search.entity, socket),
+                    false => Err(NamesError::Exists),
                 };
-                if !added {
-                    this.head().drops().count(&EXISTS);
+                if let Err(why) = added {
+                    self.refused.set(self.refused.get() + 1);
+                    let is_full = why == NamesError::Full;
+                    this.head().drops().count(if is_full { &reason::TABLE_FULL } else { &EXISTS });
                 }
             }
             None => {
@@ -264,34 +271,32 @@ impl Nbp {
         }
         self.lookups.borrow_mut().moved(Node::new(cable.net, cable.node), now(cx));
         self.tick(cx, this);
-        for search in self.waiting.take() {
-            let is_listed = self.searches.borrow().iter().any(|other| Rc::ptr_eq(other, &search));
-            if !is_listed {
-                self.searches.borrow_mut().push(Rc::clone(&search));
-            }
-            if !self.launch(cx, this, &search, &cable) {
-                self.searches.borrow_mut().retain(|other| !Rc::ptr_eq(other, &search));
-            }
-        }
     }
 
     // ---- what arrives ----
+
+    /// Takes a packet from the allowance of the node whose request it answers; `None`: this one.
+    pub(crate) fn allow(&self, cx: &Kernel, of: Option<u64>) -> Result<(), &'static Reason> {
+        let is_allowed = of.is_none_or(|source| self.allowance.take(cx, source, 1));
+        is_allowed.then_some(()).ok_or(&RATE_LIMITED)
+    }
 
     /// Answers a request with the names of this node, at one of its addresses.
     pub(crate) fn answer_names(
         &self,
         cx: &Kernel,
         this: &ProtocolRef,
-        request: &Packet,
+        (request, of): (&Packet, Option<u64>),
         me: Node,
         zone: &Name,
-    ) {
+    ) -> Result<(), &'static Reason> {
         let replies = self.names.borrow().answer(request, me, zone);
-        let Some(wanted) = request.wanted() else { return };
-        let to = wanted.at;
+        let to = request.wanted().ok_or(&reason::MALFORMED)?.at;
         for reply in replies {
+            self.allow(cx, of)?;
             self.send(cx, this, (local(0), socket(to.net, to.node, to.socket)), &reply);
         }
+        Ok(())
     }
 
     fn take(
@@ -307,27 +312,20 @@ impl Nbp {
             self.tick(cx, this);
             return if is_ours { Ok(()) } else { Err(&reason::NOT_MINE) };
         }
-        let to = packet.wanted().map(|tuple| tuple.at).ok_or(&reason::MALFORMED)?;
-        // The answer goes to one socket; it would be a flood at all.
-        if to.node == BROADCAST || to.node == 0 || !xk_appletalk::ddp::is_socket(to.socket) {
-            return Err(&reason::BAD_SOURCE);
-        }
+        packet.answers_to().ok_or(&reason::BAD_SOURCE)?;
         let ends = lower.ask(cx, DdpEnds::default()).unwrap_or_default();
-        let source = u64::from(ends.peer.0) << 8 | u64::from(ends.peer.1);
-        if !self.allowance.take(cx, source, 1) {
-            return Err(&RATE_LIMITED);
-        }
-        let port = usize::from(ends.port);
+        let of = Some(u64::from(ends.peer.0) << 8 | u64::from(ends.peer.1));
+        let at = (usize::from(ends.port), of);
         match packet.function {
             Function::LkUp => {
                 let question = DdpCable { port: ends.port, ..DdpCable::default() };
                 let cable = self.lower.ask(cx, question).unwrap_or_else(|| self.cable(cx));
                 let zone = Name::new(&cable.zone).unwrap_or_default();
-                self.answer_names(cx, this, &packet, Node::new(cable.net, cable.node), &zone);
-                Ok(())
+                let me = Node::new(cable.net, cable.node);
+                self.answer_names(cx, this, (&packet, of), me, &zone)
             }
-            Function::BrRq => self.broadcast(cx, this, port, &packet),
-            _ if self.zip.is_some() => self.forwarded(cx, this, port, &packet),
+            Function::BrRq => self.broadcast(cx, this, at, &packet),
+            _ if self.zip.is_some() => self.forwarded(cx, this, at, &packet),
             _ => Err(&reason::NOT_MINE),
         }
     }
@@ -378,8 +376,8 @@ impl Protocol for Nbp {
             }
             at => {
                 let wanted = usize::try_from(at - TOKEN_START).ok();
-                if let Some((entity, _)) = wanted.and_then(|at| self.wanted.get(at)) {
-                    self.begin(cx, this, &Search::new(*entity, None));
+                if let Some((search, _)) = wanted.and_then(|at| self.wanted.get(at)) {
+                    self.add(cx, this, search);
                 }
             }
         }

@@ -25,7 +25,7 @@ impl Nbp {
         &self,
         cx: &Kernel,
         this: &ProtocolRef,
-        port: usize,
+        (port, of): (usize, Option<u64>),
         request: &Packet,
     ) -> Result<(), &'static Reason> {
         let wanted = *request.wanted().ok_or(&reason::MALFORMED)?;
@@ -43,8 +43,9 @@ impl Nbp {
         for net in nets {
             let here = cables.iter().find(|cable| (cable.first..=cable.last).contains(&net));
             match here {
-                Some(cable) => self.look_up_at(cx, this, cable, request.id, tuple),
+                Some(cable) => self.look_up_at(cx, this, (cable, of), request.id, tuple)?,
                 None => {
+                    self.allow(cx, of)?;
                     let function = Function::FwdReq;
                     let packet = Packet { function, id: request.id, tuples: [tuple].into() };
                     let ends = (local(0), socket(net, 0, SOCKET_NAMES));
@@ -60,23 +61,30 @@ impl Nbp {
         &self,
         cx: &Kernel,
         this: &ProtocolRef,
-        port: usize,
+        (port, of): (usize, Option<u64>),
         request: &Packet,
     ) -> Result<(), &'static Reason> {
         let wanted = *request.wanted().ok_or(&reason::MALFORMED)?;
         let cables = cables(cx, &self.lower);
         let cable = cables.get(port).ok_or(&reason::NOT_MINE)?;
-        self.look_up_at(cx, this, cable, request.id, wanted);
-        Ok(())
+        self.look_up_at(cx, this, (cable, of), request.id, wanted)
     }
 
     /// Asks all nodes of a zone at one cable, this one among them.
-    fn look_up_at(&self, cx: &Kernel, this: &ProtocolRef, cable: &DdpCable, id: u8, wanted: Tuple) {
+    fn look_up_at(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        (cable, of): (&DdpCable, Option<u64>),
+        id: u8,
+        wanted: Tuple,
+    ) -> Result<(), &'static Reason> {
+        self.allow(cx, of)?;
         let packet = Packet { function: Function::LkUp, id, tuples: [wanted].into() };
         let ends = (local(cable.first), all_of(&wanted.entity.zone));
         self.send(cx, this, ends, &packet);
         let me = Node::new(cable.net, cable.node);
         let zone = Name::new(&cable.zone).unwrap_or_default();
-        self.answer_names(cx, this, &packet, me, &zone);
+        self.answer_names(cx, this, (&packet, of), me, &zone)
     }
 }

@@ -19,11 +19,12 @@
 //! DDP, or what stands in for it.
 //!
 //! # Behaviour
-//! Requests are answered from the names of this node. A look-up asks three times, a second apart:
-//! all nodes of the cable, or the router if DDP knows one; this node's own names are among what is
-//! found. With `zone` the node hears what routers ask in its zone, at that zone's address
-//! of the link; without it only what they send to all nodes. Names that the graph registers are
-//! looked up first as well, when there is an address. What falls due is looked at every 200 ms.
+//! Requests are answered from the names of this node, a node's by 100 packets a second at most. A
+//! look-up asks three times, a second apart: all nodes of the cable, or the router if DDP knows
+//! one; this node's own names are among what is found. With `zone` the node hears what routers ask
+//! in its zone, at that zone's address of the link; without it only what they send to all nodes.
+//! Names that the graph registers are looked up first as well, when there is an address. What falls
+//! due is looked at every 200 ms.
 //!
 //! # Control
 //! Answers `report`: `names`, `lookups`, `requests answered`; forwards the rest.
@@ -68,6 +69,7 @@ use xk_core::graph::{
 };
 use xk_core::reason;
 use xk_core::{Entry, Kernel, ProtocolRef, Reason};
+use xk_kit::answers::{Allowance, UNPROVED};
 
 /// An option: registers a name.
 pub const NBP_REGISTER: u16 = 1;
@@ -77,6 +79,9 @@ pub const NBP_REMOVE: u16 = 2;
 const NAME: &str = "a name, such as printer:LaserWriter";
 /// Octets received that wait at most.
 const RECVSPACE: usize = 8192;
+/// Packets that answer a node, in a second and at once.
+const ANSWERS_PER_SECOND: u64 = 100;
+const BURST: u64 = 50;
 /// Look-ups under way at most.
 const LOOKUPS_MAX: usize = 64;
 
@@ -118,27 +123,38 @@ struct Nbp {
     wanted: RefCell<Vec<(Entity, u8)>>,
     begun: Cell<u64>,
     answered: Cell<u64>,
+    allowance: Allowance,
 }
 
 fn build(build: &mut Build<'_>) -> core::result::Result<ProtocolRef, BuildError> {
     let bsd = xk_bsd::of(build.cx)?;
     let zone = build.params.text("zone").map_or(Ok(Name::EMPTY), Name::from_text);
-    let mut wanted = Vec::new();
+    let names_max = build.int("names_max")?;
+    let (mut wanted, mut names) = (Vec::new(), Names::new(names_max));
     for (index, block) in build.params.blocks("register").enumerate() {
         let entity = block.text("name").and_then(|text| text.parse::<Entity>().ok());
-        let entity = entity.filter(Entity::is_one);
-        let wrong = BuildError::Param { name: "register", index, expected: NAME.into() };
-        wanted.push((entity.ok_or(wrong)?, block.number("socket", 128)));
+        let socket = block.number("socket", 128);
+        let added = entity.ok_or(NamesError::Bad).and_then(|entity| names.add(entity, socket));
+        added.map_err(|why| {
+            let expected = match why {
+                NamesError::Full => "no more names than `names_max`",
+                NamesError::Exists => "each name once, whether in capitals or not",
+                NamesError::Bad => NAME,
+            };
+            BuildError::Param { name: "register", index, expected: expected.into() }
+        })?;
+        wanted.extend(entity.map(|entity| (entity, socket)));
     }
     let nbp = Nbp {
         lower: lower_of(build, &bsd)?,
         bsd,
         zone: zone.map_err(|_| BuildError::param("zone", "at most 32 characters"))?,
-        names: RefCell::new(Names::new(build.int("names_max")?)),
+        names: RefCell::new(Names::new(names_max)),
         lookups: RefCell::new(Lookups::new(LOOKUPS_MAX)),
         wanted: RefCell::new(wanted),
         begun: Cell::new(0),
         answered: Cell::new(0),
+        allowance: Allowance::new(ANSWERS_PER_SECOND, BURST),
     };
     let sw = Switch {
         pr_type: Sock::Raw,
@@ -256,10 +272,10 @@ impl Nbp {
         m: &Mbuf,
         arg: &InputArg,
     ) -> core::result::Result<(), &'static Reason> {
-        match arg {
-            InputArg::Addressed { to, .. } if to.socket() == SOCKET_NAMES => {}
+        let from = match arg {
+            InputArg::Addressed { from, to, .. } if to.socket() == SOCKET_NAMES => at_addr(from),
             _ => return Err(&reason::NO_PORT),
-        }
+        };
         let mut octets = [0; DATA_LEN_MAX];
         let n = m.m_copydata(0, &mut octets);
         let packet = Packet::parse(octets.get(..n).unwrap_or_default());
@@ -272,11 +288,15 @@ impl Nbp {
                 self.tick(cx);
             }
             Function::LkUp => {
-                let wanted = packet.wanted().ok_or(&reason::MALFORMED)?.at;
+                let to = packet.answers_to().ok_or(&reason::BAD_SOURCE)?;
                 let me = self.me(cx)?;
                 let replies = self.names.borrow().answer(&packet, me, &self.zone);
+                let source = u64::from(from.net) << 8 | u64::from(from.node);
                 for reply in &replies {
-                    self.send(cx, wanted, reply)?;
+                    if !self.allowance.take(cx, source, 1) {
+                        return Err(&UNPROVED);
+                    }
+                    self.send(cx, to, reply)?;
                     count(&self.answered);
                 }
             }

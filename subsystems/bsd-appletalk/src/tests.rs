@@ -331,6 +331,26 @@ fn datagrams_of_every_size_and_none_that_is_longer() {
     world.stop();
 }
 
+/// Each packet that answers a node is counted: a request names the address that it goes to.
+#[test]
+fn names_answer_so_much_and_no_more() {
+    let mut world = world(1, |_| ());
+    let a = node(&mut world, "a", 17, &[("echo:XKernel", 144)]);
+    let b = node(&mut world, "b", 18, &[]);
+    world.start().unwrap();
+    run(&mut world, CLAIM * 3);
+    let answered = |world: &World| figure(&at(world, a).0, "nbp", "requests answered");
+    let (cx, bsd) = at(&world, b);
+    let so = socket(&cx, &bsd, (Sock::Raw, TYPE_NBP), 0);
+    let before = answered(&world);
+    for _ in 0..64 {
+        sendto(&cx, &so, b"=:XKernel", None).unwrap();
+    }
+    run(&mut world, Duration::from_millis(10));
+    let answered = answered(&world) - before;
+    assert!((40..=52).contains(&answered), "{answered} at once");
+}
+
 #[test]
 fn names_are_registered_found_and_taken_away() {
     let mut world = world(1, |_| ());

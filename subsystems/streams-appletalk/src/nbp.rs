@@ -19,9 +19,8 @@
 //! a second apart: to all nodes of the cable, or to the router if the line below knows one
 //! (T_ADDR_ACK), which asks in all cables of the zone. This node's own names are among the
 //! answers; with a router, requests are answered in whatever zone it asks, which is one of the
-//! cable's. The
-//! command is answered when the search has ended, within the 15 s that `I_STR` waits. 32 searches
-//! at one time, 256 names.
+//! cable's, a node's by 100 packets a second at most. The command is answered when the search has
+//! ended, within the 15 s that `I_STR` waits. 32 searches at one time, 256 names.
 //!
 //! # Control
 //! Answers `report`; forwards the rest.
@@ -56,6 +55,7 @@ use xk_core::control::Report;
 use xk_core::graph::{Build, BuildError, Family, Guarantees, Realm};
 use xk_core::reason::{self, Reason};
 use xk_core::{Answer, Ask, Entry, Kernel, ProtocolRef};
+use xk_kit::answers::{Allowance, UNPROVED};
 use xk_streams::head::{self, Command, Info};
 use xk_streams::tpi::{Driver, Multiplexor, Mux, Primitive};
 use xk_streams::{Errno, Kind, Mblk, Module, ModuleInfo, Opening, Q, Stream, WeakQ};
@@ -79,6 +79,9 @@ pub const LOOKUP: Command = Command(0x4e03);
 
 /// Names of this node at most.
 const NAMES_MAX: usize = 256;
+/// Packets that answer a node, in a second and at once.
+const ANSWERS_PER_SECOND: u64 = 100;
+const BURST: u64 = 50;
 /// Searches at one time.
 const LOOKUPS_MAX: usize = 32;
 
@@ -99,6 +102,7 @@ struct Nbp {
     me: Cell<AtAddr>,
     router: Cell<Option<AtAddr>>,
     clock: Clock,
+    allowance: Allowance,
 }
 
 fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
@@ -114,6 +118,7 @@ fn new() -> Rc<Driver<Nbp>> {
         me: Cell::default(),
         router: Cell::default(),
         clock: Clock::default(),
+        allowance: Allowance::new(ANSWERS_PER_SECOND, BURST),
     })
 }
 
@@ -352,7 +357,7 @@ impl OverDdp for Nbp {
     fn arrived(
         &self,
         cx: &Kernel,
-        _: (AtAddr, Option<u8>),
+        (from, _): (AtAddr, Option<u8>),
         mut data: Mblk,
     ) -> Result<(), &'static Reason> {
         if !data.pullupmsg(None) {
@@ -369,8 +374,12 @@ impl OverDdp for Nbp {
                 };
                 let answers = self.names.borrow().answer(&packet, self.me.get().at(), &zone);
                 // The request says where its answer goes.
-                let to = packet.wanted().map(|wanted| wanted.at).ok_or(&reason::MALFORMED)?;
+                let to = packet.answers_to().ok_or(&reason::BAD_SOURCE)?;
+                let source = u64::from(from.net) << 8 | u64::from(from.node);
                 for answer in answers {
+                    if !self.allowance.take(cx, source, 1) {
+                        return Err(&UNPROVED);
+                    }
                     self.output(cx, to, &answer);
                 }
             }

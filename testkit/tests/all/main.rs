@@ -1,6 +1,7 @@
 //! All tests of this crate that need no process of their own: one program, linked once.
 
 mod answers;
+mod apple;
 mod broadcast;
 mod call_laws;
 mod cut_frames;

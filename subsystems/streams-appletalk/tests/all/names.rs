@@ -91,6 +91,27 @@ fn vectors_of_names_are_answered() {
     assert_eq!(crate::rig::receive(&b.cx, &asking), Err(Errno::EAGAIN));
 }
 
+/// Each packet that answers a node is counted, and none goes to all: a request names the address.
+#[test]
+fn names_answer_so_much_and_no_more() {
+    let lan = Lan::new(&[17, 18]);
+    let [a, b] = &lan.hosts[..] else { panic!("two hosts") };
+    ask(&lan, a, REGISTER, b"\x80guest:XKernel").unwrap();
+    let asking = b.bound("ddp", &AtAddr::new(0, 0, 0x81).to_sockaddr());
+    let to = AtAddr::new(10, 17, 2).to_sockaddr();
+    // One is for the question of AARP.
+    for (node, times, least, most) in [(255, 1, 0, 1), (18, 4, 40, 52)] {
+        let before = a.wire.sent();
+        let request = [b"\x21\x01\x00\x0a", &[node][..], b"\x81\x00\x05guest\x07XKernel\x01*"];
+        for _ in 0..times {
+            (0..40).for_each(|_| send(&b.cx, &asking, &to, &[2], &request.concat()));
+            lan.run(Duration::from_millis(1));
+        }
+        let sent = a.wire.sent() - before;
+        assert!((least..=most).contains(&sent), "{sent} to node {node}");
+    }
+}
+
 #[test]
 fn a_router_is_heard_and_forgotten() {
     let lan = Lan::new(&[17, 18]);
