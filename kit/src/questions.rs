@@ -19,8 +19,9 @@ use crate::net::neighbour::{
     SubscribeType, WatchHosts, WayChanged,
 };
 use crate::net::stream::{
-    CarriesRecords, StreamAbort, StreamConsumed, StreamInfo, StreamNotice, StreamRoom, StreamSet,
-    StreamSetNext, StreamSettled, StreamShutdown, StreamSoftError, StreamSpace, StreamUse,
+    CarriesRecords, StreamAbort, StreamConnected, StreamConsumed, StreamInfo, StreamNotice,
+    StreamRoom, StreamSet, StreamSetNext, StreamSettled, StreamShutdown, StreamSoftError,
+    StreamSpace, StreamUse,
 };
 use crate::net::template::Headers;
 use crate::rpc::auth::{IssueShorthand, TakeShorthand};
@@ -101,6 +102,7 @@ table![
     HalfOpen,
     CarriesRecords,
     StreamAbort,
+    StreamConnected,
     StreamConsumed,
     StreamInfo,
     StreamNotice,

@@ -10,8 +10,8 @@ use xk_kit::net::stream::{StreamAbort, StreamInfo};
 
 use crate::carrier::Carrier;
 use crate::exports::Export;
-use crate::frame::{Header, Op};
-use crate::port::{ANSWERED, LOST, NOT_ENABLED, PATIENCE, Port};
+use crate::frame::{ANSWERED, Header, Op};
+use crate::port::{LOST, NOT_ENABLED, PATIENCE, Port};
 use crate::queue::Queue;
 use crate::serve::Outcome;
 use crate::waits::Answered;

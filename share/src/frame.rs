@@ -27,6 +27,15 @@ const LEFT_OFF_MAX: usize = 64;
 /// The most octets that stand in front of the fields or the octets of a message.
 pub(crate) const OVERHEAD_MAX: usize = HEADER_OCTETS + ATTRIBUTES_MAX * ATTRIBUTE_ALL;
 
+/// What an [`Op::Answer`] begins with, if no layer knows the question.
+pub(crate) const UNKNOWN: u8 = 0;
+/// The answer follows.
+pub(crate) const ANSWERED: u8 = 1;
+/// The question was lost.
+pub(crate) const LOST_QUESTION: u8 = 2;
+/// The answer follows, and is the same for as long as the session lives.
+pub(crate) const LASTS: u8 = 3;
+
 macro_rules! operations {
     ($($(#[doc = $doc:literal])* $name:ident = $number:literal,)*) => {
         /// What a frame asks for or tells. "Down" comes from the side of the upper protocol.

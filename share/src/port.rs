@@ -22,7 +22,7 @@ use xk_kit::{questions, reasons};
 use crate::carrier::{Arrival, Carrier, SendError};
 use crate::deaths::Standing;
 use crate::exports::Exports;
-use crate::frame::{Head, Header, OVERHEAD_MAX, Op, octets_of};
+use crate::frame::{ANSWERED, Head, Header, LASTS, OVERHEAD_MAX, Op, UNKNOWN, octets_of};
 use crate::imports::{Fact, Facts, Imports, ProxySession};
 use crate::kept::Kept;
 use crate::waits::{Answered, Opens, Wait, Waits};
@@ -40,12 +40,6 @@ pub(crate) static FAILED: Reason = Reason::new("one before failed", Class::Bad);
 /// The reasons of this crate.
 pub static REASONS: &[&Reason] = &[&LATE, &LOST, &NOT_ENABLED, &FAILED];
 
-/// What an [`Op::Answer`] begins with, if the question was not lost on the other side.
-pub(crate) const UNKNOWN: u8 = 0;
-/// The answer follows.
-pub(crate) const ANSWERED: u8 = 1;
-/// The question was lost.
-pub(crate) const LOST_QUESTION: u8 = 2;
 /// How long a request that is no call waits for its answer.
 pub(crate) const PATIENCE: Option<Duration> = Some(Duration::from_secs(5));
 /// How often the other side gets a turn where the caller cannot be suspended.
@@ -639,8 +633,9 @@ impl Port {
         let Some(octets) = out.octets() else {
             return Answer::Unknown;
         };
-        let (is_fact, len) = (kind.kind == Kind::Fact, octets.len());
-        if is_fact && facts.answer(kind.key, octets, |answer| ask.fill(answer, &names)) {
+        let len = octets.len();
+        let may_last = matches!(kind.kind, Kind::Fact | Kind::Ask);
+        if may_last && facts.answer(kind.key, octets, |answer| ask.fill(answer, &names)) {
             self.keep_scratch(out.finish());
             return Answer::Answered;
         }
@@ -673,9 +668,10 @@ impl Port {
         else {
             return cx.lose_question();
         };
-        let is_answered = match reply.pop_array::<1>() {
-            Some(&[UNKNOWN]) => false,
-            Some(&[ANSWERED]) => true,
+        let (is_answered, lasts) = match reply.pop_array::<1>() {
+            Some(&[UNKNOWN]) => (false, false),
+            Some(&[ANSWERED]) => (true, kind.kind == Kind::Fact),
+            Some(&[LASTS]) => (true, may_last),
             _ => return cx.lose_question(),
         };
         if let Some(fields) = standing.filter(|_| is_answered) {
@@ -690,7 +686,7 @@ impl Port {
             return Answer::Unknown;
         }
         let answer = octets_of(&reply);
-        let asked = if is_fact { ask.write(&names) } else { None };
+        let asked = if lasts { ask.write(&names) } else { None };
         // It names what this domain does not know, however often it is asked.
         if !ask.fill(&answer, &names) {
             return Answer::Unknown;

@@ -8,12 +8,13 @@ use xk_core::{
     Kernel, Message, Participants, ProtocolRef, Question, Reason, SessionRef, Upper, reason,
 };
 use xk_kit::net::stream::{StreamShutdown, StreamSpace};
+use xk_kit::net::template::Headers;
 use xk_kit::rpc::retransmit::LastCopy;
 
 use crate::exports::Export;
-use crate::frame::{Header, Op, octets_of};
+use crate::frame::{ANSWERED, Header, LASTS, LOST_QUESTION, Op, UNKNOWN, octets_of};
 use crate::imports::{Fact, ProxySession};
-use crate::port::{ANSWERED, LATE, LOST_QUESTION, Names, Port, UNKNOWN, Wish, find};
+use crate::port::{LATE, Names, Port, Wish, find};
 use crate::waits::{Answered, WAITS_MAX};
 
 /// What is asked or told of the messages pushed before: it does not overtake them.
@@ -546,6 +547,7 @@ impl Port {
                     let _ = session.wait_until_open(cx);
                 }
                 let permits = |of| self.permits(&Wish::Ask(of, kind)).then_some(());
+                let mut answered = ANSWERED;
                 let answer = if header.op == Op::AskSession {
                     let Some(export) = self.exports.find(number) else {
                         return lost();
@@ -555,6 +557,11 @@ impl Port {
                     let answer = export.session.control(cx, ask);
                     if answer.is_answered() && kind.kind == Kind::Fact {
                         self.learn(of, kind, from.rest());
+                    }
+                    // A wire puts nothing in front, whatever becomes of its peers.
+                    let is_wire = || cx.protocol(of).is_some_and(|of| of.wire().is_some());
+                    if kind.key == Headers::KEY && is_wire() {
+                        answered = LASTS;
                     }
                     answer
                 } else {
@@ -566,7 +573,7 @@ impl Port {
                     return None;
                 }
                 let mut out = Writer::reusing(self.scratch.take(), &names);
-                ANSWERED.put(&mut out);
+                answered.put(&mut out);
                 ask.put(&mut out);
                 out.finish()
             });

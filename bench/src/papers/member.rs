@@ -291,7 +291,8 @@ impl Times {
 }
 
 /// What one connection by the registry took. Segments are stamped at the device; the way of a
-/// question to the registry and back is that of one that it answers at once, just before.
+/// question to the registry and back is that of one that it answers at once, just before. The
+/// connection is asked for while the peer is on its way to answer.
 fn parts(
     times: &Times,
     registry: &AtRegistry,
@@ -304,7 +305,7 @@ fn parts(
     let parts = [
         between(first, last),
         between(times.begun, first).saturating_sub(way),
-        between(asked, granted).saturating_sub(there_and_back),
+        between(last.max(asked + way), granted).saturating_sub(way),
         there_and_back,
         between(granted, times.there),
     ];

@@ -79,6 +79,18 @@ pub struct StreamNotice {
 }
 question!(StreamNotice { session, event }, "stream-notice", Tell, upward);
 
+/// How long an answer to [`StreamConnected`] may take.
+pub const CONNECTED_WITHIN: Duration = Duration::from_secs(1);
+
+/// Asked of a session: answered once it is connected or over, or after [`CONNECTED_WITHIN`]; at once
+/// where many wait already.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StreamConnected {
+    /// Out: it is still connecting.
+    pub connecting: bool,
+}
+question!(StreamConnected { connecting }, "stream-connected", Ask);
+
 /// Asked upwards, of a protocol in another address space: whatever it answers, it has had what was
 /// handed to it for the stream before, and has pushed what it pushes at once.
 #[derive(Clone, Debug)]

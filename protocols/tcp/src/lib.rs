@@ -61,9 +61,9 @@
 //! Answers `my-port`, `peer-port`, `peer-proved`, `max-packet` (the send buffer), `opt-packet`
 //! (data of a segment), `stream-space`, `stream-shutdown`, `stream-abort`, `stream-consumed`,
 //! `stream-set` (of the protocol: for sessions to come), `stream-info`, `stream-use`,
-//! `stream-soft-error`, `is-outstanding`, `needs-pseudo-header`, `describe`, `list-sessions`,
-//! `list-maps`, `list-drop-sources`, `give-state`, `take-state`, `keep-ends`; takes
-//! `network-error`; forwards the rest (`my-host`, `peer-host`).
+//! `stream-connected`, `stream-soft-error`, `is-outstanding`, `needs-pseudo-header`, `describe`,
+//! `list-sessions`, `list-maps`, `list-drop-sources`, `give-state`, `take-state`, `keep-ends`;
+//! takes `network-error`; forwards the rest (`my-host`, `peer-host`).
 //!
 //! # Example
 //! ```kdl
@@ -159,6 +159,7 @@ pub static ENTRY: Entry = Entry::layer("tcp", include_str!("lib.rs"), build)
             "opens the window of a receiver that says what it has consumed"),
         question("stream-set", "sets something, of a session or for all to come"),
         question("stream-info", "how the connection stands"),
+        question("stream-connected", "whether the peer still has not answered, after a while"),
         question("stream-use", "how much the peer uses the connection"),
         question("stream-soft-error", "what the network says against it that is no proof"),
         question("is-outstanding", "whether a segment of a connection is not acknowledged"),

@@ -16,6 +16,7 @@ use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::kernel::Timer;
 use xk_core::object::{Burst, Closing, Outgoing, PushError, Refused};
+use xk_core::shepherd::Semaphore;
 use xk_core::{
     Answer, Ask, Kernel, Message, ProtocolRef, Reason, Session, SessionRef, Time, reason,
 };
@@ -25,8 +26,9 @@ use xk_kit::control::{
 use xk_kit::net::moving::GiveState;
 use xk_kit::net::ports::{self, Origin};
 use xk_kit::net::stream::{
-    StreamAbort, StreamConsumed, StreamEvent, StreamInfo, StreamNotice, StreamSet, StreamSettled,
-    StreamShutdown, StreamSoftError, StreamSpace, StreamUse,
+    CONNECTED_WITHIN, StreamAbort, StreamConnected, StreamConsumed, StreamEvent, StreamInfo,
+    StreamNotice, StreamSet, StreamSettled, StreamShutdown, StreamSoftError, StreamSpace,
+    StreamUse,
 };
 use xk_kit::net::template::{HeaderField, Headers};
 use xk_kit::wire::offload::Offloads;
@@ -38,6 +40,8 @@ const UNSETTLED_MAX: usize = 64 << 10;
 const UNSETTLED_LEAST: usize = 256;
 /// When octets are handed up again that found no room on the way.
 const LOOK_FOR_ROOM: Duration = Duration::from_millis(1);
+/// How many wait for connections to be there at most.
+const AWAITED_MAX: usize = 64;
 /// Nothing was handed up yet.
 const ALL_UNSETTLED: usize = usize::MAX;
 
@@ -285,6 +289,9 @@ impl TcpSession {
     fn notify(&self, cx: &Kernel, this: &SessionRef, event: StreamEvent) {
         let session = this.clone();
         let is_understood = self.upper.ask(cx, StreamNotice { session, event }).is_some();
+        if event == StreamEvent::Connected {
+            self.end_waits(cx, this);
+        }
         if event == StreamEvent::EndOfStream && !is_understood {
             // A protocol that knows nothing of streams will not end this one.
             self.connection.borrow_mut().shut();
@@ -451,6 +458,29 @@ impl TcpSession {
         }
         self.link.lower.close(cx);
         this.retire(cx);
+        self.end_waits(cx, this);
+    }
+
+    fn is_connecting(&self) -> bool {
+        matches!(self.connection.borrow().state(), State::SynSent | State::SynReceived)
+    }
+
+    /// Waits until the connection is there, or over, for a while; not at all where many do.
+    fn wait_until_connected(&self, cx: &Kernel, this: &SessionRef) {
+        let (awaited, signal) = (&self.table.awaited, Rc::new(Semaphore::new(0)));
+        if !self.is_connecting() || awaited.borrow().len() >= AWAITED_MAX {
+            return;
+        }
+        awaited.borrow_mut().push((this.clone(), Rc::clone(&signal)));
+        // Whatever ends the wait, what has become of the connection is looked at.
+        let _ = cx.wait(&signal, Some(CONNECTED_WITHIN));
+        awaited.borrow_mut().retain(|(_, other)| !Rc::ptr_eq(other, &signal));
+    }
+
+    /// What waits for the connection goes on.
+    fn end_waits(&self, cx: &Kernel, this: &SessionRef) {
+        let awaited = self.table.awaited.borrow();
+        awaited.iter().filter(|(of, _)| of == this).for_each(|(_, signal)| cx.signal(signal));
     }
 
     pub(crate) fn is_bound(&self, this: &SessionRef) -> bool {
@@ -497,6 +527,10 @@ impl TcpSession {
             return Answer::Answered;
         } else if let Some(question) = ask.get::<StreamSoftError>() {
             question.error = self.connection.borrow().soft_error();
+            return Answer::Answered;
+        } else if let Some(question) = ask.get::<StreamConnected>() {
+            self.wait_until_connected(cx, this);
+            question.connecting = self.is_connecting();
             return Answer::Answered;
         } else if let Some(question) = ask.get::<GiveState>() {
             return self.give_state(cx, this, question);

@@ -8,11 +8,13 @@ use crate::isn::Secrets;
 use crate::moving::Holds;
 use crate::pending::{Pending, TICK};
 use alloc::rc::Rc;
+use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::graph::{ParamKind, Params, duration, flag, int, octets, optional, word};
 use xk_core::map::Map;
 use xk_core::object::SessionTable;
+use xk_core::shepherd::Semaphore;
 use xk_core::{Kernel, ProtocolRef, SessionRef, Time};
 use xk_kit::answers::Allowance;
 use xk_kit::net::drop_sources::DropSources;
@@ -133,6 +135,8 @@ pub(crate) struct Table {
     pub(crate) secrets: Secrets,
     /// Ends of connections that are on their way from here or to here.
     pub(crate) holds: Holds,
+    /// What waits for a connection to be there, or over.
+    pub(crate) awaited: RefCell<Vec<(SessionRef, Rc<Semaphore>)>>,
     /// What may go to hosts whose segments belong to no connection: resets, and challenges (RFC
     /// 5961, section 7).
     pub(crate) unfit: Allowance,
@@ -158,6 +162,7 @@ impl Table {
             next: RefCell::default(),
             secrets: Secrets::of(cx),
             holds: Holds::new(secret, limits.sessions_max),
+            awaited: RefCell::default(),
             unfit: Allowance::new(UNFIT_RATE, UNFIT_RATE),
             pressed: Cell::default(),
         }
@@ -187,6 +192,7 @@ impl Table {
         self.pending.clear();
         self.firsts.clear();
         self.holds.clear();
+        self.awaited.take();
         self.origins.clear();
         self.drop_sources.clear();
     }

@@ -188,7 +188,7 @@ impl Parts {
         let most = here.ask(cx, OptPacket::default()).map_or(0, |asked| asked.octets);
         port.octets_max.set(most as usize);
         drop(port.own.replace(Some(here.clone())));
-        let right = self.member.share(cx, &far).and_then(|taken| taken.right);
+        let right = self.member.share(cx, &far, false).and_then(|taken| taken.right);
         port.right.set(right);
         // Another may have come for this port meanwhile, or the session have been closed.
         let is_own = port.own.get().as_ref() == Some(&here) && !session.head().is_closed();

@@ -25,7 +25,7 @@ use xk_kit::net::stream::{
 use xk_netio::Ticket;
 
 use crate::datagrams;
-use crate::membership::Membership;
+use crate::membership::{Membership, Untaken};
 use crate::registry::STATE_OCTETS_MAX;
 
 mod later;
@@ -40,7 +40,6 @@ const MOVE: u64 = 0;
 const GIVE_BACK: u64 = 1;
 const END_RIGHT: u64 = 2;
 const AGAIN: u64 = 3;
-const LEARN_ENDS: u64 = 4;
 const KIND_BITS: u32 = 8;
 
 /// Where a conversation is.
@@ -148,7 +147,7 @@ impl Parts {
         let own = Own {
             parts: Rc::clone(self),
             upper: upper.clone(),
-            ends: RefCell::default(),
+            is_connected: Cell::new(is_passive),
             lower: SessionSlot::new(Some(lower.clone())),
             place: Cell::new(Place::Far),
             mark: Cell::new(0),
@@ -235,11 +234,11 @@ impl Protocol for Library {
         };
         // Nothing is asked here: until the opener has the session what is told of it goes nowhere.
         if let Some(own) = session.body::<Own>() {
-            let next = if passed.is_some() { MOVE } else { LEARN_ENDS };
             if passed.is_some() {
+                own.is_connected.set(true);
                 own.later.leave_no_room();
             }
-            schedule(cx, this, (own.mark.get(), next), Duration::ZERO);
+            schedule(cx, this, (own.mark.get(), MOVE), Duration::ZERO);
         }
         Ok(session)
     }
@@ -396,11 +395,6 @@ impl Protocol for Library {
             (Some(own), MOVE) => own.move_here(cx, this, &session),
             (Some(own), GIVE_BACK) => own.give_back(cx),
             (Some(own), AGAIN) => own.arrive(cx, &session, Place::Far),
-            (Some(own), LEARN_ENDS) => {
-                let far = own.lower.get().filter(|_| own.place.get() == Place::Far);
-                let ends = far.and_then(|far| ends_of(cx, &far));
-                own.ends.replace(ends);
-            }
             _ => {}
         }
     }
@@ -416,8 +410,8 @@ impl Protocol for Library {
 pub(crate) struct Own {
     parts: Rc<Parts>,
     upper: ProtocolRef,
-    /// As for `open`, if they were learned while the peer was on its way to answer.
-    ends: RefCell<Option<Participants>>,
+    /// Its peer has answered.
+    is_connected: Cell<bool>,
     /// The session that it stands on now.
     lower: SessionSlot,
     place: Cell<Place>,
@@ -438,6 +432,7 @@ impl Own {
     fn happened(&self, cx: &Kernel, this: &ProtocolRef, session: &SessionRef, event: StreamEvent) {
         match event {
             StreamEvent::Connected => {
+                self.is_connected.set(true);
                 schedule(cx, this, (self.mark.get(), MOVE), Duration::ZERO);
             }
             StreamEvent::Closed if session.head().opens() == 0 => self.let_rest(cx, this),
@@ -455,7 +450,7 @@ impl Own {
         }
     }
 
-    /// Moves the conversation here.
+    /// Moves the conversation here; one that is being connected, as soon as its peer has answered.
     fn move_here(&self, cx: &Kernel, this: &ProtocolRef, session: &SessionRef) {
         let far = self.lower.live();
         let (Some(far), Some((own, _))) = (far, self.parts.own.get()) else {
@@ -466,14 +461,23 @@ impl Own {
             return;
         }
         self.place.set(Place::Moving);
-        let known = self.ends.take();
-        let ends = known.or_else(|| ends_of(cx, &far));
-        let taken = ends.and_then(|ends| {
-            self.parts.member.take_over(cx, (&far, own), &ends).map(|taken| (ends, taken))
+        let waits = !self.is_connected.get();
+        let taken = ends_of(cx, &far).ok_or(Untaken::NotGranted).and_then(|ends| {
+            let taken = self.parts.member.take_over(cx, (&far, own), &ends, waits)?;
+            Ok((ends, taken))
         });
-        let Some((ends, (right, state))) = taken else {
-            this.head().drops().count(&NOT_MOVED);
-            return self.arrive(cx, session, Place::Far);
+        let (ends, (right, state)) = match taken {
+            Ok(taken) => taken,
+            Err(why) => {
+                let is_later = matches!(why, Untaken::Later);
+                if is_later && self.is_connected.get() {
+                    // That was told meanwhile.
+                    schedule(cx, this, (self.mark.get(), MOVE), Duration::ZERO);
+                } else if !is_later && !far.head().is_closed() {
+                    this.head().drops().count(&NOT_MOVED);
+                }
+                return self.arrive(cx, session, Place::Far);
+            }
         };
         let moved = match state {
             Ok(state) if !bring(cx, own, &ends, &state) => Err(MoveError::NotTaken),

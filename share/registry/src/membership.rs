@@ -25,6 +25,14 @@ fn hosts_of(ends: &Participants) -> Option<(HostAddr, HostAddr)> {
     Some((own, ends.peer_mut().ok()?.pop_host().ok()?.value()?))
 }
 
+/// Why a conversation does not go on in the program.
+pub(crate) enum Untaken {
+    /// Its peer has not answered yet.
+    Later,
+    /// There is no right for it.
+    NotGranted,
+}
+
 /// What several libraries of one program share.
 pub(crate) struct Membership {
     /// What stands for the registry.
@@ -70,24 +78,29 @@ impl Membership {
     }
 
     /// Has what `far` is sent between these ends come to `own`, which answers nothing yet: the
-    /// right, and the state of `far`, which is over then, or why there is none; `None` if `far`
-    /// goes on as before.
+    /// right, and the state of `far`, which is over then, or why there is none. If it `waits`,
+    /// `far` may still be connecting.
+    ///
+    /// # Errors
+    /// [`Untaken`]: `far` goes on as before.
     pub(crate) fn take_over(
         &self,
         cx: &Kernel,
         (far, own): (&SessionRef, &ProtocolRef),
         ends: &Participants,
-    ) -> Option<(u32, Result<Vec<u8>, MoveError>)> {
-        let hosts = hosts_of(ends)?;
+        waits: bool,
+    ) -> Result<(u32, Result<Vec<u8>, MoveError>), Untaken> {
+        let hosts = hosts_of(ends).ok_or(Untaken::NotGranted)?;
         self.known.expect(hosts.1);
         let part = cx.pool().empty(0).ok();
         let begin = TakeState { ends: ends.clone(), at: 0, part, taken: false };
         let is_held = own.ask(cx, begin).is_some_and(|answer| answer.taken);
-        let taken = if is_held { self.share(cx, far) } else { None };
+        let taken = if is_held { self.share(cx, far, waits) } else { None };
+        let is_later = taken.as_ref().is_some_and(|taken| taken.later);
         let right = taken.as_ref().and_then(|taken| taken.right);
         let Some((right, taken)) = right.zip(taken) else {
             self.known.forget(cx, hosts.1);
-            return None;
+            return Err(if is_later { Untaken::Later } else { Untaken::NotGranted });
         };
         self.known.change(cx, hosts.1, taken.station);
         self.hosts.borrow_mut().insert(right, hosts);
@@ -101,12 +114,13 @@ impl Membership {
                 .filter(|state| release(cx, far, state.len()))
                 .ok_or(MoveError::NotTaken),
         };
-        Some((right, state))
+        Ok((right, state))
     }
 
     /// The right to what `far` is sent and sends.
-    pub(crate) fn share(&self, cx: &Kernel, far: &SessionRef) -> Option<TakeOver> {
-        self.session()?.ask(cx, TakeOver { session: Some(far.clone()), ..TakeOver::default() })
+    pub(crate) fn share(&self, cx: &Kernel, far: &SessionRef, waits: bool) -> Option<TakeOver> {
+        let session = Some(far.clone());
+        self.session()?.ask(cx, TakeOver { session, waits, ..TakeOver::default() })
     }
 
     /// Which host of ours a host is reached from, on behalf of the session `far`, and by which

@@ -25,12 +25,17 @@ question!(OpenChannel { ticket, door, address, frame_octets_max }, "open-channel
 /// The program is to carry on a conversation that it has: its channel takes and brings the frames
 /// of this session from now on. One with a peer stops, its ends are kept for it, and its state
 /// goes to the program, as by [`GiveState`](xk_kit::net::moving::GiveState); one that receives from
-/// everybody stays, and keeps its port until the right ends.
+/// everybody stays, and keeps its port until the right ends. One that is being connected goes once
+/// its peer has answered, if that is soon.
 #[derive(Debug, Default)]
 pub struct TakeOver {
     /// In: the session, of a protocol beside the registry. Out: none, so that the answer reaches a
     /// program that has closed it meanwhile.
     pub session: Option<SessionRef>,
+    /// In: it may be being connected.
+    pub waits: bool,
+    /// Out: it still is: the program asks again once it has heard that it is connected.
+    pub later: bool,
     /// Out: the right's number; `None` if the session is not this program's, does not say what its
     /// headers are, or there is no room.
     pub right: Option<u32>,
@@ -42,7 +47,7 @@ pub struct TakeOver {
     /// the program asks that for the rest.
     pub part: Option<Message>,
 }
-question!(TakeOver { session, right, station, total, part }, "take-over", Transfer);
+question!(TakeOver { session, waits, later, right, station, total, part }, "take-over", Transfer);
 
 /// Asked on behalf of a session of the program: how its messages reach a host.
 #[derive(Clone, Debug)]

@@ -14,15 +14,19 @@ use xk_core::{
     Answer, Ask, HostAddr, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
     Session, SessionRef, Time, Upper,
 };
-use xk_kit::control::{IsGroup, MaxPacket, MyEther, MyHost, MyPort, PeerEther, PeerHost};
-use xk_kit::net::moving::{EndsFailed, GiveState, KeepEnds, bring, ends_of, release};
+use xk_kit::control::{IsGroup, MaxPacket, MyEther, MyHost, PeerEther, PeerHost};
+use xk_kit::net::moving::{EndsFailed, GiveState, bring, ends_of, release};
 use xk_kit::net::neighbour::{HostChanged, HostRoute, WatchHosts};
-use xk_kit::net::stream::StreamAbort;
+use xk_kit::net::stream::StreamConnected;
 use xk_kit::net::template::{Headers, Template};
 use xk_netio::{
     GrantChannel, GrantRight, ListRights, ModuleIs, Rate, RevokeChannel, RevokeRight, Ticket,
     WatchModule,
 };
+
+mod right;
+
+use right::{Right, port_of, station};
 
 use crate::questions::{
     EndRight, FindStation, GiveBack, OpenChannel, PassOn, StationChanged, TakeOn, TakeOver,
@@ -50,105 +54,12 @@ const DISCARD: u16 = 9;
 pub const PASS_FOR: Duration = Duration::from_secs(10);
 /// Conversations that wait for that at most.
 const PASSED_MAX: usize = 1024;
+/// How many conversations of one program are waited for at once, until their peers have answered.
+const AWAITED_MAX: usize = 16;
 /// How often rights of before are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Changes of stations are looked at together.
 const STATIONS_WITHIN: Duration = Duration::from_millis(100);
-
-/// A conversation that a program carries on.
-struct Right {
-    /// The protocol beside the registry that has begun it.
-    transport: ProtocolRef,
-    ends: Participants,
-    channel: u32,
-    /// The station that led to the peer when it was looked at last.
-    station: Cell<[u8; 6]>,
-    /// A right to send to that, if it is not the first one.
-    extended: Cell<Option<u32>>,
-    /// The session that keeps a port, of a transport whose conversations do not move.
-    held: RefCell<Option<SessionRef>>,
-}
-
-/// The station that messages with these headers go to.
-fn station(headers: &Headers) -> [u8; 6] {
-    headers.sent.station().and_then(|octets| octets.first_chunk().copied()).unwrap_or_default()
-}
-
-/// The local end of a session that receives from everybody, as for `open`.
-fn port_of(cx: &Kernel, session: &SessionRef) -> Option<Participants> {
-    let port = Part::port(session.ask(cx, MyPort::default())?.port);
-    let host = Part::Host(session.ask(cx, MyHost::default())?.host);
-    Some(Participants::pair(Participant::of(host).with(port), Participant::of(Part::Any)))
-}
-
-impl Right {
-    fn new(of: (ProtocolRef, Participants), channel: u32, headers: &Headers) -> Self {
-        let ((transport, ends), station) = (of, Cell::new(station(headers)));
-        let (extended, held) = (Cell::new(None), RefCell::default());
-        Self { transport, ends, channel, station, extended, held }
-    }
-
-    /// Has the ends kept, under this number for `keeper`: if they are, the headers as they are now,
-    /// if it `looks` for these and the protocol says. Where conversations do not move, by a session
-    /// with everybody.
-    fn keep(
-        &self,
-        cx: &Kernel,
-        (keeper, number): (&ProtocolRef, u32),
-        looks: bool,
-    ) -> Option<Option<Headers>> {
-        let (ends, of) = (self.ends.clone(), Some(keeper.clone()));
-        let headers = looks.then(Headers::default);
-        let asked = KeepEnds { ends, keep: true, keeper: of, number, headers, done: false };
-        if let Some(answer) = self.transport.ask(cx, asked) {
-            return answer.done.then_some(answer.headers);
-        }
-        if self.held.borrow().is_none() {
-            let opened = self.transport.open(cx, Upper::new(keeper), self.ends.clone()).ok()?;
-            drop(self.held.replace(Some(opened)));
-        }
-        let held = self.held.borrow().clone().filter(|held| !held.head().is_closed());
-        held.map(|held| looks.then(|| Headers::of(cx, &held)).flatten())
-    }
-
-    /// Has the ends kept no longer.
-    fn free(&self, cx: &Kernel) {
-        if let Some(held) = self.held.take() {
-            return held.close(cx);
-        }
-        let asked = KeepEnds { ends: self.ends.clone(), ..KeepEnds::default() };
-        let _ = self.transport.ask(cx, asked);
-    }
-
-    /// The registry goes on with a state that was given back; false if it is none.
-    fn go_on(&self, cx: &Kernel, this: &ProtocolRef, state: &[u8]) -> bool {
-        let opened = bring(cx, &self.transport, &self.ends, state)
-            .then(|| self.transport.open(cx, Upper::new(this), self.ends.clone()));
-        match opened {
-            Some(Ok(session)) => session.close(cx),
-            _ => {
-                self.free(cx);
-                return false;
-            }
-        }
-        true
-    }
-
-    /// Its program is gone: the peer is to hear of it. An open finds the connection half open at
-    /// the peer, whose answer tells by which numbers it is reset (RFC 9293, section 3.5.1; RFC
-    /// 5961, section 4.2).
-    fn reset(&self, cx: &Kernel, this: &ProtocolRef) {
-        let has_no_peer = self.held.borrow().is_some();
-        self.free(cx);
-        if has_no_peer {
-            return;
-        }
-        if let Ok(session) = self.transport.open(cx, Upper::new(this), self.ends.clone()) {
-            let _ = session.ask(cx, StreamAbort);
-            session.close(cx);
-        }
-    }
-}
 
 /// What a program leaves behind.
 enum Left {
@@ -439,6 +350,7 @@ impl Protocol for Registry {
             of: upper.receiver.id(),
             channel: Cell::new(None),
             is_opening: Cell::new(false),
+            awaited: Cell::new(0),
             rights: RefCell::default(),
             coming: RefCell::default(),
         };
@@ -517,6 +429,8 @@ struct Program {
     channel: Cell<Option<u32>>,
     /// Another one is on its way.
     is_opening: Cell<bool>,
+    /// How many take-overs wait for peers.
+    awaited: Cell<usize>,
     /// By number.
     rights: RefCell<BTreeMap<u32, Rc<Right>>>,
     /// A state that is being given back, and of which right, or taken on, by which ticket.
@@ -568,6 +482,19 @@ impl Program {
         session.head().upper() == self.of && !session.head().is_closed()
     }
 
+    /// Waits until the peer of a session that is being connected has answered: false if it does not
+    /// soon. Where many wait it is not known, and the program asks again once it hears of it.
+    fn is_connected(&self, cx: &Kernel, session: &SessionRef) -> bool {
+        let awaited = self.awaited.get();
+        if awaited >= AWAITED_MAX {
+            return false;
+        }
+        self.awaited.set(awaited + 1);
+        let asked = session.ask(cx, StreamConnected::default());
+        self.awaited.set(self.awaited.get() - 1);
+        asked.is_none_or(|asked| !asked.connecting)
+    }
+
     /// The right to carry a session on, and the first part of its state. What the program says is
     /// no more than which one; all else the session is asked.
     fn take_over(
@@ -576,6 +503,10 @@ impl Program {
         this: &SessionRef,
         (session, question): (&SessionRef, &mut TakeOver),
     ) -> Option<u32> {
+        if question.waits && self.is_own(session) && !self.is_connected(cx, session) {
+            question.later = true;
+            return None;
+        }
         if !self.is_own(session) || self.rights.borrow().len() >= RIGHTS_MAX {
             return None;
         }

@@ -1,11 +1,12 @@
 //! Conversations go to their programs, and come back for their end.
 
 use std::time::Duration;
+use xk_kit::net::stream::StreamError;
 use xk_registry::NOT_MOVED;
 use xk_sim::{LinkConfig, LinkKind};
 
-use crate::app::{PROMPT_OCTETS_MAX, Plan};
-use crate::world::Hosts;
+use crate::app::{PROMPT_OCTETS_MAX, Plan, Stream};
+use crate::world::{Hosts, Member, requests};
 
 pub(crate) fn seeds() -> Vec<u64> {
     if let Some(seed) = std::env::var("XK_SEED").ok().and_then(|seed| seed.parse().ok()) {
@@ -215,4 +216,75 @@ fn programs_hear_of_the_path_and_of_other_stations() {
             hosts.finish(&what);
         }
     }
+}
+
+/// Connections that stand, and of which nothing is said.
+const SILENT: Plan = Plan { octets: 0, ends_first: false };
+
+/// A program whose connections stand, and a peer that listens.
+fn standing(link: LinkConfig) -> (Hosts, Member) {
+    let mut hosts = Hosts::new(1, link, SILENT);
+    let program = hosts.program(SILENT);
+    let (peer_id, _, peer) = hosts.peer.clone();
+    hosts.world.spawn(peer_id, move |cx| peer.listen(cx, "port7"));
+    hosts.run(Duration::from_millis(1));
+    (hosts, program)
+}
+
+/// Opens so many connections to a port of the peer's at once.
+fn open(hosts: &mut Hosts, program: &Member, count: usize, port: u16) {
+    let app = program.app.clone();
+    hosts.world.spawn(program.id, move |cx| {
+        (0..count).for_each(|_| app.open(cx, &format!("*, port{port}@10.0.0.2")));
+    });
+}
+
+/// What is answered when a connection is set up: each of these is a way there and back.
+#[test]
+fn a_set_up_takes_three_exchanges() {
+    let (mut hosts, program) = standing(prompt(1));
+    for count in 1..5 {
+        hosts.trusted.sent.take();
+        program.sent.take();
+        open(&mut hosts, &program, 1, 7);
+        hosts.run(Duration::from_millis(2));
+        assert_eq!(hosts.connections(program.id, "tcp"), count, "{}", hosts.told());
+        let asked = [requests(&program.sent), requests(&hosts.trusted.sent)];
+        // With the first it is learned what does not change.
+        if count > 1 {
+            assert_eq!(asked, [vec!["open", "take-over"], vec!["grant-right"]]);
+        }
+    }
+}
+
+/// What a peer answers after longer than a registry waits for it.
+#[test]
+fn a_peer_may_answer_late() {
+    for ms in [400, 499, 500, 501, 700, 1600] {
+        let link = LinkConfig { delay: Duration::from_millis(ms), ..prompt(1) };
+        carries(ms, link, 5000, (true, true));
+    }
+}
+
+#[test]
+fn more_may_be_opened_at_once_than_are_waited_for() {
+    let link = LinkConfig { delay: Duration::from_millis(1), ..prompt(1) };
+    let (mut hosts, program) = standing(link);
+    open(&mut hosts, &program, 40, 7);
+    hosts.run(Duration::from_secs(3));
+    assert_eq!(hosts.connections(program.id, "tcp"), 40, "{}", hosts.told());
+    assert_eq!(program.library.head().drops().of(&NOT_MOVED), 0);
+}
+
+#[test]
+fn one_that_is_refused_goes_nowhere() {
+    let (mut hosts, program) = standing(prompt(1));
+    open(&mut hosts, &program, 3, 8);
+    hosts.run(Duration::from_secs(3));
+    program.app.see(|streams| {
+        let refused = |one: &Stream| one.failed == Some(StreamError::Refused);
+        assert!(streams.len() == 3 && streams.iter().all(refused), "{streams:#?}");
+    });
+    assert_eq!(hosts.connections(program.id, "tcp"), 0, "{}", hosts.told());
+    assert_eq!(program.library.head().drops().of(&NOT_MOVED), 0);
 }

@@ -1,10 +1,10 @@
 //! Two hosts on a simulated link: one with its device, a registry and programs in kernels of their
 //! own, and an ordinary peer.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
-use xk_core::control::{Describe, ListSessions, Listed, Report};
+use xk_core::control::{Describe, Kind, ListSessions, Listed, Report};
 use xk_core::graph::{Params, Value};
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
@@ -31,6 +31,10 @@ pub(crate) const THERE: [u8; 4] = [10, 0, 0, 2];
 const TIME_WAIT: Duration = Duration::from_secs(10);
 /// Frames under way between two kernels of a host.
 const SLOTS: usize = 1024;
+/// Operations of a cut, as octets.
+const OPEN: u8 = 1;
+const ASK_PROTOCOL: u8 = 21;
+const ASK_SESSION: u8 = 22;
 const FREELY: Rate = Rate { octets_per_second: 1 << 40, burst_octets: 1 << 40 };
 
 fn entry(kind: &str) -> &'static xk_core::Entry {
@@ -120,6 +124,8 @@ pub(crate) struct Trusted {
     pub(crate) registry: ProtocolRef,
     /// Its way to the device.
     below: Rc<Port>,
+    /// What it has sent there.
+    pub(crate) sent: Sent,
 }
 
 /// The kernel that has the device.
@@ -135,6 +141,8 @@ pub(crate) struct Seat {
     pub(crate) far: ProtocolRef,
     pub(crate) far_udp: ProtocolRef,
     pub(crate) registry: ProtocolRef,
+    /// What it has sent to the registry.
+    pub(crate) sent: Sent,
 }
 
 /// A program's kernel.
@@ -143,6 +151,8 @@ pub(crate) struct Member {
     pub(crate) app: App,
     pub(crate) library: ProtocolRef,
     pub(crate) datagrams: ProtocolRef,
+    /// What it has sent to the registry.
+    pub(crate) sent: Sent,
 }
 
 /// What a protocol reports of itself, or nothing.
@@ -181,8 +191,27 @@ fn queue(chance: &Random) -> (Queue, Queue) {
     Queue::delayed(SLOTS, delay, &chance.fork(chance.below(u64::MAX)))
 }
 
-/// A program's end of its cut, where nothing is read until some time.
-struct Stalling(Queue, Rc<Cell<Time>>);
+/// What has been sent from a cut's side: the operation, and the first number behind the header.
+pub(crate) type Sent = Rc<RefCell<Vec<(u8, u32)>>>;
+
+/// The names of what was sent that is answered, in order.
+pub(crate) fn requests(sent: &Sent) -> Vec<&'static str> {
+    let shared = || xk_kit::questions::SHARED.iter();
+    let all = || xk_registry::QUESTIONS.iter().chain(&xk_netio::QUESTIONS).chain(shared());
+    let name = |(op, key): (u8, u32)| match op {
+        OPEN => Some("open"),
+        ASK_PROTOCOL | ASK_SESSION => {
+            let asked = all().find(|question| question.key == key)?;
+            (asked.kind != Kind::Tell).then_some(asked.name)
+        }
+        _ => None,
+    };
+    sent.take().into_iter().filter_map(name).collect()
+}
+
+/// A program's end of its cut, where nothing is read until some time, or the registry's; what it
+/// sends is noted.
+struct Stalling(Queue, Rc<Cell<Time>>, Sent);
 
 impl Carrier for Stalling {
     fn room(&self) -> usize {
@@ -194,6 +223,8 @@ impl Carrier for Stalling {
     }
 
     fn send(&self, cx: &Kernel, head: &[u8], body: &Message) -> Result<(), SendError> {
+        let first = body.peek::<4>().map_or(0, |octets| u32::from_le_bytes(*octets));
+        self.2.borrow_mut().push((head.first().copied().unwrap_or_default(), first));
         self.0.send(cx, head, body)
     }
 
@@ -234,14 +265,16 @@ fn trusted(
     let kernel = kernel(world, "registry");
     let id = world.add_host("registry", kernel);
     let cx = Rc::clone(world.kernel(id).expect("a kernel"));
-    let below = Port::new(Box::new(up.clone()), known());
+    let sent = Sent::default();
+    let end = Stalling(up.clone(), Rc::default(), Rc::clone(&sent));
+    let below = Port::new(Box::new(end), known());
     let netio = lower_proxy(&cx, &below, netio, "netio", "netio");
     add_port(&cx, &below, "port");
     world.join([id, device.id], [closing(vec![up]), closing(vec![down])]);
     let [tcp, udp] = stack(&cx, &netio, HERE, "10.0.0.254");
     let registry = xk_registry::add(&cx, "registry", netio, FREELY);
     below.note_user(&registry);
-    Trusted { id, tcp, udp, registry, below }
+    Trusted { id, tcp, udp, registry, below, sent }
 }
 
 /// What stands for the registry in the kernel that has the device.
@@ -296,7 +329,7 @@ impl Hosts {
 
     /// Adds a program with a library, above which is an application.
     pub(crate) fn program(&mut self, plan: Plan) -> Member {
-        let Seat { id, cx, far, far_udp, registry } = self.seat();
+        let Seat { id, cx, far, far_udp, registry, sent } = self.seat();
         let (frames, module_end) = queue(&self.chance);
         let device_kernel = Rc::clone(self.world.kernel(self.device.id).expect("a kernel"));
         let program = Rc::new(Program::add(&cx, "library", far, registry));
@@ -319,7 +352,7 @@ impl Hosts {
         assert!(built.get(), "the program has its stack");
         let app = App::add(&cx, "app", library.clone(), plan);
         self.world.start_host(id).unwrap_or_else(|(p, error)| panic!("{}: {error}", p.name()));
-        Member { id, app, library, datagrams }
+        Member { id, app, library, datagrams, sent }
     }
 
     /// A program's kernel, with what stands for what it is granted.
@@ -344,7 +377,8 @@ impl Hosts {
         self.world.enter(self.trusted.id, |cx| add_port(cx, &below, &format!("port to {name}")));
 
         let cx = Rc::clone(self.world.kernel(id).expect("a kernel"));
-        let end = Stalling(down.clone(), Rc::clone(&self.stalled));
+        let sent = Sent::default();
+        let end = Stalling(down.clone(), Rc::clone(&self.stalled), Rc::clone(&sent));
         let above = Port::new(Box::new(end), known());
         let far = lower_proxy(&cx, &above, self.trusted.tcp.id(), "tcp", "far tcp");
         let far_udp = lower_proxy(&cx, &above, self.trusted.udp.id(), "udp", "far udp");
@@ -352,7 +386,7 @@ impl Hosts {
             lower_proxy(&cx, &above, self.trusted.registry.id(), "registry", "far registry");
         add_port(&cx, &above, "port");
         self.world.join([id, self.trusted.id], [closing(vec![down]), closing(vec![up])]);
-        Seat { id, cx, far, far_udp, registry }
+        Seat { id, cx, far, far_udp, registry, sent }
     }
 
     /// For so long programs read nothing that the registry sends, as if it were stopped.
