@@ -17,6 +17,7 @@ use xk_core::{
     SessionRef, Time,
 };
 use xk_kit::control::MaxPacket;
+use xk_kit::net::template::Headers;
 use xk_kit::{questions, reasons};
 
 use crate::carrier::{Arrival, Carrier, SendError};
@@ -634,7 +635,8 @@ impl Port {
             return Answer::Unknown;
         };
         let len = octets.len();
-        let may_last = matches!(kind.kind, Kind::Fact | Kind::Ask);
+        // Of what names nothing on either side.
+        let may_last = kind.kind == Kind::Fact || kind.key == Headers::KEY;
         if may_last && facts.answer(kind.key, octets, |answer| ask.fill(answer, &names)) {
             self.keep_scratch(out.finish());
             return Answer::Answered;
