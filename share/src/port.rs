@@ -449,10 +449,11 @@ impl Port {
         }
         self.send_noted(cx);
         let reserve = if header.op == Op::OpenDone { RESERVE / 2 } else { RESERVE };
-        if !self.outbox.borrow().is_empty() || self.carrier().room() <= reserve {
+        let carrier = self.carrier();
+        if !self.outbox.borrow().is_empty() || carrier.room() <= reserve {
             return Err(Unanswered::Full);
         }
-        match self.carrier().send(cx, &header.before(message), message) {
+        match carrier.send(cx, &header.before(message), message) {
             Ok(()) => Ok(()),
             Err(SendError::NoBuffers) => Err(Unanswered::NoBuffers),
             Err(SendError::Full) => Err(Unanswered::Full),
@@ -522,19 +523,18 @@ impl Port {
     }
 
     /// Sends what was noted.
+    #[inline]
     pub(crate) fn send_noted(&self, cx: &Kernel) {
-        loop {
-            let mut noted = self.noted.borrow_mut();
-            if noted.is_empty() {
-                return;
-            }
-            let Ok(body) = cx.pool().empty(0) else {
-                return;
-            };
-            let header = noted.remove(0);
-            drop(noted);
-            self.post_frame(cx, header, body);
-        }
+        while !self.noted.borrow().is_empty() && self.send_first_noted(cx).is_some() {}
+    }
+
+    #[inline(never)]
+    fn send_first_noted(&self, cx: &Kernel) -> Option<()> {
+        let body = cx.pool().empty(0).ok()?;
+        let header = *self.noted.borrow().first()?;
+        self.noted.borrow_mut().remove(0);
+        self.post_frame(cx, header, body);
+        Some(())
     }
 
     /// Sends what waits for room, and wakes the other side.

@@ -49,7 +49,7 @@ fn dies(seed: u64, is_active: bool) {
                 _ => [StreamError::Reset; 2],
             };
             let failed = stream.failed.is_some_and(|why| expected.contains(&why));
-            assert!(failed, "{what}: {stream:#?}");
+            assert!(failed, "{what}: at {moment}: {stream:#?}; {}", hosts.told());
         }
     });
     assert_eq!(hosts.connections(hosts.trusted.id, "tcp"), 0, "{what}: at the registry");
