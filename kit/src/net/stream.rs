@@ -14,7 +14,7 @@ use crate::control::NetworkErrorKind;
 use core::time::Duration;
 use xk_core::control::Word;
 use xk_core::object::SessionRef;
-use xk_core::{HostAddr, Time, fields, question};
+use xk_core::{HostAddr, ProtocolRef, Time, fields, question};
 
 /// Why a stream broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -79,17 +79,16 @@ pub struct StreamNotice {
 }
 question!(StreamNotice { session, event }, "stream-notice", Tell, upward);
 
-/// How long an answer to [`StreamConnected`] may take.
-pub const CONNECTED_WITHIN: Duration = Duration::from_secs(1);
-
-/// Asked of a session: answered once it is connected or over, or after [`CONNECTED_WITHIN`]; at once
-/// where many wait already.
-#[derive(Clone, Copy, Debug, Default)]
+/// Asked of a session: is it still connecting? If so, another protocol than the one above may hear
+/// when it no longer is, by [`StreamNotice`], once; of many such the last ones do.
+#[derive(Clone, Debug, Default)]
 pub struct StreamConnected {
+    /// In: what wants to hear of it.
+    pub watcher: Option<ProtocolRef>,
     /// Out: it is still connecting.
     pub connecting: bool,
 }
-question!(StreamConnected { connecting }, "stream-connected", Ask);
+question!(StreamConnected { watcher, connecting }, "stream-connected", Ask);
 
 /// Asked upwards, of a protocol in another address space: whatever it answers, it has had what was
 /// handed to it for the stream before, and has pushed what it pushes at once.

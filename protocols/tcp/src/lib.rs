@@ -159,7 +159,7 @@ pub static ENTRY: Entry = Entry::layer("tcp", include_str!("lib.rs"), build)
             "opens the window of a receiver that says what it has consumed"),
         question("stream-set", "sets something, of a session or for all to come"),
         question("stream-info", "how the connection stands"),
-        question("stream-connected", "whether the peer still has not answered, after a while"),
+        question("stream-connected", "whether it is still connecting, and what hears once it is not"),
         question("stream-use", "how much the peer uses the connection"),
         question("stream-soft-error", "what the network says against it that is no proof"),
         question("is-outstanding", "whether a segment of a connection is not acknowledged"),

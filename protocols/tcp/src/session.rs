@@ -16,7 +16,6 @@ use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::kernel::Timer;
 use xk_core::object::{Burst, Closing, Outgoing, PushError, Refused};
-use xk_core::shepherd::Semaphore;
 use xk_core::{
     Answer, Ask, Kernel, Message, ProtocolRef, Reason, Session, SessionRef, Time, reason,
 };
@@ -26,9 +25,8 @@ use xk_kit::control::{
 use xk_kit::net::moving::GiveState;
 use xk_kit::net::ports::{self, Origin};
 use xk_kit::net::stream::{
-    CONNECTED_WITHIN, StreamAbort, StreamConnected, StreamConsumed, StreamEvent, StreamInfo,
-    StreamNotice, StreamSet, StreamSettled, StreamShutdown, StreamSoftError, StreamSpace,
-    StreamUse,
+    StreamAbort, StreamConnected, StreamConsumed, StreamEvent, StreamInfo, StreamNotice, StreamSet,
+    StreamSettled, StreamShutdown, StreamSoftError, StreamSpace, StreamUse,
 };
 use xk_kit::net::template::{HeaderField, Headers};
 use xk_kit::wire::offload::Offloads;
@@ -40,8 +38,8 @@ const UNSETTLED_MAX: usize = 64 << 10;
 const UNSETTLED_LEAST: usize = 256;
 /// When octets are handed up again that found no room on the way.
 const LOOK_FOR_ROOM: Duration = Duration::from_millis(1);
-/// How many wait for connections to be there at most.
-const AWAITED_MAX: usize = 64;
+/// How many wait to hear that connections are there at most.
+const WATCHED_MAX: usize = 64;
 /// Nothing was handed up yet.
 const ALL_UNSETTLED: usize = usize::MAX;
 
@@ -290,7 +288,7 @@ impl TcpSession {
         let session = this.clone();
         let is_understood = self.upper.ask(cx, StreamNotice { session, event }).is_some();
         if event == StreamEvent::Connected {
-            self.end_waits(cx, this);
+            self.tell_watchers(cx, this, event);
         }
         if event == StreamEvent::EndOfStream && !is_understood {
             // A protocol that knows nothing of streams will not end this one.
@@ -458,29 +456,33 @@ impl TcpSession {
         }
         self.link.lower.close(cx);
         this.retire(cx);
-        self.end_waits(cx, this);
+        self.tell_watchers(cx, this, StreamEvent::Closed);
     }
 
     fn is_connecting(&self) -> bool {
         matches!(self.connection.borrow().state(), State::SynSent | State::SynReceived)
     }
 
-    /// Waits until the connection is there, or over, for a while; not at all where many do.
-    fn wait_until_connected(&self, cx: &Kernel, this: &SessionRef) {
-        let (awaited, signal) = (&self.table.awaited, Rc::new(Semaphore::new(0)));
-        if !self.is_connecting() || awaited.borrow().len() >= AWAITED_MAX {
-            return;
+    /// Has `watcher` hear when the connection is there, or over.
+    fn watch(&self, this: &SessionRef, watcher: ProtocolRef) {
+        let mut watched = self.table.watched.borrow_mut();
+        watched.push_back((this.clone(), watcher));
+        if watched.len() > WATCHED_MAX {
+            watched.pop_front();
         }
-        awaited.borrow_mut().push((this.clone(), Rc::clone(&signal)));
-        // Whatever ends the wait, what has become of the connection is looked at.
-        let _ = cx.wait(&signal, Some(CONNECTED_WITHIN));
-        awaited.borrow_mut().retain(|(_, other)| !Rc::ptr_eq(other, &signal));
     }
 
-    /// What waits for the connection goes on.
-    fn end_waits(&self, cx: &Kernel, this: &SessionRef) {
-        let awaited = self.table.awaited.borrow();
-        awaited.iter().filter(|(of, _)| of == this).for_each(|(_, signal)| cx.signal(signal));
+    /// Tells those that want to hear of the connection.
+    fn tell_watchers(&self, cx: &Kernel, this: &SessionRef, event: StreamEvent) {
+        while let Some(watcher) = self.next_watcher(this) {
+            let _ = watcher.ask(cx, StreamNotice { session: this.clone(), event });
+        }
+    }
+
+    fn next_watcher(&self, this: &SessionRef) -> Option<ProtocolRef> {
+        let mut watched = self.table.watched.borrow_mut();
+        let at = watched.iter().position(|(session, _)| session == this)?;
+        watched.remove(at).map(|(_, watcher)| watcher)
     }
 
     pub(crate) fn is_bound(&self, this: &SessionRef) -> bool {
@@ -529,8 +531,9 @@ impl TcpSession {
             question.error = self.connection.borrow().soft_error();
             return Answer::Answered;
         } else if let Some(question) = ask.get::<StreamConnected>() {
-            self.wait_until_connected(cx, this);
             question.connecting = self.is_connecting();
+            let watcher = question.watcher.take().filter(|_| question.connecting);
+            watcher.into_iter().for_each(|watcher| self.watch(this, watcher));
             return Answer::Answered;
         } else if let Some(question) = ask.get::<GiveState>() {
             return self.give_state(cx, this, question);

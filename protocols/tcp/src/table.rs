@@ -7,14 +7,13 @@ use crate::firsts::Firsts;
 use crate::isn::Secrets;
 use crate::moving::Holds;
 use crate::pending::{Pending, TICK};
+use alloc::collections::VecDeque;
 use alloc::rc::Rc;
-use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::graph::{ParamKind, Params, duration, flag, int, octets, optional, word};
 use xk_core::map::Map;
 use xk_core::object::SessionTable;
-use xk_core::shepherd::Semaphore;
 use xk_core::{Kernel, ProtocolRef, SessionRef, Time};
 use xk_kit::answers::Allowance;
 use xk_kit::net::drop_sources::DropSources;
@@ -135,8 +134,8 @@ pub(crate) struct Table {
     pub(crate) secrets: Secrets,
     /// Ends of connections that are on their way from here or to here.
     pub(crate) holds: Holds,
-    /// What waits for a connection to be there, or over.
-    pub(crate) awaited: RefCell<Vec<(SessionRef, Rc<Semaphore>)>>,
+    /// What wants to hear when a connection is there, or over, besides the protocol above.
+    pub(crate) watched: RefCell<VecDeque<(SessionRef, ProtocolRef)>>,
     /// What may go to hosts whose segments belong to no connection: resets, and challenges (RFC
     /// 5961, section 7).
     pub(crate) unfit: Allowance,
@@ -162,7 +161,7 @@ impl Table {
             next: RefCell::default(),
             secrets: Secrets::of(cx),
             holds: Holds::new(secret, limits.sessions_max),
-            awaited: RefCell::default(),
+            watched: RefCell::default(),
             unfit: Allowance::new(UNFIT_RATE, UNFIT_RATE),
             pressed: Cell::default(),
         }
@@ -192,7 +191,7 @@ impl Table {
         self.pending.clear();
         self.firsts.clear();
         self.holds.clear();
-        self.awaited.take();
+        self.watched.take();
         self.origins.clear();
         self.drop_sources.clear();
     }

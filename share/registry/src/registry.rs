@@ -10,6 +10,7 @@ use core::time::Duration;
 use xk_core::control::{Describe, Report};
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{Closing, OpenError, ProtocolId};
+use xk_core::shepherd::Semaphore;
 use xk_core::{
     Answer, Ask, HostAddr, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
     Session, SessionRef, Time, Upper,
@@ -17,7 +18,7 @@ use xk_core::{
 use xk_kit::control::{IsGroup, MaxPacket, MyEther, MyHost, PeerEther, PeerHost};
 use xk_kit::net::moving::{EndsFailed, GiveState, bring, ends_of, release};
 use xk_kit::net::neighbour::{HostChanged, HostRoute, WatchHosts};
-use xk_kit::net::stream::StreamConnected;
+use xk_kit::net::stream::{StreamConnected, StreamNotice};
 use xk_kit::net::template::{Headers, Template};
 use xk_netio::{
     GrantChannel, GrantRight, ListRights, ModuleIs, Rate, RevokeChannel, RevokeRight, Ticket,
@@ -54,8 +55,10 @@ const DISCARD: u16 = 9;
 pub const PASS_FOR: Duration = Duration::from_secs(10);
 /// Conversations that wait for that at most.
 const PASSED_MAX: usize = 1024;
-/// How many conversations of one program are waited for at once, until their peers have answered.
+/// How many conversations of one program are waited for at once until their peers have answered,
+/// and for how long.
 const AWAITED_MAX: usize = 16;
+const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 /// How often rights of before are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Changes of stations are looked at together.
@@ -83,6 +86,8 @@ struct Shared {
     before: RefCell<BTreeMap<u32, Rc<Right>>>,
     /// What programs have passed on, by ticket, and until when it waits.
     passed: RefCell<BTreeMap<Ticket, (Rc<Right>, Time)>>,
+    /// Take-overs that wait for a peer: for which program, and for which session.
+    awaited: RefCell<Vec<(ProtocolId, SessionRef, Rc<Semaphore>)>>,
     /// What tells of changed stations.
     watched: RefCell<Vec<ProtocolId>>,
     /// Stations are looked at soon.
@@ -119,6 +124,7 @@ fn add_beside(
         programs: RefCell::default(),
         before: RefCell::default(),
         passed: RefCell::default(),
+        awaited: RefCell::default(),
         watched: RefCell::default(),
         is_looking: Cell::new(false),
         left: RefCell::default(),
@@ -350,7 +356,6 @@ impl Protocol for Registry {
             of: upper.receiver.id(),
             channel: Cell::new(None),
             is_opening: Cell::new(false),
-            awaited: Cell::new(0),
             rights: RefCell::default(),
             coming: RefCell::default(),
         };
@@ -370,6 +375,13 @@ impl Protocol for Registry {
             let program = shared.program_with(question.number);
             let upper = program.and_then(|program| cx.protocol(program.head().upper()));
             return upper.map_or(Answer::Unknown, |upper| upper.control(cx, ask));
+        }
+        if let Some(question) = ask.get::<StreamNotice>() {
+            // Of a session of the registry's own there is nothing to be done.
+            let awaited = shared.awaited.borrow();
+            let of = awaited.iter().filter(|(_, session, _)| *session == question.session);
+            of.for_each(|(.., signal)| cx.signal(signal));
+            return Answer::Unknown;
         }
         if ask.get::<HostChanged>().is_some() {
             let is_due = !shared.is_looking.replace(true);
@@ -407,7 +419,7 @@ impl Protocol for Registry {
 
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
         drop((self.0.left.take(), self.0.before.take(), self.0.programs.take()));
-        drop(self.0.passed.take());
+        drop((self.0.passed.take(), self.0.awaited.take()));
     }
 }
 
@@ -429,8 +441,6 @@ struct Program {
     channel: Cell<Option<u32>>,
     /// Another one is on its way.
     is_opening: Cell<bool>,
-    /// How many take-overs wait for peers.
-    awaited: Cell<usize>,
     /// By number.
     rights: RefCell<BTreeMap<u32, Rc<Right>>>,
     /// A state that is being given back, and of which right, or taken on, by which ticket.
@@ -483,16 +493,26 @@ impl Program {
     }
 
     /// Waits until the peer of a session that is being connected has answered: false if it does not
-    /// soon. Where many wait it is not known, and the program asks again once it hears of it.
-    fn is_connected(&self, cx: &Kernel, session: &SessionRef) -> bool {
-        let awaited = self.awaited.get();
-        if awaited >= AWAITED_MAX {
+    /// soon, or many wait. The program asks again then, once it hears of it.
+    fn is_connected(&self, cx: &Kernel, this: &SessionRef, session: &SessionRef) -> bool {
+        let connecting = |watcher| {
+            let asked = session.ask(cx, StreamConnected { watcher, connecting: false });
+            asked.is_some_and(|asked| asked.connecting)
+        };
+        let (awaited, registry) = (&self.shared.awaited, this.protocol(cx));
+        let own = awaited.borrow().iter().filter(|(of, ..)| *of == self.of).count();
+        if !connecting(registry.filter(|_| own < AWAITED_MAX)) {
+            return true;
+        }
+        if own >= AWAITED_MAX {
             return false;
         }
-        self.awaited.set(awaited + 1);
-        let asked = session.ask(cx, StreamConnected::default());
-        self.awaited.set(self.awaited.get() - 1);
-        asked.is_none_or(|asked| !asked.connecting)
+        let signal = Rc::new(Semaphore::new(0));
+        awaited.borrow_mut().push((self.of, session.clone(), Rc::clone(&signal)));
+        // Whatever ends the wait, what has become of the connection is looked at.
+        let _ = cx.wait(&signal, Some(ANSWER_WITHIN));
+        awaited.borrow_mut().retain(|(.., other)| !Rc::ptr_eq(other, &signal));
+        !connecting(None)
     }
 
     /// The right to carry a session on, and the first part of its state. What the program says is
@@ -503,7 +523,7 @@ impl Program {
         this: &SessionRef,
         (session, question): (&SessionRef, &mut TakeOver),
     ) -> Option<u32> {
-        if question.waits && self.is_own(session) && !self.is_connected(cx, session) {
+        if question.waits && self.is_own(session) && !self.is_connected(cx, this, session) {
             question.later = true;
             return None;
         }
