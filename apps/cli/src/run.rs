@@ -14,7 +14,6 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 use xk_compose::CheckedGraph;
-use xk_core::control::Report;
 use xk_core::{Kernel, ProtocolRef, Time};
 use xk_lang::{HostInstance, Severity};
 use xk_run::{Idle, Runner, RunnerStats, interrupt_unsafe};
