@@ -60,12 +60,17 @@ impl Tcp {
             this.discard(message, &MOVED);
             return Ok(());
         }
+        let listener = receiver(&self.table.offers, header.dst, origin.local);
         if let Some(note) = self.table.pending.get(&pending) {
-            return self.demux_pending(stray, (pending, note), (message, length));
+            if listener.as_ref() == Some(&note.upper) {
+                return self.demux_pending(stray, (pending, note), (message, length));
+            }
+            // What listens no more begins no connection.
+            self.table.pending.remove(&pending);
         }
         let is_first =
             header.flags.has(Flags::SYN) && !header.flags.any(Flags::ACK | Flags::RST | Flags::FIN);
-        match receiver(&self.table.offers, header.dst, origin.local) {
+        match listener {
             Some(upper) if is_first => {
                 self.take_syn(stray, (pending, &upper));
                 // Data on a SYN are not kept: the peer sends them again.
