@@ -174,6 +174,10 @@ impl SockBuf {
 
     /// Puts a chain behind the last record: `sbappend`. Small mbufs are brought together.
     pub fn sbappend(&self, m: Mbuf) {
+        // As `sbcompress` does: a record of no octets would be read as the end.
+        if m.m_length() == 0 {
+            return m.m_freem();
+        }
         let mut records = self.records.borrow_mut();
         let Some(last) = records.pop_back() else {
             drop(records);

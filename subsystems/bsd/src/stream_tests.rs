@@ -557,6 +557,16 @@ fn a_close_lingers_until_the_connection_has_ended() {
     assert_eq!(rig.set(&a, SO_LINGER, &[1, 0, 0]), Err(Errno::EINVAL));
 }
 
+#[test]
+fn a_send_of_no_octets_is_no_end() {
+    let rig = Rig::new();
+    let (a, b) = rig.pair();
+    assert_eq!(rig.send(&a, b""), Ok(0));
+    assert_eq!(rig.receive(&b, 1), Err(Errno::EWOULDBLOCK));
+    assert_eq!(rig.send(&a, b"x"), Ok(1));
+    assert_eq!(rig.receive(&b, 1).unwrap(), b"x");
+}
+
 /// What a test does to a pair.
 #[derive(Clone, Debug)]
 enum Act {
