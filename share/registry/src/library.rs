@@ -28,8 +28,10 @@ use crate::datagrams;
 use crate::membership::{Membership, Untaken};
 use crate::registry::STATE_OCTETS_MAX;
 
+mod arrived;
 mod later;
 
+use arrived::Arrived;
 use later::Later;
 
 /// A conversation goes on through the registry, which has granted no right for it.
@@ -41,6 +43,9 @@ const GIVE_BACK: u64 = 1;
 const END_RIGHT: u64 = 2;
 const AGAIN: u64 = 3;
 const KIND_BITS: u32 = 8;
+
+/// When a move is tried again that waits for answers.
+const ASKED_AGAIN: Duration = Duration::from_micros(100);
 
 /// Where a conversation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,6 +161,8 @@ impl Parts {
             has_failed: Cell::new(false),
             given: RefCell::default(),
             later: Later::default(),
+            asked: Cell::new(0),
+            arrived: Arrived::default(),
         };
         let session = match is_passive {
             true => cx.new_passive_session(this, upper, own),
@@ -414,6 +421,10 @@ pub(crate) struct Own {
     is_connected: Cell<bool>,
     /// The session that it stands on now.
     lower: SessionSlot,
+    /// Questions that the session below has not answered yet: it does not move meanwhile.
+    asked: Cell<u32>,
+    /// What has arrived on its way goes up at its end.
+    arrived: Arrived,
     place: Cell<Place>,
     /// By what it is found.
     mark: Cell<u32>,
@@ -459,6 +470,10 @@ impl Own {
         let is_over = session.head().is_closed() || self.is_left.get();
         if self.place.get() != Place::Far || is_over {
             return;
+        }
+        if self.asked.get() > 0 {
+            // Their answers would be lost with the session there.
+            return schedule(cx, this, (self.mark.get(), MOVE), ASKED_AGAIN);
         }
         self.place.set(Place::Moving);
         let waits = !self.is_connected.get();
@@ -539,6 +554,17 @@ impl Own {
         } else if self.later.wants_room.take() {
             self.notify(cx, session, StreamEvent::Writable);
         }
+        let is_there = || self.place.get() != Place::Moving;
+        self.arrived.hand_up(is_there, |message| {
+            if let Err(refused) = self.upper.demux(cx, session, message) {
+                self.refused(cx, session, refused);
+            }
+        });
+    }
+
+    /// Whether messages that arrive now wait.
+    fn is_late(&self) -> bool {
+        self.place.get() == Place::Moving || self.arrived.comes_first()
     }
 
     fn notify(&self, cx: &Kernel, session: &SessionRef, event: StreamEvent) {
@@ -557,6 +583,9 @@ impl Own {
     fn end(&self, cx: &Kernel, session: &SessionRef) {
         self.place.set(Place::Over);
         for message in self.later.take_pushed() {
+            session.discard(cx, message, &reason::CLOSED);
+        }
+        for message in self.arrived.take() {
             session.discard(cx, message, &reason::CLOSED);
         }
         self.end_right(cx, session);
@@ -655,10 +684,20 @@ impl Session for Own {
 
     #[inline]
     fn pop(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Refused> {
+        if self.is_late() {
+            let kept = self.arrived.keep(message);
+            return kept.map_err(|message| this.refuse(cx, message, &reason::QUEUE_FULL));
+        }
         self.upper.demux(cx, this, message)
     }
 
     fn pop_burst(&self, cx: &Kernel, this: &SessionRef, burst: Burst<'_>) -> Result<(), Refused> {
+        if self.is_late() {
+            while let Some(message) = burst.next() {
+                self.pop(cx, this, message)?;
+            }
+            return Ok(());
+        }
         self.upper.demux_burst(cx, this, burst)
     }
 
@@ -682,7 +721,11 @@ impl Session for Own {
         if self.place.get() == Place::Moving && self.later.ask(ask) {
             return Answer::Answered;
         }
-        self.lower.get().map_or(Answer::Unknown, |lower| lower.control(cx, ask))
+        let Some(lower) = self.lower.get() else { return Answer::Unknown };
+        self.asked.set(self.asked.get() + 1);
+        let answer = lower.control(cx, ask);
+        self.asked.set(self.asked.get() - 1);
+        answer
     }
 
     fn held(&self, _: &SessionRef) {
