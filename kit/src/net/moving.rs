@@ -14,11 +14,12 @@
 //!    ([`release`]). Until then it goes on by itself if nothing more is heard for [`GIVE_FOR`].
 //! 4. The other object opens.
 //!
-//! What comes from the peer meanwhile, at either place, is dropped as if lost on the way, and
-//! answered by nothing, for [`HOLD_FOR`]: that is what the protocol's own ways to bear losses are
-//! for. What the state holds is the protocol's own matter: its first octets say of which protocol
-//! and version it is, points in time are told by how far off they are ([`Writer::at`]), and what is
-//! read back is checked as if a stranger had sent it.
+//! What comes from the peer meanwhile is answered by nothing, for [`HOLD_FOR`]. The other object
+//! keeps it from the first part of a state on, within a bound, and goes on with it; all else is as
+//! if lost on the way: that is what the protocol's own ways to bear losses are for. What the state
+//! holds is the protocol's own matter: its first octets say of which protocol and version it is,
+//! points in time are told by how far off they are ([`Writer::at`]), and what is read back is
+//! checked as if a stranger had sent it.
 //!
 //! [`Writer::at`]: xk_core::control::Writer::at
 

@@ -52,10 +52,11 @@
 //! stops a session and answers all that the connection is, with the octets that wait on either
 //! side; once all was fetched, the session ends without a FIN or a reset, and for ten seconds
 //! nothing that comes for its ends is answered. `take-state` brings it to another TCP, in this
-//! kernel or another, where the next `open` between the same ends goes on with it and tells the
-//! peer by an acknowledgement. Any state moves, TIME-WAIT and half-closed ones, too. `keep-ends`
-//! keeps the ends of a connection that is elsewhere for as long as it is: nothing that comes for
-//! them is answered, and no other connection gets them.
+//! kernel or another, where the next `open` between the same ends goes on with it, with what came
+//! for it from the first part on, and tells the peer by an acknowledgement. Any state moves,
+//! TIME-WAIT and half-closed ones, too. `keep-ends` keeps the ends of a connection that is
+//! elsewhere for as long as it is: nothing that comes for them is answered, and no other connection
+//! gets them.
 //!
 //! # Control
 //! Answers `my-port`, `peer-port`, `peer-proved`, `max-packet` (the send buffer), `opt-packet`

@@ -10,9 +10,11 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use xk_core::map::{Map, MapStats};
 use xk_core::object::OpenError;
-use xk_core::{Answer, Kernel, Participants, ProtocolRef, Secret, SessionRef, Time, Upper, reason};
+use xk_core::{
+    Answer, Kernel, Message, Participants, ProtocolRef, Secret, SessionRef, Time, Upper, reason,
+};
 use xk_kit::net::moving::{
-    GIVE_FOR, GiveState, HOLD_FOR, KeepEnds, STATE_OCTETS_MAX, TakeState, answer_part,
+    GIVE_FOR, GiveState, HOLD_FOR, KeepEnds, MOVED, STATE_OCTETS_MAX, TakeState, answer_part,
 };
 use xk_kit::net::ports::{Origin, pop_ports};
 
@@ -28,6 +30,9 @@ struct Held {
     state: RefCell<Vec<u8>>,
     /// For as long as something keeps them.
     kept: RefCell<Option<Kept>>,
+    /// What has come for it since a state is expected.
+    early: RefCell<Vec<Message>>,
+    is_awaited: Cell<bool>,
 }
 
 /// What keeps ends, its number of them, and the session below by which they are reached: that is
@@ -43,11 +48,18 @@ pub(crate) struct Holds {
     held: Map<PendingKey, Rc<Held>>,
     /// Octets of all states.
     octets: Cell<usize>,
+    /// Segments that came early, of all.
+    early: Cell<usize>,
 }
+
+/// How many segments wait for one connection that is on its way here, and for all. What comes
+/// beyond is as if it were lost on the way.
+const EARLY_MAX: usize = 64;
+const EARLY_ALL_MAX: usize = 1024;
 
 impl Holds {
     pub(crate) fn new(secret: Secret, max: usize) -> Self {
-        Self { held: Map::new(secret, max), octets: Cell::new(0) }
+        Self { held: Map::new(secret, max), octets: Cell::new(0), early: Cell::new(0) }
     }
 
     /// Whether what comes for these ends is answered by nothing.
@@ -64,10 +76,31 @@ impl Holds {
     fn hold(&self, key: PendingKey, until: Time) -> bool {
         let before = self.held.get(&key).map_or(until, |held| held.until.get());
         let kept = self.held.get(&key).and_then(|held| held.kept.take());
-        self.forget(&key);
-        let until = Cell::new(until.max(before));
-        let held = Held { until, state: RefCell::default(), kept: RefCell::new(kept) };
+        let early = self.forget(&key);
+        self.early.set(self.early.get() + early.len());
+        let held = Held {
+            until: Cell::new(until.max(before)),
+            state: RefCell::default(),
+            kept: RefCell::new(kept),
+            early: RefCell::new(early),
+            is_awaited: Cell::new(false),
+        };
         self.held.bind(key, Rc::new(held)).is_ok()
+    }
+
+    /// Keeps what has come for a connection that is on its way here: it goes on with that. Gives it
+    /// back if there is no room, or none is awaited.
+    pub(crate) fn keep(&self, key: &PendingKey, message: Message) -> Result<(), Message> {
+        let held = self.held.get(key).filter(|held| held.is_awaited.get());
+        let has_room = |held: &Rc<Held>| {
+            held.early.borrow().len() < EARLY_MAX && self.early.get() < EARLY_ALL_MAX
+        };
+        let Some(held) = held.filter(has_room) else {
+            return Err(message);
+        };
+        self.early.set(self.early.get() + 1);
+        held.early.borrow_mut().push(message);
+        Ok(())
     }
 
     /// What keeps the ends, and its number of them; `None` if nothing does.
@@ -94,6 +127,7 @@ impl Holds {
         let Some(held) = self.held.get(&key).filter(|held| held.until.get() > now) else {
             return false;
         };
+        held.is_awaited.set(true);
         let octets = self.octets.get() + part.len();
         let state = &mut *held.state.borrow_mut();
         if state.len() != question.at as usize || octets > STATE_OCTETS_MAX {
@@ -117,19 +151,23 @@ impl Holds {
         self.held.get(key).is_some_and(|held| !held.state.borrow().is_empty())
     }
 
-    /// What comes for these ends is answered again.
-    fn forget(&self, key: &PendingKey) {
-        if let Some(held) = self.held.unbind(key) {
-            self.octets.set(self.octets.get() - held.state.borrow().len());
-        }
+    /// What comes for these ends is answered again: what has come for them early.
+    fn forget(&self, key: &PendingKey) -> Vec<Message> {
+        let Some(held) = self.held.unbind(key) else {
+            return Vec::new();
+        };
+        let early = held.early.take();
+        self.octets.set(self.octets.get() - held.state.borrow().len());
+        self.early.set(self.early.get() - early.len());
+        early
     }
 
     /// Forgets those whose time is over; false if no time is over later.
-    pub(crate) fn tick(&self, now: Time) -> bool {
+    pub(crate) fn tick(&self, now: Time, this: &ProtocolRef) -> bool {
         let mut later = false;
         for (key, held) in self.held.snapshot() {
             match held.until.get() {
-                until if until <= now => self.forget(&key),
+                until if until <= now => discard(this, self.forget(&key)),
                 until => later |= until < Time::MAX,
             }
         }
@@ -139,7 +177,12 @@ impl Holds {
     pub(crate) fn clear(&self) {
         self.held.clear();
         self.octets.set(0);
+        self.early.set(0);
     }
+}
+
+fn discard(this: &ProtocolRef, early: Vec<Message>) {
+    early.into_iter().for_each(|message| this.discard(message, &MOVED));
 }
 
 impl Tcp {
@@ -195,7 +238,7 @@ impl Tcp {
             question.done = true;
         } else {
             let before = holds.set_kept(&key, None);
-            holds.forget(&key);
+            discard(this, holds.forget(&key));
             before.iter().chain([&lower]).for_each(|lower| lower.close(cx));
             question.done = !question.keep;
         }
@@ -238,9 +281,10 @@ impl Tcp {
         }
         let before = table.holds.set_kept(&ends, None);
         before.inspect(|before| before.close(cx));
-        table.holds.forget(&ends);
+        let early = table.holds.forget(&ends);
         // The opener knows of the session before it hears of it.
         if let Some(own) = session.body::<TcpSession>() {
+            own.early.replace(early);
             own.wake(cx, &session, cx.now(), 0);
         }
         Ok(session)

@@ -57,7 +57,9 @@ impl Tcp {
             return session.pop(cx, message);
         }
         if self.table.holds.has(&pending, cx.now()) {
-            this.discard(message, &MOVED);
+            if let Err(message) = self.table.holds.keep(&pending, message) {
+                this.discard(message, &MOVED);
+            }
             return Ok(());
         }
         let listener = receiver(&self.table.offers, header.dst, origin.local);
@@ -345,7 +347,7 @@ impl Tcp {
     pub(crate) fn tick(&self, cx: &Kernel, this: &ProtocolRef) {
         let pending = &self.table.pending;
         pending.is_ticking.set(false);
-        let holds = self.table.holds.tick(cx.now());
+        let holds = self.table.holds.tick(cx.now(), this);
         let (again, given_up) = pending.overdue(cx.now());
         for _ in 0..given_up {
             this.head().drops().count(&SYN_UNANSWERED);

@@ -80,6 +80,8 @@ pub(crate) struct TcpSession {
     unsettled: Cell<usize>,
     /// The connection's state while another place fetches it; here it has stopped.
     pub(crate) given: RefCell<Option<Vec<u8>>>,
+    /// Segments that came here before the connection did.
+    pub(crate) early: RefCell<Vec<Message>>,
 }
 
 /// A session of this protocol that is not over.
@@ -160,6 +162,7 @@ impl TcpSession {
             is_finished: Cell::new(false),
             unsettled: Cell::new(if is_offered { ALL_UNSETTLED } else { 0 }),
             given: RefCell::default(),
+            early: RefCell::default(),
         }
     }
 
@@ -725,6 +728,11 @@ impl Session for TcpSession {
         if token == GIVING {
             self.take_back(cx, this);
         }
+        let mut held = Held::default();
+        for message in self.early.take() {
+            self.take(cx, this, message, &mut held);
+        }
+        self.take_in(cx, &mut held);
         self.connection.borrow_mut().timer(cx.now());
         self.work(cx, this);
     }

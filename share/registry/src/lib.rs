@@ -32,7 +32,9 @@
 //! seconds. Through the registry goes what is in fragments, to hosts of which no station is known
 //! or to many hosts, what the network reports, and what comes for an enable.
 //!
-//! - One that only waits for late segments (TIME-WAIT) is given back, and ends here.
+//! - What happens to a conversation on its way happens in order: octets, then the end or a reset.
+//! - One that only waits for late segments (TIME-WAIT) is given back, and ends here; once its
+//!   program ends in order, so is each that this has closed.
 //! - One that a program passes to another goes with its state as octets, by whatever way these
 //!   have. The registry is told twice: by the one that gives, which gets a ticket that is part of
 //!   these octets (`pass-on`), and by the one that shows it with them (`take-on`), which then opens

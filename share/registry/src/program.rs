@@ -74,6 +74,16 @@ impl Program {
         self.is_cut_off.get().is_some_and(|is_cut_off| is_cut_off.get())
     }
 
+    /// Has the registry end the conversations that have been closed and have not ended, those that
+    /// wait for late segments included: how many are not there yet. A program that is about to end
+    /// turns its loop and asks again until none is; of what is left the peers are reset.
+    pub fn leave(&self, cx: &Kernel) -> usize {
+        match self.parts.member.is_lost() || self.is_cut_off() {
+            true => 0,
+            false => self.parts.leave(cx, &self.library),
+        }
+    }
+
     /// Enters the program at the registry, which must know of the library by now, and builds the
     /// program's own stack of protocols of these entries: on a channel that `fetch` fetches from
     /// the network I/O module, by the ticket and at the door of the registry's answer.

@@ -16,7 +16,7 @@ use xk_core::{
     Session, SessionRef, Time, Upper,
 };
 use xk_kit::control::{IsGroup, MaxPacket, MyEther, MyHost, PeerEther, PeerHost};
-use xk_kit::net::moving::{EndsFailed, GiveState, bring, ends_of, release};
+use xk_kit::net::moving::{EndsFailed, GiveState, ends_of, release};
 use xk_kit::net::neighbour::{HostChanged, HostRoute, WatchHosts};
 use xk_kit::net::stream::{StreamConnected, StreamNotice};
 use xk_kit::net::template::{Headers, Template};
@@ -424,10 +424,8 @@ impl Protocol for Registry {
 }
 
 /// Of what a state comes.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Coming {
-    #[default]
-    Nothing,
     Right(u32),
     Ticket(Ticket),
 }
@@ -443,8 +441,8 @@ struct Program {
     is_opening: Cell<bool>,
     /// By number.
     rights: RefCell<BTreeMap<u32, Rc<Right>>>,
-    /// A state that is being given back, and of which right, or taken on, by which ticket.
-    coming: RefCell<(Coming, Vec<u8>)>,
+    /// States that are being given back, or taken on.
+    coming: RefCell<BTreeMap<Coming, Vec<u8>>>,
 }
 
 impl Program {
@@ -613,20 +611,32 @@ impl Program {
 
     /// Takes a part of a state; false if it is not the next, or too long.
     fn collect(&self, from: Coming, at: u32, part: Option<Message>) -> bool {
-        let Some(part) = part else {
+        let Some(part) = part.filter(|part| !part.is_empty()) else {
             return false;
         };
-        let (of, state) = &mut *self.coming.borrow_mut();
+        let coming = &mut *self.coming.borrow_mut();
         if at == 0 {
-            *of = from;
-            state.clear();
+            coming.remove(&from);
+            // Of what has ended meanwhile nothing more comes.
+            coming.retain(|of, _| match of {
+                Coming::Right(number) => self.rights.borrow().contains_key(number),
+                Coming::Ticket(ticket) => self.shared.passed.borrow().contains_key(ticket),
+            });
         }
-        let is_next = (*of, state.len()) == (from, at as usize);
-        if !is_next || state.len() + part.len() > STATE_OCTETS_MAX {
+        let octets: usize = coming.values().map(Vec::len).sum();
+        let is_next = coming.get(&from).map_or(0, Vec::len) == at as usize;
+        if !is_next || octets + part.len() > STATE_OCTETS_MAX {
             return false;
         }
-        state.extend(part.octets());
+        coming.entry(from).or_default().extend(part.octets());
         true
+    }
+
+    /// The state that has come, if it is all of so many octets.
+    fn take_coming(&self, of: Coming, octets: u32) -> Option<Vec<u8>> {
+        let mut coming = self.coming.borrow_mut();
+        let is_whole = coming.get(&of).is_some_and(|state| state.len() == octets as usize);
+        if is_whole { coming.remove(&of) } else { None }
     }
 
     /// The ticket of a conversation that goes to another program.
@@ -658,16 +668,15 @@ impl Program {
         {
             return false;
         }
-        if self.coming.borrow().1.len() < total as usize {
+        let Some(state) = self.take_coming(Coming::Ticket(ticket), total) else {
             return true;
-        }
-        let (_, state) = self.coming.take();
+        };
         let Some((right, _)) = self.shared.passed.borrow_mut().remove(&ticket) else {
             return false;
         };
         // From now on they are held for as long as an open may take.
         right.free(cx);
-        let is_taken = bring(cx, &right.transport, &right.ends, &state);
+        let is_taken = right.bring(cx, &state);
         if !is_taken {
             self.leave(cx, this, [Left::Right(right)]);
         }
@@ -679,18 +688,19 @@ impl Program {
         let Some(right) = right else {
             return false;
         };
+        let octets = question.state_octets;
+        let state = self.take_coming(Coming::Right(question.right), octets);
+        // From then on what comes for it here waits for it.
+        let is_brought = state.is_some_and(|state| right.bring(cx, &state));
         for number in [Some(question.right), right.extended.get()].into_iter().flatten() {
             let _ = self.shared.netio.ask(cx, RevokeRight { number, was_there: false });
         }
-        let (of, state) = self.coming.take();
-        if question.state_octets == 0 {
+        if octets == 0 {
             right.free(cx);
             return true;
         }
-        let given = (Coming::Right(question.right), question.state_octets as usize);
-        let is_whole = (of, state.len()) == given;
-        let protocol = this.protocol(cx).filter(|_| is_whole);
-        let goes_on = protocol.is_some_and(|protocol| right.go_on(cx, &protocol, &state));
+        let protocol = this.protocol(cx).filter(|_| is_brought);
+        let goes_on = protocol.is_some_and(|protocol| right.go_on(cx, &protocol));
         let count = &self.shared.taken_back;
         count.set(count.get() + u64::from(goes_on));
         if !goes_on {

@@ -201,13 +201,15 @@ impl Setup {
         let kernel = Rc::clone(here.kernel());
         let mut places = self.places(&kernel)?;
         let program = match is_library {
-            true => Some(self.member(&kernel, &mut places)?),
+            true => Some(Rc::new(self.member(&kernel, &mut places)?)),
             false => None,
         };
         let top = stand(&kernel, places)?;
         here.join().map_err(refused)?;
         if let Some(program) = &program {
             self.build(&kernel, program)?;
+            let program = Rc::clone(program);
+            top.leave_by(move |cx| program.leave(cx));
         }
         top.watch_losses(move || match (&program, here.is_lost()) {
             (Some(program), _) if program.is_cut_off() => Loss::All,

@@ -26,6 +26,8 @@ pub enum Program {
     Datagrams(u16),
     /// Passes streams on to a program of Linux there, and what comes from it back.
     Relay(u16, SocketAddr),
+    /// Asks what is there so many times, with a stack of its own each time, and ends.
+    Asks(SocketAddr, usize),
 }
 
 impl Program {
@@ -42,8 +44,16 @@ impl Program {
 
     /// Runs it on what is open at `path`.
     fn run(self, path: &Path, ready: &Sender<()>, ends: &AtomicBool) -> io::Result<()> {
-        let stack = Setup::library(path, xk_catalog::PROTOCOLS).thread()?;
-        let (Self::Streams(port) | Self::Datagrams(port) | Self::Relay(port, _)) = self;
+        let setup = Setup::library(path, xk_catalog::PROTOCOLS);
+        let port = match self {
+            Self::Streams(port) | Self::Datagrams(port) | Self::Relay(port, _) => port,
+            Self::Asks(to, times) => {
+                (0..times).try_for_each(|_| ask(&setup, to))?;
+                let _nobody_waits = ready.send(());
+                return Ok(());
+            }
+        };
+        let stack = setup.thread()?;
         if let Self::Datagrams(_) = self {
             let socket = UdpSocket::bind(&stack, (OURS, port))?;
             let _nobody_waits = ready.send(());
@@ -83,6 +93,18 @@ impl Program {
             back.join().unwrap_or(Ok(()))
         })
     }
+}
+
+/// Says something to an echo there and hears it; the stack ends behind that.
+fn ask(setup: &Setup, to: SocketAddr) -> io::Result<()> {
+    let stack = setup.here()?;
+    let mut stream = TcpStream::connect(&stack, to)?;
+    stream.write_all(b"there?")?;
+    stream.shutdown(Shutdown::Write)?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let is_it = answer == "there?";
+    if is_it { Ok(()) } else { Err(io::Error::other(format!("it answers {answer:?}"))) }
 }
 
 /// Nothing has come in time.

@@ -72,18 +72,19 @@ impl Right {
         let _ = self.transport.ask(cx, asked);
     }
 
-    /// The registry goes on with a state that was given back; false if it is none.
-    pub(super) fn go_on(&self, cx: &Kernel, this: &ProtocolRef, state: &[u8]) -> bool {
-        let opened = bring(cx, &self.transport, &self.ends, state)
-            .then(|| self.transport.open(cx, Upper::new(this), self.ends.clone()));
-        match opened {
-            Some(Ok(session)) => session.close(cx),
-            _ => {
-                self.free(cx);
-                return false;
-            }
+    /// The transport has this state, and expects the conversation; false if it is none.
+    pub(super) fn bring(&self, cx: &Kernel, state: &[u8]) -> bool {
+        bring(cx, &self.transport, &self.ends, state)
+    }
+
+    /// The registry goes on with the conversation that was brought, to its end; false if it cannot.
+    pub(super) fn go_on(&self, cx: &Kernel, this: &ProtocolRef) -> bool {
+        let opened = self.transport.open(cx, Upper::new(this), self.ends.clone());
+        let goes_on = opened.as_ref().map(|session| session.close(cx)).is_ok();
+        if !goes_on {
+            self.free(cx);
         }
-        true
+        goes_on
     }
 
     /// Its program is gone: the peer is to hear of it. An open finds the connection half open at

@@ -5,4 +5,5 @@ mod datagrams;
 mod deaths;
 mod hostile;
 mod moves;
+mod order;
 mod world;

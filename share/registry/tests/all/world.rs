@@ -153,6 +153,7 @@ pub(crate) struct Member {
     pub(crate) datagrams: ProtocolRef,
     /// What it has sent to the registry.
     pub(crate) sent: Sent,
+    program: Rc<Program>,
 }
 
 /// What a protocol reports of itself, or nothing.
@@ -333,7 +334,7 @@ impl Hosts {
         let (frames, module_end) = queue(&self.chance);
         let device_kernel = Rc::clone(self.world.kernel(self.device.id).expect("a kernel"));
         let program = Rc::new(Program::add(&cx, "library", far, registry));
-        let library = program.library().clone();
+        let (library, leaves) = (program.library().clone(), Rc::clone(&program));
         let datagrams = program.add_datagrams(&cx, "datagrams", far_udp);
         let ends = [closing(vec![frames.clone()]), closing(vec![module_end.clone()])];
         self.world.join([id, self.device.id], ends);
@@ -352,7 +353,7 @@ impl Hosts {
         assert!(built.get(), "the program has its stack");
         let app = App::add(&cx, "app", library.clone(), plan);
         self.world.start_host(id).unwrap_or_else(|(p, error)| panic!("{}: {error}", p.name()));
-        Member { id, app, library, datagrams, sent }
+        Member { id, app, library, datagrams, sent, program: leaves }
     }
 
     /// A program's kernel, with what stands for what it is granted.
@@ -392,6 +393,20 @@ impl Hosts {
     /// For so long programs read nothing that the registry sends, as if it were stopped.
     pub(crate) fn stall_registry(&self, time: Duration) {
         self.stalled.set(self.world.now().after(time));
+    }
+
+    /// The program leaves what it has closed to the registry: how much it keeps nevertheless.
+    pub(crate) fn leave(&mut self, program: &Member) -> usize {
+        let left = Rc::new(Cell::new(usize::MAX));
+        for _ in 0..1000 {
+            let (own, of) = (Rc::clone(&left), Rc::clone(&program.program));
+            self.world.spawn(program.id, move |cx| own.set(of.leave(cx)));
+            self.run(Duration::from_micros(100));
+            if left.get() == 0 {
+                break;
+            }
+        }
+        left.get()
     }
 
     /// The registry dies, by a kill.

@@ -39,6 +39,15 @@ pub(super) fn run_until_quiet(
     }
 }
 
+/// Turns the loop until it `is_quiet`, and until what has not ended by then ends elsewhere, where
+/// that can be.
+pub(super) fn bid_farewell(made: (&Runner, &Kernel, &Layer), is_quiet: impl Fn() -> bool) {
+    let (runner, kernel, layer) = made;
+    // Whatever goes wrong now, no handle is left to tell.
+    let _ = run_until_quiet(runner, FAREWELL, is_quiet);
+    let _ = run_until_quiet(runner, FAREWELL, || layer.has_left(kernel));
+}
+
 /// The calling thread drives the stack: no other takes part.
 #[derive(Clone)]
 pub struct Here {
@@ -103,8 +112,8 @@ impl Here {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // Whatever goes wrong now, no handle is left to tell.
-        let _ = self.drain(FAREWELL);
+        let made = (&*self.runner, &*self.kernel, &*self.layer);
+        bid_farewell(made, || self.layer.is_quiet(&self.kernel));
         self.kernel.stop();
     }
 }

@@ -2,7 +2,7 @@
 
 use super::commands::{CommandQueue, call, tend};
 use super::drive::{Drive, Setting, Wait};
-use super::here::{FAREWELL, SETTLE_EVERY, run_until_quiet};
+use super::here::{FAREWELL, SETTLE_EVERY, bid_farewell};
 use super::inside::{info_within, set_within};
 use super::port::{Kind, Port};
 use super::pump::Reactor;
@@ -158,7 +158,7 @@ fn run(setup: &Setup, commands: &Arc<CommandQueue>, told: &SyncSender<io::Result
     // An interrupt of the process ends it, too, and the end of all that it stands on.
     let is_over = move || theirs.bell().is_leaving() || layer.loss() == Loss::All;
     let _ = made.runner.run(None, Rc::new(move |_| is_over()));
-    let _ = run_until_quiet(&made.runner, FAREWELL, || reactor.is_quiet(&made.kernel));
+    bid_farewell((&made.runner, &made.kernel, &reactor.layer), || reactor.is_quiet(&made.kernel));
     drop(ended);
     drop(made.runner);
     made.kernel.stop();

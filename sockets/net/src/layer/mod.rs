@@ -72,6 +72,9 @@ pub(crate) enum Loss {
     All,
 }
 
+/// How many conversations of a program that ends are not where they end yet.
+type Leaving = dyn Fn(&Kernel) -> usize;
+
 /// The sockets of one stack.
 #[derive(Default)]
 pub(crate) struct Layer {
@@ -87,6 +90,8 @@ pub(crate) struct Layer {
     secret: Cell<Option<Secret>>,
     /// Says what has gone, and what the sockets have heard of it.
     losses: RefCell<Option<Box<dyn Fn() -> Loss>>>,
+    /// Has conversations that were closed end elsewhere, and says how many are not there yet.
+    leaving: RefCell<Option<Box<Leaving>>>,
     lost: Cell<Loss>,
 }
 
@@ -133,6 +138,17 @@ impl Layer {
     #[cfg(feature = "attach")]
     pub(crate) fn watch_losses(&self, losses: impl Fn() -> Loss + 'static) {
         *self.losses.borrow_mut() = Some(Box::new(losses));
+    }
+
+    /// What is closed and has not ended when the stack ends goes elsewhere as `leaving` says.
+    #[cfg(feature = "attach")]
+    pub(crate) fn leave_by(&self, leaving: impl Fn(&Kernel) -> usize + 'static) {
+        *self.leaving.borrow_mut() = Some(Box::new(leaving));
+    }
+
+    /// Has what was closed end elsewhere, where that can be: true once all of it is there.
+    pub(crate) fn has_left(&self, cx: &Kernel) -> bool {
+        self.leaving.borrow().as_ref().is_none_or(|leaving| leaving(cx) == 0)
     }
 
     /// True if what the sockets stand on lies in other processes, in part or all.

@@ -254,6 +254,8 @@ const ALONE: &[Test] = tests! {
     many::follow_each_other over Veth;
     library::iperf3_measures over Tap;
     library::curl_fetches over Tap;
+    library::brief_words_are_answered over Tap;
+    library::a_program_ends_in_order over Tap;
     upgrade::streams_go_on_under_iperf3 over Tap;
     moving::streams_go_on_in_other_processes over Tap;
     granted::programs_that_attach_send_what_they_may over Tap;
