@@ -114,8 +114,9 @@ impl Ddp {
         Ok((AtAddr::new(net, node, socket), group))
     }
 
-    /// A socket for a session that leaves it open: one that is not enabled, and that has no session
-    /// with this peer.
+    /// A socket for a session that leaves it open: one that has no session with this peer and is
+    /// enabled for no type; or else not for this one, since what takes all sockets of its type
+    /// leaves no other.
     fn choose(&self, cx: &Kernel, key: Key) -> Result<Choice<'_>, OpenError> {
         let shared = &self.shared;
         let (first, last) =
@@ -125,12 +126,15 @@ impl Ddp {
         let sockets = (0..count).map(|n| first + (start + n) % count);
         let mut enabled = [false; 256];
         shared.enables.for_each(|key, _| enabled[usize::from(key & 0xff)] = true);
-        let is_free = |socket: u16| {
-            let socket = socket as u8;
+        let is_free = |socket: u8| {
             let key = Key { socket, ..key };
-            !enabled[usize::from(socket)] && shared.sessions.get(&key.number()).is_none()
+            shared.sessions.get(&key.number()).is_none()
         };
-        shared.choices.choose(sockets, is_free)
+        let is_enabled = |socket: u8| enabled[usize::from(socket)];
+        let is_of_type = |socket: u8| shared.enables.get(&enable_key(key.kind, socket)).is_some();
+        let choices = &shared.choices;
+        let first = choices.choose(sockets.clone(), |n| is_free(n as u8) && !is_enabled(n as u8));
+        first.or_else(|_| choices.choose(sockets, |n| is_free(n as u8) && !is_of_type(n as u8)))
     }
 }
 
