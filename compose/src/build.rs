@@ -76,7 +76,11 @@ pub fn build_part(
         let nodes = host.nodes();
         let numbered = plan.order.iter().filter_map(|&at| {
             let (place, node) = (plan.places.get(at)?, nodes.get(at)?);
-            Some(xk_core::Node { kind: place.entry.kind, name: node.name.as_str().into() })
+            Some(xk_core::Node {
+                kind: place.entry.kind,
+                name: node.name.as_str().into(),
+                numbers_below: place.numbers_below().and_then(|below| plan.number(below)),
+            })
         });
         kernel.join_host(numbered.collect(), own_first);
     }

@@ -40,6 +40,19 @@ impl HostPlan {
         self.places.get(upper).is_some_and(|place| place.lowers.contains(&lower))
     }
 
+    /// Whether a node stands on one of that domain, at whatever distance: layers between pass on
+    /// what it asks there, which may name it.
+    fn reaches(&self, upper: usize, domain: usize) -> bool {
+        let mut below = vec![upper];
+        let mut seen = 0;
+        while let Some(place) = below.get(seen).and_then(|at| self.places.get(*at)) {
+            seen += 1;
+            let fresh = place.lowers.iter().copied().filter(|lower| !below.contains(lower));
+            below.extend(fresh.collect::<Vec<_>>());
+        }
+        below.iter().skip(1).any(|at| self.places[*at].domain == domain)
+    }
+
     /// The domains from which a protocol may come that asks for something through `neighbour`: it
     /// itself, and what stands on it, for a virtual protocol passes on what is above it.
     fn reached_through(&self, neighbour: usize) -> Vec<usize> {
@@ -114,18 +127,14 @@ pub fn build_domain(
         }))
     })?;
     for (neighbour, port) in &ports {
-        for (at, protocol) in protocols.iter().enumerate().filter(|(at, _)| here.contains(at)) {
+        let present = protocols.iter().enumerate();
+        for (at, protocol) in present.filter_map(|(at, one)| Some((at, one.as_ref()?))) {
             let is_used =
                 |upper: usize| plan.places[upper].domain == *neighbour && plan.stands_on(upper, at);
-            if let Some(protocol) = protocol.as_ref().filter(|_| (0..protocols.len()).any(is_used))
-            {
+            if here.contains(&at) && (0..protocols.len()).any(is_used) {
                 port.grant(protocol);
             }
-            let stands_there =
-                |lower: usize| plan.places[lower].domain == *neighbour && plan.stands_on(at, lower);
-            if let Some(protocol) =
-                protocol.as_ref().filter(|_| (0..protocols.len()).any(stands_there))
-            {
+            if plan.places[at].domain != *neighbour && plan.reaches(at, *neighbour) {
                 port.note_user(protocol);
             }
         }

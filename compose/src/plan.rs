@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use xk_core::Entry;
-use xk_core::graph::{Catalog, Family, Params};
+use xk_core::graph::{Catalog, Family, Params, Shape};
 use xk_core::numbers::Number;
 use xk_core::object::ProtocolId;
 use xk_lang::{Diagnostics, Graph, Host, HostInstance, Node, Template};
@@ -70,6 +70,12 @@ impl Place {
     /// The parameter of `node`, which it is of, that names a socket at which it listens.
     pub fn listens_at<'a>(&self, node: &'a Node) -> Option<&'a xk_lang::Param> {
         node.param(self.entry.stacking_rules?.listens_at?)
+    }
+
+    /// The place of the protocol whose type numbers hold on it: that below a filter or an adapter.
+    pub(crate) fn numbers_below(&self) -> Option<usize> {
+        let is_looked_through = matches!(self.entry.shape, Shape::Filter | Shape::Adapter);
+        self.lowers.first().copied().filter(|_| is_looked_through)
     }
 
     /// The type numbers that the graph gives it, or that follow from others: the lower protocol's

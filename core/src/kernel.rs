@@ -332,14 +332,14 @@ impl Kernel {
         let (kind, _) = protocols.node(upper)?;
         let upper = (upper, kind);
         let numbers = self.numbers.borrow();
-        let mut lower = protocols.get(lower)?;
+        let mut lower = lower;
         loop {
-            let head = lower.head();
-            let found = numbers.find(upper, (head.id(), head.kind()));
+            let (kind, _) = protocols.node(lower)?;
+            let found = numbers.find(upper, (lower, kind));
             if found.is_some() {
                 return found;
             }
-            lower = lower.numbers_below()?;
+            lower = protocols.numbers_below(lower)?;
         }
     }
 

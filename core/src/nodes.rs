@@ -11,6 +11,8 @@ pub struct Node {
     pub kind: &'static str,
     /// Its name in the graph.
     pub name: Box<str>,
+    /// The node whose type numbers hold on this one, if it passes them on.
+    pub numbers_below: Option<ProtocolId>,
 }
 
 /// A kernel's protocols. Where its host lies in several kernels, the nodes of the host have their
@@ -91,6 +93,13 @@ impl Protocols {
             return Some((node.kind, &node.name));
         }
         self.get(id).map(|protocol| (protocol.head().kind(), protocol.name()))
+    }
+
+    /// The layer whose type numbers hold on that of this number: of a node whatever kernel has it.
+    pub(crate) fn numbers_below(&self, id: ProtocolId) -> Option<ProtocolId> {
+        let node = self.nodes.get(id.0 as usize);
+        let said = node.and_then(|node| node.numbers_below);
+        said.or_else(|| Some(self.get(id)?.numbers_below()?.id()))
     }
 
     /// Those in this kernel, bottom-up.

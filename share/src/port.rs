@@ -297,8 +297,9 @@ impl Handles for Names<'_> {
     }
 
     fn protocol(&self, id: ProtocolId) -> Option<ProtocolRef> {
-        let proxy = find(&self.port.uppers, id).or_else(|| find(&self.port.lowers, id));
-        proxy.or_else(|| self.port.own(id))
+        // One that lies further up may be named for the first time.
+        let known = find(&self.port.lowers, id).or_else(|| self.port.own(id));
+        known.or_else(|| self.port.upper(self.cx, id))
     }
 
     fn reason(&self, key: u32) -> Option<&'static Reason> {

@@ -39,7 +39,7 @@ struct Side {
 impl Side {
     fn new(ring: Ring, own_first: u32) -> Self {
         let cx = Rc::new(real_kernel(POOL_OCTETS).expect("memory for a pool"));
-        let mirror = xk_core::Node { kind: "mirror", name: "mirror".into() };
+        let mirror = xk_core::Node { kind: "mirror", name: "mirror".into(), numbers_below: None };
         cx.join_host(vec![mirror], own_first);
         let port = Port::new(Box::new(ring), known());
         Self { cx, port }

@@ -14,6 +14,7 @@ mod frames;
 mod graphs;
 mod layers;
 mod manuals;
+mod mixtures;
 mod mrpc;
 mod mutations;
 mod mutual;

@@ -115,14 +115,15 @@ impl Attached {
         if highest >= NODES_MAX || granted.first <= highest {
             return Err(AttachError::Malformed);
         }
-        let nothing = || Node { kind: "", name: "".into() };
+        let nothing = || Node { kind: "", name: "".into(), numbers_below: None };
         let mut nodes: Vec<Node> = (0..=highest).map(|_| nothing()).collect();
         for node in &granted.nodes {
             let kind = kind(&node.kind).ok_or(AttachError::Malformed)?;
             let is_new = nodes.iter().all(|other| *other.name != *node.name);
             match nodes.get_mut(node.number as usize) {
                 Some(place) if is_new && !node.name.is_empty() => {
-                    *place = Node { kind, name: node.name.as_str().into() };
+                    let name = node.name.as_str().into();
+                    *place = Node { kind, name, numbers_below: None };
                 }
                 _ => return Err(AttachError::Malformed),
             }
