@@ -41,21 +41,24 @@ pub(crate) fn build(
 
 /// A kernel without protocols.
 pub(crate) fn kernel() -> Result<Rc<Kernel>, Failure> {
-    Ok(furnished(real_kernel(POOL_OCTETS_MAX).map_err(no_kernel)?))
+    let kernel = real_kernel(POOL_OCTETS_MAX).map_err(no_kernel)?;
+    furnish(&kernel);
+    Ok(Rc::new(kernel))
 }
 
 /// A kernel without protocols, and the file in which its pool lies.
 pub(crate) fn lending_kernel() -> Result<(Rc<Kernel>, OwnedFd), Failure> {
     let (kernel, pool) = xk_run::lending_kernel(POOL_OCTETS_MAX).map_err(no_kernel)?;
-    Ok((furnished(kernel), pool))
+    furnish(&kernel);
+    Ok((Rc::new(kernel), pool))
 }
 
 fn no_kernel(error: io::Error) -> Failure {
     Failure::new(format!("cannot make a kernel: {error}"))
 }
 
-/// A kernel that knows the time, and says on the standard output what is to be said.
-fn furnished(kernel: Kernel) -> Rc<Kernel> {
+/// The kernel knows the time, and says on the standard output what is to be said.
+pub(crate) fn furnish(kernel: &Kernel) {
     // The kernel's clock begins when it is run, a moment from now.
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
     kernel.surround(Rc::new(EpochOffset(since_1970.unwrap_or(Duration::ZERO))));
@@ -65,7 +68,6 @@ fn furnished(kernel: Kernel) -> Rc<Kernel> {
     kernel.surround(Rc::new(Notices(Box::new(|line: &str| {
         output::print(&format!("{line}\n"));
     }))));
-    Rc::new(kernel)
 }
 
 /// Starts what was built, and is nothing but `user` then: devices are open.

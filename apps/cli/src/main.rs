@@ -22,6 +22,7 @@ mod host;
 mod linkage;
 mod live;
 mod log;
+mod member;
 mod output;
 mod ping;
 mod protocols;

@@ -4,6 +4,7 @@ use crate::control::{self, Server};
 use crate::domains::{self, Domains, Wanted};
 use crate::failure::{Failure, show};
 use crate::log::Verbosity;
+use crate::member::Member;
 use crate::output::{grouped, heading};
 use crate::user::User;
 use crate::wires::WireArgs;
@@ -33,6 +34,10 @@ pub(crate) struct Args {
     host: Option<String>,
     #[command(flatten)]
     wires: WireArgs,
+    /// As a program on the protocol library of the domain that is open there: in place of its own
+    /// `tcp` and `udp`, and what is below these, it has those that the domain grants
+    #[arg(long, value_name = "SOCKET")]
+    library: Option<PathBuf>,
     /// How often within a minute processes of domains that have ended are started again; one more
     /// ends the run
     #[arg(long, value_name = "N", default_value_t = 5)]
@@ -88,7 +93,18 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let server = args
         .control
         .serve(user, std::process::id(), |failure| how.log.unless_quiet(|| failure.show()))?;
-    if domains::are_in(&graph, &host) {
+    let is_cut = domains::are_in(&graph, &host);
+    if let Some(path) = &args.library {
+        if is_cut {
+            return Err(Failure::usage("a host in domains is no program on a library"));
+        }
+        let member = Member::build(&graph, &host, (path, user))?;
+        let runner = how.runner(&member.kernel)?;
+        host::start(&graph, &host, &runner, user)?;
+        let leave = |runner: &Runner| member.leave(runner);
+        return run_and_leave(&graph, &host, runner, server.as_ref(), (how, user, &leave));
+    }
+    if is_cut {
         return in_domains(args, &graph, &host, user, server.as_ref());
     }
     let kernel = host::build(&graph, &host, user)?;
@@ -106,6 +122,20 @@ pub(crate) fn run(
     runner: Rc<Runner>,
     server: Option<&Server>,
     (how, user): (&HowArgs, User),
+) -> Result<(), Failure> {
+    run_and_leave(graph, host, runner, server, (how, user, &|_| {}))
+}
+
+/// What is to be done at the end of a run while its loop still turns.
+type Leave<'l> = &'l dyn Fn(&Runner);
+
+/// As [`run`]; at the end `leave` is done.
+fn run_and_leave(
+    graph: &CheckedGraph,
+    host: &HostInstance<'_>,
+    runner: Rc<Runner>,
+    server: Option<&Server>,
+    (how, user, leave): (&HowArgs, User, Leave<'_>),
 ) -> Result<(), Failure> {
     let kernel = Rc::clone(runner.kernel());
     let lowers = host::lowers(host);
@@ -130,6 +160,7 @@ pub(crate) fn run(
         output::print(&format!("\n{}\n{reports}", heading("reports")));
     }
     let failed = view::failures(&dump);
+    leave(&runner);
     drop(runner);
     kernel.stop();
     ended.map_err(|error| Failure::new(format!("the poll loop ended: {error}")))?;

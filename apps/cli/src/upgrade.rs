@@ -16,7 +16,8 @@ use xk_run::interrupt_unsafe;
 
 /// Go on with a running graph in the place of its process, by this program: with its devices and
 /// connections, whose peers notice a pause at most. Its process ends then. If something cannot be
-/// handed over, or fails on the way, that process goes on
+/// handed over, or fails on the way, that process goes on, and this says what it was: a host in
+/// domains is not handed over, nor a device other than `tap` and `packet`
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

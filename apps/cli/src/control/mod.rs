@@ -18,6 +18,7 @@ mod watch;
 
 pub(crate) use request::Request;
 pub(crate) use server::{Clients, Desk, Job as ServerJob, Jobs, Server};
+pub(crate) use successor::gives_state;
 
 use crate::failure::Failure;
 use crate::user::User;

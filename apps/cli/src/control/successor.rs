@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use xk_core::control::ListSessions;
 use xk_core::graph::{Catalog, Shape};
-use xk_core::{Kernel, ProtocolRef, SessionRef};
+use xk_core::{Entry, Kernel, ProtocolRef, SessionRef};
 use xk_kit::net::moving::{self, GiveState, HalfOpen};
 
 /// How long the other process may take with the states.
@@ -41,10 +41,10 @@ pub(super) struct Successor {
     asked: RefCell<Option<Job>>,
 }
 
-/// Whether sessions of this kind give their state.
-fn gives_state(catalog: &Catalog, kind: &str) -> bool {
+/// Whether sessions of this protocol give their state.
+pub(crate) fn gives_state(entry: &Entry) -> bool {
     let gives = |name: &str| name == <GiveState as xk_core::Question>::NAME;
-    catalog.find(kind).is_some_and(|entry| entry.questions.iter().any(|q| gives(q.name)))
+    entry.questions.iter().any(|q| gives(q.name))
 }
 
 fn list(names: &[&str]) -> String {
@@ -124,11 +124,9 @@ impl Successor {
             return Some(format!("what {} knows of its peers cannot be handed over", list(&kept)));
         }
         let kind = |name: &str| kernel.find_protocol(name).map(|p| p.head().kind());
-        let gives = |name: &String| kind(name).is_some_and(|k| gives_state(&self.catalog, k));
-        let is_top = |name: &str| {
-            let entry = kind(name).and_then(|kind| self.catalog.find(kind));
-            entry.is_some_and(|entry| entry.shape == Shape::Top)
-        };
+        let entry = |name: &str| kind(name).and_then(|kind| self.catalog.find(kind));
+        let gives = |name: &String| entry(name).is_some_and(gives_state);
+        let is_top = |name: &str| entry(name).is_some_and(|entry| entry.shape == Shape::Top);
         let stands =
             |(name, below): &&(String, Vec<String>)| below.iter().any(gives) && !is_top(name);
         let between: Vec<&str> =
@@ -173,7 +171,7 @@ impl Successor {
     fn stop_all(&self, kernel: &Kernel) -> (Vec<Stopped>, Vec<Value>, Vec<u8>) {
         let (mut stopped, mut sessions, mut states) = (Vec::new(), Vec::new(), Vec::new());
         for protocol in kernel.protocols() {
-            if !gives_state(&self.catalog, protocol.head().kind()) {
+            if !self.catalog.find(protocol.head().kind()).is_some_and(gives_state) {
                 continue;
             }
             // What is about to begin has a session from now on, and moves with it.

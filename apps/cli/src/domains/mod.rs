@@ -13,7 +13,7 @@ pub(crate) mod process;
 mod seat;
 mod ways;
 
-use crate::control::{Request, Server, ServerJob};
+use crate::control::{Request, Server, ServerJob, gives_state};
 use crate::failure::Failure;
 use crate::files;
 use crate::output::{self, heading};
@@ -33,6 +33,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use xk_compose::{CheckedGraph, DomainSetup};
+use xk_core::graph::Shape;
 use xk_lang::{DomainKind, HostInstance};
 use xk_run::interrupt_unsafe;
 
@@ -487,14 +488,11 @@ impl<'a> Domains<'a> {
                 }
                 Err(failure) => Err(failure),
             },
-            Request::Upgrade => {
-                let names: Vec<&str> = self.running.iter().map(|r| self.name(r.domain)).collect();
-                Err(Failure::new(format!(
-                    "host `{}` is cut into domains ({}), whose connections cannot be handed over",
-                    self.wanted.host.name,
-                    names.join(", ")
-                )))
-            }
+            Request::Upgrade => Err(Failure::new(format!(
+                "host `{}` is cut into domains, none of which is handed over: {}",
+                self.wanted.host.name,
+                self.left_behind()
+            ))),
             _ => Err(Failure::new("this is asked of one domain alone")),
         };
         job.answer(&match answered {
@@ -618,6 +616,31 @@ impl<'a> Domains<'a> {
             [] => Ok(()),
             some => Err(Failure::new(format!("failed: {}", some.join(", ")))),
         }
+    }
+
+    /// What each domain has that no other process goes on with.
+    fn left_behind(&self) -> String {
+        let places = self.plan().map_or(&[][..], |plan| plan.places());
+        let nodes = self.wanted.host.nodes();
+        let of_node = |(place, node): (&xk_compose::Place, &xk_lang::Node)| {
+            let (entry, name) = (place.entry(), &node.name.value);
+            match entry.shape {
+                Shape::Wire => Some(format!("the device of `{name}`")),
+                _ if gives_state(entry) => Some(format!("the connections of `{name}`")),
+                _ if !entry.is_replaceable => Some(format!("what `{name}` knows of its peers")),
+                _ => None,
+            }
+        };
+        let of_domain = |(domain, setup): (usize, &DomainSetup)| {
+            let own = places.iter().zip(nodes.iter()).filter(|(place, _)| place.domain() == domain);
+            let mut all: Vec<String> = own.filter_map(of_node).collect();
+            if setup.kind == Some(DomainKind::Open) {
+                all.push("the programs that have attached".into());
+            }
+            (!all.is_empty()).then(|| format!("{} has {}", self.name(domain), all.join(", ")))
+        };
+        let domains = self.setups.iter().enumerate().filter_map(of_domain);
+        domains.collect::<Vec<_>>().join("; ")
     }
 
     /// The sockets at which nodes listen.

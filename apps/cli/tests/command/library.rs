@@ -425,3 +425,30 @@ fn a_second_run_says_what_listens_at_its_paths() {
         assert!(said.contains(&cause), "not {cause}: {said}");
     }
 }
+
+/// A graph's layers of RPC stand on the library of `xk run`, and are called from outside.
+#[test]
+fn rpc_stands_on_a_library() {
+    needs_root!();
+    needs_program!("ip");
+    let library = Library::start("library rpc");
+    let of = |file: &str| format!("{}/../../graphs/{file}", env!("CARGO_MANIFEST_DIR"));
+    let path = library.folder.path().join("xk-library.sock").display().to_string();
+    let (graph, calls) = (of("rpc-library.kdl"), of("procedures.x"));
+    let space = &library.host.space;
+    let line = [XK, "run", "--no-control", &graph, "--library", &path];
+    let program = space.spawn(&line).unwrap();
+    program.wait_for("Ctrl-C ends it.", PATIENCE).unwrap_or_else(|e| panic!("{e}"));
+    for (text, octets) in [("hello", "68656c6c6f"), ("again", "616761696e")] {
+        let asked = format!("{{\"text\": \"{text}\"}}");
+        let to = "port5049@10.9.0.2";
+        let call = [XK, "call", "--over", "sun", "echo", &asked, "--x", &calls, "--to", to];
+        let answer = space.exec(&call).unwrap();
+        assert!(answer.contains(octets), "{answer}; {}", program.output());
+    }
+    // Where no registry is there is no library.
+    let nowhere = library.folder.path().join("nowhere").display().to_string();
+    let refused = space.exec(&[XK, "run", &graph, "--library", &nowhere]).unwrap_err();
+    assert!(refused.to_string().contains("cannot attach at"), "{refused}");
+    drop(program);
+}
