@@ -6,7 +6,8 @@ use crate::message::{Message, Pool};
 use crate::nodes::{Node, Protocols};
 use crate::numbers::Numbers;
 use crate::object::{
-    OpenError, Opening, Protocol, ProtocolId, ProtocolRef, Session, SessionId, SessionRef, Slots,
+    OpenError, Opening, Payer, Protocol, ProtocolId, ProtocolRef, Session, SessionId, SessionRef,
+    Slots,
 };
 use crate::random::Random;
 use crate::reason::Reason;
@@ -79,6 +80,8 @@ pub struct Kernel {
     /// Not 0 while an observer looks on.
     gate: Cell<u8>,
     session_last: Cell<u64>,
+    /// See [`payer`](Self::payer).
+    pub(crate) payer: Cell<Option<Payer>>,
     now: Cell<Time>,
     /// No timer is due before this; [`Time::ZERO`] if that is not known. Saves the way into the
     /// wheel, which a message alone never needs.
@@ -112,6 +115,7 @@ impl Kernel {
         Self {
             gate: Cell::new(0),
             session_last: Cell::new(0),
+            payer: Cell::new(None),
             now: Cell::new(Time::ZERO),
             quiet_until: Cell::new(Time::ZERO),
             relief: Cell::default(),
@@ -196,7 +200,9 @@ impl Kernel {
     ) -> SessionRef {
         let id = self.session_last.get() + 1;
         self.session_last.set(id);
-        SessionRef::new(SessionId(id), this.id(), upper.id(), opens, body)
+        // What a message makes is its receiver's, whatever brought that about.
+        let payer = upper.head().payer().or(if opens > 0 { self.payer.get() } else { None });
+        SessionRef::new(SessionId(id), this.id(), upper.id(), payer, opens, body)
     }
 
     /// Sets a timer for a session: its `timeout` gets `token` after `delay`, unless it is closed by
@@ -266,6 +272,13 @@ impl Kernel {
             return Ok(());
         }
         self.set_burst_aside();
+        let payer = self.payer.take();
+        let waited = self.wait_here(semaphore, timeout);
+        self.payer.set(payer);
+        waited
+    }
+
+    fn wait_here(&self, semaphore: &Semaphore, timeout: Option<Duration>) -> Result<(), WaitError> {
         let Some(timeout) = timeout else {
             return semaphore.wait(&self.shepherds);
         };
@@ -383,8 +396,9 @@ impl Kernel {
     }
 
     /// Adds what stands for a protocol of a program that comes and goes, under the number that it
-    /// has there, until [`remove_guest`](Self::remove_guest). `None` if the number is taken, or
-    /// below those that this kernel gives ([`join_host`](Self::join_host)).
+    /// has there, until [`remove_guest`](Self::remove_guest); it is charged to the
+    /// [`payer`](Self::payer) of now. `None` if the number is taken, or below those that this
+    /// kernel gives ([`join_host`](Self::join_host)).
     pub fn add_guest<P: Protocol + 'static>(
         &self,
         id: ProtocolId,
@@ -392,7 +406,7 @@ impl Kernel {
         name: &str,
         body: P,
     ) -> Option<ProtocolRef> {
-        let guest = ProtocolRef::new(id, kind, name, body);
+        let guest = ProtocolRef::new(id, kind, name, body).charged_to(self.payer.get());
         self.protocols.borrow_mut().add_guest(guest)
     }
 

@@ -20,6 +20,7 @@ mod tests;
 
 pub use key::Key;
 
+use crate::object::{Payer, ProtocolRef, USER_SHARE};
 use crate::secret::Secret;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -55,6 +56,36 @@ struct Table<K, V> {
 impl<K, V> Default for Table<K, V> {
     fn default() -> Self {
         Self { entries: HashTable::new(), places: Places::default() }
+    }
+}
+
+/// Receives for an enable: an upper protocol, or what a layer keeps for one.
+pub trait Receives {
+    /// The user that it is charged to, if it is to any.
+    fn payer(&self) -> Option<Payer>;
+}
+
+impl Receives for ProtocolRef {
+    fn payer(&self) -> Option<Payer> {
+        self.head().payer()
+    }
+}
+
+impl<K: Key, V: Clone + Receives> Map<K, V> {
+    /// Binds the key of an enable, which must be free, to what receives for it.
+    ///
+    /// # Errors
+    /// As of [`bind`](Self::bind); the map is full for a user that has its [share](USER_SHARE) of
+    /// it.
+    pub fn enable(&self, key: K, receiver: V) -> Result<(), BindError> {
+        if let Some(user) = receiver.payer() {
+            let table = self.table.borrow();
+            let own = table.entries.iter().filter(|(_, other)| other.payer() == Some(user));
+            if own.count() >= (self.entries_max / USER_SHARE).max(1) {
+                return Err(BindError::Full);
+            }
+        }
+        self.bind(key, receiver)
     }
 }
 

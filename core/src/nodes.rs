@@ -27,7 +27,7 @@ pub(crate) struct Protocols {
     own_first: u32,
     own: Vec<ProtocolRef>,
     /// What stands for protocols of programs that come and go, under the numbers that these have
-    /// there.
+    /// there, and in their order.
     guests: Vec<ProtocolRef>,
 }
 
@@ -67,23 +67,27 @@ impl Protocols {
         protocol
     }
 
+    fn place(&self, id: ProtocolId) -> Result<usize, usize> {
+        self.guests.binary_search_by_key(&id, ProtocolRef::id)
+    }
+
     #[cold]
     fn guest(&self, id: ProtocolId) -> Option<&ProtocolRef> {
-        self.guests.iter().find(|guest| guest.id() == id)
+        self.guests.get(self.place(id).ok()?)
     }
 
     /// Enters what stands for a protocol of a program that has come; `None` if its number is not
     /// behind all numbers here.
     pub(crate) fn add_guest(&mut self, guest: ProtocolRef) -> Option<ProtocolRef> {
         let is_free = guest.id().0 >= self.own_first && self.get(guest.id()).is_none();
-        is_free.then(|| self.guests.push(guest.clone()))?;
+        let at = self.place(guest.id()).err().filter(|_| is_free)?;
+        self.guests.insert(at, guest.clone());
         Some(guest)
     }
 
     /// Takes out what stands for a protocol of a program that has gone.
     pub(crate) fn remove_guest(&mut self, id: ProtocolId) -> Option<ProtocolRef> {
-        let at = self.guests.iter().position(|guest| guest.id() == id)?;
-        Some(self.guests.swap_remove(at))
+        Some(self.guests.remove(self.place(id).ok()?))
     }
 
     /// The kind and the name of the protocol with this number, if it is a node of the host or in

@@ -684,7 +684,7 @@ impl<L: Layer<N>, const N: usize> Protocol for Layered<L, N> {
     ) -> Result<Enable, OpenError> {
         let offer = self.layer.offer(cx, this, upper, &mut ends)?;
         let receiver = Receiver::Protocol(upper.receiver.clone());
-        self.offers.bind(offer, receiver)?;
+        self.offers.enable(offer, receiver)?;
         if L::PASSES_OFFERS
             && let Err(error) = self.pass_offer(cx, this, offer, &mut ends)
         {

@@ -1,6 +1,6 @@
 //! In which order a table looks for a session to evict: a clock for each upper protocol.
 
-use super::crowd::Crowd;
+use super::payer::Whose;
 use super::{ProtocolId, SessionRef};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -25,8 +25,9 @@ struct Clock<K> {
     passive: usize,
 }
 
-/// All clocks of a table: as many as upper protocols have had sessions there. Nothing is borrowed
-/// while a handle is dropped, for what that drops may come back.
+/// All clocks of a table, in the order of their upper protocols: of as many as have entries or
+/// sessions there, for those of programs come and go. Nothing is borrowed while a handle is
+/// dropped, for what that drops may come back.
 pub(super) struct Clocks<K>(RefCell<Vec<Clock<K>>>);
 
 impl<K> Default for Clocks<K> {
@@ -39,27 +40,36 @@ impl<K> Clock<K> {
     fn len(&self) -> usize {
         self.entries.len() + self.in_use.len()
     }
+
+    fn is_of_use(&self) -> bool {
+        self.len() > 0 || self.passive > 0
+    }
 }
 
 impl<K> Clocks<K> {
+    /// Uses a clock, which is made if there is none and goes if it is of no use any more.
     fn with<R>(&self, upper: ProtocolId, act: impl FnOnce(&mut Clock<K>) -> R) -> R {
         let mut clocks = self.0.borrow_mut();
-        let at = match clocks.iter().position(|clock| clock.upper == upper) {
-            Some(at) => at,
-            None => {
+        let at = match clocks.binary_search_by_key(&upper, |clock| clock.upper) {
+            Ok(at) => at,
+            Err(at) => {
                 let (entries, in_use) = (VecDeque::new(), VecDeque::new());
-                clocks.push(Clock { upper, entries, in_use, passive: 0 });
-                clocks.len() - 1
+                clocks.insert(at, Clock { upper, entries, in_use, passive: 0 });
+                at
             }
         };
-        act(&mut clocks[at])
+        let done = act(&mut clocks[at]);
+        if !clocks[at].is_of_use() {
+            let _ = clocks.remove(at);
+        }
+        done
     }
 
     /// How many sessions of an upper protocol are bound that messages made.
     pub(super) fn passive(&self, upper: ProtocolId) -> usize {
         let clocks = self.0.borrow();
-        let clock = clocks.iter().find(|clock| clock.upper == upper);
-        clock.map_or(0, |clock| clock.passive)
+        let at = clocks.binary_search_by_key(&upper, |clock| clock.upper);
+        at.map_or(0, |at| clocks[at].passive)
     }
 
     /// How many entries there are, those of sessions unbound since included.
@@ -140,12 +150,12 @@ impl<K> Clocks<K> {
         })
     }
 
-    /// Whether one of the next `scan_max` entries of an upper protocol is of a crowd.
+    /// Whether one of the next `scan_max` entries of an upper protocol is of these.
     #[cold]
-    pub(super) fn meets(&self, scan_max: usize, crowd: Crowd) -> bool {
+    pub(super) fn meets(&self, scan_max: usize, whose: Whose) -> bool {
         let clocks = self.0.borrow();
         let near = |entries: &VecDeque<Entry<K>>| {
-            entries.iter().take(scan_max).any(|entry| crowd.has(entry.session.head().source()))
+            entries.iter().take(scan_max).any(|entry| whose.has(entry.session.head()))
         };
         clocks.iter().any(|clock| near(&clock.entries) || near(&clock.in_use))
     }
@@ -154,7 +164,8 @@ impl<K> Clocks<K> {
     #[cold]
     pub(super) fn clean(&self, keep: impl Fn(&Entry<K>) -> bool) {
         let mut gone = Vec::new();
-        for clock in self.0.borrow_mut().iter_mut() {
+        let mut clocks = self.0.borrow_mut();
+        for clock in clocks.iter_mut() {
             for entries in [&mut clock.entries, &mut clock.in_use] {
                 let all = core::mem::take(entries);
                 let (kept, left): (VecDeque<_>, VecDeque<_>) = all.into_iter().partition(&keep);
@@ -162,6 +173,8 @@ impl<K> Clocks<K> {
                 gone.push(left);
             }
         }
+        clocks.retain(Clock::is_of_use);
+        drop(clocks);
         // The last handles of some may be among them, and what they drop may come back here.
         drop(gone);
     }

@@ -1,6 +1,6 @@
 //! The counted handle of a protocol, and what every protocol has in common.
 
-use super::{Burst, Enable, OpenError, Protocol, Refused, SessionRef};
+use super::{Burst, Enable, OpenError, Payer, Protocol, Refused, SessionRef};
 use crate::control::{Answer, Ask, Question};
 use crate::kernel::Kernel;
 use crate::message::Message;
@@ -34,6 +34,8 @@ pub struct ProtocolHead {
     folded_sent: Cell<u64>,
     folded_received: Cell<u64>,
     drops: DropCounters,
+    /// See [`payer`](Self::payer).
+    pub(super) payer: Option<Payer>,
 }
 
 impl ProtocolHead {
@@ -146,8 +148,17 @@ impl ProtocolRef {
             folded_sent: Cell::new(0),
             folded_received: Cell::new(0),
             drops: DropCounters::default(),
+            payer: None,
         };
         Self(Rc::new(ProtocolCell { head, body: Box::new(body) }))
+    }
+
+    /// The protocol, just made, as one that stands for a user's.
+    pub(crate) fn charged_to(mut self, payer: Option<Payer>) -> Self {
+        if let Some(cell) = Rc::get_mut(&mut self.0) {
+            cell.head.payer = payer;
+        }
+        self
     }
 
     /// What every protocol has in common.

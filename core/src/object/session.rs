@@ -1,7 +1,8 @@
 //! The counted handle of a session, and what every session has in common.
 
 use super::{
-    Burst, CallCause, CallError, Outgoing, ProtocolId, ProtocolRef, PushError, Refused, Session,
+    Burst, CallCause, CallError, Outgoing, Payer, ProtocolId, ProtocolRef, PushError, Refused,
+    Session,
 };
 use crate::HostAddr;
 use crate::control::{Answer, Ask, Question};
@@ -69,6 +70,8 @@ pub struct SessionHead {
     tag: Cell<u32>,
     peer: Cell<HostAddr>,
     source: u64,
+    /// See [`payer`](Self::payer).
+    pub(super) payer: Option<Payer>,
     /// The sessions that stand on it ([`Session::lower`]); some have ended.
     above: RefCell<Vec<WeakSession>>,
 }
@@ -192,6 +195,7 @@ impl SessionRef {
         id: SessionId,
         protocol: ProtocolId,
         upper: ProtocolId,
+        payer: Option<Payer>,
         opens: u32,
         body: S,
     ) -> Self {
@@ -212,6 +216,7 @@ impl SessionRef {
                 tag: Cell::new(0),
                 peer: Cell::new(HostAddr::UNSPECIFIED),
                 source,
+                payer,
                 above: RefCell::default(),
             },
             body: Box::new(body),

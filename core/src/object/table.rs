@@ -1,7 +1,8 @@
 //! A bounded table of a protocol's sessions by their demultiplexing key.
 
 use super::clock::{Clocks, Entry};
-use super::crowd::{Crowd, Crowds};
+use super::crowd::Crowds;
+use super::payer::{Charged, USER_SHARE, Whose};
 use super::slot_unsafe::KeyedSlot;
 use super::{OpenError, ProtocolId, ProtocolRef, Session, SessionHead, SessionRef};
 use crate::kernel::Kernel;
@@ -32,7 +33,8 @@ pub type Rank = fn(&Kernel, &SessionRef) -> Option<(u32, Time)>;
 /// before, and a session bound costs a fixed number of looks on average. Where sources of
 /// messages have addresses ([`source`](super::SessionHead::source)), a network that has its share
 /// of the table makes room among its own: an eighth for 256 neighbours, a quarter for 65,536. The
-/// last quarter of the table is not for such.
+/// last quarter of the table is not for such. A user whose programs use the kernel without being
+/// trusted ([`Payer`](super::Payer)) has an eighth of the table at most, whatever holds it.
 pub struct SessionTable<K> {
     map: Map<K, SessionRef>,
     /// The last hit, with a handle of its own: an even shorter way than the map's cache.
@@ -40,6 +42,7 @@ pub struct SessionTable<K> {
     last_hits: Cell<u64>,
     clocks: Clocks<K>,
     crowds: Crowds,
+    charged: Charged,
     max: usize,
     /// From how many sessions on an idle one makes room for each that a message makes.
     idle_max: usize,
@@ -60,6 +63,7 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
             last_hits: Cell::new(0),
             clocks: Clocks::default(),
             crowds: Crowds::new(secret.hash(&[]), max.max(1)),
+            charged: Charged::default(),
             max: max.max(1),
             idle_max: max.max(1),
             passive_max: usize::MAX,
@@ -162,6 +166,14 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
             return Err(&reason::TABLE_FULL);
         }
         let head = session.head();
+        if let Some(payer) = head.payer()
+            && self.charged.of(payer) >= (self.max / USER_SHARE).max(1)
+        {
+            self.may_look();
+            if !self.evict_from(cx, head.upper(), Whose::Payer(payer)) {
+                return Err(&reason::TABLE_FULL);
+            }
+        }
         let (passive, len) = (head.is_passive(), self.map.len());
         let full = len >= self.max;
         // Only strangers share out what there is. The last quarter is for sources that have less
@@ -170,20 +182,20 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
             true => self.crowds.of(head.source()),
             false => [None; 2],
         };
-        let crowds = || crowds.iter().copied().flatten();
+        let crowds = || crowds.iter().copied().flatten().map(Whose::Crowd);
         let crowded = crowds().next().is_some() && len >= self.max - self.max / 4;
         let share_full = passive && self.clocks.passive(head.upper()) >= self.passive_max;
         if full || share_full || crowded || passive && len >= self.idle_max {
-            self.looks.set((self.looks.get() + SCAN_MAX).min(self.clocks.len()));
+            self.may_look();
             // What goes from a full share makes room in a full table as well.
-            let evict = |crowd| match share_full {
-                true => self.evict_from(cx, head.upper(), crowd),
-                false => self.evict(cx, crowd),
+            let evict = |whose| match share_full {
+                true => self.evict_from(cx, head.upper(), whose),
+                false => self.evict(cx, whose),
             };
             // A network that only seems to have a share, for it is counted with another, has
             // nothing within reach.
             let is_met = || crowds().any(|crowd| self.clocks.meets(SCAN_MAX, crowd));
-            let evicted = crowds().any(|crowd| evict(Some(crowd))) || !is_met() && evict(None);
+            let evicted = crowds().any(evict) || !is_met() && evict(Whose::Anyone);
             if !evicted && (full || share_full || crowded && is_met()) {
                 return Err(&reason::TABLE_FULL);
             }
@@ -195,8 +207,14 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         if passive {
             self.crowds.enter(session.head().source());
         }
+        self.charged.enter(session.head());
         self.clocks.enter(key, session);
         Ok(())
+    }
+
+    /// So many entries that were in use may be looked at again for one bound.
+    fn may_look(&self) {
+        self.looks.set((self.looks.get() + SCAN_MAX).min(self.clocks.len()));
     }
 
     /// The session of `upper` with this key, held once more; `None` if there is none.
@@ -280,18 +298,18 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
     }
 
     /// Evicts one idle session of the upper protocol that has the most sessions, else of the next
-    /// one; if a crowd is given, one of that.
-    fn evict(&self, cx: &Kernel, crowd: Option<Crowd>) -> bool {
+    /// one; of those that are meant.
+    fn evict(&self, cx: &Kernel, whose: Whose) -> bool {
         let uppers = self.clocks.by_size();
-        uppers.into_iter().any(|upper| self.evict_from(cx, upper, crowd))
+        uppers.into_iter().any(|upper| self.evict_from(cx, upper, whose))
     }
 
     /// Evicts one idle session of an upper protocol, if there is one within reach of the clock's
     /// hand, or among those that were in use when it passed.
-    fn evict_from(&self, cx: &Kernel, upper: ProtocolId, crowd: Option<Crowd>) -> bool {
+    fn evict_from(&self, cx: &Kernel, upper: ProtocolId, whose: Whose) -> bool {
         let evict = || match self.rank {
-            Some(rank) => self.evict_least(cx, upper, crowd, rank),
-            None => self.evict_idle(cx, upper, crowd),
+            Some(rank) => self.evict_least(cx, upper, whose, rank),
+            None => self.evict_idle(cx, upper, whose),
         };
         self.recheck(cx, upper, RECHECK);
         evict() || self.recheck(cx, upper, usize::MAX) && evict()
@@ -346,8 +364,8 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         None
     }
 
-    fn evict_idle(&self, cx: &Kernel, upper: ProtocolId, crowd: Option<Crowd>) -> bool {
-        let is_meant = |head: &SessionHead| crowd.is_none_or(|crowd| crowd.has(head.source()));
+    fn evict_idle(&self, cx: &Kernel, upper: ProtocolId, whose: Whose) -> bool {
+        let is_meant = |head: &SessionHead| whose.has(head);
         for _ in 0..SCAN_MAX {
             let Some(mut entry) = self.next(cx, upper) else {
                 return false;
@@ -378,15 +396,9 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
     }
 
     /// Evicts the session of an upper protocol that `rank` puts lowest of those within reach of the
-    /// clock's hand; if a crowd is given, one of that.
-    fn evict_least(
-        &self,
-        cx: &Kernel,
-        upper: ProtocolId,
-        crowd: Option<Crowd>,
-        rank: Rank,
-    ) -> bool {
-        let is_meant = |head: &SessionHead| crowd.is_none_or(|crowd| crowd.has(head.source()));
+    /// clock's hand and are meant.
+    fn evict_least(&self, cx: &Kernel, upper: ProtocolId, whose: Whose, rank: Rank) -> bool {
+        let is_meant = |head: &SessionHead| whose.has(head);
         let mut least: Option<((u32, Time), Entry<K>)> = None;
         for _ in 0..SCAN_MAX {
             let Some(entry) = self.next(cx, upper) else {
@@ -428,6 +440,7 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         if session.head().is_passive() {
             self.crowds.leave(session.head().source());
         }
+        self.charged.leave(session.head());
     }
 
     /// Unbinds the session with this key.
@@ -498,11 +511,18 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         MapStats { lookups: stats.lookups + last, cache_hits: stats.cache_hits + last, ..stats }
     }
 
+    /// How many upper protocols it keeps anything of.
+    #[cfg(test)]
+    pub(super) fn uppers(&self) -> usize {
+        self.clocks.by_size().len()
+    }
+
     /// Unbinds all sessions, without closing them; for a protocol's `stop`.
     pub fn clear(&self) {
         let (clocks, last) = (self.clocks.take(), self.last.replace(None));
         self.map.clear();
         self.crowds.clear();
+        self.charged.clear();
         drop((clocks, last));
     }
 }

@@ -390,6 +390,73 @@ fn sessions_in_turn_are_found_but_not_kept() {
     }
 }
 
+/// What stands for a program's protocol of this user, under this number.
+fn guest(cx: &Kernel, uid: u32, number: u32) -> ProtocolRef {
+    let add = || cx.add_guest(ProtocolId(number), "program", "guest", Still);
+    cx.charging(Payer::user(uid), add).expect("a free number")
+}
+
+#[test]
+fn a_user_has_a_share_of_a_table_and_takes_from_its_own() {
+    let bench = kernel();
+    let (cx, own) = &bench;
+    let table = SessionTable::<u32>::new(SECRET, 64);
+    let open = |key, upper: &ProtocolRef| {
+        table.bind(cx, key, cx.new_session(own, upper, From(0))).map_err(|why| why.name)
+    };
+    let (one, two) = (guest(cx, 7, 1000), guest(cx, 7, 1001));
+    for key in 0..8 {
+        assert_eq!(open(key, if key % 2 == 0 { &one } else { &two }), Ok(()), "{key}");
+    }
+    for upper in [&one, &two] {
+        assert_eq!(open(8, upper), Err(reason::TABLE_FULL.name), "an eighth is all it has");
+    }
+    // What a protocol of the kernel's own opens for it is charged to it, and what it opens for
+    // itself is not: behind a wait as well.
+    let charged = || open(8, own);
+    assert_eq!(cx.charging(Payer::user(7), charged), Err(reason::TABLE_FULL.name));
+    assert_eq!((open(8, own), open(9, &guest(cx, 8, 1002))), (Ok(()), Ok(())));
+    // What messages make for it takes the place of what is idle of it, not of another's.
+    let idle = from(&bench, 0);
+    table.bind(cx, 10, idle.clone()).unwrap();
+    let (session, upper) = (table.unbind(&0).unwrap(), &one);
+    session.abort(cx);
+    let arrives = |key| {
+        let session = cx.new_passive_session(own, upper, From(0));
+        table.bind(cx, key, session.clone()).map(|()| session)
+    };
+    let first = arrives(20).unwrap();
+    let (second, third) = (arrives(21).unwrap(), arrives(22).unwrap());
+    let closed = [&idle, &first, &second, &third].map(|session| session.head().is_closed());
+    assert_eq!(closed, [false, true, true, false]);
+    assert_eq!(table.len(), 8 + 3);
+}
+
+#[test]
+fn a_table_keeps_nothing_of_protocols_that_are_gone() {
+    let bench = kernel();
+    let (cx, own) = &bench;
+    let table = SessionTable::<u32>::new(SECRET, 64);
+    table.bind(cx, 0, cx.new_session(own, own, From(0))).unwrap();
+    for number in 0..4 * MANY {
+        let upper = guest(cx, 7, 1000 + number);
+        for key in 1..4 {
+            let session = match key {
+                1 => cx.new_session(own, &upper, From(0)),
+                _ => cx.new_passive_session(own, &upper, From(0)),
+            };
+            table.bind(cx, key, session).unwrap();
+        }
+        // From the middle, from either end, and by a clean-up.
+        for key in [2, 1, 3] {
+            table.unbind(&key).unwrap().abort(cx);
+        }
+        cx.remove_guest(upper.id());
+    }
+    // Entries of 32 sessions are left before they are cleaned up.
+    assert!(table.uppers() <= 33, "of {} protocols", table.uppers());
+}
+
 #[derive(Clone, Debug)]
 enum Act {
     Bind(u32),

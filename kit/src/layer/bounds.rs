@@ -1,7 +1,10 @@
 //! How much a layer holds.
 
+use super::Receiver;
 use crate::net::drop_sources::PARAMETER;
 use xk_core::graph::{Build, BuildError, ParamSpec, int};
+use xk_core::map::Receives;
+use xk_core::object::Payer;
 
 /// How many offers a layer takes unless it says otherwise.
 const OFFERS_MAX: usize = 256;
@@ -10,6 +13,15 @@ const OFFERS_MAX: usize = 256;
 pub const fn sessions_max(usual: i64) -> ParamSpec {
     let what = "how many sessions it holds; idle ones are evicted for new ones";
     int("sessions_max", 1..=16_777_216, usual, what)
+}
+
+impl Receives for Receiver {
+    fn payer(&self) -> Option<Payer> {
+        match self {
+            Self::Protocol(upper) => upper.head().payer(),
+            Self::Session(session) => session.head().payer(),
+        }
+    }
 }
 
 /// How many sessions and offers a layer holds.

@@ -193,7 +193,7 @@ impl Protocol for Ddp {
             return Err(OpenError::Address(AddressError::Wildcard));
         }
         let key = enable_key(kind, socket);
-        self.shared.enables.bind(key, upper.receiver.clone())?;
+        self.shared.enables.enable(key, upper.receiver.clone())?;
         Ok(Enable(key.into()))
     }
 

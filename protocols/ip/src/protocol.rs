@@ -220,7 +220,7 @@ impl Protocol for Ip {
     ) -> Result<Enable, OpenError> {
         let number = number_on(cx, this, upper)?;
         let host = ipv4(participants.local_mut()?.pop_host()?)?.to_bits();
-        self.shared.enables.bind((host, number), upper.receiver.clone())?;
+        self.shared.enables.enable((host, number), upper.receiver.clone())?;
         Ok(Enable(u64::from(host) << 8 | u64::from(number)))
     }
 

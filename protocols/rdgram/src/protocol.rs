@@ -168,7 +168,7 @@ impl Protocol for Rdgram {
         _: Participants,
     ) -> Result<Enable, OpenError> {
         let number = upper.number_on(cx, this)?;
-        self.enables.bind(number, upper.receiver.clone())?;
+        self.enables.enable(number, upper.receiver.clone())?;
         Ok(Enable(number.into()))
     }
 

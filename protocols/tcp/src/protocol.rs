@@ -118,7 +118,7 @@ impl Protocol for Tcp {
     ) -> Result<Enable, OpenError> {
         let (port, host) = pop_offer(&mut participants)?;
         let offer = offer(port, host);
-        self.table.offers.bind(offer, upper.receiver.clone())?;
+        self.table.offers.enable(offer, upper.receiver.clone())?;
         Ok(Enable(offer))
     }
 

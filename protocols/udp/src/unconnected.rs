@@ -69,7 +69,7 @@ impl Unconnected {
             peers: Cache::new(cx.secret(), PEERS_MAX),
         };
         let session = cx.new_session(this, upper, body);
-        let bound = all.offers.bind(offer, Receiver::Session(session.clone()));
+        let bound = all.offers.enable(offer, Receiver::Session(session.clone()));
         bound.inspect_err(|_| session.retire(cx))?;
         Ok(session)
     }
