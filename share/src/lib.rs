@@ -35,6 +35,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod account;
 mod carrier;
 mod deaths;
 mod exports;
@@ -49,6 +50,7 @@ mod queue;
 mod serve;
 mod waits;
 
+pub use account::Account;
 pub use carrier::{Arrival, Carrier, FRAME_OCTETS_MAX, SendError};
 pub use deaths::Holdings;
 pub use exports::SESSIONS_MAX;

@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use alloc::rc::{Rc, Weak};
 use alloc::vec;
 use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
+use core::cell::{Cell, OnceCell, RefCell};
 use core::time::Duration;
 use xk_core::control::{Field, Handles, Kind, QuestionType, Reader, SessionInfo, Writer};
 use xk_core::message::NoBuffers;
@@ -20,6 +20,7 @@ use xk_kit::control::MaxPacket;
 use xk_kit::net::template::Headers;
 use xk_kit::{questions, reasons};
 
+use crate::account::{Account, UPCALLS_MAX};
 use crate::carrier::{Arrival, Carrier, SendError};
 use crate::deaths::Standing;
 use crate::exports::Exports;
@@ -53,8 +54,6 @@ const LEARNED_MAX: usize = 64;
 const SCRATCH_OCTETS_MAX: usize = 4096;
 /// How many messages wait for one before them of their session.
 pub(crate) const WAITING_MAX: usize = 64;
-/// How many requests go up at one time, unless something else is said.
-const UPCALLS_MAX: usize = 64;
 /// Room that messages leave to the rest; the offer of a session leaves half of it.
 const RESERVE: usize = 8;
 /// How many frames a carrier must hold each way for any message to cross.
@@ -226,8 +225,12 @@ pub struct Port {
     /// How many requests of the other side are under way here.
     pub(crate) serving: Cell<usize>,
     /// How many requests are on their way up, and how many may be.
-    upcalls: Cell<usize>,
-    upcalls_max: Cell<usize>,
+    pub(crate) upcalls: Cell<usize>,
+    pub(crate) upcalls_max: Cell<usize>,
+    /// What the other side brings about is charged to it; none if that is trusted.
+    pub(crate) account: OnceCell<Rc<Account>>,
+    /// The last request that was put to the other side has had no answer in time.
+    pub(crate) is_silent: Cell<bool>,
     /// What the other side has asked sessions of a protocol whose answer does not change.
     pub(crate) learned: RefCell<Vec<(ProtocolId, &'static QuestionType, Vec<u8>)>>,
     /// What protocols of the other side, or their sessions, understand of what they are told.
@@ -338,6 +341,8 @@ impl Port {
             serving: Cell::new(0),
             upcalls: Cell::new(0),
             upcalls_max: Cell::new(UPCALLS_MAX),
+            account: OnceCell::new(),
+            is_silent: Cell::new(false),
             learned: RefCell::default(),
             understood: RefCell::default(),
             outbox: RefCell::default(),
@@ -375,22 +380,6 @@ impl Port {
 
     pub(crate) fn permits(&self, wish: &Wish<'_>) -> bool {
         self.guard.borrow().as_ref().is_none_or(|permit| permit(wish))
-    }
-
-    /// Lets at most so many calls and questions be on their way up at one time, in place of 64.
-    pub fn bound_upcalls(&self, upcalls_max: usize) {
-        self.upcalls_max.set(upcalls_max);
-    }
-
-    /// Has a request go up; `None` if as many are under way as may be.
-    pub(crate) fn upcall<T>(&self, ask: impl FnOnce() -> T) -> Option<T> {
-        if self.upcalls.get() >= self.upcalls_max.get() {
-            return None;
-        }
-        self.upcalls.set(self.upcalls.get() + 1);
-        let answer = ask();
-        self.upcalls.set(self.upcalls.get() - 1);
-        Some(answer)
     }
 
     pub(crate) fn carrier(&self) -> Rc<dyn Carrier> {
@@ -583,6 +572,7 @@ impl Port {
         self.carrier().flush();
         let answer = self.wait(cx, &wait, limit);
         self.waits.end(tag);
+        self.is_silent.set(matches!(answer, Err(Unanswered::TimedOut)));
         answer
     }
 

@@ -15,7 +15,7 @@ use crate::exports::Export;
 use crate::frame::{ANSWERED, Header, LASTS, LOST_QUESTION, Op, UNKNOWN, octets_of};
 use crate::imports::{Fact, ProxySession};
 use crate::port::{LATE, Names, Port, Wish, find};
-use crate::waits::{Answered, WAITS_MAX};
+use crate::waits::Answered;
 
 /// What is asked or told of the messages pushed before: it does not overtake them.
 const OF_PUSHES: [u32; 3] = [StreamSpace::KEY, StreamShutdown::KEY, LastCopy::KEY];
@@ -47,8 +47,8 @@ type Opened = Outcome<(u32, Vec<Fact>), OpenError>;
 pub(crate) type Offer = (ProtocolId, Participants, Vec<Fact>);
 
 impl Port {
-    /// Does what a frame asks for. `None` if it is none that a sound side sends.
-    pub(crate) fn take(&self, cx: &Kernel, mut frame: Message) -> Option<()> {
+    /// See [`take`](Self::take).
+    pub(crate) fn take_frame(&self, cx: &Kernel, mut frame: Message) -> Option<()> {
         let header = Header::take(&mut frame)?;
         let Header { op, first, second } = header;
         match op {
@@ -99,22 +99,6 @@ impl Port {
         Some(())
     }
 
-    /// Serves a request: `act` may block, and `answer` tells of what came of it, unless the side
-    /// that asked is gone meanwhile. `None` if as many are under way here as a side may have.
-    fn serve<T>(&self, act: impl FnOnce() -> T, answer: impl FnOnce(T)) -> Option<()> {
-        if self.serving.get() >= WAITS_MAX {
-            return None;
-        }
-        let losses = self.losses.get();
-        self.serving.set(self.serving.get() + 1);
-        let done = act();
-        self.serving.set(self.serving.get() - 1);
-        if losses == self.losses.get() {
-            answer(done);
-        }
-        Some(())
-    }
-
     // ---- the lower side ----
 
     /// Opens or enables.
@@ -123,27 +107,35 @@ impl Port {
         let lower = ProtocolId(header.second);
         if header.op == Op::Enable {
             let enable = || self.enable(cx, lower, receiver, selector, participants);
-            return self.serve(enable, |enabled| {
-                let fields = self.write(cx, &Outcome(enabled));
-                self.tell(cx, Header::new(Op::Enabled, header.first, 0), &fields);
-            });
+            return self.serve(
+                enable,
+                || Err(OpenError::Full),
+                |enabled| {
+                    let fields = self.write(cx, &Outcome(enabled));
+                    self.tell(cx, Header::new(Op::Enabled, header.first, 0), &fields);
+                },
+            );
         }
         self.opening.set(self.opening.get() + 1);
         let open = || self.open(cx, lower, receiver, selector, participants);
-        let served = self.serve(open, |opened| {
-            let (handle, outcome, export) = match opened {
-                Ok((export, opens, facts)) => {
-                    let opened: Opened = Outcome(Ok((opens, facts)));
-                    (export.handle, opened, Some(export))
+        let served = self.serve(
+            open,
+            || Err(OpenError::Full),
+            |opened| {
+                let (handle, outcome, export) = match opened {
+                    Ok((export, opens, facts)) => {
+                        let opened: Opened = Outcome(Ok((opens, facts)));
+                        (export.handle, opened, Some(export))
+                    }
+                    Err(error) => (0, Outcome(Err(error)), None),
+                };
+                let fields = self.write(cx, &outcome);
+                self.tell(cx, Header::new(Op::Opened, header.first, handle), &fields);
+                if let Some(export) = export {
+                    self.deliver_early(cx, &export);
                 }
-                Err(error) => (0, Outcome(Err(error)), None),
-            };
-            let fields = self.write(cx, &outcome);
-            self.tell(cx, Header::new(Op::Opened, header.first, handle), &fields);
-            if let Some(export) = export {
-                self.deliver_early(cx, &export);
-            }
-        });
+            },
+        );
         self.opening.set(self.opening.get() - 1);
         if self.opening.get() == 0 {
             // Of sessions that were not opened after all.
@@ -301,7 +293,8 @@ impl Port {
             }
             Op::Call => {
                 let call = || session.call(cx, frame);
-                self.serve(call, |reply| self.reply(cx, header.second, reply))?;
+                let full = || Err(CallError::from(CallCause::NoShepherds));
+                self.serve(call, full, |reply| self.reply(cx, header.second, reply))?;
             }
             _ => return None,
         }
@@ -309,6 +302,9 @@ impl Port {
     }
 
     fn push(&self, cx: &Kernel, export: &Rc<Export>, message: Message) {
+        let Some(_way) = self.under_way() else {
+            return self.failed(cx, export, PushError::QueueFull);
+        };
         export.is_pushing.set(true);
         let mut next = Some((Header::new(Op::Push, export.handle, 0), message));
         while let Some((header, frame)) = next {
@@ -509,7 +505,8 @@ impl Port {
                 Err(&reason::CLOSED)
             }
         };
-        self.serve(call, |answer| self.reply(cx, header.second, answer))
+        let full = || Err(&reason::QUEUE_FULL);
+        self.serve(call, full, |answer| self.reply(cx, header.second, answer))
     }
 
     // ---- both ----
@@ -582,6 +579,7 @@ impl Port {
         };
         self.serve(
             || cx.unless_lost(put),
+            || Err(&reason::QUEUE_FULL),
             |answer| {
                 if tag != 0 {
                     let answer = answer.map_err(|_| &[LOST_QUESTION]);

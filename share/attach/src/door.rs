@@ -6,11 +6,11 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use xk_core::object::ProtocolId;
+use xk_core::object::{Payer, ProtocolId, USER_SHARE};
 use xk_core::wire::{Sleeper, Wire};
 use xk_core::{Answer, Ask, Kernel, Protocol, ProtocolRef, Time, reason};
 use xk_kit::net::notice::notice;
-use xk_share::{Carrier, Known, Port, guest_proxy};
+use xk_share::{Account, Carrier, Known, Port, guest_proxy};
 use xk_share_ring::Ring;
 use xk_shm::{Entrance, Options, Peer, Peers, ShmError};
 
@@ -22,7 +22,7 @@ use crate::questions::{
 /// How many programs are attached to one door at most.
 pub const PROGRAMS_MAX: usize = 64;
 /// How many of them may be one user's.
-pub const PROGRAMS_OF_A_USER_MAX: usize = 16;
+pub const PROGRAMS_OF_A_USER_MAX: usize = PROGRAMS_MAX / USER_SHARE;
 /// How long a program may take to say which protocols it has.
 const JOIN_WITHIN: Duration = Duration::from_secs(10);
 /// The number of the first protocol of the first program: behind those of all kernels of a host.
@@ -295,6 +295,7 @@ impl Door {
             let is_to_desk = matches!(wish, xk_share::Wish::Ask(DESK, _));
             is_to_desk || permits(&rights, wish)
         });
+        port.charge(&Account::of(cx, Payer::user(peer.uid)));
         port.stand_at(this, u64::from(first));
         let guest =
             Rc::new(Guest { port, peer, first, grants, has_joined: Cell::new(false), until });

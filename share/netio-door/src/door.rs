@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use xk_core::control::Report;
+use xk_core::object::USER_SHARE;
 use xk_core::wire::{Sleeper, Wire};
 use xk_core::{Answer, Ask, Kernel, Protocol, ProtocolRef, Time, reason};
 use xk_netio::{Holder, Module, Noted, Rate, Ticket};
@@ -18,7 +19,7 @@ use xk_shm::{Entrance, Link, Options, Peer, Peers, ShmError};
 /// Programs that have come and shown no ticket yet at most.
 pub const COMERS_MAX: usize = 64;
 /// How many of them may be one user's.
-pub const COMERS_OF_A_USER_MAX: usize = 16;
+pub const COMERS_OF_A_USER_MAX: usize = COMERS_MAX / USER_SHARE;
 /// How long a program may take to show its ticket.
 pub const TICKET_WITHIN: Duration = Duration::from_secs(2);
 /// Octets of what a program shows at most.

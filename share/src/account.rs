@@ -1,0 +1,174 @@
+//! What a side has under way for the other one, and how much of it is for one user's programs.
+
+use alloc::rc::{Rc, Weak};
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use xk_core::object::Payer;
+use xk_core::{Kernel, Message};
+
+use crate::port::Port;
+use crate::waits::WAITS_MAX;
+
+/// How many requests go up to another side at one time, unless something else is said.
+pub(crate) const UPCALLS_MAX: usize = 64;
+/// How many go up to all programs of one user: an eighth of those for which layers below wait.
+const UPCALLS_OF_A_USER_MAX: usize = 32;
+/// How many requests of all programs of one user are served at one time: with those that go up
+/// they suspend an eighth of a kernel's shepherds.
+const SERVED_OF_A_USER_MAX: usize = 96;
+
+/// What the programs of one user have under way in a kernel that is not theirs, all together. Each
+/// of their ports has a handle of it.
+pub struct Account {
+    payer: Payer,
+    upcalls: Cell<usize>,
+    serving: Cell<usize>,
+}
+
+/// Those of one kernel.
+#[derive(Default)]
+struct Accounts(RefCell<Vec<Weak<Account>>>);
+
+impl Account {
+    /// That of a user in a kernel, at whichever place its programs came: it lasts as long as
+    /// anything of them is under way.
+    pub fn of(cx: &Kernel, payer: Payer) -> Rc<Self> {
+        let accounts = cx.surroundings::<Accounts>().unwrap_or_else(|| {
+            let accounts = Rc::<Accounts>::default();
+            cx.surround(Rc::clone(&accounts));
+            accounts
+        });
+        let mut all = accounts.0.borrow_mut();
+        all.retain(|account| account.strong_count() > 0);
+        let known = all.iter().filter_map(Weak::upgrade).find(|known| known.payer == payer);
+        known.unwrap_or_else(|| {
+            let account = Self { payer, upcalls: Cell::new(0), serving: Cell::new(0) };
+            let account = Rc::new(account);
+            all.push(Rc::downgrade(&account));
+            account
+        })
+    }
+}
+
+/// One more is under way until this is dropped.
+struct Under<'a>(&'a Cell<usize>);
+
+impl<'a> Under<'a> {
+    fn way(count: &'a Cell<usize>) -> Self {
+        count.set(count.get() + 1);
+        Self(count)
+    }
+}
+
+impl Drop for Under<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+impl Port {
+    /// Has what the other side brings about charged to the account of a user: it is not trusted.
+    pub fn charge(&self, account: &Rc<Account>) {
+        let _ = self.account.set(Rc::clone(account));
+    }
+
+    /// Does what a frame of the other side asks for. `None` if it is none that a sound side sends.
+    pub(crate) fn take(&self, cx: &Kernel, frame: Message) -> Option<()> {
+        match self.account.get() {
+            Some(account) => cx.charging(account.payer, || self.take_frame(cx, frame)),
+            None => self.take_frame(cx, frame),
+        }
+    }
+
+    /// Lets at most so many calls and questions be on their way up at one time, in place of 64.
+    pub fn bound_upcalls(&self, upcalls_max: usize) {
+        self.upcalls_max.set(upcalls_max);
+    }
+
+    /// Has a request go up; `None` if as many are under way as may be. One at a time goes to a
+    /// program that has not answered the last.
+    pub(crate) fn upcall<T>(&self, ask: impl FnOnce() -> T) -> Option<T> {
+        let account = self.account.get();
+        let most = match account {
+            Some(account) if account.upcalls.get() >= UPCALLS_OF_A_USER_MAX => 0,
+            Some(_) if self.is_silent.get() => 1,
+            _ => self.upcalls_max.get(),
+        };
+        if self.upcalls.get() >= most {
+            return None;
+        }
+        let _here = Under::way(&self.upcalls);
+        let _of_user = account.map(|account| Under::way(&account.upcalls));
+        Some(ask())
+    }
+
+    /// Serves a request: `act` may block, and `answer` tells of what came of it, unless the side
+    /// that asked is gone meanwhile; `refused` is the answer if its user's other requests are as
+    /// many as may be. `None` if as many are under way here as a side may have.
+    pub(crate) fn serve<T>(
+        &self,
+        act: impl FnOnce() -> T,
+        refused: impl FnOnce() -> T,
+        answer: impl FnOnce(T),
+    ) -> Option<()> {
+        if self.serving.get() >= WAITS_MAX {
+            return None;
+        }
+        let losses = self.losses.get();
+        let done = match self.under_way() {
+            Some(_way) => {
+                let _here = Under::way(&self.serving);
+                act()
+            }
+            None => refused(),
+        };
+        if losses == self.losses.get() {
+            answer(done);
+        }
+        Some(())
+    }
+
+    /// One more request or message of the other side's user is under way here until the answer is
+    /// dropped; `None` if they are as many as may be.
+    pub(crate) fn under_way(&self) -> Option<impl Sized> {
+        let account = self.account.get();
+        if account.is_some_and(|account| account.serving.get() >= SERVED_OF_A_USER_MAX) {
+            return None;
+        }
+        Some(account.map(|account| Under::way(&account.serving)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Known, Queue};
+
+    /// How many requests are on their way up together, of ports in turn.
+    fn nested(ports: &[Rc<Port>], depth: usize) -> usize {
+        let deeper = ports[depth % ports.len()].upcall(|| nested(ports, depth + 1));
+        deeper.unwrap_or(depth)
+    }
+
+    #[test]
+    fn a_user_has_a_share_of_what_goes_up_and_the_silent_less() {
+        let account = |uid| {
+            let payer = Payer::user(uid);
+            Rc::new(Account { payer, upcalls: Cell::new(0), serving: Cell::new(0) })
+        };
+        let port = || Port::new(alloc::boxed::Box::new(Queue::pair(1).0), Known::of(&[]));
+        let ports = [port(), port(), port()];
+        assert_eq!(nested(&ports, 0), 3 * UPCALLS_MAX, "of those that are trusted");
+        let account = account(7);
+        ports.iter().for_each(|port| port.charge(&account));
+        assert_eq!(nested(&ports, 0), UPCALLS_OF_A_USER_MAX, "of all its programs");
+        ports.iter().for_each(|port| port.is_silent.set(true));
+        assert_eq!(nested(&ports, 0), ports.len(), "one of each that has not answered");
+        assert_eq!((account.upcalls.get(), ports[0].upcalls.get()), (0, 0));
+        let served: Vec<_> = (0..2 * SERVED_OF_A_USER_MAX).map(|_| ports[0].under_way()).collect();
+        assert_eq!(served.iter().flatten().count(), SERVED_OF_A_USER_MAX);
+        assert!(ports[1].under_way().is_none());
+        drop(served);
+        assert!(ports[1].under_way().is_some());
+    }
+}
