@@ -1,60 +1,88 @@
 //! What others have sent is closed where nothing waits for it.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown};
 
-/// How many descriptors may be closed at a time before no more are taken from any peer.
-const CLOSING_MAX: usize = 64;
+/// How many descriptors of one user may wait to be closed before nothing more is taken from it.
+const OWED_MAX: usize = 64;
+/// How many users have a thread that closes for them; those beyond share one.
+const CLOSERS_MAX: usize = 64;
 /// Octets of the stack of a thread that only closes.
 const STACK_OCTETS: usize = 64 << 10;
 
-static CLOSING: AtomicUsize = AtomicUsize::new(0);
+/// What each user has sent and waits to be closed, behind what its thread is just closing; nothing
+/// of a user for whom no thread runs.
+static CLOSERS: Mutex<BTreeMap<u32, VecDeque<OwnedFd>>> = Mutex::new(BTreeMap::new());
+
+fn closers() -> MutexGuard<'static, BTreeMap<u32, VecDeque<OwnedFd>>> {
+    CLOSERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A descriptor that another process has sent, or a socket in which unread ones may lie. To close
 /// one takes as long as its sender likes: a socket may linger (`SO_LINGER`, socket(7)), and a file
-/// may be of a file system in user space. So a thread of its own closes it.
+/// may be of a file system in user space. So a thread closes it that closes what this user has
+/// sent, one after the other, and nothing else.
 #[derive(Debug)]
-pub struct Foreign(ManuallyDrop<OwnedFd>);
+pub struct Foreign {
+    fd: ManuallyDrop<OwnedFd>,
+    uid: u32,
+}
 
 impl Foreign {
-    /// One that another process has sent.
+    /// One that another process of this process' user has sent.
     pub fn new(fd: OwnedFd) -> Self {
-        Self(ManuallyDrop::new(fd))
+        Self::of(fd, rustix::process::geteuid().as_raw())
+    }
+
+    /// One that a process of this user has sent.
+    pub(crate) fn of(fd: OwnedFd, uid: u32) -> Self {
+        Self { fd: ManuallyDrop::new(fd), uid }
+    }
+
+    /// The socket, to a process of this user as is known by now.
+    pub(crate) fn came_from(&mut self, uid: u32) {
+        self.uid = uid;
+    }
+
+    /// The user that has sent it.
+    pub(crate) fn uid(&self) -> u32 {
+        self.uid
     }
 
     /// The descriptor, of which it is known by now that to close it takes no time.
     pub fn into_own(mut self) -> OwnedFd {
         // SAFETY: it is taken once: `self` is forgotten at once, so that its drop does not take it
         // again.
-        let fd = unsafe { ManuallyDrop::take(&mut self.0) };
+        let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
         std::mem::forget(self);
         fd
     }
 
     /// The descriptor, to be slept on.
     pub(crate) fn as_own(&self) -> &OwnedFd {
-        &self.0
+        &self.fd
     }
 
-    /// False if as many as may be are just being closed.
-    pub(crate) fn has_room() -> bool {
-        CLOSING.load(Ordering::Relaxed) < CLOSING_MAX
+    /// False if as many as may be of a user wait to be closed.
+    pub(crate) fn has_room(uid: u32) -> bool {
+        closers().get(&uid).is_none_or(|waiting| waiting.len() < OWED_MAX)
     }
 }
 
 impl AsFd for Foreign {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.fd.as_fd()
     }
 }
 
 impl AsRawFd for Foreign {
     fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+        self.fd.as_raw_fd()
     }
 }
 
@@ -68,22 +96,52 @@ fn is_empty_socket(fd: &OwnedFd) -> bool {
     matches!(rustix::net::recv(fd, &mut [0; 1], flags), Ok((0, 0)) | Err(Errno::AGAIN))
 }
 
+/// Whether nothing that others have sent makes its closing take time.
+fn is_quick(fd: &OwnedFd) -> bool {
+    // A pipe of either kind.
+    rustix::pipe::fcntl_getpipe_size(fd).is_ok() || is_unix(fd) && is_empty_socket(fd)
+}
+
+/// Has the thread that closes for a user close a descriptor.
+fn close(fd: OwnedFd, uid: u32) {
+    // The sender may set it again, so this only spares the thread most of the waiting.
+    let _ = rustix::net::sockopt::set_socket_linger(&fd, None);
+    let mut all = closers();
+    let mut of = uid;
+    if all.len() >= CLOSERS_MAX && !all.contains_key(&uid) {
+        of = all.keys().next().copied().unwrap_or(uid);
+    }
+    if let Some(waiting) = all.get_mut(&of) {
+        waiting.push_back(fd);
+        return;
+    }
+    all.insert(of, VecDeque::new());
+    drop(all);
+    let work = move || {
+        let mut next = Some(fd);
+        while let Some(fd) = next.take() {
+            drop(fd);
+            let mut all = closers();
+            next = all.get_mut(&of).and_then(VecDeque::pop_front);
+            if next.is_none() {
+                all.remove(&of);
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("xk-close".into()).stack_size(STACK_OCTETS);
+    if thread.spawn(work).is_err() {
+        // It has been closed here, and so is what another thread has added.
+        let left = closers().remove(&of);
+        drop(left);
+    }
+}
+
 impl Drop for Foreign {
     fn drop(&mut self) {
         // SAFETY: it is taken once: this is the drop, and any other taker forgets the value.
-        let fd = unsafe { ManuallyDrop::take(&mut self.0) };
-        if is_unix(&fd) && is_empty_socket(&fd) {
-            return;
-        }
-        CLOSING.fetch_add(1, Ordering::Relaxed);
-        let close = move || {
-            drop(fd);
-            CLOSING.fetch_sub(1, Ordering::Relaxed);
-        };
-        let thread = std::thread::Builder::new().name("xk-close".into()).stack_size(STACK_OCTETS);
-        if thread.spawn(close).is_err() {
-            // It has been closed here.
-            CLOSING.fetch_sub(1, Ordering::Relaxed);
+        let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
+        if !is_quick(&fd) {
+            close(fd, self.uid);
         }
     }
 }
@@ -92,4 +150,60 @@ impl Drop for Foreign {
 fn is_unix(fd: &OwnedFd) -> bool {
     let domain = rustix::net::sockopt::socket_domain(fd);
     domain.is_ok_and(|domain| domain == rustix::net::AddressFamily::UNIX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+    use rustix::net::{SocketFlags, SocketType, socketpair};
+    use std::time::{Duration, Instant};
+
+    /// A socket in which one of TCP lies that takes an hour to close, and what keeps it so.
+    fn slow() -> (OwnedFd, std::net::TcpStream) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut sender = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (reader, _) = listener.accept().unwrap();
+        sender.set_nonblocking(true).unwrap();
+        while std::io::Write::write(&mut sender, &[0; 1 << 16]).is_ok() {}
+        let hour = Some(Duration::from_secs(3600));
+        rustix::net::sockopt::set_socket_linger(&sender, hour).unwrap();
+        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let (one, other) = socketpair(family, kind, SocketFlags::CLOEXEC, None).unwrap();
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let files = [sender.as_fd()];
+        assert!(control.push(SendAncillaryMessage::ScmRights(&files)));
+        let words = [std::io::IoSlice::new(b"x")];
+        rustix::net::sendmsg(&one, &words, &mut control, SendFlags::NOSIGNAL).unwrap();
+        (other, reader)
+    }
+
+    #[test]
+    fn closing_costs_its_sender_and_one_thread() {
+        let (hostile, honest) = (70_001, 70_002);
+        let file = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        let (socket, _reader) = slow();
+        drop(Foreign::of(socket, hostile));
+        for n in 0..OWED_MAX {
+            assert!(Foreign::has_room(hostile), "{n}");
+            drop(Foreign::of(file(), hostile));
+        }
+        assert!(!Foreign::has_room(hostile), "it has {OWED_MAX} to be closed");
+        assert!(closers().contains_key(&hostile), "by one thread, which still waits");
+        // Another user's are closed meanwhile.
+        (0..OWED_MAX).for_each(|_| drop(Foreign::of(file(), honest)));
+        let begun = Instant::now();
+        while closers().contains_key(&honest) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "another user waits");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(Foreign::has_room(honest));
+        // No thread is needed for pipes, however many.
+        for _ in 0..253 {
+            let (read, write) = rustix::pipe::pipe().unwrap();
+            drop([read, write].map(|end| Foreign::of(end, honest)));
+        }
+        assert!(!closers().contains_key(&honest));
+    }
 }

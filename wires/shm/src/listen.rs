@@ -25,7 +25,8 @@ use crate::memory_unsafe::Memory;
 use crate::ring::End;
 use crate::socket::{self, Received};
 
-/// Connections that have not said hello yet, at most; the oldest gives way.
+/// Connections that have not said hello yet, at most; the oldest of the user that has most gives
+/// way.
 const PENDING_MAX: usize = 8;
 /// Connections that the system keeps for us, at most.
 const BACKLOG: i32 = 8;
@@ -167,13 +168,8 @@ impl Listener {
 
     fn accept(&mut self, now: Instant, options: &Options, set: &OwnedFd) {
         for _ in 0..PENDING_MAX {
-            if !Foreign::has_room() {
-                self.error = Some(ShmError::Crowded);
-                self.pause(now + OUT_OF_MEANS, set);
-                return;
-            }
             let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-            let socket = match rustix::net::accept_with(&self.socket, flags) {
+            let mut socket = match rustix::net::accept_with(&self.socket, flags) {
                 Ok(socket) => Foreign::new(socket),
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR | Errno::CONNABORTED) => continue,
@@ -183,8 +179,12 @@ impl Listener {
                     return;
                 }
             };
-            let peer = match known(&socket, options) {
-                Ok(peer) => peer,
+            let peer = match known(&mut socket, options) {
+                Ok(peer) if Foreign::has_room(peer.uid) => peer,
+                Ok(_) => {
+                    self.refuse(&socket, Refusal::Busy, ShmError::Crowded);
+                    continue;
+                }
                 Err(error) => {
                     self.refuse(&socket, Refusal::Stranger, error);
                     continue;
@@ -194,10 +194,19 @@ impl Listener {
                 return;
             }
             if self.pending.len() >= PENDING_MAX {
-                self.pending.remove(0);
+                let at = self.first_of_most();
+                self.pending.remove(at);
             }
             self.pending.push(Pending { socket, peer, until: now + PATIENCE });
         }
+    }
+
+    /// The one that came first of the user of whom most have not said hello.
+    fn first_of_most(&self) -> usize {
+        let uids = || self.pending.iter().map(|pending| pending.peer.uid);
+        let of_user = |uid| uids().filter(|other| *other == uid).count();
+        let most = uids().map(of_user).max();
+        uids().position(|uid| Some(of_user(uid)) == most).unwrap_or(0)
     }
 
     fn hear(

@@ -290,7 +290,7 @@ impl Attempt {
     fn begin(path: &Path, options: &Options, now: Instant) -> Result<Self, Connect> {
         let failed = |action| move |errno| Connect::Failed(ShmError::system(action)(errno));
         let socket = socket::socket().map_err(failed("make a socket"))?;
-        let socket = Foreign::new(socket);
+        let mut socket = Foreign::new(socket);
         let address = SocketAddrUnix::new(path).map_err(failed("name a socket"))?;
         rustix::net::connect(&socket, &address).map_err(|errno| match errno {
             Errno::NOENT | Errno::CONNREFUSED => Connect::Nobody,
@@ -304,7 +304,7 @@ impl Attempt {
             }
             other => Connect::Failed(ShmError::system("connect to a peer")(other)),
         })?;
-        let peer = known(&socket, options).map_err(Connect::Failed)?;
+        let peer = known(&mut socket, options).map_err(Connect::Failed)?;
         let ringer = ask(&socket, &options.geometry).map_err(|_| Connect::Later)?;
         Ok(Self { socket, ringer, peer, until: now + PATIENCE })
     }
@@ -385,8 +385,9 @@ pub(crate) fn connect(path: &Path, options: &Options) -> Result<Link, ShmError> 
 }
 
 /// The process at the other end, if it may be there.
-pub(crate) fn known(socket: &Foreign, options: &Options) -> Result<Peer, ShmError> {
-    let peer = link::peer(socket)?;
+pub(crate) fn known(socket: &mut Foreign, options: &Options) -> Result<Peer, ShmError> {
+    let peer = link::peer(&*socket)?;
+    socket.came_from(peer.uid);
     if options.peers.admit(&peer) {
         Ok(peer)
     } else {

@@ -54,7 +54,7 @@ pub(crate) fn send(
 }
 
 /// Takes the next message, if there is one.
-pub(crate) fn receive(socket: impl AsFd, octets_max: usize) -> Received {
+pub(crate) fn receive(socket: &Foreign, octets_max: usize) -> Received {
     let mut octets = vec![0; octets_max];
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS_CAME_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -70,7 +70,7 @@ pub(crate) fn receive(socket: impl AsFd, octets_max: usize) -> Received {
     let mut descriptors = Vec::new();
     for ancillary in control.drain() {
         if let RecvAncillaryMessage::ScmRights(files) = ancillary {
-            descriptors.extend(files.map(Foreign::new));
+            descriptors.extend(files.map(|file| Foreign::of(file, socket.uid())));
         }
     }
     let truncated = ReturnFlags::TRUNC | ReturnFlags::CTRUNC;
