@@ -13,6 +13,12 @@ pub const BUFFER_MAX: u32 = 1 << 30;
 /// down to: less would be an attack (RFC 9293, section 3.7.1).
 pub const SEGMENT_MIN: u16 = 64;
 
+/// The shortest silence before a probe, and between two: as short as socket options can
+/// say. A program that is not trusted may set it.
+const KEEP_ALIVE_MIN: Duration = Duration::from_secs(1);
+/// The shortest user timeout; less that is asked for is raised to it.
+const USER_TIMEOUT_MIN: Duration = Duration::from_millis(10);
+
 /// How a connection is to behave.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -89,7 +95,7 @@ impl Settings {
             && sizes.contains(&self.receive_buffer_max)
             && self.receive_buffer <= self.receive_buffer_max
             && sizes.contains(&self.send_buffer)
-            && self.keep_alive.is_none_or(|k| !k.idle.is_zero() && !k.interval.is_zero())
+            && self.keep_alive.is_none_or(|k| k.idle.min(k.interval) >= KEEP_ALIVE_MIN)
             && self.user_timeout.is_none_or(|time| !time.is_zero())
     }
 
@@ -105,13 +111,14 @@ impl Settings {
         match setting {
             StreamSetting::NoDelay(on) => self.no_delay = on,
             StreamSetting::Cork(on) => self.cork = on,
-            StreamSetting::KeepAlive(Some(k)) if k.idle.is_zero() || k.interval.is_zero() => {
+            StreamSetting::KeepAlive(Some(k)) if k.idle.min(k.interval) < KEEP_ALIVE_MIN => {
                 return false;
             }
             StreamSetting::KeepAlive(keep_alive) => self.keep_alive = keep_alive,
             StreamSetting::UserTimeout(Some(time)) if time.is_zero() => return false,
             StreamSetting::UserTimeout(time) => {
-                (self.user_timeout, self.is_timeout_own) = (time, time.is_some());
+                self.user_timeout = time.map(|time| time.max(USER_TIMEOUT_MIN));
+                self.is_timeout_own = time.is_some();
             }
             StreamSetting::AnnounceUserTimeout(on) => self.announce_user_timeout = on,
             StreamSetting::ManualWindow(on) => self.manual_window = on,
