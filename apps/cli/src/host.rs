@@ -10,12 +10,13 @@ use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use xk_compose::CheckedGraph;
 use xk_core::control::Report;
+use xk_core::graph::Realm;
 use xk_core::{HostAddr, Kernel, ProtocolRef};
 use xk_kit::EthAddr;
 use xk_kit::control::{MyEther, MyHost};
 use xk_kit::net::notice::Notices;
 use xk_kit::passthrough::EpochOffset;
-use xk_lang::{HostInstance, Severity, Value};
+use xk_lang::{HostInstance, Node, Severity, Value};
 use xk_run::{Runner, real_kernel};
 use xk_tracer::TraceLines;
 
@@ -95,6 +96,20 @@ pub(crate) fn unfinished(kernel: &Kernel) -> Vec<ProtocolRef> {
     let mut all = kernel.protocols();
     let left = |p: &ProtocolRef| !p.is_proxy() && report(kernel, p).is_some_and(|r| !r.finished);
     all.retain(left);
+    all
+}
+
+/// The anchors with whose end the run ends. A protocol that finds something out on the way is none
+/// as long as an application of the host, in whichever domain, serves others.
+pub(crate) fn ends_with(kernel: &Kernel, host: &HostInstance<'_>) -> Vec<ProtocolRef> {
+    let is_application =
+        |kind: &str| xk_catalog::find(kind).is_some_and(|entry| entry.realm == Realm::Top);
+    let mut all = unfinished(kernel);
+    let finishes = |name: &str| all.iter().any(|protocol| protocol.name() == name);
+    let serves = |node: &Node| is_application(&node.kind) && !finishes(&node.name);
+    if host.nodes().iter().any(serves) {
+        all.retain(|protocol| is_application(protocol.head().kind()));
+    }
     all
 }
 

@@ -150,7 +150,7 @@ fn run_and_leave(
     looks.map_err(|error| Failure::new(format!("cannot look on: {error}")))?;
     introduce(&kernel, host, server);
     how.log.say_user(user);
-    let turn = Between::new(&kernel, &runner, how);
+    let turn = Between::new((&kernel, host), &runner, how);
     let ended = runner.run(how.limit, Rc::new(move |kernel| turn.look(kernel)));
     clear_status();
     let dump = view::of_kernel(&kernel, &lowers, 0);
@@ -235,8 +235,13 @@ struct Between {
 }
 
 impl Between {
-    fn new(kernel: &Kernel, runner: &Rc<Runner>, how: &HowArgs) -> Self {
-        let unfinished = if how.limit.is_none() { host::unfinished(kernel) } else { Vec::new() };
+    fn new(
+        (kernel, host): (&Kernel, &HostInstance<'_>),
+        runner: &Rc<Runner>,
+        how: &HowArgs,
+    ) -> Self {
+        let ends = how.limit.is_none().then(|| host::ends_with(kernel, host));
+        let unfinished = ends.unwrap_or_default();
         Self {
             runner: Rc::downgrade(runner),
             // Lines of what happens would break it.

@@ -116,7 +116,7 @@ fn sit(
     desk.stand_at(&runner).map_err(lost)?;
     Verbosity::new(hello.verbose).look_on(&runner).map_err(lost)?;
     let devices = host::devices(&kernel, &host);
-    let unfinished = host::unfinished(&kernel);
+    let unfinished = host::ends_with(&kernel, &host);
     let answer = json!({"ok": {
         "lines": devices.lines,
         "address": devices.address.map(|address| address.to_string()),
