@@ -7,6 +7,7 @@ extern crate std;
 
 pub mod answers;
 pub mod asks;
+pub mod attributes;
 mod cache;
 pub mod control;
 mod header;

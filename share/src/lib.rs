@@ -48,6 +48,7 @@ mod prompt;
 mod proxies;
 mod queue;
 mod serve;
+mod sift;
 mod waits;
 
 pub use account::Account;
@@ -56,7 +57,7 @@ pub use deaths::Holdings;
 pub use exports::SESSIONS_MAX;
 pub use frame::HEADROOM;
 pub use guests::guest_proxy;
-pub use port::{Known, LATE, LOST, NOT_ENABLED, Port, REASONS, SLOTS_MIN, Wish};
+pub use port::{Known, LATE, LOST, NOT_ALLOWED, NOT_ENABLED, Port, REASONS, SLOTS_MIN, Wish};
 pub use prompt::ports_at_once;
 pub use proxies::{add_port, lower_proxy, upper_proxy};
 pub use queue::Queue;

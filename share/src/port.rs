@@ -36,11 +36,15 @@ pub static LOST: Reason = Reason::new("other side lost", Class::Exhausted);
 /// What was enabled on the other side is refused there now that it was started again.
 pub static NOT_ENABLED: Reason = Reason::new("not enabled again", Class::Exhausted);
 
+/// An attribute that the other side may not send, or a value that cannot be true of its message: it
+/// was taken off.
+pub static NOT_ALLOWED: Reason = Reason::new("attribute not allowed", Class::Prohibited);
+
 /// It is not sent, since its sender is told in answer to it that one before it went nowhere.
 pub(crate) static FAILED: Reason = Reason::new("one before failed", Class::Bad);
 
 /// The reasons of this crate.
-pub static REASONS: &[&Reason] = &[&LATE, &LOST, &NOT_ENABLED, &FAILED];
+pub static REASONS: &[&Reason] = &[&LATE, &LOST, &NOT_ENABLED, &NOT_ALLOWED, &FAILED];
 
 /// How long a request that is no call waits for its answer.
 pub(crate) const PATIENCE: Option<Duration> = Some(Duration::from_secs(5));
@@ -129,8 +133,10 @@ pub enum Wish<'a> {
     Open(ProtocolId, &'a Participants),
     /// To receive from these participants.
     Enable(ProtocolId, &'a Participants),
-    /// That a question is put to it, or to a session of it.
-    Ask(ProtocolId, &'static QuestionType),
+    /// That a question is put to it.
+    AskProtocol(ProtocolId, &'static QuestionType),
+    /// That a question is put to a session of it, which the other side has.
+    AskSession(ProtocolId, &'static QuestionType),
 }
 
 /// Says whether the other side may.

@@ -51,6 +51,9 @@ impl Port {
     pub(crate) fn take_frame(&self, cx: &Kernel, mut frame: Message) -> Option<()> {
         let header = Header::take(&mut frame)?;
         let Header { op, first, second } = header;
+        if frame.has_attributes() {
+            self.sift(op, &mut frame);
+        }
         match op {
             Op::Open | Op::Enable => self.begin(cx, header, frame)?,
             Op::Opened => self.opened(cx, header, frame)?,
@@ -543,14 +546,14 @@ impl Port {
                 if let Some(session) = names.named.take() {
                     let _ = session.wait_until_open(cx);
                 }
-                let permits = |of| self.permits(&Wish::Ask(of, kind)).then_some(());
+                let permits = |wish: Wish<'_>| self.permits(&wish).then_some(());
                 let mut answered = ANSWERED;
                 let answer = if header.op == Op::AskSession {
                     let Some(export) = self.exports.find(number) else {
                         return lost();
                     };
                     let of = export.session.head().protocol();
-                    permits(of)?;
+                    permits(Wish::AskSession(of, kind))?;
                     let answer = export.session.control(cx, ask);
                     if answer.is_answered() && kind.kind == Kind::Fact {
                         self.learn(of, kind, from.rest());
@@ -563,7 +566,7 @@ impl Port {
                     answer
                 } else {
                     let of = ProtocolId(number);
-                    permits(of)?;
+                    permits(Wish::AskProtocol(of, kind))?;
                     self.own(of)?.control(cx, ask)
                 };
                 if !answer.is_answered() || tag == 0 {

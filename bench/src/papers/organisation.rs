@@ -22,7 +22,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 const ANSWER_WITHIN: Duration = Duration::from_millis(100);
 
 /// What stands in a graph whose transports programs carry on, in the paths of its sockets.
-const LIBRARY: &str = "/tmp/xk-library";
+const LIBRARY: &str = "/run/xk/library/xk-library";
 
 /// What Linux's sockets do, and what is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +82,8 @@ pub(super) fn measure_all(
     let folder = folder::own()?;
     let path = folder.path().join("organisation.kdl");
     let graph = graph.replace(LIBRARY, &folder.path().join("library").to_string_lossy());
+    // Its programs are of the user that measures.
+    let graph = graph.replace(" uid=1000", "");
     std::fs::write(&path, graph)?;
     let name = PEERS.iter().find(|(_, known)| *known == peer).map_or("", |(name, _)| *name);
     let argument = format!("{name} {octets} {} {}", count.max(1.0) as u32, path.display());

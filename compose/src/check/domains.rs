@@ -11,6 +11,9 @@ use crate::domain::{DomainPlan, params_of, range};
 /// The longest path of a socket, in octets: `sun_path` without the octet that ends it (unix(7)).
 const PATH_OCTETS_MAX: usize = 107;
 
+/// Ports below it are those of services, which a range does not grant in passing.
+const RESERVED: u16 = 1024;
+
 /// How many domains a host has at most, the first included.
 const DOMAINS_MAX: usize = 64;
 
@@ -172,6 +175,22 @@ fn grants(site: &Site<'_>, domain: &Domain, params: &Params, diagnostics: &mut D
                 let what = format!("this `{name}` does not read");
                 diagnostics.error(param.value.span, what).expected(expected);
             }
+        }
+        let ports = params.text("port").and_then(range::<u16>);
+        if let (Some(ports), Some(param)) = (ports, grant.param("port"))
+            && *ports.start() < RESERVED
+            && *ports.end() >= RESERVED
+        {
+            let what = format!("this range has ports below {RESERVED} without naming them");
+            diagnostics.error(param.value.span, what).help(format!(
+                "grant those in a line of their own, such as `grant {name} port=53`, and begin the \
+                 range at {RESERVED}"
+            ));
+        }
+        if grant.param("uid").is_none() && grant.param("gid").is_none() {
+            diagnostics
+                .warning(span, format!("`{name}` is granted to every user of the machine"))
+                .help("say whose programs may have it: `uid=1000`, or `gid=` for a group");
         }
     }
 }

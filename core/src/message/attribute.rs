@@ -1,5 +1,6 @@
 //! Typed attributes: small facts that travel with a message beside its octets.
 
+use super::Message;
 use core::cell::Cell;
 
 /// Most attributes one message carries.
@@ -17,12 +18,76 @@ pub trait Attribute: Copy + 'static {
     /// other attribute has.
     const KEY: u32;
 
+    /// Which messages may bring it across a cut between two address spaces. The side that receives
+    /// takes it off all others.
+    const CROSSES: Crossing;
+
+    /// Whether it can be true of a message that brings it across a cut: places lie within the
+    /// message's own octets, for what lies in front of these is another's.
+    fn fits(self, _message: &Message, _sender: Sender) -> bool {
+        true
+    }
+
     /// The attribute as it is kept and carried across address spaces.
     fn encode(self) -> [u8; ATTRIBUTE_OCTETS];
 
     /// The attribute again, from what [`encode`](Self::encode) made (or, across domains, from what
     /// a peer wrote).
     fn decode(octets: [u8; ATTRIBUTE_OCTETS]) -> Self;
+}
+
+/// The side of a cut that a message comes from, by how far it is trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sender {
+    /// A program that is granted what it uses, maybe of another user of the machine.
+    Program,
+    /// A domain of the same host and graph.
+    Domain,
+}
+
+/// Which messages may bring an attribute across a cut: those of the least trusted sender named, and
+/// of all that are trusted more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crossing {
+    /// Messages that are pushed, and requests of calls; `None` for none.
+    pub down: Option<Sender>,
+    /// Messages that arrive, and requests to servers; `None` for none.
+    pub up: Option<Sender>,
+}
+
+impl Crossing {
+    /// With what is pushed alone, by whichever sender.
+    pub const DOWN: Self = Self { down: Some(Sender::Program), up: None };
+    /// With what arrives alone, from another domain.
+    pub const UP: Self = Self { down: None, up: Some(Sender::Domain) };
+    /// With what is pushed, by whichever sender, and what arrives, from another domain.
+    pub const BOTH: Self = Self { down: Some(Sender::Program), up: Some(Sender::Domain) };
+}
+
+/// An attribute as a side of a cut knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct AttributeType {
+    /// See [`Attribute::KEY`].
+    pub key: u32,
+    /// See [`Attribute::CROSSES`].
+    pub crosses: Crossing,
+    fits: fn(&Message, Sender, [u8; ATTRIBUTE_OCTETS]) -> bool,
+}
+
+impl AttributeType {
+    /// The type of an attribute.
+    pub const fn of<A: Attribute>() -> Self {
+        Self {
+            key: A::KEY,
+            crosses: A::CROSSES,
+            fits: |message, sender, octets| A::decode(octets).fits(message, sender),
+        }
+    }
+
+    /// Whether an encoded value can be true of this message ([`Attribute::fits`]).
+    pub fn fits(&self, message: &Message, sender: Sender, octets: [u8; ATTRIBUTE_OCTETS]) -> bool {
+        (self.fits)(message, sender, octets)
+    }
 }
 
 /// The message already carries [`ATTRIBUTES_MAX`] other attributes.

@@ -52,7 +52,9 @@ mod pool_unsafe;
 mod view;
 
 pub use arena_unsafe::{Arena, HeapArena};
-pub use attribute::{ATTRIBUTE_OCTETS, ATTRIBUTES_MAX, Attribute, AttributesFull};
+pub use attribute::{
+    ATTRIBUTE_OCTETS, ATTRIBUTES_MAX, Attribute, AttributeType, AttributesFull, Crossing, Sender,
+};
 pub use chain::{PULL_UP_OCTETS_MAX, PullUpError, SplitError};
 pub use config::{
     BUFFER_ALIGN, CLASSES_MAX, ClassStats, LARGE_HEADROOM, NoBuffers, PoolConfig, PoolError,

@@ -17,6 +17,7 @@ macro_rules! attribute {
         struct $name(u64);
         impl Attribute for $name {
             const KEY: u32 = xk_core::name_key($key);
+            const CROSSES: Crossing = Crossing::BOTH;
             fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
                 let mut octets = [0; ATTRIBUTE_OCTETS];
                 octets[16..].copy_from_slice(&self.0.to_le_bytes());

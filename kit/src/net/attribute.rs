@@ -2,7 +2,7 @@
 
 use core::net::SocketAddr;
 use xk_core::HostAddr;
-use xk_core::message::{ATTRIBUTE_OCTETS, Attribute};
+use xk_core::message::{ATTRIBUTE_OCTETS, Attribute, Crossing};
 
 /// How a frame was addressed on its link, if not to us alone. Set by the link layer on arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +15,7 @@ pub enum LinkCast {
 
 impl Attribute for LinkCast {
     const KEY: u32 = xk_core::name_key("link-cast");
+    const CROSSES: Crossing = Crossing::UP;
 
     fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
         let mut octets = [0; ATTRIBUTE_OCTETS];
@@ -58,6 +59,7 @@ impl From<Peer> for SocketAddr {
 
 impl Attribute for Peer {
     const KEY: u32 = xk_core::name_key("peer");
+    const CROSSES: Crossing = Crossing::BOTH;
 
     fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
         let (host, scope) = self.host.to_parts();
@@ -114,6 +116,7 @@ impl Ecn {
 
 impl Attribute for Ecn {
     const KEY: u32 = xk_core::name_key("ecn");
+    const CROSSES: Crossing = Crossing::BOTH;
 
     fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
         let mut octets = [0; ATTRIBUTE_OCTETS];
@@ -133,6 +136,7 @@ pub struct DontFragment;
 
 impl Attribute for DontFragment {
     const KEY: u32 = xk_core::name_key("dont-fragment");
+    const CROSSES: Crossing = Crossing::DOWN;
 
     fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
         [0; ATTRIBUTE_OCTETS]

@@ -10,7 +10,7 @@
 //! block, and it may call others meanwhile.
 
 use core::time::Duration;
-use xk_core::message::{ATTRIBUTE_OCTETS, Attribute};
+use xk_core::message::{ATTRIBUTE_OCTETS, Attribute, Crossing};
 use xk_core::participant::{AddressError, Label, Wild};
 use xk_core::reason::Class;
 use xk_core::{Message, Part, Participant, Reason, Time};
@@ -109,6 +109,7 @@ impl CallOptions {
 
 impl Attribute for CallOptions {
     const KEY: u32 = xk_core::name_key("call-options");
+    const CROSSES: Crossing = Crossing::DOWN;
 
     fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
         let mut octets = [0; ATTRIBUTE_OCTETS];
@@ -156,6 +157,7 @@ pub enum Gather {
 
 impl Attribute for Gather {
     const KEY: u32 = xk_core::name_key("gather");
+    const CROSSES: Crossing = Crossing::DOWN;
 
     fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
         let mut octets = [0; ATTRIBUTE_OCTETS];
@@ -191,6 +193,7 @@ fields!(Caller { flavor, user, group });
 
 impl Attribute for Caller {
     const KEY: u32 = xk_core::name_key("caller");
+    const CROSSES: Crossing = Crossing::UP;
 
     fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
         let mut octets = [0; ATTRIBUTE_OCTETS];
@@ -216,6 +219,7 @@ pub struct Transaction(pub [u8; 12]);
 
 impl Attribute for Transaction {
     const KEY: u32 = xk_core::name_key("transaction");
+    const CROSSES: Crossing = Crossing::BOTH;
 
     fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
         let mut octets = [0; ATTRIBUTE_OCTETS];

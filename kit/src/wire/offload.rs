@@ -10,7 +10,7 @@
 //! ([`finish_checksum`]).
 
 use crate::Checksum;
-use xk_core::message::{ATTRIBUTE_OCTETS, Attribute, NoBuffers};
+use xk_core::message::{ATTRIBUTE_OCTETS, Attribute, Crossing, NoBuffers, Sender};
 use xk_core::object::ProtocolId;
 use xk_core::question;
 use xk_core::{Kernel, Message, Pool, ProtocolRef, SessionRef};
@@ -33,6 +33,15 @@ pub enum TransportChecksum {
 
 impl Attribute for TransportChecksum {
     const KEY: u32 = xk_core::name_key("transport-checksum");
+    const CROSSES: Crossing = Crossing::BOTH;
+
+    fn fits(self, message: &Message, sender: Sender) -> bool {
+        match self {
+            // What was found right was found by a side that is believed.
+            Self::Verified => sender == Sender::Domain,
+            Self::Partial { segment, field } => place_of(message, segment, field).is_some(),
+        }
+    }
 
     fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
         let mut octets = [0; ATTRIBUTE_OCTETS];
@@ -87,6 +96,10 @@ pub fn place(message: &Message) -> Option<SumField> {
     let TransportChecksum::Partial { segment, field } = message.attribute()? else {
         return None;
     };
+    place_of(message, segment, field)
+}
+
+fn place_of(message: &Message, segment: u32, field: u16) -> Option<SumField> {
     let (segment, field) = (usize::try_from(segment).ok()?, usize::from(field));
     let start = message.len().checked_sub(segment)?;
     (field + 2 <= segment).then_some(SumField { start, field })

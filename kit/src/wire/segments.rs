@@ -14,7 +14,7 @@ use crate::wire::offload;
 use crate::wire::offload::TransportChecksum;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use xk_core::message::{ATTRIBUTE_OCTETS, Attribute, NoBuffers};
+use xk_core::message::{ATTRIBUTE_OCTETS, Attribute, Crossing, NoBuffers, Sender};
 use xk_core::reason::{self, Reason};
 use xk_core::{Message, Pool};
 
@@ -44,6 +44,22 @@ impl Segments {
 
 impl Attribute for Segments {
     const KEY: u32 = xk_core::name_key("segments");
+    const CROSSES: Crossing = Crossing::BOTH;
+
+    fn fits(self, message: &Message, sender: Sender) -> bool {
+        let payload = self.segment.checked_sub(self.header.into());
+        let start = message.len().checked_sub(self.segment as usize);
+        let (Some(_), Some(start)) = (payload.filter(|_| self.size > 0), start) else {
+            return false;
+        };
+        // What cuts a run writes into the headers of its packets: of a program they are to be its
+        // own, and not so many that one frame keeps others waiting.
+        let mut length = [0];
+        let has_header = message.copy_to(start + LENGTH_AT, &mut length) == 1
+            && self.header >= TCP_OCTETS
+            && u16::from(length[0] >> 4) * 4 == self.header;
+        sender == Sender::Domain || has_header && self.packets() <= RUN_PACKETS_MAX
+    }
 
     fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
         let mut octets = [0; ATTRIBUTE_OCTETS];
@@ -113,6 +129,7 @@ const DESTINATION_AT: usize = 16;
 /// Offsets in a TCP header (RFC 9293, section 3.1).
 const SEQUENCE_AT: usize = 4;
 const LENGTH_AT: usize = 12;
+const TCP_OCTETS: u16 = 20;
 const FLAGS_AT: usize = 13;
 const TCP_SUM_AT: usize = 16;
 const URGENT_AT: usize = 18;

@@ -2,7 +2,7 @@
 
 use crate::wire::{AREA1_LEN_MAX, AREA2_LEN_MAX, FRAGMENTS_MAX, Header, LASTFRAG, all_of};
 use core::cell::Cell;
-use xk_core::message::{ATTRIBUTE_OCTETS, Attribute};
+use xk_core::message::{ATTRIBUTE_OCTETS, Attribute, Crossing, Sender};
 use xk_core::object::PushError;
 use xk_core::{Kernel, Message, SessionRef};
 
@@ -16,6 +16,7 @@ pub struct Parameters {
 
 impl Attribute for Parameters {
     const KEY: u32 = xk_core::name_key("mrpc-parameters");
+    const CROSSES: Crossing = Crossing { down: Some(Sender::Domain), up: Some(Sender::Domain) };
 
     fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
         let mut octets = [0; ATTRIBUTE_OCTETS];

@@ -8,7 +8,7 @@ use crate::wire::{AREA2_LEN_MAX, HEADER_LEN, Header, REQUEST, SERVER};
 use alloc::rc::Rc;
 use alloc::string::String;
 use core::cell::{Cell, OnceCell};
-use xk_core::message::{ATTRIBUTE_OCTETS, Attribute};
+use xk_core::message::{ATTRIBUTE_OCTETS, Attribute, Crossing, Sender};
 use xk_core::object::{CallCause, CallError, Closing, PushError, Refused};
 use xk_core::{Answer, Ask, HostAddr, Kernel, Message, ProtocolRef, Session, SessionRef};
 use xk_kit::control::{MaxPacket, MyHost, OptPacket, PeerHost, PeerProved, opt_packet};
@@ -26,6 +26,7 @@ pub struct Echo;
 
 impl Attribute for Echo {
     const KEY: u32 = xk_core::name_key("mrpc-echo");
+    const CROSSES: Crossing = Crossing { down: Some(Sender::Domain), up: None };
 
     fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
         [0; ATTRIBUTE_OCTETS]

@@ -84,12 +84,13 @@ pub fn attach(path: impl AsRef<Path>) -> Result<Attached, AttachError> {
 
 impl Attached {
     /// As [`attach`], for a program that knows the questions and reasons of protocols of these
-    /// entries.
+    /// entries. What listens there has to be root's, this user's, or of the owner of a folder in
+    /// which no other user may write ([`Peers::at`]).
     ///
     /// # Errors
     /// [`AttachError`].
     pub fn at(path: &Path, entries: &[&'static Entry]) -> Result<Self, AttachError> {
-        let options = Options { peers: Peers::Any, geometry: xk_share_ring::geometry() };
+        let options = Options { peers: Peers::at(path), geometry: xk_share_ring::geometry() };
         let link = Link::connect(path, &options)?;
         let kernel = Rc::new(real_kernel(POOL_OCTETS_MAX)?);
         Self::through(Box::new(Ring::new(link)), kernel, entries)

@@ -292,7 +292,7 @@ impl Door {
             if is_of_registry(&rights, wish) && has_place.replace(true) {
                 return false;
             }
-            let is_to_desk = matches!(wish, xk_share::Wish::Ask(DESK, _));
+            let is_to_desk = matches!(wish, xk_share::Wish::AskProtocol(DESK, _));
             is_to_desk || permits(&rights, wish)
         });
         port.charge(&Account::of(cx, Payer::user(peer.uid)));

@@ -10,7 +10,7 @@ use xk_kit::control::{IsGroup, IsLocalHost, IsOutstanding, KeepWhole, PeerProved
 use xk_kit::net::moving::GiveState;
 use xk_kit::net::neighbour::PeerOnLink;
 use xk_kit::net::stream::{
-    StreamAbort, StreamConsumed, StreamInfo, StreamRoom, StreamSet, StreamSetNext, StreamShutdown,
+    StreamAbort, StreamConsumed, StreamInfo, StreamRoom, StreamSet, StreamShutdown,
     StreamSoftError, StreamSpace, StreamUse,
 };
 use xk_kit::rpc::call::CancelCall;
@@ -23,8 +23,8 @@ use xk_shm::Peer;
 pub struct Grant {
     /// The node.
     pub node: ProtocolRef,
-    /// The ports that may be had on it, in sessions and enables; `None` for all, and then one that
-    /// the node chooses, too.
+    /// The ports that may be had on it, in sessions and enables; `None` for all from 1024 on, and
+    /// then one that the node chooses, too.
     pub ports: Option<RangeInclusive<u16>>,
     /// The type numbers that a program's protocols may have on it; `None` for none.
     pub types: Option<RangeInclusive<u32>>,
@@ -34,9 +34,12 @@ pub struct Grant {
     pub gid: Option<u32>,
 }
 
-/// Questions that a program may put to what it is granted, besides those that tell facts: they
-/// concern a conversation of its own. All others change what other programs see, or show it.
-const HARMLESS: [u32; 21] = [
+/// Ports below it are those of services: they are granted by name alone.
+const RESERVED: u16 = 1024;
+
+/// Questions that a program may put to a session that it has, besides those that tell facts: they
+/// concern that conversation alone. All others change what other programs see, or show it.
+const OF_SESSIONS: [u32; 20] = [
     AskCopy::KEY,
     CancelCall::KEY,
     FreeCopy::KEY,
@@ -53,12 +56,15 @@ const HARMLESS: [u32; 21] = [
     StreamInfo::KEY,
     StreamRoom::KEY,
     StreamSet::KEY,
-    StreamSetNext::KEY,
     StreamShutdown::KEY,
     StreamSoftError::KEY,
     StreamSpace::KEY,
     StreamUse::KEY,
 ];
+
+/// Questions that a program may put to a protocol that it is granted, besides those that tell facts:
+/// they change nothing there, for what is changed at a protocol is changed for all that stand on it.
+const OF_PROTOCOLS: [u32; 3] = [IsGroup::KEY, IsLocalHost::KEY, PeerOnLink::KEY];
 
 impl Grant {
     /// The right to use a node in every way, for all users.
@@ -73,13 +79,16 @@ impl Grant {
 
     /// True if the local participant is within its ports.
     fn has_port(&self, participants: &Participants) -> bool {
-        let Some(ports) = &self.ports else {
-            return true;
-        };
         let local = participants.iter().next();
-        let top = local.and_then(|local| local.top());
-        matches!(top, Some(Part::Number(PORT, port))
-            if u16::try_from(*port).is_ok_and(|port| ports.contains(&port)))
+        let port = match local.and_then(|local| local.top()) {
+            Some(Part::Number(PORT, port)) => u16::try_from(*port).ok(),
+            _ => return self.ports.is_none(),
+        };
+        let has = |port| match &self.ports {
+            Some(ports) => ports.contains(&port),
+            None => port == 0 || port >= RESERVED,
+        };
+        port.is_some_and(has)
     }
 
     /// True if a protocol of a program may have this type number on the node.
@@ -94,11 +103,14 @@ pub(crate) fn permits(grants: &[Grant], wish: &Wish<'_>) -> bool {
         Wish::Open(id, participants) | Wish::Enable(id, participants) => {
             grants.iter().any(|grant| grant.node.id() == *id && grant.has_port(participants))
         }
-        Wish::Ask(_, question) => {
+        Wish::AskProtocol(_, question) => {
+            question.kind == Kind::Fact || OF_PROTOCOLS.contains(&question.key)
+        }
+        Wish::AskSession(_, question) => {
             let key = question.key;
             // Those of a registry are for what the program has there, which a grant has opened.
             let is_of_registry = xk_registry::QUESTIONS.iter().any(|own| own.key == key);
-            question.kind == Kind::Fact || HARMLESS.contains(&key) || is_of_registry
+            question.kind == Kind::Fact || OF_SESSIONS.contains(&key) || is_of_registry
         }
     }
 }

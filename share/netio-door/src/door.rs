@@ -68,7 +68,8 @@ pub fn connect(
     path: impl AsRef<Path>,
     ticket: &Ticket,
 ) -> Result<Box<dyn Carrier + Send>, ShmError> {
-    let options = Options { peers: Peers::Any, geometry: xk_share_ring::geometry() };
+    let peers = Peers::at(path.as_ref());
+    let options = Options { peers, geometry: xk_share_ring::geometry() };
     let mut link = Link::connect(path.as_ref(), &options)?;
     let shown = [&ticket[..], &[WANTS_NOTES]].concat();
     link.send(&shown).map_err(|_| ShmError::Hello("it takes no ticket"))?;

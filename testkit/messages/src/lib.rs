@@ -6,8 +6,8 @@
 mod loans_unsafe;
 
 use xk_core::message::{
-    ATTRIBUTE_OCTETS, Arena, Attribute, BUFFER_ALIGN, Message, NoBuffers, PULL_UP_OCTETS_MAX, Pool,
-    PoolConfig, PullUpError, SizeClass, SplitError,
+    ATTRIBUTE_OCTETS, Arena, Attribute, BUFFER_ALIGN, Crossing, Message, NoBuffers,
+    PULL_UP_OCTETS_MAX, Pool, PoolConfig, PullUpError, SizeClass, SplitError,
 };
 
 pub use loans_unsafe::run_loans_script;
@@ -157,6 +157,7 @@ struct Mark(u32);
 
 impl Attribute for Mark {
     const KEY: u32 = xk_core::name_key("xk.conformance.mark");
+    const CROSSES: Crossing = Crossing::BOTH;
 
     fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
         let mut octets = [0; ATTRIBUTE_OCTETS];

@@ -6,7 +6,7 @@ use core::time::Duration;
 use std::rc::Rc;
 use xk_core::graph::{Params, Value};
 use xk_core::kernel::Config;
-use xk_core::message::{ATTRIBUTE_OCTETS, Attribute, PoolConfig};
+use xk_core::message::{ATTRIBUTE_OCTETS, Attribute, Crossing, PoolConfig};
 use xk_core::object::{OpenError, PushError, Refused};
 use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
@@ -56,6 +56,7 @@ struct Mark;
 
 impl Attribute for Mark {
     const KEY: u32 = xk_core::name_key("mark");
+    const CROSSES: Crossing = Crossing::BOTH;
 
     fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
         [0; ATTRIBUTE_OCTETS]

@@ -8,6 +8,7 @@
 
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,6 +29,9 @@ use crate::listen::Listener;
 use crate::memory_unsafe::Memory;
 use crate::ring::End;
 use crate::socket::{self, Received};
+
+/// In a folder's mode: its group or all others may write (stat(2)).
+const OTHERS_WRITE: u32 = 0o022;
 
 /// How long the other side may take to say hello.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
@@ -67,6 +71,17 @@ impl Peers {
     /// Only the processes of the user that this one runs as.
     pub fn own() -> Self {
         Self::User(rustix::process::geteuid().as_raw())
+    }
+
+    /// The processes that a program may believe to be those that its user means by this path: of
+    /// root, of the program's own user, and of the one user that can put a socket there, the owner
+    /// of a folder in which no other user may write.
+    pub fn at(path: &Path) -> Self {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let about = std::fs::metadata(folder.unwrap_or(Path::new("."))).ok();
+        let owner = about.filter(|about| about.mode() & OTHERS_WRITE == 0).map(|about| about.uid());
+        let own = rustix::process::geteuid().as_raw();
+        Self::Listed { uids: [0, own].into_iter().chain(owner).collect(), gids: Vec::new() }
     }
 
     /// True if this process may be there.

@@ -379,7 +379,8 @@ fn another_user_takes_hold_of_nothing_of_a_host_in_domains() {
         names.filter(|name| name.contains("xk")).collect::<Vec<_>>()
     };
     let (folder, before) = (Folder::new("domains"), in_shm());
-    fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o777)).unwrap();
+    std::os::unix::fs::chown(&folder.0, Some(65_534), Some(65_534)).unwrap();
+    fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o755)).unwrap();
     let door = folder.path("door.sock");
     let text = format!(
         "host lab {{\n    loopback\n    domain net {{\n        \

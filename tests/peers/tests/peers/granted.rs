@@ -63,7 +63,10 @@ impl Place {
         }
         let folder = std::env::temp_dir().join(format!("xk-{test}-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
-        fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
+        // The servers' own, and nobody else may write there: else a program does not believe that
+        // it is they who listen.
+        let _ = std::os::unix::fs::chown(&folder, Some(65_534), Some(65_534));
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
         Some(Self { lan, folder, itself })
     }
 

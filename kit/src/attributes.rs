@@ -1,0 +1,28 @@
+//! The attributes that several protocols share, as a table: what a side of a cut looks an attribute
+//! up in that came from the other one.
+
+use crate::net::attribute::{DontFragment, Ecn, LinkCast, Peer};
+use crate::rpc::call::{CallOptions, Caller, Gather, Transaction};
+use crate::wire::offload::TransportChecksum;
+use crate::wire::segments::Segments;
+use xk_core::message::AttributeType;
+
+/// Every attribute of this crate.
+pub static SHARED: &[AttributeType] = &[
+    AttributeType::of::<CallOptions>(),
+    AttributeType::of::<Caller>(),
+    AttributeType::of::<DontFragment>(),
+    AttributeType::of::<Ecn>(),
+    AttributeType::of::<Gather>(),
+    AttributeType::of::<LinkCast>(),
+    AttributeType::of::<Peer>(),
+    AttributeType::of::<Segments>(),
+    AttributeType::of::<Transaction>(),
+    AttributeType::of::<TransportChecksum>(),
+];
+
+/// The type of an attribute with this key.
+#[must_use]
+pub fn find(key: u32) -> Option<&'static AttributeType> {
+    SHARED.iter().find(|kind| kind.key == key)
+}
