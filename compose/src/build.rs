@@ -125,10 +125,8 @@ pub(crate) fn fill_numbers(
     kernel: &Kernel,
 ) {
     let mut numbers = kernel.numbers_mut();
-    for number in &graph.numbers {
-        // The catalog has merged them without a conflict.
-        let _ = numbers.add(*number);
-    }
+    // Cannot conflict: both are of one catalog.
+    let _ = numbers.merge(&graph.numbers);
     // What is not in this kernel has the number that it has in all kernels of its host.
     let id = |at: usize| match built.get(at)? {
         Some(protocol) => Some(protocol.id()),

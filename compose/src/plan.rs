@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 use xk_core::Entry;
-use xk_core::graph::{Catalog, Family, Params, Shape};
-use xk_core::numbers::Number;
+use xk_core::graph::{Family, Params, Shape};
+use xk_core::numbers::Numbers;
 use xk_core::object::ProtocolId;
 use xk_lang::{Diagnostics, Graph, Host, HostInstance, Node, Template};
 
@@ -20,7 +20,7 @@ pub struct CheckedGraph {
     pub(crate) none: Diagnostics,
     pub(crate) plans: Vec<HostPlan>,
     pub(crate) links: Vec<Params>,
-    pub(crate) numbers: Vec<Number>,
+    pub(crate) numbers: Numbers,
     /// The catalog's.
     pub(crate) entries: Vec<&'static Entry>,
 }
@@ -203,9 +203,4 @@ pub(crate) fn params_of(
     let own = |block: &&xk_lang::ParamBlock| *block.name != "number";
     let children: Vec<_> = node.children.iter().filter(own).cloned().collect();
     parametrized.take(diagnostics, &node.params, &children)
-}
-
-/// What of a catalog is needed when graphs run.
-pub(crate) fn numbers_of(catalog: &Catalog) -> Vec<Number> {
-    catalog.numbers().kinds().to_vec()
 }

@@ -4,6 +4,7 @@
 //! graph may give a pair of its own protocols another one.
 
 use crate::object::ProtocolId;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 /// One entry of the table, by kinds.
@@ -29,7 +30,8 @@ pub struct Conflict {
 /// The merged table.
 #[derive(Clone, Default)]
 pub struct Numbers {
-    kinds: Vec<Number>,
+    /// One copy for all kernels of a graph until one of them adds an entry of its own.
+    kinds: Arc<Vec<Number>>,
     overrides: Vec<(ProtocolId, ProtocolId, u32)>,
 }
 
@@ -48,9 +50,21 @@ impl Numbers {
             return Err(Conflict { first, second: entry });
         }
         if !self.kinds.contains(&entry) {
-            self.kinds.push(entry);
+            Arc::make_mut(&mut self.kinds).push(entry);
         }
         Ok(())
+    }
+
+    /// Merges the entries by kinds of a whole table.
+    ///
+    /// # Errors
+    /// [`Conflict`], of the first entry whose pair has another number already.
+    pub fn merge(&mut self, other: &Numbers) -> Result<(), Conflict> {
+        if self.kinds.is_empty() {
+            self.kinds = Arc::clone(&other.kinds);
+            return Ok(());
+        }
+        other.kinds.iter().try_for_each(|entry| self.add(*entry))
     }
 
     /// Gives one protocol of the graph another number on one below.
@@ -94,6 +108,21 @@ mod tests {
         assert_eq!(table.add(UDP), Ok(()));
         assert!(table.add(Number { number: 18, ..UDP }).is_err());
         assert_eq!(table.add(Number { lower: "vip", ..UDP }), Ok(()));
+    }
+
+    #[test]
+    fn a_merged_table_is_shared_until_it_differs() {
+        let mut of_the_catalog = Numbers::default();
+        of_the_catalog.add(UDP).unwrap();
+        let mut one = Numbers::default();
+        one.merge(&of_the_catalog).unwrap();
+        assert!(Arc::ptr_eq(&one.kinds, &of_the_catalog.kinds));
+        one.add(Number { lower: "vip", ..UDP }).unwrap();
+        assert_eq!((one.kinds().len(), of_the_catalog.kinds().len()), (2, 1));
+        assert_eq!(one.merge(&of_the_catalog), Ok(()));
+        let mut other = Numbers::default();
+        other.add(Number { number: 18, ..UDP }).unwrap();
+        assert!(one.merge(&other).is_err());
     }
 
     #[test]

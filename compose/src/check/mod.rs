@@ -20,7 +20,7 @@ mod virtuals;
 use xk_core::graph::Catalog;
 use xk_lang::{Diagnostics, Span, parse};
 
-use crate::plan::{CheckedGraph, numbers_of};
+use crate::plan::CheckedGraph;
 use crate::rehearse;
 
 /// Checks the graph file `source`, called `file` in messages, against `catalog`.
@@ -67,7 +67,7 @@ pub fn check_text(
         warnings: diagnostics,
         plans,
         links,
-        numbers: numbers_of(catalog),
+        numbers: catalog.numbers().clone(),
         entries: catalog.entries().to_vec(),
     };
     if checked.warnings.has_errors() {

@@ -38,11 +38,11 @@ const SCAN_MAX: usize = 32;
 /// tick being worked on, where it is the logarithm of their number. Memory is
 /// allocated when the number of events reaches a new height, and given back
 /// when the wheel is dropped; an empty wheel allocates nothing, and the slots
-/// come to 2304 octets with the first event.
+/// come to 256 octets for each level that has had an event.
 pub struct Wheel<T> {
     slab: Slab<T>,
-    /// The first event of each slot, `LEVELS * SLOTS` of them, once needed.
-    slots: Option<Box<[u32; LEVELS * SLOTS]>>,
+    /// The first event of each slot, by level, once needed.
+    slots: [Option<Box<[u32; SLOTS]>>; LEVELS],
     /// Which slots of each level hold events.
     occupied: [u64; LEVELS],
     /// The root of the heap of events of the current tick and before.
@@ -88,7 +88,7 @@ impl<T> Wheel<T> {
     pub fn new(events_max: usize) -> Wheel<T> {
         Wheel {
             slab: Slab::new(events_max),
-            slots: None,
+            slots: [const { None }; LEVELS],
             occupied: [0; LEVELS],
             root: NONE,
             tick: 0,
@@ -267,8 +267,8 @@ impl<T> Wheel<T> {
         let level = (63 - (tick ^ self.tick).leading_zeros()) / LEVEL_BITS;
         let in_level = (tick >> (level * LEVEL_BITS)) as usize % SLOTS;
         let slot = level as usize * SLOTS + in_level;
-        let slots = self.slots.get_or_insert_with(|| Box::new([NONE; LEVELS * SLOTS]));
-        let second = core::mem::replace(&mut slots[slot], index);
+        let slots = self.slots[level as usize].get_or_insert_with(|| Box::new([NONE; SLOTS]));
+        let second = core::mem::replace(&mut slots[in_level], index);
         let node = &mut self.slab[index];
         (node.place, node.prev, node.next) = (NodeState::Slot(slot as u16), NONE, second);
         if let Some(second) = self.slab.get_mut(second) {
@@ -292,8 +292,8 @@ impl<T> Wheel<T> {
     }
 
     fn set_first(&mut self, slot: usize, first: u32) {
-        if let Some(slots) = &mut self.slots {
-            slots[slot] = first;
+        if let Some(slots) = &mut self.slots[slot / SLOTS] {
+            slots[slot % SLOTS] = first;
         }
         if first == NONE {
             self.occupied[slot / SLOTS] &= !(1 << (slot % SLOTS));
@@ -308,7 +308,7 @@ impl<T> Wheel<T> {
         let shift = level as u32 * LEVEL_BITS;
         let above = self.tick >> shift >> LEVEL_BITS << LEVEL_BITS;
         let first_tick = (above | in_level as u64) << shift;
-        Some((slot, self.slots.as_ref()?[slot], first_tick))
+        Some((slot, self.slots[level].as_ref()?[in_level], first_tick))
     }
 
     /// Brings the current tick nearer to `target`: to the earliest tick with

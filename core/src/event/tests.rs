@@ -99,7 +99,7 @@ fn an_event_may_schedule_the_next_one_at_once() {
 #[test]
 fn an_empty_wheel_is_small() {
     assert!(size_of::<Wheel<[u64; 4]>>() <= 256);
-    let slots = size_of::<[u32; LEVELS * SLOTS]>();
+    let slots = LEVELS * size_of::<[u32; SLOTS]>();
     assert!(slots + size_of::<Wheel<[u64; 4]>>() <= 4096);
     assert!(size_of::<Option<Handle>>() == 16);
 }

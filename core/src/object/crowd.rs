@@ -36,7 +36,8 @@ impl Crowd {
 /// Sessions that messages made, counted by the networks of their sources: without the lowest 8
 /// bits, and without 16.
 pub(super) struct Crowds {
-    /// None before the first session with a source.
+    /// None before the table has so many sessions that a share of it matters: most tables of most
+    /// hosts never have, and 8 KiB each would be most of what a simulated host takes.
     counts: OnceCell<Box<[[Cell<u32>; 2]]>>,
     key: u64,
     room: Cell<usize>,
@@ -58,14 +59,21 @@ impl Crowds {
         (mixed >> 40) as usize & (places - 1)
     }
 
-    fn change(&self, source: u64, by: impl Fn(u32) -> u32) {
-        if source == 0 {
+    /// Begins to count; `all` shows the sources of the sessions that there are by now.
+    pub(super) fn begin(&self, all: impl FnOnce(&mut dyn FnMut(u64))) {
+        if self.counts.get().is_some() {
             return;
         }
-        let counts = self.counts.get_or_init(|| {
-            let places = self.room.get().clamp(16, PLACES_MAX).next_power_of_two();
-            (0..places).map(|_| Default::default()).collect()
-        });
+        let places = self.room.get().clamp(16, PLACES_MAX).next_power_of_two();
+        if self.counts.set((0..places).map(|_| Default::default()).collect()).is_ok() {
+            all(&mut |source| self.enter(source));
+        }
+    }
+
+    fn change(&self, source: u64, by: impl Fn(u32) -> u32) {
+        let Some(counts) = self.counts.get().filter(|_| source != 0) else {
+            return;
+        };
         for (at, shift) in [8, 16].into_iter().enumerate() {
             let place = self.place(counts.len(), Crowd::of(source, shift));
             if let Some(count) = counts.get(place).and_then(|counts| counts.get(at)) {

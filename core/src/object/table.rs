@@ -18,6 +18,8 @@ use core::cell::Cell;
 pub(super) const SCAN_MAX: usize = 64;
 /// How many of the entries that were in use one eviction looks at again.
 const RECHECK: usize = 4;
+/// From how many sessions on a table counts the networks that their sources are in, at the latest.
+const COUNTED_FROM: usize = 64;
 
 /// How much a session was used and when last, for a table that breaks off the one used least;
 /// `None` for one that stays.
@@ -178,7 +180,11 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         let full = len >= self.max;
         // Only strangers share out what there is. The last quarter is for sources that have less
         // than their share.
-        let crowds = match passive && len >= self.idle_max.min(self.max - self.max / 4) {
+        let shared_from = self.idle_max.min(self.max - self.max / 4);
+        if passive && len >= shared_from.min(COUNTED_FROM) {
+            self.count_crowds();
+        }
+        let crowds = match passive && len >= shared_from {
             true => self.crowds.of(head.source()),
             false => [None; 2],
         };
@@ -434,6 +440,17 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         self.clocks.leave(&victim.session);
         self.evicted.set(self.evicted.get() + 1);
         victim.session.abort(cx);
+    }
+
+    /// Begins to count the networks of sources: of all sessions bound so far that messages made.
+    fn count_crowds(&self) {
+        self.crowds.begin(|enter| {
+            self.map.for_each(|_, session| {
+                if session.head().is_passive() {
+                    enter(session.head().source());
+                }
+            });
+        });
     }
 
     fn uncount(&self, session: &SessionRef) {

@@ -140,6 +140,8 @@ impl DropSources {
         let mut fresh = Tally { source, count: 0, inherited: 0, reasons: [None; REASONS_MAX] };
         if tallies.len() < self.max {
             fresh.count(reason);
+            // One at a time: most tables have a source or two, and there are thousands of tables.
+            tallies.reserve_exact(1);
             return tallies.push(fresh);
         }
         if let Some(least) = tallies.iter_mut().min_by_key(|tally| tally.count) {

@@ -6,7 +6,8 @@
 //! keeps its own count; what it has used is noted when it ends, in one of a number of counts
 //! that many share, so that the next session of the same kind goes on behind it.
 
-use core::cell::Cell;
+use alloc::boxed::Box;
+use core::cell::{Cell, OnceCell};
 use xk_core::{Kernel, Secret};
 
 /// How many counts the sessions that have ended share.
@@ -14,7 +15,8 @@ const COUNTS: usize = 1024;
 
 pub(crate) struct Identifications {
     secret: Secret,
-    used: [Cell<u16>; COUNTS],
+    /// Made for the first session that ends and has used some.
+    used: OnceCell<Box<[Cell<u16>; COUNTS]>>,
 }
 
 /// Those of one session.
@@ -27,7 +29,7 @@ pub(crate) struct Series {
 
 impl Identifications {
     pub(crate) fn new(cx: &Kernel) -> Self {
-        Self { secret: cx.secret(), used: [const { Cell::new(0) }; COUNTS] }
+        Self { secret: cx.secret(), used: OnceCell::new() }
     }
 
     /// Begins those from one host to another of one protocol, in place of what the series was.
@@ -35,7 +37,8 @@ impl Identifications {
         self.end(series);
         let hash = self.secret.hash(&[hosts, protocol.into()]);
         let count = (hash >> 16) as u16 % COUNTS as u16;
-        let first = (hash as u16).wrapping_add(self.used(count).get());
+        let used = self.used.get().map_or(0, |used| used[usize::from(count)].get());
+        let first = (hash as u16).wrapping_add(used);
         series.first.set(first);
         series.next.set(first);
         series.count.set(count);
@@ -44,13 +47,13 @@ impl Identifications {
     /// Notes what a series has used.
     pub(crate) fn end(&self, series: &Series) {
         let (first, next) = (series.first.get(), series.next.get());
-        let used = self.used(series.count.get());
+        if first == next {
+            return;
+        }
+        let used = self.used.get_or_init(|| Box::new([const { Cell::new(0) }; COUNTS]));
+        let used = &used[usize::from(series.count.get()) % COUNTS];
         used.set(used.get().wrapping_add(next.wrapping_sub(first)));
         series.first.set(next);
-    }
-
-    fn used(&self, count: u16) -> &Cell<u16> {
-        &self.used[usize::from(count) % COUNTS]
     }
 }
 
@@ -69,7 +72,7 @@ mod tests {
     use super::*;
 
     fn identifications(key: u64) -> Identifications {
-        Identifications { secret: Secret::known([key, 0]), used: [const { Cell::new(0) }; COUNTS] }
+        Identifications { secret: Secret::known([key, 0]), used: OnceCell::new() }
     }
 
     #[test]
