@@ -24,7 +24,8 @@
 //! One protocol whose participants are hosts, a link with one other end, or one with ports,
 //! such as `host-udp`: then `local` says which port peers reach it at, and participants have that
 //! port as well, as in `port7@port9000@10.0.0.2`. All that is asked of it is a pseudo-header, the
-//! sizes of its packets and the two hosts; what it does not know is done without.
+//! sizes of its packets and the two hosts; what it does not know is done without, as `udp` has no
+//! pseudo-header for others: its own checksum covers the hosts.
 //!
 //! # Behaviour
 //! A connection is found by the lower session and both ports. A SYN to a port that is enabled is

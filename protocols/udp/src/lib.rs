@@ -44,7 +44,8 @@
 //! Answers `my-port`, `peer-port` (sessions that have a peer), `serves-port`, `max-packet` and
 //! `opt-packet` (those of the layer below less eight octets), `needs-pseudo-header`, `describe`,
 //! `list-sessions`, `list-maps`, `list-drop-sources`; passes `network-error` on to the session's
-//! upper protocol; forwards the rest (`my-host`, `peer-host`).
+//! upper protocol; forwards the rest (`my-host`, `peer-host`), but for `pseudo-header`, whose
+//! hosts its own checksum covers.
 //!
 //! # Example
 //! ```kdl

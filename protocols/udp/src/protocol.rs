@@ -335,6 +335,9 @@ impl Layer<HEADER_LEN> for Udp {
         if ports::answer(ask, (local, None), Some((peer, None))) {
             return Answer::Answered;
         }
+        if covers_hosts(ask) {
+            return Answer::Unknown;
+        }
         if let Some(question) = ask.get::<control::MaxPacket>() {
             question.octets = own.octets_max as u32;
         } else if let Some(question) = ask.get::<control::ServesPort>() {
@@ -355,6 +358,12 @@ impl Layer<HEADER_LEN> for Udp {
     fn stop(&self) {
         self.origins.clear();
     }
+}
+
+/// Whether a question is for the pseudo-header, which is that of the checksum here: a layer above
+/// need not cover the hosts again, and on a UDP of another framework it could not.
+pub(crate) fn covers_hosts(ask: &mut Ask<'_>) -> bool {
+    ask.get::<control::PseudoHeader>().is_some()
 }
 
 impl Udp {

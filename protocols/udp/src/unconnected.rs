@@ -1,7 +1,7 @@
 //! An unconnected session: receives from everybody on one port, sends to the peer that each message
 //! names, or else to the many hosts that it was opened to.
 
-use crate::protocol::{Connected, Ports, key_of, open_below};
+use crate::protocol::{Connected, Ports, covers_hosts, key_of, open_below};
 use crate::wire::{HEADER_LEN, PAYLOAD_LEN_MAX};
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -159,6 +159,9 @@ impl Session for Unconnected {
         let to = self.to.map(|to| (to.port, Some(to.host)));
         if ports::answer(ask, (self.port, host), to) {
             return Answer::Answered;
+        }
+        if covers_hosts(ask) {
+            return Answer::Unknown;
         }
         // Those of a conversation with all hosts of the link, of which nothing need be asked.
         if ask.get::<Headers>().is_some() {
