@@ -4,7 +4,7 @@
 //! names and places in the file are those of the edges.
 
 use xk_core::Entry;
-use xk_core::graph::{Catalog, Realm, Shape};
+use xk_core::graph::{Catalog, Family, Realm, Shape};
 use xk_lang::{Diagnostics, Graph, Host, Node, Param, Spanned, Value, nearest};
 
 use super::host::{Site, find_entry};
@@ -119,12 +119,11 @@ fn adapter(
             .help(format!("let it stand on a protocol of {}", of(above)));
         return None;
     }
-    let end = below_filters(host, lower, catalog)?;
-    if let Some(adapter) = found
-        && !adapter.joins.is_empty()
-        && !adapter.joins.contains(&end.kind)
-        && end.shape != Shape::Wire
-    {
+    let (near, end) = below_filters(host, lower, catalog)?;
+    let is_told = found.is_some_and(|adapter| !adapter.joins.is_empty());
+    let joins = found.map_or(&[][..], |adapter| adapter.joins);
+    let form = form(joins, near, end, catalog);
+    if let Some(adapter) = found.filter(|_| is_told && form.is_none()) {
         let what = format!(
             "`{}` cannot stand on `{}`, which is of {}: no adapter translates the addresses of `{}`",
             upper.name,
@@ -154,9 +153,7 @@ fn adapter(
         return None;
     }
     let spanned = |text: &str| Spanned::new(text.to_owned(), name.span);
-    let is_told = found.is_some_and(|adapter| !adapter.joins.is_empty());
-    let below = if end.shape == Shape::Wire { "" } else { end.kind };
-    let below = Spanned::new(Value::Text(below.into()), name.span);
+    let below = Spanned::new(Value::Text(form.unwrap_or_default().into()), name.span);
     let below = is_told.then(|| Param { name: spanned("below"), value: below });
     Some(Node {
         domain,
@@ -169,13 +166,41 @@ fn adapter(
     })
 }
 
-/// What a node is, or, of a filter, what it stands on: filters pass on what they are asked.
-fn below_filters(host: &Host, node: &Node, catalog: &Catalog) -> Option<&'static Entry> {
-    let mut at = node;
+/// The kind of `joins` whose addresses are those of a lower end: its own, or one of the same realm
+/// and family; empty for the frames of a wire.
+fn form(
+    joins: &[&'static str],
+    near: &Entry,
+    end: &Entry,
+    catalog: &Catalog,
+) -> Option<&'static str> {
+    if end.shape == Shape::Wire && end.above == Family::Link {
+        return Some("");
+    }
+    let is_alike = |kind: &&str| {
+        let of = |entry: &&&Entry| entry.kind == *kind;
+        let mut entries = catalog.entries().iter().filter(of);
+        entries.any(|entry| (entry.realm, entry.above) == (near.realm, end.above))
+    };
+    let own = joins.iter().copied().find(|kind| *kind == near.kind);
+    own.or_else(|| joins.iter().copied().find(is_alike))
+}
+
+/// What a node is, or, of a filter, what it stands on, for filters pass on what they are asked; and
+/// what below that has addresses of its own.
+fn below_filters(
+    host: &Host,
+    node: &Node,
+    catalog: &Catalog,
+) -> Option<(&'static Entry, &'static Entry)> {
+    let (mut at, mut near) = (node, None);
     for _ in 0..host.nodes.len() {
         let entry = find_entry(host, at, catalog)?;
         if entry.shape != Shape::Filter {
-            return Some(entry);
+            let near = *near.get_or_insert(entry);
+            if entry.above != Family::Inherit {
+                return Some((near, entry));
+            }
         }
         let below = at.lowers.first()?;
         at = host.nodes.iter().find(|node| node.name.value == below.value)?;

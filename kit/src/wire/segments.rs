@@ -437,6 +437,31 @@ fn pseudo(octets: &[u8], at: &Layout, segment: usize) -> Checksum {
     Checksum::pseudo_header(from, to, at.protocol, segment as u32)
 }
 
+/// Hands on each packet that a message stands for, nothing of it left to others: for what is above
+/// or below and knows neither of runs nor of open checksums.
+///
+/// # Errors
+/// The last reason for which one of them did not go.
+pub fn each_whole(
+    pool: &Pool,
+    message: Message,
+    mut take: impl FnMut(Message) -> Result<(), &'static Reason>,
+) -> Result<(), &'static Reason> {
+    let mut take = |mut packet: Message| {
+        offload::finish_checksum(pool, &mut packet).map_err(|_| &reason::NO_BUFFERS)?;
+        take(packet)
+    };
+    if of(&message).is_none() {
+        return take(message);
+    }
+    let mut result = Ok(());
+    for packet in split(message)? {
+        let taken = packet.and_then(&mut take);
+        result = result.and(taken);
+    }
+    result
+}
+
 /// Takes a run apart: see [`split`].
 pub struct Split {
     /// The headers of the next packet.

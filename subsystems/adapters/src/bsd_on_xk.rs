@@ -13,7 +13,8 @@
 //! One line of `subsystem bsd`.
 //!
 //! # Below
-//! One protocol of the x-kernel, `ddp`, `atp`, `udp`, `tcp` or `ip`, or a wire.
+//! One protocol of the x-kernel whose addresses are those of `ddp`, `atp`, `udp`, `tcp` or `ip`:
+//! these, and whatever takes hosts or ports in their place, such as `vip`; or a wire.
 //!
 //! # Behaviour
 //! On a wire it passes on what the interface opens: the wire's frames are those of the interface.
@@ -38,8 +39,11 @@
 //! back with the options of a transaction. A call from below goes up as a request, and waits for
 //! the answer for eight minutes at most, 64 at one time.
 //!
-//! What cannot be translated: what BSD drops is counted at its line, and the x-kernel's layer below
-//! learns nothing, so that no sender is told. `pr_output` answers what the push answers; an error
+//! A datagram for which BSD has no port goes back down refused (`pr_unreach`), so that IP tells its
+//! sender. A checksum that was left to others is completed, and a run of segments cut.
+//!
+//! What cannot be translated: of what else BSD drops, counted at its line, the x-kernel's layer
+//! below learns nothing. `pr_output` answers what the push answers; an error
 //! that comes later is `pr_ctlinput`, and one that names no session of ours ends here. IP's options
 //! and the time to live of a packet are the x-kernel's own. Attributes of a message do not go up.
 //!

@@ -11,6 +11,7 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::Cell;
+use xk_bsd::errno::Errno;
 use xk_core::object::{OpenError, ProtocolId, PushError};
 use xk_core::{Kernel, ProtocolRef, Reason, reason};
 
@@ -133,6 +134,28 @@ impl From<Fault> for OpenError {
     }
 }
 
+/// A message that is not taken.
+#[derive(Debug)]
+pub struct Unwanted {
+    /// Why.
+    pub why: &'static Reason,
+    /// The message as it arrived, if the protocol above has refused and counted it: what is below
+    /// may tell the sender. Without it the message is gone, for the lower half to count.
+    pub parcel: Option<Parcel>,
+}
+
+impl From<&'static Reason> for Unwanted {
+    fn from(why: &'static Reason) -> Self {
+        Self { why, parcel: None }
+    }
+}
+
+impl From<Errno> for Unwanted {
+    fn from(errno: Errno) -> Self {
+        Self::from(<&'static Reason>::from(errno))
+    }
+}
+
 /// The half of an adapter in the lower subsystem.
 pub trait Below {
     /// Opens a door to the protocol below, for what the upper one `selector` sends and receives at
@@ -183,8 +206,8 @@ pub trait Sink {
     /// Takes a message.
     ///
     /// # Errors
-    /// Why it is not taken; it is gone, for the lower half to count.
-    fn arrive(&self, cx: &Kernel, ends: &Ends, parcel: Parcel) -> Result<(), &'static Reason>;
+    /// [`Unwanted`].
+    fn arrive(&self, cx: &Kernel, ends: &Ends, parcel: Parcel) -> Result<(), Unwanted>;
 
     /// A message that went to `to` did not arrive; of transactions with the options that went with
     /// it, if they are known.

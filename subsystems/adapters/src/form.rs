@@ -6,6 +6,7 @@
 
 use core::net::Ipv4Addr;
 use xk_bsd::Sock;
+use xk_bsd::ether::SNAP_HDR;
 use xk_bsd::mbuf::Release;
 use xk_bsd::sockaddr::{AF_APPLETALK, AF_INET, Sockaddr};
 use xk_core::participant::{AddressError, Label, PORT, Wild};
@@ -289,6 +290,12 @@ impl Form {
     pub(crate) fn link_parts(addr: &Addr) -> ([u8; 6], u32) {
         let [a, b, c, d, e, f, g, h, i, j, ..] = *addr.data();
         ([a, b, c, d, e, f], u32::from_be_bytes([g, h, i, j]))
+    }
+
+    /// Octets that the link of this number puts behind its header: LLC and SNAP, where it is none
+    /// of Ethernet's types.
+    pub(crate) fn link_octets(number: u32) -> usize {
+        if number >> 16 == 0 { 0 } else { SNAP_HDR }
     }
 
     /// An address that says nothing.

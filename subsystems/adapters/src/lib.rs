@@ -29,7 +29,9 @@ pub mod xk_on_streams;
 
 pub use below::xk::NO_ANSWER;
 pub use circuit::{Circuit, Listener, Streams, User, Wanted};
-pub use edge::{Above, Below, Door, Ends, Fault, NO_WAY, Options, Sink, Traffic, upper_of};
+pub use edge::{
+    Above, Below, Door, Ends, Fault, NO_WAY, Options, Sink, Traffic, Unwanted, upper_of,
+};
 pub use form::{Addr, ETHER, FORMS, FRAMES, Form, Service};
 pub use parcel::Parcel;
 

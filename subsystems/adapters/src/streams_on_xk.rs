@@ -12,7 +12,8 @@
 //! One line of `subsystem streams`.
 //!
 //! # Below
-//! One protocol of the x-kernel, `ddp`, `atp`, `udp`, `tcp` or `ip`, or a wire.
+//! One protocol of the x-kernel whose addresses are those of `ddp`, `atp`, `udp`, `tcp` or `ip`:
+//! these, and whatever takes hosts or ports in their place, such as `vip`; or a wire.
 //!
 //! # Behaviour
 //! On a wire it is the driver of a device: frames are M_DATA.
@@ -24,6 +25,10 @@
 //! sessions are held open so for each stream, and the one that was used longest ago closes for
 //! another. What arrives is T_UNITDATA_IND, with the address for which it came in the options of a
 //! stream bound to all.
+//!
+//! A datagram that the line above gives back (M_CTL with T_UDERROR_IND in front) goes back down
+//! refused, so that IP tells its sender. A checksum that was left to others is completed, and a run
+//! of segments cut.
 //!
 //! Upwards it looks at the queue ahead; if that is full the message is dropped as `queue full`, for
 //! nothing in the x-kernel waits for a queue. A push that waits, as for the resolution of an
@@ -43,7 +48,7 @@
 //!
 //! What cannot be translated: a connection is there below before T_CONN_IND, so that T_CONN_RES
 //! confirms nothing to the peer. The x-kernel's layer below learns nothing of what STREAMS drops,
-//! so that no sender is told. A push that fails is T_UDERROR_IND, and so is an error that the
+//! but for a datagram that comes back before the put returns. A push that fails is T_UDERROR_IND, and so is an error that the
 //! network reports later, if it names the session; another ends here. Attributes of a message do
 //! not go up; priority bands end here.
 //!

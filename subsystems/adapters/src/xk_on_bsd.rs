@@ -40,8 +40,11 @@
 //! and what the x-kernel has lent go without one; small mbufs are copied, for the x-kernel's
 //! messages lie in its pool.
 //!
-//! What cannot be translated: a refusal above tells no sender, for BSD's `pr_input` answers
-//! nothing; it is counted at the layer above. A queue of BSD's that is full drops what is in it
+//! What a layer above refuses on `ip`, such as a datagram for no port, is `pr_unreach` there, so
+//! that the sender is told. A checksum that was left to others is completed, and a run of segments
+//! cut.
+//!
+//! What cannot be translated: elsewhere a refusal above tells no sender. A queue of BSD's that is full drops what is in it
 //! later, and no push hears of that. Errors of `pr_ctlinput` that no session can be found for end
 //! here; on `udp` none comes, for BSD tells connected sockets only. Attributes of a message do not
 //! go down.
@@ -49,7 +52,7 @@
 //! # Control
 //! `max-packet` and `opt-packet` are the ioctl SIOCGIFMTU below, `my-host` is SIOCGIFSRCADDR; on
 //! `ip` `pseudo-header` and `specific-destination` are answered, for checksums above; on `ether`
-//! `my-ether` and `peer-ether`;
+//! `my-ether` and `peer-ether`; `min-packet` is an Ethernet's there, and elsewhere 0;
 //! `peer-host`, `my-port`, `peer-port` and `describe` are answered from the addresses.
 //! `pr_ctlinput` becomes `network-error` of the sessions with that peer, and the error of their
 //! next push. Answers `list-sessions`, `list-maps`, and `report`: how many messages were lent and

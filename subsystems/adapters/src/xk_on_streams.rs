@@ -35,10 +35,11 @@
 //! What cannot be translated: `T_UNITDATA_REQ` has no answer, so that `Ok` of a push says only that
 //! the stream took it; what T_UDERROR_IND says later is the error of the next push. Flow control
 //! ends here upwards: the x-kernel has no queue to look at, so that nothing above slows the stream
-//! down. Priority bands are band 0. A refusal above is counted, and no sender is told.
+//! down: a checksum that was left to others is completed. Priority bands are band 0. A refusal above is counted, and no sender is told.
 //!
 //! # Control
-//! `my-ether` and `peer-ether` are answered on `ether`; `max-packet` is the size in T_INFO_ACK,
+//! `my-ether` and `peer-ether` are answered on `ether`, where `min-packet` is that of a link and
+//! elsewhere 0; `max-packet` is the size in T_INFO_ACK,
 //! `my-host` and `my-port` are of the address in T_BIND_ACK; T_UDERROR_IND becomes `network-error`
 //! of the sessions with that peer, or of transactions the end of the call whose options it has.
 //! M_ERROR and M_HANGUP end the sessions. Answers `list-sessions`, `list-maps` and `report`.

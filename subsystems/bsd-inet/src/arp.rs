@@ -11,7 +11,7 @@ use xk_bsd::ifnet::count;
 use xk_bsd::mbuf::M_BCAST;
 use xk_bsd::sockaddr::AF_INET;
 use xk_bsd::{Bsd, Mbuf, Mt, NETISR_ARP, Netisr, Sockaddr};
-use xk_core::{Kernel, Time};
+use xk_core::{Kernel, Time, reason};
 
 /// Octets of a packet for Ethernet and IPv4.
 const ARP_LEN: usize = 28;
@@ -147,15 +147,23 @@ impl Arp {
         let mut octets = [0; ARP_LEN];
         let ifp = self.bsd.ifnet(m.m_pkthdr().rcvif);
         let ac = ifp.and_then(|ifp| self.bsd.arpcom(&ifp));
-        let (Some(ac), ARP_LEN) = (ac, m.m_copydata(0, &mut octets)) else {
-            return count(&self.bad);
+        let Some(ac) = ac else { return count(&self.bad) };
+        let refuse = |why| {
+            count(&self.bad);
+            self.bsd.count_drop(cx, &ac.ac_if, why);
         };
+        if m.m_copydata(0, &mut octets) != ARP_LEN {
+            return refuse(&reason::TRUNCATED);
+        }
         let part = |at: usize| [octets[at], octets[at + 1], octets[at + 2], octets[at + 3]];
         let (spa, tpa) = (Ipv4Addr::from(part(14)), Ipv4Addr::from(part(24)));
         let sha: [u8; 6] = core::array::from_fn(|at| octets[8 + at]);
         let is_group = sha[0] & 1 != 0;
-        if octets[..6] != FORM || octets[6] != 0 || is_group || sha == ac.enaddr() {
-            return count(&self.bad);
+        if octets[..6] != FORM || octets[6] != 0 {
+            return refuse(&reason::MALFORMED);
+        }
+        if is_group || sha == ac.enaddr() {
+            return refuse(&reason::BAD_SOURCE);
         }
         let ours = ac.ac_if.addresses();
         let ours = || ours.iter().filter(|a| a.addr.family() == AF_INET).map(|a| a.addr.addr());
@@ -259,6 +267,7 @@ impl Resolve for Arp {
         }
         if info.hold.replace(m).is_some() {
             count(&self.replaced);
+            self.bsd.count_drop(cx, &ac.ac_if, &reason::QUEUE_FULL);
         }
         if info.asked > 0 && now < info.asked_at.after(APART) {
             return Ok(None);

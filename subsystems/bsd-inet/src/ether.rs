@@ -61,6 +61,7 @@ use xk_core::object::{OpenError, Refused};
 use xk_core::{Answer, Ask, Entry, Kernel, Message, Protocol, ProtocolRef, Reason, SessionRef};
 use xk_kit::control::MyEther;
 use xk_kit::net::addr::EthAddr;
+use xk_kit::wire::segments;
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
@@ -192,11 +193,13 @@ fn build(build: &mut Build<'_>) -> core::result::Result<ProtocolRef, BuildError>
 }
 
 impl Line {
-    /// A frame of the wire's.
+    /// A frame of the wire's, or a run of segments.
     fn receive(&self, cx: &Kernel, message: Message) -> core::result::Result<(), &'static Reason> {
-        let m = self.bsd.mbufs().m_lend(message, self.ac.ac_if.if_index)?;
-        self.ac.ether_input(cx, m);
-        Ok(())
+        segments::each_whole(cx.pool(), message, |frame| {
+            let m = self.bsd.mbufs().m_lend(frame, self.ac.ac_if.if_index)?;
+            self.ac.ether_input(cx, m);
+            Ok(())
+        })
     }
 }
 

@@ -5,7 +5,7 @@ use crate::errno::{Errno, Result};
 use crate::ether::Arpcom;
 use crate::ifnet::{Driver, IfQueue, Ifnet, count};
 use crate::mbuf::{Mbuf, Mbufs};
-use crate::protosw::{Prc, ProtoFns, Protosw, Sock, Switch};
+use crate::protosw::{PR_FOREIGN, Prc, ProtoFns, Protosw, Sock, Switch};
 use crate::sockaddr::Sockaddr;
 use crate::sockbuf::Channel;
 use alloc::rc::Rc;
@@ -14,7 +14,7 @@ use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::kernel::Timer;
 use xk_core::object::{OpenError, ProtocolId, ProtocolRef};
-use xk_core::{Kernel, Time};
+use xk_core::{Kernel, Reason, Time, reason};
 
 /// Lines, and so entries of the protocol switch, of a kernel at most.
 pub const PROTOSW_MAX: usize = 256;
@@ -192,7 +192,7 @@ impl Bsd {
 
     /// Puts `upper` on `lower` under the number that the graph's tables have for the node
     /// `selector`, which is `upper`'s own but for an adapter: that has the number of what stands
-    /// on it.
+    /// on it. On what has no numbers ([`PR_FOREIGN`]) it is that of the protocol's entry.
     ///
     /// # Errors
     /// [`Errno::EPROTONOSUPPORT`] if there is no number, or none of eight bits.
@@ -203,7 +203,10 @@ impl Bsd {
         upper: &Rc<Protosw>,
         selector: ProtocolId,
     ) -> Result<u8> {
-        let number = cx.type_number(selector, lower.id());
+        // A layer that chooses among several has no numbers; the protocol's own tells as much.
+        let is_foreign = lower.sw.pr_flags & PR_FOREIGN != 0;
+        let own = Some(upper.sw.pr_protocol.into()).filter(|own| is_foreign && *own != 0);
+        let number = cx.type_number(selector, lower.id()).or(own);
         let number = number.and_then(|n| u8::try_from(n).ok()).ok_or(Errno::EPROTONOSUPPORT)?;
         let is_noted = lower.add_upper(number, Rc::clone(upper));
         if is_noted { Ok(number) } else { Err(Errno::ENOBUFS) }
@@ -303,6 +306,19 @@ impl Bsd {
     /// The interface that is the node `id`: a driver's line, or an adapter's.
     pub fn interface(&self, id: ProtocolId) -> Option<Rc<Ifnet>> {
         self.lines.borrow().iter().find(|(of, _)| *of == id).map(|(_, ifp)| Rc::clone(ifp))
+    }
+
+    /// Counts a packet that an interface has dropped under a reason: at its line's node, or at the
+    /// block's if it has none.
+    #[cold]
+    pub fn count_drop(&self, cx: &Kernel, ifp: &Ifnet, why: &'static Reason) {
+        let lines = self.lines.borrow();
+        let line = lines.iter().find(|(_, of)| of.if_index == ifp.if_index).map(|(id, _)| *id);
+        drop(lines);
+        let node = line.and_then(|line| cx.protocol(line)).or_else(|| self.node.borrow().clone());
+        if let Some(node) = node {
+            node.head().drops().count(why);
+        }
     }
 
     pub(crate) fn add_arpcom(&self, ac: Rc<Arpcom>) {
@@ -427,11 +443,15 @@ impl Bsd {
         };
         let Some(queue) = queue else {
             count(&ifp.if_data.noproto);
+            self.count_drop(cx, ifp, &reason::NO_PROTOCOL);
             return m.m_freem();
         };
         match queue.enqueue(m) {
             Ok(()) => self.schednetisr(cx, bit),
-            Err(_) => count(&ifp.if_data.iqdrops),
+            Err(_) => {
+                count(&ifp.if_data.iqdrops);
+                self.count_drop(cx, ifp, &reason::QUEUE_FULL);
+            }
         }
     }
 

@@ -12,7 +12,7 @@ use crate::sockaddr::{AF_UNSPEC, Sockaddr};
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use xk_core::Kernel;
+use xk_core::{Kernel, Reason, reason};
 
 /// Octets of the header.
 pub const ETHER_HDR: usize = 14;
@@ -173,21 +173,31 @@ impl Arpcom {
         drop(self.resolvers.take());
     }
 
+    /// Drops a frame of the driver's, counted at the interface's line and by `figure`.
+    #[cold]
+    fn refuse(&self, cx: &Kernel, figure: Option<&Cell<u64>>, why: &'static Reason) {
+        if let Some(figure) = figure {
+            count(figure);
+        }
+        self.bsd.count_drop(cx, &self.ac_if, why);
+    }
+
     /// A frame of the driver's (`ether_input`): its header is taken off, and the packet queued for
     /// its protocol. At splimp.
     pub fn ether_input(&self, cx: &Kernel, m: Mbuf) {
         let ifp = &self.ac_if;
         count(&ifp.if_data.ipackets);
         ifp.if_data.ibytes.set(ifp.if_data.ibytes.get() + m.m_pkthdr().len as u64);
+        let errors = Some(&ifp.if_data.ierrors);
         if !ifp.is(IFF_UP) {
-            return m.m_freem();
+            return self.refuse(cx, None, &reason::CLOSED);
         }
-        let Ok(m) = m.m_pullup(ETHER_HDR) else {
-            return count(&ifp.if_data.ierrors);
-        };
-        let header: [u8; ETHER_HDR] = match m.mtod().first_chunk() {
-            Some(header) => *header,
-            None => return count(&ifp.if_data.ierrors),
+        let header = m.m_pullup(ETHER_HDR).ok().and_then(|m| {
+            let header: [u8; ETHER_HDR] = *m.mtod().first_chunk()?;
+            Some((m, header))
+        });
+        let Some((m, header)) = header else {
+            return self.refuse(cx, errors, &reason::TRUNCATED);
         };
         let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, t0, t1] = header;
         let (to, from) = ([d0, d1, d2, d3, d4, d5], [s0, s1, s2, s3, s4, s5]);
@@ -197,27 +207,26 @@ impl Arpcom {
             m.set_flags(M_BCAST, 0);
         } else if to[0] & 1 != 0 {
             if !ifp.is(IFF_ALLMULTI) && !self.groups.borrow().contains(&to) {
-                return m.m_freem();
+                return self.refuse(cx, None, &reason::NOT_MINE);
             }
             m.set_flags(M_MCAST, 0);
         } else if to != self.enaddr.get() {
-            return m.m_freem();
+            return self.refuse(cx, None, &reason::NOT_MINE);
         }
         if to[0] & 1 != 0 {
             count(&ifp.if_data.imcasts);
         }
         // A group cannot send, and what this station sends does not come from others.
         if from[0] & 1 != 0 || from == self.enaddr.get() {
-            count(&ifp.if_data.ierrors);
-            return m.m_freem();
+            return self.refuse(cx, errors, &reason::BAD_SOURCE);
         }
         let number = u16::from_be_bytes([t0, t1]);
         let (m, encap) = if usize::from(number) > ETHERMTU {
             (m, Encap::Type(number))
         } else {
             match snap(m, usize::from(number)) {
-                Some(found) => found,
-                None => return count(&ifp.if_data.ierrors),
+                Ok(found) => found,
+                Err(why) => return self.refuse(cx, errors, why),
             }
         };
         let input = self.inputs.borrow().iter().find(|(known, _)| *known == encap).cloned();
@@ -227,10 +236,7 @@ impl Arpcom {
         let bit = self.types.borrow().iter().find(|(known, _)| *known == encap).map(|(_, b)| *b);
         match bit {
             Some(bit) => self.bsd.netisr_input(cx, bit, ifp, m),
-            None => {
-                count(&ifp.if_data.noproto);
-                m.m_freem();
-            }
+            None => self.refuse(cx, Some(&ifp.if_data.noproto), &reason::NO_PROTOCOL),
         }
     }
 
@@ -301,18 +307,18 @@ impl Arpcom {
     }
 }
 
-/// The packet of an IEEE 802.3 frame, without padding and SNAP's header; none if it has none.
-fn snap(mut m: Mbuf, length: usize) -> Option<(Mbuf, Encap)> {
-    let padding = m.m_pkthdr().len.checked_sub(length)?;
+/// The packet of an IEEE 802.3 frame, without padding and SNAP's header.
+fn snap(mut m: Mbuf, length: usize) -> core::result::Result<(Mbuf, Encap), &'static Reason> {
+    let padding = m.m_pkthdr().len.checked_sub(length).ok_or(&reason::BAD_LENGTH)?;
     m.m_adj(-(padding as isize));
-    let mut m = m.m_pullup(SNAP_HDR).ok()?;
-    let header: &[u8; SNAP_HDR] = m.mtod().first_chunk()?;
+    let mut m = m.m_pullup(SNAP_HDR).map_err(|_| &reason::TRUNCATED)?;
+    let header: &[u8; SNAP_HDR] = m.mtod().first_chunk().ok_or(&reason::TRUNCATED)?;
     let [a, b, c, protocol @ ..] = *header;
     if [a, b, c] != LLC {
-        return None;
+        return Err(&reason::NO_PROTOCOL);
     }
     m.m_adj(SNAP_HDR as isize);
-    Some((m, Encap::Snap(protocol)))
+    Ok((m, Encap::Snap(protocol)))
 }
 
 /// Pads a frame that is too short.

@@ -39,6 +39,8 @@ pub const PR_CONNREQUIRED: u16 = 0x04;
 pub const PR_WANTRCVD: u16 = 0x08;
 /// It passes access rights.
 pub const PR_RIGHTS: u16 = 0x10;
+/// It stands for what is below in another subsystem, where there may be no numbers.
+pub const PR_FOREIGN: u16 = 0x20;
 
 /// Requests to `pr_usrreq`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

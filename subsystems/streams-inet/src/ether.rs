@@ -288,7 +288,8 @@ impl Datagrams for Ether {
     }
 
     fn info(&self) -> Info {
-        Info::datagrams(PAYLOAD_MAX as u32, tpi::ADDRESS_OCTETS as u32, tpi::ADDRESS_OCTETS as u32)
+        let octets = tpi::ADDRESS_OCTETS as u32;
+        Info::datagrams(self.max.get() as u32, octets, octets)
     }
 
     fn bind(&self, _: &Kernel, q: &Q, addr: &[u8], _: u32) -> Result<Vec<u8>, Refusal> {

@@ -16,7 +16,8 @@
 //!
 //! # Behaviour
 //! A stream is bound to a port: the one in the address, or one from 49152 on that is free. A
-//! datagram goes to the stream of its port; one for none is dropped, counted ("no port"). The
+//! datagram goes to the stream of its port; one for none is counted ("no port") and given back, as
+//! M_CTL with T_UDERROR_IND in front, to the line below, whose IP tells the sender. The
 //! checksum is sent where the address of this host is known, which the line below is asked for
 //! (T_ADDR_REQ), and is always looked at; 0 stands for none. A datagram whose sender's host the
 //! user leaves open goes from that address, the first that the host has.
@@ -101,7 +102,7 @@ pub fn add(cx: &Kernel, name: &str, ip: ProtocolRef) -> Result<ProtocolRef, Buil
 }
 
 /// The sum of the pseudo header and these octets (RFC 768), not yet complemented.
-fn sum(from: [u8; 4], to: [u8; 4], length: u16, header: &[u8; HEADER], data: &Mblk) -> u16 {
+fn sum(from: [u8; 4], to: [u8; 4], length: u16, header: &[u8], data: &Mblk) -> u16 {
     let mut total = 0_u32;
     let mut is_high = true;
     let mut add = |octets: &[u8]| {
@@ -177,16 +178,22 @@ impl Udp {
             return Err(&reason::BAD_LENGTH);
         }
         let padding = arrived - usize::from(length);
-        if !data.adjmsg(-(padding as isize)) || !data.skip(HEADER) {
+        if !data.adjmsg(-(padding as isize)) {
             return Err(&reason::BAD_LENGTH);
         }
         let own = to.unwrap_or(self.me.get());
         let has_sum = [g, h] != [0, 0] && own != [0; 4];
-        if has_sum && sum(from, own, length, &header, &data) != 0xffff {
+        if has_sum && sum(from, own, length, &[], &data) != 0xffff {
             return Err(&reason::BAD_CHECKSUM);
         }
         let port = u16::from_be_bytes([c, d]);
-        let q = self.mux.users.find(|user| user.port == Some(port)).ok_or(&reason::NO_PORT)?;
+        let Some(q) = self.mux.users.find(|user| user.port == Some(port)) else {
+            self.mux.below.give_back(cx, &inet(from, 0), data);
+            return Err(&reason::NO_PORT);
+        };
+        if !data.skip(HEADER) {
+            return Err(&reason::BAD_LENGTH);
+        }
         if !q.canputnext() {
             return Err(&reason::QUEUE_FULL);
         }

@@ -8,6 +8,7 @@ use xk_core::reason;
 use xk_core::{
     Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Upper,
 };
+use xk_kit::wire::segments;
 use xk_streams::head;
 use xk_streams::{Errno, Kind, Mblk, Module, ModuleInfo, Opening, Q, Streams, Streamtab, WeakQ};
 
@@ -57,16 +58,18 @@ impl Protocol for Node {
     ) -> Result<(), Refused> {
         let up = self.0.up.borrow().as_ref().and_then(WeakQ::upgrade);
         let Some(q) = up else { return Err(this.refuse(message, &reason::NO_PROTOCOL)) };
-        if !q.canputnext() {
-            return Err(this.refuse(message, &reason::QUEUE_FULL));
-        }
-        match q.blocks().lend_message(message) {
-            Ok(mp) => {
-                q.putnext(cx, mp);
-                Ok(())
+        let taken = segments::each_whole(cx.pool(), message, |frame| {
+            if !q.canputnext() {
+                return Err(&reason::QUEUE_FULL);
             }
-            Err(message) => Err(this.refuse(message, &reason::NO_BUFFERS)),
+            let lent = q.blocks().lend_message(frame);
+            q.putnext(cx, lent.map_err(|_| &reason::NO_BUFFERS)?);
+            Ok(())
+        });
+        if let Err(why) = taken {
+            this.head().drops().count(why);
         }
+        Ok(())
     }
 
     fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {

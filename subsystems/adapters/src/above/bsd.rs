@@ -5,7 +5,7 @@ mod connections;
 mod datagrams;
 mod users;
 
-use crate::edge::{Above, Below, Door, Ends, Fault, Options, Sink, Traffic};
+use crate::edge::{Above, Below, Door, Ends, Fault, Options, Sink, Traffic, Unwanted};
 use crate::form::{Addr, Form};
 use crate::parcel::Parcel;
 use alloc::rc::{Rc, Weak};
@@ -14,7 +14,7 @@ use users::Users;
 use xk_bsd::errno::{Errno, Result};
 use xk_bsd::mbuf::M_BCAST;
 use xk_bsd::{
-    Bsd, InputArg, Mbuf, OutputArg, Prc, ProtoFns, Protosw, Pru, PruArgs, SIOCGIFMTU,
+    Bsd, InputArg, Mbuf, OutputArg, PR_FOREIGN, Prc, ProtoFns, Protosw, Pru, PruArgs, SIOCGIFMTU,
     SIOCGIFSRCADDR, Sockaddr, Socket, Switch,
 };
 use xk_core::object::ProtocolId;
@@ -33,6 +33,8 @@ struct Half {
     /// The number of the protocol above on the one below.
     number: Cell<u8>,
     up: Rc<Traffic>,
+    /// A packet that the protocol above did not want, until its `pr_input` comes back.
+    unwanted: RefCell<Option<(Mbuf, &'static Reason)>>,
     /// Where programs stand on it: what their sockets reach.
     users: RefCell<Option<Rc<dyn Users>>>,
 }
@@ -52,6 +54,7 @@ impl BsdAbove {
             door: RefCell::default(),
             number: Cell::new(0),
             up: Rc::clone(up),
+            unwanted: RefCell::default(),
             users: RefCell::default(),
         }))
     }
@@ -60,7 +63,8 @@ impl BsdAbove {
     /// its lower neighbour.
     pub(crate) fn register(&self, cx: &Kernel, id: ProtocolId) -> Result {
         let half = &self.0;
-        let switch = Switch { pr_domain: half.form.family, ..Switch::default() };
+        let (pr_domain, pr_flags) = (half.form.family, PR_FOREIGN);
+        let switch = Switch { pr_domain, pr_flags, ..Switch::default() };
         let own = half.bsd.register(cx, id, switch, Rc::new(Entry(Rc::downgrade(half))))?;
         let _ = half.own.set(own);
         Ok(())
@@ -109,7 +113,7 @@ impl Sink for Input {
         cx: &Kernel,
         ends: &Ends,
         parcel: Parcel,
-    ) -> core::result::Result<(), &'static Reason> {
+    ) -> core::result::Result<(), Unwanted> {
         let half = self.0.upgrade().ok_or(&reason::CLOSED)?;
         let kind = half.number.get();
         let upper = half.own.get().and_then(|own| own.upper(kind)).ok_or(&reason::NO_PROTOCOL)?;
@@ -121,7 +125,10 @@ impl Sink for Input {
         let sockaddr = |addr: &Addr| addr.to_sockaddr(half.bsd.mbufs().release());
         let arg = InputArg::Addressed { from: sockaddr(&ends.from), to: sockaddr(&ends.to), kind };
         half.bsd.splnet(cx, || upper.pr_input(cx, m, arg));
-        Ok(())
+        match half.unwanted.take() {
+            Some((m, why)) => Err(Unwanted { why, parcel: Some(Parcel::Mbufs(m)) }),
+            None => Ok(()),
+        }
     }
 
     fn fault(&self, cx: &Kernel, to: &Addr, fault: Fault, _: Option<&Options>) {
@@ -162,6 +169,18 @@ impl ProtoFns for Entry {
         // The other subsystem may wait.
         let sent = half.bsd.spl0(cx, || door.send(cx, &ends, Parcel::Mbufs(m)));
         sent.map_err(Errno::from)
+    }
+
+    fn pr_unreach(&self, _: &Kernel, _: &Rc<Protosw>, m: Mbuf, _: &InputArg, cmd: Prc) {
+        let why = match cmd {
+            Prc::UnreachPort => &reason::NO_PORT,
+            Prc::UnreachProtocol => &reason::NO_PROTOCOL,
+            // Nothing that a sender is told of.
+            _ => return m.m_freem(),
+        };
+        if let Some(half) = self.0.upgrade() {
+            drop(half.unwanted.replace(Some((m, why))));
+        }
     }
 
     fn pr_usrreq(

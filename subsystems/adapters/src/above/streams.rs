@@ -4,7 +4,7 @@
 mod connections;
 
 use crate::below::streams::options_of;
-use crate::edge::{Above, Below, Door, Ends, Fault, Options, Sink, Traffic};
+use crate::edge::{Above, Below, Door, Ends, Fault, Options, Sink, Traffic, Unwanted};
 use crate::form::{Addr, Form, Service};
 use crate::parcel::Parcel;
 use alloc::rc::Rc;
@@ -14,7 +14,7 @@ use core::cell::{Cell, OnceCell, RefCell};
 use xk_appletalk::atp::REPLY_OCTETS_MAX;
 use xk_bsd::sockaddr::AF_INET;
 use xk_core::object::ProtocolId;
-use xk_core::reason::{self, Reason};
+use xk_core::reason;
 use xk_core::{Kernel, ProtocolRef};
 use xk_streams::module::{ModuleInfo, Opening};
 use xk_streams::queue::WeakQ;
@@ -123,8 +123,8 @@ impl Streamtab for Driver {
     fn open(&self, _: &Kernel, _: &Q, opening: Opening) -> Result<Rc<dyn Module>, Errno> {
         let selector = opening.upper.or(self.0.upper.get());
         let (half, door, local) = (Rc::clone(&self.0), RefCell::default(), Cell::new(None));
-        let more = RefCell::default();
-        let provider = Provider { half, selector, door, more, local };
+        let (more, back) = (RefCell::default(), Rc::default());
+        let provider = Provider { half, selector, door, more, local, back };
         Ok(Endpoint::new(Rc::new(provider)))
     }
 }
@@ -193,10 +193,10 @@ struct Frames {
 }
 
 impl Sink for Frames {
-    fn arrive(&self, cx: &Kernel, _: &Ends, parcel: Parcel) -> Result<(), &'static Reason> {
+    fn arrive(&self, cx: &Kernel, _: &Ends, parcel: Parcel) -> Result<(), Unwanted> {
         let q = self.q.upgrade().ok_or(&reason::CLOSED)?;
         if !q.canputnext() {
-            return Err(&reason::QUEUE_FULL);
+            return Err((&reason::QUEUE_FULL).into());
         }
         let frame = parcel.into_blocks(q.blocks(), &self.up).map_err(Fault::reason)?;
         q.putnext(cx, frame);
@@ -214,6 +214,8 @@ struct Provider {
     more: RefCell<Vec<Rc<dyn Door>>>,
     /// Our address there.
     local: Cell<Option<Addr>>,
+    /// A datagram that the line above gives back while it arrives.
+    back: Rc<RefCell<Option<Mblk>>>,
 }
 
 impl Provider {
@@ -231,7 +233,8 @@ impl Provider {
         // What is bound to a number of a link is bound to all of its addresses.
         let told = if half.form.is_link() { half.form.any() } else { local };
         let sink = |local| -> Rc<dyn Sink> {
-            Rc::new(Indications { up: Rc::clone(&half.up), q: q.downgrade(), local })
+            let (up, back) = (Rc::clone(&half.up), Rc::clone(&self.back));
+            Rc::new(Indications { up, back, q: q.downgrade(), local })
         };
         let opened = match half.is_for_users.get() && half.form.port_number(&local) == Some(0) {
             true => half.open_free(cx, (selector, local), sink),
@@ -326,6 +329,10 @@ impl Datagrams for Provider {
         })
     }
 
+    fn given_back(&self, _: &Kernel, _: &Q, mut mp: Mblk) {
+        drop(self.back.replace(mp.unlinkb()));
+    }
+
     fn local(&self, _: &Q) -> Vec<u8> {
         self.local.get().map_or(Vec::new(), |local| local.to_tpi().to_vec())
     }
@@ -338,22 +345,29 @@ impl Datagrams for Provider {
 /// What arrives goes up as T_UNITDATA_IND.
 struct Indications {
     up: Rc<Traffic>,
+    /// What the line above gives back before the put returns.
+    back: Rc<RefCell<Option<Mblk>>>,
     q: WeakQ,
     local: Addr,
 }
 
 impl Sink for Indications {
-    fn arrive(&self, cx: &Kernel, ends: &Ends, parcel: Parcel) -> Result<(), &'static Reason> {
+    fn arrive(&self, cx: &Kernel, ends: &Ends, parcel: Parcel) -> Result<(), Unwanted> {
         let q = self.q.upgrade().ok_or(&reason::CLOSED)?;
         if !q.canputnext() {
-            return Err(&reason::QUEUE_FULL);
+            return Err((&reason::QUEUE_FULL).into());
         }
         let data = parcel.into_blocks(q.blocks(), &self.up).map_err(Fault::reason)?;
         let mut room = [0; 32];
         let opt = options_of(&mut room, &ends.to, self.local.is_any(), &ends.options);
         let indication = unitdata_ind(q.blocks(), &ends.from.to_tpi(), opt, data);
         q.putnext(cx, indication.ok_or(&reason::NO_BUFFERS)?);
-        Ok(())
+        match self.back.take() {
+            Some(data) => {
+                Err(Unwanted { why: &reason::NO_PORT, parcel: Some(Parcel::Blocks(data)) })
+            }
+            None => Ok(()),
+        }
     }
 
     fn fault(&self, cx: &Kernel, to: &Addr, fault: Fault, options: Option<&Options>) {

@@ -6,7 +6,7 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-use crate::edge::{Below, Door, Ends, Fault, Options, Sink, Traffic};
+use crate::edge::{Below, Door, Ends, Fault, Options, Sink, Traffic, Unwanted};
 use crate::form::{Addr, Form, Service};
 use crate::parcel::Parcel;
 use alloc::collections::BTreeSet;
@@ -16,7 +16,7 @@ use calls::Waiting;
 use core::cell::{Cell, OnceCell, RefCell};
 use session::XkSession;
 use xk_core::control::{ListMaps, ListSessions, Report};
-use xk_core::object::{Enable, OpenError, ProtocolId, SessionTable};
+use xk_core::object::{Enable, OpenError, ProtocolId, Refused, SessionTable};
 use xk_core::reason::{self, Reason};
 use xk_core::{Answer, Ask, Kernel, Participants, Protocol, ProtocolRef, SessionRef, Upper};
 use xk_kit::control::{MaxPacket, OptPacket};
@@ -306,14 +306,14 @@ impl Arrivals {
 }
 
 impl Sink for Arrivals {
-    fn arrive(&self, cx: &Kernel, ends: &Ends, parcel: Parcel) -> Result<(), &'static Reason> {
+    fn arrive(&self, cx: &Kernel, ends: &Ends, parcel: Parcel) -> Result<(), Unwanted> {
         let half = self.half.upgrade().ok_or(&reason::CLOSED)?;
         let door = match half.form.is_by_port {
             true => self.door.get().and_then(Weak::upgrade),
             false => None,
         };
         if half.is_calls() {
-            return calls::arrive(&half, cx, (ends, self.selector, door), parcel);
+            return Ok(calls::arrive(&half, cx, (ends, self.selector, door), parcel)?);
         }
         let (bare, mut cast) = (&mut Ends::default(), None);
         let mut ends = ends;
@@ -331,9 +331,10 @@ impl Sink for Arrivals {
         if let Some(body) = session.body::<XkSession>().filter(|body| body.is_for_any_peer()) {
             body.note_sender(&mut message, &ends.from);
         }
-        // A refusal above is counted there; the layer below this edge tells no sender of it.
-        drop(session.pop(cx, message));
-        Ok(())
+        session.pop(cx, message).map_err(|Refused { message, reason: why }| Unwanted {
+            why,
+            parcel: Some(Parcel::Message(message)),
+        })
     }
 
     fn fault(&self, cx: &Kernel, to: &Addr, fault: Fault, options: Option<&Options>) {
@@ -380,6 +381,8 @@ impl Protocol for XkAbove {
             local = door.local(cx);
             door
         } else {
+            // A lower half may know our address by its doors alone.
+            let door = half.common_door(cx, upper.selector)?;
             match half.form.port_number(&local) {
                 Some(0) => half.choose_port(&mut local, upper.selector)?,
                 // What comes back is for the host that it goes from.
@@ -389,7 +392,7 @@ impl Protocol for XkAbove {
                 }
                 _ => {}
             }
-            half.common_door(cx, upper.selector)?
+            door
         };
         let key = key(&half.form.port_of(&local), &peer, upper.selector);
         let ends = Ends::new(local, peer);

@@ -1,7 +1,7 @@
 //! The lower half in BSD: an entry of the protocol switch above the protocol's own, or, where the
 //! protocol serves users, a socket for each door.
 
-use crate::edge::{Below, Door, Ends, Fault, Sink, Traffic};
+use crate::edge::{Below, Door, Ends, Fault, Sink, Traffic, Unwanted};
 use crate::form::{Addr, Form, Service};
 use crate::parcel::Parcel;
 use alloc::rc::Rc;
@@ -16,7 +16,7 @@ use xk_bsd::{
     sosend, sosetopt,
 };
 use xk_core::object::ProtocolId;
-use xk_core::{Kernel, reason};
+use xk_core::{Kernel, Reason, reason};
 
 /// Doors of one adapter at most.
 pub(crate) const DOORS_MAX: usize = 1024;
@@ -211,12 +211,18 @@ struct Entry(alloc::rc::Weak<Half>);
 /// Octets of IP's header where its addresses lie (RFC 791, section 3.1).
 const IP_SOURCE: usize = 12;
 const IP_OCTETS: usize = 20;
+/// Where the protocol's number lies.
+const IP_NUMBER: usize = 9;
 
-/// The ends of a packet with IP's header in front, which is taken off, and the number by which it
-/// came.
-fn ends_of_ip(m: &mut Mbuf, hlen: usize) -> Option<(Ends, u8)> {
-    let mut header = [0; IP_OCTETS];
-    if hlen < IP_OCTETS || m.m_copydata(0, &mut header) < IP_OCTETS {
+/// Octets of the longest header of IP.
+const IP_OCTETS_MAX: usize = 60;
+
+/// The ends of a packet with IP's header in front, which is taken off, and the header: its number
+/// is the one by which the packet came.
+fn ends_of_ip(m: &mut Mbuf, hlen: usize) -> Option<(Ends, [u8; IP_OCTETS_MAX])> {
+    let mut header = [0; IP_OCTETS_MAX];
+    let room = header.get_mut(..hlen).filter(|room| room.len() >= IP_OCTETS)?;
+    if m.m_copydata(0, room) < hlen {
         return None;
     }
     let host = |at: usize| {
@@ -227,20 +233,48 @@ fn ends_of_ip(m: &mut Mbuf, hlen: usize) -> Option<(Ends, u8)> {
     let (from, to) = (host(IP_SOURCE), host(IP_SOURCE + 4));
     m.m_adj(hlen as isize);
     let is_for_many = m.m_flags() & (M_BCAST | M_MCAST) != 0;
-    Some((Ends { is_for_many, ..Ends::new(from, to) }, header[9]))
+    Some((Ends { is_for_many, ..Ends::new(from, to) }, header))
 }
 
 impl Half {
-    /// Takes a packet that came by this number.
-    fn input(&self, cx: &Kernel, pr: &Rc<Protosw>, m: Mbuf, (ends, number): (&Ends, u8)) {
+    /// Takes a packet that came by this number. Answers what is not wanted above, as it was given.
+    fn input(
+        &self,
+        cx: &Kernel,
+        pr: &Rc<Protosw>,
+        m: Mbuf,
+        (ends, number): (&Ends, u8),
+    ) -> Option<(Mbuf, &'static Reason)> {
         let Some(door) = self.door_for(number, &ends.to) else {
-            return pr.m_drop(m, &reason::NO_PROTOCOL);
+            pr.m_drop(m, &reason::NO_PROTOCOL);
+            return None;
         };
         // The other subsystem may wait.
         let arrived = self.bsd.spl0(cx, || door.sink.arrive(cx, ends, Parcel::Mbufs(m)));
-        if let Err(why) = arrived {
+        let Unwanted { why, parcel } = arrived.err()?;
+        let Some(parcel) = parcel else {
             pr.count_drop(why);
-        }
+            return None;
+        };
+        let m = parcel.into_mbufs(self.bsd.mbufs(), &Traffic::default()).ok()?;
+        Some((m, why))
+    }
+
+    /// Has IP tell the sender of a packet that is not wanted, with its header in front again.
+    #[cold]
+    fn unreach(&self, cx: &Kernel, m: Mbuf, header: &[u8], why: &'static Reason) {
+        let cmd = match why {
+            why if why == &reason::NO_PORT => Prc::UnreachPort,
+            why if why == &reason::NO_PROTOCOL => Prc::UnreachProtocol,
+            _ => return m.m_freem(),
+        };
+        // Its own mbuf: what was lent is not written.
+        let Ok(mut front) = self.bsd.mbufs().m_copyin(Mt::Data, header) else {
+            return m.m_freem();
+        };
+        front.set_next(Some(m));
+        front.make_packet(0);
+        self.lower.pr_unreach(cx, front, &InputArg::Ip { hlen: header.len() }, cmd);
     }
 }
 
@@ -249,12 +283,23 @@ impl ProtoFns for Entry {
         let half = self.0.upgrade();
         match (half, arg) {
             (Some(half), InputArg::Addressed { from, to, kind }) => {
-                half.input(cx, pr, m, (&Ends::new(from.into(), to.into()), kind));
+                // What is not wanted is counted above, and nothing here tells the sender.
+                if let Some((m, _)) =
+                    half.input(cx, pr, m, (&Ends::new(from.into(), to.into()), kind))
+                {
+                    m.m_freem();
+                }
             }
-            (Some(half), InputArg::Ip { hlen }) => match ends_of_ip(&mut m, hlen) {
-                Some((ends, number)) => half.input(cx, pr, m, (&ends, number)),
-                None => pr.m_drop(m, &reason::NOT_SUPPORTED),
-            },
+            (Some(half), InputArg::Ip { hlen }) => {
+                let flags = m.m_flags();
+                let Some((ends, header)) = ends_of_ip(&mut m, hlen) else {
+                    return pr.m_drop(m, &reason::NOT_SUPPORTED);
+                };
+                if let Some((mut m, why)) = half.input(cx, pr, m, (&ends, header[IP_NUMBER])) {
+                    m.set_flags(flags & (M_BCAST | M_MCAST), 0);
+                    half.unreach(cx, m, &header[..hlen], why);
+                }
+            }
             _ => pr.m_drop(m, &reason::NOT_SUPPORTED),
         }
     }
@@ -377,9 +422,11 @@ impl SocketDoor {
                     let ends = Ends { options, ..Ends::new(from, self.local(cx)) };
                     self.half.bsd.spl0(cx, || self.sink.arrive(cx, &ends, parcel))
                 }
-                _ => Err(&reason::NO_BUFFERS),
+                _ => Err((&reason::NO_BUFFERS).into()),
             };
-            if let (Err(why), Some(own)) = (arrived, self.half.own.get()) {
+            // What comes back was counted above.
+            if let (Err(Unwanted { why, parcel: None }), Some(own)) = (arrived, self.half.own.get())
+            {
                 own.count_drop(why);
             }
         }

@@ -2,13 +2,13 @@
 //! their stations.
 
 use super::bsd::DOORS_MAX;
-use crate::edge::{Below, Door, Ends, Fault, Sink, Traffic};
+use crate::edge::{Below, Door, Ends, Fault, Sink, Traffic, Unwanted};
 use crate::form::{Addr, Form};
 use crate::parcel::Parcel;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::{OnceCell, RefCell};
-use xk_bsd::ether::{Arpcom, Encap, EtherInput, Resolved, SNAP_HDR};
+use xk_bsd::ether::{Arpcom, Encap, EtherInput, Resolved};
 use xk_bsd::ifnet::{IFF_ALLMULTI, IFF_RUNNING, IFF_UP};
 use xk_bsd::{Bsd, Mbuf};
 use xk_core::object::ProtocolId;
@@ -88,7 +88,9 @@ impl Below for OnEther {
     }
 
     fn max_packet(&self, _: &Kernel) -> Option<u32> {
-        u32::try_from(self.0.ac.ac_if.if_mtu.get().saturating_sub(SNAP_HDR)).ok()
+        let doors = self.0.doors.borrow();
+        let taken = doors.iter().map(|door| Form::link_octets(door.number)).max().unwrap_or(0);
+        u32::try_from(self.0.ac.ac_if.if_mtu.get().saturating_sub(taken)).ok()
     }
 
     fn local_to(&self, _: &Kernel, _: &Addr) -> Option<Addr> {
@@ -115,7 +117,8 @@ impl EtherInput for EtherDoor {
         let ends = Ends { is_for_many: to[0] & 1 != 0, ..ends };
         // The other subsystem may wait.
         let arrived = self.half.bsd.spl0(cx, || self.sink.arrive(cx, &ends, Parcel::Mbufs(m)));
-        if let (Err(why), Some(this)) = (arrived, self.half.this.get()) {
+        // What comes back was counted above.
+        if let (Err(Unwanted { why, parcel: None }), Some(this)) = (arrived, self.half.this.get()) {
             this.head().drops().count(why);
         }
     }

@@ -2,7 +2,7 @@
 //! It is a user of the transport provider interface.
 
 use super::bsd::DOORS_MAX;
-use crate::edge::{Below, Door, Ends, Fault, Options, Sink, Traffic};
+use crate::edge::{Below, Door, Ends, Fault, Options, Sink, Traffic, Unwanted};
 use crate::form::{Addr, Form};
 use crate::parcel::Parcel;
 use alloc::rc::{Rc, Weak};
@@ -136,7 +136,15 @@ impl Below for OnStreams {
     }
 
     fn max_packet(&self, _: &Kernel) -> Option<u32> {
-        self.0.doors.borrow().iter().find_map(|door| door.tsdu.get())
+        let doors = self.0.doors.borrow();
+        let of = |door: &Rc<StreamDoor>| {
+            let taken = match self.0.form.is_link() {
+                true => Form::link_octets(Form::link_parts(&door.local_addr()).1),
+                false => 0,
+            };
+            Some(door.tsdu.get()?.saturating_sub(taken as u32))
+        };
+        doors.iter().filter_map(of).min()
     }
 
     fn local_to(&self, _: &Kernel, _: &Addr) -> Option<Addr> {
@@ -229,7 +237,10 @@ impl StreamDoor {
         };
         let is_for_many = self.half.form.is_link() && to.data()[0] & 1 != 0;
         let ends = Ends { options, is_for_many, ..Ends::new(from, to) };
-        if let Err(why) = self.sink.arrive(cx, &ends, Parcel::Blocks(data)) {
+        // What comes back was counted above.
+        if let Err(Unwanted { why, parcel: None }) =
+            self.sink.arrive(cx, &ends, Parcel::Blocks(data))
+        {
             self.half.count(why);
         }
     }

@@ -28,6 +28,7 @@ use xk_core::{
 use xk_kit::Cache;
 use xk_kit::control::{MaxPacket, MyHost, NetworkError, NetworkErrorKind, SpecificDestination};
 use xk_kit::net::stream::{StreamNotice, StreamRoom};
+use xk_kit::wire::segments;
 
 /// Sessions below that one door holds open for what it sends.
 const SENDING_MAX: usize = 256;
@@ -212,7 +213,9 @@ impl Below for OnXk {
         let doors = half.doors.borrow();
         let door = doors.first().cloned();
         drop(doors);
-        let session = door?.session(cx, &half.form.any(), to).ok()?;
+        // Without what of the address is another layer's.
+        let to = half.form.to_addr(&half.form.to_participant(to)).ok()?;
+        let session = door?.session(cx, &half.form.any(), &to).ok()?;
         crate::locals::local_of(cx, half.form, &session)
     }
 
@@ -271,8 +274,10 @@ impl XkDoor {
         };
         let upper = Upper { receiver: this, selector: self.selector };
         let session = self.half.lower.open(cx, upper, participants)?;
-        // What comes back through it has the ends the other way round.
-        let back = Ends::new(*to, *from);
+        // What comes back through it has the ends the other way round, and is for the host that it
+        // goes from: a checksum above covers that.
+        let ours = if from.is_any() { crate::locals::local_of(cx, form, &session) } else { None };
+        let back = Ends::new(*to, ours.unwrap_or(*from));
         if !self.half.note(&session, &door, back) {
             session.close(cx);
             return Err(Fault::NoBuffers);
@@ -423,10 +428,24 @@ impl Protocol for OnXk {
         let Some((door, ends)) = self.0.arriving(lower) else {
             return Err(this.refuse(message, &reason::NO_PORT));
         };
-        if let Err(why) = door.sink.arrive(cx, &ends, Parcel::Message(message)) {
+        let mut back = None;
+        let taken = segments::each_whole(cx.pool(), message, |packet| {
+            let arrived = door.sink.arrive(cx, &ends, Parcel::Message(packet));
+            arrived.map_err(|unwanted| {
+                back = unwanted.parcel;
+                unwanted.why
+            })
+        });
+        let Err(why) = taken else { return Ok(()) };
+        let Some(parcel) = back else {
             this.head().drops().count(why);
+            return Ok(());
+        };
+        match parcel.into_message(cx.pool(), &Traffic::default()) {
+            Ok(message) => Err(Refused::new(message, why)),
+            // The sender is told nothing.
+            Err(_) => Ok(()),
         }
-        Ok(())
     }
 
     fn call_demux(

@@ -5,14 +5,30 @@ use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::Entry;
 use xk_core::graph::Shape;
 
+/// Lines of a host of the x-kernel's IP, and more.
+macro_rules! hosts_with {
+    ($more:literal) => {
+        concat!("eth sim; arp eth; ip arp { address \"10.0.0.1/24\"; }; ", $more)
+    };
+}
+
 /// Lines of a host up to a lower end, its subsystem, its name.
-const LOWERS: [(&str, Option<&str>, &str); 14] = [
+const LOWERS: [(&str, Option<&str>, &str); 23] = [
     ("", None, "sim"),
     ("eth sim", None, "eth"),
     ("eth sim; arp eth; ip arp { address \"10.0.0.1/24\"; }", None, "ip"),
     ("eth sim; arp eth; ip arp { address \"10.0.0.1/24\"; }; udp ip", None, "udp"),
     ("eth sim; aarp eth; ddp aarp net=\"10-19\" node=9", None, "ddp"),
     ("eth sim; aarp eth; ddp aarp net=\"10-19\" node=9; atp ddp", None, "atp"),
+    (hosts_with!("vip arp ip"), None, "vip"),
+    (hosts_with!("vipaddr arp ip"), None, "vipaddr"),
+    (hosts_with!("fragment ip"), None, "fragment"),
+    (hosts_with!("vip arp ip; fragment vip; vipsize vip fragment"), None, "vipsize"),
+    (hosts_with!("\"null\" ip name=empty"), None, "empty"),
+    (hosts_with!("tracer ip; \"null\" tracer name=quiet"), None, "quiet"),
+    (hosts_with!("fragment ip; rdgram fragment"), None, "rdgram"),
+    (hosts_with!("udp ip; \"null\" udp name=ports"), None, "ports"),
+    (hosts_with!("icmp ip"), None, "icmp"),
     ("ether sim", Some("bsd"), "ether"),
     ("ether sim; ip ether { address \"10.0.0.1/24\"; }", Some("bsd"), "ip"),
     ("ether sim; ip ether { address \"10.0.0.1/24\"; }; udp ip", Some("bsd"), "udp"),

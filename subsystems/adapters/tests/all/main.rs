@@ -11,6 +11,8 @@ mod laws;
 mod lines;
 mod links;
 mod loops;
+mod mixtures;
+mod open_sums;
 mod programs;
 mod rig;
 mod shortage;

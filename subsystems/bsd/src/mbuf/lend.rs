@@ -4,15 +4,18 @@ use super::{Ext, ExtBuf, M_PKTHDR, Mbuf, Mbufs, Mt};
 use crate::errno::{Errno, Result};
 use alloc::rc::Rc;
 use xk_core::{Message, Pool};
+use xk_kit::wire::offload::finish_checksum;
 
 impl Mbufs {
     /// A packet of the octets of a message, which lends them: an mbuf for each of its slices. Its
-    /// attributes are gone.
+    /// attributes are gone: a checksum that was left to others is completed.
     ///
     /// # Errors
     /// [`Errno::ENOBUFS`], counted: the message is gone.
-    pub fn m_lend(&self, message: Message, rcvif: u16) -> Result<Mbuf> {
+    pub fn m_lend(&self, mut message: Message, rcvif: u16) -> Result<Mbuf> {
         let pool = &self.0;
+        finish_checksum(&pool.clusters, &mut message).map_err(|_| pool.deny())?;
+        message.clear_attributes();
         let mut m = pool.get(Mt::Data, M_PKTHDR, 0)?;
         let total = message.len();
         m.0.pkthdr = super::PktHdr { rcvif, len: total };

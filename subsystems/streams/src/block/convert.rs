@@ -4,17 +4,24 @@ use super::{Blocks, Kind, Mblk, Store};
 use alloc::rc::Rc;
 use xk_core::Message;
 use xk_core::message::NoBuffers;
+use xk_kit::wire::offload::finish_checksum;
 
 /// Octets in front of what is copied, for headers of the layers below.
 const HEADROOM: usize = 128;
 
 impl Blocks {
     /// A message of M_DATA blocks over an x-kernel message, one for each of its slices, without a
-    /// copy; attributes go with the message. It comes back if the pool is exhausted, counted.
+    /// copy. Its attributes are gone: a checksum that was left to others is completed. It comes
+    /// back if the pool is exhausted, counted.
     ///
     /// # Errors
     /// The message.
-    pub fn lend_message(&self, message: Message) -> Result<Mblk, Message> {
+    pub fn lend_message(&self, mut message: Message) -> Result<Mblk, Message> {
+        if finish_checksum(self.pool(), &mut message).is_err() {
+            self.core().refuse::<()>();
+            return Err(message);
+        }
+        message.clear_attributes();
         if message.single_slice().is_some() {
             if !self.core().has_blocks(1) {
                 self.core().refuse::<()>();

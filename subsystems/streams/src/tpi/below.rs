@@ -1,7 +1,7 @@
 //! The one stream below a multiplexor, as its drivers use it.
 
-use super::{Primitive, unitdata_req};
-use crate::block::Mblk;
+use super::{Primitive, uderror_ind, unitdata_req};
+use crate::block::{Kind, Mblk};
 use crate::errno::Errno;
 use crate::head::{Command, Info, acked, naked};
 use crate::link::Linkblk;
@@ -91,6 +91,17 @@ impl Below {
         let mp = unitdata_req(q.blocks(), dest, opt, data).ok_or(&reason::NO_BUFFERS)?;
         q.putnext(cx, mp);
         Ok(())
+    }
+
+    /// Gives a datagram from `src` back that no user wants, counted by the caller: M_CTL, with
+    /// T_UDERROR_IND in front of it.
+    pub fn give_back(&self, cx: &Kernel, src: &[u8], data: Mblk) {
+        let Some(q) = self.q() else { return };
+        // Without a block the sender is told nothing.
+        if let Some(mut front) = uderror_ind(q.blocks(), src, &[], Errno::ECONNREFUSED.0) {
+            front.set_kind(Kind::Ctl);
+            q.putnext(cx, front.linked(data));
+        }
     }
 
     /// Puts a message into the read queue of the pair, for its service procedure: what a

@@ -71,6 +71,12 @@ pub trait Datagrams {
         Err(TliError::TNOTSUPPORT.into())
     }
 
+    /// A datagram comes back that the user does not want: M_CTL with T_UDERROR_IND in front of it.
+    /// The default drops it; a provider that can tells its sender.
+    fn given_back(&self, cx: &Kernel, q: &Q, mp: Mblk) {
+        let _ = (cx, q, mp);
+    }
+
     /// The address that the endpoint is bound to.
     fn local(&self, q: &Q) -> Vec<u8> {
         let _ = q;
@@ -265,6 +271,7 @@ impl<D: Datagrams + 'static> Module for Endpoint<D> {
             Kind::Proto => q.putq(cx, mp),
             Kind::PcProto => self.request(cx, q, mp),
             Kind::Flush => q.flush_at_driver(cx, mp),
+            Kind::Ctl => self.provider.given_back(cx, &q.read_side(), mp),
             Kind::Ioctl => self.provider.ioctl(cx, &q.read_side(), mp),
             // Datagrams go to an address: data without one is an error of the user.
             Kind::Data => self.fail(cx, q),

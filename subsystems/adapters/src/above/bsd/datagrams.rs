@@ -2,7 +2,7 @@
 
 use super::Half;
 use super::users::{Place, Users};
-use crate::edge::{Door, Ends, Fault, Options, Sink};
+use crate::edge::{Door, Ends, Fault, Options, Sink, Unwanted};
 use crate::form::Addr;
 use crate::parcel::Parcel;
 use alloc::rc::{Rc, Weak};
@@ -11,7 +11,7 @@ use core::cell::{Cell, RefCell};
 use xk_bsd::errno::{Errno, Result};
 use xk_bsd::{Mt, ProtoFns, Protosw, Pru, PruArgs, SS_ISCONNECTED, Sockaddr, Socket};
 use xk_core::Kernel;
-use xk_core::reason::{self, Reason};
+use xk_core::reason;
 
 /// Octets sent at once at most.
 const SENDSPACE: usize = 9216;
@@ -47,12 +47,12 @@ impl Sink for Input {
         cx: &Kernel,
         ends: &Ends,
         parcel: Parcel,
-    ) -> core::result::Result<(), &'static Reason> {
+    ) -> core::result::Result<(), Unwanted> {
         let (half, pcb) = (self.half.upgrade(), self.pcb.upgrade());
-        let (Some(half), Some(pcb)) = (half, pcb) else { return Err(&reason::CLOSED) };
+        let (Some(half), Some(pcb)) = (half, pcb) else { return Err((&reason::CLOSED).into()) };
         let so = pcb.so.upgrade().ok_or(&reason::CLOSED)?;
         if pcb.peer.get().is_some_and(|peer| peer != ends.from) {
-            return Err(&reason::BAD_SOURCE);
+            return Err((&reason::BAD_SOURCE).into());
         }
         let mbufs = half.bsd.mbufs();
         let mut m = parcel.into_mbufs(mbufs, &half.up).map_err(Fault::reason)?;

@@ -17,11 +17,13 @@ use xk_core::{
     Answer, Ask, HostAddr, Kernel, Message, Part, Participant, ProtocolRef, Session, SessionRef,
 };
 use xk_kit::control::{
-    MaxPacket, MyEther, MyHost, MyPort, NetworkError, NetworkErrorKind, OptPacket, PeerEther,
-    PeerHost, PeerPort, PseudoHeader, SpecificDestination,
+    MaxPacket, MinPacket, MyEther, MyHost, MyPort, NetworkError, NetworkErrorKind, OptPacket,
+    PeerEther, PeerHost, PeerPort, PseudoHeader, SpecificDestination,
 };
 use xk_kit::net::appletalk::DdpEnds;
 use xk_kit::net::attribute::Peer;
+use xk_kit::net::receivers;
+use xk_kit::wire::segments;
 
 pub(crate) struct XkSession {
     pub(super) half: Rc<Half>,
@@ -165,7 +167,16 @@ impl Session for XkSession {
                 .and_then(|peer| self.addr_of(peer))
                 .ok_or(PushError::NoRoute)?;
         }
-        self.door.send(cx, &ends, Parcel::Message(message)).map_err(PushError::from)
+        let mut sent = Ok(());
+        let cut = segments::each_whole(cx.pool(), message, |packet| {
+            sent = sent.and(self.door.send(cx, &ends, Parcel::Message(packet)));
+            Ok(())
+        });
+        if let (Err(why), Ok(this)) = (cut, self.half.this()) {
+            this.head().drops().count(why);
+            return Err(PushError::NoBuffers);
+        }
+        sent.map_err(PushError::from)
     }
 
     fn call(&self, cx: &Kernel, _: &SessionRef, message: Message) -> Result<Message, CallError> {
@@ -200,6 +211,11 @@ impl Session for XkSession {
             let largest = ask.answer::<MaxPacket>(|q| q.octets = octets);
             let whole = ask.answer::<OptPacket>(|q| q.octets = octets);
             return if largest.is_answered() { largest } else { whole };
+        }
+        if let Some(question) = ask.get::<MinPacket>() {
+            // Every other layer says how long a message is.
+            question.octets = if form.is_link() { receivers::LINK_MIN } else { 0 };
+            return Answer::Answered;
         }
         if let Some(question) = ask.get::<PeerHost>()
             && let Some(host) = self.host_of(&self.ends.to)

@@ -99,7 +99,7 @@ fn requests_beyond_those_that_wait_are_refused() {
         let options = Some(Parsed::request(&want, number).emit());
         let ends = Ends::new(addr("socket130@node3@net10"), addr("socket140"));
         let parcel = Parcel::Message(cx.pool().copy_from(64, b"request").unwrap());
-        sink.arrive(&cx, &Ends { options, ..ends }, parcel)
+        sink.arrive(&cx, &Ends { options, ..ends }, parcel).map_err(|unwanted| unwanted.why)
     };
     let more = 6;
     let arrived: Vec<_> = (0..).take(REQUESTS_MAX + more).map(arrive).collect();

@@ -154,7 +154,7 @@ impl Transactions {
         let Ok(reply) = reply else { return half.count(&reason::NO_BUFFERS) };
         let back = Ends { options: Some(options.emit()), ..Ends::new(ends.to, ends.from) };
         if let Err(why) = door.sink.arrive(cx, &back, Parcel::Message(reply)) {
-            half.count(why);
+            half.count(why.why);
         }
     }
 
@@ -197,7 +197,7 @@ impl Transactions {
                 let _ = cx.wait(&asked.done, Some(ANSWER_WAIT));
                 asked.outcome.take().unwrap_or(Err(&NO_ANSWER))
             }
-            Err(why) => Err(why),
+            Err(unwanted) => Err(unwanted.why),
         };
         self.asked.borrow_mut().retain(|other| !Rc::ptr_eq(other, &asked));
         answer.map_err(|why| this.refuse(kept, why))
