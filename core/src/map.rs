@@ -72,12 +72,22 @@ impl Receives for ProtocolRef {
 }
 
 impl<K: Key, V: Clone + Receives> Map<K, V> {
-    /// Binds the key of an enable, which must be free, to what receives for it.
+    /// Binds the key of an enable, which must be free, to what receives for it. `is_same` says
+    /// which keys are for the same number, such as a port, whatever local host they name: that
+    /// belongs to the user that has it.
     ///
     /// # Errors
-    /// As of [`bind`](Self::bind); the map is full for a user that has its [share](USER_SHARE) of
-    /// it.
-    pub fn enable(&self, key: K, receiver: V) -> Result<(), BindError> {
+    /// As of [`bind`](Self::bind); [`BindError::Exists`] if [another](Self::is_anothers) has a key
+    /// for the same number; the map is full for a user that has its [share](USER_SHARE) of it.
+    pub fn enable(
+        &self,
+        key: K,
+        receiver: V,
+        is_same: impl Fn(&K) -> bool,
+    ) -> Result<(), BindError> {
+        if self.is_anothers(receiver.payer(), is_same) {
+            return Err(BindError::Exists);
+        }
         if let Some(user) = receiver.payer() {
             let table = self.table.borrow();
             let own = table.entries.iter().filter(|(_, other)| other.payer() == Some(user));
@@ -86,6 +96,13 @@ impl<K: Key, V: Clone + Receives> Map<K, V> {
             }
         }
         self.bind(key, receiver)
+    }
+
+    /// Whether a key that `is_same` is bound for another than this user. What is charged to no user
+    /// is the host's own, which may have what it likes.
+    pub fn is_anothers(&self, user: Option<Payer>, is_same: impl Fn(&K) -> bool) -> bool {
+        let is_anothers = |(key, other): &(K, V)| other.payer() != user && is_same(key);
+        user.is_some() && self.table.borrow().entries.iter().any(is_anothers)
     }
 }
 

@@ -138,6 +138,12 @@ pub trait Layer<const N: usize>: Sized + 'static {
         self.key(cx, this, upper, ends).map(Self::offer_for)
     }
 
+    /// Whether two offers are for the same number, such as a port at two local hosts: what one
+    /// user's program was offered is no other user's.
+    fn is_same_offer(one: u64, other: u64) -> bool {
+        one == other
+    }
+
     /// The key in an arriving header.
     fn key_of(header: &[u8; N]) -> Self::Key;
 
@@ -684,7 +690,8 @@ impl<L: Layer<N>, const N: usize> Protocol for Layered<L, N> {
     ) -> Result<Enable, OpenError> {
         let offer = self.layer.offer(cx, this, upper, &mut ends)?;
         let receiver = Receiver::Protocol(upper.receiver.clone());
-        self.offers.enable(offer, receiver)?;
+        let is_same = |other: &u64| L::is_same_offer(*other, offer);
+        self.offers.enable(offer, receiver, is_same)?;
         if L::PASSES_OFFERS
             && let Err(error) = self.pass_offer(cx, this, offer, &mut ends)
         {

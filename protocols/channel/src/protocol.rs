@@ -325,7 +325,7 @@ impl Protocol for Channel {
         _: Participants,
     ) -> Result<Enable, OpenError> {
         let number = upper.number_on(cx, this)?;
-        match self.enables.enable(number, upper.receiver.clone()) {
+        match self.enables.enable(number, upper.receiver.clone(), |_| false) {
             Ok(()) => Ok(Enable(u64::from(number))),
             Err(_) => Err(OpenError::InUse),
         }

@@ -193,7 +193,7 @@ impl Protocol for Ddp {
             return Err(OpenError::Address(AddressError::Wildcard));
         }
         let key = enable_key(kind, socket);
-        self.shared.enables.enable(key, upper.receiver.clone())?;
+        self.shared.enables.enable(key, upper.receiver.clone(), |_| false)?;
         Ok(Enable(key.into()))
     }
 

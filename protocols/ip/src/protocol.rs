@@ -220,7 +220,8 @@ impl Protocol for Ip {
     ) -> Result<Enable, OpenError> {
         let number = number_on(cx, this, upper)?;
         let host = ipv4(participants.local_mut()?.pop_host()?)?.to_bits();
-        self.shared.enables.enable((host, number), upper.receiver.clone())?;
+        let is_same = |(_, other): &(u32, u8)| *other == number;
+        self.shared.enables.enable((host, number), upper.receiver.clone(), is_same)?;
         Ok(Enable(u64::from(host) << 8 | u64::from(number)))
     }
 

@@ -195,7 +195,7 @@ impl Protocol for Mrpc {
             Wild::Is(number) => narrow(number)?,
         };
         let enables = &self.shared.enables;
-        enables.enable(procedure, upper.receiver.clone())?;
+        enables.enable(procedure, upper.receiver.clone(), |_| false)?;
         Ok(Enable(procedure.into()))
     }
 

@@ -168,7 +168,7 @@ impl Protocol for Rdgram {
         _: Participants,
     ) -> Result<Enable, OpenError> {
         let number = upper.number_on(cx, this)?;
-        self.enables.enable(number, upper.receiver.clone())?;
+        self.enables.enable(number, upper.receiver.clone(), |_| false)?;
         Ok(Enable(number.into()))
     }
 

@@ -279,7 +279,7 @@ impl CallLayer for Select {
             Wild::Is(number) if number <= u32::from(u16::MAX) => number,
             Wild::Is(_) => return Err(AddressError::OutOfRange.into()),
         };
-        all.layer.enables.enable(key, upper.receiver.clone())?;
+        all.layer.enables.enable(key, upper.receiver.clone(), |_| false)?;
         Ok(Enable(key.into()))
     }
 

@@ -22,7 +22,7 @@ use xk_core::{
 use xk_kit::control::{IsOutstanding, NetworkError};
 use xk_kit::net::moving::{HalfOpen, KeepEnds, TakeState};
 use xk_kit::net::ports::{
-    ANY_HOST, Origin, ephemeral, is_free, less_header, offer, pop_offer, pop_ports,
+    ANY_HOST, Origin, ephemeral, is_free, less_header, offer, pop_offer, pop_ports, port_of,
 };
 use xk_kit::net::stream::{StreamNotice, StreamSet, StreamSetNext};
 use xk_kit::rpc::call::NeedsPseudoHeader;
@@ -118,7 +118,8 @@ impl Protocol for Tcp {
     ) -> Result<Enable, OpenError> {
         let (port, host) = pop_offer(&mut participants)?;
         let offer = offer(port, host);
-        self.table.offers.enable(offer, upper.receiver.clone())?;
+        let is_same = |other: &u64| port_of(*other) == port;
+        self.table.offers.enable(offer, upper.receiver.clone(), is_same)?;
         Ok(Enable(offer))
     }
 
@@ -256,7 +257,14 @@ impl Tcp {
         let is_held = |port| self.table.holds.has(&(hosts, ports(port, peer)), cx.now());
         let local = match local {
             port if port > 0 && is_held(port) => return Err(OpenError::InUse),
-            port @ 1.. => port,
+            port @ 1.. => {
+                let (user, is_same) =
+                    (upper.receiver.head().payer(), |offer: &u64| port_of(*offer) == port);
+                if self.table.offers.is_anothers(user, is_same) {
+                    return Err(OpenError::InUse);
+                }
+                port
+            }
             0 => {
                 let host = origin.local.unwrap_or(ANY_HOST);
                 let old = |port| sessions.get(&key(lower, ports(port, peer)));

@@ -130,6 +130,10 @@ impl Layer<HEADER_LEN> for Udp {
         Ok(ports::offer(port, host))
     }
 
+    fn is_same_offer(one: u64, other: u64) -> bool {
+        ports::port_of(one) == ports::port_of(other)
+    }
+
     #[inline(always)]
     fn key_of(header: &[u8; HEADER_LEN]) -> u32 {
         Header::parse(header).ports()
@@ -393,6 +397,10 @@ impl Udp {
             // It opens what it needs itself, to hosts that it is told of, too.
             lower.close(cx);
             return Ok(opened);
+        }
+        let is_same = |offer: &u64| ports::port_of(*offer) == local;
+        if local > 0 && all.offers.is_anothers(upper.head().payer(), is_same) {
+            return Err(OpenError::InUse);
         }
         let is_bound = |port| all.find(lower, key_of(port, peer)).is_some();
         let is_free =

@@ -139,6 +139,11 @@ impl Program {
         self.own.enable(self.kernel(), self.node(node), local).map(drop)
     }
 
+    fn enable_at(&self, node: &str, host: Ipv4Addr, port: u16) -> Result<(), OpenError> {
+        let local = Participants::local(end(host, port));
+        self.own.enable(self.kernel(), self.node(node), local).map(drop)
+    }
+
     /// Goes, as if it were killed.
     fn goes(self, host: &Host) {
         self.end.close();
@@ -174,6 +179,34 @@ fn a_user_has_a_share_of_each_table_whatever_its_programs_do() {
     hostile.next().unwrap().goes(&host);
     let left = hostile.next().unwrap();
     assert!(left.open("udp", PORT + 500).is_ok() && left.enable("udp", PORT + 500).is_ok());
+}
+
+#[test]
+fn a_port_is_of_the_user_that_has_it_whatever_the_host() {
+    let host = Host::new();
+    let (first, other) = (host.program(2000).unwrap(), host.program(1234).unwrap());
+    let again = host.program(2000).unwrap();
+    let top = Top::add(&host.cx, "top");
+    for node in ["udp", "tcp"] {
+        first.enable(node, PORT).expect("it is free");
+        assert_eq!(other.enable_at(node, OWN, PORT), Err(OpenError::InUse), "{node}");
+        assert_eq!(other.open(node, PORT).map(drop), Err(OpenError::InUse), "{node}");
+        assert!(again.enable_at(node, OWN, PORT).is_ok(), "{node}: of the same user");
+        // The other way round.
+        other.enable_at(node, OWN, PORT + 1).expect("it is free");
+        assert_eq!(first.enable(node, PORT + 1), Err(OpenError::InUse), "{node}");
+        // A port of the host's own.
+        let transport = host.transports.iter().find(|of| of.name() == node).unwrap();
+        let local = Participants::local(Participant::of(Part::Any).with(Part::port(PORT + 2)));
+        let _held = top.enable(&host.cx, transport, local).expect("it is free");
+        assert_eq!(other.enable_at(node, OWN, PORT + 2), Err(OpenError::InUse), "{node}");
+        assert_eq!(other.open(node, PORT + 2).map(drop), Err(OpenError::InUse), "{node}");
+    }
+    first.goes(&host);
+    again.goes(&host);
+    for node in ["udp", "tcp"] {
+        assert!(other.enable_at(node, OWN, PORT).is_ok(), "{node}: nobody has it any more");
+    }
 }
 
 #[test]
