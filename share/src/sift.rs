@@ -1,4 +1,5 @@
-//! Attributes of what comes from the other side: what may cross is a matter of each attribute and of
+//! Attributes of what comes from the other side: what may cross is a matter of each attribute and
+//! of
 //! whom the side believes.
 
 use xk_core::Message;

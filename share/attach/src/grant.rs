@@ -62,8 +62,10 @@ const OF_SESSIONS: [u32; 20] = [
     StreamUse::KEY,
 ];
 
-/// Questions that a program may put to a protocol that it is granted, besides those that tell facts:
-/// they change nothing there, for what is changed at a protocol is changed for all that stand on it.
+/// Questions that a program may put to a protocol that it is granted, besides those that tell
+/// facts:
+/// they change nothing there, for what is changed at a protocol is changed for all that stand on
+/// it.
 const OF_PROTOCOLS: [u32; 3] = [IsGroup::KEY, IsLocalHost::KEY, PeerOnLink::KEY];
 
 impl Grant {

@@ -48,7 +48,8 @@
 //!
 //! What cannot be translated: a connection is there below before T_CONN_IND, so that T_CONN_RES
 //! confirms nothing to the peer. The x-kernel's layer below learns nothing of what STREAMS drops,
-//! but for a datagram that comes back before the put returns. A push that fails is T_UDERROR_IND, and so is an error that the
+//! but for a datagram that comes back before the put returns. A push that fails is T_UDERROR_IND,
+//! and so is an error that the
 //! network reports later, if it names the session; another ends here. Attributes of a message do
 //! not go up; priority bands end here.
 //!

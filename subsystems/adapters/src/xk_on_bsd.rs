@@ -44,7 +44,8 @@
 //! that the sender is told. A checksum that was left to others is completed, and a run of segments
 //! cut.
 //!
-//! What cannot be translated: elsewhere a refusal above tells no sender. A queue of BSD's that is full drops what is in it
+//! What cannot be translated: elsewhere a refusal above tells no sender. A queue of BSD's that is
+//! full drops what is in it
 //! later, and no push hears of that. Errors of `pr_ctlinput` that no session can be found for end
 //! here; on `udp` none comes, for BSD tells connected sockets only. Attributes of a message do not
 //! go down.

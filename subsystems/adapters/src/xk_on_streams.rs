@@ -35,7 +35,8 @@
 //! What cannot be translated: `T_UNITDATA_REQ` has no answer, so that `Ok` of a push says only that
 //! the stream took it; what T_UDERROR_IND says later is the error of the next push. Flow control
 //! ends here upwards: the x-kernel has no queue to look at, so that nothing above slows the stream
-//! down: a checksum that was left to others is completed. Priority bands are band 0. A refusal above is counted, and no sender is told.
+//! down: a checksum that was left to others is completed. Priority bands are band 0. A refusal
+//! above is counted, and no sender is told.
 //!
 //! # Control
 //! `my-ether` and `peer-ether` are answered on `ether`, where `min-packet` is that of a link and

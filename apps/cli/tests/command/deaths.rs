@@ -303,8 +303,8 @@ fn program() {
 fn nothing_is_left_of_programs_that_die_attached() {
     needs_root!();
     let folder = tempfile::tempdir().unwrap();
-    // The servers' own, and nobody else may write there: else a program does not believe that
-    // it is they who listen.
+    // The servers' own, where no other user may write: else a program does not believe that
+    // what listens there is theirs.
     let _ = std::os::unix::fs::chown(folder.path(), Some(65_534), Some(65_534));
     fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
     let (door, file) = (folder.path().join("door.sock"), folder.path().join("lab.kdl"));

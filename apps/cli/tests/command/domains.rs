@@ -379,8 +379,8 @@ host one {{
 fn programs_attach_to_a_host_that_runs() {
     let folder = tempfile::tempdir().unwrap();
     // As root, `xk run` becomes another user, which is to remove the socket at the end.
-    // The servers' own, and nobody else may write there: else a program does not believe that
-    // it is they who listen.
+    // The servers' own, where no other user may write: else a program does not believe that
+    // what listens there is theirs.
     let _ = std::os::unix::fs::chown(folder.path(), Some(65_534), Some(65_534));
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let door = folder.path().join("users.sock");

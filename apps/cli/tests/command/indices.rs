@@ -112,8 +112,8 @@ fn echoes(one: &Setup, other: &Setup) {
 fn streams_between_libraries_are_found_by_index() {
     let folder = tempfile::tempdir().unwrap();
     // As root, `xk run` becomes another user, which is to make and remove sockets there.
-    // The servers' own, and nobody else may write there: else a program does not believe that
-    // it is they who listen.
+    // The servers' own, where no other user may write: else a program does not believe that
+    // what listens there is theirs.
     let _ = std::os::unix::fs::chown(folder.path(), Some(65_534), Some(65_534));
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -65,8 +65,8 @@ struct Library {
 impl Library {
     fn start(name: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // The servers' own, and nobody else may write there: else a program does not believe that
-        // it is they who listen.
+        // The servers' own, where no other user may write: else a program does not believe that
+        // what listens there is theirs.
         let _ = std::os::unix::fs::chown(folder.path(), Some(65_534), Some(65_534));
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let graph = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../graphs/org-library.kdl");

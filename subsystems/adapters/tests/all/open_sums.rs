@@ -1,4 +1,5 @@
-//! Whatever leaves sums to others, and joins segments to runs, stands on any edge of a host of three
+//! Whatever leaves sums to others, and joins segments to runs, stands on any edge of a host of
+//! three
 //! frameworks: what does not know of it completes the one and cuts the other (invariant 12).
 
 use crate::mixtures::{ALL, host, hosts, line, probe, run_with};

@@ -63,8 +63,8 @@ impl Place {
         }
         let folder = std::env::temp_dir().join(format!("xk-{test}-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
-        // The servers' own, and nobody else may write there: else a program does not believe that
-        // it is they who listen.
+        // The servers' own, where no other user may write: else a program does not believe that
+        // what listens there is theirs.
         let _ = std::os::unix::fs::chown(&folder, Some(65_534), Some(65_534));
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
         Some(Self { lan, folder, itself })

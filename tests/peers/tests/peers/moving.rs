@@ -268,8 +268,8 @@ pub(crate) fn streams_go_on_in_other_processes(_: Wire) {
     // The servers of the graph are another user's.
     let folder = std::env::temp_dir().join(format!("xk-moving-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
-    // The servers' own, and nobody else may write there: else a program does not believe that
-    // it is they who listen.
+    // The servers' own, where no other user may write: else a program does not believe that
+    // what listens there is theirs.
     let _ = std::os::unix::fs::chown(&folder, Some(65_534), Some(65_534));
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
     let graph = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../graphs/org-library.kdl");
