@@ -82,8 +82,9 @@ pub(super) fn measure_all(
     let folder = folder::own()?;
     let path = folder.path().join("organisation.kdl");
     let graph = graph.replace(LIBRARY, &folder.path().join("library").to_string_lossy());
-    // Its programs are of the user that measures.
-    let graph = graph.replace(" uid=1000", "");
+    // Its programs are of the user that measures, and serve `echo` and `discard`.
+    let services = "grant tcp\n        grant tcp port=\"7..9\"";
+    let graph = graph.replace(" uid=1000", "").replace("grant tcp", services);
     std::fs::write(&path, graph)?;
     let name = PEERS.iter().find(|(_, known)| *known == peer).map_or("", |(name, _)| *name);
     let argument = format!("{name} {octets} {} {}", count.max(1.0) as u32, path.display());

@@ -20,7 +20,10 @@ const OCTETS: usize = 1 << 20;
 
 #[test]
 fn two_programs_share_the_streams_of_a_third() {
-    let domain = Domain::open("streams", "grant tcp; grant udp");
+    let domain = Domain::open(
+        "streams",
+        r#"grant tcp; grant udp; grant tcp port="1..1023"; grant udp port="1..1023""#,
+    );
     let (listens, is_there) = std::sync::mpsc::channel();
     let setup = domain.setup();
     let server = std::thread::spawn(move || {
@@ -68,7 +71,7 @@ fn datagrams_and_what_is_not_granted() {
 
 #[test]
 fn a_program_that_goes_resets_its_streams() {
-    let domain = Domain::open("reset", "grant tcp");
+    let domain = Domain::open("reset", r#"grant tcp; grant tcp port="1..1023""#);
     let here = domain.setup().here().unwrap();
     let listener = TcpListener::bind(&here, "10.0.0.1:80").unwrap();
     let setup = domain.setup();
@@ -89,7 +92,7 @@ fn a_program_that_goes_resets_its_streams() {
 
 #[test]
 fn what_was_closed_before_its_program_went_arrives() {
-    let domain = Domain::open("closed", "grant tcp");
+    let domain = Domain::open("closed", r#"grant tcp; grant tcp port="1..1023""#);
     let here = domain.setup().here().unwrap();
     let listener = TcpListener::bind(&here, "10.0.0.1:80").unwrap();
     let setup = domain.setup();

@@ -105,8 +105,9 @@ impl Trusted {
             let (tcp, udp) =
                 (node(cx, "tcp", Some(&ip), |_| {}), node(cx, "udp", Some(&ip), |_| {}));
             let registry = xk_registry::add(cx, "registry", netio.clone(), FREELY);
-            let grants =
-                [tcp.clone(), udp.clone(), registry.clone()].iter().map(Grant::new).collect();
+            let services = |node| Grant { ports: Some(1..=1023), ..Grant::new(node) };
+            let mut grants: Vec<Grant> = [&tcp, &udp].map(services).into();
+            grants.extend([&tcp, &udp, &registry].map(Grant::new));
             let known = || Known::of(ENTRIES).with(&xk_netio::QUESTIONS);
             xk_attach::Door::open(cx, "users", &place, grants, known).expect("a place");
             let runner = Runner::new(Rc::clone(&kernel), Idle::Sleep).expect("a loop");

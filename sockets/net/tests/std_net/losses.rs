@@ -136,7 +136,7 @@ macro_rules! on_a_host_that_goes {
 }
 
 on_a_host_that_goes!(
-    attached: super::Domain::open("loss", "grant tcp; grant udp"),
+    attached: super::Domain::open("loss", r#"grant tcp; grant udp; grant tcp port="1..1023"; grant udp port="1..1023""#),
     library: super::Trusted::new("loss"),
 );
 

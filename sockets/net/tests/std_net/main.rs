@@ -29,7 +29,10 @@ fn thread() -> Stack<Thread> {
 }
 
 fn attached(run: impl FnOnce(Setup)) {
-    let domain = domain::Domain::open("std", "grant tcp; grant udp");
+    let domain = domain::Domain::open(
+        "std",
+        r#"grant tcp; grant udp; grant tcp port="1..1023"; grant udp port="1..1023""#,
+    );
     run(domain.setup());
 }
 
