@@ -416,7 +416,9 @@ fn open(kernel: &Kernel, place: &Path) {
     let all: Vec<_> = kernel.protocols().into_iter().filter(is_of).collect();
     if all.iter().any(|protocol| protocol.head().kind() == "registry") {
         let known = || Known::of(xk_catalog::PROTOCOLS);
-        let grants = all.iter().map(Grant::new).collect();
+        // Ports of services are granted by name alone.
+        let services = |node| Grant { ports: Some(1..=1023), ..Grant::new(node) };
+        let grants = all.iter().map(Grant::new).chain(all.iter().map(services)).collect();
         xk_attach::Door::open(kernel, "programs", place, grants, known).expect("a place");
     }
 }
