@@ -74,14 +74,16 @@ impl Peers {
     }
 
     /// The processes that a program may believe to be those that its user means by this path: of
-    /// root, of the program's own user, and of the one user that can put a socket there, the owner
-    /// of a folder in which no other user may write.
+    /// root and of the program's own user, and, in a folder in which no other user may write, of
+    /// the folder's owner and of the socket's.
     pub fn at(path: &Path) -> Self {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let about = std::fs::metadata(folder.unwrap_or(Path::new("."))).ok();
-        let owner = about.filter(|about| about.mode() & OTHERS_WRITE == 0).map(|about| about.uid());
+        let folder = std::fs::metadata(folder.unwrap_or(Path::new(".")));
+        let folder = folder.ok().filter(|folder| folder.mode() & OTHERS_WRITE == 0);
+        let socket = folder.as_ref().and_then(|_| std::fs::metadata(path).ok());
+        let owners = folder.into_iter().chain(socket).map(|about| about.uid());
         let own = rustix::process::geteuid().as_raw();
-        Self::Listed { uids: [0, own].into_iter().chain(owner).collect(), gids: Vec::new() }
+        Self::Listed { uids: [0, own].into_iter().chain(owners).collect(), gids: Vec::new() }
     }
 
     /// True if this process may be there.

@@ -105,6 +105,28 @@ fn only_those_listed_are_let_in_and_only_while_there_is_room() {
     }
 }
 
+/// Whom a path leads to is known only where no other user can put a socket.
+#[test]
+fn a_path_is_believed_where_no_other_user_may_write() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let own = rustix::process::geteuid().as_raw();
+    let folder = path("believed");
+    std::fs::create_dir(&folder).unwrap();
+    let socket = folder.join("socket");
+    std::fs::write(&socket, []).unwrap();
+    // Only root can give a file away; else the owner is this user all the same.
+    let _ = std::os::unix::fs::chown(&socket, Some(70_001), None);
+    let owner = std::fs::metadata(&socket).unwrap().uid();
+    for (mode, believed) in [(0o755, true), (0o700, true), (0o775, false), (0o1777, false)] {
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(mode)).unwrap();
+        let peers = Peers::at(&socket);
+        let admits = |uid| peers.admit(&xk_shm::Peer { uid, gid: 70_009, pid: 1 });
+        assert!(admits(0) && admits(own) && !admits(70_002), "{mode:o}");
+        assert_eq!(admits(owner), believed || owner == own, "{mode:o}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
 #[test]
 fn what_a_dead_process_has_left_goes_and_nothing_else() {
     let (path, options) = (path("left"), Options::default());
