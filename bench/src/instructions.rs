@@ -12,8 +12,11 @@ pub const VARIABLE: &str = "XK_BENCH_CASE";
 
 /// Operations of the shorter run.
 const OPERATIONS: u64 = 1000;
+/// How many seconds one run may take.
+const LIMIT_S: &str = "60";
 
-/// Instructions per unit of a case; `None` if valgrind is missing or fails.
+/// Instructions per unit of a case; `None` if valgrind is missing, fails or
+/// does not end in time.
 pub fn count(bench: &str, case: &Case) -> Option<f64> {
     if !case.is_countable() || case.is_watched() && !stretch_unsafe::IS_KNOWN {
         return None;
@@ -27,8 +30,15 @@ fn total(bench: &str, case: &Case, operations: u64) -> Option<u64> {
     let program = std::env::current_exe().ok()?;
     // What is watched begins to count by itself.
     let at_start = if case.is_watched() { "--collect-atstart=no" } else { "--collect-atstart=yes" };
-    let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", at_start])
+    let output = Command::new("timeout")
+        .args([
+            "--foreground",
+            LIMIT_S,
+            "valgrind",
+            "--tool=callgrind",
+            "--callgrind-out-file=/dev/null",
+            at_start,
+        ])
         .arg(program)
         .env(VARIABLE, format!("{bench}|{}|{}|{operations}", case.row, case.system))
         .stdin(Stdio::null())

@@ -31,6 +31,7 @@ mod rpc;
 mod sim;
 mod smoltcp_cable;
 mod stack;
+mod stale;
 mod stopwatch;
 mod stretch_unsafe;
 mod tcp_idle;
@@ -45,6 +46,7 @@ pub use plot::Plot;
 pub use record::{Ratio, Record};
 pub use report::{Options, run};
 pub use request::{Request, execute, list};
+pub use stale::stale;
 
 /// What a program that measures calls first, `xk-bench` and this crate's tests: if the environment
 /// asks for a part of a benchmark (one case under a counter of instructions, one end of two, what

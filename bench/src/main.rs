@@ -5,17 +5,18 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use xk_bench::{Options, Request};
 
-/// Measure, beside peers in one run: `list`, a name, or `all`
+/// Measure, beside peers in one run: `list`, `stale`, a name, or `all`
 #[derive(Parser)]
 #[command(name = "xk bench", bin_name = "xk bench", version)]
 struct Args {
-    /// Names of benchmarks, `all`, or `list` to see what there is
-    #[arg(required = true, value_name = "list|NAME|all")]
+    /// Names of benchmarks, `all`, `list` to see what there is, or `stale` to see which tables of
+    /// the page are older than what they measure
+    #[arg(required = true, value_name = "list|stale|NAME|all")]
     names: Vec<String>,
     /// Write the records to this file as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the tables to this file as Markdown
+    /// Write the tables to this file as Markdown; for `stale`, the page to look at
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
     /// Draw the figures into this file as SVG
@@ -42,6 +43,13 @@ fn main() -> ExitCode {
         print!("{}", xk_bench::list());
         return ExitCode::SUCCESS;
     }
+    if args.names.iter().any(|name| name == "stale") {
+        let page = args.markdown.unwrap_or_else(|| "docs/benchmarks.md".into());
+        return end(xk_bench::stale(&page).map(|told| {
+            print!("{told}");
+            true
+        }));
+    }
     let request = Request {
         names: args.names,
         options: Options {
@@ -54,8 +62,19 @@ fn main() -> ExitCode {
         markdown: args.markdown,
         plot: args.plot,
     };
-    match xk_bench::execute(&request) {
-        Ok(_) => ExitCode::SUCCESS,
+    end(xk_bench::execute(&request).map(|records| {
+        let lost: Vec<_> = records.iter().filter(|record| record.is_lost()).collect();
+        for record in &lost {
+            eprintln!("xk bench: lost: {}, {}", record.bench, record.loss());
+        }
+        lost.is_empty()
+    }))
+}
+
+/// What the program ends with: 1 if a case was lost, 2 if nothing could be done.
+fn end(outcome: Result<bool, String>) -> ExitCode {
+    match outcome {
+        Ok(whole) => ExitCode::from(u8::from(!whole)),
         Err(error) => {
             eprintln!("xk bench: {error}\n  help: `xk bench list` shows the benchmarks");
             ExitCode::from(2)

@@ -65,5 +65,5 @@ fn commit() -> Option<String> {
     };
     let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
     let changed = git(&["status", "--porcelain", "--untracked-files=no"])?;
-    Some(if changed.is_empty() { commit } else { commit + " with changes" })
+    Some(if changed.is_empty() { commit } else { commit + crate::stale::CHANGED })
 }

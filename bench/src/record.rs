@@ -149,6 +149,17 @@ impl Record {
         self.runs > 0
     }
 
+    /// True if a round of it failed, or its figures were refused.
+    pub fn is_lost(&self) -> bool {
+        self.note.as_ref().is_some_and(|note| note.starts_with("error: "))
+    }
+
+    /// What was lost of it, and why.
+    pub fn loss(&self) -> String {
+        let Self { row, system, note, .. } = self;
+        format!("{row}, {system}: {}", note.as_deref().unwrap_or_default())
+    }
+
     /// Whether a figure, or its ratio to another system's, reaches a goal.
     fn reaches(&self, goal: Goal, figure: f64) -> bool {
         match goal {

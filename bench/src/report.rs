@@ -1,9 +1,10 @@
 //! Measuring alternately, and showing what came out.
 
-use crate::case::{Benchmark, Case, Sample, Trouble};
+use crate::case::{Benchmark, Better, Case, Sample, Trouble};
 use crate::instructions;
 use crate::record::{Ratio, Record, figure};
 use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
 use tabled::builder::Builder;
 use tabled::settings::{Alignment, Style, object::Columns};
 
@@ -18,11 +19,14 @@ pub struct Options {
     pub effort: f64,
     /// Only rows whose name or system contains one of these; all if there are none.
     pub only: Vec<String>,
+    /// How long the rounds of one benchmark may take together: no round begins later.
+    pub limit: Duration,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { runs: 7, instructions: true, effort: 1.0, only: Vec::new() }
+        let limit = Duration::from_secs(90);
+        Self { runs: 7, instructions: true, effort: 1.0, only: Vec::new(), limit }
     }
 }
 
@@ -35,6 +39,10 @@ impl Options {
 
 /// Rounds that a case may fail, one after the other, before it is left alone.
 const FAILURES_MAX: usize = 2;
+/// How often a table is measured if a case of it is lost.
+const ATTEMPTS: usize = 2;
+/// A mean that many times its median, or that part of it, tells of something else than the median.
+const FAR: f64 = 3.0;
 
 /// What the rounds of one case found.
 #[derive(Clone, Default)]
@@ -48,6 +56,34 @@ struct Found {
 impl Found {
     fn goes_on(&self) -> bool {
         self.failures < FAILURES_MAX && !matches!(self.trouble, Some(Trouble::Skipped(_)))
+    }
+
+    /// Gives up the figures of which a mean is far from its median: of what a unit took, over the
+    /// rounds, and of the single operations of a round, where those were timed.
+    fn refuse_far_means(&mut self, better: Better) {
+        let values = self.values(|s| Some(s.value));
+        let Some(middle) = median(&values).filter(|_| values.iter().all(|value| *value > 0.0))
+        else {
+            return;
+        };
+        let count = values.len() as f64;
+        let rounds = match better {
+            Better::Lower => values.iter().sum::<f64>() / count,
+            Better::Higher => count / values.iter().map(|rate| 1.0 / rate).sum::<f64>(),
+        };
+        let single = median(&self.values(|s| s.p50)).map(|p50| ("of a round", middle, p50));
+        let far = [Some(("of the rounds", rounds, middle)), single]
+            .into_iter()
+            .flatten()
+            .find(|(_, mean, median)| *mean > FAR * median || *mean < median / FAR);
+        if let Some((of, mean, median)) = far {
+            self.rounds.fill(None);
+            self.trouble = Some(Trouble::Failed(format!(
+                "refused: the mean {of}, {}, is not within {FAR} times the median, {}",
+                figure(mean),
+                figure(median)
+            )));
+        }
     }
 
     fn values(&self, pick: impl Fn(&Sample) -> Option<f64>) -> Vec<f64> {
@@ -96,19 +132,34 @@ fn ratios(mine: &Found, other: &Found) -> Vec<f64> {
     list
 }
 
-/// Measures a benchmark and prints its table.
+/// Measures a benchmark and prints its table. One of which a case is lost is measured once more.
 pub fn run(benchmark: &Benchmark, options: &Options) -> Vec<Record> {
+    let mut records = attempt(benchmark, options);
+    for _ in 1..ATTEMPTS {
+        let Some(lost) = records.iter().find(|record| record.is_lost()) else { break };
+        eprintln!("xk bench: {}, once more: {}", benchmark.name, lost.loss());
+        records = attempt(benchmark, options);
+    }
+    print(benchmark, &records);
+    records
+}
+
+fn attempt(benchmark: &Benchmark, options: &Options) -> Vec<Record> {
     let mut cases = (benchmark.cases)();
     cases.retain(|case| options.wants(case));
-    let found = measure(benchmark.name, &mut cases, options);
+    let mut found = measure(benchmark.name, &mut cases, options);
+    for found in &mut found {
+        found.refuse_far_means(benchmark.better);
+    }
     let mut records = summarize(benchmark, &cases, &found);
     if options.instructions {
         for (record, case) in records.iter_mut().zip(&cases) {
+            progress(&format!("{}: instructions of {}", benchmark.name, case.row));
             record.instructions = instructions::count(benchmark.name, case);
         }
+        progress("");
     }
     records.extend((benchmark.derived)(&records));
-    print(benchmark, &records);
     records
 }
 
@@ -116,10 +167,17 @@ pub fn run(benchmark: &Benchmark, options: &Options) -> Vec<Record> {
 fn measure(name: &str, cases: &mut [Case], options: &Options) -> Vec<Found> {
     let runs = options.runs.max(1);
     let mut found = vec![Found::default(); cases.len()];
+    let begun = Instant::now();
     for case in cases.iter_mut() {
+        progress(&format!("{name}: {} is set up", case.row));
         case.run((case.operations as f64 * options.effort) as u64 / 4 + 1);
     }
     for round in 0..runs {
+        if round > 0 && begun.elapsed() > options.limit {
+            progress("");
+            eprintln!("xk bench: {name}: {round} of {runs} rounds within {:?}", options.limit);
+            break;
+        }
         for (case, found) in cases.iter_mut().zip(&mut found) {
             progress(&format!("{name}: round {}/{runs}, {}", round + 1, case.row));
             if !found.goes_on() {
@@ -253,4 +311,74 @@ fn print(benchmark: &Benchmark, records: &[Record]) {
         }
     }
     println!("{table}\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    fn found(rounds: &[(f64, Option<f64>)]) -> Found {
+        let sample = |(value, p50): &(f64, Option<f64>)| Sample {
+            value: *value,
+            p50: *p50,
+            ..Sample::default()
+        };
+        let rounds = rounds.iter().map(|round| Some(sample(round))).collect();
+        Found { rounds, ..Found::default() }
+    }
+
+    /// One SYN of 200 that waits for a second; a stream that stands still for a round; and rows as
+    /// a noisy machine makes them.
+    #[test]
+    fn a_mean_far_from_its_median_is_refused() {
+        let times = [26.0, 5052.0, 5052.0, 5052.0, 5149.0];
+        let waits = found(&times.map(|mean| (mean, Some(18.0))));
+        let rates = [671_488.0, 4.84, 650_000.0, 700_000.0, 933_868.0];
+        let stalls = found(&rates.map(|rate| (rate, None)));
+        let times = [20.0, 21.0, 160.0, 22.0, 19.0, 20.0, 24.0];
+        let noisy = found(&times.map(|mean| (mean, Some(18.0))));
+        let net = found(&[(-18.7, None), (11.3, None), (113.0, None)]);
+        for (mut found, better, is_refused) in [
+            (waits, Better::Lower, true),
+            (stalls.clone(), Better::Higher, true),
+            (stalls, Better::Lower, false),
+            (noisy, Better::Lower, false),
+            (net, Better::Lower, false),
+        ] {
+            found.refuse_far_means(better);
+            assert_eq!(found.trouble.is_some(), is_refused, "{:?}", found.rounds);
+            assert_eq!(found.rounds.iter().any(Option::is_some), !is_refused);
+        }
+    }
+
+    /// The first attempt loses a case, the second does not; or all do.
+    #[test]
+    fn a_table_with_a_lost_case_is_measured_again() {
+        fn cases(fails: u32) -> Vec<Case> {
+            thread_local!(static TRIED: Cell<u32> = const { Cell::new(0) });
+            let case = Case::measured("row", move |_| {
+                TRIED.set(TRIED.get() + 1);
+                match TRIED.get() <= fails {
+                    true => Err(Trouble::Failed("gone".into())),
+                    false => Ok(1.0.into()),
+                }
+            });
+            vec![case]
+        }
+        let options = Options { runs: 1, instructions: false, ..Options::default() };
+        for (cases, is_lost) in
+            [(|| cases(1)) as fn() -> Vec<Case>, || cases(u32::MAX)].into_iter().zip([false, true])
+        {
+            let records = run(&Benchmark::new("name", "summary", "ns", cases), &options);
+            assert_eq!(records.iter().any(Record::is_lost), is_lost, "{records:?}");
+        }
+    }
+
+    #[test]
+    fn no_round_begins_once_the_time_is_over() {
+        let case = Case::measured("row", |_| Ok(1.0.into()));
+        let options = Options { runs: 5, limit: Duration::ZERO, ..Options::default() };
+        assert_eq!(measure("name", &mut [case], &options)[0].rounds.len(), 1);
+    }
 }

@@ -5,10 +5,12 @@ use crate::origin::Origin;
 use crate::plot;
 use crate::record::Record;
 use crate::report::{HEADS, Options, columns, run, shown};
+use crate::stale::MEASURED_AT;
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 use tabled::builder::Builder;
 use tabled::settings::Style;
 
@@ -58,14 +60,18 @@ pub fn execute(request: &Request) -> Result<Vec<Record>, String> {
         let _ = writeln!(markdown, "**Do not quote these figures: {noise}.**\n");
     }
     let mut panels = Vec::new();
-    for benchmark in all.iter().filter(|b| wanted(b.name)) {
+    let wanted: Vec<_> = all.iter().filter(|b| wanted(b.name)).collect();
+    for (at, benchmark) in wanted.iter().enumerate() {
+        let begun = Instant::now();
         let found = run(benchmark, &request.options);
+        let (place, taken) = (at + 1, begun.elapsed().as_secs());
+        eprintln!("xk bench: {place} of {}, {}: {taken} s", wanted.len(), benchmark.name);
         let _ = writeln!(
             markdown,
-            "## {}\n\n{} ({}).\n",
-            benchmark.name, benchmark.summary, benchmark.unit
+            "## {}\n\n{} ({}).\n\n{MEASURED_AT}{}.\n",
+            benchmark.name, benchmark.summary, benchmark.unit, origin.commit
         );
-        markdown.push_str(&table(benchmark, &found));
+        markdown.push_str(&told(benchmark, &found));
         let undecided = found.iter().filter(|record| record.is_undecided()).count();
         if undecided > 0 {
             let _ = writeln!(
@@ -77,7 +83,9 @@ pub fn execute(request: &Request) -> Result<Vec<Record>, String> {
             let _ = writeln!(markdown, "{}", benchmark.why);
         }
         records.extend(found.iter().cloned());
-        panels.push((benchmark, found));
+        if !found.iter().any(Record::is_lost) {
+            panels.push((*benchmark, found));
+        }
         // Written after each, so that a long run that is ended early has left what it found.
         write(request, &origin, &records, &markdown)?;
         if let Some(path) = &request.plot {
@@ -120,6 +128,20 @@ fn preface(origin: &Origin) -> String {
         env!("CARGO_PKG_VERSION"),
         origin.commit,
     )
+}
+
+/// The table; or, if a case of it is lost, what was lost in its place: the rest was measured beside
+/// something that went wrong.
+fn told(benchmark: &Benchmark, records: &[Record]) -> String {
+    let lost: Vec<_> = records.iter().filter(|record| record.is_lost()).collect();
+    if lost.is_empty() {
+        return table(benchmark, records);
+    }
+    let mut text = String::from("**No figures, for cases were lost:**\n\n");
+    for record in lost {
+        let _ = writeln!(text, "- {}", record.loss());
+    }
+    text + "\n"
 }
 
 fn table(benchmark: &Benchmark, records: &[Record]) -> String {
@@ -211,5 +233,16 @@ mod tests {
         for record in &records {
             assert!(plot.contains(&record.row.replace('&', "&amp;")), "{}", record.row);
         }
+    }
+
+    #[test]
+    fn a_table_with_a_lost_case_tells_no_figure() {
+        let benchmark = Benchmark::new("name", "summary", "us", Vec::new);
+        let whole = Record { row: "whole".into(), system: "xk", median: 42.0, ..Record::default() };
+        let note = Some("error: refused: the mean".into());
+        let lost = Record { row: "lost".into(), system: "xk", note, ..Record::default() };
+        assert!(told(&benchmark, std::slice::from_ref(&whole)).contains("42.0"));
+        let text = told(&benchmark, &[whole, lost]);
+        assert!(!text.contains("42.0") && text.contains("- lost, xk: error: refused"), "{text}");
     }
 }

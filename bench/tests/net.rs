@@ -36,7 +36,8 @@ fn main() -> ExitCode {
 fn records(name: &str, only: &[&str]) -> Vec<Record> {
     let run = |runs| {
         let only = only.iter().map(|part| (*part).to_owned()).collect();
-        let options = Options { runs, instructions: false, effort: 0.03, only };
+        let options =
+            Options { runs, instructions: false, effort: 0.03, only, ..Options::default() };
         let request = Request { names: vec![name.into()], options, ..Request::default() };
         xk_bench::execute(&request).expect("a benchmark of that name")
     };

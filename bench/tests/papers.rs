@@ -29,6 +29,7 @@ fn some_records(name: &str, only: &[&str]) -> Vec<Record> {
             instructions: false,
             effort: 0.002,
             only: only.iter().map(|words| (*words).to_owned()).collect(),
+            ..Options::default()
         },
         ..Request::default()
     };
@@ -57,10 +58,10 @@ fn tables_have_the_papers_column() {
     for (name, only, quoted) in [
         ("papers/xkernel-table-1", &[][..], 6),
         ("papers/xkernel-table-3", &["one core", "Sun"], 10),
-        ("papers/udp-server-table-1", &[], 2),
-        ("papers/udp-server-table-2", &[], 3),
-        ("papers/udp-server-table-3", &["new"], 2),
-        ("papers/udp-server-breakdown", &[], 4),
+        ("papers/udp-server-table-1", &["unpinned", "DECstation"], 2),
+        ("papers/udp-server-table-2", &["unpinned", "DECstation"], 3),
+        ("papers/udp-server-table-3", &["user to user, one core", "DECstation"], 4),
+        ("papers/udp-server-breakdown", &["unpinned", "DECstation"], 4),
         ("papers/user-level-table-1", &[], 3),
         ("papers/user-level-table-2", &["512 octets"], 3),
         ("papers/user-level-table-3", &["1460 octets"], 3),
@@ -90,7 +91,7 @@ fn tables_have_the_papers_column() {
 
 fn shares_sum_to_the_whole() {
     let records = records("papers/xkernel-table-2");
-    for system in ["xk", "x-kernel, Sun 3/75"] {
+    for system in ["xk", "xk, user in a domain of its own", "x-kernel, Sun 3/75"] {
         let of_system = records.iter().filter(|r| r.system == system);
         let measured: Vec<f64> = of_system.filter(|r| r.is_measured()).map(|r| r.median).collect();
         let sum: f64 = measured.iter().sum();

@@ -8,14 +8,14 @@ use std::process::Command;
 /// The program of the benchmarks.
 const PROGRAM: &str = "xk-bench";
 
-/// Measure, beside peers in one run: `list`, a name, or `all`
+/// Measure, beside peers in one run: `list`, `stale`, a name, or `all`
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
-    /// What `xk-bench` takes: `list`, names, `all`, and options that `--help` names
+    /// What `xk-bench` takes: `list`, `stale`, names, `all`, and options that `--help` names
     #[arg(
         required = true,
-        value_name = "list|NAME|all",
+        value_name = "list|stale|NAME|all",
         trailing_var_arg = true,
         allow_hyphen_values = true
     )]

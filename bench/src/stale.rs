@@ -1,0 +1,227 @@
+//! Which tables of the page are older than what they measure.
+//!
+//! Each table of the page names the commit that it was measured at; [`SOURCES`] names the folders
+//! and files that it measures. A table is old if a commit since has changed one of them.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// What stands before the commit, below the head of a table; before that of the whole page.
+pub(crate) const MEASURED_AT: &str = "Measured at commit ";
+const OF_PAGE: &str = ", commit ";
+/// What a commit has behind it if files differed from it.
+pub(crate) const CHANGED: &str = " with changes";
+
+const EXECUTOR: &[&str] = &["core", "run"];
+const UDP: &[&str] = &["kit", "protocols/eth", "protocols/arp", "protocols/ip", "protocols/udp"];
+const TCP: &[&str] = &["protocols/tcp"];
+const WIRES: &[&str] = &["wires", "share/ring", "bench/src/net"];
+const CUTS: &[&str] = &["share", "compose", "graphs"];
+const CALLS: &[&str] = &["protocols", "bench/src/rpc"];
+const FRAMEWORKS: &[&str] = &["subsystems", "protocols/ddp", "protocols/atp", "kit"];
+
+/// Groups of sources.
+type Groups = &'static [&'static [&'static str]];
+
+/// What benchmarks measure whose names begin so; of several, the first.
+const SOURCES: &[(&str, Groups)] = &[
+    ("layer", &[&["core", "bench/src/micro/layer.rs"]]),
+    ("message", &[&["core", "bench/src/micro/message.rs"]]),
+    ("map", &[&["core", "bench/src/micro/map.rs"]]),
+    ("template", &[&["core", "kit", "bench/src/micro/template.rs"]]),
+    ("event", &[&["core", "bench/src/micro/event.rs"]]),
+    ("shepherd", &[EXECUTOR, &["bench/src/micro/shepherd.rs"]]),
+    ("udp-inprocess", &[EXECUTOR, UDP, &["bench/src/udp_inprocess"]]),
+    ("tcp-inprocess", &[EXECUTOR, UDP, TCP, &["bench/src/tcp_inprocess"]]),
+    ("demux", &[EXECUTOR, UDP, &["bench/src/demux.rs", "bench/src/many_sessions.rs"]]),
+    ("sim", &[EXECUTOR, UDP, &["compose", "wires/sim", "bench/src/sim.rs"]]),
+    ("world", &[EXECUTOR, UDP, TCP, &["compose", "wires/sim", "sockets", "bench/src/world.rs"]]),
+    ("footprint", &[&["core", "kit", "run", "protocols", "wires", "share", "compose", "apps"]]),
+    ("tcp-idle", &[EXECUTOR, UDP, TCP, &["bench/src/tcp_idle.rs"]]),
+    ("domain", &[EXECUTOR, CUTS, &["kit", "bench/src/domain"]]),
+    ("udp-", &[EXECUTOR, UDP, WIRES]),
+    ("frames", &[EXECUTOR, WIRES]),
+    ("tcp-", &[EXECUTOR, UDP, TCP, WIRES, &["filters/fault"]]),
+    ("rpc-", &[EXECUTOR, UDP, WIRES, CALLS]),
+    ("papers/xkernel-", &[EXECUTOR, UDP, TCP, WIRES, CALLS, CUTS, &["bench/src/papers"]]),
+    ("papers/rpc-", &[EXECUTOR, UDP, WIRES, CALLS, &["bench/src/papers/rpc.rs"]]),
+    (
+        "papers/udp-server-",
+        &[
+            EXECUTOR,
+            UDP,
+            CUTS,
+            &["wires", "tools/echo", "tools/probe"],
+            &["bench/src/papers/udp_server.rs", "bench/src/papers/organisation.rs"],
+        ],
+    ),
+    (
+        "papers/user-level-",
+        &[
+            EXECUTOR,
+            UDP,
+            TCP,
+            CUTS,
+            &["wires", "tools/echo", "tools/discard", "bench/src/papers/user_level.rs"],
+            &["bench/src/papers/organisation.rs", "bench/src/papers/member.rs"],
+            &["bench/src/papers/mechanisms.rs", "bench/src/papers/demultiplexing.rs"],
+        ],
+    ),
+    ("papers/subsystems-", &[EXECUTOR, FRAMEWORKS, &["bench/src/papers/subsystems"]]),
+];
+
+/// What a benchmark measures: paths in the repository.
+fn sources(name: &str) -> impl Iterator<Item = &'static str> {
+    let found = SOURCES.iter().find(|(prefix, _)| name.starts_with(prefix));
+    found.into_iter().flat_map(|(_, groups)| groups.iter().copied().flatten().copied())
+}
+
+/// A table of the page.
+#[derive(Debug, PartialEq, Eq)]
+struct Table<'a> {
+    name: &'a str,
+    rows: usize,
+    /// Of its own, or of the page.
+    commit: &'a str,
+}
+
+/// The word behind `mark`, without the point at its end, with what says that files differed.
+fn commit_behind<'a>(line: &'a str, mark: &str) -> Option<&'a str> {
+    let rest = line.split_once(mark)?.1;
+    let end = rest.find(['.', ',', ';']).unwrap_or(rest.len());
+    Some(rest[..end].trim())
+}
+
+fn tables(page: &str) -> Vec<Table<'_>> {
+    let mut list: Vec<Table<'_>> = Vec::new();
+    let mut of_page = "unknown";
+    for line in page.lines() {
+        if let Some(name) = line.strip_prefix("## ") {
+            list.push(Table { name, rows: 0, commit: of_page });
+            continue;
+        }
+        let Some(table) = list.last_mut() else {
+            of_page = commit_behind(line, OF_PAGE).unwrap_or(of_page);
+            continue;
+        };
+        if line.starts_with(MEASURED_AT) {
+            table.commit = commit_behind(line, MEASURED_AT).unwrap_or(table.commit);
+        }
+        let is_head = line.starts_with("| row |") || line.starts_with("| ---");
+        table.rows += usize::from(line.starts_with("| ") && !is_head);
+    }
+    list
+}
+
+/// What git says in a folder.
+fn git(folder: &Path, arguments: &[&str]) -> Option<String> {
+    let mut command = Command::new("git");
+    let output = command.current_dir(folder).args(arguments).stdin(Stdio::null()).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// Why a table of this commit is old; `None` if nothing that it measures has changed since.
+fn why_old(folder: &Path, name: &str, commit: &str) -> Option<String> {
+    let (hash, rest) = commit.split_once(' ').unwrap_or((commit, ""));
+    if !rest.is_empty() {
+        return Some(format!("of {hash}{CHANGED} that no commit has"));
+    }
+    let mut arguments = vec!["log", "--format=%h %s", "HEAD", "--not", hash, "--"];
+    arguments.extend(sources(name).map(|path| -> &str { path }));
+    arguments.push(":(exclude,glob)**/tests/**");
+    let Some(since) = git(folder, &arguments) else {
+        return Some(format!("of {hash}, which this repository does not have"));
+    };
+    let newest = since.lines().next()?;
+    Some(format!("of {hash}, {} commits since, at last {newest}", since.lines().count()))
+}
+
+/// Says of a page which of its tables are older than what they measure, and which are missing.
+///
+/// # Errors
+/// The page cannot be read.
+pub fn stale(page: &Path) -> Result<String, String> {
+    let text = std::fs::read_to_string(page);
+    let text = text.map_err(|error| format!("cannot read {}: {error}", page.display()))?;
+    let folder = page.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let top = git(folder.unwrap_or(Path::new(".")), &["rev-parse", "--show-toplevel"]);
+    let top = top.ok_or_else(|| format!("{} is in no repository of git", page.display()))?;
+    let (known, found) = (crate::benchmarks(), tables(&text));
+    let mut told = String::new();
+    let mut old = 0;
+    for table in &found {
+        let why = match known.iter().any(|benchmark| benchmark.name == table.name) {
+            true => why_old(Path::new(&top), table.name, table.commit),
+            false => Some("of no benchmark that there is".into()),
+        };
+        if let Some(why) = why {
+            old += 1;
+            let _ = writeln!(told, "{} ({} rows): {why}", table.name, table.rows);
+        }
+    }
+    for benchmark in known.iter().filter(|b| !found.iter().any(|table| table.name == b.name)) {
+        old += 1;
+        let _ = writeln!(told, "{}: not on the page", benchmark.name);
+    }
+    let _ = writeln!(told, "{old} tables of {} are older than what they measure", known.len());
+    Ok(told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_benchmark_measures_something_that_is_there() {
+        let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        for benchmark in crate::benchmarks() {
+            let mut all = sources(benchmark.name).peekable();
+            assert!(all.peek().is_some(), "{}", benchmark.name);
+            for path in all {
+                assert!(top.join(path).exists(), "{}: {path}", benchmark.name);
+            }
+        }
+    }
+
+    const PAGE: &str = "# Benchmarks\n\nMachine: x, version 0.1.0, commit aaaa. The rows.\n\n\
+        ## layer\n\nlayers (ns).\n\n| row | system |\n| --- | --- |\n| a | xk |\n| b | xk |\n\n\
+        ## map\n\nmaps (ns).\n\nMeasured at commit bbbb with changes.\n\n| row |\n| --- |\n| a |\n";
+
+    #[test]
+    fn each_table_has_its_commit_or_the_pages() {
+        let expected = [
+            Table { name: "layer", rows: 2, commit: "aaaa" },
+            Table { name: "map", rows: 1, commit: "bbbb with changes" },
+        ];
+        assert_eq!(tables(PAGE), expected);
+    }
+
+    #[test]
+    fn a_table_is_old_once_what_it_measures_has_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        let author = ["-c", "user.name=a", "-c", "user.email=a@b"];
+        let run = |words: &[&str]| {
+            let all: Vec<_> = author.iter().chain(words).copied().collect();
+            git(folder.path(), &all).unwrap_or_else(|| panic!("git {words:?}"))
+        };
+        let commit = |path: &str, title: &str| {
+            std::fs::create_dir_all(at(path).parent().unwrap()).unwrap();
+            std::fs::write(at(path), title).unwrap();
+            run(&["add", "."]);
+            run(&["commit", "-qm", title]);
+            run(&["rev-parse", "HEAD"])
+        };
+        run(&["init", "-q"]);
+        let first = commit("core/src/map.rs", "core: map");
+        commit("core/tests/map.rs", "core: test it");
+        commit("protocols/udp/src/lib.rs", "udp: refuse");
+        let why = |name, commit: &str| why_old(folder.path(), name, commit);
+        assert_eq!(why("map", &first), None, "neither UDP nor a test is measured by it");
+        let old = why("udp-inprocess", &first).unwrap();
+        assert!(old.contains("1 commits since") && old.ends_with("udp: refuse"), "{old}");
+        assert!(why("map", &format!("{first}{CHANGED}")).is_some());
+        assert!(why("map", "0123456789abcdef").unwrap().contains("does not have"));
+    }
+}
