@@ -187,6 +187,21 @@ fn case<R: FnMut(u64) + 'static>(row: &str, place: Place, setup: impl Fn() -> R 
     })
 }
 
+/// What one message takes across a cut, half of there and back: between two processes that spin, or
+/// the work of both sides alone, on one thread.
+pub(crate) fn crossing(row: &str, is_between_processes: bool) -> Case {
+    let place = if is_between_processes { Place::Process } else { Place::Here };
+    // One is divided as a batch of operations is, the other as a round.
+    case(row, place, move || mirror(place).exchange(1, 1))
+        .per(2.0)
+        .shown_as(|there_and_back| there_and_back / 2.0)
+}
+
+/// Sends messages of one octet across a cut and back, both sides on this thread.
+pub(crate) fn across() -> impl FnMut(u64) {
+    mirror(Place::Here).exchange(1, 1)
+}
+
 fn cases() -> Vec<Case> {
     let mut list = Vec::new();
     let here = [(28, 1), (28, 32)].map(|(octets, batch)| (Place::Here, octets, batch));

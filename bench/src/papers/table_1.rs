@@ -2,6 +2,7 @@
 
 use super::{LINUX, X_KERNEL, linux, quoted};
 use crate::case::{Benchmark, Case, Trouble};
+use crate::domain::crossing;
 use crate::micro::shepherd;
 use crate::stack::{Bottom, BottomWire, kernel};
 use crate::uppers::Each;
@@ -38,6 +39,9 @@ const ENTER: &str = "enter the kernel";
 const EXIT: &str = "exit to the user";
 const COPY: &str = "copy 1024 octets";
 const CALL: &str = "(read 1 octet)";
+/// A cut whose two sides are on one thread, and one between processes.
+const CUT: &str = "xk, two domains on one thread";
+const PROCESSES: &str = "xk, two domains in two processes";
 
 fn cases() -> Vec<Case> {
     let mut list = Vec::new();
@@ -117,9 +121,9 @@ fn sessions() -> Vec<Case> {
     vec![null.beside(LINUX), sockets.of(LINUX)]
 }
 
-/// What stands for the boundary where there is none: the call through a handle from an application
-/// into the graph, and the one back. The callee keeps the message, which is taken back from
-/// there.
+/// The boundary: where there is none, the call through a handle from an application into the graph,
+/// and the one back, whose callee keeps the message; and where application and graph lie in two
+/// domains, the crossing of a cut, which costs the same both ways.
 fn boundary() -> Vec<Case> {
     let enter = Case::new(ENTER, 300_000, || {
         let cx = kernel();
@@ -165,7 +169,12 @@ fn boundary() -> Vec<Case> {
     });
     let trips = |effort| (SWITCHES * effort) as u64 + 1;
     let wake = Case::measured(EXIT, move |effort| linux::wake_reader(trips(effort)));
-    vec![enter.beside(LINUX), call.of(LINUX), exit.beside(LINUX), wake.of(LINUX)]
+    let mut list = vec![enter.beside(LINUX), call.of(LINUX), exit.beside(LINUX), wake.of(LINUX)];
+    for row in [ENTER, EXIT] {
+        list.push(crossing(row, false).of(CUT).beside(LINUX));
+        list.push(crossing(row, true).of(PROCESSES).beside(LINUX));
+    }
+    list
 }
 
 fn copies() -> Vec<Case> {

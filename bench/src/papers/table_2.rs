@@ -49,6 +49,7 @@ const ARP: usize = 3;
 const IP: usize = 4;
 const UDP: usize = 5;
 const INTERFACE: usize = 6;
+const BOUNDARY: usize = 7;
 const PROCESS: usize = 8;
 const EVENTS: usize = 9;
 const WIRE: usize = 10;
@@ -56,6 +57,10 @@ const OTHER: usize = 11;
 
 /// Where a file's instructions belong. The first part of its path that is found decides.
 const FILES: &[(&str, usize)] = &[
+    ("share/src/", BOUNDARY),
+    ("share/ring/", BOUNDARY),
+    ("wires/shm/", BOUNDARY),
+    ("bench/src/domain/", BOUNDARY),
     ("core/src/message/", BUFFER),
     ("core/src/map", ID),
     ("core/src/object/table", ID),
@@ -78,6 +83,9 @@ const FILES: &[(&str, usize)] = &[
 
 /// Where a function's instructions belong that came from a library's file.
 const FUNCTIONS: &[(&str, usize)] = &[
+    ("xk_share", BOUNDARY),
+    ("xk_shm", BOUNDARY),
+    ("xk_bench::domain", BOUNDARY),
     ("xk_udp::", UDP),
     ("xk_ip::", IP),
     ("xk_arp::", ARP),
@@ -97,20 +105,28 @@ type Counts = [u64; COMPONENTS.len()];
 /// Round trips of the shorter run.
 const TRIPS: f64 = 2000.0;
 
+/// A user in the domain of the protocols, and one in a domain of its own: a question crosses the
+/// cut down, and its answer up.
+const USERS: [(&str, &str); 2] = [("xk", ""), ("xk, user in a domain of its own", " 1 cut")];
+
 fn cases() -> Vec<Case> {
-    let shares = Shared::default();
+    let shares = USERS.map(|_| Shared::default());
     let mut list = Vec::new();
     for (at, (component, paper)) in COMPONENTS.iter().enumerate() {
-        let make = |effort| measure((TRIPS * effort) as u64 + 1);
-        list.push(Case::measured_on(*component, &shares, make, move |all, _| Ok(all[at].into())));
+        for ((system, user), shares) in USERS.into_iter().zip(&shares) {
+            let make = move |effort| measure((TRIPS * effort) as u64 + 1, user);
+            let case =
+                Case::measured_on(*component, shares, make, move |all, _| Ok(all[at].into()));
+            list.push(case.of(system));
+        }
         list.extend(paper.map(|paper| quoted(*component, X_KERNEL, paper)));
     }
     list
 }
 
 /// The share of each component in percent.
-fn measure(trips: u64) -> Result<[f64; COMPONENTS.len()], Trouble> {
-    let (once, twice) = (count(trips)?, count(2 * trips)?);
+fn measure(trips: u64, user: &str) -> Result<[f64; COMPONENTS.len()], Trouble> {
+    let (once, twice) = (count(trips, user)?, count(2 * trips, user)?);
     let mut counts = Counts::default();
     for (at, count) in counts.iter_mut().enumerate() {
         *count = twice[at].saturating_sub(once[at]);
@@ -123,11 +139,11 @@ fn shares(counts: &Counts) -> Option<[f64; COMPONENTS.len()]> {
     (whole > 0).then(|| counts.map(|count| count as f64 / whole as f64 * 100.0))
 }
 
-/// Instructions of each component in a run of so many round trips.
-fn count(trips: u64) -> Result<Counts, Trouble> {
+/// Instructions of each component in a run of so many round trips of a user.
+fn count(trips: u64, user: &str) -> Result<Counts, Trouble> {
     let folder = folder::own()?;
     let path = folder.path().join("callgrind");
-    child::ask_under_callgrind("round-trips", &trips.to_string(), &path)?;
+    child::ask_under_callgrind("round-trips", &format!("{trips}{user}"), &path)?;
     read(&path)
 }
 
@@ -187,11 +203,13 @@ fn number(
 
 /// So many round trips of one octet, each frame dispatched to a shepherd as the real poll loop
 /// does. The argument may name besides among how many open sessions each is through one at random:
-/// for profiles.
+/// for profiles; and that the user lies beyond a `cut`.
 pub(crate) fn round_trips(argument: &str) -> Result<Vec<f64>, String> {
-    let mut words = argument.split(' ').map(str::parse);
-    let trips: u64 = words.next().and_then(Result::ok).ok_or("not a number of round trips")?;
-    let open = words.next().and_then(Result::ok).unwrap_or(1) as usize;
+    let mut words = argument.split(' ');
+    let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
+    let trips = number().ok_or("not a number of round trips")?;
+    let open = number().unwrap_or(1) as usize;
+    let across = RefCell::new((words.next() == Some("cut")).then(crate::domain::across));
     let many = ManySessions::new(open)?;
     let chooser = RefCell::new(Chooser::new(Choice::Random, open));
     let shepherds = Shepherds::new(Box::new(CoroutineSwitch::new()), Limits::default());
@@ -202,7 +220,12 @@ pub(crate) fn round_trips(argument: &str) -> Result<Vec<f64>, String> {
         left.set(turn.saturating_sub(1));
         match turn {
             0 => return Flow::Stop,
-            n if n.is_multiple_of(2) => many.ask(chooser.borrow_mut().next(), 1),
+            n if n.is_multiple_of(2) => {
+                if let Some(across) = &mut *across.borrow_mut() {
+                    across(1);
+                }
+                many.ask(chooser.borrow_mut().next(), 1);
+            }
             _ => many.answer(),
         }
         Flow::Continue
@@ -256,6 +279,8 @@ fn=(3) main
 
     #[test]
     fn the_measured_trips_come_back() {
-        assert_eq!(round_trips("20").unwrap(), [20.0]);
+        for argument in ["20", "20 3", "20 1 cut"] {
+            assert_eq!(round_trips(argument).unwrap(), [20.0], "{argument}");
+        }
     }
 }
