@@ -13,6 +13,22 @@ pub(crate) fn cores() -> &'static [usize] {
     })
 }
 
+/// Puts the calling thread on a core, or on none more than on another.
+///
+/// # Errors
+/// It may not.
+pub(crate) fn place(core: Option<usize>) -> rustix::io::Result<()> {
+    let all = cores();
+    core.map_or_else(
+        || {
+            let mut set = CpuSet::new();
+            all.iter().for_each(|core| set.set(*core));
+            sched_setaffinity(None, &set)
+        },
+        stay_on,
+    )
+}
+
 /// Puts the calling thread on a core.
 ///
 /// # Errors

@@ -62,6 +62,7 @@ const SPINNING: &str = "spinning";
 fn cores_of(mode: Mode) -> [Option<usize>; 2] {
     let (cores, first) = (cores(), cores().first().copied());
     match mode {
+        Mode::Unpinned => [None; 2],
         Mode::OneCore => [first; 2],
         Mode::Spinning | Mode::TwoCores => [first, cores.get(1).copied().or(first)],
     }
@@ -73,7 +74,7 @@ fn cases() -> Vec<Case> {
         let case = Case::measured(row, move |effort| alone(mode, effort, cut)).beside(UNCUT);
         let case = case.beside(BARE);
         list.push(match mode {
-            Mode::Spinning => case,
+            Mode::Spinning | Mode::Unpinned => case,
             Mode::OneCore => case.goal(Goal::AtMostTimes(1.2)),
             Mode::TwoCores => case.goal(Goal::AtMostTimes(2.0)),
         });

@@ -4,7 +4,7 @@ use super::endpoint::{Endpoint, System, Wire};
 use super::peer::{READY, VARIABLE};
 use super::{frames, memory, sockets, space, stack};
 use crate::case::Trouble;
-use crate::cores::stay_on;
+use crate::cores::place;
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use serde_json::{Value, json};
 use std::fs::File;
@@ -53,7 +53,7 @@ fn run(end: &Endpoint) -> Result<Value, Trouble> {
         if let Some(path) = &end.space {
             space::enter(&File::open(path)?)?;
         }
-        Ok(stay_on(end.core)?)
+        Ok(place(end.core)?)
     };
     begin().map_err(failed("cannot take its place"))?;
     xk_run::interrupt_unsafe::catch();

@@ -201,8 +201,8 @@ pub(super) struct Endpoint {
     pub(super) spins: bool,
     /// The first of two ports: of the end that asks or sends. The other has the next.
     pub(super) port: u16,
-    /// The core that it runs on.
-    pub(super) core: usize,
+    /// The core that it runs on; all if there is none.
+    pub(super) core: Option<usize>,
     /// How long it measures.
     pub(super) time: Duration,
     /// The namespace to go to, if it is not the parent's.
@@ -235,7 +235,7 @@ mod tests {
                 octets: 1400,
                 spins: true,
                 port: 20_000,
-                core: 3,
+                core: Some(3),
                 time: Duration::from_micros(12_345),
                 space: Some("/proc/1/fd/3".into()),
                 meeting: None,

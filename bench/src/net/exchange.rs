@@ -133,7 +133,8 @@ impl Trips {
             self.ns.get(place).map(|ns| (f64::from(*ns) - clock).max(0.0))
         };
         let whole: f64 = self.ns.iter().map(|ns| f64::from(*ns)).sum();
-        json!({ "p50": at(0.5), "p99": at(0.99), "trips": self.ns.len(), "ns": whole })
+        let mean = whole / self.ns.len() as f64 - clock;
+        json!({ "p50": at(0.5), "p99": at(0.99), "mean": mean, "trips": self.ns.len(), "ns": whole })
     }
 }
 

@@ -104,9 +104,32 @@ pub(crate) fn answered(
     testbed: &Testbed,
     row: impl Into<String>,
     system: System,
-    (octets, answer): (usize, Task),
+    message: (usize, Task),
     mode: Mode,
     time: Duration,
+) -> Case {
+    timed(testbed, row, system, message, mode, (time, "p50"))
+}
+
+/// [`trips`] with the mean as the figure.
+pub(crate) fn mean_trips(
+    testbed: &Testbed,
+    row: impl Into<String>,
+    system: System,
+    octets: usize,
+    mode: Mode,
+    time: Duration,
+) -> Case {
+    timed(testbed, row, system, (octets, Task::Answer), mode, (time, "mean"))
+}
+
+fn timed(
+    testbed: &Testbed,
+    row: impl Into<String>,
+    system: System,
+    (octets, answer): (usize, Task),
+    mode: Mode,
+    (time, figure): (Duration, &'static str),
 ) -> Case {
     let testbed = testbed.clone();
     let case = Case::measured(row, move |effort| {
@@ -126,7 +149,7 @@ pub(crate) fn answered(
         let (found, _) = testbed.run(&setting)?;
         let us = |key: &str| found[key].as_f64().map(|ns| ns / 1000.0);
         let none = || Trouble::Failed("no round trip was timed".into());
-        let value = us("p50").ok_or_else(none)?;
+        let value = us(figure).ok_or_else(none)?;
         Ok(Sample { value, p50: us("p50"), p99: us("p99"), also: Vec::new() })
     });
     case.of(system.name())

@@ -20,6 +20,8 @@ pub(crate) enum Mode {
     OneCore,
     /// A core each, each sleeping until something comes.
     TwoCores,
+    /// On the cores that the system chooses, each sleeping until something comes.
+    Unpinned,
 }
 
 impl Mode {
@@ -28,6 +30,7 @@ impl Mode {
             Self::Spinning => "spinning",
             Self::OneCore => "one core",
             Self::TwoCores => "two cores",
+            Self::Unpinned => "unpinned",
         }
     }
 }
@@ -184,13 +187,14 @@ fn port() -> u16 {
     10_000 + (std::process::id() % 10_000) as u16 * 2
 }
 
-/// The cores for both sides.
-pub(crate) fn cores(mode: Mode) -> Result<[usize; 2], Trouble> {
+/// The cores for both sides; none where the system chooses.
+pub(crate) fn cores(mode: Mode) -> Result<[Option<usize>; 2], Trouble> {
     let mut ours = crate::cores::cores().iter().copied();
     let first = ours.next().unwrap_or(0);
     match (mode, ours.next()) {
-        (Mode::OneCore, _) => Ok([first; 2]),
-        (_, Some(second)) => Ok([first, second]),
+        (Mode::Unpinned, _) => Ok([None; 2]),
+        (Mode::OneCore, _) => Ok([Some(first); 2]),
+        (_, Some(second)) => Ok([Some(first), Some(second)]),
         (_, None) => Err(Trouble::Skipped("needs two cores".into())),
     }
 }

@@ -4,7 +4,9 @@
 use super::member::{asks, opens};
 use crate::case::{Sample, Trouble};
 use crate::child::{self, Running, command};
+use crate::cores::place;
 use crate::folder;
+use crate::net::testbed::{Mode, cores};
 use rustix::net::sockopt::set_socket_linger;
 use rustix::process::Signal;
 use std::io::{Error, Read, Write};
@@ -41,19 +43,23 @@ pub(super) enum Peer {
     Listens,
     /// Sends back the datagrams of such a program: the mean microseconds until one is back there.
     Echoes,
+    /// Is none of Linux: the same graph again, with `probe` in the place of `echo`, at the other
+    /// end of a veth pair. The mean microseconds until one of its messages is back.
+    Both,
 }
 
-pub(super) const PEERS: [(&str, Peer); 6] = [
+pub(super) const PEERS: [(&str, Peer); 7] = [
     ("datagrams", Peer::Datagrams),
     ("answers", Peer::Answers),
     ("stream", Peer::Stream),
     ("connects", Peer::Connects),
     ("listens", Peer::Listens),
     ("echoes", Peer::Echoes),
+    ("both", Peer::Both),
 ];
 
 /// Runs `graph` and has the peer do its work `count` times, or with so many writes, of so many
-/// octets.
+/// octets, each of both on the cores that `mode` says.
 ///
 /// # Errors
 /// [`Trouble`]: the machine's, or what went wrong.
@@ -62,13 +68,16 @@ pub(super) fn measure(
     peer: Peer,
     octets: usize,
     count: f64,
+    mode: Mode,
 ) -> Result<Sample, Trouble> {
-    let found = measure_all(graph, peer, octets, count)?;
-    let one = found.first().copied();
-    Ok(one.ok_or_else(|| Trouble::Failed("it answered nothing".into()))?.into())
+    let found = measure_all(graph, peer, octets, count, mode)?;
+    let of = |at| found.get(at).copied();
+    let value = of(0).ok_or_else(|| Trouble::Failed("it answered nothing".into()))?;
+    Ok(Sample { value, p50: of(1), p99: of(2), also: Vec::new() })
 }
 
-/// All figures that the peer finds.
+/// All figures that the peer finds; of times one by one, the mean, and what half and 99 of 100 of
+/// them did not exceed.
 ///
 /// # Errors
 /// As [`measure`].
@@ -77,6 +86,7 @@ pub(super) fn measure_all(
     peer: Peer,
     octets: usize,
     count: f64,
+    mode: Mode,
 ) -> Result<Vec<f64>, Trouble> {
     program()?;
     let folder = folder::own()?;
@@ -87,27 +97,27 @@ pub(super) fn measure_all(
     let graph = graph.replace(" uid=1000", "").replace("grant tcp", services);
     std::fs::write(&path, graph)?;
     let name = PEERS.iter().find(|(_, known)| *known == peer).map_or("", |(name, _)| *name);
-    let argument = format!("{name} {octets} {} {}", count.max(1.0) as u32, path.display());
+    let count = count.max(1.0) as u32;
+    let argument = format!("{name} {octets} {count} {mode:?} {}", path.display());
     child::ask_alone("organisation", &argument)
 }
 
-/// The mean microseconds in which Linux connects to itself, over its loopback device.
+/// The microseconds in which Linux connects to itself, over its loopback device: the mean, and what
+/// half and 99 of 100 of them did not exceed.
+///
+/// Each connection is taken before the next one begins, since Linux answers no SYN, and so makes
+/// the asker wait for a second, while the listener's queue is full.
 pub(super) fn linux_connects(count: f64) -> Result<Sample, Trouble> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    let place = listener.local_addr()?;
-    let accepting = std::thread::spawn(move || {
-        // Ends with the first connection that sends something.
-        while let Ok((mut stream, _)) = listener.accept() {
-            if matches!(stream.read(&mut [0]), Ok(1)) {
-                return;
-            }
-        }
-    });
-    let found = connects(place, count.max(1.0) as usize).map_err(Trouble::Failed);
-    let mut last = TcpStream::connect(place)?;
-    last.write_all(&[0])?;
-    let _ = accepting.join();
-    found.map(Sample::from)
+    let found = connects_to(&listener, count.max(1.0) as usize).map_err(Trouble::Failed)?;
+    let &[value, p50, p99] = &found[..] else { return Err(Trouble::Failed("no times".into())) };
+    Ok(Sample { value, p50: Some(p50), p99: Some(p99), also: Vec::new() })
+}
+
+fn connects_to(listener: &TcpListener, count: usize) -> Result<Vec<f64>, String> {
+    let text = |error: Error| error.to_string();
+    let to = listener.local_addr().map_err(text)?;
+    connects(to, count, || listener.accept().map(drop).map_err(text))
 }
 
 /// The command, if there are TAP devices.
@@ -118,23 +128,39 @@ fn program() -> Result<PathBuf, Trouble> {
     command()
 }
 
-/// Starts a graph or a program, which is ended with what this answers.
-fn start(command: &mut Command) -> Result<Running, String> {
-    command.stdout(Stdio::null()).stderr(Stdio::null());
-    Running::start(command, (Signal::INT, PATIENCE)).map_err(|error| error.to_string())
+/// Starts a graph or a program, which is ended with what this answers, or with this process.
+fn start(command: &Command, output: Stdio) -> Result<Running, String> {
+    let mut bound = Command::new("setpriv");
+    bound.args(["--pdeathsig", "KILL"]).arg(command.get_program()).args(command.get_args());
+    bound.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let bound = bound.stdout(output).stderr(Stdio::null());
+    Running::start(bound, (Signal::INT, PATIENCE)).map_err(|error| error.to_string())
+}
+
+/// Starts a graph.
+fn run(path: &Path, output: Stdio) -> Result<Running, String> {
+    let program = program().map_err(|trouble| format!("{trouble:?}"))?;
+    start(Command::new(program).arg("run").arg(path), output)
 }
 
 /// A program with a library, on which a tool serves a port.
 fn member(tool: &str, port: u16, at: &Path) -> Result<Running, String> {
     let command = child::again("member", &format!("{tool} {port} {}", at.display()));
-    start(&mut command.map_err(|trouble| format!("{trouble:?}"))?)
+    start(&command.map_err(|trouble| format!("{trouble:?}"))?, Stdio::null())
+}
+
+/// The cores of the peer and of the host.
+fn places(mode: &str) -> Result<[Option<usize>; 2], String> {
+    let known = [Mode::OneCore, Mode::TwoCores, Mode::Unpinned].into_iter();
+    let mode = known.into_iter().find(|known| format!("{known:?}") == mode);
+    cores(mode.ok_or("no such cores")?).map_err(|trouble| format!("{trouble:?}"))
 }
 
 /// Runs a graph, here in a namespace of its own, and measures. The argument is what is done, with
-/// how many octets, how often, and the graph's path.
+/// how many octets, how often, on which cores, and the graph's path.
 pub(crate) fn organisation(argument: &str) -> Result<Vec<f64>, String> {
-    let words: Vec<&str> = argument.splitn(4, ' ').collect();
-    let [name, octets, count, path] = words[..] else {
+    let words: Vec<&str> = argument.splitn(5, ' ').collect();
+    let [name, octets, count, mode, path] = words[..] else {
         return Err("no graph".into());
     };
     let peer = PEERS.iter().find(|(known, _)| *known == name).ok_or("no such work")?.1;
@@ -144,37 +170,115 @@ pub(crate) fn organisation(argument: &str) -> Result<Vec<f64>, String> {
     let door = Path::new(path).with_file_name("library.sock");
     let at = graph.contains(&*door.to_string_lossy()).then_some(&*door);
     let is_program = matches!(peer, Peer::Listens | Peer::Echoes);
+    // What is started from here on stays where this is.
+    let [of_peer, of_host] = places(mode)?;
+    let put = |core| place(core).map_err(|error| error.to_string());
+    put(of_host)?;
+    if peer == Peer::Both {
+        let hosts = both(Path::new(path), &graph, count)?;
+        let _answers = run(&hosts[0], Stdio::null())?;
+        put(of_peer)?;
+        return asked(&hosts[1]);
+    }
     let running = match at.is_none() && is_program {
         true => None,
-        false => {
-            let program = program().map_err(|trouble| format!("{trouble:?}"))?;
-            Some(start(Command::new(program).args(["run", path]))?)
-        }
+        false => Some(run(Path::new(path), Stdio::null())?),
     };
     let member = match (at, peer) {
         (None, _) | (_, Peer::Listens | Peer::Echoes) => None,
         (Some(at), Peer::Answers) => Some(member("echo", ECHO_PORT, at)?),
         (Some(at), _) => Some(member("discard", DISCARD_PORT, at)?),
     };
+    if !is_program {
+        put(of_peer)?;
+    }
     let found = match peer {
         Peer::Datagrams => datagrams(octets, count),
         Peer::Answers => answers(octets, count),
-        Peer::Stream => stream(octets, count),
+        Peer::Stream => stream(octets, count).map(|rate| vec![rate]),
         Peer::Connects => connection(DISCARD_PORT)
             .and_then(|first| end(&first))
-            .and_then(|()| connects((HOST, DISCARD_PORT).into(), count)),
-        Peer::Listens => return opens(&graph, at, count),
-        Peer::Echoes => return asks(&graph, at, (octets, count)),
+            .and_then(|()| connects((HOST, DISCARD_PORT).into(), count, || Ok(()))),
+        Peer::Listens => opens(&graph, at, count),
+        Peer::Echoes | Peer::Both => asks(&graph, at, (octets, count)),
     };
     drop((member, running));
-    found.map(|figure| vec![figure])
+    found
 }
 
-fn mean_us(begun: Instant, count: usize) -> f64 {
-    begun.elapsed().as_secs_f64() * 1e6 / count as f64
+/// The graph on one end of a veth pair, and once more on the other, where it asks so many times:
+/// the paths of both.
+fn both(path: &Path, graph: &str, count: usize) -> Result<[PathBuf; 2], String> {
+    for words in ["link add xka type veth peer name xkb", "link set xka up", "link set xkb up"] {
+        let done = Command::new("ip").args(words.split(' ')).stdin(Stdio::null()).status();
+        if !done.is_ok_and(|status| status.success()) {
+            return Err(format!("`ip {words}` failed (apt install iproute2)"));
+        }
+    }
+    let probe = format!(
+        r#"probe udp to="port{ECHO_PORT}@{HOST}" count={count} interval="0s" size=16 start="300ms""#
+    );
+    let answering = on_veth(graph, "xka");
+    let asking = on_veth(graph, "xkb")
+        .replace("10.9.0.2/24", "10.9.0.1/24")
+        .replace("echo udp port=7", &probe);
+    let paths = ["answers.kdl", "asks.kdl"].map(|name| path.with_file_name(name));
+    for (path, text) in paths.iter().zip([answering, asking]) {
+        std::fs::write(path, text).map_err(|error| error.to_string())?;
+    }
+    Ok(paths)
 }
 
-fn datagrams(octets: usize, count: usize) -> Result<f64, String> {
+/// A graph with a packet socket at a device in the place of its TAP device.
+pub(super) fn on_veth(graph: &str, device: &str) -> String {
+    let tap = r#"tap device=xk0 host_address="10.9.0.1/24""#;
+    graph.replace(tap, &format!("packet device={device}")).replace("eth  tap", "eth  packet")
+}
+
+/// What the probe of a graph reports at its end.
+fn asked(path: &Path) -> Result<Vec<f64>, String> {
+    let mut running = run(path, Stdio::piped())?;
+    let lines = child::lines_within(&running.lines(), 2 * PATIENCE);
+    let lines = lines.map_err(|trouble| format!("{trouble:?}"))?;
+    let told = lines.iter().find_map(|line| line.strip_prefix("probe: "));
+    let told = told.ok_or("the probe told nothing within its time")?;
+    let whole = told.starts_with("ok, ") && told.contains(" lost 0,");
+    let figures = ["rtt avg ", "rtt p50 "].map(|name| {
+        let rest = told.split_once(name)?.1;
+        micros(rest.split(',').next()?)
+    });
+    match figures {
+        [Some(mean), Some(p50)] if whole => Ok(vec![mean, p50]),
+        _ => Err(format!("not all came back within the time: {told}")),
+    }
+}
+
+/// A time such as `1.5ms`, in microseconds.
+fn micros(text: &str) -> Option<f64> {
+    let units = [("ns", 1e-3), ("µs", 1.0), ("ms", 1e3), ("s", 1e6)];
+    units
+        .into_iter()
+        .find_map(|(unit, us)| Some(text.strip_suffix(unit)?.parse::<f64>().ok()? * us))
+}
+
+/// The mean of times, and what half and 99 of 100 of them did not exceed, in microseconds.
+pub(super) fn figures(mut times: Vec<Duration>) -> Vec<f64> {
+    times.sort_unstable();
+    let us = |time: Duration| time.as_secs_f64() * 1e6;
+    let at =
+        |share: f64| times.get((times.len() as f64 * share) as usize).map_or(f64::NAN, |t| us(*t));
+    vec![us(times.iter().sum()) / times.len() as f64, at(0.5), at(0.99)]
+}
+
+/// The times of so many operations, one after the other.
+fn each(
+    count: usize,
+    mut operation: impl FnMut() -> Result<Duration, String>,
+) -> Result<Vec<f64>, String> {
+    (0..count).map(|_| operation()).collect::<Result<_, _>>().map(figures)
+}
+
+fn datagrams(octets: usize, count: usize) -> Result<Vec<f64>, String> {
     let text = |error: Error| error.to_string();
     let socket = UdpSocket::bind("0.0.0.0:0").map_err(text)?;
     socket.set_read_timeout(Some(ANSWER_WITHIN)).map_err(text)?;
@@ -194,13 +298,12 @@ fn datagrams(octets: usize, count: usize) -> Result<f64, String> {
     socket.set_nonblocking(true).map_err(text)?;
     while socket.recv(&mut [0; 16]).is_ok() {}
     socket.set_nonblocking(false).map_err(text)?;
-    let begun = Instant::now();
-    let done = (0..count).filter(|_| trip()).count();
-    let taken = mean_us(begun, done);
-    if done < count {
-        return Err(format!("{done} of {count} came back within {} ms", ANSWER_WITHIN.as_millis()));
-    }
-    Ok(taken)
+    each(count, || {
+        let begun = Instant::now();
+        let lost =
+            || format!("a datagram did not come back within {} ms", ANSWER_WITHIN.as_millis());
+        trip().then(|| begun.elapsed()).ok_or_else(lost)
+    })
 }
 
 /// A connection to the host, once it is up.
@@ -220,19 +323,17 @@ fn connection(port: u16) -> Result<TcpStream, String> {
     }
 }
 
-fn answers(octets: usize, count: usize) -> Result<f64, String> {
+fn answers(octets: usize, count: usize) -> Result<Vec<f64>, String> {
     let mut stream = connection(ECHO_PORT)?;
     let (sent, mut came) = (vec![7; octets], vec![0; octets]);
     let mut trip = || {
+        let begun = Instant::now();
         let done = stream.write_all(&sent).and_then(|()| stream.read_exact(&mut came));
-        done.map_err(|error| format!("no answer within the time: {error}"))
+        done.map_err(|error| format!("no answer within the time: {error}"))?;
+        Ok(begun.elapsed())
     };
     trip()?;
-    let begun = Instant::now();
-    for _ in 0..count {
-        trip()?;
-    }
-    Ok(mean_us(begun, count))
+    each(count, trip)
 }
 
 fn stream(octets: usize, count: usize) -> Result<f64, String> {
@@ -245,7 +346,7 @@ fn stream(octets: usize, count: usize) -> Result<f64, String> {
     }
     stream.shutdown(Shutdown::Write).map_err(text)?;
     let rest = stream.read(&mut [0]).map_err(text)?;
-    let us = mean_us(begun, 1);
+    let us = begun.elapsed().as_secs_f64() * 1e6;
     if rest > 0 {
         return Err("discard answered".into());
     }
@@ -258,13 +359,47 @@ fn end(stream: &TcpStream) -> Result<(), String> {
     set.map_err(|error| error.to_string())
 }
 
-fn connects(to: SocketAddr, count: usize) -> Result<f64, String> {
-    let mut taken = Duration::ZERO;
-    for _ in 0..count {
+/// The times until so many connections are there, one after the other; `taken` is what the other
+/// side does with each before it ends.
+fn connects(
+    to: SocketAddr,
+    count: usize,
+    taken: impl Fn() -> Result<(), String>,
+) -> Result<Vec<f64>, String> {
+    each(count, || {
         let begun = Instant::now();
         let stream = TcpStream::connect(to).map_err(|error| error.to_string())?;
-        taken += begun.elapsed();
-        end(&stream)?;
+        let time = begun.elapsed();
+        taken()?;
+        end(&stream).map(|()| time)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_a_report_are_read() {
+        let texts = ["96.933µs", "1.5ms", "2s", "800ns", "none"].map(micros);
+        assert_eq!(texts, [Some(96.933), Some(1500.0), Some(2e6), Some(0.8), None]);
     }
-    Ok(taken.as_secs_f64() * 1e6 / count as f64)
+
+    #[test]
+    fn figures_are_the_mean_and_what_most_did_not_exceed() {
+        let mut times = vec![Duration::from_micros(10); 199];
+        times.push(Duration::from_secs(1));
+        assert_eq!(figures(times), [5009.95, 10.0, 10.0]);
+    }
+
+    /// A full queue makes a SYN wait for a second: more connections than it has room for leave
+    /// nothing in it.
+    #[test]
+    fn connections_to_linux_do_not_fill_its_queue() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        assert_eq!(connects_to(&listener, 300).unwrap().len(), 3);
+        listener.set_nonblocking(true).unwrap();
+        let rest = listener.accept().map_err(|error| error.kind());
+        assert_eq!(rest.err(), Some(std::io::ErrorKind::WouldBlock));
+    }
 }

@@ -134,7 +134,9 @@ fn papers(row: &str, figures: [f64; 3], factor: f64) -> impl Iterator<Item = Cas
 fn ours(row: &str, peer: Peer, octets: usize, count: f64) -> impl Iterator<Item = Case> {
     let case = |(system, graph): (&'static str, &'static str)| {
         let graph = graph_for(peer, graph);
-        let case = Case::measured(row, move |effort| measure(&graph, peer, octets, count * effort));
+        let case = Case::measured(row, move |effort| {
+            measure(&graph, peer, octets, count * effort, Mode::Unpinned)
+        });
         match (system, peer) {
             (LIBRARY, Peer::Stream) => {
                 case.of(system).beside(IN_PROCESS).goal(Goal::TimesAsFast(0.95))
@@ -201,11 +203,12 @@ fn table_3() -> Vec<Case> {
         let row = format!("{octets} octets");
         list.extend(papers(&row, figures, US_PER_MS));
         list.extend(ours(&row, Peer::Answers, octets, TRIPS));
-        list.push(trips(&testbed, row, KERNEL, octets, Mode::TwoCores, TIME).of(LINUX));
+        list.push(trips(&testbed, row, KERNEL, octets, Mode::Unpinned, TIME).of(LINUX));
     }
     let [(in_process, one), .., (library, parts)] = ORGANISATIONS;
     let datagrams = |graph: &'static str| {
-        let trips = move |effort: f64| measure(graph, Peer::Echoes, 1, TRIPS * effort);
+        let trips =
+            move |effort: f64| measure(graph, Peer::Echoes, 1, TRIPS * effort, Mode::Unpinned);
         Case::measured("1 octet by UDP, from the program", trips)
     };
     list.push(datagrams(one).of(in_process));
@@ -218,12 +221,14 @@ fn table_4() -> Vec<Case> {
     let row = "connection set-up";
     let mut list: Vec<Case> = papers(row, SET_UP, US_PER_MS).collect();
     let [(in_process, one), .., (library, parts)] = ORGANISATIONS;
-    let whole = Case::measured(row, |effort| measure(one, Peer::Listens, 1, CONNECTIONS * effort));
+    let whole = Case::measured(row, |effort| {
+        measure(one, Peer::Listens, 1, CONNECTIONS * effort, Mode::Unpinned)
+    });
     list.push(whole.of(in_process));
     let all = SET_UP_PARTS.map(|(part, _)| format!("of it: {part}"));
     let all = [row.into()].into_iter().chain(all).chain(["of it: the rest".into()]);
     let mut found = child::rows(all.map(|row| (row, "us", None)), move |effort| {
-        measure_all(parts, Peer::Listens, 1, CONNECTIONS * effort)
+        measure_all(parts, Peer::Listens, 1, CONNECTIONS * effort, Mode::Unpinned)
     });
     let whole = found.remove(0).of(library).beside(in_process).goal(Goal::AtMostTimes(2.0));
     list.push(whole);

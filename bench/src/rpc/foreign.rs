@@ -86,7 +86,7 @@ impl Programs {
             Foreign::Grpc | Foreign::Tarpc => shared(&self.rust, build_rust)?,
             Foreign::OncUdp | Foreign::OncTcp => shared(&self.c, build_c)?,
         };
-        let [client, server] = cores(mode)?;
+        let [client, server] = cores(mode)?.map(Option::unwrap_or_default);
         let spins = u8::from(mode == Mode::Spinning).to_string();
         let (program, first) = system.program();
         let command = |task: &str, core: usize| {

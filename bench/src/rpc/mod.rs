@@ -92,7 +92,7 @@ fn null_cases() -> Vec<Case> {
 fn beside_tirpc(case: Case, mode: Mode) -> Case {
     let case = case.beside(Foreign::OncUdp.name());
     match mode {
-        Mode::TwoCores => case,
+        Mode::TwoCores | Mode::Unpinned => case,
         Mode::Spinning | Mode::OneCore => case.goal(Goal::AtMostTimes(1.0)),
     }
 }
