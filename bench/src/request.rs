@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tabled::builder::Builder;
 use tabled::settings::Style;
 
@@ -61,9 +61,11 @@ pub fn execute(request: &Request) -> Result<Vec<Record>, String> {
     }
     let mut panels = Vec::new();
     let wanted: Vec<_> = all.iter().filter(|b| wanted(b.name)).collect();
+    let all_begun = Instant::now();
     for (at, benchmark) in wanted.iter().enumerate() {
         let begun = Instant::now();
-        let found = run(benchmark, &request.options);
+        let limit = share(at, wanted.len(), all_begun.elapsed()).min(request.options.limit);
+        let found = run(benchmark, &Options { limit, ..request.options.clone() });
         let (place, taken) = (at + 1, begun.elapsed().as_secs());
         eprintln!("xk bench: {place} of {}, {}: {taken} s", wanted.len(), benchmark.name);
         let _ = writeln!(
@@ -93,6 +95,17 @@ pub fn execute(request: &Request) -> Result<Vec<Record>, String> {
         }
     }
     Ok(records)
+}
+
+/// How long all that is asked for may take, and the least that one benchmark gets of it.
+const TIME: Duration = Duration::from_secs(22 * 60);
+const SHARE_MIN: Duration = Duration::from_secs(5);
+
+/// How long the benchmark at this place of so many may take: an equal part, and what those before
+/// it have left.
+fn share(at: usize, count: usize, gone: Duration) -> Duration {
+    let until = TIME.mul_f64((at + 1) as f64 / count.max(1) as f64);
+    until.saturating_sub(gone).max(SHARE_MIN)
 }
 
 fn put(path: &Path, text: &str) -> Result<(), String> {
@@ -244,5 +257,13 @@ mod tests {
         assert!(told(&benchmark, std::slice::from_ref(&whole)).contains("42.0"));
         let text = told(&benchmark, &[whole, lost]);
         assert!(!text.contains("42.0") && text.contains("- lost, xk: error: refused"), "{text}");
+    }
+
+    #[test]
+    fn benchmarks_share_the_time() {
+        let part = TIME / 10;
+        assert_eq!(share(0, 10, Duration::ZERO), part);
+        assert_eq!(share(2, 10, part), part * 2, "the first two have left one");
+        assert_eq!(share(9, 10, TIME * 2), SHARE_MIN);
     }
 }
