@@ -11,7 +11,7 @@ use crate::object::{
 };
 use crate::random::Random;
 use crate::reason::Reason;
-use crate::secret::Secret;
+use crate::secret::{Secret, Secrets};
 use crate::shepherd::{Semaphore, Shepherds, Ticket, WaitError};
 use crate::time::Time;
 use crate::trace::{Crossing, Observer, Operation};
@@ -103,7 +103,7 @@ pub struct Kernel {
     surroundings: RefCell<Vec<(TypeId, Rc<dyn Any>)>>,
     random: Random,
     /// Puts out secrets and nothing else.
-    secrets: Random,
+    secrets: Secrets,
     boot_id: u32,
 }
 
@@ -131,7 +131,7 @@ impl Kernel {
             openings: RefCell::default(),
             surroundings: RefCell::default(),
             random,
-            secrets: config.random.fork(SECRETS),
+            secrets: Secrets::new(&config.random.fork(SECRETS)),
             boot_id,
         }
     }
@@ -162,7 +162,7 @@ impl Kernel {
     /// shown before, and not from what another peer is shown. It is either drawn from
     /// [`Kernel::random`], or the hash under a secret of what it is to depend on.
     pub fn secret(&self) -> Secret {
-        Secret::draw(&self.secrets)
+        self.secrets.draw()
     }
 
     /// Names this boot to peers, which tell by it that what they knew of us is gone. Never 0, which
@@ -574,7 +574,12 @@ impl Kernel {
     /// The protocol above is about to be told of a session.
     pub(crate) fn begin_opening(&self, session: SessionId, opening: Opening) -> Rc<Opening> {
         let opening = Rc::new(opening);
-        self.openings.borrow_mut().push((session, Rc::clone(&opening)));
+        let mut openings = self.openings.borrow_mut();
+        if openings.capacity() == 0 {
+            openings.reserve_exact(1);
+        }
+        openings.push((session, Rc::clone(&opening)));
+        drop(openings);
         opening
     }
 

@@ -28,7 +28,6 @@ use core::fmt;
 use core::hash::Hasher;
 use hashbrown::HashTable;
 use places::{Mix, Places};
-use siphasher::sip::SipHasher13;
 
 /// A bounded table from keys to values, changed through a shared reference.
 ///
@@ -38,7 +37,7 @@ use siphasher::sip::SipHasher13;
 /// one exception is `V::clone`, which must not: it is meant for counted
 /// references and small values.
 pub struct Map<K, V> {
-    hasher: SipHasher13,
+    secret: Secret,
     mix: Mix,
     entries_max: usize,
     table: RefCell<Table<K, V>>,
@@ -138,7 +137,7 @@ impl<K: Key, V: Clone> Map<K, V> {
     #[must_use]
     pub fn new(secret: Secret, entries_max: usize) -> Map<K, V> {
         Map {
-            hasher: secret.hasher(),
+            secret,
             mix: Mix::new(&secret),
             entries_max,
             table: RefCell::default(),
@@ -195,7 +194,7 @@ impl<K: Key, V: Clone> Map<K, V> {
         let misses = self.cache_misses.get().wrapping_add(1);
         self.cache_misses.set(misses);
         let bucket =
-            entries.find_bucket_index(hash(&self.hasher, key), |(bound, _)| bound == key)?;
+            entries.find_bucket_index(hash(&self.secret, key), |(bound, _)| bound == key)?;
         self.last.set(bucket);
         places.note(entries.len(), self.mix.of(key), bucket, misses);
         entries.get_bucket(bucket).map(|(_, value)| value.clone())
@@ -209,7 +208,7 @@ impl<K: Key, V: Clone> Map<K, V> {
     /// What `see` makes of the value bound to `key`. Not counted as a lookup. `see` must not change
     /// the map.
     pub(crate) fn look<R>(&self, key: &K, see: impl FnOnce(&V) -> R) -> Option<R> {
-        let hash = hash(&self.hasher, key);
+        let hash = hash(&self.secret, key);
         let table = self.table.borrow();
         table.entries.find(hash, |(bound, _)| bound == key).map(|(_, value)| see(value))
     }
@@ -220,7 +219,7 @@ impl<K: Key, V: Clone> Map<K, V> {
     /// [`BindError::Exists`] when the key is bound, [`BindError::Full`] when
     /// there are `entries_max` entries. The value is dropped then.
     pub fn bind(&self, key: K, value: V) -> Result<(), BindError> {
-        let hash_of_key = hash(&self.hasher, &key);
+        let hash_of_key = hash(&self.secret, &key);
         let mut table = self.table.borrow_mut();
         let entries = &mut table.entries;
         let refusal = if entries.find(hash_of_key, |(k, _)| *k == key).is_some() {
@@ -244,7 +243,7 @@ impl<K: Key, V: Clone> Map<K, V> {
     /// [`BindError::Full`] when the key is not bound and there are
     /// `entries_max` entries. The value is dropped then.
     pub fn replace(&self, key: K, value: V) -> Result<Option<V>, BindError> {
-        let hash_of_key = hash(&self.hasher, &key);
+        let hash_of_key = hash(&self.secret, &key);
         let mut table = self.table.borrow_mut();
         let entries = &mut table.entries;
         if let Some((_, bound)) = entries.find_mut(hash_of_key, |(k, _)| *k == key) {
@@ -261,7 +260,7 @@ impl<K: Key, V: Clone> Map<K, V> {
 
     /// Frees `key` and returns the value it was bound to.
     pub fn unbind(&self, key: &K) -> Option<V> {
-        let hash = hash(&self.hasher, key);
+        let hash = hash(&self.secret, key);
         let mut table = self.table.borrow_mut();
         let found = table.entries.find_entry(hash, |(bound, _)| bound == key);
         let ((_, value), _) = found.ok()?.remove();
@@ -303,7 +302,7 @@ impl<K: Key, V: Clone> Map<K, V> {
 
     fn insert(&self, entries: &mut HashTable<(K, V)>, hash_of_key: u64, key: K, value: V) {
         let entry = entries
-            .insert_unique(hash_of_key, (key, value), |(bound, _)| hash(&self.hasher, bound));
+            .insert_unique(hash_of_key, (key, value), |(bound, _)| hash(&self.secret, bound));
         // What was just bound is what the next message asks for.
         self.last.set(entry.bucket_index());
     }
@@ -348,8 +347,8 @@ impl<K, V> fmt::Debug for Map<K, V> {
 }
 
 #[inline]
-fn hash<K: Key>(hasher: &SipHasher13, key: &K) -> u64 {
-    let mut hasher = *hasher;
+fn hash<K: Key>(secret: &Secret, key: &K) -> u64 {
+    let mut hasher = secret.hasher();
     key.put(&mut hasher);
     hasher.finish()
 }

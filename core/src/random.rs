@@ -54,6 +54,16 @@ impl Random {
         Random::from_key(key)
     }
 
+    /// The key that a generator's whole output follows from.
+    pub(crate) fn key(&self) -> [u8; 32] {
+        self.stream.borrow().get_seed()
+    }
+
+    /// Goes to this place in the output, in words of 32 bits from its beginning.
+    pub(crate) fn skip(&self, words: u64) {
+        self.stream.borrow_mut().set_word_pos(words.into());
+    }
+
     /// Sixty-four random bits.
     #[inline]
     pub fn next_u64(&self) -> u64 {

@@ -134,7 +134,9 @@ impl DropCounters {
             n.set(n.get() + messages);
             return;
         }
-        self.0.borrow_mut().push((reason, Cell::new(messages)));
+        let mut counts = self.0.borrow_mut();
+        counts.reserve_exact(1);
+        counts.push((reason, Cell::new(messages)));
     }
 
     /// How many were dropped for `reason`.

@@ -1,6 +1,7 @@
 //! Secrets: keys that cannot be known outside, and what is made with them.
 
 use crate::random::Random;
+use core::cell::Cell;
 use core::fmt;
 use core::hash::Hasher;
 use siphasher::sip::{SipHasher13, SipHasher24};
@@ -19,11 +20,6 @@ impl Secret {
         Self(key)
     }
 
-    /// The next secret of a generator whose other output is not seen.
-    pub(crate) fn draw(random: &Random) -> Self {
-        Self([random.next_u64(), random.next_u64()])
-    }
-
     /// The hash of `words` under this key, for what is shown to others: SipHash-2-4 (Aumasson and
     /// Bernstein, "SipHash: a fast short-input PRF"). One that has seen it of any other words
     /// cannot say what it is of these.
@@ -38,8 +34,32 @@ impl Secret {
     }
 
     /// What a map places its keys by, which is never shown.
+    #[inline(always)]
     pub(crate) fn hasher(&self) -> SipHasher13 {
         SipHasher13::new_with_keys(self.0[0], self.0[1])
+    }
+}
+
+/// Draws secrets: a generator that is used seldom, and keeps its key without the block that it is
+/// about to put out.
+pub(crate) struct Secrets {
+    key: [u8; 32],
+    drawn: Cell<u64>,
+}
+
+impl Secrets {
+    /// Takes the place of a generator whose other output is not seen.
+    pub(crate) fn new(random: &Random) -> Self {
+        Self { key: random.key(), drawn: Cell::new(0) }
+    }
+
+    /// The next one.
+    pub(crate) fn draw(&self) -> Secret {
+        let drawn = self.drawn.get();
+        self.drawn.set(drawn + 1);
+        let random = Random::from_key(self.key);
+        random.skip(drawn * 4);
+        Secret([random.next_u64(), random.next_u64()])
     }
 }
 
@@ -68,7 +88,10 @@ mod tests {
     #[test]
     fn no_two_are_alike() {
         let random = Random::new(1);
-        let [a, b] = [Secret::draw(&random), Secret::draw(&random)];
+        let secrets = Secrets::new(&random);
+        let [a, b] = [secrets.draw(), secrets.draw()];
+        let drawn = [0; 4].map(|_: u64| random.next_u64());
+        assert_eq!([a.0, b.0].concat(), drawn, "those of the generator, one after the other");
         assert_ne!(a.hash(&[1]), b.hash(&[1]));
         assert_ne!(a.hash(&[1]), a.hash(&[1, 0]));
     }

@@ -37,6 +37,10 @@ impl<K: Copy + PartialEq> Turns<K> {
         let semaphore = {
             let mut all = self.0.borrow_mut();
             let Some(taken) = all.iter_mut().find(|taken| taken.key == key) else {
+                // One at a time: seldom is there a second.
+                if all.capacity() == 0 {
+                    all.reserve_exact(1);
+                }
                 all.push(Taken { key, waiting: 0, semaphore: None });
                 return Turn { turns, cx, key: turn };
             };

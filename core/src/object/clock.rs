@@ -54,6 +54,10 @@ impl<K> Clocks<K> {
             Ok(at) => at,
             Err(at) => {
                 let (entries, in_use) = (VecDeque::new(), VecDeque::new());
+                // Most tables serve one or two, and there are thousands of tables.
+                if clocks.len() < 4 {
+                    clocks.reserve_exact(1);
+                }
                 clocks.insert(at, Clock { upper, entries, in_use, passive: 0 });
                 at
             }
@@ -91,6 +95,9 @@ impl<K> Clocks<K> {
         let entry = Entry { key, received: if passive { 1 } else { 0 }, session };
         self.with(entry.session.head().upper(), |clock| {
             clock.passive += usize::from(passive);
+            if clock.entries.capacity() == 0 {
+                clock.entries.reserve_exact(1);
+            }
             clock.entries.push_back(entry);
         });
     }

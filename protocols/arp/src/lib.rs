@@ -33,7 +33,8 @@
 //! forgotten if it keeps silent.
 //!
 //! What a packet says of its sender is believed if the sender is known or asked for already, or
-//! asks for a host of ours; everything else is of no use. When the cache is full, the entry goes
+//! asks for a host of ours; everything else is of no use. The session below that a packet made ends
+//! with it. When the cache is full, the entry goes
 //! that was used longest ago among those without sessions; if all have sessions, one without an
 //! address ("host evicted"), else one to which nothing was sent for long. Packets from group
 //! addresses or hosts that no station can have are a "bad source". A packet whose sender is not the

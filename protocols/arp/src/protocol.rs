@@ -10,7 +10,7 @@ use core::time::Duration;
 use xk_core::Secret;
 use xk_core::control::Tables;
 use xk_core::graph::{Build, BuildError};
-use xk_core::object::{Enable, OpenError, Refused, SessionSlot};
+use xk_core::object::{Burst, Enable, OpenError, Refused, SessionSlot};
 use xk_core::participant::{AddressError, Wild};
 use xk_core::reason::Class;
 use xk_core::{
@@ -178,6 +178,54 @@ impl Arp {
             false => bad(&UNSOLICITED),
         }
     }
+
+    /// Takes in what came through `lower`; else refuses it, and counts that against its sender.
+    fn take_in(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        mut message: Message,
+    ) -> Result<(), Refused> {
+        let number = message.peek::<4>().map(Packet::protocol_type);
+        let other = number.filter(|number| *number != PROTOCOL_IPV4);
+        if let Some(number) = other
+            && let Some(receiver) = self.shared.others.of_type(number)
+        {
+            // A packet in several slices is brought together; one that is not all there stays
+            // unread.
+            let _ = message.pull_up(PACKET_LEN);
+            let taken = self.receive_other(cx, lower, (number, &receiver), &message);
+            return taken.map_err(|(host, why)| {
+                self.shared.drop_sources.count(Source::Host(host.into()), why);
+                this.refuse(message, why)
+            });
+        }
+        let packet = match parse(&mut message) {
+            Ok(packet) => packet,
+            Err(why) => return Err(this.refuse(message, why)),
+        };
+        match self.receive(cx, lower, &packet) {
+            Ok(()) => Ok(()),
+            Err(why) => {
+                // Every station hears the requests for all others: no fault of those that ask.
+                if *why != reason::NOT_MINE {
+                    let source = Source::Host(packet.sender_ip.into());
+                    self.shared.drop_sources.count(source, why);
+                }
+                Err(this.refuse(message, why))
+            }
+        }
+    }
+}
+
+/// Ends a session below that a packet made: each station on the link sends some, and what is sent
+/// to one has a session of its own.
+fn let_go(cx: &Kernel, lower: &SessionRef) {
+    if lower.head().is_passive() {
+        lower.hold();
+        lower.close(cx);
+    }
 }
 
 /// The reason that corresponds to what is wrong with a packet.
@@ -280,34 +328,31 @@ impl Protocol for Arp {
         cx: &Kernel,
         this: &ProtocolRef,
         lower: &SessionRef,
-        mut message: Message,
+        message: Message,
     ) -> Result<(), Refused> {
-        let number = message.peek::<4>().map(Packet::protocol_type);
-        let other = number.filter(|number| *number != PROTOCOL_IPV4);
-        if let Some(number) = other
-            && let Some(receiver) = self.shared.others.of_type(number)
+        let taken = self.take_in(cx, this, lower, message);
+        let_go(cx, lower);
+        taken
+    }
+
+    fn demux_burst(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        burst: Burst<'_>,
+    ) -> Result<(), Refused> {
+        let mut taken = Ok(());
+        while taken.is_ok()
+            && let Some(message) = burst.next_through(lower)
         {
-            // A packet in several slices is brought together; one that is not all there stays
-            // unread.
-            let _ = message.pull_up(PACKET_LEN);
-            let taken = self.receive_other(cx, lower, (number, &receiver), &message);
-            return taken.map_err(|(host, why)| {
-                self.shared.drop_sources.count(Source::Host(host.into()), why);
-                this.refuse(message, why)
-            });
+            taken = self.take_in(cx, this, lower, message);
         }
-        let packet = match parse(&mut message) {
-            Ok(packet) => packet,
-            Err(why) => return Err(this.refuse(message, why)),
-        };
-        match self.receive(cx, lower, &packet) {
-            Ok(()) => Ok(()),
-            Err(why) => {
-                let source = Source::Host(packet.sender_ip.into());
-                self.shared.drop_sources.count(source, why);
-                Err(this.refuse(message, why))
-            }
+        // What is left comes through it again.
+        if burst.is_empty() {
+            let_go(cx, lower);
         }
+        taken
     }
 
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {

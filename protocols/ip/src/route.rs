@@ -18,19 +18,14 @@ pub(crate) struct Route {
 }
 
 /// Routes by prefix. A lookup asks once per length of prefix that occurs, the longest first.
+#[derive(Default)]
 pub(crate) struct Routes {
     /// By length and network; the routes of one prefix by rising metric, equal ones as they were
     /// added.
     table: BTreeMap<(u8, u32), Vec<Route>>,
-    /// How many prefixes there are of each length from 0 to 32.
-    lengths: [u32; 33],
+    /// A bit for each length from 0 to 32 that a prefix has.
+    lengths: u64,
     len: usize,
-}
-
-impl Default for Routes {
-    fn default() -> Self {
-        Self { table: BTreeMap::new(), lengths: [0; 33], len: 0 }
-    }
 }
 
 impl Routes {
@@ -46,7 +41,9 @@ impl Routes {
             return false;
         }
         if same.is_empty() {
-            self.lengths[usize::from(prefix)] += 1;
+            self.lengths |= 1 << prefix;
+            // Most prefixes have one.
+            same.reserve_exact(1);
         }
         let at = same.partition_point(|r| r.metric <= route.metric);
         same.insert(at, route);
@@ -65,7 +62,10 @@ impl Routes {
         let removed = before - same.len();
         if same.is_empty() {
             self.table.remove(&key);
-            self.lengths[usize::from(network.prefix())] -= 1;
+            let prefix = network.prefix();
+            if self.table.range((prefix, 0)..=(prefix, u32::MAX)).next().is_none() {
+                self.lengths &= !(1 << prefix);
+            }
         }
         self.len -= removed;
         removed
@@ -76,7 +76,7 @@ impl Routes {
     pub(crate) fn lookup(&self, to: Ipv4) -> Option<Route> {
         (0..=32u8)
             .rev()
-            .filter(|prefix| self.lengths[usize::from(*prefix)] > 0)
+            .filter(|prefix| self.lengths & (1 << prefix) != 0)
             .find_map(|prefix| {
                 let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
                 self.table.get(&(prefix, to.to_bits() & mask))?.first()

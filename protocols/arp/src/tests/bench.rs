@@ -245,6 +245,7 @@ impl Protocol for TestUpper {
 pub(crate) struct Bench {
     pub(crate) cx: Kernel,
     link: ProtocolRef,
+    link_sessions: Sessions,
     pub(crate) arp: ProtocolRef,
     pub(crate) upper: ProtocolRef,
     /// A second upper, with a number of its own.
@@ -271,8 +272,9 @@ impl Bench {
         });
         let key = cx.secret();
         let sent = Rc::<RefCell<Vec<Frame>>>::default();
+        let link_sessions = Rc::new(SessionTable::new(key, 4096));
         let link = Link {
-            sessions: Rc::new(SessionTable::new(key, 4096)),
+            sessions: Rc::clone(&link_sessions),
             enables: Map::new(key, 16),
             sent: Rc::clone(&sent),
         };
@@ -290,7 +292,12 @@ impl Bench {
         let any = Participants::local(Part::Any);
         let _ = arp.open_enable(&cx, Upper::new(&upper), any).ok()?;
         let wire = cx.new_session(&link, &link, Wire);
-        Some(Self { cx, link, arp, upper, other, sent, notes, wire })
+        Some(Self { cx, link, link_sessions, arp, upper, other, sent, notes, wire })
+    }
+
+    /// How many sessions the link layer has.
+    pub(crate) fn link_sessions(&self) -> usize {
+        self.link_sessions.len()
     }
 
     /// Makes a host ours; false if that was refused.

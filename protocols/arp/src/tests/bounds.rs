@@ -57,3 +57,26 @@ fn no_more_than_the_bound_wait_in_all_sessions() {
     let sent = bench.take_sent();
     assert_eq!((sent.len(), waiting(&bench)), (10, 0));
 }
+
+/// Each packet makes a session below that has no holder; every station on the link sends some.
+#[test]
+fn packets_leave_no_sessions_below() {
+    let bench = bench();
+    let before = bench.link_sessions();
+    for n in 1..=200 {
+        let station = EthAddr([2, 0, 0, 0, 1, n]);
+        let host = Ipv4::new(192, 0, 2, n);
+        bench.hear(&Packet::request(station, host, host));
+        bench.hear(&Packet::request(station, host, NOBODY));
+        bench.arrive(station, TYPE_ARP, b"no packet");
+    }
+    assert_eq!(bench.link_sessions(), before);
+    // That of a host to which one is opened stays.
+    let session = bench.open(YOU).unwrap();
+    bench.push(&session, &[1]).unwrap();
+    bench.hear(&reply_of(PEER, YOU));
+    bench.hear(&Packet::request(PEER, YOU, ME));
+    assert_eq!(bench.link_sessions(), before + 1);
+    bench.push(&session, &[2]).unwrap();
+    assert_eq!(bench.take_sent().last(), Some(&data(PEER, &[2])));
+}
