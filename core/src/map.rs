@@ -84,15 +84,19 @@ impl<K: Key, V: Clone + Receives> Map<K, V> {
         receiver: V,
         is_same: impl Fn(&K) -> bool,
     ) -> Result<(), BindError> {
-        if self.is_anothers(receiver.payer(), is_same) {
-            return Err(BindError::Exists);
-        }
-        if let Some(user) = receiver.payer() {
-            let table = self.table.borrow();
-            let own = table.entries.iter().filter(|(_, other)| other.payer() == Some(user));
-            if own.count() >= (self.entries_max / USER_SHARE).max(1) {
-                return Err(BindError::Full);
+        let Some(user) = receiver.payer() else {
+            return self.bind(key, receiver);
+        };
+        let mut own = 0;
+        for (bound, other) in &self.table.borrow().entries {
+            if other.payer() == Some(user) {
+                own += 1;
+            } else if is_same(bound) {
+                return Err(BindError::Exists);
             }
+        }
+        if own >= (self.entries_max / USER_SHARE).max(1) {
+            return Err(BindError::Full);
         }
         self.bind(key, receiver)
     }

@@ -17,6 +17,7 @@ use xk_core::reason::{Class, Reason};
 use xk_core::{HostAddr, Kernel, Message, Secret, SessionRef};
 
 use crate::control::{PeerEther, PeerHost, PeerPort, PeerProved, ServesPort, SpecificDestination};
+use crate::net::ports::USER_PORT_FIRST;
 
 /// How many times as long as a question its answer may be (RFC 9000, section 8, has the same for
 /// QUIC).
@@ -30,10 +31,6 @@ pub static TO_MANY: Reason = Reason::new("sent to many", Class::NotMine);
 pub static SERVICE_PORT: Reason = Reason::new("from a service port", Class::NotMine);
 /// Octets that go round without end: what we answer is answered.
 pub static LOOP: Reason = Reason::new("in a loop", Class::Exhausted);
-
-/// Ports below this one belong to services; some of them answer everything (echo, daytime, quote,
-/// chargen, time).
-const RESERVED: u16 = 1024;
 
 /// Whether the peer of a session has shown that it gets what is sent to it, or is this host itself.
 #[must_use]
@@ -88,7 +85,7 @@ pub fn may_serve(cx: &Kernel, session: &SessionRef) -> Result<(), &'static Reaso
         let served = session.ask(cx, ServesPort { port, served: false });
         served.is_some_and(|answer| answer.served)
     };
-    if port < RESERVED || is_served() {
+    if port < USER_PORT_FIRST || is_served() {
         return Err(&SERVICE_PORT);
     }
     Ok(())

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use xk_core::graph::{Params, Shape};
+use xk_kit::net::ports::USER_PORT_FIRST;
 use xk_kit::questions::SHARED;
 use xk_lang::{Diagnostics, Domain, DomainKind, Span, Value};
 
@@ -10,9 +11,6 @@ use crate::domain::{DomainPlan, params_of, range};
 
 /// The longest path of a socket, in octets: `sun_path` without the octet that ends it (unix(7)).
 const PATH_OCTETS_MAX: usize = 107;
-
-/// Ports below it are those of services, which a range does not grant in passing.
-const RESERVED: u16 = 1024;
 
 /// How many domains a host has at most, the first included.
 const DOMAINS_MAX: usize = 64;
@@ -178,13 +176,13 @@ fn grants(site: &Site<'_>, domain: &Domain, params: &Params, diagnostics: &mut D
         }
         let ports = params.text("port").and_then(range::<u16>);
         if let (Some(ports), Some(param)) = (ports, grant.param("port"))
-            && *ports.start() < RESERVED
-            && *ports.end() >= RESERVED
+            && *ports.start() < USER_PORT_FIRST
+            && *ports.end() >= USER_PORT_FIRST
         {
-            let what = format!("this range has ports below {RESERVED} without naming them");
+            let what = format!("this range has ports below {USER_PORT_FIRST} without naming them");
             diagnostics.error(param.value.span, what).help(format!(
                 "grant those in a line of their own, such as `grant {name} port=53`, and begin the \
-                 range at {RESERVED}"
+                 range at {USER_PORT_FIRST}"
             ));
         }
         if grant.param("uid").is_none() && grant.param("gid").is_none() {

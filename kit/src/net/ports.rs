@@ -11,14 +11,19 @@ use crate::{Checksum, Turns};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use xk_core::Secret;
-use xk_core::map::{Map, MapStats};
+use xk_core::map::{Map, MapStats, Receives};
 use xk_core::object::OpenError;
 use xk_core::participant::{AddressError, Wild};
 use xk_core::reason::{Class, Reason};
-use xk_core::{Ask, HostAddr, Kernel, Message, Part, Participant, Participants, SessionRef};
+use xk_core::{
+    Ask, HostAddr, Kernel, Message, Part, Participant, Participants, ProtocolRef, SessionRef,
+};
 
 /// Any host of ours.
 pub const ANY_HOST: HostAddr = HostAddr::UNSPECIFIED;
+/// The first port that is no service's by its number: those below are of the system's services, and
+/// some of them answer everything (RFC 6335, section 6).
+pub const USER_PORT_FIRST: u16 = 1024;
 /// The first ephemeral port (RFC 6335, section 6); the last is 65535.
 const EPHEMERAL_FIRST: u16 = 49_152;
 /// How many ephemeral ports there are.
@@ -60,6 +65,20 @@ pub fn offer(port: u16, host: HostAddr) -> u64 {
 /// The port of an offer.
 pub fn port_of(offer: u64) -> u16 {
     (offer >> 48) as u16
+}
+
+/// True for offers of this port, at whichever host: it belongs to one user.
+pub fn is_of_port(port: u16) -> impl Fn(&u64) -> bool {
+    move |offer| port_of(*offer) == port
+}
+
+/// True if this port belongs to another user than the one that `upper` is charged to; 0 is any.
+pub fn is_anothers<T: Clone + Receives>(
+    offers: &Map<u64, T>,
+    port: u16,
+    upper: &ProtocolRef,
+) -> bool {
+    port > 0 && offers.is_anothers(upper.head().payer(), is_of_port(port))
 }
 
 /// What takes messages to this port and host, which may be a broadcast or a group.

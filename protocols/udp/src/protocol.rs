@@ -398,8 +398,7 @@ impl Udp {
             lower.close(cx);
             return Ok(opened);
         }
-        let is_same = |offer: &u64| ports::port_of(*offer) == local;
-        if local > 0 && all.offers.is_anothers(upper.head().payer(), is_same) {
+        if ports::is_anothers(&all.offers, local, upper) {
             return Err(OpenError::InUse);
         }
         let is_bound = |port| all.find(lower, key_of(port, peer)).is_some();

@@ -69,8 +69,8 @@ impl Unconnected {
             peers: Cache::new(cx.secret(), PEERS_MAX),
         };
         let session = cx.new_session(this, upper, body);
-        let is_same = |other: &u64| ports::port_of(*other) == port;
-        let bound = all.offers.enable(offer, Receiver::Session(session.clone()), is_same);
+        let receiver = Receiver::Session(session.clone());
+        let bound = all.offers.enable(offer, receiver, ports::is_of_port(port));
         bound.inspect_err(|_| session.retire(cx))?;
         Ok(session)
     }
