@@ -209,8 +209,8 @@ pub struct StreamSet {
 }
 question!(StreamSet { setting, taken }, "stream-set", Ask);
 
-/// Told to a protocol: the session that the next `open` makes has this setting, and no other has it
-/// for that. What a SYN announces has to be known before.
+/// Told to a protocol: the session that the next `open` of the same user makes has this setting,
+/// and no other has it for that. What a SYN announces has to be known before.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamSetNext {
     /// The setting.

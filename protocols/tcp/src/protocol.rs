@@ -22,7 +22,8 @@ use xk_core::{
 use xk_kit::control::{IsOutstanding, NetworkError};
 use xk_kit::net::moving::{HalfOpen, KeepEnds, TakeState};
 use xk_kit::net::ports::{
-    ANY_HOST, Origin, ephemeral, is_free, less_header, offer, pop_offer, pop_ports, port_of,
+    ANY_HOST, Origin, ephemeral, is_anothers, is_free, is_of_port, less_header, offer, pop_offer,
+    pop_ports,
 };
 use xk_kit::net::stream::{StreamNotice, StreamSet, StreamSetNext};
 use xk_kit::rpc::call::NeedsPseudoHeader;
@@ -95,8 +96,7 @@ impl Protocol for Tcp {
         upper: Upper<'_>,
         mut participants: Participants,
     ) -> Result<SessionRef, OpenError> {
-        let next = self.table.next.take();
-        let settings = next.unwrap_or_else(|| Rc::clone(&self.table.settings.borrow()));
+        let settings = self.table.take_next(cx);
         let (local, peer) = pop_ports(&mut participants)?;
         if peer == 0 {
             return Err(AddressError::Wildcard.into());
@@ -118,8 +118,7 @@ impl Protocol for Tcp {
     ) -> Result<Enable, OpenError> {
         let (port, host) = pop_offer(&mut participants)?;
         let offer = offer(port, host);
-        let is_same = |other: &u64| port_of(*other) == port;
-        self.table.offers.enable(offer, upper.receiver.clone(), is_same)?;
+        self.table.offers.enable(offer, upper.receiver.clone(), is_of_port(port))?;
         Ok(Enable(offer))
     }
 
@@ -171,9 +170,7 @@ impl Protocol for Tcp {
             let mut settings = self.table.settings.borrow_mut();
             question.taken = Rc::make_mut(&mut settings).set(question.setting);
         } else if let Some(StreamSetNext { set: question }) = ask.get::<StreamSetNext>() {
-            let mut next = self.table.next.borrow_mut();
-            let settings = next.get_or_insert_with(|| Rc::clone(&self.table.settings.borrow()));
-            question.taken = Rc::make_mut(settings).set(question.setting);
+            question.taken = self.table.set_next(cx, question.setting);
         } else if let Some(question) = ask.get::<TakeState>() {
             // What cannot be opened below is not taken.
             let _ = self.take_state(cx, this, question);
@@ -256,15 +253,12 @@ impl Tcp {
         // All questions are asked: nothing blocks between the choice of the ports and their use.
         let is_held = |port| self.table.holds.has(&(hosts, ports(port, peer)), cx.now());
         let local = match local {
-            port if port > 0 && is_held(port) => return Err(OpenError::InUse),
-            port @ 1.. => {
-                let (user, is_same) =
-                    (upper.receiver.head().payer(), |offer: &u64| port_of(*offer) == port);
-                if self.table.offers.is_anothers(user, is_same) {
-                    return Err(OpenError::InUse);
-                }
-                port
+            port @ 1..
+                if is_held(port) || is_anothers(&self.table.offers, port, upper.receiver) =>
+            {
+                return Err(OpenError::InUse);
             }
+            port @ 1.. => port,
             0 => {
                 let host = origin.local.unwrap_or(ANY_HOST);
                 let old = |port| sessions.get(&key(lower, ports(port, peer)));

@@ -13,12 +13,12 @@ use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::graph::{ParamKind, Params, duration, flag, int, octets, optional, word};
 use xk_core::map::Map;
-use xk_core::object::SessionTable;
+use xk_core::object::{Payer, SessionTable};
 use xk_core::{Kernel, ProtocolRef, SessionRef, Time};
 use xk_kit::answers::Allowance;
 use xk_kit::net::drop_sources::DropSources;
 use xk_kit::net::ports::Origins;
-use xk_kit::net::stream::StreamUse;
+use xk_kit::net::stream::{StreamSetting, StreamUse};
 
 /// The key that a segment is demultiplexed by: the lower session, and the peer's port (the upper
 /// half) with the local port.
@@ -110,6 +110,9 @@ const REPEATED_BURST: u64 = 8 << 10;
 /// How many resets and challenges for segments of no connection go to one host in a second.
 const UNFIT_RATE: u64 = 1000;
 
+/// For how many users it is kept how the next session of each is to behave.
+const NEXT_MAX: usize = 64;
+
 /// What protocol and sessions share.
 pub(crate) struct Table {
     pub(crate) sessions: SessionTable<Key>,
@@ -129,8 +132,9 @@ pub(crate) struct Table {
     pub(crate) drop_sources: DropSources,
     /// How sessions to come are to behave.
     pub(crate) settings: RefCell<Rc<Settings>>,
-    /// How the session is to behave that the next open makes, if otherwise.
-    pub(crate) next: RefCell<Option<Rc<Settings>>>,
+    /// How the session is to behave that the next open of a user makes, if otherwise; of the host
+    /// itself without a user.
+    next: RefCell<VecDeque<(Option<Payer>, Rc<Settings>)>>,
     pub(crate) secrets: Secrets,
     /// Ends of connections that are on their way from here or to here.
     pub(crate) holds: Holds,
@@ -165,6 +169,29 @@ impl Table {
             unfit: Allowance::new(UNFIT_RATE, UNFIT_RATE),
             pressed: Cell::default(),
         }
+    }
+
+    /// Has the next open of the user that is charged for it differ in this. False if the value is
+    /// out of bounds.
+    pub(crate) fn set_next(&self, cx: &Kernel, setting: StreamSetting) -> bool {
+        let mut settings = self.take_next(cx);
+        let is_taken = Rc::make_mut(&mut settings).set(setting);
+        let mut next = self.next.borrow_mut();
+        next.push_back((cx.payer(), settings));
+        if next.len() > NEXT_MAX
+            && let Some(idle) = next.iter().position(|(of, _)| of.is_some())
+        {
+            next.remove(idle);
+        }
+        is_taken
+    }
+
+    /// How the session is to behave that is opened now.
+    pub(crate) fn take_next(&self, cx: &Kernel) -> Rc<Settings> {
+        let mut next = self.next.borrow_mut();
+        let own = next.iter().position(|(of, _)| *of == cx.payer());
+        let own = own.and_then(|at| next.remove(at)).map(|(_, settings)| settings);
+        own.unwrap_or_else(|| Rc::clone(&self.settings.borrow()))
     }
 
     /// How a session is to behave whose peer is told of at most so many octets in a segment.

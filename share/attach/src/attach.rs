@@ -84,8 +84,8 @@ pub fn attach(path: impl AsRef<Path>) -> Result<Attached, AttachError> {
 
 impl Attached {
     /// As [`attach`], for a program that knows the questions and reasons of protocols of these
-    /// entries. What listens there has to be root's, this user's, or of the owner of a folder in
-    /// which no other user may write ([`Peers::at`]).
+    /// entries. What listens there has to be root's, this user's, or, in a folder in which no other
+    /// user may write, the folder owner's or the socket owner's ([`Peers::at`]).
     ///
     /// # Errors
     /// [`AttachError`].

@@ -9,8 +9,9 @@ use xk_core::{Part, Participants, ProtocolRef};
 use xk_kit::control::{IsGroup, IsLocalHost, IsOutstanding, KeepWhole, PeerProved};
 use xk_kit::net::moving::GiveState;
 use xk_kit::net::neighbour::PeerOnLink;
+use xk_kit::net::ports::USER_PORT_FIRST;
 use xk_kit::net::stream::{
-    StreamAbort, StreamConsumed, StreamInfo, StreamRoom, StreamSet, StreamShutdown,
+    StreamAbort, StreamConsumed, StreamInfo, StreamRoom, StreamSet, StreamSetNext, StreamShutdown,
     StreamSoftError, StreamSpace, StreamUse,
 };
 use xk_kit::rpc::call::CancelCall;
@@ -23,8 +24,9 @@ use xk_shm::Peer;
 pub struct Grant {
     /// The node.
     pub node: ProtocolRef,
-    /// The ports that may be had on it, in sessions and enables; `None` for all from 1024 on, and
-    /// then one that the node chooses, too.
+    /// The ports that may be had on it, in sessions and enables; `None` for all from
+    /// [`USER_PORT_FIRST`] on, and then one that the node chooses, too. Those below are granted by
+    /// name alone.
     pub ports: Option<RangeInclusive<u16>>,
     /// The type numbers that a program's protocols may have on it; `None` for none.
     pub types: Option<RangeInclusive<u32>>,
@@ -33,9 +35,6 @@ pub struct Grant {
     /// The group that has it; `None` for all.
     pub gid: Option<u32>,
 }
-
-/// Ports below it are those of services: they are granted by name alone.
-const RESERVED: u16 = 1024;
 
 /// Questions that a program may put to a session that it has, besides those that tell facts: they
 /// concern that conversation alone. All others change what other programs see, or show it.
@@ -63,10 +62,9 @@ const OF_SESSIONS: [u32; 20] = [
 ];
 
 /// Questions that a program may put to a protocol that it is granted, besides those that tell
-/// facts:
-/// they change nothing there, for what is changed at a protocol is changed for all that stand on
-/// it.
-const OF_PROTOCOLS: [u32; 3] = [IsGroup::KEY, IsLocalHost::KEY, PeerOnLink::KEY];
+/// facts. None changes anything for others: at most the next session of its own user.
+const OF_PROTOCOLS: [u32; 4] =
+    [IsGroup::KEY, IsLocalHost::KEY, PeerOnLink::KEY, StreamSetNext::KEY];
 
 impl Grant {
     /// The right to use a node in every way, for all users.
@@ -88,7 +86,7 @@ impl Grant {
         };
         let has = |port| match &self.ports {
             Some(ports) => ports.contains(&port),
-            None => port == 0 || port >= RESERVED,
+            None => port == 0 || port >= USER_PORT_FIRST,
         };
         port.is_some_and(has)
     }

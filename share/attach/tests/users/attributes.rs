@@ -1,101 +1,38 @@
 //! A program that is not trusted sends what it likes: no octet outside of its own payload is its to
 //! choose, and nothing changes but its own sessions.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
-use std::net::Ipv4Addr;
-use std::rc::Rc;
 use std::time::Duration;
 
-use xk_attach::{Attached, Door, Grant, Visitors};
 use xk_core::control::QuestionType;
-use xk_core::graph::Params;
 use xk_core::message::{ATTRIBUTE_OCTETS, Attribute};
 use xk_core::object::ProtocolId;
 use xk_core::random::Random;
-use xk_core::{Kernel, Part, Participant, Participants, ProtocolRef, SessionRef};
-use xk_kit::net::stream::{StreamSet, StreamSetting};
+use xk_core::{Participants, SessionRef};
+use xk_kit::net::stream::{StreamSet, StreamSetNext, StreamSetting};
 use xk_kit::wire::offload::{self, TransportChecksum};
 use xk_kit::wire::segments::{self, Segments};
 use xk_kit::{attributes, questions};
-use xk_share::{Carrier, Known, NOT_ALLOWED, Queue};
-use xk_shm::Peer;
-use xk_testkit::kernel::{Bottom, Lower, TestKernel, Top};
+use xk_share::{Carrier, NOT_ALLOWED};
+use xk_testkit::kernel::Bottom;
 
-const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
-const ENTRIES: [&xk_core::Entry; 2] = [&xk_udp::ENTRY, &xk_tcp::ENTRY];
+use crate::rig::{ENTRIES, HONEST, HOSTILE, Host, OWN, PEER, PORT, Program, end, look};
 
-/// Programs that have come to the door.
-type Come = Rc<RefCell<VecDeque<Queue>>>;
-
-struct Coming(Come);
-
-impl Visitors for Coming {
-    fn next(&mut self, room: bool) -> Option<(Box<dyn Carrier>, Peer)> {
-        let queue = self.0.borrow_mut().pop_front().filter(|_| room)?;
-        Some((Box::new(queue), Peer { uid: 1234, gid: 1234, pid: 77 }))
-    }
-}
-
-/// Lets the door look at what there is.
-fn look(cx: &Kernel, door: &ProtocolRef) {
-    let wire = door.wire().expect("a door is looked after");
-    wire.poll(cx, door, usize::MAX);
-    wire.flush(cx, door);
-}
-
-/// Two transports with a door above, and a program that has come to it.
+/// A host and a program that has come to it.
 struct Rig {
-    cx: TestKernel,
-    bottoms: [Bottom; 2],
-    transports: [ProtocolRef; 2],
-    door: Rc<ProtocolRef>,
-    end: Queue,
-    program: Attached,
-    own: Top,
+    host: Host,
+    program: Program,
 }
 
 impl Rig {
     fn new() -> Self {
-        let cx = TestKernel::new(1);
-        let bottoms = [17, 6]
-            .map(|number| Bottom::add(&cx, &format!("below {number}"), Lower::host(OWN, number)));
-        let transports = [0, 1].map(|at| {
-            let lowers = [bottoms[at].protocol().clone()];
-            ENTRIES[at].add(&cx, ENTRIES[at].kind, &lowers, &Params::default()).unwrap()
-        });
-        let come = Come::default();
-        let grants = transports
-            .iter()
-            .map(|node| Grant { ports: Some(5000..=5999), ..Grant::new(node) })
-            .collect();
-        let known = || Known::of(&ENTRIES);
-        let door = Door::add(&cx, "door", Box::new(Coming(Rc::clone(&come))), grants, known);
-        let door = Rc::new(door);
-        cx.start().expect("all start");
-        let (here, end) = Queue::pair(512);
-        let host = cx.share();
-        end.on_put(&door, move |door, _| look(&host, door));
-        come.borrow_mut().push_back(here);
-        cx.advance(Duration::from_millis(20));
-        look(&cx, &door);
-        let kernel = TestKernel::small(1, 1 << 20, 16);
-        let program = Attached::through(Box::new(end.clone()), kernel.share(), &ENTRIES);
-        let program = program.expect("it is let in");
-        let own = Top::add(program.kernel(), "own");
-        program.join().expect("it may join");
-        Self { cx, bottoms, transports, door, end, program, own }
+        let host = Host::new();
+        let program = host.program(HOSTILE).expect("it is let in");
+        Self { host, program }
     }
 
-    fn node(&self, name: &str) -> ProtocolRef {
-        self.program.find(name).expect("it is granted").clone()
-    }
-
-    /// A session of the program's.
-    fn open(&self, node: &str) -> SessionRef {
-        let ends = Participants::pair(end(OWN, 5000), end(PEER, 9));
-        self.own.open(self.program.kernel(), &self.node(node), ends).expect("within its ports")
+    /// A session of the program's on UDP.
+    fn open(&self) -> SessionRef {
+        self.program.open("udp", PORT).expect("within its ports")
     }
 
     /// The octets that a push of the program with these attributes puts on the wire, whose checksum
@@ -106,24 +43,24 @@ impl Rig {
         payload: &[u8],
         attributes: &[(u32, [u8; ATTRIBUTE_OCTETS])],
     ) -> (Vec<Vec<u8>>, u64) {
-        let before = self.door.head().drops().of(&NOT_ALLOWED);
+        let before = self.host.door.head().drops().of(&NOT_ALLOWED);
         let kernel = self.program.kernel();
         let mut message = kernel.pool().copy_from(128, payload).unwrap();
         for (key, value) in attributes {
             message.set_attribute_encoded(*key, *value).unwrap();
         }
         let _ = session.push(kernel, message);
-        look(&self.cx, &self.door);
-        let sent = self.bottoms[0].take_sent().into_iter().map(|sent| {
+        look(&self.host.cx, &self.host.door);
+        let sent = self.host.bottoms[0].take_sent().into_iter().map(|sent| {
             let mut message = sent.message;
             // A run lies in the payload, or a device cuts it into packets with other headers.
             if let Some(run) = segments::of(&message) {
                 assert!(run.segment as usize <= payload.len(), "{run:?} has headers of others");
             }
-            offload::complete(self.cx.pool(), &mut message).unwrap();
+            offload::complete(self.host.cx.pool(), &mut message).unwrap();
             message.octets().collect()
         });
-        (sent.collect(), self.door.head().drops().of(&NOT_ALLOWED) - before)
+        (sent.collect(), self.host.door.head().drops().of(&NOT_ALLOWED) - before)
     }
 
     /// Sends a question as octets to a protocol that the program is granted.
@@ -134,15 +71,11 @@ impl Rig {
         octets.extend(fields);
         let kernel = self.program.kernel();
         let body = kernel.pool().copy_from(128, &octets).unwrap();
-        let _ = self.end.send(kernel, &[], &body);
-        self.end.flush();
-        look(&self.cx, &self.door);
-        while matches!(self.end.receive(kernel), xk_share::Arrival::Frame(_)) {}
+        let _ = self.program.end.send(kernel, &[], &body);
+        self.program.end.flush();
+        look(&self.host.cx, &self.host.door);
+        while matches!(self.program.end.receive(kernel), xk_share::Arrival::Frame(_)) {}
     }
-}
-
-fn end(host: Ipv4Addr, port: u16) -> Participant {
-    Participant::of(Part::host(host)).with(Part::port(port))
 }
 
 /// Octets of UDP's header without its checksum, which is over the payload, too.
@@ -152,7 +85,7 @@ const UDP_HEADER: usize = 8;
 #[test]
 fn no_attribute_of_a_program_reaches_beyond_its_payload() {
     let rig = Rig::new();
-    let session = rig.open("udp");
+    let session = rig.open();
     // What looks like a header of TCP at its front.
     let mut payload = [7u8; 100];
     payload[12] = 5 << 4;
@@ -198,7 +131,7 @@ fn no_attribute_of_a_program_reaches_beyond_its_payload() {
 #[test]
 fn what_a_program_may_not_send_is_counted_and_the_rest_stays() {
     let rig = Rig::new();
-    let session = rig.open("udp");
+    let session = rig.open();
     let payload = [7u8; 100];
     let count = |attribute: &dyn Fn() -> (u32, [u8; ATTRIBUTE_OCTETS])| {
         rig.push(&session, &payload, &[attribute()]).1
@@ -218,21 +151,22 @@ fn what_a_program_may_not_send_is_counted_and_the_rest_stays() {
 #[test]
 fn what_a_program_asks_of_a_protocol_changes_nothing() {
     let rig = Rig::new();
-    let honest = Top::add(&rig.cx, "honest");
+    let host = &rig.host;
+    let honest = host.top("honest");
     // The SYN of a connection of the host's own, without what is of that one alone: its port and
     // number.
     let syn = |port| {
         let ends = Participants::pair(end(OWN, port), end(PEER, 80));
-        honest.open(&rig.cx, &rig.transports[1], ends).expect("it opens");
-        let mut sent = rig.bottoms[1].take_sent();
+        honest.open(&host.cx, &host.transports[1], ends).expect("it opens");
+        let mut sent = host.bottoms[1].take_sent();
         let octets: Vec<u8> = sent.remove(0).message.octets().collect();
         (octets.len(), octets[12..16].to_vec(), octets[20..24].to_vec())
     };
-    let (before, enables) = (syn(7000), rig.bottoms.each_ref().map(Bottom::enables));
+    let (before, enables) = (syn(7000), host.bottoms.each_ref().map(Bottom::enables));
     let own = ENTRIES.iter().flat_map(|entry| entry.questions).filter_map(|listed| listed.own);
     let all: Vec<&QuestionType> = questions::SHARED.iter().chain(own).collect();
     let random = Random::new(11);
-    for node in &rig.transports {
+    for node in &host.transports {
         // What would be understood: a graph's defaults.
         let kernel = rig.program.kernel();
         for setting in [
@@ -242,8 +176,8 @@ fn what_a_program_asks_of_a_protocol_changes_nothing() {
             StreamSetting::ManualWindow(true),
         ] {
             let asked = StreamSet { setting, taken: false };
-            let _ = rig.node(node.name()).ask(kernel, asked);
-            look(&rig.cx, &rig.door);
+            let _ = rig.program.node(node.name()).ask(kernel, asked);
+            look(&host.cx, &host.door);
         }
         for kind in &all {
             for round in 0..24 {
@@ -261,5 +195,46 @@ fn what_a_program_asks_of_a_protocol_changes_nothing() {
         }
     }
     assert_eq!(syn(7001), before, "of the next connection");
-    assert_eq!(rig.bottoms.each_ref().map(Bottom::enables), enables);
+    assert_eq!(host.bottoms.each_ref().map(Bottom::enables), enables);
+}
+
+#[test]
+fn what_a_program_says_of_its_next_session_is_of_that_alone() {
+    let host = Host::new();
+    let (one, other) = (host.program(HOSTILE).unwrap(), host.program(HONEST).unwrap());
+    let top = host.top("top");
+    // The largest segment that a SYN announces (RFC 9293, section 3.7.1).
+    let announced = || {
+        let syn = host.bottoms[1].take_sent().remove(0).message;
+        let octets: Vec<u8> = syn.octets().collect();
+        assert_eq!(octets[20..22], [2, 4], "the option is the first");
+        u16::from_be_bytes([octets[22], octets[23]])
+    };
+    let of = |program: &Program, port| {
+        program.open("tcp", port).expect("within its ports");
+        announced()
+    };
+    let of_host = |port| {
+        let ends = Participants::pair(end(OWN, port), end(PEER, 80));
+        top.open(&host.cx, &host.transports[1], ends).expect("it opens");
+        announced()
+    };
+    let usual = of_host(7000);
+    let says = |program: &Program, octets| {
+        let set = StreamSet { setting: StreamSetting::SegmentMax(octets), taken: false };
+        let asked = program.node("tcp").ask(program.kernel(), StreamSetNext { set });
+        assert!(asked.expect("it is answered").set.taken);
+    };
+    says(&one, 700);
+    assert_eq!((of(&other, PORT), of_host(7001)), (usual, usual), "of others");
+    says(&other, 800);
+    assert_eq!((of(&one, PORT + 1), of(&other, PORT + 2)), (700, 800));
+    assert_eq!((of(&one, PORT + 3), of(&other, PORT + 4)), (usual, usual), "of those behind");
+    // What users say that open nothing is forgotten, not kept without bound.
+    for uid in 0..1000 {
+        let program = host.program(10_000 + uid).expect("it is let in");
+        says(&program, 700);
+        program.goes(&host);
+    }
+    assert_eq!(of_host(7002), usual);
 }

@@ -1,0 +1,6 @@
+//! Programs of several users at one door, in one thread: what each may send and ask, what each may
+//! have of what all share, and what is left of those that have gone.
+
+mod attributes;
+mod rig;
+mod shares;
