@@ -21,6 +21,11 @@ impl Payer {
     pub fn user(uid: u32) -> Self {
         Self(NonZeroU32::MIN.saturating_add(uid))
     }
+
+    /// Returns the user's number.
+    pub fn uid(self) -> u32 {
+        self.0.get() - 1
+    }
 }
 
 impl ProtocolHead {

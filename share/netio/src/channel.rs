@@ -129,9 +129,20 @@ impl AsRef<Check> for Toward {
     }
 }
 
+/// How much the channels of one user have; nothing of those of no user.
+#[derive(Default)]
+pub(crate) struct Had {
+    pub(crate) channels: usize,
+    /// How many of them nothing has fetched.
+    pub(crate) waiting: usize,
+    pub(crate) rights: usize,
+}
+
 /// The module's end.
 pub(crate) struct Channel {
     pub(crate) number: u32,
+    /// The user that it is charged to.
+    user: Option<u32>,
     secret: Secret,
     /// Once the program has fetched it.
     carrier: OnceCell<Box<dyn Carrier>>,
@@ -151,9 +162,10 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    pub(crate) fn new(cx: &Kernel, number: u32, rate: Rate) -> Self {
+    pub(crate) fn new(cx: &Kernel, number: u32, rate: Rate, user: Option<u32>) -> Self {
         Self {
             number,
+            user,
             secret: cx.secret(),
             carrier: OnceCell::new(),
             sent: RefCell::default(),
@@ -164,6 +176,17 @@ impl Channel {
             violations: Cell::new(0),
             bucket: Bucket::new(rate, cx.now()),
         }
+    }
+
+    /// Adds up what the channels of this one's user have.
+    pub(crate) fn had<'a>(&self, all: impl IntoIterator<Item = &'a Rc<Self>>) -> Had {
+        let mut had = Had::default();
+        for one in all.into_iter().filter(|one| self.user.is_some() && one.user == self.user) {
+            had.channels += 1;
+            had.waiting += usize::from(one.carrier().is_none());
+            had.rights += one.rights.borrow().len();
+        }
+        had
     }
 
     /// What it may send.

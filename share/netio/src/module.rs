@@ -10,7 +10,7 @@ use core::cell::{Cell, OnceCell, RefCell};
 use core::ops::Bound;
 use core::time::Duration;
 use xk_core::control::{Describe, ListSessions};
-use xk_core::object::{Burst, Enable, OpenError, PushError, Refused};
+use xk_core::object::{Burst, Enable, OpenError, PushError, Refused, USER_SHARE};
 use xk_core::reason::{Class, Reason};
 use xk_core::wire::{Sleeper, Wire};
 use xk_core::{
@@ -284,12 +284,16 @@ impl Module {
         if waiting >= GRANTS_MAX || fetched + waiting >= CHANNELS_MAX {
             return;
         }
+        question.rate = question.rate.within(self.limit.get());
         let number = self.number();
+        let channel = Channel::new(cx, number, question.rate, question.user);
+        let had = channel.had(self.channels.borrow().values());
+        if had.waiting >= GRANTS_MAX / USER_SHARE || had.channels >= CHANNELS_MAX / USER_SHARE {
+            return;
+        }
         let mut ticket = Ticket::default();
         cx.random().fill(&mut ticket);
-        question.rate = question.rate.within(self.limit.get());
         self.station.set(question.station.or(self.station.get()));
-        let channel = Channel::new(cx, number, question.rate);
         self.channels.borrow_mut().insert(number, Rc::new(channel));
         let lapses_at = cx.now().after(GRANT_LASTS);
         self.waiting.borrow_mut().push_back(Waiting { ticket, number, lapses_at });
@@ -303,7 +307,9 @@ impl Module {
         let headers = &question.headers;
         let channel = self.channels.borrow().get(&question.channel).cloned()?;
         let (all, of_channel) = (self.rights.borrow().len(), channel.rights.borrow().len());
-        if all >= RIGHTS_MAX || of_channel >= RIGHTS_OF_A_CHANNEL_MAX {
+        let of_user = channel.had(self.channels.borrow().values()).rights;
+        let has_room = all < RIGHTS_MAX && of_channel < RIGHTS_OF_A_CHANNEL_MAX;
+        if !has_room || of_user >= RIGHTS_MAX / USER_SHARE {
             return None;
         }
         let (number, toward) = (self.number(), Rc::new(Toward::new(&headers.sent)));

@@ -22,6 +22,9 @@ pub struct GrantChannel {
     /// In: the hardware address that programs' frames come from, if it is to stay this host's for
     /// as long as there are channels: the device's may be another one by now.
     pub station: Option<[u8; 6]>,
+    /// In: the user that the channel and its rights are charged to, which has an eighth of each at
+    /// most; `None` for what is trusted.
+    pub user: Option<u32>,
     /// Out: what fetches it, within [`GRANT_LASTS`]; `None` if there is no room.
     pub ticket: Option<Ticket>,
     /// Out: its number.
@@ -32,7 +35,7 @@ pub struct GrantChannel {
     pub life: u64,
 }
 question!(
-    GrantChannel { rate, station, ticket, number, door, life },
+    GrantChannel { rate, station, user, ticket, number, door, life },
     "grant-channel",
     Transfer,
     direct
@@ -41,7 +44,8 @@ question!(
 impl GrantChannel {
     /// For a channel that may send so much.
     pub fn new(rate: Rate) -> Self {
-        Self { rate, station: None, ticket: None, number: 0, door: String::new(), life: 0 }
+        let (ticket, door) = (None, String::new());
+        Self { rate, station: None, user: None, ticket, number: 0, door, life: 0 }
     }
 }
 

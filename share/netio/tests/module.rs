@@ -4,15 +4,15 @@
 use core::time::Duration;
 use std::rc::Rc;
 use xk_core::graph::{Params, Value};
-use xk_core::object::ProtocolId;
+use xk_core::object::{ProtocolId, USER_SHARE};
 use xk_core::{Entry, HostAddr, Part, Participant, Participants, ProtocolRef, SessionRef};
 use xk_kit::control::MyEther;
 use xk_kit::net::attribute::Peer;
 use xk_kit::net::template::{HeaderField, Headers, Template};
 use xk_netio::{
     CHANNELS_MAX, FORGED, GRANT_LASTS, GRANTS_MAX, GrantChannel, GrantRight, LATE, ListRights,
-    Module, REVOKED, RIGHTS_OF_A_CHANNEL_MAX, Rate, RevokeChannel, RevokeRight, Right, Ticket,
-    VIOLATIONS_MAX,
+    Module, REVOKED, RIGHTS_MAX, RIGHTS_OF_A_CHANNEL_MAX, Rate, RevokeChannel, RevokeRight, Right,
+    Ticket, VIOLATIONS_MAX,
 };
 use xk_share::{Arrival, Carrier, Queue, SendError};
 use xk_testkit::conformance::messages::pattern;
@@ -347,6 +347,40 @@ fn nothing_is_granted_through_other_layers() {
 fn plain(number: u16) -> Headers {
     let octets = number.to_be_bytes();
     Headers::of_wire(1500).with((&octets, &[]), (&octets, &[])).expect("a template")
+}
+
+#[test]
+fn a_user_has_a_share_of_channels_and_rights() {
+    let host = Host::datagrams();
+    host.frame();
+    let grant = |user| {
+        let question = GrantChannel { user, ..GrantChannel::new(FREELY) };
+        let granted = host.netio.ask(&host.cx, question).expect("the module knows it");
+        granted.ticket.map(|ticket| (ticket, granted.number))
+    };
+    let fetch = |(ticket, number): (Ticket, u32)| {
+        let (own, program) = Queue::pair(64);
+        assert!(host.module.attach(&host.cx, &ticket, Box::new(own)).is_ok());
+        (program, number)
+    };
+    let waiting: Vec<_> = std::iter::from_fn(|| grant(Some(1234))).collect();
+    assert_eq!(waiting.len(), GRANTS_MAX / USER_SHARE);
+    let honest = fetch(grant(Some(2000)).expect("there is room for others"));
+    let mut fetched: Vec<_> = waiting.into_iter().map(fetch).collect();
+    fetched.extend(std::iter::from_fn(|| grant(Some(1234)).map(fetch)));
+    assert_eq!(fetched.len(), CHANNELS_MAX / USER_SHARE);
+    assert!(grant(Some(2000)).is_some() && grant(None).is_some());
+    // Rights: of all its channels in turn.
+    let numbers = fetched.iter().map(|(_, number)| *number).cycle();
+    let right = |number, at: u32| host.right(number, plain(at as u16)).is_some();
+    let granted = numbers.zip(0..RIGHTS_MAX as u32).filter(|(number, at)| right(*number, *at));
+    assert_eq!(granted.count(), RIGHTS_MAX / USER_SHARE);
+    assert!(right(honest.1, u32::from(u16::MAX)), "there is room for others");
+    // What has gone makes room.
+    let question = RevokeChannel { number: fetched[0].1, was_there: false };
+    assert!(host.netio.ask(&host.cx, question).is_some_and(|revoked| revoked.was_there));
+    assert!(grant(Some(1234)).is_some());
+    assert!(right(fetched[1].1, u32::from(u16::MAX) - 1));
 }
 
 /// A template of no messages may have the octets of another one.

@@ -9,7 +9,7 @@ use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::control::{Describe, Report};
 use xk_core::graph::{Build, BuildError};
-use xk_core::object::{Closing, OpenError, ProtocolId};
+use xk_core::object::{Closing, OpenError, Payer, ProtocolId};
 use xk_core::shepherd::Semaphore;
 use xk_core::{
     Answer, Ask, HostAddr, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
@@ -478,7 +478,8 @@ impl Program {
         question.address = self.shared.station.ask(cx, MyEther::default())?.address;
         question.frame_octets_max = netio.ask(cx, MaxPacket::default())?.octets;
         let station = Some(question.address);
-        let asked = GrantChannel { station, ..GrantChannel::new(self.shared.rate) };
+        let user = this.head().payer().map(Payer::uid);
+        let asked = GrantChannel { station, user, ..GrantChannel::new(self.shared.rate) };
         let granted = netio.ask(cx, asked)?;
         self.shared.module_is(cx, &this.protocol(cx)?, granted.life);
         self.channel.set(granted.ticket.map(|_| granted.number));
