@@ -3,7 +3,9 @@
 //!
 //! `XK_LONG=1` lets each kind of hostile program go on for a minute.
 
+mod hoards;
 pub(crate) mod programs;
+mod shares;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,6 +20,8 @@ use xk_testkit::netns::{Running, Space};
 use xk_testkit::{needs, needs_program, needs_root};
 
 use crate::program::command;
+
+pub(crate) use shares::others_are_served_as_before;
 
 /// Our station's address.
 pub(crate) const STATION: &str = "02:00:00:00:00:77";
@@ -39,9 +43,13 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// How long a question is awaited.
 const LATE: Duration = Duration::from_millis(500);
 
+fn is_long() -> bool {
+    std::env::var_os("XK_LONG").is_some()
+}
+
 /// How long each hostile program goes on, at first and once memory is known.
 fn seconds() -> (u64, u64) {
-    if std::env::var_os("XK_LONG").is_some() { (2, 60) } else { (1, 1) }
+    if is_long() { (2, 60) } else { (1, 1) }
 }
 
 /// Where a host and programs of all users meet.

@@ -260,6 +260,7 @@ const ALONE: &[Test] = tests! {
     moving::streams_go_on_in_other_processes over Tap;
     granted::programs_that_attach_send_what_they_may over Tap;
     granted::programs_with_channels_send_what_they_may over Tap;
+    granted::others_are_served_as_before over Tap;
     hostile::survives_noise over Tap Veth;
     hostile::survives_a_flood_of_syns over Veth;
     hostile::each_server_endures_strangers over Veth;

@@ -39,10 +39,10 @@ const SLOTS: usize = 512;
 const SLOT_OCTETS: usize = 128;
 const SLOTS_AT: usize = 4096 + SLOTS * SLOT_OCTETS;
 
-type Outcome = Result<(), Box<dyn std::error::Error>>;
+pub(super) type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 /// One program's way.
-struct Program {
+pub(super) struct Program {
     folder: PathBuf,
     until: Instant,
     random: Random,
@@ -65,6 +65,14 @@ pub(crate) fn run() -> Option<ExitCode> {
         "is-sent-away" => program.is_sent_away(),
         "opens" => program.opens(),
         "asks" => program.asks(),
+        "hoards" => program.hoards("udp"),
+        "hoards-streams" => program.hoards("tcp"),
+        "lingers" => program.lingers(),
+        "keeps-silent" => program.keeps_silent(),
+        "probes" => program.probes(),
+        "comes-again" => program.comes_again(),
+        "floods" => program.floods(),
+        "is-let-in" => program.is_let_in(),
         "wild-frames" => program.goes_wild(&program.path("door"), Program::frame),
         "wild-rings" => program.goes_wild(&program.path("door"), Program::poke),
         "half-made" => program.comes_and_goes(&program.path("door")),
@@ -86,7 +94,7 @@ pub(crate) fn run() -> Option<ExitCode> {
     })
 }
 
-fn end(host: &str, port: u16) -> Participant {
+pub(super) fn end(host: &str, port: u16) -> Participant {
     let host: HostAddr = host.parse().unwrap_or_default();
     Participant::of(Part::Host(host)).with(Part::port(port))
 }
@@ -119,11 +127,11 @@ fn options() -> Options {
 }
 
 impl Program {
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    fn goes_on(&self) -> bool {
+    pub(super) fn goes_on(&self) -> bool {
         Instant::now() < self.until
     }
 

@@ -1,0 +1,243 @@
+//! The programs of one user take all that they can of what all users share: a program of another
+//! user and the host's own servers are served as before, and nothing grows.
+//!
+//! `XK_LONG=1` has 100,000 programs come and go while ten million frames cross a door.
+
+use std::fmt;
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use xk_peers::testbed::{LINUX, OURS, PATIENCE, Wire, end};
+use xk_testkit::netns::{Running, Space};
+use xk_testkit::{needs, needs_program, needs_root};
+
+use super::{
+    ANSWERED_PERCENT_MIN, GROWTH_KIB_MAX, HONEST, HONEST_PORT, HOSTILE, HOSTILE_NUMBER,
+    HOSTILE_PORT, LATE, PAUSE, Place, is_long, memory,
+};
+use crate::program::command;
+
+/// How many sessions each transport of the host holds.
+pub(super) const SESSIONS_MAX: usize = 512;
+/// A port of Linux's that takes connections.
+pub(super) const HELD_PORT: u16 = 20_000;
+/// How many programs, or connections, of a kind a hostile program has at once: as many programs as
+/// a user may have.
+pub(super) const SILENT: u16 = xk_attach::PROGRAMS_OF_A_USER_MAX as u16;
+/// How many programs come and go, and how many frames cross a door, with `XK_LONG=1`.
+pub(super) const PROGRAMS: u64 = 100_000;
+pub(super) const FRAMES: u64 = 10_000_000;
+
+/// What hostile programs do, one after the other.
+const ALL: [&str; 7] =
+    ["hoards", "hoards-streams", "lingers", "keeps-silent", "probes", "half-made", "comes-again"];
+/// What others wait for at most, as a multiple of what they wait for on a quiet host, in the
+/// median. All share the processors of one machine with what else it does.
+const SLOWER_MAX: u32 = 20;
+/// How many questions by UDP come between two connections.
+const CONNECT_EVERY: usize = 4;
+
+/// How long others waited: of datagrams that an honest program answers, and of connections to the
+/// host's own server.
+#[derive(Default)]
+struct Waits {
+    datagrams: Vec<Duration>,
+    connections: Vec<Duration>,
+    asked: usize,
+}
+
+impl Waits {
+    fn medians(&mut self) -> [Duration; 2] {
+        [&mut self.datagrams, &mut self.connections].map(|all| {
+            all.sort_unstable();
+            all.get(all.len() / 2).copied().unwrap_or(Duration::MAX)
+        })
+    }
+
+    fn answered(&self) -> usize {
+        self.datagrams.len() + self.connections.len()
+    }
+}
+
+impl fmt::Display for Waits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, all) in [("udp", &self.datagrams), ("tcp", &self.connections)] {
+            let of = |percent: usize| all.get(all.len() * percent / 100).copied();
+            let [half, most] = [50, 99].map(|percent| of(percent).unwrap_or_default());
+            write!(f, "{name} {half:.0?} ({most:.0?} for 99 of 100), ")?;
+        }
+        write!(f, "{} of {} answered", self.answered(), self.asked)
+    }
+}
+
+/// Asks the honest program and the host's own server until it is told to stop.
+fn waits(linux: &Space, is_over: &AtomicBool) -> Waits {
+    let ask = || {
+        let socket = UdpSocket::bind((LINUX, 0)).unwrap();
+        socket.set_read_timeout(Some(LATE)).unwrap();
+        let mut waits = Waits::default();
+        while !is_over.load(Ordering::Relaxed) {
+            let begun = Instant::now();
+            let number = waits.asked.to_le_bytes();
+            let _ = socket.send_to(&number, (OURS, HONEST_PORT));
+            let mut back = [0; 8];
+            // Answers to questions before may be late.
+            while socket.recv(&mut back).is_ok() {
+                if back == number {
+                    waits.datagrams.push(begun.elapsed());
+                    break;
+                }
+            }
+            waits.asked += 1;
+            if waits.asked.is_multiple_of(CONNECT_EVERY + 1) {
+                waits.connections.extend(connects());
+                waits.asked += 1;
+            }
+            std::thread::sleep(PAUSE);
+        }
+        waits
+    };
+    linux.enter(ask).unwrap()
+}
+
+/// How long it takes to connect to the host's own server and have an answer.
+fn connects() -> Option<Duration> {
+    let begun = Instant::now();
+    let mut stream = TcpStream::connect_timeout(&ours(7), LATE).ok()?;
+    stream.set_read_timeout(Some(LATE)).ok()?;
+    stream.write_all(b"there?").ok()?;
+    stream.read_exact(&mut [0; 6]).ok()?;
+    Some(begun.elapsed())
+}
+
+fn ours(port: u16) -> SocketAddr {
+    let host: Ipv4Addr = OURS.parse().expect("an address");
+    (host, port).into()
+}
+
+/// Sends SYNs to the ports that silent programs have enabled until it is told to stop.
+fn knocks(linux: &Space, is_over: &AtomicBool) {
+    let knock = || {
+        while !is_over.load(Ordering::Relaxed) {
+            for at in 0..SILENT {
+                let _ = TcpStream::connect_timeout(&ours(HOSTILE_PORT + at), PAUSE);
+            }
+        }
+    };
+    linux.enter(knock).unwrap();
+}
+
+impl Place {
+    /// Waits of others while hostile programs do this, together; and what these said.
+    fn others_wait(&self, what: &[&str], seconds: u64) -> Waits {
+        let (linux, is_over) = (&self.lan.linux, AtomicBool::new(false));
+        let start = |what: &&str| self.program(HOSTILE, what, seconds);
+        let patience = PATIENCE + Duration::from_secs(seconds) * if is_long() { 60 } else { 1 };
+        let mut waits = std::thread::scope(|scope| {
+            let asking = scope.spawn(|| waits(linux, &is_over));
+            if what.contains(&"keeps-silent") {
+                scope.spawn(|| knocks(linux, &is_over));
+            }
+            let programs: Vec<Running> = what.iter().map(start).collect();
+            std::thread::sleep(Duration::from_millis(300));
+            let comer = self.program(HONEST, "is-let-in", 1);
+            let let_in = comer.wait(2 * PATIENCE);
+            let ended = programs.iter().map(|program| program.wait(patience));
+            let ended: Vec<_> = ended.collect();
+            if programs.is_empty() {
+                std::thread::sleep(Duration::from_secs(seconds));
+            }
+            is_over.store(true, Ordering::Relaxed);
+            let waits = asking.join().expect("no panic");
+            assert!(let_in.unwrap().success(), "{what:?}: an honest one: {}", comer.output());
+            for ((what, program), status) in what.iter().zip(&programs).zip(ended) {
+                assert!(status.unwrap().success(), "{what}: {}", program.output());
+                println!("{what}: {}", program.output().lines().last().unwrap_or_default());
+            }
+            waits
+        });
+        let _ = waits.medians();
+        println!("{what:?}: {waits}");
+        waits
+    }
+}
+
+/// The memory of each process of the host, beside what it was before.
+fn grown(host: &Running, before: &std::collections::BTreeMap<u32, u64>) {
+    let after = memory(host);
+    println!("KiB before {before:?}, after {after:?}");
+    for (process, before) in before {
+        let after = after.get(process).copied();
+        let after = after.unwrap_or_else(|| panic!("{process} has ended"));
+        assert!(after <= before + GROWTH_KIB_MAX, "{process}: {before} KiB, then {after}");
+    }
+}
+
+pub(crate) fn others_are_served_as_before(wire: Wire) {
+    needs_root!();
+    needs_program!("ip", "tcpdump", "setpriv");
+    let xk = command();
+    if !xk.is_file() {
+        needs::skip("needs the command xk (cargo build -p xk)");
+        return;
+    }
+    let Some(place) = Place::new("granted-shares", wire) else {
+        return;
+    };
+    let (door, control) = (place.path("door"), place.path("control"));
+    let of = |uid| format!("uid={uid}");
+    let (honest, hostile) = (of(HONEST), of(HOSTILE));
+    let graph = format!(
+        "host victim {{\n{}\neth wire\narp eth\n\
+         domain net {{\nip arp {{ address \"{OURS}/24\"; }}\nicmp ip\n\
+         udp ip sessions_max={SESSIONS_MAX}\ntcp ip sessions_max={SESSIONS_MAX}\n}}\n\
+         domain apps {{\necho udp port=7\necho tcp port=7 name=streams\n}}\n\
+         domain users open path={door:?} {{\n\
+         grant udp port=\"{HONEST_PORT}..6999\" {honest}\n\
+         grant tcp port=\"{HONEST_PORT}..6999\" {honest}\n\
+         grant udp port=\"{HOSTILE_PORT}..5999\" {hostile}\n\
+         grant tcp port=\"{HOSTILE_PORT}..5999\" {hostile}\n\
+         grant ip number=\"{HOSTILE_NUMBER}..254\" {hostile}\n}}\n}}\n",
+        place.lan.wire_line()
+    );
+    let file = place.path("victim.kdl");
+    fs::write(&file, graph).unwrap();
+    let command = [&xk.to_string_lossy(), "run", "--control", &control, &file];
+    let host = place.lan.ours().spawn(&command).unwrap();
+    host.wait_for("try: ping", PATIENCE).unwrap();
+    let listen = || TcpListener::bind((LINUX, HELD_PORT)).unwrap();
+    let _held = place.lan.linux.enter(listen).unwrap();
+    let honest = place.program(HONEST, "answers", 7200);
+    place.is_served();
+    // All once, until memory is known.
+    for what in ALL.iter().filter(|_| !is_long()) {
+        drop(place.others_wait(&[what], 1));
+    }
+    let mut quiet = place.others_wait(&[], if is_long() { 10 } else { 2 });
+    let quiet = quiet.medians();
+    let before = memory(&host);
+    let mut slower = Vec::new();
+    let mut suffer = |what: &[&str]| {
+        let mut waits = place.others_wait(what, if is_long() { 60 } else { 1 });
+        let (answered, asked) = (waits.answered() as u64, waits.asked as u64);
+        assert!(100 * answered >= ANSWERED_PERCENT_MIN * asked, "{what:?}: {waits}");
+        for (wait, quiet) in waits.medians().into_iter().zip(quiet) {
+            slower.push(wait.as_secs_f64() / quiet.as_secs_f64());
+            assert!(wait <= quiet * SLOWER_MAX, "{what:?}: {wait:?}, of {quiet:?} before");
+        }
+    };
+    if is_long() {
+        suffer(&["comes-again", "floods"]);
+    } else {
+        ALL.iter().for_each(|what| suffer(&[what]));
+        suffer(&["floods"]);
+    }
+    println!("as long as on a quiet host: {slower:.2?} times");
+    grown(&host, &before);
+    place.is_served();
+    drop(honest.stop());
+    assert!(end(&host).success(), "{}", host.output());
+}
