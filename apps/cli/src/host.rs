@@ -165,3 +165,36 @@ pub(crate) fn lowers(host: &HostInstance<'_>) -> Lowers {
     let below = |node: &xk_lang::Node| node.lowers.iter().map(|name| name.to_string()).collect();
     nodes.iter().map(|node| (node.name.to_string(), below(node))).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a run of a host with these applications ends with; the host looks up names, too.
+    fn ends(applications: &str) -> Vec<String> {
+        let text = format!(
+            "host lab {{\n\
+             loopback name=wire\nip wire {{ address \"10.0.0.1/24\"; }}\nicmp ip\nudp ip\n\
+             host-eth local=\"127.0.0.1:0\" peer=\"127.0.0.1:9\"\neth host-eth\naarp eth\n\
+             ddp aarp\nnbp ddp {{ lookup \"=:=@*\"; }}\n{applications}\n}}\n"
+        );
+        let graph = xk_compose::check(&text, "lab", &xk_catalog::standard());
+        let graph = graph.unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        let host = graph.host("lab").expect("it is there");
+        let Ok(kernel) = kernel() else {
+            panic!("no kernel");
+        };
+        let built = xk_compose::build(&graph, &host, &kernel);
+        drop(built.unwrap_or_else(|mistakes| panic!("{mistakes}")));
+        ends_with(&kernel, &host).iter().map(|anchor| anchor.name().to_owned()).collect()
+    }
+
+    #[test]
+    fn a_run_goes_on_as_long_as_applications_serve() {
+        let (serves, asks) = ("echo udp port=7", "probe icmp to=\"10.0.0.1\" count=1");
+        assert_eq!(ends(""), ["nbp"], "nothing but a lookup");
+        assert_eq!(ends(asks), ["nbp", "probe"], "both have something to finish");
+        assert_eq!(ends(serves), <[&str; 0]>::default(), "a server has nothing to finish");
+        assert_eq!(ends(&format!("{serves}\n{asks}")), ["probe"]);
+    }
+}
