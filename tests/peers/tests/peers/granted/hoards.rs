@@ -22,7 +22,7 @@ use xk_run::{Idle, Runner};
 
 use super::programs::{Outcome, Program, end};
 use super::shares::{FRAMES, HELD_PORT, PROGRAMS, SESSIONS_MAX, SILENT};
-use super::{HONEST_PORT, HOSTILE_PORT, is_long};
+use super::{HONEST_PORT, HOSTILE_PORT};
 
 /// Descriptors that go with one message at most (`SCM_MAX_FD`, unix(7)).
 const DESCRIPTORS_MAX: usize = 253;
@@ -195,7 +195,7 @@ impl Program {
     /// Comes again and again, opens sessions and a port, sends through one, and goes.
     pub(super) fn comes_again(&self) -> Outcome {
         let (mut came, mut opened, mut sent) = (0_u64, 0_usize, 0_u64);
-        while self.goes_on_to(came, PROGRAMS) {
+        while self.goes_on() && came < PROGRAMS {
             let Ok(here) = self.enters() else {
                 // Programs come faster than those before are seen to be gone.
                 std::thread::sleep(Duration::from_millis(1));
@@ -223,7 +223,7 @@ impl Program {
         let (kernel, runner) = (here.attached.kernel(), here.runner()?);
         let session = here.open("udp", HOSTILE_PORT + 900, (OURS, 7))?;
         let (mut sent, mut refused) = (0_u64, 0_u64);
-        while self.goes_on_to(sent + here.count.get(), FRAMES) {
+        while self.goes_on() && sent + here.count.get() < FRAMES {
             for _ in 0..TRAIN {
                 let octets = (sent + refused).to_le_bytes();
                 let octets = kernel.pool().copy_from(128, &octets).map_err(|_| "no buffers")?;
@@ -248,11 +248,6 @@ impl Program {
             }
         }
         Ok(())
-    }
-
-    /// True until the time is over, with `XK_LONG=1` until all is done.
-    fn goes_on_to(&self, done: u64, all: u64) -> bool {
-        if is_long() { done < all } else { self.goes_on() }
     }
 }
 
