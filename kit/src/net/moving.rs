@@ -76,6 +76,8 @@ question!(TakeState { ends, at, part, taken }, "take-state", Ask);
 /// Asked of a protocol by what hands conversations on: these ends are kept for one that is
 /// elsewhere, for as long as it takes. Nothing that comes for them is answered, and no `open`
 /// between them succeeds unless a state has been brought for it ([`TakeState`]), which ends this.
+/// Ends that are kept no longer are free again; those for which a state has been brought are held
+/// for [`HOLD_FOR`], as long as an `open` may take.
 #[derive(Clone, Debug, Default)]
 pub struct KeepEnds {
     /// The ends, as for `open`; all parts definite.

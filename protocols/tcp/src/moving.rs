@@ -116,6 +116,13 @@ impl Holds {
         held.kept.replace(kept).map(|kept| kept.lower)
     }
 
+    /// What nothing keeps any more is held for as long as an open may take; false if none is
+    /// expected.
+    fn await_open(&self, key: &PendingKey, now: Time) -> bool {
+        let held = self.held.get(key).filter(|held| held.is_awaited.get());
+        held.inspect(|held| held.until.set(now + HOLD_FOR)).is_some()
+    }
+
     /// Takes a part of a state; false if it is not the next, or there is no room.
     fn take(&self, key: PendingKey, question: &mut TakeState, now: Time) -> bool {
         let Some(part) = question.part.take() else {
@@ -238,7 +245,11 @@ impl Tcp {
             question.done = true;
         } else {
             let before = holds.set_kept(&key, None);
-            discard(this, holds.forget(&key));
+            if before.is_some() && holds.await_open(&key, cx.now()) {
+                self.table.keep_ticking(cx, this);
+            } else {
+                discard(this, holds.forget(&key));
+            }
             before.iter().chain([&lower]).for_each(|lower| lower.close(cx));
             question.done = !question.keep;
         }

@@ -675,10 +675,11 @@ impl Program {
         let Some((right, _)) = self.shared.passed.borrow_mut().remove(&ticket) else {
             return false;
         };
-        // From now on they are held for as long as an open may take.
-        right.free(cx);
+        // There is no moment between in which what comes is answered.
         let is_taken = right.bring(cx, &state);
-        if !is_taken {
+        if is_taken {
+            right.free(cx);
+        } else {
             self.leave(cx, this, [Left::Right(right)]);
         }
         is_taken

@@ -10,6 +10,7 @@ use xk_core::random::Random;
 use xk_core::{
     Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, SessionRef, Upper,
 };
+use xk_kit::net::moving;
 use xk_kit::net::stream::{
     StreamAbort, StreamError, StreamEvent, StreamInfo, StreamNotice, StreamShutdown,
 };
@@ -193,6 +194,9 @@ fn sound(seed: u64) -> LinkConfig {
 
 const SILENT: Plan = Plan { octets: 0, ends_first: false };
 
+/// The ends of a stream, and its state.
+type Given = (Participants, Vec<u8>);
+
 /// A stream between a program and a peer, which speaks.
 struct Between {
     hosts: Hosts,
@@ -262,6 +266,41 @@ impl Between {
         said
     }
 
+    /// The program passes its stream on to another as soon as it can: true once that has it, or
+    /// there is none to pass.
+    fn pass_on(&mut self, next: &Recorder, taker: &Member) -> Rc<Cell<bool>> {
+        let done = Rc::new(Cell::new(false));
+        let (ours, of, over) = (self.ours.clone(), self.program.id, Rc::clone(&done));
+        let given = Rc::<RefCell<Option<Given>>>::default();
+        while given.borrow().is_none() && !over.get() {
+            let (ours, given, over) = (ours.clone(), Rc::clone(&given), Rc::clone(&over));
+            self.hosts.world.spawn(of, move |cx| {
+                let Some(session) = ours.state.session.borrow().clone() else {
+                    return over.set(!ours.events().is_empty());
+                };
+                let passed = moving::ends_of(cx, &session)
+                    .and_then(|ends| Some((ends, moving::state_of(cx, &session)?)))
+                    .filter(|(_, state)| moving::release(cx, &session, state.len()));
+                if passed.is_some() {
+                    ours.close(cx);
+                    given.replace(passed);
+                }
+            });
+            self.hosts.run(Duration::from_micros(50));
+        }
+        self.pause();
+        if let Some((ends, state)) = given.take() {
+            let (next, library) = (next.clone(), taker.library.clone());
+            self.hosts.world.spawn(taker.id, move |cx| {
+                assert!(moving::bring(cx, &library, &ends, &state), "it is taken");
+                let opened = library.open(cx, Upper::new(&next.this), ends);
+                next.state.session.replace(Some(opened.expect("it opens")));
+                over.set(true);
+            });
+        }
+        done
+    }
+
     fn told(&self) -> String {
         let (ours, theirs) = (self.ours.said(), self.theirs.said());
         format!("program: {ours}; peer: {theirs}; {}", self.hosts.told())
@@ -329,6 +368,76 @@ fn a_reset_comes_behind_the_octets_before_it() {
             && (events == [reset] || !is_known && events.is_empty());
         assert!(fine, "{what}: {} octets, {}", said.len(), between.told());
         between.finish(&what);
+    }
+}
+
+/// A program passes its stream on to another at any moment of what the peer says, and takes its
+/// time between its last word and the other's first. The two hear of it what one would.
+fn passes_on(seed: u64, is_active: bool, resets: bool, what: &str) {
+    let mut between = Between::new(seed, (is_active, false));
+    let taker = between.hosts.program(SILENT);
+    let next = Recorder::add(&between.hosts, taker.id, &taker.library, false);
+    let mut said = between.speak();
+    let given = between.pass_on(&next, &taker);
+    said.extend(between.speak());
+    let ends_early = between.chance.below(2) == 0;
+    let end = move |theirs: &Recorder, cx: &Kernel| match resets {
+        true => theirs.reset(cx),
+        false => theirs.shut(cx),
+    };
+    if ends_early {
+        between.at_peer(end);
+    }
+    for _ in 0..100_000 {
+        between.pause();
+        if given.get() {
+            break;
+        }
+    }
+    if !ends_early {
+        said.extend(between.speak());
+        between.at_peer(end);
+    }
+    between.hosts.run(Duration::from_secs(5));
+    let both: Vec<u8> = [between.ours.came(), next.came()].concat();
+    let late = between.ours.state.late.get() + next.state.late.get();
+    let events: Vec<_> = between.ours.events().into_iter().chain(next.events()).collect();
+    let told = || format!("next: {}; {}", next.said(), between.told());
+    assert!(given.get(), "{what}: {}", told());
+    assert_eq!(late, 0, "{what}: {}", told());
+    let ends: Vec<_> = events.iter().map(|(_, event)| *event).collect();
+    if resets {
+        assert!(said.starts_with(&both), "{what}: {} octets, {}", said.len(), told());
+        assert_eq!(ends, [StreamEvent::Failed(StreamError::Reset)], "{what}: {}", told());
+    } else {
+        let differs = both.iter().zip(&said).position(|(came, sent)| came != sent);
+        let lengths = [both.len(), said.len()];
+        assert!(both == said, "{what}: {lengths:?}, {differs:?}: {}", told());
+        assert_eq!(ends, [StreamEvent::EndOfStream], "{what}: {}", told());
+        let last = next.clone();
+        between.hosts.world.spawn(taker.id, move |cx| {
+            last.shut(cx);
+            last.close(cx);
+        });
+        between.hosts.run(Duration::from_secs(5));
+        assert!(between.theirs.has_ended_well(&[]), "{what}: {}", between.told());
+        between.at_peer(|theirs, cx| theirs.close(cx));
+    }
+    drop((taker, next));
+    between.finish(what);
+}
+
+#[test]
+fn a_stream_that_is_passed_on_ends_behind_its_octets() {
+    for (seed, is_active, what) in moments() {
+        passes_on(seed, is_active, false, &what);
+    }
+}
+
+#[test]
+fn a_reset_finds_a_stream_that_is_passed_on() {
+    for (seed, is_active, what) in moments() {
+        passes_on(seed, is_active, true, &what);
     }
 }
 
