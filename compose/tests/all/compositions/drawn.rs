@@ -1,6 +1,6 @@
 //! Random hosts from the whole catalog, as text.
 
-use std::fmt::Write as _;
+use super::lines::{Hosts, Line};
 use xk_core::graph::{Catalog, Entry, Family, Realm, Shape};
 use xk_core::random::Random;
 
@@ -233,27 +233,21 @@ impl Drawn {
         lowers.iter().any(|at| *at == lower || self.reaches(*at, lower))
     }
 
-    fn line(&self, at: usize, host: u64) -> String {
+    fn line(&self, at: usize, host: u64) -> Line {
         let layer = &self.layers[at];
-        let lowers: Vec<&str> =
-            layer.lowers.iter().map(|at| self.layers[*at].name.as_str()).collect();
-        let parameters = match layer.entry.kind {
-            "sim" => " link=lan".to_owned(),
-            "eth" => format!(" address=\"02:00:00:00:00:{host:02x}\""),
-            "tcp" if self.is_on_ports(at) => " local=\"port9\"".to_owned(),
-            "ip" => format!(" {{ address \"10.{at}.0.{host}/24\"; }}"),
-            "ddp" => format!(" net=\"10\" node={host}"),
+        let rest = match layer.entry.kind {
+            "sim" => "link=lan".to_owned(),
+            "eth" => format!("address=\"02:00:00:00:00:{host:02x}\""),
+            "tcp" if self.is_on_ports(at) => "local=\"port9\"".to_owned(),
+            "ip" => format!("{{ address \"10.{at}.0.{host}/24\"; }}"),
+            "ddp" => format!("net=\"10\" node={host}"),
             // One file under as many names as there are captures.
-            "pcap" => format!(" file=\"/dev/{}null\"", "./".repeat(at)),
-            "authsys" => " machine=\"h\" user=1000 group=100".to_owned(),
+            "pcap" => format!("file=\"/dev/{}null\"", "./".repeat(at)),
+            "authsys" => "machine=\"h\" user=1000 group=100".to_owned(),
             _ => String::new(),
         };
-        let kind = layer.entry.kind;
-        let (name, lowers) = (&layer.name, lowers.join(" "));
-        match kind {
-            "sim" => format!("    sim name=sim{parameters}\n"),
-            _ => format!("    \"{kind}\" {lowers} name={name}{parameters}\n"),
-        }
+        let name = layer.name.clone();
+        Line { name, lowers: layer.lowers.clone(), rest, ..Line::of(layer.entry.kind) }
     }
 
     /// Whether a layer takes calls: its own realm, or that of what it stands on.
@@ -276,47 +270,41 @@ impl Drawn {
 
     /// What stands on a layer on one of the hosts: the client on the first, the server on the
     /// second.
-    fn top(&self, at: usize, host: u64) -> String {
-        let name = &self.layers[at].name;
+    fn top(&self, at: usize, host: u64) -> Line {
         let server = self.participant(at, 2);
         let address = |key: &str, value: &str| match value {
             "" => String::new(),
-            value => format!(" {key}=\"{value}\""),
+            value => format!("{key}=\"{value}\""),
         };
         // A stream has no empty messages.
         let least = u64::from(self.is_stream(at));
         let work =
             format!("count={COUNT} interval=\"20ms\" size={least} size_max={}", self.octets_max);
-        let (line, rest) = match (self.is_rpc(at), host) {
-            (true, 1) => {
-                (format!("caller {name} name=client{at}"), address("to", &server) + " " + &work)
-            }
+        let (kind, rest) = match (self.is_rpc(at), host) {
+            (true, 1) => ("caller", format!("{} {work}", address("to", &server))),
             (true, _) => (
-                format!("procedures {name} name=server{at} procedure=1"),
-                address("at", &server.replace("procedure1", "*")),
+                "procedures",
+                format!("procedure=1 {}", address("at", &server.replace("procedure1", "*"))),
             ),
-            (false, 1) => (
-                format!("probe {name} name=client{at}"),
-                address("to", &server) + " timeout=\"60s\" " + &work,
-            ),
-            (false, _) => (format!("echo {name} name=server{at}"), address("local", &server)),
+            (false, 1) => ("probe", format!("{} timeout=\"60s\" {work}", address("to", &server))),
+            (false, _) => ("echo", address("local", &server)),
         };
-        format!("    {line}{rest}\n")
+        let name = format!("{}{at}", if host == 1 { "client" } else { "server" });
+        Line { name, lowers: vec![at], rest, ..Line::of(kind) }
+    }
+
+    /// Both hosts, each with all of its lines.
+    pub(crate) fn hosts(&self) -> Hosts {
+        let lines = |host: u64| {
+            let layers = (0..self.layers.len()).map(|at| self.line(at, host));
+            layers.chain(self.tops.iter().map(|at| self.top(*at, host))).collect()
+        };
+        let link = "kind=pointtopoint delay=\"100us\" rate=\"1Gbit\"".into();
+        Hosts { hosts: [lines(1), lines(2)], link }
     }
 
     pub(crate) fn source(&self) -> String {
-        let mut source = String::new();
-        for host in [1, 2] {
-            let _ = writeln!(source, "host h{host} {{");
-            for at in 0..self.layers.len() {
-                source += &self.line(at, host);
-            }
-            for at in &self.tops {
-                source += &self.top(*at, host);
-            }
-            source += "}\n";
-        }
-        source + "link lan kind=pointtopoint delay=\"100us\" rate=\"1Gbit\"\n"
+        self.hosts().source()
     }
 }
 

@@ -12,7 +12,10 @@
 //! Each commit draws graphs of its own. `XK_SEED=7` draws those of another seed, `XK_GRAPHS=100000`
 //! more of them; `XK_GRAPH=123` draws that one alone and prints it.
 
+mod alike;
 mod drawn;
+mod lines;
+mod mixed;
 
 use drawn::{COUNT, Drawn, SIZES};
 use std::collections::BTreeMap;
@@ -49,7 +52,7 @@ struct Outcome {
 
 fn outcome(kernel: &Kernel) -> Outcome {
     let mut outcome = Outcome::default();
-    for protocol in kernel.protocols() {
+    for protocol in kernel.protocols().into_iter().filter(|protocol| !protocol.is_proxy()) {
         let kind = protocol.head().kind();
         if !matches!(kind, "caller" | "probe") {
             continue;
@@ -113,16 +116,20 @@ fn commit() -> u64 {
     text.ok().and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).unwrap_or(1)
 }
 
-/// The graphs of a run, with the seed that draws them.
-fn drawn(catalog: &Catalog) -> impl Iterator<Item = (u64, Drawn)> {
+/// The graphs of a run, so many unless the environment says, each with the seed that draws it.
+fn graphs(count: u64) -> impl Iterator<Item = (u64, u64)> {
     let seed = number("XK_SEED", commit());
     let one = std::env::var_os("XK_GRAPH").map(|_| number("XK_GRAPH", 0));
-    let graphs = one.map_or(0..number("XK_GRAPHS", GRAPHS), |at| at..at + 1);
     println!("seed {seed}");
-    graphs.map(move |at| {
-        let random = Random::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ at);
-        let drawn = Drawn::draw(catalog, &random);
-        if one.is_some() {
+    let graphs = one.map_or(0..number("XK_GRAPHS", count), |at| at..at + 1);
+    graphs.map(move |at| (at, seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ at))
+}
+
+/// Those of the x-kernel alone.
+fn drawn(catalog: &Catalog) -> impl Iterator<Item = (u64, Drawn)> {
+    graphs(GRAPHS).map(|(at, seed)| {
+        let drawn = Drawn::draw(catalog, &Random::new(seed));
+        if std::env::var_os("XK_GRAPH").is_some() {
             println!("{}", drawn.source());
         }
         (at, drawn)
